@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries from the system. The required ones stop the configuration; each optional one that is missing turns one feature off and says so.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+macro(sl_require var module)
+  pkg_check_modules(${var} REQUIRED IMPORTED_TARGET ${module})
+endmacro()
+macro(sl_optional var module feature)
+  pkg_check_modules(${var} QUIET IMPORTED_TARGET ${module})
+  if(${var}_FOUND)
+    add_compile_definitions(SL_HAVE_${var}=1)
+  else()
+    message(STATUS "${module} not found: ${feature} is off")
+  endif()
+endmacro()
+
+sl_require(JANSSON jansson)
+sl_require(PCRE2 libpcre2-8)
+sl_require(UTF8PROC libutf8proc)
+sl_require(XXHASH libxxhash)
+sl_optional(HWLOC hwloc "topology from hwloc (the kernel's files are read instead)")
+sl_optional(EDIT libedit "line editing in `sluice chat`")
+if(SL_TESTS)
+  sl_optional(CMOCKA cmocka "unit tests")
+endif()

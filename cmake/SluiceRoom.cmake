@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# room(NAME SRC a.c ... USES other rooms LIBS imported targets): a folder, a static library, an include prefix and a symbol prefix.
+# USES mirrors ROOMS; tests/laws checks that every #include agrees with it.
+set_property(GLOBAL PROPERTY SL_ROOMS "")
+function(room name)
+  cmake_parse_arguments(R "" "" "SRC;USES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${R_SRC})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  foreach(use ${R_USES})
+    target_link_libraries(${name} PUBLIC ${use})
+  endforeach()
+  if(R_LIBS)
+    target_link_libraries(${name} PRIVATE ${R_LIBS})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY SL_ROOMS ${name})
+endfunction()

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice: the public C API, and the only installed header.
+ *
+ * A model is what was read from disk: weights, tokenizer, chat template. An engine runs one model: it owns the KV cache and the worker
+ * threads. A request is one prompt that an engine continues. Requests are decoded together; what one returns depends on nothing else
+ * that runs beside it.
+ *
+ *     sl_model *m; sl_engine *e; uint64_t id; sl_err err;
+ *     sl_model_open("demo", NULL, &m, &err);
+ *     sl_engine_open(m, NULL, &e, &err);
+ *     sl_submit(e, &(sl_request){.text = "Once upon", .max_tokens = 32, .on_event = print, .user = stdout}, &id, &err);
+ *     while (sl_pending(e)) sl_step(e, &err);
+ *     sl_engine_close(e); sl_model_close(m);
+ *
+ * The whole of it is docs/examples/hello.c, which the tests compile and run.
+ *
+ * Errors: every function that can fail returns an sl_status and fills *err when err is not NULL. Nothing aborts on bad input.
+ * Threads: one thread at a time may use an engine, except where a function says otherwise. A model is read-only after it was opened and
+ * may be shared.
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SL_API __attribute__((visibility("default")))
+#define SL_MUST_USE __attribute__((warn_unused_result))
+#else
+#define SL_API
+#define SL_MUST_USE
+#endif
+
+#define SL_VERSION_MAJOR 0
+#define SL_VERSION_MINOR 1
+#define SL_VERSION_PATCH 0
+
+/* The one list of status codes. X(name, HTTP status, text) */
+#define SL_STATUS_LIST(X)                                                                          \
+    X(OK, 200, "ok")                                                                               \
+    X(NOMEM, 503, "out of memory")                                                                 \
+    X(IO, 500, "input or output error")                                                            \
+    X(FORMAT, 500, "malformed model file")                                                         \
+    X(UNSUPPORTED, 501, "not supported")                                                           \
+    X(NOTFOUND, 404, "not found")                                                                  \
+    X(REQUEST, 400, "invalid request")                                                             \
+    X(LIMIT, 413, "over a limit")                                                                  \
+    X(BUSY, 429, "no capacity now")                                                                \
+    X(CANCELLED, 499, "cancelled")                                                                 \
+    X(INTERNAL, 500, "internal error")
+
+typedef enum sl_status {
+#define X(name, http, text) SL_##name,
+    SL_STATUS_LIST(X)
+#undef X
+} sl_status;
+
+/* Why a call failed. Caller owns. */
+typedef struct sl_err {
+    sl_status code;
+    int line;         /* of sluice's source */
+    const char *file; /* static */
+    char text[240];   /* one line, NUL-terminated, names the file, field or byte */
+} sl_err;
+
+typedef struct sl_model sl_model;
+typedef struct sl_engine sl_engine;
+
+/* "0.1.0", with the commit where it is known. */
+SL_API const char *sl_version(void);
+SL_API const char *sl_status_text(sl_status code);
+SL_API int sl_status_http(sl_status code);
+
+/* ---- models ---- */
+
+typedef struct sl_model_opts {
+    int vocab_only; /* 1 = tokenizer and template only: weights are not opened and may be missing */
+    /* Called from sl_model_open and sl_engine_open while they work, at most ten times a second; NULL = silent.
+     * what: static text; done and total in bytes. Return 1 to stop (SL_CANCELLED). */
+    int (*progress)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+} sl_model_opts;
+
+/* Open MODEL: a .gguf file (any part of a split one), a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
+ * ~/.local/share/sluice/models and the install's share directory; "demo" or NULL is the model that comes with sluice.
+ * Errors: NOTFOUND, IO, FORMAT (names file, field and byte), UNSUPPORTED (names the architecture, type or template line), NOMEM.
+ * Memory: files are mapped. Close with sl_model_close after every engine on it was closed. */
+SL_API sl_status sl_model_open(const char *model, const sl_model_opts *opts, sl_model **out,
+                               sl_err *err) SL_MUST_USE;
+SL_API void sl_model_close(sl_model *m); /* NULL is legal */
+
+typedef struct sl_model_info {
+    const char *arch;      /* "deepseek_v3", "qwen3_moe", ...; borrowed until close */
+    const char *name;      /* from the file, else its base name */
+    int64_t params;        /* all parameters */
+    int64_t active_params; /* read for one token */
+    int64_t bytes;         /* of the weights in the files */
+    int n_vocab, n_layer, n_ctx_train;
+    int n_expert, n_expert_used; /* 0 in dense models */
+    int n_mtp;                   /* multi-token prediction layers */
+    int bos, eos;                /* -1 = none */
+    int has_tokenizer, has_template;
+} sl_model_info;
+SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
+
+/* ---- text ---- */
+
+enum {
+    SL_TOK_SPECIAL = 1, /* recognise special tokens in the text; off: they are plain text */
+    SL_TOK_BOS = 2      /* put the model's BOS in front where it has one */
+};
+
+/* Text to ids. *ids is malloc-like memory: free with sl_free. Linear in n.
+ * Errors: NOTFOUND (the model has no tokenizer), REQUEST (text is not UTF-8: names the byte), NOMEM. Threads: any. */
+SL_API sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags,
+                             int32_t **ids, int *n_ids, sl_err *err) SL_MUST_USE;
+
+/* Ids to bytes (special tokens as their text when special is 1, else left out). *text is NUL-terminated; free with sl_free. The bytes
+ * may be cut inside a code point when the ids are. Errors: REQUEST (an id that is not in the vocabulary), NOTFOUND, NOMEM. Threads: any. */
+SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int special,
+                               char **text, size_t *n, sl_err *err) SL_MUST_USE;
+
+/* Render the model's chat template. messages, tools, kwargs: JSON texts (an array of OpenAI messages; an array of tools or NULL; an object or
+ * NULL). Text that a user wrote can not become a control token: *ids (may be NULL) receives the tokenised prompt with only the
+ * template's own control tokens recognised. *text (may be NULL) receives the rendered bytes. Free both with sl_free.
+ * Errors: NOTFOUND (no template), REQUEST (bad JSON, raise_exception of the template), LIMIT (step or output budget). Threads: any. */
+typedef struct sl_chat {
+    const char *messages, *tools, *kwargs;
+    int no_generation_prompt;
+} sl_chat;
+SL_API sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
+                                int *n_ids, sl_err *err) SL_MUST_USE;
+
+SL_API void sl_free(void *p); /* NULL is legal */
+
+/* ---- engines ---- */
+
+typedef enum sl_acts { SL_ACTS_AUTO, SL_ACTS_INT8, SL_ACTS_BF16, SL_ACTS_F32 } sl_acts;
+typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl_kv;
+
+typedef struct sl_engine_opts {
+    int n_thread;      /* 0 = physical cores in the process's CPU set */
+    int n_ctx;         /* tokens per sequence; 0 = the model's, cut to what memory allows */
+    int n_seq_max;     /* sequences decoded together; 0 = 32 */
+    int n_chunk;       /* prompt tokens per step; 0 = 512 */
+    int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
+    sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode */
+    sl_kv kv;          /* KV cache type; AUTO = bf16, and f32 in the reference mode */
+    int no_hugepages;
+    int no_numa;
+    /* as in sl_model_opts; reports the packing of the weights */
+    int (*progress)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+} sl_engine_opts;
+
+/* Pack the weights for this CPU, reserve the KV cache and start the workers. After this returns OK no step allocates.
+ * Errors: NOMEM (says what was needed and what there is), UNSUPPORTED, FORMAT (a tensor that is missing or misshapen), CANCELLED. */
+SL_API sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **out,
+                                sl_err *err) SL_MUST_USE;
+SL_API void sl_engine_close(sl_engine *e); /* NULL is legal; open requests end with CANCELLED events */
+
+typedef struct sl_engine_info {
+    int n_thread, n_ctx, n_seq_max;
+    int64_t kv_tokens;
+    const char *isa;  /* "avx512vnni", "avx2", "neon", "ref", ... */
+    const char *acts; /* "int8", "bf16", "f32" */
+    const char *kv;   /* "bf16", ... */
+    int64_t bytes_per_token; /* weight bytes that decoding one token at batch 1 reads */
+    int64_t weight_bytes, kv_bytes, act_bytes, scratch_bytes;
+    double pack_ms;
+} sl_engine_info;
+SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
+
+typedef struct sl_bias {
+    int32_t token;
+    float bias; /* added to the logit; -100 and below forbids */
+} sl_bias;
+
+typedef struct sl_sampling {
+    float temperature;       /* 0 = greedy */
+    int top_k;               /* 0 = off */
+    float top_p;             /* 1 = off; 0 is read as 1 */
+    float min_p;             /* 0 = off */
+    float repeat_penalty;    /* 1 = off; 0 is read as 1; over prompt and answer */
+    float presence_penalty;  /* 0 = off; over the answer */
+    float frequency_penalty; /* 0 = off; over the answer */
+    uint64_t seed;           /* token i of the answer depends on (seed, i) and the logits only */
+    const sl_bias *bias;     /* copied */
+    int n_bias;
+} sl_sampling;
+
+typedef enum sl_finish {
+    SL_FINISH_NONE,
+    SL_FINISH_STOP,        /* an end-of-sequence token */
+    SL_FINISH_STOP_STRING, /* a stop string or stop token of the request */
+    SL_FINISH_LENGTH,      /* max_tokens or the context is full */
+    SL_FINISH_CANCELLED,
+    SL_FINISH_ERROR
+} sl_finish;
+
+typedef struct sl_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, <= 0; of the distribution before sampling filters */
+} sl_logprob;
+
+typedef struct sl_event {
+    uint64_t id;        /* of the request */
+    int32_t token;      /* -1 = none in this event */
+    const char *text;   /* new text, whole code points only, may be empty; borrowed during the call */
+    size_t n_text;
+    sl_finish finish;   /* != NONE: the last event of this request */
+    sl_status status;   /* with FINISH_ERROR */
+    const char *error;  /* with FINISH_ERROR: one line */
+    float logprob;      /* of token, when asked for */
+    const sl_logprob *top; /* n_top entries, best first */
+    int n_top;
+    int n_prompt, n_token, n_cached; /* prompt tokens; tokens so far; prompt tokens taken from the prefix cache */
+    int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known */
+} sl_event;
+
+typedef struct sl_request {
+    const char *text;    /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
+    const int32_t *ids;  /* prompt ids; when not NULL they are used instead */
+    int n_ids;
+    int special, bos;    /* for text: as SL_TOK_SPECIAL and SL_TOK_BOS */
+    int max_tokens;      /* 0 = until the context is full */
+    int min_tokens;      /* no end of sequence before */
+    int ignore_eos;
+    const char *const *stop; /* up to 16 stop strings, never part of the text */
+    int n_stop;
+    const int32_t *stop_ids; /* up to 64 */
+    int n_stop_ids;
+    int n_logprob;       /* -1 = none (0 in a zeroed struct also means none: set want_logprob), up to 20 alternatives */
+    int want_logprob;
+    sl_sampling sampling;
+    void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step */
+    void *user;
+} sl_request;
+
+/* Queue a request. Everything it points to is copied. Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context: both
+ * numbers), BUSY (the queue is full), NOTFOUND (text without a tokenizer), NOMEM. */
+SL_API sl_status sl_submit(sl_engine *e, const sl_request *req, uint64_t *id, sl_err *err)
+    SL_MUST_USE;
+/* End a request within the next two steps; its last event says CANCELLED. Unknown ids are ignored. */
+SL_API void sl_cancel(sl_engine *e, uint64_t id);
+/* Requests that have not finished. */
+SL_API int sl_pending(const sl_engine *e);
+/* One step: admits requests, runs one ragged batch of prompt chunks and single tokens, samples, and calls on_event. Does nothing when
+ * nothing is pending. A request that fails ends alone, by its event; an error here means that the engine is unusable (only close is legal). */
+SL_API sl_status sl_step(sl_engine *e, sl_err *err) SL_MUST_USE;
+
+typedef struct sl_stats {
+    uint64_t n_step, n_prompt_tok, n_decode_tok;
+    int n_running, n_waiting;
+    int64_t kv_used_tok, kv_total_tok;
+    int64_t step_ns, prefill_ns, decode_ns; /* sums; a mixed step counts by its tokens */
+} sl_stats;
+SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
+
+/* Logits of a token sequence from position 0: out [n, V] f32 (row i predicts token i+1). For evaluation and tests; uses free KV blocks and leaves
+ * running requests alone. Errors: REQUEST (an id, or n over the context), BUSY (no KV blocks), NOMEM. */
+SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_row, float *out,
+                           sl_err *err) SL_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

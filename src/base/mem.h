@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only allocator (HOUSE 5.5): aligned, counted by tag, and able to fail on request for tests. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* X(name, text): what memory is for; shown by `sluice inspect --memory`. */
+#define MEM_TAG_LIST(X)                                                                            \
+    X(MISC, "other")                                                                               \
+    X(WEIGHTS, "weights")                                                                          \
+    X(KV, "kv cache")                                                                              \
+    X(ACTS, "activations")                                                                         \
+    X(SCRATCH, "scratch")                                                                          \
+    X(TOK, "tokenizer")                                                                            \
+    X(REQUEST, "requests")
+
+enum mem_tag {
+#define X(name, text) MEM_##name,
+    MEM_TAG_LIST(X)
+#undef X
+        MEM_N_TAG
+};
+
+/* n bytes, 64-byte aligned, contents undefined. SL_NOMEM with the size in the text. n = 0 gives a valid pointer.
+ * Memory: caller owns, mem_free. Threads: any. */
+sl_status mem_alloc(enum mem_tag tag, size_t n, void **out, sl_err *err) BASE_MUST_USE;
+
+/* The same, zeroed, for n items of size bytes; the product is checked. */
+sl_status mem_alloc_array(enum mem_tag tag, size_t n, size_t size, void **out, sl_err *err)
+    BASE_MUST_USE;
+
+/* Grow or shrink p (may be NULL) to n bytes; the old block stays valid when this fails. */
+sl_status mem_realloc(enum mem_tag tag, void *p, size_t n, void **out, sl_err *err) BASE_MUST_USE;
+
+/* NULL is legal. */
+void mem_free(void *p);
+
+/* Huge-page slab: n bytes of zeroed anonymous memory, 2 MiB aligned, madvise(HUGEPAGE) unless huge is 0. Pages are touched by whoever
+ * writes first. Free with mem_slab_free(p, n). */
+sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
+    BASE_MUST_USE;
+void mem_slab_free(enum mem_tag tag, void *p, size_t n);
+
+/* Bytes now held under a tag, and the number of allocations made since start (all tags, atomic). */
+int64_t mem_used(enum mem_tag tag);
+uint64_t mem_n_alloc(void);
+const char *mem_tag_text(enum mem_tag tag);
+
+/* Tests: the n-th allocation from now (1 = the next) fails, and every later one too when sticky; 0 turns it off. */
+void mem_fail_at(uint64_t n, int sticky);
+
+/* ---- arenas: many small pieces with one life ---- */
+struct arena_blk;
+struct arena {
+    enum mem_tag tag;
+    struct arena_blk *head; /* newest block first */
+    size_t used, cap;       /* of the newest block */
+    size_t total, limit;    /* bytes taken so far; limit 0 = none */
+};
+
+void mem_arena_init(struct arena *a, enum mem_tag tag, size_t limit);
+void mem_arena_fini(struct arena *a);
+/* 16-byte aligned, zeroed. SL_NOMEM past the limit or out of memory. */
+sl_status mem_arena_alloc(struct arena *a, size_t n, void **out, sl_err *err) BASE_MUST_USE;
+sl_status mem_arena_array(struct arena *a, size_t n, size_t size, void **out, sl_err *err)
+    BASE_MUST_USE;
+/* A NUL-terminated copy of s[0..n). */
+sl_status mem_arena_str(struct arena *a, const char *s, size_t n, char **out, sl_err *err)
+    BASE_MUST_USE;
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device interface: buffers, packed weights, the paged KV cache, and the operators that models are made of (dev/op_list.h).
+ *
+ * A model calls operators one after another; each is complete when the next begins (a device may queue them; dev_sync waits). Pointers to
+ * activations are device addresses from dev_alloc: float *, row-major [T, n], leading dimension = n unless an ld is given. Host data (ids,
+ * positions, tables) goes through dev_put.
+ * An operator that a device lacks is a NULL entry and found when a model is opened, never in a step. Operators cannot fail: shapes were checked at
+ * open. Nothing allocates in a step.
+ * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other rows, on the chunking or on the threads.
+ */
+#ifndef DEV_DEV_H
+#define DEV_DEV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "tensor/tensor.h"
+
+enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
+enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
+
+struct dev_opts {
+    int n_thread; /* 0 = default */
+    enum dev_acts acts;
+    int no_hugepages, no_numa;
+};
+
+typedef struct dev dev;
+typedef struct dev_mat dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
+typedef struct dev_act dev_act; /* prepared activations of one layer input */
+typedef struct dev_kv dev_kv;   /* paged KV cache of all layers */
+
+sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
+    BASE_MUST_USE; /* name: "cpu" */
+void dev_close(dev *d); /* NULL is legal; frees every buffer and matrix made on it */
+
+struct dev_info {
+    const char *name;
+    const char *isa;
+    int n_thread;
+    enum dev_acts acts;
+};
+void dev_info_get(const dev *d, struct dev_info *out);
+
+/* ---- memory: at open time only ---- */
+sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err) BASE_MUST_USE;
+void dev_put(dev *d, void *dst, const void *src, int64_t n_bytes);
+void dev_get(dev *d, void *dst, const void *src, int64_t n_bytes); /* waits */
+void dev_sync(dev *d);
+
+/* ---- weights: at open time only ---- */
+enum dev_use {
+    DEV_USE_MATMUL,  /* y = W x */
+    DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
+    DEV_USE_EXPERTS  /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
+};
+/* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in
+ * second). Slab memory, first touched by the worker that will read it. Source pages are dropped behind (drop, may be NULL, is called with
+ * each source weight when it was packed, from the calling thread).
+ * Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ). */
+sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
+                       enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                       void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
+int64_t dev_mat_bytes(const dev_mat *m);      /* of the whole stack */
+int dev_mat_rows(const dev_mat *m);           /* of one matrix */
+int dev_mat_cols(const dev_mat *m);
+
+/* ---- prepared activations: the input of one or several products ---- */
+/* precision is that of the device's acts for this use. n_tok_max tokens of n_col values. */
+sl_status dev_act_open(dev *d, enum dev_use use, int n_col, int n_tok_max, dev_act **out, sl_err *err)
+    BASE_MUST_USE;
+
+/* ---- the KV cache: pages of blk_tok tokens ---- */
+struct dev_kv_shape {
+    enum dev_kv_type type;
+    int n_layer;
+    int n_blk, blk_tok;
+    int n_head; /* KV heads C; 1 for MLA */
+    int d_k;    /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
+    int d_v;    /* GQA: value width. MLA: 0 */
+};
+int64_t dev_kv_bytes(const struct dev_kv_shape *s);
+sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
+/* Copy block src to dst in every layer (copy on write). */
+void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+
+/* ---- a step's ragged batch, shared by the operators. Arrays are host memory, borrowed during the step. ---- */
+struct dev_batch {
+    int n_tok, n_seq;
+    const int32_t *ids;      /* [T] */
+    const int32_t *pos;      /* [T] position in its sequence */
+    const int32_t *seq;      /* [T] which sequence, rising */
+    const int32_t *seq_tok0; /* [S+1] first token of each sequence in the step */
+    const int32_t *blk;      /* [S, ld_blk] block table: blk[s * ld_blk + p / blk_tok] holds position p */
+    int ld_blk;
+    const uint8_t *expand;   /* [T] MLA only: 1 = materialised keys and values, 0 = absorbed; chosen by position, see model/mla.c */
+};
+
+#include "dev/op_list.h"
+
+/* ---- operators: parameters. All activation pointers are f32 device memory. ---- */
+
+/* y[t] = row ids[t] of w (an EMBED matrix), times scale. */
+struct dev_embed {
+    const dev_mat *w;
+    float *y;
+    float scale;
+};
+/* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be NULL; when act is not NULL the result is prepared
+ * there. n_row rows (default b->n_tok; rows may be heads: n_row = T * H), ldx/ldy leading dimensions (0 = n). */
+struct dev_norm {
+    float *x;
+    const float *r;
+    const float *w;
+    float eps;
+    int n, n_row;
+    int64_t ldx, ldy;
+    float *y;
+    dev_act *act;
+};
+/* Prepare x [n_row, n] as it is. */
+struct dev_prep {
+    const float *x;
+    int n, n_row;
+    int64_t ldx;
+    dev_act *act;
+};
+/* y_i = W_i act (+ bias_i) for up to 4 matrices that share the input. rows: token rows of act to use, NULL = 0 .. n_row-1. */
+#define DEV_MATMUL_MAX 4
+struct dev_matmul {
+    const dev_act *act;
+    int n_row;
+    const int32_t *rows;
+    int n_mat;
+    const dev_mat *w[DEV_MATMUL_MAX];
+    const float *bias[DEV_MATMUL_MAX]; /* [rows of W_i] or NULL */
+    float *y[DEV_MATMUL_MAX];
+    int64_t ldy[DEV_MATMUL_MAX]; /* 0 = rows of W_i */
+};
+/* For every head h: y[t, h, :] = W_h x[t, h, :], W a stack of H matrices. f32 activations are prepared inside (f32 x dequantised weights).
+ * x [T, H, ldx_h], y [T, H, ldy_h]. */
+struct dev_matmul_heads {
+    const dev_mat *w;
+    int n_head, n_tok;
+    const float *x;
+    int64_t ldx, ldx_h; /* token and head strides in elements */
+    float *y;
+    int64_t ldy, ldy_h;
+};
+/* Rotate pairs of the first n_rot of each head's d values in place. style 0: half-split (i, i + n_rot/2); 1: interleaved (2i, 2i+1).
+ * Angle of pair i at position p: p * freq[i]; sin and cos times mscale. x [T, H, ...] with strides. */
+struct dev_rope {
+    float *x;
+    int n_head;
+    int64_t ldx, ldx_h; /* token and head strides in elements */
+    int n_rot, style;
+    const float *freq; /* [n_rot/2], host */
+    float mscale;
+};
+/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v NULL). */
+struct dev_kv_put {
+    dev_kv *kv;
+    int layer;
+    const float *k, *v;
+    int64_t ldk, ldv; /* token strides */
+};
+/* Causal attention over the paged cache: y[t, h, :] = softmax(scale * q k^T) v. q [T, H, d_k], y [T, H, d_v]. n_window 0 = whole context. */
+struct dev_attn {
+    const dev_kv *kv;
+    int layer, n_head;
+    float scale;
+    const float *q;
+    float *y;
+    int n_window;
+};
+/* MLA. q [T, H, nope + rope] (rope part rotated). For tokens with expand 0: q_lat = W_kb q_nope, attention over latents, y = W_vb o. For expand 1: keys
+ * and values of the context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H matrices [v, r].
+ * y [T, H, v]. */
+struct dev_attn_mla {
+    const dev_kv *kv;
+    int layer, n_head;
+    int r, nope, rope, v;
+    float scale;
+    const dev_mat *w_kb, *w_vb;
+    const float *q;
+    float *y;
+};
+/* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act (n_row rows). */
+struct dev_ffn {
+    const dev_act *act;
+    int n_row;
+    const dev_mat *gate_up; /* pair */
+    const dev_mat *down;
+    dev_act *h_act; /* prepared silu(g)*u */
+    float *h;       /* [n_row, F] scratch */
+    float *y;       /* [n_row, D] */
+};
+/* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
+struct dev_route {
+    const float *logit;
+    const float *bias;  /* [E] host or NULL: used to choose, never to weigh */
+    int n_tok, n_expert, k;
+    int sigmoid;        /* 1 sigmoid scores, 0 softmax over all E */
+    int n_group, k_group; /* 1, 1 = none */
+    int group_max;      /* group score: 1 = its best, 0 = sum of its two best */
+    int norm;           /* weights sum to 1 before scale */
+    float scale;
+    int32_t *id;        /* [T, K] out, host-visible */
+    float *weight;      /* [T, K] out */
+};
+/* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+ shared(x)). Sum in the order k = 0 .. K-1, shared last. */
+struct dev_moe {
+    const dev_act *act;  /* prepared for DEV_USE_EXPERTS */
+    int n_tok, k, n_expert;
+    const int32_t *id;
+    const float *weight;
+    const dev_mat *gate_up; /* stack of E pairs */
+    const dev_mat *down;    /* stack of E */
+    const float *add;       /* [T, D] or NULL: the shared expert's output, added last */
+    float *y;               /* [T, D] */
+};
+/* x += y over n values. */
+struct dev_add {
+    float *x;
+    const float *y;
+    int64_t n;
+};
+/* Gather rows: y[i] = x[row[i]], n values each. */
+struct dev_rows {
+    const float *x;
+    const int32_t *row; /* host */
+    int n_row, n;
+    int64_t ldx, ldy;
+    float *y;
+};
+
+#define DEV_OP_DECL(name, params) void dev_##name(dev *d, const struct dev_batch *b, const struct params *p);
+DEV_OP_LIST(DEV_OP_DECL)
+#undef DEV_OP_DECL
+
+/* Reserve the workspace that a step of at most n_tok tokens, n_seq sequences and n_ctx positions needs for the shapes given; once, at open, after
+ * every matrix was loaded. */
+struct dev_plan {
+    int n_tok, n_seq, n_ctx;
+    int n_head, d_k, d_v;         /* attention; MLA: d_k = nope + rope, d_v = v */
+    int mla_r, mla_nope, mla_rope; /* 0 without MLA */
+    int n_expert, k, d_model, d_ff_expert; /* 0 without experts */
+};
+sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
+
+/* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
+double dev_probe_read_gbps(dev *d, int ms);
+double dev_probe_int8_gops(dev *d, int ms);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operators that a device offers. OP(name, parameter struct): dev_<name>(d, batch, &params). One row here, one entry in each device's table, one
+ * check in tests/dev. */
+#ifndef DEV_OP_LIST_H
+#define DEV_OP_LIST_H
+
+#define DEV_OP_LIST(OP)                                                                            \
+    OP(embed, dev_embed)                                                                           \
+    OP(norm, dev_norm)                                                                             \
+    OP(prep, dev_prep)                                                                             \
+    OP(matmul, dev_matmul)                                                                         \
+    OP(matmul_heads, dev_matmul_heads)                                                             \
+    OP(rope, dev_rope)                                                                             \
+    OP(kv_put, dev_kv_put)                                                                         \
+    OP(attn, dev_attn)                                                                             \
+    OP(attn_mla, dev_attn_mla)                                                                     \
+    OP(ffn, dev_ffn)                                                                               \
+    OP(route, dev_route)                                                                           \
+    OP(moe, dev_moe)                                                                               \
+    OP(add, dev_add)                                                                               \
+    OP(rows, dev_rows)
+
+#endif

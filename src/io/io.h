@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model files: bytes -> named, checked tensor views and metadata. GGUF v3 (split files too) and Hugging Face folders (safetensors).
+ *
+ * What this room refuses to do: run anything, open anything but the files named in io/open.c (no .bin, .pt, .py), trust a number.
+ * Every offset, count and size was checked against the mapped bytes before it is handed out.
+ */
+#ifndef IO_IO_H
+#define IO_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "tensor/tensor.h"
+#include "text/json.h"
+
+enum io_kind { IO_GGUF, IO_HF };
+
+typedef struct io_model io_model;
+
+/* path: a .gguf file (any part of a split one) or a folder with config.json. vocab_only: weights need not be there.
+ * Errors: NOTFOUND, IO, FORMAT (file, field, byte offset), UNSUPPORTED, NOMEM. Memory: close with io_close; tensors and metadata are borrowed until then. */
+sl_status io_open(const char *path, bool vocab_only, io_model **out, sl_err *err) BASE_MUST_USE;
+void io_close(io_model *m);
+
+enum io_kind io_model_kind(const io_model *m);
+const char *io_path(const io_model *m);      /* as opened */
+int io_n_file(const io_model *m);
+const char *io_file_path(const io_model *m, int file);
+uint64_t io_file_size(const io_model *m, int file);
+
+int io_n_tensor(const io_model *m);
+const struct tensor *io_tensor(const io_model *m, int i);             /* in file order */
+const struct tensor *io_find(const io_model *m, const char *name);    /* NULL = none */
+const struct tensor *io_findf(const io_model *m, const char *fmt, ...) BASE_PRINTF(2, 3);
+/* The bytes of a tensor are not needed for a while. */
+void io_tensor_drop(const io_model *m, const struct tensor *t);
+
+/* ---- HF folders: parsed JSON files, NULL where the file is missing. Borrowed. ---- */
+const struct json *io_config(const io_model *m);           /* config.json */
+const struct json *io_generation_config(const io_model *m);
+/* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the folder by its fixed name; NULL = not there. */
+const char *io_text_file(const io_model *m, const char *name, uint64_t *n);
+
+/* ---- GGUF metadata. Each getter: NOTFOUND when the key is missing (err untouched if err is NULL), FORMAT when its type does not fit
+ * (names key and type) or, for arrays, element types. Integers of any width are accepted where the value fits; bools are not integers. ---- */
+sl_status io_meta_u64(const io_model *m, const char *key, uint64_t *out, sl_err *err) BASE_MUST_USE;
+sl_status io_meta_f64(const io_model *m, const char *key, double *out, sl_err *err) BASE_MUST_USE;
+sl_status io_meta_bool(const io_model *m, const char *key, bool *out, sl_err *err) BASE_MUST_USE;
+sl_status io_meta_str(const io_model *m, const char *key, const char **p, uint64_t *n, sl_err *err)
+    BASE_MUST_USE; /* bytes in place, not NUL-terminated */
+struct io_array {
+    uint32_t type; /* GGUF value type of the elements */
+    uint64_t n;
+    const uint8_t *data; /* first element in place; unaligned */
+    const uint64_t *str_off; /* strings: offset of each element's bytes from data - 0; length is the u64 before it */
+};
+sl_status io_meta_array(const io_model *m, const char *key, struct io_array *out, sl_err *err)
+    BASE_MUST_USE;
+const char *io_array_str(const struct io_array *a, uint64_t i, uint64_t *n);
+bool io_array_i64(const struct io_array *a, uint64_t i, int64_t *out); /* integers and bools; false for other types */
+bool io_array_f64(const struct io_array *a, uint64_t i, double *out);
+/* All keys in file order, for inspect. */
+int io_n_meta(const io_model *m);
+const char *io_meta_key(const io_model *m, int i);
+/* "u32 7", "str \"qwen3\"", "[str x 151936]": at most n bytes. */
+void io_meta_text(const io_model *m, int i, char *buf, int n);
+
+/* ---- weights: the loader table (io/weight.c): a format is a row: a test, a reader and (in tensor) a reference dequantiser ---- */
+/* The matrix called name (with its ".weight" or other suffix, as the model's own naming has it) with all scales that belong to it.
+ * A 3-D stack [E, rows, cols] is given as E*rows rows. Errors: NOTFOUND (names the tensor), FORMAT (scales missing or misshapen; names both),
+ * UNSUPPORTED (scheme). Memory: borrowed from m. */
+sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_err *err)
+    BASE_MUST_USE;
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Architectures: one file each and one row in model/arch_list.h. A model maps a ragged batch of tokens to logits through dev operators.
+ *
+ * The model knows no sequences beyond the step: block tables come as plain ints. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "dev/dev.h"
+#include "io/io.h"
+
+enum model_rope_style { MODEL_ROPE_HALF, MODEL_ROPE_PAIRS };
+
+/* Hyperparameters of every architecture, checked. Unused ones are 0. */
+struct model_cfg {
+    char arch[32];          /* "deepseek_v3" */
+    int n_layer;            /* L, without MTP layers */
+    int n_mtp;
+    int d_model;            /* D */
+    int n_vocab;            /* V: rows of the embedding */
+    int n_head, n_head_kv;  /* H, C */
+    int d_head;             /* d; MLA: nope + rope */
+    int d_ff;               /* of dense layers */
+    int n_ctx_train;
+    float norm_eps;
+    bool tied_head, attn_bias, qk_norm;
+    int n_window;           /* sliding window; 0 = none */
+    /* rope */
+    enum model_rope_style rope_style;
+    int n_rot;              /* rotated dimensions */
+    double rope_theta;
+    enum { MODEL_ROPE_PLAIN, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN } rope_kind;
+    double rope_factor, rope_orig_ctx;
+    double rope_low_freq, rope_high_freq;               /* llama3 */
+    double yarn_beta_fast, yarn_beta_slow, yarn_mscale; /* yarn_mscale: factor on cos and sin */
+    double attn_scale;                                  /* of q k^T, YaRN's mscale_all_dim regarded */
+    /* MLA */
+    int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
+    /* experts */
+    int n_expert, n_expert_used, n_shared, d_ff_expert;
+    int n_dense_lead;       /* leading dense layers */
+    uint8_t *moe_layer;     /* [n_layer + n_mtp] 1 = routed experts; owned by the model */
+    bool route_sigmoid, route_norm, route_bias, group_max;
+    int n_group, n_group_used;
+    float route_scale;
+};
+
+typedef struct model model;
+
+struct model_opts {
+    int n_tok_max;  /* tokens of the largest step */
+    int n_seq_max;
+    int n_ctx;      /* positions of the longest sequence; 0 = n_ctx_train */
+    int blk_tok;    /* tokens per KV block */
+    int n_logit_max; /* rows of logits of the largest step */
+    enum dev_kv_type kv;
+    bool no_mtp;    /* leave the MTP layers out of memory */
+    int (*progress)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+};
+
+/* Read and check the hyperparameters only (inspect, planning). cfg->moe_layer is allocated in the arena. UNSUPPORTED names an unknown architecture.
+ * FORMAT names the field and its value. */
+sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *out, sl_err *err)
+    BASE_MUST_USE;
+/* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
+void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t *total, int64_t *active);
+
+/* Check every tensor, pack the weights on dev, reserve activations. Errors: FORMAT (tensor missing or misshapen, by name), UNSUPPORTED, NOMEM, CANCELLED.
+ * The model keeps no pointer to io afterwards. */
+sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out, sl_err *err)
+    BASE_MUST_USE;
+void model_close(model *m);
+const struct model_cfg *model_config(const model *m);
+struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type type, int n_blk,
+                                   int blk_tok);
+/* Weight bytes that one token at batch 1 reads. */
+int64_t model_bytes_per_token(const model *m);
+int64_t model_weight_bytes(const model *m);
+
+/* One step's input. Arrays: host memory, borrowed. */
+struct model_batch {
+    int n_tok, n_seq;
+    const int32_t *ids;      /* [T], each in [0, V) */
+    const int32_t *pos;      /* [T] */
+    const int32_t *seq_tok0; /* [S+1] */
+    const int32_t *blk;      /* [S, ld_blk] */
+    int ld_blk;
+    const int32_t *n_prompt; /* [S] prompt length of each sequence: tokens at positions below it are prompt, the rest generated. Decides the form of
+                                MLA by position, so that chunking never changes a bit */
+    int n_logit;
+    const int32_t *logit_tok; /* [n_logit] tokens of the step whose logits are wanted, rising */
+};
+/* Run the step: stores keys and values, writes logits [n_logit, V] f32 (host memory of the model, valid until the next step) to *logits.
+ * hidden (may be NULL): receives a pointer to the final-norm hidden states [n_logit, D] of the same tokens, for MTP.
+ * Cannot fail: the batch was checked by the engine (debug builds assert it). */
+void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float **logits,
+                const float **hidden);
+/* The MTP layer i on tokens of a batch: ids are the NEXT tokens (t_{i+1}), hidden [T, D] the main model's final-norm states at the same rows; writes its own
+ * KV (layer n_layer + i). Position 0's embedding is not zeroed. *logits [n_logit, V]; *hidden_out [n_logit, D] after shared_head.norm. */
+void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
+               const float **logits, const float **hidden_out);
+
+#endif

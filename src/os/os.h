@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linux: files, mapping, directories, topology. With base/mem.c the only place of system calls below net. */
+#ifndef OS_OS_H
+#define OS_OS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A whole regular file mapped read-only. */
+struct os_map {
+    const uint8_t *data;
+    uint64_t size;
+    int64_t mtime_ns;
+};
+
+/* Errors: NOTFOUND, IO, FORMAT (not a regular file: names what it is; empty files map with size 0 and data non-NULL). FIFOs, devices and
+ * symlink loops are refused at once, without blocking. */
+sl_status os_map_open(const char *path, struct os_map *out, sl_err *err) BASE_MUST_USE;
+void os_map_close(struct os_map *m);
+/* Read-ahead advice for [offset, offset + n). */
+void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);
+/* The pages of [offset, offset + n) are not needed any more (they can be read again): keeps RSS down while weights are packed. */
+void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n);
+/* From now on a SIGBUS inside a mapping made by os_map_open (the file was truncated under us) prints one line that names the file and
+ * exits with code 1, instead of a core dump. Process-wide; tools call it once. */
+void os_map_guard(void);
+
+/* A whole small file into memory (mem_free). Errors as os_map_open, LIMIT when longer than max. NUL is put behind. */
+sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
+    BASE_MUST_USE;
+/* Write a file through a temporary name, fsync and rename. */
+sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+
+enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };
+enum os_kind os_path_kind(const char *path);
+/* Names in a directory, sorted, without . and ..; free with os_list_free. */
+sl_status os_list(const char *dir, char ***names, int *n, sl_err *err) BASE_MUST_USE;
+void os_list_free(char **names, int n);
+
+struct os_topology {
+    char cpu[64];          /* "AMD EPYC ..." */
+    int n_core, n_pu;      /* physical cores and hardware threads in the process's CPU set */
+    int n_numa;
+    double cgroup_cpus;    /* quota; 0 = none */
+    int64_t l1d, l2, l3;   /* bytes; of one core, one core, one cache */
+    int64_t mem_total, mem_available; /* bytes, the cgroup's limit regarded */
+    int64_t hugepage_bytes;           /* transparent huge page size, 0 = off */
+    char thp[16];                     /* "always", "madvise", "never" */
+};
+sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
+/* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one. Returns how many distinct ones. */
+int os_worker_cpus(int n, int *cpu);
+
+/* Peak resident set in bytes. */
+int64_t os_rss_peak(void);
+
+#endif

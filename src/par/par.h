@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker team: the only threads of computation. Fork-join regions; the caller is worker 0.
+ *
+ * Workers are pinned to the CPUs they are given, spin for a while after a region and then sleep on a futex. A team of 1 has no threads.
+ */
+#ifndef PAR_PAR_H
+#define PAR_PAR_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct par_team par_team;
+
+struct par_opts {
+    int n_worker;     /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
+    int64_t spin_ns;  /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
+    int no_pin;
+};
+
+/* Errors: NOMEM, IO (a thread can not be made). Close with par_close (NULL is legal). */
+sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err) BASE_MUST_USE;
+void par_close(par_team *t);
+int par_size(const par_team *t);
+
+/* Run fn(arg, worker, n_worker) once on every worker and wait for all. What workers wrote is visible to the caller afterwards. Not
+ * reentrant. Threads: the thread that opened the team (or, one at a time, another). */
+void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg);
+
+/* Inside a region: all workers wait for each other (a barrier; what was written before is visible after). */
+void par_barrier(par_team *t);
+
+/* A shared counter inside a region: hands out [*begin, *end) in pieces of step until n is reached; false when nothing is left. Reset it with
+ * atomic_store before the region. Results must not depend on who takes which piece. */
+struct par_counter {
+    _Alignas(64) atomic_int next;
+};
+static inline int par_take(struct par_counter *c, int n, int step, int *begin, int *end)
+{
+    int b = atomic_fetch_add_explicit(&c->next, step, memory_order_relaxed);
+    if (b >= n) return 0;
+    *begin = b;
+    *end = b + step < n ? b + step : n;
+    return 1;
+}
+
+/* The static part of a split: item range of worker w of n_w over n items. */
+static inline void par_split(int64_t n, int w, int n_w, int64_t *begin, int64_t *end)
+{
+    *begin = n * w / n_w;
+    *end = n * (w + 1) / n_w;
+}
+
+#endif

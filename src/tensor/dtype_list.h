@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every storage type that a file can hold. X(NAME, "text", GGUF id or -1, weights per block, bytes per block)
+ * Block layouts: docs/formats.md, tensor/quant_*.c. Types with a GGUF id of -1 come from safetensors only. */
+#define TENSOR_DTYPE_LIST(X)                                                                       \
+    X(F32, "F32", 0, 1, 4)                                                                         \
+    X(F16, "F16", 1, 1, 2)                                                                         \
+    X(BF16, "BF16", 30, 1, 2)                                                                      \
+    X(Q4_0, "Q4_0", 2, 32, 18)                                                                     \
+    X(Q4_1, "Q4_1", 3, 32, 20)                                                                     \
+    X(Q5_0, "Q5_0", 6, 32, 22)                                                                     \
+    X(Q5_1, "Q5_1", 7, 32, 24)                                                                     \
+    X(Q8_0, "Q8_0", 8, 32, 34)                                                                     \
+    X(Q2_K, "Q2_K", 10, 256, 84)                                                                   \
+    X(Q3_K, "Q3_K", 11, 256, 110)                                                                  \
+    X(Q4_K, "Q4_K", 12, 256, 144)                                                                  \
+    X(Q5_K, "Q5_K", 13, 256, 176)                                                                  \
+    X(Q6_K, "Q6_K", 14, 256, 210)                                                                  \
+    X(IQ4_NL, "IQ4_NL", 20, 32, 18)                                                                \
+    X(IQ4_XS, "IQ4_XS", 23, 256, 136)                                                              \
+    X(MXFP4, "MXFP4", 39, 32, 17)                                                                  \
+    X(NVFP4, "NVFP4", 40, 64, 36)                                                                  \
+    X(F64, "F64", 28, 1, 8)                                                                        \
+    X(I8, "I8", 24, 1, 1)                                                                          \
+    X(I16, "I16", 25, 1, 2)                                                                        \
+    X(I32, "I32", 26, 1, 4)                                                                        \
+    X(I64, "I64", 27, 1, 8)                                                                        \
+    X(U8, "U8", -1, 1, 1)                                                                          \
+    X(BOOL, "BOOL", -1, 1, 1)                                                                      \
+    X(F8_E4M3, "F8_E4M3", -1, 1, 1)                                                                \
+    X(F8_E5M2, "F8_E5M2", -1, 1, 1)                                                                \
+    X(F8_E8M0, "F8_E8M0", -1, 1, 1)

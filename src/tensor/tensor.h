@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors as they lie in a file: type, shape, bytes; and the reference dequantisers. No arithmetic on tensors here. */
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tensor/dtype_list.h"
+
+enum tensor_dtype {
+#define X(name, text, id, block, bytes) TENSOR_##name,
+    TENSOR_DTYPE_LIST(X)
+#undef X
+        TENSOR_N_DTYPE
+};
+
+struct tensor_dtype_info {
+    const char *text;
+    int gguf_id; /* -1 = not in GGUF */
+    int block;   /* weights per block */
+    int bytes;   /* per block */
+};
+
+const struct tensor_dtype_info *tensor_dtype(enum tensor_dtype t);
+/* False when the id is not known; the text for such an id (removed, ik-only, ...) is for messages and never NULL. */
+bool tensor_dtype_from_gguf(uint32_t id, enum tensor_dtype *out);
+const char *tensor_gguf_id_text(uint32_t id);
+bool tensor_dtype_from_text(const char *text, size_t n, enum tensor_dtype *out);
+/* True when the type has a dequantiser to f32 (all but the integer and bool types, and E8M0). */
+bool tensor_dtype_is_weight(enum tensor_dtype t);
+
+#define TENSOR_MAX_DIM 4
+
+/* A named, checked view of bytes in a mapped file. Borrowed from the file that owns it. */
+struct tensor {
+    const char *name;              /* NUL-terminated */
+    enum tensor_dtype type;
+    int n_dim;                     /* 0 .. 4; 0 is a scalar */
+    int64_t shape[TENSOR_MAX_DIM]; /* row-major: shape[n_dim-1] is contiguous; 1 beyond n_dim */
+    const void *data;
+    uint64_t n_bytes;
+    uint64_t offset; /* of data in its file */
+    int file;        /* which file of the model */
+};
+
+int64_t tensor_count(const struct tensor *t);
+/* Length of the contiguous dimension (1 for a scalar) and the number of rows of that length. */
+int64_t tensor_cols(const struct tensor *t);
+int64_t tensor_rows(const struct tensor *t);
+/* Bytes of n contiguous weights; n must be a multiple of the block. False on overflow. */
+bool tensor_bytes(enum tensor_dtype t, uint64_t n, uint64_t *out);
+
+/* The reference dequantiser, bit-exact with FORMATS 4.8 (and gguf-py): n weights (a multiple of the block) from src to dst.
+ * src needs no alignment. Only for types where tensor_dtype_is_weight. Pure. */
+void tensor_dequant(enum tensor_dtype t, const void *src, int64_t n, float *dst);
+
+/* The reference quantiser, round to nearest with the simplest good scale: for tests and for the KV cache.
+ * F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1 only. n a multiple of the block. */
+void tensor_quant(enum tensor_dtype t, const float *src, int64_t n, void *dst);
+
+/* ---- weights: a matrix with whatever scales belong to it ---- */
+
+/* How the number of a weight comes about from its bytes. One row of the loader table per scheme (io/weight.c). */
+enum tensor_scheme {
+    TENSOR_SCHEME_PLAIN,   /* the dtype's own blocks */
+    TENSOR_SCHEME_F8_BLOCK /* F8_E4M3 times scale[row / block_rows][col / block_cols] */
+};
+
+/* A [rows, cols] matrix as stored. Borrowed from the model's files. */
+struct weight {
+    const char *name;
+    enum tensor_scheme scheme;
+    enum tensor_dtype type;
+    int64_t rows, cols;
+    const uint8_t *data;
+    uint64_t row_bytes;
+    const float *scale; /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any alignment of 4 */
+    int block_rows, block_cols;
+    float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
+    int row_perm_heads; /* > 0: row r of the logical matrix is stored at the place of llama's RoPE permutation over that many heads, see
+                           weight_row_index */
+};
+
+/* Where logical row r is stored: r itself, or for GGUF llama q/k (row_perm_heads = H > 0, d = rows / H) the row that holds it:
+ * within a head, logical row i (half-split order) is stored at (i % (d/2)) * 2 + i / (d/2). */
+int64_t weight_row_index(const struct weight *w, int64_t r);
+
+/* Dequantise columns [col0, col0 + n) of logical row r to dst. col0 and n multiples of the dtype's block. Pure. */
+void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);
+
+/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 and n_rows must keep heads and scale blocks whole. */
+struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows);
+
+#endif
