@@ -54,7 +54,8 @@ void dev_sync(dev *d);
 enum dev_use {
     DEV_USE_MATMUL,  /* y = W x */
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
-    DEV_USE_EXPERTS  /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
+    DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
+    DEV_USE_EXACT    /* y = W x in f32 whatever dev_opts.acts says: routers, MLA's per-head matrices */
 };
 /* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in
  * second). Slab memory, first touched by the worker that will read it. Source pages are dropped behind (drop, may be NULL, is called with
@@ -68,9 +69,11 @@ int dev_mat_rows(const dev_mat *m);           /* of one matrix */
 int dev_mat_cols(const dev_mat *m);
 
 /* ---- prepared activations: the input of one or several products ---- */
-/* precision is that of the device's acts for this use. n_tok_max tokens of n_col values. */
-sl_status dev_act_open(dev *d, enum dev_use use, int n_col, int n_tok_max, dev_act **out, sl_err *err)
-    BASE_MUST_USE;
+/* mats: every matrix that will ever take this input (of all layers). Each matrix has one activation form, fixed when it was loaded (from dev_opts.acts,
+ * its use and its storage type: integer codes take int8 or 15 bits, float weights take bf16 or f32); the union of the forms is prepared.
+ * n_tok_max tokens of n_col values. */
+sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
+                       dev_act **out, sl_err *err) BASE_MUST_USE;
 
 /* ---- the KV cache: pages of blk_tok tokens ---- */
 struct dev_kv_shape {

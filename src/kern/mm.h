@@ -26,7 +26,10 @@
 
 #include "tensor/tensor.h"
 
-enum mm_act { MM_ACT_F32, MM_ACT_BF16, MM_ACT_INT8, MM_ACT_INT15 };
+enum mm_act { MM_ACT_F32, MM_ACT_BF16, MM_ACT_INT8, MM_ACT_INT15, MM_N_ACT };
+
+/* Can a run format be multiplied with activations of that form? Integer codes: all four. Float weights (F32, F16, BF16, F8): F32 and BF16. */
+int kern_mm_takes(int fmt, enum mm_act act);
 
 /* A packed matrix, or a pair of matrices of the same shape whose tiles alternate (gate tile 0, up tile 0, gate tile 1, ...).
  * Logical rows of a pair: the caller sees tile t of the stream; even tiles are the first matrix's. */
@@ -42,15 +45,17 @@ struct mm_mat {
 
 /* Prepared activations of n_tok tokens of n_col values. Buffers are carved from one block by kern_mm_act_init. */
 struct mm_act_buf {
-    enum mm_act act;
+    unsigned forms;           /* bit (1 << enum mm_act) per form present; INT15 includes INT8 only if its bit is set too */
     int n_tok_max, n_col, ld; /* ld: n_col rounded up to the widest format's block, padding zeroed by prep */
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld]              F32 */
     uint16_t *bf16;           /* [n_tok, ld]              BF16 */
-    int8_t *q;                /* [n_tok, plane, ld]       INT8, INT15 */
-    float *d;                 /* [n_tok, ld/32]           scale of a group */
-    float *s;                 /* [n_tok, ld/16]           d * integer sum of each half group (15-bit value in INT15), for zero points and minima */
-    int32_t *isum;            /* [n_tok, plane, ld/16]    integer sums of each half group and plane */
+    struct mm_act_int {
+        int8_t *q;            /* [n_tok, plane, ld] */
+        float *d;             /* [n_tok, ld/32]           scale of a group */
+        float *s;             /* [n_tok, ld/16]           d * integer sum of each half group, for zero points and minima */
+        int32_t *isum;        /* [n_tok, plane, ld/16]    integer sums of each half group and plane */
+    } i8, i15;                /* INT8: one plane; INT15: plane 0 hi, plane 1 lo */
 };
 
 /* ---- formats and packing (load time) ---- */
@@ -70,8 +75,8 @@ void kern_mm_unpack_tile(const struct mm_mat *m, int t, float *dst, int64_t ld);
 void kern_mm_unpack_row(const struct mm_mat *m, int64_t row, float *dst);
 
 /* ---- activations ---- */
-size_t kern_mm_act_bytes(enum mm_act act, int n_col, int n_tok_max);
-void kern_mm_act_init(struct mm_act_buf *b, enum mm_act act, int n_col, int n_tok_max, void *base);
+size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
+void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
 
@@ -82,6 +87,6 @@ size_t kern_mm_scratch_bytes(int n_col);
  * written (padding rows give 0). y f32, 64-byte aligned rows not required. idx NULL = 0 .. n_tok-1.
  */
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
-             const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch);
+             enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch);
 
 #endif
