@@ -27,7 +27,8 @@ struct model_cfg {
     int n_ctx_train;
     float norm_eps;
     bool tied_head, attn_bias, qk_norm;
-    int n_window;           /* sliding window; 0 = none */
+    int n_window;           /* sliding window in tokens, the token itself included; 0 = none */
+    int window_from;        /* first layer that has it */
     /* rope */
     enum model_rope_style rope_style;
     int n_rot;              /* rotated dimensions */

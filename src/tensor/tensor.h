@@ -80,18 +80,12 @@ struct weight {
     const float *scale; /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any alignment of 4 */
     int block_rows, block_cols;
     float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
-    int row_perm_heads; /* > 0: row r of the logical matrix is stored at the place of llama's RoPE permutation over that many heads, see
-                           weight_row_index */
 };
 
-/* Where logical row r is stored: r itself, or for GGUF llama q/k (row_perm_heads = H > 0, d = rows / H) the row that holds it:
- * within a head, logical row i (half-split order) is stored at (i % (d/2)) * 2 + i / (d/2). */
-int64_t weight_row_index(const struct weight *w, int64_t r);
-
-/* Dequantise columns [col0, col0 + n) of logical row r to dst. col0 and n multiples of the dtype's block. Pure. */
+/* Dequantise columns [col0, col0 + n) of row r to dst. col0 and n multiples of the dtype's block. Pure. */
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);
 
-/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 and n_rows must keep heads and scale blocks whole. */
+/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 must be a multiple of block_rows where there is one. */
 struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows);
 
 #endif

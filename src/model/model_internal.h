@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share: the architecture table, the packed layers, the step's buffers. */
+#ifndef MODEL_INTERNAL_H
+#define MODEL_INTERNAL_H
+
+#include "base/mem.h"
+#include "model/model.h"
+
+/* ---- architectures ---- */
+
+/* One row of model/arch_list.h. A reader fills what is special to the architecture after the common fields were read; it may refuse. */
+struct model_arch {
+    const char *name;    /* ours */
+    const char *gguf;    /* general.architecture */
+    const char *hf_type; /* model_type of config.json, "|"-separated */
+    bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a GGUF name */
+    sl_status (*read_gguf)(const io_model *m, struct model_cfg *c, sl_err *err);
+    sl_status (*read_hf)(const struct json *config, struct model_cfg *c, sl_err *err);
+};
+#define X(name) extern const struct model_arch model_arch_##name;
+#include "model/arch_list.h"
+#undef X
+
+/* ---- config readers (config_gguf.c, config_hf.c) ---- */
+/* "<arch>.key" as an integer in [lo, hi]; def < lo means required. */
+sl_status model_gguf_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
+                         int *out, sl_err *err) BASE_MUST_USE;
+sl_status model_gguf_real(const io_model *m, const char *key, double def, double lo, double hi,
+                          double *out, sl_err *err) BASE_MUST_USE;
+sl_status model_gguf_flag(const io_model *m, const char *key, bool def, bool *out, sl_err *err)
+    BASE_MUST_USE;
+sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status model_gguf_moe(const io_model *m, struct arena *a, struct model_cfg *c, sl_err *err)
+    BASE_MUST_USE;
+
+/* The first of the "|"-separated names that is present and not null; def < lo means required. */
+sl_status model_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
+                       int *out, sl_err *err) BASE_MUST_USE;
+sl_status model_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
+                        double *out, sl_err *err) BASE_MUST_USE;
+sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+/* rope_scaling / rope_parameters / rope_theta. head: width that YaRN and the others work on. */
+sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
+    BASE_MUST_USE;
+sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Which layers route, for rows that say it by numbers: fills c->moe_layer (allocated before). */
+sl_status model_cfg_check(const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+
+/* ---- names (names.c) ---- */
+/* X(ROLE, GGUF name within the block, HF name within the layer) */
+#define MODEL_ROLE_LIST(X)                                                                         \
+    X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
+    X(FFN_NORM, "ffn_norm", "post_attention_layernorm")                                            \
+    X(Q, "attn_q", "self_attn.q_proj")                                                             \
+    X(K, "attn_k", "self_attn.k_proj")                                                             \
+    X(V, "attn_v", "self_attn.v_proj")                                                             \
+    X(O, "attn_output", "self_attn.o_proj")                                                        \
+    X(Q_NORM, "attn_q_norm", "self_attn.q_norm")                                                   \
+    X(K_NORM, "attn_k_norm", "self_attn.k_norm")                                                   \
+    X(Q_A, "attn_q_a", "self_attn.q_a_proj")                                                       \
+    X(Q_A_NORM, "attn_q_a_norm", "self_attn.q_a_layernorm")                                        \
+    X(Q_B, "attn_q_b", "self_attn.q_b_proj")                                                       \
+    X(KV_A, "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa")                                       \
+    X(KV_A_NORM, "attn_kv_a_norm", "self_attn.kv_a_layernorm")                                     \
+    X(KV_B, "attn_kv_b", "self_attn.kv_b_proj")                                                    \
+    X(K_B, "attn_k_b", "")                                                                         \
+    X(V_B, "attn_v_b", "")                                                                         \
+    X(GATE, "ffn_gate", "mlp.gate_proj")                                                           \
+    X(UP, "ffn_up", "mlp.up_proj")                                                                 \
+    X(DOWN, "ffn_down", "mlp.down_proj")                                                           \
+    X(ROUTER, "ffn_gate_inp", "mlp.gate")                                                          \
+    X(ROUTER_BIAS, "exp_probs_b", "mlp.gate")                                                      \
+    X(GATE_EXPS, "ffn_gate_exps", "mlp.experts.%d.gate_proj")                                      \
+    X(UP_EXPS, "ffn_up_exps", "mlp.experts.%d.up_proj")                                            \
+    X(DOWN_EXPS, "ffn_down_exps", "mlp.experts.%d.down_proj")                                      \
+    X(GATE_SHEXP, "ffn_gate_shexp", "mlp.shared_experts.gate_proj")                                \
+    X(UP_SHEXP, "ffn_up_shexp", "mlp.shared_experts.up_proj")                                      \
+    X(DOWN_SHEXP, "ffn_down_shexp", "mlp.shared_experts.down_proj")                                \
+    X(MTP_EH, "nextn.eh_proj", "eh_proj")                                                          \
+    X(MTP_ENORM, "nextn.enorm", "enorm")                                                           \
+    X(MTP_HNORM, "nextn.hnorm", "hnorm")                                                           \
+    X(MTP_EMBED, "nextn.embed_tokens", "embed_tokens")                                             \
+    X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
+    X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
+enum model_role {
+#define X(role, gguf, hf) ROLE_##role,
+    MODEL_ROLE_LIST(X)
+#undef X
+        N_ROLE
+};
+/* The tensor's name in this file, with suffix ("weight", "bias"; the router's bias has its own). expert is used where the HF name has a number. */
+void model_tensor_name(enum io_kind kind, enum model_role role, int layer, int expert,
+                       const char *suffix, char *buf, int n);
+enum model_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
+const char *model_global_name(enum io_kind kind, enum model_global g);
+
+/* ---- packed layers ---- */
+struct layer {
+    bool is_moe;
+    int n_window;
+    /* norms: device f32 */
+    float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_a_norm, *kv_a_norm;
+    /* attention */
+    dev_mat *q, *k, *v, *o;       /* GQA; q also MLA without q_lora */
+    dev_mat *q_a, *q_b, *kv_a;    /* MLA */
+    dev_mat *k_b, *v_b;           /* MLA: stacks of H: [r, nope], [v, r] */
+    float *q_bias, *k_bias, *v_bias, *o_bias;
+    /* FFN: dense, or shared expert in MoE layers (NULL without one) */
+    dev_mat *gate_up, *down;
+    /* experts */
+    dev_mat *router, *gate_up_exps, *down_exps;
+    const float *router_bias;     /* host [E] or NULL */
+};
+
+struct mtp {
+    struct layer layer;
+    float *enorm, *hnorm, *head_norm;
+    dev_mat *eh;
+    dev_mat *embed, *head; /* own ones, or those of the model */
+};
+
+struct model {
+    /* fixed after open */
+    struct model_cfg cfg;
+    struct model_opts opts;
+    enum io_kind kind;
+    dev *d;
+    struct arena arena;
+    struct layer *layer; /* [L] */
+    struct mtp *mtp;     /* [n_mtp kept] */
+    int n_mtp;           /* kept */
+    dev_mat *embed, *head;
+    float *norm;
+    float *rope_freq;    /* host [n_rot/2] */
+    int64_t weight_bytes, bytes_per_token;
+    int expand_from;     /* MLA: prompt positions from here on use materialised keys */
+    /* prepared inputs, one per kind of input */
+    dev_act *a_attn, *a_o, *a_ffn, *a_h, *a_moe, *a_router, *a_hexp, *a_q_a, *a_head, *a_eh;
+    /* step buffers, device f32, rows of n_tok_max */
+    float *x, *r, *q, *k, *v, *y, *qa, *h, *router_logit, *route_w, *norm_out;
+    float *mtp_in, *sel, *logits; /* sel [n_logit_max, D], logits [n_logit_max, V] */
+    float *hidden;                /* [n_tok_max, D]: hidden rows for MTP */
+    int32_t *route_id;
+    /* host scratch of a step */
+    int32_t *seq_of;
+    uint8_t *expand;
+    /* progress while opening */
+    int64_t done_bytes, total_bytes;
+    bool cancelled;
+};
+
+/* load.c */
+sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l,
+                           sl_err *err) BASE_MUST_USE;
+sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
+sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err) BASE_MUST_USE;
+/* rope.c: frequencies of every kind, host memory in the arena. */
+sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
+/* layer.c */
+void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
+                      int il, bool first);
+/* mla.c */
+void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
+                    int il);
+/* From which prompt position on materialising pays. */
+int model_mla_expand_from(const struct model_cfg *c);
+/* model.c */
+void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b);
+
+#endif
