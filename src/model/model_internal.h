@@ -30,8 +30,8 @@ sl_status model_gguf_real(const io_model *m, const char *key, double def, double
 sl_status model_gguf_flag(const io_model *m, const char *key, bool def, bool *out, sl_err *err)
     BASE_MUST_USE;
 sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-sl_status model_gguf_moe(const io_model *m, struct arena *a, struct model_cfg *c, sl_err *err)
-    BASE_MUST_USE;
+/* Experts, and which layers have them (c->moe_layer). */
+sl_status model_gguf_moe(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 
 /* The first of the "|"-separated names that is present and not null; def < lo means required. */
 sl_status model_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
@@ -43,7 +43,6 @@ sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err
 sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
     BASE_MUST_USE;
 sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Which layers route, for rows that say it by numbers: fills c->moe_layer (allocated before). */
 sl_status model_cfg_check(const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 
 /* ---- names (names.c) ---- */

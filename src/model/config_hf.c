@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hyperparameters from config.json, in both spellings: rope_theta and rope_scaling at top level, or rope_parameters. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model_internal.h"
+
+/* The first of names that is present and not null; *name its spelling for messages. */
+static const struct json *find(const struct json *o, const char *names, char *name, size_t n_name)
+{
+    const struct json *v = NULL;
+    for (const char *p = names; *p && !v;) {
+        size_t len = strcspn(p, "|");
+        snprintf(name, n_name, "%.*s", (int)len, p);
+        v = text_json_get(o, name);
+        if (v && v->kind == JSON_NULL_K) v = NULL;
+        p += len + (p[len] == '|');
+    }
+    if (!v) snprintf(name, n_name, "%.*s", (int)strcspn(names, "|"), names);
+    return v;
+}
+
+sl_status model_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
+                       int *out, sl_err *err)
+{
+    char name[64];
+    const struct json *v = find(o, names, name, sizeof name);
+    if (!v && def >= lo) {
+        *out = (int)def;
+        return SL_OK;
+    }
+    if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
+    int64_t i = v->i;
+    if (v->kind == JSON_REAL_K && v->f == floor(v->f) && fabs(v->f) < 1e15) i = (int64_t)v->f;
+    else if (v->kind != JSON_INT_K) return SL_FAIL(err, FORMAT, "%s is not an integer", name);
+    if (i < lo || i > hi)
+        return SL_FAIL(err, FORMAT, "%s is %lld, not in %lld .. %lld", name, (long long)i, (long long)lo,
+                       (long long)hi);
+    *out = (int)i;
+    return SL_OK;
+}
+
+sl_status model_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
+                        double *out, sl_err *err)
+{
+    char name[64];
+    const struct json *v = find(o, names, name, sizeof name);
+    if (!v && def >= lo) {
+        *out = def;
+        return SL_OK;
+    }
+    if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
+    if (v->kind != JSON_REAL_K && v->kind != JSON_INT_K)
+        return SL_FAIL(err, FORMAT, "%s is not a number", name);
+    if (!(v->f >= lo && v->f <= hi))
+        return SL_FAIL(err, FORMAT, "%s is %g, not in %g .. %g", name, v->f, lo, hi);
+    *out = v->f;
+    return SL_OK;
+}
+
+sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err)
+{
+    sl_status st = SL_OK;
+    double eps = 0;
+    const char *act = NULL;
+    bool mlp_bias = false;
+    SL_TRY_OUT(model_hf_int(o, "num_hidden_layers", -1, 1, 1024, &c->n_layer, err));
+    SL_TRY_OUT(model_hf_int(o, "hidden_size", -1, 8, 1 << 20, &c->d_model, err));
+    SL_TRY_OUT(model_hf_int(o, "intermediate_size", 0, 0, 1 << 22, &c->d_ff, err));
+    SL_TRY_OUT(model_hf_int(o, "num_attention_heads", -1, 1, 4096, &c->n_head, err));
+    SL_TRY_OUT(model_hf_int(o, "num_key_value_heads", c->n_head, 1, 4096, &c->n_head_kv, err));
+    SL_TRY_OUT(model_hf_int(o, "max_position_embeddings", 2048, 1, 1 << 28, &c->n_ctx_train, err));
+    SL_TRY_OUT(model_hf_int(o, "vocab_size", -1, 1, 1 << 28, &c->n_vocab, err));
+    SL_TRY_OUT(model_hf_int(o, "num_nextn_predict_layers", 0, 0, 16, &c->n_mtp, err));
+    SL_TRY_OUT(model_hf_real(o, "rms_norm_eps", 1e-6, 0, 1, &eps, err));
+    c->norm_eps = (float)eps;
+    SL_TRY_OUT(model_hf_int(o, "head_dim", c->d_model / c->n_head, 1, 65536, &c->d_head, err));
+    SL_TRY_OUT(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
+    SL_TRY_OUT(text_json_bool(o, "mlp_bias", false, &mlp_bias, err));
+    SL_TRY_OUT(text_json_str(o, "hidden_act", "silu", &act, err));
+    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0) {
+        st = SL_FAIL(err, UNSUPPORTED, "hidden_act '%.40s' is not supported (silu)", act);
+        goto out;
+    }
+    if (mlp_bias) {
+        st = SL_FAIL(err, UNSUPPORTED, "mlp_bias is not supported");
+        goto out;
+    }
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    c->n_rot = c->d_head;
+    c->rope_factor = 1.0;
+out:
+    if (st) status_prefix(err, "config.json");
+    return st;
+}
+
+static sl_status yarn(const struct json *s, struct model_cfg *c, sl_err *err)
+{
+    double mscale = 0, all = 0, attn = -1;
+    c->rope_kind = MODEL_ROPE_YARN;
+    SL_TRY(model_hf_real(s, "beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
+    SL_TRY(model_hf_real(s, "beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
+    SL_TRY(model_hf_real(s, "mscale", 0, 0, 1e3, &mscale, err));
+    SL_TRY(model_hf_real(s, "mscale_all_dim", 0, 0, 1e3, &all, err));
+    SL_TRY(model_hf_real(s, "attention_factor", -1, -1, 1e3, &attn, err));
+    double lf = c->rope_factor > 1 ? log(c->rope_factor) : 0;
+    if (attn >= 0) c->yarn_mscale = attn;
+    else if (mscale > 0 && all > 0) c->yarn_mscale = (0.1 * mscale * lf + 1) / (0.1 * all * lf + 1);
+    else c->yarn_mscale = 0.1 * lf + 1;
+    if (c->kv_lora && all > 0) { /* DeepSeek: the softmax scale too */
+        double f = 0.1 * all * lf + 1;
+        c->attn_scale *= f * f;
+    }
+    return SL_OK;
+}
+
+sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
+{
+    const struct json *s = text_json_get(o, "rope_parameters");
+    if (!s || s->kind == JSON_NULL_K) s = text_json_get(o, "rope_scaling");
+    if (s && s->kind == JSON_NULL_K) s = NULL;
+    if (s && s->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "rope_scaling is not an object");
+    double top = 0, part = 1;
+    SL_TRY(model_hf_real(o, "rope_theta", 10000.0, 1.0, 1e12, &top, err));
+    SL_TRY(model_hf_real(s, "rope_theta", top, 1.0, 1e12, &c->rope_theta, err));
+    SL_TRY(model_hf_real(o, "partial_rotary_factor", 1.0, 0.01, 1.0, &part, err));
+    SL_TRY(model_hf_real(s, "partial_rotary_factor", part, 0.01, 1.0, &part, err));
+    c->n_rot = (int)(n_rot * part);
+    const char *type = NULL;
+    SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));
+    if (!type) SL_TRY(text_json_str(s, "type", "default", &type, err));
+    if (strcmp(type, "default") == 0) return SL_OK;
+    double orig_top = 0;
+    SL_TRY(model_hf_real(s, "factor", -1, 1e-3, 1e6, &c->rope_factor, err));
+    SL_TRY(model_hf_real(o, "original_max_position_embeddings", c->n_ctx_train, 1, 1e9, &orig_top, err));
+    SL_TRY(model_hf_real(s, "original_max_position_embeddings", orig_top, 1, 1e9, &c->rope_orig_ctx, err));
+    if (strcmp(type, "linear") == 0) {
+        c->rope_kind = MODEL_ROPE_LINEAR;
+    } else if (strcmp(type, "llama3") == 0) {
+        c->rope_kind = MODEL_ROPE_LLAMA3;
+        SL_TRY(model_hf_real(s, "low_freq_factor", -1, 1e-3, 1e6, &c->rope_low_freq, err));
+        SL_TRY(model_hf_real(s, "high_freq_factor", -1, 1e-3, 1e6, &c->rope_high_freq, err));
+    } else if (strcmp(type, "yarn") == 0) {
+        SL_TRY(yarn(s, c, err));
+    } else {
+        return SL_FAIL(err, UNSUPPORTED, "rope_type '%.40s' is not supported (default, linear, llama3, yarn)", type);
+    }
+    return SL_OK;
+}
+
+sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err)
+{
+    bool interleave = true;
+    SL_TRY(model_hf_int(o, "kv_lora_rank", -1, 1, 65536, &c->kv_lora, err));
+    SL_TRY(model_hf_int(o, "q_lora_rank", 0, 0, 65536, &c->q_lora, err));
+    SL_TRY(model_hf_int(o, "qk_nope_head_dim", -1, 1, 65536, &c->d_nope, err));
+    SL_TRY(model_hf_int(o, "qk_rope_head_dim", -1, 2, 65536, &c->d_rope, err));
+    SL_TRY(model_hf_int(o, "v_head_dim", -1, 1, 65536, &c->d_v, err));
+    SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
+    c->rope_style = interleave ? MODEL_ROPE_PAIRS : MODEL_ROPE_HALF;
+    c->d_head = c->d_nope + c->d_rope;
+    c->n_head_kv = c->n_head;
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    return model_hf_rope(o, c->d_rope, c, err);
+}
