@@ -11,6 +11,10 @@ if(SL_WERROR)
   add_compile_options(-Werror)
 endif()
 
+if(SL_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DSL_DEBUG")
 set(CMAKE_C_FLAGS_ASAN "-O1 -g -DSL_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer")
