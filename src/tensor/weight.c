@@ -4,14 +4,7 @@
 
 #include "tensor/tensor_internal.h"
 
-int64_t weight_row_index(const struct weight *w, int64_t r)
-{
-    if (w->row_perm_heads <= 0) return r;
-    int64_t d = w->rows / w->row_perm_heads, head = r / d, i = r % d;
-    return head * d + i % (d / 2) * 2 + i / (d / 2);
-}
-
-/* dst *= the scales of columns [col0, col0 + n) of stored row r. */
+/* dst *= the scales of columns [col0, col0 + n) of row r. */
 static void apply_f8_block(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
 {
     int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
@@ -29,7 +22,6 @@ void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, 
     const struct tensor_dtype_info *d = tensor_dtype(w->type);
     DEBUG_ASSERT(r >= 0 && r < w->rows && col0 >= 0 && n >= 0 && col0 + n <= w->cols);
     DEBUG_ASSERT(col0 % d->block == 0 && n % d->block == 0);
-    r = weight_row_index(w, r);
     const uint8_t *row = w->data + (uint64_t)r * w->row_bytes;
     tensor_dequant(w->type, row + (uint64_t)(col0 / d->block) * (uint64_t)d->bytes, n, dst);
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) apply_f8_block(w, r, col0, n, dst);
@@ -42,11 +34,6 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
 {
     struct weight out = *w;
     ASSERT(row0 >= 0 && n_rows >= 0 && row0 + n_rows <= w->rows);
-    if (w->row_perm_heads > 0) {
-        int64_t d = w->rows / w->row_perm_heads;
-        ASSERT(row0 % d == 0 && n_rows % d == 0);
-        out.row_perm_heads = (int)(n_rows / d);
-    }
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
         ASSERT(row0 % w->block_rows == 0);
         out.scale += row0 / w->block_rows * ((w->cols + w->block_cols - 1) / w->block_cols);
