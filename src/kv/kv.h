@@ -3,6 +3,7 @@
 #ifndef KV_KV_H
 #define KV_KV_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/mem.h"
