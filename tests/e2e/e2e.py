@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end checks share. Needs nothing but python3's own library."""
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DATA = os.path.join(ROOT, "tests", "data")
+
+
+def build_dir():
+    """The build folder: the first argument, else build/."""
+    return os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build"))
+
+
+def sluice(build=None):
+    for d in ("", "tools", "bin"):
+        p = os.path.join(build or build_dir(), d, "sluice")
+        if os.path.isfile(p):
+            return p
+    sys.exit(f"no sluice in {build or build_dir()}: build it first")
+
+
+def tiny(build=None):
+    """The folder of the tiny checkpoints, unpacked once into the build folder."""
+    src = os.environ.get("SLUICE_TINY")
+    if src:
+        return src
+    packed = os.path.join(DATA, "tiny.tar.xz")
+    out = os.path.join(build or build_dir(), "tests", "tiny")
+    stamp = f"{os.path.getsize(packed)} {os.path.getmtime(packed)}"
+    mark = os.path.join(out, ".unpacked")
+    if os.path.exists(mark) and open(mark).read() == stamp:
+        return out
+    os.makedirs(out, exist_ok=True)
+    with tarfile.open(packed) as t:
+        t.extractall(out)
+    with open(mark + ".new", "w") as f:
+        f.write(stamp)
+    os.replace(mark + ".new", mark)
+    return out
+
+
+def limits(mem, cpu):
+    def fn():
+        if mem:
+            resource.setrlimit(resource.RLIMIT_AS, (mem, mem))
+        if cpu:
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return fn
+
+
+def run(args, stdin=None, timeout=120, mem=0, cpu=0, cwd=None, env=None):
+    """(exit code, stdout bytes, stderr text); a timeout gives code None."""
+    e = dict(os.environ, LC_ALL="C.UTF-8", **(env or {}))
+    try:
+        p = subprocess.run(args, input=stdin, capture_output=True, timeout=timeout, cwd=cwd, env=e,
+                           preexec_fn=limits(mem, cpu))
+    except subprocess.TimeoutExpired:
+        return None, b"", "timeout"
+    return p.returncode, p.stdout, p.stderr.decode("utf-8", "replace")
+
+
+def scratch():
+    return tempfile.TemporaryDirectory(prefix="sluice-e2e-")
+
+
+def one_line_failure(code, err):
+    """What is wrong with this as the failure of a command (None: nothing)."""
+    if code is None:
+        return "did not end in time"
+    if code < 0:
+        return f"killed by signal {-code}"
+    if code not in (1, 2):
+        return f"exit code {code}, not 1 or 2"
+    lines = err.strip("\n").split("\n")
+    if len(lines) != 1 or not lines[0].startswith("sluice: ") or len(lines[0]) < 20:
+        return f"not one line 'sluice: ...' on stderr: {err[:300]!r}"
+    return None
+
+
+def last_json(out):
+    return json.loads(out.decode().strip().split("\n")[-1])
+
+
+class Tally:
+    """Counts and prints; exit() ends the program with the verdict."""
+
+    def __init__(self, what):
+        self.what, self.good, self.bad = what, 0, 0
+
+    def check(self, name, problem):
+        if problem:
+            self.bad += 1
+            print(f"FAIL {name}: {problem}", flush=True)
+        else:
+            self.good += 1
+
+    def exit(self):
+        print(f"{self.what}: {self.good} good, {self.bad} bad", flush=True)
+        sys.exit(1 if self.bad or not self.good else 0)

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make the tiny checkpoints of tests/data/tiny and their reference logits (transformers, fp32, eager).
+
+  make_tiny.py OUT [--only NAME,...] [--all-types]
+
+OUT receives NAME/ (Hugging Face folders), NAME*.gguf, ref/NAME.json + .f32 and manifest.json, which
+lists what is to be compared with what. Seeds are fixed. --all-types also writes one GGUF file for each
+block type and each of three architectures (not kept in the repository).
+ref/NAME.json: {"n_vocab", "std", "seqs": [{"ids", "argmax" (-1: a tie), "rows", "offset"}]}: row i of the
+sequence has its logits at float offset + V * rows.index(i) in the .f32 file. "mtp" is the same for the
+MTP layer: row i is what it makes of token i+1 and hidden i.
+"""
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import zlib
+
+import numpy as np
+import torch
+
+import mtp_ref
+import tiny_gguf
+import tiny_hf
+import tiny_tok
+from tiny_specs import QUANT, SPECS, TYPES
+
+T_FULL, T_TAIL, N_TAIL, T_LONG = 16, 56, 6, 700
+
+
+def sequences(name, spec):
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    n = spec["config"]["vocab_size"]
+    s = [(rng.integers(3, n, T_FULL).tolist(), list(range(T_FULL))),
+         (rng.integers(3, n, T_TAIL).tolist(), list(range(T_TAIL - N_TAIL, T_TAIL)))]
+    if spec.get("long"):
+        s.append((rng.integers(3, n, T_LONG).tolist(), [63, 64, 511, 512, T_LONG - 1]))
+    return s
+
+
+def entry(ids, z, rows, std, blob):
+    top = np.sort(z, -1)
+    arg = np.where(top[:, -1] - top[:, -2] > 2e-4 * std, z.argmax(-1), -1)
+    offset = sum(len(b) for b in blob)
+    blob.append(np.ascontiguousarray(z[rows], np.float32).ravel())
+    return dict(ids=ids, argmax=arg.tolist(), rows=rows, offset=offset)
+
+
+def make_reference(out, name, spec, value, tmp):
+    seqs = sequences(name, spec)
+    ids = [s[0] for s in seqs]
+    logits, hidden, _ = tiny_hf.reference(spec, value, tmp + "/f32", ids)
+    exact, hidden64, _ = tiny_hf.reference(spec, value, tmp + "/f64", ids, torch.float64)
+    std = float(np.concatenate(logits).std())
+    noise = max(float(np.abs(a - b).max()) for a, b in zip(logits, exact)) / std
+    assert np.isfinite(std) and std > 0.3, (name, std)
+    # rounding alone must not decide a route: else choose other ids
+    assert noise < 3e-5, f"{name}: f32 and f64 differ by {noise:.1e} std"
+    blob = []
+    ref = dict(n_vocab=logits[0].shape[1], std=std,
+               seqs=[entry(s[0], z, s[1], std, blob) for s, z in zip(seqs, logits)])
+    if spec.get("mtp"):
+        c = spec["config"]
+        ref["mtp"] = []
+        for s, h in list(zip(ids, hidden64))[:2]:
+            z = mtp_ref.forward(c, value, c["num_hidden_layers"], s, h)
+            ref["mtp"].append(entry(s, z, list(range(len(z) - N_TAIL, len(z))), std, blob))
+    os.makedirs(out + "/ref", exist_ok=True)
+    with open(f"{out}/ref/{name}.json", "w") as f:
+        json.dump(ref, f)
+    np.concatenate(blob).tofile(f"{out}/ref/{name}.f32")
+    print(f"{name:20s} std {std:.2f}  f32-f64 {noise:.1e} std", flush=True)
+
+
+def to_np(value):
+    return {n: t.numpy() for n, t in value.items()}
+
+
+def make_plain(out, name, spec, tmp, manifest):
+    folder = f"{out}/{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    value = tiny_hf.write_folder(folder, spec, tiny_hf.weights(name, spec))
+    tiny_tok.write_folder(folder, spec["tok"])
+    make_reference(out, name, spec, value, tmp)
+    manifest.append(dict(model=name, ref=name))
+    for kind in spec["gguf"]:
+        base = name if kind == "plain" else f"{name}_{kind}"
+        path = f"{out}/{base}.gguf"
+        w = to_np(value)
+        tok = tiny_tok.gguf_keys(spec["tok"], spec["config"]["vocab_size"])
+        s = dict(spec, mtp=0) if kind == "legacy" else spec
+        tiny_gguf.write(path, name, s, w, tok, legacy=kind == "legacy",
+                        split=20 if kind == "split" else 0)
+        if kind == "split":
+            first = sorted(f for f in os.listdir(out) if f.startswith(base + "-00"))[0]
+            base = first.removesuffix(".gguf")
+        manifest.append(dict(model=base + ".gguf", ref=name))
+
+
+def make_quant(out, name, spec, tmp, manifest):
+    w = tiny_hf.weights(name, spec)
+    tok = tiny_tok.gguf_keys(spec["tok"], spec["config"]["vocab_size"])
+    val = tiny_gguf.write(f"{out}/{name}.gguf", name, spec, to_np(w), tok,
+                          seed=zlib.crc32(name.encode()))
+    assert set(val) == set(w), set(w) ^ set(val)
+    value = {n: torch.from_numpy(np.array(val[n])) for n in w}
+    make_reference(out, name, spec, value, tmp)
+    manifest.append(dict(model=name + ".gguf", ref=name))
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("out")
+    ap.add_argument("--only", default="")
+    ap.add_argument("--all-types", action="store_true")
+    a = ap.parse_args()
+    only = set(filter(None, a.only.split(",")))
+    os.makedirs(a.out, exist_ok=True)
+    manifest = []
+    todo = [(make_plain, n, s) for n, s in SPECS.items()]
+    todo += [(make_quant, n, s) for n, s in QUANT.items()]
+    if a.all_types:
+        for q in TYPES:
+            for n, s in QUANT.items():
+                t = {"*": q, "attn_k_b": q, "token_embd": q, "output": q}
+                todo.append((make_quant, f"{n}_{q.lower()}", dict(s, types=t)))
+    with tempfile.TemporaryDirectory() as tmp:
+        for fn, n, s in todo:
+            if not only or n in only:
+                fn(a.out, n, s, tmp, manifest)
+    with open(a.out + "/manifest.json", "w") as f:
+        json.dump(manifest, f, indent=0)
+
+
+if __name__ == "__main__":
+    main()

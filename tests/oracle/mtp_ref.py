@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MTP layer of DeepSeek-V3, written out: no code shared with the engine or with transformers.
+
+  h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]     h = hidden after the main model's final norm
+  x        = h' + attention(norm(h')); x = x + experts(norm(x))
+  out[i]   = shared_head.norm(x[i]);  logits[i] = shared_head.head out[i]   predicts t[i+2]
+"""
+import math
+
+import torch
+
+
+def rms(x, w, eps):
+    return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * w
+
+
+def yarn(c):
+    """(frequencies of the pairs, factor on the softmax scale)"""
+    d, rp, base = c["qk_rope_head_dim"], c["rope_scaling"], c["rope_theta"]
+    f = torch.tensor([base ** (-2 * i / d) for i in range(d // 2)], dtype=torch.float64)
+    s, old = rp["factor"], rp["original_max_position_embeddings"]
+
+    def dim(rot):
+        return d * math.log(old / (rot * 2 * math.pi)) / (2 * math.log(base))
+    lo, hi = max(math.floor(dim(rp["beta_fast"])), 0), min(math.ceil(dim(rp["beta_slow"])), d - 1)
+    ramp = ((torch.arange(d // 2, dtype=torch.float64) - lo) / max(hi - lo, 0.001)).clamp(0, 1)
+    assert rp["mscale"] == rp["mscale_all_dim"]
+    return f / s * ramp + f * (1 - ramp), (0.1 * rp["mscale_all_dim"] * math.log(s) + 1) ** 2
+
+
+def rotate(x, ang):
+    """x [T, h, d]: pairs (0,1), (2,3), ..."""
+    cos, sin = ang.cos()[:, None], ang.sin()[:, None]
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+
+
+def attention(c, w, x):
+    h, nope, v = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"]
+    rope, r, eps, T = c["qk_rope_head_dim"], c["kv_lora_rank"], c["rms_norm_eps"], len(x)
+    f, mul = yarn(c)
+    ang = torch.arange(T, dtype=torch.float64)[:, None] * f
+    q = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], eps) @ w["q_b_proj"].T
+    q = q.view(T, h, nope + rope)
+    kv = x @ w["kv_a_proj_with_mqa"].T
+    lat = rms(kv[:, :r], w["kv_a_layernorm"], eps) @ w["kv_b_proj"].T
+    lat = lat.view(T, h, nope + v)
+    key_r = rotate(kv[:, None, r:], ang)
+    s = torch.einsum("ihd,jhd->hij", q[..., :nope], lat[..., :nope])
+    s = s + torch.einsum("ihd,jd->hij", rotate(q[..., nope:], ang), key_r[:, 0])
+    s = s * (mul / math.sqrt(nope + rope))
+    s = s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf).softmax(-1)
+    return torch.einsum("hij,jhd->ihd", s, lat[..., nope:]).reshape(T, h * v) @ w["o_proj"].T
+
+
+def mlp(w, p, x):
+    g = x @ w[p + "gate_proj"].T
+    return (g * torch.sigmoid(g) * (x @ w[p + "up_proj"].T)) @ w[p + "down_proj"].T
+
+
+def experts(c, w, x):
+    out = mlp(w, "shared_experts.", x)
+    E, G = c["n_routed_experts"], c["n_group"]
+    for t in range(len(x)):
+        s = torch.sigmoid(w["gate"] @ x[t])
+        b = (s + w["bias"]).tolist()
+        size = E // G
+        rank = sorted(range(G), key=lambda g: -sum(sorted(b[g * size:(g + 1) * size])[-2:]))
+        ok = [e for g in rank[:c["topk_group"]] for e in range(g * size, (g + 1) * size)]
+        pick = sorted(ok, key=lambda e: -b[e])[:c["num_experts_per_tok"]]
+        total = sum(s[e] for e in pick)
+        for e in pick:
+            k = c["routed_scaling_factor"] * s[e] / (total if c["norm_topk_prob"] else 1)
+            out[t] = out[t] + k * mlp(w, f"experts.{e}.", x[t:t + 1])[0]
+    return out
+
+
+def forward(c, value, layer, ids, hidden):
+    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64."""
+    p = f"model.layers.{layer}."
+    g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
+    at = {n.split(".")[1]: t for n, t in g.items() if n.startswith("self_attn.")}
+    ml = {n[4:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("mlp.")}
+    ml["bias"] = ml.pop("gate.e_score_correction_bias")
+    eps = c["rms_norm_eps"]
+    e = rms(g["embed_tokens.weight"][torch.tensor(ids[1:])], g["enorm.weight"], eps)
+    x = torch.cat([e, rms(hidden[:-1].double(), g["hnorm.weight"], eps)], -1)
+    x = x @ g["eh_proj.weight"].T
+    x = x + attention(c, at, rms(x, g["input_layernorm.weight"], eps))
+    x = x + experts(c, ml, rms(x, g["post_attention_layernorm.weight"], eps))
+    x = rms(x, g["shared_head.norm.weight"], eps)
+    return (x @ g["shared_head.head.weight"].T).float().numpy()

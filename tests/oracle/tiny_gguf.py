@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files of the tiny checkpoints, by llama.cpp's conventions, plain or quantised.
+
+Values are set tensor by tensor: plan() names every GGUF tensor, makes it from the checkpoint's and says how
+its values go back, so that a quantised file has a reference: the same checkpoint with the dequantised values.
+"""
+import numpy as np
+import gguf
+from gguf import GGMLQuantizationType as Q
+
+from tiny_hf import head_dim, is_moe, n_expert
+
+DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
+NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
+         "q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
+ATTN = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output",
+        "q_a_proj": "attn_q_a", "q_b_proj": "attn_q_b", "kv_a_proj_with_mqa": "attn_kv_a_mqa"}
+
+
+def plan(c, w, legacy, n_layer):
+    """[(GGUF name, array, back)]: back(array) gives {checkpoint name: array}."""
+    out = []
+
+    def same(gname, name):
+        if name in w:
+            out.append((gname, w[name], lambda a, n=name: {n: a}))
+
+    def rope_rows(gname, name, heads):
+        x = w[name]
+        shape = (heads, 2, x.shape[0] // heads // 2) + x.shape[1:]
+        fwd = x.reshape(shape).swapaxes(1, 2).reshape(x.shape)
+        inv = (heads, x.shape[0] // heads // 2, 2) + x.shape[1:]
+        out.append((gname, fwd,
+                    lambda a: {name: a.reshape(inv).swapaxes(1, 2).reshape(x.shape)}))
+
+    def kv_b(p, name):
+        h, r, v = c["num_attention_heads"], c["kv_lora_rank"], c["v_head_dim"]
+        nope = c["qk_nope_head_dim"]
+        x = w[name].reshape(h, nope + v, r)
+        half = {}
+
+        def back(key, a):
+            half[key] = a
+            if len(half) < 2:
+                return {}
+            k, vv = half["k"].reshape(h, r, nope).transpose(0, 2, 1), half["v"].reshape(h, v, r)
+            return {name: np.concatenate([k, vv], 1).reshape(h * (nope + v), r)}
+        out.append((p + "attn_k_b.weight", np.ascontiguousarray(x[:, :nope].transpose(0, 2, 1)),
+                    lambda a: back("k", a)))
+        out.append((p + "attn_v_b.weight", np.ascontiguousarray(x[:, nope:]),
+                    lambda a: back("v", a)))
+
+    def experts(p, hf):
+        for a, b in DENSE:
+            names = [f"{hf}mlp.experts.{e}.{a}.weight" for e in range(n_expert(c))]
+            out.append((f"{p}{b}_exps.weight", np.stack([w[n] for n in names]),
+                        lambda x, names=names: dict(zip(names, x))))
+
+    same("token_embd.weight", "model.embed_tokens.weight")
+    same("output_norm.weight", "model.norm.weight")
+    same("output.weight", "lm_head.weight")
+    rp = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    if rp.get("rope_type") == "llama3":
+        out.append(("rope_freqs.weight", llama3_factors(c, rp), lambda a: {}))
+    for i in range(n_layer):
+        p, hf = f"blk.{i}.", f"model.layers.{i}."
+        same(p + "attn_norm.weight", hf + "input_layernorm.weight")
+        same(p + "ffn_norm.weight", hf + "post_attention_layernorm.weight")
+        for a, b in ATTN.items():
+            for part in ("weight", "bias"):
+                name = f"{hf}self_attn.{a}.{part}"
+                permuted = c["model_type"] in ("llama", "mistral") and a in ("q_proj", "k_proj")
+                if permuted and name in w:
+                    heads = c["num_attention_heads" if a[0] == "q" else "num_key_value_heads"]
+                    rope_rows(f"{p}{b}.{part}", name, heads)
+                else:
+                    same(f"{p}{b}.{part}", name)
+        for a, b in NORMS.items():
+            same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
+        if hf + "self_attn.kv_b_proj.weight" in w:
+            if legacy:
+                same(p + "attn_kv_b.weight", hf + "self_attn.kv_b_proj.weight")
+            else:
+                kv_b(p, hf + "self_attn.kv_b_proj.weight")
+        if is_moe(c, i):
+            same(p + "ffn_gate_inp.weight", hf + "mlp.gate.weight")
+            same(p + "exp_probs_b.bias", hf + "mlp.gate.e_score_correction_bias")
+            experts(p, hf)
+        for a, b in DENSE:
+            same(f"{p}{b}.weight", f"{hf}mlp.{a}.weight")
+            same(f"{p}{b}_shexp.weight", f"{hf}mlp.shared_experts.{a}.weight")
+        for a in ("enorm", "hnorm", "eh_proj", "embed_tokens"):
+            same(f"{p}nextn.{a}.weight", f"{hf}{a}.weight")
+        same(p + "nextn.shared_head_norm.weight", hf + "shared_head.norm.weight")
+        same(p + "nextn.shared_head_head.weight", hf + "shared_head.head.weight")
+    return out
+
+
+def llama3_factors(c, rp):
+    """What llama.cpp's converter writes: the number that divides each frequency."""
+    d = head_dim(c)
+    theta = rp.get("rope_theta", c.get("rope_theta"))
+    freqs = 1.0 / theta ** (np.arange(0, d, 2, dtype=np.float32) / d)
+    old = rp["original_max_position_embeddings"]
+    low, high = old / rp["low_freq_factor"], old / rp["high_freq_factor"]
+    out = []
+    for f in freqs:
+        wl = 2 * np.pi / f
+        if wl < high:
+            out.append(1.0)
+        elif wl > low:
+            out.append(rp["factor"])
+        else:
+            smooth = (old / wl - rp["low_freq_factor"]) / (
+                rp["high_freq_factor"] - rp["low_freq_factor"])
+            out.append(1 / ((1 - smooth) / rp["factor"] + smooth))
+    return np.array(out, np.float32)
+
+
+def keys(wr, c, name, legacy, n_layer, n_mtp):
+    wr.add_name(name)
+    wr.add_block_count(n_layer)
+    wr.add_context_length(c["max_position_embeddings"])
+    wr.add_embedding_length(c["hidden_size"])
+    wr.add_feed_forward_length(c["intermediate_size"])
+    wr.add_head_count(c["num_attention_heads"])
+    wr.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    wr.add_vocab_size(c["vocab_size"])
+    rp = dict(c.get("rope_scaling") or {}, **(c.get("rope_parameters") or {}))
+    wr.add_rope_freq_base(float(rp.get("rope_theta", c.get("rope_theta", 10000.0))))
+    kind = rp.get("rope_type", rp.get("type"))
+    if kind == "yarn":
+        wr.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        wr.add_rope_scaling_factor(rp["factor"])
+        wr.add_rope_scaling_orig_ctx_len(rp["original_max_position_embeddings"])
+        wr.add_rope_scaling_yarn_log_mul(0.1 * rp["mscale_all_dim"])
+        if (rp["beta_fast"], rp["beta_slow"]) != (32, 1):
+            wr.add_rope_scaling_yarn_beta_fast(rp["beta_fast"])
+            wr.add_rope_scaling_yarn_beta_slow(rp["beta_slow"])
+    if "kv_lora_rank" not in c:
+        wr.add_head_count_kv(c["num_key_value_heads"])
+        wr.add_key_length(head_dim(c))
+        wr.add_value_length(head_dim(c))
+        wr.add_rope_dimension_count(head_dim(c))
+    else:
+        r, rope = c["kv_lora_rank"], c["qk_rope_head_dim"]
+        qk = c["qk_nope_head_dim"] + rope
+        wr.add_head_count_kv(c["num_attention_heads"] if legacy else 1)
+        wr.add_key_length(qk if legacy else r + rope)
+        wr.add_value_length(c["v_head_dim"] if legacy else r)
+        if not legacy:
+            wr.add_key_length_mla(qk)
+            wr.add_value_length_mla(c["v_head_dim"])
+        wr.add_rope_dimension_count(rope)
+        wr.add_kv_lora_rank(r)
+        if c["q_lora_rank"]:
+            wr.add_q_lora_rank(c["q_lora_rank"])
+    if n_expert(c):
+        wr.add_expert_count(n_expert(c))
+        wr.add_expert_used_count(c["num_experts_per_tok"])
+        wr.add_expert_feed_forward_length(c["moe_intermediate_size"])
+        if "first_k_dense_replace" in c:
+            wr.add_leading_dense_block_count(c["first_k_dense_replace"])
+            wr.add_expert_shared_count(c["n_shared_experts"])
+            wr.add_expert_weights_scale(c["routed_scaling_factor"])
+            sigmoid = c["scoring_func"] == "sigmoid"
+            wr.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid
+                                      else gguf.ExpertGatingFuncType.SOFTMAX)
+        if c.get("n_group") and c["n_group"] > 1:
+            wr.add_expert_group_count(c["n_group"])
+            wr.add_expert_group_used_count(c["topk_group"])
+        # qwen3moe files say nothing and mean "normalised"
+        if "first_k_dense_replace" in c or not c["norm_topk_prob"]:
+            wr.add_expert_weights_norm(c["norm_topk_prob"])
+    if n_mtp:
+        wr.add_nextn_predict_layers(n_mtp)
+
+
+ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
+        "qwen3_moe": "qwen3moe", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
+SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
+          Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
+          Q.IQ4_XS: [0]}
+
+
+def random_blocks(q, rows, cols, std, rng):
+    """[rows, bytes] of valid blocks of type q whose values have about the given deviation."""
+    size, nbytes = gguf.GGML_QUANT_SIZES[q]
+    n = rows * cols // size
+    b = rng.integers(0, 256, (n, nbytes), dtype=np.uint8)
+    if q in SCALES:
+        one = np.array([[1.0]], np.float16).view(np.uint8)
+        d, m = SCALES[q][0], SCALES[q][1:]
+        b[:, d:d + 2] = one
+        for o in m:
+            b[:, o:o + 2] = 0
+        val = gguf.dequantize(b, q).reshape(n, -1)
+        sign = np.where(rng.random((n, 1)) < 0.2, -1.0, 1.0) if not m else np.ones((n, 1))
+        jitter = rng.uniform(0.6, 1.4, (n, 1)) * sign
+        scale = jitter * std / val.std()
+        b[:, d:d + 2] = scale.astype(np.float16).view(np.uint8)
+        for o in m:  # the minimum centres each block
+            b[:, o:o + 2] = np.array([[1.0]], np.float16).view(np.uint8)
+            unit = gguf.dequantize(b, q).reshape(n, -1) - val * scale.astype(np.float16)
+            mn = -(val * scale).mean(1, keepdims=True) / unit.mean(1, keepdims=True)
+            mn = np.nan_to_num(mn, posinf=0, neginf=0)
+            b[:, o:o + 2] = np.clip(mn, -60000, 60000).astype(np.float16).view(np.uint8)
+    elif q == Q.MXFP4:
+        b[:, 0] = 127 + int(np.floor(np.log2(std / 2.8))) + rng.integers(0, 2, n)
+    elif q == Q.NVFP4:
+        b[:, :4] = 0x30 + rng.integers(0, 16, (n, 4))
+    return b.reshape(rows, -1)
+
+
+def encode(q, x, rng):
+    """(raw bytes [.., row bytes], values they stand for, scale tensor or None)"""
+    flat = x.reshape(-1, x.shape[-1])
+    scale = None
+    if q in (Q.F32, Q.F16, Q.BF16):
+        raw = {Q.F32: lambda: flat.astype(np.float32), Q.F16: lambda: flat.astype(np.float16),
+               Q.BF16: lambda: gguf.quantize(flat, Q.BF16)}[q]()
+        val = gguf.dequantize(raw, q) if q == Q.BF16 else raw.astype(np.float32)
+    elif q in (Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0):
+        raw = gguf.quantize(np.ascontiguousarray(flat), q)
+        val = gguf.dequantize(raw, q)
+    else:
+        raw = random_blocks(q, *flat.shape, float(flat.std()), rng)
+        val = gguf.dequantize(raw, q).reshape(flat.shape)
+        if q == Q.NVFP4:  # the factor that stands outside the blocks: one, or one per expert
+            n = x.shape[0] if x.ndim == 3 else 1
+            scale = (x.std() / val.std() * rng.uniform(0.8, 1.2, n)).astype(np.float32)
+            val = (val.reshape(n, -1) * scale[:, None]).reshape(flat.shape)
+    return raw, val.reshape(x.shape), scale
+
+
+def q_of(gname, x, spec):
+    base = gname.rsplit(".", 1)[0]
+    short = base.split(".", 2)[-1] if base.startswith("blk.") else base
+    if x.ndim == 1 or short in ("ffn_gate_inp", "exp_probs_b") or "norm" in short:
+        return Q.F32
+    t = spec.get("types")
+    if t is None:
+        return Q[spec["dtype"]]
+    q = Q[t.get(base, t.get(short, t.get("*", "F16")))]
+    if x.shape[-1] % gguf.GGML_QUANT_SIZES[q][0]:
+        q = Q.F16
+    return q
+
+
+def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
+    """Write the GGUF file; return {checkpoint name: values it stands for}."""
+    c = spec["config"]
+    rng = np.random.default_rng(seed)
+    n_mtp = spec.get("mtp", 0)
+    n_layer = c["num_hidden_layers"] + n_mtp
+    wr = gguf.GGUFWriter(path, ARCH[c["model_type"]], split_max_tensors=split)
+    keys(wr, c, name, legacy, n_layer, n_mtp)
+    tok(wr)
+    values = {}
+    for gname, x, back in plan(c, w, legacy, n_layer):
+        q = q_of(gname, x, spec)
+        raw, val, scale = encode(q, x, rng)
+        if q in (Q.F32, Q.F16):
+            wr.add_tensor(gname, raw.reshape(x.shape))
+        else:
+            wr.add_tensor(gname, raw.reshape(x.shape[:-1] + (-1,)), raw_dtype=q)
+        if scale is not None:
+            wr.add_tensor(gname.replace(".weight", ".scale"), scale)
+        values.update(back(val))
+    wr.write_header_to_file()
+    wr.write_kv_data_to_file()
+    wr.write_tensors_to_file()
+    wr.close()
+    return values

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random weights of a spec by checkpoint name, and Hugging Face folders of them."""
+import json
+import os
+import zlib
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+TORCH = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def n_expert(c):
+    return c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
+
+
+def is_moe(c, i):
+    if c["model_type"] == "qwen3_moe":
+        return i not in c["mlp_only_layers"] and (i + 1) % c["decoder_sparse_step"] == 0
+    if c["model_type"].startswith("deepseek"):
+        return i >= c["first_k_dense_replace"]
+    return False
+
+
+def head_dim(c):
+    return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+
+
+def weights(name, spec):
+    """name -> f32 tensor whose values the spec's dtype holds exactly. FP8 comes later."""
+    c = spec["config"]
+    g = torch.Generator().manual_seed(zlib.crc32(name.encode()) & 0x7fffffff)
+    dt = TORCH[spec["dtype"]]
+    out = {}
+    D = c["hidden_size"]
+
+    def mat(n, rows, cols, gain=1.0, dtype=dt):
+        w = torch.randn(rows, cols, generator=g) * (gain / cols**0.5)
+        out[n] = w.to(dtype).float()
+
+    def vec(n, size, mean=1.0, std=0.1, dtype=dt):
+        out[n] = (mean + std * torch.randn(size, generator=g)).to(dtype).float()
+
+    def mlp(p, rows):
+        mat(p + "gate_proj.weight", rows, D, 1.5)
+        mat(p + "up_proj.weight", rows, D, 1.5)
+        mat(p + "down_proj.weight", D, rows, 1.5)
+
+    def attn_gqa(p):
+        h, kv, d = c["num_attention_heads"], c["num_key_value_heads"], head_dim(c)
+        mat(p + "q_proj.weight", h * d, D, 2.0)
+        mat(p + "k_proj.weight", kv * d, D, 1.5)
+        mat(p + "v_proj.weight", kv * d, D)
+        mat(p + "o_proj.weight", D, h * d)
+        if c["model_type"] == "qwen2":
+            for n, r in (("q", h), ("k", kv), ("v", kv)):
+                vec(p + n + "_proj.bias", r * d, 0.0, 0.5)
+        if c["model_type"].startswith("qwen3"):
+            vec(p + "q_norm.weight", d, 1.5)
+            vec(p + "k_norm.weight", d, 1.2)
+
+    def attn_mla(p):
+        h, r = c["num_attention_heads"], c["kv_lora_rank"]
+        qk = c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
+        if c["q_lora_rank"]:
+            mat(p + "q_a_proj.weight", c["q_lora_rank"], D)
+            vec(p + "q_a_layernorm.weight", c["q_lora_rank"])
+            mat(p + "q_b_proj.weight", h * qk, c["q_lora_rank"], 2.0)
+        else:
+            mat(p + "q_proj.weight", h * qk, D, 2.0)
+        mat(p + "kv_a_proj_with_mqa.weight", r + c["qk_rope_head_dim"], D, 1.5)
+        vec(p + "kv_a_layernorm.weight", r)
+        mat(p + "kv_b_proj.weight", h * (c["qk_nope_head_dim"] + c["v_head_dim"]), r, 1.5)
+        mat(p + "o_proj.weight", D, h * c["v_head_dim"])
+
+    def layer(i):
+        p = f"model.layers.{i}."
+        vec(p + "input_layernorm.weight", D)
+        vec(p + "post_attention_layernorm.weight", D)
+        (attn_mla if "kv_lora_rank" in c else attn_gqa)(p + "self_attn.")
+        if not is_moe(c, i):
+            mlp(p + "mlp.", c["intermediate_size"])
+            return
+        mat(p + "mlp.gate.weight", n_expert(c), D, 1.5)
+        if c.get("topk_method") == "noaux_tc":
+            vec(p + "mlp.gate.e_score_correction_bias", n_expert(c), 0.0, 0.1, torch.float32)
+        for e in range(n_expert(c)):
+            mlp(f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
+        if c.get("n_shared_experts"):
+            mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
+
+    mat("model.embed_tokens.weight", c["vocab_size"], D, D**0.5)
+    for i in range(c["num_hidden_layers"]):
+        layer(i)
+    vec("model.norm.weight", D)
+    if not c["tie_word_embeddings"]:
+        mat("lm_head.weight", c["vocab_size"], D, 2.0)
+    for k in range(spec.get("mtp", 0)):
+        i = c["num_hidden_layers"] + k
+        p = f"model.layers.{i}."
+        layer(i)
+        vec(p + "enorm.weight", D)
+        vec(p + "hnorm.weight", D)
+        mat(p + "eh_proj.weight", D, 2 * D)
+        vec(p + "shared_head.norm.weight", D)
+        out[p + "embed_tokens.weight"] = out["model.embed_tokens.weight"]
+        out[p + "shared_head.head.weight"] = out["lm_head.weight"]
+    return out
+
+
+def is_fp8(n):
+    keep = ("norm", "mlp.gate.", "embed_tokens", "lm_head", "eh_proj", "shared_head")
+    return n.endswith(".weight") and not any(k in n for k in keep)
+
+
+def fp8_pack(w):
+    """[N, K] f32 -> (e4m3 tensor, scale_inv [ceil(N/128), ceil(K/128)], values they stand for)."""
+    rows, cols = w.shape
+    s = torch.empty((rows + 127) // 128, (cols + 127) // 128)
+    q = torch.empty(rows, cols, dtype=torch.float8_e4m3fn)
+    deq = torch.empty_like(w)
+    for i in range(s.shape[0]):
+        for j in range(s.shape[1]):
+            at = (slice(128 * i, 128 * i + 128), slice(128 * j, 128 * j + 128))
+            s[i, j] = w[at].abs().max() / 448.0
+            q[at] = (w[at] / s[i, j]).to(torch.float8_e4m3fn)
+            deq[at] = q[at].float() * s[i, j]
+    return q, s, deq
+
+
+def write_folder(path, spec, w):
+    """Write the checkpoint; return the values it stands for."""
+    os.makedirs(path, exist_ok=True)
+    dt = TORCH[spec["dtype"]]
+    stored, value = {}, {}
+    for n, t in w.items():
+        if spec.get("fp8") and is_fp8(n):
+            q, s, value[n] = fp8_pack(t)
+            stored[n], stored[n + "_scale_inv"] = q, s
+        else:
+            f32 = "e_score_correction_bias" in n
+            stored[n], value[n] = t.to(torch.float32 if f32 else dt).contiguous().clone(), t
+    shards = spec.get("shards", 1)
+    meta = {"format": "pt"}
+    if shards == 1:
+        save_file(stored, path + "/model.safetensors", metadata=meta)
+    else:
+        names = sorted(stored)
+        where = {n: f"model-{i * shards // len(names) + 1:05d}-of-{shards:05d}.safetensors"
+                 for i, n in enumerate(names)}
+        for f in sorted(set(where.values())):
+            save_file({n: stored[n] for n in names if where[n] == f}, f"{path}/{f}", metadata=meta)
+        total = sum(t.numel() * t.element_size() for t in stored.values())
+        with open(path + "/model.safetensors.index.json", "w") as f:
+            json.dump({"metadata": {"total_size": total}, "weight_map": where}, f, indent=0)
+    with open(path + "/config.json", "w") as f:
+        json.dump(spec["config"], f, indent=1)
+    return value
+
+
+def reference(spec, value, work, seqs, dtype=torch.float32):
+    """Logits [T, V] of each sequence, from transformers: eager attention, weights as given."""
+    from transformers import AutoModelForCausalLM
+    plain = dict(spec["config"])
+    plain.pop("quantization_config", None)
+    plain["torch_dtype"] = "float32"
+    plain.pop("dtype", None)
+    # transformers reads MTP layers only on request
+    last = plain["num_hidden_layers"]
+    keep = {n: t for n, t in value.items()
+            if not n.startswith("model.layers.") or int(n.split(".")[2]) < last}
+    write_folder(work, dict(config=plain, dtype="F32"), keep)
+    model = AutoModelForCausalLM.from_pretrained(
+        work, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+    sd = model.state_dict()
+    assert torch.equal(sd["model.embed_tokens.weight"].float(),
+                       keep["model.embed_tokens.weight"]), "weights were not loaded"
+    out, hidden = [], []
+    with torch.no_grad():
+        for ids in seqs:
+            r = model(torch.tensor([ids]), output_hidden_states=False)
+            out.append(r.logits[0].numpy())
+            hidden.append(model.model(torch.tensor([ids])).last_hidden_state[0])
+    return out, hidden, model

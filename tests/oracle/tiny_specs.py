@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiny checkpoints: one entry per architecture and per spelling that a real file may have.
+
+Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices),
+`tok` (pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long`
+(a long sequence too), `gguf` (conversions: "plain", "legacy" kv_b, "split" into files).
+Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
+multiple of 16, columns that are no multiple of 32.
+"""
+
+V = 320
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+YARN = dict(factor=4.0, beta_fast=32, beta_slow=1, original_max_position_embeddings=64)
+
+
+def base(arch, model_type, **kw):
+    c = dict(architectures=[arch], model_type=model_type, vocab_size=V, hidden_act="silu",
+             rms_norm_eps=1e-6, max_position_embeddings=1024, initializer_range=0.02,
+             tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, use_cache=True)
+    c.update(kw)
+    return c
+
+
+def llama(**kw):
+    return base("LlamaForCausalLM", "llama", attention_bias=False, mlp_bias=False, **kw)
+
+
+def deepseek(n, **kw):
+    return base(f"DeepseekV{n}ForCausalLM", f"deepseek_v{n}", attention_bias=False, **kw)
+
+
+SPECS = {
+    "llama2": dict(
+        dtype="BF16", tok="gpt-2", gguf=["plain"],
+        config=llama(hidden_size=64, intermediate_size=172, num_hidden_layers=2,
+                     num_attention_heads=4, num_key_value_heads=4, rope_theta=10000.0,
+                     rope_scaling=None, torch_dtype="bfloat16", rms_norm_eps=1e-5)),
+    "llama3": dict(
+        dtype="F16", tok="llama-bpe", shards=2, gguf=["plain"],
+        config=llama(hidden_size=96, intermediate_size=104, num_hidden_layers=2, head_dim=24,
+                     num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5,
+                     rope_parameters=dict(rope_theta=10000.0, rope_type="llama3", **LLAMA3),
+                     dtype="float16")),
+    "llama3_old": dict(
+        dtype="BF16", tok="llama-bpe", gguf=[],
+        config=llama(hidden_size=48, intermediate_size=56, num_hidden_layers=1,
+                     num_attention_heads=6, num_key_value_heads=2, rope_theta=500.0,
+                     rope_scaling=dict(rope_type="llama3", **LLAMA3), torch_dtype="bfloat16")),
+    "smollm": dict(
+        dtype="F32", tok="smollm", gguf=["plain"],
+        config=llama(hidden_size=72, intermediate_size=60, num_hidden_layers=2,
+                     num_attention_heads=3, num_key_value_heads=1, rope_theta=100000,
+                     tie_word_embeddings=True, torch_dtype="float32", rms_norm_eps=1e-5)),
+    "mistral": dict(
+        dtype="BF16", tok="llama-bpe", gguf=["plain"],
+        config=base("MistralForCausalLM", "mistral", hidden_size=80, intermediate_size=90,
+                    num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+                    head_dim=40, rope_theta=1000000.0, sliding_window=None,
+                    torch_dtype="bfloat16")),
+    "mistral_window": dict(
+        dtype="BF16", tok="llama-bpe", gguf=[],
+        config=base("MistralForCausalLM", "mistral", hidden_size=48, intermediate_size=64,
+                    num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                    head_dim=24, rope_theta=10000.0, sliding_window=16,
+                    torch_dtype="bfloat16")),
+    "qwen2": dict(
+        dtype="BF16", tok="qwen2", gguf=["plain"],
+        config=base("Qwen2ForCausalLM", "qwen2", hidden_size=56, intermediate_size=120,
+                    num_hidden_layers=2, num_attention_heads=7, num_key_value_heads=1,
+                    rope_theta=1000000.0, sliding_window=32, use_sliding_window=False,
+                    max_window_layers=1, tie_word_embeddings=True, torch_dtype="bfloat16")),
+    "qwen3": dict(
+        dtype="BF16", tok="qwen2", long=True, gguf=["plain", "split"], shards=3,
+        config=base("Qwen3ForCausalLM", "qwen3", hidden_size=64, intermediate_size=100,
+                    num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                    head_dim=40, attention_bias=False, rope_scaling=None, rope_theta=1000000,
+                    sliding_window=None, use_sliding_window=False, max_window_layers=2,
+                    torch_dtype="bfloat16")),
+    "qwen3_moe": dict(
+        dtype="BF16", tok="qwen2", gguf=["plain"], shards=2,
+        config=base("Qwen3MoeForCausalLM", "qwen3_moe", hidden_size=64, intermediate_size=96,
+                    num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                    head_dim=24, attention_bias=False, rope_theta=1000000.0, rope_scaling=None,
+                    decoder_sparse_step=1, moe_intermediate_size=40, num_experts_per_tok=3,
+                    num_experts=7, norm_topk_prob=True, mlp_only_layers=[],
+                    sliding_window=None, use_sliding_window=False, torch_dtype="bfloat16")),
+    "qwen3_moe_mixed": dict(
+        dtype="F16", tok="qwen2", gguf=["plain"],
+        config=base("Qwen3MoeForCausalLM", "qwen3_moe", hidden_size=48, intermediate_size=72,
+                    num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1,
+                    head_dim=32, attention_bias=False,
+                    rope_parameters=dict(rope_theta=10000.0, rope_type="default"),
+                    decoder_sparse_step=2, moe_intermediate_size=24, num_experts_per_tok=2,
+                    num_local_experts=4, norm_topk_prob=False, mlp_only_layers=[1],
+                    dtype="float16")),
+    "deepseek_v2_lite": dict(
+        dtype="BF16", tok="deepseek-llm", gguf=["plain", "legacy"],
+        config=deepseek(2, hidden_size=64, intermediate_size=88, moe_intermediate_size=24,
+                        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                        n_shared_experts=2, n_routed_experts=8, num_experts_per_tok=3,
+                        routed_scaling_factor=1.0, kv_lora_rank=40, q_lora_rank=None,
+                        qk_rope_head_dim=16, v_head_dim=24, qk_nope_head_dim=24,
+                        topk_method="greedy", n_group=1, topk_group=1, scoring_func="softmax",
+                        first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False,
+                        rope_theta=10000, torch_dtype="bfloat16",
+                        rope_scaling=dict(type="yarn", mscale=0.707, mscale_all_dim=0.707,
+                                          **YARN))),
+    "deepseek_v2": dict(
+        dtype="BF16", tok="deepseek-llm", gguf=["plain"],
+        config=deepseek(2, hidden_size=64, intermediate_size=80, moe_intermediate_size=24,
+                        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                        n_shared_experts=1, n_routed_experts=8, num_experts_per_tok=3,
+                        routed_scaling_factor=4.0, kv_lora_rank=32, q_lora_rank=24,
+                        qk_rope_head_dim=8, v_head_dim=16, qk_nope_head_dim=16,
+                        topk_method="group_limited_greedy", n_group=4, topk_group=2,
+                        scoring_func="softmax", first_k_dense_replace=1, moe_layer_freq=1,
+                        norm_topk_prob=False, rope_theta=10000, rope_scaling=None,
+                        torch_dtype="bfloat16")),
+    "deepseek_v3": dict(
+        dtype="BF16", tok="deepseek-v3", mtp=1, long=True, shards=2,
+        gguf=["plain", "split"],
+        config=deepseek(3, hidden_size=64, intermediate_size=88, moe_intermediate_size=16,
+                        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                        n_shared_experts=1, n_routed_experts=12, num_experts_per_tok=4,
+                        routed_scaling_factor=2.5, kv_lora_rank=40, q_lora_rank=48,
+                        qk_rope_head_dim=16, v_head_dim=24, qk_nope_head_dim=32,
+                        topk_method="noaux_tc", n_group=4, topk_group=2, scoring_func="sigmoid",
+                        first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=True,
+                        num_nextn_predict_layers=1, rope_theta=10000, ep_size=1,
+                        torch_dtype="bfloat16",
+                        rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0,
+                                          **YARN))),
+    "kimi_k2": dict(
+        dtype="F16", tok="deepseek-v3", gguf=["plain"],
+        config=deepseek(3, hidden_size=56, intermediate_size=72, moe_intermediate_size=16,
+                        num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=8,
+                        n_shared_experts=1, n_routed_experts=20, num_experts_per_tok=5,
+                        routed_scaling_factor=2.827, kv_lora_rank=24, q_lora_rank=40,
+                        qk_rope_head_dim=8, v_head_dim=8, qk_nope_head_dim=8,
+                        topk_method="noaux_tc", n_group=1, topk_group=1, scoring_func="sigmoid",
+                        first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=True,
+                        num_nextn_predict_layers=0, dtype="float16",
+                        rope_parameters=dict(rope_type="yarn", rope_theta=50000.0, factor=32.0,
+                                             beta_fast=1.0, beta_slow=1.0, mscale=1.0,
+                                             mscale_all_dim=1.0,
+                                             original_max_position_embeddings=32))),
+    "deepseek_v3_mscale": dict(
+        dtype="BF16", tok="deepseek-v3", gguf=[],
+        config=deepseek(3, hidden_size=48, intermediate_size=56, moe_intermediate_size=16,
+                        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+                        n_shared_experts=1, n_routed_experts=8, num_experts_per_tok=2,
+                        routed_scaling_factor=1.0, kv_lora_rank=16, q_lora_rank=None,
+                        qk_rope_head_dim=8, v_head_dim=8, qk_nope_head_dim=16,
+                        topk_method="noaux_tc", n_group=2, topk_group=1, scoring_func="sigmoid",
+                        first_k_dense_replace=0, moe_layer_freq=1, norm_topk_prob=False,
+                        num_nextn_predict_layers=0, rope_theta=10000, torch_dtype="bfloat16",
+                        rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=0.5,
+                                          **YARN))),
+    "deepseek_v3_fp8": dict(
+        dtype="BF16", tok="deepseek-v3", fp8=True, gguf=[],
+        config=deepseek(3, hidden_size=136, intermediate_size=200, moe_intermediate_size=40,
+                        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                        n_shared_experts=1, n_routed_experts=4, num_experts_per_tok=2,
+                        routed_scaling_factor=2.5, kv_lora_rank=40, q_lora_rank=144,
+                        qk_rope_head_dim=8, v_head_dim=24, qk_nope_head_dim=32,
+                        topk_method="noaux_tc", n_group=2, topk_group=1, scoring_func="sigmoid",
+                        first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=True,
+                        num_nextn_predict_layers=0, rope_theta=10000, torch_dtype="bfloat16",
+                        quantization_config=dict(quant_method="fp8", fmt="e4m3",
+                                                 activation_scheme="dynamic",
+                                                 weight_block_size=[128, 128]),
+                        rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0,
+                                          **YARN))),
+}
+
+# Quantised GGUF files: a spec like those above (not written as a folder) and the type of each tensor.
+QUANT = {
+    # every type of FORMATS 4.8 in one dense model
+    "q_all": dict(
+        dtype="F32", tok="llama-bpe",
+        config=llama(hidden_size=256, intermediate_size=256, num_hidden_layers=2, head_dim=40,
+                     num_attention_heads=4, num_key_value_heads=2, rope_theta=10000.0),
+        types={"token_embd": "Q6_K", "output": "Q8_0",
+               "blk.0.attn_q": "Q4_K", "blk.0.attn_k": "Q5_K", "blk.0.attn_v": "Q3_K",
+               "blk.0.attn_output": "Q4_0", "blk.0.ffn_gate": "Q2_K", "blk.0.ffn_up": "IQ4_XS",
+               "blk.0.ffn_down": "IQ4_NL",
+               "blk.1.attn_q": "Q4_1", "blk.1.attn_k": "Q5_0", "blk.1.attn_v": "Q5_1",
+               "blk.1.attn_output": "MXFP4", "blk.1.ffn_gate": "NVFP4", "blk.1.ffn_up": "BF16",
+               "blk.1.ffn_down": "F16"}),
+    # experts in the 32- and 64-wide types; down has 40 columns, so it stays F16
+    "q_moe": dict(
+        dtype="F32", tok="qwen2",
+        config=base("Qwen3MoeForCausalLM", "qwen3_moe", hidden_size=64, intermediate_size=96,
+                    num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                    head_dim=24, attention_bias=False, rope_theta=10000.0, rope_scaling=None,
+                    decoder_sparse_step=1, moe_intermediate_size=64, num_experts_per_tok=2,
+                    num_experts=5, norm_topk_prob=True, mlp_only_layers=[]),
+        types={"token_embd": "Q8_0", "output": "Q4_0", "attn_q": "Q8_0", "attn_k": "Q4_1",
+               "attn_v": "Q5_0", "attn_output": "Q4_0",
+               "blk.0.ffn_gate_exps": "Q4_0", "blk.0.ffn_up_exps": "Q4_1",
+               "blk.0.ffn_down_exps": "Q8_0",
+               "blk.1.ffn_gate_exps": "MXFP4", "blk.1.ffn_up_exps": "MXFP4",
+               "blk.1.ffn_down_exps": "IQ4_NL",
+               "blk.2.ffn_gate_exps": "NVFP4", "blk.2.ffn_up_exps": "NVFP4",
+               "blk.2.ffn_down_exps": "Q5_1"}),
+    # MLA with quantised latents: attn_k_b in a type of its own, experts in K types
+    "q_mla": dict(
+        dtype="F32", tok="deepseek-v3",
+        config=deepseek(3, hidden_size=256, intermediate_size=256, moe_intermediate_size=256,
+                        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+                        n_shared_experts=1, n_routed_experts=2, num_experts_per_tok=1,
+                        routed_scaling_factor=1.5, kv_lora_rank=64, q_lora_rank=64,
+                        qk_rope_head_dim=8, v_head_dim=16, qk_nope_head_dim=32,
+                        topk_method="noaux_tc", n_group=1, topk_group=1, scoring_func="sigmoid",
+                        first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=True,
+                        num_nextn_predict_layers=0, rope_theta=10000, rope_scaling=None),
+        types={"token_embd": "Q4_K", "output": "Q6_K", "attn_q_a": "Q4_K", "attn_q_b": "Q8_0",
+               "attn_kv_a_mqa": "Q5_K", "attn_k_b": "Q4_0", "attn_v_b": "Q5_1",
+               "attn_output": "Q8_0",
+               "blk.0.ffn_gate": "Q3_K", "blk.0.ffn_up": "Q2_K", "blk.0.ffn_down": "IQ4_XS",
+               "blk.1.ffn_gate_exps": "Q4_K", "blk.1.ffn_up_exps": "IQ4_XS",
+               "blk.1.ffn_down_exps": "Q6_K", "blk.1.ffn_gate_shexp": "Q5_K",
+               "blk.1.ffn_up_shexp": "Q3_K", "blk.1.ffn_down_shexp": "Q2_K"}),
+}
+TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+         "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4"]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small real byte-level BPE for each pre-tokenizer family, as tokenizer.json and as GGUF keys."""
+import json
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers as pre
+from tokenizers import trainers
+
+TEXT = """The model reads a prompt and writes the answer, one token at a time. 12 apples and 345 pears
+cost 1999 cents in 2024. It's what we'll see when they've come; I'm sure you'd agree.
+def add(a, b):\n    return a + b\n\nfor (int i = 0; i < 10; ++i) { sum += x[i]; }\n
+Größe, naïve, café, señor, Ελλάδα, Москва, 北京是中国的首都。東京タワー。 The answer is in the
+table below: name, value, unit. the there then than that this these those and an are as at
+user assistant system tool call result function name arguments content message role JSON
+""" * 3
+S = r"\s+(?!\S)|\s+"
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+        r"\s*[\r\n]+|" + S)
+LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+DS3 = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" "\r\n" r"\p{L}\p{P}\p{S}]?"
+       r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" "\r\n" r"]*|\s*[" "\r\n" r"]+|" + S)
+# The deepseek-llm rule as llama.cpp names it, in the classes that every engine has.
+DSL = [r"[" "\r\n" r"]", r"\s?\p{L}+", r"\s?\p{P}+", r"[一-龥ࠀ-一가-퟿]+"]
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+          "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+TURNS = ("{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}"
+         "{% elif m['role'] == 'user' %}{{ '<｜User｜>' + m['content'] }}"
+         "{% else %}{{ '<｜Assistant｜>' + m['content'] + eos_token }}{% endif %}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}")
+
+
+def split(p):
+    return pre.Split(Regex(p), "isolated")
+
+
+def byte_level(use_regex=False):
+    return pre.ByteLevel(add_prefix_space=False, use_regex=use_regex)
+
+
+FAMILY = {
+    "gpt-2": lambda: byte_level(True),
+    "smollm": lambda: pre.Sequence([pre.Digits(individual_digits=True), byte_level(True)]),
+    "llama-bpe": lambda: pre.Sequence([split(LLAMA3), byte_level()]),
+    "qwen2": lambda: pre.Sequence([split(QWEN), byte_level()]),
+    "deepseek-v3": lambda: pre.Sequence([split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"),
+                                         split(DS3), byte_level()]),
+    "deepseek-llm": lambda: pre.Sequence([split(p) for p in DSL]
+                                         + [pre.Digits(individual_digits=True), byte_level()]),
+}
+
+
+def make(family):
+    """(Tokenizer, [(text, special)] of its added tokens, template, bos, eos)"""
+    ds = family.startswith("deepseek")
+    first = (["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"] if ds
+             else ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    t = Tokenizer(models.BPE())
+    if family == "qwen2":
+        t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = FAMILY[family]()
+    t.decoder = decoders.ByteLevel()
+    tr = trainers.BpeTrainer(vocab_size=308, special_tokens=first, show_progress=False,
+                             initial_alphabet=pre.ByteLevel.alphabet())
+    t.train_from_iterator(TEXT.split("\n"), tr)
+    more = (["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>"] if ds
+            else ["<tool_call>", "</tool_call>", "<think>", "</think>"])
+    t.add_special_tokens([AddedToken(x, special=True, normalized=False) for x in first])
+    t.add_tokens([AddedToken(x, special=False, normalized=False) for x in more])
+    added = [(x, True) for x in first] + [(x, False) for x in more]
+    bos, eos = (first[0], first[1]) if ds else (first[1], first[2])
+    return t, added, TURNS if ds else CHATML, bos, eos
+
+
+def write_folder(path, family):
+    t, added, template, bos, eos = make(family)
+    with open(path + "/tokenizer.json", "w", encoding="utf-8") as f:
+        json.dump(json.loads(t.to_str()), f, ensure_ascii=False, separators=(",", ":"))
+    cfg = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=bos, eos_token=eos,
+               pad_token=added[2][0] if family.startswith("deepseek") else added[0][0],
+               add_bos_token=family.startswith("deepseek"), clean_up_tokenization_spaces=False,
+               model_max_length=1024, chat_template=template)
+    with open(path + "/tokenizer_config.json", "w", encoding="utf-8") as f:
+        json.dump(cfg, f, ensure_ascii=False, indent=1)
+
+
+def gguf_keys(family, n_vocab):
+    """A function that adds the tokenizer to a GGUFWriter."""
+    t, added, template, bos, eos = make(family)
+    model = json.loads(t.to_str())["model"]
+    special = dict(added)
+    vocab = t.get_vocab()
+    by_id = {i: s for s, i in vocab.items()}
+    toks, types = [], []
+    for i in range(n_vocab):
+        s = by_id.get(i)
+        toks.append(s if s is not None else f"[PAD{i}]")
+        types.append(5 if s is None else 1 if s not in special else 3 if special[s] else 4)
+
+    def add(wr):
+        wr.add_tokenizer_model("gpt2")
+        wr.add_tokenizer_pre(family)
+        wr.add_token_list(toks)
+        wr.add_token_types(types)
+        wr.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in model["merges"]])
+        wr.add_bos_token_id(vocab[bos])
+        wr.add_eos_token_id(vocab[eos])
+        wr.add_add_bos_token(family.startswith("deepseek"))
+        wr.add_chat_template(template)
+    return add
