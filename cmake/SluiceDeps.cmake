@@ -15,7 +15,6 @@ macro(sl_optional var module feature)
   endif()
 endmacro()
 
-sl_require(JANSSON jansson)
 sl_require(PCRE2 libpcre2-8)
 sl_require(UTF8PROC libutf8proc)
 sl_require(XXHASH libxxhash)
@@ -23,4 +22,5 @@ sl_optional(HWLOC hwloc "topology from hwloc (the kernel's files are read instea
 sl_optional(EDIT libedit "line editing in `sluice chat`")
 if(SL_TESTS)
   sl_optional(CMOCKA cmocka "unit tests")
+  sl_optional(JANSSON jansson "comparing our JSON reader with Jansson")
 endif()

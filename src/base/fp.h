@@ -65,10 +65,11 @@ static inline float fp_e4m3_to_f32(uint8_t x)
     return fp_from_bits(fp_to_bits(f) | sign);
 }
 
-/* GGUF's UE4M3 scale: unsigned, codes 0 and 0x7f are 0. */
+/* GGUF's UE4M3 scale: unsigned, codes 0 and 0x7f are 0. The top bit is not looked at, except that 0xff is then 480 (as gguf-py has it). */
 static inline float fp_ue4m3_to_f32(uint8_t x)
 {
-    return x == 0 || x >= 0x7f ? 0.0f : fp_e4m3_to_f32(x);
+    if (x == 0x7f) return 0.0f;
+    return x == 0xff ? 480.0f : fp_e4m3_to_f32(x & 0x7f);
 }
 
 /* 2^(e-127); 0xff is NaN. */

@@ -112,7 +112,7 @@ struct dev_embed {
     float scale;
 };
 /* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be NULL; when act is not NULL the result is prepared
- * there. n_row rows (default b->n_tok; rows may be heads: n_row = T * H), ldx/ldy leading dimensions (0 = n). */
+ * there; y may be x. n_row rows (default b->n_tok; rows may be heads: n_row = T * H), ldx/ldy leading dimensions (0 = n). */
 struct dev_norm {
     float *x;
     const float *r;
@@ -221,7 +221,7 @@ struct dev_moe {
     const float *weight;
     const dev_mat *gate_up; /* stack of E pairs */
     const dev_mat *down;    /* stack of E */
-    const float *add;       /* [T, D] or NULL: the shared expert's output, added last */
+    const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;               /* [T, D] */
 };
 /* x += y over n values. */

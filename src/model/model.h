@@ -96,13 +96,16 @@ struct model_batch {
     const int32_t *logit_tok; /* [n_logit] tokens of the step whose logits are wanted, rising */
 };
 /* Run the step: stores keys and values, writes logits [n_logit, V] f32 (host memory of the model, valid until the next step) to *logits.
- * hidden (may be NULL): receives a pointer to the final-norm hidden states [n_logit, D] of the same tokens, for MTP.
+ * hidden (may be NULL): receives a device pointer to the final-norm hidden states [T, D] of all tokens of the step, for MTP.
  * Cannot fail: the batch was checked by the engine (debug builds assert it). */
 void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float **logits,
                 const float **hidden);
-/* The MTP layer i on tokens of a batch: ids are the NEXT tokens (t_{i+1}), hidden [T, D] the main model's final-norm states at the same rows; writes its own
- * KV (layer n_layer + i). Position 0's embedding is not zeroed. *logits [n_logit, V]; *hidden_out [n_logit, D] after shared_head.norm. */
+/* The MTP layer i on tokens of a batch: ids are the NEXT tokens (t_{pos+1}), hidden [T, D] the final-norm states of the main model (or of the MTP layer before) at the
+ * same rows; writes its own KV (layer n_layer + i). Position 0's embedding is not zeroed. *logits [n_logit, V]; *hidden_out (may be NULL) [T, D]: after
+ * shared_head.norm. */
 void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
                const float **logits, const float **hidden_out);
+/* MTP layers that were found and kept. */
+int model_n_mtp(const model *m);
 
 #endif

@@ -134,12 +134,16 @@ struct model {
     int64_t weight_bytes, bytes_per_token;
     int expand_from;     /* MLA: prompt positions from here on use materialised keys */
     /* prepared inputs, one per kind of input */
-    dev_act *a_attn, *a_o, *a_ffn, *a_h, *a_moe, *a_router, *a_hexp, *a_q_a, *a_head, *a_eh;
-    /* step buffers, device f32, rows of n_tok_max */
-    float *x, *r, *q, *k, *v, *y, *qa, *h, *router_logit, *route_w, *norm_out;
-    float *mtp_in, *sel, *logits; /* sel [n_logit_max, D], logits [n_logit_max, V] */
-    float *hidden;                /* [n_tok_max, D]: hidden rows for MTP */
-    int32_t *route_id;
+    dev_act *a_attn, *a_q_a, *a_o, *a_ffn, *a_h, *a_head, *a_eh;
+    /* step buffers, device f32, n_tok_max rows */
+    float *x, *r;        /* [T, D] residual stream; output of the sub-layer that is not added yet */
+    float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
+    float *qa, *h;       /* [T, q_lora], [T, F] */
+    float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
+    float *hidden, *sel; /* [T, D], [n_logit_max, D] */
+    float *logits;       /* [n_logit_max, V] */
+    float *eh_in;        /* [T, 2D] */
+    int32_t *id_r;       /* [T, K] */
     /* host scratch of a step */
     int32_t *seq_of;
     uint8_t *expand;
@@ -158,10 +162,13 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BAS
 /* layer.c */
 void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
                       int il, bool first);
+/* Final norm (+ pending r), hidden states, and logits of the rows asked for. */
+void model_head_step(struct model *m, const struct dev_batch *b, const struct model_batch *in, const float *norm,
+                     const dev_mat *head);
 /* mla.c */
 void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
                     int il);
-/* From which prompt position on materialising pays. */
+/* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct model_cfg *c);
 /* model.c */
 void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b);

@@ -4,6 +4,7 @@
 #define OS_OS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -30,12 +31,28 @@ void os_map_guard(void);
 /* A whole small file into memory (mem_free). Errors as os_map_open, LIMIT when longer than max. NUL is put behind. */
 sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
     BASE_MUST_USE;
-/* Write a file through a temporary name, fsync and rename. */
+/* Write a file through a temporary name, fsync and rename; an existing one is replaced. */
 sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+
+/* A file being written under a temporary name beside its own ("NAME.PID.tmp"). Owns descriptor, buffer and names. Zero-initialise; after
+ * a failure the only legal call is os_out_abort, which removes what was written. Errors: IO (names file and reason), NOMEM. */
+struct os_out {
+    char *path, *tmp;
+    uint8_t *buf;
+    size_t n_buf;
+    uint64_t n; /* bytes written so far */
+    int fd;
+    bool open;
+};
+sl_status os_out_open(const char *path, struct os_out *out, sl_err *err) BASE_MUST_USE;
+sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+/* Flush, fsync, rename to the final name, fsync the folder; closes. */
+sl_status os_out_commit(struct os_out *out, sl_err *err) BASE_MUST_USE;
+void os_out_abort(struct os_out *out); /* legal at any time */
 
 enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };
 enum os_kind os_path_kind(const char *path);
-/* Names in a directory, sorted, without . and ..; free with os_list_free. */
+/* Names in a directory, sorted by byte, without . and ..; free with os_list_free. Errors: as os_map_open; LIMIT over 100000 names. */
 sl_status os_list(const char *dir, char ***names, int *n, sl_err *err) BASE_MUST_USE;
 void os_list_free(char **names, int n);
 
@@ -53,7 +70,8 @@ sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
 /* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one. Returns how many distinct ones. */
 int os_worker_cpus(int n, int *cpu);
 
-/* Peak resident set in bytes. */
+/* Resident set in bytes: the largest so far, and now (of which file pages are a part). */
 int64_t os_rss_peak(void);
+int64_t os_rss_now(void);
 
 #endif

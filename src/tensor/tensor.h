@@ -58,7 +58,9 @@ bool tensor_bytes(enum tensor_dtype t, uint64_t n, uint64_t *out);
 void tensor_dequant(enum tensor_dtype t, const void *src, int64_t n, float *dst);
 
 /* The reference quantiser, round to nearest with the simplest good scale: for tests and for the KV cache.
- * F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1 only. n a multiple of the block. */
+ * F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1 only (tensor_can_quant). n a multiple of the block. For finite input the block types give the
+ * bytes of gguf-py's quantisers (but for the sign of a zero minimum). */
+bool tensor_can_quant(enum tensor_dtype t);
 void tensor_quant(enum tensor_dtype t, const float *src, int64_t n, void *dst);
 
 /* ---- weights: a matrix with whatever scales belong to it ---- */

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From named tensors to packed layers: every shape is checked here, by name, before anything is packed. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "base/size.h"
+#include "model/model_internal.h"
+
+#define MAX_NAME 128
+
+static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, sl_err *err)
+{
+    if (w->rows == rows && w->cols == cols) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: shape [%lld, %lld], expected [%lld, %lld]", w->name, (long long)w->rows,
+                   (long long)w->cols, (long long)rows, (long long)cols);
+}
+
+struct drop {
+    struct model *m;
+    const io_model *io;
+};
+
+/* A source weight was packed: its pages go, progress is told. */
+static void dropped(void *user, const struct weight *w)
+{
+    struct drop *d = user;
+    struct model *m = d->m;
+    m->done_bytes += (int64_t)w->row_bytes * w->rows;
+    const struct tensor *t = io_find(d->io, w->name);
+    if (t && w->data == t->data && w->row_bytes * (uint64_t)w->rows == t->n_bytes) io_tensor_drop(d->io, t);
+    if (m->opts.progress && m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
+        m->cancelled = true;
+}
+
+static sl_status pack(struct model *m, const io_model *io, const struct weight *a, const struct weight *b, int n,
+                      enum dev_use use, dev_mat **out, sl_err *err)
+{
+    struct drop d = {m, io};
+    SL_TRY(dev_mat_load(m->d, a, b, n, use, dropped, &d, out, err));
+    if (m->cancelled) return SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name);
+    m->weight_bytes += dev_mat_bytes(*out);
+    return SL_OK;
+}
+
+static sl_status matrix(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows, int64_t cols,
+                        enum dev_use use, dev_mat **out, sl_err *err)
+{
+    char name[MAX_NAME];
+    struct weight w;
+    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &w, err));
+    SL_TRY(want_shape(&w, rows, cols, err));
+    return pack(m, io, &w, NULL, 1, use, out, err);
+}
+
+/* A vector as f32, into p[n]. missing_ok: *found false instead of an error. */
+static sl_status read_vector(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
+{
+    const struct tensor *t = io_find(io, name);
+    if (!t) return SL_FAIL(err, FORMAT, "%s: tensor %s is missing", io_path(io), name);
+    if (!tensor_dtype_is_weight(t->type) || tensor_count(t) != n || n % tensor_dtype(t->type)->block)
+        return SL_FAIL(err, FORMAT, "%s: %lld values of type %s, expected %lld", name, (long long)tensor_count(t),
+                       tensor_dtype(t->type)->text, (long long)n);
+    tensor_dequant(t->type, t->data, n, p);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(p[i])) return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
+    return SL_OK;
+}
+
+static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
+                              sl_err *err)
+{
+    void *host = NULL, *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = SL_OK;
+    SL_TRY_OUT(read_vector(io, name, n, host, err));
+    SL_TRY_OUT(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
+    dev_put(m->d, p, host, n * 4);
+    m->weight_bytes += n * 4;
+    *out = p;
+out:
+    mem_free(host);
+    return st;
+}
+
+static sl_status vector(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
+                        sl_err *err)
+{
+    char name[MAX_NAME];
+    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    return named_vector(m, io, name, n, out, err);
+}
+
+/* A bias: required when must is set, NULL when the file has none. */
+static sl_status bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, bool must,
+                      float **out, sl_err *err)
+{
+    char name[MAX_NAME];
+    model_tensor_name(m->kind, role, il, 0, "bias", name, sizeof name);
+    if (!must && !io_find(io, name)) return SL_OK;
+    return named_vector(m, io, name, n, out, err);
+}
+
+static sl_status load_gqa(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head, nk = (int64_t)c->n_head_kv * c->d_head;
+    SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
+    SL_TRY(matrix(m, io, il, ROLE_K, nk, D, DEV_USE_MATMUL, &l->k, err));
+    SL_TRY(matrix(m, io, il, ROLE_V, nk, D, DEV_USE_MATMUL, &l->v, err));
+    SL_TRY(matrix(m, io, il, ROLE_O, D, nq, DEV_USE_MATMUL, &l->o, err));
+    SL_TRY(bias(m, io, il, ROLE_Q, nq, c->attn_bias, &l->q_bias, err));
+    SL_TRY(bias(m, io, il, ROLE_K, nk, c->attn_bias, &l->k_bias, err));
+    SL_TRY(bias(m, io, il, ROLE_V, nk, c->attn_bias, &l->v_bias, err));
+    SL_TRY(bias(m, io, il, ROLE_O, D, false, &l->o_bias, err));
+    if (c->qk_norm) {
+        SL_TRY(vector(m, io, il, ROLE_Q_NORM, c->d_head, &l->q_norm, err));
+        SL_TRY(vector(m, io, il, ROLE_K_NORM, c->d_head, &l->k_norm, err));
+    }
+    return SL_OK;
+}
+
+/* One part of kv_b as plain matrices of our own: transposed to [r, nope] per head, or [v, r]. BF16 where the source is BF16 (exact), else f32 in the
+ * reference mode and for exact sources, BF16 otherwise. */
+static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool keys, void **owned, struct weight *out,
+                            sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v, stride = nope + v;
+    int64_t rows = keys ? r : v, cols = keys ? nope : r;
+    struct dev_info info;
+    dev_info_get(m->d, &info);
+    bool half = kv_b->type == TENSOR_BF16 || (info.acts != DEV_ACTS_F32 && kv_b->type != TENSOR_F32);
+    size_t item = half ? 2 : 4;
+    void *line_p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)r, sizeof(float), &line_p, err));
+    sl_status st = mem_alloc_array(MEM_SCRATCH, (size_t)(H * rows * cols), item, owned, err);
+    float *line = line_p;
+    for (int64_t h = 0; h < H && !st; h++) {
+        for (int64_t i = 0; i < (keys ? nope : v); i++) {
+            weight_dequant(kv_b, h * stride + (keys ? i : nope + i), 0, r, line);
+            for (int64_t j = 0; j < r; j++) {
+                size_t at = (size_t)(h * rows * cols + (keys ? j * cols + i : i * cols + j));
+                if (half) ((uint16_t *)*owned)[at] = fp_f32_to_bf16(line[j]);
+                else ((float *)*owned)[at] = line[j];
+            }
+        }
+    }
+    mem_free(line_p);
+    *out = (struct weight){.name = kv_b->name, .type = half ? TENSOR_BF16 : TENSOR_F32, .rows = H * rows, .cols = cols,
+                           .data = *owned, .row_bytes = (uint64_t)cols * item, .tensor_scale = 1.0f};
+    return st;
+}
+
+/* A stack of n matrices from one weight of n * rows rows. */
+static sl_status pack_stack(struct model *m, const io_model *io, const struct weight *a, const struct weight *b, int n,
+                            enum dev_use use, dev_mat **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)n, sizeof(struct weight), &p, err));
+    struct weight *w = p;
+    for (int i = 0; i < n; i++) {
+        w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
+        if (b) w[n + i] = weight_rows(b, b->rows / n * i, b->rows / n);
+    }
+    sl_status st = pack(m, io, w, b ? w + n : NULL, n, use, out, err);
+    mem_free(p);
+    return st;
+}
+
+static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v;
+    char name[MAX_NAME];
+    struct weight kb, vb, both;
+    model_tensor_name(m->kind, ROLE_K_B, il, 0, "weight", name, sizeof name);
+    if (m->kind == IO_GGUF && io_find(io, name)) { /* the split spelling */
+        SL_TRY(io_weight(io, name, &kb, err));
+        model_tensor_name(m->kind, ROLE_V_B, il, 0, "weight", name, sizeof name);
+        SL_TRY(io_weight(io, name, &vb, err));
+        if (kb.rows == nope && kb.cols == H * r && nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
+            return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
+                           (long long)kb.rows, (long long)kb.cols);
+        SL_TRY(want_shape(&kb, H * r, nope, err));
+        SL_TRY(want_shape(&vb, H * v, r, err));
+        SL_TRY(pack_stack(m, io, &kb, NULL, (int)H, DEV_USE_EXACT, &l->k_b, err));
+        return pack_stack(m, io, &vb, NULL, (int)H, DEV_USE_EXACT, &l->v_b, err);
+    }
+    model_tensor_name(m->kind, ROLE_KV_B, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &both, err));
+    SL_TRY(want_shape(&both, H * (nope + v), r, err));
+    void *own_k = NULL, *own_v = NULL;
+    sl_status st = SL_OK;
+    SL_TRY_OUT(split_kv_b(m, &both, true, &own_k, &kb, err));
+    SL_TRY_OUT(split_kv_b(m, &both, false, &own_v, &vb, err));
+    SL_TRY_OUT(pack_stack(m, io, &kb, NULL, (int)H, DEV_USE_EXACT, &l->k_b, err));
+    SL_TRY_OUT(pack_stack(m, io, &vb, NULL, (int)H, DEV_USE_EXACT, &l->v_b, err));
+out:
+    mem_free(own_k);
+    mem_free(own_v);
+    return st;
+}
+
+static sl_status load_mla(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head;
+    if (c->q_lora) {
+        SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_MATMUL, &l->q_a, err));
+        SL_TRY(vector(m, io, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
+        SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_MATMUL, &l->q_b, err));
+    } else {
+        SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
+    }
+    SL_TRY(matrix(m, io, il, ROLE_KV_A, c->kv_lora + c->d_rope, D, DEV_USE_MATMUL, &l->kv_a, err));
+    SL_TRY(vector(m, io, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
+    SL_TRY(load_kv_b(m, io, il, l, err));
+    return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_MATMUL, &l->o, err);
+}
+
+/* gate and up as one pair matrix, and down; roles of the dense or the shared form. */
+static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shared, int64_t F, struct layer *l,
+                          sl_err *err)
+{
+    char name[MAX_NAME];
+    struct weight gate, up;
+    int64_t D = m->cfg.d_model;
+    model_tensor_name(m->kind, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &gate, err));
+    SL_TRY(want_shape(&gate, F, D, err));
+    model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &up, err));
+    SL_TRY(want_shape(&up, F, D, err));
+    SL_TRY(pack(m, io, &gate, &up, 1, DEV_USE_MATMUL, &l->gate_up, err));
+    return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, DEV_USE_MATMUL, &l->down, err);
+}
+
+/* The E matrices of one role: a stack in GGUF, one tensor each in HF. */
+static sl_status expert_weights(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows,
+                                int64_t cols, struct weight *w, sl_err *err)
+{
+    int E = m->cfg.n_expert;
+    char name[MAX_NAME];
+    struct weight all;
+    if (m->kind == IO_GGUF) {
+        model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+        SL_TRY(io_weight(io, name, &all, err));
+        SL_TRY(want_shape(&all, E * rows, cols, err));
+        for (int e = 0; e < E; e++) w[e] = weight_rows(&all, e * rows, rows);
+        return SL_OK;
+    }
+    for (int e = 0; e < E; e++) {
+        model_tensor_name(m->kind, role, il, e, "weight", name, sizeof name);
+        SL_TRY(io_weight(io, name, &w[e], err));
+        SL_TRY(want_shape(&w[e], rows, cols, err));
+    }
+    return SL_OK;
+}
+
+static sl_status load_moe(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t D = c->d_model, F = c->d_ff_expert;
+    char name[MAX_NAME];
+    void *p = NULL;
+    sl_status st = SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)c->n_expert, sizeof(struct weight), &p, err));
+    struct weight *a = p, *b = a + c->n_expert;
+    SL_TRY_OUT(matrix(m, io, il, ROLE_ROUTER, c->n_expert, D, DEV_USE_EXACT, &l->router, err));
+    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, sizeof name);
+    if (c->route_bias && (m->kind == IO_HF || io_find(io, name))) {
+        void *host = NULL;
+        SL_TRY_OUT(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
+        SL_TRY_OUT(read_vector(io, name, c->n_expert, host, err));
+        l->router_bias = host;
+    }
+    SL_TRY_OUT(expert_weights(m, io, il, ROLE_GATE_EXPS, F, D, a, err));
+    SL_TRY_OUT(expert_weights(m, io, il, ROLE_UP_EXPS, F, D, b, err));
+    SL_TRY_OUT(pack(m, io, a, b, c->n_expert, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+    SL_TRY_OUT(expert_weights(m, io, il, ROLE_DOWN_EXPS, D, F, a, err));
+    SL_TRY_OUT(pack(m, io, a, NULL, c->n_expert, DEV_USE_EXPERTS, &l->down_exps, err));
+    if (c->n_shared) SL_TRY_OUT(load_ffn(m, io, il, true, F * c->n_shared, l, err));
+out:
+    mem_free(p);
+    return st;
+}
+
+sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    l->is_moe = is_moe;
+    l->n_window = c->n_window && il >= c->window_from ? c->n_window : 0;
+    SL_TRY(vector(m, io, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
+    SL_TRY(vector(m, io, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
+    if (c->kv_lora) SL_TRY(load_mla(m, io, il, l, err));
+    else SL_TRY(load_gqa(m, io, il, l, err));
+    if (is_moe) return load_moe(m, io, il, l, err);
+    if (c->d_ff < 1) return SL_FAIL(err, FORMAT, "%s: the feed-forward width is missing", io_path(io));
+    return load_ffn(m, io, il, false, c->d_ff, l, err);
+}
+
+sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    struct weight w;
+    const char *head = model_global_name(m->kind, GLOBAL_HEAD);
+    SL_TRY(io_weight(io, model_global_name(m->kind, GLOBAL_EMBED), &w, err));
+    SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
+    SL_TRY(pack(m, io, &w, NULL, 1, DEV_USE_EMBED, &m->embed, err));
+    SL_TRY(named_vector(m, io, model_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
+    if (c->tied_head) {
+        m->head = m->embed;
+        return SL_OK;
+    }
+    SL_TRY(io_weight(io, head, &w, err));
+    SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
+    return pack(m, io, &w, NULL, 1, DEV_USE_MATMUL, &m->head, err);
+}
+
+/* Is there a tensor of that name with other bytes than the main one's? Published files hold the embedding and the head a second time. */
+static bool differs(const io_model *io, const char *name, const char *other)
+{
+    const struct tensor *a = io_find(io, name), *b = io_find(io, other);
+    return a && !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+}
+
+sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    struct mtp *t = &m->mtp[i];
+    int il = c->n_layer + i;
+    int64_t D = c->d_model;
+    char name[MAX_NAME];
+    SL_TRY(vector(m, io, il, ROLE_MTP_ENORM, D, &t->enorm, err));
+    SL_TRY(vector(m, io, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
+    SL_TRY(matrix(m, io, il, ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh, err));
+    model_tensor_name(m->kind, ROLE_MTP_HEAD_NORM, il, 0, "weight", name, sizeof name);
+    if (io_find(io, name)) SL_TRY(named_vector(m, io, name, D, &t->head_norm, err));
+    else t->head_norm = m->norm;
+    t->embed = m->embed;
+    t->head = m->head;
+    model_tensor_name(m->kind, ROLE_MTP_EMBED, il, 0, "weight", name, sizeof name);
+    if (differs(io, name, model_global_name(m->kind, GLOBAL_EMBED)))
+        SL_TRY(matrix(m, io, il, ROLE_MTP_EMBED, c->n_vocab, D, DEV_USE_EMBED, &t->embed, err));
+    model_tensor_name(m->kind, ROLE_MTP_HEAD, il, 0, "weight", name, sizeof name);
+    const char *head = model_global_name(m->kind, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD);
+    if (differs(io, name, head))
+        SL_TRY(matrix(m, io, il, ROLE_MTP_HEAD, c->n_vocab, D, DEV_USE_MATMUL, &t->head, err));
+    return model_load_layer(m, io, il, c->moe_layer[il], &t->layer, err);
+}

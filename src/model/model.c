@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a model (weights, inputs, buffers, all reserved once) and running a step. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model_internal.h"
+
+/* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
+
+struct mats {
+    const dev_mat **p;
+    int n;
+};
+
+static void add(struct mats *s, const dev_mat *w)
+{
+    if (w) s->p[s->n++] = w;
+}
+
+enum input { IN_ATTN, IN_Q_A, IN_O, IN_FFN, IN_H };
+
+static void add_layer(struct mats *s, const struct layer *l, enum input in)
+{
+    switch (in) {
+    case IN_ATTN:
+        add(s, l->q);
+        add(s, l->k);
+        add(s, l->v);
+        add(s, l->q_a);
+        add(s, l->kv_a);
+        break;
+    case IN_Q_A:
+        add(s, l->q_b);
+        break;
+    case IN_O:
+        add(s, l->o);
+        break;
+    case IN_FFN:
+        add(s, l->gate_up);
+        add(s, l->router);
+        add(s, l->gate_up_exps);
+        break;
+    case IN_H:
+        add(s, l->down);
+        break;
+    }
+}
+
+static sl_status open_input(struct model *m, enum input in, int n_col, dev_act **out, sl_err *err)
+{
+    void *p = NULL;
+    int n_layer = m->cfg.n_layer;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
+    struct mats s = {p, 0};
+    for (int i = 0; i < n_layer; i++) add_layer(&s, &m->layer[i], in);
+    for (int i = 0; i < m->n_mtp; i++) add_layer(&s, &m->mtp[i].layer, in);
+    sl_status st = s.n ? dev_act_open(m->d, s.p, s.n, n_col, m->opts.n_tok_max, out, err) : SL_OK;
+    mem_free(p);
+    return st;
+}
+
+static sl_status open_inputs(struct model *m, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int D = c->d_model, n_mat = 0;
+    const dev_mat *heads[1 + 16], *ehs[16];
+    int ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
+    int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    SL_TRY(open_input(m, IN_ATTN, D, &m->a_attn, err));
+    SL_TRY(open_input(m, IN_O, n_o, &m->a_o, err));
+    SL_TRY(open_input(m, IN_FFN, D, &m->a_ffn, err));
+    SL_TRY(open_input(m, IN_H, ff, &m->a_h, err));
+    if (c->q_lora) SL_TRY(open_input(m, IN_Q_A, c->q_lora, &m->a_q_a, err));
+    heads[n_mat++] = m->head;
+    for (int i = 0; i < m->n_mtp; i++) {
+        ehs[i] = m->mtp[i].eh;
+        if (m->mtp[i].head != m->head) heads[n_mat++] = m->mtp[i].head;
+    }
+    if (m->n_mtp) SL_TRY(dev_act_open(m->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &m->a_eh, err));
+    return dev_act_open(m->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max), &m->a_head, err);
+}
+
+/* ---- step buffers ---- */
+
+static sl_status buffer(struct model *m, int64_t rows, int64_t cols, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(dev_alloc(m->d, MEM_ACTS, BASE_MAX(rows * cols, 1) * 4, &p, err));
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+static sl_status open_buffers(struct model *m, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
+    int64_t nq = (int64_t)c->n_head * c->d_head, nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)c->n_head_kv * c->d_head;
+    int64_t ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
+    SL_TRY(buffer(m, T, D, &m->x, err));
+    SL_TRY(buffer(m, T, D, &m->r, err));
+    SL_TRY(buffer(m, T, nq, &m->q, err));
+    SL_TRY(buffer(m, T, nk, &m->k, err));
+    if (!c->kv_lora) SL_TRY(buffer(m, T, nk, &m->v, err));
+    SL_TRY(buffer(m, T, c->kv_lora ? (int64_t)c->n_head * c->d_v : nq, &m->y, err));
+    if (c->q_lora) SL_TRY(buffer(m, T, c->q_lora, &m->qa, err));
+    SL_TRY(buffer(m, T, ff, &m->h, err));
+    SL_TRY(buffer(m, T, D, &m->hidden, err));
+    SL_TRY(buffer(m, nl, D, &m->sel, err));
+    SL_TRY(buffer(m, nl, c->n_vocab, &m->logits, err));
+    if (m->n_mtp) SL_TRY(buffer(m, T, 2 * D, &m->eh_in, err));
+    if (c->n_expert) {
+        SL_TRY(buffer(m, T, c->n_expert, &m->logit_r, err));
+        SL_TRY(buffer(m, T, c->n_expert_used, &m->weight_r, err));
+        SL_TRY(buffer(m, T, c->n_expert_used, &m->id_r, err));
+        if (c->n_shared) SL_TRY(buffer(m, T, D, &m->shared, err));
+    }
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)T, sizeof(int32_t), &p, err));
+    m->seq_of = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)T, 1, &p, err));
+    m->expand = p;
+    struct dev_plan plan = {.n_tok = (int)T, .n_seq = m->opts.n_seq_max, .n_ctx = m->opts.n_ctx, .n_head = c->n_head,
+                            .d_k = c->d_head, .d_v = c->kv_lora ? c->d_v : c->d_head, .mla_r = c->kv_lora,
+                            .mla_nope = c->d_nope, .mla_rope = c->d_rope, .n_expert = c->n_expert,
+                            .k = c->n_expert_used, .d_model = c->d_model, .d_ff_expert = c->d_ff_expert};
+    return dev_reserve(m->d, &plan, err);
+}
+
+/* ---- open ---- */
+
+/* MTP layers count only when their tensors are there (many files leave them out). */
+static int count_mtp(const struct model *m, const io_model *io)
+{
+    int n = 0;
+    for (; n < m->cfg.n_mtp; n++) {
+        char name[128];
+        model_tensor_name(m->kind, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name, sizeof name);
+        if (!io_find(io, name)) break;
+    }
+    return n;
+}
+
+static int64_t mat_bytes(const dev_mat *w)
+{
+    return w ? dev_mat_bytes(w) : 0;
+}
+
+static void count_bytes(struct model *m)
+{
+    const struct model_cfg *c = &m->cfg;
+    double b = (double)mat_bytes(m->head);
+    for (int i = 0; i < c->n_layer; i++) {
+        const struct layer *l = &m->layer[i];
+        b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) + mat_bytes(l->q_a) +
+                      mat_bytes(l->q_b) + mat_bytes(l->kv_a) + mat_bytes(l->k_b) + mat_bytes(l->v_b) +
+                      mat_bytes(l->gate_up) + mat_bytes(l->down) + mat_bytes(l->router));
+        if (l->is_moe)
+            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used / c->n_expert;
+    }
+    m->bytes_per_token = (int64_t)b;
+}
+
+static sl_status load(struct model *m, const io_model *io, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_layer, sizeof(struct layer), &p, err));
+    m->layer = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)BASE_MAX(m->n_mtp, 1), sizeof(struct mtp), &p, err));
+    m->mtp = p;
+    for (int i = 0; i < io_n_tensor(io); i++) m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
+    SL_TRY(model_load_globals(m, io, err));
+    for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, c->moe_layer[i], &m->layer[i], err));
+    for (int i = 0; i < m->n_mtp; i++) SL_TRY(model_load_mtp(m, io, i, err));
+    SL_TRY(model_rope_freqs(m, io, err));
+    count_bytes(m);
+    return SL_OK;
+}
+
+sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct model), &p, err));
+    struct model *m = p;
+    sl_status st = SL_OK;
+    mem_arena_init(&m->arena, MEM_MISC, 0);
+    m->d = d;
+    m->opts = *opts;
+    m->kind = io_model_kind(io);
+    SL_TRY_OUT(model_cfg_read(io, &m->arena, &m->cfg, err));
+    if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
+    m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
+    m->cfg.n_mtp = m->n_mtp;
+    m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
+    SL_TRY_OUT(load(m, io, err));
+    SL_TRY_OUT(open_inputs(m, err));
+    SL_TRY_OUT(open_buffers(m, err));
+    *out = m;
+    return SL_OK;
+out:
+    model_close(m);
+    return st;
+}
+
+void model_close(model *m)
+{
+    if (!m) return;
+    mem_arena_fini(&m->arena); /* device memory belongs to the device */
+    mem_free(m);
+}
+
+const struct model_cfg *model_config(const model *m)
+{
+    return &m->cfg;
+}
+
+int64_t model_bytes_per_token(const model *m)
+{
+    return m->bytes_per_token;
+}
+
+int64_t model_weight_bytes(const model *m)
+{
+    return m->weight_bytes;
+}
+
+/* ---- a step ---- */
+
+void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b)
+{
+    DEBUG_ASSERT(in->n_tok >= 0 && in->n_tok <= m->opts.n_tok_max && in->n_seq <= m->opts.n_seq_max);
+    DEBUG_ASSERT(in->n_logit <= m->opts.n_logit_max);
+    for (int s = 0; s < in->n_seq; s++)
+        for (int t = in->seq_tok0[s]; t < in->seq_tok0[s + 1]; t++) {
+            DEBUG_ASSERT(in->ids[t] >= 0 && in->ids[t] < m->cfg.n_vocab);
+            DEBUG_ASSERT(in->pos[t] >= 0 && in->pos[t] < m->opts.n_ctx);
+            m->seq_of[t] = s;
+            m->expand[t] = in->pos[t] >= m->expand_from && in->pos[t] < in->n_prompt[s];
+        }
+    *b = (struct dev_batch){.n_tok = in->n_tok, .n_seq = in->n_seq, .ids = in->ids, .pos = in->pos, .seq = m->seq_of,
+                            .seq_tok0 = in->seq_tok0, .blk = in->blk, .ld_blk = in->ld_blk, .expand = m->expand};
+}
+
+void model_step(model *m, dev_kv *kv, const struct model_batch *in, const float **logits, const float **hidden)
+{
+    struct dev_batch b;
+    model_batch_begin(m, in, &b);
+    struct dev_embed e = {.w = m->embed, .y = m->x, .scale = 1.0f};
+    dev_embed(m->d, &b, &e);
+    for (int i = 0; i < m->cfg.n_layer; i++) model_layer_step(m, kv, &b, &m->layer[i], i, i == 0);
+    model_head_step(m, &b, in, m->norm, m->head);
+    dev_sync(m->d);
+    *logits = m->logits;
+    if (hidden) *hidden = m->hidden;
+}

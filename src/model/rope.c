@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frequencies of the rotary embedding: plain, linear, llama3 and YaRN (transformers' modeling_rope_utils is the reference for their formulas), and
+ * GGUF's rope_freqs.weight. Angles are position * freq in f32, as there. */
+#include <math.h>
+
+#include "model/model_internal.h"
+
+/* llama3: long waves are slowed by factor, short ones kept, those between blended. */
+static double llama3(const struct model_cfg *c, double f)
+{
+    const double two_pi = 6.283185307179586;
+    double wave = two_pi / f;
+    if (wave < c->rope_orig_ctx / c->rope_high_freq) return f;
+    if (wave > c->rope_orig_ctx / c->rope_low_freq) return f / c->rope_factor;
+    double s = (c->rope_orig_ctx / wave - c->rope_low_freq) / (c->rope_high_freq - c->rope_low_freq);
+    return (1 - s) * f / c->rope_factor + s * f;
+}
+
+/* The dimension whose wave turns n_turn times over the original context. */
+static double yarn_dim(const struct model_cfg *c, double n_turn)
+{
+    const double two_pi = 6.283185307179586;
+    return c->n_rot * log(c->rope_orig_ctx / (n_turn * two_pi)) / (2 * log(c->rope_theta));
+}
+
+static double yarn(const struct model_cfg *c, int i, double f)
+{
+    double lo = floor(yarn_dim(c, c->yarn_beta_fast)), hi = ceil(yarn_dim(c, c->yarn_beta_slow));
+    lo = fmax(lo, 0);
+    hi = fmin(hi, c->n_rot - 1);
+    if (lo == hi) hi += 0.001;
+    double ramp = fmin(fmax((i - lo) / (hi - lo), 0), 1);
+    return f / c->rope_factor * ramp + f * (1 - ramp);
+}
+
+sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    int n = c->n_rot / 2;
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)n, sizeof(float), &p, err));
+    m->rope_freq = p;
+    for (int i = 0; i < n; i++) {
+        double f = 1.0 / pow(c->rope_theta, 2.0 * i / c->n_rot);
+        if (c->rope_kind == MODEL_ROPE_LINEAR) f /= c->rope_factor;
+        else if (c->rope_kind == MODEL_ROPE_LLAMA3) f = llama3(c, f);
+        else if (c->rope_kind == MODEL_ROPE_YARN) f = yarn(c, i, f);
+        m->rope_freq[i] = (float)f;
+    }
+    const struct tensor *t = m->kind == IO_GGUF ? io_find(io, "rope_freqs.weight") : NULL;
+    if (!t) return SL_OK;
+    if (t->type != TENSOR_F32 || tensor_count(t) != n)
+        return SL_FAIL(err, FORMAT, "rope_freqs.weight: %d f32 values are expected", n);
+    for (int i = 0; i < n; i++) {
+        float f;
+        tensor_dequant(TENSOR_F32, (const char *)t->data + 4 * i, 1, &f);
+        if (!(f > 0) || isinf(f)) return SL_FAIL(err, FORMAT, "rope_freqs.weight[%d] is %g", i, (double)f);
+        m->rope_freq[i] /= f;
+    }
+    return SL_OK;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading files and directories. Interrupted calls are repeated; short reads are continued. */
+#include "os/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/os_internal.h"
+
+#define MAX_NAMES 100000
+
+sl_status os_fail_errno(int e, const char *path, sl_err *err)
+{
+    if (e == ENOENT || e == ENOTDIR) return SL_FAIL(err, NOTFOUND, "%s: %s", path, strerror(e));
+    return SL_FAIL(err, IO, "%s: %s", path, strerror(e));
+}
+
+static sl_status not_regular(const char *path, mode_t mode, sl_err *err)
+{
+    const char *what = S_ISDIR(mode)    ? "a directory"
+                       : S_ISFIFO(mode) ? "a pipe"
+                       : S_ISCHR(mode)  ? "a character device"
+                       : S_ISBLK(mode)  ? "a block device"
+                       : S_ISSOCK(mode) ? "a socket"
+                                        : "a special file";
+    return SL_FAIL(err, FORMAT, "%s: is %s, not a regular file", path, what);
+}
+
+sl_status os_open_regular(const char *path, int *fd, struct stat *st, sl_err *err)
+{
+    if (stat(path, st) != 0) return os_fail_errno(errno, path, err);
+    if (!S_ISREG(st->st_mode))
+        return not_regular(path, st->st_mode, err); /* opening a device can do things */
+    do
+        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (*fd < 0 && errno == EINTR);
+    if (*fd < 0) return os_fail_errno(errno, path, err);
+    if (fstat(*fd, st) != 0 || !S_ISREG(st->st_mode) || st->st_size < 0) { /* exchanged meanwhile */
+        close(*fd);
+        *fd = -1;
+        return not_regular(path, st->st_mode, err);
+    }
+    return SL_OK;
+}
+
+/* Up to n bytes; *got is less only at the end of the file. */
+static sl_status read_all(int fd, const char *path, char *p, uint64_t n, uint64_t *got, sl_err *err)
+{
+    *got = 0;
+    while (*got < n) {
+        ssize_t k = read(fd, p + *got, n - *got);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) {
+            sl_status st = os_fail_errno(errno, path, err);
+            status_prefix(err, "byte %llu", (unsigned long long)*got);
+            return st;
+        }
+        if (k == 0) break;
+        *got += (uint64_t)k;
+    }
+    return SL_OK;
+}
+
+sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
+{
+    int fd = -1;
+    struct stat info;
+    void *p = NULL;
+    sl_status st = os_open_regular(path, &fd, &info, err);
+    if (st != SL_OK) return st;
+    uint64_t size = (uint64_t)info.st_size;
+    if (size > max) {
+        st = SL_FAIL(err, LIMIT, "%s: %llu bytes, at most %llu are read", path,
+                     (unsigned long long)size, (unsigned long long)max);
+        goto out;
+    }
+    SL_TRY_OUT(mem_alloc(MEM_MISC, size + 1, &p, err));
+    SL_TRY_OUT(read_all(fd, path, p, size, n, err));
+    ((char *)p)[*n] = 0;
+    *out = p;
+    p = NULL;
+out:
+    mem_free(p);
+    close(fd);
+    return st;
+}
+
+enum os_kind os_path_kind(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return OS_NONE;
+    return S_ISREG(st.st_mode) ? OS_FILE : S_ISDIR(st.st_mode) ? OS_DIR : OS_OTHER;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Room for one more in a list whose capacity is the next power of two from 16 on. */
+static sl_status grow(char ***list, int n, sl_err *err)
+{
+    void *p = NULL;
+    if (n != 0 && (n < 16 || (n & (n - 1)) != 0)) return SL_OK;
+    SL_TRY(mem_realloc(MEM_MISC, *list, (size_t)(n ? 2 * n : 16) * sizeof **list, &p, err));
+    *list = p;
+    return SL_OK;
+}
+
+sl_status os_list(const char *dir, char ***names, int *n, sl_err *err)
+{
+    sl_status st = SL_OK;
+    char **list = NULL;
+    int count = 0;
+    DIR *d = opendir(dir);
+    if (!d) return os_fail_errno(errno, dir, err);
+    for (;;) {
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (!e && errno) {
+            st = os_fail_errno(errno, dir, err);
+            goto out;
+        }
+        if (!e) break;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        if (count == MAX_NAMES) {
+            st = SL_FAIL(err, LIMIT, "%s: more than %d files", dir, MAX_NAMES);
+            goto out;
+        }
+        void *p = NULL;
+        SL_TRY_OUT(grow(&list, count, err));
+        SL_TRY_OUT(mem_alloc(MEM_MISC, strlen(e->d_name) + 1, &p, err));
+        memcpy(p, e->d_name, strlen(e->d_name) + 1);
+        list[count++] = p;
+    }
+    if (count) qsort(list, (size_t)count, sizeof *list, by_name);
+    *names = list;
+    *n = count;
+    list = NULL;
+out:
+    os_list_free(list, list ? count : 0);
+    closedir(d);
+    return st;
+}
+
+void os_list_free(char **names, int n)
+{
+    for (int i = 0; i < n; i++)
+        mem_free(names[i]);
+    mem_free(names);
+}
+
+int64_t os_rss_peak(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+}

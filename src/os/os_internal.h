@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OS_INTERNAL_H
+#define OS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "os/os.h"
+
+/* The status for errno e of a call on path: NOTFOUND or IO, "PATH: reason". */
+sl_status os_fail_errno(int e, const char *path, sl_err *err);
+/* Open a regular file for reading, without blocking and without touching anything that is not a
+ * regular file. */
+sl_status os_open_regular(const char *path, int *fd, struct stat *st, sl_err *err) BASE_MUST_USE;
+
+/* One hardware thread that this process may run on. */
+struct os_pu {
+    int cpu;  /* number for affinity calls */
+    int core; /* any number that is the same for the threads of one core */
+    int numa;
+};
+#define OS_MAX_PU 4096
+
+/* The allowed hardware threads in order of their number, and the caches of the first; from hwloc or
+ * from the kernel's files. Returns how many, at least 1. */
+int os_pu_list(struct os_pu *pu, struct os_topology *cache);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing files so that a name is either the old content or the whole new one: temporary name,
+ * fsync, rename, fsync of the folder. */
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/os_internal.h"
+
+#define BUF_BYTES ((size_t)1 << 20)
+
+static sl_status write_all(struct os_out *out, const uint8_t *p, uint64_t n, sl_err *err)
+{
+    while (n > 0) {
+        ssize_t k = write(out->fd, p, n < (1u << 30) ? n : 1u << 30);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return os_fail_errno(k < 0 ? errno : ENOSPC, out->tmp, err);
+        p += k;
+        n -= (uint64_t)k;
+    }
+    return SL_OK;
+}
+
+sl_status os_out_open(const char *path, struct os_out *out, sl_err *err)
+{
+    void *p = NULL;
+    size_t n = strlen(path);
+    memset(out, 0, sizeof *out);
+    out->fd = -1;
+    sl_status st = mem_alloc(MEM_MISC, BUF_BYTES, &p, err);
+    if (st != SL_OK) return st;
+    out->buf = p;
+    SL_TRY_OUT(mem_alloc(MEM_MISC, n + 1, &p, err));
+    out->path = memcpy(p, path, n + 1);
+    SL_TRY_OUT(mem_alloc(MEM_MISC, n + 40, &p, err));
+    out->tmp = p;
+    for (int i = 0; i < 100 && out->fd < 0; i++) { /* a crashed run may have left a name behind */
+        if (i == 0)
+            snprintf(out->tmp, n + 40, "%s.%ld.tmp", path, (long)getpid());
+        else
+            snprintf(out->tmp, n + 40, "%s.%ld-%d.tmp", path, (long)getpid(), i);
+        out->fd = open(out->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+        if (out->fd < 0 && errno != EEXIST && errno != EINTR) break;
+    }
+    if (out->fd < 0) {
+        st = os_fail_errno(errno, out->tmp, err);
+        goto out;
+    }
+    out->open = true;
+out:
+    if (st != SL_OK) os_out_abort(out);
+    return st;
+}
+
+sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err)
+{
+    out->n += n;
+    if (out->n_buf + n < BUF_BYTES) {
+        if (n) memcpy(out->buf + out->n_buf, p, n);
+        out->n_buf += n;
+        return SL_OK;
+    }
+    SL_TRY(write_all(out, out->buf, out->n_buf, err));
+    out->n_buf = 0;
+    if (n < BUF_BYTES) {
+        memcpy(out->buf, p, n);
+        out->n_buf = n;
+        return SL_OK;
+    }
+    return write_all(out, p, n, err);
+}
+
+/* Make the new name durable. Some file systems can not sync a folder; that is no error. */
+static void sync_folder(const char *path)
+{
+    char dir[4096];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) : 0;
+    if (n >= sizeof dir) return;
+    memcpy(dir, path, n);
+    dir[n] = 0;
+    int fd = open(n ? dir : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+sl_status os_out_commit(struct os_out *out, sl_err *err)
+{
+    sl_status st = SL_OK;
+    SL_TRY_OUT(write_all(out, out->buf, out->n_buf, err));
+    out->n_buf = 0;
+    int rc;
+    do
+        rc = fsync(out->fd);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        st = os_fail_errno(errno, out->tmp, err);
+        goto out;
+    }
+    rc = close(out->fd);
+    out->fd = -1;
+    if ((rc != 0 && errno != EINTR) || rename(out->tmp, out->path) != 0) {
+        st = os_fail_errno(errno, out->path, err);
+        goto out;
+    }
+    out->open = false;
+    sync_folder(out->path);
+out:
+    os_out_abort(out);
+    return st;
+}
+
+void os_out_abort(struct os_out *out)
+{
+    if (out->open) {
+        if (out->fd >= 0) close(out->fd);
+        unlink(out->tmp);
+    }
+    mem_free(out->buf);
+    mem_free(out->path);
+    mem_free(out->tmp);
+    memset(out, 0, sizeof *out);
+    out->fd = -1;
+}
+
+sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err)
+{
+    struct os_out out;
+    SL_TRY(os_out_open(path, &out, err));
+    sl_status st = os_out_write(&out, p, n, err);
+    if (st == SL_OK) return os_out_commit(&out, err);
+    os_out_abort(&out);
+    return st;
+}

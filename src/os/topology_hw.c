@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hardware threads, their cores and caches: from hwloc where it was found at build time, else from
+ * the kernel's files. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/os_internal.h"
+
+#ifdef SL_HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+/* The CPUs that this process may run on, at most OS_MAX_PU, in order. */
+static int allowed_cpus(struct os_pu *pu)
+{
+    int n = 0;
+    cpu_set_t *set = CPU_ALLOC(OS_MAX_PU);
+    size_t size = CPU_ALLOC_SIZE(OS_MAX_PU);
+    if (set && sched_getaffinity(0, size, set) == 0)
+        for (int i = 0; i < OS_MAX_PU; i++)
+            if (CPU_ISSET_S((size_t)i, size, set)) pu[n++] = (struct os_pu){.cpu = i, .core = i};
+    if (set) CPU_FREE(set);
+    if (n == 0) pu[n++] = (struct os_pu){0};
+    return n;
+}
+
+#ifdef SL_HAVE_HWLOC
+
+static int64_t cache_bytes(hwloc_obj_t pu, hwloc_obj_type_t type)
+{
+    for (hwloc_obj_t o = pu; o; o = o->parent)
+        if (o->type == type) return (int64_t)o->attr->cache.size;
+    return 0;
+}
+
+int os_pu_list(struct os_pu *pu, struct os_topology *cache)
+{
+    int n = allowed_cpus(pu);
+    hwloc_topology_t topo;
+    if (hwloc_topology_init(&topo) != 0) return n;
+    hwloc_topology_set_io_types_filter(topo, HWLOC_TYPE_FILTER_KEEP_NONE);
+    if (hwloc_topology_load(topo) == 0) {
+        for (int i = 0; i < n; i++) {
+            hwloc_obj_t o = hwloc_get_pu_obj_by_os_index(topo, (unsigned)pu[i].cpu);
+            if (!o) continue;
+            hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topo, HWLOC_OBJ_CORE, o);
+            if (core) pu[i].core = (int)core->logical_index;
+            if (o->nodeset) pu[i].numa = hwloc_bitmap_first(o->nodeset);
+            if (i > 0 || !cache) continue;
+            cache->l1d = cache_bytes(o, HWLOC_OBJ_L1CACHE);
+            cache->l2 = cache_bytes(o, HWLOC_OBJ_L2CACHE);
+            cache->l3 = cache_bytes(o, HWLOC_OBJ_L3CACHE);
+        }
+    }
+    hwloc_topology_destroy(topo);
+    return n;
+}
+
+#else
+
+#define CPU_DIR "/sys/devices/system/cpu/cpu"
+
+/* The first number or word of a kernel file. */
+static int read_word(const char *path, char *buf, int cap)
+{
+    buf[0] = 0;
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    char *got = fgets(buf, cap, f);
+    fclose(f);
+    return got != NULL;
+}
+
+static void read_caches(int cpu, struct os_topology *t)
+{
+    for (int i = 0; i < 10; i++) {
+        char path[128], level[16], type[32], size[32];
+        snprintf(path, sizeof path, CPU_DIR "%d/cache/index%d/level", cpu, i);
+        if (!read_word(path, level, sizeof level)) return;
+        snprintf(path, sizeof path, CPU_DIR "%d/cache/index%d/type", cpu, i);
+        if (!read_word(path, type, sizeof type) || type[0] == 'I') continue;
+        snprintf(path, sizeof path, CPU_DIR "%d/cache/index%d/size", cpu, i);
+        if (!read_word(path, size, sizeof size)) continue;
+        char *end;
+        int64_t n = strtoll(size, &end, 10) * (*end == 'K' ? 1024 : *end == 'M' ? 1 << 20 : 1);
+        if (level[0] == '1') t->l1d = n;
+        if (level[0] == '2') t->l2 = n;
+        if (level[0] == '3') t->l3 = n;
+    }
+}
+
+int os_pu_list(struct os_pu *pu, struct os_topology *cache)
+{
+    int n = allowed_cpus(pu);
+    for (int i = 0; i < n; i++) {
+        char path[128], buf[64];
+        snprintf(path, sizeof path, CPU_DIR "%d/topology/thread_siblings_list", pu[i].cpu);
+        if (read_word(path, buf, sizeof buf))
+            pu[i].core = atoi(buf); /* the lowest sibling names the core */
+        for (int node = 0; node < 256; node++) {
+            snprintf(path, sizeof path, CPU_DIR "%d/node%d", pu[i].cpu, node);
+            if (access(path, F_OK) != 0) continue;
+            pu[i].numa = node;
+            break;
+        }
+    }
+    if (cache) read_caches(pu[0].cpu, cache);
+    return n;
+}
+
+#endif

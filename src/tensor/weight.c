@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights: rows and columns of a stored matrix with its scales applied. */
+#include "tensor/tensor.h"
+
+#include "tensor/tensor_internal.h"
+
+/* dst *= the scales of columns [col0, col0 + n) of row r. */
+static void apply_f8_block(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
+{
+    int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
+    const float *scale = w->scale + r / w->block_rows * ld;
+    for (int64_t c = col0; c < col0 + n;) {
+        int64_t end = BASE_MIN(col0 + n, (c / w->block_cols + 1) * w->block_cols);
+        float s = scale[c / w->block_cols];
+        for (; c < end; c++)
+            dst[c - col0] *= s;
+    }
+}
+
+void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
+{
+    const struct tensor_dtype_info *d = tensor_dtype(w->type);
+    DEBUG_ASSERT(r >= 0 && r < w->rows && col0 >= 0 && n >= 0 && col0 + n <= w->cols);
+    DEBUG_ASSERT(col0 % d->block == 0 && n % d->block == 0);
+    const uint8_t *row = w->data + (uint64_t)r * w->row_bytes;
+    tensor_dequant(w->type, row + (uint64_t)(col0 / d->block) * (uint64_t)d->bytes, n, dst);
+    if (w->scheme == TENSOR_SCHEME_F8_BLOCK) apply_f8_block(w, r, col0, n, dst);
+    if (w->tensor_scale != 1.0f)
+        for (int64_t i = 0; i < n; i++)
+            dst[i] *= w->tensor_scale;
+}
+
+struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
+{
+    struct weight out = *w;
+    ASSERT(row0 >= 0 && n_rows >= 0 && row0 + n_rows <= w->rows);
+    if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
+        ASSERT(row0 % w->block_rows == 0);
+        out.scale += row0 / w->block_rows * ((w->cols + w->block_cols - 1) / w->block_cols);
+    }
+    out.data += (uint64_t)row0 * w->row_bytes;
+    out.rows = n_rows;
+    return out;
+}

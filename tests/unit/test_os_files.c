@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/os.h"
+#include "test.h"
+
+static char dir[64];
+
+static const char *in_dir(const char *name)
+{
+    static char path[256];
+    if (!dir[0]) {
+        snprintf(dir, sizeof dir, "/tmp/sluice-test-os-XXXXXX");
+        if (!mkdtemp(dir)) abort();
+    }
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+__attribute__((destructor)) static void remove_dir(void)
+{
+    char **names;
+    int n;
+    if (!dir[0] || os_list(dir, &names, &n, NULL) != SL_OK) return;
+    for (int i = 0; i < n; i++)
+        if (remove(in_dir(names[i])) != 0) break;
+    os_list_free(names, n);
+    if (rmdir(dir) != 0) fprintf(stderr, "%s was left behind\n", dir);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    sl_err err;
+    ASSERT_OK(os_write_file(in_dir(name), text, strlen(text), &err));
+}
+
+TEST(os_map_shows_the_bytes_of_a_file)
+{
+    sl_err err;
+    struct os_map m;
+    write_text("a", "hello");
+    ASSERT_OK(os_map_open(in_dir("a"), &m, &err));
+    assert_int_equal(m.size, 5);
+    assert_memory_equal(m.data, "hello", 5);
+    assert_true(m.mtime_ns > 0);
+    os_map_will_need(&m, 0, UINT64_MAX);
+    os_map_drop(&m, 2, 100);
+    os_map_drop(&m, 99, 1);
+    assert_memory_equal(m.data, "hello", 5);
+    os_map_close(&m);
+    os_map_close(&m);
+}
+
+TEST(os_map_of_an_empty_file_has_a_pointer)
+{
+    sl_err err;
+    struct os_map m;
+    write_text("empty", "");
+    ASSERT_OK(os_map_open(in_dir("empty"), &m, &err));
+    assert_true(m.size == 0 && m.data != NULL);
+    os_map_close(&m);
+}
+
+TEST(os_refuses_what_is_not_a_regular_file_at_once)
+{
+    char fifo[256], link_a[256], link_b[256];
+    strcpy(fifo, in_dir("fifo"));
+    strcpy(link_a, in_dir("loop_a"));
+    strcpy(link_b, in_dir("loop_b"));
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(symlink(link_a, link_b) | symlink(link_b, link_a), 0);
+    const struct {
+        const char *path, *text;
+        sl_status status;
+    } t[] = {
+        {fifo, "is a pipe, not a regular file", SL_FORMAT},
+        {"/dev/zero", "is a character device", SL_FORMAT},
+        {"/tmp", "is a directory", SL_FORMAT},
+        {link_a, "symbolic links", SL_IO},
+        {in_dir("none"), "No such file", SL_NOTFOUND},
+    };
+    int64_t start = clock_now_ns();
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        sl_err err;
+        struct os_map m;
+        char *p;
+        uint64_t n;
+        ASSERT_STATUS(os_map_open(t[i].path, &m, &err), t[i].status);
+        assert_non_null(strstr(err.text, t[i].text));
+        assert_non_null(strstr(err.text, t[i].path));
+        ASSERT_STATUS(os_read_file(t[i].path, 100, &p, &n, &err), t[i].status);
+    }
+    assert_true(clock_now_ns() - start < 1000000000);
+    assert_true(os_path_kind(fifo) == OS_OTHER && os_path_kind("/tmp") == OS_DIR);
+    assert_true(os_path_kind(in_dir("none")) == OS_NONE && os_path_kind(link_a) == OS_NONE);
+}
+
+TEST(os_read_file_keeps_its_limit_and_puts_a_nul)
+{
+    sl_err err;
+    char *p;
+    uint64_t n;
+    write_text("b", "12345");
+    ASSERT_OK(os_read_file(in_dir("b"), 5, &p, &n, &err));
+    assert_true(n == 5 && p[5] == 0 && strcmp(p, "12345") == 0);
+    mem_free(p);
+    ASSERT_STATUS(os_read_file(in_dir("b"), 4, &p, &n, &err), SL_LIMIT);
+    assert_non_null(strstr(err.text, "5 bytes, at most 4"));
+}
+
+TEST(os_out_shows_the_name_only_when_whole)
+{
+    sl_err err;
+    struct os_out out;
+    static char big[3000000];
+    memset(big, 7, sizeof big);
+    ASSERT_OK(os_out_open(in_dir("c"), &out, &err));
+    ASSERT_OK(os_out_write(&out, "x", 1, &err));
+    ASSERT_OK(os_out_write(&out, big, sizeof big, &err));
+    ASSERT_OK(os_out_write(&out, big, 999999, &err));
+    assert_int_equal(os_path_kind(in_dir("c")), OS_NONE);
+    ASSERT_OK(os_out_commit(&out, &err));
+    struct os_map m;
+    ASSERT_OK(os_map_open(in_dir("c"), &m, &err));
+    assert_int_equal(m.size, 1 + sizeof big + 999999);
+    assert_true(m.data[0] == 'x' && m.data[1] == 7 && m.data[m.size - 1] == 7);
+    os_map_close(&m);
+
+    ASSERT_OK(
+        os_out_open(in_dir("c"), &out, &err)); /* given up: the old one stays, nothing is left */
+    ASSERT_OK(os_out_write(&out, "y", 1, &err));
+    os_out_abort(&out);
+    ASSERT_OK(os_map_open(in_dir("c"), &m, &err));
+    assert_int_equal(m.data[0], 'x');
+    os_map_close(&m);
+    char **names;
+    int n;
+    ASSERT_OK(os_list(dir, &names, &n, &err));
+    for (int i = 0; i < n; i++) {
+        assert_null(strstr(names[i], ".tmp"));
+        assert_true(i == 0 || strcmp(names[i - 1], names[i]) < 0);
+    }
+    os_list_free(names, n);
+    ASSERT_STATUS(os_out_open("/nonexistent/x", &out, &err), SL_NOTFOUND);
+    ASSERT_STATUS(os_write_file("/dev/full/x", "", 0, &err), SL_NOTFOUND);
+}
+
+TEST(os_survives_every_failing_allocation)
+{
+    for (int k = 1; k < 40; k++) {
+        sl_err err;
+        char **names = NULL;
+        int n = 0;
+        int64_t before = mem_used(MEM_MISC);
+        mem_fail_at((uint64_t)k, 0);
+        sl_status a = os_write_file(in_dir("k"), "abc", 3, &err);
+        sl_status b = os_list(dir, &names, &n, &err);
+        mem_fail_at(0, 0);
+        assert_true(a == SL_OK || a == SL_NOMEM);
+        assert_true(b == SL_OK || b == SL_NOMEM);
+        if (b == SL_OK) os_list_free(names, n);
+        assert_int_equal(mem_used(MEM_MISC), before);
+    }
+}
+
+/* What a child that touches a cut mapping prints and how it ends (F10). */
+TEST(os_guard_turns_a_cut_file_into_a_line_and_exit_1)
+{
+    static char page[8192];
+    sl_err err;
+    char path[256];
+    strcpy(path, in_dir("cut"));
+    ASSERT_OK(os_write_file(path, page, sizeof page, &err));
+    int fd[2];
+    assert_int_equal(pipe(fd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct os_map m;
+        dup2(fd[1], 2);
+        os_map_guard();
+        if (os_map_open(path, &m, &err) != SL_OK || truncate(path, 100) != 0) _exit(9);
+        volatile uint8_t v = m.data[5000];
+        _exit(v ? 8 : 7);
+    }
+    close(fd[1]);
+    char text[600] = {0};
+    ssize_t n = read(fd[0], text, sizeof text - 1);
+    close(fd[0]);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    assert_true(n > 0);
+    assert_non_null(strstr(text, path));
+    assert_non_null(strstr(text, "byte 5000"));
+}
+
+TEST(os_topology_is_sane)
+{
+    sl_err err;
+    struct os_topology t;
+    int cpu[3];
+    ASSERT_OK(os_topology_get(&t, &err));
+    assert_true(t.n_core >= 1 && t.n_pu >= t.n_core && t.n_numa >= 1);
+    assert_true(t.mem_total > (64 << 20) && t.mem_available <= t.mem_total);
+    assert_true(t.cpu[0] && t.thp[0] && t.cgroup_cpus >= 0);
+    int n = os_worker_cpus(3, cpu);
+    assert_true(n == BASE_MIN(3, t.n_pu));
+    for (int i = 0; i < 3; i++)
+        assert_true(i < n ? cpu[i] >= 0 : cpu[i] == -1);
+    assert_true(n < 2 || cpu[0] != cpu[1]);
+    assert_true(os_rss_peak() >= os_rss_now() / 2 && os_rss_now() > 100000);
+}

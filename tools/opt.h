@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command-line options: one table per command gives parsing, --help, the man page, environment variables and config-file keys.
+ *
+ * Strength: command line, then environment (SLUICE_NAME), then --config FILE, then the row's default. */
+#ifndef TOOLS_OPT_H
+#define TOOLS_OPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* X(kind, type of the member) */
+#define OPT_KIND_LIST(X)                                                                           \
+    X(FLAG, bool)                                                                                  \
+    X(INT, int)                                                                                    \
+    X(I64, int64_t)                                                                                \
+    X(U64, uint64_t)                                                                               \
+    X(REAL, double)                                                                                \
+    X(STR, const char *)                                                                           \
+    X(STRS, struct opt_strs) /* may be given several times */                                      \
+    X(ENUM, int)             /* index into arg's choices, "auto|int8|f32" */                       \
+    X(INTS, struct opt_ints) /* "1,2,3" */
+
+enum opt_kind {
+#define X(name, type) OPT_##name,
+    OPT_KIND_LIST(X)
+#undef X
+};
+
+struct opt_strs {
+    const char **v;
+    int n, cap;
+};
+struct opt_ints {
+    int32_t *v;
+    int n;
+};
+
+/* One option. A table ends with a row whose name is NULL. */
+struct opt {
+    const char *name;   /* long name without dashes */
+    char letter;        /* 0 = none */
+    enum opt_kind kind;
+    size_t at;          /* offsetof its member in the command's struct */
+    const char *arg;    /* "N", "FILE"; ENUM: the choices; NULL for flags */
+    const char *def;    /* as text; NULL = zero */
+    double min, max;    /* of numbers, inclusive; both 0 = the type's */
+    const char *help;
+};
+
+/* The options that many commands share. A command's struct has a member `common` of this type and takes the rows it needs. */
+struct opt_common {
+    const char *model, *config;
+    int threads, ctx, acts, kv, numa;
+    uint64_t seed;
+    bool no_hugepages, quiet, verbose, json;
+};
+
+// clang-format off
+#define OPT_ROWS_BASIC(S)                                                                                                  \
+    {"config",  0,  OPT_STR,  offsetof(S, common.config),  "FILE", NULL, 0, 0, "options from a JSON file {\"name\": value}"},  \
+    {"quiet",  'q', OPT_FLAG, offsetof(S, common.quiet),   NULL, NULL, 0, 0, "no progress, no closing line"},               \
+    {"verbose",'v', OPT_FLAG, offsetof(S, common.verbose), NULL, NULL, 0, 0, "explain what happens"},                       \
+    {"json",    0,  OPT_FLAG, offsetof(S, common.json),    NULL, NULL, 0, 0, "stdout is JSON"}
+#define OPT_ROWS_MODEL(S)                                                                                                  \
+    {"model",  'm', OPT_STR,  offsetof(S, common.model),   "MODEL", "demo", 0, 0, ".gguf file, Hugging Face folder, or a name"}
+#define OPT_ROWS_COMPUTE(S)                                                                                                \
+    OPT_ROWS_MODEL(S),                                                                                                     \
+    {"threads",'t', OPT_INT,  offsetof(S, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},        \
+    {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),     "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},     \
+    OPT_ROWS_ENGINE(S)
+#define OPT_ROWS_ENGINE(S)                                                                                                 \
+    {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),    "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"}, \
+    {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),      "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},          \
+    {"seed",    0,  OPT_U64,  offsetof(S, common.seed),    "N", "0", 0, 0, "of the random numbers"},                        \
+    {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages), NULL, NULL, 0, 0, "do not ask for huge pages"},         \
+    {"numa",    0,  OPT_ENUM, offsetof(S, common.numa),    "auto|off", "auto", 0, 0, "placement of memory on NUMA nodes"},  \
+    OPT_ROWS_BASIC(S)
+// clang-format on
+
+/* What stands on the command line besides options. */
+struct opt_rest {
+    char **v;
+    int n;
+};
+
+/* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv[0..argc). Texts live in the arena or in argv.
+ * *help is set when -h or --help is there, and then nothing else was checked.
+ * Errors: REQUEST for wrong usage: one line that names the option and the nearest valid one; else what reading the config file gives. */
+sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, struct arena *a,
+                    struct opt_rest *rest, bool *help, sl_err *err) BASE_MUST_USE;
+
+/* The i-th choice of an ENUM row's arg in buf. */
+const char *opt_choice(const struct opt *o, int i, char *buf, size_t n);
+
+/* "1,2,3" to integers in the arena. what: named in the error. */
+sl_status opt_ints_parse(const char *what, const char *text, struct arena *a, struct opt_ints *out,
+                         sl_err *err) BASE_MUST_USE;
+
+#endif
