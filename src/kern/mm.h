@@ -8,13 +8,18 @@
  * of tiles reads one strictly sequential stream, at batch 1 and in prefill alike. The packed form of a storage type is its run format (mm_fmt);
  * kern/mm_fmt_list.h lists them with their exact block layouts.
  *
- * Activations are prepared once per layer input by kern_mm_prep (one record per token) in one of these forms:
+ * Activations are prepared once per layer input by kern_mm_prep in some of these forms:
  *     F32     the reference mode: weights dequantised to f32, f32 fma
- *     BF16    bf16 activations, exact products, f32 sums
- *     INT8    groups of 32 k: int8 + f32 scale
- *     INT15   two int8 planes of the same groups (x = scale * (128 * hi + lo)): integer products, 15 bits
- * Determinism: every output is one f32 accumulator over groups in rising k, whatever n_tok, the tile range or the variant in use; so results are
- * bitwise equal across batch sizes, chunks and threads. They may differ between ISAs in the last bits.
+ *     BF16    activations rounded to bf16, exact products, f32 fma
+ *     INT8    groups of 32 k: x = d * q, q int8 in -127..127, d = amax / 127
+ *     INT8X   as INT8, but the eighth of the groups of a token with the largest amax has a second plane: x = d * (q + q2 / 128). Outliers are
+ *             what costs accuracy: this loses a quarter of what INT8 loses, for an eighth more arithmetic and no more memory traffic
+ *     INT15   the second plane in every group
+ * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of roundings, whatever n_tok, the tile range, the
+ * other tokens of the list or the variant in use: results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
+ * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
+ *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)     then the same for the second plane, if any
+ * where s = d * f32(sum of q). Float forms: acc = fma(w, x, acc).
  *
  * All functions here are pure, never allocate, lock or fail. Shapes are checked when a matrix is packed.
  */
@@ -26,9 +31,9 @@
 
 #include "tensor/tensor.h"
 
-enum mm_act { MM_ACT_F32, MM_ACT_BF16, MM_ACT_INT8, MM_ACT_INT15, MM_N_ACT };
+enum mm_act { MM_ACT_F32, MM_ACT_BF16, MM_ACT_INT8, MM_ACT_INT8X, MM_ACT_INT15, MM_N_ACT };
 
-/* Can a run format be multiplied with activations of that form? Integer codes: all four. Float weights (F32, F16, BF16, F8): F32 and BF16. */
+/* Can a run format be multiplied with activations of that form? Integer codes: all. Float weights (F32, F16, BF16, F8): F32 and BF16. */
 int kern_mm_takes(int fmt, enum mm_act act);
 
 /* A packed matrix, or a pair of matrices of the same shape whose tiles alternate (gate tile 0, up tile 0, gate tile 1, ...).
@@ -40,22 +45,28 @@ struct mm_mat {
     int is_pair;
     size_t tile_bytes;   /* multiple of 64 */
     uint8_t *data;       /* [n_tile][tile_bytes], 64-byte aligned */
-    float scale;         /* multiplies every output (weight.tensor_scale) */
+    float scale;         /* multiplies every output (weight.tensor_scale of the first matrix); kern_mm_layout sets 1 */
+    float scale2;        /* the same for the second matrix of a pair */
 };
 
-/* Prepared activations of n_tok tokens of n_col values. Buffers are carved from one block by kern_mm_act_init. */
+/* 32 activations in integers. */
+struct mm_rec {
+    int8_t q[32];
+    float d;         /* value = d * q */
+    int32_t isum[2]; /* sums of q[0..15], q[16..31] */
+    int32_t has_lo;  /* 1 when the second plane's record is used too */
+};
+
+/* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by kern_mm_act_init. The insides are kern's own. */
 struct mm_act_buf {
-    unsigned forms;           /* bit (1 << enum mm_act) per form present; INT15 includes INT8 only if its bit is set too */
-    int n_tok_max, n_col, ld; /* ld: n_col rounded up to the widest format's block, padding zeroed by prep */
+    unsigned forms;           /* bit (1 << enum mm_act) per form present */
+    int n_tok_max, n_col, ld; /* ld: n_col rounded up to 256, padding zeroed by prep */
     uint8_t *base;            /* owned by the caller */
-    float *f32;               /* [n_tok, ld]              F32 */
-    uint16_t *bf16;           /* [n_tok, ld]              BF16 */
-    struct mm_act_int {
-        int8_t *q;            /* [n_tok, plane, ld] */
-        float *d;             /* [n_tok, ld/32]           scale of a group */
-        float *s;             /* [n_tok, ld/16]           d * integer sum of each half group, for zero points and minima */
-        int32_t *isum;        /* [n_tok, plane, ld/16]    integer sums of each half group and plane */
-    } i8, i15;                /* INT8: one plane; INT15: plane 0 hi, plane 1 lo */
+    float *f32;               /* [n_tok, ld] */
+    float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
+    struct mm_rec *i8;        /* [n_tok, ld / 32] */
+    struct mm_rec *i8x;       /* [n_tok, plane, ld / 32] */
+    struct mm_rec *i15;       /* [n_tok, plane, ld / 32] */
 };
 
 /* ---- formats and packing (load time) ---- */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of kernels chosen for this CPU. Pure functions; the rows and what they do: kern_list.h. */
+#ifndef KERN_KERN_H
+#define KERN_KERN_H
+
+#include "base/cpu.h"
+#include "kern/kern_list.h"
+#include "kern/mm_fmt.h"
+
+struct kern {
+#define X(op, ret, params) ret(*op) params;
+    KERN_LIST(X)
+#undef X
+    int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
+    int prefetch_n; /* at several columns */
+};
+
+enum kern_op {
+#define X(op, ret, params) KERN_OP_##op,
+    KERN_LIST(X)
+#undef X
+        KERN_N_OP
+};
+
+/* Prototypes of every op for every ISA; which exist is the variants lists' business. */
+#define KERN_PROTO(isa, op, ret, params) ret kern_##op##_##isa params;
+#define X(op, ret, params)                                                                         \
+    KERN_PROTO(ref, op, ret, params)                                                               \
+    KERN_PROTO(avx2, op, ret, params)                                                              \
+    KERN_PROTO(avx512, op, ret, params)                                                            \
+    KERN_PROTO(avx512vnni, op, ret, params)                                                        \
+    KERN_PROTO(avx512bf16, op, ret, params)                                                        \
+    KERN_PROTO(neon, op, ret, params)                                                              \
+    KERN_PROTO(i8mm, op, ret, params)
+KERN_LIST(X)
+#undef X
+
+/* Fill *k with the best variants in an ISA mask (base/cpu.h). Pure. */
+void kern_select(struct kern *k, uint32_t isa_mask);
+/* The table for this CPU (capped by SL_CPU), chosen at the first call. Threads: any. */
+const struct kern *kern_get(void);
+/* For lists: the name of an op, and of the ISA whose variant the mask selects. */
+const char *kern_op_name(int op);
+const char *kern_op_isa(int op, uint32_t isa_mask);
+
+/* The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo (may be NULL): then the groups are quantised
+ * as in INT15 wherever amax[g] >= 0, and as INT8 where amax[g] < 0; without lo amax is not looked at. See kern_mm_prep. */
+
+#endif

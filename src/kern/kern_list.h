@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel that has variants per ISA: X(op, return, (parameters)). A row gives the prototypes kern_<op>_<isa>, a pointer in struct kern,
+ * and demands a reference kern_<op>_ref and a check_<op> in tests/kern. Which ISAs have which: x86/variants.h, arm/variants.h. */
+#ifndef KERN_LIST_H
+#define KERN_LIST_H
+
+/* clang-format off */
+#define KERN_LIST(X)                                                                               \
+    X(mm_q4_0,   void, (const struct mm_run *r))                                                   \
+    X(mm_q4_1,   void, (const struct mm_run *r))                                                   \
+    X(mm_q5_0,   void, (const struct mm_run *r))                                                   \
+    X(mm_q5_1,   void, (const struct mm_run *r))                                                   \
+    X(mm_q8_0,   void, (const struct mm_run *r))                                                   \
+    X(mm_q2_k,   void, (const struct mm_run *r))                                                   \
+    X(mm_q3_k,   void, (const struct mm_run *r))                                                   \
+    X(mm_q4_k,   void, (const struct mm_run *r))                                                   \
+    X(mm_q5_k,   void, (const struct mm_run *r))                                                   \
+    X(mm_q6_k,   void, (const struct mm_run *r))                                                   \
+    X(mm_iq4_nl, void, (const struct mm_run *r))                                                   \
+    X(mm_iq4_xs, void, (const struct mm_run *r))                                                   \
+    X(mm_mxfp4,  void, (const struct mm_run *r))                                                   \
+    X(mm_nvfp4,  void, (const struct mm_run *r))                                                   \
+    X(mm_f32,    void, (const struct mm_run *r))                                                   \
+    X(mm_f16,    void, (const struct mm_run *r))                                                   \
+    X(mm_bf16,   void, (const struct mm_run *r))                                                   \
+    X(mm_f8,     void, (const struct mm_run *r))                                                   \
+    X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+/* clang-format on */
+
+#endif

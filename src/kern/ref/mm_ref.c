@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reference product kernels: generic C over the table of formats, with the same roundings in the same order as all variants. */
+#include <math.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "kern/kern.h"
+
+static void column(const struct mm_fmt_info *f, const struct mm_group *w, const struct mm_ent *e,
+                   float acc[16])
+{
+    for (int r = 0; r < 16; r++) {
+        int32_t sum[2] = {e->i[0], f->half ? e->i[1] : 0};
+        for (int k = 0; k < 32; k++)
+            sum[f->half ? k / 16 : 0] += (int32_t)w->code[k / 4][4 * r + k % 4] * e->q[k];
+        float t = (float)sum[0] * w->sc[0][r];
+        if (f->half) t = fmaf((float)sum[1], w->sc[1][r], t);
+        acc[r] = fmaf(t, e->d, acc[r]);
+        if (f->min) acc[r] = fmaf(-w->mn[0][r], e->s[0], acc[r]);
+        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], e->s[1], acc[r]);
+    }
+}
+
+static void start(const struct mm_run *r, int t)
+{
+    for (int j = 0; j < r->n; j++)
+        for (int i = 0; i < 16; i++)
+            r->acc[16 * j + i] = r->add ? r->y[j * r->ldy + 16 * t + i] : 0.0f;
+}
+
+static void finish(const struct mm_run *r, int t)
+{
+    for (int j = 0; j < r->n; j++)
+        memcpy(r->y + j * r->ldy + 16 * t, r->acc + 16 * j, 64);
+}
+
+static void run_codes(int fmt, const struct mm_run *r)
+{
+    const struct mm_fmt_info *f = &kern_mm_fmts[fmt];
+    int per = f->blk_k / 32;
+    struct mm_group w;
+    for (int t = 0; t < r->n_tile; t++) {
+        start(r, t);
+        for (int g = 0; g < r->g1 - r->g0; g++) {
+            kern_mm_group(fmt, r->w + (size_t)t * r->tile_bytes + (size_t)(g / per) * (size_t)f->blk_bytes,
+                          g % per, &w);
+            const struct mm_ent *e = r->hi + (size_t)g * (size_t)r->n;
+            for (int j = 0; j < r->n; j++)
+                column(f, &w, &e[j], r->acc + 16 * j);
+            if (!r->lo) continue;
+            for (int i = r->lo_off[g]; i < r->lo_off[g + 1]; i++)
+                column(f, &w, &r->lo[i], r->acc + 16 * r->lo[i].col);
+        }
+        finish(r, t);
+    }
+}
+
+static void run_floats(int fmt, const struct mm_run *r)
+{
+    float w[32 * 16];
+    for (int t = 0; t < r->n_tile; t++) {
+        start(r, t);
+        for (int g = 0; g < r->g1 - r->g0; g++) {
+            kern_mm_group_f32(fmt, r->w + (size_t)t * r->tile_bytes, g, w);
+            for (int j = 0; j < r->n; j++)
+                for (int k = 0; k < 32; k++) {
+                    float x = r->x[((size_t)(4 * g + k / 8) * (size_t)r->n + (size_t)j) * 8 + (size_t)(k % 8)];
+                    for (int i = 0; i < 16; i++)
+                        r->acc[16 * j + i] = fmaf(w[16 * k + i], x, r->acc[16 * j + i]);
+                }
+        }
+        finish(r, t);
+    }
+}
+
+#define X(name, ...)                                                                               \
+    void kern_mm_##name##_ref(const struct mm_run *r)                                              \
+    {                                                                                              \
+        run_codes(MM_##name, r);                                                                   \
+    }
+MM_CODE_FMTS(X)
+#undef X
+#define X(name, ...)                                                                               \
+    void kern_mm_##name##_ref(const struct mm_run *r)                                              \
+    {                                                                                              \
+        run_floats(MM_##name, r);                                                                  \
+    }
+MM_FLOAT_FMTS(X)
+#undef X
+
+/* One plane of a group: q = round to even of x * inv, clamped. */
+static void sums(struct mm_rec *r)
+{
+    r->isum[0] = r->isum[1] = 0;
+    for (int k = 0; k < 32; k++)
+        r->isum[k / 16] += r->q[k];
+}
+
+void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)
+{
+    for (int g = 0; g < n_group; g++, x += 32) {
+        struct mm_rec *h = &hi[g];
+        int two = lo && amax[g] >= 0.0f, bad = 0;
+        float m = 0.0f, limit = two ? 16256.0f : 127.0f;
+        for (int k = 0; k < 32; k++) {
+            float a = fabsf(x[k]);
+            bad |= !(a <= 3.402823466e38f);
+            m = a > m ? a : m;
+        }
+        float inv = m > 0.0f ? limit / m : 0.0f, d = m / limit;
+        if (!(inv <= 3.402823466e38f)) inv = 0.0f, d = 0.0f; /* amax below 2^-114: zeros */
+        memset(h, 0, sizeof(*h));
+        if (two) memset(&lo[g], 0, sizeof(*lo));
+        if (bad) {
+            h->d = fp_from_bits(0x7fc00000u);
+            continue;
+        }
+        for (int k = 0; k < 32; k++) {
+            int v = (int)nearbyintf(x[k] * inv);
+            int q = two ? (v + 64) >> 7 : v;
+            h->q[k] = (int8_t)q;
+            if (two) lo[g].q[k] = (int8_t)(v - 128 * q);
+        }
+        h->d = two ? d * 128.0f : d;
+        sums(h);
+        if (two) {
+            h->has_lo = 1;
+            lo[g].d = d;
+            sums(&lo[g]);
+        }
+    }
+}
