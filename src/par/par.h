@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker team: the only threads of computation. Fork-join regions; the caller is worker 0.
  *
- * Workers are pinned to the CPUs they are given, spin for a while after a region and then sleep on a futex. A team of 1 has no threads.
+ * Workers are pinned to the CPUs they are given, spin for a while after a region and then sleep on
+ * a futex. A team of 1 has no threads.
  */
 #ifndef PAR_PAR_H
 #define PAR_PAR_H
@@ -15,8 +16,8 @@
 typedef struct par_team par_team;
 
 struct par_opts {
-    int n_worker;     /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
-    int64_t spin_ns;  /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
+    int n_worker;    /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
+    int64_t spin_ns; /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
     int no_pin;
 };
 
@@ -25,15 +26,18 @@ sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err) BAS
 void par_close(par_team *t);
 int par_size(const par_team *t);
 
-/* Run fn(arg, worker, n_worker) once on every worker and wait for all. What workers wrote is visible to the caller afterwards. Not
- * reentrant. Threads: the thread that opened the team (or, one at a time, another). */
+/* Run fn(arg, worker, n_worker) once on every worker and wait for all. What workers wrote is
+ * visible to the caller afterwards. Not reentrant. Threads: the thread that opened the team (or,
+ * one at a time, another). */
 void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg);
 
-/* Inside a region: all workers wait for each other (a barrier; what was written before is visible after). */
+/* Inside a region: all workers wait for each other (a barrier; what was written before is visible
+ * after). */
 void par_barrier(par_team *t);
 
-/* A shared counter inside a region: hands out [*begin, *end) in pieces of step until n is reached; false when nothing is left. Reset it with
- * atomic_store before the region. Results must not depend on who takes which piece. */
+/* A shared counter inside a region: hands out [*begin, *end) in pieces of step until n is reached;
+ * false when nothing is left. Reset it with atomic_store before the region. Results must not depend
+ * on who takes which piece. */
 struct par_counter {
     _Alignas(64) atomic_int next;
 };
@@ -44,6 +48,33 @@ static inline int par_take(struct par_counter *c, int n, int step, int *begin, i
     *begin = b;
     *end = b + step < n ? b + step : n;
     return 1;
+}
+
+/* Static ranges with a steal tail: worker w works through its own range from the front, in pieces,
+ * and then helps the others. Set before the region, one struct par_range per worker. As above,
+ * results must not depend on who takes which piece. */
+struct par_range {
+    _Alignas(64) atomic_int next;
+    int end;
+};
+static inline void par_range_set(struct par_range *r, int begin, int end)
+{
+    atomic_store_explicit(&r->next, begin, memory_order_relaxed); /* published by par_run */
+    r->end = end;
+}
+static inline int par_range_take(struct par_range *r, int worker, int n_worker, int step,
+                                 int *begin, int *end)
+{
+    for (int i = 0; i < n_worker; i++) {
+        struct par_range *v = &r[worker + i < n_worker ? worker + i : worker + i - n_worker];
+        if (atomic_load_explicit(&v->next, memory_order_relaxed) >= v->end) continue;
+        int b = atomic_fetch_add_explicit(&v->next, step, memory_order_relaxed);
+        if (b >= v->end) continue;
+        *begin = b;
+        *end = b + step < v->end ? b + step : v->end;
+        return 1;
+    }
+    return 0;
 }
 
 /* The static part of a split: item range of worker w of n_w over n items. */

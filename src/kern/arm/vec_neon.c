@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kern/arm/simd_neon.h"
+
+#define K(op) kern_##op##_neon
+#include "kern/tmpl/vec.inc"

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kern/vec.h"
+
+#include "base/cpu.h"
+
+#define X(op, ret, args) k->op = VARIANT(op);
+#define CHOOSE(name)                                                                               \
+    do {                                                                                           \
+        VEC_LIST(X)                                                                                \
+        k->isa = name;                                                                             \
+    } while (0)
+
+void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
+{
+#define VARIANT(op) kern_##op##_ref
+    CHOOSE("ref");
+#undef VARIANT
+#if defined(__x86_64__)
+#define VARIANT(op) kern_##op##_avx2
+    if (cpu_has(isa_mask, CPU_ISA_avx2)) CHOOSE("avx2");
+#undef VARIANT
+#define VARIANT(op) kern_##op##_avx512
+    if (cpu_has(isa_mask, CPU_ISA_avx512)) CHOOSE("avx512");
+#undef VARIANT
+#elif defined(__aarch64__)
+#define VARIANT(op) kern_##op##_neon
+    if (cpu_has(isa_mask, CPU_ISA_neon)) CHOOSE("neon");
+#undef VARIANT
+#endif
+    (void)isa_mask;
+}

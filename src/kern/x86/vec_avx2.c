@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kern/x86/simd_avx2.h"
+
+#define K(op) kern_##op##_avx2
+#include "kern/tmpl/vec.inc"

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The team. One way of waiting serves workers (for a region), the caller (for its end) and
+ * barriers: a word that changes, a short spin, then a futex. Who changes the word wakes sleepers
+ * only when there are some: the sleeper counts itself before it looks at the word again, the
+ * changer looks at the count after it changed the word, both sequentially consistent, so one of the
+ * two sees the other.
+ *
+ * Spinning pays only while every worker has a CPU of its own. A wait inside a region that outlasts
+ * LONG_WAIT_NS means that somebody else had our CPU: the spin is cut, and grows back slowly over
+ * quiet regions.
+ */
+#include "par/par.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define WORKER_MAX 512
+#define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
+#define SPIN_MIN_NS 1000 /* after long waits */
+#define LONG_WAIT_NS 300000
+#define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
+
+/* A word to wait on. */
+struct event {
+    _Alignas(64) atomic_uint word; /* release by the changer; pairs with acquire in event_wait */
+    atomic_int n_sleep;            /* seq_cst on both sides, see above */
+};
+
+struct worker {
+    par_team *team;
+    pthread_t thread;
+    int id, cpu;
+};
+
+struct par_team {
+    /* fixed after open */
+    int n, crowded, pinned;
+    int n_started;
+    int64_t spin_max_ns;
+    struct worker *worker; /* [n]; 0 is the caller */
+
+    /* the caller's, published by region.word */
+    void (*fn)(void *arg, int worker, int n_worker);
+    void *arg;
+    int stop;
+    unsigned n_region;
+
+    atomic_llong spin_ns; /* relaxed: a hint */
+    struct event region;  /* number of the region */
+    struct event done;    /* number of the last finished region */
+    struct event barrier; /* number of barriers passed */
+    _Alignas(64) atomic_int n_done;
+    _Alignas(64) atomic_int n_at_barrier;
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void event_set(struct event *e, unsigned value)
+{
+    atomic_store_explicit(&e->word, value, memory_order_seq_cst);
+    if (atomic_load_explicit(&e->n_sleep, memory_order_seq_cst) > 0)
+        syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+}
+
+/* Wait until the word is not old. Returns the nanoseconds waited when that was more than a few
+ * polls, else 0. */
+static int64_t event_wait(struct event *e, unsigned old, int64_t spin_ns)
+{
+    for (int i = 0; i < 64; i++) {
+        if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return 0;
+        relax();
+    }
+    int64_t t0 = clock_now_ns(), t = t0;
+    while (t - t0 < spin_ns) {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return t - t0;
+            relax();
+        }
+        t = clock_now_ns();
+    }
+    atomic_fetch_add_explicit(&e->n_sleep, 1, memory_order_seq_cst);
+    while (atomic_load_explicit(&e->word, memory_order_seq_cst) == old)
+        syscall(SYS_futex, &e->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+    atomic_fetch_sub_explicit(&e->n_sleep, 1, memory_order_relaxed);
+    return clock_now_ns() - t0;
+}
+
+static int64_t spin_now(par_team *t)
+{
+    return atomic_load_explicit(&t->spin_ns, memory_order_relaxed);
+}
+
+/* Learn from how long a wait inside a region took. */
+static void spin_learn(par_team *t, int64_t waited)
+{
+    int64_t s = spin_now(t);
+    if (waited > LONG_WAIT_NS)
+        s = s / 2 > SPIN_MIN_NS ? s / 2 : SPIN_MIN_NS;
+    else if (s < t->spin_max_ns)
+        s = s + s / 64 + 16 < t->spin_max_ns ? s + s / 64 + 16 : t->spin_max_ns;
+    else
+        return;
+    atomic_store_explicit(&t->spin_ns, s, memory_order_relaxed);
+}
+
+static void pin(int cpu)
+{
+    cpu_set_t set;
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return;
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)cpu, &set);
+    (void)sched_setaffinity(0, sizeof set, &set); /* a hint: a refused one costs speed only */
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    par_team *t = w->team;
+    unsigned seen = 0;
+    if (t->pinned) pin(w->cpu);
+    for (;;) {
+        (void)event_wait(&t->region, seen, spin_now(t));
+        seen++;
+        if (t->stop) return NULL;
+        t->fn(t->arg, w->id, t->n);
+        /* release: our results; acquire: the last one passes on everybody's */
+        if (atomic_fetch_add_explicit(&t->n_done, 1, memory_order_acq_rel) == t->n - 2) {
+            atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
+            event_set(&t->done, seen);
+        }
+    }
+}
+
+/* The caller is not pinned for good (its affinity is the application's), but it must not sit on a
+ * worker's CPU: move it off and give the old mask back. */
+static void nudge_caller(par_team *t)
+{
+    int here = sched_getcpu(), taken = 0;
+    for (int i = 1; i < t->n; i++)
+        taken |= t->worker[i].cpu == here;
+    if (!taken || t->worker[0].cpu < 0) return;
+    cpu_set_t old;
+    if (sched_getaffinity(0, sizeof old, &old) != 0) return;
+    pin(t->worker[0].cpu);
+    (void)sched_setaffinity(0, sizeof old, &old);
+}
+
+/* CPUs of the process's set, one for each of n workers; returns how many there are. */
+static int worker_cpus(int n, int *cpu)
+{
+    cpu_set_t set;
+    int n_cpu = 0;
+    if (sched_getaffinity(getpid(), sizeof set, &set) != 0) CPU_ZERO(&set);
+    for (int i = 0; i < CPU_SETSIZE && n_cpu < n; i++)
+        if (CPU_ISSET((unsigned)i, &set)) cpu[n_cpu++] = i;
+    for (int i = n_cpu; i < n; i++)
+        cpu[i] = -1;
+    return n_cpu;
+}
+
+static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
+{
+    void *p = NULL, *cpu = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof *t->worker, &p, err));
+    t->worker = p;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof(int), &cpu, err));
+    int n_cpu = worker_cpus(t->n, cpu);
+    for (int i = 0; i < t->n; i++)
+        t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[i]};
+    mem_free(cpu);
+    t->crowded = n_cpu < t->n;
+    t->pinned = !t->crowded && !o->no_pin;
+    t->spin_max_ns = o->spin_ns > 0 ? o->spin_ns : SPIN_NS;
+    if (t->crowded) t->spin_max_ns = 0; /* a spinning worker would keep another from running */
+    atomic_store_explicit(&t->spin_ns, t->spin_max_ns, memory_order_relaxed);
+    for (int i = 1; i < t->n; i++) {
+        int e = pthread_create(&t->worker[i].thread, NULL, worker_main, &t->worker[i]);
+        if (e) return SL_FAIL(err, IO, "cannot make worker thread %d: %s", i, strerror(e));
+        t->n_started++;
+    }
+    return SL_OK;
+}
+
+sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err)
+{
+    struct par_opts o = opts ? *opts : (struct par_opts){0};
+    par_team *t = NULL;
+    int n = o.n_worker;
+    if (n <= 0) {
+        int cpu[WORKER_MAX];
+        n = worker_cpus(WORKER_MAX, cpu);
+        if (n < 1) n = 1;
+    }
+    if (n > WORKER_MAX) return SL_FAIL(err, LIMIT, "%d threads: at most %d", n, WORKER_MAX);
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *t, (void **)&t, err));
+    t->n = n;
+    sl_status st = start(t, &o, err);
+    if (st != SL_OK) {
+        par_close(t);
+        return st;
+    }
+    *out = t;
+    return SL_OK;
+}
+
+void par_close(par_team *t)
+{
+    if (!t) return;
+    if (t->n_started) {
+        t->stop = 1;
+        event_set(&t->region, t->n_region + 1);
+        for (int i = 1; i <= t->n_started; i++)
+            pthread_join(t->worker[i].thread, NULL);
+    }
+    mem_free(t->worker);
+    mem_free(t);
+}
+
+int par_size(const par_team *t)
+{
+    return t->n;
+}
+
+void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg)
+{
+    if (t->n == 1) {
+        fn(arg, 0, 1);
+        return;
+    }
+    if (t->pinned && t->n_region % NUDGE_EVERY == 0) nudge_caller(t);
+    t->fn = fn;
+    t->arg = arg;
+    unsigned before = t->n_region++;
+    event_set(&t->region, t->n_region);
+    fn(arg, 0, t->n);
+    spin_learn(t, event_wait(&t->done, before, spin_now(t)));
+}
+
+void par_barrier(par_team *t)
+{
+    if (t->n == 1) return;
+    unsigned passed = atomic_load_explicit(&t->barrier.word, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&t->n_at_barrier, 1, memory_order_acq_rel) == t->n - 1) {
+        atomic_store_explicit(&t->n_at_barrier, 0, memory_order_relaxed);
+        event_set(&t->barrier, passed + 1);
+    } else {
+        (void)event_wait(&t->barrier, passed, spin_now(t));
+    }
+}
