@@ -286,11 +286,10 @@ static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0
 }
 
 /* One set of at most MM_N_COL columns. */
-static void columns(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
+static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
                     enum mm_act form, const int32_t *idx, int j0, int n, float *y, int64_t ldy,
                     const struct scratch *s)
 {
-    const struct kern *kern = kern_get();
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
     int per = f->blk_k / 32, n_group = (m->n_col + f->blk_k - 1) / f->blk_k * per;
     int step = MM_PANEL / n & ~7, floats = form <= MM_ACT_BF16;
@@ -323,12 +322,19 @@ static void columns(const struct mm_mat *m, int tile0, int n_tile, const struct 
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
              enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch)
 {
+    kern_mm_with(kern_get(), m, tile0, n_tile, x, form, idx, n_tok, y, ldy, scratch);
+}
+
+void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
+                  const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok, float *y,
+                  int64_t ldy, void *scratch)
+{
     struct scratch s;
     carve_scratch(scratch, &s);
     int n_set = (n_tok + MM_N_COL - 1) / MM_N_COL;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
-        columns(m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
+        columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
     }
     if (m->scale == 1.0f && (!m->is_pair || m->scale2 == 1.0f)) return;
     for (int j = 0; j < n_tok; j++)

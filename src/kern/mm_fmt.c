@@ -104,21 +104,30 @@ static void get_scales(const struct mm_fmt_info *f, const uint8_t *blk, int g, i
     }
 }
 
+static unsigned nib_at(const uint8_t *c, int l, int b)
+{
+    return l & 1 ? c[64 * (l / 2) + b] >> 4 : c[64 * (l / 2) + b] & 15u;
+}
+
+static unsigned two_at(const uint8_t *c, int l, int b)
+{
+    return c[64 * (l / 4) + b] >> (2 * (l % 4)) & 3u;
+}
+
 static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][64])
 {
     for (int l = 0; l < 8; l++)
         for (int b = 0; b < 64; b++) {
-            unsigned nib = l & 1 ? c[64 * (l / 2) + b] >> 4 : c[64 * (l / 2) + b] & 15u;
-            unsigned two = c[64 * (l / 4) + b] >> (2 * (l % 4)) & 3u, v = 0;
+            unsigned v = 0;
             switch (planes) {
             case P_B8: v = c[64 * l + b]; break;
-            case P_NIB: v = nib; break;
-            case P_NIB1: v = nib | (c[256 + b] >> l & 1u) << 4; break;
-            case P_NIB2: v = nib | (c[256 + 64 * (l / 4) + b] >> (2 * (l % 4)) & 3u) << 4; break;
-            case P_TWO: v = two; break;
-            case P_TWO1: v = two | (c[128 + b] >> l & 1u) << 2; break;
-            case P_NL: v = kern_mm_nl[nib]; break;
-            case P_E2M1: v = kern_mm_e2m1[nib]; break;
+            case P_NIB: v = nib_at(c, l, b); break;
+            case P_NIB1: v = nib_at(c, l, b) | (c[256 + b] >> l & 1u) << 4; break;
+            case P_NIB2: v = nib_at(c, l, b) | two_at(c + 256, l, b) << 4; break;
+            case P_TWO: v = two_at(c, l, b); break;
+            case P_TWO1: v = two_at(c, l, b) | (c[128 + b] >> l & 1u) << 2; break;
+            case P_NL: v = kern_mm_nl[nib_at(c, l, b)]; break;
+            case P_E2M1: v = kern_mm_e2m1[nib_at(c, l, b)]; break;
             }
             code[l][b] = (uint8_t)v;
         }

@@ -18,6 +18,7 @@ void kern_select(struct kern *k, uint32_t mask)
 #define X(op, ret, params) k->op = kern_##op##_ref;
     KERN_LIST(X)
 #undef X
+    (void)mask;
 #define V(name, isa)                                                                               \
     if (cpu_has(mask, CPU_ISA_##isa)) k->name = kern_##name##_##isa;
     KERN_VARIANTS(V)
@@ -62,6 +63,6 @@ const char *kern_op_isa(int op, uint32_t mask)
     if (op == KERN_OP_##name && cpu_has(mask, CPU_ISA_##isa)) isa_name = #isa;
     KERN_VARIANTS(V)
 #undef V
-    (void)mask;
+    (void)mask, (void)op;
     return isa_name;
 }

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: every variant bit for bit equal to the reference, the reference within a formula of double, packing lossless, results
+ * independent of the company. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "check.h"
+
+/* ---- random matrices ---- */
+
+static void put_f16(struct check *c, uint8_t *p, int positive)
+{
+    float v = (check_randf(c) + (positive ? 1.5f : 0.0f)) * 0.01f;
+    if (check_rand(c, 64) == 0) v = 0x1p-20f; /* a subnormal f16 */
+    uint16_t h = fp_f32_to_f16(v);
+    memcpy(p, &h, 2);
+}
+
+/* A valid random block; a quarter of them at the extremes of the codes. */
+static void random_block(struct check *c, enum tensor_dtype type, uint8_t *b)
+{
+    int n = tensor_dtype(type)->bytes;
+    uint32_t kind = check_rand(c, 8);
+    for (int i = 0; i < n; i++)
+        b[i] = kind == 0 ? 0x00 : kind == 1 ? 0xff : (uint8_t)check_rand(c, 256);
+    switch (type) {
+    case TENSOR_F32: {
+        float v = check_randf(c);
+        memcpy(b, &v, 4);
+        break;
+    }
+    case TENSOR_F16: put_f16(c, b, 0); break;
+    case TENSOR_BF16: {
+        uint16_t h = fp_f32_to_bf16(check_randf(c));
+        memcpy(b, &h, 2);
+        break;
+    }
+    case TENSOR_F8_E4M3:
+        if ((b[0] & 0x7f) == 0x7f) b[0] ^= 1;
+        break;
+    case TENSOR_Q4_1:
+    case TENSOR_Q5_1:
+    case TENSOR_Q4_K:
+    case TENSOR_Q5_K:
+        put_f16(c, b, 0);
+        put_f16(c, b + 2, 0);
+        break;
+    case TENSOR_Q2_K:
+        put_f16(c, b + 80, 0);
+        put_f16(c, b + 82, 0);
+        break;
+    case TENSOR_Q3_K: put_f16(c, b + 108, 0); break;
+    case TENSOR_Q6_K: put_f16(c, b + 208, 0); break;
+    case TENSOR_MXFP4: b[0] = (uint8_t)(check_rand(c, 16) ? 110 + check_rand(c, 20) : check_rand(c, 3)); break;
+    case TENSOR_NVFP4: break;
+    default: put_f16(c, b, 0); break;
+    }
+}
+
+static struct weight random_weight(struct check *c, int fmt, int n_row, int n_col)
+{
+    enum tensor_dtype type = kern_mm_fmts[fmt].type;
+    const struct tensor_dtype_info *d = tensor_dtype(type);
+    struct weight w = {.name = "w", .type = type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
+    w.row_bytes = (uint64_t)(n_col / d->block) * (uint64_t)d->bytes;
+    uint8_t *p = check_alloc(c, w.row_bytes * (size_t)n_row);
+    for (size_t i = 0; i < w.row_bytes * (size_t)n_row; i += (size_t)d->bytes)
+        random_block(c, type, p + i);
+    w.data = p;
+    if (type == TENSOR_F8_E4M3) {
+        int n = (n_row + 127) / 128 * ((n_col + 127) / 128);
+        float *s = check_alloc(c, (size_t)n * sizeof(float));
+        for (int i = 0; i < n; i++)
+            s[i] = check_randf(c);
+        w.scheme = TENSOR_SCHEME_F8_BLOCK;
+        w.scale = s;
+        w.block_rows = w.block_cols = 128;
+    }
+    return w;
+}
+
+static void pack(struct check *c, const struct weight *w, const struct weight *w2, struct mm_mat *m)
+{
+    int fmt = -1;
+    sl_err err;
+    size_t n;
+    if (kern_mm_fmt(w, &fmt, &err) != SL_OK) {
+        check_fail(c, "kern_mm_fmt: %s", err.text);
+        return;
+    }
+    kern_mm_layout(fmt, w->rows, w->cols, w2 != NULL, m, &n);
+    m->data = check_alloc(c, n);
+    m->scale = w->tensor_scale;
+    if (w2) m->scale2 = w2->tensor_scale;
+    for (int t = 0; t < (w->rows + 15) / 16; t++) {
+        kern_mm_pack_tile(m, w, 0, t);
+        if (w2) kern_mm_pack_tile(m, w2, 1, t);
+    }
+}
+
+/* ---- packing ---- */
+
+static int same_row(const struct weight *w, int r, const float *got, float *want)
+{
+    weight_dequant(w, r, 0, w->cols, want);
+    return memcmp(got, want, (size_t)w->cols * sizeof(float)) == 0;
+}
+
+static void check_pack_fmt(struct check *c, int fmt, int n_row, int n_col, int is_pair)
+{
+    struct weight w = random_weight(c, fmt, n_row, n_col), w2 = random_weight(c, fmt, n_row, n_col);
+    struct mm_mat m;
+    w.tensor_scale = check_rand(c, 2) ? 1.0f : 0.37f;
+    w2.tensor_scale = 1.7f;
+    pack(c, &w, is_pair ? &w2 : NULL, &m);
+    size_t stored = w.row_bytes * (size_t)((n_row + 15) / 16 * 16) * (is_pair ? 2u : 1u);
+    if (n_col % kern_mm_fmts[fmt].blk_k == 0 && n_col >= 256 &&
+        (double)m.tile_bytes * m.n_tile > 1.05 * (double)stored)
+        check_fail(c, "%s: %zu bytes for %zu stored", kern_mm_fmt_name(fmt), m.tile_bytes * (size_t)m.n_tile, stored);
+    float *got = check_alloc(c, 16 * (size_t)n_col * sizeof(float));
+    float *want = check_alloc(c, (size_t)n_col * sizeof(float));
+    for (int t = 0; t < m.n_tile; t++) {
+        const struct weight *src = is_pair && (t & 1) ? &w2 : &w;
+        int tile = is_pair ? t / 2 : t;
+        kern_mm_unpack_tile(&m, t, got, n_col);
+        for (int r = 0; r < 16 && 16 * tile + r < n_row; r++)
+            if (!same_row(src, 16 * tile + r, got + (size_t)r * (size_t)n_col, want))
+                check_fail(c, "%s: row %d of %d x %d differs", kern_mm_fmt_name(fmt), 16 * tile + r, n_row, n_col);
+    }
+    for (int r = 0; r < n_row; r++) {
+        kern_mm_unpack_row(&m, r, got);
+        if (!same_row(&w, r, got, want)) check_fail(c, "%s: unpack_row %d differs", kern_mm_fmt_name(fmt), r);
+    }
+    c->n_case++;
+    check_free_all();
+}
+
+static int cols_of(int fmt, int i)
+{
+    static const int small[] = {1, 7, 33, 100, 256, 576}, code[] = {1, 3, 2, 7, 18, 24};
+    int block = tensor_dtype(kern_mm_fmts[fmt].type)->block;
+    if (block == 1) return small[i % 6];
+    return block * (block == 256 ? 1 + i % 3 : code[i % 6]);
+}
+
+void check_pack(struct check *c)
+{
+    static const int rows[] = {1, 16, 17, 40, 31, 8};
+    for (int fmt = 0; fmt < MM_N_FMT; fmt++)
+        for (int i = 0; i < 6; i++)
+            check_pack_fmt(c, fmt, rows[(i + fmt) % 6], cols_of(fmt, i), i & 1);
+}
+
+/* ---- products ---- */
+
+struct problem {
+    struct weight w, w2;
+    struct mm_mat m;
+    struct mm_act_buf x;
+    float *raw; /* [n_src][n_col] */
+    int n_src, n_tok;
+    int32_t *idx;
+    enum mm_act form;
+};
+
+static void random_acts(struct check *c, float *x, int n)
+{
+    uint32_t kind = check_rand(c, 5);
+    for (int i = 0; i < n; i++) {
+        float v = check_randf(c);
+        if (kind == 1) v = v > 0 ? 1.0f : -1.0f; /* every q at +-127 */
+        if (kind == 2 && check_rand(c, 20) == 0) v *= 60.0f;
+        if (kind == 3 && i / 32 % 2) v = 0.0f;
+        x[i] = v;
+    }
+}
+
+static void make_problem(struct check *c, int fmt, int n_row, int n_col, int n_tok, enum mm_act form,
+                         struct problem *p)
+{
+    int is_pair = (int)check_rand(c, 3) == 0;
+    p->w = random_weight(c, fmt, n_row, n_col);
+    p->w2 = random_weight(c, fmt, n_row, n_col);
+    if (check_rand(c, 4) == 0) p->w.tensor_scale = 0.7f, p->w2.tensor_scale = 1.3f;
+    pack(c, &p->w, is_pair ? &p->w2 : NULL, &p->m);
+    p->n_tok = n_tok;
+    p->n_src = n_tok + (int)check_rand(c, 3);
+    p->form = form;
+    p->idx = NULL;
+    if (check_rand(c, 2)) {
+        p->idx = check_alloc(c, (size_t)n_tok * sizeof(int32_t));
+        for (int j = 0; j < n_tok; j++)
+            p->idx[j] = (int32_t)check_rand(c, (uint32_t)p->n_src);
+    }
+    size_t n = kern_mm_act_bytes(1u << form, n_col, p->n_src);
+    kern_mm_act_init(&p->x, 1u << form, n_col, p->n_src, check_alloc(c, n));
+    p->raw = check_alloc(c, (size_t)p->n_src * (size_t)n_col * sizeof(float));
+    for (int t = 0; t < p->n_src; t++) {
+        random_acts(c, p->raw + (size_t)t * (size_t)n_col, n_col);
+        kern_mm_prep(&p->x, t, p->raw + (size_t)t * (size_t)n_col);
+    }
+    c->n_case++;
+}
+
+/* The value that the activations stand for. */
+static double act_value(const struct problem *p, int tok, int k)
+{
+    size_t ld = (size_t)p->x.ld, n = ld / 32, t = (size_t)tok, g = (size_t)k / 32;
+    if (p->form == MM_ACT_F32) return p->x.f32[t * ld + (size_t)k];
+    if (p->form == MM_ACT_BF16) return p->x.bf16[t * ld + (size_t)k];
+    if (p->form == MM_ACT_INT8) return (double)p->x.i8[t * n + g].d * p->x.i8[t * n + g].q[k % 32];
+    const struct mm_rec *r = (p->form == MM_ACT_INT8X ? p->x.i8x : p->x.i15) + 2 * t * n + g;
+    double v = (double)r->d * r->q[k % 32];
+    if (r->has_lo) v += (double)r[n].d * r[n].q[k % 32];
+    return v;
+}
+
+/* |y - sum| <= (3 K + 8) u (sum |w x| + what minima cancel): each group adds at most five roundings for 16 or 32 k. */
+static void against_double(struct check *c, const struct problem *p, const float *y, int64_t ldy)
+{
+    int n_col = p->m.n_col;
+    float *row = check_alloc(c, 16 * (size_t)n_col * sizeof(float));
+    for (int t = 0; t < p->m.n_tile; t++) {
+        const struct weight *w = p->m.is_pair && (t & 1) ? &p->w2 : &p->w;
+        for (int r = 0; r < 16; r++) {
+            int64_t at = (p->m.is_pair ? t / 2 : t) * 16 + r;
+            if (at < w->rows) weight_dequant(w, at, 0, n_col, row);
+            for (int j = 0; j < p->n_tok; j++) {
+                int tok = p->idx ? p->idx[j] : j;
+                double sum = 0, mag = 0, got = y[j * ldy + 16 * t + r];
+                for (int k = 0; k < n_col && at < w->rows; k++) {
+                    double x = act_value(p, tok, k);
+                    sum += row[k] * x;
+                    mag += fabs(row[k] * x) + fabs(x) * (kern_mm_fmts[p->m.fmt].min ? 2.0 : 0.0);
+                }
+                double tol = (3.0 * n_col + 8) * 0x1p-24 * mag;
+                if (!(fabs(got - sum) <= tol))
+                    check_fail(c, "%s form %d: row %d tok %d of %d x %d x %d: %.9g, double %.9g, tolerance %.3g",
+                               kern_mm_fmt_name(p->m.fmt), (int)p->form, (int)at, j, p->m.n_row, n_col, p->n_tok, got, sum, tol);
+            }
+        }
+    }
+}
+
+static void compare(struct check *c, const struct problem *p, const float *y, const float *want, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fp_to_bits(y[i]) != fp_to_bits(want[i])) {
+            check_fail(c, "%s form %d, %d x %d x %d: output %zu is %.9g, reference %.9g",
+                       kern_mm_fmt_name(p->m.fmt), (int)p->form, p->m.n_row, p->m.n_col, p->n_tok, i, y[i], want[i]);
+            return;
+        }
+}
+
+static void check_product(struct check *c, const struct kern *k, int fmt, int n_row, int n_col, int n_tok,
+                          enum mm_act form)
+{
+    struct problem p;
+    struct kern ref;
+    make_problem(c, fmt, n_row, n_col, n_tok, form, &p);
+    check_ref_table(&ref);
+    int64_t ldy = 16 * p.m.n_tile + (int)check_rand(c, 3);
+    size_t n = (size_t)ldy * (size_t)(n_tok - 1) + 16 * (size_t)p.m.n_tile;
+    float *want = check_alloc(c, n * sizeof(float)), *y = check_alloc(c, n * sizeof(float));
+    void *scratch = check_alloc(c, kern_mm_scratch_bytes(n_col));
+    kern_mm_with(&ref, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, want, ldy, scratch);
+    if (strcmp(c->isa, "ref") == 0) {
+        if (fmt != MM_mxfp4) against_double(c, &p, want, ldy);
+    } else {
+        kern_mm_with(k, &p.m, 0, p.m.n_tile, &p.x, form, p.idx, n_tok, y, ldy, scratch);
+        compare(c, &p, y, want, n);
+    }
+    check_free_all();
+}
+
+static void check_mm(struct check *c, int fmt, const struct kern *k)
+{
+    static const int rows[] = {1, 16, 17, 40, 24}, toks[] = {1, 2, 3, 4, 7, 8, 16, 33, 64, 65, 1, 1};
+    for (int i = 0; i < 12; i++)
+        for (int form = 0; form < MM_N_ACT; form++) {
+            if (!kern_mm_takes(fmt, (enum mm_act)form)) continue;
+            if (fmt < MM_N_CODE && form <= MM_ACT_BF16 && strcmp(c->isa, "ref") != 0) continue;
+            check_product(c, k, fmt, rows[(i + form) % 5], cols_of(fmt, i + form), toks[i], (enum mm_act)form);
+        }
+    /* more columns of K than one panel holds */
+    int n_col = tensor_dtype(kern_mm_fmts[fmt].type)->block * (fmt == MM_nvfp4 ? 72 : 144);
+    if (tensor_dtype(kern_mm_fmts[fmt].type)->block == 256) n_col = 256 * 10;
+    if (tensor_dtype(kern_mm_fmts[fmt].type)->block == 1) n_col = 2400;
+    check_product(c, k, fmt, 17, n_col, 64, fmt < MM_N_CODE ? MM_ACT_INT8X : MM_ACT_F32);
+}
+
+#define X(name, ...)                                                                               \
+    void check_mm_##name(struct check *c, void (*variant)(const struct mm_run *r))                 \
+    {                                                                                              \
+        struct kern k;                                                                             \
+        check_ref_table(&k);                                                                       \
+        k.mm_##name = variant;                                                                     \
+        check_mm(c, MM_##name, &k);                                                                \
+    }
+MM_CODE_FMTS(X)
+MM_FLOAT_FMTS(X)
+#undef X
+
+/* One token alone, tile by tile, equals the batch: with the table of this CPU. */
+void check_alone(struct check *c)
+{
+    for (int fmt = 0; fmt < MM_N_FMT; fmt++)
+        for (int form = 0; form < MM_N_ACT; form++) {
+            if (!kern_mm_takes(fmt, (enum mm_act)form)) continue;
+            struct problem p;
+            make_problem(c, fmt, 40, cols_of(fmt, form + 3), 5 + (int)check_rand(c, 90), (enum mm_act)form, &p);
+            int64_t ldy = 16 * p.m.n_tile;
+            float *y = check_alloc(c, (size_t)p.n_tok * (size_t)ldy * sizeof(float));
+            float *one = check_alloc(c, 16 * sizeof(float));
+            void *scratch = check_alloc(c, kern_mm_scratch_bytes(p.m.n_col));
+            kern_mm(&p.m, 0, p.m.n_tile, &p.x, p.form, p.idx, p.n_tok, y, ldy, scratch);
+            for (int j = 0; j < p.n_tok; j++)
+                for (int t = 0; t < p.m.n_tile; t++) {
+                    int32_t tok = p.idx ? p.idx[j] : j;
+                    kern_mm(&p.m, t, 1, &p.x, p.form, &tok, 1, one, 16, scratch);
+                    compare(c, &p, y + j * ldy + 16 * t, one, 16);
+                }
+            check_free_all();
+        }
+}
+
+/* ---- activations ---- */
+
+static void quant_case(struct check *c, void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *, float *),
+                       int n_group, int planes, int special)
+{
+    size_t n = (size_t)n_group * 32, bytes = (size_t)n_group * sizeof(struct mm_rec);
+    float *x = check_alloc(c, n * sizeof(float)), *amax = check_alloc(c, (size_t)n_group * sizeof(float));
+    struct mm_rec *hi = check_alloc(c, bytes), *lo = check_alloc(c, bytes), *hi2 = check_alloc(c, bytes),
+                  *lo2 = check_alloc(c, bytes);
+    memset(lo, 0, bytes);
+    memset(lo2, 0, bytes);
+    random_acts(c, x, (int)n);
+    for (int g = 0; g < n_group; g++)
+        amax[g] = check_rand(c, 2) ? 0.0f : -1.0f;
+    if (special) {
+        x[check_rand(c, (uint32_t)n)] = special == 1 ? fp_from_bits(0x7fc00000u) : INFINITY;
+        for (int k = 0; k < 32; k++)
+            x[k] = special == 1 ? 1e-41f : 3e38f;
+    }
+    kern_mm_quant_ref(x, n_group, hi, planes == 2 ? lo : NULL, amax);
+    variant(x, n_group, hi2, planes == 2 ? lo2 : NULL, amax);
+    if (memcmp(hi, hi2, bytes) != 0 || memcmp(lo, lo2, bytes) != 0)
+        check_fail(c, "%d groups, %d planes, special %d: records differ", n_group, planes, special);
+    for (size_t i = 0; i < n && !special; i++) {
+        const struct mm_rec *h = &hi2[i / 32], *l = &lo2[i / 32];
+        double v = (double)h->d * h->q[i % 32], step = h->d;
+        if (h->has_lo) v += (double)l->d * l->q[i % 32], step = l->d;
+        if (!(fabs(v - x[i]) <= 0.50001 * step + fabs((double)x[i]) * 0x1p-22))
+            check_fail(c, "value %zu: %.9g for %.9g, step %.9g", i, v, x[i], step);
+        if (h->q[i % 32] == -128) check_fail(c, "value %zu: -128", i);
+    }
+    c->n_case++;
+    check_free_all();
+}
+
+void check_mm_quant(struct check *c, void (*variant)(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+{
+    static const int sizes[] = {1, 2, 3, 7, 8, 9, 63, 224};
+    for (int i = 0; i < 8; i++)
+        for (int planes = 1; planes <= 2; planes++)
+            for (int special = 0; special < 3; special++)
+                for (int j = 0; j < 4; j++)
+                    quant_case(c, variant, sizes[i], planes, special);
+}
