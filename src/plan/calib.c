@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/calib.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "plan/csv.h"
+#include "plan/plan_internal.h"
+
+#define MAX_PICK 1024
+
+static sl_status keep_text(struct arena *a, const struct plan_csv *c, const char *col, const char **out,
+                           sl_err *err)
+{
+    char *copy;
+    const char *s = plan_csv_text(c, col);
+    SL_TRY(mem_arena_str(a, s, strlen(s), &copy, err));
+    *out = copy;
+    return SL_OK;
+}
+
+sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule **rules, int *n,
+                          sl_err *err)
+{
+    struct plan_csv c;
+    bool more;
+    void *mem;
+    size_t lines = 1;
+    for (size_t i = 0; i < b.n; i++) lines += b.p[i] == '\n';
+    SL_TRY(plan_csv_open(&c, b, err));
+    SL_TRY(mem_arena_array(a, lines, sizeof **rules, &mem, err));
+    *rules = mem, *n = 0;
+    for (;;) {
+        SL_TRY(plan_csv_next(&c, &more, err));
+        if (!more) return SL_OK;
+        struct plan_rule *r = &(*rules)[*n];
+        SL_TRY(keep_text(a, &c, "group", &r->group, err));
+        SL_TRY(keep_text(a, &c, "system", &r->system, err));
+        SL_TRY(keep_text(a, &c, "model", &r->model, err));
+        SL_TRY(keep_text(a, &c, "hardware", &r->hardware, err));
+        SL_TRY(keep_text(a, &c, "metric", &r->metric, err));
+        SL_TRY(plan_csv_num(&c, "input_len", NAN, 0, 1e9, &r->in, err));
+        SL_TRY(plan_csv_num(&c, "concurrency", NAN, 0, 1e9, &r->conc, err));
+        SL_TRY(plan_csv_num(&c, "cards", NAN, 0, 1e9, &r->cards, err));
+        const char *role = plan_csv_text(&c, "role");
+        r->role = !strcmp(role, "held")   ? PLAN_ROLE_HELD
+                  : !strcmp(role, "skip") ? PLAN_ROLE_SKIP
+                  : !strcmp(role, "fit")  ? PLAN_ROLE_FIT
+                                          : PLAN_ROLE_BLIND;
+        (*n)++;
+    }
+}
+
+static bool matches(const struct plan_rule *r, const struct plan_row *w)
+{
+    return (!*r->system || strcasestr(w->system, r->system)) &&
+           (!*r->model || strcasestr(w->model, r->model)) &&
+           (!*r->hardware || strcasestr(w->hardware, r->hardware)) &&
+           (!*r->metric || !strcmp(w->metric, r->metric)) && (isnan(r->in) || w->in == r->in) &&
+           (isnan(r->conc) || w->conc == r->conc) && (isnan(r->cards) || w->cards == r->cards);
+}
+
+static bool is_prefill(const struct plan_item *it)
+{
+    enum plan_metric m = it->s.metric;
+    return m == PLAN_M_TTFT || m == PLAN_M_PREFILL_TPS || m == PLAN_M_PREFILL_TIME;
+}
+
+sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan_tables *t,
+                         const struct plan_row *rows, int n, const struct plan_rule *rules,
+                         int n_rule, sl_err *err)
+{
+    void *mem;
+    *d = (struct plan_data){.n = n};
+    SL_TRY(mem_arena_array(a, (size_t)n + 1, sizeof *d->item, &mem, err));
+    d->item = mem;
+    for (int i = 0; i < n; i++) {
+        struct plan_item *it = &d->item[i];
+        it->row = &rows[i];
+        it->skip = plan_row_setup(t, it->row, &it->s);
+        if (!it->skip) plan_setup_fix(&it->s);
+        it->group = "rows", it->role = PLAN_ROLE_FIT;
+        for (int j = 0; j < n_rule; j++) {
+            if (!matches(&rules[j], it->row)) continue;
+            it->group = rules[j].group, it->role = rules[j].role;
+            break;
+        }
+        if (it->role == PLAN_ROLE_SKIP && !it->skip) it->skip = "not to be believed";
+        it->prefill = is_prefill(it);
+        it->sys = -1;
+        for (int j = 0; j < i && it->sys < 0; j++) {
+            if (!strcasecmp(d->item[j].s.engine, it->s.engine) &&
+                !strcmp(d->item[j].s.device, it->s.device)) {
+                it->sys = d->item[j].sys;
+            }
+        }
+        if (it->sys < 0) it->sys = d->n_sys++;
+    }
+    return SL_OK;
+}
+
+/* The same measurement printed twice says nothing new: rates per user and stream, and rounded times. */
+static bool teaches(const struct plan_item *it)
+{
+    if (it->skip || it->s.metric == PLAN_M_MEMORY) return false;
+    if (it->s.metric == PLAN_M_STREAM_TPS) return false;
+    if (it->s.metric == PLAN_M_TPOT && strcasestr(it->row->note, "rounded")) return false;
+    return !(it->s.metric == PLAN_M_USER_TPS && it->s.per > 1);
+}
+
+static uint32_t bit(enum plan_key k)
+{
+    return 1u << k;
+}
+
+static uint32_t decode_keys(const struct plan_data *d, const int *pick, int n, enum plan_mode mode)
+{
+    uint32_t mask = bit(PLAN_T_LAYER);
+    double t_lo = 1e30, t_hi = 0, s_lo = 1e30, s_hi = 0;
+    bool draft = false, soft = false;
+    double e_lo = 1e30, e_hi = 0; /* batches of models with experts */
+    int points = 0;
+    for (int i = 0; i < n; i++) {
+        const struct plan_item *it = &d->item[pick[i]];
+        if (it->prefill) continue;
+        double batch = it->s.w.n / fmax(1, it->s.c.lay.dp), ctx = it->s.w.in + it->s.w.out / 2;
+        t_lo = fmin(t_lo, batch), t_hi = fmax(t_hi, batch);
+        s_lo = fmin(s_lo, ctx), s_hi = fmax(s_hi, ctx);
+        draft = draft || it->s.c.lay.mtp > 0;
+        soft = soft || it->s.c.fmt.soft_scale;
+        bool seen = false;
+        for (int j = 0; j < i; j++) {
+            const struct plan_item *o = &d->item[pick[j]];
+            seen = seen || (!o->prefill && o->s.w.n == it->s.w.n && o->s.w.in == it->s.w.in &&
+                            o->s.c.model == it->s.c.model);
+        }
+        points += !seen;
+        if (it->s.c.model->experts > 0) {
+            e_lo = fmin(e_lo, batch), e_hi = fmax(e_hi, batch);
+        }
+    }
+    if (points < 2) return mask;
+    if (mode == PLAN_MODE_EP) {
+        mask |= bit(PLAN_T_TL);
+        if (draft && points >= 3) mask |= bit(PLAN_T_DRAFT);
+        if (soft) mask |= bit(PLAN_SOFT);
+        return mask;
+    }
+    if (mode == PLAN_MODE_HYBRID || mode == PLAN_MODE_CPU) {
+        mask |= bit(PLAN_CPU_GBPS);
+        if (t_hi > 2 * t_lo) mask |= bit(PLAN_CPU_TOPS);
+        return mask;
+    }
+    if (e_hi > e_lo) mask |= bit(PLAN_ETA_W);
+    if (t_lo < 1.5 && t_hi > 1.5 && points >= 3) mask |= bit(PLAN_T_MULTI);
+    if (s_hi > 8 * s_lo && s_hi > 4000) mask |= bit(PLAN_ETA_KV);
+    if (draft && points >= 4) mask |= bit(PLAN_T_DRAFT), mask &= ~bit(PLAN_ETA_KV);
+    return mask;
+}
+
+static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, enum plan_mode mode)
+{
+    double lo = 1e30, hi = 0, few = 1e30, most = 0;
+    bool host = mode == PLAN_MODE_CPU || mode == PLAN_MODE_HYBRID;
+    int points = 0;
+    for (int i = 0; i < n; i++) {
+        const struct plan_item *it = &d->item[pick[i]];
+        if (!it->prefill) continue;
+        lo = fmin(lo, it->s.w.in), hi = fmax(hi, it->s.w.in);
+        few = fmin(few, it->s.w.n), most = fmax(most, it->s.w.n);
+        points++;
+    }
+    if (points == 0) return 0;
+    if (points == 1) return host || hi < 1000 ? bit(PLAN_T0) : bit(PLAN_MFU);
+    uint32_t mask = host ? bit(PLAN_T0) : 0;
+    if (hi >= 4 * lo) mask |= bit(PLAN_T0) | (host ? 0 : bit(PLAN_MFU));
+    if (most >= 2 * few && mode != PLAN_MODE_EP) mask |= bit(PLAN_T0) | bit(PLAN_T_REQ);
+    if (mask == 0) mask = bit(PLAN_MFU);
+    if (hi >= 20000) mask |= bit(PLAN_ETA_A);
+    return mask;
+}
+
+/* part: 0 decode rows, 1 prefill rows, 2 both */
+static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint32_t mask,
+                     struct plan_consts *k, double *err)
+{
+    static _Thread_local struct plan_setup *rows[MAX_PICK];
+    double want[MAX_PICK];
+    int m = 0;
+    for (int i = 0; i < n && m < MAX_PICK; i++) {
+        struct plan_item *it = &d->item[pick[i]];
+        if ((part < 2 && it->prefill != (part == 1)) || !teaches(it)) continue;
+        rows[m] = &it->s, want[m++] = it->row->value;
+    }
+    *err = 0;
+    if (m == 0 || mask == 0) return;
+    static const double width[PLAN_KEYS] = {
+        [PLAN_T_LAYER] = 1.5, [PLAN_T_MULTI] = 1.5, [PLAN_ETA_W] = 1.0,    [PLAN_ETA_KV] = 0.4,
+        [PLAN_T0] = 1.5,      [PLAN_T_REQ] = 1.5,   [PLAN_MFU] = 1.0,      [PLAN_ETA_A] = 0.3,
+        [PLAN_CPU_GBPS] = 1,  [PLAN_CPU_TOPS] = 1,  [PLAN_T_TL] = 1.5,     [PLAN_T_DRAFT] = 1.5,
+        [PLAN_SOFT] = 0.5,    [PLAN_CHUNK] = 1,
+    };
+    struct plan_fit f = {.row = rows, .want = want, .n = m, .mask = mask, .lambda = 0.02, .k = k};
+    *err = plan_fit_keys(&f, width);
+    double sum = 0;
+    for (int i = 0; i < m; i++) {
+        enum plan_mode mode = rows[i]->c.k.mode;
+        rows[i]->c.k = *k;
+        rows[i]->c.k.mode = mode;
+        sum += fabs(plan_row_predict(rows[i]) / want[i] - 1);
+    }
+    *err = 100 * sum / m;
+}
+
+static void row_list(const struct plan_data *d, const int *pick, int n, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < n && used + 16 < size; i++) {
+        int j = i;
+        while (j + 1 < n && d->item[pick[j + 1]].row->line == d->item[pick[j]].row->line + 1) j++;
+        int a = d->item[pick[i]].row->line, b = d->item[pick[j]].row->line;
+        used += (size_t)(a == b ? snprintf(out + used, size - used, "%s%d", i ? "," : "", a)
+                                : snprintf(out + used, size - used, "%s%d-%d", i ? "," : "", a, b));
+        i = j;
+    }
+}
+
+void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
+                  struct plan_set *out)
+{
+    *out = (struct plan_set){0};
+    if (n == 0) return;
+    struct plan_item *first = &d->item[pick[0]];
+    struct plan_book none = *b;
+    none.n_set = 0;
+    plan_consts_for(&none, &first->s, &out->k);
+    struct plan_consts *k = &out->k;
+    snprintf(k->engine, sizeof k->engine, "%s", first->s.engine);
+    snprintf(k->device, sizeof k->device, "%s", first->s.device);
+    k->vendor = first->s.dev.vendor, k->mode = first->s.c.k.mode;
+    k->trust = PLAN_CALIBRATED;
+    uint32_t pm = prefill_keys(d, pick, n, k->mode), dm = decode_keys(d, pick, n, k->mode);
+    bool hybrid = k->mode == PLAN_MODE_HYBRID || k->mode == PLAN_MODE_CPU;
+    if (hybrid) fit_part(d, pick, n, pm ? 2 : 0, dm | pm, k, &out->err_decode);
+    double best = 1e30;
+    struct plan_consts start = *k, keep = *k;
+    static const double chunks[] = {8192, 16384, 32768};
+    int tries = (pm & bit(PLAN_T_REQ)) && k->mode == PLAN_MODE_TP ? 3 : 1;
+    if (hybrid) tries = 0, best = out->err_decode;
+    for (int i = 0; i < tries; i++) { /* the engine's batch is a setting: take the one that fits */
+        *k = start;
+        if (tries > 1) k->v[PLAN_CHUNK] = chunks[i];
+        double e = 0;
+        fit_part(d, pick, n, 1, pm, k, &e);
+        if (e < best) best = e, keep = *k;
+    }
+    *k = keep;
+    out->err_prefill = best;
+    if (!hybrid) fit_part(d, pick, n, 0, dm, k, &out->err_decode);
+    k->n_rows = n;
+    k->sigma_decode = fmax(0.04, 1.4 * out->err_decode / 100);
+    k->sigma_prefill = fmax(0.08, 1.4 * out->err_prefill / 100);
+    row_list(d, pick, n, out->rows, sizeof out->rows);
+}
+
+void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct plan_set *base,
+                    struct plan_set *out)
+{
+    *out = *base;
+    snprintf(out->k.model, sizeof out->k.model, "%s", d->item[pick[0]].s.c.model->name);
+    fit_part(d, pick, n, 0, bit(PLAN_T_LAYER), &out->k, &out->err_decode);
+    out->k.fitted = bit(PLAN_T_LAYER);
+    out->k.n_rows = n;
+    out->k.sigma_decode = fmax(0.10, 1.4 * out->err_decode / 100);
+    row_list(d, pick, n, out->rows, sizeof out->rows);
+}
+
+/* ---- priors ------------------------------------------------------------------------------------- */
+
+struct prior_fit {
+    struct plan_book *b;
+    struct plan_data *d;
+    int pick[MAX_PICK], n;
+    double weight[MAX_PICK];
+    int v;
+    enum plan_mode m;
+    int key[8], n_key;
+    double base[PLAN_KEYS];
+};
+
+static double prior_cost(void *user, const double *x)
+{
+    struct prior_fit *f = user;
+    int v0 = f->v < 0 ? 0 : f->v, v1 = f->v < 0 ? PLAN_VENDOR_COUNT : f->v + 1;
+    double sum = 0, total = 0, pull = 0;
+    for (int i = 0; i < f->n_key; i++) {
+        if (fabs(x[i]) > 3) return 1e3;
+        for (int v = v0; v < v1; v++) {
+            f->b->prior[v][f->m].v[f->key[i]] = f->base[f->key[i]] * exp(x[i]);
+        }
+        pull += x[i] * x[i];
+    }
+    for (int i = 0; i < f->n; i++) {
+        struct plan_item *it = &f->d->item[f->pick[i]];
+        plan_consts_for(f->b, &it->s, &it->s.c.k);
+        double got = plan_row_predict(&it->s);
+        double e = got > 0 ? fmin(fabs(log(got / it->row->value)), 2) : 2;
+        sum += f->weight[i] * e, total += f->weight[i];
+    }
+    return total > 0 ? sum / total + 0.03 * pull : 0;
+}
+
+/* v < 0: the host's keys of hybrids, over all vendors together. */
+static void fit_prior(struct plan_book *b, struct plan_data *d, int skip_sys, int v,
+                      enum plan_mode m, bool prefill)
+{
+    struct prior_fit f = {.b = b, .d = d, .v = v, .m = m};
+    int count[MAX_PICK] = {0};
+    for (int i = 0; i < d->n && f.n < MAX_PICK; i++) {
+        const struct plan_item *it = &d->item[i];
+        if (it->skip || it->role == PLAN_ROLE_HELD || it->sys == skip_sys || it->prefill != prefill) continue;
+        if ((v >= 0 && (int)it->s.dev.vendor != v) || it->s.c.k.mode != m || !teaches(it)) continue;
+        f.pick[f.n++] = i;
+        count[it->sys]++;
+    }
+    if (f.n < 3) return;
+    for (int i = 0; i < f.n; i++) f.weight[i] = 1 / sqrt(count[d->item[f.pick[i]].sys]);
+    static const int dec[4][3] = {{PLAN_T_LAYER, PLAN_ETA_W, PLAN_T_MULTI},
+                                  {PLAN_T_LAYER, PLAN_T_TL, PLAN_T_DRAFT},
+                                  {PLAN_T_LAYER, -1, -1},
+                                  {PLAN_CPU_GBPS, PLAN_CPU_TOPS, -1}};
+    static const int pre[4][3] = {{PLAN_MFU, PLAN_T0, -1}, {PLAN_MFU, -1, -1}, {PLAN_T0, -1, -1},
+                                  {PLAN_CPU_TOPS, -1, -1}};
+    static const int host[2][3] = {{PLAN_CPU_GBPS, -1, -1}, {PLAN_CPU_TOPS, -1, -1}};
+    const int *keys = v < 0 ? host[prefill] : prefill ? pre[m] : dec[m];
+    for (int i = 0; i < 3 && keys[i] >= 0; i++) f.key[f.n_key++] = keys[i];
+    double x[8] = {0}, step[8];
+    memcpy(f.base, b->prior[v < 0 ? 0 : v][m].v, sizeof f.base);
+    for (int i = 0; i < f.n_key; i++) step[i] = 0.25;
+    plan_minimise(prior_cost, &f, x, step, f.n_key, 160);
+    prior_cost(&f, x);
+}
+
+void plan_fit_priors(struct plan_book *b, struct plan_data *d, int skip_sys)
+{
+    int sets = b->n_set;
+    b->n_set = 0; /* priors must explain the rows by themselves */
+    fit_prior(b, d, skip_sys, -1, PLAN_MODE_HYBRID, true);
+    fit_prior(b, d, skip_sys, -1, PLAN_MODE_HYBRID, false);
+    for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
+        for (int m = 0; m < PLAN_MODE_COUNT; m++) {
+            fit_prior(b, d, skip_sys, v, m, true);
+            fit_prior(b, d, skip_sys, v, m, false);
+        }
+    }
+    b->n_set = sets;
+}
+
+/* The model with the most rows teaches the engine; each other model of a TP engine then gets a set of its own
+ * in which only t_layer moved: its operators are not those of the first. */
+static void fit_group(struct plan_book *b, struct plan_data *d, const int *pick, int n)
+{
+    const struct plan_model *models[32], *first = NULL;
+    int count[32] = {0}, n_model = 0, best = 0;
+    if (n == 0) return;
+    for (int i = 0; i < n; i++) {
+        const struct plan_model *m = d->item[pick[i]].s.c.model;
+        int j = 0;
+        while (j < n_model && models[j] != m) j++;
+        if (j == n_model && n_model < 32) models[n_model++] = m;
+        if (j < 32 && ++count[j] > best) best = count[j], first = m;
+    }
+    bool by_model = d->item[pick[0]].s.c.k.mode == PLAN_MODE_TP && n_model > 1;
+    int some[MAX_PICK], k = 0;
+    for (int i = 0; i < n; i++) {
+        if (!by_model || d->item[pick[i]].s.c.model == first) some[k++] = pick[i];
+    }
+    if (k < 3 || b->n_set >= PLAN_MAX_SETS) return;
+    struct plan_set base;
+    plan_fit_set(b, d, some, k, &base);
+    b->set[b->n_set++] = base;
+    for (int j = 0; by_model && j < n_model && b->n_set < PLAN_MAX_SETS; j++) {
+        if (models[j] == first) continue;
+        for (int i = k = 0; i < n; i++) {
+            if (d->item[pick[i]].s.c.model == models[j]) some[k++] = pick[i];
+        }
+        plan_fit_model(d, some, k, &base, &b->set[b->n_set++]);
+    }
+}
+
+void plan_fit_book(struct plan_book *b, struct plan_data *d)
+{
+    plan_fit_priors(b, d, -1);
+    b->n_set = 0;
+    for (int s = 0; s < d->n_sys; s++) {
+        for (int m = 0; m < PLAN_MODE_COUNT && b->n_set < PLAN_MAX_SETS; m++) {
+            int pick[MAX_PICK], n = 0;
+            for (int i = 0; i < d->n && n < MAX_PICK; i++) {
+                const struct plan_item *it = &d->item[i];
+                if (it->skip || it->sys != s || (int)it->s.c.k.mode != m || !teaches(it)) continue;
+                if (it->role == PLAN_ROLE_HELD) continue;
+                pick[n++] = i;
+            }
+            fit_group(b, d, pick, n);
+        }
+    }
+}
+
+void plan_check(const struct plan_book *b, struct plan_data *d)
+{
+    for (int i = 0; i < d->n; i++) {
+        struct plan_item *it = &d->item[i];
+        if (it->skip) continue;
+        plan_consts_for(b, &it->s, &it->s.c.k);
+        it->trust = it->s.c.k.trust;
+        it->got = plan_row_predict(&it->s);
+        it->err = it->got > 0 ? log(it->got / it->row->value) : NAN;
+        if (!(it->got > 0) || !isfinite(it->got)) it->skip = "the model has no answer";
+    }
+}
+
+void plan_check_blind(const struct plan_book *b, struct plan_data *d)
+{
+    for (int s = 0; s < d->n_sys; s++) {
+        bool any = false;
+        for (int i = 0; i < d->n; i++) {
+            any = any || (d->item[i].sys == s && d->item[i].role == PLAN_ROLE_BLIND && !d->item[i].skip);
+        }
+        if (!any) continue;
+        struct plan_book left;
+        plan_book_init(&left);
+        left.sigma_prior = b->sigma_prior;
+        plan_fit_priors(&left, d, s);
+        for (int i = 0; i < d->n; i++) {
+            struct plan_item *it = &d->item[i];
+            if (it->skip || it->sys != s || it->role != PLAN_ROLE_BLIND) continue;
+            plan_consts_for(&left, &it->s, &it->s.c.k);
+            it->got = plan_row_predict(&it->s);
+            it->err = it->got > 0 ? log(it->got / it->row->value) : 2;
+            it->trust = PLAN_UNCALIBRATED;
+        }
+    }
+}
+
+/* Two rows are one measurement when everything but the metric is the same. */
+static bool same_point(const struct plan_row *a, const struct plan_row *b)
+{
+    bool in = a->in == b->in || (isnan(a->in) && isnan(b->in));
+    return in && a->conc == b->conc && !strcmp(a->system, b->system) && !strcmp(a->model, b->model) &&
+           !strcmp(a->hardware, b->hardware) && !strcmp(a->note, b->note) && a->cards == b->cards;
+}
+
+void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *group)
+{
+    for (int i = 0; i < d->n; i++) {
+        struct plan_item *it = &d->item[i];
+        if (it->skip || strcmp(it->group, group) != 0 || it->prefill) continue;
+        int pick[MAX_PICK], n = 0;
+        for (int j = 0; j < d->n && n < MAX_PICK; j++) {
+            const struct plan_item *o = &d->item[j];
+            if (o->skip || o->sys != it->sys || o->s.c.k.mode != it->s.c.k.mode || !teaches(o)) continue;
+            if (o->role == PLAN_ROLE_HELD || same_point(o->row, it->row)) continue;
+            pick[n++] = j;
+        }
+        if (n == 0) { /* nothing left of this system: the platform's prior */
+            plan_consts_for(&(struct plan_book){0}, &it->s, &it->s.c.k);
+            struct plan_book none = *b;
+            none.n_set = 0;
+            plan_consts_for(&none, &it->s, &it->s.c.k);
+        } else {
+            struct plan_set set;
+            plan_fit_set(b, d, pick, n, &set);
+            enum plan_mode mode = it->s.c.k.mode;
+            it->s.c.k = set.k;
+            it->s.c.k.mode = mode;
+        }
+        it->got = plan_row_predict(&it->s);
+        it->err = log(it->got / it->row->value);
+    }
+}
+
+/* ---- scores ------------------------------------------------------------------------------------- */
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void ranks_of(const double *v, int n, double *r)
+{
+    for (int i = 0; i < n; i++) {
+        double less = 0, same = 0;
+        for (int j = 0; j < n; j++) less += v[j] < v[i], same += v[j] == v[i];
+        r[i] = less + (same + 1) / 2;
+    }
+}
+
+void plan_score(const struct plan_data *d, bool (*keep)(const struct plan_item *, const void *),
+                const void *user, struct plan_score *out)
+{
+    double e[MAX_PICK], a[MAX_PICK], b[MAX_PICK], ra[MAX_PICK], rb[MAX_PICK], sum = 0;
+    int n = 0;
+    *out = (struct plan_score){.worst_item = -1};
+    for (int i = 0; i < d->n && n < MAX_PICK; i++) {
+        const struct plan_item *it = &d->item[i];
+        if (it->skip || !keep(it, user)) continue;
+        e[n] = 100 * fabs(it->got / it->row->value - 1);
+        a[n] = it->got, b[n] = it->row->value;
+        sum += e[n];
+        if (e[n] >= out->worst) out->worst = e[n], out->worst_item = i;
+        n++;
+    }
+    out->n = n;
+    if (n == 0) return;
+    out->mape = sum / n;
+    ranks_of(a, n, ra), ranks_of(b, n, rb);
+    double ma = (n + 1) / 2.0, sab = 0, saa = 0, sbb = 0;
+    for (int i = 0; i < n; i++) {
+        sab += (ra[i] - ma) * (rb[i] - ma), saa += (ra[i] - ma) * (ra[i] - ma);
+        sbb += (rb[i] - ma) * (rb[i] - ma);
+    }
+    out->rank = saa > 0 && sbb > 0 ? sab / sqrt(saa * sbb) : 1;
+    qsort(e, (size_t)n, sizeof *e, by_double);
+    out->median = n % 2 ? e[n / 2] : 0.5 * (e[n / 2 - 1] + e[n / 2]);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calibration on a file of rows, checking on a file of rows, and the acceptance groups. */
+#ifndef PLAN_CALIB_H
+#define PLAN_CALIB_H
+
+#include "plan/consts.h"
+
+enum plan_role { PLAN_ROLE_FIT, PLAN_ROLE_HELD, PLAN_ROLE_SKIP, PLAN_ROLE_BLIND };
+
+/* A line of heldout.csv: which rows may be learned from. Empty words match anything. */
+struct plan_rule {
+    const char *group, *system, *model, *hardware, *metric;
+    double in, conc, cards; /* NAN: any */
+    enum plan_role role;
+};
+
+/* A row made ready, with its place in the acceptance. */
+struct plan_item {
+    const struct plan_row *row;
+    struct plan_setup s;
+    const char *skip; /* why it cannot be predicted; NULL = it can */
+    const char *group;
+    enum plan_role role;
+    bool prefill;     /* metric is of the prefill kind */
+    int sys;          /* number of its system (engine and device) */
+    double got, err;  /* prediction, log(got/value) */
+    enum plan_trust trust;
+};
+
+struct plan_data {
+    struct plan_item *item;
+    int n;
+    int n_sys;
+};
+
+sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule **rules, int *n,
+                          sl_err *err) BASE_MUST_USE;
+/* Set up all rows. rules may be NULL: everything may be fitted. */
+sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan_tables *t,
+                         const struct plan_row *rows, int n, const struct plan_rule *rules,
+                         int n_rule, sl_err *err) BASE_MUST_USE;
+
+/* Fit one set from chosen items (indices). Which keys follows from the mode and what the rows vary.
+ * name: of the set's model, "" for all. */
+void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
+                  struct plan_set *out);
+
+/* The same engine on another model: base with only t_layer fitted on these rows (one is enough). */
+void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct plan_set *base,
+                    struct plan_set *out);
+
+/* Fit the priors of every vendor and mode on all rows that may be learned from; skip_sys leaves a
+ * system out (-1: none). Only rows of blind and fit role. */
+void plan_fit_priors(struct plan_book *b, struct plan_data *d, int skip_sys);
+
+/* All sets of a file: one per engine, device and mode with three rows or more (two for four-row lists). */
+void plan_fit_book(struct plan_book *b, struct plan_data *d);
+
+/* Predict every item with a book. */
+void plan_check(const struct plan_book *b, struct plan_data *d);
+
+/* Predict the blind items of each system with priors fitted without it; other items untouched. */
+void plan_check_blind(const struct plan_book *b, struct plan_data *d);
+
+/* Leave one out inside a group: refit each set of the group without the item's measurement. */
+void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *group);
+
+struct plan_score {
+    int n;
+    double mape, median, worst, rank; /* percent; rank correlation (Spearman) */
+    int worst_item;
+};
+/* Over items for which keep(item, user) holds and that have a prediction. */
+void plan_score(const struct plan_data *d, bool (*keep)(const struct plan_item *, const void *),
+                const void *user, struct plan_score *out);
+
+#endif

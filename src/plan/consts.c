@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/consts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "plan/plan_internal.h"
+
+const char *const plan_key_name[PLAN_KEYS] = {
+    [PLAN_T_LAYER] = "t_layer_us", [PLAN_T_MULTI] = "t_multi_us", [PLAN_ETA_W] = "eta_w",
+    [PLAN_ETA_KV] = "eta_kv",      [PLAN_T0] = "t0_s",            [PLAN_T_REQ] = "t_req_s",
+    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_gbps",
+    [PLAN_CPU_TOPS] = "cpu_tops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
+    [PLAN_SOFT] = "soft",          [PLAN_CHUNK] = "chunk",
+};
+
+static void set_prior(struct plan_book *b, enum plan_vendor v, enum plan_mode m, const double *x)
+{
+    struct plan_consts *k = &b->prior[v][m];
+    k->vendor = v, k->mode = m, k->gen = 1;
+    memcpy(k->v, x, sizeof k->v);
+}
+
+void plan_book_init(struct plan_book *b)
+{
+    *b = (struct plan_book){.gen_factor = {2.0, 1.0, 0.7}, .sigma_prior = 0.35};
+    /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft soft chunk */
+    const double ascend_tp[] = {300, 100, 0.30, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 3, 20, 1.8, 16384};
+    const double nvidia_tp[] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.45, 0.65, 1, 1, 3, 12, 1.8, 8192};
+    const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 3, 15, 1.8, 8192};
+    const double ascend_ep[] = {60, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65, 1, 1, 3, 50, 1.8, 16384};
+    const double nvidia_ep[] = {150, 10, 0.75, 0.7, 0.05, 0.002, 0.33, 0.65, 1, 1, 1.2, 20, 1.8, 16384};
+    const double ascend_hy[] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.50, 1, 1, 3, 20, 1.8, 8192};
+    const double nvidia_hy[] = {100, 20, 0.60, 0.5, 0.05, 0.02, 0.30, 0.50, 1, 1, 3, 12, 1.8, 8192};
+    const double cpu[] = {50, 10, 1.0, 0.6, 0.05, 0.01, 1.0, 0.50, 1, 1, 3, 20, 1.8, 512};
+    for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
+        bool npu = v == PLAN_ASCEND, nv = v == PLAN_NVIDIA;
+        set_prior(b, v, PLAN_MODE_TP, npu ? ascend_tp : nv ? nvidia_tp : other_tp);
+        if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.12; /* no matrix unit; MoE gathers */
+        set_prior(b, v, PLAN_MODE_EP, npu ? ascend_ep : nvidia_ep);
+        set_prior(b, v, PLAN_MODE_HYBRID, npu ? ascend_hy : nvidia_hy);
+        set_prior(b, v, PLAN_MODE_CPU, cpu);
+    }
+}
+
+/* GB/s and Top/s that expert products reach on a host, before an engine's factor: cores and memory in series. */
+static void bind_host(const struct plan_host *h, struct plan_consts *k)
+{
+    double bw = h ? h->bw : 200e9, cores = h && h->cores > 0 ? h->cores : 32;
+    double reach = 1 / (1 / (cores * 6e9) + 1 / bw);
+    double ops = h && h->ops > 0 ? fmin(h->ops, 10e12) : fmin(5e12, cores * 0.15e12);
+    k->v[PLAN_CPU_GBPS] *= reach * 1e-9;
+    k->v[PLAN_CPU_TOPS] *= ops * 1e-12;
+}
+
+void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k)
+{
+    const struct plan_set *best = NULL;
+    int score = 0;
+    enum plan_mode mode = s->c.k.mode;
+    for (int i = 0; i < b->n_set; i++) {
+        const struct plan_consts *c = &b->set[i].k;
+        if (c->mode != mode || strcasecmp(c->engine, s->engine) != 0) continue;
+        if (strcasecmp(c->device, s->device) != 0) continue;
+        bool same = strcasecmp(c->model, s->c.model->name) == 0;
+        int now = c->model[0] == '\0' ? 1 : same ? 2 : 0;
+        if (now > score) score = now, best = &b->set[i];
+    }
+    if (best) {
+        *k = best->k;
+        k->trust = PLAN_CALIBRATED;
+        return;
+    }
+    *k = b->prior[s->dev.vendor][mode];
+    k->v[PLAN_T_LAYER] *= b->gen_factor[s->gen];
+    k->v[PLAN_T_MULTI] *= b->gen_factor[s->gen];
+    if (s->gen == 0) k->v[PLAN_ETA_W] *= 0.6;
+    bind_host(s->c.host, k);
+    k->gen = s->gen;
+    k->sigma_decode = k->sigma_prefill = b->sigma_prior;
+    k->trust = PLAN_UNCALIBRATED;
+    for (int i = 0; i < b->n_set; i++) {
+        const struct plan_consts *c = &b->set[i].k;
+        if (c->mode == mode && c->vendor == s->dev.vendor) k->trust = PLAN_SAME_PLATFORM;
+    }
+}
+
+double plan_minimise(double (*f)(void *user, const double *x), void *user, double *x0,
+                     const double *step, int n, int max_eval)
+{
+    enum { MAX = 8 };
+    double p[MAX + 1][MAX], y[MAX + 1];
+    int used = 0;
+    for (int i = 0; i <= n; i++) {
+        memcpy(p[i], x0, (size_t)n * sizeof *x0);
+        if (i > 0) p[i][i - 1] += step[i - 1];
+        y[i] = f(user, p[i]), used++;
+    }
+    while (used < max_eval) {
+        int lo = 0, hi = 0, nh = 0;
+        for (int i = 1; i <= n; i++) {
+            if (y[i] < y[lo]) lo = i;
+            if (y[i] >= y[hi]) hi = i;
+        }
+        nh = lo;
+        for (int i = 0; i <= n; i++) {
+            if (i != hi && y[i] >= y[nh]) nh = i;
+        }
+        if (fabs(y[hi] - y[lo]) <= 1e-12 * (fabs(y[hi]) + 1e-12)) break;
+        double c[MAX] = {0}, r[MAX], e[MAX];
+        for (int i = 0; i <= n; i++) {
+            for (int j = 0; j < n && i != hi; j++) c[j] += p[i][j] / n;
+        }
+        for (int j = 0; j < n; j++) r[j] = 2 * c[j] - p[hi][j];
+        double yr = f(user, r);
+        used++;
+        if (yr < y[lo]) {
+            for (int j = 0; j < n; j++) e[j] = 3 * c[j] - 2 * p[hi][j];
+            double ye = f(user, e);
+            used++;
+            memcpy(p[hi], ye < yr ? e : r, sizeof r);
+            y[hi] = fmin(ye, yr);
+            continue;
+        }
+        if (yr < y[nh] && n > 1) {
+            memcpy(p[hi], r, sizeof r), y[hi] = yr;
+            continue;
+        }
+        if (yr < y[hi]) memcpy(p[hi], r, sizeof r), y[hi] = yr;
+        for (int j = 0; j < n; j++) e[j] = 0.5 * (c[j] + p[hi][j]);
+        double ye = f(user, e);
+        used++;
+        if (ye < y[hi]) {
+            memcpy(p[hi], e, sizeof e), y[hi] = ye;
+            continue;
+        }
+        for (int i = 0; i <= n; i++) {
+            for (int j = 0; j < n && i != lo; j++) p[i][j] = 0.5 * (p[i][j] + p[lo][j]);
+            if (i != lo) y[i] = f(user, p[i]), used++;
+        }
+    }
+    int lo = 0;
+    for (int i = 1; i <= n; i++) {
+        if (y[i] < y[lo]) lo = i;
+    }
+    memcpy(x0, p[lo], (size_t)n * sizeof *x0);
+    return y[lo];
+}
+
+struct fit_state {
+    const struct plan_fit *f;
+    const double *width;
+    double prior[PLAN_KEYS];
+    int key[8], n;
+};
+
+static double rows_error(const struct plan_fit *f)
+{
+    double sum = 0;
+    for (int i = 0; i < f->n; i++) {
+        struct plan_setup *s = f->row[i];
+        enum plan_mode mode = s->c.k.mode;
+        s->c.k = *f->k;
+        s->c.k.mode = mode;
+        double got = plan_row_predict(s), e = got > 0 ? log(got / f->want[i]) : 10;
+        sum += e * e / (0.05 + fabs(e)); /* squares when small, plain when large: one wild row cannot rule */
+    }
+    return f->n > 0 ? sum / f->n : 0;
+}
+
+static double fit_cost(void *user, const double *x)
+{
+    struct fit_state *st = user;
+    double pull = 0;
+    for (int i = 0; i < st->n; i++) {
+        if (fabs(x[i]) > 6) return 1e3;
+        int key = st->key[i];
+        st->f->k->v[key] = st->prior[key] * exp(x[i]);
+        double z = x[i] / (st->width ? st->width[key] : 1.0);
+        pull += z * z;
+    }
+    return rows_error(st->f) + st->f->lambda * pull / fmax(1, st->f->n);
+}
+
+double plan_fit_keys(const struct plan_fit *f, const double *width)
+{
+    struct fit_state st = {.f = f, .width = width};
+    double x[8] = {0}, step[8];
+    memcpy(st.prior, f->k->v, sizeof st.prior);
+    for (int k = 0; k < PLAN_KEYS && st.n < 8; k++) {
+        if (f->mask >> k & 1) st.key[st.n++] = k;
+    }
+    for (int round = 0; round < 3; round++) { /* restarts leave the flats where one simplex stalls */
+        for (int i = 0; i < st.n; i++) step[i] = round == 1 ? -0.3 : 0.3;
+        plan_minimise(fit_cost, &st, x, step, st.n, 900);
+    }
+    fit_cost(&st, x);
+    f->k->fitted |= f->mask;
+    return rows_error(f);
+}

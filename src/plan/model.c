@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model arithmetic: parameters by class, distinct experts, KV bytes. It knows shapes, not files. */
+#include "plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "plan/plan_internal.h"
+
+/* Attention parameters of one layer: split by TP, and repeated on each rank. */
+static void attn_params(const struct plan_model *m, double *split, double *repl)
+{
+    double D = m->hidden, H = m->heads;
+    *repl = 2 * D;
+    if (m->attn == PLAN_ATTN_MLA) {
+        double qd = m->nope + m->rope;
+        *repl += D * (m->kv_lora + m->rope) + m->kv_lora;
+        *split = (double)m->kv_lora * H * (m->nope + m->v_dim) + H * m->v_dim * D;
+        if (m->q_lora > 0) {
+            *repl += D * m->q_lora + m->q_lora;
+            *split += m->q_lora * H * qd;
+        } else {
+            *split += D * H * qd;
+        }
+        if (m->index_topk > 0) {
+            *repl += (double)m->q_lora * m->index_heads * m->index_dim + D * m->index_dim +
+                     D * m->index_heads;
+        }
+        return;
+    }
+    if (m->attn == PLAN_ATTN_V4) { /* q_lora, shared KV, grouped low-rank output; about, see total */
+        *repl += D * m->q_lora + D * m->head_dim;
+        *split = m->q_lora * H * m->head_dim + H * m->head_dim * 1024.0 + 8 * 1024.0 * D;
+        return;
+    }
+    double full = D * H * m->head_dim * 2 + 2 * D * m->kv_heads * m->head_dim;
+    if (m->attn == PLAN_ATTN_GQA) {
+        *split = full;
+        return;
+    }
+    double lin = D * (2.0 * m->lin_k + 2.0 * m->lin_v) * m->lin_d + D * 2.0 * m->lin_v +
+                 (double)m->lin_v * m->lin_d * D;
+    *split = 0.25 * (full + D * H * m->head_dim) + 0.75 * lin;
+}
+
+static bool bad_shape(const struct plan_model *m, const char **field)
+{
+    struct {
+        const char *name;
+        double v, lo, hi;
+    } f[] = {
+        {"layers", m->layers, 1, 1000},         {"hidden", m->hidden, 16, 1e6},
+        {"heads", m->heads, 1, 4096},           {"vocab", m->vocab, 2, 1e8},
+        {"experts", m->experts, 0, 65536},      {"topk", m->topk, 0, m->experts},
+        {"dense_layers", m->dense_layers, 0, m->layers},
+        {"moe_inter", m->moe_inter, m->experts > 0 ? 1 : 0, 1e7},
+        {"dense_inter", m->dense_inter, m->dense_layers > 0 ? 1 : 0, 1e7},
+        {"kv_lora", m->kv_lora, m->attn == PLAN_ATTN_MLA ? 1 : 0, 1e6},
+        {"topk", m->topk, m->experts > 0 ? 1 : 0, 65536},
+        {"kv_heads", m->kv_heads, m->attn == PLAN_ATTN_MLA ? 0 : 1, 4096},
+        {"head_dim", m->head_dim, m->attn == PLAN_ATTN_MLA ? 0 : 1, 65536},
+        {"mtp_layers", m->mtp_layers, 0, 64},   {"shared", m->shared, 0, 1024},
+    };
+    for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
+        if (!(f[i].v >= f[i].lo && f[i].v <= f[i].hi)) {
+            *field = f[i].name;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
+{
+    const char *field = NULL;
+    if (m->experts == 0) m->dense_layers = m->layers;
+    if (bad_shape(m, &field)) {
+        snprintf(why, why_size, "model %s: field %s is missing or absurd", m->name, field);
+        return false;
+    }
+    double D = m->hidden;
+    if (m->attn == PLAN_ATTN_HYB && m->lin_d == 0) {
+        m->lin_k = 16, m->lin_v = m->hidden > 2048 ? 64 : 32, m->lin_d = 128;
+    }
+    if (m->shared_inter == 0) m->shared_inter = m->moe_inter;
+    m->moe_layers = m->experts > 0 ? m->layers - m->dense_layers : 0;
+    m->p_dense = 3 * D * m->dense_inter;
+    m->p_expert = 3 * D * m->moe_inter;
+    m->p_shared = 3 * D * m->shared_inter * m->shared;
+    m->p_router = D * m->experts;
+    m->p_embed = (double)m->vocab * D;
+    m->p_head = m->tie_embed ? 0 : m->p_embed;
+    attn_params(m, &m->p_attn, &m->p_repl);
+    double ffn = m->p_dense * m->dense_layers +
+                 m->moe_layers * (m->p_expert * m->experts + m->p_shared + m->p_router);
+    double rest = m->p_embed + m->p_head + ffn;
+    double sum = rest + m->layers * (m->p_attn + m->p_repl);
+    bool approx = m->attn == PLAN_ATTN_V4 || m->attn == PLAN_ATTN_HYB;
+    if (approx && m->total > rest) m->p_attn = (m->total - rest) / m->layers - m->p_repl;
+    if (m->total <= 0) m->total = sum;
+    if (fabs(m->total - sum) > 0.35 * sum) {
+        snprintf(why, why_size, "model %s: %.4g B parameters given, its shape makes %.4g B", m->name,
+                 m->total / 1e9, sum / 1e9);
+        return false;
+    }
+    double act = m->layers * (m->p_attn + m->p_repl) + m->p_dense * m->dense_layers +
+                 m->moe_layers * (m->p_expert * m->topk + m->p_shared + m->p_router) + m->p_embed;
+    if (m->active <= 0) m->active = act;
+    m->p_mtp = 0;
+    if (m->mtp_layers > 0) {
+        double ff = m->experts > 0 ? m->p_expert * m->experts + m->p_shared + m->p_router : m->p_dense;
+        m->p_mtp = m->mtp_layers * (m->p_attn + m->p_repl + ff + 2 * D * D) + m->p_embed + m->p_head;
+    }
+    if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) m->kv_token = plan_kv_bytes(m, 1, 16, 1);
+    return true;
+}
+
+double plan_experts_touched(const struct plan_model *m, double n_tok)
+{
+    if (m->experts <= 0 || n_tok <= 0) return 0;
+    double miss = 1.0 - (double)m->topk / m->experts;
+    if (miss <= 0) return m->experts;
+    return m->experts * (1.0 - pow(miss, n_tok));
+}
+
+double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp)
+{
+    double b = bits / 8, L = m->layers;
+    if (m->attn == PLAN_ATTN_MLA) {
+        double index = m->index_topk > 0 ? 2.0 * m->index_dim : 0;
+        return L * ctx * ((m->kv_lora + m->rope) * b + index);
+    }
+    if (m->attn == PLAN_ATTN_V4) {
+        double win = fmin(ctx, m->window);
+        return b * m->head_dim * (win * L + m->n_c4 * ctx / 4 + m->n_c128 * ctx / 128) +
+               256.0 * m->n_c4 * ctx / 4;
+    }
+    double split = fmax(1, fmin(tp, m->kv_heads));
+    double full = 2.0 * m->kv_heads * m->head_dim * b * ctx / split;
+    if (m->attn == PLAN_ATTN_GQA) return L * full;
+    double state = (double)m->lin_v * m->lin_d * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
+    return ceil(L / 4) * full + floor(L * 0.75) * state;
+}

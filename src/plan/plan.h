@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The planner: profiles of models and hardware in, memory and speed of a layout out.
+ *
+ * This room owns the arithmetic of models, the performance model, the burst simulation, the search and
+ * the calibration. It is pure: no clock, no file, no thread; the caller hands it the bytes of tables.
+ * Numbers are double; times are seconds unless the name says _ms or _us; sizes are bytes; rates are per
+ * second. docs/planner.md explains every equation.
+ *
+ * Threads  every function is pure on its arguments; any thread.
+ * Memory   structs are plain and copyable; strings inside them are arrays or borrowed from the arena
+ *          that the tables were read into. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#define PLAN_NAME 96 /* bytes of a name, with the NUL */
+
+/* ---- models ------------------------------------------------------------------------------------ */
+
+enum plan_attn {
+    PLAN_ATTN_MLA, /* compressed KV (DeepSeek), one cache row replicated on every TP rank */
+    PLAN_ATTN_GQA, /* grouped query attention, KV heads split over TP */
+    PLAN_ATTN_HYB, /* GQA on every 4th layer, a constant state elsewhere (Qwen3.5) */
+    PLAN_ATTN_V4,  /* shared K=V, windows and compressed context (DeepSeek V4) */
+};
+
+/* One model: shape, then parameters by class, all derived by plan_model_finish(). */
+struct plan_model {
+    char name[PLAN_NAME];
+    enum plan_attn attn;
+    int layers, hidden, heads, kv_heads, head_dim; /* L, D, H, C, d */
+    int q_lora, kv_lora, nope, rope, v_dim;        /* MLA; 0 elsewhere */
+    int dense_layers, dense_inter;                 /* first layers with a plain FFN */
+    int experts, topk, shared, moe_inter, shared_inter;
+    int vocab, mtp_layers, tie_embed, max_ctx;
+    int lin_k, lin_v, lin_d;  /* HYB: linear-attention key heads, value heads, width; 0 unknown */
+    int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
+    int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
+    double total;             /* parameters without the MTP module; given or computed */
+    double active;            /* parameters one token touches, without embedding lookup */
+    double kv_token;          /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */
+    /* derived, parameters */
+    double p_attn;   /* attention of one layer that TP splits, mean over layers */
+    double p_repl;   /* attention of one layer that every rank repeats (q_a, kv_a, norms) */
+    double p_dense;  /* one plain FFN */
+    double p_shared; /* shared experts of one layer */
+    double p_expert; /* one routed expert */
+    double p_router; /* router of one layer */
+    double p_embed, p_head; /* p_head is 0 when tied */
+    double p_mtp;    /* the whole MTP module with its copy of embedding and head */
+    int moe_layers;
+};
+
+/* A tensor of a real checkpoint, as the tools layer lists it. */
+struct plan_tensor {
+    const char *name;    /* GGUF or Hugging Face name */
+    double n_elem;       /* product of the shape */
+    double bytes;        /* bytes in the file */
+};
+
+/* Derive parameter counts from the shape. total or active given as 0 are computed; a given total fixes the
+ * attention of HYB and V4 as what remains. Returns false when the shape is impossible (why names a field). */
+bool plan_model_finish(struct plan_model *m, char *why, size_t why_size);
+
+/* Expected distinct experts that n_tok tokens touch, uniform routing: N(1-(1-k/N)^T). */
+double plan_experts_touched(const struct plan_model *m, double n_tok);
+
+/* Bytes of KV that one sequence of ctx tokens keeps, all layers, on one rank of a TP group of tp.
+ * bits: 16 (bf16), 8 (int8/fp8). MLA, V4 and the indexer are replicated; GQA splits to min(tp, kv). */
+double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp);
+
+/* ---- weight formats ---------------------------------------------------------------------------- */
+
+enum plan_num { PLAN_NUM_BF16, PLAN_NUM_INT8, PLAN_NUM_FP8, PLAN_NUM_FP4, PLAN_NUM_COUNT };
+
+/* Bits by tensor class, scales included; act is what the matrix unit multiplies in. */
+struct plan_format {
+    char name[24];
+    double expert, attn, dense, head; /* bits; dense also covers shared experts, head the embedding */
+    double cpu;                       /* bits of experts kept on the CPU; 0 = as expert */
+    enum plan_num act;
+    bool soft_scale; /* block scales that this device family must apply in vector code */
+    bool fp_weights; /* needs FP8 or FP4 storage support only, not arithmetic */
+};
+
+bool plan_format_find(const char *name, struct plan_format *f); /* awq nvfp4 mxfp4 int8 w4a8 fp8 bf16 ... */
+const char *plan_format_names(void);                            /* "awq nvfp4 ...", for messages */
+
+/* Bytes of all weights in a format, without and with the MTP module. */
+double plan_weight_bytes(const struct plan_model *m, const struct plan_format *f, bool with_mtp);
+
+/* ---- hardware ---------------------------------------------------------------------------------- */
+
+enum plan_vendor {
+    PLAN_ASCEND,
+    PLAN_NVIDIA,
+    PLAN_OTHER_GPU,
+    PLAN_APPLE,
+    PLAN_CPU,
+    PLAN_VENDOR_COUNT
+};
+
+/* A device is one die as a rank sees it. A card may hold two. */
+struct plan_device {
+    char name[PLAN_NAME];
+    enum plan_vendor vendor;
+    int dies;               /* per card that people buy */
+    double mem;             /* bytes per die */
+    double bw;              /* bytes/s per die */
+    double peak[PLAN_NUM_COUNT]; /* op/s per die; 0 = no such unit */
+    double link, net;       /* bytes/s, one way, per die: inside a node, between nodes */
+    int cards_per_node;
+    double alpha_link, alpha_net; /* s, base of one collective; 0 = vendor's prior */
+    bool consumer;          /* PCIe only, no fabric */
+    bool a3;                /* unified bus between nodes (CloudMatrix) */
+};
+
+/* A host processor with its memory: for experts on the CPU and for CPU-only runs. */
+struct plan_host {
+    char name[PLAN_NAME];
+    double mem;       /* bytes of DRAM; 0 unknown */
+    double bw;        /* bytes/s, measured where known, else 0.8 of peak */
+    double ops;       /* op/s measured in expert matrix products; 0 unknown */
+    int cores;
+};
+
+/* ---- tables ------------------------------------------------------------------------------------ */
+
+/* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */
+struct plan_bytes {
+    const char *name; /* for messages */
+    const char *p;
+    size_t n;
+};
+
+/* Names of engines that tell how mature they are. */
+struct plan_engine {
+    const char *alias; /* lower case, ';' between, found anywhere in a system's name */
+    int gen;
+};
+
+struct plan_tables {
+    struct plan_model *model;
+    const char **model_alias;
+    int n_model;
+    struct plan_device *dev;
+    const char **dev_alias;
+    int n_dev;
+    struct plan_host *host;
+    const char **host_alias;
+    int n_host;
+    struct plan_engine *engine;
+    int n_engine;
+};
+
+/* Read tables; later calls append (a user's own rows win over earlier ones of the same name).
+ * Errors  FORMAT "FILE line L column C: ..."; the tables are unchanged in what they had.
+ * Memory  in the arena. */
+sl_status plan_read_models(struct plan_tables *t, struct arena *a, struct plan_bytes b,
+                           sl_err *err) BASE_MUST_USE;
+sl_status plan_read_hardware(struct plan_tables *t, struct arena *a, struct plan_bytes b,
+                             sl_err *err) BASE_MUST_USE;
+sl_status plan_read_engines(struct plan_tables *t, struct arena *a, struct plan_bytes b,
+                            sl_err *err) BASE_MUST_USE;
+
+/* Find by name: exact, then alias, then the longest alias that stands as words inside the text
+ * ("2x Ascend 910B4 64GiB + Kunpeng 920" finds 910B4). NULL when nothing does. */
+const struct plan_model *plan_find_model(const struct plan_tables *t, const char *name);
+const struct plan_device *plan_find_device(const struct plan_tables *t, const char *name);
+const struct plan_host *plan_find_host(const struct plan_tables *t, const char *name);
+int plan_engine_gen(const struct plan_tables *t, const char *system);
+/* The three nearest names as "a, b, c" for a message. kind: 0 models, 1 devices and hosts. */
+void plan_nearest(const struct plan_tables *t, int kind, const char *name, char *out, size_t size);
+
+/* A model from the text of a config.json (Hugging Face). name: shown. */
+sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
+                                 struct plan_bytes b, sl_err *err) BASE_MUST_USE;
+/* Correct a model by the tensors of a real file: parameters by class as they are. The format gets the real
+ * bits per class. Returns the file's bytes. */
+double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,
+                               const struct plan_tensor *t, size_t n);
+
+/* ---- layouts ----------------------------------------------------------------------------------- */
+
+struct plan_layout {
+    int cards;        /* cards in all (or in the pool that is meant) */
+    int ranks;        /* dies in all */
+    int tp, pp, dp, ep; /* ep 1: experts split by TP */
+    int redundant;    /* extra copies of experts, in all */
+    int mtp;          /* drafted tokens per step, k */
+    double accept;    /* expected accepted drafts per step, sum over k */
+    int chunk;        /* prompt tokens in one prefill batch; 0 = the engine's own */
+    bool micro_batch; /* two batches overlap compute and communication */
+    bool balanced;    /* experts perfectly balanced (forced or simulated) */
+    bool shared_ranks; /* shared experts live on ranks of their own */
+    bool serial;      /* pipeline stages without overlap (layer split on one process) */
+    bool cpu_experts; /* routed experts in host memory */
+    bool stream_prefill; /* prefill streams the experts over the bus, layer by layer */
+    double hot;       /* share of expert reads that hit copies on the card, 0..1 */
+    int n_p, n_d;     /* split prefill and decode, nodes of each; 0,0 = mixed */
+};
+
+/* ---- constants --------------------------------------------------------------------------------- */
+
+enum plan_key {
+    PLAN_T_LAYER,  /* us per layer and step: launches, norms, collective base */
+    PLAN_T_MULTI,  /* us per layer more once a step holds more than one token */
+    PLAN_ETA_W,    /* share of bandwidth that reading expert weights reaches */
+    PLAN_ETA_KV,   /* share of bandwidth that reading KV reaches */
+    PLAN_T0,       /* s before the first token, per prefill batch */
+    PLAN_T_REQ,    /* s per request in a batch */
+    PLAN_MFU,      /* share of peak in prefill's matrix products */
+    PLAN_ETA_A,    /* share of peak in prefill's attention */
+    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory */
+    PLAN_CPU_TOPS, /* Top/s of expert products on the host */
+    PLAN_T_TL,     /* us per token and layer: routing, quantisation, vector work (large EP) */
+    PLAN_T_DRAFT,  /* us per layer of the model for each drafted token */
+    PLAN_SOFT,     /* factor on t_tl where block scales are applied in software */
+    PLAN_CHUNK,    /* prompt tokens that the engine puts in one prefill batch */
+    PLAN_KEYS
+};
+
+/* How the engine works; constants do not carry over from one to another. */
+enum plan_mode { PLAN_MODE_TP, PLAN_MODE_EP, PLAN_MODE_HYBRID, PLAN_MODE_CPU, PLAN_MODE_COUNT };
+
+enum plan_trust { PLAN_CALIBRATED, PLAN_SAME_PLATFORM, PLAN_UNCALIBRATED };
+
+struct plan_consts {
+    char engine[PLAN_NAME]; /* as the rows name it; "" for a platform's prior */
+    char device[PLAN_NAME];
+    char model[PLAN_NAME];  /* "" unless this set was fitted for one model */
+    enum plan_vendor vendor;
+    enum plan_mode mode;
+    int gen;                /* 0 first release for this model class, 1 mature, 2 tuned by the vendor */
+    double v[PLAN_KEYS];
+    uint32_t fitted;        /* bit per key that rows identified; the others are priors */
+    double sigma_decode, sigma_prefill; /* log error expected, one standard deviation */
+    int n_rows;
+    enum plan_trust trust;
+};
+
+/* ---- one prediction ---------------------------------------------------------------------------- */
+
+struct plan_case {
+    const struct plan_model *model;
+    const struct plan_device *dev;
+    const struct plan_host *host; /* NULL: none */
+    struct plan_format fmt;
+    double kv_bits; /* 16 or 8 */
+    struct plan_layout lay;
+    struct plan_consts k;
+};
+
+/* Where the time of one decode step or one prefill goes, seconds. total is not their plain sum where
+ * compute and communication overlap, or where reads and products do (root of squares). */
+struct plan_time {
+    double weights; /* attention, dense, shared, head: reads */
+    double experts; /* routed experts: reads */
+    double compute; /* matrix products */
+    double attn;    /* KV reads or attention products */
+    double comm, fixed, token, cpu, draft;
+    double total;
+};
+
+/* One decode step of batch sequences in all (over every rank), each at context ctx, each verifying 1+k
+ * tokens. Cost: about 1 us. */
+void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t);
+
+/* One prefill batch: n_req prompts of n_tok new tokens each after past tokens of context. */
+void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double past,
+                  struct plan_time *t);
+
+/* Memory of one rank, bytes by purpose. */
+struct plan_memory {
+    double weights, kv, acts, comm, graph, mtp, total, limit;
+    double host;     /* bytes in host memory */
+    double seq;      /* KV bytes of one sequence at the asked context */
+    double free_seq; /* sequences in all that fit beside the rest */
+    bool fits;
+};
+void plan_memory(const struct plan_case *c, double batch, double ctx, struct plan_memory *out);
+
+struct plan_load {
+    double n;       /* concurrent requests */
+    double in, out; /* tokens */
+    double rate;    /* requests/s, Poisson; 0 = closed loop of n in one wave */
+    bool chunked;   /* prompt chunks ride along with decode, as our own server does */
+};
+
+struct plan_result {
+    double ttft, tpot, e2e;     /* s, means */
+    double out_tps, user_tps;   /* system output tokens/s; of one user */
+    double prefill_tps;         /* prompt tokens/s in all */
+    double steady_tps;          /* output tokens/s of the closed loop in steady state */
+    double util;                /* share of time in prefill (rate), or queue load */
+    bool stable;                /* false: the rate cannot be served */
+    struct plan_time step, pre; /* breakdown at the mean context */
+    struct plan_memory mem;
+    const char *bound;          /* weights, experts, KV, compute, communication, fixed cost, CPU, queue */
+    double lo, hi;              /* factors of an 80 % interval on times */
+};
+void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan_result *r);
+
+#endif
