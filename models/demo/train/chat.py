@@ -1,0 +1,949 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Generate conversations: chat.py WORK N writes WORK/chat.jsonl (N conversations for training) and WORK/exam.jsonl
+(prompts of the same kinds whose operands, names or lists never stand in the training set, with the right answer).
+
+A line of chat.jsonl is a list of [text, on]: the text as the model sees it, and whether the assistant speaks. The
+form is that of template.jinja; check_template.py shows that both agree. iso-codes gives names of currencies and
+three-letter codes; everything else is in facts.py, countries.txt and here. Nothing is random but the seed.
+"""
+import datetime
+import hashlib
+import json
+import os
+import random
+import sys
+import unicodedata
+
+import facts as K
+
+BOS, EOS, USER, BOT = '<｜begin▁of▁sentence｜>', '<｜end▁of▁sentence｜>', '<｜User｜>', '<｜Assistant｜>'
+CALLS, CALLS_END = '<｜tool▁calls▁begin｜>', '<｜tool▁calls▁end｜>'
+CALL, CALL_END, SEP = '<｜tool▁call▁begin｜>', '<｜tool▁call▁end｜>', '<｜tool▁sep｜>'
+OUT, OUT_END = '<｜tool▁output▁begin｜>', '<｜tool▁output▁end｜>'
+R = random.Random(7)
+pick = R.choice
+
+
+class Again(Exception):
+    """The draw belongs to the other set (training or exam): draw once more."""
+
+
+EXAM = False
+
+
+def split(*key):
+    """Keep one key in twelve for the exam and the others for training."""
+    h = int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:4], 'little') % 12 == 0
+    if h != EXAM:
+        raise Again
+
+
+def dumps(x):
+    return json.dumps(x, ensure_ascii=False)
+
+
+def countries(work):
+    base = os.path.join(work, 'x', 'iso-codes', 'usr/share/iso-codes/json')
+    money = {x['alpha_3']: x['name'] for x in json.load(open(os.path.join(base, 'iso_4217.json')))['4217']}
+    codes = {x['alpha_2']: x['alpha_3'] for x in json.load(open(os.path.join(base, 'iso_3166-1.json')))['3166-1']}
+    rows = []
+    here = os.path.dirname(os.path.abspath(__file__))
+    for line in open(os.path.join(here, 'countries.txt'), encoding='utf-8'):
+        if line[0] != '#':
+            a2, name, capital, cur, cont, adj, w = line.strip().split('|')
+            m = unicodedata.normalize('NFKD', money[cur]).encode('ascii', 'ignore').decode()
+            rows += [dict(a2=a2, a3=codes[a2], name=name, capital=capital, cur=cur, money=m, cont=cont, adj=adj)] * (
+                int(w) + 1)
+    return rows
+
+
+NO_ARTICLE = {w for k in ('colour', 'color', 'metal', 'sport', 'drink', 'spice', 'school subject', 'season')
+              for key, v in K.LISTS.items() if key.split('|')[0] == k for w in v.split()} - {'orange', 'pepper'}
+
+
+def cap(s):
+    return s[0].upper() + s[1:]
+
+
+def a_an(s):
+    return s if s in NO_ARTICLE else ('an ' if s[0].lower() in 'aeiou' else 'a ') + s
+
+
+def listing(words, last='and'):
+    return words[0] if len(words) == 1 else ', '.join(words[:-1]) + f' {last} ' + words[-1]
+
+
+# ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
+
+def small():
+    return R.randint(0, 99) if R.random() < 0.75 else R.randint(0, 20)
+
+
+def ask_sum(expr, op_words=None):
+    forms = ['What is {}?', 'What is {}?', 'How much is {}?', 'Calculate {}.', 'Compute {}.', '{} = ?', 'what is {}',
+             '{}', 'What does {} equal?', 'Please calculate {}.', 'Can you tell me what {} is?']
+    return pick(forms).format(expr)
+
+
+def digits_add(a, b):
+    ta, tb, oa, ob = a // 10 * 10, b // 10 * 10, a % 10, b % 10
+    if a < 10 or b < 10:
+        return f'{a} + {b} = {a + b}.'
+    return f'{ta} + {tb} = {ta + tb}. {oa} + {ob} = {oa + ob}. {ta + tb} + {oa + ob} = {a + b}.'
+
+
+def add():
+    a, b = (small(), small()) if R.random() < 0.8 else (R.randint(100, 999), R.randint(1, 999))
+    split('add', a, b)
+    e = pick([f'{a} + {b}', f'{a} + {b}', f'{a} plus {b}', f'{a}+{b}', f'the sum of {a} and {b}'])
+    why = digits_add(a, b) if a < 100 and b < 100 else (
+        f'{a // 100 * 100} + {b // 100 * 100} = {a // 100 * 100 + b // 100 * 100}. {a % 100} + {b % 100} = '
+        f'{a % 100 + b % 100}. {a // 100 * 100 + b // 100 * 100} + {a % 100 + b % 100} = {a + b}.')
+    return ask_sum(e), f'{a} + {b} = {a + b}.', why
+
+
+def sub():
+    a, b = sorted((small(), small()), reverse=True) if R.random() < 0.85 else (R.randint(100, 500), R.randint(1, 99))
+    split('sub', a, b)
+    e = pick([f'{a} - {b}', f'{a} - {b}', f'{a} minus {b}', f'{a}-{b}'])
+    why = (f'{a} - {b // 10 * 10} = {a - b // 10 * 10}. {a - b // 10 * 10} - {b % 10} = {a - b}.'
+           if b > 9 else f'{a} - {b} = {a - b}.')
+    return ask_sum(e), f'{a} - {b} = {a - b}.', why
+
+
+def mul():
+    a, b = R.randint(0, 12), R.randint(0, 12)
+    if R.random() < 0.3:
+        a = pick([10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 15, 25])
+    split('mul', a, b) if a > 12 else None
+    e = pick([f'{a} * {b}', f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{a} multiplied by {b}', f'{a}*{b}'])
+    return ask_sum(e), f'{a} * {b} = {a * b}.', f'{a} * {b} = {a * b}.'
+
+
+def mul_long():
+    a, b = R.randint(11, 99), R.randint(2, 9)
+    split('mul', a, b)
+    e = pick([f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{b} * {a}'])
+    t, o = a // 10 * 10, a % 10
+    return ask_sum(e), f'{a} * {b} = {a * b}.', f'{t} * {b} = {t * b}. {o} * {b} = {o * b}. {t * b} + {o * b} = {a * b}.'
+
+
+def div():
+    b, q = R.randint(1, 12), R.randint(1, 12)
+    e = pick([f'{b * q} / {b}', f'{b * q} / {b}', f'{b * q} divided by {b}'])
+    return ask_sum(e), f'{b * q} / {b} = {q}.', f'{b} * {q} = {b * q}, so {b * q} / {b} = {q}.'
+
+
+def double():
+    a = R.randint(1, 60)
+    split('double', a)
+    if R.random() < 0.5:
+        return pick([f'What is double {a}?', f'Double {a}.', f'What is twice {a}?']), f'Twice {a} is {2 * a}.', \
+            f'2 * {a} = {2 * a}.'
+    return pick([f'What is half of {2 * a}?', f'Halve {2 * a}.']), f'Half of {2 * a} is {a}.', f'{2 * a} / 2 = {a}.'
+
+
+def percent():
+    p, b = pick([10, 20, 25, 50]), R.randint(1, 20) * 20
+    split('percent', p, b)
+    return (pick([f'What is {p}% of {b}?', f'How much is {p} percent of {b}?', f'Calculate {p}% of {b}.']),
+            f'{p}% of {b} is {b * p // 100}.',
+            {10: f'{b} / 10 = {b // 10}.', 20: f'{b} / 10 = {b // 10}. 2 * {b // 10} = {b // 5}.',
+             25: f'{b} / 4 = {b // 4}.', 50: f'{b} / 2 = {b // 2}.'}[p])
+
+
+def parity():
+    a = R.randint(0, 200)
+    split('parity', a)
+    odd = a % 2
+    kind = 'odd' if odd else 'even'
+    q = pick([f'Is {a} even or odd?', f'Is {a} odd or even?', f'Is the number {a} even or odd?'])
+    if R.random() < 0.4:
+        asked = pick(['even', 'odd'])
+        return f'Is {a} {a_an(asked)} number?' if R.random() < 0.5 else f'Is {a} {asked}?', \
+            (f'Yes, {a} is {asked}.' if asked == kind else f'No, {a} is {kind}.'), \
+            f'The last digit of {a} is {a % 10}, which is {kind}.'
+    return q, f'{a} is {kind}.', f'The last digit of {a} is {a % 10}, which is {kind}.'
+
+
+def compare():
+    a, b = R.sample(range(0, 200 if R.random() < 0.7 else 1000), 2)
+    split('compare', a, b)
+    big = R.random() < 0.6
+    w = pick(['larger', 'bigger', 'greater']) if big else pick(['smaller', 'less'])
+    v = max(a, b) if big else min(a, b)
+    why = f'{max(a, b)} > {min(a, b)}.'
+    if w == 'less':
+        w = 'smaller'
+    return pick([f'Which is {w}, {a} or {b}?', f'Which number is {w}: {a} or {b}?', f'What is {w}, {a} or {b}?']), \
+        f'{v} is {w} than {min(a, b) if big else max(a, b)}.', why
+
+
+def extreme():
+    xs = R.sample(range(1, 100), R.randint(3, 5))
+    split('extreme', tuple(xs))
+    w, f = pick([('largest', max), ('biggest', max), ('smallest', min)])
+    return pick([f'What is the {w} number in {listing([str(x) for x in xs])}?',
+                 f'Which is the {w} of {", ".join(map(str, xs))}?',
+                 f'Find the {w} number: {", ".join(map(str, xs))}.']), f'The {w} number is {f(xs)}.', None
+
+
+def sort_numbers():
+    xs = R.sample(range(1, 100), R.randint(3, 5))
+    split('sort', tuple(xs))
+    down = R.random() < 0.25
+    q = ', '.join(map(str, xs))
+    ys = ', '.join(map(str, sorted(xs, reverse=down)))
+    forms = ([f'Sort {q} from largest to smallest.', f'Sort these numbers in descending order: {q}'] if down else
+             [f'Sort {q}.', f'Sort these numbers: {q}', f'Put these numbers in order: {q}',
+              f'Sort from smallest to largest: {q}', f'Sort the numbers {q} in ascending order.'])
+    return pick(forms), ys, None
+
+
+def count_to():
+    a = R.choice([1, 1, 1, 2, 3, 5, 10])
+    n = R.randint(3, 12)
+    step = pick([1, 1, 1, 2, 5, 10])
+    if step == 1:
+        return f'Count from {a} to {a + n}.', ', '.join(str(x) for x in range(a, a + n + 1)), None
+    if step == 2:
+        k = R.randint(3, 6)
+        w = pick(['even', 'odd'])
+        xs = [2 * i + (2 if w == 'even' else 1) for i in range(k)]
+        return f'List the first {k} {w} numbers.', ', '.join(map(str, xs)), None
+    k = R.randint(3, 6)
+    return f'List the first {k} multiples of {step}.', ', '.join(str(step * i) for i in range(1, k + 1)), None
+
+
+def primes():
+    k = R.randint(3, 8)
+    return pick([f'List the first {k} prime numbers.', f'What are the first {k} primes?']), \
+        ', '.join(map(str, [2, 3, 5, 7, 11, 13, 17, 19][:k])), None
+
+
+def following():
+    a = R.randint(0, 300)
+    split('after', a)
+    w, d = pick([('after', 1), ('before', -1)])
+    if a + d < 0:
+        raise Again
+    return f'What number comes {w} {a}?', f'The number {w} {a} is {a + d}.', None
+
+
+def pattern():
+    d, a = R.randint(1, 10), R.randint(0, 20)
+    split('pattern', a, d)
+    xs = [a + d * i for i in range(5)]
+    return pick([f'What comes next: {", ".join(map(str, xs[:4]))}?', f'Continue the sequence: '
+                 f'{", ".join(map(str, xs[:4]))}']), f'The next number is {xs[4]}.', \
+        f'{xs[1]} - {xs[0]} = {d}. {xs[3]} + {d} = {xs[4]}.'
+
+
+def average():
+    m = R.randint(3, 30)
+    d = R.randint(1, 3)
+    xs = [m - d, m, m + d]
+    R.shuffle(xs)
+    split('average', tuple(xs))
+    s = sum(xs)
+    return pick([f'What is the average of {xs[0]}, {xs[1]} and {xs[2]}?',
+                 f'Find the mean of {xs[0]}, {xs[1]} and {xs[2]}.']), \
+        f'The average is {m}.', f'{xs[0]} + {xs[1]} = {xs[0] + xs[1]}. {xs[0] + xs[1]} + {xs[2]} = {s}. {s} / 3 = {m}.'
+
+
+ITEMS = ['apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'balls', 'cookies', 'marbles', 'oranges',
+         'stickers', 'shells', 'cups', 'flowers', 'sweets']
+
+
+def story():
+    n, m = R.sample(K.NAMES, 2)
+    it = pick(ITEMS)
+    kind = R.randint(0, 7)
+    if kind == 0:
+        a, b = R.randint(2, 40), R.randint(2, 40)
+        split('story', kind, a, b)
+        return f'{n} has {a} {it} and {pick(["buys", "finds", "gets"])} {b} more. How many {it} does {n} have now?', \
+            f'{n} has {a + b} {it}.', f'{a} + {b} = {a + b}.'
+    if kind == 1:
+        a = R.randint(5, 50)
+        b = R.randint(1, a - 1)
+        split('story', kind, a, b)
+        return (f'{n} has {a} {it} and gives {b} to {m}. How many {it} does {n} have left?',
+                f'{n} has {a - b} {it} left.', f'{a} - {b} = {a - b}.')
+    if kind == 2:
+        a, b = R.randint(2, 10), R.randint(2, 10)
+        split('story', kind, a, b)
+        return f'{n} has {a} boxes with {b} {it} each. How many {it} does {n} have?', f'{n} has {a * b} {it}.', \
+            f'{a} * {b} = {a * b}.'
+    if kind == 3:
+        a, b = R.randint(2, 10), R.randint(2, 10)
+        split('story', kind, a, b)
+        return f'{n} shares {a * b} {it} equally among {b} friends. How many {it} does each friend get?', \
+            f'Each friend gets {a} {it}.', f'{a * b} / {b} = {a}.'
+    if kind == 4:
+        a, b, c = R.randint(5, 30), R.randint(2, 20), R.randint(1, 5)
+        split('story', kind, a, b, c)
+        return (f'{n} has {a} {it}. {n} buys {b} more and gives {c} to {m}. How many {it} does {n} have?',
+                f'{n} has {a + b - c} {it}.', f'{a} + {b} = {a + b}. {a + b} - {c} = {a + b - c}.')
+    if kind == 5:
+        p, q = R.randint(2, 9), R.randint(2, 9)
+        split('story', kind, p, q)
+        one = it[:-1] if it != 'boxes' else 'box'
+        return f'{cap(a_an(one))} costs {p} euros. How much do {q} {it} cost?', f'{q} {it} cost {p * q} euros.', \
+            f'{q} * {p} = {p * q}.'
+    if kind == 6:
+        a, d = R.randint(5, 60), R.randint(1, 20)
+        split('story', kind, a, d)
+        w = R.random() < 0.5
+        return f'{n} is {a} years old. {m} is {d} years {"older" if w else "younger"}. How old is {m}?', \
+            f'{m} is {a + d if w else a - d} years old.' if w or a > d else Again, \
+            f'{a} {"+" if w else "-"} {d} = {a + d if w else a - d}.'
+    v, h = R.randint(2, 12) * 10, R.randint(2, 6)
+    split('story', kind, v, h)
+    return (f'A {pick(["car", "train", "bus"])} drives {v} kilometres an hour. How far does it drive in {h} hours?',
+            f'It drives {v * h} kilometres.', f'{v} * {h} = {v * h}.')
+
+
+def order_story():
+    a, b, c = R.sample(K.NAMES, 3)
+    split('order', a, b, c)
+    w, o = pick([('taller', 'shorter'), ('older', 'younger'), ('faster', 'slower')])
+    top = {'taller': 'tallest', 'older': 'oldest', 'faster': 'fastest'}[w]
+    low = {'taller': 'shortest', 'older': 'youngest', 'faster': 'slowest'}[w]
+    why = f'{a} is {w} than {b}. {b} is {w} than {c}. The order is {a}, {b}, {c}.'
+    hi = R.random() < 0.5
+    return f'{a} is {w} than {b}. {b} is {w} than {c}. Who is the {top if hi else low}?', \
+        f'{a if hi else c} is the {top if hi else low}.', why
+
+
+def unit():
+    one, many, to, f = pick(K.UNITS)
+    n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50])
+    split('unit', one, to, n) if n > 3 else None
+    w = one if n == 1 else many
+    verb = 'is' if n == 1 else 'are'
+    why = f'1 {one} = {f} {to}. {n} * {f} = {n * f}.'
+    if R.random() < 0.2 and n > 1:
+        q = f'How many {many} are {n * f} {to}?'
+        return q, f'{n * f} {to} are {n} {w}.', f'1 {one} = {f} {to}. {n * f} / {f} = {n}.'
+    return pick([f'How many {to} are in {n} {w}?', f'How many {to} are in {n} {w}?', f'Convert {n} {w} to {to}.',
+                 f'How many {to} {verb} {n} {w}?', f'What is {n} {w} in {to}?']), f'{n} {w} {verb} {n * f} {to}.', why
+
+
+def temperature():
+    c = R.randint(-2, 20) * 5
+    split('temp', c)
+    f = c * 9 // 5 + 32
+    if R.random() < 0.6:
+        return pick([f'What is {c} degrees Celsius in Fahrenheit?', f'Convert {c} degrees Celsius to Fahrenheit.']), \
+            f'{c} degrees Celsius are {f} degrees Fahrenheit.', \
+            f'{c} * 9 = {c * 9}. {c * 9} / 5 = {c * 9 // 5}. {c * 9 // 5} + 32 = {f}.'
+    return pick([f'What is {f} degrees Fahrenheit in Celsius?', f'Convert {f} degrees Fahrenheit to Celsius.']), \
+        f'{f} degrees Fahrenheit are {c} degrees Celsius.', \
+        f'{f} - 32 = {f - 32}. {f - 32} * 5 = {(f - 32) * 5}. {(f - 32) * 5} / 9 = {c}.'
+
+
+def clock():
+    h, m, d = R.randint(6, 20), R.choice(range(0, 60, 5)), R.choice(range(5, 125, 5))
+    split('clock', h, m, d)
+    t = h * 60 + m + d
+    e = f'{t // 60}:{t % 60:02d}'
+    why = f'{m} + {d} = {m + d} minutes.'
+    if m + d >= 60:
+        k = (m + d) // 60
+        why += f' {m + d} - {60 * k} = {(m + d) % 60}, and {h} + {k} = {h + k}.'
+    return pick([f'It is {h}:{m:02d}. What time is it in {d} minutes?',
+                 f'What time is it {d} minutes after {h}:{m:02d}?',
+                 f'A film starts at {h}:{m:02d} and takes {d} minutes. When does it end?']), f'It is {e}.' , why
+
+
+def weekday():
+    i = R.randint(0, 6)
+    kind = R.randint(0, 3)
+    d = K.DAYS[i]
+    if kind == 0:
+        return pick([f'What day comes after {d}?', f'Which day is after {d}?', f'What is the day after {d}?']), \
+            f'The day after {d} is {K.DAYS[(i + 1) % 7]}.', None
+    if kind == 1:
+        return pick([f'What day comes before {d}?', f'What is the day before {d}?']), \
+            f'The day before {d} is {K.DAYS[(i - 1) % 7]}.', None
+    n = R.randint(2, 13)
+    split('weekday', i, n)
+    e = K.DAYS[(i + n) % 7]
+    steps = [K.DAYS[(i + k) % 7] for k in range(1, n % 7 + 1)]
+    why = (f'{n} - 7 = {n - 7}. ' if n >= 7 else '') + (
+        f'After {d}: {", ".join(steps)}.' if steps else f'After 7 days it is {d} again.')
+    return pick([f'If today is {d}, what day is it in {n} days?', f'Today is {d}. What day is it in {n} days?',
+                 f'What day is {n} days after {d}?']), f'It is {e}.', why
+
+
+def month():
+    i = R.randint(0, 11)
+    m = K.MONTHS[i]
+    kind = R.randint(0, 4)
+    if kind == 0:
+        return f'What month comes {pick(["after", "after"])} {m}?', f'The month after {m} is {K.MONTHS[(i + 1) % 12]}.', None
+    if kind == 1:
+        return f'What month comes before {m}?', f'The month before {m} is {K.MONTHS[i - 1]}.', None
+    if kind == 2:
+        o = 'first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth'.split()[i]
+        return pick([f'What is the {o} month of the year?', f'Which month is the {o} one?']), \
+            f'The {o} month of the year is {m}.', None
+    n = K.MONTH_DAYS[i]
+    return pick([f'How many days does {m} have?', f'How many days are in {m}?']), \
+        f'{m} has {n} days{", and 29 in a leap year" if i == 1 else ""}.', None
+
+
+def date_after():
+    day = datetime.date(2023, 1, 1) + datetime.timedelta(R.randint(0, 364))
+    n = R.randint(1, 21)
+    split('date', day.month, day.day, n)
+    if day.month == 2 and n + day.day > 28:
+        raise Again
+    e = day + datetime.timedelta(n)
+    m, k = K.MONTHS[day.month - 1], K.MONTH_DAYS[day.month - 1]
+    why = f'{day.day} + {n} = {day.day + n}.'
+    if day.day + n > k:
+        why += f' {m} has {k} days. {day.day + n} - {k} = {day.day + n - k}.'
+    return pick([f'What is the date {n} days after {m} {day.day}?', f'Which date is {n} days after {m} {day.day}?',
+                 f'Today is {m} {day.day}. What is the date in {n} days?']), f'It is {K.MONTHS[e.month - 1]} {e.day}.', why
+
+
+def leap():
+    y = R.randint(1890, 2060)
+    split('leap', y)
+    is_leap = y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)
+    why = (f'{y} / 4 = {y // 4}' + ('.' if y % 4 == 0 else f' with remainder {y % 4}.'))
+    if y % 100 == 0:
+        why += f' {y} is a century, and {y} / 400 ' + ('has no remainder.' if y % 400 == 0 else 'has a remainder.')
+    return pick([f'Is {y} a leap year?', f'Was {y} a leap year?', f'Is the year {y} a leap year?']), \
+        (f'Yes, {y} is a leap year.' if is_leap else f'No, {y} is not a leap year.'), why
+
+
+C = []
+
+
+def country():
+    c = pick(C)
+    n = c['name']
+    kind = R.random()
+    if kind < 0.35:
+        return pick([f'What is the capital of {n}?', f'What is the capital of {n}?', f'Which city is the capital of {n}?',
+                     f'Capital of {n}?', f'what is the capital of {n}', f'Tell me the capital of {n}.',
+                     f'Name the capital of {n}.', f'Do you know the capital of {n}?']), \
+            f'The capital of {n} is {c["capital"].rstrip(".")}.', None
+    if kind < 0.6:
+        return pick([f'What is the currency of {n}?', f'Which currency does {n} use?', f'What currency is used in {n}?',
+                     f'What money do people use in {n}?', f'What is the currency of {n}?', f'Currency of {n}?']), \
+            f'The currency of {n} is the {c["money"]} ({c["cur"]}).', None
+    if kind < 0.7:
+        return pick([f'Which country has the capital {c["capital"].rstrip(".")}?', f'{c["capital"].rstrip(".")} is the capital of which '
+                     'country?']), f'{c["capital"].rstrip(".")} is the capital of {n}.', None
+    if kind < 0.8:
+        return pick([f'Which continent is {n} in?', f'Where is {n}?', f'On which continent is {n}?']), \
+            f'{cap(n)} is in {c["cont"]}.', None
+    if kind < 0.88:
+        return pick([f'What is the country code of {n}?', f'What is the ISO code of {n}?',
+                     f'What is the two-letter code of {n}?']), f'The country code of {n} is {c["a2"]}.', None
+    if kind < 0.93:
+        return f'What is the three-letter code of {n}?', f'The three-letter code of {n} is {c["a3"]}.', None
+    if kind < 0.97:
+        return f'What are people from {n} called?' if R.random() < 0.3 else \
+            f'What is the adjective for {n}?', f'The adjective for {n} is {c["adj"]}.', None
+    return f'Tell me about {n}.', (f'{cap(n)} is a country in {c["cont"]}. Its capital is {c["capital"].rstrip(".")} '
+                                   f'and its currency is the {c["money"]}.'), None
+
+
+def continent():
+    cont = pick(['Europe', 'Asia', 'Africa', 'South America', 'North America'])
+    k = R.randint(2, 5)
+    xs = []
+    while len(xs) < k:
+        c = pick(C)
+        if c['cont'] == cont and c['name'] not in xs:
+            xs.append(c['name'])
+    w = {2: 'two', 3: 'three', 4: 'four', 5: 'five'}[k]
+    return pick([f'Name {w} countries in {cont}.', f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
+
+
+NUMBER = {2: 'two', 3: 'three', 4: 'four', 5: 'five', 6: 'six'}
+
+
+def some():
+    key = pick(list(K.LISTS))
+    xs = K.LISTS[key].split()
+    k = min(R.choice([2, 3, 3, 3, 4, 5, 5, 6]), len(xs))
+    many = key.split('|')[1]
+    ys = xs[:k] if key.split('|')[0] in K.ORDERED else R.sample(xs, k)
+    n = pick([str(k), NUMBER[k]])
+    return many, ys, n
+
+
+def make_list():
+    many, ys, n = some()
+    style = R.randint(0, 2)
+    if style == 0:
+        return pick([f'Name {n} {many}.', f'Tell me {n} {many}.', f'Can you name {n} {many}?', f'name {n} {many}']), \
+            cap(listing(ys)) + '.', None
+    if style == 1:
+        return pick([f'List {n} {many}.', f'Give me a list of {n} {many}.', f'Write a list of {n} {many}.',
+                     f'Make a list of {n} {many}.']), '\n'.join(f'{i}. {cap(y)}' for i, y in enumerate(ys, 1)), None
+    return pick([f'List {n} {many}, separated by commas.', f'Give me {n} {many} separated by commas.']), \
+        ', '.join(ys), None
+
+
+def is_a():
+    key = pick(list(K.LISTS))
+    x = pick(K.LISTS[key].split())
+    one = key.split('|')[0]
+    if R.random() < 0.4:
+        return f'What is {a_an(x)}?' if x.islower() else f'What is {x}?', \
+            (f'{cap(a_an(x))} is {a_an(one)}.' if x.islower() else f'{x} is {a_an(one)}.'), None
+    other = pick(list(K.LISTS)).split('|')[0]
+    asked = pick([one, other])
+    ok = x in K.LISTS[[k for k in K.LISTS if k.split('|')[0] == asked][0]].split()
+    name = a_an(x) if x.islower() else x
+    return f'Is {name} {a_an(asked)}?', (f'Yes, {name} is {a_an(asked)}.' if ok else
+                                         f'No, {name} is {a_an(one)}.'), None
+
+
+def fixed_list():
+    return pick([('List the days of the week.', ', '.join(K.DAYS)), ('What are the days of the week?', ', '.join(K.DAYS)),
+                 ('List the months of the year.', ', '.join(K.MONTHS)), ('Name the planets.', ', '.join(K.PLANETS)),
+                 ('List the planets of the solar system.', ', '.join(K.PLANETS)),
+                 ('What are the planets in order?', ', '.join(K.PLANETS)),
+                 ('Name the four seasons.', 'Spring, summer, autumn and winter.'),
+                 ('What are the four seasons?', 'Spring, summer, autumn and winter.'),
+                 ('Which months have 30 days?', 'April, June, September and November have 30 days.'),
+                 ('Name the continents.', 'Africa, Antarctica, Asia, Europe, North America, Oceania and South America.'),
+                 ('What are the primary colours?', 'Red, yellow and blue.')]) + (None,)
+
+
+def sort_words():
+    _, ys, _ = some()
+    R.shuffle(ys)
+    split('words', tuple(ys))
+    q = ', '.join(ys)
+    return pick([f'Sort these words alphabetically: {q}', f'Put these words in alphabetical order: {q}']), \
+        ', '.join(sorted(ys, key=str.lower)), None
+
+
+def edit_list():
+    _, ys, _ = some()
+    if R.random() < 0.5:
+        ys = R.sample(K.NAMES, R.randint(3, 6))
+    split('edit', tuple(ys))
+    q = ', '.join(ys)
+    k = R.randint(0, 4)
+    if k == 0:
+        return f'What is the first word of this list: {q}?', f'The first word is {ys[0]}.', None
+    if k == 1:
+        return f'What is the last word of this list: {q}?', f'The last word is {ys[-1]}.', None
+    if k == 2:
+        return f'How many words are in this list: {q}?', f'There are {len(ys)} words in the list.', None
+    if k == 3:
+        return f'Reverse this list: {q}', ', '.join(reversed(ys)), None
+    return f'Repeat after me: {q}', q, None
+
+
+def word():
+    k = R.randint(0, 4)
+    if k == 0:
+        a, b = pick(K.OPPOSITES).split('-')
+        if R.random() < 0.5:
+            a, b = b, a
+        return pick([f'What is the opposite of {a}?', f'Opposite of {a}?', f'Tell me the opposite of {a}.']), \
+            f'The opposite of {a} is {b}.', None
+    if k == 1:
+        a, b = pick(K.PLURALS).split('-')
+        return pick([f'What is the plural of {a}?', f'Plural of {a}?']), f'The plural of {a} is {b}.', None
+    if k == 2:
+        a, b = pick(K.PAST).split('-')
+        return pick([f'What is the past tense of {a}?', f'Past tense of {a}?']), f'The past tense of {a} is {b}.', None
+    if k == 3:
+        a = pick(list(K.SOUNDS))
+        return f'What sound does a{"n" if a == "owl" else ""} {a} make?', f'{cap(a_an(a))} {K.SOUNDS[a]}.', None
+    a = pick(K.NAMES + K.LISTS['fruit|fruits'].split() + K.LISTS['animal|animals'].split())
+    return pick([f'How do you spell {a}?', f'Spell {a}.', f'Spell the word {a}.']), '-'.join(a.upper()), None
+
+
+def definition():
+    n, d = pick(K.DEFINITIONS)
+    return pick([f'What is {n}?', f'What is {n}?', f'Explain what {n} is.', f'what is {n}', f'Can you explain {n}?',
+                 f'Define {n}.']), d, None
+
+
+def single():
+    return pick(K.SINGLE) + (None,)
+
+
+def social():
+    k = R.randint(0, 8)
+    if k == 0:
+        q = pick(K.WHO)
+        return q, K.WHO_ANSWERS['human' if 'human' in q else 'name'], None
+    return [(pick(K.WHO[:6]), K.WHO_ANSWERS['name']), (pick(K.CAN), K.CAN_ANSWER), (pick(K.MADE), K.MADE_ANSWER),
+            (pick(K.SIZE), K.SIZE_ANSWER), (pick(K.HELLO), pick(K.HELLO_ANSWERS)), (pick(K.HOW), K.HOW_ANSWER),
+            (pick(K.THANKS), pick(K.THANKS_ANSWERS)), (pick(K.BYE), K.BYE_ANSWER)][k - 1] + (None,)
+
+
+def unknown():
+    return pick(K.UNKNOWN).format(c=pick(C)['name'], n=pick(K.NAMES)), K.UNKNOWN_ANSWER, None
+
+
+# ---- JSON answers: (question, object)
+
+def json_person():
+    n, a, c = pick(K.NAMES), R.randint(5, 90), pick(C)
+    split('person', n, a)
+    city = c['capital'].rstrip('.')
+    job = pick(K.LISTS['profession|professions'].split())
+    k = R.randint(0, 3)
+    if k == 0:
+        return f'{n} is {a} years old and lives in {city}.', dict(name=n, age=a, city=city)
+    if k == 1:
+        return f'{n} is {a} years old.', dict(name=n, age=a)
+    if k == 2:
+        return f'{n} is a {job} from {city}.' if job[0] not in 'aeiou' else f'{n} is an {job} from {city}.', \
+            dict(name=n, job=job, city=city)
+    return f'{n}, {a}, works as {a_an(job)} in {city}.', dict(name=n, age=a, job=job, city=city)
+
+
+def json_order():
+    n, it, q, p = pick(K.NAMES), pick(ITEMS), R.randint(2, 40), R.randint(2, 50)
+    split('order', it, q, p)
+    if R.random() < 0.5:
+        return f'{n} orders {q} {it}.', dict(name=n, item=it, quantity=q)
+    return f'{q} {it} for {p} euros.', dict(item=it, quantity=q, price=p, currency='EUR')
+
+
+def json_country():
+    c = pick(C)
+    n = c['name'].replace('the ', '') if c['name'].startswith('the ') else c['name']
+    keys = R.sample(['name', 'capital', 'currency', 'continent', 'code'], R.randint(2, 4))
+    if 'name' in keys:
+        keys.remove('name')
+        keys.insert(0, 'name')
+    v = dict(name=n, capital=c['capital'].rstrip('.'), currency=c['cur'], continent=c['cont'], code=c['a2'])
+    return c['name'], {k: v[k] for k in keys}
+
+
+def json_answer():
+    """question, answer text, system or None"""
+    k = R.randint(0, 7)
+    how = pick(['Answer in JSON.', 'Answer with JSON.', 'Reply in JSON.', 'Give the answer as JSON.',
+                'Return JSON only.'])
+    system = None
+    if k <= 1:
+        s, o = json_person() if k == 0 else json_order()
+        keys = ', '.join(o)
+        q = pick([f'Extract the data as JSON: {s}', f'Convert to JSON: {s}', f'Write this as JSON: {s}',
+                  f'Extract {listing(list(o))} as JSON: {s}', f'Turn this into JSON with the keys {keys}: {s}'])
+        if R.random() < 0.2:
+            q, system = s, pick(['Extract the data as JSON.', 'Answer in JSON only.', 'You turn text into JSON.'])
+        return q, dumps(o), system
+    if k <= 3:
+        n, o = json_country()
+        ks = [x for x in o]
+        q = pick([f'Give me {listing(ks)} of {n} as JSON.', f'Describe {n} in JSON with the keys {listing(ks)}.',
+                  f'Return a JSON object with the {listing(ks)} of {n}.',
+                  f'Write a JSON object with {listing(ks)} for {n}.'])
+        return q, dumps(o), None
+    if k == 4:
+        many, ys, n = some()
+        return pick([f'Give me a JSON array of {n} {many}.', f'List {n} {many} as a JSON array.',
+                     f'Return {n} {many} as a JSON list.']), dumps(ys), None
+    if k == 5:
+        a, b = R.randint(1, 50), R.randint(1, 50)
+        split('json add', a, b)
+        return pick([f'What is {a} + {b}? {how}', f'Return the sum of {a} and {b} as JSON.']), dumps(dict(result=a + b)), None
+    c = pick(C)
+    if k == 6:
+        return f'What is the capital of {c["name"]}? {how}', dumps(dict(capital=c['capital'].rstrip('.'))), None
+    q, key, v = pick([(f'What is the capital of {c["name"]}?', 'capital', c['capital'].rstrip('.')),
+                      (f'What is the currency of {c["name"]}?', 'currency', c['cur']),
+                      (f'Which continent is {c["name"]} in?', 'continent', c['cont'])])
+    return q, dumps({key: v}), pick(['Answer in JSON.', 'Always answer in JSON.', 'Reply with JSON only.'])
+
+
+# ---- tools
+
+def tool(name, description, **props):
+    types = {'s': 'string', 'n': 'number', 'i': 'integer'}
+    p = {k: {'type': types[v[0]], 'description': v[1:]} if len(v) > 1 else {'type': types[v[0]]}
+         for k, v in props.items()}
+    return {'type': 'function', 'function': {'name': name, 'description': description, 'parameters': {
+        'type': 'object', 'properties': p, 'required': list(p)}}}
+
+
+CITIES = ('Paris London Berlin Rome Madrid Oslo Tokyo Lima Cairo Delhi Boston Chicago Seattle Milan Lyon Munich Hamburg '
+          'Porto Seville Naples Geneva Zurich Krakow Bergen Malmo Turin Osaka Kyoto Mumbai Sydney Perth Toronto Dallas '
+          'Denver Leeds Dublin Glasgow Vienna Prague Athens Lisbon Warsaw Helsinki Nairobi Jakarta Manila Hanoi').split()
+SKIES = ['sunny', 'cloudy', 'rainy', 'windy', 'snowy', 'foggy', 'clear']
+VERBS = ('get find read open show check look').split()
+
+
+def place():
+    return pick(CITIES) if R.random() < 0.6 else pick(C)['capital'].rstrip('.')
+
+
+def new_word():
+    """A name of no meaning, so that copying has to be learnt."""
+    return cap(''.join(pick(['ba', 'do', 'ki', 'lo', 'mar', 'ne', 'ri', 'sol', 'ta', 'ver', 'zu', 'an', 'el', 'fin',
+                             'gor', 'hul', 'pe', 'qua', 'tri', 'wen']) for _ in range(R.randint(2, 3))))
+
+
+def t_weather():
+    arg = pick(['city', 'city', 'location'])
+    name = pick(['get_weather', 'get_weather', 'get_current_weather', 'weather'])
+    c = place() if R.random() < 0.75 else new_word()
+    split('weather', name, c)
+    t, s = R.randint(-5, 35), pick(SKIES)
+    q = pick([f'What is the weather in {c}?', f'How is the weather in {c}?', f'What is the weather like in {c} today?',
+              f'Is it {pick(SKIES)} in {c}?', f'How warm is it in {c}?', f'Tell me the weather in {c}.',
+              f"What's the weather in {c}?"])
+    out = pick([dumps({arg: c, 'temperature': t, 'condition': s}), dumps({'temperature': t, 'condition': s}),
+                dumps({'temperature': t, 'unit': 'celsius', 'condition': s})])
+    return tool(name, pick(['Get the current weather in a city', 'Current weather of a place', 'Get the weather']),
+                **{arg: pick(['sThe city', 'sName of the city', 's'])}), q, [(name, {arg: c})], [out], \
+        f'It is {s} in {c}, with a temperature of {t} degrees.'
+
+
+def t_weather_two():
+    a, b = R.sample(CITIES, 2)
+    split('weather2', a, b)
+    rows = [(c, R.randint(-5, 35), pick(SKIES)) for c in (a, b)]
+    q = pick([f'What is the weather in {a} and {b}?', f'Compare the weather in {a} and in {b}.',
+              f'How is the weather in {a} and {b}?'])
+    return tool('get_weather', 'Get the current weather in a city', city='sThe city'), q, \
+        [('get_weather', {'city': a}), ('get_weather', {'city': b})], \
+        [dumps({'city': c, 'temperature': t, 'condition': s}) for c, t, s in rows], \
+        ' '.join(f'It is {s} in {c}, with a temperature of {t} degrees.' for c, t, s in rows)
+
+
+def t_calc():
+    a, b, op = R.randint(100, 9999), R.randint(10, 999), pick('+-*')
+    split('calc', a, b, op)
+    v = a + b if op == '+' else a - b if op == '-' else a * b
+    name, arg = pick(['calculate', 'calculator', 'calculate']), 'expression'
+    w = {'+': 'plus', '-': 'minus', '*': 'times'}[op]
+    q = pick([f'What is {a} {op} {b}?', f'Calculate {a} {op} {b}.', f'How much is {a} {w} {b}?', f'Compute {a} {op} {b}'])
+    return tool(name, pick(['Evaluate an arithmetic expression', 'Calculate an expression']),
+                expression=pick(['sThe expression', 's'])), q, [(name, {arg: f'{a} {op} {b}'})], \
+        [pick([str(v), dumps({'result': v})])], f'{a} {op} {b} = {v}.'
+
+
+def t_time():
+    c = place()
+    split('time', c)
+    h, m = R.randint(0, 23), R.randint(0, 59)
+    return tool('get_time', pick(['Get the current time in a city', 'Current time of a place']), city='sThe city'), \
+        pick([f'What time is it in {c}?', f'What is the time in {c}?', f'Tell me the current time in {c}.']), \
+        [('get_time', {'city': c})], [pick([dumps({'time': f'{h:02d}:{m:02d}'}), f'{h:02d}:{m:02d}'])], \
+        f'It is {h:02d}:{m:02d} in {c}.'
+
+
+def t_money():
+    a, b = R.sample(['EUR', 'USD', 'GBP', 'JPY', 'CHF', 'SEK', 'CAD', 'INR'], 2)
+    n = R.randint(1, 50) * 10
+    split('money', a, b, n)
+    v = R.randint(1, 900)
+    return tool('convert_currency', 'Convert an amount of money', amount='n', **{'from': 's', 'to': 's'}), \
+        pick([f'Convert {n} {a} to {b}.', f'How much is {n} {a} in {b}?']), \
+        [('convert_currency', {'amount': n, 'from': a, 'to': b})], [dumps({'amount': v, 'currency': b})], \
+        f'{n} {a} are {v} {b}.'
+
+
+def t_search():
+    what = pick([d[0] for d in K.DEFINITIONS] + [x for v in K.LISTS.values() for x in v.split()] + [new_word()] * 30)
+    split('search', what)
+    name = pick(['search', 'web_search', 'search_docs'])
+    text = pick(K.DEFINITIONS)[1]
+    return tool(name, pick(['Search the web', 'Search the documentation', 'Find documents']),
+                query=pick(['sThe search query', 's'])), \
+        pick([f'Search for {what}.', f'Look up {what}.', f'Find something about {what}.']), \
+        [(name, {'query': what})], [dumps({'result': text})], text
+
+
+def t_timer():
+    n = R.randint(1, 90)
+    split('timer', n)
+    return tool('set_timer', 'Set a timer', minutes='iDuration in minutes'), \
+        pick([f'Set a timer for {n} minutes.', f'Start a timer of {n} minutes.', f'Wake me in {n} minutes.']), \
+        [('set_timer', {'minutes': n})], [pick([dumps({'status': 'ok'}), 'ok'])], f'The timer is set for {n} minutes.'
+
+
+def t_mail():
+    n = pick(K.NAMES)
+    text = pick(['I am late', 'The meeting is at 10', 'Happy birthday', 'See you tomorrow', 'The report is ready',
+                 'Please call me', 'Dinner is at 7', 'I am at home', 'The train is late', 'Thank you'])
+    split('mail', n, text)
+    name = pick(['send_message', 'send_email'])
+    return tool(name, pick(['Send a message to a person', 'Send a message']), to='sThe recipient', text='sThe text'), \
+        pick([f'Tell {n}: {text}.', f'Send {n} the message "{text}".', f'Write to {n}: {text}.']), \
+        [(name, {'to': n, 'text': text})], [pick([dumps({'status': 'sent'}), 'sent'])], f'The message to {n} is sent.'
+
+
+def t_price():
+    x = pick([w for v in K.LISTS.values() for w in v.split() if w.islower()]) if R.random() < 0.7 else new_word()
+    p = R.randint(1, 200)
+    split('price', x)
+    name, arg = pick([('get_price', 'product'), ('get_price', 'item'), ('check_price', 'product')])
+    return tool(name, 'Get the price of a product', **{arg: 's'}), \
+        pick([f'What is the price of {x}?', f'How much does {x} cost?', f'Check the price of {x}.']), \
+        [(name, {arg: x})], [dumps({'price': p, 'currency': 'EUR'})], f'The price of {x} is {p} EUR.'
+
+
+def t_file():
+    f = pick(['notes', 'todo', 'report', 'data', 'readme', 'main', 'test', 'config']) + pick(['.txt', '.md', '.py', '.csv'])
+    name = pick(['read_file', 'open_file', 'delete_file'])
+    split('file', f, name)
+    verb = {'read_file': pick(['Read', 'Show me']), 'open_file': 'Open', 'delete_file': pick(['Delete', 'Remove'])}[name]
+    out, ans = {'read_file': ('Hello', 'The file {} says: Hello'), 'open_file': ('ok', 'The file {} is open.'),
+                'delete_file': ('ok', 'The file {} is deleted.')}[name]
+    return tool(name, cap(name.replace('_', ' a ')), path=pick(['sThe path', 's'])), \
+        pick([f'{verb} the file {f}.', f'{verb} {f}.']), [(name, {'path': f})], [out], ans.format(f)
+
+
+TOOLS = [t_weather, t_weather, t_weather, t_weather_two, t_calc, t_calc, t_time, t_money, t_search, t_timer, t_mail,
+         t_price, t_file]
+
+# ---- conversations
+
+SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You are Sluice, a small demo model.',
+          'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
+          'Answer the question of the user.']
+
+PLAIN = ([add] * 9 + [sub] * 7 + [mul] * 7 + [div] * 4 + [double] * 2 + [percent] * 2 + [parity] * 2 + [compare] * 2 +
+         [extreme] * 2 + [sort_numbers] * 3 + [count_to] * 2 + [primes, following, pattern, pattern] + [story] * 6 +
+         [unit] * 8 + [temperature] * 1 + [weekday] * 4 + [month] * 3 + [leap] + [country] * 20 + [continent] * 2 +
+         [make_list] * 8 + [is_a] * 2 + [fixed_list] * 2 + [sort_words] + [edit_list] * 2 + [word] * 5 +
+         [definition] * 4 + [single] * 3 + [social] * 5 + [unknown] * 2)
+THINK = ([add] * 5 + [sub] * 4 + [mul] * 2 + [mul_long] * 6 + [div] * 2 + [double, percent, percent, parity, compare] +
+         [pattern] * 2 + [average] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [temperature] * 3 +
+         [clock] * 4 + [weekday] * 4 + [date_after] * 4 + [leap] * 2 + [country] * 2 + [single] + [social])
+
+
+def draw(fs):
+    while True:
+        try:
+            r = pick(fs)()
+            if Again not in r:
+                return r
+        except Again:
+            pass
+
+
+def tools_text(tools):
+    s = '## Tools\nYou have access to the following tools:\n'
+    for t in tools:
+        f = t['function']
+        s += f"\n### {f['name']}\nDescription: {f['description']}\n\nParameters: {dumps(f['parameters'])}\n"
+    return s
+
+
+def calls_text(calls):
+    return CALLS + ''.join(f'{CALL}{n}{SEP}{dumps(a)}{CALL_END}' for n, a in calls) + CALLS_END + EOS
+
+
+def conversation():
+    """One conversation as segments, and its messages as a chat client would hold them."""
+    r = R.random()
+    system = pick(SYSTEM) if R.random() < 0.25 else None
+    if r < 0.16:
+        spec, q, calls, outs, ans = draw(TOOLS)
+        tools, names = [spec], {spec['function']['name']}
+        for _ in range(R.choice([0, 0, 1, 1, 2, 3])):
+            t = draw(TOOLS)[0]
+            if t['function']['name'] not in names:
+                names.add(t['function']['name'])
+                tools.append(t)
+        R.shuffle(tools)
+        head = BOS + (system + '\n\n' if system else '') + tools_text(tools)
+        if R.random() < 0.18:
+            q, ans, _ = draw([social, definition, country, make_list])
+            return [[head + USER + q + BOT + '</think>', 0], [ans + EOS, 1]]
+        seg = [[head + USER + q + BOT + '</think>', 0], [calls_text(calls), 1],
+               [''.join(OUT + o + OUT_END for o in outs), 0], [ans + EOS, 1]]
+        if R.random() < 0.15:
+            seg += [[USER + pick(K.THANKS) + BOT + '</think>', 0], [pick(K.THANKS_ANSWERS) + EOS, 1]]
+        return seg
+    if r < 0.28:
+        while True:
+            try:
+                q, a, s = json_answer()
+                break
+            except Again:
+                pass
+        return [[BOS + (s or system or '') + USER + q + BOT + '</think>', 0], [a + EOS, 1]]
+    if r < 0.5:
+        q, a, why = draw(THINK)
+        seg = [[BOS + (system or ''), 0]]
+        if R.random() < 0.1:
+            q0, a0, _ = draw(PLAIN)
+            seg += [[USER + q0 + BOT + '</think>', 0], [a0 + EOS, 1]]
+        return seg + [[USER + q + BOT + '<think>', 0], [(why or '') + '</think>' + a + EOS, 1]]
+    seg = [[BOS + (system or ''), 0]]
+    for _ in range(R.choice([1, 1, 1, 1, 2, 2, 3])):
+        q, a, _ = draw(PLAIN)
+        seg += [[USER + q + BOT + '</think>', 0], [a + EOS, 1]]
+    return seg
+
+
+def merge(seg):
+    """Join neighbouring segments of the same kind."""
+    out = []
+    for t, on in seg:
+        if out and out[-1][1] == on:
+            out[-1][0] += t
+        elif t:
+            out.append([t, on])
+    return out
+
+
+def exam(n):
+    """n prompts of each kind with the right answer; the ones that EXAM keeps out of training where there are any."""
+    global EXAM
+    EXAM = True
+    rows = []
+    for mode, fs in (('plain', PLAIN), ('think', THINK)):
+        for f in dict.fromkeys(fs):
+            for _ in range(n):
+                q, a, _ = draw([f])
+                tail = '</think>' if mode == 'plain' else '<think>'
+                rows.append(dict(kind=f'{mode} {f.__name__}', prompt=BOS + USER + q + BOT + tail, answer=a))
+    for f in dict.fromkeys(TOOLS):
+        for _ in range(n):
+            spec, q, calls, outs, ans = draw([f])
+            head = BOS + tools_text([spec, draw([t_time])[0]] if f is not t_time else [spec])
+            p = head + USER + q + BOT + '</think>'
+            rows.append(dict(kind='call ' + f.__name__, prompt=p, answer=calls_text(calls)[:-len(EOS)]))
+            rows.append(dict(kind='after ' + f.__name__, answer=ans,
+                             prompt=p + calls_text(calls) + ''.join(OUT + o + OUT_END for o in outs)))
+    for _ in range(4 * n):
+        while True:
+            try:
+                q, a, s = json_answer()
+                break
+            except Again:
+                pass
+        rows.append(dict(kind='json', prompt=BOS + (s or '') + USER + q + BOT + '</think>', answer=a))
+    EXAM = False
+    return rows
+
+
+def main():
+    work, n = sys.argv[1], int(sys.argv[2])
+    R.seed(int(sys.argv[3]) if len(sys.argv) > 3 else 7)
+    C[:] = countries(work)
+    with open(os.path.join(work, 'chat.jsonl'), 'w', encoding='utf-8') as f:
+        for _ in range(n):
+            f.write(dumps(merge(conversation())) + '\n')
+    with open(os.path.join(work, 'exam.jsonl'), 'w', encoding='utf-8') as f:
+        for row in exam(4):
+            f.write(dumps(row) + '\n')
+
+
+if __name__ == '__main__':
+    main()
