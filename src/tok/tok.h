@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "io/io.h"
+#include "text/json.h"
 
 typedef struct tok tok;
 
@@ -17,14 +18,23 @@ typedef struct tok tok;
 sl_status tok_open(const io_model *m, tok **out, sl_err *err) BASE_MUST_USE;
 void tok_close(tok *t);
 
+/* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
+struct tok_files {
+    const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *chat_template_json, *chat_template_jinja;
+    size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_chat_template_json, n_chat_template_jinja;
+    const struct json *config, *generation_config;
+};
+sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err) BASE_MUST_USE;
+
 enum { TOK_SPECIAL = 1, TOK_BOS = 2 };
 struct tok_ids {
     int32_t *id; /* mem_free */
     int n, cap;
 };
-/* Append the ids of text[0..n) to *out. Linear in n. TOK_SPECIAL: added tokens are recognised in the text; without it only those added tokens that
- * are neither special nor control tokens are (as their owners mean them: normal vocabulary).
- * Errors: REQUEST (not UTF-8: byte offset), NOMEM. Threads: any. */
+/* Append the ids of text[0..n) to *out. Near-linear in n. TOK_SPECIAL: all added tokens are recognised in the text; without it only those that are
+ * no control tokens (as their owners mean them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
+ * generation, and every added token spelled <|...|> with either kind of bar, whatever its file says: DeepSeek's <User> is "special": false.
+ * Errors: REQUEST (not UTF-8: byte offset), LIMIT (over 2 GiB; a pre-tokenizer that gives up), NOMEM. Threads: any. */
 sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
                      sl_err *err) BASE_MUST_USE;
 /* The same for pieces of which some are the user's: control tokens are recognised only where spans say so (text/tmpl.h). */
@@ -43,8 +53,9 @@ int32_t tok_eos(const tok *t);
 bool tok_add_bos(const tok *t);                /* the model's own wish for raw prompts */
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);
-/* The chat template's source, NULL = none. */
+/* The chat template's source, NULL = none. The named one ("tool_use") where a model brings several. Borrowed. */
 const char *tok_template(const tok *t, size_t *n);
+const char *tok_template_named(const tok *t, const char *name, size_t *n);
 const char *tok_bos_text(const tok *t); /* NULL = none */
 const char *tok_eos_text(const tok *t);
 

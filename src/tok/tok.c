@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tok/tok.h"
+
+#include <string.h>
+
+#include "tok/tok_internal.h"
+
+static sl_status new_tok(tok **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_TOK, 1, sizeof(tok), &p, err));
+    tok *t = p;
+    mem_arena_init(&t->a, MEM_TOK, 0);
+    t->bos = t->eos = -1;
+    *out = t;
+    return SL_OK;
+}
+
+static sl_status finish(sl_status st, tok *t, tok **out, sl_err *err)
+{
+    if (st == SL_OK) st = tok_build_end(t, err);
+    if (st == SL_OK) *out = t;
+    else tok_close(t);
+    return st;
+}
+
+sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err)
+{
+    tok *t = NULL;
+    SL_TRY(new_tok(&t, err));
+    return finish(tok_hf_open(f, t, err), t, out, err);
+}
+
+static sl_status open_folder(const io_model *m, tok **out, sl_err *err)
+{
+    struct tok_files f = {.config = io_config(m), .generation_config = io_generation_config(m)};
+    const struct {
+        const char *name, **p;
+        size_t *n;
+    } file[] = {{"tokenizer.json", &f.tokenizer_json, &f.n_tokenizer_json},
+                {"tokenizer_config.json", &f.tokenizer_config, &f.n_tokenizer_config},
+                {"special_tokens_map.json", &f.special_tokens_map, &f.n_special_tokens_map},
+                {"chat_template.json", &f.chat_template_json, &f.n_chat_template_json},
+                {"chat_template.jinja", &f.chat_template_jinja, &f.n_chat_template_jinja}};
+    for (int i = 0; i < BASE_COUNT_OF(file); i++) {
+        uint64_t n = 0;
+        *file[i].p = io_text_file(m, file[i].name, &n);
+        *file[i].n = (size_t)n;
+    }
+    return tok_open_files(&f, out, err);
+}
+
+sl_status tok_open(const io_model *m, tok **out, sl_err *err)
+{
+    tok *t = NULL;
+    if (io_model_kind(m) == IO_HF) return open_folder(m, out, err);
+    SL_TRY(new_tok(&t, err));
+    return finish(tok_gguf_open(m, t, err), t, out, err);
+}
+
+void tok_close(tok *t)
+{
+    if (!t) return;
+    for (int i = 0; i < t->n_step; i++) text_regex_close(t->step[i].re);
+    tok_trie_fini(&t->raw);
+    tok_trie_fini(&t->norm);
+    mem_free(t->v);
+    mem_free(t->slot);
+    mem_free(t->merge);
+    mem_arena_fini(&t->a);
+    mem_free(t);
+}
+
+int tok_n_vocab(const tok *t)
+{
+    return t->n_vocab;
+}
+
+const char *tok_bytes(const tok *t, int32_t id, int *n)
+{
+    *n = tok_valid(t, id) ? (int)t->v[id].n : 0;
+    return *n || tok_valid(t, id) ? t->v[id].p : NULL;
+}
+
+bool tok_is_special(const tok *t, int32_t id)
+{
+    return tok_valid(t, id) && (t->v[id].flags & TOK_F_SPECIAL);
+}
+
+bool tok_is_eog(const tok *t, int32_t id)
+{
+    return tok_valid(t, id) && (t->v[id].flags & TOK_F_EOG);
+}
+
+int32_t tok_bos(const tok *t)
+{
+    return t->bos;
+}
+int32_t tok_eos(const tok *t)
+{
+    return t->eos;
+}
+bool tok_add_bos(const tok *t)
+{
+    return t->add_bos && t->bos >= 0;
+}
+
+int32_t tok_find(const tok *t, const char *text)
+{
+    size_t n = strlen(text);
+    for (int id = 0; id < t->n_vocab; id++)
+        if ((t->v[id].flags & TOK_F_ADDED) && t->v[id].n == n && memcmp(t->v[id].p, text, n) == 0) return id;
+    uint32_t id = tok_word_find(t, text, n);
+    return id == TOK_NONE ? -1 : (int32_t)id;
+}
+
+const char *tok_template_named(const tok *t, const char *name, size_t *n)
+{
+    for (int i = 0; i < t->n_tmpl; i++)
+        if (strcmp(t->tmpl[i].name, name) == 0) {
+            *n = t->tmpl[i].n;
+            return t->tmpl[i].text;
+        }
+    *n = 0;
+    return NULL;
+}
+
+const char *tok_template(const tok *t, size_t *n)
+{
+    const char *p = tok_template_named(t, "", n);
+    if (!p) p = tok_template_named(t, "default", n);
+    if (!p && t->n_tmpl > 0) {
+        *n = t->tmpl[0].n;
+        p = t->tmpl[0].text;
+    }
+    return p;
+}
+
+const char *tok_bos_text(const tok *t)
+{
+    return t->bos_text;
+}
+const char *tok_eos_text(const tok *t)
+{
+    return t->eos_text;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Byte-pair merging of one pre-token: always the pair of lowest rank, leftmost first. Short words by scanning an array, long ones with a
+ * linked list and a heap of (rank, position), so that a megabyte without a split costs n log n. */
+#include <limits.h>
+#include <string.h>
+
+#include "tok/tok_internal.h"
+
+#define SHORT 48 /* bytes; above this the heap is faster */
+
+sl_status tok_ids_put(struct tok_ids *out, int32_t id, sl_err *err)
+{
+    if (out->n == out->cap) {
+        void *p = NULL;
+        if (out->cap > INT_MAX / 2) return SL_FAIL(err, LIMIT, "more than %d tokens", INT_MAX / 2);
+        int cap = out->cap ? out->cap * 2 : 64;
+        SL_TRY(mem_realloc(MEM_REQUEST, out->id, (size_t)cap * sizeof *out->id, &p, err));
+        out->id = p;
+        out->cap = cap;
+    }
+    out->id[out->n++] = id;
+    return SL_OK;
+}
+
+static uint32_t rank_of(const tok *t, uint32_t l, uint32_t r)
+{
+    const struct tok_merge *m = tok_merge_find(t, l, r);
+    return m ? m->rank : TOK_NONE;
+}
+
+static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_ids *out, sl_err *err)
+{
+    uint32_t id[SHORT], rank[SHORT];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t b = t->byte_id[(unsigned char)p[i]];
+        if (b != TOK_NONE) id[k++] = b;
+    }
+    for (size_t i = 0; i + 1 < k; i++) rank[i] = rank_of(t, id[i], id[i + 1]);
+    while (k > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < k; i++)
+            if (rank[i] < rank[best]) best = i;
+        if (rank[best] == TOK_NONE) break;
+        id[best] = tok_merge_find(t, id[best], id[best + 1])->id;
+        memmove(id + best + 1, id + best + 2, (k - best - 2) * sizeof *id);
+        if (best + 3 < k) memmove(rank + best + 1, rank + best + 2, (k - best - 3) * sizeof *rank);
+        k--;
+        if (best + 1 < k) rank[best] = rank_of(t, id[best], id[best + 1]);
+        if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
+    }
+    for (size_t i = 0; i < k; i++) SL_TRY(tok_ids_put(out, (int32_t)id[i], err));
+    return SL_OK;
+}
+
+/* ---- long words ---- */
+struct list {
+    uint32_t *id, *prev, *next, *rank; /* rank of (this, next); TOK_NONE = none, also for a symbol that was merged away */
+    uint64_t *heap;                    /* rank << 32 | position; least first */
+    size_t n_heap;
+};
+
+static void heap_down(struct list *w, size_t i)
+{
+    uint64_t x = w->heap[i];
+    for (;;) {
+        size_t c = 2 * i + 1;
+        if (c >= w->n_heap) break;
+        if (c + 1 < w->n_heap && w->heap[c + 1] < w->heap[c]) c++;
+        if (w->heap[c] >= x) break;
+        w->heap[i] = w->heap[c];
+        i = c;
+    }
+    w->heap[i] = x;
+}
+
+static void heap_push(struct list *w, uint64_t x)
+{
+    size_t i = w->n_heap++;
+    while (i > 0 && w->heap[(i - 1) / 2] > x) {
+        w->heap[i] = w->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    w->heap[i] = x;
+}
+
+static void rank_again(const tok *t, struct list *w, uint32_t i)
+{
+    uint32_t j = w->next[i];
+    w->rank[i] = j == TOK_NONE ? TOK_NONE : rank_of(t, w->id[i], w->id[j]);
+    if (w->rank[i] != TOK_NONE) heap_push(w, (uint64_t)w->rank[i] << 32 | i);
+}
+
+static void merge_all(const tok *t, struct list *w)
+{
+    while (w->n_heap > 0) {
+        uint64_t top = w->heap[0];
+        w->heap[0] = w->heap[--w->n_heap];
+        if (w->n_heap > 0) heap_down(w, 0);
+        uint32_t i = (uint32_t)top;
+        if (w->rank[i] != (uint32_t)(top >> 32)) continue; /* the pair is gone */
+        uint32_t j = w->next[i];
+        w->id[i] = tok_merge_find(t, w->id[i], w->id[j])->id;
+        w->rank[j] = TOK_NONE;
+        w->next[i] = w->next[j];
+        if (w->next[i] != TOK_NONE) w->prev[w->next[i]] = i;
+        rank_again(t, w, i);
+        if (w->prev[i] != TOK_NONE) rank_again(t, w, w->prev[i]);
+    }
+}
+
+static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_t n, struct tok_ids *out, sl_err *err)
+{
+    const size_t each = 4 * sizeof(uint32_t) + 3 * sizeof(uint64_t); /* the heap: n at first, 2 more for each of n merges, 1 less */
+    if (b->cap < n) {
+        void *m = NULL;
+        mem_free(b->mem);
+        b->mem = NULL;
+        b->cap = 0;
+        SL_TRY(mem_alloc(MEM_REQUEST, n * each, &m, err));
+        b->mem = m;
+        b->cap = n;
+    }
+    struct list w = {.heap = b->mem};
+    w.id = (uint32_t *)(w.heap + 3 * n);
+    w.prev = w.id + n;
+    w.next = w.prev + n;
+    w.rank = w.next + n;
+    uint32_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t c = t->byte_id[(unsigned char)p[i]];
+        if (c == TOK_NONE) continue;
+        w.id[k] = c;
+        w.prev[k] = k - 1; /* the first: TOK_NONE */
+        w.next[k] = k + 1;
+        k++;
+    }
+    if (k == 0) return SL_OK;
+    w.next[k - 1] = TOK_NONE;
+    for (uint32_t i = 0; i < k; i++) {
+        w.rank[i] = i + 1 < k ? rank_of(t, w.id[i], w.id[i + 1]) : TOK_NONE;
+        if (w.rank[i] != TOK_NONE) w.heap[w.n_heap++] = (uint64_t)w.rank[i] << 32 | i;
+    }
+    for (size_t i = w.n_heap / 2; i-- > 0;) heap_down(&w, i);
+    merge_all(t, &w);
+    for (uint32_t i = 0; i != TOK_NONE; i = w.next[i]) SL_TRY(tok_ids_put(out, (int32_t)w.id[i], err));
+    return SL_OK;
+}
+
+sl_status tok_bpe_word(const tok *t, struct tok_bpe *w, const char *p, size_t n,
+                       struct tok_ids *out, sl_err *err)
+{
+    if (n == 1) {
+        uint32_t id = t->byte_id[(unsigned char)p[0]];
+        return id == TOK_NONE ? SL_OK : tok_ids_put(out, (int32_t)id, err);
+    }
+    if (t->ignore_merges) {
+        uint32_t id = tok_word_find(t, p, n);
+        if (id != TOK_NONE) return tok_ids_put(out, (int32_t)id, err);
+    }
+    return n <= SHORT ? short_word(t, p, n, out, err) : long_word(t, w, p, n, out, err);
+}
+
+void tok_bpe_fini(struct tok_bpe *w)
+{
+    mem_free(w->mem);
+    w->mem = NULL;
+    w->cap = 0;
+}

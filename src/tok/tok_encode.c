@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text to ids: added tokens first (in the raw text, then behind the normaliser), then pre-tokens, then merges. Who wrote a byte only
+ * decides which added tokens may be found there; pre-tokens run across the borders, as in the reference. */
+#include <string.h>
+
+#include "text/nfc.h"
+#include "text/uni.h"
+#include "text/utf8.h"
+#include "tok/tok_internal.h"
+
+struct run {
+    const tok *t;
+    text_match *match;
+    struct tok_pieces a, b;
+    struct tok_bpe bpe;
+    struct tok_ids *out;
+    sl_err *err;
+};
+
+/* A part of a text with spans: p = text + off. */
+struct view {
+    const char *p;
+    size_t n, off;
+    const struct text_tmpl_span *span;
+    int n_span;
+};
+
+/* How many bytes from p + i on are the template's, at most TOK_MAX_ADDED. */
+static size_t clean(const struct view *v, size_t i)
+{
+    size_t at = v->off + i, end = at;
+    int lo = 0, hi = v->n_span;
+    while (lo < hi) { /* the first span that ends behind at */
+        int mid = lo + (hi - lo) / 2;
+        if (v->span[mid].end <= at) lo = mid + 1;
+        else hi = mid;
+    }
+    for (; lo < v->n_span && !v->span[lo].user && v->span[lo].begin <= end && end - at < TOK_MAX_ADDED; lo++)
+        end = v->span[lo].end;
+    return end - at;
+}
+
+static bool word_at(const char *p, size_t n)
+{
+    uint32_t cp;
+    return n > 0 && text_utf8_decode(p, n, &cp) > 0 && text_uni_word(cp);
+}
+
+static size_t back(const char *p, size_t i)
+{
+    do i--;
+    while (i > 0 && ((unsigned char)p[i] & 0xc0) == 0x80);
+    return i;
+}
+
+static size_t white_left(const char *p, size_t low, size_t i)
+{
+    uint32_t cp;
+    while (i > low) {
+        size_t k = back(p, i);
+        if (k < low || text_utf8_decode(p + k, i - k, &cp) == 0 || !text_uni_white(cp)) break;
+        i = k;
+    }
+    return i;
+}
+
+static size_t white_right(const char *p, size_t n, size_t i)
+{
+    uint32_t cp;
+    while (i < n) {
+        int k = text_utf8_decode(p + i, n - i, &cp);
+        if (k == 0 || !text_uni_white(cp)) break;
+        i += (size_t)k;
+    }
+    return i;
+}
+
+typedef sl_status plain_fn(struct run *r, const struct view *v);
+
+static struct view cut(const struct view *v, size_t begin, size_t end)
+{
+    struct view c = *v;
+    c.p += begin;
+    c.off += begin;
+    c.n = end - begin;
+    return c;
+}
+
+/* Find the added tokens of one trie; what is between goes to plain. */
+static sl_status scan(struct run *r, const struct tok_trie *tr, const struct view *v, plain_fn *plain)
+{
+    size_t last = 0;
+    for (size_t i = 0; tr->n && i < v->n;) {
+        uint32_t id = 0;
+        size_t k = tr->first[(unsigned char)v->p[i]] ? tok_trie_match(r->t, tr, v->p + i, v->n - i, clean(v, i), &id) : 0;
+        if (k == 0) {
+            i++;
+            continue;
+        }
+        uint32_t f = r->t->v[id].flags;
+        size_t begin = i, end = i + k;
+        i = end;
+        if ((f & TOK_F_SINGLE_WORD) &&
+            ((begin > 0 && word_at(v->p + back(v->p, begin), begin - back(v->p, begin))) || word_at(v->p + end, v->n - end)))
+            continue;
+        if (f & TOK_F_LSTRIP) begin = white_left(v->p, last, begin);
+        if (f & TOK_F_RSTRIP) end = white_right(v->p, v->n, end);
+        if (begin > last) {
+            struct view c = cut(v, last, begin);
+            SL_TRY(plain(r, &c));
+        }
+        SL_TRY(tok_ids_put(r->out, (int32_t)id, r->err));
+        last = i = end;
+    }
+    if (last == v->n) return SL_OK;
+    struct view c = cut(v, last, v->n);
+    return plain(r, &c);
+}
+
+static sl_status words(struct run *r, const struct view *v)
+{
+    struct tok_pieces *w = NULL;
+    SL_TRY(tok_pre_split(r->t, r->match, v->p, v->n, &r->a, &r->b, &w, r->err));
+    for (size_t i = 0; i < w->n; i++)
+        SL_TRY(tok_bpe_word(r->t, &r->bpe, v->p + w->v[i].begin, w->v[i].end - w->v[i].begin, r->out, r->err));
+    return SL_OK;
+}
+
+/* Normalise span by span, so that it stays known who wrote what. */
+static sl_status normalise(struct run *r, const struct view *v)
+{
+    struct str s;
+    void *p = NULL;
+    int n = 0;
+    sl_status st = SL_OK;
+    str_init(&s, MEM_REQUEST, 0);
+    SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, (size_t)v->n_span, sizeof *v->span, &p, r->err));
+    struct text_tmpl_span *span = p;
+    for (int i = 0; i < v->n_span; i++) {
+        size_t b = BASE_MAX(v->span[i].begin, v->off), e = BASE_MIN(v->span[i].end, v->off + v->n);
+        if (b >= e) continue;
+        span[n].begin = s.n;
+        span[n].user = v->span[i].user;
+        SL_TRY_OUT(text_nfc(v->p + (b - v->off), e - b, &s, r->err));
+        span[n++].end = s.n;
+    }
+    struct view w = {.p = str_c(&s), .n = s.n, .span = span, .n_span = n};
+    st = scan(r, &r->t->norm, &w, words);
+out:
+    str_fini(&s);
+    mem_free(p);
+    return st;
+}
+
+static sl_status plain_raw(struct run *r, const struct view *v)
+{
+    if (r->t->nfc && !text_nfc_quick(v->p, v->n)) return normalise(r, v);
+    return scan(r, &r->t->norm, v, words);
+}
+
+sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
+                           const struct text_tmpl_span *span, int n_span, struct tok_ids *out,
+                           sl_err *err)
+{
+    if (n > INT32_MAX) return SL_FAIL(err, LIMIT, "text of %zu bytes is over 2 GiB", n);
+    size_t good = text_utf8_check(text, n);
+    if (good < n) return SL_FAIL(err, REQUEST, "text is not UTF-8 at byte %zu", good);
+    if (n == 0) return SL_OK;
+    struct run r = {.t = t, .out = out, .err = err};
+    struct view v = {.p = text, .n = n, .span = span, .n_span = n_span};
+    sl_status st = text_match_open(MEM_REQUEST, &r.match, err);
+    if (st == SL_OK) st = scan(&r, &t->raw, &v, plain_raw);
+    text_match_close(r.match);
+    mem_free(r.a.v);
+    mem_free(r.b.v);
+    tok_bpe_fini(&r.bpe);
+    return st;
+}
+
+sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
+                     sl_err *err)
+{
+    struct text_tmpl_span all = {.end = n, .user = !(flags & TOK_SPECIAL)};
+    if ((flags & TOK_BOS) && t->bos >= 0) SL_TRY(tok_ids_put(out, t->bos, err));
+    return tok_encode_spans(t, text, n, &all, 1, out, err);
+}
+
+/* ---- back to text ---- */
+
+static void settle(struct tok_stream *s, struct str *out, bool last)
+{
+    while (s->n_pend > 0) {
+        uint32_t cp;
+        int cut = 0, k = text_utf8_decode(s->pend, (size_t)s->n_pend, &cp);
+        if (k > 0) {
+            str_put(out, s->pend, (size_t)k);
+        } else {
+            k = text_utf8_bad(s->pend, (size_t)s->n_pend, &cut);
+            if (cut && !last) return;
+            str_puts(out, "\xef\xbf\xbd");
+        }
+        s->n_pend -= k;
+        memmove(s->pend, s->pend + k, (size_t)s->n_pend);
+    }
+}
+
+sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
+                         struct str *out, sl_err *err)
+{
+    int n = 0;
+    if (id < 0 || id >= t->n_vocab) return SL_FAIL(err, REQUEST, "token id %d is outside 0..%d", (int)id, t->n_vocab - 1);
+    const char *p = tok_bytes(t, id, &n);
+    if (!special && tok_is_special(t, id)) return SL_OK;
+    for (int i = 0; i < n; i++) {
+        if (s->n_pend == 0) { /* whole runs of ASCII at once */
+            int k = i;
+            while (k < n && (unsigned char)p[k] < 0x80) k++;
+            str_put(out, p + i, (size_t)(k - i));
+            i = k;
+            if (i == n) break;
+        }
+        s->pend[s->n_pend++] = p[i];
+        settle(s, out, false);
+    }
+    return str_status(out, err);
+}
+
+sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err)
+{
+    settle(s, out, true);
+    return str_status(out, err);
+}
