@@ -22,7 +22,10 @@ typedef struct io_model io_model;
 /* path: a .gguf file (any part of a split one) or a folder with config.json. vocab_only: weights need not be there.
  * Errors: NOTFOUND, IO, FORMAT (file, field, byte offset), UNSUPPORTED, NOMEM. Memory: close with io_close; tensors and metadata are borrowed until then. */
 sl_status io_open(const char *path, bool vocab_only, io_model **out, sl_err *err) BASE_MUST_USE;
-void io_close(io_model *m);
+/* The same from n bytes in memory that stay until io_close: one GGUF or safetensors file, told apart by its first bytes. name: for messages. */
+sl_status io_open_bytes(const char *name, const void *p, uint64_t n, io_model **out, sl_err *err)
+    BASE_MUST_USE;
+void io_close(io_model *m); /* NULL is legal */
 
 enum io_kind io_model_kind(const io_model *m);
 const char *io_path(const io_model *m);      /* as opened */
@@ -43,18 +46,22 @@ const struct json *io_generation_config(const io_model *m);
 /* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the folder by its fixed name; NULL = not there. */
 const char *io_text_file(const io_model *m, const char *name, uint64_t *n);
 
-/* ---- GGUF metadata. Each getter: NOTFOUND when the key is missing (err untouched if err is NULL), FORMAT when its type does not fit
- * (names key and type) or, for arrays, element types. Integers of any width are accepted where the value fits; bools are not integers. ---- */
+/* ---- GGUF metadata. Each getter: NOTFOUND when the key is missing, FORMAT when its type does not fit (names file, key and type).
+ * u64 takes every integer type where the value is not negative; f64 takes floats and integers; bool, str and array only their own. The first
+ * part of a split file has the metadata. A Hugging Face folder has none: every getter says NOTFOUND. ---- */
 sl_status io_meta_u64(const io_model *m, const char *key, uint64_t *out, sl_err *err) BASE_MUST_USE;
 sl_status io_meta_f64(const io_model *m, const char *key, double *out, sl_err *err) BASE_MUST_USE;
 sl_status io_meta_bool(const io_model *m, const char *key, bool *out, sl_err *err) BASE_MUST_USE;
 sl_status io_meta_str(const io_model *m, const char *key, const char **p, uint64_t *n, sl_err *err)
     BASE_MUST_USE; /* bytes in place, not NUL-terminated */
+enum io_type { /* GGUF value types */
+    IO_U8, IO_I8, IO_U16, IO_I16, IO_U32, IO_I32, IO_F32, IO_BOOL, IO_STR, IO_ARRAY, IO_U64, IO_I64, IO_F64, IO_N_TYPE
+};
 struct io_array {
-    uint32_t type; /* GGUF value type of the elements */
+    uint32_t type; /* enum io_type of the elements; never IO_ARRAY */
     uint64_t n;
     const uint8_t *data; /* first element in place; unaligned */
-    const uint64_t *str_off; /* strings: offset of each element's bytes from data - 0; length is the u64 before it */
+    const uint64_t *str_off; /* strings: where each element's bytes start, from data; the u64 before them is their length */
 };
 sl_status io_meta_array(const io_model *m, const char *key, struct io_array *out, sl_err *err)
     BASE_MUST_USE;

@@ -32,13 +32,13 @@ bool tensor_dtype_from_text(const char *text, size_t n, enum tensor_dtype *out);
 /* True when the type has a dequantiser to f32 (all but the integer and bool types, and E8M0). */
 bool tensor_dtype_is_weight(enum tensor_dtype t);
 
-#define TENSOR_MAX_DIM 4
+#define TENSOR_MAX_DIM 6
 
 /* A named, checked view of bytes in a mapped file. Borrowed from the file that owns it. */
 struct tensor {
     const char *name;              /* NUL-terminated */
     enum tensor_dtype type;
-    int n_dim;                     /* 0 .. 4; 0 is a scalar */
+    int n_dim;                     /* 0 .. 6; 0 is a scalar */
     int64_t shape[TENSOR_MAX_DIM]; /* row-major: shape[n_dim-1] is contiguous; 1 beyond n_dim */
     const void *data;
     uint64_t n_bytes;

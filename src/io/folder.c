@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hugging Face folders. Only the files named here and the *.safetensors that the index names are
+ * ever opened: nothing that can contain code
+ * (.bin, .pt, .py, ...). Names with a slash are refused; a name may be a symbolic link to a regular
+ * file, as in the hub's cache. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/io_internal.h"
+
+#define MAX_CONFIG ((uint64_t)4 << 20)
+#define MAX_INDEX ((uint64_t)256 << 20)
+#define MAX_SHARDS 10000
+
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+static const char *const text_name[] = {
+    "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
+    "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt"};
+
+/* DIR/NAME in the arena. */
+static sl_status join(io_model *m, const char *name, char **out, sl_err *err)
+{
+    size_t n = strlen(m->path), k = strlen(name);
+    void *p = NULL;
+    while (n > 1 && m->path[n - 1] == '/')
+        n--;
+    SL_TRY(mem_arena_alloc(&m->arena, n + k + 2, &p, err));
+    memcpy(p, m->path, n);
+    ((char *)p)[n] = '/';
+    memcpy((char *)p + n + 1, name, k);
+    *out = p;
+    return SL_OK;
+}
+
+static sl_status read_json(io_model *m, const char *name, const struct json **out, sl_err *err)
+{
+    char *path = NULL, *p = NULL;
+    uint64_t n = 0;
+    SL_TRY(join(m, name, &path, err));
+    if (os_path_kind(path) == OS_NONE) return SL_OK;
+    SL_TRY(os_read_file(path, MAX_CONFIG, &p, &n, err));
+    sl_status st = text_json_parse(&m->arena, io_short(path), p, n, out, err);
+    if (st == SL_OK && (*out)->kind != JSON_OBJECT_K)
+        st = SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
+    mem_free(p);
+    return st;
+}
+
+static sl_status map_texts(io_model *m, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, BASE_COUNT_OF(text_name), sizeof *m->text, &p, err));
+    m->text = p;
+    for (int i = 0; i < BASE_COUNT_OF(text_name); i++) {
+        char *path = NULL;
+        struct io_text *t = &m->text[m->n_text];
+        SL_TRY(join(m, text_name[i], &path, err));
+        if (os_path_kind(path) == OS_NONE) continue;
+        SL_TRY(os_map_open(path, &t->map, err));
+        t->name = text_name[i];
+        m->n_text++;
+    }
+    return SL_OK;
+}
+
+/* ---- weights ---- */
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n > k && strcmp(s + n - k, tail) == 0;
+}
+
+/* A name that an index may give: a plain *.safetensors of this folder. */
+static const char *shard_fault(const char *name, uint64_t n)
+{
+    const char *fault = io_name_fault(name, n, 255);
+    if (fault) return fault;
+    if (memchr(name, '/', n) || name[0] == '.') return "is not a name inside the folder";
+    return ends_with(name, ".safetensors") ? NULL : "is not a .safetensors file";
+}
+
+struct shards {
+    struct io_index by_name; /* tensor -> shard */
+    struct io_index by_file; /* file -> shard */
+    char **file;
+    struct io_slot *tensor; /* in the index's order */
+    int n_file, n_tensor;
+};
+
+/* The members of weight_map; each becomes a shard number. */
+static sl_status read_weight_map(struct io_scan *s, struct shards *sh, sl_err *err)
+{
+    bool more = true;
+    SL_TRY(io_scan_char(s, '{', err));
+    for (bool first = true;; first = false) {
+        char *name = NULL, *file = NULL;
+        uint64_t n = 0, n_file = 0, at = io_scan_at(s);
+        SL_TRY(io_scan_member(s, first, &more, &name, &n, err));
+        if (!more) return SL_OK;
+        SL_TRY(io_scan_str(s, &file, &n_file, err));
+        const char *fault = shard_fault(file, n_file);
+        if (fault)
+            return IO_FAIL_AT(err, s->path, at, "weight_map: file \"%.60s\" %s", file, fault);
+        int shard = io_index_find(&sh->by_file, file, n_file);
+        if (shard < 0) {
+            if (sh->n_file == MAX_SHARDS)
+                return IO_FAIL_AT(err, s->path, at, "weight_map: more than %d files", MAX_SHARDS);
+            shard = sh->n_file++;
+            sh->file[shard] = file;
+            io_index_put(&sh->by_file, file, n_file, shard);
+        }
+        if (io_index_put(&sh->by_name, name, n, shard) >= 0)
+            return IO_FAIL_AT(err, s->path, at, "weight_map: tensor %.80s is there twice", name);
+        sh->tensor[sh->n_tensor++] = (struct io_slot){.p = name, .n = n, .i = shard};
+    }
+}
+
+/* Members of the object at s, which is left where it is. */
+static sl_status count_members(struct io_scan s, uint64_t *n, sl_err *err)
+{
+    bool more = true;
+    *n = 0;
+    SL_TRY(io_scan_char(&s, '{', err));
+    for (bool first = true;; first = false) {
+        SL_TRY(io_scan_member(&s, first, &more, NULL, NULL, err));
+        if (!more) return SL_OK;
+        SL_TRY(io_scan_skip(&s, err));
+        ++*n;
+    }
+}
+
+static sl_status init_shards(io_model *m, uint64_t n, struct shards *sh, sl_err *err)
+{
+    void *p = NULL;
+    uint64_t n_file = BASE_MIN(n, (uint64_t)MAX_SHARDS);
+    SL_TRY(io_index_init(&sh->by_name, &m->arena, n, err));
+    SL_TRY(io_index_init(&sh->by_file, &m->arena, n_file, err));
+    SL_TRY(mem_arena_array(&m->arena, n_file, sizeof *sh->file, &p, err));
+    sh->file = p;
+    SL_TRY(mem_arena_array(&m->arena, n, sizeof *sh->tensor, &p, err));
+    sh->tensor = p;
+    return SL_OK;
+}
+
+static sl_status scan_index(io_model *m, struct io_scan *s, struct shards *sh, sl_err *err)
+{
+    bool more = true, found = false;
+    SL_TRY(io_scan_char(s, '{', err));
+    for (bool first = true;; first = false) {
+        char *name = NULL;
+        uint64_t n = 0;
+        SL_TRY(io_scan_member(s, first, &more, &name, &n, err));
+        if (!more) break;
+        if (strcmp(name, "weight_map") != 0) {
+            SL_TRY(io_scan_skip(s, err));
+            continue;
+        }
+        if (found) return IO_FAIL_AT(err, s->path, io_scan_at(s), "weight_map is there twice");
+        found = true;
+        SL_TRY(count_members(*s, &n, err));
+        SL_TRY(init_shards(m, n, sh, err));
+        SL_TRY(read_weight_map(s, sh, err));
+    }
+    if (io_scan_peek(s) >= 0)
+        return IO_FAIL_AT(err, s->path, io_scan_at(s), "bytes behind the end of the JSON");
+    if (!found || sh->n_file == 0) return IO_FAIL_AT(err, s->path, 0, "no weight_map");
+    return SL_OK;
+}
+
+static sl_status read_index(io_model *m, const char *path, struct shards *sh, sl_err *err)
+{
+    struct os_map map;
+    SL_TRY(os_map_open(path, &map, err));
+    sl_status st;
+    if (map.size > MAX_INDEX)
+        st = SL_FAIL(err, LIMIT, "%s: %llu bytes, at most %llu are read", io_short(path),
+                     (unsigned long long)map.size, (unsigned long long)MAX_INDEX);
+    else {
+        struct io_scan s = io_scan_init(path, map.data, map.size, 0, &m->arena);
+        st = scan_index(m, &s, sh, err);
+    }
+    os_map_close(&map);
+    return st;
+}
+
+/* Of a shard's tensors, those that the index gives to it. */
+static sl_status take_shard(io_model *m, int shard, const struct shards *sh, sl_err *err)
+{
+    struct tensor *t = NULL;
+    int n = 0;
+    SL_TRY(io_safetensors_read(m, shard, &t, &n, err));
+    for (int i = 0; i < n; i++) {
+        if (io_index_find(&sh->by_name, t[i].name, strlen(t[i].name)) != shard) continue;
+        m->tensor[m->n_tensor++] = t[i];
+    }
+    return SL_OK;
+}
+
+static sl_status open_shards(io_model *m, const char *index_path, sl_err *err)
+{
+    struct shards sh = {0};
+    void *p = NULL;
+    SL_TRY(read_index(m, index_path, &sh, err));
+    SL_TRY(mem_arena_array(&m->arena, (size_t)sh.n_file, sizeof *m->file, &p, err));
+    m->file = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)sh.n_tensor, sizeof *m->tensor, &p, err));
+    m->tensor = p;
+    for (int i = 0; i < sh.n_file; i++) {
+        char *path = NULL;
+        SL_TRY(join(m, sh.file[i], &path, err));
+        SL_TRY(io_add_file(m, path, err));
+        SL_TRY(take_shard(m, i, &sh, err));
+    }
+    SL_TRY(io_index_tensors(m, err));
+    for (int i = 0; i < sh.n_tensor; i++)
+        if (io_index_find(&m->by_name, sh.tensor[i].p, sh.tensor[i].n) < 0)
+            return SL_FAIL(err, FORMAT, "%s: weight_map: %s has no tensor %.80s",
+                           io_short(index_path), sh.file[sh.tensor[i].i], sh.tensor[i].p);
+    return SL_OK;
+}
+
+static sl_status open_single(io_model *m, const char *path, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, 1, sizeof *m->file, &p, err));
+    m->file = p;
+    SL_TRY(io_add_file(m, path, err));
+    SL_TRY(io_safetensors_read(m, 0, &m->tensor, &m->n_tensor, err));
+    return io_index_tensors(m, err);
+}
+
+/* Neither of the usual names: the only *.safetensors there is, else say what is wrong. */
+static sl_status open_other(io_model *m, sl_err *err)
+{
+    char **names = NULL, *path = NULL;
+    int n = 0, n_found = 0, found = -1, gguf = -1, other = -1;
+    SL_TRY(os_list(m->path, &names, &n, err));
+    for (int i = 0; i < n; i++) {
+        if (ends_with(names[i], ".safetensors")) n_found++, found = i;
+        if (ends_with(names[i], ".gguf")) gguf = i;
+        if (ends_with(names[i], ".bin") || ends_with(names[i], ".pt") ||
+            ends_with(names[i], ".pth"))
+            other = i;
+    }
+    sl_status st = SL_OK;
+    if (n_found == 1)
+        st = join(m, names[found], &path, err);
+    else if (n_found > 1)
+        st = SL_FAIL(err, NOTFOUND, "%s: %d .safetensors files but no %s", io_short(m->path),
+                     n_found, index_name);
+    else if (gguf >= 0)
+        st = SL_FAIL(err, NOTFOUND, "%s: no .safetensors files; give the path of %.80s itself",
+                     io_short(m->path), names[gguf]);
+    else if (other >= 0)
+        st = SL_FAIL(err, UNSUPPORTED,
+                     "%s: no .safetensors files; %.60s is not read, since such files can run code",
+                     io_short(m->path), names[other]);
+    else
+        st = SL_FAIL(err, NOTFOUND, "%s: no weights: neither .safetensors nor .gguf files",
+                     io_short(m->path));
+    os_list_free(names, n);
+    return st == SL_OK ? open_single(m, path, err) : st;
+}
+
+static sl_status open_weights(io_model *m, sl_err *err)
+{
+    char *path = NULL;
+    SL_TRY(join(m, single_name, &path, err));
+    if (os_path_kind(path) != OS_NONE) return open_single(m, path, err);
+    SL_TRY(join(m, index_name, &path, err));
+    if (os_path_kind(path) != OS_NONE) return open_shards(m, path, err);
+    return open_other(m, err);
+}
+
+/* Quantisers that describe their work in a file of their own, which is not opened: its being there
+ * is enough to refuse. */
+static sl_status find_other_scheme(io_model *m, sl_err *err)
+{
+    static const char *const other[][2] = {{"hf_quant_config.json", "modelopt"},
+                                           {"quant_model_description.json", "ascend"},
+                                           {"quantize_config.json", "gptq"}};
+    for (int i = 0; i < BASE_COUNT_OF(other); i++) {
+        char *path = NULL;
+        SL_TRY(join(m, other[i][0], &path, err));
+        if (os_path_kind(path) != OS_NONE) m->quant_method = other[i][1];
+    }
+    return SL_OK;
+}
+
+sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err)
+{
+    SL_TRY(read_json(m, "config.json", &m->config, err));
+    SL_TRY(read_json(m, "generation_config.json", &m->generation_config, err));
+    SL_TRY(map_texts(m, err));
+    if (vocab_only) return SL_OK;
+    SL_TRY(open_weights(m, err));
+    SL_TRY(find_other_scheme(m, err));
+    return io_scheme_choose(m, err);
+}
+
+const struct json *io_config(const io_model *m)
+{
+    return m->config;
+}
+
+const struct json *io_generation_config(const io_model *m)
+{
+    return m->generation_config;
+}
+
+const char *io_text_file(const io_model *m, const char *name, uint64_t *n)
+{
+    *n = 0;
+    for (int i = 0; i < m->n_text; i++) {
+        if (strcmp(m->text[i].name, name) != 0) continue;
+        *n = m->text[i].map.size;
+        return (const char *)m->text[i].map.data;
+    }
+    return NULL;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef IO_INTERNAL_H
+#define IO_INTERNAL_H
+
+#include "base/mem.h"
+#include "base/rd.h"
+#include "io/io.h"
+#include "os/os.h"
+
+/* ---- names by hash: open addressing, seeded by the clock so that a file can not choose collisions
+ * ---- */
+struct io_slot {
+    const char *p; /* borrowed; NULL = free */
+    uint64_t n, hash;
+    int i;
+};
+struct io_index {
+    struct io_slot *slot;
+    uint64_t mask, seed;
+};
+/* Room for n names. */
+sl_status io_index_init(struct io_index *ix, struct arena *a, uint64_t n,
+                        sl_err *err) BASE_MUST_USE;
+/* The number that belongs to a name; -1 = none. A zeroed index has none. */
+int io_index_find(const struct io_index *ix, const char *p, uint64_t n);
+/* Put a name with its number, or return the number that it has already; -1 = it was new. */
+int io_index_put(struct io_index *ix, const char *p, uint64_t n, int i);
+
+/* ---- GGUF metadata ---- */
+struct io_kv {
+    char *key; /* NUL-terminated copy */
+    uint32_t type;
+    uint64_t pos;      /* of the value in its file, for messages */
+    const uint8_t *p;  /* scalars and strings: the value; arrays: the first element */
+    uint64_t n;        /* strings: bytes; arrays: elements */
+    uint32_t elem;     /* arrays: type of the elements */
+    uint64_t *str_off; /* arrays of strings */
+};
+struct io_meta {
+    struct io_kv *kv;
+    int n;
+    struct io_index index;
+};
+
+struct io_file {
+    char *path;
+    struct os_map map;
+    bool borrowed; /* the caller's bytes */
+};
+
+/* A file of a folder that is handed out as bytes. */
+struct io_text {
+    const char *name;
+    struct os_map map;
+};
+
+struct io_model {
+    enum io_kind kind;
+    char *path;
+    struct arena arena;
+    struct io_file *file;
+    int n_file;
+    struct tensor *tensor;
+    int n_tensor;
+    struct io_index by_name;
+    struct io_meta meta;  /* GGUF */
+    struct io_text *text; /* HF */
+    int n_text;
+    const struct json *config, *generation_config;
+    const struct io_scheme
+        *scheme;       /* HF: how quantised weights are stored; NULL = they are plain */
+    sl_err scheme_err; /* why io_weight refuses, where scheme is NULL and quant_method is not */
+    const char *quant_method;   /* HF: of the configuration; NULL = none */
+    int block_rows, block_cols; /* HF fp8 */
+    const float **scale;        /* HF fp8: by tensor number, of the tensors that are scales */
+};
+
+/* The end of a path, at most 100 bytes, for messages that have to fit in 240. */
+const char *io_short(const char *path);
+/* FORMAT: "FILE: byte N: text". */
+#define IO_FAIL_AT(err, path, at, ...)                                                             \
+    (status_fail((err), SL_FORMAT, __FILE__, __LINE__, __VA_ARGS__),                               \
+     status_prefix((err), "%s: byte %llu", io_short(path), (unsigned long long)(at)), SL_FORMAT)
+
+/* Map path as the next file of m (there must be room in m->file). */
+sl_status io_add_file(io_model *m, const char *path, sl_err *err) BASE_MUST_USE;
+/* Fill m->by_name from m->tensor. FORMAT for a name that occurs twice. */
+sl_status io_index_tensors(io_model *m, sl_err *err) BASE_MUST_USE;
+/* FORMAT when two tensors of one file share bytes. */
+sl_status io_check_overlap(const io_model *m, const char *path, const struct tensor *t, int n,
+                           struct arena *a, sl_err *err) BASE_MUST_USE;
+/* A name of a tensor or key: 1 .. max bytes of UTF-8 without control characters. NULL, or what is
+ * wrong. */
+const char *io_name_fault(const char *p, uint64_t n, uint64_t max);
+
+/* gguf.c: m->file[0] is mapped and starts with "GGUF". */
+sl_status io_gguf_open(io_model *m, bool vocab_only, sl_err *err) BASE_MUST_USE;
+/* One part: its metadata and tensors, from file number i of m. */
+struct io_part {
+    struct io_meta meta;
+    struct tensor *tensor;
+    int n_tensor;
+};
+sl_status io_gguf_part(io_model *m, int i, struct io_part *out, sl_err *err) BASE_MUST_USE;
+/* gguf_meta.c */
+#define IO_TYPE_TEXT_MAX 16
+const char *io_type_text(uint32_t type);
+sl_status io_meta_get_u64(const io_model *m, const struct io_meta *meta, const char *key,
+                          uint64_t *out, sl_err *err) BASE_MUST_USE;
+
+/* ---- scan.c: JSON as a stream, for files whose form is fixed (safetensors headers, shard
+ * indexes): no tree, no recursion ---- */
+struct io_scan {
+    struct rd r;
+    uint64_t base; /* byte of the file where r starts */
+    const char *path;
+    struct arena *arena; /* of strings */
+};
+struct io_scan io_scan_init(const char *path, const void *p, uint64_t n, uint64_t base,
+                            struct arena *a);
+/* The next byte that is not white space, not consumed; -1 at the end. */
+int io_scan_peek(struct io_scan *s);
+/* Consume c, or FORMAT. */
+sl_status io_scan_char(struct io_scan *s, char c, sl_err *err) BASE_MUST_USE;
+/* A string, unescaped, NUL-terminated, in the arena; p NULL: it is checked and dropped. */
+sl_status io_scan_str(struct io_scan *s, char **p, uint64_t *n, sl_err *err) BASE_MUST_USE;
+/* An integer of 0 .. 2^64 - 1 without sign, fraction or exponent. */
+sl_status io_scan_u64(struct io_scan *s, uint64_t *v, sl_err *err) BASE_MUST_USE;
+/* Any value, at most 64 deep. */
+sl_status io_scan_skip(struct io_scan *s, sl_err *err) BASE_MUST_USE;
+/* After '{' or a member: true when another member follows, with its name read up to and with the
+ * colon. first: no comma is due yet. */
+sl_status io_scan_member(struct io_scan *s, bool first, bool *more, char **name, uint64_t *n,
+                         sl_err *err) BASE_MUST_USE;
+uint64_t io_scan_at(const struct io_scan *s); /* byte of the file */
+
+/* safetensors.c: the tensors of file i, in order of their offset, into the arena. */
+sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n,
+                              sl_err *err) BASE_MUST_USE;
+/* folder.c */
+sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err) BASE_MUST_USE;
+/* weight.c: choose m->scheme from config.json. */
+sl_status io_scheme_choose(io_model *m, sl_err *err) BASE_MUST_USE;
+
+#endif
