@@ -66,6 +66,15 @@ static void order_all(utf8proc_int32_t *c, size_t n, utf8proc_int32_t *tmp)
     }
 }
 
+static void compose(utf8proc_int32_t *c, size_t n, struct str *out)
+{
+    utf8proc_ssize_t m = utf8proc_normalize_utf32(c, (utf8proc_ssize_t)n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    for (utf8proc_ssize_t i = 0; i < m; i++) {
+        char b[TEXT_UTF8_MAX];
+        str_put(out, b, (size_t)text_utf8_encode((uint32_t)c[i], b));
+    }
+}
+
 sl_status text_nfc(const char *p, size_t n, struct str *out, sl_err *err)
 {
     void *mem = NULL;
@@ -90,10 +99,13 @@ sl_status text_nfc(const char *p, size_t n, struct str *out, sl_err *err)
         i += (size_t)k;
     }
     order_all(c, len, tmp);
-    utf8proc_ssize_t m = utf8proc_normalize_utf32(c, (utf8proc_ssize_t)len, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    for (utf8proc_ssize_t i = 0; i < m; i++) {
-        char b[TEXT_UTF8_MAX];
-        str_put(out, b, (size_t)text_utf8_encode((uint32_t)c[i], b));
+    for (size_t i = 0; i < len;) {
+        /* utf8proc 2.8 swallows U+11A7 behind a Hangul syllable as if it were a final consonant: keep it away from there. */
+        size_t j = i;
+        while (j < len && c[j] != 0x11a7) j++;
+        compose(c + i, j - i, out);
+        if (j < len) str_put(out, "\xe1\x86\xa7", 3);
+        i = j + 1;
     }
     mem_free(mem);
     return str_status(out, err);

@@ -67,6 +67,7 @@ void tok_close(tok *t)
     mem_free(t->v);
     mem_free(t->slot);
     mem_free(t->merge);
+    mem_free(t->rank_id);
     mem_arena_fini(&t->a);
     mem_free(t);
 }

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "tok/tok_internal.h"
 
 #define SHORT 48 /* bytes; above this the heap is faster */
@@ -42,7 +43,7 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         for (size_t i = 1; i + 1 < k; i++)
             if (rank[i] < rank[best]) best = i;
         if (rank[best] == TOK_NONE) break;
-        id[best] = tok_merge_find(t, id[best], id[best + 1])->id;
+        id[best] = t->rank_id[rank[best]];
         memmove(id + best + 1, id + best + 2, (k - best - 2) * sizeof *id);
         if (best + 3 < k) memmove(rank + best + 1, rank + best + 2, (k - best - 3) * sizeof *rank);
         k--;
@@ -54,41 +55,45 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
 }
 
 /* ---- long words ---- */
+struct sym {
+    uint32_t id, prev, next;
+    uint32_t rank; /* of (this, next); TOK_NONE = none, also for a symbol that was merged away */
+};
+
 struct list {
-    uint32_t *id, *prev, *next, *rank; /* rank of (this, next); TOK_NONE = none, also for a symbol that was merged away */
-    uint64_t *heap;                    /* rank << 32 | position; least first */
+    struct sym *v;
+    uint64_t *heap; /* rank << 32 | position; least first; the 8 children of i are 8 i + 1 .. 8 i + 8, one cache line */
     size_t n_heap;
 };
 
 static void heap_down(struct list *w, size_t i)
 {
-    uint64_t x = w->heap[i];
+    uint64_t *h = w->heap, x = h[i];
     for (;;) {
-        size_t c = 2 * i + 1;
-        if (c >= w->n_heap) break;
-        if (c + 1 < w->n_heap && w->heap[c + 1] < w->heap[c]) c++;
-        if (w->heap[c] >= x) break;
-        w->heap[i] = w->heap[c];
-        i = c;
+        size_t c = 8 * i + 1, end = BASE_MIN(c + 8, w->n_heap);
+        if (c >= end) break;
+        size_t best = c;
+        for (size_t k = c + 1; k < end; k++)
+            if (h[k] < h[best]) best = k;
+        if (h[best] >= x) break;
+        h[i] = h[best];
+        i = best;
     }
-    w->heap[i] = x;
+    h[i] = x;
 }
 
 static void heap_push(struct list *w, uint64_t x)
 {
     size_t i = w->n_heap++;
-    while (i > 0 && w->heap[(i - 1) / 2] > x) {
-        w->heap[i] = w->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
+    for (; i > 0 && w->heap[(i - 1) / 8] > x; i = (i - 1) / 8) w->heap[i] = w->heap[(i - 1) / 8];
     w->heap[i] = x;
 }
 
 static void rank_again(const tok *t, struct list *w, uint32_t i)
 {
-    uint32_t j = w->next[i];
-    w->rank[i] = j == TOK_NONE ? TOK_NONE : rank_of(t, w->id[i], w->id[j]);
-    if (w->rank[i] != TOK_NONE) heap_push(w, (uint64_t)w->rank[i] << 32 | i);
+    struct sym *s = &w->v[i];
+    s->rank = s->next == TOK_NONE ? TOK_NONE : rank_of(t, s->id, w->v[s->next].id);
+    if (s->rank != TOK_NONE) heap_push(w, (uint64_t)s->rank << 32 | i);
 }
 
 static void merge_all(const tok *t, struct list *w)
@@ -97,53 +102,49 @@ static void merge_all(const tok *t, struct list *w)
         uint64_t top = w->heap[0];
         w->heap[0] = w->heap[--w->n_heap];
         if (w->n_heap > 0) heap_down(w, 0);
-        uint32_t i = (uint32_t)top;
-        if (w->rank[i] != (uint32_t)(top >> 32)) continue; /* the pair is gone */
-        uint32_t j = w->next[i];
-        w->id[i] = tok_merge_find(t, w->id[i], w->id[j])->id;
-        w->rank[j] = TOK_NONE;
-        w->next[i] = w->next[j];
-        if (w->next[i] != TOK_NONE) w->prev[w->next[i]] = i;
+        uint32_t i = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        struct sym *s = &w->v[i];
+        if (s->rank != rank) continue; /* the pair is gone */
+        s->id = t->rank_id[rank];
+        w->v[s->next].rank = TOK_NONE;
+        s->next = w->v[s->next].next;
+        if (s->next != TOK_NONE) w->v[s->next].prev = i;
         rank_again(t, w, i);
-        if (w->prev[i] != TOK_NONE) rank_again(t, w, w->prev[i]);
+        if (s->prev != TOK_NONE) rank_again(t, w, s->prev);
     }
 }
 
 static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_t n, struct tok_ids *out, sl_err *err)
 {
-    const size_t each = 4 * sizeof(uint32_t) + 3 * sizeof(uint64_t); /* the heap: n at first, 2 more for each of n merges, 1 less */
+    const size_t each = sizeof(struct sym) + 3 * sizeof(uint64_t); /* the heap: n at first, 2 more for each of n merges, 1 less */
     if (b->cap < n) {
         void *m = NULL;
         mem_free(b->mem);
         b->mem = NULL;
         b->cap = 0;
-        SL_TRY(mem_alloc(MEM_REQUEST, n * each, &m, err));
+        SL_TRY(mem_alloc(MEM_REQUEST, n * each + 192, &m, err));
         b->mem = m;
         b->cap = n;
     }
-    struct list w = {.heap = b->mem};
-    w.id = (uint32_t *)(w.heap + 3 * n);
-    w.prev = w.id + n;
-    w.next = w.prev + n;
-    w.rank = w.next + n;
+    struct list w = {.v = b->mem};
+    w.heap = (uint64_t *)(void *)((char *)b->mem + size_round(n * sizeof *w.v, 64)) + 7; /* heap[1] begins a cache line */
     uint32_t k = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t c = t->byte_id[(unsigned char)p[i]];
         if (c == TOK_NONE) continue;
-        w.id[k] = c;
-        w.prev[k] = k - 1; /* the first: TOK_NONE */
-        w.next[k] = k + 1;
+        w.v[k] = (struct sym){.id = c, .prev = k - 1, .next = k + 1}; /* the first's prev: TOK_NONE */
         k++;
     }
     if (k == 0) return SL_OK;
-    w.next[k - 1] = TOK_NONE;
+    w.v[k - 1].next = TOK_NONE;
     for (uint32_t i = 0; i < k; i++) {
-        w.rank[i] = i + 1 < k ? rank_of(t, w.id[i], w.id[i + 1]) : TOK_NONE;
-        if (w.rank[i] != TOK_NONE) w.heap[w.n_heap++] = (uint64_t)w.rank[i] << 32 | i;
+        w.v[i].rank = i + 1 < k ? rank_of(t, w.v[i].id, w.v[i + 1].id) : TOK_NONE;
+        if (w.v[i].rank != TOK_NONE) w.heap[w.n_heap++] = (uint64_t)w.v[i].rank << 32 | i;
     }
-    for (size_t i = w.n_heap / 2; i-- > 0;) heap_down(&w, i);
+    for (size_t i = w.n_heap; i-- > 0;)
+        if (8 * i + 1 < w.n_heap) heap_down(&w, i);
     merge_all(t, &w);
-    for (uint32_t i = 0; i != TOK_NONE; i = w.next[i]) SL_TRY(tok_ids_put(out, (int32_t)w.id[i], err));
+    for (uint32_t i = 0; i != TOK_NONE; i = w.v[i].next) SL_TRY(tok_ids_put(out, (int32_t)w.v[i].id, err));
     return SL_OK;
 }
 

@@ -56,6 +56,8 @@ sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err)
     t->merge = p;
     t->merge_mask = (uint32_t)cap - 1;
     memset(t->merge, 0xff, cap * sizeof *t->merge);
+    SL_TRY(mem_alloc_array(MEM_TOK, (size_t)n_merge, sizeof *t->rank_id, &p, err));
+    t->rank_id = p;
     return SL_OK;
 }
 
@@ -176,6 +178,7 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
     if (id_l == TOK_NONE || id_r == TOK_NONE || id == TOK_NONE)
         return SL_FAIL(err, FORMAT, "merge %u (\"%.*s\" \"%.*s\"): %s is not in the vocabulary", i, (int)BASE_MIN(n_l, 40), l,
                        (int)BASE_MIN(n_r, 40), r, id_l == TOK_NONE ? "the left half" : id_r == TOK_NONE ? "the right half" : "the result");
+    t->rank_id[i] = id;
     uint32_t s = hash_pair(id_l, id_r) & t->merge_mask;
     for (; t->merge[s].left != TOK_NONE; s = (s + 1) & t->merge_mask)
         if (t->merge[s].left == id_l && t->merge[s].right == id_r) {

@@ -68,6 +68,7 @@ struct tok {
     uint32_t slot_mask;
     struct tok_merge *merge;
     uint32_t merge_mask, n_merge;
+    uint32_t *rank_id; /* rank -> what the merge makes */
     uint32_t byte_id[256]; /* TOK_NONE = not in the vocabulary */
     bool ignore_merges;
     bool nfc;
