@@ -148,9 +148,11 @@ typedef struct sl_engine_opts {
     int n_ctx;         /* tokens per sequence; 0 = the model's, cut to what memory allows */
     int n_seq_max;     /* sequences decoded together; 0 = 32 */
     int n_chunk;       /* prompt tokens per step; 0 = 512 */
+    int n_queue_max;   /* requests that wait; 0 = 256 */
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
     sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode */
     sl_kv kv;          /* KV cache type; AUTO = bf16, and f32 in the reference mode */
+    int no_reuse;      /* 1 = never start from the KV that an earlier request left (measurements) */
     int no_hugepages;
     int no_numa;
     /* as in sl_model_opts; reports the packing of the weights */
@@ -210,7 +212,7 @@ typedef struct sl_logprob {
 
 typedef struct sl_event {
     uint64_t id;        /* of the request */
-    int32_t token;      /* -1 = none in this event */
+    int32_t token;      /* -1 = none in this event; the token that ended the answer is reported too, without text */
     const char *text;   /* new text, whole code points only, may be empty; borrowed during the call */
     size_t n_text;
     sl_finish finish;   /* != NONE: the last event of this request */
@@ -227,18 +229,20 @@ typedef struct sl_request {
     const char *text;    /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
     const int32_t *ids;  /* prompt ids; when not NULL they are used instead */
     int n_ids;
-    int special, bos;    /* for text: as SL_TOK_SPECIAL and SL_TOK_BOS */
+    int special;         /* for text: as SL_TOK_SPECIAL */
+    int bos;             /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always, -1 = never */
+    int keep_special;    /* special tokens appear in the events' text */
     int max_tokens;      /* 0 = until the context is full */
-    int min_tokens;      /* no end of sequence before */
+    int min_tokens;      /* no end-of-sequence or stop token before */
     int ignore_eos;
-    const char *const *stop; /* up to 16 stop strings, never part of the text */
+    const char *const *stop; /* up to 16 stop strings of 1 to 1024 bytes, never part of the text; the one that ends first counts */
     int n_stop;
     const int32_t *stop_ids; /* up to 64 */
     int n_stop_ids;
     int n_logprob;       /* -1 = none (0 in a zeroed struct also means none: set want_logprob), up to 20 alternatives */
     int want_logprob;
     sl_sampling sampling;
-    void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step */
+    void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step; may call sl_submit and sl_cancel. NULL = silent */
     void *user;
 } sl_request;
 
@@ -262,10 +266,22 @@ typedef struct sl_stats {
 } sl_stats;
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
-/* Logits of a token sequence from position 0: out [n, V] f32 (row i predicts token i+1). For evaluation and tests; uses free KV blocks and leaves
- * running requests alone. Errors: REQUEST (an id, or n over the context), BUSY (no KV blocks), NOMEM. */
+/* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows [row0, row0 + n_row), rising, for all rows from first_row
+ * on; logits [n_row, V] f32 are borrowed during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). Uses free KV blocks and leaves running
+ * requests alone. Errors: REQUEST (an id, or n over the context), BUSY (no KV blocks), CANCELLED. */
+SL_API sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
+                          int (*on_rows)(void *user, int row0, int n_row, const float *logits),
+                          void *user, sl_err *err) SL_MUST_USE;
+/* The same into one array: out [n - first_row, V]. */
 SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_row, float *out,
                            sl_err *err) SL_MUST_USE;
+
+/* What this machine can do with this engine's threads, measured now for about ms milliseconds each. */
+typedef struct sl_probe_result {
+    double read_gbps; /* reading memory, 1e9 bytes per second */
+    double int8_gops; /* 8-bit products and sums, 1e9 per second */
+} sl_probe_result;
+SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,11 @@
     X(mm_bf16,   void, (const struct mm_run *r))                                                   \
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+/* All code formats in one ISA, for the variants lists. */
+#define KERN_MM_CODES(V, isa)                                                                      \
+    V(mm_q4_0, isa) V(mm_q4_1, isa) V(mm_q5_0, isa) V(mm_q5_1, isa) V(mm_q8_0, isa)                \
+    V(mm_q2_k, isa) V(mm_q3_k, isa) V(mm_q4_k, isa) V(mm_q5_k, isa) V(mm_q6_k, isa)                \
+    V(mm_iq4_nl, isa) V(mm_iq4_xs, isa) V(mm_mxfp4, isa) V(mm_nvfp4, isa)
 /* clang-format on */
 
 #endif

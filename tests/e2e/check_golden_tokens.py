@@ -29,11 +29,13 @@ def main():
     with e2e.scratch() as tmp:
         for g in json.load(open(os.path.join(e2e.DATA, "tokenizers.json"))):
             where = [f"{tiny}/{g['model']}", f"{tiny}/{g['model']}.gguf"]
-            if real and os.path.isdir(f"{real}/{g['model']}"):
+            if g["model"].startswith("real/"):
+                if not real:
+                    continue
                 where = [f"{tmp}/{g['model']}"]
                 os.makedirs(where[0])
                 for f in ("tokenizer.json", "tokenizer_config.json"):
-                    src = f"{real}/{g['model']}/{f}"
+                    src = f"{real}/{g['model'][5:]}/{f}"
                     data = open(src, "rb").read() if os.path.exists(src) else \
                         lzma.open(src + ".xz").read()
                     open(f"{where[0]}/{f}", "wb").write(data)

@@ -243,15 +243,16 @@ def main():
                 todo.append((d + ".gguf", f"{tiny}/{d}.gguf", t))
         for d in a.dir:
             d = unpack(d, tmp)
-            todo.append((os.path.basename(d), d, Tokenizer.from_file(d + "/tokenizer.json")))
+            todo.append(("real/" + os.path.basename(d), d,
+                         Tokenizer.from_file(d + "/tokenizer.json")))
         for f in a.gguf:
             todo.append((os.path.basename(f), f, from_gguf(f)))
         if a.golden:
-            golden(todo, a.golden, 240)
+            golden(todo, a.golden, 192)
             return 0
         exe = e2e.sluice(a.build)
         for name, model, t in todo:
-            n = a.n if model not in (f"{tiny}/{name}", f"{tiny}/{name}") else min(a.n, 20000)
+            n = min(a.n, 20000) if model.startswith(tiny) else a.n
             t0 = time.monotonic()
             check(exe, model, t, n, tally, name)
             linear(exe, model, tally, name)

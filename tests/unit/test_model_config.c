@@ -136,7 +136,7 @@ TEST(model_refuses_bad_numbers_by_name)
         {"{\"model_type\":\"llama\"," BASE ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor", SL_FORMAT},
         {"{\"model_type\":\"llama\"," BASE ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
          "\"high_freq_factor\":1}}", "llama3", SL_FORMAT},
-        {"{\"model_type\":\"deepseek_v3\"," DEEPSEEK ",\"n_group\":3}", "duplicate", SL_FORMAT},
+        {"{\"model_type\":\"deepseek_v3\"," DEEPSEEK ",\"n_group\":3}", "twice", SL_FORMAT},
         {"{\"model_type\":\"deepseek_v2\"," DEEPSEEK ",\"topk_method\":\"noaux\"}", "noaux", SL_UNSUPPORTED},
         {"{\"model_type\":\"deepseek_v3\"," DEEPSEEK ",\"scoring_func\":\"softmax\"}", "softmax", SL_UNSUPPORTED},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":4,\"num_experts_per_tok\":5,\"moe_intermediate_size\":8}",

@@ -143,9 +143,9 @@ class Data:
         return torch.from_numpy(np.stack(ids).astype(np.int64)), torch.from_numpy(np.stack(w)).float()
 
 
-def schedule(p, step):
+def schedule(p, step, level):
     """At progress p: learning rate, row length, share of chat rows, step of the balancing bias."""
-    lr = 4e-3 * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
+    lr = level * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
     t = 256 if p < 0.45 else 512 if p < 0.82 else 1024
     share = 0.35 if p < 0.12 else 0.6 if p < 0.85 else 0.65
     return lr, t, share, 1e-2 if p < 0.3 else 4e-3 if p < 0.6 else 1e-3 if p < 0.9 else 0.0
@@ -251,6 +251,7 @@ def main():
     ap.add_argument('--until')
     ap.add_argument('--steps', type=int)
     ap.add_argument('--init')
+    ap.add_argument('--lr', type=float, default=4e-3, help='the level rate')
     ap.add_argument('--seed', type=int, default=20)
     ap.add_argument('--every', type=int, default=180)
     ap.add_argument('--processes', type=int, default=2)
@@ -291,7 +292,7 @@ def main():
         p = (time.time() - begin) / (end - begin) if end else step / a.steps
         if p >= 1 or stop:
             break
-        lr, t, share, balance = schedule(p, step)
+        lr, t, share, balance = schedule(p, step, a.lr)
         ids, w = data.batch(t, share)
         losses, peak = team.step(ids, w, lr, balance)
         step += 1

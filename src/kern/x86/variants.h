@@ -3,6 +3,6 @@
 #ifndef KERN_X86_VARIANTS_H
 #define KERN_X86_VARIANTS_H
 
-#define KERN_VARIANTS(V)
+#define KERN_VARIANTS(V) KERN_MM_CODES(V, avx512vnni)
 
 #endif

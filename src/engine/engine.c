@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing an engine: what is sized here is all the memory that steps use. */
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine_internal.h"
+#include "os/os.h"
+
+#define DEFAULT_SEQ 32
+#define DEFAULT_CHUNK 512
+#define DEFAULT_QUEUE 256
+#define DEFAULT_BATCH_TOK 1024              /* KV tokens per further sequence, where memory allows */
+#define SEQ_LIMIT 1024
+#define CHUNK_LIMIT 8192
+#define LOGIT_BYTES ((int64_t)32 << 20)     /* of logits kept in one step, beyond one row per sequence */
+#define SPARE_BYTES ((int64_t)256 << 20)    /* activations, tables and everybody else */
+#define CTX_LEAST 512                       /* less than this is refused, not cut to */
+
+static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_BF16, [SL_KV_F16] = DEV_KV_F16,
+                                            [SL_KV_BF16] = DEV_KV_BF16, [SL_KV_Q8] = DEV_KV_Q8,
+                                            [SL_KV_F32] = DEV_KV_F32};
+static const char *const kv_names[] = {[DEV_KV_BF16] = "bf16", [DEV_KV_F16] = "f16", [DEV_KV_Q8] = "q8", [DEV_KV_F32] = "f32"};
+static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto", [DEV_ACTS_INT8] = "int8", [DEV_ACTS_BF16] = "bf16", [DEV_ACTS_F32] = "f32"};
+
+static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+        int max;
+    } row[] = {
+        {"n_thread", offsetof(sl_engine_opts, n_thread), 1024},
+        {"n_ctx", offsetof(sl_engine_opts, n_ctx), 1 << 24},
+        {"n_seq_max", offsetof(sl_engine_opts, n_seq_max), SEQ_LIMIT},
+        {"n_chunk", offsetof(sl_engine_opts, n_chunk), CHUNK_LIMIT},
+        {"n_queue_max", offsetof(sl_engine_opts, n_queue_max), 1 << 20},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        int v = *(const int *)((const char *)o + row[i].at);
+        if (v < 0 || v > row[i].max)
+            return SL_FAIL(err, REQUEST, "%s: %d: from 0 to %d", row[i].name, v, row[i].max);
+    }
+    if (o->kv_tokens < 0 || o->kv_tokens > INT_MAX)
+        return SL_FAIL(err, REQUEST, "kv_tokens: %" PRId64 ": from 0 to %d", o->kv_tokens, INT_MAX);
+    if ((unsigned)o->acts > SL_ACTS_F32) return SL_FAIL(err, REQUEST, "acts: %d: unknown", (int)o->acts);
+    if ((unsigned)o->kv > SL_KV_F32) return SL_FAIL(err, REQUEST, "kv: %d: unknown", (int)o->kv);
+    return SL_OK;
+}
+
+static enum dev_kv_type kv_type(const sl_engine_opts *o)
+{
+    return o->kv == SL_KV_AUTO && o->acts == SL_ACTS_F32 ? DEV_KV_F32 : kv_types[o->kv];
+}
+
+static int blocks_of(int64_t n_tok)
+{
+    return (int)((n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK);
+}
+
+/* Tokens of KV cache that fit into bytes. */
+static int64_t fits(const sl_engine *e, int64_t bytes)
+{
+    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, kv_type(&e->opts), 1, ENGINE_BLK_TOK);
+    int64_t blk_bytes = dev_kv_bytes(&one);
+    return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
+}
+
+/* Context and KV tokens, from what is wished and what memory is there once the weights are packed. */
+static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
+{
+    struct os_topology top;
+    const sl_engine_opts *o = &e->opts;
+    SL_TRY(os_topology_get(&top, err));
+    int64_t room = top.mem_available - e->m->bytes - e->m->bytes / 16 - SPARE_BYTES;
+    int64_t most = fits(e, room > 0 ? room : 0);
+    int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
+    if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
+    double gib = 1.0 / (1 << 30);
+    if (o->n_ctx > e->m->cfg.n_ctx_train)
+        log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on", o->n_ctx,
+                e->m->cfg.n_ctx_train);
+    int64_t least = o->n_ctx || o->kv_tokens ? BASE_MAX((int64_t)o->n_ctx, o->kv_tokens) : BASE_MIN(CTX_LEAST, wish);
+    if (most < least)
+        return SL_FAIL(err, NOMEM,
+                       "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
+                       " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
+                       (double)e->m->bytes * gib, least, (double)top.mem_available * gib);
+    if (wish > most) {
+        log_msg(LOG_WARN, "context cut from %" PRId64 " to %" PRId64 " tokens: that is what memory allows (-c sets it)",
+                wish, most);
+        wish = most;
+    }
+    e->n_ctx = (int)wish;
+    int64_t more = (int64_t)(e->n_seq_max - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
+    *kv_tokens = o->kv_tokens ? BASE_MAX(o->kv_tokens, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
+    return SL_OK;
+}
+
+static sl_status array(size_t n, size_t size, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, size, &p, err));
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
+{
+    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
+    struct sched_opts so = {.n_req_max = e->n_req_max, .n_run_max = e->n_seq_max, .n_chunk = e->opts.n_chunk, .n_ctx = e->n_ctx};
+    SL_TRY(kv_pool_init(&e->pool, n_blk, ENGINE_BLK_TOK, err));
+    SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
+    SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
+    SL_TRY(engine_sampler_init(&e->sampler, e->n_vocab, err));
+    e->ld_blk = blocks_of(e->n_ctx);
+    SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
+    SL_TRY(array(n_seq, sizeof *e->parked, &e->parked, err));
+    SL_TRY(array(n_tok, sizeof *e->ids, &e->ids, err));
+    SL_TRY(array(n_tok, sizeof *e->pos, &e->pos, err));
+    SL_TRY(array(n_seq + 1, sizeof *e->seq_tok0, &e->seq_tok0, err));
+    SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk, &e->blk, err));
+    SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
+    SL_TRY(array(n_tok, sizeof *e->logit_tok, &e->logit_tok, err));
+    return array(n_seq, sizeof *e->logit_item, &e->logit_item, err);
+}
+
+static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
+{
+    struct dev_info di;
+    dev_info_get(e->d, &di);
+    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(&e->opts), n_blk, ENGINE_BLK_TOK);
+    e->info = (struct sl_engine_info){
+        .n_thread = di.n_thread,
+        .n_ctx = e->n_ctx,
+        .n_seq_max = e->n_seq_max,
+        .kv_tokens = (int64_t)n_blk * ENGINE_BLK_TOK,
+        .isa = di.isa,
+        .acts = acts_names[di.acts],
+        .kv = kv_names[kv_type(&e->opts)],
+        .bytes_per_token = model_bytes_per_token(e->net),
+        .weight_bytes = model_weight_bytes(e->net),
+        .kv_bytes = dev_kv_bytes(&ks),
+        .act_bytes = mem_used(MEM_ACTS),
+        .scratch_bytes = mem_used(MEM_SCRATCH),
+        .pack_ms = (double)pack_ns * 1e-6,
+    };
+    e->stats.kv_total_tok = e->info.kv_tokens;
+}
+
+static sl_status fill(sl_engine *e, sl_err *err)
+{
+    sl_engine_opts *o = &e->opts;
+    int64_t kv_tokens = 0;
+    int64_t t0 = clock_now_ns();
+    e->n_vocab = e->m->cfg.n_vocab;
+    e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
+    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK;
+    e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
+    SL_TRY(plan_memory(e, &kv_tokens, err));
+    o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
+    e->n_tok_max = o->n_chunk + e->n_seq_max;
+    int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
+    e->n_logit_max = (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max), (int64_t)e->n_tok_max);
+    struct dev_opts dopts = {.n_thread = o->n_thread, .acts = (enum dev_acts)o->acts, .no_hugepages = o->no_hugepages, .no_numa = o->no_numa};
+    SL_TRY(dev_open("cpu", &dopts, &e->d, err));
+    struct model_opts mo = {.n_tok_max = e->n_tok_max, .n_seq_max = e->n_seq_max, .n_ctx = e->n_ctx,
+                            .blk_tok = ENGINE_BLK_TOK, .n_logit_max = e->n_logit_max, .kv = kv_type(o),
+                            .no_mtp = true, .progress = o->progress, .user = o->user};
+    SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
+    int64_t pack_ns = clock_now_ns() - t0;
+    int n_blk = blocks_of(kv_tokens);
+    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
+    SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
+    SL_TRY(open_tables(e, n_blk, err));
+    fill_info(e, n_blk, pack_ns);
+    log_msg(LOG_DEBUG, "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
+            e->info.n_thread, e->info.isa, e->info.acts, e->info.kv, e->n_ctx, e->n_seq_max,
+            (double)e->info.kv_bytes / (1 << 30));
+    return SL_OK;
+}
+
+sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **out, sl_err *err)
+{
+    static const sl_engine_opts none;
+    void *p = NULL;
+    *out = NULL;
+    if (!opts) opts = &none;
+    if (!m->has_cfg) return SL_FAIL(err, REQUEST, "%s: opened for its vocabulary only", m->name);
+    SL_TRY(check_opts(opts, err));
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(sl_engine), &p, err));
+    sl_engine *e = p;
+    e->m = m;
+    e->opts = *opts;
+    sl_status st = fill(e, err);
+    if (st) {
+        sl_engine_close(e);
+        return st;
+    }
+    *out = e;
+    return SL_OK;
+}
+
+void sl_engine_close(sl_engine *e)
+{
+    if (!e) return;
+    for (int i = 0; e->req && i < e->n_req_max; i++)
+        if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
+    for (int i = 0; e->parked && i < e->n_seq_max; i++) mem_free(e->parked[i].ids);
+    sched_fini(&e->sched);
+    if (e->score.blk) {
+        kv_seq_clear(&e->pool, &e->score);
+        kv_seq_fini(&e->score);
+    }
+    kv_pool_fini(&e->pool);
+    engine_sampler_fini(&e->sampler);
+    mem_free(e->req);
+    mem_free(e->parked);
+    mem_free(e->ids);
+    mem_free(e->pos);
+    mem_free(e->seq_tok0);
+    mem_free(e->blk);
+    mem_free(e->n_prompt);
+    mem_free(e->logit_tok);
+    mem_free(e->logit_item);
+    model_close(e->net);
+    dev_close(e->d);
+    mem_free(e);
+}
+
+void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
+{
+    *out = e->info;
+}
+
+void sl_stats_get(const sl_engine *e, sl_stats *out)
+{
+    *out = e->stats;
+    out->n_running = e->sched.n_active;
+    out->n_waiting = e->sched.n_wait;
+    out->kv_used_tok = (int64_t)(e->pool.n_blk - e->pool.n_free) * e->pool.blk_tok;
+}
+
+void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
+{
+    out->read_gbps = dev_probe_read_gbps(e->d, ms);
+    out->int8_gops = dev_probe_int8_gops(e->d, ms);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a model is, by path or name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_internal.h"
+#include "os/os.h"
+
+#ifndef SL_SHARE_DIR
+#define SL_SHARE_DIR "/usr/local/share/sluice/models"
+#endif
+#define PATH_BYTES 1024
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && strcmp(s + n - k, tail) == 0;
+}
+
+/* The first .gguf file of a folder in name order. */
+static bool first_gguf(const char *dir, char *out, size_t n)
+{
+    char **names = NULL;
+    int n_name = 0;
+    bool found = false;
+    if (os_list(dir, &names, &n_name, NULL)) return false;
+    for (int i = 0; i < n_name && !found; i++)
+        if (ends_with(names[i], ".gguf")) {
+            int k = snprintf(out, n, "%s/%s", dir, names[i]);
+            found = k > 0 && (size_t)k < n;
+        }
+    os_list_free(names, n_name);
+    return found;
+}
+
+/* path as it is when it is a file or a Hugging Face folder; a folder that has only a .gguf file stands for that. */
+static bool settle(const char *path, char *out, size_t n)
+{
+    char config[PATH_BYTES];
+    enum os_kind kind = os_path_kind(path);
+    if (kind == OS_NONE) return false;
+    int k = snprintf(config, sizeof config, "%s/config.json", path);
+    if (kind == OS_DIR && k > 0 && (size_t)k < sizeof config && os_path_kind(config) == OS_NONE &&
+        first_gguf(path, out, n))
+        return true;
+    k = snprintf(out, n, "%s", path);
+    return k > 0 && (size_t)k < n;
+}
+
+static bool in_folder(const char *dir, const char *tail, const char *name, char *out, size_t n)
+{
+    char path[PATH_BYTES];
+    int k = snprintf(path, sizeof path, "%s%s/%s", dir, tail, name);
+    if (k > 0 && (size_t)k < sizeof path && settle(path, out, n)) return true;
+    k = snprintf(path, sizeof path, "%s%s/%s.gguf", dir, tail, name);
+    return k > 0 && (size_t)k < sizeof path && settle(path, out, n);
+}
+
+/* The folder that this program lies in. */
+static bool exe_dir(char *buf, size_t n)
+{
+    ssize_t k = readlink("/proc/self/exe", buf, n - 1);
+    if (k <= 0) return false;
+    buf[k] = 0;
+    char *slash = strrchr(buf, '/');
+    if (!slash) return false;
+    *slash = 0;
+    return true;
+}
+
+static bool by_name(const char *name, char *out, size_t n)
+{
+    /* beside an installed program; in a source tree from build/ and from build/tests/ */
+    static const char *const near_exe[] = {"/../share/sluice/models", "/../models", "/../../models"};
+    char exe[PATH_BYTES];
+    const char *env = getenv("SLUICE_MODELS"), *home = getenv("HOME");
+    if (env && *env && in_folder(env, "", name, out, n)) return true;
+    if (home && in_folder(home, "/.local/share/sluice/models", name, out, n)) return true;
+    if (exe_dir(exe, sizeof exe))
+        for (int i = 0; i < BASE_COUNT_OF(near_exe); i++)
+            if (in_folder(exe, near_exe[i], name, out, n)) return true;
+    return in_folder(SL_SHARE_DIR, "", name, out, n);
+}
+
+sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
+{
+    char out[PATH_BYTES];
+    char *copy = NULL;
+    if (!name) name = "demo";
+    bool is_path = strchr(name, '/') || ends_with(name, ".gguf");
+    if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
+    /* a name goes to the model folders first, so that a stray folder called "demo" does not hide the demo model */
+    if (!(!is_path && by_name(name, out, sizeof out)) && !settle(name, out, sizeof out)) {
+        if (is_path) return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder", name);
+        return SL_FAIL(err, NOTFOUND,
+                       "model not found: %.80s: no such file, and not in $SLUICE_MODELS, ~/.local/share/sluice/models or %s",
+                       name, SL_SHARE_DIR);
+    }
+    SL_TRY(mem_arena_str(a, out, strlen(out), &copy, err));
+    *path = copy;
+    return SL_OK;
+}

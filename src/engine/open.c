@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sl_model: what was read from disk. Read-only after it was opened. */
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+static sl_status read_tokenizer(sl_model *m, sl_err *err)
+{
+    size_t n = 0;
+    sl_status st = tok_open(m->io, &m->tok, &m->tok_err);
+    if (st == SL_NOTFOUND || st == SL_UNSUPPORTED) return SL_OK; /* token ids still work; text says why not */
+    if (st) {
+        if (err) *err = m->tok_err;
+        return st;
+    }
+    const char *src = tok_template(m->tok, &n);
+    if (src) SL_TRY(text_tmpl_open(src, n, &m->tmpl, err));
+    return SL_OK;
+}
+
+/* Ids below n that have no bytes, ids that end a generation, and the longest token. */
+static sl_status list_tokens(sl_model *m, int n, sl_err *err)
+{
+    void *p = NULL;
+    int n_tok = m->tok ? tok_n_vocab(m->tok) : n;
+    for (int pass = 0; pass < 2; pass++) {
+        m->n_hole = m->n_eog = 0;
+        for (int i = 0; m->tok && i < n; i++) {
+            int len = 0;
+            bool hole = i >= n_tok || !tok_bytes(m->tok, i, &len);
+            bool eog = !hole && tok_is_eog(m->tok, i);
+            if (pass && hole) m->hole[m->n_hole] = i;
+            if (pass && eog) m->eog[m->n_eog] = i;
+            m->n_hole += hole;
+            m->n_eog += eog;
+            if (len > m->max_piece) m->max_piece = len;
+        }
+        if (pass) break;
+        SL_TRY(mem_arena_array(&m->arena, (size_t)m->n_hole + 1, sizeof *m->hole, &p, err));
+        m->hole = p;
+        SL_TRY(mem_arena_array(&m->arena, (size_t)m->n_eog + 1, sizeof *m->eog, &p, err));
+        m->eog = p;
+    }
+    return SL_OK;
+}
+
+static sl_status read_name(sl_model *m, const char *path, sl_err *err)
+{
+    const char *s = NULL;
+    uint64_t n = 0;
+    if (io_model_kind(m->io) == IO_GGUF && io_meta_str(m->io, "general.name", &s, &n, NULL) == SL_OK && n > 0 &&
+        n < 200)
+        return mem_arena_str(&m->arena, s, (size_t)n, &m->name, err);
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    size_t begin = len;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    if (len - begin > 5 && strncmp(path + len - 5, ".gguf", 5) == 0) len -= 5;
+    return mem_arena_str(&m->arena, path + begin, len - begin, &m->name, err);
+}
+
+static sl_status fill(sl_model *m, const char *name, bool vocab_only, sl_err *err)
+{
+    const char *path = NULL;
+    SL_TRY(engine_find_model(name, &m->arena, &path, err));
+    SL_TRY(io_open(path, vocab_only, &m->io, err));
+    SL_TRY(read_name(m, path, err));
+    SL_TRY(read_tokenizer(m, err));
+    if (vocab_only) {
+        if (!m->tok) {
+            if (err) *err = m->tok_err;
+            return m->tok_err.code;
+        }
+        return list_tokens(m, tok_n_vocab(m->tok), err);
+    }
+    SL_TRY(model_cfg_read(m->io, &m->arena, &m->cfg, err));
+    m->has_cfg = true;
+    model_count_params(m->io, &m->cfg, &m->params, &m->active_params);
+    for (int i = 0; i < io_n_tensor(m->io); i++) m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
+    return list_tokens(m, m->cfg.n_vocab, err);
+}
+
+sl_status sl_model_open(const char *name, const sl_model_opts *opts, sl_model **out, sl_err *err)
+{
+    void *p = NULL;
+    *out = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(sl_model), &p, err));
+    sl_model *m = p;
+    mem_arena_init(&m->arena, MEM_MISC, 0);
+    sl_status st = fill(m, name, opts && opts->vocab_only, err);
+    if (st) {
+        sl_model_close(m);
+        return st;
+    }
+    *out = m;
+    return SL_OK;
+}
+
+void sl_model_close(sl_model *m)
+{
+    if (!m) return;
+    text_tmpl_close(m->tmpl);
+    tok_close(m->tok);
+    io_close(m->io);
+    mem_arena_fini(&m->arena);
+    mem_free(m);
+}
+
+void sl_model_info_get(const sl_model *m, sl_model_info *out)
+{
+    *out = (sl_model_info){
+        .arch = m->has_cfg ? m->cfg.arch : "",
+        .name = m->name,
+        .params = m->params,
+        .active_params = m->active_params,
+        .bytes = m->bytes,
+        .n_vocab = m->has_cfg ? m->cfg.n_vocab : m->tok ? tok_n_vocab(m->tok) : 0,
+        .n_layer = m->cfg.n_layer,
+        .n_ctx_train = m->cfg.n_ctx_train,
+        .n_expert = m->cfg.n_expert,
+        .n_expert_used = m->cfg.n_expert_used,
+        .n_mtp = m->cfg.n_mtp,
+        .bos = m->tok ? tok_bos(m->tok) : -1,
+        .eos = m->tok ? tok_eos(m->tok) : -1,
+        .has_tokenizer = m->tok != NULL,
+        .has_template = m->tmpl != NULL,
+    };
+}

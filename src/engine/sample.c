@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every sum runs in the order of the ids or of the sorted candidates, so a draw depends on the logits, the history and (seed, index) only. */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/engine_internal.h"
+
+sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err)
+{
+    void *p = NULL;
+    memset(s, 0, sizeof *s);
+    s->n_vocab = n_vocab;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->work, &p, err));
+    s->work = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->cand, &p, err));
+    s->cand = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_vocab, sizeof *s->count, &p, err));
+    s->count = p;
+    return SL_OK;
+}
+
+void engine_sampler_fini(struct engine_sampler *s)
+{
+    mem_free(s->work);
+    mem_free(s->cand);
+    mem_free(s->count);
+    memset(s, 0, sizeof *s);
+}
+
+/* The largest value, the lowest id of equals; -1 when any is not a number. */
+static int argmax(const float *v, int n)
+{
+    int best = 0, bad = 0;
+    for (int i = 0; i < n; i++) {
+        bad |= v[i] != v[i];
+        if (v[i] > v[best]) best = i;
+    }
+    return bad ? -1 : best;
+}
+
+static bool listed(const struct engine_draw *d, int32_t id)
+{
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < d->n_forbid[l]; i++)
+            if (d->forbid[l][i] == id) return true;
+    return false;
+}
+
+/* Bias, penalties and forbidden ids on the copy in work. */
+static void adjust(struct engine_sampler *s, const struct engine_draw *d)
+{
+    const sl_sampling *p = d->p;
+    float rep = p->repeat_penalty > 0 ? p->repeat_penalty : 1.0f;
+    memcpy(s->work, d->logit, (size_t)s->n_vocab * sizeof *s->work);
+    if (rep != 1.0f) {
+        for (int i = 0; i < d->n_known; i++) {
+            float *l = &s->work[d->known[i]];
+            if (s->count[d->known[i]]++ == 0) *l = *l > 0 ? *l / rep : *l * rep;
+        }
+        for (int i = 0; i < d->n_known; i++) s->count[d->known[i]] = 0;
+    }
+    if (p->presence_penalty != 0 || p->frequency_penalty != 0) {
+        for (int i = d->n_prompt; i < d->n_known; i++) s->count[d->known[i]]++;
+        for (int i = d->n_prompt; i < d->n_known; i++) {
+            int32_t id = d->known[i];
+            if (!s->count[id]) continue;
+            s->work[id] -= p->presence_penalty + p->frequency_penalty * (float)s->count[id];
+            s->count[id] = 0;
+        }
+    }
+    for (int i = 0; i < p->n_bias; i++)
+        s->work[p->bias[i].token] = p->bias[i].bias <= -100.0f ? -INFINITY : s->work[p->bias[i].token] + p->bias[i].bias;
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < d->n_forbid[l]; i++) s->work[d->forbid[l][i]] = -INFINITY;
+}
+
+static bool before(const struct engine_cand *a, const struct engine_cand *b)
+{
+    return a->v > b->v || (a->v == b->v && a->id < b->id);
+}
+
+/* Move cand[i] down a heap of n with the best at the top. */
+static void sink(struct engine_cand *c, int i, int n)
+{
+    for (;;) {
+        int k = 2 * i + 1;
+        if (k >= n) return;
+        if (k + 1 < n && before(&c[k + 1], &c[k])) k++;
+        if (!before(&c[k], &c[i])) return;
+        struct engine_cand t = c[i];
+        c[i] = c[k];
+        c[k] = t;
+        i = k;
+    }
+}
+
+/* Take the best off a heap of *n: it goes to the place that becomes free, so that sorted candidates grow from the end. */
+static void pop(struct engine_cand *c, int *n)
+{
+    struct engine_cand best = c[0];
+    c[0] = c[--*n];
+    c[*n] = best;
+    sink(c, 0, *n);
+}
+
+/* Draw among filtered candidates: work holds (logit - max) / temperature. */
+static int32_t draw_filtered(struct engine_sampler *s, const sl_sampling *p, double u)
+{
+    struct engine_cand *c = s->cand;
+    float floor_v = p->min_p > 0 ? logf(p->min_p) : -INFINITY;
+    int n = 0;
+    for (int i = 0; i < s->n_vocab; i++)
+        if (s->work[i] > -INFINITY && s->work[i] >= floor_v) c[n++] = (struct engine_cand){s->work[i], i};
+    int all = n, want = p->top_k > 0 && p->top_k < n ? p->top_k : n;
+    bool nucleus = p->top_p > 0 && p->top_p < 1;
+    double z = 0, kept = 0;
+    if (want == all)
+        for (int i = 0; i < n; i++) z += exp((double)c[i].v);
+    for (int i = n / 2 - 1; i >= 0; i--) sink(c, i, n);
+    if (want < all) {
+        for (int i = 0; i < want; i++) pop(c, &n);
+        for (int i = 0; i < want; i++) z += exp((double)c[all - 1 - i].v);
+    }
+    int take = 0; /* candidates kept, sorted, at c[all-1], c[all-2], ... */
+    while (take < want) {
+        if (want == all) pop(c, &n);
+        kept += exp((double)c[all - 1 - take].v);
+        take++;
+        if (nucleus && kept >= (double)p->top_p * z) break;
+    }
+    double x = u * kept, sum = 0;
+    for (int i = 0; i < take; i++) {
+        sum += exp((double)c[all - 1 - i].v);
+        if (x < sum) return c[all - 1 - i].id;
+    }
+    return c[all - 1].id; /* rounding: the best */
+}
+
+static int32_t draw_all(const struct engine_sampler *s, double u)
+{
+    double z = 0, sum = 0;
+    int last = -1;
+    for (int i = 0; i < s->n_vocab; i++) z += (double)expf(s->work[i]);
+    double x = u * z;
+    for (int i = 0; i < s->n_vocab; i++) {
+        float w = expf(s->work[i]);
+        if (w <= 0) continue;
+        sum += (double)w;
+        last = i;
+        if (x < sum) return i;
+    }
+    return last;
+}
+
+static bool needs_copy(const struct engine_draw *d)
+{
+    const sl_sampling *p = d->p;
+    return p->n_bias || p->presence_penalty != 0 || p->frequency_penalty != 0 ||
+           (p->repeat_penalty > 0 && p->repeat_penalty != 1.0f);
+}
+
+sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, int32_t *token,
+                        sl_err *err)
+{
+    const sl_sampling *p = d->p;
+    int best = argmax(d->logit, s->n_vocab);
+    if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
+    bool greedy = !(p->temperature > 0);
+    if (greedy && !needs_copy(d) && !listed(d, best) && d->logit[best] > -INFINITY) {
+        *token = best;
+        return SL_OK;
+    }
+    adjust(s, d);
+    best = argmax(s->work, s->n_vocab);
+    if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
+    float top = s->work[best];
+    if (top == -INFINITY) return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible or forbidden");
+    *token = best;
+    if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
+    for (int i = 0; i < s->n_vocab; i++) s->work[i] = (s->work[i] - top) / p->temperature;
+    double u = rng_uniform(p->seed, 0, d->index);
+    bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
+    *token = filter ? draw_filtered(s, p, u) : draw_all(s, u);
+    return SL_OK;
+}
+
+#define IMPOSSIBLE (-9999.0f)
+
+void engine_logprobs(const float *logit, int n_vocab, int32_t token, int n_top, float *logprob,
+                     sl_logprob *top)
+{
+    float max = logit[0];
+    double z = 0;
+    int n = 0;
+    for (int i = 1; i < n_vocab; i++)
+        if (logit[i] > max) max = logit[i];
+    for (int i = 0; i < n_vocab; i++) {
+        z += max == INFINITY ? (double)(logit[i] == INFINITY) : exp((double)logit[i] - (double)max);
+        if (n_top == 0 || (n == n_top && !(logit[i] > top[n - 1].logprob))) continue;
+        int at = n < n_top ? n++ : n - 1;
+        while (at > 0 && top[at - 1].logprob < logit[i]) {
+            top[at] = top[at - 1];
+            at--;
+        }
+        top[at] = (sl_logprob){.token = i, .logprob = logit[i]};
+    }
+    double log_z = log(z);
+    for (int i = -1; i < n; i++) {
+        float *v = i < 0 ? logprob : &top[i].logprob;
+        float l = i < 0 ? logit[token] : top[i].logprob;
+        double lp = l == max ? -log_z : (double)l - (double)max - log_z;
+        *v = lp > (double)IMPOSSIBLE ? (float)fmin(lp, 0.0) : IMPOSSIBLE;
+    }
+}

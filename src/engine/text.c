@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text half of the public API: strings, ids, chat templates. */
+#include <string.h>
+#include <time.h>
+
+#include "engine/engine_internal.h"
+
+#define CHAT_BYTES_MAX ((size_t)256 << 20) /* of the temporaries of one rendering */
+#define CHAT_OUT_MAX ((size_t)64 << 20)
+
+static sl_status need_tok(const sl_model *m, sl_err *err)
+{
+    if (m->tok) return SL_OK;
+    return SL_FAIL(err, NOTFOUND, "%s: text needs a tokenizer: %s", m->name,
+                   m->tok_err.code == SL_UNSUPPORTED ? m->tok_err.text : "this model has none, token ids work");
+}
+
+sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags, int32_t **ids,
+                      int *n_ids, sl_err *err)
+{
+    struct tok_ids t = {0};
+    *ids = NULL;
+    *n_ids = 0;
+    SL_TRY(need_tok(m, err));
+    int f = (flags & SL_TOK_SPECIAL ? TOK_SPECIAL : 0) | (flags & SL_TOK_BOS ? TOK_BOS : 0);
+    sl_status st = tok_encode(m->tok, text, n, f, &t, err);
+    void *p = NULL;
+    if (!st && !t.id) { /* no ids: still memory that sl_free takes */
+        st = mem_alloc(MEM_REQUEST, 1, &p, err);
+        t.id = p;
+    }
+    if (st) {
+        mem_free(t.id);
+        return st;
+    }
+    *ids = t.id;
+    *n_ids = t.n;
+    return SL_OK;
+}
+
+sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int special, char **text,
+                        size_t *n, sl_err *err)
+{
+    struct str s;
+    *text = NULL;
+    *n = 0;
+    SL_TRY(need_tok(m, err));
+    str_init(&s, MEM_REQUEST, 0);
+    for (int i = 0; i < n_ids; i++) {
+        int len = 0;
+        const char *p = ids[i] >= 0 && ids[i] < tok_n_vocab(m->tok) ? tok_bytes(m->tok, ids[i], &len) : NULL;
+        if (!p && !(m->has_cfg && ids[i] >= 0 && ids[i] < m->cfg.n_vocab)) {
+            str_fini(&s);
+            return SL_FAIL(err, REQUEST, "token %d at place %d: not in the vocabulary of %d", ids[i], i,
+                           tok_n_vocab(m->tok));
+        }
+        if (p && (special || !tok_is_special(m->tok, ids[i]))) str_put(&s, p, (size_t)len);
+    }
+    str_put(&s, "", 0);
+    sl_status st = str_status(&s, err);
+    if (st) {
+        str_fini(&s);
+        return st;
+    }
+    *text = s.p;
+    *n = s.n;
+    return SL_OK;
+}
+
+/* JSON of a caller: what is malformed in it is the request's fault. */
+static sl_status parse(struct arena *a, const char *what, const char *text, enum json_kind kind,
+                       const struct json **out, sl_err *err)
+{
+    *out = NULL;
+    if (!text) return SL_OK;
+    sl_status st = text_json_parse(a, what, text, strlen(text), out, err);
+    if (st == SL_FORMAT && err) err->code = SL_REQUEST;
+    if (st) return st == SL_FORMAT ? SL_REQUEST : st;
+    if ((*out)->kind != kind)
+        return SL_FAIL(err, REQUEST, "%s: %s", what, kind == JSON_ARRAY_K ? "not a list" : "not an object");
+    return SL_OK;
+}
+
+static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a, struct str *out,
+                        struct tok_ids *ids, sl_err *err)
+{
+    struct text_tmpl_vars v = {.add_generation_prompt = !chat->no_generation_prompt,
+                               .bos_token = tok_bos_text(m->tok),
+                               .eos_token = tok_eos_text(m->tok),
+                               .now_s = (int64_t)time(NULL)};
+    struct text_tmpl_span *span = NULL;
+    int n_span = 0;
+    if (!chat->messages) return SL_FAIL(err, REQUEST, "messages: missing");
+    SL_TRY(parse(a, "messages", chat->messages, JSON_ARRAY_K, &v.messages, err));
+    SL_TRY(parse(a, "tools", chat->tools, JSON_ARRAY_K, &v.tools, err));
+    SL_TRY(parse(a, "kwargs", chat->kwargs, JSON_OBJECT_K, &v.kwargs, err));
+    SL_TRY(text_tmpl_render(m->tmpl, &v, a, out, &span, &n_span, err));
+    str_put(out, "", 0);
+    SL_TRY(str_status(out, err));
+    return ids ? tok_encode_spans(m->tok, out->p, out->n, span, n_span, ids, err) : SL_OK;
+}
+
+sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids, int *n_ids,
+                         sl_err *err)
+{
+    struct arena a;
+    struct str out;
+    struct tok_ids t = {0};
+    if (text) *text = NULL;
+    if (ids) *ids = NULL;
+    SL_TRY(need_tok(m, err));
+    if (!m->tmpl) return SL_FAIL(err, NOTFOUND, "%s: the model has no chat template", m->name);
+    mem_arena_init(&a, MEM_REQUEST, CHAT_BYTES_MAX);
+    str_init(&out, MEM_REQUEST, CHAT_OUT_MAX);
+    sl_status st = render(m, chat, &a, &out, ids ? &t : NULL, err);
+    mem_arena_fini(&a);
+    if (st || !text) str_fini(&out);
+    if (st) {
+        mem_free(t.id);
+        return st;
+    }
+    if (text) *text = out.p;
+    if (ids) {
+        *ids = t.id;
+        *n_ids = t.n;
+    }
+    return SL_OK;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of code formats with VNNI and VBMI: a line of codes is one register, a table look-up one vpermb. */
+#ifdef SL_SIMDE
+#include <simde/x86/avx512.h>
+#else
+#include <immintrin.h>
+#endif
+
+#include "kern/kern.h"
+
+#define MM_ISA avx512vnni
+#define MM_PARTS 1
+#define MM_PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+#define AI static inline __attribute__((always_inline))
+
+struct wgroup {
+    __m512i w0, w1, w2, w3, w4, w5, w6, w7;
+    __m512 sc0, sc1, mn0, mn1;
+};
+typedef __m512 vacc;
+
+AI vacc acc_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+AI vacc acc_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+AI void acc_store(float *p, vacc v)
+{
+    _mm512_storeu_ps(p, v);
+}
+
+/* Sum of four products of u8 w and the s8 at p, added to acc. gcc 12 spills accumulators of the intrinsic in big loops. */
+AI __m512i dp(__m512i acc, __m512i w, const int8_t *p)
+{
+#ifdef SL_SIMDE
+    int32_t v;
+    __builtin_memcpy(&v, p, 4);
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(v));
+#else
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const int32_t *)(const void *)p));
+    return acc;
+#endif
+}
+
+AI __m512i line(const uint8_t *p)
+{
+    return _mm512_loadu_si512((const void *)p);
+}
+
+AI __m512 half_floats(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+AI __m512i bytes_u(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+AI __m512 bytes_s(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header header)
+{
+    __m512 d, m;
+    __m512i v;
+    w->sc0 = w->sc1 = w->mn0 = w->mn1 = _mm512_setzero_ps();
+    switch (header) {
+    case H_D: w->sc0 = half_floats(blk + 32 * g); break;
+    case H_DM:
+        w->sc0 = half_floats(blk);
+        w->mn0 = half_floats(blk + 32);
+        break;
+    case H_E8:
+        v = bytes_u(blk + 16 * g);
+        w->sc0 = _mm512_castsi512_ps(_mm512_mask_sllv_epi32(
+            _mm512_slli_epi32(_mm512_sub_epi32(v, _mm512_set1_epi32(1)), 23),
+            _mm512_cmplt_epu32_mask(v, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), v));
+        break;
+    case H_E4:
+        m = _mm512_set1_ps(0x1p119f);
+        w->sc0 = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(bytes_u(blk + 32 * g), 20)), m);
+        w->sc1 = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(bytes_u(blk + 32 * g + 16), 20)), m);
+        break;
+    case H_K4:
+        w->sc0 = _mm512_mul_ps(half_floats(blk), _mm512_cvtepi32_ps(bytes_u(blk + 64 + 32 * g)));
+        w->mn0 = _mm512_mul_ps(half_floats(blk + 32), _mm512_cvtepi32_ps(bytes_u(blk + 80 + 32 * g)));
+        break;
+    case H_K6:
+    case H_K3:
+        d = half_floats(blk);
+        blk += (header == H_K6 ? 64 : 32) + 32 * g;
+        w->sc0 = _mm512_mul_ps(d, bytes_s(blk));
+        w->sc1 = _mm512_mul_ps(d, bytes_s(blk + 16));
+        break;
+    case H_K2:
+        d = half_floats(blk);
+        m = half_floats(blk + 32);
+        v = bytes_u(blk + 64 + 32 * g);
+        w->sc0 = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32(15))));
+        w->mn0 = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(v, 4)));
+        v = bytes_u(blk + 80 + 32 * g);
+        w->sc1 = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32(15))));
+        w->mn1 = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(v, 4)));
+        break;
+    case H_XS: w->sc0 = _mm512_mul_ps(half_floats(blk), bytes_s(blk + 32 + 16 * g)); break;
+    case H_FLOAT: break;
+    }
+}
+
+/* (v with its bits from `from` on moved to bit `to`) & mask, bytewise where mask keeps only what belongs to the byte. */
+AI __m512i field(__m512i v, int from, int to)
+{
+    return from > to ? _mm512_srli_epi16(v, (unsigned)(from - to)) : _mm512_slli_epi16(v, (unsigned)(to - from));
+}
+
+AI __m512i or_field(__m512i w, __m512i v, int from, int to, int mask)
+{
+    return _mm512_ternarylogic_epi32(w, field(v, from, to), _mm512_set1_epi8((char)mask), 0xf8);
+}
+
+AI void load_nibbles(struct wgroup *w, const uint8_t *c)
+{
+    __m512i m = _mm512_set1_epi8(15), v0 = line(c), v1 = line(c + 64), v2 = line(c + 128), v3 = line(c + 192);
+    w->w0 = _mm512_and_si512(v0, m);
+    w->w1 = _mm512_and_si512(_mm512_srli_epi16(v0, 4), m);
+    w->w2 = _mm512_and_si512(v1, m);
+    w->w3 = _mm512_and_si512(_mm512_srli_epi16(v1, 4), m);
+    w->w4 = _mm512_and_si512(v2, m);
+    w->w5 = _mm512_and_si512(_mm512_srli_epi16(v2, 4), m);
+    w->w6 = _mm512_and_si512(v3, m);
+    w->w7 = _mm512_and_si512(_mm512_srli_epi16(v3, 4), m);
+}
+
+/* vpermb looks at the low 6 bits of an index: the table four times needs no mask. */
+AI void load_table(struct wgroup *w, const uint8_t *c, const uint8_t table[16])
+{
+    __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+    __m512i v0 = line(c), v1 = line(c + 64), v2 = line(c + 128), v3 = line(c + 192);
+    w->w0 = _mm512_permutexvar_epi8(v0, t);
+    w->w1 = _mm512_permutexvar_epi8(_mm512_srli_epi16(v0, 4), t);
+    w->w2 = _mm512_permutexvar_epi8(v1, t);
+    w->w3 = _mm512_permutexvar_epi8(_mm512_srli_epi16(v1, 4), t);
+    w->w4 = _mm512_permutexvar_epi8(v2, t);
+    w->w5 = _mm512_permutexvar_epi8(_mm512_srli_epi16(v2, 4), t);
+    w->w6 = _mm512_permutexvar_epi8(v3, t);
+    w->w7 = _mm512_permutexvar_epi8(_mm512_srli_epi16(v3, 4), t);
+}
+
+AI void load_two(struct wgroup *w, const uint8_t *c)
+{
+    __m512i m = _mm512_set1_epi8(3), v = line(c), u = line(c + 64);
+    w->w0 = _mm512_and_si512(v, m);
+    w->w1 = _mm512_and_si512(_mm512_srli_epi16(v, 2), m);
+    w->w2 = _mm512_and_si512(_mm512_srli_epi16(v, 4), m);
+    w->w3 = _mm512_and_si512(_mm512_srli_epi16(v, 6), m);
+    w->w4 = _mm512_and_si512(u, m);
+    w->w5 = _mm512_and_si512(_mm512_srli_epi16(u, 2), m);
+    w->w6 = _mm512_and_si512(_mm512_srli_epi16(u, 4), m);
+    w->w7 = _mm512_and_si512(_mm512_srli_epi16(u, 6), m);
+}
+
+AI void or_one(struct wgroup *w, const uint8_t *c, int to)
+{
+    __m512i v = line(c);
+    w->w0 = or_field(w->w0, v, 0, to, 1 << to);
+    w->w1 = or_field(w->w1, v, 1, to, 1 << to);
+    w->w2 = or_field(w->w2, v, 2, to, 1 << to);
+    w->w3 = or_field(w->w3, v, 3, to, 1 << to);
+    w->w4 = or_field(w->w4, v, 4, to, 1 << to);
+    w->w5 = or_field(w->w5, v, 5, to, 1 << to);
+    w->w6 = or_field(w->w6, v, 6, to, 1 << to);
+    w->w7 = or_field(w->w7, v, 7, to, 1 << to);
+}
+
+AI void or_two(struct wgroup *w, const uint8_t *c, int to)
+{
+    __m512i v = line(c), u = line(c + 64);
+    w->w0 = or_field(w->w0, v, 0, to, 3 << to);
+    w->w1 = or_field(w->w1, v, 2, to, 3 << to);
+    w->w2 = or_field(w->w2, v, 4, to, 3 << to);
+    w->w3 = or_field(w->w3, v, 6, to, 3 << to);
+    w->w4 = or_field(w->w4, u, 0, to, 3 << to);
+    w->w5 = or_field(w->w5, u, 2, to, 3 << to);
+    w->w6 = or_field(w->w6, u, 4, to, 3 << to);
+    w->w7 = or_field(w->w7, u, 6, to, 3 << to);
+}
+
+AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g, int part, enum mm_header header,
+                   enum mm_planes planes)
+{
+    (void)part;
+    load_scales(w, blk, g, header);
+    switch (planes) {
+    case P_B8:
+        w->w0 = line(c);
+        w->w1 = line(c + 64);
+        w->w2 = line(c + 128);
+        w->w3 = line(c + 192);
+        w->w4 = line(c + 256);
+        w->w5 = line(c + 320);
+        w->w6 = line(c + 384);
+        w->w7 = line(c + 448);
+        break;
+    case P_NIB: load_nibbles(w, c); break;
+    case P_NIB1:
+        load_nibbles(w, c);
+        or_one(w, c + 256, 4);
+        break;
+    case P_NIB2:
+        load_nibbles(w, c);
+        or_two(w, c + 256, 4);
+        break;
+    case P_TWO: load_two(w, c); break;
+    case P_TWO1:
+        load_two(w, c);
+        or_one(w, c + 128, 2);
+        break;
+    case P_NL: load_table(w, c, kern_mm_nl); break;
+    case P_E2M1: load_table(w, c, kern_mm_e2m1); break;
+    }
+}
+
+AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header, enum mm_planes planes,
+               int half, int min, int off)
+{
+    (void)planes;
+    __m512i s = off ? _mm512_set1_epi32(e->i[0]) : _mm512_setzero_si512(), u;
+    s = dp(s, w->w0, e->q);
+    s = dp(s, w->w1, e->q + 4);
+    s = dp(s, w->w2, e->q + 8);
+    s = dp(s, w->w3, e->q + 12);
+    u = s;
+    if (half) u = off ? _mm512_set1_epi32(e->i[1]) : _mm512_setzero_si512();
+    u = dp(u, w->w4, e->q + 16);
+    u = dp(u, w->w5, e->q + 20);
+    u = dp(u, w->w6, e->q + 24);
+    u = dp(u, w->w7, e->q + 28);
+    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(half ? s : u), w->sc0);
+    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc1, t);
+    acc = _mm512_fmadd_ps(t, _mm512_set1_ps(e->d), acc);
+    if (!min) return acc;
+    if (header == H_DM) return _mm512_fmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
+    acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
+    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[1]), acc) : acc;
+}
+
+AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc, enum mm_header header,
+                enum mm_planes planes, int half, int min, int off)
+{
+    int j = 0;
+    for (; j + 1 < n; j += 2) {
+        vacc a = column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off);
+        vacc b = column(w, e + j + 1, acc_load(acc + 16 * j + 16), header, planes, half, min, off);
+        acc_store(acc + 16 * j, a);
+        acc_store(acc + 16 * j + 16, b);
+    }
+    if (j < n) acc_store(acc + 16 * j, column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+}
+
+#include "kern/tmpl/mm_codes.inc"

@@ -1,0 +1,1 @@
+sluice: .*(SLUICE_THREADS|many).*

@@ -1,0 +1,1 @@
+sluice: .*b\.jsonl.*2.*

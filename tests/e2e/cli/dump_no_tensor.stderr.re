@@ -1,0 +1,1 @@
+sluice: .*no\.such\.tensor.*

@@ -1,0 +1,1 @@
+sluice: .*not-there\.gguf.*

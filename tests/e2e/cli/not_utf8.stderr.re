@@ -1,0 +1,1 @@
+sluice: .*(UTF-8|utf-8).*

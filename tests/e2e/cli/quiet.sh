@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$SLUICE run -q -m $TINY/qwen3 --ids 5,6,7 -n 4 2> e > o; [ -s e ] || echo silent
