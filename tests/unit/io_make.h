@@ -115,13 +115,19 @@ static inline struct make *make_file(const char *words)
 
 /* Open a copy of exactly n bytes, so that a sanitizer sees a read past the end; *copy is to be
  * freed after io_close. */
-static inline sl_status make_open(const void *p, size_t n, io_model **out, uint8_t **copy,
-                                  sl_err *err)
+static inline sl_status make_open_as(const char *name, const void *p, size_t n, io_model **out,
+                                     uint8_t **copy, sl_err *err)
 {
     *copy = malloc(n ? n : 1);
     if (!*copy) abort();
     if (n) memcpy(*copy, p, n);
-    return io_open_bytes("test.file", *copy, n, out, err);
+    return io_open_bytes(name, *copy, n, out, err);
+}
+
+static inline sl_status make_open(const void *p, size_t n, io_model **out, uint8_t **copy,
+                                  sl_err *err)
+{
+    return make_open_as("test.file", p, n, out, copy, err);
 }
 
 #endif
