@@ -4,13 +4,13 @@
 
 struct check g = {.seed = 1, .repeat = 1};
 
-static void *blocks[4096];
+static void *blocks[1 << 17];
 static int n_block;
 
 void *get_mem(size_t n)
 {
     void *p = calloc(1, n + 64);
-    if (!p || n_block == 4096) exit(1);
+    if (!p || n_block == 1 << 17) exit(1);
     return blocks[n_block++] = p;
 }
 
