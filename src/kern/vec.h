@@ -31,7 +31,7 @@
  *
  * sum_f32          the sum of n values.
  *
- * mm_f32           c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row, j < 16 * n_vec; k rising, one
+ * gemm_f32           c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row, j < 16 * n_vec; k rising, one
  *                  accumulator; starts at c when add, else at 0.
  * span_row_f32     s[lo..hi) of one query -> exp(s - max), in place; *m = max, *l = sum. Lanes by position from s[0]; the 16-groups
  *                  touched are readable, contents outside [lo, hi) do not matter. lo < hi.
@@ -58,7 +58,7 @@
     X(softmax_f32, void, (float *x, int n))                                                        \
     X(sigmoid_f32, void, (float *x, int n))                                                        \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \
-    X(mm_f32, void,                                                                                \
+    X(gemm_f32, void,                                                                                \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
        int64_t ldc, int n_row, int n_vec, int n_k, int add))                                       \
     X(span_row_f32, void, (float *s, int lo, int hi, float *m, float *l))                          \

@@ -109,7 +109,7 @@ struct pv {
 static void weigh(const struct pv *x, int row0, int n_row, int lo, int hi)
 {
     if (hi > lo)
-        x->c->k.mm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv, x->ldv,
+        x->c->k.gemm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv, x->ldv,
                        x->o + (int64_t)row0 * x->ldo, x->ldo, n_row, x->ldv / 16, hi - lo, 1);
 }
 
@@ -157,7 +157,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = from / VEC_PIECE * VEC_PIECE; at < to; at += VEC_PIECE) {
         int n = ((to - at < VEC_PIECE ? to - at : VEC_PIECE) + 15) / 16;
         widen_keys(c, j, u, p0 + at, n, m.k);
-        c->k.mm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k, 0);
+        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k, 0);
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;

@@ -87,14 +87,14 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
         int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
         float *x = m.x + (int64_t)at * a->row;
         widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
-        c->k.mm_f32(x, a->row, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
+        c->k.gemm_f32(x, a->row, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
     }
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     for (int i = 0; i < n; i += u->n_head) /* token by token: each its own number of positions */
-        c->k.mm_f32(m.s + i, 1, ld, m.x, a->row, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
+        c->k.gemm_f32(m.s + i, 1, ld, m.x, a->row, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
                     a->r16 / 16, hi[i], 0);
 }
 
@@ -227,8 +227,8 @@ static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0,
     for (int at = 0; at < n; at += VEC_PIECE) {
         int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
         widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
-        c->k.mm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16, p->r, 0);
-        c->k.mm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r, 0);
+        c->k.gemm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16, p->r, 0);
+        c->k.gemm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r, 0);
         for (int i = 0; i < k; i++)
             memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->row + p->r,
                    sizeof(float) * (size_t)p->rope);
@@ -249,14 +249,14 @@ static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok,
         all = hi[i] < all ? hi[i] : all;
     }
     if (to == 0) return;
-    c->k.mm_f32(m->k, nope, 1, q, ld, m->s, ld, to, ld / 16, p->nope, 0);
-    c->k.mm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope, 1);
+    c->k.gemm_f32(m->k, nope, 1, q, ld, m->s, ld, to, ld / 16, p->nope, 0);
+    c->k.gemm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope, 1);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
-    c->k.mm_f32(m->s, 1, ld, m->v, v16, m->o, v16, n_tok, v16 / 16, all, 0);
+    c->k.gemm_f32(m->s, 1, ld, m->v, v16, m->o, v16, n_tok, v16 / 16, all, 0);
     for (int i = 0; i < n_tok; i++) {
         if (hi[i] > all)
-            c->k.mm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16, m->o + (int64_t)i * v16,
+            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16, m->o + (int64_t)i * v16,
                         v16, 1, v16 / 16, hi[i] - all, 1);
         if (l[i] != 0.0f)
             c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16, mx[i],
