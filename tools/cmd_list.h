@@ -4,6 +4,7 @@
 #define TOOLS_CMD_LIST_H
 
 #define CMD_LIST(CMD)                                                                              \
-    CMD(version)
+    CMD(version)                                                                                   \
+    CMD(plan)
 
 #endif

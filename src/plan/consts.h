@@ -21,7 +21,7 @@ struct plan_book {
     int n_set;
     /* priors by vendor and mode: [vendor][mode]; rel in the CPU keys: factors on the host's own numbers */
     struct plan_consts prior[PLAN_VENDOR_COUNT][PLAN_MODE_COUNT];
-    double gen_factor[3]; /* on t_layer and t_multi: first releases, mature, tuned */
+    double gen_factor[PLAN_VENDOR_COUNT][3]; /* on t_layer and t_multi: first releases, mature, tuned */
     double sigma_prior;   /* log error of a platform's prior, from leaving systems out */
     char date[32];
 };
