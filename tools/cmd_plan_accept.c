@@ -56,7 +56,7 @@ static void three_rows(struct plan_run *r, struct plan_data *d)
         for (int j = 0; j < n; j++) {
             if (pick[j] == i) it->role = PLAN_ROLE_SKIP;
         }
-        it->s.c.k = set.k;
+        plan_use_consts(&it->s, &set.k);
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);
         if (it->role != PLAN_ROLE_SKIP) it->role = PLAN_ROLE_BLIND;
@@ -76,7 +76,7 @@ static void none_of_new(struct plan_run *r, struct plan_data *d)
     for (int i = 0; i < d->n; i++) {
         struct plan_item *it = &d->item[i];
         if (it->skip || strcmp(it->group, "newmoe")) continue;
-        it->s.c.k = set.k;
+        plan_use_consts(&it->s, &set.k);
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);
     }

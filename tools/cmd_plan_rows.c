@@ -42,6 +42,7 @@ static const char *row_claim(const struct plan_item *it, char *buf, size_t n)
     if (!s->c.model || isnan(w->value)) return NULL;
     double bits = strtod(*w->wbits == '~' ? w->wbits + 1 : w->wbits, NULL);
     if (strcmp(w->metric, "memory") == 0) return plan_claim(s->c.model, bits, w->value * 1e9, buf, n);
+    if (it->skip && it->role != PLAN_ROLE_SKIP) return NULL;
     if (!s->c.dev || s->c.lay.ranks < 1 || s->c.lay.cpu_experts || s->c.fmt.expert <= 0) return NULL;
     double need = plan_weight_bytes(s->c.model, &s->c.fmt, false), have = s->dev.mem * s->c.lay.ranks;
     if (need <= have) return NULL;

@@ -210,9 +210,7 @@ static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint
     *err = plan_fit_keys(&f, width);
     double sum = 0;
     for (int i = 0; i < m; i++) {
-        enum plan_mode mode = rows[i]->c.k.mode;
-        rows[i]->c.k = *k;
-        rows[i]->c.k.mode = mode;
+        plan_use_consts(rows[i], k);
         sum += fabs(plan_row_predict(rows[i]) / want[i] - 1);
     }
     *err = 100 * sum / m;
@@ -253,9 +251,7 @@ void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pic
     *out = (struct plan_set){0};
     if (n == 0) return;
     struct plan_item *first = &d->item[pick[0]];
-    struct plan_book none = *b;
-    none.n_set = 0;
-    plan_consts_for(&none, &first->s, &out->k);
+    plan_prior_for(b, &first->s, &out->k);
     struct plan_consts *k = &out->k;
     snprintf(k->engine, sizeof k->engine, "%s", first->s.engine);
     snprintf(k->device, sizeof k->device, "%s", first->s.device);
@@ -525,16 +521,13 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
             pick[n++] = j;
         }
         if (n == 0) { /* nothing left of this system: the platform's prior */
-            plan_consts_for(&(struct plan_book){0}, &it->s, &it->s.c.k);
-            struct plan_book none = *b;
-            none.n_set = 0;
-            plan_consts_for(&none, &it->s, &it->s.c.k);
+            struct plan_consts k;
+            plan_prior_for(b, &it->s, &k);
+            plan_use_consts(&it->s, &k);
         } else {
             struct plan_set set;
             plan_fit_set(b, d, pick, n, &set);
-            enum plan_mode mode = it->s.c.k.mode;
-            it->s.c.k = set.k;
-            it->s.c.k.mode = mode;
+            plan_use_consts(&it->s, &set.k);
         }
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);

@@ -11,8 +11,8 @@
 const char *const plan_key_name[PLAN_KEYS] = {
     [PLAN_T_LAYER] = "t_layer_us", [PLAN_T_MULTI] = "t_multi_us", [PLAN_ETA_W] = "eta_w",
     [PLAN_ETA_KV] = "eta_kv",      [PLAN_T0] = "t0_s",            [PLAN_T_REQ] = "t_req_s",
-    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_gbps",
-    [PLAN_CPU_TOPS] = "cpu_tops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
+    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_bw",
+    [PLAN_CPU_TOPS] = "cpu_ops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
     [PLAN_SOFT] = "soft",          [PLAN_CHUNK] = "chunk",
 };
 
@@ -74,8 +74,16 @@ void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, stru
     if (best) {
         *k = best->k;
         k->trust = PLAN_CALIBRATED;
+        bind_host(s->c.host, k);
         return;
     }
+    plan_prior_for(b, s, k);
+    bind_host(s->c.host, k);
+}
+
+void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k)
+{
+    enum plan_mode mode = s->c.k.mode;
     *k = b->prior[s->dev.vendor][mode];
     k->v[PLAN_T_LAYER] *= b->gen_factor[s->dev.vendor][s->gen];
     k->v[PLAN_T_MULTI] *= b->gen_factor[s->dev.vendor][s->gen];
@@ -84,7 +92,6 @@ void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, stru
         k->v[PLAN_ETA_W] = fmin(0.75, 1.8 * k->v[PLAN_ETA_W]); /* whole experts, no slices */
     }
     if (s->dev.consumer && mode == PLAN_MODE_TP) k->v[PLAN_MFU] *= 0.5;
-    bind_host(s->c.host, k);
     k->gen = s->gen;
     k->sigma_decode = k->sigma_prefill = b->sigma_prior;
     k->trust = PLAN_UNCALIBRATED;
@@ -163,14 +170,20 @@ struct fit_state {
     int key[8], n;
 };
 
+void plan_use_consts(struct plan_setup *s, const struct plan_consts *k)
+{
+    enum plan_mode mode = s->c.k.mode;
+    s->c.k = *k;
+    s->c.k.mode = mode;
+    bind_host(s->c.host, &s->c.k);
+}
+
 static double rows_error(const struct plan_fit *f)
 {
     double sum = 0;
     for (int i = 0; i < f->n; i++) {
         struct plan_setup *s = f->row[i];
-        enum plan_mode mode = s->c.k.mode;
-        s->c.k = *f->k;
-        s->c.k.mode = mode;
+        plan_use_consts(s, f->k);
         double got = plan_row_predict(s), e = got > 0 ? log(got / f->want[i]) : 10;
         sum += e * e / (0.05 + fabs(e)); /* squares when small, plain when large: one wild row cannot rule */
     }

@@ -35,6 +35,12 @@ void plan_book_init(struct plan_book *b);
  * else the platform's prior. host may be NULL. Sets k->trust. */
 void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k);
 
+/* The platform's prior for an unknown engine, with the CPU keys still factors on the host's own numbers. */
+void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k);
+
+/* Put constants into a setup: keeps its mode, turns the CPU factors into this host's GB/s and Top/s. */
+void plan_use_consts(struct plan_setup *s, const struct plan_consts *k);
+
 /* Minimise f over n variables from x0 with steps; at most max_eval calls. Nelder-Mead (1965), adaptive
  * parameters for n > 2 left standard. Returns the best value; x0 becomes its place. n <= 8. */
 double plan_minimise(double (*f)(void *user, const double *x), void *user, double *x0,

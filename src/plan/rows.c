@@ -105,7 +105,10 @@ static double after(const char *s, const char *word)
         }
         const char *q = p + n;
         if (*q == ' ' && isdigit((unsigned char)q[1])) q++;
-        if (isdigit((unsigned char)*q)) return strtod(q, NULL);
+        if (!isdigit((unsigned char)*q)) continue;
+        char *end;
+        double v = strtod(q, &end), hi = *end == '-' && isdigit((unsigned char)end[1]) ? strtod(end + 1, NULL) : 0;
+        return fmax(v, hi); /* "EP2-4": the larger */
     }
     return NAN;
 }
