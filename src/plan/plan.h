@@ -217,8 +217,8 @@ enum plan_key {
     PLAN_T_REQ,    /* s per request in a batch */
     PLAN_MFU,      /* share of peak in prefill's matrix products */
     PLAN_ETA_A,    /* share of peak in prefill's attention */
-    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory */
-    PLAN_CPU_TOPS, /* Top/s of expert products on the host */
+    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory; in a set: a factor on what the host offers */
+    PLAN_CPU_TOPS, /* Top/s of expert products on the host; in a set: a factor */
     PLAN_T_TL,     /* us per token and layer: routing, quantisation, vector work (large EP) */
     PLAN_T_DRAFT,  /* us per layer of the model for each drafted token */
     PLAN_SOFT,     /* factor on t_tl where block scales are applied in software */
