@@ -4,7 +4,7 @@
 #define TOOLS_CMD_LIST_H
 
 #ifdef TOOLS_HAVE_ENGINE
-#define CMD_LIST_ENGINE(CMD) CMD(run) CMD(chat) CMD(eval) CMD(bench) CMD(doctor)
+#define CMD_LIST_ENGINE(CMD) CMD(run) CMD(chat) CMD(inspect) CMD(eval) CMD(bench) CMD(doctor)
 #else
 #define CMD_LIST_ENGINE(CMD)
 #endif
