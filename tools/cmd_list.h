@@ -7,6 +7,7 @@
 #define CMD_LIST(CMD)                                                                              \
     CMD(run)                                                                                       \
     CMD(chat)                                                                                      \
+    CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
     CMD(bench)                                                                                     \
     CMD(plan)                                                                                      \
