@@ -32,7 +32,7 @@ static double median(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
     return v[n / 2];
-}
+} /* v is sorted afterwards */
 
 static void *huge(size_t n)
 {
@@ -243,6 +243,39 @@ static void bench_cached(int fmt, int n_thread)
     printf("\n");
 }
 
+/* Packing, in stored bytes per second of one thread, and the reference decoding of the f32 mode. */
+static void bench_pack(int fmt)
+{
+    struct mm_mat m;
+    size_t n;
+    const int n_row = 2048, n_col = 4096;
+    const struct tensor_dtype_info *d = tensor_dtype(kern_mm_fmts[fmt].type);
+    struct weight w = {.name = "w", .type = kern_mm_fmts[fmt].type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
+    w.row_bytes = (uint64_t)(n_col / d->block * d->bytes);
+    uint8_t *src = huge(w.row_bytes * (size_t)n_row);
+    float *row = huge(16 * (size_t)n_col * sizeof(float));
+    memset(src, 0x35, w.row_bytes * (size_t)n_row);
+    w.data = src;
+    kern_mm_layout(fmt, n_row, n_col, 0, &m, &n);
+    m.data = huge(n);
+    double pack[REPEAT], unpack[REPEAT];
+    for (int i = -1; i < REPEAT; i++) {
+        double t0 = now();
+        for (int t = 0; t < m.n_tile; t++)
+            kern_mm_pack_tile(&m, &w, 0, t);
+        double t1 = now();
+        for (int t = 0; t < m.n_tile; t++)
+            kern_mm_unpack_tile(&m, t, row, n_col);
+        if (i < 0) continue;
+        pack[i] = (double)w.row_bytes * n_row / (t1 - t0) / 1e9;
+        unpack[i] = (double)n_row * n_col / (now() - t1) / 1e9;
+    }
+    printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n", kern_mm_fmt_name(fmt), median(pack, REPEAT),
+           pack[REPEAT - 1], median(unpack, REPEAT), unpack[REPEAT - 1]);
+    munmap(src, w.row_bytes * (size_t)n_row);
+    munmap(m.data, n);
+}
+
 static void bench_big(int fmt, int n_thread)
 {
     struct job j;
@@ -283,6 +316,7 @@ int bench_main(const char *filter, int n_thread)
     printf("%d threads, ISA %s\n", n_thread, cpu_isa_best(cpu_isa_mask()));
     for (int fmt = 0; fmt < MM_N_FMT; fmt++) {
         if (filter && !strstr(kern_mm_fmt_name(fmt), filter)) continue;
+        bench_pack(fmt);
         bench_cached(fmt, n_thread);
         bench_small(fmt, n_thread);
         bench_big(fmt, n_thread);
