@@ -220,6 +220,29 @@ static void bench_small(int fmt, int n_thread)
     munmap(j.m.data, (size_t)bytes);
 }
 
+/* The same with one tile that stays in the L1 cache: what the arithmetic alone can do. */
+static void bench_cached(int fmt, int n_thread)
+{
+    static const int toks[] = {1, 2, 4, 8, 16, 32, 64};
+    struct job j;
+    open_job(&j, fmt, 4096 * n_thread, 1024, 64, n_thread);
+    j.m.tile_bytes = 0; /* every tile is the first one */
+    j.form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32;
+    printf("%-7s %-5s cached, Gop/s:", kern_mm_fmt_name(fmt), form_names[j.form]);
+    for (int r = 0; r < 7; r++) {
+        double best = 0;
+        j.n_tok = toks[r];
+        for (int i = 0; i < 20; i++) {
+            double ops = 2 * 2.0 * j.m.n_row * j.m.n_col * toks[r], t = 0;
+            for (int k = 0; k < 2; k++)
+                t += timed(product, &j);
+            best = ops / t > best ? ops / t : best;
+        }
+        printf("  M=%d %.0f", toks[r], best / 1e9);
+    }
+    printf("\n");
+}
+
 static void bench_big(int fmt, int n_thread)
 {
     struct job j;
@@ -260,6 +283,7 @@ int bench_main(const char *filter, int n_thread)
     printf("%d threads, ISA %s\n", n_thread, cpu_isa_best(cpu_isa_mask()));
     for (int fmt = 0; fmt < MM_N_FMT; fmt++) {
         if (filter && !strstr(kern_mm_fmt_name(fmt), filter)) continue;
+        bench_cached(fmt, n_thread);
         bench_small(fmt, n_thread);
         bench_big(fmt, n_thread);
     }

@@ -29,6 +29,10 @@ struct cpu_mat {
     size_t stride;
     float *scale; /* [n][2] tensor scales */
     enum mm_act form;
+    /* Pairs whose two halves have different run formats: m is the first half and m2 the second, both plain; else m2.data is NULL. */
+    struct mm_mat m2;
+    size_t stride2;
+    enum mm_act form2;
     enum dev_use use;
     struct cpu_mat *next;
 };
@@ -50,7 +54,7 @@ struct cpu_kv {
 /* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a pair): worker w begins at its own range of
  * about equal bytes and helps the others at the end. */
 struct cpu_seg {
-    struct mm_mat m;
+    struct mm_mat m, m2;
     int begin, end; /* units */
     int user;       /* which product */
 };
@@ -142,7 +146,8 @@ sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_M
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
                   void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, int user);
+/* m2: the second half of a pair of two formats, NULL or without data otherwise. */
+void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user);
 /* After the last add; n_tok: the most tokens of a product. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok);
 /* The next piece for a worker; false when there is none. */
@@ -151,9 +156,9 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
 /* One piece times tokens idx (NULL: 0 ..) into y: row j at y + j * ldy, its column 0 is row 0 of the matrix; rows beyond n_row are not written. */
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
                      enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy);
-/* A piece of a pair: h[j][i] = silu(gate) * up. */
+/* A piece of the pairs w: h[j][i] = silu(gate) * up. */
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct mm_act_buf *x, enum mm_act form, const int32_t *idx,
+                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
                           int n_tok, float *h, int64_t ldh);
 
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
@@ -162,6 +167,13 @@ static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
     m.data += (size_t)i * w->stride;
     m.scale = w->scale[2 * i];
     m.scale2 = w->scale[2 * i + 1];
+    return m;
+}
+static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
+{
+    struct mm_mat m = w->m2;
+    if (m.data) m.data += (size_t)i * w->stride2;
+    m.scale = w->scale[2 * i + 1];
     return m;
 }
 static inline struct cpu *dev_cpu_of(dev *d)

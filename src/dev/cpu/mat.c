@@ -17,10 +17,12 @@ static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
     return use == DEV_USE_EXACT || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32 : MM_ACT_BF16;
 }
 
-static sl_status check_shapes(const struct weight *first, const struct weight *w, sl_err *err)
+/* Matrices of a stack are alike in everything; the two of a pair need only have the same shape. */
+static sl_status check_shapes(const struct weight *first, const struct weight *w, bool same_type,
+                              sl_err *err)
 {
-    if (w->rows == first->rows && w->cols == first->cols && w->type == first->type &&
-        w->scheme == first->scheme)
+    if (w->rows == first->rows && w->cols == first->cols &&
+        (!same_type || (w->type == first->type && w->scheme == first->scheme)))
         return SL_OK;
     return SL_FAIL(err, FORMAT, "tensor %.80s [%lld, %lld] %s and tensor %.80s [%lld, %lld] %s differ",
                    first->name, (long long)first->rows, (long long)first->cols,
@@ -42,9 +44,9 @@ static void pack_run(void *arg, int worker, int n_w)
     par_split(j->end - j->begin, worker, n_w, &b, &e);
     for (int64_t u = j->begin + b; u < j->begin + e; u++) {
         int i = (int)(u / j->n_tile), t = (int)(u % j->n_tile);
-        struct mm_mat m = dev_cpu_mat_at(j->w, i);
+        struct mm_mat m = dev_cpu_mat_at(j->w, i), m2 = dev_cpu_mat2_at(j->w, i);
         kern_mm_pack_tile(&m, &j->first[i], 0, t);
-        if (j->second) kern_mm_pack_tile(&m, &j->second[i], 1, t);
+        if (j->second) kern_mm_pack_tile(m2.data ? &m2 : &m, &j->second[i], !m2.data, t);
     }
 }
 
@@ -78,19 +80,24 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
     void *data = NULL;
-    int fmt;
+    int fmt, fmt2;
     if (n < 1 || first->rows < 1 || first->cols < 1 || first->rows > INT32_MAX - 16 ||
         first->cols > INT32_MAX - 256)
         return SL_FAIL(err, FORMAT, "tensor %.80s: %d x [%lld, %lld] is no matrix", first->name, n,
                        (long long)first->rows, (long long)first->cols);
     for (int i = 0; i < n; i++) {
-        SL_TRY(check_shapes(first, &first[i], err));
-        if (second) SL_TRY(check_shapes(first, &second[i], err));
+        SL_TRY(check_shapes(first, &first[i], true, err));
+        if (second) SL_TRY(check_shapes(second, &second[i], true, err));
     }
     SL_TRY(kern_mm_fmt(first, &fmt, err));
+    fmt2 = fmt;
+    if (second) {
+        SL_TRY(check_shapes(first, second, false, err));
+        SL_TRY(kern_mm_fmt(second, &fmt2, err));
+    }
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
     size_t n_bytes;
-    kern_mm_layout(fmt, first->rows, first->cols, second != NULL, &w->m, &n_bytes);
+    kern_mm_layout(fmt, first->rows, first->cols, second && fmt == fmt2, &w->m, &n_bytes);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
     for (int i = 0; i < n; i++) {
         w->scale[2 * i] = first[i].tensor_scale;
@@ -107,6 +114,16 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
     w->head.cols = w->m.n_col;
     SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
     w->m.data = data;
+    w->form2 = w->form;
+    if (fmt2 != fmt) {
+        kern_mm_layout(fmt2, second->rows, second->cols, 0, &w->m2, &n_bytes);
+        w->m2.scale = w->scale[1];
+        w->stride2 = size_round(n_bytes, 64);
+        w->form2 = form_of(c, fmt2, use);
+        w->head.bytes += (int64_t)w->stride2 * n;
+        SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
+        w->m2.data = data;
+    }
     w->next = c->mats;
     c->mats = w;
     c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
@@ -130,7 +147,7 @@ sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_
     void *base = NULL;
     unsigned forms = 0;
     for (int i = 0; i < n_mat; i++)
-        if (mats[i]) forms |= 1u << dev_cpu_mat_of(mats[i])->form;
+        if (mats[i]) forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, sizeof *a, (void **)&a, err));
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, kern_mm_act_bytes(forms, n_col, n_tok_max), &base, err));
     kern_mm_act_init(&a->b, forms, n_col, n_tok_max, base);

@@ -41,7 +41,7 @@ static void moe_run(void *arg, int worker, int n_w)
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up->form, c->slot_row + s0, s1 - s0,
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0,
                              c->moe_h + s0 * n_ff, n_ff);
     }
     par_barrier(c->team);
@@ -80,8 +80,9 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
     for (int e = 0; e < p->n_expert; e++) {
         if (c->expert_slot0[e] == c->expert_slot0[e + 1]) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
-        dev_cpu_work_add(&c->work[0], &gate_up, e);
-        dev_cpu_work_add(&c->work[1], &down, e);
+        struct mm_mat up = dev_cpu_mat2_at(j.gate_up, e);
+        dev_cpu_work_add(&c->work[0], &gate_up, &up, e);
+        dev_cpu_work_add(&c->work[1], &down, NULL, e);
     }
     dev_cpu_work_split(c, &c->work[0], most);
     dev_cpu_work_split(c, &c->work[1], most);

@@ -35,7 +35,7 @@ void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     for (int i = 0; i < p->n_mat; i++)
-        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, i);
+        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, i);
     dev_cpu_work_split(c, &c->work[0], j.n_row);
     par_run(c->team, matmul_run, &j);
 }
@@ -78,7 +78,7 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
     dev_cpu_work_clear(&c->work[0]);
     for (int h = 0; h < p->n_head; h++) {
         struct mm_mat m = dev_cpu_mat_at(j.w, h);
-        dev_cpu_work_add(&c->work[0], &m, h);
+        dev_cpu_work_add(&c->work[0], &m, NULL, h);
     }
     dev_cpu_work_split(c, &c->work[0], j.n_tok);
     par_run(c->team, heads_run, &j);
@@ -109,7 +109,7 @@ static void ffn_run(void *arg, int worker, int n_w)
     int64_t n_ff = j->gate_up->m.n_row, b, e;
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up->form, NULL, j->n_row, p->h, n_ff);
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, p->h, n_ff);
     par_barrier(c->team);
     par_split(j->n_row, worker, n_w, &b, &e);
     for (int64_t t = b; t < e; t++) kern_mm_prep(hx, (int)t, p->h + t * n_ff);
@@ -126,10 +126,10 @@ void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
                         p->n_row ? p->n_row : b->n_tok};
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
-    dev_cpu_work_add(&c->work[0], &j.gate_up->m, 0);
+    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, 0);
     dev_cpu_work_split(c, &c->work[0], j.n_row);
     dev_cpu_work_clear(&c->work[1]);
-    dev_cpu_work_add(&c->work[1], &j.down->m, 0);
+    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, 0);
     dev_cpu_work_split(c, &c->work[1], j.n_row);
     par_run(c->team, ffn_run, &j);
 }

@@ -42,12 +42,19 @@ static int unit_tiles(const struct mm_mat *m)
     return m->is_pair ? 2 : 1;
 }
 
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, int user)
+/* Bytes of one unit. */
+static size_t unit_bytes(const struct cpu_seg *s)
+{
+    return s->m.tile_bytes * (size_t)unit_tiles(&s->m) + (s->m2.data ? s->m2.tile_bytes : 0);
+}
+
+void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user)
 {
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
     int begin = w->n_seg ? s[-1].end : 0;
-    *s = (struct cpu_seg){*m, begin, begin + m->n_tile / unit_tiles(m), user};
+    *s = (struct cpu_seg){.m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
+    if (m2) s->m2 = *m2;
     w->n_seg++;
 }
 
@@ -56,14 +63,14 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
     int n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
     double total = 0, done = 0;
     for (int i = 0; i < w->n_seg; i++)
-        total += (double)(w->seg[i].end - w->seg[i].begin) * (double)w->seg[i].m.tile_bytes;
+        total += (double)(w->seg[i].end - w->seg[i].begin) * (double)unit_bytes(&w->seg[i]);
     int at = 0, seg = 0;
     for (int k = 0; k < n_w; k++) { /* range k ends where k+1 n_w-ths of the bytes lie behind */
         double goal = total * (k + 1) / n_w;
         int end = at;
         while (seg < w->n_seg) {
             const struct cpu_seg *s = &w->seg[seg];
-            double bytes = (double)s->m.tile_bytes, left = (double)(s->end - end) * bytes;
+            double bytes = (double)unit_bytes(s), left = (double)(s->end - end) * bytes;
             if (done + left > goal + 0.5 * bytes) {
                 int more = (int)((goal - done) / bytes + 0.5);
                 end += more;
@@ -78,9 +85,8 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
         par_range_set(&w->range[k], at, end);
         at = end;
     }
-    size_t tile_bytes = w->n_seg ? w->seg[0].m.tile_bytes : 1;
-    int unit = w->n_seg ? unit_tiles(&w->seg[0].m) : 1;
-    int step = (int)(PIECE_BYTES / (tile_bytes * (size_t)unit)), most = n / (n_w * 8);
+    int unit = w->n_seg ? unit_tiles(&w->seg[0].m) + (w->seg[0].m2.data != NULL) : 1;
+    int step = (int)(PIECE_BYTES / (w->n_seg ? unit_bytes(&w->seg[0]) : 1)), most = n / (n_w * 8);
     if (step > most) step = most;
     if (n_tok >= 16) step = step < TILES_MANY ? TILES_MANY : step / TILES_MANY * TILES_MANY;
     int fit = (int)(c->tile_floats / ((size_t)16 * (size_t)unit * (size_t)(n_tok ? n_tok : 1)));
@@ -126,14 +132,19 @@ void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const
 }
 
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
-                          const struct mm_act_buf *x, enum mm_act form, const int32_t *idx,
+                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
                           int n_tok, float *h, int64_t ldh)
 {
-    const struct mm_mat *m = &p->seg->m;
+    const struct mm_mat *m = &p->seg->m, *m2 = &p->seg->m2;
     struct cpu_scratch *s = &c->scratch[worker];
-    int64_t ld = 16 * (int64_t)p->n_tile;
-    kern_mm(m, p->tile0, p->n_tile, x, form, idx, n_tok, s->tile, ld, s->mm);
-    int row0 = p->tile0 / 2 * 16, n = p->n_tile / 2 * 16;
+    int unit0 = p->tile0 / unit_tiles(m), n_unit = p->n_tile / unit_tiles(m);
+    int64_t ld = 32 * (int64_t)n_unit;
+    if (!m2->data) kern_mm(m, p->tile0, p->n_tile, x, w->form, idx, n_tok, s->tile, ld, s->mm);
+    for (int i = 0; m2->data && i < n_unit; i++) { /* two streams, laid as a pair's tiles */
+        kern_mm(m, unit0 + i, 1, x, w->form, idx, n_tok, s->tile + 32 * i, ld, s->mm);
+        kern_mm(m2, unit0 + i, 1, x, w->form2, idx, n_tok, s->tile + 32 * i + 16, ld, s->mm);
+    }
+    int row0 = unit0 * 16, n = n_unit * 16;
     if (n > m->n_row - row0) n = m->n_row - row0;
     for (int j = 0; j < n_tok; j++) c->k.silu_pairs_f32(h + j * ldh + row0, s->tile + j * ld, n);
 }
