@@ -180,6 +180,11 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_real(w, o->r.lo, 6);
     text_jw_real(w, o->r.hi, 6);
     text_jw_arr_end(w);
+    text_jw_key(w, "interval_ttft");
+    text_jw_arr(w);
+    text_jw_real(w, o->r.lo_ttft, 6);
+    text_jw_real(w, o->r.hi_ttft, 6);
+    text_jw_arr_end(w);
     text_jw_key(w, "within_limits");
     text_jw_bool(w, o->within);
     text_jw_key(w, "best");

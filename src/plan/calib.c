@@ -256,6 +256,8 @@ void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pic
     snprintf(k->engine, sizeof k->engine, "%s", first->s.engine);
     snprintf(k->device, sizeof k->device, "%s", first->s.device);
     k->vendor = first->s.dev.vendor, k->mode = first->s.c.k.mode;
+    snprintf(k->taught, sizeof k->taught, "%s", first->s.c.model->name);
+    snprintf(k->format, sizeof k->format, "%s", first->s.c.fmt.name);
     k->trust = PLAN_CALIBRATED;
     uint32_t pm = prefill_keys(d, pick, n, k->mode), dm = decode_keys(d, pick, n, k->mode);
     bool hybrid = k->mode == PLAN_MODE_HYBRID || k->mode == PLAN_MODE_CPU;

@@ -27,7 +27,7 @@ void plan_book_init(struct plan_book *b)
 {
     *b = (struct plan_book){.sigma_prior = 0.35};
     /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft soft chunk */
-    const double ascend_tp[] = {500, 70, 0.50, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 2, 20, 1.8, 16384};
+    const double ascend_tp[] = {500, 70, 0.50, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 2, 50, 1.8, 16384};
     const double nvidia_tp[] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.50, 0.65, 1, 1, 0.5, 12, 1.8, 8192};
     const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 1, 15, 1.8, 8192};
     const double ascend_ep[] = {150, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65, 1, 1, 3, 50, 1.8, 16384};
@@ -74,6 +74,13 @@ void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, stru
     if (best) {
         *k = best->k;
         k->trust = PLAN_CALIBRATED;
+        bool known = !strcasecmp(k->taught, s->c.model->name) || !strcasecmp(k->model, s->c.model->name);
+        if (!known || (*k->format && strcasecmp(k->format, s->c.fmt.name) != 0)) {
+            /* another model or weights than it was fitted on: 9 % was seen, see the acceptance table */
+            k->sigma_decode = hypot(k->sigma_decode, 0.12);
+            k->sigma_prefill = hypot(k->sigma_prefill, 0.15);
+            k->trust = known ? PLAN_CALIBRATED : PLAN_SAME_PLATFORM;
+        }
         bind_host(s->c.host, k);
         return;
     }
@@ -87,6 +94,11 @@ void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struc
     *k = b->prior[s->dev.vendor][mode];
     k->v[PLAN_T_LAYER] *= b->gen_factor[s->dev.vendor][s->gen];
     k->v[PLAN_T_MULTI] *= b->gen_factor[s->dev.vendor][s->gen];
+    if (mode == PLAN_MODE_EP && s->dev.vendor == PLAN_ASCEND && !s->dev.a3) {
+        /* without the unified bus, expert parallelism is launched like tensor parallelism */
+        double tp = b->prior[PLAN_ASCEND][PLAN_MODE_TP].v[PLAN_T_LAYER] * b->gen_factor[PLAN_ASCEND][s->gen];
+        k->v[PLAN_T_LAYER] = fmax(k->v[PLAN_T_LAYER], 0.8 * tp);
+    }
     if (s->gen != 1) k->v[PLAN_ETA_W] = fmin(0.85, k->v[PLAN_ETA_W] * (s->gen ? 1.3 : 0.6));
     if (mode == PLAN_MODE_TP && s->c.lay.tp == 1 && s->c.lay.pp == 1) {
         k->v[PLAN_ETA_W] = fmin(0.75, 1.8 * k->v[PLAN_ETA_W]); /* whole experts, no slices */

@@ -26,7 +26,7 @@ struct cand {
 struct finder {
     const struct plan_book *b;
     const struct plan_query *q;
-    struct plan_consts k[PLAN_MODE_COUNT];
+    struct plan_consts k[PLAN_MAX_FORMATS][PLAN_MODE_COUNT];
     struct cand *front;
     int n_front;
     struct plan_reject *reject;
@@ -74,21 +74,23 @@ static void layout_name(const struct cand *c, const struct plan_query *q, char *
 }
 
 void plan_query_consts(const struct plan_book *b, const struct plan_query *q, enum plan_mode mode,
-                       const struct plan_layout *l, struct plan_consts *k)
+                       const struct plan_format *fmt, const struct plan_layout *l, struct plan_consts *k)
 {
     struct plan_setup s = {.gen = q->gen};
     s.dev = *q->dev;
     s.c.model = q->model, s.c.dev = &s.dev, s.c.host = q->host;
     s.c.k.mode = mode;
     if (l) s.c.lay = *l;
+    s.c.fmt = *fmt;
     snprintf(s.engine, sizeof s.engine, "%s", q->engine);
     snprintf(s.device, sizeof s.device, "%s", q->dev->name);
-    if (!*q->engine) { /* the engine with the most rows here */
-        int most = 0;
+    if (!*q->engine) { /* the best engine that was measured here */
+        double least = 1e30;
         for (int i = 0; i < b->n_set; i++) {
             const struct plan_consts *c = &b->set[i].k;
-            if (c->mode != mode || strcasecmp(c->device, s.device) != 0 || c->n_rows <= most) continue;
-            most = c->n_rows;
+            if (c->mode != mode || strcasecmp(c->device, s.device) != 0) continue;
+            if (c->v[PLAN_T_LAYER] >= least || *c->model) continue;
+            least = c->v[PLAN_T_LAYER];
             snprintf(s.engine, sizeof s.engine, "%s", c->engine);
         }
     }
@@ -101,7 +103,7 @@ static void make_case(const struct finder *f, const struct cand *c, struct plan_
     *out = (struct plan_case){.model = q->model, .dev = q->dev, .host = q->host, .kv_bits = q->kv_bits};
     out->fmt = q->fmt[c->fmt];
     out->lay = c->l;
-    out->k = f->k[c->mode];
+    out->k = f->k[c->fmt][c->mode];
     out->k.mode = c->mode;
 }
 
@@ -232,7 +234,8 @@ static void try_pools(struct finder *f, struct cand *c)
     for (int p = p0; p <= p1; p++) {
         struct cand s = *c;
         s.l.n_p = p, s.l.n_d = q->pools == 2 ? q->n_d : nodes - p;
-        if (s.l.n_p + s.l.n_d > nodes) continue;
+        int small = s.l.n_p < s.l.n_d ? s.l.n_p : s.l.n_d;
+        if (s.l.n_p + s.l.n_d > nodes || c->l.tp > c->l.ranks / nodes * small) continue;
         try_extras(f, &s);
     }
 }
@@ -384,8 +387,11 @@ sl_status plan_search(const struct plan_book *b, const struct plan_query *q, str
     f.reject = p;
     SL_TRY(mem_arena_array(a, (size_t)top, sizeof *out->option, &p, err));
     out->option = p;
-    struct plan_layout one = {.tp = 8, .pp = 1, .dp = 1, .ep = 1};
-    for (int m = 0; m < PLAN_MODE_COUNT; m++) plan_query_consts(b, q, (enum plan_mode)m, &one, &f.k[m]);
+    struct plan_layout one = {.tp = q->cards * q->dev->dies > 1 ? 8 : 1, .pp = 1, .dp = 1, .ep = 1};
+    for (int i = 0; i < q->n_fmt * PLAN_MODE_COUNT; i++) {
+        int fmt = i / PLAN_MODE_COUNT, m = i % PLAN_MODE_COUNT;
+        plan_query_consts(b, q, (enum plan_mode)m, &q->fmt[fmt], &one, &f.k[fmt][m]);
+    }
     for (int i = 0; i < q->n_fmt; i++) {
         struct cand c = {.fmt = i};
         try_cards(&f, &c);

@@ -69,7 +69,7 @@ void plan_explain(const struct plan_option *o, char *out, size_t size);
 
 /* Constants for a query's mode on its device. */
 void plan_query_consts(const struct plan_book *b, const struct plan_query *q, enum plan_mode mode,
-                       const struct plan_layout *l, struct plan_consts *k);
+                       const struct plan_format *fmt, const struct plan_layout *l, struct plan_consts *k);
 
 /* A claim that some weights use bytes in all, or that bits of every parameter fit on cards: NULL when possible, else why not (in out). */
 const char *plan_claim(const struct plan_model *m, double bits, double bytes_in_all, char *out,

@@ -45,6 +45,8 @@ static void set_out(struct json_w *w, const struct plan_set *s)
     text_out(w, "engine", s->k.engine);
     text_out(w, "device", s->k.device);
     text_out(w, "model", s->k.model);
+    text_out(w, "taught_model", s->k.taught);
+    text_out(w, "taught_weights", s->k.format);
     text_out(w, "vendor", vendors[s->k.vendor]);
     text_out(w, "mode", modes[s->k.mode]);
     text_jw_key(w, "fitted");
@@ -129,7 +131,7 @@ static sl_status set_in(struct plan_book *b, const struct json *o, const char *f
 {
     if (b->n_set == PLAN_MAX_SETS) return SL_FAIL(err, LIMIT, "%s: more than %d sets", file, PLAN_MAX_SETS);
     struct plan_set *s = &b->set[b->n_set];
-    const char *engine, *device, *model, *rows;
+    const char *engine, *device, *model, *rows, *taught, *format;
     int v, m;
     int64_t n;
     SL_TRY(place_in(o, file, &v, &m, err));
@@ -138,6 +140,8 @@ static sl_status set_in(struct plan_book *b, const struct json *o, const char *f
     SL_TRY(text_json_str(o, "device", "", &device, err));
     SL_TRY(text_json_str(o, "model", "", &model, err));
     SL_TRY(text_json_str(o, "rows", "", &rows, err));
+    SL_TRY(text_json_str(o, "taught_model", "", &taught, err));
+    SL_TRY(text_json_str(o, "taught_weights", "", &format, err));
     SL_TRY(text_json_int(o, "n_rows", 0, &n, err));
     SL_TRY(text_json_real(o, "error_decode_pct", 0, &s->err_decode, err));
     SL_TRY(text_json_real(o, "error_prefill_pct", 0, &s->err_prefill, err));
@@ -146,6 +150,8 @@ static sl_status set_in(struct plan_book *b, const struct json *o, const char *f
     snprintf(s->k.engine, sizeof s->k.engine, "%s", engine);
     snprintf(s->k.device, sizeof s->k.device, "%s", device);
     snprintf(s->k.model, sizeof s->k.model, "%s", model);
+    snprintf(s->k.taught, sizeof s->k.taught, "%s", taught);
+    snprintf(s->k.format, sizeof s->k.format, "%s", format);
     snprintf(s->rows, sizeof s->rows, "%s", rows);
     s->k.n_rows = (int)n;
     s->k.vendor = (enum plan_vendor)v, s->k.mode = (enum plan_mode)m;
