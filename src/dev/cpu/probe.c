@@ -31,12 +31,13 @@ static void fill_run(void *arg, int worker, int n_w)
     memset((float *)j->p + 64 * b, 0, sizeof(float) * 64 * (size_t)(e - b));
 }
 
-/* The packed weights themselves when there is a slab of that size (memory is not taken twice), else a buffer of zeros. */
+/* The largest slab of packed weights when it is large enough (memory is not taken twice), else NULL. */
 static const struct cpu_block *weight_slab(const struct cpu *c)
 {
+    const struct cpu_block *best = NULL;
     for (const struct cpu_block *b = c->blocks; b; b = b->next)
-        if (b->slab && b->tag == MEM_WEIGHTS && b->n >= READ_BYTES / 2) return b;
-    return NULL;
+        if (b->slab && b->tag == MEM_WEIGHTS && b->n >= READ_BYTES / 4 && (!best || b->n > best->n)) best = b;
+    return best;
 }
 
 double dev_cpu_probe_read_gbps(dev *d, int ms)
