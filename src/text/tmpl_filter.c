@@ -509,6 +509,12 @@ static struct tcall inner(const struct tcall *c, int i)
     return in;
 }
 
+/* Jinja's map and select take whatever is false for an empty list. */
+static sl_status some_list(struct tx *x, struct tv v, struct tl **out)
+{
+    return text_tv_list(x, text_tv_true(v) ? v : text_tv_undef("nothing"), out);
+}
+
 static sl_status f_map(struct tx *x, const struct tcall *c, struct tv *out)
 {
     struct tl *l = NULL;
@@ -521,7 +527,7 @@ static sl_status f_map(struct tx *x, const struct tcall *c, struct tv *out)
     }
     if (!attr && (c->n_arg < 1 || c->arg[0].kind != TV_STR || (f = text_filter_find(c->arg[0].s->p, c->arg[0].s->n)) < 0))
         return text_tx_fail(x, SL_REQUEST, "map without a filter or an attribute");
-    SL_TRY(text_tv_list(x, c->in, &l));
+    SL_TRY(some_list(x, c->in, &l));
     SL_TRY(text_tl_new(x, l->n, out));
     for (size_t i = 0; i < l->n; i++) {
         struct tv v;
@@ -549,7 +555,7 @@ static sl_status choose(struct tx *x, const struct tcall *c, bool want, bool by_
     int at = by_attr ? 1 : 0, t = -1;
     if (c->n_arg > at && (c->arg[at].kind != TV_STR || (t = text_test_find(c->arg[at].s->p, c->arg[at].s->n)) < 0))
         return text_tx_fail(x, SL_REQUEST, "select or reject with an unknown test");
-    SL_TRY(text_tv_list(x, c->in, &l));
+    SL_TRY(some_list(x, c->in, &l));
     SL_TRY(text_tl_new(x, 0, out));
     for (size_t i = 0; i < l->n; i++) {
         struct tv v = l->v[i];
