@@ -104,6 +104,7 @@ typedef struct sl_model_info {
     int n_expert, n_expert_used; /* 0 in dense models */
     int n_mtp;                   /* multi-token prediction layers */
     int bos, eos;                /* -1 = none */
+    int add_bos;                 /* the files wish BOS in front of raw text */
     int has_tokenizer, has_template;
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);

@@ -3,7 +3,15 @@
 #ifndef TOOLS_CMD_LIST_H
 #define TOOLS_CMD_LIST_H
 
+/* One command a line. */
 #define CMD_LIST(CMD)                                                                              \
+    CMD(run)                                                                                       \
+    CMD(chat)                                                                                      \
+    CMD(inspect)                                                                                   \
+    CMD(eval)                                                                                      \
+    CMD(bench)                                                                                     \
+    CMD(plan)                                                                                      \
+    CMD(doctor)                                                                                    \
     CMD(version)
 
 #endif

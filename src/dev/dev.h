@@ -18,6 +18,8 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 
+/* Form of the activations of products. AUTO: int8 for experts; int8 with a second plane for the largest eighth of the groups elsewhere (KL against
+ * exact activations on SmolLM2: 0.0008, plain int8: 0.0034); bf16 where the weights are floats. */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
 
@@ -55,11 +57,11 @@ enum dev_use {
     DEV_USE_MATMUL,  /* y = W x */
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
     DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
-    DEV_USE_EXACT    /* y = W x in f32 whatever dev_opts.acts says: routers, MLA's per-head matrices */
+    DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer codes take 15 bits unless acts = f32 */
 };
 /* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in
- * second). Slab memory, first touched by the worker that will read it. Source pages are dropped behind (drop, may be NULL, is called with
- * each source weight when it was packed, from the calling thread).
+ * second). Slab memory, first touched by the worker that will read it. Source pages are dropped behind: drop (may be NULL) is called from the calling
+ * thread with views of rows that are packed: data, rows and row_bytes say which bytes are not needed any more; every row comes once.
  * Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ). */
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
@@ -79,15 +81,19 @@ sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
 struct dev_kv_shape {
     enum dev_kv_type type;
     int n_layer;
-    int n_blk, blk_tok;
-    int n_head; /* KV heads C; 1 for MLA */
+    int n_blk;
+    int blk_tok; /* a multiple of 16 */
+    int n_head;  /* KV heads C; 1 for MLA */
     int d_k;    /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;    /* GQA: value width. MLA: 0 */
 };
 int64_t dev_kv_bytes(const struct dev_kv_shape *s);
+/* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
 /* Copy block src to dst in every layer (copy on write). */
 void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+/* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
+void dev_kv_poison(dev *d, dev_kv *kv, int blk);
 
 /* ---- a step's ragged batch, shared by the operators. Arrays are host memory, borrowed during the step. ---- */
 struct dev_batch {
@@ -155,7 +161,7 @@ struct dev_matmul_heads {
 /* Rotate pairs of the first n_rot of each head's d values in place. style 0: half-split (i, i + n_rot/2); 1: interleaved (2i, 2i+1).
  * Angle of pair i at position p: p * freq[i]; sin and cos times mscale. x [T, H, ...] with strides. */
 struct dev_rope {
-    float *x;
+    float *x; /* freq keeps its contents while the device lives: angles are cached by its address */
     int n_head;
     int64_t ldx, ldx_h; /* token and head strides in elements */
     int n_rot, style;

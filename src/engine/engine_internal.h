@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dev/dev.h"
+#include "engine/find.h"
 #include "io/io.h"
 #include "kv/kv.h"
 #include "model/model.h"
@@ -39,11 +40,6 @@ struct sl_model {
     int n_eog;
     int max_piece;    /* longest token in bytes */
 };
-
-/* ---- find.c ---- */
-/* The path of a model given by path or name, in the arena. Errors: NOTFOUND (says where it looked), NOMEM. */
-sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
-    BASE_MUST_USE;
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
 struct engine_cand {

@@ -122,6 +122,7 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .n_mtp = m->cfg.n_mtp,
         .bos = m->tok ? tok_bos(m->tok) : -1,
         .eos = m->tok ? tok_eos(m->tok) : -1,
+        .add_bos = m->tok && tok_add_bos(m->tok),
         .has_tokenizer = m->tok != NULL,
         .has_template = m->tmpl != NULL,
     };

@@ -31,11 +31,6 @@ static sl_status ends_early(const struct gguf *g, const char *what, sl_err *err)
 }
 
 /* ---- metadata ---- */
-static const uint8_t type_bytes[IO_N_TYPE] = {
-    [IO_U8] = 1,  [IO_I8] = 1,   [IO_U16] = 2, [IO_I16] = 2, [IO_U32] = 4, [IO_I32] = 4,
-    [IO_F32] = 4, [IO_BOOL] = 1, [IO_U64] = 8, [IO_I64] = 8, [IO_F64] = 8,
-};
-
 static sl_status check_bools(const struct gguf *g, const struct io_kv *kv, uint64_t n, sl_err *err)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -81,7 +76,7 @@ static sl_status read_array(struct gguf *g, struct io_kv *kv, sl_err *err)
                           kv->elem);
     kv->pos = g->r.pos;
     if (kv->elem == IO_STR) return read_strings(g, kv, err);
-    if (!size_mul(kv->n, type_bytes[kv->elem], &bytes) || !(kv->p = rd_bytes(&g->r, bytes)))
+    if (!size_mul(kv->n, io_type_bytes(kv->elem), &bytes) || !(kv->p = rd_bytes(&g->r, bytes)))
         return IO_FAIL_AT(err, g->path, at + 4,
                           "key %.80s: %llu elements can not fit in the %llu bytes left", kv->key,
                           (unsigned long long)kv->n, (unsigned long long)(g->r.size - kv->pos));
@@ -99,7 +94,7 @@ static sl_status read_value(struct gguf *g, struct io_kv *kv, sl_err *err)
                               "key %.80s: the string goes past the end of the file", kv->key);
         return SL_OK;
     }
-    kv->p = rd_bytes(&g->r, type_bytes[kv->type]);
+    kv->p = rd_bytes(&g->r, io_type_bytes(kv->type));
     if (!kv->p) return ends_early(g, kv->key, err);
     return kv->type == IO_BOOL ? check_bools(g, kv, 1, err) : SL_OK;
 }

@@ -18,6 +18,15 @@ const char *io_type_text(uint32_t type)
     return type < IO_N_TYPE ? text[type] : "unknown";
 }
 
+uint64_t io_type_bytes(uint32_t type)
+{
+    static const uint8_t bytes[IO_N_TYPE] = {
+        [IO_U8] = 1,  [IO_I8] = 1,   [IO_U16] = 2, [IO_I16] = 2, [IO_U32] = 4, [IO_I32] = 4,
+        [IO_F32] = 4, [IO_BOOL] = 1, [IO_U64] = 8, [IO_I64] = 8, [IO_F64] = 8,
+    };
+    return type < IO_N_TYPE ? bytes[type] : 0;
+}
+
 /* A scalar of an integer or bool type: its value, and whether it is negative (then the value is its
  * two's complement). */
 static bool get_int(const uint8_t *p, uint32_t type, uint64_t *v, bool *negative)
@@ -133,31 +142,12 @@ const char *io_array_str(const struct io_array *a, uint64_t i, uint64_t *n)
     return (const char *)a->data + a->str_off[i];
 }
 
-static uint64_t elem_bytes(uint32_t type)
-{
-    switch (type) {
-    case IO_U8:
-    case IO_I8:
-    case IO_BOOL:
-        return 1;
-    case IO_U16:
-    case IO_I16:
-        return 2;
-    case IO_U64:
-    case IO_I64:
-    case IO_F64:
-        return 8;
-    default:
-        return 4;
-    }
-}
-
 bool io_array_i64(const struct io_array *a, uint64_t i, int64_t *out)
 {
     uint64_t v;
     bool negative;
     if (i >= a->n || a->type == IO_STR) return false;
-    if (!get_int(a->data + i * elem_bytes(a->type), a->type, &v, &negative)) return false;
+    if (!get_int(a->data + i * io_type_bytes(a->type), a->type, &v, &negative)) return false;
     if (!negative && v > INT64_MAX) return false;
     *out = (int64_t)v;
     return true;
@@ -167,7 +157,7 @@ bool io_array_f64(const struct io_array *a, uint64_t i, double *out)
 {
     int64_t v;
     if (i >= a->n || a->type == IO_STR) return false;
-    if (get_float(a->data + i * elem_bytes(a->type), a->type, out)) return true;
+    if (get_float(a->data + i * io_type_bytes(a->type), a->type, out)) return true;
     if (a->type == IO_BOOL || !io_array_i64(a, i, &v)) return false;
     *out = (double)v;
     return true;

@@ -103,8 +103,8 @@ struct io_part {
 };
 sl_status io_gguf_part(io_model *m, int i, struct io_part *out, sl_err *err) BASE_MUST_USE;
 /* gguf_meta.c */
-#define IO_TYPE_TEXT_MAX 16
 const char *io_type_text(uint32_t type);
+uint64_t io_type_bytes(uint32_t type); /* of a scalar; 0 for strings and arrays */
 sl_status io_meta_get_u64(const io_model *m, const struct io_meta *meta, const char *key,
                           uint64_t *out, sl_err *err) BASE_MUST_USE;
 

@@ -24,7 +24,10 @@
     X(mm_f16,    void, (const struct mm_run *r))                                                   \
     X(mm_bf16,   void, (const struct mm_run *r))                                                   \
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
+    X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+/* All float formats in one ISA. */
+#define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */
 #define KERN_MM_CODES(V, isa)                                                                      \
     V(mm_q4_0, isa) V(mm_q4_1, isa) V(mm_q5_0, isa) V(mm_q5_1, isa) V(mm_q8_0, isa)                \

@@ -3,7 +3,6 @@
  * format. Results do not depend on how it cuts: sums between chunks of K rest in y as f32. */
 #include "kern/mm.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/fp.h"
@@ -90,17 +89,11 @@ static float kth_largest(float *v, int n, int k)
 #define SPAN 256 /* groups of a token among which an eighth get the second plane */
 
 /* Mark with amax < 0 the groups of a span that stay at one plane. Ties go to the lower group. */
-static void choose(const float *x, int n, float amax[SPAN])
+static void choose(const struct kern *kern, const float *x, int n, float amax[SPAN])
 {
     float v[SPAN];
-    for (int g = 0; g < n; g++) {
-        float m = 0;
-        for (int k = 0; k < 32; k++) {
-            float a = fabsf(x[32 * g + k]);
-            m = a > m ? a : m;
-        }
-        amax[g] = v[g] = m;
-    }
+    kern->mm_amax(x, n, amax);
+    memcpy(v, amax, (size_t)n * sizeof(float));
     int k = (n + 7) / 8, above = 0;
     float cut = kth_largest(v, n, k);
     for (int g = 0; g < n; g++)
@@ -127,7 +120,7 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             src = tail;
             n = 1;
         }
-        if (lo && !all) choose(src, n, amax);
+        if (lo && !all) choose(kern, src, n, amax);
         else
             for (int i = 0; i < n; i++)
                 amax[i] = 0.0f;

@@ -19,7 +19,7 @@
  * other tokens of the list or the variant in use: results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)     then the same for the second plane, if any
- * where s = d * f32(sum of q). Float forms: acc = fma(w, x, acc).
+ * where s = d * f32(sum of q). Float forms, per 8 k: t = w[0] * x[0];  t = fma(w[i], x[i], t), i = 1..7;  acc = acc + t.
  *
  * All functions here are pure, never allocate, lock or fail. Shapes are checked when a matrix is packed.
  */

@@ -114,6 +114,12 @@ static unsigned two_at(const uint8_t *c, int l, int b)
     return c[64 * (l / 4) + b] >> (2 * (l % 4)) & 3u;
 }
 
+static unsigned six_at(const uint8_t *c, int l)
+{
+    if (l < 3) return c[64 * l] & 63u;
+    return (unsigned)(c[0] >> 6 << 4 | c[64] >> 6 << 2 | c[128] >> 6);
+}
+
 static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][64])
 {
     for (int l = 0; l < 8; l++)
@@ -123,7 +129,7 @@ static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][6
             case P_B8: v = c[64 * l + b]; break;
             case P_NIB: v = nib_at(c, l, b); break;
             case P_NIB1: v = nib_at(c, l, b) | (c[256 + b] >> l & 1u) << 4; break;
-            case P_NIB2: v = nib_at(c, l, b) | two_at(c + 256, l, b) << 4; break;
+            case P_SIX: v = six_at(c + 192 * (l / 4) + b, l % 4); break;
             case P_TWO: v = two_at(c, l, b); break;
             case P_TWO1: v = two_at(c, l, b) | (c[128 + b] >> l & 1u) << 2; break;
             case P_NL: v = kern_mm_nl[nib_at(c, l, b)]; break;

@@ -14,7 +14,7 @@ enum mm_fmt {
 };
 #define MM_N_CODE MM_f32 /* formats below are code formats */
 
-enum mm_planes { P_B8, P_NIB, P_NIB1, P_NIB2, P_TWO, P_TWO1, P_NL, P_E2M1 };
+enum mm_planes { P_B8, P_NIB, P_NIB1, P_SIX, P_TWO, P_TWO1, P_NL, P_E2M1 };
 enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_FLOAT };
 
 struct mm_fmt_info {

@@ -8,7 +8,8 @@
  *     NIB     4 lines: line p has the low 4 bits of code line 2p in its low nibbles, of line 2p + 1 in its high nibbles
  *     TWO(s)  2 lines: line p has bits s, s+1 of code line 4p + i at bits 2i, 2i+1  (i = 0..3)
  *     ONE(s)  1 line:  bit s of code line i at bit i
- * planes in the order NIB or TWO, then TWO or ONE. The weight is  sc * (table[code] or code, less off) - mn.
+ *     SIX     6 lines: of each four code lines c0..c3 three: c0 | c3[5:4] << 6, c1 | c3[3:2] << 6, c2 | c3[1:0] << 6
+ * Planes of a format: B8; NIB = NIB, NL, E2M1 (through a table); NIB1 = NIB, ONE(4); SIX; TWO = TWO(0); TWO1 = TWO(0), ONE(2). The weight is  sc * (table[code] or code, less off) - mn.
  * Headers (f16[16] = one f16 per row; all little-endian):
  *     D       f16 d[16] per group                                        sc = d
  *     DM      f16 d[16], f16 m[16] per group                             sc = d, mn = -m
@@ -44,7 +45,7 @@
     X(q3_k,   Q3_K,   256, 1824, 288, 192, K3, TWO1,   1, 0, 4)     \
     X(q4_k,   Q4_K,   256, 2368, 320, 256, K4, NIB,    0, 1, 0)     \
     X(q5_k,   Q5_K,   256, 2880, 320, 320, K4, NIB1,   0, 1, 0)     \
-    X(q6_k,   Q6_K,   256, 3392, 320, 384, K6, NIB2,   1, 0, 32)    \
+    X(q6_k,   Q6_K,   256, 3392, 320, 384, K6, SIX,    1, 0, 32)    \
     X(iq4_nl, IQ4_NL,  64,  576,  64, 256, D,  NL,     0, 0, 128)   \
     X(iq4_xs, IQ4_XS, 256, 2240, 192, 256, XS, NL,     0, 0, 128)   \
     X(mxfp4,  MXFP4,  128, 1088,  64, 256, E8, E2M1,   0, 0, 12)    \

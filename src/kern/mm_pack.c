@@ -198,6 +198,15 @@ static void plane_one(const uint8_t (*l)[64], int s, uint8_t *out)
     }
 }
 
+static void plane_six(const uint8_t (*l)[64], uint8_t *out)
+{
+    for (int b = 0; b < 64; b++) {
+        out[b] = (uint8_t)(l[0][b] | l[3][b] >> 4 << 6);
+        out[64 + b] = (uint8_t)(l[1][b] | (l[3][b] >> 2 & 3) << 6);
+        out[128 + b] = (uint8_t)(l[2][b] | (l[3][b] & 3) << 6);
+    }
+}
+
 static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
 {
     switch (planes) {
@@ -209,9 +218,9 @@ static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *
         plane_nib(l, out);
         plane_one(l, 4, out + 256);
         break;
-    case P_NIB2:
-        plane_nib(l, out);
-        plane_two(l, 4, out + 256);
+    case P_SIX:
+        plane_six(l, out);
+        plane_six(l + 4, out + 192);
         break;
     case P_TWO: plane_two(l, 0, out); break;
     case P_TWO1:

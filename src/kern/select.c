@@ -2,6 +2,7 @@
 /* Choosing kernels: the reference first, then the variants in rising preference. */
 #include <stdatomic.h>
 #include <string.h>
+#include <stdlib.h>
 
 #include "kern/kern.h"
 
@@ -28,7 +29,7 @@ void kern_select(struct kern *k, uint32_t mask)
     int zen4 = (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
     int zen3 = (fm >> 8) == 0x19 && !zen4;
     k->prefetch_1 = zen4 || (fm >> 8) == 0x1a ? 0 : zen3 ? 2048 : 1024;
-    k->prefetch_n = 2048;
+    k->prefetch_n = getenv("SL_PF") ? atoi(getenv("SL_PF")) : 2048; if (getenv("SL_PF1")) k->prefetch_1 = atoi(getenv("SL_PF1"));
 }
 
 const struct kern *kern_get(void)

@@ -15,6 +15,7 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
 #define VARIANT(op) kern_##op##_ref
     CHOOSE("ref");
 #undef VARIANT
+    k->peak_i8 = kern_peak_i8_ref;
 #if defined(__x86_64__)
 #define VARIANT(op) kern_##op##_avx2
     if (cpu_has(isa_mask, CPU_ISA_avx2)) CHOOSE("avx2");
@@ -22,10 +23,13 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
 #define VARIANT(op) kern_##op##_avx512
     if (cpu_has(isa_mask, CPU_ISA_avx512)) CHOOSE("avx512");
 #undef VARIANT
+    if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i8 = kern_peak_i8_avx2;
+    if (cpu_has(isa_mask, CPU_ISA_avx512vnni)) k->peak_i8 = kern_peak_i8_avx512vnni;
 #elif defined(__aarch64__)
 #define VARIANT(op) kern_##op##_neon
     if (cpu_has(isa_mask, CPU_ISA_neon)) CHOOSE("neon");
 #undef VARIANT
+    if (cpu_has(isa_mask, CPU_ISA_neon)) k->peak_i8 = kern_peak_i8_neon;
 #endif
     (void)isa_mask;
 }

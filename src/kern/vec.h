@@ -22,13 +22,16 @@
  * scale_f32        x *= a over n, in place.
  * rmsnorm_f32      y = x / sqrt(mean(x^2) + eps) * w over n; y may be x.
  * silu_mul_f32     h = g / (1 + exp(-g)) * u over n; h may be g or u.
+ * silu_pairs_f32   h[16 i + j] = silu(y[32 i + j]) * y[32 i + 16 + j] for n values of h: tiles of gate and up side by side.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
  * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2, in place.
  * rope_pairs_f32   the same for pairs (2i, 2i + 1).
  * softmax_f32      w = exp(x - max) / sum over n, in place.
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  *
- * mm_f32           c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row, j < 16 * n_vec; k rising, one
+ * sum_f32          the sum of n values.
+ *
+ * gemm_f32           c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row, j < 16 * n_vec; k rising, one
  *                  accumulator; starts at c when add, else at 0.
  * span_row_f32     s[lo..hi) of one query -> exp(s - max), in place; *m = max, *l = sum. Lanes by position from s[0]; the 16-groups
  *                  touched are readable, contents outside [lo, hi) do not matter. lo < hi.
@@ -47,13 +50,15 @@
     X(scale_f32, void, (float *x, float a, int64_t n))                                             \
     X(rmsnorm_f32, void, (float *y, const float *x, const float *w, int n, float eps))             \
     X(silu_mul_f32, void, (float *h, const float *g, const float *u, int n))                       \
+    X(silu_pairs_f32, void, (float *h, const float *y, int n))                                     \
     X(wsum_f32, void,                                                                              \
       (float *y, const float *const *row, const float *w, int n_row, const float *add, int n))     \
     X(rope_half_f32, void, (float *x, const float *cs, int n))                                     \
     X(rope_pairs_f32, void, (float *x, const float *cs, int n))                                    \
     X(softmax_f32, void, (float *x, int n))                                                        \
     X(sigmoid_f32, void, (float *x, int n))                                                        \
-    X(mm_f32, void,                                                                                \
+    X(sum_f32, float, (const float *x, int64_t n))                                                 \
+    X(gemm_f32, void,                                                                                \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
        int64_t ldc, int n_row, int n_vec, int n_k, int add))                                       \
     X(span_row_f32, void, (float *s, int lo, int hi, float *m, float *l))                          \
@@ -94,8 +99,14 @@ struct vec_kern {
 #define X(op, ret, args) ret(*op) args;
     VEC_LIST(X)
 #undef X
+    double (*peak_i8)(int n); /* n rounds of independent int8 multiply-adds in registers; returns the operations done (2 per product) */
     const char *isa;
 };
+
+double kern_peak_i8_ref(int n);
+double kern_peak_i8_avx2(int n);
+double kern_peak_i8_avx512vnni(int n);
+double kern_peak_i8_neon(int n);
 
 /* The best variants for a mask of cpu_isa bits. */
 void kern_vec_select(struct vec_kern *k, uint32_t isa_mask);

@@ -42,7 +42,7 @@ struct os_out {
     size_t n_buf;
     uint64_t n; /* bytes written so far */
     int fd;
-    bool open;
+    bool open, direct; /* direct: the name is a device or a pipe, which is written to as it is */
 };
 sl_status os_out_open(const char *path, struct os_out *out, sl_err *err) BASE_MUST_USE;
 sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;

@@ -26,6 +26,24 @@ static sl_status write_all(struct os_out *out, const uint8_t *p, uint64_t n, sl_
     return SL_OK;
 }
 
+/* A device, pipe or socket under the name is written to as it is: it can neither be replaced nor
+ * synced. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static void open_tmp(struct os_out *out, size_t n_path)
+{
+    for (int i = 0; i < 100 && out->fd < 0; i++) { /* a crashed run may have left a name behind */
+        const char *dash = i ? "-" : "";
+        snprintf(out->tmp, n_path + 40, "%s.%ld%s%.0d.tmp", out->path, (long)getpid(), dash, i);
+        out->fd = open(out->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+        if (out->fd < 0 && errno != EEXIST && errno != EINTR) break;
+    }
+}
+
 sl_status os_out_open(const char *path, struct os_out *out, sl_err *err)
 {
     void *p = NULL;
@@ -39,13 +57,15 @@ sl_status os_out_open(const char *path, struct os_out *out, sl_err *err)
     out->path = memcpy(p, path, n + 1);
     SL_TRY_OUT(mem_alloc(MEM_MISC, n + 40, &p, err));
     out->tmp = p;
-    for (int i = 0; i < 100 && out->fd < 0; i++) { /* a crashed run may have left a name behind */
-        if (i == 0)
-            snprintf(out->tmp, n + 40, "%s.%ld.tmp", path, (long)getpid());
-        else
-            snprintf(out->tmp, n + 40, "%s.%ld-%d.tmp", path, (long)getpid(), i);
-        out->fd = open(out->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
-        if (out->fd < 0 && errno != EEXIST && errno != EINTR) break;
+    out->direct = is_special(path);
+    if (out->direct) {
+        memcpy(out->tmp, path, n + 1);
+        out->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    } else if (os_path_kind(path) == OS_DIR) {
+        memcpy(out->tmp, path, n + 1);
+        errno = EISDIR;
+    } else {
+        open_tmp(out, n);
     }
     if (out->fd < 0) {
         st = os_fail_errno(errno, out->tmp, err);
@@ -97,7 +117,7 @@ sl_status os_out_commit(struct os_out *out, sl_err *err)
     out->n_buf = 0;
     int rc;
     do
-        rc = fsync(out->fd);
+        rc = out->direct ? 0 : fsync(out->fd);
     while (rc != 0 && errno == EINTR);
     if (rc != 0) {
         st = os_fail_errno(errno, out->tmp, err);
@@ -105,12 +125,12 @@ sl_status os_out_commit(struct os_out *out, sl_err *err)
     }
     rc = close(out->fd);
     out->fd = -1;
-    if ((rc != 0 && errno != EINTR) || rename(out->tmp, out->path) != 0) {
+    if ((rc != 0 && errno != EINTR) || (!out->direct && rename(out->tmp, out->path) != 0)) {
         st = os_fail_errno(errno, out->path, err);
         goto out;
     }
     out->open = false;
-    sync_folder(out->path);
+    if (!out->direct) sync_folder(out->path);
 out:
     os_out_abort(out);
     return st;
@@ -120,7 +140,7 @@ void os_out_abort(struct os_out *out)
 {
     if (out->open) {
         if (out->fd >= 0) close(out->fd);
-        unlink(out->tmp);
+        if (!out->direct) unlink(out->tmp);
     }
     mem_free(out->buf);
     mem_free(out->path);

@@ -11,6 +11,8 @@
 #include "plan/plan_internal.h"
 
 #define MAX_PICK 1024
+/* Strength of the pull to the prior: one width of one key costs as much as a 14 % error on one row. */
+#define LAMBDA 0.14
 
 static sl_status keep_text(struct arena *a, const struct plan_csv *c, const char *col, const char **out,
                            sl_err *err)
@@ -155,7 +157,8 @@ static uint32_t decode_keys(const struct plan_data *d, const int *pick, int n, e
         return mask;
     }
     if (e_hi > e_lo) mask |= bit(PLAN_ETA_W);
-    if (t_lo < 1.5 && t_hi > 1.5 && points >= 3) mask |= bit(PLAN_T_MULTI);
+    else if (t_hi > 8 * t_lo) mask |= bit(PLAN_T_TL); /* dense: batch grows without experts */
+    if (t_lo < 1.5 && e_hi > e_lo && points >= 3) mask |= bit(PLAN_T_MULTI);
     if (s_hi > 8 * s_lo && s_hi > 4000) mask |= bit(PLAN_ETA_KV);
     if (draft && points >= 4) mask |= bit(PLAN_T_DRAFT), mask &= ~bit(PLAN_ETA_KV);
     return mask;
@@ -203,13 +206,11 @@ static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint
         [PLAN_CPU_GBPS] = 1,  [PLAN_CPU_TOPS] = 1,  [PLAN_T_TL] = 1.5,     [PLAN_T_DRAFT] = 1.5,
         [PLAN_SOFT] = 0.5,    [PLAN_CHUNK] = 1,
     };
-    struct plan_fit f = {.row = rows, .want = want, .n = m, .mask = mask, .lambda = 0.02, .k = k};
+    struct plan_fit f = {.row = rows, .want = want, .n = m, .mask = mask, .lambda = LAMBDA, .k = k};
     *err = plan_fit_keys(&f, width);
     double sum = 0;
     for (int i = 0; i < m; i++) {
-        enum plan_mode mode = rows[i]->c.k.mode;
-        rows[i]->c.k = *k;
-        rows[i]->c.k.mode = mode;
+        plan_use_consts(rows[i], k);
         sum += fabs(plan_row_predict(rows[i]) / want[i] - 1);
     }
     *err = 100 * sum / m;
@@ -229,19 +230,34 @@ static void row_list(const struct plan_data *d, const int *pick, int n, char *ou
     }
 }
 
+/* Decode moved eta_w, which prefill reads too: fit prefill's keys once more from their prior. */
+static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, int n, uint32_t mask,
+                                        const struct plan_consts *start, const struct plan_consts *now,
+                                        double *err)
+{
+    struct plan_consts k = *now;
+    for (int i = 0; i < PLAN_KEYS; i++) {
+        if (mask >> i & 1) k.v[i] = start->v[i];
+    }
+    double e = 0;
+    fit_part(d, pick, n, 1, mask, &k, &e);
+    *err = e;
+    return k;
+}
+
 void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
                   struct plan_set *out)
 {
     *out = (struct plan_set){0};
     if (n == 0) return;
     struct plan_item *first = &d->item[pick[0]];
-    struct plan_book none = *b;
-    none.n_set = 0;
-    plan_consts_for(&none, &first->s, &out->k);
+    plan_prior_for(b, &first->s, &out->k);
     struct plan_consts *k = &out->k;
     snprintf(k->engine, sizeof k->engine, "%s", first->s.engine);
     snprintf(k->device, sizeof k->device, "%s", first->s.device);
     k->vendor = first->s.dev.vendor, k->mode = first->s.c.k.mode;
+    snprintf(k->taught, sizeof k->taught, "%s", first->s.c.model->name);
+    snprintf(k->format, sizeof k->format, "%s", first->s.c.fmt.name);
     k->trust = PLAN_CALIBRATED;
     uint32_t pm = prefill_keys(d, pick, n, k->mode), dm = decode_keys(d, pick, n, k->mode);
     bool hybrid = k->mode == PLAN_MODE_HYBRID || k->mode == PLAN_MODE_CPU;
@@ -260,7 +276,10 @@ void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pic
     }
     *k = keep;
     out->err_prefill = best;
-    if (!hybrid) fit_part(d, pick, n, 0, dm, k, &out->err_decode);
+    if (!hybrid) {
+        fit_part(d, pick, n, 0, dm, k, &out->err_decode);
+        *k = refit_prefill(d, pick, n, pm, &start, k, &out->err_prefill);
+    }
     k->n_rows = n;
     k->sigma_decode = fmax(0.04, 1.4 * out->err_decode / 100);
     k->sigma_prefill = fmax(0.08, 1.4 * out->err_prefill / 100);
@@ -392,10 +411,28 @@ static void fit_group(struct plan_book *b, struct plan_data *d, const int *pick,
     }
 }
 
+/* A set of the same engine, device and mode is replaced. */
+static void forget(struct plan_book *b, const struct plan_item *it)
+{
+    int k = 0;
+    for (int i = 0; i < b->n_set; i++) {
+        const struct plan_consts *c = &b->set[i].k;
+        bool same = c->mode == it->s.c.k.mode && !strcasecmp(c->engine, it->s.engine) &&
+                    !strcasecmp(c->device, it->s.device);
+        if (!same) b->set[k++] = b->set[i];
+    }
+    b->n_set = k;
+}
+
 void plan_fit_book(struct plan_book *b, struct plan_data *d)
 {
     plan_fit_priors(b, d, -1);
     b->n_set = 0;
+    plan_fit_sets(b, d);
+}
+
+void plan_fit_sets(struct plan_book *b, struct plan_data *d)
+{
     for (int s = 0; s < d->n_sys; s++) {
         for (int m = 0; m < PLAN_MODE_COUNT && b->n_set < PLAN_MAX_SETS; m++) {
             int pick[MAX_PICK], n = 0;
@@ -405,6 +442,7 @@ void plan_fit_book(struct plan_book *b, struct plan_data *d)
                 if (it->role == PLAN_ROLE_HELD) continue;
                 pick[n++] = i;
             }
+            if (n > 0) forget(b, &d->item[pick[0]]);
             fit_group(b, d, pick, n);
         }
     }
@@ -446,6 +484,24 @@ void plan_check_blind(const struct plan_book *b, struct plan_data *d)
     }
 }
 
+void plan_fit_sigma(struct plan_book *b, struct plan_data *d)
+{
+    double e[MAX_PICK];
+    int n = 0;
+    plan_check_blind(b, d);
+    for (int i = 0; i < d->n && n < MAX_PICK; i++) {
+        const struct plan_item *it = &d->item[i];
+        if (!it->skip && it->role == PLAN_ROLE_BLIND) e[n++] = fabs(it->err);
+    }
+    for (int i = 1; i < n; i++) { /* insertion: a few hundred numbers, once */
+        double x = e[i];
+        int j = i;
+        for (; j > 0 && e[j - 1] > x; j--) e[j] = e[j - 1];
+        e[j] = x;
+    }
+    if (n >= 10) b->sigma_prior = fmin(1.5, fmax(0.1, e[(int)(0.8 * n)] / 1.2816));
+}
+
 /* Two rows are one measurement when everything but the metric is the same. */
 static bool same_point(const struct plan_row *a, const struct plan_row *b)
 {
@@ -467,64 +523,15 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
             pick[n++] = j;
         }
         if (n == 0) { /* nothing left of this system: the platform's prior */
-            plan_consts_for(&(struct plan_book){0}, &it->s, &it->s.c.k);
-            struct plan_book none = *b;
-            none.n_set = 0;
-            plan_consts_for(&none, &it->s, &it->s.c.k);
+            struct plan_consts k;
+            plan_prior_for(b, &it->s, &k);
+            plan_use_consts(&it->s, &k);
         } else {
             struct plan_set set;
             plan_fit_set(b, d, pick, n, &set);
-            enum plan_mode mode = it->s.c.k.mode;
-            it->s.c.k = set.k;
-            it->s.c.k.mode = mode;
+            plan_use_consts(&it->s, &set.k);
         }
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);
     }
-}
-
-/* ---- scores ------------------------------------------------------------------------------------- */
-
-static int by_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void ranks_of(const double *v, int n, double *r)
-{
-    for (int i = 0; i < n; i++) {
-        double less = 0, same = 0;
-        for (int j = 0; j < n; j++) less += v[j] < v[i], same += v[j] == v[i];
-        r[i] = less + (same + 1) / 2;
-    }
-}
-
-void plan_score(const struct plan_data *d, bool (*keep)(const struct plan_item *, const void *),
-                const void *user, struct plan_score *out)
-{
-    double e[MAX_PICK], a[MAX_PICK], b[MAX_PICK], ra[MAX_PICK], rb[MAX_PICK], sum = 0;
-    int n = 0;
-    *out = (struct plan_score){.worst_item = -1};
-    for (int i = 0; i < d->n && n < MAX_PICK; i++) {
-        const struct plan_item *it = &d->item[i];
-        if (it->skip || !keep(it, user)) continue;
-        e[n] = 100 * fabs(it->got / it->row->value - 1);
-        a[n] = it->got, b[n] = it->row->value;
-        sum += e[n];
-        if (e[n] >= out->worst) out->worst = e[n], out->worst_item = i;
-        n++;
-    }
-    out->n = n;
-    if (n == 0) return;
-    out->mape = sum / n;
-    ranks_of(a, n, ra), ranks_of(b, n, rb);
-    double ma = (n + 1) / 2.0, sab = 0, saa = 0, sbb = 0;
-    for (int i = 0; i < n; i++) {
-        sab += (ra[i] - ma) * (rb[i] - ma), saa += (ra[i] - ma) * (ra[i] - ma);
-        sbb += (rb[i] - ma) * (rb[i] - ma);
-    }
-    out->rank = saa > 0 && sbb > 0 ? sab / sqrt(saa * sbb) : 1;
-    qsort(e, (size_t)n, sizeof *e, by_double);
-    out->median = n % 2 ? e[n / 2] : 0.5 * (e[n / 2 - 1] + e[n / 2]);
 }

@@ -56,6 +56,12 @@ void plan_fit_priors(struct plan_book *b, struct plan_data *d, int skip_sys);
 /* All sets of a file: one per engine, device and mode with three rows or more (two for four-row lists). */
 void plan_fit_book(struct plan_book *b, struct plan_data *d);
 
+/* The sets only: each engine, device and mode of the rows gets one, in place of an older one. */
+void plan_fit_sets(struct plan_book *b, struct plan_data *d);
+
+/* sigma_prior such that four of five blind rows lie inside the 80 % interval. Changes the blind predictions in d. */
+void plan_fit_sigma(struct plan_book *b, struct plan_data *d);
+
 /* Predict every item with a book. */
 void plan_check(const struct plan_book *b, struct plan_data *d);
 

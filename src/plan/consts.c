@@ -11,8 +11,8 @@
 const char *const plan_key_name[PLAN_KEYS] = {
     [PLAN_T_LAYER] = "t_layer_us", [PLAN_T_MULTI] = "t_multi_us", [PLAN_ETA_W] = "eta_w",
     [PLAN_ETA_KV] = "eta_kv",      [PLAN_T0] = "t0_s",            [PLAN_T_REQ] = "t_req_s",
-    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_gbps",
-    [PLAN_CPU_TOPS] = "cpu_tops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
+    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_bw",
+    [PLAN_CPU_TOPS] = "cpu_ops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
     [PLAN_SOFT] = "soft",          [PLAN_CHUNK] = "chunk",
 };
 
@@ -25,18 +25,21 @@ static void set_prior(struct plan_book *b, enum plan_vendor v, enum plan_mode m,
 
 void plan_book_init(struct plan_book *b)
 {
-    *b = (struct plan_book){.gen_factor = {2.0, 1.0, 0.7}, .sigma_prior = 0.35};
+    *b = (struct plan_book){.sigma_prior = 0.35};
     /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft soft chunk */
-    const double ascend_tp[] = {300, 100, 0.30, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 3, 20, 1.8, 16384};
-    const double nvidia_tp[] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.45, 0.65, 1, 1, 3, 12, 1.8, 8192};
-    const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 3, 15, 1.8, 8192};
-    const double ascend_ep[] = {60, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65, 1, 1, 3, 50, 1.8, 16384};
+    const double ascend_tp[] = {500, 70, 0.50, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 2, 50, 1.8, 16384};
+    const double nvidia_tp[] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.50, 0.65, 1, 1, 0.5, 12, 1.8, 8192};
+    const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 1, 15, 1.8, 8192};
+    const double ascend_ep[] = {150, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65, 1, 1, 3, 50, 1.8, 16384};
     const double nvidia_ep[] = {150, 10, 0.75, 0.7, 0.05, 0.002, 0.33, 0.65, 1, 1, 1.2, 20, 1.8, 16384};
-    const double ascend_hy[] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.50, 1, 1, 3, 20, 1.8, 8192};
-    const double nvidia_hy[] = {100, 20, 0.60, 0.5, 0.05, 0.02, 0.30, 0.50, 1, 1, 3, 12, 1.8, 8192};
+    const double ascend_hy[] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.50, 1, 1, 1, 20, 1.8, 8192};
+    const double nvidia_hy[] = {100, 20, 0.60, 0.5, 0.05, 0.02, 0.30, 0.50, 1, 1, 0.5, 12, 1.8, 8192};
     const double cpu[] = {50, 10, 1.0, 0.6, 0.05, 0.01, 1.0, 0.50, 1, 1, 3, 20, 1.8, 512};
     for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
         bool npu = v == PLAN_ASCEND, nv = v == PLAN_NVIDIA;
+        b->gen_factor[v][0] = npu ? 1.4 : 2.5;
+        b->gen_factor[v][1] = 1;
+        b->gen_factor[v][2] = npu ? 0.45 : 0.7;
         set_prior(b, v, PLAN_MODE_TP, npu ? ascend_tp : nv ? nvidia_tp : other_tp);
         if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.12; /* no matrix unit; MoE gathers */
         set_prior(b, v, PLAN_MODE_EP, npu ? ascend_ep : nvidia_ep);
@@ -71,13 +74,36 @@ void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, stru
     if (best) {
         *k = best->k;
         k->trust = PLAN_CALIBRATED;
+        bool known = !strcasecmp(k->taught, s->c.model->name) || !strcasecmp(k->model, s->c.model->name);
+        if (!known || (*k->format && strcasecmp(k->format, s->c.fmt.name) != 0)) {
+            /* another model or weights than it was fitted on: 9 % was seen, see the acceptance table */
+            k->sigma_decode = hypot(k->sigma_decode, 0.12);
+            k->sigma_prefill = hypot(k->sigma_prefill, 0.15);
+            k->trust = known ? PLAN_CALIBRATED : PLAN_SAME_PLATFORM;
+        }
+        bind_host(s->c.host, k);
         return;
     }
-    *k = b->prior[s->dev.vendor][mode];
-    k->v[PLAN_T_LAYER] *= b->gen_factor[s->gen];
-    k->v[PLAN_T_MULTI] *= b->gen_factor[s->gen];
-    if (s->gen == 0) k->v[PLAN_ETA_W] *= 0.6;
+    plan_prior_for(b, s, k);
     bind_host(s->c.host, k);
+}
+
+void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k)
+{
+    enum plan_mode mode = s->c.k.mode;
+    *k = b->prior[s->dev.vendor][mode];
+    k->v[PLAN_T_LAYER] *= b->gen_factor[s->dev.vendor][s->gen];
+    k->v[PLAN_T_MULTI] *= b->gen_factor[s->dev.vendor][s->gen];
+    if (mode == PLAN_MODE_EP && s->dev.vendor == PLAN_ASCEND && !s->dev.a3) {
+        /* without the unified bus, expert parallelism is launched like tensor parallelism */
+        double tp = b->prior[PLAN_ASCEND][PLAN_MODE_TP].v[PLAN_T_LAYER] * b->gen_factor[PLAN_ASCEND][s->gen];
+        k->v[PLAN_T_LAYER] = fmax(k->v[PLAN_T_LAYER], 0.8 * tp);
+    }
+    if (s->gen != 1) k->v[PLAN_ETA_W] = fmin(0.85, k->v[PLAN_ETA_W] * (s->gen ? 1.3 : 0.6));
+    if (mode == PLAN_MODE_TP && s->c.lay.tp == 1 && s->c.lay.pp == 1) {
+        k->v[PLAN_ETA_W] = fmin(0.75, 1.8 * k->v[PLAN_ETA_W]); /* whole experts, no slices */
+    }
+    if (s->dev.consumer && mode == PLAN_MODE_TP) k->v[PLAN_MFU] *= 0.5;
     k->gen = s->gen;
     k->sigma_decode = k->sigma_prefill = b->sigma_prior;
     k->trust = PLAN_UNCALIBRATED;
@@ -156,14 +182,20 @@ struct fit_state {
     int key[8], n;
 };
 
+void plan_use_consts(struct plan_setup *s, const struct plan_consts *k)
+{
+    enum plan_mode mode = s->c.k.mode;
+    s->c.k = *k;
+    s->c.k.mode = mode;
+    bind_host(s->c.host, &s->c.k);
+}
+
 static double rows_error(const struct plan_fit *f)
 {
     double sum = 0;
     for (int i = 0; i < f->n; i++) {
         struct plan_setup *s = f->row[i];
-        enum plan_mode mode = s->c.k.mode;
-        s->c.k = *f->k;
-        s->c.k.mode = mode;
+        plan_use_consts(s, f->k);
         double got = plan_row_predict(s), e = got > 0 ? log(got / f->want[i]) : 10;
         sum += e * e / (0.05 + fabs(e)); /* squares when small, plain when large: one wild row cannot rule */
     }

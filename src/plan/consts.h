@@ -21,7 +21,7 @@ struct plan_book {
     int n_set;
     /* priors by vendor and mode: [vendor][mode]; rel in the CPU keys: factors on the host's own numbers */
     struct plan_consts prior[PLAN_VENDOR_COUNT][PLAN_MODE_COUNT];
-    double gen_factor[3]; /* on t_layer and t_multi: first releases, mature, tuned */
+    double gen_factor[PLAN_VENDOR_COUNT][3]; /* on t_layer and t_multi: first releases, mature, tuned */
     double sigma_prior;   /* log error of a platform's prior, from leaving systems out */
     char date[32];
 };
@@ -34,6 +34,12 @@ void plan_book_init(struct plan_book *b);
 /* Constants for an engine on a device. The best match wins: same engine, device and model; same engine and device;
  * else the platform's prior. host may be NULL. Sets k->trust. */
 void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k);
+
+/* The platform's prior for an unknown engine, with the CPU keys still factors on the host's own numbers. */
+void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struct plan_consts *k);
+
+/* Put constants into a setup: keeps its mode, turns the CPU factors into this host's GB/s and Top/s. */
+void plan_use_consts(struct plan_setup *s, const struct plan_consts *k);
 
 /* Minimise f over n variables from x0 with steps; at most max_eval calls. Nelder-Mead (1965), adaptive
  * parameters for n > 2 left standard. Returns the best value; x0 becomes its place. n <= 8. */

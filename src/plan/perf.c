@@ -8,8 +8,8 @@
 /* Ascend: 0.8 of memory (BF16 dense decode), 0.654 of MLA compute (CloudMatrix paper). NVIDIA: 0.85, FlashMLA
  * 660 of 989 TFLOPS. A collective's base: fitted 30 us per all-reduce (A2), 10 us (NVLink). */
 static const struct plan_physics PHYSICS[PLAN_VENDOR_COUNT] = {
-    [PLAN_ASCEND] = {0.80, 0.65, 0.60, 30e-6, 30e-6, 40e-6},
-    [PLAN_NVIDIA] = {0.85, 0.67, 0.60, 10e-6, 15e-6, 40e-6},
+    [PLAN_ASCEND] = {0.80, 0.65, 0.60, 30e-6, 30e-6, 15e-6},
+    [PLAN_NVIDIA] = {0.85, 0.67, 0.60, 10e-6, 15e-6, 30e-6},
     [PLAN_OTHER_GPU] = {0.70, 0.50, 0.50, 20e-6, 30e-6, 60e-6},
     [PLAN_APPLE] = {0.80, 0.40, 0.40, 20e-6, 50e-6, 60e-6},
     [PLAN_CPU] = {0.80, 0.50, 0.50, 20e-6, 50e-6, 60e-6},
@@ -29,6 +29,7 @@ double plan_soft_max(double a, double b)
 static double peak_of(const struct plan_case *c, enum plan_num num)
 {
     double p = c->dev->peak[num];
+    if (c->fmt.soft_scale && num >= PLAN_NUM_FP8) return c->dev->peak[PLAN_NUM_BF16];
     if (num == PLAN_NUM_FP4) p = fmin(p, 2 * c->dev->peak[PLAN_NUM_FP8]);
     return p > 0 ? p : c->dev->peak[PLAN_NUM_BF16];
 }
@@ -222,7 +223,7 @@ static double experts_on_rank(const struct plan_case *c, double tok_all)
 static double slice_share(const struct plan_case *c)
 {
     double bytes = c->model->p_expert * c->fmt.expert / 8 / fmax(1, c->lay.ep > 1 ? 1 : c->lay.tp);
-    return bytes / (bytes + 2e6);
+    return bytes / (bytes + 1e6);
 }
 
 static void cpu_step(const struct plan_case *c, double tok, struct plan_time *t)
@@ -273,7 +274,9 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         double eta = k[PLAN_ETA_W] * slice_share(c);
         bool soft4 = c->fmt.fp_weights && c->fmt.expert < 5 && c->fmt.act < PLAN_NUM_FP8 &&
                      c->dev->vendor != PLAN_ASCEND && c->dev->peak[PLAN_NUM_FP4] <= 0;
+        bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16;
         if (soft4) eta *= 0.35; /* FP4 unpacked in shader code */
+        else if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
         moe = 2 * tok_all * m->topk * s.moe_all * plan_imbalance(c);
     } else if (l->cpu_experts && l->hot > 0) {
@@ -296,18 +299,20 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     }
     double lanes = l->pp > 1 && !l->serial ? fmin(batch, l->pp) : 1; /* micro-batches in flight */
     double seq = fmax(1, batch / l->dp / lanes);
-    double tok_rank = seq * q, tok_all = fmax(batch / lanes, 1) * q;
+    double tok_rank = seq * q;
+    double tok_all = l->ep > 1 ? fmax(batch / lanes, 1) * q : tok_rank; /* without EP a replica is alone */
     const struct plan_physics *p = plan_physics_of(c->dev);
     device_weights(c, tok_rank, tok_all, t);
     double reads = seq * kv_read(m, ctx, c->kv_bits, l->tp) / (c->dev->bw * k[PLAN_ETA_KV]);
     double flop = tok_rank * attn_flop(m, ctx) / l->tp / (peak_attn(c) * p->eta_mla);
     t->attn = fmax(reads, flop);
     t->comm = comm_time(c, tok_rank, tok_all, false);
-    t->fixed = m->layers * layer_ops(c) * (k[PLAN_T_LAYER] + (tok_all > 1.5 ? k[PLAN_T_MULTI] : 0)) * 1e-6;
+    double multi = tok_all > 1.5 * q ? k[PLAN_T_MULTI] * m->moe_layers / m->layers : 0; /* grouping by expert */
+    t->fixed = m->layers * layer_ops(c) * (k[PLAN_T_LAYER] + multi) * 1e-6;
     double soft = c->fmt.soft_scale ? k[PLAN_SOFT] : 1;
     double wide = m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 2 : 1); /* V4 carries 4 residual streams */
     if (c->dev->vendor == PLAN_NVIDIA) wide *= 3.35e12 / c->dev->bw; /* H100 is the reference */
-    if (l->ep > 1) t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
+    t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
     t->draft = l->mtp * m->layers * k[PLAN_T_DRAFT] * 1e-6;
     if (l->cpu_experts) cpu_step(c, tok_all, t);
     double comp = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->token;
@@ -375,7 +380,7 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     double busy = l->dp > 1 ? spread * l->tp : lanes;
     double tok_rank = part / spread;
     struct plan_time w = {0};
-    device_weights(c, tok_rank, part, &w);
+    device_weights(c, tok_rank, l->ep > 1 ? part : tok_rank, &w);
     t->weights = w.weights;
     t->experts = w.experts;
     double moe = l->cpu_experts ? 0 : (double)m->moe_layers * m->topk * m->p_expert;

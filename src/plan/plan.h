@@ -217,8 +217,8 @@ enum plan_key {
     PLAN_T_REQ,    /* s per request in a batch */
     PLAN_MFU,      /* share of peak in prefill's matrix products */
     PLAN_ETA_A,    /* share of peak in prefill's attention */
-    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory */
-    PLAN_CPU_TOPS, /* Top/s of expert products on the host */
+    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory; in a set: a factor on what the host offers */
+    PLAN_CPU_TOPS, /* Top/s of expert products on the host; in a set: a factor */
     PLAN_T_TL,     /* us per token and layer: routing, quantisation, vector work (large EP) */
     PLAN_T_DRAFT,  /* us per layer of the model for each drafted token */
     PLAN_SOFT,     /* factor on t_tl where block scales are applied in software */
@@ -235,6 +235,8 @@ struct plan_consts {
     char engine[PLAN_NAME]; /* as the rows name it; "" for a platform's prior */
     char device[PLAN_NAME];
     char model[PLAN_NAME];  /* "" unless this set was fitted for one model */
+    char taught[PLAN_NAME]; /* model of most of its rows, */
+    char format[24];        /* and their weights */
     enum plan_vendor vendor;
     enum plan_mode mode;
     int gen;                /* 0 first release for this model class, 1 mature, 2 tuned by the vendor */
@@ -303,7 +305,8 @@ struct plan_result {
     struct plan_time step, pre; /* breakdown at the mean context */
     struct plan_memory mem;
     const char *bound;          /* weights, experts, KV, compute, communication, fixed cost, CPU, queue */
-    double lo, hi;              /* factors of an 80 % interval on times */
+    double lo, hi;              /* factors of an 80 % interval on TPOT and rates */
+    double lo_ttft, hi_ttft;    /* the same on TTFT */
 };
 void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan_result *r);
 

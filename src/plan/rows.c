@@ -105,7 +105,10 @@ static double after(const char *s, const char *word)
         }
         const char *q = p + n;
         if (*q == ' ' && isdigit((unsigned char)q[1])) q++;
-        if (isdigit((unsigned char)*q)) return strtod(q, NULL);
+        if (!isdigit((unsigned char)*q)) continue;
+        char *end;
+        double v = strtod(q, &end), hi = *end == '-' && isdigit((unsigned char)end[1]) ? strtod(end + 1, NULL) : 0;
+        return fmax(v, hi); /* "EP2-4": the larger */
     }
     return NAN;
 }
@@ -175,6 +178,7 @@ static void row_mtp(const struct plan_row *r, struct plan_layout *l)
         k = isdigit((unsigned char)p[3]) ? p[3] - '0' : 1;
         if (find_ci(p, "MTP cost calibration") == p) k = 0;
     }
+    if (k == 0 && find_ci(r->note, "measured acceptance")) k = 3; /* drafts run, their number is not said */
     if (k > 5) k = 5;
     l->mtp = k;
     l->accept = usual[k];
@@ -402,7 +406,8 @@ const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r
     row_layout(r, s);
     row_mtp(r, &s->c.lay);
     row_format(r, s);
-    s->c.kv_bits = 16;
+    bool kv8 = (strstr(r->note, "FP8-") || strstr(r->note, "HiF8-")) && !strstr(r->note, "C16");
+    s->c.kv_bits = kv8 || strstr(r->note, "C8") ? 8 : 16;
     snprintf(s->engine, sizeof s->engine, "%s", r->system);
     const char *v = *r->system ? find_ci(r->note, r->system) : NULL; /* "chitu 0.3.0 FP8": the note has the version */
     if (v && isdigit((unsigned char)v[strlen(r->system) + (v[strlen(r->system)] == ' ')])) {

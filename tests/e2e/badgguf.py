@@ -192,9 +192,6 @@ def structure():
     yield "offset_overlap", make(offset={1: 32})
     yield "data_short_one_byte", make(cut=len(good) - 33)
     yield "data_missing", Gguf().header()[0]
-    g = Gguf()
-    g.key("general.architecture", U32, 7)
-    yield "arch_number", g.bytes()
 
 
 def meaning():
@@ -202,6 +199,7 @@ def meaning():
     p = "llama."
     yield "arch_missing", Gguf().key("general.architecture", drop=True).bytes()
     yield "arch_unknown", Gguf().key("general.architecture", STR, "frobnicate").bytes()
+    yield "arch_number", Gguf().key("general.architecture", U32, 7).bytes()
     yield "arch_empty", Gguf().key("general.architecture", STR, "").bytes()
     for k in ("block_count", "embedding_length", "attention.head_count",
               "attention.layer_norm_rms_epsilon"):
@@ -209,10 +207,12 @@ def meaning():
     for k in ("block_count", "context_length", "embedding_length", "feed_forward_length",
               "attention.head_count", "attention.head_count_kv", "rope.dimension_count"):
         for v in (0, 2**31, 2**32 - 1):
-            yield f"{k}_{v}", Gguf().key(p + k, U32, v).bytes()
+            if k != "context_length" or not v:  # only large
+                yield f"{k}_{v}", Gguf().key(p + k, U32, v).bytes()
         yield f"{k}_minus", Gguf().key(p + k, I32, -1).bytes()
         yield f"{k}_text", Gguf().key(p + k, STR, "32").bytes()
-        yield f"{k}_huge", Gguf().key(p + k, U64, 2**63).bytes()
+        if k != "context_length":
+            yield f"{k}_huge", Gguf().key(p + k, U64, 2**63).bytes()
     yield "head_count_odd", Gguf().key(p + "attention.head_count", U32, 5).bytes()
     yield "head_kv_not_dividing", Gguf().key(p + "attention.head_count_kv", U32, 3).bytes()
     for k in ("attention.layer_norm_rms_epsilon", "rope.freq_base"):

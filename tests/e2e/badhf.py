@@ -160,8 +160,10 @@ def meaning():
     for k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
               "intermediate_size", "vocab_size", "max_position_embeddings"):
         for v in (0, -1, 2**31, 2**32 - 1, 2**63 - 1, 10**30, 1.5, "32", None, [32], True):
-            if k == "num_key_value_heads" and v is None:
-                continue  # that is what "as many as heads" looks like
+            if k in ("num_key_value_heads", "max_position_embeddings") and v is None:
+                continue  # null is the default
+            if k == "max_position_embeddings" and type(v) is int and v > 0:
+                continue  # only large
             yield f"{k}_{json.dumps(v)}", folder(cfg=config(**{k: v}))
     for k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
         yield "no_" + k, folder(cfg=config(**{k: "DROP"}))

@@ -15,10 +15,13 @@
 #define MAX_THREAD 64
 #define REPEAT 7
 
+/* With one thread its own time, so that other processes on the core do not count; else the clock. */
+static clockid_t clock_id = CLOCK_MONOTONIC;
+
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock_id, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -220,6 +223,62 @@ static void bench_small(int fmt, int n_thread)
     munmap(j.m.data, (size_t)bytes);
 }
 
+/* The same with one tile that stays in the L1 cache: what the arithmetic alone can do. */
+static void bench_cached(int fmt, int n_thread)
+{
+    static const int toks[] = {1, 2, 4, 8, 16, 32, 64};
+    struct job j;
+    open_job(&j, fmt, 4096 * n_thread, 1024, 64, n_thread);
+    j.m.tile_bytes = 0; /* every tile is the first one */
+    j.form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32;
+    printf("%-7s %-5s cached, Gop/s:", kern_mm_fmt_name(fmt), form_names[j.form]);
+    for (int r = 0; r < 7; r++) {
+        double best = 0;
+        j.n_tok = toks[r];
+        for (int i = 0; i < 20; i++) {
+            double ops = 2 * 2.0 * j.m.n_row * j.m.n_col * toks[r], t = 0;
+            for (int k = 0; k < 2; k++)
+                t += timed(product, &j);
+            best = ops / t > best ? ops / t : best;
+        }
+        printf("  M=%d %.0f", toks[r], best / 1e9);
+    }
+    printf("\n");
+}
+
+/* Packing, in stored bytes per second of one thread, and the reference decoding of the f32 mode. */
+static void bench_pack(int fmt)
+{
+    struct mm_mat m;
+    size_t n;
+    const int n_row = 2048, n_col = 4096;
+    const struct tensor_dtype_info *d = tensor_dtype(kern_mm_fmts[fmt].type);
+    struct weight w = {.name = "w", .type = kern_mm_fmts[fmt].type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
+    w.row_bytes = (uint64_t)(n_col / d->block * d->bytes);
+    uint8_t *src = huge(w.row_bytes * (size_t)n_row);
+    float *row = huge(16 * (size_t)n_col * sizeof(float));
+    memset(src, 0x35, w.row_bytes * (size_t)n_row);
+    w.data = src;
+    kern_mm_layout(fmt, n_row, n_col, 0, &m, &n);
+    m.data = huge(n);
+    double pack[REPEAT], unpack[REPEAT];
+    for (int i = -1; i < REPEAT; i++) {
+        double t0 = now();
+        for (int t = 0; t < m.n_tile; t++)
+            kern_mm_pack_tile(&m, &w, 0, t);
+        double t1 = now();
+        for (int t = 0; t < m.n_tile; t++)
+            kern_mm_unpack_tile(&m, t, row, n_col);
+        if (i < 0) continue;
+        pack[i] = (double)w.row_bytes * n_row / (t1 - t0) / 1e9;
+        unpack[i] = (double)n_row * n_col / (now() - t1) / 1e9;
+    }
+    printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n", kern_mm_fmt_name(fmt), median(pack, REPEAT),
+           pack[REPEAT - 1], median(unpack, REPEAT), unpack[REPEAT - 1]);
+    munmap(src, w.row_bytes * (size_t)n_row);
+    munmap(m.data, n);
+}
+
 static void bench_big(int fmt, int n_thread)
 {
     struct job j;
@@ -252,6 +311,8 @@ int bench_main(const char *filter, int n_thread)
 {
     pthread_t id[MAX_THREAD];
     if (n_thread < 1 || n_thread > MAX_THREAD) n_thread = 2;
+    if (n_thread == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     pthread_barrier_init(&team.go, NULL, (unsigned)n_thread);
     pthread_barrier_init(&team.done, NULL, (unsigned)n_thread);
     pin(0);
@@ -260,6 +321,8 @@ int bench_main(const char *filter, int n_thread)
     printf("%d threads, ISA %s\n", n_thread, cpu_isa_best(cpu_isa_mask()));
     for (int fmt = 0; fmt < MM_N_FMT; fmt++) {
         if (filter && !strstr(kern_mm_fmt_name(fmt), filter)) continue;
+        bench_pack(fmt);
+        bench_cached(fmt, n_thread);
         bench_small(fmt, n_thread);
         bench_big(fmt, n_thread);
     }

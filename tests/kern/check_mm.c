@@ -370,3 +370,22 @@ void check_mm_quant(struct check *c, void (*variant)(const float *x, int n_group
                 for (int j = 0; j < 4; j++)
                     quant_case(c, variant, sizes[i], planes, special);
 }
+
+void check_mm_amax(struct check *c, void (*variant)(const float *x, int n_group, float *amax))
+{
+    static const int sizes[] = {1, 2, 7, 8, 63, 256};
+    for (int i = 0; i < 6; i++) {
+        int n = sizes[i];
+        float *x = check_alloc(c, (size_t)n * 128), *a = check_alloc(c, (size_t)n * 4), *b = check_alloc(c, (size_t)n * 4);
+        random_acts(c, x, 32 * n);
+        x[check_rand(c, (uint32_t)n * 32)] = fp_from_bits(0x7fc00000u);
+        kern_mm_amax_ref(x, n, a);
+        variant(x, n, b);
+        if (memcmp(a, b, (size_t)n * 4) != 0) check_fail(c, "%d groups differ", n);
+        for (int g = 0; g < n; g++)
+            for (int k = 0; k < 32; k++)
+                if (fabsf(x[32 * g + k]) > b[g]) check_fail(c, "group %d: %g is above %g", g, x[32 * g + k], b[g]);
+        c->n_case++;
+        check_free_all();
+    }
+}

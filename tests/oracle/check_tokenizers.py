@@ -16,6 +16,7 @@ import json
 import lzma
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -170,31 +171,36 @@ def check(exe, model, t, n, tally, name):
     tally.check(name + " plain", err or first_difference(s, got, want))
 
 
+def cpu(args, text):
+    """CPU seconds of one run, the best of three."""
+    best = 1e9
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        p = subprocess.run(args, input=text.encode(), capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if p.returncode:
+            return None, p.stderr.decode().strip()[:200]
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best, None
+
+
 def linear(exe, model, tally, name):
-    """1 MiB of one thing takes at most 2.6 times what half of it takes, and under 4 s."""
+    """1 MiB of one thing: at most 2.3 times as long for each doubling from 256 KiB, and under a second."""
+    load = cpu([exe, "tokenize", "-m", model], "a")[0] or 0
     for what, unit in (("word", "a"), ("word2", "ab"), ("spaces", " "), ("digits", "7"),
                        ("newlines", "\n"), ("ideograph", "北"), ("marks", "\u0301"),
                        ("punctuation", "!")):
         t = []
-        for size in (1 << 19, 1 << 20):
-            text = unit * (size // len(unit.encode()))
-            best = 1e9
-            for _ in range(2):
-                t0 = time.monotonic()
-                p = subprocess.run([exe, "tokenize", "-m", model], input=text.encode(),
-                                   capture_output=True)
-                best = min(best, time.monotonic() - t0)
-            if p.returncode:
-                tally.check(f"{name} 1 MiB {what}", p.stderr.decode().strip()[:200])
+        for size in (1 << 18, 1 << 20):
+            sec, err = cpu([exe, "tokenize", "-m", model], unit * (size // len(unit.encode())))
+            if err:
+                tally.check(f"{name} 1 MiB {what}", err)
                 break
-            t.append(best)
+            t.append(max(sec - load, 0.01))
         else:
-            t0 = time.monotonic()
-            subprocess.run([exe, "tokenize", "-m", model], input=b"a", capture_output=True)
-            load = time.monotonic() - t0
-            a, b = max(t[0] - load, 0.005), t[1] - load
-            bad = b > 4 or (b > 0.05 and b / a > 2.6)
-            tally.check(f"{name} 1 MiB {what}", f"{t[0]:.2f} s, then {t[1]:.2f} s" if bad else None)
+            bad = t[1] > 1.0 or (t[1] > 0.1 and t[1] / t[0] > 2.3**2)
+            tally.check(f"{name} 1 MiB {what}",
+                        f"256 KiB {t[0]:.3f} s, 1 MiB {t[1]:.3f} s" if bad else None)
 
 
 def unpack(folder, tmp):

@@ -150,6 +150,11 @@ TEST(os_out_shows_the_name_only_when_whole)
     os_list_free(names, n);
     ASSERT_STATUS(os_out_open("/nonexistent/x", &out, &err), SL_NOTFOUND);
     ASSERT_STATUS(os_write_file("/dev/full/x", "", 0, &err), SL_NOTFOUND);
+    ASSERT_STATUS(os_write_file("/tmp", "", 0, &err), SL_IO);
+    ASSERT_OK(os_write_file("/dev/null", "abc", 3, &err)); /* written to, not replaced */
+    ASSERT_STATUS(os_write_file("/dev/full", "abc", 3, &err), SL_IO);
+    assert_non_null(strstr(err.text, "/dev/full: No space"));
+    assert_true(os_path_kind("/dev/null") == OS_OTHER && os_path_kind("/dev/full") == OS_OTHER);
 }
 
 TEST(os_survives_every_failing_allocation)

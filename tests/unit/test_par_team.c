@@ -15,7 +15,7 @@ static par_team *open_team(int n)
 {
     sl_err err;
     par_team *t = NULL;
-    ASSERT_OK(par_open(&(struct par_opts){.n_worker = n}, &t, &err));
+    ASSERT_OK(par_open(&(struct par_opts){.n_worker = n, .no_solo = 1}, &t, &err));
     assert_int_equal(par_size(t), n);
     return t;
 }
@@ -64,7 +64,7 @@ TEST(par_workers_that_slept_wake_up)
 {
     par_team *t;
     sl_err err;
-    ASSERT_OK(par_open(&(struct par_opts){.n_worker = 3, .spin_ns = 1000}, &t, &err));
+    ASSERT_OK(par_open(&(struct par_opts){.n_worker = 3, .spin_ns = 1000, .no_solo = 1}, &t, &err));
     struct sums s = {.team = t};
     for (int round = 0; round < 200; round++) {
         s.round = round;
@@ -185,5 +185,36 @@ TEST(par_crowded_team_is_not_starved)
     }
     print_message("          empty region, 2 workers: %.2f us at best\n", best);
     assert_true(best < 2000);
+    par_close(t);
+}
+
+static void count_workers(void *arg, int w, int n)
+{
+    int *count = arg;
+    int64_t until = clock_now_ns() + 100000;
+    while (clock_now_ns() < until) {
+    }
+    count[w] = n;
+}
+
+/* Whether a region runs on all workers or on the caller alone, it is told so and is run whole. */
+TEST(par_adaptive_regions_are_whole)
+{
+    sl_err err;
+    par_team *t;
+    ASSERT_OK(par_open(&(struct par_opts){.n_worker = 4}, &t, &err));
+    struct sums s = {.team = t};
+    int n_alone = 0;
+    for (int round = 0; round < 3000; round++) {
+        int count[4] = {0};
+        par_run(t, count_workers, count);
+        n_alone += count[0] == 1;
+        for (int w = 0; w < 4; w++)
+            assert_int_equal(count[w], w < count[0] ? count[0] : 0);
+        s.round = round;
+        par_run(t, add_up, &s);
+        assert_int_equal(s.total[0], 999 * 1000 / 2 + 1000 * round);
+    }
+    print_message("          %d of 3000 regions alone\n", n_alone);
     par_close(t);
 }

@@ -53,8 +53,9 @@ def countries(work):
         if line[0] != '#':
             a2, name, capital, cur, cont, adj, w = line.strip().split('|')
             m = unicodedata.normalize('NFKD', money[cur]).encode('ascii', 'ignore').decode()
-            rows += [dict(a2=a2, a3=codes[a2], name=name, capital=capital, cur=cur, money=m, cont=cont, adj=adj)] * (
-                int(w) + 1)
+            if w == '1':
+                continue
+            rows += [dict(a2=a2, a3=codes[a2], name=name, capital=capital, cur=cur, money=m, cont=cont, adj=adj)] * (int(w) - 1)
     return rows
 
 
@@ -77,7 +78,7 @@ def listing(words, last='and'):
 # ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
 
 def small():
-    return R.randint(0, 99) if R.random() < 0.75 else R.randint(0, 20)
+    return R.randint(0, R.choice([10, 20, 50, 50, 99]))
 
 
 def ask_sum(expr, op_words=None):
@@ -94,17 +95,15 @@ def digits_add(a, b):
 
 
 def add():
-    a, b = (small(), small()) if R.random() < 0.8 else (R.randint(100, 999), R.randint(1, 999))
+    a, b = small(), small()
     split('add', a, b)
     e = pick([f'{a} + {b}', f'{a} + {b}', f'{a} plus {b}', f'{a}+{b}', f'the sum of {a} and {b}'])
-    why = digits_add(a, b) if a < 100 and b < 100 else (
-        f'{a // 100 * 100} + {b // 100 * 100} = {a // 100 * 100 + b // 100 * 100}. {a % 100} + {b % 100} = '
-        f'{a % 100 + b % 100}. {a // 100 * 100 + b // 100 * 100} + {a % 100 + b % 100} = {a + b}.')
+    why = digits_add(a, b)
     return ask_sum(e), f'{a} + {b} = {a + b}.', why
 
 
 def sub():
-    a, b = sorted((small(), small()), reverse=True) if R.random() < 0.85 else (R.randint(100, 500), R.randint(1, 99))
+    a, b = sorted((small(), small()), reverse=True)
     split('sub', a, b)
     e = pick([f'{a} - {b}', f'{a} - {b}', f'{a} minus {b}', f'{a}-{b}'])
     why = (f'{a} - {b // 10 * 10} = {a - b // 10 * 10}. {a - b // 10 * 10} - {b % 10} = {a - b}.'
@@ -548,7 +547,7 @@ def edit_list():
 
 
 def word():
-    k = R.randint(0, 4)
+    k = R.randint(0, 3)
     if k == 0:
         a, b = pick(K.OPPOSITES).split('-')
         if R.random() < 0.5:
@@ -561,11 +560,8 @@ def word():
     if k == 2:
         a, b = pick(K.PAST).split('-')
         return pick([f'What is the past tense of {a}?', f'Past tense of {a}?']), f'The past tense of {a} is {b}.', None
-    if k == 3:
-        a = pick(list(K.SOUNDS))
-        return f'What sound does a{"n" if a == "owl" else ""} {a} make?', f'{cap(a_an(a))} {K.SOUNDS[a]}.', None
-    a = pick(K.NAMES + K.LISTS['fruit|fruits'].split() + K.LISTS['animal|animals'].split())
-    return pick([f'How do you spell {a}?', f'Spell {a}.', f'Spell the word {a}.']), '-'.join(a.upper()), None
+    a = pick(list(K.SOUNDS))
+    return f'What sound does a{"n" if a == "owl" else ""} {a} make?', f'{cap(a_an(a))} {K.SOUNDS[a]}.', None
 
 
 def definition():
@@ -815,14 +811,14 @@ SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You a
           'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
           'Answer the question of the user.']
 
-PLAIN = ([add] * 9 + [sub] * 7 + [mul] * 7 + [div] * 4 + [double] * 2 + [percent] * 2 + [parity] * 2 + [compare] * 2 +
-         [extreme] * 2 + [sort_numbers] * 3 + [count_to] * 2 + [primes, following, pattern, pattern] + [story] * 6 +
-         [unit] * 8 + [temperature] * 1 + [weekday] * 4 + [month] * 3 + [leap] + [country] * 20 + [continent] * 2 +
-         [make_list] * 8 + [is_a] * 2 + [fixed_list] * 2 + [sort_words] + [edit_list] * 2 + [word] * 5 +
-         [definition] * 4 + [single] * 3 + [social] * 5 + [unknown] * 2)
-THINK = ([add] * 5 + [sub] * 4 + [mul] * 2 + [mul_long] * 6 + [div] * 2 + [double, percent, percent, parity, compare] +
-         [pattern] * 2 + [average] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [temperature] * 3 +
-         [clock] * 4 + [weekday] * 4 + [date_after] * 4 + [leap] * 2 + [country] * 2 + [single] + [social])
+PLAIN = ([add] * 8 + [sub] * 6 + [mul] * 6 + [div] * 4 + [double] * 2 + [percent] + [parity] * 2 + [compare] * 2 +
+         [extreme] + [sort_numbers] * 3 + [count_to] * 2 + [primes] + [following] * 2 + [story] * 4 + [unit] * 8 +
+         [weekday] * 4 + [month] * 4 + [leap] + [country] * 18 + [continent] * 3 + [make_list] * 8 + [is_a] * 2 +
+         [fixed_list] * 2 + [sort_words] + [edit_list] * 4 + [word] * 4 + [definition] * 4 + [single] * 4 +
+         [social] * 6 + [unknown] * 2)
+THINK = ([add] * 5 + [sub] * 4 + [mul] * 2 + [mul_long] * 5 + [div] * 2 + [double, percent, parity, compare, pattern] +
+         [average] * 2 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [temperature] + [clock] * 2 +
+         [weekday] * 4 + [date_after] * 2 + [leap] + [country] * 2 + [single] + [social])
 
 
 def draw(fs):
@@ -851,10 +847,10 @@ def conversation():
     """One conversation as segments, and its messages as a chat client would hold them."""
     r = R.random()
     system = pick(SYSTEM) if R.random() < 0.25 else None
-    if r < 0.16:
+    if r < 0.1:
         spec, q, calls, outs, ans = draw(TOOLS)
         tools, names = [spec], {spec['function']['name']}
-        for _ in range(R.choice([0, 0, 1, 1, 2, 3])):
+        for _ in range(R.choice([0, 0, 0, 1, 1, 2])):
             t = draw(TOOLS)[0]
             if t['function']['name'] not in names:
                 names.add(t['function']['name'])
@@ -869,7 +865,7 @@ def conversation():
         if R.random() < 0.15:
             seg += [[USER + pick(K.THANKS) + BOT + '</think>', 0], [pick(K.THANKS_ANSWERS) + EOS, 1]]
         return seg
-    if r < 0.28:
+    if r < 0.22:
         while True:
             try:
                 q, a, s = json_answer()
@@ -877,7 +873,7 @@ def conversation():
             except Again:
                 pass
         return [[BOS + (s or system or '') + USER + q + BOT + '</think>', 0], [a + EOS, 1]]
-    if r < 0.5:
+    if r < 0.46:
         q, a, why = draw(THINK)
         seg = [[BOS + (system or ''), 0]]
         if R.random() < 0.1:

@@ -55,6 +55,16 @@ static void run_codes(int fmt, const struct mm_run *r)
     }
 }
 
+static void eight(const float *w, const float *x, float acc[16])
+{
+    for (int i = 0; i < 16; i++) {
+        float t = w[i] * x[0];
+        for (int k = 1; k < 8; k++)
+            t = fmaf(w[16 * k + i], x[k], t);
+        acc[i] += t;
+    }
+}
+
 static void run_floats(int fmt, const struct mm_run *r)
 {
     float w[32 * 16];
@@ -63,11 +73,8 @@ static void run_floats(int fmt, const struct mm_run *r)
         for (int g = 0; g < r->g1 - r->g0; g++) {
             kern_mm_group_f32(fmt, r->w + (size_t)t * r->tile_bytes, g, w);
             for (int j = 0; j < r->n; j++)
-                for (int k = 0; k < 32; k++) {
-                    float x = r->x[((size_t)(4 * g + k / 8) * (size_t)r->n + (size_t)j) * 8 + (size_t)(k % 8)];
-                    for (int i = 0; i < 16; i++)
-                        r->acc[16 * j + i] = fmaf(w[16 * k + i], x, r->acc[16 * j + i]);
-                }
+                for (int c = 0; c < 4; c++)
+                    eight(w + 128 * c, r->x + ((size_t)(4 * g + c) * (size_t)r->n + (size_t)j) * 8, r->acc + 16 * j);
         }
         finish(r, t);
     }
@@ -94,6 +101,18 @@ static void sums(struct mm_rec *r)
     r->isum[0] = r->isum[1] = 0;
     for (int k = 0; k < 32; k++)
         r->isum[k / 16] += r->q[k];
+}
+
+void kern_mm_amax_ref(const float *x, int n_group, float *amax)
+{
+    for (int g = 0; g < n_group; g++, x += 32) {
+        float m = 0.0f;
+        for (int k = 0; k < 32; k++) {
+            float a = fabsf(x[k]);
+            m = a > m ? a : m;
+        }
+        amax[g] = m;
+    }
 }
 
 void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)

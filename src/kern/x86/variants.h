@@ -3,6 +3,11 @@
 #ifndef KERN_X86_VARIANTS_H
 #define KERN_X86_VARIANTS_H
 
-#define KERN_VARIANTS(V) KERN_MM_CODES(V, avx512vnni)
+#define KERN_VARIANTS(V)                                                                           \
+    V(mm_amax, avx2) V(mm_quant, avx2)                                                             \
+    KERN_MM_FLOATS(V, avx2)                                                                        \
+    KERN_MM_CODES(V, avx2)                                                                         \
+    KERN_MM_FLOATS(V, avx512)                                                                      \
+    KERN_MM_CODES(V, avx512vnni)
 
 #endif

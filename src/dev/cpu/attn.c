@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention with keys and values per head. Rows of a unit are (token, query head of one KV head). Keys lie transposed, so positions are lanes in
+ * the scores; keys and values of a piece are widened to f32 once and serve all rows of the unit.
+ *
+ * What a row computes does not depend on the other rows: each score is one fused multiply-add chain over the head's width, the softmax of a span
+ * has its lanes fixed by position, and each output is one chain over the positions that the row sees, in rising order. Positions that a row does
+ * not see never enter its arithmetic. */
+#include "dev/cpu/cpu.h"
+
+struct attn {
+    const struct dev_attn *p;
+    const struct cpu_kv *kv;
+    int group, ldv; /* query heads per KV head; d_v rounded up to 16 */
+};
+
+struct attn_mem {
+    float *q, *s, *k, *v;
+};
+
+static struct attn_mem carve(float *mem, const struct attn *a, int n_row)
+{
+    struct attn_mem m = {.q = mem};
+    m.s = m.q + (size_t)n_row * (size_t)a->kv->s.d_k;
+    m.k = m.s + (size_t)n_row * VEC_SPAN;
+    m.v = m.k + (size_t)a->kv->s.d_k * VEC_PIECE;
+    return m;
+}
+
+static int tile_tokens(int group)
+{
+    return group >= CPU_ROWS ? 1 : CPU_ROWS / group;
+}
+
+void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
+{
+    *n_row = p->n_head > CPU_ROWS ? p->n_head : CPU_ROWS;
+    *ldo = (p->d_v + 15) / 16 * 16;
+    *mem_floats = (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) +
+                  (size_t)VEC_PIECE * (size_t)(p->d_k + *ldo) + 64;
+}
+
+static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem)
+{
+    const struct attn *a = j->op;
+    struct attn_mem m = carve(mem, a, j->n_row);
+    int d = a->kv->s.d_k;
+    for (int t = 0; t < u->n_tok; t++)
+        for (int g = 0; g < a->group; g++) {
+            int64_t row = (int64_t)(u->tok0 + t) * a->p->n_head + u->head0 + g;
+            float *q = m.q + (t * a->group + g) * d;
+            memcpy(q, a->p->q + row * d, sizeof(float) * (size_t)d);
+            c->k.scale_f32(q, a->p->scale, d);
+        }
+}
+
+/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty when *hi <= *lo. */
+static void seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)
+{
+    const struct attn *a = j->op;
+    int pos = j->b->pos[t] - span * VEC_SPAN, w = a->p->n_window;
+    *hi = pos + 1 < VEC_SPAN ? pos + 1 : VEC_SPAN;
+    *lo = w > 0 && pos - w + 1 > 0 ? pos - w + 1 : 0;
+}
+
+static const uint8_t *page_of(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
+{
+    const struct attn *a = j->op;
+    int blk = j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / a->kv->s.blk_tok];
+    return dev_cpu_page(a->kv, a->p->layer, blk);
+}
+
+/* Keys of positions [p, p + 16 n) (p a multiple of 16) to k[d][VEC_PIECE]. */
+static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
+                       int n, float *k)
+{
+    const struct attn *a = j->op;
+    const struct cpu_kv *kv = a->kv;
+    size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
+    for (int g = 0; g < n; g++, p += 16)
+        c->k.get_k(kv->t, page_of(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
+                   kv->s.d_k, k + 16 * g, VEC_PIECE);
+}
+
+/* Values of positions [p, end) to v[][ldv]. */
+static void widen_values(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                         int p, int end, float *v)
+{
+    const struct attn *a = j->op;
+    const struct cpu_kv *kv = a->kv;
+    size_t rows = (size_t)kv->s.n_head * kv->k_head_bytes +
+                  (size_t)(u->head0 / a->group) * kv->head_bytes;
+    while (p < end) {
+        int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
+        if (n > end - p) n = end - p;
+        c->k.get_v(kv->t, page_of(j, u, p) + rows + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes,
+                   n, kv->s.d_v, v, a->ldv);
+        v += (int64_t)n * a->ldv;
+        p += n;
+    }
+}
+
+struct pv {
+    struct cpu *c;
+    const float *s, *v; /* v: row of position 0 of the span */
+    float *o;
+    int ldv, ldo;
+};
+
+static void weigh(const struct pv *x, int row0, int n_row, int lo, int hi)
+{
+    if (hi > lo)
+        x->c->k.gemm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv, x->ldv,
+                       x->o + (int64_t)row0 * x->ldo, x->ldo, n_row, x->ldv / 16, hi - lo, 1);
+}
+
+/* o += weights times values of positions [a0, a1) of the span: those that all tokens see for all rows at once, the others token by token. */
+static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const struct cpu_unit *u,
+                        int span, int a0, int a1)
+{
+    int group = ((const struct attn *)j->op)->group, all0 = a0, all1 = a1;
+    for (int t = 0; t < u->n_tok; t++) {
+        int lo, hi;
+        seen(j, u->tok0 + t, span, &lo, &hi);
+        all0 = lo > all0 ? lo : all0;
+        all1 = hi < all1 ? hi : all1;
+    }
+    int some = all1 > all0;
+    for (int t = 0; t < u->n_tok; t++) {
+        int lo, hi;
+        seen(j, u->tok0 + t, span, &lo, &hi);
+        lo = lo > a0 ? lo : a0;
+        hi = hi < a1 ? hi : a1;
+        weigh(x, t * group, group, lo, some ? all0 : hi);
+    }
+    if (!some) return;
+    weigh(x, 0, u->n_tok * group, all0, all1);
+    for (int t = 0; t < u->n_tok; t++) {
+        int lo, hi;
+        seen(j, u->tok0 + t, span, &lo, &hi);
+        weigh(x, t * group, group, all1, hi < a1 ? hi : a1);
+    }
+}
+
+static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
+                     float *mem, struct cpu_part out)
+{
+    const struct attn *a = j->op;
+    struct attn_mem m = carve(mem, a, j->n_row);
+    int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, p0 = span * VEC_SPAN;
+    for (int t = 0; t < u->n_tok; t++) {
+        int lo, hi;
+        seen(j, u->tok0 + t, span, &lo, &hi);
+        if (hi <= lo) continue;
+        from = lo < from ? lo : from;
+        to = hi > to ? hi : to;
+    }
+    for (int at = from / VEC_PIECE * VEC_PIECE; at < to; at += VEC_PIECE) {
+        int n = ((to - at < VEC_PIECE ? to - at : VEC_PIECE) + 15) / 16;
+        widen_keys(c, j, u, p0 + at, n, m.k);
+        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k, 0);
+    }
+    for (int r = 0; r < n_row; r++) {
+        int lo, hi;
+        seen(j, u->tok0 + r / a->group, span, &lo, &hi);
+        out.l[r] = 0;
+        if (hi > lo) c->k.span_row_f32(m.s + r * VEC_SPAN, lo, hi, &out.m[r], &out.l[r]);
+    }
+    memset(out.o, 0, sizeof(float) * (size_t)n_row * (size_t)j->ldo);
+    for (int at = from; at < to;) {
+        int end = at / VEC_PIECE * VEC_PIECE + VEC_PIECE;
+        if (end > to) end = to;
+        widen_values(c, j, u, p0 + at, p0 + end, m.v);
+        struct pv x = {c, m.s, m.v - (int64_t)at * a->ldv, out.o, a->ldv, j->ldo};
+        weigh_piece(&x, j, u, span, at, end);
+        at = end;
+    }
+}
+
+static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                struct cpu_part in)
+{
+    const struct attn *a = j->op;
+    int d = a->kv->s.d_v;
+    for (int r = 0; r < u->n_tok * a->group; r++) {
+        int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + u->head0 + r % a->group;
+        float *y = a->p->y + row * d;
+        memcpy(y, in.o + (int64_t)r * j->ldo, sizeof(float) * (size_t)d);
+        c->k.scale_f32(y, 1.0f / in.l[r], d);
+    }
+}
+
+/* Units of the step: per sequence tiles of tokens, times KV heads. */
+static int make_units(struct cpu *c, const struct dev_batch *b, const struct attn *a, double *work)
+{
+    int n = 0, tile = tile_tokens(a->group), w = a->p->n_window;
+    for (int s = 0; s < b->n_seq; s++)
+        for (int t0 = b->seq_tok0[s]; t0 < b->seq_tok0[s + 1]; t0 += tile) {
+            int t1 = t0 + tile < b->seq_tok0[s + 1] ? t0 + tile : b->seq_tok0[s + 1];
+            int lo = INT32_MAX, hi = 0;
+            for (int t = t0; t < t1; t++) {
+                int from = w > 0 && b->pos[t] - w + 1 > 0 ? b->pos[t] - w + 1 : 0;
+                lo = from < lo ? from : lo;
+                hi = b->pos[t] + 1 > hi ? b->pos[t] + 1 : hi;
+                *work += b->pos[t] + 1 - from;
+            }
+            for (int h = 0; h < a->kv->s.n_head; h++)
+                c->unit[n++] = (struct cpu_unit){s, t0, t1 - t0, h * a->group, a->group,
+                                                 lo / VEC_SPAN, (hi + VEC_SPAN - 1) / VEC_SPAN};
+        }
+    return n;
+}
+
+void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    struct attn a = {p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
+    ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
+           kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);
+    int n_row = a.group * tile_tokens(a.group);
+    struct cpu_span_job j = {.b = b, .op = &a, .n_row = n_row, .ldo = a.ldv};
+    j.begin = begin;
+    j.span = span_run;
+    j.end = end;
+    j.mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
+                   (size_t)VEC_PIECE * (size_t)(kv->s.d_k + a.ldv);
+    double work = 0;
+    j.n_unit = make_units(c, b, &a, &work);
+    j.ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;
+    dev_cpu_spans(c, &j);
+}

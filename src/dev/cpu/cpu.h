@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU device: operators over kern, split over a worker team. Room-internal. */
+#ifndef DEV_CPU_CPU_H
+#define DEV_CPU_CPU_H
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "dev/dev_internal.h"
+#include "kern/mm.h"
+#include "kern/vec.h"
+#include "par/par.h"
+
+/* One reservation; freed when the device closes. */
+struct cpu_block {
+    struct cpu_block *next;
+    void *p;
+    size_t n;
+    enum mem_tag tag;
+    int slab;
+};
+
+/* A stack of n matrices (or pairs), stride bytes apart. */
+struct cpu_mat {
+    struct dev_mat head;
+    struct mm_mat m; /* of the first; data of matrix i = m.data + i * stride */
+    int n;
+    size_t stride;
+    float *scale; /* [n][2] tensor scales */
+    enum mm_act form;
+    /* Pairs whose two halves have different run formats: m is the first half and m2 the second, both plain; else m2.data is NULL. */
+    struct mm_mat m2;
+    size_t stride2;
+    enum mm_act form2;
+    enum dev_use use;
+    struct cpu_mat *next;
+};
+
+struct cpu_act {
+    struct mm_act_buf b;
+};
+
+/* Page of one block in one layer: GQA: C heads of keys (groups of 16 positions, transposed), then C heads of values (rows). MLA: rows. */
+struct cpu_kv {
+    struct dev_kv_shape s;
+    int t; /* enum vec_kv */
+    size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
+    size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
+    size_t page_bytes;
+    uint8_t *base; /* [L][n_blk] pages */
+};
+
+/* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a pair): worker w begins at its own range of
+ * about equal bytes and helps the others at the end. */
+struct cpu_seg {
+    struct mm_mat m, m2;
+    int begin, end; /* units */
+    int user;       /* which product */
+};
+struct cpu_work {
+    struct cpu_seg *seg;
+    int n_seg, n_seg_max, step;
+    struct par_range *range; /* [n_worker] */
+};
+/* What a worker has taken. */
+struct cpu_piece {
+    const struct cpu_seg *seg;
+    int tile0, n_tile; /* stream tiles of seg->m */
+    int at, end;       /* units taken and not yet handed out; start with 0, 0 */
+};
+
+/* Angles of the step's tokens for one frequency table. */
+struct cpu_angles {
+    const float *freq;
+    int n_rot;
+    float mscale;
+    int32_t *pos; /* [n_tok_max], -1 = none */
+    float *cs;    /* [n_tok_max][n_rot_max]: cosines, then sines */
+};
+#define CPU_N_ANGLES 4
+
+/* Scratch of one worker. Pointers of one slab; sizes by dev_reserve. */
+struct cpu_scratch {
+    void *mm;     /* kern_mm's */
+    float *tile;  /* outputs of a piece: CPU_TILE_FLOATS and more */
+    float *row;   /* one row of the widest input */
+    float *attn;  /* everything that attention needs, carved there */
+    const float **rowp; /* [k] */
+};
+
+struct cpu {
+    struct dev head;
+    /* fixed after open */
+    par_team *team;
+    int n_worker, huge;
+    enum dev_acts acts;
+    struct vec_kern k;
+    struct cpu_block *blocks;
+    struct cpu_mat *mats;
+    uint8_t *chunk; /* small matrices are carved from here */
+    size_t chunk_left;
+    struct dev_plan plan; /* what was reserved */
+    int n_col_max;
+
+    /* step scratch; sizes fixed by dev_reserve */
+    struct cpu_scratch *scratch; /* [n_worker] */
+    int n_tok_max;
+    size_t tile_floats;
+    struct cpu_work work[2];
+    int32_t *iota; /* 0, 1, 2, ... */
+    struct par_counter *counter;
+    struct cpu_angles angles[CPU_N_ANGLES];
+    int angles_next, n_rot_max;
+    /* experts */
+    int32_t *slot_row;     /* [T * K] token of each slot, slots sorted by expert */
+    int32_t *slot_of;      /* [T, K] slot of token t's k-th expert */
+    int32_t *expert_slot0; /* [E + 1] */
+    float *moe_h;          /* [T * K, F] */
+    float *moe_y;          /* [T * K, D] */
+    void *moe_mem;         /* of moe_act */
+    struct mm_act_buf moe_act;
+    /* products by head */
+    void *head_mem;
+    int64_t n_head_rows;
+    int n_head_col;
+    /* attention */
+    int32_t *tok_list;  /* [T] tokens of one form (MLA) */
+    float *lat, *olat;  /* MLA: [T, H, r] */
+    struct cpu_unit *unit;
+    int n_unit_max;
+    float *part; /* partial results of spans */
+    int n_part, n_run;
+    size_t part_floats; /* of one */
+};
+
+/* ---- memory (open.c) ---- */
+/* A slab or block that lives as long as the device; zeroed. */
+sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out, sl_err *err)
+    BASE_MUST_USE;
+/* Weights: 64-byte aligned, small ones packed together. */
+sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
+
+/* ---- splitting work (work.c) ---- */
+/* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in contiguous ranges. */
+void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
+                  void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
+void dev_cpu_work_clear(struct cpu_work *w);
+/* m2: the second half of a pair of two formats, NULL or without data otherwise. */
+void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user);
+/* After the last add; n_tok: the most tokens of a product. */
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok);
+/* The next piece for a worker; false when there is none. */
+int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
+
+/* One piece times tokens idx (NULL: 0 ..) into y: row j at y + j * ldy, its column 0 is row 0 of the matrix; rows beyond n_row are not written. */
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
+                     enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy);
+/* A piece of the pairs w: h[j][i] = silu(gate) * up. */
+void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
+                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
+                          int n_tok, float *h, int64_t ldh);
+
+static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
+{
+    struct mm_mat m = w->m;
+    m.data += (size_t)i * w->stride;
+    m.scale = w->scale[2 * i];
+    m.scale2 = w->scale[2 * i + 1];
+    return m;
+}
+static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
+{
+    struct mm_mat m = w->m2;
+    if (m.data) m.data += (size_t)i * w->stride2;
+    m.scale = w->scale[2 * i + 1];
+    return m;
+}
+static inline struct cpu *dev_cpu_of(dev *d)
+{
+    return (struct cpu *)d;
+}
+static inline const struct cpu_mat *dev_cpu_mat_of(const dev_mat *m)
+{
+    return (const struct cpu_mat *)m;
+}
+
+/* ---- where positions lie (kv.c) ---- */
+static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
+{
+    return kv->base + ((size_t)layer * (size_t)kv->s.n_blk + (size_t)blk) * kv->page_bytes;
+}
+
+/* ---- attention (attn.c, mla.c, span.c) ---- */
+/* A unit: some query rows of one sequence that go through the context together. */
+struct cpu_unit {
+    int32_t seq, tok0, n_tok, head0, n_head;
+    int32_t span0, span1; /* spans [span0, span1) hold what they see */
+};
+/* Results of n_row rows: m, l, and o rows of ldo. l = 0: nothing seen. */
+struct cpu_part {
+    float *m, *l, *o;
+};
+struct cpu_span_job {
+    const struct dev_batch *b;
+    const void *op;
+    int n_unit;
+    int n_row, ldo; /* rows of a part at most, floats of a row */
+    double ns;      /* of the whole job, about */
+    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of it. */
+    void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem);
+    void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
+                 float *mem, struct cpu_part out);
+    void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                struct cpu_part in);
+    size_t mem_floats; /* what begin and span use */
+    int n_span, window; /* set by dev_cpu_spans */
+};
+static inline size_t dev_cpu_part_floats(int n_row, int ldo)
+{
+    return (size_t)n_row * 2 + (size_t)n_row * (size_t)ldo;
+}
+static inline struct cpu_part dev_cpu_part_at(float *p, int n_row)
+{
+    return (struct cpu_part){p, p + n_row, p + 2 * n_row};
+}
+/* Run the job's units over their spans; results are folded span by span in rising order, however the work is split. */
+void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
+#define CPU_ROWS 48      /* query rows that share a widened piece of keys, about */
+#define CPU_LANES 64     /* the same where queries lie in lanes (MLA) */
+#define CPU_SPLIT 4      /* fewer units than this times the workers: spans are split too */
+#define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
+/* Rows and row floats of a part, and floats of scratch per worker, at most. */
+void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
+void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
+/* y[i, h, :] = W_h x[rows[i], h, :]; see dev_matmul_heads. */
+void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_t *rows);
+
+/* ---- the table's entries ---- */
+#define X(name, params)                                                                            \
+    void dev_cpu_##name(dev *d, const struct dev_batch *b, const struct params *p);
+DEV_OP_LIST(X)
+#undef X
+sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
+                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                           void *user, dev_mat **out, sl_err *err);
+sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
+                           dev_act **out, sl_err *err);
+int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
+sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
+void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
+sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
+double dev_cpu_probe_read_gbps(dev *d, int ms);
+double dev_cpu_probe_int8_gops(dev *d, int ms);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packing weights into the run layout, and the buffers of prepared inputs. */
+#include "dev/cpu/cpu.h"
+
+#define SLICE_BYTES ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */
+
+static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
+{
+    static const enum mm_act wanted[][4] = {
+        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_BF16] = {MM_ACT_BF16, MM_ACT_BF16, MM_ACT_BF16, MM_ACT_F32},
+        [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
+    };
+    enum mm_act a = wanted[c->acts][use];
+    if (kern_mm_takes(fmt, a)) return a;
+    return use == DEV_USE_EXACT || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32 : MM_ACT_BF16;
+}
+
+/* Matrices of a stack are alike in everything; the two of a pair need only have the same shape. */
+static sl_status check_shapes(const struct weight *first, const struct weight *w, bool same_type,
+                              sl_err *err)
+{
+    if (w->rows == first->rows && w->cols == first->cols &&
+        (!same_type || (w->type == first->type && w->scheme == first->scheme)))
+        return SL_OK;
+    return SL_FAIL(err, FORMAT, "tensor %.80s [%lld, %lld] %s and tensor %.80s [%lld, %lld] %s differ",
+                   first->name, (long long)first->rows, (long long)first->cols,
+                   tensor_dtype(first->type)->text, w->name, (long long)w->rows,
+                   (long long)w->cols, tensor_dtype(w->type)->text);
+}
+
+struct pack_job {
+    const struct cpu_mat *w;
+    const struct weight *first, *second;
+    int n_tile;            /* of one matrix */
+    int64_t begin, end;    /* units: tile t of matrix i is i * n_tile + t */
+};
+
+static void pack_run(void *arg, int worker, int n_w)
+{
+    const struct pack_job *j = arg;
+    int64_t b, e;
+    par_split(j->end - j->begin, worker, n_w, &b, &e);
+    for (int64_t u = j->begin + b; u < j->begin + e; u++) {
+        int i = (int)(u / j->n_tile), t = (int)(u % j->n_tile);
+        struct mm_mat m = dev_cpu_mat_at(j->w, i), m2 = dev_cpu_mat2_at(j->w, i);
+        kern_mm_pack_tile(&m, &j->first[i], 0, t);
+        if (j->second) kern_mm_pack_tile(m2.data ? &m2 : &m, &j->second[i], !m2.data, t);
+    }
+}
+
+static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
+                      void (*drop)(void *user, const struct weight *w), void *user)
+{
+    int64_t r0 = tile0 * 16, r1 = tile1 * 16 < w->rows ? tile1 * 16 : w->rows;
+    struct weight part = *w;
+    part.data += (uint64_t)r0 * w->row_bytes;
+    part.rows = r1 - r0;
+    if (part.rows > 0) drop(user, &part);
+}
+
+/* Tell the owner of the source about units [begin, end). */
+static void drop_units(const struct pack_job *j, void (*drop)(void *user, const struct weight *w),
+                       void *user)
+{
+    for (int64_t u = j->begin; u < j->end;) {
+        int64_t i = u / j->n_tile, stop = (i + 1) * j->n_tile;
+        if (stop > j->end) stop = j->end;
+        drop_rows(&j->first[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
+        if (j->second) drop_rows(&j->second[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
+        u = stop;
+    }
+}
+
+sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
+                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                           void *user, dev_mat **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_mat *w = NULL;
+    void *data = NULL;
+    int fmt, fmt2;
+    if (n < 1 || first->rows < 1 || first->cols < 1 || first->rows > INT32_MAX - 16 ||
+        first->cols > INT32_MAX - 256)
+        return SL_FAIL(err, FORMAT, "tensor %.80s: %d x [%lld, %lld] is no matrix", first->name, n,
+                       (long long)first->rows, (long long)first->cols);
+    for (int i = 0; i < n; i++) {
+        SL_TRY(check_shapes(first, &first[i], true, err));
+        if (second) SL_TRY(check_shapes(second, &second[i], true, err));
+    }
+    SL_TRY(kern_mm_fmt(first, &fmt, err));
+    fmt2 = fmt;
+    if (second) {
+        SL_TRY(check_shapes(first, second, false, err));
+        SL_TRY(kern_mm_fmt(second, &fmt2, err));
+    }
+    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
+    size_t n_bytes;
+    kern_mm_layout(fmt, first->rows, first->cols, second && fmt == fmt2, &w->m, &n_bytes);
+    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
+    for (int i = 0; i < n; i++) {
+        w->scale[2 * i] = first[i].tensor_scale;
+        w->scale[2 * i + 1] = second ? second[i].tensor_scale : 1.0f;
+    }
+    w->m.scale = w->scale[0];
+    w->m.scale2 = w->scale[1];
+    w->n = n;
+    w->stride = size_round(n_bytes, 64);
+    w->use = use;
+    w->form = form_of(c, fmt, use);
+    w->head.bytes = (int64_t)w->stride * n;
+    w->head.rows = w->m.n_row;
+    w->head.cols = w->m.n_col;
+    SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
+    w->m.data = data;
+    w->form2 = w->form;
+    if (fmt2 != fmt) {
+        kern_mm_layout(fmt2, second->rows, second->cols, 0, &w->m2, &n_bytes);
+        w->m2.scale = w->scale[1];
+        w->stride2 = size_round(n_bytes, 64);
+        w->form2 = form_of(c, fmt2, use);
+        w->head.bytes += (int64_t)w->stride2 * n;
+        SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
+        w->m2.data = data;
+    }
+    w->next = c->mats;
+    c->mats = w;
+    c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
+    struct pack_job j = {w, first, second, (w->m.n_row + 15) / 16, 0, 0};
+    int64_t total = (int64_t)n * j.n_tile;
+    int64_t slice = SLICE_BYTES / (int64_t)(16 * first->row_bytes * (second ? 2 : 1)) + 1;
+    for (; j.begin < total; j.begin = j.end) {
+        j.end = j.begin + slice < total ? j.begin + slice : total;
+        par_run(c->team, pack_run, &j);
+        if (drop) drop_units(&j, drop, user);
+    }
+    *out = &w->head;
+    return SL_OK;
+}
+
+sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
+                           dev_act **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_act *a = NULL;
+    void *base = NULL;
+    unsigned forms = 0;
+    for (int i = 0; i < n_mat; i++)
+        if (mats[i]) forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
+    SL_TRY(dev_cpu_mem(c, MEM_ACTS, sizeof *a, (void **)&a, err));
+    SL_TRY(dev_cpu_mem(c, MEM_ACTS, kern_mm_act_bytes(forms, n_col, n_tok_max), &base, err));
+    kern_mm_act_init(&a->b, forms, n_col, n_tok_max, base);
+    *out = (dev_act *)a;
+    return SL_OK;
+}

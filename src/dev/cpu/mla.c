@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention over a latent cache (MLA). Queries lie in lanes: a score row is one position times all queries of a unit, its key row broadcast.
+ *
+ * Absorbed (expand 0): queries go through W_kb, the latent rows are keys and values for all heads, results go through W_vb.
+ * Materialised (expand 1): a worker takes one head of one sequence, widens W_kb and W_vb to f32 once, and makes keys and values of each span for
+ * all query tokens of the step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
+#include "dev/cpu/cpu.h"
+
+struct mla {
+    const struct dev_attn_mla *p;
+    const struct cpu_kv *kv;
+    int n_list;          /* tokens of this form: c->tok_list */
+    int d_k, row, r16;   /* r + rope; floats of a widened row; r rounded up to 16 */
+    int n_lane;          /* lanes of a unit at most */
+};
+
+static int round16(int n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+/* Widen the latent rows of positions [p, end) to x[][row]. */
+static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p, int end,
+                  float *x)
+{
+    const struct cpu_kv *kv = a->kv;
+    while (p < end) {
+        int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
+        if (n > end - p) n = end - p;
+        const uint8_t *page =
+            dev_cpu_page(kv, a->p->layer, b->blk[(int64_t)seq * b->ld_blk + p / kv->s.blk_tok]);
+        c->k.get_v(kv->t, page + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes, n, a->d_k, x,
+                   a->row);
+        x += (int64_t)n * a->row;
+        p += n;
+    }
+}
+
+static int clamp_span(int hi)
+{
+    return hi < 0 ? 0 : hi < VEC_SPAN ? hi : VEC_SPAN;
+}
+
+/* ---- absorbed ---- */
+struct abs_mem {
+    float *q, *s, *x; /* q [d_k][lanes], s [SPAN][lanes], x [SPAN][row] */
+};
+
+static struct abs_mem abs_carve(float *mem, const struct mla *a)
+{
+    struct abs_mem m = {.q = mem};
+    m.s = m.q + (size_t)a->d_k * (size_t)a->n_lane;
+    m.x = m.s + (size_t)VEC_SPAN * (size_t)a->n_lane;
+    return m;
+}
+
+/* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
+static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem)
+{
+    const struct mla *a = j->op;
+    const struct dev_attn_mla *p = a->p;
+    struct abs_mem m = abs_carve(mem, a);
+    int n = u->n_tok * u->n_head, ld = round16(n);
+    for (int i = 0; i < n; i++) {
+        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
+        const float *lat = c->lat + (at * p->n_head + h) * p->r;
+        const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
+        for (int k = 0; k < p->r; k++) m.q[(int64_t)k * ld + i] = lat[k] * p->scale;
+        for (int k = 0; k < p->rope; k++) m.q[(int64_t)(p->r + k) * ld + i] = rope[k] * p->scale;
+    }
+    for (int i = n; i < ld; i++)
+        for (int k = 0; k < a->d_k; k++) m.q[(int64_t)k * ld + i] = 0;
+}
+
+static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
+                     float *mem, struct cpu_part out)
+{
+    const struct mla *a = j->op;
+    struct abs_mem m = abs_carve(mem, a);
+    int n = u->n_tok * u->n_head, ld = round16(n), to = 0, p0 = span * VEC_SPAN;
+    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        hi[i] = clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
+        to = hi[i] > to ? hi[i] : to;
+    }
+    for (int at = 0; at < to; at += VEC_PIECE) {
+        int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
+        float *x = m.x + (int64_t)at * a->row;
+        widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
+        c->k.gemm_f32(x, a->row, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
+    }
+    float mx[CPU_LANES], l[CPU_LANES];
+    c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
+    memcpy(out.m, mx, sizeof(float) * (size_t)n);
+    memcpy(out.l, l, sizeof(float) * (size_t)n);
+    for (int i = 0; i < n; i += u->n_head) /* token by token: each its own number of positions */
+        c->k.gemm_f32(m.s + i, 1, ld, m.x, a->row, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
+                    a->r16 / 16, hi[i], 0);
+}
+
+static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                    struct cpu_part in)
+{
+    const struct mla *a = j->op;
+    int r = a->p->r;
+    for (int i = 0; i < u->n_tok * u->n_head; i++) {
+        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head;
+        float *y = c->olat + (at * a->p->n_head + h) * r;
+        memcpy(y, in.o + (int64_t)i * j->ldo, sizeof(float) * (size_t)r);
+        c->k.scale_f32(y, 1.0f / in.l[i], r);
+    }
+}
+
+static int abs_units(struct cpu *c, const struct dev_batch *b, const struct mla *a, double *work)
+{
+    int n = 0, H = a->p->n_head, heads = H < CPU_LANES ? H : CPU_LANES, tile = CPU_LANES / heads;
+    for (int i = 0; i < a->n_list;) {
+        int seq = b->seq[c->tok_list[i]], k = i, hi = 0;
+        for (; k < a->n_list && k < i + tile && b->seq[c->tok_list[k]] == seq; k++) {
+            int end = b->pos[c->tok_list[k]] + 1;
+            hi = end > hi ? end : hi;
+            *work += end;
+        }
+        for (int h = 0; h < H; h += heads)
+            c->unit[n++] = (struct cpu_unit){seq, i, k - i, h, H - h < heads ? H - h : heads, 0,
+                                             (hi + VEC_SPAN - 1) / VEC_SPAN};
+        i = k;
+    }
+    return n;
+}
+
+static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
+{
+    const struct dev_attn_mla *p = a->p;
+    int H = p->n_head, qd = p->nope + p->rope, n = a->n_list, all = n == b->n_tok;
+    dev_cpu_heads(c, &(struct dev_matmul_heads){.w = p->w_kb, .n_head = H, .n_tok = n, .x = p->q,
+                                                .ldx = (int64_t)H * qd, .ldx_h = qd, .y = c->lat,
+                                                .ldy = (int64_t)H * p->r, .ldy_h = p->r},
+                  c->tok_list);
+    double work = 0;
+    int heads = H < CPU_LANES ? H : CPU_LANES;
+    struct cpu_span_job j = {.b = b, .op = a, .n_row = CPU_LANES / heads * heads, .ldo = a->r16};
+    j.begin = abs_begin;
+    j.span = abs_span;
+    j.end = abs_end;
+    j.mem_floats = (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->row;
+    j.n_unit = abs_units(c, b, a, &work);
+    j.ns = work * H * (a->d_k + p->r) / 30.0;
+    dev_cpu_spans(c, &j);
+    float *y = all ? p->y : c->lat; /* results of a part of the tokens go by way of lat */
+    dev_cpu_heads(c, &(struct dev_matmul_heads){.w = p->w_vb, .n_head = H, .n_tok = n, .x = c->olat,
+                                                .ldx = (int64_t)H * p->r, .ldx_h = p->r, .y = y,
+                                                .ldy = (int64_t)H * p->v, .ldy_h = p->v},
+                  NULL);
+    if (all) return;
+    int64_t row = (int64_t)H * p->v;
+    for (int i = 0; i < n; i++)
+        memcpy(p->y + c->tok_list[i] * row, y + i * row, sizeof(float) * (size_t)row);
+}
+
+/* ---- materialised ---- */
+struct exp_mem {
+    float *wk, *wv;      /* [r][nope16], [r][v16] */
+    float *x, *k, *kr, *v; /* [PIECE][row], [SPAN][nope16], [SPAN][rope], [SPAN][v16] */
+    float *q, *s, *o;    /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
+    float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
+};
+struct exp_job {
+    struct cpu *c;
+    const struct dev_batch *b;
+    struct mla a;
+    int n_unit;
+};
+
+static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
+{
+    size_t r = (size_t)round16(p->mla_r), nope = (size_t)round16(p->mla_nope), v = (size_t)round16(p->d_v);
+    size_t row = (size_t)round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
+    float *at = mem;
+    struct {
+        float **p;
+        size_t n;
+    } part[] = {
+        {&m->wk, r * nope},
+        {&m->wv, r * v},
+        {&m->x, VEC_PIECE * row},
+        {&m->k, VEC_SPAN * nope},
+        {&m->kr, VEC_SPAN * (size_t)p->mla_rope},
+        {&m->v, VEC_SPAN * v},
+        {&m->q, tok * (size_t)(p->mla_nope + p->mla_rope)},
+        {&m->s, VEC_SPAN * CPU_LANES},
+        {&m->o, CPU_LANES * v},
+        {&m->m, tok},
+        {&m->l, tok},
+        {&m->run, tok * v},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(part); i++) {
+        *part[i].p = at;
+        at += (part[i].n + 15) / 16 * 16;
+    }
+    return (size_t)(at - mem);
+}
+
+/* W_kb as [r][nope16], W_vb transposed as [r][v16]. */
+static void widen_weights(const struct mla *a, int head, const struct exp_mem *m)
+{
+    const struct dev_attn_mla *p = a->p;
+    struct mm_mat k = dev_cpu_mat_at(dev_cpu_mat_of(p->w_kb), head);
+    struct mm_mat v = dev_cpu_mat_at(dev_cpu_mat_of(p->w_vb), head);
+    int nope = round16(p->nope), v16 = round16(p->v);
+    for (int t = 0; t < k.n_tile; t++) kern_mm_unpack_tile(&k, t, m->wk + (int64_t)t * 16 * nope, nope);
+    for (int t = 0; t < v.n_tile; t++) {
+        float *rows = m->x; /* [16][r] */
+        kern_mm_unpack_tile(&v, t, rows, p->r);
+        for (int i = 0; i < p->r; i++)
+            for (int k16 = 0; k16 < 16; k16++) m->wv[(int64_t)i * v16 + 16 * t + k16] = rows[k16 * p->r + i];
+    }
+}
+
+/* Keys and values of positions [p0, p0 + n) of one head. */
+static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0, int n,
+                        const struct exp_mem *m)
+{
+    const struct mla *a = &j->a;
+    const struct dev_attn_mla *p = a->p;
+    int nope = round16(p->nope), v16 = round16(p->v);
+    for (int at = 0; at < n; at += VEC_PIECE) {
+        int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
+        widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
+        c->k.gemm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16, p->r, 0);
+        c->k.gemm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r, 0);
+        for (int i = 0; i < k; i++)
+            memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->row + p->r,
+                   sizeof(float) * (size_t)p->rope);
+    }
+}
+
+/* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
+static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok, int n_tok, int tile0,
+                     int p0, const struct exp_mem *m)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    int nope = round16(p->nope), v16 = round16(p->v), to = 0, all = VEC_SPAN, ld = round16(n_tok);
+    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
+    const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
+    for (int i = 0; i < n_tok; i++) {
+        hi[i] = clamp_span(j->b->pos[tok[i]] + 1 - p0);
+        to = hi[i] > to ? hi[i] : to;
+        all = hi[i] < all ? hi[i] : all;
+    }
+    if (to == 0) return;
+    c->k.gemm_f32(m->k, nope, 1, q, ld, m->s, ld, to, ld / 16, p->nope, 0);
+    c->k.gemm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope, 1);
+    float mx[CPU_LANES], l[CPU_LANES];
+    c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
+    c->k.gemm_f32(m->s, 1, ld, m->v, v16, m->o, v16, n_tok, v16 / 16, all, 0);
+    for (int i = 0; i < n_tok; i++) {
+        if (hi[i] > all)
+            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16, m->o + (int64_t)i * v16,
+                        v16, 1, v16 / 16, hi[i] - all, 1);
+        if (l[i] != 0.0f)
+            c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16, mx[i],
+                          l[i], m->o + (int64_t)i * v16, v16);
+    }
+}
+
+/* The queries of all tiles, transposed: tile at tile0 is [nope + rope][lanes of it]. */
+static void exp_queries(const struct exp_job *j, const int32_t *tok, int n_tok, int head,
+                        const struct exp_mem *m)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    int qd = p->nope + p->rope;
+    for (int t0 = 0; t0 < n_tok; t0 += CPU_LANES) {
+        int n = n_tok - t0 < CPU_LANES ? n_tok - t0 : CPU_LANES, ld = round16(n);
+        float *q = m->q + (int64_t)t0 * qd;
+        for (int i = 0; i < ld; i++)
+            for (int k = 0; k < qd; k++)
+                q[(int64_t)k * ld + i] =
+                    i < n ? p->q[((int64_t)tok[t0 + i] * p->n_head + head) * qd + k] * p->scale : 0;
+    }
+}
+
+static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_unit *u, int worker)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    const int32_t *tok = c->tok_list + u->tok0;
+    int v16 = round16(p->v);
+    struct exp_mem m;
+    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    widen_weights(&j->a, u->head0, &m);
+    exp_queries(j, tok, u->n_tok, u->head0, &m);
+    memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
+    int end = 0;
+    for (int i = 0; i < u->n_tok; i++) end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
+    for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
+        materialise(c, j, u->seq, p0, clamp_span(end - p0), &m);
+        for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES)
+            exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0, &m);
+    }
+    for (int i = 0; i < u->n_tok; i++) {
+        float *y = p->y + ((int64_t)tok[i] * p->n_head + u->head0) * p->v;
+        memcpy(y, m.run + (int64_t)i * v16, sizeof(float) * (size_t)p->v);
+        c->k.scale_f32(y, 1.0f / m.l[i], p->v);
+    }
+}
+
+static void exp_run(void *arg, int worker, int n_w)
+{
+    (void)n_w;
+    struct exp_job *j = arg;
+    int b, e;
+    while (par_take(j->c->counter, j->n_unit, 1, &b, &e)) exp_unit(j->c, j, &j->c->unit[b], worker);
+}
+
+static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a)
+{
+    struct exp_job j = {c, b, *a, 0};
+    for (int i = 0; i < a->n_list;) {
+        int seq = b->seq[c->tok_list[i]], k = i;
+        while (k < a->n_list && b->seq[c->tok_list[k]] == seq) k++;
+        for (int h = 0; h < a->p->n_head; h++)
+            c->unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
+        i = k;
+    }
+    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
+    par_run(c->team, exp_run, &j);
+}
+
+/* ---- both ---- */
+void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
+{
+    struct exp_mem m;
+    size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)round16((int)d_k);
+    size_t abs = (d_k + VEC_SPAN) * CPU_LANES + VEC_SPAN * row + 64;
+    size_t exp = exp_carve(NULL, p, &m) + 64;
+    *n_row = CPU_LANES;
+    *ldo = round16(p->mla_r);
+    *mem_floats = abs > exp ? abs : exp;
+}
+
+void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_mla *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct mla a = {.p = p, .kv = (const struct cpu_kv *)p->kv, .d_k = p->r + p->rope};
+    a.row = round16(a.d_k);
+    a.r16 = round16(p->r);
+    a.n_lane = CPU_LANES;
+    const struct dev_plan *max = &c->plan;
+    ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
+           p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
+    for (int form = 0; form < 2; form++) {
+        a.n_list = 0;
+        for (int t = 0; t < b->n_tok; t++)
+            if ((b->expand && b->expand[t]) == form) c->tok_list[a.n_list++] = t;
+        if (a.n_list == 0) continue;
+        if (form)
+            materialised(c, b, &a);
+        else
+            absorbed(c, b, &a);
+    }
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routed experts: tokens are grouped by expert with index lists (no copies), the tiles of all experts in use are one row of work, and each token's
+ * K results are added in the order of its list. */
+#include "dev/cpu/cpu.h"
+
+struct moe_job {
+    struct cpu *c;
+    const struct dev_moe *p;
+    const struct cpu_mat *gate_up, *down;
+    int n_tok, n_slot;
+};
+
+/* Slots 0 .. T*K-1 sorted by expert, within an expert by token. */
+static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+{
+    int n = n_tok * p->k, most = 0;
+    int32_t *first = c->expert_slot0;
+    memset(first, 0, sizeof *first * (size_t)(p->n_expert + 1));
+    for (int i = 0; i < n; i++) first[p->id[i] + 1]++;
+    for (int e = 0; e < p->n_expert; e++) {
+        most = first[e + 1] > most ? first[e + 1] : most;
+        first[e + 1] += first[e];
+    }
+    for (int i = 0; i < n; i++) {
+        int32_t slot = first[p->id[i]]++;
+        c->slot_row[slot] = i / p->k;
+        c->slot_of[i] = slot;
+    }
+    for (int e = p->n_expert; e > 0; e--) first[e] = first[e - 1]; /* first[e] had moved to its end */
+    first[0] = 0;
+    return most;
+}
+
+static void moe_run(void *arg, int worker, int n_w)
+{
+    struct moe_job *j = arg;
+    const struct dev_moe *p = j->p;
+    struct cpu *c = j->c;
+    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
+    int64_t n_ff = j->gate_up->m.n_row, n_out = j->down->m.n_row, b, e;
+    struct cpu_piece at = {0};
+    while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
+        int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0,
+                             c->moe_h + s0 * n_ff, n_ff);
+    }
+    par_barrier(c->team);
+    par_split(j->n_slot, worker, n_w, &b, &e);
+    for (int64_t s = b; s < e; s++) kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
+    par_barrier(c->team);
+    at = (struct cpu_piece){0};
+    while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
+        int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
+        dev_cpu_product(c, worker, &at, &c->moe_act, j->down->form, c->iota + s0, s1 - s0,
+                        c->moe_y + s0 * n_out, n_out);
+    }
+    par_barrier(c->team);
+    const float **row = c->scratch[worker].rowp;
+    par_split(j->n_tok, worker, n_w, &b, &e);
+    for (int64_t t = b; t < e; t++) {
+        for (int k = 0; k < p->k; k++) row[k] = c->moe_y + c->slot_of[t * p->k + k] * n_out;
+        c->k.wsum_f32(p->y + t * n_out, row, p->weight + t * p->k, p->k,
+                      p->add ? p->add + t * n_out : NULL, (int)n_out);
+    }
+}
+
+void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct moe_job j = {.c = c, .p = p, .n_tok = p->n_tok ? p->n_tok : b->n_tok};
+    j.gate_up = dev_cpu_mat_of(p->gate_up);
+    j.down = dev_cpu_mat_of(p->down);
+    j.n_slot = j.n_tok * p->k;
+    ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && p->n_expert <= c->plan.n_expert &&
+           j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
+    if (j.n_tok == 0) return;
+    int most = group_by_expert(c, p, j.n_tok);
+    dev_cpu_work_clear(&c->work[0]);
+    dev_cpu_work_clear(&c->work[1]);
+    for (int e = 0; e < p->n_expert; e++) {
+        if (c->expert_slot0[e] == c->expert_slot0[e + 1]) continue;
+        struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
+        struct mm_mat up = dev_cpu_mat2_at(j.gate_up, e);
+        dev_cpu_work_add(&c->work[0], &gate_up, &up, e);
+        dev_cpu_work_add(&c->work[1], &down, NULL, e);
+    }
+    dev_cpu_work_split(c, &c->work[0], most);
+    dev_cpu_work_split(c, &c->work[1], most);
+    kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
+    par_run(c->team, moe_run, &j);
+}

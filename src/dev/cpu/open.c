@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the device, its memory, and the workspace of a step. */
+#include "dev/cpu/cpu.h"
+
+#include "base/cpu.h"
+
+#define SLAB_FROM ((size_t)1 << 20)    /* smaller: from the heap */
+#define CHUNK_BYTES ((size_t)32 << 20) /* weights smaller than half of this share slabs */
+
+sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out, sl_err *err)
+{
+    struct cpu_block *b = NULL;
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *b, (void **)&b, err));
+    int slab = n >= SLAB_FROM;
+    sl_status st = slab ? mem_slab_alloc(tag, n, c->huge, &p, err) : mem_alloc_array(tag, n, 1, &p, err);
+    if (st != SL_OK) {
+        mem_free(b);
+        return st;
+    }
+    *b = (struct cpu_block){c->blocks, p, n, tag, slab};
+    c->blocks = b;
+    *out = p;
+    return SL_OK;
+}
+
+sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err)
+{
+    n = size_round(n, 64);
+    if (n >= CHUNK_BYTES / 2) return dev_cpu_mem(c, MEM_WEIGHTS, n, out, err);
+    if (n > c->chunk_left) {
+        void *p = NULL;
+        SL_TRY(dev_cpu_mem(c, MEM_WEIGHTS, CHUNK_BYTES, &p, err));
+        c->chunk = p;
+        c->chunk_left = CHUNK_BYTES;
+    }
+    *out = c->chunk;
+    c->chunk += n;
+    c->chunk_left -= n;
+    return SL_OK;
+}
+
+static void cpu_close(dev *d)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_block *b, *next;
+    par_close(c->team);
+    for (b = c->blocks; b; b = next) {
+        next = b->next;
+        if (b->slab)
+            mem_slab_free(b->tag, b->p, b->n);
+        else
+            mem_free(b->p);
+        mem_free(b);
+    }
+    mem_free(c);
+}
+
+static sl_status cpu_open(const struct dev_opts *o, dev **out, sl_err *err)
+{
+    struct cpu *c = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *c, (void **)&c, err));
+    c->head.cls = &dev_cpu_class;
+    c->huge = !o->no_hugepages;
+    c->acts = o->acts;
+    kern_vec_select(&c->k, cpu_isa_mask());
+    sl_status st = par_open(&(struct par_opts){.n_worker = o->n_thread}, &c->team, err);
+    if (st != SL_OK) {
+        cpu_close(&c->head);
+        return st;
+    }
+    c->n_worker = par_size(c->team);
+    *out = &c->head;
+    return SL_OK;
+}
+
+static void cpu_info(const dev *d, struct dev_info *out)
+{
+    const struct cpu *c = (const struct cpu *)d;
+    *out = (struct dev_info){"cpu", cpu_isa_best(cpu_isa_mask()), c->n_worker, c->acts};
+}
+
+static sl_status cpu_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
+{
+    return dev_cpu_mem(dev_cpu_of(d), tag, (size_t)n_bytes, out, err);
+}
+
+static void cpu_copy(dev *d, void *dst, const void *src, int64_t n_bytes)
+{
+    (void)d;
+    memcpy(dst, src, (size_t)n_bytes);
+}
+
+static void cpu_sync(dev *d)
+{
+    (void)d; /* operators are complete when they return */
+}
+
+/* ---- the workspace of a step ---- */
+
+static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
+{
+    uint64_t total;
+    if (!size_mul(n, size, &total) || total > SIZE_MAX / 4)
+        return SL_FAIL(err, NOMEM, "out of memory: workspace of %zu x %zu bytes", n, size);
+    return dev_cpu_mem(c, MEM_SCRATCH, total + 64, out, err);
+}
+
+static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
+{
+    size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
+    size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
+    c->tile_floats = (size_t)c->n_tok_max * 128;
+    if (c->tile_floats < 16384) c->tile_floats = 16384;
+    SL_TRY(get(c, n_w, sizeof *c->scratch, &c->scratch, err));
+    for (size_t i = 0; i < n_w; i++) {
+        struct cpu_scratch *s = &c->scratch[i];
+        uint8_t *p = NULL;
+        size_t rows = size_round(sizeof *s->rowp * (size_t)(c->plan.k + 1), 64);
+        size_t n = mm + rows + sizeof(float) * (c->tile_floats + col + attn_floats);
+        SL_TRY(get(c, n, 1, &p, err));
+        s->mm = p;
+        s->rowp = (void *)(p + mm);
+        s->tile = (void *)(p + mm + rows);
+        s->row = s->tile + c->tile_floats;
+        s->attn = s->row + col;
+    }
+    return SL_OK;
+}
+
+static sl_status reserve_experts(struct cpu *c, sl_err *err)
+{
+    const struct dev_plan *p = &c->plan;
+    if (p->n_expert == 0) return SL_OK;
+    size_t slots = (size_t)p->n_tok * (size_t)p->k, bytes = 0;
+    for (const struct cpu_mat *m = c->mats; m; m = m->next) {
+        if (m->use != DEV_USE_EXPERTS) continue;
+        size_t n = kern_mm_act_bytes(1u << m->form, p->d_ff_expert, (int)slots);
+        bytes = n > bytes ? n : bytes;
+    }
+    SL_TRY(get(c, slots, sizeof(int32_t), &c->slot_row, err));
+    SL_TRY(get(c, slots, sizeof(int32_t), &c->slot_of, err));
+    SL_TRY(get(c, (size_t)p->n_expert + 1, sizeof(int32_t), &c->expert_slot0, err));
+    SL_TRY(get(c, slots * (size_t)p->d_ff_expert, sizeof(float), &c->moe_h, err));
+    SL_TRY(get(c, slots * (size_t)p->d_model, sizeof(float), &c->moe_y, err));
+    return get(c, bytes, 1, &c->moe_mem, err);
+}
+
+static sl_status reserve_heads(struct cpu *c, sl_err *err)
+{
+    const struct dev_plan *p = &c->plan;
+    size_t rows = (size_t)p->n_tok * (size_t)p->n_head, bytes = 0;
+    if (p->mla_r == 0) return SL_OK;
+    c->n_head_rows = (int64_t)rows;
+    c->n_head_col = p->mla_r > p->mla_nope ? p->mla_r : p->mla_nope;
+    for (const struct cpu_mat *m = c->mats; m; m = m->next) {
+        if (m->m.n_col > c->n_head_col) continue;
+        size_t n = kern_mm_act_bytes(1u << m->form, c->n_head_col, (int)rows);
+        bytes = n > bytes ? n : bytes;
+    }
+    int wide = p->mla_r > p->d_v ? p->mla_r : p->d_v;
+    SL_TRY(get(c, bytes, 1, &c->head_mem, err));
+    SL_TRY(get(c, (size_t)p->n_tok, sizeof(int32_t), &c->tok_list, err));
+    SL_TRY(get(c, rows * (size_t)wide, sizeof(float), &c->lat, err));
+    return get(c, rows * (size_t)wide, sizeof(float), &c->olat, err);
+}
+
+static sl_status reserve_angles(struct cpu *c, sl_err *err)
+{
+    const struct dev_plan *p = &c->plan;
+    c->n_rot_max = p->d_k > p->mla_rope ? p->d_k : p->mla_rope;
+    for (int i = 0; i < CPU_N_ANGLES; i++) {
+        struct cpu_angles *a = &c->angles[i];
+        *a = (struct cpu_angles){0};
+        SL_TRY(get(c, (size_t)p->n_tok, sizeof(int32_t), &a->pos, err));
+        SL_TRY(get(c, (size_t)p->n_tok * (size_t)c->n_rot_max, sizeof(float), &a->cs, err));
+    }
+    return SL_OK;
+}
+
+sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    if (p->n_tok < 1 || p->n_seq < 1 || p->n_ctx < 1 || p->n_head < 1 || p->d_k < 1 || p->d_v < 1)
+        return SL_FAIL(err, REQUEST, "workspace: %d tokens, %d sequences, %d positions, %d heads", p->n_tok,
+                       p->n_seq, p->n_ctx, p->n_head);
+    c->plan = *p;
+    c->n_tok_max = p->n_tok;
+    int n_row, ldo, n_w = c->n_worker;
+    size_t mem;
+    if (p->mla_r)
+        dev_cpu_mla_need(p, &n_row, &ldo, &mem);
+    else
+        dev_cpu_attn_need(p, &n_row, &ldo, &mem);
+    c->part_floats = size_round(dev_cpu_part_floats(n_row, ldo), 16);
+    SL_TRY(reserve_workers(c, mem + 2 * c->part_floats, err));
+    c->n_run = CPU_SPLIT * n_w;
+    c->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
+    SL_TRY(get(c, (size_t)(c->n_run + c->n_part) * c->part_floats, sizeof(float), &c->part, err));
+    c->n_unit_max = p->n_tok * p->n_head;
+    SL_TRY(get(c, (size_t)c->n_unit_max, sizeof *c->unit, &c->unit, err));
+    SL_TRY(get(c, 1, sizeof *c->counter, &c->counter, err));
+    int seg_max = p->n_expert > p->n_head ? p->n_expert : p->n_head;
+    if (seg_max < DEV_MATMUL_MAX) seg_max = DEV_MATMUL_MAX;
+    for (int i = 0; i < 2; i++) {
+        c->work[i].n_seg_max = seg_max;
+        SL_TRY(get(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
+        SL_TRY(get(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
+    }
+    int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
+    SL_TRY(get(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
+    for (int64_t i = 0; i < n_iota; i++) c->iota[i] = (int32_t)i;
+    SL_TRY(reserve_angles(c, err));
+    SL_TRY(reserve_experts(c, err));
+    return reserve_heads(c, err);
+}
+
+const struct dev_class dev_cpu_class = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .info = cpu_info,
+    .alloc = cpu_alloc,
+    .put = cpu_copy,
+    .get = cpu_copy,
+    .sync = cpu_sync,
+    .mat_load = dev_cpu_mat_load,
+    .act_open = dev_cpu_act_open,
+    .kv_bytes = dev_cpu_kv_bytes,
+    .kv_open = dev_cpu_kv_open,
+    .kv_copy = dev_cpu_kv_copy,
+    .kv_poison = dev_cpu_kv_poison,
+    .reserve = dev_cpu_reserve,
+    .probe_read_gbps = dev_cpu_probe_read_gbps,
+    .probe_int8_gops = dev_cpu_probe_int8_gops,
+#define X(name, params) .name = dev_cpu_##name,
+    DEV_OP_LIST(X)
+#undef X
+};

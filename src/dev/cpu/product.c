@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: plain, by head, and the feed-forward block in one region. */
+#include "dev/cpu/cpu.h"
+
+struct matmul_job {
+    struct cpu *c;
+    const struct dev_matmul *p;
+    int n_row;
+};
+
+static void matmul_run(void *arg, int worker, int n_w)
+{
+    (void)n_w;
+    struct matmul_job *j = arg;
+    const struct dev_matmul *p = j->p;
+    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
+    struct cpu_piece at = {0};
+    while (dev_cpu_work_take(j->c, &j->c->work[0], worker, &at)) {
+        int i = at.seg->user;
+        const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
+        int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
+        dev_cpu_product(j->c, worker, &at, x, w->form, p->rows, j->n_row, p->y[i], ldy);
+        if (!p->bias[i]) continue;
+        int r0 = 16 * at.tile0, n = 16 * at.n_tile;
+        if (n > w->m.n_row - r0) n = w->m.n_row - r0;
+        for (int t = 0; t < j->n_row; t++)
+            j->c->k.add_f32(p->y[i] + t * ldy + r0, p->bias[i] + r0, n);
+    }
+}
+
+void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct matmul_job j = {c, p, p->n_row ? p->n_row : b->n_tok};
+    ASSERT(j.n_row <= c->n_tok_max);
+    dev_cpu_work_clear(&c->work[0]);
+    for (int i = 0; i < p->n_mat; i++)
+        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, i);
+    dev_cpu_work_split(c, &c->work[0], j.n_row);
+    par_run(c->team, matmul_run, &j);
+}
+
+/* ---- by head ---- */
+struct heads_job {
+    struct cpu *c;
+    const struct dev_matmul_heads *p;
+    const int32_t *rows;
+    const struct cpu_mat *w;
+    int n_tok;
+    struct mm_act_buf x; /* [H * T] rows: head h of token t is row h * T + t, so a head's rows are a range of iota */
+};
+
+static void heads_run(void *arg, int worker, int n_w)
+{
+    struct heads_job *j = arg;
+    const struct dev_matmul_heads *p = j->p;
+    int64_t b, e;
+    par_split((int64_t)p->n_head * j->n_tok, worker, n_w, &b, &e);
+    for (int64_t i = b; i < e; i++) {
+        int64_t h = i / j->n_tok, t = i % j->n_tok;
+        if (j->rows) t = j->rows[t];
+        kern_mm_prep(&j->x, (int)i, p->x + t * p->ldx + h * p->ldx_h);
+    }
+    par_barrier(j->c->team);
+    struct cpu_piece at = {0};
+    while (dev_cpu_work_take(j->c, &j->c->work[0], worker, &at)) {
+        int h = at.seg->user;
+        dev_cpu_product(j->c, worker, &at, &j->x, j->w->form, j->c->iota + h * j->n_tok, j->n_tok,
+                        p->y + h * p->ldy_h, p->ldy);
+    }
+}
+
+void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_t *rows)
+{
+    struct heads_job j = {.c = c, .p = p, .rows = rows, .w = dev_cpu_mat_of(p->w), .n_tok = p->n_tok};
+    ASSERT((int64_t)j.n_tok * p->n_head <= c->n_head_rows && j.w->m.n_col <= c->n_head_col);
+    kern_mm_act_init(&j.x, 1u << j.w->form, j.w->m.n_col, j.n_tok * p->n_head, c->head_mem);
+    dev_cpu_work_clear(&c->work[0]);
+    for (int h = 0; h < p->n_head; h++) {
+        struct mm_mat m = dev_cpu_mat_at(j.w, h);
+        dev_cpu_work_add(&c->work[0], &m, NULL, h);
+    }
+    dev_cpu_work_split(c, &c->work[0], j.n_tok);
+    par_run(c->team, heads_run, &j);
+}
+
+void dev_cpu_matmul_heads(dev *d, const struct dev_batch *b, const struct dev_matmul_heads *p)
+{
+    struct dev_matmul_heads q = *p;
+    if (!q.n_tok) q.n_tok = b->n_tok;
+    dev_cpu_heads(dev_cpu_of(d), &q, NULL);
+}
+
+/* ---- feed-forward ---- */
+struct ffn_job {
+    struct cpu *c;
+    const struct dev_ffn *p;
+    const struct cpu_mat *gate_up, *down;
+    int n_row;
+};
+
+static void ffn_run(void *arg, int worker, int n_w)
+{
+    struct ffn_job *j = arg;
+    const struct dev_ffn *p = j->p;
+    struct cpu *c = j->c;
+    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
+    struct mm_act_buf *hx = &((struct cpu_act *)p->h_act)->b;
+    int64_t n_ff = j->gate_up->m.n_row, b, e;
+    struct cpu_piece at = {0};
+    while (dev_cpu_work_take(c, &c->work[0], worker, &at))
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, p->h, n_ff);
+    par_barrier(c->team);
+    par_split(j->n_row, worker, n_w, &b, &e);
+    for (int64_t t = b; t < e; t++) kern_mm_prep(hx, (int)t, p->h + t * n_ff);
+    par_barrier(c->team);
+    at = (struct cpu_piece){0};
+    while (dev_cpu_work_take(c, &c->work[1], worker, &at))
+        dev_cpu_product(c, worker, &at, hx, j->down->form, NULL, j->n_row, p->y, j->down->m.n_row);
+}
+
+void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct ffn_job j = {c, p, dev_cpu_mat_of(p->gate_up), dev_cpu_mat_of(p->down),
+                        p->n_row ? p->n_row : b->n_tok};
+    ASSERT(j.n_row <= c->n_tok_max);
+    dev_cpu_work_clear(&c->work[0]);
+    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, 0);
+    dev_cpu_work_split(c, &c->work[0], j.n_row);
+    dev_cpu_work_clear(&c->work[1]);
+    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, 0);
+    dev_cpu_work_split(c, &c->work[1], j.n_row);
+    par_run(c->team, ffn_run, &j);
+}

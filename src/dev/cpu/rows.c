@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators on rows: look-up, norms, preparing, rotation, sums, gathering. */
+#include "dev/cpu/cpu.h"
+
+#include <math.h>
+
+static struct cpu_act *act_of(const dev_act *a)
+{
+    return (struct cpu_act *)a;
+}
+
+/* ---- embed ---- */
+struct embed_job {
+    const struct dev_batch *b;
+    const struct dev_embed *p;
+};
+
+static void embed_row(struct cpu *c, void *arg, int t, int worker)
+{
+    (void)worker;
+    struct embed_job *j = arg;
+    const struct cpu_mat *w = dev_cpu_mat_of(j->p->w);
+    float *y = j->p->y + (int64_t)t * w->m.n_col;
+    kern_mm_unpack_row(&w->m, j->b->ids[t], y);
+    if (j->p->scale != 1.0f) c->k.scale_f32(y, j->p->scale, w->m.n_col);
+}
+
+void dev_cpu_embed(dev *d, const struct dev_batch *b, const struct dev_embed *p)
+{
+    struct embed_job j = {b, p};
+    dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, dev_cpu_mat_of(p->w)->m.n_col * 0.5, embed_row, &j);
+}
+
+/* ---- norm ---- */
+static void norm_row(struct cpu *c, void *arg, int i, int worker)
+{
+    const struct dev_norm *p = arg;
+    int64_t ldx = p->ldx ? p->ldx : p->n, ldy = p->ldy ? p->ldy : p->n;
+    float *x = p->x + i * ldx;
+    if (p->r) c->k.add_f32(x, p->r + i * ldx, p->n);
+    float *y = p->y ? p->y + i * ldy : c->scratch[worker].row;
+    c->k.rmsnorm_f32(y, x, p->w, p->n, p->eps);
+    if (p->act) kern_mm_prep(&act_of(p->act)->b, i, y);
+}
+
+void dev_cpu_norm(dev *d, const struct dev_batch *b, const struct dev_norm *p)
+{
+    int n_row = p->n_row ? p->n_row : b->n_tok;
+    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * (p->act ? 0.4 : 0.1), norm_row, (void *)p);
+}
+
+/* ---- prep ---- */
+static void prep_row(struct cpu *c, void *arg, int i, int worker)
+{
+    (void)c;
+    (void)worker;
+    const struct dev_prep *p = arg;
+    kern_mm_prep(&act_of(p->act)->b, i, p->x + i * (p->ldx ? p->ldx : p->n));
+}
+
+void dev_cpu_prep(dev *d, const struct dev_batch *b, const struct dev_prep *p)
+{
+    int n_row = p->n_row ? p->n_row : b->n_tok;
+    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.3, prep_row, (void *)p);
+}
+
+/* ---- rope ---- */
+
+/* The table for freq: found by its address, else the slot that was taken longest ago. */
+static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
+{
+    for (int i = 0; i < CPU_N_ANGLES; i++) {
+        struct cpu_angles *a = &c->angles[i];
+        if (a->freq == p->freq && a->n_rot == p->n_rot && a->mscale == p->mscale) return a;
+    }
+    struct cpu_angles *a = &c->angles[c->angles_next];
+    c->angles_next = (c->angles_next + 1) % CPU_N_ANGLES;
+    a->freq = p->freq;
+    a->n_rot = p->n_rot;
+    a->mscale = p->mscale;
+    for (int t = 0; t < c->plan.n_tok; t++) a->pos[t] = -1;
+    return a;
+}
+
+struct rope_job {
+    const struct dev_batch *b;
+    const struct dev_rope *p;
+    struct cpu_angles *a;
+};
+
+static void rope_row(struct cpu *c, void *arg, int t, int worker)
+{
+    (void)worker;
+    struct rope_job *j = arg;
+    const struct dev_rope *p = j->p;
+    float *cs = j->a->cs + (int64_t)t * c->n_rot_max;
+    int half = p->n_rot / 2, pos = j->b->pos[t];
+    if (j->a->pos[t] != pos) {
+        for (int i = 0; i < half; i++) {
+            double angle = (double)((float)pos * p->freq[i]); /* f32, as the reference */
+            cs[i] = (float)cos(angle) * p->mscale;
+            cs[half + i] = (float)sin(angle) * p->mscale;
+        }
+        j->a->pos[t] = pos;
+    }
+    float *x = p->x + t * p->ldx;
+    for (int h = 0; h < p->n_head; h++, x += p->ldx_h) {
+        if (p->style)
+            c->k.rope_pairs_f32(x, cs, p->n_rot);
+        else
+            c->k.rope_half_f32(x, cs, p->n_rot);
+    }
+}
+
+void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    ASSERT(b->n_tok <= c->plan.n_tok && p->n_rot <= c->n_rot_max);
+    struct rope_job j = {b, p, angles_of(c, p)};
+    dev_cpu_for_rows(c, b->n_tok, p->n_head * (4.0 + p->n_rot * 0.15), rope_row, &j);
+}
+
+/* ---- kv_put ---- */
+struct put_job {
+    const struct dev_batch *b;
+    const struct dev_kv_put *p;
+};
+
+static void put_row(struct cpu *c, void *arg, int t, int worker)
+{
+    (void)worker;
+    struct put_job *j = arg;
+    const struct dev_kv_put *p = j->p;
+    const struct dev_batch *b = j->b;
+    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    int pos = b->pos[t], in = pos % kv->s.blk_tok;
+    uint8_t *page = dev_cpu_page(kv, p->layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok]);
+    const float *k = p->k + t * p->ldk;
+    if (kv->s.d_v == 0) {
+        c->k.put_v(kv->t, page + (size_t)in * kv->row_bytes, k, kv->s.d_k);
+        return;
+    }
+    const float *v = p->v + t * p->ldv;
+    uint8_t *rows = page + (size_t)kv->s.n_head * kv->k_head_bytes;
+    for (int h = 0; h < kv->s.n_head; h++) {
+        c->k.put_k(kv->t, page + (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes,
+                   in % 16, k + h * kv->s.d_k, kv->s.d_k);
+        c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)in * kv->row_bytes,
+                   v + h * kv->s.d_v, kv->s.d_v);
+    }
+}
+
+void dev_cpu_kv_put(dev *d, const struct dev_batch *b, const struct dev_kv_put *p)
+{
+    struct put_job j = {b, p};
+    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, kv->s.n_head * (kv->s.d_k + kv->s.d_v) * 0.8, put_row, &j);
+}
+
+/* ---- add, rows ---- */
+#define ADD_PART 4096
+static void add_part(struct cpu *c, void *arg, int i, int worker)
+{
+    (void)worker;
+    const struct dev_add *p = arg;
+    int64_t at = (int64_t)i * ADD_PART, n = p->n - at < ADD_PART ? p->n - at : ADD_PART;
+    c->k.add_f32(p->x + at, p->y + at, n);
+}
+
+void dev_cpu_add(dev *d, const struct dev_batch *b, const struct dev_add *p)
+{
+    (void)b;
+    int n = (int)((p->n + ADD_PART - 1) / ADD_PART);
+    dev_cpu_for_rows(dev_cpu_of(d), n, ADD_PART * 0.1, add_part, (void *)p);
+}
+
+static void copy_row(struct cpu *c, void *arg, int i, int worker)
+{
+    (void)c;
+    (void)worker;
+    const struct dev_rows *p = arg;
+    int64_t ldx = p->ldx ? p->ldx : p->n, ldy = p->ldy ? p->ldy : p->n;
+    memcpy(p->y + i * ldy, p->x + p->row[i] * ldx, sizeof(float) * (size_t)p->n);
+}
+
+void dev_cpu_rows(dev *d, const struct dev_batch *b, const struct dev_rows *p)
+{
+    (void)b;
+    dev_cpu_for_rows(dev_cpu_of(d), p->n_row, p->n * 0.1, copy_row, (void *)p);
+}

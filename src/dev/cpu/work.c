@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splitting work over the team. Every result is computed by the same arithmetic whoever computes it, so who takes what is free. */
+#include "dev/cpu/cpu.h"
+
+#define INLINE_NS 3000.0 /* less than this is not worth waking the team */
+#define PIECE_BYTES 32768
+#define TILES_MANY 4 /* with many tokens kern decodes several tiles at a time */
+
+struct rows_job {
+    struct cpu *c;
+    void (*fn)(struct cpu *c, void *arg, int row, int worker);
+    void *arg;
+    int n_row;
+};
+
+static void rows_run(void *arg, int w, int n_w)
+{
+    struct rows_job *j = arg;
+    int64_t b, e;
+    par_split(j->n_row, w, n_w, &b, &e);
+    for (int64_t i = b; i < e; i++) j->fn(j->c, j->arg, (int)i, w);
+}
+
+void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
+                  void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg)
+{
+    struct rows_job j = {c, fn, arg, n_row};
+    if (n_row < 2 || c->n_worker == 1 || n_row * ns < INLINE_NS) {
+        for (int i = 0; i < n_row; i++) fn(c, arg, i, 0);
+        return;
+    }
+    par_run(c->team, rows_run, &j);
+}
+
+void dev_cpu_work_clear(struct cpu_work *w)
+{
+    w->n_seg = 0;
+}
+
+static int unit_tiles(const struct mm_mat *m)
+{
+    return m->is_pair ? 2 : 1;
+}
+
+/* Bytes of one unit. */
+static size_t unit_bytes(const struct cpu_seg *s)
+{
+    return s->m.tile_bytes * (size_t)unit_tiles(&s->m) + (s->m2.data ? s->m2.tile_bytes : 0);
+}
+
+void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user)
+{
+    ASSERT(w->n_seg < w->n_seg_max);
+    struct cpu_seg *s = &w->seg[w->n_seg];
+    int begin = w->n_seg ? s[-1].end : 0;
+    *s = (struct cpu_seg){.m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
+    if (m2) s->m2 = *m2;
+    w->n_seg++;
+}
+
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
+{
+    int n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
+    double total = 0, done = 0;
+    for (int i = 0; i < w->n_seg; i++)
+        total += (double)(w->seg[i].end - w->seg[i].begin) * (double)unit_bytes(&w->seg[i]);
+    int at = 0, seg = 0;
+    for (int k = 0; k < n_w; k++) { /* range k ends where k+1 n_w-ths of the bytes lie behind */
+        double goal = total * (k + 1) / n_w;
+        int end = at;
+        while (seg < w->n_seg) {
+            const struct cpu_seg *s = &w->seg[seg];
+            double bytes = (double)unit_bytes(s), left = (double)(s->end - end) * bytes;
+            if (done + left > goal + 0.5 * bytes) {
+                int more = (int)((goal - done) / bytes + 0.5);
+                end += more;
+                done += more * bytes;
+                break;
+            }
+            done += left;
+            end = s->end;
+            seg++;
+        }
+        if (k == n_w - 1) end = n;
+        par_range_set(&w->range[k], at, end);
+        at = end;
+    }
+    int unit = w->n_seg ? unit_tiles(&w->seg[0].m) + (w->seg[0].m2.data != NULL) : 1;
+    int step = (int)(PIECE_BYTES / (w->n_seg ? unit_bytes(&w->seg[0]) : 1)), most = n / (n_w * 8);
+    if (step > most) step = most;
+    if (n_tok >= 16) step = step < TILES_MANY ? TILES_MANY : step / TILES_MANY * TILES_MANY;
+    int fit = (int)(c->tile_floats / ((size_t)16 * (size_t)unit * (size_t)(n_tok ? n_tok : 1)));
+    if (step > fit) step = fit;
+    w->step = step < 1 ? 1 : step;
+}
+
+int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
+{
+    if (p->at >= p->end &&
+        !par_range_take(w->range, worker, c->n_worker, w->step, &p->at, &p->end))
+        return 0;
+    int lo = 0, hi = w->n_seg - 1;
+    while (lo < hi) { /* the last seg that begins at or before p->at */
+        int mid = (lo + hi + 1) / 2;
+        if (w->seg[mid].begin <= p->at)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    const struct cpu_seg *s = p->seg = &w->seg[lo];
+    int end = p->end < s->end ? p->end : s->end, u = unit_tiles(&s->m);
+    p->tile0 = (p->at - s->begin) * u;
+    p->n_tile = (end - p->at) * u;
+    p->at = end;
+    return 1;
+}
+
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
+                     enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy)
+{
+    const struct mm_mat *m = &p->seg->m;
+    struct cpu_scratch *s = &c->scratch[worker];
+    int n_full = m->n_row / 16 - p->tile0, rest = m->n_row % 16;
+    if (n_full > p->n_tile) n_full = p->n_tile;
+    if (n_full > 0)
+        kern_mm(m, p->tile0, n_full, x, form, idx, n_tok, y + 16 * p->tile0, ldy, s->mm);
+    if (n_full == p->n_tile) return;
+    int tile = p->tile0 + n_full;
+    kern_mm(m, tile, 1, x, form, idx, n_tok, s->tile, 16, s->mm);
+    for (int j = 0; j < n_tok; j++)
+        memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
+}
+
+void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
+                          const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
+                          int n_tok, float *h, int64_t ldh)
+{
+    const struct mm_mat *m = &p->seg->m, *m2 = &p->seg->m2;
+    struct cpu_scratch *s = &c->scratch[worker];
+    int unit0 = p->tile0 / unit_tiles(m), n_unit = p->n_tile / unit_tiles(m);
+    int64_t ld = 32 * (int64_t)n_unit;
+    if (!m2->data) kern_mm(m, p->tile0, p->n_tile, x, w->form, idx, n_tok, s->tile, ld, s->mm);
+    for (int i = 0; m2->data && i < n_unit; i++) { /* two streams, laid as a pair's tiles */
+        kern_mm(m, unit0 + i, 1, x, w->form, idx, n_tok, s->tile + 32 * i, ld, s->mm);
+        kern_mm(m2, unit0 + i, 1, x, w->form2, idx, n_tok, s->tile + 32 * i + 16, ld, s->mm);
+    }
+    int row0 = unit0 * 16, n = n_unit * 16;
+    if (n > m->n_row - row0) n = m->n_row - row0;
+    for (int j = 0; j < n_tok; j++) c->k.silu_pairs_f32(h + j * ldh + row0, s->tile + j * ld, n);
+}

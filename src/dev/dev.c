@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls go through the device's table. */
+#include "dev/dev.h"
+
+#include <string.h>
+
+#include "dev/dev_internal.h"
+
+static const struct dev_class *const classes[] = {&dev_cpu_class};
+
+sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
+{
+    static const struct dev_opts none;
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
+        if (strcmp(classes[i]->name, name) == 0)
+            return classes[i]->open(opts ? opts : &none, out, err);
+    return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there is: cpu)", name);
+}
+
+void dev_close(dev *d)
+{
+    if (d) d->cls->close(d);
+}
+
+void dev_info_get(const dev *d, struct dev_info *out)
+{
+    d->cls->info(d, out);
+}
+
+sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
+{
+    return d->cls->alloc(d, tag, n_bytes, out, err);
+}
+
+void dev_put(dev *d, void *dst, const void *src, int64_t n_bytes)
+{
+    d->cls->put(d, dst, src, n_bytes);
+}
+
+void dev_get(dev *d, void *dst, const void *src, int64_t n_bytes)
+{
+    d->cls->get(d, dst, src, n_bytes);
+}
+
+void dev_sync(dev *d)
+{
+    d->cls->sync(d);
+}
+
+sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
+                       enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                       void *user, dev_mat **out, sl_err *err)
+{
+    return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
+}
+
+int64_t dev_mat_bytes(const dev_mat *m)
+{
+    return m->bytes;
+}
+
+int dev_mat_rows(const dev_mat *m)
+{
+    return m->rows;
+}
+
+int dev_mat_cols(const dev_mat *m)
+{
+    return m->cols;
+}
+
+sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
+                       dev_act **out, sl_err *err)
+{
+    return d->cls->act_open(d, mats, n_mat, n_col, n_tok_max, out, err);
+}
+
+int64_t dev_kv_bytes(const struct dev_kv_shape *s)
+{
+    return dev_cpu_class.kv_bytes(s); /* devices store the cache alike */
+}
+
+sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
+{
+    return d->cls->kv_open(d, s, out, err);
+}
+
+void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst)
+{
+    d->cls->kv_copy(d, kv, src, dst);
+}
+
+void dev_kv_poison(dev *d, dev_kv *kv, int blk)
+{
+    d->cls->kv_poison(d, kv, blk);
+}
+
+sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+{
+    return d->cls->reserve(d, p, err);
+}
+
+double dev_probe_read_gbps(dev *d, int ms)
+{
+    return d->cls->probe_read_gbps(d, ms);
+}
+
+double dev_probe_int8_gops(dev *d, int ms)
+{
+    return d->cls->probe_int8_gops(d, ms);
+}
+
+#define X(name, params)                                                                            \
+    void dev_##name(dev *d, const struct dev_batch *b, const struct params *p)                     \
+    {                                                                                              \
+        d->cls->name(d, b, p);                                                                     \
+    }
+DEV_OP_LIST(X)
+#undef X

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every device implements: one table per kind of device. */
+#ifndef DEV_DEV_INTERNAL_H
+#define DEV_DEV_INTERNAL_H
+
+#include "dev/dev.h"
+
+struct dev_class {
+    const char *name;
+    sl_status (*open)(const struct dev_opts *o, dev **out, sl_err *err);
+    void (*close)(dev *d);
+    void (*info)(const dev *d, struct dev_info *out);
+    sl_status (*alloc)(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err);
+    void (*put)(dev *d, void *dst, const void *src, int64_t n_bytes);
+    void (*get)(dev *d, void *dst, const void *src, int64_t n_bytes);
+    void (*sync)(dev *d);
+    sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
+                          enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                          void *user, dev_mat **out, sl_err *err);
+    sl_status (*act_open)(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
+                          dev_act **out, sl_err *err);
+    int64_t (*kv_bytes)(const struct dev_kv_shape *s);
+    sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
+    void (*kv_copy)(dev *d, dev_kv *kv, int src, int dst);
+    void (*kv_poison)(dev *d, dev_kv *kv, int blk);
+    sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
+    double (*probe_read_gbps)(dev *d, int ms);
+    double (*probe_int8_gops)(dev *d, int ms);
+#define X(name, params) void (*name)(dev *d, const struct dev_batch *b, const struct params *p);
+    DEV_OP_LIST(X)
+#undef X
+};
+
+/* The common heads of a device's own structures. */
+struct dev {
+    const struct dev_class *cls;
+};
+struct dev_mat {
+    int64_t bytes;
+    int rows, cols;
+};
+
+extern const struct dev_class dev_cpu_class;
+
+#endif

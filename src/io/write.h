@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing model files, tensor after tensor: what is held in memory is the header and one buffer. The file appears under its name when it
+ * is whole (os_out). GGUF 3, or one safetensors file.
+ *
+ * Order of calls: open, metadata and tensor declarations, begin, write (the bytes of the tensors in the order of their declaration, in
+ * pieces of any size), commit. Errors of the metadata and tensor calls come out of begin. abort is legal at any time and frees; so is
+ * commit, whether it succeeds or not. Errors: IO (file, reason), NOMEM, REQUEST (what was declared can not be written). Threads: one. */
+#ifndef IO_WRITE_H
+#define IO_WRITE_H
+
+#include "io/io.h"
+
+typedef struct io_out io_out;
+
+sl_status io_out_open(const char *path, enum io_kind kind, io_out **out, sl_err *err) BASE_MUST_USE;
+
+/* Metadata. A safetensors file has strings only. */
+void io_out_str(io_out *o, const char *key, const char *p, uint64_t n);
+void io_out_u32(io_out *o, const char *key, uint32_t v);
+void io_out_u64(io_out *o, const char *key, uint64_t v);
+void io_out_f32(io_out *o, const char *key, float v);
+void io_out_bool(io_out *o, const char *key, bool v);
+/* One key of a GGUF model as it is, arrays too. */
+void io_out_copy(io_out *o, const io_model *m, int i_meta);
+
+/* Declare the next tensor; shape row-major. The type must be one of the file's kind. */
+void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim, const int64_t *shape);
+
+sl_status io_out_begin(io_out *o, sl_err *err) BASE_MUST_USE;
+sl_status io_out_write(io_out *o, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+sl_status io_out_commit(io_out *o, sl_err *err) BASE_MUST_USE;
+void io_out_abort(io_out *o); /* NULL is legal */
+
+#endif

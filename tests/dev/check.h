@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_dev: operators against restatements in double. Tolerances are formulas of the sizes; u is the unit roundoff of f32. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "dev/dev.h"
+
+#define U 5.9604644775390625e-8 /* 2^-24 */
+
+struct check {
+    uint64_t seed, rng;
+    int n_fail, n_checked, repeat;
+    const char *filter;
+};
+extern struct check g;
+
+/* A failed check prints and counts; the program goes on. */
+#define FAIL(...)                                                                                  \
+    do {                                                                                           \
+        if (g.n_fail++ < 30) {                                                                     \
+            printf("FAIL %s:%d: ", __FILE__, __LINE__);                                            \
+            printf(__VA_ARGS__);                                                                   \
+            printf("\n");                                                                          \
+        }                                                                                          \
+    } while (0)
+#define MUST(expr)                                                                                 \
+    do {                                                                                           \
+        sl_err err_;                                                                               \
+        sl_status st_ = (expr);                                                                    \
+        if (st_ != SL_OK) {                                                                        \
+            printf("FAIL %s:%d: %s: %s\n", __FILE__, __LINE__, #expr, status_text(st_));           \
+            exit(1);                                                                               \
+        }                                                                                          \
+        (void)err_;                                                                                \
+    } while (0)
+
+int rand_int(int lo, int hi); /* inclusive */
+float rand_f(void);           /* about normal */
+float *rand_array(int64_t n);
+void *get_mem(size_t n); /* zeroed; freed at the end of each check */
+void free_all(void);
+
+/* |got - want| <= tol for n values; the first miss is printed. */
+void compare(const char *what, const float *got, const double *want, const double *tol, int64_t n);
+/* The same bits. */
+void same_bits(const char *what, const float *a, const float *b, int64_t n);
+
+/* A weight of random values stored as type (F32, BF16, Q8_0, Q4_0), and its numbers. */
+struct weight rand_weight(enum tensor_dtype type, int rows, int cols);
+double *weight_numbers(const struct weight *w);
+
+struct batch {
+    struct dev_batch b;
+    int n_ctx, blk_tok;
+};
+/* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. Block tables scattered over n_blk blocks. */
+struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int n_blk,
+                        int32_t *table, int ld);
+
+void check_ops(void);
+void check_attn(void);
+void check_mla(void);
+void check_bits(void);
+void check_faults(void);
+
+#endif

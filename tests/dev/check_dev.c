@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_dev [--seed N] [--repeat N] [filter]. SL_CPU caps the ISA. */
+#include "check.h"
+
+struct check g = {.seed = 1, .repeat = 1};
+
+static void *blocks[1 << 17];
+static int n_block;
+
+void *get_mem(size_t n)
+{
+    void *p = calloc(1, n + 64);
+    if (!p || n_block == 1 << 17) exit(1);
+    return blocks[n_block++] = p;
+}
+
+void free_all(void)
+{
+    while (n_block) free(blocks[--n_block]);
+}
+
+int rand_int(int lo, int hi)
+{
+    return lo + (int)(rng_next(&g.rng) % (uint64_t)(hi - lo + 1));
+}
+
+float rand_f(void)
+{
+    double s = 0;
+    for (int i = 0; i < 4; i++) s += (double)(rng_next(&g.rng) >> 40) * 0x1p-24 - 0.5;
+    return (float)(s * 1.7);
+}
+
+float *rand_array(int64_t n)
+{
+    float *p = get_mem(sizeof(float) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) p[i] = rand_f();
+    return p;
+}
+
+void compare(const char *what, const float *got, const double *want, const double *tol, int64_t n)
+{
+    g.n_checked++;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= tol[i])) {
+            FAIL("%s [%lld of %lld]: got %.9g, want %.9g, tolerance %.3g (seed %llu)", what, (long long)i,
+                 (long long)n, (double)got[i], want[i], tol[i], (unsigned long long)g.seed);
+            return;
+        }
+}
+
+void same_bits(const char *what, const float *a, const float *b, int64_t n)
+{
+    g.n_checked++;
+    for (int64_t i = 0; i < n; i++)
+        if (fp_to_bits(a[i]) != fp_to_bits(b[i])) {
+            FAIL("%s [%lld of %lld]: %.9g and %.9g are not the same bits (seed %llu)", what, (long long)i,
+                 (long long)n, (double)a[i], (double)b[i], (unsigned long long)g.seed);
+            return;
+        }
+}
+
+struct weight rand_weight(enum tensor_dtype type, int rows, int cols)
+{
+    uint64_t row_bytes = 0;
+    if (!tensor_bytes(type, (uint64_t)cols, &row_bytes)) exit(1);
+    float *row = get_mem(sizeof(float) * (size_t)cols);
+    uint8_t *data = get_mem(row_bytes * (size_t)rows);
+    float f = 1.0f / sqrtf((float)cols);
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < cols; i++) row[i] = rand_f() * f;
+        tensor_quant(type, row, cols, data + (size_t)r * row_bytes);
+    }
+    return (struct weight){.name = "w", .type = type, .rows = rows, .cols = cols, .data = data,
+                           .row_bytes = row_bytes, .tensor_scale = 1.0f};
+}
+
+double *weight_numbers(const struct weight *w)
+{
+    double *p = get_mem(sizeof(double) * (size_t)(w->rows * w->cols));
+    float *row = get_mem(sizeof(float) * (size_t)w->cols);
+    for (int64_t r = 0; r < w->rows; r++) {
+        weight_dequant(w, r, 0, w->cols, row);
+        for (int64_t i = 0; i < w->cols; i++) p[r * w->cols + i] = (double)row[i]; /* tensor_scale is in it */
+    }
+    return p;
+}
+
+struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int n_blk,
+                        int32_t *table, int ld)
+{
+    int n = 0, at = 0;
+    for (int s = 0; s < n_seq; s++) n += n_new[s];
+    int32_t *ids = get_mem(4 * (size_t)n), *pos = get_mem(4 * (size_t)n), *seq = get_mem(4 * (size_t)n);
+    int32_t *tok0 = get_mem(4 * (size_t)(n_seq + 1));
+    for (int s = 0; s < n_seq; s++) {
+        tok0[s] = at;
+        for (int i = 0; i < n_new[s]; i++, at++) {
+            ids[at] = rand_int(0, 9);
+            pos[at] = pos0[s] + i;
+            seq[at] = s;
+        }
+    }
+    tok0[n_seq] = n;
+    (void)n_blk;
+    return (struct batch){
+        .b = {.n_tok = n, .n_seq = n_seq, .ids = ids, .pos = pos, .seq = seq, .seq_tok0 = tok0,
+              .blk = table, .ld_blk = ld},
+        .blk_tok = blk_tok};
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            g.seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
+            g.repeat = atoi(argv[++i]);
+        else
+            g.filter = argv[i];
+    }
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+    } all[] = {{"ops", check_ops},   {"attn", check_attn},    {"mla", check_mla},
+               {"bits", check_bits}, {"faults", check_faults}};
+    for (int r = 0; r < g.repeat; r++, g.seed++) {
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            if (g.filter && !strstr(all[i].name, g.filter)) continue;
+            int failed = g.n_fail, checked = g.n_checked;
+            g.rng = g.seed * 1000003 + i;
+            all[i].fn();
+            free_all();
+            printf("%-8s %6d checks, %d failed\n", all[i].name, g.n_checked - checked, g.n_fail - failed);
+        }
+    }
+    printf("check_dev: %d checks, %d failed\n", g.n_checked, g.n_fail);
+    return g.n_fail != 0 || g.n_checked == 0;
+}

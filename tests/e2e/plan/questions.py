@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions that people ask before they buy or start anything, and the answers that the planner must give."""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import e2e  # noqa: E402
+
+EXE = e2e.sluice()
+failed = []
+
+
+def check(ok, what):
+    print(("ok    " if ok else "FAIL  ") + what)
+    if not ok:
+        failed.append(what)
+
+
+def ask(text, expect=0):
+    args = [a.replace("_", " ") for a in text.split()] + ["--json"]
+    rc, out, err = e2e.run([EXE, "plan", *args])
+    check(rc == expect, f"plan {text}: exit {rc}")
+    try:
+        r = json.loads(out.decode())
+    except ValueError:
+        check(False, f"plan {text}: no JSON: {err[:200]}")
+        return {"options": [], "rejected": []}
+    flat = json.dumps(r)
+    check("NaN" not in flat and "Infinity" not in flat and ": null" not in flat, f"plan {text}: only numbers")
+    return r
+
+
+def best(r, goal="tps_card"):
+    return next(o for o in r["options"] if goal in o["best"])
+
+
+# R1 on 8x64 GB: 4 bits only; INT8 is too large, and by how much.
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8")
+fits = {o["weights"] for o in r["options"]}
+check(fits and fits <= {"awq", "nvfp4", "w4a8"}, f"R1 on 8 x 64 GB: only 4-bit weights: {sorted(fits)}")
+for fmt in ("awq", "nvfp4"):
+    check(ask(f"--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights {fmt}")["options"], f"{fmt} fits")
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights int8 --layout tp8", 1)
+over = r["rejected"][0]["over_gib"]
+check(18 < over < 23, f"INT8 is {over:.1f} GiB a card too large")
+check("4-bit" in r["cure"], f"and what would fit is said: {r['cure']}")
+
+# R1 INT8 on 32x64 GB: mixed DP+EP; a split allows only 2P:2D.
+r = ask("--model deepseek-r1 --hardware ascend-910b2 --cards 32 --weights int8 --input 128 --output 1024 --concurrency 1024")
+o = best(r)
+check(o["layout"]["ep"] == 32 and o["layout"]["dp"] > 1 and o["layout"]["prefill_nodes"] == 0, f"mixed DP+EP: {o['name']}")
+four = "--model deepseek-r1 --hardware ascend-910b2 --cards 32 --weights int8 --input 128 --output 1024 --concurrency 256"
+check(ask(f"{four} --pd 2P:2D")["options"], "2P:2D fits")
+for pd in ("1P:3D", "3P:1D"):
+    check(not ask(f"{four} --pd {pd}", 1)["options"], f"{pd} does not fit: one node cannot hold INT8")
+
+# 16 cards: TP inside a node, PP between the two.
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 16 --weights int8 --concurrency 8")
+check(best(r)["layout"]["tp"] == 8 and best(r)["layout"]["pp"] == 2, f"16 cards: {best(r)['name']}")
+
+# 160 cards: split, EP, redundant experts.
+r = ask("--model deepseek-r1 --hardware cloudmatrix --cards 160 --weights int8 --rate 100 --input 4096 --output 1024 "
+        "--tpot-ms 50 --ttft-ms 2000")
+check(best(r)["layout"]["prefill_nodes"] > 0 and best(r)["layout"]["ep"] == 320, f"160 cards: {best(r)['name']}")
+within = [o for o in r["options"] if o["within_limits"]]
+check(within and all(o["layout"]["prefill_nodes"] > 0 for o in within), "only split layouts hold the limits")
+check(any(o["layout"]["redundant"] > 0 for o in within), "redundant experts are among the best")
+
+# 2 cards of 64 GB + 1.25 TB of DDR: experts on the CPU.
+r = ask("--model deepseek-r1 --hardware ascend-910b4 --cards 2 --host kunpeng_920_7263z --dram 1280 --concurrency 1 --input 512")
+check(r["options"] and all(o["layout"]["experts_on_cpu"] for o in r["options"]), "2 x 64 GB + 1.25 TB: experts on the CPU")
+check(best(r)["tps_user"] > 5, f"and a reader can follow it: {best(r)['tps_user']:.1f} tok/s")
+
+# One 24 GB card + 512 GB.
+r = ask("--model deepseek-r1 --hardware rtx_4090 --cards 1 --host epyc_9355 --dram 512 --concurrency 1 --input 512")
+check(r["options"] and all(o["layout"]["experts_on_cpu"] for o in r["options"]), "24 GB + 512 GB: experts on the CPU")
+check({o["weights"] for o in r["options"]} <= {"w4a8", "awq", "nvfp4"}, "in 4 bits: 8 do not fit 512 GB")
+
+# CPU only.
+r = ask("--model deepseek-r1 --hardware epyc_9755 --concurrency 1 --input 512")
+check(1 < best(r)["tps_user"] < 20, f"CPU only: {best(r)['tps_user']:.1f} tok/s")
+
+# Qwen3-30B-A3B on a laptop.
+r = ask("--model qwen3-30b-a3b --hardware laptop --concurrency 1 --input 512")
+check(best(r)["weights"] == "q4" and 5 < best(r)["tps_user"] < 60, f"laptop: {best(r)['name']}, {best(r)['tps_user']:.1f} tok/s")
+
+# Claims that cannot be true.
+rc, out, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--claim-gb", "289"])
+check(rc == 1 and b"impossible" in out, "289 GB for R1 is flagged")
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 16 --weights bf16", 1)
+check(not r["options"] and r["rejected"], "BF16 R1 on 16 x 64 GB does not fit")
+
+# Every answer carries a breakdown, an interval and where it comes from.
+r = ask("--model qwen3-235b-a22b --hardware h20 --cards 8")
+o = r["options"][0]
+check(o["interval"][0] < 1 < o["interval"][1] and o["confidence"] in ("calibrated", "same platform", "uncalibrated"), "confidence and interval")
+check(abs(sum(v for k, v in o["step_us"].items() if k != "total")) >= o["step_us"]["total"] * 0.99, "the breakdown covers the step")
+
+# Outputs: a sweep, a report, a config.
+rc, out, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--hardware", "ascend-910b1", "--cards", "8", "--weights", "awq",
+                      "--layout", "tp8", "--mtp", "0", "--sweep", "concurrency=1,2,4,8,16,32", "--json"])
+sweep = json.loads(out.decode())
+check(rc == 0 and [s["value"] for s in sweep] == [1, 2, 4, 8, 16, 32], "sweep over concurrency")
+check(all(a["tpot_ms"] < b["tpot_ms"] and a["tps"] < b["tps"] for a, b in zip(sweep, sweep[1:])), "more users: slower each, more in all")
+with tempfile.TemporaryDirectory() as d:
+    html, emit = os.path.join(d, "r.html"), os.path.join(d, "c.json")
+    rc, out, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--hardware", "ascend-910b1", "--cards", "8", "--html", html,
+                          "--emit", emit, "--explain"])
+    page = open(html).read()
+    check(rc == 0 and page.count("<svg") == 3 and page.count("</svg>") == 3 and "http" not in page, "report with three charts, no links")
+    check(json.load(open(emit))["max-batch"] >= 1, "config for serve")
+    check(b"A decode step takes" in out and b"####" in out, "the breakdown as a sentence and bars")
+
+    # A model from its config.json, constants from three rows of one's own, and a check of the same rows.
+    cfg = os.path.join(d, "config.json")
+    json.dump({"num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+               "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "intermediate_size": 6144,
+               "vocab_size": 151936, "tie_word_embeddings": False, "max_position_embeddings": 40960}, open(cfg, "w"))
+    rc, out, _ = e2e.run([EXE, "plan", "--model", cfg, "--hardware", "rtx 4090", "--weights", "awq", "--json"])
+    r = json.loads(out.decode())
+    check(rc == 0 and abs(r["params_b"] - 30.53) < 0.05, f"config.json: {r['params_b']:.2f} B parameters")
+    rows = os.path.join(d, "rows.csv")
+    with open(rows, "w") as f:
+        f.write("source_file,system,model,weights_bits,act_bits,hardware,cards,layout,concurrency,input_len,output_len,metric,value,unit,note\n")
+        for n, v in ((1, 30.0), (8, 55.0), (32, 95.0), (16, 70.0)):
+            f.write(f"mine,my engine,deepseek-r1,4,16,Ascend 910B1,8,TP8,{n},512,512,TPOT,{v},ms,\n")
+    const = os.path.join(d, "k.json")
+    rc, _, err = e2e.run([EXE, "plan", "--calibrate", rows, "--engine", "my engine", "--hardware", "ascend-910b1", "--constants", const])
+    check(rc == 0 and "my engine" in err, "calibration from four rows")
+    rc, out, _ = e2e.run([EXE, "plan", "--check", rows, "--constants", const, "--json"])
+    c = json.loads(out.decode())
+    check(c["mape"] < 6 and all(x["confidence"] == "calibrated" for x in c["rows"]), f"and they are met: {c['mape']:.1f} %")
+    check(set(c["groups"][0]) >= {"system", "metric", "n", "mape", "worst", "rank"}, "groups as the contract says")
+
+print(f"{len(failed)} failed")
+sys.exit(1 if failed else 0)

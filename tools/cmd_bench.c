@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice bench: the engine alone, on random tokens. pp: prompts of given lengths; tg: decoding with given batch sizes and depths. The probes of the
+ * machine's limits run beside each test, because a shared machine's limits change. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "compute.h"
+#include "os/os.h"
+
+struct bench_opts {
+    struct opt_common common;
+    struct opt_ints p, b, d;
+    int n, r;
+    const char *csv;
+};
+
+// clang-format off
+static const struct opt opts[] = {
+    {"prompt",  'p', OPT_INTS, offsetof(struct bench_opts, p), "N,..", "512", 0, 0, "prompt lengths to prefill (0: none)"},
+    {"n",       'n', OPT_INT,  offsetof(struct bench_opts, n), "N", "64", 0, 1 << 20, "tokens to decode (0: none)"},
+    {"batch",   'b', OPT_INTS, offsetof(struct bench_opts, b), "N,..", "1", 0, 0, "sequences decoded together"},
+    {"depth",   'd', OPT_INTS, offsetof(struct bench_opts, d), "N,..", "0", 0, 0, "tokens of context before each test"},
+    {"repeat",  'r', OPT_INT,  offsetof(struct bench_opts, r), "N", "5", 1, 1000, "repeats; the median is given"},
+    {"csv",      0,  OPT_STR,  offsetof(struct bench_opts, csv), "FILE", NULL, 0, 0, "write the table as CSV too"},
+    OPT_ROWS_COMPUTE(struct bench_opts),
+    {0},
+};
+// clang-format on
+
+struct test {
+    bool prefill;
+    int n, batch, depth;
+};
+
+struct result {
+    double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth, gops, pct_int8_peak, rss_mb;
+};
+
+#define REPEAT_MAX 1000
+
+struct bench {
+    struct compute c;
+    const struct bench_opts *o;
+    int32_t *ids;
+    uint64_t rng;
+    int n_first; /* requests that have begun to answer */
+    uint64_t id; /* of the newest request */
+    bool failed;
+    char error[240];
+};
+
+static void on_event(void *user, const sl_event *ev)
+{
+    struct bench *b = user;
+    if (ev->n_token == 1) b->n_first++;
+    if (ev->finish != SL_FINISH_ERROR) return;
+    b->failed = true;
+    snprintf(b->error, sizeof b->error, "%s", ev->error);
+}
+
+static sl_status submit(struct bench *b, int n_prompt, int n_new, sl_err *err)
+{
+    for (int i = 0; i < n_prompt; i++) b->ids[i] = (int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab);
+    sl_request q = {.ids = b->ids, .n_ids = n_prompt, .max_tokens = n_new, .ignore_eos = 1, .n_logprob = -1, .on_event = on_event, .user = b};
+    return sl_submit(b->c.e, &q, &b->id, err);
+}
+
+static sl_status step(struct bench *b, sl_err *err)
+{
+    SL_TRY(sl_step(b->c.e, err));
+    if (b->failed) return SL_FAIL(err, INTERNAL, "%s", b->error);
+    return cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled") : SL_OK;
+}
+
+/* Tokens that a sequence may make while the others' prompts are computed. */
+static int spare(const struct test *t)
+{
+    return t->batch * (t->depth / 512 + 2);
+}
+
+/* One repeat: tokens and seconds of the measured part, and its steps. */
+static sl_status once(struct bench *b, const struct test *t, double *tok, double *s, int *n_step, sl_err *err)
+{
+    sl_stats st;
+    sl_stats_get(b->c.e, &st);
+    uint64_t n0 = st.n_prompt_tok;
+    b->n_first = 0;
+    *n_step = 0;
+    if (t->prefill) {
+        SL_TRY(submit(b, t->depth + t->n, 1, err));
+        while (st.n_prompt_tok - n0 < (uint64_t)t->depth) { /* whole chunks of the depth first */
+            SL_TRY(step(b, err));
+            sl_stats_get(b->c.e, &st);
+        }
+        *tok = t->depth + t->n - (double)(st.n_prompt_tok - n0);
+    } else {
+        for (int i = 0; i < t->batch; i++) SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), err));
+        while (b->n_first < t->batch) SL_TRY(step(b, err));
+        *tok = (double)t->n * t->batch;
+    }
+    int64_t t0 = clock_now_ns();
+    while (t->prefill ? sl_pending(b->c.e) : *n_step < t->n) {
+        SL_TRY(step(b, err));
+        ++*n_step;
+    }
+    *s = (double)(clock_now_ns() - t0) * 1e-9;
+    for (int i = 0; i < t->batch; i++) sl_cancel(b->c.e, b->id - (uint64_t)i); /* what still decodes ends here */
+    while (sl_pending(b->c.e)) SL_TRY(sl_step(b->c.e, err));
+    return SL_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static sl_status measure(struct bench *b, const struct test *t, struct result *r, sl_err *err)
+{
+    static double tps[REPEAT_MAX], ms[REPEAT_MAX];
+    static double probe_gbps[REPEAT_MAX];
+    double tok, s, gops_peak = 0;
+    int n_step, n = b->o->r;
+    SL_TRY(once(b, t, &tok, &s, &n_step, err)); /* warm-up */
+    for (int i = 0; i < n; i++) {
+        sl_probe_result p;
+        sl_probe(b->c.e, 60, &p);
+        probe_gbps[i] = p.read_gbps;
+        if (p.int8_gops > gops_peak) gops_peak = p.int8_gops;
+        SL_TRY(once(b, t, &tok, &s, &n_step, err));
+        tps[i] = tok / s;
+        ms[i] = s * 1e3 / n_step;
+        cmd_progress_count(&b->c.progress, t->prefill ? "prefill" : "decode", "repeats", i + 1, n);
+    }
+    cmd_progress_end(&b->c.progress);
+    qsort(tps, (size_t)n, sizeof *tps, by_value);
+    qsort(ms, (size_t)n, sizeof *ms, by_value);
+    qsort(probe_gbps, (size_t)n, sizeof *probe_gbps, by_value);
+    *r = (struct result){.tps = tps[n / 2], .tps_min = tps[0], .tps_max = tps[n - 1], .ms_per_step = ms[n / 2],
+                         .probe_gbps = probe_gbps[n / 2], .rss_mb = (double)os_rss_now() * 1e-6};
+    /* which experts a batch touches is not known here, so bytes are given for one token or for dense models */
+    bool known = !t->prefill && (t->batch == 1 || b->c.mi.n_expert == 0);
+    r->bytes_per_step = known ? (double)b->c.ei.bytes_per_token : NAN;
+    r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
+    r->pct_bandwidth = 100 * r->gbps / r->probe_gbps;
+    r->gops = 2 * (double)b->c.mi.active_params * r->tps * 1e-9;
+    r->pct_int8_peak = gops_peak > 0 ? 100 * r->gops / gops_peak : NAN;
+    return SL_OK;
+}
+
+static const char *test_name(const struct test *t, char *buf, size_t n)
+{
+    snprintf(buf, n, "%s%d", t->prefill ? "pp" : "tg", t->n);
+    return buf;
+}
+
+static void put_json(struct json_w *w, const struct bench *b, const struct test *t, const struct result *r)
+{
+    char name[32];
+    const struct {
+        const char *key;
+        double v;
+    } num[] = {{"tps", r->tps}, {"tps_min", r->tps_min}, {"tps_max", r->tps_max}, {"ms_per_step", r->ms_per_step},
+               {"bytes_per_step", r->bytes_per_step}, {"gbps", r->gbps}, {"probe_gbps", r->probe_gbps},
+               {"pct_bandwidth", r->pct_bandwidth}, {"gops", r->gops}, {"pct_int8_peak", r->pct_int8_peak}};
+    text_jw_obj(w);
+    text_jw_key(w, "test");
+    text_jw_strz(w, test_name(t, name, sizeof name));
+    text_jw_key(w, "batch");
+    text_jw_int(w, t->batch);
+    text_jw_key(w, "depth");
+    text_jw_int(w, t->depth);
+    for (int i = 0; i < BASE_COUNT_OF(num); i++) {
+        text_jw_key(w, num[i].key);
+        text_jw_real(w, num[i].v, i == 4 ? 15 : 6);
+    }
+    text_jw_key(w, "threads");
+    text_jw_int(w, b->c.ei.n_thread);
+    text_jw_key(w, "model");
+    text_jw_strz(w, b->c.mi.name);
+    text_jw_key(w, "rss_mb");
+    text_jw_real(w, r->rss_mb, 6);
+    text_jw_obj_end(w);
+}
+
+static void print_row(const struct test *t, const struct result *r)
+{
+    char name[32];
+    printf("%-8s batch %3d depth %6d  %9.1f tok/s (%.1f .. %.1f)  %8.2f ms/step", test_name(t, name, sizeof name), t->batch, t->depth,
+           r->tps, r->tps_min, r->tps_max, r->ms_per_step);
+    if (!isnan(r->gbps)) printf("  %6.1f GB/s, %.0f %% of %.1f", r->gbps, r->pct_bandwidth, r->probe_gbps);
+    printf("  %.0f Gop/s, %.0f %% of peak\n", r->gops, r->pct_int8_peak);
+    fflush(stdout);
+}
+
+static void put_csv(struct str *s, const struct bench *b, const struct test *t, const struct result *r)
+{
+    char name[32];
+    if (s->n == 0)
+        str_puts(s, "test,batch,depth,tps,tps_min,tps_max,ms_per_step,bytes_per_step,gbps,probe_gbps,pct_bandwidth,gops,pct_int8_peak,threads,model,rss_mb\n");
+    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n", test_name(t, name, sizeof name),
+               t->batch, t->depth, r->tps, r->tps_min, r->tps_max, r->ms_per_step, r->bytes_per_step, r->gbps, r->probe_gbps,
+               r->pct_bandwidth, r->gops, r->pct_int8_peak, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
+}
+
+/* The tests in order; returns how many. */
+static int list_tests(const struct bench_opts *o, struct test *t, int cap)
+{
+    int n = 0;
+    for (int d = 0; d < o->d.n; d++) {
+        for (int i = 0; i < o->p.n; i++)
+            if (o->p.v[i] > 0 && n < cap) t[n++] = (struct test){true, o->p.v[i], 1, o->d.v[d]};
+        for (int i = 0; i < o->b.n; i++)
+            if (o->n > 0 && n < cap) t[n++] = (struct test){false, o->n, o->b.v[i], o->d.v[d]};
+    }
+    return n;
+}
+
+static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err *err)
+{
+    struct str json, csv;
+    struct json_w w;
+    sl_status st = SL_OK;
+    str_init(&json, MEM_MISC, 0);
+    str_init(&csv, MEM_MISC, 0);
+    text_jw_init(&w, &json);
+    text_jw_arr(&w);
+    for (int i = 0; i < n && !st; i++) {
+        struct result r;
+        st = measure(b, &t[i], &r, err);
+        if (st) break;
+        put_json(&w, b, &t[i], &r);
+        put_csv(&csv, b, &t[i], &r);
+        if (!b->o->common.json) print_row(&t[i], &r);
+    }
+    text_jw_arr_end(&w);
+    if (!st && b->o->common.json) st = compute_print(&json, err);
+    if (!st && b->o->csv) st = str_status(&csv, err);
+    if (!st && b->o->csv) st = os_write_file(b->o->csv, csv.p, csv.n, err);
+    str_fini(&json);
+    str_fini(&csv);
+    return st;
+}
+
+static int run(struct cmd_ctx *x)
+{
+    const struct bench_opts *o = x->opts;
+    struct bench b = {.o = o, .rng = o->common.seed + 1};
+    struct test t[256];
+    sl_err err = {0};
+    void *p = NULL;
+    int longest = 1, batch = 1;
+    int64_t kv = 0;
+    for (int i = 0; i < o->p.n; i++)
+        if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24) return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
+    for (int i = 0; i < o->d.n; i++)
+        if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24) return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
+    for (int i = 0; i < o->b.n; i++)
+        if (o->b.v[i] < 1 || o->b.v[i] > 1024) return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
+    int n = list_tests(o, t, BASE_COUNT_OF(t));
+    if (n == 0) return cmd_usage("nothing to measure: -p or -n: give one above 0");
+    for (int i = 0; i < n; i++) {
+        int len = t[i].prefill ? t[i].depth + t[i].n + 1 : BASE_MAX(t[i].depth, 1) + t[i].n + 2 + spare(&t[i]);
+        longest = BASE_MAX(longest, len);
+        batch = BASE_MAX(batch, t[i].batch);
+        kv = BASE_MAX(kv, (int64_t)t[i].batch * (len + 64));
+    }
+    sl_engine_opts eo = {.n_seq_max = batch, .n_ctx = BASE_MAX(longest, o->common.ctx), .kv_tokens = kv, .no_reuse = 1};
+    sl_status st = compute_open(&b.c, &o->common, &eo, &err);
+    if (st) return cmd_fail(&err);
+    st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);
+    b.ids = p;
+    if (!st) st = run_tests(&b, t, n, &err);
+    mem_free(b.ids);
+    compute_close(&b.c);
+    return st ? cmd_fail(&err) : CMD_OK;
+}
+
+const struct cmd cmd_bench = {
+    .name = "bench",
+    .summary = "speed of prompts and answers, beside what the machine can do",
+    .usage = "[-m MODEL] [-p 512,2048] [-n 64] [-b 1,2,4] [-d 0,4096] [-r 5] [options]",
+    .about = "Random tokens through the engine alone. One line per test; --json an array.",
+    .example = "sluice bench -p 512 -n 64 -b 1,8",
+    .opts = opts,
+    .opts_bytes = sizeof(struct bench_opts),
+    .run = run,
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice plan, shared between its files: options, what was asked, and the parts of the answer. */
+#ifndef TOOLS_CMD_PLAN_H
+#define TOOLS_CMD_PLAN_H
+
+#include "base/str.h"
+#include "cmd.h"
+#include "plan/calib.h"
+#include "plan/embed.h"
+#include "plan/search.h"
+#include "plan/store.h"
+#include "text/json.h"
+
+struct plan_opts {
+    struct opt_common common;
+    const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
+    const char *models_file, *hardware_file, *constants, *html, *emit;
+    const char *calibrate, *check, *sweep, *doctor, *bench, *model_name;
+    int cards, nodes, redundant, mtp, chunk, top, gen;
+    double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
+    bool explain, acceptance_table, this_machine, chunked, list;
+};
+
+/* What one run works with. */
+struct plan_run {
+    const struct plan_opts *o;
+    struct arena *a;
+    struct plan_tables t;
+    struct plan_book book;
+    struct plan_query q;
+    struct plan_model model;   /* when it is not from the table */
+    struct plan_device dev;    /* own copy: --nodes and CPU-only change it */
+    struct plan_host host;
+    struct plan_format real;   /* bits of a real file */
+    bool has_real;
+    const char *note;          /* something that was assumed, said below the table; NULL = nothing */
+};
+
+/* Tables and constants. Errors as in the room. */
+sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct arena *a, sl_err *err)
+    BASE_MUST_USE;
+/* A whole file in the arena's life. */
+sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *out, sl_err *err)
+    BASE_MUST_USE;
+/* The query from the options. REQUEST for what the user can correct. */
+sl_status plan_run_query(struct plan_run *r, sl_err *err) BASE_MUST_USE;
+/* A .gguf file, or a folder whose config.json is read already into r->model. */
+sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err) BASE_MUST_USE;
+sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err) BASE_MUST_USE;
+
+int plan_cmd_search(struct plan_run *r);
+int plan_cmd_sweep(struct plan_run *r);
+int plan_cmd_check(struct plan_run *r);
+int plan_cmd_calibrate(struct plan_run *r);
+int plan_cmd_acceptance(struct plan_run *r);
+int plan_cmd_machine(struct plan_run *r);
+
+/* cmd_plan_out.c */
+void plan_print_found(const struct plan_run *r, const struct plan_found *f);
+void plan_json_found(const struct plan_run *r, const struct plan_found *f, double seconds);
+const char *plan_trust_name(enum plan_trust t);
+/* cmd_plan_html.c */
+sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const char *path, sl_err *err)
+    BASE_MUST_USE;
+
+#endif

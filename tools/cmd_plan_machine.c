@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice plan --this-machine: this engine on this CPU, constants from three points of a bench file, the others predicted. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_plan.h"
+
+struct point {
+    bool prefill;
+    double tokens, batch, depth, tps, probe, threads;
+    bool fit;
+    double got;
+};
+
+struct machine {
+    struct plan_case c;
+    struct point *p;
+    int n;
+};
+
+static double predict(struct machine *m, const struct point *p)
+{
+    struct plan_time t;
+    if (p->prefill) {
+        plan_prefill(&m->c, 1, p->tokens, p->depth, &t);
+        return p->tokens / t.total;
+    }
+    plan_step(&m->c, p->batch, p->depth + p->tokens / 2, &t);
+    return p->batch / t.total;
+}
+
+static const enum plan_key keys[] = {PLAN_CPU_GBPS, PLAN_CPU_TOPS, PLAN_ETA_KV};
+
+static double cost(void *user, const double *x)
+{
+    struct machine *m = user;
+    double sum = 0;
+    for (int i = 0; i < 3; i++) m->c.k.v[keys[i]] = exp(x[i]);
+    for (int i = 0; i < m->n; i++) {
+        if (!m->p[i].fit) continue;
+        double e = log(predict(m, &m->p[i]) / m->p[i].tps);
+        sum += e * e;
+    }
+    return sum;
+}
+
+static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
+{
+    struct plan_bytes b;
+    const struct json *root;
+    void *mem;
+    if (!r->o->bench) return SL_FAIL(err, REQUEST, "missing option: --bench: the output of sluice bench --json");
+    SL_TRY(plan_slurp(r, r->o->bench, &b, err));
+    SL_TRY(text_json_parse(r->a, b.name, b.p, b.n, &root, err));
+    if (root->kind != JSON_ARRAY_K || root->n < 3) {
+        return SL_FAIL(err, FORMAT, "%s: an array of three tests or more is needed", b.name);
+    }
+    SL_TRY(mem_arena_array(r->a, root->n, sizeof *m->p, &mem, err));
+    m->p = mem;
+    for (const struct json *o = root->child; o; o = o->next) {
+        struct point *p = &m->p[m->n];
+        const char *test;
+        SL_TRY(text_json_str(o, "test", "", &test, err));
+        if (strncmp(test, "pp", 2) && strncmp(test, "tg", 2)) continue;
+        p->prefill = test[0] == 'p';
+        p->tokens = strtod(test + 2, NULL);
+        SL_TRY(text_json_real(o, "batch", 1, &p->batch, err));
+        SL_TRY(text_json_real(o, "depth", 0, &p->depth, err));
+        SL_TRY(text_json_real(o, "tps", 0, &p->tps, err));
+        SL_TRY(text_json_real(o, "probe_gbps", 0, &p->probe, err));
+        SL_TRY(text_json_real(o, "threads", 0, &p->threads, err));
+        if (!(p->tps > 0) || !(p->tokens > 0) || !(p->batch > 0)) {
+            return SL_FAIL(err, FORMAT, "%s: test %.20s: tps, batch and tokens must be above zero", b.name, test);
+        }
+        m->n++;
+    }
+    if (m->n < 3) return SL_FAIL(err, FORMAT, "%s: %d tests named ppN or tgN, three are needed", b.name, m->n);
+    return SL_OK;
+}
+
+/* One sequence without depth, the largest batch at the largest depth, the longest prompt (or the middle batch). */
+static void choose(struct machine *m)
+{
+    int one = 0, deep = 0, pre = -1;
+    for (int i = 0; i < m->n; i++) {
+        const struct point *p = &m->p[i], *a = &m->p[one], *d = &m->p[deep];
+        if (p->prefill) {
+            if (pre < 0 || p->tokens > m->p[pre].tokens) pre = i;
+            continue;
+        }
+        if (a->prefill || p->batch + p->depth < a->batch + a->depth) one = i;
+        if (d->prefill || p->batch * (1 + p->depth) > d->batch * (1 + d->depth)) deep = i;
+    }
+    m->p[one].fit = m->p[deep].fit = true;
+    if (pre >= 0) m->p[pre].fit = true;
+    for (int i = 0; i < m->n && pre < 0; i++) {
+        if (!m->p[i].fit) m->p[i].fit = true, pre = i;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(struct plan_run *r, struct machine *m)
+{
+    double med = 0;
+    void *mem;
+    if (mem_arena_array(r->a, (size_t)m->n, sizeof(double), &mem, NULL)) return;
+    double *err = mem;
+    int n = 0;
+    bool json = r->o->common.json;
+    if (json) printf("{\"points\":[");
+    else printf("%-8s %6s %7s %10s %10s %8s\n", "test", "batch", "depth", "measured", "predicted", "error %");
+    for (int i = 0; i < m->n; i++) {
+        struct point *p = &m->p[i];
+        p->got = predict(m, p);
+        double e = 100 * (p->got / p->tps - 1);
+        if (!p->fit) err[n++] = fabs(e);
+        char test[24];
+        snprintf(test, sizeof test, "%s%.0f", p->prefill ? "pp" : "tg", p->tokens);
+        if (json) {
+            printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"tps\":%.6g,\"predicted\":%.6g,\"error_pct\":%.4g,\"fitted\":%s}",
+                   i ? "," : "", test, p->batch, p->depth, p->tps, p->got, e, p->fit ? "true" : "false");
+        } else {
+            printf("%-8s %6g %7g %10.2f %10.2f %+8.1f%s\n", test, p->batch, p->depth, p->tps, p->got, e, p->fit ? "  (fitted)" : "");
+        }
+    }
+    qsort(err, (size_t)n, sizeof *err, by_value);
+    if (n > 0) med = n % 2 ? err[n / 2] : 0.5 * (err[n / 2 - 1] + err[n / 2]);
+    const double *k = m->c.k.v;
+    if (json) {
+        printf("],\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,\"eta_kv\":%.6g}}\n", med,
+               k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
+    } else {
+        printf("median error on the %d points that were not fitted: %.1f %%\n", n, med);
+        printf("this engine here: %.1f GB/s of weights, %.3f Top/s, %.2f of it for KV\n", k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS],
+               k[PLAN_ETA_KV]);
+    }
+}
+
+int plan_cmd_machine(struct plan_run *r)
+{
+    sl_err err;
+    struct machine m = {0};
+    sl_status st = r->o->common.model ? plan_run_model(r, r->o->common.model, &err)
+                                      : SL_FAIL(&err, REQUEST, "missing option: --model");
+    if (st == SL_OK) st = read_bench(r, &m, &err);
+    if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
+    struct plan_device dev = {.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = 50e9, .mem = 16e9};
+    dev.peak[PLAN_NUM_BF16] = 1e12;
+    for (int i = 0; i < m.n; i++) dev.bw = fmax(dev.bw, 0), dev.bw = m.p[i].probe > 0 ? m.p[i].probe * 1e9 : dev.bw;
+    m.c = (struct plan_case){.model = r->q.model, .dev = &dev, .kv_bits = 16};
+    if (r->has_real) m.c.fmt = r->real;
+    else plan_format_find(r->o->weights ? r->o->weights : "q4", &m.c.fmt);
+    m.c.lay = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
+    m.c.k = r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
+    m.c.k.mode = PLAN_MODE_CPU;
+    m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
+    choose(&m);
+    double x[3] = {log(dev.bw * 1e-9), log(0.2), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
+    for (int i = 0; i < 4; i++) plan_minimise(cost, &m, x, step, 3, 600);
+    cost(&m, x);
+    report(r, &m);
+    return CMD_OK;
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice run: one prompt, one answer; or many from a file, decoded together. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "compute.h"
+
+struct run_opts {
+    struct opt_common common;
+    struct sampling_opts sampling;
+    const char *prompt, *file, *system, *batch_file, *json_schema, *grammar;
+    struct opt_ints ids;
+    struct opt_strs stop;
+    int n;
+    bool chat, ignore_eos, special;
+};
+
+// clang-format off
+static const struct opt opts[] = {
+    {"prompt",  'p', OPT_STR,  offsetof(struct run_opts, prompt),  "TEXT", NULL, 0, 0, "the prompt"},
+    {"file",    'f', OPT_STR,  offsetof(struct run_opts, file),    "FILE", NULL, 0, 0, "the prompt is in FILE (- is standard input)"},
+    {"ids",      0,  OPT_INTS, offsetof(struct run_opts, ids),     "1,2,3", NULL, 0, 0, "the prompt as token ids"},
+    {"n",       'n', OPT_INT,  offsetof(struct run_opts, n),       "N", "512", 0, 1 << 24, "at most N tokens (0: until the context is full)"},
+    {"chat",     0,  OPT_FLAG, offsetof(struct run_opts, chat),    NULL, NULL, 0, 0, "the prompt is a user's message: use the chat template"},
+    {"system",   0,  OPT_STR,  offsetof(struct run_opts, system),  "TEXT", NULL, 0, 0, "system message, with --chat"},
+    {"special",  0,  OPT_FLAG, offsetof(struct run_opts, special), NULL, NULL, 0, 0, "control tokens spelled in a raw prompt count as such"},
+    OPT_ROWS_SAMPLING(struct run_opts),
+    {"stop",     0,  OPT_STRS, offsetof(struct run_opts, stop),    "TEXT", NULL, 0, 0, "end before this text (may be repeated)"},
+    {"ignore-eos", 0, OPT_FLAG, offsetof(struct run_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
+    {"batch-file", 0, OPT_STR, offsetof(struct run_opts, batch_file), "FILE", NULL, 0, 0, "JSON lines {\"prompt\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
+    {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema), "FILE", NULL, 0, 0, "(not available in this version)"},
+    {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "(not available in this version)"},
+    OPT_ROWS_COMPUTE(struct run_opts),
+    {0},
+};
+// clang-format on
+
+/* One answer as it grows. */
+struct answer {
+    struct compute *c;
+    int32_t *tok; /* [cap] */
+    int n_tok, cap;
+    struct str text;
+    bool stream; /* print as it comes */
+    bool failed_write;
+    sl_finish finish;
+    sl_status status;
+    char error[240];
+    int n_prompt;
+    int64_t ttft_ns, done_ns;
+};
+
+static void on_event(void *user, const sl_event *ev)
+{
+    struct answer *a = user;
+    a->n_prompt = ev->n_prompt;
+    if (ev->token >= 0 && a->n_tok < a->cap) a->tok[a->n_tok++] = ev->token;
+    str_put(&a->text, ev->text, ev->n_text);
+    if (a->stream) {
+        if (!a->c->mi.has_tokenizer && ev->token >= 0) printf("%s%d", a->n_tok > 1 ? " " : "", ev->token);
+        fwrite(ev->text, 1, ev->n_text, stdout);
+        if (fflush(stdout)) a->failed_write = true;
+    }
+    if (ev->finish == SL_FINISH_NONE) return;
+    a->finish = ev->finish;
+    a->status = ev->status;
+    a->ttft_ns = ev->ttft_ns;
+    a->done_ns = ev->done_ns;
+    if (ev->error) snprintf(a->error, sizeof a->error, "%s", ev->error);
+}
+
+static sl_status answer_init(struct answer *a, struct compute *c, int n, sl_err *err)
+{
+    void *p = NULL;
+    memset(a, 0, sizeof *a);
+    a->c = c;
+    a->cap = n > 0 && n < c->ei.n_ctx ? n : c->ei.n_ctx;
+    str_init(&a->text, MEM_MISC, 0);
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)a->cap, sizeof *a->tok, &p, err));
+    a->tok = p;
+    return SL_OK;
+}
+
+static void answer_fini(struct answer *a)
+{
+    mem_free(a->tok);
+    str_fini(&a->text);
+}
+
+struct speed {
+    double ttft_ms, tpot_ms, prefill_tps, decode_tps, gbps, probe_gbps, pct;
+};
+
+static struct speed speed_of(const struct answer *a)
+{
+    struct speed s = {.ttft_ms = (double)a->ttft_ns * 1e-6};
+    if (a->ttft_ns > 0) s.prefill_tps = a->n_prompt * 1e9 / (double)a->ttft_ns;
+    if (a->n_tok > 1 && a->done_ns > a->ttft_ns) {
+        s.tpot_ms = (double)(a->done_ns - a->ttft_ns) * 1e-6 / (a->n_tok - 1);
+        s.decode_tps = 1e3 / s.tpot_ms;
+        s.gbps = (double)a->c->ei.bytes_per_token * s.decode_tps * 1e-9;
+    }
+    return s;
+}
+
+static void probe(struct compute *c, struct speed *s)
+{
+    sl_probe_result p;
+    sl_probe(c->e, 120, &p);
+    s->probe_gbps = p.read_gbps;
+    if (p.read_gbps > 0) s->pct = 100 * s->gbps / p.read_gbps;
+}
+
+static void closing_line(const struct answer *a, const struct speed *s)
+{
+    if (isatty(STDOUT_FILENO)) fputc('\n', stdout), fflush(stdout);
+    fprintf(stderr, "prompt %d tok, %.0f tok/s | %d tok, %.1f tok/s, %.1f ms/tok | %.3g GB/tok, %.1f GB/s, %.0f %% of this machine's %.1f\n",
+            a->n_prompt, s->prefill_tps, a->n_tok, s->decode_tps, s->tpot_ms,
+            (double)a->c->ei.bytes_per_token * 1e-9, s->gbps, s->pct, s->probe_gbps);
+}
+
+static void put_answer(struct json_w *w, const struct answer *a)
+{
+    char hash[20];
+    text_jw_key(w, "prompt_tokens");
+    text_jw_int(w, a->n_prompt);
+    text_jw_key(w, "tokens");
+    text_jw_arr(w);
+    for (int i = 0; i < a->n_tok; i++) text_jw_int(w, a->tok[i]);
+    text_jw_arr_end(w);
+    text_jw_key(w, "text");
+    text_jw_str(w, str_c(&a->text), a->text.n);
+    text_jw_key(w, "finish_reason");
+    text_jw_strz(w, compute_finish_text(a->finish));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)hash_bytes(a->tok, (size_t)a->n_tok * sizeof *a->tok, 0));
+    text_jw_key(w, "run_hash");
+    text_jw_strz(w, hash);
+}
+
+static sl_status print_json(const struct answer *a, const struct speed *s, uint64_t seed, sl_err *err)
+{
+    struct str out;
+    struct json_w w;
+    const struct compute *c = a->c;
+    const struct {
+        const char *key;
+        double v;
+    } num[] = {{"load_ms", c->load_ms}, {"ttft_ms", s->ttft_ms}, {"tpot_ms", s->tpot_ms}, {"prefill_tps", s->prefill_tps},
+               {"decode_tps", s->decode_tps}, {"bytes_per_token", (double)c->ei.bytes_per_token}, {"bandwidth_gbps", s->gbps},
+               {"probe_gbps", s->probe_gbps}, {"roofline_pct", s->pct}};
+    str_init(&out, MEM_MISC, 0);
+    text_jw_init(&w, &out);
+    text_jw_obj(&w);
+    text_jw_key(&w, "model");
+    text_jw_strz(&w, c->mi.name);
+    text_jw_key(&w, "arch");
+    text_jw_strz(&w, c->mi.arch);
+    put_answer(&w, a);
+    for (int i = 0; i < BASE_COUNT_OF(num); i++) {
+        text_jw_key(&w, num[i].key);
+        text_jw_real(&w, num[i].v, i == 5 ? 15 : 6);
+    }
+    text_jw_key(&w, "threads");
+    text_jw_int(&w, c->ei.n_thread);
+    text_jw_key(&w, "isa");
+    text_jw_strz(&w, c->ei.isa);
+    text_jw_key(&w, "acts");
+    text_jw_strz(&w, c->ei.acts);
+    text_jw_key(&w, "kv");
+    text_jw_strz(&w, c->ei.kv);
+    text_jw_key(&w, "seed");
+    text_jw_int(&w, (int64_t)seed);
+    text_jw_obj_end(&w);
+    sl_status st = compute_print(&out, err);
+    str_fini(&out);
+    return st;
+}
+
+/* ---- prompts ---- */
+
+/* The ids of a chat prompt: rendered, control tokens only from the template. */
+static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user, size_t n_user,
+                          int32_t **ids, int *n, sl_err *err)
+{
+    struct str s;
+    struct json_w w;
+    str_init(&s, MEM_MISC, 0);
+    text_jw_init(&w, &s);
+    text_jw_arr(&w);
+    for (int i = o->system ? 0 : 1; i < 2; i++) {
+        text_jw_obj(&w);
+        text_jw_key(&w, "role");
+        text_jw_strz(&w, i ? "user" : "system");
+        text_jw_key(&w, "content");
+        text_jw_str(&w, i ? user : o->system, i ? n_user : strlen(o->system));
+        text_jw_obj_end(&w);
+    }
+    text_jw_arr_end(&w);
+    sl_status st = str_status(&s, err);
+    sl_chat chat = {.messages = str_c(&s)};
+    if (!st) st = sl_chat_render(c->m, &chat, NULL, ids, n, err);
+    str_fini(&s);
+    return st;
+}
+
+static sl_request request_of(const struct run_opts *o, struct answer *a)
+{
+    return (sl_request){.max_tokens = o->n,
+                        .ignore_eos = o->ignore_eos,
+                        .special = o->special,
+                        .stop = o->stop.v,
+                        .n_stop = o->stop.n,
+                        .n_logprob = -1,
+                        .sampling = compute_sampling(&o->sampling, o->common.seed),
+                        .on_event = on_event,
+                        .user = a};
+}
+
+static sl_status run_steps(struct compute *c, struct answer *a, int n_prompt, sl_err *err)
+{
+    sl_stats s;
+    while (sl_pending(c->e)) {
+        if (cmd_stop) return SL_FAIL(err, CANCELLED, "cancelled");
+        SL_TRY(sl_step(c->e, err));
+        sl_stats_get(c->e, &s);
+        if (a && a->n_tok == 0) cmd_progress_count(&c->progress, "prompt", "tok", (int64_t)s.n_prompt_tok, n_prompt);
+        else cmd_progress_end(&c->progress);
+        if (a && a->failed_write) return SL_FAIL(err, IO, "write failed: standard output: disk full or pipe closed");
+    }
+    return SL_OK;
+}
+
+static sl_status one(struct compute *c, const struct run_opts *o, const char *text, size_t n_text, sl_err *err)
+{
+    struct answer a;
+    int32_t *ids = NULL;
+    int n_ids = 0;
+    sl_status st = SL_OK;
+    SL_TRY(answer_init(&a, c, o->n, err));
+    a.stream = !o->common.json;
+    sl_request q = request_of(o, &a);
+    if (o->ids.n) {
+        q.ids = o->ids.v;
+        q.n_ids = o->ids.n;
+    } else if (o->chat) {
+        SL_TRY_OUT(chat_ids(c, o, text, n_text, &ids, &n_ids, err));
+        q.ids = ids;
+        q.n_ids = n_ids;
+    } else {
+        if (strlen(text) != n_text) {
+            st = SL_FAIL(err, REQUEST, "prompt: byte %zu is NUL: text can not hold it", strlen(text));
+            goto out;
+        }
+        q.text = text;
+    }
+    SL_TRY_OUT(sl_submit(c->e, &q, NULL, err));
+    SL_TRY_OUT(run_steps(c, &a, q.n_ids ? q.n_ids : (int)(n_text / 4), err));
+    if (a.finish == SL_FINISH_ERROR) {
+        st = SL_FAIL(err, INTERNAL, "%s", a.error);
+        goto out;
+    }
+    struct speed s = speed_of(&a);
+    if (!o->common.quiet || o->common.json) probe(c, &s);
+    if (o->common.json) st = print_json(&a, &s, o->common.seed, err);
+    else if (!o->common.quiet) closing_line(&a, &s);
+out:
+    sl_free(ids);
+    answer_fini(&a);
+    return st;
+}
+
+/* ---- many prompts ---- */
+
+struct line {
+    const struct json *v;
+    struct answer a;
+    bool open, done;
+};
+
+static sl_status parse_lines(const char *path, char *text, uint64_t n, struct arena *arena, struct line **out,
+                             int *n_out, sl_err *err)
+{
+    int n_line = 0, i = 0, at = 0;
+    void *p = NULL;
+    for (uint64_t k = 0; k < n; k++) n_line += text[k] == '\n';
+    SL_TRY(mem_arena_array(arena, (size_t)n_line + 1, sizeof **out, &p, err));
+    *out = p;
+    for (char *s = text; s < text + n; at++) {
+        char what[160];
+        char *end = memchr(s, '\n', (size_t)(text + n - s));
+        size_t len = end ? (size_t)(end - s) : (size_t)(text + n - s);
+        if (strspn(s, " \t\r") < len) {
+            struct line *l = &(*out)[i++];
+            snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
+            SL_TRY(text_json_parse(arena, what, s, len, &l->v, err));
+            const struct json *ids = text_json_get(l->v, "ids"), *prompt = text_json_get(l->v, "prompt");
+            bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
+            if (!ok) return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
+        }
+        s += len + 1;
+    }
+    *n_out = i;
+    return SL_OK;
+}
+
+static sl_status submit_line(struct compute *c, const struct run_opts *o, struct line *l, struct arena *arena,
+                             sl_err *err)
+{
+    int64_t n = 0, seed = 0;
+    int32_t *ids = NULL;
+    const struct json *list = text_json_get(l->v, "ids"), *prompt = text_json_get(l->v, "prompt");
+    SL_TRY(text_json_int(l->v, "n", o->n, &n, err));
+    SL_TRY(text_json_int(l->v, "seed", (int64_t)o->common.seed, &seed, err));
+    if (n < 0 || n > INT32_MAX) return SL_FAIL(err, REQUEST, "n: %lld: not a number of tokens", (long long)n);
+    if (!l->open) SL_TRY(answer_init(&l->a, c, (int)n, err));
+    l->open = true;
+    sl_request q = request_of(o, &l->a);
+    q.max_tokens = (int)n;
+    q.sampling.seed = (uint64_t)seed;
+    if (list) {
+        void *p = NULL;
+        SL_TRY(mem_arena_array(arena, list->n + 1, sizeof *ids, &p, err));
+        ids = p;
+        for (size_t i = 0; i < list->n; i++) {
+            const struct json *v = list->item[i];
+            if (v->kind != JSON_INT_K || v->i < INT32_MIN || v->i > INT32_MAX)
+                return SL_FAIL(err, REQUEST, "ids: place %zu: not a token id", i);
+            ids[i] = (int32_t)v->i;
+        }
+        q.ids = ids;
+        q.n_ids = (int)list->n;
+        return sl_submit(c->e, &q, NULL, err);
+    }
+    if (!o->chat) {
+        q.text = prompt->s;
+        return sl_submit(c->e, &q, NULL, err);
+    }
+    SL_TRY(chat_ids(c, o, prompt->s, prompt->n, &ids, &q.n_ids, err));
+    q.ids = ids;
+    sl_status st = sl_submit(c->e, &q, NULL, err);
+    sl_free(ids);
+    return st;
+}
+
+static sl_status print_line(const struct line *l, sl_err *err)
+{
+    struct str out;
+    struct json_w w;
+    str_init(&out, MEM_MISC, 0);
+    text_jw_init(&w, &out);
+    text_jw_obj(&w);
+    if (l->a.finish == SL_FINISH_ERROR) {
+        text_jw_key(&w, "error");
+        text_jw_strz(&w, l->a.error);
+    } else put_answer(&w, &l->a);
+    text_jw_obj_end(&w);
+    sl_status st = compute_print(&out, err);
+    str_fini(&out);
+    return st;
+}
+
+static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct line *line, int n_line,
+                            struct arena *arena, int *n_bad, sl_err *err)
+{
+    int next = 0, printed = 0;
+    while (printed < n_line) {
+        while (next < n_line) { /* as many as the queue takes */
+            struct line *l = &line[next];
+            sl_status st = submit_line(c, o, l, arena, err);
+            if (st == SL_BUSY) break;
+            if (st == SL_NOMEM) return st;
+            if (st) { /* this line alone fails */
+                l->a.finish = SL_FINISH_ERROR;
+                snprintf(l->a.error, sizeof l->a.error, "%s", err ? err->text : "failed");
+            }
+            next++;
+        }
+        if (cmd_stop) return SL_FAIL(err, CANCELLED, "cancelled");
+        SL_TRY(sl_step(c->e, err));
+        for (; printed < next && line[printed].a.finish != SL_FINISH_NONE; printed++) {
+            *n_bad += line[printed].a.finish == SL_FINISH_ERROR;
+            SL_TRY(print_line(&line[printed], err));
+        }
+        fflush(stdout);
+        cmd_progress_count(&c->progress, "answers", "lines", printed, n_line);
+    }
+    return SL_OK;
+}
+
+static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
+{
+    struct compute c = {0};
+    struct line *line = NULL;
+    int n_line = 0, n_bad = 0;
+    char *text = NULL;
+    uint64_t n = 0;
+    sl_err err = {0};
+    sl_status st = compute_read(o->batch_file, &text, &n, &err);
+    if (!st) st = parse_lines(o->batch_file, text, n, &x->arena, &line, &n_line, &err);
+    if (!st && n_line) {
+        sl_engine_opts eo = {.n_seq_max = n_line < 32 ? n_line : 32};
+        st = compute_open(&c, &o->common, &eo, &err);
+        if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
+        cmd_progress_end(&c.progress);
+        compute_close(&c);
+    }
+    for (int i = 0; line && i < n_line; i++) answer_fini(&line[i].a);
+    mem_free(text);
+    if (st) return cmd_fail(&err);
+    if (n_bad) {
+        fprintf(stderr, "sluice: %d of %d lines failed: %s: see their \"error\"\n", n_bad, n_line, o->batch_file);
+        return CMD_FAILED;
+    }
+    return CMD_OK;
+}
+
+static int run(struct cmd_ctx *x)
+{
+    const struct run_opts *o = x->opts;
+    struct compute c;
+    sl_err err = {0};
+    char *file_text = NULL;
+    const char *text = o->prompt;
+    uint64_t n = text ? strlen(text) : 0;
+    bool dash = x->rest.n == 1;
+    if (o->json_schema || o->grammar)
+        return cmd_usage("not available in this version: --%s: leave it out", o->json_schema ? "json-schema" : "grammar");
+    if (dash && strcmp(x->rest.v[0], "-") != 0)
+        return cmd_usage("unexpected argument: %.60s: a prompt is given with -p", x->rest.v[0]);
+    int n_src = !!o->prompt + !!o->file + dash + !!o->ids.n + !!o->batch_file;
+    if (n_src != 1)
+        return cmd_usage("%s: -p TEXT, -f FILE, -, --ids or --batch-file: give exactly one", n_src ? "several prompts" : "no prompt");
+    if (o->chat && o->ids.n) return cmd_usage("--chat does not go with --ids: ids are the whole prompt");
+    if (o->system && !o->chat) return cmd_usage("--system: needs --chat: only a chat template has a system message");
+    if (o->batch_file) return run_batch(x, o);
+    if (o->file || dash) {
+        if (compute_read(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);
+        text = file_text;
+    }
+    sl_engine_opts eo = {.n_seq_max = 1};
+    sl_status st = compute_open(&c, &o->common, &eo, &err);
+    if (!st) {
+        st = one(&c, o, text, (size_t)n, &err);
+        cmd_progress_end(&c.progress);
+        compute_close(&c);
+    }
+    mem_free(file_text);
+    return st ? cmd_fail(&err) : CMD_OK;
+}
+
+const struct cmd cmd_run = {
+    .name = "run",
+    .summary = "one prompt, one answer",
+    .usage = "[-m MODEL] (-p TEXT | -f FILE | - | --ids 1,2,3 | --batch-file FILE) [options]",
+    .about = "Continues a prompt. Text goes to stdout as it is made; one closing line with the speed to stderr.",
+    .example = "sluice run --chat -p \"What is the capital of France?\"\nsluice run -m model.gguf -p \"Once upon a time\" -n 64 --temp 0.8 --seed 7",
+    .opts = opts,
+    .opts_bytes = sizeof(struct run_opts),
+    .n_arg_max = 1,
+    .run = run,
+};

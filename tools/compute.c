@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compute.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "os/os.h"
+
+#define READ_MAX ((uint64_t)1 << 30)
+
+sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
+                       sl_err *err)
+{
+    int64_t t0 = clock_now_ns();
+    memset(c, 0, sizeof *c);
+    cmd_progress_init(&c->progress, o->quiet);
+    sl_model_opts mo = {.progress = cmd_progress_bytes, .user = &c->progress};
+    sl_engine_opts eo = base ? *base : (sl_engine_opts){0};
+    eo.n_thread = o->threads;
+    if (!eo.n_ctx) eo.n_ctx = o->ctx;
+    eo.acts = (sl_acts)o->acts;
+    eo.kv = (sl_kv)o->kv;
+    eo.no_hugepages = o->no_hugepages;
+    eo.no_numa = o->numa == 1;
+    eo.progress = cmd_progress_bytes;
+    eo.user = &c->progress;
+    sl_status st = sl_model_open(o->model, &mo, &c->m, err);
+    if (!st) {
+        sl_model_info_get(c->m, &c->mi);
+        st = sl_engine_open(c->m, &eo, &c->e, err);
+    }
+    cmd_progress_end(&c->progress);
+    if (!st && cmd_stop) st = SL_FAIL(err, CANCELLED, "cancelled");
+    if (st) {
+        compute_close(c);
+        return st;
+    }
+    sl_engine_info_get(c->e, &c->ei);
+    c->load_ms = (double)(clock_now_ns() - t0) * 1e-6;
+    return SL_OK;
+}
+
+void compute_close(struct compute *c)
+{
+    sl_engine_close(c->e);
+    sl_model_close(c->m);
+    c->e = NULL;
+    c->m = NULL;
+}
+
+sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed)
+{
+    return (sl_sampling){.temperature = (float)s->temp,
+                         .top_k = s->top_k,
+                         .top_p = (float)s->top_p,
+                         .min_p = (float)s->min_p,
+                         .repeat_penalty = (float)s->repeat,
+                         .presence_penalty = (float)s->presence,
+                         .frequency_penalty = (float)s->frequency,
+                         .seed = seed};
+}
+
+sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
+{
+    if (strcmp(path, "-") != 0) return os_read_file(path, READ_MAX, text, n, err);
+    struct str s;
+    char buf[65536];
+    size_t k;
+    str_init(&s, MEM_MISC, READ_MAX);
+    while ((k = fread(buf, 1, sizeof buf, stdin)) > 0) str_put(&s, buf, k);
+    str_put(&s, "", 0);
+    sl_status st = str_status(&s, err);
+    if (!st && ferror(stdin)) st = cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled") : SL_FAIL(err, IO, "standard input: read failed");
+    if (st) {
+        str_fini(&s);
+        return st;
+    }
+    *text = s.p;
+    *n = s.n;
+    return SL_OK;
+}
+
+const char *compute_finish_text(sl_finish f)
+{
+    switch (f) {
+    case SL_FINISH_STOP: return "stop";
+    case SL_FINISH_STOP_STRING: return "stop_string";
+    case SL_FINISH_LENGTH: return "length";
+    case SL_FINISH_CANCELLED: return "cancelled";
+    case SL_FINISH_ERROR: return "error";
+    case SL_FINISH_NONE: break;
+    }
+    return "none";
+}
+
+sl_status compute_print(const struct str *s, sl_err *err)
+{
+    SL_TRY(str_status(s, err));
+    fwrite(str_c(s), 1, s->n, stdout);
+    putchar('\n');
+    return SL_OK;
+}

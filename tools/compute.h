@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What run, chat, eval and bench share: opening model and engine from options, sampling options, prompts from files, numbers as people read them. */
+#ifndef TOOLS_COMPUTE_H
+#define TOOLS_COMPUTE_H
+
+#include "base/str.h"
+#include "cmd.h"
+#include "text/json.h"
+
+struct compute {
+    sl_model *m;
+    sl_engine *e;
+    sl_model_info mi;
+    sl_engine_info ei;
+    struct cmd_progress progress;
+    double load_ms;
+};
+
+/* Model and engine with progress lines. base: further engine options, or NULL. On failure everything is closed. */
+sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
+                       sl_err *err) BASE_MUST_USE;
+void compute_close(struct compute *c);
+
+/* Sampling, as options. */
+struct sampling_opts {
+    double temp, top_p, min_p, repeat, presence, frequency;
+    int top_k;
+};
+// clang-format off
+#define OPT_ROWS_SAMPLING(S)                                                                                               \
+    {"temp",    0,  OPT_REAL, offsetof(S, sampling.temp),      "X", "0", 0, 100, "temperature (0: greedy)"},               \
+    {"top-k",   0,  OPT_INT,  offsetof(S, sampling.top_k),     "N", "0", 0, 1 << 30, "keep the N best tokens (0: all)"},   \
+    {"top-p",   0,  OPT_REAL, offsetof(S, sampling.top_p),     "X", "1", 0, 1, "keep the best tokens of probability X"},   \
+    {"min-p",   0,  OPT_REAL, offsetof(S, sampling.min_p),     "X", "0", 0, 1, "drop tokens below X times the best"},      \
+    {"repeat-penalty",    0, OPT_REAL, offsetof(S, sampling.repeat),    "X", "1", 0, 100, "for tokens seen before (1: off)"},       \
+    {"presence-penalty",  0, OPT_REAL, offsetof(S, sampling.presence),  "X", "0", -100, 100, "for tokens in the answer"}, \
+    {"frequency-penalty", 0, OPT_REAL, offsetof(S, sampling.frequency), "X", "0", -100, 100, "times their number in the answer"}
+// clang-format on
+sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
+
+/* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1 GiB. */
+sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
+
+const char *compute_finish_text(sl_finish f); /* "stop", "length", "stop_string", "cancelled", "error" */
+
+/* Print a JSON text and a line end on stdout. */
+sl_status compute_print(const struct str *s, sl_err *err) BASE_MUST_USE;
+
+#endif
