@@ -3,9 +3,19 @@
 #include "dev/cpu/cpu.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "os/os.h"
 
-#define READ_BYTES ((size_t)512 << 20) /* many times any last-level cache */
+#define READ_MIN ((size_t)128 << 20)
+#define READ_MAX ((size_t)1 << 30)
+
+/* Four times the last-level cache, so that little of it can be read from there. */
+static size_t read_bytes(void)
+{
+    struct os_topology t;
+    size_t n = READ_MAX / 2;
+    if (os_topology_get(&t, NULL) == SL_OK && t.l3 > 0) n = size_round((size_t)t.l3 * 4, (size_t)2 << 20);
+    return n < READ_MIN ? READ_MIN : n > READ_MAX ? READ_MAX : n;
+}
 
 struct read_job {
     struct cpu *c;
@@ -35,11 +45,8 @@ double dev_cpu_probe_read_gbps(dev *d, int ms)
 {
     struct cpu *c = dev_cpu_of(d);
     void *p = NULL;
-    size_t n = READ_BYTES;
-    while (mem_slab_alloc(MEM_SCRATCH, n, c->huge, &p, NULL) != SL_OK) {
-        n /= 2;
-        if (n < READ_BYTES / 8) return 0; /* no memory for an honest figure */
-    }
+    size_t n = read_bytes();
+    if (mem_slab_alloc(MEM_SCRATCH, n, c->huge, &p, NULL) != SL_OK) return 0; /* no honest figure without */
     struct read_job j = {c, p, (int64_t)(n / sizeof(float)), 0};
     par_run(c->team, fill_run, &j);
     int64_t t0 = clock_now_ns();
