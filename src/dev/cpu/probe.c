@@ -3,9 +3,19 @@
 #include "dev/cpu/cpu.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "os/os.h"
 
-#define READ_BYTES ((size_t)512 << 20) /* many times any last-level cache */
+#define READ_MIN ((size_t)128 << 20)
+#define READ_MAX ((size_t)1 << 30)
+
+/* Four times the last-level cache, so that little of it can be read from there. */
+static size_t read_bytes(void)
+{
+    struct os_topology t;
+    size_t n = READ_MAX / 2;
+    if (os_topology_get(&t, NULL) == SL_OK && t.l3 > 0) n = size_round((size_t)t.l3 * 4, (size_t)2 << 20);
+    return n < READ_MIN ? READ_MIN : n > READ_MAX ? READ_MAX : n;
+}
 
 struct read_job {
     struct cpu *c;
@@ -36,7 +46,7 @@ static const struct cpu_block *weight_slab(const struct cpu *c)
 {
     const struct cpu_block *best = NULL;
     for (const struct cpu_block *b = c->blocks; b; b = b->next)
-        if (b->slab && b->tag == MEM_WEIGHTS && b->n >= READ_BYTES / 4 && (!best || b->n > best->n)) best = b;
+        if (b->slab && b->tag == MEM_WEIGHTS && b->n >= read_bytes() && (!best || b->n > best->n)) best = b;
     return best;
 }
 
@@ -45,11 +55,9 @@ double dev_cpu_probe_read_gbps(dev *d, int ms)
     struct cpu *c = dev_cpu_of(d);
     const struct cpu_block *have = weight_slab(c);
     void *own = NULL;
-    size_t n = have ? BASE_MIN(have->n, READ_BYTES) : READ_BYTES;
-    while (!have && mem_slab_alloc(MEM_SCRATCH, n, c->huge, &own, NULL) != SL_OK) {
-        n /= 2;
-        if (n < READ_BYTES / 8) return 0; /* no memory for an honest figure */
-    }
+    size_t n = read_bytes();
+    if (have) n = BASE_MIN(n, have->n);
+    else if (mem_slab_alloc(MEM_SCRATCH, n, c->huge, &own, NULL) != SL_OK) return 0; /* no honest figure without */
     struct read_job j = {c, have ? have->p : own, (int64_t)(n / sizeof(float)), 0};
     if (own) par_run(c->team, fill_run, &j);
     int64_t t0 = clock_now_ns();
