@@ -3,9 +3,6 @@
 include(GNUInstallDirs)
 set(sl_rooms engine model sched kv tok io dev kern par tensor text os base)
 set(sl_sys_libs PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::XXHASH Threads::Threads m)
-if(HWLOC_FOUND)
-  list(APPEND sl_sys_libs PkgConfig::HWLOC)
-endif()
 
 file(WRITE ${CMAKE_BINARY_DIR}/sluice.map "{ global: sl_*; local: *; };\n")
 add_library(sluice_shared SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.c)
@@ -28,9 +25,6 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/libsluice.a
 add_custom_target(sluice_static ALL DEPENDS ${CMAKE_BINARY_DIR}/libsluice.a)
 
 set(sl_pc_private "libpcre2-8 libutf8proc libxxhash")
-if(HWLOC_FOUND)
-  string(APPEND sl_pc_private " hwloc")
-endif()
 configure_file(${CMAKE_SOURCE_DIR}/cmake/sluice.pc.in ${CMAKE_BINARY_DIR}/sluice.pc @ONLY)
 
 install(TARGETS sluice_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
