@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hardware threads, their cores and caches: from hwloc where it was found at build time, else from
+/* Hardware threads, their cores and caches: from
  * the kernel's files. */
 #include <sched.h>
 #include <stdio.h>
