@@ -41,41 +41,22 @@ static void fill_run(void *arg, int worker, int n_w)
     memset((float *)j->p + 64 * b, 0, sizeof(float) * 64 * (size_t)(e - b));
 }
 
-<<<<<<< HEAD
-/* The largest slab of packed weights when it is large enough (memory is not taken twice), else NULL. */
-static const struct cpu_block *weight_slab(const struct cpu *c)
-=======
 /* The packed weights themselves when there is a slab of that size (memory is not taken twice), else a buffer of zeros. */
 static const struct cpu_block *weight_slab(const struct cpu *c, size_t n)
->>>>>>> dev
 {
-    const struct cpu_block *best = NULL;
     for (const struct cpu_block *b = c->blocks; b; b = b->next)
-<<<<<<< HEAD
-        if (b->slab && b->tag == MEM_WEIGHTS && b->n >= read_bytes() && (!best || b->n > best->n)) best = b;
-    return best;
-=======
         if (b->slab && b->tag == MEM_WEIGHTS && b->n >= n) return b;
     return NULL;
->>>>>>> dev
 }
 
 double dev_cpu_probe_read_gbps(dev *d, int ms)
 {
     struct cpu *c = dev_cpu_of(d);
-<<<<<<< HEAD
-    const struct cpu_block *have = weight_slab(c);
-    void *own = NULL;
-    size_t n = read_bytes();
-    if (have) n = BASE_MIN(n, have->n);
-    else if (mem_slab_alloc(MEM_SCRATCH, n, c->huge, &own, NULL) != SL_OK) return 0; /* no honest figure without */
-=======
     size_t n = read_bytes();
     const struct cpu_block *have = weight_slab(c, n);
     void *own = NULL;
     if (!have && mem_slab_alloc(MEM_SCRATCH, n, c->huge, &own, NULL) != SL_OK)
         return 0; /* no honest figure without */
->>>>>>> dev
     struct read_job j = {c, have ? have->p : own, (int64_t)(n / sizeof(float)), 0};
     if (own) par_run(c->team, fill_run, &j);
     int64_t t0 = clock_now_ns();
