@@ -7,6 +7,8 @@
 #define CMD_LIST(CMD)                                                                              \
     CMD(run)                                                                                       \
     CMD(chat)                                                                                      \
+    CMD(tokenize)                                                                                  \
+    CMD(template)                                                                                  \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
     CMD(bench)                                                                                     \
