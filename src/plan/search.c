@@ -157,7 +157,7 @@ static void put_front(struct finder *f, const struct cand *c)
 }
 
 /* Both pools must hold the model by themselves. */
-static bool pools_fit(const struct plan_case *c, struct plan_memory *bad)
+static bool pools_fit(const struct plan_case *c, double ctx, struct plan_memory *bad)
 {
     const struct plan_layout *l = &c->lay;
     for (int i = 0; i < 2; i++) {
@@ -168,7 +168,7 @@ static bool pools_fit(const struct plan_case *c, struct plan_memory *bad)
         p.lay.dp = p.lay.ranks / p.lay.tp;
         p.lay.ep = l->ep > 1 ? p.lay.ranks : 1;
         if (i == 0) p.lay.redundant = 0, p.lay.mtp = 0;
-        plan_memory(&p, p.lay.dp, 1024, bad);
+        plan_memory(&p, p.lay.dp, ctx, bad);
         if (!bad->fits) return false;
     }
     return true;
@@ -184,7 +184,7 @@ static void try_one(struct finder *f, const struct cand *proto)
     make_case(f, &c, &pc);
     double ctx = q->load.in + q->load.out;
     plan_memory(&pc, 1, ctx, &m);
-    if (c.l.n_p > 0 ? !pools_fit(&pc, &m) : !m.fits) {
+    if (c.l.n_p > 0 ? !pools_fit(&pc, ctx, &m) : !m.fits) {
         put_reject(f, &c, &m);
         return;
     }

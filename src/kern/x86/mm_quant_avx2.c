@@ -58,15 +58,18 @@ AI __m256i lower(__m256i v, __m256i q)
     return _mm256_sub_epi32(v, _mm256_slli_epi32(q, 7));
 }
 
-void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)
+void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
+                        float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
         int two = lo && amax[g] >= 0.0f;
-        __m256 m0 = magnitude(x), m1 = magnitude(x + 8), m2 = magnitude(x + 16), m3 = magnitude(x + 24);
+        __m256 m0 = magnitude(x), m1 = magnitude(x + 8), m2 = magnitude(x + 16),
+               m3 = magnitude(x + 24);
         __m256 big = _mm256_set1_ps(FLT_LARGEST);
-        __m256 ok = _mm256_and_ps(_mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
-                                  _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
+        __m256 ok = _mm256_and_ps(
+            _mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
+            _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
         float m = largest(_mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3)));
         float limit = two ? 16256.0f : 127.0f, inv = m > 0.0f ? limit / m : 0.0f, d = m / limit;
         if (!(inv <= FLT_LARGEST)) inv = 0.0f, d = 0.0f;
