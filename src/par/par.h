@@ -19,7 +19,8 @@ struct par_opts {
     int n_worker;    /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
     int64_t spin_ns; /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
     int no_pin;
-    int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see par_run */
+    int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see
+                    par_run */
 };
 
 /* Errors: NOMEM, IO (a thread can not be made). Close with par_close (NULL is legal). */

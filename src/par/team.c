@@ -31,9 +31,10 @@
 #define SOLO_WAIT_NS 1000000 /* a time slice of another program, about */
 #define SOLO_TIMES 16        /* time alone after a long wait, in waits */
 #define SOLO_MAX_NS 2000000000ll
-#define SOLO_FORGET_NS 50000000ll /* together for so long without a long wait: start small again   \
-                                   */
-#define NUDGE_EVERY 256           /* regions between two looks at where the caller runs */
+#define SOLO_FORGET_NS                                                                             \
+    50000000ll          /* together for so long without a long wait: start small again             \
+                         */
+#define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
 /* A word to wait on. */
 struct event {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_vec [--seed N] [--repeat N]: every variant of kern/vec.h against the reference (the same bits) and the reference against double. Operands end
- * at an unmapped page and start out as NaN. A row of VEC_LIST without a check_<op> here does not compile. */
+/* check_vec [--seed N] [--repeat N]: every variant of kern/vec.h against the reference (the same
+ * bits) and the reference against double. Operands end at an unmapped page and start out as NaN. A
+ * row of VEC_LIST without a check_<op> here does not compile. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static int n_map;
 static void *guarded(size_t n)
 {
     size_t page = 4096, total = (n + page - 1) / page * page;
-    uint8_t *p = mmap(NULL, total + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *p =
+        mmap(NULL, total + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED || n_map == 4096 || mprotect(p + total, page, PROT_NONE) != 0) exit(1);
     maps[n_map].p = p;
     maps[n_map++].n = total + page;
@@ -62,7 +64,8 @@ static float rand_f(void)
 static float *rand_v(int64_t n, float scale)
 {
     float *p = guarded(sizeof(float) * (size_t)n);
-    for (int64_t i = 0; i < n; i++) p[i] = rand_f() * scale;
+    for (int64_t i = 0; i < n; i++)
+        p[i] = rand_f() * scale;
     return p;
 }
 
@@ -75,7 +78,8 @@ static float *copy_v(const float *x, int64_t n)
 
 static void fail(const char *what, double got, double want)
 {
-    if (n_fail++ < 20) printf("FAIL %s %s: %s: got %.9g want %.9g\n", now_op, now_isa, what, got, want);
+    if (n_fail++ < 20)
+        printf("FAIL %s %s: %s: got %.9g want %.9g\n", now_op, now_isa, what, got, want);
 }
 
 static void same(const void *a, const void *b, size_t n)
@@ -84,7 +88,8 @@ static void same(const void *a, const void *b, size_t n)
     if (memcmp(a, b, n)) {
         const float *x = a, *y = b;
         size_t i = 0;
-        while (n >= 4 && i + 1 < n / 4 && fp_to_bits(x[i]) == fp_to_bits(y[i])) i++;
+        while (n >= 4 && i + 1 < n / 4 && fp_to_bits(x[i]) == fp_to_bits(y[i]))
+            i++;
         fail("not the bits of the reference", n >= 4 ? (double)x[i] : 0, n >= 4 ? (double)y[i] : 0);
     }
 }
@@ -101,7 +106,8 @@ static void check_add_f32(void (*f)(float *, const float *, int64_t))
     f(a, y, n);
     kern_add_f32_ref(b, y, n);
     same(a, b, 4 * (size_t)n);
-    for (int i = 0; i < n; i++) near(a[i], x[i] + y[i], 0);
+    for (int i = 0; i < n; i++)
+        near(a[i], x[i] + y[i], 0);
 }
 
 static void check_scale_f32(void (*f)(float *, float, int64_t))
@@ -111,7 +117,8 @@ static void check_scale_f32(void (*f)(float *, float, int64_t))
     f(a, 1.7f, n);
     kern_scale_f32_ref(b, 1.7f, n);
     same(a, b, 4 * (size_t)n);
-    for (int i = 0; i < n; i++) near(a[i], x[i] * 1.7f, 0);
+    for (int i = 0; i < n; i++)
+        near(a[i], x[i] * 1.7f, 0);
 }
 
 static void check_rmsnorm_f32(void (*f)(float *, const float *, const float *, int, float))
@@ -122,7 +129,8 @@ static void check_rmsnorm_f32(void (*f)(float *, const float *, const float *, i
     kern_rmsnorm_f32_ref(b, b, w, n, 1e-6f); /* in place */
     same(a, b, 4 * (size_t)n);
     double s = 0;
-    for (int i = 0; i < n; i++) s += (double)x[i] * x[i];
+    for (int i = 0; i < n; i++)
+        s += (double)x[i] * x[i];
     for (int i = 0; i < n; i++) {
         double want = x[i] / sqrt(s / n + (double)1e-6f) * w[i];
         near(a[i], want, (n / 2.0 + 6) * U * fabs(want));
@@ -137,11 +145,13 @@ static double silu(double g)
 static void check_silu_mul_f32(void (*f)(float *, const float *, const float *, int))
 {
     int n = rand_size();
-    float *g = rand_v(n, rand_int(0, 3) ? 6.0f : 120.0f), *u = rand_v(n, 1), *a = rand_v(n, 1), *b = copy_v(g, n);
+    float *g = rand_v(n, rand_int(0, 3) ? 6.0f : 120.0f), *u = rand_v(n, 1), *a = rand_v(n, 1),
+          *b = copy_v(g, n);
     f(a, g, u, n);
     kern_silu_mul_f32_ref(b, b, u, n);
     same(a, b, 4 * (size_t)n);
-    for (int i = 0; i < n; i++) near(a[i], silu(g[i]) * u[i], 12 * U * fabs(silu(g[i]) * u[i]) + 1e-35);
+    for (int i = 0; i < n; i++)
+        near(a[i], silu(g[i]) * u[i], 12 * U * fabs(silu(g[i]) * u[i]) + 1e-35);
 }
 
 static void check_silu_pairs_f32(void (*f)(float *, const float *, int))
@@ -157,12 +167,15 @@ static void check_silu_pairs_f32(void (*f)(float *, const float *, int))
     }
 }
 
-static void check_wsum_f32(void (*f)(float *, const float *const *, const float *, int, const float *, int))
+static void check_wsum_f32(void (*f)(float *, const float *const *, const float *, int,
+                                     const float *, int))
 {
     int n = rand_size(), k = rand_int(1, 8);
     const float *row[8];
-    for (int i = 0; i < k; i++) row[i] = rand_v(n, 1);
-    float *w = rand_v(k, 1), *add = rand_int(0, 1) ? rand_v(n, 1) : NULL, *a = rand_v(n, 1), *b = rand_v(n, 1);
+    for (int i = 0; i < k; i++)
+        row[i] = rand_v(n, 1);
+    float *w = rand_v(k, 1), *add = rand_int(0, 1) ? rand_v(n, 1) : NULL, *a = rand_v(n, 1),
+          *b = rand_v(n, 1);
     f(a, row, w, k, add, n);
     kern_wsum_f32_ref(b, row, w, k, add, n);
     same(a, b, 4 * (size_t)n);
@@ -176,7 +189,8 @@ static void check_wsum_f32(void (*f)(float *, const float *const *, const float 
     }
 }
 
-static void check_rope(void (*f)(float *, const float *, int), void (*ref)(float *, const float *, int), int pairs)
+static void check_rope(void (*f)(float *, const float *, int),
+                       void (*ref)(float *, const float *, int), int pairs)
 {
     int h = rand_size(), n = 2 * h;
     float *x = rand_v(n, 1), *cs = rand_v(n, 1), *a = copy_v(x, n), *b = copy_v(x, n);
@@ -207,9 +221,12 @@ static void check_softmax_f32(void (*f)(float *, int))
     kern_softmax_f32_ref(b, n);
     same(a, b, 4 * (size_t)n);
     double m = -1e30, s = 0;
-    for (int i = 0; i < n; i++) m = fmax(m, x[i]);
-    for (int i = 0; i < n; i++) s += exp(x[i] - m);
-    for (int i = 0; i < n; i++) near(a[i], exp(x[i] - m) / s, (n + 100) * U * exp(x[i] - m) / s + 2e-38);
+    for (int i = 0; i < n; i++)
+        m = fmax(m, x[i]);
+    for (int i = 0; i < n; i++)
+        s += exp(x[i] - m);
+    for (int i = 0; i < n; i++)
+        near(a[i], exp(x[i] - m) / s, (n + 100) * U * exp(x[i] - m) / s + 2e-38);
 }
 
 static void check_sigmoid_f32(void (*f)(float *, int))
@@ -219,7 +236,8 @@ static void check_sigmoid_f32(void (*f)(float *, int))
     f(a, n);
     kern_sigmoid_f32_ref(b, n);
     same(a, b, 4 * (size_t)n);
-    for (int i = 0; i < n; i++) near(a[i], 1 / (1 + exp(-(double)x[i])), 10 * U * a[i] + 1e-38);
+    for (int i = 0; i < n; i++)
+        near(a[i], 1 / (1 + exp(-(double)x[i])), 10 * U * a[i] + 1e-38);
 }
 
 static void check_sum_f32(float (*f)(const float *, int64_t))
@@ -235,12 +253,16 @@ static void check_sum_f32(float (*f)(const float *, int64_t))
     near(a, s, n * U * m);
 }
 
-static void check_gemm_f32(void (*f)(const float *, int64_t, int64_t, const float *, int64_t, float *, int64_t, int, int, int, int))
+static void check_gemm_f32(void (*f)(const float *, int64_t, int64_t, const float *, int64_t,
+                                     float *, int64_t, int, int, int, int))
 {
-    int n_row = rand_int(1, 26), n_vec = rand_int(1, 9), n_k = rand_int(0, 3) ? rand_int(1, 70) : rand_int(0, 1), add = rand_int(0, 1);
-    int64_t lda = rand_int(0, 1) ? n_k + rand_int(0, 3) : 1, lda_k = lda == 1 ? n_row : 1, ldb = 16 * n_vec + rand_int(0, 5), ldc = 16 * n_vec + rand_int(0, 3);
+    int n_row = rand_int(1, 26), n_vec = rand_int(1, 9),
+        n_k = rand_int(0, 3) ? rand_int(1, 70) : rand_int(0, 1), add = rand_int(0, 1);
+    int64_t lda = rand_int(0, 1) ? n_k + rand_int(0, 3) : 1, lda_k = lda == 1 ? n_row : 1,
+            ldb = 16 * n_vec + rand_int(0, 5), ldc = 16 * n_vec + rand_int(0, 3);
     if (lda < 1) lda = 1;
-    float *a = rand_v((n_row - 1) * lda + (n_k ? n_k - 1 : 0) * lda_k + 1, 1), *b = rand_v(n_k ? (n_k - 1) * ldb + 16 * n_vec : 1, 1);
+    float *a = rand_v((n_row - 1) * lda + (n_k ? n_k - 1 : 0) * lda_k + 1, 1),
+          *b = rand_v(n_k ? (n_k - 1) * ldb + 16 * n_vec : 1, 1);
     int64_t nc = (n_row - 1) * ldc + 16 * n_vec;
     float *c0 = rand_v(nc, 1), *c1 = copy_v(c0, nc), *c2 = copy_v(c0, nc);
     f(a, lda, lda_k, b, ldb, c1, ldc, n_row, n_vec, n_k, add);
@@ -259,7 +281,8 @@ static void check_gemm_f32(void (*f)(const float *, int64_t, int64_t, const floa
 
 static void check_span_row_f32(void (*f)(float *, int, int, float *, float *))
 {
-    int hi = rand_int(1, VEC_SPAN), lo = rand_int(0, 1) ? 0 : rand_int(0, hi - 1), n = (hi + 15) / 16 * 16;
+    int hi = rand_int(1, VEC_SPAN), lo = rand_int(0, 1) ? 0 : rand_int(0, hi - 1),
+        n = (hi + 15) / 16 * 16;
     float *s = rand_v(n, 10), m[2], l[2];
     for (int i = 0; i < n; i++)
         if (i < lo || i >= hi) s[i] = NAN;
@@ -270,7 +293,8 @@ static void check_span_row_f32(void (*f)(float *, int, int, float *, float *))
     same(m, m + 1, 4);
     same(l, l + 1, 4);
     double max = -1e30, sum = 0;
-    for (int i = lo; i < hi; i++) max = fmax(max, s[i]);
+    for (int i = lo; i < hi; i++)
+        max = fmax(max, s[i]);
     near(m[0], max, 0);
     for (int i = lo; i < hi; i++) {
         sum += exp(s[i] - max);
@@ -279,7 +303,8 @@ static void check_span_row_f32(void (*f)(float *, int, int, float *, float *))
     near(l[0], sum, 200 * U * sum);
 }
 
-static void check_span_col_f32(void (*f)(float *, int64_t, int, int, const int32_t *, const int32_t *, float *, float *))
+static void check_span_col_f32(void (*f)(float *, int64_t, int, int, const int32_t *,
+                                         const int32_t *, float *, float *))
 {
     int n_vec = rand_int(1, 4), n = rand_int(1, VEC_SPAN), q = 16 * n_vec;
     float *s = rand_v(n * q, 10), m[64], l[64], m2[64], l2[64];
@@ -298,7 +323,8 @@ static void check_span_col_f32(void (*f)(float *, int64_t, int, int, const int32
     same(l, l2, 4 * (size_t)q);
     for (int j = 0; j < q; j++) {
         double max = -INFINITY, sum = 0;
-        for (int p = lo[j]; p < hi[j]; p++) max = fmax(max, s[p * q + j]);
+        for (int p = lo[j]; p < hi[j]; p++)
+            max = fmax(max, s[p * q + j]);
         for (int p = 0; p < n; p++) {
             double e = p >= lo[j] && p < hi[j] ? exp(s[p * q + j] - max) : 0;
             sum += e;
@@ -312,7 +338,8 @@ static void check_span_col_f32(void (*f)(float *, int64_t, int, int, const int32
 static void check_fold_f32(void (*f)(float *, float *, float *, float, float, const float *, int))
 {
     int n = rand_size();
-    float m1 = 20 * rand_f(), m2 = 20 * rand_f(), l1 = rand_int(0, 3) ? 1 + fabsf(rand_f()) : 0, l2 = 1 + fabsf(rand_f());
+    float m1 = 20 * rand_f(), m2 = 20 * rand_f(), l1 = rand_int(0, 3) ? 1 + fabsf(rand_f()) : 0,
+          l2 = 1 + fabsf(rand_f());
     float *o1 = rand_v(n, 1), *o2 = rand_v(n, 1), *a = copy_v(o1, n), *b = copy_v(o1, n);
     float ma = m1, la = l1, mb = m1, lb = l1;
     f(&ma, &la, a, m2, l2, o2, n);
@@ -322,20 +349,28 @@ static void check_fold_f32(void (*f)(float *, float *, float *, float, float, co
     same(&la, &lb, 4);
     double m = l1 == 0 ? m2 : fmax(m1, m2), x = l1 == 0 ? 0 : exp(m1 - m), y = exp(m2 - m);
     near(la, l1 * x + l2 * y, 80 * U * (l1 * x + l2 * y));
-    for (int i = 0; i < n; i++) near(a[i], o1[i] * x + o2[i] * y, 80 * U * (fabs(o1[i] * x) + fabs(o2[i] * y)));
+    for (int i = 0; i < n; i++)
+        near(a[i], o1[i] * x + o2[i] * y, 80 * U * (fabs(o1[i] * x) + fabs(o2[i] * y)));
 }
 
-/* What the cache keeps: relative 2^-8 (bf16), 2^-11 (f16) down to its subnormals, half a step of the group (q8), all (f32). */
+/* What the cache keeps: relative 2^-8 (bf16), 2^-11 (f16) down to its subnormals, half a step of
+ * the group (q8), all (f32). */
 static double kept(int t, const float *x, int d, int i)
 {
     double amax = 0;
-    for (int k = i / 32 * 32; k < d && k < i / 32 * 32 + 32; k++) amax = fmax(amax, fabs(x[k]));
-    return t == VEC_KV_F32 ? 0 : t == VEC_KV_BF16 ? fabs(x[i]) / 256 : t == VEC_KV_F16 ? fabs(x[i]) / 2048 + 1e-7 : amax / 127 * 0.501;
+    for (int k = i / 32 * 32; k < d && k < i / 32 * 32 + 32; k++)
+        amax = fmax(amax, fabs(x[k]));
+    return t == VEC_KV_F32    ? 0
+           : t == VEC_KV_BF16 ? fabs(x[i]) / 256
+           : t == VEC_KV_F16  ? fabs(x[i]) / 2048 + 1e-7
+                              : amax / 127 * 0.501;
 }
 
-static void check_kv(void (*put)(int, uint8_t *, const float *, int), void (*get)(int, const uint8_t *, int64_t, int, int, float *, int64_t))
+static void check_kv(void (*put)(int, uint8_t *, const float *, int),
+                     void (*get)(int, const uint8_t *, int64_t, int, int, float *, int64_t))
 {
-    int t = rand_int(0, 3), d = rand_int(1, 40) * (rand_int(0, 1) ? 8 : 1), n = rand_int(1, 5), dp = (d + 15) / 16 * 16;
+    int t = rand_int(0, 3), d = rand_int(1, 40) * (rand_int(0, 1) ? 8 : 1), n = rand_int(1, 5),
+        dp = (d + 15) / 16 * 16;
     size_t bytes = vec_v_row_bytes(t, d);
     uint8_t *row = guarded(bytes * (size_t)n), *row2 = guarded(bytes * (size_t)n);
     float *x = rand_v(n * d, 4), *a = rand_v(n * dp, 1), *b = rand_v(n * dp, 1);
@@ -347,7 +382,8 @@ static void check_kv(void (*put)(int, uint8_t *, const float *, int), void (*get
     kern_get_v_ref(t, row2, (int64_t)bytes, n, d, b, dp);
     same(a, b, 4 * (size_t)(n * dp));
     for (int i = 0; i < n * dp; i++)
-        near(a[i], i % dp < d ? x[i / dp * d + i % dp] : 0, i % dp < d ? kept(t, x + i / dp * d, d, i % dp) : 0);
+        near(a[i], i % dp < d ? x[i / dp * d + i % dp] : 0,
+             i % dp < d ? kept(t, x + i / dp * d, d, i % dp) : 0);
 }
 static void check_put_v(void (*f)(int, uint8_t *, const float *, int))
 {
@@ -358,7 +394,8 @@ static void check_get_v(void (*f)(int, const uint8_t *, int64_t, int, int, float
     check_kv(kern_put_v_ref, f);
 }
 
-static void check_keys(void (*put)(int, uint8_t *, int, const float *, int), void (*get)(int, const uint8_t *, int, float *, int64_t))
+static void check_keys(void (*put)(int, uint8_t *, int, const float *, int),
+                       void (*get)(int, const uint8_t *, int, float *, int64_t))
 {
     int t = rand_int(0, 3), d = rand_int(1, 40) * (rand_int(0, 1) ? 8 : 1), n = rand_int(1, 16);
     size_t bytes = vec_k_group_bytes(t, d);
@@ -395,7 +432,8 @@ static void check_not_finite(const struct vec_kern *k)
         k->put_v(t, row, x, 40);
         k->get_v(t, row, 256, 1, 40, y, 48);
         int bad = 0;
-        for (int i = 0; i < 40; i++) bad += !isfinite(y[i]);
+        for (int i = 0; i < 40; i++)
+            bad += !isfinite(y[i]);
         if (!bad) fail("a value that is not finite became finite", y[7], x[7]);
     }
 }
@@ -426,7 +464,8 @@ int main(int argc, char **argv)
             now_op = "kv";
             check_not_finite(&k);
         }
-        printf("vec %s: seed %llu, %d rounds, %d checks, %d failed\n", now_isa, (unsigned long long)seed, repeat, n_checked, n_fail);
+        printf("vec %s: seed %llu, %d rounds, %d checks, %d failed\n", now_isa,
+               (unsigned long long)seed, repeat, n_checked, n_fail);
     }
     return n_fail != 0 || n_checked == 0;
 }

@@ -143,7 +143,7 @@ TEST(par_open_reports_no_memory_and_bad_counts)
         sl_status st = par_open(&(struct par_opts){.n_worker = 2}, &t, &err);
         mem_fail_at(0, 0);
         if (mem_n_alloc() - n_alloc < k) break; /* there is no k-th */
-        if (st == SL_OK) { /* without a list of CPUs the team is not pinned */
+        if (st == SL_OK) {                      /* without a list of CPUs the team is not pinned */
             par_close(t);
             continue;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine can do at most, measured beside a run: reading memory, and integer multiply-adds. */
+/* What this machine can do at most, measured beside a run: reading memory, and integer
+ * multiply-adds. */
 #include "dev/cpu/cpu.h"
 
 #include "base/clock.h"
@@ -13,7 +14,8 @@ static size_t read_bytes(void)
 {
     struct os_topology t;
     size_t n = READ_MAX / 2;
-    if (os_topology_get(&t, NULL) == SL_OK && t.l3 > 0) n = size_round((size_t)t.l3 * 4, (size_t)2 << 20);
+    if (os_topology_get(&t, NULL) == SL_OK && t.l3 > 0)
+        n = size_round((size_t)t.l3 * 4, (size_t)2 << 20);
     return n < READ_MIN ? READ_MIN : n > READ_MAX ? READ_MAX : n;
 }
 
@@ -41,7 +43,8 @@ static void fill_run(void *arg, int worker, int n_w)
     memset((float *)j->p + 64 * b, 0, sizeof(float) * 64 * (size_t)(e - b));
 }
 
-/* The packed weights themselves when there is a slab of that size (memory is not taken twice), else a buffer of zeros. */
+/* The packed weights themselves when there is a slab of that size (memory is not taken twice), else
+ * a buffer of zeros. */
 static const struct cpu_block *weight_slab(const struct cpu *c, size_t n)
 {
     for (const struct cpu_block *b = c->blocks; b; b = b->next)
@@ -94,7 +97,8 @@ double dev_cpu_probe_int8_gops(dev *d, int ms)
         int64_t t = clock_now_ns();
         par_run(c->team, int8_run, &j);
         double ns = (double)(clock_now_ns() - t), ops = 0;
-        for (int i = 0; i < c->n_worker; i++) ops += j.ops[i];
+        for (int i = 0; i < c->n_worker; i++)
+            ops += j.ops[i];
         if (ops / ns > best) best = ops / ns;
     } while (clock_now_ns() - t0 < (int64_t)ms * 1000000);
     return best;
