@@ -41,7 +41,7 @@ void plan_book_init(struct plan_book *b)
         b->gen_factor[v][1] = 1;
         b->gen_factor[v][2] = npu ? 0.45 : 0.7;
         set_prior(b, v, PLAN_MODE_TP, npu ? ascend_tp : nv ? nvidia_tp : other_tp);
-        if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.12; /* no matrix unit; MoE gathers */
+        if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.45;
         set_prior(b, v, PLAN_MODE_EP, npu ? ascend_ep : nvidia_ep);
         set_prior(b, v, PLAN_MODE_HYBRID, npu ? ascend_hy : nvidia_hy);
         set_prior(b, v, PLAN_MODE_CPU, cpu);
@@ -100,10 +100,15 @@ void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struc
         k->v[PLAN_T_LAYER] = fmax(k->v[PLAN_T_LAYER], 0.8 * tp);
     }
     if (s->gen != 1) k->v[PLAN_ETA_W] = fmin(0.85, k->v[PLAN_ETA_W] * (s->gen ? 1.3 : 0.6));
+    bool soft4 = s->c.fmt.fp_weights && s->c.fmt.expert < 5 && s->dev.peak[PLAN_NUM_FP4] <= 0;
+    if (s->gen == 0 && soft4 && s->dev.vendor != PLAN_ASCEND) k->v[PLAN_ETA_W] *= 0.5; /* unpacked in shader code */
     if (mode == PLAN_MODE_TP && s->c.lay.tp == 1 && s->c.lay.pp == 1) {
         k->v[PLAN_ETA_W] = fmin(0.75, 1.8 * k->v[PLAN_ETA_W]); /* whole experts, no slices */
+        k->v[PLAN_T_LAYER] *= 0.5;                             /* one process, nobody to wait for */
     }
-    if (s->dev.consumer && mode == PLAN_MODE_TP) k->v[PLAN_MFU] *= 0.5;
+    if (s->dev.consumer && mode == PLAN_MODE_TP) { /* desktop engines: dense products are good, grouped ones are not */
+        k->v[PLAN_MFU] = fmin(0.75, k->v[PLAN_MFU] * (s->c.model->experts > 0 ? 0.4 : 1.3));
+    }
     k->gen = s->gen;
     k->sigma_decode = k->sigma_prefill = b->sigma_prior;
     k->trust = PLAN_UNCALIBRATED;

@@ -226,6 +226,13 @@ static double slice_share(const struct plan_case *c)
     return bytes / (bytes + 1e6);
 }
 
+/* Warp-group instructions of the large NVIDIA parts take 64 rows; elsewhere a tile is 16. */
+static double tile_rows(const struct plan_case *c)
+{
+    const struct plan_device *d = c->dev;
+    return d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12 ? 64 : 16;
+}
+
 static void cpu_step(const struct plan_case *c, double tok, struct plan_time *t)
 {
     const struct plan_model *m = c->model;
@@ -272,13 +279,13 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
                                 : s.moe_all * plan_experts_touched(m, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
-        bool soft4 = c->fmt.fp_weights && c->fmt.expert < 5 && c->fmt.act < PLAN_NUM_FP8 &&
-                     c->dev->vendor != PLAN_ASCEND && c->dev->peak[PLAN_NUM_FP4] <= 0;
         bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16;
-        if (soft4) eta *= 0.35; /* FP4 unpacked in shader code */
-        else if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
+        if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
-        moe = 2 * tok_all * m->topk * s.moe_all * plan_imbalance(c);
+        /* rows of the grouped product: matrix units work on whole tiles for every expert that is touched */
+        double group = l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_touched(m, tok_all);
+        double rows = fmax(tok_all * m->topk * plan_imbalance(c), group * tile_rows(c));
+        moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
         double bytes = m->moe_layers * m->p_expert * plan_experts_touched(m, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
