@@ -48,7 +48,9 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
 const char *kern_op_name(int op);
 const char *kern_op_isa(int op, uint32_t isa_mask);
 
-/* mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
+/* mm_fill: the entries of one column for a format, from the records of n groups; entry g goes to
+ * e[g * stride].
+ * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
  * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo
  * (may be NULL): then the groups are quantised as in INT15 wherever amax[g] >= 0, and as INT8 where
  * amax[g] < 0; without lo amax is not looked at. See kern_mm_prep. */

@@ -196,38 +196,42 @@ size_t kern_mm_scratch_bytes(int n_col)
     return carve_scratch(&none, &s);
 }
 
-static void fill_ent(const struct mm_fmt_info *f, const struct mm_rec *r, int col, struct mm_ent *e)
-{
-    int32_t s0 = r->isum[0], s1 = r->isum[1];
-    memcpy(e->q, r->q, 32);
-    e->d = r->d;
-    if (!f->half) s0 += s1;
-    e->i[0] = -f->off * s0;
-    e->i[1] = -f->off * s1;
-    e->s[0] = r->d * (float)s0;
-    e->s[1] = r->d * (float)s1;
-    e->col = col;
-    e->pad[0] = e->pad[1] = 0;
-}
+#define FILL_GROUPS 4 /* few, for entries of a column can be 4096 bytes apart: one set of the L1   \
+                       */
 
-/* Panel of groups [g0, g1) for n tokens. Returns 1 when there are second planes. */
-static int fill_panel(const struct mm_fmt_info *f, const struct mm_act_buf *x, enum mm_act form,
-                      const int32_t *idx, int j0, int n, int g0, int g1, const struct scratch *s)
+/* Panel of groups [g0, g1) for n tokens, a few groups of a column after another. Returns 1 when
+ * there are second planes. */
+static int fill_panel(const struct kern *kern, const struct mm_fmt_info *f,
+                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
+                      int n, int g0, int g1, const struct scratch *s)
 {
     const struct mm_rec *rec = form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
     size_t n_group = (size_t)x->ld / 32, planes = form == MM_ACT_INT8 ? 1 : 2;
-    int n_lo = 0;
-    s->lo_off[0] = 0;
-    for (int g = g0; g < g1; g++) {
+    int count = g1 - g0;
+    int32_t *off = s->lo_off + 1; /* first counts, then where the next entry of a group goes */
+    if (planes == 2) memset(s->lo_off, 0, (size_t)(count + 2) * sizeof(int32_t));
+    for (int g = 0; g < count; g += FILL_GROUPS)
         for (int j = 0; j < n; j++) {
             size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
-            const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g;
-            fill_ent(f, r, j, &s->hi[(size_t)(g - g0) * (size_t)n + (size_t)j]);
-            if (planes == 2 && r->has_lo) fill_ent(f, r + n_group, j, &s->lo[n_lo++]);
+            const struct mm_rec *r = rec + tok * planes * n_group + (size_t)(g0 + g);
+            int m = BASE_MIN(n == 1 ? count : FILL_GROUPS, count - g);
+            kern->mm_fill(r, m, f->off, f->half, j, s->hi + (size_t)g * (size_t)n + j, n);
+            for (int i = 0; i < m && planes == 2; i++)
+                off[g + i + 1] += r[i].has_lo;
+            if (n == 1) g = count;
         }
-        s->lo_off[g - g0 + 1] = n_lo;
+    if (planes == 1) return 0;
+    for (int g = 0; g < count; g++)
+        off[g + 1] += off[g];
+    if (off[count] == 0) return 0;
+    for (int j = 0; j < n; j++) {
+        size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
+        const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g0;
+        for (int g = 0; g < count; g++)
+            if (r[g].has_lo)
+                kern->mm_fill(r + n_group + g, 1, f->off, f->half, j, &s->lo[off[g]++], 1);
     }
-    return n_lo > 0;
+    return 1;
 }
 
 /* The same for floats: [4 * groups][n][8]. */
@@ -321,7 +325,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
             continue;
         }
         r.hi = s->hi;
-        if (fill_panel(f, x, form, idx, j0, n, g0, r.g1, s)) {
+        if (fill_panel(kern, f, x, form, idx, j0, n, g0, r.g1, s)) {
             r.lo = s->lo;
             r.lo_off = s->lo_off;
         }

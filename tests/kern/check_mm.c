@@ -419,3 +419,31 @@ void check_mm_amax(struct check *c, void (*variant)(const float *x, int n_group,
         check_free_all();
     }
 }
+
+void check_mm_fill(struct check *c,
+                   void (*variant)(const struct mm_rec *r, int n, int off, int half, int col,
+                                   struct mm_ent *e, int stride))
+{
+    for (int i = 0; i < 40; i++) {
+        int n = 1 + (int)check_rand(c, 9), stride = 1 + (int)check_rand(c, 4), half = i & 1;
+        int off = (int)check_rand(c, 129), col = (int)check_rand(c, 64);
+        size_t n_ent = (size_t)((n - 1) * stride + 1), bytes = n_ent * sizeof(struct mm_ent);
+        struct mm_rec *r = check_alloc(c, (size_t)n * sizeof(*r));
+        struct mm_ent *a = check_alloc(c, bytes), *b = check_alloc(c, bytes);
+        float *x = check_alloc(c, (size_t)n * 128);
+        random_acts(c, x, 32 * n);
+        kern_mm_quant_ref(x, n, r, NULL, NULL);
+        kern_mm_fill_ref(r, n, off, half, col, a, stride);
+        variant(r, n, off, half, col, b, stride);
+        if (memcmp(a, b, bytes) != 0) check_fail(c, "%d entries, stride %d differ", n, stride);
+        for (int g = 0; g < n; g++) {
+            int sum = 0;
+            for (int k = 0; k < (half ? 16 : 32); k++)
+                sum += b[g * stride].q[k];
+            if (b[g * stride].i[0] != -off * sum || b[g * stride].s[0] != r[g].d * (float)sum)
+                check_fail(c, "entry %d: sums are wrong", g);
+        }
+        c->n_case++;
+        check_free_all();
+    }
+}

@@ -106,6 +106,23 @@ static void sums(struct mm_rec *r)
         r->isum[k / 16] += r->q[k];
 }
 
+void kern_mm_fill_ref(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
+                      int stride)
+{
+    for (int g = 0; g < n; g++, r++, e += stride) {
+        int32_t s0 = r->isum[0], s1 = r->isum[1];
+        memcpy(e->q, r->q, 32);
+        if (!half) s0 += s1;
+        e->d = r->d;
+        e->i[0] = -off * s0;
+        e->i[1] = -off * s1;
+        e->s[0] = r->d * (float)s0;
+        e->s[1] = r->d * (float)s1;
+        e->col = col;
+        e->pad[0] = e->pad[1] = 0;
+    }
+}
+
 void kern_mm_amax_ref(const float *x, int n_group, float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {

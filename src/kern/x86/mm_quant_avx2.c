@@ -30,6 +30,26 @@ void kern_mm_amax_avx2(const float *x, int n_group, float *amax)
     }
 }
 
+/* The tail of a record is {d, s0, s1, has_lo}; of an entry {d, i0, i1, f0, f1, col, 0, 0}. */
+void kern_mm_fill_avx2(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
+                       int stride)
+{
+    __m128i whole = half ? _mm_setzero_si128() : _mm_setr_epi32(0, -1, 0, -1);
+    __m128i neg = _mm_set1_epi32(-off), last = _mm_setr_epi32(0, col, 0, 0);
+    for (int g = 0; g < n; g++, r++, e += stride) {
+        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)r->q);
+        __m128i t = _mm_loadu_si128((const __m128i *)(const void *)&r->d);
+        __m128i s = _mm_shuffle_epi32(t, 0x64); /* d s0 s1 s0, lane 0 of no use */
+        s = _mm_add_epi32(s, _mm_and_si128(_mm_shuffle_epi32(t, 0xaa), whole));
+        __m128 f = _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_castsi128_ps(_mm_shuffle_epi32(t, 0)));
+        __m128i i = _mm_blend_epi32(_mm_mullo_epi32(s, neg), t, 1);
+        __m128i a = _mm_blend_epi32(i, _mm_castps_si128(f), 8);
+        __m128i b = _mm_blend_epi32(last, _mm_shuffle_epi32(_mm_castps_si128(f), 2), 1);
+        _mm256_storeu_si256((__m256i *)(void *)e->q, q);
+        _mm256_storeu_si256((__m256i *)(void *)&e->d, _mm256_set_m128i(b, a));
+    }
+}
+
 AI int32_t sum8(__m256i v)
 {
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
