@@ -321,7 +321,7 @@ static double prior_cost(void *user, const double *x)
         for (int v = v0; v < v1; v++) {
             f->b->prior[v][f->m].v[f->key[i]] = f->base[f->key[i]] * exp(x[i]);
         }
-        pull += x[i] * x[i];
+        pull += x[i] * x[i] * (f->key[i] == PLAN_ETA_W ? 8 : 1); /* kernels differ less than launches */
     }
     for (int i = 0; i < f->n; i++) {
         struct plan_item *it = &f->d->item[f->pick[i]];

@@ -108,6 +108,7 @@ void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struc
     }
     if (s->dev.consumer && mode == PLAN_MODE_TP) { /* desktop engines: dense products are good, grouped ones are not */
         k->v[PLAN_MFU] = fmin(0.75, k->v[PLAN_MFU] * (s->c.model->experts > 0 ? 0.4 : 1.3));
+        k->v[PLAN_T0] *= 0.3; /* no server in between */
     }
     k->gen = s->gen;
     k->sigma_decode = k->sigma_prefill = b->sigma_prior;
