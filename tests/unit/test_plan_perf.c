@@ -29,7 +29,8 @@ static void load(void)
 static struct plan_query query(const char *m, const char *d, int cards)
 {
     load();
-    struct plan_query q = {.model = plan_find_model(&tables, m), .dev = plan_find_device(&tables, d), .cards = cards};
+    struct plan_query q = {
+        .model = plan_find_model(&tables, m), .dev = plan_find_device(&tables, d), .cards = cards};
     assert_non_null(q.model);
     assert_non_null(q.dev);
     assert_true(plan_format_find("awq", &q.fmt[0]));
@@ -63,7 +64,8 @@ TEST(plan_step_grows_with_batch_and_context)
 TEST(plan_every_layout_of_every_model_gives_numbers)
 {
     load();
-    static const char *const devs[] = {"910b1", "cloudmatrix", "h20", "rtx 4090", "mi300x", "m3 ultra", "950dt"};
+    static const char *const devs[] = {"910b1",  "cloudmatrix", "h20",  "rtx 4090",
+                                       "mi300x", "m3 ultra",    "950dt"};
     sl_err err;
     for (int i = 0; i < tables.n_model; i++) {
         for (int d = 0; d < BASE_COUNT_OF(devs); d++) {
@@ -75,7 +77,8 @@ TEST(plan_every_layout_of_every_model_gives_numbers)
             for (int k = 0; k < f.n_option; k++) {
                 const struct plan_result *r = &f.option[k].r;
                 assert_true(isfinite(r->ttft) && r->ttft > 0 && isfinite(r->tpot) && r->tpot > 0);
-                assert_true(isfinite(r->out_tps) && r->out_tps > 0 && isfinite(f.option[k].card_tps));
+                assert_true(isfinite(r->out_tps) && r->out_tps > 0 &&
+                            isfinite(f.option[k].card_tps));
                 assert_true(f.option[k].r.mem.weights > 0 && f.option[k].r.mem.free_seq >= 1);
             }
             assert_true(f.n_option > 0 || f.n_reject > 0);
@@ -114,7 +117,8 @@ TEST(plan_split_frees_decode_from_prefill)
     struct plan_case c = {.model = q.model, .dev = q.dev, .kv_bits = 16};
     struct plan_result mixed, split;
     assert_true(plan_format_find("int8", &c.fmt));
-    c.lay = (struct plan_layout){.cards = 160, .ranks = 320, .tp = 1, .pp = 1, .dp = 320, .ep = 320};
+    c.lay =
+        (struct plan_layout){.cards = 160, .ranks = 320, .tp = 1, .pp = 1, .dp = 320, .ep = 320};
     plan_query_consts(&book, &q, PLAN_MODE_EP, &c.fmt, &c.lay, &c.k);
     struct plan_load w = {.in = 4096, .out = 1024, .rate = 80};
     plan_eval(&c, &w, &mixed);
@@ -136,7 +140,8 @@ TEST(plan_chunked_prefill_gives_first_tokens_in_order)
 
 TEST(plan_mtp_verification_costs_what_was_published)
 {
-    static const double want[] = {1, 1.076, 1.146, 1.237, 1.355, 1.398}; /* batch 1, B200, k = 0..5 */
+    static const double want[] = {1,     1.076, 1.146,
+                                  1.237, 1.355, 1.398}; /* batch 1, B200, k = 0..5 */
     struct plan_query q = query("deepseek-r1", "b200", 8);
     q.gen = 2;
     struct plan_case c = tp8(&q);
@@ -159,7 +164,8 @@ TEST(plan_search_is_fast_and_explains_every_exclusion)
     ASSERT_OK(plan_search(&book, &q, &arena, 5, &f, &err));
     assert_int_equal(f.n_option, 0);
     assert_true(f.n_reject > 0 && strlen(f.cure) > 10);
-    for (int i = 0; i < f.n_reject; i++) assert_true(f.reject[i].over > 0 && strstr(f.reject[i].why, "too many"));
+    for (int i = 0; i < f.n_reject; i++)
+        assert_true(f.reject[i].over > 0 && strstr(f.reject[i].why, "too many"));
 }
 
 TEST(plan_layouts_are_read)
@@ -192,7 +198,8 @@ TEST(plan_minimise_finds_the_bottom)
 
 TEST(plan_csv_numbers_of_data_sheets)
 {
-    static const char text[] = "a,b,c,d,e\n378 estimate (FP16 400),~4000,180-192,none (no units),80 / 40\n\"x\"\"y\",1e400,,,\n";
+    static const char text[] = "a,b,c,d,e\n378 estimate (FP16 400),~4000,180-192,none (no "
+                               "units),80 / 40\n\"x\"\"y\",1e400,,,\n";
     struct plan_csv c;
     sl_err err;
     bool more;
