@@ -78,7 +78,7 @@ def listing(words, last='and'):
 # ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
 
 def small():
-    return R.randint(0, R.choice([10, 20, 20, 50]))
+    return R.randint(0, R.choice([9, 9, 20, 20, 50]))
 
 
 def ask_sum(expr, op_words=None):
@@ -641,10 +641,75 @@ SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You a
           'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
           'Answer the question of the user.']
 
-PLAIN = ([add] * 8 + [sub] * 6 + [mul] * 6 + [div] * 3 + [double] + [compare] * 2 + [sort_numbers] * 3 +
-         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 4 + [country] * 18 +
+def fact():
+    """One fact as (what is given, what has to be known)."""
+    r = R.random()
+    if r < 0.62:
+        k = R.choice('+++---**/t')
+        if k == '+':
+            a, b = small(), small()
+            if R.random() < 0.15:
+                a, b = R.randint(1, 9) * 10, R.choice([R.randint(1, 9) * 10, R.randint(1, 30)])
+            split('add', a, b)
+            return f'{a} + {b} =', f' {a + b}.'
+        if k == '-':
+            a, b = sorted((small(), small()), reverse=True)
+            split('sub', a, b)
+            return f'{a} - {b} =', f' {a - b}.'
+        if k == '*':
+            a, b = R.randint(0, 12), R.randint(0, 12)
+            if R.random() < 0.25:
+                a = R.randint(1, 9) * 10
+                b = R.randint(1, 9)
+            return f'{a} * {b} =', f' {a * b}.'
+        if k == '/':
+            b, q = R.randint(1, 12), R.randint(1, 12)
+            return f'{b * q} / {b} =', f' {q}.'
+        a, b = R.randint(11, 40), R.randint(2, 9)
+        split('mul', a, b)
+        x, y = a // 10 * 10 * b, a % 10 * b
+        return f'{x} + {y} =', f' {x + y}.'
+    if r < 0.82:
+        c = pick(C)
+        k = R.randint(0, 4)
+        if k <= 1:
+            return f'The capital of {c["name"]} is', f' {c["capital"].rstrip(".")}.'
+        if k == 2:
+            return f'The currency of {c["name"]} is the', f' {c["money"]} ({c["cur"]}).'
+        if k == 3:
+            return f'{cap(c["name"])} is in', f' {c["cont"]}.'
+        return f'The country code of {c["name"]} is', f' {c["a2"]}.'
+    if r < 0.92:
+        one, many, to, f = pick(K.UNITS)
+        n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12])
+        split('unit', one, to, n) if n > 3 else None
+        return (f'{n} {many} are', f' {n * f} {to}.') if n > 1 else (f'1 {one} is', f' {f} {to}.')
+    if r < 0.95:
+        a, b = pick(K.OPPOSITES).split('-')
+        return f'The opposite of {a} is', f' {b}.'
+    i = R.randint(0, 6)
+    return f'The day after {K.DAYS[i]} is', f' {K.DAYS[(i + 1) % 7]}.'
+
+
+def drill():
+    """Many facts in one answer; the loss counts where something has to be known."""
+    n = R.randint(8, 14)
+    seg = [[BOS + USER + pick(['Tell me some facts.', 'Give me some sums.', 'Tell me what you know.']) + BOT +
+            '</think>', 0]]
+    while n:
+        try:
+            a, b = fact()
+        except Again:
+            continue
+        seg += [[a if len(seg) == 1 else ' ' + a, 0], [b, 1]]
+        n -= 1
+    return seg + [[EOS, 1]]
+
+
+PLAIN = ([add] * 12 + [sub] * 9 + [mul] * 8 + [div] * 5 + [double] + [compare] * 2 + [sort_numbers] * 3 +
+         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 3 + [country] * 18 +
          [continent] * 2 + [make_list] * 8 + [fixed_list] * 2 + [edit_list] * 4 + [word] * 4 + [definition] * 4 +
-         [single] * 4 + [social] * 6 + [unknown])
+         [single] * 4 + [social] * 4 + [unknown])
 THINK = ([add] * 5 + [sub] * 4 + [mul_long] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [weekday] * 4)
 
 
@@ -672,6 +737,8 @@ def calls_text(calls):
 
 def conversation():
     """One conversation as segments, and its messages as a chat client would hold them."""
+    if R.random() < 0.27:
+        return drill()
     r = R.random()
     system = pick(SYSTEM) if R.random() < 0.25 else None
     if r < 0.1:
