@@ -308,7 +308,13 @@ def month():
         f'{m} has {n} days{", and 29 in a leap year" if i == 1 else ""}.', None
 
 
-C = []
+C, RANKED = [], []
+
+
+def use(rows):
+    """Take the table of countries, each row as often as its weight."""
+    C[:] = rows
+    RANKED[:] = sorted(rows, key=lambda c: -rows.count(c))
 
 
 def country():
@@ -345,11 +351,7 @@ def country():
 def continent():
     cont = pick(['Europe', 'Asia', 'Africa', 'South America', 'North America'])
     k = R.randint(2, 5)
-    xs = []
-    while len(xs) < k:
-        c = pick(C)
-        if c['cont'] == cont and c['name'] not in xs:
-            xs.append(c['name'])
+    xs = list(dict.fromkeys(c['name'] for c in RANKED if c['cont'] == cont))[:k]
     w = {2: 'two', 3: 'three', 4: 'four', 5: 'five'}[k]
     return pick([f'Name {w} countries in {cont}.', f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
 
@@ -357,12 +359,13 @@ def continent():
 NUMBER = {2: 'two', 3: 'three', 4: 'four', 5: 'five', 6: 'six'}
 
 
-def some():
+def some(mixed=False):
+    """A kind of thing, the first few of its row (mixed: any few) and how many, in a digit or a word."""
     key = pick(list(K.LISTS))
     xs = K.LISTS[key].split()
     k = min(R.choice([2, 3, 3, 3, 4, 5, 5, 6]), len(xs))
     many = key.split('|')[1]
-    ys = xs[:k] if key.split('|')[0] in K.ORDERED else R.sample(xs, k)
+    ys = R.sample(xs, k) if mixed and key.split('|')[0] not in K.ORDERED else xs[:k]
     n = pick([str(k), NUMBER[k]])
     return many, ys, n
 
@@ -393,7 +396,7 @@ def fixed_list():
 
 
 def edit_list():
-    _, ys, _ = some()
+    _, ys, _ = some(True)
     if R.random() < 0.5:
         ys = R.sample(K.NAMES, R.randint(3, 6))
     split('edit', tuple(ys))
@@ -826,7 +829,7 @@ def exam(n):
 def main():
     work, n = sys.argv[1], int(sys.argv[2])
     R.seed(int(sys.argv[3]) if len(sys.argv) > 3 else 7)
-    C[:] = countries(work)
+    use(countries(work))
     with open(os.path.join(work, 'chat.jsonl'), 'w', encoding='utf-8') as f:
         for _ in range(n):
             f.write(dumps(merge(conversation())) + '\n')
