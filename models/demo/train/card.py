@@ -86,7 +86,7 @@ def main():
     torch.set_num_threads(1)
     model = load(path)
     tok = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
-    C.C[:] = C.countries(work)
+    C.use(C.countries(work))
     rows = samples(model, tok)
     right = sum(r[3] for r in rows)
     h = heldout(model, tok, folder)

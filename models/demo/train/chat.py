@@ -78,7 +78,7 @@ def listing(words, last='and'):
 # ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
 
 def small():
-    return R.randint(0, R.choice([10, 20, 20, 50]))
+    return R.randint(0, R.choice([9, 9, 20, 20, 50]))
 
 
 def ask_sum(expr, op_words=None):
@@ -308,7 +308,13 @@ def month():
         f'{m} has {n} days{", and 29 in a leap year" if i == 1 else ""}.', None
 
 
-C = []
+C, RANKED = [], []
+
+
+def use(rows):
+    """Take the table of countries, each row as often as its weight."""
+    C[:] = rows
+    RANKED[:] = sorted(rows, key=lambda c: -rows.count(c))
 
 
 def country():
@@ -345,11 +351,7 @@ def country():
 def continent():
     cont = pick(['Europe', 'Asia', 'Africa', 'South America', 'North America'])
     k = R.randint(2, 5)
-    xs = []
-    while len(xs) < k:
-        c = pick(C)
-        if c['cont'] == cont and c['name'] not in xs:
-            xs.append(c['name'])
+    xs = list(dict.fromkeys(c['name'] for c in RANKED if c['cont'] == cont))[:k]
     w = {2: 'two', 3: 'three', 4: 'four', 5: 'five'}[k]
     return pick([f'Name {w} countries in {cont}.', f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
 
@@ -357,12 +359,13 @@ def continent():
 NUMBER = {2: 'two', 3: 'three', 4: 'four', 5: 'five', 6: 'six'}
 
 
-def some():
+def some(mixed=False):
+    """A kind of thing, the first few of its row (mixed: any few) and how many, in a digit or a word."""
     key = pick(list(K.LISTS))
     xs = K.LISTS[key].split()
     k = min(R.choice([2, 3, 3, 3, 4, 5, 5, 6]), len(xs))
     many = key.split('|')[1]
-    ys = xs[:k] if key.split('|')[0] in K.ORDERED else R.sample(xs, k)
+    ys = R.sample(xs, k) if mixed and key.split('|')[0] not in K.ORDERED else xs[:k]
     n = pick([str(k), NUMBER[k]])
     return many, ys, n
 
@@ -393,7 +396,7 @@ def fixed_list():
 
 
 def edit_list():
-    _, ys, _ = some()
+    _, ys, _ = some(True)
     if R.random() < 0.5:
         ys = R.sample(K.NAMES, R.randint(3, 6))
     split('edit', tuple(ys))
@@ -641,10 +644,75 @@ SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You a
           'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
           'Answer the question of the user.']
 
-PLAIN = ([add] * 8 + [sub] * 6 + [mul] * 6 + [div] * 3 + [double] + [compare] * 2 + [sort_numbers] * 3 +
-         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 4 + [country] * 18 +
+def fact():
+    """One fact as (what is given, what has to be known)."""
+    r = R.random()
+    if r < 0.62:
+        k = R.choice('+++---**/t')
+        if k == '+':
+            a, b = small(), small()
+            if R.random() < 0.15:
+                a, b = R.randint(1, 9) * 10, R.choice([R.randint(1, 9) * 10, R.randint(1, 30)])
+            split('add', a, b)
+            return f'{a} + {b} =', f' {a + b}.'
+        if k == '-':
+            a, b = sorted((small(), small()), reverse=True)
+            split('sub', a, b)
+            return f'{a} - {b} =', f' {a - b}.'
+        if k == '*':
+            a, b = R.randint(0, 12), R.randint(0, 12)
+            if R.random() < 0.25:
+                a = R.randint(1, 9) * 10
+                b = R.randint(1, 9)
+            return f'{a} * {b} =', f' {a * b}.'
+        if k == '/':
+            b, q = R.randint(1, 12), R.randint(1, 12)
+            return f'{b * q} / {b} =', f' {q}.'
+        a, b = R.randint(11, 40), R.randint(2, 9)
+        split('mul', a, b)
+        x, y = a // 10 * 10 * b, a % 10 * b
+        return f'{x} + {y} =', f' {x + y}.'
+    if r < 0.82:
+        c = pick(C)
+        k = R.randint(0, 4)
+        if k <= 1:
+            return f'The capital of {c["name"]} is', f' {c["capital"].rstrip(".")}.'
+        if k == 2:
+            return f'The currency of {c["name"]} is the', f' {c["money"]} ({c["cur"]}).'
+        if k == 3:
+            return f'{cap(c["name"])} is in', f' {c["cont"]}.'
+        return f'The country code of {c["name"]} is', f' {c["a2"]}.'
+    if r < 0.92:
+        one, many, to, f = pick(K.UNITS)
+        n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12])
+        split('unit', one, to, n) if n > 3 else None
+        return (f'{n} {many} are', f' {n * f} {to}.') if n > 1 else (f'1 {one} is', f' {f} {to}.')
+    if r < 0.95:
+        a, b = pick(K.OPPOSITES).split('-')
+        return f'The opposite of {a} is', f' {b}.'
+    i = R.randint(0, 6)
+    return f'The day after {K.DAYS[i]} is', f' {K.DAYS[(i + 1) % 7]}.'
+
+
+def drill():
+    """Many facts in one answer; the loss counts where something has to be known."""
+    n = R.randint(8, 14)
+    seg = [[BOS + USER + pick(['Tell me some facts.', 'Give me some sums.', 'Tell me what you know.']) + BOT +
+            '</think>', 0]]
+    while n:
+        try:
+            a, b = fact()
+        except Again:
+            continue
+        seg += [[a if len(seg) == 1 else ' ' + a, 0], [b, 1]]
+        n -= 1
+    return seg + [[EOS, 1]]
+
+
+PLAIN = ([add] * 12 + [sub] * 9 + [mul] * 8 + [div] * 5 + [double] + [compare] * 2 + [sort_numbers] * 3 +
+         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 3 + [country] * 18 +
          [continent] * 2 + [make_list] * 8 + [fixed_list] * 2 + [edit_list] * 4 + [word] * 4 + [definition] * 4 +
-         [single] * 4 + [social] * 6 + [unknown])
+         [single] * 4 + [social] * 4 + [unknown])
 THINK = ([add] * 5 + [sub] * 4 + [mul_long] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [weekday] * 4)
 
 
@@ -672,6 +740,8 @@ def calls_text(calls):
 
 def conversation():
     """One conversation as segments, and its messages as a chat client would hold them."""
+    if R.random() < 0.27:
+        return drill()
     r = R.random()
     system = pick(SYSTEM) if R.random() < 0.25 else None
     if r < 0.1:
@@ -759,7 +829,7 @@ def exam(n):
 def main():
     work, n = sys.argv[1], int(sys.argv[2])
     R.seed(int(sys.argv[3]) if len(sys.argv) > 3 else 7)
-    C[:] = countries(work)
+    use(countries(work))
     with open(os.path.join(work, 'chat.jsonl'), 'w', encoding='utf-8') as f:
         for _ in range(n):
             f.write(dumps(merge(conversation())) + '\n')

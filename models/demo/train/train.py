@@ -154,8 +154,12 @@ class Data:
 def schedule(p, step, level):
     """At progress p: learning rate, row length, share of chat rows, step of the balancing bias."""
     lr = level * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
-    t = 256 if p < 0.75 else 512 if p < 0.9 else 1024
-    share = 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
+    if p < 0.6:
+        t, share = 256, 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
+    elif step % 5 == 0:
+        t, share = 1024, 0.0
+    else:
+        t, share = 256 if p < 0.85 else 512, 1.0
     return lr, t, share, 1e-2 if p < 0.3 else 4e-3 if p < 0.6 else 1e-3 if p < 0.9 else 0.0
 
 
