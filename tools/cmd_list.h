@@ -3,21 +3,17 @@
 #ifndef TOOLS_CMD_LIST_H
 #define TOOLS_CMD_LIST_H
 
-#ifdef TOOLS_HAVE_ENGINE
-#define CMD_LIST_ENGINE(CMD) CMD(run) CMD(chat) CMD(eval) CMD(bench) CMD(doctor)
-#else
-#define CMD_LIST_ENGINE(CMD)
-#endif
-
-#ifdef TOOLS_HAVE_PLAN
-#define CMD_LIST_PLAN(CMD) CMD(plan)
-#else
-#define CMD_LIST_PLAN(CMD)
-#endif
-
+/* One command a line. */
 #define CMD_LIST(CMD)                                                                              \
-    CMD_LIST_ENGINE(CMD)                                                                           \
-    CMD_LIST_PLAN(CMD)                                                                             \
+    CMD(run)                                                                                       \
+    CMD(chat)                                                                                      \
+    CMD(tokenize)                                                                                  \
+    CMD(template)                                                                                  \
+    CMD(inspect)                                                                                   \
+    CMD(eval)                                                                                      \
+    CMD(bench)                                                                                     \
+    CMD(plan)                                                                                      \
+    CMD(doctor)                                                                                    \
     CMD(version)
 
 #endif

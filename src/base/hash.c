@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 
+#define XXH_INLINE_ALL /* no library to link: cross builds have none */
 #include <xxhash.h>
 
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)

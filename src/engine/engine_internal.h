@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dev/dev.h"
+#include "engine/find.h"
 #include "io/io.h"
 #include "kv/kv.h"
 #include "model/model.h"
@@ -39,11 +40,6 @@ struct sl_model {
     int n_eog;
     int max_piece;    /* longest token in bytes */
 };
-
-/* ---- find.c ---- */
-/* The path of a model given by path or name, in the arena. Errors: NOTFOUND (says where it looked), NOMEM. */
-sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
-    BASE_MUST_USE;
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
 struct engine_cand {
@@ -143,6 +139,8 @@ struct sl_engine {
     struct engine_sampler sampler;
     sl_logprob top[ENGINE_TOP_MAX];
     struct sl_stats stats;
+    void (*tap)(void *user, const struct request *r, const float *logit); /* tests: sees each row before its token is chosen; NULL */
+    void *tap_user;
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *logit_item;
     int ld_blk;

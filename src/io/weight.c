@@ -136,11 +136,16 @@ static sl_status gguf_scale(const io_model *m, const struct tensor *t, struct we
     if (t->type != TENSOR_NVFP4 || n <= k || strcmp(t->name + n - k, ".weight") != 0) return SL_OK;
     const struct tensor *s = io_findf(m, "%.*s.scale", (int)(n - k), t->name);
     if (!s) return SL_OK;
-    if (s->type != TENSOR_F32 || tensor_count(s) != 1)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: tensor %.100s: only one f32 is read as the scale of a tensor",
-                       io_short(m->file[s->file].path), s->name);
-    memcpy(&w->tensor_scale, s->data, 4);
+    int64_t n_scale = tensor_count(s);
+    if (s->type != TENSOR_F32 || (n_scale != 1 && !(t->n_dim == 3 && n_scale == t->shape[0])))
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld values of %s, expected one f32, or one of each expert",
+                       io_short(m->file[s->file].path), s->name, (long long)n_scale, tensor_dtype(s->type)->text);
+    if (n_scale == 1) {
+        memcpy(&w->tensor_scale, s->data, 4);
+    } else {
+        w->part_scale = s->data;
+        w->n_part = (int)n_scale;
+    }
     return SL_OK;
 }
 

@@ -19,6 +19,8 @@ struct par_opts {
     int n_worker;    /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
     int64_t spin_ns; /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
     int no_pin;
+    int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see
+                    par_run */
 };
 
 /* Errors: NOMEM, IO (a thread can not be made). Close with par_close (NULL is legal). */
@@ -27,8 +29,9 @@ void par_close(par_team *t);
 int par_size(const par_team *t);
 
 /* Run fn(arg, worker, n_worker) once on every worker and wait for all. What workers wrote is
- * visible to the caller afterwards. Not reentrant. Threads: the thread that opened the team (or,
- * one at a time, another). */
+ * visible to the caller afterwards. Not reentrant. While other programs hold our CPUs a region may
+ * run as fn(arg, 0, 1) on the caller alone: split by the n_worker that fn is given.
+ * Threads: the thread that opened the team (or, one at a time, another). */
 void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg);
 
 /* Inside a region: all workers wait for each other (a barrier; what was written before is visible

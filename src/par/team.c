@@ -16,16 +16,24 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/os.h"
 
 #define WORKER_MAX 512
 #define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
 #define SPIN_MIN_NS 1000 /* after long waits */
 #define LONG_WAIT_NS 300000
+#define SOLO_WAIT_NS 1000000 /* a time slice of another program, about */
+#define SOLO_TIMES 16        /* time alone after a long wait, in waits */
+#define SOLO_MAX_NS 2000000000ll
+#define SOLO_FORGET_NS                                                                             \
+    50000000ll          /* together for so long without a long wait: start small again             \
+                         */
 #define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
 /* A word to wait on. */
@@ -42,7 +50,7 @@ struct worker {
 
 struct par_team {
     /* fixed after open */
-    int n, crowded, pinned;
+    int n, crowded, pinned, adapt;
     int n_started;
     int64_t spin_max_ns;
     struct worker *worker; /* [n]; 0 is the caller */
@@ -52,11 +60,19 @@ struct par_team {
     void *arg;
     int stop;
     unsigned n_region;
+    int n_now;            /* workers in the present region: n or 1 */
+    int solo;             /* regions are run alone until solo_until */
+    int64_t published_ns; /* when the present region began */
+    int64_t waited_ns;    /* the caller's waits in it */
+    pthread_t caller;
+    unsigned n_solo; /* such regions so far: the clock is read every few */
+    int64_t solo_until, solo_ns, together_since;
 
     atomic_llong spin_ns; /* relaxed: a hint */
     struct event region;  /* number of the region */
     struct event done;    /* number of the last finished region */
     struct event barrier; /* number of barriers passed */
+    atomic_int kept;      /* a worker was kept from running; relaxed, ordered by done */
     _Alignas(64) atomic_int n_done;
     _Alignas(64) atomic_int n_at_barrier;
 };
@@ -105,6 +121,28 @@ static int64_t spin_now(par_team *t)
     return atomic_load_explicit(&t->spin_ns, memory_order_relaxed);
 }
 
+/* After a long wait: how long to go on alone. The wait itself, doubled for each failed try in a
+ * row. */
+static void solo_begin(par_team *t, int64_t waited)
+{
+    int64_t now = clock_now_ns(), ns = SOLO_TIMES * waited;
+    if (now - t->together_since < SOLO_FORGET_NS && ns < 2 * t->solo_ns) ns = 2 * t->solo_ns;
+    t->solo_ns = ns < SOLO_MAX_NS ? ns : SOLO_MAX_NS;
+    t->solo_until = now + t->solo_ns;
+    t->solo = 1;
+}
+
+static int solo_now(par_team *t)
+{
+    if (!t->solo) return 0;
+    if (++t->n_solo % 16) return 1;
+    int64_t now = clock_now_ns();
+    if (now < t->solo_until) return 1;
+    t->solo = 0;
+    t->together_since = now;
+    return 0;
+}
+
 /* Learn from how long a wait inside a region took. */
 static void spin_learn(par_team *t, int64_t waited)
 {
@@ -127,17 +165,31 @@ static void pin(int cpu)
     (void)sched_setaffinity(0, sizeof set, &set); /* a hint: a refused one costs speed only */
 }
 
+/* After a region: was this thread late, or switched out while in it? */
+static int was_kept(const par_team *t, int64_t began, long *n_switch)
+{
+    struct rusage u;
+    if (began - t->published_ns > SOLO_WAIT_NS) return 1;
+    if (clock_now_ns() - began < SOLO_WAIT_NS || getrusage(RUSAGE_THREAD, &u) != 0) return 0;
+    int kept = u.ru_nivcsw > *n_switch;
+    *n_switch = u.ru_nivcsw;
+    return kept;
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     par_team *t = w->team;
     unsigned seen = 0;
+    long n_switch = 0;
     if (t->pinned) pin(w->cpu);
     for (;;) {
         (void)event_wait(&t->region, seen, spin_now(t));
         seen++;
         if (t->stop) return NULL;
+        int64_t began = clock_now_ns();
         t->fn(t->arg, w->id, t->n);
+        if (was_kept(t, began, &n_switch)) atomic_store_explicit(&t->kept, 1, memory_order_relaxed);
         /* release: our results; acquire: the last one passes on everybody's */
         if (atomic_fetch_add_explicit(&t->n_done, 1, memory_order_acq_rel) == t->n - 2) {
             atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
@@ -160,31 +212,19 @@ static void nudge_caller(par_team *t)
     (void)sched_setaffinity(0, sizeof old, &old);
 }
 
-/* CPUs of the process's set, one for each of n workers; returns how many there are. */
-static int worker_cpus(int n, int *cpu)
-{
-    cpu_set_t set;
-    int n_cpu = 0;
-    if (sched_getaffinity(getpid(), sizeof set, &set) != 0) CPU_ZERO(&set);
-    for (int i = 0; i < CPU_SETSIZE && n_cpu < n; i++)
-        if (CPU_ISSET((unsigned)i, &set)) cpu[n_cpu++] = i;
-    for (int i = n_cpu; i < n; i++)
-        cpu[i] = -1;
-    return n_cpu;
-}
-
 static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
 {
     void *p = NULL, *cpu = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof *t->worker, &p, err));
     t->worker = p;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof(int), &cpu, err));
-    int n_cpu = worker_cpus(t->n, cpu);
+    int n_cpu = os_worker_cpus(t->n, cpu);
     for (int i = 0; i < t->n; i++)
         t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[i]};
     mem_free(cpu);
     t->crowded = n_cpu < t->n;
     t->pinned = !t->crowded && !o->no_pin;
+    t->adapt = !o->no_solo;
     t->spin_max_ns = o->spin_ns > 0 ? o->spin_ns : SPIN_NS;
     if (t->crowded) t->spin_max_ns = 0; /* a spinning worker would keep another from running */
     atomic_store_explicit(&t->spin_ns, t->spin_max_ns, memory_order_relaxed);
@@ -202,8 +242,10 @@ sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err)
     par_team *t = NULL;
     int n = o.n_worker;
     if (n <= 0) {
-        int cpu[WORKER_MAX];
-        n = worker_cpus(WORKER_MAX, cpu);
+        struct os_topology topo;
+        SL_TRY(os_topology_get(&topo, err));
+        n = topo.n_core;
+        if (topo.cgroup_cpus > 0 && topo.cgroup_cpus < n) n = (int)topo.cgroup_cpus;
         if (n < 1) n = 1;
     }
     if (n > WORKER_MAX) return SL_FAIL(err, LIMIT, "%d threads: at most %d", n, WORKER_MAX);
@@ -238,27 +280,37 @@ int par_size(const par_team *t)
 
 void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void *arg)
 {
-    if (t->n == 1) {
+    if (t->n == 1 || solo_now(t)) {
+        t->n_now = 1;
         fn(arg, 0, 1);
         return;
     }
+    t->n_now = t->n;
     if (t->pinned && t->n_region % NUDGE_EVERY == 0) nudge_caller(t);
     t->fn = fn;
     t->arg = arg;
+    t->caller = pthread_self();
+    t->waited_ns = 0;
+    t->published_ns = clock_now_ns();
     unsigned before = t->n_region++;
     event_set(&t->region, t->n_region);
     fn(arg, 0, t->n);
-    spin_learn(t, event_wait(&t->done, before, spin_now(t)));
+    t->waited_ns += event_wait(&t->done, before, spin_now(t));
+    spin_learn(t, t->waited_ns);
+    if (atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed) && t->adapt &&
+        t->waited_ns > SOLO_WAIT_NS)
+        solo_begin(t, t->waited_ns);
 }
 
 void par_barrier(par_team *t)
 {
-    if (t->n == 1) return;
+    if (t->n_now == 1) return;
     unsigned passed = atomic_load_explicit(&t->barrier.word, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&t->n_at_barrier, 1, memory_order_acq_rel) == t->n - 1) {
         atomic_store_explicit(&t->n_at_barrier, 0, memory_order_relaxed);
         event_set(&t->barrier, passed + 1);
     } else {
-        (void)event_wait(&t->barrier, passed, spin_now(t));
+        int64_t waited = event_wait(&t->barrier, passed, spin_now(t));
+        if (waited > 0 && pthread_equal(pthread_self(), t->caller)) t->waited_ns += waited;
     }
 }

@@ -82,12 +82,16 @@ struct weight {
     const float *scale; /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any alignment of 4 */
     int block_rows, block_cols;
     float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
+    const uint8_t *part_scale; /* NULL, or n_part f32 (any alignment): rows fall into n_part equal parts with a scale each, instead of
+                                  tensor_scale (the experts of a stack) */
+    int n_part;
 };
 
 /* Dequantise columns [col0, col0 + n) of row r to dst. col0 and n multiples of the dtype's block. Pure. */
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);
 
-/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 must be a multiple of block_rows where there is one. */
+/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 must be a multiple of block_rows where there is one, the range one whole part
+ * where there are several. */
 struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows);
 
 #endif

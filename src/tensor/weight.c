@@ -2,6 +2,8 @@
 /* Weights: rows and columns of a stored matrix with its scales applied. */
 #include "tensor/tensor.h"
 
+#include <string.h>
+
 #include "tensor/tensor_internal.h"
 
 /* dst *= the scales of columns [col0, col0 + n) of row r. */
@@ -17,6 +19,13 @@ static void apply_f8_block(const struct weight *w, int64_t r, int64_t col0, int6
     }
 }
 
+static float part_scale(const struct weight *w, int64_t r)
+{
+    float s;
+    memcpy(&s, w->part_scale + 4 * (r / (w->rows / w->n_part)), 4);
+    return s;
+}
+
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
 {
     const struct tensor_dtype_info *d = tensor_dtype(w->type);
@@ -25,9 +34,10 @@ void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, 
     const uint8_t *row = w->data + (uint64_t)r * w->row_bytes;
     tensor_dequant(w->type, row + (uint64_t)(col0 / d->block) * (uint64_t)d->bytes, n, dst);
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) apply_f8_block(w, r, col0, n, dst);
-    if (w->tensor_scale != 1.0f)
+    float s = w->part_scale ? part_scale(w, r) : w->tensor_scale;
+    if (s != 1.0f)
         for (int64_t i = 0; i < n; i++)
-            dst[i] *= w->tensor_scale;
+            dst[i] *= s;
 }
 
 struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
@@ -37,6 +47,12 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
         ASSERT(row0 % w->block_rows == 0);
         out.scale += row0 / w->block_rows * ((w->cols + w->block_cols - 1) / w->block_cols);
+    }
+    if (w->part_scale) {
+        int64_t part = w->rows / w->n_part;
+        ASSERT(row0 % part == 0 && n_rows == part);
+        out.tensor_scale = part_scale(w, row0);
+        out.part_scale = NULL;
     }
     out.data += (uint64_t)row0 * w->row_bytes;
     out.rows = n_rows;

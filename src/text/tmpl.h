@@ -11,6 +11,10 @@
 
 typedef struct text_tmpl text_tmpl;
 
+/* Budget of one rendering: steps (an expression's node, 64 bytes copied, ...) and bytes of output; both grow with the request's size. */
+#define TEXT_TMPL_STEPS 1000000
+#define TEXT_TMPL_OUT (4 << 20)
+
 /* Errors: UNSUPPORTED or FORMAT: "chat template line 12: ...". Memory: close with text_tmpl_close; src is copied. */
 sl_status text_tmpl_open(const char *src, size_t n, text_tmpl **out, sl_err *err) BASE_MUST_USE;
 void text_tmpl_close(text_tmpl *t);

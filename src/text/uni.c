@@ -46,6 +46,24 @@ bool text_uni_alpha(uint32_t cp)
     return text_uni_cased(cp) || c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_LO;
 }
 
+bool text_uni_print(uint32_t cp)
+{
+    if (cp == ' ') return true;
+    switch (cat(cp)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+        return false;
+    default:
+        return true;
+    }
+}
+
 bool text_uni_digit(uint32_t cp)
 {
     return cat(cp) == UTF8PROC_CATEGORY_ND;

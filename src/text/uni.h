@@ -11,6 +11,7 @@ bool text_uni_space(uint32_t cp);    /* Python's str.isspace: White_Space and U+
 bool text_uni_word(uint32_t cp);     /* \w of a regular expression: letters, marks, decimal digits, connectors */
 bool text_uni_cased(uint32_t cp);    /* Lu, Ll, Lt */
 bool text_uni_alpha(uint32_t cp);    /* any letter */
+bool text_uni_print(uint32_t cp);    /* Python's str.isprintable */
 bool text_uni_digit(uint32_t cp);    /* Nd */
 uint32_t text_uni_upper(uint32_t cp); /* simple case mappings */
 uint32_t text_uni_lower(uint32_t cp);

@@ -57,7 +57,7 @@ def make_reference(out, name, spec, value, tmp):
     noise = max(float(np.abs(a - b).max()) for a, b in zip(logits, exact)) / std
     assert np.isfinite(std) and std > 0.3, (name, std)
     # rounding alone must not decide a route: else choose other ids
-    assert noise < 3e-5, f"{name}: f32 and f64 differ by {noise:.1e} std"
+    assert noise < 5e-5, f"{name}: f32 and f64 differ by {noise:.1e} std"
     blob = []
     ref = dict(n_vocab=logits[0].shape[1], std=std,
                seqs=[entry(s[0], z, s[1], std, blob) for s, z in zip(seqs, logits)])

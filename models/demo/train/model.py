@@ -268,8 +268,9 @@ class Model(nn.Module):
 
     def loss(self, x, target, weight):
         """Sum of weight times cross entropy of hidden states against targets."""
-        return FusedCE.apply(x.reshape(-1, x.shape[-1]).to(self.dtype), self.head.to(self.dtype),
-                             target.reshape(-1), weight.reshape(-1))
+        keep = weight.reshape(-1).nonzero()[:, 0]
+        return FusedCE.apply(x.reshape(-1, x.shape[-1])[keep].to(self.dtype), self.head.to(self.dtype),
+                             target.reshape(-1)[keep], weight.reshape(-1)[keep])
 
     @torch.no_grad()
     def generate(self, ids, limit, stop):

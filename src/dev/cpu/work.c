@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splitting work over the team. Every result is computed by the same arithmetic whoever computes it, so who takes what is free. */
+/* Splitting work over the team. Every result is computed by the same arithmetic whoever computes
+ * it, so who takes what is free. */
 #include "dev/cpu/cpu.h"
 
 #define INLINE_NS 3000.0 /* less than this is not worth waking the team */
@@ -18,15 +19,17 @@ static void rows_run(void *arg, int w, int n_w)
     struct rows_job *j = arg;
     int64_t b, e;
     par_split(j->n_row, w, n_w, &b, &e);
-    for (int64_t i = b; i < e; i++) j->fn(j->c, j->arg, (int)i, w);
+    for (int64_t i = b; i < e; i++)
+        j->fn(j->c, j->arg, (int)i, w);
 }
 
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
-                  void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg)
+                      void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg)
 {
     struct rows_job j = {c, fn, arg, n_row};
     if (n_row < 2 || c->n_worker == 1 || n_row * ns < INLINE_NS) {
-        for (int i = 0; i < n_row; i++) fn(c, arg, i, 0);
+        for (int i = 0; i < n_row; i++)
+            fn(c, arg, i, 0);
         return;
     }
     par_run(c->team, rows_run, &j);
@@ -53,7 +56,8 @@ void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct m
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
     int begin = w->n_seg ? s[-1].end : 0;
-    *s = (struct cpu_seg){.m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
+    *s = (struct cpu_seg){
+        .m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
     if (m2) s->m2 = *m2;
     w->n_seg++;
 }
@@ -96,8 +100,7 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
 
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
-    if (p->at >= p->end &&
-        !par_range_take(w->range, worker, c->n_worker, w->step, &p->at, &p->end))
+    if (p->at >= p->end && !par_range_take(w->range, worker, c->n_worker, w->step, &p->at, &p->end))
         return 0;
     int lo = 0, hi = w->n_seg - 1;
     while (lo < hi) { /* the last seg that begins at or before p->at */
@@ -115,8 +118,9 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
     return 1;
 }
 
-void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
-                     enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy)
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
+                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
+                     float *y, int64_t ldy)
 {
     const struct mm_mat *m = &p->seg->m;
     struct cpu_scratch *s = &c->scratch[worker];
@@ -146,5 +150,6 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
     }
     int row0 = unit0 * 16, n = n_unit * 16;
     if (n > m->n_row - row0) n = m->n_row - row0;
-    for (int j = 0; j < n_tok; j++) c->k.silu_pairs_f32(h + j * ldh + row0, s->tile + j * ld, n);
+    for (int j = 0; j < n_tok; j++)
+        c->k.silu_pairs_f32(h + j * ldh + row0, s->tile + j * ld, n);
 }

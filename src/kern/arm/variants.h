@@ -3,6 +3,8 @@
 #ifndef KERN_ARM_VARIANTS_H
 #define KERN_ARM_VARIANTS_H
 
-#define KERN_VARIANTS(V)
+#define KERN_VARIANTS(V)                                                                           \
+    KERN_MM_FLOATS(V, neon)                                                                        \
+    KERN_MM_CODES(V, neon)
 
 #endif

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-$SLUICE --version | head -1 | cut -d" " -f1-2
+$SLUICE --version | head -1 | grep -oE "^sluice 0\.1\.0"

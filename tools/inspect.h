@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of `sluice inspect` share: a look at a model's files without running it. */
+#ifndef TOOLS_INSPECT_H
+#define TOOLS_INSPECT_H
+
+#include "base/str.h"
+#include "cmd.h"
+#include "io/io.h"
+#include "model/model.h"
+#include "text/json.h"
+#include "tok/tok.h"
+
+struct inspect {
+    io_model *io;
+    struct model_cfg cfg;
+    bool has_cfg;
+    sl_err why_not; /* why it can not be run; code SL_OK = it can */
+    char arch[64];
+    int64_t params, active, bytes;
+    int n_layer, n_vocab, n_ctx; /* 0 = not known */
+    int n_of[TENSOR_N_DTYPE];    /* tensors by type */
+    int64_t bytes_of[TENSOR_N_DTYPE];
+    tok *tok;
+    sl_err tok_err;
+};
+
+/* Memory of running it. Bytes; estimates but for weights and KV. */
+struct inspect_memory {
+    int n_ctx, n_seq;
+    int64_t weights, kv, acts, scratch, total, available;
+};
+/* n_thread 0 = physical cores. UNSUPPORTED when the model can not be run. */
+sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int n_thread,
+                             struct inspect_memory *out, sl_err *err) BASE_MUST_USE;
+
+/* "134.5 M", "98.4 MB": three or four digits and a unit. */
+const char *inspect_count_text(int64_t n, char *buf, size_t cap);
+const char *inspect_bytes_text(int64_t n, char *buf, size_t cap);
+
+/* The dequantised tensor as raw f32 in a file. */
+sl_status inspect_dump(const struct inspect *v, const char *name, const char *path, sl_err *err)
+    BASE_MUST_USE;
+
+#endif
