@@ -134,6 +134,12 @@ with tempfile.TemporaryDirectory() as d:
     check(c["mape"] < 6 and all(x["confidence"] == "calibrated" for x in c["rows"]), f"and they are met: {c['mape']:.1f} %")
     check(set(c["groups"][0]) >= {"system", "metric", "n", "mape", "worst", "rank"}, "groups as the contract says")
 
+    own = os.path.join(d, "own.json")
+    json.dump([{"name": "My Card", "kind": "gpu", "mem_GiB": 48, "mem_bw_GBps": 1000, "tflops_bf16": 200, "tops_int8": 400,
+                "intra_node_GBps_per_card_unidir": 25, "cards_per_node": 8}], open(own, "w"))
+    rc, out, err = e2e.run([EXE, "plan", "--model", "qwen3-32b", "--hardware", "my card", "--cards", "2", "--hardware-file", own, "--json"])
+    check(rc == 0 and json.loads(out.decode())["hardware"] == "My Card", "a device of one's own from JSON")
+
     # This machine: a bench file of an engine whose reads and products follow one another.
     def step(batch, depth):
         experts = 128 * (1 - (1 - 8 / 128) ** batch) * 48 * 3 * 2048 * 768
