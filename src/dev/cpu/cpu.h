@@ -62,7 +62,8 @@ struct cpu_seg {
 };
 struct cpu_work {
     struct cpu_seg *seg;
-    int n_seg, n_seg_max, step;
+    int n_seg, n_seg_max;
+    int step_min, step_max; /* units of a piece */
     struct par_range *range; /* [n_worker] */
 };
 /* What a worker has taken. */
@@ -234,6 +235,7 @@ static inline struct cpu_part dev_cpu_part_at(float *p, int n_row)
 /* Run the job's units over their spans; results are folded span by span in rising order, however
  * the work is split. */
 void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
+#define CPU_SET 64        /* tokens whose gate and up products wait for silu together */
 #define CPU_ROWS 48       /* query rows that share a widened piece of keys, about */
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */

@@ -111,8 +111,7 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
 {
     size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
     size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
-    c->tile_floats = (size_t)c->n_tok_max * 128;
-    if (c->tile_floats < 16384) c->tile_floats = 16384;
+    c->tile_floats = BASE_MAX((size_t)c->n_tok_max * 16, (size_t)CPU_SET * 16 * 64);
     SL_TRY(get(c, n_w, sizeof *c->scratch, &c->scratch, err));
     for (size_t i = 0; i < n_w; i++) {
         struct cpu_scratch *s = &c->scratch[i];
