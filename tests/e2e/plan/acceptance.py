@@ -4,6 +4,7 @@ rows that nothing was fitted on hold their limits, and the weights, KV and verdi
 import json
 import os
 import re
+import resource
 import sys
 import tempfile
 
@@ -111,6 +112,8 @@ def speed():
                           "--concurrency", "4096", "--json"])
     r = json.loads(out.decode())
     check(rc == 0 and r["search_s"] <= 1, f"search of 144 cards: {r['search_s']:.3f} s, {r['tried']} candidates")
+    rss = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    check(rss <= 50, f"memory of the largest run so far: {rss:.0f} MB")
     worst = max(o["eval_us"] for o in r["options"])
     check(worst <= 100, f"one evaluation: {worst:.1f} us")
 
