@@ -152,7 +152,7 @@ typedef struct sl_engine_opts {
     int n_queue_max;   /* requests that wait; 0 = 256 */
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
     sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode */
-    sl_kv kv;          /* KV cache type; AUTO = bf16, and f32 in the reference mode */
+    sl_kv kv;          /* KV cache type; AUTO = f16, and f32 in the reference mode */
     int no_reuse;      /* 1 = never start from the KV that an earlier request left (measurements) */
     int no_hugepages;
     int no_numa;

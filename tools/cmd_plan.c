@@ -12,10 +12,22 @@
 #include "os/os.h"
 
 #define S struct plan_opts
-#define TEXT(n, m, arg, def, help) {n, 0, OPT_STR, offsetof(S, m), arg, def, 0, 0, help}
-#define REAL(n, m, def, lo, hi, help) {n, 0, OPT_REAL, offsetof(S, m), "N", def, lo, hi, help}
-#define INT(n, m, def, lo, hi, help) {n, 0, OPT_INT, offsetof(S, m), "N", def, lo, hi, help}
-#define FLAG(n, m, help) {n, 0, OPT_FLAG, offsetof(S, m), NULL, NULL, 0, 0, help}
+#define TEXT(n, m, arg, def, help)                                                                 \
+    {                                                                                              \
+        n, 0, OPT_STR, offsetof(S, m), arg, def, 0, 0, help                                        \
+    }
+#define REAL(n, m, def, lo, hi, help)                                                              \
+    {                                                                                              \
+        n, 0, OPT_REAL, offsetof(S, m), "N", def, lo, hi, help                                     \
+    }
+#define INT(n, m, def, lo, hi, help)                                                               \
+    {                                                                                              \
+        n, 0, OPT_INT, offsetof(S, m), "N", def, lo, hi, help                                      \
+    }
+#define FLAG(n, m, help)                                                                           \
+    {                                                                                              \
+        n, 0, OPT_FLAG, offsetof(S, m), NULL, NULL, 0, 0, help                                     \
+    }
 // clang-format off
 static const struct opt opts[] = {
     {"model", 'm', OPT_STR, offsetof(S, common.model), "MODEL", NULL, 0, 0, "a name of the table, a config.json, a folder or a .gguf"},
@@ -108,14 +120,17 @@ sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err)
     if (r->q.model) return SL_OK;
     enum os_kind kind = os_path_kind(name);
     size_t n = strlen(name);
-    if (kind == OS_DIR) snprintf(path, sizeof path, "%s/config.json", name);
-    else snprintf(path, sizeof path, "%s", name);
+    if (kind == OS_DIR)
+        snprintf(path, sizeof path, "%s/config.json", name);
+    else
+        snprintf(path, sizeof path, "%s", name);
     if (kind == OS_DIR || (kind == OS_FILE && n > 5 && !strcasecmp(name + n - 5, ".json"))) {
         SL_TRY(plan_slurp(r, path, &b, err));
         const char *base = strrchr(name, '/');
         SL_TRY(plan_model_from_config(&r->model, r->a, base && base[1] ? base + 1 : name, b, err));
         r->q.model = &r->model;
-        sl_err ignored; /* a folder with the config alone is enough: the tensors only make it exact */
+        sl_err
+            ignored; /* a folder with the config alone is enough: the tensors only make it exact */
         if (kind == OS_DIR && plan_model_open(r, name, &ignored) != SL_OK) r->has_real = false;
         return SL_OK;
     }
@@ -135,13 +150,18 @@ static double dram_in(const char *s)
     if (!at) at = strcasestr(s, "dram");
     if (!at) return 0;
     for (const char *p = s; *p; p++) {
-        if (!isdigit((unsigned char)*p) || (p > s && (isalnum((unsigned char)p[-1]) || p[-1] == '-' || p[-1] == '.'))) continue;
+        if (!isdigit((unsigned char)*p) ||
+            (p > s && (isalnum((unsigned char)p[-1]) || p[-1] == '-' || p[-1] == '.')))
+            continue;
         char *end;
         double v = strtod(p, &end);
-        while (*end == ' ') end++;
+        while (*end == ' ')
+            end++;
         double unit = !strncasecmp(end, "tb", 2) || !strncasecmp(end, "tib", 3) ? 1024
-                      : !strncasecmp(end, "g", 1) ? 1 : 0;
-        if (unit > 0 && p + 12 > at - 12 && v * unit >= 16 && (p > at || at - end < 12)) return v * unit;
+                      : !strncasecmp(end, "g", 1)                               ? 1
+                                                                                : 0;
+        if (unit > 0 && p + 12 > at - 12 && v * unit >= 16 && (p > at || at - end < 12))
+            return v * unit;
     }
     return 0;
 }
@@ -150,7 +170,8 @@ static sl_status query_hardware(struct plan_run *r, sl_err *err)
 {
     const struct plan_opts *o = r->o;
     char near[320];
-    if (!o->hardware) return SL_FAIL(err, REQUEST, "missing option: --hardware: --list shows the names");
+    if (!o->hardware)
+        return SL_FAIL(err, REQUEST, "missing option: --hardware: --list shows the names");
     const struct plan_device *d = plan_find_device(&r->t, o->hardware);
     const struct plan_host *h = plan_find_host(&r->t, o->host ? o->host : o->hardware);
     if (o->host && !h) {
@@ -165,7 +186,8 @@ static sl_status query_hardware(struct plan_run *r, sl_err *err)
     double dram = o->dram > 0 ? o->dram : dram_in(o->hardware);
     if (!h && d && (want_cpu || dram > 0)) {
         h = plan_find_host(&r->t, d->vendor == PLAN_ASCEND ? "kunpeng 920 7263z" : "epyc 9654");
-        r->note = "host not named: a two-socket Kunpeng 920 7263Z (Ascend) or an EPYC 9654 is assumed; --host names it";
+        r->note = "host not named: a two-socket Kunpeng 920 7263Z (Ascend) or an EPYC 9654 is "
+                  "assumed; --host names it";
     }
     if (h) {
         r->host = *h;
@@ -173,16 +195,20 @@ static sl_status query_hardware(struct plan_run *r, sl_err *err)
         r->q.host = &r->host;
     }
     r->q.cpu_only = !d;
-    if (d) r->dev = *d;
+    if (d)
+        r->dev = *d;
     else {
-        r->dev = (struct plan_device){.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = h->bw};
+        r->dev =
+            (struct plan_device){.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = h->bw};
         snprintf(r->dev.name, sizeof r->dev.name, "%s", h->name);
         r->dev.mem = r->host.mem > 0 ? r->host.mem : 2048 * 1073741824.0;
         r->dev.peak[PLAN_NUM_BF16] = 1e13;
     }
     if (o->nodes > 0 && d) {
         if (o->cards % o->nodes) {
-            return SL_FAIL(err, REQUEST, "contradiction: --cards %d does not divide over --nodes %d", o->cards, o->nodes);
+            return SL_FAIL(err, REQUEST,
+                           "contradiction: --cards %d does not divide over --nodes %d", o->cards,
+                           o->nodes);
         }
         r->dev.cards_per_node = o->cards / o->nodes;
     } else if (d && o->cards < r->dev.cards_per_node) {
@@ -211,7 +237,8 @@ static sl_status query_formats(struct plan_run *r, sl_err *err)
         size_t n = strcspn(list, ",");
         snprintf(one, sizeof one, "%.*s", (int)BASE_MIN(n, sizeof one - 1), list);
         if (q->n_fmt == PLAN_MAX_FORMATS || !plan_format_find(one, &q->fmt[q->n_fmt])) {
-            return SL_FAIL(err, REQUEST, "unknown weights: %.20s: one of %s", one, plan_format_names());
+            return SL_FAIL(err, REQUEST, "unknown weights: %.20s: one of %s", one,
+                           plan_format_names());
         }
         q->n_fmt++;
         list += n + (list[n] == ',');
@@ -224,32 +251,41 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
     const struct plan_opts *o = r->o;
     struct plan_query *q = &r->q;
     char why[160];
-    if (o->layout && !plan_layout_parse(o->layout, q, why, sizeof why)) return SL_FAIL(err, REQUEST, "%s", why);
+    if (o->layout && !plan_layout_parse(o->layout, q, why, sizeof why))
+        return SL_FAIL(err, REQUEST, "%s", why);
     int ranks = o->cards * r->dev.dies, tp = q->tp ? q->tp : 1, pp = q->pp ? q->pp : 1;
     if (o->layout && q->ep > 1 && !q->dp) q->dp = ranks / tp > 0 ? ranks / tp : 1;
     int dp = q->dp ? q->dp : 1;
-    if (o->layout && !q->cpu_only && tp * pp * dp != ranks && !(q->dp == 0 && ranks % (tp * pp) == 0)) {
-        return SL_FAIL(err, REQUEST, "contradiction: layout %.40s needs %d dies, %d card(s) have %d", o->layout,
+    if (o->layout && !q->cpu_only && tp * pp * dp != ranks &&
+        !(q->dp == 0 && ranks % (tp * pp) == 0)) {
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: layout %.40s needs %d dies, %d card(s) have %d", o->layout,
                        tp * pp * dp, o->cards, ranks);
     }
     if (q->ep > 1 && q->model->experts == 0) {
-        return SL_FAIL(err, REQUEST, "contradiction: layout %.40s has ep, %s has no experts", o->layout, q->model->name);
+        return SL_FAIL(err, REQUEST, "contradiction: layout %.40s has ep, %s has no experts",
+                       o->layout, q->model->name);
     }
     if (q->ep > 1 && q->ep != ranks) {
-        return SL_FAIL(err, REQUEST, "contradiction: ep%d over %d dies: experts are spread over all of them", q->ep, ranks);
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: ep%d over %d dies: experts are spread over all of them",
+                       q->ep, ranks);
     }
     if (o->layout && q->ep == 0) q->ep = 1;
     if (o->layout && q->pp == 0) q->pp = 1;
-    if (!strcmp(o->pd, "mixed")) q->pools = 1;
+    if (!strcmp(o->pd, "mixed"))
+        q->pools = 1;
     else if (strcmp(o->pd, "auto") != 0) {
         int n = 0;
-        if (sscanf(o->pd, "%dP:%dD%n", &q->n_p, &q->n_d, &n) != 2 || o->pd[n] || q->n_p < 1 || q->n_d < 1) {
+        if (sscanf(o->pd, "%dP:%dD%n", &q->n_p, &q->n_d, &n) != 2 || o->pd[n] || q->n_p < 1 ||
+            q->n_d < 1) {
             return SL_FAIL(err, REQUEST, "bad value: --pd %.20s: mixed, auto or 2P:2D", o->pd);
         }
         q->pools = 2;
         int nodes = o->cards / r->dev.cards_per_node;
         if (q->n_p + q->n_d > nodes) {
-            return SL_FAIL(err, REQUEST, "contradiction: --pd %s needs %d nodes, there are %d", o->pd, q->n_p + q->n_d, nodes);
+            return SL_FAIL(err, REQUEST, "contradiction: --pd %s needs %d nodes, there are %d",
+                           o->pd, q->n_p + q->n_d, nodes);
         }
     }
     return SL_OK;
@@ -259,7 +295,8 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
 {
     const struct plan_opts *o = r->o;
     struct plan_query *q = &r->q;
-    if (!o->common.model) return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
+    if (!o->common.model)
+        return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
     SL_TRY(plan_run_model(r, o->common.model, err));
     SL_TRY(query_hardware(r, err));
     q->cards = q->cpu_only ? 1 : o->cards;
@@ -272,21 +309,26 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     }
     q->experts_on = !o->experts_on ? 0 : !strcmp(o->experts_on, "cpu") ? 1 : 2;
     if (q->experts_on == 1 && q->model->experts == 0) {
-        return SL_FAIL(err, REQUEST, "contradiction: --experts-on cpu, but %s has no experts", q->model->name);
+        return SL_FAIL(err, REQUEST, "contradiction: --experts-on cpu, but %s has no experts",
+                       q->model->name);
     }
     if (o->redundant > 0 && q->model->experts == 0) {
-        return SL_FAIL(err, REQUEST, "contradiction: --redundant %d, but %s has no experts", o->redundant, q->model->name);
+        return SL_FAIL(err, REQUEST, "contradiction: --redundant %d, but %s has no experts",
+                       o->redundant, q->model->name);
     }
     if (o->mtp > 0 && q->model->mtp_layers == 0) {
-        return SL_FAIL(err, REQUEST, "contradiction: --mtp %d, but %s has no MTP module", o->mtp, q->model->name);
+        return SL_FAIL(err, REQUEST, "contradiction: --mtp %d, but %s has no MTP module", o->mtp,
+                       q->model->name);
     }
     if (q->model->max_ctx > 0 && o->input + o->output > q->model->max_ctx) {
-        return SL_FAIL(err, REQUEST, "contradiction: --input %.0f + --output %.0f is over the context of %s, %d", o->input,
-                       o->output, q->model->name, q->model->max_ctx);
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: --input %.0f + --output %.0f is over the context of %s, %d",
+                       o->input, o->output, q->model->name, q->model->max_ctx);
     }
     SL_TRY(query_formats(r, err));
     SL_TRY(query_layout(r, err));
-    q->load = (struct plan_load){.n = o->concurrency, .in = o->input, .out = o->output, .rate = o->rate};
+    q->load =
+        (struct plan_load){.n = o->concurrency, .in = o->input, .out = o->output, .rate = o->rate};
     q->load.chunked = o->chunked;
     q->ttft_max = o->ttft_ms * 1e-3, q->tpot_max = o->tpot_ms * 1e-3;
     q->redundant = o->redundant, q->mtp = o->mtp, q->accept = o->acceptance;
@@ -299,7 +341,8 @@ static int list_names(const struct plan_run *r)
 {
     for (int i = 0; i < r->t.n_model; i++) {
         const struct plan_model *m = &r->t.model[i];
-        printf("model   %-30s %8.1f B, %6.1f B active\n", m->name, m->total * 1e-9, m->active * 1e-9);
+        printf("model   %-30s %8.1f B, %6.1f B active\n", m->name, m->total * 1e-9,
+               m->active * 1e-9);
     }
     for (int i = 0; i < r->t.n_dev; i++) {
         const struct plan_device *d = &r->t.dev[i];
@@ -328,7 +371,8 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     const struct {
         const char *key;
         int v, skip;
-    } f[] = {{"tp", l->tp, 1}, {"pp", l->pp, 1}, {"dp", l->dp, 1}, {"ep", l->ep, 1}, {"mtp", l->mtp, 0}};
+    } f[] = {
+        {"tp", l->tp, 1}, {"pp", l->pp, 1}, {"dp", l->dp, 1}, {"ep", l->ep, 1}, {"mtp", l->mtp, 0}};
     for (int i = 0; i < BASE_COUNT_OF(f) && o->c.k.mode != PLAN_MODE_CPU; i++) {
         if (f[i].v == f[i].skip) continue;
         text_jw_key(&w, f[i].key);
@@ -358,15 +402,18 @@ int plan_cmd_search(struct plan_run *r)
     int64_t t0 = clock_now_ns();
     if (plan_search(&r->book, &r->q, r->a, r->o->top, &f, &err)) return cmd_fail(&err);
     double seconds = 1e-9 * (double)(clock_now_ns() - t0);
-    if (r->o->common.json) plan_json_found(r, &f, seconds);
-    else plan_print_found(r, &f);
+    if (r->o->common.json)
+        plan_json_found(r, &f, seconds);
+    else
+        plan_print_found(r, &f);
     if (r->o->html && f.n_option > 0 && plan_html(r, &f, r->o->html, &err)) return cmd_fail(&err);
     if (r->o->emit && f.n_option > 0) {
         int rc = emit_config(r, &f.option[0], &err);
         if (rc) return rc;
     }
     if (f.n_fit == 0 && f.n_reject == 0) {
-        return cmd_usage("no layout to try: the options together leave none for %d card(s)", r->q.cards);
+        return cmd_usage("no layout to try: the options together leave none for %d card(s)",
+                         r->q.cards);
     }
     return f.n_option > 0 ? CMD_OK : CMD_FAILED;
 }
@@ -383,7 +430,8 @@ static int claim(struct plan_run *r)
         printf("%s\n", text);
         return CMD_FAILED;
     }
-    printf("possible: %.0f GB can hold %.1f B parameters\n", r->o->claim_gb, r->q.model->total * 1e-9);
+    printf("possible: %.0f GB can hold %.1f B parameters\n", r->o->claim_gb,
+           r->q.model->total * 1e-9);
     return CMD_OK;
 }
 
@@ -396,7 +444,9 @@ static int run(struct cmd_ctx *c)
     struct plan_run *r = mem;
     if (plan_run_open(r, o, &c->arena, &err)) return cmd_fail(&err);
     int modes = !!o->check + !!o->calibrate + !!o->sweep + o->this_machine + o->acceptance_table;
-    if (modes > 1) return cmd_usage("contradiction: one of --check, --calibrate, --sweep, --this-machine, --acceptance-table");
+    if (modes > 1)
+        return cmd_usage("contradiction: one of --check, --calibrate, --sweep, --this-machine, "
+                         "--acceptance-table");
     if (o->list) return list_names(r);
     if (o->acceptance_table) return plan_cmd_acceptance(r);
     if (o->check) return plan_cmd_check(r);
@@ -411,8 +461,10 @@ const struct cmd cmd_plan = {
     .name = "plan",
     .summary = "which layout fits, how fast it will be, and how sure that is",
     .usage = "--model NAME --hardware NAME --cards N [options]",
-    .about = "Searches weight formats and layouts, memory first. Predictions carry an interval: see docs/planner.md.",
-    .example = "sluice plan --model deepseek-r1 --hardware ascend-910b1 --cards 8 --input 4096 --concurrency 8",
+    .about = "Searches weight formats and layouts, memory first. Predictions carry an interval: "
+             "see docs/planner.md.",
+    .example = "sluice plan --model deepseek-r1 --hardware ascend-910b1 --cards 8 --input 4096 "
+               "--concurrency 8",
     .opts = opts,
     .opts_bytes = sizeof(struct plan_opts),
     .run = run,

@@ -28,20 +28,20 @@ struct plan_run {
     struct plan_tables t;
     struct plan_book book;
     struct plan_query q;
-    struct plan_model model;   /* when it is not from the table */
-    struct plan_device dev;    /* own copy: --nodes and CPU-only change it */
+    struct plan_model model; /* when it is not from the table */
+    struct plan_device dev;  /* own copy: --nodes and CPU-only change it */
     struct plan_host host;
-    struct plan_format real;   /* bits of a real file */
+    struct plan_format real; /* bits of a real file */
     bool has_real;
-    const char *note;          /* something that was assumed, said below the table; NULL = nothing */
+    const char *note; /* something that was assumed, said below the table; NULL = nothing */
 };
 
 /* Tables and constants. Errors as in the room. */
-sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct arena *a, sl_err *err)
-    BASE_MUST_USE;
+sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct arena *a,
+                        sl_err *err) BASE_MUST_USE;
 /* A whole file in the arena's life. */
-sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *out, sl_err *err)
-    BASE_MUST_USE;
+sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *out,
+                     sl_err *err) BASE_MUST_USE;
 /* The query from the options. REQUEST for what the user can correct. */
 sl_status plan_run_query(struct plan_run *r, sl_err *err) BASE_MUST_USE;
 /* A .gguf file, or a folder whose config.json is read already into r->model. */
@@ -60,7 +60,7 @@ void plan_print_found(const struct plan_run *r, const struct plan_found *f);
 void plan_json_found(const struct plan_run *r, const struct plan_found *f, double seconds);
 const char *plan_trust_name(enum plan_trust t);
 /* cmd_plan_html.c */
-sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const char *path, sl_err *err)
-    BASE_MUST_USE;
+sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const char *path,
+                    sl_err *err) BASE_MUST_USE;
 
 #endif

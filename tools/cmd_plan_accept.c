@@ -7,16 +7,17 @@
 
 struct filter {
     const char *group;
-    int role;     /* -1 any */
-    int prefill;  /* -1 any */
-    int metric;   /* -1 any */
+    int role;    /* -1 any */
+    int prefill; /* -1 any */
+    int metric;  /* -1 any */
 };
 
 static bool keep(const struct plan_item *it, const void *user)
 {
     const struct filter *f = user;
     bool group = !f->group || !strcmp(it->group, f->group) ||
-                 (!strcmp(f->group, "awq+other") && (!strcmp(it->group, "awq") || !strcmp(it->group, "other")));
+                 (!strcmp(f->group, "awq+other") &&
+                  (!strcmp(it->group, "awq") || !strcmp(it->group, "other")));
     return group && (f->role < 0 || (int)it->role == f->role) &&
            (f->prefill < 0 || (int)it->prefill == f->prefill) &&
            (f->metric < 0 || (int)it->s.metric == f->metric);
@@ -24,17 +25,20 @@ static bool keep(const struct plan_item *it, const void *user)
 
 static int misses;
 
-static void line(const char *name, const struct plan_data *d, struct filter f, double mean, double any)
+static void line(const char *name, const struct plan_data *d, struct filter f, double mean,
+                 double any)
 {
     struct plan_score s;
     plan_score(d, keep, &f, &s);
     bool ok = s.n > 0 && s.mape <= mean && s.worst <= any;
     misses += !ok;
     char limit[32];
-    if (any < 1e6) snprintf(limit, sizeof limit, "%.0f / %.0f", mean, any);
-    else snprintf(limit, sizeof limit, "%.0f / -", mean);
-    printf("| %-58s | %3d | %5.1f | %6.1f | %6.1f | %5.2f | %9s | %s |\n", name, s.n, s.mape, s.median, s.worst, s.rank,
-           limit, ok ? "met" : "MISSED");
+    if (any < 1e6)
+        snprintf(limit, sizeof limit, "%.0f / %.0f", mean, any);
+    else
+        snprintf(limit, sizeof limit, "%.0f / -", mean);
+    printf("| %-58s | %3d | %5.1f | %6.1f | %6.1f | %5.2f | %9s | %s |\n", name, s.n, s.mape,
+           s.median, s.worst, s.rank, limit, ok ? "met" : "MISSED");
 }
 
 /* AWQ from three rows: 1 and 8 users at 128 tokens, 8 users at 8192. */
@@ -44,8 +48,11 @@ static void three_rows(struct plan_run *r, struct plan_data *d)
     for (int i = 0; i < d->n; i++) {
         const struct plan_item *it = &d->item[i];
         const struct plan_row *w = it->row;
-        if (it->skip || strcmp(it->group, "awq") || (it->s.metric != PLAN_M_TPOT && it->s.metric != PLAN_M_TTFT)) continue;
-        bool use = (w->in == 128 && (w->conc == 1 || w->conc == 8)) || (w->in == 8192 && w->conc == 8);
+        if (it->skip || strcmp(it->group, "awq") ||
+            (it->s.metric != PLAN_M_TPOT && it->s.metric != PLAN_M_TTFT))
+            continue;
+        bool use =
+            (w->in == 128 && (w->conc == 1 || w->conc == 8)) || (w->in == 8192 && w->conc == 8);
         if (use && n < 16) pick[n++] = i;
     }
     struct plan_set set;
@@ -61,7 +68,8 @@ static void three_rows(struct plan_run *r, struct plan_data *d)
         it->err = log(it->got / it->row->value);
         if (it->role != PLAN_ROLE_SKIP) it->role = PLAN_ROLE_BLIND;
     }
-    line("TPOT of the AWQ engine from 3 calibration rows", d, (struct filter){"awq", PLAN_ROLE_BLIND, 0, PLAN_M_TPOT}, 10, 25);
+    line("TPOT of the AWQ engine from 3 calibration rows", d,
+         (struct filter){"awq", PLAN_ROLE_BLIND, 0, PLAN_M_TPOT}, 10, 25);
 }
 
 /* The new MoE with no row of its own: the dense model's constants. */
@@ -80,7 +88,8 @@ static void none_of_new(struct plan_run *r, struct plan_data *d)
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);
     }
-    line("new MoE on a known platform, no row of it", d, (struct filter){"newmoe", -1, 0, -1}, 30, 50);
+    line("new MoE on a known platform, no row of it", d, (struct filter){"newmoe", -1, 0, -1}, 30,
+         50);
 }
 
 static void memory_lines(const struct plan_run *r)
@@ -90,8 +99,11 @@ static void memory_lines(const struct plan_run *r)
         const char *fmt;
         bool mtp;
         double want; /* bytes, published */
-    } rows[] = {{"fp8", true, 640.1 * 1073741824.0}, {"awq", false, 348.6e9}, {"nvfp4", false, 377e9},
-                {"w4a8", false, 327e9 + 17.1e9}, {"int8", true, 643 * 1073741824.0}};
+    } rows[] = {{"fp8", true, 640.1 * 1073741824.0},
+                {"awq", false, 348.6e9},
+                {"nvfp4", false, 377e9},
+                {"w4a8", false, 327e9 + 17.1e9},
+                {"int8", true, 643 * 1073741824.0}};
     double worst = 0;
     for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
         struct plan_format f;
@@ -101,8 +113,9 @@ static void memory_lines(const struct plan_run *r)
     }
     bool ok = worst <= 1;
     misses += !ok;
-    printf("| %-58s | %3d | %5s | %6s | %6.2f | %5s | %9s | %s |\n", "weights of R1 in five formats, bytes", BASE_COUNT_OF(rows), "",
-           "", worst, "", "1 / 1", ok ? "met" : "MISSED");
+    printf("| %-58s | %3d | %5s | %6s | %6.2f | %5s | %9s | %s |\n",
+           "weights of R1 in five formats, bytes", BASE_COUNT_OF(rows), "", "", worst, "", "1 / 1",
+           ok ? "met" : "MISSED");
 }
 
 int plan_cmd_acceptance(struct plan_run *r)
@@ -119,23 +132,29 @@ int plan_cmd_acceptance(struct plan_run *r)
     }
     misses = 0;
     const int held = PLAN_ROLE_HELD;
-    printf("| %-58s | %3s | %5s | %6s | %6s | %5s | %9s | %s |\n", "rows that nothing was fitted on", "n", "mean", "median", "worst",
-           "rank", "limit", "verdict");
+    printf("| %-58s | %3s | %5s | %6s | %6s | %5s | %9s | %s |\n",
+           "rows that nothing was fitted on", "n", "mean", "median", "worst", "rank", "limit",
+           "verdict");
     printf("|---|---|---|---|---|---|---|---|\n");
     plan_check(&r->book, &d);
-    line("TPOT, AWQ engine and SGLang on 8x910B1", &d, (struct filter){"awq+other", held, 0, PLAN_M_TPOT}, 5, 12);
+    line("TPOT, AWQ engine and SGLang on 8x910B1", &d,
+         (struct filter){"awq+other", held, 0, PLAN_M_TPOT}, 5, 12);
     line("TTFT of the same", &d, (struct filter){"awq+other", held, 1, -1}, 15, 25);
     line("hybrid, end to end", &d, (struct filter){"hybrid", held, 0, PLAN_M_E2E}, 10, 20);
     line("hybrid, TTFT", &d, (struct filter){"hybrid", held, 1, -1}, 13, 30);
-    line("hybrid, step (tokens/s of a user)", &d, (struct filter){"hybrid", held, 0, PLAN_M_USER_TPS}, 10, 20);
+    line("hybrid, step (tokens/s of a user)", &d,
+         (struct filter){"hybrid", held, 0, PLAN_M_USER_TPS}, 10, 20);
     line("software FP4, 4 rows", &d, (struct filter){"softfp4", -1, 0, -1}, 8, 15);
-    line("prefill tokens/s per card, one mfu per platform", &d, (struct filter){"prefill", held, 1, -1}, 10, 16);
-    line("new MoE on a known platform, one row of it", &d, (struct filter){"newmoe", held, 0, -1}, 10, 20);
+    line("prefill tokens/s per card, one mfu per platform", &d,
+         (struct filter){"prefill", held, 1, -1}, 10, 16);
+    line("new MoE on a known platform, one row of it", &d, (struct filter){"newmoe", held, 0, -1},
+         10, 20);
     none_of_new(r, &d);
     plan_check_loo(&r->book, &d, "large_ep");
     line("large-EP decode, leave one out", &d, (struct filter){"large_ep", -1, 0, -1}, 12, 22);
     plan_check_blind(&r->book, &d);
-    line("blind: engines left out whole, decode and prefill", &d, (struct filter){"blind", PLAN_ROLE_BLIND, -1, -1}, 30, 1e9);
+    line("blind: engines left out whole, decode and prefill", &d,
+         (struct filter){"blind", PLAN_ROLE_BLIND, -1, -1}, 30, 1e9);
     double inside = 0, all = 0;
     for (int i = 0; i < d.n; i++) {
         if (d.item[i].skip || d.item[i].role != PLAN_ROLE_BLIND) continue;
@@ -144,8 +163,9 @@ int plan_cmd_acceptance(struct plan_run *r)
     }
     three_rows(r, &d);
     memory_lines(r);
-    printf("\nblind rows inside their 80 %% interval (a factor of %.2f either way): %.0f %% of %.0f\n",
-           exp(1.2816 * r->book.sigma_prior), 100 * inside / fmax(1, all), all);
+    printf(
+        "\nblind rows inside their 80 %% interval (a factor of %.2f either way): %.0f %% of %.0f\n",
+        exp(1.2816 * r->book.sigma_prior), 100 * inside / fmax(1, all), all);
     printf("%d line(s) missed\n", misses);
     return misses == 0 ? CMD_OK : CMD_FAILED;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice plan --this-machine: this engine on this CPU, constants from three points of a bench file, the others predicted. */
+/* sluice plan --this-machine: this engine on this CPU, constants from three points of a bench file,
+ * the others predicted. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static double cost(void *user, const double *x)
 {
     struct machine *m = user;
     double sum = 0;
-    for (int i = 0; i < 3; i++) m->c.k.v[keys[i]] = exp(x[i]);
+    for (int i = 0; i < 3; i++)
+        m->c.k.v[keys[i]] = exp(x[i]);
     for (int i = 0; i < m->n; i++) {
         if (!m->p[i].fit) continue;
         double e = log(predict(m, &m->p[i]) / m->p[i].tps);
@@ -50,7 +52,8 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
     struct plan_bytes b;
     const struct json *root;
     void *mem;
-    if (!r->o->bench) return SL_FAIL(err, REQUEST, "missing option: --bench: the output of sluice bench --json");
+    if (!r->o->bench)
+        return SL_FAIL(err, REQUEST, "missing option: --bench: the output of sluice bench --json");
     SL_TRY(plan_slurp(r, r->o->bench, &b, err));
     SL_TRY(text_json_parse(r->a, b.name, b.p, b.n, &root, err));
     if (root->kind != JSON_ARRAY_K || root->n < 3) {
@@ -71,15 +74,19 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
         SL_TRY(text_json_real(o, "probe_gbps", 0, &p->probe, err));
         SL_TRY(text_json_real(o, "threads", 0, &p->threads, err));
         if (!(p->tps > 0) || !(p->tokens > 0) || !(p->batch > 0)) {
-            return SL_FAIL(err, FORMAT, "%s: test %.20s: tps, batch and tokens must be above zero", b.name, test);
+            return SL_FAIL(err, FORMAT, "%s: test %.20s: tps, batch and tokens must be above zero",
+                           b.name, test);
         }
         m->n++;
     }
-    if (m->n < 3) return SL_FAIL(err, FORMAT, "%s: %d tests named ppN or tgN, three are needed", b.name, m->n);
+    if (m->n < 3)
+        return SL_FAIL(err, FORMAT, "%s: %d tests named ppN or tgN, three are needed", b.name,
+                       m->n);
     return SL_OK;
 }
 
-/* One sequence without depth, the largest batch at the largest depth, the longest prompt (or the middle batch). */
+/* One sequence without depth, the largest batch at the largest depth, the longest prompt (or the
+ * middle batch). */
 static void choose(struct machine *m)
 {
     int one = 0, deep = 0, pre = -1;
@@ -113,8 +120,11 @@ static void report(struct plan_run *r, struct machine *m)
     double *err = mem;
     int n = 0;
     bool json = r->o->common.json;
-    if (json) printf("{\"points\":[");
-    else printf("%-8s %6s %7s %10s %10s %8s\n", "test", "batch", "depth", "measured", "predicted", "error %");
+    if (json)
+        printf("{\"points\":[");
+    else
+        printf("%-8s %6s %7s %10s %10s %8s\n", "test", "batch", "depth", "measured", "predicted",
+               "error %");
     for (int i = 0; i < m->n; i++) {
         struct point *p = &m->p[i];
         p->got = predict(m, p);
@@ -123,22 +133,26 @@ static void report(struct plan_run *r, struct machine *m)
         char test[24];
         snprintf(test, sizeof test, "%s%.0f", p->prefill ? "pp" : "tg", p->tokens);
         if (json) {
-            printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"tps\":%.6g,\"predicted\":%.6g,\"error_pct\":%.4g,\"fitted\":%s}",
-                   i ? "," : "", test, p->batch, p->depth, p->tps, p->got, e, p->fit ? "true" : "false");
+            printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"tps\":%.6g,\"predicted\":%.6g,"
+                   "\"error_pct\":%.4g,\"fitted\":%s}",
+                   i ? "," : "", test, p->batch, p->depth, p->tps, p->got, e,
+                   p->fit ? "true" : "false");
         } else {
-            printf("%-8s %6g %7g %10.2f %10.2f %+8.1f%s\n", test, p->batch, p->depth, p->tps, p->got, e, p->fit ? "  (fitted)" : "");
+            printf("%-8s %6g %7g %10.2f %10.2f %+8.1f%s\n", test, p->batch, p->depth, p->tps,
+                   p->got, e, p->fit ? "  (fitted)" : "");
         }
     }
     qsort(err, (size_t)n, sizeof *err, by_value);
     if (n > 0) med = n % 2 ? err[n / 2] : 0.5 * (err[n / 2 - 1] + err[n / 2]);
     const double *k = m->c.k.v;
     if (json) {
-        printf("],\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,\"eta_kv\":%.6g}}\n", med,
-               k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
+        printf("],\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,"
+               "\"eta_kv\":%.6g}}\n",
+               med, k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
     } else {
         printf("median error on the %d points that were not fitted: %.1f %%\n", n, med);
-        printf("this engine here: %.1f GB/s of weights, %.3f Top/s, %.2f of it for KV\n", k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS],
-               k[PLAN_ETA_KV]);
+        printf("this engine here: %.1f GB/s of weights, %.3f Top/s, %.2f of it for KV\n",
+               k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
     }
 }
 
@@ -150,19 +164,24 @@ int plan_cmd_machine(struct plan_run *r)
                                       : SL_FAIL(&err, REQUEST, "missing option: --model");
     if (st == SL_OK) st = read_bench(r, &m, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
-    struct plan_device dev = {.vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = 50e9, .mem = 16e9};
+    struct plan_device dev = {
+        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = 50e9, .mem = 16e9};
     dev.peak[PLAN_NUM_BF16] = 1e12;
-    for (int i = 0; i < m.n; i++) dev.bw = fmax(dev.bw, 0), dev.bw = m.p[i].probe > 0 ? m.p[i].probe * 1e9 : dev.bw;
+    for (int i = 0; i < m.n; i++)
+        dev.bw = fmax(dev.bw, 0), dev.bw = m.p[i].probe > 0 ? m.p[i].probe * 1e9 : dev.bw;
     m.c = (struct plan_case){.model = r->q.model, .dev = &dev, .kv_bits = 16};
-    if (r->has_real) m.c.fmt = r->real;
-    else plan_format_find(r->o->weights ? r->o->weights : "q4", &m.c.fmt);
+    if (r->has_real)
+        m.c.fmt = r->real;
+    else
+        plan_format_find(r->o->weights ? r->o->weights : "q4", &m.c.fmt);
     m.c.lay = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
     m.c.k = r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
     m.c.k.mode = PLAN_MODE_CPU;
     m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
     choose(&m);
     double x[3] = {log(dev.bw * 1e-9), log(0.2), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
-    for (int i = 0; i < 4; i++) plan_minimise(cost, &m, x, step, 3, 600);
+    for (int i = 0; i < 4; i++)
+        plan_minimise(cost, &m, x, step, 3, 600);
     cost(&m, x);
     report(r, &m);
     return CMD_OK;

@@ -39,24 +39,28 @@ static sl_status gguf_shape(const io_model *io, struct plan_model *m, sl_err *er
     m->experts = meta_int(io, a, "expert_count", 0);
     m->topk = meta_int(io, a, "expert_used_count", 0);
     m->shared = meta_int(io, a, "expert_shared_count", 0);
-    m->moe_inter = meta_int(io, a, "expert_feed_forward_length", m->experts > 0 ? m->dense_inter : 0);
+    m->moe_inter =
+        meta_int(io, a, "expert_feed_forward_length", m->experts > 0 ? m->dense_inter : 0);
     m->dense_layers = meta_int(io, a, "leading_dense_block_count", 0);
     if (m->kv_lora > 0) {
         m->attn = PLAN_ATTN_MLA;
         m->rope = meta_int(io, a, "rope.dimension_count", 64);
         m->nope = meta_int(io, a, "attention.key_length_mla", m->head_dim) - m->rope;
-        m->v_dim = meta_int(io, a, "attention.value_length_mla", meta_int(io, a, "attention.value_length", 128));
+        m->v_dim = meta_int(io, a, "attention.value_length_mla",
+                            meta_int(io, a, "attention.value_length", 128));
         if (m->nope <= 0) m->nope = 128;
     } else {
         m->attn = PLAN_ATTN_GQA;
     }
     const struct tensor *e = io_find(io, "token_embd.weight");
-    m->vocab = e && m->hidden > 0 ? (int)(tensor_count(e) / m->hidden) : meta_int(io, a, "vocab_size", 0);
+    m->vocab =
+        e && m->hidden > 0 ? (int)(tensor_count(e) / m->hidden) : meta_int(io, a, "vocab_size", 0);
     m->tie_embed = io_find(io, "output.weight") == NULL;
     return SL_OK;
 }
 
-/* Fill r->model and r->real from an open checkpoint. The shape of a folder was read from its config.json before. */
+/* Fill r->model and r->real from an open checkpoint. The shape of a folder was read from its
+ * config.json before. */
 sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
 {
     io_model *io = NULL;
@@ -74,18 +78,22 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
             st = SL_FAIL(err, FORMAT, "%s: %s", path, why);
         }
     }
-    if (st == SL_OK) st = mem_arena_array(r->a, (size_t)n + 1, sizeof(struct plan_tensor), &mem, err);
+    if (st == SL_OK)
+        st = mem_arena_array(r->a, (size_t)n + 1, sizeof(struct plan_tensor), &mem, err);
     if (st == SL_OK) {
         struct plan_tensor *t = mem;
         for (int i = 0; i < n; i++) {
             const struct tensor *x = io_tensor(io, i);
-            double packed = strstr(x->name, "qweight") ? 8 : 1; /* eight 4-bit weights in one int32 */
-            t[i] = (struct plan_tensor){x->name, packed * (double)tensor_count(x), (double)x->n_bytes};
+            double packed =
+                strstr(x->name, "qweight") ? 8 : 1; /* eight 4-bit weights in one int32 */
+            t[i] =
+                (struct plan_tensor){x->name, packed * (double)tensor_count(x), (double)x->n_bytes};
         }
         plan_format_find("q8", &r->real);
         snprintf(r->real.name, sizeof r->real.name, "file");
         plan_model_from_tensors(&r->model, &r->real, t, (size_t)n);
-        if (!plan_model_finish(&r->model, why, sizeof why)) st = SL_FAIL(err, FORMAT, "%s: %s", path, why);
+        if (!plan_model_finish(&r->model, why, sizeof why))
+            st = SL_FAIL(err, FORMAT, "%s: %s", path, why);
         r->has_real = st == SL_OK;
         if (r->has_real) plan_model_from_tensors(&r->model, &r->real, t, (size_t)n);
     }

@@ -10,7 +10,9 @@
 
 const char *plan_trust_name(enum plan_trust t)
 {
-    return t == PLAN_CALIBRATED ? "calibrated" : t == PLAN_SAME_PLATFORM ? "same platform" : "uncalibrated";
+    return t == PLAN_CALIBRATED      ? "calibrated"
+           : t == PLAN_SAME_PLATFORM ? "same platform"
+                                     : "uncalibrated";
 }
 
 static void bar(const char *name, double v, double all)
@@ -39,19 +41,25 @@ static void explain(const struct plan_option *o)
     bar("vector", t->token, t->total);
     bar("experts on CPU", t->cpu, t->total);
     bar("drafts", t->draft, t->total);
-    printf("    prefill batch %.1f ms: compute %.1f, attention %.1f, communication %.1f, experts on CPU %.1f, fixed %.1f\n",
-           p->total * 1e3, p->compute * 1e3, p->attn * 1e3, p->comm * 1e3, p->cpu * 1e3, p->fixed * 1e3);
+    printf("    prefill batch %.1f ms: compute %.1f, attention %.1f, communication %.1f, experts "
+           "on CPU %.1f, fixed %.1f\n",
+           p->total * 1e3, p->compute * 1e3, p->attn * 1e3, p->comm * 1e3, p->cpu * 1e3,
+           p->fixed * 1e3);
     const struct plan_memory *m = &o->r.mem;
-    printf("    memory per %s: weights %.1f, KV %.1f, activations %.1f, communication %.1f, graphs %.1f, MTP %.1f GiB of %.1f\n",
-           o->c.dev->dies > 1 ? "die" : o->c.k.mode == PLAN_MODE_CPU ? "host" : "card", m->weights / GIB, m->kv / GIB,
-           m->acts / GIB, m->comm / GIB, m->graph / GIB, m->mtp / GIB, m->limit / GIB);
+    printf("    memory per %s: weights %.1f, KV %.1f, activations %.1f, communication %.1f, graphs "
+           "%.1f, MTP %.1f GiB of %.1f\n",
+           o->c.dev->dies > 1             ? "die"
+           : o->c.k.mode == PLAN_MODE_CPU ? "host"
+                                          : "card",
+           m->weights / GIB, m->kv / GIB, m->acts / GIB, m->comm / GIB, m->graph / GIB,
+           m->mtp / GIB, m->limit / GIB);
     if (m->host > 0) printf("    host memory for experts: %.0f GiB\n", m->host / GIB);
 }
 
 static const char *goals(int g, char *buf, size_t n)
 {
-    snprintf(buf, n, "%s%s%s", g & PLAN_GOAL_RATE ? "tok/s " : "", g & PLAN_GOAL_TPOT ? "TPOT " : "",
-             g & PLAN_GOAL_TTFT ? "TTFT " : "");
+    snprintf(buf, n, "%s%s%s", g & PLAN_GOAL_RATE ? "tok/s " : "",
+             g & PLAN_GOAL_TPOT ? "TPOT " : "", g & PLAN_GOAL_TTFT ? "TTFT " : "");
     return buf;
 }
 
@@ -60,33 +68,40 @@ static void print_rejects(const struct plan_found *f, int most)
     int n = f->n_reject < most ? f->n_reject : most;
     if (n == 0) return;
     printf("\ndoes not fit (%d layouts; nearest first):\n", f->n_reject);
-    for (int i = 0; i < n; i++) printf("  %-28s %s\n", f->reject[i].name, f->reject[i].why);
+    for (int i = 0; i < n; i++)
+        printf("  %-28s %s\n", f->reject[i].name, f->reject[i].why);
 }
 
 void plan_print_found(const struct plan_run *r, const struct plan_found *f)
 {
     const struct plan_query *q = &r->q;
     char g[32];
-    if (q->cpu_only) printf("%s on %s", q->model->name, q->dev->name);
-    else printf("%s on %d x %s%s%s", q->model->name, q->cards, q->dev->name, q->host ? " + " : "", q->host ? q->host->name : "");
-    if (q->load.rate > 0) printf(", %.3g requests/s", q->load.rate);
-    else printf(", %.0f users", q->load.n);
-    printf(", %.0f in, %.0f out; %d candidates, %d fit\n", q->load.in, q->load.out, f->n_tried, f->n_fit);
+    if (q->cpu_only)
+        printf("%s on %s", q->model->name, q->dev->name);
+    else
+        printf("%s on %d x %s%s%s", q->model->name, q->cards, q->dev->name, q->host ? " + " : "",
+               q->host ? q->host->name : "");
+    if (q->load.rate > 0)
+        printf(", %.3g requests/s", q->load.rate);
+    else
+        printf(", %.0f users", q->load.n);
+    printf(", %.0f in, %.0f out; %d candidates, %d fit\n", q->load.in, q->load.out, f->n_tried,
+           f->n_fit);
     if (f->n_option == 0) {
         printf("nothing fits. %s\n", f->cure);
         print_rejects(f, 16);
         return;
     }
-    printf("%-30s %9s %10s %9s %9s %9s %9s %7s %-14s %s\n", "layout", "GiB/rank", "TTFT ms", "TPOT ms", "tok/s/usr",
-           "tok/s/crd", "tok/s", "holds", "bound by", "confidence");
+    printf("%-30s %9s %10s %9s %9s %9s %9s %7s %-14s %s\n", "layout", "GiB/rank", "TTFT ms",
+           "TPOT ms", "tok/s/usr", "tok/s/crd", "tok/s", "holds", "bound by", "confidence");
     for (int i = 0; i < f->n_option; i++) {
         const struct plan_option *o = &f->option[i];
         double hold = fmin(o->r.mem.free_seq, 999999);
-        printf("%-30s %9.1f %10.1f %9.2f %9.1f %9.1f %9.1f %7.0f %-14s %s x%.2f..%.2f%s%s%s\n", o->name,
-               o->r.mem.total / GIB, o->r.ttft * 1e3, o->r.tpot * 1e3, o->r.user_tps, o->card_tps,
-               o->card_tps * q->cards, hold, o->r.bound, plan_trust_name(o->c.k.trust), o->r.lo, o->r.hi,
-               o->goals ? "  best: " : "", o->goals ? goals(o->goals, g, sizeof g) : "",
-               o->within ? "" : "  (over a limit)");
+        printf("%-30s %9.1f %10.1f %9.2f %9.1f %9.1f %9.1f %7.0f %-14s %s x%.2f..%.2f%s%s%s\n",
+               o->name, o->r.mem.total / GIB, o->r.ttft * 1e3, o->r.tpot * 1e3, o->r.user_tps,
+               o->card_tps, o->card_tps * q->cards, hold, o->r.bound, plan_trust_name(o->c.k.trust),
+               o->r.lo, o->r.hi, o->goals ? "  best: " : "",
+               o->goals ? goals(o->goals, g, sizeof g) : "", o->within ? "" : "  (over a limit)");
         if (r->o->explain) explain(o);
     }
     if (r->note) printf("note: %s\n", r->note);
@@ -144,7 +159,8 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     const struct plan_layout *l = &o->c.lay;
     struct plan_result again;
     int64_t t0 = clock_now_ns();
-    for (int i = 0; i < 16; i++) plan_eval(&o->c, &r->q.load, &again);
+    for (int i = 0; i < 16; i++)
+        plan_eval(&o->c, &r->q.load, &again);
     double us = 1e-3 * (double)(clock_now_ns() - t0) / 16;
     text_jw_obj(w);
     ks(w, "name", o->name);
@@ -154,8 +170,15 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     const struct {
         const char *key;
         int v;
-    } f[] = {{"tp", l->tp}, {"pp", l->pp}, {"dp", l->dp}, {"ep", l->ep}, {"prefill_nodes", l->n_p},
-             {"decode_nodes", l->n_d}, {"redundant", l->redundant}, {"mtp", l->mtp}, {"chunk", l->chunk}};
+    } f[] = {{"tp", l->tp},
+             {"pp", l->pp},
+             {"dp", l->dp},
+             {"ep", l->ep},
+             {"prefill_nodes", l->n_p},
+             {"decode_nodes", l->n_d},
+             {"redundant", l->redundant},
+             {"mtp", l->mtp},
+             {"chunk", l->chunk}};
     for (int i = 0; i < BASE_COUNT_OF(f); i++) {
         text_jw_key(w, f[i].key);
         text_jw_int(w, f[i].v);
@@ -219,10 +242,13 @@ void plan_json_found(const struct plan_run *r, const struct plan_found *f, doubl
     kv(&w, "rate", q->load.rate);
     kv(&w, "params_b", q->model->total * 1e-9);
     kv(&w, "active_b", q->model->active * 1e-9);
-    kv(&w, "kv_bytes_per_token", q->model->attn == PLAN_ATTN_V4 ? plan_kv_bytes(q->model, 65536, 16, 1) / 65536 : q->model->kv_token);
+    kv(&w, "kv_bytes_per_token",
+       q->model->attn == PLAN_ATTN_V4 ? plan_kv_bytes(q->model, 65536, 16, 1) / 65536
+                                      : q->model->kv_token);
     text_jw_key(&w, "weight_gb");
     text_jw_obj(&w);
-    for (int i = 0; i < q->n_fmt; i++) kv(&w, q->fmt[i].name, plan_weight_bytes(q->model, &q->fmt[i], false) * 1e-9);
+    for (int i = 0; i < q->n_fmt; i++)
+        kv(&w, q->fmt[i].name, plan_weight_bytes(q->model, &q->fmt[i], false) * 1e-9);
     text_jw_obj_end(&w);
     text_jw_key(&w, "tried");
     text_jw_int(&w, f->n_tried);
@@ -231,7 +257,8 @@ void plan_json_found(const struct plan_run *r, const struct plan_found *f, doubl
     kv(&w, "search_s", seconds);
     text_jw_key(&w, "options");
     text_jw_arr(&w);
-    for (int i = 0; i < f->n_option; i++) json_option(&w, r, &f->option[i]);
+    for (int i = 0; i < f->n_option; i++)
+        json_option(&w, r, &f->option[i]);
     text_jw_arr_end(&w);
     text_jw_key(&w, "rejected");
     text_jw_arr(&w);

@@ -25,11 +25,13 @@ static sl_status load_rows(struct plan_run *r, const char *path, struct loaded *
     bool inside = strcmp(path, "published") == 0;
     if (!inside) SL_TRY(plan_slurp(r, path, &b, err));
     SL_TRY(plan_read_rows(r->a, b, &l->row, &l->n, err));
-    if (inside) SL_TRY(plan_read_rules(r->a, plan_embedded(PLAN_FILE_HELDOUT), &rule, &n_rule, err));
+    if (inside)
+        SL_TRY(plan_read_rules(r->a, plan_embedded(PLAN_FILE_HELDOUT), &rule, &n_rule, err));
     for (int i = 0; !inside && i < l->n; i++) { /* a file of one engine need not repeat its names */
         struct plan_row *w = &l->row[i];
         if (r->o->engine) snprintf(w->system, sizeof w->system, "%s", r->o->engine);
-        if (r->o->hardware && !*w->hardware) snprintf(w->hardware, sizeof w->hardware, "%s", r->o->hardware);
+        if (r->o->hardware && !*w->hardware)
+            snprintf(w->hardware, sizeof w->hardware, "%s", r->o->hardware);
     }
     return plan_data_init(&l->d, r->a, &r->t, l->row, l->n, rule, n_rule, err);
 }
@@ -41,13 +43,17 @@ static const char *row_claim(const struct plan_item *it, char *buf, size_t n)
     const struct plan_row *w = it->row;
     if (!s->c.model || isnan(w->value)) return NULL;
     double bits = strtod(*w->wbits == '~' ? w->wbits + 1 : w->wbits, NULL);
-    if (strcmp(w->metric, "memory") == 0) return plan_claim(s->c.model, bits, w->value * 1e9, buf, n);
+    if (strcmp(w->metric, "memory") == 0)
+        return plan_claim(s->c.model, bits, w->value * 1e9, buf, n);
     if (it->skip && it->role != PLAN_ROLE_SKIP) return NULL;
-    if (!s->c.dev || s->c.lay.ranks < 1 || s->c.lay.cpu_experts || s->c.fmt.expert <= 0) return NULL;
-    double need = plan_weight_bytes(s->c.model, &s->c.fmt, false), have = s->dev.mem * s->c.lay.ranks;
+    if (!s->c.dev || s->c.lay.ranks < 1 || s->c.lay.cpu_experts || s->c.fmt.expert <= 0)
+        return NULL;
+    double need = plan_weight_bytes(s->c.model, &s->c.fmt, false),
+           have = s->dev.mem * s->c.lay.ranks;
     if (need <= have) return NULL;
-    snprintf(buf, n, "impossible: %s in %.3g bits is %.0f GB, %d x %s have %.0f GB", s->c.model->name,
-             s->c.fmt.expert, need * 1e-9, s->c.lay.cards, s->dev.name, have * 1e-9);
+    snprintf(buf, n, "impossible: %s in %.3g bits is %.0f GB, %d x %s have %.0f GB",
+             s->c.model->name, s->c.fmt.expert, need * 1e-9, s->c.lay.cards, s->dev.name,
+             have * 1e-9);
     return buf;
 }
 
@@ -69,7 +75,8 @@ static int make_groups(const struct plan_data *d, struct group *g)
         const struct plan_item *it = &d->item[i];
         int j = 0;
         if (it->skip) continue;
-        while (j < n && !in_group(it, &g[j])) j++;
+        while (j < n && !in_group(it, &g[j]))
+            j++;
         if (j < n || n == MAX_GROUP) continue;
         g[n] = (struct group){.system = it->row->system, .metric = it->row->metric};
         plan_score(d, in_group, &g[n], &g[n].score);
@@ -136,7 +143,8 @@ static void json_row(struct json_w *w, const struct plan_item *it)
     text_jw_obj_end(w);
 }
 
-static void json_check(const struct plan_data *d, const struct group *g, int n, const struct plan_score *all)
+static void json_check(const struct plan_data *d, const struct group *g, int n,
+                       const struct plan_score *all)
 {
     struct str s;
     struct json_w w;
@@ -145,7 +153,8 @@ static void json_check(const struct plan_data *d, const struct group *g, int n, 
     text_jw_obj(&w);
     text_jw_key(&w, "rows");
     text_jw_arr(&w);
-    for (int i = 0; i < d->n; i++) json_row(&w, &d->item[i]);
+    for (int i = 0; i < d->n; i++)
+        json_row(&w, &d->item[i]);
     text_jw_arr_end(&w);
     text_jw_key(&w, "groups");
     text_jw_arr(&w);
@@ -173,7 +182,8 @@ static void json_check(const struct plan_data *d, const struct group *g, int n, 
 
 static int by_error(const void *a, const void *b)
 {
-    const struct plan_item *x = *(const struct plan_item *const *)a, *y = *(const struct plan_item *const *)b;
+    const struct plan_item *x = *(const struct plan_item *const *)a,
+                           *y = *(const struct plan_item *const *)b;
     return (fabs(x->err) < fabs(y->err)) - (fabs(x->err) > fabs(y->err));
 }
 
@@ -189,8 +199,8 @@ static void print_check(struct plan_run *r, const struct plan_data *d, const str
         printf("%-44.44s %-28.28s %4d %8.1f %8.1f %6.2f\n", g[i].system, g[i].metric, g[i].score.n,
                g[i].score.mape, g[i].score.worst, g[i].score.rank);
     }
-    printf("%-44s %-28s %4d %8.1f %8.1f %6.2f   median %.1f\n", "all", "", all->n, all->mape, all->worst,
-           all->rank, all->median);
+    printf("%-44s %-28s %4d %8.1f %8.1f %6.2f   median %.1f\n", "all", "", all->n, all->mape,
+           all->worst, all->rank, all->median);
     for (int i = 0; i < d->n; i++) {
         const struct plan_item *it = &d->item[i];
         const char *flag = row_claim(it, buf, sizeof buf);
@@ -198,7 +208,8 @@ static void print_check(struct plan_run *r, const struct plan_data *d, const str
         if (!it->skip && m < 2048) order[m++] = it;
         if (!it->skip) continue;
         int j = 0;
-        while (j < n_why && strcmp(why[j], it->skip) != 0) j++;
+        while (j < n_why && strcmp(why[j], it->skip) != 0)
+            j++;
         if (j == n_why && n_why < 32) why[n_why++] = it->skip;
         if (j < 32) count[j]++;
     }
@@ -207,10 +218,11 @@ static void print_check(struct plan_run *r, const struct plan_data *d, const str
     for (int i = 0; i < m && i < r->o->top; i++) {
         const struct plan_row *x = order[i]->row;
         printf("  line %4d %+7.1f %%  %.30s, %.24s, n=%g in=%g: %s %g -> %.4g\n", x->line,
-               100 * (order[i]->got / x->value - 1), x->system, x->model, x->conc, x->in, x->metric, x->value,
-               order[i]->got);
+               100 * (order[i]->got / x->value - 1), x->system, x->model, x->conc, x->in, x->metric,
+               x->value, order[i]->got);
     }
-    for (int i = 0; i < n_why; i++) printf("skipped %d rows: %s\n", count[i], why[i]);
+    for (int i = 0; i < n_why; i++)
+        printf("skipped %d rows: %s\n", count[i], why[i]);
 }
 
 int plan_cmd_check(struct plan_run *r)
@@ -223,8 +235,10 @@ int plan_cmd_check(struct plan_run *r)
     int n = make_groups(&l.d, g);
     struct plan_score all;
     plan_score(&l.d, any_item, NULL, &all);
-    if (r->o->common.json) json_check(&l.d, g, n, &all);
-    else print_check(r, &l.d, g, n, &all);
+    if (r->o->common.json)
+        json_check(&l.d, g, n, &all);
+    else
+        print_check(r, &l.d, g, n, &all);
     return CMD_OK;
 }
 
@@ -234,8 +248,10 @@ static sl_status write_book(const struct plan_run *r, sl_err *err)
     str_init(&s, MEM_MISC, 0);
     plan_book_write(&r->book, &s);
     sl_status st = str_status(&s, err);
-    if (st == SL_OK && r->o->constants) st = os_write_file(r->o->constants, s.p, s.n, err);
-    else if (st == SL_OK) fwrite(s.p, 1, s.n, stdout);
+    if (st == SL_OK && r->o->constants)
+        st = os_write_file(r->o->constants, s.p, s.n, err);
+    else if (st == SL_OK)
+        fwrite(s.p, 1, s.n, stdout);
     str_fini(&s);
     return st;
 }
@@ -256,7 +272,8 @@ int plan_cmd_calibrate(struct plan_run *r)
         if (it->skip) why = it->skip;
     }
     if (usable < 3) {
-        return cmd_usage("%s: %d usable row(s), calibration needs 3 or more (%s)", r->o->calibrate, usable, why);
+        return cmd_usage("%s: %d usable row(s), calibration needs 3 or more (%s)", r->o->calibrate,
+                         usable, why);
     }
     time_t now = time(NULL);
     struct tm tm;
@@ -272,25 +289,30 @@ int plan_cmd_calibrate(struct plan_run *r)
     for (int i = 0; !r->o->common.quiet && i < r->book.n_set; i++) {
         const struct plan_set *s = &r->book.set[i];
         if (!inside && r->o->engine && strcmp(s->k.engine, r->o->engine) != 0) continue;
-        fprintf(stderr, "%-40.40s %-30.30s %-14.14s %3d rows, decode %.1f %%, prefill %.1f %%:", s->k.engine, s->k.device,
-                s->k.model, s->k.n_rows, s->err_decode, s->err_prefill);
+        fprintf(stderr, "%-40.40s %-30.30s %-14.14s %3d rows, decode %.1f %%, prefill %.1f %%:",
+                s->k.engine, s->k.device, s->k.model, s->k.n_rows, s->err_decode, s->err_prefill);
         for (int k = 0; k < PLAN_KEYS; k++) {
             if (s->k.fitted >> k & 1) fprintf(stderr, " %s=%.4g", plan_key_name[k], s->k.v[k]);
         }
         fputc('\n', stderr);
     }
-    if (r->book.n_set == before && !inside && !r->o->engine) fprintf(stderr, "sluice: no engine had three rows: nothing new\n");
+    if (r->book.n_set == before && !inside && !r->o->engine)
+        fprintf(stderr, "sluice: no engine had three rows: nothing new\n");
     return write_book(r, &err) ? cmd_fail(&err) : CMD_OK;
 }
 
-/* ---- sweep -------------------------------------------------------------------------------------- */
+/* ---- sweep --------------------------------------------------------------------------------------
+ */
 
 static double *slot_of(struct plan_query *q, const char *key, size_t n)
 {
     const struct {
         const char *name;
         double *v;
-    } s[] = {{"concurrency", &q->load.n}, {"input", &q->load.in}, {"output", &q->load.out}, {"rate", &q->load.rate}};
+    } s[] = {{"concurrency", &q->load.n},
+             {"input", &q->load.in},
+             {"output", &q->load.out},
+             {"rate", &q->load.rate}};
     for (int i = 0; i < BASE_COUNT_OF(s); i++) {
         if (strlen(s[i].name) == n && !strncmp(s[i].name, key, n)) return s[i].v;
     }
@@ -305,7 +327,9 @@ int plan_cmd_sweep(struct plan_run *r)
     sl_status st = plan_run_query(r, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
     double *slot = eq ? slot_of(&r->q, r->o->sweep, (size_t)(eq - r->o->sweep)) : NULL;
-    if (!slot) return cmd_usage("bad value: --sweep %.40s: concurrency, input, output or rate = 1,2,4", r->o->sweep);
+    if (!slot)
+        return cmd_usage("bad value: --sweep %.40s: concurrency, input, output or rate = 1,2,4",
+                         r->o->sweep);
     if (plan_search(&r->book, &r->q, r->a, 1, &f, &err)) return cmd_fail(&err);
     if (f.n_option == 0) {
         plan_print_found(r, &f);
@@ -313,25 +337,31 @@ int plan_cmd_sweep(struct plan_run *r)
     }
     struct plan_option *o = &f.option[0];
     bool json = r->o->common.json;
-    if (!json) printf("%s on %d x %s, layout %s\n%12s %10s %9s %10s %10s %10s  %s\n", r->q.model->name, r->q.cards, r->q.dev->name,
-               o->name, "value", "TTFT ms", "TPOT ms", "tok/s/usr", "tok/s", "e2e s", "bound by");
-    else printf("[");
+    if (!json)
+        printf("%s on %d x %s, layout %s\n%12s %10s %9s %10s %10s %10s  %s\n", r->q.model->name,
+               r->q.cards, r->q.dev->name, o->name, "value", "TTFT ms", "TPOT ms", "tok/s/usr",
+               "tok/s", "e2e s", "bound by");
+    else
+        printf("[");
     int count = 0;
     for (const char *p = eq + 1; *p; count++) {
         char *end;
         double v = strtod(p, &end);
         if (end == p || !(v > 0) || v > 1e8 || (*end && *end != ',')) {
-            return cmd_usage("bad value: --sweep %.40s: numbers above 0 with commas, at \"%.20s\"", r->o->sweep, p);
+            return cmd_usage("bad value: --sweep %.40s: numbers above 0 with commas, at \"%.20s\"",
+                             r->o->sweep, p);
         }
         *slot = v;
         struct plan_result x;
         plan_eval(&o->c, &r->q.load, &x);
         if (json) {
-            printf("%s{\"value\":%.8g,\"ttft_ms\":%.6g,\"tpot_ms\":%.6g,\"tps_user\":%.6g,\"tps\":%.6g,\"e2e_s\":%.6g,\"bound\":\"%s\"}",
-                   count ? "," : "", v, x.ttft * 1e3, x.tpot * 1e3, x.user_tps, x.out_tps, x.e2e, x.bound);
+            printf("%s{\"value\":%.8g,\"ttft_ms\":%.6g,\"tpot_ms\":%.6g,\"tps_user\":%.6g,\"tps\":%"
+                   ".6g,\"e2e_s\":%.6g,\"bound\":\"%s\"}",
+                   count ? "," : "", v, x.ttft * 1e3, x.tpot * 1e3, x.user_tps, x.out_tps, x.e2e,
+                   x.bound);
         } else {
-            printf("%12g %10.1f %9.2f %10.1f %10.1f %10.2f  %s%s\n", v, x.ttft * 1e3, x.tpot * 1e3, x.user_tps, x.out_tps,
-                   x.e2e, x.bound, x.stable ? "" : " (not stable)");
+            printf("%12g %10.1f %9.2f %10.1f %10.1f %10.2f  %s%s\n", v, x.ttft * 1e3, x.tpot * 1e3,
+                   x.user_tps, x.out_tps, x.e2e, x.bound, x.stable ? "" : " (not stable)");
         }
         p = end + (*end == ',');
     }

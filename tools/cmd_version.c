@@ -9,11 +9,6 @@ struct version_opts {
 
 static const struct opt opts[] = {OPT_ROWS_BASIC(struct version_opts), {0}};
 
-#ifdef SL_HAVE_HWLOC
-#define HWLOC_TEXT "yes"
-#else
-#define HWLOC_TEXT "no"
-#endif
 #ifdef SL_HAVE_EDIT
 #define EDIT_TEXT "yes"
 #else
@@ -33,11 +28,11 @@ static int run(struct cmd_ctx *c)
     const struct version_opts *o = c->opts;
     const char *isa = cpu_isa_best(cpu_isa_mask());
     if (o->common.json)
-        printf("{\"version\":\"%s\",\"compiler\":\"%s\",\"build\":\"%s\",\"hwloc\":\"%s\",\"libedit\":\"%s\",\"isa\":\"%s\"}\n",
-               sl_version(), COMPILER_TEXT, SL_BUILD_TYPE, HWLOC_TEXT, EDIT_TEXT, isa);
+        printf("{\"version\":\"%s\",\"compiler\":\"%s\",\"build\":\"%s\",\"libedit\":\"%s\",\"isa\":\"%s\"}\n",
+               sl_version(), COMPILER_TEXT, SL_BUILD_TYPE, EDIT_TEXT, isa);
     else
-        printf("sluice %s\nbuilt with %s, %s; hwloc %s, libedit %s\nISA in use: %s\n", sl_version(),
-               COMPILER_TEXT, SL_BUILD_TYPE, HWLOC_TEXT, EDIT_TEXT, isa);
+        printf("sluice %s\nbuilt with %s, %s; libedit %s\nISA in use: %s\n", sl_version(),
+               COMPILER_TEXT, SL_BUILD_TYPE, EDIT_TEXT, isa);
     return CMD_OK;
 }
 

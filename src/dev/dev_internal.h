@@ -26,7 +26,7 @@ struct dev_class {
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
-#define X(name, params) void (*name)(dev *d, const struct dev_batch *b, const struct params *p);
+#define X(name, params) void (*name)(dev * d, const struct dev_batch *b, const struct params *p);
     DEV_OP_LIST(X)
 #undef X
 };

@@ -19,7 +19,7 @@
 #define SPARE_BYTES ((int64_t)256 << 20)    /* activations, tables and everybody else */
 #define CTX_LEAST 512                       /* less than this is refused, not cut to */
 
-static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_BF16, [SL_KV_F16] = DEV_KV_F16,
+static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16, [SL_KV_F16] = DEV_KV_F16,
                                             [SL_KV_BF16] = DEV_KV_BF16, [SL_KV_Q8] = DEV_KV_Q8,
                                             [SL_KV_F32] = DEV_KV_F32};
 static const char *const kv_names[] = {[DEV_KV_BF16] = "bf16", [DEV_KV_F16] = "f16", [DEV_KV_Q8] = "q8", [DEV_KV_F32] = "f32"};

@@ -139,6 +139,8 @@ struct sl_engine {
     struct engine_sampler sampler;
     sl_logprob top[ENGINE_TOP_MAX];
     struct sl_stats stats;
+    void (*tap)(void *user, const struct request *r, const float *logit); /* tests: sees each row before its token is chosen; NULL */
+    void *tap_user;
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *logit_item;
     int ld_blk;

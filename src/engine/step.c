@@ -95,6 +95,7 @@ static void answer(sl_engine *e, struct request *r, const float *logit)
     size_t n_out = 0;
     bool stopped = false;
     sl_event ev = {0};
+    if (e->tap) e->tap(e->tap_user, r, logit);
     if (choose(e, r, logit, &token, &err)) {
         engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
         return;

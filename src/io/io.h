@@ -37,8 +37,8 @@ int io_n_tensor(const io_model *m);
 const struct tensor *io_tensor(const io_model *m, int i);             /* in file order */
 const struct tensor *io_find(const io_model *m, const char *name);    /* NULL = none */
 const struct tensor *io_findf(const io_model *m, const char *fmt, ...) BASE_PRINTF(2, 3);
-/* The bytes of a tensor are not needed for a while. */
-void io_tensor_drop(const io_model *m, const struct tensor *t);
+/* The bytes [p, p + n) of a tensor are not needed for a while: their pages leave this process. Nothing happens when they are in no file of m. */
+void io_drop(const io_model *m, const void *p, uint64_t n);
 
 /* ---- HF folders: parsed JSON files, NULL where the file is missing. Borrowed. ---- */
 const struct json *io_config(const io_model *m);           /* config.json */

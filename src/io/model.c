@@ -271,7 +271,13 @@ const struct tensor *io_findf(const io_model *m, const char *fmt, ...)
     return n < 0 || n >= (int)sizeof name ? NULL : io_find(m, name);
 }
 
-void io_tensor_drop(const io_model *m, const struct tensor *t)
+void io_drop(const io_model *m, const void *p, uint64_t n)
 {
-    if (!m->file[t->file].borrowed) os_map_drop(&m->file[t->file].map, t->offset, t->n_bytes);
+    for (int i = 0; i < m->n_file; i++) {
+        const struct os_map *map = &m->file[i].map;
+        uint64_t at = (uint64_t)((uintptr_t)p - (uintptr_t)map->data); /* wraps far up when p lies before */
+        if (m->file[i].borrowed || at >= map->size) continue;
+        os_map_drop(map, at, BASE_MIN(n, map->size - at));
+        return;
+    }
 }

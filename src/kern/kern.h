@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of kernels chosen for this CPU. Pure functions; the rows and what they do: kern_list.h. */
+/* The table of kernels chosen for this CPU. Pure functions; the rows and what they do: kern_list.h.
+ */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
 
@@ -41,14 +42,17 @@ void kern_select(struct kern *k, uint32_t isa_mask);
 const struct kern *kern_get(void);
 /* kern_mm with a table of one's own (tests). */
 void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
-                  const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok, float *y,
-                  int64_t ldy, void *scratch);
+                  const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
+                  float *y, int64_t ldy, void *scratch);
 /* For lists: the name of an op, and of the ISA whose variant the mask selects. */
 const char *kern_op_name(int op);
 const char *kern_op_isa(int op, uint32_t isa_mask);
 
-/* mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
- * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo (may be NULL): then the groups are quantised
- * as in INT15 wherever amax[g] >= 0, and as INT8 where amax[g] < 0; without lo amax is not looked at. See kern_mm_prep. */
+/* mm_fill: the entries of one column for a format, from the records of n groups; entry g goes to
+ * e[g * stride].
+ * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
+ * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo
+ * (may be NULL): then the groups are quantised as in INT15 wherever amax[g] >= 0, and as INT8 where
+ * amax[g] < 0; without lo amax is not looked at. See kern_mm_prep. */
 
 #endif

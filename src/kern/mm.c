@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activation buffers, panels, and the product of one worker: cuts columns and K into runs that fit the caches and calls the kernel of the
- * format. Results do not depend on how it cuts: sums between chunks of K rest in y as f32. */
+/* Activation buffers, panels, and the product of one worker: cuts columns and K into runs that fit
+ * the caches and calls the kernel of the format. Results do not depend on how it cuts: sums between
+ * chunks of K rest in y as f32. */
 #include "kern/mm.h"
 
 #include <string.h>
@@ -31,7 +32,8 @@ static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT])
     size_t n = 0, vals = (size_t)padded(n_col) * (size_t)n_tok;
     for (int f = 0; f < MM_N_ACT; f++) {
         size_t planes = f == MM_ACT_INT8 ? 1 : 2;
-        size_t bytes = f <= MM_ACT_BF16 ? vals * sizeof(float) : vals / 32 * planes * sizeof(struct mm_rec);
+        size_t bytes =
+            f <= MM_ACT_BF16 ? vals * sizeof(float) : vals / 32 * planes * sizeof(struct mm_rec);
         off[f] = n;
         if (has(forms, (enum mm_act)f)) n += align64(bytes);
     }
@@ -79,9 +81,12 @@ static float kth_largest(float *v, int n, int k)
                 v[j--] = x;
             }
         }
-        if (want <= j) hi = j;
-        else if (want >= i) lo = i;
-        else break;
+        if (want <= j)
+            hi = j;
+        else if (want >= i)
+            lo = i;
+        else
+            break;
     }
     return v[want];
 }
@@ -100,12 +105,15 @@ static void choose(const struct kern *kern, const float *x, int n, float amax[SP
         above += amax[g] > cut;
     for (int g = 0; g < n; g++) {
         if (amax[g] > cut) continue;
-        if (amax[g] == cut && above < k) above++;
-        else amax[g] = -1.0f;
+        if (amax[g] == cut && above < k)
+            above++;
+        else
+            amax[g] = -1.0f;
     }
 }
 
-static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *hi, struct mm_rec *lo, int all)
+static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *hi,
+                     struct mm_rec *lo, int all)
 {
     const struct kern *kern = kern_get();
     int n_group = b->ld / 32, whole = b->n_col / 32;
@@ -120,7 +128,8 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             src = tail;
             n = 1;
         }
-        if (lo && !all) choose(kern, src, n, amax);
+        if (lo && !all)
+            choose(kern, src, n, amax);
         else
             for (int i = 0; i < n; i++)
                 amax[i] = 0.0f;
@@ -187,43 +196,47 @@ size_t kern_mm_scratch_bytes(int n_col)
     return carve_scratch(&none, &s);
 }
 
-static void fill_ent(const struct mm_fmt_info *f, const struct mm_rec *r, int col, struct mm_ent *e)
-{
-    int32_t s0 = r->isum[0], s1 = r->isum[1];
-    memcpy(e->q, r->q, 32);
-    e->d = r->d;
-    if (!f->half) s0 += s1;
-    e->i[0] = -f->off * s0;
-    e->i[1] = -f->off * s1;
-    e->s[0] = r->d * (float)s0;
-    e->s[1] = r->d * (float)s1;
-    e->col = col;
-    e->pad[0] = e->pad[1] = 0;
-}
+#define FILL_GROUPS 4 /* few, for entries of a column can be 4096 bytes apart: one set of the L1   \
+                       */
 
-/* Panel of groups [g0, g1) for n tokens. Returns 1 when there are second planes. */
-static int fill_panel(const struct mm_fmt_info *f, const struct mm_act_buf *x, enum mm_act form,
-                      const int32_t *idx, int j0, int n, int g0, int g1, const struct scratch *s)
+/* Panel of groups [g0, g1) for n tokens, a few groups of a column after another. Returns 1 when
+ * there are second planes. */
+static int fill_panel(const struct kern *kern, const struct mm_fmt_info *f,
+                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
+                      int n, int g0, int g1, const struct scratch *s)
 {
     const struct mm_rec *rec = form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
     size_t n_group = (size_t)x->ld / 32, planes = form == MM_ACT_INT8 ? 1 : 2;
-    int n_lo = 0;
-    s->lo_off[0] = 0;
-    for (int g = g0; g < g1; g++) {
+    int count = g1 - g0;
+    int32_t *off = s->lo_off + 1; /* first counts, then where the next entry of a group goes */
+    if (planes == 2) memset(s->lo_off, 0, (size_t)(count + 2) * sizeof(int32_t));
+    for (int g = 0; g < count; g += FILL_GROUPS)
         for (int j = 0; j < n; j++) {
             size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
-            const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g;
-            fill_ent(f, r, j, &s->hi[(size_t)(g - g0) * (size_t)n + (size_t)j]);
-            if (planes == 2 && r->has_lo) fill_ent(f, r + n_group, j, &s->lo[n_lo++]);
+            const struct mm_rec *r = rec + tok * planes * n_group + (size_t)(g0 + g);
+            int m = BASE_MIN(n == 1 ? count : FILL_GROUPS, count - g);
+            kern->mm_fill(r, m, f->off, f->half, j, s->hi + (size_t)g * (size_t)n + j, n);
+            for (int i = 0; i < m && planes == 2; i++)
+                off[g + i + 1] += r[i].has_lo;
+            if (n == 1) g = count;
         }
-        s->lo_off[g - g0 + 1] = n_lo;
+    if (planes == 1) return 0;
+    for (int g = 0; g < count; g++)
+        off[g + 1] += off[g];
+    if (off[count] == 0) return 0;
+    for (int j = 0; j < n; j++) {
+        size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
+        const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g0;
+        for (int g = 0; g < count; g++)
+            if (r[g].has_lo)
+                kern->mm_fill(r + n_group + g, 1, f->off, f->half, j, &s->lo[off[g]++], 1);
     }
-    return n_lo > 0;
+    return 1;
 }
 
 /* The same for floats: [4 * groups][n][8]. */
-static void fill_panel_f32(const float *x, size_t ld, const int32_t *idx, int j0, int n, int g0, int g1,
-                           float *panel)
+static void fill_panel_f32(const float *x, size_t ld, const int32_t *idx, int j0, int n, int g0,
+                           int g1, float *panel)
 {
     for (int j = 0; j < n; j++) {
         const float *src = x + (size_t)(idx ? idx[j0 + j] : j0 + j) * ld;
@@ -239,22 +252,26 @@ static run_fn run_of(const struct kern *k, int fmt)
 {
     switch (fmt) {
 #define X(name, ...)                                                                               \
-    case MM_##name: return k->mm_##name;
+    case MM_##name:                                                                                \
+        return k->mm_##name;
         MM_CODE_FMTS(X)
         MM_FLOAT_FMTS(X)
 #undef X
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 
 static const uint8_t *block_at(const struct mm_mat *m, int tile, int g)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
-    return m->data + (size_t)tile * m->tile_bytes + (size_t)(g / (f->blk_k / 32)) * (size_t)f->blk_bytes;
+    return m->data + (size_t)tile * m->tile_bytes +
+           (size_t)(g / (f->blk_k / 32)) * (size_t)f->blk_bytes;
 }
 
 /* Float activations times a code format: decode each tile to f32 by pieces of K. */
-static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0, struct mm_run r, float *w)
+static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0, struct mm_run r,
+                         float *w)
 {
     int n_tile = r.n_tile, g0 = r.g0, g1 = r.g1, add = r.add;
     const float *x = r.x;
@@ -279,9 +296,9 @@ static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0
 }
 
 /* One set of at most MM_N_COL columns. */
-static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
-                    enum mm_act form, const int32_t *idx, int j0, int n, float *y, int64_t ldy,
-                    const struct scratch *s)
+static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, int n_tile,
+                    const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0, int n,
+                    float *y, int64_t ldy, const struct scratch *s)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
     int per = f->blk_k / 32, n_group = (m->n_col + f->blk_k - 1) / f->blk_k * per;
@@ -296,15 +313,19 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.acc = s->acc;
         r.prefetch = n == 1 ? kern->prefetch_1 : kern->prefetch_n;
         if (floats) {
-            float *panel = (float *)(void *)s->hi; /* 32 * 4 bytes per entry: hi and lo together hold it */
-            fill_panel_f32(form == MM_ACT_F32 ? x->f32 : x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);
+            float *panel =
+                (float *)(void *)s->hi; /* 32 * 4 bytes per entry: hi and lo together hold it */
+            fill_panel_f32(form == MM_ACT_F32 ? x->f32 : x->bf16, (size_t)x->ld, idx, j0, n, g0,
+                           r.g1, panel);
             r.x = panel;
-            if (m->fmt < MM_N_CODE) run_unpacked(kern, m, tile0, r, s->unpack);
-            else run_of(kern, m->fmt)(&r);
+            if (m->fmt < MM_N_CODE)
+                run_unpacked(kern, m, tile0, r, s->unpack);
+            else
+                run_of(kern, m->fmt)(&r);
             continue;
         }
         r.hi = s->hi;
-        if (fill_panel(f, x, form, idx, j0, n, g0, r.g1, s)) {
+        if (fill_panel(kern, f, x, form, idx, j0, n, g0, r.g1, s)) {
             r.lo = s->lo;
             r.lo_off = s->lo_off;
         }
@@ -319,8 +340,8 @@ void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_
 }
 
 void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n_tile,
-                  const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok, float *y,
-                  int64_t ldy, void *scratch)
+                  const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
+                  float *y, int64_t ldy, void *scratch)
 {
     struct scratch s;
     carve_scratch(scratch, &s);

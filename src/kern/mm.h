@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+// clang-format off
 /* Matrix products with packed weights: the layout, the activations and the product of one worker.
  *
- *     y[j][r] = sum_k w[r][k] * x[tok(j)][k]        r: rows of the matrix, j: 0 .. n_tok-1, tok(j) = idx ? idx[j] : j
+ *     y[j][r] = sum_k w[r][k] * x[tok(j)][k]    r: rows of the matrix, j: 0 .. n_tok-1,
+ *                                               tok(j) = idx ? idx[j] : j
  *
- * Weights are packed once, at load, into tiles of 16 rows ("R16K4", PERF.md): a 64-byte line holds the 16 rows of a tile for 4
- * consecutive k (8 k for 4-bit codes), K ascending, scales before the lines that they scale, one tile after another: a worker that owns a range
- * of tiles reads one strictly sequential stream, at batch 1 and in prefill alike. The packed form of a storage type is its run format (mm_fmt);
- * kern/mm_fmt_list.h lists them with their exact block layouts.
+ * Weights are packed once, at load, into tiles of 16 rows ("R16K4", PERF.md): a 64-byte line holds
+ * the 16 rows of a tile for 4 consecutive k (8 k for 4-bit codes), K ascending, scales before the
+ * lines that they scale, one tile after another: a worker that owns a range of tiles reads one
+ * strictly sequential stream, at batch 1 and in prefill alike. The packed form of a storage type is
+ * its run format (mm_fmt); kern/mm_fmt_list.h lists them with their exact block layouts.
  *
  * Activations are prepared once per layer input by kern_mm_prep in some of these forms:
  *     F32     the reference mode: weights dequantised to f32, f32 fma
  *     BF16    activations rounded to bf16, exact products, f32 fma
  *     INT8    groups of 32 k: x = d * q, q int8 in -127..127, d = amax / 127
- *     INT8X   as INT8, but the eighth of the groups of a token with the largest amax has a second plane: x = d * (q + q2 / 128). Outliers are
- *             what costs accuracy: this loses a quarter of what INT8 loses, for an eighth more arithmetic and no more memory traffic
+ *     INT8X   as INT8, but the eighth of the groups of a token with the largest amax has a second
+ *             plane: x = d * (q + q2 / 128). Outliers are what costs accuracy: this loses a quarter
+ *             of what INT8 loses, for an eighth more arithmetic and no more memory traffic
  *     INT15   the second plane in every group
- * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of roundings, whatever n_tok, the tile range, the
- * other tokens of the list or the variant in use: results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
+ * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of
+ * roundings, whatever n_tok, the tile range, the other tokens of the list or the variant in use:
+ * results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
- *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)     then the same for the second plane, if any
- * where s = d * f32(sum of q). Float forms, per 8 k: t = w[0] * x[0];  t = fma(w[i], x[i], t), i = 1..7;  acc = acc + t.
+ *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
+ * then the same for the second plane, if any; s = d * f32(sum of q). Float forms, per 8 k:
+ *     t = w[0] * x[0];  t = fma(w[i], x[i], t), i = 1..7;  acc = acc + t
  *
- * All functions here are pure, never allocate, lock or fail. Shapes are checked when a matrix is packed.
+ * All functions here are pure, never allocate, lock or fail. Shapes are checked when a matrix is
+ * packed.
  */
+// clang-format on
 #ifndef KERN_MM_H
 #define KERN_MM_H
 
@@ -33,20 +41,23 @@
 
 enum mm_act { MM_ACT_F32, MM_ACT_BF16, MM_ACT_INT8, MM_ACT_INT8X, MM_ACT_INT15, MM_N_ACT };
 
-/* Can a run format be multiplied with activations of that form? Integer codes: all. Float weights (F32, F16, BF16, F8): F32 and BF16. */
+/* Can a run format be multiplied with activations of that form? Integer codes: all. Float weights
+ * (F32, F16, BF16, F8): F32 and BF16. */
 int kern_mm_takes(int fmt, enum mm_act act);
 
-/* A packed matrix, or a pair of matrices of the same shape whose tiles alternate (gate tile 0, up tile 0, gate tile 1, ...).
- * Logical rows of a pair: the caller sees tile t of the stream; even tiles are the first matrix's. */
+/* A packed matrix, or a pair of matrices of the same shape whose tiles alternate (gate tile 0, up
+ * tile 0, gate tile 1, ...). Logical rows of a pair: the caller sees tile t of the stream; even
+ * tiles are the first matrix's. */
 struct mm_mat {
-    int fmt;             /* row of mm_fmt_list.h */
-    int n_row, n_col;    /* logical; of each of the two in a pair */
-    int n_tile;          /* ceil(n_row / 16), twice that in a pair */
+    int fmt;          /* row of mm_fmt_list.h */
+    int n_row, n_col; /* logical; of each of the two in a pair */
+    int n_tile;       /* ceil(n_row / 16), twice that in a pair */
     int is_pair;
-    size_t tile_bytes;   /* multiple of 64 */
-    uint8_t *data;       /* [n_tile][tile_bytes], 64-byte aligned */
-    float scale;         /* multiplies every output (weight.tensor_scale of the first matrix); kern_mm_layout sets 1 */
-    float scale2;        /* the same for the second matrix of a pair */
+    size_t tile_bytes; /* multiple of 64 */
+    uint8_t *data;     /* [n_tile][tile_bytes], 64-byte aligned */
+    float scale;       /* multiplies every output (weight.tensor_scale of the first matrix);
+                          kern_mm_layout sets 1 */
+    float scale2;      /* the same for the second matrix of a pair */
 };
 
 /* 32 activations in integers. */
@@ -57,7 +68,8 @@ struct mm_rec {
     int32_t has_lo;  /* 1 when the second plane's record is used too */
 };
 
-/* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by kern_mm_act_init. The insides are kern's own. */
+/* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by
+ * kern_mm_act_init. The insides are kern's own. */
 struct mm_act_buf {
     unsigned forms;           /* bit (1 << enum mm_act) per form present */
     int n_tok_max, n_col, ld; /* ld: n_col rounded up to 256, padding zeroed by prep */
@@ -74,13 +86,16 @@ struct mm_act_buf {
 /* The run format for a stored matrix. UNSUPPORTED with the type's name where there is none. */
 sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err) BASE_MUST_USE;
 const char *kern_mm_fmt_name(int fmt);
-/* Fill everything of *m but data; n_bytes is what data needs. pair: another matrix of the same shape and format follows tile by tile. */
+/* Fill everything of *m but data; n_bytes is what data needs. pair: another matrix of the same
+ * shape and format follows tile by tile. */
 void kern_mm_layout(int fmt, int64_t n_row, int64_t n_col, int is_pair, struct mm_mat *m,
                     size_t *n_bytes);
-/* Write tile t (0 .. ceil(n_row/16)-1 of that matrix) of w into its place in m->data; which: 0, or 1 for the second matrix of a pair. Rows beyond
- * n_row are zeros. Lossless: kern_mm_unpack gives back exactly weight_dequant's numbers. Callers split tiles over workers. */
+/* Write tile t (0 .. ceil(n_row/16)-1 of that matrix) of w into its place in m->data; which: 0, or
+ * 1 for the second matrix of a pair. Rows beyond n_row are zeros. Lossless: kern_mm_unpack gives
+ * back exactly weight_dequant's numbers. Callers split tiles over workers. */
 void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which, int t);
-/* Dequantise stream tile t: dst [16][n_col] f32, row-major with leading dimension ld (reference; embeddings; the transposed uses). */
+/* Dequantise stream tile t: dst [16][n_col] f32, row-major with leading dimension ld (reference;
+ * embeddings; the transposed uses). */
 void kern_mm_unpack_tile(const struct mm_mat *m, int t, float *dst, int64_t ld);
 /* One logical row (of the first matrix): dst [n_col]. For embedding look-ups. */
 void kern_mm_unpack_row(const struct mm_mat *m, int64_t row, float *dst);
@@ -92,10 +107,12 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
 
 /* ---- the product ---- */
-/* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte aligned memory, contents undefined). */
+/* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte
+ * aligned memory, contents undefined). */
 size_t kern_mm_scratch_bytes(int n_col);
-/* Stream tiles [tile0, tile0 + n_tile) times the listed tokens: y[j * ldy + 16 * (t - tile0) + i], j < n_tok, i < 16, all rows of a tile
- * written (padding rows give 0). y f32, 64-byte aligned rows not required. idx NULL = 0 .. n_tok-1.
+/* Stream tiles [tile0, tile0 + n_tile) times the listed tokens: y[j * ldy + 16 * (t - tile0) + i],
+ * j < n_tok, i < 16, all rows of a tile written (padding rows give 0). y f32, 64-byte aligned rows
+ * not required. idx NULL = 0 .. n_tok-1.
  */
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
              enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch);

@@ -16,7 +16,8 @@ const struct mm_fmt_info kern_mm_fmts[MM_N_FMT] = {
 #undef X
 };
 
-const uint8_t kern_mm_nl[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+const uint8_t kern_mm_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                129, 141, 153, 166, 181, 197, 217, 241};
 const uint8_t kern_mm_e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err)
@@ -27,7 +28,8 @@ sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err)
         if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
             int whole = w->block_cols % 128 == 0 || w->block_cols >= w->cols;
             if (f != MM_f8 || !whole)
-                return SL_FAIL(err, UNSUPPORTED, "tensor %s: %s with scales of %dx%d blocks is not supported",
+                return SL_FAIL(err, UNSUPPORTED,
+                               "tensor %s: %s with scales of %dx%d blocks is not supported",
                                w->name, text, w->block_rows, w->block_cols);
         }
         *fmt = f;
@@ -69,13 +71,16 @@ static float f16_at(const uint8_t *p)
     return fp_f16_to_f32(h);
 }
 
-static void get_scales(const struct mm_fmt_info *f, const uint8_t *blk, int g, int r, struct mm_group *o)
+static void get_scales(const struct mm_fmt_info *f, const uint8_t *blk, int g, int r,
+                       struct mm_group *o)
 {
     for (int h = 0; h < 2; h++) {
         float sc = 0, mn = 0;
         int sub = 2 * g + h;
         switch (f->header) {
-        case H_D: sc = f16_at(blk + 32 * g + 2 * r); break;
+        case H_D:
+            sc = f16_at(blk + 32 * g + 2 * r);
+            break;
         case H_DM:
             sc = f16_at(blk + 2 * r);
             mn = -f16_at(blk + 32 + 2 * r);
@@ -85,19 +90,28 @@ static void get_scales(const struct mm_fmt_info *f, const uint8_t *blk, int g, i
             sc = fp_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
             break;
         }
-        case H_E4: sc = fp_from_bits((uint32_t)blk[16 * sub + r] << 20) * 0x1p119f; break;
+        case H_E4:
+            sc = fp_from_bits((uint32_t)blk[16 * sub + r] << 20) * 0x1p119f;
+            break;
         case H_K4:
             sc = f16_at(blk + 2 * r) * (float)blk[64 + 32 * g + r];
             mn = f16_at(blk + 32 + 2 * r) * (float)blk[80 + 32 * g + r];
             break;
-        case H_K6: sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[64 + 16 * sub + r]; break;
-        case H_K3: sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[32 + 16 * sub + r]; break;
+        case H_K6:
+            sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[64 + 16 * sub + r];
+            break;
+        case H_K3:
+            sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[32 + 16 * sub + r];
+            break;
         case H_K2:
             sc = f16_at(blk + 2 * r) * (float)(blk[64 + 16 * sub + r] & 15);
             mn = f16_at(blk + 32 + 2 * r) * (float)(blk[64 + 16 * sub + r] >> 4);
             break;
-        case H_XS: sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[32 + 16 * g + r]; break;
-        case H_FLOAT: break;
+        case H_XS:
+            sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[32 + 16 * g + r];
+            break;
+        case H_FLOAT:
+            break;
         }
         o->sc[h][r] = sc;
         o->mn[h][r] = mn;
@@ -126,14 +140,30 @@ static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][6
         for (int b = 0; b < 64; b++) {
             unsigned v = 0;
             switch (planes) {
-            case P_B8: v = c[64 * l + b]; break;
-            case P_NIB: v = nib_at(c, l, b); break;
-            case P_NIB1: v = nib_at(c, l, b) | (c[256 + b] >> l & 1u) << 4; break;
-            case P_SIX: v = six_at(c + 192 * (l / 4) + b, l % 4); break;
-            case P_TWO: v = two_at(c, l, b); break;
-            case P_TWO1: v = two_at(c, l, b) | (c[128 + b] >> l & 1u) << 2; break;
-            case P_NL: v = kern_mm_nl[nib_at(c, l, b)]; break;
-            case P_E2M1: v = kern_mm_e2m1[nib_at(c, l, b)]; break;
+            case P_B8:
+                v = c[64 * l + b];
+                break;
+            case P_NIB:
+                v = nib_at(c, l, b);
+                break;
+            case P_NIB1:
+                v = nib_at(c, l, b) | (c[256 + b] >> l & 1u) << 4;
+                break;
+            case P_SIX:
+                v = six_at(c + 192 * (l / 4) + b, l % 4);
+                break;
+            case P_TWO:
+                v = two_at(c, l, b);
+                break;
+            case P_TWO1:
+                v = two_at(c, l, b) | (c[128 + b] >> l & 1u) << 2;
+                break;
+            case P_NL:
+                v = kern_mm_nl[nib_at(c, l, b)];
+                break;
+            case P_E2M1:
+                v = kern_mm_e2m1[nib_at(c, l, b)];
+                break;
             }
             code[l][b] = (uint8_t)v;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to kern: the run formats as data, one group of weights taken apart, and the arguments of the product kernels. */
+/* Private to kern: the run formats as data, one group of weights taken apart, and the arguments of
+ * the product kernels. */
 #ifndef KERN_MM_FMT_H
 #define KERN_MM_FMT_H
 
@@ -20,7 +21,8 @@ enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_FLOAT };
 struct mm_fmt_info {
     const char *name;
     enum tensor_dtype type;
-    int blk_k, blk_bytes, hdr_bytes, grp_bytes; /* columns and bytes of a block; bytes of its header; of a group's codes */
+    int blk_k, blk_bytes, hdr_bytes,
+        grp_bytes; /* columns and bytes of a block; bytes of its header; of a group's codes */
     enum mm_header header;
     enum mm_planes planes;
     int half, min, off; /* see mm_fmt_list.h */
@@ -41,19 +43,21 @@ void kern_mm_group(int fmt, const uint8_t *blk, int g, struct mm_group *out);
 /* The 32 k from column 32 * g of tile data as f32 [32][16] (no tensor scale). Any format. */
 void kern_mm_group_f32(int fmt, const uint8_t *tile, int g, float *dst);
 
-/* One entry of a panel: 32 activations of one column, ready for a format (i = -off * sums). 64 bytes. */
+/* One entry of a panel: 32 activations of one column, ready for a format (i = -off * sums). 64
+ * bytes. */
 struct mm_ent {
     int8_t q[32];
     float d;
-    int32_t i[2]; /* where the integer sums start: -off * sum; [0] of all 32 where the format is not half */
+    int32_t i[2]; /* where the integer sums start: -off * sum; [0] of all 32 where the format is not
+                     half */
     float s[2];   /* d * sum of q; [0] of all 32 where not half */
     int32_t col;  /* column (token of the call) */
     int32_t pad[2];
 };
 
 /* The product kernels' arguments: n_tile tiles times n columns, groups [g0, g1) of 32 k.
- * hi [g1 - g0][n]; lo: second planes, entries lo_off[g - g0] .. lo_off[g - g0 + 1] - 1, NULL = none.
- * x (float formats): [(g1 - g0) * 4][n][8] f32. acc: scratch [n][16] f32, 64-byte aligned. */
+ * hi [g1 - g0][n]; lo: second planes, entries lo_off[g - g0] .. lo_off[g - g0 + 1] - 1, NULL =
+ * none. x (float formats): [(g1 - g0) * 4][n][8] f32. acc: scratch [n][16] f32, 64-byte aligned. */
 struct mm_run {
     const uint8_t *w; /* block that holds group g0 (g0 is a multiple of 8) of the first tile */
     size_t tile_bytes;
@@ -68,8 +72,8 @@ struct mm_run {
     float *acc;
 };
 
-#define MM_N_COL 64     /* columns of one run, at most */
-#define MM_PANEL 4096   /* entries of a panel, at most (per plane) */
+#define MM_N_COL 64   /* columns of one run, at most */
+#define MM_PANEL 4096 /* entries of a panel, at most (per plane) */
 #define MM_MAX_ROWS 16
 
 #endif

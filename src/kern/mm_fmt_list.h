@@ -1,36 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+// clang-format off
 /* The run formats: one row per format, the exact layout of its blocks.
  *
- * A tile is 16 rows; it is a sequence of blocks of blk_k columns, K ascending. A block of a code format is a header with the scales of all its
- * groups and then, per group of 32 k, its codes. A "line" is 64 bytes: lane r (4 bytes) belongs to row r of the tile, byte b of it to k + b.
- * A group of 32 k is eight lines of codes u8, stored in planes:
+ * A tile is 16 rows; it is a sequence of blocks of blk_k columns, K ascending. A block of a code
+ * format is a header with the scales of all its groups and then, per group of 32 k, its codes. A
+ * "line" is 64 bytes: lane r (4 bytes) belongs to row r of the tile, byte b of it to k + b. A group
+ * of 32 k is eight lines of codes u8, stored in planes:
  *     B8      8 lines: the codes as they are
- *     NIB     4 lines: line p has the low 4 bits of code line 2p in its low nibbles, of line 2p + 1 in its high nibbles
+ *     NIB     4 lines: line p has the low 4 bits of code line 2p in its low nibbles, of line 2p + 1
+ *             in its high nibbles
  *     TWO(s)  2 lines: line p has bits s, s+1 of code line 4p + i at bits 2i, 2i+1  (i = 0..3)
  *     ONE(s)  1 line:  bit s of code line i at bit i
- *     SIX     6 lines: of each four code lines c0..c3 three: c0 | c3[5:4] << 6, c1 | c3[3:2] << 6, c2 | c3[1:0] << 6
- * Planes of a format: B8; NIB = NIB, NL, E2M1 (through a table); NIB1 = NIB, ONE(4); SIX; TWO = TWO(0); TWO1 = TWO(0), ONE(2). The weight is  sc * (table[code] or code, less off) - mn.
- * Headers (f16[16] = one f16 per row; all little-endian):
- *     D       f16 d[16] per group                                        sc = d
- *     DM      f16 d[16], f16 m[16] per group                             sc = d, mn = -m
- *     E8      u8 e[16] per group                                         sc = 2^(e - 128)
- *     E4      u8 e4m3[16] per half group                                 sc = e4m3 / 2
- *     K4      f16 d[16], f16 dmin[16]; u8 sc[16], u8 m[16] per group     sc = d * sc, mn = dmin * m
- *     K6      f16 d[16], 32 bytes of zeros; i8 sc[16] per half group     sc = d * sc
- *     K3      f16 d[16]; i8 sc[16] per half group                        sc = d * sc
- *     K2      f16 d[16], f16 dmin[16]; u8 (sc | m << 4)[16] per half     sc = d * sc, mn = dmin * m
- *     XS      f16 d[16]; i8 sc[16] per group; 32 bytes of zeros          sc = d * sc
- * Columns beyond n_col and rows beyond n_row are zeros. A tile's bytes are rounded up to 64. Against the bytes of the file: 1.00 (Q4_K 1.028,
- * Q5_K 1.023, Q6_K 1.010, Q3_K 1.036, IQ4_XS 1.029, F8 1.031, all others 1.000) plus the padding of rows to 16.
+ *     SIX     6 lines: of each four code lines c0..c3 three:
+ *             c0 | c3[5:4] << 6,  c1 | c3[3:2] << 6,  c2 | c3[1:0] << 6
+ * Planes of a format: B8; NIB, NL, E2M1 = NIB (the last two through a table); NIB1 = NIB, ONE(4);
+ * SIX; TWO = TWO(0); TWO1 = TWO(0), ONE(2).
+ * The weight is  sc * (code - off) - mn, the code after the table. Headers (all little-endian,
+ * [16] = one per row):
+ *     D    f16 d[16] per group                                   sc = d
+ *     DM   f16 d[16], f16 m[16] per group                        sc = d, mn = -m
+ *     E8   u8 e[16] per group                                    sc = 2^(e - 128)
+ *     E4   u8 e4m3[16] per half group                            sc = e4m3 / 2
+ *     K4   f16 d[16], f16 dmin[16]; u8 sc[16], m[16] per group   sc = d * sc, mn = dmin * m
+ *     K6   f16 d[16], 32 bytes of zeros; i8 sc[16] per half      sc = d * sc
+ *     K3   f16 d[16]; i8 sc[16] per half group                   sc = d * sc
+ *     K2   f16 d[16], f16 dmin[16]; u8 (sc | m << 4)[16] per half   sc = d * sc, mn = dmin * m
+ *     XS   f16 d[16]; i8 sc[16] per group; 32 bytes of zeros     sc = d * sc
+ * Columns beyond n_col and rows beyond n_row are zeros. A tile's bytes are rounded up to 64. Size
+ * against the bytes of the file: Q4_K 1.028, Q5_K 1.023, Q6_K 1.010, Q3_K 1.036, IQ4_XS 1.029,
+ * F8 1.031, all others 1.000; plus the padding of rows to 16.
  *
- * MM_CODE_FMTS   X(name, dtype, blk_k, blk_bytes, hdr_bytes, grp_bytes, header, planes, half, min, off)
- *     half: 1 = a scale per 16 k; min: 1 = has mn; planes: P_* of mm_fmt.h
+ * MM_CODE_FMTS   X(name, dtype, blk_k, blk_bytes, hdr_bytes, grp_bytes, header, planes, half, min,
+ *                  off)   half: 1 = a scale per 16 k; min: 1 = has mn
  * MM_FLOAT_FMTS  X(name, dtype, blk_k, blk_bytes)
  *     f32   f32 [k][16]
  *     f16   f16 [k][16]
  *     bf16  bf16 [k / 2][16][2]
  *     f8    f32 scale[16], then e4m3 [k][16]; a row whose block holds a NaN code has a NaN scale
  */
+// clang-format on
 #ifndef KERN_MM_FMT_LIST_H
 #define KERN_MM_FMT_LIST_H
 

@@ -17,7 +17,8 @@ static void nibbles_32(const uint8_t *q, uint8_t *c)
 
 static void fifth_bits_32(const uint8_t *qh, uint8_t *c)
 {
-    uint32_t h = (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
+    uint32_t h =
+        (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     for (int j = 0; j < 32; j++)
         c[j] |= (uint8_t)((h >> j & 1) << 4);
 }
@@ -59,8 +60,12 @@ static void stored_codes(enum tensor_dtype type, const uint8_t *b, uint8_t *c)
 {
     switch (type) {
     case TENSOR_Q4_0:
-    case TENSOR_IQ4_NL: nibbles_32(b + 2, c); break;
-    case TENSOR_Q4_1: nibbles_32(b + 4, c); break;
+    case TENSOR_IQ4_NL:
+        nibbles_32(b + 2, c);
+        break;
+    case TENSOR_Q4_1:
+        nibbles_32(b + 4, c);
+        break;
     case TENSOR_Q5_0:
         nibbles_32(b + 6, c);
         fifth_bits_32(b + 2, c);
@@ -73,21 +78,31 @@ static void stored_codes(enum tensor_dtype type, const uint8_t *b, uint8_t *c)
         for (int j = 0; j < 32; j++)
             c[j] = b[2 + j] ^ 0x80;
         break;
-    case TENSOR_Q2_K: codes_k2(b + 16, NULL, c); break;
-    case TENSOR_Q3_K: codes_k2(b + 32, b, c); break;
-    case TENSOR_Q4_K: codes_k4(b + 16, c); break;
+    case TENSOR_Q2_K:
+        codes_k2(b + 16, NULL, c);
+        break;
+    case TENSOR_Q3_K:
+        codes_k2(b + 32, b, c);
+        break;
+    case TENSOR_Q4_K:
+        codes_k4(b + 16, c);
+        break;
     case TENSOR_Q5_K:
         codes_k4(b + 48, c);
         for (int g = 0; g < 8; g++)
             for (int l = 0; l < 32; l++)
                 c[32 * g + l] |= (uint8_t)((b[16 + l] >> g & 1) << 4);
         break;
-    case TENSOR_Q6_K: codes_k6(b, c); break;
+    case TENSOR_Q6_K:
+        codes_k6(b, c);
+        break;
     case TENSOR_IQ4_XS:
         for (int g = 0; g < 8; g++)
             nibbles_32(b + 8 + 16 * g, c + 32 * g);
         break;
-    case TENSOR_MXFP4: nibbles_32(b + 1, c); break;
+    case TENSOR_MXFP4:
+        nibbles_32(b + 1, c);
+        break;
     case TENSOR_NVFP4:
         for (int s = 0; s < 4; s++)
             for (int j = 0; j < 8; j++) {
@@ -95,7 +110,8 @@ static void stored_codes(enum tensor_dtype type, const uint8_t *b, uint8_t *c)
                 c[16 * s + j + 8] = b[4 + 8 * s + j] >> 4;
             }
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -123,7 +139,9 @@ static void stored_header(enum tensor_dtype type, const uint8_t *b, int i, int r
     case TENSOR_Q4_0:
     case TENSOR_Q5_0:
     case TENSOR_Q8_0:
-    case TENSOR_IQ4_NL: memcpy(hdr + 32 * i + 2 * r, b, 2); break;
+    case TENSOR_IQ4_NL:
+        memcpy(hdr + 32 * i + 2 * r, b, 2);
+        break;
     case TENSOR_Q4_1:
     case TENSOR_Q5_1:
         memcpy(hdr + 2 * r, b, 2);
@@ -159,15 +177,19 @@ static void stored_header(enum tensor_dtype type, const uint8_t *b, int i, int r
         memcpy(hdr + 2 * r, b, 2);
         for (int g = 0; g < 8; g++) {
             int high = (b[2] | b[3] << 8) >> (2 * g) & 3;
-            hdr[32 + 16 * g + r] = (uint8_t)(((b[4 + g / 2] >> (4 * (g % 2)) & 15) | high << 4) - 32);
+            hdr[32 + 16 * g + r] =
+                (uint8_t)(((b[4 + g / 2] >> (4 * (g % 2)) & 15) | high << 4) - 32);
         }
         break;
-    case TENSOR_MXFP4: hdr[16 * i + r] = b[0]; break;
+    case TENSOR_MXFP4:
+        hdr[16 * i + r] = b[0];
+        break;
     case TENSOR_NVFP4: /* stored so that plain bit placement decodes it: see fp_ue4m3_to_f32 */
         for (int s = 0; s < 4; s++)
             hdr[16 * s + r] = b[s] == 0x7f ? 0 : b[s] == 0xff ? 0x7f : b[s] & 0x7f;
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -210,10 +232,14 @@ static void plane_six(const uint8_t (*l)[64], uint8_t *out)
 static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
 {
     switch (planes) {
-    case P_B8: memcpy(out, l, 512); break;
+    case P_B8:
+        memcpy(out, l, 512);
+        break;
     case P_NIB:
     case P_NL:
-    case P_E2M1: plane_nib(l, out); break;
+    case P_E2M1:
+        plane_nib(l, out);
+        break;
     case P_NIB1:
         plane_nib(l, out);
         plane_one(l, 4, out + 256);
@@ -222,7 +248,9 @@ static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *
         plane_six(l, out);
         plane_six(l + 4, out + 192);
         break;
-    case P_TWO: plane_two(l, 0, out); break;
+    case P_TWO:
+        plane_two(l, 0, out);
+        break;
     case P_TWO1:
         plane_two(l, 0, out);
         plane_one(l, 2, out + 128);
@@ -252,8 +280,8 @@ static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const ro
     }
 }
 
-static void pack_f8_block(const struct weight *w, const uint8_t *const rows[16], int64_t row0, int k0,
-                          int n, uint8_t *dst)
+static void pack_f8_block(const struct weight *w, const uint8_t *const rows[16], int64_t row0,
+                          int k0, int n, uint8_t *dst)
 {
     memset(dst, 0, 2112);
     for (int r = 0; r < 16 && rows[r]; r++) {

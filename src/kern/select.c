@@ -2,7 +2,6 @@
 /* Choosing kernels: the reference first, then the variants in rising preference. */
 #include <stdatomic.h>
 #include <string.h>
-#include <stdlib.h>
 
 #include "kern/kern.h"
 
@@ -24,12 +23,14 @@ void kern_select(struct kern *k, uint32_t mask)
     if (cpu_has(mask, CPU_ISA_##isa)) k->name = kern_##name##_##isa;
     KERN_VARIANTS(V)
 #undef V
-    /* PERF.md: at one column a software prefetch costs 10-20 % on Zen 4 and gains 15-25 points on Zen 3; at several it gains on both. */
+    /* PERF.md: at one column a software prefetch costs 10-20 % on Zen 4 and gains 15-25 points on
+     * Zen 3; at several it gains on both. */
     uint32_t fm = cpu_family_model();
-    int zen4 = (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
+    int zen4 =
+        (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
     int zen3 = (fm >> 8) == 0x19 && !zen4;
     k->prefetch_1 = zen4 || (fm >> 8) == 0x1a ? 0 : zen3 ? 2048 : 1024;
-    k->prefetch_n = getenv("SL_PF") ? atoi(getenv("SL_PF")) : 2048; if (getenv("SL_PF1")) k->prefetch_1 = atoi(getenv("SL_PF1"));
+    k->prefetch_n = 2048;
 }
 
 const struct kern *kern_get(void)

@@ -16,6 +16,7 @@
 /* Positions of one piece whose keys and values are widened to f32 at a time. */
 #define VEC_PIECE 64
 
+/* clang-format off */
 /* X(op, return, (parameters))
  *
  * add_f32          x += y over n.
@@ -58,7 +59,7 @@
     X(softmax_f32, void, (float *x, int n))                                                        \
     X(sigmoid_f32, void, (float *x, int n))                                                        \
     X(sum_f32, float, (const float *x, int64_t n))                                                 \
-    X(gemm_f32, void,                                                                                \
+    X(gemm_f32, void,                                                                              \
       (const float *a, int64_t lda, int64_t lda_k, const float *b, int64_t ldb, float *c,          \
        int64_t ldc, int n_row, int n_vec, int n_k, int add))                                       \
     X(span_row_f32, void, (float *s, int lo, int hi, float *m, float *l))                          \
@@ -72,6 +73,7 @@
     X(put_v, void, (int t, uint8_t *row, const float *x, int d))                                   \
     X(get_v, void,                                                                                 \
       (int t, const uint8_t *row, int64_t row_bytes, int n, int d, float *dst, int64_t ld))
+/* clang-format on */
 
 /* Storage of keys and values. Q8: groups of 32 dimensions (the last may be shorter), int8 times one f32 scale = max|x| / 127, scales first. */
 enum vec_kv { VEC_KV_BF16, VEC_KV_F16, VEC_KV_Q8, VEC_KV_F32 };

@@ -28,8 +28,7 @@ static void dropped(void *user, const struct weight *w)
     struct drop *d = user;
     struct model *m = d->m;
     m->done_bytes += (int64_t)w->row_bytes * w->rows;
-    const struct tensor *t = io_find(d->io, w->name);
-    if (t && w->data == t->data && w->row_bytes * (uint64_t)w->rows == t->n_bytes) io_tensor_drop(d->io, t);
+    io_drop(d->io, w->data, w->row_bytes * (uint64_t)w->rows);
     if (m->opts.progress && m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
         m->cancelled = true;
 }

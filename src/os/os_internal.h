@@ -22,8 +22,8 @@ struct os_pu {
 };
 #define OS_MAX_PU 4096
 
-/* The allowed hardware threads in order of their number, and the caches of the first; from hwloc or
- * from the kernel's files. Returns how many, at least 1. */
+/* The allowed hardware threads in order of their number, and the caches of the first. Returns
+ * how many, at least 1. */
 int os_pu_list(struct os_pu *pu, struct os_topology *cache);
 
 #endif

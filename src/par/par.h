@@ -19,7 +19,8 @@ struct par_opts {
     int n_worker;    /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
     int64_t spin_ns; /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
     int no_pin;
-    int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see par_run */
+    int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see
+                    par_run */
 };
 
 /* Errors: NOMEM, IO (a thread can not be made). Close with par_close (NULL is legal). */
@@ -52,9 +53,10 @@ static inline int par_take(struct par_counter *c, int n, int step, int *begin, i
     return 1;
 }
 
-/* Static ranges with a steal tail: worker w works through its own range from the front, in pieces,
- * and then helps the others. Set before the region, one struct par_range per worker. As above,
- * results must not depend on who takes which piece. */
+/* Static ranges with a steal tail: worker w works through its own range from the front and then
+ * helps the others. Pieces are large at first (three quarters of what is left, half for helpers),
+ * within [min, max], so that the cost of starting one is paid few times. Set before the region, one
+ * struct par_range per worker. As above, results must not depend on who takes which piece. */
 struct par_range {
     _Alignas(64) atomic_int next;
     int end;
@@ -64,16 +66,19 @@ static inline void par_range_set(struct par_range *r, int begin, int end)
     atomic_store_explicit(&r->next, begin, memory_order_relaxed); /* published by par_run */
     r->end = end;
 }
-static inline int par_range_take(struct par_range *r, int worker, int n_worker, int step,
+static inline int par_range_take(struct par_range *r, int worker, int n_worker, int min, int max,
                                  int *begin, int *end)
 {
     for (int i = 0; i < n_worker; i++) {
         struct par_range *v = &r[worker + i < n_worker ? worker + i : worker + i - n_worker];
-        if (atomic_load_explicit(&v->next, memory_order_relaxed) >= v->end) continue;
+        int left = v->end - atomic_load_explicit(&v->next, memory_order_relaxed);
+        if (left <= 0) continue;
+        int step = i == 0 ? left - left / 4 : left / 2;
+        step = step < min ? min : step > max ? max : step;
         int b = atomic_fetch_add_explicit(&v->next, step, memory_order_relaxed);
         if (b >= v->end) continue;
         *begin = b;
-        *end = b + step < v->end ? b + step : v->end;
+        *end = step < v->end - b ? b + step : v->end;
         return 1;
     }
     return 0;

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/os.h"
 
 #define WORKER_MAX 512
 #define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
@@ -30,9 +31,10 @@
 #define SOLO_WAIT_NS 1000000 /* a time slice of another program, about */
 #define SOLO_TIMES 16        /* time alone after a long wait, in waits */
 #define SOLO_MAX_NS 2000000000ll
-#define SOLO_FORGET_NS 50000000ll /* together for so long without a long wait: start small again   \
-                                   */
-#define NUDGE_EVERY 256           /* regions between two looks at where the caller runs */
+#define SOLO_FORGET_NS                                                                             \
+    50000000ll          /* together for so long without a long wait: start small again             \
+                         */
+#define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
 /* A word to wait on. */
 struct event {
@@ -210,26 +212,13 @@ static void nudge_caller(par_team *t)
     (void)sched_setaffinity(0, sizeof old, &old);
 }
 
-/* CPUs of the process's set, one for each of n workers; returns how many there are. */
-static int worker_cpus(int n, int *cpu)
-{
-    cpu_set_t set;
-    int n_cpu = 0;
-    if (sched_getaffinity(getpid(), sizeof set, &set) != 0) CPU_ZERO(&set);
-    for (int i = 0; i < CPU_SETSIZE && n_cpu < n; i++)
-        if (CPU_ISSET((unsigned)i, &set)) cpu[n_cpu++] = i;
-    for (int i = n_cpu; i < n; i++)
-        cpu[i] = -1;
-    return n_cpu;
-}
-
 static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
 {
     void *p = NULL, *cpu = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof *t->worker, &p, err));
     t->worker = p;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof(int), &cpu, err));
-    int n_cpu = worker_cpus(t->n, cpu);
+    int n_cpu = os_worker_cpus(t->n, cpu);
     for (int i = 0; i < t->n; i++)
         t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[i]};
     mem_free(cpu);
@@ -253,8 +242,10 @@ sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err)
     par_team *t = NULL;
     int n = o.n_worker;
     if (n <= 0) {
-        int cpu[WORKER_MAX];
-        n = worker_cpus(WORKER_MAX, cpu);
+        struct os_topology topo;
+        SL_TRY(os_topology_get(&topo, err));
+        n = topo.n_core;
+        if (topo.cgroup_cpus > 0 && topo.cgroup_cpus < n) n = (int)topo.cgroup_cpus;
         if (n < 1) n = 1;
     }
     if (n > WORKER_MAX) return SL_FAIL(err, LIMIT, "%d threads: at most %d", n, WORKER_MAX);

@@ -11,11 +11,12 @@
 #include "plan/plan_internal.h"
 
 #define MAX_PICK 1024
-/* Strength of the pull to the prior: one width of one key costs as much as a 14 % error on one row. */
+/* Strength of the pull to the prior: one width of one key costs as much as a 14 % error on one row.
+ */
 #define LAMBDA 0.14
 
-static sl_status keep_text(struct arena *a, const struct plan_csv *c, const char *col, const char **out,
-                           sl_err *err)
+static sl_status keep_text(struct arena *a, const struct plan_csv *c, const char *col,
+                           const char **out, sl_err *err)
 {
     char *copy;
     const char *s = plan_csv_text(c, col);
@@ -31,7 +32,8 @@ sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule
     bool more;
     void *mem;
     size_t lines = 1;
-    for (size_t i = 0; i < b.n; i++) lines += b.p[i] == '\n';
+    for (size_t i = 0; i < b.n; i++)
+        lines += b.p[i] == '\n';
     SL_TRY(plan_csv_open(&c, b, err));
     SL_TRY(mem_arena_array(a, lines, sizeof **rules, &mem, err));
     *rules = mem, *n = 0;
@@ -104,7 +106,8 @@ sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan
     return SL_OK;
 }
 
-/* The same measurement printed twice says nothing new: rates per user and stream, and rounded times. */
+/* The same measurement printed twice says nothing new: rates per user and stream, and rounded
+ * times. */
 static bool teaches(const struct plan_item *it)
 {
     if (it->skip || it->s.metric == PLAN_M_MEMORY) return false;
@@ -156,8 +159,10 @@ static uint32_t decode_keys(const struct plan_data *d, const int *pick, int n, e
         if (t_hi > 2 * t_lo) mask |= bit(PLAN_CPU_TOPS);
         return mask;
     }
-    if (e_hi > e_lo) mask |= bit(PLAN_ETA_W);
-    else if (t_hi > 8 * t_lo) mask |= bit(PLAN_T_TL); /* dense: batch grows without experts */
+    if (e_hi > e_lo)
+        mask |= bit(PLAN_ETA_W);
+    else if (t_hi > 8 * t_lo)
+        mask |= bit(PLAN_T_TL); /* dense: batch grows without experts */
     if (t_lo < 1.5 && e_hi > e_lo && points >= 3) mask |= bit(PLAN_T_MULTI);
     if (s_hi > 8 * s_lo && s_hi > 4000) mask |= bit(PLAN_ETA_KV);
     if (draft && points >= 4) mask |= bit(PLAN_T_DRAFT), mask &= ~bit(PLAN_ETA_KV);
@@ -201,9 +206,9 @@ static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint
     *err = 0;
     if (m == 0 || mask == 0) return;
     static const double width[PLAN_KEYS] = {
-        [PLAN_T_LAYER] = 1.5, [PLAN_T_MULTI] = 1.5, [PLAN_ETA_W] = 1.0,    [PLAN_ETA_KV] = 0.4,
-        [PLAN_T0] = 1.5,      [PLAN_T_REQ] = 1.5,   [PLAN_MFU] = 1.0,      [PLAN_ETA_A] = 0.3,
-        [PLAN_CPU_GBPS] = 1,  [PLAN_CPU_TOPS] = 1,  [PLAN_T_TL] = 1.5,     [PLAN_T_DRAFT] = 1.5,
+        [PLAN_T_LAYER] = 1.5, [PLAN_T_MULTI] = 1.5, [PLAN_ETA_W] = 1.0, [PLAN_ETA_KV] = 0.4,
+        [PLAN_T0] = 1.5,      [PLAN_T_REQ] = 1.5,   [PLAN_MFU] = 1.0,   [PLAN_ETA_A] = 0.3,
+        [PLAN_CPU_GBPS] = 1,  [PLAN_CPU_TOPS] = 1,  [PLAN_T_TL] = 1.5,  [PLAN_T_DRAFT] = 1.5,
         [PLAN_SOFT] = 0.5,    [PLAN_CHUNK] = 1,
     };
     struct plan_fit f = {.row = rows, .want = want, .n = m, .mask = mask, .lambda = LAMBDA, .k = k};
@@ -222,7 +227,8 @@ static void row_list(const struct plan_data *d, const int *pick, int n, char *ou
     out[0] = '\0';
     for (int i = 0; i < n && used + 16 < size; i++) {
         int j = i;
-        while (j + 1 < n && d->item[pick[j + 1]].row->line == d->item[pick[j]].row->line + 1) j++;
+        while (j + 1 < n && d->item[pick[j + 1]].row->line == d->item[pick[j]].row->line + 1)
+            j++;
         int a = d->item[pick[i]].row->line, b = d->item[pick[j]].row->line;
         used += (size_t)(a == b ? snprintf(out + used, size - used, "%s%d", i ? "," : "", a)
                                 : snprintf(out + used, size - used, "%s%d-%d", i ? "," : "", a, b));
@@ -232,8 +238,8 @@ static void row_list(const struct plan_data *d, const int *pick, int n, char *ou
 
 /* Decode moved eta_w, which prefill reads too: fit prefill's keys once more from their prior. */
 static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, int n, uint32_t mask,
-                                        const struct plan_consts *start, const struct plan_consts *now,
-                                        double *err)
+                                        const struct plan_consts *start,
+                                        const struct plan_consts *now, double *err)
 {
     struct plan_consts k = *now;
     for (int i = 0; i < PLAN_KEYS; i++) {
@@ -298,7 +304,8 @@ void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct pl
     row_list(d, pick, n, out->rows, sizeof out->rows);
 }
 
-/* ---- priors ------------------------------------------------------------------------------------- */
+/* ---- priors -------------------------------------------------------------------------------------
+ */
 
 struct prior_fit {
     struct plan_book *b;
@@ -321,7 +328,8 @@ static double prior_cost(void *user, const double *x)
         for (int v = v0; v < v1; v++) {
             f->b->prior[v][f->m].v[f->key[i]] = f->base[f->key[i]] * exp(x[i]);
         }
-        pull += x[i] * x[i];
+        pull +=
+            x[i] * x[i] * (f->key[i] == PLAN_ETA_W ? 8 : 1); /* kernels differ less than launches */
     }
     for (int i = 0; i < f->n; i++) {
         struct plan_item *it = &f->d->item[f->pick[i]];
@@ -341,25 +349,29 @@ static void fit_prior(struct plan_book *b, struct plan_data *d, int skip_sys, in
     int count[MAX_PICK] = {0};
     for (int i = 0; i < d->n && f.n < MAX_PICK; i++) {
         const struct plan_item *it = &d->item[i];
-        if (it->skip || it->role == PLAN_ROLE_HELD || it->sys == skip_sys || it->prefill != prefill) continue;
+        if (it->skip || it->role == PLAN_ROLE_HELD || it->sys == skip_sys || it->prefill != prefill)
+            continue;
         if ((v >= 0 && (int)it->s.dev.vendor != v) || it->s.c.k.mode != m || !teaches(it)) continue;
         f.pick[f.n++] = i;
         count[it->sys]++;
     }
     if (f.n < 3) return;
-    for (int i = 0; i < f.n; i++) f.weight[i] = 1 / sqrt(count[d->item[f.pick[i]].sys]);
+    for (int i = 0; i < f.n; i++)
+        f.weight[i] = 1 / sqrt(count[d->item[f.pick[i]].sys]);
     static const int dec[4][3] = {{PLAN_T_LAYER, PLAN_ETA_W, PLAN_T_MULTI},
                                   {PLAN_T_LAYER, PLAN_T_TL, PLAN_T_DRAFT},
                                   {PLAN_T_LAYER, -1, -1},
                                   {PLAN_CPU_GBPS, PLAN_CPU_TOPS, -1}};
-    static const int pre[4][3] = {{PLAN_MFU, PLAN_T0, -1}, {PLAN_MFU, -1, -1}, {PLAN_T0, -1, -1},
-                                  {PLAN_CPU_TOPS, -1, -1}};
+    static const int pre[4][3] = {
+        {PLAN_MFU, PLAN_T0, -1}, {PLAN_MFU, -1, -1}, {PLAN_T0, -1, -1}, {PLAN_CPU_TOPS, -1, -1}};
     static const int host[2][3] = {{PLAN_CPU_GBPS, -1, -1}, {PLAN_CPU_TOPS, -1, -1}};
     const int *keys = v < 0 ? host[prefill] : prefill ? pre[m] : dec[m];
-    for (int i = 0; i < 3 && keys[i] >= 0; i++) f.key[f.n_key++] = keys[i];
+    for (int i = 0; i < 3 && keys[i] >= 0; i++)
+        f.key[f.n_key++] = keys[i];
     double x[8] = {0}, step[8];
     memcpy(f.base, b->prior[v < 0 ? 0 : v][m].v, sizeof f.base);
-    for (int i = 0; i < f.n_key; i++) step[i] = 0.25;
+    for (int i = 0; i < f.n_key; i++)
+        step[i] = 0.25;
     plan_minimise(prior_cost, &f, x, step, f.n_key, 160);
     prior_cost(&f, x);
 }
@@ -379,8 +391,8 @@ void plan_fit_priors(struct plan_book *b, struct plan_data *d, int skip_sys)
     b->n_set = sets;
 }
 
-/* The model with the most rows teaches the engine; each other model of a TP engine then gets a set of its own
- * in which only t_layer moved: its operators are not those of the first. */
+/* The model with the most rows teaches the engine; each other model of a TP engine then gets a set
+ * of its own in which only t_layer moved: its operators are not those of the first. */
 static void fit_group(struct plan_book *b, struct plan_data *d, const int *pick, int n)
 {
     const struct plan_model *models[32], *first = NULL;
@@ -389,7 +401,8 @@ static void fit_group(struct plan_book *b, struct plan_data *d, const int *pick,
     for (int i = 0; i < n; i++) {
         const struct plan_model *m = d->item[pick[i]].s.c.model;
         int j = 0;
-        while (j < n_model && models[j] != m) j++;
+        while (j < n_model && models[j] != m)
+            j++;
         if (j == n_model && n_model < 32) models[n_model++] = m;
         if (j < 32 && ++count[j] > best) best = count[j], first = m;
     }
@@ -466,7 +479,8 @@ void plan_check_blind(const struct plan_book *b, struct plan_data *d)
     for (int s = 0; s < d->n_sys; s++) {
         bool any = false;
         for (int i = 0; i < d->n; i++) {
-            any = any || (d->item[i].sys == s && d->item[i].role == PLAN_ROLE_BLIND && !d->item[i].skip);
+            any = any ||
+                  (d->item[i].sys == s && d->item[i].role == PLAN_ROLE_BLIND && !d->item[i].skip);
         }
         if (!any) continue;
         struct plan_book left;
@@ -496,7 +510,8 @@ void plan_fit_sigma(struct plan_book *b, struct plan_data *d)
     for (int i = 1; i < n; i++) { /* insertion: a few hundred numbers, once */
         double x = e[i];
         int j = i;
-        for (; j > 0 && e[j - 1] > x; j--) e[j] = e[j - 1];
+        for (; j > 0 && e[j - 1] > x; j--)
+            e[j] = e[j - 1];
         e[j] = x;
     }
     if (n >= 10) b->sigma_prior = fmin(1.5, fmax(0.1, e[(int)(0.8 * n)] / 1.2816));
@@ -506,8 +521,9 @@ void plan_fit_sigma(struct plan_book *b, struct plan_data *d)
 static bool same_point(const struct plan_row *a, const struct plan_row *b)
 {
     bool in = a->in == b->in || (isnan(a->in) && isnan(b->in));
-    return in && a->conc == b->conc && !strcmp(a->system, b->system) && !strcmp(a->model, b->model) &&
-           !strcmp(a->hardware, b->hardware) && !strcmp(a->note, b->note) && a->cards == b->cards;
+    return in && a->conc == b->conc && !strcmp(a->system, b->system) &&
+           !strcmp(a->model, b->model) && !strcmp(a->hardware, b->hardware) &&
+           !strcmp(a->note, b->note) && a->cards == b->cards;
 }
 
 void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *group)
@@ -518,7 +534,8 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
         int pick[MAX_PICK], n = 0;
         for (int j = 0; j < d->n && n < MAX_PICK; j++) {
             const struct plan_item *o = &d->item[j];
-            if (o->skip || o->sys != it->sys || o->s.c.k.mode != it->s.c.k.mode || !teaches(o)) continue;
+            if (o->skip || o->sys != it->sys || o->s.c.k.mode != it->s.c.k.mode || !teaches(o))
+                continue;
             if (o->role == PLAN_ROLE_HELD || same_point(o->row, it->row)) continue;
             pick[n++] = j;
         }

@@ -21,9 +21,9 @@ struct plan_item {
     const char *skip; /* why it cannot be predicted; NULL = it can */
     const char *group;
     enum plan_role role;
-    bool prefill;     /* metric is of the prefill kind */
-    int sys;          /* number of its system (engine and device) */
-    double got, err;  /* prediction, log(got/value) */
+    bool prefill;    /* metric is of the prefill kind */
+    int sys;         /* number of its system (engine and device) */
+    double got, err; /* prediction, log(got/value) */
     enum plan_trust trust;
 };
 
@@ -53,13 +53,15 @@ void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct pl
  * system out (-1: none). Only rows of blind and fit role. */
 void plan_fit_priors(struct plan_book *b, struct plan_data *d, int skip_sys);
 
-/* All sets of a file: one per engine, device and mode with three rows or more (two for four-row lists). */
+/* All sets of a file: one per engine, device and mode with three rows or more (two for four-row
+ * lists). */
 void plan_fit_book(struct plan_book *b, struct plan_data *d);
 
 /* The sets only: each engine, device and mode of the rows gets one, in place of an older one. */
 void plan_fit_sets(struct plan_book *b, struct plan_data *d);
 
-/* sigma_prior such that four of five blind rows lie inside the 80 % interval. Changes the blind predictions in d. */
+/* sigma_prior such that four of five blind rows lie inside the 80 % interval. Changes the blind
+ * predictions in d. */
 void plan_fit_sigma(struct plan_book *b, struct plan_data *d);
 
 /* Predict every item with a book. */

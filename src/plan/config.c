@@ -14,7 +14,8 @@ static sl_status int_of(const struct json *o, const char *a, const char *b, int 
     int64_t v;
     const char *key = text_json_get(o, a) ? a : b;
     SL_TRY(text_json_int(o, key, def, &v, err));
-    if (v < 0 || v > 1000000000) return SL_FAIL(err, FORMAT, "field %s: %lld is absurd", key, (long long)v);
+    if (v < 0 || v > 1000000000)
+        return SL_FAIL(err, FORMAT, "field %s: %lld is absurd", key, (long long)v);
     *out = (int)v;
     return SL_OK;
 }
@@ -28,7 +29,8 @@ static sl_status moe_of(const struct json *o, struct plan_model *m, sl_err *err)
     if (m->experts == 0) m->topk = 0;
     SL_TRY(int_of(o, "moe_intermediate_size", "intermediate_size", 0, &m->moe_inter, err));
     SL_TRY(int_of(o, "n_shared_experts", "num_shared_experts", 0, &m->shared, err));
-    SL_TRY(int_of(o, "shared_expert_intermediate_size", "shared_intermediate_size", 0, &shared_inter, err));
+    SL_TRY(int_of(o, "shared_expert_intermediate_size", "shared_intermediate_size", 0,
+                  &shared_inter, err));
     if (shared_inter > 0) m->shared_inter = shared_inter, m->shared = m->shared > 0 ? m->shared : 1;
     SL_TRY(int_of(o, "first_k_dense_replace", "num_dense_layers", 0, &m->dense_layers, err));
     SL_TRY(int_of(o, "intermediate_size", "ffn_hidden_size", 0, &m->dense_inter, err));
@@ -51,7 +53,8 @@ sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const ch
     SL_TRY(int_of(o, "hidden_size", "n_embd", 0, &m->hidden, err));
     SL_TRY(int_of(o, "num_attention_heads", "n_head", 0, &m->heads, err));
     SL_TRY(int_of(o, "num_key_value_heads", "num_attention_heads", 0, &m->kv_heads, err));
-    SL_TRY(int_of(o, "head_dim", "kv_channels", m->heads > 0 ? m->hidden / m->heads : 0, &m->head_dim, err));
+    SL_TRY(int_of(o, "head_dim", "kv_channels", m->heads > 0 ? m->hidden / m->heads : 0,
+                  &m->head_dim, err));
     SL_TRY(int_of(o, "q_lora_rank", "q_lora", 0, &m->q_lora, err));
     SL_TRY(int_of(o, "kv_lora_rank", "kv_lora", 0, &m->kv_lora, err));
     SL_TRY(int_of(o, "qk_nope_head_dim", "nope", 0, &m->nope, err));
@@ -83,7 +86,8 @@ static enum class_of classify(const char *n, int layers)
     if (!strncmp(n, "blk.", 4) && layers > 0 && atoi(n + 4) >= layers) return C_MTP;
     if (strstr(n, "shared_expert") || strstr(n, "shexp")) return C_SHARED;
     if (strstr(n, ".experts.") || strstr(n, "_exps")) return C_EXPERT;
-    if (strstr(n, "attn") || strstr(n, "self_attn") || strstr(n, "ssm") || strstr(n, "indexer")) return C_ATTN;
+    if (strstr(n, "attn") || strstr(n, "self_attn") || strstr(n, "ssm") || strstr(n, "indexer"))
+        return C_ATTN;
     if (strstr(n, "embed_tokens") || strstr(n, "token_embd")) return C_EMBED;
     if (strstr(n, "lm_head") || !strncmp(n, "output.", 7)) return C_HEAD;
     return C_DENSE;
@@ -92,11 +96,12 @@ static enum class_of classify(const char *n, int layers)
 /* Scales and zero points have bytes but are no parameters. */
 static bool is_scale(const char *n)
 {
-    return strstr(n, "scale") || strstr(n, "qzeros") || strstr(n, "g_idx") || strstr(n, "e_score_correction");
+    return strstr(n, "scale") || strstr(n, "qzeros") || strstr(n, "g_idx") ||
+           strstr(n, "e_score_correction");
 }
 
-double plan_model_from_tensors(struct plan_model *m, struct plan_format *f, const struct plan_tensor *t,
-                               size_t n)
+double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,
+                               const struct plan_tensor *t, size_t n)
 {
     double par[C_N] = {0}, bytes[C_N] = {0}, all = 0;
     for (size_t i = 0; i < n; i++) {
@@ -105,7 +110,9 @@ double plan_model_from_tensors(struct plan_model *m, struct plan_format *f, cons
         all += t[i].bytes;
         if (!is_scale(t[i].name)) par[c] += t[i].n_elem;
     }
-    double total = all > 0 ? par[C_EXPERT] + par[C_SHARED] + par[C_ATTN] + par[C_EMBED] + par[C_HEAD] + par[C_DENSE] : 0;
+    double total = all > 0 ? par[C_EXPERT] + par[C_SHARED] + par[C_ATTN] + par[C_EMBED] +
+                                 par[C_HEAD] + par[C_DENSE]
+                           : 0;
     if (total <= 0) return all;
 #define BITS(c, def) (par[c] > 0 ? 8 * bytes[c] / par[c] : (def))
     f->attn = BITS(C_ATTN, 16);

@@ -9,11 +9,20 @@
 #include "plan/plan_internal.h"
 
 const char *const plan_key_name[PLAN_KEYS] = {
-    [PLAN_T_LAYER] = "t_layer_us", [PLAN_T_MULTI] = "t_multi_us", [PLAN_ETA_W] = "eta_w",
-    [PLAN_ETA_KV] = "eta_kv",      [PLAN_T0] = "t0_s",            [PLAN_T_REQ] = "t_req_s",
-    [PLAN_MFU] = "mfu",            [PLAN_ETA_A] = "eta_a",        [PLAN_CPU_GBPS] = "cpu_bw",
-    [PLAN_CPU_TOPS] = "cpu_ops",  [PLAN_T_TL] = "t_tl_us",       [PLAN_T_DRAFT] = "t_draft_us",
-    [PLAN_SOFT] = "soft",          [PLAN_CHUNK] = "chunk",
+    [PLAN_T_LAYER] = "t_layer_us",
+    [PLAN_T_MULTI] = "t_multi_us",
+    [PLAN_ETA_W] = "eta_w",
+    [PLAN_ETA_KV] = "eta_kv",
+    [PLAN_T0] = "t0_s",
+    [PLAN_T_REQ] = "t_req_s",
+    [PLAN_MFU] = "mfu",
+    [PLAN_ETA_A] = "eta_a",
+    [PLAN_CPU_GBPS] = "cpu_bw",
+    [PLAN_CPU_TOPS] = "cpu_ops",
+    [PLAN_T_TL] = "t_tl_us",
+    [PLAN_T_DRAFT] = "t_draft_us",
+    [PLAN_SOFT] = "soft",
+    [PLAN_CHUNK] = "chunk",
 };
 
 static void set_prior(struct plan_book *b, enum plan_vendor v, enum plan_mode m, const double *x)
@@ -26,14 +35,20 @@ static void set_prior(struct plan_book *b, enum plan_vendor v, enum plan_mode m,
 void plan_book_init(struct plan_book *b)
 {
     *b = (struct plan_book){.sigma_prior = 0.35};
-    /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft soft chunk */
-    const double ascend_tp[] = {500, 70, 0.50, 0.5, 0.20, 0.02, 0.35, 0.65, 1, 1, 2, 50, 1.8, 16384};
-    const double nvidia_tp[] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.50, 0.65, 1, 1, 0.5, 12, 1.8, 8192};
+    /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft
+     * soft chunk */
+    const double ascend_tp[] = {500,  70, 0.50, 0.5, 0.20, 0.02, 0.35,
+                                0.65, 1,  1,    2,   50,   1.8,  16384};
+    const double nvidia_tp[] = {150,  40, 0.60, 0.7, 0.08, 0.01, 0.50,
+                                0.65, 1,  1,    0.5, 12,   1.8,  8192};
     const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 1, 15, 1.8, 8192};
-    const double ascend_ep[] = {150, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65, 1, 1, 3, 50, 1.8, 16384};
-    const double nvidia_ep[] = {150, 10, 0.75, 0.7, 0.05, 0.002, 0.33, 0.65, 1, 1, 1.2, 20, 1.8, 16384};
+    const double ascend_ep[] = {150,  10, 0.70, 0.6, 0.10, 0.005, 0.30,
+                                0.65, 1,  1,    3,   50,   1.8,   16384};
+    const double nvidia_ep[] = {150,  10, 0.75, 0.7, 0.05, 0.002, 0.33,
+                                0.65, 1,  1,    1.2, 20,   1.8,   16384};
     const double ascend_hy[] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.50, 1, 1, 1, 20, 1.8, 8192};
-    const double nvidia_hy[] = {100, 20, 0.60, 0.5, 0.05, 0.02, 0.30, 0.50, 1, 1, 0.5, 12, 1.8, 8192};
+    const double nvidia_hy[] = {100,  20, 0.60, 0.5, 0.05, 0.02, 0.30,
+                                0.50, 1,  1,    0.5, 12,   1.8,  8192};
     const double cpu[] = {50, 10, 1.0, 0.6, 0.05, 0.01, 1.0, 0.50, 1, 1, 3, 20, 1.8, 512};
     for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
         bool npu = v == PLAN_ASCEND, nv = v == PLAN_NVIDIA;
@@ -41,14 +56,15 @@ void plan_book_init(struct plan_book *b)
         b->gen_factor[v][1] = 1;
         b->gen_factor[v][2] = npu ? 0.45 : 0.7;
         set_prior(b, v, PLAN_MODE_TP, npu ? ascend_tp : nv ? nvidia_tp : other_tp);
-        if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.12; /* no matrix unit; MoE gathers */
+        if (v == PLAN_APPLE) b->prior[v][PLAN_MODE_TP].v[PLAN_MFU] = 0.45;
         set_prior(b, v, PLAN_MODE_EP, npu ? ascend_ep : nvidia_ep);
         set_prior(b, v, PLAN_MODE_HYBRID, npu ? ascend_hy : nvidia_hy);
         set_prior(b, v, PLAN_MODE_CPU, cpu);
     }
 }
 
-/* GB/s and Top/s that expert products reach on a host, before an engine's factor: cores and memory in series. */
+/* GB/s and Top/s that expert products reach on a host, before an engine's factor: cores and memory
+ * in series. */
 static void bind_host(const struct plan_host *h, struct plan_consts *k)
 {
     double bw = h ? h->bw : 200e9, cores = h && h->cores > 0 ? h->cores : 32;
@@ -74,9 +90,11 @@ void plan_consts_for(const struct plan_book *b, const struct plan_setup *s, stru
     if (best) {
         *k = best->k;
         k->trust = PLAN_CALIBRATED;
-        bool known = !strcasecmp(k->taught, s->c.model->name) || !strcasecmp(k->model, s->c.model->name);
+        bool known =
+            !strcasecmp(k->taught, s->c.model->name) || !strcasecmp(k->model, s->c.model->name);
         if (!known || (*k->format && strcasecmp(k->format, s->c.fmt.name) != 0)) {
-            /* another model or weights than it was fitted on: 9 % was seen, see the acceptance table */
+            /* another model or weights than it was fitted on: 9 % was seen, see the acceptance
+             * table */
             k->sigma_decode = hypot(k->sigma_decode, 0.12);
             k->sigma_prefill = hypot(k->sigma_prefill, 0.15);
             k->trust = known ? PLAN_CALIBRATED : PLAN_SAME_PLATFORM;
@@ -96,14 +114,23 @@ void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struc
     k->v[PLAN_T_MULTI] *= b->gen_factor[s->dev.vendor][s->gen];
     if (mode == PLAN_MODE_EP && s->dev.vendor == PLAN_ASCEND && !s->dev.a3) {
         /* without the unified bus, expert parallelism is launched like tensor parallelism */
-        double tp = b->prior[PLAN_ASCEND][PLAN_MODE_TP].v[PLAN_T_LAYER] * b->gen_factor[PLAN_ASCEND][s->gen];
+        double tp = b->prior[PLAN_ASCEND][PLAN_MODE_TP].v[PLAN_T_LAYER] *
+                    b->gen_factor[PLAN_ASCEND][s->gen];
         k->v[PLAN_T_LAYER] = fmax(k->v[PLAN_T_LAYER], 0.8 * tp);
     }
     if (s->gen != 1) k->v[PLAN_ETA_W] = fmin(0.85, k->v[PLAN_ETA_W] * (s->gen ? 1.3 : 0.6));
+    bool soft4 = s->c.fmt.fp_weights && s->c.fmt.expert < 5 && s->dev.peak[PLAN_NUM_FP4] <= 0;
+    if (s->gen == 0 && soft4 && s->dev.vendor != PLAN_ASCEND)
+        k->v[PLAN_ETA_W] *= 0.5; /* unpacked in shader code */
     if (mode == PLAN_MODE_TP && s->c.lay.tp == 1 && s->c.lay.pp == 1) {
         k->v[PLAN_ETA_W] = fmin(0.75, 1.8 * k->v[PLAN_ETA_W]); /* whole experts, no slices */
+        k->v[PLAN_T_LAYER] *= 0.5;                             /* one process, nobody to wait for */
     }
-    if (s->dev.consumer && mode == PLAN_MODE_TP) k->v[PLAN_MFU] *= 0.5;
+    if (s->dev.consumer &&
+        mode == PLAN_MODE_TP) { /* desktop engines: dense products are good, grouped ones are not */
+        k->v[PLAN_MFU] = fmin(0.75, k->v[PLAN_MFU] * (s->c.model->experts > 0 ? 0.4 : 1.3));
+        k->v[PLAN_T0] *= 0.3; /* no server in between */
+    }
     k->gen = s->gen;
     k->sigma_decode = k->sigma_prefill = b->sigma_prior;
     k->trust = PLAN_UNCALIBRATED;
@@ -137,13 +164,16 @@ double plan_minimise(double (*f)(void *user, const double *x), void *user, doubl
         if (fabs(y[hi] - y[lo]) <= 1e-12 * (fabs(y[hi]) + 1e-12)) break;
         double c[MAX] = {0}, r[MAX], e[MAX];
         for (int i = 0; i <= n; i++) {
-            for (int j = 0; j < n && i != hi; j++) c[j] += p[i][j] / n;
+            for (int j = 0; j < n && i != hi; j++)
+                c[j] += p[i][j] / n;
         }
-        for (int j = 0; j < n; j++) r[j] = 2 * c[j] - p[hi][j];
+        for (int j = 0; j < n; j++)
+            r[j] = 2 * c[j] - p[hi][j];
         double yr = f(user, r);
         used++;
         if (yr < y[lo]) {
-            for (int j = 0; j < n; j++) e[j] = 3 * c[j] - 2 * p[hi][j];
+            for (int j = 0; j < n; j++)
+                e[j] = 3 * c[j] - 2 * p[hi][j];
             double ye = f(user, e);
             used++;
             memcpy(p[hi], ye < yr ? e : r, sizeof r);
@@ -155,7 +185,8 @@ double plan_minimise(double (*f)(void *user, const double *x), void *user, doubl
             continue;
         }
         if (yr < y[hi]) memcpy(p[hi], r, sizeof r), y[hi] = yr;
-        for (int j = 0; j < n; j++) e[j] = 0.5 * (c[j] + p[hi][j]);
+        for (int j = 0; j < n; j++)
+            e[j] = 0.5 * (c[j] + p[hi][j]);
         double ye = f(user, e);
         used++;
         if (ye < y[hi]) {
@@ -163,7 +194,8 @@ double plan_minimise(double (*f)(void *user, const double *x), void *user, doubl
             continue;
         }
         for (int i = 0; i <= n; i++) {
-            for (int j = 0; j < n && i != lo; j++) p[i][j] = 0.5 * (p[i][j] + p[lo][j]);
+            for (int j = 0; j < n && i != lo; j++)
+                p[i][j] = 0.5 * (p[i][j] + p[lo][j]);
             if (i != lo) y[i] = f(user, p[i]), used++;
         }
     }
@@ -197,7 +229,9 @@ static double rows_error(const struct plan_fit *f)
         struct plan_setup *s = f->row[i];
         plan_use_consts(s, f->k);
         double got = plan_row_predict(s), e = got > 0 ? log(got / f->want[i]) : 10;
-        sum += e * e / (0.05 + fabs(e)); /* squares when small, plain when large: one wild row cannot rule */
+        sum +=
+            e * e /
+            (0.05 + fabs(e)); /* squares when small, plain when large: one wild row cannot rule */
     }
     return f->n > 0 ? sum / f->n : 0;
 }
@@ -224,8 +258,10 @@ double plan_fit_keys(const struct plan_fit *f, const double *width)
     for (int k = 0; k < PLAN_KEYS && st.n < 8; k++) {
         if (f->mask >> k & 1) st.key[st.n++] = k;
     }
-    for (int round = 0; round < 3; round++) { /* restarts leave the flats where one simplex stalls */
-        for (int i = 0; i < st.n; i++) step[i] = round == 1 ? -0.3 : 0.3;
+    for (int round = 0; round < 3;
+         round++) { /* restarts leave the flats where one simplex stalls */
+        for (int i = 0; i < st.n; i++)
+            step[i] = round == 1 ? -0.3 : 0.3;
         plan_minimise(fit_cost, &st, x, step, st.n, 900);
     }
     fit_cost(&st, x);

@@ -15,7 +15,8 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
     *n_cell = 0;
     while (c->pos < n && (p[c->pos] == '\n' || p[c->pos] == '\r' || p[c->pos] == '#')) {
         if (p[c->pos] == '#') {
-            while (c->pos < n && p[c->pos] != '\n') c->pos++;
+            while (c->pos < n && p[c->pos] != '\n')
+                c->pos++;
             continue;
         }
         c->next_line += p[c->pos] == '\n';
@@ -35,7 +36,9 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
         if (quoted) c->pos++;
         for (;; c->pos++) {
             if (c->pos >= n) {
-                if (quoted) return SL_FAIL(err, FORMAT, "%s line %d column %d: quote is not closed", c->src.name, c->line, *n_cell);
+                if (quoted)
+                    return SL_FAIL(err, FORMAT, "%s line %d column %d: quote is not closed",
+                                   c->src.name, c->line, *n_cell);
                 end = true;
                 break;
             }
@@ -57,15 +60,18 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
             } else if (ch == '\n') {
                 c->next_line++;
             } else if (ch == '\0') {
-                return SL_FAIL(err, FORMAT, "%s line %d column %d: NUL byte", c->src.name, c->line, *n_cell);
+                return SL_FAIL(err, FORMAT, "%s line %d column %d: NUL byte", c->src.name, c->line,
+                               *n_cell);
             }
             if (used + 2 > size) {
-                return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name, c->line, size);
+                return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name,
+                               c->line, size);
             }
             buf[used++] = ch;
         }
         if (used + 2 > size) {
-            return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name, c->line, size);
+            return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name, c->line,
+                           size);
         }
         buf[used++] = '\0';
     }
@@ -86,8 +92,8 @@ sl_status plan_csv_next(struct plan_csv *c, bool *more, sl_err *err)
 {
     SL_TRY(record(c, c->buf, sizeof c->buf, c->cell, &c->n, more, err));
     if (*more && c->n > c->n_head) {
-        return SL_FAIL(err, FORMAT, "%s line %d: %d cells, the header has %d", c->src.name, c->line, c->n,
-                       c->n_head);
+        return SL_FAIL(err, FORMAT, "%s line %d: %d cells, the header has %d", c->src.name, c->line,
+                       c->n, c->n_head);
     }
     return SL_OK;
 }
@@ -110,14 +116,15 @@ sl_status plan_csv_num(const struct plan_csv *c, const char *col, double def, do
                        double *out, sl_err *err)
 {
     const char *s = plan_csv_text(c, col);
-    while (*s == ' ' || *s == '~') s++;
+    while (*s == ' ' || *s == '~')
+        s++;
     *out = def;
     if (!*s || strncasecmp(s, "none", 4) == 0 || strcmp(s, "-") == 0) return SL_OK;
     char *end;
     double v = strtod(s, &end);
     if (end == s || !isfinite(v)) {
-        return SL_FAIL(err, FORMAT, "%s line %d column %d (%s): \"%.40s\" is not a number", c->src.name,
-                       c->line, column(c, col) + 1, col, s);
+        return SL_FAIL(err, FORMAT, "%s line %d column %d (%s): \"%.40s\" is not a number",
+                       c->src.name, c->line, column(c, col) + 1, col, s);
     }
     if (*end == '-' && end[1] >= '0' && end[1] <= '9') { /* a range: its middle */
         v = 0.5 * (v + strtod(end + 1, NULL));

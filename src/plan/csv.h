@@ -11,7 +11,7 @@
 struct plan_csv {
     struct plan_bytes src;
     size_t pos;
-    int line;      /* of the row in cell[], 1 = header */
+    int line; /* of the row in cell[], 1 = header */
     int next_line;
     int n_head, n;
     char head_buf[2048], buf[PLAN_CSV_LINE];
@@ -21,12 +21,15 @@ struct plan_csv {
 
 /* Read the header. Errors: FORMAT with file and line. */
 sl_status plan_csv_open(struct plan_csv *c, struct plan_bytes src, sl_err *err) BASE_MUST_USE;
-/* Next row; *more false at the end. A row with too few cells gets empty ones; too many is an error. */
+/* Next row; *more false at the end. A row with too few cells gets empty ones; too many is an error.
+ */
 sl_status plan_csv_next(struct plan_csv *c, bool *more, sl_err *err) BASE_MUST_USE;
 /* Column by name: its text, "" when the file has no such column. */
 const char *plan_csv_text(const struct plan_csv *c, const char *col);
-/* A number of a data sheet: "378 estimate (FP16 400)" 378, "~4000" 4000, "180-192" 186, "80 / 40" 80, "none" and
- * "" give def. Text without a number, or one outside [lo, hi], is FORMAT with file, line and column. */
+/* A number of a data sheet: "378 estimate (FP16 400)" 378, "~4000" 4000, "180-192" 186, "80 / 40"
+ * 80, "none" and
+ * "" give def. Text without a number, or one outside [lo, hi], is FORMAT with file, line and
+ * column. */
 sl_status plan_csv_num(const struct plan_csv *c, const char *col, double def, double lo, double hi,
                        double *out, sl_err *err) BASE_MUST_USE;
 

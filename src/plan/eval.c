@@ -9,8 +9,8 @@ static const char *bound_of(const struct plan_case *c, const struct plan_time *t
     struct {
         const char *name;
         double v;
-    } s[] = {{"weights", t->weights}, {"experts", t->experts},     {"KV", t->attn},
-             {"compute", t->compute}, {"communication", t->comm},  {"fixed cost", t->fixed},
+    } s[] = {{"weights", t->weights},   {"experts", t->experts},    {"KV", t->attn},
+             {"compute", t->compute},   {"communication", t->comm}, {"fixed cost", t->fixed},
              {"vector work", t->token}, {"experts on CPU", t->cpu}, {"drafts", t->draft}};
     int best = 0;
     for (int i = 1; i < (int)(sizeof s / sizeof s[0]); i++) {
@@ -103,7 +103,8 @@ static void burst_chunked(const struct plan_case *c, const struct plan_load *w, 
     r->steady_tps = n * w->out / (now + w->out * tok);
 }
 
-/* Poisson arrivals at rate w->rate: concurrency by fixed point, prefill as a queue with constant service. */
+/* Poisson arrivals at rate w->rate: concurrency by fixed point, prefill as a queue with constant
+ * service. */
 static void poisson(const struct plan_case *c, const struct plan_load *w, double most,
                     struct plan_result *r)
 {
@@ -158,8 +159,10 @@ static void split(const struct plan_case *c, const struct plan_load *w, struct p
     struct plan_load pw = *w, dw = *w;
     pw.out = 1;
     struct plan_result p = {0};
-    if (w->rate > 0) poisson(&pc, &pw, 1e9, &p);
-    else burst(&pc, &pw, w->n, &p);
+    if (w->rate > 0)
+        poisson(&pc, &pw, 1e9, &p);
+    else
+        burst(&pc, &pw, w->n, &p);
     double kv = plan_kv_bytes(c->model, w->in, c->kv_bits, 1);
     double bw = fmax(c->dev->net > 0 ? c->dev->net : c->dev->link, 1e9);
     r->pre = p.pre;
@@ -172,7 +175,8 @@ static void split(const struct plan_case *c, const struct plan_load *w, struct p
             double next = fmin(w->rate * w->out * tok, fmax(r->mem.free_seq, 1));
             n = 0.5 * (n + next);
         }
-        r->stable = p.stable && w->rate * w->out * r->step.total / (1 + dc.lay.accept) < r->mem.free_seq;
+        r->stable =
+            p.stable && w->rate * w->out * r->step.total / (1 + dc.lay.accept) < r->mem.free_seq;
     }
     double hold = fmax(1, r->mem.free_seq), waves = ceil(fmax(1, n) / hold);
     dw.n = ceil(fmax(1, n) / waves);
@@ -200,9 +204,12 @@ void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan
         plan_memory(c, n, w->in + w->out, &r->mem);
         double most = r->mem.free_seq >= 1 ? r->mem.free_seq : n;
         double waves = w->rate > 0 ? 1 : ceil(n / most), now = ceil(n / waves);
-        if (w->rate > 0) poisson(c, w, most, r);
-        else if (w->chunked) burst_chunked(c, w, now, r);
-        else burst(c, w, now, r);
+        if (w->rate > 0)
+            poisson(c, w, most, r);
+        else if (w->chunked)
+            burst_chunked(c, w, now, r);
+        else
+            burst(c, w, now, r);
         if (waves > 1) { /* the memory holds fewer at a time: the rest waits */
             double one = r->e2e;
             r->ttft += one * (waves - 1) / 2;

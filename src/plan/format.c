@@ -6,9 +6,10 @@
 
 #include "plan/plan_internal.h"
 
-/* Sources: AWQ g128 with zero points 4 + 20/128; NVFP4 16-wide blocks with an FP8 scale; MXFP4 32-wide
- * with an 8-bit exponent; FP8 checkpoints keep head and embedding in BF16; W4A8 keeps everything but
- * routed experts in INT8. Averages over all parameters where the published size is one. */
+/* Sources: AWQ g128 with zero points 4 + 20/128; NVFP4 16-wide blocks with an FP8 scale; MXFP4
+ * 32-wide with an 8-bit exponent; FP8 checkpoints keep head and embedding in BF16; W4A8 keeps
+ * everything but routed experts in INT8. Averages over all parameters where the published size is
+ * one. */
 static const struct plan_format FORMATS[] = {
     /* name   expert  attn   dense  head   cpu  act            soft   fp */
     {"bf16", 16, 16, 16, 16, 0, PLAN_NUM_BF16, false, false},

@@ -4,8 +4,8 @@
 
 #include "plan/plan_internal.h"
 
-/* EP buffers 645 MB per die for dispatch and combine (published, A3); TP work space and allocator about
- * 1 GB; captured graphs about 1 GB. 0.94 of the memory may be planned. */
+/* EP buffers 645 MB per die for dispatch and combine (published, A3); TP work space and allocator
+ * about 1 GB; captured graphs about 1 GB. 0.94 of the memory may be planned. */
 #define EP_BUFFER 645e6
 #define TP_BUFFER 400e6
 #define GRAPH_POOL 1.0e9
@@ -29,9 +29,10 @@ static double weights_of_rank(const struct plan_case *c, double *mtp)
     double scale = m->total > 0 && known > 0 ? m->total / known : 1;
     double layers = m->layers * attn * f->attn + m->dense_layers * m->p_dense / tp * f->dense +
                     m->moe_layers * (shared * f->dense + experts * f->expert + resident * f->attn);
-    *mtp = l->mtp > 0 ? m->mtp_layers *
-                            (attn * f->attn + shared * f->dense + (experts + resident) * f->expert) / 8
-                      : 0;
+    *mtp = l->mtp > 0
+               ? m->mtp_layers *
+                     (attn * f->attn + shared * f->dense + (experts + resident) * f->expert) / 8
+               : 0;
     return (layers * stages + (m->p_embed + m->p_head) / heads * f->head) / 8 * scale;
 }
 
@@ -62,7 +63,7 @@ void plan_memory(const struct plan_case *c, double batch, double ctx, struct pla
     double rest = out->limit - out->weights - out->mtp - out->acts - out->comm - out->graph;
     out->free_seq = rest > 0 && out->seq > 0 ? floor(rest / out->seq) * l->dp : 0;
     out->total = out->weights + out->mtp + out->kv + out->acts + out->comm + out->graph;
-    bool host_ok = !l->cpu_experts || !c->host || c->host->mem <= 0 ||
-                   out->host <= c->host->mem * USABLE;
+    bool host_ok =
+        !l->cpu_experts || !c->host || c->host->mem <= 0 || out->host <= c->host->mem * USABLE;
     out->fits = out->free_seq >= 1 && host_ok;
 }

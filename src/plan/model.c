@@ -28,7 +28,8 @@ static void attn_params(const struct plan_model *m, double *split, double *repl)
         }
         return;
     }
-    if (m->attn == PLAN_ATTN_V4) { /* q_lora, shared KV, grouped low-rank output; about, see total */
+    if (m->attn ==
+        PLAN_ATTN_V4) { /* q_lora, shared KV, grouped low-rank output; about, see total */
         *repl += D * m->q_lora + D * m->head_dim;
         *split = m->q_lora * H * m->head_dim + H * m->head_dim * 1024.0 + 8 * 1024.0 * D;
         return;
@@ -49,9 +50,12 @@ static bool bad_shape(const struct plan_model *m, const char **field)
         const char *name;
         double v, lo, hi;
     } f[] = {
-        {"layers", m->layers, 1, 1000},         {"hidden", m->hidden, 16, 1e6},
-        {"heads", m->heads, 1, 4096},           {"vocab", m->vocab, 2, 1e8},
-        {"experts", m->experts, 0, 65536},      {"topk", m->topk, 0, m->experts},
+        {"layers", m->layers, 1, 1000},
+        {"hidden", m->hidden, 16, 1e6},
+        {"heads", m->heads, 1, 4096},
+        {"vocab", m->vocab, 2, 1e8},
+        {"experts", m->experts, 0, 65536},
+        {"topk", m->topk, 0, m->experts},
         {"dense_layers", m->dense_layers, 0, m->layers},
         {"moe_inter", m->moe_inter, m->experts > 0 ? 1 : 0, 1e7},
         {"dense_inter", m->dense_inter, m->dense_layers > 0 ? 1 : 0, 1e7},
@@ -59,7 +63,8 @@ static bool bad_shape(const struct plan_model *m, const char **field)
         {"topk", m->topk, m->experts > 0 ? 1 : 0, 65536},
         {"kv_heads", m->kv_heads, m->attn == PLAN_ATTN_MLA ? 0 : 1, 4096},
         {"head_dim", m->head_dim, m->attn == PLAN_ATTN_MLA ? 0 : 1, 65536},
-        {"mtp_layers", m->mtp_layers, 0, 64},   {"shared", m->shared, 0, 1024},
+        {"mtp_layers", m->mtp_layers, 0, 64},
+        {"shared", m->shared, 0, 1024},
     };
     for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
         if (!(f[i].v >= f[i].lo && f[i].v <= f[i].hi)) {
@@ -99,8 +104,8 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
     if (approx && m->total > rest) m->p_attn = (m->total - rest) / m->layers - m->p_repl;
     if (m->total <= 0) m->total = sum;
     if (fabs(m->total - sum) > 0.35 * sum) {
-        snprintf(why, why_size, "model %s: %.4g B parameters given, its shape makes %.4g B", m->name,
-                 m->total / 1e9, sum / 1e9);
+        snprintf(why, why_size, "model %s: %.4g B parameters given, its shape makes %.4g B",
+                 m->name, m->total / 1e9, sum / 1e9);
         return false;
     }
     double act = m->layers * (m->p_attn + m->p_repl) + m->p_dense * m->dense_layers +
@@ -108,8 +113,10 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
     if (m->active <= 0) m->active = act;
     m->p_mtp = 0;
     if (m->mtp_layers > 0) {
-        double ff = m->experts > 0 ? m->p_expert * m->experts + m->p_shared + m->p_router : m->p_dense;
-        m->p_mtp = m->mtp_layers * (m->p_attn + m->p_repl + ff + 2 * D * D) + m->p_embed + m->p_head;
+        double ff =
+            m->experts > 0 ? m->p_expert * m->experts + m->p_shared + m->p_router : m->p_dense;
+        m->p_mtp =
+            m->mtp_layers * (m->p_attn + m->p_repl + ff + 2 * D * D) + m->p_embed + m->p_head;
     }
     if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) m->kv_token = plan_kv_bytes(m, 1, 16, 1);
     return true;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The performance model: one decode step, one prefill batch. docs/planner.md has the equations in the
- * order of this file. Nothing here depends on the engine except through struct plan_consts. */
+/* The performance model: one decode step, one prefill batch. docs/planner.md has the equations in
+ * the order of this file. Nothing here depends on the engine except through struct plan_consts. */
 #include <math.h>
 
 #include "plan/plan_internal.h"
 
-/* Ascend: 0.8 of memory (BF16 dense decode), 0.654 of MLA compute (CloudMatrix paper). NVIDIA: 0.85, FlashMLA
- * 660 of 989 TFLOPS. A collective's base: fitted 30 us per all-reduce (A2), 10 us (NVLink). */
+/* Ascend: 0.8 of memory (BF16 dense decode), 0.654 of MLA compute (CloudMatrix paper). NVIDIA:
+ * 0.85, FlashMLA 660 of 989 TFLOPS. A collective's base: fitted 30 us per all-reduce (A2), 10 us
+ * (NVLink). */
 static const struct plan_physics PHYSICS[PLAN_VENDOR_COUNT] = {
     [PLAN_ASCEND] = {0.80, 0.65, 0.60, 30e-6, 30e-6, 15e-6},
     [PLAN_NVIDIA] = {0.85, 0.67, 0.60, 10e-6, 15e-6, 30e-6},
@@ -41,7 +42,8 @@ static double peak_dense(const struct plan_case *c)
     return peak_of(c, down ? PLAN_NUM_FP8 : c->fmt.act);
 }
 
-/* Attention multiplies in BF16, but for V4, whose attention is made for 8 bits where the device has them. */
+/* Attention multiplies in BF16, but for V4, whose attention is made for 8 bits where the device has
+ * them. */
 static double peak_attn(const struct plan_case *c)
 {
     bool eight = c->model->attn == PLAN_ATTN_V4 && c->fmt.act >= PLAN_NUM_FP8;
@@ -54,14 +56,17 @@ double plan_imbalance(const struct plan_case *c)
     if (l->ep <= 1 || c->model->experts == 0) return 1.0;
     if (l->balanced) return 1.0;
     if (l->redundant <= 0) return 1.18;
-    double share = (double)l->redundant / c->model->experts; /* copies lower the hot rank's surplus */
+    double share =
+        (double)l->redundant / c->model->experts; /* copies lower the hot rank's surplus */
     return 1.0 + 0.18 / (1.0 + 8.0 * share);
 }
 
-/* Published tables at 128 tokens per rank: CloudMatrix EP 8..256, DeepEP low latency on H800 EP 8..256. */
+/* Published tables at 128 tokens per rank: CloudMatrix EP 8..256, DeepEP low latency on H800
+ * EP 8..256. */
 static double table_a2a(bool a3, double ep, bool combine)
 {
-    static const double h800[2][6] = {{77, 118, 155, 173, 192, 194}, {114, 195, 273, 314, 369, 360}};
+    static const double h800[2][6] = {{77, 118, 155, 173, 192, 194},
+                                      {114, 195, 273, 314, 369, 360}};
     double x = fmin(fmax(log2(ep), 3), 8) - 3;
     if (a3) return combine ? 118 + (149 - 118) * x / 5 : 116 + (152 - 116) * x / 5;
     int i = x >= 5 ? 4 : (int)x;
@@ -90,8 +95,8 @@ double plan_all_to_all(const struct plan_case *c, double n_tok, bool combine)
     return base + bytes / (0.6 * bw);
 }
 
-/* All ranks gather every token and scatter the sums (A2): inside the node on all links, between nodes on
- * one eighth each. */
+/* All ranks gather every token and scatter the sums (A2): inside the node on all links, between
+ * nodes on one eighth each. */
 static double gather_scatter(const struct plan_case *c, double tok_all)
 {
     const struct plan_device *d = c->dev;
@@ -128,7 +133,8 @@ static double comm_time(const struct plan_case *c, double tok_rank, double tok_a
         if (gather) {
             one = gather_scatter(c, tok_all);
         } else if (prefill) { /* throughput kernels: link bound, tokens go once to each node */
-            double bw = l->ep > d->cards_per_node * d->dies ? fmax(d->net, 1e9) : fmax(d->link, 1e9);
+            double bw =
+                l->ep > d->cards_per_node * d->dies ? fmax(d->net, 1e9) : fmax(d->link, 1e9);
             double nodes = fmax(1, l->ep / ((double)d->cards_per_node * d->dies));
             bool fabric = d->a3 || nodes <= 1; /* a copy per chosen expert, or one per other node */
             double hops = fabric ? fmin(m->topk, l->ep) * (l->ep - 1.0) / l->ep
@@ -141,7 +147,8 @@ static double comm_time(const struct plan_case *c, double tok_rank, double tok_a
     }
     if (l->pp > 1) {
         double bw = c->dev->net > 0 ? c->dev->net : c->dev->link;
-        t += (l->pp - 1) * (plan_physics_of(c->dev)->alpha_net + tok_rank * m->hidden * 2 / fmax(bw, 1e9));
+        t += (l->pp - 1) *
+             (plan_physics_of(c->dev)->alpha_net + tok_rank * m->hidden * 2 / fmax(bw, 1e9));
     }
     return t;
 }
@@ -155,8 +162,9 @@ static double kv_read(const struct plan_model *m, double ctx, double bits, int t
     }
     if (m->attn == PLAN_ATTN_V4) {
         double win = fmin(ctx, m->window);
-        return b * m->head_dim * (win * L + m->n_c4 * fmin(ctx / 4, m->index_topk) +
-                                  m->n_c128 * ctx / 128) + 128.0 * b * m->n_c4 * ctx / 4;
+        return b * m->head_dim *
+                   (win * L + m->n_c4 * fmin(ctx / 4, m->index_topk) + m->n_c128 * ctx / 128) +
+               128.0 * b * m->n_c4 * ctx / 4;
     }
     return plan_kv_bytes(m, ctx, bits, tp);
 }
@@ -168,7 +176,8 @@ static double attn_flop(const struct plan_model *m, double ctx)
     double index = 2.0 * m->index_heads * m->index_dim;
     if (m->attn == PLAN_ATTN_MLA) {
         double n = m->index_topk > 0 ? fmin(ctx, m->index_topk) : ctx;
-        return L * (2 * H * (2.0 * m->kv_lora + m->rope) * n + (m->index_topk > 0 ? index * ctx : 0));
+        return L *
+               (2 * H * (2.0 * m->kv_lora + m->rope) * n + (m->index_topk > 0 ? index * ctx : 0));
     }
     if (m->attn == PLAN_ATTN_V4) {
         double n = fmin(ctx, m->window) * L + m->n_c4 * fmin(ctx / 4, m->index_topk) +
@@ -179,7 +188,8 @@ static double attn_flop(const struct plan_model *m, double ctx)
     return L * 4 * H * m->head_dim * ctx;
 }
 
-/* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations (1.0). */
+/* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations
+ * (1.0). */
 static double layer_ops(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
@@ -191,7 +201,8 @@ static double layer_ops(const struct plan_case *c)
 }
 
 struct shard {
-    double attn, dense, moe_all, head; /* parameters read on one rank; moe_all per distinct expert */
+    double attn, dense, moe_all,
+        head; /* parameters read on one rank; moe_all per distinct expert */
 };
 
 static void shard_of(const struct plan_case *c, struct shard *s)
@@ -200,21 +211,23 @@ static void shard_of(const struct plan_case *c, struct shard *s)
     const struct plan_layout *l = &c->lay;
     double tp = l->tp, ep = fmax(l->ep, 1);
     s->attn = m->layers * (m->p_attn / tp + m->p_repl);
-    s->dense = m->dense_layers * m->p_dense / tp + m->moe_layers * ((l->shared_ranks ? 0 : m->p_shared / tp) + m->p_router);
+    s->dense = m->dense_layers * m->p_dense / tp +
+               m->moe_layers * ((l->shared_ranks ? 0 : m->p_shared / tp) + m->p_router);
     s->moe_all = m->moe_layers * m->p_expert / (l->ep > 1 ? ep : tp);
     double heads = fmax(tp, fmin(l->ranks, 8));
     s->head = m->p_embed / heads;
 }
 
-/* Distinct experts that the slowest rank of an EP group reads in one layer. Forced balance deals the
- * tokens out evenly; otherwise the fullest of R bins holds about mu + sqrt(2 mu ln R). */
+/* Distinct experts that the slowest rank of an EP group reads in one layer. Forced balance deals
+ * the tokens out evenly; otherwise the fullest of R bins holds about mu + sqrt(2 mu ln R). */
 static double experts_on_rank(const struct plan_case *c, double tok_all)
 {
     const struct plan_model *m = c->model;
     const struct plan_layout *l = &c->lay;
     double here = (m->experts + l->redundant) / (double)l->ep;
     double copies = 1 + (double)l->redundant / m->experts;
-    if (l->balanced) return fmin(here, fmax(1, fmin(m->experts, tok_all * m->topk) * copies / l->ep));
+    if (l->balanced)
+        return fmin(here, fmax(1, fmin(m->experts, tok_all * m->topk) * copies / l->ep));
     double mu = plan_experts_touched(m, tok_all) * copies / l->ep;
     return fmin(fmax(here, 1), fmax(1, mu + sqrt(2 * mu * log(l->ep))));
 }
@@ -224,6 +237,13 @@ static double slice_share(const struct plan_case *c)
 {
     double bytes = c->model->p_expert * c->fmt.expert / 8 / fmax(1, c->lay.ep > 1 ? 1 : c->lay.tp);
     return bytes / (bytes + 1e6);
+}
+
+/* Warp-group instructions of the large NVIDIA parts take 64 rows; elsewhere a tile is 16. */
+static double tile_rows(const struct plan_case *c)
+{
+    const struct plan_device *d = c->dev;
+    return d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12 ? 64 : 16;
 }
 
 static void cpu_step(const struct plan_case *c, double tok, struct plan_time *t)
@@ -247,7 +267,8 @@ static void host_only(const struct plan_case *c, double tok, double batch, doubl
     double dense = m->layers * (m->p_attn + m->p_repl) + m->dense_layers * m->p_dense +
                    m->moe_layers * (m->p_shared + m->p_router);
     t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
-    t->experts = m->moe_layers * m->p_expert * plan_experts_touched(m, tok) * c->fmt.expert / 8 / bw;
+    t->experts =
+        m->moe_layers * m->p_expert * plan_experts_touched(m, tok) * c->fmt.expert / 8 / bw;
     t->compute = 2 * tok * m->active / ops;
     t->attn = batch * kv_read(m, ctx, c->kv_bits, 1) / (bw * k[PLAN_ETA_KV]) +
               tok * attn_flop(m, ctx) / ops;
@@ -272,15 +293,18 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
                                 : s.moe_all * plan_experts_touched(m, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
-        bool soft4 = c->fmt.fp_weights && c->fmt.expert < 5 && c->fmt.act < PLAN_NUM_FP8 &&
-                     c->dev->vendor != PLAN_ASCEND && c->dev->peak[PLAN_NUM_FP4] <= 0;
         bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16;
-        if (soft4) eta *= 0.35; /* FP4 unpacked in shader code */
-        else if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
+        if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
-        moe = 2 * tok_all * m->topk * s.moe_all * plan_imbalance(c);
+        /* rows of the grouped product: matrix units work on whole tiles for every expert that is
+         * touched */
+        double group =
+            l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_touched(m, tok_all);
+        double rows = fmax(tok_all * m->topk * plan_imbalance(c), group * tile_rows(c));
+        moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
-        double bytes = m->moe_layers * m->p_expert * plan_experts_touched(m, tok_all) * l->hot / l->tp;
+        double bytes =
+            m->moe_layers * m->p_expert * plan_experts_touched(m, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
     }
     t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / p->mfu_dec;
@@ -300,17 +324,20 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     double lanes = l->pp > 1 && !l->serial ? fmin(batch, l->pp) : 1; /* micro-batches in flight */
     double seq = fmax(1, batch / l->dp / lanes);
     double tok_rank = seq * q;
-    double tok_all = l->ep > 1 ? fmax(batch / lanes, 1) * q : tok_rank; /* without EP a replica is alone */
+    double tok_all =
+        l->ep > 1 ? fmax(batch / lanes, 1) * q : tok_rank; /* without EP a replica is alone */
     const struct plan_physics *p = plan_physics_of(c->dev);
     device_weights(c, tok_rank, tok_all, t);
     double reads = seq * kv_read(m, ctx, c->kv_bits, l->tp) / (c->dev->bw * k[PLAN_ETA_KV]);
     double flop = tok_rank * attn_flop(m, ctx) / l->tp / (peak_attn(c) * p->eta_mla);
     t->attn = fmax(reads, flop);
     t->comm = comm_time(c, tok_rank, tok_all, false);
-    double multi = tok_all > 1.5 * q ? k[PLAN_T_MULTI] * m->moe_layers / m->layers : 0; /* grouping by expert */
+    double multi = tok_all > 1.5 * q ? k[PLAN_T_MULTI] * m->moe_layers / m->layers
+                                     : 0; /* grouping by expert */
     t->fixed = m->layers * layer_ops(c) * (k[PLAN_T_LAYER] + multi) * 1e-6;
     double soft = c->fmt.soft_scale ? k[PLAN_SOFT] : 1;
-    double wide = m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 2 : 1); /* V4 carries 4 residual streams */
+    double wide =
+        m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 2 : 1); /* V4 carries 4 residual streams */
     if (c->dev->vendor == PLAN_NVIDIA) wide *= 3.35e12 / c->dev->bw; /* H100 is the reference */
     t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
     t->draft = l->mtp * m->layers * k[PLAN_T_DRAFT] * 1e-6;
@@ -325,7 +352,8 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     t->total = comp + comm + t->fixed + t->draft + t->cpu;
 }
 
-/* Pairs of (query, key) that prefill attends, per sequence and layer kind, in flop over all layers. */
+/* Pairs of (query, key) that prefill attends, per sequence and layer kind, in flop over all layers.
+ */
 static double prefill_attn_flop(const struct plan_model *m, double n, double past)
 {
     double L = m->layers, H = m->heads, pairs = n * (past + n / 2);
@@ -337,8 +365,9 @@ static double prefill_attn_flop(const struct plan_model *m, double n, double pas
     }
     if (m->attn == PLAN_ATTN_V4) {
         double mean = past + n / 2;
-        return n * (4 * H * m->head_dim * (fmin(mean, m->window) * L +
-                    m->n_c4 * fmin(mean / 4, m->index_topk) + m->n_c128 * mean / 128) +
+        return n * (4 * H * m->head_dim *
+                        (fmin(mean, m->window) * L + m->n_c4 * fmin(mean / 4, m->index_topk) +
+                         m->n_c128 * mean / 128) +
                     2.0 * m->index_heads * m->index_dim * m->n_c4 * mean / 4);
     }
     if (m->attn == PLAN_ATTN_HYB) L = ceil(L / 4);
@@ -376,7 +405,8 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     double lanes = fmax(1, (double)l->tp * l->dp); /* ranks that share one layer */
     double chunks = l->pp > 1 ? fmax(1, ceil(tok / fmax(1, fmin(k[PLAN_CHUNK], 2048)))) : 1;
     double part = tok / chunks;
-    double spread = l->dp > 1 ? fmin(l->dp, fmax(n_req, tok / 512)) : 1; /* long prompts are cut over DP */
+    double spread =
+        l->dp > 1 ? fmin(l->dp, fmax(n_req, tok / 512)) : 1; /* long prompts are cut over DP */
     double busy = l->dp > 1 ? spread * l->tp : lanes;
     double tok_rank = part / spread;
     struct plan_time w = {0};
@@ -386,8 +416,9 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     double moe = l->cpu_experts ? 0 : (double)m->moe_layers * m->topk * m->p_expert;
     double rest = m->active - m->p_embed - (double)m->moe_layers * m->topk * m->p_expert;
     double skew = l->ep > 1 ? plan_imbalance(c) : 1, moe_ranks = l->ep > 1 ? l->ep : busy;
-    t->compute = 2 * part / k[PLAN_MFU] *
-                 (rest / (busy * peak_dense(c)) + moe * skew / (moe_ranks * peak_of(c, c->fmt.act)));
+    t->compute =
+        2 * part / k[PLAN_MFU] *
+        (rest / (busy * peak_dense(c)) + moe * skew / (moe_ranks * peak_of(c, c->fmt.act)));
     t->attn = aflop / chunks / (busy * peak_of(c, PLAN_NUM_BF16) * k[PLAN_ETA_A]);
     t->comm = comm_time(c, tok_rank, part, true);
     double bus = 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The planner: profiles of models and hardware in, memory and speed of a layout out.
  *
- * This room owns the arithmetic of models, the performance model, the burst simulation, the search and
- * the calibration. It is pure: no clock, no file, no thread; the caller hands it the bytes of tables.
- * Numbers are double; times are seconds unless the name says _ms or _us; sizes are bytes; rates are per
- * second. docs/planner.md explains every equation.
+ * This room owns the arithmetic of models, the performance model, the burst simulation, the search
+ * and the calibration. It is pure: no clock, no file, no thread; the caller hands it the bytes of
+ * tables. Numbers are double; times are seconds unless the name says _ms or _us; sizes are bytes;
+ * rates are per second. docs/planner.md explains every equation.
  *
  * Threads  every function is pure on its arguments; any thread.
- * Memory   structs are plain and copyable; strings inside them are arrays or borrowed from the arena
- *          that the tables were read into. */
+ * Memory   structs are plain and copyable; strings inside them are arrays or borrowed from the
+ * arena that the tables were read into. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -21,7 +21,8 @@
 
 #define PLAN_NAME 96 /* bytes of a name, with the NUL */
 
-/* ---- models ------------------------------------------------------------------------------------ */
+/* ---- models ------------------------------------------------------------------------------------
+ */
 
 enum plan_attn {
     PLAN_ATTN_MLA, /* compressed KV (DeepSeek), one cache row replicated on every TP rank */
@@ -39,63 +40,69 @@ struct plan_model {
     int dense_layers, dense_inter;                 /* first layers with a plain FFN */
     int experts, topk, shared, moe_inter, shared_inter;
     int vocab, mtp_layers, tie_embed, max_ctx;
-    int lin_k, lin_v, lin_d;  /* HYB: linear-attention key heads, value heads, width; 0 unknown */
+    int lin_k, lin_v, lin_d; /* HYB: linear-attention key heads, value heads, width; 0 unknown */
     int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
     double total;             /* parameters without the MTP module; given or computed */
     double active;            /* parameters one token touches, without embedding lookup */
-    double kv_token;          /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */
+    double kv_token; /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */
     /* derived, parameters */
-    double p_attn;   /* attention of one layer that TP splits, mean over layers */
-    double p_repl;   /* attention of one layer that every rank repeats (q_a, kv_a, norms) */
-    double p_dense;  /* one plain FFN */
-    double p_shared; /* shared experts of one layer */
-    double p_expert; /* one routed expert */
-    double p_router; /* router of one layer */
+    double p_attn;          /* attention of one layer that TP splits, mean over layers */
+    double p_repl;          /* attention of one layer that every rank repeats (q_a, kv_a, norms) */
+    double p_dense;         /* one plain FFN */
+    double p_shared;        /* shared experts of one layer */
+    double p_expert;        /* one routed expert */
+    double p_router;        /* router of one layer */
     double p_embed, p_head; /* p_head is 0 when tied */
-    double p_mtp;    /* the whole MTP module with its copy of embedding and head */
+    double p_mtp;           /* the whole MTP module with its copy of embedding and head */
     int moe_layers;
 };
 
 /* A tensor of a real checkpoint, as the tools layer lists it. */
 struct plan_tensor {
-    const char *name;    /* GGUF or Hugging Face name */
-    double n_elem;       /* product of the shape */
-    double bytes;        /* bytes in the file */
+    const char *name; /* GGUF or Hugging Face name */
+    double n_elem;    /* product of the shape */
+    double bytes;     /* bytes in the file */
 };
 
-/* Derive parameter counts from the shape. total or active given as 0 are computed; a given total fixes the
- * attention of HYB and V4 as what remains. Returns false when the shape is impossible (why names a field). */
+/* Derive parameter counts from the shape. total or active given as 0 are computed; a given total
+ * fixes the attention of HYB and V4 as what remains. Returns false when the shape is impossible
+ * (why names a field). */
 bool plan_model_finish(struct plan_model *m, char *why, size_t why_size);
 
 /* Expected distinct experts that n_tok tokens touch, uniform routing: N(1-(1-k/N)^T). */
 double plan_experts_touched(const struct plan_model *m, double n_tok);
 
 /* Bytes of KV that one sequence of ctx tokens keeps, all layers, on one rank of a TP group of tp.
- * bits: 16 (bf16), 8 (int8/fp8). MLA, V4 and the indexer are replicated; GQA splits to min(tp, kv). */
+ * bits: 16 (bf16), 8 (int8/fp8). MLA, V4 and the indexer are replicated; GQA splits to min(tp, kv).
+ */
 double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp);
 
-/* ---- weight formats ---------------------------------------------------------------------------- */
+/* ---- weight formats ----------------------------------------------------------------------------
+ */
 
 enum plan_num { PLAN_NUM_BF16, PLAN_NUM_INT8, PLAN_NUM_FP8, PLAN_NUM_FP4, PLAN_NUM_COUNT };
 
 /* Bits by tensor class, scales included; act is what the matrix unit multiplies in. */
 struct plan_format {
     char name[24];
-    double expert, attn, dense, head; /* bits; dense also covers shared experts, head the embedding */
-    double cpu;                       /* bits of experts kept on the CPU; 0 = as expert */
+    double expert, attn, dense,
+        head;   /* bits; dense also covers shared experts, head the embedding */
+    double cpu; /* bits of experts kept on the CPU; 0 = as expert */
     enum plan_num act;
     bool soft_scale; /* block scales that this device family must apply in vector code */
     bool fp_weights; /* needs FP8 or FP4 storage support only, not arithmetic */
 };
 
-bool plan_format_find(const char *name, struct plan_format *f); /* awq nvfp4 mxfp4 int8 w4a8 fp8 bf16 ... */
-const char *plan_format_names(void);                            /* "awq nvfp4 ...", for messages */
+bool plan_format_find(const char *name,
+                      struct plan_format *f); /* awq nvfp4 mxfp4 int8 w4a8 fp8 bf16 ... */
+const char *plan_format_names(void);          /* "awq nvfp4 ...", for messages */
 
 /* Bytes of all weights in a format, without and with the MTP module. */
 double plan_weight_bytes(const struct plan_model *m, const struct plan_format *f, bool with_mtp);
 
-/* ---- hardware ---------------------------------------------------------------------------------- */
+/* ---- hardware ----------------------------------------------------------------------------------
+ */
 
 enum plan_vendor {
     PLAN_ASCEND,
@@ -110,27 +117,28 @@ enum plan_vendor {
 struct plan_device {
     char name[PLAN_NAME];
     enum plan_vendor vendor;
-    int dies;               /* per card that people buy */
-    double mem;             /* bytes per die */
-    double bw;              /* bytes/s per die */
+    int dies;                    /* per card that people buy */
+    double mem;                  /* bytes per die */
+    double bw;                   /* bytes/s per die */
     double peak[PLAN_NUM_COUNT]; /* op/s per die; 0 = no such unit */
-    double link, net;       /* bytes/s, one way, per die: inside a node, between nodes */
+    double link, net;            /* bytes/s, one way, per die: inside a node, between nodes */
     int cards_per_node;
     double alpha_link, alpha_net; /* s, base of one collective; 0 = vendor's prior */
-    bool consumer;          /* PCIe only, no fabric */
-    bool a3;                /* unified bus between nodes (CloudMatrix) */
+    bool consumer;                /* PCIe only, no fabric */
+    bool a3;                      /* unified bus between nodes (CloudMatrix) */
 };
 
 /* A host processor with its memory: for experts on the CPU and for CPU-only runs. */
 struct plan_host {
     char name[PLAN_NAME];
-    double mem;       /* bytes of DRAM; 0 unknown */
-    double bw;        /* bytes/s, measured where known, else 0.8 of peak */
-    double ops;       /* op/s measured in expert matrix products; 0 unknown */
+    double mem; /* bytes of DRAM; 0 unknown */
+    double bw;  /* bytes/s, measured where known, else 0.8 of peak */
+    double ops; /* op/s measured in expert matrix products; 0 unknown */
     int cores;
 };
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------------------------------
+ */
 
 /* One CSV file as bytes: RFC 4180 quoting, "\n" or "\r\n", a header line, '#' lines skipped. */
 struct plan_bytes {
@@ -181,32 +189,34 @@ void plan_nearest(const struct plan_tables *t, int kind, const char *name, char 
 /* A model from the text of a config.json (Hugging Face). name: shown. */
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
                                  struct plan_bytes b, sl_err *err) BASE_MUST_USE;
-/* Correct a model by the tensors of a real file: parameters by class as they are. The format gets the real
- * bits per class. Returns the file's bytes. */
+/* Correct a model by the tensors of a real file: parameters by class as they are. The format gets
+ * the real bits per class. Returns the file's bytes. */
 double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,
                                const struct plan_tensor *t, size_t n);
 
-/* ---- layouts ----------------------------------------------------------------------------------- */
+/* ---- layouts -----------------------------------------------------------------------------------
+ */
 
 struct plan_layout {
-    int cards;        /* cards in all (or in the pool that is meant) */
-    int ranks;        /* dies in all */
-    int tp, pp, dp, ep; /* ep 1: experts split by TP */
-    int redundant;    /* extra copies of experts, in all */
-    int mtp;          /* drafted tokens per step, k */
-    double accept;    /* expected accepted drafts per step, sum over k */
-    int chunk;        /* prompt tokens in one prefill batch; 0 = the engine's own */
-    bool micro_batch; /* two batches overlap compute and communication */
-    bool balanced;    /* experts perfectly balanced (forced or simulated) */
-    bool shared_ranks; /* shared experts live on ranks of their own */
-    bool serial;      /* pipeline stages without overlap (layer split on one process) */
-    bool cpu_experts; /* routed experts in host memory */
+    int cards;           /* cards in all (or in the pool that is meant) */
+    int ranks;           /* dies in all */
+    int tp, pp, dp, ep;  /* ep 1: experts split by TP */
+    int redundant;       /* extra copies of experts, in all */
+    int mtp;             /* drafted tokens per step, k */
+    double accept;       /* expected accepted drafts per step, sum over k */
+    int chunk;           /* prompt tokens in one prefill batch; 0 = the engine's own */
+    bool micro_batch;    /* two batches overlap compute and communication */
+    bool balanced;       /* experts perfectly balanced (forced or simulated) */
+    bool shared_ranks;   /* shared experts live on ranks of their own */
+    bool serial;         /* pipeline stages without overlap (layer split on one process) */
+    bool cpu_experts;    /* routed experts in host memory */
     bool stream_prefill; /* prefill streams the experts over the bus, layer by layer */
-    double hot;       /* share of expert reads that hit copies on the card, 0..1 */
-    int n_p, n_d;     /* split prefill and decode, nodes of each; 0,0 = mixed */
+    double hot;          /* share of expert reads that hit copies on the card, 0..1 */
+    int n_p, n_d;        /* split prefill and decode, nodes of each; 0,0 = mixed */
 };
 
-/* ---- constants --------------------------------------------------------------------------------- */
+/* ---- constants ---------------------------------------------------------------------------------
+ */
 
 enum plan_key {
     PLAN_T_LAYER,  /* us per layer and step: launches, norms, collective base */
@@ -217,7 +227,8 @@ enum plan_key {
     PLAN_T_REQ,    /* s per request in a batch */
     PLAN_MFU,      /* share of peak in prefill's matrix products */
     PLAN_ETA_A,    /* share of peak in prefill's attention */
-    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory; in a set: a factor on what the host offers */
+    PLAN_CPU_GBPS, /* GB/s of expert reads in host memory; in a set: a factor on what the host
+                      offers */
     PLAN_CPU_TOPS, /* Top/s of expert products on the host; in a set: a factor */
     PLAN_T_TL,     /* us per token and layer: routing, quantisation, vector work (large EP) */
     PLAN_T_DRAFT,  /* us per layer of the model for each drafted token */
@@ -239,15 +250,16 @@ struct plan_consts {
     char format[24];        /* and their weights */
     enum plan_vendor vendor;
     enum plan_mode mode;
-    int gen;                /* 0 first release for this model class, 1 mature, 2 tuned by the vendor */
+    int gen; /* 0 first release for this model class, 1 mature, 2 tuned by the vendor */
     double v[PLAN_KEYS];
-    uint32_t fitted;        /* bit per key that rows identified; the others are priors */
+    uint32_t fitted; /* bit per key that rows identified; the others are priors */
     double sigma_decode, sigma_prefill; /* log error expected, one standard deviation */
     int n_rows;
     enum plan_trust trust;
 };
 
-/* ---- one prediction ---------------------------------------------------------------------------- */
+/* ---- one prediction ----------------------------------------------------------------------------
+ */
 
 struct plan_case {
     const struct plan_model *model;
@@ -259,8 +271,8 @@ struct plan_case {
     struct plan_consts k;
 };
 
-/* Where the time of one decode step or one prefill goes, seconds. total is not their plain sum where
- * compute and communication overlap, or where reads and products do (root of squares). */
+/* Where the time of one decode step or one prefill goes, seconds. total is not their plain sum
+ * where compute and communication overlap, or where reads and products do (root of squares). */
 struct plan_time {
     double weights; /* attention, dense, shared, head: reads */
     double experts; /* routed experts: reads */
@@ -270,8 +282,8 @@ struct plan_time {
     double total;
 };
 
-/* One decode step of batch sequences in all (over every rank), each at context ctx, each verifying 1+k
- * tokens. Cost: about 1 us. */
+/* One decode step of batch sequences in all (over every rank), each at context ctx, each verifying
+ * 1+k tokens. Cost: about 1 us. */
 void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t);
 
 /* One prefill batch: n_req prompts of n_tok new tokens each after past tokens of context. */
@@ -304,9 +316,9 @@ struct plan_result {
     bool stable;                /* false: the rate cannot be served */
     struct plan_time step, pre; /* breakdown at the mean context */
     struct plan_memory mem;
-    const char *bound;          /* weights, experts, KV, compute, communication, fixed cost, CPU, queue */
-    double lo, hi;              /* factors of an 80 % interval on TPOT and rates */
-    double lo_ttft, hi_ttft;    /* the same on TTFT */
+    const char *bound; /* weights, experts, KV, compute, communication, fixed cost, CPU, queue */
+    double lo, hi;     /* factors of an 80 % interval on TPOT and rates */
+    double lo_ttft, hi_ttft; /* the same on TTFT */
 };
 void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan_result *r);
 

@@ -9,10 +9,10 @@
 
 /* Properties of a vendor's devices that are measured once and not fitted per engine. */
 struct plan_physics {
-    double eta_d;    /* share of bandwidth that dense weight reads reach */
-    double eta_mla;  /* share of peak of decode attention */
-    double mfu_dec;  /* share of peak of decode matrix products */
-    double alpha_tp; /* s, base of one all-reduce inside a node */
+    double eta_d;     /* share of bandwidth that dense weight reads reach */
+    double eta_mla;   /* share of peak of decode attention */
+    double mfu_dec;   /* share of peak of decode matrix products */
+    double alpha_tp;  /* s, base of one all-reduce inside a node */
     double alpha_net; /* s, base of one collective or transfer between nodes */
     double alpha_a2a; /* s, base of one dispatch or combine */
 };

@@ -11,7 +11,8 @@
 #include "plan/csv.h"
 #include "plan/plan_internal.h"
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------------
+ */
 
 /* A count of a row: "", "short" and "-" are not stated; "avg 3500 (max 16k)" is 3500. */
 static sl_status count_cell(const struct plan_csv *c, const char *col, double *out, sl_err *err)
@@ -19,7 +20,8 @@ static sl_status count_cell(const struct plan_csv *c, const char *col, double *o
     const char *s = plan_csv_text(c, col);
     *out = NAN;
     if (!*s || !strcasecmp(s, "short") || !strcasecmp(s, "long") || !strcasecmp(s, "multi-node") ||
-        !strcasecmp(s, "(not stated)") || !strcmp(s, "-")) return SL_OK;
+        !strcasecmp(s, "(not stated)") || !strcmp(s, "-"))
+        return SL_OK;
     if (strncasecmp(s, "avg ", 4) == 0) {
         *out = strtod(s + 4, NULL);
         return SL_OK;
@@ -30,7 +32,8 @@ static sl_status count_cell(const struct plan_csv *c, const char *col, double *o
 static sl_status read_row(const struct plan_csv *c, struct plan_row *r, sl_err *err)
 {
     *r = (struct plan_row){.line = c->line};
-#define TEXT(f, col) snprintf(r->f, sizeof r->f, "%.*s", (int)sizeof r->f - 1, plan_csv_text(c, col))
+#define TEXT(f, col)                                                                               \
+    snprintf(r->f, sizeof r->f, "%.*s", (int)sizeof r->f - 1, plan_csv_text(c, col))
     TEXT(source, "source_file");
     TEXT(system, "system");
     TEXT(model, "model");
@@ -66,12 +69,14 @@ sl_status plan_read_rows(struct arena *a, struct plan_bytes b, struct plan_row *
     size_t lines = 1;
     void *mem;
     *rows = NULL, *n = 0;
-    for (size_t i = 0; i < b.n; i++) lines += b.p[i] == '\n';
+    for (size_t i = 0; i < b.n; i++)
+        lines += b.p[i] == '\n';
     SL_TRY(plan_csv_open(&c, b, err));
     static const char *need[] = {"model", "hardware", "metric", "value"};
     for (int i = 0; i < 4; i++) {
         bool found = false;
-        for (int j = 0; j < c.n_head; j++) found = found || !strcasecmp(c.head[j], need[i]);
+        for (int j = 0; j < c.n_head; j++)
+            found = found || !strcasecmp(c.head[j], need[i]);
         if (!found) return SL_FAIL(err, FORMAT, "%s line 1: no column \"%s\"", b.name, need[i]);
     }
     SL_TRY(mem_arena_array(a, lines, sizeof **rows, &mem, err));
@@ -84,7 +89,8 @@ sl_status plan_read_rows(struct arena *a, struct plan_bytes b, struct plan_row *
     }
 }
 
-/* ---- words -------------------------------------------------------------------------------------- */
+/* ---- words --------------------------------------------------------------------------------------
+ */
 
 static const char *find_ci(const char *s, const char *word)
 {
@@ -96,8 +102,8 @@ static double after(const char *s, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = find_ci(s, word); p; p = find_ci(p + 1, word)) {
-        if (p > s && isalpha((unsigned char)p[-1]) && strcmp(word, "EP") != 0 && strcmp(word, "DP") != 0 &&
-            strcmp(word, "TP") != 0 && strcmp(word, "PP") != 0) {
+        if (p > s && isalpha((unsigned char)p[-1]) && strcmp(word, "EP") != 0 &&
+            strcmp(word, "DP") != 0 && strcmp(word, "TP") != 0 && strcmp(word, "PP") != 0) {
             continue;
         }
         if (p > s && isalpha((unsigned char)p[-1]) && p[-1] != 'x') { /* "OEP" is no EP */
@@ -107,7 +113,8 @@ static double after(const char *s, const char *word)
         if (*q == ' ' && isdigit((unsigned char)q[1])) q++;
         if (!isdigit((unsigned char)*q)) continue;
         char *end;
-        double v = strtod(q, &end), hi = *end == '-' && isdigit((unsigned char)end[1]) ? strtod(end + 1, NULL) : 0;
+        double v = strtod(q, &end),
+               hi = *end == '-' && isdigit((unsigned char)end[1]) ? strtod(end + 1, NULL) : 0;
         return fmax(v, hi); /* "EP2-4": the larger */
     }
     return NAN;
@@ -119,7 +126,8 @@ static double before(const char *s, const char *word)
     const char *p = find_ci(s, word);
     if (!p || p == s) return NAN;
     const char *q = p;
-    while (q > s && (isdigit((unsigned char)q[-1]) || q[-1] == '.')) q--;
+    while (q > s && (isdigit((unsigned char)q[-1]) || q[-1] == '.'))
+        q--;
     return q < p ? strtod(q, NULL) : NAN;
 }
 
@@ -128,7 +136,8 @@ static bool has(const struct plan_row *r, const char *word)
     return find_ci(r->layout, word) || find_ci(r->note, word) || find_ci(r->system, word);
 }
 
-/* ---- parts of a row ----------------------------------------------------------------------------- */
+/* ---- parts of a row -----------------------------------------------------------------------------
+ */
 
 static void row_format(const struct plan_row *r, struct plan_setup *s)
 {
@@ -145,16 +154,26 @@ static void row_format(const struct plan_row *r, struct plan_setup *s)
         f->cpu = mx4 ? 4.25 : cpu;
         return;
     }
-    if (bits >= 15.5) name = "bf16";
-    else if (bits == 8 && act >= 15.5) name = "w8a16";
-    else if (bits == 8) name = v == PLAN_ASCEND ? "int8" : "fp8";
-    else if (bits == 4 && nv4) name = "nvfp4";
-    else if (bits == 4 && mx4) name = "mxfp4";
-    else if (bits == 4 && (find_ci(r->system, "FP4") || find_ci(r->note, "FP4"))) name = "nvfp4";
-    else if (bits == 4 && act == 8) name = "w4a8";
-    else if (bits == 4 && act >= 15.5) name = "awq";
-    else if (bits > 0) name = "q4";
-    else if (s->c.dev->mem * s->c.lay.ranks < s->c.model->total * 1.1) name = "awq";
+    if (bits >= 15.5)
+        name = "bf16";
+    else if (bits == 8 && act >= 15.5)
+        name = "w8a16";
+    else if (bits == 8)
+        name = v == PLAN_ASCEND ? "int8" : "fp8";
+    else if (bits == 4 && nv4)
+        name = "nvfp4";
+    else if (bits == 4 && mx4)
+        name = "mxfp4";
+    else if (bits == 4 && (find_ci(r->system, "FP4") || find_ci(r->note, "FP4")))
+        name = "nvfp4";
+    else if (bits == 4 && act == 8)
+        name = "w4a8";
+    else if (bits == 4 && act >= 15.5)
+        name = "awq";
+    else if (bits > 0)
+        name = "q4";
+    else if (s->c.dev->mem * s->c.lay.ranks < s->c.model->total * 1.1)
+        name = "awq";
     plan_format_find(name, f);
     if (bits > 0 && bits != 4 && bits != 8 && bits < 15.5) {
         f->expert = f->attn = f->dense = f->head = bits;
@@ -178,18 +197,23 @@ static void row_mtp(const struct plan_row *r, struct plan_layout *l)
         k = isdigit((unsigned char)p[3]) ? p[3] - '0' : 1;
         if (find_ci(p, "MTP cost calibration") == p) k = 0;
     }
-    if (k == 0 && find_ci(r->note, "measured acceptance")) k = 3; /* drafts run, their number is not said */
+    if (k == 0 && find_ci(r->note, "measured acceptance"))
+        k = 3; /* drafts run, their number is not said */
     if (k > 5) k = 5;
     l->mtp = k;
     l->accept = usual[k];
     double len = after(r->note, "mean accepted length"), a = after(r->note, "accept");
     double pct = before(r->note, "%");
-    if (!isnan(len)) l->accept = fmax(0, len - 1);
-    else if (k > 0 && !isnan(a) && a <= k) l->accept = a;
-    else if (k == 1 && !isnan(pct) && pct <= 100) l->accept = pct / 100;
+    if (!isnan(len))
+        l->accept = fmax(0, len - 1);
+    else if (k > 0 && !isnan(a) && a <= k)
+        l->accept = a;
+    else if (k == 1 && !isnan(pct) && pct <= 100)
+        l->accept = pct / 100;
 }
 
-/* Cards of the pool that the row measures: "D:144 cards", "48 D", else the column, else what EP says. */
+/* Cards of the pool that the row measures: "D:144 cards", "48 D", else the column, else what EP
+ * says. */
 static double pool_cards(const struct plan_row *r, const struct plan_device *d)
 {
     bool pre = strncmp(r->metric, "prefill", 7) == 0;
@@ -218,8 +242,10 @@ static void row_layout(const struct plan_row *r, struct plan_setup *s)
                  (find_ci(r->layout, "DP") && find_ci(r->layout, "EP"));
     bool word_ep = find_ci(r->layout, "+ EP") || find_ci(r->layout, "DP+EP") ||
                    find_ci(r->layout, ", EP") || find_ci(r->layout, " cards; D");
-    bool silent = isnan(tp) && isnan(pp) && !strstr(r->layout, "TP"); /* beyond a fabric node: experts spread */
-    if (silent && d->vendor == PLAN_ASCEND && l->ranks > d->cards_per_node && l->ranks > 8) word_ep = true;
+    bool silent = isnan(tp) && isnan(pp) &&
+                  !strstr(r->layout, "TP"); /* beyond a fabric node: experts spread */
+    if (silent && d->vendor == PLAN_ASCEND && l->ranks > d->cards_per_node && l->ranks > 8)
+        word_ep = true;
     if ((large || word_ep) && s->c.model->experts > 0) {
         l->ep = isnan(ep) ? l->ranks : (int)ep;
         if (l->ep > l->ranks) l->ranks = l->ep;
@@ -240,18 +266,22 @@ static void row_layout(const struct plan_row *r, struct plan_setup *s)
     }
     double red = before(r->layout, " redundant");
     if (!isnan(red)) l->redundant = (int)red;
-    l->shared_ranks = find_ci(r->layout, "shared copies") || find_ci(r->layout, "shared-expert cards") ||
+    l->shared_ranks = find_ci(r->layout, "shared copies") ||
+                      find_ci(r->layout, "shared-expert cards") ||
                       (find_ci(r->system, "CloudMatrix") && l->ep >= 320);
-    l->micro_batch = (d->vendor == PLAN_NVIDIA && l->ep >= 16) || find_ci(r->layout, "micro-batch") || find_ci(r->layout, "TBO") ||
+    l->micro_batch = (d->vendor == PLAN_NVIDIA && l->ep >= 16) ||
+                     find_ci(r->layout, "micro-batch") || find_ci(r->layout, "TBO") ||
                      find_ci(r->system, "CloudMatrix") || find_ci(r->system, "profile");
     l->balanced = has(r, "perfect") || has(r, "forced EPLB") || has(r, "balanced routing") ||
                   find_ci(r->system, "profile");
     if (has(r, "EPLB") && !l->balanced && l->redundant == 0) l->redundant = 0;
     const char *t = r->layout;
-    l->cpu_experts = (find_ci(t, "CPU") && !find_ci(t, "CPU only")) || find_ci(t, "experts on GPU") ||
-                     find_ci(r->wbits, "CPU") ||
-                     find_ci(t, "layerwise") || (s->c.host && (find_ci(t, "hybrid") || find_ci(t, "GPU experts")));
-    l->stream_prefill = l->cpu_experts && (find_ci(t, "layerwise") || has(r, "streams all experts"));
+    l->cpu_experts = (find_ci(t, "CPU") && !find_ci(t, "CPU only")) ||
+                     find_ci(t, "experts on GPU") || find_ci(r->wbits, "CPU") ||
+                     find_ci(t, "layerwise") ||
+                     (s->c.host && (find_ci(t, "hybrid") || find_ci(t, "GPU experts")));
+    l->stream_prefill =
+        l->cpu_experts && (find_ci(t, "layerwise") || has(r, "streams all experts"));
     double layers = before(t, " layers fully"), pct = before(t, "% experts on GPU");
     double hit = before(t, "%"), res = before(t, " GPU experts");
     if (!isnan(layers)) l->hot = layers / s->c.model->layers;
@@ -273,8 +303,10 @@ static bool row_host(const struct plan_tables *t, const struct plan_row *r, stru
     const char *x = strstr(r->hardware, "2x Xeon");
     if (!x) x = strstr(r->hardware, "2x EPYC");
     if (x) s->host.bw *= 2, s->host.ops *= 2, s->host.cores *= 2;
-    if (!isnan(used)) s->host.bw = used * 1e9;
-    else if (!isnan(read) && h->bw <= 0) s->host.bw = read * 1e9;
+    if (!isnan(used))
+        s->host.bw = used * 1e9;
+    else if (!isnan(read) && h->bw <= 0)
+        s->host.bw = read * 1e9;
     const char *cores = find_ci(r->layout, "threads");
     double n = before(r->layout, " threads");
     if (cores && !isnan(n) && n > 0) s->host.cores = (int)n;
@@ -323,9 +355,12 @@ static const char *row_metric(const struct plan_row *r, struct plan_setup *s)
     double cards = fmax(1, s->c.lay.cards);
     s->per = per == 1 ? cards : per == 2 ? cards / 8 : 1;
     s->scale = 1;
-    if (s->metric == PLAN_M_MEMORY) s->scale = 1e-9;
-    else if (!strcmp(r->unit, "ms") || s->metric == PLAN_M_TPOT) s->scale = strcmp(r->unit, "s") ? 1e3 : 1;
-    else if (!strcmp(r->unit, "us")) s->scale = 1e6;
+    if (s->metric == PLAN_M_MEMORY)
+        s->scale = 1e-9;
+    else if (!strcmp(r->unit, "ms") || s->metric == PLAN_M_TPOT)
+        s->scale = strcmp(r->unit, "s") ? 1e3 : 1;
+    else if (!strcmp(r->unit, "us"))
+        s->scale = 1e6;
     return NULL;
 }
 
@@ -333,12 +368,14 @@ static const char *row_load(const struct plan_row *r, struct plan_setup *s)
 {
     struct plan_layout *l = &s->c.lay;
     bool pre = s->metric == PLAN_M_PREFILL_TPS || s->metric == PLAN_M_PREFILL_TIME;
-    bool dec = s->metric == PLAN_M_TPOT || s->metric == PLAN_M_DECODE_TPS || s->metric == PLAN_M_STEP;
+    bool dec =
+        s->metric == PLAN_M_TPOT || s->metric == PLAN_M_DECODE_TPS || s->metric == PLAN_M_STEP;
     double in = isnan(r->in) ? (s->w.in > 0 ? s->w.in : l->ep > 8 ? 4096 : 512) : r->in;
     double conc = r->conc;
     s->w.in = in;
     s->w.out = isnan(r->out) ? 512 : r->out;
-    if (s->metric == PLAN_M_SYS_TPS && isnan(r->out) && l->ep > 1) s->metric = PLAN_M_DECODE_TPS, dec = true;
+    if (s->metric == PLAN_M_SYS_TPS && isnan(r->out) && l->ep > 1)
+        s->metric = PLAN_M_DECODE_TPS, dec = true;
     s->step_only = dec && (isnan(r->out) || r->out < 2 || l->ep > 1 || s->metric != PLAN_M_TPOT);
     if (r->depth) {
         double ub = after(r->layout, "ub");
@@ -350,10 +387,14 @@ static const char *row_load(const struct plan_row *r, struct plan_setup *s)
     const char *le = strstr(r->note, "TPOT<=");
     if (le) s->tpot_limit = strtod(le + 6, NULL) * 1e-3;
     if (isnan(conc)) {
-        if (l->cpu_experts || s->c.k.mode == PLAN_MODE_CPU || l->cards == 1) conc = 1;
-        else if (dec && s->tpot_limit > 0) conc = 0;
-        else if (s->metric == PLAN_M_MEMORY) conc = 1;
-        else return "concurrency is not stated";
+        if (l->cpu_experts || s->c.k.mode == PLAN_MODE_CPU || l->cards == 1)
+            conc = 1;
+        else if (dec && s->tpot_limit > 0)
+            conc = 0;
+        else if (s->metric == PLAN_M_MEMORY)
+            conc = 1;
+        else
+            return "concurrency is not stated";
     } else {
         s->tpot_limit = 0;
     }
@@ -365,8 +406,9 @@ static const char *row_load(const struct plan_row *r, struct plan_setup *s)
         return NULL;
     }
     if (pre && l->ep > 1) l->chunk = (int)(conc * s->w.in / fmax(1, l->dp));
-    if (dec && l->ep > 1 && l->dp > 1 && (per_card || conc < l->ranks || (s->c.dev->vendor == PLAN_NVIDIA &&
-                                                            s->metric == PLAN_M_DECODE_TPS))) {
+    if (dec && l->ep > 1 && l->dp > 1 &&
+        (per_card || conc < l->ranks ||
+         (s->c.dev->vendor == PLAN_NVIDIA && s->metric == PLAN_M_DECODE_TPS))) {
         conc *= l->cards;
     }
     s->w.n = conc;
@@ -379,7 +421,8 @@ void plan_setup_fix(struct plan_setup *s)
     if (s->c.host) s->c.host = &s->host;
 }
 
-const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r, struct plan_setup *s)
+const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r,
+                           struct plan_setup *s)
 {
     *s = (struct plan_setup){.mult = 1};
     if (isnan(r->value)) return "the value is a bound or a word";
@@ -409,7 +452,8 @@ const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r
     bool kv8 = (strstr(r->note, "FP8-") || strstr(r->note, "HiF8-")) && !strstr(r->note, "C16");
     s->c.kv_bits = kv8 || strstr(r->note, "C8") ? 8 : 16;
     snprintf(s->engine, sizeof s->engine, "%s", r->system);
-    const char *v = *r->system ? find_ci(r->note, r->system) : NULL; /* "chitu 0.3.0 FP8": the note has the version */
+    const char *v = *r->system ? find_ci(r->note, r->system)
+                               : NULL; /* "chitu 0.3.0 FP8": the note has the version */
     if (v && isdigit((unsigned char)v[strlen(r->system) + (v[strlen(r->system)] == ' ')])) {
         size_t n = strlen(r->system) + 1;
         n += strcspn(v + n, " ");
@@ -417,16 +461,17 @@ const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r
     }
     snprintf(s->device, sizeof s->device, "%s", s->dev.name);
     s->gen = plan_engine_gen(t, s->engine);
-    s->c.k.mode = cpu_only                ? PLAN_MODE_CPU
-                  : s->c.lay.cpu_experts  ? PLAN_MODE_HYBRID
-                  : s->c.lay.ep > 1       ? PLAN_MODE_EP
-                                          : PLAN_MODE_TP;
+    s->c.k.mode = cpu_only               ? PLAN_MODE_CPU
+                  : s->c.lay.cpu_experts ? PLAN_MODE_HYBRID
+                  : s->c.lay.ep > 1      ? PLAN_MODE_EP
+                                         : PLAN_MODE_TP;
     const char *why = row_metric(r, s);
     if (why) return why;
     return row_load(r, s);
 }
 
-/* ---- predicting --------------------------------------------------------------------------------- */
+/* ---- predicting ---------------------------------------------------------------------------------
+ */
 
 static double steady_step(const struct plan_setup *s, double n)
 {
@@ -442,8 +487,10 @@ static double batch_at_limit(const struct plan_setup *s, double limit)
     double lo = 1, hi = 1024.0 * s->c.lay.ranks;
     for (int i = 0; i < 40; i++) {
         double mid = 0.5 * (lo + hi);
-        if (steady_step(s, mid) / (1 + s->c.lay.accept) > limit) hi = mid;
-        else lo = mid;
+        if (steady_step(s, mid) / (1 + s->c.lay.accept) > limit)
+            hi = mid;
+        else
+            lo = mid;
     }
     return lo;
 }
@@ -455,8 +502,10 @@ double plan_row_predict(struct plan_setup *s)
     const struct plan_layout *l = &s->c.lay;
     double n = s->w.n;
     switch (s->metric) {
-    case PLAN_M_MEMORY: return plan_weight_bytes(s->c.model, &s->c.fmt, false) * s->scale;
-    case PLAN_M_STEP: return steady_step(s, n) * s->scale;
+    case PLAN_M_MEMORY:
+        return plan_weight_bytes(s->c.model, &s->c.fmt, false) * s->scale;
+    case PLAN_M_STEP:
+        return steady_step(s, n) * s->scale;
     case PLAN_M_DECODE_TPS:
         if (n <= 0) n = batch_at_limit(s, s->tpot_limit);
         return n * (1 + l->accept) / steady_step(s, n) / s->per;
@@ -470,17 +519,25 @@ double plan_row_predict(struct plan_setup *s)
         plan_eval(&s->c, &s->w, &r);
         if (s->metric == PLAN_M_PREFILL_TIME) return r.ttft * s->scale;
         return (n > 1 ? r.prefill_tps : s->w.in / r.ttft) / s->per;
-    default: break;
+    default:
+        break;
     }
     if (s->step_only) return steady_step(s, n) / (1 + l->accept) * s->scale;
     plan_eval(&s->c, &s->w, &r);
     switch (s->metric) {
-    case PLAN_M_TTFT: return r.ttft * s->scale;
-    case PLAN_M_TPOT: return r.tpot * s->scale;
-    case PLAN_M_USER_TPS: return r.user_tps / s->per;
-    case PLAN_M_SYS_TPS: return r.out_tps / s->per;
-    case PLAN_M_STREAM_TPS: return r.out_tps / n;
-    case PLAN_M_E2E: return r.e2e * s->scale;
-    default: return NAN;
+    case PLAN_M_TTFT:
+        return r.ttft * s->scale;
+    case PLAN_M_TPOT:
+        return r.tpot * s->scale;
+    case PLAN_M_USER_TPS:
+        return r.user_tps / s->per;
+    case PLAN_M_SYS_TPS:
+        return r.out_tps / s->per;
+    case PLAN_M_STREAM_TPS:
+        return r.out_tps / n;
+    case PLAN_M_E2E:
+        return r.e2e * s->scale;
+    default:
+        return NAN;
     }
 }

@@ -17,7 +17,8 @@ static void ranks_of(const double *v, int n, double *r)
 {
     for (int i = 0; i < n; i++) {
         double less = 0, same = 0;
-        for (int j = 0; j < n; j++) less += v[j] < v[i], same += v[j] == v[i];
+        for (int j = 0; j < n; j++)
+            less += v[j] < v[i], same += v[j] == v[i];
         r[i] = less + (same + 1) / 2;
     }
 }

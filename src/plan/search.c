@@ -39,19 +39,26 @@ bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t
     const char *p = text;
     while (*p) {
         int *slot = NULL;
-        if (!strncasecmp(p, "tp", 2)) slot = &q->tp;
-        else if (!strncasecmp(p, "pp", 2)) slot = &q->pp;
-        else if (!strncasecmp(p, "dp", 2)) slot = &q->dp;
-        else if (!strncasecmp(p, "ep", 2)) slot = &q->ep;
+        if (!strncasecmp(p, "tp", 2))
+            slot = &q->tp;
+        else if (!strncasecmp(p, "pp", 2))
+            slot = &q->pp;
+        else if (!strncasecmp(p, "dp", 2))
+            slot = &q->dp;
+        else if (!strncasecmp(p, "ep", 2))
+            slot = &q->ep;
         char *end = NULL;
         long v = slot ? strtol(p + 2, &end, 10) : 0;
         if (!slot || end == p + 2 || v < 1 || v > 65536) {
-            snprintf(why, size, "layout \"%.40s\": parts are tpN ppN dpN epN, like tp8, tp4pp2, dp32ep32", text);
+            snprintf(why, size,
+                     "layout \"%.40s\": parts are tpN ppN dpN epN, like tp8, tp4pp2, dp32ep32",
+                     text);
             return false;
         }
         *slot = (int)v;
         p = end;
-        while (*p == 'x' || *p == '-' || *p == '+' || *p == ' ') p++;
+        while (*p == 'x' || *p == '-' || *p == '+' || *p == ' ')
+            p++;
     }
     return true;
 }
@@ -70,11 +77,13 @@ static void layout_name(const struct cand *c, const struct plan_query *q, char *
     if (l->ep > 1) n += snprintf(out + n, size - (size_t)n, "ep%d", l->ep);
     if (l->redundant > 0) n += snprintf(out + n, size - (size_t)n, "+r%d", l->redundant);
     if (l->mtp > 0) n += snprintf(out + n, size - (size_t)n, " mtp%d", l->mtp);
-    if (l->cpu_experts) snprintf(out + n, size - (size_t)n, " cpu-experts %.0f%% hot", 100 * l->hot);
+    if (l->cpu_experts)
+        snprintf(out + n, size - (size_t)n, " cpu-experts %.0f%% hot", 100 * l->hot);
 }
 
 void plan_query_consts(const struct plan_book *b, const struct plan_query *q, enum plan_mode mode,
-                       const struct plan_format *fmt, const struct plan_layout *l, struct plan_consts *k)
+                       const struct plan_format *fmt, const struct plan_layout *l,
+                       struct plan_consts *k)
 {
     struct plan_setup s = {.gen = q->gen};
     s.dev = *q->dev;
@@ -100,7 +109,8 @@ void plan_query_consts(const struct plan_book *b, const struct plan_query *q, en
 static void make_case(const struct finder *f, const struct cand *c, struct plan_case *out)
 {
     const struct plan_query *q = f->q;
-    *out = (struct plan_case){.model = q->model, .dev = q->dev, .host = q->host, .kv_bits = q->kv_bits};
+    *out = (struct plan_case){
+        .model = q->model, .dev = q->dev, .host = q->host, .kv_bits = q->kv_bits};
     out->fmt = q->fmt[c->fmt];
     out->lay = c->l;
     out->k = f->k[c->fmt][c->mode];
@@ -130,8 +140,12 @@ static void put_reject(struct finder *f, const struct cand *c, const struct plan
                  m->host / PLAN_GIB, over / PLAN_GIB);
     } else {
         snprintf(r->why, sizeof r->why,
-                 "needs %.1f GiB per %s (weights %.1f, one sequence %.2f, rest %.1f) of %.1f usable: %.1f GiB too many",
-                 need / PLAN_GIB, c->mode == PLAN_MODE_CPU ? "host" : f->q->dev->dies > 1 ? "die" : "card",
+                 "needs %.1f GiB per %s (weights %.1f, one sequence %.2f, rest %.1f) of %.1f "
+                 "usable: %.1f GiB too many",
+                 need / PLAN_GIB,
+                 c->mode == PLAN_MODE_CPU ? "host"
+                 : f->q->dev->dies > 1    ? "die"
+                                          : "card",
                  m->weights / PLAN_GIB, seq / PLAN_GIB, (need - m->weights - seq) / PLAN_GIB,
                  m->limit / PLAN_GIB, over / PLAN_GIB);
     }
@@ -157,7 +171,7 @@ static void put_front(struct finder *f, const struct cand *c)
 }
 
 /* Both pools must hold the model by themselves. */
-static bool pools_fit(const struct plan_case *c, struct plan_memory *bad)
+static bool pools_fit(const struct plan_case *c, double ctx, struct plan_memory *bad)
 {
     const struct plan_layout *l = &c->lay;
     for (int i = 0; i < 2; i++) {
@@ -168,7 +182,7 @@ static bool pools_fit(const struct plan_case *c, struct plan_memory *bad)
         p.lay.dp = p.lay.ranks / p.lay.tp;
         p.lay.ep = l->ep > 1 ? p.lay.ranks : 1;
         if (i == 0) p.lay.redundant = 0, p.lay.mtp = 0;
-        plan_memory(&p, p.lay.dp, 1024, bad);
+        plan_memory(&p, p.lay.dp, ctx, bad);
         if (!bad->fits) return false;
     }
     return true;
@@ -184,7 +198,7 @@ static void try_one(struct finder *f, const struct cand *proto)
     make_case(f, &c, &pc);
     double ctx = q->load.in + q->load.out;
     plan_memory(&pc, 1, ctx, &m);
-    if (c.l.n_p > 0 ? !pools_fit(&pc, &m) : !m.fits) {
+    if (c.l.n_p > 0 ? !pools_fit(&pc, ctx, &m) : !m.fits) {
         put_reject(f, &c, &m);
         return;
     }
@@ -207,14 +221,17 @@ static void try_extras(struct finder *f, struct cand *c)
     static const int chunks[] = {2048, 8192, 16384};
     int k0 = q->mtp >= 0 ? q->mtp : 0, k1 = q->mtp >= 0 ? q->mtp : q->model->mtp_layers > 0 ? 3 : 0;
     int reds[2] = {0, 0}, n_red = 1;
-    if (q->redundant >= 0) reds[0] = c->l.ep > 1 ? q->redundant : 0;
-    else if (c->l.ep >= 16) reds[n_red++] = c->l.ep >= 64 ? c->l.ep / 8 * 4 : c->l.ep;
+    if (q->redundant >= 0)
+        reds[0] = c->l.ep > 1 ? q->redundant : 0;
+    else if (c->l.ep >= 16)
+        reds[n_red++] = c->l.ep >= 64 ? c->l.ep / 8 * 4 : c->l.ep;
     for (int k = k0; k <= k1 && f->n_tried < MAX_TRIED; k++) {
         for (int r = 0; r < n_red; r++) {
             for (int h = 0; h < (q->chunk > 0 ? 1 : 3); h++) {
                 c->l.mtp = k;
-                c->l.accept = q->accept > 0 ? (1 - pow(q->accept, k + 1)) / (1 - fmin(q->accept, 0.999)) - 1
-                                            : usual_accept[k > 5 ? 5 : k];
+                c->l.accept = q->accept > 0
+                                  ? (1 - pow(q->accept, k + 1)) / (1 - fmin(q->accept, 0.999)) - 1
+                                  : usual_accept[k > 5 ? 5 : k];
                 c->l.redundant = reds[r];
                 c->l.chunk = q->chunk > 0 ? q->chunk : chunks[h];
                 try_one(f, c);
@@ -260,7 +277,8 @@ static void try_hybrid(struct finder *f, struct cand *c)
     int ranks = q->cards * q->dev->dies;
     if (ranks > 8) return;
     c->mode = PLAN_MODE_HYBRID;
-    c->l = (struct plan_layout){.cards = q->cards, .ranks = ranks, .tp = ranks, .pp = 1, .dp = 1, .ep = 1};
+    c->l = (struct plan_layout){
+        .cards = q->cards, .ranks = ranks, .tp = ranks, .pp = 1, .dp = 1, .ep = 1};
     c->l.cpu_experts = true;
     c->l.chunk = q->chunk;
     c->l.hot = q->hot >= 0 ? q->hot : hot_share(f, c);
@@ -274,7 +292,8 @@ static void try_card(struct finder *f, struct cand *c, int tp, int pp, int dp, i
     if ((q->tp && tp != q->tp) || (q->pp && pp != q->pp) || (q->dp && dp != q->dp)) return;
     if (q->ep && ep != q->ep) return;
     c->mode = ep > 1 ? PLAN_MODE_EP : PLAN_MODE_TP;
-    c->l = (struct plan_layout){.cards = q->cards, .ranks = ranks, .tp = tp, .pp = pp, .dp = dp, .ep = ep};
+    c->l = (struct plan_layout){
+        .cards = q->cards, .ranks = ranks, .tp = tp, .pp = pp, .dp = dp, .ep = ep};
     try_pools(f, c);
 }
 
@@ -285,15 +304,19 @@ static void try_cards(struct finder *f, struct cand *c)
     if (q->experts_on == 1 || q->cpu_only) return;
     for (int tp = 1; tp <= ranks; tp++) {
         bool asked = q->tp == tp, power = (tp & (tp - 1)) == 0;
-        if (ranks % tp || (!asked && (!power || (tp > node && !q->dev->consumer) || tp > 64))) continue;
+        if (ranks % tp || (!asked && (!power || (tp > node && !q->dev->consumer) || tp > 64)))
+            continue;
         if (!asked && q->model->heads % tp) continue;
         for (int pp = 1; pp <= ranks / tp; pp++) {
             if ((ranks / tp) % pp || pp > q->model->layers) continue;
-            if (q->pp != pp && pp > 1 && tp < node && tp < ranks && ranks > node && !q->dev->consumer) continue;
+            if (q->pp != pp && pp > 1 && tp < node && tp < ranks && ranks > node &&
+                !q->dev->consumer)
+                continue;
             try_card(f, c, tp, pp, ranks / tp / pp, 1);
         }
         bool ep = q->model->experts > 0 && ranks > 1 && tp <= 8;
-        if (ep && (ranks <= q->model->experts * 2 || q->ep)) try_card(f, c, tp, 1, ranks / tp, ranks);
+        if (ep && (ranks <= q->model->experts * 2 || q->ep))
+            try_card(f, c, tp, 1, ranks / tp, ranks);
     }
 }
 
@@ -324,7 +347,9 @@ static void cure_of(const struct finder *f, char *out, size_t size)
     }
     int cards = (int)ceil(now * 1.12 / mem), cards4 = (int)ceil(small * 1.12 / mem);
     if (now > small * 1.05 && cards4 <= q->cards) {
-        snprintf(out, size, "would fit: 4-bit weights (awq, nvfp4 or w4a8: %.0f GB in all), or %d cards in these bits",
+        snprintf(out, size,
+                 "would fit: 4-bit weights (awq, nvfp4 or w4a8: %.0f GB in all), or %d cards in "
+                 "these bits",
                  small * 1e-9, cards);
     } else {
         snprintf(out, size, "would fit: %d cards (%d with 4-bit weights)%s", cards, cards4,
@@ -417,10 +442,14 @@ void plan_explain(const struct plan_option *o, char *out, size_t size)
     struct {
         const char *name;
         double v;
-    } s[] = {{"reading weights", t->weights},      {"reading experts", t->experts},
-             {"matrix products", t->compute},      {"attention and KV", t->attn},
-             {"communication", t->comm},           {"fixed cost per layer", t->fixed},
-             {"vector work per token", t->token},  {"experts on the CPU", t->cpu},
+    } s[] = {{"reading weights", t->weights},
+             {"reading experts", t->experts},
+             {"matrix products", t->compute},
+             {"attention and KV", t->attn},
+             {"communication", t->comm},
+             {"fixed cost per layer", t->fixed},
+             {"vector work per token", t->token},
+             {"experts on the CPU", t->cpu},
              {"drafts", t->draft}};
     int a = 0, b = 1, n = (int)(sizeof s / sizeof s[0]);
     for (int i = 0; i < n; i++) {
@@ -432,10 +461,11 @@ void plan_explain(const struct plan_option *o, char *out, size_t size)
     }
     double all = t->total > 0 ? t->total : 1;
     snprintf(out, size,
-             "A decode step takes %.2f ms and gives %.2f token(s) per user; most of it is %s (%.2f ms, %.0f %%), then "
+             "A decode step takes %.2f ms and gives %.2f token(s) per user; most of it is %s (%.2f "
+             "ms, %.0f %%), then "
              "%s (%.2f ms, %.0f %%). Constants: %s%s%s.",
-             t->total * 1e3, 1 + o->c.lay.accept, s[a].name, s[a].v * 1e3, 100 * s[a].v / all, s[b].name,
-             s[b].v * 1e3, 100 * s[b].v / all,
+             t->total * 1e3, 1 + o->c.lay.accept, s[a].name, s[a].v * 1e3, 100 * s[a].v / all,
+             s[b].name, s[b].v * 1e3, 100 * s[b].v / all,
              o->c.k.trust == PLAN_CALIBRATED      ? "fitted on "
              : o->c.k.trust == PLAN_SAME_PLATFORM ? "prior of this platform"
                                                   : "uncalibrated prior",
@@ -443,11 +473,14 @@ void plan_explain(const struct plan_option *o, char *out, size_t size)
              o->c.k.trust == PLAN_CALIBRATED ? " on this device" : "");
 }
 
-const char *plan_claim(const struct plan_model *m, double bits, double bytes_in_all, char *out, size_t size)
+const char *plan_claim(const struct plan_model *m, double bits, double bytes_in_all, char *out,
+                       size_t size)
 {
     double least = m->total * (bits > 0 ? bits : 4) / 8;
     if (bytes_in_all <= 0 || bytes_in_all >= least) return NULL;
-    snprintf(out, size, "impossible: %s has %.1f B parameters, %.3g bits of each are %.0f GB; %.0f GB cannot hold them",
+    snprintf(out, size,
+             "impossible: %s has %.1f B parameters, %.3g bits of each are %.0f GB; %.0f GB cannot "
+             "hold them",
              m->name, m->total * 1e-9, bits > 0 ? bits : 4, least * 1e-9, bytes_in_all * 1e-9);
     return out;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All layouts of some hardware for one model: memory first, then speed; the best per goal and the Pareto front. */
+/* All layouts of some hardware for one model: memory first, then speed; the best per goal and the
+ * Pareto front. */
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
 
@@ -22,13 +23,13 @@ struct plan_query {
     int tp, pp, dp, ep;        /* fixed parts of the layout */
     int pools;                 /* 0 any, 1 mixed only, 2 the split n_p:n_d */
     int n_p, n_d;
-    int redundant, mtp;        /* -1 any */
-    double accept;             /* per drafted token, 0 = usual */
+    int redundant, mtp; /* -1 any */
+    double accept;      /* per drafted token, 0 = usual */
     int chunk;
-    int experts_on;            /* 0 any, 1 CPU, 2 card */
-    double hot;                /* share of experts on the card for a hybrid; < 0: as many as fit */
-    const char *engine;        /* "" = the best known on this device */
-    int gen;                   /* maturity of an engine that is not known */
+    int experts_on;     /* 0 any, 1 CPU, 2 card */
+    double hot;         /* share of experts on the card for a hybrid; < 0: as many as fit */
+    const char *engine; /* "" = the best known on this device */
+    int gen;            /* maturity of an engine that is not known */
 };
 
 enum { PLAN_GOAL_TTFT = 1, PLAN_GOAL_TPOT = 2, PLAN_GOAL_RATE = 4 };
@@ -36,15 +37,15 @@ enum { PLAN_GOAL_TTFT = 1, PLAN_GOAL_TPOT = 2, PLAN_GOAL_RATE = 4 };
 struct plan_option {
     struct plan_case c;
     struct plan_result r;
-    double card_tps;   /* output tokens/s per card, over all cards */
-    int goals;         /* bits: best of which goal */
-    bool within;       /* holds the asked limits */
-    char name[64];     /* "int8 dp32ep32 +r32 mtp1" */
+    double card_tps; /* output tokens/s per card, over all cards */
+    int goals;       /* bits: best of which goal */
+    bool within;     /* holds the asked limits */
+    char name[64];   /* "int8 dp32ep32 +r32 mtp1" */
 };
 
 struct plan_reject {
     char name[64];
-    double over;   /* bytes too many per rank (or on the host) */
+    double over; /* bytes too many per rank (or on the host) */
     char why[160];
 };
 
@@ -53,11 +54,12 @@ struct plan_found {
     int n_option;
     struct plan_reject *reject; /* one per format and layout, the nearest miss first */
     int n_reject;
-    int n_tried, n_fit;         /* evaluations; how many fitted in memory */
-    char cure[160];             /* when nothing fits: what would */
+    int n_tried, n_fit; /* evaluations; how many fitted in memory */
+    char cure[160];     /* when nothing fits: what would */
 };
 
-/* Errors: NOMEM; LIMIT past 200000 candidates. Memory: in the arena. Cost: about 4 us a candidate. */
+/* Errors: NOMEM; LIMIT past 200000 candidates. Memory: in the arena. Cost: about 4 us a candidate.
+ */
 sl_status plan_search(const struct plan_book *b, const struct plan_query *q, struct arena *a,
                       int top, struct plan_found *out, sl_err *err) BASE_MUST_USE;
 
@@ -69,9 +71,11 @@ void plan_explain(const struct plan_option *o, char *out, size_t size);
 
 /* Constants for a query's mode on its device. */
 void plan_query_consts(const struct plan_book *b, const struct plan_query *q, enum plan_mode mode,
-                       const struct plan_format *fmt, const struct plan_layout *l, struct plan_consts *k);
+                       const struct plan_format *fmt, const struct plan_layout *l,
+                       struct plan_consts *k);
 
-/* A claim that some weights use bytes in all, or that bits of every parameter fit on cards: NULL when possible, else why not (in out). */
+/* A claim that some weights use bytes in all, or that bits of every parameter fit on cards: NULL
+ * when possible, else why not (in out). */
 const char *plan_claim(const struct plan_model *m, double bits, double bytes_in_all, char *out,
                        size_t size);
 

@@ -91,7 +91,8 @@ void plan_book_write(const struct plan_book *b, struct str *out)
     text_jw_key(&w, "sets");
     text_jw_arr(&w);
     str_putc(out, '\n');
-    for (int i = 0; i < b->n_set; i++) set_out(&w, &b->set[i]);
+    for (int i = 0; i < b->n_set; i++)
+        set_out(&w, &b->set[i]);
     text_jw_arr_end(&w);
     text_jw_obj_end(&w);
     str_putc(out, '\n');
@@ -100,14 +101,18 @@ void plan_book_write(const struct plan_book *b, struct str *out)
 static sl_status keys_in(const struct json *o, const char *file, struct plan_consts *k, sl_err *err)
 {
     const struct json *c = text_json_get(o, "constants");
-    if (!c || c->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s: a set without \"constants\"", file);
+    if (!c || c->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, FORMAT, "%s: a set without \"constants\"", file);
     for (const struct json *m = c->child; m; m = m->next) {
         int i = 0;
-        while (i < PLAN_KEYS && strcmp(plan_key_name[i], m->key) != 0) i++;
-        if (i == PLAN_KEYS) return SL_FAIL(err, FORMAT, "%s: unknown constant \"%.40s\"", file, m->key);
+        while (i < PLAN_KEYS && strcmp(plan_key_name[i], m->key) != 0)
+            i++;
+        if (i == PLAN_KEYS)
+            return SL_FAIL(err, FORMAT, "%s: unknown constant \"%.40s\"", file, m->key);
         bool num = m->kind == JSON_INT_K || m->kind == JSON_REAL_K;
         if (!num || !(m->f >= 0) || m->f > 1e9) {
-            return SL_FAIL(err, FORMAT, "%s: constant %s must be a number from 0 to 1e9", file, m->key);
+            return SL_FAIL(err, FORMAT, "%s: constant %s must be a number from 0 to 1e9", file,
+                           m->key);
         }
         k->v[i] = m->f;
     }
@@ -122,14 +127,16 @@ static sl_status place_in(const struct json *o, const char *file, int *v, int *m
     *v = index_of(vendors, PLAN_VENDOR_COUNT, vendor);
     *m = index_of(modes, PLAN_MODE_COUNT, mode);
     if (*v < 0 || *m < 0) {
-        return SL_FAIL(err, FORMAT, "%s: no vendor \"%.20s\" or mode \"%.20s\"", file, vendor, mode);
+        return SL_FAIL(err, FORMAT, "%s: no vendor \"%.20s\" or mode \"%.20s\"", file, vendor,
+                       mode);
     }
     return SL_OK;
 }
 
 static sl_status set_in(struct plan_book *b, const struct json *o, const char *file, sl_err *err)
 {
-    if (b->n_set == PLAN_MAX_SETS) return SL_FAIL(err, LIMIT, "%s: more than %d sets", file, PLAN_MAX_SETS);
+    if (b->n_set == PLAN_MAX_SETS)
+        return SL_FAIL(err, LIMIT, "%s: more than %d sets", file, PLAN_MAX_SETS);
     struct plan_set *s = &b->set[b->n_set];
     const char *engine, *device, *model, *rows, *taught, *format;
     int v, m;

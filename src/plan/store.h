@@ -9,7 +9,7 @@
 void plan_book_write(const struct plan_book *b, struct str *out);
 
 /* Start from plan_book_init() and add what the file has. Errors: FORMAT with file and field. */
-sl_status plan_book_read(struct plan_book *b, struct arena *a, struct plan_bytes src, sl_err *err)
-    BASE_MUST_USE;
+sl_status plan_book_read(struct plan_book *b, struct arena *a, struct plan_bytes src,
+                         sl_err *err) BASE_MUST_USE;
 
 #endif

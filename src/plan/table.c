@@ -30,13 +30,15 @@ static int find_slot(const char *names, size_t stride, int n, const char *name)
     return n;
 }
 
-static sl_status keep_alias(struct arena *a, const struct plan_csv *c, const char **out, sl_err *err)
+static sl_status keep_alias(struct arena *a, const struct plan_csv *c, const char **out,
+                            sl_err *err)
 {
     const char *s = plan_csv_text(c, "alias");
     char *copy;
     if (!*s) s = plan_csv_text(c, "name");
     SL_TRY(mem_arena_str(a, s, strlen(s), &copy, err));
-    for (char *p = copy; *p; p++) *p = (char)tolower((unsigned char)*p);
+    for (char *p = copy; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
     *out = copy;
     return SL_OK;
 }
@@ -48,17 +50,20 @@ static sl_status model_row(const struct plan_csv *c, struct plan_model *m, sl_er
         size_t off;
     } INTS[] = {
 #define F(x) {#x, offsetof(struct plan_model, x)}
-        F(layers), F(hidden), F(heads), F(kv_heads), F(head_dim), F(q_lora), F(kv_lora), F(nope),
-        F(rope), F(v_dim), F(dense_layers), F(dense_inter), F(experts), F(topk), F(shared),
-        F(moe_inter), F(shared_inter), F(vocab), F(mtp_layers), F(tie_embed), F(max_ctx), F(lin_k),
-        F(lin_v), F(lin_d), F(index_heads), F(index_dim), F(index_topk), F(n_c4), F(n_c128), F(window),
+        F(layers),      F(hidden),    F(heads),      F(kv_heads),  F(head_dim),     F(q_lora),
+        F(kv_lora),     F(nope),      F(rope),       F(v_dim),     F(dense_layers), F(dense_inter),
+        F(experts),     F(topk),      F(shared),     F(moe_inter), F(shared_inter), F(vocab),
+        F(mtp_layers),  F(tie_embed), F(max_ctx),    F(lin_k),     F(lin_v),        F(lin_d),
+        F(index_heads), F(index_dim), F(index_topk), F(n_c4),      F(n_c128),       F(window),
 #undef F
     };
     *m = (struct plan_model){0};
     copy_name(m->name, plan_csv_text(c, "name"));
     const char *attn = plan_csv_text(c, "attn");
-    m->attn = !strcmp(attn, "mla") ? PLAN_ATTN_MLA : !strcmp(attn, "v4") ? PLAN_ATTN_V4
-              : !strcmp(attn, "hyb") ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
+    m->attn = !strcmp(attn, "mla")   ? PLAN_ATTN_MLA
+              : !strcmp(attn, "v4")  ? PLAN_ATTN_V4
+              : !strcmp(attn, "hyb") ? PLAN_ATTN_HYB
+                                     : PLAN_ATTN_GQA;
     double v;
     for (size_t i = 0; i < sizeof INTS / sizeof INTS[0]; i++) {
         SL_TRY(plan_csv_num(c, INTS[i].col, 0, 0, 1e8, &v, err));
@@ -114,7 +119,8 @@ static enum plan_vendor vendor_of(const struct plan_csv *c, const char *kind)
     const char *v = plan_csv_text(c, "vendor"), *name = plan_csv_text(c, "name");
     if (!strcmp(v, "ascend") || !strcasecmp(kind, "npu")) return PLAN_ASCEND;
     if (!strcmp(v, "apple") || !strncmp(name, "Apple", 5)) return PLAN_APPLE;
-    if (!strcmp(v, "other") || !strncmp(name, "AMD", 3) || !strncmp(name, "MI", 2)) return PLAN_OTHER_GPU;
+    if (!strcmp(v, "other") || !strncmp(name, "AMD", 3) || !strncmp(name, "MI", 2))
+        return PLAN_OTHER_GPU;
     return PLAN_NVIDIA;
 }
 
@@ -145,7 +151,8 @@ static sl_status device_row(const struct plan_csv *c, struct plan_device *d, sl_
     d->a3 = d->vendor == PLAN_ASCEND && d->net >= 100e9;
     d->consumer = d->link < 100e9;
     if (d->mem <= 0 || d->bw <= 0 || d->peak[PLAN_NUM_BF16] <= 0) {
-        return SL_FAIL(err, FORMAT, "%s line %d: %s: mem_GiB, mem_bw_GBps and tflops_bf16 are needed",
+        return SL_FAIL(err, FORMAT,
+                       "%s line %d: %s: mem_GiB, mem_bw_GBps and tflops_bf16 are needed",
                        c->src.name, c->line, d->name);
     }
     return SL_OK;
@@ -176,7 +183,8 @@ static sl_status host_row(const struct plan_csv *c, struct plan_host *h, sl_err 
     return SL_OK;
 }
 
-static sl_status add_host(struct plan_tables *t, struct arena *a, const struct plan_csv *c, sl_err *err)
+static sl_status add_host(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
+                          sl_err *err)
 {
     struct plan_host h;
     const char *alias;
@@ -194,7 +202,8 @@ static sl_status add_host(struct plan_tables *t, struct arena *a, const struct p
     return SL_OK;
 }
 
-sl_status plan_read_hardware(struct plan_tables *t, struct arena *a, struct plan_bytes b, sl_err *err)
+sl_status plan_read_hardware(struct plan_tables *t, struct arena *a, struct plan_bytes b,
+                             sl_err *err)
 {
     struct plan_csv c;
     bool more;
@@ -222,7 +231,8 @@ sl_status plan_read_hardware(struct plan_tables *t, struct arena *a, struct plan
     }
 }
 
-sl_status plan_read_engines(struct plan_tables *t, struct arena *a, struct plan_bytes b, sl_err *err)
+sl_status plan_read_engines(struct plan_tables *t, struct arena *a, struct plan_bytes b,
+                            sl_err *err)
 {
     struct plan_csv c;
     bool more;
@@ -248,10 +258,13 @@ static void plain(const char *s, char *out, size_t size)
     size_t n = 0;
     for (; *s && n + 2 < size; s++) {
         unsigned char ch = (unsigned char)*s;
-        if (isalnum(ch) || ch == '.') out[n++] = (char)tolower(ch);
-        else if (n > 0 && out[n - 1] != ' ') out[n++] = ' ';
+        if (isalnum(ch) || ch == '.')
+            out[n++] = (char)tolower(ch);
+        else if (n > 0 && out[n - 1] != ' ')
+            out[n++] = ' ';
     }
-    while (n > 0 && out[n - 1] == ' ') n--;
+    while (n > 0 && out[n - 1] == ' ')
+        n--;
     out[n] = '\0';
 }
 
@@ -273,9 +286,11 @@ static int alias_in(const char *list, const char *text, bool whole)
             continue;
         }
         for (const char *p = strstr(text, flat); p; p = strstr(p + 1, flat)) {
-            bool left = p == text || !isalnum((unsigned char)p[-1]) || isdigit((unsigned char)flat[0]) == 0;
+            bool left =
+                p == text || !isalnum((unsigned char)p[-1]) || isdigit((unsigned char)flat[0]) == 0;
             left = left && (p == text || !isalnum((unsigned char)p[-1]));
-            if (p > text && p[-1] == 'x' && p > text + 1 && isdigit((unsigned char)p[-2])) left = true;
+            if (p > text && p[-1] == 'x' && p > text + 1 && isdigit((unsigned char)p[-2]))
+                left = true;
             bool right = !isalnum((unsigned char)p[len]);
             if (left && right && (int)len > best) best = (int)len;
         }
@@ -359,7 +374,9 @@ void plan_nearest(const struct plan_tables *t, int kind, const char *name, char 
     snprintf(want, sizeof want, "%.40s", name);
     plain(want, flat, sizeof flat);
     for (int i = 0; i < n; i++) {
-        const char *cand = !kind ? t->model[i].name : i < t->n_dev ? t->dev[i].name : t->host[i - t->n_dev].name;
+        const char *cand = !kind          ? t->model[i].name
+                           : i < t->n_dev ? t->dev[i].name
+                                          : t->host[i - t->n_dev].name;
         char c[64], cf[256];
         snprintf(c, sizeof c, "%.*s", (int)strcspn(cand, "("), cand);
         plain(c, cf, sizeof cf);
@@ -367,7 +384,8 @@ void plan_nearest(const struct plan_tables *t, int kind, const char *name, char 
         int d = str_distance(flat, cf) * 2 - (strstr(cf, flat) ? 20 : 0);
         for (int k = 0; k < 3; k++) {
             if (d >= dist[k]) continue;
-            for (int j = 2; j > k; j--) dist[j] = dist[j - 1], best[j] = best[j - 1];
+            for (int j = 2; j > k; j--)
+                dist[j] = dist[j - 1], best[j] = best[j - 1];
             dist[k] = d, best[k] = cand;
             break;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dev: operators against restatements in double. Tolerances are formulas of the sizes; u is the unit roundoff of f32. */
+/* check_dev: operators against restatements in double. Tolerances are formulas of the sizes; u is
+ * the unit roundoff of f32. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -62,7 +63,8 @@ struct batch {
     struct dev_batch b;
     int n_ctx, blk_tok;
 };
-/* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. Block tables scattered over n_blk blocks. */
+/* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. Block tables
+ * scattered over n_blk blocks. */
 struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_tok, int n_blk,
                         int32_t *table, int ld);
 

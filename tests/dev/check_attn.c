@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over the paged cache: all KV types, ragged batches, scattered blocks, freed blocks poisoned. */
+/* Attention over the paged cache: all KV types, ragged batches, scattered blocks, freed blocks
+ * poisoned. */
 #include "check.h"
 
 #define LAYERS 2
@@ -8,7 +9,8 @@ static double q8_value(const float *x, int n, int i)
 {
     float amax = 0;
     int g0 = i / 32 * 32;
-    for (int k = g0; k < g0 + 32 && k < n; k++) amax = fmaxf(amax, fabsf(x[k]));
+    for (int k = g0; k < g0 + 32 && k < n; k++)
+        amax = fmaxf(amax, fabsf(x[k]));
     float s = amax / 127.0f;
     return s > 0 ? (double)(s * rintf(x[i] * (1.0f / s))) : 0;
 }
@@ -57,34 +59,42 @@ static struct scene make_scene(int kw, int vw, int max_len)
         perm[i] = perm[j];
         perm[j] = i;
     }
-    for (int i = 0; i < s.S * s.ld; i++) s.table[i] = perm[i];
+    for (int i = 0; i < s.S * s.ld; i++)
+        s.table[i] = perm[i];
     s.b = make_batch(s.S, s.pos0, s.n_new, s.blk_tok, s.n_blk, s.table, s.ld);
     return s;
 }
 
-/* Fill the cache: everything before the step's tokens in one step, then (put_new) the step's. All other places stay NaN. */
+/* Fill the cache: everything before the step's tokens in one step, then (put_new) the step's. All
+ * other places stay NaN. */
 static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
 {
-    for (int i = 0; i < s->n_blk; i++) dev_kv_poison(d, kv, i);
+    for (int i = 0; i < s->n_blk; i++)
+        dev_kv_poison(d, kv, i);
     int zero[4] = {0};
     for (int part = 0; part < 2; part++) {
         const int *from = part ? s->pos0 : zero, *n = part ? s->n_new : s->pos0;
         struct batch b = make_batch(s->S, from, n, s->blk_tok, s->n_blk, s->table, s->ld);
         if (b.b.n_tok == 0) continue;
-        float *k = get_mem(sizeof(float) * (size_t)(b.b.n_tok * kw)), *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1));
+        float *k = get_mem(sizeof(float) * (size_t)(b.b.n_tok * kw)),
+              *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1));
         for (int t = 0; t < b.b.n_tok; t++) {
             int q = b.b.seq[t], p = b.b.pos[t];
             memcpy(k + t * kw, s->k[q] + p * kw, sizeof(float) * (size_t)kw);
             if (vw) memcpy(v + t * vw, s->v[q] + p * vw, sizeof(float) * (size_t)vw);
         }
         for (int l = 0; l < LAYERS; l++)
-            dev_kv_put(d, &b.b, &(struct dev_kv_put){.kv = kv, .layer = l, .k = k, .v = vw ? v : NULL, .ldk = kw, .ldv = vw});
+            dev_kv_put(d, &b.b,
+                       &(struct dev_kv_put){
+                           .kv = kv, .layer = l, .k = k, .v = vw ? v : NULL, .ldk = kw, .ldv = vw});
     }
 }
 
-/* softmax(scale q k) v of one query in double; tolerance: scores err by u (d + 2) sum|q k| scale, which scales weights by e^err; sums over n add u n. */
+/* softmax(scale q k) v of one query in double; tolerance: scores err by u (d + 2) sum|q k| scale,
+ * which scales weights by e^err; sums over n add u n. */
 static void attend(int n_lo, int n_hi, int d, int dv, double scale, const float *q,
-                   double (*key)(void *, int, int), double (*value)(void *, int, int), void *arg, double *y, double *tol)
+                   double (*key)(void *, int, int), double (*value)(void *, int, int), void *arg,
+                   double *y, double *tol)
 {
     double *w = malloc(sizeof(double) * (size_t)n_hi), max = -1e300, sum = 0, err = 0;
     for (int p = n_lo; p < n_hi; p++) {
@@ -98,7 +108,8 @@ static void attend(int n_lo, int n_hi, int d, int dv, double scale, const float 
         max = fmax(max, s);
         err = fmax(err, (d + 4) * U * a);
     }
-    for (int p = n_lo; p < n_hi; p++) sum += w[p] = exp(w[p] - max);
+    for (int p = n_lo; p < n_hi; p++)
+        sum += w[p] = exp(w[p] - max);
     for (int i = 0; i < dv; i++) {
         double s = 0, a = 0;
         for (int p = n_lo; p < n_hi; p++) {
@@ -131,29 +142,47 @@ static double gqa_value(void *arg, int p, int i)
 void check_attn(void)
 {
     for (int trial = 0; trial < 60; trial++) {
-        int C = rand_int(1, 4), G = rand_int(1, 5), H = C * G, dk = 8 * rand_int(1, trial % 10 == 9 ? 32 : 12);
-        int dv = rand_int(0, 1) ? dk : 8 * rand_int(1, 12), window = rand_int(0, 2) ? 0 : rand_int(1, 200);
+        int C = rand_int(1, 4), G = rand_int(1, 5), H = C * G,
+            dk = 8 * rand_int(1, trial % 10 == 9 ? 32 : 12);
+        int dv = rand_int(0, 1) ? dk : 8 * rand_int(1, 12),
+            window = rand_int(0, 2) ? 0 : rand_int(1, 200);
         if (trial == 0) C = 1, G = 64, H = 64, dk = dv = 64;
         enum dev_kv_type type = (enum dev_kv_type)(trial % 4);
         struct scene s = make_scene(C * dk, C * dv, trial % 3 ? 90 : 700);
         dev *d = NULL;
         dev_kv *kv = NULL;
-        MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = DEV_ACTS_F32}, &d, &err_));
-        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, C, dk, dv}, &kv, &err_));
-        MUST(dev_reserve(d, &(struct dev_plan){.n_tok = 2800, .n_seq = 4, .n_ctx = 700, .n_head = H, .d_k = dk, .d_v = dv}, &err_));
+        MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = DEV_ACTS_F32},
+                      &d, &err_));
+        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, C, dk, dv},
+                         &kv, &err_));
+        MUST(dev_reserve(
+            d,
+            &(struct dev_plan){
+                .n_tok = 2800, .n_seq = 4, .n_ctx = 700, .n_head = H, .d_k = dk, .d_v = dv},
+            &err_));
         fill(d, kv, &s, C * dk, C * dv);
-        float *q = rand_array((int64_t)s.T * H * dk), *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
+        float *q = rand_array((int64_t)s.T * H * dk),
+              *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
         float scale = 1.0f / sqrtf((float)dk);
-        dev_attn(d, &s.b.b, &(struct dev_attn){.kv = kv, .layer = 1, .n_head = H, .scale = scale, .q = q, .y = y, .n_window = window});
+        dev_attn(d, &s.b.b,
+                 &(struct dev_attn){.kv = kv,
+                                    .layer = 1,
+                                    .n_head = H,
+                                    .scale = scale,
+                                    .q = q,
+                                    .y = y,
+                                    .n_window = window});
         double want[256], tol[256];
-        for (int t = 0; t < s.T; t += s.T > 40 ? rand_int(1, s.T / 20) : 1)
-            for (int h = 0; h < H; h += H > 8 ? rand_int(1, 16) : 1) {
+        for (int t = 0; t<s.T; t += s.T> 40 ? rand_int(1, s.T / 20) : 1)
+            for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
                 struct gqa_arg a = {&s, s.b.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
-                attend(lo, hi, dk, dv, scale, q + (t * H + h) * dk, gqa_key, gqa_value, &a, want, tol);
+                attend(lo, hi, dk, dv, scale, q + (t * H + h) * dk, gqa_key, gqa_value, &a, want,
+                       tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
-        if (dev_kv_bytes(&(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64) FAIL("kv bytes");
+        if (dev_kv_bytes(&(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)
+            FAIL("kv bytes");
         dev_close(d);
     }
 }
@@ -186,15 +215,18 @@ static void materialise(struct mla_arg *a, int len)
     for (int p = 0; p < len; p++)
         for (int i = 0; i < a->r; i++) {
             double c = stored(a->t, a->s->k[a->seq] + p * w, w, i);
-            for (int k = 0; k < a->nope; k++) a->kn[p * a->nope + k] += a->wk[i * a->nope + k] * c;
-            for (int k = 0; k < a->v; k++) a->vn[p * a->v + k] += a->wv[k * a->r + i] * c;
+            for (int k = 0; k < a->nope; k++)
+                a->kn[p * a->nope + k] += a->wk[i * a->nope + k] * c;
+            for (int k = 0; k < a->v; k++)
+                a->vn[p * a->v + k] += a->wv[k * a->r + i] * c;
         }
 }
 
 void check_mla(void)
 {
     for (int trial = 0; trial < 24; trial++) {
-        int H = trial == 1 ? 72 : rand_int(1, 20), r = 32 * rand_int(1, 3), rope = 8 * rand_int(1, 3);
+        int H = trial == 1 ? 72 : rand_int(1, 20), r = 32 * rand_int(1, 3),
+            rope = 8 * rand_int(1, 3);
         int nope = 32 * rand_int(1, 2), v = 8 * rand_int(1, 6), w = r + rope, qd = nope + rope;
         enum dev_kv_type type = (enum dev_kv_type)(trial % 4);
         struct scene s = make_scene(w, 0, trial % 3 ? 60 : 300);
@@ -206,31 +238,62 @@ void check_mla(void)
             wk[h] = rand_weight(TENSOR_Q8_0, r, nope);
             wv[h] = rand_weight(TENSOR_F32, v, r);
         }
-        MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32}, &d, &err_));
-        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, 1, w, 0}, &kv, &err_));
+        MUST(dev_open("cpu",
+                      &(struct dev_opts){.n_thread = 1 + trial % 3,
+                                         .acts = trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
+                      &d, &err_));
+        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, 1, w, 0}, &kv,
+                         &err_));
         MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
         MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
-        MUST(dev_reserve(d, &(struct dev_plan){.n_tok = 1200, .n_seq = 4, .n_ctx = 300, .n_head = H, .d_k = qd, .d_v = v,
-                                               .mla_r = r, .mla_nope = nope, .mla_rope = rope}, &err_));
+        MUST(dev_reserve(d,
+                         &(struct dev_plan){.n_tok = 1200,
+                                            .n_seq = 4,
+                                            .n_ctx = 300,
+                                            .n_head = H,
+                                            .d_k = qd,
+                                            .d_v = v,
+                                            .mla_r = r,
+                                            .mla_nope = nope,
+                                            .mla_rope = rope},
+                         &err_));
         fill(d, kv, &s, w, 0);
-        float *q = rand_array((int64_t)s.T * H * qd), *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));
+        float *q = rand_array((int64_t)s.T * H * qd),
+              *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));
         uint8_t *expand = get_mem((size_t)s.T);
-        for (int t = 0; t < s.T; t++) expand[t] = trial % 4 == 0 ? 0 : trial % 4 == 1 ? 1 : (uint8_t)rand_int(0, 1);
+        for (int t = 0; t < s.T; t++)
+            expand[t] = trial % 4 == 0 ? 0 : trial % 4 == 1 ? 1 : (uint8_t)rand_int(0, 1);
         s.b.b.expand = expand;
         float scale = 1.0f / sqrtf((float)qd);
-        dev_attn_mla(d, &s.b.b, &(struct dev_attn_mla){.kv = kv, .layer = 1, .n_head = H, .r = r, .nope = nope, .rope = rope, .v = v,
-                                                       .scale = scale, .w_kb = wkb, .w_vb = wvb, .q = q, .y = y});
+        dev_attn_mla(d, &s.b.b,
+                     &(struct dev_attn_mla){.kv = kv,
+                                            .layer = 1,
+                                            .n_head = H,
+                                            .r = r,
+                                            .nope = nope,
+                                            .rope = rope,
+                                            .v = v,
+                                            .scale = scale,
+                                            .w_kb = wkb,
+                                            .w_vb = wvb,
+                                            .q = q,
+                                            .y = y});
         double want[64], tol[64];
-        for (int h = 0; h < H; h += H > 6 ? rand_int(1, 8) : 1) {
+        for (int h = 0; h<H; h += H> 6 ? rand_int(1, 8) : 1) {
             double *nk = weight_numbers(&wk[h]), *nv = weight_numbers(&wv[h]);
             for (int sq = 0; sq < s.S; sq++) {
                 struct mla_arg a = {&s, sq, r, rope, nope, v, nk, nv, NULL, type, NULL, NULL};
                 materialise(&a, s.len[sq]);
-                for (int t = s.b.b.seq_tok0[sq]; t < s.b.b.seq_tok0[sq + 1]; t += s.n_new[sq] > 20 ? rand_int(1, s.n_new[sq] / 10) : 1) {
-                    attend(0, s.b.b.pos[t] + 1, qd, v, scale, q + (t * H + h) * qd, mla_key, mla_value, &a, want, tol);
-                    /* the latent's products add roundings of r terms; 15-bit activations add 2^-15 of the largest */
+                for (int t = s.b.b.seq_tok0[sq]; t<s.b.b.seq_tok0[sq + 1]; t += s.n_new[sq]> 20
+                                                     ? rand_int(1, s.n_new[sq] / 10)
+                                                     : 1) {
+                    attend(0, s.b.b.pos[t] + 1, qd, v, scale, q + (t * H + h) * qd, mla_key,
+                           mla_value, &a, want, tol);
+                    /* the latent's products add roundings of r terms; 15-bit activations add 2^-15
+                     * of the largest */
                     double more = trial % 2 ? 400 : 1;
-                    for (int i = 0; i < v; i++) tol[i] = tol[i] * more * (4 + (double)r / 8) + (trial % 2 ? 3e-4 : 3e-6);
+                    for (int i = 0; i < v; i++)
+                        tol[i] = tol[i] * more * (4 + (double)r / 8) + (trial % 2 ? 3e-4 : 3e-6);
                     compare("attn_mla", y + (t * H + h) * v, want, tol, v);
                 }
                 free(a.kn);

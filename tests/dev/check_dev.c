@@ -16,7 +16,8 @@ void *get_mem(size_t n)
 
 void free_all(void)
 {
-    while (n_block) free(blocks[--n_block]);
+    while (n_block)
+        free(blocks[--n_block]);
 }
 
 int rand_int(int lo, int hi)
@@ -27,14 +28,16 @@ int rand_int(int lo, int hi)
 float rand_f(void)
 {
     double s = 0;
-    for (int i = 0; i < 4; i++) s += (double)(rng_next(&g.rng) >> 40) * 0x1p-24 - 0.5;
+    for (int i = 0; i < 4; i++)
+        s += (double)(rng_next(&g.rng) >> 40) * 0x1p-24 - 0.5;
     return (float)(s * 1.7);
 }
 
 float *rand_array(int64_t n)
 {
     float *p = get_mem(sizeof(float) * (size_t)n);
-    for (int64_t i = 0; i < n; i++) p[i] = rand_f();
+    for (int64_t i = 0; i < n; i++)
+        p[i] = rand_f();
     return p;
 }
 
@@ -43,8 +46,9 @@ void compare(const char *what, const float *got, const double *want, const doubl
     g.n_checked++;
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - want[i]) <= tol[i])) {
-            FAIL("%s [%lld of %lld]: got %.9g, want %.9g, tolerance %.3g (seed %llu)", what, (long long)i,
-                 (long long)n, (double)got[i], want[i], tol[i], (unsigned long long)g.seed);
+            FAIL("%s [%lld of %lld]: got %.9g, want %.9g, tolerance %.3g (seed %llu)", what,
+                 (long long)i, (long long)n, (double)got[i], want[i], tol[i],
+                 (unsigned long long)g.seed);
             return;
         }
 }
@@ -54,8 +58,9 @@ void same_bits(const char *what, const float *a, const float *b, int64_t n)
     g.n_checked++;
     for (int64_t i = 0; i < n; i++)
         if (fp_to_bits(a[i]) != fp_to_bits(b[i])) {
-            FAIL("%s [%lld of %lld]: %.9g and %.9g are not the same bits (seed %llu)", what, (long long)i,
-                 (long long)n, (double)a[i], (double)b[i], (unsigned long long)g.seed);
+            FAIL("%s [%lld of %lld]: %.9g and %.9g are not the same bits (seed %llu)", what,
+                 (long long)i, (long long)n, (double)a[i], (double)b[i],
+                 (unsigned long long)g.seed);
             return;
         }
 }
@@ -68,11 +73,17 @@ struct weight rand_weight(enum tensor_dtype type, int rows, int cols)
     uint8_t *data = get_mem(row_bytes * (size_t)rows);
     float f = 1.0f / sqrtf((float)cols);
     for (int r = 0; r < rows; r++) {
-        for (int i = 0; i < cols; i++) row[i] = rand_f() * f;
+        for (int i = 0; i < cols; i++)
+            row[i] = rand_f() * f;
         tensor_quant(type, row, cols, data + (size_t)r * row_bytes);
     }
-    return (struct weight){.name = "w", .type = type, .rows = rows, .cols = cols, .data = data,
-                           .row_bytes = row_bytes, .tensor_scale = 1.0f};
+    return (struct weight){.name = "w",
+                           .type = type,
+                           .rows = rows,
+                           .cols = cols,
+                           .data = data,
+                           .row_bytes = row_bytes,
+                           .tensor_scale = 1.0f};
 }
 
 double *weight_numbers(const struct weight *w)
@@ -81,7 +92,8 @@ double *weight_numbers(const struct weight *w)
     float *row = get_mem(sizeof(float) * (size_t)w->cols);
     for (int64_t r = 0; r < w->rows; r++) {
         weight_dequant(w, r, 0, w->cols, row);
-        for (int64_t i = 0; i < w->cols; i++) p[r * w->cols + i] = (double)row[i]; /* tensor_scale is in it */
+        for (int64_t i = 0; i < w->cols; i++)
+            p[r * w->cols + i] = (double)row[i]; /* tensor_scale is in it */
     }
     return p;
 }
@@ -90,8 +102,10 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
                         int32_t *table, int ld)
 {
     int n = 0, at = 0;
-    for (int s = 0; s < n_seq; s++) n += n_new[s];
-    int32_t *ids = get_mem(4 * (size_t)n), *pos = get_mem(4 * (size_t)n), *seq = get_mem(4 * (size_t)n);
+    for (int s = 0; s < n_seq; s++)
+        n += n_new[s];
+    int32_t *ids = get_mem(4 * (size_t)n), *pos = get_mem(4 * (size_t)n),
+            *seq = get_mem(4 * (size_t)n);
     int32_t *tok0 = get_mem(4 * (size_t)(n_seq + 1));
     for (int s = 0; s < n_seq; s++) {
         tok0[s] = at;
@@ -103,10 +117,15 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
     }
     tok0[n_seq] = n;
     (void)n_blk;
-    return (struct batch){
-        .b = {.n_tok = n, .n_seq = n_seq, .ids = ids, .pos = pos, .seq = seq, .seq_tok0 = tok0,
-              .blk = table, .ld_blk = ld},
-        .blk_tok = blk_tok};
+    return (struct batch){.b = {.n_tok = n,
+                                .n_seq = n_seq,
+                                .ids = ids,
+                                .pos = pos,
+                                .seq = seq,
+                                .seq_tok0 = tok0,
+                                .blk = table,
+                                .ld_blk = ld},
+                          .blk_tok = blk_tok};
 }
 
 int main(int argc, char **argv)
@@ -122,8 +141,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"ops", check_ops},   {"attn", check_attn},    {"mla", check_mla},
-               {"bits", check_bits}, {"faults", check_faults}};
+    } all[] = {{"ops", check_ops},
+               {"attn", check_attn},
+               {"mla", check_mla},
+               {"bits", check_bits},
+               {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;
@@ -131,7 +153,8 @@ int main(int argc, char **argv)
             g.rng = g.seed * 1000003 + i;
             all[i].fn();
             free_all();
-            printf("%-8s %6d checks, %d failed\n", all[i].name, g.n_checked - checked, g.n_fail - failed);
+            printf("%-8s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
+                   g.n_fail - failed);
         }
     }
     printf("check_dev: %d checks, %d failed\n", g.n_checked, g.n_fail);

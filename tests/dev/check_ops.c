@@ -9,7 +9,8 @@ static dev *open_dev(int n_thread, enum dev_acts acts)
     return d;
 }
 
-static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, int n, enum dev_use use)
+static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, int n,
+                     enum dev_use use)
 {
     dev_mat *m = NULL;
     MUST(dev_mat_load(d, w, w2, n, use, NULL, NULL, &m, &err_));
@@ -51,15 +52,19 @@ static void product(const double *w, const float *x, int rows, int cols, double 
 static void check_rows(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
-    reserve(d, (struct dev_plan){.n_tok = 40, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 40, .d_v = 40});
+    reserve(d, (struct dev_plan){
+                   .n_tok = 40, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 40, .d_v = 40});
     for (int trial = 0; trial < 12; trial++) {
         int T = trial == 0 ? 1 : rand_int(1, 40), n = trial < 2 ? 576 : rand_int(1, 200);
         float *x = rand_array((int64_t)T * n), *r = rand_array((int64_t)T * n), *w = rand_array(n);
         float *x2 = get_mem(sizeof(float) * (size_t)(T * n)), *y = rand_array((int64_t)T * n);
-        double *want = get_mem(sizeof(double) * (size_t)(T * n)), *tol = get_mem(sizeof(double) * (size_t)(T * n));
+        double *want = get_mem(sizeof(double) * (size_t)(T * n)),
+               *tol = get_mem(sizeof(double) * (size_t)(T * n));
         memcpy(x2, x, sizeof(float) * (size_t)(T * n));
         struct dev_batch b = {.n_tok = T};
-        dev_norm(d, &b, &(struct dev_norm){.x = x2, .r = trial % 2 ? r : NULL, .w = w, .eps = 1e-5f, .n = n, .y = y});
+        dev_norm(d, &b,
+                 &(struct dev_norm){
+                     .x = x2, .r = trial % 2 ? r : NULL, .w = w, .eps = 1e-5f, .n = n, .y = y});
         for (int t = 0; t < T; t++) {
             double ss = 0;
             for (int i = 0; i < n; i++) {
@@ -81,9 +86,11 @@ static void check_rows(void)
         }
         compare("add", x2, want, tol, (int64_t)T * n);
         int32_t idx[40];
-        for (int t = 0; t < T; t++) idx[t] = rand_int(0, T - 1);
+        for (int t = 0; t < T; t++)
+            idx[t] = rand_int(0, T - 1);
         dev_rows(d, &b, &(struct dev_rows){.x = x, .row = idx, .n_row = T, .n = n, .y = y});
-        for (int t = 0; t < T; t++) same_bits("rows", y + t * n, x + idx[t] * n, n);
+        for (int t = 0; t < T; t++)
+            same_bits("rows", y + t * n, x + idx[t] * n, n);
     }
     dev_close(d);
 }
@@ -91,15 +98,20 @@ static void check_rows(void)
 static void check_rope(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
-    reserve(d, (struct dev_plan){.n_tok = 33, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 136, .d_v = 40});
+    reserve(d, (struct dev_plan){
+                   .n_tok = 33, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 136, .d_v = 40});
     for (int trial = 0; trial < 24; trial++) {
         int T = rand_int(1, 33), H = rand_int(1, 6), dh = 8 * rand_int(1, 17);
-        int n_rot = trial % 3 == 0 ? dh : 2 * rand_int(1, dh / 2), style = trial % 2, at = dh - n_rot;
-        float *x = rand_array((int64_t)T * H * dh), *freq = get_mem(sizeof(float) * (size_t)(n_rot / 2));
+        int n_rot = trial % 3 == 0 ? dh : 2 * rand_int(1, dh / 2), style = trial % 2,
+            at = dh - n_rot;
+        float *x = rand_array((int64_t)T * H * dh),
+              *freq = get_mem(sizeof(float) * (size_t)(n_rot / 2));
         int32_t pos[33];
-        for (int i = 0; i < n_rot / 2; i++) freq[i] = powf(10000.0f, -2.0f * (float)i / (float)n_rot);
+        for (int i = 0; i < n_rot / 2; i++)
+            freq[i] = powf(10000.0f, -2.0f * (float)i / (float)n_rot);
         float mscale = trial % 4 ? 1.0f : 1.25f;
-        for (int pass = 0; pass < 2; pass++) { /* the second finds some angles kept from the first */
+        for (int pass = 0; pass < 2;
+             pass++) { /* the second finds some angles kept from the first */
             for (int t = 0; t < T; t++)
                 if (pass == 0 || rand_int(0, 1)) pos[t] = rand_int(0, 5000);
             float *y = get_mem(sizeof(float) * (size_t)(T * H * dh));
@@ -107,8 +119,15 @@ static void check_rope(void)
             double *tol = get_mem(sizeof(double) * (size_t)(T * H * dh));
             memcpy(y, x, sizeof(float) * (size_t)(T * H * dh));
             struct dev_batch b = {.n_tok = T, .pos = pos};
-            dev_rope(d, &b, &(struct dev_rope){.x = y + at, .n_head = H, .ldx = (int64_t)H * dh, .ldx_h = dh,
-                                               .n_rot = n_rot, .style = style, .freq = freq, .mscale = mscale});
+            dev_rope(d, &b,
+                     &(struct dev_rope){.x = y + at,
+                                        .n_head = H,
+                                        .ldx = (int64_t)H * dh,
+                                        .ldx_h = dh,
+                                        .n_rot = n_rot,
+                                        .style = style,
+                                        .freq = freq,
+                                        .mscale = mscale});
             for (int i = 0; i < T * H * dh; i++) {
                 int t = i / (H * dh), k = i % dh - at, half = n_rot / 2;
                 want[i] = x[i];
@@ -118,7 +137,8 @@ static void check_rope(void)
                 int other = style ? i ^ 1 : second ? i - half : i + half;
                 if (style) other = second ? i - 1 : i + 1;
                 double a = (double)((float)pos[t] * freq[pair]);
-                want[i] = mscale * (second ? x[i] * cos(a) + x[other] * sin(a) : x[i] * cos(a) - x[other] * sin(a));
+                want[i] = mscale * (second ? x[i] * cos(a) + x[other] * sin(a)
+                                           : x[i] * cos(a) - x[other] * sin(a));
                 tol[i] = 6 * U * mscale * (fabs(x[i]) + fabs(x[other]));
             }
             compare("rope", y, want, tol, (int64_t)T * H * dh);
@@ -133,7 +153,8 @@ static void check_matmul(void)
     for (int trial = 0; trial < 10; trial++) {
         enum dev_acts acts = trial % 5 == 4 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
         dev *d = open_dev(1 + trial % 3, acts);
-        int cols = 32 * rand_int(1, 12), T = trial == 0 ? 1 : rand_int(1, 70), n_mat = rand_int(1, 4);
+        int cols = 32 * rand_int(1, 12), T = trial == 0 ? 1 : rand_int(1, 70),
+            n_mat = rand_int(1, 4);
         struct weight w[4];
         dev_mat *m[4];
         struct dev_matmul p = {.n_row = T, .n_mat = n_mat};
@@ -145,10 +166,12 @@ static void check_matmul(void)
             p.ldy[i] = rand_int(0, 1) ? w[i].rows + 3 : 0;
             p.y[i] = rand_array(T * (w[i].rows + 3));
         }
-        reserve(d, (struct dev_plan){.n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        reserve(d, (struct dev_plan){
+                       .n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
         float *x = rand_array((int64_t)T * cols);
         int32_t rows[70];
-        for (int t = 0; t < T; t++) rows[t] = rand_int(0, T - 1);
+        for (int t = 0; t < T; t++)
+            rows[t] = rand_int(0, T - 1);
         if (trial % 2) p.rows = rows;
         dev_act *a = NULL;
         MUST(dev_act_open(d, (const dev_mat *const *)m, n_mat, cols, T, &a, &err_));
@@ -161,7 +184,8 @@ static void check_matmul(void)
             double *num = weight_numbers(&w[i]), *want = get_mem(sizeof(double) * (size_t)n);
             double *tol = get_mem(sizeof(double) * (size_t)n);
             for (int t = 0; t < T; t++) {
-                product(num, x + (p.rows ? rows[t] : t) * cols, n, cols, acts == DEV_ACTS_F32 ? 0 : 0.02, want, tol);
+                product(num, x + (p.rows ? rows[t] : t) * cols, n, cols,
+                        acts == DEV_ACTS_F32 ? 0 : 0.02, want, tol);
                 for (int r = 0; r < n && p.bias[i]; r++) {
                     want[r] += p.bias[i][r];
                     tol[r] += U * fabs(want[r]);
@@ -178,18 +202,22 @@ static void check_embed(void)
     dev *d = open_dev(2, DEV_ACTS_AUTO);
     struct weight w = rand_weight(TENSOR_Q8_0, 10, 96);
     dev_mat *m = load(d, &w, NULL, 1, DEV_USE_EMBED);
-    reserve(d, (struct dev_plan){.n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+    reserve(d, (struct dev_plan){
+                   .n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
     int32_t ids[70];
     float y[70 * 96], want[96];
-    for (int t = 0; t < 70; t++) ids[t] = rand_int(0, 9);
+    for (int t = 0; t < 70; t++)
+        ids[t] = rand_int(0, 9);
     struct dev_batch b = {.n_tok = 70, .ids = ids};
     dev_embed(d, &b, &(struct dev_embed){.w = m, .y = y, .scale = 2.0f});
     for (int t = 0; t < 70; t++) {
         weight_dequant(&w, ids[t], 0, 96, want);
-        for (int i = 0; i < 96; i++) want[i] *= 2.0f;
+        for (int i = 0; i < 96; i++)
+            want[i] *= 2.0f;
         same_bits("embed", y + t * 96, want, 96);
     }
-    if (dev_mat_rows(m) != 10 || dev_mat_cols(m) != 96 || dev_mat_bytes(m) < 10 * 96) FAIL("shape of a matrix");
+    if (dev_mat_rows(m) != 10 || dev_mat_cols(m) != 96 || dev_mat_bytes(m) < 10 * 96)
+        FAIL("shape of a matrix");
     dev_close(d);
 }
 
@@ -197,16 +225,32 @@ static void check_heads(void)
 {
     for (int trial = 0; trial < 4; trial++) {
         dev *d = open_dev(1 + trial, DEV_ACTS_F32);
-        int H = rand_int(1, 5), T = rand_int(1, 20), cols = 32 * rand_int(1, 3), rows = rand_int(1, 70);
+        int H = rand_int(1, 5), T = rand_int(1, 20), cols = 32 * rand_int(1, 3),
+            rows = rand_int(1, 70);
         struct weight w[5];
-        for (int h = 0; h < H; h++) w[h] = rand_weight(trial % 2 ? TENSOR_Q8_0 : TENSOR_F32, rows, cols);
+        for (int h = 0; h < H; h++)
+            w[h] = rand_weight(trial % 2 ? TENSOR_Q8_0 : TENSOR_F32, rows, cols);
         dev_mat *m = load(d, w, NULL, H, DEV_USE_EXACT);
-        reserve(d, (struct dev_plan){.n_tok = 20, .n_seq = 1, .n_ctx = 64, .n_head = 5, .d_k = 160, .d_v = 72,
-                                     .mla_r = 96, .mla_nope = 96, .mla_rope = 8});
+        reserve(d, (struct dev_plan){.n_tok = 20,
+                                     .n_seq = 1,
+                                     .n_ctx = 64,
+                                     .n_head = 5,
+                                     .d_k = 160,
+                                     .d_v = 72,
+                                     .mla_r = 96,
+                                     .mla_nope = 96,
+                                     .mla_rope = 8});
         float *x = rand_array((int64_t)T * H * (cols + 5)), *y = rand_array((int64_t)T * H * rows);
         struct dev_batch b = {.n_tok = T};
-        dev_matmul_heads(d, &b, &(struct dev_matmul_heads){.w = m, .n_head = H, .x = x, .ldx = (int64_t)H * (cols + 5),
-                                                           .ldx_h = cols + 5, .y = y, .ldy = (int64_t)H * rows, .ldy_h = rows});
+        dev_matmul_heads(d, &b,
+                         &(struct dev_matmul_heads){.w = m,
+                                                    .n_head = H,
+                                                    .x = x,
+                                                    .ldx = (int64_t)H * (cols + 5),
+                                                    .ldx_h = cols + 5,
+                                                    .y = y,
+                                                    .ldy = (int64_t)H * rows,
+                                                    .ldy_h = rows});
         double want[70], tol[70];
         for (int h = 0; h < H; h++) {
             double *num = weight_numbers(&w[h]);
@@ -220,8 +264,8 @@ static void check_heads(void)
 }
 
 /* One feed-forward row in double; slack: what errors before the last product may do to it. */
-static void ffn_row(const double *gate, const double *up, const double *down, const float *x, int D, int F,
-                    double *y, double *tol)
+static void ffn_row(const double *gate, const double *up, const double *down, const float *x, int D,
+                    int F, double *y, double *tol)
 {
     double *gv = get_mem(sizeof(double) * (size_t)F), *uv = get_mem(sizeof(double) * (size_t)F);
     double *gt = get_mem(sizeof(double) * (size_t)F), *ut = get_mem(sizeof(double) * (size_t)F);
@@ -229,7 +273,8 @@ static void ffn_row(const double *gate, const double *up, const double *down, co
     product(gate, x, F, D, 0, gv, gt);
     product(up, x, F, D, 0, uv, ut);
     for (int i = 0; i < F; i++) {
-        gt[i] = 1.1 * gt[i] * fabs(uv[i]) + fabs(silu(gv[i])) * ut[i] + 8 * U * fabs(silu(gv[i]) * uv[i]);
+        gt[i] = 1.1 * gt[i] * fabs(uv[i]) + fabs(silu(gv[i])) * ut[i] +
+                8 * U * fabs(silu(gv[i]) * uv[i]);
         gv[i] = silu(gv[i]) * uv[i];
         h[i] = (float)gv[i];
     }
@@ -249,18 +294,25 @@ static void check_ffn(void)
 {
     for (int trial = 0; trial < 4; trial++) {
         dev *d = open_dev(1 + trial, DEV_ACTS_F32);
-        int D = 32 * rand_int(1, 4), F = trial == 1 ? 96 : 8 * rand_int(4, 20), T = trial == 0 ? 1 : rand_int(1, 40);
+        int D = 32 * rand_int(1, 4), F = trial == 1 ? 96 : 8 * rand_int(4, 20),
+            T = trial == 0 ? 1 : rand_int(1, 40);
         F = F / 32 * 32;
         struct weight wg = rand_weight(TENSOR_F32, F, D), wu = rand_weight(TENSOR_F32, F, D);
         struct weight wd = rand_weight(TENSOR_Q8_0, D, F);
-        dev_mat *gu = load(d, &wg, &wu, 1, DEV_USE_MATMUL), *dn = load(d, &wd, NULL, 1, DEV_USE_MATMUL);
-        reserve(d, (struct dev_plan){.n_tok = 40, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        dev_mat *gu = load(d, &wg, &wu, 1, DEV_USE_MATMUL),
+                *dn = load(d, &wd, NULL, 1, DEV_USE_MATMUL);
+        reserve(d, (struct dev_plan){
+                       .n_tok = 40, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
         dev_act *a = act_for(d, gu, D, T), *ha = act_for(d, dn, F, T);
-        float *x = rand_array((int64_t)T * D), *h = rand_array((int64_t)T * F), *y = rand_array((int64_t)T * D);
+        float *x = rand_array((int64_t)T * D), *h = rand_array((int64_t)T * F),
+              *y = rand_array((int64_t)T * D);
         struct dev_batch b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
-        dev_ffn(d, &b, &(struct dev_ffn){.act = a, .gate_up = gu, .down = dn, .h_act = ha, .h = h, .y = y});
-        double *ng = weight_numbers(&wg), *nu = weight_numbers(&wu), *nd = weight_numbers(&wd), want[128], tol[128];
+        dev_ffn(
+            d, &b,
+            &(struct dev_ffn){.act = a, .gate_up = gu, .down = dn, .h_act = ha, .h = h, .y = y});
+        double *ng = weight_numbers(&wg), *nu = weight_numbers(&wu), *nd = weight_numbers(&wd),
+               want[128], tol[128];
         for (int t = 0; t < T; t++) {
             ffn_row(ng, nu, nd, x + t * D, D, F, want, tol);
             compare("ffn", y + t * D, want, tol, D);
@@ -273,7 +325,8 @@ static void check_moe(void)
 {
     for (int trial = 0; trial < 5; trial++) {
         dev *d = open_dev(1 + trial % 4, DEV_ACTS_F32);
-        int D = 32 * rand_int(1, 3), F = 32 * rand_int(1, 3), E = rand_int(2, 9), K = rand_int(1, E < 4 ? E : 4);
+        int D = 32 * rand_int(1, 3), F = 32 * rand_int(1, 3), E = rand_int(2, 9),
+            K = rand_int(1, E < 4 ? E : 4);
         int T = trial == 0 ? 1 : rand_int(1, 50);
         struct weight wg[9], wu[9], wd[9];
         double *ng[9], *nu[9], *nd[9];
@@ -288,20 +341,39 @@ static void check_moe(void)
             nu[e] = weight_numbers(&wu[e]);
             nd[e] = weight_numbers(&wd[e]);
         }
-        dev_mat *gu = load(d, wg, wu, E, DEV_USE_EXPERTS), *dn = load(d, wd, NULL, E, DEV_USE_EXPERTS);
-        reserve(d, (struct dev_plan){.n_tok = 50, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8,
-                                     .n_expert = E, .k = K, .d_model = D, .d_ff_expert = F});
+        dev_mat *gu = load(d, wg, wu, E, DEV_USE_EXPERTS),
+                *dn = load(d, wd, NULL, E, DEV_USE_EXPERTS);
+        reserve(d, (struct dev_plan){.n_tok = 50,
+                                     .n_seq = 1,
+                                     .n_ctx = 64,
+                                     .n_head = 1,
+                                     .d_k = 8,
+                                     .d_v = 8,
+                                     .n_expert = E,
+                                     .k = K,
+                                     .d_model = D,
+                                     .d_ff_expert = F});
         dev_act *a = act_for(d, gu, D, T);
-        float *x = rand_array((int64_t)T * D), *y = rand_array((int64_t)T * D), *weight = rand_array((int64_t)T * K);
+        float *x = rand_array((int64_t)T * D), *y = rand_array((int64_t)T * D),
+              *weight = rand_array((int64_t)T * K);
         float *add = rand_array((int64_t)T * D);
         int32_t *id = get_mem(sizeof(int32_t) * (size_t)(T * K));
         for (int t = 0; t < T; t++)
             for (int k = 0; k < K; k++) /* distinct, skewed to low numbers */
-                id[t * K + k] = k == 0 ? rand_int(0, rand_int(0, E - 1)) : (id[t * K + k - 1] + 1) % E;
+                id[t * K + k] =
+                    k == 0 ? rand_int(0, rand_int(0, E - 1)) : (id[t * K + k - 1] + 1) % E;
         struct dev_batch b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
-        dev_moe(d, &b, &(struct dev_moe){.act = a, .k = K, .n_expert = E, .id = id, .weight = weight, .gate_up = gu,
-                                         .down = dn, .add = trial % 2 ? add : NULL, .y = y});
+        dev_moe(d, &b,
+                &(struct dev_moe){.act = a,
+                                  .k = K,
+                                  .n_expert = E,
+                                  .id = id,
+                                  .weight = weight,
+                                  .gate_up = gu,
+                                  .down = dn,
+                                  .add = trial % 2 ? add : NULL,
+                                  .y = y});
         for (int t = 0; t < T; t++) {
             double want[96] = {0}, tol[96] = {0}, one[96], one_tol[96];
             for (int k = 0; k < K; k++) {
@@ -337,8 +409,10 @@ static void route_want(const struct dev_route *p, int t, struct cand *out, doubl
 {
     double max = -1e300, sum = 0;
     int E = p->n_expert, per = E / p->n_group;
-    for (int e = 0; e < E; e++) max = fmax(max, p->logit[t * E + e]);
-    for (int e = 0; e < E; e++) sum += exp(p->logit[t * E + e] - max);
+    for (int e = 0; e < E; e++)
+        max = fmax(max, p->logit[t * E + e]);
+    for (int e = 0; e < E; e++)
+        sum += exp(p->logit[t * E + e] - max);
     struct cand group[64], all[256];
     int n = 0;
     for (int e = 0; e < E; e++) {
@@ -366,23 +440,35 @@ static void check_route(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
     for (int trial = 0; trial < 40; trial++) {
-        int per = rand_int(2, 16), G = trial % 2 ? rand_int(2, 8) : 1, kg = rand_int(1, G), E = per * G;
+        int per = rand_int(2, 16), G = trial % 2 ? rand_int(2, 8) : 1, kg = rand_int(1, G),
+            E = per * G;
         int K = rand_int(1, per * kg < 8 ? per * kg : 8), T = rand_int(1, 80);
         float *logit = rand_array((int64_t)T * E), *bias = rand_array(E), weight[80 * 8];
         int32_t id[80 * 8];
-        struct dev_route p = {.logit = logit, .bias = trial % 3 ? bias : NULL, .n_expert = E, .k = K, .sigmoid = trial / 2 % 2,
-                              .n_group = G, .k_group = kg, .group_max = trial / 4 % 2, .norm = trial / 8 % 2, .scale = 2.5f,
-                              .id = id, .weight = weight};
+        struct dev_route p = {.logit = logit,
+                              .bias = trial % 3 ? bias : NULL,
+                              .n_expert = E,
+                              .k = K,
+                              .sigmoid = trial / 2 % 2,
+                              .n_group = G,
+                              .k_group = kg,
+                              .group_max = trial / 4 % 2,
+                              .norm = trial / 8 % 2,
+                              .scale = 2.5f,
+                              .id = id,
+                              .weight = weight};
         struct dev_batch b = {.n_tok = T};
         dev_route(d, &b, &p);
         for (int t = 0; t < T; t++) {
             struct cand want[8];
             double score[256], sum = 0, w[8], tol[8];
             route_want(&p, t, want, score);
-            for (int k = 0; k < K; k++) sum += score[want[k].id];
+            for (int k = 0; k < K; k++)
+                sum += score[want[k].id];
             for (int k = 0; k < K; k++) {
                 if (id[t * K + k] != want[k].id)
-                    FAIL("route: trial %d token %d: expert %d is %d, want %d", trial, t, k, id[t * K + k], want[k].id);
+                    FAIL("route: trial %d token %d: expert %d is %d, want %d", trial, t, k,
+                         id[t * K + k], want[k].id);
                 w[k] = score[want[k].id] * (p.norm ? 2.5 / sum : 2.5);
                 tol[k] = (E + 20) * U * w[k];
             }
@@ -393,8 +479,16 @@ static void check_route(void)
     float flat[16] = {0}, weight[3];
     int32_t id[3];
     struct dev_batch one = {.n_tok = 1};
-    dev_route(d, &one, &(struct dev_route){.logit = flat, .n_expert = 16, .k = 3, .sigmoid = 1, .n_group = 4, .k_group = 2,
-                                           .scale = 1, .id = id, .weight = weight});
+    dev_route(d, &one,
+              &(struct dev_route){.logit = flat,
+                                  .n_expert = 16,
+                                  .k = 3,
+                                  .sigmoid = 1,
+                                  .n_group = 4,
+                                  .k_group = 2,
+                                  .scale = 1,
+                                  .id = id,
+                                  .weight = weight});
     if (id[0] != 0 || id[1] != 1 || id[2] != 2) FAIL("route: ties: %d %d %d", id[0], id[1], id[2]);
     g.n_checked++;
     dev_close(d);

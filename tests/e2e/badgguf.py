@@ -41,6 +41,7 @@ class Gguf:
         self.cut = None
         p = "llama."
         toks = [f"t{i}" for i in range(V)]
+        toks[10] = "t1t2"
         self.keys = [
             ["general.architecture", STR, "llama"], [p + "block_count", U32, L],
             [p + "context_length", U32, 64], [p + "embedding_length", U32, D],
@@ -51,7 +52,7 @@ class Gguf:
             [p + "vocab_size", U32, V], ["tokenizer.ggml.model", STR, "gpt2"],
             ["tokenizer.ggml.pre", STR, "gpt-2"], ["tokenizer.ggml.tokens", ARR, (STR, toks)],
             ["tokenizer.ggml.token_type", ARR, (I32, [1] * V)],
-            ["tokenizer.ggml.merges", ARR, (STR, ["t 1", "t 2"])],
+            ["tokenizer.ggml.merges", ARR, (STR, ["t1 t2"])],
             ["tokenizer.ggml.bos_token_id", U32, 0], ["tokenizer.ggml.eos_token_id", U32, 1]]
 
         def mat(rows, cols):

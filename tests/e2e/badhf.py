@@ -186,8 +186,9 @@ def meaning():
         del t[name]
         yield "missing_" + name, folder(pack(*entries(t)))
         t = tensors()
-        t[name][0] = t[name][0][::-1] if len(t[name][0]) == 2 else [1, D]
-        yield "turned_" + name, folder(pack(*entries(t)))
+        if len(t[name][0]) == 2:
+            t[name][0].reverse()
+            yield "turned_" + name, folder(pack(*entries(t)))
         t = tensors()
         t[name] = [t[name][0][:-1] + [t[name][0][-1] // 2], t[name][1][:len(t[name][1]) // 2]]
         yield "half_" + name, folder(pack(*entries(t)))

@@ -77,7 +77,7 @@ def gguf_kinds(exe, tmp, tally, only):
         code, err, kib, sec = rss([exe, "inspect", path])
         extra = kib - base
         tally.check(f"gguf {name} cost", f"{extra} KiB more than a good file, {sec:.2f} s"
-                    if extra > 1024 + len(data) // 512 or sec > 1 else None)
+                    if extra > 2048 + len(data) // 512 or sec > 1 else None)
     for name, data in badgguf.meaning():
         if only and name not in only:
             continue

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_kern --bench: products against the read bandwidth (few columns, matrices far bigger than the caches) and the integer peak (512 columns),
- * each beside its probe, interleaved; medians. SL_CPU caps the ISA. */
+/* check_kern --bench: products against the read bandwidth (few columns, matrices far bigger than
+ * the caches) and the integer peak (512 columns), each beside its probe, interleaved; medians.
+ * SL_CPU caps the ISA. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +16,8 @@
 #define MAX_THREAD 64
 #define REPEAT 7
 
-/* With one thread its own time, so that other processes on the core do not count; else the clock. */
+/* With one thread its own time, so that other processes on the core do not count; else the clock.
+ */
 static clockid_t clock_id = CLOCK_MONOTONIC;
 
 static double now(void)
@@ -41,7 +43,8 @@ static void *huge(size_t n)
 {
     size_t a = (size_t)2 << 20;
     n = (n + a - 1) / a * a;
-    uint8_t *p = mmap(NULL, n + a, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *p = mmap(NULL, n + a, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
         perror("bench: mmap");
         exit(1);
@@ -73,8 +76,10 @@ static void read_probe(struct job *j, int t)
     uint64_t s = 0;
 #if defined(__x86_64__)
     for (size_t i = 0; i < n; i += 256)
-        __asm__ volatile("vmovdqa (%0), %%ymm0; vmovdqa 32(%0), %%ymm1; vmovdqa 64(%0), %%ymm2; vmovdqa 96(%0), %%ymm3;"
-                         "vmovdqa 128(%0), %%ymm4; vmovdqa 160(%0), %%ymm5; vmovdqa 192(%0), %%ymm6; vmovdqa 224(%0), %%ymm7"
+        __asm__ volatile("vmovdqa (%0), %%ymm0; vmovdqa 32(%0), %%ymm1; vmovdqa 64(%0), %%ymm2; "
+                         "vmovdqa 96(%0), %%ymm3;"
+                         "vmovdqa 128(%0), %%ymm4; vmovdqa 160(%0), %%ymm5; vmovdqa 192(%0), "
+                         "%%ymm6; vmovdqa 224(%0), %%ymm7"
                          :
                          : "r"(p + i)
                          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7");
@@ -92,15 +97,21 @@ static void vnni_probe(struct job *j, int t)
 {
 #define OP(i) "vpdpbusd %%zmm14, %%zmm15, %%zmm" #i ";"
     for (int i = 0; i < PEAK_ITER; i++)
-        __asm__ volatile(R12(OP)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11");
+        __asm__ volatile(R12(OP)::
+                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+                               "xmm8", "xmm9", "xmm10", "xmm11");
 #undef OP
     (void)j, (void)t;
 }
 static void maddubs_probe(struct job *j, int t)
 {
-#define OP(i) "vpmaddubsw %%ymm14, %%ymm15, %%ymm13; vpmaddwd %%ymm12, %%ymm13, %%ymm13; vpaddd %%ymm13, %%ymm" #i ", %%ymm" #i ";"
+#define OP(i)                                                                                      \
+    "vpmaddubsw %%ymm14, %%ymm15, %%ymm13; vpmaddwd %%ymm12, %%ymm13, %%ymm13; vpaddd %%ymm13, "   \
+    "%%ymm" #i ", %%ymm" #i ";"
     for (int i = 0; i < PEAK_ITER; i++)
-        __asm__ volatile(R12(OP)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm13");
+        __asm__ volatile(R12(OP)::
+                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+                               "xmm8", "xmm9", "xmm10", "xmm11", "xmm13");
 #undef OP
     (void)j, (void)t;
 }
@@ -150,8 +161,10 @@ static double timed(work_fn fn, struct job *j)
 
 static void product(struct job *j, int t)
 {
-    int t0 = (int)((int64_t)j->m.n_tile * t / j->n_thread), t1 = (int)((int64_t)j->m.n_tile * (t + 1) / j->n_thread);
-    kern_mm(&j->m, t0, t1 - t0, &j->x, j->form, NULL, j->n_tok, j->y + 16 * t0, j->ldy, j->scratch[t]);
+    int t0 = (int)((int64_t)j->m.n_tile * t / j->n_thread),
+        t1 = (int)((int64_t)j->m.n_tile * (t + 1) / j->n_thread);
+    kern_mm(&j->m, t0, t1 - t0, &j->x, j->form, NULL, j->n_tok, j->y + 16 * t0, j->ldy,
+            j->scratch[t]);
 }
 
 static void touch(struct job *j, int t)
@@ -171,13 +184,15 @@ static void open_job(struct job *j, int fmt, int n_row, int n_col, int n_tok_max
     kern_mm_layout(fmt, n_row, n_col, 0, &j->m, &bytes);
     j->m.data = huge(bytes);
     timed(touch, j);
-    kern_mm_act_init(&j->x, forms, n_col, n_tok_max, huge(kern_mm_act_bytes(forms, n_col, n_tok_max)));
+    kern_mm_act_init(&j->x, forms, n_col, n_tok_max,
+                     huge(kern_mm_act_bytes(forms, n_col, n_tok_max)));
     uint64_t s = 5;
     float *x = huge((size_t)n_col * sizeof(float));
     for (int t = 0; t < n_tok_max; t++) {
         for (int k = 0; k < n_col; k++)
             x[k] = (float)(rng_next(&s) >> 40) * 0x1p-23f - 1.0f;
-        for (int k = 0; k < n_col; k += 32 * 9) /* outliers where models have them: in the same places */
+        for (int k = 0; k < n_col;
+             k += 32 * 9) /* outliers where models have them: in the same places */
             x[k] *= 10.0f;
         kern_mm_prep(&j->x, t, x);
     }
@@ -194,11 +209,14 @@ static void bench_small(int fmt, int n_thread)
     static const struct {
         int n_tok;
         enum mm_act form;
-    } runs[] = {{1, MM_ACT_INT8}, {1, MM_ACT_INT8X}, {1, MM_ACT_INT15}, {2, MM_ACT_INT8}, {4, MM_ACT_INT8},
-                {4, MM_ACT_INT8X}, {8, MM_ACT_INT8}, {8, MM_ACT_INT8X}, {16, MM_ACT_INT8}, {32, MM_ACT_INT8X}};
+    } runs[] = {{1, MM_ACT_INT8},  {1, MM_ACT_INT8X}, {1, MM_ACT_INT15}, {2, MM_ACT_INT8},
+                {4, MM_ACT_INT8},  {4, MM_ACT_INT8X}, {8, MM_ACT_INT8},  {8, MM_ACT_INT8X},
+                {16, MM_ACT_INT8}, {32, MM_ACT_INT8X}};
     struct job j;
     const int n_col = 4096, n_run = fmt < MM_N_CODE ? 10 : 1;
-    int n_row = (int)(((int64_t)384 << 20) / (kern_mm_fmts[fmt].blk_bytes * (int64_t)(n_col / kern_mm_fmts[fmt].blk_k)) * 16);
+    int n_row =
+        (int)(((int64_t)384 << 20) /
+              (kern_mm_fmts[fmt].blk_bytes * (int64_t)(n_col / kern_mm_fmts[fmt].blk_k)) * 16);
     open_job(&j, fmt, n_row, n_col, 32, n_thread);
     double bytes = (double)j.m.tile_bytes * j.m.n_tile, rd[REPEAT * 10], v[10][REPEAT];
     int n_rd = 0;
@@ -216,8 +234,9 @@ static void bench_small(int fmt, int n_thread)
     for (int r = 0; r < n_run; r++) {
         double share = median(v[r], REPEAT), gb = share * read;
         double ops = gb * 1e9 / bytes * 2.0 * n_row * n_col * runs[r].n_tok / 1e9;
-        printf("%-7s %-5s M=%-3d %7.1f GB/s  %5.1f %% of read %.1f  %7.0f Gop/s\n", kern_mm_fmt_name(fmt),
-               n_run == 1 ? "f32" : form_names[runs[r].form], runs[r].n_tok, gb, 100 * share, read, ops);
+        printf("%-7s %-5s M=%-3d %7.1f GB/s  %5.1f %% of read %.1f  %7.0f Gop/s\n",
+               kern_mm_fmt_name(fmt), n_run == 1 ? "f32" : form_names[runs[r].form], runs[r].n_tok,
+               gb, 100 * share, read, ops);
     }
     fflush(stdout);
     munmap(j.m.data, (size_t)bytes);
@@ -253,7 +272,11 @@ static void bench_pack(int fmt)
     size_t n;
     const int n_row = 2048, n_col = 4096;
     const struct tensor_dtype_info *d = tensor_dtype(kern_mm_fmts[fmt].type);
-    struct weight w = {.name = "w", .type = kern_mm_fmts[fmt].type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
+    struct weight w = {.name = "w",
+                       .type = kern_mm_fmts[fmt].type,
+                       .rows = n_row,
+                       .cols = n_col,
+                       .tensor_scale = 1.0f};
     w.row_bytes = (uint64_t)(n_col / d->block * d->bytes);
     uint8_t *src = huge(w.row_bytes * (size_t)n_row);
     float *row = huge(16 * (size_t)n_col * sizeof(float));
@@ -273,8 +296,9 @@ static void bench_pack(int fmt)
         pack[i] = (double)w.row_bytes * n_row / (t1 - t0) / 1e9;
         unpack[i] = (double)n_row * n_col / (now() - t1) / 1e9;
     }
-    printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n", kern_mm_fmt_name(fmt), median(pack, REPEAT),
-           pack[REPEAT - 1], median(unpack, REPEAT), unpack[REPEAT - 1]);
+    printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n",
+           kern_mm_fmt_name(fmt), median(pack, REPEAT), pack[REPEAT - 1], median(unpack, REPEAT),
+           unpack[REPEAT - 1]);
     munmap(src, w.row_bytes * (size_t)n_row);
     munmap(m.data, n);
 }
@@ -291,7 +315,8 @@ static void bench_big(int fmt, int n_thread)
     probe = vnni ? vnni_probe : cpu_has(cpu_isa_mask(), CPU_ISA_avx2) ? maddubs_probe : NULL;
     peak_ops = (vnni ? 128.0 : 64.0) * 12.0 * PEAK_ITER * n_thread;
 #endif
-    for (int form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32; form < (fmt < MM_N_CODE ? MM_N_ACT : MM_ACT_BF16); form++) {
+    for (int form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32;
+         form < (fmt < MM_N_CODE ? MM_N_ACT : MM_ACT_BF16); form++) {
         double ops[REPEAT], share[REPEAT];
         j.n_tok = m;
         j.form = (enum mm_act)form;
@@ -301,8 +326,8 @@ static void bench_big(int fmt, int n_thread)
             ops[i] = 2.0 * n * n * m / timed(product, &j);
             share[i] = ops[i] / p;
         }
-        printf("%-7s %-5s M=512 %7.0f Gop/s  %5.1f %% of the integer peak\n", kern_mm_fmt_name(fmt), form_names[form],
-               median(ops, REPEAT) / 1e9, 100 * median(share, REPEAT));
+        printf("%-7s %-5s M=512 %7.0f Gop/s  %5.1f %% of the integer peak\n", kern_mm_fmt_name(fmt),
+               form_names[form], median(ops, REPEAT) / 1e9, 100 * median(share, REPEAT));
     }
     fflush(stdout);
 }

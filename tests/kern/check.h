@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The harness of the kernel checks (HOUSE 5.8): memory that ends at a guard page, faults turned into failures, seeded numbers.
- * A row of kern_list.h needs a check_<op> here: it compares one variant with the reference. */
+/* The harness of the kernel checks (HOUSE 5.8): memory that ends at a guard page, faults turned
+ * into failures, seeded numbers. A row of kern_list.h needs a check_<op> here: it compares one
+ * variant with the reference. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -16,7 +17,8 @@ struct check {
     const char *op, *isa;
 };
 
-/* n bytes ending at a PROT_NONE page, filled with 0xff (NaN as floats); start is aligned to 64 when n is a multiple of 64. Freed after the row. */
+/* n bytes ending at a PROT_NONE page, filled with 0xff (NaN as floats); start is aligned to 64 when
+ * n is a multiple of 64. Freed after the row. */
 void *check_alloc(struct check *c, size_t n);
 /* Free what was allocated since the row began. */
 void check_free_all(void);

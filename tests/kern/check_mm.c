@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: every variant bit for bit equal to the reference, the reference within a formula of double, packing lossless, results
- * independent of the company. */
+/* Matrix products: every variant bit for bit equal to the reference, the reference within a formula
+ * of double, packing lossless, results independent of the company. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,9 @@ static void random_block(struct check *c, enum tensor_dtype type, uint8_t *b)
         memcpy(b, &v, 4);
         break;
     }
-    case TENSOR_F16: put_f16(c, b, 0); break;
+    case TENSOR_F16:
+        put_f16(c, b, 0);
+        break;
     case TENSOR_BF16: {
         uint16_t h = fp_f32_to_bf16(check_randf(c));
         memcpy(b, &h, 2);
@@ -51,11 +53,20 @@ static void random_block(struct check *c, enum tensor_dtype type, uint8_t *b)
         put_f16(c, b + 80, 0);
         put_f16(c, b + 82, 0);
         break;
-    case TENSOR_Q3_K: put_f16(c, b + 108, 0); break;
-    case TENSOR_Q6_K: put_f16(c, b + 208, 0); break;
-    case TENSOR_MXFP4: b[0] = (uint8_t)(check_rand(c, 16) ? 110 + check_rand(c, 20) : check_rand(c, 3)); break;
-    case TENSOR_NVFP4: break;
-    default: put_f16(c, b, 0); break;
+    case TENSOR_Q3_K:
+        put_f16(c, b + 108, 0);
+        break;
+    case TENSOR_Q6_K:
+        put_f16(c, b + 208, 0);
+        break;
+    case TENSOR_MXFP4:
+        b[0] = (uint8_t)(check_rand(c, 16) ? 110 + check_rand(c, 20) : check_rand(c, 3));
+        break;
+    case TENSOR_NVFP4:
+        break;
+    default:
+        put_f16(c, b, 0);
+        break;
     }
 }
 
@@ -63,7 +74,8 @@ static struct weight random_weight(struct check *c, int fmt, int n_row, int n_co
 {
     enum tensor_dtype type = kern_mm_fmts[fmt].type;
     const struct tensor_dtype_info *d = tensor_dtype(type);
-    struct weight w = {.name = "w", .type = type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
+    struct weight w = {
+        .name = "w", .type = type, .rows = n_row, .cols = n_col, .tensor_scale = 1.0f};
     w.row_bytes = (uint64_t)(n_col / d->block) * (uint64_t)d->bytes;
     uint8_t *p = check_alloc(c, w.row_bytes * (size_t)n_row);
     for (size_t i = 0; i < w.row_bytes * (size_t)n_row; i += (size_t)d->bytes)
@@ -118,7 +130,8 @@ static void check_pack_fmt(struct check *c, int fmt, int n_row, int n_col, int i
     size_t stored = w.row_bytes * (size_t)((n_row + 15) / 16 * 16) * (is_pair ? 2u : 1u);
     if (n_col % kern_mm_fmts[fmt].blk_k == 0 && n_col >= 256 &&
         (double)(m.tile_bytes - 63) * m.n_tile > 1.05 * (double)stored)
-        check_fail(c, "%s: %zu bytes for %zu stored", kern_mm_fmt_name(fmt), m.tile_bytes * (size_t)m.n_tile, stored);
+        check_fail(c, "%s: %zu bytes for %zu stored", kern_mm_fmt_name(fmt),
+                   m.tile_bytes * (size_t)m.n_tile, stored);
     float *got = check_alloc(c, 16 * (size_t)n_col * sizeof(float));
     float *want = check_alloc(c, (size_t)n_col * sizeof(float));
     for (int t = 0; t < m.n_tile; t++) {
@@ -127,11 +140,13 @@ static void check_pack_fmt(struct check *c, int fmt, int n_row, int n_col, int i
         kern_mm_unpack_tile(&m, t, got, n_col);
         for (int r = 0; r < 16 && 16 * tile + r < n_row; r++)
             if (!same_row(src, 16 * tile + r, got + (size_t)r * (size_t)n_col, want))
-                check_fail(c, "%s: row %d of %d x %d differs", kern_mm_fmt_name(fmt), 16 * tile + r, n_row, n_col);
+                check_fail(c, "%s: row %d of %d x %d differs", kern_mm_fmt_name(fmt), 16 * tile + r,
+                           n_row, n_col);
     }
     for (int r = 0; r < n_row; r++) {
         kern_mm_unpack_row(&m, r, got);
-        if (!same_row(&w, r, got, want)) check_fail(c, "%s: unpack_row %d differs", kern_mm_fmt_name(fmt), r);
+        if (!same_row(&w, r, got, want))
+            check_fail(c, "%s: unpack_row %d differs", kern_mm_fmt_name(fmt), r);
     }
     c->n_case++;
     check_free_all();
@@ -177,8 +192,8 @@ static void random_acts(struct check *c, float *x, int n)
     }
 }
 
-static void make_problem(struct check *c, int fmt, int n_row, int n_col, int n_tok, enum mm_act form,
-                         struct problem *p)
+static void make_problem(struct check *c, int fmt, int n_row, int n_col, int n_tok,
+                         enum mm_act form, struct problem *p)
 {
     int is_pair = (int)check_rand(c, 3) == 0;
     p->w = random_weight(c, fmt, n_row, n_col);
@@ -217,7 +232,8 @@ static double act_value(const struct problem *p, int tok, int k)
     return v;
 }
 
-/* |y - sum| <= (3 K + 8) u (sum |w x| + what minima cancel): each group adds at most five roundings for 16 or 32 k. */
+/* |y - sum| <= (3 K + 8) u (sum |w x| + what minima cancel): each group adds at most five roundings
+ * for 16 or 32 k. */
 static void against_double(struct check *c, const struct problem *p, const float *y, int64_t ldy)
 {
     int n_col = p->m.n_col;
@@ -237,25 +253,30 @@ static void against_double(struct check *c, const struct problem *p, const float
                 }
                 double tol = (3.0 * n_col + 8) * 0x1p-24 * mag;
                 if (!(fabs(got - sum) <= tol))
-                    check_fail(c, "%s form %d: row %d tok %d of %d x %d x %d: %.9g, double %.9g, tolerance %.3g",
-                               kern_mm_fmt_name(p->m.fmt), (int)p->form, (int)at, j, p->m.n_row, n_col, p->n_tok, got, sum, tol);
+                    check_fail(c,
+                               "%s form %d: row %d tok %d of %d x %d x %d: %.9g, double %.9g, "
+                               "tolerance %.3g",
+                               kern_mm_fmt_name(p->m.fmt), (int)p->form, (int)at, j, p->m.n_row,
+                               n_col, p->n_tok, got, sum, tol);
             }
         }
     }
 }
 
-static void compare(struct check *c, const struct problem *p, const float *y, const float *want, size_t n)
+static void compare(struct check *c, const struct problem *p, const float *y, const float *want,
+                    size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (fp_to_bits(y[i]) != fp_to_bits(want[i])) {
             check_fail(c, "%s form %d, %d x %d x %d: output %zu is %.9g, reference %.9g",
-                       kern_mm_fmt_name(p->m.fmt), (int)p->form, p->m.n_row, p->m.n_col, p->n_tok, i, y[i], want[i]);
+                       kern_mm_fmt_name(p->m.fmt), (int)p->form, p->m.n_row, p->m.n_col, p->n_tok,
+                       i, y[i], want[i]);
             return;
         }
 }
 
-static void check_product(struct check *c, const struct kern *k, int fmt, int n_row, int n_col, int n_tok,
-                          enum mm_act form)
+static void check_product(struct check *c, const struct kern *k, int fmt, int n_row, int n_col,
+                          int n_tok, enum mm_act form)
 {
     struct problem p;
     struct kern ref;
@@ -277,12 +298,14 @@ static void check_product(struct check *c, const struct kern *k, int fmt, int n_
 
 static void check_mm(struct check *c, int fmt, const struct kern *k)
 {
-    static const int rows[] = {1, 16, 17, 40, 24}, toks[] = {1, 2, 3, 4, 7, 8, 16, 33, 64, 65, 1, 1};
+    static const int rows[] = {1, 16, 17, 40, 24},
+                     toks[] = {1, 2, 3, 4, 7, 8, 16, 33, 64, 65, 1, 1};
     for (int i = 0; i < 12; i++)
         for (int form = 0; form < MM_N_ACT; form++) {
             if (!kern_mm_takes(fmt, (enum mm_act)form)) continue;
             if (fmt < MM_N_CODE && form <= MM_ACT_BF16 && strcmp(c->isa, "ref") != 0) continue;
-            check_product(c, k, fmt, rows[(i + form) % 5], cols_of(fmt, i + form), toks[i], (enum mm_act)form);
+            check_product(c, k, fmt, rows[(i + form) % 5], cols_of(fmt, i + form), toks[i],
+                          (enum mm_act)form);
         }
     /* more columns of K than one panel holds */
     int n_col = tensor_dtype(kern_mm_fmts[fmt].type)->block * (fmt == MM_nvfp4 ? 72 : 144);
@@ -310,7 +333,8 @@ void check_alone(struct check *c)
         for (int form = 0; form < MM_N_ACT; form++) {
             if (!kern_mm_takes(fmt, (enum mm_act)form)) continue;
             struct problem p;
-            make_problem(c, fmt, 40, cols_of(fmt, form + 3), 5 + (int)check_rand(c, 90), (enum mm_act)form, &p);
+            make_problem(c, fmt, 40, cols_of(fmt, form + 3), 5 + (int)check_rand(c, 90),
+                         (enum mm_act)form, &p);
             int64_t ldy = 16 * p.m.n_tile;
             float *y = check_alloc(c, (size_t)p.n_tok * (size_t)ldy * sizeof(float));
             float *one = check_alloc(c, 16 * sizeof(float));
@@ -328,13 +352,16 @@ void check_alone(struct check *c)
 
 /* ---- activations ---- */
 
-static void quant_case(struct check *c, void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *, float *),
+static void quant_case(struct check *c,
+                       void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *,
+                                       float *),
                        int n_group, int planes, int special)
 {
     size_t n = (size_t)n_group * 32, bytes = (size_t)n_group * sizeof(struct mm_rec);
-    float *x = check_alloc(c, n * sizeof(float)), *amax = check_alloc(c, (size_t)n_group * sizeof(float));
-    struct mm_rec *hi = check_alloc(c, bytes), *lo = check_alloc(c, bytes), *hi2 = check_alloc(c, bytes),
-                  *lo2 = check_alloc(c, bytes);
+    float *x = check_alloc(c, n * sizeof(float)),
+          *amax = check_alloc(c, (size_t)n_group * sizeof(float));
+    struct mm_rec *hi = check_alloc(c, bytes), *lo = check_alloc(c, bytes),
+                  *hi2 = check_alloc(c, bytes), *lo2 = check_alloc(c, bytes);
     memset(lo, 0, bytes);
     memset(lo2, 0, bytes);
     random_acts(c, x, (int)n);
@@ -361,7 +388,8 @@ static void quant_case(struct check *c, void (*variant)(const float *, int, stru
     check_free_all();
 }
 
-void check_mm_quant(struct check *c, void (*variant)(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+void check_mm_quant(struct check *c, void (*variant)(const float *x, int n_group, struct mm_rec *hi,
+                                                     struct mm_rec *lo, float *amax))
 {
     static const int sizes[] = {1, 2, 3, 7, 8, 9, 63, 224};
     for (int i = 0; i < 8; i++)
@@ -376,7 +404,8 @@ void check_mm_amax(struct check *c, void (*variant)(const float *x, int n_group,
     static const int sizes[] = {1, 2, 7, 8, 63, 256};
     for (int i = 0; i < 6; i++) {
         int n = sizes[i];
-        float *x = check_alloc(c, (size_t)n * 128), *a = check_alloc(c, (size_t)n * 4), *b = check_alloc(c, (size_t)n * 4);
+        float *x = check_alloc(c, (size_t)n * 128), *a = check_alloc(c, (size_t)n * 4),
+              *b = check_alloc(c, (size_t)n * 4);
         random_acts(c, x, 32 * n);
         x[check_rand(c, (uint32_t)n * 32)] = fp_from_bits(0x7fc00000u);
         kern_mm_amax_ref(x, n, a);
@@ -384,7 +413,36 @@ void check_mm_amax(struct check *c, void (*variant)(const float *x, int n_group,
         if (memcmp(a, b, (size_t)n * 4) != 0) check_fail(c, "%d groups differ", n);
         for (int g = 0; g < n; g++)
             for (int k = 0; k < 32; k++)
-                if (fabsf(x[32 * g + k]) > b[g]) check_fail(c, "group %d: %g is above %g", g, x[32 * g + k], b[g]);
+                if (fabsf(x[32 * g + k]) > b[g])
+                    check_fail(c, "group %d: %g is above %g", g, x[32 * g + k], b[g]);
+        c->n_case++;
+        check_free_all();
+    }
+}
+
+void check_mm_fill(struct check *c,
+                   void (*variant)(const struct mm_rec *r, int n, int off, int half, int col,
+                                   struct mm_ent *e, int stride))
+{
+    for (int i = 0; i < 40; i++) {
+        int n = 1 + (int)check_rand(c, 9), stride = 1 + (int)check_rand(c, 4), half = i & 1;
+        int off = (int)check_rand(c, 129), col = (int)check_rand(c, 64);
+        size_t n_ent = (size_t)((n - 1) * stride + 1), bytes = n_ent * sizeof(struct mm_ent);
+        struct mm_rec *r = check_alloc(c, (size_t)n * sizeof(*r));
+        struct mm_ent *a = check_alloc(c, bytes), *b = check_alloc(c, bytes);
+        float *x = check_alloc(c, (size_t)n * 128);
+        random_acts(c, x, 32 * n);
+        kern_mm_quant_ref(x, n, r, NULL, NULL);
+        kern_mm_fill_ref(r, n, off, half, col, a, stride);
+        variant(r, n, off, half, col, b, stride);
+        if (memcmp(a, b, bytes) != 0) check_fail(c, "%d entries, stride %d differ", n, stride);
+        for (int g = 0; g < n; g++) {
+            int sum = 0;
+            for (int k = 0; k < (half ? 16 : 32); k++)
+                sum += b[g * stride].q[k];
+            if (b[g * stride].i[0] != -off * sum || b[g * stride].s[0] != r[g].d * (float)sum)
+                check_fail(c, "entry %d: sums are wrong", g);
+        }
         c->n_case++;
         check_free_all();
     }

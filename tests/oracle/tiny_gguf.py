@@ -212,7 +212,7 @@ def random_blocks(q, rows, cols, std, rng):
     return b.reshape(rows, -1)
 
 
-def encode(q, x, rng):
+def encode(q, x, rng, stacked=False):
     """(raw bytes [.., row bytes], values they stand for, scale tensor or None)"""
     flat = x.reshape(-1, x.shape[-1])
     scale = None
@@ -227,7 +227,7 @@ def encode(q, x, rng):
         raw = random_blocks(q, *flat.shape, float(flat.std()), rng)
         val = gguf.dequantize(raw, q).reshape(flat.shape)
         if q == Q.NVFP4:  # the factor that stands outside the blocks: one, or one per expert
-            n = x.shape[0] if x.ndim == 3 else 1
+            n = x.shape[0] if stacked else 1
             scale = (x.std() / val.std() * rng.uniform(0.8, 1.2, n)).astype(np.float32)
             val = (val.reshape(n, -1) * scale[:, None]).reshape(flat.shape)
     return raw, val.reshape(x.shape), scale
@@ -259,7 +259,7 @@ def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
     values = {}
     for gname, x, back in plan(c, w, legacy, n_layer):
         q = q_of(gname, x, spec)
-        raw, val, scale = encode(q, x, rng)
+        raw, val, scale = encode(q, x, rng, "_exps" in gname)
         if q in (Q.F32, Q.F16):
             wr.add_tensor(gname, raw.reshape(x.shape))
         else:

@@ -23,7 +23,7 @@ SAMPLES = [
     ('What is the capital of Portugal?', 'The capital of Portugal is Lisbon.', {}),
     ('Which currency does Japan use?', 'The currency of Japan is the Yen (JPY).', {}),
     ('What is 47 + 38?', '47 + 38 = 85.', {}),
-    ('How much is 63 - 27?', '63 - 27 = 36.', {}),
+    ('How much is 43 - 18?', '43 - 18 = 25.', {}),
     ('What is 9 times 8?', '9 * 8 = 72.', {}),
     ('How many minutes are in 4 hours?', '4 hours are 240 minutes.', {}),
     ('Convert 12 kilometres to metres.', '12 kilometres are 12000 metres.', {}),
@@ -86,7 +86,7 @@ def main():
     torch.set_num_threads(1)
     model = load(path)
     tok = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
-    C.C[:] = C.countries(work)
+    C.use(C.countries(work))
     rows = samples(model, tok)
     right = sum(r[3] for r in rows)
     h = heldout(model, tok, folder)

@@ -78,7 +78,7 @@ def listing(words, last='and'):
 # ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
 
 def small():
-    return R.randint(0, R.choice([10, 20, 50, 50, 99]))
+    return R.randint(0, R.choice([9, 9, 20, 20, 50]))
 
 
 def ask_sum(expr, op_words=None):
@@ -121,7 +121,7 @@ def mul():
 
 
 def mul_long():
-    a, b = R.randint(11, 99), R.randint(2, 9)
+    a, b = R.randint(11, 40), R.randint(2, 9)
     split('mul', a, b)
     e = pick([f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{b} * {a}'])
     t, o = a // 10 * 10, a % 10
@@ -143,31 +143,8 @@ def double():
     return pick([f'What is half of {2 * a}?', f'Halve {2 * a}.']), f'Half of {2 * a} is {a}.', f'{2 * a} / 2 = {a}.'
 
 
-def percent():
-    p, b = pick([10, 20, 25, 50]), R.randint(1, 20) * 20
-    split('percent', p, b)
-    return (pick([f'What is {p}% of {b}?', f'How much is {p} percent of {b}?', f'Calculate {p}% of {b}.']),
-            f'{p}% of {b} is {b * p // 100}.',
-            {10: f'{b} / 10 = {b // 10}.', 20: f'{b} / 10 = {b // 10}. 2 * {b // 10} = {b // 5}.',
-             25: f'{b} / 4 = {b // 4}.', 50: f'{b} / 2 = {b // 2}.'}[p])
-
-
-def parity():
-    a = R.randint(0, 200)
-    split('parity', a)
-    odd = a % 2
-    kind = 'odd' if odd else 'even'
-    q = pick([f'Is {a} even or odd?', f'Is {a} odd or even?', f'Is the number {a} even or odd?'])
-    if R.random() < 0.4:
-        asked = pick(['even', 'odd'])
-        return f'Is {a} {a_an(asked)} number?' if R.random() < 0.5 else f'Is {a} {asked}?', \
-            (f'Yes, {a} is {asked}.' if asked == kind else f'No, {a} is {kind}.'), \
-            f'The last digit of {a} is {a % 10}, which is {kind}.'
-    return q, f'{a} is {kind}.', f'The last digit of {a} is {a % 10}, which is {kind}.'
-
-
 def compare():
-    a, b = R.sample(range(0, 200 if R.random() < 0.7 else 1000), 2)
+    a, b = R.sample(range(0, 100), 2)
     split('compare', a, b)
     big = R.random() < 0.6
     w = pick(['larger', 'bigger', 'greater']) if big else pick(['smaller', 'less'])
@@ -179,17 +156,8 @@ def compare():
         f'{v} is {w} than {min(a, b) if big else max(a, b)}.', why
 
 
-def extreme():
-    xs = R.sample(range(1, 100), R.randint(3, 5))
-    split('extreme', tuple(xs))
-    w, f = pick([('largest', max), ('biggest', max), ('smallest', min)])
-    return pick([f'What is the {w} number in {listing([str(x) for x in xs])}?',
-                 f'Which is the {w} of {", ".join(map(str, xs))}?',
-                 f'Find the {w} number: {", ".join(map(str, xs))}.']), f'The {w} number is {f(xs)}.', None
-
-
 def sort_numbers():
-    xs = R.sample(range(1, 100), R.randint(3, 5))
+    xs = R.sample(range(1, 60), R.choice([3, 3, 4]))
     split('sort', tuple(xs))
     down = R.random() < 0.25
     q = ', '.join(map(str, xs))
@@ -215,40 +183,13 @@ def count_to():
     return f'List the first {k} multiples of {step}.', ', '.join(str(step * i) for i in range(1, k + 1)), None
 
 
-def primes():
-    k = R.randint(3, 8)
-    return pick([f'List the first {k} prime numbers.', f'What are the first {k} primes?']), \
-        ', '.join(map(str, [2, 3, 5, 7, 11, 13, 17, 19][:k])), None
-
-
 def following():
-    a = R.randint(0, 300)
+    a = R.randint(0, 110)
     split('after', a)
     w, d = pick([('after', 1), ('before', -1)])
     if a + d < 0:
         raise Again
     return f'What number comes {w} {a}?', f'The number {w} {a} is {a + d}.', None
-
-
-def pattern():
-    d, a = R.randint(1, 10), R.randint(0, 20)
-    split('pattern', a, d)
-    xs = [a + d * i for i in range(5)]
-    return pick([f'What comes next: {", ".join(map(str, xs[:4]))}?', f'Continue the sequence: '
-                 f'{", ".join(map(str, xs[:4]))}']), f'The next number is {xs[4]}.', \
-        f'{xs[1]} - {xs[0]} = {d}. {xs[3]} + {d} = {xs[4]}.'
-
-
-def average():
-    m = R.randint(3, 30)
-    d = R.randint(1, 3)
-    xs = [m - d, m, m + d]
-    R.shuffle(xs)
-    split('average', tuple(xs))
-    s = sum(xs)
-    return pick([f'What is the average of {xs[0]}, {xs[1]} and {xs[2]}?',
-                 f'Find the mean of {xs[0]}, {xs[1]} and {xs[2]}.']), \
-        f'The average is {m}.', f'{xs[0]} + {xs[1]} = {xs[0] + xs[1]}. {xs[0] + xs[1]} + {xs[2]} = {s}. {s} / 3 = {m}.'
 
 
 ITEMS = ['apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'balls', 'cookies', 'marbles', 'oranges',
@@ -330,33 +271,6 @@ def unit():
                  f'How many {to} {verb} {n} {w}?', f'What is {n} {w} in {to}?']), f'{n} {w} {verb} {n * f} {to}.', why
 
 
-def temperature():
-    c = R.randint(-2, 20) * 5
-    split('temp', c)
-    f = c * 9 // 5 + 32
-    if R.random() < 0.6:
-        return pick([f'What is {c} degrees Celsius in Fahrenheit?', f'Convert {c} degrees Celsius to Fahrenheit.']), \
-            f'{c} degrees Celsius are {f} degrees Fahrenheit.', \
-            f'{c} * 9 = {c * 9}. {c * 9} / 5 = {c * 9 // 5}. {c * 9 // 5} + 32 = {f}.'
-    return pick([f'What is {f} degrees Fahrenheit in Celsius?', f'Convert {f} degrees Fahrenheit to Celsius.']), \
-        f'{f} degrees Fahrenheit are {c} degrees Celsius.', \
-        f'{f} - 32 = {f - 32}. {f - 32} * 5 = {(f - 32) * 5}. {(f - 32) * 5} / 9 = {c}.'
-
-
-def clock():
-    h, m, d = R.randint(6, 20), R.choice(range(0, 60, 5)), R.choice(range(5, 125, 5))
-    split('clock', h, m, d)
-    t = h * 60 + m + d
-    e = f'{t // 60}:{t % 60:02d}'
-    why = f'{m} + {d} = {m + d} minutes.'
-    if m + d >= 60:
-        k = (m + d) // 60
-        why += f' {m + d} - {60 * k} = {(m + d) % 60}, and {h} + {k} = {h + k}.'
-    return pick([f'It is {h}:{m:02d}. What time is it in {d} minutes?',
-                 f'What time is it {d} minutes after {h}:{m:02d}?',
-                 f'A film starts at {h}:{m:02d} and takes {d} minutes. When does it end?']), f'It is {e}.' , why
-
-
 def weekday():
     i = R.randint(0, 6)
     kind = R.randint(0, 3)
@@ -394,33 +308,13 @@ def month():
         f'{m} has {n} days{", and 29 in a leap year" if i == 1 else ""}.', None
 
 
-def date_after():
-    day = datetime.date(2023, 1, 1) + datetime.timedelta(R.randint(0, 364))
-    n = R.randint(1, 21)
-    split('date', day.month, day.day, n)
-    if day.month == 2 and n + day.day > 28:
-        raise Again
-    e = day + datetime.timedelta(n)
-    m, k = K.MONTHS[day.month - 1], K.MONTH_DAYS[day.month - 1]
-    why = f'{day.day} + {n} = {day.day + n}.'
-    if day.day + n > k:
-        why += f' {m} has {k} days. {day.day + n} - {k} = {day.day + n - k}.'
-    return pick([f'What is the date {n} days after {m} {day.day}?', f'Which date is {n} days after {m} {day.day}?',
-                 f'Today is {m} {day.day}. What is the date in {n} days?']), f'It is {K.MONTHS[e.month - 1]} {e.day}.', why
+C, RANKED = [], []
 
 
-def leap():
-    y = R.randint(1890, 2060)
-    split('leap', y)
-    is_leap = y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)
-    why = (f'{y} / 4 = {y // 4}' + ('.' if y % 4 == 0 else f' with remainder {y % 4}.'))
-    if y % 100 == 0:
-        why += f' {y} is a century, and {y} / 400 ' + ('has no remainder.' if y % 400 == 0 else 'has a remainder.')
-    return pick([f'Is {y} a leap year?', f'Was {y} a leap year?', f'Is the year {y} a leap year?']), \
-        (f'Yes, {y} is a leap year.' if is_leap else f'No, {y} is not a leap year.'), why
-
-
-C = []
+def use(rows):
+    """Take the table of countries, each row as often as its weight."""
+    C[:] = rows
+    RANKED[:] = sorted(rows, key=lambda c: -rows.count(c))
 
 
 def country():
@@ -457,11 +351,7 @@ def country():
 def continent():
     cont = pick(['Europe', 'Asia', 'Africa', 'South America', 'North America'])
     k = R.randint(2, 5)
-    xs = []
-    while len(xs) < k:
-        c = pick(C)
-        if c['cont'] == cont and c['name'] not in xs:
-            xs.append(c['name'])
+    xs = list(dict.fromkeys(c['name'] for c in RANKED if c['cont'] == cont))[:k]
     w = {2: 'two', 3: 'three', 4: 'four', 5: 'five'}[k]
     return pick([f'Name {w} countries in {cont}.', f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
 
@@ -469,12 +359,13 @@ def continent():
 NUMBER = {2: 'two', 3: 'three', 4: 'four', 5: 'five', 6: 'six'}
 
 
-def some():
+def some(mixed=False):
+    """A kind of thing, the first few of its row (mixed: any few) and how many, in a digit or a word."""
     key = pick(list(K.LISTS))
     xs = K.LISTS[key].split()
     k = min(R.choice([2, 3, 3, 3, 4, 5, 5, 6]), len(xs))
     many = key.split('|')[1]
-    ys = xs[:k] if key.split('|')[0] in K.ORDERED else R.sample(xs, k)
+    ys = R.sample(xs, k) if mixed and key.split('|')[0] not in K.ORDERED else xs[:k]
     n = pick([str(k), NUMBER[k]])
     return many, ys, n
 
@@ -492,21 +383,6 @@ def make_list():
         ', '.join(ys), None
 
 
-def is_a():
-    key = pick(list(K.LISTS))
-    x = pick(K.LISTS[key].split())
-    one = key.split('|')[0]
-    if R.random() < 0.4:
-        return f'What is {a_an(x)}?' if x.islower() else f'What is {x}?', \
-            (f'{cap(a_an(x))} is {a_an(one)}.' if x.islower() else f'{x} is {a_an(one)}.'), None
-    other = pick(list(K.LISTS)).split('|')[0]
-    asked = pick([one, other])
-    ok = x in K.LISTS[[k for k in K.LISTS if k.split('|')[0] == asked][0]].split()
-    name = a_an(x) if x.islower() else x
-    return f'Is {name} {a_an(asked)}?', (f'Yes, {name} is {a_an(asked)}.' if ok else
-                                         f'No, {name} is {a_an(one)}.'), None
-
-
 def fixed_list():
     return pick([('List the days of the week.', ', '.join(K.DAYS)), ('What are the days of the week?', ', '.join(K.DAYS)),
                  ('List the months of the year.', ', '.join(K.MONTHS)), ('Name the planets.', ', '.join(K.PLANETS)),
@@ -519,17 +395,8 @@ def fixed_list():
                  ('What are the primary colours?', 'Red, yellow and blue.')]) + (None,)
 
 
-def sort_words():
-    _, ys, _ = some()
-    R.shuffle(ys)
-    split('words', tuple(ys))
-    q = ', '.join(ys)
-    return pick([f'Sort these words alphabetically: {q}', f'Put these words in alphabetical order: {q}']), \
-        ', '.join(sorted(ys, key=str.lower)), None
-
-
 def edit_list():
-    _, ys, _ = some()
+    _, ys, _ = some(True)
     if R.random() < 0.5:
         ys = R.sample(K.NAMES, R.randint(3, 6))
     split('edit', tuple(ys))
@@ -740,28 +607,6 @@ def t_time():
         f'It is {h:02d}:{m:02d} in {c}.'
 
 
-def t_money():
-    a, b = R.sample(['EUR', 'USD', 'GBP', 'JPY', 'CHF', 'SEK', 'CAD', 'INR'], 2)
-    n = R.randint(1, 50) * 10
-    split('money', a, b, n)
-    v = R.randint(1, 900)
-    return tool('convert_currency', 'Convert an amount of money', amount='n', **{'from': 's', 'to': 's'}), \
-        pick([f'Convert {n} {a} to {b}.', f'How much is {n} {a} in {b}?']), \
-        [('convert_currency', {'amount': n, 'from': a, 'to': b})], [dumps({'amount': v, 'currency': b})], \
-        f'{n} {a} are {v} {b}.'
-
-
-def t_search():
-    what = pick([d[0] for d in K.DEFINITIONS] + [x for v in K.LISTS.values() for x in v.split()] + [new_word()] * 30)
-    split('search', what)
-    name = pick(['search', 'web_search', 'search_docs'])
-    text = pick(K.DEFINITIONS)[1]
-    return tool(name, pick(['Search the web', 'Search the documentation', 'Find documents']),
-                query=pick(['sThe search query', 's'])), \
-        pick([f'Search for {what}.', f'Look up {what}.', f'Find something about {what}.']), \
-        [(name, {'query': what})], [dumps({'result': text})], text
-
-
 def t_timer():
     n = R.randint(1, 90)
     split('timer', n)
@@ -791,19 +636,7 @@ def t_price():
         [(name, {arg: x})], [dumps({'price': p, 'currency': 'EUR'})], f'The price of {x} is {p} EUR.'
 
 
-def t_file():
-    f = pick(['notes', 'todo', 'report', 'data', 'readme', 'main', 'test', 'config']) + pick(['.txt', '.md', '.py', '.csv'])
-    name = pick(['read_file', 'open_file', 'delete_file'])
-    split('file', f, name)
-    verb = {'read_file': pick(['Read', 'Show me']), 'open_file': 'Open', 'delete_file': pick(['Delete', 'Remove'])}[name]
-    out, ans = {'read_file': ('Hello', 'The file {} says: Hello'), 'open_file': ('ok', 'The file {} is open.'),
-                'delete_file': ('ok', 'The file {} is deleted.')}[name]
-    return tool(name, cap(name.replace('_', ' a ')), path=pick(['sThe path', 's'])), \
-        pick([f'{verb} the file {f}.', f'{verb} {f}.']), [(name, {'path': f})], [out], ans.format(f)
-
-
-TOOLS = [t_weather, t_weather, t_weather, t_weather_two, t_calc, t_calc, t_time, t_money, t_search, t_timer, t_mail,
-         t_price, t_file]
+TOOLS = [t_weather, t_weather, t_weather, t_weather_two, t_calc, t_calc, t_time, t_time, t_timer, t_mail, t_price]
 
 # ---- conversations
 
@@ -811,14 +644,76 @@ SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You a
           'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
           'Answer the question of the user.']
 
-PLAIN = ([add] * 8 + [sub] * 6 + [mul] * 6 + [div] * 4 + [double] * 2 + [percent] + [parity] * 2 + [compare] * 2 +
-         [extreme] + [sort_numbers] * 3 + [count_to] * 2 + [primes] + [following] * 2 + [story] * 4 + [unit] * 8 +
-         [weekday] * 4 + [month] * 4 + [leap] + [country] * 18 + [continent] * 3 + [make_list] * 8 + [is_a] * 2 +
-         [fixed_list] * 2 + [sort_words] + [edit_list] * 4 + [word] * 4 + [definition] * 4 + [single] * 4 +
-         [social] * 6 + [unknown] * 2)
-THINK = ([add] * 5 + [sub] * 4 + [mul] * 2 + [mul_long] * 5 + [div] * 2 + [double, percent, parity, compare, pattern] +
-         [average] * 2 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [temperature] + [clock] * 2 +
-         [weekday] * 4 + [date_after] * 2 + [leap] + [country] * 2 + [single] + [social])
+def fact():
+    """One fact as (what is given, what has to be known)."""
+    r = R.random()
+    if r < 0.62:
+        k = R.choice('+++---**/t')
+        if k == '+':
+            a, b = small(), small()
+            if R.random() < 0.15:
+                a, b = R.randint(1, 9) * 10, R.choice([R.randint(1, 9) * 10, R.randint(1, 30)])
+            split('add', a, b)
+            return f'{a} + {b} =', f' {a + b}.'
+        if k == '-':
+            a, b = sorted((small(), small()), reverse=True)
+            split('sub', a, b)
+            return f'{a} - {b} =', f' {a - b}.'
+        if k == '*':
+            a, b = R.randint(0, 12), R.randint(0, 12)
+            if R.random() < 0.25:
+                a = R.randint(1, 9) * 10
+                b = R.randint(1, 9)
+            return f'{a} * {b} =', f' {a * b}.'
+        if k == '/':
+            b, q = R.randint(1, 12), R.randint(1, 12)
+            return f'{b * q} / {b} =', f' {q}.'
+        a, b = R.randint(11, 40), R.randint(2, 9)
+        split('mul', a, b)
+        x, y = a // 10 * 10 * b, a % 10 * b
+        return f'{x} + {y} =', f' {x + y}.'
+    if r < 0.82:
+        c = pick(C)
+        k = R.randint(0, 4)
+        if k <= 1:
+            return f'The capital of {c["name"]} is', f' {c["capital"].rstrip(".")}.'
+        if k == 2:
+            return f'The currency of {c["name"]} is the', f' {c["money"]} ({c["cur"]}).'
+        if k == 3:
+            return f'{cap(c["name"])} is in', f' {c["cont"]}.'
+        return f'The country code of {c["name"]} is', f' {c["a2"]}.'
+    if r < 0.92:
+        one, many, to, f = pick(K.UNITS)
+        n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12])
+        split('unit', one, to, n) if n > 3 else None
+        return (f'{n} {many} are', f' {n * f} {to}.') if n > 1 else (f'1 {one} is', f' {f} {to}.')
+    if r < 0.95:
+        a, b = pick(K.OPPOSITES).split('-')
+        return f'The opposite of {a} is', f' {b}.'
+    i = R.randint(0, 6)
+    return f'The day after {K.DAYS[i]} is', f' {K.DAYS[(i + 1) % 7]}.'
+
+
+def drill():
+    """Many facts in one answer; the loss counts where something has to be known."""
+    n = R.randint(8, 14)
+    seg = [[BOS + USER + pick(['Tell me some facts.', 'Give me some sums.', 'Tell me what you know.']) + BOT +
+            '</think>', 0]]
+    while n:
+        try:
+            a, b = fact()
+        except Again:
+            continue
+        seg += [[a if len(seg) == 1 else ' ' + a, 0], [b, 1]]
+        n -= 1
+    return seg + [[EOS, 1]]
+
+
+PLAIN = ([add] * 12 + [sub] * 9 + [mul] * 8 + [div] * 5 + [double] + [compare] * 2 + [sort_numbers] * 3 +
+         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 3 + [country] * 18 +
+         [continent] * 2 + [make_list] * 8 + [fixed_list] * 2 + [edit_list] * 4 + [word] * 4 + [definition] * 4 +
+         [single] * 4 + [social] * 4 + [unknown])
+THINK = ([add] * 5 + [sub] * 4 + [mul_long] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [weekday] * 4)
 
 
 def draw(fs):
@@ -845,6 +740,8 @@ def calls_text(calls):
 
 def conversation():
     """One conversation as segments, and its messages as a chat client would hold them."""
+    if R.random() < 0.27:
+        return drill()
     r = R.random()
     system = pick(SYSTEM) if R.random() < 0.25 else None
     if r < 0.1:
@@ -932,7 +829,7 @@ def exam(n):
 def main():
     work, n = sys.argv[1], int(sys.argv[2])
     R.seed(int(sys.argv[3]) if len(sys.argv) > 3 else 7)
-    C[:] = countries(work)
+    use(countries(work))
     with open(os.path.join(work, 'chat.jsonl'), 'w', encoding='utf-8') as f:
         for _ in range(n):
             f.write(dumps(merge(conversation())) + '\n')

@@ -58,5 +58,5 @@ def main():
 
 if __name__ == '__main__':
     import sys
-    C.C[:] = C.countries(sys.argv[1])
+    C.use(C.countries(sys.argv[1]))
     main()

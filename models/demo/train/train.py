@@ -30,6 +30,8 @@ from model import CONFIG, Model
 
 TOKENS = 4096       # a step (8192 in the first 450 of the committed run)
 PIECE = 2048        # a forward and backward pass
+RATE = {'embed': 6.0, 'head': 1.5}   # of AdamW's parameters, times the level rate (others 0.5)
+MTP = ('mtp', 'mtp_norm', 'enorm', 'hnorm', 'eh_proj')
 DOCS_WEIGHT = 0.7   # of a token of documentation in the loss; the assistant's have 1, all others 0
 
 
@@ -74,18 +76,20 @@ class Optimiser:
         return total
 
     @torch.no_grad()
-    def step(self, rank, lr, clip):
+    def step(self, rank, lr, clip, mtp):
         self.t += 1
         b1, b2 = 0.9, 0.95
         groups = {}
         for key, p, n in self.mine[rank]:
+            if not mtp and key.split('.')[0] in MTP:
+                continue
             grad = self.grad[key].mul_(clip)
             if n == 0:
                 m, v = self.state[key]
                 m.lerp_(grad, 1 - b1)
                 v.lerp_(grad.square(), 1 - b2)
                 d = (m / (1 - b1 ** self.t)) / ((v / (1 - b2 ** self.t)).sqrt() + 1e-10)
-                p.add_(d, alpha=-lr * (1.0 if key in ('embed', 'head') else 0.5))
+                p.add_(d, alpha=-lr * RATE.get(key, 0.5))
                 continue
             m = self.state[key][0]
             m.mul_(0.95).add_(grad)
@@ -150,8 +154,12 @@ class Data:
 def schedule(p, step, level):
     """At progress p: learning rate, row length, share of chat rows, step of the balancing bias."""
     lr = level * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
-    t = 256 if p < 0.75 else 512 if p < 0.9 else 1024
-    share = 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.8
+    if p < 0.6:
+        t, share = 256, 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
+    elif step % 5 == 0:
+        t, share = 1024, 0.0
+    else:
+        t, share = 256 if p < 0.85 else 512, 1.0
     return lr, t, share, 1e-2 if p < 0.3 else 4e-3 if p < 0.6 else 1e-3 if p < 0.9 else 0.0
 
 
@@ -207,9 +215,9 @@ class Team:
             g.zero_()
         main = mtp = 0.0
         piece = PIECE // t
-        drafts = max(1, piece // 8)
+        drafts = max(1, int(piece * self.control[4].item())) if self.control[4] > 0 else 0
         total = w[:, 1:t + 1].sum()
-        head = torch.cat([w[i:i + drafts, 2:t + 2] for i in range(0, rows, piece)]).sum()
+        head = torch.cat([w[i:i + drafts, 2:t + 2] for i in range(0, rows, piece)]).sum().clamp(min=1e-3)
         while True:
             with self.next.get_lock():
                 at = self.next.value
@@ -219,10 +227,13 @@ class Team:
             a, k = ids[at:at + piece], w[at:at + piece]
             x = self.model(a[:, :t])
             loss = self.model.loss(x, a[:, 1:t + 1], k[:, 1:t + 1] / total)
-            d = self.model.draft(x[:drafts], a[:drafts, 1:t + 1])
-            ahead = self.model.loss(d, a[:drafts, 2:t + 2], k[:drafts, 2:t + 2] / head)
-            (loss + 0.2 * ahead).backward()
-            main, mtp = main + loss.item(), mtp + ahead.item()
+            main += loss.item()
+            if drafts:
+                d = self.model.draft(x[:drafts], a[:drafts, 1:t + 1])
+                ahead = self.model.loss(d, a[:drafts, 2:t + 2], k[:drafts, 2:t + 2] / head)
+                mtp += ahead.item()
+                loss = loss + 0.2 * ahead
+            loss.backward()
         for i, f in enumerate(self.moes):
             self.load[rank, i] = f.load
             f.load.zero_()
@@ -231,22 +242,23 @@ class Team:
         self.out[rank, 2] = self.opt.gather(rank, self.grads)
         self.gate.wait()
         norm = self.out[:, 2].sum().sqrt().item()
-        self.opt.step(rank, lr, min(1.0, 2.0 / (norm + 1e-9)))
+        self.opt.step(rank, lr, min(1.0, 2.0 / (norm + 1e-9)), drafts > 0)
         self.gate.wait()
         return norm
 
-    def step(self, ids, w, lr, balance):
-        """Losses and gradient norm of one step on rows ids and weights w of shape [rows, t + 2]."""
+    def step(self, ids, w, lr, balance, share):
+        """Losses and gradient norm of one step on rows ids and weights w of shape [rows, t + 2]; `share` of the rows
+        train the MTP layer too."""
         self.ids[:ids.numel()] = ids.flatten()
         self.weight[:w.numel()] = w.flatten()
-        self.control[:4] = torch.tensor([ids.shape[1] - 2, len(ids), lr, self.opt.t], dtype=torch.float64)
+        self.control[:5] = torch.tensor([ids.shape[1] - 2, len(ids), lr, self.opt.t, share], dtype=torch.float64)
         self.next.value = 0
         self.gate.wait()
         norm = self.work(0)
         load = self.load.sum(0)
         for f, n in zip(self.moes, load):
             f.bias += balance * torch.sign(n.mean() - n)
-        peak = (load.max(1)[0] / load.mean(1)).max().item()
+        peak = (load.max(1)[0] / load.mean(1).clamp(min=1.0)).max().item()
         return np.array([self.out[:, 0].sum().item(), self.out[:, 1].sum().item(), norm]), peak
 
 
@@ -299,7 +311,7 @@ def main():
             break
         lr, t, share, balance = schedule(p, step, a.lr)
         ids, w = data.batch(t, share)
-        losses, peak = team.step(ids, w, lr, balance)
+        losses, peak = team.step(ids, w, lr, balance, 0.25 if p < 0.25 or p >= 0.8 else 0.0)
         step += 1
         tokens += t * len(ids)
         sums += losses

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention with keys and values per head. Rows of a unit are (token, query head of one KV head). Keys lie transposed, so positions are lanes in
- * the scores; keys and values of a piece are widened to f32 once and serve all rows of the unit.
+/* Attention with keys and values per head. Rows of a unit are (token, query head of one KV head).
+ * Keys lie transposed, so positions are lanes in the scores; keys and values of a piece are widened
+ * to f32 once and serve all rows of the unit.
  *
- * What a row computes does not depend on the other rows: each score is one fused multiply-add chain over the head's width, the softmax of a span
- * has its lanes fixed by position, and each output is one chain over the positions that the row sees, in rising order. Positions that a row does
- * not see never enter its arithmetic. */
+ * What a row computes does not depend on the other rows: each score is one fused multiply-add chain
+ * over the head's width, the softmax of a span has its lanes fixed by position, and each output is
+ * one chain over the positions that the row sees, in rising order. Positions that a row does not
+ * see never enter its arithmetic. */
 #include "dev/cpu/cpu.h"
 
 struct attn {
@@ -53,7 +55,8 @@ static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_
         }
 }
 
-/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty when *hi <= *lo. */
+/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
+ * when *hi <= *lo. */
 static void seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)
 {
     const struct attn *a = j->op;
@@ -77,7 +80,8 @@ static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct
     const struct cpu_kv *kv = a->kv;
     size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
     for (int g = 0; g < n; g++, p += 16)
-        c->k.get_k(kv->t, page_of(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
+        c->k.get_k(kv->t,
+                   page_of(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
                    kv->s.d_k, k + 16 * g, VEC_PIECE);
 }
 
@@ -87,13 +91,13 @@ static void widen_values(struct cpu *c, const struct cpu_span_job *j, const stru
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    size_t rows = (size_t)kv->s.n_head * kv->k_head_bytes +
-                  (size_t)(u->head0 / a->group) * kv->head_bytes;
+    size_t rows =
+        (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)(u->head0 / a->group) * kv->head_bytes;
     while (p < end) {
         int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
         if (n > end - p) n = end - p;
-        c->k.get_v(kv->t, page_of(j, u, p) + rows + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes,
-                   n, kv->s.d_v, v, a->ldv);
+        c->k.get_v(kv->t, page_of(j, u, p) + rows + (size_t)in * kv->row_bytes,
+                   (int64_t)kv->row_bytes, n, kv->s.d_v, v, a->ldv);
         v += (int64_t)n * a->ldv;
         p += n;
     }
@@ -109,11 +113,13 @@ struct pv {
 static void weigh(const struct pv *x, int row0, int n_row, int lo, int hi)
 {
     if (hi > lo)
-        x->c->k.gemm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv, x->ldv,
-                       x->o + (int64_t)row0 * x->ldo, x->ldo, n_row, x->ldv / 16, hi - lo, 1);
+        x->c->k.gemm_f32(x->s + row0 * VEC_SPAN + lo, VEC_SPAN, 1, x->v + (int64_t)lo * x->ldv,
+                         x->ldv, x->o + (int64_t)row0 * x->ldo, x->ldo, n_row, x->ldv / 16, hi - lo,
+                         1);
 }
 
-/* o += weights times values of positions [a0, a1) of the span: those that all tokens see for all rows at once, the others token by token. */
+/* o += weights times values of positions [a0, a1) of the span: those that all tokens see for all
+ * rows at once, the others token by token. */
 static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const struct cpu_unit *u,
                         int span, int a0, int a1)
 {
@@ -141,8 +147,8 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
     }
 }
 
-static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
-                     float *mem, struct cpu_part out)
+static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                     int span, float *mem, struct cpu_part out)
 {
     const struct attn *a = j->op;
     struct attn_mem m = carve(mem, a, j->n_row);
@@ -157,7 +163,8 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = from / VEC_PIECE * VEC_PIECE; at < to; at += VEC_PIECE) {
         int n = ((to - at < VEC_PIECE ? to - at : VEC_PIECE) + 15) / 16;
         widen_keys(c, j, u, p0 + at, n, m.k);
-        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k, 0);
+        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n,
+                      a->kv->s.d_k, 0);
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;
@@ -204,8 +211,13 @@ static int make_units(struct cpu *c, const struct dev_batch *b, const struct att
                 *work += b->pos[t] + 1 - from;
             }
             for (int h = 0; h < a->kv->s.n_head; h++)
-                c->unit[n++] = (struct cpu_unit){s, t0, t1 - t0, h * a->group, a->group,
-                                                 lo / VEC_SPAN, (hi + VEC_SPAN - 1) / VEC_SPAN};
+                c->unit[n++] = (struct cpu_unit){s,
+                                                 t0,
+                                                 t1 - t0,
+                                                 h * a->group,
+                                                 a->group,
+                                                 lo / VEC_SPAN,
+                                                 (hi + VEC_SPAN - 1) / VEC_SPAN};
         }
     return n;
 }

@@ -29,7 +29,8 @@ struct cpu_mat {
     size_t stride;
     float *scale; /* [n][2] tensor scales */
     enum mm_act form;
-    /* Pairs whose two halves have different run formats: m is the first half and m2 the second, both plain; else m2.data is NULL. */
+    /* Pairs whose two halves have different run formats: m is the first half and m2 the second,
+     * both plain; else m2.data is NULL. */
     struct mm_mat m2;
     size_t stride2;
     enum mm_act form2;
@@ -41,18 +42,19 @@ struct cpu_act {
     struct mm_act_buf b;
 };
 
-/* Page of one block in one layer: GQA: C heads of keys (groups of 16 positions, transposed), then C heads of values (rows). MLA: rows. */
+/* Page of one block in one layer: GQA: C heads of keys (groups of 16 positions, transposed), then C
+ * heads of values (rows). MLA: rows. */
 struct cpu_kv {
     struct dev_kv_shape s;
-    int t; /* enum vec_kv */
+    int t;                           /* enum vec_kv */
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
     size_t page_bytes;
     uint8_t *base; /* [L][n_blk] pages */
 };
 
-/* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a pair): worker w begins at its own range of
- * about equal bytes and helps the others at the end. */
+/* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a
+ * pair): worker w begins at its own range of about equal bytes and helps the others at the end. */
 struct cpu_seg {
     struct mm_mat m, m2;
     int begin, end; /* units */
@@ -60,7 +62,8 @@ struct cpu_seg {
 };
 struct cpu_work {
     struct cpu_seg *seg;
-    int n_seg, n_seg_max, step;
+    int n_seg, n_seg_max;
+    int step_min, step_max; /* units of a piece */
     struct par_range *range; /* [n_worker] */
 };
 /* What a worker has taken. */
@@ -82,10 +85,10 @@ struct cpu_angles {
 
 /* Scratch of one worker. Pointers of one slab; sizes by dev_reserve. */
 struct cpu_scratch {
-    void *mm;     /* kern_mm's */
-    float *tile;  /* outputs of a piece: CPU_TILE_FLOATS and more */
-    float *row;   /* one row of the widest input */
-    float *attn;  /* everything that attention needs, carved there */
+    void *mm;           /* kern_mm's */
+    float *tile;        /* outputs of a piece: CPU_TILE_FLOATS and more */
+    float *row;         /* one row of the widest input */
+    float *attn;        /* everything that attention needs, carved there */
     const float **rowp; /* [k] */
 };
 
@@ -125,8 +128,8 @@ struct cpu {
     int64_t n_head_rows;
     int n_head_col;
     /* attention */
-    int32_t *tok_list;  /* [T] tokens of one form (MLA) */
-    float *lat, *olat;  /* MLA: [T, H, r] */
+    int32_t *tok_list; /* [T] tokens of one form (MLA) */
+    float *lat, *olat; /* MLA: [T, H, r] */
     struct cpu_unit *unit;
     int n_unit_max;
     float *part; /* partial results of spans */
@@ -136,26 +139,30 @@ struct cpu {
 
 /* ---- memory (open.c) ---- */
 /* A slab or block that lives as long as the device; zeroed. */
-sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out, sl_err *err)
-    BASE_MUST_USE;
+sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
+                      sl_err *err) BASE_MUST_USE;
 /* Weights: 64-byte aligned, small ones packed together. */
 sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
 /* ---- splitting work (work.c) ---- */
-/* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in contiguous ranges. */
+/* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
+ * contiguous ranges. */
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
-                  void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
+                      void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
 /* m2: the second half of a pair of two formats, NULL or without data otherwise. */
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user);
+void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2,
+                      int user);
 /* After the last add; n_tok: the most tokens of a product. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok);
 /* The next piece for a worker; false when there is none. */
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
 
-/* One piece times tokens idx (NULL: 0 ..) into y: row j at y + j * ldy, its column 0 is row 0 of the matrix; rows beyond n_row are not written. */
-void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
-                     enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy);
+/* One piece times tokens idx (NULL: 0 ..) into y: row j at y + j * ldy, its column 0 is row 0 of
+ * the matrix; rows beyond n_row are not written. */
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
+                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
+                     float *y, int64_t ldy);
 /* A piece of the pairs w: h[j][i] = silu(gate) * up. */
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                           const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
@@ -208,12 +215,13 @@ struct cpu_span_job {
     int n_row, ldo; /* rows of a part at most, floats of a row */
     double ns;      /* of the whole job, about */
     /* Start on a unit (its queries into scratch), one span of it into *out, and the end of it. */
-    void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem);
+    void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                  float *mem);
     void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
                  float *mem, struct cpu_part out);
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                 struct cpu_part in);
-    size_t mem_floats; /* what begin and span use */
+    size_t mem_floats;  /* what begin and span use */
     int n_span, window; /* set by dev_cpu_spans */
 };
 static inline size_t dev_cpu_part_floats(int n_row, int ldo)
@@ -224,11 +232,13 @@ static inline struct cpu_part dev_cpu_part_at(float *p, int n_row)
 {
     return (struct cpu_part){p, p + n_row, p + 2 * n_row};
 }
-/* Run the job's units over their spans; results are folded span by span in rising order, however the work is split. */
+/* Run the job's units over their spans; results are folded span by span in rising order, however
+ * the work is split. */
 void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
-#define CPU_ROWS 48      /* query rows that share a widened piece of keys, about */
-#define CPU_LANES 64     /* the same where queries lie in lanes (MLA) */
-#define CPU_SPLIT 4      /* fewer units than this times the workers: spans are split too */
+#define CPU_SET 64        /* tokens whose gate and up products wait for silu together */
+#define CPU_ROWS 48       /* query rows that share a widened piece of keys, about */
+#define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
+#define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);

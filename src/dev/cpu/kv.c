@@ -32,15 +32,17 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     uint64_t n;
     if (s->n_layer < 1 || s->n_blk < 1 || s->n_head < 1 || s->d_k < 1 || s->d_v < 0 ||
         (s->d_v == 0 && s->n_head != 1))
-        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d", s->n_layer,
-                       s->n_blk, s->n_head, s->d_k, s->d_v);
+        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
+                       s->n_layer, s->n_blk, s->n_head, s->d_k, s->d_v);
     if (s->blk_tok < 16 || s->blk_tok % 16)
-        return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16", s->blk_tok);
+        return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16",
+                       s->blk_tok);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *kv, (void **)&kv, err));
     layout(s, kv);
-    if (!size_mul(kv->page_bytes, (uint64_t)s->n_layer * (uint64_t)s->n_blk, &n) || n > SIZE_MAX / 4)
-        return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit", s->n_blk,
-                       kv->page_bytes, s->n_layer);
+    if (!size_mul(kv->page_bytes, (uint64_t)s->n_layer * (uint64_t)s->n_blk, &n) ||
+        n > SIZE_MAX / 4)
+        return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",
+                       s->n_blk, kv->page_bytes, s->n_layer);
     SL_TRY(dev_cpu_mem(c, MEM_KV, n + 64, (void **)&kv->base, err));
     *out = (dev_kv *)kv;
     return SL_OK;
@@ -59,5 +61,6 @@ void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int blk)
     (void)d;
     const struct cpu_kv *kv = (const struct cpu_kv *)kv_;
     for (int l = 0; l < kv->s.n_layer; l++)
-        memset(dev_cpu_page(kv, l, blk), 0xff, kv->page_bytes); /* NaN as f32, f16, bf16; q8: NaN scales */
+        memset(dev_cpu_page(kv, l, blk), 0xff,
+               kv->page_bytes); /* NaN as f32, f16, bf16; q8: NaN scales */
 }

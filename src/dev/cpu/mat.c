@@ -2,12 +2,13 @@
 /* Packing weights into the run layout, and the buffers of prepared inputs. */
 #include "dev/cpu/cpu.h"
 
-#define SLICE_BYTES ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */
+#define SLICE_BYTES                                                                                \
+    ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */
 
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][4] = {
-        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_AUTO] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_BF16] = {MM_ACT_BF16, MM_ACT_BF16, MM_ACT_BF16, MM_ACT_F32},
         [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
@@ -24,17 +25,18 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
     if (w->rows == first->rows && w->cols == first->cols &&
         (!same_type || (w->type == first->type && w->scheme == first->scheme)))
         return SL_OK;
-    return SL_FAIL(err, FORMAT, "tensor %.80s [%lld, %lld] %s and tensor %.80s [%lld, %lld] %s differ",
+    return SL_FAIL(err, FORMAT,
+                   "tensor %.80s [%lld, %lld] %s and tensor %.80s [%lld, %lld] %s differ",
                    first->name, (long long)first->rows, (long long)first->cols,
-                   tensor_dtype(first->type)->text, w->name, (long long)w->rows,
-                   (long long)w->cols, tensor_dtype(w->type)->text);
+                   tensor_dtype(first->type)->text, w->name, (long long)w->rows, (long long)w->cols,
+                   tensor_dtype(w->type)->text);
 }
 
 struct pack_job {
     const struct cpu_mat *w;
     const struct weight *first, *second;
-    int n_tile;            /* of one matrix */
-    int64_t begin, end;    /* units: tile t of matrix i is i * n_tile + t */
+    int n_tile;         /* of one matrix */
+    int64_t begin, end; /* units: tile t of matrix i is i * n_tile + t */
 };
 
 static void pack_run(void *arg, int worker, int n_w)
@@ -68,7 +70,8 @@ static void drop_units(const struct pack_job *j, void (*drop)(void *user, const 
         int64_t i = u / j->n_tile, stop = (i + 1) * j->n_tile;
         if (stop > j->end) stop = j->end;
         drop_rows(&j->first[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
-        if (j->second) drop_rows(&j->second[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
+        if (j->second)
+            drop_rows(&j->second[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
         u = stop;
     }
 }
@@ -147,7 +150,8 @@ sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_
     void *base = NULL;
     unsigned forms = 0;
     for (int i = 0; i < n_mat; i++)
-        if (mats[i]) forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
+        if (mats[i])
+            forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, sizeof *a, (void **)&a, err));
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, kern_mm_act_bytes(forms, n_col, n_tok_max), &base, err));
     kern_mm_act_init(&a->b, forms, n_col, n_tok_max, base);

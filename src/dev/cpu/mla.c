@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over a latent cache (MLA). Queries lie in lanes: a score row is one position times all queries of a unit, its key row broadcast.
+/* Attention over a latent cache (MLA). Queries lie in lanes: a score row is one position times all
+ * queries of a unit, its key row broadcast.
  *
- * Absorbed (expand 0): queries go through W_kb, the latent rows are keys and values for all heads, results go through W_vb.
- * Materialised (expand 1): a worker takes one head of one sequence, widens W_kb and W_vb to f32 once, and makes keys and values of each span for
- * all query tokens of the step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
+ * Absorbed (expand 0): queries go through W_kb, the latent rows are keys and values for all heads,
+ * results go through W_vb. Materialised (expand 1): a worker takes one head of one sequence, widens
+ * W_kb and W_vb to f32 once, and makes keys and values of each span for all query tokens of the
+ * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
 #include "dev/cpu/cpu.h"
 
 struct mla {
     const struct dev_attn_mla *p;
     const struct cpu_kv *kv;
-    int n_list;          /* tokens of this form: c->tok_list */
-    int d_k, row, r16;   /* r + rope; floats of a widened row; r rounded up to 16 */
-    int n_lane;          /* lanes of a unit at most */
+    int n_list;        /* tokens of this form: c->tok_list */
+    int d_k, row, r16; /* r + rope; floats of a widened row; r rounded up to 16 */
+    int n_lane;        /* lanes of a unit at most */
 };
 
 static int round16(int n)
@@ -20,8 +22,8 @@ static int round16(int n)
 }
 
 /* Widen the latent rows of positions [p, end) to x[][row]. */
-static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p, int end,
-                  float *x)
+static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p,
+                  int end, float *x)
 {
     const struct cpu_kv *kv = a->kv;
     while (p < end) {
@@ -55,7 +57,8 @@ static struct abs_mem abs_carve(float *mem, const struct mla *a)
 }
 
 /* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
-static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem)
+static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                      float *mem)
 {
     const struct mla *a = j->op;
     const struct dev_attn_mla *p = a->p;
@@ -65,15 +68,18 @@ static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct 
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
         const float *lat = c->lat + (at * p->n_head + h) * p->r;
         const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        for (int k = 0; k < p->r; k++) m.q[(int64_t)k * ld + i] = lat[k] * p->scale;
-        for (int k = 0; k < p->rope; k++) m.q[(int64_t)(p->r + k) * ld + i] = rope[k] * p->scale;
+        for (int k = 0; k < p->r; k++)
+            m.q[(int64_t)k * ld + i] = lat[k] * p->scale;
+        for (int k = 0; k < p->rope; k++)
+            m.q[(int64_t)(p->r + k) * ld + i] = rope[k] * p->scale;
     }
     for (int i = n; i < ld; i++)
-        for (int k = 0; k < a->d_k; k++) m.q[(int64_t)k * ld + i] = 0;
+        for (int k = 0; k < a->d_k; k++)
+            m.q[(int64_t)k * ld + i] = 0;
 }
 
-static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
-                     float *mem, struct cpu_part out)
+static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                     int span, float *mem, struct cpu_part out)
 {
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
@@ -95,7 +101,7 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     for (int i = 0; i < n; i += u->n_head) /* token by token: each its own number of positions */
         c->k.gemm_f32(m.s + i, 1, ld, m.x, a->row, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
-                    a->r16 / 16, hi[i], 0);
+                      a->r16 / 16, hi[i], 0);
 }
 
 static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -122,8 +128,8 @@ static int abs_units(struct cpu *c, const struct dev_batch *b, const struct mla 
             *work += end;
         }
         for (int h = 0; h < H; h += heads)
-            c->unit[n++] = (struct cpu_unit){seq, i, k - i, h, H - h < heads ? H - h : heads, 0,
-                                             (hi + VEC_SPAN - 1) / VEC_SPAN};
+            c->unit[n++] = (struct cpu_unit){
+                seq, i, k - i, h, H - h < heads ? H - h : heads, 0, (hi + VEC_SPAN - 1) / VEC_SPAN};
         i = k;
     }
     return n;
@@ -133,9 +139,16 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
 {
     const struct dev_attn_mla *p = a->p;
     int H = p->n_head, qd = p->nope + p->rope, n = a->n_list, all = n == b->n_tok;
-    dev_cpu_heads(c, &(struct dev_matmul_heads){.w = p->w_kb, .n_head = H, .n_tok = n, .x = p->q,
-                                                .ldx = (int64_t)H * qd, .ldx_h = qd, .y = c->lat,
-                                                .ldy = (int64_t)H * p->r, .ldy_h = p->r},
+    dev_cpu_heads(c,
+                  &(struct dev_matmul_heads){.w = p->w_kb,
+                                             .n_head = H,
+                                             .n_tok = n,
+                                             .x = p->q,
+                                             .ldx = (int64_t)H * qd,
+                                             .ldx_h = qd,
+                                             .y = c->lat,
+                                             .ldy = (int64_t)H * p->r,
+                                             .ldy_h = p->r},
                   c->tok_list);
     double work = 0;
     int heads = H < CPU_LANES ? H : CPU_LANES;
@@ -143,14 +156,22 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
     j.begin = abs_begin;
     j.span = abs_span;
     j.end = abs_end;
-    j.mem_floats = (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->row;
+    j.mem_floats =
+        (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->row;
     j.n_unit = abs_units(c, b, a, &work);
     j.ns = work * H * (a->d_k + p->r) / 30.0;
     dev_cpu_spans(c, &j);
     float *y = all ? p->y : c->lat; /* results of a part of the tokens go by way of lat */
-    dev_cpu_heads(c, &(struct dev_matmul_heads){.w = p->w_vb, .n_head = H, .n_tok = n, .x = c->olat,
-                                                .ldx = (int64_t)H * p->r, .ldx_h = p->r, .y = y,
-                                                .ldy = (int64_t)H * p->v, .ldy_h = p->v},
+    dev_cpu_heads(c,
+                  &(struct dev_matmul_heads){.w = p->w_vb,
+                                             .n_head = H,
+                                             .n_tok = n,
+                                             .x = c->olat,
+                                             .ldx = (int64_t)H * p->r,
+                                             .ldx_h = p->r,
+                                             .y = y,
+                                             .ldy = (int64_t)H * p->v,
+                                             .ldy_h = p->v},
                   NULL);
     if (all) return;
     int64_t row = (int64_t)H * p->v;
@@ -160,10 +181,10 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
 
 /* ---- materialised ---- */
 struct exp_mem {
-    float *wk, *wv;      /* [r][nope16], [r][v16] */
+    float *wk, *wv;        /* [r][nope16], [r][v16] */
     float *x, *k, *kr, *v; /* [PIECE][row], [SPAN][nope16], [SPAN][rope], [SPAN][v16] */
-    float *q, *s, *o;    /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
-    float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
+    float *q, *s, *o;      /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
+    float *m, *l, *run;    /* [tokens], [tokens], [tokens][v16] */
 };
 struct exp_job {
     struct cpu *c;
@@ -174,7 +195,8 @@ struct exp_job {
 
 static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
 {
-    size_t r = (size_t)round16(p->mla_r), nope = (size_t)round16(p->mla_nope), v = (size_t)round16(p->d_v);
+    size_t r = (size_t)round16(p->mla_r), nope = (size_t)round16(p->mla_nope),
+           v = (size_t)round16(p->d_v);
     size_t row = (size_t)round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
     float *at = mem;
     struct {
@@ -208,12 +230,14 @@ static void widen_weights(const struct mla *a, int head, const struct exp_mem *m
     struct mm_mat k = dev_cpu_mat_at(dev_cpu_mat_of(p->w_kb), head);
     struct mm_mat v = dev_cpu_mat_at(dev_cpu_mat_of(p->w_vb), head);
     int nope = round16(p->nope), v16 = round16(p->v);
-    for (int t = 0; t < k.n_tile; t++) kern_mm_unpack_tile(&k, t, m->wk + (int64_t)t * 16 * nope, nope);
+    for (int t = 0; t < k.n_tile; t++)
+        kern_mm_unpack_tile(&k, t, m->wk + (int64_t)t * 16 * nope, nope);
     for (int t = 0; t < v.n_tile; t++) {
         float *rows = m->x; /* [16][r] */
         kern_mm_unpack_tile(&v, t, rows, p->r);
         for (int i = 0; i < p->r; i++)
-            for (int k16 = 0; k16 < 16; k16++) m->wv[(int64_t)i * v16 + 16 * t + k16] = rows[k16 * p->r + i];
+            for (int k16 = 0; k16 < 16; k16++)
+                m->wv[(int64_t)i * v16 + 16 * t + k16] = rows[k16 * p->r + i];
     }
 }
 
@@ -227,8 +251,10 @@ static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0,
     for (int at = 0; at < n; at += VEC_PIECE) {
         int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
         widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
-        c->k.gemm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16, p->r, 0);
-        c->k.gemm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r, 0);
+        c->k.gemm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16,
+                      p->r, 0);
+        c->k.gemm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r,
+                      0);
         for (int i = 0; i < k; i++)
             memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->row + p->r,
                    sizeof(float) * (size_t)p->rope);
@@ -236,8 +262,8 @@ static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0,
 }
 
 /* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
-static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok, int n_tok, int tile0,
-                     int p0, const struct exp_mem *m)
+static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok, int n_tok,
+                     int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
     int nope = round16(p->nope), v16 = round16(p->v), to = 0, all = VEC_SPAN, ld = round16(n_tok);
@@ -250,17 +276,18 @@ static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok,
     }
     if (to == 0) return;
     c->k.gemm_f32(m->k, nope, 1, q, ld, m->s, ld, to, ld / 16, p->nope, 0);
-    c->k.gemm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope, 1);
+    c->k.gemm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope,
+                  1);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
     c->k.gemm_f32(m->s, 1, ld, m->v, v16, m->o, v16, n_tok, v16 / 16, all, 0);
     for (int i = 0; i < n_tok; i++) {
         if (hi[i] > all)
-            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16, m->o + (int64_t)i * v16,
-                        v16, 1, v16 / 16, hi[i] - all, 1);
+            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16,
+                          m->o + (int64_t)i * v16, v16, 1, v16 / 16, hi[i] - all, 1);
         if (l[i] != 0.0f)
-            c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16, mx[i],
-                          l[i], m->o + (int64_t)i * v16, v16);
+            c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16,
+                          mx[i], l[i], m->o + (int64_t)i * v16, v16);
     }
 }
 
@@ -291,11 +318,13 @@ static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_un
     exp_queries(j, tok, u->n_tok, u->head0, &m);
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
     int end = 0;
-    for (int i = 0; i < u->n_tok; i++) end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
+    for (int i = 0; i < u->n_tok; i++)
+        end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
         materialise(c, j, u->seq, p0, clamp_span(end - p0), &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES)
-            exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0, &m);
+            exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0,
+                     &m);
     }
     for (int i = 0; i < u->n_tok; i++) {
         float *y = p->y + ((int64_t)tok[i] * p->n_head + u->head0) * p->v;
@@ -309,7 +338,8 @@ static void exp_run(void *arg, int worker, int n_w)
     (void)n_w;
     struct exp_job *j = arg;
     int b, e;
-    while (par_take(j->c->counter, j->n_unit, 1, &b, &e)) exp_unit(j->c, j, &j->c->unit[b], worker);
+    while (par_take(j->c->counter, j->n_unit, 1, &b, &e))
+        exp_unit(j->c, j, &j->c->unit[b], worker);
 }
 
 static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a)
@@ -317,7 +347,8 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
     struct exp_job j = {c, b, *a, 0};
     for (int i = 0; i < a->n_list;) {
         int seq = b->seq[c->tok_list[i]], k = i;
-        while (k < a->n_list && b->seq[c->tok_list[k]] == seq) k++;
+        while (k < a->n_list && b->seq[c->tok_list[k]] == seq)
+            k++;
         for (int h = 0; h < a->p->n_head; h++)
             c->unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
         i = k;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routed experts: tokens are grouped by expert with index lists (no copies), the tiles of all experts in use are one row of work, and each token's
- * K results are added in the order of its list. */
+/* Routed experts: tokens are grouped by expert with index lists (no copies), the tiles of all
+ * experts in use are one row of work, and each token's K results are added in the order of its
+ * list. */
 #include "dev/cpu/cpu.h"
 
 struct moe_job {
@@ -16,7 +17,8 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
     int n = n_tok * p->k, most = 0;
     int32_t *first = c->expert_slot0;
     memset(first, 0, sizeof *first * (size_t)(p->n_expert + 1));
-    for (int i = 0; i < n; i++) first[p->id[i] + 1]++;
+    for (int i = 0; i < n; i++)
+        first[p->id[i] + 1]++;
     for (int e = 0; e < p->n_expert; e++) {
         most = first[e + 1] > most ? first[e + 1] : most;
         first[e + 1] += first[e];
@@ -26,7 +28,8 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
         c->slot_row[slot] = i / p->k;
         c->slot_of[i] = slot;
     }
-    for (int e = p->n_expert; e > 0; e--) first[e] = first[e - 1]; /* first[e] had moved to its end */
+    for (int e = p->n_expert; e > 0; e--)
+        first[e] = first[e - 1]; /* first[e] had moved to its end */
     first[0] = 0;
     return most;
 }
@@ -46,7 +49,8 @@ static void moe_run(void *arg, int worker, int n_w)
     }
     par_barrier(c->team);
     par_split(j->n_slot, worker, n_w, &b, &e);
-    for (int64_t s = b; s < e; s++) kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
+    for (int64_t s = b; s < e; s++)
+        kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
     par_barrier(c->team);
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
@@ -58,7 +62,8 @@ static void moe_run(void *arg, int worker, int n_w)
     const float **row = c->scratch[worker].rowp;
     par_split(j->n_tok, worker, n_w, &b, &e);
     for (int64_t t = b; t < e; t++) {
-        for (int k = 0; k < p->k; k++) row[k] = c->moe_y + c->slot_of[t * p->k + k] * n_out;
+        for (int k = 0; k < p->k; k++)
+            row[k] = c->moe_y + c->slot_of[t * p->k + k] * n_out;
         c->k.wsum_f32(p->y + t * n_out, row, p->weight + t * p->k, p->k,
                       p->add ? p->add + t * n_out : NULL, (int)n_out);
     }

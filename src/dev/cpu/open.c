@@ -13,7 +13,8 @@ sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out, sl_
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *b, (void **)&b, err));
     int slab = n >= SLAB_FROM;
-    sl_status st = slab ? mem_slab_alloc(tag, n, c->huge, &p, err) : mem_alloc_array(tag, n, 1, &p, err);
+    sl_status st =
+        slab ? mem_slab_alloc(tag, n, c->huge, &p, err) : mem_alloc_array(tag, n, 1, &p, err);
     if (st != SL_OK) {
         mem_free(b);
         return st;
@@ -110,8 +111,7 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
 {
     size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
     size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
-    c->tile_floats = (size_t)c->n_tok_max * 128;
-    if (c->tile_floats < 16384) c->tile_floats = 16384;
+    c->tile_floats = BASE_MAX((size_t)c->n_tok_max * 16, (size_t)CPU_SET * 16 * 64);
     SL_TRY(get(c, n_w, sizeof *c->scratch, &c->scratch, err));
     for (size_t i = 0; i < n_w; i++) {
         struct cpu_scratch *s = &c->scratch[i];
@@ -182,8 +182,8 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
     if (p->n_tok < 1 || p->n_seq < 1 || p->n_ctx < 1 || p->n_head < 1 || p->d_k < 1 || p->d_v < 1)
-        return SL_FAIL(err, REQUEST, "workspace: %d tokens, %d sequences, %d positions, %d heads", p->n_tok,
-                       p->n_seq, p->n_ctx, p->n_head);
+        return SL_FAIL(err, REQUEST, "workspace: %d tokens, %d sequences, %d positions, %d heads",
+                       p->n_tok, p->n_seq, p->n_ctx, p->n_head);
     c->plan = *p;
     c->n_tok_max = p->n_tok;
     int n_row, ldo, n_w = c->n_worker;
@@ -209,31 +209,31 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
     }
     int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
     SL_TRY(get(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
-    for (int64_t i = 0; i < n_iota; i++) c->iota[i] = (int32_t)i;
+    for (int64_t i = 0; i < n_iota; i++)
+        c->iota[i] = (int32_t)i;
     SL_TRY(reserve_angles(c, err));
     SL_TRY(reserve_experts(c, err));
     return reserve_heads(c, err);
 }
 
-const struct dev_class dev_cpu_class = {
-    .name = "cpu",
-    .open = cpu_open,
-    .close = cpu_close,
-    .info = cpu_info,
-    .alloc = cpu_alloc,
-    .put = cpu_copy,
-    .get = cpu_copy,
-    .sync = cpu_sync,
-    .mat_load = dev_cpu_mat_load,
-    .act_open = dev_cpu_act_open,
-    .kv_bytes = dev_cpu_kv_bytes,
-    .kv_open = dev_cpu_kv_open,
-    .kv_copy = dev_cpu_kv_copy,
-    .kv_poison = dev_cpu_kv_poison,
-    .reserve = dev_cpu_reserve,
-    .probe_read_gbps = dev_cpu_probe_read_gbps,
-    .probe_int8_gops = dev_cpu_probe_int8_gops,
+const struct dev_class dev_cpu_class = {.name = "cpu",
+                                        .open = cpu_open,
+                                        .close = cpu_close,
+                                        .info = cpu_info,
+                                        .alloc = cpu_alloc,
+                                        .put = cpu_copy,
+                                        .get = cpu_copy,
+                                        .sync = cpu_sync,
+                                        .mat_load = dev_cpu_mat_load,
+                                        .act_open = dev_cpu_act_open,
+                                        .kv_bytes = dev_cpu_kv_bytes,
+                                        .kv_open = dev_cpu_kv_open,
+                                        .kv_copy = dev_cpu_kv_copy,
+                                        .kv_poison = dev_cpu_kv_poison,
+                                        .reserve = dev_cpu_reserve,
+                                        .probe_read_gbps = dev_cpu_probe_read_gbps,
+                                        .probe_int8_gops = dev_cpu_probe_int8_gops,
 #define X(name, params) .name = dev_cpu_##name,
-    DEV_OP_LIST(X)
+                                        DEV_OP_LIST(X)
 #undef X
 };

@@ -47,7 +47,8 @@ struct heads_job {
     const int32_t *rows;
     const struct cpu_mat *w;
     int n_tok;
-    struct mm_act_buf x; /* [H * T] rows: head h of token t is row h * T + t, so a head's rows are a range of iota */
+    struct mm_act_buf x; /* [H * T] rows: head h of token t is row h * T + t, so a head's rows are a
+                            range of iota */
 };
 
 static void heads_run(void *arg, int worker, int n_w)
@@ -72,7 +73,8 @@ static void heads_run(void *arg, int worker, int n_w)
 
 void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_t *rows)
 {
-    struct heads_job j = {.c = c, .p = p, .rows = rows, .w = dev_cpu_mat_of(p->w), .n_tok = p->n_tok};
+    struct heads_job j = {
+        .c = c, .p = p, .rows = rows, .w = dev_cpu_mat_of(p->w), .n_tok = p->n_tok};
     ASSERT((int64_t)j.n_tok * p->n_head <= c->n_head_rows && j.w->m.n_col <= c->n_head_col);
     kern_mm_act_init(&j.x, 1u << j.w->form, j.w->m.n_col, j.n_tok * p->n_head, c->head_mem);
     dev_cpu_work_clear(&c->work[0]);
@@ -112,7 +114,8 @@ static void ffn_run(void *arg, int worker, int n_w)
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, p->h, n_ff);
     par_barrier(c->team);
     par_split(j->n_row, worker, n_w, &b, &e);
-    for (int64_t t = b; t < e; t++) kern_mm_prep(hx, (int)t, p->h + t * n_ff);
+    for (int64_t t = b; t < e; t++)
+        kern_mm_prep(hx, (int)t, p->h + t * n_ff);
     par_barrier(c->team);
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at))

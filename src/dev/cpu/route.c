@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router. Scores are sigmoid(logit), or softmax over all experts; what chooses is score + bias, what weighs is the score.
+/* The router. Scores are sigmoid(logit), or softmax over all experts; what chooses is score + bias,
+ * what weighs is the score.
  *
- * With groups: the k_group groups with the best group score stay (its best expert, or the sum of its two best), the others' experts are never taken.
- * Best first; a tie goes to the lower number. A NaN score never wins against a number, and the K numbers are distinct whatever the scores.
+ * With groups: the k_group groups with the best group score stay (its best expert, or the sum of
+ * its two best), the others' experts are never taken. Best first; a tie goes to the lower number. A
+ * NaN score never wins against a number, and the K numbers are distinct whatever the scores.
  * Source: DeepseekV2/V3 and Qwen3Moe routers of transformers. */
 #include "dev/cpu/cpu.h"
 
@@ -41,11 +43,15 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
         c->k.sigmoid_f32(score, n);
     else
         c->k.softmax_f32(score, n);
-    for (int i = 0; i < n; i++) choose[i] = p->bias ? score[i] + p->bias[i] : score[i];
+    for (int i = 0; i < n; i++)
+        choose[i] = p->bias ? score[i] + p->bias[i] : score[i];
     if (p->n_group > 1) {
-        for (int g = 0; g < p->n_group; g++) group[g] = group_score(choose + g * per, per, p->group_max);
-        for (int i = 0; i < p->k_group; i++) group_taken[best_of(group, group_taken, p->n_group)] = 1;
-        for (int i = 0; i < n; i++) taken[i] = !group_taken[i / per];
+        for (int g = 0; g < p->n_group; g++)
+            group[g] = group_score(choose + g * per, per, p->group_max);
+        for (int i = 0; i < p->k_group; i++)
+            group_taken[best_of(group, group_taken, p->n_group)] = 1;
+        for (int i = 0; i < n; i++)
+            taken[i] = !group_taken[i / per];
     }
     int32_t *id = p->id + (int64_t)t * p->k;
     float *weight = p->weight + (int64_t)t * p->k, sum = 0;
@@ -56,13 +62,15 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
         sum += weight[k];
     }
     float f = p->norm ? p->scale / (sum + 1e-20f) : p->scale;
-    for (int k = 0; k < p->k; k++) weight[k] *= f;
+    for (int k = 0; k < p->k; k++)
+        weight[k] *= f;
 }
 
 void dev_cpu_route(dev *d, const struct dev_batch *b, const struct dev_route *p)
 {
     int n_tok = p->n_tok ? p->n_tok : b->n_tok;
     ASSERT(p->n_expert <= EXPERT_MAX && p->k >= 1 &&
-           p->k <= p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
+           p->k <=
+               p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
     dev_cpu_for_rows(dev_cpu_of(d), n_tok, p->n_expert * (p->k + 2.0), route_row, (void *)p);
 }

@@ -78,7 +78,8 @@ static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
     a->freq = p->freq;
     a->n_rot = p->n_rot;
     a->mscale = p->mscale;
-    for (int t = 0; t < c->plan.n_tok; t++) a->pos[t] = -1;
+    for (int t = 0; t < c->plan.n_tok; t++)
+        a->pos[t] = -1;
     return a;
 }
 
@@ -134,7 +135,8 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     const struct dev_batch *b = j->b;
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
     int pos = b->pos[t], in = pos % kv->s.blk_tok;
-    uint8_t *page = dev_cpu_page(kv, p->layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok]);
+    uint8_t *page =
+        dev_cpu_page(kv, p->layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok]);
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
         c->k.put_v(kv->t, page + (size_t)in * kv->row_bytes, k, kv->s.d_k);
@@ -154,7 +156,8 @@ void dev_cpu_kv_put(dev *d, const struct dev_batch *b, const struct dev_kv_put *
 {
     struct put_job j = {b, p};
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
-    dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, kv->s.n_head * (kv->s.d_k + kv->s.d_v) * 0.8, put_row, &j);
+    dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, kv->s.n_head * (kv->s.d_k + kv->s.d_v) * 0.8, put_row,
+                     &j);
 }
 
 /* ---- add, rows ---- */

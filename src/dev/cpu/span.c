@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's work: units (query rows that go through the context together) times spans of VEC_SPAN positions. A span's result depends on the
- * span and the rows only; the results of a unit are folded in rising order of spans. With enough units each is one worker's; with few, unit-spans
- * are handed out and folded after a barrier, a window of spans at a time so that partial results stay few. The arithmetic is the same. */
+/* Attention's work: units (query rows that go through the context together) times spans of VEC_SPAN
+ * positions. A span's result depends on the span and the rows only; the results of a unit are
+ * folded in rising order of spans. With enough units each is one worker's; with few, unit-spans are
+ * handed out and folded after a barrier, a window of spans at a time so that partial results stay
+ * few. The arithmetic is the same. */
 #include "dev/cpu/cpu.h"
 
 #define INLINE_NS 2500.0

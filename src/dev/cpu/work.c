@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splitting work over the team. Every result is computed by the same arithmetic whoever computes it, so who takes what is free. */
+/* Splitting work over the team. Every result is computed by the same arithmetic whoever computes
+ * it, so who takes what is free. */
 #include "dev/cpu/cpu.h"
 
 #define INLINE_NS 3000.0 /* less than this is not worth waking the team */
-#define PIECE_BYTES 32768
-#define TILES_MANY 4 /* with many tokens kern decodes several tiles at a time */
+#define PIECE_MIN ((size_t)64 << 10)
+#define PIECE_CACHED                                                                               \
+    ((size_t)256 << 10) /* read once for every set of tokens: stays in a core's own cache */
+#define TILES_MANY 4    /* with many tokens kern decodes several tiles at a time */
 
 struct rows_job {
     struct cpu *c;
@@ -18,15 +21,17 @@ static void rows_run(void *arg, int w, int n_w)
     struct rows_job *j = arg;
     int64_t b, e;
     par_split(j->n_row, w, n_w, &b, &e);
-    for (int64_t i = b; i < e; i++) j->fn(j->c, j->arg, (int)i, w);
+    for (int64_t i = b; i < e; i++)
+        j->fn(j->c, j->arg, (int)i, w);
 }
 
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
-                  void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg)
+                      void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg)
 {
     struct rows_job j = {c, fn, arg, n_row};
     if (n_row < 2 || c->n_worker == 1 || n_row * ns < INLINE_NS) {
-        for (int i = 0; i < n_row; i++) fn(c, arg, i, 0);
+        for (int i = 0; i < n_row; i++)
+            fn(c, arg, i, 0);
         return;
     }
     par_run(c->team, rows_run, &j);
@@ -53,7 +58,8 @@ void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct m
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
     int begin = w->n_seg ? s[-1].end : 0;
-    *s = (struct cpu_seg){.m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
+    *s = (struct cpu_seg){
+        .m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
     if (m2) s->m2 = *m2;
     w->n_seg++;
 }
@@ -85,19 +91,19 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
         par_range_set(&w->range[k], at, end);
         at = end;
     }
-    int unit = w->n_seg ? unit_tiles(&w->seg[0].m) + (w->seg[0].m2.data != NULL) : 1;
-    int step = (int)(PIECE_BYTES / (w->n_seg ? unit_bytes(&w->seg[0]) : 1)), most = n / (n_w * 8);
-    if (step > most) step = most;
-    if (n_tok >= 16) step = step < TILES_MANY ? TILES_MANY : step / TILES_MANY * TILES_MANY;
-    int fit = (int)(c->tile_floats / ((size_t)16 * (size_t)unit * (size_t)(n_tok ? n_tok : 1)));
-    if (step > fit) step = fit;
-    w->step = step < 1 ? 1 : step;
+    size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
+    int min = n / (n_w * 16), max = n, many = n_tok > 1;
+    if (bytes * (size_t)min > PIECE_MIN) min = (int)(PIECE_MIN / bytes);
+    if (many && bytes * (size_t)max > PIECE_CACHED) max = (int)(PIECE_CACHED / bytes);
+    int fit = (int)(c->tile_floats / (32 * (size_t)BASE_MIN(BASE_MAX(n_tok, 1), CPU_SET)));
+    w->step_max = BASE_MAX(1, BASE_MIN(max, fit));
+    w->step_min = BASE_MIN(w->step_max, BASE_MAX(min, n_tok < 16 ? 1 : TILES_MANY));
 }
 
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
     if (p->at >= p->end &&
-        !par_range_take(w->range, worker, c->n_worker, w->step, &p->at, &p->end))
+        !par_range_take(w->range, worker, c->n_worker, w->step_min, w->step_max, &p->at, &p->end))
         return 0;
     int lo = 0, hi = w->n_seg - 1;
     while (lo < hi) { /* the last seg that begins at or before p->at */
@@ -115,8 +121,9 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
     return 1;
 }
 
-void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p, const struct mm_act_buf *x,
-                     enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy)
+void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
+                     const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
+                     float *y, int64_t ldy)
 {
     const struct mm_mat *m = &p->seg->m;
     struct cpu_scratch *s = &c->scratch[worker];
@@ -138,13 +145,21 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
     const struct mm_mat *m = &p->seg->m, *m2 = &p->seg->m2;
     struct cpu_scratch *s = &c->scratch[worker];
     int unit0 = p->tile0 / unit_tiles(m), n_unit = p->n_tile / unit_tiles(m);
+    int row0 = unit0 * 16, n = BASE_MIN(n_unit * 16, m->n_row - row0);
+    int n_set = (n_tok + CPU_SET - 1) / CPU_SET;
     int64_t ld = 32 * (int64_t)n_unit;
-    if (!m2->data) kern_mm(m, p->tile0, p->n_tile, x, w->form, idx, n_tok, s->tile, ld, s->mm);
-    for (int i = 0; m2->data && i < n_unit; i++) { /* two streams, laid as a pair's tiles */
-        kern_mm(m, unit0 + i, 1, x, w->form, idx, n_tok, s->tile + 32 * i, ld, s->mm);
-        kern_mm(m2, unit0 + i, 1, x, w->form2, idx, n_tok, s->tile + 32 * i + 16, ld, s->mm);
+    if (!idx) idx = c->iota;
+    for (int i = 0; i < n_set; i++) {
+        int j0 = (int)((int64_t)n_tok * i / n_set),
+            n_j = (int)((int64_t)n_tok * (i + 1) / n_set) - j0;
+        if (!m2->data)
+            kern_mm(m, p->tile0, p->n_tile, x, w->form, idx + j0, n_j, s->tile, ld, s->mm);
+        for (int k = 0; m2->data && k < n_unit; k++) { /* two streams, laid as a pair's tiles */
+            float *y = s->tile + 32 * k;
+            kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, s->mm);
+            kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, s->mm);
+        }
+        for (int j = 0; j < n_j; j++)
+            c->k.silu_pairs_f32(h + (j0 + j) * ldh + row0, s->tile + j * ld, n);
     }
-    int row0 = unit0 * 16, n = n_unit * 16;
-    if (n > m->n_row - row0) n = m->n_row - row0;
-    for (int j = 0; j < n_tok; j++) c->k.silu_pairs_f32(h + j * ldh + row0, s->tile + j * ld, n);
 }

@@ -48,7 +48,8 @@ AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
 
 AI vacc widen_f16(uint16x8_t v)
 {
-    return (vacc){{vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(v))), vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(v)))}};
+    return (vacc){{vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(v))),
+                   vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(v)))}};
 }
 
 AI float32x4_t bf16_of_pair(uint32x4_t v, int odd)
@@ -56,7 +57,8 @@ AI float32x4_t bf16_of_pair(uint32x4_t v, int odd)
     return vreinterpretq_f32_u32(odd ? vandq_u32(v, vdupq_n_u32(0xffff0000u)) : vshlq_n_u32(v, 16));
 }
 
-/* Row values of one k: rows 8 * part on. bf16 comes in pairs of k; e4m3 has the bits of an f16 2^8 times smaller. */
+/* Row values of one k: rows 8 * part on. bf16 comes in pairs of k; e4m3 has the bits of an f16 2^8
+ * times smaller. */
 AI vacc load_k(int fmt, const uint8_t *blk, int k, int part)
 {
     if (fmt == MM_f32) return acc_load((const float *)(const void *)(blk + 64 * k + 32 * part));
@@ -69,7 +71,8 @@ AI vacc load_k(int fmt, const uint8_t *blk, int k, int part)
     vacc s = acc_load((const float *)(const void *)(blk + 32 * part));
     int16x8_t v = vmovl_s8(vreinterpret_s8_u8(vld1_u8(blk + 64 + 16 * k + 8 * part)));
     vacc f = widen_f16(vandq_u16(vreinterpretq_u16_s16(vshlq_n_s16(v, 7)), vdupq_n_u16(0xbfff)));
-    return (vacc){{vmulq_f32(f.val[0], vmulq_n_f32(s.val[0], 256.0f)), vmulq_f32(f.val[1], vmulq_n_f32(s.val[1], 256.0f))}};
+    return (vacc){{vmulq_f32(f.val[0], vmulq_n_f32(s.val[0], 256.0f)),
+                   vmulq_f32(f.val[1], vmulq_n_f32(s.val[1], 256.0f))}};
 }
 
 AI void load_eight(struct weight_eight *w, int fmt, const uint8_t *blk, int k, int part)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of code formats with SDOT by element: a 64-byte line is four registers of 4 rows x 4 k, a lane of the activations multiplies each. A tile in
- * two parts of 8 rows, so that the codes of 32 k are 16 registers. Tables are signed here; other codes are small enough to be signed as they are. */
+/* Products of code formats with SDOT by element: a 64-byte line is four registers of 4 rows x 4 k,
+ * a lane of the activations multiplies each. A tile in two parts of 8 rows, so that the codes of 32
+ * k are 16 registers. Tables are signed here; other codes are small enough to be signed as they
+ * are. */
 #include <arm_neon.h>
 
 #include "kern/kern.h"
@@ -33,7 +35,8 @@ AI void acc_store(float *p, vacc v)
 
 AI vacc widen_f16(uint16x8_t v)
 {
-    return (vacc){{vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(v))), vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(v)))}};
+    return (vacc){{vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(v))),
+                   vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(v)))}};
 }
 
 AI vacc half_floats(const uint8_t *p)
@@ -43,7 +46,8 @@ AI vacc half_floats(const uint8_t *p)
 
 AI vacc from_u16(uint16x8_t v)
 {
-    return (vacc){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(v))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(v)))}};
+    return (vacc){
+        {vcvtq_f32_u32(vmovl_u16(vget_low_u16(v))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(v)))}};
 }
 
 AI vacc bytes_u(uint8x8_t v)
@@ -54,7 +58,8 @@ AI vacc bytes_u(uint8x8_t v)
 AI vacc bytes_s(const uint8_t *p)
 {
     int16x8_t v = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
-    return (vacc){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(v)))}};
+    return (vacc){
+        {vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(v)))}};
 }
 
 AI vacc mul(vacc a, vacc b)
@@ -83,7 +88,9 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum 
     uint8x8_t v;
     w->sc0 = w->sc1 = w->mn0 = w->mn1 = acc_zero();
     switch (header) {
-    case H_D: w->sc0 = half_floats(h + 32 * g); break;
+    case H_D:
+        w->sc0 = half_floats(h + 32 * g);
+        break;
     case H_DM:
         w->sc0 = half_floats(h);
         w->mn0 = half_floats(h + 32);
@@ -118,8 +125,11 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum 
         w->sc1 = mul(d, bytes_u(vand_u8(v, vdup_n_u8(15))));
         w->mn1 = mul(m, bytes_u(vshr_n_u8(v, 4)));
         break;
-    case H_XS: w->sc0 = mul(half_floats(h), bytes_s(b + 32 + 16 * g)); break;
-    case H_FLOAT: break;
+    case H_XS:
+        w->sc0 = mul(half_floats(h), bytes_s(b + 32 + 16 * g));
+        break;
+    case H_FLOAT:
+        break;
     }
 }
 
@@ -153,8 +163,8 @@ AI uint8x16_t code(const uint8_t *c, int l, enum mm_planes planes)
     return nib;
 }
 
-AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *codes, int g, int part, enum mm_header header,
-                   enum mm_planes planes)
+AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *codes, int g, int part,
+                   enum mm_header header, enum mm_planes planes)
 {
     load_scales(w, blk, g, part, header);
 #pragma GCC unroll 8
@@ -172,8 +182,8 @@ AI int32x4_t four(int32x4_t s, const struct wgroup *w, int l, int i, int8x16_t x
     return vdotq_laneq_s32(s, w->w[l + 3][i], x, 3);
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header, enum mm_planes planes,
-               int half, int min, int off)
+AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+               enum mm_planes planes, int half, int min, int off)
 {
     int8x16_t x0 = vld1q_s8(e->q), x1 = vld1q_s8(e->q + 16);
     int start = off && !SIGNED(planes);
@@ -192,11 +202,12 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
     return acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc, enum mm_header header,
-                enum mm_planes planes, int half, int min, int off)
+AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+                enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     for (int j = 0; j < n; j++)
-        acc_store(acc + 16 * j, column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+        acc_store(acc + 16 * j,
+                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

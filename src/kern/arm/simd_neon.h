@@ -14,33 +14,65 @@ typedef struct {
 #define V_ROWS_1 6
 #define V_QUADS(expr)                                                                              \
     do {                                                                                           \
-        for (int i = 0; i < 4; i++) r.q[i] = (expr);                                               \
+        for (int i = 0; i < 4; i++)                                                                \
+            r.q[i] = (expr);                                                                       \
         return r;                                                                                  \
     } while (0)
 
-static inline vf v_load(const float *p) { vf r; V_QUADS(vld1q_f32(p + 4 * i)); }
+static inline vf v_load(const float *p)
+{
+    vf r;
+    V_QUADS(vld1q_f32(p + 4 * i));
+}
 static inline void v_store(float *p, vf a)
 {
-    for (int i = 0; i < 4; i++) vst1q_f32(p + 4 * i, a.q[i]);
+    for (int i = 0; i < 4; i++)
+        vst1q_f32(p + 4 * i, a.q[i]);
 }
 static inline vf v_load_n(const float *p, int n)
 {
     float t[16] = {0};
-    for (int i = 0; i < n; i++) t[i] = p[i];
+    for (int i = 0; i < n; i++)
+        t[i] = p[i];
     return v_load(t);
 }
 static inline void v_store_n(float *p, vf a, int n)
 {
     float t[16];
     v_store(t, a);
-    for (int i = 0; i < n; i++) p[i] = t[i];
+    for (int i = 0; i < n; i++)
+        p[i] = t[i];
 }
-static inline vf v_set1(float x) { vf r; V_QUADS(vdupq_n_f32(x)); }
-static inline vf v_add(vf a, vf b) { vf r; V_QUADS(vaddq_f32(a.q[i], b.q[i])); }
-static inline vf v_sub(vf a, vf b) { vf r; V_QUADS(vsubq_f32(a.q[i], b.q[i])); }
-static inline vf v_mul(vf a, vf b) { vf r; V_QUADS(vmulq_f32(a.q[i], b.q[i])); }
-static inline vf v_div(vf a, vf b) { vf r; V_QUADS(vdivq_f32(a.q[i], b.q[i])); }
-static inline vf v_fma(vf a, vf b, vf c) { vf r; V_QUADS(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
+static inline vf v_set1(float x)
+{
+    vf r;
+    V_QUADS(vdupq_n_f32(x));
+}
+static inline vf v_add(vf a, vf b)
+{
+    vf r;
+    V_QUADS(vaddq_f32(a.q[i], b.q[i]));
+}
+static inline vf v_sub(vf a, vf b)
+{
+    vf r;
+    V_QUADS(vsubq_f32(a.q[i], b.q[i]));
+}
+static inline vf v_mul(vf a, vf b)
+{
+    vf r;
+    V_QUADS(vmulq_f32(a.q[i], b.q[i]));
+}
+static inline vf v_div(vf a, vf b)
+{
+    vf r;
+    V_QUADS(vdivq_f32(a.q[i], b.q[i]));
+}
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    vf r;
+    V_QUADS(vfmaq_f32(c.q[i], a.q[i], b.q[i]));
+}
 static inline vf v_max(vf a, vf b)
 {
     vf r;
@@ -51,7 +83,11 @@ static inline vf v_min(vf a, vf b)
     vf r;
     V_QUADS(vbslq_f32(vcltq_f32(a.q[i], b.q[i]), a.q[i], b.q[i]));
 }
-static inline vf v_round(vf a) { vf r; V_QUADS(vrndnq_f32(a.q[i])); }
+static inline vf v_round(vf a)
+{
+    vf r;
+    V_QUADS(vrndnq_f32(a.q[i]));
+}
 static inline vf v_pow2(vf n)
 {
     vf r;
@@ -69,7 +105,11 @@ static inline vf v_iota(int base)
     vf r;
     V_QUADS(vaddq_f32(vld1q_f32(lane), vdupq_n_f32((float)(base + 4 * i))));
 }
-static inline vf v_from_i32(const int32_t *p) { vf r; V_QUADS(vcvtq_f32_s32(vld1q_s32(p + 4 * i))); }
+static inline vf v_from_i32(const int32_t *p)
+{
+    vf r;
+    V_QUADS(vcvtq_f32_s32(vld1q_s32(p + 4 * i)));
+}
 static inline vf v_from_bf16(const uint16_t *p)
 {
     vf r;
@@ -99,7 +139,8 @@ static inline float v_hmax(vf a)
     float t[16];
     v_store(t, a);
     for (int h = 8; h; h /= 2)
-        for (int i = 0; i < h; i++) t[i] = t[i + h] > t[i] ? t[i + h] : t[i];
+        for (int i = 0; i < h; i++)
+            t[i] = t[i + h] > t[i] ? t[i + h] : t[i];
     return t[0];
 }
 static inline void v_load2(const float *p, vf *even, vf *odd)

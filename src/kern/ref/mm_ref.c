@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reference product kernels: generic C over the table of formats, with the same roundings in the same order as all variants. */
+/* Reference product kernels: generic C over the table of formats, with the same roundings in the
+ * same order as all variants. */
 #include <math.h>
 #include <string.h>
 
@@ -42,8 +43,9 @@ static void run_codes(int fmt, const struct mm_run *r)
     for (int t = 0; t < r->n_tile; t++) {
         start(r, t);
         for (int g = 0; g < r->g1 - r->g0; g++) {
-            kern_mm_group(fmt, r->w + (size_t)t * r->tile_bytes + (size_t)(g / per) * (size_t)f->blk_bytes,
-                          g % per, &w);
+            kern_mm_group(
+                fmt, r->w + (size_t)t * r->tile_bytes + (size_t)(g / per) * (size_t)f->blk_bytes,
+                g % per, &w);
             const struct mm_ent *e = r->hi + (size_t)g * (size_t)r->n;
             for (int j = 0; j < r->n; j++)
                 column(f, &w, &e[j], r->acc + 16 * j);
@@ -74,7 +76,8 @@ static void run_floats(int fmt, const struct mm_run *r)
             kern_mm_group_f32(fmt, r->w + (size_t)t * r->tile_bytes, g, w);
             for (int j = 0; j < r->n; j++)
                 for (int c = 0; c < 4; c++)
-                    eight(w + 128 * c, r->x + ((size_t)(4 * g + c) * (size_t)r->n + (size_t)j) * 8, r->acc + 16 * j);
+                    eight(w + 128 * c, r->x + ((size_t)(4 * g + c) * (size_t)r->n + (size_t)j) * 8,
+                          r->acc + 16 * j);
         }
         finish(r, t);
     }
@@ -103,6 +106,23 @@ static void sums(struct mm_rec *r)
         r->isum[k / 16] += r->q[k];
 }
 
+void kern_mm_fill_ref(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
+                      int stride)
+{
+    for (int g = 0; g < n; g++, r++, e += stride) {
+        int32_t s0 = r->isum[0], s1 = r->isum[1];
+        memcpy(e->q, r->q, 32);
+        if (!half) s0 += s1;
+        e->d = r->d;
+        e->i[0] = -off * s0;
+        e->i[1] = -off * s1;
+        e->s[0] = r->d * (float)s0;
+        e->s[1] = r->d * (float)s1;
+        e->col = col;
+        e->pad[0] = e->pad[1] = 0;
+    }
+}
+
 void kern_mm_amax_ref(const float *x, int n_group, float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
@@ -115,7 +135,8 @@ void kern_mm_amax_ref(const float *x, int n_group, float *amax)
     }
 }
 
-void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)
+void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
+                       float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of code formats with AVX2: a tile in two parts of 8 rows. Products of u8 codes and s8 activations are summed in s16 as long as the largest
- * code allows it (PERF.md E0.3): 8 lines up to 15, 4 up to 31, 2 up to 63. Eight-bit codes are made signed and multiplied as |w| * sign(a, w). */
+/* Products of code formats with AVX2: a tile in two parts of 8 rows. Products of u8 codes and s8
+ * activations are summed in s16 as long as the largest code allows it (PERF.md E0.3): 8 lines up to
+ * 15, 4 up to 31, 2 up to 63. Eight-bit codes are made signed and multiplied as |w| * sign(a, w).
+ */
 #include <immintrin.h>
 
 #include "kern/kern.h"
@@ -61,7 +63,8 @@ AI __m256 e4m3_halves(const uint8_t *p)
     return _mm256_mul_ps(_mm256_cvtph_ps(v), _mm256_set1_ps(128.0f));
 }
 
-/* blk: the header, moved to the part's first row of 16-byte rows; half floats of a part are 16 bytes, so they are at blk + 8 * part more. */
+/* blk: the header, moved to the part's first row of 16-byte rows; half floats of a part are 16
+ * bytes, so they are at blk + 8 * part more. */
 AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum mm_header header)
 {
     const uint8_t *h = blk + 16 * part, *b = blk + 8 * part;
@@ -69,16 +72,19 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum 
     __m256i v;
     w->sc0 = w->sc1 = w->mn0 = w->mn1 = _mm256_setzero_ps();
     switch (header) {
-    case H_D: w->sc0 = half_floats(h + 32 * g); break;
+    case H_D:
+        w->sc0 = half_floats(h + 32 * g);
+        break;
     case H_DM:
         w->sc0 = half_floats(h);
         w->mn0 = half_floats(h + 32);
         break;
     case H_E8:
         v = bytes_u(b + 16 * g);
-        w->sc0 = _mm256_castsi256_ps(_mm256_blendv_epi8(
-            _mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23),
-            _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v), _mm256_cmpgt_epi32(_mm256_set1_epi32(2), v)));
+        w->sc0 = _mm256_castsi256_ps(
+            _mm256_blendv_epi8(_mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23),
+                               _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v),
+                               _mm256_cmpgt_epi32(_mm256_set1_epi32(2), v)));
         break;
     case H_E4:
         w->sc0 = e4m3_halves(b + 32 * g);
@@ -105,8 +111,11 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum 
         w->sc1 = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15))));
         w->mn1 = _mm256_mul_ps(m, _mm256_cvtepi32_ps(_mm256_srli_epi32(v, 4)));
         break;
-    case H_XS: w->sc0 = _mm256_mul_ps(half_floats(h), bytes_s(b + 32 + 16 * g)); break;
-    case H_FLOAT: break;
+    case H_XS:
+        w->sc0 = _mm256_mul_ps(half_floats(h), bytes_s(b + 32 + 16 * g));
+        break;
+    case H_FLOAT:
+        break;
     }
 }
 
@@ -190,7 +199,8 @@ AI void load_six(const uint8_t *p, __m256i *w0, __m256i *w1, __m256i *w2, __m256
     *w0 = _mm256_and_si256(a, m);
     *w1 = _mm256_and_si256(b, m);
     *w2 = _mm256_and_si256(c, m);
-    *w3 = _mm256_or_si256(field(a, 6, 4, 0x30), _mm256_or_si256(field(b, 6, 2, 0x0c), field(c, 6, 0, 3)));
+    *w3 = _mm256_or_si256(field(a, 6, 4, 0x30),
+                          _mm256_or_si256(field(b, 6, 2, 0x0c), field(c, 6, 0, 3)));
 }
 
 AI void load_bytes(struct wgroup *w, const uint8_t *c)
@@ -206,14 +216,18 @@ AI void load_bytes(struct wgroup *w, const uint8_t *c)
     w->w7 = _mm256_xor_si256(line(c + 448), x);
 }
 
-AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *codes, int g, int part, enum mm_header header,
-                   enum mm_planes planes)
+AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *codes, int g, int part,
+                   enum mm_header header, enum mm_planes planes)
 {
     const uint8_t *c = codes + 32 * part;
     load_scales(w, blk, g, part, header);
     switch (planes) {
-    case P_B8: load_bytes(w, c); break;
-    case P_NIB: load_nibbles(w, c); break;
+    case P_B8:
+        load_bytes(w, c);
+        break;
+    case P_NIB:
+        load_nibbles(w, c);
+        break;
     case P_NIB1:
         load_nibbles(w, c);
         or_one(w, c + 256, 4);
@@ -222,7 +236,9 @@ AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *codes, i
         load_six(c, &w->w0, &w->w1, &w->w2, &w->w3);
         load_six(c + 192, &w->w4, &w->w5, &w->w6, &w->w7);
         break;
-    case P_TWO: load_two(w, c); break;
+    case P_TWO:
+        load_two(w, c);
+        break;
     case P_TWO1:
         load_two(w, c);
         or_one(w, c + 128, 2);
@@ -261,8 +277,8 @@ AI __m256i four(__m256i a, __m256i b, __m256i c, __m256i d, int n)
     return _mm256_add_epi32(_mm256_add_epi32(wide(a), wide(b)), _mm256_add_epi32(wide(c), wide(d)));
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header, enum mm_planes planes,
-               int half, int min, int off)
+AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+               enum mm_planes planes, int half, int min, int off)
 {
     int sg = planes == P_B8 || planes == P_NL;
     int n = sg ? 1 : planes == P_SIX ? 2 : planes == P_NIB1 || planes == P_E2M1 ? 4 : 8;
@@ -277,7 +293,8 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
         s = u = wide(_mm256_add_epi16(s, pairs(w->w7, q + 28, sg)));
     } else {
         s = four(p0, p1, p2, p3, n);
-        u = four(pairs(w->w4, q + 16, sg), pairs(w->w5, q + 20, sg), pairs(w->w6, q + 24, sg), pairs(w->w7, q + 28, sg), n);
+        u = four(pairs(w->w4, q + 16, sg), pairs(w->w5, q + 20, sg), pairs(w->w6, q + 24, sg),
+                 pairs(w->w7, q + 28, sg), n);
         if (!half) s = _mm256_add_epi32(s, u);
     }
     if (off && !sg) s = _mm256_add_epi32(s, _mm256_set1_epi32(e->i[0]));
@@ -291,11 +308,12 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
     return half ? _mm256_fnmadd_ps(w->mn1, _mm256_set1_ps(e->s[1]), acc) : acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc, enum mm_header header,
-                enum mm_planes planes, int half, int min, int off)
+AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+                enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     for (int j = 0; j < n; j++)
-        acc_store(acc + 16 * j, column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+        acc_store(acc + 16 * j,
+                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

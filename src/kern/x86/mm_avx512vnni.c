@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of code formats with VNNI and VBMI: a line of codes is one register, a table look-up one vpermb. */
-#ifdef SL_SIMDE
-#include <simde/x86/avx512.h>
-#else
-#include <immintrin.h>
-#endif
-
+/* Products of code formats with VNNI and VBMI: a line of codes is one register, a table look-up one
+ * vpermb. */
 #include "kern/kern.h"
+#include "kern/x86/wide.h"
 
 #define MM_ISA avx512vnni
 #define MM_PARTS 1
@@ -32,7 +28,8 @@ AI void acc_store(float *p, vacc v)
     _mm512_storeu_ps(p, v);
 }
 
-/* Sum of four products of u8 w and the s8 at p, added to acc. gcc 12 spills accumulators of the intrinsic in big loops. */
+/* Sum of four products of u8 w and the s8 at p, added to acc. gcc 12 spills accumulators of the
+ * intrinsic in big loops. */
 AI __m512i dp(__m512i acc, __m512i w, const int8_t *p)
 {
 #ifdef SL_SIMDE
@@ -40,12 +37,15 @@ AI __m512i dp(__m512i acc, __m512i w, const int8_t *p)
     __builtin_memcpy(&v, p, 4);
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(v));
 #else
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const int32_t *)(const void *)p));
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(acc)
+            : "v"(w), "m"(*(const int32_t *)(const void *)p));
     return acc;
 #endif
 }
 
-/* One load: without the barrier gcc folds it into each use, and loads of 64 bytes are the scarce thing. */
+/* One load: without the barrier gcc folds it into each use, and loads of 64 bytes are the scarce
+ * thing. */
 AI __m512i line(const uint8_t *p)
 {
     __m512i v = _mm512_loadu_si512((const void *)p);
@@ -67,10 +67,12 @@ AI __m512i bytes_u(const uint8_t *p)
 
 AI __m512 bytes_s(const uint8_t *p)
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
-/* Half of 16 unsigned e4m3. Their bits are those of an f16 2^8 times smaller; f16 subnormals cost nothing, f32 ones do. */
+/* Half of 16 unsigned e4m3. Their bits are those of an f16 2^8 times smaller; f16 subnormals cost
+ * nothing, f32 ones do. */
 AI __m512 e4m3_halves(const uint8_t *p)
 {
     __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -83,7 +85,9 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header 
     __m512i v;
     w->sc0 = w->sc1 = w->mn0 = w->mn1 = _mm512_setzero_ps();
     switch (header) {
-    case H_D: w->sc0 = half_floats(blk + 32 * g); break;
+    case H_D:
+        w->sc0 = half_floats(blk + 32 * g);
+        break;
     case H_DM:
         w->sc0 = half_floats(blk);
         w->mn0 = half_floats(blk + 32);
@@ -100,7 +104,8 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header 
         break;
     case H_K4:
         w->sc0 = _mm512_mul_ps(half_floats(blk), _mm512_cvtepi32_ps(bytes_u(blk + 64 + 32 * g)));
-        w->mn0 = _mm512_mul_ps(half_floats(blk + 32), _mm512_cvtepi32_ps(bytes_u(blk + 80 + 32 * g)));
+        w->mn0 =
+            _mm512_mul_ps(half_floats(blk + 32), _mm512_cvtepi32_ps(bytes_u(blk + 80 + 32 * g)));
         break;
     case H_K6:
     case H_K3:
@@ -119,15 +124,20 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header 
         w->sc1 = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32(15))));
         w->mn1 = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(v, 4)));
         break;
-    case H_XS: w->sc0 = _mm512_mul_ps(half_floats(blk), bytes_s(blk + 32 + 16 * g)); break;
-    case H_FLOAT: break;
+    case H_XS:
+        w->sc0 = _mm512_mul_ps(half_floats(blk), bytes_s(blk + 32 + 16 * g));
+        break;
+    case H_FLOAT:
+        break;
     }
 }
 
-/* (v with its bits from `from` on moved to bit `to`) & mask, bytewise where mask keeps only what belongs to the byte. */
+/* (v with its bits from `from` on moved to bit `to`) & mask, bytewise where mask keeps only what
+ * belongs to the byte. */
 AI __m512i field(__m512i v, int from, int to)
 {
-    return from > to ? _mm512_srli_epi16(v, (unsigned)(from - to)) : _mm512_slli_epi16(v, (unsigned)(to - from));
+    return from > to ? _mm512_srli_epi16(v, (unsigned)(from - to))
+                     : _mm512_slli_epi16(v, (unsigned)(to - from));
 }
 
 AI __m512i or_field(__m512i w, __m512i v, int from, int to, int mask)
@@ -137,7 +147,8 @@ AI __m512i or_field(__m512i w, __m512i v, int from, int to, int mask)
 
 AI void load_nibbles(struct wgroup *w, const uint8_t *c)
 {
-    __m512i m = _mm512_set1_epi8(15), v0 = line(c), v1 = line(c + 64), v2 = line(c + 128), v3 = line(c + 192);
+    __m512i m = _mm512_set1_epi8(15), v0 = line(c), v1 = line(c + 64), v2 = line(c + 128),
+            v3 = line(c + 192);
     w->w0 = _mm512_and_si512(v0, m);
     w->w1 = _mm512_and_si512(_mm512_srli_epi16(v0, 4), m);
     w->w2 = _mm512_and_si512(v1, m);
@@ -189,7 +200,8 @@ AI void or_one(struct wgroup *w, const uint8_t *c, int to)
     w->w7 = or_field(w->w7, v, 7, to, 1 << to);
 }
 
-/* The fourth line is what three lines have in their upper two bits. 0xe4: a where the mask is 1, b where 0. */
+/* The fourth line is what three lines have in their upper two bits. 0xe4: a where the mask is 1, b
+ * where 0. */
 AI void load_six(const uint8_t *p, __m512i *w0, __m512i *w1, __m512i *w2, __m512i *w3)
 {
     __m512i m = _mm512_set1_epi8(63), a = line(p), b = line(p + 64), c = line(p + 128);
@@ -202,8 +214,8 @@ AI void load_six(const uint8_t *p, __m512i *w0, __m512i *w1, __m512i *w2, __m512
     *w3 = _mm512_and_si512(v, m);
 }
 
-AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g, int part, enum mm_header header,
-                   enum mm_planes planes)
+AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g, int part,
+                   enum mm_header header, enum mm_planes planes)
 {
     (void)part;
     load_scales(w, blk, g, header);
@@ -218,7 +230,9 @@ AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g
         w->w6 = line(c + 384);
         w->w7 = line(c + 448);
         break;
-    case P_NIB: load_nibbles(w, c); break;
+    case P_NIB:
+        load_nibbles(w, c);
+        break;
     case P_NIB1:
         load_nibbles(w, c);
         or_one(w, c + 256, 4);
@@ -227,18 +241,24 @@ AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g
         load_six(c, &w->w0, &w->w1, &w->w2, &w->w3);
         load_six(c + 192, &w->w4, &w->w5, &w->w6, &w->w7);
         break;
-    case P_TWO: load_two(w, c); break;
+    case P_TWO:
+        load_two(w, c);
+        break;
     case P_TWO1:
         load_two(w, c);
         or_one(w, c + 128, 2);
         break;
-    case P_NL: load_table(w, c, kern_mm_nl); break;
-    case P_E2M1: load_table(w, c, kern_mm_e2m1); break;
+    case P_NL:
+        load_table(w, c, kern_mm_nl);
+        break;
+    case P_E2M1:
+        load_table(w, c, kern_mm_e2m1);
+        break;
     }
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header, enum mm_planes planes,
-               int half, int min, int off)
+AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+               enum mm_planes planes, int half, int min, int off)
 {
     (void)planes;
     __m512i s = off ? _mm512_set1_epi32(e->i[0]) : _mm512_setzero_si512(), u;
@@ -261,8 +281,8 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
     return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[1]), acc) : acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc, enum mm_header header,
-                enum mm_planes planes, int half, int min, int off)
+AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+                enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     int j = 0;
     for (; j + 1 < n; j += 2) {
@@ -271,7 +291,9 @@ AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *ac
         acc_store(acc + 16 * j, a);
         acc_store(acc + 16 * j + 16, b);
     }
-    if (j < n) acc_store(acc + 16 * j, column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+    if (j < n)
+        acc_store(acc + 16 * j,
+                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

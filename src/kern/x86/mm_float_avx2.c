@@ -40,20 +40,26 @@ AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
     return _mm256_add_ps(acc, t);
 }
 
-/* Row values of one k: rows 8 * part on. bf16 comes in pairs of k: the even one shifted up, the odd one masked. */
+/* Row values of one k: rows 8 * part on. bf16 comes in pairs of k: the even one shifted up, the odd
+ * one masked. */
 AI __m256 load_k(int fmt, const uint8_t *blk, int k, int part)
 {
-    if (fmt == MM_f32) return _mm256_loadu_ps((const float *)(const void *)(blk + 64 * k + 32 * part));
+    if (fmt == MM_f32)
+        return _mm256_loadu_ps((const float *)(const void *)(blk + 64 * k + 32 * part));
     if (fmt == MM_f16)
-        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(blk + 32 * k + 16 * part)));
+        return _mm256_cvtph_ps(
+            _mm_loadu_si128((const __m128i *)(const void *)(blk + 32 * k + 16 * part)));
     if (fmt == MM_bf16) {
-        __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(blk + 64 * (k / 2) + 32 * part));
+        __m256i v =
+            _mm256_loadu_si256((const __m256i *)(const void *)(blk + 64 * (k / 2) + 32 * part));
         return _mm256_castsi256_ps(k & 1 ? _mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000u))
                                          : _mm256_slli_epi32(v, 16));
     }
     /* e4m3 has the bits of an f16 2^8 times smaller */
-    __m256 s = _mm256_mul_ps(_mm256_loadu_ps((const float *)(const void *)(blk + 32 * part)), _mm256_set1_ps(256.0f));
-    __m128i v = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(blk + 64 + 16 * k + 8 * part)));
+    __m256 s = _mm256_mul_ps(_mm256_loadu_ps((const float *)(const void *)(blk + 32 * part)),
+                             _mm256_set1_ps(256.0f));
+    __m128i v = _mm_cvtepi8_epi16(
+        _mm_loadl_epi64((const __m128i *)(const void *)(blk + 64 + 16 * k + 8 * part)));
     v = _mm_and_si128(_mm_slli_epi16(v, 7), _mm_set1_epi16((short)0xbfff));
     return _mm256_mul_ps(_mm256_cvtph_ps(v), s);
 }

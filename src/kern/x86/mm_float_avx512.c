@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of float formats with 512-bit fma. */
-#ifdef SL_SIMDE
-#include <simde/x86/avx512.h>
-#else
-#include <immintrin.h>
-#endif
-
 #include "kern/kern.h"
+#include "kern/x86/wide.h"
 
 #define MM_ISA avx512
 #define MM_PARTS 1
@@ -48,15 +43,18 @@ AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
 AI __m512 load_k(int fmt, const uint8_t *blk, int k)
 {
     if (fmt == MM_f32) return _mm512_loadu_ps((const float *)(const void *)(blk + 64 * k));
-    if (fmt == MM_f16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(blk + 32 * k)));
+    if (fmt == MM_f16)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(blk + 32 * k)));
     if (fmt == MM_bf16) {
         __m512i v = _mm512_loadu_si512((const void *)(blk + 64 * (k / 2)));
         return _mm512_castsi512_ps(k & 1 ? _mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000u))
                                          : _mm512_slli_epi32(v, 16));
     }
     /* e4m3 has the bits of an f16 2^8 times smaller */
-    __m512 s = _mm512_mul_ps(_mm512_loadu_ps((const float *)(const void *)blk), _mm512_set1_ps(256.0f));
-    __m256i v = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(blk + 64 + 16 * k)));
+    __m512 s =
+        _mm512_mul_ps(_mm512_loadu_ps((const float *)(const void *)blk), _mm512_set1_ps(256.0f));
+    __m256i v =
+        _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(blk + 64 + 16 * k)));
     v = _mm256_and_si256(_mm256_slli_epi16(v, 7), _mm256_set1_epi16((short)0xbfff));
     return _mm512_mul_ps(_mm512_cvtph_ps(v), s);
 }

@@ -30,6 +30,26 @@ void kern_mm_amax_avx2(const float *x, int n_group, float *amax)
     }
 }
 
+/* The tail of a record is {d, s0, s1, has_lo}; of an entry {d, i0, i1, f0, f1, col, 0, 0}. */
+void kern_mm_fill_avx2(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
+                       int stride)
+{
+    __m128i whole = half ? _mm_setzero_si128() : _mm_setr_epi32(0, -1, 0, -1);
+    __m128i neg = _mm_set1_epi32(-off), last = _mm_setr_epi32(0, col, 0, 0);
+    for (int g = 0; g < n; g++, r++, e += stride) {
+        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)r->q);
+        __m128i t = _mm_loadu_si128((const __m128i *)(const void *)&r->d);
+        __m128i s = _mm_shuffle_epi32(t, 0x64); /* d s0 s1 s0, lane 0 of no use */
+        s = _mm_add_epi32(s, _mm_and_si128(_mm_shuffle_epi32(t, 0xaa), whole));
+        __m128 f = _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_castsi128_ps(_mm_shuffle_epi32(t, 0)));
+        __m128i i = _mm_blend_epi32(_mm_mullo_epi32(s, neg), t, 1);
+        __m128i a = _mm_blend_epi32(i, _mm_castps_si128(f), 8);
+        __m128i b = _mm_blend_epi32(last, _mm_shuffle_epi32(_mm_castps_si128(f), 2), 1);
+        _mm256_storeu_si256((__m256i *)(void *)e->q, q);
+        _mm256_storeu_si256((__m256i *)(void *)&e->d, _mm256_set_m128i(b, a));
+    }
+}
+
 AI int32_t sum8(__m256i v)
 {
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -58,15 +78,18 @@ AI __m256i lower(__m256i v, __m256i q)
     return _mm256_sub_epi32(v, _mm256_slli_epi32(q, 7));
 }
 
-void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)
+void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
+                        float *amax)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
         int two = lo && amax[g] >= 0.0f;
-        __m256 m0 = magnitude(x), m1 = magnitude(x + 8), m2 = magnitude(x + 16), m3 = magnitude(x + 24);
+        __m256 m0 = magnitude(x), m1 = magnitude(x + 8), m2 = magnitude(x + 16),
+               m3 = magnitude(x + 24);
         __m256 big = _mm256_set1_ps(FLT_LARGEST);
-        __m256 ok = _mm256_and_ps(_mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
-                                  _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
+        __m256 ok = _mm256_and_ps(
+            _mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
+            _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
         float m = largest(_mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3)));
         float limit = two ? 16256.0f : 127.0f, inv = m > 0.0f ? limit / m : 0.0f, d = m / limit;
         if (!(inv <= FLT_LARGEST)) inv = 0.0f, d = 0.0f;

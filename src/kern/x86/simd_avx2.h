@@ -36,24 +36,51 @@ static inline void v_store_n(float *p, vf x, int n)
     _mm256_maskstore_ps(p, v_mask8(n), x.a);
     if (n > 8) _mm256_maskstore_ps(p + 8, v_mask8(n - 8), x.b);
 }
-static inline vf v_set1(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-static inline vf v_add(vf x, vf y) { return (vf){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
-static inline vf v_sub(vf x, vf y) { return (vf){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
-static inline vf v_mul(vf x, vf y) { return (vf){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
-static inline vf v_div(vf x, vf y) { return (vf){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+static inline vf v_set1(float x)
+{
+    return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+static inline vf v_add(vf x, vf y)
+{
+    return (vf){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+static inline vf v_sub(vf x, vf y)
+{
+    return (vf){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+static inline vf v_mul(vf x, vf y)
+{
+    return (vf){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+static inline vf v_div(vf x, vf y)
+{
+    return (vf){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
 static inline vf v_fma(vf x, vf y, vf z)
 {
     return (vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
-static inline vf v_max(vf x, vf y) { return (vf){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
-static inline vf v_min(vf x, vf y) { return (vf){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
-static inline vf v_round(vf x) { return (vf){_mm256_round_ps(x.a, 8), _mm256_round_ps(x.b, 8)}; }
+static inline vf v_max(vf x, vf y)
+{
+    return (vf){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+static inline vf v_min(vf x, vf y)
+{
+    return (vf){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+}
+static inline vf v_round(vf x)
+{
+    return (vf){_mm256_round_ps(x.a, 8), _mm256_round_ps(x.b, 8)};
+}
 static inline __m256 v_pow2_8(__m256 n)
 {
     __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 }
-static inline vf v_pow2(vf n) { return (vf){v_pow2_8(n.a), v_pow2_8(n.b)}; }
+static inline vf v_pow2(vf n)
+{
+    return (vf){v_pow2_8(n.a), v_pow2_8(n.b)};
+}
 static inline vf v_sel_lt(vf p, vf q, vf x, vf y)
 {
     return (vf){_mm256_blendv_ps(y.a, x.a, _mm256_cmp_ps(p.a, q.a, _CMP_LT_OQ)),
@@ -75,7 +102,10 @@ static inline __m256 v_bf16_8(const uint16_t *p)
     __m256i w = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 }
-static inline vf v_from_bf16(const uint16_t *p) { return (vf){v_bf16_8(p), v_bf16_8(p + 8)}; }
+static inline vf v_from_bf16(const uint16_t *p)
+{
+    return (vf){v_bf16_8(p), v_bf16_8(p + 8)};
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
@@ -104,7 +134,8 @@ static inline float v_hmax(vf x)
 static inline void v_load2(const float *p, vf *even, vf *odd)
 {
     __m256 r[4], e[2], o[2];
-    for (int i = 0; i < 4; i++) r[i] = _mm256_loadu_ps(p + 8 * i);
+    for (int i = 0; i < 4; i++)
+        r[i] = _mm256_loadu_ps(p + 8 * i);
     for (int i = 0; i < 2; i++) {
         __m256 lo = _mm256_permute2f128_ps(r[2 * i], r[2 * i + 1], 0x20);
         __m256 hi = _mm256_permute2f128_ps(r[2 * i], r[2 * i + 1], 0x31);

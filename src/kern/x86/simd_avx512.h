@@ -10,20 +10,62 @@ typedef __m512 vf;
 #define V_ROWS_2 8
 #define V_ROWS_1 12
 
-static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
-static inline __mmask16 v_mask(int n) { return (__mmask16)((1u << n) - 1); }
-static inline vf v_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(v_mask(n), p); }
-static inline void v_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
-static inline void v_store_n(float *p, vf a, int n) { _mm512_mask_storeu_ps(p, v_mask(n), a); }
-static inline vf v_set1(float x) { return _mm512_set1_ps(x); }
-static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-static inline vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-static inline vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
-static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-static inline vf v_round(vf a) { return _mm512_roundscale_ps(a, 8); }
+static inline vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+static inline __mmask16 v_mask(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+static inline vf v_load_n(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(v_mask(n), p);
+}
+static inline void v_store(float *p, vf a)
+{
+    _mm512_storeu_ps(p, a);
+}
+static inline void v_store_n(float *p, vf a, int n)
+{
+    _mm512_mask_storeu_ps(p, v_mask(n), a);
+}
+static inline vf v_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+static inline vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static inline vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+static inline vf v_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+static inline vf v_round(vf a)
+{
+    return _mm512_roundscale_ps(a, 8);
+}
 static inline vf v_pow2(vf n)
 {
     __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
@@ -72,8 +114,7 @@ static inline float v_hmax(vf a)
 static inline void v_load2(const float *p, vf *even, vf *odd)
 {
     __m512 a = v_load(p), b = v_load(p + 16);
-    const __m512i e =
-        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i e = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     *even = _mm512_permutex2var_ps(a, e, b);
     *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(e, _mm512_set1_epi32(1)), b);
 }
@@ -81,8 +122,7 @@ static inline void v_store2(float *p, vf even, vf odd)
 {
     const __m512i lo = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     v_store(p, _mm512_permutex2var_ps(even, lo, odd));
-    v_store(p + 16,
-            _mm512_permutex2var_ps(even, _mm512_add_epi32(lo, _mm512_set1_epi32(8)), odd));
+    v_store(p + 16, _mm512_permutex2var_ps(even, _mm512_add_epi32(lo, _mm512_set1_epi32(8)), odd));
 }
 
 #endif

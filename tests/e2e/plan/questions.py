@@ -134,5 +134,20 @@ with tempfile.TemporaryDirectory() as d:
     check(c["mape"] < 6 and all(x["confidence"] == "calibrated" for x in c["rows"]), f"and they are met: {c['mape']:.1f} %")
     check(set(c["groups"][0]) >= {"system", "metric", "n", "mape", "worst", "rank"}, "groups as the contract says")
 
+    # This machine: a bench file of an engine whose reads and products follow one another.
+    def step(batch, depth):
+        experts = 128 * (1 - (1 - 8 / 128) ** batch) * 48 * 3 * 2048 * 768
+        dense = 48 * (2048 * 4096 * 2 + 2 * 2048 * 512) + 151936 * 2048
+        flop = 2 * batch * (dense + 48 * 8 * 3 * 2048 * 768) + batch * 48 * 4 * 4096 * (depth + 16)
+        return (experts + dense) * 4.5 / 8 / 40e9 + flop / 0.5e12 + batch * 98304 * (depth + 16) / 30e9 + 0.002
+    points = [{"test": "tg32", "batch": b, "depth": c, "tps": b / step(b, c), "threads": 2, "probe_gbps": 45}
+              for b in (1, 2, 4, 8, 16, 32) for c in (0, 1024, 4096)]
+    bench = os.path.join(d, "bench.json")
+    json.dump(points, open(bench, "w"))
+    rc, out, err = e2e.run([EXE, "plan", "--this-machine", "--model", "qwen3-30b-a3b", "--weights", "q4", "--bench", bench, "--json"])
+    m = json.loads(out.decode())
+    check(rc == 0 and sum(p["fitted"] for p in m["points"]) == 3, "this machine: constants from three points")
+    check(m["median_error_pct"] <= 10, f"this machine: median error {m['median_error_pct']:.1f} % on the others")
+
 print(f"{len(failed)} failed")
 sys.exit(1 if failed else 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hardware threads, their cores and caches: from hwloc where it was found at build time, else from
+/* Hardware threads, their cores and caches: from
  * the kernel's files. */
 #include <sched.h>
 #include <stdio.h>
@@ -8,10 +8,6 @@
 #include <unistd.h>
 
 #include "os/os_internal.h"
-
-#ifdef SL_HAVE_HWLOC
-#include <hwloc.h>
-#endif
 
 /* The CPUs that this process may run on, at most OS_MAX_PU, in order. */
 static int allowed_cpus(struct os_pu *pu)
@@ -26,40 +22,6 @@ static int allowed_cpus(struct os_pu *pu)
     if (n == 0) pu[n++] = (struct os_pu){0};
     return n;
 }
-
-#ifdef SL_HAVE_HWLOC
-
-static int64_t cache_bytes(hwloc_obj_t pu, hwloc_obj_type_t type)
-{
-    for (hwloc_obj_t o = pu; o; o = o->parent)
-        if (o->type == type) return (int64_t)o->attr->cache.size;
-    return 0;
-}
-
-int os_pu_list(struct os_pu *pu, struct os_topology *cache)
-{
-    int n = allowed_cpus(pu);
-    hwloc_topology_t topo;
-    if (hwloc_topology_init(&topo) != 0) return n;
-    hwloc_topology_set_io_types_filter(topo, HWLOC_TYPE_FILTER_KEEP_NONE);
-    if (hwloc_topology_load(topo) == 0) {
-        for (int i = 0; i < n; i++) {
-            hwloc_obj_t o = hwloc_get_pu_obj_by_os_index(topo, (unsigned)pu[i].cpu);
-            if (!o) continue;
-            hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topo, HWLOC_OBJ_CORE, o);
-            if (core) pu[i].core = (int)core->logical_index;
-            if (o->nodeset) pu[i].numa = hwloc_bitmap_first(o->nodeset);
-            if (i > 0 || !cache) continue;
-            cache->l1d = cache_bytes(o, HWLOC_OBJ_L1CACHE);
-            cache->l2 = cache_bytes(o, HWLOC_OBJ_L2CACHE);
-            cache->l3 = cache_bytes(o, HWLOC_OBJ_L3CACHE);
-        }
-    }
-    hwloc_topology_destroy(topo);
-    return n;
-}
-
-#else
 
 #define CPU_DIR "/sys/devices/system/cpu/cpu"
 
@@ -110,5 +72,3 @@ int os_pu_list(struct os_pu *pu, struct os_topology *cache)
     if (cache) read_caches(pu[0].cpu, cache);
     return n;
 }
-
-#endif

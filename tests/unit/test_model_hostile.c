@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every GGUF key that the models read, with every value type and with hostile values (RELIABILITY
+ * F7, F8): taken or refused by name, and what is taken lies in its range, so that nothing
+ * downstream divides by zero or allocates by a number from the file. */
+#include <math.h>
+
+#include "io_make.h"
+#include "model/model.h"
+#include "test.h"
+
+struct key {
+    const char *name, *value; /* as words of io_make.h */
+    char kind;                /* i integer, r real, b bool, s string */
+};
+
+static const struct key keys[] = {
+    {"block_count", "u32=4 u32=3", 'i'},
+    {"nextn_predict_layers", "u32=4 u32=1", 'i'},
+    {"embedding_length", "u32=4 u32=64", 'i'},
+    {"feed_forward_length", "u32=4 u32=96", 'i'},
+    {"context_length", "u32=4 u32=512", 'i'},
+    {"attention.head_count", "u32=4 u32=4", 'i'},
+    {"attention.head_count_kv", "u32=4 u32=2", 'i'},
+    {"attention.layer_norm_rms_epsilon", "u32=6 f32=1e-6", 'r'},
+    {"attention.key_length", "u32=4 u32=16", 'i'},
+    {"attention.value_length", "u32=4 u32=16", 'i'},
+    {"attention.key_length_mla", "u32=4 u32=24", 'i'},
+    {"attention.value_length_mla", "u32=4 u32=16", 'i'},
+    {"attention.kv_lora_rank", "u32=4 u32=32", 'i'},
+    {"attention.q_lora_rank", "u32=4 u32=24", 'i'},
+    {"attention.sliding_window", "u32=4 u32=0", 'i'},
+    {"rope.dimension_count", "u32=4 u32=8", 'i'},
+    {"rope.freq_base", "u32=6 f32=10000", 'r'},
+    {"rope.scaling.type", "u32=8 s=yarn", 's'},
+    {"rope.scaling.factor", "u32=6 f32=4", 'r'},
+    {"rope.scaling.original_context_length", "u32=4 u32=128", 'r'},
+    {"rope.scaling.yarn_beta_fast", "u32=6 f32=32", 'r'},
+    {"rope.scaling.yarn_beta_slow", "u32=6 f32=1", 'r'},
+    {"rope.scaling.attn_factor", "u32=6 f32=1", 'r'},
+    {"rope.scaling.yarn_log_multiplier", "u32=6 f32=0.1", 'r'},
+    {"vocab_size", "u32=4 u32=300", 'i'},
+    {"expert_count", "u32=4 u32=8", 'i'},
+    {"expert_used_count", "u32=4 u32=2", 'i'},
+    {"expert_feed_forward_length", "u32=4 u32=32", 'i'},
+    {"expert_shared_count", "u32=4 u32=1", 'i'},
+    {"leading_dense_block_count", "u32=4 u32=1", 'i'},
+    {"expert_group_count", "u32=4 u32=4", 'i'},
+    {"expert_group_used_count", "u32=4 u32=2", 'i'},
+    {"expert_weights_scale", "u32=6 f32=2.5", 'r'},
+    {"expert_weights_norm", "u32=7 u8=1", 'b'},
+    {"expert_gating_func", "u32=4 u32=2", 'i'},
+};
+
+static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2"};
+
+/* All keys of an architecture, key number `which` (-1 = none) with another value; NULL leaves it
+ * out. */
+static sl_status read_cfg(const char *arch, int which, const char *value, struct model_cfg *cfg,
+                          sl_err *err)
+{
+    char word[128];
+    struct make *f = make_file("GGUF u32=3 u64=1 u64=0");
+    struct arena a;
+    io_model *m = NULL;
+    uint8_t *copy = NULL;
+    uint64_t n_kv = 1;
+    snprintf(word, sizeof word, "s=general.architecture u32=8 s=%s", arch);
+    struct make *kv = make_file(word);
+    for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
+        const char *v = i == which ? value : keys[i].value;
+        bool dense =
+            strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
+        if (!v || (dense && i != which && strstr(keys[i].name, "expert"))) continue;
+        snprintf(word, sizeof word, "s=%s.%s %s", arch, keys[i].name, v);
+        struct make *one = make_file(word);
+        make_bytes(kv, one->p, one->n);
+        free(one);
+        n_kv++;
+    }
+    memcpy(f->p + 16, &n_kv, 8);
+    make_bytes(f, kv->p, kv->n);
+    struct make *w = make_file("s=token_embd.weight u32=2 u64=64 u64=300 u32=24 u64=0");
+    make_bytes(f, w->p, w->n);
+    while (f->n % 32)
+        make_zero(f, 1);
+    make_zero(f, 64 * 300);
+    free(kv);
+    free(w);
+    mem_arena_init(&a, MEM_MISC, 0);
+    memset(err, 0, sizeof *err);
+    sl_status st = make_open(f->p, f->n, &m, &copy, err);
+    if (st == SL_OK) {
+        st = model_cfg_read(m, &a, cfg, err);
+        cfg->moe_layer = NULL;
+    }
+    io_close(m);
+    mem_arena_fini(&a);
+    free(copy);
+    free(f);
+    return st;
+}
+
+/* What was taken can be computed with. */
+static const char *cfg_fault(const struct model_cfg *c)
+{
+    if (c->n_layer < 1 || c->n_layer > 1024 || c->n_mtp < 0 || c->n_mtp > 16) return "layers";
+    if (c->d_model < 8 || c->n_head < 1 || c->n_head_kv < 1 || c->n_head % c->n_head_kv ||
+        c->d_head < 1)
+        return "heads";
+    if (!(c->norm_eps >= 0 && c->norm_eps <= 1) || !(c->rope_theta >= 1) ||
+        !isfinite(c->rope_theta))
+        return "reals";
+    if (!isfinite(c->attn_scale) || c->attn_scale <= 0 || !isfinite(c->yarn_mscale))
+        return "scales";
+    if (c->n_rot < 2 || c->n_rot % 2 || c->n_ctx_train < 1 || c->n_vocab != 300)
+        return "rope or context";
+    if (c->n_expert && (c->n_expert_used < 1 || c->n_expert_used > c->n_expert || c->n_group < 1 ||
+                        c->n_group_used < 1 || c->n_expert % c->n_group))
+        return "experts";
+    if (!isfinite(c->route_scale)) return "route scale";
+    return NULL;
+}
+
+TEST(model_gguf_keys_of_every_type_are_taken_or_refused_by_name)
+{
+    static const struct {
+        const char *value;
+        const char *fits; /* kinds that may take it */
+    } type[] = {
+        {"u32=0 u8=2", "ir"},
+        {"u32=1 u8=2", "ir"},
+        {"u32=2 u16=2", "ir"},
+        {"u32=3 u16=2", "ir"},
+        {"u32=4 u32=2", "ir"},
+        {"u32=5 u32=2", "ir"},
+        {"u32=6 f32=2", "r"},
+        {"u32=7 u8=1", "b"},
+        {"u32=8 s=yarn", "s"},
+        {"u32=10 u64=2", "ir"},
+        {"u32=11 u64=2", "ir"},
+        {"u32=12 f64=2", "r"},
+        {"u32=9 u32=4 u64=1 u32=2", ""},
+        {"u32=9 u32=8 u64=1 s=x", ""},
+        {"u32=9 u32=6 u64=0", ""},
+    };
+    int n_taken = 0;
+    for (int a = 0; a < BASE_COUNT_OF(archs); a++)
+        for (int k = 0; k < BASE_COUNT_OF(keys); k++)
+            for (int t = 0; t < BASE_COUNT_OF(type); t++) {
+                struct model_cfg cfg;
+                sl_err err;
+                sl_status st = read_cfg(archs[a], k, type[t].value, &cfg, &err);
+                bool per_layer =
+                    strstr(keys[k].name, "head_count") && strncmp(type[t].value, "u32=9", 5) == 0;
+                n_taken += st == SL_OK;
+                if (st == SL_OK && cfg_fault(&cfg))
+                    fail_msg("%s.%s %s: %s", archs[a], keys[k].name, type[t].value,
+                             cfg_fault(&cfg));
+                if (st != SL_OK && st != SL_FORMAT && st != SL_UNSUPPORTED)
+                    fail_msg("%s: %d %s", keys[k].name, st, err.text);
+                if (st != SL_OK && !err.text[0])
+                    fail_msg("%s.%s %s: no text", archs[a], keys[k].name, type[t].value);
+                /* a wrong type that is read is refused by the key's name; one that is not read at
+                 * all is not looked at */
+                bool wrong = !strchr(type[t].fits, keys[k].kind) || !*type[t].fits;
+                if (wrong && !per_layer && st != SL_OK && !strstr(err.text, keys[k].name))
+                    fail_msg("%s.%s %s: \"%s\" does not name it", archs[a], keys[k].name,
+                             type[t].value, err.text);
+            }
+    assert_true(n_taken > 500);
+}
+
+TEST(model_gguf_keys_with_hostile_values_never_give_a_broken_model)
+{
+    static const char *const value[] = {
+        "u32=4 u32=0",
+        "u32=5 u32=-1",
+        "u32=4 u32=-1",
+        "u32=10 u64=-1",
+        "u32=11 u64=0x8000000000000000",
+        "u32=4 u32=0x80000000",
+        "u32=4 u32=65537",
+        "u32=4 u32=1025",
+        "u32=4 u32=7",
+        "u32=6 f32=nan",
+        "u32=6 f32=inf",
+        "u32=6 f32=-inf",
+        "u32=6 f32=0",
+        "u32=6 f32=-1",
+        "u32=6 f32=1e-45",
+        "u32=6 f32=3e38",
+        "u32=12 f64=1e308",
+        "u32=8 s=",
+        "u32=8 s=llama3",
+        NULL,
+    };
+    int n_ok = 0, n_bad = 0;
+    for (int a = 0; a < BASE_COUNT_OF(archs); a++)
+        for (int k = 0; k < BASE_COUNT_OF(keys); k++)
+            for (int v = 0; v < BASE_COUNT_OF(value); v++) {
+                struct model_cfg cfg;
+                sl_err err;
+                sl_status st = read_cfg(archs[a], k, value[v], &cfg, &err);
+                const char *shown = value[v] ? value[v] : "left out";
+                st == SL_OK ? n_ok++ : n_bad++;
+                if (st == SL_OK && cfg_fault(&cfg))
+                    fail_msg("%s.%s %s: %s", archs[a], keys[k].name, shown, cfg_fault(&cfg));
+                if (st != SL_OK && (st == SL_NOMEM || st == SL_INTERNAL || !err.text[0]))
+                    fail_msg("%s.%s %s: %d %s", archs[a], keys[k].name, shown, st, err.text);
+            }
+    assert_true(n_ok > 100 && n_bad > 1000);
+}
+
+TEST(model_gguf_good_keys_are_read)
+{
+    struct model_cfg cfg;
+    sl_err err;
+    for (int a = 0; a < BASE_COUNT_OF(archs); a++) {
+        ASSERT_OK(read_cfg(archs[a], -1, NULL, &cfg, &err));
+        assert_true(cfg.n_layer == 2 && cfg.n_mtp == 1 && cfg.d_model == 64 && cfg.n_vocab == 300 &&
+                    cfg.rope_theta == 10000);
+    }
+    assert_true(cfg.kv_lora == 32 && cfg.q_lora == 24 && cfg.d_nope == 16 && cfg.d_rope == 8 &&
+                cfg.n_expert == 8 && cfg.route_sigmoid);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of measurements: how they are read, and that no bytes can make them crash or give NaN. */
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "plan/calib.h"
+#include "plan/embed.h"
+#include "plan/store.h"
+
+static struct arena arena;
+static struct plan_tables tables;
+static struct plan_book book;
+
+static void load(void)
+{
+    sl_err err;
+    if (tables.n_model > 0) return;
+    mem_arena_init(&arena, MEM_MISC, 0);
+    ASSERT_OK(plan_read_models(&tables, &arena, plan_embedded(PLAN_FILE_MODELS), &err));
+    ASSERT_OK(plan_read_hardware(&tables, &arena, plan_embedded(PLAN_FILE_HARDWARE), &err));
+    ASSERT_OK(plan_read_engines(&tables, &arena, plan_embedded(PLAN_FILE_ENGINES), &err));
+    ASSERT_OK(plan_book_read(&book, &arena, plan_embedded(PLAN_FILE_CONSTANTS), &err));
+}
+
+static struct plan_row row(const char *system, const char *model, const char *hw, double cards,
+                           const char *layout, const char *metric)
+{
+    struct plan_row r = {.cards = cards, .conc = 1, .in = 1024, .out = 128, .value = 1};
+    snprintf(r.system, sizeof r.system, "%s", system);
+    snprintf(r.model, sizeof r.model, "%s", model);
+    snprintf(r.hardware, sizeof r.hardware, "%s", hw);
+    snprintf(r.layout, sizeof r.layout, "%s", layout);
+    snprintf(r.metric, sizeof r.metric, "%s", metric);
+    return r;
+}
+
+TEST(plan_rows_layouts_as_people_write_them)
+{
+    static const struct {
+        const char *hw;
+        double cards;
+        const char *layout;
+        int tp, pp, dp, ep;
+    } t[] = {
+        {"H20 96GB (2 nodes)", 16, "TP8PP2", 8, 2, 1, 1},
+        {"A800 40GB (6 nodes)", 48, "TP8 x PP6", 8, 6, 1, 1},
+        {"H20 96GB", 32, "DP32EP32", 1, 1, 32, 32},
+        {"Ascend 910B A2 64GB (4 nodes)", 32, "DP attention + EP32, PD-mixed", 1, 1, 32, 32},
+        {"CloudMatrix384 (Ascend 910C)", 160, "EP320 (320 dies): 32 shared copies", 1, 1, 320, 320},
+        {"Ascend 950DT", 16, "attn DP + EP", 1, 1, 16, 16},
+        {"H20 96GB (2 nodes)", 16, "(not stated)", 8, 2, 1, 1},
+        {"H100", 1, "1 GPU", 1, 1, 1, 1},
+        {"16x RTX3090", 16, "layer split (PP16)", 1, 16, 1, 1},
+    };
+    load();
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        struct plan_row r = row("x", "deepseek-r1", t[i].hw, t[i].cards, t[i].layout, "TPOT");
+        struct plan_setup s;
+        const char *why = plan_row_setup(&tables, &r, &s);
+        if (why) fail_msg("%s: %s", t[i].layout, why);
+        const struct plan_layout *l = &s.c.lay;
+        if (l->tp != t[i].tp || l->pp != t[i].pp || l->dp != t[i].dp || l->ep != t[i].ep) {
+            fail_msg("%s: tp%d pp%d dp%d ep%d", t[i].layout, l->tp, l->pp, l->dp, l->ep);
+        }
+    }
+}
+
+TEST(plan_rows_drafts_formats_and_units)
+{
+    struct plan_setup s;
+    load();
+    struct plan_row r = row("x", "deepseek-r1", "B200", 8, "TP8", "TPOT");
+    snprintf(r.note, sizeof r.note, "NVFP4, MTP3 accept 1.44");
+    snprintf(r.wbits, sizeof r.wbits, "4");
+    snprintf(r.abits, sizeof r.abits, "8");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_int_equal(s.c.lay.mtp, 3);
+    assert_true(fabs(s.c.lay.accept - 1.44) < 1e-9);
+    assert_string_equal(s.c.fmt.name, "nvfp4");
+    assert_true(s.scale == 1e3); /* TPOT in ms */
+    r = row("x", "deepseek-r1", "2x Ascend 910B4 64GiB + Kunpeng 920 7263Z", 2,
+            "TP2 + experts on CPU", "TTFT");
+    snprintf(r.wbits, sizeof r.wbits, "NPU 8 / CPU 4");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_true(s.c.lay.cpu_experts && s.c.k.mode == PLAN_MODE_HYBRID && s.c.fmt.cpu == 4);
+    r = row("x", "deepseek-r1", "Xeon 6980P 1 socket", 0, "CPU only, 43 threads", "decode_tps");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_true(s.c.k.mode == PLAN_MODE_CPU && s.host.cores == 43);
+    r = row("x", "mystery-9000", "H100", 8, "TP8", "TPOT");
+    assert_non_null(plan_row_setup(&tables, &r, &s));
+}
+
+/* Any bytes: an error that names the file, or rows that are skipped or give a finite number above
+ * zero. */
+TEST(plan_rows_of_any_bytes_never_crash)
+{
+    struct plan_bytes src = plan_embedded(PLAN_FILE_PUBLISHED);
+    size_t n = 24000;
+    char *copy;
+    sl_err err;
+    uint64_t seed = 6;
+    int good = 0;
+    load();
+    struct arena own;
+    for (int round = 0; round < 300; round++) {
+        mem_arena_init(&own, MEM_MISC, 0);
+        ASSERT_OK(mem_arena_str(&own, src.p, n, &copy, &err));
+        int flips = 1 + (int)(rng_next(&seed) % 12);
+        for (int i = 0; i < flips; i++) {
+            static const char odd[] = "\",\n9-~. eTP\0\xff<";
+            size_t at = 150 + rng_next(&seed) % (n - 160);
+            copy[at] = round % 2 ? (char)rng_next(&seed) : odd[rng_next(&seed) % (sizeof odd - 1)];
+        }
+        struct plan_row *r;
+        struct plan_data d;
+        int n_row;
+        err.text[0] = '\0';
+        if (plan_read_rows(&own, (struct plan_bytes){"x.csv", copy, n}, &r, &n_row, &err) !=
+            SL_OK) {
+            assert_non_null(strstr(err.text, "x.csv"));
+        } else {
+            ASSERT_OK(plan_data_init(&d, &own, &tables, r, n_row, NULL, 0, &err));
+            plan_check(&book, &d);
+            for (int i = 0; i < d.n; i++) {
+                if (d.item[i].skip) continue;
+                assert_true(isfinite(d.item[i].got) && d.item[i].got > 0);
+                good++;
+            }
+        }
+        mem_arena_fini(&own);
+    }
+    assert_true(good > 1000);
+}
+
+TEST(plan_fit_follows_rows_and_leaves_the_rest_at_its_prior)
+{
+    sl_err err;
+    load();
+    static const char text[] = "system,model,weights_bits,act_bits,hardware,cards,layout,"
+                               "concurrency,input_len,output_len,metric,value,unit,note\n"
+                               "e,deepseek-r1,4,16,Ascend 910B1,8,TP8,1,128,512,TPOT,40,ms,\n"
+                               "e,deepseek-r1,4,16,Ascend 910B1,8,TP8,8,128,512,TPOT,70,ms,\n"
+                               "e,deepseek-r1,4,16,Ascend 910B1,8,TP8,32,128,512,TPOT,120,ms,\n";
+    struct plan_row *r;
+    struct plan_data d;
+    struct plan_set set;
+    int n, pick[] = {0, 1, 2};
+    ASSERT_OK(
+        plan_read_rows(&arena, (struct plan_bytes){"t", text, sizeof text - 1}, &r, &n, &err));
+    ASSERT_OK(plan_data_init(&d, &arena, &tables, r, n, NULL, 0, &err));
+    plan_fit_set(&book, &d, pick, 3, &set);
+    assert_true(set.err_decode < 6 && set.k.n_rows == 3);
+    const struct plan_consts *p = &book.prior[PLAN_ASCEND][PLAN_MODE_TP];
+    assert_true(set.k.v[PLAN_MFU] == p->v[PLAN_MFU] && set.k.v[PLAN_ETA_KV] == p->v[PLAN_ETA_KV]);
+    assert_false(set.k.fitted >> PLAN_MFU & 1);
+}
