@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rooms: text. Property: no template and no message crashes the interpreter or runs past its budget; the spans cover the output exactly, in order; and
- * a second rendering is the same. Input: a template, NUL, messages as JSON (without them: fixed ones). */
+/* Rooms: text. Property: no template and no message crashes the interpreter or runs past its
+ * budget; the spans cover the output exactly, in order; and a second rendering is the same. Input:
+ * a template, NUL, messages as JSON (without them: fixed ones). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char fixed[] =
-    "[{\"role\":\"system\",\"content\":\"Be <b>brief</b>\"},{\"role\":\"user\",\"content\":\"Hi \xe2\x82\xac\"},"
-    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c1\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1,\"b\":[2.5,true]}}}]},"
+    "[{\"role\":\"system\",\"content\":\"Be <b>brief</b>\"},{\"role\":\"user\",\"content\":\"Hi "
+    "\xe2\x82\xac\"},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c1\",\"function\":{"
+    "\"name\":\"f\",\"arguments\":{\"a\":1,\"b\":[2.5,true]}}}]},"
     "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]";
-static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{"
+                            "\"type\":\"object\",\"properties\":{}}}}]";
 
 static void check(int ok, const char *what)
 {
@@ -23,9 +27,14 @@ static void check(int ok, const char *what)
     abort();
 }
 
-static sl_status render(const text_tmpl *t, const struct json *m, const struct json *tl, struct str *out)
+static sl_status render(const text_tmpl *t, const struct json *m, const struct json *tl,
+                        struct str *out)
 {
-    struct text_tmpl_vars v = {.messages = m, .tools = tl, .add_generation_prompt = true, .bos_token = "<s>", .now_s = 86400};
+    struct text_tmpl_vars v = {.messages = m,
+                               .tools = tl,
+                               .add_generation_prompt = true,
+                               .bos_token = "<s>",
+                               .now_s = 86400};
     struct text_tmpl_span *span = NULL;
     struct arena a;
     sl_err err;
@@ -68,7 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (text_json_parse(&a, "messages", msg, n_msg, &m, &err) == SL_OK) {
         sl_status st = render(t, m, tl, &x);
         check(render(t, m, tl, &y) == st, "another status the second time");
-        check(st != SL_OK || (x.n == y.n && memcmp(str_c(&x), str_c(&y), x.n) == 0), "another text the second time");
+        check(st != SL_OK || (x.n == y.n && memcmp(str_c(&x), str_c(&y), x.n) == 0),
+              "another text the second time");
     }
     str_fini(&x);
     str_fini(&y);
