@@ -11,9 +11,11 @@
 volatile sig_atomic_t cmd_stop;
 volatile sig_atomic_t cmd_stop_soft;
 
-#define STOP_GRACE_US 800000 /* a step that does not end by then is left: Ctrl-C ends within a second */
+#define STOP_GRACE_US                                                                              \
+    800000 /* a step that does not end by then is left: Ctrl-C ends within a second */
 
-static struct termios tty_at_start; /* line editing changes the terminal; who leaves in the middle puts it back */
+static struct termios
+    tty_at_start; /* line editing changes the terminal; who leaves in the middle puts it back */
 static bool have_tty;
 
 static void leave(int sig)
@@ -53,7 +55,7 @@ void cmd_progress_init(struct cmd_progress *p, bool quiet)
     *p = (struct cmd_progress){.on = !quiet && isatty(STDERR_FILENO)};
 }
 
-#define DRAW_NS 100000000   /* ten times a second */
+#define DRAW_NS 100000000     /* ten times a second */
 #define PATIENCE_NS 500000000 /* shorter work shows nothing */
 
 static bool due(struct cmd_progress *p, const char *what)
@@ -78,9 +80,10 @@ int cmd_progress_bytes(void *user, const char *what, int64_t done, int64_t total
     double s = (double)(p->last_ns - p->t0_ns) * 1e-9, rate = (double)done / s;
     if (total > 0)
         fprintf(stderr, "\r\033[K%s %3.0f %%  %.2f of %.2f GB, %.2f GB/s, %.0f s left", what,
-                100.0 * (double)done / (double)total, (double)done * 1e-9, (double)total * 1e-9, rate * 1e-9,
-                rate > 0 ? (double)(total - done) / rate : 0);
-    else fprintf(stderr, "\r\033[K%s %.2f GB, %.2f GB/s", what, (double)done * 1e-9, rate * 1e-9);
+                100.0 * (double)done / (double)total, (double)done * 1e-9, (double)total * 1e-9,
+                rate * 1e-9, rate > 0 ? (double)(total - done) / rate : 0);
+    else
+        fprintf(stderr, "\r\033[K%s %.2f GB, %.2f GB/s", what, (double)done * 1e-9, rate * 1e-9);
     return cmd_stop != 0;
 }
 
@@ -90,8 +93,8 @@ int cmd_progress_count(struct cmd_progress *p, const char *what, const char *uni
     if (!due(p, what)) return cmd_stop != 0;
     double s = (double)(p->last_ns - p->t0_ns) * 1e-9, rate = (double)done / s;
     fprintf(stderr, "\r\033[K%s %3.0f %%  %lld of %lld %s, %.0f %s/s, %.0f s left", what,
-            total > 0 ? 100.0 * (double)done / (double)total : 0, (long long)done, (long long)total, unit,
-            rate, unit, rate > 0 ? (double)(total - done) / rate : 0);
+            total > 0 ? 100.0 * (double)done / (double)total : 0, (long long)done, (long long)total,
+            unit, rate, unit, rate > 0 ? (double)(total - done) / rate : 0);
     return cmd_stop != 0;
 }
 
