@@ -15,12 +15,14 @@ struct chat_opts {
     struct sampling_opts sampling;
     const char *system;
     int n;
+    bool ignore_eos;
 };
 
 // clang-format off
 static const struct opt opts[] = {
     {"system",   0,  OPT_STR,  offsetof(struct chat_opts, system),  "TEXT", NULL, 0, 0, "system message"},
     {"n",       'n', OPT_INT,  offsetof(struct chat_opts, n),       "N", "0", 0, 1 << 24, "at most N tokens an answer (0: until the context is full)"},
+    {"ignore-eos", 0, OPT_FLAG, offsetof(struct chat_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     OPT_ROWS_SAMPLING(struct chat_opts),
     OPT_ROWS_COMPUTE(struct chat_opts),
     {0},
@@ -176,7 +178,7 @@ static sl_status answer(struct chat *x, sl_err *err)
     SL_TRY_OUT(st);
     SL_TRY_OUT(sl_chat_render(x->c.m, &chat, NULL, &ids, &n_ids, err));
     SL_TRY_OUT(sl_detokenize(x->c.m, ids + BASE_MAX(0, n_ids - 3), BASE_MIN(n_ids, 3), 1, &tail, &n_tail, err));
-    sl_request q = {.ids = ids, .n_ids = n_ids, .max_tokens = x->o->n, .n_logprob = -1, .on_event = on_event, .user = x};
+    sl_request q = {.ids = ids, .n_ids = n_ids, .max_tokens = x->o->n, .ignore_eos = x->o->ignore_eos, .n_logprob = -1, .on_event = on_event, .user = x};
     q.sampling = compute_sampling(&x->o->sampling, x->o->common.seed + x->n_answer++);
     str_clear(&x->text);
     x->n_prompt = n_ids;

@@ -2,6 +2,7 @@
 /* Progress lines and signals. */
 #include <stdlib.h>
 #include <sys/time.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,9 +13,13 @@ volatile sig_atomic_t cmd_stop_soft;
 
 #define STOP_GRACE_US 800000 /* a step that does not end by then is left: Ctrl-C ends within a second */
 
+static struct termios tty_at_start; /* line editing changes the terminal; who leaves in the middle puts it back */
+static bool have_tty;
+
 static void leave(int sig)
 {
     (void)sig;
+    if (have_tty) (void)tcsetattr(STDIN_FILENO, TCSANOW, &tty_at_start);
     _exit(CMD_INTERRUPTED);
 }
 
@@ -24,7 +29,7 @@ static void on_stop(int sig)
         cmd_stop_soft = 2;
         return;
     }
-    if (cmd_stop) _exit(CMD_INTERRUPTED);
+    if (cmd_stop) leave(sig);
     cmd_stop = 1;
     struct itimerval t = {.it_value = {.tv_usec = STOP_GRACE_US}};
     (void)setitimer(ITIMER_REAL, &t, NULL);
@@ -33,6 +38,7 @@ static void on_stop(int sig)
 void cmd_signals_init(void)
 {
     struct sigaction sa = {.sa_handler = on_stop};
+    have_tty = tcgetattr(STDIN_FILENO, &tty_at_start) == 0;
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL); /* no SA_RESTART: a read of the terminal ends */
     sigaction(SIGTERM, &sa, NULL);

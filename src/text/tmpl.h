@@ -12,7 +12,9 @@
 typedef struct text_tmpl text_tmpl;
 
 /* Budget of one rendering: steps (an expression's node, 64 bytes copied, ...) and bytes of output; both grow with the request's size. */
+#ifndef TEXT_TMPL_STEPS /* less when fuzzing */
 #define TEXT_TMPL_STEPS 1000000
+#endif
 #define TEXT_TMPL_OUT (4 << 20)
 
 /* Errors: UNSUPPORTED or FORMAT: "chat template line 12: ...". Memory: close with text_tmpl_close; src is copied. */

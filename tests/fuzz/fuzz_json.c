@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: the reader never crashes; what it accepts, written and read again, is written the same; and it accepts exactly what Jansson
+/* Rooms: text. Property: the reader never crashes; what it accepts, written and read again, is written the same; and it accepts exactly what Jansson
  * accepts (where Jansson is there), but for three differences on purpose: integers past 64 bits (ours: a real), depth (ours: 128,
  * its: 2048) and NUL in a key (ours: fine); and one mistake of Jansson 2.14: it skips a NUL byte behind a number. */
 #include <stdint.h>
