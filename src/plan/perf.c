@@ -116,7 +116,8 @@ static double all_reduce(const struct plan_case *c, double n_tok)
     const struct plan_physics *p = plan_physics_of(d);
     int n = c->lay.tp;
     if (n <= 1) return 0;
-    bool far = n > d->cards_per_node * d->dies;
+    bool far =
+        !d->consumer && n > d->cards_per_node * d->dies; /* cards on one PCIe host are near */
     double bw = far ? d->net : d->link;
     double alpha = far ? p->alpha_tp + p->alpha_net * 2 : p->alpha_tp;
     if (d->consumer) alpha += 10e-6;
@@ -298,7 +299,8 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
                                 : s.moe_all * plan_experts_touched(m, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
-        bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16;
+        bool unit = c->fmt.fp_weights && c->fmt.expert < 5 && c->dev->peak[PLAN_NUM_FP4] > 0;
+        bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16 && !unit;
         if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
         /* rows of the grouped product: matrix units work on whole tiles for every expert that is
@@ -383,7 +385,8 @@ static double stream_time(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
     double bits = c->fmt.cpu > 0 ? c->fmt.cpu : c->fmt.expert;
-    double bytes = (double)m->moe_layers * m->experts * m->p_expert * bits / 8 * (1 - c->lay.hot);
+    double bytes =
+        (double)m->moe_layers * m->experts * m->p_expert * bits / 8; /* resident ones too */
     double pcie = c->dev->consumer ? fmax(c->dev->link, 1e9) : 16e9 / c->dev->dies;
     double cap = c->host ? fmax(45e9, 0.1 * c->host->bw) : 45e9; /* staging through pinned pages */
     double bus = 1 / (1 / (pcie * c->lay.ranks * 0.9) + 1 / cap);
