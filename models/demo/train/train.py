@@ -154,7 +154,8 @@ class Data:
 
 def schedule(p, step, level):
     """At progress p: learning rate, row length, share of chat rows, step of the balancing bias."""
-    lr = level * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
+    lr = level * min(1.0, (step + 1) / 60)
+    lr *= min(1.0, (1.0 - p) / 0.7) if p < 0.8 else 0.286 * min(1.0, (1.0 - p) / 0.1)
     if p < 0.6:
         t, share = 256, 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
     elif step % 5 == 0:
