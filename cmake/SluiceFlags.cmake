@@ -13,6 +13,7 @@ endif()
 
 if(SL_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_definitions(TEXT_TMPL_STEPS=2000)
 endif()
 
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice template: the prompt that a chat template makes of messages, byte for byte. Needs the tokenizer's files only, or just a template. */
+/* sluice template: the prompt that a chat template makes of messages, byte for byte. Needs the
+ * tokenizer's files only, or just a template. */
 #include <string.h>
 #include <time.h>
 
@@ -16,10 +17,13 @@ struct template_opts {
 static const struct opt opts[] = {
     OPT_ROWS_MODEL(struct template_opts),
     {"template", 0, OPT_STR, AT(file), "FILE", NULL, 0, 0, "a template instead of a model's"},
-    {"messages", 0, OPT_STR, AT(messages), "FILE", NULL, 0, 0, "JSON list of OpenAI messages (-: stdin)"},
+    {"messages", 0, OPT_STR, AT(messages), "FILE", NULL, 0, 0,
+     "JSON list of OpenAI messages (-: stdin)"},
     {"tools", 0, OPT_STR, AT(tools), "FILE", NULL, 0, 0, "JSON list of OpenAI tools"},
-    {"no-generation-prompt", 0, OPT_FLAG, AT(no_generation_prompt), NULL, NULL, 0, 0, "end behind the last message"},
-    {"kwargs", 0, OPT_STR, AT(kwargs), "JSON", NULL, 0, 0, "further variables of the template, as a JSON object"},
+    {"no-generation-prompt", 0, OPT_FLAG, AT(no_generation_prompt), NULL, NULL, 0, 0,
+     "end behind the last message"},
+    {"kwargs", 0, OPT_STR, AT(kwargs), "JSON", NULL, 0, 0,
+     "further variables of the template, as a JSON object"},
     {"bos", 0, OPT_STR, AT(bos), "TEXT", NULL, 0, 0, "bos_token for --template"},
     {"eos", 0, OPT_STR, AT(eos), "TEXT", NULL, 0, 0, "eos_token for --template"},
     OPT_ROWS_BASIC(struct template_opts),
@@ -33,14 +37,17 @@ struct input {
     const struct json *j_messages, *j_tools, *j_kwargs;
 };
 
-static sl_status parse(struct arena *a, const char *what, const char *text, size_t n, enum json_kind kind, const struct json **out, sl_err *err)
+static sl_status parse(struct arena *a, const char *what, const char *text, size_t n,
+                       enum json_kind kind, const struct json **out, sl_err *err)
 {
     SL_TRY(text_json_parse(a, what, text, n, out, err));
     if ((*out)->kind == kind) return SL_OK;
-    return SL_FAIL(err, REQUEST, "%s: %s, not %s", what, text_json_kind_text((*out)->kind), text_json_kind_text(kind));
+    return SL_FAIL(err, REQUEST, "%s: %s, not %s", what, text_json_kind_text((*out)->kind),
+                   text_json_kind_text(kind));
 }
 
-static sl_status read_input(const struct template_opts *o, struct arena *a, struct input *in, sl_err *err)
+static sl_status read_input(const struct template_opts *o, struct arena *a, struct input *in,
+                            sl_err *err)
 {
     SL_TRY(compute_read(o->messages, &in->messages, &in->n_messages, err));
     SL_TRY(parse(a, o->messages, in->messages, in->n_messages, JSON_ARRAY_K, &in->j_messages, err));
@@ -48,12 +55,15 @@ static sl_status read_input(const struct template_opts *o, struct arena *a, stru
         SL_TRY(compute_read(o->tools, &in->tools, &in->n_tools, err));
         SL_TRY(parse(a, o->tools, in->tools, in->n_tools, JSON_ARRAY_K, &in->j_tools, err));
     }
-    if (o->kwargs) SL_TRY(parse(a, "--kwargs", o->kwargs, strlen(o->kwargs), JSON_OBJECT_K, &in->j_kwargs, err));
+    if (o->kwargs)
+        SL_TRY(
+            parse(a, "--kwargs", o->kwargs, strlen(o->kwargs), JSON_OBJECT_K, &in->j_kwargs, err));
     if (o->file) SL_TRY(compute_read(o->file, &in->source, &in->n_source, err));
     return SL_OK;
 }
 
-static sl_status with_file(const struct template_opts *o, const struct input *in, struct arena *a, struct str *out, sl_err *err)
+static sl_status with_file(const struct template_opts *o, const struct input *in, struct arena *a,
+                           struct str *out, sl_err *err)
 {
     struct text_tmpl_vars v = {.messages = in->j_messages,
                                .tools = in->j_tools,
@@ -70,10 +80,14 @@ static sl_status with_file(const struct template_opts *o, const struct input *in
     return st;
 }
 
-static sl_status with_model(const struct template_opts *o, const struct input *in, struct str *out, sl_err *err)
+static sl_status with_model(const struct template_opts *o, const struct input *in, struct str *out,
+                            sl_err *err)
 {
     sl_model_opts mo = {.vocab_only = 1};
-    sl_chat chat = {.messages = in->messages, .tools = in->tools, .kwargs = o->kwargs, .no_generation_prompt = o->no_generation_prompt};
+    sl_chat chat = {.messages = in->messages,
+                    .tools = in->tools,
+                    .kwargs = o->kwargs,
+                    .no_generation_prompt = o->no_generation_prompt};
     sl_model *m = NULL;
     char *text = NULL;
     sl_status st = sl_model_open(o->common.model, &mo, &m, err);
@@ -101,7 +115,8 @@ static sl_status print(const struct template_opts *o, const struct str *text, sl
         str_put(&s, str_c(text), text->n);
     }
     sl_status st = str_status(&s, err);
-    if (st == SL_OK && s.n && fwrite(s.p, 1, s.n, stdout) != s.n) st = SL_FAIL(err, IO, "standard output: write failed");
+    if (st == SL_OK && s.n && fwrite(s.p, 1, s.n, stdout) != s.n)
+        st = SL_FAIL(err, IO, "standard output: write failed");
     str_fini(&s);
     return st;
 }
@@ -113,10 +128,12 @@ static int run(struct cmd_ctx *c)
     struct str out;
     sl_err err;
     if (!o->messages) return cmd_usage("--messages FILE is missing");
-    if (!o->file && (o->bos || o->eos)) return cmd_usage("--bos and --eos go with --template: a model brings its own");
+    if (!o->file && (o->bos || o->eos))
+        return cmd_usage("--bos and --eos go with --template: a model brings its own");
     str_init(&out, MEM_REQUEST, 0);
     sl_status st = read_input(o, &c->arena, &in, &err);
-    if (st == SL_OK) st = o->file ? with_file(o, &in, &c->arena, &out, &err) : with_model(o, &in, &out, &err);
+    if (st == SL_OK)
+        st = o->file ? with_file(o, &in, &c->arena, &out, &err) : with_model(o, &in, &out, &err);
     if (st == SL_OK) st = str_status(&out, &err);
     if (st == SL_OK) st = print(o, &out, &err);
     str_fini(&out);
@@ -129,7 +146,8 @@ static int run(struct cmd_ctx *c)
 const struct cmd cmd_template = {
     .name = "template",
     .summary = "the prompt that a chat template makes of messages",
-    .usage = "[-m MODEL | --template FILE] --messages FILE.json [--tools FILE.json] [--no-generation-prompt]\n"
+    .usage = "[-m MODEL | --template FILE] --messages FILE.json [--tools FILE.json] "
+             "[--no-generation-prompt]\n"
              "       [--kwargs JSON] [--bos TEXT --eos TEXT]",
     .about = "Prints the rendered prompt byte for byte, as transformers renders it.",
     .example = "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | sluice template --messages -",

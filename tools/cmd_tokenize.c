@@ -13,11 +13,15 @@ struct tokenize_opts {
 #define AT(m) offsetof(struct tokenize_opts, m)
 static const struct opt opts[] = {
     OPT_ROWS_MODEL(struct tokenize_opts),
-    {"special", 0, OPT_FLAG, AT(special), NULL, NULL, 0, 0, "recognise special tokens in the text; with --decode: print them"},
+    {"special", 0, OPT_FLAG, AT(special), NULL, NULL, 0, 0,
+     "recognise special tokens in the text; with --decode: print them"},
     {"bos", 0, OPT_FLAG, AT(bos), NULL, NULL, 0, 0, "put the model's BOS in front"},
-    {"decode", 0, OPT_FLAG, AT(decode), NULL, NULL, 0, 0, "a JSON array of ids on stdin, text on stdout"},
-    {"lines", 0, OPT_FLAG, AT(lines), NULL, NULL, 0, 0, "each line of stdin is a JSON string (--decode: array), each line of stdout its answer"},
-    {"pieces", 0, OPT_FLAG, AT(pieces), NULL, NULL, 0, 0, "a line for each token: id, bytes in hexadecimal, text as JSON"},
+    {"decode", 0, OPT_FLAG, AT(decode), NULL, NULL, 0, 0,
+     "a JSON array of ids on stdin, text on stdout"},
+    {"lines", 0, OPT_FLAG, AT(lines), NULL, NULL, 0, 0,
+     "each line of stdin is a JSON string (--decode: array), each line of stdout its answer"},
+    {"pieces", 0, OPT_FLAG, AT(pieces), NULL, NULL, 0, 0,
+     "a line for each token: id, bytes in hexadecimal, text as JSON"},
     OPT_ROWS_BASIC(struct tokenize_opts),
     {0},
 };
@@ -27,7 +31,8 @@ struct ids {
     int n;
 };
 
-static sl_status encode(const sl_model *m, const struct tokenize_opts *o, const char *text, size_t n, struct ids *out, sl_err *err)
+static sl_status encode(const sl_model *m, const struct tokenize_opts *o, const char *text,
+                        size_t n, struct ids *out, sl_err *err)
 {
     int flags = (o->special ? SL_TOK_SPECIAL : 0) | (o->bos ? SL_TOK_BOS : 0);
     return sl_tokenize(m, text, n, flags, &out->v, &out->n, err);
@@ -36,14 +41,16 @@ static sl_status encode(const sl_model *m, const struct tokenize_opts *o, const 
 static void put_ids(struct json_w *w, const struct ids *ids)
 {
     text_jw_arr(w);
-    for (int i = 0; i < ids->n; i++) text_jw_int(w, ids->v[i]);
+    for (int i = 0; i < ids->n; i++)
+        text_jw_int(w, ids->v[i]);
     text_jw_arr_end(w);
 }
 
 static void put_piece(struct str *s, struct json_w *w, int32_t id, const char *p, size_t n)
 {
     str_printf(s, "%d\t", (int)id);
-    for (size_t i = 0; i < n; i++) str_printf(s, "%02x", (unsigned char)p[i]);
+    for (size_t i = 0; i < n; i++)
+        str_printf(s, "%02x", (unsigned char)p[i]);
     str_putc(s, '\t');
     text_jw_init(w, s);
     text_jw_str(w, p, n);
@@ -51,7 +58,8 @@ static void put_piece(struct str *s, struct json_w *w, int32_t id, const char *p
 }
 
 /* id, bytes, text of each token: lines, or with --json one array of objects. */
-static sl_status pieces(const sl_model *m, bool json, const struct ids *ids, struct str *s, sl_err *err)
+static sl_status pieces(const sl_model *m, bool json, const struct ids *ids, struct str *s,
+                        sl_err *err)
 {
     struct json_w w, one;
     text_jw_init(&w, s);
@@ -68,7 +76,8 @@ static sl_status pieces(const sl_model *m, bool json, const struct ids *ids, str
             text_jw_int(&w, ids->v[i]);
             text_jw_key(&w, "bytes");
             text_jw_arr(&w);
-            for (size_t k = 0; k < n; k++) text_jw_int(&w, (unsigned char)p[k]);
+            for (size_t k = 0; k < n; k++)
+                text_jw_int(&w, (unsigned char)p[k]);
             text_jw_arr_end(&w);
             text_jw_key(&w, "text");
             text_jw_str(&w, p, n);
@@ -81,15 +90,19 @@ static sl_status pieces(const sl_model *m, bool json, const struct ids *ids, str
 }
 
 /* A JSON array of ids. where: for messages. */
-static sl_status parse_ids(struct arena *a, const struct json *j, const char *where, struct ids *out, sl_err *err)
+static sl_status parse_ids(struct arena *a, const struct json *j, const char *where,
+                           struct ids *out, sl_err *err)
 {
     void *p = NULL;
-    if (j->kind != JSON_ARRAY_K) return SL_FAIL(err, REQUEST, "%s: %s, not an array of ids", where, text_json_kind_text(j->kind));
+    if (j->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "%s: %s, not an array of ids", where,
+                       text_json_kind_text(j->kind));
     SL_TRY(mem_arena_array(a, j->n, sizeof *out->v, &p, err));
     out->v = p;
     for (size_t i = 0; i < j->n; i++) {
         const struct json *v = j->item[i];
-        if (v->kind != JSON_INT_K || v->i < 0 || v->i > INT32_MAX) return SL_FAIL(err, REQUEST, "%s: item %zu is no token id", where, i);
+        if (v->kind != JSON_INT_K || v->i < 0 || v->i > INT32_MAX)
+            return SL_FAIL(err, REQUEST, "%s: item %zu is no token id", where, i);
         out->v[i] = (int32_t)v->i;
     }
     out->n = (int)j->n;
@@ -97,7 +110,8 @@ static sl_status parse_ids(struct arena *a, const struct json *j, const char *wh
 }
 
 /* What one input gives, appended to s. json: the text of an answer is a JSON string. */
-static sl_status one_text(const sl_model *m, const struct tokenize_opts *o, const char *p, size_t n, struct str *s, sl_err *err)
+static sl_status one_text(const sl_model *m, const struct tokenize_opts *o, const char *p, size_t n,
+                          struct str *s, sl_err *err)
 {
     struct ids ids = {0};
     struct json_w w;
@@ -120,8 +134,9 @@ static sl_status one_text(const sl_model *m, const struct tokenize_opts *o, cons
     return st;
 }
 
-static sl_status one_decode(const sl_model *m, const struct tokenize_opts *o, struct arena *a, const struct json *j, const char *where, bool quoted,
-                            struct str *s, sl_err *err)
+static sl_status one_decode(const sl_model *m, const struct tokenize_opts *o, struct arena *a,
+                            const struct json *j, const char *where, bool quoted, struct str *s,
+                            sl_err *err)
 {
     struct ids ids = {0};
     struct json_w w;
@@ -143,12 +158,14 @@ static sl_status one_decode(const sl_model *m, const struct tokenize_opts *o, st
 static sl_status put_out(struct str *s, sl_err *err)
 {
     SL_TRY(str_status(s, err));
-    if (s->n && fwrite(s->p, 1, s->n, stdout) != s->n) return SL_FAIL(err, IO, "standard output: write failed");
+    if (s->n && fwrite(s->p, 1, s->n, stdout) != s->n)
+        return SL_FAIL(err, IO, "standard output: write failed");
     str_clear(s);
     return SL_OK;
 }
 
-static sl_status all_lines(const sl_model *m, const struct tokenize_opts *o, const char *text, size_t n, struct str *s, sl_err *err)
+static sl_status all_lines(const sl_model *m, const struct tokenize_opts *o, const char *text,
+                           size_t n, struct str *s, sl_err *err)
 {
     int64_t line = 0;
     for (size_t at = 0; at < n && !cmd_stop;) {
@@ -162,7 +179,9 @@ static sl_status all_lines(const sl_model *m, const struct tokenize_opts *o, con
         sl_status st = len ? text_json_parse(&a, where, text + at, len, &j, err) : SL_OK;
         if (st == SL_OK && j && !o->decode && j->kind != JSON_STR_K)
             st = SL_FAIL(err, REQUEST, "%s: %s, not a string", where, text_json_kind_text(j->kind));
-        if (st == SL_OK && j) st = o->decode ? one_decode(m, o, &a, j, where, true, s, err) : one_text(m, o, j->s, j->n, s, err);
+        if (st == SL_OK && j)
+            st = o->decode ? one_decode(m, o, &a, j, where, true, s, err)
+                           : one_text(m, o, j->s, j->n, s, err);
         mem_arena_fini(&a);
         if (j) str_putc(s, '\n');
         if (st == SL_OK && s->n > 65536) st = put_out(s, err);
@@ -172,7 +191,8 @@ static sl_status all_lines(const sl_model *m, const struct tokenize_opts *o, con
     return cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled") : SL_OK;
 }
 
-static sl_status tokenize(const sl_model *m, const struct tokenize_opts *o, struct arena *a, const char *text, size_t n, sl_err *err)
+static sl_status tokenize(const sl_model *m, const struct tokenize_opts *o, struct arena *a,
+                          const char *text, size_t n, sl_err *err)
 {
     struct str s;
     const struct json *j = NULL;
@@ -214,8 +234,9 @@ const struct cmd cmd_tokenize = {
     .name = "tokenize",
     .summary = "text to token ids, and back",
     .usage = "[-m MODEL] [--special] [--bos] [--decode] [--lines] [--pieces]",
-    .about = "Reads stdin, writes one JSON array of ids. Without --special a special token that is\n"
-             "spelled in the text is plain text.",
+    .about =
+        "Reads stdin, writes one JSON array of ids. Without --special a special token that is\n"
+        "spelled in the text is plain text.",
     .example = "echo -n \"Hello world\" | sluice tokenize",
     .opts = opts,
     .opts_bytes = sizeof(struct tokenize_opts),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader: one pass, an explicit stack, nodes in slabs, all strings of a document in one buffer (together with their NULs they can
- * not be longer than the input, since each brought two quotes). */
+/* The reader: one pass, an explicit stack, nodes in slabs, all strings of a document in one buffer
+ * (together with their NULs they can not be longer than the input, since each brought two quotes).
+ */
 #include "text/json.h"
 
 #include <math.h>
@@ -38,8 +39,9 @@ static sl_status fail_at(struct reader *r, const char *at, sl_status code, const
             col = 1;
         }
     }
-    return status_fail(r->err, code, __FILE__, __LINE__, "%s: line %lld column %lld (byte %lld): %s",
-                       r->what, (long long)line, (long long)col, (long long)(at - r->base), msg);
+    return status_fail(r->err, code, __FILE__, __LINE__,
+                       "%s: line %lld column %lld (byte %lld): %s", r->what, (long long)line,
+                       (long long)col, (long long)(at - r->base), msg);
 }
 
 static sl_status bad(struct reader *r, const char *at, const char *msg)
@@ -62,7 +64,8 @@ static sl_status new_node(struct reader *r, struct json **out)
 
 static void skip_space(struct reader *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r'))
+        r->p++;
 }
 
 static int hex4(const char *p, const char *end)
@@ -71,7 +74,9 @@ static int hex4(const char *p, const char *end)
     if (end - p < 4) return -1;
     for (int i = 0; i < 4; i++) {
         int c = (unsigned char)p[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                     : -1;
         if (d < 0) return -1;
         v = v << 4 | d;
     }
@@ -95,7 +100,8 @@ static sl_status read_escape(struct reader *r, char **w)
     r->p += 5;
     uint32_t cp = (uint32_t)hi;
     if (hi >= 0xd800 && hi < 0xdc00) {
-        int lo = r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' ? hex4(r->p + 2, r->end) : -1;
+        int lo =
+            r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' ? hex4(r->p + 2, r->end) : -1;
         if (lo < 0xdc00 || lo > 0xdfff) return bad(r, at, "a high surrogate without its low one");
         cp = 0x10000 + (((uint32_t)hi & 0x3ff) << 10) + ((uint32_t)lo & 0x3ff);
         r->p += 6;
@@ -113,7 +119,9 @@ static sl_status read_string(struct reader *r, const char **out, size_t *n)
     r->p++;
     for (;;) {
         const char *q = r->p;
-        while (q < r->end && (unsigned char)*q >= 0x20 && (unsigned char)*q < 0x80 && *q != '"' && *q != '\\') q++;
+        while (q < r->end && (unsigned char)*q >= 0x20 && (unsigned char)*q < 0x80 && *q != '"' &&
+               *q != '\\')
+            q++;
         if (q > r->p) memcpy(w, r->p, (size_t)(q - r->p));
         w += q - r->p;
         r->p = q;
@@ -128,7 +136,8 @@ static sl_status read_string(struct reader *r, const char **out, size_t *n)
         uint32_t cp;
         int k = text_utf8_decode(q, (size_t)(r->end - q), &cp);
         if (k == 0) return fail_at(r, q, SL_FORMAT, "not UTF-8");
-        for (int i = 0; i < k; i++) *w++ = *r->p++;
+        for (int i = 0; i < k; i++)
+            *w++ = *r->p++;
     }
     r->p++;
     *w++ = 0;
@@ -146,12 +155,15 @@ static sl_status read_number(struct reader *r, struct json *v)
     if (neg) q++;
     const char *digits = q;
     for (; q < r->end && *q >= '0' && *q <= '9'; q++)
-        if (__builtin_mul_overflow(mag, 10u, &mag) || __builtin_add_overflow(mag, (uint64_t)(*q - '0'), &mag)) big = true;
+        if (__builtin_mul_overflow(mag, 10u, &mag) ||
+            __builtin_add_overflow(mag, (uint64_t)(*q - '0'), &mag))
+            big = true;
     if (q == digits) return bad(r, q, "expected a value");
     if (*digits == '0' && q - digits > 1) return bad(r, digits, "a number with a leading zero");
     if (q < r->end && *q == '.') {
         const char *frac = ++q;
-        while (q < r->end && *q >= '0' && *q <= '9') q++;
+        while (q < r->end && *q >= '0' && *q <= '9')
+            q++;
         if (q == frac) return bad(r, q, "expected a digit behind the point");
         real = true;
     }
@@ -159,7 +171,8 @@ static sl_status read_number(struct reader *r, struct json *v)
         q++;
         if (q < r->end && (*q == '+' || *q == '-')) q++;
         const char *ex = q;
-        while (q < r->end && *q >= '0' && *q <= '9') q++;
+        while (q < r->end && *q >= '0' && *q <= '9')
+            q++;
         if (q == ex) return bad(r, q, "expected a digit in the exponent");
         real = true;
     }
@@ -172,8 +185,10 @@ static sl_status read_number(struct reader *r, struct json *v)
     }
     char small[64], *buf = small;
     size_t n = (size_t)(q - at);
-    if (n >= sizeof small) SL_TRY(mem_arena_str(r->a, at, n, &buf, r->err));
-    else memcpy(small, at, n), small[n] = 0;
+    if (n >= sizeof small)
+        SL_TRY(mem_arena_str(r->a, at, n, &buf, r->err));
+    else
+        memcpy(small, at, n), small[n] = 0;
     v->kind = JSON_REAL_K;
     v->f = text_real_parse(buf);
     if (!isfinite(v->f)) return bad(r, at, "a number out of range");
@@ -202,7 +217,8 @@ static sl_status check_keys(struct reader *r, const struct json *o)
         return SL_OK;
     }
     size_t cap = 32;
-    while (cap < o->n * 2) cap *= 2;
+    while (cap < o->n * 2)
+        cap *= 2;
     void *p = NULL;
     SL_TRY(mem_alloc_array(r->a->tag, cap, sizeof(struct json *), &p, r->err));
     const struct json **slot = p, *dup = NULL;
@@ -225,7 +241,8 @@ static sl_status close_top(struct reader *r)
     SL_TRY(mem_arena_array(r->a, o->n, sizeof(struct json *), &p, r->err));
     const struct json **item = p;
     size_t i = 0;
-    for (const struct json *x = o->child; x; x = x->next) item[i++] = x;
+    for (const struct json *x = o->child; x; x = x->next)
+        item[i++] = x;
     o->item = item;
     return SL_OK;
 }
@@ -237,7 +254,9 @@ static sl_status read_literal(struct reader *r, struct json *v)
         size_t n;
         enum json_kind kind;
         bool b;
-    } lit[] = {{"true", 4, JSON_BOOL_K, true}, {"false", 5, JSON_BOOL_K, false}, {"null", 4, JSON_NULL_K, false}};
+    } lit[] = {{"true", 4, JSON_BOOL_K, true},
+               {"false", 5, JSON_BOOL_K, false},
+               {"null", 4, JSON_NULL_K, false}};
     for (int i = 0; i < BASE_COUNT_OF(lit); i++)
         if ((size_t)(r->end - r->p) >= lit[i].n && memcmp(r->p, lit[i].text, lit[i].n) == 0) {
             v->kind = lit[i].kind;
@@ -254,7 +273,8 @@ static sl_status read_value(struct reader *r, struct json *v)
     switch (r->p < r->end ? *r->p : 0) {
     case '{':
     case '[':
-        if (r->depth == TEXT_JSON_DEPTH) return fail_at(r, r->p, SL_LIMIT, "nested deeper than 128");
+        if (r->depth == TEXT_JSON_DEPTH)
+            return fail_at(r, r->p, SL_LIMIT, "nested deeper than 128");
         v->kind = *r->p == '{' ? JSON_OBJECT_K : JSON_ARRAY_K;
         r->stack[r->depth++] = (struct frame){.node = v};
         r->p++;
@@ -289,8 +309,10 @@ static sl_status read_item(struct reader *r)
         r->p++;
         skip_space(r);
     }
-    if (f->last) f->last->next = v;
-    else f->node->child = v;
+    if (f->last)
+        f->last->next = v;
+    else
+        f->node->child = v;
     f->last = v;
     f->node->n++;
     return read_value(r, v);
@@ -353,7 +375,8 @@ bool text_json_is(const struct json *v, const char *z)
 
 const char *text_json_kind_text(enum json_kind k)
 {
-    static const char *const text[] = {"null", "a bool", "an integer", "a real", "a string", "an array", "an object"};
+    static const char *const text[] = {"null",     "a bool",   "an integer", "a real",
+                                       "a string", "an array", "an object"};
     return (unsigned)k < (unsigned)BASE_COUNT_OF(text) ? text[k] : "?";
 }
 
@@ -368,17 +391,23 @@ static sl_status wrong(const struct json *v, const char *key, const char *want, 
     return SL_FAIL(err, FORMAT, "%s is %s, not %s", key, text_json_kind_text(v->kind), want);
 }
 
-sl_status text_json_int(const struct json *o, const char *key, int64_t def, int64_t *out, sl_err *err)
+sl_status text_json_int(const struct json *o, const char *key, int64_t def, int64_t *out,
+                        sl_err *err)
 {
     const struct json *v = get_set(o, key);
-    if (!v) *out = def;
-    else if (v->kind == JSON_INT_K) *out = v->i;
-    else if (v->kind == JSON_REAL_K && v->f == floor(v->f) && fabs(v->f) < 9007199254740992.0) *out = (int64_t)v->f;
-    else return wrong(v, key, "an integer", err);
+    if (!v)
+        *out = def;
+    else if (v->kind == JSON_INT_K)
+        *out = v->i;
+    else if (v->kind == JSON_REAL_K && v->f == floor(v->f) && fabs(v->f) < 9007199254740992.0)
+        *out = (int64_t)v->f;
+    else
+        return wrong(v, key, "an integer", err);
     return SL_OK;
 }
 
-sl_status text_json_real(const struct json *o, const char *key, double def, double *out, sl_err *err)
+sl_status text_json_real(const struct json *o, const char *key, double def, double *out,
+                         sl_err *err)
 {
     const struct json *v = get_set(o, key);
     if (v && v->kind != JSON_INT_K && v->kind != JSON_REAL_K) return wrong(v, key, "a number", err);
@@ -394,7 +423,8 @@ sl_status text_json_bool(const struct json *o, const char *key, bool def, bool *
     return SL_OK;
 }
 
-sl_status text_json_str(const struct json *o, const char *key, const char *def, const char **out, sl_err *err)
+sl_status text_json_str(const struct json *o, const char *key, const char *def, const char **out,
+                        sl_err *err)
 {
     const struct json *v = get_set(o, key);
     if (v && v->kind != JSON_STR_K) return wrong(v, key, "a string", err);

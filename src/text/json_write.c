@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer, and the conversions between doubles and decimal text that do not look at the locale. */
+/* The writer, and the conversions between doubles and decimal text that do not look at the locale.
+ */
 #include "text/json.h"
 
 #include <locale.h>
@@ -17,9 +18,11 @@ double text_real_parse(const char *z)
     if (!dot || strcmp(lc->decimal_point, ".") == 0) return strtod(z, NULL);
     /* A locale with another point: only the first 800 digits can matter for a double. */
     char buf[1024];
-    int n = snprintf(buf, sizeof buf, "%.*s%s%.*s", (int)BASE_MIN(dot - z, 400), z, lc->decimal_point, 400, dot + 1);
+    int n = snprintf(buf, sizeof buf, "%.*s%s%.*s", (int)BASE_MIN(dot - z, 400), z,
+                     lc->decimal_point, 400, dot + 1);
     const char *e = strpbrk(dot, "eE");
-    if (e && n < (int)sizeof buf && e - dot > 400) snprintf(buf + n, sizeof buf - (size_t)n, "%s", e);
+    if (e && n < (int)sizeof buf && e - dot > 400)
+        snprintf(buf + n, sizeof buf - (size_t)n, "%s", e);
     return strtod(buf, NULL);
 }
 
@@ -103,7 +106,9 @@ void text_json_escape(struct str *out, const char *p, size_t n)
     size_t i = 0;
     while (i < n) {
         size_t j = i;
-        while (j < n && (unsigned char)p[j] >= 0x20 && (unsigned char)p[j] < 0x80 && p[j] != '"' && p[j] != '\\') j++;
+        while (j < n && (unsigned char)p[j] >= 0x20 && (unsigned char)p[j] < 0x80 && p[j] != '"' &&
+               p[j] != '\\')
+            j++;
         str_put(out, p + i, j - i);
         if (j == n) return;
         unsigned char c = (unsigned char)p[j];
@@ -111,7 +116,8 @@ void text_json_escape(struct str *out, const char *p, size_t n)
         int k = 1, cut;
         if (c >= 0x80) {
             k = text_utf8_decode(p + j, n - j, &cp);
-            if (k) str_put(out, p + j, (size_t)k);
+            if (k)
+                str_put(out, p + j, (size_t)k);
             else {
                 k = text_utf8_bad(p + j, n - j, &cut);
                 str_puts(out, "\xef\xbf\xbd");

@@ -38,9 +38,12 @@ static void give(void *p, void *tag)
 
 /* ---- rewriting ---- */
 
-#define SPACE "\\t\\n\\x0b\\f\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACE                                                                                      \
+    "\\t\\n\\x0b\\f\\r "                                                                           \
+    "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_SPACE                                                                                  \
-    "\\x00-\\x08\\x0e-\\x1f!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}"  \
+    "\\x00-\\x08\\x0e-\\x1f!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-" \
+    "\\x{2027}\\x{202a}-\\x{202e}"                                                                 \
     "\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 
@@ -50,7 +53,8 @@ static sl_status refuse(sl_err *err, const char *at, int n)
 }
 
 /* p is behind a backslash at p[-1]; *used bytes of it were taken. */
-static sl_status put_escape(struct str *s, const char *p, size_t n, bool in_class, size_t *used, sl_err *err)
+static sl_status put_escape(struct str *s, const char *p, size_t n, bool in_class, size_t *used,
+                            sl_err *err)
 {
     if (n == 0) return SL_FAIL(err, FORMAT, "regular expression ends in a backslash");
     *used = 1;
@@ -96,7 +100,8 @@ static sl_status put_escape(struct str *s, const char *p, size_t n, bool in_clas
     case 'x':
         break;
     default:
-        if ((p[0] >= '0' && p[0] <= '9') || (p[0] >= 'a' && p[0] <= 'z') || (p[0] >= 'A' && p[0] <= 'Z'))
+        if ((p[0] >= '0' && p[0] <= '9') || (p[0] >= 'a' && p[0] <= 'z') ||
+            (p[0] >= 'A' && p[0] <= 'Z'))
             return refuse(err, p - 1, 2);
     }
     str_putc(s, '\\');
@@ -110,9 +115,11 @@ static sl_status check_group(const char *p, size_t n, sl_err *err)
     if (n > 1 && p[1] == '*') return refuse(err, "a verb (*", 9);
     if (n < 3 || p[1] != '?') return SL_OK;
     size_t i = 2;
-    if (p[2] == '<') return n > 3 && (p[3] == '=' || p[3] == '!') ? SL_OK : refuse(err, "a named group", 13);
+    if (p[2] == '<')
+        return n > 3 && (p[3] == '=' || p[3] == '!') ? SL_OK : refuse(err, "a named group", 13);
     if (strchr(":=!>", p[2])) return SL_OK;
-    while (i < n && strchr("imsx-", p[i])) i++;
+    while (i < n && strchr("imsx-", p[i]))
+        i++;
     return i < n && i > 2 && (p[i] == ':' || p[i] == ')') ? SL_OK : refuse(err, p, 3);
 }
 
@@ -176,7 +183,9 @@ sl_status text_regex_open(enum mem_tag tag, const char *pattern, size_t n, text_
     PCRE2_SIZE at;
     pcre2_set_parens_nest_limit(cc, 50);
     r->code = pcre2_compile((PCRE2_SPTR)str_c(&s), s.n,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE, &code, &at, cc);
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+                                PCRE2_NO_AUTO_CAPTURE,
+                            &code, &at, cc);
     pcre2_compile_context_free(cc);
     if (!r->code) {
         PCRE2_UCHAR msg[120];
@@ -242,7 +251,8 @@ sl_status text_regex_find(const text_regex *r, text_match *m, const char *p, siz
             m->stack = pcre2_jit_stack_create(32768, 8u << 20, m->gen);
             if (!m->stack) return SL_FAIL(err, NOMEM, "out of memory: regular expression");
             pcre2_jit_stack_assign(m->ctx, NULL, m->stack);
-            rc = pcre2_jit_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
+            rc = pcre2_jit_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data,
+                                 m->ctx);
         }
     } else {
         rc = pcre2_match(r->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
@@ -257,5 +267,6 @@ sl_status text_regex_find(const text_regex *r, text_match *m, const char *p, siz
     if (rc == PCRE2_ERROR_NOMATCH) return SL_OK;
     if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT)
         return SL_FAIL(err, NOMEM, "out of memory: regular expression");
-    return SL_FAIL(err, LIMIT, "regular expression gave up at byte %zu of the text (code %d)", from, rc);
+    return SL_FAIL(err, LIMIT, "regular expression gave up at byte %zu of the text (code %d)", from,
+                   rc);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions of tokenizers: Oniguruma's syntax (what tokenizer.json files are written for) over PCRE2 with its JIT.
+/* Regular expressions of tokenizers: Oniguruma's syntax (what tokenizer.json files are written for)
+ * over PCRE2 with its JIT.
  *
- * The pattern is rewritten before it is compiled, so that it means what it means there: \s is White_Space (PCRE2's also takes U+180E), \w and
- * \h are written out, ^ and $ are line anchors. What would mean something else, or could run away (recursion, back references, verbs, class
+ * The pattern is rewritten before it is compiled, so that it means what it means there: \s is
+ * White_Space (PCRE2's also takes U+180E), \w and \h are written out, ^ and $ are line anchors.
+ * What would mean something else, or could run away (recursion, back references, verbs, class
  * intersection), is refused by name. */
 #ifndef TEXT_REGEX_H
 #define TEXT_REGEX_H
@@ -16,8 +18,8 @@
 typedef struct text_regex text_regex;
 typedef struct text_match text_match;
 
-/* Errors: UNSUPPORTED (names the construct), FORMAT (PCRE2's message and the offset), NOMEM. Memory: close with text_regex_close.
- * Threads: a compiled pattern may be shared. */
+/* Errors: UNSUPPORTED (names the construct), FORMAT (PCRE2's message and the offset), NOMEM.
+ * Memory: close with text_regex_close. Threads: a compiled pattern may be shared. */
 sl_status text_regex_open(enum mem_tag tag, const char *pattern, size_t n, text_regex **out,
                           sl_err *err) BASE_MUST_USE;
 void text_regex_close(text_regex *r);
@@ -26,8 +28,9 @@ void text_regex_close(text_regex *r);
 sl_status text_match_open(enum mem_tag tag, text_match **out, sl_err *err) BASE_MUST_USE;
 void text_match_close(text_match *m);
 
-/* The first match in p[0..n) that begins at or after from: *found, and its bytes [*begin, *end). p is valid UTF-8 and from lies on a code point.
- * Errors: LIMIT (the pattern backtracks too much on this text), NOMEM. Cost: about 170 MB/s on the patterns of Qwen and DeepSeek. */
+/* The first match in p[0..n) that begins at or after from: *found, and its bytes [*begin, *end). p
+ * is valid UTF-8 and from lies on a code point. Errors: LIMIT (the pattern backtracks too much on
+ * this text), NOMEM. Cost: about 170 MB/s on the patterns of Qwen and DeepSeek. */
 sl_status text_regex_find(const text_regex *r, text_match *m, const char *p, size_t n, size_t from,
                           bool *found, size_t *begin, size_t *end, sl_err *err) BASE_MUST_USE;
 

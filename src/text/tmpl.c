@@ -14,8 +14,10 @@ static size_t normal_lines(const char *src, size_t n, char *out)
 {
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
-        if (src[i] != '\r') out[k++] = src[i];
-        else if (i + 1 == n || src[i + 1] != '\n') out[k++] = '\n';
+        if (src[i] != '\r')
+            out[k++] = src[i];
+        else if (i + 1 == n || src[i + 1] != '\n')
+            out[k++] = '\n';
     }
     return k > 0 && out[k - 1] == '\n' ? k - 1 : k;
 }
@@ -23,7 +25,8 @@ static size_t normal_lines(const char *src, size_t n, char *out)
 static sl_status compile(text_tmpl *t, const char *src, size_t n, struct tokens *toks, sl_err *err)
 {
     void *mem = NULL;
-    if (n > TMPL_MAX_SOURCE) return SL_FAIL(err, LIMIT, "chat template of %zu bytes is over %d", n, TMPL_MAX_SOURCE);
+    if (n > TMPL_MAX_SOURCE)
+        return SL_FAIL(err, LIMIT, "chat template of %zu bytes is over %d", n, TMPL_MAX_SOURCE);
     size_t good = text_utf8_check(src, n);
     if (good < n) return SL_FAIL(err, FORMAT, "chat template is not UTF-8 at byte %zu", good);
     SL_TRY(mem_arena_alloc(&t->a, n + 1, &mem, err));
@@ -41,8 +44,10 @@ sl_status text_tmpl_open(const char *src, size_t n, text_tmpl **out, sl_err *err
     mem_arena_init(&t->a, MEM_MISC, 0);
     sl_status st = compile(t, src, n, &toks, err);
     mem_free(toks.v);
-    if (st == SL_OK) *out = t;
-    else text_tmpl_close(t);
+    if (st == SL_OK)
+        *out = t;
+    else
+        text_tmpl_close(t);
     return st;
 }
 
@@ -93,13 +98,17 @@ sl_status text_tx_assign(struct tx *x, const struct tn *target, struct tv v)
         return text_tx_set(x, x->scope, target->name, v);
     case E_ATTR:
         SL_TRY(text_tx_eval(x, target->a, &ns));
-        if (ns.kind != TV_NS) return text_tx_fail(x, SL_REQUEST, "set of an attribute of %s: only of a namespace", text_tv_kind(ns));
+        if (ns.kind != TV_NS)
+            return text_tx_fail(x, SL_REQUEST, "set of an attribute of %s: only of a namespace",
+                                text_tv_kind(ns));
         return text_td_putz(x, ns.d, target->name, v);
     default:
         SL_TRY(text_tv_list(x, v, &l));
-        if (l->n != (size_t)target->n_kid) return text_tx_fail(x, SL_REQUEST, "%zu values for %d names", l->n, target->n_kid);
+        if (l->n != (size_t)target->n_kid)
+            return text_tx_fail(x, SL_REQUEST, "%zu values for %d names", l->n, target->n_kid);
         size_t i = 0;
-        for (const struct tn *k = target->kids; k; k = k->next) SL_TRY(text_tx_assign(x, k, l->v[i++]));
+        for (const struct tn *k = target->kids; k; k = k->next)
+            SL_TRY(text_tx_assign(x, k, l->v[i++]));
         return SL_OK;
     }
 }
@@ -108,7 +117,9 @@ sl_status text_tx_assign(struct tx *x, const struct tn *target, struct tv v)
 
 static sl_status check_size(struct tx *x)
 {
-    if ((int64_t)x->out->n > x->out_max) return text_tx_fail(x, SL_LIMIT, "the text is longer than %lld bytes", (long long)x->out_max);
+    if ((int64_t)x->out->n > x->out_max)
+        return text_tx_fail(x, SL_LIMIT, "the text is longer than %lld bytes",
+                            (long long)x->out_max);
     return SL_OK;
 }
 
@@ -168,7 +179,8 @@ static sl_status run_for(struct tx *x, const struct tn *n)
     for (; loop->i < count && x->flow != FLOW_BREAK; loop->i++) {
         x->flow = FLOW_NONE;
         SL_TRY(text_tx_scope(x, saved, &x->scope));
-        if (name) SL_TRY(text_tx_set(x, x->scope, name, (struct tv){.kind = TV_LOOP, .loop = loop}));
+        if (name)
+            SL_TRY(text_tx_set(x, x->scope, name, (struct tv){.kind = TV_LOOP, .loop = loop}));
         SL_TRY(text_tx_assign(x, n->a, items->v[loop->i]));
         SL_TRY(text_tx_run(x, n->body));
     }
@@ -266,8 +278,10 @@ sl_status text_tx_run(struct tx *x, const struct tn *body)
 
 static sl_status define(struct tx *x, const char *name, struct tv v)
 {
-    for (int i = 0; i < x->t->n_name; i++) /* a name that the template does not use needs no variable */
-        if (strcmp(x->t->name[i].text, name) == 0) return text_tx_set(x, x->root, x->t->name[i].text, v);
+    for (int i = 0; i < x->t->n_name;
+         i++) /* a name that the template does not use needs no variable */
+        if (strcmp(x->t->name[i].text, name) == 0)
+            return text_tx_set(x, x->root, x->t->name[i].text, v);
     return SL_OK;
 }
 
@@ -296,21 +310,25 @@ static sl_status variables(struct tx *x, const struct text_tmpl_vars *vars)
     SL_TRY(define(x, "add_generation_prompt", text_tv_bool(vars->add_generation_prompt)));
     SL_TRY(define_token(x, "bos_token", vars->bos_token));
     SL_TRY(define_token(x, "eos_token", vars->eos_token));
-    for (const struct json *k = vars->kwargs ? vars->kwargs->child : NULL; k; k = k->next) SL_TRY(define_json(x, k->key, k));
+    for (const struct json *k = vars->kwargs ? vars->kwargs->child : NULL; k; k = k->next)
+        SL_TRY(define_json(x, k->key, k));
     /* The template's own names go into a scope of their own, above the request's. */
     return text_tx_scope(x, x->root, &x->scope);
 }
 
-static sl_status put_spans(struct tx *x, const struct tb *b, size_t base, struct text_tmpl_span **spans, int *n_span)
+static sl_status put_spans(struct tx *x, const struct tb *b, size_t base,
+                           struct text_tmpl_span **spans, int *n_span)
 {
     int n = 0;
     void *mem = NULL;
-    for (size_t i = 0; i < b->n; i++) n += i == 0 || b->mask[i] != b->mask[i - 1];
+    for (size_t i = 0; i < b->n; i++)
+        n += i == 0 || b->mask[i] != b->mask[i - 1];
     SL_TRY(mem_arena_array(x->a, (size_t)n, sizeof **spans, &mem, x->err));
     struct text_tmpl_span *s = mem;
     n = 0;
     for (size_t i = 0; i < b->n; i++) {
-        if (i == 0 || b->mask[i] != b->mask[i - 1]) s[n++] = (struct text_tmpl_span){base + i, base + i, b->mask[i]};
+        if (i == 0 || b->mask[i] != b->mask[i - 1])
+            s[n++] = (struct text_tmpl_span){base + i, base + i, b->mask[i]};
         s[n - 1].end = base + i + 1;
     }
     *spans = s;
@@ -334,7 +352,8 @@ static int64_t weight(const struct json *j)
             v = v->child;
             continue;
         }
-        while (d > 0 && !v->next) v = open[--d];
+        while (d > 0 && !v->next)
+            v = open[--d];
         if (d == 0) return n;
         v = v->next;
     }
@@ -346,9 +365,12 @@ sl_status text_tmpl_render(const text_tmpl *t, const struct text_tmpl_vars *vars
     struct tb text = {0};
     int64_t w = weight(vars->messages) + weight(vars->tools) + weight(vars->kwargs);
     struct tx x = {.t = t, .a = a, .err = err, .out = &text, .now_s = vars->now_s};
-    if (vars->messages && vars->messages->kind != JSON_ARRAY_K) return SL_FAIL(err, REQUEST, "messages is no array");
-    if (vars->tools && vars->tools->kind != JSON_ARRAY_K) return SL_FAIL(err, REQUEST, "tools is no array");
-    if (vars->kwargs && vars->kwargs->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "the template's variables are no object");
+    if (vars->messages && vars->messages->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "messages is no array");
+    if (vars->tools && vars->tools->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "tools is no array");
+    if (vars->kwargs && vars->kwargs->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, REQUEST, "the template's variables are no object");
     x.steps = TEXT_TMPL_STEPS + w * 64;
     x.out_max = TEXT_TMPL_OUT + w * 16;
     SL_TRY(variables(&x, vars));

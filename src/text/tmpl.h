@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chat-template interpreter: the subset of Jinja that HOUSE 5.13 lists, rendered as transformers does (trim_blocks, lstrip_blocks).
- * Strict: a template that uses anything else is refused when it is compiled, with the line. Safe: no attribute escapes, no recursion on input, budgets of
- * steps, depth and output. */
+/* The chat-template interpreter: the subset of Jinja that HOUSE 5.13 lists, rendered as
+ * transformers does (trim_blocks, lstrip_blocks). Strict: a template that uses anything else is
+ * refused when it is compiled, with the line. Safe: no attribute escapes, no recursion on input,
+ * budgets of steps, depth and output. */
 #ifndef TEXT_TMPL_H
 #define TEXT_TMPL_H
 
@@ -11,33 +12,40 @@
 
 typedef struct text_tmpl text_tmpl;
 
-/* Budget of one rendering: steps (an expression's node, 64 bytes copied, ...) and bytes of output; both grow with the request's size. */
+/* Budget of one rendering: steps (an expression's node, 64 bytes copied, ...) and bytes of output;
+ * both grow with the request's size. */
+#ifndef TEXT_TMPL_STEPS /* less when fuzzing */
 #define TEXT_TMPL_STEPS 1000000
+#endif
 #define TEXT_TMPL_OUT (4 << 20)
 
-/* Errors: UNSUPPORTED or FORMAT: "chat template line 12: ...". Memory: close with text_tmpl_close; src is copied. */
+/* Errors: UNSUPPORTED or FORMAT: "chat template line 12: ...". Memory: close with text_tmpl_close;
+ * src is copied. */
 sl_status text_tmpl_open(const char *src, size_t n, text_tmpl **out, sl_err *err) BASE_MUST_USE;
 void text_tmpl_close(text_tmpl *t);
 
 struct text_tmpl_vars {
     const struct json *messages; /* array */
-    const struct json *tools;    /* array or NULL (undefined becomes none, as transformers passes tools=None) */
-    const struct json *kwargs;   /* object or NULL: further variables */
+    const struct json
+        *tools; /* array or NULL (undefined becomes none, as transformers passes tools=None) */
+    const struct json *kwargs; /* object or NULL: further variables */
     bool add_generation_prompt;
     const char *bos_token, *eos_token; /* NULL = undefined */
-    int64_t now_s;               /* for strftime_now: seconds since 1970, local time */
+    int64_t now_s;                     /* for strftime_now: seconds since 1970, local time */
 };
 
-/* A piece of output: user != 0 when the bytes came from a variable (so a control token spelled in it is plain text). */
+/* A piece of output: user != 0 when the bytes came from a variable (so a control token spelled in
+ * it is plain text). */
 struct text_tmpl_span {
     size_t begin, end;
     int user;
 };
 
-/* Render to out (appended). spans (may be NULL) receives the pieces in order, in the arena. Errors: REQUEST (raise_exception's text, or a wrong type at
- * "chat template line N"), LIMIT (steps, output). Memory: temporaries in the arena. Threads: any (a compiled template is read-only). */
+/* Render to out (appended). spans (may be NULL) receives the pieces in order, in the arena. Errors:
+ * REQUEST (raise_exception's text, or a wrong type at "chat template line N"), LIMIT (steps,
+ * output). Memory: temporaries in the arena. Threads: any (a compiled template is read-only). */
 sl_status text_tmpl_render(const text_tmpl *t, const struct text_tmpl_vars *vars, struct arena *a,
-                           struct str *out, struct text_tmpl_span **spans, int *n_span, sl_err *err)
-    BASE_MUST_USE;
+                           struct str *out, struct text_tmpl_span **spans, int *n_span,
+                           sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -8,7 +8,11 @@
 enum { FN_RANGE, FN_NAMESPACE, FN_DICT, FN_RAISE, FN_STRFTIME, FN_COUNT };
 static const struct {
     const char *name, *params;
-} functions[] = {{"range", "start stop step"}, {"namespace", NULL}, {"dict", NULL}, {"raise_exception", "message"}, {"strftime_now", "format"}};
+} functions[] = {{"range", "start stop step"},
+                 {"namespace", NULL},
+                 {"dict", NULL},
+                 {"raise_exception", "message"},
+                 {"strftime_now", "format"}};
 
 int text_fn_find(const char *name, size_t n)
 {
@@ -43,7 +47,8 @@ sl_status text_tx_args(struct tx *x, const struct tn *n, struct tcall *c)
             continue;
         }
         for (int i = 0; i < c->n_kw; i++)
-            if (c->kw[i].name == k->name) return text_tx_fail(x, SL_REQUEST, "argument %s is given twice", k->name);
+            if (c->kw[i].name == k->name)
+                return text_tx_fail(x, SL_REQUEST, "argument %s is given twice", k->name);
         c->kw[c->n_kw++] = (struct tkw){k->name, v};
     }
     return SL_OK;
@@ -66,15 +71,18 @@ const struct tv *text_tc_arg(const struct tcall *c, int i)
 static sl_status call_range(struct tx *x, const struct tcall *c, struct tv *out)
 {
     int64_t v[3] = {0, 0, 1};
-    if (c->n_arg < 1 || c->n_arg > 3 || c->n_kw) return text_tx_fail(x, SL_REQUEST, "range takes one to three numbers");
+    if (c->n_arg < 1 || c->n_arg > 3 || c->n_kw)
+        return text_tx_fail(x, SL_REQUEST, "range takes one to three numbers");
     for (int i = 0; i < c->n_arg; i++) {
-        if (c->arg[i].kind != TV_INT && c->arg[i].kind != TV_BOOL) return text_tx_fail(x, SL_REQUEST, "range of %s", text_tv_kind(c->arg[i]));
+        if (c->arg[i].kind != TV_INT && c->arg[i].kind != TV_BOOL)
+            return text_tx_fail(x, SL_REQUEST, "range of %s", text_tv_kind(c->arg[i]));
         v[c->n_arg == 1 ? 1 : i] = c->arg[i].kind == TV_INT ? c->arg[i].i : c->arg[i].b;
     }
     if (v[2] == 0) return text_tx_fail(x, SL_REQUEST, "range with step 0");
     SL_TRY(text_tl_new(x, 0, out));
     for (int64_t i = v[0]; v[2] > 0 ? i < v[1] : i > v[1];) {
-        if (out->l->n == TMPL_MAX_RANGE) return text_tx_fail(x, SL_LIMIT, "range of more than %d", TMPL_MAX_RANGE);
+        if (out->l->n == TMPL_MAX_RANGE)
+            return text_tx_fail(x, SL_LIMIT, "range of more than %d", TMPL_MAX_RANGE);
         SL_TRY(text_tx_cost(x, 1));
         SL_TRY(text_tl_put(x, out->l, text_tv_int(i)));
         if (__builtin_add_overflow(i, v[2], &i)) break;
@@ -91,23 +99,27 @@ static sl_status call_dict(struct tx *x, const struct tcall *c, enum tv_kind kin
         const struct tv in = c->arg[0];
         struct tl *l = NULL;
         if (in.kind == TV_DICT) {
-            for (size_t i = 0; i < in.d->n; i++) SL_TRY(text_td_put(x, out->d, in.d->v[i].key, in.d->v[i].val));
+            for (size_t i = 0; i < in.d->n; i++)
+                SL_TRY(text_td_put(x, out->d, in.d->v[i].key, in.d->v[i].val));
         } else {
             SL_TRY(text_tv_list(x, in, &l));
             for (size_t i = 0; i < l->n; i++) {
-                if (l->v[i].kind != TV_LIST || l->v[i].l->n != 2) return text_tx_fail(x, SL_REQUEST, "dict of something that is no pair");
+                if (l->v[i].kind != TV_LIST || l->v[i].l->n != 2)
+                    return text_tx_fail(x, SL_REQUEST, "dict of something that is no pair");
                 SL_TRY(text_td_put(x, out->d, l->v[i].l->v[0], l->v[i].l->v[1]));
             }
         }
     }
-    for (int i = 0; i < c->n_kw; i++) SL_TRY(text_td_putz(x, out->d, c->kw[i].name, c->kw[i].v));
+    for (int i = 0; i < c->n_kw; i++)
+        SL_TRY(text_td_putz(x, out->d, c->kw[i].name, c->kw[i].v));
     return SL_OK;
 }
 
 static sl_status call_raise(struct tx *x, const struct tcall *c)
 {
     struct tv s;
-    if (c->n_arg + c->n_kw != 1) return text_tx_fail(x, SL_REQUEST, "raise_exception takes one text");
+    if (c->n_arg + c->n_kw != 1)
+        return text_tx_fail(x, SL_REQUEST, "raise_exception takes one text");
     SL_TRY(text_tv_str(x, c->n_arg ? c->arg[0] : c->kw[0].v, &s));
     return text_tx_fail(x, SL_REQUEST, "%.*s", (int)BASE_MIN(s.s->n, 180), s.s->p);
 }
@@ -146,7 +158,8 @@ static sl_status call_function(struct tx *x, int fn, const struct tcall *c, stru
 }
 
 /* The value of a macro's parameter i: by place, by name, its default, or undefined. */
-static sl_status parameter(struct tx *x, const struct tn *p, int i, const struct tcall *c, struct tv *out)
+static sl_status parameter(struct tx *x, const struct tn *p, int i, const struct tcall *c,
+                           struct tv *out)
 {
     if (i < c->n_arg) {
         *out = c->arg[i];
@@ -162,22 +175,28 @@ static sl_status parameter(struct tx *x, const struct tn *p, int i, const struct
     return SL_OK;
 }
 
-static sl_status call_macro(struct tx *x, const struct tmacro *m, const struct tcall *c, struct tv *out)
+static sl_status call_macro(struct tx *x, const struct tmacro *m, const struct tcall *c,
+                            struct tv *out)
 {
     struct tscope *inner = NULL, *saved = x->scope;
     struct tb text = {0}, *saved_out = x->out;
     int i = 0, used = 0;
-    if (c->n_arg > m->def->n_kid) return text_tx_fail(x, SL_REQUEST, "macro %s takes %d arguments, not %d", m->def->name, m->def->n_kid, c->n_arg);
-    if (++x->calls > TMPL_MAX_CALL) return text_tx_fail(x, SL_LIMIT, "macros nested deeper than %d", TMPL_MAX_CALL);
+    if (c->n_arg > m->def->n_kid)
+        return text_tx_fail(x, SL_REQUEST, "macro %s takes %d arguments, not %d", m->def->name,
+                            m->def->n_kid, c->n_arg);
+    if (++x->calls > TMPL_MAX_CALL)
+        return text_tx_fail(x, SL_LIMIT, "macros nested deeper than %d", TMPL_MAX_CALL);
     SL_TRY(text_tx_scope(x, m->scope, &inner));
     x->scope = inner;
     for (const struct tn *p = m->def->kids; p; p = p->next, i++) {
         struct tv v;
-        for (int k = 0; k < c->n_kw; k++) used += c->kw[k].name == p->name && i >= c->n_arg;
+        for (int k = 0; k < c->n_kw; k++)
+            used += c->kw[k].name == p->name && i >= c->n_arg;
         SL_TRY(parameter(x, p, i, c, &v));
         SL_TRY(text_tx_set(x, inner, p->name, v));
     }
-    if (used < c->n_kw) return text_tx_fail(x, SL_REQUEST, "macro %s has no such parameter", m->def->name);
+    if (used < c->n_kw)
+        return text_tx_fail(x, SL_REQUEST, "macro %s has no such parameter", m->def->name);
     x->out = &text;
     SL_TRY(text_tx_run(x, m->def->body));
     x->out = saved_out;
@@ -186,7 +205,8 @@ static sl_status call_macro(struct tx *x, const struct tmacro *m, const struct t
     return text_tb_done(x, &text, out);
 }
 
-static sl_status call_loop(struct tx *x, struct tloop *l, const char *name, const struct tcall *c, struct tv *out)
+static sl_status call_loop(struct tx *x, struct tloop *l, const char *name, const struct tcall *c,
+                           struct tv *out)
 {
     if (strcmp(name, "cycle") == 0) {
         if (c->n_arg == 0) return text_tx_fail(x, SL_REQUEST, "loop.cycle without arguments");
@@ -196,7 +216,8 @@ static sl_status call_loop(struct tx *x, struct tloop *l, const char *name, cons
     struct tv all;
     bool same = false;
     SL_TRY(text_tl_new(x, (size_t)c->n_arg, &all));
-    for (int i = 0; i < c->n_arg; i++) SL_TRY(text_tl_put(x, all.l, c->arg[i]));
+    for (int i = 0; i < c->n_arg; i++)
+        SL_TRY(text_tl_put(x, all.l, c->arg[i]));
     if (l->has_changed) SL_TRY(text_tv_equal(x, l->changed, all, 0, &same));
     l->has_changed = true;
     l->changed = all;

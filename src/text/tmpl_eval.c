@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions. One C frame for each level of the tree; the tree's depth and the frames are capped. */
+/* Expressions. One C frame for each level of the tree; the tree's depth and the frames are capped.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -32,9 +33,11 @@ static sl_status loop_attr(const struct tloop *l, const char *name, struct tv *o
     const struct {
         const char *name;
         struct tv v;
-    } attr[] = {{"index", text_tv_int(i + 1)},      {"index0", text_tv_int(i)},       {"revindex", text_tv_int(n - i)},
-                {"revindex0", text_tv_int(n - i - 1)}, {"first", text_tv_bool(i == 0)}, {"last", text_tv_bool(i + 1 == n)},
-                {"length", text_tv_int(n)},         {"depth", text_tv_int(l->depth)}, {"depth0", text_tv_int(l->depth - 1)}};
+    } attr[] = {{"index", text_tv_int(i + 1)},        {"index0", text_tv_int(i)},
+                {"revindex", text_tv_int(n - i)},     {"revindex0", text_tv_int(n - i - 1)},
+                {"first", text_tv_bool(i == 0)},      {"last", text_tv_bool(i + 1 == n)},
+                {"length", text_tv_int(n)},           {"depth", text_tv_int(l->depth)},
+                {"depth0", text_tv_int(l->depth - 1)}};
     if (strcmp(name, "previtem") == 0) {
         *out = i > 0 ? l->items->v[i - 1] : text_tv_undef("there is no previous item");
         return SL_OK;
@@ -81,7 +84,8 @@ static size_t offset_of(const struct ts *s, int64_t i)
     size_t at = 0;
     while (i > 0 && at < s->n) {
         at++;
-        while (at < s->n && ((unsigned char)s->p[at] & 0xc0) == 0x80) at++;
+        while (at < s->n && ((unsigned char)s->p[at] & 0xc0) == 0x80)
+            at++;
         i--;
     }
     return at;
@@ -99,8 +103,10 @@ sl_status text_tx_item(struct tx *x, struct tv o, struct tv key, struct tv *out)
     case TV_DICT:
         if (key.kind == TV_LIST || key.kind == TV_DICT) return SL_OK;
         SL_TRY(text_td_get(x, o.d, key, &hit));
-        if (hit) *out = *hit;
-        else if (key.kind == TV_STR && !key.s->user && text_method_of(o, key.s->p)) return text_tx_attr(x, o, key.s->p, out);
+        if (hit)
+            *out = *hit;
+        else if (key.kind == TV_STR && !key.s->user && text_method_of(o, key.s->p))
+            return text_tx_attr(x, o, key.s->p, out);
         return SL_OK;
     case TV_LIST:
         if (!index || o.l->gen) return SL_OK;
@@ -133,14 +139,16 @@ static sl_status bound(struct tx *x, const struct tn *n, bool *given, int64_t *v
     if (!n) return SL_OK;
     SL_TRY(text_tx_eval(x, n, &t));
     if (t.kind == TV_NONE) return SL_OK;
-    if (t.kind != TV_INT && t.kind != TV_BOOL) return text_tx_fail(x, SL_REQUEST, "%s in a slice", text_tv_kind(t));
+    if (t.kind != TV_INT && t.kind != TV_BOOL)
+        return text_tx_fail(x, SL_REQUEST, "%s in a slice", text_tv_kind(t));
     *given = true;
     *v = t.kind == TV_INT ? t.i : t.b;
     return SL_OK;
 }
 
 /* Python's slice indices: *from, *to and *step over n items. */
-static sl_status slice_range(struct tx *x, const struct tn *n, int64_t len, int64_t *from, int64_t *to, int64_t *step)
+static sl_status slice_range(struct tx *x, const struct tn *n, int64_t len, int64_t *from,
+                             int64_t *to, int64_t *step)
 {
     bool has_from, has_to, has_step;
     *step = 1;
@@ -149,10 +157,14 @@ static sl_status slice_range(struct tx *x, const struct tn *n, int64_t len, int6
     SL_TRY(bound(x, n->d, &has_step, step));
     if (*step == 0) return text_tx_fail(x, SL_REQUEST, "a slice with step 0");
     int64_t low = *step > 0 ? 0 : -1, high = *step > 0 ? len : len - 1;
-    if (!has_from) *from = *step > 0 ? low : high;
-    else *from = BASE_MIN(BASE_MAX(*from < 0 ? *from + len : *from, low), high);
-    if (!has_to) *to = *step > 0 ? high : low;
-    else *to = BASE_MIN(BASE_MAX(*to < 0 ? *to + len : *to, low), high);
+    if (!has_from)
+        *from = *step > 0 ? low : high;
+    else
+        *from = BASE_MIN(BASE_MAX(*from < 0 ? *from + len : *from, low), high);
+    if (!has_to)
+        *to = *step > 0 ? high : low;
+    else
+        *to = BASE_MIN(BASE_MAX(*to < 0 ? *to + len : *to, low), high);
     if (*step > len + 1) *step = len + 1; /* the same result, and no overflow */
     if (*step < -(len + 1)) *step = -(len + 1);
     return SL_OK;
@@ -174,7 +186,8 @@ static sl_status slice(struct tx *x, const struct tn *n, struct tv *out)
         struct tl *chars = NULL;
         struct tb b = {0};
         SL_TRY(text_tv_list(x, o, &chars));
-        for (int64_t i = from; step > 0 ? i < to : i > to; i += step) SL_TRY(text_tb_ts(x, &b, chars->v[i].s, 0, chars->v[i].s->n));
+        for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
+            SL_TRY(text_tb_ts(x, &b, chars->v[i].s, 0, chars->v[i].s->n));
         return text_tb_done(x, &b, out);
     }
     if (o.kind != TV_LIST || o.l->gen) {
@@ -184,7 +197,8 @@ static sl_status slice(struct tx *x, const struct tn *n, struct tv *out)
     SL_TRY(slice_range(x, n, (int64_t)o.l->n, &from, &to, &step));
     SL_TRY(text_tl_new(x, 0, out));
     out->l->tuple = o.l->tuple;
-    for (int64_t i = from; step > 0 ? i < to : i > to; i += step) SL_TRY(text_tl_put(x, out->l, o.l->v[i]));
+    for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
+        SL_TRY(text_tl_put(x, out->l, o.l->v[i]));
     return SL_OK;
 }
 
@@ -215,7 +229,8 @@ static sl_status int_power(struct tx *x, int64_t a, int64_t b, struct tv *out)
         return SL_OK;
     }
     for (; b > 0; b--)
-        if (__builtin_mul_overflow(r, a, &r)) return text_tx_fail(x, SL_LIMIT, "an integer over 64 bits");
+        if (__builtin_mul_overflow(r, a, &r))
+            return text_tx_fail(x, SL_LIMIT, "an integer over 64 bits");
     *out = text_tv_int(r);
     return SL_OK;
 }
@@ -226,13 +241,21 @@ static sl_status arithmetic(struct tx *x, int op, struct tv a, struct tv b, stru
     int64_t ia, ib, r = 0;
     bool is_real = false, over = false;
     if (!as_number(a, &fa, &ia, &is_real) || !as_number(b, &fb, &ib, &is_real))
-        return text_tx_fail(x, SL_REQUEST, "this operator has no meaning for %s and %s", text_tv_kind(a), text_tv_kind(b));
-    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && fb == 0) return text_tx_fail(x, SL_REQUEST, "division by zero");
+        return text_tx_fail(x, SL_REQUEST, "this operator has no meaning for %s and %s",
+                            text_tv_kind(a), text_tv_kind(b));
+    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && fb == 0)
+        return text_tx_fail(x, SL_REQUEST, "division by zero");
     if (op == OP_DIV) return real(x, fa / fb, out);
     if (is_real) {
         double q = floor(fa / fb);
-        return real(x, op == OP_ADD ? fa + fb : op == OP_SUB ? fa - fb : op == OP_MUL ? fa * fb : op == OP_FLOORDIV ? q
-                       : op == OP_MOD ? fa - q * fb : pow(fa, fb), out);
+        return real(x,
+                    op == OP_ADD        ? fa + fb
+                    : op == OP_SUB      ? fa - fb
+                    : op == OP_MUL      ? fa * fb
+                    : op == OP_FLOORDIV ? q
+                    : op == OP_MOD      ? fa - q * fb
+                                        : pow(fa, fb),
+                    out);
     }
     switch (op) {
     case OP_ADD:
@@ -252,7 +275,8 @@ static sl_status arithmetic(struct tx *x, int op, struct tv a, struct tv b, stru
             break;
         }
         r = op == OP_MOD ? ia % ib : ia / ib;
-        if (ia % ib != 0 && (ia % ib < 0) != (ib < 0)) r += op == OP_MOD ? ib : -1; /* Python rounds down */
+        if (ia % ib != 0 && (ia % ib < 0) != (ib < 0))
+            r += op == OP_MOD ? ib : -1; /* Python rounds down */
     }
     if (over) return text_tx_fail(x, SL_LIMIT, "an integer over 64 bits");
     *out = text_tv_int(r);
@@ -290,8 +314,11 @@ static sl_status put_side(struct tx *x, struct tb *b, const struct ts *s, bool e
     SL_TRY(text_tx_cost(x, s->n / 8));
     for (size_t i = 0; i < s->n; i++) {
         const char *hit = s->p[i] ? strchr(from, s->p[i]) : NULL;
-        if (!hit) SL_TRY(text_tb_ts(x, b, s, i, 1));
-        else SL_TRY(text_tb_put(x, b, to[hit - from], strlen(to[hit - from]), s->mask ? s->mask[i] : s->user));
+        if (!hit)
+            SL_TRY(text_tb_ts(x, b, s, i, 1));
+        else
+            SL_TRY(text_tb_put(x, b, to[hit - from], strlen(to[hit - from]),
+                               s->mask ? s->mask[i] : s->user));
     }
     return SL_OK;
 }
@@ -302,21 +329,26 @@ static sl_status binary(struct tx *x, int op, struct tv a, struct tv b, struct t
     if (undef) return text_tx_fail(x, SL_REQUEST, "'%.60s' is undefined", undef->what);
     if (op == OP_ADD && a.kind == TV_STR && b.kind == TV_STR) {
         struct tb t = {0};
-        bool markup = a.s->markup || b.s->markup; /* then what is none is escaped, as MarkupSafe does */
+        bool markup =
+            a.s->markup || b.s->markup; /* then what is none is escaped, as MarkupSafe does */
         SL_TRY(put_side(x, &t, a.s, markup && !a.s->markup));
         SL_TRY(put_side(x, &t, b.s, markup && !b.s->markup));
         SL_TRY(text_tb_done(x, &t, out));
         return markup ? text_ts_mark(x, out) : SL_OK;
     }
-    if (op == OP_ADD && a.kind == TV_LIST && b.kind == TV_LIST && a.l->tuple == b.l->tuple && !a.l->gen && !b.l->gen) {
+    if (op == OP_ADD && a.kind == TV_LIST && b.kind == TV_LIST && a.l->tuple == b.l->tuple &&
+        !a.l->gen && !b.l->gen) {
         SL_TRY(text_tl_new(x, a.l->n + b.l->n, out));
         out->l->tuple = a.l->tuple;
-        for (size_t i = 0; i < a.l->n + b.l->n; i++) SL_TRY(text_tl_put(x, out->l, i < a.l->n ? a.l->v[i] : b.l->v[i - a.l->n]));
+        for (size_t i = 0; i < a.l->n + b.l->n; i++)
+            SL_TRY(text_tl_put(x, out->l, i < a.l->n ? a.l->v[i] : b.l->v[i - a.l->n]));
         return SL_OK;
     }
-    if (op == OP_MUL && (a.kind == TV_STR || a.kind == TV_LIST) && (b.kind == TV_INT || b.kind == TV_BOOL))
+    if (op == OP_MUL && (a.kind == TV_STR || a.kind == TV_LIST) &&
+        (b.kind == TV_INT || b.kind == TV_BOOL))
         return repeat(x, a, b.kind == TV_INT ? b.i : b.b, out);
-    if (op == OP_MUL && (b.kind == TV_STR || b.kind == TV_LIST) && (a.kind == TV_INT || a.kind == TV_BOOL))
+    if (op == OP_MUL && (b.kind == TV_STR || b.kind == TV_LIST) &&
+        (a.kind == TV_INT || a.kind == TV_BOOL))
         return repeat(x, b, a.kind == TV_INT ? a.i : a.b, out);
     return arithmetic(x, op, a, b, out);
 }
@@ -376,15 +408,20 @@ static sl_status concat(struct tx *x, const struct tn *n, struct tv *out)
 static sl_status build(struct tx *x, const struct tn *n, struct tv *out)
 {
     struct tv v, key = {0};
-    if (n->kind == E_DICT) SL_TRY(text_td_new(x, TV_DICT, out));
-    else SL_TRY(text_tl_new(x, (size_t)n->n_kid, out));
+    if (n->kind == E_DICT)
+        SL_TRY(text_td_new(x, TV_DICT, out));
+    else
+        SL_TRY(text_tl_new(x, (size_t)n->n_kid, out));
     if (n->kind == E_TUPLE) out->l->tuple = true;
     int i = 0;
     for (const struct tn *k = n->kids; k; k = k->next, i++) {
         SL_TRY(text_tx_eval(x, arg_of(k), &v));
-        if (n->kind != E_DICT) SL_TRY(text_tl_put(x, out->l, v));
-        else if (i % 2 == 0) key = v;
-        else SL_TRY(text_td_put(x, out->d, key, v));
+        if (n->kind != E_DICT)
+            SL_TRY(text_tl_put(x, out->l, v));
+        else if (i % 2 == 0)
+            key = v;
+        else
+            SL_TRY(text_td_put(x, out->d, key, v));
     }
     return SL_OK;
 }
@@ -394,8 +431,10 @@ static sl_status filter_or_test(struct tx *x, const struct tn *n, struct tv *out
     struct tcall c = {0};
     const char *name;
     int n_min;
-    if (n->a) SL_TRY(text_tx_eval(x, n->a, &c.in));
-    else c.in = x->block;
+    if (n->a)
+        SL_TRY(text_tx_eval(x, n->a, &c.in));
+    else
+        c.in = x->block;
     SL_TRY(text_tx_args(x, n, &c));
     x->line = n->line;
     if (n->kind == E_FILTER) {

@@ -63,7 +63,8 @@ sl_status text_tp_deep(struct tp *p, struct tn *n)
         if (kid[i]) depth = BASE_MAX(depth, kid[i]->depth);
     const struct tn *list[] = {n->kids, n->body, n->other};
     for (int i = 0; i < 3; i++)
-        for (const struct tn *k = list[i]; k; k = k->next) depth = BASE_MAX(depth, k->depth);
+        for (const struct tn *k = list[i]; k; k = k->next)
+            depth = BASE_MAX(depth, k->depth);
     n->depth = depth + 1;
     if (n->depth <= TMPL_MAX_DEPTH) return SL_OK;
     return text_tp_fail(p, n->line, SL_LIMIT, "nested deeper than %d", TMPL_MAX_DEPTH);
@@ -118,7 +119,8 @@ static sl_status string(struct tp *p, struct tn **out)
 {
     size_t n = 0, from = p->at;
     void *mem = NULL;
-    for (; peek(p)->kind == T_STR; p->at++) n += peek(p)->n;
+    for (; peek(p)->kind == T_STR; p->at++)
+        n += peek(p)->n;
     SL_TRY(mem_arena_alloc(&p->t->a, n + 1, &mem, p->err));
     char *w = mem;
     for (size_t i = from; i < p->at; i++) {
@@ -161,8 +163,12 @@ static sl_status primary(struct tp *p, struct tn **out)
     static const struct {
         const char *name;
         struct tv v;
-    } lit[] = {{"true", {.kind = TV_BOOL, .b = true}},  {"True", {.kind = TV_BOOL, .b = true}}, {"false", {.kind = TV_BOOL}},
-               {"False", {.kind = TV_BOOL}},            {"none", {.kind = TV_NONE}},            {"None", {.kind = TV_NONE}}};
+    } lit[] = {{"true", {.kind = TV_BOOL, .b = true}},
+               {"True", {.kind = TV_BOOL, .b = true}},
+               {"false", {.kind = TV_BOOL}},
+               {"False", {.kind = TV_BOOL}},
+               {"none", {.kind = TV_NONE}},
+               {"None", {.kind = TV_NONE}}};
     const struct tok_t *t = peek(p);
     switch (t->kind) {
     case T_NAME:
@@ -208,15 +214,19 @@ static sl_status arguments(struct tp *p, struct tn *n)
             SL_TRY(text_tp_expect(p, ","));
             if (text_tp_is(p, ")")) break;
         }
-        if (text_tp_is(p, "*") || text_tp_is(p, "**")) return text_tp_fail(p, peek(p)->line, SL_UNSUPPORTED, "* and ** arguments are not supported");
+        if (text_tp_is(p, "*") || text_tp_is(p, "**"))
+            return text_tp_fail(p, peek(p)->line, SL_UNSUPPORTED,
+                                "* and ** arguments are not supported");
         const struct tok_t *t = peek(p);
         const char *name = NULL;
-        if (t->kind == T_NAME && p->tok[p->at + 1].kind == T_OP && strcmp(p->tok[p->at + 1].op, "=") == 0) {
+        if (t->kind == T_NAME && p->tok[p->at + 1].kind == T_OP &&
+            strcmp(p->tok[p->at + 1].op, "=") == 0) {
             SL_TRY(text_tp_name(p, t->p, t->n, &name));
             p->at += 2;
             named = true;
         } else if (named) {
-            return text_tp_fail(p, t->line, SL_FORMAT, "an argument without a name behind one with a name");
+            return text_tp_fail(p, t->line, SL_FORMAT,
+                                "an argument without a name behind one with a name");
         }
         SL_TRY(text_tp_expr(p, true, &kid));
         struct tn *wrap = NULL; /* carries the argument's name */
@@ -232,7 +242,8 @@ static sl_status arguments(struct tp *p, struct tn *n)
 }
 
 /* Every argument has a parameter, and no needed one is missing. */
-static sl_status check_args(struct tp *p, const struct tn *n, const char *what, const char *name, const char *params, int n_min)
+static sl_status check_args(struct tp *p, const struct tn *n, const char *what, const char *name,
+                            const char *params, int n_min)
 {
     int n_param = 0, given = 0;
     for (const char *q = params; *q; n_param++) {
@@ -247,9 +258,13 @@ static sl_status check_args(struct tp *p, const struct tn *n, const char *what, 
             q += strcspn(q, " ");
             q += strspn(q, " ");
         }
-        if (!*q) return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s %s with the argument %s", what, name, k->name);
+        if (!*q)
+            return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s %s with the argument %s", what,
+                                name, k->name);
     }
-    if (given > n_param || given < n_min) return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s %s with %d arguments", what, name, given);
+    if (given > n_param || given < n_min)
+        return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s %s with %d arguments", what, name,
+                            given);
     return SL_OK;
 }
 
@@ -260,10 +275,15 @@ static sl_status check_inner(struct tp *p, const struct tn *n, const char *name)
     if (k && strstr(name, "attr")) k = k->next;
     if (!k || k->name) return SL_OK;
     k = k->a;
-    if (k->kind != E_CONST || k->val.kind != TV_STR) return text_tp_fail(p, n->line, SL_UNSUPPORTED, "filter %s with a name that is not written out", name);
+    if (k->kind != E_CONST || k->val.kind != TV_STR)
+        return text_tp_fail(p, n->line, SL_UNSUPPORTED,
+                            "filter %s with a name that is not written out", name);
     const struct ts *s = k->val.s;
-    int found = strcmp(name, "map") == 0 ? text_filter_find(s->p, s->n) : text_test_find(s->p, s->n);
-    return found >= 0 ? SL_OK : text_tp_fail(p, n->line, SL_UNSUPPORTED, "filter %s with \"%.40s\"", name, s->p);
+    int found =
+        strcmp(name, "map") == 0 ? text_filter_find(s->p, s->n) : text_test_find(s->p, s->n);
+    return found >= 0
+               ? SL_OK
+               : text_tp_fail(p, n->line, SL_UNSUPPORTED, "filter %s with \"%.40s\"", name, s->p);
 }
 
 sl_status text_tp_filters(struct tp *p, struct tn *in, bool first, struct tn **out)
@@ -272,10 +292,13 @@ sl_status text_tp_filters(struct tp *p, struct tn *in, bool first, struct tn **o
         if (!first) p->at++;
         first = false;
         const struct tok_t *t = peek(p);
-        if (t->kind != T_NAME) return text_tp_fail(p, t->line, SL_FORMAT, "expected a filter's name");
+        if (t->kind != T_NAME)
+            return text_tp_fail(p, t->line, SL_FORMAT, "expected a filter's name");
         p->at++;
         int i = text_filter_find(t->p, t->n);
-        if (i < 0) return text_tp_fail(p, t->line, SL_UNSUPPORTED, "filter %.*s is not supported", (int)BASE_MIN(t->n, 40), t->p);
+        if (i < 0)
+            return text_tp_fail(p, t->line, SL_UNSUPPORTED, "filter %.*s is not supported",
+                                (int)BASE_MIN(t->n, 40), t->p);
         struct tn *n = NULL;
         const char *name, *params;
         int n_min;
@@ -285,7 +308,9 @@ sl_status text_tp_filters(struct tp *p, struct tn *in, bool first, struct tn **o
         if (text_tp_skip(p, "(")) SL_TRY(arguments(p, n));
         text_filter_info(i, &name, &params, &n_min);
         SL_TRY(check_args(p, n, "filter", name, params, n_min));
-        if (strcmp(name, "map") == 0 || strncmp(name, "select", 6) == 0 || strncmp(name, "reject", 6) == 0) SL_TRY(check_inner(p, n, name));
+        if (strcmp(name, "map") == 0 || strncmp(name, "select", 6) == 0 ||
+            strncmp(name, "reject", 6) == 0)
+            SL_TRY(check_inner(p, n, name));
         SL_TRY(text_tp_deep(p, n));
         in = n;
     }
@@ -307,7 +332,9 @@ static sl_status test(struct tp *p, struct tn *in, struct tn **out)
     const struct tok_t *t = peek(p);
     int i = t->kind == T_NAME ? text_test_find(t->p, t->n) : -1;
     if (t->kind != T_NAME) return text_tp_fail(p, line, SL_FORMAT, "expected a test's name");
-    if (i < 0) return text_tp_fail(p, line, SL_UNSUPPORTED, "test %.*s is not supported", (int)BASE_MIN(t->n, 40), t->p);
+    if (i < 0)
+        return text_tp_fail(p, line, SL_UNSUPPORTED, "test %.*s is not supported",
+                            (int)BASE_MIN(t->n, 40), t->p);
     p->at++;
     struct tn *n = NULL;
     SL_TRY(text_tp_node(p, E_TEST, line, &n));
@@ -316,10 +343,13 @@ static sl_status test(struct tp *p, struct tn *in, struct tn **out)
     t = peek(p);
     if (text_tp_skip(p, "(")) {
         SL_TRY(arguments(p, n));
-    } else if ((t->kind == T_NAME && !text_tp_word(p, "else") && !text_tp_word(p, "or") && !text_tp_word(p, "and")) || t->kind == T_STR ||
-               t->kind == T_INT || t->kind == T_REAL || text_tp_is(p, "[") || text_tp_is(p, "{")) {
+    } else if ((t->kind == T_NAME && !text_tp_word(p, "else") && !text_tp_word(p, "or") &&
+                !text_tp_word(p, "and")) ||
+               t->kind == T_STR || t->kind == T_INT || t->kind == T_REAL || text_tp_is(p, "[") ||
+               text_tp_is(p, "{")) {
         struct tn *arg = NULL, **tail = &n->kids;
-        if (text_tp_word(p, "is")) return text_tp_fail(p, line, SL_FORMAT, "tests can not follow each other");
+        if (text_tp_word(p, "is"))
+            return text_tp_fail(p, line, SL_FORMAT, "tests can not follow each other");
         SL_TRY(primary(p, &arg));
         SL_TRY(postfix(p, arg, &arg));
         struct tn *wrap = NULL;
@@ -348,8 +378,10 @@ static sl_status call(struct tp *p, struct tn *in, struct tn **out)
 {
     struct tn *n = NULL;
     if (in->kind == E_ATTR && !text_method_known(in->name, strlen(in->name)))
-        return text_tp_fail(p, in->line, SL_UNSUPPORTED, "method .%.40s() is not supported", in->name);
-    if (in->kind != E_ATTR && in->kind != E_NAME) return text_tp_fail(p, in->line, SL_UNSUPPORTED, "a call of something that has no name");
+        return text_tp_fail(p, in->line, SL_UNSUPPORTED, "method .%.40s() is not supported",
+                            in->name);
+    if (in->kind != E_ATTR && in->kind != E_NAME)
+        return text_tp_fail(p, in->line, SL_UNSUPPORTED, "a call of something that has no name");
     SL_TRY(text_tp_node(p, E_CALL, in->line, &n));
     n->a = in;
     p->at++;
@@ -384,24 +416,32 @@ static sl_status attribute(struct tp *p, struct tn *in, struct tn **out)
     p->at++;
     const struct tok_t *t = peek(p);
     struct tn *n = NULL;
-    if (t->kind != T_NAME && t->kind != T_INT) return text_tp_fail(p, t->line, SL_FORMAT, "expected a name behind '.'");
+    if (t->kind != T_NAME && t->kind != T_INT)
+        return text_tp_fail(p, t->line, SL_FORMAT, "expected a name behind '.'");
     p->at++;
     SL_TRY(text_tp_node(p, t->kind == T_NAME ? E_ATTR : E_ITEM, t->line, &n));
     n->a = in;
-    if (t->kind == T_INT) SL_TRY(constant(p, t->line, text_tv_int(t->i), &n->b));
-    else SL_TRY(text_tp_name(p, t->p, t->n, &n->name));
+    if (t->kind == T_INT)
+        SL_TRY(constant(p, t->line, text_tv_int(t->i), &n->b));
+    else
+        SL_TRY(text_tp_name(p, t->p, t->n, &n->name));
     *out = n;
-    if (n->name && n->name[0] == '_' && n->name[1] == '_') return text_tp_fail(p, t->line, SL_UNSUPPORTED, "attribute %.40s", n->name);
+    if (n->name && n->name[0] == '_' && n->name[1] == '_')
+        return text_tp_fail(p, t->line, SL_UNSUPPORTED, "attribute %.40s", n->name);
     return text_tp_deep(p, n);
 }
 
 static sl_status postfix(struct tp *p, struct tn *in, struct tn **out)
 {
     for (;;) {
-        if (text_tp_is(p, ".")) SL_TRY(attribute(p, in, &in));
-        else if (text_tp_is(p, "[")) SL_TRY(subscript(p, in, &in));
-        else if (text_tp_is(p, "(")) SL_TRY(call(p, in, &in));
-        else break;
+        if (text_tp_is(p, "."))
+            SL_TRY(attribute(p, in, &in));
+        else if (text_tp_is(p, "["))
+            SL_TRY(subscript(p, in, &in));
+        else if (text_tp_is(p, "("))
+            SL_TRY(call(p, in, &in));
+        else
+            break;
     }
     *out = in;
     return SL_OK;
@@ -422,10 +462,14 @@ static sl_status unary(struct tp *p, bool filters, struct tn **out)
     }
     SL_TRY(postfix(p, n, &n));
     while (filters) {
-        if (text_tp_is(p, "|")) SL_TRY(text_tp_filters(p, n, false, &n));
-        else if (text_tp_word(p, "is")) SL_TRY(test(p, n, &n));
-        else if (text_tp_is(p, "(")) SL_TRY(call(p, n, &n));
-        else break;
+        if (text_tp_is(p, "|"))
+            SL_TRY(text_tp_filters(p, n, false, &n));
+        else if (text_tp_word(p, "is"))
+            SL_TRY(test(p, n, &n));
+        else if (text_tp_is(p, "("))
+            SL_TRY(call(p, n, &n));
+        else
+            break;
     }
     p->depth--;
     *out = n;
@@ -436,9 +480,11 @@ static sl_status unary(struct tp *p, bool filters, struct tn **out)
 static const struct {
     const char *text;
     int level, op;
-} binary_op[] = {{"+", 0, OP_ADD}, {"-", 0, OP_SUB}, {"*", 2, OP_MUL}, {"/", 2, OP_DIV}, {"//", 2, OP_FLOORDIV}, {"%", 2, OP_MOD}, {"**", 3, OP_POW}};
+} binary_op[] = {{"+", 0, OP_ADD},       {"-", 0, OP_SUB}, {"*", 2, OP_MUL}, {"/", 2, OP_DIV},
+                 {"//", 2, OP_FLOORDIV}, {"%", 2, OP_MOD}, {"**", 3, OP_POW}};
 
-static sl_status join_binary(struct tp *p, int op, int line, struct tn *l, struct tn *r, struct tn **out)
+static sl_status join_binary(struct tp *p, int op, int line, struct tn *l, struct tn *r,
+                             struct tn **out)
 {
     struct tn *n = NULL;
     SL_TRY(text_tp_node(p, E_BIN, line, &n));
@@ -478,7 +524,9 @@ static sl_status binary(struct tp *p, int level, struct tn **out)
     }
     for (;;) {
         int i = 0, line = peek(p)->line;
-        while (i < BASE_COUNT_OF(binary_op) && !(binary_op[i].level == level && text_tp_is(p, binary_op[i].text))) i++;
+        while (i < BASE_COUNT_OF(binary_op) &&
+               !(binary_op[i].level == level && text_tp_is(p, binary_op[i].text)))
+            i++;
         if (i == BASE_COUNT_OF(binary_op)) break;
         p->at++;
         SL_TRY(binary(p, level + 1, &r));
@@ -493,7 +541,8 @@ static int compare_op(struct tp *p)
     static const struct {
         const char *text;
         int op;
-    } ops[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT}, {"<=", OP_LE}, {">", OP_GT}, {">=", OP_GE}};
+    } ops[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT},
+               {"<=", OP_LE}, {">", OP_GT},  {">=", OP_GE}};
     for (int i = 0; i < BASE_COUNT_OF(ops); i++)
         if (text_tp_skip(p, ops[i].text)) return ops[i].op;
     if (text_tp_word(p, "in")) {
@@ -501,7 +550,8 @@ static int compare_op(struct tp *p)
         return OP_IN;
     }
     const struct tok_t *t = peek(p);
-    if (text_tp_word(p, "not") && t[1].kind == T_NAME && t[1].n == 2 && memcmp(t[1].p, "in", 2) == 0) {
+    if (text_tp_word(p, "not") && t[1].kind == T_NAME && t[1].n == 2 &&
+        memcmp(t[1].p, "in", 2) == 0) {
         p->at += 2;
         return OP_NOT_IN;
     }

@@ -36,7 +36,8 @@ static sl_status arg_int(struct tx *x, const struct tcall *c, int i, int64_t def
     const struct tv *v = text_tc_arg(c, i);
     *out = def;
     if (!v || v->kind == TV_NONE) return SL_OK;
-    if (v->kind != TV_INT && v->kind != TV_BOOL) return text_tx_fail(x, SL_REQUEST, "a filter wants an integer, not %s", text_tv_kind(*v));
+    if (v->kind != TV_INT && v->kind != TV_BOOL)
+        return text_tx_fail(x, SL_REQUEST, "a filter wants an integer, not %s", text_tv_kind(*v));
     *out = v->kind == TV_INT ? v->i : v->b;
     return SL_OK;
 }
@@ -148,13 +149,15 @@ static sl_status f_indent(struct tx *x, const struct tcall *c, struct tv *out)
     bool first = flag(c, 1, false), blank = flag(c, 2, false);
     int64_t n = 4;
     SL_TRY(as_str(x, c->in, &s));
-    if (s->markup) return text_tx_fail(x, SL_REQUEST, "indent of text from `safe` is not supported");
+    if (s->markup)
+        return text_tx_fail(x, SL_REQUEST, "indent of text from `safe` is not supported");
     if (width && width->kind == TV_STR) {
         pad = *width->s;
     } else {
         SL_TRY(arg_int(x, c, 0, 4, &n));
         if (n > 10000) return text_tx_fail(x, SL_LIMIT, "indent by %lld", (long long)n);
-        for (int64_t i = 0; i < n; i++) SL_TRY(text_tb_put(x, &spaces, " ", 1, false));
+        for (int64_t i = 0; i < n; i++)
+            SL_TRY(text_tb_put(x, &spaces, " ", 1, false));
         pad.p = spaces.p ? spaces.p : "";
         pad.n = spaces.n;
     }
@@ -202,7 +205,8 @@ static sl_status f_tojson(struct tx *x, const struct tcall *c, struct tv *out)
     const struct tv *given = text_tc_arg(c, 1);
     o.indent = given && given->kind != TV_NONE ? (int)BASE_MAX(indent, 0) : -1;
     if (sep && sep->kind != TV_NONE) {
-        if (sep->kind != TV_LIST || sep->l->n != 2 || sep->l->v[0].kind != TV_STR || sep->l->v[1].kind != TV_STR)
+        if (sep->kind != TV_LIST || sep->l->n != 2 || sep->l->v[0].kind != TV_STR ||
+            sep->l->v[1].kind != TV_STR)
             return text_tx_fail(x, SL_REQUEST, "tojson: separators are no pair of strings");
         o.item_sep = sep->l->v[0].s;
         o.key_sep = sep->l->v[1].s;
@@ -222,8 +226,10 @@ static bool number(struct tv v, double *f)
 static sl_status f_abs(struct tx *x, const struct tcall *c, struct tv *out)
 {
     double f;
-    if (!number(c->in, &f) || (c->in.kind == TV_INT && c->in.i == INT64_MIN)) return text_tx_fail(x, SL_REQUEST, "abs of %s", text_tv_kind(c->in));
-    *out = c->in.kind == TV_REAL ? (struct tv){.kind = TV_REAL, .f = fabs(f)} : text_tv_int(c->in.kind == TV_INT ? llabs(c->in.i) : c->in.b);
+    if (!number(c->in, &f) || (c->in.kind == TV_INT && c->in.i == INT64_MIN))
+        return text_tx_fail(x, SL_REQUEST, "abs of %s", text_tv_kind(c->in));
+    *out = c->in.kind == TV_REAL ? (struct tv){.kind = TV_REAL, .f = fabs(f)}
+                                 : text_tv_int(c->in.kind == TV_INT ? llabs(c->in.i) : c->in.b);
     return SL_OK;
 }
 
@@ -233,7 +239,8 @@ static sl_status f_round(struct tx *x, const struct tcall *c, struct tv *out)
     int64_t digits;
     char buf[400];
     SL_TRY(arg_int(x, c, 0, 0, &digits));
-    if (!number(c->in, &f) || digits < 0 || digits > 15 || text_tc_arg(c, 1)) return text_tx_fail(x, SL_REQUEST, "round of %s in this way", text_tv_kind(c->in));
+    if (!number(c->in, &f) || digits < 0 || digits > 15 || text_tc_arg(c, 1))
+        return text_tx_fail(x, SL_REQUEST, "round of %s in this way", text_tv_kind(c->in));
     if (c->in.kind != TV_REAL) {
         *out = c->in;
         return SL_OK;
@@ -248,13 +255,17 @@ static bool parse_number(const struct ts *s, bool real, double *f, int64_t *i)
 {
     char buf[64];
     size_t a = 0, b = s->n, k = 0, digits = 0;
-    while (a < b && strchr(" \t\n\r\f\v", s->p[a])) a++;
-    while (b > a && strchr(" \t\n\r\f\v", s->p[b - 1])) b--;
+    while (a < b && strchr(" \t\n\r\f\v", s->p[a]))
+        a++;
+    while (b > a && strchr(" \t\n\r\f\v", s->p[b - 1]))
+        b--;
     if (b - a == 0 || b - a >= sizeof buf) return false;
     for (size_t j = a; j < b; j++) {
         char ch = s->p[j];
         bool digit = ch >= '0' && ch <= '9';
-        if (!digit && !(j == a && (ch == '-' || ch == '+')) && !(real && (ch == '.' || ch == 'e' || ch == 'E' || ch == '-' || ch == '+'))) return false;
+        if (!digit && !(j == a && (ch == '-' || ch == '+')) &&
+            !(real && (ch == '.' || ch == 'e' || ch == 'E' || ch == '-' || ch == '+')))
+            return false;
         digits += digit;
         buf[k++] = ch;
     }
@@ -275,10 +286,13 @@ static sl_status f_int(struct tx *x, const struct tcall *c, struct tv *out)
     double f = 0;
     int64_t i = 0;
     const struct tv *def = text_tc_arg(c, 0), *base = text_tc_arg(c, 1);
-    if (base && !(base->kind == TV_INT && base->i == 10)) return text_tx_fail(x, SL_REQUEST, "int with another base than 10");
+    if (base && !(base->kind == TV_INT && base->i == 10))
+        return text_tx_fail(x, SL_REQUEST, "int with another base than 10");
     bool ok = number(c->in, &f);
-    if (c->in.kind == TV_INT || c->in.kind == TV_BOOL) i = c->in.kind == TV_INT ? c->in.i : c->in.b;
-    else if (c->in.kind == TV_STR && parse_number(c->in.s, false, &f, &i)) ok = true;
+    if (c->in.kind == TV_INT || c->in.kind == TV_BOOL)
+        i = c->in.kind == TV_INT ? c->in.i : c->in.b;
+    else if (c->in.kind == TV_STR && parse_number(c->in.s, false, &f, &i))
+        ok = true;
     else if (ok || (c->in.kind == TV_STR && (ok = parse_number(c->in.s, true, &f, &i)))) {
         if (fabs(f) > 9e18) return text_tx_fail(x, SL_LIMIT, "int of a number over 64 bits");
         i = (int64_t)f;
@@ -327,7 +341,8 @@ static sl_status copy_list(struct tx *x, struct tv in, bool gen, bool reversed, 
     struct tl *l = NULL;
     SL_TRY(text_tv_list(x, in, &l));
     SL_TRY(text_tl_new(x, l->n, out));
-    for (size_t i = 0; i < l->n; i++) SL_TRY(text_tl_put(x, out->l, l->v[reversed ? l->n - 1 - i : i]));
+    for (size_t i = 0; i < l->n; i++)
+        SL_TRY(text_tl_put(x, out->l, l->v[reversed ? l->n - 1 - i : i]));
     out->l->gen = gen;
     return SL_OK;
 }
@@ -355,7 +370,8 @@ static sl_status f_first(struct tx *x, const struct tcall *c, struct tv *out)
 static sl_status f_last(struct tx *x, const struct tcall *c, struct tv *out)
 {
     struct tl *l = NULL;
-    if (c->in.kind == TV_LIST && c->in.l->gen) return text_tx_fail(x, SL_REQUEST, "a generator has no last item: put `| list` before it");
+    if (c->in.kind == TV_LIST && c->in.l->gen)
+        return text_tx_fail(x, SL_REQUEST, "a generator has no last item: put `| list` before it");
     SL_TRY(text_tv_list(x, c->in, &l));
     *out = l->n ? l->v[l->n - 1] : text_tv_undef("the last item of nothing");
     return SL_OK;
@@ -380,9 +396,12 @@ static sl_status pairs(struct tx *x, const struct td *d, struct tv *out)
 
 static sl_status f_items(struct tx *x, const struct tcall *c, struct tv *out)
 {
-    if (c->in.kind != TV_DICT && c->in.kind != TV_UNDEF) return text_tx_fail(x, SL_REQUEST, "items of %s", text_tv_kind(c->in));
-    if (c->in.kind == TV_DICT) SL_TRY(pairs(x, c->in.d, out));
-    else SL_TRY(text_tl_new(x, 0, out));
+    if (c->in.kind != TV_DICT && c->in.kind != TV_UNDEF)
+        return text_tx_fail(x, SL_REQUEST, "items of %s", text_tv_kind(c->in));
+    if (c->in.kind == TV_DICT)
+        SL_TRY(pairs(x, c->in.d, out));
+    else
+        SL_TRY(text_tl_new(x, 0, out));
     out->l->gen = true;
     return SL_OK;
 }
@@ -411,14 +430,16 @@ static sl_status sort(struct tx *x, struct tv *v, struct tv *key, size_t n, bool
     return SL_OK;
 }
 
-static sl_status sorted(struct tx *x, struct tv list, const struct tv *attr, bool fold, bool reverse, struct tv *out)
+static sl_status sorted(struct tx *x, struct tv list, const struct tv *attr, bool fold,
+                        bool reverse, struct tv *out)
 {
     void *mem = NULL;
     SL_TRY(copy_list(x, list, false, false, out));
     size_t n = out->l->n;
     SL_TRY(text_tx_mem(x, n + 1, sizeof(struct tv), &mem));
     struct tv *key = mem;
-    for (size_t i = 0; i < n; i++) SL_TRY(key_of(x, out->l->v[i], attr, fold, &key[i]));
+    for (size_t i = 0; i < n; i++)
+        SL_TRY(key_of(x, out->l->v[i], attr, fold, &key[i]));
     return sort(x, out->l->v, key, n, reverse);
 }
 
@@ -430,8 +451,10 @@ static sl_status f_sort(struct tx *x, const struct tcall *c, struct tv *out)
 static sl_status f_dictsort(struct tx *x, const struct tcall *c, struct tv *out)
 {
     const struct tv *by = text_tc_arg(c, 1);
-    struct tv index = text_tv_int(by && by->kind == TV_STR && text_ts_is(by->s, "value") ? 1 : 0), all;
-    if (c->in.kind != TV_DICT) return text_tx_fail(x, SL_REQUEST, "dictsort of %s", text_tv_kind(c->in));
+    struct tv index = text_tv_int(by && by->kind == TV_STR && text_ts_is(by->s, "value") ? 1 : 0),
+              all;
+    if (c->in.kind != TV_DICT)
+        return text_tx_fail(x, SL_REQUEST, "dictsort of %s", text_tv_kind(c->in));
     SL_TRY(pairs(x, c->in.d, &all));
     return sorted(x, all, &index, !flag(c, 0, false), flag(c, 2, false), out);
 }
@@ -464,8 +487,10 @@ static sl_status extreme(struct tx *x, const struct tcall *c, int sign, struct t
     for (size_t i = 0; i < l->n; i++) {
         int cmp = -1;
         SL_TRY(key_of(x, l->v[i], text_tc_arg(c, 1), !flag(c, 0, false), &k));
-        if (i > 0) SL_TRY(text_tv_less(x, k, best, 0, &cmp));
-        else cmp = sign;
+        if (i > 0)
+            SL_TRY(text_tv_less(x, k, best, 0, &cmp));
+        else
+            cmp = sign;
         if (cmp != sign) continue;
         best = k;
         *out = l->v[i];
@@ -494,7 +519,9 @@ static sl_status f_sum(struct tx *x, const struct tcall *c, struct tv *out)
         if (!number(k, &f)) return text_tx_fail(x, SL_REQUEST, "sum of %s", text_tv_kind(k));
         real |= k.kind == TV_REAL;
         total += f;
-        if (k.kind != TV_REAL && __builtin_add_overflow(whole, k.kind == TV_INT ? k.i : k.b, &whole)) return text_tx_fail(x, SL_LIMIT, "sum over 64 bits");
+        if (k.kind != TV_REAL &&
+            __builtin_add_overflow(whole, k.kind == TV_INT ? k.i : k.b, &whole))
+            return text_tx_fail(x, SL_LIMIT, "sum over 64 bits");
     }
     *out = real ? (struct tv){.kind = TV_REAL, .f = total} : text_tv_int(whole);
     return SL_OK;
@@ -522,10 +549,13 @@ static sl_status f_map(struct tx *x, const struct tcall *c, struct tv *out)
     const char *name;
     int f = -1, n_min;
     for (int k = 0; k < c->n_kw; k++) {
-        if (strcmp(c->kw[k].name, "attribute") == 0) attr = &c->kw[k].v;
-        else def = &c->kw[k].v;
+        if (strcmp(c->kw[k].name, "attribute") == 0)
+            attr = &c->kw[k].v;
+        else
+            def = &c->kw[k].v;
     }
-    if (!attr && (c->n_arg < 1 || c->arg[0].kind != TV_STR || (f = text_filter_find(c->arg[0].s->p, c->arg[0].s->n)) < 0))
+    if (!attr && (c->n_arg < 1 || c->arg[0].kind != TV_STR ||
+                  (f = text_filter_find(c->arg[0].s->p, c->arg[0].s->n)) < 0))
         return text_tx_fail(x, SL_REQUEST, "map without a filter or an attribute");
     SL_TRY(some_list(x, c->in, &l));
     SL_TRY(text_tl_new(x, l->n, out));
@@ -538,7 +568,8 @@ static sl_status f_map(struct tx *x, const struct tcall *c, struct tv *out)
             struct tcall in = inner(c, 0);
             in.in = l->v[i];
             text_filter_info(f, &name, &in.params, &n_min);
-            if (in.n_arg < n_min) return text_tx_fail(x, SL_REQUEST, "map: %s with too few arguments", name);
+            if (in.n_arg < n_min)
+                return text_tx_fail(x, SL_REQUEST, "map: %s with too few arguments", name);
             if (++x->depth > TMPL_MAX_STACK) return text_tx_fail(x, SL_LIMIT, "nested too deep");
             SL_TRY(text_filter_run(x, f, &in, &v));
             x->depth--;
@@ -549,11 +580,13 @@ static sl_status f_map(struct tx *x, const struct tcall *c, struct tv *out)
     return SL_OK;
 }
 
-static sl_status choose(struct tx *x, const struct tcall *c, bool want, bool by_attr, struct tv *out)
+static sl_status choose(struct tx *x, const struct tcall *c, bool want, bool by_attr,
+                        struct tv *out)
 {
     struct tl *l = NULL;
     int at = by_attr ? 1 : 0, t = -1;
-    if (c->n_arg > at && (c->arg[at].kind != TV_STR || (t = text_test_find(c->arg[at].s->p, c->arg[at].s->n)) < 0))
+    if (c->n_arg > at &&
+        (c->arg[at].kind != TV_STR || (t = text_test_find(c->arg[at].s->p, c->arg[at].s->n)) < 0))
         return text_tx_fail(x, SL_REQUEST, "select or reject with an unknown test");
     SL_TRY(some_list(x, c->in, &l));
     SL_TRY(text_tl_new(x, 0, out));

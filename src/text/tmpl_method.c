@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods of strings, dictionaries and lists. Those that would change data are refused when they are called, as Jinja's sandbox does. */
+/* Methods of strings, dictionaries and lists. Those that would change data are refused when they
+ * are called, as Jinja's sandbox does. */
 #include <string.h>
 
 #include "text/tmpl_internal.h"
@@ -105,7 +106,11 @@ bool text_method_known(const char *name, size_t n)
 
 static int find(struct tv o, const char *name)
 {
-    char on = o.kind == TV_STR ? 's' : o.kind == TV_DICT ? 'd' : o.kind == TV_LIST ? 'l' : o.kind == TV_LOOP ? 'o' : 0;
+    char on = o.kind == TV_STR    ? 's'
+              : o.kind == TV_DICT ? 'd'
+              : o.kind == TV_LIST ? 'l'
+              : o.kind == TV_LOOP ? 'o'
+                                  : 0;
     for (int i = 0; on && i < BASE_COUNT_OF(methods); i++)
         if (strchr(methods[i].on, on) && strcmp(methods[i].name, name) == 0) return i;
     return -1;
@@ -119,7 +124,9 @@ bool text_method_of(struct tv o, const char *name)
 static sl_status need_str(struct tx *x, const struct tcall *c, int i, const struct ts **out)
 {
     const struct tv *v = text_tc_arg(c, i);
-    if (!v || v->kind != TV_STR) return text_tx_fail(x, SL_REQUEST, "a method of a string wants a string, not %s", v ? text_tv_kind(*v) : "nothing");
+    if (!v || v->kind != TV_STR)
+        return text_tx_fail(x, SL_REQUEST, "a method of a string wants a string, not %s",
+                            v ? text_tv_kind(*v) : "nothing");
     *out = v->s;
     return SL_OK;
 }
@@ -137,7 +144,8 @@ static sl_status maybe_int(struct tx *x, const struct tcall *c, int i, int64_t d
     const struct tv *v = text_tc_arg(c, i);
     *out = def;
     if (!v) return SL_OK;
-    if (v->kind != TV_INT && v->kind != TV_BOOL) return text_tx_fail(x, SL_REQUEST, "a method wants an integer, not %s", text_tv_kind(*v));
+    if (v->kind != TV_INT && v->kind != TV_BOOL)
+        return text_tx_fail(x, SL_REQUEST, "a method wants an integer, not %s", text_tv_kind(*v));
     *out = v->kind == TV_INT ? v->i : v->b;
     return SL_OK;
 }
@@ -156,7 +164,9 @@ static sl_status split_white(struct tx *x, const struct ts *s, int64_t max, stru
     for (;;) {
         uint32_t cp;
         int k = 0;
-        while (i < s->n && (k = text_utf8_decode(s->p + i, s->n - i, &cp)) > 0 && text_uni_space(cp)) i += (size_t)k;
+        while (i < s->n && (k = text_utf8_decode(s->p + i, s->n - i, &cp)) > 0 &&
+               text_uni_space(cp))
+            i += (size_t)k;
         if (i >= s->n) return SL_OK;
         size_t from = i;
         if (max >= 0 && (int64_t)l->n == max) {
@@ -168,13 +178,16 @@ static sl_status split_white(struct tx *x, const struct ts *s, int64_t max, stru
             SL_TRY(text_ts_strip(x, &tail, NULL, 2, &rest));
             return text_tl_put(x, l, rest);
         }
-        while (i < s->n && (k = text_utf8_decode(s->p + i, s->n - i, &cp)) > 0 && !text_uni_space(cp)) i += (size_t)k;
+        while (i < s->n && (k = text_utf8_decode(s->p + i, s->n - i, &cp)) > 0 &&
+               !text_uni_space(cp))
+            i += (size_t)k;
         if (k == 0) i = s->n;
         SL_TRY(put_sub(x, l, s, from, i));
     }
 }
 
-static sl_status split(struct tx *x, const struct ts *s, const struct tcall *c, bool from_right, struct tv *out)
+static sl_status split(struct tx *x, const struct ts *s, const struct tcall *c, bool from_right,
+                       struct tv *out)
 {
     const struct ts *sep = NULL;
     int64_t max;
@@ -183,18 +196,24 @@ static sl_status split(struct tx *x, const struct ts *s, const struct tcall *c, 
     SL_TRY(text_tl_new(x, 0, out));
     SL_TRY(text_tx_cost(x, s->n / 8));
     if (!sep) {
-        if (from_right && max >= 0) return text_tx_fail(x, SL_REQUEST, "rsplit without a separator and with a limit is not supported");
+        if (from_right && max >= 0)
+            return text_tx_fail(x, SL_REQUEST,
+                                "rsplit without a separator and with a limit is not supported");
         return split_white(x, s, max, out->l);
     }
     if (sep->n == 0) return text_tx_fail(x, SL_REQUEST, "split with an empty separator");
     size_t from = 0;
-    if (from_right && max >= 0) { /* how many separators there are: those before the last max stay */
+    if (from_right &&
+        max >= 0) { /* how many separators there are: those before the last max stay */
         int64_t n = 0, skip;
         const char *p = s->p, *hit;
-        for (; (hit = memmem(p, (size_t)(s->p + s->n - p), sep->p, sep->n)); p = hit + sep->n) n++;
+        for (; (hit = memmem(p, (size_t)(s->p + s->n - p), sep->p, sep->n)); p = hit + sep->n)
+            n++;
         skip = BASE_MAX(n - max, 0);
         const char *keep = s->p;
-        for (; skip > 0; skip--) keep = (const char *)memmem(keep, (size_t)(s->p + s->n - keep), sep->p, sep->n) + sep->n;
+        for (; skip > 0; skip--)
+            keep =
+                (const char *)memmem(keep, (size_t)(s->p + s->n - keep), sep->p, sep->n) + sep->n;
         size_t begin = (size_t)(keep - s->p);
         const char *next = begin <= s->n ? memmem(keep, s->n - begin, sep->p, sep->n) : NULL;
         size_t end = next ? (size_t)(next - s->p) : s->n;
@@ -204,7 +223,8 @@ static sl_status split(struct tx *x, const struct ts *s, const struct tcall *c, 
         max = -1;
     }
     for (int64_t n = 0;; n++) {
-        const char *hit = max >= 0 && n == max ? NULL : memmem(s->p + from, s->n - from, sep->p, sep->n);
+        const char *hit =
+            max >= 0 && n == max ? NULL : memmem(s->p + from, s->n - from, sep->p, sep->n);
         size_t end = hit ? (size_t)(hit - s->p) : s->n;
         SL_TRY(put_sub(x, out->l, s, from, end));
         if (!hit) return SL_OK;
@@ -217,13 +237,15 @@ static bool has_affix(const struct ts *s, const struct ts *a, bool prefix)
     return a->n <= s->n && memcmp(prefix ? s->p : s->p + s->n - a->n, a->p, a->n) == 0;
 }
 
-static sl_status affix(struct tx *x, const struct ts *s, const struct tcall *c, bool prefix, struct tv *out)
+static sl_status affix(struct tx *x, const struct ts *s, const struct tcall *c, bool prefix,
+                       struct tv *out)
 {
     const struct tv *v = text_tc_arg(c, 0);
     bool yes = false;
     if (v && v->kind == TV_LIST && v->l->tuple) {
         for (size_t i = 0; i < v->l->n && !yes; i++) {
-            if (v->l->v[i].kind != TV_STR) return text_tx_fail(x, SL_REQUEST, "startswith of %s", text_tv_kind(v->l->v[i]));
+            if (v->l->v[i].kind != TV_STR)
+                return text_tx_fail(x, SL_REQUEST, "startswith of %s", text_tv_kind(v->l->v[i]));
             yes = has_affix(s, v->l->v[i].s, prefix);
         }
     } else {
@@ -235,7 +257,8 @@ static sl_status affix(struct tx *x, const struct ts *s, const struct tcall *c, 
     return SL_OK;
 }
 
-static sl_status search(struct tx *x, const struct ts *s, const struct tcall *c, enum method m, struct tv *out)
+static sl_status search(struct tx *x, const struct ts *s, const struct tcall *c, enum method m,
+                        struct tv *out)
 {
     const struct ts *sub = NULL;
     int64_t n = 0, last = -1, first = -1;
@@ -270,13 +293,19 @@ static sl_status classify(struct tx *x, const struct ts *s, enum method m, struc
         uint32_t cp;
         int k = text_utf8_decode(s->p + i, s->n - i, &cp);
         if (k == 0) return text_tx_fail(x, SL_REQUEST, "text is not UTF-8");
-        bool is_cased = text_uni_cased(cp), up = is_cased && text_uni_lower(cp) != cp, low = is_cased && !up;
+        bool is_cased = text_uni_cased(cp), up = is_cased && text_uni_lower(cp) != cp,
+             low = is_cased && !up;
         cased |= is_cased;
-        if (m == M_ISDIGIT) all = text_uni_digit(cp);
-        else if (m == M_ISALPHA) all = text_uni_alpha(cp);
-        else if (m == M_ISALNUM) all = text_uni_alpha(cp) || text_uni_digit(cp);
-        else if (m == M_ISSPACE) all = text_uni_space(cp);
-        else all = m == M_ISUPPER ? !low : !up;
+        if (m == M_ISDIGIT)
+            all = text_uni_digit(cp);
+        else if (m == M_ISALPHA)
+            all = text_uni_alpha(cp);
+        else if (m == M_ISALNUM)
+            all = text_uni_alpha(cp) || text_uni_digit(cp);
+        else if (m == M_ISSPACE)
+            all = text_uni_space(cp);
+        else
+            all = m == M_ISUPPER ? !low : !up;
         i += (size_t)k;
     }
     *out = text_tv_bool(all && (cased || (m != M_ISUPPER && m != M_ISLOWER)));
@@ -320,25 +349,32 @@ static sl_status format(struct tx *x, const struct ts *s, const struct tcall *c,
         const char *name = s->p + i + 1;
         size_t n = (size_t)(end - name);
         const struct tv *v = NULL;
-        if (n == 0 && next < c->n_arg) v = &c->arg[next++];
-        else if (n == 1 && name[0] >= '0' && name[0] <= '9' && name[0] - '0' < c->n_arg) v = &c->arg[name[0] - '0'];
+        if (n == 0 && next < c->n_arg)
+            v = &c->arg[next++];
+        else if (n == 1 && name[0] >= '0' && name[0] <= '9' && name[0] - '0' < c->n_arg)
+            v = &c->arg[name[0] - '0'];
         for (int k = 0; k < c->n_kw && !v; k++)
             if (strlen(c->kw[k].name) == n && memcmp(c->kw[k].name, name, n) == 0) v = &c->kw[k].v;
-        if (!v) return text_tx_fail(x, SL_REQUEST, "format: no argument for {%.*s}", (int)BASE_MIN(n, 40), name);
+        if (!v)
+            return text_tx_fail(x, SL_REQUEST, "format: no argument for {%.*s}",
+                                (int)BASE_MIN(n, 40), name);
         SL_TRY(text_tv_put(x, &b, *v, false));
         i = (size_t)(end - s->p);
     }
     return text_tb_done(x, &b, out);
 }
 
-static sl_status on_string(struct tx *x, const struct ts *s, enum method m, const struct tcall *c, struct tv *out)
+static sl_status on_string(struct tx *x, const struct ts *s, enum method m, const struct tcall *c,
+                           struct tv *out)
 {
     const struct ts *a = NULL, *b = NULL;
     const struct tv *v;
     struct tl *l = NULL;
     int64_t count;
     if (s->markup && (m == M_REPLACE || m == M_JOIN || m == M_FORMAT))
-        return text_tx_fail(x, SL_REQUEST, "this method on text from `safe` (it would escape HTML) is not supported");
+        return text_tx_fail(
+            x, SL_REQUEST,
+            "this method on text from `safe` (it would escape HTML) is not supported");
     switch (m) {
     case M_STRIP:
     case M_LSTRIP:
@@ -363,7 +399,12 @@ static sl_status on_string(struct tx *x, const struct ts *s, enum method m, cons
     case M_LOWER:
     case M_TITLE:
     case M_CAPITALIZE:
-        return text_ts_case(x, s, m == M_UPPER ? CASE_UPPER : m == M_LOWER ? CASE_LOWER : m == M_TITLE ? CASE_TITLE : CASE_CAPITAL, out);
+        return text_ts_case(x, s,
+                            m == M_UPPER   ? CASE_UPPER
+                            : m == M_LOWER ? CASE_LOWER
+                            : m == M_TITLE ? CASE_TITLE
+                                           : CASE_CAPITAL,
+                            out);
     case M_FIND:
     case M_RFIND:
     case M_COUNT:
@@ -385,13 +426,15 @@ static sl_status on_string(struct tx *x, const struct ts *s, enum method m, cons
     }
 }
 
-static sl_status on_dict(struct tx *x, const struct td *d, enum method m, const struct tcall *c, struct tv *out)
+static sl_status on_dict(struct tx *x, const struct td *d, enum method m, const struct tcall *c,
+                         struct tv *out)
 {
     struct tv *hit = NULL, pair;
     const struct tv *v;
     if (m == M_GET) {
         v = text_tc_arg(c, 0);
-        if (v->kind == TV_LIST || v->kind == TV_DICT) return text_tx_fail(x, SL_REQUEST, "get of %s", text_tv_kind(*v));
+        if (v->kind == TV_LIST || v->kind == TV_DICT)
+            return text_tx_fail(x, SL_REQUEST, "get of %s", text_tv_kind(*v));
         SL_TRY(text_td_get(x, d, *v, &hit));
         v = text_tc_arg(c, 1);
         *out = hit ? *hit : v ? *v : (struct tv){.kind = TV_NONE};
@@ -399,7 +442,8 @@ static sl_status on_dict(struct tx *x, const struct td *d, enum method m, const 
     }
     if (m == M_COPY) {
         SL_TRY(text_td_new(x, TV_DICT, out));
-        for (size_t i = 0; i < d->n; i++) SL_TRY(text_td_put(x, out->d, d->v[i].key, d->v[i].val));
+        for (size_t i = 0; i < d->n; i++)
+            SL_TRY(text_td_put(x, out->d, d->v[i].key, d->v[i].val));
         return SL_OK;
     }
     SL_TRY(text_tl_new(x, d->n, out));
@@ -417,12 +461,14 @@ static sl_status on_dict(struct tx *x, const struct td *d, enum method m, const 
     return SL_OK;
 }
 
-static sl_status on_list(struct tx *x, const struct tl *l, enum method m, const struct tcall *c, struct tv *out)
+static sl_status on_list(struct tx *x, const struct tl *l, enum method m, const struct tcall *c,
+                         struct tv *out)
 {
     int64_t n = 0;
     if (m == M_COPY) {
         SL_TRY(text_tl_new(x, l->n, out));
-        for (size_t i = 0; i < l->n; i++) SL_TRY(text_tl_put(x, out->l, l->v[i]));
+        for (size_t i = 0; i < l->n; i++)
+            SL_TRY(text_tl_put(x, out->l, l->v[i]));
         return SL_OK;
     }
     for (size_t i = 0; i < l->n; i++) {
@@ -434,23 +480,31 @@ static sl_status on_list(struct tx *x, const struct tl *l, enum method m, const 
     return SL_OK;
 }
 
-sl_status text_tx_method(struct tx *x, const struct tmethod *me, const struct tcall *call, struct tv *out)
+sl_status text_tx_method(struct tx *x, const struct tmethod *me, const struct tcall *call,
+                         struct tv *out)
 {
     int i = find(me->self, me->name);
     struct tcall c = *call;
     SL_TRY(text_tx_cost(x, 1));
-    if (i < 0) return text_tx_fail(x, SL_REQUEST, "%s has no method %s", text_tv_kind(me->self), me->name);
-    if (methods[i].m == M_MUTATES) return text_tx_fail(x, SL_REQUEST, ".%s() would change data and is not allowed", me->name);
+    if (i < 0)
+        return text_tx_fail(x, SL_REQUEST, "%s has no method %s", text_tv_kind(me->self), me->name);
+    if (methods[i].m == M_MUTATES)
+        return text_tx_fail(x, SL_REQUEST, ".%s() would change data and is not allowed", me->name);
     if (methods[i].params) {
         int n_param = methods[i].params[0] ? 1 : 0;
-        for (const char *p = methods[i].params; *p; p++) n_param += *p == ' ';
+        for (const char *p = methods[i].params; *p; p++)
+            n_param += *p == ' ';
         c.params = methods[i].params;
-        if (c.n_arg + c.n_kw > n_param) return text_tx_fail(x, SL_REQUEST, ".%s() with too many arguments", me->name);
+        if (c.n_arg + c.n_kw > n_param)
+            return text_tx_fail(x, SL_REQUEST, ".%s() with too many arguments", me->name);
         for (int k = 0; k < methods[i].n_min; k++)
-            if (!text_tc_arg(&c, k)) return text_tx_fail(x, SL_REQUEST, ".%s() with too few arguments", me->name);
+            if (!text_tc_arg(&c, k))
+                return text_tx_fail(x, SL_REQUEST, ".%s() with too few arguments", me->name);
         int found = c.n_arg;
-        for (int k = c.n_arg; k < n_param; k++) found += text_tc_arg(&c, k) != NULL;
-        if (found != c.n_arg + c.n_kw) return text_tx_fail(x, SL_REQUEST, ".%s() with an unknown argument", me->name);
+        for (int k = c.n_arg; k < n_param; k++)
+            found += text_tc_arg(&c, k) != NULL;
+        if (found != c.n_arg + c.n_kw)
+            return text_tx_fail(x, SL_REQUEST, ".%s() with an unknown argument", me->name);
     }
     if (me->self.kind == TV_STR) return on_string(x, me->self.s, methods[i].m, &c, out);
     if (me->self.kind == TV_DICT) return on_dict(x, me->self.d, methods[i].m, &c, out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements, and the checks that need the whole template: every function that is called must exist. */
+/* Statements, and the checks that need the whole template: every function that is called must
+ * exist. */
 #include <string.h>
 
 #include "text/tmpl_internal.h"
@@ -17,7 +18,8 @@ static void mark_assigned(struct tp *p, const char *name)
 
 static sl_status block_end(struct tp *p)
 {
-    if (peek(p)->kind != T_BLOCK_END) return text_tp_fail(p, peek(p)->line, SL_FORMAT, "expected the end of the tag");
+    if (peek(p)->kind != T_BLOCK_END)
+        return text_tp_fail(p, peek(p)->line, SL_FORMAT, "expected the end of the tag");
     p->at++;
     return SL_OK;
 }
@@ -116,7 +118,8 @@ static sl_status parse_for(struct tp *p, struct tn *n)
         p->at++;
         SL_TRY(text_tp_expr(p, true, &n->c));
     }
-    if (text_tp_word(p, "recursive")) return text_tp_fail(p, n->line, SL_UNSUPPORTED, "a recursive for is not supported");
+    if (text_tp_word(p, "recursive"))
+        return text_tp_fail(p, n->line, SL_UNSUPPORTED, "a recursive for is not supported");
     p->loops++;
     SL_TRY(body(p, ends, &n->body, &which));
     p->loops--;
@@ -151,7 +154,8 @@ static sl_status parse_macro(struct tp *p, struct tn *n)
             SL_TRY(text_tp_expr(p, true, &k->a));
             had_default = true;
         } else if (had_default) {
-            return text_tp_fail(p, k->line, SL_FORMAT, "a parameter without a default behind one with it");
+            return text_tp_fail(p, k->line, SL_FORMAT,
+                                "a parameter without a default behind one with it");
         }
         SL_TRY(text_tp_deep(p, k));
         *tail = k;
@@ -173,21 +177,31 @@ static sl_status statement(struct tp *p, struct tn **out)
     static const struct {
         const char *word;
         enum tn_kind kind;
-    } known[] = {{"if", S_IF},         {"for", S_FOR},     {"set", S_SET},           {"macro", S_MACRO},
-                 {"filter", S_FILTER}, {"break", S_BREAK}, {"continue", S_CONTINUE}, {"generation", S_SCOPE}};
+    } known[] = {{"if", S_IF},
+                 {"for", S_FOR},
+                 {"set", S_SET},
+                 {"macro", S_MACRO},
+                 {"filter", S_FILTER},
+                 {"break", S_BREAK},
+                 {"continue", S_CONTINUE},
+                 {"generation", S_SCOPE}};
     const struct tok_t *t = peek(p);
     int i = 0;
     if (t->kind != T_NAME) return text_tp_fail(p, t->line, SL_FORMAT, "expected a statement");
-    while (i < BASE_COUNT_OF(known) && !text_tp_word(p, known[i].word)) i++;
+    while (i < BASE_COUNT_OF(known) && !text_tp_word(p, known[i].word))
+        i++;
     if (i == BASE_COUNT_OF(known)) {
         bool end = t->n > 3 && memcmp(t->p, "end", 3) == 0;
-        return text_tp_fail(p, t->line, end ? SL_FORMAT : SL_UNSUPPORTED, end ? "{%% %.*s %%} without its beginning" : "statement %.*s is not supported",
+        return text_tp_fail(p, t->line, end ? SL_FORMAT : SL_UNSUPPORTED,
+                            end ? "{%% %.*s %%} without its beginning"
+                                : "statement %.*s is not supported",
                             (int)BASE_MIN(t->n, 40), t->p);
     }
     p->at++;
     struct tn *n = NULL;
     SL_TRY(text_tp_node(p, known[i].kind, t->line, &n));
-    if (++p->depth > TMPL_MAX_DEPTH / 2) return text_tp_fail(p, t->line, SL_LIMIT, "nested too deep");
+    if (++p->depth > TMPL_MAX_DEPTH / 2)
+        return text_tp_fail(p, t->line, SL_LIMIT, "nested too deep");
     switch (n->kind) {
     case S_IF:
         SL_TRY(parse_if(p, n));
@@ -209,7 +223,8 @@ static sl_status statement(struct tp *p, struct tn **out)
         SL_TRY(whole_body(p, "endgeneration", &n->body));
         break;
     default:
-        if (p->loops == 0) return text_tp_fail(p, t->line, SL_FORMAT, "%s outside of a loop", known[i].word);
+        if (p->loops == 0)
+            return text_tp_fail(p, t->line, SL_FORMAT, "%s outside of a loop", known[i].word);
         SL_TRY(block_end(p));
         break;
     }
@@ -234,7 +249,8 @@ static sl_status output(struct tp *p, struct tn *n)
 {
     p->at++;
     SL_TRY(text_tp_tuple(p, true, &n->a));
-    if (peek(p)->kind != T_VAR_END) return text_tp_fail(p, peek(p)->line, SL_FORMAT, "expected '}}'");
+    if (peek(p)->kind != T_VAR_END)
+        return text_tp_fail(p, peek(p)->line, SL_FORMAT, "expected '}}'");
     p->at++;
     return text_tp_deep(p, n);
 }
@@ -249,7 +265,8 @@ static sl_status statements(struct tp *p, const char *const *ends, struct tn **o
         struct tn *n = NULL;
         if (t->kind == T_END) {
             if (!ends) return SL_OK;
-            return text_tp_fail(p, t->line, SL_FORMAT, "the template ends without {%% %s %%}", ends[0]);
+            return text_tp_fail(p, t->line, SL_FORMAT, "the template ends without {%% %s %%}",
+                                ends[0]);
         }
         if (t->kind == T_DATA) {
             SL_TRY(text_tp_node(p, S_DATA, t->line, &n));
@@ -285,9 +302,13 @@ static sl_status check(struct tp *p, const struct tn *n)
 {
     for (; n; n = n->next) {
         const struct tn *kid[] = {n->a, n->b, n->c, n->d, n->kids, n->body, n->other};
-        if (n->kind == E_CALL && n->a->kind == E_NAME && !assigned(p->t, n->a->name) && text_fn_find(n->a->name, strlen(n->a->name)) < 0)
-            return text_tp_fail(p, n->line, SL_UNSUPPORTED, "function %.40s is not known", n->a->name);
-        if (n->kind == E_NAME && (strcmp(n->name, "varargs") == 0 || strcmp(n->name, "caller") == 0) && !assigned(p->t, n->name))
+        if (n->kind == E_CALL && n->a->kind == E_NAME && !assigned(p->t, n->a->name) &&
+            text_fn_find(n->a->name, strlen(n->a->name)) < 0)
+            return text_tp_fail(p, n->line, SL_UNSUPPORTED, "function %.40s is not known",
+                                n->a->name);
+        if (n->kind == E_NAME &&
+            (strcmp(n->name, "varargs") == 0 || strcmp(n->name, "caller") == 0) &&
+            !assigned(p->t, n->name))
             return text_tp_fail(p, n->line, SL_UNSUPPORTED, "%s is not supported", n->name);
         for (int i = 0; i < BASE_COUNT_OF(kid); i++)
             if (kid[i]) SL_TRY(check(p, kid[i]));

@@ -37,12 +37,22 @@ static sl_status put_repr(struct tx *x, struct tb *b, const struct ts *s)
         uint32_t cp;
         int k = text_utf8_decode(s->p + i, s->n - i, &cp);
         if (k == 0) return text_tx_fail(x, SL_REQUEST, "text is not UTF-8");
-        if (cp == (uint32_t)quote || cp == '\\') snprintf(buf, sizeof buf, "\\%c", (int)cp);
-        else if (cp == '\n' || cp == '\r' || cp == '\t') snprintf(buf, sizeof buf, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
-        else if (text_uni_print(cp)) buf[0] = 0;
-        else snprintf(buf, sizeof buf, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
-        if (buf[0]) SL_TRY(text_tb_put(x, b, buf, strlen(buf), user));
-        else SL_TRY(text_tb_ts(x, b, s, i, (size_t)k));
+        if (cp == (uint32_t)quote || cp == '\\')
+            snprintf(buf, sizeof buf, "\\%c", (int)cp);
+        else if (cp == '\n' || cp == '\r' || cp == '\t')
+            snprintf(buf, sizeof buf, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+        else if (text_uni_print(cp))
+            buf[0] = 0;
+        else
+            snprintf(buf, sizeof buf,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     cp);
+        if (buf[0])
+            SL_TRY(text_tb_put(x, b, buf, strlen(buf), user));
+        else
+            SL_TRY(text_tb_ts(x, b, s, i, (size_t)k));
         SL_TRY(text_tx_cost(x, 1));
         i += (size_t)k;
     }
@@ -84,7 +94,9 @@ static sl_status put(struct tx *x, struct tb *b, struct tv v, bool repr, int dep
     case TV_STR:
         return repr ? put_repr(x, b, v.s) : text_tb_ts(x, b, v.s, 0, v.s->n);
     case TV_LIST:
-        if (v.l->gen) return text_tx_fail(x, SL_REQUEST, "a generator can not be printed: put `| list` behind it");
+        if (v.l->gen)
+            return text_tx_fail(x, SL_REQUEST,
+                                "a generator can not be printed: put `| list` behind it");
         return put_items(x, b, v, depth);
     case TV_DICT:
         return put_items(x, b, v, depth);
@@ -129,7 +141,9 @@ static sl_status dump_text(struct dump *d, const struct ts *s)
     SL_TRY(text_tx_cost(d->x, s->n / 8));
     for (size_t i = 0; i < s->n;) {
         size_t j = i;
-        while (j < s->n && (unsigned char)s->p[j] >= 0x20 && s->p[j] != '"' && s->p[j] != '\\' && !(d->o->ascii && (unsigned char)s->p[j] >= 0x7f)) j++;
+        while (j < s->n && (unsigned char)s->p[j] >= 0x20 && s->p[j] != '"' && s->p[j] != '\\' &&
+               !(d->o->ascii && (unsigned char)s->p[j] >= 0x7f))
+            j++;
         SL_TRY(text_tb_put(d->x, d->b, s->p + i, j - i, true));
         i = j;
         if (i == s->n) break;
@@ -138,10 +152,15 @@ static sl_status dump_text(struct dump *d, const struct ts *s)
         int k = text_utf8_decode(s->p + i, s->n - i, &cp);
         if (k == 0) return text_tx_fail(d->x, SL_REQUEST, "text is not UTF-8");
         const char *hit = cp && cp < 0x80 ? strchr(from, (int)cp) : NULL;
-        if (hit) snprintf(buf, sizeof buf, "\\%c", to[hit - from]);
-        else if (cp == 0x7f) snprintf(buf, sizeof buf, "\x7f");
-        else if (cp < 0x10000) snprintf(buf, sizeof buf, "\\u%04x", cp);
-        else snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10), 0xdc00 + ((cp - 0x10000) & 0x3ff));
+        if (hit)
+            snprintf(buf, sizeof buf, "\\%c", to[hit - from]);
+        else if (cp == 0x7f)
+            snprintf(buf, sizeof buf, "\x7f");
+        else if (cp < 0x10000)
+            snprintf(buf, sizeof buf, "\\u%04x", cp);
+        else
+            snprintf(buf, sizeof buf, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10),
+                     0xdc00 + ((cp - 0x10000) & 0x3ff));
         SL_TRY(raw(d, buf));
         i += (size_t)k;
     }
@@ -173,13 +192,15 @@ static sl_status new_line(struct dump *d, int depth)
 {
     if (d->o->indent < 0) return SL_OK;
     SL_TRY(raw(d, "\n"));
-    for (int i = 0; i < depth * d->o->indent; i++) SL_TRY(raw(d, " "));
+    for (int i = 0; i < depth * d->o->indent; i++)
+        SL_TRY(raw(d, " "));
     return SL_OK;
 }
 
 static int by_key(const void *a, const void *b)
 {
-    const struct ts *x = ((const struct td_item *)a)->key.s, *y = ((const struct td_item *)b)->key.s;
+    const struct ts *x = ((const struct td_item *)a)->key.s,
+                    *y = ((const struct td_item *)b)->key.s;
     int c = memcmp(x->p, y->p, BASE_MIN(x->n, y->n));
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
@@ -191,7 +212,9 @@ static sl_status sorted(struct dump *d, const struct td *in, const struct td_ite
     SL_TRY(text_tx_mem(d->x, in->n + 1, sizeof *in->v, &mem));
     if (in->n) memcpy(mem, in->v, in->n * sizeof *in->v);
     for (size_t i = 0; i < in->n; i++)
-        if (in->v[i].key.kind != TV_STR) return text_tx_fail(d->x, SL_REQUEST, "tojson: keys that are no strings can not be sorted");
+        if (in->v[i].key.kind != TV_STR)
+            return text_tx_fail(d->x, SL_REQUEST,
+                                "tojson: keys that are no strings can not be sorted");
     qsort(mem, in->n, sizeof *in->v, by_key);
     *out = mem;
     return SL_OK;
@@ -211,15 +234,19 @@ static sl_status dump_items(struct dump *d, struct tv v, int depth)
     for (size_t i = 0; i < n; i++) {
         if (i > 0) {
             const struct ts *sep = d->o->item_sep;
-            if (sep) SL_TRY(text_tb_ts(d->x, d->b, sep, 0, sep->n));
-            else SL_TRY(raw(d, d->o->indent < 0 ? ", " : ","));
+            if (sep)
+                SL_TRY(text_tb_ts(d->x, d->b, sep, 0, sep->n));
+            else
+                SL_TRY(raw(d, d->o->indent < 0 ? ", " : ","));
             SL_TRY(new_line(d, depth + 1));
         }
         if (dict) {
             SL_TRY(dump_key(d, item[i].key));
             const struct ts *sep = d->o->key_sep;
-            if (sep) SL_TRY(text_tb_ts(d->x, d->b, sep, 0, sep->n));
-            else SL_TRY(raw(d, ": "));
+            if (sep)
+                SL_TRY(text_tb_ts(d->x, d->b, sep, 0, sep->n));
+            else
+                SL_TRY(raw(d, ": "));
         }
         SL_TRY(dump(d, dict ? item[i].val : v.l->v[i], depth + 1));
     }
@@ -252,7 +279,8 @@ static sl_status dump(struct dump *d, struct tv v, int depth)
     default:
         break;
     }
-    return text_tx_fail(x, SL_REQUEST, "tojson: %s is not data", v.kind == TV_LIST ? "a generator" : text_tv_kind(v));
+    return text_tx_fail(x, SL_REQUEST, "tojson: %s is not data",
+                        v.kind == TV_LIST ? "a generator" : text_tv_kind(v));
 }
 
 sl_status text_tv_tojson(struct tx *x, struct tv v, const struct tjson_opts *o, struct tv *out)

@@ -38,15 +38,42 @@ static const struct {
     const char *name, *params;
     enum test t;
 } tests[] = {
-    {"defined", "", IS_DEFINED},   {"undefined", "", IS_UNDEFINED}, {"none", "", IS_NONE},         {"boolean", "", IS_BOOLEAN},
-    {"true", "", IS_TRUE},         {"false", "", IS_FALSE},         {"integer", "", IS_INTEGER},   {"float", "", IS_FLOAT},
-    {"number", "", IS_NUMBER},     {"string", "", IS_STRING},       {"mapping", "", IS_MAPPING},   {"iterable", "", IS_ITERABLE},
-    {"sequence", "", IS_SEQUENCE}, {"callable", "", IS_CALLABLE},   {"odd", "", IS_ODD},           {"even", "", IS_EVEN},
-    {"divisibleby", "num", IS_DIVISIBLE}, {"eq", "b", IS_EQ},       {"equalto", "b", IS_EQ},       {"==", "b", IS_EQ},
-    {"ne", "b", IS_NE},            {"!=", "b", IS_NE},              {"lt", "b", IS_LT},            {"lessthan", "b", IS_LT},
-    {"<", "b", IS_LT},             {"le", "b", IS_LE},              {"<=", "b", IS_LE},            {"gt", "b", IS_GT},
-    {"greaterthan", "b", IS_GT},   {">", "b", IS_GT},               {"ge", "b", IS_GE},            {">=", "b", IS_GE},
-    {"in", "seq", IS_IN},          {"sameas", "other", IS_SAME},    {"lower", "", IS_LOWER},       {"upper", "", IS_UPPER},
+    {"defined", "", IS_DEFINED},
+    {"undefined", "", IS_UNDEFINED},
+    {"none", "", IS_NONE},
+    {"boolean", "", IS_BOOLEAN},
+    {"true", "", IS_TRUE},
+    {"false", "", IS_FALSE},
+    {"integer", "", IS_INTEGER},
+    {"float", "", IS_FLOAT},
+    {"number", "", IS_NUMBER},
+    {"string", "", IS_STRING},
+    {"mapping", "", IS_MAPPING},
+    {"iterable", "", IS_ITERABLE},
+    {"sequence", "", IS_SEQUENCE},
+    {"callable", "", IS_CALLABLE},
+    {"odd", "", IS_ODD},
+    {"even", "", IS_EVEN},
+    {"divisibleby", "num", IS_DIVISIBLE},
+    {"eq", "b", IS_EQ},
+    {"equalto", "b", IS_EQ},
+    {"==", "b", IS_EQ},
+    {"ne", "b", IS_NE},
+    {"!=", "b", IS_NE},
+    {"lt", "b", IS_LT},
+    {"lessthan", "b", IS_LT},
+    {"<", "b", IS_LT},
+    {"le", "b", IS_LE},
+    {"<=", "b", IS_LE},
+    {"gt", "b", IS_GT},
+    {"greaterthan", "b", IS_GT},
+    {">", "b", IS_GT},
+    {"ge", "b", IS_GE},
+    {">=", "b", IS_GE},
+    {"in", "seq", IS_IN},
+    {"sameas", "other", IS_SAME},
+    {"lower", "", IS_LOWER},
+    {"upper", "", IS_UPPER},
 };
 
 int text_test_find(const char *name, size_t n)
@@ -63,12 +90,15 @@ void text_test_info(int i, const char **name, const char **params, int *n_min)
     *n_min = tests[i].params[0] ? 1 : 0;
 }
 
-static sl_status with_integer(struct tx *x, enum test t, struct tv v, const struct tv *by, bool *out)
+static sl_status with_integer(struct tx *x, enum test t, struct tv v, const struct tv *by,
+                              bool *out)
 {
-    if (v.kind != TV_INT && v.kind != TV_BOOL) return text_tx_fail(x, SL_REQUEST, "this test wants an integer, not %s", text_tv_kind(v));
+    if (v.kind != TV_INT && v.kind != TV_BOOL)
+        return text_tx_fail(x, SL_REQUEST, "this test wants an integer, not %s", text_tv_kind(v));
     int64_t i = v.kind == TV_INT ? v.i : v.b;
     if (t == IS_DIVISIBLE) {
-        if (by->kind != TV_INT || by->i == 0) return text_tx_fail(x, SL_REQUEST, "divisibleby wants an integer that is not 0");
+        if (by->kind != TV_INT || by->i == 0)
+            return text_tx_fail(x, SL_REQUEST, "divisibleby wants an integer that is not 0");
         *out = by->i == -1 || i % by->i == 0;
         return SL_OK;
     }
@@ -108,9 +138,11 @@ static sl_status case_is(struct tx *x, enum test t, struct tv v, bool *out)
 sl_status text_test_run(struct tx *x, int i, const struct tcall *c, bool *out)
 {
     const struct tv v = c->in, *by = tests[i].params[0] ? text_tc_arg(c, 0) : NULL;
-    bool callable = v.kind == TV_MACRO || v.kind == TV_FUNC || v.kind == TV_METHOD || v.kind == TV_UNDEF;
+    bool callable =
+        v.kind == TV_MACRO || v.kind == TV_FUNC || v.kind == TV_METHOD || v.kind == TV_UNDEF;
     SL_TRY(text_tx_cost(x, 1));
-    if (tests[i].params[0] && !by) return text_tx_fail(x, SL_REQUEST, "test %s without its argument", tests[i].name);
+    if (tests[i].params[0] && !by)
+        return text_tx_fail(x, SL_REQUEST, "test %s without its argument", tests[i].name);
     switch (tests[i].t) {
     case IS_DEFINED:
     case IS_UNDEFINED:
@@ -145,7 +177,8 @@ sl_status text_test_run(struct tx *x, int i, const struct tcall *c, bool *out)
         *out = v.kind == TV_STR || v.kind == TV_LIST || v.kind == TV_DICT || v.kind == TV_UNDEF;
         return SL_OK;
     case IS_SEQUENCE:
-        *out = v.kind == TV_STR || (v.kind == TV_LIST && !v.l->gen) || v.kind == TV_DICT || v.kind == TV_UNDEF;
+        *out = v.kind == TV_STR || (v.kind == TV_LIST && !v.l->gen) || v.kind == TV_DICT ||
+               v.kind == TV_UNDEF;
         return SL_OK;
     case IS_CALLABLE:
         *out = callable;

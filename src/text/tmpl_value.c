@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values: text with its origin, lists, dictionaries, equality and order as Python has them. All memory comes from the arena and is paid for
- * in steps, so that a template can neither fill the memory nor copy for ever. */
+/* Values: text with its origin, lists, dictionaries, equality and order as Python has them. All
+ * memory comes from the arena and is paid for in steps, so that a template can neither fill the
+ * memory nor copy for ever. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,9 +88,15 @@ static sl_status new_ts(struct tx *x, struct ts s, struct tv *out)
 sl_status text_tb_done(struct tx *x, const struct tb *b, struct tv *out)
 {
     bool same = true;
-    for (size_t i = 1; i < b->n && same; i++) same = b->mask[i] == b->mask[0];
+    for (size_t i = 1; i < b->n && same; i++)
+        same = b->mask[i] == b->mask[0];
     SL_TRY(text_tx_cost(x, b->n / 64));
-    return new_ts(x, (struct ts){.p = b->n ? b->p : "", .n = b->n, .mask = same ? NULL : b->mask, .user = b->n && b->mask[0]}, out);
+    return new_ts(x,
+                  (struct ts){.p = b->n ? b->p : "",
+                              .n = b->n,
+                              .mask = same ? NULL : b->mask,
+                              .user = b->n && b->mask[0]},
+                  out);
 }
 
 sl_status text_ts_new(struct tx *x, const char *p, size_t n, bool user, struct tv *out)
@@ -99,7 +106,13 @@ sl_status text_ts_new(struct tx *x, const char *p, size_t n, bool user, struct t
 
 sl_status text_ts_sub(struct tx *x, const struct ts *s, size_t from, size_t n, struct tv *out)
 {
-    return new_ts(x, (struct ts){.p = s->p + from, .n = n, .mask = s->mask ? s->mask + from : NULL, .user = s->user, .markup = s->markup}, out);
+    return new_ts(x,
+                  (struct ts){.p = s->p + from,
+                              .n = n,
+                              .mask = s->mask ? s->mask + from : NULL,
+                              .user = s->user,
+                              .markup = s->markup},
+                  out);
 }
 
 sl_status text_ts_mark(struct tx *x, struct tv *v)
@@ -163,7 +176,8 @@ sl_status text_td_get(struct tx *x, const struct td *d, struct tv key, struct tv
     for (size_t i = 0; i < d->n; i++) {
         bool same = false;
         if (d->v[i].key.kind == TV_STR && key.kind == TV_STR)
-            same = d->v[i].key.s->n == key.s->n && memcmp(d->v[i].key.s->p, key.s->p, key.s->n) == 0;
+            same =
+                d->v[i].key.s->n == key.s->n && memcmp(d->v[i].key.s->p, key.s->p, key.s->n) == 0;
         else if (d->v[i].key.kind != TV_STR && key.kind != TV_STR)
             SL_TRY(text_tv_equal(x, d->v[i].key, key, 0, &same));
         if (!same) continue;
@@ -273,7 +287,8 @@ sl_status text_tv_json(struct tx *x, const struct json *j, struct tv *out)
             }
         }
         if (k->kind == JSON_ARRAY_K || k->kind == JSON_OBJECT_K) {
-            if (d == TEXT_JSON_DEPTH) return text_tx_fail(x, SL_LIMIT, "data nested deeper than %d", TEXT_JSON_DEPTH);
+            if (d == TEXT_JSON_DEPTH)
+                return text_tx_fail(x, SL_LIMIT, "data nested deeper than %d", TEXT_JSON_DEPTH);
             open[d].next = k->child;
             open[d++].box = v;
         }
@@ -285,8 +300,19 @@ sl_status text_tv_json(struct tx *x, const struct json *j, struct tv *out)
 
 const char *text_tv_kind(struct tv v)
 {
-    static const char *const text[] = {"an undefined value", "none", "a bool", "an integer", "a float", "a string", "a list", "a mapping",
-                                       "a namespace", "a macro", "a loop", "a function", "a method"};
+    static const char *const text[] = {"an undefined value",
+                                       "none",
+                                       "a bool",
+                                       "an integer",
+                                       "a float",
+                                       "a string",
+                                       "a list",
+                                       "a mapping",
+                                       "a namespace",
+                                       "a macro",
+                                       "a loop",
+                                       "a function",
+                                       "a method"};
     return text[v.kind];
 }
 
@@ -402,7 +428,8 @@ sl_status text_tv_less(struct tx *x, struct tv a, struct tv b, int depth, int *o
         return SL_OK;
     }
     if (a.kind != TV_LIST || b.kind != TV_LIST || a.l->tuple != b.l->tuple)
-        return text_tx_fail(x, SL_REQUEST, "%s and %s have no order", text_tv_kind(a), text_tv_kind(b));
+        return text_tx_fail(x, SL_REQUEST, "%s and %s have no order", text_tv_kind(a),
+                            text_tv_kind(b));
     for (size_t i = 0; i < a.l->n && i < b.l->n; i++) {
         bool same;
         SL_TRY(text_tv_equal(x, a.l->v[i], b.l->v[i], depth + 1, &same));
@@ -420,12 +447,15 @@ sl_status text_tv_in(struct tx *x, struct tv item, struct tv box, bool *out)
     case TV_UNDEF:
         return SL_OK;
     case TV_STR:
-        if (item.kind != TV_STR) return text_tx_fail(x, SL_REQUEST, "'in' wants a string before it, not %s", text_tv_kind(item));
+        if (item.kind != TV_STR)
+            return text_tx_fail(x, SL_REQUEST, "'in' wants a string before it, not %s",
+                                text_tv_kind(item));
         SL_TRY(text_tx_cost(x, box.s->n / 32));
         *out = item.s->n == 0 || memmem(box.s->p, box.s->n, item.s->p, item.s->n) != NULL;
         return SL_OK;
     case TV_LIST:
-        for (size_t i = 0; i < box.l->n && !*out; i++) SL_TRY(text_tv_equal(x, item, box.l->v[i], 0, out));
+        for (size_t i = 0; i < box.l->n && !*out; i++)
+            SL_TRY(text_tv_equal(x, item, box.l->v[i], 0, out));
         return SL_OK;
     case TV_DICT:
         SL_TRY(text_td_get(x, box.d, item, &hit));
@@ -449,7 +479,8 @@ sl_status text_tv_list(struct tx *x, struct tv v, struct tl **out)
     case TV_UNDEF:
         return SL_OK;
     case TV_DICT:
-        for (size_t i = 0; i < v.d->n; i++) SL_TRY(text_tl_put(x, l.l, v.d->v[i].key));
+        for (size_t i = 0; i < v.d->n; i++)
+            SL_TRY(text_tl_put(x, l.l, v.d->v[i].key));
         return SL_OK;
     case TV_STR:
         for (size_t i = 0; i < v.s->n;) {

@@ -9,8 +9,10 @@ size_t text_utf8_check(const char *p, size_t n)
     while (i < n) {
         if ((unsigned char)p[i] < 0x80) { /* eight ASCII bytes at a time */
             uint64_t w;
-            while (n - i >= 8 && (memcpy(&w, p + i, 8), !(w & 0x8080808080808080ull))) i += 8;
-            while (i < n && (unsigned char)p[i] < 0x80) i++;
+            while (n - i >= 8 && (memcpy(&w, p + i, 8), !(w & 0x8080808080808080ull)))
+                i += 8;
+            while (i < n && (unsigned char)p[i] < 0x80)
+                i++;
             continue;
         }
         uint32_t cp;
@@ -24,7 +26,8 @@ size_t text_utf8_check(const char *p, size_t n)
 size_t text_utf8_count(const char *p, size_t n)
 {
     size_t c = 0;
-    for (size_t i = 0; i < n; i++) c += ((unsigned char)p[i] & 0xc0) != 0x80;
+    for (size_t i = 0; i < n; i++)
+        c += ((unsigned char)p[i] & 0xc0) != 0x80;
     return c;
 }
 

@@ -8,7 +8,8 @@
 
 #define TEXT_UTF8_MAX 4 /* bytes of a code point */
 
-/* The code point at p[0..n), n >= 1. Returns its bytes (1 to 4), or 0 when they are not UTF-8 (*cp untouched). */
+/* The code point at p[0..n), n >= 1. Returns its bytes (1 to 4), or 0 when they are not UTF-8 (*cp
+ * untouched). */
 static inline int text_utf8_decode(const char *p, size_t n, uint32_t *cp)
 {
     const unsigned char *s = (const unsigned char *)p;
@@ -28,9 +29,11 @@ static inline int text_utf8_decode(const char *p, size_t n, uint32_t *cp)
         *cp = c;
         return 3;
     }
-    if (s[0] > 0xf4 || n < 4 || (s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80 || (s[3] & 0xc0) != 0x80) return 0;
-    uint32_t c = (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 |
-                 (s[3] & 0x3f);
+    if (s[0] > 0xf4 || n < 4 || (s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80 ||
+        (s[3] & 0xc0) != 0x80)
+        return 0;
+    uint32_t c = (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 |
+                 (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
     if (c < 0x10000 || c > 0x10ffff) return 0;
     *cp = c;
     return 4;
@@ -73,8 +76,9 @@ static inline int text_utf8_encode(uint32_t cp, char out[TEXT_UTF8_MAX])
 size_t text_utf8_check(const char *p, size_t n);
 /* Code points in valid UTF-8. */
 size_t text_utf8_count(const char *p, size_t n);
-/* How many bytes at p[0..n) are one maximal invalid subpart (for one U+FFFD), as Unicode's table 3-7 and CPython do; n >= 1 and p is
- * not a valid code point. *cut is 1 when more bytes could still complete it. */
+/* How many bytes at p[0..n) are one maximal invalid subpart (for one U+FFFD), as Unicode's table
+ * 3-7 and CPython do; n >= 1 and p is not a valid code point. *cut is 1 when more bytes could still
+ * complete it. */
 int text_utf8_bad(const char *p, size_t n, int *cut);
 
 #endif

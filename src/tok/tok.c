@@ -19,8 +19,10 @@ static sl_status new_tok(tok **out, sl_err *err)
 static sl_status finish(sl_status st, tok *t, tok **out, sl_err *err)
 {
     if (st == SL_OK) st = tok_build_end(t, err);
-    if (st == SL_OK) *out = t;
-    else tok_close(t);
+    if (st == SL_OK)
+        *out = t;
+    else
+        tok_close(t);
     return st;
 }
 
@@ -61,7 +63,8 @@ sl_status tok_open(const io_model *m, tok **out, sl_err *err)
 void tok_close(tok *t)
 {
     if (!t) return;
-    for (int i = 0; i < t->n_step; i++) text_regex_close(t->step[i].re);
+    for (int i = 0; i < t->n_step; i++)
+        text_regex_close(t->step[i].re);
     tok_trie_fini(&t->raw);
     tok_trie_fini(&t->norm);
     mem_free(t->v);
@@ -110,7 +113,8 @@ int32_t tok_find(const tok *t, const char *text)
 {
     size_t n = strlen(text);
     for (int id = 0; id < t->n_vocab; id++)
-        if ((t->v[id].flags & TOK_F_ADDED) && t->v[id].n == n && memcmp(t->v[id].p, text, n) == 0) return id;
+        if ((t->v[id].flags & TOK_F_ADDED) && t->v[id].n == n && memcmp(t->v[id].p, text, n) == 0)
+            return id;
     uint32_t id = tok_word_find(t, text, n);
     return id == TOK_NONE ? -1 : (int32_t)id;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE: text <-> ids, from tokenizer.json or GGUF metadata; added tokens; the streaming detokeniser. Read-only after open. */
+/* Byte-level BPE: text <-> ids, from tokenizer.json or GGUF metadata; added tokens; the streaming
+ * detokeniser. Read-only after open. */
 #ifndef TOK_TOK_H
 #define TOK_TOK_H
 
@@ -14,14 +15,17 @@
 
 typedef struct tok tok;
 
-/* Errors: NOTFOUND (the model has no tokenizer), UNSUPPORTED (names the kind: SentencePiece, an unknown pre-tokenizer, ...), FORMAT, NOMEM. */
+/* Errors: NOTFOUND (the model has no tokenizer), UNSUPPORTED (names the kind: SentencePiece, an
+ * unknown pre-tokenizer, ...), FORMAT, NOMEM. */
 sl_status tok_open(const io_model *m, tok **out, sl_err *err) BASE_MUST_USE;
 void tok_close(tok *t);
 
 /* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
 struct tok_files {
-    const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *chat_template_json, *chat_template_jinja;
-    size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_chat_template_json, n_chat_template_jinja;
+    const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *chat_template_json,
+        *chat_template_jinja;
+    size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_chat_template_json,
+        n_chat_template_jinja;
     const struct json *config, *generation_config;
 };
 sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err) BASE_MUST_USE;
@@ -31,29 +35,33 @@ struct tok_ids {
     int32_t *id; /* mem_free */
     int n, cap;
 };
-/* Append the ids of text[0..n) to *out. Near-linear in n. TOK_SPECIAL: all added tokens are recognised in the text; without it only those that are
- * no control tokens (as their owners mean them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
- * generation, and every added token spelled <|...|> with either kind of bar, whatever its file says: DeepSeek's <User> is "special": false.
- * Errors: REQUEST (not UTF-8: byte offset), LIMIT (over 2 GiB; a pre-tokenizer that gives up), NOMEM. Threads: any. */
+/* Append the ids of text[0..n) to *out. Near-linear in n. TOK_SPECIAL: all added tokens are
+ * recognised in the text; without it only those that are no control tokens (as their owners mean
+ * them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
+ * generation, and every added token spelled <|...|> with either kind of bar, whatever its file
+ * says: DeepSeek's <User> is "special": false. Errors: REQUEST (not UTF-8: byte offset), LIMIT
+ * (over 2 GiB; a pre-tokenizer that gives up), NOMEM. Threads: any. */
 sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
                      sl_err *err) BASE_MUST_USE;
-/* The same for pieces of which some are the user's: control tokens are recognised only where spans say so (text/tmpl.h). */
+/* The same for pieces of which some are the user's: control tokens are recognised only where spans
+ * say so (text/tmpl.h). */
 struct text_tmpl_span;
 sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
                            const struct text_tmpl_span *span, int n_span, struct tok_ids *out,
                            sl_err *err) BASE_MUST_USE;
 
-int tok_n_vocab(const tok *t);                 /* ids 0 .. n-1; holes have no bytes */
+int tok_n_vocab(const tok *t); /* ids 0 .. n-1; holes have no bytes */
 /* Bytes of one token (an added token: its text). NULL and 0 for a hole. Borrowed. */
 const char *tok_bytes(const tok *t, int32_t id, int *n);
 bool tok_is_special(const tok *t, int32_t id); /* control tokens: left out of plain text */
 bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
 int32_t tok_bos(const tok *t);                 /* -1 = none */
 int32_t tok_eos(const tok *t);
-bool tok_add_bos(const tok *t);                /* the model's own wish for raw prompts */
+bool tok_add_bos(const tok *t); /* the model's own wish for raw prompts */
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);
-/* The chat template's source, NULL = none. The named one ("tool_use") where a model brings several. Borrowed. */
+/* The chat template's source, NULL = none. The named one ("tool_use") where a model brings several.
+ * Borrowed. */
 const char *tok_template(const tok *t, size_t *n);
 const char *tok_template_named(const tok *t, const char *name, size_t *n);
 const char *tok_bos_text(const tok *t); /* NULL = none */
@@ -64,7 +72,8 @@ struct tok_stream {
     char pend[8]; /* an unfinished code point */
     int n_pend;
 };
-/* Append to out the bytes that id completes; special tokens only when special. Invalid bytes become U+FFFD as soon as they can not be completed. */
+/* Append to out the bytes that id completes; special tokens only when special. Invalid bytes become
+ * U+FFFD as soon as they can not be completed. */
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
                          struct str *out, sl_err *err) BASE_MUST_USE;
 /* What is left at the end, as U+FFFD. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair merging of one pre-token: always the pair of lowest rank, leftmost first. Short words by scanning an array, long ones with a
- * linked list and a heap of (rank, position), so that a megabyte without a split costs n log n. */
+/* Byte-pair merging of one pre-token: always the pair of lowest rank, leftmost first. Short words
+ * by scanning an array, long ones with a linked list and a heap of (rank, position), so that a
+ * megabyte without a split costs n log n. */
 #include <limits.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         uint32_t b = t->byte_id[(unsigned char)p[i]];
         if (b != TOK_NONE) id[k++] = b;
     }
-    for (size_t i = 0; i + 1 < k; i++) rank[i] = rank_of(t, id[i], id[i + 1]);
+    for (size_t i = 0; i + 1 < k; i++)
+        rank[i] = rank_of(t, id[i], id[i + 1]);
     while (k > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < k; i++)
@@ -50,7 +52,8 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         if (best + 1 < k) rank[best] = rank_of(t, id[best], id[best + 1]);
         if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
     }
-    for (size_t i = 0; i < k; i++) SL_TRY(tok_ids_put(out, (int32_t)id[i], err));
+    for (size_t i = 0; i < k; i++)
+        SL_TRY(tok_ids_put(out, (int32_t)id[i], err));
     return SL_OK;
 }
 
@@ -62,7 +65,8 @@ struct sym {
 
 struct list {
     struct sym *v;
-    uint64_t *heap; /* rank << 32 | position; least first; the 8 children of i are 8 i + 1 .. 8 i + 8, one cache line */
+    uint64_t *heap; /* rank << 32 | position; least first; the 8 children of i are 8 i + 1 .. 8 i +
+                       8, one cache line */
     size_t n_heap;
 };
 
@@ -85,7 +89,8 @@ static void heap_down(struct list *w, size_t i)
 static void heap_push(struct list *w, uint64_t x)
 {
     size_t i = w->n_heap++;
-    for (; i > 0 && w->heap[(i - 1) / 8] > x; i = (i - 1) / 8) w->heap[i] = w->heap[(i - 1) / 8];
+    for (; i > 0 && w->heap[(i - 1) / 8] > x; i = (i - 1) / 8)
+        w->heap[i] = w->heap[(i - 1) / 8];
     w->heap[i] = x;
 }
 
@@ -114,9 +119,12 @@ static void merge_all(const tok *t, struct list *w)
     }
 }
 
-static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_t n, struct tok_ids *out, sl_err *err)
+static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_t n,
+                           struct tok_ids *out, sl_err *err)
 {
-    const size_t each = sizeof(struct sym) + 3 * sizeof(uint64_t); /* the heap: n at first, 2 more for each of n merges, 1 less */
+    const size_t each =
+        sizeof(struct sym) +
+        3 * sizeof(uint64_t); /* the heap: n at first, 2 more for each of n merges, 1 less */
     if (b->cap < n) {
         void *m = NULL;
         mem_free(b->mem);
@@ -127,12 +135,14 @@ static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_
         b->cap = n;
     }
     struct list w = {.v = b->mem};
-    w.heap = (uint64_t *)(void *)((char *)b->mem + size_round(n * sizeof *w.v, 64)) + 7; /* heap[1] begins a cache line */
+    w.heap = (uint64_t *)(void *)((char *)b->mem + size_round(n * sizeof *w.v, 64)) +
+             7; /* heap[1] begins a cache line */
     uint32_t k = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t c = t->byte_id[(unsigned char)p[i]];
         if (c == TOK_NONE) continue;
-        w.v[k] = (struct sym){.id = c, .prev = k - 1, .next = k + 1}; /* the first's prev: TOK_NONE */
+        w.v[k] =
+            (struct sym){.id = c, .prev = k - 1, .next = k + 1}; /* the first's prev: TOK_NONE */
         k++;
     }
     if (k == 0) return SL_OK;
@@ -144,7 +154,8 @@ static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_
     for (size_t i = w.n_heap; i-- > 0;)
         if (8 * i + 1 < w.n_heap) heap_down(&w, i);
     merge_all(t, &w);
-    for (uint32_t i = 0; i != TOK_NONE; i = w.v[i].next) SL_TRY(tok_ids_put(out, (int32_t)w.v[i].id, err));
+    for (uint32_t i = 0; i != TOK_NONE; i = w.v[i].next)
+        SL_TRY(tok_ids_put(out, (int32_t)w.v[i].id, err));
     return SL_OK;
 }
 

@@ -6,10 +6,12 @@
 #include "text/utf8.h"
 #include "tok/tok_internal.h"
 
-/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes in order for U+0100 and on. -1 = not in it. */
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes in order for
+ * U+0100 and on. -1 = not in it. */
 static int byte_of(uint32_t cp)
 {
-    if ((cp >= 0x21 && cp <= 0x7e) || (cp >= 0xa1 && cp <= 0xac) || (cp >= 0xae && cp <= 0xff)) return (int)cp;
+    if ((cp >= 0x21 && cp <= 0x7e) || (cp >= 0xa1 && cp <= 0xac) || (cp >= 0xae && cp <= 0xff))
+        return (int)cp;
     if (cp >= 256 && cp <= 288) return (int)cp - 256;
     if (cp >= 289 && cp <= 322) return (int)cp - 289 + 127;
     return cp == 323 ? 173 : -1;
@@ -39,19 +41,23 @@ bool tok_valid(const tok *t, int64_t id)
 sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err)
 {
     void *p = NULL;
-    if (n_vocab < 1 || n_vocab > TOK_MAX_VOCAB) return SL_FAIL(err, FORMAT, "vocabulary of %d tokens", n_vocab);
-    if (n_merge > TOK_MAX_VOCAB) return SL_FAIL(err, FORMAT, "vocabulary with %llu merges", (unsigned long long)n_merge);
+    if (n_vocab < 1 || n_vocab > TOK_MAX_VOCAB)
+        return SL_FAIL(err, FORMAT, "vocabulary of %d tokens", n_vocab);
+    if (n_merge > TOK_MAX_VOCAB)
+        return SL_FAIL(err, FORMAT, "vocabulary with %llu merges", (unsigned long long)n_merge);
     SL_TRY(mem_alloc_array(MEM_TOK, (size_t)n_vocab, sizeof *t->v, &p, err));
     t->v = p;
     t->n_vocab = n_vocab;
     size_t cap = 16;
-    while (cap < (size_t)n_vocab * 2) cap *= 2;
+    while (cap < (size_t)n_vocab * 2)
+        cap *= 2;
     SL_TRY(mem_alloc_array(MEM_TOK, cap, sizeof *t->slot, &p, err));
     t->slot = p;
     t->slot_mask = (uint32_t)cap - 1;
     memset(t->slot, 0xff, cap * sizeof *t->slot);
     cap = 16;
-    while (cap < n_merge * 2) cap *= 2;
+    while (cap < n_merge * 2)
+        cap *= 2;
     SL_TRY(mem_alloc_array(MEM_TOK, cap, sizeof *t->merge, &p, err));
     t->merge = p;
     t->merge_mask = (uint32_t)cap - 1;
@@ -63,10 +69,13 @@ sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err)
 
 sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *err)
 {
-    if (id < 0 || id >= t->n_vocab) return SL_FAIL(err, FORMAT, "token id %lld is outside 0..%d", (long long)id, t->n_vocab - 1);
+    if (id < 0 || id >= t->n_vocab)
+        return SL_FAIL(err, FORMAT, "token id %lld is outside 0..%d", (long long)id,
+                       t->n_vocab - 1);
     struct tok_entry *e = &t->v[id];
     if (e->flags) return SL_FAIL(err, FORMAT, "token id %lld is given twice", (long long)id);
-    if (n > UINT16_MAX * 16u) return SL_FAIL(err, LIMIT, "token %lld has %zu bytes", (long long)id, n);
+    if (n > UINT16_MAX * 16u)
+        return SL_FAIL(err, LIMIT, "token %lld has %zu bytes", (long long)id, n);
     char *q = NULL;
     size_t k = n;
     SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
@@ -86,17 +95,24 @@ static bool bar_form(const char *p, size_t n)
 {
     static const char wide[] = "\xef\xbd\x9c"; /* the full-width bar of DeepSeek */
     if (n >= 5 && p[0] == '<' && p[1] == '|' && p[n - 2] == '|' && p[n - 1] == '>') return true;
-    return n >= 9 && p[0] == '<' && memcmp(p + 1, wide, 3) == 0 && memcmp(p + n - 4, wide, 3) == 0 && p[n - 1] == '>';
+    return n >= 9 && p[0] == '<' && memcmp(p + 1, wide, 3) == 0 &&
+           memcmp(p + n - 4, wide, 3) == 0 && p[n - 1] == '>';
 }
 
 sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t flags, sl_err *err)
 {
-    if (id < 0 || id >= t->n_vocab) return SL_FAIL(err, FORMAT, "added token id %lld is outside 0..%d", (long long)id, t->n_vocab - 1);
-    if (n == 0 || n > TOK_MAX_ADDED) return SL_FAIL(err, FORMAT, "added token %lld has %zu bytes", (long long)id, n);
+    if (id < 0 || id >= t->n_vocab)
+        return SL_FAIL(err, FORMAT, "added token id %lld is outside 0..%d", (long long)id,
+                       t->n_vocab - 1);
+    if (n == 0 || n > TOK_MAX_ADDED)
+        return SL_FAIL(err, FORMAT, "added token %lld has %zu bytes", (long long)id, n);
     size_t good = text_utf8_check(p, n);
-    if (good != n) return SL_FAIL(err, FORMAT, "added token %lld is not UTF-8 at byte %zu", (long long)id, good);
+    if (good != n)
+        return SL_FAIL(err, FORMAT, "added token %lld is not UTF-8 at byte %zu", (long long)id,
+                       good);
     struct tok_entry *e = &t->v[id];
-    if (e->flags & TOK_F_ADDED) return SL_FAIL(err, FORMAT, "added token id %lld is given twice", (long long)id);
+    if (e->flags & TOK_F_ADDED)
+        return SL_FAIL(err, FORMAT, "added token id %lld is given twice", (long long)id);
     char *q = NULL;
     SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
     e->p = q;
@@ -131,7 +147,8 @@ sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err)
             const struct tok_entry *o = &t->v[t->slot[i]];
             dup = o->n == e->n && memcmp(o->p, e->p, e->n) == 0;
         }
-        if (dup && !dup_ok) return SL_FAIL(err, FORMAT, "token %d has the same bytes as another", id);
+        if (dup && !dup_ok)
+            return SL_FAIL(err, FORMAT, "token %d has the same bytes as another", id);
         if (dup) {
             e->flags &= ~(uint32_t)TOK_F_WORD;
             continue;
@@ -176,8 +193,11 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
     }
     mem_free(big);
     if (id_l == TOK_NONE || id_r == TOK_NONE || id == TOK_NONE)
-        return SL_FAIL(err, FORMAT, "merge %u (\"%.*s\" \"%.*s\"): %s is not in the vocabulary", i, (int)BASE_MIN(n_l, 40), l,
-                       (int)BASE_MIN(n_r, 40), r, id_l == TOK_NONE ? "the left half" : id_r == TOK_NONE ? "the right half" : "the result");
+        return SL_FAIL(err, FORMAT, "merge %u (\"%.*s\" \"%.*s\"): %s is not in the vocabulary", i,
+                       (int)BASE_MIN(n_l, 40), l, (int)BASE_MIN(n_r, 40), r,
+                       id_l == TOK_NONE   ? "the left half"
+                       : id_r == TOK_NONE ? "the right half"
+                                          : "the result");
     t->rank_id[i] = id;
     uint32_t s = hash_pair(id_l, id_r) & t->merge_mask;
     for (; t->merge[s].left != TOK_NONE; s = (s + 1) & t->merge_mask)
@@ -201,9 +221,24 @@ sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, 
 }
 
 /* Texts by which model families end an answer; taken only where they are control tokens. */
-static const char *const eog_text[] = {
-    "<|endoftext|>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|call|>", "<|EOT|>", "<EOT>",
-    "<end_of_turn>", "<|END_OF_TURN_TOKEN|>", "<|eot|>", "<|endofturn|>", "</s>", "<eos>", "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+static const char *const eog_text[] = {"<|endoftext|>",
+                                       "<|im_end|>",
+                                       "<|end_of_text|>",
+                                       "<|eot_id|>",
+                                       "<|eom_id|>",
+                                       "<|end|>",
+                                       "<|return|>",
+                                       "<|call|>",
+                                       "<|EOT|>",
+                                       "<EOT>",
+                                       "<end_of_turn>",
+                                       "<|END_OF_TURN_TOKEN|>",
+                                       "<|eot|>",
+                                       "<|endofturn|>",
+                                       "</s>",
+                                       "<eos>",
+                                       "<\xef\xbd\x9c"
+                                       "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
 
 sl_status tok_build_end(tok *t, sl_err *err)
 {
@@ -216,7 +251,8 @@ sl_status tok_build_end(tok *t, sl_err *err)
             for (int k = 0; k < BASE_COUNT_OF(eog_text); k++)
                 if (strcmp(e->p, eog_text[k]) == 0) e->flags |= TOK_F_EOG;
         if (e->flags & TOK_F_EOG) e->flags |= TOK_F_CONTROL;
-        SL_TRY(tok_trie_add(e->flags & TOK_F_NORMALIZED ? &t->norm : &t->raw, e->p, e->n, (uint32_t)id, err));
+        SL_TRY(tok_trie_add(e->flags & TOK_F_NORMALIZED ? &t->norm : &t->raw, e->p, e->n,
+                            (uint32_t)id, err));
     }
     return SL_OK;
 }

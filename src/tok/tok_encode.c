@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids: added tokens first (in the raw text, then behind the normaliser), then pre-tokens, then merges. Who wrote a byte only
- * decides which added tokens may be found there; pre-tokens run across the borders, as in the reference. */
+/* Text to ids: added tokens first (in the raw text, then behind the normaliser), then pre-tokens,
+ * then merges. Who wrote a byte only decides which added tokens may be found there; pre-tokens run
+ * across the borders, as in the reference. */
 #include <string.h>
 
 #include "text/nfc.h"
@@ -32,10 +33,14 @@ static size_t clean(const struct view *v, size_t i)
     int lo = 0, hi = v->n_span;
     while (lo < hi) { /* the first span that ends behind at */
         int mid = lo + (hi - lo) / 2;
-        if (v->span[mid].end <= at) lo = mid + 1;
-        else hi = mid;
+        if (v->span[mid].end <= at)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    for (; lo < v->n_span && !v->span[lo].user && v->span[lo].begin <= end && end - at < TOK_MAX_ADDED; lo++)
+    for (; lo < v->n_span && !v->span[lo].user && v->span[lo].begin <= end &&
+           end - at < TOK_MAX_ADDED;
+         lo++)
         end = v->span[lo].end;
     return end - at;
 }
@@ -48,7 +53,8 @@ static bool word_at(const char *p, size_t n)
 
 static size_t back(const char *p, size_t i)
 {
-    do i--;
+    do
+        i--;
     while (i > 0 && ((unsigned char)p[i] & 0xc0) == 0x80);
     return i;
 }
@@ -87,12 +93,15 @@ static struct view cut(const struct view *v, size_t begin, size_t end)
 }
 
 /* Find the added tokens of one trie; what is between goes to plain. */
-static sl_status scan(struct run *r, const struct tok_trie *tr, const struct view *v, plain_fn *plain)
+static sl_status scan(struct run *r, const struct tok_trie *tr, const struct view *v,
+                      plain_fn *plain)
 {
     size_t last = 0;
     for (size_t i = 0; tr->n && i < v->n;) {
         uint32_t id = 0;
-        size_t k = tr->first[(unsigned char)v->p[i]] ? tok_trie_match(r->t, tr, v->p + i, v->n - i, clean(v, i), &id) : 0;
+        size_t k = tr->first[(unsigned char)v->p[i]]
+                       ? tok_trie_match(r->t, tr, v->p + i, v->n - i, clean(v, i), &id)
+                       : 0;
         if (k == 0) {
             i++;
             continue;
@@ -101,7 +110,8 @@ static sl_status scan(struct run *r, const struct tok_trie *tr, const struct vie
         size_t begin = i, end = i + k;
         i = end;
         if ((f & TOK_F_SINGLE_WORD) &&
-            ((begin > 0 && word_at(v->p + back(v->p, begin), begin - back(v->p, begin))) || word_at(v->p + end, v->n - end)))
+            ((begin > 0 && word_at(v->p + back(v->p, begin), begin - back(v->p, begin))) ||
+             word_at(v->p + end, v->n - end)))
             continue;
         if (f & TOK_F_LSTRIP) begin = white_left(v->p, last, begin);
         if (f & TOK_F_RSTRIP) end = white_right(v->p, v->n, end);
@@ -122,7 +132,8 @@ static sl_status words(struct run *r, const struct view *v)
     struct tok_pieces *w = NULL;
     SL_TRY(tok_pre_split(r->t, r->match, v->p, v->n, &r->a, &r->b, &w, r->err));
     for (size_t i = 0; i < w->n; i++)
-        SL_TRY(tok_bpe_word(r->t, &r->bpe, v->p + w->v[i].begin, w->v[i].end - w->v[i].begin, r->out, r->err));
+        SL_TRY(tok_bpe_word(r->t, &r->bpe, v->p + w->v[i].begin, w->v[i].end - w->v[i].begin,
+                            r->out, r->err));
     return SL_OK;
 }
 
@@ -208,13 +219,15 @@ sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool sp
                          struct str *out, sl_err *err)
 {
     int n = 0;
-    if (id < 0 || id >= t->n_vocab) return SL_FAIL(err, REQUEST, "token id %d is outside 0..%d", (int)id, t->n_vocab - 1);
+    if (id < 0 || id >= t->n_vocab)
+        return SL_FAIL(err, REQUEST, "token id %d is outside 0..%d", (int)id, t->n_vocab - 1);
     const char *p = tok_bytes(t, id, &n);
     if (!special && tok_is_special(t, id)) return SL_OK;
     for (int i = 0; i < n; i++) {
         if (s->n_pend == 0) { /* whole runs of ASCII at once */
             int k = i;
-            while (k < n && (unsigned char)p[k] < 0x80) k++;
+            while (k < n && (unsigned char)p[k] < 0x80)
+                k++;
             str_put(out, p + i, (size_t)(k - i));
             i = k;
             if (i == n) break;

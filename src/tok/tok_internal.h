@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of an open tokenizer. Built once by tok_hf.c or tok_gguf.c through the functions of tok_build.c; read-only after that. */
+/* The parts of an open tokenizer. Built once by tok_hf.c or tok_gguf.c through the functions of
+ * tok_build.c; read-only after that. */
 #ifndef TOK_TOK_INTERNAL_H
 #define TOK_TOK_INTERNAL_H
 
@@ -14,10 +15,10 @@
 #define TOK_NONE 0xffffffffu
 
 enum {
-    TOK_F_USED = 1,    /* not a hole */
-    TOK_F_WORD = 2,    /* bytes come from the byte alphabet: can be made by merges */
-    TOK_F_ADDED = 4,   /* looked for in raw text */
-    TOK_F_SPECIAL = 8, /* left out of plain text */
+    TOK_F_USED = 1,     /* not a hole */
+    TOK_F_WORD = 2,     /* bytes come from the byte alphabet: can be made by merges */
+    TOK_F_ADDED = 4,    /* looked for in raw text */
+    TOK_F_SPECIAL = 8,  /* left out of plain text */
     TOK_F_CONTROL = 16, /* never recognised in what a user wrote */
     TOK_F_EOG = 32,
     TOK_F_LSTRIP = 64,
@@ -43,7 +44,13 @@ struct tok_trie {
     uint32_t first[256]; /* the root's children; 0 = none */
 };
 
-enum tok_step_kind { TOK_STEP_ISOLATED, TOK_STEP_REMOVED, TOK_STEP_MERGE_PREV, TOK_STEP_MERGE_NEXT, TOK_STEP_CONTIGUOUS };
+enum tok_step_kind {
+    TOK_STEP_ISOLATED,
+    TOK_STEP_REMOVED,
+    TOK_STEP_MERGE_PREV,
+    TOK_STEP_MERGE_NEXT,
+    TOK_STEP_CONTIGUOUS
+};
 struct tok_step {
     text_regex *re;
     enum tok_step_kind kind;
@@ -68,7 +75,7 @@ struct tok {
     uint32_t slot_mask;
     struct tok_merge *merge;
     uint32_t merge_mask, n_merge;
-    uint32_t *rank_id; /* rank -> what the merge makes */
+    uint32_t *rank_id;     /* rank -> what the merge makes */
     uint32_t byte_id[256]; /* TOK_NONE = not in the vocabulary */
     bool ignore_merges;
     bool nfc;
@@ -84,11 +91,13 @@ struct tok {
 
 /* ---- building (tok_build.c). Errors name what is wrong with the vocabulary; NOMEM. ---- */
 sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err) BASE_MUST_USE;
-/* A vocabulary word in the byte alphabet (GPT-2's printable stand-ins for bytes); one that is not wholly in it is kept as it is and can not be merged. */
+/* A vocabulary word in the byte alphabet (GPT-2's printable stand-ins for bytes); one that is not
+ * wholly in it is kept as it is and can not be merged. */
 sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *err) BASE_MUST_USE;
-/* A token that is looked for in raw text. flags: TOK_F_SPECIAL and on. Its id may be a word of the same text already. */
-sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t flags, sl_err *err)
-    BASE_MUST_USE;
+/* A token that is looked for in raw text. flags: TOK_F_SPECIAL and on. Its id may be a word of the
+ * same text already. */
+sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t flags,
+                          sl_err *err) BASE_MUST_USE;
 /* Index the words; after the last word, before the first merge. */
 sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err) BASE_MUST_USE;
 /* The halves in the byte alphabet. i: number for messages. last_wins: of two merges of one pair. */
@@ -96,8 +105,8 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
                           bool last_wins, sl_err *err) BASE_MUST_USE;
 /* Tries, ends of generation by their usual texts. */
 sl_status tok_build_end(tok *t, sl_err *err) BASE_MUST_USE;
-sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, sl_err *err)
-    BASE_MUST_USE;
+sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n,
+                             sl_err *err) BASE_MUST_USE;
 uint32_t tok_word_find(const tok *t, const char *p, size_t n);
 const struct tok_merge *tok_merge_find(const tok *t, uint32_t l, uint32_t r);
 bool tok_valid(const tok *t, int64_t id);
@@ -131,10 +140,11 @@ void tok_bpe_fini(struct tok_bpe *w);
 sl_status tok_ids_put(struct tok_ids *out, int32_t id, sl_err *err) BASE_MUST_USE;
 
 /* ---- added tokens in text (tok_trie.c) ---- */
-sl_status tok_trie_add(struct tok_trie *t, const char *p, size_t n, uint32_t id, sl_err *err)
-    BASE_MUST_USE;
+sl_status tok_trie_add(struct tok_trie *t, const char *p, size_t n, uint32_t id,
+                       sl_err *err) BASE_MUST_USE;
 void tok_trie_fini(struct tok_trie *t);
-/* The longest token at p[0..n): its bytes, 0 = none. Control tokens only up to n_clean bytes (what the template wrote). */
+/* The longest token at p[0..n): its bytes, 0 = none. Control tokens only up to n_clean bytes (what
+ * the template wrote). */
 size_t tok_trie_match(const tok *t, const struct tok_trie *tr, const char *p, size_t n,
                       size_t n_clean, uint32_t *id);
 

@@ -10,41 +10,57 @@
 #define SHORTENED "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LLAMA3 SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TAIL
 #define QWEN2 SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
-#define QWEN35 SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define QWEN35                                                                                     \
+    SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "                                    \
+              "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
-#define GPT4O BEFORE UPPER "*" LOWER "+" SHORTENED "?|" BEFORE UPPER "+" LOWER "*" SHORTENED "?|\\p{N}{1,3}" TAIL_SLASH
+#define GPT4O                                                                                      \
+    BEFORE UPPER "*" LOWER "+" SHORTENED "?|" BEFORE UPPER "+" LOWER "*" SHORTENED                 \
+                 "?|\\p{N}{1,3}" TAIL_SLASH
 #define TEKKEN BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER "*|\\p{N}" TAIL_SLASH
-/* The classes of Kimi-K2 without Han, written as complements (its own file uses a class intersection). */
+/* The classes of Kimi-K2 without Han, written as complements (its own file uses a class
+ * intersection). */
 #define K2_UPPER "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define K2_LOWER "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define KIMI_K2                                                                                    \
-    "\\p{Han}+|" BEFORE K2_UPPER "*" K2_LOWER "+" SHORTENED "?|" BEFORE K2_UPPER "+" K2_LOWER "*" SHORTENED "?|\\p{N}{1,3}" TAIL
+    "\\p{Han}+|" BEFORE K2_UPPER "*" K2_LOWER "+" SHORTENED "?|" BEFORE K2_UPPER "+" K2_LOWER      \
+    "*" SHORTENED "?|\\p{N}{1,3}" TAIL
 #define ASCII_PUNCT "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 #define DEEPSEEK3                                                                                  \
-    ASCII_PUNCT "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    ASCII_PUNCT "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                          \
+                "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CJK3 "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define CJK1 "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 #define PUNCT1                                                                                     \
     "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
-#define SEED SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define BAILING "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define SEED                                                                                       \
+    SHORTENED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "                                            \
+              "?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define BAILING                                                                                    \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "                                \
+    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 
 enum { NFC = 1, IGNORE_MERGES = 2 };
 
-/* The names that GGUF files use (tokenizer.ggml.pre), by rule. Rules as in the models' own tokenizer.json; all steps are Isolated. */
+/* The names that GGUF files use (tokenizer.ggml.pre), by rule. Rules as in the models' own
+ * tokenizer.json; all steps are Isolated. */
 static const struct {
     const char *names; /* separated by one space, one at both ends */
     const char *step[7];
     int flags;
 } named[] = {
-    {" gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt jais trillion granite-docling ",
-     {GPT2}, 0},
+    {" gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt "
+     "jais trillion granite-docling ",
+     {GPT2},
+     0},
     {" olmo ", {GPT2}, NFC},
     {" smollm starcoder refact codeshell exaone minerva-7b mellum2 ", {"\\p{N}", GPT2}, 0},
     {" command-r ", {"\\p{N}", GPT2}, NFC},
-    {" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ", {LLAMA3}, IGNORE_MERGES},
+    {" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
+     {LLAMA3},
+     IGNORE_MERGES},
     {" dbrx smaug-bpe chatglm-bpe glm4 glm5 ", {LLAMA3}, 0},
     {" qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez ", {QWEN2}, NFC},
     {" hunyuan solar-open grok-2 ", {QWEN2}, 0},
@@ -59,9 +75,11 @@ static const struct {
     {" bailingmoe bailingmoe2 llada-moe ", {BAILING}, 0},
 };
 
-sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert, sl_err *err)
+sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert,
+                        sl_err *err)
 {
-    if (t->n_step == TOK_MAX_STEP) return SL_FAIL(err, LIMIT, "pre-tokenizer with more than %d steps", TOK_MAX_STEP);
+    if (t->n_step == TOK_MAX_STEP)
+        return SL_FAIL(err, LIMIT, "pre-tokenizer with more than %d steps", TOK_MAX_STEP);
     struct tok_step *s = &t->step[t->n_step];
     SL_TRY(text_regex_open(MEM_TOK, pattern, n, &s->re, err));
     s->kind = kind;
@@ -82,34 +100,45 @@ sl_status tok_pre_named(tok *t, const char *name, size_t n, sl_err *err)
             t->nfc = (named[i].flags & NFC) != 0;
             t->ignore_merges = (named[i].flags & IGNORE_MERGES) != 0;
             for (int k = 0; k < 7 && named[i].step[k]; k++)
-                SL_TRY(tok_pre_regex(t, named[i].step[k], strlen(named[i].step[k]), TOK_STEP_ISOLATED, false, err));
+                SL_TRY(tok_pre_regex(t, named[i].step[k], strlen(named[i].step[k]),
+                                     TOK_STEP_ISOLATED, false, err));
             return SL_OK;
         }
     }
-    return SL_FAIL(err, UNSUPPORTED, "pre-tokenizer \"%.*s\" (tokenizer.ggml.pre) is not known", (int)BASE_MIN(n, 60), name);
+    return SL_FAIL(err, UNSUPPORTED, "pre-tokenizer \"%.*s\" (tokenizer.ggml.pre) is not known",
+                   (int)BASE_MIN(n, 60), name);
 }
 
 /* ---- tokenizer.json ---- */
 
 static sl_status json_split(tok *t, const struct json *j, sl_err *err)
 {
-    static const char *const kind[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    static const char *const kind[] = {"Isolated", "Removed", "MergedWithPrevious",
+                                       "MergedWithNext", "Contiguous"};
     const char *behavior;
     bool invert;
     int k = 0;
     SL_TRY(text_json_str(j, "behavior", "Isolated", &behavior, err));
     SL_TRY(text_json_bool(j, "invert", false, &invert, err));
-    while (k < BASE_COUNT_OF(kind) && strcmp(behavior, kind[k]) != 0) k++;
-    if (k == BASE_COUNT_OF(kind)) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer Split with behavior \"%.40s\"", behavior);
-    const struct json *pat = text_json_get(j, "pattern"), *re = text_json_get(pat, "Regex"), *lit = text_json_get(pat, "String");
-    if (re && re->kind == JSON_STR_K) return tok_pre_regex(t, re->s, re->n, (enum tok_step_kind)k, invert, err);
-    if (!lit || lit->kind != JSON_STR_K) return SL_FAIL(err, FORMAT, "pre_tokenizer Split has no pattern");
+    while (k < BASE_COUNT_OF(kind) && strcmp(behavior, kind[k]) != 0)
+        k++;
+    if (k == BASE_COUNT_OF(kind))
+        return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer Split with behavior \"%.40s\"", behavior);
+    const struct json *pat = text_json_get(j, "pattern"), *re = text_json_get(pat, "Regex"),
+                      *lit = text_json_get(pat, "String");
+    if (re && re->kind == JSON_STR_K)
+        return tok_pre_regex(t, re->s, re->n, (enum tok_step_kind)k, invert, err);
+    if (!lit || lit->kind != JSON_STR_K)
+        return SL_FAIL(err, FORMAT, "pre_tokenizer Split has no pattern");
     struct str s;
     str_init(&s, MEM_TOK, 0);
-    for (size_t i = 0; i < lit->n; i++) { /* every ASCII sign that is no letter or digit is quoted */
+    for (size_t i = 0; i < lit->n;
+         i++) { /* every ASCII sign that is no letter or digit is quoted */
         unsigned char c = (unsigned char)lit->s[i];
-        if (c < 0x80 && !((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9')) str_printf(&s, "\\x%02x", c);
-        else str_putc(&s, (char)c);
+        if (c < 0x80 && !((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9'))
+            str_printf(&s, "\\x%02x", c);
+        else
+            str_putc(&s, (char)c);
     }
     sl_status st = str_status(&s, err);
     if (st == SL_OK) st = tok_pre_regex(t, str_c(&s), s.n, (enum tok_step_kind)k, invert, err);
@@ -126,9 +155,11 @@ static sl_status json_step(tok *t, const struct json *j, bool *bytes, sl_err *er
     if (strcmp(type, "Split") == 0) return json_split(t, j, err);
     if (strcmp(type, "Digits") == 0) {
         SL_TRY(text_json_bool(j, "individual_digits", false, &yes, err));
-        return tok_pre_regex(t, "\\p{N}", 5, yes ? TOK_STEP_ISOLATED : TOK_STEP_CONTIGUOUS, false, err);
+        return tok_pre_regex(t, "\\p{N}", 5, yes ? TOK_STEP_ISOLATED : TOK_STEP_CONTIGUOUS, false,
+                             err);
     }
-    if (strcmp(type, "ByteLevel") != 0) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer \"%.40s\"", type);
+    if (strcmp(type, "ByteLevel") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer \"%.40s\"", type);
     SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
     if (yes) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer ByteLevel with add_prefix_space");
     SL_TRY(text_json_bool(j, "use_regex", true, &yes, err));
@@ -139,18 +170,26 @@ static sl_status json_step(tok *t, const struct json *j, bool *bytes, sl_err *er
 sl_status tok_pre_json(tok *t, const struct json *j, sl_err *err)
 {
     bool bytes = false;
-    if (!j || j->kind != JSON_OBJECT_K) return SL_FAIL(err, UNSUPPORTED, "no pre_tokenizer: only byte-level vocabularies are supported");
+    if (!j || j->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "no pre_tokenizer: only byte-level vocabularies are supported");
     const struct json *type = text_json_get(j, "type"), *list = text_json_get(j, "pretokenizers");
     if (!text_json_is(type, "Sequence")) {
         SL_TRY(json_step(t, j, &bytes, err));
     } else {
-        if (!list || list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "pre_tokenizer Sequence has no pretokenizers");
+        if (!list || list->kind != JSON_ARRAY_K)
+            return SL_FAIL(err, FORMAT, "pre_tokenizer Sequence has no pretokenizers");
         for (size_t i = 0; i < list->n; i++) {
-            if (list->item[i]->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "pretokenizers[%zu] is no object", i);
+            if (list->item[i]->kind != JSON_OBJECT_K)
+                return SL_FAIL(err, FORMAT, "pretokenizers[%zu] is no object", i);
             SL_TRY(json_step(t, list->item[i], &bytes, err));
         }
     }
-    return bytes ? SL_OK : SL_FAIL(err, UNSUPPORTED, "pre_tokenizer without ByteLevel: only byte-level vocabularies are supported");
+    return bytes
+               ? SL_OK
+               : SL_FAIL(
+                     err, UNSUPPORTED,
+                     "pre_tokenizer without ByteLevel: only byte-level vocabularies are supported");
 }
 
 /* ---- splitting ---- */
@@ -206,7 +245,8 @@ static sl_status part(struct split *d, size_t begin, size_t end, bool hit, sl_er
     return put(o, begin, end, err);
 }
 
-static sl_status split_piece(struct split *d, text_match *m, const char *p, size_t n, size_t base, sl_err *err)
+static sl_status split_piece(struct split *d, text_match *m, const char *p, size_t n, size_t base,
+                             sl_err *err)
 {
     size_t prev = 0, from = 0;
     d->first = d->out->n;
@@ -220,7 +260,8 @@ static sl_status split_piece(struct split *d, text_match *m, const char *p, size
             SL_TRY(part(d, base + prev, base + b, false, err));
             prev = b;
             from = b + 1;
-            while (from < n && ((unsigned char)p[from] & 0xc0) == 0x80) from++;
+            while (from < n && ((unsigned char)p[from] & 0xc0) == 0x80)
+                from++;
             continue;
         }
         SL_TRY(part(d, base + prev, base + b, false, err));
@@ -239,7 +280,8 @@ sl_status tok_pre_split(const tok *t, text_match *m, const char *p, size_t n, st
         struct split d = {.s = &t->step[k], .out = b};
         b->n = 0;
         for (size_t i = 0; i < a->n; i++)
-            SL_TRY(split_piece(&d, m, p + a->v[i].begin, a->v[i].end - a->v[i].begin, a->v[i].begin, err));
+            SL_TRY(split_piece(&d, m, p + a->v[i].begin, a->v[i].end - a->v[i].begin, a->v[i].begin,
+                               err));
         struct tok_pieces *swap = a;
         a = b;
         b = swap;

@@ -22,7 +22,8 @@ static sl_status new_node(struct tok_trie *t, uint8_t byte, uint32_t *out, sl_er
 static uint32_t step(const struct tok_trie *t, uint32_t at, uint8_t byte)
 {
     uint32_t c = t->node[at].child;
-    while (c && t->node[c].byte != byte) c = t->node[c].sibling;
+    while (c && t->node[c].byte != byte)
+        c = t->node[c].sibling;
     return c;
 }
 

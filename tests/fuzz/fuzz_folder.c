@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: a folder with any files under the names that io reads opens, and then its tensors can be read, or is refused with a text;
- * nothing is leaked and no name outside the folder is opened.
+/* Property: a folder with any files under the names that io reads opens, and then its tensors can
+ * be read, or is refused with a text; nothing is leaked and no name outside the folder is opened.
  *
- * Input: files in a row, each a byte that chooses its name from the list below, a u16 length, the bytes. */
+ * Input: files in a row, each a byte that chooses its name from the list below, a u16 length, the
+ * bytes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 
 #include "fuzz_io.h"
 
-static const char *const name[] = {"config.json",       "model.safetensors.index.json", "model.safetensors",
-                                   "a.safetensors",     "b.safetensors",                "generation_config.json",
-                                   "tokenizer.json",    "hf_quant_config.json"};
+static const char *const name[] = {
+    "config.json",   "model.safetensors.index.json", "model.safetensors", "a.safetensors",
+    "b.safetensors", "generation_config.json",       "tokenizer.json",    "hf_quant_config.json"};
 static char dir[] = "/dev/shm/sluice-fuzz-XXXXXX";
 
 static void clear(void)

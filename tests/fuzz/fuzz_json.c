@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: the reader never crashes; what it accepts, written and read again, is written the same; and it accepts exactly what Jansson
- * accepts (where Jansson is there), but for three differences on purpose: integers past 64 bits (ours: a real), depth (ours: 128,
- * its: 2048) and NUL in a key (ours: fine); and one mistake of Jansson 2.14: it skips a NUL byte behind a number. */
+/* Rooms: text. Property: the reader never crashes; what it accepts, written and read again, is
+ * written the same; and it accepts exactly what Jansson accepts (where Jansson is there), but for
+ * three differences on purpose: integers past 64 bits (ours: a real), depth (ours: 128, its: 2048)
+ * and NUL in a key (ours: fine); and one mistake of Jansson 2.14: it skips a NUL byte behind a
+ * number. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,13 +27,16 @@ static void check(int ok, const char *what)
 static void compare(const uint8_t *data, size_t size, sl_status st, const sl_err *err)
 {
     json_error_t je;
-    json_t *j = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    json_t *j = json_loadb((const char *)data, size,
+                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
     if (j && st != SL_OK && st != SL_LIMIT && !memchr(data, 0, size)) {
         fprintf(stderr, "%s\n", err->text);
         check(0, "Jansson reads what we refuse");
     }
     if (!j && st == SL_OK)
-        check(strstr(je.text, "too big") || strstr(je.text, "NUL byte in object key") || strstr(je.text, "nesting"), je.text);
+        check(strstr(je.text, "too big") || strstr(je.text, "NUL byte in object key") ||
+                  strstr(je.text, "nesting"),
+              je.text);
     json_decref(j);
 }
 #endif
@@ -53,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         str_init(&t, MEM_MISC, 0);
         text_jw_init(&w, &s);
         text_jw_node(&w, v);
-        check(text_json_parse(&a, "ours", str_c(&s), s.n, &v2, &err) == SL_OK, "we refuse what we wrote");
+        check(text_json_parse(&a, "ours", str_c(&s), s.n, &v2, &err) == SL_OK,
+              "we refuse what we wrote");
         text_jw_init(&w, &t);
         text_jw_node(&w, v2);
         check(s.n == t.n && memcmp(s.p, t.p, s.n) == 0, "written twice, not the same");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target over kept inputs, and packs and unpacks them.
  *
- *   fuzz_NAME PATH...             run every input of each path: a .pack file, a folder or a single file; a path that is not there is skipped,
- *                                 but no input at all is a failure
- *   fuzz_pack --pack FILE DIR     all files of DIR, in the order of their names, into FILE
- *   fuzz_pack --unpack FILE DIR   the reverse, named by number
+ *   fuzz_NAME PATH...             run every input of each path: a .pack file, a folder or a single
+ * file; a path that is not there is skipped, but no input at all is a failure fuzz_pack --pack FILE
+ * DIR     all files of DIR, in the order of their names, into FILE fuzz_pack --unpack FILE DIR the
+ * reverse, named by number
  *
  * A pack is a row of (length as 4 bytes little-endian, bytes). */
 #include <dirent.h>
@@ -108,7 +108,8 @@ static void pack(const char *file, const char *dir)
         snprintf(sub, sizeof sub, "%s/%s", dir, list[i]->d_name);
         uint8_t *p = list[i]->d_name[0] == '.' ? NULL : read_file(sub, &k);
         if (p) {
-            uint8_t head[4] = {(uint8_t)k, (uint8_t)(k >> 8), (uint8_t)(k >> 16), (uint8_t)(k >> 24)};
+            uint8_t head[4] = {(uint8_t)k, (uint8_t)(k >> 8), (uint8_t)(k >> 16),
+                               (uint8_t)(k >> 24)};
             fwrite(head, 1, 4, out);
             fwrite(p, 1, k, out);
         }
@@ -148,7 +149,8 @@ int main(int argc, char **argv)
         unpack(argv[2], argv[3]);
         return 0;
     }
-    for (int i = 1; i < argc; i++) run_path(argv[i], 0);
+    for (int i = 1; i < argc; i++)
+        run_path(argv[i], 0);
     printf("%ld inputs, all clean\n", n_run);
     return n_run > 0 ? 0 : 1;
 }

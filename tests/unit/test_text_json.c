@@ -63,7 +63,8 @@ static const struct row no[] = {
 };
 /* clang-format on */
 
-static sl_status parse(struct arena *a, const char *p, size_t n, const struct json **out, sl_err *err)
+static sl_status parse(struct arena *a, const char *p, size_t n, const struct json **out,
+                       sl_err *err)
 {
     char *copy = malloc(n ? n : 1); /* exactly n bytes: the sanitizer sees a read past them */
     assert_non_null(copy);
@@ -80,7 +81,8 @@ TEST(json_reads_what_the_rfc_allows)
         const struct json *v = NULL;
         sl_err err;
         mem_arena_init(&a, MEM_MISC, 0);
-        if (parse(&a, yes[i].p, yes[i].n, &v, &err) != SL_OK) fail_msg("%s: %s", yes[i].p, err.text);
+        if (parse(&a, yes[i].p, yes[i].n, &v, &err) != SL_OK)
+            fail_msg("%s: %s", yes[i].p, err.text);
         assert_non_null(v);
         mem_arena_fini(&a);
     }
@@ -122,10 +124,13 @@ TEST(json_depth_is_capped_at_128)
             sl_err err;
             str_init(&s, MEM_MISC, 0);
             mem_arena_init(&a, MEM_MISC, 0);
-            for (int i = 0; i < depth; i++) str_puts(&s, kind ? "{\"a\":" : "[");
+            for (int i = 0; i < depth; i++)
+                str_puts(&s, kind ? "{\"a\":" : "[");
             str_puts(&s, "1");
-            for (int i = 0; i < depth; i++) str_putc(&s, kind ? '}' : ']');
-            assert_int_equal(text_json_parse(&a, "t", s.p, s.n, &v, &err), depth <= 128 ? SL_OK : SL_LIMIT);
+            for (int i = 0; i < depth; i++)
+                str_putc(&s, kind ? '}' : ']');
+            assert_int_equal(text_json_parse(&a, "t", s.p, s.n, &v, &err),
+                             depth <= 128 ? SL_OK : SL_LIMIT);
             mem_arena_fini(&a);
             str_fini(&s);
         }
@@ -133,7 +138,8 @@ TEST(json_depth_is_capped_at_128)
 
 TEST(json_keeps_key_order_and_finds_members)
 {
-    static const char doc[] = "{\"z\":1,\"a\":[10,20,30],\"m\":{\"x\":\"a\\u0000b\"},\"big\":1000000000000000019884624838656,\"r\":0.1,\"n\":null,\"t\":true}";
+    static const char doc[] = "{\"z\":1,\"a\":[10,20,30],\"m\":{\"x\":\"a\\u0000b\"},\"big\":"
+                              "1000000000000000019884624838656,\"r\":0.1,\"n\":null,\"t\":true}";
     struct arena a;
     const struct json *v;
     sl_err err;
@@ -180,7 +186,8 @@ TEST(json_refuses_duplicates_in_large_objects)
         str_init(&s, MEM_MISC, 0);
         mem_arena_init(&a, MEM_MISC, 0);
         str_putc(&s, '{');
-        for (int i = 0; i < 5000; i++) str_printf(&s, "%s\"k%d\":%d", i ? "," : "", dup && i == 4321 ? 17 : i, i);
+        for (int i = 0; i < 5000; i++)
+            str_printf(&s, "%s\"k%d\":%d", i ? "," : "", dup && i == 4321 ? 17 : i, i);
         str_putc(&s, '}');
         assert_int_equal(text_json_parse(&a, "t", s.p, s.n, &v, &err), dup ? SL_FORMAT : SL_OK);
         if (dup) assert_non_null(strstr(err.text, "\"k17\" twice"));
@@ -191,7 +198,9 @@ TEST(json_refuses_duplicates_in_large_objects)
 
 TEST(json_writer_round_trips)
 {
-    static const char doc[] = "{\"a\":[1,-2,3.5,[],{},[{\"b\":null}]],\"c\":\"q\\\"\\\\\\n\\u0001\xe2\x82\xac\",\"d\":true,\"e\":1e-07,\"f\":[false]}";
+    static const char doc[] =
+        "{\"a\":[1,-2,3.5,[],{},[{\"b\":null}]],\"c\":\"q\\\"\\\\\\n\\u0001\xe2\x82\xac\",\"d\":"
+        "true,\"e\":1e-07,\"f\":[false]}";
     struct arena a;
     const struct json *v;
     struct json_w w;
@@ -211,14 +220,16 @@ TEST(json_writer_round_trips)
     text_jw_key(&w, "y");
     text_jw_arr(&w);
     text_jw_real(&w, NAN, 6);
-    text_jw_str(&w, S("\xff" "a\xe2\x82"));
+    text_jw_str(&w, S("\xff"
+                      "a\xe2\x82"));
     text_jw_node(&w, text_json_get(v, "f"));
     text_jw_int(&w, INT64_MIN);
     text_jw_arr_end(&w);
     text_jw_key(&w, "z");
     text_jw_bool(&w, false);
     text_jw_obj_end(&w);
-    assert_string_equal(str_c(&s), "{\"x\":0.25,\"y\":[null,\"\xef\xbf\xbd" "a\xef\xbf\xbd\",[false],-9223372036854775808],\"z\":false}");
+    assert_string_equal(str_c(&s), "{\"x\":0.25,\"y\":[null,\"\xef\xbf\xbd"
+                                   "a\xef\xbf\xbd\",[false],-9223372036854775808],\"z\":false}");
     str_fini(&s);
     mem_arena_fini(&a);
 }
@@ -228,9 +239,23 @@ TEST(real_repr_is_pythons_and_reads_back)
     static const struct {
         double v;
         const char *z;
-    } t[] = {{0, "0.0"}, {1, "1.0"}, {-2.5, "-2.5"}, {0.1, "0.1"}, {1e15, "1000000000000000.0"}, {1e16, "1e+16"}, {1e22, "1e+22"},
-             {1e-4, "0.0001"}, {1e-5, "1e-05"}, {1.5e-7, "1.5e-07"}, {123456.789, "123456.789"}, {1e100, "1e+100"}, {5e-324, "5e-324"},
-             {1.7976931348623157e308, "1.7976931348623157e+308"}, {2.0 / 3, "0.6666666666666666"}, {-0.0, "-0.0"}, {9007199254740993.0, "9007199254740992.0"}};
+    } t[] = {{0, "0.0"},
+             {1, "1.0"},
+             {-2.5, "-2.5"},
+             {0.1, "0.1"},
+             {1e15, "1000000000000000.0"},
+             {1e16, "1e+16"},
+             {1e22, "1e+22"},
+             {1e-4, "0.0001"},
+             {1e-5, "1e-05"},
+             {1.5e-7, "1.5e-07"},
+             {123456.789, "123456.789"},
+             {1e100, "1e+100"},
+             {5e-324, "5e-324"},
+             {1.7976931348623157e308, "1.7976931348623157e+308"},
+             {2.0 / 3, "0.6666666666666666"},
+             {-0.0, "-0.0"},
+             {9007199254740993.0, "9007199254740992.0"}};
     char buf[32];
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         text_real_repr(t[i].v, buf);
@@ -254,7 +279,9 @@ TEST(utf8_check_finds_the_first_bad_byte)
     assert_int_equal(text_utf8_check(S("plain ascii over eight bytes")), 28);
     assert_int_equal(text_utf8_check(S("abc\xe2\x82\xac\xff")), 6);
     assert_int_equal(text_utf8_check(S("abcdefghijk\xc3")), 11);
-    assert_int_equal(text_utf8_count(S("a\xe2\x82\xac" "b")), 3);
+    assert_int_equal(text_utf8_count(S("a\xe2\x82\xac"
+                                       "b")),
+                     3);
     for (uint32_t c = 0; c < 0x110000; c++) {
         if (c >= 0xd800 && c < 0xe000) continue;
         char b[4];
@@ -271,9 +298,24 @@ TEST(utf8_bad_sizes_follow_the_unicode_table)
     static const struct {
         const char *p;
         int n, bytes, cut;
-    } t[] = {{"\x80", 1, 1, 0},         {"\xc3", 1, 1, 1},         {"\xc3" "a", 2, 1, 0},         {"\xe2\x82", 2, 2, 1},
-             {"\xe2\x82" "a", 3, 2, 0}, {"\xe0\x80", 2, 1, 0},     {"\xed\xa0\x80", 3, 1, 0},     {"\xf0\x9d\x84", 3, 3, 1},
-             {"\xf4\x90", 2, 1, 0},     {"\xf0\x9d" "a", 3, 2, 0}, {"\xff", 1, 1, 0},             {"\xc0\x80", 2, 1, 0}};
+    } t[] = {{"\x80", 1, 1, 0},
+             {"\xc3", 1, 1, 1},
+             {"\xc3"
+              "a",
+              2, 1, 0},
+             {"\xe2\x82", 2, 2, 1},
+             {"\xe2\x82"
+              "a",
+              3, 2, 0},
+             {"\xe0\x80", 2, 1, 0},
+             {"\xed\xa0\x80", 3, 1, 0},
+             {"\xf0\x9d\x84", 3, 3, 1},
+             {"\xf4\x90", 2, 1, 0},
+             {"\xf0\x9d"
+              "a",
+              3, 2, 0},
+             {"\xff", 1, 1, 0},
+             {"\xc0\x80", 2, 1, 0}};
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         int cut = -1;
         assert_int_equal(text_utf8_bad(t[i].p, (size_t)t[i].n, &cut), t[i].bytes);
@@ -287,7 +329,8 @@ TEST(json_survives_every_failing_allocation)
     sl_err err;
     str_init(&s, MEM_MISC, 0);
     str_puts(&s, "{");
-    for (int i = 0; i < 2000; i++) str_printf(&s, "\"k%d\":[%d,\"v\",{}],", i, i);
+    for (int i = 0; i < 2000; i++)
+        str_printf(&s, "\"k%d\":[%d,\"v\",{}],", i, i);
     str_puts(&s, "\"e\":1}");
     sl_status st = SL_NOMEM;
     int64_t before = mem_used(MEM_REQUEST);
