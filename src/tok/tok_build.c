@@ -220,6 +220,8 @@ sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, 
     return SL_OK;
 }
 
+#define EOS_DEEPSEEK "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
+
 /* Texts by which model families end an answer; taken only where they are control tokens. */
 static const char *const eog_text[] = {"<|endoftext|>",
                                        "<|im_end|>",
@@ -237,8 +239,7 @@ static const char *const eog_text[] = {"<|endoftext|>",
                                        "<|endofturn|>",
                                        "</s>",
                                        "<eos>",
-                                       "<\xef\xbd\x9c"
-                                       "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+                                       EOS_DEEPSEEK};
 
 sl_status tok_build_end(tok *t, sl_err *err)
 {
