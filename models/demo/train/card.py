@@ -6,6 +6,7 @@ Asks the model the card's twenty prompts (greedy, float32) through the chat temp
 it should be, measures the held-out text and the exam, and writes FOLDER/README.md. Nothing in the card is typed in.
 """
 import json
+import multiprocessing as mp
 import os
 import sys
 
@@ -80,17 +81,29 @@ def samples(model, tok):
     return rows
 
 
-def main():
-    path, work, folder = sys.argv[1:4]
+def part(what, path, work, folder):
+    """One of the card's measurements."""
     torch.set_num_threads(1)
     model = load(path)
     tok = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
     C.use(C.countries(work))
-    rows = samples(model, tok)
+    questions = os.path.join(work, 'exam.jsonl')
+    if what == 'samples':
+        return samples(model, tok)
+    if what == 'heldout':
+        return heldout(model, tok, folder)
+    if what == 'mtp':
+        return mtp_rate(model, tok, questions)
+    return exam(model, tok, questions, int(os.environ.get('EXAM', '10000')))[:2]
+
+
+def main():
+    path, work, folder = sys.argv[1:4]
+    with mp.Pool(4, os.setsid) as pool:   # four jobs of one thread each
+        jobs = [pool.apply_async(part, (what, path, work, folder)) for what in ('samples', 'heldout', 'exam', 'mtp')]
+        rows, h, (got, n), mtp = (j.get() for j in jobs)
     right = sum(r[3] for r in rows)
-    h = heldout(model, tok, folder)
-    mtp = mtp_rate(model, tok, os.path.join(work, 'exam.jsonl'))
-    got, n, _ = exam(model, tok, os.path.join(work, 'exam.jsonl'), int(os.environ.get('EXAM', '10000')))
+    model = load(path)
     log = [json.loads(x) for x in open(os.path.join(work, 'log.jsonl'))]
     corpus = json.load(open(os.path.join(work, 'corpus.json')))
     c = model.c

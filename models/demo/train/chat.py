@@ -586,10 +586,10 @@ def drill():
     return seg + [[EOS, 1]]
 
 
-PLAIN = ([add] * 10 + [sub] * 8 + [mul] * 8 + [div] * 4 + [unit] * 10 + [weekday] * 4 + [month] * 4 + [country] * 16 +
-         [continent] * 2 + [make_list] * 9 + [fixed_list] * 2 + [word] * 6 + [definition] * 4 + [single] * 4 +
+PLAIN = ([add] * 10 + [sub] * 14 + [mul] * 8 + [div] * 4 + [unit] * 10 + [weekday] * 4 + [month] * 4 + [country] * 16 +
+         [continent] * 4 + [make_list] * 9 + [fixed_list] * 2 + [word] * 6 + [definition] * 4 + [single] * 4 +
          [social] * 8 + [unknown])
-THINK = [add] * 5 + [sub] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 3 + [weekday] * 4
+THINK = [add] * 5 + [sub] * 4 + [story] * 9 + [order_story] * 8 + [unit] * 3 + [weekday] * 9
 
 
 def draw(fs):

@@ -158,10 +158,10 @@ def schedule(p, step, level):
     lr *= min(1.0, (1.0 - p) / 0.7) if p < 0.8 else 0.286 * min(1.0, (1.0 - p) / 0.1)
     if p < 0.6:
         t, share = 256, 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
-    elif step % 5 == 0:
+    elif step % (5 if p < 0.9 else 12) == 0:
         t, share = 1024, 0.0
     else:
-        t, share = 256 if p < 0.85 else 512, 1.0
+        t, share = 512 if 0.85 <= p < 0.9 else 256, 1.0
     return lr, t, share, 1e-2 if p < 0.3 else 4e-3 if p < 0.6 else 1e-3 if p < 0.9 else 0.0
 
 
