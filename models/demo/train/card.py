@@ -115,8 +115,10 @@ def main():
         c['layers'] - c['dense_layers'])
     lines = []
     for i, (q, o, said, ok) in enumerate(rows, 1):
-        how = ', '.join([f'system: "{o["system"]}"'] * ('system' in o) + ['thinking'] * ('think' in o) +
-                        [f'tool `{o["tool"]["function"]["name"]}`' if 'tool' in o else ''] * ('tool' in o))
+        how = [f'system: "{o["system"]}"'] if 'system' in o else []
+        how += ['thinking'] if 'think' in o else []
+        how += [f'tool `{o["tool"]["function"]["name"]}`'] if 'tool' in o else []
+        how = ', '.join(how)
         lines.append(f'{i}. **{q}**{" (" + how + ")" if how else ""}{"" if ok else " - *wrong*"}\n\n   ```\n' +
                      '\n'.join('   ' + x for x in (('<think>' if 'think' in o else '') + said).split('\n')) + '\n   ```\n')
     kinds = {}
