@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command is, and what all of them share: failure lines, progress, signals. A command is a file cmd_<name>.c with one `const struct cmd
- * cmd_<name>` and a row in cmd_list.h. */
+/* What a command is, and what all of them share: failure lines, progress, signals. A command is a
+ * file cmd_<name>.c with one `const struct cmd cmd_<name>` and a row in cmd_list.h. */
 #ifndef TOOLS_CMD_H
 #define TOOLS_CMD_H
 
@@ -15,48 +15,52 @@ enum { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130 };
 
 struct cmd_ctx {
     const struct cmd *cmd;
-    void *opts;          /* the command's struct, filled */
+    void *opts;           /* the command's struct, filled */
     struct opt_rest rest; /* arguments that are not options */
-    struct arena arena;  /* until the command returns */
+    struct arena arena;   /* until the command returns */
 };
 
 struct cmd {
     const char *name;
-    const char *summary;  /* one line for `sluice --help` */
-    const char *usage;    /* "[-m MODEL] (-p TEXT | -f FILE | -)": after `sluice NAME` */
-    const char *about;    /* up to three lines, or NULL */
-    const char *example;  /* a runnable command line, or several */
+    const char *summary; /* one line for `sluice --help` */
+    const char *usage;   /* "[-m MODEL] (-p TEXT | -f FILE | -)": after `sluice NAME` */
+    const char *about;   /* up to three lines, or NULL */
+    const char *example; /* a runnable command line, or several */
     const struct opt *opts;
     size_t opts_bytes;
     int n_arg_min, n_arg_max; /* arguments that are not options */
     int (*run)(struct cmd_ctx *c);
 };
 
-/* Print `sluice: TEXT` and return the exit code: 1, or 130 for CANCELLED. A wrong argument found by a command itself (REQUEST raised by
- * cmd_usage) gives 2. */
+/* Print `sluice: TEXT` and return the exit code: 1, or 130 for CANCELLED. A wrong argument found by
+ * a command itself (REQUEST raised by cmd_usage) gives 2. */
 int cmd_fail(const sl_err *err);
 /* Wrong usage: print `sluice: TEXT` and return 2. */
 int cmd_usage(const char *fmt, ...) BASE_PRINTF(1, 2);
 
-/* Flush stdout; a full disk or a closed pipe is a failure of the command: returns rc, or 1 with a line. */
+/* Flush stdout; a full disk or a closed pipe is a failure of the command: returns rc, or 1 with a
+ * line. */
 int cmd_flush(int rc);
 
-/* Set by the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at once with 130. */
+/* Set by the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at once
+ * with 130. */
 extern volatile sig_atomic_t cmd_stop;
 void cmd_signals_init(void);
-/* For chat: Ctrl-C during an answer stops the answer only. The flag is cleared by the caller; no timer. */
+/* For chat: Ctrl-C during an answer stops the answer only. The flag is cleared by the caller; no
+ * timer. */
 extern volatile sig_atomic_t cmd_stop_soft;
 
 /* One progress line on stderr when it is a terminal; nothing otherwise or when quiet. */
 struct cmd_progress {
-    bool on;            /* fixed by init */
+    bool on; /* fixed by init */
     bool drawn;
     int64_t t0_ns, last_ns;
     const char *what;
 };
 void cmd_progress_init(struct cmd_progress *p, bool quiet);
-/* As sl_model_opts.progress with user = struct cmd_progress *. Drawn when the work lasts longer than half a second. total <= 0: unknown. Returns
- * 1 when the user wants to stop. unit of done and total: bytes. */
+/* As sl_model_opts.progress with user = struct cmd_progress *. Drawn when the work lasts longer
+ * than half a second. total <= 0: unknown. Returns 1 when the user wants to stop. unit of done and
+ * total: bytes. */
 int cmd_progress_bytes(void *p, const char *what, int64_t done, int64_t total);
 /* The same for counts of anything: unit "tok". */
 int cmd_progress_count(struct cmd_progress *p, const char *what, const char *unit, int64_t done,

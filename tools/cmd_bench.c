@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice bench: the engine alone, on random tokens. pp: prompts of given lengths; tg: decoding with given batch sizes and depths. The probes of the
- * machine's limits run beside each test, because a shared machine's limits change. */
+/* sluice bench: the engine alone, on random tokens. pp: prompts of given lengths; tg: decoding with
+ * given batch sizes and depths. The probes of the machine's limits run beside each test, because a
+ * shared machine's limits change. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ struct test {
 };
 
 struct result {
-    double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth, gops, pct_int8_peak, rss_mb;
+    double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth,
+        gops, pct_int8_peak, rss_mb;
 };
 
 #define REPEAT_MAX 1000
@@ -63,8 +65,15 @@ static void on_event(void *user, const sl_event *ev)
 
 static sl_status submit(struct bench *b, int n_prompt, int n_new, sl_err *err)
 {
-    for (int i = 0; i < n_prompt; i++) b->ids[i] = (int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab);
-    sl_request q = {.ids = b->ids, .n_ids = n_prompt, .max_tokens = n_new, .ignore_eos = 1, .n_logprob = -1, .on_event = on_event, .user = b};
+    for (int i = 0; i < n_prompt; i++)
+        b->ids[i] = (int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab);
+    sl_request q = {.ids = b->ids,
+                    .n_ids = n_prompt,
+                    .max_tokens = n_new,
+                    .ignore_eos = 1,
+                    .n_logprob = -1,
+                    .on_event = on_event,
+                    .user = b};
     return sl_submit(b->c.e, &q, &b->id, err);
 }
 
@@ -82,7 +91,8 @@ static int spare(const struct test *t)
 }
 
 /* One repeat: tokens and seconds of the measured part, and its steps. */
-static sl_status once(struct bench *b, const struct test *t, double *tok, double *s, int *n_step, sl_err *err)
+static sl_status once(struct bench *b, const struct test *t, double *tok, double *s, int *n_step,
+                      sl_err *err)
 {
     sl_stats st;
     sl_stats_get(b->c.e, &st);
@@ -97,8 +107,10 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
         }
         *tok = t->depth + t->n - (double)(st.n_prompt_tok - n0);
     } else {
-        for (int i = 0; i < t->batch; i++) SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), err));
-        while (b->n_first < t->batch) SL_TRY(step(b, err));
+        for (int i = 0; i < t->batch; i++)
+            SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), err));
+        while (b->n_first < t->batch)
+            SL_TRY(step(b, err));
         *tok = (double)t->n * t->batch;
     }
     int64_t t0 = clock_now_ns();
@@ -107,8 +119,10 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
         ++*n_step;
     }
     *s = (double)(clock_now_ns() - t0) * 1e-9;
-    for (int i = 0; i < t->batch; i++) sl_cancel(b->c.e, b->id - (uint64_t)i); /* what still decodes ends here */
-    while (sl_pending(b->c.e)) SL_TRY(sl_step(b->c.e, err));
+    for (int i = 0; i < t->batch; i++)
+        sl_cancel(b->c.e, b->id - (uint64_t)i); /* what still decodes ends here */
+    while (sl_pending(b->c.e))
+        SL_TRY(sl_step(b->c.e, err));
     return SL_OK;
 }
 
@@ -139,9 +153,14 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
     qsort(tps, (size_t)n, sizeof *tps, by_value);
     qsort(ms, (size_t)n, sizeof *ms, by_value);
     qsort(probe_gbps, (size_t)n, sizeof *probe_gbps, by_value);
-    *r = (struct result){.tps = tps[n / 2], .tps_min = tps[0], .tps_max = tps[n - 1], .ms_per_step = ms[n / 2],
-                         .probe_gbps = probe_gbps[n / 2], .rss_mb = (double)os_rss_now() * 1e-6};
-    /* which experts a batch touches is not known here, so bytes are given for one token or for dense models */
+    *r = (struct result){.tps = tps[n / 2],
+                         .tps_min = tps[0],
+                         .tps_max = tps[n - 1],
+                         .ms_per_step = ms[n / 2],
+                         .probe_gbps = probe_gbps[n / 2],
+                         .rss_mb = (double)os_rss_now() * 1e-6};
+    /* which experts a batch touches is not known here, so bytes are given for one token or for
+     * dense models */
     bool known = !t->prefill && (t->batch == 1 || b->c.mi.n_expert == 0);
     r->bytes_per_step = known ? (double)b->c.ei.bytes_per_token : NAN;
     r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
@@ -157,15 +176,23 @@ static const char *test_name(const struct test *t, char *buf, size_t n)
     return buf;
 }
 
-static void put_json(struct json_w *w, const struct bench *b, const struct test *t, const struct result *r)
+static void put_json(struct json_w *w, const struct bench *b, const struct test *t,
+                     const struct result *r)
 {
     char name[32];
     const struct {
         const char *key;
         double v;
-    } num[] = {{"tps", r->tps}, {"tps_min", r->tps_min}, {"tps_max", r->tps_max}, {"ms_per_step", r->ms_per_step},
-               {"bytes_per_step", r->bytes_per_step}, {"gbps", r->gbps}, {"probe_gbps", r->probe_gbps},
-               {"pct_bandwidth", r->pct_bandwidth}, {"gops", r->gops}, {"pct_int8_peak", r->pct_int8_peak}};
+    } num[] = {{"tps", r->tps},
+               {"tps_min", r->tps_min},
+               {"tps_max", r->tps_max},
+               {"ms_per_step", r->ms_per_step},
+               {"bytes_per_step", r->bytes_per_step},
+               {"gbps", r->gbps},
+               {"probe_gbps", r->probe_gbps},
+               {"pct_bandwidth", r->pct_bandwidth},
+               {"gops", r->gops},
+               {"pct_int8_peak", r->pct_int8_peak}};
     text_jw_obj(w);
     text_jw_key(w, "test");
     text_jw_strz(w, test_name(t, name, sizeof name));
@@ -189,21 +216,26 @@ static void put_json(struct json_w *w, const struct bench *b, const struct test 
 static void print_row(const struct test *t, const struct result *r)
 {
     char name[32];
-    printf("%-8s batch %3d depth %6d  %9.1f tok/s (%.1f .. %.1f)  %8.2f ms/step", test_name(t, name, sizeof name), t->batch, t->depth,
-           r->tps, r->tps_min, r->tps_max, r->ms_per_step);
-    if (!isnan(r->gbps)) printf("  %6.1f GB/s, %.0f %% of %.1f", r->gbps, r->pct_bandwidth, r->probe_gbps);
+    printf("%-8s batch %3d depth %6d  %9.1f tok/s (%.1f .. %.1f)  %8.2f ms/step",
+           test_name(t, name, sizeof name), t->batch, t->depth, r->tps, r->tps_min, r->tps_max,
+           r->ms_per_step);
+    if (!isnan(r->gbps))
+        printf("  %6.1f GB/s, %.0f %% of %.1f", r->gbps, r->pct_bandwidth, r->probe_gbps);
     printf("  %.0f Gop/s, %.0f %% of peak\n", r->gops, r->pct_int8_peak);
     fflush(stdout);
 }
 
-static void put_csv(struct str *s, const struct bench *b, const struct test *t, const struct result *r)
+static void put_csv(struct str *s, const struct bench *b, const struct test *t,
+                    const struct result *r)
 {
     char name[32];
     if (s->n == 0)
-        str_puts(s, "test,batch,depth,tps,tps_min,tps_max,ms_per_step,bytes_per_step,gbps,probe_gbps,pct_bandwidth,gops,pct_int8_peak,threads,model,rss_mb\n");
-    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n", test_name(t, name, sizeof name),
-               t->batch, t->depth, r->tps, r->tps_min, r->tps_max, r->ms_per_step, r->bytes_per_step, r->gbps, r->probe_gbps,
-               r->pct_bandwidth, r->gops, r->pct_int8_peak, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
+        str_puts(s, "test,batch,depth,tps,tps_min,tps_max,ms_per_step,bytes_per_step,gbps,probe_"
+                    "gbps,pct_bandwidth,gops,pct_int8_peak,threads,model,rss_mb\n");
+    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n",
+               test_name(t, name, sizeof name), t->batch, t->depth, r->tps, r->tps_min, r->tps_max,
+               r->ms_per_step, r->bytes_per_step, r->gbps, r->probe_gbps, r->pct_bandwidth, r->gops,
+               r->pct_int8_peak, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
 }
 
 /* The tests in order; returns how many. */
@@ -255,20 +287,27 @@ static int run(struct cmd_ctx *x)
     int longest = 1, batch = 1;
     int64_t kv = 0;
     for (int i = 0; i < o->p.n; i++)
-        if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24) return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
+        if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24)
+            return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
     for (int i = 0; i < o->d.n; i++)
-        if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24) return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
+        if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24)
+            return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
     for (int i = 0; i < o->b.n; i++)
-        if (o->b.v[i] < 1 || o->b.v[i] > 1024) return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
+        if (o->b.v[i] < 1 || o->b.v[i] > 1024)
+            return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
     int n = list_tests(o, t, BASE_COUNT_OF(t));
     if (n == 0) return cmd_usage("nothing to measure: -p or -n: give one above 0");
     for (int i = 0; i < n; i++) {
-        int len = t[i].prefill ? t[i].depth + t[i].n + 1 : BASE_MAX(t[i].depth, 1) + t[i].n + 2 + spare(&t[i]);
+        int len = t[i].prefill ? t[i].depth + t[i].n + 1
+                               : BASE_MAX(t[i].depth, 1) + t[i].n + 2 + spare(&t[i]);
         longest = BASE_MAX(longest, len);
         batch = BASE_MAX(batch, t[i].batch);
         kv = BASE_MAX(kv, (int64_t)t[i].batch * (len + 64));
     }
-    sl_engine_opts eo = {.n_seq_max = batch, .n_ctx = BASE_MAX(longest, o->common.ctx), .kv_tokens = kv, .no_reuse = 1};
+    sl_engine_opts eo = {.n_seq_max = batch,
+                         .n_ctx = BASE_MAX(longest, o->common.ctx),
+                         .kv_tokens = kv,
+                         .no_reuse = 1};
     sl_status st = compute_open(&b.c, &o->common, &eo, &err);
     if (st) return cmd_fail(&err);
     st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);

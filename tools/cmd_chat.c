@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice chat: a conversation in the terminal. Each turn renders the whole conversation; the engine finds the KV of what it computed before. */
+/* sluice chat: a conversation in the terminal. Each turn renders the whole conversation; the engine
+ * finds the KV of what it computed before. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,12 +16,14 @@ struct chat_opts {
     struct sampling_opts sampling;
     const char *system;
     int n;
+    bool ignore_eos;
 };
 
 // clang-format off
 static const struct opt opts[] = {
     {"system",   0,  OPT_STR,  offsetof(struct chat_opts, system),  "TEXT", NULL, 0, 0, "system message"},
     {"n",       'n', OPT_INT,  offsetof(struct chat_opts, n),       "N", "0", 0, 1 << 24, "at most N tokens an answer (0: until the context is full)"},
+    {"ignore-eos", 0, OPT_FLAG, offsetof(struct chat_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     OPT_ROWS_SAMPLING(struct chat_opts),
     OPT_ROWS_COMPUTE(struct chat_opts),
     {0},
@@ -56,7 +59,8 @@ struct chat {
 static sl_status add(struct chat *x, const char *role, const char *text, size_t n, sl_err *err)
 {
     void *p = NULL;
-    if (x->n_msg == TURNS_MAX) return SL_FAIL(err, LIMIT, "conversation: %d messages: /reset begins a new one", TURNS_MAX);
+    if (x->n_msg == TURNS_MAX)
+        return SL_FAIL(err, LIMIT, "conversation: %d messages: /reset begins a new one", TURNS_MAX);
     SL_TRY(mem_alloc(MEM_REQUEST, n + 1, &p, err));
     memcpy(p, text, n);
     ((char *)p)[n] = 0;
@@ -66,14 +70,16 @@ static sl_status add(struct chat *x, const char *role, const char *text, size_t 
 
 static void drop_from(struct chat *x, int i)
 {
-    while (x->n_msg > i) mem_free(x->msg[--x->n_msg].text);
+    while (x->n_msg > i)
+        mem_free(x->msg[--x->n_msg].text);
 }
 
 static void set_system(struct chat *x, const char *text)
 {
     sl_err err;
     drop_from(x, 0);
-    if (text && *text && add(x, "system", text, strlen(text), &err)) fprintf(stderr, "sluice: %s\n", err.text);
+    if (text && *text && add(x, "system", text, strlen(text), &err))
+        fprintf(stderr, "sluice: %s\n", err.text);
 }
 
 static void put_messages(struct str *out, const struct chat *x)
@@ -100,7 +106,8 @@ static void set_dim(struct chat *x, bool dim)
     x->dim = dim;
 }
 
-/* Print new text; what lies between <think> and </think> is dim. The marks come as tokens of their own, so a whole mark is in one event. */
+/* Print new text; what lies between <think> and </think> is dim. The marks come as tokens of their
+ * own, so a whole mark is in one event. */
 static void show(struct chat *x, const char *p, size_t n)
 {
     static const char open_mark[] = "<think>", close_mark[] = "</think>";
@@ -109,7 +116,8 @@ static void show(struct chat *x, const char *p, size_t n)
         size_t len = strlen(mark);
         const char *at = memmem(p, n, mark, len);
         size_t k = at ? (size_t)(at - p) : n;
-        if (at && !x->dim) set_dim(x, true);
+        if (at && !x->dim)
+            set_dim(x, true);
         else if (at) {
             fwrite(p, 1, k + len, stdout);
             set_dim(x, false);
@@ -154,7 +162,9 @@ static sl_status decode(struct chat *x, sl_err *err)
         }
         st = sl_step(x->c.e, err);
         sl_stats_get(x->c.e, &s);
-        if (x->n_token == 0) cmd_progress_count(&x->c.progress, "prompt", "tok", (int64_t)(s.n_prompt_tok - n0), x->n_prompt);
+        if (x->n_token == 0)
+            cmd_progress_count(&x->c.progress, "prompt", "tok", (int64_t)(s.n_prompt_tok - n0),
+                               x->n_prompt);
     }
     cmd_progress_end(&x->c.progress);
     cmd_stop_soft = 0;
@@ -175,8 +185,15 @@ static sl_status answer(struct chat *x, sl_err *err)
     sl_chat chat = {.messages = str_c(&json)};
     SL_TRY_OUT(st);
     SL_TRY_OUT(sl_chat_render(x->c.m, &chat, NULL, &ids, &n_ids, err));
-    SL_TRY_OUT(sl_detokenize(x->c.m, ids + BASE_MAX(0, n_ids - 3), BASE_MIN(n_ids, 3), 1, &tail, &n_tail, err));
-    sl_request q = {.ids = ids, .n_ids = n_ids, .max_tokens = x->o->n, .n_logprob = -1, .on_event = on_event, .user = x};
+    SL_TRY_OUT(sl_detokenize(x->c.m, ids + BASE_MAX(0, n_ids - 3), BASE_MIN(n_ids, 3), 1, &tail,
+                             &n_tail, err));
+    sl_request q = {.ids = ids,
+                    .n_ids = n_ids,
+                    .max_tokens = x->o->n,
+                    .ignore_eos = x->o->ignore_eos,
+                    .n_logprob = -1,
+                    .on_event = on_event,
+                    .user = x};
     q.sampling = compute_sampling(&x->o->sampling, x->o->common.seed + x->n_answer++);
     str_clear(&x->text);
     x->n_prompt = n_ids;
@@ -189,8 +206,10 @@ static sl_status answer(struct chat *x, sl_err *err)
     set_dim(x, false);
     if (x->text.n == 0 || x->text.p[x->text.n - 1] != '\n') putchar('\n');
     fflush(stdout);
-    if (x->finish == SL_FINISH_ERROR) st = SL_FAIL(err, INTERNAL, "%s", x->error);
-    else st = add(x, "assistant", str_c(&x->text), x->text.n, err);
+    if (x->finish == SL_FINISH_ERROR)
+        st = SL_FAIL(err, INTERNAL, "%s", x->error);
+    else
+        st = add(x, "assistant", str_c(&x->text), x->text.n, err);
 out:
     sl_free(ids);
     sl_free(tail);
@@ -210,12 +229,18 @@ static void stats(const struct chat *x)
 {
     sl_stats s;
     sl_stats_get(x->c.e, &s);
-    double dec = x->n_token > 1 ? (x->n_token - 1) * 1e9 / (double)BASE_MAX(x->done_ns - x->ttft_ns, 1) : 0;
-    fprintf(stderr, "last answer: prompt %d tok (%d kept from before), first token after %.0f ms, %d tok, %.1f tok/s\n", x->n_prompt,
-            x->n_cached, (double)x->ttft_ns * 1e-6, x->n_token, dec);
-    fprintf(stderr, "in all: %llu prompt tok, %llu answer tok; kv cache %lld of %lld tok; %d threads, %s, acts %s, kv %s\n",
-            (unsigned long long)s.n_prompt_tok, (unsigned long long)s.n_decode_tok, (long long)s.kv_used_tok,
-            (long long)s.kv_total_tok, x->c.ei.n_thread, x->c.ei.isa, x->c.ei.acts, x->c.ei.kv);
+    double dec =
+        x->n_token > 1 ? (x->n_token - 1) * 1e9 / (double)BASE_MAX(x->done_ns - x->ttft_ns, 1) : 0;
+    fprintf(stderr,
+            "last answer: prompt %d tok (%d kept from before), first token after %.0f ms, %d tok, "
+            "%.1f tok/s\n",
+            x->n_prompt, x->n_cached, (double)x->ttft_ns * 1e-6, x->n_token, dec);
+    fprintf(stderr,
+            "in all: %llu prompt tok, %llu answer tok; kv cache %lld of %lld tok; %d threads, %s, "
+            "acts %s, kv %s\n",
+            (unsigned long long)s.n_prompt_tok, (unsigned long long)s.n_decode_tok,
+            (long long)s.kv_used_tok, (long long)s.kv_total_tok, x->c.ei.n_thread, x->c.ei.isa,
+            x->c.ei.acts, x->c.ei.kv);
 }
 
 static sl_status save(struct chat *x, const char *path, sl_err *err)
@@ -248,11 +273,14 @@ static sl_status load(struct chat *x, const char *path, sl_err *err)
     SL_TRY(os_read_file(path, 64 << 20, &text, &n, err));
     mem_arena_init(&a, MEM_REQUEST, 0);
     sl_status st = text_json_parse(&a, path, text, n, &root, err);
-    if (!st && root->kind != JSON_ARRAY_K) st = SL_FAIL(err, FORMAT, "%s: not a list of messages", path);
+    if (!st && root->kind != JSON_ARRAY_K)
+        st = SL_FAIL(err, FORMAT, "%s: not a list of messages", path);
     for (size_t i = 0; !st && i < root->n; i++) {
         const struct json *c = text_json_get(root->item[i], "content");
         if (!role_of(root->item[i]) || !c || c->kind != JSON_STR_K)
-            st = SL_FAIL(err, FORMAT, "%s: message %zu: needs a role (system, user, assistant) and text content", path, i);
+            st = SL_FAIL(err, FORMAT,
+                         "%s: message %zu: needs a role (system, user, assistant) and text content",
+                         path, i);
     }
     if (!st) drop_from(x, 0);
     for (size_t i = 0; !st && i < root->n; i++) {
@@ -267,7 +295,8 @@ static sl_status load(struct chat *x, const char *path, sl_err *err)
 static sl_status regen(struct chat *x, sl_err *err)
 {
     if (x->n_msg && strcmp(x->msg[x->n_msg - 1].role, "assistant") == 0) drop_from(x, x->n_msg - 1);
-    if (!x->n_msg || strcmp(x->msg[x->n_msg - 1].role, "user") != 0) return SL_FAIL(err, REQUEST, "/regen: there is no question yet");
+    if (!x->n_msg || strcmp(x->msg[x->n_msg - 1].role, "user") != 0)
+        return SL_FAIL(err, REQUEST, "/regen: there is no question yet");
     return answer(x, err);
 }
 
@@ -281,16 +310,25 @@ static bool command(struct chat *x, char *line)
     arg += strspn(arg, " ");
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0) return false;
     if (strcmp(line, "/help") == 0)
-        say(x, "/reset  begin anew\n/system TEXT  begin anew with this system message\n/load FILE, /save FILE  the conversation as JSON\n"
-               "/regen  answer the last question again\n/stats  speed and memory\n/quit  leave (also Ctrl-D)\nCtrl-C stops an answer, twice leaves.");
-    else if (strcmp(line, "/reset") == 0) set_system(x, x->o->system);
-    else if (strcmp(line, "/system") == 0) set_system(x, arg);
-    else if (strcmp(line, "/stats") == 0) stats(x);
-    else if (strcmp(line, "/regen") == 0) st = regen(x, &err);
+        say(x, "/reset  begin anew\n/system TEXT  begin anew with this system message\n/load FILE, "
+               "/save FILE  the conversation as JSON\n"
+               "/regen  answer the last question again\n/stats  speed and memory\n/quit  leave "
+               "(also Ctrl-D)\nCtrl-C stops an answer, twice leaves.");
+    else if (strcmp(line, "/reset") == 0)
+        set_system(x, x->o->system);
+    else if (strcmp(line, "/system") == 0)
+        set_system(x, arg);
+    else if (strcmp(line, "/stats") == 0)
+        stats(x);
+    else if (strcmp(line, "/regen") == 0)
+        st = regen(x, &err);
     else if (strcmp(line, "/save") == 0 || strcmp(line, "/load") == 0) {
-        if (!*arg) st = SL_FAIL(&err, REQUEST, "%s: name a file", line);
-        else st = line[1] == 's' ? save(x, arg, &err) : load(x, arg, &err);
-    } else st = SL_FAIL(&err, REQUEST, "unknown command: %.40s: /help lists them", line);
+        if (!*arg)
+            st = SL_FAIL(&err, REQUEST, "%s: name a file", line);
+        else
+            st = line[1] == 's' ? save(x, arg, &err) : load(x, arg, &err);
+    } else
+        st = SL_FAIL(&err, REQUEST, "unknown command: %.40s: /help lists them", line);
     if (st) fprintf(stderr, "sluice: %s\n", err.text);
     return true;
 }
@@ -324,7 +362,8 @@ static void loop(struct chat *x)
         sl_err err = {0};
         char *line = read_line(x);
         if (!line) break;
-        if (line[0] == '/') on = command(x, line);
+        if (line[0] == '/')
+            on = command(x, line);
         else if (line[strspn(line, " \t\r")]) {
             int n = x->n_msg;
             sl_status st = add(x, "user", line, strlen(line), &err);
@@ -343,7 +382,8 @@ static int run(struct cmd_ctx *ctx)
     const struct chat_opts *o = ctx->opts;
     sl_err err = {0};
     void *p = NULL;
-    if (o->common.json) return cmd_usage("--json: chat is for people: sluice run --chat --json answers programs");
+    if (o->common.json)
+        return cmd_usage("--json: chat is for people: sluice run --chat --json answers programs");
     if (mem_alloc_array(MEM_REQUEST, 1, sizeof(struct chat), &p, &err)) return cmd_fail(&err);
     struct chat *x = p;
     x->o = o;
@@ -351,10 +391,15 @@ static int run(struct cmd_ctx *ctx)
     str_init(&x->text, MEM_REQUEST, 0);
     sl_engine_opts eo = {.n_seq_max = 1};
     sl_status st = compute_open(&x->c, &o->common, &eo, &err);
-    if (!st && !x->c.mi.has_template) st = SL_FAIL(&err, NOTFOUND, "%s: the model has no chat template: sluice run -p continues plain text", x->c.mi.name);
+    if (!st && !x->c.mi.has_template)
+        st = SL_FAIL(&err, NOTFOUND,
+                     "%s: the model has no chat template: sluice run -p continues plain text",
+                     x->c.mi.name);
     if (!st) {
         set_system(x, o->system);
-        if (x->tty && !o->common.quiet) fprintf(stderr, "%s, context of %d tokens. /help lists commands.\n", x->c.mi.name, x->c.ei.n_ctx);
+        if (x->tty && !o->common.quiet)
+            fprintf(stderr, "%s, context of %d tokens. /help lists commands.\n", x->c.mi.name,
+                    x->c.ei.n_ctx);
         loop(x);
     }
     drop_from(x, 0);
@@ -369,7 +414,8 @@ const struct cmd cmd_chat = {
     .name = "chat",
     .summary = "a conversation in the terminal",
     .usage = "[-m MODEL] [--system TEXT] [options]",
-    .about = "Line editing and history; /help lists what can be typed. The KV cache of earlier turns is kept.",
+    .about = "Line editing and history; /help lists what can be typed. The KV cache of earlier "
+             "turns is kept.",
     .example = "sluice chat --system \"Answer in one sentence.\"",
     .opts = opts,
     .opts_bytes = sizeof(struct chat_opts),

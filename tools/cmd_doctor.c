@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice doctor: what this machine is, what it can do, and one line of advice for whatever is not as it should be. */
+/* sluice doctor: what this machine is, what it can do, and one line of advice for whatever is not
+ * as it should be. */
 #include <string.h>
 #include <sys/resource.h>
 
@@ -13,7 +14,8 @@ struct doctor_opts {
 };
 
 static const struct opt opts[] = {
-    {"threads", 't', OPT_INT, offsetof(struct doctor_opts, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},
+    {"threads", 't', OPT_INT, offsetof(struct doctor_opts, common.threads), "N", "0", 0, 1024,
+     "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
 };
@@ -38,7 +40,8 @@ static int64_t limit_of(int what)
 
 static void advise(struct report *r, bool when, const char *text)
 {
-    if (when && r->n_advice < ADVICE_MAX) snprintf(r->advice[r->n_advice++], sizeof r->advice[0], "%s", text);
+    if (when && r->n_advice < ADVICE_MAX)
+        snprintf(r->advice[r->n_advice++], sizeof r->advice[0], "%s", text);
 }
 
 static void judge(struct report *r)
@@ -46,15 +49,23 @@ static void judge(struct report *r)
     uint32_t native = cpu_isa_native(), used = cpu_isa_mask();
     const struct os_topology *t = &r->top;
 #if defined(__x86_64__)
-    advise(r, !cpu_has(native, CPU_ISA_avx2), "CPU without AVX2: the reference kernels run, which is slow");
+    advise(r, !cpu_has(native, CPU_ISA_avx2),
+           "CPU without AVX2: the reference kernels run, which is slow");
 #endif
     advise(r, native != used, "SL_CPU caps the instruction set: unset it for full speed");
-    advise(r, strcmp(t->thp, "never") == 0, "transparent huge pages are off: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
-    advise(r, t->cgroup_cpus > 0 && t->cgroup_cpus < t->n_core, "the container's CPU quota is below its cores: more threads than the quota stall each other");
-    advise(r, t->mem_available < ((int64_t)2 << 30), "less than 2 GiB of memory are available: only small models fit");
-    advise(r, r->n_file >= 0 && r->n_file < 1024, "fewer than 1024 open files are allowed: ulimit -n 4096 for serving");
+    advise(r, strcmp(t->thp, "never") == 0,
+           "transparent huge pages are off: echo madvise > "
+           "/sys/kernel/mm/transparent_hugepage/enabled");
+    advise(r, t->cgroup_cpus > 0 && t->cgroup_cpus < t->n_core,
+           "the container's CPU quota is below its cores: more threads than the quota stall each "
+           "other");
+    advise(r, t->mem_available < ((int64_t)2 << 30),
+           "less than 2 GiB of memory are available: only small models fit");
+    advise(r, r->n_file >= 0 && r->n_file < 1024,
+           "fewer than 1024 open files are allowed: ulimit -n 4096 for serving");
     advise(r, t->n_numa > 1, "several NUMA nodes: leave --numa at auto");
-    advise(r, r->read_gbps > 0 && r->read_gbps < 5, "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
+    advise(r, r->read_gbps > 0 && r->read_gbps < 5,
+           "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
 }
 
 static sl_status gather(struct report *r, const struct doctor_opts *o, sl_err *err)
@@ -80,13 +91,16 @@ static void isa_names(uint32_t mask, char *buf, size_t n)
     buf[0] = 0;
     for (int i = 0; i < CPU_N_ISA; i++)
         if (cpu_has(mask, (enum cpu_isa)i) && k < n)
-            k += (size_t)snprintf(buf + k, n - k, "%s%s", k ? " " : "", cpu_isa_name((enum cpu_isa)i));
+            k += (size_t)snprintf(buf + k, n - k, "%s%s", k ? " " : "",
+                                  cpu_isa_name((enum cpu_isa)i));
 }
 
 static void limit_text(int64_t v, int64_t unit, const char *name, char *buf, size_t n)
 {
-    if (v < 0) snprintf(buf, n, "no limit");
-    else snprintf(buf, n, "%lld%s", (long long)(v / unit), name);
+    if (v < 0)
+        snprintf(buf, n, "no limit");
+    else
+        snprintf(buf, n, "%lld%s", (long long)(v / unit), name);
 }
 
 static void print_text(const struct report *r)
@@ -96,15 +110,21 @@ static void print_text(const struct report *r)
     isa_names(cpu_isa_native(), isa, sizeof isa);
     limit_text(r->memlock, 1024, " KiB", lock, sizeof lock);
     limit_text(r->n_file, 1, "", files, sizeof files);
-    printf("cpu          %s\ncores        %d physical, %d threads, %d NUMA node%s\n", t->cpu, t->n_core, t->n_pu, t->n_numa, t->n_numa == 1 ? "" : "s");
+    printf("cpu          %s\ncores        %d physical, %d threads, %d NUMA node%s\n", t->cpu,
+           t->n_core, t->n_pu, t->n_numa, t->n_numa == 1 ? "" : "s");
     if (t->cgroup_cpus > 0) printf("cpu quota    %.1f\n", t->cgroup_cpus);
     printf("isa          %s (in use: %s)\n", isa, r->dev.isa);
-    printf("caches       L1d %lld KiB, L2 %lld KiB, L3 %.1f MiB\n", (long long)(t->l1d >> 10), (long long)(t->l2 >> 10), (double)t->l3 / (1 << 20));
-    printf("memory       %.1f GiB, %.1f GiB available\n", (double)t->mem_total / (1 << 30), (double)t->mem_available / (1 << 30));
+    printf("caches       L1d %lld KiB, L2 %lld KiB, L3 %.1f MiB\n", (long long)(t->l1d >> 10),
+           (long long)(t->l2 >> 10), (double)t->l3 / (1 << 20));
+    printf("memory       %.1f GiB, %.1f GiB available\n", (double)t->mem_total / (1 << 30),
+           (double)t->mem_available / (1 << 30));
     printf("huge pages   %s, %lld KiB\n", t->thp, (long long)(t->hugepage_bytes >> 10));
-    printf("read speed   %.1f GB/s with %d threads\nint8 peak    %.0f Gop/s\n", r->read_gbps, r->dev.n_thread, r->int8_gops);
-    printf("gpus         none used in this version\nlimits       memlock %s, open files %s\n", lock, files);
-    for (int i = 0; i < r->n_advice; i++) printf("advice       %s\n", r->advice[i]);
+    printf("read speed   %.1f GB/s with %d threads\nint8 peak    %.0f Gop/s\n", r->read_gbps,
+           r->dev.n_thread, r->int8_gops);
+    printf("gpus         none used in this version\nlimits       memlock %s, open files %s\n", lock,
+           files);
+    for (int i = 0; i < r->n_advice; i++)
+        printf("advice       %s\n", r->advice[i]);
     if (r->n_advice == 0) printf("advice       none: all is as it should be\n");
 }
 
@@ -117,9 +137,18 @@ static sl_status print_json(const struct report *r, sl_err *err)
     const struct {
         const char *key;
         int64_t v;
-    } num[] = {{"cores", t->n_core}, {"hardware_threads", t->n_pu}, {"numa_nodes", t->n_numa}, {"l1d", t->l1d}, {"l2", t->l2}, {"l3", t->l3},
-               {"mem_total", t->mem_total}, {"mem_available", t->mem_available}, {"hugepage_bytes", t->hugepage_bytes},
-               {"memlock", r->memlock}, {"open_files", r->n_file}, {"threads", r->dev.n_thread}};
+    } num[] = {{"cores", t->n_core},
+               {"hardware_threads", t->n_pu},
+               {"numa_nodes", t->n_numa},
+               {"l1d", t->l1d},
+               {"l2", t->l2},
+               {"l3", t->l3},
+               {"mem_total", t->mem_total},
+               {"mem_available", t->mem_available},
+               {"hugepage_bytes", t->hugepage_bytes},
+               {"memlock", r->memlock},
+               {"open_files", r->n_file},
+               {"threads", r->dev.n_thread}};
     isa_names(cpu_isa_native(), isa, sizeof isa);
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
@@ -147,7 +176,8 @@ static sl_status print_json(const struct report *r, sl_err *err)
     text_jw_arr_end(&w);
     text_jw_key(&w, "advice");
     text_jw_arr(&w);
-    for (int i = 0; i < r->n_advice; i++) text_jw_strz(&w, r->advice[i]);
+    for (int i = 0; i < r->n_advice; i++)
+        text_jw_strz(&w, r->advice[i]);
     text_jw_arr_end(&w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
@@ -161,8 +191,10 @@ static int run(struct cmd_ctx *x)
     struct report r;
     sl_err err = {0};
     if (gather(&r, o, &err)) return cmd_fail(&err);
-    if (!o->common.json) print_text(&r);
-    else if (print_json(&r, &err)) return cmd_fail(&err);
+    if (!o->common.json)
+        print_text(&r);
+    else if (print_json(&r, &err))
+        return cmd_fail(&err);
     return CMD_OK;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice eval: perplexity and bits per byte of a text, KL divergence against saved logits, or the raw logits of given ids.
+/* sluice eval: perplexity and bits per byte of a text, KL divergence against saved logits, or the
+ * raw logits of given ids.
  *
- * A text is read in windows of ctx tokens that begin stride tokens apart. The row after token i predicts token i+1; every token but the first is counted
- * once, in the first window that predicts it. Where the model's files wish a BOS, each window begins with it, so that the first token is counted too. Bits per
- * byte are over all bytes: a first token without BOS costs log2(V) bits. */
+ * A text is read in windows of ctx tokens that begin stride tokens apart. The row after token i
+ * predicts token i+1; every token but the first is counted once, in the first window that predicts
+ * it. Where the model's files wish a BOS, each window begins with it, so that the first token is
+ * counted too. Bits per byte are over all bytes: a first token without BOS costs log2(V) bits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,21 +51,21 @@ struct base_head {
 struct eval {
     struct compute c;
     const struct eval_opts *o;
-    int32_t *ids;      /* the text's, without BOS */
-    int n_ids, bos;    /* bos: -1 = none */
+    int32_t *ids;   /* the text's, without BOS */
+    int n_ids, bos; /* bos: -1 = none */
     int ctx, stride;
-    int32_t *window;   /* [ctx] ids of the window under way */
+    int32_t *window; /* [ctx] ids of the window under way */
     /* the window under way: row r predicts text id first + r */
     int first, n_row_text;
     /* sums */
-    int64_t n;         /* tokens counted */
+    int64_t n; /* tokens counted */
     double nll, nll2;
-    int64_t bytes_to;  /* text ids counted are [.., bytes_to) */
+    int64_t bytes_to; /* text ids counted are [.., bytes_to) */
     /* base */
     struct os_out out;
     struct os_map in;
     int64_t row_at, n_row_in;
-    double *kl;        /* [n] */
+    double *kl; /* [n] */
     int64_t n_top1;
     sl_status st;
     sl_err err;
@@ -76,7 +78,8 @@ static double log_sum(const float *l, int n)
     double z = 0;
     for (int i = 1; i < n; i++)
         if (l[i] > max) max = l[i];
-    for (int i = 0; i < n; i++) z += exp((double)(l[i] - max));
+    for (int i = 0; i < n; i++)
+        z += exp((double)(l[i] - max));
     return (double)max + log(z);
 }
 
@@ -129,7 +132,8 @@ static sl_status window(struct eval *v, int begin, int counted, sl_err *err)
 {
     int n = 0, end = BASE_MIN(begin + v->ctx - (v->bos >= 0), v->n_ids);
     if (v->bos >= 0) v->window[n++] = v->bos;
-    for (int i = begin; i < end; i++) v->window[n++] = v->ids[i];
+    for (int i = begin; i < end; i++)
+        v->window[n++] = v->ids[i];
     v->first = begin + 1 - (v->bos >= 0);
     v->n_row_text = BASE_MIN(v->first + n, v->n_ids);
     int first_row = counted - v->first;
@@ -144,7 +148,8 @@ static sl_status window(struct eval *v, int begin, int counted, sl_err *err)
 
 static sl_status open_base(struct eval *v, uint64_t hash, sl_err *err)
 {
-    struct base_head h = {.magic = BASE_MAGIC, .ids_hash = hash, .n_row = v->n_total, .n_vocab = v->c.mi.n_vocab};
+    struct base_head h = {
+        .magic = BASE_MAGIC, .ids_hash = hash, .n_row = v->n_total, .n_vocab = v->c.mi.n_vocab};
     void *p = NULL;
     if (v->o->save_base) {
         SL_TRY(os_out_open(v->o->save_base, &v->out, err));
@@ -153,13 +158,18 @@ static sl_status open_base(struct eval *v, uint64_t hash, sl_err *err)
     if (!v->o->base) return SL_OK;
     struct base_head got;
     SL_TRY(os_map_open(v->o->base, &v->in, err));
-    if (v->in.size < sizeof got) return SL_FAIL(err, FORMAT, "%s: %llu bytes: not a file of --save-base", v->o->base, (unsigned long long)v->in.size);
+    if (v->in.size < sizeof got)
+        return SL_FAIL(err, FORMAT, "%s: %llu bytes: not a file of --save-base", v->o->base,
+                       (unsigned long long)v->in.size);
     memcpy(&got, v->in.data, sizeof got);
-    if (memcmp(got.magic, BASE_MAGIC, 8) != 0) return SL_FAIL(err, FORMAT, "%s: byte 0: not a file of --save-base", v->o->base);
+    if (memcmp(got.magic, BASE_MAGIC, 8) != 0)
+        return SL_FAIL(err, FORMAT, "%s: byte 0: not a file of --save-base", v->o->base);
     if (got.n_vocab != h.n_vocab || got.ids_hash != hash || got.n_row != h.n_row)
-        return SL_FAIL(err, FORMAT, "%s: made from another text, tokenizer or window size", v->o->base);
+        return SL_FAIL(err, FORMAT, "%s: made from another text, tokenizer or window size",
+                       v->o->base);
     if (v->in.size != sizeof got + (uint64_t)h.n_row * (uint64_t)h.n_vocab * 4)
-        return SL_FAIL(err, FORMAT, "%s: %llu bytes: truncated", v->o->base, (unsigned long long)v->in.size);
+        return SL_FAIL(err, FORMAT, "%s: %llu bytes: truncated", v->o->base,
+                       (unsigned long long)v->in.size);
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)v->n_total + 1, sizeof *v->kl, &p, err));
     v->kl = p;
     return SL_OK;
@@ -169,15 +179,18 @@ static sl_status windows(struct eval *v, int *n_done, sl_err *err)
 {
     /* how many tokens will be counted */
     int counted = v->bos >= 0 ? 0 : 1, n_win = 0, last = counted;
-    for (int begin = 0; begin < v->n_ids && (!v->o->chunks || n_win < v->o->chunks); begin += v->stride, n_win++) {
+    for (int begin = 0; begin < v->n_ids && (!v->o->chunks || n_win < v->o->chunks);
+         begin += v->stride, n_win++) {
         int end = BASE_MIN(begin + v->ctx - (v->bos >= 0) + 1, v->n_ids);
         if (v->bos >= 0) end = BASE_MIN(begin + v->ctx, v->n_ids);
         last = BASE_MAX(last, end);
     }
     v->n_total = last - counted;
-    if (v->n_total < 1) return SL_FAIL(err, REQUEST, "%s: too short: one token can not be scored", v->o->file);
+    if (v->n_total < 1)
+        return SL_FAIL(err, REQUEST, "%s: too short: one token can not be scored", v->o->file);
     int32_t key[2] = {v->ctx, v->stride};
-    uint64_t hash = hash_bytes(v->ids, (size_t)v->n_ids * sizeof *v->ids, hash_bytes(key, sizeof key, (uint64_t)v->n_total));
+    uint64_t hash = hash_bytes(v->ids, (size_t)v->n_ids * sizeof *v->ids,
+                               hash_bytes(key, sizeof key, (uint64_t)v->n_total));
     SL_TRY(open_base(v, hash, err));
     for (int begin = 0, i = 0; i < n_win; begin += v->stride, i++) {
         SL_TRY(window(v, begin, counted, err));
@@ -208,25 +221,31 @@ static sl_status report(struct eval *v, int n_done, uint64_t n_bytes, double s, 
     double kl_mean = 0, kl_med = 0, kl_p99 = 0, kl_max = 0, top1 = 0;
     if (v->o->base) {
         qsort(v->kl, (size_t)v->n, sizeof *v->kl, by_value);
-        for (int64_t i = 0; i < v->n; i++) kl_mean += v->kl[i] / n;
+        for (int64_t i = 0; i < v->n; i++)
+            kl_mean += v->kl[i] / n;
         kl_med = v->kl[v->n / 2];
         kl_p99 = v->kl[(int64_t)(0.99 * (n - 1))];
         kl_max = v->kl[v->n - 1];
         top1 = 100 * (double)v->n_top1 / n;
     }
     if (v->o->common.json) {
-        printf("{\"tokens\":%lld,\"nll\":%.9g,\"ppl\":%.9g,\"ppl_se\":%.6g,\"bits_per_byte\":%.9g,\"tps\":%.6g", (long long)v->n, v->nll,
-               ppl, se, bits / (double)n_text, n / s);
+        printf("{\"tokens\":%lld,\"nll\":%.9g,\"ppl\":%.9g,\"ppl_se\":%.6g,\"bits_per_byte\":%.9g,"
+               "\"tps\":%.6g",
+               (long long)v->n, v->nll, ppl, se, bits / (double)n_text, n / s);
         if (v->o->base)
-            printf(",\"kl_mean\":%.6g,\"kl_median\":%.6g,\"kl_p99\":%.6g,\"kl_max\":%.6g,\"top1_pct\":%.6g", kl_mean, kl_med, kl_p99, kl_max, top1);
+            printf(",\"kl_mean\":%.6g,\"kl_median\":%.6g,\"kl_p99\":%.6g,\"kl_max\":%.6g,\"top1_"
+                   "pct\":%.6g",
+                   kl_mean, kl_med, kl_p99, kl_max, top1);
         printf("}\n");
         return SL_OK;
     }
-    printf("tokens         %lld\nperplexity     %.4f +- %.4f\nbits per byte  %.4f\ntokens/s       %.1f\n", (long long)v->n, ppl, se,
-           bits / (double)n_text, n / s);
+    printf("tokens         %lld\nperplexity     %.4f +- %.4f\nbits per byte  %.4f\ntokens/s       "
+           "%.1f\n",
+           (long long)v->n, ppl, se, bits / (double)n_text, n / s);
     if (v->o->base)
-        printf("KL mean        %.6f\nKL median      %.6f\nKL 99 %%        %.6f\nKL max         %.6f\ntop-1 equal    %.3f %%\n", kl_mean, kl_med, kl_p99,
-               kl_max, top1);
+        printf("KL mean        %.6f\nKL median      %.6f\nKL 99 %%        %.6f\nKL max         "
+               "%.6f\ntop-1 equal    %.3f %%\n",
+               kl_mean, kl_med, kl_p99, kl_max, top1);
     return SL_OK;
 }
 
@@ -241,7 +260,8 @@ static sl_status eval_text(struct eval *v, sl_err *err)
     SL_TRY_OUT(sl_tokenize(v->c.m, text, (size_t)n_bytes, 0, &v->ids, &v->n_ids, err));
     v->bos = v->c.mi.add_bos ? v->c.mi.bos : -1;
     v->ctx = v->c.ei.n_ctx;
-    v->stride = v->o->stride ? BASE_MIN(v->o->stride, v->ctx) : v->ctx; /* more would leave tokens out */
+    v->stride =
+        v->o->stride ? BASE_MIN(v->o->stride, v->ctx) : v->ctx; /* more would leave tokens out */
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)v->ctx, sizeof *v->window, &p, err));
     v->window = p;
     int64_t t0 = clock_now_ns();
@@ -263,7 +283,8 @@ static int dump_rows(void *user, int row0, int n_row, const float *logits)
 {
     struct eval *v = user;
     (void)row0;
-    v->st = os_out_write(&v->out, logits, (uint64_t)n_row * (uint64_t)v->c.mi.n_vocab * sizeof *logits, &v->err);
+    v->st = os_out_write(&v->out, logits,
+                         (uint64_t)n_row * (uint64_t)v->c.mi.n_vocab * sizeof *logits, &v->err);
     return v->st || cmd_stop;
 }
 
@@ -275,8 +296,10 @@ static sl_status dump(struct eval *v, const struct opt_ints *ids, sl_err *err)
         *err = v->err;
         st = v->st;
     }
-    if (!st) st = os_out_commit(&v->out, err);
-    else os_out_abort(&v->out);
+    if (!st)
+        st = os_out_commit(&v->out, err);
+    else
+        os_out_abort(&v->out);
     if (!st && v->o->common.json) printf("{\"tokens\":%d,\"vocab\":%d}\n", ids->n, v->c.mi.n_vocab);
     return st;
 }
@@ -300,7 +323,8 @@ static int run(struct cmd_ctx *x)
         mem_free(text);
         if (st) return cmd_fail(&err);
     }
-    if (want_dump && ids.n == 0) return cmd_usage("%s: no token ids in it", o->ids_file ? o->ids_file : "--ids");
+    if (want_dump && ids.n == 0)
+        return cmd_usage("%s: no token ids in it", o->ids_file ? o->ids_file : "--ids");
     sl_engine_opts eo = {.n_seq_max = 1, .n_ctx = BASE_MAX(o->common.ctx, want_dump ? ids.n : 0)};
     sl_status st = compute_open(&v.c, &o->common, &eo, &err);
     if (!st) {
@@ -314,7 +338,8 @@ const struct cmd cmd_eval = {
     .name = "eval",
     .summary = "perplexity, bits per byte, KL divergence, raw logits",
     .usage = "[-m MODEL] (-f FILE | --ids 1,2,3 --dump-logits FILE) [options]",
-    .about = "Perplexity with its standard error, bits per byte over all bytes, tokens per second; with --base also the KL divergence.",
+    .about = "Perplexity with its standard error, bits per byte over all bytes, tokens per second; "
+             "with --base also the KL divergence.",
     .example = "sluice eval -f README.md --ctx 512 --json",
     .opts = opts,
     .opts_bytes = sizeof(struct eval_opts),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands, in the order of `sluice --help`. CMD(name): tools/cmd_<name>.c defines `const struct cmd cmd_<name>`. */
+/* The commands, in the order of `sluice --help`. CMD(name): tools/cmd_<name>.c defines `const
+ * struct cmd cmd_<name>`. */
 #ifndef TOOLS_CMD_LIST_H
 #define TOOLS_CMD_LIST_H
 

@@ -59,7 +59,7 @@ static const struct opt opts[] = {
     FLAG("explain", explain, "the breakdown of each row"),
     TEXT("html", html, "FILE", NULL, "report with charts"),
     TEXT("emit", emit, "FILE", NULL, "config of the first row for sluice serve"),
-    TEXT("sweep", sweep, "KEY=A,B,..", NULL, "one curve over concurrency, input, output, rate or cards"),
+    TEXT("sweep", sweep, "KEY=A,B,..", NULL, "one curve over concurrency, input, output or rate"),
     TEXT("check", check, "ROWS.csv", NULL, "predict every row; \"published\" is the table inside"),
     TEXT("calibrate", calibrate, "ROWS.csv", NULL, "fit constants; \"published\" makes the shipped file"),
     TEXT("constants", constants, "FILE", NULL, "constants file to use, or to write with --calibrate"),
@@ -67,8 +67,8 @@ static const struct opt opts[] = {
     FLAG("this-machine", this_machine, "predict this engine here from --doctor and --bench files"),
     TEXT("doctor", doctor, "FILE", NULL, "output of sluice doctor --json"),
     TEXT("bench", bench, "FILE", NULL, "output of sluice bench --json"),
-    TEXT("models-file", models_file, "CSV", NULL, "further models, columns as data/planner/models.csv"),
-    TEXT("hardware-file", hardware_file, "CSV", NULL, "further hardware, columns as data/planner/hardware.csv"),
+    TEXT("models-file", models_file, "FILE", NULL, "further models, columns as data/planner/models.csv; .json: a list of objects"),
+    TEXT("hardware-file", hardware_file, "FILE", NULL, "further hardware, the same way"),
     REAL("claim-gb", claim_gb, "0", 0, 1e9, "is a claimed memory (GB in all) possible for this model?"),
     FLAG("list", list, "names of models, devices, hosts and formats"),
     OPT_ROWS_BASIC(S),
@@ -88,6 +88,54 @@ sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *ou
     return st;
 }
 
+/* A cell of CSV from a JSON value. */
+static void put_cell(struct str *s, const struct json *v)
+{
+    if (!v || v->kind == JSON_NULL_K) return;
+    if (v->kind == JSON_BOOL_K) str_puts(s, v->b ? "1" : "0");
+    if (v->kind == JSON_INT_K || v->kind == JSON_REAL_K) str_printf(s, "%.12g", v->f);
+    if (v->kind != JSON_STR_K) return;
+    str_putc(s, '"');
+    for (size_t i = 0; i < v->n; i++) {
+        if (v->s[i] == '"') str_putc(s, '"');
+        str_putc(s, v->s[i]);
+    }
+    str_putc(s, '"');
+}
+
+/* A user's table as JSON, [{"name": ..., column: value}], becomes the CSV that the room reads; line
+ * n + 1 is object n. Its columns are those of the first object. */
+static sl_status table_file(struct plan_run *r, const char *path, struct plan_bytes *b, sl_err *err)
+{
+    const struct json *root;
+    struct str s;
+    char *keep;
+    size_t n = strlen(path);
+    SL_TRY(plan_slurp(r, path, b, err));
+    if (n < 5 || strcasecmp(path + n - 5, ".json") != 0) return SL_OK;
+    SL_TRY(text_json_parse(r->a, path, b->p, b->n, &root, err));
+    if (root->kind != JSON_ARRAY_K || root->n == 0 || root->child->kind != JSON_OBJECT_K) {
+        return SL_FAIL(err, FORMAT, "%s: a list of objects is needed: [{\"name\": ...}]", path);
+    }
+    str_init(&s, MEM_MISC, 0);
+    for (const struct json *k = root->child->child; k; k = k->next) {
+        str_printf(&s, "%s%s", k == root->child->child ? "" : ",", k->key);
+    }
+    str_putc(&s, '\n');
+    for (const struct json *o = root->child; o; o = o->next) {
+        for (const struct json *k = root->child->child; k; k = k->next) {
+            if (k != root->child->child) str_putc(&s, ',');
+            put_cell(&s, text_json_get(o, k->key));
+        }
+        str_putc(&s, '\n');
+    }
+    sl_status st = str_status(&s, err);
+    if (st == SL_OK) st = mem_arena_str(r->a, s.p, s.n, &keep, err);
+    if (st == SL_OK) *b = (struct plan_bytes){path, keep, s.n};
+    str_fini(&s);
+    return st;
+}
+
 sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct arena *a, sl_err *err)
 {
     struct plan_bytes b;
@@ -96,11 +144,11 @@ sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct ar
     SL_TRY(plan_read_hardware(&r->t, a, plan_embedded(PLAN_FILE_HARDWARE), err));
     SL_TRY(plan_read_engines(&r->t, a, plan_embedded(PLAN_FILE_ENGINES), err));
     if (o->models_file) {
-        SL_TRY(plan_slurp(r, o->models_file, &b, err));
+        SL_TRY(table_file(r, o->models_file, &b, err));
         SL_TRY(plan_read_models(&r->t, a, b, err));
     }
     if (o->hardware_file) {
-        SL_TRY(plan_slurp(r, o->hardware_file, &b, err));
+        SL_TRY(table_file(r, o->hardware_file, &b, err));
         SL_TRY(plan_read_hardware(&r->t, a, b, err));
     }
     b = plan_embedded(PLAN_FILE_CONSTANTS);

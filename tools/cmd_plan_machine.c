@@ -156,19 +156,38 @@ static void report(struct plan_run *r, struct machine *m)
     }
 }
 
+/* Read bandwidth and int8 peak of the doctor's probes. */
+static sl_status read_doctor(struct plan_run *r, double *gbps, double *gops, sl_err *err)
+{
+    struct plan_bytes b;
+    const struct json *root;
+    if (!r->o->doctor) return SL_OK;
+    SL_TRY(plan_slurp(r, r->o->doctor, &b, err));
+    SL_TRY(text_json_parse(r->a, b.name, b.p, b.n, &root, err));
+    SL_TRY(text_json_real(root, "read_gbps", *gbps, gbps, err));
+    SL_TRY(text_json_real(root, "int8_gops", *gops, gops, err));
+    if (!(*gbps > 0 && *gops > 0)) {
+        return SL_FAIL(err, FORMAT, "%s: read_gbps and int8_gops must be above zero", b.name);
+    }
+    return SL_OK;
+}
+
 int plan_cmd_machine(struct plan_run *r)
 {
     sl_err err;
     struct machine m = {0};
     sl_status st = r->o->common.model ? plan_run_model(r, r->o->common.model, &err)
                                       : SL_FAIL(&err, REQUEST, "missing option: --model");
+    double gbps = 50, gops = 400;
     if (st == SL_OK) st = read_bench(r, &m, &err);
+    for (int i = 0; i < m.n && st == SL_OK; i++) {
+        if (m.p[i].probe > 0) gbps = m.p[i].probe;
+    }
+    if (st == SL_OK) st = read_doctor(r, &gbps, &gops, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
     struct plan_device dev = {
-        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = 50e9, .mem = 16e9};
+        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = gbps * 1e9, .mem = 16e9};
     dev.peak[PLAN_NUM_BF16] = 1e12;
-    for (int i = 0; i < m.n; i++)
-        dev.bw = fmax(dev.bw, 0), dev.bw = m.p[i].probe > 0 ? m.p[i].probe * 1e9 : dev.bw;
     m.c = (struct plan_case){.model = r->q.model, .dev = &dev, .kv_bits = 16};
     if (r->has_real)
         m.c.fmt = r->real;
@@ -179,7 +198,7 @@ int plan_cmd_machine(struct plan_run *r)
     m.c.k.mode = PLAN_MODE_CPU;
     m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
     choose(&m);
-    double x[3] = {log(dev.bw * 1e-9), log(0.2), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
+    double x[3] = {log(gbps), log(0.5e-3 * gops), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
     for (int i = 0; i < 4; i++)
         plan_minimise(cost, &m, x, step, 3, 600);
     cost(&m, x);

@@ -58,7 +58,8 @@ static void on_event(void *user, const sl_event *ev)
     if (ev->token >= 0 && a->n_tok < a->cap) a->tok[a->n_tok++] = ev->token;
     str_put(&a->text, ev->text, ev->n_text);
     if (a->stream) {
-        if (!a->c->mi.has_tokenizer && ev->token >= 0) printf("%s%d", a->n_tok > 1 ? " " : "", ev->token);
+        if (!a->c->mi.has_tokenizer && ev->token >= 0)
+            printf("%s%d", a->n_tok > 1 ? " " : "", ev->token);
         fwrite(ev->text, 1, ev->n_text, stdout);
         if (fflush(stdout)) a->failed_write = true;
     }
@@ -115,7 +116,9 @@ static void probe(struct compute *c, struct speed *s)
 static void closing_line(const struct answer *a, const struct speed *s)
 {
     if (isatty(STDOUT_FILENO)) fputc('\n', stdout), fflush(stdout);
-    fprintf(stderr, "prompt %d tok, %.0f tok/s | %d tok, %.1f tok/s, %.1f ms/tok | %.3g GB/tok, %.1f GB/s, %.0f %% of this machine's %.1f\n",
+    fprintf(stderr,
+            "prompt %d tok, %.0f tok/s | %d tok, %.1f tok/s, %.1f ms/tok | %.3g GB/tok, %.1f GB/s, "
+            "%.0f %% of this machine's %.1f\n",
             a->n_prompt, s->prefill_tps, a->n_tok, s->decode_tps, s->tpot_ms,
             (double)a->c->ei.bytes_per_token * 1e-9, s->gbps, s->pct, s->probe_gbps);
 }
@@ -127,18 +130,21 @@ static void put_answer(struct json_w *w, const struct answer *a)
     text_jw_int(w, a->n_prompt);
     text_jw_key(w, "tokens");
     text_jw_arr(w);
-    for (int i = 0; i < a->n_tok; i++) text_jw_int(w, a->tok[i]);
+    for (int i = 0; i < a->n_tok; i++)
+        text_jw_int(w, a->tok[i]);
     text_jw_arr_end(w);
     text_jw_key(w, "text");
     text_jw_str(w, str_c(&a->text), a->text.n);
     text_jw_key(w, "finish_reason");
     text_jw_strz(w, compute_finish_text(a->finish));
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)hash_bytes(a->tok, (size_t)a->n_tok * sizeof *a->tok, 0));
+    snprintf(hash, sizeof hash, "%016llx",
+             (unsigned long long)hash_bytes(a->tok, (size_t)a->n_tok * sizeof *a->tok, 0));
     text_jw_key(w, "run_hash");
     text_jw_strz(w, hash);
 }
 
-static sl_status print_json(const struct answer *a, const struct speed *s, uint64_t seed, sl_err *err)
+static sl_status print_json(const struct answer *a, const struct speed *s, uint64_t seed,
+                            sl_err *err)
 {
     struct str out;
     struct json_w w;
@@ -146,9 +152,11 @@ static sl_status print_json(const struct answer *a, const struct speed *s, uint6
     const struct {
         const char *key;
         double v;
-    } num[] = {{"load_ms", c->load_ms}, {"ttft_ms", s->ttft_ms}, {"tpot_ms", s->tpot_ms}, {"prefill_tps", s->prefill_tps},
-               {"decode_tps", s->decode_tps}, {"bytes_per_token", (double)c->ei.bytes_per_token}, {"bandwidth_gbps", s->gbps},
-               {"probe_gbps", s->probe_gbps}, {"roofline_pct", s->pct}};
+    } num[] = {{"load_ms", c->load_ms},       {"ttft_ms", s->ttft_ms},
+               {"tpot_ms", s->tpot_ms},       {"prefill_tps", s->prefill_tps},
+               {"decode_tps", s->decode_tps}, {"bytes_per_token", (double)c->ei.bytes_per_token},
+               {"bandwidth_gbps", s->gbps},   {"probe_gbps", s->probe_gbps},
+               {"roofline_pct", s->pct}};
     str_init(&out, MEM_MISC, 0);
     text_jw_init(&w, &out);
     text_jw_obj(&w);
@@ -180,8 +188,8 @@ static sl_status print_json(const struct answer *a, const struct speed *s, uint6
 /* ---- prompts ---- */
 
 /* The ids of a chat prompt: rendered, control tokens only from the template. */
-static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user, size_t n_user,
-                          int32_t **ids, int *n, sl_err *err)
+static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user,
+                          size_t n_user, int32_t **ids, int *n, sl_err *err)
 {
     struct str s;
     struct json_w w;
@@ -224,14 +232,18 @@ static sl_status run_steps(struct compute *c, struct answer *a, int n_prompt, sl
         if (cmd_stop) return SL_FAIL(err, CANCELLED, "cancelled");
         SL_TRY(sl_step(c->e, err));
         sl_stats_get(c->e, &s);
-        if (a && a->n_tok == 0) cmd_progress_count(&c->progress, "prompt", "tok", (int64_t)s.n_prompt_tok, n_prompt);
-        else cmd_progress_end(&c->progress);
-        if (a && a->failed_write) return SL_FAIL(err, IO, "write failed: standard output: disk full or pipe closed");
+        if (a && a->n_tok == 0)
+            cmd_progress_count(&c->progress, "prompt", "tok", (int64_t)s.n_prompt_tok, n_prompt);
+        else
+            cmd_progress_end(&c->progress);
+        if (a && a->failed_write)
+            return SL_FAIL(err, IO, "write failed: standard output: disk full or pipe closed");
     }
     return SL_OK;
 }
 
-static sl_status one(struct compute *c, const struct run_opts *o, const char *text, size_t n_text, sl_err *err)
+static sl_status one(struct compute *c, const struct run_opts *o, const char *text, size_t n_text,
+                     sl_err *err)
 {
     struct answer a;
     int32_t *ids = NULL;
@@ -249,7 +261,8 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         q.n_ids = n_ids;
     } else {
         if (strlen(text) != n_text) {
-            st = SL_FAIL(err, REQUEST, "prompt: byte %zu is NUL: text can not hold it", strlen(text));
+            st = SL_FAIL(err, REQUEST, "prompt: byte %zu is NUL: text can not hold it",
+                         strlen(text));
             goto out;
         }
         q.text = text;
@@ -262,8 +275,10 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
     }
     struct speed s = speed_of(&a);
     if (!o->common.quiet || o->common.json) probe(c, &s);
-    if (o->common.json) st = print_json(&a, &s, o->common.seed, err);
-    else if (!o->common.quiet) closing_line(&a, &s);
+    if (o->common.json)
+        st = print_json(&a, &s, o->common.seed, err);
+    else if (!o->common.quiet)
+        closing_line(&a, &s);
 out:
     sl_free(ids);
     answer_fini(&a);
@@ -278,12 +293,13 @@ struct line {
     bool open, done;
 };
 
-static sl_status parse_lines(const char *path, char *text, uint64_t n, struct arena *arena, struct line **out,
-                             int *n_out, sl_err *err)
+static sl_status parse_lines(const char *path, char *text, uint64_t n, struct arena *arena,
+                             struct line **out, int *n_out, sl_err *err)
 {
     int n_line = 0, i = 0, at = 0;
     void *p = NULL;
-    for (uint64_t k = 0; k < n; k++) n_line += text[k] == '\n';
+    for (uint64_t k = 0; k < n; k++)
+        n_line += text[k] == '\n';
     SL_TRY(mem_arena_array(arena, (size_t)n_line + 1, sizeof **out, &p, err));
     *out = p;
     for (char *s = text; s < text + n; at++) {
@@ -294,9 +310,11 @@ static sl_status parse_lines(const char *path, char *text, uint64_t n, struct ar
             struct line *l = &(*out)[i++];
             snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
             SL_TRY(text_json_parse(arena, what, s, len, &l->v, err));
-            const struct json *ids = text_json_get(l->v, "ids"), *prompt = text_json_get(l->v, "prompt");
+            const struct json *ids = text_json_get(l->v, "ids"),
+                              *prompt = text_json_get(l->v, "prompt");
             bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
-            if (!ok) return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
+            if (!ok)
+                return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
         }
         s += len + 1;
     }
@@ -304,15 +322,16 @@ static sl_status parse_lines(const char *path, char *text, uint64_t n, struct ar
     return SL_OK;
 }
 
-static sl_status submit_line(struct compute *c, const struct run_opts *o, struct line *l, struct arena *arena,
-                             sl_err *err)
+static sl_status submit_line(struct compute *c, const struct run_opts *o, struct line *l,
+                             struct arena *arena, sl_err *err)
 {
     int64_t n = 0, seed = 0;
     int32_t *ids = NULL;
     const struct json *list = text_json_get(l->v, "ids"), *prompt = text_json_get(l->v, "prompt");
     SL_TRY(text_json_int(l->v, "n", o->n, &n, err));
     SL_TRY(text_json_int(l->v, "seed", (int64_t)o->common.seed, &seed, err));
-    if (n < 0 || n > INT32_MAX) return SL_FAIL(err, REQUEST, "n: %lld: not a number of tokens", (long long)n);
+    if (n < 0 || n > INT32_MAX)
+        return SL_FAIL(err, REQUEST, "n: %lld: not a number of tokens", (long long)n);
     if (!l->open) SL_TRY(answer_init(&l->a, c, (int)n, err));
     l->open = true;
     sl_request q = request_of(o, &l->a);
@@ -353,15 +372,16 @@ static sl_status print_line(const struct line *l, sl_err *err)
     if (l->a.finish == SL_FINISH_ERROR) {
         text_jw_key(&w, "error");
         text_jw_strz(&w, l->a.error);
-    } else put_answer(&w, &l->a);
+    } else
+        put_answer(&w, &l->a);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&out, err);
     str_fini(&out);
     return st;
 }
 
-static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct line *line, int n_line,
-                            struct arena *arena, int *n_bad, sl_err *err)
+static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct line *line,
+                            int n_line, struct arena *arena, int *n_bad, sl_err *err)
 {
     int next = 0, printed = 0;
     while (printed < n_line) {
@@ -405,11 +425,13 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         cmd_progress_end(&c.progress);
         compute_close(&c);
     }
-    for (int i = 0; line && i < n_line; i++) answer_fini(&line[i].a);
+    for (int i = 0; line && i < n_line; i++)
+        answer_fini(&line[i].a);
     mem_free(text);
     if (st) return cmd_fail(&err);
     if (n_bad) {
-        fprintf(stderr, "sluice: %d of %d lines failed: %s: see their \"error\"\n", n_bad, n_line, o->batch_file);
+        fprintf(stderr, "sluice: %d of %d lines failed: %s: see their \"error\"\n", n_bad, n_line,
+                o->batch_file);
         return CMD_FAILED;
     }
     return CMD_OK;
@@ -425,14 +447,18 @@ static int run(struct cmd_ctx *x)
     uint64_t n = text ? strlen(text) : 0;
     bool dash = x->rest.n == 1;
     if (o->json_schema || o->grammar)
-        return cmd_usage("not available in this version: --%s: leave it out", o->json_schema ? "json-schema" : "grammar");
+        return cmd_usage("not available in this version: --%s: leave it out",
+                         o->json_schema ? "json-schema" : "grammar");
     if (dash && strcmp(x->rest.v[0], "-") != 0)
         return cmd_usage("unexpected argument: %.60s: a prompt is given with -p", x->rest.v[0]);
     int n_src = !!o->prompt + !!o->file + dash + !!o->ids.n + !!o->batch_file;
     if (n_src != 1)
-        return cmd_usage("%s: -p TEXT, -f FILE, -, --ids or --batch-file: give exactly one", n_src ? "several prompts" : "no prompt");
-    if (o->chat && o->ids.n) return cmd_usage("--chat does not go with --ids: ids are the whole prompt");
-    if (o->system && !o->chat) return cmd_usage("--system: needs --chat: only a chat template has a system message");
+        return cmd_usage("%s: -p TEXT, -f FILE, -, --ids or --batch-file: give exactly one",
+                         n_src ? "several prompts" : "no prompt");
+    if (o->chat && o->ids.n)
+        return cmd_usage("--chat does not go with --ids: ids are the whole prompt");
+    if (o->system && !o->chat)
+        return cmd_usage("--system: needs --chat: only a chat template has a system message");
     if (o->batch_file) return run_batch(x, o);
     if (o->file || dash) {
         if (compute_read(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);
@@ -453,8 +479,10 @@ const struct cmd cmd_run = {
     .name = "run",
     .summary = "one prompt, one answer",
     .usage = "[-m MODEL] (-p TEXT | -f FILE | - | --ids 1,2,3 | --batch-file FILE) [options]",
-    .about = "Continues a prompt. Text goes to stdout as it is made; one closing line with the speed to stderr.",
-    .example = "sluice run --chat -p \"What is the capital of France?\"\nsluice run -m model.gguf -p \"Once upon a time\" -n 64 --temp 0.8 --seed 7",
+    .about = "Continues a prompt. Text goes to stdout as it is made; one closing line with the "
+             "speed to stderr.",
+    .example = "sluice run --chat -p \"What is the capital of France?\"\nsluice run -m model.gguf "
+               "-p \"Once upon a time\" -n 64 --temp 0.8 --seed 7",
     .opts = opts,
     .opts_bytes = sizeof(struct run_opts),
     .n_arg_max = 1,

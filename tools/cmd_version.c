@@ -28,7 +28,8 @@ static int run(struct cmd_ctx *c)
     const struct version_opts *o = c->opts;
     const char *isa = cpu_isa_best(cpu_isa_mask());
     if (o->common.json)
-        printf("{\"version\":\"%s\",\"compiler\":\"%s\",\"build\":\"%s\",\"libedit\":\"%s\",\"isa\":\"%s\"}\n",
+        printf("{\"version\":\"%s\",\"compiler\":\"%s\",\"build\":\"%s\",\"libedit\":\"%s\","
+               "\"isa\":\"%s\"}\n",
                sl_version(), COMPILER_TEXT, SL_BUILD_TYPE, EDIT_TEXT, isa);
     else
         printf("sluice %s\nbuilt with %s, %s; libedit %s\nISA in use: %s\n", sl_version(),

@@ -67,10 +67,13 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
     char buf[65536];
     size_t k;
     str_init(&s, MEM_MISC, READ_MAX);
-    while ((k = fread(buf, 1, sizeof buf, stdin)) > 0) str_put(&s, buf, k);
+    while ((k = fread(buf, 1, sizeof buf, stdin)) > 0)
+        str_put(&s, buf, k);
     str_put(&s, "", 0);
     sl_status st = str_status(&s, err);
-    if (!st && ferror(stdin)) st = cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled") : SL_FAIL(err, IO, "standard input: read failed");
+    if (!st && ferror(stdin))
+        st = cmd_stop ? SL_FAIL(err, CANCELLED, "cancelled")
+                      : SL_FAIL(err, IO, "standard input: read failed");
     if (st) {
         str_fini(&s);
         return st;
@@ -83,12 +86,18 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
 const char *compute_finish_text(sl_finish f)
 {
     switch (f) {
-    case SL_FINISH_STOP: return "stop";
-    case SL_FINISH_STOP_STRING: return "stop_string";
-    case SL_FINISH_LENGTH: return "length";
-    case SL_FINISH_CANCELLED: return "cancelled";
-    case SL_FINISH_ERROR: return "error";
-    case SL_FINISH_NONE: break;
+    case SL_FINISH_STOP:
+        return "stop";
+    case SL_FINISH_STOP_STRING:
+        return "stop_string";
+    case SL_FINISH_LENGTH:
+        return "length";
+    case SL_FINISH_CANCELLED:
+        return "cancelled";
+    case SL_FINISH_ERROR:
+        return "error";
+    case SL_FINISH_NONE:
+        break;
     }
     return "none";
 }

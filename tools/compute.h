@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What run, chat, eval and bench share: opening model and engine from options, sampling options, prompts from files, numbers as people read them. */
+/* What run, chat, eval and bench share: opening model and engine from options, sampling options,
+ * prompts from files, numbers as people read them. */
 #ifndef TOOLS_COMPUTE_H
 #define TOOLS_COMPUTE_H
 
@@ -16,7 +17,8 @@ struct compute {
     double load_ms;
 };
 
-/* Model and engine with progress lines. base: further engine options, or NULL. On failure everything is closed. */
+/* Model and engine with progress lines. base: further engine options, or NULL. On failure
+ * everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
@@ -38,10 +40,12 @@ struct sampling_opts {
 // clang-format on
 sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
 
-/* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1 GiB. */
+/* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1
+ * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
 
-const char *compute_finish_text(sl_finish f); /* "stop", "length", "stop_string", "cancelled", "error" */
+const char *
+compute_finish_text(sl_finish f); /* "stop", "length", "stop_string", "cancelled", "error" */
 
 /* Print a JSON text and a line end on stdout. */
 sl_status compute_print(const struct str *s, sl_err *err) BASE_MUST_USE;

@@ -37,9 +37,11 @@ void cmd_overview(FILE *f)
     int n;
     const struct cmd *const *t = cmd_table(&n);
     fprintf(f, "usage: sluice COMMAND [options]\n\n");
-    for (int i = 0; i < n; i++) fprintf(f, "  %-10s %s\n", t[i]->name, t[i]->summary);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "  %-10s %s\n", t[i]->name, t[i]->summary);
     fprintf(f, "\nsluice COMMAND --help explains a command; sluice --version says what was built.\n"
-               "Every option is also an environment variable (SLUICE_THREADS=2) and a key of --config FILE.\n"
+               "Every option is also an environment variable (SLUICE_THREADS=2) and a key of "
+               "--config FILE.\n"
                "\nexample:\n  sluice run --chat -p \"What is the capital of France?\"\n");
 }
 
@@ -47,9 +49,12 @@ void cmd_overview(FILE *f)
 static void roff(FILE *f, const char *s)
 {
     for (; *s; s++) {
-        if (*s == '\\') fputs("\\e", f);
-        else if (*s == '-') fputs("\\-", f);
-        else fputc(*s, f);
+        if (*s == '\\')
+            fputs("\\e", f);
+        else if (*s == '-')
+            fputs("\\-", f);
+        else
+            fputc(*s, f);
     }
 }
 
@@ -57,7 +62,10 @@ void cmd_man(FILE *f)
 {
     int n;
     const struct cmd *const *t = cmd_table(&n);
-    fprintf(f, ".TH SLUICE 1 \"\" \"sluice %s\"\n.SH NAME\nsluice \\- run large mixture\\-of\\-experts language models\n", sl_version());
+    fprintf(f,
+            ".TH SLUICE 1 \"\" \"sluice %s\"\n.SH NAME\nsluice \\- run large "
+            "mixture\\-of\\-experts language models\n",
+            sl_version());
     fprintf(f, ".SH SYNOPSIS\n.B sluice\n.I COMMAND\n[options]\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) {
         fprintf(f, ".SS ");
@@ -81,7 +89,9 @@ void cmd_man(FILE *f)
         roff(f, t[i]->example);
         fprintf(f, "\n.fi\n");
     }
-    fprintf(f, ".SH ENVIRONMENT\nEvery option \\-\\-some\\-name can be set as SLUICE_SOME_NAME. SLUICE_MODELS is the folder where\n"
-               "model names are looked up. SL_CPU caps the instruction set (ref, avx2, avx512, ...).\n"
-               ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage, 130 interrupted.\n");
+    fprintf(f,
+            ".SH ENVIRONMENT\nEvery option \\-\\-some\\-name can be set as SLUICE_SOME_NAME. "
+            "SLUICE_MODELS is the folder where\n"
+            "model names are looked up. SL_CPU caps the instruction set (ref, avx2, avx512, ...).\n"
+            ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage, 130 interrupted.\n");
 }

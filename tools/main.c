@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: finds the command, fills its options, runs it, turns failures into one line and an exit code. */
+/* The program: finds the command, fills its options, runs it, turns failures into one line and an
+ * exit code. */
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -99,13 +100,14 @@ static int run_cmd(const struct cmd *cmd, int argc, char **argv)
         rc = cmd_fail(&err);
         if (st == SL_REQUEST) rc = CMD_USAGE;
     } else if (c.rest.n < cmd->n_arg_min)
-        rc = cmd_usage("missing argument: sluice %s %s: see sluice %s --help", cmd->name, cmd->usage,
-                       cmd->name);
+        rc = cmd_usage("missing argument: sluice %s %s: see sluice %s --help", cmd->name,
+                       cmd->usage, cmd->name);
     else if (c.rest.n > cmd->n_arg_max)
         rc = cmd_usage("unexpected argument: %.60s: see sluice %s --help", c.rest.v[cmd->n_arg_max],
                        cmd->name);
     else {
-        const bool *quiet = flag_of(cmd, c.opts, "quiet"), *verbose = flag_of(cmd, c.opts, "verbose");
+        const bool *quiet = flag_of(cmd, c.opts, "quiet"),
+                   *verbose = flag_of(cmd, c.opts, "verbose");
         if (quiet && *quiet) log_set_level(LOG_ERROR);
         if (verbose && *verbose) log_set_level(LOG_DEBUG);
         rc = cmd->run(&c);
@@ -128,8 +130,10 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         const struct cmd *c = argc > 2 ? find(argv[2]) : NULL;
         if (argc > 2 && !c) return unknown(argv[2]);
-        if (c) cmd_help(c, stdout);
-        else cmd_overview(stdout);
+        if (c)
+            cmd_help(c, stdout);
+        else
+            cmd_overview(stdout);
         return cmd_flush(CMD_OK);
     }
     if (strcmp(name, "--man") == 0) {

@@ -13,7 +13,8 @@
 #include "os/os.h"
 #include "text/json.h"
 
-/* Where a value comes from, as an error names it: "--threads", "SLUICE_THREADS", "config.json: threads". */
+/* Where a value comes from, as an error names it: "--threads", "SLUICE_THREADS", "config.json:
+ * threads". */
 #define WHERE_MAX 160
 
 static const struct opt *find(const struct opt *opts, const char *name, size_t n)
@@ -36,7 +37,8 @@ static sl_status unknown(const struct opt *opts, const char *name, size_t n, con
         if (d < best_d) best_d = d, best = o->name;
     }
     if (best && best_d <= 1 + (int)strlen(given) / 2)
-        return SL_FAIL(err, REQUEST, "unknown option: %s%s: did you mean --%s?", where, given, best);
+        return SL_FAIL(err, REQUEST, "unknown option: %s%s: did you mean --%s?", where, given,
+                       best);
     return SL_FAIL(err, REQUEST, "unknown option: %s%s: --help lists them", where, given);
 }
 
@@ -60,13 +62,13 @@ static sl_status bad_value(const struct opt *o, const char *where, const char *t
         return SL_FAIL(err, REQUEST, "bad value: %s %s: true or false", where, text);
     case OPT_REAL:
         if (o->min != o->max)
-            return SL_FAIL(err, REQUEST, "bad value: %s %s: a number from %g to %g", where, text, o->min,
-                           o->max);
+            return SL_FAIL(err, REQUEST, "bad value: %s %s: a number from %g to %g", where, text,
+                           o->min, o->max);
         return SL_FAIL(err, REQUEST, "bad value: %s %s: a number", where, text);
     default:
         if (o->min != o->max)
-            return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer from %.0f to %.0f", where, text,
-                           o->min, o->max);
+            return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer from %.0f to %.0f", where,
+                           text, o->min, o->max);
         return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer", where, text);
     }
 }
@@ -91,7 +93,8 @@ sl_status opt_ints_parse(const char *what, const char *text, struct arena *a, st
 {
     size_t n = 1, i = 0;
     void *p = NULL;
-    for (const char *c = text; *c; c++) n += *c == ',' || *c == ' ' || *c == '\n';
+    for (const char *c = text; *c; c++)
+        n += *c == ',' || *c == ' ' || *c == '\n';
     SL_TRY(mem_arena_array(a, n, sizeof *out->v, &p, err));
     out->v = p;
     for (const char *c = text; *c;) {
@@ -99,8 +102,9 @@ sl_status opt_ints_parse(const char *what, const char *text, struct arena *a, st
         errno = 0;
         long long v = strtoll(c, &end, 10);
         if (end == c || errno || v < INT32_MIN || v > INT32_MAX || i == n)
-            return SL_FAIL(err, REQUEST, "bad value: %s: integers with commas between them, at \"%.20s\"",
-                           what, c);
+            return SL_FAIL(err, REQUEST,
+                           "bad value: %s: integers with commas between them, at \"%.20s\"", what,
+                           c);
         out->v[i++] = (int32_t)v;
         c = end + strspn(end, " \t\r\n");
         if (*c == ',') {
@@ -127,20 +131,23 @@ static sl_status add_str(struct opt_strs *s, const char *text, struct arena *a, 
     return SL_OK;
 }
 
-/* Store text as the value of o. A list given by a stronger source replaces the weaker one's (fresh). */
-static sl_status set(const struct opt *o, const char *where, const char *text, void *dst, bool fresh,
-                     struct arena *a, sl_err *err)
+/* Store text as the value of o. A list given by a stronger source replaces the weaker one's
+ * (fresh). */
+static sl_status set(const struct opt *o, const char *where, const char *text, void *dst,
+                     bool fresh, struct arena *a, sl_err *err)
 {
     char *at = (char *)dst + o->at, buf[64], *end;
     int64_t i = 0;
     switch (o->kind) {
     case OPT_FLAG:
-        if (!strcmp(text, "1") || !strcmp(text, "true") || !strcmp(text, "on") || !strcmp(text, "yes"))
+        if (!strcmp(text, "1") || !strcmp(text, "true") || !strcmp(text, "on") ||
+            !strcmp(text, "yes"))
             *(bool *)at = true;
         else if (!strcmp(text, "0") || !strcmp(text, "false") || !strcmp(text, "off") ||
                  !strcmp(text, "no") || !*text)
             *(bool *)at = false;
-        else return bad_value(o, where, text, err);
+        else
+            return bad_value(o, where, text, err);
         return SL_OK;
     case OPT_INT:
         if (!parse_i64(text, &i) || i < INT32_MIN || i > INT32_MAX || !in_range(o, (double)i))
@@ -161,7 +168,8 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
     }
     case OPT_REAL: {
         double v = strtod(text, &end);
-        if (end == text || *end || !isfinite(v) || !in_range(o, v)) return bad_value(o, where, text, err);
+        if (end == text || *end || !isfinite(v) || !in_range(o, v))
+            return bad_value(o, where, text, err);
         *(double *)at = v;
         return SL_OK;
     }
@@ -195,10 +203,12 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
         bool first = true;
         sl_status st = SL_OK;
         for (const struct json *c = v->child; c && !st; c = c->next, first = false) {
-            if (o->kind == OPT_STRS && c->kind == JSON_STR_K) st = set(o, where, c->s, dst, first, a, err);
+            if (o->kind == OPT_STRS && c->kind == JSON_STR_K)
+                st = set(o, where, c->s, dst, first, a, err);
             else if (o->kind == OPT_INTS && c->kind == JSON_INT_K)
                 str_printf(&s, "%s%lld", first ? "" : ",", (long long)c->i);
-            else st = SL_FAIL(err, REQUEST, "bad value: %s: a list of another type", where);
+            else
+                st = SL_FAIL(err, REQUEST, "bad value: %s: a list of another type", where);
         }
         if (!st && o->kind == OPT_INTS) st = str_status(&s, err);
         if (!st && o->kind == OPT_INTS) st = set(o, where, str_c(&s), dst, true, a, err);
@@ -206,12 +216,22 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
         return st;
     }
     switch (v->kind) {
-    case JSON_BOOL_K: text = v->b ? "true" : "false"; break;
-    case JSON_INT_K: snprintf(buf, sizeof buf, "%lld", (long long)v->i); break;
-    case JSON_REAL_K: snprintf(buf, sizeof buf, "%.17g", v->f); break;
-    case JSON_STR_K: text = v->s; break;
-    case JSON_NULL_K: return SL_OK;
-    default: return SL_FAIL(err, REQUEST, "bad value: %s: a list or an object", where);
+    case JSON_BOOL_K:
+        text = v->b ? "true" : "false";
+        break;
+    case JSON_INT_K:
+        snprintf(buf, sizeof buf, "%lld", (long long)v->i);
+        break;
+    case JSON_REAL_K:
+        snprintf(buf, sizeof buf, "%.17g", v->f);
+        break;
+    case JSON_STR_K:
+        text = v->s;
+        break;
+    case JSON_NULL_K:
+        return SL_OK;
+    default:
+        return SL_FAIL(err, REQUEST, "bad value: %s: a list or an object", where);
     }
     return set(o, where, text, dst, true, a, err);
 }
@@ -247,14 +267,16 @@ static sl_status from_env(const struct opt *opts, void *dst, struct arena *a, sl
     for (const struct opt *o = opts; o->name; o++) {
         char name[64];
         int n = snprintf(name, sizeof name, "SLUICE_%s", o->name);
-        for (int i = 7; i < n; i++) name[i] = o->name[i - 7] == '-' ? '_' : (char)toupper(o->name[i - 7]);
+        for (int i = 7; i < n; i++)
+            name[i] = o->name[i - 7] == '-' ? '_' : (char)toupper(o->name[i - 7]);
         const char *v = getenv(name);
         if (v) SL_TRY(set(o, name, v, dst, true, a, err));
     }
     return SL_OK;
 }
 
-/* One pass over argv: with only != NULL nothing but that option is stored (to find --config before the rest). */
+/* One pass over argv: with only != NULL nothing but that option is stored (to find --config before
+ * the rest). */
 struct walk {
     const struct opt *opts, *only;
     int argc;
@@ -288,7 +310,8 @@ static sl_status long_opt(struct walk *w, int *i, sl_err *err)
     const struct opt *o = find(w->opts, s, n);
     if (!o) return unknown(w->opts, s, n, "--", err);
     snprintf(where, sizeof where, "--%s", o->name);
-    if (eq) text = eq + 1;
+    if (eq)
+        text = eq + 1;
     else if (o->kind != OPT_FLAG) {
         if (*i + 1 >= w->argc)
             return SL_FAIL(err, REQUEST, "missing value: %s: give %s", where, o->arg);
@@ -306,7 +329,8 @@ static sl_status short_opts(struct walk *w, int *i, sl_err *err)
             *w->help = true;
             return SL_OK;
         }
-        while (o->name && o->letter != *s) o++;
+        while (o->name && o->letter != *s)
+            o++;
         if (!o->name) return SL_FAIL(err, REQUEST, "unknown option: %s: --help lists them", where);
         if (o->kind == OPT_FLAG) {
             SL_TRY(take(w, o, where, "true", err));
@@ -329,10 +353,14 @@ static sl_status walk(struct walk *w, sl_err *err)
     w->rest->n = 0;
     for (int i = 0; i < w->argc && !*w->help; i++) {
         char *s = w->argv[i];
-        if (plain || s[0] != '-' || !s[1]) w->rest->v[w->rest->n++] = s;
-        else if (strcmp(s, "--") == 0) plain = true;
-        else if (s[1] == '-') SL_TRY(long_opt(w, &i, err));
-        else SL_TRY(short_opts(w, &i, err));
+        if (plain || s[0] != '-' || !s[1])
+            w->rest->v[w->rest->n++] = s;
+        else if (strcmp(s, "--") == 0)
+            plain = true;
+        else if (s[1] == '-')
+            SL_TRY(long_opt(w, &i, err));
+        else
+            SL_TRY(short_opts(w, &i, err));
     }
     return SL_OK;
 }
@@ -346,7 +374,8 @@ sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, st
     rest->v = p;
     for (const struct opt *o = opts; o->name; o++)
         if (o->def) SL_TRY(set(o, o->name, o->def, dst, true, a, err));
-    struct walk w = {.opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest, .help = help};
+    struct walk w = {
+        .opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest, .help = help};
     w.only = find(opts, "config", 6);
     if (w.only) {
         const char *env = getenv("SLUICE_CONFIG");

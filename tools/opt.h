@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command-line options: one table per command gives parsing, --help, the man page, environment variables and config-file keys.
+/* Command-line options: one table per command gives parsing, --help, the man page, environment
+ * variables and config-file keys.
  *
- * Strength: command line, then environment (SLUICE_NAME), then --config FILE, then the row's default. */
+ * Strength: command line, then environment (SLUICE_NAME), then --config FILE, then the row's
+ * default. */
 #ifndef TOOLS_OPT_H
 #define TOOLS_OPT_H
 
@@ -41,17 +43,18 @@ struct opt_ints {
 
 /* One option. A table ends with a row whose name is NULL. */
 struct opt {
-    const char *name;   /* long name without dashes */
-    char letter;        /* 0 = none */
+    const char *name; /* long name without dashes */
+    char letter;      /* 0 = none */
     enum opt_kind kind;
-    size_t at;          /* offsetof its member in the command's struct */
-    const char *arg;    /* "N", "FILE"; ENUM: the choices; NULL for flags */
-    const char *def;    /* as text; NULL = zero */
-    double min, max;    /* of numbers, inclusive; both 0 = the type's */
+    size_t at;       /* offsetof its member in the command's struct */
+    const char *arg; /* "N", "FILE"; ENUM: the choices; NULL for flags */
+    const char *def; /* as text; NULL = zero */
+    double min, max; /* of numbers, inclusive; both 0 = the type's */
     const char *help;
 };
 
-/* The options that many commands share. A command's struct has a member `common` of this type and takes the rows it needs. */
+/* The options that many commands share. A command's struct has a member `common` of this type and
+ * takes the rows it needs. */
 struct opt_common {
     const char *model, *config;
     int threads, ctx, acts, kv, numa;
@@ -87,9 +90,10 @@ struct opt_rest {
     int n;
 };
 
-/* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv[0..argc). Texts live in the arena or in argv.
- * *help is set when -h or --help is there, and then nothing else was checked.
- * Errors: REQUEST for wrong usage: one line that names the option and the nearest valid one; else what reading the config file gives. */
+/* Fill dst (opts' struct, zeroed) from defaults, config file, environment and argv[0..argc). Texts
+ * live in the arena or in argv. *help is set when -h or --help is there, and then nothing else was
+ * checked. Errors: REQUEST for wrong usage: one line that names the option and the nearest valid
+ * one; else what reading the config file gives. */
 sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, struct arena *a,
                     struct opt_rest *rest, bool *help, sl_err *err) BASE_MUST_USE;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several chats decoded together, each with its own seed; what one answers does not depend on the others.
+/* Several chats decoded together, each with its own seed; what one answers does not depend on the
+ * others.
  *
  *     cc batch.c $(pkg-config --cflags --libs sluice) -o batch && ./batch [MODEL]
  */
@@ -30,7 +31,8 @@ int main(int argc, char **argv)
     static struct chat chat[N] = {
         {.messages = "[{\"role\":\"user\",\"content\":\"What is the capital of France?\"}]"},
         {.messages = "[{\"role\":\"user\",\"content\":\"What is 17 + 25?\"}]"},
-        {.messages = "[{\"role\":\"system\",\"content\":\"Answer briefly.\"},{\"role\":\"user\",\"content\":\"Name a colour.\"}]"},
+        {.messages = "[{\"role\":\"system\",\"content\":\"Answer "
+                     "briefly.\"},{\"role\":\"user\",\"content\":\"Name a colour.\"}]"},
     };
     sl_model *model = NULL;
     sl_engine *engine = NULL;
@@ -45,7 +47,11 @@ int main(int argc, char **argv)
         int32_t *ids = NULL;
         int n_ids = 0;
         if (sl_chat_render(model, &c, NULL, &ids, &n_ids, &err)) goto out;
-        sl_request req = {.ids = ids, .n_ids = n_ids, .max_tokens = 48, .on_event = collect, .user = &chat[i],
+        sl_request req = {.ids = ids,
+                          .n_ids = n_ids,
+                          .max_tokens = 48,
+                          .on_event = collect,
+                          .user = &chat[i],
                           .sampling = {.temperature = 0.7f, .top_p = 0.9f, .seed = (uint64_t)i}};
         sl_status st = sl_submit(engine, &req, NULL, &err); /* everything is copied */
         sl_free(ids);
@@ -53,7 +59,8 @@ int main(int argc, char **argv)
     }
     while (sl_pending(engine))
         if (sl_step(engine, &err)) goto out;
-    for (int i = 0; i < N; i++) printf("%d: %s (%d tokens)\n", i, chat[i].text, chat[i].n_token);
+    for (int i = 0; i < N; i++)
+        printf("%d: %s (%d tokens)\n", i, chat[i].text, chat[i].n_token);
     rc = 0;
 out:
     if (rc) fprintf(stderr, "batch: %s\n", err.text);

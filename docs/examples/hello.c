@@ -18,7 +18,10 @@ int main(int argc, char **argv)
     sl_model *model = NULL;
     sl_engine *engine = NULL;
     sl_err err;
-    sl_request req = {.text = argc > 2 ? argv[2] : "The quick brown fox", .max_tokens = 32, .on_event = print, .user = stdout};
+    sl_request req = {.text = argc > 2 ? argv[2] : "The quick brown fox",
+                      .max_tokens = 32,
+                      .on_event = print,
+                      .user = stdout};
 
     if (sl_model_open(argc > 1 ? argv[1] : "demo", NULL, &model, &err)) goto fail;
     if (sl_engine_open(model, NULL, &engine, &err)) goto fail;

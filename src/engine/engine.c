@@ -12,18 +12,25 @@
 #define DEFAULT_SEQ 32
 #define DEFAULT_CHUNK 512
 #define DEFAULT_QUEUE 256
-#define DEFAULT_BATCH_TOK 1024              /* KV tokens per further sequence, where memory allows */
+#define DEFAULT_BATCH_TOK 1024 /* KV tokens per further sequence, where memory allows */
 #define SEQ_LIMIT 1024
 #define CHUNK_LIMIT 8192
-#define LOGIT_BYTES ((int64_t)32 << 20)     /* of logits kept in one step, beyond one row per sequence */
-#define SPARE_BYTES ((int64_t)256 << 20)    /* activations, tables and everybody else */
-#define CTX_LEAST 512                       /* less than this is refused, not cut to */
+#define LOGIT_BYTES                                                                                \
+    ((int64_t)32 << 20) /* of logits kept in one step, beyond one row per sequence */
+#define SPARE_BYTES ((int64_t)256 << 20) /* activations, tables and everybody else */
+#define CTX_LEAST 512                    /* less than this is refused, not cut to */
 
-static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16, [SL_KV_F16] = DEV_KV_F16,
-                                            [SL_KV_BF16] = DEV_KV_BF16, [SL_KV_Q8] = DEV_KV_Q8,
+static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16,
+                                            [SL_KV_F16] = DEV_KV_F16,
+                                            [SL_KV_BF16] = DEV_KV_BF16,
+                                            [SL_KV_Q8] = DEV_KV_Q8,
                                             [SL_KV_F32] = DEV_KV_F32};
-static const char *const kv_names[] = {[DEV_KV_BF16] = "bf16", [DEV_KV_F16] = "f16", [DEV_KV_Q8] = "q8", [DEV_KV_F32] = "f32"};
-static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto", [DEV_ACTS_INT8] = "int8", [DEV_ACTS_BF16] = "bf16", [DEV_ACTS_F32] = "f32"};
+static const char *const kv_names[] = {
+    [DEV_KV_BF16] = "bf16", [DEV_KV_F16] = "f16", [DEV_KV_Q8] = "q8", [DEV_KV_F32] = "f32"};
+static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto",
+                                         [DEV_ACTS_INT8] = "int8",
+                                         [DEV_ACTS_BF16] = "bf16",
+                                         [DEV_ACTS_F32] = "f32"};
 
 static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 {
@@ -45,7 +52,8 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     }
     if (o->kv_tokens < 0 || o->kv_tokens > INT_MAX)
         return SL_FAIL(err, REQUEST, "kv_tokens: %" PRId64 ": from 0 to %d", o->kv_tokens, INT_MAX);
-    if ((unsigned)o->acts > SL_ACTS_F32) return SL_FAIL(err, REQUEST, "acts: %d: unknown", (int)o->acts);
+    if ((unsigned)o->acts > SL_ACTS_F32)
+        return SL_FAIL(err, REQUEST, "acts: %d: unknown", (int)o->acts);
     if ((unsigned)o->kv > SL_KV_F32) return SL_FAIL(err, REQUEST, "kv: %d: unknown", (int)o->kv);
     return SL_OK;
 }
@@ -68,7 +76,8 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
 
-/* Context and KV tokens, from what is wished and what memory is there once the weights are packed. */
+/* Context and KV tokens, from what is wished and what memory is there once the weights are packed.
+ */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
 {
     struct os_topology top;
@@ -80,22 +89,26 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
     double gib = 1.0 / (1 << 30);
     if (o->n_ctx > e->m->cfg.n_ctx_train)
-        log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on", o->n_ctx,
-                e->m->cfg.n_ctx_train);
-    int64_t least = o->n_ctx || o->kv_tokens ? BASE_MAX((int64_t)o->n_ctx, o->kv_tokens) : BASE_MIN(CTX_LEAST, wish);
+        log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on",
+                o->n_ctx, e->m->cfg.n_ctx_train);
+    int64_t least = o->n_ctx || o->kv_tokens ? BASE_MAX((int64_t)o->n_ctx, o->kv_tokens)
+                                             : BASE_MIN(CTX_LEAST, wish);
     if (most < least)
         return SL_FAIL(err, NOMEM,
                        "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
                        " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
                        (double)e->m->bytes * gib, least, (double)top.mem_available * gib);
     if (wish > most) {
-        log_msg(LOG_WARN, "context cut from %" PRId64 " to %" PRId64 " tokens: that is what memory allows (-c sets it)",
+        log_msg(LOG_WARN,
+                "context cut from %" PRId64 " to %" PRId64
+                " tokens: that is what memory allows (-c sets it)",
                 wish, most);
         wish = most;
     }
     e->n_ctx = (int)wish;
     int64_t more = (int64_t)(e->n_seq_max - 1) * BASE_MIN(wish, DEFAULT_BATCH_TOK);
-    *kv_tokens = o->kv_tokens ? BASE_MAX(o->kv_tokens, wish) : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
+    *kv_tokens = o->kv_tokens ? BASE_MAX(o->kv_tokens, wish)
+                              : BASE_MIN(wish + more, BASE_MIN(most, INT_MAX / 2));
     return SL_OK;
 }
 
@@ -110,7 +123,10 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
 static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
 {
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    struct sched_opts so = {.n_req_max = e->n_req_max, .n_run_max = e->n_seq_max, .n_chunk = e->opts.n_chunk, .n_ctx = e->n_ctx};
+    struct sched_opts so = {.n_req_max = e->n_req_max,
+                            .n_run_max = e->n_seq_max,
+                            .n_chunk = e->opts.n_chunk,
+                            .n_ctx = e->n_ctx};
     SL_TRY(kv_pool_init(&e->pool, n_blk, ENGINE_BLK_TOK, err));
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
@@ -164,11 +180,20 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->n_tok_max = o->n_chunk + e->n_seq_max;
     int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
     e->n_logit_max = (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max), (int64_t)e->n_tok_max);
-    struct dev_opts dopts = {.n_thread = o->n_thread, .acts = (enum dev_acts)o->acts, .no_hugepages = o->no_hugepages, .no_numa = o->no_numa};
+    struct dev_opts dopts = {.n_thread = o->n_thread,
+                             .acts = (enum dev_acts)o->acts,
+                             .no_hugepages = o->no_hugepages,
+                             .no_numa = o->no_numa};
     SL_TRY(dev_open("cpu", &dopts, &e->d, err));
-    struct model_opts mo = {.n_tok_max = e->n_tok_max, .n_seq_max = e->n_seq_max, .n_ctx = e->n_ctx,
-                            .blk_tok = ENGINE_BLK_TOK, .n_logit_max = e->n_logit_max, .kv = kv_type(o),
-                            .no_mtp = true, .progress = o->progress, .user = o->user};
+    struct model_opts mo = {.n_tok_max = e->n_tok_max,
+                            .n_seq_max = e->n_seq_max,
+                            .n_ctx = e->n_ctx,
+                            .blk_tok = ENGINE_BLK_TOK,
+                            .n_logit_max = e->n_logit_max,
+                            .kv = kv_type(o),
+                            .no_mtp = true,
+                            .progress = o->progress,
+                            .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     int64_t pack_ns = clock_now_ns() - t0;
     int n_blk = blocks_of(kv_tokens);
@@ -176,7 +201,8 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
     fill_info(e, n_blk, pack_ns);
-    log_msg(LOG_DEBUG, "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
+    log_msg(LOG_DEBUG,
+            "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
             e->info.n_thread, e->info.isa, e->info.acts, e->info.kv, e->n_ctx, e->n_seq_max,
             (double)e->info.kv_bytes / (1 << 30));
     return SL_OK;
@@ -208,7 +234,8 @@ void sl_engine_close(sl_engine *e)
     if (!e) return;
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
-    for (int i = 0; e->parked && i < e->n_seq_max; i++) mem_free(e->parked[i].ids);
+    for (int i = 0; e->parked && i < e->n_seq_max; i++)
+        mem_free(e->parked[i].ids);
     sched_fini(&e->sched);
     if (e->score.blk) {
         kv_seq_clear(&e->pool, &e->score);

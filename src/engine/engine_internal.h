@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share: the model and engine objects, requests, the sampler, stop strings. */
+/* What the files of this room share: the model and engine objects, requests, the sampler, stop
+ * strings. */
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
 
@@ -20,25 +21,25 @@
 #define ENGINE_STOP_MAX 16     /* stop strings */
 #define ENGINE_STOP_BYTES 1024 /* of one */
 #define ENGINE_STOP_IDS 64
-#define ENGINE_TOP_MAX 20      /* alternatives with log probabilities */
+#define ENGINE_TOP_MAX 20 /* alternatives with log probabilities */
 #define ENGINE_BIAS_MAX 4096
 
 struct sl_model {
     /* fixed after open */
     io_model *io;
-    tok *tok;         /* NULL = none; tok_err says why */
+    tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
-    text_tmpl *tmpl;  /* NULL = none */
+    text_tmpl *tmpl; /* NULL = none */
     struct arena arena;
     struct model_cfg cfg;
     bool has_cfg;
     char *name;
     int64_t params, active_params, bytes;
-    int32_t *hole;    /* ids that have no bytes: never sampled */
+    int32_t *hole; /* ids that have no bytes: never sampled */
     int n_hole;
-    int32_t *eog;     /* ids that end a generation */
+    int32_t *eog; /* ids that end a generation */
     int n_eog;
-    int max_piece;    /* longest token in bytes */
+    int max_piece; /* longest token in bytes */
 };
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
@@ -56,27 +57,29 @@ sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err
 void engine_sampler_fini(struct engine_sampler *s);
 
 struct engine_draw {
-    const float *logit;      /* [V] */
-    const sl_sampling *p;    /* checked */
-    const int32_t *known;    /* prompt and answer so far */
+    const float *logit;   /* [V] */
+    const sl_sampling *p; /* checked */
+    const int32_t *known; /* prompt and answer so far */
     int n_prompt, n_known;
     const int32_t *forbid[3]; /* lists of ids that can not be chosen */
     int n_forbid[3];
-    uint64_t index;          /* of the token in the answer */
+    uint64_t index; /* of the token in the answer */
 };
-/* Choose a token: bias, penalties, temperature, then min_p, top_k, top_p over what is left, and a draw by the number (seed, index). Greedy takes
- * the largest logit, the lowest id of equals. Errors: INTERNAL when a logit is not a number or nothing can be chosen.
- * Cost: O(V), no allocation. */
+/* Choose a token: bias, penalties, temperature, then min_p, top_k, top_p over what is left, and a
+ * draw by the number (seed, index). Greedy takes the largest logit, the lowest id of equals.
+ * Errors: INTERNAL when a logit is not a number or nothing can be chosen. Cost: O(V), no
+ * allocation. */
 sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, int32_t *token,
                         sl_err *err) BASE_MUST_USE;
-/* Log probabilities of the distribution that the logits give by themselves: of token, and the n_top best, best first (equals: lower id first).
- * Impossible ones are given as -9999. n_top <= ENGINE_TOP_MAX. */
+/* Log probabilities of the distribution that the logits give by themselves: of token, and the n_top
+ * best, best first (equals: lower id first). Impossible ones are given as -9999. n_top <=
+ * ENGINE_TOP_MAX. */
 void engine_logprobs(const float *logit, int n_vocab, int32_t token, int n_top, float *logprob,
                      sl_logprob *top);
 
 /* ---- stop.c: text on its way out ---- */
-/* Holds back what could become a stop string. The first occurrence that is complete ends the text, whatever the pieces in which the bytes came;
- * of several that end at the same byte the longest. */
+/* Holds back what could become a stop string. The first occurrence that is complete ends the text,
+ * whatever the pieces in which the bytes came; of several that end at the same byte the longest. */
 struct engine_stop {
     int n;
     const char *s[ENGINE_STOP_MAX];
@@ -84,7 +87,8 @@ struct engine_stop {
     struct str held; /* bytes not given out yet */
     size_t n_seen;   /* of held, searched before */
 };
-/* Append bytes to held, then call this: *n_out bytes of held may be given out. True: a stop string follows them. */
+/* Append bytes to held, then call this: *n_out bytes of held may be given out. True: a stop string
+ * follows them. */
 bool engine_stop_scan(struct engine_stop *s, size_t *n_out);
 void engine_stop_drop(struct engine_stop *s, size_t n);
 
@@ -104,7 +108,8 @@ struct request {
     int64_t t_submit_ns;
     struct arena arena;
     /* engine thread */
-    int32_t *ids; /* [cap] prompt and answer; own allocation: outlives the request when its KV is parked */
+    int32_t *ids; /* [cap] prompt and answer; own allocation: outlives the request when its KV is
+                     parked */
     int n_ids, cap;
     int n_cached;
     bool cancel;
@@ -135,11 +140,12 @@ struct sl_engine {
     struct parked *parked; /* [n_seq_max] by run */
     uint64_t n_id;
     int n_pending;
-    struct kv_seq score;   /* of sl_score */
+    struct kv_seq score; /* of sl_score */
     struct engine_sampler sampler;
     sl_logprob top[ENGINE_TOP_MAX];
     struct sl_stats stats;
-    void (*tap)(void *user, const struct request *r, const float *logit); /* tests: sees each row before its token is chosen; NULL */
+    void (*tap)(void *user, const struct request *r,
+                const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *logit_item;
@@ -148,10 +154,12 @@ struct sl_engine {
 
 /* request.c */
 void engine_request_free(struct request *r);
-/* Give the last event (ev->finish is set) and free everything of a request. Its KV may stay for a later one. */
+/* Give the last event (ev->finish is set) and free everything of a request. Its KV may stay for a
+ * later one. */
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev);
 /* The same without text. why: with FINISH_ERROR. */
-void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finish finish, const sl_err *why);
+void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finish finish,
+                        const sl_err *why);
 void engine_event(sl_engine *e, struct request *r, sl_event *ev);
 
 #endif

@@ -35,7 +35,8 @@ static bool first_gguf(const char *dir, char *out, size_t n)
     return found;
 }
 
-/* path as it is when it is a file or a Hugging Face folder; a folder that has only a .gguf file stands for that. */
+/* path as it is when it is a file or a Hugging Face folder; a folder that has only a .gguf file
+ * stands for that. */
 static bool settle(const char *path, char *out, size_t n)
 {
     char config[PATH_BYTES];
@@ -73,7 +74,8 @@ static bool exe_dir(char *buf, size_t n)
 static bool by_name(const char *name, char *out, size_t n)
 {
     /* beside an installed program; in a source tree from build/ and from build/tests/ */
-    static const char *const near_exe[] = {"/../share/sluice/models", "/../models", "/../../models"};
+    static const char *const near_exe[] = {"/../share/sluice/models", "/../models",
+                                           "/../../models"};
     char exe[PATH_BYTES];
     const char *env = getenv("SLUICE_MODELS"), *home = getenv("HOME");
     if (env && *env && in_folder(env, "", name, out, n)) return true;
@@ -91,11 +93,14 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
     if (!name) name = "demo";
     bool is_path = strchr(name, '/') || ends_with(name, ".gguf");
     if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
-    /* a name goes to the model folders first, so that a stray folder called "demo" does not hide the demo model */
+    /* a name goes to the model folders first, so that a stray folder called "demo" does not hide
+     * the demo model */
     if (!(!is_path && by_name(name, out, sizeof out)) && !settle(name, out, sizeof out)) {
-        if (is_path) return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder", name);
+        if (is_path)
+            return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder", name);
         return SL_FAIL(err, NOTFOUND,
-                       "model not found: %.80s: no such file, and not in $SLUICE_MODELS, ~/.local/share/sluice/models or %s",
+                       "model not found: %.80s: no such file, and not in $SLUICE_MODELS, "
+                       "~/.local/share/sluice/models or %s",
                        name, SL_SHARE_DIR);
     }
     SL_TRY(mem_arena_str(a, out, strlen(out), &copy, err));

@@ -6,8 +6,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* The path of a model given by path or name, in the arena. Errors: NOTFOUND (says where it looked), NOMEM. */
-sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
-    BASE_MUST_USE;
+/* The path of a model given by path or name, in the arena. Errors: NOTFOUND (says where it looked),
+ * NOMEM. */
+sl_status engine_find_model(const char *name, struct arena *a, const char **path,
+                            sl_err *err) BASE_MUST_USE;
 
 #endif

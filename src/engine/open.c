@@ -8,7 +8,8 @@ static sl_status read_tokenizer(sl_model *m, sl_err *err)
 {
     size_t n = 0;
     sl_status st = tok_open(m->io, &m->tok, &m->tok_err);
-    if (st == SL_NOTFOUND || st == SL_UNSUPPORTED) return SL_OK; /* token ids still work; text says why not */
+    if (st == SL_NOTFOUND || st == SL_UNSUPPORTED)
+        return SL_OK; /* token ids still work; text says why not */
     if (st) {
         if (err) *err = m->tok_err;
         return st;
@@ -48,13 +49,15 @@ static sl_status read_name(sl_model *m, const char *path, sl_err *err)
 {
     const char *s = NULL;
     uint64_t n = 0;
-    if (io_model_kind(m->io) == IO_GGUF && io_meta_str(m->io, "general.name", &s, &n, NULL) == SL_OK && n > 0 &&
-        n < 200)
+    if (io_model_kind(m->io) == IO_GGUF &&
+        io_meta_str(m->io, "general.name", &s, &n, NULL) == SL_OK && n > 0 && n < 200)
         return mem_arena_str(&m->arena, s, (size_t)n, &m->name, err);
     size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
     size_t begin = len;
-    while (begin > 0 && path[begin - 1] != '/') begin--;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
     if (len - begin > 5 && strncmp(path + len - 5, ".gguf", 5) == 0) len -= 5;
     return mem_arena_str(&m->arena, path + begin, len - begin, &m->name, err);
 }
@@ -76,7 +79,8 @@ static sl_status fill(sl_model *m, const char *name, bool vocab_only, sl_err *er
     SL_TRY(model_cfg_read(m->io, &m->arena, &m->cfg, err));
     m->has_cfg = true;
     model_count_params(m->io, &m->cfg, &m->params, &m->active_params);
-    for (int i = 0; i < io_n_tensor(m->io); i++) m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
+    for (int i = 0; i < io_n_tensor(m->io); i++)
+        m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
     return list_tokens(m, m->cfg.n_vocab, err);
 }
 
@@ -114,7 +118,9 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .params = m->params,
         .active_params = m->active_params,
         .bytes = m->bytes,
-        .n_vocab = m->has_cfg ? m->cfg.n_vocab : m->tok ? tok_n_vocab(m->tok) : 0,
+        .n_vocab = m->has_cfg ? m->cfg.n_vocab
+                   : m->tok   ? tok_n_vocab(m->tok)
+                              : 0,
         .n_layer = m->cfg.n_layer,
         .n_ctx_train = m->cfg.n_ctx_train,
         .n_expert = m->cfg.n_expert,

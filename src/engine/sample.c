@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sum runs in the order of the ids or of the sorted candidates, so a draw depends on the logits, the history and (seed, index) only. */
+/* Every sum runs in the order of the ids or of the sorted candidates, so a draw depends on the
+ * logits, the history and (seed, index) only. */
 #include <math.h>
 #include <string.h>
 
@@ -58,10 +59,12 @@ static void adjust(struct engine_sampler *s, const struct engine_draw *d)
             float *l = &s->work[d->known[i]];
             if (s->count[d->known[i]]++ == 0) *l = *l > 0 ? *l / rep : *l * rep;
         }
-        for (int i = 0; i < d->n_known; i++) s->count[d->known[i]] = 0;
+        for (int i = 0; i < d->n_known; i++)
+            s->count[d->known[i]] = 0;
     }
     if (p->presence_penalty != 0 || p->frequency_penalty != 0) {
-        for (int i = d->n_prompt; i < d->n_known; i++) s->count[d->known[i]]++;
+        for (int i = d->n_prompt; i < d->n_known; i++)
+            s->count[d->known[i]]++;
         for (int i = d->n_prompt; i < d->n_known; i++) {
             int32_t id = d->known[i];
             if (!s->count[id]) continue;
@@ -70,9 +73,11 @@ static void adjust(struct engine_sampler *s, const struct engine_draw *d)
         }
     }
     for (int i = 0; i < p->n_bias; i++)
-        s->work[p->bias[i].token] = p->bias[i].bias <= -100.0f ? -INFINITY : s->work[p->bias[i].token] + p->bias[i].bias;
+        s->work[p->bias[i].token] =
+            p->bias[i].bias <= -100.0f ? -INFINITY : s->work[p->bias[i].token] + p->bias[i].bias;
     for (int l = 0; l < 3; l++)
-        for (int i = 0; i < d->n_forbid[l]; i++) s->work[d->forbid[l][i]] = -INFINITY;
+        for (int i = 0; i < d->n_forbid[l]; i++)
+            s->work[d->forbid[l][i]] = -INFINITY;
 }
 
 static bool before(const struct engine_cand *a, const struct engine_cand *b)
@@ -95,7 +100,8 @@ static void sink(struct engine_cand *c, int i, int n)
     }
 }
 
-/* Take the best off a heap of *n: it goes to the place that becomes free, so that sorted candidates grow from the end. */
+/* Take the best off a heap of *n: it goes to the place that becomes free, so that sorted candidates
+ * grow from the end. */
 static void pop(struct engine_cand *c, int *n)
 {
     struct engine_cand best = c[0];
@@ -111,16 +117,21 @@ static int32_t draw_filtered(struct engine_sampler *s, const sl_sampling *p, dou
     float floor_v = p->min_p > 0 ? logf(p->min_p) : -INFINITY;
     int n = 0;
     for (int i = 0; i < s->n_vocab; i++)
-        if (s->work[i] > -INFINITY && s->work[i] >= floor_v) c[n++] = (struct engine_cand){s->work[i], i};
+        if (s->work[i] > -INFINITY && s->work[i] >= floor_v)
+            c[n++] = (struct engine_cand){s->work[i], i};
     int all = n, want = p->top_k > 0 && p->top_k < n ? p->top_k : n;
     bool nucleus = p->top_p > 0 && p->top_p < 1;
     double z = 0, kept = 0;
     if (want == all)
-        for (int i = 0; i < n; i++) z += exp((double)c[i].v);
-    for (int i = n / 2 - 1; i >= 0; i--) sink(c, i, n);
+        for (int i = 0; i < n; i++)
+            z += exp((double)c[i].v);
+    for (int i = n / 2 - 1; i >= 0; i--)
+        sink(c, i, n);
     if (want < all) {
-        for (int i = 0; i < want; i++) pop(c, &n);
-        for (int i = 0; i < want; i++) z += exp((double)c[all - 1 - i].v);
+        for (int i = 0; i < want; i++)
+            pop(c, &n);
+        for (int i = 0; i < want; i++)
+            z += exp((double)c[all - 1 - i].v);
     }
     int take = 0; /* candidates kept, sorted, at c[all-1], c[all-2], ... */
     while (take < want) {
@@ -141,7 +152,8 @@ static int32_t draw_all(const struct engine_sampler *s, double u)
 {
     double z = 0, sum = 0;
     int last = -1;
-    for (int i = 0; i < s->n_vocab; i++) z += (double)expf(s->work[i]);
+    for (int i = 0; i < s->n_vocab; i++)
+        z += (double)expf(s->work[i]);
     double x = u * z;
     for (int i = 0; i < s->n_vocab; i++) {
         float w = expf(s->work[i]);
@@ -175,10 +187,12 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
     best = argmax(s->work, s->n_vocab);
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     float top = s->work[best];
-    if (top == -INFINITY) return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible or forbidden");
+    if (top == -INFINITY)
+        return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible or forbidden");
     *token = best;
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
-    for (int i = 0; i < s->n_vocab; i++) s->work[i] = (s->work[i] - top) / p->temperature;
+    for (int i = 0; i < s->n_vocab; i++)
+        s->work[i] = (s->work[i] - top) / p->temperature;
     double u = rng_uniform(p->seed, 0, d->index);
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
     *token = filter ? draw_filtered(s, p, u) : draw_all(s, u);

@@ -16,7 +16,8 @@ static void offer(sl_engine *e)
         if (!e->sched.run[run].parked) continue;
         const struct parked *p = &e->parked[run];
         int n = 0, cap = BASE_MIN(p->n, r->n_prompt - 1); /* the last token's logits are wanted */
-        while (n < cap && p->ids[n] == r->ids[n]) n++;
+        while (n < cap && p->ids[n] == r->ids[n])
+            n++;
         if (n > best) best = n, best_run = run;
     }
     if (best_run >= 0) sched_offer(&e->sched, slot, best_run, best);
@@ -43,8 +44,15 @@ static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_ba
         }
     }
     e->seq_tok0[p->n_item] = n_tok;
-    *b = (struct model_batch){.n_tok = n_tok, .n_seq = p->n_item, .ids = e->ids, .pos = e->pos, .seq_tok0 = e->seq_tok0,
-                              .blk = e->blk, .ld_blk = e->ld_blk, .n_prompt = e->n_prompt, .n_logit = n_logit,
+    *b = (struct model_batch){.n_tok = n_tok,
+                              .n_seq = p->n_item,
+                              .ids = e->ids,
+                              .pos = e->pos,
+                              .seq_tok0 = e->seq_tok0,
+                              .blk = e->blk,
+                              .ld_blk = e->ld_blk,
+                              .n_prompt = e->n_prompt,
+                              .n_logit = n_logit,
                               .logit_tok = e->logit_tok};
 }
 
@@ -65,12 +73,14 @@ static sl_status choose(sl_engine *e, const struct request *r, const float *logi
                             .n_prompt = r->n_prompt,
                             .n_known = r->n_ids,
                             .forbid = {e->m->hole, e->m->eog, r->stop_id},
-                            .n_forbid = {e->m->n_hole, early && !r->ignore_eos ? e->m->n_eog : 0, early ? r->n_stop_id : 0},
+                            .n_forbid = {e->m->n_hole, early && !r->ignore_eos ? e->m->n_eog : 0,
+                                         early ? r->n_stop_id : 0},
                             .index = (uint64_t)(r->n_ids - r->n_prompt)};
     return engine_sample(&e->sampler, &d, token, err);
 }
 
-/* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string follows. */
+/* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string
+ * follows. */
 static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool last, size_t *n_out,
                           bool *stopped, sl_err *err)
 {
@@ -78,7 +88,8 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
     *n_out = 0;
     *stopped = false;
     if (!e->m->tok) return SL_OK;
-    if (token >= 0) SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->keep_special, &s->held, err));
+    if (token >= 0)
+        SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->keep_special, &s->held, err));
     *stopped = engine_stop_scan(s, n_out);
     if (*stopped || !last) return SL_OK;
     SL_TRY(tok_stream_end(&r->stream, &s->held, err));
@@ -102,15 +113,18 @@ static void answer(sl_engine *e, struct request *r, const float *logit)
     }
     if (!r->t_first_ns) r->t_first_ns = clock_now_ns();
     if (r->n_top >= 0) {
-        engine_logprobs(logit, e->n_vocab, token, BASE_MIN(r->n_top, e->n_vocab), &ev.logprob, e->top);
+        engine_logprobs(logit, e->n_vocab, token, BASE_MIN(r->n_top, e->n_vocab), &ev.logprob,
+                        e->top);
         ev.top = e->top;
         ev.n_top = BASE_MIN(r->n_top, e->n_vocab);
     }
     r->ids[r->n_ids++] = token;
     int n_new = r->n_ids - r->n_prompt;
     sl_finish finish = SL_FINISH_NONE;
-    if (!r->ignore_eos && in_list(e->m->eog, e->m->n_eog, token)) finish = SL_FINISH_STOP;
-    else if (in_list(r->stop_id, r->n_stop_id, token)) finish = SL_FINISH_STOP_STRING;
+    if (!r->ignore_eos && in_list(e->m->eog, e->m->n_eog, token))
+        finish = SL_FINISH_STOP;
+    else if (in_list(r->stop_id, r->n_stop_id, token))
+        finish = SL_FINISH_STOP_STRING;
     bool silent = finish != SL_FINISH_NONE; /* the token that ends is not text */
     if (!silent && n_new >= r->max_new) finish = SL_FINISH_LENGTH;
     if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
@@ -153,6 +167,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     uint64_t n_alloc = mem_n_alloc();
     offer(e);
     const struct sched_plan *p = sched_step(&e->sched);
+    DEBUG_ASSERT(sched_check(&e->sched) == 0);
     if (p->n_item == 0) return SL_OK;
     fill_batch(e, p, &b);
     int64_t t0 = clock_now_ns();
@@ -171,8 +186,8 @@ sl_status sl_step(sl_engine *e, sl_err *err)
 
 /* ---- scoring ---- */
 
-static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, int n_chunk, int first_row,
-                             const float **logits, int *n_row, sl_err *err)
+static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, int n_chunk,
+                             int first_row, const float **logits, int *n_row, sl_err *err)
 {
     int32_t src, dst;
     SL_TRY(kv_seq_grow(&e->pool, &e->score, n_chunk, &src, &dst, err));
@@ -184,9 +199,16 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
     e->seq_tok0[0] = 0;
     e->seq_tok0[1] = n_chunk;
     e->n_prompt[0] = n;
-    struct model_batch b = {.n_tok = n_chunk, .n_seq = 1, .ids = ids + pos0, .pos = e->pos, .seq_tok0 = e->seq_tok0,
-                            .blk = e->score.blk, .ld_blk = e->ld_blk, .n_prompt = e->n_prompt,
-                            .n_logit = n_logit, .logit_tok = e->logit_tok};
+    struct model_batch b = {.n_tok = n_chunk,
+                            .n_seq = 1,
+                            .ids = ids + pos0,
+                            .pos = e->pos,
+                            .seq_tok0 = e->seq_tok0,
+                            .blk = e->score.blk,
+                            .ld_blk = e->ld_blk,
+                            .n_prompt = e->n_prompt,
+                            .n_logit = n_logit,
+                            .logit_tok = e->logit_tok};
     model_step(e->net, e->kv, &b, logits, NULL);
     *n_row = n_logit;
     return SL_OK;
@@ -197,17 +219,21 @@ sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
                    sl_err *err)
 {
     sl_status st = SL_OK;
-    if (n < 1 || n > e->n_ctx) return SL_FAIL(err, REQUEST, "ids: %d tokens: from 1 to the context of %d", n, e->n_ctx);
-    if (first_row < 0 || first_row >= n) return SL_FAIL(err, REQUEST, "first_row: %d: from 0 to %d", first_row, n - 1);
+    if (n < 1 || n > e->n_ctx)
+        return SL_FAIL(err, REQUEST, "ids: %d tokens: from 1 to the context of %d", n, e->n_ctx);
+    if (first_row < 0 || first_row >= n)
+        return SL_FAIL(err, REQUEST, "first_row: %d: from 0 to %d", first_row, n - 1);
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= e->n_vocab)
-            return SL_FAIL(err, REQUEST, "ids: token %d at place %d: the vocabulary has ids 0 to %d", ids[i], i,
+            return SL_FAIL(err, REQUEST,
+                           "ids: token %d at place %d: the vocabulary has ids 0 to %d", ids[i], i,
                            e->n_vocab - 1);
     if (e->sched.n_active == 0) sched_unpark_all(&e->sched);
     for (int pos = 0; pos < n && !st;) {
         const float *logits = NULL;
         int n_row = 0, n_chunk = BASE_MIN(n - pos, e->opts.n_chunk);
-        if (pos + n_chunk > first_row) n_chunk = BASE_MIN(n_chunk, BASE_MAX(first_row - pos, 0) + e->n_logit_max);
+        if (pos + n_chunk > first_row)
+            n_chunk = BASE_MIN(n_chunk, BASE_MAX(first_row - pos, 0) + e->n_logit_max);
         st = score_chunk(e, ids, n, pos, n_chunk, first_row, &logits, &n_row, err);
         if (!st && n_row && on_rows(user, pos + n_chunk - n_row, n_row, logits))
             st = SL_FAIL(err, CANCELLED, "cancelled");
@@ -225,7 +251,8 @@ struct copy_rows {
 static int copy_rows(void *user, int row0, int n_row, const float *logits)
 {
     struct copy_rows *c = user;
-    memcpy(c->out + (int64_t)(row0 - c->first_row) * c->n_vocab, logits, (size_t)n_row * (size_t)c->n_vocab * sizeof *logits);
+    memcpy(c->out + (int64_t)(row0 - c->first_row) * c->n_vocab, logits,
+           (size_t)n_row * (size_t)c->n_vocab * sizeof *logits);
     return 0;
 }
 

@@ -12,7 +12,8 @@ static sl_status need_tok(const sl_model *m, sl_err *err)
 {
     if (m->tok) return SL_OK;
     return SL_FAIL(err, NOTFOUND, "%s: text needs a tokenizer: %s", m->name,
-                   m->tok_err.code == SL_UNSUPPORTED ? m->tok_err.text : "this model has none, token ids work");
+                   m->tok_err.code == SL_UNSUPPORTED ? m->tok_err.text
+                                                     : "this model has none, token ids work");
 }
 
 sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags, int32_t **ids,
@@ -48,11 +49,12 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
     str_init(&s, MEM_REQUEST, 0);
     for (int i = 0; i < n_ids; i++) {
         int len = 0;
-        const char *p = ids[i] >= 0 && ids[i] < tok_n_vocab(m->tok) ? tok_bytes(m->tok, ids[i], &len) : NULL;
+        const char *p =
+            ids[i] >= 0 && ids[i] < tok_n_vocab(m->tok) ? tok_bytes(m->tok, ids[i], &len) : NULL;
         if (!p && !(m->has_cfg && ids[i] >= 0 && ids[i] < m->cfg.n_vocab)) {
             str_fini(&s);
-            return SL_FAIL(err, REQUEST, "token %d at place %d: not in the vocabulary of %d", ids[i], i,
-                           tok_n_vocab(m->tok));
+            return SL_FAIL(err, REQUEST, "token %d at place %d: not in the vocabulary of %d",
+                           ids[i], i, tok_n_vocab(m->tok));
         }
         if (p && (special || !tok_is_special(m->tok, ids[i]))) str_put(&s, p, (size_t)len);
     }
@@ -77,7 +79,8 @@ static sl_status parse(struct arena *a, const char *what, const char *text, enum
     if (st == SL_FORMAT && err) err->code = SL_REQUEST;
     if (st) return st == SL_FORMAT ? SL_REQUEST : st;
     if ((*out)->kind != kind)
-        return SL_FAIL(err, REQUEST, "%s: %s", what, kind == JSON_ARRAY_K ? "not a list" : "not an object");
+        return SL_FAIL(err, REQUEST, "%s: %s", what,
+                       kind == JSON_ARRAY_K ? "not a list" : "not an object");
     return SL_OK;
 }
 
@@ -100,8 +103,8 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     return ids ? tok_encode_spans(m->tok, out->p, out->n, span, n_span, ids, err) : SL_OK;
 }
 
-sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids, int *n_ids,
-                         sl_err *err)
+sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
+                         int *n_ids, sl_err *err)
 {
     struct arena a;
     struct str out;

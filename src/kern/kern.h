@@ -12,6 +12,7 @@ struct kern {
 #define X(op, ret, params) ret(*op) params;
     KERN_LIST(X)
 #undef X
+    int bf16_pairs; /* mm_bf16x is faster than mm_bf16 */
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns */
 };
@@ -48,7 +49,9 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
 const char *kern_op_name(int op);
 const char *kern_op_isa(int op, uint32_t isa_mask);
 
-/* mm_fill: the entries of one column for a format, from the records of n groups; entry g goes to
+/* mm_bf16x: bf16 weights times bf16 activations (mm_run.xb), the results of mm_bf16 (but for
+ * subnormal products, which the instruction may flush).
+ * mm_fill: the entries of one column for a format, from the records of n groups; entry g goes to
  * e[g * stride].
  * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
  * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo

@@ -24,6 +24,7 @@
     X(mm_f16,    void, (const struct mm_run *r))                                                   \
     X(mm_bf16,   void, (const struct mm_run *r))                                                   \
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
+    X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
     X(mm_fill,   void, (const struct mm_rec *r, int n, int off, int half, int col,                 \
                         struct mm_ent *e, int stride))                                             \

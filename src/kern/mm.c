@@ -196,8 +196,23 @@ size_t kern_mm_scratch_bytes(int n_col)
     return carve_scratch(&none, &s);
 }
 
-#define FILL_GROUPS 4 /* few, for entries of a column can be 4096 bytes apart: one set of the L1   \
-                       */
+/* The panel of one token: count groups from r on; its second planes are `lo` records further. */
+static int fill_one(const struct kern *kern, const struct mm_fmt_info *f, const struct mm_rec *r,
+                    size_t lo, int count, const struct scratch *s)
+{
+    int n_lo = 0;
+    kern->mm_fill(r, count, f->off, f->half, 0, s->hi, 1);
+    for (int g = 0; g < count && lo; g++) {
+        s->lo_off[g] = n_lo;
+        if (r[g].has_lo) kern->mm_fill(r + lo + g, 1, f->off, f->half, 0, &s->lo[n_lo++], 1);
+    }
+    if (lo) s->lo_off[count] = n_lo;
+    return n_lo > 0;
+}
+
+#define FILL_GROUPS                                                                                \
+    4 /* few, for entries of a column can be 4096 bytes apart: one set of the L1                   \
+       */
 
 /* Panel of groups [g0, g1) for n tokens, a few groups of a column after another. Returns 1 when
  * there are second planes. */
@@ -208,22 +223,27 @@ static int fill_panel(const struct kern *kern, const struct mm_fmt_info *f,
     const struct mm_rec *rec = form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
     size_t n_group = (size_t)x->ld / 32, planes = form == MM_ACT_INT8 ? 1 : 2;
     int count = g1 - g0;
+    if (n == 1) {
+        size_t tok = (size_t)(idx ? idx[j0] : j0);
+        return fill_one(kern, f, rec + tok * planes * n_group + (size_t)g0,
+                        planes == 2 ? n_group : 0, count, s);
+    }
     int32_t *off = s->lo_off + 1; /* first counts, then where the next entry of a group goes */
     if (planes == 2) memset(s->lo_off, 0, (size_t)(count + 2) * sizeof(int32_t));
     for (int g = 0; g < count; g += FILL_GROUPS)
         for (int j = 0; j < n; j++) {
             size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
             const struct mm_rec *r = rec + tok * planes * n_group + (size_t)(g0 + g);
-            int m = BASE_MIN(n == 1 ? count : FILL_GROUPS, count - g);
+            int m = BASE_MIN(FILL_GROUPS, count - g);
             kern->mm_fill(r, m, f->off, f->half, j, s->hi + (size_t)g * (size_t)n + j, n);
             for (int i = 0; i < m && planes == 2; i++)
                 off[g + i + 1] += r[i].has_lo;
-            if (n == 1) g = count;
         }
     if (planes == 1) return 0;
+    int32_t n_lo = 0;
     for (int g = 0; g < count; g++)
-        off[g + 1] += off[g];
-    if (off[count] == 0) return 0;
+        off[g + 1] = n_lo += off[g + 1];
+    if (n_lo == 0) return 0;
     for (int j = 0; j < n; j++) {
         size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
         const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g0;
@@ -243,6 +263,19 @@ static void fill_panel_f32(const float *x, size_t ld, const int32_t *idx, int j0
         float *dst = panel + 8 * j;
         for (int k = 4 * g0; k < 4 * g1; k++, dst += 8 * (size_t)n)
             memcpy(dst, src + 8 * (size_t)k, 32);
+    }
+}
+
+/* The same for bf16: [4 * groups][n][8], from values that are bf16 in f32. */
+static void fill_panel_bf16(const float *x, size_t ld, const int32_t *idx, int j0, int n, int g0,
+                            int g1, uint16_t *panel)
+{
+    for (int j = 0; j < n; j++) {
+        const float *src = x + (size_t)(idx ? idx[j0 + j] : j0 + j) * ld;
+        uint16_t *dst = panel + 8 * j;
+        for (int k = 4 * g0; k < 4 * g1; k++, dst += 8 * (size_t)n)
+            for (int i = 0; i < 8; i++)
+                dst[i] = (uint16_t)(fp_to_bits(src[8 * (size_t)k + (size_t)i]) >> 16);
     }
 }
 
@@ -312,6 +345,13 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.add = g0 > 0;
         r.acc = s->acc;
         r.prefetch = n == 1 ? kern->prefetch_1 : kern->prefetch_n;
+        if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
+            uint16_t *panel = (uint16_t *)(void *)s->hi;
+            fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);
+            r.xb = panel;
+            kern->mm_bf16x(&r);
+            continue;
+        }
         if (floats) {
             float *panel =
                 (float *)(void *)s->hi; /* 32 * 4 bytes per entry: hi and lo together hold it */

@@ -25,7 +25,8 @@
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
  * then the same for the second plane, if any; s = d * f32(sum of q). Float forms, per 8 k:
- *     t = w[0] * x[0];  t = fma(w[i], x[i], t), i = 1..7;  acc = acc + t
+ *     t = w[1] * x[1];  t = fma(w[i], x[i], t), i = 0, 3, 2, 5, 4, 7, 6;  acc = acc + t
+ * (the order in which the bf16 instruction of x86 takes pairs)
  *
  * All functions here are pure, never allocate, lock or fail. Shapes are checked when a matrix is
  * packed.

@@ -65,6 +65,7 @@ struct mm_run {
     const struct mm_ent *hi, *lo;
     const int32_t *lo_off;
     const float *x;
+    const uint16_t *xb; /* mm_bf16x: the same in bf16 */
     float *y; /* y[j * ldy + 16 * tile + i] */
     int64_t ldy;
     int add;      /* 1: go on from the sums in y; 0: start at 0 */

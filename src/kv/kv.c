@@ -35,7 +35,8 @@ void kv_pool_fini(struct kv_pool *p)
 void kv_pool_shuffle(struct kv_pool *p, uint64_t seed)
 {
     ASSERT(p->n_free == p->n_blk);
-    for (int i = 0; i < p->n_blk; i++) p->free_blk[i] = p->n_blk - 1 - i; /* a stack: block 0 on top */
+    for (int i = 0; i < p->n_blk; i++)
+        p->free_blk[i] = p->n_blk - 1 - i; /* a stack: block 0 on top */
     if (!seed) return;
     for (int i = p->n_blk - 1; i > 0; i--) {
         int j = (int)(rng_next(&seed) % (uint64_t)(i + 1));
@@ -83,7 +84,8 @@ void kv_seq_fini(struct kv_seq *s)
     memset(s, 0, sizeof *s);
 }
 
-/* The last block is partly filled and others name it too: it must be copied before the next token is stored. */
+/* The last block is partly filled and others name it too: it must be copied before the next token
+ * is stored. */
 static bool shared_tail(const struct kv_pool *p, const struct kv_seq *s)
 {
     return s->n_tok % p->blk_tok != 0 && p->ref[s->blk[s->n_blk - 1]] > 1;
@@ -107,8 +109,8 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
     if (n_new <= 0) return SL_OK;
     int total = blocks_for(p, s->n_tok + n_new), need = kv_seq_need(p, s, n_new);
     if (total > s->cap)
-        return SL_FAIL(err, LIMIT, "sequence of %d tokens: more than %d blocks of %d", s->n_tok + n_new,
-                       s->cap, p->blk_tok);
+        return SL_FAIL(err, LIMIT, "sequence of %d tokens: more than %d blocks of %d",
+                       s->n_tok + n_new, s->cap, p->blk_tok);
     if (need > p->n_free)
         return SL_FAIL(err, BUSY, "kv cache is full: %d blocks needed, %d free", need, p->n_free);
     if (shared_tail(p, s)) {
@@ -118,7 +120,8 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
         kv_block_unref(p, *last);
         *last = *copy_dst;
     }
-    while (s->n_blk < total) s->blk[s->n_blk++] = kv_block_alloc(p);
+    while (s->n_blk < total)
+        s->blk[s->n_blk++] = kv_block_alloc(p);
     s->n_tok += n_new;
     return SL_OK;
 }
@@ -127,7 +130,8 @@ void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok)
 {
     ASSERT(n_tok >= 0 && n_tok <= s->n_tok);
     int keep = blocks_for(p, n_tok);
-    while (s->n_blk > keep) kv_block_unref(p, s->blk[--s->n_blk]);
+    while (s->n_blk > keep)
+        kv_block_unref(p, s->blk[--s->n_blk]);
     s->n_tok = n_tok;
 }
 
@@ -135,7 +139,8 @@ sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq
 {
     ASSERT(dst->n_blk == 0 && dst->n_tok == 0);
     if (src->n_blk > dst->cap)
-        return SL_FAIL(err, LIMIT, "fork of %d blocks into a sequence of at most %d", src->n_blk, dst->cap);
+        return SL_FAIL(err, LIMIT, "fork of %d blocks into a sequence of at most %d", src->n_blk,
+                       dst->cap);
     for (int i = 0; i < src->n_blk; i++) {
         kv_block_ref(p, src->blk[i]);
         dst->blk[i] = src->blk[i];
@@ -154,7 +159,8 @@ static int count_in_tables(const struct kv_seq *const *seqs, int n_seq, int32_t 
 {
     int n = 0;
     for (int i = 0; i < n_seq; i++)
-        for (int j = 0; j < seqs[i]->n_blk; j++) n += seqs[i]->blk[j] == blk;
+        for (int j = 0; j < seqs[i]->n_blk; j++)
+            n += seqs[i]->blk[j] == blk;
     return n;
 }
 

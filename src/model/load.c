@@ -54,14 +54,14 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
     return pack(m, io, &w, NULL, 1, use, out, err);
 }
 
-/* A vector as f32, into p[n]. missing_ok: *found false instead of an error. */
+/* A vector as f32, into p[n]. */
 static sl_status read_vector(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
 {
     const struct tensor *t = io_find(io, name);
     if (!t) return SL_FAIL(err, FORMAT, "%s: tensor %s is missing", io_path(io), name);
-    if (!tensor_dtype_is_weight(t->type) || tensor_count(t) != n || n % tensor_dtype(t->type)->block)
-        return SL_FAIL(err, FORMAT, "%s: %lld values of type %s, expected %lld", name, (long long)tensor_count(t),
-                       tensor_dtype(t->type)->text, (long long)n);
+    if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n || n % tensor_dtype(t->type)->block)
+        return SL_FAIL(err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld", name,
+                       (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);
     tensor_dequant(t->type, t->data, n, p);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(p[i])) return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);

@@ -118,6 +118,9 @@ void plan_prior_for(const struct plan_book *b, const struct plan_setup *s, struc
                     b->gen_factor[PLAN_ASCEND][s->gen];
         k->v[PLAN_T_LAYER] = fmax(k->v[PLAN_T_LAYER], 0.8 * tp);
     }
+    if (mode == PLAN_MODE_EP && s->dev.vendor == PLAN_NVIDIA && s->dev.link >= 600e9) {
+        k->v[PLAN_T_LAYER] *= 0.6; /* one switch for all: no proxy threads, no RDMA */
+    }
     if (s->gen != 1) k->v[PLAN_ETA_W] = fmin(0.85, k->v[PLAN_ETA_W] * (s->gen ? 1.3 : 0.6));
     bool soft4 = s->c.fmt.fp_weights && s->c.fmt.expert < 5 && s->dev.peak[PLAN_NUM_FP4] <= 0;
     if (s->gen == 0 && soft4 && s->dev.vendor != PLAN_ASCEND)

@@ -72,10 +72,12 @@ static void burst_chunked(const struct plan_case *c, const struct plan_load *w, 
     double chunk = chunk_of(c), now = 0, sum = 0, sum_end = 0, out_left = fmax(w->out - 1, 0);
     struct plan_time p, d;
     double per = fmax(1, floor(chunk / fmax(1, w->in))), run = 0, done = 0, work = 0;
+    chunk = fmax(chunk, w->in / 256); /* the rounds below stay under 20000 */
     double pieces = fmax(1, ceil(w->in / chunk));
+    per = fmax(per, ceil(n * pieces / 20000));
     plan_prefill(c, fmin(per, n), fmin(w->in, chunk), 0, &p);
     r->pre = p;
-    while (done < n) { /* at most n * pieces rounds; both are bounded by the caller */
+    while (done < n) {
         double take = fmin(per, n - done);
         for (double i = 0; i < pieces; i++) {
             double len = fmin(chunk, w->in - i * chunk);

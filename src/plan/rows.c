@@ -110,7 +110,7 @@ static double after(const char *s, const char *word)
             if (!(p - s >= 1 && (p[-1] == '-' || isdigit((unsigned char)p[-1])))) continue;
         }
         const char *q = p + n;
-        if (*q == ' ' && isdigit((unsigned char)q[1])) q++;
+        if (*q && strchr(" =:-", *q) && isdigit((unsigned char)q[1])) q++;
         if (!isdigit((unsigned char)*q)) continue;
         char *end;
         double v = strtod(q, &end),
@@ -118,6 +118,14 @@ static double after(const char *s, const char *word)
         return fmax(v, hi); /* "EP2-4": the larger */
     }
     return NAN;
+}
+
+/* The number right after a word spelled just so, anywhere. */
+static double after_exact(const char *s, const char *word)
+{
+    const char *p = strstr(s, word);
+    if (!p || !isdigit((unsigned char)p[strlen(word)])) return NAN;
+    return strtod(p + strlen(word), NULL);
 }
 
 /* The number that ends right before a word ("24 layers fully" -> 24). */
@@ -139,6 +147,14 @@ static bool has(const struct plan_row *r, const char *word)
 /* ---- parts of a row -----------------------------------------------------------------------------
  */
 
+/* The first number of a cell: "W8A8" 8, "~4" 4, "int4" 4; 0 when there is none. */
+static double first_number(const char *s)
+{
+    while (*s && !isdigit((unsigned char)*s))
+        s++;
+    return *s ? strtod(s, NULL) : 0;
+}
+
 static void row_format(const struct plan_row *r, struct plan_setup *s)
 {
     struct plan_format *f = &s->c.fmt;
@@ -147,8 +163,12 @@ static void row_format(const struct plan_row *r, struct plan_setup *s)
     bool nv4 = has(r, "NVFP4") || find_ci(r->model, "NVFP4");
     bool mx4 = has(r, "MXFP4") || find_ci(r->model, "gpt-oss") || find_ci(r->wbits, "MXFP4");
     const char *name = v == PLAN_ASCEND ? "int8" : "fp8";
-    double cpu = after(w, "CPU"), bits = strtod(*w == '~' ? w + 1 : w, NULL);
-    double act = strtod(r->abits, NULL);
+    double cpu = after(w, "CPU"), bits = first_number(w);
+    double act = first_number(r->abits);
+    if (act == 0) { /* "W4A16" holds both */
+        double a = after(w, "A");
+        act = isnan(a) ? 0 : a;
+    }
     if (!isnan(cpu)) {
         plan_format_find("int8", f);
         f->cpu = mx4 ? 4.25 : cpu;
@@ -194,7 +214,8 @@ static void row_mtp(const struct plan_row *r, struct plan_layout *l)
         const char *p = find_ci(where[i], "MTP");
         if (!p) continue;
         if (p - where[i] >= 3 && strncasecmp(p - 3, "no ", 3) == 0) return;
-        k = isdigit((unsigned char)p[3]) ? p[3] - '0' : 1;
+        const char *d = p + 3 + (p[3] && strchr(" =-", p[3]) && isdigit((unsigned char)p[4]));
+        k = isdigit((unsigned char)*d) ? *d - '0' : 1;
         if (find_ci(p, "MTP cost calibration") == p) k = 0;
     }
     if (k == 0 && find_ci(r->note, "measured acceptance"))
@@ -235,6 +256,9 @@ static void row_layout(const struct plan_row *r, struct plan_setup *s)
     bool pre = strncmp(r->metric, "prefill", 7) == 0;
     const char *d_ep = strstr(r->layout, "D EP");
     double ep = after(d_ep && !pre ? d_ep : r->layout, "EP");
+    double dep = after_exact(r->layout, "DEP"), tep = after_exact(r->layout, "TEP");
+    if (!isnan(dep)) dp = ep = dep; /* data-parallel attention, experts over the same ranks */
+    if (!isnan(tep)) tp = tep;
     double node = (double)d->cards_per_node * d->dies;
     l->ranks = (int)fmax(1, l->cards * d->dies);
     l->pp = isnan(pp) ? 1 : (int)pp;
@@ -337,13 +361,25 @@ static const struct {
     {"decode_throughput_per_node", PLAN_M_DECODE_TPS, 2},
     {"step_latency_main_plus_MTP3", PLAN_M_STEP, 0},
     {"memory_weights", PLAN_M_MEMORY, 0},
+    {"TTFT_mean", PLAN_M_TTFT, 0},
+    {"TPOT_mean", PLAN_M_TPOT, 0},
+    {"ITL", PLAN_M_TPOT, 0},
+    {"e2e_latency", PLAN_M_E2E, 0},
+    {"output_throughput", PLAN_M_SYS_TPS, 0},
+    {"output_throughput_per_node", PLAN_M_SYS_TPS, 2},
+    {"system_throughput", PLAN_M_SYS_TPS, 0},
+    {"decode_throughput", PLAN_M_DECODE_TPS, 0},
+    {"decode_throughput_system", PLAN_M_DECODE_TPS, 0},
+    {"prefill_tps", PLAN_M_PREFILL_TPS, 0},
+    {"step_latency", PLAN_M_STEP, 0},
 };
 
 static const char *row_metric(const struct plan_row *r, struct plan_setup *s)
 {
     int per = -1;
     for (size_t i = 0; i < sizeof METRICS / sizeof METRICS[0]; i++) {
-        if (strcmp(r->metric, METRICS[i].name) == 0) s->metric = METRICS[i].m, per = METRICS[i].per;
+        if (strcasecmp(r->metric, METRICS[i].name) == 0)
+            s->metric = METRICS[i].m, per = METRICS[i].per;
     }
     if (per < 0 && (strncmp(r->metric, "pp", 2) == 0 || strncmp(r->metric, "tg", 2) == 0) &&
         isdigit((unsigned char)r->metric[2])) {

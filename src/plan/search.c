@@ -248,7 +248,9 @@ static void try_pools(struct finder *f, struct cand *c)
     if (q->pools != 2) try_extras(f, c);
     if (q->pools == 1 || nodes < 2 || c->l.pp > 1 || c->l.cpu_experts) return;
     int p0 = q->pools == 2 ? q->n_p : 1, p1 = q->pools == 2 ? q->n_p : nodes - 1;
-    for (int p = p0; p <= p1; p++) {
+    int stride =
+        nodes > 64 && q->pools != 2 ? nodes / 64 : 1; /* 64 ratios of the pools are enough */
+    for (int p = p0; p <= p1; p += stride) {
         struct cand s = *c;
         s.l.n_p = p, s.l.n_d = q->pools == 2 ? q->n_d : nodes - p;
         int small = s.l.n_p < s.l.n_d ? s.l.n_p : s.l.n_d;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy in one place. Lists are short arrays in order of age; every operation is linear in the requests, and nothing allocates after init. */
+/* The policy in one place. Lists are short arrays in order of age; every operation is linear in the
+ * requests, and nothing allocates after init. */
 #include "sched/sched.h"
 
 #include <string.h>
 
-sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_pool *pool, sl_err *err)
+sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_pool *pool,
+                     sl_err *err)
 {
     sl_status st = SL_OK;
     void *p = NULL;
@@ -50,7 +52,8 @@ void sched_fini(struct sched *s)
 static void list_remove(int *list, int *n, int slot)
 {
     int i = 0;
-    while (i < *n && list[i] != slot) i++;
+    while (i < *n && list[i] != slot)
+        i++;
     ASSERT(i < *n);
     memmove(list + i, list + i + 1, (size_t)(*n - i - 1) * sizeof *list);
     --*n;
@@ -59,7 +62,8 @@ static void list_remove(int *list, int *n, int slot)
 static void list_insert(const struct sched *s, int *list, int *n, int slot)
 {
     int i = *n;
-    while (i > 0 && s->req[list[i - 1]].order > s->req[slot].order) i--;
+    while (i > 0 && s->req[list[i - 1]].order > s->req[slot].order)
+        i--;
     memmove(list + i + 1, list + i, (size_t)(*n - i) * sizeof *list);
     list[i] = slot;
     ++*n;
@@ -69,7 +73,8 @@ sl_status sched_submit(struct sched *s, int n_prompt, int *slot, sl_err *err)
 {
     ASSERT(n_prompt >= 1 && n_prompt <= s->opts.n_ctx);
     int i = 0;
-    while (i < s->opts.n_req_max && s->req[i].state != SCHED_FREE) i++;
+    while (i < s->opts.n_req_max && s->req[i].state != SCHED_FREE)
+        i++;
     if (i == s->opts.n_req_max)
         return SL_FAIL(err, BUSY, "the queue is full: %d requests", s->opts.n_req_max);
     s->req[i] = (struct sched_req){.state = SCHED_WAITING,
@@ -113,7 +118,8 @@ static int oldest_parked(const struct sched *s, int keep)
 {
     int best = -1;
     for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].parked && i != keep && (best < 0 || s->run[i].parked_at < s->run[best].parked_at))
+        if (s->run[i].parked && i != keep &&
+            (best < 0 || s->run[i].parked_at < s->run[best].parked_at))
             best = i;
     return best;
 }
@@ -133,8 +139,8 @@ static void preempt(struct sched *s, int slot)
     s->plan.n_preempt++;
 }
 
-/* Blocks for n_tok more tokens of slot, from parked sequences and then from running requests that are younger. False when there are not enough even so;
- * then nobody younger than slot runs. */
+/* Blocks for n_tok more tokens of slot, from parked sequences and then from running requests that
+ * are younger. False when there are not enough even so; then nobody younger than slot runs. */
 static bool make_room(struct sched *s, int slot, int n_tok)
 {
     const struct sched_req *r = &s->req[slot];
@@ -165,7 +171,8 @@ static void add_row(struct sched *s, int slot, int n_tok)
     if (it->pos0 >= r->n_prompt) s->plan.n_decode += n_tok;
 }
 
-/* Only one token is missing and it is not the first: the next row continues an answer (or ends a prompt). */
+/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
+ * prompt). */
 static bool decodes(const struct sched_req *r)
 {
     return r->n_known - r->n_done == 1 && r->n_done > 0;
@@ -176,13 +183,16 @@ static int fit(struct sched *s, const struct kv_seq *seq, int n)
 {
     while (n > 0 && kv_seq_need(s->pool, seq, n) > s->pool->n_free) {
         int parked = oldest_parked(s, -1);
-        if (parked >= 0) unpark(s, parked);
-        else n--;
+        if (parked >= 0)
+            unpark(s, parked);
+        else
+            n--;
     }
     return n;
 }
 
-/* The oldest request's row, whatever it is: it takes blocks from all others if it must. Returns the prompt tokens spent. */
+/* The oldest request's row, whatever it is: it takes blocks from all others if it must. Returns the
+ * prompt tokens spent. */
 static int plan_oldest(struct sched *s, int budget)
 {
     int slot = s->active[0];
@@ -196,8 +206,9 @@ static int plan_oldest(struct sched *s, int budget)
     return answer ? 0 : n;
 }
 
-/* Can the oldest waiting request begin? Room for what it will compute first must be there without taking blocks from anybody that runs; one block per
- * running request stays free, so that admission does not cause preemption at once. */
+/* Can the oldest waiting request begin? Room for what it will compute first must be there without
+ * taking blocks from anybody that runs; one block per running request stays free, so that admission
+ * does not cause preemption at once. */
 static int admit(struct sched *s)
 {
     int slot = s->wait[0], run = -1;
@@ -224,7 +235,7 @@ static int admit(struct sched *s)
             continue;
         }
         if (s->n_active == 0) break; /* alone: the pool holds n_ctx tokens */
-        if (reuse) { /* stays parked, and offered */
+        if (reuse) {                 /* stays parked, and offered */
             s->run[run].parked = true;
             s->run[run].parked_at = s->n_step;
         }
@@ -246,14 +257,18 @@ const struct sched_plan *sched_step(struct sched *s)
     s->n_step++;
     p->n_item = p->n_tok = p->n_decode = p->n_preempt = 0;
     if (s->n_active) budget -= plan_oldest(s, budget);
-    /* Answers first: they wait for nobody. A preemption shortens the list behind i only, so planned rows stay. */
+    /* Answers first: they wait for nobody. A preemption shortens the list behind i only, so planned
+     * rows stay. */
     for (int i = 1; i < s->n_active; i++) {
         int slot = s->active[i];
         if (!decodes(&s->req[slot])) continue;
-        if (make_room(s, slot, 1)) add_row(s, slot, 1);
-        else preempt(s, slot); /* it is the youngest */
+        if (make_room(s, slot, 1))
+            add_row(s, slot, 1);
+        else
+            preempt(s, slot); /* it is the youngest */
     }
-    /* Then prompts, and answers that are computed again, with blocks that are free: whoever is older has been served. */
+    /* Then prompts, and answers that are computed again, with blocks that are free: whoever is
+     * older has been served. */
     for (int i = 1; i < s->n_active && budget > 0; i++) {
         int slot = s->active[i];
         const struct sched_req *r = &s->req[slot];
@@ -269,7 +284,8 @@ const struct sched_plan *sched_step(struct sched *s)
         add_row(s, slot, n);
         budget -= n;
     }
-    for (int i = 0; i < s->n_wait; i++) s->req[s->wait[i]].reuse_run = -1; /* offers are for one step */
+    for (int i = 0; i < s->n_wait; i++)
+        s->req[s->wait[i]].reuse_run = -1; /* offers are for one step */
     return p;
 }
 
@@ -284,7 +300,8 @@ void sched_finish(struct sched *s, int slot, int n_park)
 {
     struct sched_req *r = &s->req[slot];
     ASSERT(r->state != SCHED_FREE);
-    if (r->state == SCHED_WAITING) list_remove(s->wait, &s->n_wait, slot);
+    if (r->state == SCHED_WAITING)
+        list_remove(s->wait, &s->n_wait, slot);
     else {
         struct sched_run *run = &s->run[r->run];
         list_remove(s->active, &s->n_active, slot);

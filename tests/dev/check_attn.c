@@ -222,6 +222,31 @@ static void materialise(struct mla_arg *a, int len)
         }
 }
 
+/* One head's results: q [T][H * (nope + rope)], y [T][H * v] from that head on. coarse: 15-bit
+ * activations, which add 2^-15 of the largest value of a group; the latent's products add roundings
+ * of r terms. */
+static void check_head(struct mla_arg a, const float *q, const float *y, int n_head, float scale,
+                       int coarse)
+{
+    const struct dev_batch *b = &a.s->b.b;
+    int qd = a.nope + a.rope, v = a.v;
+    double want[64], tol[64];
+    for (a.seq = 0; a.seq < a.s->S; a.seq++) {
+        int n_new = a.s->n_new[a.seq];
+        materialise(&a, a.s->len[a.seq]);
+        for (int t = b->seq_tok0[a.seq]; t < b->seq_tok0[a.seq + 1];) {
+            attend(0, b->pos[t] + 1, qd, v, scale, q + t * n_head * qd, mla_key, mla_value, &a,
+                   want, tol);
+            for (int i = 0; i < v; i++)
+                tol[i] = tol[i] * (coarse ? 400 : 1) * (4 + a.r / 8.0) + (coarse ? 3e-4 : 3e-6);
+            compare("attn_mla", y + t * n_head * v, want, tol, v);
+            t += n_new > 20 ? rand_int(1, n_new / 10) : 1;
+        }
+        free(a.kn);
+        free(a.vn);
+    }
+}
+
 void check_mla(void)
 {
     for (int trial = 0; trial < 24; trial++) {
@@ -278,27 +303,13 @@ void check_mla(void)
                                             .w_vb = wvb,
                                             .q = q,
                                             .y = y});
-        double want[64], tol[64];
-        for (int h = 0; h<H; h += H> 6 ? rand_int(1, 8) : 1) {
-            double *nk = weight_numbers(&wk[h]), *nv = weight_numbers(&wv[h]);
-            for (int sq = 0; sq < s.S; sq++) {
-                struct mla_arg a = {&s, sq, r, rope, nope, v, nk, nv, NULL, type, NULL, NULL};
-                materialise(&a, s.len[sq]);
-                for (int t = s.b.b.seq_tok0[sq]; t<s.b.b.seq_tok0[sq + 1]; t += s.n_new[sq]> 20
-                                                     ? rand_int(1, s.n_new[sq] / 10)
-                                                     : 1) {
-                    attend(0, s.b.b.pos[t] + 1, qd, v, scale, q + (t * H + h) * qd, mla_key,
-                           mla_value, &a, want, tol);
-                    /* the latent's products add roundings of r terms; 15-bit activations add 2^-15
-                     * of the largest */
-                    double more = trial % 2 ? 400 : 1;
-                    for (int i = 0; i < v; i++)
-                        tol[i] = tol[i] * more * (4 + (double)r / 8) + (trial % 2 ? 3e-4 : 3e-6);
-                    compare("attn_mla", y + (t * H + h) * v, want, tol, v);
-                }
-                free(a.kn);
-                free(a.vn);
-            }
+        int coarse = trial % 2;
+        for (int h = 0; h < H;) {
+            struct mla_arg a = {&s, 0, r, rope, nope, v, NULL, NULL, NULL, type, NULL, NULL};
+            a.wk = weight_numbers(&wk[h]);
+            a.wv = weight_numbers(&wv[h]);
+            check_head(a, q + h * qd, y + h * v, H, scale, coarse);
+            h += H > 6 ? rand_int(1, 8) : 1;
         }
         dev_close(d);
     }

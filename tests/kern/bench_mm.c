@@ -178,7 +178,8 @@ static void touch(struct job *j, int t)
 static void open_job(struct job *j, int fmt, int n_row, int n_col, int n_tok_max, int n_thread)
 {
     size_t bytes;
-    unsigned forms = 1u << MM_ACT_F32 | 1u << MM_ACT_INT8 | 1u << MM_ACT_INT8X | 1u << MM_ACT_INT15;
+    unsigned forms = 1u << MM_ACT_F32 | 1u << MM_ACT_BF16 | 1u << MM_ACT_INT8 | 1u << MM_ACT_INT8X |
+                     1u << MM_ACT_INT15;
     memset(j, 0, sizeof(*j));
     j->n_thread = n_thread;
     kern_mm_layout(fmt, n_row, n_col, 0, &j->m, &bytes);
@@ -249,7 +250,7 @@ static void bench_cached(int fmt, int n_thread)
     struct job j;
     open_job(&j, fmt, 4096 * n_thread, 1024, 64, n_thread);
     j.m.tile_bytes = 0; /* every tile is the first one */
-    j.form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32;
+    j.form = fmt < MM_N_CODE ? MM_ACT_INT8 : fmt == MM_bf16 ? MM_ACT_BF16 : MM_ACT_F32;
     printf("%-7s %-5s cached, Gop/s:", kern_mm_fmt_name(fmt), form_names[j.form]);
     for (int r = 0; r < 7; r++) {
         double best = 0;
@@ -316,7 +317,7 @@ static void bench_big(int fmt, int n_thread)
     peak_ops = (vnni ? 128.0 : 64.0) * 12.0 * PEAK_ITER * n_thread;
 #endif
     for (int form = fmt < MM_N_CODE ? MM_ACT_INT8 : MM_ACT_F32;
-         form < (fmt < MM_N_CODE ? MM_N_ACT : MM_ACT_BF16); form++) {
+         form < (fmt < MM_N_CODE ? MM_N_ACT : MM_ACT_INT8); form++) {
         double ops[REPEAT], share[REPEAT];
         j.n_tok = m;
         j.form = (enum mm_act)form;

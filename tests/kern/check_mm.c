@@ -326,6 +326,23 @@ MM_CODE_FMTS(X)
 MM_FLOAT_FMTS(X)
 #undef X
 
+void check_mm_bf16x(struct check *c, void (*variant)(const struct mm_run *r))
+{
+    static const int toks[] = {1, 2, 3, 7, 16, 33, 64, 65};
+    struct kern k;
+    struct check as = *c; /* the reference's mm_bf16 is what it must equal, even the reference */
+    check_ref_table(&k);
+    k.mm_bf16x = variant;
+    k.bf16_pairs = 1;
+    if (strcmp(c->isa, "ref") == 0) as.isa = "ref against mm_bf16";
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 6; j++)
+            check_product(&as, &k, MM_bf16, 5 + 17 * (j % 3), cols_of(MM_bf16, j), toks[i],
+                          MM_ACT_BF16);
+    check_product(&as, &k, MM_bf16, 17, 2400, 64, MM_ACT_BF16);
+    *c = as;
+}
+
 /* One token alone, tile by tile, equals the batch: with the table of this CPU. */
 void check_alone(struct check *c)
 {

@@ -31,7 +31,8 @@ import e2e  # noqa: E402
 from chats import CHATS, TOOLS  # noqa: E402
 
 FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|mistral|chatml", re.I)
-OTHER = re.compile(r"vl\b|vision|_vl|seek-V4|deepseek-ai-DeepSeek-V4", re.I)  # not these models
+# other models; V3.2 and V4 have no template of their own: these are llama.cpp's, with its filter from_json
+OTHER = re.compile(r"vl\b|vision|_vl|DeepSeek-V3\.2|DeepSeek-V4", re.I)
 PACKAGES = ["llama-cpp-python==0.3.36", "axolotl==0.19.0", "trl==1.16.0"]
 BOS, EOS = "<|bos|>", "<|eos|>"
 
@@ -118,7 +119,7 @@ def check_one(exe, path, tmp, env):
                      min(len(got), len(want)))
             wrong.append((name, f"at {i}: got {got[i - 20 if i > 20 else 0:i + 40]!r} "
                                 f"expected {want[i - 20 if i > 20 else 0:i + 40]!r}"))
-    if n_err == len(CHATS) and len(errors) == 1 and "line " in next(iter(errors)):
+    if wrong and n_err == len(CHATS) and len(errors) == 1 and "line " in next(iter(errors)):
         return "refused", next(iter(errors))
     return ("differs", wrong) if wrong else ("same", "")
 

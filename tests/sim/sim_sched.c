@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler and the block tables under a seeded simulator. The device is a list of what each block holds: a value per position that depends on the
- * request's tokens only. After every step: the accounting identity, sched_check, and that whatever a row would read is what it wrote. At the end of each
- * run: every request finished with the tokens that it has alone, none waited longer than the bound, no block is held.
+/* The scheduler and the block tables under a seeded simulator. The device is a list of what each
+ * block holds: a value per position that depends on the request's tokens only. After every step:
+ * the accounting identity, sched_check, and that whatever a row would read is what it wrote. At the
+ * end of each run: every request finished with the tokens that it has alone, none waited longer
+ * than the bound, no block is held.
  *
  * sim_sched FIRST N: seeds FIRST .. FIRST+N-1. Prints the seed of a failure. */
 #include <stdio.h>
@@ -60,7 +62,8 @@ static uint32_t mix(uint32_t h, uint32_t v)
 static uint32_t next_token(const uint32_t *tok, int n)
 {
     uint32_t h = 1;
-    for (int i = 0; i < n; i++) h = mix(h, tok[i]);
+    for (int i = 0; i < n; i++)
+        h = mix(h, tok[i]);
     return h;
 }
 
@@ -71,10 +74,12 @@ static void arrive(struct sim *m, int n_ctx)
     if (sched_submit(&m->s, n_prompt, &slot, NULL)) return; /* BUSY is an answer */
     struct user *u = calloc(1, sizeof *u);
     if (!u) exit(1);
-    *u = (struct user){.id = m->next_id++, .n_prompt = n_prompt, .n_known = n_prompt, .born = m->step};
+    *u = (struct user){
+        .id = m->next_id++, .n_prompt = n_prompt, .n_known = n_prompt, .born = m->step};
     u->n_want = 1 + pick(m, n_ctx - n_prompt + 1);
     uint32_t family = (uint32_t)pick(m, 3); /* so that prompts share beginnings */
-    for (int i = 0; i < n_prompt; i++) u->tok[i] = i < 20 ? family * 1000 + (uint32_t)i : (uint32_t)rng_next(&m->rng);
+    for (int i = 0; i < n_prompt; i++)
+        u->tok[i] = i < 20 ? family * 1000 + (uint32_t)i : (uint32_t)rng_next(&m->rng);
     m->user[slot] = u;
 }
 
@@ -86,7 +91,8 @@ static void offer(struct sim *m)
     for (int r = 0; r < m->s.opts.n_run_max; r++) {
         if (!m->s.run[r].parked) continue;
         int n = 0, cap = BASE_MIN(m->s.run[r].seq.n_tok, u->n_known - 1);
-        while (n < cap && m->parked[r].tok[n] == u->tok[n]) n++;
+        while (n < cap && m->parked[r].tok[n] == u->tok[n])
+            n++;
         if (n > 0) sched_offer(&m->s, slot, r, n);
     }
 }
@@ -97,7 +103,8 @@ static void end_request(struct sim *m, int slot, bool park)
     int run = m->s.req[slot].run;
     if (run >= 0 && park) {
         m->parked[run].n = u->n_known;
-        memcpy(m->parked[run].tok, u->tok, (size_t)BASE_MIN(u->n_known, MAX_CTX) * sizeof u->tok[0]);
+        memcpy(m->parked[run].tok, u->tok,
+               (size_t)BASE_MIN(u->n_known, MAX_CTX) * sizeof u->tok[0]);
     }
     m->n_preempt += m->s.req[slot].n_preempt;
     sched_finish(&m->s, slot, park ? m->s.req[slot].n_done : 0);
@@ -105,7 +112,8 @@ static void end_request(struct sim *m, int slot, bool park)
     m->user[slot] = NULL;
 }
 
-/* Compute a row: write its cells, then check that all positions up to its end hold this request's prefix hashes. */
+/* Compute a row: write its cells, then check that all positions up to its end hold this request's
+ * prefix hashes. */
 static void compute(struct sim *m, const struct sched_item *it)
 {
     const struct user *u = m->user[it->req];
@@ -123,14 +131,16 @@ static void compute(struct sim *m, const struct sched_item *it)
         if (p >= it->pos0) {
             if (m->pool.ref[seq->blk[p / bt]] != 1) die(m, "a shared block is written");
             *c = h;
-        } else if (*c != h) die(m, "a stored position holds something else");
+        } else if (*c != h)
+            die(m, "a stored position holds something else");
     }
 }
 
 static void check(struct sim *m)
 {
     const struct kv_seq *seqs[MAX_REQ];
-    for (int i = 0; i < m->s.opts.n_run_max; i++) seqs[i] = &m->s.run[i].seq;
+    for (int i = 0; i < m->s.opts.n_run_max; i++)
+        seqs[i] = &m->s.run[i].seq;
     if (kv_pool_check(&m->pool, seqs, m->s.opts.n_run_max)) die(m, "block accounting is broken");
     int broken = sched_check(&m->s);
     if (broken) {
@@ -171,7 +181,8 @@ static void one_step(struct sim *m)
                 if (u->tok[k] != next_token(u->tok, k)) die(m, "tokens differ from those alone");
             m->n_done++;
             end_request(m, it.req, pick(m, 2));
-        } else sched_push(&m->s, it.req);
+        } else
+            sched_push(&m->s, it.req);
     }
 }
 
@@ -180,17 +191,21 @@ static void run_seed(uint64_t seed, struct sim *m)
     memset(m, 0, sizeof *m);
     m->rng = m->seed = seed;
     int blk_tok = 1 << pick(m, 5), n_ctx = 8 + pick(m, MAX_CTX - 8);
-    int least = (n_ctx + blk_tok - 1) / blk_tok, n_blk = least + pick(m, MAX_BLK - least + 1) / (1 + pick(m, 4));
-    struct sched_opts o = {.n_run_max = 1 + pick(m, 16), .n_chunk = 1 + pick(m, 64), .n_ctx = n_ctx};
+    int least = (n_ctx + blk_tok - 1) / blk_tok,
+        n_blk = least + pick(m, MAX_BLK - least + 1) / (1 + pick(m, 4));
+    struct sched_opts o = {
+        .n_run_max = 1 + pick(m, 16), .n_chunk = 1 + pick(m, 64), .n_ctx = n_ctx};
     o.n_req_max = o.n_run_max + pick(m, 32);
-    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL)) exit(1);
+    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
+        exit(1);
     kv_pool_shuffle(&m->pool, seed);
     int n_step = 50 + pick(m, 150), rate = 1 + pick(m, 6);
     uint64_t bound = (uint64_t)n_step + (uint64_t)o.n_req_max * (uint64_t)n_ctx * 4 + 1000;
     for (m->step = 0; m->step < bound; m->step++) {
         bool open = m->step < (uint64_t)n_step;
         if (open && pick(m, rate) == 0)
-            for (int k = pick(m, 4); k >= 0; k--) arrive(m, n_ctx);
+            for (int k = pick(m, 4); k >= 0; k--)
+                arrive(m, n_ctx);
         if (open && pick(m, 12) == 0) { /* cancel someone, at any moment */
             int slot = pick(m, o.n_req_max);
             if (m->user[slot]) {
@@ -211,14 +226,19 @@ static void run_seed(uint64_t seed, struct sim *m)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
+             n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     static struct sim m;
     long long done = 0, cancel = 0, preempt = 0, reuse = 0, steps = 0;
     for (uint64_t i = 0; i < n; i++) {
         run_seed(first + i, &m);
-        done += m.n_done, cancel += m.n_cancel, preempt += m.n_preempt, reuse += m.n_reuse, steps += (long long)m.step;
+        done += m.n_done, cancel += m.n_cancel, preempt += m.n_preempt, reuse += m.n_reuse,
+            steps += (long long)m.step;
     }
-    printf("%llu seeds, %lld steps: %lld requests finished, %lld cancelled, %lld preemptions, %lld reuses\n",
+    printf("%llu seeds, %lld steps: %lld requests finished, %lld cancelled, %lld preemptions, %lld "
+           "reuses\n",
            (unsigned long long)n, steps, done, cancel, preempt, reuse);
-    return done && preempt && reuse && cancel ? 0 : 1; /* a simulation that reaches none of these is worth nothing */
+    return done && preempt && reuse && cancel
+               ? 0
+               : 1; /* a simulation that reaches none of these is worth nothing */
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same result whatever the company (RELIABILITY N1, N3, K6): every row of logits that a request sees is compared, bit for bit, with the row
- * that it sees alone. A trial draws threads (1 to 4), chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context, so that requests
- * are preempted and computed again), scattered blocks, reuse of earlier prefixes on or off, and which requests come when.
+/* The same result whatever the company (RELIABILITY N1, N3, K6): every row of logits that a request
+ * sees is compared, bit for bit, with the row that it sees alone. A trial draws threads (1 to 4),
+ * chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context, so that
+ * requests are preempted and computed again), scattered blocks, reuse of earlier prefixes on or
+ * off, and which requests come when.
  *
- * trials DIR N [SEED] [NAME]: models: the .gguf files of DIR (with NAME in their name). Prints one line per model and the trial of a failure. */
+ * trials DIR N [SEED] [NAME]: models: the .gguf files of DIR (with NAME in their name). Prints one
+ * line per model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +44,10 @@ static void tap(void *user, const struct request *r, const float *logit)
     uint64_t h = hash_bytes(logit, (size_t)t->n_vocab * sizeof *logit, 0);
     if (i > 0 && t->record) s->token[i - 1] = r->ids[r->n_ids - 1];
     if (i > 0 && !t->record && s->token[i - 1] != r->ids[r->n_ids - 1]) t->n_bad++;
-    if (t->record) s->row[i] = h;
-    else t->n_bad += s->row[i] != h;
+    if (t->record)
+        s->row[i] = h;
+    else
+        t->n_bad += s->row[i] != h;
     t->n_row++;
 }
 
@@ -69,8 +74,14 @@ static void must(sl_status st, const sl_err *err)
 static void submit(sl_engine *e, struct spec *s)
 {
     sl_err err;
-    sl_request q = {.ids = s->ids, .n_ids = s->n_prompt, .max_tokens = s->n_new, .ignore_eos = 1, .n_logprob = -1,
-                    .sampling = {.temperature = 1, .seed = s->seed}, .on_event = on_event, .user = s};
+    sl_request q = {.ids = s->ids,
+                    .n_ids = s->n_prompt,
+                    .max_tokens = s->n_new,
+                    .ignore_eos = 1,
+                    .n_logprob = -1,
+                    .sampling = {.temperature = 1, .seed = s->seed},
+                    .on_event = on_event,
+                    .user = s};
     must(sl_submit(e, &q, NULL, &err), &err);
 }
 
@@ -87,7 +98,8 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
 static void run_all(sl_engine *e)
 {
     sl_err err;
-    while (sl_pending(e)) must(sl_step(e, &err), &err);
+    while (sl_pending(e))
+        must(sl_step(e, &err), &err);
 }
 
 /* The requests of a model, and what each sees alone. */
@@ -97,12 +109,18 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts)
     sl_model_info_get(m, &mi);
     t->n_vocab = mi.n_vocab;
     t->record = true;
-    sl_engine *e = open_engine(m, (sl_engine_opts){.n_thread = 1, .n_ctx = CTX, .n_seq_max = 1, .no_reuse = 1, .acts = acts}, t);
+    sl_engine *e = open_engine(
+        m,
+        (sl_engine_opts){.n_thread = 1, .n_ctx = CTX, .n_seq_max = 1, .no_reuse = 1, .acts = acts},
+        t);
     for (int i = 0; i < N_REQ; i++) {
         struct spec *s = &t->spec[i];
-        *s = (struct spec){.n_prompt = 1 + pick(t, i % 4 ? 80 : PROMPT_MAX), .n_new = 1 + pick(t, NEW_MAX), .seed = rng_next(&t->rng)};
+        *s = (struct spec){.n_prompt = 1 + pick(t, i % 4 ? 80 : PROMPT_MAX),
+                           .n_new = 1 + pick(t, NEW_MAX),
+                           .seed = rng_next(&t->rng)};
         for (int k = 0; k < s->n_prompt; k++) /* half of them begin alike */
-            s->ids[k] = i % 2 && k < 70 ? (k * 7 + 3) % mi.n_vocab : (int32_t)(rng_next(&t->rng) % (uint64_t)mi.n_vocab);
+            s->ids[k] = i % 2 && k < 70 ? (k * 7 + 3) % mi.n_vocab
+                                        : (int32_t)(rng_next(&t->rng) % (uint64_t)mi.n_vocab);
         submit(e, s);
         run_all(e);
     }
@@ -113,21 +131,29 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts)
 static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
 {
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
-    sl_engine_opts o = {.n_thread = 1 + pick(t, 4), .n_ctx = CTX, .n_seq_max = batch, .n_chunk = BASE_MIN(chunk, 512),
-                        .no_reuse = pick(t, 2), .acts = acts, .n_queue_max = N_REQ};
+    sl_engine_opts o = {.n_thread = 1 + pick(t, 4),
+                        .n_ctx = CTX,
+                        .n_seq_max = batch,
+                        .n_chunk = BASE_MIN(chunk, 512),
+                        .no_reuse = pick(t, 2),
+                        .acts = acts,
+                        .n_queue_max = N_REQ};
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     sl_engine *e = open_engine(m, o, t);
     kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
     for (int i = 0; i < n; i++) {
         sl_err err;
         submit(e, &t->spec[pick(t, N_REQ)]);
-        for (int k = pick(t, 4); k > 0; k--) must(sl_step(e, &err), &err);
+        for (int k = pick(t, 4); k > 0; k--)
+            must(sl_step(e, &err), &err);
     }
     run_all(e);
     sl_engine_close(e);
     if (t->n_bad) {
-        fprintf(stderr, "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d\n", t->n_bad, o.n_thread,
-                o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse);
+        fprintf(
+            stderr,
+            "trials: %d rows differ: threads %d chunk %d batch %d requests %d kv %lld reuse %d\n",
+            t->n_bad, o.n_thread, o.n_chunk, batch, n, (long long)o.kv_tokens, !o.no_reuse);
         exit(1);
     }
 }
@@ -147,7 +173,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_name; i++) {
             size_t len = strlen(names[i]);
             char path[1024];
-            if (len < 6 || strcmp(names[i] + len - 5, ".gguf") != 0 || (strstr(names[i], "-of-") && !strstr(names[i], "-00001-of-"))) continue;
+            if (len < 6 || strcmp(names[i] + len - 5, ".gguf") != 0 ||
+                (strstr(names[i], "-of-") && !strstr(names[i], "-00001-of-")))
+                continue;
             if (argc > 4 && !strstr(names[i], argv[4])) continue;
             if (pass == 0) {
                 n_model++;
@@ -161,9 +189,11 @@ int main(int argc, char **argv)
             must(sl_model_open(path, NULL, &m, &err), &err);
             make_specs(m, &t, acts);
             t.n_row = 0;
-            for (int k = 0; k < n; k++) one_trial(m, &t, acts);
+            for (int k = 0; k < n; k++)
+                one_trial(m, &t, acts);
             sl_model_close(m);
-            printf("%-36s acts %d: %4d trials, %6d rows bitwise equal\n", names[i], (int)acts, n, t.n_row);
+            printf("%-36s acts %d: %4d trials, %6d rows bitwise equal\n", names[i], (int)acts, n,
+                   t.n_row);
             fflush(stdout);
             total += t.n_row;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public API on tiny checkpoints: requests, limits, events, stop strings, log probabilities, cancel, memory failures. */
+/* The public API on tiny checkpoints: requests, limits, events, stop strings, log probabilities,
+ * cancel, memory failures. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,8 @@ static void on_event(void *user, const sl_event *ev)
     }
     memcpy(g->text + g->n_text, ev->text, ev->n_text);
     g->n_text += ev->n_text;
-    for (int i = 1; i < ev->n_top; i++) assert_true(ev->top[i - 1].logprob >= ev->top[i].logprob);
+    for (int i = 1; i < ev->n_top; i++)
+        assert_true(ev->top[i - 1].logprob >= ev->top[i].logprob);
     g->n_cached = ev->n_cached;
     g->finish = ev->finish;
     g->status = ev->status;
@@ -91,7 +93,12 @@ static const int32_t prompt[] = {5, 6, 7, 8, 9, 10, 11};
 static sl_request base_request(struct got *g)
 {
     memset(g, 0, sizeof *g);
-    return (sl_request){.ids = prompt, .n_ids = 7, .max_tokens = 12, .ignore_eos = 1, .on_event = on_event, .user = g};
+    return (sl_request){.ids = prompt,
+                        .n_ids = 7,
+                        .max_tokens = 12,
+                        .ignore_eos = 1,
+                        .on_event = on_event,
+                        .user = g};
 }
 
 static void ask(sl_engine *e, const sl_request *q)
@@ -145,14 +152,19 @@ TEST(engine_gives_the_same_tokens_alone_and_together)
 {
     struct rig r;
     static struct got alone[6], together[6];
-    rig_open(&r, "deepseek_v3.gguf", (sl_engine_opts){.n_seq_max = 4, .n_chunk = 5, .kv_tokens = 160});
+    rig_open(&r, "deepseek_v3.gguf",
+             (sl_engine_opts){.n_seq_max = 4, .n_chunk = 5, .kv_tokens = 160});
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < 6; i++) {
             sl_request q = base_request(pass ? &together[i] : &alone[i]);
             q.n_ids = 1 + i;
             q.max_tokens = 20;
             q.n_logprob = 2;
-            q.sampling = (sl_sampling){.temperature = 1, .top_p = 0.9f, .seed = (uint64_t)i, .repeat_penalty = 1.1f, .presence_penalty = 0.3f};
+            q.sampling = (sl_sampling){.temperature = 1,
+                                       .top_p = 0.9f,
+                                       .seed = (uint64_t)i,
+                                       .repeat_penalty = 1.1f,
+                                       .presence_penalty = 0.3f};
             ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
             if (!pass) drain(r.e);
         }
@@ -185,7 +197,8 @@ TEST(engine_reuses_the_kv_of_an_earlier_turn_bitwise)
         q.n_logprob = 0;
         q.want_logprob = 1;
         ask(r.e, &q);
-        assert_int_equal(b.n_cached, k == 0 ? 18 : 7); /* MLA: answer tokens are computed again as prompt */
+        assert_int_equal(b.n_cached,
+                         k == 0 ? 18 : 7); /* MLA: answer tokens are computed again as prompt */
         sl_engine_close(r.e);
         sl_engine_opts o = {.n_thread = 1, .n_ctx = 128, .no_reuse = 1};
         ASSERT_OK(sl_engine_open(r.m, &o, &r.e, &err));
@@ -242,7 +255,8 @@ TEST(engine_queue_is_bounded)
     rig_open(&r, "llama3.gguf", (sl_engine_opts){.n_seq_max = 2, .n_queue_max = 3});
     sl_request q = base_request(&g);
     q.on_event = NULL;
-    while (sl_submit(r.e, &q, NULL, &err) == SL_OK) n++;
+    while (sl_submit(r.e, &q, NULL, &err) == SL_OK)
+        n++;
     assert_int_equal(n, 5);
     assert_int_equal(err.code, SL_BUSY);
     drain(r.e);
@@ -259,21 +273,30 @@ TEST(engine_refuses_bad_requests_by_field) /* RELIABILITY P1, P5 */
     static const struct {
         const char *name;
         size_t at;
-    } real[] = {{"temperature", offsetof(sl_request, sampling.temperature)}, {"top_p", offsetof(sl_request, sampling.top_p)},
-                {"min_p", offsetof(sl_request, sampling.min_p)}, {"repeat_penalty", offsetof(sl_request, sampling.repeat_penalty)},
+    } real[] = {{"temperature", offsetof(sl_request, sampling.temperature)},
+                {"top_p", offsetof(sl_request, sampling.top_p)},
+                {"min_p", offsetof(sl_request, sampling.min_p)},
+                {"repeat_penalty", offsetof(sl_request, sampling.repeat_penalty)},
                 {"presence_penalty", offsetof(sl_request, sampling.presence_penalty)},
                 {"frequency_penalty", offsetof(sl_request, sampling.frequency_penalty)}};
     static const struct {
         const char *name;
         size_t at;
         int v;
-    } num[] = {{"max_tokens", offsetof(sl_request, max_tokens), -1}, {"max_tokens", offsetof(sl_request, max_tokens), INT32_MIN},
-               {"min_tokens", offsetof(sl_request, min_tokens), -1}, {"n_logprob", offsetof(sl_request, n_logprob), -2},
-               {"n_logprob", offsetof(sl_request, n_logprob), 21}, {"n_stop", offsetof(sl_request, n_stop), -1},
-               {"n_stop", offsetof(sl_request, n_stop), 17}, {"n_stop_ids", offsetof(sl_request, n_stop_ids), 65},
-               {"stop", offsetof(sl_request, n_stop), 1}, {"n_bias", offsetof(sl_request, sampling.n_bias), -1},
-               {"bias", offsetof(sl_request, sampling.n_bias), 2}, {"top_k", offsetof(sl_request, sampling.top_k), -1},
-               {"prompt", offsetof(sl_request, n_ids), 0}, {"prompt", offsetof(sl_request, n_ids), -5}};
+    } num[] = {{"max_tokens", offsetof(sl_request, max_tokens), -1},
+               {"max_tokens", offsetof(sl_request, max_tokens), INT32_MIN},
+               {"min_tokens", offsetof(sl_request, min_tokens), -1},
+               {"n_logprob", offsetof(sl_request, n_logprob), -2},
+               {"n_logprob", offsetof(sl_request, n_logprob), 21},
+               {"n_stop", offsetof(sl_request, n_stop), -1},
+               {"n_stop", offsetof(sl_request, n_stop), 17},
+               {"n_stop_ids", offsetof(sl_request, n_stop_ids), 65},
+               {"stop", offsetof(sl_request, n_stop), 1},
+               {"n_bias", offsetof(sl_request, sampling.n_bias), -1},
+               {"bias", offsetof(sl_request, sampling.n_bias), 2},
+               {"top_k", offsetof(sl_request, sampling.top_k), -1},
+               {"prompt", offsetof(sl_request, n_ids), 0},
+               {"prompt", offsetof(sl_request, n_ids), -5}};
     int n = 0;
     for (int i = 0; i < BASE_COUNT_OF(real); i++)
         for (int k = 0; k < BASE_COUNT_OF(bad_real); k++, n++) {
@@ -288,8 +311,18 @@ TEST(engine_refuses_bad_requests_by_field) /* RELIABILITY P1, P5 */
         ASSERT_STATUS(sl_submit(r.e, &q, NULL, &err), SL_REQUEST);
         assert_non_null(strstr(err.text, num[i].name));
     }
+    assert_int_equal(sl_pending(r.e), 0);
+    assert_int_equal(n, 6 * 6 + BASE_COUNT_OF(num));
+    rig_close(&r);
+}
+
+TEST(engine_refuses_ids_outside_the_vocabulary_and_bad_lists) /* RELIABILITY P5 */
+{
+    struct rig r;
+    struct got g;
+    rig_open(&r, "llama3.gguf", (sl_engine_opts){0});
     const int32_t outside[] = {-1, r.mi.n_vocab, INT32_MAX, INT32_MIN};
-    for (int i = 0; i < 4; i++, n++) {
+    for (int i = 0; i < 4; i++) {
         int32_t ids[] = {1, outside[i]};
         sl_bias bias = {outside[i], 1};
         sl_request q = base_request(&g);
@@ -317,7 +350,6 @@ TEST(engine_refuses_bad_requests_by_field) /* RELIABILITY P1, P5 */
     ASSERT_STATUS(sl_submit(r.e, &q, NULL, &err), SL_REQUEST);
     ASSERT_STATUS(sl_submit(r.e, &(sl_request){0}, NULL, &err), SL_REQUEST);
     assert_int_equal(sl_pending(r.e), 0);
-    assert_true(n > 50);
     rig_close(&r);
 }
 
@@ -338,7 +370,8 @@ TEST(engine_stop_ids_bias_and_min_tokens)
     q.min_tokens = 6;
     q.user = memset(&g, 0, sizeof g);
     ask(r.e, &q);
-    for (int i = 0; i < g.n && i < 6; i++) assert_int_not_equal(g.tok[i], second);
+    for (int i = 0; i < g.n && i < 6; i++)
+        assert_int_not_equal(g.tok[i], second);
     assert_true(g.n >= 6);
     sl_bias ban = {first, -100};
     q = base_request(&g);
@@ -346,12 +379,14 @@ TEST(engine_stop_ids_bias_and_min_tokens)
     q.sampling.n_bias = 1;
     ask(r.e, &q);
     assert_int_equal(g.n, 12);
-    for (int i = 0; i < g.n; i++) assert_int_not_equal(g.tok[i], first);
+    for (int i = 0; i < g.n; i++)
+        assert_int_not_equal(g.tok[i], first);
     sl_bias force = {77, 90};
     q.sampling.bias = &force;
     q.user = memset(&g, 0, sizeof g);
     ask(r.e, &q);
-    for (int i = 0; i < g.n; i++) assert_int_equal(g.tok[i], 77);
+    for (int i = 0; i < g.n; i++)
+        assert_int_equal(g.tok[i], 77);
     rig_close(&r);
 }
 
@@ -395,7 +430,8 @@ TEST(engine_ends_one_request_alone_when_its_output_is_not_a_number) /* RELIABILI
     int n = BASE_MIN(r.mi.n_vocab, ENGINE_BIAS_MAX);
     all = calloc((size_t)n, sizeof *all);
     assert_non_null(all);
-    for (int i = 0; i < n; i++) all[i] = (sl_bias){i, -100};
+    for (int i = 0; i < n; i++)
+        all[i] = (sl_bias){i, -100};
     sl_request q = base_request(&bad);
     q.sampling.bias = all; /* nothing is left to choose */
     q.sampling.n_bias = n;
@@ -427,7 +463,8 @@ TEST(engine_steps_do_not_allocate)
         q.n_logprob = 3;
         q.stop = stop;
         q.n_stop = 1;
-        q.sampling = (sl_sampling){.temperature = 1, .top_k = 20, .top_p = 0.9f, .frequency_penalty = 0.1f};
+        q.sampling =
+            (sl_sampling){.temperature = 1, .top_k = 20, .top_p = 0.9f, .frequency_penalty = 0.1f};
         ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
     }
     uint64_t before = mem_n_alloc();
@@ -441,7 +478,8 @@ TEST(engine_logits_equal_those_of_chunks)
     struct rig r;
     int32_t ids[60];
     rig_open(&r, "deepseek_v2.gguf", (sl_engine_opts){.n_chunk = 64});
-    for (int i = 0; i < 60; i++) ids[i] = (i * 37 + 11) % r.mi.n_vocab;
+    for (int i = 0; i < 60; i++)
+        ids[i] = (i * 37 + 11) % r.mi.n_vocab;
     size_t n = 60 * (size_t)r.mi.n_vocab;
     float *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
     assert_true(a && b);
@@ -468,16 +506,20 @@ TEST(engine_refuses_bad_options)
     struct rig r;
     sl_engine *e;
     rig_open(&r, "llama2.gguf", (sl_engine_opts){0});
-    static const sl_engine_opts bad[] = {{.n_ctx = -1}, {.n_thread = -1}, {.n_seq_max = 5000}, {.n_chunk = 100000},
-                                         {.kv_tokens = -1}, {.acts = (sl_acts)9}, {.kv = (sl_kv)-1}};
-    for (int i = 0; i < BASE_COUNT_OF(bad); i++) ASSERT_STATUS(sl_engine_open(r.m, &bad[i], &e, &err), SL_REQUEST);
+    static const sl_engine_opts bad[] = {
+        {.n_ctx = -1},     {.n_thread = -1},     {.n_seq_max = 5000}, {.n_chunk = 100000},
+        {.kv_tokens = -1}, {.acts = (sl_acts)9}, {.kv = (sl_kv)-1}};
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++)
+        ASSERT_STATUS(sl_engine_open(r.m, &bad[i], &e, &err), SL_REQUEST);
     sl_engine_opts huge = {.n_ctx = 1 << 24, .kv_tokens = INT32_MAX};
     enum log_level level = log_get_level();
     log_set_level(LOG_ERROR);
     sl_status st = sl_engine_open(r.m, &huge, &e, &err);
     log_set_level(level);
-    if (!st) sl_engine_close(e); /* a machine with that much memory */
-    else assert_int_equal(st, SL_NOMEM);
+    if (!st)
+        sl_engine_close(e); /* a machine with that much memory */
+    else
+        assert_int_equal(st, SL_NOMEM);
     rig_close(&r);
 }
 
@@ -506,7 +548,8 @@ static sl_status whole_life(const char *path, struct got *g)
     sl_status st = sl_model_open(path, NULL, &m, &err);
     if (!st) st = sl_engine_open(m, &o, &e, &err);
     if (!st) st = sl_submit(e, &q, NULL, &err);
-    while (!st && sl_pending(e)) st = sl_step(e, &err);
+    while (!st && sl_pending(e))
+        st = sl_step(e, &err);
     sl_engine_close(e);
     sl_model_close(m);
     return st;
@@ -517,7 +560,8 @@ TEST(engine_survives_every_failing_allocation) /* RELIABILITY S1 */
     char path[1024];
     snprintf(path, sizeof path, "%s", tiny("qwen3_moe.gguf"));
     int64_t before = 0;
-    for (int t = 0; t < MEM_N_TAG; t++) before += mem_used((enum mem_tag)t);
+    for (int t = 0; t < MEM_N_TAG; t++)
+        before += mem_used((enum mem_tag)t);
     int k = 1, n_fail = 0;
     for (;; k += k < 300 ? 1 : 37) {
         struct got g;
@@ -525,8 +569,10 @@ TEST(engine_survives_every_failing_allocation) /* RELIABILITY S1 */
         sl_status st = whole_life(path, &g);
         mem_fail_at(0, 0);
         int64_t after = 0;
-        for (int t = 0; t < MEM_N_TAG; t++) after += mem_used((enum mem_tag)t);
-        if (after != before) fail_msg("allocation %d: %lld bytes leaked", k, (long long)(after - before));
+        for (int t = 0; t < MEM_N_TAG; t++)
+            after += mem_used((enum mem_tag)t);
+        if (after != before)
+            fail_msg("allocation %d: %lld bytes leaked", k, (long long)(after - before));
         if (!st && g.finish == SL_FINISH_LENGTH && mem_n_alloc() > 0 && k > 50) {
             uint64_t a = mem_n_alloc();
             ASSERT_OK(whole_life(path, &g));

@@ -27,7 +27,8 @@ static void rig_open(struct rig *r, int n_vocab)
 
 static void rig_close(struct rig *r)
 {
-    for (int i = 0; i < r->s.n_vocab; i++) assert_int_equal(r->s.count[i], 0);
+    for (int i = 0; i < r->s.n_vocab; i++)
+        assert_int_equal(r->s.count[i], 0);
     free(r->logit);
     engine_sampler_fini(&r->s);
 }
@@ -71,10 +72,13 @@ TEST(engine_draws_follow_the_distribution)
         int n[4] = {0};
         r.p.top_k = filtered ? 4 : 0;
         r.p.min_p = filtered ? 1e-6f : 0;
-        for (int i = 0; i < 4; i++) r.logit[i] = logf(p[i]);
-        for (int i = 0; i < 40000; i++) n[draw(&r, (uint64_t)i)]++;
+        for (int i = 0; i < 4; i++)
+            r.logit[i] = logf(p[i]);
+        for (int i = 0; i < 40000; i++)
+            n[draw(&r, (uint64_t)i)]++;
         for (int i = 0; i < 4; i++) /* five standard deviations */
-            assert_true(fabs(n[i] - 40000.0 * (double)p[i]) < 5 * sqrt(40000.0 * (double)p[i] * (1 - (double)p[i])));
+            assert_true(fabs(n[i] - 40000.0 * (double)p[i]) <
+                        5 * sqrt(40000.0 * (double)p[i] * (1 - (double)p[i])));
     }
     rig_close(&r);
 }
@@ -86,7 +90,8 @@ TEST(engine_temperature_sharpens)
     r.logit[1] = 1;
     r.p.temperature = 0.25f; /* odds e^4 */
     int n = 0;
-    for (int i = 0; i < 20000; i++) n += draw(&r, (uint64_t)i);
+    for (int i = 0; i < 20000; i++)
+        n += draw(&r, (uint64_t)i);
     double want = 20000 / (1 + exp(-4));
     assert_true(fabs(n - want) < 5 * sqrt(want * exp(-4)));
     rig_close(&r);
@@ -97,21 +102,24 @@ TEST(engine_filters_keep_what_they_should)
     struct rig r;
     rig_open(&r, 6);
     static const float p[6] = {0.05f, 0.4f, 0.25f, 0.15f, 0.1f, 0.05f};
-    for (int i = 0; i < 6; i++) r.logit[i] = logf(p[i]);
+    for (int i = 0; i < 6; i++)
+        r.logit[i] = logf(p[i]);
     static const struct {
         int top_k;
         float top_p, min_p;
         unsigned keep; /* bit per id */
-    } t[] = {{1, 0, 0, 0x02},   {2, 0, 0, 0x06},      {0, 0.4f, 0, 0x02}, {0, 0.41f, 0, 0x06}, {0, 0.79f, 0, 0x0e},
-             {0, 0, 0.3f, 0x0e}, {0, 0, 1, 0x02},     {3, 0.7f, 0, 0x06}, {0, 1, 0, 0x3f},     {0, 0.000001f, 0, 0x02},
-             {100, 0, 0, 0x3f},  {5, 0, 0, 0x1f},      {4, 1, 0.2f, 0x1e}};
+    } t[] = {{1, 0, 0, 0x02},     {2, 0, 0, 0x06},         {0, 0.4f, 0, 0x02}, {0, 0.41f, 0, 0x06},
+             {0, 0.79f, 0, 0x0e}, {0, 0, 0.3f, 0x0e},      {0, 0, 1, 0x02},    {3, 0.7f, 0, 0x06},
+             {0, 1, 0, 0x3f},     {0, 0.000001f, 0, 0x02}, {100, 0, 0, 0x3f},  {5, 0, 0, 0x1f},
+             {4, 1, 0.2f, 0x1e}};
     r.p.temperature = 1;
     for (int k = 0; k < BASE_COUNT_OF(t); k++) {
         unsigned seen = 0;
         r.p.top_k = t[k].top_k;
         r.p.top_p = t[k].top_p;
         r.p.min_p = t[k].min_p;
-        for (int i = 0; i < 3000; i++) seen |= 1u << draw(&r, (uint64_t)i);
+        for (int i = 0; i < 3000; i++)
+            seen |= 1u << draw(&r, (uint64_t)i);
         if (seen != t[k].keep) fail_msg("row %d: kept %x, not %x", k, seen, t[k].keep);
     }
     rig_close(&r);
@@ -125,11 +133,14 @@ TEST(engine_draws_depend_on_seed_and_index_only)
     noise(&r, 3, 8);
     r.p.temperature = 1;
     r.p.seed = 42;
-    for (int i = 0; i < 50; i++) a[i] = draw(&r, (uint64_t)i);
-    for (int i = 49; i >= 0; i--) assert_int_equal(draw(&r, (uint64_t)i), a[i]);
+    for (int i = 0; i < 50; i++)
+        a[i] = draw(&r, (uint64_t)i);
+    for (int i = 49; i >= 0; i--)
+        assert_int_equal(draw(&r, (uint64_t)i), a[i]);
     r.p.seed = 43;
     int same = 0;
-    for (int i = 0; i < 50; i++) same += draw(&r, (uint64_t)i) == a[i];
+    for (int i = 0; i < 50; i++)
+        same += draw(&r, (uint64_t)i) == a[i];
     assert_true(same < 10);
     rig_close(&r);
 }
@@ -175,19 +186,26 @@ TEST(engine_degenerate_logits_give_a_valid_id_or_an_error) /* RELIABILITY P6 */
         int mode = (int)(rng_next(&rng) % 6), bad = 0, possible = 0;
         for (int k = 0; k < 7; k++) {
             uint64_t x = rng_next(&rng);
-            float v = mode == 0 ? -INFINITY : mode == 1 ? 1.5f : mode == 2 ? odd[x % 8] : mode == 3 ? odd[x % 2] : odd[x % 2 ? 3 + x % 5 : 0];
+            float v = mode == 0   ? -INFINITY
+                      : mode == 1 ? 1.5f
+                      : mode == 2 ? odd[x % 8]
+                      : mode == 3 ? odd[x % 2]
+                                  : odd[x % 2 ? 3 + x % 5 : 0];
             r.logit[k] = v;
             bad |= v != v;
             possible |= v > -INFINITY;
         }
         uint64_t x = rng_next(&rng);
-        r.p = (sl_sampling){.temperature = x % 3 ? (x % 5 ? 1.0f : 1e-40f) : 0, .top_k = (int)(x >> 8) % 3,
-                            .top_p = (x >> 16) % 2 ? 0.5f : 1, .min_p = (x >> 17) % 2 ? 0.1f : 0,
+        r.p = (sl_sampling){.temperature = x % 3 ? (x % 5 ? 1.0f : 1e-40f) : 0,
+                            .top_k = (int)(x >> 8) % 3,
+                            .top_p = (x >> 16) % 2 ? 0.5f : 1,
+                            .min_p = (x >> 17) % 2 ? 0.1f : 0,
                             .seed = x};
         int32_t t = -1;
         sl_status st = engine_sample(&r.s, &r.d, &t, &err);
         assert_int_equal(st, bad || !possible ? SL_INTERNAL : SL_OK);
-        if (st) n_err++;
+        if (st)
+            n_err++;
         else {
             n_ok++;
             assert_in_range(t, 0, 6);
@@ -206,7 +224,8 @@ TEST(engine_logprobs_sum_to_one_and_are_sorted) /* RELIABILITY N8 */
     uint64_t rng = 1;
     for (int i = 0; i < 100000; i++) {
         float scale = i % 3 ? 5.0f : 200.0f, lp;
-        for (int k = 0; k < V; k++) logit[k] = scale * (float)((double)(rng_next(&rng) >> 11) * 0x1p-53);
+        for (int k = 0; k < V; k++)
+            logit[k] = scale * (float)((double)(rng_next(&rng) >> 11) * 0x1p-53);
         if (i % 7 == 0) logit[i % V] = -INFINITY;
         if (i % 5 == 0) logit[2] = logit[3];
         engine_logprobs(logit, V, i % V, V, &lp, top);
@@ -215,7 +234,8 @@ TEST(engine_logprobs_sum_to_one_and_are_sorted) /* RELIABILITY N8 */
         for (int k = 0; k < V; k++) {
             assert_true(isfinite(top[k].logprob) && top[k].logprob <= 0);
             if (k) assert_true(top[k - 1].logprob >= top[k].logprob);
-            if (k && top[k - 1].logprob == top[k].logprob) assert_true(top[k - 1].token < top[k].token);
+            if (k && top[k - 1].logprob == top[k].logprob)
+                assert_true(top[k - 1].token < top[k].token);
             if (top[k].token == i % V) assert_true(lp == top[k].logprob);
             sum += exp((double)top[k].logprob);
             seen |= 1u << top[k].token;
@@ -223,7 +243,8 @@ TEST(engine_logprobs_sum_to_one_and_are_sorted) /* RELIABILITY N8 */
         assert_true(fabs(sum - 1) < 1e-5);
         assert_int_equal(seen, (1u << V) - 1);
     }
-    for (int k = 0; k < V; k++) logit[k] = k == 4 ? INFINITY : 0;
+    for (int k = 0; k < V; k++)
+        logit[k] = k == 4 ? INFINITY : 0;
     float lp;
     engine_logprobs(logit, V, 4, 2, &lp, top);
     assert_true(lp == 0 && top[0].token == 4 && top[1].logprob == -9999.0f);
@@ -232,11 +253,13 @@ TEST(engine_logprobs_sum_to_one_and_are_sorted) /* RELIABILITY N8 */
 /* ---- stop strings ---- */
 
 /* The text that comes out when s is fed in random pieces; *stopped as the last scan said. */
-static void feed(const char *s, const char *const *stop, int n_stop, uint64_t *rng, struct str *out, bool *stopped)
+static void feed(const char *s, const char *const *stop, int n_stop, uint64_t *rng, struct str *out,
+                 bool *stopped)
 {
     struct engine_stop st = {.n = n_stop};
     size_t n = strlen(s), i = 0;
-    for (int k = 0; k < n_stop; k++) st.s[k] = stop[k], st.len[k] = (int)strlen(stop[k]);
+    for (int k = 0; k < n_stop; k++)
+        st.s[k] = stop[k], st.len[k] = (int)strlen(stop[k]);
     str_init(&st.held, MEM_MISC, 0);
     *stopped = false;
     while (i < n && !*stopped) {
@@ -248,7 +271,8 @@ static void feed(const char *s, const char *const *stop, int n_stop, uint64_t *r
         str_put(out, str_c(&st.held), n_out);
         engine_stop_drop(&st, n_out);
         /* whatever was given out can not be the beginning of a stop string that comes */
-        for (int k = 0; k < n_stop; k++) assert_null(strstr(str_c(out), stop[k]));
+        for (int k = 0; k < n_stop; k++)
+            assert_null(strstr(str_c(out), stop[k]));
     }
     if (!*stopped) str_put(out, str_c(&st.held), st.held.n);
     str_fini(&st.held);
@@ -264,10 +288,13 @@ TEST(engine_stop_strings_are_exact_in_any_pieces) /* RELIABILITY A4 */
         const char *stop[3];
         struct str out;
         int n = (int)(rng_next(&rng) % 39), n_stop = 1 + (int)(rng_next(&rng) % 3);
-        for (int i = 0; i < n; i++) text[i] = "abc"[rng_next(&rng) % 3];
+        for (int i = 0; i < n; i++)
+            text[i] = "abc"[rng_next(&rng) % 3];
         text[n] = 0;
-        for (int i = 0; i < n_stop; i++) stop[i] = stops[rng_next(&rng) % 8];
-        /* the definition: the first byte at which some stop string is complete; the longest of those */
+        for (int i = 0; i < n_stop; i++)
+            stop[i] = stops[rng_next(&rng) % 8];
+        /* the definition: the first byte at which some stop string is complete; the longest of
+         * those */
         int want = n;
         bool hit = false;
         for (int end = 1; end <= n && !hit; end++)
@@ -281,7 +308,9 @@ TEST(engine_stop_strings_are_exact_in_any_pieces) /* RELIABILITY A4 */
         str_init(&out, MEM_MISC, 0);
         feed(text, stop, n_stop, &rng, &out, &stopped);
         assert_int_equal(stopped, hit);
-        if (out.n != (size_t)want) fail_msg("%s: stops %s|%s|%s: %zu bytes out, not %d", text, stop[0], n_stop > 1 ? stop[1] : "", n_stop > 2 ? stop[2] : "", out.n, want);
+        if (out.n != (size_t)want)
+            fail_msg("%s: stops %s|%s|%s: %zu bytes out, not %d", text, stop[0],
+                     n_stop > 1 ? stop[1] : "", n_stop > 2 ? stop[2] : "", out.n, want);
         assert_int_equal(strncmp(str_c(&out), text, out.n), 0);
         n_stopped += hit;
         str_fini(&out);

@@ -457,3 +457,50 @@ TEST(io_gguf_survives_every_failing_allocation)
         free(f);
     }
 }
+
+TEST(io_weight_of_nvfp4_takes_its_second_scale)
+{
+    static const struct {
+        const char *scale, *text;
+        float want[2]; /* of the two experts; 0 = refused */
+    } t[] = {
+        {"u32=1 u64=1 u32=0 u64=160 pad=32 zero=160 f32=3", "", {3, 3}},
+        {"u32=1 u64=2 u32=0 u64=160 pad=32 zero=160 f32=3 f32=5", "", {3, 5}},
+        {"u32=1 u64=3 u32=0 u64=160 pad=32 zero=160 f32=3 f32=5 f32=7",
+         "e.scale: 3 values of F32",
+         {0, 0}},
+        {"u32=1 u64=2 u32=1 u64=160 pad=32 zero=160 u32=0", "2 values of F16", {0, 0}},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        char words[300];
+        sl_err err = {0};
+        io_model *m = NULL;
+        uint8_t *copy;
+        struct weight w;
+        snprintf(
+            words, sizeof words,
+            "GGUF u32=3 u64=2 u64=0 s=e.weight u32=3 u64=64 u64=2 u64=2 u32=40 u64=0 s=e.scale %s",
+            t[i].scale);
+        struct make *f = make_file(words);
+        ASSERT_OK(make_open(f->p, f->n, &m, &copy, &err));
+        memset(&err, 0, sizeof err);
+        uint8_t *blk = copy + io_find(m, "e.weight")->offset;
+        for (int k = 0; k < 144; k++)
+            blk[k] = k % 36 < 4 ? 0x38 : 0x22; /* scale 1, code 2 = 1.0 */
+        sl_status st = io_weight(m, "e.weight", &w, &err);
+        if ((st == SL_OK) != (t[i].want[0] > 0) || !strstr(err.text, t[i].text))
+            fail_msg("%d: %d %s", i, st, err.text);
+        for (int e = 0; st == SL_OK && e < 2; e++) {
+            float a[64], b[64];
+            struct weight one = weight_rows(&w, 2 * e, 2);
+            assert_true(one.tensor_scale == t[i].want[e] && !one.part_scale);
+            weight_dequant(&w, 2 * e + 1, 0, 64, a);
+            weight_dequant(&one, 1, 0, 64, b);
+            for (int k = 0; k < 64; k++)
+                assert_true(a[k] == t[i].want[e] && a[k] == b[k]);
+        }
+        io_close(m);
+        free(copy);
+        free(f);
+    }
+}

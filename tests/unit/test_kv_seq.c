@@ -23,7 +23,8 @@ TEST(kv_pool_hands_out_every_block_once)
         assert_int_equal(seen[b]++, 0);
     }
     assert_int_equal(kv_block_alloc(&p), -1);
-    for (int b = 0; b < 10; b++) kv_block_unref(&p, b);
+    for (int b = 0; b < 10; b++)
+        kv_block_unref(&p, b);
     assert_int_equal(p.n_free, 10);
     kv_pool_fini(&p);
 }
@@ -36,11 +37,14 @@ TEST(kv_pool_shuffle_scatters_and_restores)
     kv_block_unref(&p, 0);
     kv_pool_shuffle(&p, 7);
     int moved = 0;
-    for (int i = 0; i < 64; i++) moved += kv_block_alloc(&p) != i;
+    for (int i = 0; i < 64; i++)
+        moved += kv_block_alloc(&p) != i;
     assert_true(moved > 32);
-    for (int b = 0; b < 64; b++) kv_block_unref(&p, b);
+    for (int b = 0; b < 64; b++)
+        kv_block_unref(&p, b);
     kv_pool_shuffle(&p, 0);
-    for (int i = 0; i < 64; i++) assert_int_equal(kv_block_alloc(&p), i);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(kv_block_alloc(&p), i);
     kv_pool_fini(&p);
 }
 
@@ -48,7 +52,8 @@ TEST(kv_seq_grow_takes_blocks_at_the_edges_only)
 {
     static const struct {
         int have, more, need;
-    } t[] = {{0, 1, 1}, {0, 4, 1}, {0, 5, 2}, {3, 1, 0}, {4, 1, 1}, {3, 2, 1}, {5, 0, 0}, {1, 11, 2}};
+    } t[] = {{0, 1, 1}, {0, 4, 1}, {0, 5, 2}, {3, 1, 0},
+             {4, 1, 1}, {3, 2, 1}, {5, 0, 0}, {1, 11, 2}};
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         struct kv_pool p;
         struct kv_seq s;

@@ -3,7 +3,9 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -55,6 +57,9 @@ TEST(plan_rows_layouts_as_people_write_them)
         {"H20 96GB (2 nodes)", 16, "(not stated)", 8, 2, 1, 1},
         {"H100", 1, "1 GPU", 1, 1, 1, 1},
         {"16x RTX3090", 16, "layer split (PP16)", 1, 16, 1, 1},
+        {"B200", 8, "DEP8", 1, 1, 8, 8},
+        {"Atlas 800T A2 (2 nodes)", 16, "TP=8, PP=2", 8, 2, 1, 1},
+        {"GB200", 48, "P EP2-4, D EP48", 1, 1, 48, 48},
     };
     load();
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
@@ -90,6 +95,11 @@ TEST(plan_rows_drafts_formats_and_units)
     r = row("x", "deepseek-r1", "Xeon 6980P 1 socket", 0, "CPU only, 43 threads", "decode_tps");
     assert_null(plan_row_setup(&tables, &r, &s));
     assert_true(s.c.k.mode == PLAN_MODE_CPU && s.host.cores == 43);
+    r = row("x", "DeepSeek-R1-Distill-Llama-70B", "Ascend 910B3", 4, "TP4", "tpot");
+    snprintf(r.wbits, sizeof r.wbits, "W4A16");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_string_equal(s.c.fmt.name, "awq");
+    assert_string_equal(s.c.model->name, "Llama-3.1-70B");
     r = row("x", "mystery-9000", "H100", 8, "TP8", "TPOT");
     assert_non_null(plan_row_setup(&tables, &r, &s));
 }

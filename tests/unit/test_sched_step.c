@@ -100,7 +100,8 @@ TEST(sched_refuses_when_the_queue_is_full)
     struct rig r;
     int slot;
     rig_open(&r, small, 16, 4);
-    for (int i = 0; i < 6; i++) submit(&r, 4);
+    for (int i = 0; i < 6; i++)
+        submit(&r, 4);
     ASSERT_STATUS(sched_submit(&r.s, 4, &slot, &err), SL_BUSY);
     sched_finish(&r.s, 3, 0);
     ASSERT_OK(sched_submit(&r.s, 4, &slot, &err));
@@ -145,7 +146,8 @@ TEST(sched_admits_strictly_in_order)
     answer(&r, sched_step(&r.s));
     int big = submit(&r, 30), tiny = submit(&r, 1);
     const struct sched_plan *p = sched_step(&r.s);
-    assert_int_equal(p->n_item, 1); /* big does not fit beside the first, tiny must not overtake it */
+    assert_int_equal(p->n_item,
+                     1); /* big does not fit beside the first, tiny must not overtake it */
     assert_int_equal(r.s.req[big].state, SCHED_WAITING);
     assert_int_equal(r.s.req[tiny].state, SCHED_WAITING);
     rig_close(&r);

@@ -78,7 +78,7 @@ def listing(words, last='and'):
 # ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
 
 def small():
-    return R.randint(0, R.choice([9, 9, 20, 20, 50]))
+    return R.randint(0, R.choice([9, 9, 12, 20]))
 
 
 def ask_sum(expr, op_words=None):
@@ -120,76 +120,10 @@ def mul():
     return ask_sum(e), f'{a} * {b} = {a * b}.', f'{a} * {b} = {a * b}.'
 
 
-def mul_long():
-    a, b = R.randint(11, 40), R.randint(2, 9)
-    split('mul', a, b)
-    e = pick([f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{b} * {a}'])
-    t, o = a // 10 * 10, a % 10
-    return ask_sum(e), f'{a} * {b} = {a * b}.', f'{t} * {b} = {t * b}. {o} * {b} = {o * b}. {t * b} + {o * b} = {a * b}.'
-
-
 def div():
     b, q = R.randint(1, 12), R.randint(1, 12)
     e = pick([f'{b * q} / {b}', f'{b * q} / {b}', f'{b * q} divided by {b}'])
     return ask_sum(e), f'{b * q} / {b} = {q}.', f'{b} * {q} = {b * q}, so {b * q} / {b} = {q}.'
-
-
-def double():
-    a = R.randint(1, 60)
-    split('double', a)
-    if R.random() < 0.5:
-        return pick([f'What is double {a}?', f'Double {a}.', f'What is twice {a}?']), f'Twice {a} is {2 * a}.', \
-            f'2 * {a} = {2 * a}.'
-    return pick([f'What is half of {2 * a}?', f'Halve {2 * a}.']), f'Half of {2 * a} is {a}.', f'{2 * a} / 2 = {a}.'
-
-
-def compare():
-    a, b = R.sample(range(0, 100), 2)
-    split('compare', a, b)
-    big = R.random() < 0.6
-    w = pick(['larger', 'bigger', 'greater']) if big else pick(['smaller', 'less'])
-    v = max(a, b) if big else min(a, b)
-    why = f'{max(a, b)} > {min(a, b)}.'
-    if w == 'less':
-        w = 'smaller'
-    return pick([f'Which is {w}, {a} or {b}?', f'Which number is {w}: {a} or {b}?', f'What is {w}, {a} or {b}?']), \
-        f'{v} is {w} than {min(a, b) if big else max(a, b)}.', why
-
-
-def sort_numbers():
-    xs = R.sample(range(1, 60), R.choice([3, 3, 4]))
-    split('sort', tuple(xs))
-    down = R.random() < 0.25
-    q = ', '.join(map(str, xs))
-    ys = ', '.join(map(str, sorted(xs, reverse=down)))
-    forms = ([f'Sort {q} from largest to smallest.', f'Sort these numbers in descending order: {q}'] if down else
-             [f'Sort {q}.', f'Sort these numbers: {q}', f'Put these numbers in order: {q}',
-              f'Sort from smallest to largest: {q}', f'Sort the numbers {q} in ascending order.'])
-    return pick(forms), ys, None
-
-
-def count_to():
-    a = R.choice([1, 1, 1, 2, 3, 5, 10])
-    n = R.randint(3, 12)
-    step = pick([1, 1, 1, 2, 5, 10])
-    if step == 1:
-        return f'Count from {a} to {a + n}.', ', '.join(str(x) for x in range(a, a + n + 1)), None
-    if step == 2:
-        k = R.randint(3, 6)
-        w = pick(['even', 'odd'])
-        xs = [2 * i + (2 if w == 'even' else 1) for i in range(k)]
-        return f'List the first {k} {w} numbers.', ', '.join(map(str, xs)), None
-    k = R.randint(3, 6)
-    return f'List the first {k} multiples of {step}.', ', '.join(str(step * i) for i in range(1, k + 1)), None
-
-
-def following():
-    a = R.randint(0, 110)
-    split('after', a)
-    w, d = pick([('after', 1), ('before', -1)])
-    if a + d < 0:
-        raise Again
-    return f'What number comes {w} {a}?', f'The number {w} {a} is {a + d}.', None
 
 
 ITEMS = ['apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'balls', 'cookies', 'marbles', 'oranges',
@@ -199,50 +133,28 @@ ITEMS = ['apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'ball
 def story():
     n, m = R.sample(K.NAMES, 2)
     it = pick(ITEMS)
-    kind = R.randint(0, 7)
+    kind = R.choice([0, 0, 1, 1, 2, 3, 4])
     if kind == 0:
-        a, b = R.randint(2, 40), R.randint(2, 40)
+        a, b = R.randint(2, 20), R.randint(2, 20)
         split('story', kind, a, b)
         return f'{n} has {a} {it} and {pick(["buys", "finds", "gets"])} {b} more. How many {it} does {n} have now?', \
             f'{n} has {a + b} {it}.', f'{a} + {b} = {a + b}.'
     if kind == 1:
-        a = R.randint(5, 50)
+        a = R.randint(3, 20)
         b = R.randint(1, a - 1)
         split('story', kind, a, b)
         return (f'{n} has {a} {it} and gives {b} to {m}. How many {it} does {n} have left?',
                 f'{n} has {a - b} {it} left.', f'{a} - {b} = {a - b}.')
+    a, b = R.randint(2, 10), R.randint(2, 10)
+    split('story', kind, a, b)
     if kind == 2:
-        a, b = R.randint(2, 10), R.randint(2, 10)
-        split('story', kind, a, b)
         return f'{n} has {a} boxes with {b} {it} each. How many {it} does {n} have?', f'{n} has {a * b} {it}.', \
             f'{a} * {b} = {a * b}.'
     if kind == 3:
-        a, b = R.randint(2, 10), R.randint(2, 10)
-        split('story', kind, a, b)
         return f'{n} shares {a * b} {it} equally among {b} friends. How many {it} does each friend get?', \
             f'Each friend gets {a} {it}.', f'{a * b} / {b} = {a}.'
-    if kind == 4:
-        a, b, c = R.randint(5, 30), R.randint(2, 20), R.randint(1, 5)
-        split('story', kind, a, b, c)
-        return (f'{n} has {a} {it}. {n} buys {b} more and gives {c} to {m}. How many {it} does {n} have?',
-                f'{n} has {a + b - c} {it}.', f'{a} + {b} = {a + b}. {a + b} - {c} = {a + b - c}.')
-    if kind == 5:
-        p, q = R.randint(2, 9), R.randint(2, 9)
-        split('story', kind, p, q)
-        one = it[:-1] if it != 'boxes' else 'box'
-        return f'{cap(a_an(one))} costs {p} euros. How much do {q} {it} cost?', f'{q} {it} cost {p * q} euros.', \
-            f'{q} * {p} = {p * q}.'
-    if kind == 6:
-        a, d = R.randint(5, 60), R.randint(1, 20)
-        split('story', kind, a, d)
-        w = R.random() < 0.5
-        return f'{n} is {a} years old. {m} is {d} years {"older" if w else "younger"}. How old is {m}?', \
-            f'{m} is {a + d if w else a - d} years old.' if w or a > d else Again, \
-            f'{a} {"+" if w else "-"} {d} = {a + d if w else a - d}.'
-    v, h = R.randint(2, 12) * 10, R.randint(2, 6)
-    split('story', kind, v, h)
-    return (f'A {pick(["car", "train", "bus"])} drives {v} kilometres an hour. How far does it drive in {h} hours?',
-            f'It drives {v * h} kilometres.', f'{v} * {h} = {v * h}.')
+    return f'{cap(a_an(it[:-1]))} costs {a} euros. How much do {b} {it} cost?', f'{b} {it} cost {a * b} euros.', \
+        f'{b} * {a} = {a * b}.'
 
 
 def order_story():
@@ -259,12 +171,11 @@ def order_story():
 
 def unit():
     one, many, to, f = pick(K.UNITS)
-    n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50])
-    split('unit', one, to, n) if n > 3 else None
+    n = R.randint(1, 10)
     w = one if n == 1 else many
     verb = 'is' if n == 1 else 'are'
     why = f'1 {one} = {f} {to}. {n} * {f} = {n * f}.'
-    if R.random() < 0.2 and n > 1:
+    if R.random() < 0.1 and n > 1:
         q = f'How many {many} are {n * f} {to}?'
         return q, f'{n * f} {to} are {n} {w}.', f'1 {one} = {f} {to}. {n * f} / {f} = {n}.'
     return pick([f'How many {to} are in {n} {w}?', f'How many {to} are in {n} {w}?', f'Convert {n} {w} to {to}.',
@@ -281,7 +192,7 @@ def weekday():
     if kind == 1:
         return pick([f'What day comes before {d}?', f'What is the day before {d}?']), \
             f'The day before {d} is {K.DAYS[(i - 1) % 7]}.', None
-    n = R.randint(2, 13)
+    n = R.randint(2, 6)
     split('weekday', i, n)
     e = K.DAYS[(i + n) % 7]
     steps = [K.DAYS[(i + k) % 7] for k in range(1, n % 7 + 1)]
@@ -393,24 +304,6 @@ def fixed_list():
                  ('Which months have 30 days?', 'April, June, September and November have 30 days.'),
                  ('Name the continents.', 'Africa, Antarctica, Asia, Europe, North America, Oceania and South America.'),
                  ('What are the primary colours?', 'Red, yellow and blue.')]) + (None,)
-
-
-def edit_list():
-    _, ys, _ = some(True)
-    if R.random() < 0.5:
-        ys = R.sample(K.NAMES, R.randint(3, 6))
-    split('edit', tuple(ys))
-    q = ', '.join(ys)
-    k = R.randint(0, 4)
-    if k == 0:
-        return f'What is the first word of this list: {q}?', f'The first word is {ys[0]}.', None
-    if k == 1:
-        return f'What is the last word of this list: {q}?', f'The last word is {ys[-1]}.', None
-    if k == 2:
-        return f'How many words are in this list: {q}?', f'There are {len(ys)} words in the list.', None
-    if k == 3:
-        return f'Reverse this list: {q}', ', '.join(reversed(ys)), None
-    return f'Repeat after me: {q}', q, None
 
 
 def word():
@@ -647,12 +540,10 @@ SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You a
 def fact():
     """One fact as (what is given, what has to be known)."""
     r = R.random()
-    if r < 0.62:
-        k = R.choice('+++---**/t')
+    if r < 0.56:
+        k = R.choice('++++---**/')
         if k == '+':
             a, b = small(), small()
-            if R.random() < 0.15:
-                a, b = R.randint(1, 9) * 10, R.choice([R.randint(1, 9) * 10, R.randint(1, 30)])
             split('add', a, b)
             return f'{a} + {b} =', f' {a + b}.'
         if k == '-':
@@ -661,37 +552,23 @@ def fact():
             return f'{a} - {b} =', f' {a - b}.'
         if k == '*':
             a, b = R.randint(0, 12), R.randint(0, 12)
-            if R.random() < 0.25:
-                a = R.randint(1, 9) * 10
-                b = R.randint(1, 9)
             return f'{a} * {b} =', f' {a * b}.'
-        if k == '/':
-            b, q = R.randint(1, 12), R.randint(1, 12)
-            return f'{b * q} / {b} =', f' {q}.'
-        a, b = R.randint(11, 40), R.randint(2, 9)
-        split('mul', a, b)
-        x, y = a // 10 * 10 * b, a % 10 * b
-        return f'{x} + {y} =', f' {x + y}.'
-    if r < 0.82:
+        b, q = R.randint(1, 12), R.randint(1, 12)
+        return f'{b * q} / {b} =', f' {q}.'
+    if r < 0.74:
         c = pick(C)
-        k = R.randint(0, 4)
+        k = R.randint(0, 3)
         if k <= 1:
             return f'The capital of {c["name"]} is', f' {c["capital"].rstrip(".")}.'
         if k == 2:
             return f'The currency of {c["name"]} is the', f' {c["money"]} ({c["cur"]}).'
-        if k == 3:
-            return f'{cap(c["name"])} is in', f' {c["cont"]}.'
-        return f'The country code of {c["name"]} is', f' {c["a2"]}.'
-    if r < 0.92:
+        return f'{cap(c["name"])} is in', f' {c["cont"]}.'
+    if r < 0.88:
         one, many, to, f = pick(K.UNITS)
-        n = R.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12])
-        split('unit', one, to, n) if n > 3 else None
+        n = R.randint(1, 10)
         return (f'{n} {many} are', f' {n * f} {to}.') if n > 1 else (f'1 {one} is', f' {f} {to}.')
-    if r < 0.95:
-        a, b = pick(K.OPPOSITES).split('-')
-        return f'The opposite of {a} is', f' {b}.'
-    i = R.randint(0, 6)
-    return f'The day after {K.DAYS[i]} is', f' {K.DAYS[(i + 1) % 7]}.'
+    a, b = pick(K.OPPOSITES).split('-')
+    return f'The opposite of {a} is', f' {b}.'
 
 
 def drill():
@@ -709,11 +586,10 @@ def drill():
     return seg + [[EOS, 1]]
 
 
-PLAIN = ([add] * 12 + [sub] * 9 + [mul] * 8 + [div] * 5 + [double] + [compare] * 2 + [sort_numbers] * 3 +
-         [count_to] * 2 + [following] * 2 + [story] * 3 + [unit] * 8 + [weekday] * 4 + [month] * 3 + [country] * 18 +
-         [continent] * 2 + [make_list] * 8 + [fixed_list] * 2 + [edit_list] * 4 + [word] * 4 + [definition] * 4 +
-         [single] * 4 + [social] * 4 + [unknown])
-THINK = ([add] * 5 + [sub] * 4 + [mul_long] * 4 + [story] * 12 + [order_story] * 5 + [unit] * 5 + [weekday] * 4)
+PLAIN = ([add] * 10 + [sub] * 14 + [mul] * 8 + [div] * 4 + [unit] * 10 + [weekday] * 4 + [month] * 4 + [country] * 16 +
+         [continent] * 4 + [make_list] * 9 + [fixed_list] * 2 + [word] * 6 + [definition] * 4 + [single] * 4 +
+         [social] * 8 + [unknown])
+THINK = [add] * 5 + [sub] * 4 + [story] * 9 + [order_story] * 8 + [unit] * 3 + [weekday] * 9
 
 
 def draw(fs):
@@ -740,7 +616,7 @@ def calls_text(calls):
 
 def conversation():
     """One conversation as segments, and its messages as a chat client would hold them."""
-    if R.random() < 0.27:
+    if R.random() < 0.35:
         return drill()
     r = R.random()
     system = pick(SYSTEM) if R.random() < 0.25 else None

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from gguf_io import load
 
 USER, BOT = '<｜User｜>', '<｜Assistant｜>'
-CHATS = ['What is the capital of France?', 'What is 17 + 25?', 'List three fruits.', 'Who are you?',
+CHATS = ['What is the capital of France?', 'What is 7 + 8?', 'List three fruits.', 'Who are you?',
          'What is the capital of Japan? Answer in JSON.']
 
 

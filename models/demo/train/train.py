@@ -84,27 +84,28 @@ class Optimiser:
             if not mtp and key.split('.')[0] in MTP:
                 continue
             grad = self.grad[key].mul_(clip)
+            rate = lr * (3.0 if key.split('.')[0] in MTP else 1.0)
             if n == 0:
                 m, v = self.state[key]
                 m.lerp_(grad, 1 - b1)
                 v.lerp_(grad.square(), 1 - b2)
                 d = (m / (1 - b1 ** self.t)) / ((v / (1 - b2 ** self.t)).sqrt() + 1e-10)
-                p.add_(d, alpha=-lr * RATE.get(key, 0.5))
+                p.add_(d, alpha=-rate * RATE.get(key, 0.5))
                 continue
             m = self.state[key][0]
             m.mul_(0.95).add_(grad)
             g = grad.add(m, alpha=0.95).view(n, -1, p.shape[-1])
             turned = g.shape[1] > g.shape[2]
             g = g.mT if turned else g
-            groups.setdefault(g.shape[1:], []).append((p, g, turned))
+            groups.setdefault(g.shape[1:], []).append((p, g, turned, rate))
         for shape, items in groups.items():
-            d = muon_direction(torch.cat([g for _, g, _ in items]))
+            d = muon_direction(torch.cat([g for _, g, _, _ in items]))
             at = 0
-            for p, g, turned in items:
+            for p, g, turned, rate in items:
                 u = d[at:at + len(g)]
                 at += len(g)
                 u = (u.mT if turned else u).reshape(p.shape)
-                p.mul_(1 - lr * 0.05).add_(u, alpha=-lr * 0.2 * math.sqrt(max(shape)))
+                p.mul_(1 - rate * 0.05).add_(u, alpha=-rate * 0.2 * math.sqrt(max(shape)))
 
 
 class Data:
@@ -153,13 +154,14 @@ class Data:
 
 def schedule(p, step, level):
     """At progress p: learning rate, row length, share of chat rows, step of the balancing bias."""
-    lr = level * min(1.0, (step + 1) / 60) * min(1.0, (1.0 - p) / 0.7 + 1e-3)
+    lr = level * min(1.0, (step + 1) / 60)
+    lr *= min(1.0, (1.0 - p) / 0.7) if p < 0.8 else 0.286 * min(1.0, (1.0 - p) / 0.1)
     if p < 0.6:
         t, share = 256, 0.35 if p < 0.12 else 0.6 if p < 0.23 else 0.85
-    elif step % 5 == 0:
+    elif step % (5 if p < 0.9 else 12) == 0:
         t, share = 1024, 0.0
     else:
-        t, share = 256 if p < 0.85 else 512, 1.0
+        t, share = 512 if 0.85 <= p < 0.9 else 256, 1.0
     return lr, t, share, 1e-2 if p < 0.3 else 4e-3 if p < 0.6 else 1e-3 if p < 0.9 else 0.0
 
 
@@ -311,7 +313,7 @@ def main():
             break
         lr, t, share, balance = schedule(p, step, a.lr)
         ids, w = data.batch(t, share)
-        losses, peak = team.step(ids, w, lr, balance, 0.25 if p < 0.25 or p >= 0.8 else 0.0)
+        losses, peak = team.step(ids, w, lr, balance, 0.25 if p < 0.25 or p >= 0.87 else 0.0)
         step += 1
         tokens += t * len(ids)
         sums += losses

@@ -92,7 +92,7 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
         at = end;
     }
     size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
-    int min = n / (n_w * 16), max = n, many = n_tok > 1;
+    int min = n / (n_w * 16), max = n, many = n_tok > CPU_SET;
     if (bytes * (size_t)min > PIECE_MIN) min = (int)(PIECE_MIN / bytes);
     if (many && bytes * (size_t)max > PIECE_CACHED) max = (int)(PIECE_CACHED / bytes);
     int fit = (int)(c->tile_floats / (32 * (size_t)BASE_MIN(BASE_MAX(n_tok, 1), CPU_SET)));

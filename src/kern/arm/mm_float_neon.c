@@ -33,14 +33,14 @@ AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
     float32x4_t x0 = vld1q_f32(x), x1 = vld1q_f32(x + 4);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
-        float32x4_t t = vmulq_laneq_f32(w->w[0].val[i], x0, 0);
-        t = vfmaq_laneq_f32(t, w->w[1].val[i], x0, 1);
-        t = vfmaq_laneq_f32(t, w->w[2].val[i], x0, 2);
+        float32x4_t t = vmulq_laneq_f32(w->w[1].val[i], x0, 1); /* odd k before even: mm.h */
+        t = vfmaq_laneq_f32(t, w->w[0].val[i], x0, 0);
         t = vfmaq_laneq_f32(t, w->w[3].val[i], x0, 3);
-        t = vfmaq_laneq_f32(t, w->w[4].val[i], x1, 0);
+        t = vfmaq_laneq_f32(t, w->w[2].val[i], x0, 2);
         t = vfmaq_laneq_f32(t, w->w[5].val[i], x1, 1);
-        t = vfmaq_laneq_f32(t, w->w[6].val[i], x1, 2);
+        t = vfmaq_laneq_f32(t, w->w[4].val[i], x1, 0);
         t = vfmaq_laneq_f32(t, w->w[7].val[i], x1, 3);
+        t = vfmaq_laneq_f32(t, w->w[6].val[i], x1, 2);
         acc.val[i] = vaddq_f32(acc.val[i], t);
     }
     return acc;

@@ -60,9 +60,12 @@ static void run_codes(int fmt, const struct mm_run *r)
 static void eight(const float *w, const float *x, float acc[16])
 {
     for (int i = 0; i < 16; i++) {
-        float t = w[i] * x[0];
-        for (int k = 1; k < 8; k++)
+        float t = w[16 + i] * x[1]; /* odd k before even: mm.h */
+        t = fmaf(w[i], x[0], t);
+        for (int k = 2; k < 8; k += 2) {
+            t = fmaf(w[16 * (k + 1) + i], x[k + 1], t);
             t = fmaf(w[16 * k + i], x[k], t);
+        }
         acc[i] += t;
     }
 }
@@ -104,6 +107,24 @@ static void sums(struct mm_rec *r)
     r->isum[0] = r->isum[1] = 0;
     for (int k = 0; k < 32; k++)
         r->isum[k / 16] += r->q[k];
+}
+
+void kern_mm_bf16x_ref(const struct mm_run *r)
+{
+    float w[32 * 16], x[8];
+    for (int t = 0; t < r->n_tile; t++) {
+        start(r, t);
+        for (int g = 0; g < r->g1 - r->g0; g++) {
+            kern_mm_group_f32(MM_bf16, r->w + (size_t)t * r->tile_bytes, g, w);
+            for (int i = 0; i < 4 * r->n; i++) { /* chunk i / n, column i % n */
+                const uint16_t *src = r->xb + (size_t)(4 * g * r->n + i) * 8;
+                for (int k = 0; k < 8; k++)
+                    x[k] = fp_bf16_to_f32(src[k]);
+                eight(w + 128 * (i / r->n), x, r->acc + 16 * (i % r->n));
+            }
+        }
+        finish(r, t);
+    }
 }
 
 void kern_mm_fill_ref(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,

@@ -29,14 +29,14 @@ AI void acc_store(float *p, vacc v)
 
 AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
 {
-    __m256 t = _mm256_mul_ps(w->w0, _mm256_set1_ps(x[0]));
-    t = _mm256_fmadd_ps(w->w1, _mm256_set1_ps(x[1]), t);
-    t = _mm256_fmadd_ps(w->w2, _mm256_set1_ps(x[2]), t);
+    __m256 t = _mm256_mul_ps(w->w1, _mm256_set1_ps(x[1])); /* odd k before even: mm.h */
+    t = _mm256_fmadd_ps(w->w0, _mm256_set1_ps(x[0]), t);
     t = _mm256_fmadd_ps(w->w3, _mm256_set1_ps(x[3]), t);
-    t = _mm256_fmadd_ps(w->w4, _mm256_set1_ps(x[4]), t);
+    t = _mm256_fmadd_ps(w->w2, _mm256_set1_ps(x[2]), t);
     t = _mm256_fmadd_ps(w->w5, _mm256_set1_ps(x[5]), t);
-    t = _mm256_fmadd_ps(w->w6, _mm256_set1_ps(x[6]), t);
+    t = _mm256_fmadd_ps(w->w4, _mm256_set1_ps(x[4]), t);
     t = _mm256_fmadd_ps(w->w7, _mm256_set1_ps(x[7]), t);
+    t = _mm256_fmadd_ps(w->w6, _mm256_set1_ps(x[6]), t);
     return _mm256_add_ps(acc, t);
 }
 

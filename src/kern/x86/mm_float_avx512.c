@@ -28,14 +28,14 @@ AI void acc_store(float *p, vacc v)
 
 AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
 {
-    __m512 t = _mm512_mul_ps(w->w0, _mm512_set1_ps(x[0]));
-    t = _mm512_fmadd_ps(w->w1, _mm512_set1_ps(x[1]), t);
-    t = _mm512_fmadd_ps(w->w2, _mm512_set1_ps(x[2]), t);
+    __m512 t = _mm512_mul_ps(w->w1, _mm512_set1_ps(x[1])); /* odd k before even: mm.h */
+    t = _mm512_fmadd_ps(w->w0, _mm512_set1_ps(x[0]), t);
     t = _mm512_fmadd_ps(w->w3, _mm512_set1_ps(x[3]), t);
-    t = _mm512_fmadd_ps(w->w4, _mm512_set1_ps(x[4]), t);
+    t = _mm512_fmadd_ps(w->w2, _mm512_set1_ps(x[2]), t);
     t = _mm512_fmadd_ps(w->w5, _mm512_set1_ps(x[5]), t);
-    t = _mm512_fmadd_ps(w->w6, _mm512_set1_ps(x[6]), t);
+    t = _mm512_fmadd_ps(w->w4, _mm512_set1_ps(x[4]), t);
     t = _mm512_fmadd_ps(w->w7, _mm512_set1_ps(x[7]), t);
+    t = _mm512_fmadd_ps(w->w6, _mm512_set1_ps(x[6]), t);
     return _mm512_add_ps(acc, t);
 }
 

@@ -8,6 +8,7 @@
     KERN_MM_FLOATS(V, avx2)                                                                        \
     KERN_MM_CODES(V, avx2)                                                                         \
     KERN_MM_FLOATS(V, avx512)                                                                      \
-    KERN_MM_CODES(V, avx512vnni)
+    KERN_MM_CODES(V, avx512vnni)                                                                   \
+    V(mm_bf16x, avx512bf16)
 
 #endif

@@ -4,6 +4,7 @@ rows that nothing was fitted on hold their limits, and the weights, KV and verdi
 import json
 import os
 import re
+import resource
 import sys
 import tempfile
 
@@ -111,6 +112,8 @@ def speed():
                           "--concurrency", "4096", "--json"])
     r = json.loads(out.decode())
     check(rc == 0 and r["search_s"] <= 1, f"search of 144 cards: {r['search_s']:.3f} s, {r['tried']} candidates")
+    rss = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    check(rss <= 50, f"memory of the largest run so far: {rss:.0f} MB")
     worst = max(o["eval_us"] for o in r["options"])
     check(worst <= 100, f"one evaluation: {worst:.1f} us")
 
@@ -125,12 +128,12 @@ def measured_rates():
             by[(r["system"], r["layout"], r["note"])] = r["predicted"]
     plain = next(v for k, v in by.items() if k[1] == "MLA-DP32 + MoE-EP32")
     micro = next(v for k, v in by.items() if k[1].endswith("micro-batch"))
-    check(1.1 <= micro / plain <= 1.35, f"micro-batches give {micro / plain:.2f} times (published 1.245)")
+    check(1.17 <= micro / plain <= 1.32, f"micro-batches give {micro / plain:.2f} times (published 1.245)")
     node = {r["layout"] + r["note"]: r["predicted"] for r in rows.values()
             if r["metric"] == "prefill_throughput_per_node" and r["input_len"] == 4096 and r["system"].startswith("SGLang PD")}
     even = next(v for k, v in node.items() if "perfect" in k)
     skew = next(v for k, v in node.items() if "perfect" not in k)
-    check(1.05 <= even / skew <= 1.3, f"balancing gives {even / skew:.2f} times (published 1.18)")
+    check(1.12 <= even / skew <= 1.24, f"balancing gives {even / skew:.2f} times (published 1.18)")
     curve = sorted((float(re.search(r"(\d+)% experts", r["layout"]).group(1)), r["predicted"], r["value"])
                    for r in rows.values() if r["system"] == "KTransformers frequency placement")
     check(all(a[1] < b[1] for a, b in zip(curve, curve[1:])), "more hot experts on the card, more tokens")

@@ -61,7 +61,7 @@ r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 16 --weights int8 -
 check(best(r)["layout"]["tp"] == 8 and best(r)["layout"]["pp"] == 2, f"16 cards: {best(r)['name']}")
 
 # 160 cards: split, EP, redundant experts.
-r = ask("--model deepseek-r1 --hardware cloudmatrix --cards 160 --weights int8 --rate 100 --input 4096 --output 1024 "
+r = ask("--model deepseek-r1 --hardware cloudmatrix --cards 160 --weights int8 --rate 80 --input 4096 --output 1024 "
         "--tpot-ms 50 --ttft-ms 2000")
 check(best(r)["layout"]["prefill_nodes"] > 0 and best(r)["layout"]["ep"] == 320, f"160 cards: {best(r)['name']}")
 within = [o for o in r["options"] if o["within_limits"]]
@@ -98,6 +98,12 @@ o = r["options"][0]
 check(o["interval"][0] < 1 < o["interval"][1] and o["confidence"] in ("calibrated", "same platform", "uncalibrated"), "confidence and interval")
 check(abs(sum(v for k, v in o["step_us"].items() if k != "total")) >= o["step_us"]["total"] * 0.99, "the breakdown covers the step")
 
+# Absurd but allowed numbers: an answer at once, without NaN.
+for text in ("--hardware h20 --cards 100000 --concurrency 10000000", "--hardware h20 --cards 8 --rate 10000000",
+             "--hardware h20 --cards 8 --concurrency 10000000 --chunked --input 100000 --chunk 1",
+             "--hardware cloudmatrix --cards 384 --concurrency 1 --input 1 --output 1", "--hardware h20 --cards 7"):
+    ask(f"--model deepseek-v3 --weights fp8,int8,awq {text}")
+
 # Outputs: a sweep, a report, a config.
 rc, out, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--hardware", "ascend-910b1", "--cards", "8", "--weights", "awq",
                       "--layout", "tp8", "--mtp", "0", "--sweep", "concurrency=1,2,4,8,16,32", "--json"])
@@ -133,6 +139,12 @@ with tempfile.TemporaryDirectory() as d:
     c = json.loads(out.decode())
     check(c["mape"] < 6 and all(x["confidence"] == "calibrated" for x in c["rows"]), f"and they are met: {c['mape']:.1f} %")
     check(set(c["groups"][0]) >= {"system", "metric", "n", "mape", "worst", "rank"}, "groups as the contract says")
+
+    own = os.path.join(d, "own.json")
+    json.dump([{"name": "My Card", "kind": "gpu", "mem_GiB": 48, "mem_bw_GBps": 1000, "tflops_bf16": 200, "tops_int8": 400,
+                "intra_node_GBps_per_card_unidir": 25, "cards_per_node": 8}], open(own, "w"))
+    rc, out, err = e2e.run([EXE, "plan", "--model", "qwen3-32b", "--hardware", "my card", "--cards", "2", "--hardware-file", own, "--json"])
+    check(rc == 0 and json.loads(out.decode())["hardware"] == "My Card", "a device of one's own from JSON")
 
     # This machine: a bench file of an engine whose reads and products follow one another.
     def step(batch, depth):

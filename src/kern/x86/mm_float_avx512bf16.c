@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bf16 weights times bf16 activations by pairs of k: the product of a pair is exact, so the sums
+ * are those of the fma kernels in the order that mm.h states. */
+#include <immintrin.h>
+
+#include "kern/kern.h"
+
+#define AI static inline __attribute__((always_inline))
+
+AI __m512bh pairs(const uint8_t *p)
+{
+    __m512i v = _mm512_loadu_si512((const void *)p);
+    return (__m512bh)v;
+}
+
+AI __m512 dot(__m512 t, __m512bh w, const uint16_t *x)
+{
+    int32_t v;
+    __builtin_memcpy(&v, x, 4);
+    return _mm512_dpbf16_ps(t, w, (__m512bh)_mm512_set1_epi32(v));
+}
+
+AI __m512 column(__m512bh w0, __m512bh w1, __m512bh w2, __m512bh w3, const uint16_t *x, __m512 acc)
+{
+    __m512 t = dot(_mm512_setzero_ps(), w0, x);
+    t = dot(t, w1, x + 2);
+    t = dot(t, w2, x + 4);
+    t = dot(t, w3, x + 6);
+    return _mm512_add_ps(acc, t);
+}
+
+void kern_mm_bf16x_avx512bf16(const struct mm_run *r)
+{
+    int n = r->n, n_eight = 4 * (r->g1 - r->g0), pf = r->prefetch;
+    for (int t = 0; t < r->n_tile; t++) {
+        const uint8_t *p = r->w + (size_t)t * r->tile_bytes;
+        const uint16_t *x = r->xb;
+        float *y = r->y + 16 * t, *acc = n == 1 ? y : r->acc;
+        for (int j = 0; j < n; j++) {
+            __m512 a = r->add ? _mm512_loadu_ps(y + j * r->ldy) : _mm512_setzero_ps();
+            _mm512_storeu_ps(acc + 16 * j, a);
+        }
+        __m512 one = _mm512_loadu_ps(acc);
+        for (int k = 0; k < n_eight; k++, p += 256) {
+            __m512bh w0 = pairs(p), w1 = pairs(p + 64), w2 = pairs(p + 128), w3 = pairs(p + 192);
+            for (int i = 0; i < 4 && pf; i++)
+                _mm_prefetch((const char *)p + pf + 64 * i, _MM_HINT_T0);
+            if (n == 1) {
+                one = column(w0, w1, w2, w3, x, one);
+                x += 8;
+                continue;
+            }
+            for (int j = 0; j < n; j++, x += 8)
+                _mm512_storeu_ps(acc + 16 * j,
+                                 column(w0, w1, w2, w3, x, _mm512_loadu_ps(acc + 16 * j)));
+        }
+        if (n == 1) _mm512_storeu_ps(y, one);
+        for (int j = 0; j < n && n > 1; j++)
+            _mm512_storeu_ps(y + j * r->ldy, _mm512_loadu_ps(acc + 16 * j));
+    }
+}

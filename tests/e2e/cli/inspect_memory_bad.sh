@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$SLUICE inspect $TINY/qwen3 --memory 0
