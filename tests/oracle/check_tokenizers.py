@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenisation against the `tokenizers` package: ids, with and without special tokens, and back.
 
-  check_tokenizers.py BUILD [--n 100000] [--dir FOLDER]... [--gguf FILE]... [--golden OUT]
+  check_tokenizers.py BUILD [--n 100000] [--dir FOLDER]... [--gguf FILE]... [--no-tiny] [--golden OUT]
 
 --dir   a folder with tokenizer.json (or .json.xz) and tokenizer_config.json; --gguf a file of gpt2 type.
-        SLUICE_TOKENIZERS names a folder of such folders. The tiny checkpoints' are always checked.
+        SLUICE_TOKENIZERS names a folder of such folders. The tiny checkpoints' are checked too.
 --golden writes some strings with the oracle's ids (tests/data/tokenizers.json) instead of checking; it is replayed
         by tests/e2e/check_golden_tokens.py without this environment.
 Strings are of 24 kinds; every one is encoded with --special and without, decoded, and 1 MiB of one word, of
@@ -198,7 +198,7 @@ def linear(exe, model, tally, name):
                 break
             t.append(max(sec - load, 0.01))
         else:
-            bad = t[1] > 1.0 or (t[1] > 0.1 and t[1] / t[0] > 2.3**2)
+            bad = t[1] > 1.0 or (t[1] > 0.5 and t[1] / t[0] > 2.3**2)
             tally.check(f"{name} 1 MiB {what}",
                         f"256 KiB {t[0]:.3f} s, 1 MiB {t[1]:.3f} s" if bad else None)
 
@@ -233,6 +233,7 @@ def main():
     ap.add_argument("--n", type=int, default=100000)
     ap.add_argument("--dir", action="append", default=[])
     ap.add_argument("--gguf", action="append", default=[])
+    ap.add_argument("--no-tiny", action="store_true")
     ap.add_argument("--golden")
     a = ap.parse_args()
     env = os.environ.get("SLUICE_TOKENIZERS")
@@ -242,7 +243,8 @@ def main():
     tally = e2e.Tally("tokenizers")
     with tempfile.TemporaryDirectory() as tmp:
         todo = []
-        for d in ("llama2", "llama3", "smollm", "qwen3", "deepseek_v3", "deepseek_v2"):
+        small = ("llama2", "llama3", "smollm", "qwen3", "deepseek_v3", "deepseek_v2")
+        for d in () if a.no_tiny else small:
             t = Tokenizer.from_file(f"{tiny}/{d}/tokenizer.json")
             todo.append((d, f"{tiny}/{d}", t))
             if not a.golden:
