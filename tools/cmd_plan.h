@@ -15,11 +15,35 @@ struct plan_opts {
     struct opt_common common;
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
-    const char *calibrate, *check, *sweep, *doctor, *bench, *model_name;
+    const char *calibrate, *check, *sweep, *doctor, *bench, *model_name, *grid;
     int cards, nodes, redundant, mtp, chunk, top, gen;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
     bool explain, acceptance_table, this_machine, chunked, list;
 };
+
+/* One measured or asked point of this machine. tps NAN: not measured. */
+struct plan_point {
+    bool prefill;
+    double tokens, batch, depth, ctx; /* ctx: mean context of the steps; 0 = depth + tokens/2 */
+    double tps, probe, threads;
+    bool fit;
+    double got;
+};
+
+/* What is measured: the three points of the constants, or a grid (batch 1..8 and depth 0..512, or
+ * batch 1..32 and depth 0..4096). */
+enum plan_grid { PLAN_GRID_NONE, PLAN_GRID_SMALL, PLAN_GRID_FULL };
+
+struct plan_measured {
+    struct plan_point p[32];
+    int n, threads;
+    double gbps, gops; /* probes: reading memory, 8-bit products */
+};
+
+/* Run the engine here on random tokens. common: model, threads. Errors: as sl_model_open,
+ * sl_engine_open and sl_step; CANCELLED. */
+sl_status plan_measure(const struct opt_common *common, enum plan_grid which,
+                       struct plan_measured *out, sl_err *err) BASE_MUST_USE;
 
 /* What one run works with. */
 struct plan_run {

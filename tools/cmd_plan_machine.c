@@ -1,37 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice plan --this-machine: this engine on this CPU, constants from three points of a bench file,
- * the others predicted. */
+/* sluice plan --this-machine: this engine on this CPU, constants from three points (measured here,
+ * or of a bench file), the others predicted. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd_plan.h"
-
-struct point {
-    bool prefill;
-    double tokens, batch, depth, tps, probe, threads;
-    bool fit;
-    double got;
-};
+#include "engine/find.h"
 
 struct machine {
     struct plan_case c;
-    struct point *p;
+    double start[3]; /* logarithms of what the probes say */
+    struct plan_point *p;
     int n;
 };
 
-static double predict(struct machine *m, const struct point *p)
+/* Prompt tokens per step of the engine, unless it is told otherwise. */
+#define CHUNK 512.0
+
+static double predict(struct machine *m, const struct plan_point *p)
 {
     struct plan_time t;
     if (p->prefill) {
-        plan_prefill(&m->c, 1, p->tokens, p->depth, &t);
-        return p->tokens / t.total;
+        double sum = 0;
+        for (double at = 0; at < p->tokens; at += CHUNK) { /* as the engine cuts a prompt */
+            plan_prefill(&m->c, 1, fmin(CHUNK, p->tokens - at), p->depth + at, &t);
+            sum += t.total;
+        }
+        return p->tokens / sum;
     }
-    plan_step(&m->c, p->batch, p->depth + p->tokens / 2, &t);
+    plan_step(&m->c, p->batch, p->ctx > 0 ? p->ctx : p->depth + p->tokens / 2, &t);
     return p->batch / t.total;
 }
 
 static const enum plan_key keys[] = {PLAN_CPU_GBPS, PLAN_CPU_TOPS, PLAN_ETA_KV};
+
+/* A factor of e away from the probes costs as much as an error of 4 % on one point. */
+#define PULL 0.0016
 
 static double cost(void *user, const double *x)
 {
@@ -44,6 +49,8 @@ static double cost(void *user, const double *x)
         double e = log(predict(m, &m->p[i]) / m->p[i].tps);
         sum += e * e;
     }
+    for (int i = 0; i < 3; i++) /* weights in a cache read faster than the probe, but not without end */
+        sum += PULL * (x[i] - m->start[i]) * (x[i] - m->start[i]);
     return sum;
 }
 
@@ -52,8 +59,6 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
     struct plan_bytes b;
     const struct json *root;
     void *mem;
-    if (!r->o->bench)
-        return SL_FAIL(err, REQUEST, "missing option: --bench: the output of sluice bench --json");
     SL_TRY(plan_slurp(r, r->o->bench, &b, err));
     SL_TRY(text_json_parse(r->a, b.name, b.p, b.n, &root, err));
     if (root->kind != JSON_ARRAY_K || root->n < 3) {
@@ -62,7 +67,7 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
     SL_TRY(mem_arena_array(r->a, root->n, sizeof *m->p, &mem, err));
     m->p = mem;
     for (const struct json *o = root->child; o; o = o->next) {
-        struct point *p = &m->p[m->n];
+        struct plan_point *p = &m->p[m->n];
         const char *test;
         SL_TRY(text_json_str(o, "test", "", &test, err));
         if (strncmp(test, "pp", 2) && strncmp(test, "tg", 2)) continue;
@@ -91,7 +96,7 @@ static void choose(struct machine *m)
 {
     int one = 0, deep = 0, pre = -1;
     for (int i = 0; i < m->n; i++) {
-        const struct point *p = &m->p[i], *a = &m->p[one], *d = &m->p[deep];
+        const struct plan_point *p = &m->p[i], *a = &m->p[one], *d = &m->p[deep];
         if (p->prefill) {
             if (pre < 0 || p->tokens > m->p[pre].tokens) pre = i;
             continue;
@@ -126,17 +131,19 @@ static void report(struct plan_run *r, struct machine *m)
         printf("%-8s %6s %7s %10s %10s %8s\n", "test", "batch", "depth", "measured", "predicted",
                "error %");
     for (int i = 0; i < m->n; i++) {
-        struct point *p = &m->p[i];
+        struct plan_point *p = &m->p[i];
         p->got = predict(m, p);
         double e = 100 * (p->got / p->tps - 1);
-        if (!p->fit) err[n++] = fabs(e);
+        if (!p->fit && !isnan(p->tps)) err[n++] = fabs(e);
         char test[24];
         snprintf(test, sizeof test, "%s%.0f", p->prefill ? "pp" : "tg", p->tokens);
         if (json) {
-            printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"tps\":%.6g,\"predicted\":%.6g,"
-                   "\"error_pct\":%.4g,\"fitted\":%s}",
-                   i ? "," : "", test, p->batch, p->depth, p->tps, p->got, e,
-                   p->fit ? "true" : "false");
+            printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"predicted\":%.6g,\"fitted\":%s",
+                   i ? "," : "", test, p->batch, p->depth, p->got, p->fit ? "true" : "false");
+            if (!isnan(p->tps)) printf(",\"tps\":%.6g,\"error_pct\":%.4g", p->tps, e);
+            printf("}");
+        } else if (isnan(p->tps)) {
+            printf("%-8s %6g %7g %10s %10.2f\n", test, p->batch, p->depth, "-", p->got);
         } else {
             printf("%-8s %6g %7g %10.2f %10.2f %+8.1f%s\n", test, p->batch, p->depth, p->tps,
                    p->got, e, p->fit ? "  (fitted)" : "");
@@ -146,13 +153,13 @@ static void report(struct plan_run *r, struct machine *m)
     if (n > 0) med = n % 2 ? err[n / 2] : 0.5 * (err[n / 2 - 1] + err[n / 2]);
     const double *k = m->c.k.v;
     if (json) {
-        printf("],\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,"
+        printf("],\"n_checked\":%d,\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,"
                "\"eta_kv\":%.6g}}\n",
-               med, k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
+               n, med, k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
     } else {
-        printf("median error on the %d points that were not fitted: %.1f %%\n", n, med);
-        printf("this engine here: %.1f GB/s of weights, %.3f Top/s, %.2f of it for KV\n",
-               k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
+        if (n > 0) printf("median error on the %d points that were not fitted: %.1f %%\n", n, med);
+        printf("this engine here: %.1f GB/s of weights, %.3f Top/s, %.1f GB/s of KV\n",
+               k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV] * k[PLAN_CPU_GBPS]);
     }
 }
 
@@ -172,14 +179,69 @@ static sl_status read_doctor(struct plan_run *r, double *gbps, double *gops, sl_
     return SL_OK;
 }
 
+/* A name that the library knows ("demo") becomes its path; a shape of the table stays one. */
+static sl_status find_model(struct plan_run *r, sl_err *err)
+{
+    const char *name = r->o->common.model, *path = name;
+    if (!name && r->o->bench) return SL_FAIL(err, REQUEST, "missing option: --model");
+    if (name && plan_find_model(&r->t, name)) {
+        if (!r->o->bench)
+            return SL_FAIL(err, REQUEST,
+                           "missing option: --bench: %.60s is a shape without weights, so nothing "
+                           "can be measured",
+                           name);
+        return plan_run_model(r, name, err);
+    }
+    if (!r->o->bench) SL_TRY(engine_find_model(name ? name : "demo", r->a, &path, err));
+    return plan_run_model(r, path, err);
+}
+
+/* Measure, then append what is only predicted. */
+static sl_status run_here(struct plan_run *r, struct machine *m, double *gbps, double *gops,
+                          sl_err *err)
+{
+    static struct plan_measured got;
+    enum plan_grid which = !r->o->grid                     ? PLAN_GRID_NONE
+                           : strcmp(r->o->grid, "full") == 0 ? PLAN_GRID_FULL
+                                                             : PLAN_GRID_SMALL;
+    void *mem;
+    SL_TRY(plan_measure(&r->o->common, which, &got, err));
+    SL_TRY(mem_arena_array(r->a, 64, sizeof *m->p, &mem, err));
+    m->p = mem, m->n = got.n;
+    memcpy(m->p, got.p, (size_t)got.n * sizeof *m->p);
+    *gbps = got.gbps, *gops = got.gops;
+    if (!r->o->common.json)
+        printf("probes with %d threads: reads %.1f GB/s, 8-bit products %.0f Gop/s\n", got.threads,
+               got.gbps, got.gops);
+    if (which != PLAN_GRID_NONE) return SL_OK;
+    static const int batch[] = {1, 2, 4, 8, 16, 32}, depth[] = {0, 1024, 4096};
+    for (int d = 0; d < 3; d++) {
+        for (int b = 0; b < 6; b++)
+            m->p[m->n++] = (struct plan_point){
+                .tokens = 16, .batch = batch[b], .depth = depth[d], .tps = NAN};
+    }
+    for (int len = 128; len <= 8192; len *= 4)
+        m->p[m->n++] =
+            (struct plan_point){.prefill = true, .tokens = len, .batch = 1, .tps = NAN};
+    for (int i = 0; i < got.n; i++)
+        m->p[i].fit = true;
+    return SL_OK;
+}
+
 int plan_cmd_machine(struct plan_run *r)
 {
     sl_err err;
     struct machine m = {0};
-    sl_status st = r->o->common.model ? plan_run_model(r, r->o->common.model, &err)
-                                      : SL_FAIL(&err, REQUEST, "missing option: --model");
+    if (r->o->grid && strcmp(r->o->grid, "small") != 0 && strcmp(r->o->grid, "full") != 0)
+        return cmd_usage("bad value: --grid %.20s: small or full", r->o->grid);
+    if (r->o->grid && r->o->bench)
+        return cmd_usage("contradiction: --grid measures, --bench is a file");
     double gbps = 50, gops = 400;
-    if (st == SL_OK) st = read_bench(r, &m, &err);
+    sl_status st = find_model(r, &err);
+    if (st == SL_OK && r->o->bench)
+        st = read_bench(r, &m, &err);
+    else if (st == SL_OK)
+        st = run_here(r, &m, &gbps, &gops, &err);
     for (int i = 0; i < m.n && st == SL_OK; i++) {
         if (m.p[i].probe > 0) gbps = m.p[i].probe;
     }
@@ -197,8 +259,9 @@ int plan_cmd_machine(struct plan_run *r)
     m.c.k = r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
     m.c.k.mode = PLAN_MODE_CPU;
     m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
-    choose(&m);
+    if (r->o->bench || r->o->grid) choose(&m);
     double x[3] = {log(gbps), log(0.5e-3 * gops), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
+    memcpy(m.start, x, sizeof m.start);
     for (int i = 0; i < 4; i++)
         plan_minimise(cost, &m, x, step, 3, 600);
     cost(&m, x);

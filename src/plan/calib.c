@@ -147,14 +147,15 @@ static uint32_t decode_keys(const struct plan_data *d, const int *pick, int n, e
             e_lo = fmin(e_lo, batch), e_hi = fmax(e_hi, batch);
         }
     }
-    if (points < 2) return mask;
+    bool host = mode == PLAN_MODE_HYBRID || mode == PLAN_MODE_CPU;
+    if (points < 2) return host ? bit(PLAN_CPU_GBPS) : mask;
     if (mode == PLAN_MODE_EP) {
         mask |= bit(PLAN_T_TL);
         if (draft && points >= 3) mask |= bit(PLAN_T_DRAFT);
         if (soft) mask |= bit(PLAN_SOFT);
         return mask;
     }
-    if (mode == PLAN_MODE_HYBRID || mode == PLAN_MODE_CPU) {
+    if (host) {
         mask |= bit(PLAN_CPU_GBPS);
         if (t_hi > 2 * t_lo) mask |= bit(PLAN_CPU_TOPS);
         return mask;
@@ -172,16 +173,24 @@ static uint32_t decode_keys(const struct plan_data *d, const int *pick, int n, e
 static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, enum plan_mode mode)
 {
     double lo = 1e30, hi = 0, few = 1e30, most = 0;
-    bool host = mode == PLAN_MODE_CPU || mode == PLAN_MODE_HYBRID;
+    bool host = mode == PLAN_MODE_CPU || mode == PLAN_MODE_HYBRID, streams = false;
     int points = 0;
     for (int i = 0; i < n; i++) {
         const struct plan_item *it = &d->item[pick[i]];
         if (!it->prefill) continue;
         lo = fmin(lo, it->s.w.in), hi = fmax(hi, it->s.w.in);
         few = fmin(few, it->s.w.n), most = fmax(most, it->s.w.n);
+        streams = streams || it->s.c.lay.stream_prefill;
         points++;
     }
     if (points == 0) return 0;
+    if (host && !streams) {
+        /* the host's products: the sum of PLANNER 3.10 has no other prefill constant. Only when
+         * nothing but prompts is known is its fixed part fitted too. */
+        return hi < 256 && points == 1 ? bit(PLAN_T0)
+               : mode == PLAN_MODE_CPU && hi >= 4 * lo ? bit(PLAN_CPU_TOPS) | bit(PLAN_T0)
+                                                       : bit(PLAN_CPU_TOPS);
+    }
     if (points == 1) return host || hi < 1000 ? bit(PLAN_T0) : bit(PLAN_MFU);
     uint32_t mask = host ? bit(PLAN_T0) : 0;
     if (hi >= 4 * lo) mask |= bit(PLAN_T0) | (host ? 0 : bit(PLAN_MFU));
@@ -530,7 +539,7 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
 {
     for (int i = 0; i < d->n; i++) {
         struct plan_item *it = &d->item[i];
-        if (it->skip || strcmp(it->group, group) != 0 || it->prefill) continue;
+        if (it->skip || strcmp(it->group, group) != 0) continue;
         int pick[MAX_PICK], n = 0;
         for (int j = 0; j < d->n && n < MAX_PICK; j++) {
             const struct plan_item *o = &d->item[j];
@@ -550,5 +559,39 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
         }
         it->got = plan_row_predict(&it->s);
         it->err = log(it->got / it->row->value);
+    }
+}
+
+/* One machine as it was set up: the same system, model, hardware and layout. */
+static bool same_setting(const struct plan_row *a, const struct plan_row *b)
+{
+    return !strcmp(a->system, b->system) && !strcmp(a->model, b->model) &&
+           !strcmp(a->hardware, b->hardware) && !strcmp(a->layout, b->layout);
+}
+
+void plan_check_lengths(const struct plan_book *b, struct plan_data *d, const char *group)
+{
+    for (int i = 0; i < d->n; i++) {
+        struct plan_item *it = &d->item[i];
+        if (it->skip || strcmp(it->group, group) != 0) continue;
+        double shortest = INFINITY;
+        int pick[MAX_PICK], n = 0;
+        for (int j = 0; j < d->n; j++) {
+            const struct plan_item *o = &d->item[j];
+            if (!o->skip && same_setting(o->row, it->row)) shortest = fmin(shortest, o->row->in);
+        }
+        if (it->row->in <= shortest) continue;
+        for (int j = 0; j < d->n && n < MAX_PICK; j++) {
+            const struct plan_item *o = &d->item[j];
+            bool use = !o->skip && same_setting(o->row, it->row) && o->row->in == shortest;
+            if (use && teaches(o)) pick[n++] = j;
+        }
+        if (n == 0) continue;
+        struct plan_set set;
+        plan_fit_set(b, d, pick, n, &set);
+        plan_use_consts(&it->s, &set.k);
+        it->got = plan_row_predict(&it->s);
+        it->err = log(it->got / it->row->value);
+        it->role = PLAN_ROLE_HELD;
     }
 }

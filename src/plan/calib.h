@@ -73,6 +73,10 @@ void plan_check_blind(const struct plan_book *b, struct plan_data *d);
 /* Leave one out inside a group: refit each set of the group without the item's measurement. */
 void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *group);
 
+/* The rows of a group: each machine (same system, model, hardware, layout) is calibrated on its
+ * shortest prompt or depth alone and its other lengths are predicted; those become HELD. */
+void plan_check_lengths(const struct plan_book *b, struct plan_data *d, const char *group);
+
 struct plan_score {
     int n;
     double mape, median, worst, rank; /* percent; rank correlation (Spearman) */

@@ -252,13 +252,15 @@ static double tile_rows(const struct plan_case *c)
     return d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12 ? 64 : 16;
 }
 
-static void cpu_step(const struct plan_case *c, double tok, struct plan_time *t)
+/* Experts on the host: tok tokens in chunks, every touched expert read once for each chunk. */
+static void cpu_step(const struct plan_case *c, double tok, double chunks, struct plan_time *t)
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
     double bits = c->fmt.cpu > 0 ? c->fmt.cpu : c->fmt.expert;
     double miss = 1 - c->lay.hot;
-    double bytes = m->moe_layers * m->p_expert * plan_experts_touched(m, tok) * bits / 8;
+    double bytes =
+        chunks * m->moe_layers * m->p_expert * plan_experts_touched(m, tok / chunks) * bits / 8;
     double flop = 2.0 * tok * m->topk * m->p_expert * m->moe_layers;
     t->cpu = miss * (bytes / (k[PLAN_CPU_GBPS] * 1e9) + flop / (k[PLAN_CPU_TOPS] * 1e12));
 }
@@ -348,7 +350,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     if (c->dev->vendor == PLAN_NVIDIA) wide *= 3.35e12 / c->dev->bw; /* H100 is the reference */
     t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
     t->draft = l->mtp * m->layers * k[PLAN_T_DRAFT] * 1e-6;
-    if (l->cpu_experts) cpu_step(c, tok_all, t);
+    if (l->cpu_experts) cpu_step(c, tok_all, 1, t);
     double comp = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->token;
     double comm = t->comm;
     if (l->micro_batch && l->ep > 1) {
@@ -433,9 +435,10 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     if (l->cpu_experts && l->stream_prefill) {
         double on_card = 2 * tok * (double)m->moe_layers * m->topk * m->p_expert;
         t->compute += on_card / (busy * peak_of(c, c->fmt.act) * k[PLAN_MFU]);
-        bus = fmax(0, stream_time(c) - t->compute - t->attn);
+        bus = stream_time(c); /* a layer arrives, then it computes: a sum in every published row */
     } else if (l->cpu_experts) {
-        cpu_step(c, tok, t);
+        double chunk = fmax(1, l->chunk > 0 ? l->chunk : k[PLAN_CHUNK]);
+        cpu_step(c, tok, fmax(1, ceil(tok / chunk)), t);
     }
     t->cpu += bus;
     double comp = plan_soft_max(t->weights + t->experts, t->compute) + t->attn;

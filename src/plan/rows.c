@@ -418,6 +418,11 @@ static const char *row_load(const struct plan_row *r, struct plan_setup *s)
         s->past = in;
         s->w.in = pre ? (isnan(ub) ? 512 : ub) : in;
     }
+    /* llama.cpp and its like compute a prompt in micro-batches of 512 unless told otherwise */
+    if (l->cpu_experts && find_ci(r->system, "llama.cpp")) {
+        double ub = after(r->layout, "ub");
+        l->chunk = isnan(ub) ? 512 : (int)fmax(1, fmin(ub, 1e6));
+    }
     double limit = before(r->note, " ms");
     if (strstr(r->note, "TPOT") && !isnan(limit)) s->tpot_limit = limit * 1e-3;
     const char *le = strstr(r->note, "TPOT<=");

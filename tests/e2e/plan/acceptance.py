@@ -13,9 +13,8 @@ import e2e  # noqa: E402
 
 ROOT = e2e.ROOT
 EXE = e2e.sluice()
-# Lines that are over their limit on the public rows, and by how much at most; a reason stands in docs/planner.md.
-KNOWN = {"hybrid, TTFT": 21.0}
 failed = []
+missed = []
 
 
 def check(ok, what):
@@ -70,12 +69,19 @@ def table():
     rows = [[c.strip() for c in line.strip("|").split("|")] for line in out.splitlines()
             if line.startswith("| ") and "verdict" not in line]
     check(len(rows) >= 13, f"the table has {len(rows)} lines")
+    doc = open(os.path.join(ROOT, "docs", "planner.md"), encoding="utf-8").read()
     for r in rows:
         name, verdict = r[0], r[-1]
+        check("| " + " | ".join(r).replace("  ", " ") + " |" in re.sub(r" +", " ", doc), f"docs/planner.md has this line as printed: {name}")
         if verdict == "met":
             check(True, name)
-        else:
-            check(name in KNOWN and float(r[2]) <= KNOWN[name], f"{name}: {verdict}, mean {r[2]} (limit {r[6]})")
+            continue
+        # A miss stays a miss: it is printed as one, and is known only if the docs name it with its figures below the table.
+        figure = f"{name}: mean {r[2]}, worst {r[4]} (limit {r[6]})"
+        print("MISS  " + figure)
+        missed.append(name)
+        check("MISSED " + figure in out, f"the command says below its table that it misses: {name}")
+        check("MISSED " + figure in doc, f"docs/planner.md lists the miss with its figures: {name}")
     inside = re.search(r"interval .*: (\d+) % of (\d+)", out)
     check(inside and 70 <= int(inside.group(1)) <= 95, "the 80 % interval of blind rows holds about 80 % of them")
     blind = [r for r in rows if r[0].startswith("blind")][0]
@@ -147,5 +153,6 @@ table()
 memory()
 speed()
 measured_rates()
+print(f"{len(missed)} line(s) of the acceptance table are NOT met: {'; '.join(missed) or 'none'}")
 print(f"{len(failed)} failed")
 sys.exit(1 if failed else 0)

@@ -89,6 +89,8 @@ with tempfile.TemporaryDirectory() as d:
     bench = file("b.json", "[{\"test\":\"tg64\",\"tps\":0},{},{}]")
     expect(["--this-machine", "--model", "qwen3-30b-a3b", "--bench", bench], 1, "b.json")
     expect(["--this-machine", "--model", "qwen3-30b-a3b"], 2, "--bench")
+    expect(["--this-machine", "--model", "no/such.gguf"], 1, "no/such.gguf")
+    expect(["--this-machine", "--model", "qwen3-30b-a3b", "--grid", "huge"], 2, "--grid")
     expect(base + ["--hardware-file", file("h.json", "{}")], 1, "h.json", "list")
     expect(base + ["--models-file", file("m.json", '[{"name":"x","layers":"nine"}]')], 1, "m.json line 2", "layers")
 

@@ -161,5 +161,13 @@ with tempfile.TemporaryDirectory() as d:
     check(rc == 0 and sum(p["fitted"] for p in m["points"]) == 3, "this machine: constants from three points")
     check(m["median_error_pct"] <= 10, f"this machine: median error {m['median_error_pct']:.1f} % on the others")
 
+    demo = e2e.demo() if hasattr(e2e, "demo") else None
+    for args, n_fit in (((), 3), (("--grid", "small"), 3)) if demo else ():
+        rc, out, err = e2e.run([EXE, "plan", "--this-machine", "-m", demo, "--json", *args])
+        m = json.loads(out.decode()) if rc == 0 else {"points": []}
+        check(rc == 0 and sum(p["fitted"] for p in m["points"]) == n_fit and all(p["predicted"] > 0 for p in m["points"]),
+              f"this machine, measured here {args}: {len(m['points'])} points {err.strip()[:120] if rc else ''}")
+        check(all(("tps" in p) or not args for p in m["points"]), "every point of a grid is measured")
+
 print(f"{len(failed)} failed")
 sys.exit(1 if failed else 0)
