@@ -201,6 +201,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
     fill_info(e, n_blk, pack_ns);
+    if (strcmp(e->info.isa, "ref") == 0)
+        log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are needed): the reference kernels run, "
+                          "which is slow");
     log_msg(LOG_DEBUG,
             "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
             e->info.n_thread, e->info.isa, e->info.acts, e->info.kv, e->n_ctx, e->n_seq_max,
