@@ -162,14 +162,21 @@ sl_status plan_run_open(struct plan_run *r, const struct plan_opts *o, struct ar
     return plan_book_read(&r->book, a, b, err);
 }
 
+bool plan_is_path(const char *name)
+{
+    size_t n = strlen(name);
+    bool ends = n > 5 && (!strcasecmp(name + n - 5, ".gguf") || !strcasecmp(name + n - 5, ".json"));
+    return strchr(name, '/') || ends;
+}
+
 sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err)
 {
     char path[4096], near[320];
     struct plan_bytes b;
-    r->q.model = plan_find_model(&r->t, name);
-    if (r->q.model) return SL_OK;
     enum os_kind kind = os_path_kind(name);
     size_t n = strlen(name);
+    r->q.model = plan_is_path(name) ? NULL : plan_find_model(&r->t, name);
+    if (r->q.model) return SL_OK;
     if (kind == OS_DIR)
         snprintf(path, sizeof path, "%s/config.json", name);
     else

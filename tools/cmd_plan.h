@@ -70,6 +70,8 @@ sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *ou
 sl_status plan_run_query(struct plan_run *r, sl_err *err) BASE_MUST_USE;
 /* A .gguf file, or a folder whose config.json is read already into r->model. */
 sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err) BASE_MUST_USE;
+/* Names a file or folder rather than a shape of the table. */
+bool plan_is_path(const char *name);
 sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err) BASE_MUST_USE;
 
 int plan_cmd_search(struct plan_run *r);

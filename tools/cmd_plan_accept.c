@@ -158,8 +158,8 @@ int plan_cmd_acceptance(struct plan_run *r)
     plan_check_loo(&r->book, &d, "hybrid");
     line("hybrid, leave one user count out: end to end", &d,
          (struct filter){"hybrid", -1, 0, PLAN_M_E2E}, 10, 20);
-    line("hybrid, leave one user count out: TTFT", &d,
-         (struct filter){"hybrid", -1, 1, -1}, 13, 30);
+    line("hybrid, leave one user count out: TTFT", &d, (struct filter){"hybrid", -1, 1, -1}, 13,
+         30);
     line("hybrid, leave one user count out: step", &d,
          (struct filter){"hybrid", -1, 0, PLAN_M_USER_TPS}, 10, 20);
     plan_check_loo(&r->book, &d, "large_ep");

@@ -49,7 +49,8 @@ static double cost(void *user, const double *x)
         double e = log(predict(m, &m->p[i]) / m->p[i].tps);
         sum += e * e;
     }
-    for (int i = 0; i < 3; i++) /* weights in a cache read faster than the probe, but not without end */
+    for (int i = 0; i < 3;
+         i++) /* weights in a cache read faster than the probe, but not without end */
         sum += PULL * (x[i] - m->start[i]) * (x[i] - m->start[i]);
     return sum;
 }
@@ -153,7 +154,8 @@ static void report(struct plan_run *r, struct machine *m)
     if (n > 0) med = n % 2 ? err[n / 2] : 0.5 * (err[n / 2 - 1] + err[n / 2]);
     const double *k = m->c.k.v;
     if (json) {
-        printf("],\"n_checked\":%d,\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,\"cpu_tops\":%.6g,"
+        printf("],\"n_checked\":%d,\"median_error_pct\":%.4g,\"constants\":{\"cpu_gbps\":%.6g,"
+               "\"cpu_tops\":%.6g,"
                "\"eta_kv\":%.6g}}\n",
                n, med, k[PLAN_CPU_GBPS], k[PLAN_CPU_TOPS], k[PLAN_ETA_KV]);
     } else {
@@ -184,7 +186,7 @@ static sl_status find_model(struct plan_run *r, sl_err *err)
 {
     const char *name = r->o->common.model, *path = name;
     if (!name && r->o->bench) return SL_FAIL(err, REQUEST, "missing option: --model");
-    if (name && plan_find_model(&r->t, name)) {
+    if (name && !plan_is_path(name) && plan_find_model(&r->t, name)) {
         if (!r->o->bench)
             return SL_FAIL(err, REQUEST,
                            "missing option: --bench: %.60s is a shape without weights, so nothing "
@@ -201,7 +203,7 @@ static sl_status run_here(struct plan_run *r, struct machine *m, double *gbps, d
                           sl_err *err)
 {
     static struct plan_measured got;
-    enum plan_grid which = !r->o->grid                     ? PLAN_GRID_NONE
+    enum plan_grid which = !r->o->grid                       ? PLAN_GRID_NONE
                            : strcmp(r->o->grid, "full") == 0 ? PLAN_GRID_FULL
                                                              : PLAN_GRID_SMALL;
     void *mem;
@@ -217,12 +219,11 @@ static sl_status run_here(struct plan_run *r, struct machine *m, double *gbps, d
     static const int batch[] = {1, 2, 4, 8, 16, 32}, depth[] = {0, 1024, 4096};
     for (int d = 0; d < 3; d++) {
         for (int b = 0; b < 6; b++)
-            m->p[m->n++] = (struct plan_point){
-                .tokens = 16, .batch = batch[b], .depth = depth[d], .tps = NAN};
+            m->p[m->n++] =
+                (struct plan_point){.tokens = 16, .batch = batch[b], .depth = depth[d], .tps = NAN};
     }
     for (int len = 128; len <= 8192; len *= 4)
-        m->p[m->n++] =
-            (struct plan_point){.prefill = true, .tokens = len, .batch = 1, .tps = NAN};
+        m->p[m->n++] = (struct plan_point){.prefill = true, .tokens = len, .batch = 1, .tps = NAN};
     for (int i = 0; i < got.n; i++)
         m->p[i].fit = true;
     return SL_OK;

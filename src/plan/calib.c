@@ -187,7 +187,7 @@ static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, 
     if (host && !streams) {
         /* the host's products: the sum of PLANNER 3.10 has no other prefill constant. Only when
          * nothing but prompts is known is its fixed part fitted too. */
-        return hi < 256 && points == 1 ? bit(PLAN_T0)
+        return hi < 256 && points == 1                 ? bit(PLAN_T0)
                : mode == PLAN_MODE_CPU && hi >= 4 * lo ? bit(PLAN_CPU_TOPS) | bit(PLAN_T0)
                                                        : bit(PLAN_CPU_TOPS);
     }
