@@ -168,3 +168,48 @@ TEST(plan_fit_follows_rows_and_leaves_the_rest_at_its_prior)
     assert_true(set.k.v[PLAN_MFU] == p->v[PLAN_MFU] && set.k.v[PLAN_ETA_KV] == p->v[PLAN_ETA_KV]);
     assert_false(set.k.fitted >> PLAN_MFU & 1);
 }
+
+/* Experts on the host: a prompt of two chunks reads the experts twice and multiplies as much as in
+ * one chunk. Streamed experts cross the bus once, and the card's products come on top. */
+TEST(plan_hybrid_prompt_reads_experts_once_for_each_chunk)
+{
+    load();
+    struct plan_row r =
+        row("Any engine", "DeepSeek-R1", "2x Ascend 910B4 64GiB + Kunpeng 920 7263Z", 2,
+            "TP2 + all routed experts on CPU", "TTFT");
+    struct plan_setup s;
+    struct plan_time one, two, more;
+    assert_null(plan_row_setup(&tables, &r, &s));
+    plan_setup_fix(&s);
+    plan_consts_for(&book, &s, &s.c.k);
+    assert_true(s.c.lay.cpu_experts && !s.c.lay.stream_prefill);
+    s.c.lay.chunk = 4096;
+    plan_prefill(&s.c, 1, 4096, 0, &one);
+    s.c.lay.chunk = 2048;
+    plan_prefill(&s.c, 1, 4096, 0, &two);
+    const struct plan_model *m = s.c.model;
+    double bits = s.c.fmt.cpu > 0 ? s.c.fmt.cpu : s.c.fmt.expert;
+    double read = m->moe_layers * m->p_expert * m->experts * bits / 8 /
+                  (s.c.k.v[PLAN_CPU_GBPS] * 1e9) * (1 - s.c.lay.hot);
+    assert_true(fabs((two.cpu - one.cpu) / read - 1) < 0.01);
+    s.c.lay.stream_prefill = true;
+    plan_prefill(&s.c, 1, 2048, 0, &one);
+    plan_prefill(&s.c, 1, 4096, 0, &two);
+    plan_prefill(&s.c, 1, 8192, 0, &more);
+    assert_true(one.cpu == two.cpu && two.cpu == more.cpu && one.cpu > 0);
+    assert_true(more.total - two.total > 1.9 * (two.total - one.total));
+}
+
+/* llama.cpp computes a prompt in micro-batches of 512 unless its row says otherwise. */
+TEST(plan_rows_micro_batch_of_llama_cpp)
+{
+    load();
+    struct plan_row r = row("ik_llama.cpp", "DeepSeek-V3", "RTX4090 + EPYC 9355", 1, "exps=CPU",
+                            "prefill_throughput");
+    struct plan_setup s;
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_int_equal(s.c.lay.chunk, 512);
+    snprintf(r.layout, sizeof r.layout, "exps=CPU, ub 4096");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_int_equal(s.c.lay.chunk, 4096);
+}
