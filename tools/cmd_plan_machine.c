@@ -91,11 +91,22 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
     return SL_OK;
 }
 
-/* One sequence without depth, the largest batch at the largest depth, the longest prompt (or the
- * middle batch). */
+/* What a point says about the cost of context: with a prompt among the points, which tells the
+ * products, four sequences at the largest depth (short steps, which other programs interrupt less);
+ * else the largest batch there. */
+static double depth_rank(const struct plan_point *p, bool prompts)
+{
+    double far = fabs(log2(p->batch / 4));
+    return prompts ? 1e3 * (1 + p->depth) - far : p->batch * (1 + p->depth);
+}
+
+/* One sequence without depth, one deep point, the longest prompt (or the first point left). */
 static void choose(struct machine *m)
 {
     int one = 0, deep = 0, pre = -1;
+    bool prompts = false;
+    for (int i = 0; i < m->n; i++)
+        prompts = prompts || m->p[i].prefill;
     for (int i = 0; i < m->n; i++) {
         const struct plan_point *p = &m->p[i], *a = &m->p[one], *d = &m->p[deep];
         if (p->prefill) {
@@ -103,7 +114,7 @@ static void choose(struct machine *m)
             continue;
         }
         if (a->prefill || p->batch + p->depth < a->batch + a->depth) one = i;
-        if (d->prefill || p->batch * (1 + p->depth) > d->batch * (1 + d->depth)) deep = i;
+        if (d->prefill || depth_rank(p, prompts) > depth_rank(d, prompts)) deep = i;
     }
     m->p[one].fit = m->p[deep].fit = true;
     if (pre >= 0) m->p[pre].fit = true;
