@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hardware threads, their cores and caches: from
- * the kernel's files. */
+/* Hardware threads, their cores and caches: from the kernel's files. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
