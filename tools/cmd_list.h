@@ -13,6 +13,7 @@
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
     CMD(bench)                                                                                     \
+    CMD(load)                                                                                      \
     CMD(plan)                                                                                      \
     CMD(doctor)                                                                                    \
     CMD(version)

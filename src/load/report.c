@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "load/load.h"
+#include "text/json.h"
+
+static void level_name(char *buf, size_t n, const struct load_result *r)
+{
+    if (r->level.rate > 0)
+        snprintf(buf, n, "%g/s", r->level.rate);
+    else if (r->level.parallel)
+        snprintf(buf, n, "%d", r->level.parallel);
+    else
+        snprintf(buf, n, "trace");
+}
+
+void load_table_head(struct str *s)
+{
+    str_puts(s, "concurrency   input  output  requests    ok  TTFT s  p99   TPOT ms  p99     tok/s "
+                "user  tok/s system  req/s  latency s\n");
+}
+
+void load_table_row(struct str *s, const struct load_result *r)
+{
+    char name[32];
+    level_name(name, sizeof name, r);
+    str_printf(
+        s, "%11s %7.0f %7.0f %9lld %4.0f%% %7.3f %-7.3f %5.2f %-7.2f %10.2f %13.2f %6.2f %10.3f\n",
+        name, r->in_mean, r->out_mean, (long long)r->n,
+        r->n ? 100.0 * (double)r->n_ok / (double)r->n : 0.0, r->ttft_ms.mean * 1e-3,
+        load_dist_at(&r->ttft_ms, 99) * 1e-3, r->tpot_ms.mean, load_dist_at(&r->tpot_ms, 99),
+        r->tps_user, r->out_tps, r->req_ps, r->latency_ms.mean * 1e-3);
+}
+
+static void put(struct json_w *w, const char *key, double v)
+{
+    text_jw_key(w, key);
+    text_jw_real(w, v, 7);
+}
+
+static void put_int(struct json_w *w, const char *key, int64_t v)
+{
+    text_jw_key(w, key);
+    text_jw_int(w, v);
+}
+
+static void put_dist(struct json_w *w, const char *key, const struct load_dist *d)
+{
+    char name[24];
+    text_jw_key(w, key);
+    text_jw_obj(w);
+    put_int(w, "n", d->n);
+    put(w, "mean", d->mean);
+    put(w, "min", d->min);
+    for (int k = 0; k < LOAD_N_PCT; k++) {
+        snprintf(name, sizeof name, "p%g", load_pct[k]);
+        put(w, name, d->pct[k]);
+    }
+    put(w, "max", d->max);
+    text_jw_obj_end(w);
+}
+
+static void put_level(struct json_w *w, const struct load_result *r)
+{
+    text_jw_obj(w);
+    put_int(w, "concurrency", r->level.parallel);
+    if (r->level.rate > 0) put(w, "rate", r->level.rate);
+    put_int(w, "requests", r->n);
+    put_int(w, "succeeded", r->n_ok);
+    put_int(w, "failed", r->n - r->n_ok);
+    put(w, "success_rate", r->n ? (double)r->n_ok / (double)r->n : 0);
+    put(w, "seconds", r->seconds);
+    put_int(w, "input_tokens", r->n_in);
+    put_int(w, "output_tokens", r->n_out);
+    put_int(w, "cached_tokens", r->n_cached);
+    put(w, "input_mean", r->in_mean);
+    put(w, "output_mean", r->out_mean);
+    put(w, "output_tps", r->out_tps);
+    put(w, "total_tps", r->total_tps);
+    put(w, "tps_user", r->tps_user);
+    put(w, "requests_ps", r->req_ps);
+    put(w, "tokens_per_piece", r->tok_per_piece);
+    put_dist(w, "ttft_ms", &r->ttft_ms);
+    put_dist(w, "tpot_ms", &r->tpot_ms);
+    put_dist(w, "itl_ms", &r->itl_ms);
+    put_dist(w, "latency_ms", &r->latency_ms);
+    if (r->why[0]) {
+        text_jw_key(w, "first_failure");
+        text_jw_strz(w, r->why);
+    }
+    text_jw_obj_end(w);
+}
+
+void load_json(struct str *s, const struct load_target *t, const struct load_result *r, int n)
+{
+    struct json_w w;
+    text_jw_init(&w, s);
+    text_jw_obj(&w);
+    text_jw_key(&w, "url");
+    text_jw_strz(&w, t->url);
+    text_jw_key(&w, "model");
+    text_jw_strz(&w, t->model);
+    text_jw_key(&w, "stream");
+    text_jw_bool(&w, t->stream);
+    text_jw_key(&w, "levels");
+    text_jw_arr(&w);
+    for (int i = 0; i < n; i++)
+        put_level(&w, &r[i]);
+    text_jw_arr_end(&w);
+    text_jw_obj_end(&w);
+    str_putc(s, '\n');
+}
+
+void load_csv(struct str *s, const struct load_target *t, const struct load_result *r, int n)
+{
+    (void)t;
+    str_puts(s, "concurrency,rate,input,output,requests,success_rate,ttft_mean_s,ttft_p50_s,ttft_"
+                "p99_s,tpot_mean_ms,tpot_p50_ms,tpot_p99_ms,"
+                "itl_mean_ms,itl_p99_ms,tps_user,output_tps,total_tps,requests_ps,latency_mean_s,"
+                "latency_p99_s,cached_tokens\n");
+    for (int i = 0; i < n; i++) {
+        const struct load_result *c = &r[i];
+        str_printf(s,
+                   "%d,%g,%.1f,%.1f,%lld,%.4f,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%."
+                   "3f,%.4f,%.4f,%.4f,%lld\n",
+                   c->level.parallel, c->level.rate, c->in_mean, c->out_mean, (long long)c->n,
+                   c->n ? (double)c->n_ok / (double)c->n : 0.0, c->ttft_ms.mean * 1e-3,
+                   load_dist_at(&c->ttft_ms, 50) * 1e-3, load_dist_at(&c->ttft_ms, 99) * 1e-3,
+                   c->tpot_ms.mean, load_dist_at(&c->tpot_ms, 50), load_dist_at(&c->tpot_ms, 99),
+                   c->itl_ms.mean, load_dist_at(&c->itl_ms, 99), c->tps_user, c->out_tps,
+                   c->total_tps, c->req_ps, c->latency_ms.mean * 1e-3,
+                   load_dist_at(&c->latency_ms, 99) * 1e-3, (long long)c->n_cached);
+    }
+}
+
+/* ---- HTML ---- */
+
+static void escaped(struct str *s, const char *t)
+{
+    for (; *t; t++)
+        switch (*t) {
+        case '<':
+            str_puts(s, "&lt;");
+            break;
+        case '>':
+            str_puts(s, "&gt;");
+            break;
+        case '&':
+            str_puts(s, "&amp;");
+            break;
+        case '"':
+            str_puts(s, "&quot;");
+            break;
+        default:
+            str_putc(s, *t);
+        }
+}
+
+struct curve {
+    const char *name, *colour;
+    double (*of)(const struct load_result *r);
+};
+
+static double ttft_mean(const struct load_result *r)
+{
+    return r->ttft_ms.mean;
+}
+static double ttft_p99(const struct load_result *r)
+{
+    return load_dist_at(&r->ttft_ms, 99);
+}
+static double tpot_mean(const struct load_result *r)
+{
+    return r->tpot_ms.mean;
+}
+static double tpot_p99(const struct load_result *r)
+{
+    return load_dist_at(&r->tpot_ms, 99);
+}
+static double out_tps(const struct load_result *r)
+{
+    return r->out_tps;
+}
+static double tps_user(const struct load_result *r)
+{
+    return r->tps_user;
+}
+
+/* The next of 1, 2, 5, 10, 20 ... that is >= v. */
+static double round_up(double v)
+{
+    double p = pow(10, floor(log10(v > 1e-9 ? v : 1e-9)));
+    for (double m = 1; m <= 10; m = m < 2 ? 2 : m < 5 ? 5 : 10) {
+        if (p * m >= v * 0.999999) return p * m;
+        if (m >= 10) break;
+    }
+    return p * 10;
+}
+
+/* One chart: a column of the x axis for each level, evenly spaced. */
+static void chart(struct str *s, const char *title, const struct load_result *r, int n,
+                  const struct curve *c, int n_curve)
+{
+    double top = 0;
+    char name[32];
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n_curve; k++)
+            top = fmax(top, c[k].of(&r[i]));
+    top = round_up(top);
+#define CX(i) (n > 1 ? 60 + 480.0 * (i) / (n - 1) : 300.0)
+#define CY(v) (230 - 200 * (v) / top)
+    str_printf(s,
+               "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 600 290\" role=\"img\" "
+               "aria-label=\"%s\">\n",
+               title, title);
+    for (int g = 0; g <= 4; g++)
+        str_printf(s,
+                   "<path class=\"grid\" d=\"M60 %.1fH540\"/><text x=\"54\" y=\"%.1f\" "
+                   "text-anchor=\"end\">%g</text>\n",
+                   CY(top * g / 4), CY(top * g / 4) + 4, top * g / 4);
+    for (int i = 0; i < n; i++) {
+        level_name(name, sizeof name, &r[i]);
+        str_printf(s, "<text x=\"%.1f\" y=\"250\" text-anchor=\"middle\">%s</text>\n", CX(i), name);
+    }
+    for (int k = 0; k < n_curve; k++) {
+        str_printf(s, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"",
+                   c[k].colour);
+        for (int i = 0; i < n; i++)
+            str_printf(s, "%s%.1f,%.1f", i ? " " : "", CX(i), CY(c[k].of(&r[i])));
+        str_puts(s, "\"/>\n");
+        for (int i = 0; i < n; i++)
+            str_printf(s,
+                       "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s "
+                       "%g</title></circle>\n",
+                       CX(i), CY(c[k].of(&r[i])), c[k].colour, c[k].name, c[k].of(&r[i]));
+        str_printf(s, "<text x=\"%d\" y=\"278\" fill=\"%s\">&#9632; %s</text>\n", 60 + 160 * k,
+                   c[k].colour, c[k].name);
+    }
+#undef CX
+#undef CY
+    str_puts(s, "</svg></figure>\n");
+}
+
+static void table(struct str *s, const struct load_result *r, int n)
+{
+    char name[32];
+    str_puts(s, "<table><thead><tr><th>concurrency<th>input<th>output<th>requests<th>success<th>"
+                "TTFT s<th>p50<th>p99<th>TPOT ms<th>p50"
+                "<th>p99<th>ITL p99 ms<th>TPS<th>system tok/s<th>latency s</tr></thead><tbody>\n");
+    for (int i = 0; i < n; i++) {
+        const struct load_result *c = &r[i];
+        level_name(name, sizeof name, c);
+        str_printf(s, "<tr><td>%s<td>%.0f<td>%.0f<td>%lld<td>%.1f %%", name, c->in_mean,
+                   c->out_mean, (long long)c->n,
+                   c->n ? 100.0 * (double)c->n_ok / (double)c->n : 0.0);
+        str_printf(s,
+                   "<td>%.3f<td>%.3f<td>%.3f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%."
+                   "3f</tr>\n",
+                   c->ttft_ms.mean * 1e-3, load_dist_at(&c->ttft_ms, 50) * 1e-3,
+                   load_dist_at(&c->ttft_ms, 99) * 1e-3, c->tpot_ms.mean,
+                   load_dist_at(&c->tpot_ms, 50), load_dist_at(&c->tpot_ms, 99),
+                   load_dist_at(&c->itl_ms, 99), c->tps_user, c->out_tps,
+                   c->latency_ms.mean * 1e-3);
+    }
+    str_puts(s, "</tbody></table>\n");
+}
+
+void load_html(struct str *s, const struct load_target *t, const struct load_result *r, int n)
+{
+    static const struct curve tps[] = {{"system tok/s", "#0b7285", out_tps},
+                                       {"tok/s per user", "#e8590c", tps_user}};
+    static const struct curve ttft[] = {{"mean", "#0b7285", ttft_mean},
+                                        {"p99", "#e8590c", ttft_p99}};
+    static const struct curve tpot[] = {{"mean", "#0b7285", tpot_mean},
+                                        {"p99", "#e8590c", tpot_p99}};
+    str_puts(
+        s,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+        "content=\"width=device-width\">"
+        "<title>sluice load</title>\n<style>body{font:15px/1.4 system-ui,sans-serif;margin:2em "
+        "auto;max-width:70em;padding:0 1em;"
+        "color:#222;background:#fff}table{border-collapse:collapse;display:block;overflow-x:auto}"
+        "td,th{padding:.25em .6em;"
+        "text-align:right;border-bottom:1px solid "
+        "#ccc}figure{display:inline-block;width:32em;max-width:100%;margin:1em 1em 0 0}"
+        "svg{width:100%}text{font:12px system-ui,sans-serif;fill:currentColor}.grid{stroke:#8886}"
+        "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{border-color:#"
+        "444}}</style>\n<h1>");
+    escaped(s, t->model);
+    str_puts(s, "</h1>\n<p>");
+    escaped(s, t->url);
+    str_printf(s, ", %s.</p>\n", t->stream ? "streaming" : "whole answers");
+    table(s, r, n);
+    if (n) {
+        chart(s, "Output tokens per second", r, n, tps, 2);
+        chart(s, "Time to first token, ms", r, n, ttft, 2);
+        chart(s, "Time per output token, ms", r, n, tpot, 2);
+    }
+    str_puts(s, "<p>TTFT: to the first piece of the answer. TPOT: (latency - TTFT) / (output "
+                "tokens - 1). ITL: gaps between pieces. "
+                "System tok/s: output tokens of successful requests over the time from the first "
+                "start to the last end.</p></html>\n");
+}
