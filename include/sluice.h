@@ -15,8 +15,9 @@
  * The whole of it is docs/examples/hello.c, which the tests compile and run.
  *
  * Errors: every function that can fail returns an sl_status and fills *err when err is not NULL. Nothing aborts on bad input.
- * Threads: one thread at a time may use an engine, except where a function says otherwise. A model is read-only after it was opened and
- * may be shared.
+ * Threads: sl_step, sl_wait, sl_warm, sl_score, sl_logits, sl_probe and sl_engine_close belong to one thread at a time, the engine thread;
+ * sl_submit, sl_cancel, sl_pending, sl_wake, sl_drop_cache, sl_stats_get and sl_engine_info_get may be called by any thread while it works.
+ * Events are given by the engine thread, inside sl_step. A model is read-only after it was opened and may be shared.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -52,6 +53,7 @@ extern "C" {
     X(LIMIT, 413, "over a limit")                                                                  \
     X(BUSY, 429, "no capacity now")                                                                \
     X(CANCELLED, 499, "cancelled")                                                                 \
+    X(TIMEOUT, 504, "over its time limit")                                                         \
     X(INTERNAL, 500, "internal error")
 
 typedef enum sl_status {
@@ -139,10 +141,38 @@ SL_API sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **t
 
 SL_API void sl_free(void *p); /* NULL is legal */
 
+/* ---- grammars: what an answer may look like ---- */
+
+typedef struct sl_grammar sl_grammar;
+typedef enum sl_grammar_kind {
+    SL_GRAMMAR_JSON_SCHEMA, /* text: a JSON schema */
+    SL_GRAMMAR_JSON_OBJECT, /* any JSON object; text is not read */
+    SL_GRAMMAR_REGEX,       /* text: a regular expression that the whole answer matches */
+    SL_GRAMMAR_GBNF         /* text: a grammar, as llama.cpp writes them */
+} sl_grammar_kind;
+
+/* Compile a grammar for the vocabulary of m. It is immutable and counted: one reference is the caller's, each request that uses it has its own.
+ * Errors: REQUEST (names the keyword and its path, or line and column), LIMIT (size, depth, time), UNSUPPORTED, NOTFOUND (no tokenizer), NOMEM.
+ * Threads: any. */
+SL_API sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char *text,
+                                    size_t n, sl_grammar **out, sl_err *err) SL_MUST_USE;
+SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
+
 /* ---- engines ---- */
 
 typedef enum sl_acts { SL_ACTS_AUTO, SL_ACTS_INT8, SL_ACTS_BF16, SL_ACTS_F32 } sl_acts;
 typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl_kv;
+
+/* One step, for traces. */
+typedef struct sl_step_record {
+    uint64_t n;            /* number of the step, from 1 */
+    int64_t t0_ns;         /* monotonic clock when it began */
+    int64_t plan_ns, compute_ns, sample_ns; /* its parts: schedule, model, tokens and events */
+    int n_decode, n_prompt; /* tokens: of answers, of prompts */
+    int n_seq;             /* sequences in the step */
+    int n_running, n_waiting, n_preempt;
+    int64_t kv_used_tok;
+} sl_step_record;
 
 typedef struct sl_engine_opts {
     int n_thread;      /* 0 = physical cores in the process's CPU set */
@@ -153,12 +183,15 @@ typedef struct sl_engine_opts {
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
     sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode */
     sl_kv kv;          /* KV cache type; AUTO = f16, and f32 in the reference mode */
-    int no_reuse;      /* 1 = never start from the KV that an earlier request left (measurements) */
+    int no_reuse;      /* 1 = no prefix cache: never start from the KV that another request left (measurements) */
     int no_hugepages;
     int no_numa;
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
+    /* called by the engine thread after every step; NULL = not. Must not call back into the engine. */
+    void (*on_step)(void *step_user, const sl_step_record *step);
+    void *step_user;
 } sl_engine_opts;
 
 /* Pack the weights for this CPU, reserve the KV cache and start the workers. After this returns OK no step allocates.
@@ -192,7 +225,7 @@ typedef struct sl_sampling {
     float repeat_penalty;    /* 1 = off; 0 is read as 1; over prompt and answer */
     float presence_penalty;  /* 0 = off; over the answer */
     float frequency_penalty; /* 0 = off; over the answer */
-    uint64_t seed;           /* token i of the answer depends on (seed, i) and the logits only */
+    uint64_t seed;           /* token i of sample k depends on (seed, k, i) and the logits only */
     const sl_bias *bias;     /* copied */
     int n_bias;
 } sl_sampling;
@@ -203,8 +236,9 @@ typedef enum sl_finish {
     SL_FINISH_STOP_STRING, /* a stop string or stop token of the request */
     SL_FINISH_LENGTH,      /* max_tokens or the context is full */
     SL_FINISH_CANCELLED,
-    SL_FINISH_ERROR
+    SL_FINISH_ERROR /* status and error say why: TIMEOUT, INTERNAL (the model gave no number), NOMEM */
 } sl_finish;
+#define SL_N_FINISH 6
 
 typedef struct sl_logprob {
     int32_t token;
@@ -216,14 +250,21 @@ typedef struct sl_event {
     int32_t token;      /* -1 = none in this event; the token that ended the answer is reported too, without text */
     const char *text;   /* new text, whole code points only, may be empty; borrowed during the call */
     size_t n_text;
-    sl_finish finish;   /* != NONE: the last event of this request */
+    int index;          /* which sample, from 0 to n - 1 */
+    sl_finish finish;   /* != NONE: the last event of this sample */
     sl_status status;   /* with FINISH_ERROR */
     const char *error;  /* with FINISH_ERROR: one line */
     float logprob;      /* of token, when asked for */
     const sl_logprob *top; /* n_top entries, best first */
     int n_top;
     int n_prompt, n_token, n_cached; /* prompt tokens; tokens so far; prompt tokens taken from the prefix cache */
+    int n_done;                      /* prompt tokens computed or taken so far (want_progress) */
+    int prompt_pos;                  /* -1; echo_logprob: the event is of prompt token number prompt_pos */
+    const float *embedding;          /* embed: the vector; NULL otherwise; borrowed during the call */
+    int n_embedding;
     int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known */
+    int64_t queue_ns, prefill_ns;    /* submit to first admission; that to the first token */
+    int n_preempt;                   /* times it lost its KV blocks and was computed again */
 } sl_event;
 
 typedef struct sl_request {
@@ -233,7 +274,7 @@ typedef struct sl_request {
     int special;         /* for text: as SL_TOK_SPECIAL */
     int bos;             /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always, -1 = never */
     int keep_special;    /* special tokens appear in the events' text */
-    int max_tokens;      /* 0 = until the context is full */
+    int max_tokens;      /* 0 = until the context is full; -1 = none, with echo_logprob only */
     int min_tokens;      /* no end-of-sequence or stop token before */
     int ignore_eos;
     const char *const *stop; /* up to 16 stop strings of 1 to 1024 bytes, never part of the text; the one that ends first counts */
@@ -245,26 +286,64 @@ typedef struct sl_request {
     sl_sampling sampling;
     void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step; may call sl_submit and sl_cancel. NULL = silent */
     void *user;
+    int n;               /* samples of one prompt, up to 128; 0 = 1; they share the prompt's KV blocks. Each has its own last event */
+    int priority;        /* -100 to 100, higher first; a request that waits gains on higher ones, so that none starves */
+    int64_t timeout_ms;  /* since submit; past it every sample ends with FINISH_ERROR, TIMEOUT; 0 = none */
+    uint64_t owner;      /* whose it is: owners that wait get equal shares of the tokens; 0 = nobody in particular */
+    uint64_t cache_salt; /* prefix cache: only requests of the same salt share blocks */
+    int no_cache;        /* neither start from the prefix cache nor leave anything there */
+    int echo_logprob;    /* first one event for every prompt token, of sample 0: token, prompt_pos, and with want_logprob logprob and top (the
+                            first token has none: n_top 0, logprob 0). The prefix cache is not read */
+    sl_grammar *grammar; /* NULL, or what the answer must match; the request takes a reference of its own */
+    int embed;           /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not normalised), finish STOP */
+    int want_progress;   /* an event without token after each piece of the prompt */
 } sl_request;
 
-/* Queue a request. Everything it points to is copied. Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context: both
- * numbers), BUSY (the queue is full), NOTFOUND (text without a tokenizer), NOMEM. */
+/* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the calling thread.
+ * Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context: both numbers), BUSY (the queue is full: found before any text
+ * is read), NOTFOUND (text without a tokenizer), NOMEM. Threads: any. */
 SL_API sl_status sl_submit(sl_engine *e, const sl_request *req, uint64_t *id, sl_err *err)
     SL_MUST_USE;
-/* End a request within the next two steps; its last event says CANCELLED. Unknown ids are ignored. */
+/* End all samples of a request within the next two steps; their last events say CANCELLED. Unknown ids are ignored. Threads: any. */
 SL_API void sl_cancel(sl_engine *e, uint64_t id);
-/* Requests that have not finished. */
+/* Requests that have not finished. Threads: any. */
 SL_API int sl_pending(const sl_engine *e);
 /* One step: admits requests, runs one ragged batch of prompt chunks and single tokens, samples, and calls on_event. Does nothing when
  * nothing is pending. A request that fails ends alone, by its event; an error here means that the engine is unusable (only close is legal). */
 SL_API sl_status sl_step(sl_engine *e, sl_err *err) SL_MUST_USE;
 
+/* Sleep until something was submitted or cancelled, sl_wake was called, or timeout_ms are over (-1 = no limit). Returns at once while requests
+ * are pending. A serving loop: for (;;) { sl_wait(e, 1000); if (stop) break; sl_step(e, &err); } */
+SL_API void sl_wait(sl_engine *e, int timeout_ms);
+/* End a sl_wait, or the next one. Threads: any. */
+SL_API void sl_wake(sl_engine *e);
+/* Run every shape of step once, so that no request pays for first touches, and learn what steps cost. When nothing is pending only.
+ * Errors: BUSY (requests are pending). */
+SL_API sl_status sl_warm(sl_engine *e, sl_err *err) SL_MUST_USE;
+/* Forget the prefix cache at the beginning of the next step. Threads: any. */
+SL_API void sl_drop_cache(sl_engine *e);
+
+/* Counters since open, and the state after the last step. Samples count as requests here. */
 typedef struct sl_stats {
     uint64_t n_step, n_prompt_tok, n_decode_tok;
     int n_running, n_waiting;
-    int64_t kv_used_tok, kv_total_tok;
+    int64_t kv_used_tok, kv_total_tok;      /* used: by running requests; shared blocks count once */
     int64_t step_ns, prefill_ns, decode_ns; /* sums; a mixed step counts by its tokens */
+    int64_t kv_cached_tok;                  /* held for reuse only; given up when someone needs the blocks */
+    int64_t kv_blk_tok;                     /* tokens of a block */
+    uint64_t n_submit, n_busy;              /* accepted; refused because the queue was full */
+    uint64_t n_finish[SL_N_FINISH];         /* ended, by sl_finish */
+    uint64_t n_timeout, n_nan;              /* of those with FINISH_ERROR: over their time, output not a number */
+    uint64_t n_preempt;                     /* times a running request lost its blocks */
+    uint64_t cache_query_tok, cache_hit_tok; /* prompt tokens of admitted requests; of them taken from the cache */
+    uint64_t n_evict;                       /* cached blocks given up */
+    uint64_t n_mixed_step;                  /* steps with prompt and answer tokens */
+    int64_t last_step_ns, max_step_ns;
+    int64_t plan_ns, sample_ns;             /* sums: scheduling; choosing tokens and giving events */
+    uint64_t n_mask;                        /* grammar masks computed, and the time they took */
+    int64_t mask_ns;
 } sl_stats;
+/* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows [row0, row0 + n_row), rising, for all rows from first_row

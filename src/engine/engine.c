@@ -164,6 +164,21 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
         .pack_ms = (double)pack_ns * 1e-6,
     };
     e->stats.kv_total_tok = e->info.kv_tokens;
+    e->stats.kv_blk_tok = ENGINE_BLK_TOK;
+    engine_publish(e);
+}
+
+sl_status sl_warm(sl_engine *e, sl_err *err)
+{
+    int32_t id = 0;
+    float *row = NULL;
+    void *p = NULL;
+    if (sl_pending(e)) return SL_FAIL(err, BUSY, "warm-up: requests are pending");
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->n_vocab, sizeof *row, &p, err));
+    row = p;
+    sl_status st = sl_logits(e, &id, 1, 0, row, err);
+    mem_free(row);
+    return st;
 }
 
 static sl_status fill(sl_engine *e, sl_err *err)
@@ -200,6 +215,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
+    SL_TRY(engine_threads_init(e, err));
     fill_info(e, n_blk, pack_ns);
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are needed): the reference kernels run, "
@@ -235,6 +251,8 @@ sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **ou
 void sl_engine_close(sl_engine *e)
 {
     if (!e) return;
+    atomic_store(&e->closing, 1); /* events that answer by submitting get an error */
+    if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
     for (int i = 0; e->parked && i < e->n_seq_max; i++)
@@ -255,6 +273,7 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->n_prompt);
     mem_free(e->logit_tok);
     mem_free(e->logit_item);
+    engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);
     mem_free(e);
@@ -263,14 +282,6 @@ void sl_engine_close(sl_engine *e)
 void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
 {
     *out = e->info;
-}
-
-void sl_stats_get(const sl_engine *e, sl_stats *out)
-{
-    *out = e->stats;
-    out->n_running = e->sched.n_active;
-    out->n_waiting = e->sched.n_wait;
-    out->kv_used_tok = (int64_t)(e->pool.n_blk - e->pool.n_free) * e->pool.blk_tok;
 }
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)

@@ -4,15 +4,18 @@
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/mem.h"
+#include "base/ring.h"
 #include "base/str.h"
 #include "dev/dev.h"
 #include "engine/find.h"
 #include "io/io.h"
 #include "kv/kv.h"
 #include "model/model.h"
+#include "os/os.h"
 #include "sched/sched.h"
 #include "text/tmpl.h"
 #include "tok/tok.h"
@@ -23,6 +26,8 @@
 #define ENGINE_STOP_IDS 64
 #define ENGINE_TOP_MAX 20 /* alternatives with log probabilities */
 #define ENGINE_BIAS_MAX 4096
+#define ENGINE_SAMPLE_MAX 128 /* samples of one prompt */
+#define ENGINE_TICKET_BITS 21 /* of a request's id: its first ticket */
 
 struct sl_model {
     /* fixed after open */
@@ -63,7 +68,7 @@ struct engine_draw {
     int n_prompt, n_known;
     const int32_t *forbid[3]; /* lists of ids that can not be chosen */
     int n_forbid[3];
-    uint64_t index; /* of the token in the answer */
+    uint64_t stream, index; /* of the sample; of the token in the answer */
 };
 /* Choose a token: bias, penalties, temperature, then min_p, top_k, top_p over what is left, and a
  * draw by the number (seed, index). Greedy takes the largest logit, the lowest id of equals.
@@ -92,30 +97,55 @@ struct engine_stop {
 bool engine_stop_scan(struct engine_stop *s, size_t *n_out);
 void engine_stop_drop(struct engine_stop *s, size_t n);
 
+/* ---- grammar.c: the seam to room grammar ---- */
+struct engine_grammar_state; /* of one sample; made on the submitting thread */
+sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, sl_err *err)
+    BASE_MUST_USE;
+void engine_grammar_close(struct engine_grammar_state *s); /* NULL is legal */
+/* Bit t of bits[V / 32]: token t may come next. */
+void engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits);
+bool engine_grammar_push(struct engine_grammar_state *s, int32_t token); /* false: not allowed */
+sl_grammar *engine_grammar_ref(sl_grammar *g);
+
 /* ---- requests ---- */
-struct request {
+/* What the samples of one request share. It is freed with the last of them. */
+struct group {
     /* fixed after submit */
     uint64_t id;
-    int slot;
-    int n_prompt, max_new, min_new;
-    bool ignore_eos, keep_special;
-    int n_top; /* -1 = no log probabilities */
+    struct arena arena;
+    int n, n_prompt, max_new, min_new;
+    bool ignore_eos, keep_special, no_cache, echo, progress;
+    int embed;  /* 0, 1 = mean, 2 = last */
+    int n_top;  /* -1 = no log probabilities */
+    int priority;
+    uint64_t owner, salt;
     sl_sampling sampling;
     const int32_t *stop_id;
     int n_stop_id;
+    sl_grammar *grammar;
     void (*on_event)(void *user, const sl_event *ev);
     void *user;
-    int64_t t_submit_ns;
-    struct arena arena;
+    int64_t t_submit_ns, deadline_ns; /* 0 = none */
+    struct request **r;               /* [n] NULL when over */
     /* engine thread */
+    int n_left;
+};
+
+/* One sample: a sequence. */
+struct request {
+    /* fixed after submit */
+    struct group *g;
+    int index, ticket, n_prompt;
+    /* engine thread */
+    int slot;
     int32_t *ids; /* [cap] prompt and answer; own allocation: outlives the request when its KV is
                      parked */
     int n_ids, cap;
     int n_cached;
-    bool cancel;
-    int64_t t_first_ns;
+    int64_t t_admit_ns, t_first_ns;
     struct tok_stream stream;
     struct engine_stop stop;
+    struct engine_grammar_state *grammar;
 };
 
 /* Tokens whose KV is parked in a run. */
@@ -138,12 +168,20 @@ struct sl_engine {
     struct sched sched;
     struct request **req;  /* [n_req_max] by slot */
     struct parked *parked; /* [n_seq_max] by run */
-    uint64_t n_id;
-    int n_pending;
     struct kv_seq score; /* of sl_score */
     struct engine_sampler sampler;
     sl_logprob top[ENGINE_TOP_MAX];
     struct sl_stats stats;
+    /* any thread */
+    struct ring free_ticket;  /* one ticket per sample that may exist: admission */
+    struct ring inbox;        /* groups on their way to the engine thread */
+    _Atomic uint64_t *cancel; /* [n_req_max] by a group's first ticket: the id to cancel */
+    atomic_int any_cancel, drop_cache, n_pending, closing;
+    atomic_int signalled; /* the event is set and not yet waited for */
+    _Atomic uint64_t n_id, n_submit, n_busy;
+    struct os_event event;
+    struct ring_snap snap; /* of stats */
+    /* engine thread */
     void (*tap)(void *user, const struct request *r,
                 const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
@@ -152,14 +190,26 @@ struct sl_engine {
     int ld_blk;
 };
 
+/* check.c */
+sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
+sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
+                           sl_err *err) BASE_MUST_USE;
+
 /* request.c */
-void engine_request_free(struct request *r);
-/* Give the last event (ev->finish is set) and free everything of a request. Its KV may stay for a
+void engine_group_free(struct group *g);
+/* Take what was submitted into the scheduler, end what was cancelled or is over its time. */
+void engine_intake(sl_engine *e);
+/* Give the last event (ev->finish is set) and free everything of a sample. Its KV may stay for a
  * later one. */
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev);
 /* The same without text. why: with FINISH_ERROR. */
 void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finish finish,
                         const sl_err *why);
 void engine_event(sl_engine *e, struct request *r, sl_event *ev);
+
+/* threads.c */
+sl_status engine_threads_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_threads_fini(sl_engine *e);
+void engine_publish(sl_engine *e); /* stats, for other threads */
 
 #endif

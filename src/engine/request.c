@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's life outside of steps: every field is checked here, once; after that only resources
- * can fail. */
-#include <math.h>
+/* A request's life outside of steps: submitted on any thread, taken in and ended on the engine
+ * thread. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,70 +9,6 @@
 #define TEXT_BYTES_PER_TOKEN                                                                       \
     512 /* no vocabulary makes fewer tokens of so many bytes than this on real text; longer        \
            prompts are refused unread */
-
-/* ---- checks ---- */
-
-static sl_status real_in(const char *name, float v, double lo, double hi, sl_err *err)
-{
-    if (!((double)v >= lo && (double)v <= hi)) /* also NaN */
-        return SL_FAIL(err, REQUEST, "%s: %g: a number from %g to %g", name, (double)v, lo, hi);
-    return SL_OK;
-}
-
-static sl_status int_in(const char *name, int v, int lo, int hi, sl_err *err)
-{
-    if (v < lo || v > hi) return SL_FAIL(err, REQUEST, "%s: %d: from %d to %d", name, v, lo, hi);
-    return SL_OK;
-}
-
-static sl_status id_ok(const sl_engine *e, const char *name, int i, int32_t id, sl_err *err)
-{
-    if (id < 0 || id >= e->n_vocab)
-        return SL_FAIL(err, REQUEST, "%s: token %d at place %d: the vocabulary has ids 0 to %d",
-                       name, id, i, e->n_vocab - 1);
-    return SL_OK;
-}
-
-static sl_status check_sampling(const sl_engine *e, const sl_sampling *s, sl_err *err)
-{
-    SL_TRY(real_in("temperature", s->temperature, 0, 100, err));
-    SL_TRY(int_in("top_k", s->top_k, 0, INT32_MAX, err));
-    SL_TRY(real_in("top_p", s->top_p, 0, 1, err));
-    SL_TRY(real_in("min_p", s->min_p, 0, 1, err));
-    SL_TRY(real_in("repeat_penalty", s->repeat_penalty, 0, 100, err));
-    SL_TRY(real_in("presence_penalty", s->presence_penalty, -100, 100, err));
-    SL_TRY(real_in("frequency_penalty", s->frequency_penalty, -100, 100, err));
-    SL_TRY(int_in("n_bias", s->n_bias, 0, ENGINE_BIAS_MAX, err));
-    if (s->n_bias && !s->bias) return SL_FAIL(err, REQUEST, "bias: missing");
-    for (int i = 0; i < s->n_bias; i++) {
-        SL_TRY(id_ok(e, "bias", i, s->bias[i].token, err));
-        if (!isfinite(s->bias[i].bias) && s->bias[i].bias != -INFINITY)
-            return SL_FAIL(err, REQUEST, "bias: of token %d: not a finite number",
-                           s->bias[i].token);
-    }
-    return SL_OK;
-}
-
-static sl_status check(const sl_engine *e, const sl_request *q, sl_err *err)
-{
-    if (!q->ids && !q->text) return SL_FAIL(err, REQUEST, "prompt: neither text nor ids");
-    SL_TRY(int_in("max_tokens", q->max_tokens, 0, INT32_MAX, err));
-    SL_TRY(int_in("min_tokens", q->min_tokens, 0, INT32_MAX, err));
-    SL_TRY(int_in("n_logprob", q->n_logprob, -1, ENGINE_TOP_MAX, err));
-    SL_TRY(int_in("n_stop", q->n_stop, 0, ENGINE_STOP_MAX, err));
-    SL_TRY(int_in("n_stop_ids", q->n_stop_ids, 0, ENGINE_STOP_IDS, err));
-    if ((q->n_stop && !q->stop) || (q->n_stop_ids && !q->stop_ids))
-        return SL_FAIL(err, REQUEST, "stop: missing");
-    for (int i = 0; i < q->n_stop; i++) {
-        size_t n = q->stop[i] ? strnlen(q->stop[i], ENGINE_STOP_BYTES + 1) : 0;
-        if (n < 1 || n > ENGINE_STOP_BYTES)
-            return SL_FAIL(err, REQUEST, "stop: string %d: %s", i,
-                           n ? "longer than 1024 bytes" : "empty");
-    }
-    for (int i = 0; i < q->n_stop_ids; i++)
-        SL_TRY(id_ok(e, "stop_ids", i, q->stop_ids[i], err));
-    return check_sampling(e, &q->sampling, err);
-}
 
 /* ---- submit ---- */
 
@@ -106,9 +41,7 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
     }
     if (*n < 1) return SL_FAIL(err, REQUEST, "prompt: empty");
     if (*n > e->n_ctx) return too_long(e, *n, "tokens", err);
-    for (int i = 0; i < *n; i++)
-        SL_TRY(id_ok(e, "prompt", i, (*ids)[i], err));
-    return SL_OK;
+    return engine_check_ids(e, "prompt", *ids, *n, err);
 }
 
 static sl_status copy(struct arena *a, const void *src, size_t n, const void *out, sl_err *err)
@@ -120,113 +53,218 @@ static sl_status copy(struct arena *a, const void *src, size_t n, const void *ou
     return SL_OK;
 }
 
-static sl_status fill(sl_engine *e, struct request *r, const sl_request *q, const int32_t *ids,
-                      int n, sl_err *err)
+/* Everything that a step would have to grow is made here. */
+static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_request *q,
+                             const int32_t *ids, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof *g->r[i], &p, err));
+    struct request *r = g->r[i] = p;
+    *r = (struct request){.g = g, .index = i, .slot = -1, .n_prompt = g->n_prompt};
+    str_init(&r->stop.held, MEM_REQUEST, 0);
+    r->n_ids = g->n_prompt;
+    r->cap = g->n_prompt + g->max_new;
+    SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)r->cap, sizeof *r->ids, &p, err));
+    r->ids = p;
+    memcpy(r->ids, ids, (size_t)g->n_prompt * sizeof *ids);
+    size_t held = 64 + 4 * (size_t)e->m->max_piece,
+           most = held; /* invalid bytes grow to three each */
+    for (int k = 0; k < q->n_stop; k++) {
+        char *s = NULL;
+        size_t len = strlen(q->stop[k]);
+        if (i == 0) SL_TRY(mem_arena_str(&g->arena, q->stop[k], len, &s, err));
+        r->stop.s[k] = i == 0 ? s : g->r[0]->stop.s[k];
+        r->stop.len[k] = (int)len;
+        most = BASE_MAX(most, held + len);
+    }
+    r->stop.n = q->n_stop;
+    SL_TRY(mem_alloc(MEM_REQUEST, most, &p, err));
+    r->stop.held.p = p;
+    r->stop.held.p[0] = 0;
+    r->stop.held.cap = most;
+    return engine_grammar_open(g->grammar, &r->grammar, err);
+}
+
+static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const int32_t *ids, int n,
+                      sl_err *err)
 {
     void *p = NULL;
     int room = e->n_ctx - n;
-    r->n_prompt = r->n_ids = n;
+    g->n_prompt = n;
     /* the context holds n_ctx tokens; a prompt that fills it still gets one token, which is never
      * stored */
-    r->max_new = BASE_MAX(1, q->max_tokens ? BASE_MIN(q->max_tokens, room) : room);
-    r->min_new = q->min_tokens;
-    r->ignore_eos = q->ignore_eos;
-    r->keep_special = q->keep_special;
-    r->n_top = q->want_logprob ? BASE_MAX(q->n_logprob, 0) : q->n_logprob > 0 ? q->n_logprob : -1;
-    r->sampling = q->sampling;
-    r->on_event = q->on_event;
-    r->user = q->user;
-    r->cap = n + r->max_new;
-    SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)r->cap, sizeof *r->ids, &p, err));
-    r->ids = p;
-    memcpy(r->ids, ids, (size_t)n * sizeof *ids);
-    SL_TRY(copy(&r->arena, q->sampling.bias, (size_t)q->sampling.n_bias * sizeof(sl_bias),
-                &r->sampling.bias, err));
-    SL_TRY(copy(&r->arena, q->stop_ids, (size_t)q->n_stop_ids * sizeof *q->stop_ids, &r->stop_id,
+    g->max_new = q->max_tokens < 0 || q->embed
+                     ? 0
+                     : BASE_MAX(1, q->max_tokens ? BASE_MIN(q->max_tokens, room) : room);
+    g->min_new = q->min_tokens;
+    g->ignore_eos = q->ignore_eos;
+    g->keep_special = q->keep_special;
+    g->no_cache = q->no_cache || e->opts.no_reuse;
+    g->echo = q->echo_logprob;
+    g->embed = q->embed;
+    g->progress = q->want_progress;
+    g->n_top = q->want_logprob ? BASE_MAX(q->n_logprob, 0) : q->n_logprob > 0 ? q->n_logprob : -1;
+    g->n_top = BASE_MIN(g->n_top, e->n_vocab);
+    g->priority = q->priority;
+    g->owner = q->owner;
+    g->salt = q->cache_salt;
+    g->sampling = q->sampling;
+    g->on_event = q->on_event;
+    g->user = q->user;
+    g->grammar = engine_grammar_ref(q->grammar);
+    SL_TRY(copy(&g->arena, q->sampling.bias, (size_t)q->sampling.n_bias * sizeof(sl_bias),
+                &g->sampling.bias, err));
+    SL_TRY(copy(&g->arena, q->stop_ids, (size_t)q->n_stop_ids * sizeof *q->stop_ids, &g->stop_id,
                 err));
-    r->n_stop_id = q->n_stop_ids;
-    size_t held = 64 + 4 * (size_t)e->m->max_piece; /* invalid bytes grow to three each */
-    for (int i = 0; i < q->n_stop; i++) {
-        char *s = NULL;
-        size_t len = strlen(q->stop[i]);
-        SL_TRY(mem_arena_str(&r->arena, q->stop[i], len, &s, err));
-        r->stop.s[i] = s;
-        r->stop.len[i] = (int)len;
-        if (held < 64 + 4 * (size_t)e->m->max_piece + len)
-            held = 64 + 4 * (size_t)e->m->max_piece + len;
-    }
-    r->stop.n = q->n_stop;
-    /* so that no step has to grow it */
-    SL_TRY(mem_alloc(MEM_REQUEST, held, &p, err));
-    r->stop.held.p = p;
-    r->stop.held.p[0] = 0;
-    r->stop.held.cap = held;
+    g->n_stop_id = q->n_stop_ids;
+    SL_TRY(mem_arena_array(&g->arena, (size_t)g->n, sizeof(struct request *), &p, err));
+    g->r = p;
+    for (int i = 0; i < g->n; i++)
+        SL_TRY(open_sample(e, g, i, q, ids, err));
     return SL_OK;
 }
 
-void engine_request_free(struct request *r)
+static void request_free(struct request *r)
 {
     if (!r) return;
+    engine_grammar_close(r->grammar);
     mem_free(r->ids);
     str_fini(&r->stop.held);
-    mem_arena_fini(&r->arena);
     mem_free(r);
+}
+
+void engine_group_free(struct group *g)
+{
+    if (!g) return;
+    for (int i = 0; g->r && i < g->n; i++)
+        request_free(g->r[i]);
+    sl_grammar_unref(g->grammar);
+    mem_arena_fini(&g->arena);
+    mem_free(g);
+}
+
+/* ---- submit: any thread ---- */
+
+static void give_tickets(sl_engine *e, const int *ticket, int n)
+{
+    for (int i = 0; i < n; i++)
+        ASSERT(ring_push(&e->free_ticket, (uint64_t)ticket[i]));
+}
+
+static sl_status take_tickets(sl_engine *e, int *ticket, int n, sl_err *err)
+{
+    uint64_t v;
+    for (int i = 0; i < n; i++) {
+        if (ring_pop(&e->free_ticket, &v)) {
+            ticket[i] = (int)v;
+            continue;
+        }
+        give_tickets(e, ticket, i);
+        atomic_fetch_add_explicit(&e->n_busy, 1, memory_order_relaxed);
+        return SL_FAIL(err, BUSY, "the queue is full: %d requests", e->n_req_max);
+    }
+    return SL_OK;
+}
+
+static sl_status make_group(sl_engine *e, const sl_request *q, int n, struct group **out,
+                            sl_err *err)
+{
+    struct tok_ids t = {0};
+    const int32_t *ids = NULL;
+    struct group *g = NULL;
+    void *p = NULL;
+    int n_ids = 0;
+    sl_status st = SL_OK;
+    SL_TRY_OUT(prompt_ids(e, q, &t, &ids, &n_ids, err));
+    SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, 1, sizeof *g, &p, err));
+    g = p;
+    g->n = g->n_left = n;
+    mem_arena_init(&g->arena, MEM_REQUEST, 0);
+    SL_TRY_OUT(fill(e, g, q, ids, n_ids, err));
+    *out = g;
+    g = NULL;
+out:
+    mem_free(t.id);
+    engine_group_free(g);
+    return st;
 }
 
 sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err)
 {
-    struct tok_ids t = {0};
-    const int32_t *ids = NULL;
-    struct request *r = NULL;
-    void *p = NULL;
-    int n = 0;
-    sl_status st = SL_OK;
-    SL_TRY(check(e, q, err));
-    if (e->n_pending >= e->n_req_max) /* before any text is tokenised */
-        return SL_FAIL(err, BUSY, "the queue is full: %d requests", e->n_req_max);
-    SL_TRY_OUT(prompt_ids(e, q, &t, &ids, &n, err));
-    SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, 1, sizeof *r, &p, err));
-    r = p;
-    mem_arena_init(&r->arena, MEM_REQUEST, 0);
-    str_init(&r->stop.held, MEM_REQUEST, 0);
-    SL_TRY_OUT(fill(e, r, q, ids, n, err));
-    SL_TRY_OUT(sched_submit(&e->sched, n, &r->slot, err));
-    r->id = ++e->n_id;
-    r->t_submit_ns = clock_now_ns();
-    e->req[r->slot] = r;
-    e->n_pending++;
-    if (id) *id = r->id;
-    r = NULL;
-out:
-    mem_free(t.id);
-    engine_request_free(r);
-    return st;
+    int ticket[ENGINE_SAMPLE_MAX], n = q->n ? q->n : 1;
+    struct group *g = NULL;
+    int64_t now = clock_now_ns();
+    SL_TRY(engine_check_request(e, q, err));
+    if (atomic_load(&e->closing)) return SL_FAIL(err, CANCELLED, "the engine is being closed");
+    SL_TRY(take_tickets(e, ticket, n, err)); /* before any text is tokenised */
+    sl_status st = make_group(e, q, n, &g, err);
+    if (st) {
+        give_tickets(e, ticket, n);
+        return st;
+    }
+    for (int i = 0; i < n; i++)
+        g->r[i]->ticket = ticket[i];
+    uint64_t serial = 1 + atomic_fetch_add_explicit(&e->n_id, 1, memory_order_relaxed);
+    g->id = serial << ENGINE_TICKET_BITS | (uint64_t)ticket[0];
+    g->t_submit_ns = now;
+    g->deadline_ns = q->timeout_ms ? now + q->timeout_ms * 1000000 : 0;
+    if (id) *id = g->id;
+    atomic_fetch_add(&e->n_pending, 1);
+    atomic_fetch_add_explicit(&e->n_submit, (uint64_t)n, memory_order_relaxed);
+    ASSERT(ring_push(&e->inbox, (uint64_t)(uintptr_t)g)); /* as large as there are tickets */
+    sl_wake(e);
+    return SL_OK;
 }
 
-void sl_cancel(sl_engine *e, uint64_t id)
+/* ---- the engine thread ---- */
+
+static void take_in(sl_engine *e, struct group *g)
 {
-    for (int i = 0; i < e->n_req_max; i++)
-        if (e->req[i] && e->req[i]->id == id) e->req[i]->cancel = true;
+    for (int i = 0; i < g->n; i++) {
+        struct request *r = g->r[i];
+        sl_status st = sched_submit(&e->sched, g->n_prompt, &r->slot, NULL);
+        ASSERT(st == SL_OK); /* it has a ticket */
+        e->req[r->slot] = r;
+    }
 }
 
-int sl_pending(const sl_engine *e)
+void engine_intake(sl_engine *e)
 {
-    return e->n_pending;
+    uint64_t v;
+    while (ring_pop(&e->inbox, &v))
+        take_in(e, (struct group *)(uintptr_t)v);
+    bool cancels = atomic_exchange(&e->any_cancel, 0);
+    int64_t now = clock_now_ns();
+    for (int i = 0; i < e->n_req_max; i++) {
+        struct request *r = e->req[i];
+        if (!r) continue;
+        uint64_t first = r->g->id & (((uint64_t)1 << ENGINE_TICKET_BITS) - 1);
+        if (cancels && atomic_load_explicit(&e->cancel[first], memory_order_relaxed) == r->g->id)
+            engine_request_end(e, r, -1, SL_FINISH_CANCELLED, NULL);
+        else if (r->g->deadline_ns && now >= r->g->deadline_ns) {
+            sl_err why;
+            (void)SL_FAIL(&why, TIMEOUT, "the request's time is over");
+            engine_request_end(e, r, -1, SL_FINISH_ERROR, &why);
+        }
+    }
+    if (atomic_exchange(&e->drop_cache, 0)) sched_unpark_all(&e->sched);
 }
-
-/* ---- events and the end ---- */
 
 void engine_event(sl_engine *e, struct request *r, sl_event *ev)
 {
     (void)e;
-    if (!r->on_event) return;
-    ev->id = r->id;
+    const struct group *g = r->g;
+    if (!g->on_event) return;
+    ev->id = g->id;
+    ev->index = r->index;
     ev->n_prompt = r->n_prompt;
     ev->n_token = r->n_ids - r->n_prompt;
     ev->n_cached = r->n_cached;
-    ev->ttft_ns = r->t_first_ns ? r->t_first_ns - r->t_submit_ns : 0;
-    if (ev->finish != SL_FINISH_NONE) ev->done_ns = clock_now_ns() - r->t_submit_ns;
-    r->on_event(r->user, ev);
+    ev->ttft_ns = r->t_first_ns ? r->t_first_ns - g->t_submit_ns : 0;
+    ev->queue_ns = r->t_admit_ns ? r->t_admit_ns - g->t_submit_ns : 0;
+    ev->prefill_ns = r->t_first_ns ? r->t_first_ns - r->t_admit_ns : 0;
+    if (ev->finish != SL_FINISH_NONE) ev->done_ns = clock_now_ns() - g->t_submit_ns;
+    g->on_event(g->user, ev);
 }
 
 /* How many of the stored positions a later prompt may take over bitwise: in MLA, answer tokens are
@@ -236,11 +274,19 @@ static int reusable(const sl_engine *e, const struct request *r, int n_done)
     return e->m->cfg.kv_lora ? BASE_MIN(n_done, r->n_prompt) : n_done;
 }
 
+static void count_end(sl_engine *e, const sl_event *ev)
+{
+    e->stats.n_finish[ev->finish]++;
+    e->stats.n_timeout += ev->finish == SL_FINISH_ERROR && ev->status == SL_TIMEOUT;
+    e->stats.n_nan += ev->finish == SL_FINISH_ERROR && ev->status == SL_INTERNAL;
+}
+
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
 {
+    struct group *g = r->g;
     const struct sched_req *sr = &e->sched.req[r->slot];
     int run = sr->run, park = 0;
-    if (run >= 0 && !e->opts.no_reuse && ev->finish != SL_FINISH_ERROR)
+    if (run >= 0 && !g->no_cache && ev->finish != SL_FINISH_ERROR)
         park = reusable(e, r, sr->n_done);
     sched_finish(&e->sched, r->slot, park);
     if (park > 0) {
@@ -248,16 +294,22 @@ void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
         e->parked[run] = (struct parked){.ids = r->ids, .n = park};
     }
     e->req[r->slot] = NULL;
-    e->n_pending--;
+    count_end(e, ev);
+    bool last = --g->n_left == 0;
     engine_event(e, r, ev);
+    give_tickets(e, &r->ticket, 1);
     if (park > 0) r->ids = NULL;
-    engine_request_free(r);
+    g->r[r->index] = NULL;
+    request_free(r);
+    if (!last) return;
+    atomic_fetch_sub(&e->n_pending, 1);
+    engine_group_free(g);
 }
 
 void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finish finish,
                         const sl_err *why)
 {
-    sl_event ev = {.token = token, .text = "", .finish = finish};
+    sl_event ev = {.token = token, .text = "", .finish = finish, .prompt_pos = -1};
     if (why) {
         ev.status = why->code;
         ev.error = why->text;

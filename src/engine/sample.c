@@ -193,7 +193,7 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)
         s->work[i] = (s->work[i] - top) / p->temperature;
-    double u = rng_uniform(p->seed, 0, d->index);
+    double u = rng_uniform(p->seed, d->stream, d->index);
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
     *token = filter ? draw_filtered(s, p, u) : draw_all(s, u);
     return SL_OK;

@@ -66,15 +66,17 @@ static bool in_list(const int32_t *list, int n, int32_t id)
 static sl_status choose(sl_engine *e, const struct request *r, const float *logit, int32_t *token,
                         sl_err *err)
 {
-    bool early = r->n_ids - r->n_prompt < r->min_new;
+    const struct group *g = r->g;
+    bool early = r->n_ids - r->n_prompt < g->min_new;
     struct engine_draw d = {.logit = logit,
-                            .p = &r->sampling,
+                            .p = &g->sampling,
                             .known = r->ids,
                             .n_prompt = r->n_prompt,
                             .n_known = r->n_ids,
-                            .forbid = {e->m->hole, e->m->eog, r->stop_id},
-                            .n_forbid = {e->m->n_hole, early && !r->ignore_eos ? e->m->n_eog : 0,
-                                         early ? r->n_stop_id : 0},
+                            .forbid = {e->m->hole, e->m->eog, g->stop_id},
+                            .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
+                                         early ? g->n_stop_id : 0},
+                            .stream = (uint64_t)r->index,
                             .index = (uint64_t)(r->n_ids - r->n_prompt)};
     return engine_sample(&e->sampler, &d, token, err);
 }
@@ -89,7 +91,7 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
     *stopped = false;
     if (!e->m->tok) return SL_OK;
     if (token >= 0)
-        SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->keep_special, &s->held, err));
+        SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->g->keep_special, &s->held, err));
     *stopped = engine_stop_scan(s, n_out);
     if (*stopped || !last) return SL_OK;
     SL_TRY(tok_stream_end(&r->stream, &s->held, err));
@@ -105,28 +107,28 @@ static void answer(sl_engine *e, struct request *r, const float *logit)
     int32_t token = -1;
     size_t n_out = 0;
     bool stopped = false;
-    sl_event ev = {0};
+    sl_event ev = {.prompt_pos = -1};
     if (e->tap) e->tap(e->tap_user, r, logit);
     if (choose(e, r, logit, &token, &err)) {
         engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
         return;
     }
     if (!r->t_first_ns) r->t_first_ns = clock_now_ns();
-    if (r->n_top >= 0) {
-        engine_logprobs(logit, e->n_vocab, token, BASE_MIN(r->n_top, e->n_vocab), &ev.logprob,
+    if (r->g->n_top >= 0) {
+        engine_logprobs(logit, e->n_vocab, token, r->g->n_top, &ev.logprob,
                         e->top);
         ev.top = e->top;
-        ev.n_top = BASE_MIN(r->n_top, e->n_vocab);
+        ev.n_top = r->g->n_top;
     }
     r->ids[r->n_ids++] = token;
     int n_new = r->n_ids - r->n_prompt;
     sl_finish finish = SL_FINISH_NONE;
-    if (!r->ignore_eos && in_list(e->m->eog, e->m->n_eog, token))
+    if (!r->g->ignore_eos && in_list(e->m->eog, e->m->n_eog, token))
         finish = SL_FINISH_STOP;
-    else if (in_list(r->stop_id, r->n_stop_id, token))
+    else if (in_list(r->g->stop_id, r->g->n_stop_id, token))
         finish = SL_FINISH_STOP_STRING;
     bool silent = finish != SL_FINISH_NONE; /* the token that ends is not text */
-    if (!silent && n_new >= r->max_new) finish = SL_FINISH_LENGTH;
+    if (!silent && n_new >= r->g->max_new) finish = SL_FINISH_LENGTH;
     if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
         engine_request_end(e, r, token, SL_FINISH_ERROR, &err);
         return;
@@ -161,14 +163,15 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     (void)err; /* no step of this device can fail; a request that fails ends by its event */
     struct model_batch b;
     const float *logits = NULL;
-    for (int i = 0; i < e->n_req_max; i++)
-        if (e->req[i] && e->req[i]->cancel)
-            engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
+    engine_intake(e);
     uint64_t n_alloc = mem_n_alloc();
     offer(e);
     const struct sched_plan *p = sched_step(&e->sched);
     DEBUG_ASSERT(sched_check(&e->sched) == 0);
-    if (p->n_item == 0) return SL_OK;
+    if (p->n_item == 0) {
+        engine_publish(e);
+        return SL_OK;
+    }
     fill_batch(e, p, &b);
     int64_t t0 = clock_now_ns();
     model_step(e->net, e->kv, &b, &logits, NULL);
@@ -181,6 +184,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
         if (it->pos0 < r->n_prompt) r->n_cached = e->sched.req[it->req].n_reused;
         answer(e, r, logits + (int64_t)i * e->n_vocab);
     }
+    engine_publish(e);
     return SL_OK;
 }
 

@@ -70,6 +70,17 @@ sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
 /* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one. Returns how many distinct ones. */
 int os_worker_cpus(int n, int *cpu);
 
+/* A thread sleeps until another sets the event; sets before the wait count, several count once. Zero-initialise. */
+struct os_event {
+    int fd;
+    bool open;
+};
+sl_status os_event_open(struct os_event *ev, sl_err *err) BASE_MUST_USE; /* errors: IO */
+void os_event_close(struct os_event *ev);
+void os_event_set(struct os_event *ev); /* any thread */
+/* Returns when the event was set, after timeout_ms (-1 = no limit), or on a signal; clears it. */
+void os_event_wait(struct os_event *ev, int timeout_ms);
+
 /* Resident set in bytes: the largest so far, and now (of which file pages are a part). */
 int64_t os_rss_peak(void);
 int64_t os_rss_now(void);

@@ -39,7 +39,7 @@ struct trial {
 static void tap(void *user, const struct request *r, const float *logit)
 {
     struct trial *t = user;
-    struct spec *s = r->user;
+    struct spec *s = r->g->user;
     int i = r->n_ids - r->n_prompt;
     uint64_t h = hash_bytes(logit, (size_t)t->n_vocab * sizeof *logit, 0);
     if (i > 0 && t->record) s->token[i - 1] = r->ids[r->n_ids - 1];

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What other threads may do to an engine: ask, cancel, wake it, read its counters. */
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+#define STAT_WORDS ((int)(sizeof(sl_stats) / sizeof(uint64_t)))
+_Static_assert(sizeof(sl_stats) % sizeof(uint64_t) == 0, "stats are published as words");
+
+sl_status engine_threads_init(sl_engine *e, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(ring_init(&e->free_ticket, e->n_req_max, err));
+    for (int i = 0; i < e->n_req_max; i++)
+        ASSERT(ring_push(&e->free_ticket, (uint64_t)i));
+    SL_TRY(ring_init(&e->inbox, e->n_req_max, err));
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)e->n_req_max, sizeof *e->cancel, &p, err));
+    e->cancel = p;
+    SL_TRY(ring_snap_init(&e->snap, STAT_WORDS, err));
+    return os_event_open(&e->event, err);
+}
+
+void engine_threads_fini(sl_engine *e)
+{
+    ring_fini(&e->free_ticket);
+    ring_fini(&e->inbox);
+    mem_free((void *)e->cancel);
+    ring_snap_fini(&e->snap);
+    os_event_close(&e->event);
+}
+
+void engine_publish(sl_engine *e)
+{
+    uint64_t word[STAT_WORDS];
+    sl_stats *s = &e->stats;
+    s->n_running = e->sched.n_active;
+    s->n_waiting = e->sched.n_wait;
+    s->kv_used_tok = (int64_t)(e->pool.n_blk - e->pool.n_free) * e->pool.blk_tok;
+    memcpy(word, s, sizeof word);
+    ring_snap_put(&e->snap, word);
+}
+
+void sl_stats_get(const sl_engine *e_, sl_stats *out)
+{
+    sl_engine *e = (sl_engine *)(uintptr_t)e_; /* the snapshot's words are read atomically */
+    uint64_t word[STAT_WORDS];
+    ring_snap_get(&e->snap, word);
+    memcpy(out, word, sizeof *out);
+    out->n_submit = atomic_load_explicit(&e->n_submit, memory_order_relaxed);
+    out->n_busy = atomic_load_explicit(&e->n_busy, memory_order_relaxed);
+}
+
+void sl_wake(sl_engine *e)
+{
+    if (!atomic_exchange(&e->signalled, 1)) os_event_set(&e->event);
+}
+
+void sl_wait(sl_engine *e, int timeout_ms)
+{
+    if (sl_pending(e)) return;
+    os_event_wait(&e->event, timeout_ms);
+    /* Acquires what was pushed before any sl_wake that saw the flag set and so left the event
+     * alone: the step after this finds it. */
+    atomic_exchange(&e->signalled, 0);
+}
+
+void sl_cancel(sl_engine *e, uint64_t id)
+{
+    uint64_t ticket = id & (((uint64_t)1 << ENGINE_TICKET_BITS) - 1);
+    if (ticket >= (uint64_t)e->n_req_max) return;
+    atomic_store_explicit(&e->cancel[ticket], id, memory_order_relaxed);
+    atomic_store(&e->any_cancel, 1); /* release; pairs with the exchange in engine_intake */
+    sl_wake(e);
+}
+
+void sl_drop_cache(sl_engine *e)
+{
+    atomic_store(&e->drop_cache, 1);
+    sl_wake(e);
+}
+
+int sl_pending(const sl_engine *e)
+{
+    return atomic_load(&e->n_pending);
+}
