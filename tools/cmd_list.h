@@ -8,6 +8,7 @@
 #define CMD_LIST(CMD)                                                                              \
     CMD(run)                                                                                       \
     CMD(chat)                                                                                      \
+    CMD(serve)                                                                                     \
     CMD(tokenize)                                                                                  \
     CMD(template)                                                                                  \
     CMD(inspect)                                                                                   \
