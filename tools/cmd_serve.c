@@ -135,9 +135,13 @@ static void let_go(net_server *s)
 static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,
                        sl_err *err)
 {
+    bool plain = !strpbrk(o->common.model, "/.");
     struct api_opts ao = {.model = c->m,
                           .engine = c->e,
-                          .name = o->alias,
+                          .name = o->alias ? o->alias
+                                  : plain  ? o->common.model
+                                           : NULL,
+                          .model_arg = o->common.model,
                           .key_file = o->key_file,
                           .db_file = o->db,
                           .host = o->allow_host.v,

@@ -23,7 +23,8 @@ static sl_status copy(api *a, const char *z, const char **out, sl_err *err)
     return SL_OK;
 }
 
-static sl_status copy_list(api *a, const char *const *v, int n, const char *const **out, sl_err *err)
+static sl_status copy_list(api *a, const char *const *v, int n, const char *const **out,
+                           sl_err *err)
 {
     void *p = NULL;
     SL_TRY(mem_arena_array(&a->arena, (size_t)n + 1, sizeof(char *), &p, err));
@@ -40,6 +41,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     sl_model_info_get(o->model, &a->mi);
     sl_engine_info_get(o->engine, &a->ei);
     SL_TRY(copy(a, o->name ? o->name : a->mi.name, &a->name, err));
+    SL_TRY(copy(a, o->model_arg, &a->o.model_arg, err));
     SL_TRY(copy(a, o->key_file, &a->o.key_file, err));
     SL_TRY(copy(a, o->db_file, &a->o.db_file, err));
     SL_TRY(copy_list(a, o->host, o->n_host, &a->o.host, err));
@@ -105,7 +107,8 @@ void api_fail_all(api *a, const char *why)
 static bool listed(const char *const *list, int n, const char *name, size_t len)
 {
     for (int i = 0; i < n; i++)
-        if (strcmp(list[i], "*") == 0 || (strlen(list[i]) == len && !strncasecmp(list[i], name, len)))
+        if (strcmp(list[i], "*") == 0 ||
+            (strlen(list[i]) == len && !strncasecmp(list[i], name, len)))
             return true;
     return false;
 }
@@ -242,4 +245,16 @@ void api_hooks(api *a, struct net_hooks *out)
 {
     *out = (struct net_hooks){
         .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done};
+}
+
+sl_status api_reload(api *a, sl_err *err)
+{
+    (void)a;
+    (void)err;
+    return SL_OK;
+}
+
+void api_cancel_all(api *a)
+{
+    (void)a;
 }

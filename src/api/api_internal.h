@@ -46,16 +46,16 @@ struct api {
     struct arena arena;
     sl_model_info mi;
     sl_engine_info ei;
-    const char *name;        /* what clients call the model */
+    const char *name; /* what clients call the model */
     char fingerprint[64];
-    int64_t started_s;       /* wall clock */
-    uint8_t seed[16];        /* of this run, for what needs a secret */
-    net_lock *lock;          /* keys, db */
+    int64_t started_s; /* wall clock */
+    uint8_t seed[16];  /* of this run, for what needs a secret */
+    net_lock *lock;    /* keys, db */
     /* any thread */
     struct net_count n_gen, draining, failed;
     struct net_count beat_ns;
     struct api_metrics metrics;
-    char fail_text[200];     /* set once before failed */
+    char fail_text[200]; /* set once before failed */
     /* under lock */
     struct api_keys *keys;
     struct api_db *db;
@@ -77,11 +77,11 @@ const char *api_error_code(sl_status code);
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
     const struct json *body;
-    sl_request q;         /* but for the prompt; owned by the request's arena */
-    sl_grammar *grammar;  /* unref at the end */
+    sl_request q;        /* but for the prompt; owned by the request's arena */
+    sl_grammar *grammar; /* unref at the end */
     bool stream, include_usage, continuous_usage, return_ids, echo, logprobs;
     int n_top;
-    int n;                /* samples per prompt */
+    int n; /* samples per prompt */
     int64_t created;
     char id[48];
 };
@@ -140,16 +140,16 @@ struct api_job {
     /* net and worker threads, never at once */
     int n_submitted, n_over, window;
     bool failed, ended;
-    sl_err err;           /* of the failure */
+    sl_err err; /* of the failure */
     /* sums over prompts and samples */
     int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
-    int64_t n_reason_tok; /* of the answers: reasoning; -1 = not told apart */
+    int64_t n_reason_tok;  /* of the answers: reasoning; -1 = not told apart */
     struct api_event last; /* of the first sample: its times */
 };
 
 /* Submit the prompts (as many as the window holds now) and make r wait for them. The job is
- * allocated in r's arena, and so are g, p and user. Takes over g->grammar, and calls fmt->fini, also
- * when it fails. Errors: of sl_submit for the first prompt. */
+ * allocated in r's arena, and so are g, p and user. Takes over g->grammar, and calls fmt->fini,
+ * also when it fails. Errors: of sl_submit for the first prompt. */
 sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
                         int n_prompt, const struct api_fmt *fmt, void *user,
                         sl_err *err) BASE_MUST_USE;
@@ -183,8 +183,8 @@ ROUTE(metrics_get);
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
                            bool as_text, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
-sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body, struct api_prompt *out,
-                          sl_err *err) BASE_MUST_USE;
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+                          struct api_prompt *out, sl_err *err) BASE_MUST_USE;
 /* The rendered text instead; free with sl_free. */
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
                         sl_err *err) BASE_MUST_USE;

@@ -58,7 +58,7 @@ static void chunk_close(struct api_job *j, struct str *out, const struct api_eve
 {
     struct chat *c = j->user;
     str_puts(out, "},\"logprobs\":");
-    if (c->g.logprobs && ev && ev->token >= 0) {
+    if (c->g.logprobs && ev && ev->token >= 0 && ev->finish != SL_FINISH_STOP) {
         struct json_w w;
         str_puts(out, "{\"content\":[");
         text_jw_init(&w, out);
@@ -72,7 +72,8 @@ static void chunk_close(struct api_job *j, struct str *out, const struct api_eve
     else
         str_puts(out, ",\"finish_reason\":null}]");
     if (c->g.continuous_usage && ev)
-        str_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
+        str_printf(out,
+                   ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
                    ev->n_prompt, ev->n_token, ev->n_prompt + ev->n_token);
     else if (c->g.include_usage)
         str_puts(out, ",\"usage\":null");
@@ -100,8 +101,7 @@ static void stream_text(struct api_job *j, struct choice *ch, const struct api_e
 
 static void progress(const struct api_event *ev, struct str *out)
 {
-    if (ev->n_done < ev->n_prompt)
-        str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
+    if (ev->n_done < ev->n_prompt) str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
 }
 
 static void event(struct api_job *j, const struct api_event *ev, struct str *out)
@@ -121,7 +121,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     }
     str_put(&ch->text, ev->text, (size_t)ev->n_text);
     if (c->g.return_ids && ev->token >= 0) (void)keep_id(ch, ev->token);
-    if (c->g.logprobs && ev->token >= 0) {
+    if (c->g.logprobs && ev->token >= 0 && ev->finish != SL_FINISH_STOP) {
         struct json_w w;
         if (ch->logprobs.n) str_putc(&ch->logprobs, ',');
         text_jw_init(&w, &ch->logprobs);

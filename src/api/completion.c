@@ -172,7 +172,8 @@ static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int
     put_choice(c, out, ch, index);
     str_putc(out, ']');
     if (c->g.continuous_usage)
-        str_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
+        str_printf(out,
+                   ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
                    ev->n_prompt, ev->n_token, ev->n_prompt + ev->n_token);
     else if (c->g.include_usage)
         str_puts(out, ",\"usage\":null");
@@ -219,7 +220,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     if (c->g.echo && !ch->begun) echo(j, ch, ev->sub);
     ch->begun = true;
     if (ev->token >= 0) {
-        if (c->g.logprobs) add_logprob(j->a, ch, ev);
+        if (c->g.logprobs && ev->finish != SL_FINISH_STOP) add_logprob(j->a, ch, ev);
         if (c->g.return_ids) str_printf(&ch->ids, "%s%d", ch->ids.n ? "," : "", ev->token);
     }
     ch->n_chars += chars(ev->text, (size_t)ev->n_text);
@@ -290,8 +291,7 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "best_of: only where it equals n");
     SL_TRY(prompts(r, body, c, err));
     if (c->g.echo && c->g.logprobs) {
-        if (c->g.n > 1)
-            return SL_FAIL(err, REQUEST, "echo: with logprobs only for n = 1");
+        if (c->g.n > 1) return SL_FAIL(err, REQUEST, "echo: with logprobs only for n = 1");
         c->g.q.echo_logprob = 1;
     } else if (c->g.q.max_tokens < 0)
         return SL_FAIL(err, REQUEST, "max_tokens: 0: only with echo: true and logprobs");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors as OpenAI's clients read them. What an SDK retries (408, 409, 429, 500 and more) is only
- * what may work the second time; a request that can not is another 4xx or says x-should-retry: false. */
+ * what may work the second time; a request that can not is another 4xx or says x-should-retry:
+ * false. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,9 +102,9 @@ static int retry_after(const api *a)
     uint64_t n = 0;
     for (int i = 0; i <= h->n; i++)
         n += atomic_load_explicit(&h->count[i], memory_order_relaxed);
-    double mean = n ? (double)atomic_load_explicit(&h->sum_micro, memory_order_relaxed) * 1e-6 /
-                          (double)n
-                    : 1;
+    double mean =
+        n ? (double)atomic_load_explicit(&h->sum_micro, memory_order_relaxed) * 1e-6 / (double)n
+          : 1;
     double s = mean * ((double)net_count_get(&a->n_gen) / BASE_MAX(a->o.max_batch, 1)) / 2;
     return s < 1 ? 1 : s > 60 ? 60 : (int)s; /* longer is not heeded by OpenAI's clients */
 }

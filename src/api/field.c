@@ -52,16 +52,17 @@ static bool is_empty(const struct json *v)
 
 static sl_status check_number(const struct api_field *f, const struct json *v, sl_err *err)
 {
-    bool whole = v->kind == JSON_INT_K || (v->kind == JSON_REAL_K && v->f == (double)(int64_t)v->f &&
-                                           v->f > -9e15 && v->f < 9e15);
+    bool whole =
+        v->kind == JSON_INT_K ||
+        (v->kind == JSON_REAL_K && v->f == (double)(int64_t)v->f && v->f > -9e15 && v->f < 9e15);
     if (v->kind != JSON_INT_K && v->kind != JSON_REAL_K)
         return SL_FAIL(err, REQUEST, "%s: %s: must be a number", f->name,
                        text_json_kind_text(v->kind));
     if (f->type == API_INT && !whole)
         return SL_FAIL(err, REQUEST, "%s: %.17g: must be an integer", f->name, v->f);
     if (!(v->f >= f->min && v->f <= f->max)) /* also NaN */
-        return SL_FAIL(err, REQUEST, "%s: %.17g: must be from %.17g to %.17g", f->name, v->f, f->min,
-                       f->max);
+        return SL_FAIL(err, REQUEST, "%s: %.17g: must be from %.17g to %.17g", f->name, v->f,
+                       f->min, f->max);
     return SL_OK;
 }
 

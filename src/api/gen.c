@@ -23,10 +23,11 @@ sl_status api_model_check(const api *a, const struct json *body, sl_err *err)
 {
     const char *name = api_field_str(body, "model", NULL);
     if (!name || !*name || strcmp(name, a->name) == 0 || strcmp(name, a->mi.name) == 0 ||
-        strcmp(name, "default") == 0)
+        strcmp(name, "default") == 0 || (a->o.model_arg && strcmp(name, a->o.model_arg) == 0))
         return SL_OK;
-    return SL_FAIL(err, NOTFOUND, "model: the model \"%.100s\" does not exist: this server has \"%s\"",
-                   name, a->name);
+    return SL_FAIL(err, NOTFOUND,
+                   "model: the model \"%.100s\" does not exist: this server has \"%s\"", name,
+                   a->name);
 }
 
 sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
@@ -101,7 +102,8 @@ static sl_status parse_sampling(api *a, struct net_req *r, const struct json *b,
     sl_sampling *s = &g->q.sampling;
     s->temperature = (float)api_field_real(b, "temperature", 1);
     s->top_p = (float)api_field_real(b, "top_p", 1);
-    if (s->top_p == 0) s->top_p = 1e-6f; /* the engine reads 0 as off; here it means the best only */
+    if (s->top_p == 0)
+        s->top_p = 1e-6f; /* the engine reads 0 as off; here it means the best only */
     s->min_p = (float)api_field_real(b, "min_p", 0);
     s->top_k = (int)BASE_MAX(api_field_int(b, "top_k", 0), 0);
     s->repeat_penalty = (float)api_field_real(b, "repetition_penalty", 1);
@@ -119,8 +121,7 @@ static sl_status parse_stream(const struct json *b, struct api_gen *g, sl_err *e
     const struct json *o = api_field(b, "stream_options");
     g->stream = api_field_bool(b, "stream", false);
     if (!o) return SL_OK;
-    if (o->kind != JSON_OBJECT_K)
-        return SL_FAIL(err, REQUEST, "stream_options: must be an object");
+    if (o->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "stream_options: must be an object");
     if (!g->stream) return SL_FAIL(err, REQUEST, "stream_options: only with stream: true");
     g->include_usage = api_field_bool(o, "include_usage", false);
     g->continuous_usage = api_field_bool(o, "continuous_usage_stats", false);

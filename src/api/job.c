@@ -255,10 +255,12 @@ sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const stru
     SL_TRY(mem_arena_array(&r->arena, (size_t)n_prompt, sizeof *j->sub, &mem, err));
     *j = (struct api_job){.a = a, .r = r, .g = g, .prompt = p, .n_prompt = n_prompt, .sub = mem};
     j->fmt = fmt;
+    j->n_reason_tok = -1;
     j->user = user;
     j->window = BASE_MIN(WINDOW, BASE_MAX(a->o.max_batch, 1));
     r->user = j;
-    sl_status st = net_feed_init(&j->feed, r, g->stream ? RING_STREAM : RING_WHOLE, !g->stream, err);
+    sl_status st =
+        net_feed_init(&j->feed, r, g->stream ? RING_STREAM : RING_WHOLE, !g->stream, err);
     if (!st) st = submit(j, err);
     if (st) {
         release(r);

@@ -22,7 +22,8 @@ static sl_status put_content(struct json_w *w, const struct json *c, int at, sl_
         return SL_OK;
     }
     if (c->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST, "messages[%d].content: must be a string or a list of parts", at);
+        return SL_FAIL(err, REQUEST, "messages[%d].content: must be a string or a list of parts",
+                       at);
     str_init(&s, MEM_REQUEST, 0);
     for (const struct json *p = c->child; p && !st; p = p->next) {
         const struct json *type = text_json_get(p, "type"), *text = text_json_get(p, "text");
@@ -63,7 +64,8 @@ static sl_status put_calls(struct arena *a, struct json_w *w, const struct json 
         const struct json *f = text_json_get(c, "function"), *name = text_json_get(f, "name"),
                           *id = text_json_get(c, "id");
         if (!name || name->kind != JSON_STR_K)
-            return SL_FAIL(err, REQUEST, "messages[%d].tool_calls: a call without function.name", at);
+            return SL_FAIL(err, REQUEST, "messages[%d].tool_calls: a call without function.name",
+                           at);
         text_jw_obj(w);
         if (id && id->kind == JSON_STR_K) {
             text_jw_key(w, "id");
@@ -99,8 +101,8 @@ static sl_status put_message(struct arena *a, struct json_w *w, const struct jso
 {
     static const char *const pass[] = {"name", "tool_call_id", "reasoning_content"};
     const char *role = m->kind == JSON_OBJECT_K ? role_of(m) : NULL;
-    const struct json *content = text_json_get(m, "content"),
-                      *calls = api_field(m, "tool_calls"), *v;
+    const struct json *content = text_json_get(m, "content"), *calls = api_field(m, "tool_calls"),
+                      *v;
     if (!role)
         return SL_FAIL(err, REQUEST,
                        "messages[%d].role: must be system, developer, user, assistant or tool", at);
@@ -155,8 +157,8 @@ static sl_status put_kwargs(struct str *out, const struct json *body, const char
     text_jw_init(&w, out);
     text_jw_obj(&w);
     if (kw && (kw->kind != JSON_OBJECT_K || kw->n > KWARG_MAX))
-        return SL_FAIL(err, REQUEST, "chat_template_kwargs: must be an object of at most %d members",
-                       KWARG_MAX);
+        return SL_FAIL(err, REQUEST,
+                       "chat_template_kwargs: must be an object of at most %d members", KWARG_MAX);
     if (effort) {
         bool think = strcmp(effort, "none") != 0;
         text_jw_key(&w, "reasoning_effort");
@@ -176,9 +178,9 @@ static sl_status put_kwargs(struct str *out, const struct json *body, const char
                         (effort && strcmp(v->key, "reasoning_effort") == 0);
         if (v->kind == JSON_ARRAY_K || v->kind == JSON_OBJECT_K || reserved ||
             (v->kind == JSON_STR_K && v->n > 4096))
-            return SL_FAIL(err, REQUEST,
-                           "chat_template_kwargs: %.40s: texts, numbers and booleans of other names",
-                           v->key);
+            return SL_FAIL(
+                err, REQUEST,
+                "chat_template_kwargs: %.40s: texts, numbers and booleans of other names", v->key);
         text_jw_key(&w, v->key);
         text_jw_node(&w, v);
     }
@@ -201,8 +203,9 @@ static sl_status check_tools(const struct json *tools, sl_err *err)
     return SL_OK;
 }
 
-static sl_status render(api *a, struct net_req *r, const struct json *body, const struct json *tools,
-                        bool as_text, char **text, int32_t **ids, int *n, sl_err *err)
+static sl_status render(api *a, struct net_req *r, const struct json *body,
+                        const struct json *tools, bool as_text, char **text, int32_t **ids, int *n,
+                        sl_err *err)
 {
     struct str msg, tl, kw;
     const struct json *reason = api_field(body, "reasoning");
@@ -211,8 +214,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, cons
     str_init(&msg, MEM_REQUEST, 0);
     str_init(&tl, MEM_REQUEST, 0);
     str_init(&kw, MEM_REQUEST, 0);
-    sl_status st =
-        api_messages_put(&r->arena, &msg, api_field(body, "messages"), as_text, err);
+    sl_status st = api_messages_put(&r->arena, &msg, api_field(body, "messages"), as_text, err);
     if (!st) st = put_kwargs(&kw, body, effort, err);
     if (!st && tools && tools->n) {
         struct json_w w;
@@ -254,8 +256,8 @@ sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char
     return render_either(a, r, body, out, NULL, NULL, err);
 }
 
-sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body, struct api_prompt *out,
-                          sl_err *err)
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+                          struct api_prompt *out, sl_err *err)
 {
     const struct json *given = api_field(body, "prompt_token_ids");
     int32_t *ids = NULL;

@@ -10,8 +10,8 @@ static const double seconds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1
                                  0.75,  1,     2.5,  5,    7.5,  10,   20,   40,  80,   160};
 static const double per_token[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
                                    0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1,     2.5};
-static const double tokens[] = {1,   2,    5,    10,   20,   50,    100,   200,
-                                500, 1000, 2000, 5000, 1e4,  2e4,   5e4,   1e5};
+static const double tokens[] = {1,   2,    5,    10,   20,  50,  100, 200,
+                                500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5};
 
 static void set(struct net_hist *h, const double *bound, int n)
 {
@@ -107,8 +107,10 @@ static void engine(const api *a, const struct put *p)
           (double)s.cache_hit_tok);
     value(p, "vllm:num_preemptions_total", "counter", "Requests that lost their KV blocks",
           (double)s.n_preempt);
-    value(p, "vllm:prompt_tokens_total", "counter", "Prompt tokens computed", (double)s.n_prompt_tok);
-    value(p, "vllm:generation_tokens_total", "counter", "Tokens of answers", (double)s.n_decode_tok);
+    value(p, "vllm:prompt_tokens_total", "counter", "Prompt tokens computed",
+          (double)s.n_prompt_tok);
+    value(p, "vllm:generation_tokens_total", "counter", "Tokens of answers",
+          (double)s.n_decode_tok);
     value(p, "sluice:steps_total", "counter", "Steps of the engine", (double)s.n_step);
     value(p, "sluice:step_seconds_total", "counter", "Time in steps", busy);
     value(p, "sluice:decode_seconds_total", "counter", "Of it for answers",

@@ -63,24 +63,6 @@ sl_status api_models(api *a, struct net_req *r, sl_err *err)
     return SL_OK;
 }
 
-sl_status api_model(api *a, struct net_req *r, sl_err *err)
-{
-    struct json_w w;
-    struct str s;
-    (void)err;
-    begin(&w, &s);
-    text_jw_key(&w, "id");
-    text_jw_strz(&w, a->name);
-    text_jw_key(&w, "object");
-    text_jw_strz(&w, "model");
-    text_jw_key(&w, "created");
-    text_jw_int(&w, a->started_s);
-    text_jw_key(&w, "owned_by");
-    text_jw_strz(&w, "sluice");
-    send(r, &w, &s);
-    return SL_OK;
-}
-
 /* The engine's thread comes by after every step and at least every half second; a step is given
  * 5 s, or ten times the longest there was. */
 static bool alive(const api *a)
@@ -141,7 +123,8 @@ static void send_ids(api *a, struct net_req *r, const int32_t *ids, int n)
     send(r, &w, &s);
 }
 
-/* {"prompt" or "content": text, "add_special_tokens": bool, "parse_special": bool} or {"messages"} */
+/* {"prompt" or "content": text, "add_special_tokens": bool, "parse_special": bool} or {"messages"}
+ */
 sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
@@ -157,8 +140,7 @@ sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
     const struct json *text = api_field(body, "prompt");
     if (!text) text = api_field(body, "content");
     if (!text) text = api_field(body, "text");
-    if (!text || text->kind != JSON_STR_K)
-        return SL_FAIL(err, REQUEST, "prompt: must be a string");
+    if (!text || text->kind != JSON_STR_K) return SL_FAIL(err, REQUEST, "prompt: must be a string");
     int flags = api_field_bool(body, "add_special_tokens", true) && a->mi.add_bos ? SL_TOK_BOS : 0;
     if (api_field_bool(body, "parse_special", false)) flags |= SL_TOK_SPECIAL;
     SL_TRY(sl_tokenize(a->o.model, text->s, text->n, flags, &ids, &n, err));

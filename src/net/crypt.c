@@ -12,7 +12,8 @@
 
 void net_sha256(const void *p, size_t n, uint8_t out[NET_SHA256_BYTES])
 {
-    ASSERT(gnutls_hash_fast(GNUTLS_DIG_SHA256, p, n, out) == 0); /* fails for unknown digests only */
+    ASSERT(gnutls_hash_fast(GNUTLS_DIG_SHA256, p, n, out) ==
+           0); /* fails for unknown digests only */
 }
 
 bool net_equal(const void *a, const void *b, size_t n)

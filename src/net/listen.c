@@ -9,7 +9,8 @@
 
 #include "net/net_internal.h"
 
-#define SEND_BYTES (64 * 1024) /* kernel buffer of a connection: what a stopped reader can hold back */
+#define SEND_BYTES                                                                                 \
+    (64 * 1024) /* kernel buffer of a connection: what a stopped reader can hold back */
 
 static int bound_port(int fd)
 {

@@ -3,11 +3,11 @@
  * (which keeps TLS and the parsing of HTTP). What a request means is the business of the hooks that
  * the caller gives (room api).
  *
- * Threads. Two net threads own the sockets. A request whose body is there is suspended and handed to
- * a worker thread, which runs hooks.handle; a long JSON text or prompt so delays nobody's stream.
- * Whoever has news for a request calls net_wake from any thread; the net thread then runs the
- * request's poll or pull. A watcher thread passes wakes on, sees peers that went away while their
- * request is suspended (the server library does not), and closes what is over its deadline.
+ * Threads. Two net threads own the sockets. A request whose body is there is suspended and handed
+ * to a worker thread, which runs hooks.handle; a long JSON text or prompt so delays nobody's
+ * stream. Whoever has news for a request calls net_wake from any thread; the net thread then runs
+ * the request's poll or pull. A watcher thread passes wakes on, sees peers that went away while
+ * their request is suspended (the server library does not), and closes what is over its deadline.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -40,11 +40,12 @@ enum net_next {
     NET_ABORT /* close the connection at once */
 };
 
-/* How a deferred request goes on. On a net thread, one at a time for one request; must not block. */
+/* How a deferred request goes on. On a net thread, one at a time for one request; must not block.
+ */
 struct net_ops {
     enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
     enum net_next (*pull)(struct net_req *r, struct str *out); /* stream: append what there is */
-    void (*closed)(struct net_req *r); /* once, when the reply is out or the peer is gone */
+    void (*closed)(struct net_req *r);  /* once, when the reply is out or the peer is gone */
     void (*release)(struct net_req *r); /* once, before it is freed; any thread */
 };
 
@@ -89,11 +90,11 @@ struct net_hooks {
 };
 
 struct net_opts {
-    const char *host; /* address or name to listen on */
-    int port;         /* 0 = a free one */
-    int n_conn_max;   /* 0 = 1024 */
-    int n_thread;     /* 0 = 2 net threads */
-    int n_work;       /* 0 = 2 worker threads */
+    const char *host;               /* address or name to listen on */
+    int port;                       /* 0 = a free one */
+    int n_conn_max;                 /* 0 = 1024 */
+    int n_thread;                   /* 0 = 2 net threads */
+    int n_work;                     /* 0 = 2 worker threads */
     const char *tls_cert, *tls_key; /* PEM texts, or NULL */
     struct net_hooks hooks;
 };

@@ -37,7 +37,7 @@ struct net_header {
 struct net_req_own {
     struct net_req r;
     _Atomic int n_ref;
-    _Atomic int state;       /* enum net_state */
+    _Atomic int state;         /* enum net_state */
     struct net_req *wake_next; /* in server.wake_list */
     struct net_conn *conn;
     struct MHD_Connection *mhd;
@@ -69,7 +69,7 @@ struct net_server {
     bool has_watcher;
     /* any thread */
     _Atomic int closing, n_active, n_sleeping, n_conn;
-    _Atomic uint64_t signals; /* bit per number */
+    _Atomic uint64_t signals;            /* bit per number */
     _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
     /* under lock */
     pthread_mutex_t lock;

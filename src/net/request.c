@@ -200,8 +200,8 @@ void net_wake(struct net_req *r)
     struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
     do
         o->wake_next = head;
-    while (!atomic_compare_exchange_weak_explicit(
-        &s->wake_list, &head, r, memory_order_release, memory_order_relaxed)); /* with pass_wakes */
+    while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
+                                                  memory_order_relaxed)); /* with pass_wakes */
     if (head) return; /* the one that made the list non-empty rings the bell */
     uint64_t one = 1;
     if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */

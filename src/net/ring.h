@@ -14,7 +14,7 @@
 
 struct net_ring {
     uint8_t *p;
-    size_t cap; /* power of two */
+    size_t cap;                       /* power of two */
     _Alignas(64) _Atomic size_t head; /* bytes put; producer writes (release; pairs with get) */
     _Alignas(64) _Atomic size_t tail; /* bytes taken; consumer writes (release; pairs with put) */
 };

@@ -74,11 +74,12 @@ static void refuse(struct net_req *r, int status, const char *code, const char *
     r->server->opts.hooks.refuse(r->server->opts.hooks.user, r, status, code, text);
 }
 
-/* What the library lets through and a server behind a proxy must not: two lengths, or a length and a
- * transfer coding (RFC 9112 6.3), and more than one Host. */
+/* What the library lets through and a server behind a proxy must not: two lengths, or a length and
+ * a transfer coding (RFC 9112 6.3), and more than one Host. */
 static const char *bad_framing(const struct net_req *r)
 {
-    int n_len = net_req_n_header(r, "Content-Length"), n_te = net_req_n_header(r, "Transfer-Encoding");
+    int n_len = net_req_n_header(r, "Content-Length"),
+        n_te = net_req_n_header(r, "Transfer-Encoding");
     const char *te = net_req_header(r, "Transfer-Encoding"),
                *len = net_req_header(r, "Content-Length");
     if (n_len > 1) return "more than one Content-Length";
@@ -95,8 +96,7 @@ static enum MHD_Result queue(struct net_req_own *o)
     if (!o->response) return MHD_NO;
     atomic_store(&o->moved_ns, clock_now_ns());
     atomic_store(&o->answered, true);
-    enum MHD_Result rc =
-        MHD_queue_response(o->mhd, (unsigned)o->r.status, o->response);
+    enum MHD_Result rc = MHD_queue_response(o->mhd, (unsigned)o->r.status, o->response);
     MHD_destroy_response(o->response);
     o->response = NULL;
     return rc;

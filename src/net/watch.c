@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher thread. libmicrohttpd does not look at a suspended connection, so it would not see
  * that its peer is gone: every socket is also in an epoll set of ours, for hang-ups only. The same
- * thread passes wakes on to the net threads, closes what is over its deadline, and runs what signals ask for. */
+ * thread passes wakes on to the net threads, closes what is over its deadline, and runs what
+ * signals ask for. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -101,7 +102,8 @@ static void check_deadlines(net_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Wake all that sleep, so that they end (the server library can not stop while one is suspended). */
+/* Wake all that sleep, so that they end (the server library can not stop while one is suspended).
+ */
 static void wake_all(net_server *s)
 {
     for (int i = 0; i < s->n_conn_max; i++) {

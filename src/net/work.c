@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker threads: parse, render, tokenise and submit, so that net threads only move bytes. The queue
- * needs no bound of its own: a request is in it at most once, and there are at most n_conn_max. */
+/* Worker threads: parse, render, tokenise and submit, so that net threads only move bytes. The
+ * queue needs no bound of its own: a request is in it at most once, and there are at most
+ * n_conn_max. */
 #include "net/net_internal.h"
 
 static void *work(void *arg)
