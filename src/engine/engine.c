@@ -199,7 +199,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
                              .acts = (enum dev_acts)o->acts,
                              .no_hugepages = o->no_hugepages,
                              .no_numa = o->no_numa};
+    const io_pack *pack = NULL;
     SL_TRY(dev_open("cpu", &dopts, &e->d, err));
+    SL_TRY(engine_pack_use(e, &pack, err));
     struct model_opts mo = {.n_tok_max = e->n_tok_max,
                             .n_seq_max = e->n_seq_max,
                             .n_ctx = e->n_ctx,
@@ -207,6 +209,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .n_logit_max = e->n_logit_max,
                             .kv = kv_type(o),
                             .no_mtp = true,
+                            .pack = pack,
                             .progress = o->progress,
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
@@ -217,6 +220,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(open_tables(e, n_blk, err));
     SL_TRY(engine_threads_init(e, err));
     fill_info(e, n_blk, pack_ns);
+    e->info.packed = pack != NULL;
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are needed): the reference kernels run, "
                           "which is slow");
@@ -276,6 +280,7 @@ void sl_engine_close(sl_engine *e)
     engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);
+    io_pack_close(e->pack);
     mem_free(e);
 }
 
