@@ -10,6 +10,7 @@
     CMD(chat)                                                                                      \
     CMD(tokenize)                                                                                  \
     CMD(template)                                                                                  \
+    CMD(pack)                                                                                      \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
     CMD(bench)                                                                                     \
