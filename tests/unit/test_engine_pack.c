@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -227,7 +228,7 @@ TEST(tables_that_lie_under_right_checksums_do_no_harm)
             }
         seal(p);
         assert_int_equal(opens(p, n, &err), SL_OK);
-        assert_true(n_open < n_all / 2); /* values that are free, like times and scales */
+        assert_in_range(n_open, 1, n_all * 9 / 10); /* times, checksums, small tensors are free */
         mem_free(p);
         unlink(dst);
     }
