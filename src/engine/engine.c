@@ -214,6 +214,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     int64_t pack_ns = clock_now_ns() - t0;
+    if (pack) log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack), (double)pack_ns * 1e-6);
     int n_blk = blocks_of(kv_tokens);
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
