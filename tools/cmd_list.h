@@ -11,6 +11,7 @@
     CMD(serve)                                                                                     \
     CMD(tokenize)                                                                                  \
     CMD(template)                                                                                  \
+    CMD(pack)                                                                                      \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
     CMD(bench)                                                                                     \

@@ -54,6 +54,30 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
     return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
 }
 
+uint64_t dev_image_bytes(const struct dev_image *im)
+{
+    uint64_t n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16);
+    return n_unit * (im->unit_bytes[0] + im->unit_bytes[1]);
+}
+
+const char *dev_layout(const dev *d)
+{
+    return d->cls->layout;
+}
+
+sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                      dev_mat **out, sl_err *err)
+{
+    return d->cls->mat_map(d, name, im, use, out, err);
+}
+
+sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                       const struct dev_image_sink *sink,
+                       void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
+{
+    return d->cls->mat_pack(d, first, second, n, sink, drop, user, err);
+}
+
 int64_t dev_mat_bytes(const dev_mat *m)
 {
     return m->bytes;

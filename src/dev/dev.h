@@ -66,6 +66,35 @@ enum dev_use {
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
+
+/* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file holds. It is a row of n * ceil(rows / 16) units of
+ * unit_bytes[0] each (a tile of 16 rows, or the two tiles of a pair), and behind them, for pairs of two formats, as many of unit_bytes[1]. */
+struct dev_image {
+    const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
+    int n, is_pair;
+    int64_t rows, cols;
+    uint64_t unit_bytes[2];
+    const float *scale; /* [n][2] */
+    const uint8_t *data; /* 64-byte aligned; NULL while it is being made */
+};
+uint64_t dev_image_bytes(const struct dev_image *im);
+/* Name of the layout that this device's kernels read. Images of another layout mean nothing to it. */
+const char *dev_layout(const dev *d);
+/* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes. Pages are touched by the worker that will read them.
+ * Errors: NOMEM; FORMAT (what the image says of itself does not fit together: name says which); IO (a page can not be read). */
+sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use, dev_mat **out, sl_err *err)
+    BASE_MUST_USE;
+/* Pack as dev_mat_load does, but hand the bytes out instead of keeping them: begin once, then bytes from all workers at the same time: whole units,
+ * each once, n bytes from at on of the image. Nothing is handed out any more when begin has failed. Errors: as dev_mat_load, and begin's. */
+struct dev_image_sink {
+    sl_status (*begin)(void *user, const struct dev_image *im, sl_err *err);
+    void (*bytes)(void *user, int worker, uint64_t at, const void *p, uint64_t n);
+    void *user;
+};
+sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                       const struct dev_image_sink *sink, void (*drop)(void *user, const struct weight *w),
+                       void *user, sl_err *err) BASE_MUST_USE;
+
 int64_t dev_mat_bytes(const dev_mat *m);      /* of the whole stack */
 int dev_mat_rows(const dev_mat *m);           /* of one matrix */
 int dev_mat_cols(const dev_mat *m);

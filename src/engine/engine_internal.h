@@ -32,6 +32,8 @@
 struct sl_model {
     /* fixed after open */
     io_model *io;
+    io_pack *pack; /* NULL, or a packed file of io that was found */
+    sl_pack_cache pack_cache;
     tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
     text_tmpl *tmpl; /* NULL = none */
@@ -159,6 +161,7 @@ struct sl_engine {
     sl_model *m;
     dev *d;
     model *net;
+    io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
     struct sl_engine_opts opts;
     struct sl_engine_info info;
@@ -194,6 +197,12 @@ struct sl_engine {
 sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
+
+/* pack.c */
+/* Set m->pack where a packed file fits m->io; says why one does not. */
+void engine_pack_find(sl_model *m);
+/* The packed file to run from, NULL = the source; makes one where the model's options say so. */
+sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err) BASE_MUST_USE;
 
 /* request.c */
 void engine_group_free(struct group *g);

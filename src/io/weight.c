@@ -153,6 +153,10 @@ sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_
 {
     const struct tensor *t = io_find(m, name);
     if (!t) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    if (m->pack && !t->data)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: tensor %.80s is there in the run layout only: take the source",
+                       io_short(m->path), name);
     if (m->quant_method && !m->scheme) {
         if (err) *err = m->scheme_err;
         return SL_UNSUPPORTED;

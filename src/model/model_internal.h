@@ -147,6 +147,10 @@ struct model {
     /* host scratch of a step */
     int32_t *seq_of;
     uint8_t *expand;
+    /* while packing into a file; NULL otherwise */
+    io_pack_out *out;
+    const char *out_name; /* of the matrix that comes next */
+    bool rounded;
     /* progress while opening */
     int64_t done_bytes, total_bytes;
     bool cancelled;

@@ -82,6 +82,7 @@ struct cpu_angles {
     float *cs;    /* [n_tok_max][n_rot_max]: cosines, then sines */
 };
 #define CPU_N_ANGLES 4
+#define CPU_TOUCH_MAX 16 /* workers that read a mapped file in */
 
 /* Scratch of one worker. Pointers of one slab; sizes by dev_reserve. */
 struct cpu_scratch {
@@ -143,6 +144,22 @@ sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
                       sl_err *err) BASE_MUST_USE;
 /* Weights: 64-byte aligned, small ones packed together. */
 sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
+
+/* ---- matrices (mat.c) ---- */
+/* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
+sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
+                          bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
+/* The same, with scales, for weights that were checked to belong together. */
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
+                                 const struct weight *second, int n, struct cpu_mat **out,
+                                 sl_err *err) BASE_MUST_USE;
+/* Its bytes and scales are there: choose its form and let the workspace know of it. */
+void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
+/* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
+ * matrix i. */
+void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
+                      int64_t begin, int64_t end,
+                      void (*drop)(void *user, const struct weight *w), void *user);
 
 /* ---- splitting work (work.c) ---- */
 /* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
@@ -254,6 +271,12 @@ DEV_OP_LIST(X)
 sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                            enum dev_use use, void (*drop)(void *user, const struct weight *w),
                            void *user, dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                          dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                           const struct dev_image_sink *sink,
+                           void (*drop)(void *user, const struct weight *w), void *user,
+                           sl_err *err);
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
