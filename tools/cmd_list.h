@@ -12,6 +12,8 @@
     CMD(template)                                                                                  \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
+    CMD(quantize)                                                                                  \
+    CMD(verify)                                                                                    \
     CMD(bench)                                                                                     \
     CMD(load)                                                                                      \
     CMD(plan)                                                                                      \
