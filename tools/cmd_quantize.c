@@ -89,7 +89,7 @@ static sl_status windows(struct compute *c, struct calib *k, const int32_t *ids,
 }
 
 /* Run the source over the text. */
-static sl_status calibrate(const struct quantize_opts *o, const char *model, quant_stats **out, sl_err *err)
+static sl_status calibrate(const struct quantize_opts *o, const char *path, quant_stats **out, sl_err *err)
 {
     struct compute c;
     struct calib k = {0};
@@ -99,7 +99,7 @@ static sl_status calibrate(const struct quantize_opts *o, const char *model, qua
     uint64_t n_text = 0;
     int32_t *ids = NULL;
     int n_ids = 0;
-    common.model = model;
+    common.model = path;
     SL_TRY(compute_read(o->calib, &text, &n_text, err));
     sl_status st = compute_open(&c, &common, &eo, err);
     if (st) {

@@ -345,18 +345,20 @@ static sl_status kept_by_name(const struct quant_plan *p, const char *name, bool
     return text_regex_find(p->keep, p->match, name, strlen(name), 0, kept, &b, &e, err);
 }
 
+/* The largest group that nine tenths of the weights can have; the other matrices are kept. */
 static void choose_group(struct quant_plan *p)
 {
-    if (p->o->group) {
-        p->group = p->o->group;
-        return;
-    }
-    p->group = 128;
+    int64_t all = 0, fit[3] = {0};
     for (int i = 0; i < p->n_item; i++) {
         const struct quant_item *it = &p->item[i];
-        if (it->type != QUANT_AWQ || it->rows % 8 || it->cols % 32) continue;
-        while (it->cols % p->group) p->group /= 2;
+        if (it->type != QUANT_AWQ) continue;
+        all += it->rows * it->cols;
+        for (int k = 0; k < 3; k++)
+            if (it->cols % (128 >> k) == 0 && it->rows % 8 == 0) fit[k] += it->rows * it->cols;
     }
+    p->group = p->o->group;
+    for (int k = 0; k < 3 && !p->group; k++)
+        if (10 * fit[k] >= 9 * all || k == 2) p->group = 128 >> k;
 }
 
 sl_status quant_plan_types(struct quant_plan *p, sl_err *err)

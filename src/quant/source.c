@@ -195,9 +195,8 @@ void quant_rows_close(struct quant_rows *r)
 /* Source row of target row i: within each head, GGUF has the two halves interleaved. */
 static int64_t permuted(int64_t i, int64_t n, int perm)
 {
-    int heads = abs(perm);
-    int64_t d = n / heads, h = i / d, k = i % d;
     if (perm == 0) return i;
+    int64_t d = n / abs(perm), h = i / d, k = i % d;
     return h * d + (perm > 0 ? k % 2 * (d / 2) + k / 2 : k % (d / 2) * 2 + k / (d / 2));
 }
 
