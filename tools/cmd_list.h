@@ -14,6 +14,8 @@
     CMD(pack)                                                                                      \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
+    CMD(quantize)                                                                                  \
+    CMD(verify)                                                                                    \
     CMD(bench)                                                                                     \
     CMD(load)                                                                                      \
     CMD(plan)                                                                                      \

@@ -259,6 +259,9 @@ struct dev_moe {
     const dev_mat *down;    /* stack of E */
     const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;               /* [T, D] */
+    /* NULL, or told afterwards of what every expert in use gave to its down matrix: h [n_row, F] host memory, borrowed (calibration) */
+    void (*tap)(void *user, int expert, const float *h, int n_row, int n_col);
+    void *tap_user;
 };
 /* x += y over n values. */
 struct dev_add {

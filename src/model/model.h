@@ -112,6 +112,22 @@ void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float *
  * shared_head.norm. */
 void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
                const float **logits, const float **hidden_out);
+/* What goes into matrices, for calibration: called for the rows of every step, on the calling thread. DOWN_EXPS: per expert, its tokens in order; the others
+ * have expert -1; HEAD has the layer n_layer. The rows are borrowed during the call. */
+enum model_tap_in {
+    MODEL_TAP_ATTN, MODEL_TAP_Q_B, MODEL_TAP_KV_B, MODEL_TAP_O, MODEL_TAP_FFN, MODEL_TAP_DOWN, MODEL_TAP_DOWN_SHEXP, MODEL_TAP_DOWN_EXPS,
+    MODEL_TAP_HEAD
+};
+struct model_tap_rows {
+    enum model_tap_in in;
+    int layer, expert;
+    const float *x;
+    int n_row, n_col;
+    int64_t ldx;
+};
+typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
+/* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
+sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
 

@@ -75,6 +75,12 @@ enum os_kind os_path_kind(const char *path);
 /* Names in a directory, sorted by byte, without . and ..; free with os_list_free. Errors: as os_map_open; LIMIT over 100000 names. */
 sl_status os_list(const char *dir, char ***names, int *n, sl_err *err) BASE_MUST_USE;
 void os_list_free(char **names, int n);
+/* Make a folder (its parent must be there); rename a file or folder; both IO with the reason. Remove a folder and the files in it (no folders inside);
+ * quietly, as far as it goes. */
+sl_status os_dir_make(const char *path, sl_err *err) BASE_MUST_USE;
+sl_status os_rename(const char *from, const char *to, sl_err *err) BASE_MUST_USE;
+void os_dir_remove(const char *path);
+bool os_dir_empty(const char *path);
 
 struct os_topology {
     char cpu[64];          /* "AMD EPYC ..." */
