@@ -105,6 +105,9 @@ void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float *
  * shared_head.norm. */
 void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
                const float **logits, const float **hidden_out);
+/* Prompt tokens at this position and behind are computed in another form than generated ones (model/mla.c), so their stored values differ in the last
+ * bits. INT_MAX: one form only. */
+int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
 

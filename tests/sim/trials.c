@@ -85,6 +85,12 @@ static void submit(sl_engine *e, struct spec *s)
     must(sl_submit(e, &q, NULL, &err), &err);
 }
 
+static void poison(void *user, int32_t blk)
+{
+    sl_engine *e = user;
+    dev_kv_poison(e->d, e->kv, blk);
+}
+
 static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
 {
     sl_err err;
@@ -92,6 +98,8 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
     must(sl_engine_open(m, &o, &e, &err), &err);
     e->tap = tap;
     e->tap_user = t;
+    e->pool.on_free = poison; /* RELIABILITY K10: nobody reads a freed block */
+    e->pool.user = e;
     return e;
 }
 
