@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "dev/dev.h"
 #include "engine/find.h"
+#include "grammar/grammar.h"
 #include "io/io.h"
 #include "kv/kv.h"
 #include "model/model.h"
@@ -45,6 +46,8 @@ struct sl_model {
     int32_t *eog; /* ids that end a generation */
     int n_eog;
     int max_piece; /* longest token in bytes */
+    /* any thread: made by the first sl_grammar_compile */
+    _Atomic(grammar_vocab *) gvocab;
 };
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
@@ -99,13 +102,18 @@ bool engine_stop_scan(struct engine_stop *s, size_t *n_out);
 void engine_stop_drop(struct engine_stop *s, size_t n);
 
 /* ---- grammar.c: the seam to room grammar ---- */
-struct engine_grammar_state; /* of one sample; made on the submitting thread */
-sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out,
-                              sl_err *err) BASE_MUST_USE;
+struct engine_grammar_state; /* of one sample; made on the submitting thread, then the engine's */
+sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, sl_err *err)
+    BASE_MUST_USE;
 void engine_grammar_close(struct engine_grammar_state *s); /* NULL is legal */
-/* Bit t of bits[V / 32]: token t may come next. */
-void engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits);
-bool engine_grammar_push(struct engine_grammar_state *s, int32_t token); /* false: not allowed */
+/* Bit t of bits[(V + 31) / 32]: token t may come next. Errors: LIMIT (the grammar is too ambiguous at
+ * this place: the request ends with it), NOMEM. */
+sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits,
+                              sl_err *err) BASE_MUST_USE;
+/* *done: the answer is complete, nothing but an end of sequence could follow. Errors: INTERNAL (the token does not fit), LIMIT,
+ * NOMEM. */
+sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
+                              sl_err *err) BASE_MUST_USE;
 sl_grammar *engine_grammar_ref(sl_grammar *g);
 
 /* ---- requests ---- */

@@ -103,6 +103,7 @@ sl_status sl_model_open(const char *name, const sl_model_opts *opts, sl_model **
 void sl_model_close(sl_model *m)
 {
     if (!m) return;
+    grammar_vocab_close(atomic_load_explicit(&m->gvocab, memory_order_acquire));
     text_tmpl_close(m->tmpl);
     tok_close(m->tok);
     io_close(m->io);
