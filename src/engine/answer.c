@@ -14,24 +14,26 @@ static bool in_list(const int32_t *list, int n, int32_t id)
     return false;
 }
 
-/* Which tokens a grammar allows next. */
-static const uint32_t *mask_of(sl_engine *e, struct request *r)
+/* Which tokens a grammar allows next, into e->mask. */
+static sl_status mask_of(sl_engine *e, struct request *r, sl_err *err)
 {
-    if (!r->grammar) return NULL;
+    if (!r->grammar) return SL_OK;
     int64_t t0 = clock_now_ns();
-    engine_grammar_mask(r->grammar, e->mask);
+    sl_status st = engine_grammar_mask(r->grammar, e->mask, err);
     e->stats.n_mask++;
     e->stats.mask_ns += clock_now_ns() - t0;
-    return e->mask;
+    return st;
 }
 
+/* *done: a grammar says that the answer is complete. */
 static sl_status choose(sl_engine *e, struct request *r, const float *logit, int32_t *token,
-                        sl_err *err)
+                        bool *done, sl_err *err)
 {
     const struct group *g = r->g;
+    SL_TRY(mask_of(e, r, err));
     bool early = r->n_ids - r->n_prompt < g->min_new;
     struct engine_draw d = {.logit = logit,
-                            .mask = mask_of(e, r),
+                            .mask = r->grammar ? e->mask : NULL,
                             .p = &g->sampling,
                             .known = r->ids,
                             .n_prompt = r->n_prompt,
@@ -42,9 +44,7 @@ static sl_status choose(sl_engine *e, struct request *r, const float *logit, int
                             .stream = (uint64_t)r->index,
                             .index = (uint64_t)(r->n_ids - r->n_prompt)};
     SL_TRY(engine_sample(&e->sampler, &d, token, err));
-    if (r->grammar && !engine_grammar_push(r->grammar, *token))
-        return SL_FAIL(err, INTERNAL, "token %d does not fit the grammar", *token);
-    return SL_OK;
+    return r->grammar ? engine_grammar_push(r->grammar, *token, done, err) : SL_OK;
 }
 
 /* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string
@@ -72,10 +72,10 @@ static void answer(sl_engine *e, struct request *r, const float *logit)
     sl_err err = {0};
     int32_t token = -1;
     size_t n_out = 0;
-    bool stopped = false;
+    bool stopped = false, done = false;
     sl_event ev = {.prompt_pos = -1};
     if (e->tap) e->tap(e->tap_user, r, logit);
-    if (choose(e, r, logit, &token, &err)) {
+    if (choose(e, r, logit, &token, &done, &err)) {
         engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
         return;
     }
@@ -93,7 +93,10 @@ static void answer(sl_engine *e, struct request *r, const float *logit)
     else if (in_list(r->g->stop_id, r->g->n_stop_id, token))
         finish = SL_FINISH_STOP_STRING;
     bool silent = finish != SL_FINISH_NONE; /* the token that ends is not text */
-    if (!silent && n_new >= r->g->max_new) finish = SL_FINISH_LENGTH;
+    if (!silent && done)
+        finish = SL_FINISH_STOP; /* nothing but an end of sequence could follow */
+    else if (!silent && n_new >= r->g->max_new)
+        finish = SL_FINISH_LENGTH;
     if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
         engine_request_end(e, r, token, SL_FINISH_ERROR, &err);
         return;
