@@ -42,6 +42,7 @@ static int argmax(const float *v, int n)
 
 static bool listed(const struct engine_draw *d, int32_t id)
 {
+    if (d->mask && !(d->mask[id / 32] >> (id % 32) & 1)) return true;
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < d->n_forbid[l]; i++)
             if (d->forbid[l][i] == id) return true;
@@ -78,6 +79,12 @@ static void adjust(struct engine_sampler *s, const struct engine_draw *d)
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < d->n_forbid[l]; i++)
             s->work[d->forbid[l][i]] = -INFINITY;
+    for (int i = 0; d->mask && i < s->n_vocab; i += 32) {
+        uint32_t no = ~d->mask[i / 32];
+        int n = BASE_MIN(32, s->n_vocab - i);
+        for (int k = 0; no && k < n; k++)
+            if (no >> k & 1) s->work[i + k] = -INFINITY;
+    }
 }
 
 static bool before(const struct engine_cand *a, const struct engine_cand *b)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What steps cost, from the times of those that were run, and how many prompt tokens a step may
+ * take beside sequences that decode. Pure. */
+#ifndef SCHED_COST_H
+#define SCHED_COST_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* A step with prompt tokens may take as long as SCHED_SHARE times one that only decodes, in
+ * addition; more when more prompts wait than sequences decode, in that proportion. */
+#define SCHED_SHARE 0.8
+#define SCHED_MIX_MIN 8 /* but at least so many prompt tokens */
+#define SCHED_FRESH 64  /* after so many steps the time of a decoding step is measured again */
+
+struct sched_cost_row {
+    double ns;     /* of a step with so many decoding sequences and nothing else; 0 = never seen */
+    uint64_t step; /* when it was seen last */
+};
+
+struct sched_cost {
+    struct sched_cost_row *row; /* [n_row_max + 1] by sequences that decode */
+    int n_row_max;
+    uint64_t n_step;
+    double tok_ns; /* what a prompt token adds to a step, lately; 0 = never seen */
+    int last;      /* prompt tokens of the last mixed step */
+};
+
+sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err) BASE_MUST_USE;
+void sched_cost_fini(struct sched_cost *c);
+/* A step of n_decode sequences that decode and n_prompt prompt tokens took ns. */
+void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_t ns);
+/* Prompt tokens for a step beside n_decode > 0 sequences that decode, when n_wait prompts are
+ * there; at most n_max. 0: a step that only decodes is wanted, to measure it. */
+int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max);
+
+#endif
