@@ -29,15 +29,34 @@ void engine_sampler_fini(struct engine_sampler *s)
     memset(s, 0, sizeof *s);
 }
 
+#define LANES 16 /* so that compilers use vectors */
+
 /* The largest value, the lowest id of equals; -1 when any is not a number. */
 static int argmax(const float *v, int n)
 {
-    int best = 0, bad = 0;
-    for (int i = 0; i < n; i++) {
-        bad |= v[i] != v[i];
-        if (v[i] > v[best]) best = i;
+    float top[LANES];
+    int bad[LANES] = {0}, i = 0, any = 0;
+    for (int k = 0; k < LANES; k++)
+        top[k] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            float x = v[i + k];
+            top[k] = x > top[k] ? x : top[k];
+            bad[k] |= x != x;
+        }
+    float best = -INFINITY;
+    for (; i < n; i++) {
+        best = v[i] > best ? v[i] : best;
+        any |= v[i] != v[i];
     }
-    return bad ? -1 : best;
+    for (int k = 0; k < LANES; k++) {
+        best = top[k] > best ? top[k] : best;
+        any |= bad[k];
+    }
+    if (any) return -1;
+    for (i = 0; i < n - 1; i++)
+        if (v[i] == best) break;
+    return i;
 }
 
 static bool listed(const struct engine_draw *d, int32_t id)

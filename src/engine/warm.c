@@ -74,7 +74,7 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     for (int n = 1; n < n_seq; n *= 2)
         run(&w, n, 0);
     run(&w, n_seq, 0);
-    if (n_seq > 1) run(&w, 1, BASE_MIN(SCHED_MIX_MIN, n_prompt));
+    if (n_seq > 1) run(&w, 1, BASE_MIN(SCHED_MIX_FIRST, n_prompt));
     while (w.n_blk > 0)
         kv_block_unref(&e->pool, w.blk[--w.n_blk]);
     mem_free(w.blk);

@@ -51,7 +51,7 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_
     /* a step of prompts alone says least about a small piece: only where nothing better is known */
     if (n_decode == 0 && c->tok_ns > 0) return;
     c->tok_ns = blend(c->tok_ns, tok > 0 ? tok : 0.25 * c->tok_ns);
-    c->last = n_decode ? n_prompt : BASE_MIN(n_prompt, SCHED_MIX_MIN);
+    c->last = n_decode ? n_prompt : BASE_MIN(n_prompt, SCHED_MIX_FIRST);
 }
 
 int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max)
@@ -59,13 +59,11 @@ int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int 
     double base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max));
     if (c->n_step == 0) return n_max; /* nobody measures */
     if (base <= 0) return 0;
-    if (c->tok_ns <= 0) return BASE_MIN(SCHED_MIX_MIN, n_max);
+    if (c->tok_ns <= 0) return BASE_MIN(SCHED_MIX_FIRST, n_max);
     double share = SCHED_SHARE * (n_wait > n_decode ? (double)n_wait / n_decode : 1);
     double n = share * base / c->tok_ns;
-    /* A larger piece costs less per token than the last one did: grow towards it, by half each
-     * time. */
-    double most = 1.5 * BASE_MAX(c->last, SCHED_MIX_MIN);
+    /* A larger piece costs less per token than the last one did: grow towards it, by half each time. */
+    double most = BASE_MAX(1.5 * c->last, c->last + 2.0);
     if (n > most) n = most;
-    if (n > n_max) return n_max;
-    return BASE_MAX((int)n, BASE_MIN(SCHED_MIX_MIN, n_max));
+    return BASE_MAX(n < n_max ? (int)n : n_max, 1);
 }

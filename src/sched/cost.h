@@ -11,8 +11,8 @@
 
 /* A step with prompt tokens may take as long as SCHED_SHARE times one that only decodes, in
  * addition; more when more prompts wait than sequences decode, in that proportion. */
-#define SCHED_SHARE 0.8
-#define SCHED_MIX_MIN 8 /* but at least so many prompt tokens */
+#define SCHED_SHARE 0.7
+#define SCHED_MIX_FIRST 4 /* prompt tokens to begin with, before their cost is known */
 #define SCHED_FRESH 64  /* after so many steps the time of a decoding step is measured again */
 
 struct sched_cost_row {

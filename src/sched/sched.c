@@ -417,7 +417,7 @@ static void plan_first(struct sched *s, int budget, bool others)
 {
     int slot = s->active[0];
     const struct sched_req *r = &s->req[slot];
-    int share = others ? BASE_MAX(budget / 2, BASE_MIN(budget, SCHED_MIX_MIN)) : budget;
+    int share = others ? (budget + 1) / 2 : budget;
     int want = decodes(r) ? 1 : wish(s, r, share);
     if (want == 0) return; /* a step to measure */
     bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
@@ -498,7 +498,7 @@ const struct sched_plan *sched_step(struct sched *s)
     if (n_decode && n_prompt)
         budget = sched_cost_budget(&s->cost, n_decode, n_prompt, s->opts.n_chunk);
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
-        budget = BASE_MIN(SCHED_MIX_MIN, s->opts.n_chunk);
+        budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
     s->measured = budget == 0;
     if (s->n_active) {
         plan_first(s, budget, n_prompt > 1);
