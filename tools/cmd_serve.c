@@ -101,7 +101,6 @@ static void announce(const struct serve_opts *o, int port)
 static sl_status engine_loop(struct compute *c, const struct serve_opts *o, sl_err *err)
 {
     int64_t deadline = 0;
-    bool cancelled = false;
     for (;;) {
         int n_term = atomic_load(&live.n_term);
         api_beat(live.api);
@@ -109,10 +108,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, sl_e
             int64_t now = clock_now_ns();
             if (!deadline) deadline = now + (int64_t)o->drain_s * 1000000000;
             if (!api_active(live.api) && !sl_pending(c->e)) return SL_OK;
-            if (!cancelled && (now > deadline || n_term > 1)) {
-                api_cancel_all(live.api);
-                cancelled = true;
-            }
+            if (now > deadline || n_term > 1) return SL_OK; /* what still runs is cut off */
         }
         sl_wait(c->e, n_term ? 10 : 500);
         api_beat(live.api);
@@ -155,6 +151,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
                           .reasoning_parser = o->reasoning_parser,
                           .no_metrics = o->metrics == 1,
                           .no_ui = o->ui == 1,
+                          .read_file = os_read_file,
                           .log_json = o->log_json,
                           .log_requests = o->common.verbose};
     struct net_opts no = {.host = o->host, .port = o->port, .tls_cert = cert, .tls_key = key};

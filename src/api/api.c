@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "api/api_internal.h"
@@ -53,7 +54,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     api_metrics_init(a);
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
-    return SL_OK;
+    return api_key_load(a, err);
 }
 
 sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
@@ -75,6 +76,7 @@ sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
 void api_close(api *a)
 {
     if (!a) return;
+    api_key_close(a);
     net_lock_close(a->lock);
     mem_arena_fini(&a->arena);
     mem_free(a);
@@ -171,17 +173,20 @@ static size_t body_max(const api *a, const struct api_route *t)
     return BASE_MIN(t->body_max, by_ctx);
 }
 
-static bool room_for(api *a, struct net_req *r)
+/* Is there room for one more that makes the model compute? If not, the reply is set. */
+static void admit(api *a, struct net_req *r)
 {
+    const char *why;
     if (net_count_get(&a->failed))
         api_error(a, r, 503, "engine_dead", NULL, a->fail_text);
     else if (net_count_get(&a->draining))
         api_error(a, r, 503, "going_down", NULL, "the server is going down");
     else if (api_active(a) >= a->o.max_batch + a->o.max_queue)
         api_error(a, r, 429, "rate_limit_exceeded", NULL, "the server is at its capacity");
+    else if ((why = api_key_admit(a, r, &r->retry_s)))
+        api_error(a, r, 429, "rate_limit_exceeded", NULL, why);
     else
-        return true;
-    return false;
+        r->counted = true;
 }
 
 static void begin(void *user, struct net_req *r)
@@ -205,6 +210,12 @@ static void begin(void *user, struct net_req *r)
         net_reply(r, 204, NULL, NULL);
         return;
     }
+    if (!(t && t->flags & API_OPEN) && !api_key_check(a, r)) {
+        net_count_add(&a->metrics.n_auth_failed, 1);
+        api_error(a, r, 401, "invalid_api_key", NULL,
+                  "no valid API key: send it as Authorization: Bearer KEY");
+        return;
+    }
     if (!t) {
         api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
                   known ? "that method is not for this path" : "there is no such path");
@@ -212,7 +223,7 @@ static void begin(void *user, struct net_req *r)
     }
     r->body_max = body_max(a, t);
     r->here = (t->flags & API_HERE) != 0;
-    if (t->flags & API_GEN) (void)room_for(a, r);
+    if (t->flags & API_GEN) admit(a, r);
 }
 
 /* ---- the request itself ---- */
@@ -238,6 +249,11 @@ static void refuse(void *user, struct net_req *r, int status, const char *code, 
 static void done(void *user, struct net_req *r)
 {
     api *a = user;
+    const struct api_job *j = api_job_of(r);
+    if (r->counted)
+        api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
+                     j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
+    api_log(a, r);
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
 }
 
@@ -249,12 +265,5 @@ void api_hooks(api *a, struct net_hooks *out)
 
 sl_status api_reload(api *a, sl_err *err)
 {
-    (void)a;
-    (void)err;
-    return SL_OK;
-}
-
-void api_cancel_all(api *a)
-{
-    (void)a;
+    return api_key_load(a, err);
 }

@@ -61,6 +61,22 @@ struct api {
     struct api_db *db;
 };
 
+/* ---- key.c ---- */
+struct api_usage {
+    int64_t n_request, n_prompt, n_answer;
+};
+sl_status api_key_load(api *a, sl_err *err) BASE_MUST_USE; /* again: the old ones stay on failure */
+void api_key_close(api *a);
+/* Find the key of r; true without a key file. */
+bool api_key_check(api *a, struct net_req *r);
+/* Count a request against its key's limits: NULL, or why not and when again. After NULL comes
+ * exactly one api_key_done. */
+const char *api_key_admit(api *a, struct net_req *r, int *wait_s);
+void api_key_done(api *a, const struct net_req *r, int64_t n_prompt, int64_t n_answer);
+void api_key_name(api *a, int slot_no, char out[64]);
+/* Usage since the last call; false when there is no such slot. */
+bool api_key_take_usage(api *a, int slot_no, char name[64], struct api_usage *out);
+
 /* ---- error.c ---- */
 /* Reply with the four-key error of OpenAI. param: NULL = what stands before the colon of the text
  * when it is a field's name. code: NULL = by the status. */
@@ -88,6 +104,9 @@ struct api_gen {
 /* From a body whose fields were checked. */
 sl_status api_gen_parse(api *a, struct net_req *r, const struct json *body, int route,
                         struct api_gen *g, sl_err *err) BASE_MUST_USE;
+/* The grammar that the body asks for; NULL for none. The caller unrefs it. */
+sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
+                           sl_grammar **out, sl_err *err) BASE_MUST_USE;
 /* A JSON list of token ids. name: the field. */
 sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
                         int *n, sl_err *err) BASE_MUST_USE;
@@ -144,6 +163,7 @@ struct api_job {
     /* sums over prompts and samples */
     int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
     int64_t n_reason_tok;  /* of the answers: reasoning; -1 = not told apart */
+    int64_t n_seen_prompt, n_seen_tok; /* so far: for the usage of a request that breaks off */
     struct api_event last; /* of the first sample: its times */
 };
 
@@ -153,6 +173,12 @@ struct api_job {
 sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
                         int n_prompt, const struct api_fmt *fmt, void *user,
                         sl_err *err) BASE_MUST_USE;
+
+/* The job of a request, or NULL. Net thread. */
+const struct api_job *api_job_of(const struct net_req *r);
+
+/* ---- log.c ---- */
+void api_log(api *a, const struct net_req *r);
 
 /* ---- out.c: pieces of answers ---- */
 const char *api_finish_text(int finish); /* "stop", "length" */
@@ -171,6 +197,7 @@ void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev)
 #define ROUTE(name) sl_status api_##name(api *a, struct net_req *r, sl_err *err) BASE_MUST_USE
 ROUTE(chat);
 ROUTE(completions);
+ROUTE(embeddings);
 ROUTE(models);
 ROUTE(health);
 ROUTE(ready);

@@ -239,5 +239,7 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     }
     net_random_id("chatcmpl-", c->g.id);
     SL_TRY(api_chat_prompt(a, r, body, &c->prompt, err));
+    SL_TRY(api_format_parse(a, r, body, API_CHAT, &c->g.grammar, err));
+    c->g.q.grammar = c->g.grammar;
     return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
 }

@@ -14,6 +14,7 @@ static const struct api_route table[] = {
     {"GET", "/v1/models", API_HERE, 0, api_models},
     {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat},
     {"POST", "/v1/completions", API_GEN, BIG, api_completions},
+    {"POST", "/v1/embeddings", API_GEN, BIG, api_embeddings},
     {"POST", "/tokenize", 0, BIG, api_tokenize},
     {"POST", "/detokenize", 0, BIG, api_detokenize},
     {"POST", "/apply-template", 0, BIG, api_apply_template},

@@ -61,7 +61,9 @@ struct net_req {
     size_t body_max;
     bool here; /* handle runs on the net thread: only for what takes microseconds */
     const void *route;
-    int key; /* for the caller */
+    int key;     /* these three are the caller's */
+    int retry_s;
+    bool counted;
     /* the body, NUL behind */
     struct str body;
     struct arena arena; /* until the request is freed; net and worker threads, never at once */
