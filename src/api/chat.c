@@ -171,9 +171,14 @@ static void put_choice(struct json_w *w, struct chat *c, int i)
     text_jw_obj_end(w);
     text_jw_key(w, "logprobs");
     if (c->g.logprobs) {
-        str_puts(w->out, "{\"content\":[");
-        str_put(w->out, str_c(&ch->logprobs), ch->logprobs.n);
-        str_puts(w->out, "],\"refusal\":null}");
+        text_jw_obj(w);
+        text_jw_key(w, "content");
+        text_jw_arr(w);
+        if (ch->logprobs.n) text_jw_raw(w, ch->logprobs.p, ch->logprobs.n);
+        text_jw_arr_end(w);
+        text_jw_key(w, "refusal");
+        text_jw_null(w);
+        text_jw_obj_end(w);
     } else
         text_jw_null(w);
     if (c->g.return_ids) api_put_ids(w, "token_ids", ch->ids, ch->n_ids);
