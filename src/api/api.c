@@ -237,6 +237,8 @@ static void handle(void *user, struct net_req *r)
     if (!st) return;
     if (st == SL_NOTFOUND && strncmp(err.text, "model: ", 7) == 0)
         api_error(a, r, 404, "model_not_found", "model", err.text);
+    else if (st == SL_LIMIT && strncmp(err.text, "prompt of ", 10) == 0)
+        api_error(a, r, 400, "context_length_exceeded", t->prompt_field, err.text);
     else
         api_error_of(a, r, &err);
 }

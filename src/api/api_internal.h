@@ -29,6 +29,7 @@ struct api_route {
     int flags;
     size_t body_max; /* 0 = none; see api_body_max */
     sl_status (*handle)(api *a, struct net_req *r, sl_err *err);
+    const char *prompt_field; /* the field that holds the prompt, or NULL */
 };
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
 const struct api_route *api_route_table(int *n);
@@ -162,9 +163,9 @@ struct api_job {
     sl_err err; /* of the failure */
     /* sums over prompts and samples */
     int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
-    int64_t n_reason_tok;  /* of the answers: reasoning; -1 = not told apart */
+    int64_t n_reason_tok;              /* of the answers: reasoning; -1 = not told apart */
     int64_t n_seen_prompt, n_seen_tok; /* so far: for the usage of a request that breaks off */
-    struct api_event last; /* of the first sample: its times */
+    struct api_event last;             /* of the first sample: its times */
 };
 
 /* Submit the prompts (as many as the window holds now) and make r wait for them. The job is
@@ -209,6 +210,8 @@ ROUTE(metrics_get);
 /* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
                            bool as_text, sl_err *err) BASE_MUST_USE;
+/* tools and tool_choice are well-formed. */
+sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;

@@ -226,11 +226,20 @@ static void fini(struct api_job *j)
 
 static const struct api_fmt fmt = {event, end, fini};
 
+static sl_status check_modalities(const struct json *body, sl_err *err)
+{
+    const struct json *m = api_field(body, "modalities");
+    if (!m) return SL_OK;
+    if (m->kind == JSON_ARRAY_K && m->n == 1 && text_json_is(m->child, "text")) return SL_OK;
+    return SL_FAIL(err, REQUEST, "modalities: must be [\"text\"]");
+}
+
 sl_status api_chat(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     void *p = NULL;
     SL_TRY(api_body_parse(r, API_CHAT, &body, err));
+    SL_TRY(check_modalities(body, err));
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct chat), &p, err));
     struct chat *c = p;
     SL_TRY(api_gen_parse(a, r, body, API_CHAT, &c->g, err));

@@ -41,8 +41,7 @@ static sl_status inputs(struct net_req *r, const struct json *body, struct embed
     if (!v) return SL_FAIL(err, REQUEST, "input: missing");
     bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
     size_t n = many ? v->n : 1;
-    if (n > INPUT_MAX)
-        return SL_FAIL(err, REQUEST, "input: %zu texts: at most %d", n, INPUT_MAX);
+    if (n > INPUT_MAX) return SL_FAIL(err, REQUEST, "input: %zu texts: at most %d", n, INPUT_MAX);
     SL_TRY(mem_arena_array(&r->arena, n, sizeof *e->prompt, &p, err));
     e->prompt = p;
     SL_TRY(mem_arena_array(&r->arena, n, sizeof *e->vec, &p, err));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the answer must look like: response_format, and the names other servers use. Compiled here, on
- * a worker thread. */
+/* What the answer must look like: response_format, and the names other servers use. Compiled here,
+ * on a worker thread. */
 #include <string.h>
 
 #include "api/api_internal.h"
@@ -39,7 +39,8 @@ static sl_status compile_choice(api *a, const struct json *v, sl_grammar **out, 
 {
     struct str s;
     if (v->kind != JSON_ARRAY_K || v->n < 1 || v->n > 1024)
-        return SL_FAIL(err, REQUEST, "structured_outputs.choice: must be a list of 1 to 1024 texts");
+        return SL_FAIL(err, REQUEST,
+                       "structured_outputs.choice: must be a list of 1 to 1024 texts");
     str_init(&s, MEM_REQUEST, 0);
     str_puts(&s, "root ::= ");
     for (const struct json *e = v->child; e; e = e->next) {
@@ -106,8 +107,11 @@ sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, i
     bool plain = f && text_json_is(text_json_get(f, "type"), "text");
     int n = (f && !plain) + !!s + !!json + !!regex + !!grammar;
     if (n > 1)
-        return SL_FAIL(err, REQUEST, "response_format: and another structure: only one is possible");
-    if (f) return of_format(a, route == API_RESPONSES ? "text.format" : "response_format", f, out, err);
+        return SL_FAIL(err, REQUEST,
+                       "response_format: and another structure: only one is possible");
+    if (f)
+        return of_format(a, route == API_RESPONSES ? "text.format" : "response_format", f, out,
+                         err);
     if (s) return of_structured(a, r, s, out, err);
     if (json) return compile_json(a, r, "guided_json", json, out, err);
     if (regex) return compile_text(a, SL_GRAMMAR_REGEX, "guided_regex", regex, out, err);

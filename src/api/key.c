@@ -3,8 +3,8 @@
  *
  *     NAME SHA256-HEX [requests=N] [tokens=N] [parallel=N]
  *
- * requests and tokens are per minute, parallel at once; # begins a comment. Slots never move, because
- * requests remember theirs; a key that left the file keeps its slot and is dead. */
+ * requests and tokens are per minute, parallel at once; # begins a comment. Slots never move,
+ * because requests remember theirs; a key that left the file keeps its slot and is dead. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,8 @@ static sl_status parse_line(char *line, int no, struct key *k, sl_err *err)
     memset(k, 0, sizeof *k);
     if (!w) return SL_OK;
     if (strlen(w) >= sizeof k->name)
-        return SL_FAIL(err, FORMAT, "key file: line %d: name over %zu bytes", no, sizeof k->name - 1);
+        return SL_FAIL(err, FORMAT, "key file: line %d: name over %zu bytes", no,
+                       sizeof k->name - 1);
     snprintf(k->name, sizeof k->name, "%s", w);
     w = strtok_r(NULL, " \t\r", &save);
     if (!w || strlen(w) != 2 * NET_SHA256_BYTES || !hex(w, k->hash))

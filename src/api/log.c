@@ -66,12 +66,9 @@ void api_log(api *a, const struct net_req *r)
     text_jw_obj(&w);
     const struct {
         const char *key, *v;
-    } row[] = {{"event", "request"},
-               {"time", when},
-               {"id", r->id},
-               {"method", t ? t->method : "-"},
-               {"path", t ? t->path : "-"},
-               {"key", key}};
+    } row[] = {
+        {"event", "request"},        {"time", when}, {"id", r->id}, {"method", t ? t->method : "-"},
+        {"path", t ? t->path : "-"}, {"key", key}};
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         text_jw_key(&w, row[i].key);
         text_jw_strz(&w, row[i].v);
