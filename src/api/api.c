@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "api/api_internal.h"
+#include "api/store.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -54,6 +55,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     api_metrics_init(a);
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
+    SL_TRY(api_store_open(a, o->db_file, err));
     return api_key_load(a, err);
 }
 
@@ -76,6 +78,8 @@ sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
 void api_close(api *a)
 {
     if (!a) return;
+    api_store_usage(a);
+    api_store_close(a);
     api_key_close(a);
     net_lock_close(a->lock);
     mem_arena_fini(&a->arena);
@@ -259,10 +263,21 @@ static void done(void *user, struct net_req *r)
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
 }
 
+#define USAGE_NS ((int64_t)5 * 1000000000)
+
+static void tick(void *user)
+{
+    api *a = user;
+    int64_t now = clock_now_ns();
+    if (now - a->usage_ns < USAGE_NS) return;
+    a->usage_ns = now;
+    api_store_usage(a);
+}
+
 void api_hooks(api *a, struct net_hooks *out)
 {
     *out = (struct net_hooks){
-        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done};
+        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done, .tick = tick};
 }
 
 sl_status api_reload(api *a, sl_err *err)

@@ -57,9 +57,10 @@ struct api {
     struct net_count beat_ns;
     struct api_metrics metrics;
     char fail_text[200]; /* set once before failed */
+    struct api_db *db;   /* has a lock of its own */
+    int64_t usage_ns;    /* watcher thread: when usage was last written */
     /* under lock */
     struct api_keys *keys;
-    struct api_db *db;
 };
 
 /* ---- key.c ---- */
@@ -134,6 +135,8 @@ struct api_fmt {
     void (*event)(struct api_job *j, const struct api_event *ev, struct str *out);
     /* All is there: the last bytes of the stream, or the reply (out NULL). */
     void (*end)(struct api_job *j, struct str *out);
+    /* The stream broke off with j->err. NULL: an error event and [DONE]. */
+    void (*fail)(struct api_job *j, struct str *out);
     /* Free what the request's arena does not hold. May be NULL. */
     void (*fini)(struct api_job *j);
 };
@@ -191,6 +194,8 @@ void api_sse(struct str *out, const struct str *json);
 void api_token_bytes(const api *a, int32_t id, struct str *out);
 
 void api_put_ids(struct json_w *w, const char *key, const int32_t *ids, int n);
+/* An SSE comment: how far the prompt is. */
+void api_put_progress(struct str *out, const struct api_event *ev);
 /* One entry of chat's logprobs.content. */
 void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev);
 
@@ -199,6 +204,9 @@ void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev)
 ROUTE(chat);
 ROUTE(completions);
 ROUTE(embeddings);
+ROUTE(responses);
+ROUTE(response_get);
+ROUTE(response_delete);
 ROUTE(models);
 ROUTE(health);
 ROUTE(ready);
@@ -215,6 +223,8 @@ sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
+/* The prompt ends with an opened reasoning block. */
+bool api_prompt_thinks(const api *a, const struct api_prompt *p);
 /* The rendered text instead; free with sl_free. */
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
                         sl_err *err) BASE_MUST_USE;

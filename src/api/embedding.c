@@ -142,7 +142,7 @@ static void end(struct api_job *j, struct str *out)
     net_reply(j->r, 200, API_JSON, &s);
 }
 
-static const struct api_fmt fmt = {event, end, NULL};
+static const struct api_fmt fmt = {event, end, NULL, NULL};
 
 sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
 {

@@ -216,6 +216,10 @@ static enum net_next pull(struct net_req *r, struct str *out)
     drain(j, out);
     if (atomic_load(&j->feed.broken)) return NET_ABORT;
     refill(j);
+    if (j->failed && j->fmt->fail) {
+        j->fmt->fail(j, out);
+        return NET_END;
+    }
     if (j->failed) {
         struct str s;
         str_init(&s, MEM_REQUEST, 0);

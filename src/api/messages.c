@@ -297,3 +297,17 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
     *out = (struct api_prompt){.ids = copy, .n_ids = n};
     return st;
 }
+
+bool api_prompt_thinks(const api *a, const struct api_prompt *p)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int k = BASE_MIN(p->n_ids, 16);
+    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, 1, &text, &n, NULL) != SL_OK)
+        return false;
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    bool thinks = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
+    sl_free(text);
+    return thinks;
+}

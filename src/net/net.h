@@ -61,7 +61,7 @@ struct net_req {
     size_t body_max;
     bool here; /* handle runs on the net thread: only for what takes microseconds */
     const void *route;
-    int key;     /* these three are the caller's */
+    int key; /* these three are the caller's */
     int retry_s;
     bool counted;
     /* the body, NUL behind */
@@ -87,6 +87,8 @@ struct net_hooks {
     void (*refuse)(void *user, struct net_req *r, int status, const char *code, const char *text);
     /* The request is over (reply sent or peer gone). Net thread. */
     void (*done)(void *user, struct net_req *r);
+    /* About twice a second. Watcher thread: short. May be NULL. */
+    void (*tick)(void *user);
     /* net_server_signal was called. Watcher thread. May be NULL. */
     void (*signal)(void *user, int sig);
 };
