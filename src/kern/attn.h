@@ -14,9 +14,10 @@
  *
  * attn_dot_bf16   c[r][16 j + i] (+)= sum over k < n_k of the two products of the pairs
  *                 a[r lda + k lda_k] and b[k ldb + j ldb_v + 2 i]; j < n_vec, i < 16.
- * attn_mix_bf16   c[r][16 j + i] (+)= sum over p < n_k of w(r, p) b[p ldb + 16 j + i], where
- *                 w(r, p) = a[r lda + p / 2 lda_k + p % 2]. When n_k is odd the weight behind the
- *                 last is read and counts nothing. ldb_v is not used.
+ * attn_mix_bf16   c[r][16 j + i] (+)= sum over p < n_k of w(r, p) v(p, 16 j + i), where
+ *                 w(r, p) = a[r lda + p / 2 lda_k + p % 2] and row p of v is row p % blk_rows of
+ *                 blk[p / blk_rows], rows ldb apart; blk_rows is even. When n_k is odd the weight
+ *                 behind the last is read and counts nothing. b and ldb_v are not used.
  *
  * c starts at 0, or with add at what it holds. next: n_next bytes (0 = none) that will be needed
  * soon; they are fetched into the second-level cache on the way (dot only). */
@@ -26,6 +27,8 @@ struct attn_mm {
     float *c;
     int64_t ldc;
     int n_row, n_vec, n_k, add;
+    const uint16_t *const *blk;
+    int blk_rows;
     const uint8_t *next;
     int64_t n_next;
 };

@@ -37,10 +37,11 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
         for (int j = 0; j < 16 * m.n_vec; j++) {
             double s = m.add ? was[r * m.ldc + j] : 0, sum = fabs(s);
             for (int k = 0; k < (mix ? m.n_k : 2 * m.n_k); k++) {
-                int64_t b = mix ? k * m.ldb + j
-                                : k / 2 * m.ldb + j / 16 * m.ldb_v + 2 * (j % 16) + k % 2;
+                const uint16_t *b =
+                    mix ? m.blk[k / m.blk_rows] + k % m.blk_rows * m.ldb + j
+                        : m.b + k / 2 * m.ldb + j / 16 * m.ldb_v + 2 * (j % 16) + k % 2;
                 double x = (double)fp_bf16_to_f32(m.a[r * m.lda + k / 2 * m.lda_k + k % 2]) *
-                           (double)fp_bf16_to_f32(m.b[b]);
+                           (double)fp_bf16_to_f32(*b);
                 s += x;
                 sum += fabs(x);
             }
@@ -53,7 +54,7 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
         for (int64_t j = 16 * m.n_vec; j < m.ldc; j++)
             if (fp_to_bits(m.c[r * m.ldc + j]) != fp_to_bits(was[r * m.ldc + j]))
                 check_fail(c, "wrote behind the vectors of row %d", r);
-    int cut = m.n_k / 4 * 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
+    int cut = mix ? m.n_k / 2 / m.blk_rows * m.blk_rows : m.n_k / 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
     struct attn_mm t = m;
     for (int part = 0; part < 4; part++) {
         int r0 = part / 2 ? row : 0, k0 = part % 2 ? cut : 0, pairs = mix ? k0 / 2 : k0;
@@ -61,7 +62,10 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
         t.n_k = part % 2 ? m.n_k - cut : cut;
         t.add = part % 2 ? 1 : m.add;
         t.a = m.a + r0 * m.lda + pairs * m.lda_k;
-        t.b = m.b + k0 * m.ldb;
+        if (mix)
+            t.blk = m.blk + k0 / m.blk_rows;
+        else
+            t.b = m.b + k0 * m.ldb;
         t.c = two + r0 * m.ldc;
         if (t.n_row && (t.n_k || !t.add)) run(&t);
     }
@@ -101,7 +105,13 @@ void check_attn_mix_bf16(struct check *c, run_fn variant)
         m.lda_k = rows_in_lines ? 2 : 2 * n_row;
         m.ldb = 16 * n_vec + some(c, 0, 3);
         m.a = random_bf16(c, (n_row - 1) * m.lda + (n_pair - 1) * m.lda_k + 2);
-        m.b = random_bf16(c, (n_pos - 1) * m.ldb + 16 * n_vec);
+        const uint16_t *blk[64];
+        m.blk = blk;
+        m.blk_rows = 2 * (int)some(c, 1, 20);
+        for (int p = 0; p < n_pos; p += m.blk_rows) {
+            int n = n_pos - p < m.blk_rows ? n_pos - p : m.blk_rows;
+            blk[p / m.blk_rows] = random_bf16(c, (n - 1) * m.ldb + 16 * n_vec);
+        }
         m.ldc = 16 * n_vec + some(c, 0, 3);
         m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
         compare(c, variant, m, 1);

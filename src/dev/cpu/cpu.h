@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "dev/dev_internal.h"
+#include "kern/kern.h"
 #include "kern/mm.h"
 #include "kern/vec.h"
 #include "par/par.h"
@@ -240,6 +241,12 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
+/* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
+ * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for. */
+static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
+{
+    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && (t == VEC_KV_BF16 || t == VEC_KV_Q8);
+}
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);

@@ -137,13 +137,17 @@ AI void mix_pair(__m512 acc[16][4], const uint16_t *a, int64_t lda, __m512i p, _
 AI void mix_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV)
 {
     __m512 acc[16][4];
-    const uint16_t *a = m->a + row * m->lda, *b = m->b + 16 * j0;
-    const int64_t lda = m->lda;
+    const uint16_t *a = m->a + row * m->lda;
+    const int64_t lda = m->lda, ldb = m->ldb;
     float *c = m->c + row * m->ldc + 16 * j0;
     load_sums(m, c, R, NV, acc);
-    for (int k = m->n_k / 2; k > 0; k--, a += m->lda_k, b += 2 * m->ldb)
-        mix_pair(acc, a, lda, row_of(b, NV), row_of(b + m->ldb, NV), R, NV);
-    if (m->n_k % 2) mix_pair(acc, a, lda, row_of(b, NV), _mm512_setzero_si512(), R, NV);
+    for (int p = 0; p < m->n_k; p += m->blk_rows) {
+        const uint16_t *b = m->blk[p / m->blk_rows] + 16 * j0;
+        int n = m->n_k - p < m->blk_rows ? m->n_k - p : m->blk_rows;
+        for (int k = n / 2; k > 0; k--, a += m->lda_k, b += 2 * ldb)
+            mix_pair(acc, a, lda, row_of(b, NV), row_of(b + ldb, NV), R, NV);
+        if (n % 2) mix_pair(acc, a, lda, row_of(b, NV), _mm512_setzero_si512(), R, NV);
+    }
     store_sums(m, c, R, NV, acc);
 }
 
