@@ -14,22 +14,22 @@
  *
  * attn_dot_bf16   c[r][16 j + i] (+)= sum over k < n_k of the two products of the pairs
  *                 a[r lda + k lda_k] and b[k ldb + j ldb_v + 2 i]; j < n_vec, i < 16.
- * attn_mix_bf16   c[r][16 j + i] (+)= sum over p < n_k of w(r, p) v(p, 16 j + i), where
+ * attn_mix_bf16   c[r][16 j + i] (+)= sum over k0 <= p < n_k of w(r, p) v(p, 16 j + i), where
  *                 w(r, p) = a[r lda + p / 2 lda_k + p % 2] and row p of v is row p % blk_rows of
- *                 blk[p / blk_rows], rows ldb apart; blk_rows is even. When n_k is odd the weight
- *                 behind the last is read and counts nothing. b and ldb_v are not used.
+ *                 blk[p / blk_rows], rows ldb apart; blk_rows and k0 are even. When n_k is odd the
+ *                 weight behind the last is read and counts nothing. b, ldb_v are not used.
  *
- * c starts at 0, or with add at what it holds. next: n_next bytes (0 = none) that will be needed
- * soon; they are fetched into the second-level cache on the way (dot only). */
+ * c starts at 0, or with add at what it holds. next: two times n_next bytes (0 = none) that will be
+ * needed soon; they are fetched into the second-level cache on the way (dot only). */
 struct attn_mm {
     const uint16_t *a, *b;
     int64_t lda, lda_k, ldb, ldb_v;
     float *c;
     int64_t ldc;
-    int n_row, n_vec, n_k, add;
+    int n_row, n_vec, n_k, k0, add;
     const uint16_t *const *blk;
     int blk_rows;
-    const uint8_t *next;
+    const uint8_t *next[2];
     int64_t n_next;
 };
 

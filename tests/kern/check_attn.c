@@ -36,7 +36,7 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
     for (int r = 0; r < m.n_row; r++)
         for (int j = 0; j < 16 * m.n_vec; j++) {
             double s = m.add ? was[r * m.ldc + j] : 0, sum = fabs(s);
-            for (int k = 0; k < (mix ? m.n_k : 2 * m.n_k); k++) {
+            for (int k = m.k0; k < (mix ? m.n_k : 2 * m.n_k); k++) {
                 const uint16_t *b =
                     mix ? m.blk[k / m.blk_rows] + k % m.blk_rows * m.ldb + j
                         : m.b + k / 2 * m.ldb + j / 16 * m.ldb_v + 2 * (j % 16) + k % 2;
@@ -54,20 +54,18 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
         for (int64_t j = 16 * m.n_vec; j < m.ldc; j++)
             if (fp_to_bits(m.c[r * m.ldc + j]) != fp_to_bits(was[r * m.ldc + j]))
                 check_fail(c, "wrote behind the vectors of row %d", r);
-    int cut = mix ? m.n_k / 2 / m.blk_rows * m.blk_rows : m.n_k / 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
+    int cut = mix ? m.k0 + (m.n_k - m.k0) / 4 * 2 : m.n_k / 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
     struct attn_mm t = m;
     for (int part = 0; part < 4; part++) {
-        int r0 = part / 2 ? row : 0, k0 = part % 2 ? cut : 0, pairs = mix ? k0 / 2 : k0;
+        int r0 = part / 2 ? row : 0, k0 = part % 2 ? cut : 0, first = mix ? 0 : k0;
         t.n_row = part / 2 ? m.n_row - row : row;
-        t.n_k = part % 2 ? m.n_k - cut : cut;
+        t.n_k = !(part % 2) ? cut : mix ? m.n_k : m.n_k - cut;
+        if (mix) t.k0 = part % 2 ? cut : m.k0;
         t.add = part % 2 ? 1 : m.add;
-        t.a = m.a + r0 * m.lda + pairs * m.lda_k;
-        if (mix)
-            t.blk = m.blk + k0 / m.blk_rows;
-        else
-            t.b = m.b + k0 * m.ldb;
+        t.a = m.a + r0 * m.lda + first * m.lda_k;
+        t.b = m.b + first * m.ldb;
         t.c = two + r0 * m.ldc;
-        if (t.n_row && (t.n_k || !t.add)) run(&t);
+        if (t.n_row) run(&t);
     }
     if (memcmp(two, m.c, (size_t)n_c * 4) != 0)
         check_fail(c, "rows %d vectors %d k %d: other bits in parts", m.n_row, m.n_vec, m.n_k);
@@ -87,7 +85,7 @@ void check_attn_dot_bf16(struct check *c, run_fn variant)
         m.b = random_bf16(c, (n_k - 1) * m.ldb + (n_vec - 1) * m.ldb_v + 32);
         m.ldc = 16 * n_vec + some(c, 0, 3);
         m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
-        m.next = check_alloc(c, 1000);
+        m.next[0] = m.next[1] = check_alloc(c, 1000);
         m.n_next = i % 3 ? 1000 : 0;
         compare(c, variant, m, 0);
         check_free_all();
@@ -108,6 +106,7 @@ void check_attn_mix_bf16(struct check *c, run_fn variant)
         const uint16_t *blk[64];
         m.blk = blk;
         m.blk_rows = 2 * (int)some(c, 1, 20);
+        m.k0 = i % 3 ? 0 : 2 * (int)some(c, 0, (n_pos - 1) / 2);
         for (int p = 0; p < n_pos; p += m.blk_rows) {
             int n = n_pos - p < m.blk_rows ? n_pos - p : m.blk_rows;
             blk[p / m.blk_rows] = random_bf16(c, (n - 1) * m.ldb + 16 * n_vec);

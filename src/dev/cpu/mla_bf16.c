@@ -95,8 +95,9 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
                              .ldb_v = 32, .c = m->s + at * ld, .ldc = ld, .n_row = n,
                              .n_vec = ld / 16, .n_k = (a->d_k + 1) / 2};
         if (p + n_run < end && p + n_run < last) {
-            mm.next = row_at(a, j->b, u->seq, p + n_run);
-            mm.n_next = (int64_t)n_run * (int64_t)a->kv->row_bytes;
+            mm.n_next = (int64_t)n_run * (int64_t)a->kv->row_bytes / 2;
+            mm.next[0] = row_at(a, j->b, u->seq, p + n_run);
+            mm.next[1] = mm.next[0] + mm.n_next;
         }
         kern_get()->attn_dot_bf16(&mm);
     }

@@ -24,7 +24,7 @@ void kern_attn_mix_bf16_ref(const struct attn_mm *m)
     for (int r = 0; r < m->n_row; r++)
         for (int j = 0; j < 16 * m->n_vec; j++) {
             float *c = m->c + r * m->ldc + j, s = m->add ? *c : 0;
-            for (int p = 0; p < m->n_k; p += 2) {
+            for (int p = m->k0; p < m->n_k; p += 2) {
                 const uint16_t *a = m->a + r * m->lda + p / 2 * m->lda_k;
                 const uint16_t *b = m->blk[p / m->blk_rows] + p % m->blk_rows * m->ldb + j;
                 if (p + 1 < m->n_k) s = fmaf(fp_bf16_to_f32(a[1]), fp_bf16_to_f32(b[m->ldb]), s);

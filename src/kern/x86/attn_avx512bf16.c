@@ -32,14 +32,18 @@ AI void store_sums(const struct attn_mm *m, float *c, const int R, const int NV,
             _mm512_storeu_ps(c + r * m->ldc + 16 * j, acc[r][j]);
 }
 
+/* What is left to fetch: bytes [at, end) of both regions, step bytes of each per round. */
+struct fetch {
+    int64_t at, end, step;
+};
+
 /* Rows row .. row + R, vectors j0 .. j0 + NV. */
-AI const uint8_t *dot_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV,
-                           const uint8_t *next)
+AI void dot_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV,
+                 struct fetch *f)
 {
     __m512 acc[16][4];
     const uint16_t *a = m->a + row * m->lda, *b = m->b + j0 * m->ldb_v;
     const int64_t lda = m->lda, ldv = m->ldb_v;
-    const uint8_t *end = m->next + m->n_next;
     float *c = m->c + row * m->ldc + 16 * j0;
     load_sums(m, c, R, NV, acc);
     for (int k = 0; k < m->n_k; k++, a += m->lda_k, b += m->ldb) {
@@ -54,18 +58,17 @@ AI const uint8_t *dot_tile(const struct attn_mm *m, int row, int j0, const int R
             for (int j = 0; j < NV; j++)
                 acc[r][j] = _mm512_dpbf16_ps(acc[r][j], w, x[j]);
         }
-        if (next < end) {
-            _mm_prefetch((const char *)next, _MM_HINT_T1);
-            next += 64;
+        for (int64_t to = f->at + f->step; f->at < to && f->at < f->end; f->at += 64) {
+            _mm_prefetch((const char *)m->next[0] + f->at, _MM_HINT_T1);
+            _mm_prefetch((const char *)m->next[1] + f->at, _MM_HINT_T1);
         }
     }
     store_sums(m, c, R, NV, acc);
-    return next;
 }
 
 #define DOT(R, NV)                                                                                 \
     case R:                                                                                        \
-        next = dot_tile(m, row, j, R, NV, next);                                                   \
+        dot_tile(m, row, j, R, NV, &f);                                                            \
         break;
 
 /* Rows in tiles of about equal height, at most max. */
@@ -77,7 +80,11 @@ AI int tile_rows(int n_row, int row, int max)
 
 void kern_attn_dot_bf16_avx512bf16(const struct attn_mm *m)
 {
-    const uint8_t *next = m->next;
+    struct fetch f = {0, m->n_next, 0};
+    if (f.end && m->n_k) {
+        int64_t rounds = (int64_t)m->n_k * ((m->n_row * m->n_vec + 23) / 24);
+        f.step = ((f.end + 63) / 64 + rounds - 1) / rounds * 64;
+    }
     for (int j = 0, nv; j < m->n_vec; j += nv) {
         int left = m->n_vec - j;
         nv = left >= 4 ? 4 : left >= 2 ? 2 : 1;
@@ -141,9 +148,11 @@ AI void mix_tile(const struct attn_mm *m, int row, int j0, const int R, const in
     const int64_t lda = m->lda, ldb = m->ldb;
     float *c = m->c + row * m->ldc + 16 * j0;
     load_sums(m, c, R, NV, acc);
-    for (int p = 0; p < m->n_k; p += m->blk_rows) {
-        const uint16_t *b = m->blk[p / m->blk_rows] + 16 * j0;
-        int n = m->n_k - p < m->blk_rows ? m->n_k - p : m->blk_rows;
+    a += m->k0 / 2 * m->lda_k;
+    for (int p = m->k0, n; p < m->n_k; p += n) {
+        int in = p % m->blk_rows;
+        const uint16_t *b = m->blk[p / m->blk_rows] + in * ldb + 16 * j0;
+        n = m->n_k - p < m->blk_rows - in ? m->n_k - p : m->blk_rows - in;
         for (int k = n / 2; k > 0; k--, a += m->lda_k, b += 2 * ldb)
             mix_pair(acc, a, lda, row_of(b, NV), row_of(b + ldb, NV), R, NV);
         if (n % 2) mix_pair(acc, a, lda, row_of(b, NV), _mm512_setzero_si512(), R, NV);
