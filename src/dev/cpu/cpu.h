@@ -136,6 +136,7 @@ struct cpu {
     struct cpu_unit *unit;
     int n_unit_max;
     float *part; /* partial results of spans */
+    struct par_range *span_range; /* [n_worker] */
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -233,13 +234,14 @@ struct cpu_span_job {
     int n_unit;
     int n_row, ldo; /* rows of a part at most, floats of a row */
     double ns;      /* of the whole job, about */
-    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of it. */
+    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of its rows
+     * [rows[0], rows[1]). */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
     void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
                  float *mem, struct cpu_part out);
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                struct cpu_part in);
+                struct cpu_part in, const int rows[2]);
     size_t mem_floats;  /* what begin and span use */
     int n_span, window; /* set by dev_cpu_spans */
 };
@@ -288,6 +290,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
+enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
