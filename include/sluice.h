@@ -363,6 +363,18 @@ typedef struct sl_probe_result {
 } sl_probe_result;
 SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
 
+/* Where steps spend their time: one row per operator of the device. Counting starts with the first
+ * call; every call gives what ran since the one before it (the first: zeros). Returns the number of
+ * rows, of which at most n are written. */
+typedef struct sl_op_stat {
+    const char *name;
+    uint64_t n_call;
+    int64_t ns;
+    double bytes; /* weights read by matrix products (each matrix in use once per call) */
+    double ops;   /* products and sums of matrix products */
+} sl_op_stat;
+SL_API int sl_op_stats(sl_engine *e, sl_op_stat *out, int n);
+
 #ifdef __cplusplus
 }
 #endif

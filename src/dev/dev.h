@@ -263,4 +263,13 @@ sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_U
 double dev_probe_read_gbps(dev *d, int ms);
 double dev_probe_int8_gops(dev *d, int ms);
 
+/* Time of every operator since the call before (from the first call on): returns their number and writes at most n rows. */
+struct dev_op_row {
+    const char *name;
+    uint64_t n_call;
+    int64_t ns;
+    double bytes, ops; /* weights read by matrix products; their products and sums */
+};
+int dev_op_times(dev *d, struct dev_op_row *out, int n);
+
 #endif

@@ -32,8 +32,22 @@ struct dev_class {
 };
 
 /* The common heads of a device's own structures. */
+struct dev_op_time {
+    uint64_t n_call;
+    int64_t ns;
+    double bytes, ops;
+};
+enum dev_op {
+#define X(name, params) DEV_OP_##name,
+    DEV_OP_LIST(X)
+#undef X
+        DEV_N_OP
+};
 struct dev {
     const struct dev_class *cls;
+    int timing;                    /* operators are timed; set by the first dev_op_times */
+    double bytes, ops;             /* of matrix products, counted up by the device */
+    struct dev_op_time op[DEV_N_OP];
 };
 struct dev_mat {
     int64_t bytes;

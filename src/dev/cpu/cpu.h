@@ -58,11 +58,12 @@ struct cpu_kv {
 struct cpu_seg {
     struct mm_mat m, m2;
     int begin, end; /* units */
+    int n_tok;      /* its columns */
     int user;       /* which product */
 };
 struct cpu_work {
     struct cpu_seg *seg;
-    int n_seg, n_seg_max;
+    int n_seg, n_seg_max, n_tok; /* n_tok: the most of a product */
     int step_min, step_max; /* units of a piece */
     struct par_range *range; /* [n_worker] */
 };
@@ -150,11 +151,11 @@ sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_M
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
                       void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
-/* m2: the second half of a pair of two formats, NULL or without data otherwise. */
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2,
-                      int user);
-/* After the last add; n_tok: the most tokens of a product. */
-void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok);
+/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns. */
+struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
+                                 const struct mm_mat *m2, int n_tok);
+/* After the last add. */
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
 /* The next piece for a worker; false when there is none. */
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
 
