@@ -18,7 +18,8 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 
-/* Form of the activations of products. AUTO: int8 for experts, 15 bits (two int8 planes) elsewhere; bf16 where the weights are floats.
+/* Form of the activations of products. AUTO: int8 for experts; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
+ * planes) for routers and MLA's per-head matrices; bf16 where the weights are floats.
  * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };

@@ -10,7 +10,7 @@
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][4] = {
-        [DEV_ACTS_AUTO] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15},
         [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
