@@ -26,8 +26,6 @@
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
-    X(mm_fill,   void, (const struct mm_rec *r, int n, int off, int half, int col,                 \
-                        struct mm_ent *e, int stride))                                             \
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
