@@ -53,8 +53,6 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
 
 /* mm_bf16x: bf16 weights times bf16 activations (mm_run.xb), the results of mm_bf16 (but for
  * subnormal products, which the instruction may flush).
- * mm_fill: the entries of one column for a format, from the records of n groups; entry g goes to
- * e[g * stride].
  * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
  * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers. hi: as form INT8. lo
  * (may be NULL): then the groups are quantised as in INT15 wherever amax[g] >= 0, and as INT8 where

@@ -26,8 +26,6 @@
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
-    X(mm_fill,   void, (const struct mm_rec *r, int n, int off, int half, int col,                 \
-                        struct mm_ent *e, int stride))                                             \
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)) \
     X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
