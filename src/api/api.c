@@ -199,6 +199,8 @@ static void begin(void *user, struct net_req *r)
     bool known = false, ok = true;
     const struct api_route *t = api_route_find(r->method, r->path, &known);
     const char *origin = origin_of(a, r, &ok);
+    if (t && ((t->flags & API_UI && a->o.no_ui) || (t->flags & API_METRICS && a->o.no_metrics)))
+        t = NULL, known = false;
     r->route = t;
     r->body_max = 0;
     if (origin) cors(r, origin);

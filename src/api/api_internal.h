@@ -21,7 +21,8 @@ enum {
     API_OPEN = 1,  /* no key needed */
     API_HERE = 2,  /* answered on the net thread */
     API_GEN = 4,   /* makes the model compute: counted, limited, refused while draining */
-    API_ADMIN = 8, /* never refused for load */
+    API_UI = 8,      /* there with --ui on */
+    API_METRICS = 16 /* there with --metrics on */
 };
 
 struct api_route {
@@ -214,6 +215,7 @@ ROUTE(tokenize);
 ROUTE(detokenize);
 ROUTE(apply_template);
 ROUTE(metrics_get);
+ROUTE(page);
 #undef ROUTE
 /* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,

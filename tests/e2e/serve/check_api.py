@@ -25,6 +25,12 @@ def get_routes(s):
     need("request id", head["x-request-id"].startswith("req_"))
     need("own request id", s.get("/health", {"X-Request-Id": "abc-1"})[1]["x-request-id"] == "abc-1")
     need("bad request id", s.get("/health", {"X-Request-Id": "a b\x7f"})[1]["x-request-id"] != "a b\x7f")
+    for path, kind in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css"),
+                       ("/icon.svg", "image/svg+xml")]:
+        status, head, data = s.get(path)
+        need(f"page {path}", status == 200 and head["content-type"].startswith(kind) and len(data) > 50)
+        policy = head["content-security-policy"]
+        need("policy", "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy, policy)
     text = s.get("/metrics")[2].decode()
     for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
                  "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
