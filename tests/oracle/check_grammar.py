@@ -151,11 +151,11 @@ class Schemas:
 
 def checker():
     import jsonschema
-    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema import Draft202012Validator
 
     def check(schema, text):
         value = json.loads(text)
-        Draft202012Validator(schema, format_checker=FormatChecker()).validate(value)
+        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(value)
     return check, jsonschema.ValidationError
 
 
