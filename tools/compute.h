@@ -13,6 +13,7 @@ struct compute {
     sl_engine *e;
     sl_model_info mi;
     sl_engine_info ei;
+    sl_grammar *grammar; /* NULL, or what answers must match; the caller's to set */
     struct cmd_progress progress;
     double load_ms;
 };
