@@ -50,7 +50,9 @@ static int by_item(const void *x, const void *y)
 
 static sl_status grow_slots(struct grammar_run *r, sl_err *err)
 {
-    uint32_t n = r->n_slot ? 2 * r->n_slot : 1024;
+    uint32_t n = 1024;
+    while (n <= 4 * r->n_node)
+        n *= 2;
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_REQUEST, n, 4, &p, err));
     uint32_t *s = p;
@@ -393,10 +395,7 @@ static sl_status collect(struct grammar_run *r, sl_err *err)
     mem_free(r->slot);
     r->slot = NULL;
     r->n_slot = 0;
-    do
-        SL_TRY(grow_slots(r, err));
-    while (2 * r->n_node >= r->n_slot);
-    return SL_OK;
+    return grow_slots(r, err);
 }
 
 sl_status grammar_run_begin(struct grammar_run *r, sl_err *err)

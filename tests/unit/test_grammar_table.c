@@ -289,7 +289,8 @@ TEST(grammar_refuses_by_name_and_place)
     for (int i = 0; i < BASE_COUNT_OF(refused); i++) {
         sl_err err = {0};
         grammar *g = NULL;
-        sl_status st = grammar_open(refused[i].kind, refused[i].text, strlen(refused[i].text), &g, &err);
+        sl_status st =
+            grammar_open(refused[i].kind, refused[i].text, strlen(refused[i].text), &g, &err);
         if (st != SL_REQUEST || g) fail_msg("%s: status %d", refused[i].text, (int)st);
         if (!strstr(err.text, refused[i].says))
             fail_msg("%s: says %s, not %s", refused[i].text, err.text, refused[i].says);
