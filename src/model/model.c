@@ -243,6 +243,11 @@ const struct model_cfg *model_config(const model *m)
     return &m->cfg;
 }
 
+int model_form_from(const model *m)
+{
+    return m->expand_from;
+}
+
 int64_t model_bytes_per_token(const model *m)
 {
     return m->bytes_per_token;

@@ -128,6 +128,9 @@ struct model_tap_rows {
 typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
 /* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
+/* Prompt tokens at this position and behind are computed in another form than generated ones (model/mla.c), so their stored values differ in the last
+ * bits. INT_MAX: one form only. */
+int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
 
