@@ -48,22 +48,31 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_
     double base = n_decode ? decode_ns(c, BASE_MIN(n_decode, c->n_row_max)) : 0;
     if (n_decode && base <= 0) return;
     double tok = ((double)ns - base) / n_prompt;
-    /* a step of prompts alone says least about a small piece: only where nothing better is known */
-    if (n_decode == 0 && c->tok_ns > 0) return;
-    c->tok_ns = blend(c->tok_ns, tok > 0 ? tok : 0.25 * c->tok_ns);
-    c->last = n_decode ? n_prompt : BASE_MIN(n_prompt, SCHED_MIX_FIRST);
+    double *at = n_decode && n_prompt <= SCHED_PIECE ? &c->tok_ns : &c->big_tok_ns;
+    if (n_decode == 0 && n_prompt <= SCHED_PIECE && c->big_tok_ns > 0)
+        return; /* a short prompt alone says little */
+    *at = blend(*at, tok > 0 ? tok : 0.25 * *at);
+    if (at == &c->tok_ns) c->last = n_prompt;
 }
 
-int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max)
+static int clamp(double n, int lo, int hi)
+{
+    return n < lo ? lo : n < hi ? (int)n : hi;
+}
+
+struct sched_budget sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait,
+                                      int n_max)
 {
     double base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max));
-    if (c->n_step == 0) return n_max; /* nobody measures */
-    if (base <= 0) return 0;
-    if (c->tok_ns <= 0) return BASE_MIN(SCHED_MIX_FIRST, n_max);
-    double share = SCHED_SHARE * (n_wait > n_decode ? (double)n_wait / n_decode : 1);
-    double n = share * base / c->tok_ns;
-    /* A larger piece costs less per token than the last one did: grow towards it, by half each time. */
-    double most = BASE_MAX(1.5 * c->last, c->last + 2.0);
-    if (n > most) n = most;
-    return BASE_MAX(n < n_max ? (int)n : n_max, 1);
+    if (c->n_step == 0) return (struct sched_budget){n_max, n_max}; /* nobody measures */
+    if (base <= 0) return (struct sched_budget){0, 0};
+    double crowd = n_wait > n_decode ? (double)n_wait / n_decode : 1;
+    double n = c->tok_ns > 0 ? SCHED_SHARE * crowd * base / c->tok_ns : SCHED_MIX_FIRST;
+    /* A larger piece costs less per token than the last one did: grow towards it, by half each
+     * time. */
+    if (c->tok_ns > 0) n = BASE_MIN(n, BASE_MAX(1.5 * c->last, c->last + 2.0));
+    int paced = clamp(n, 1, n_max);
+    double big = c->big_tok_ns > 0 ? c->big_tok_ns : c->tok_ns;
+    int all = big > 0 ? clamp(SCHED_STALL_NS * crowd / big, paced, n_max) : paced;
+    return (struct sched_budget){all, paced};
 }

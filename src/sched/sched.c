@@ -195,6 +195,7 @@ static void start(struct sched *s, int slot, int run)
     r->state = SCHED_RUNNING;
     r->run = run;
     r->n_done = r->n_reused = s->run[run].seq.n_tok;
+    r->is_long = (r->n_known - r->n_done) / SCHED_LONG > s->opts.n_chunk;
     r->after = -1;
     s->run[run].req = slot;
     list_remove(s->wait, &s->n_wait, slot);
@@ -281,6 +282,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
     if (it->all_rows) s->row_left -= n_tok;
     s->plan.n_tok += n_tok;
     if (!it->answer) s->plan.n_spent += n_tok;
+    if (!it->answer && r->is_long) s->long_left -= n_tok;
     s->owner[r->owner].served += (uint64_t)n_tok;
 }
 
@@ -288,8 +290,9 @@ static void add_row(struct sched *s, int slot, int n_tok)
 static int wish(const struct sched *s, const struct sched_req *r, int budget)
 {
     int n = BASE_MIN(r->n_known - r->n_done, budget);
-    bool rows = r->item >= 0 ? s->plan.item[r->item].all_rows
-                             : r->all_rows && r->n_done < r->n_prompt;
+    bool rows =
+        r->item >= 0 ? s->plan.item[r->item].all_rows : r->all_rows && r->n_done < r->n_prompt;
+    if (r->is_long) n = BASE_MIN(n, s->long_left);
     return rows ? BASE_MIN(n, s->row_left) : n;
 }
 
@@ -419,7 +422,7 @@ static void plan_first(struct sched *s, int budget, bool others)
     const struct sched_req *r = &s->req[slot];
     int share = others ? (budget + 1) / 2 : budget;
     int want = decodes(r) ? 1 : wish(s, r, share);
-    if (want == 0) return; /* a step to measure */
+    if (want <= 0) return; /* a step to measure */
     bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
     ASSERT(room); /* alone it has the whole pool */
     add_row(s, slot, fit(s, &s->run[r->run].seq, want));
@@ -440,14 +443,15 @@ static void plan_answers(struct sched *s)
     }
 }
 
-/* The running prompt without a row that has least to do; -1 = none. */
-static int shortest_prompt(const struct sched *s)
+/* The running prompt without a row that has least to do, of those that may have n more; -1 = none.
+ */
+static int shortest_prompt(const struct sched *s, int n)
 {
     int best = -1, least = 0;
     for (int i = 1; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
         int left = r->n_known - r->n_done;
-        if (r->item >= 0 || left <= 0 || (best >= 0 && left >= least)) continue;
+        if (r->item >= 0 || wish(s, r, n) <= 0 || (best >= 0 && left >= least)) continue;
         best = s->active[i];
         least = left;
     }
@@ -459,7 +463,7 @@ static int shortest_prompt(const struct sched *s)
 static void plan_prompts(struct sched *s, int budget)
 {
     int slot;
-    while (s->plan.n_spent < budget && (slot = shortest_prompt(s)) >= 0) {
+    while (s->plan.n_spent < budget && (slot = shortest_prompt(s, budget - s->plan.n_spent)) >= 0) {
         const struct sched_req *r = &s->req[slot];
         int n = fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent));
         if (n == 0) break;
@@ -494,17 +498,18 @@ const struct sched_plan *sched_step(struct sched *s)
     for (int i = 0; i < s->n_wait; i++)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
-    int n_prompt = count_prompts(s, &n_decode), budget = s->opts.n_chunk;
-    if (n_decode && n_prompt)
-        budget = sched_cost_budget(&s->cost, n_decode, n_prompt, s->opts.n_chunk);
-    if (budget == 0 && s->measured) /* never twice: the first in rank advances */
-        budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
-    s->measured = budget == 0;
+    int n_prompt = count_prompts(s, &n_decode);
+    struct sched_budget b = {s->opts.n_chunk, s->opts.n_chunk};
+    if (n_decode && n_prompt) b = sched_cost_budget(&s->cost, n_decode, n_prompt, s->opts.n_chunk);
+    if (b.all == 0 && s->measured) /* never twice: the first in rank advances */
+        b.all = b.for_long = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
+    s->measured = b.all == 0;
+    s->long_left = b.for_long;
     if (s->n_active) {
-        plan_first(s, budget, n_prompt > 1);
+        plan_first(s, b.all, n_prompt > 1);
         plan_answers(s);
     }
-    plan_prompts(s, budget);
+    plan_prompts(s, b.all);
     return p;
 }
 
