@@ -118,6 +118,8 @@ struct dev_kv_shape {
     int d_v;    /* GQA: value width. MLA: 0 */
 };
 int64_t dev_kv_bytes(const struct dev_kv_shape *s);
+/* The type to take where the user names none, for the device that dev_open calls name. */
+enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts);
 /* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
 /* Copy block src to dst in every layer (copy on write). */

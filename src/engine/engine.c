@@ -60,7 +60,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 
 static enum dev_kv_type kv_type(const sl_engine_opts *o)
 {
-    return o->kv == SL_KV_AUTO && o->acts == SL_ACTS_F32 ? DEV_KV_F32 : kv_types[o->kv];
+    return o->kv == SL_KV_AUTO ? dev_kv_auto("cpu", (enum dev_acts)o->acts) : kv_types[o->kv];
 }
 
 static int blocks_of(int64_t n_tok)

@@ -288,6 +288,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
+enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
