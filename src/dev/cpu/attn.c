@@ -162,11 +162,11 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
 }
 
 static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                struct cpu_part in)
+                struct cpu_part in, const int rows[2])
 {
     const struct attn *a = j->op;
     int d = a->kv->s.d_v;
-    for (int r = 0; r < u->n_tok * a->group; r++) {
+    for (int r = rows[0]; r < rows[1]; r++) {
         int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + u->head0 + r % a->group;
         float *y = a->p->y + row * d;
         memcpy(y, in.o + (int64_t)r * j->ldo, sizeof(float) * (size_t)d);

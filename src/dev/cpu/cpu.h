@@ -136,6 +136,7 @@ struct cpu {
     struct cpu_unit *unit;
     int n_unit_max;
     float *part; /* partial results of spans */
+    struct par_range *span_range; /* [n_worker] */
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -233,13 +234,14 @@ struct cpu_span_job {
     int n_unit;
     int n_row, ldo; /* rows of a part at most, floats of a row */
     double ns;      /* of the whole job, about */
-    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of it. */
+    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of its rows
+     * [rows[0], rows[1]). */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
     void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
                  float *mem, struct cpu_part out);
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                struct cpu_part in);
+                struct cpu_part in, const int rows[2]);
     size_t mem_floats;  /* what begin and span use */
     int n_span, window; /* set by dev_cpu_spans */
 };
