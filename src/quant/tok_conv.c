@@ -13,7 +13,7 @@ enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
 /* ---- folder -> GGUF ---- */
 
-/* A pattern with \r, \n, \uXXXX and \x{X} as the characters themselves, so that two spellings compare equal. */
+/* A pattern with \r, \n, \uXXXX and \x{X} as the characters themselves and no escaped quotes, so that two spellings compare equal. */
 static void put_utf8(struct str *s, uint32_t c)
 {
     if (c < 0x80) {
@@ -49,6 +49,8 @@ static void plain_pattern(struct str *s, const char *p)
         } else if (p[0] == '\\' && (p[1] == 'r' || p[1] == 'n')) {
             str_putc(s, p[1] == 'r' ? '\r' : '\n');
             p += 2;
+        } else if (p[0] == '\\' && p[1] == '"') {
+            p++; /* the same with and without */
         } else if (p[0] == '\\' && p[1]) {
             str_put(s, p, 2);
             p += 2;
