@@ -28,6 +28,7 @@ static const struct opt opts[] = {
     {"repeat",  'r', OPT_INT,  offsetof(struct bench_opts, r), "N", "5", 1, 1000, "repeats; the median is given"},
     {"csv",      0,  OPT_STR,  offsetof(struct bench_opts, csv), "FILE", NULL, 0, 0, "write the table as CSV too"},
     {"ops",      0,  OPT_FLAG, offsetof(struct bench_opts, ops), NULL, NULL, 0, 0, "after each test, where its time went"},
+    OPT_ROWS_EXPERTS(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
 };
@@ -361,6 +362,7 @@ static int run(struct cmd_ctx *x)
     st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);
     b.ids = p;
     if (!st) st = run_tests(&b, t, n, &err);
+    if (!st) st = compute_experts(&b.c, &o->common, &err);
     mem_free(b.ids);
     compute_close(&b.c);
     return st ? cmd_fail(&err) : CMD_OK;

@@ -31,6 +31,7 @@ static const struct opt opts[] = {
     {"batch-file", 0, OPT_STR, offsetof(struct run_opts, batch_file), "FILE", NULL, 0, 0, "JSON lines {\"prompt\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
     {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema), "FILE", NULL, 0, 0, "(not available in this version)"},
     {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "(not available in this version)"},
+    OPT_ROWS_EXPERTS(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };
@@ -423,6 +424,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         st = compute_open(&c, &o->common, &eo, &err);
         if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
         cmd_progress_end(&c.progress);
+        if (!st) st = compute_experts(&c, &o->common, &err);
         compute_close(&c);
     }
     for (int i = 0; line && i < n_line; i++)
@@ -469,6 +471,7 @@ static int run(struct cmd_ctx *x)
     if (!st) {
         st = one(&c, o, text, (size_t)n, &err);
         cmd_progress_end(&c.progress);
+        if (!st) st = compute_experts(&c, &o->common, &err);
         compute_close(&c);
     }
     mem_free(file_text);

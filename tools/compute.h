@@ -23,6 +23,9 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
                        sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
 
+/* The file of --expert-stats, where it is asked for; once, when everything has run. */
+sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err) BASE_MUST_USE;
+
 /* Sampling, as options. */
 struct sampling_opts {
     double temp, top_p, min_p, repeat, presence, frequency;

@@ -88,6 +88,8 @@ struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense layer. */
+const uint64_t *model_routed(const model *m, int layer);
 
 /* One step's input. Arrays: host memory, borrowed. */
 struct model_batch {
