@@ -216,6 +216,11 @@ def load_results(path):
 
 def measure(a, engines, jobs, path):
     rows = load_results(path)
+    if os.path.exists(path) and os.path.getsize(path):
+        with open(path, "rb+") as f:  # a half line of a run that was stopped ends here
+            f.seek(-1, os.SEEK_END)
+            if f.read(1) != b"\n":
+                f.write(b"\n")
     for rnd in range(a.rounds):
         for job in jobs:
             want = [c for c in cases_of(job) if keep(a, c)]

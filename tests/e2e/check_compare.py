@@ -49,6 +49,8 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
     with open(results, "w") as f:  # stopped in the second round
         f.write("\n".join(lines[:5]) + '\n{"case": "smol')
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) > n, "goes on where it was")
+    n = len(open(d + "/log").readlines())
+    check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n, "nothing is lost behind a half line")
     program(d + "/bin/llama-bench", "echo no such type >&2; exit 3")
     r = compare("--fresh", "--csv", d + "/a.csv")
     check(r[0] == 0 and "| smollm2/tg64 | 90.0 | - | - |" in r[1] and "exit 3: no such type" in open(d + "/a.csv").read(), "a failing peer", r)
