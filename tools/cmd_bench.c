@@ -294,8 +294,7 @@ static void put_bar(struct chart_bar *bar, const struct test *t, const struct re
 {
     char name[32];
     snprintf(bar->label, sizeof bar->label, "%s, batch %d, depth %d", test_name(t, name, sizeof name), t->batch, t->depth);
-    snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of %s", r->tps, isnan(r->gbps) ? r->pct_int8_peak : r->pct_bandwidth,
-             isnan(r->gbps) ? "int8 peak" : "read bandwidth");
+    snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of the limit", r->tps, r->pct_limit);
     bar->v = r->tps;
 }
 
