@@ -16,9 +16,8 @@ struct bench_opts {
     struct opt_common common;
     struct opt_ints p, b, d;
     int n, r;
-    bool ops;
     const char *csv, *svg, *kernels;
-    bool ablation;
+    bool ops, ablation;
 };
 
 // clang-format off
@@ -295,8 +294,7 @@ static void put_bar(struct chart_bar *bar, const struct test *t, const struct re
 {
     char name[32];
     snprintf(bar->label, sizeof bar->label, "%s, batch %d, depth %d", test_name(t, name, sizeof name), t->batch, t->depth);
-    snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of %s", r->tps, isnan(r->gbps) ? r->pct_int8_peak : r->pct_bandwidth,
-             isnan(r->gbps) ? "int8 peak" : "read bandwidth");
+    snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of the limit", r->tps, r->pct_limit);
     bar->v = r->tps;
 }
 
@@ -329,10 +327,11 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
         if (st) break;
         put_json(&w, b, &t[i], &r);
         put_csv(&csv, b, &t[i], &r);
-        put_bar(&bar[i], &t[i], &r);
         if (b->o->common.json) continue;
         print_row(&t[i], &r);
         if (b->o->ops) print_ops(b, &r);
+        put_bar(&bar[i], &t[i], &r);
+        if (!b->o->common.json) print_row(&t[i], &r);
     }
     text_jw_arr_end(&w);
     if (!st && b->o->common.json) st = compute_print(&json, err);
