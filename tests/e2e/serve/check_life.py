@@ -189,6 +189,41 @@ def refuse_to_start(tmp):
             T.check(name, e2e.one_line_failure(code, err) or (None if word in err else err))
 
 
+def sandbox(tmp):
+    keys_dir, secret = os.path.join(tmp, "keys.d"), os.path.join(tmp, "secret")
+    os.mkdir(keys_dir)
+    path = os.path.join(keys_dir, "keys")
+    for p, key in ((path, "a"), (secret, "b")):
+        with open(p, "w") as f:
+            f.write(key_line("x", key))
+    with Server("--api-key-file", path) as s:
+        with open(f"/proc/{s.proc.pid}/status") as f:
+            st = dict(ln.rstrip("\n").split(":\t", 1) for ln in f if ":\t" in ln)
+        need("NoNewPrivs", st["NoNewPrivs"].strip() == "1")
+        need("CapEff", int(st["CapEff"], 16) == 0, st["CapEff"])
+        need("seccomp", st.get("Seccomp", "2").strip() in ("2", "0"))
+        for task in os.listdir(f"/proc/{s.proc.pid}/task"):
+            with open(f"/proc/{s.proc.pid}/task/{task}/status") as f:
+                mode = [ln.split()[1] for ln in f if ln.startswith("Seccomp:")]
+            need("seccomp on every thread", mode == [st["Seccomp"].strip()], mode)
+        os.unlink(path)
+        os.symlink(secret, path)
+        s.proc.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        limited = s.get("/v1/models", bearer("b"))[0] == 401
+        need("a file outside is not read", limited or not landlock(), "the key of a forbidden file is taken")
+        need("old keys stay", not limited or s.get("/v1/models", bearer("a"))[0] == 200)
+        need("exit", s.stop() == 0)
+
+
+def landlock():
+    try:
+        with open("/sys/kernel/security/lsm") as f:
+            return "landlock" in f.read()
+    except OSError:
+        return False
+
+
 def tls(tmp):
     if not shutil.which("openssl"):
         return
@@ -221,6 +256,7 @@ def timed(fn, *args):
 with e2e.scratch() as tmp_dir:
     timed(keys, tmp_dir)
     timed(refuse_to_start, tmp_dir)
+    timed(sandbox, tmp_dir)
     timed(tls, tmp_dir)
 timed(capacity)
 timed(drain)
