@@ -14,6 +14,7 @@
 #include "engine/find.h"
 #include "os/os.h"
 #include "os/sandbox.h"
+#include "trace.h"
 #endif
 
 struct serve_opts {
@@ -197,7 +198,10 @@ static const char *cache_folder(struct arena *a)
     struct str s;
     char *out = NULL;
     str_init(&s, MEM_MISC, 0);
-    str_printf(&s, "%s%s/sluice", base && *base ? base : home ? home : "/nowhere",
+    str_printf(&s, "%s%s/sluice",
+               base && *base ? base
+               : home        ? home
+                             : "/nowhere",
                base && *base ? "" : "/.cache");
     if (mem_arena_str(a, str_c(&s), s.n, &out, NULL)) out = NULL;
     str_fini(&s);
@@ -240,6 +244,7 @@ static int run(struct cmd_ctx *x)
     struct compute c = {0};
     sl_err err = {0};
     char *cert = NULL, *key = NULL;
+    struct trace *trace = NULL;
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
@@ -250,10 +255,16 @@ static int run(struct cmd_ctx *x)
                          .n_chunk = o->chunk,
                          .kv_tokens = o->kv_tokens,
                          .no_reuse = o->prefix_cache == 1};
+    if (!st && o->trace) st = trace_open(o->trace, &trace, &err);
+    if (trace) {
+        eo.on_step = trace_step;
+        eo.step_user = trace;
+    }
     if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
     if (!st) st = serve(&c, o, cert, key, &err);
     compute_close(&c);
+    trace_close(trace);
     api_close(live.api); /* after the engine: its last events still go there */
     mem_free(cert);
     mem_free(key);

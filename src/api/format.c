@@ -94,7 +94,7 @@ static sl_status of_structured(api *a, struct net_req *r, const struct json *s, 
 }
 
 static sl_status parse(api *a, struct net_req *r, const struct json *body, int route,
-                           sl_grammar **out, sl_err *err)
+                       sl_grammar **out, sl_err *err)
 {
     const struct json *text = route == API_RESPONSES ? api_field(body, "text") : NULL,
                       *f = text ? api_field(text, "format") : api_field(body, "response_format"),
@@ -128,7 +128,7 @@ sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, i
     if (err && (strncmp(err->text, "schema", 6) == 0 || strncmp(err->text, "regex", 5) == 0 ||
                 strncmp(err->text, "grammar", 7) == 0))
         status_prefix(err, "%s: ",
-                      route == API_RESPONSES              ? "text.format"
+                      route == API_RESPONSES               ? "text.format"
                       : api_field(body, "response_format") ? "response_format"
                                                            : "structured_outputs");
     return SL_REQUEST;

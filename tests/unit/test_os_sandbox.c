@@ -43,14 +43,15 @@ static int try_files(void)
     int fd = open(in, O_WRONLY | O_CREAT, 0600);
     if (fd < 0) return 2;
     close(fd);
-    struct os_path path[] = {{in, false}, {"/proc/self/status", false}, {"/no/such/file", false}, {NULL, false}};
+    struct os_path path[] = {
+        {in, false}, {"/proc/self/status", false}, {"/no/such/file", false}, {NULL, false}};
     if (os_sandbox_files(path, 4, &active, &err)) return 3;
     if (!active) return 77;
     fd = open(in, O_RDONLY);
     if (fd < 0) return 4;
     if (!denied(in, O_WRONLY) || !denied(out, O_WRONLY | O_CREAT)) return 5;
-    static const char *const no[] = {"/etc/passwd", "/etc/shadow", "/usr/bin/env", "/tmp", "/",
-                                     "/proc/self/mem", "/bin/sh", "/etc"};
+    static const char *const no[] = {"/etc/passwd", "/etc/shadow",    "/usr/bin/env", "/tmp",
+                                     "/",           "/proc/self/mem", "/bin/sh",      "/etc"};
     for (int i = 0; i < 8; i++)
         if (!denied(no[i], O_RDONLY)) return 6;
     return 0;
@@ -58,13 +59,40 @@ static int try_files(void)
 
 static int try_calls(void)
 {
-    static const long no[] = {SYS_execve,  SYS_execveat,    SYS_connect,   SYS_socket,      SYS_socketpair,
-                              SYS_bind,    SYS_listen,      SYS_ptrace,    SYS_mount,       SYS_umount2,
-                              SYS_chroot,  SYS_setns,       SYS_unshare,   SYS_init_module, SYS_finit_module,
-                              SYS_delete_module, SYS_bpf,   SYS_perf_event_open, SYS_userfaultfd, SYS_keyctl,
-                              SYS_add_key, SYS_request_key, SYS_reboot,    SYS_swapon,      SYS_swapoff,
-                              SYS_acct,    SYS_setuid,      SYS_setgid,    SYS_capset,      SYS_sethostname,
-                              SYS_io_uring_setup, SYS_process_vm_readv, SYS_kexec_load, SYS_pivot_root};
+    static const long no[] = {SYS_execve,
+                              SYS_execveat,
+                              SYS_connect,
+                              SYS_socket,
+                              SYS_socketpair,
+                              SYS_bind,
+                              SYS_listen,
+                              SYS_ptrace,
+                              SYS_mount,
+                              SYS_umount2,
+                              SYS_chroot,
+                              SYS_setns,
+                              SYS_unshare,
+                              SYS_init_module,
+                              SYS_finit_module,
+                              SYS_delete_module,
+                              SYS_bpf,
+                              SYS_perf_event_open,
+                              SYS_userfaultfd,
+                              SYS_keyctl,
+                              SYS_add_key,
+                              SYS_request_key,
+                              SYS_reboot,
+                              SYS_swapon,
+                              SYS_swapoff,
+                              SYS_acct,
+                              SYS_setuid,
+                              SYS_setgid,
+                              SYS_capset,
+                              SYS_sethostname,
+                              SYS_io_uring_setup,
+                              SYS_process_vm_readv,
+                              SYS_kexec_load,
+                              SYS_pivot_root};
     bool active = false;
     os_sandbox_calls(&active);
     if (!active) return 77;
