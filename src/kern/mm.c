@@ -37,7 +37,7 @@ static size_t row_recs(int n_col, enum mm_act form)
     return (size_t)(padded(n_col) / 32 * planes_of(form)) | 1;
 }
 
-/* Offsets of the forms in one block, the last one of the marks; returns its size. */
+/* Offsets of the forms in one block, the last one of the lists; returns its size. */
 static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT + 1])
 {
     size_t n = 0, vals = (size_t)padded(n_col) * (size_t)n_tok;
@@ -48,7 +48,7 @@ static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT + 
         n += align64(f <= MM_ACT_BF16 ? vals * sizeof(float) : recs * sizeof(struct mm_rec));
     }
     off[MM_N_ACT] = n;
-    return n + (has(forms, MM_ACT_INT8X) ? align64(vals / 32) : 0);
+    return n + (has(forms, MM_ACT_INT8X) ? align64(sizeof(int32_t) * (vals / 32 + (size_t)n_tok)) : 0);
 }
 
 size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max)
@@ -71,7 +71,7 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
     if (has(forms, MM_ACT_BF16)) b->bf16 = (float *)(void *)(b->base + off[MM_ACT_BF16]);
     if (has(forms, MM_ACT_INT8)) b->i8 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8]);
     if (has(forms, MM_ACT_INT8X)) b->i8x = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8X]);
-    b->mark = b->base + off[MM_N_ACT];
+    b->lo_list = (int32_t *)(void *)(b->base + off[MM_N_ACT]);
     if (has(forms, MM_ACT_INT15)) b->i15 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT15]);
 }
 
@@ -125,11 +125,12 @@ static void choose(const struct kern *kern, const float *x, int n, float amax[SP
 }
 
 static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *hi,
-                     struct mm_rec *lo, uint8_t *mark)
+                     struct mm_rec *lo, int32_t *list)
 {
     const struct kern *kern = kern_get();
     int n_group = b->ld / 32, whole = b->n_col / 32;
     float amax[SPAN], tail[32];
+    if (list) list[0] = 0;
     for (int g = 0; g < n_group;) {
         int n = BASE_MIN(SPAN, whole - g);
         const float *src = x + 32 * (size_t)g;
@@ -140,14 +141,14 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             src = tail;
             n = 1;
         }
-        if (mark)
+        if (list)
             choose(kern, src, n, amax);
         else
             for (int i = 0; i < n; i++)
                 amax[i] = 0.0f;
         kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax);
-        for (int i = 0; i < n && mark; i++)
-            mark[g + i] = (uint8_t)hi[g + i].has_lo;
+        for (int i = 0; i < n && list; i++)
+            if (hi[g + i].has_lo) list[++list[0]] = g + i;
         g += n;
     }
 }
@@ -168,7 +169,7 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
     if (b->i8) prep_int(b, x, b->i8 + tok * row_recs(b->n_col, MM_ACT_INT8), NULL, NULL);
     if (b->i8x) {
         struct mm_rec *hi = b->i8x + tok * row_recs(b->n_col, MM_ACT_INT8X);
-        prep_int(b, x, hi, hi + n_group, b->mark + tok * n_group);
+        prep_int(b, x, hi, hi + n_group, b->lo_list + tok * (n_group + 1));
     }
     if (b->i15) {
         struct mm_rec *hi = b->i15 + tok * row_recs(b->n_col, MM_ACT_INT15);
@@ -224,34 +225,40 @@ static size_t tok_at(const int32_t *idx, int j)
 static void list_lo(const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0, int n,
                     struct mm_run *r, const struct scratch *s)
 {
-    size_t ld = (size_t)x->ld / 32;
-    int32_t n_lo = 0;
-    r->lo_off = s->lo_off;
+    size_t ld = (size_t)x->ld / 32 + 1;
+    int32_t n_lo = 0, *off = s->lo_off;
+    r->lo_off = off;
     r->lo_col = s->lo_col;
-    if (n == 1) {
-        const uint8_t *mark = form == MM_ACT_INT8X ? x->mark + tok_at(idx, j0) * ld : NULL;
-        for (int g = 0; g < r->g1; g++)
-            if (!mark || mark[g]) s->lo_off[n_lo++] = g;
-        r->n_lo = n_lo;
+    if (form == MM_ACT_INT15) {
+        for (int g = 0; g <= r->g1; g++)
+            off[g] = n == 1 ? g : g * n;
+        for (int i = 0; i < r->g1 * n; i++)
+            s->lo_col[i] = (uint8_t)(i % n);
+        r->n_lo = r->g1;
         return;
     }
-    memset(s->lo_off, 0, (size_t)(r->g1 + 1) * sizeof(int32_t));
-    int32_t *off = s->lo_off; /* first counts, then where the next one of a group goes */
-    for (int j = 0; j < n; j++) {
-        const uint8_t *mark = form == MM_ACT_INT8X ? x->mark + tok_at(idx, j0 + j) * ld : NULL;
-        for (int g = 0; g < r->g1; g++)
-            off[g] += !mark || mark[g];
+    if (n == 1) {
+        const int32_t *list = x->lo_list + tok_at(idx, j0) * ld;
+        r->lo_off = list + 1;
+        for (r->n_lo = list[0]; r->n_lo > 0 && list[r->n_lo] >= r->g1;)
+            r->n_lo--; /* groups of padding */
+        return;
+    }
+    memset(off, 0, (size_t)(r->g1 + 1) * sizeof(int32_t));
+    for (int j = 0; j < n; j++) { /* first counts, then where the next one of a group goes */
+        const int32_t *list = x->lo_list + tok_at(idx, j0 + j) * ld;
+        for (int i = 1; i <= list[0] && list[i] < r->g1; i++)
+            off[list[i]]++;
     }
     for (int g = 0; g < r->g1; g++) {
         int32_t count = off[g];
         off[g] = n_lo;
         n_lo += count;
     }
-    off[r->g1] = n_lo;
     for (int j = 0; j < n; j++) {
-        const uint8_t *mark = form == MM_ACT_INT8X ? x->mark + tok_at(idx, j0 + j) * ld : NULL;
-        for (int g = 0; g < r->g1; g++)
-            if (!mark || mark[g]) s->lo_col[off[g]++] = (uint8_t)j;
+        const int32_t *list = x->lo_list + tok_at(idx, j0 + j) * ld;
+        for (int i = 1; i <= list[0] && list[i] < r->g1; i++)
+            s->lo_col[off[list[i]]++] = (uint8_t)j;
     }
     for (int g = r->g1; g > 0; g--)
         off[g] = off[g - 1]; /* off[g] had moved to its end */

@@ -82,7 +82,8 @@ struct mm_act_buf {
     struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart */
     struct mm_rec *i8x;       /* [n_tok, plane, ld / 32], likewise */
     struct mm_rec *i15;       /* [n_tok, plane, ld / 32], likewise */
-    uint8_t *mark;            /* i8x: [n_tok, ld / 32], 1 where there is a second plane */
+    int32_t *lo_list; /* i8x: [n_tok, ld / 32 + 1], the number of groups with a second plane, then
+                         those, rising */
 };
 
 /* ---- formats and packing (load time) ---- */
