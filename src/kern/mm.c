@@ -177,6 +177,14 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
     }
 }
 
+void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x)
+{
+    struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
+    int end = g0 + n_group;
+    kern_get()->mm_quant(x, n_group, r + g0, NULL, NULL);
+    if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
+}
+
 /* ---- the product ---- */
 
 #define UNPACK_GROUPS 32 /* groups of a code format that the float forms decode at a time */

@@ -115,6 +115,9 @@ size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
+/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer of INT8 alone whose
+ * n_col is a multiple of 32: the parts of a token in any order, by any workers, are kern_mm_prep's. */
+void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 
 /* ---- the product ---- */
 /* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte

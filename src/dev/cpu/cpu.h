@@ -58,6 +58,7 @@ struct cpu_kv {
  * pair): worker w begins at its own range of about equal bytes and helps the others at the end. */
 struct cpu_seg {
     struct mm_mat m, m2;
+    int unit;       /* stream tiles of m in a unit */
     int begin, end; /* units */
     int n_tok;      /* its columns */
     int user;       /* which product */
@@ -170,9 +171,10 @@ void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, i
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
                       void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
-/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns. */
+/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns;
+ * rows: of a matrix in a unit, 16 or (then they must divide n_row) 32. */
 struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
-                                 const struct mm_mat *m2, int n_tok);
+                                 const struct mm_mat *m2, int n_tok, int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
 /* The next piece for a worker; false when there is none. */
@@ -183,10 +185,23 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
                      float *y, int64_t ldy);
-/* A piece of the pairs w: h[j][i] = silu(gate) * up. */
+/* Where silu(gate) * up of tokens goes: rows h + j * ldh, or straight into prepared activations
+ * act, token j to row0 + j (dev_cpu_takes_parts). */
+struct cpu_hidden {
+    float *h;
+    int64_t ldh;
+    struct mm_act_buf *act;
+    int row0;
+};
+/* Groups of 32 outputs can be prepared by themselves: one int8 plane, and they divide the width. */
+static inline int dev_cpu_takes_parts(const struct cpu_mat *down)
+{
+    return down->form == MM_ACT_INT8 && down->m.n_col % 32 == 0;
+}
+/* A piece of the pairs w: silu(gate) * up. */
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                           const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
-                          int n_tok, float *h, int64_t ldh);
+                          int n_tok, const struct cpu_hidden *out);
 
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 {
