@@ -30,7 +30,10 @@
     X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_rows_bf16,  void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
-    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy))
+    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
+    X(attn_q8_rows,    void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
+                              int64_t ldy))                                                        \
+    X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

@@ -59,7 +59,8 @@ static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct
     size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
     for (int g = 0; g < n; g++, p += 16)
         c->k.get_k(kv->t,
-                   dev_cpu_seq_page(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
+                   dev_cpu_seq_page(j, u, p) + head +
+                       (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
                    kv->s.d_k, k + 16 * g, VEC_PIECE);
 }
 

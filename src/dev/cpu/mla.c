@@ -178,7 +178,8 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
 {
     size_t r = (size_t)dev_cpu_round16(p->mla_r), nope = (size_t)dev_cpu_round16(p->mla_nope),
            v = (size_t)dev_cpu_round16(p->d_v);
-    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
+    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope),
+           tok = (size_t)p->n_tok + CPU_LANES;
     float *at = mem;
     struct {
         float **p;
@@ -247,7 +248,8 @@ static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok,
                      int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN,
+        ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
     for (int i = 0; i < n_tok; i++) {

@@ -58,17 +58,11 @@ void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const stru
 }
 
 /* Rows of positions [p, p + n) of one block as bf16: where they lie, or made in x. */
-static const uint16_t *rows16(struct cpu *c, const struct mla *a, const uint8_t *from, int n,
-                              uint16_t *x, float *t)
+static const uint16_t *rows16(const struct mla *a, const uint8_t *from, int n, uint16_t *x)
 {
     const struct cpu_kv *kv = a->kv;
     if (kv->t == VEC_KV_BF16) return (const uint16_t *)(const void *)from;
-    for (int i = 0; i < n; i += 16) {
-        int k = n - i < 16 ? n - i : 16;
-        c->k.get_v(kv->t, from + (size_t)i * kv->row_bytes, (int64_t)kv->row_bytes, k, a->d_k, t,
-                   a->row);
-        kern_get()->attn_rows_bf16(t, a->row, k, a->row, x + (int64_t)i * a->row, a->row);
-    }
+    kern_get()->attn_q8_rows(from, (int64_t)kv->row_bytes, n, a->d_k, x, a->row);
     return x;
 }
 
@@ -99,16 +93,25 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
     int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run, p = p0 + at;
-        const uint16_t *x = rows16(c, a, row_at(a, j->b, u->seq, p), n,
-                                   m->x + (int64_t)at * a->row, m->t);
+        const uint8_t *from = row_at(a, j->b, u->seq, p), *next = NULL;
+        const uint16_t *x = rows16(a, from, n, m->x + (int64_t)at * a->row);
         run[at / n_run] = x;
-        struct attn_mm mm = {.a = x, .lda = ld_row, .lda_k = 2, .b = m->q, .ldb = 2 * ld,
-                             .ldb_v = 32, .c = m->s + at * ld, .ldc = ld, .n_row = n,
-                             .n_vec = ld / 16, .n_k = (a->d_k + 1) / 2};
+        struct attn_mm mm = {.a = x,
+                             .lda = ld_row,
+                             .lda_k = 2,
+                             .b = m->q,
+                             .ldb = 2 * ld,
+                             .ldb_v = 32,
+                             .c = m->s + at * ld,
+                             .ldc = ld,
+                             .n_row = n,
+                             .n_vec = ld / 16,
+                             .n_k = (a->d_k + 1) / 2};
         if (p + n_run < end && p + n_run < last) {
-            mm.n_next = (int64_t)n_run * (int64_t)a->kv->row_bytes / 2;
-            mm.next[0] = row_at(a, j->b, u->seq, p + n_run);
-            mm.next[1] = mm.next[0] + mm.n_next;
+            next = row_at(a, j->b, u->seq, p + n_run);
+            mm.next = &next;
+            mm.n_next = 1;
+            mm.next_bytes = (int64_t)n_run * (int64_t)a->kv->row_bytes;
         }
         kern_get()->attn_dot_bf16(&mm);
     }
@@ -135,9 +138,14 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     k->attn_pairs_bf16(m.s, ld, to, ld, m.w, 2 * ld);
-    struct attn_mm mm = {.lda = 2, .lda_k = 2 * ld, .blk = run, .blk_rows = n_run,
+    struct attn_mm mm = {.lda = 2,
+                         .lda_k = 2 * ld,
+                         .blk = run,
+                         .blk_rows = n_run,
                          .ldb = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row,
-                         .ldc = j->ldo, .n_row = u->n_head, .n_vec = a->r16 / 16};
+                         .ldc = j->ldo,
+                         .n_row = u->n_head,
+                         .n_vec = a->r16 / 16};
     for (int i = 0; i < n; i += u->n_head) { /* token by token: each its own number of positions */
         mm.a = m.w + 2 * i;
         mm.c = out.o + (int64_t)i * j->ldo;
@@ -148,11 +156,11 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
 
 /* ---- materialised ---- */
 struct exp16_mem {
-    uint16_t *wk, *wv;    /* [r / 2][nope16][2], [r / 2][v16][2] */
-    uint16_t *x, *k, *v;  /* latent rows [SPAN][row], keys [SPAN][kd], values [SPAN][v16] */
-    uint16_t *q, *w;      /* [tiles][kd / 2][lanes][2], [SPAN / 2][LANES][2] */
-    float *t, *s, *o;     /* [16][widest], [SPAN][LANES], [LANES][v16] */
-    float *m, *l, *run;   /* [tokens], [tokens], [tokens][v16] */
+    uint16_t *wk, *wv;   /* [r / 2][nope16][2], [r / 2][v16][2] */
+    uint16_t *x, *k, *v; /* latent rows [SPAN][row], keys [SPAN][kd], values [SPAN][v16] */
+    uint16_t *q, *w;     /* [tiles][kd / 2][lanes][2], [SPAN / 2][LANES][2] */
+    float *t, *s, *o;    /* [16][widest], [SPAN][LANES], [LANES][v16] */
+    float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
 };
 
 /* nope + rope, even. */
@@ -166,13 +174,23 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp16_mem *
     size_t pair = ((size_t)p->mla_r + 1) / 2, nope = (size_t)dev_cpu_round16(p->mla_nope);
     size_t v = (size_t)dev_cpu_round16(p->d_v), tok = (size_t)p->n_tok + CPU_LANES;
     size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope);
-    size_t kd = (size_t)key_width(p->mla_nope, p->mla_rope), wide = BASE_MAX(BASE_MAX(row, nope), BASE_MAX(v, kd));
+    size_t kd = (size_t)key_width(p->mla_nope, p->mla_rope),
+           wide = BASE_MAX(BASE_MAX(row, nope), BASE_MAX(v, kd));
     float *t[6];
     uint16_t *h[7];
-    size_t n[13] = {pair * nope,      pair * v,         VEC_SPAN * row / 2, VEC_SPAN * kd / 2,
-                    VEC_SPAN * v / 2, tok * kd / 2,     VEC_SPAN / 2 * CPU_LANES,
-                    VEC_SPAN * wide,  VEC_SPAN * CPU_LANES, CPU_LANES * v,
-                    tok,              tok,              tok * v};
+    size_t n[13] = {pair * nope,
+                    pair * v,
+                    VEC_SPAN * row / 2,
+                    VEC_SPAN * kd / 2,
+                    VEC_SPAN * v / 2,
+                    tok * kd / 2,
+                    VEC_SPAN / 2 * CPU_LANES,
+                    VEC_SPAN * wide,
+                    VEC_SPAN * CPU_LANES,
+                    CPU_LANES * v,
+                    tok,
+                    tok,
+                    tok * v};
     size_t at = 0;
     for (int i = 0; i < 13; i++) {
         if (mem && i < 7) h[i] = (uint16_t *)(void *)(mem + at);
@@ -215,8 +233,7 @@ static void widen_weights(const struct mla *a, int head, const struct exp16_mem 
 }
 
 /* Keys and values of positions [p0, p0 + n) of one head. */
-static void make_span(struct cpu *c, const struct mla_job *j, int seq, int p0, int n,
-                      const struct exp16_mem *m)
+static void make_span(const struct mla_job *j, int seq, int p0, int n, const struct exp16_mem *m)
 {
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
@@ -225,11 +242,19 @@ static void make_span(struct cpu *c, const struct mla_job *j, int seq, int p0, i
     int kd = key_width(p->nope, p->rope);
     for (int at = 0; at < n; at += n_run) {
         int k = n - at < n_run ? n - at : n_run;
-        const uint16_t *x = rows16(c, a, row_at(a, j->b, seq, p0 + at), k, m->x, m->t);
+        const uint16_t *x = rows16(a, row_at(a, j->b, seq, p0 + at), k, m->x);
         int64_t ld = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
         uint16_t *key = m->k + (int64_t)at * kd;
-        struct attn_mm mm = {.a = x, .lda = ld, .lda_k = 2, .b = m->wk, .ldb = 2 * nope,
-                             .ldb_v = 32, .c = m->t, .ldc = nope, .n_row = k, .n_vec = nope / 16,
+        struct attn_mm mm = {.a = x,
+                             .lda = ld,
+                             .lda_k = 2,
+                             .b = m->wk,
+                             .ldb = 2 * nope,
+                             .ldb_v = 32,
+                             .c = m->t,
+                             .ldc = nope,
+                             .n_row = k,
+                             .n_vec = nope / 16,
                              .n_k = (p->r + 1) / 2};
         kn->attn_dot_bf16(&mm);
         kn->attn_rows_bf16(m->t, nope, k, p->nope, key, kd);
@@ -261,18 +286,34 @@ static void query_tile(struct cpu *c, const struct mla_job *j, const int32_t *to
         all = hi[i] < all ? hi[i] : all;
     }
     if (to == 0) return;
-    struct attn_mm dot = {.a = m->k, .lda = kd, .lda_k = 2, .b = m->q + (int64_t)tile0 * kd,
-                          .ldb = 2 * ld, .ldb_v = 32, .c = m->s, .ldc = ld, .n_row = to,
-                          .n_vec = ld / 16, .n_k = kd / 2};
+    struct attn_mm dot = {.a = m->k,
+                          .lda = kd,
+                          .lda_k = 2,
+                          .b = m->q + (int64_t)tile0 * kd,
+                          .ldb = 2 * ld,
+                          .ldb_v = 32,
+                          .c = m->s,
+                          .ldc = ld,
+                          .n_row = to,
+                          .n_vec = ld / 16,
+                          .n_k = kd / 2};
     kn->attn_dot_bf16(&dot);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
     kn->attn_pairs_bf16(m->s, ld, to, ld, m->w, 2 * ld);
     const uint16_t *rows = m->v;
     all = all / 2 * 2; /* whole pairs that all see at once */
-    struct attn_mm mix = {.a = m->w, .lda = 2, .lda_k = 2 * ld, .blk = &rows,
-                          .blk_rows = VEC_SPAN, .ldb = v16, .c = m->o, .ldc = v16, .n_row = n_tok,
-                          .n_vec = v16 / 16, .n_k = all};
+    struct attn_mm mix = {.a = m->w,
+                          .lda = 2,
+                          .lda_k = 2 * ld,
+                          .blk = &rows,
+                          .blk_rows = VEC_SPAN,
+                          .ldb = v16,
+                          .c = m->o,
+                          .ldc = v16,
+                          .n_row = n_tok,
+                          .n_vec = v16 / 16,
+                          .n_k = all};
     kn->attn_mix_bf16(&mix);
     mix.n_row = mix.add = 1;
     mix.k0 = all;
@@ -308,7 +349,8 @@ static void tile_queries(struct cpu *c, const struct mla_job *j, const int32_t *
     }
 }
 
-void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u, int worker)
+void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u,
+                        int worker)
 {
     const struct dev_attn_mla *p = j->a.p;
     const int32_t *tok = c->tok_list + u->tok0;
@@ -321,7 +363,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
     for (int i = 0; i < u->n_tok; i++)
         end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
-        make_span(c, j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
+        make_span(j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES) {
             int n = u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, at[2] = {t0, p0};
             query_tile(c, j, tok + t0, n, at, &m);
