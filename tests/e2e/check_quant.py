@@ -115,8 +115,6 @@ def calibrated(t, tmp):
             t.check(f"{name} calibrated {how}", bad or e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "2", "-q"])[0])
             out[how] = r
         t.check(f"{name} folds", None if out["--awq"] and out["--awq"]["folded"] > 0 else f"{out}")
-        # folded scales change no result: everything but the folded weights is exact in f32
-        dst = os.path.join(tmp, "f.gguf")
     t.check("awq without text", fails(["quantize", src, dst, "--weights", "q4_0", "--awq"], 2, "--calib"))
 
 
@@ -129,6 +127,7 @@ def refusals(t, tmp):
     t.check("awq with int8", fails(["quantize", src, os.path.join(tmp, "r"), "--weights", "awq", "--attn", "int8"],
                                    2, "mix"))
     t.check("bad regex", fails(["quantize", src, dst, "--weights", "q8_0", "--keep", "("], 1, "--keep"))
+    t.check("no memory", fails(["quantize", src, dst, "--weights", "q8_0", "--memory", "1000"], 1, "--memory"))
     t.check("no source", fails(["quantize", src + "x", dst, "--weights", "q8_0"], 1, "not found"))
     t.check("no parent folder", fails(["quantize", src, os.path.join(tmp, "no", "x.gguf"), "--weights", "q8_0"], 1,
                                       "No such file"))
