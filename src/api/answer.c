@@ -8,9 +8,9 @@ sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, s
 {
     const struct json *tools = api_field(body, "tools");
     bool one = !api_field_bool(body, "parallel_tool_calls", true);
-    struct api_split_opts o = {.tool_parser = a->o.tool_parser,
+    struct api_parse_opts o = {.tool_parser = a->o.tool_parser,
                                .reasoning_parser = a->o.reasoning_parser,
-                               .arch = a->mi.arch,
+                               .template_text = a->mi.chat_template,
                                .tools = tools && tools->n &&
                                         !text_json_is(api_field(body, "tool_choice"), "none"),
                                .prompt_thinks = prompt_thinks,
@@ -19,12 +19,12 @@ sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, s
     str_init(&x->reason, MEM_REQUEST, 0);
     str_init(&x->logprobs, MEM_REQUEST, 0);
     str_init(&x->ids, MEM_REQUEST, 0);
-    return api_split_open(&o, &x->split, err);
+    return api_parse_open(&o, &x->parse, err);
 }
 
 void api_answer_fini(struct api_answer *x)
 {
-    api_split_close(x->split);
+    api_parse_close(x->parse);
     str_fini(&x->text);
     str_fini(&x->reason);
     str_fini(&x->logprobs);
@@ -78,7 +78,14 @@ static void add_args(void *user, int i, const char *p, size_t n)
     if (i >= 0 && i < x->n_call) str_put(&x->call[i].args, p, n);
 }
 
-const struct api_sink api_answer_sink = {NULL, add_text, add_reason, add_call, add_args};
+const struct api_parse_sink api_answer_sink = {NULL, add_text, add_reason, add_call, add_args};
+
+void api_answer_count(struct api_job *j, const struct api_answer *x, const struct api_event *ev)
+{
+    if (!api_parse_has_reasoning(x->parse)) return;
+    j->n_reason_tok = BASE_MAX(j->n_reason_tok, 0);
+    if (ev->token >= 0 && api_parse_in_reasoning(x->parse)) j->n_reason_tok++;
+}
 
 void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev)
 {

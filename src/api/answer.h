@@ -4,7 +4,7 @@
 #define API_ANSWER_H
 
 #include "api/api_internal.h"
-#include "api/split.h"
+#include "api/parse.h"
 
 #define API_CALL_MAX 128 /* of one answer; later ones are left out */
 
@@ -14,7 +14,7 @@ struct api_call {
 };
 
 struct api_answer {
-    struct api_split *split;
+    struct api_parse *parse;
     struct str text, reason;
     struct str logprobs; /* entries of chat's content list with commas between them */
     struct str ids;
@@ -27,8 +27,10 @@ struct api_answer {
 sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks,
                           struct api_answer *out, sl_err *err) BASE_MUST_USE;
 void api_answer_fini(struct api_answer *x);
-/* Add to the whole: as an api_sink with user = struct api_answer. */
-extern const struct api_sink api_answer_sink;
+/* Add to the whole: as an api_parse_sink with user = struct api_answer. */
+extern const struct api_parse_sink api_answer_sink;
+/* Reasoning tokens of the job; before the event's text is parsed. */
+void api_answer_count(struct api_job *j, const struct api_answer *x, const struct api_event *ev);
 /* Logprobs and ids of an event. */
 void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev);
 /* "tool_calls": [...] */

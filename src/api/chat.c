@@ -117,7 +117,7 @@ static void stream(struct api_job *j, struct api_answer *x, const struct api_eve
                    struct str *out)
 {
     struct piece p = {.j = j, .x = x, .ev = NULL, .out = out, .index = ev->index};
-    const struct api_sink sink = {&p, delta_text, delta_reason, delta_call, delta_args};
+    const struct api_parse_sink sink = {&p, delta_text, delta_reason, delta_call, delta_args};
     bool last = ev->finish != SL_FINISH_NONE;
     if (!x->begun) {
         open_chunk(&p);
@@ -126,7 +126,8 @@ static void stream(struct api_job *j, struct api_answer *x, const struct api_eve
         x->begun = true;
     }
     p.ev = ev;
-    api_split_feed(x->split, ev->text, (size_t)ev->n_text, last, &sink);
+    if (api_parse_feed(x->parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
+        out->failed = SL_NOMEM;
     if (p.ev && ev->token >= 0 &&
         ((j->g->logprobs && ev->finish != SL_FINISH_STOP) || j->g->return_ids)) {
         open_chunk(&p); /* no text came of this token yet */
@@ -147,14 +148,15 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         if (out) api_put_progress(out, ev);
         return;
     }
-    if (ev->token >= 0 && api_split_reasoning(x->split)) j->n_reason_tok++;
+    api_answer_count(j, x, ev);
     if (out) {
         stream(j, x, ev, out);
         return;
     }
-    struct api_sink sink = api_answer_sink;
+    struct api_parse_sink sink = api_answer_sink;
     sink.user = x;
-    api_split_feed(x->split, ev->text, (size_t)ev->n_text, last, &sink);
+    if (api_parse_feed(x->parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
+        x->text.failed = SL_NOMEM;
     api_answer_token(j, x, ev);
     if (last) x->finish = ev->finish;
 }
@@ -310,5 +312,6 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
         sl_grammar_unref(c->g.grammar);
         return st;
     }
+    if (api_parse_wants_special(c->answer[0].parse)) c->g.q.keep_special = 1;
     return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
 }

@@ -261,7 +261,7 @@ static void begin(struct api_job *j)
 static void event(struct api_job *j, const struct api_event *ev, struct str *out)
 {
     struct api_resp *p = j->user;
-    const struct api_sink sink = {j, on_text, on_reason, on_call, on_args};
+    const struct api_parse_sink sink = {j, on_text, on_reason, on_call, on_args};
     bool last = ev->finish != SL_FINISH_NONE;
     p->out = out;
     if (out) begin(j);
@@ -269,9 +269,10 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         if (out) api_put_progress(out, ev);
         return;
     }
-    if (ev->token >= 0 && api_split_reasoning(p->x.split)) j->n_reason_tok++;
+    api_answer_count(j, &p->x, ev);
     p->ev = ev;
-    api_split_feed(p->x.split, ev->text, (size_t)ev->n_text, last, &sink);
+    if (api_parse_feed(p->x.parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
+        p->items.failed = SL_NOMEM;
     p->ev = NULL;
     if (last) p->x.finish = ev->finish;
 }
@@ -385,6 +386,7 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     SL_TRY(api_answer_init(a, p->chat, api_prompt_thinks(a, &p->prompt), &p->x, err));
     SL_TRY(api_format_parse(a, r, p->body, API_RESPONSES, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
+    if (api_parse_wants_special(p->x.parse)) p->g.q.keep_special = 1;
     return SL_OK;
 }
 

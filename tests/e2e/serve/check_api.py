@@ -183,6 +183,47 @@ def text_routes(s):
     need("tokenize messages", status == 200 and r2["count"] > 3, r2)
 
 
+TOOL = [{"type": "function", "function": {
+    "name": "get_weather", "description": "Weather of a city", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+
+
+def tools(s):
+    """The demo model calls tools and thinks; what is streamed adds up to the whole."""
+    ask = chat("What is the weather in Rome?", tools=TOOL, max_tokens=60)
+    status, r = s.post("/v1/chat/completions", ask)
+    c = r["choices"][0]
+    call = (c["message"].get("tool_calls") or [{}])[0]
+    need("tool call", c["finish_reason"] == "tool_calls" and c["message"]["content"] is None and
+         call["type"] == "function" and call["id"].startswith("call_") and
+         call["function"]["name"] == "get_weather" and
+         json.loads(call["function"]["arguments"]) == {"city": "Rome"}, c)
+    status, ev, _ = s.stream("/v1/chat/completions", ask)
+    args, names = "", []
+    for e in ev[:-1]:
+        for t in e["choices"][0]["delta"].get("tool_calls", []):
+            need("call index", t["index"] == 0)
+            names += [t["function"]["name"]] if "name" in t["function"] else []
+            args += t["function"].get("arguments", "")
+    need("tool call streamed", names == ["get_weather"] and args == call["function"]["arguments"] and
+         ev[-2]["choices"][0]["finish_reason"] == "tool_calls", ev)
+    ask["messages"] += [c["message"], {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
+    status, r = s.post("/v1/chat/completions", ask)
+    need("tool result", status == 200 and r["choices"][0]["message"]["content"], r)
+    status, r = s.post("/v1/chat/completions", chat("What is the weather in Rome?", tools=TOOL, tool_choice="none"))
+    need("tool_choice none", "tool_calls" not in r["choices"][0]["message"], r)
+    status, r = s.post("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
+    m = r["choices"][0]["message"]
+    need("reasoning", m.get("reasoning_content") and m["content"] and "<think>" not in m["content"] and
+         r["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0, r)
+    status, ev, _ = s.stream("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
+    for key in ("reasoning_content", "content"):
+        got = "".join(e["choices"][0]["delta"].get(key) or "" for e in ev[:-1])
+        need(f"{key} streamed", got == m[key], (got, m))
+    status, r = s.post("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="none"))
+    need("no reasoning", "reasoning_content" not in r["choices"][0]["message"], r)
+
+
 def embeddings(s):
     status, r = s.post("/v1/embeddings", {"input": ["a cat", "a dog"]})
     if status == 400 and r["error"]["code"] == "not_supported":
@@ -216,7 +257,7 @@ def company(s):
 
 
 with Server() as server:
-    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, embeddings, company):
+    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, tools, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)
 T.exit()

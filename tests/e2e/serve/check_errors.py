@@ -176,6 +176,6 @@ with Server() as server:
         part(server)
     status, r = server.post(CHAT, chat())
     T.check("alive", None if status == 200 else f"{status} {r}")
-    T.check("idle", None if server.metric("vllm:num_requests_running") == 0 else "something runs")
+    T.check("idle", None if server.idle() is not None else "something runs")
     T.check("exit", None if server.stop() == 0 else "not 0")
 T.exit()
