@@ -125,9 +125,9 @@ sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, i
     sl_status st = parse(a, r, body, route, out, err);
     if (st != SL_REQUEST && st != SL_LIMIT && st != SL_FORMAT) return st;
     if (err) err->code = SL_REQUEST;
-    if (err && (strncmp(err->text, "schema", 6) == 0 || strncmp(err->text, "regex", 5) == 0 ||
-                strncmp(err->text, "grammar", 7) == 0))
-        status_prefix(err, "%s: ",
+    if (err && (err->text[0] == '#' || strncmp(err->text, "schema", 6) == 0 ||
+                strncmp(err->text, "regex", 5) == 0 || strncmp(err->text, "grammar", 7) == 0))
+        status_prefix(err, "%s",
                       route == API_RESPONSES               ? "text.format"
                       : api_field(body, "response_format") ? "response_format"
                                                            : "structured_outputs");

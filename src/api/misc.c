@@ -164,7 +164,7 @@ sl_status api_detokenize(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_ids_parse(&r->arena, "tokens", list, &ids, &n, err));
     sl_status st = sl_detokenize(a->o.model, ids, n, api_field_bool(body, "special", true), &text,
                                  &n_text, err);
-    if (st == SL_REQUEST) status_prefix(err, "tokens: ");
+    if (st == SL_REQUEST) status_prefix(err, "tokens");
     SL_TRY(st);
     begin(&w, &s);
     text_jw_key(&w, "prompt");

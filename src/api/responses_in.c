@@ -193,7 +193,7 @@ sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *e
         api_key_name(a, r->key, key);
         sl_status st = api_store_get(a, prev, key, &r->arena, &s, err);
         if (st == SL_NOTFOUND) {
-            status_prefix(err, "previous_response_id: ");
+            status_prefix(err, "previous_response_id");
             if (err) err->code = SL_REQUEST;
             return SL_REQUEST;
         }

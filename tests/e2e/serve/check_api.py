@@ -224,6 +224,38 @@ def tools(s):
     need("no reasoning", "reasoning_content" not in r["choices"][0]["message"], r)
 
 
+def structured(s):
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10},
+                                               "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+              "required": ["name", "age"], "additionalProperties": False}
+
+    def text(**more):
+        status, r = s.post("/v1/chat/completions", chat("Give me a person as JSON", max_tokens=200, **more))
+        return r["choices"][0]["message"]["content"] if status == 200 else r
+
+    js = {"type": "json_schema", "json_schema": {"name": "p", "schema": schema, "strict": True}}
+    for name, more in [("json_schema", {"response_format": js}), ("guided_json", {"guided_json": schema}),
+                       ("structured json", {"structured_outputs": {"json": json.dumps(schema)}})]:
+        v = json.loads(text(**more))
+        need(name, set(v) == {"name", "age"} and 0 <= v["age"] <= 99 and len(v["name"]) <= 10, v)
+    status, ev, _ = s.stream("/v1/chat/completions", chat("A person", max_tokens=200, response_format=js, temperature=1))
+    need("json_schema streamed", set(json.loads("".join(
+        e["choices"][0]["delta"].get("content") or "" for e in ev[:-1]))) == {"name", "age"}, ev)
+    need("json_object", isinstance(json.loads(text(response_format={"type": "json_object"})), dict))
+    need("choice", text(structured_outputs={"choice": ["red", "blue"]}) in ("red", "blue"))
+    need("grammar", text(structured_outputs={"grammar": "root ::= \"yes\" | \"no\""}) in ("yes", "no"))
+    need("regex", text(guided_regex="[0-9]{3}-[a-c]").replace("-", "").isalnum())
+    need("text", isinstance(text(response_format={"type": "text"}), str))
+    status, r = s.post("/v1/responses", {"input": "A person", "max_output_tokens": 200, "text": {
+        "format": {"type": "json_schema", "name": "p", "schema": schema, "strict": True}}})
+    need("responses", set(json.loads(r["output"][0]["content"][0]["text"])) == {"name", "age"}, r)
+    for bad_schema in ({"type": "object", "if": {}}, {"$ref": "#/$defs/nothing"}, {"type": 5}, {"pattern": "("}):
+        status, r = s.post("/v1/chat/completions", chat(response_format={
+            "type": "json_schema", "json_schema": {"name": "x", "schema": bad_schema}}))
+        need(f"schema {bad_schema}", status == 400 and r["error"]["param"] == "response_format" and
+             ": :" not in r["error"]["message"], r)
+
+
 def embeddings(s):
     status, r = s.post("/v1/embeddings", {"input": ["a cat", "a dog"]})
     if status == 400 and r["error"]["code"] == "not_supported":
@@ -257,7 +289,7 @@ def company(s):
 
 
 with Server() as server:
-    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, tools, embeddings, company):
+    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)
 T.exit()
