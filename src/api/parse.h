@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tool calls and reasoning in an answer's text, as it streams. Pure: text in, pieces out.
+ *
+ * What the pieces add up to does not depend on how the text was cut, so a stream adds up to the
+ * whole. The text is a model's and may be anything: what is no call in the family's form comes out
+ * as content, what is held back is bounded, and nothing nests. A call that the text's end cuts off
+ * keeps the arguments that came. docs/grammar.md has the forms. */
+#ifndef API_PARSE_H
+#define API_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/str.h"
+
+struct api_parse_sink {
+    void *user;
+    void (*text)(void *user, const char *p, size_t n);                /* content */
+    void (*reason)(void *user, const char *p, size_t n);              /* reasoning */
+    void (*call)(void *user, int i, const char *name, size_t n_name); /* call i begins */
+    void (*args)(void *user, int i, const char *p, size_t n);         /* more of its arguments */
+};
+
+struct api_parse_opts {
+    const char *tool_parser;      /* "auto", "none", "deepseek_v3", "deepseek_r1", "deepseek_v31",
+                                     "hermes", "qwen3", "llama3", "json" */
+    const char *reasoning_parser; /* "auto", "none", "deepseek_r1", "deepseek_v3", "deepseek_v31",
+                                     "qwen3" */
+    const char *template_text;    /* the chat template, for "auto"; may be NULL */
+    bool tools;         /* the request has tools that may be called; else no call is looked for */
+    bool prompt_thinks; /* the prompt ended inside reasoning: the answer has no opening tag */
+    int max_calls;      /* later ones are left out; 0 = no limit */
+};
+
+struct api_parse;
+
+/* Errors: REQUEST (a parser's name that is not known: lists them), NOMEM. */
+sl_status api_parse_open(const struct api_parse_opts *o, struct api_parse **out,
+                         sl_err *err) BASE_MUST_USE;
+void api_parse_close(struct api_parse *p); /* NULL is legal */
+/* More text. last: nothing follows; what was held back comes out. Errors: NOMEM (what was held back
+ * is lost). Cost: linear in all text together. */
+sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
+                         const struct api_parse_sink *sink, sl_err *err) BASE_MUST_USE;
+bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
+bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
+/* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json". */
+const char *api_parse_family(const struct api_parse *p);
+/* Control tokens must be part of the text that is fed: the calls of this family are made of them.
+ */
+bool api_parse_wants_special(const struct api_parse *p);
+
+#endif
