@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every form of every family in a table; each text cut everywhere gives the same; random and
+ * hostile texts. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/parse.h"
+#include "base/rng.h"
+#include "test.h"
+
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define DS(z) "<" BAR "tool" LOW z BAR ">"
+#define CALLS DS("calls" LOW "begin")
+#define CALLS_END DS("calls" LOW "end")
+#define CALL DS("call" LOW "begin")
+#define CALL_END DS("call" LOW "end")
+#define SEP DS("sep")
+
+/* What came out, as one line: R(reasoning) C(content) 0:name(arguments) 1:name(arguments) ... */
+struct out {
+    struct str text, reason, args[8], name[8];
+    int n;
+};
+
+static void on_text(void *u, const char *p, size_t n)
+{
+    str_put(&((struct out *)u)->text, p, n);
+}
+static void on_reason(void *u, const char *p, size_t n)
+{
+    str_put(&((struct out *)u)->reason, p, n);
+}
+static void on_call(void *u, int i, const char *p, size_t n)
+{
+    struct out *o = u;
+    assert_int_equal(i, o->n); /* in order, each once */
+    o->n++;
+    if (i < 8) str_put(&o->name[i], p, n);
+}
+static void on_args(void *u, int i, const char *p, size_t n)
+{
+    struct out *o = u;
+    assert_int_equal(i, o->n - 1); /* of the last one only */
+    assert_true(n > 0);
+    if (i < 8) str_put(&o->args[i], p, n);
+}
+
+/* The text in pieces: cut[k] is where piece k ends. */
+static void parse(const struct api_parse_opts *opts, const char *s, size_t n, const size_t *cut,
+                  int n_cut, struct str *line)
+{
+    struct out o;
+    struct api_parse *p = NULL;
+    sl_err err;
+    memset(&o, 0, sizeof o);
+    struct api_parse_sink sink = {&o, on_text, on_reason, on_call, on_args};
+    ASSERT_OK(api_parse_open(opts, &p, &err));
+    size_t at = 0;
+    for (int k = 0; k < n_cut; k++) {
+        ASSERT_OK(api_parse_feed(p, s + at, cut[k] - at, false, &sink, &err));
+        at = cut[k];
+    }
+    ASSERT_OK(api_parse_feed(p, s + at, n - at, true, &sink, &err));
+    api_parse_close(p);
+    str_clear(line);
+    if (o.reason.n) str_printf(line, "R(%s)", str_c(&o.reason));
+    if (o.text.n) str_printf(line, "C(%s)", str_c(&o.text));
+    for (int i = 0; i < o.n && i < 8; i++)
+        str_printf(line, "%d:%s(%s)", i, str_c(&o.name[i]), str_c(&o.args[i]));
+    str_fini(&o.text);
+    str_fini(&o.reason);
+    for (int i = 0; i < 8; i++) {
+        str_fini(&o.args[i]);
+        str_fini(&o.name[i]);
+    }
+}
+
+struct row {
+    const char *tool, *reason;
+    bool thinks;
+    const char *in, *out;
+};
+/* clang-format off */
+static const struct row rows[] = {
+    {"none", "none", false, "<think>a</think><tool_call>b", "C(<think>a</think><tool_call>b)"},
+    {"none", "qwen3", false, "plain", "C(plain)"},
+    {"none", "qwen3", false, " \n plain < b <thin k", "C( \n plain < b <thin k)"},
+    {"none", "qwen3", false, "<think>\nhm, a<b\n\n</think>\n\nyes\n", "R(hm, a<b)C(yes\n)"},
+    {"none", "qwen3", false, "<think>\n\n</think>\n\nyes", "C(yes)"},
+    {"none", "qwen3", false, "\n<think>never ends \n", "R(never ends)"},
+    {"none", "qwen3", false, "a <think>b</think>", "C(a <think>b</think>)"},
+    {"none", "deepseek_r1", true, "\nso\n</think>\n\nthus", "R(so)C(thus)"},
+    {"none", "deepseek_r1", true, "<think>so</think>thus", "R(so)C(thus)"},
+    {"none", "auto", true, "so</thin</think>thus</think>", "R(so</thin)C(thus</think>)"},
+    {"none", "none", true, "so</think>thus", "C(so</think>thus)"},
+    /* Qwen3, Hermes */
+    {"hermes", "none", false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>", "0:f({\"a\": [1, \"}\"]})"},
+    {"qwen3", "none", false, "I look.\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{\"b\":null}}</tool_call>\n",
+        "C(I look.)0:f({})1:g({\"b\":null})"},
+    {"qwen3", "qwen3", false, "<think>a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> and then", "R(a)C( and then)0:f({})"},
+    {"hermes", "none", false, "<tool_call>{\"arguments\": {\"x\": 1}, \"name\": \"late\"}</tool_call>", "0:late({\"x\": 1})"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e9\\\"}\"}</tool_call>", "0:n({\"a\": \"\xc3\xa9\"})"},
+    {"hermes", "none", false, "<tool_call>{\"id\": [1,{}], \"name\":\"n\\u0041\"}</tool_call>", "0:nA({})"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":5}</tool_call>", "0:n(5)"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": \"cut o", "0:n({\"a\": \"cut o)"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": 1</tool_call>x", "C(x)0:n({\"a\": 1)"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\"", "C(<tool_call>{\"name\":\"n\")"},
+    {"hermes", "none", false, "a <tool_call>no json</tool_call> b", "C(a <tool_call>no json</tool_call> b)"},
+    {"hermes", "none", false, "<tool_call>{\"name\": 7}</tool_call>", "C(<tool_call>{\"name\": 7}</tool_call>)"},
+    {"hermes", "none", false, "a <tool_cal b", "C(a <tool_cal b)"},
+    {"hermes", "none", false, "a <tool_call", "C(a <tool_call)"},
+    /* DeepSeek V3 and R1 */
+    {"deepseek_v3", "none", false, "Let me see." CALLS CALL "function" SEP "get_weather\n```json\n{\"city\": \"Paris\"}\n```" CALL_END "\n" CALL "function" SEP "f\n```json\n{}\n```" CALL_END CALLS_END,
+        "C(Let me see.)0:get_weather({\"city\": \"Paris\"})1:f({})"},
+    {"deepseek_r1", "deepseek_r1", true, "hm\n</think>\n\n" CALLS CALL "function" SEP "f\n```json\n{\n  \"a\": \"```\"\n}\n```" CALL_END CALLS_END, "R(hm)0:f({\n  \"a\": \"```\"\n})"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n{\"a\":1}" CALL_END CALLS_END, "0:f({\"a\":1})"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n```json\n{\"a\":", "0:f({\"a\":)"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f", "C(" CALL "function" SEP "f)"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" CALL_END "x", "C(" CALL "function" CALL_END "x)"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n```json\n{}\n```" CALLS_END, "0:f({})"},
+    /* DeepSeek V3.1 */
+    {"deepseek_v31", "deepseek_v31", true, "r</think>" CALLS CALL "f" SEP "{\"a\": {\"b\": [1]}}" CALL_END CALL "g" SEP "{}" CALL_END CALLS_END, "R(r)0:f({\"a\": {\"b\": [1]}})1:g({})"},
+    {"deepseek_v31", "none", false, "ok " CALLS CALL "f" SEP CALL_END CALLS_END " end", "C(ok end)0:f({})"},
+    {"deepseek_v31", "none", false, "a <" BAR "b", "C(a <" BAR "b)"},
+    {"deepseek_v31", "none", false, CALLS CALL SEP "{}" CALL_END, "C(" CALL SEP "{})"},
+    /* Llama 3 */
+    {"llama3", "none", false, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "0:f({\"a\": 1})"},
+    {"llama3", "none", false, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\":\"g\",\"parameters\":{}}", "0:f({\"a\": 1})1:g({})"},
+    {"llama3", "none", false, "<|python_tag|>print(1)", "C(<|python_tag|>print(1))"},
+    {"llama3", "none", false, "{\"city\": \"Paris\", \"name\": \"x\"}", "C({\"city\": \"Paris\", \"name\": \"x\"})"},
+    {"llama3", "none", false, "{\"name\": \"Bob\", \"age\": 3}", "C({\"name\": \"Bob\", \"age\": 3})"},
+    {"llama3", "none", false, "{\"name\": \"Bob\"}", "C({\"name\": \"Bob\"})"},
+    {"llama3", "none", false, " hello {\"name\": \"f\", \"parameters\": {}}", "C( hello {\"name\": \"f\", \"parameters\": {}})"},
+    /* generic */
+    {"json", "none", false, "\n[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a\": 2}}]\n", "0:f({})1:g({\"a\": 2})"},
+    {"json", "none", false, "{\"arguments\": {\"z\": 0}, \"name\": \"f\"} tail", "C(tail)0:f({\"z\": 0})"},
+    {"json", "none", false, "[1, 2]", "C([1, 2])"},
+    {"json", "none", false, "{\"a\": 1}", "C({\"a\": 1})"},
+    {"json", "none", false, "", ""},
+};
+/* clang-format on */
+
+static struct api_parse_opts opts_of(const struct row *r)
+{
+    return (struct api_parse_opts){.tool_parser = r->tool,
+                                   .reasoning_parser = r->reason,
+                                   .tools = true,
+                                   .prompt_thinks = r->thinks};
+}
+
+TEST(api_parse_forms_in_every_cut)
+{
+    struct str line;
+    str_init(&line, MEM_MISC, 0);
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        struct api_parse_opts o = opts_of(&rows[i]);
+        size_t n = strlen(rows[i].in), one[600];
+        parse(&o, rows[i].in, n, NULL, 0, &line);
+        if (strcmp(str_c(&line), rows[i].out) != 0)
+            fail_msg("%s\n gives %s\n not   %s", rows[i].in, str_c(&line), rows[i].out);
+        for (size_t a = 0; a <= n; a++)
+            for (size_t b = a; b <= n; b += 1 + n / 40) {
+                const size_t cut[2] = {a, b};
+                parse(&o, rows[i].in, n, cut, 2, &line);
+                if (strcmp(str_c(&line), rows[i].out) != 0)
+                    fail_msg("%s\n cut at %zu, %zu gives %s", rows[i].in, a, b, str_c(&line));
+            }
+        assert_true(n < 600);
+        for (size_t k = 0; k < n; k++)
+            one[k] = k + 1;
+        parse(&o, rows[i].in, n, one, (int)n, &line);
+        if (strcmp(str_c(&line), rows[i].out) != 0)
+            fail_msg("%s byte by byte gives %s", rows[i].in, str_c(&line));
+    }
+    str_fini(&line);
+}
+
+static const char *const part[] = {"<think>",
+                                   "</think>",
+                                   "<tool_call>",
+                                   "</tool_call>",
+                                   CALLS,
+                                   CALLS_END,
+                                   CALL,
+                                   CALL_END,
+                                   SEP,
+                                   "<|python_tag|>",
+                                   "{",
+                                   "}",
+                                   "[",
+                                   "]",
+                                   "\"name\"",
+                                   ":",
+                                   "\"f\"",
+                                   ",",
+                                   "\"arguments\"",
+                                   "\"parameters\"",
+                                   "{\"a\": 1}",
+                                   "function",
+                                   "\n",
+                                   "```json",
+                                   "```",
+                                   " ",
+                                   "x",
+                                   "<",
+                                   "\\",
+                                   "\"",
+                                   "</t",
+                                   "<" BAR,
+                                   ";",
+                                   "12",
+                                   "{\"name\": \"g\", \"arguments\": {",
+                                   "\xff",
+                                   "          "};
+
+TEST(api_parse_random_texts_are_the_same_in_any_cut)
+{
+    static const char *const tool[] = {"none", "hermes", "deepseek_v3", "llama3", "json"};
+    struct str in, whole, line;
+    str_init(&in, MEM_MISC, 0);
+    str_init(&whole, MEM_MISC, 0);
+    str_init(&line, MEM_MISC, 0);
+    for (uint64_t seed = 1; seed <= 12000; seed++) {
+        size_t cut[64];
+        int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
+        struct api_parse_opts o = {.tool_parser = tool[seed % 5],
+                                   .reasoning_parser = seed % 3 ? "qwen3" : "none",
+                                   .tools = true,
+                                   .prompt_thinks = seed % 7 == 0,
+                                   .max_calls = seed % 11 == 0};
+        str_clear(&in);
+        for (int i = 0; i < n_part; i++)
+            str_puts(&in, part[(int)(rng_uniform(seed, 1, (uint64_t)i) * BASE_COUNT_OF(part))]);
+        if (seed % 50 == 0)
+            for (int i = 0; i < 300; i++)
+                str_puts(&in, seed % 100 ? "        " : "\n\n\n<\n");
+        parse(&o, str_c(&in), in.n, NULL, 0, &whole);
+        size_t at = 0;
+        while (n_cut < 63 && at < in.n) {
+            at += 1 + (size_t)(rng_uniform(seed, 2, (uint64_t)n_cut) * 9);
+            if (at < in.n) cut[n_cut++] = at;
+        }
+        parse(&o, str_c(&in), in.n, cut, n_cut, &line);
+        if (line.n != whole.n || (line.n && memcmp(line.p, whole.p, line.n) != 0))
+            fail_msg("seed %d: %s\n whole %s\n parts %s", (int)seed, str_c(&in), str_c(&whole),
+                     str_c(&line));
+    }
+    str_fini(&in);
+    str_fini(&whole);
+    str_fini(&line);
+}
+
+/* Long hostile texts: linear in time, bounded in what is held. */
+TEST(api_parse_long_texts_are_cheap)
+{
+    static const char *const unit[] = {"<",
+                                       "<tool_call>",
+                                       "{",
+                                       "\"",
+                                       " ",
+                                       "\n```",
+                                       "<tool_call>{\"name\":\"",
+                                       "[[[[",
+                                       CALL,
+                                       CALLS CALL "f" SEP,
+                                       "<tool_call>{\"arguments\":{\"a\":\"",
+                                       "<think>",
+                                       "\\"};
+    static const char *const tool[] = {"hermes", "deepseek_v3", "llama3", "json"};
+    for (int u = 0; u < BASE_COUNT_OF(unit); u++)
+        for (int t = 0; t < 4; t++) {
+            struct api_parse_opts o = {
+                .tool_parser = tool[t], .reasoning_parser = "qwen3", .tools = true};
+            struct out out;
+            struct api_parse *p = NULL;
+            struct timespec t0, t1;
+            sl_err err;
+            memset(&out, 0, sizeof out);
+            struct api_parse_sink sink = {&out, on_text, on_reason, on_call, on_args};
+            ASSERT_OK(api_parse_open(&o, &p, &err));
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
+            int64_t used = mem_used(MEM_REQUEST);
+            for (int i = 0; i < 60000; i++)
+                ASSERT_OK(api_parse_feed(p, unit[u], strlen(unit[u]), false, &sink, &err));
+            assert_true(mem_used(MEM_REQUEST) - used < 1 << 20);
+            ASSERT_OK(api_parse_feed(p, "", 0, true, &sink, &err));
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t1);
+            assert_true((t1.tv_sec - t0.tv_sec) < 3);
+            api_parse_close(p);
+            str_fini(&out.text);
+            str_fini(&out.reason);
+            for (int i = 0; i < 8; i++) {
+                str_fini(&out.args[i]);
+                str_fini(&out.name[i]);
+            }
+        }
+}
+
+TEST(api_parse_auto_reads_the_template)
+{
+    static const struct {
+        const char *tmpl, *family;
+        bool reasoning;
+    } row[] = {{"{{ '" CALLS "' }} </think>", "deepseek", true},
+               {"<tool_call> <think>", "hermes", true},
+               {"<|python_tag|>", "llama3", false},
+               {"{{ x }}", "json", false},
+               {NULL, "json", false}};
+    sl_err err;
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct api_parse_opts o = {.template_text = row[i].tmpl, .tools = true};
+        struct api_parse *p = NULL;
+        ASSERT_OK(api_parse_open(&o, &p, &err));
+        assert_string_equal(api_parse_family(p), row[i].family);
+        assert_int_equal(api_parse_has_reasoning(p), row[i].reasoning);
+        api_parse_close(p);
+    }
+    struct api_parse *p = NULL;
+    ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.tool_parser = "x"}, &p, &err),
+                  SL_REQUEST);
+    assert_non_null(strstr(err.text, "tool_parser: x"));
+    ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.reasoning_parser = "x"}, &p, &err),
+                  SL_REQUEST);
+    assert_non_null(strstr(err.text, "reasoning_parser: x"));
+}
+
+TEST(api_parse_max_calls_leaves_later_ones_out)
+{
+    struct str line;
+    static const char in[] =
+        "<tool_call>{\"name\":\"f\",\"arguments\":{}}</"
+        "tool_call><tool_call>{\"name\":\"g\",\"arguments\":{\"a\":1}}</tool_call>";
+    struct api_parse_opts o = {
+        .tool_parser = "hermes", .reasoning_parser = "none", .tools = true, .max_calls = 1};
+    str_init(&line, MEM_MISC, 0);
+    parse(&o, in, sizeof in - 1, NULL, 0, &line);
+    assert_string_equal(str_c(&line), "0:f({})");
+    o.max_calls = 0;
+    o.tools = false;
+    parse(&o, in, sizeof in - 1, NULL, 0, &line);
+    assert_int_equal(line.n, sizeof in - 1 + 3); /* all content */
+    str_fini(&line);
+}
