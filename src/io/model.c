@@ -218,6 +218,7 @@ void io_close(io_model *m)
     for (int i = 0; i < m->n_text; i++)
         if (!m->text[i].borrowed) os_map_close(&m->text[i].map);
     io_pack_close(m->pack);
+    if (m->quant_close) m->quant_close(m->quant_own);
     mem_arena_fini(&m->arena);
     mem_free(m);
 }

@@ -16,7 +16,7 @@ enum mm_fmt {
 #define MM_N_CODE MM_f32 /* formats below are code formats */
 
 enum mm_planes { P_B8, P_NIB, P_NIB1, P_SIX, P_TWO, P_TWO1, P_NL, P_E2M1 };
-enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_FLOAT };
+enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_F, H_Z, H_ZG, H_FLOAT };
 
 struct mm_fmt_info {
     const char *name;
@@ -28,6 +28,15 @@ struct mm_fmt_info {
     int half, min, off; /* see mm_fmt_list.h */
 };
 extern const struct mm_fmt_info kern_mm_fmts[MM_N_FMT];
+
+/* mm_group.c: block of columns [k0, k0 + n) of tile t of a weight_group matrix; scale:
+ * kern_mm_scale's. */
+void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t,
+                        int k0, int n, uint8_t *dst);
+/* The run format of a weight_group matrix. */
+int kern_mm_group_fmt(const struct weight *w);
+/* Codes of 16 rows x 32 k as planes. */
+void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out);
 
 /* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 16). */
 extern const uint8_t kern_mm_nl[16], kern_mm_e2m1[16];
@@ -61,7 +70,7 @@ struct mm_run {
     int n_lo;
     const float *x;
     const uint16_t *xb; /* mm_bf16x: the same in bf16 */
-    float *y; /* y[j * ldy + 16 * tile + i] */
+    float *y;           /* y[j * ldy + 16 * tile + i] */
     int64_t ldy;
     int add;      /* float formats: 1: go on from the sums in y; 0: start at 0 */
     int prefetch; /* bytes ahead; 0 = none */

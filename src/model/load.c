@@ -17,6 +17,30 @@ static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, 
                    (long long)w->cols, (long long)rows, (long long)cols);
 }
 
+/* A matrix with its scales, which are numbers. */
+static sl_status get_biased(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    SL_TRY(io_weight(io, name, w, err));
+    sl_status st = weight_check(w, err);
+    if (st) status_prefix(err, "%s", io_path(io));
+    return st;
+}
+
+/* The same for a layer that has no place for a bias among its scales. */
+static sl_status get_weight(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    void *p = NULL;
+    bool any = false;
+    SL_TRY(get_biased(io, name, w, err));
+    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
+    sl_status st = io_weight_bias(io, name, w, p, &any, err);
+    mem_free(p);
+    if (st || !any) return st;
+    return SL_FAIL(err, UNSUPPORTED, "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
+                   io_path(io), name);
+}
+
 struct drop {
     struct model *m;
     const io_model *io;
@@ -98,9 +122,20 @@ static sl_status named_matrix(struct model *m, const io_model *io, const char *n
 {
     struct weight w;
     if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
-    SL_TRY(io_weight(io, name, &w, err));
+    SL_TRY(get_weight(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
     return pack(m, io, name, &w, NULL, 1, use, out, err);
+}
+
+/* One with a place for a bias. */
+static sl_status biased_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
+                               dev_mat **out, sl_err *err)
+{
+    struct weight w;
+    if (m->opts.pack) return map(m, name, 1, false, rows, cols, DEV_USE_MATMUL, out, err);
+    SL_TRY(get_biased(io, name, &w, err));
+    SL_TRY(want_shape(&w, rows, cols, err));
+    return pack(m, io, name, &w, NULL, 1, DEV_USE_MATMUL, out, err);
 }
 
 static sl_status matrix(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows, int64_t cols,
@@ -108,6 +143,8 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
 {
     char name[MAX_NAME];
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    if (m->kind == IO_HF && !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
+        return biased_matrix(m, io, name, rows, cols, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
 }
 
@@ -125,17 +162,24 @@ static sl_status read_vector(const io_model *io, const char *name, int64_t n, fl
     return SL_OK;
 }
 
-static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
-                              sl_err *err)
+static sl_status put_vector(struct model *m, const float *host, int64_t n, float **out, sl_err *err)
 {
-    void *host = NULL, *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
-    sl_status st = SL_OK;
-    SL_TRY_OUT(read_vector(io, name, n, host, err));
-    SL_TRY_OUT(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
+    void *p = NULL;
+    SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
     dev_put(m->d, p, host, n * 4);
     m->weight_bytes += n * 4;
     *out = p;
+    return SL_OK;
+}
+
+static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
+                              sl_err *err)
+{
+    void *host = NULL;
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = SL_OK;
+    SL_TRY_OUT(read_vector(io, name, n, host, err));
+    SL_TRY_OUT(put_vector(m, host, n, out, err));
 out:
     mem_free(host);
     return st;
@@ -149,11 +193,35 @@ static sl_status vector(struct model *m, const io_model *io, int il, enum model_
     return named_vector(m, io, name, n, out, err);
 }
 
+/* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
+static sl_status stored_bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
+                             sl_err *err)
+{
+    char name[MAX_NAME];
+    struct weight w;
+    void *host = NULL;
+    bool any = false;
+    if (m->opts.pack) return SL_OK; /* none was packed */
+    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &w, err));
+    if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != n) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
+    sl_status st = io_weight_bias(io, name, &w, host, &any, err);
+    if (!st && any && m->out)
+        st = SL_FAIL(err, UNSUPPORTED, "%s: %.80s: its quant_bias holds a bias, which packed files have no place for",
+                     io_path(io), name);
+    if (!st && any) st = put_vector(m, host, n, out, err);
+    mem_free(host);
+    return st;
+}
+
 /* A bias: required when must is set, NULL when the file has none. */
 static sl_status bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, bool must,
                       float **out, sl_err *err)
 {
     char name[MAX_NAME];
+    SL_TRY(stored_bias(m, io, il, role, n, out, err));
+    if (*out) return SL_OK;
     model_tensor_name(m->kind, role, il, 0, "bias", name, sizeof name);
     if (!must && !io_find(io, name)) return SL_OK;
     return named_vector(m, io, name, n, out, err);
@@ -238,9 +306,9 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
     }
     model_tensor_name(m->kind, ROLE_K_B, il, 0, "weight", name, sizeof name);
     if (m->kind == IO_GGUF && io_find(io, name)) { /* the split spelling */
-        SL_TRY(io_weight(io, name, &kb, err));
+        SL_TRY(get_weight(io, name, &kb, err));
         model_tensor_name(m->kind, ROLE_V_B, il, 0, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &vb, err));
+        SL_TRY(get_weight(io, name, &vb, err));
         if (kb.rows == nope && kb.cols == H * r && nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
             return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
                            (long long)kb.rows, (long long)kb.cols);
@@ -250,7 +318,7 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
         return pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err);
     }
     model_tensor_name(m->kind, ROLE_KV_B, il, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(io, name, &both, err));
+    SL_TRY(get_weight(io, name, &both, err));
     SL_TRY(want_shape(&both, H * (nope + v), r, err));
     void *own_k = NULL, *own_v = NULL;
     sl_status st = SL_OK;
@@ -293,10 +361,10 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     if (m->opts.pack) {
         SL_TRY(map(m, name, 1, true, F, D, use, &l->gate_up, err));
     } else {
-        SL_TRY(io_weight(io, name, &gate, err));
+        SL_TRY(get_weight(io, name, &gate, err));
         SL_TRY(want_shape(&gate, F, D, err));
         model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
-        SL_TRY(io_weight(io, name_up, &up, err));
+        SL_TRY(get_weight(io, name_up, &up, err));
         SL_TRY(want_shape(&up, F, D, err));
         SL_TRY(pack(m, io, name, &gate, &up, 1, use, &l->gate_up, err));
     }
@@ -312,14 +380,14 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
     struct weight all;
     if (m->kind == IO_GGUF) {
         model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &all, err));
+        SL_TRY(get_weight(io, name, &all, err));
         SL_TRY(want_shape(&all, E * rows, cols, err));
         for (int e = 0; e < E; e++) w[e] = weight_rows(&all, e * rows, rows);
         return SL_OK;
     }
     for (int e = 0; e < E; e++) {
         model_tensor_name(m->kind, role, il, e, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &w[e], err));
+        SL_TRY(get_weight(io, name, &w[e], err));
         SL_TRY(want_shape(&w[e], rows, cols, err));
     }
     return SL_OK;
@@ -397,7 +465,8 @@ static bool differs(const struct model *m, const io_model *io, const char *name,
 {
     if (m->opts.pack) return io_pack_find(m->opts.pack, name) != NULL;
     const struct tensor *a = io_find(io, name), *b = io_find(io, other);
-    return a && !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+    if (!a) return io_has_weight(io, name);
+    return !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
 }
 
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err)

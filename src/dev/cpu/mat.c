@@ -5,8 +5,9 @@
 #define SLICE_BYTES                                                                                \
     ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */
 
-/* bf16 means bf16 activations where the weights are floats; where they are integer codes 15-bit integers say at least as much (an error of
- * 2^-16 of the largest of 32 values, against 2^-9 of each) and take the integer units. */
+/* bf16 means bf16 activations where the weights are floats; where they are integer codes 15-bit
+ * integers say at least as much (an error of 2^-16 of the largest of 32 values, against 2^-9 of
+ * each) and take the integer units. */
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][DEV_USE_EXACT + 1] = {
@@ -35,6 +36,23 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
                    tensor_dtype(w->type)->text);
 }
 
+/* The run format of n matrices alike: that of all, or decoded where they differ (their scales may
+ * allow one an f16, and another not). */
+static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt,
+                            sl_err *err)
+{
+    SL_TRY(kern_mm_fmt(w, fmt, err));
+    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    bool same = true;
+    for (int i = 1; i < n && same; i++) {
+        int f;
+        SL_TRY(kern_mm_fmt(&w[i], &f, err));
+        same = f == *fmt;
+    }
+    if (!same || *fmt == kern_mm_decoded(1)) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
+    return SL_OK;
+}
+
 struct pack_job {
     const struct cpu_mat *w;
     const struct weight *first, *second;
@@ -60,6 +78,10 @@ static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
 {
     int64_t r0 = tile0 * 16, r1 = tile1 * 16 < w->rows ? tile1 * 16 : w->rows;
     struct weight part = *w;
+    if (!weight_by_row(w)) { /* nothing is done with before everything is */
+        if (r1 == w->rows && r1 > r0) drop(user, &part);
+        return;
+    }
     part.data += (uint64_t)r0 * w->row_bytes;
     part.rows = r1 - r0;
     if (part.rows > 0) drop(user, &part);
@@ -128,16 +150,16 @@ sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
         SL_TRY(check_shapes(first, &first[i], true, err));
         if (second) SL_TRY(check_shapes(second, &second[i], true, err));
     }
-    SL_TRY(kern_mm_fmt(first, &fmt, err));
+    SL_TRY(choose_fmt(c, first, n, &fmt, err));
     fmt2 = fmt;
     if (second) {
         SL_TRY(check_shapes(first, second, false, err));
-        SL_TRY(kern_mm_fmt(second, &fmt2, err));
+        SL_TRY(choose_fmt(c, second, n, &fmt2, err));
     }
     SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, first->rows, first->cols, second != NULL, out, err));
     for (int i = 0; i < n; i++) {
-        (*out)->scale[2 * i] = first[i].tensor_scale;
-        (*out)->scale[2 * i + 1] = second ? second[i].tensor_scale : 1.0f;
+        (*out)->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
+        (*out)->scale[2 * i + 1] = second ? kern_mm_scale(fmt2, &second[i]) : 1.0f;
     }
     return SL_OK;
 }
