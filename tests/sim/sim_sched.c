@@ -335,7 +335,7 @@ static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
     if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
         exit(1);
     if (pick(m, 5) && kv_cache_init(&m->pool, NULL)) exit(1);
-    if (pick(m, 3) == 0) m->pool.hash_mask = 0xff; /* everything collides */
+    if (pick(m, 3) == 0) m->pool.hash_mask = pick(m, 2) ? 0xff : 0; /* everything collides */
     m->pool.on_free = on_free;
     m->pool.user = m;
     kv_pool_shuffle(&m->pool, seed);
