@@ -30,9 +30,10 @@ static double decode_ns(const struct sched_cost *c, int n)
     return best && c->n_step - best->step <= SCHED_FRESH ? best->ns : 0;
 }
 
+/* One step that was held up by something else says little: no more than twice what is known. */
 static double blend(double old, double new)
 {
-    return old > 0 ? 0.5 * (old + new) : new;
+    return old > 0 ? 0.5 * (old + BASE_MIN(new, 2 * old)) : new;
 }
 
 void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_t ns)

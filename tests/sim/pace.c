@@ -122,10 +122,12 @@ int main(int argc, char **argv)
         if (sl_pending(e) < open + 1) break; /* a stream filled its context */
     }
     double p99 = at(&during, 0.99);
-    printf("%d streams: gap %.2f ms; beside a prompt of %d tokens: median %.2f, p99 %.2f (%.2fx), "
-           "largest %.2f ms; %d steps, first token after %.1f s (alone %.1f s)\n",
-           n_stream, median, n_prompt, at(&during, 0.5), p99, p99 / median, at(&during, 1), n_step,
-           (double)long_first * 1e-9, alone);
+    double mid = at(&during, 0.5);
+    printf("%d streams: gap median %.2f, p99 %.2f ms; beside a prompt of %d tokens: median %.2f "
+           "(%.2fx), p99 %.2f (%.2fx of that), largest %.2f ms; %d steps, first token after %.1f s "
+           "(alone %.1f s)\n",
+           n_stream, median, at(&before, 0.99), n_prompt, mid, mid / median, p99, p99 / mid,
+           at(&during, 1), n_step, (double)long_first * 1e-9, alone);
     sl_engine_close(e);
     sl_model_close(m);
     free(ids);

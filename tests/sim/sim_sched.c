@@ -44,7 +44,8 @@ struct sim {
     struct user *user[MAX_REQ]; /* by slot */
     uint64_t next_group, first; /* first: in rank, by order */
     uint32_t cell[MAX_BLK][32]; /* what block b holds at offset o */
-    int form_from, idle;
+    int form_from, idle, n_last;
+    int32_t last[MAX_CTX + 1]; /* a conversation that ended: next turns begin with it */
     long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix;
 };
 
@@ -127,10 +128,12 @@ static int free_slot(const struct sim *m)
 static void make_prompt(struct sim *m, struct user *u, int n)
 {
     static const int common[] = {0, 20, 70};
-    int family = pick(m, 3), begin = common[pick(m, 3)];
+    int family = pick(m, 3), begin = common[pick(m, 3)], turn = pick(m, 4) ? 0 : m->n_last;
     u->sum[0] = 1;
     for (int i = 0; i < n; i++)
-        push_token(u, i < begin ? family * 1000 + i : (int32_t)(rng_next(&m->rng) & 0x7fffffff));
+        push_token(u, i < turn    ? m->last[i]
+                      : i < begin ? family * 1000 + i
+                                  : (int32_t)(rng_next(&m->rng) & 0x7fffffff));
 }
 
 static void arrive(struct sim *m, int n_ctx)
@@ -238,6 +241,8 @@ static void end_token(struct sim *m, int slot)
         return;
     }
     m->n_done++;
+    m->n_last = u->n_known;
+    memcpy(m->last, u->tok, sizeof m->last);
     leave(m, slot);
 }
 
@@ -335,7 +340,7 @@ static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
     if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
         exit(1);
     if (pick(m, 5) && kv_cache_init(&m->pool, NULL)) exit(1);
-    if (pick(m, 3) == 0) m->pool.hash_mask = 0xff; /* everything collides */
+    if (pick(m, 3) == 0) m->pool.hash_mask = pick(m, 2) ? 0xff : 0; /* everything collides */
     m->pool.on_free = on_free;
     m->pool.user = m;
     kv_pool_shuffle(&m->pool, seed);
