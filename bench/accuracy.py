@@ -127,7 +127,7 @@ def main():
     ap.add_argument("--smollm2", default=find_smollm2())
     ap.add_argument("--only", default="demo,smollm2")
     ap.add_argument("--work")
-    ap.add_argument("--chunks", type=int, default=12)
+    ap.add_argument("--chunks", type=int, default=6)
     ap.add_argument("--out", default=os.path.join(ROOT, "docs", "accuracy.md"))
     a = ap.parse_args()
     sluice = os.path.join(a.build, "sluice")
