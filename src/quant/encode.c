@@ -327,12 +327,17 @@ static sl_status rows_of(struct job *j, int64_t n, struct arena *a, sl_err *err)
     return SL_OK;
 }
 
-static void add_errors(const struct job *j, struct quant_error *e)
+/* FORMAT where a weight is no finite number. */
+static sl_status add_errors(const struct job *j, struct quant_error *e, sl_err *err)
 {
     for (int64_t i = 0; i < j->n; i++) {
         e->err2 += j->err2[i];
         e->ref2 += j->ref2[i];
+        if (!isfinite(j->ref2[i]))
+            return SL_FAIL(err, FORMAT, "%s: tensor %.80s: row %lld has a weight that is no finite number", io_path(j->p->src), j->it->src,
+                           (long long)(j->row0 + i));
     }
+    return SL_OK;
 }
 
 /* NVFP4's second scales: the largest magnitude becomes 6 * 448. */
@@ -374,7 +379,7 @@ static sl_status encode_plain(struct job *j, par_team *team, io_out *out, struct
     for (j->row0 = 0; j->row0 < it->rows; j->row0 += chunk) {
         j->n = BASE_MIN(chunk, it->rows - j->row0);
         run(j, team, plain_row);
-        add_errors(j, e);
+        SL_TRY(add_errors(j, e, err));
         SL_TRY(io_out_write(out, j->out, (uint64_t)j->n * j->row_bytes, err));
         quant_rows_drop(j->src, j->row0, j->row0 + j->n);
     }
@@ -401,7 +406,7 @@ static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct
     j->n = it->rows;
     run(j, team, it->type == QUANT_AWQ ? awq_rows : it->type == QUANT_FP8 ? fp8_rows
                  : it->type == QUANT_INT8 || it->type == QUANT_INT4 ? channel_row : fp4_row);
-    add_errors(j, e);
+    SL_TRY(add_errors(j, e, err));
     if (it->type == QUANT_NVFP4) {
         global = 1.0f / j->mul[0];
         memcpy(j->part_at[P_GLOBAL], &global, 4);

@@ -29,11 +29,10 @@ static inline float near_e2m1(float a)
 
 static float fp4_error(const float *x, const float *w, int n, float s)
 {
-    float e = 0.0f, is = s != 0.0f ? 1.0f / s : 0.0f;
-    for (int j = 0; j < n; j++) {
-        float a = fabsf(x[j]), r = a - s * near_e2m1(a * is);
-        e += (w ? w[j] : 1.0f) * r * r;
-    }
+    float r[32], e, is = s != 0.0f ? 1.0f / s : 0.0f;
+    for (int j = 0; j < n; j++) r[j] = fabsf(x[j]) - s * near_e2m1(fabsf(x[j]) * is);
+    if (w) QUANT_SUM(e, n, j, w[j] * r[j] * r[j]);
+    else QUANT_SUM(e, n, j, r[j] * r[j]);
     return e;
 }
 

@@ -8,18 +8,22 @@
 
 /* ---- symmetric: x ~ d * q, q in [lo, hi] ---- */
 
+static inline float square(float v)
+{
+    return v * v;
+}
+
+/* Up to 256 weights at a time in float, the sums of these in double. */
 double quant_sym_error(const float *x, const float *w, int64_t n, float d, float lo, float hi)
 {
-    float id = d != 0.0f ? 1.0f / d : 0.0f;
+    float id = d != 0.0f ? 1.0f / d : 0.0f, part;
     double e = 0;
-    for (int64_t i = 0; i < n; i += 64) { /* short float sums, long double ones */
-        int64_t end = i + 64 < n ? i + 64 : n;
-        float part = 0.0f;
-        for (int64_t j = i; j < end; j++) {
-            float r = x[j] - d * quant_near(x[j] * id, lo, hi);
-            part += (w ? w[j] : 1.0f) * r * r;
-        }
+    for (int64_t left = n; left > 0; left -= 256, x += 256) {
+        int64_t k = left < 256 ? left : 256;
+        if (w) QUANT_SUM(part, k, j, w[j] * square(x[j] - d * quant_near(x[j] * id, lo, hi)));
+        else QUANT_SUM(part, k, j, square(x[j] - d * quant_near(x[j] * id, lo, hi)));
         e += (double)part;
+        if (w) w += 256;
     }
     return e;
 }
@@ -27,15 +31,17 @@ double quant_sym_error(const float *x, const float *w, int64_t n, float d, float
 /* The scale that fits best to the codes that scale d gives; 0 when there is none. */
 static float refit(const float *x, const float *w, int64_t n, float d, float lo, float hi)
 {
-    float id = d != 0.0f ? 1.0f / d : 0.0f;
+    float id = d != 0.0f ? 1.0f / d : 0.0f, a, b;
     double xq = 0, qq = 0;
-    for (int64_t i = 0; i < n; i += 64) {
-        int64_t end = i + 64 < n ? i + 64 : n;
-        float a = 0.0f, b = 0.0f;
-        for (int64_t j = i; j < end; j++) {
-            float q = quant_near(x[j] * id, lo, hi), wj = w ? w[j] : 1.0f;
-            a += wj * x[j] * q;
-            b += wj * q * q;
+    for (int64_t left = n; left > 0; left -= 256, x += 256) {
+        int64_t k = left < 256 ? left : 256;
+        if (w) {
+            QUANT_SUM(a, k, j, w[j] * x[j] * quant_near(x[j] * id, lo, hi));
+            QUANT_SUM(b, k, j, w[j] * square(quant_near(x[j] * id, lo, hi)));
+            w += 256;
+        } else {
+            QUANT_SUM(a, k, j, x[j] * quant_near(x[j] * id, lo, hi));
+            QUANT_SUM(b, k, j, square(quant_near(x[j] * id, lo, hi)));
         }
         xq += (double)a;
         qq += (double)b;
@@ -105,11 +111,9 @@ struct zp {
 
 static double zp_error(const float *x, const float *w, int n, struct zp p)
 {
-    float e = 0.0f, id = p.d != 0.0f ? 1.0f / p.d : 0.0f;
-    for (int j = 0; j < n; j++) {
-        float r = x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z);
-        e += (w ? w[j] : 1.0f) * r * r;
-    }
+    float e, id = p.d != 0.0f ? 1.0f / p.d : 0.0f;
+    if (w) QUANT_SUM(e, n, j, w[j] * square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
+    else QUANT_SUM(e, n, j, square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
     return (double)e;
 }
 
@@ -123,11 +127,13 @@ static struct zp zp_of(float lo, float hi)
 
 static struct zp zp_refit(const float *x, const float *w, int n, struct zp p)
 {
-    float a = 0.0f, b = 0.0f, id = 1.0f / p.d;
-    for (int j = 0; j < n; j++) {
-        float q = quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z, wj = w ? w[j] : 1.0f;
-        a += wj * x[j] * q;
-        b += wj * q * q;
+    float a, b, id = 1.0f / p.d;
+    if (w) {
+        QUANT_SUM(a, n, j, w[j] * x[j] * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z));
+        QUANT_SUM(b, n, j, w[j] * square(quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z));
+    } else {
+        QUANT_SUM(a, n, j, x[j] * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z));
+        QUANT_SUM(b, n, j, square(quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z));
     }
     float d = b > 0.0f ? quant_store_f16(a / b) : 0.0f;
     if (d > 0.0f) p.d = d;
@@ -145,9 +151,9 @@ static struct zp zp_search(const float *x, const float *w, int n, bool search)
     struct zp best = zp_of(lo, hi);
     if (!search) return best;
     double e_best = zp_error(x, w, n, best);
-    for (int i = 0; i <= 10; i++) /* clipping: a smaller range, finer steps */
+    for (int i = 0; i <= 6; i++) /* clipping: a smaller range, finer steps */
         for (int side = 0; side < 3; side++) {
-            float f = 1.0f - 0.05f * (float)i;
+            float f = 1.0f - 0.07f * (float)i;
             struct zp p = zp_of(side == 2 ? lo : lo * f, side == 1 ? hi : hi * f);
             p = zp_refit(x, w, n, p);
             double e = zp_error(x, w, n, p);
@@ -240,11 +246,9 @@ void quant_round_q5_0(const float *x, const float *w, bool search, uint8_t *dst)
 
 static double affine_error(const float *x, const float *w, int n, float top, struct quant_affine a)
 {
-    float id = a.d != 0.0f ? 1.0f / a.d : 0.0f, e = 0.0f;
-    for (int j = 0; j < n; j++) {
-        float r = x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m);
-        e += (w ? w[j] : 1.0f) * r * r;
-    }
+    float id = a.d != 0.0f ? 1.0f / a.d : 0.0f, e;
+    if (w) QUANT_SUM(e, n, j, w[j] * square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
+    else QUANT_SUM(e, n, j, square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
     return (double)e;
 }
 

@@ -13,6 +13,21 @@ static inline float quant_near(float v, float lo, float hi)
     return (v + 12582912.0f) - 12582912.0f;
 }
 
+/* out = the sum over i in [0, n) of expr, in eight lanes (which compilers turn into vectors) and then their sum. */
+#define QUANT_SUM(out, n, i, expr)                                                                 \
+    do {                                                                                           \
+        float lane_[8] = {0};                                                                      \
+        int64_t whole_ = (n) & ~(int64_t)7;                                                        \
+        for (int64_t base_ = 0; base_ < whole_; base_ += 8)                                        \
+            for (int k_ = 0; k_ < 8; k_++) {                                                       \
+                int64_t i = base_ + k_;                                                            \
+                lane_[k_] += (expr);                                                               \
+            }                                                                                      \
+        for (int64_t i = whole_; i < (n); i++) lane_[0] += (expr);                                 \
+        (out) = ((lane_[0] + lane_[4]) + (lane_[1] + lane_[5])) +                                  \
+                ((lane_[2] + lane_[6]) + (lane_[3] + lane_[7]));                                   \
+    } while (0)
+
 float quant_store_f16(float v); /* as f16 holds it */
 
 /* How a symmetric scale is sought. */

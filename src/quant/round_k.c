@@ -17,11 +17,10 @@ static void put_f16(uint8_t *p, float v)
 /* Error of one sub-block with x ~ d * q - m. */
 static float error_min(const float *x, const float *w, float d, float m, float top)
 {
-    float e = 0.0f, id = d != 0.0f ? 1.0f / d : 0.0f;
-    for (int j = 0; j < 32; j++) {
-        float r = x[j] - (d * quant_near((x[j] + m) * id, 0.0f, top) - m);
-        e += (w ? w[j] : 1.0f) * r * r;
-    }
+    float r[32], e, id = d != 0.0f ? 1.0f / d : 0.0f;
+    for (int j = 0; j < 32; j++) r[j] = x[j] - (d * quant_near((x[j] + m) * id, 0.0f, top) - m);
+    if (w) QUANT_SUM(e, 32, j, w[j] * r[j] * r[j]);
+    else QUANT_SUM(e, 32, j, r[j] * r[j]);
     return e;
 }
 

@@ -143,6 +143,20 @@ def refusals(t, tmp):
     t.check("verify tells", None if rc == 1 and b"over" in out else f"{rc} {out}")
 
 
+def not_numbers(t, tmp):
+    src, bad = os.path.join(TINY, "q_all.gguf"), os.path.join(tmp, "nan.gguf")
+    name = "blk.1.ffn_down.weight"  # F16
+    at = next(x for x in e2e.last_json(e2e.run([S, "inspect", src, "--json"])[1])["tensors"] if x["name"] == name)
+    for bits in (b"\x00\x7e", b"\x00\xfc"):  # NaN, -infinity
+        with open(src, "rb") as f:
+            data = bytearray(f.read())
+        data[at["offset"] + 600:at["offset"] + 602] = bits
+        with open(bad, "wb") as f:
+            f.write(data)
+        for dst, typ in (("n.gguf", "q4_k"), ("n.gguf", "nvfp4"), ("n", "awq"), ("n", "fp8")):
+            t.check(f"no number, {typ}", fails(["quantize", bad, os.path.join(tmp, dst), "--weights", typ], 1, name))
+
+
 def small_disk():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
@@ -178,7 +192,7 @@ def crashes(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, calibrated, refusals, crashes):
+        for part in (both_ways, types, calibrated, refusals, not_numbers, crashes):
             part(t, tmp)
     t.exit()
 
