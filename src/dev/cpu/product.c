@@ -107,19 +107,20 @@ static void ffn_run(void *arg, int worker, int n_w)
     const struct dev_ffn *p = j->p;
     struct cpu *c = j->c;
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
-    struct mm_act_buf *hx = &((struct cpu_act *)p->h_act)->b;
     int64_t n_ff = j->gate_up->m.n_row, b, e;
+    struct mm_act_buf hx = ((struct cpu_act *)p->h_act)->b; /* as wide as the widest of the model */
+    hx.n_col = (int)n_ff;
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, p->h, n_ff);
     par_barrier(c->team);
     par_split(j->n_row, worker, n_w, &b, &e);
     for (int64_t t = b; t < e; t++)
-        kern_mm_prep(hx, (int)t, p->h + t * n_ff);
+        kern_mm_prep(&hx, (int)t, p->h + t * n_ff);
     par_barrier(c->team);
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at))
-        dev_cpu_product(c, worker, &at, hx, j->down->form, NULL, j->n_row, p->y, j->down->m.n_row);
+        dev_cpu_product(c, worker, &at, &hx, j->down->form, NULL, j->n_row, p->y, j->down->m.n_row);
 }
 
 void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
