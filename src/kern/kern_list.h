@@ -20,6 +20,13 @@
     X(mm_iq4_xs, void, (const struct mm_run *r))                                                   \
     X(mm_mxfp4,  void, (const struct mm_run *r))                                                   \
     X(mm_nvfp4,  void, (const struct mm_run *r))                                                   \
+    X(mm_i4c,    void, (const struct mm_run *r))                                                   \
+    X(mm_i4g,    void, (const struct mm_run *r))                                                   \
+    X(mm_i4z,    void, (const struct mm_run *r))                                                   \
+    X(mm_i4zg,   void, (const struct mm_run *r))                                                   \
+    X(mm_i8c,    void, (const struct mm_run *r))                                                   \
+    X(mm_i8g,    void, (const struct mm_run *r))                                                   \
+    X(mm_i8z,    void, (const struct mm_run *r))                                                   \
     X(mm_f32,    void, (const struct mm_run *r))                                                   \
     X(mm_f16,    void, (const struct mm_run *r))                                                   \
     X(mm_bf16,   void, (const struct mm_run *r))                                                   \
@@ -35,7 +42,9 @@
 #define KERN_MM_CODES(V, isa)                                                                      \
     V(mm_q4_0, isa) V(mm_q4_1, isa) V(mm_q5_0, isa) V(mm_q5_1, isa) V(mm_q8_0, isa)                \
     V(mm_q2_k, isa) V(mm_q3_k, isa) V(mm_q4_k, isa) V(mm_q5_k, isa) V(mm_q6_k, isa)                \
-    V(mm_iq4_nl, isa) V(mm_iq4_xs, isa) V(mm_mxfp4, isa) V(mm_nvfp4, isa)
+    V(mm_iq4_nl, isa) V(mm_iq4_xs, isa) V(mm_mxfp4, isa) V(mm_nvfp4, isa)                          \
+    V(mm_i4c, isa) V(mm_i4g, isa) V(mm_i4z, isa) V(mm_i4zg, isa)                                   \
+    V(mm_i8c, isa) V(mm_i8g, isa) V(mm_i8z, isa)
 /* clang-format on */
 
 #endif

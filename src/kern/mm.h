@@ -86,6 +86,12 @@ struct mm_act_buf {
 
 /* The run format for a stored matrix. UNSUPPORTED with the type's name where there is none. */
 sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err) BASE_MUST_USE;
+/* mm_mat.scale of a matrix in that format: its tensor scale, times the power of two by which scales
+ * were moved into the range of an f16. */
+float kern_mm_scale(int fmt, const struct weight *w);
+/* What fmt becomes where several matrices share one format or the exact one is too wide: GROUP
+ * weights can be run decoded, as f32 (exactly) or bf16. */
+int kern_mm_decoded(int is_exact);
 const char *kern_mm_fmt_name(int fmt);
 /* Fill everything of *m but data; n_bytes is what data needs. pair: another matrix of the same
  * shape and format follows tile by tile. */

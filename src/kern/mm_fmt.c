@@ -23,8 +23,12 @@ const uint8_t kern_mm_e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9,
 sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err)
 {
     const char *text = tensor_dtype(w->type)->text;
+    if (w->scheme == TENSOR_SCHEME_GROUP) {
+        *fmt = kern_mm_group_fmt(w);
+        return SL_OK;
+    }
     for (int f = 0; f < MM_N_FMT; f++) {
-        if (kern_mm_fmts[f].type != w->type) continue;
+        if (kern_mm_fmts[f].type != w->type || !tensor_dtype_is_weight(w->type)) continue;
         if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
             int whole = w->block_cols % 128 == 0 || w->block_cols >= w->cols;
             if (f != MM_f8 || !whole)
@@ -109,6 +113,17 @@ static void get_scales(const struct mm_fmt_info *f, const uint8_t *blk, int g, i
             break;
         case H_XS:
             sc = f16_at(blk + 2 * r) * (float)(int8_t)blk[32 + 16 * g + r];
+            break;
+        case H_F:
+            memcpy(&sc, blk + 4 * r, 4);
+            break;
+        case H_Z:
+            sc = f16_at(blk + 2 * r);
+            mn = sc * (float)(int8_t)blk[32 + r];
+            break;
+        case H_ZG:
+            sc = f16_at(blk + 32 * g + 2 * r);
+            mn = sc * (float)(int8_t)blk[128 + 16 * g + r];
             break;
         case H_FLOAT:
             break;

@@ -16,7 +16,7 @@ enum mm_fmt {
 #define MM_N_CODE MM_f32 /* formats below are code formats */
 
 enum mm_planes { P_B8, P_NIB, P_NIB1, P_SIX, P_TWO, P_TWO1, P_NL, P_E2M1 };
-enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_FLOAT };
+enum mm_header { H_D, H_DM, H_E8, H_E4, H_K4, H_K6, H_K3, H_K2, H_XS, H_F, H_Z, H_ZG, H_FLOAT };
 
 struct mm_fmt_info {
     const char *name;
@@ -30,6 +30,14 @@ struct mm_fmt_info {
 extern const struct mm_fmt_info kern_mm_fmts[MM_N_FMT];
 
 /* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 12). */
+/* mm_group.c: block of columns [k0, k0 + n) of tile t of a weight_group matrix; scale: kern_mm_scale's. */
+void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t, int k0,
+                        int n, uint8_t *dst);
+/* The run format of a weight_group matrix. */
+int kern_mm_group_fmt(const struct weight *w);
+/* Codes of 16 rows x 32 k as planes. */
+void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out);
+
 extern const uint8_t kern_mm_nl[16], kern_mm_e2m1[16];
 
 /* One group of 32 k of a tile: codes after the table, still with the offset; scales in f32. */

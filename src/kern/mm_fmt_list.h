@@ -26,9 +26,16 @@
  *     K3   f16 d[16]; i8 sc[16] per half group                   sc = d * sc
  *     K2   f16 d[16], f16 dmin[16]; u8 (sc | m << 4)[16] per half   sc = d * sc, mn = dmin * m
  *     XS   f16 d[16]; i8 sc[16] per group; 32 bytes of zeros     sc = d * sc
+ *     F    f32 d[16]                                             sc = d
+ *     Z    f16 d[16]; i8 z[16]; 16 bytes of zeros                sc = d, mn = d * z
+ *     ZG   f16 d[16] per group; i8 z[16] per group               sc = d, mn = d * z
  * Columns beyond n_col and rows beyond n_row are zeros. A tile's bytes are rounded up to 64. Size
  * against the bytes of the file: Q4_K 1.028, Q5_K 1.023, Q6_K 1.010, Q3_K 1.036, IQ4_XS 1.029,
- * F8 1.031, all others 1.000; plus the padding of rows to 16.
+ * F8 1.031, i4c i4g 1.03 to 1.06, i4z 1.023, i8c 1.016, i8g i8z 1.03, all others 1.000; plus the
+ * padding of rows to 16. The i4 and i8 rows run what folders store in integers with scales beside
+ * them (weight_group): one scale for a row (c) or for each 128 columns (g), zero points (z), groups
+ * of 32 and 64 with zero points (zg); groups of 32 without them run as q4_0 and q8_0. Type: of no
+ * GGUF file, and not what kern_mm_fmt chooses by.
  *
  * MM_CODE_FMTS   X(name, dtype, blk_k, blk_bytes, hdr_bytes, grp_bytes, header, planes, half, min,
  *                  off)   half: 1 = a scale per 16 k; min: 1 = has mn
@@ -57,7 +64,14 @@
     X(iq4_nl, IQ4_NL,  64,  576,  64, 256, D,  NL,     0, 0, 128)   \
     X(iq4_xs, IQ4_XS, 256, 2240, 192, 256, XS, NL,     0, 0, 128)   \
     X(mxfp4,  MXFP4,  128, 1088,  64, 256, E8, E2M1,   0, 0, 12)    \
-    X(nvfp4,  NVFP4,   64,  576,  64, 256, E4, E2M1,   1, 0, 12)
+    X(nvfp4,  NVFP4,   64,  576,  64, 256, E4, E2M1,   1, 0, 12)    \
+    X(i4c,    U8,     256, 2112,  64, 256, F,  NIB,    0, 0, 8)     \
+    X(i4g,    U8,     128, 1088,  64, 256, F,  NIB,    0, 0, 8)     \
+    X(i4z,    U8,     128, 1088,  64, 256, Z,  NIB,    0, 1, 8)     \
+    X(i4zg,   U8,     128, 1216, 192, 256, ZG, NIB,    0, 1, 8)     \
+    X(i8c,    I8,     256, 4160,  64, 512, F,  B8,     0, 0, 128)   \
+    X(i8g,    I8,     128, 2112,  64, 512, F,  B8,     0, 0, 128)   \
+    X(i8z,    I8,     128, 2112,  64, 512, Z,  B8,     0, 1, 128)
 #define MM_FLOAT_FMTS(X)          \
     X(f32,  F32,      32, 2048)   \
     X(f16,  F16,      32, 1024)   \

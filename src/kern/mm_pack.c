@@ -229,7 +229,7 @@ static void plane_six(const uint8_t (*l)[64], uint8_t *out)
     }
 }
 
-static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
+void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
 {
     switch (planes) {
     case P_B8:
@@ -276,7 +276,7 @@ static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const ro
         for (int r = 0; r < 16; r++)
             for (int l = 0; l < 8; l++)
                 memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
-        pack_planes(f->planes, (const uint8_t(*)[64])lines, dst + f->hdr_bytes + g * f->grp_bytes);
+        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines, dst + f->hdr_bytes + g * f->grp_bytes);
     }
 }
 
@@ -298,6 +298,24 @@ static void pack_f8_block(const struct weight *w, const uint8_t *const rows[16],
         }
         if (nan) s = fp_from_bits(0x7fc00000u);
         memcpy(dst + 4 * r, &s, 4);
+    }
+}
+
+/* Rows of any scheme as f32 or bf16, rounded: for what no run format holds. */
+static void pack_decoded_block(int fmt, const struct weight *w, int64_t row0, int k0, int n,
+                               uint8_t *dst)
+{
+    float v[32];
+    memset(dst, 0, (size_t)kern_mm_fmts[fmt].blk_bytes);
+    for (int r = 0; r < 16 && row0 + r < w->rows; r++) {
+        weight_dequant(w, row0 + r, k0, n, v);
+        for (int k = 0; k < n; k++) {
+            uint16_t h = fp_f32_to_bf16(v[k]);
+            if (fmt == MM_f32)
+                memcpy(dst + 64 * k + 4 * r, &v[k], 4);
+            else
+                memcpy(dst + 64 * (k / 2) + 4 * r + 2 * (k % 2), &h, 2);
+        }
     }
 }
 
@@ -324,11 +342,15 @@ void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which
     const uint8_t *rows[16];
     for (int r = 0; r < 16; r++) {
         int64_t row = 16 * (int64_t)t + r;
-        rows[r] = row < m->n_row ? w->data + (uint64_t)row * w->row_bytes : NULL;
+        rows[r] = row < m->n_row && w->scheme != TENSOR_SCHEME_GROUP ? w->data + (uint64_t)row * w->row_bytes : NULL;
     }
     for (int k0 = 0; k0 < m->n_col; k0 += f->blk_k, dst += f->blk_bytes) {
         int n = BASE_MIN(f->blk_k, m->n_col - k0);
-        if (m->fmt == MM_f8)
+        if (w->scheme == TENSOR_SCHEME_GROUP && m->fmt >= MM_N_CODE)
+            pack_decoded_block(m->fmt, w, 16 * (int64_t)t, k0, n, dst);
+        else if (w->scheme == TENSOR_SCHEME_GROUP)
+            kern_mm_pack_group(f, w, which ? m->scale2 : m->scale, t, k0, n, dst);
+        else if (m->fmt == MM_f8)
             pack_f8_block(w, rows, 16 * (int64_t)t, k0, n, dst);
         else if (m->fmt >= MM_N_CODE)
             pack_float_block(m->fmt, rows, k0, n, dst);

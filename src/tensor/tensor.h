@@ -67,25 +67,82 @@ void tensor_quant(enum tensor_dtype t, const float *src, int64_t n, void *dst);
 
 /* How the number of a weight comes about from its bytes. One row of the loader table per scheme (io/weight.c). */
 enum tensor_scheme {
-    TENSOR_SCHEME_PLAIN,   /* the dtype's own blocks */
-    TENSOR_SCHEME_F8_BLOCK /* F8_E4M3 times scale[row / block_rows][col / block_cols] */
+    TENSOR_SCHEME_PLAIN,    /* the dtype's own blocks */
+    TENSOR_SCHEME_F8_BLOCK, /* F8_E4M3 times scale[row / block_rows][col / block_cols] */
+    TENSOR_SCHEME_GROUP     /* (code - zero) * scale of the row's group of columns: struct weight_group */
+};
+
+/* Where the code of row r, column c lies in the data of a GROUP weight. Codes are unsigned: signed ones are read with their sign bit
+ * turned over (+8, +128), and so are zero points. */
+enum weight_codes {
+    WEIGHT_I8,    /* i8 [rows, row_bytes], 8 bits */
+    WEIGHT_U8,    /* u8 [rows, row_bytes], 8 bits */
+    WEIGHT_NIB,   /* 4 bits [rows, row_bytes], even columns in the low nibbles */
+    WEIGHT_E2M1,  /* the same, the code is an e2m1 number and has no zero point */
+    WEIGHT_ROWS2, /* 4 bits, signed [rows / 2, cols], even rows in the low nibbles */
+    WEIGHT_I4,    /* i8 [rows, row_bytes] that holds -8 .. 7, 4 bits */
+    WEIGHT_AWQ,   /* 4 bits, u32 [cols, rows / 8], row 8i + (0, 2, 4, 6, 1, 3, 5, 7)[j] in nibble j */
+    WEIGHT_GPTQ4, /* 4 bits, u32 [cols / 8, rows], column 8i + j in nibble j */
+    WEIGHT_GPTQ8  /* 8 bits, u32 [cols / 4, rows], column 4i + j in byte j */
+};
+/* Zero points of (row r, group g). */
+enum weight_zeros {
+    WEIGHT_ZERO_MID,      /* none stored: 8 or 128, half of the codes' range */
+    WEIGHT_ZERO_I8,       /* i8 [rows, groups] */
+    WEIGHT_ZERO_NIB_ROWS, /* u32 [rows / 8, groups], row 8i + j in nibble j */
+    WEIGHT_ZERO_U8_ROWS,  /* u32 [rows / 4, groups], row 4i + j in byte j */
+    WEIGHT_ZERO_AWQ,      /* u32 [groups, rows / 8], in AWQ's order */
+    WEIGHT_ZERO_GPTQ4,    /* u32 [groups, rows / 8], row 8i + j in nibble j */
+    WEIGHT_ZERO_GPTQ8     /* u32 [groups, rows / 4], row 4i + j in byte j */
+};
+/* The scale of (row r, group g): element r * ld_row + g * ld_group. F32, F16, BF16, F8_E4M3, F8_E8M0, or I64: the bits of an f32. */
+struct weight_scale {
+    const uint8_t *p; /* any alignment; NULL = 1 */
+    enum tensor_dtype type;
+    int64_t ld_row, ld_group;
+};
+struct weight_group {
+    enum weight_codes codes;
+    enum weight_zeros zeros;
+    int zero_add;        /* what is stored is the zero point less this */
+    int size;            /* columns of a group */
+    int64_t n_group;     /* ceil(cols / size) */
+    int64_t n_row, row0; /* rows of the stored matrix, and the first that this view has */
+    const uint8_t *zero;
+    const uint8_t *col_group;          /* NULL, or i32 [cols]: the group of each column, in 0 .. n_group - 1 */
+    struct weight_scale scale, scale2; /* multiplied, first with first */
 };
 
 /* A [rows, cols] matrix as stored. Borrowed from the model's files. */
 struct weight {
     const char *name;
     enum tensor_scheme scheme;
-    enum tensor_dtype type;
+    enum tensor_dtype type; /* GROUP: of the stored codes */
     int64_t rows, cols;
-    const uint8_t *data;
-    uint64_t row_bytes;
+    const uint8_t *data; /* GROUP: of the whole stored matrix */
+    uint64_t row_bytes;  /* where codes lie across rows: bytes of the whole by rows */
     const float *scale; /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any alignment of 4 */
     int block_rows, block_cols;
     float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
     const uint8_t *part_scale; /* NULL, or n_part f32 (any alignment): rows fall into n_part equal parts with a scale each, instead of
                                   tensor_scale (the experts of a stack) */
     int n_part;
+    struct weight_group group; /* GROUP */
 };
+
+/* Bits of a GROUP weight's codes: 4 or 8. */
+int weight_bits(const struct weight *w);
+/* True where the bytes of a row lie in one piece, row after row. */
+bool weight_by_row(const struct weight *w);
+/* The codes of columns [col0, col0 + n) of row r of a GROUP weight, one a byte; its zero points and scales. Pure. */
+void weight_codes(const struct weight *w, int64_t r, int64_t col0, int64_t n, uint8_t *code);
+int weight_zero(const struct weight *w, int64_t r, int64_t group);
+float weight_scale_at(const struct weight *w, int64_t r, int64_t group);
+/* A shift s for which every scale times 2^s is an f16 exactly; false where there is none. GROUP. */
+bool weight_scale_shift(const struct weight *w, int *shift);
+/* What a file may say and no weight may have: scales that are not finite (or, where e4m3, negative), 4-bit codes out of range. Reads every
+ * scale. Errors: FORMAT with the tensor's name, row and group. */
+sl_status weight_check(const struct weight *w, sl_err *err) BASE_MUST_USE;
 
 /* Dequantise columns [col0, col0 + n) of row r to dst. col0 and n multiples of the dtype's block. Pure. */
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);

@@ -22,6 +22,9 @@ tensor_dequant_fn tensor_dequant_q2_k, tensor_dequant_q3_k, tensor_dequant_q4_k,
 tensor_dequant_fn tensor_dequant_iq4_nl, tensor_dequant_iq4_xs, tensor_dequant_mxfp4,
     tensor_dequant_nvfp4;
 
+/* group.c: weight_dequant of a GROUP weight */
+void tensor_dequant_group(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);
+
 static inline uint16_t tensor_get_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);

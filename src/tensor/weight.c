@@ -29,6 +29,10 @@ static float part_scale(const struct weight *w, int64_t r)
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
 {
     const struct tensor_dtype_info *d = tensor_dtype(w->type);
+    if (w->scheme == TENSOR_SCHEME_GROUP) {
+        tensor_dequant_group(w, r, col0, n, dst);
+        return;
+    }
     DEBUG_ASSERT(r >= 0 && r < w->rows && col0 >= 0 && n >= 0 && col0 + n <= w->cols);
     DEBUG_ASSERT(col0 % d->block == 0 && n % d->block == 0);
     const uint8_t *row = w->data + (uint64_t)r * w->row_bytes;
@@ -54,7 +58,10 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
         out.tensor_scale = part_scale(w, row0);
         out.part_scale = NULL;
     }
-    out.data += (uint64_t)row0 * w->row_bytes;
+    if (w->scheme == TENSOR_SCHEME_GROUP)
+        out.group.row0 += row0;
+    else
+        out.data += (uint64_t)row0 * w->row_bytes;
     out.rows = n_rows;
     return out;
 }

@@ -266,6 +266,20 @@ static void bench_cached(int fmt, int n_thread)
     printf("\n");
 }
 
+/* The integer formats of folders are packed from codes with scales beside them: any bytes will do as those. */
+static void as_group(int fmt, struct weight *w, const uint8_t *scales)
+{
+    if (tensor_dtype_is_weight(kern_mm_fmts[fmt].type)) return;
+    int four = kern_mm_fmts[fmt].type == TENSOR_U8;
+    if (four) w->row_bytes /= 2;
+    w->scheme = TENSOR_SCHEME_GROUP;
+    w->group = (struct weight_group){.codes = four ? WEIGHT_NIB : WEIGHT_I8,
+                                     .size = 128,
+                                     .n_group = w->cols / 128,
+                                     .n_row = w->rows,
+                                     .scale = {scales, TENSOR_F16, w->cols / 128, 1}};
+}
+
 /* Packing, in stored bytes per second of one thread, and the reference decoding of the f32 mode. */
 static void bench_pack(int fmt)
 {
@@ -283,6 +297,7 @@ static void bench_pack(int fmt)
     float *row = huge(16 * (size_t)n_col * sizeof(float));
     memset(src, 0x35, w.row_bytes * (size_t)n_row);
     w.data = src;
+    as_group(fmt, &w, src);
     kern_mm_layout(fmt, n_row, n_col, 0, &m, &n);
     m.data = huge(n);
     double pack[REPEAT], unpack[REPEAT];
@@ -300,7 +315,7 @@ static void bench_pack(int fmt)
     printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n",
            kern_mm_fmt_name(fmt), median(pack, REPEAT), pack[REPEAT - 1], median(unpack, REPEAT),
            unpack[REPEAT - 1]);
-    munmap(src, w.row_bytes * (size_t)n_row);
+    munmap(src, (size_t)(n_col / d->block * d->bytes) * (size_t)n_row);
     munmap(m.data, n);
 }
 

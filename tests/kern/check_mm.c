@@ -70,8 +70,57 @@ static void random_block(struct check *c, enum tensor_dtype type, uint8_t *b)
     }
 }
 
+static uint8_t *random_bytes(struct check *c, size_t n)
+{
+    uint8_t *p = check_alloc(c, n);
+    uint32_t kind = check_rand(c, 8);
+    for (size_t i = 0; i < n; i++)
+        p[i] = kind == 0 ? 0x00 : kind == 1 ? 0xff : (uint8_t)check_rand(c, 256);
+    return p;
+}
+
+/* What folders store in integers, in the form that the run formats i4* and i8* are made from. */
+static struct weight random_group(struct check *c, int fmt, int n_row, int n_col)
+{
+    int four = kern_mm_fmts[fmt].type == TENSOR_U8, min = kern_mm_fmts[fmt].min;
+    int size = fmt == MM_i4zg ? 32 : kern_mm_fmts[fmt].blk_k, whole = n_col % size != 0;
+    struct weight w = {.name = "w",
+                       .scheme = TENSOR_SCHEME_GROUP,
+                       .type = kern_mm_fmts[fmt].type,
+                       .rows = n_row,
+                       .cols = n_col,
+                       .tensor_scale = 1.0f};
+    struct weight_group *g = &w.group;
+    w.row_bytes = (uint64_t)(four ? (n_col + 7) / 8 * 4 : n_col);
+    w.data = random_bytes(c, w.row_bytes * (size_t)n_row);
+    g->codes = four ? WEIGHT_NIB : WEIGHT_I8;
+    g->size = whole ? n_col : size;
+    g->n_group = n_col / g->size;
+    g->n_row = n_row;
+    if (min) {
+        g->zeros = four ? WEIGHT_ZERO_NIB_ROWS : WEIGHT_ZERO_U8_ROWS;
+        g->zero = random_bytes(c, 4 * (size_t)g->n_group * (size_t)(four ? (n_row + 7) / 8 : (n_row + 3) / 4));
+    }
+    int64_t n = n_row * g->n_group;
+    uint8_t *s = check_alloc(c, 4 * (size_t)n);
+    g->scale = (struct weight_scale){
+        s, !min ? TENSOR_F32 : check_rand(c, 2) ? TENSOR_F16 : TENSOR_BF16, g->n_group, 1};
+    for (int64_t i = 0; i < n; i++) {
+        float v = (check_randf(c) + 1.5f) * 0.0001f;
+        uint16_t h = fp_f32_to_bf16(v);
+        if (g->scale.type == TENSOR_F32)
+            memcpy(s + 4 * i, &v, 4);
+        else if (g->scale.type == TENSOR_F16)
+            put_f16(c, s + 2 * i, 1);
+        else
+            memcpy(s + 2 * i, &h, 2);
+    }
+    return w;
+}
+
 static struct weight random_weight(struct check *c, int fmt, int n_row, int n_col)
 {
+    if (!tensor_dtype_is_weight(kern_mm_fmts[fmt].type)) return random_group(c, fmt, n_row, n_col);
     enum tensor_dtype type = kern_mm_fmts[fmt].type;
     const struct tensor_dtype_info *d = tensor_dtype(type);
     struct weight w = {
@@ -93,19 +142,22 @@ static struct weight random_weight(struct check *c, int fmt, int n_row, int n_co
     return w;
 }
 
-static void pack(struct check *c, const struct weight *w, const struct weight *w2, struct mm_mat *m)
+static void pack(struct check *c, int want, const struct weight *w, const struct weight *w2,
+                 struct mm_mat *m)
 {
     int fmt = -1;
     sl_err err;
     size_t n;
-    if (kern_mm_fmt(w, &fmt, &err) != SL_OK) {
+    if (w->scheme == TENSOR_SCHEME_GROUP)
+        fmt = want; /* several would do */
+    else if (kern_mm_fmt(w, &fmt, &err) != SL_OK || fmt != want) {
         check_fail(c, "kern_mm_fmt: %s", err.text);
         return;
     }
     kern_mm_layout(fmt, w->rows, w->cols, w2 != NULL, m, &n);
     m->data = check_alloc(c, n);
-    m->scale = w->tensor_scale;
-    if (w2) m->scale2 = w2->tensor_scale;
+    m->scale = kern_mm_scale(fmt, w);
+    if (w2) m->scale2 = kern_mm_scale(fmt, w2);
     for (int t = 0; t < (w->rows + 15) / 16; t++) {
         kern_mm_pack_tile(m, w, 0, t);
         if (w2) kern_mm_pack_tile(m, w2, 1, t);
@@ -126,10 +178,11 @@ static void check_pack_fmt(struct check *c, int fmt, int n_row, int n_col, int i
     struct mm_mat m;
     w.tensor_scale = check_rand(c, 2) ? 1.0f : 0.37f;
     w2.tensor_scale = 1.7f;
-    pack(c, &w, is_pair ? &w2 : NULL, &m);
+    pack(c, fmt, &w, is_pair ? &w2 : NULL, &m);
     size_t stored = w.row_bytes * (size_t)((n_row + 15) / 16 * 16) * (is_pair ? 2u : 1u);
+    double most = fmt == MM_i4zg ? 1.2 : w.scheme == TENSOR_SCHEME_GROUP ? 1.07 : 1.05;
     if (n_col % kern_mm_fmts[fmt].blk_k == 0 && n_col >= 256 &&
-        (double)(m.tile_bytes - 63) * m.n_tile > 1.05 * (double)stored)
+        (double)(m.tile_bytes - 63) * m.n_tile > most * (double)stored)
         check_fail(c, "%s: %zu bytes for %zu stored", kern_mm_fmt_name(fmt),
                    m.tile_bytes * (size_t)m.n_tile, stored);
     float *got = check_alloc(c, 16 * (size_t)n_col * sizeof(float));
@@ -199,7 +252,7 @@ static void make_problem(struct check *c, int fmt, int n_row, int n_col, int n_t
     p->w = random_weight(c, fmt, n_row, n_col);
     p->w2 = random_weight(c, fmt, n_row, n_col);
     if (check_rand(c, 4) == 0) p->w.tensor_scale = 0.7f, p->w2.tensor_scale = 1.3f;
-    pack(c, &p->w, is_pair ? &p->w2 : NULL, &p->m);
+    pack(c, fmt, &p->w, is_pair ? &p->w2 : NULL, &p->m);
     p->n_tok = n_tok;
     p->n_src = n_tok + (int)check_rand(c, 3);
     p->form = form;

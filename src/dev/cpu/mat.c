@@ -34,6 +34,21 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
                    tensor_dtype(w->type)->text);
 }
 
+/* The run format of n matrices alike: that of all, or decoded where they differ (their scales may allow one an f16, and another not). */
+static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt, sl_err *err)
+{
+    SL_TRY(kern_mm_fmt(w, fmt, err));
+    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    bool same = true;
+    for (int i = 1; i < n && same; i++) {
+        int f;
+        SL_TRY(kern_mm_fmt(&w[i], &f, err));
+        same = f == *fmt;
+    }
+    if (!same || *fmt == kern_mm_decoded(1)) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
+    return SL_OK;
+}
+
 struct pack_job {
     const struct cpu_mat *w;
     const struct weight *first, *second;
@@ -59,6 +74,10 @@ static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
 {
     int64_t r0 = tile0 * 16, r1 = tile1 * 16 < w->rows ? tile1 * 16 : w->rows;
     struct weight part = *w;
+    if (!weight_by_row(w)) { /* nothing is done with before everything is */
+        if (r1 == w->rows && r1 > r0) drop(user, &part);
+        return;
+    }
     part.data += (uint64_t)r0 * w->row_bytes;
     part.rows = r1 - r0;
     if (part.rows > 0) drop(user, &part);
@@ -94,19 +113,19 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
         SL_TRY(check_shapes(first, &first[i], true, err));
         if (second) SL_TRY(check_shapes(second, &second[i], true, err));
     }
-    SL_TRY(kern_mm_fmt(first, &fmt, err));
+    SL_TRY(choose_fmt(c, first, n, &fmt, err));
     fmt2 = fmt;
     if (second) {
         SL_TRY(check_shapes(first, second, false, err));
-        SL_TRY(kern_mm_fmt(second, &fmt2, err));
+        SL_TRY(choose_fmt(c, second, n, &fmt2, err));
     }
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
     size_t n_bytes;
     kern_mm_layout(fmt, first->rows, first->cols, second && fmt == fmt2, &w->m, &n_bytes);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
     for (int i = 0; i < n; i++) {
-        w->scale[2 * i] = first[i].tensor_scale;
-        w->scale[2 * i + 1] = second ? second[i].tensor_scale : 1.0f;
+        w->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
+        w->scale[2 * i + 1] = second ? kern_mm_scale(fmt2, &second[i]) : 1.0f;
     }
     w->m.scale = w->scale[0];
     w->m.scale2 = w->scale[1];

@@ -128,6 +128,17 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, int part, enum 
     case H_XS:
         w->sc0 = mul(half_floats(h), bytes_s(b + 32 + 16 * g));
         break;
+    case H_F:
+        w->sc0 = acc_load((const float *)(const void *)(blk + 32 * part));
+        break;
+    case H_Z:
+        w->sc0 = half_floats(h);
+        w->mn0 = mul(w->sc0, bytes_s(b + 32));
+        break;
+    case H_ZG:
+        w->sc0 = half_floats(h + 32 * g);
+        w->mn0 = mul(w->sc0, bytes_s(b + 128 + 16 * g));
+        break;
     case H_FLOAT:
         break;
     }

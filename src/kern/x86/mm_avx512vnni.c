@@ -127,6 +127,17 @@ AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header 
     case H_XS:
         w->sc0 = _mm512_mul_ps(half_floats(blk), bytes_s(blk + 32 + 16 * g));
         break;
+    case H_F:
+        w->sc0 = _mm512_loadu_ps((const float *)(const void *)blk);
+        break;
+    case H_Z:
+        w->sc0 = half_floats(blk);
+        w->mn0 = _mm512_mul_ps(w->sc0, bytes_s(blk + 32));
+        break;
+    case H_ZG:
+        w->sc0 = half_floats(blk + 32 * g);
+        w->mn0 = _mm512_mul_ps(w->sc0, bytes_s(blk + 128 + 16 * g));
+        break;
     case H_FLOAT:
         break;
     }
