@@ -104,7 +104,7 @@ static void check_runs(struct inspect *v)
         struct weight w;
         sl_err err = {0};
         int fmt;
-        if (t->n_dim < 2 || !tensor_dtype_is_weight(t->type)) continue;
+        if (!io_tensor_is_matrix(v->io, i)) continue;
         sl_status st = io_weight(v->io, t->name, &w, &err);
         if (st == SL_OK) st = kern_mm_fmt(&w, &fmt, &err);
         if (st != SL_OK) v->why_not = err;
@@ -127,7 +127,7 @@ static sl_status gather(struct inspect *v, const char *path, struct arena *a, sl
         v->n_of[t->type]++;
         v->bytes_of[t->type] += (int64_t)t->n_bytes;
         v->bytes += (int64_t)t->n_bytes;
-        if (tensor_dtype_is_weight(t->type)) v->params += tensor_count(t);
+        if (tensor_dtype_is_weight(t->type) || io_quant_method(v->io)) v->params += io_tensor_params(v->io, i);
         v->n_layer = BASE_MAX(v->n_layer, layer_of(t->name) + 1);
     }
     v->active = v->params;

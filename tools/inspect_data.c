@@ -73,16 +73,17 @@ sl_status inspect_dump(const struct inspect *v, const char *name, const char *pa
 
 /* ---- memory ---- */
 /* Bytes of one tensor in the layout that it runs in: matrices are packed, vectors become f32. */
-static sl_status packed_bytes(const io_model *io, const struct tensor *t, int64_t *n, sl_err *err)
+static sl_status packed_bytes(const io_model *io, int i, int64_t *n, sl_err *err)
 {
+    const struct tensor *t = io_tensor(io, i);
     struct weight w;
     struct mm_mat mat;
     size_t bytes = 0;
     int fmt = 0;
     *n = 0;
-    if (!tensor_dtype_is_weight(t->type)) return SL_OK;
-    if (t->n_dim < 2 || tensor_count(t) == 0) {
-        *n = tensor_count(t) * 4;
+    if (io_tensor_params(io, i) == 0) return SL_OK;
+    if (!io_tensor_is_matrix(io, i)) {
+        if (tensor_dtype_is_weight(t->type)) *n = tensor_count(t) * 4;
         return SL_OK;
     }
     SL_TRY(io_weight(io, t->name, &w, err));
@@ -127,7 +128,7 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
     SL_TRY(os_topology_get(&top, err));
     for (int i = 0; i < io_n_tensor(v->io); i++) {
         int64_t n;
-        SL_TRY(packed_bytes(v->io, io_tensor(v->io, i), &n, err));
+        SL_TRY(packed_bytes(v->io, i, &n, err));
         out->weights += n;
     }
     int n_blk = n_seq * size_div_up(n_ctx, BLK_TOK);

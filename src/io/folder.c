@@ -65,19 +65,13 @@ static sl_status map_texts(io_model *m, sl_err *err)
 }
 
 /* ---- weights ---- */
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n > k && strcmp(s + n - k, tail) == 0;
-}
-
 /* A name that an index may give: a plain *.safetensors of this folder. */
 static const char *shard_fault(const char *name, uint64_t n)
 {
     const char *fault = io_name_fault(name, n, 255);
     if (fault) return fault;
     if (memchr(name, '/', n) || name[0] == '.') return "is not a name inside the folder";
-    return ends_with(name, ".safetensors") ? NULL : "is not a .safetensors file";
+    return io_ends_with(name, ".safetensors") ? NULL : "is not a .safetensors file";
 }
 
 struct shards {
@@ -237,10 +231,10 @@ static sl_status open_other(io_model *m, sl_err *err)
     int n = 0, n_found = 0, found = -1, gguf = -1, other = -1;
     SL_TRY(os_list(m->path, &names, &n, err));
     for (int i = 0; i < n; i++) {
-        if (ends_with(names[i], ".safetensors")) n_found++, found = i;
-        if (ends_with(names[i], ".gguf")) gguf = i;
-        if (ends_with(names[i], ".bin") || ends_with(names[i], ".pt") ||
-            ends_with(names[i], ".pth"))
+        if (io_ends_with(names[i], ".safetensors")) n_found++, found = i;
+        if (io_ends_with(names[i], ".gguf")) gguf = i;
+        if (io_ends_with(names[i], ".bin") || io_ends_with(names[i], ".pt") ||
+            io_ends_with(names[i], ".pth"))
             other = i;
     }
     sl_status st = SL_OK;
@@ -273,17 +267,17 @@ static sl_status open_weights(io_model *m, sl_err *err)
     return open_other(m, err);
 }
 
-/* Quantisers that describe their work in a file of their own, which is not opened: its being there
- * is enough to refuse. */
+/* Quantisers that describe their work in a file of their own. config.json's quantization_config, where there is one, comes first. */
 static sl_status find_other_scheme(io_model *m, sl_err *err)
 {
     static const char *const other[][2] = {{"hf_quant_config.json", "modelopt"},
                                            {"quant_model_description.json", "ascend"},
                                            {"quantize_config.json", "gptq"}};
-    for (int i = 0; i < BASE_COUNT_OF(other); i++) {
-        char *path = NULL;
-        SL_TRY(join(m, other[i][0], &path, err));
-        if (os_path_kind(path) != OS_NONE) m->quant_method = other[i][1];
+    for (int i = 0; i < BASE_COUNT_OF(other) && !m->quant; i++) {
+        SL_TRY(read_json(m, other[i][0], &m->quant, err));
+        if (!m->quant) continue;
+        m->quant_method = other[i][1];
+        m->quant_file = other[i][0];
     }
     return SL_OK;
 }

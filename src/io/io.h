@@ -80,5 +80,13 @@ void io_meta_text(const io_model *m, int i, char *buf, int n);
  * UNSUPPORTED (scheme). Memory: borrowed from m. */
 sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_err *err)
     BASE_MUST_USE;
+/* Is there such a matrix, in whatever form? (io_find sees only tensors that have exactly that name.) */
+bool io_has_weight(const io_model *m, const char *name);
+/* Parameters that tensor i holds: of codes, the numbers that they stand for; 0 for scales, zero points and the like. */
+int64_t io_tensor_params(const io_model *m, int i);
+/* Can io_weight be asked for tensor i by its own name: floats, blocks, or the codes of a quantised matrix? */
+bool io_tensor_is_matrix(const io_model *m, int i);
+/* How the folder's quantiser calls itself ("awq"); NULL = not quantised. */
+const char *io_quant_method(const io_model *m);
 
 #endif

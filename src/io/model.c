@@ -215,6 +215,7 @@ void io_close(io_model *m)
         if (!m->file[i].borrowed) os_map_close(&m->file[i].map);
     for (int i = 0; i < m->n_text; i++)
         os_map_close(&m->text[i].map);
+    if (m->quant_close) m->quant_close(m->quant_own);
     mem_arena_fini(&m->arena);
     mem_free(m);
 }

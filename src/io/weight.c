@@ -1,130 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights with their scales. The loader table: one row per way in which a Hugging Face folder
  * stores quantised matrices, chosen by quantization_config.quant_method; a row is a test of the
- * configuration, a reader, and in tensor/ a reference dequantiser. */
+ * configuration, a reader (quant_*.c), and in tensor/ a reference dequantiser. */
 #include <string.h>
 
-#include "base/fp.h"
 #include "io/io_internal.h"
 
-struct io_scheme {
-    const char *method; /* quantization_config.quant_method */
-    /* Check the configuration and prepare scales. NULL: known by name, not read. UNSUPPORTED is
-     * told when a weight is asked for. */
-    sl_status (*prepare)(io_model *m, const struct json *q, sl_err *err);
-    /* The scales of tensor t into *w, which is plain so far. */
-    sl_status (*read)(const io_model *m, const struct tensor *t, struct weight *w, sl_err *err);
-};
-
-static sl_status fp8_prepare(io_model *m, const struct json *q, sl_err *err);
-static sl_status fp8_read(const io_model *m, const struct tensor *t, struct weight *w, sl_err *err);
-
 static const struct io_scheme scheme[] = {
-    {"fp8", fp8_prepare, fp8_read},     {"awq", NULL, NULL},          {"gptq", NULL, NULL},
-    {"compressed-tensors", NULL, NULL}, {"modelopt", NULL, NULL},     {"mxfp4", NULL, NULL},
-    {"fbgemm_fp8", NULL, NULL},         {"bitsandbytes", NULL, NULL}, {"ascend", NULL, NULL},
+    {"fp8", io_fp8_prepare, io_fp8_read},
+    {"awq", io_awq_prepare, io_awq_read},
+    {"gptq", io_gptq_prepare, io_gptq_read},
+    {"compressed-tensors", io_ct_prepare, io_ct_read},
+    {"modelopt", io_modelopt_prepare, io_modelopt_read},
 };
-
-/* ---- DeepSeek's fp8: F8_E4M3 times one f32 (or bf16) of weight_scale_inv per block ---- */
-#define FP8_SUFFIX "_scale_inv"
-
-static sl_status fp8_block(const io_model *m, const struct json *q, int i, int *out, sl_err *err)
-{
-    const struct json *b = text_json_get(q, "weight_block_size");
-    if (!b || b->kind != JSON_ARRAY_K || b->n != 2)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: config.json: quantization_config.weight_block_size is not [rows, "
-                       "columns]: only fp8 with "
-                       "block scales is read",
-                       io_short(m->path));
-    const struct json *v = b->item[i];
-    if (v->kind != JSON_INT_K || v->i < 1 || v->i > 65536)
-        return SL_FAIL(err, FORMAT,
-                       "%s: config.json: quantization_config.weight_block_size[%d] is not a number "
-                       "in 1 .. 65536",
-                       io_short(m->path), i);
-    *out = (int)v->i;
-    return SL_OK;
-}
-
-static sl_status fp8_prepare(io_model *m, const struct json *q, sl_err *err)
-{
-    const char *fmt = NULL;
-    SL_TRY(text_json_str(q, "fmt", "e4m3", &fmt, err));
-    if (strcmp(fmt, "e4m3") != 0)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: config.json: quantization_config.fmt is \"%.40s\"; e4m3 is read",
-                       io_short(m->path), fmt);
-    SL_TRY(fp8_block(m, q, 0, &m->block_rows, err));
-    SL_TRY(fp8_block(m, q, 1, &m->block_cols, err));
-    void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, (size_t)m->n_tensor, sizeof *m->scale, &p, err));
-    m->scale = p;
-    for (int i = 0; i < m->n_tensor;
-         i++) { /* scales that can not be used in place are converted once */
-        const struct tensor *t = &m->tensor[i];
-        size_t n = strlen(t->name), k = strlen(FP8_SUFFIX);
-        if (n <= k || strcmp(t->name + n - k, FP8_SUFFIX) != 0) continue;
-        if (t->type != TENSOR_F32 && t->type != TENSOR_BF16)
-            return SL_FAIL(err, FORMAT, "%s: tensor %.100s is %s, scales are F32 or BF16",
-                           io_short(m->file[t->file].path), t->name, tensor_dtype(t->type)->text);
-        if (t->type == TENSOR_F32 && (uintptr_t)t->data % 4 == 0) {
-            m->scale[i] = t->data;
-            continue;
-        }
-        SL_TRY(mem_arena_array(&m->arena, (size_t)tensor_count(t), 4, &p, err));
-        tensor_dequant(t->type, t->data, tensor_count(t), p);
-        m->scale[i] = p;
-    }
-    return SL_OK;
-}
-
-static sl_status fp8_read(const io_model *m, const struct tensor *t, struct weight *w, sl_err *err)
-{
-    if (t->type != TENSOR_F8_E4M3) return SL_OK; /* not quantised: norms, router, embedding, head */
-    const struct tensor *s = io_findf(m, "%s" FP8_SUFFIX, t->name);
-    if (!s)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.80s: its scales %.80s" FP8_SUFFIX " are missing",
-                       io_short(m->file[t->file].path), t->name, t->name);
-    int64_t rows = (w->rows + m->block_rows - 1) / m->block_rows,
-            cols = (w->cols + m->block_cols - 1) / m->block_cols;
-    if (s->n_dim != 2 || s->shape[0] != rows || s->shape[1] != cols)
-        return SL_FAIL(
-            err, FORMAT,
-            "%s: tensor %.70s is not [%lld, %lld] as %lld x %lld in blocks of %d x %d needs",
-            io_short(m->file[s->file].path), s->name, (long long)rows, (long long)cols,
-            (long long)w->rows, (long long)w->cols, m->block_rows, m->block_cols);
-    w->scheme = TENSOR_SCHEME_F8_BLOCK;
-    w->scale = m->scale[s - m->tensor];
-    w->block_rows = m->block_rows;
-    w->block_cols = m->block_cols;
-    return SL_OK;
-}
+static const char scheme_names[] = "fp8, awq, gptq, compressed-tensors, modelopt and ascend are";
 
 /* ---- the table at work ---- */
+static const struct io_scheme *find_scheme(const char *method)
+{
+    if (strcmp(method, "modelopt_fp4") == 0 || strcmp(method, "modelopt_fp8") == 0) method = "modelopt";
+    for (int i = 0; i < BASE_COUNT_OF(scheme); i++)
+        if (strcmp(scheme[i].method, method) == 0) return &scheme[i];
+    return NULL;
+}
+
 sl_status io_scheme_choose(io_model *m, sl_err *err)
 {
     const struct json *q = text_json_get(m->config, "quantization_config");
-    if (!q && m->quant_method) /* a file of its own says so (folder.c) */
-        SL_FAIL(&m->scheme_err, UNSUPPORTED, "%s: weights of \"%s\" are not read",
-                io_short(m->path), m->quant_method);
-    if (!q || q->kind == JSON_NULL_K) return SL_OK;
-    if (q->kind != JSON_OBJECT_K)
-        return SL_FAIL(err, FORMAT, "%s: config.json: quantization_config is not an object",
-                       io_short(m->path));
-    SL_TRY(text_json_str(q, "quant_method", "", &m->quant_method, err));
-    for (int i = 0; i < BASE_COUNT_OF(scheme); i++) {
-        if (strcmp(scheme[i].method, m->quant_method) != 0 || !scheme[i].prepare) continue;
-        sl_status st = scheme[i].prepare(m, q, &m->scheme_err);
-        if (st == SL_OK) m->scheme = &scheme[i];
-        if (st == SL_OK || st == SL_UNSUPPORTED)
-            return SL_OK; /* the folder can be looked at; io_weight refuses */
-        if (err) *err = m->scheme_err;
-        return st;
+    if (q && q->kind != JSON_NULL_K) {
+        if (q->kind != JSON_OBJECT_K)
+            return SL_FAIL(err, FORMAT, "%s: config.json: quantization_config is not an object",
+                           io_short(m->path));
+        SL_TRY(text_json_str(q, "quant_method", "", &m->quant_method, err));
+        m->quant = q;
+        m->quant_file = "config.json";
     }
-    SL_FAIL(&m->scheme_err, UNSUPPORTED, "%s: weights of quant_method \"%.40s\" are not read",
-            io_short(m->path), m->quant_method);
-    return SL_OK;
+    if (!m->quant_method) return SL_OK;
+    const struct io_scheme *s = find_scheme(m->quant_method);
+    if (!s) {
+        SL_FAIL(&m->scheme_err, UNSUPPORTED, "%s: weights of quant_method \"%.40s\" are not read (%s)",
+                io_short(m->path), m->quant_method, scheme_names);
+        return SL_OK;
+    }
+    sl_status st = s->prepare(m, &m->scheme_err);
+    if (st == SL_OK) m->scheme = s;
+    if (st == SL_OK || st == SL_UNSUPPORTED)
+        return SL_OK; /* the folder can be looked at; io_weight refuses */
+    if (err) *err = m->scheme_err;
+    return st;
 }
 
 /* NVFP4 in GGUF has its second scale in a tensor of its own: blk.0.ffn_up.weight ->
@@ -149,17 +72,38 @@ static sl_status gguf_scale(const io_model *m, const struct tensor *t, struct we
     return SL_OK;
 }
 
-sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_err *err)
+/* The tensors that hold codes, by the end of their names; the matrix is called MODULE.weight. */
+static const char *const codes_tail[] = {".qweight", ".weight_packed"};
+/* What stands beside codes. */
+static const char *const beside_tail[] = {
+    "_scale_inv",    ".weight_scale",        ".weight_scale_2", ".weight_global_scale", ".weight_zero_point",
+    ".weight_shape", ".weight_g_idx",        ".qzeros",         ".scales",              ".g_idx",
+    ".input_scale",  ".input_global_scale",  ".input_offset",   ".quant_bias",          ".deq_scale",
+    ".weight_offset", ".weight_scale_second", ".weight_offset_second", ".scale_bias",   ".k_scale",
+    ".v_scale", ".kv_cache_scale", ".kv_cache_offset"};
+
+static bool has_tail(const char *name, const char *const *tail, int n)
 {
-    const struct tensor *t = io_find(m, name);
-    if (!t) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
-    if (m->quant_method && !m->scheme) {
-        if (err) *err = m->scheme_err;
-        return SL_UNSUPPORTED;
-    }
-    if (!tensor_dtype_is_weight(t->type))
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
-                       io_short(m->file[t->file].path), name, tensor_dtype(t->type)->text);
+    for (int i = 0; i < n; i++)
+        if (io_ends_with(name, tail[i])) return true;
+    return false;
+}
+
+/* The name as the model has it: X.qweight is X.weight. */
+static sl_status plain_name(const io_model *m, const char *name, char *buf, size_t cap, sl_err *err)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < BASE_COUNT_OF(codes_tail) && m->scheme; i++)
+        if (io_ends_with(name, codes_tail[i])) n -= strlen(codes_tail[i]) - strlen(".weight");
+    if (n >= cap) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    memcpy(buf, name, n);
+    if (n < strlen(name)) memcpy(buf + n - strlen(".weight"), ".weight", strlen(".weight"));
+    buf[n] = 0;
+    return SL_OK;
+}
+
+static sl_status plain_weight(const io_model *m, const struct tensor *t, struct weight *out, sl_err *err)
+{
     memset(out, 0, sizeof *out);
     out->name = t->name;
     out->type = t->type;
@@ -168,8 +112,66 @@ sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_
     out->data = t->data;
     out->tensor_scale = 1.0f;
     if (!tensor_bytes(t->type, (uint64_t)out->cols, &out->row_bytes))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: its rows are too long", io_short(m->path),
-                       name);
-    if (m->kind == IO_GGUF) return gguf_scale(m, t, out, err);
-    return m->scheme ? m->scheme->read(m, t, out, err) : SL_OK;
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: its rows are too long", io_short(m->path), t->name);
+    return SL_OK;
+}
+
+sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)
+{
+    char name[512];
+    bool done = false;
+    SL_TRY(plain_name(m, asked, name, sizeof name, err));
+    struct io_want q = {m, name, 0, io_find(m, name)};
+    const char *dot = strrchr(name, '.');
+    q.n_module = dot ? (int)(dot - name) : 0;
+    if (m->quant_method && !m->scheme) {
+        if (!q.t && !io_has_weight(m, name))
+            return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+        if (err) *err = m->scheme_err;
+        return SL_UNSUPPORTED;
+    }
+    if (q.t) SL_TRY(plain_weight(m, q.t, out, err));
+    if (m->scheme) SL_TRY(m->scheme->read(&q, out, &done, err));
+    if (done) return SL_OK;
+    if (!q.t) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    if (!tensor_dtype_is_weight(q.t->type))
+        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
+                       io_short(m->file[q.t->file].path), name, tensor_dtype(q.t->type)->text);
+    return m->kind == IO_GGUF ? gguf_scale(m, q.t, out, err) : SL_OK;
+}
+
+bool io_has_weight(const io_model *m, const char *name)
+{
+    size_t n = strlen(name), k = strlen(".weight");
+    if (io_find(m, name)) return true;
+    if (m->kind != IO_HF || !io_ends_with(name, ".weight")) return false;
+    for (int i = 0; i < BASE_COUNT_OF(codes_tail); i++)
+        if (io_findf(m, "%.*s%s", (int)(n - k), name, codes_tail[i])) return true;
+    return false;
+}
+
+bool io_tensor_is_matrix(const io_model *m, int i)
+{
+    const struct tensor *t = &m->tensor[i];
+    if (t->n_dim < 2) return false;
+    if (!m->quant_method) return tensor_dtype_is_weight(t->type);
+    if (has_tail(t->name, beside_tail, BASE_COUNT_OF(beside_tail))) return false;
+    if (has_tail(t->name, codes_tail, BASE_COUNT_OF(codes_tail))) return true;
+    return tensor_dtype_is_weight(t->type) ||
+           ((t->type == TENSOR_I8 || t->type == TENSOR_U8) && io_ends_with(t->name, ".weight"));
+}
+
+int64_t io_tensor_params(const io_model *m, int i)
+{
+    const struct tensor *t = &m->tensor[i];
+    struct weight w;
+    if (m->kind == IO_GGUF || !m->quant_method) return tensor_count(t);
+    if (has_tail(t->name, beside_tail, BASE_COUNT_OF(beside_tail))) return 0;
+    if (!io_tensor_is_matrix(m, i) || !m->scheme) return tensor_count(t);
+    return io_weight(m, t->name, &w, NULL) == SL_OK ? w.rows * w.cols : tensor_count(t);
+}
+
+const char *io_quant_method(const io_model *m)
+{
+    return m->quant_method;
 }

@@ -163,10 +163,8 @@ void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t 
     *total = 0;
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
-        int64_t n = tensor_count(t);
+        int64_t n = io_tensor_params(m, i);
         const char *s = t->name;
-        size_t len = strlen(s);
-        if (len > 10 && strcmp(s + len - 10, "_scale_inv") == 0) continue;
         *total += n;
         bool mtp = strstr(s, "nextn.") != NULL;
         int il = -1;

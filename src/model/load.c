@@ -17,6 +17,15 @@ static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, 
                    (long long)w->cols, (long long)rows, (long long)cols);
 }
 
+/* A matrix with its scales, which are numbers. */
+static sl_status get_weight(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    SL_TRY(io_weight(io, name, w, err));
+    sl_status st = weight_check(w, err);
+    if (st) status_prefix(err, "%s", io_path(io));
+    return st;
+}
+
 struct drop {
     struct model *m;
     const io_model *io;
@@ -49,7 +58,7 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
     char name[MAX_NAME];
     struct weight w;
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(io, name, &w, err));
+    SL_TRY(get_weight(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
     return pack(m, io, &w, NULL, 1, use, out, err);
 }
@@ -177,9 +186,9 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
     struct weight kb, vb, both;
     model_tensor_name(m->kind, ROLE_K_B, il, 0, "weight", name, sizeof name);
     if (m->kind == IO_GGUF && io_find(io, name)) { /* the split spelling */
-        SL_TRY(io_weight(io, name, &kb, err));
+        SL_TRY(get_weight(io, name, &kb, err));
         model_tensor_name(m->kind, ROLE_V_B, il, 0, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &vb, err));
+        SL_TRY(get_weight(io, name, &vb, err));
         if (kb.rows == nope && kb.cols == H * r && nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
             return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
                            (long long)kb.rows, (long long)kb.cols);
@@ -189,7 +198,7 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
         return pack_stack(m, io, &vb, NULL, (int)H, DEV_USE_EXACT, &l->v_b, err);
     }
     model_tensor_name(m->kind, ROLE_KV_B, il, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(io, name, &both, err));
+    SL_TRY(get_weight(io, name, &both, err));
     SL_TRY(want_shape(&both, H * (nope + v), r, err));
     void *own_k = NULL, *own_v = NULL;
     sl_status st = SL_OK;
@@ -228,10 +237,10 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     struct weight gate, up;
     int64_t D = m->cfg.d_model;
     model_tensor_name(m->kind, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(io, name, &gate, err));
+    SL_TRY(get_weight(io, name, &gate, err));
     SL_TRY(want_shape(&gate, F, D, err));
     model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(io, name, &up, err));
+    SL_TRY(get_weight(io, name, &up, err));
     SL_TRY(want_shape(&up, F, D, err));
     SL_TRY(pack(m, io, &gate, &up, 1, DEV_USE_MATMUL, &l->gate_up, err));
     return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, DEV_USE_MATMUL, &l->down, err);
@@ -246,14 +255,14 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
     struct weight all;
     if (m->kind == IO_GGUF) {
         model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &all, err));
+        SL_TRY(get_weight(io, name, &all, err));
         SL_TRY(want_shape(&all, E * rows, cols, err));
         for (int e = 0; e < E; e++) w[e] = weight_rows(&all, e * rows, rows);
         return SL_OK;
     }
     for (int e = 0; e < E; e++) {
         model_tensor_name(m->kind, role, il, e, "weight", name, sizeof name);
-        SL_TRY(io_weight(io, name, &w[e], err));
+        SL_TRY(get_weight(io, name, &w[e], err));
         SL_TRY(want_shape(&w[e], rows, cols, err));
     }
     return SL_OK;
@@ -306,7 +315,7 @@ sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
     const struct model_cfg *c = &m->cfg;
     struct weight w;
     const char *head = model_global_name(m->kind, GLOBAL_HEAD);
-    SL_TRY(io_weight(io, model_global_name(m->kind, GLOBAL_EMBED), &w, err));
+    SL_TRY(get_weight(io, model_global_name(m->kind, GLOBAL_EMBED), &w, err));
     SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
     SL_TRY(pack(m, io, &w, NULL, 1, DEV_USE_EMBED, &m->embed, err));
     SL_TRY(named_vector(m, io, model_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
@@ -314,7 +323,7 @@ sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
         m->head = m->embed;
         return SL_OK;
     }
-    SL_TRY(io_weight(io, head, &w, err));
+    SL_TRY(get_weight(io, head, &w, err));
     SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
     return pack(m, io, &w, NULL, 1, DEV_USE_MATMUL, &m->head, err);
 }
@@ -323,7 +332,8 @@ sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
 static bool differs(const io_model *io, const char *name, const char *other)
 {
     const struct tensor *a = io_find(io, name), *b = io_find(io, other);
-    return a && !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+    if (!a) return io_has_weight(io, name);
+    return !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
 }
 
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err)

@@ -136,7 +136,7 @@ static int count_mtp(const struct model *m, const io_model *io)
     for (; n < m->cfg.n_mtp; n++) {
         char name[128];
         model_tensor_name(m->kind, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name, sizeof name);
-        if (!io_find(io, name)) break;
+        if (!io_has_weight(io, name)) break;
     }
     return n;
 }

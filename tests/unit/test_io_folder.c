@@ -280,9 +280,9 @@ TEST(io_weight_refuses_fp8_with_wrong_scales)
         if (!strstr(err.text, t[i].text)) fail_msg("%s (want %s)", err.text, t[i].text);
         io_close(m);
     }
-    put("model.safetensors",
-        "json={\"a_scale_inv\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}} zero=2");
-    expect(SL_FORMAT, "a_scale_inv is F16, scales are F32 or BF16");
+    put("model.safetensors", "json={\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                             "\"a_scale_inv\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[1,5]}} zero=5");
+    expect(SL_FORMAT, "a_scale_inv is I32, scales are F32, F16, BF16 or F8_E8M0");
 }
 
 TEST(io_weight_refuses_other_quantisers_by_name_but_opens_them)
@@ -290,20 +290,29 @@ TEST(io_weight_refuses_other_quantisers_by_name_but_opens_them)
     static const struct {
         const char *file, *config, *text;
     } t[] = {
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\"}}",
-         "quant_method \"awq\" are not read"},
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}",
-         "\"gptq\""},
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}",
-         "\"compressed-tensors\""},
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"new one\"}}", "\"new one\""},
+        {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
+         "version \"gemv\" of 4 bits is not read (gemm"},
+        {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":3}}", "of 3 bits"},
+        {"config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":2}}",
+         "GPTQ of 2 bits is not read (4 and 8 are)"},
+        {"config.json",
+         "{\"quantization_config\":{\"quant_method\":\"gptq\",\"checkpoint_format\":\"marlin\"}}",
+         "checkpoint_format \"marlin\""},
+        {"config.json",
+         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\","
+         "\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"]}}}}",
+         "compressed-tensors format \"marlin-24\" is not read (pack-"},
+        {"config.json",
+         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
+         "\"config_groups\":{\"g\":{\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":3}}}}}",
+         "g: weights of type int with 3 bits are not read"},
+        {"config.json", "{\"quantization_config\":{\"quant_method\":\"new one\"}}",
+         "quant_method \"new one\" are not read (fp8, awq"},
         {"config.json", "{\"quantization_config\":{}}", "quant_method \"\" are not read"},
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"fp8\"}}",
-         "weight_block_size is not [rows, columns]"},
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
          "fmt is \"e5m2\""},
-        {"hf_quant_config.json", "never opened", "weights of \"modelopt\" are not read"},
-        {"quant_model_description.json", "", "\"ascend\""},
+        {"hf_quant_config.json", "{\"quantization\":{\"quant_algo\":\"W4A8_AWQ\"}}",
+         "hf_quant_config.json: quant_algo is \"W4A8_AWQ\"; NVFP4, FP8"},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         sl_err err;

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quantised Hugging Face folders of every format and two architectures (quants.py) against transformers on weights that numpy dequantised
+(tests/data/quants.json, tests/oracle/make_quants.py).
+
+  check_quants.py [BUILD [NAME...]] [-v]
+
+--acts f32: largest difference <= 1e-4 of the deviation of the logits, argmax equal where it is no tie. Default activations: mean KL divergence from
+--acts f32 over the prompt <= 0.003. inspect --dump: the same f32, bit for bit.
+"""
+import array
+import base64
+import json
+import math
+import os
+import sys
+import zlib
+
+import e2e
+import quants
+
+BAR, BAR_KL = 1e-4, 0.003
+
+
+def logits(exe, tmp, ids, acts):
+    open(f"{tmp}/ids", "w").write(",".join(map(str, ids)) + "\n")
+    code, _, err = e2e.run([exe, "eval", "-m", f"{tmp}/m", "--ids-file", f"{tmp}/ids", "--dump-logits", f"{tmp}/z", "--acts", acts,
+                            "--kv", "f32" if acts == "f32" else "bf16", "-t", "2"])
+    if code != 0:
+        return None, f"exit {code}: {err.strip()[:400]}"
+    return array.array("f", open(f"{tmp}/z", "rb").read()), None
+
+
+def compare(ref, z):
+    v, worst = quants.V, 0.0
+    want = array.array("f", base64.b64decode(ref["z"]))
+    for k, row in enumerate(ref["rows"]):
+        for a, b in zip(z[row * v:row * v + v], want[k * v:k * v + v]):
+            if not abs(a - b) <= worst:
+                worst = abs(a - b)
+    wrong = 0
+    for row, arg in enumerate(ref["argmax"]):
+        a = z[row * v:row * v + v]
+        wrong += arg >= 0 and a.index(max(a)) != arg
+    return worst / ref["std"], wrong
+
+
+def log_softmax(a):
+    m = max(a)
+    s = math.log(sum(math.exp(x - m) for x in a))
+    return [x - m - s for x in a]
+
+
+def mean_kl(p, q):
+    v, out = quants.V, []
+    for i in range(0, len(p), v):
+        a, b = log_softmax(p[i:i + v]), log_softmax(q[i:i + v])
+        out.append(sum(math.exp(x) * (x - y) for x, y in zip(a, b)))
+    return sum(out) / len(out)
+
+
+def dumps(exe, tmp, ref):
+    for name, crc in ref["crc"].items():
+        code, _, err = e2e.run([exe, "inspect", f"{tmp}/m", "--dump", name, f"{tmp}/d"])
+        if code != 0:
+            return f"--dump {name}: exit {code}: {err.strip()[:300]}"
+        got = zlib.crc32(open(f"{tmp}/d", "rb").read())
+        os.remove(f"{tmp}/d")
+        if got != crc:
+            return f"--dump {name} differs from numpy's"
+    return None
+
+
+def one(exe, tmp, name, ref, tally, verbose):
+    os.makedirs(f"{tmp}/m", exist_ok=True)
+    for f in os.listdir(f"{tmp}/m"):
+        os.remove(f"{tmp}/m/{f}")
+    for f, b in quants.build(name).items():
+        open(f"{tmp}/m/{f}", "wb").write(b)
+    tally.check(name + " dump", dumps(exe, tmp, ref))
+    z, bad = logits(exe, tmp, ref["ids"], "f32")
+    q, bad2 = logits(exe, tmp, ref["ids"], "auto") if z else (None, None)
+    if bad or bad2:
+        return tally.check(name, bad or bad2)
+    d, wrong = compare(ref, z)
+    kl = mean_kl(z, q)
+    if verbose:
+        print(f"{name:40s} f32 {d:.1e} of the deviation, argmax differs {wrong}, KL of the default {kl:.1e}", flush=True)
+    tally.check(name + " f32", None if d <= BAR and not wrong else f"differs by {d:.2e} of the deviation, argmax at {wrong} positions")
+    tally.check(name + " default", None if kl <= BAR_KL else f"mean KL {kl:.5f} (bar {BAR_KL})")
+
+
+def main():
+    verbose = "-v" in sys.argv
+    sys.argv = [a for a in sys.argv if a != "-v"]
+    exe, only, tally = e2e.sluice(), sys.argv[2:], e2e.Tally("quants")
+    refs = json.load(open(os.path.join(e2e.DATA, "quants.json")))
+    with e2e.scratch() as tmp:
+        for name in quants.names():
+            if only and not any(name.startswith(o) for o in only):
+                continue
+            if name not in refs:
+                tally.check(name, "no reference in tests/data/quants.json")
+                continue
+            one(exe, tmp, name, refs[name], tally, verbose)
+    tally.exit()
+
+
+if __name__ == "__main__":
+    main()
