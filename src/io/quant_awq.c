@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AWQ (GEMM version) and GPTQ: 4-bit (GPTQ also 8-bit) codes in words of 32 bits, scales and zero points by group and row. */
+/* AWQ (GEMM version) and GPTQ: 4-bit (GPTQ also 8-bit) codes in words of 32 bits, scales and zero
+ * points by group and row. */
 #include <string.h>
 
 #include "io/io_internal.h"
@@ -21,10 +22,12 @@ static sl_status alloc_own(io_model *m, struct awq **out, sl_err *err)
 
 static sl_status get_size(io_model *m, struct awq *a, sl_err *err)
 {
-    SL_TRY(io_quant_int(m, m->quant, "group_size", text_json_get(m->quant, "q_group_size") ? 0 : 128, &a->size, err));
+    SL_TRY(io_quant_int(m, m->quant, "group_size",
+                        text_json_get(m->quant, "q_group_size") ? 0 : 128, &a->size, err));
     if (a->size == 0) SL_TRY(io_quant_int(m, m->quant, "q_group_size", 128, &a->size, err));
     if (a->size != -1 && (a->size < 1 || a->size > INT32_MAX))
-        return SL_FAIL(err, FORMAT, "%s: %s: group_size is %lld", io_short(m->path), m->quant_file, (long long)a->size);
+        return SL_FAIL(err, FORMAT, "%s: %s: group_size is %lld", io_short(m->path), m->quant_file,
+                       (long long)a->size);
     return SL_OK;
 }
 
@@ -40,8 +43,10 @@ sl_status io_awq_prepare(io_model *m, sl_err *err)
     SL_TRY(text_json_bool(m->quant, "zero_point", true, &a->zeros, err));
     SL_TRY(get_size(m, a, err));
     if ((strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0) || bits != 4)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: AWQ version \"%.20s\" of %lld bits is not read (gemm with 4 bits is)",
-                       io_short(m->path), m->quant_file, version, (long long)bits);
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: %s: AWQ version \"%.20s\" of %lld bits is not read (gemm with 4 bits is)",
+            io_short(m->path), m->quant_file, version, (long long)bits);
     a->bits = 4;
     return SL_OK;
 }
@@ -54,29 +59,33 @@ static sl_status qweight_of(const struct io_want *q, const struct tensor **out, 
     const struct tensor *t = io_part_of(q, "qweight");
     if (!t) return SL_OK;
     if (q->t)
-        return SL_FAIL(err, FORMAT, "%s: %.70s is there twice, plain and as %.70s", io_short(q->m->path), q->name, t->name);
+        return SL_FAIL(err, FORMAT, "%s: %.70s is there twice, plain and as %.70s",
+                       io_short(q->m->path), q->name, t->name);
     SL_TRY(io_want_type(q, t, TENSOR_I32, err));
     if (t->n_dim != 2)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2", io_short(q->m->path), t->name, t->n_dim);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2",
+                       io_short(q->m->path), t->name, t->n_dim);
     *out = t;
     return SL_OK;
 }
 
 /* scales [groups, rows] and qzeros [groups, rows * bits / 32]. */
-static sl_status read_groups(const struct io_want *q, const struct awq *a, struct weight *w, sl_err *err)
+static sl_status read_groups(const struct io_want *q, const struct awq *a, struct weight *w,
+                             sl_err *err)
 {
     const struct tensor *s = NULL, *z = NULL;
     struct weight_group *g = &w->group;
     SL_TRY(io_need(q, "scales", &s, err));
-    if (s->type != TENSOR_F32 && s->type != TENSOR_BF16) SL_TRY(io_want_type(q, s, TENSOR_F16, err));
+    if (s->type != TENSOR_F32 && s->type != TENSOR_BF16)
+        SL_TRY(io_want_type(q, s, TENSOR_F16, err));
     SL_TRY(io_want_shape(q, s, g->n_group, w->rows, err));
     g->scale = (struct weight_scale){s->data, s->type, 1, w->rows};
     if (!a->zeros) return SL_OK;
     SL_TRY(io_need(q, "qzeros", &z, err));
     SL_TRY(io_want_type(q, z, TENSOR_I32, err));
     if (w->rows * a->bits % 32)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.90s: %lld rows are no whole words", io_short(q->m->path), z->name,
-                       (long long)w->rows);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s: %lld rows are no whole words",
+                       io_short(q->m->path), z->name, (long long)w->rows);
     SL_TRY(io_want_shape(q, z, g->n_group, w->rows * a->bits / 32, err));
     g->zero = z->data;
     return SL_OK;
@@ -107,15 +116,17 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
     SL_TRY(text_json_str(m->quant, "checkpoint_format", "gptq", &form, err));
     SL_TRY(get_size(m, a, err));
     if (bits != 4 && bits != 8)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ of %lld bits is not read (4 and 8 are)", io_short(m->path),
-                       m->quant_file, (long long)bits);
+        return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ of %lld bits is not read (4 and 8 are)",
+                       io_short(m->path), m->quant_file, (long long)bits);
     bool v2 = strcmp(form, "gptq_v2") == 0;
     if (!v2 && strcmp(form, "gptq") != 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: checkpoint_format \"%.40s\" is not read (gptq and gptq_v2 are)",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %s: checkpoint_format \"%.40s\" is not read (gptq and gptq_v2 are)",
                        io_short(m->path), m->quant_file, form);
     const struct json *dynamic = text_json_get(m->quant, "dynamic");
     if (dynamic && dynamic->kind != JSON_NULL_K && dynamic->n > 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ with \"dynamic\" rules is not read", io_short(m->path), m->quant_file);
+        return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ with \"dynamic\" rules is not read",
+                       io_short(m->path), m->quant_file);
     a->bits = (int)bits;
     a->zero_add = !v2;
     a->zeros = true;
@@ -129,7 +140,8 @@ static bool all_mid(const struct awq *a, const struct weight *w)
     uint8_t mid = (uint8_t)(a->bits == 8 ? 128 - a->zero_add : (8 - a->zero_add) * 17);
     int64_t n = g->n_group * w->rows * a->bits / 8;
     uint8_t differ = 0;
-    for (int64_t i = 0; i < n; i++) differ |= g->zero[i] ^ mid;
+    for (int64_t i = 0; i < n; i++)
+        differ |= g->zero[i] ^ mid;
     return !differ;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compressed-tensors: config_groups say how the modules that their targets name are stored; `ignore` names those that are not quantised.
- * A target is a class ("Linear": every matrix), a module's name, or "re:" and an expression that must match from the name's start. */
+/* compressed-tensors: config_groups say how the modules that their targets name are stored;
+ * `ignore` names those that are not quantised. A target is a class ("Linear": every matrix), a
+ * module's name, or "re:" and an expression that must match from the name's start. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,10 @@
 
 enum ct_format { CT_DENSE, CT_PACK, CT_INT, CT_FLOAT, CT_NAIVE, CT_NVFP4, CT_MXFP4, CT_N_FORMAT };
 static const char *const format_name[CT_N_FORMAT] = {
-    "dense", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
-    "mxfp4-pack-quantized"};
-static const char format_list[] = "pack-, int-, float-, naive-quantized, nvfp4- and mxfp4-pack-quantized are";
+    "dense",           "pack-quantized",       "int-quantized",       "float-quantized",
+    "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"};
+static const char format_list[] =
+    "pack-, int-, float-, naive-quantized, nvfp4- and mxfp4-pack-quantized are";
 
 struct ct_target {
     const char *text;
@@ -44,16 +46,18 @@ static void ct_close(void *own)
     struct ct *c = own;
     for (int i = -1; i < c->n_group; i++) {
         const struct ct_list *l = i < 0 ? &c->ignore : &c->group[i].targets;
-        for (int k = 0; k < l->n; k++) text_regex_close(l->target[k].re);
+        for (int k = 0; k < l->n; k++)
+            text_regex_close(l->target[k].re);
     }
     text_match_close(c->match);
 }
 
 /* ---- configuration ---- */
-#define CT_FAIL(err, m, code, fmt, ...) \
+#define CT_FAIL(err, m, code, fmt, ...)                                                            \
     SL_FAIL(err, code, "%s: %s: " fmt, io_short((m)->path), (m)->quant_file, __VA_ARGS__)
 
-static sl_status read_list(io_model *m, const struct json *a, const char *what, struct ct_list *l, sl_err *err)
+static sl_status read_list(io_model *m, const struct json *a, const char *what, struct ct_list *l,
+                           sl_err *err)
 {
     void *p = NULL;
     if (!a || a->kind == JSON_NULL_K) return SL_OK;
@@ -63,7 +67,8 @@ static sl_status read_list(io_model *m, const struct json *a, const char *what, 
     l->target = p;
     for (const struct json *v = a->n ? a->item[0] : NULL; v; v = v->next) {
         struct ct_target *t = &l->target[l->n];
-        if (v->kind != JSON_STR_K) return CT_FAIL(err, m, FORMAT, "%s has something that is no name", what);
+        if (v->kind != JSON_STR_K)
+            return CT_FAIL(err, m, FORMAT, "%s has something that is no name", what);
         t->text = v->s;
         l->n++;
         if (strncmp(v->s, "re:", 3) != 0) continue;
@@ -81,25 +86,30 @@ static sl_status read_format(const io_model *m, const char *text, enum ct_format
             *out = (enum ct_format)i;
             return SL_OK;
         }
-    return CT_FAIL(err, m, UNSUPPORTED, "compressed-tensors format \"%.40s\" is not read (%s)", text, format_list);
+    return CT_FAIL(err, m, UNSUPPORTED, "compressed-tensors format \"%.40s\" is not read (%s)",
+                   text, format_list);
 }
 
-static sl_status read_block(const io_model *m, const struct json *w, struct ct_group *g, sl_err *err)
+static sl_status read_block(const io_model *m, const struct json *w, struct ct_group *g,
+                            sl_err *err)
 {
     const struct json *b = text_json_get(w, "block_structure");
-    if (!b || b->kind != JSON_ARRAY_K || b->n != 2 || b->item[0]->kind != JSON_INT_K || b->item[1]->kind != JSON_INT_K ||
-        b->item[0]->i < 1 || b->item[1]->i < 1 || b->item[0]->i > 65536 || b->item[1]->i > 65536)
+    if (!b || b->kind != JSON_ARRAY_K || b->n != 2 || b->item[0]->kind != JSON_INT_K ||
+        b->item[1]->kind != JSON_INT_K || b->item[0]->i < 1 || b->item[1]->i < 1 ||
+        b->item[0]->i > 65536 || b->item[1]->i > 65536)
         return CT_FAIL(err, m, FORMAT, "%s: block_structure is not [rows, columns]", g->name);
     g->block_rows = (int)b->item[0]->i;
     g->block_cols = (int)b->item[1]->i;
     return SL_OK;
 }
 
-static sl_status read_weights(const io_model *m, const struct json *w, struct ct_group *g, sl_err *err)
+static sl_status read_weights(const io_model *m, const struct json *w, struct ct_group *g,
+                              sl_err *err)
 {
     const char *type = NULL, *strategy = NULL;
     int64_t bits = 0;
-    if (!w || w->kind != JSON_OBJECT_K) return CT_FAIL(err, m, FORMAT, "%s.weights is not an object", g->name);
+    if (!w || w->kind != JSON_OBJECT_K)
+        return CT_FAIL(err, m, FORMAT, "%s.weights is not an object", g->name);
     SL_TRY(io_quant_int(m, w, "num_bits", 8, &bits, err));
     SL_TRY(io_quant_int(m, w, "group_size", -1, &g->size, err));
     SL_TRY(text_json_str(w, "type", "int", &type, err));
@@ -108,13 +118,15 @@ static sl_status read_weights(const io_model *m, const struct json *w, struct ct
     g->bits = bits == 4 || bits == 8 ? (int)bits : 0;
     g->is_float = strcmp(type, "float") == 0;
     if (!g->bits || (!g->is_float && strcmp(type, "int") != 0))
-        return CT_FAIL(err, m, UNSUPPORTED, "%s: weights of type %.20s with %lld bits are not read (4 and 8 are)", g->name, type,
-                       (long long)bits);
+        return CT_FAIL(err, m, UNSUPPORTED,
+                       "%s: weights of type %.20s with %lld bits are not read (4 and 8 are)",
+                       g->name, type, (long long)bits);
     if (strcmp(strategy, "block") == 0) return read_block(m, w, g, err);
     if (strcmp(strategy, "channel") == 0 || strcmp(strategy, "tensor") == 0) {
         g->size = -1;
     } else if (strcmp(strategy, "group") != 0 && strcmp(strategy, "tensor_group") != 0) {
-        return CT_FAIL(err, m, UNSUPPORTED, "%s: strategy \"%.30s\" is not read", g->name, strategy);
+        return CT_FAIL(err, m, UNSUPPORTED, "%s: strategy \"%.30s\" is not read", g->name,
+                       strategy);
     } else if (g->size < 1 || g->size > INT32_MAX) {
         return CT_FAIL(err, m, FORMAT, "%s: group_size is %lld", g->name, (long long)g->size);
     }
@@ -127,14 +139,16 @@ static sl_status check_group(const io_model *m, const struct ct_group *g, sl_err
     bool is_float = g->format == CT_FLOAT || g->format == CT_NVFP4 || g->format == CT_MXFP4;
     bool four = g->format == CT_NVFP4 || g->format == CT_MXFP4;
     if (g->format == CT_DENSE) return SL_OK;
-    if ((g->format != CT_NAIVE && g->is_float != is_float) || (g->is_float && (g->bits == 4) != four))
-        return CT_FAIL(err, m, UNSUPPORTED, "%s: %s with %s of %d bits is not read", g->name, format_name[g->format],
-                       g->is_float ? "floats" : "integers", g->bits);
+    if ((g->format != CT_NAIVE && g->is_float != is_float) ||
+        (g->is_float && (g->bits == 4) != four))
+        return CT_FAIL(err, m, UNSUPPORTED, "%s: %s with %s of %d bits is not read", g->name,
+                       format_name[g->format], g->is_float ? "floats" : "integers", g->bits);
     if (four && g->size != (g->format == CT_NVFP4 ? 16 : 32))
-        return CT_FAIL(err, m, UNSUPPORTED, "%s: %s with group_size %lld is not read", g->name, format_name[g->format],
-                       (long long)g->size);
+        return CT_FAIL(err, m, UNSUPPORTED, "%s: %s with group_size %lld is not read", g->name,
+                       format_name[g->format], (long long)g->size);
     if (g->block_rows && !g->is_float)
-        return CT_FAIL(err, m, UNSUPPORTED, "%s: integers with blocks of scales are not read", g->name);
+        return CT_FAIL(err, m, UNSUPPORTED, "%s: integers with blocks of scales are not read",
+                       g->name);
     return SL_OK;
 }
 
@@ -144,15 +158,19 @@ static sl_status refuse_extras(const io_model *m, sl_err *err)
     const struct json *s = text_json_get(m->quant, "sparsity_config");
     const char *format = NULL;
     if (t && t->kind == JSON_OBJECT_K && t->n > 0)
-        return CT_FAIL(err, m, UNSUPPORTED, "%s is not read", "compressed-tensors with a transform_config");
+        return CT_FAIL(err, m, UNSUPPORTED, "%s is not read",
+                       "compressed-tensors with a transform_config");
     if (!s || s->kind != JSON_OBJECT_K) return SL_OK;
     SL_TRY(text_json_str(s, "format", "dense", &format, err));
     if (strcmp(format, "dense") != 0)
-        return CT_FAIL(err, m, UNSUPPORTED, "compressed-tensors sparsity format \"%.40s\" is not read (dense is)", format);
+        return CT_FAIL(err, m, UNSUPPORTED,
+                       "compressed-tensors sparsity format \"%.40s\" is not read (dense is)",
+                       format);
     return SL_OK;
 }
 
-static sl_status read_group(io_model *m, const struct json *o, const char *format, struct ct_group *g, sl_err *err)
+static sl_status read_group(io_model *m, const struct json *o, const char *format,
+                            struct ct_group *g, sl_err *err)
 {
     const char *own = NULL;
     g->name = o->key;
@@ -180,7 +198,8 @@ sl_status io_ct_prepare(io_model *m, sl_err *err)
     SL_TRY(refuse_extras(m, err));
     SL_TRY(read_list(m, text_json_get(m->quant, "ignore"), "ignore", &c->ignore, err));
     if (!groups || groups->kind != JSON_OBJECT_K || groups->n > MAX_GROUPS)
-        return CT_FAIL(err, m, FORMAT, "config_groups is no object of at most %d groups", MAX_GROUPS);
+        return CT_FAIL(err, m, FORMAT, "config_groups is no object of at most %d groups",
+                       MAX_GROUPS);
     for (const struct json *o = groups->n ? groups->child : NULL; o; o = o->next)
         SL_TRY(read_group(m, o, format, &c->group[c->n_group++], err));
     return io_f8_scales(m, "_scale", err);
@@ -188,7 +207,8 @@ sl_status io_ct_prepare(io_model *m, sl_err *err)
 
 /* ---- which group ---- */
 /* 2: by its name, 1: by its class, 0: not. */
-static sl_status list_has(const struct ct *c, const struct ct_list *l, const char *p, size_t n, int *out, sl_err *err)
+static sl_status list_has(const struct ct *c, const struct ct_list *l, const char *p, size_t n,
+                          int *out, sl_err *err)
 {
     *out = 0;
     for (int i = 0; i < l->n && *out < 2; i++) {
@@ -208,7 +228,8 @@ static sl_status list_has(const struct ct *c, const struct ct_list *l, const cha
 }
 
 /* The group of a module, NULL where none names it or `ignore` does. */
-static sl_status group_of(const struct io_want *q, const struct ct *c, const struct ct_group **out, sl_err *err)
+static sl_status group_of(const struct io_want *q, const struct ct *c, const struct ct_group **out,
+                          sl_err *err)
 {
     int best = 0, has;
     *out = NULL;
@@ -227,11 +248,13 @@ static sl_status group_of(const struct io_want *q, const struct ct *c, const str
 static sl_status want_2d(const struct io_want *q, const struct tensor *t, sl_err *err)
 {
     if (t->n_dim == 2) return SL_OK;
-    return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2", io_short(q->m->path), t->name, t->n_dim);
+    return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2", io_short(q->m->path),
+                   t->name, t->n_dim);
 }
 
 /* weight_shape: [rows, columns], which the padded codes do not say. */
-static sl_status read_shape(const struct io_want *q, const struct tensor *t, int bits, int64_t shape[2], sl_err *err)
+static sl_status read_shape(const struct io_want *q, const struct tensor *t, int bits,
+                            int64_t shape[2], sl_err *err)
 {
     const struct tensor *s = NULL;
     SL_TRY(io_need(q, "weight_shape", &s, err));
@@ -239,18 +262,23 @@ static sl_status read_shape(const struct io_want *q, const struct tensor *t, int
     SL_TRY(io_want_shape(q, s, 2, -1, err));
     for (int i = 0; i < 2; i++) {
         int32_t v;
-        if (s->type == TENSOR_I64) memcpy(&shape[i], (const uint8_t *)s->data + 8 * i, 8);
-        else memcpy(&v, (const uint8_t *)s->data + 4 * i, 4), shape[i] = v;
+        if (s->type == TENSOR_I64)
+            memcpy(&shape[i], (const uint8_t *)s->data + 8 * i, 8);
+        else
+            memcpy(&v, (const uint8_t *)s->data + 4 * i, 4), shape[i] = v;
     }
     int per = 32 / bits;
-    if (shape[0] == t->shape[0] && shape[1] > 0 && shape[1] <= INT32_MAX && (shape[1] + per - 1) / per == t->shape[1])
+    if (shape[0] == t->shape[0] && shape[1] > 0 && shape[1] <= INT32_MAX &&
+        (shape[1] + per - 1) / per == t->shape[1])
         return SL_OK;
-    return SL_FAIL(err, FORMAT, "%s: %.70s says [%lld, %lld], but %.70s has [%lld, %lld] words", io_short(q->m->path), s->name,
-                   (long long)shape[0], (long long)shape[1], t->name, (long long)t->shape[0], (long long)t->shape[1]);
+    return SL_FAIL(err, FORMAT, "%s: %.70s says [%lld, %lld], but %.70s has [%lld, %lld] words",
+                   io_short(q->m->path), s->name, (long long)shape[0], (long long)shape[1], t->name,
+                   (long long)t->shape[0], (long long)t->shape[1]);
 }
 
 /* Scales, zero points (packed along the rows, or plain i8) and the order of columns. */
-static sl_status read_groups(const struct io_want *q, const struct ct_group *g, bool packed, struct weight *w, sl_err *err)
+static sl_status read_groups(const struct io_want *q, const struct ct_group *g, bool packed,
+                             struct weight *w, sl_err *err)
 {
     const struct tensor *s = NULL, *z = NULL, *order = io_part_of(q, "weight_g_idx");
     SL_TRY(io_need(q, "weight_scale", &s, err));
@@ -262,12 +290,14 @@ static sl_status read_groups(const struct io_want *q, const struct ct_group *g, 
     SL_TRY(io_want_type(q, z, packed ? TENSOR_I32 : TENSOR_I8, err));
     SL_TRY(io_want_shape(q, z, (w->rows + per - 1) / per, w->group.n_group, err));
     w->group.zero = z->data;
-    w->group.zeros = !packed ? WEIGHT_ZERO_I8 : g->bits == 4 ? WEIGHT_ZERO_NIB_ROWS : WEIGHT_ZERO_U8_ROWS;
+    w->group.zeros = !packed        ? WEIGHT_ZERO_I8
+                     : g->bits == 4 ? WEIGHT_ZERO_NIB_ROWS
+                                    : WEIGHT_ZERO_U8_ROWS;
     return SL_OK;
 }
 
-static sl_status read_packed(const struct io_want *q, const struct ct_group *g, const struct tensor *t, struct weight *w,
-                             sl_err *err)
+static sl_status read_packed(const struct io_want *q, const struct ct_group *g,
+                             const struct tensor *t, struct weight *w, sl_err *err)
 {
     int64_t shape[2];
     SL_TRY(io_want_type(q, t, TENSOR_I32, err));
@@ -276,8 +306,8 @@ static sl_status read_packed(const struct io_want *q, const struct ct_group *g, 
     return read_groups(q, g, true, w, err);
 }
 
-static sl_status read_fp4(const struct io_want *q, const struct ct_group *g, const struct tensor *t, struct weight *w,
-                          sl_err *err)
+static sl_status read_fp4(const struct io_want *q, const struct ct_group *g, const struct tensor *t,
+                          struct weight *w, sl_err *err)
 {
     const struct tensor *s = NULL, *global = NULL;
     int64_t shape[2] = {t->shape[0], t->shape[1] * 2};
@@ -295,13 +325,15 @@ static sl_status read_fp4(const struct io_want *q, const struct ct_group *g, con
     if (tensor_count(global) != 1) SL_TRY(io_want_shape(q, global, 1, -1, err));
     memcpy(&f, global->data, 4);
     if (!(f > 0.0f))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.90s is %g, expected more than 0", io_short(q->m->path), global->name, (double)f);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s is %g, expected more than 0",
+                       io_short(q->m->path), global->name, (double)f);
     w->tensor_scale = 1.0f / f;
     return SL_OK;
 }
 
 /* int-, float- and naive-quantized: MODULE.weight in I8 or F8_E4M3. */
-static sl_status read_plain(const struct io_want *q, const struct ct_group *g, struct weight *w, sl_err *err)
+static sl_status read_plain(const struct io_want *q, const struct ct_group *g, struct weight *w,
+                            sl_err *err)
 {
     const struct tensor *t = q->t, *s = NULL;
     SL_TRY(io_want_type(q, t, g->is_float ? TENSOR_F8_E4M3 : TENSOR_I8, err));
@@ -312,7 +344,9 @@ static sl_status read_plain(const struct io_want *q, const struct ct_group *g, s
     }
     SL_TRY(io_need(q, "weight_scale", &s, err));
     if (g->size > 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.90s: FP8 with scales of groups is not read (tensor, channel and block are)",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: tensor %.90s: FP8 with scales of groups is not read (tensor, channel "
+                       "and block are)",
                        io_short(q->m->path), t->name);
     return io_f8_weight(q, s, g->block_rows, g->block_cols, w, err);
 }
@@ -323,19 +357,22 @@ sl_status io_ct_read(const struct io_want *q, struct weight *w, bool *done, sl_e
     const struct ct_group *g = NULL;
     if (!io_ends_with(q->name, ".weight")) return SL_OK;
     const struct tensor *packed = io_part_of(q, "weight_packed"), *t = packed ? packed : q->t;
-    if (!t || (t == q->t && tensor_dtype_is_weight(t->type) && t->type != TENSOR_F8_E4M3)) return SL_OK;
+    if (!t || (t == q->t && tensor_dtype_is_weight(t->type) && t->type != TENSOR_F8_E4M3))
+        return SL_OK;
     *done = true;
     if (packed && q->t)
-        return SL_FAIL(err, FORMAT, "%s: %.70s is there twice, plain and as %.70s", io_short(q->m->path), q->name, packed->name);
+        return SL_FAIL(err, FORMAT, "%s: %.70s is there twice, plain and as %.70s",
+                       io_short(q->m->path), q->name, packed->name);
     SL_TRY(want_2d(q, t, err));
     SL_TRY(group_of(q, c, &g, err));
     if (!g)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.80s is %s, but %s: quantization_config does not quantise it",
-                       io_short(q->m->path), t->name, tensor_dtype(t->type)->text, q->m->quant_file);
+        return SL_FAIL(
+            err, FORMAT, "%s: tensor %.80s is %s, but %s: quantization_config does not quantise it",
+            io_short(q->m->path), t->name, tensor_dtype(t->type)->text, q->m->quant_file);
     bool want_packed = g->format == CT_PACK || g->format == CT_NVFP4 || g->format == CT_MXFP4;
     if (g->format == CT_DENSE || want_packed != (packed != NULL))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.80s does not fit %s, the format of %.40s", io_short(q->m->path), t->name,
-                       format_name[g->format], g->name);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.80s does not fit %s, the format of %.40s",
+                       io_short(q->m->path), t->name, format_name[g->format], g->name);
     if (g->format == CT_PACK) return read_packed(q, g, t, w, err);
     return want_packed ? read_fp4(q, g, t, w, err) : read_plain(q, g, w, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; and ModelOpt's NVFP4 and FP8. */
+/* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; and
+ * ModelOpt's NVFP4 and FP8. */
 #include <string.h>
 
 #include "io/io_internal.h"
@@ -11,8 +12,10 @@ static sl_status fp8_block(const io_model *m, const struct json *b, int i, int *
 {
     const struct json *v = b->item[i];
     if (v->kind != JSON_INT_K || v->i < 1 || v->i > 65536)
-        return SL_FAIL(err, FORMAT, "%s: %s: quantization_config.weight_block_size[%d] is not a number in 1 .. 65536",
-                       io_short(m->path), m->quant_file, i);
+        return SL_FAIL(
+            err, FORMAT,
+            "%s: %s: quantization_config.weight_block_size[%d] is not a number in 1 .. 65536",
+            io_short(m->path), m->quant_file, i);
     *out = (int)v->i;
     return SL_OK;
 }
@@ -22,12 +25,14 @@ sl_status io_fp8_prepare(io_model *m, sl_err *err)
     const char *fmt = NULL;
     SL_TRY(text_json_str(m->quant, "fmt", "e4m3", &fmt, err));
     if (strcmp(fmt, "e4m3") != 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: quantization_config.fmt is \"%.40s\"; e4m3 is read",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %s: quantization_config.fmt is \"%.40s\"; e4m3 is read",
                        io_short(m->path), m->quant_file, fmt);
     const struct json *b = text_json_get(m->quant, "weight_block_size");
     if (!b || b->kind == JSON_NULL_K) return io_f8_scales(m, "_scale", err);
     if (b->kind != JSON_ARRAY_K || b->n != 2)
-        return SL_FAIL(err, FORMAT, "%s: %s: quantization_config.weight_block_size is not [rows, columns]",
+        return SL_FAIL(err, FORMAT,
+                       "%s: %s: quantization_config.weight_block_size is not [rows, columns]",
                        io_short(m->path), m->quant_file);
     SL_TRY(fp8_block(m, b, 0, &m->block_rows, err));
     SL_TRY(fp8_block(m, b, 1, &m->block_cols, err));
@@ -58,14 +63,16 @@ sl_status io_modelopt_prepare(io_model *m, sl_err *err)
     if (!o || o->kind != JSON_OBJECT_K) o = m->quant;
     SL_TRY(text_json_str(o, "quant_algo", "", &algo, err));
     bool known = false;
-    for (int i = 0; i < BASE_COUNT_OF(read_algo); i++) known = known || strcmp(algo, read_algo[i]) == 0;
+    for (int i = 0; i < BASE_COUNT_OF(read_algo); i++)
+        known = known || strcmp(algo, read_algo[i]) == 0;
     if (!known)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: quant_algo is \"%.40s\"; NVFP4, FP8 and MIXED_PRECISION are read",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %s: quant_algo is \"%.40s\"; NVFP4, FP8 and MIXED_PRECISION are read",
                        io_short(m->path), m->quant_file, algo);
     SL_TRY(io_quant_int(m, o, "group_size", 16, &size, err));
     if (strcmp(algo, "NVFP4") == 0 && size != 16)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: group_size is %lld; NVFP4 has groups of 16", io_short(m->path),
-                       m->quant_file, (long long)size);
+        return SL_FAIL(err, UNSUPPORTED, "%s: %s: group_size is %lld; NVFP4 has groups of 16",
+                       io_short(m->path), m->quant_file, (long long)size);
     return io_f8_scales(m, "_scale", err);
 }
 
@@ -81,17 +88,21 @@ static sl_status one_f32(const struct io_want *q, const struct tensor *t, float 
 sl_status io_modelopt_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)
 {
     const struct tensor *t = q->t, *s = NULL, *s2 = NULL;
-    if (!t || (t->type != TENSOR_U8 && t->type != TENSOR_F8_E4M3) || !io_ends_with(q->name, ".weight"))
+    if (!t || (t->type != TENSOR_U8 && t->type != TENSOR_F8_E4M3) ||
+        !io_ends_with(q->name, ".weight"))
         return SL_OK;
     *done = true;
     if (io_part_of(q, "pre_quant_scale"))
-        return SL_FAIL(err, UNSUPPORTED, "%s: %.80s has a pre_quant_scale: AWQ inside ModelOpt is not read (NVFP4 and FP8 are)",
-                       io_short(q->m->path), q->name);
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: %.80s has a pre_quant_scale: AWQ inside ModelOpt is not read (NVFP4 and FP8 are)",
+            io_short(q->m->path), q->name);
     SL_TRY(io_need(q, "weight_scale", &s, err));
     if (t->type == TENSOR_F8_E4M3) return io_f8_weight(q, s, 0, 0, w, err);
     SL_TRY(io_need(q, "weight_scale_2", &s2, err));
     if (t->n_dim != 2)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2", io_short(q->m->path), t->name, t->n_dim);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2",
+                       io_short(q->m->path), t->name, t->n_dim);
     int64_t shape[2] = {t->shape[0], t->shape[1] * 2};
     SL_TRY(io_group_init(q, t, WEIGHT_E2M1, shape, 16, w, err));
     SL_TRY(io_want_type(q, s, TENSOR_F8_E4M3, err));

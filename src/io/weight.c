@@ -18,7 +18,8 @@ static const char scheme_names[] = "fp8, awq, gptq, compressed-tensors, modelopt
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)
 {
-    if (strcmp(method, "modelopt_fp4") == 0 || strcmp(method, "modelopt_fp8") == 0) method = "modelopt";
+    if (strcmp(method, "modelopt_fp4") == 0 || strcmp(method, "modelopt_fp8") == 0)
+        method = "modelopt";
     for (int i = 0; i < BASE_COUNT_OF(scheme); i++)
         if (strcmp(scheme[i].method, method) == 0) return &scheme[i];
     return NULL;
@@ -38,8 +39,9 @@ sl_status io_scheme_choose(io_model *m, sl_err *err)
     if (!m->quant_method) return SL_OK;
     const struct io_scheme *s = find_scheme(m->quant_method);
     if (!s) {
-        SL_FAIL(&m->scheme_err, UNSUPPORTED, "%s: weights of quant_method \"%.40s\" are not read (%s)",
-                io_short(m->path), m->quant_method, scheme_names);
+        SL_FAIL(&m->scheme_err, UNSUPPORTED,
+                "%s: weights of quant_method \"%.40s\" are not read (%s)", io_short(m->path),
+                m->quant_method, scheme_names);
         return SL_OK;
     }
     sl_status st = s->prepare(m, &m->scheme_err);
@@ -61,8 +63,11 @@ static sl_status gguf_scale(const io_model *m, const struct tensor *t, struct we
     if (!s) return SL_OK;
     int64_t n_scale = tensor_count(s);
     if (s->type != TENSOR_F32 || (n_scale != 1 && !(t->n_dim == 3 && n_scale == t->shape[0])))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld values of %s, expected one f32, or one of each expert",
-                       io_short(m->file[s->file].path), s->name, (long long)n_scale, tensor_dtype(s->type)->text);
+        return SL_FAIL(
+            err, FORMAT,
+            "%s: tensor %.100s: %lld values of %s, expected one f32, or one of each expert",
+            io_short(m->file[s->file].path), s->name, (long long)n_scale,
+            tensor_dtype(s->type)->text);
     if (n_scale == 1) {
         memcpy(&w->tensor_scale, s->data, 4);
     } else {
@@ -75,12 +80,29 @@ static sl_status gguf_scale(const io_model *m, const struct tensor *t, struct we
 /* The tensors that hold codes, by the end of their names; the matrix is called MODULE.weight. */
 static const char *const codes_tail[] = {".qweight", ".weight_packed"};
 /* What stands beside codes. */
-static const char *const beside_tail[] = {
-    "_scale_inv",    ".weight_scale",        ".weight_scale_2", ".weight_global_scale", ".weight_zero_point",
-    ".weight_shape", ".weight_g_idx",        ".qzeros",         ".scales",              ".g_idx",
-    ".input_scale",  ".input_global_scale",  ".input_offset",   ".quant_bias",          ".deq_scale",
-    ".weight_offset", ".weight_scale_second", ".weight_offset_second", ".scale_bias",   ".k_scale",
-    ".v_scale", ".kv_cache_scale", ".kv_cache_offset"};
+static const char *const beside_tail[] = {"_scale_inv",
+                                          ".weight_scale",
+                                          ".weight_scale_2",
+                                          ".weight_global_scale",
+                                          ".weight_zero_point",
+                                          ".weight_shape",
+                                          ".weight_g_idx",
+                                          ".qzeros",
+                                          ".scales",
+                                          ".g_idx",
+                                          ".input_scale",
+                                          ".input_global_scale",
+                                          ".input_offset",
+                                          ".quant_bias",
+                                          ".deq_scale",
+                                          ".weight_offset",
+                                          ".weight_scale_second",
+                                          ".weight_offset_second",
+                                          ".scale_bias",
+                                          ".k_scale",
+                                          ".v_scale",
+                                          ".kv_cache_scale",
+                                          ".kv_cache_offset"};
 
 static bool has_tail(const char *name, const char *const *tail, int n)
 {
@@ -95,14 +117,16 @@ static sl_status plain_name(const io_model *m, const char *name, char *buf, size
     size_t n = strlen(name);
     for (int i = 0; i < BASE_COUNT_OF(codes_tail) && m->scheme; i++)
         if (io_ends_with(name, codes_tail[i])) n -= strlen(codes_tail[i]) - strlen(".weight");
-    if (n >= cap) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    if (n >= cap)
+        return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
     memcpy(buf, name, n);
     if (n < strlen(name)) memcpy(buf + n - strlen(".weight"), ".weight", strlen(".weight"));
     buf[n] = 0;
     return SL_OK;
 }
 
-static sl_status plain_weight(const io_model *m, const struct tensor *t, struct weight *out, sl_err *err)
+static sl_status plain_weight(const io_model *m, const struct tensor *t, struct weight *out,
+                              sl_err *err)
 {
     memset(out, 0, sizeof *out);
     out->name = t->name;
@@ -112,7 +136,8 @@ static sl_status plain_weight(const io_model *m, const struct tensor *t, struct 
     out->data = t->data;
     out->tensor_scale = 1.0f;
     if (!tensor_bytes(t->type, (uint64_t)out->cols, &out->row_bytes))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: its rows are too long", io_short(m->path), t->name);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: its rows are too long", io_short(m->path),
+                       t->name);
     return SL_OK;
 }
 
@@ -133,7 +158,8 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     if (q.t) SL_TRY(plain_weight(m, q.t, out, err));
     if (m->scheme) SL_TRY(m->scheme->read(&q, out, &done, err));
     if (done) return SL_OK;
-    if (!q.t) return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    if (!q.t)
+        return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
     if (!tensor_dtype_is_weight(q.t->type))
         return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
                        io_short(m->file[q.t->file].path), name, tensor_dtype(q.t->type)->text);

@@ -30,9 +30,10 @@ struct mm_fmt_info {
 extern const struct mm_fmt_info kern_mm_fmts[MM_N_FMT];
 
 /* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 12). */
-/* mm_group.c: block of columns [k0, k0 + n) of tile t of a weight_group matrix; scale: kern_mm_scale's. */
-void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t, int k0,
-                        int n, uint8_t *dst);
+/* mm_group.c: block of columns [k0, k0 + n) of tile t of a weight_group matrix; scale:
+ * kern_mm_scale's. */
+void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t,
+                        int k0, int n, uint8_t *dst);
 /* The run format of a weight_group matrix. */
 int kern_mm_group_fmt(const struct weight *w);
 /* Codes of 16 rows x 32 k as planes. */
@@ -74,7 +75,7 @@ struct mm_run {
     const int32_t *lo_off;
     const float *x;
     const uint16_t *xb; /* mm_bf16x: the same in bf16 */
-    float *y; /* y[j * ldy + 16 * tile + i] */
+    float *y;           /* y[j * ldy + 16 * tile + i] */
     int64_t ldy;
     int add;      /* 1: go on from the sums in y; 0: start at 0 */
     int prefetch; /* bytes ahead; 0 = none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of Hugging Face folders (codes with scales and zero points per group of columns) in the run
- * formats: which one, and how they get there. Lossless: every scale is kept exactly, or the matrix runs
- * decoded. */
+/* Weights of Hugging Face folders (codes with scales and zero points per group of columns) in the
+ * run formats: which one, and how they get there. Lossless: every scale is kept exactly, or the
+ * matrix runs decoded. */
 #include <math.h>
 #include <string.h>
 
@@ -57,9 +57,10 @@ static void put_f16(uint8_t *p, float v)
     memcpy(p, &h, 2);
 }
 
-/* The scales of columns [k0, k0 + n) of one row into place r of a header; up: m's scale to the weight's. */
-static void put_scales(const struct mm_fmt_info *f, const struct weight *w, float up, int64_t row, int r,
-                       int k0, int n, uint8_t *hdr)
+/* The scales of columns [k0, k0 + n) of one row into place r of a header; up: m's scale to the
+ * weight's. */
+static void put_scales(const struct mm_fmt_info *f, const struct weight *w, float up, int64_t row,
+                       int r, int k0, int n, uint8_t *hdr)
 {
     const struct weight_group *g = &w->group;
     int step = f->header == H_E4 ? 16 : f->header == H_F || f->header == H_Z ? f->blk_k : 32;
@@ -81,13 +82,14 @@ static void put_scales(const struct mm_fmt_info *f, const struct weight *w, floa
     }
 }
 
-void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t, int k0,
-                        int n, uint8_t *dst)
+void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t,
+                        int k0, int n, uint8_t *dst)
 {
     uint8_t codes[16][256], lines[8][64];
     float up = w->tensor_scale == scale ? 1.0f : w->tensor_scale / scale;
     memset(dst, 0, (size_t)f->hdr_bytes);
-    memset(codes, f->planes == P_E2M1 ? 0 : f->off, sizeof codes); /* what is beyond n_col is zero */
+    memset(codes, f->planes == P_E2M1 ? 0 : f->off,
+           sizeof codes); /* what is beyond n_col is zero */
     for (int r = 0; r < 16 && 16 * (int64_t)t + r < w->rows; r++) {
         weight_codes(w, 16 * (int64_t)t + r, k0, n, codes[r]);
         put_scales(f, w, up, 16 * (int64_t)t + r, r, k0, n, dst);
@@ -96,6 +98,7 @@ void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, flo
         for (int r = 0; r < 16; r++)
             for (int l = 0; l < 8; l++)
                 memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
-        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines, dst + f->hdr_bytes + g * f->grp_bytes);
+        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines,
+                            dst + f->hdr_bytes + g * f->grp_bytes);
     }
 }

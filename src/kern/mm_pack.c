@@ -276,7 +276,8 @@ static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const ro
         for (int r = 0; r < 16; r++)
             for (int l = 0; l < 8; l++)
                 memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
-        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines, dst + f->hdr_bytes + g * f->grp_bytes);
+        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines,
+                            dst + f->hdr_bytes + g * f->grp_bytes);
     }
 }
 
@@ -342,7 +343,9 @@ void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which
     const uint8_t *rows[16];
     for (int r = 0; r < 16; r++) {
         int64_t row = 16 * (int64_t)t + r;
-        rows[r] = row < m->n_row && w->scheme != TENSOR_SCHEME_GROUP ? w->data + (uint64_t)row * w->row_bytes : NULL;
+        rows[r] = row < m->n_row && w->scheme != TENSOR_SCHEME_GROUP
+                      ? w->data + (uint64_t)row * w->row_bytes
+                      : NULL;
     }
     for (int k0 = 0; k0 < m->n_col; k0 += f->blk_k, dst += f->blk_bytes) {
         int n = BASE_MIN(f->blk_k, m->n_col - k0);

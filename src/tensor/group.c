@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of Hugging Face folders: integer or e2m1 codes with a scale, and maybe a zero point, for each group of columns of a row. Where
- * the bits lie differs by format (enum weight_codes, enum weight_zeros); the number is always
- *     (code - zero) * scale [* scale2] [* tensor_scale],   or  e2m1(code) * scale * tensor_scale
- * rounded to f32 after each product, scale * scale2 first. */
+/* Weights of Hugging Face folders: integer or e2m1 codes with a scale, and maybe a zero point, for
+ * each group of columns of a row. Where the bits lie differs by format (enum weight_codes, enum
+ * weight_zeros); the number is always (code - zero) * scale [* scale2] [* tensor_scale],   or
+ * e2m1(code) * scale * tensor_scale rounded to f32 after each product, scale * scale2 first. */
 #include <math.h>
 
 #include "tensor/tensor_internal.h"
@@ -238,7 +238,8 @@ static sl_status check_scale(const struct weight *w, float s, int64_t r, int64_t
                    w->name, (long long)r, (long long)i);
 }
 
-/* Could one of n scales of this type be refused? Looks at their bits alone, without order, since a model has billions. */
+/* Could one of n scales of this type be refused? Looks at their bits alone, without order, since a
+ * model has billions. */
 static bool suspicious(const struct weight_scale *s, int64_t n)
 {
     unsigned bad = 0;

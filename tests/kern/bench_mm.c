@@ -266,7 +266,8 @@ static void bench_cached(int fmt, int n_thread)
     printf("\n");
 }
 
-/* The integer formats of folders are packed from codes with scales beside them: any bytes will do as those. */
+/* The integer formats of folders are packed from codes with scales beside them: any bytes will do
+ * as those. */
 static void as_group(int fmt, struct weight *w, const uint8_t *scales)
 {
     if (tensor_dtype_is_weight(kern_mm_fmts[fmt].type)) return;

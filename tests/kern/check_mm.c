@@ -99,12 +99,16 @@ static struct weight random_group(struct check *c, int fmt, int n_row, int n_col
     g->n_row = n_row;
     if (min) {
         g->zeros = four ? WEIGHT_ZERO_NIB_ROWS : WEIGHT_ZERO_U8_ROWS;
-        g->zero = random_bytes(c, 4 * (size_t)g->n_group * (size_t)(four ? (n_row + 7) / 8 : (n_row + 3) / 4));
+        g->zero = random_bytes(c, 4 * (size_t)g->n_group *
+                                      (size_t)(four ? (n_row + 7) / 8 : (n_row + 3) / 4));
     }
     int64_t n = n_row * g->n_group;
     uint8_t *s = check_alloc(c, 4 * (size_t)n);
-    g->scale = (struct weight_scale){
-        s, !min ? TENSOR_F32 : check_rand(c, 2) ? TENSOR_F16 : TENSOR_BF16, g->n_group, 1};
+    g->scale = (struct weight_scale){s,
+                                     !min               ? TENSOR_F32
+                                     : check_rand(c, 2) ? TENSOR_F16
+                                                        : TENSOR_BF16,
+                                     g->n_group, 1};
     for (int64_t i = 0; i < n; i++) {
         float v = (check_randf(c) + 1.5f) * 0.0001f;
         uint16_t h = fp_f32_to_bf16(v);

@@ -5,8 +5,9 @@
 #define SLICE_BYTES                                                                                \
     ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */
 
-/* bf16 means bf16 activations where the weights are floats; where they are integer codes 15-bit integers say at least as much (an error of
- * 2^-16 of the largest of 32 values, against 2^-9 of each) and take the integer units. */
+/* bf16 means bf16 activations where the weights are floats; where they are integer codes 15-bit
+ * integers say at least as much (an error of 2^-16 of the largest of 32 values, against 2^-9 of
+ * each) and take the integer units. */
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][4] = {
@@ -34,8 +35,10 @@ static sl_status check_shapes(const struct weight *first, const struct weight *w
                    tensor_dtype(w->type)->text);
 }
 
-/* The run format of n matrices alike: that of all, or decoded where they differ (their scales may allow one an f16, and another not). */
-static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt, sl_err *err)
+/* The run format of n matrices alike: that of all, or decoded where they differ (their scales may
+ * allow one an f16, and another not). */
+static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt,
+                            sl_err *err)
 {
     SL_TRY(kern_mm_fmt(w, fmt, err));
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
