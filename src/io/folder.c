@@ -14,6 +14,7 @@
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
+static const char ascend_name[] = "quant_model_description";
 static const char *const text_name[] = {
     "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
     "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt"};
@@ -33,13 +34,14 @@ static sl_status join(io_model *m, const char *name, char **out, sl_err *err)
     return SL_OK;
 }
 
-static sl_status read_json(io_model *m, const char *name, const struct json **out, sl_err *err)
+static sl_status read_json(io_model *m, const char *name, uint64_t most, const struct json **out,
+                           sl_err *err)
 {
     char *path = NULL, *p = NULL;
     uint64_t n = 0;
     SL_TRY(join(m, name, &path, err));
     if (os_path_kind(path) == OS_NONE) return SL_OK;
-    SL_TRY(os_read_file(path, MAX_CONFIG, &p, &n, err));
+    SL_TRY(os_read_file(path, most, &p, &n, err));
     sl_status st = text_json_parse(&m->arena, io_short(path), p, n, out, err);
     if (st == SL_OK && (*out)->kind != JSON_OBJECT_K)
         st = SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
@@ -228,17 +230,21 @@ static sl_status open_single(io_model *m, const char *path, sl_err *err)
 static sl_status open_other(io_model *m, sl_err *err)
 {
     char **names = NULL, *path = NULL;
-    int n = 0, n_found = 0, found = -1, gguf = -1, other = -1;
+    int n = 0, n_found = 0, found = -1, gguf = -1, other = -1, index = -1, n_index = 0;
     SL_TRY(os_list(m->path, &names, &n, err));
     for (int i = 0; i < n; i++) {
         if (io_ends_with(names[i], ".safetensors")) n_found++, found = i;
+        if (io_ends_with(names[i], ".safetensors.index.json")) n_index++, index = i;
         if (io_ends_with(names[i], ".gguf")) gguf = i;
         if (io_ends_with(names[i], ".bin") || io_ends_with(names[i], ".pt") ||
             io_ends_with(names[i], ".pth"))
             other = i;
     }
     sl_status st = SL_OK;
-    if (n_found == 1)
+    bool sharded = n_found != 1 && n_index == 1;
+    if (sharded)
+        st = join(m, names[index], &path, err);
+    else if (n_found == 1)
         st = join(m, names[found], &path, err);
     else if (n_found > 1)
         st = SL_FAIL(err, NOTFOUND, "%s: %d .safetensors files but no %s", io_short(m->path),
@@ -254,7 +260,8 @@ static sl_status open_other(io_model *m, sl_err *err)
         st = SL_FAIL(err, NOTFOUND, "%s: no weights: neither .safetensors nor .gguf files",
                      io_short(m->path));
     os_list_free(names, n);
-    return st == SL_OK ? open_single(m, path, err) : st;
+    if (st) return st;
+    return sharded ? open_shards(m, path, err) : open_single(m, path, err);
 }
 
 static sl_status open_weights(io_model *m, sl_err *err)
@@ -267,25 +274,53 @@ static sl_status open_weights(io_model *m, sl_err *err)
     return open_other(m, err);
 }
 
-/* Quantisers that describe their work in a file of their own. config.json's quantization_config, where there is one, comes first. */
+static bool is_description(const char *name)
+{
+    return strncmp(name, ascend_name, strlen(ascend_name)) == 0 && io_ends_with(name, ".json");
+}
+
+/* ModelSlim's list of every tensor's type: quant_model_description.json, or with the types in its
+ * name. */
+static sl_status find_description(io_model *m, sl_err *err)
+{
+    char **names = NULL, *name = NULL;
+    int n = 0, found = -1;
+    sl_status st = SL_OK;
+    SL_TRY(os_list(m->path, &names, &n, err));
+    for (int i = 0; i < n; i++)
+        if (is_description(names[i]) && (found < 0 || strcmp(names[i], names[found]) < 0))
+            found = i;
+    if (found >= 0)
+        SL_TRY_OUT(mem_arena_str(&m->arena, names[found], strlen(names[found]), &name, err));
+    if (name) SL_TRY_OUT(read_json(m, name, MAX_INDEX, &m->quant, err));
+    if (m->quant) m->quant_method = "ascend";
+    m->quant_file = name;
+out:
+    os_list_free(names, n);
+    return st;
+}
+
+/* Quantisers that describe their work in a file of their own. config.json's quantization_config,
+ * where there is one, comes first. */
 static sl_status find_other_scheme(io_model *m, sl_err *err)
 {
     static const char *const other[][2] = {{"hf_quant_config.json", "modelopt"},
-                                           {"quant_model_description.json", "ascend"},
                                            {"quantize_config.json", "gptq"}};
+    const struct json *q = text_json_get(m->config, "quantization_config");
+    if (q && q->kind != JSON_NULL_K) return SL_OK;
     for (int i = 0; i < BASE_COUNT_OF(other) && !m->quant; i++) {
-        SL_TRY(read_json(m, other[i][0], &m->quant, err));
+        SL_TRY(read_json(m, other[i][0], MAX_CONFIG, &m->quant, err));
         if (!m->quant) continue;
         m->quant_method = other[i][1];
         m->quant_file = other[i][0];
     }
-    return SL_OK;
+    return m->quant ? SL_OK : find_description(m, err);
 }
 
 sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err)
 {
-    SL_TRY(read_json(m, "config.json", &m->config, err));
-    SL_TRY(read_json(m, "generation_config.json", &m->generation_config, err));
+    SL_TRY(read_json(m, "config.json", MAX_CONFIG, &m->config, err));
+    SL_TRY(read_json(m, "generation_config.json", MAX_CONFIG, &m->generation_config, err));
     SL_TRY(map_texts(m, err));
     if (vocab_only) return SL_OK;
     SL_TRY(open_weights(m, err));

@@ -80,6 +80,10 @@ void io_meta_text(const io_model *m, int i, char *buf, int n);
  * UNSUPPORTED (scheme). Memory: borrowed from m. */
 sl_status io_weight(const io_model *m, const char *name, struct weight *out, sl_err *err)
     BASE_MUST_USE;
+/* A bias that is stored with the scales of w (io_weight's answer for name): Ascend's static W8A8. out [rows]; *any: false = there is none, and
+ * out was not written; all zeros count as none. */
+sl_status io_weight_bias(const io_model *m, const char *name, const struct weight *w, float *out, bool *any, sl_err *err)
+    BASE_MUST_USE;
 /* Is there such a matrix, in whatever form? (io_find sees only tensors that have exactly that name.) */
 bool io_has_weight(const io_model *m, const char *name);
 /* Parameters that tensor i holds: of codes, the numbers that they stand for; 0 for scales, zero points and the like. */

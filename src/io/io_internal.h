@@ -102,8 +102,9 @@ sl_status io_want_shape(const struct io_want *q, const struct tensor *t, int64_t
                         sl_err *err) BASE_MUST_USE;
 /* FORMAT unless t is of that type. */
 sl_status io_want_type(const struct io_want *q, const struct tensor *t, enum tensor_dtype type, sl_err *err) BASE_MUST_USE;
-/* A GROUP weight of codes t: no zero points or scales yet. size: columns of a group, <= 0 = all; FORMAT where they do not divide. */
-sl_status io_group_init(const struct io_want *q, const struct tensor *t, enum weight_codes codes, const int64_t shape[2], int64_t size,
+/* A GROUP weight of codes t: no zero points or scales yet. shape: rows, columns, columns of a group (<= 0: all); FORMAT where they do not
+ * divide. */
+sl_status io_group_init(const struct io_want *q, const struct tensor *t, enum weight_codes codes, const int64_t shape[3],
                         struct weight *w, sl_err *err) BASE_MUST_USE;
 /* Its scales: t is [rows, groups] in F32, F16 or BF16 ([rows] and, for all rows together, one value are fine too where there is one group). */
 sl_status io_group_scale(const struct io_want *q, const struct tensor *t, const struct weight *w, struct weight_scale *out,
@@ -126,6 +127,9 @@ sl_status io_ct_prepare(io_model *m, sl_err *err);
 sl_status io_ct_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_modelopt_prepare(io_model *m, sl_err *err);
 sl_status io_modelopt_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
+sl_status io_ascend_prepare(io_model *m, sl_err *err);
+sl_status io_ascend_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
+sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float *out, bool *any, sl_err *err);
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
 sl_status io_fp8_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 

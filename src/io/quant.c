@@ -63,9 +63,9 @@ sl_status io_want_shape(const struct io_want *q, const struct tensor *t, int64_t
 }
 
 sl_status io_group_init(const struct io_want *q, const struct tensor *t, enum weight_codes codes,
-                        const int64_t shape[2], int64_t size, struct weight *w, sl_err *err)
+                        const int64_t shape[3], struct weight *w, sl_err *err)
 {
-    int64_t rows = shape[0], cols = shape[1];
+    int64_t rows = shape[0], cols = shape[1], size = shape[2];
     if (rows < 1 || cols < 1 || rows > INT32_MAX || cols > INT32_MAX)
         return SL_FAIL(err, FORMAT, "%s: tensor %.90s: %lld x %lld is no matrix", file_of(q, t),
                        t->name, (long long)rows, (long long)cols);

@@ -98,8 +98,8 @@ sl_status io_awq_read(const struct io_want *q, struct weight *w, bool *done, sl_
     SL_TRY(qweight_of(q, &t, err));
     if (!t) return SL_OK;
     *done = true;
-    int64_t shape[2] = {t->shape[1] * 8, t->shape[0]};
-    SL_TRY(io_group_init(q, t, WEIGHT_AWQ, shape, a->size, w, err));
+    int64_t shape[3] = {t->shape[1] * 8, t->shape[0], a->size};
+    SL_TRY(io_group_init(q, t, WEIGHT_AWQ, shape, w, err));
     if (a->zeros) w->group.zeros = WEIGHT_ZERO_AWQ;
     return read_groups(q, a, w, err);
 }
@@ -152,8 +152,8 @@ sl_status io_gptq_read(const struct io_want *q, struct weight *w, bool *done, sl
     SL_TRY(qweight_of(q, &t, err));
     if (!t) return SL_OK;
     *done = true;
-    int64_t shape[2] = {t->shape[1], t->shape[0] * (32 / a->bits)};
-    SL_TRY(io_group_init(q, t, a->bits == 8 ? WEIGHT_GPTQ8 : WEIGHT_GPTQ4, shape, a->size, w, err));
+    int64_t shape[3] = {t->shape[1], t->shape[0] * (32 / a->bits), a->size};
+    SL_TRY(io_group_init(q, t, a->bits == 8 ? WEIGHT_GPTQ8 : WEIGHT_GPTQ4, shape, w, err));
     w->group.zeros = a->bits == 8 ? WEIGHT_ZERO_GPTQ8 : WEIGHT_ZERO_GPTQ4;
     w->group.zero_add = a->zero_add;
     SL_TRY(read_groups(q, a, w, err));

@@ -299,10 +299,10 @@ static sl_status read_groups(const struct io_want *q, const struct ct_group *g, 
 static sl_status read_packed(const struct io_want *q, const struct ct_group *g,
                              const struct tensor *t, struct weight *w, sl_err *err)
 {
-    int64_t shape[2];
+    int64_t shape[3] = {0, 0, g->size};
     SL_TRY(io_want_type(q, t, TENSOR_I32, err));
     SL_TRY(read_shape(q, t, g->bits, shape, err));
-    SL_TRY(io_group_init(q, t, g->bits == 4 ? WEIGHT_NIB : WEIGHT_U8, shape, g->size, w, err));
+    SL_TRY(io_group_init(q, t, g->bits == 4 ? WEIGHT_NIB : WEIGHT_U8, shape, w, err));
     return read_groups(q, g, true, w, err);
 }
 
@@ -310,10 +310,10 @@ static sl_status read_fp4(const struct io_want *q, const struct ct_group *g, con
                           struct weight *w, sl_err *err)
 {
     const struct tensor *s = NULL, *global = NULL;
-    int64_t shape[2] = {t->shape[0], t->shape[1] * 2};
+    int64_t shape[3] = {t->shape[0], t->shape[1] * 2, g->size};
     float f = 1.0f;
     SL_TRY(io_want_type(q, t, TENSOR_U8, err));
-    SL_TRY(io_group_init(q, t, WEIGHT_E2M1, shape, g->size, w, err));
+    SL_TRY(io_group_init(q, t, WEIGHT_E2M1, shape, w, err));
     SL_TRY(io_need(q, "weight_scale", &s, err));
     if (g->format == CT_NVFP4 || s->type != TENSOR_F8_E8M0)
         SL_TRY(io_want_type(q, s, g->format == CT_NVFP4 ? TENSOR_F8_E4M3 : TENSOR_U8, err));
@@ -338,8 +338,8 @@ static sl_status read_plain(const struct io_want *q, const struct ct_group *g, s
     const struct tensor *t = q->t, *s = NULL;
     SL_TRY(io_want_type(q, t, g->is_float ? TENSOR_F8_E4M3 : TENSOR_I8, err));
     if (!g->is_float) {
-        int64_t shape[2] = {t->shape[0], t->shape[1]};
-        SL_TRY(io_group_init(q, t, g->bits == 4 ? WEIGHT_I4 : WEIGHT_I8, shape, g->size, w, err));
+        int64_t shape[3] = {t->shape[0], t->shape[1], g->size};
+        SL_TRY(io_group_init(q, t, g->bits == 4 ? WEIGHT_I4 : WEIGHT_I8, shape, w, err));
         return read_groups(q, g, false, w, err);
     }
     SL_TRY(io_need(q, "weight_scale", &s, err));

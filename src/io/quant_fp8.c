@@ -103,8 +103,8 @@ sl_status io_modelopt_read(const struct io_want *q, struct weight *w, bool *done
     if (t->n_dim != 2)
         return SL_FAIL(err, FORMAT, "%s: tensor %.90s has %d dimensions, not 2",
                        io_short(q->m->path), t->name, t->n_dim);
-    int64_t shape[2] = {t->shape[0], t->shape[1] * 2};
-    SL_TRY(io_group_init(q, t, WEIGHT_E2M1, shape, 16, w, err));
+    int64_t shape[3] = {t->shape[0], t->shape[1] * 2, 16};
+    SL_TRY(io_group_init(q, t, WEIGHT_E2M1, shape, w, err));
     SL_TRY(io_want_type(q, s, TENSOR_F8_E4M3, err));
     SL_TRY(io_want_shape(q, s, w->rows, w->group.n_group, err));
     w->group.scale = (struct weight_scale){s->data, s->type, w->group.n_group, 1};

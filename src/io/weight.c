@@ -12,6 +12,7 @@ static const struct io_scheme scheme[] = {
     {"gptq", io_gptq_prepare, io_gptq_read},
     {"compressed-tensors", io_ct_prepare, io_ct_read},
     {"modelopt", io_modelopt_prepare, io_modelopt_read},
+    {"ascend", io_ascend_prepare, io_ascend_read},
 };
 static const char scheme_names[] = "fp8, awq, gptq, compressed-tensors, modelopt and ascend are";
 
@@ -164,6 +165,17 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
         return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
                        io_short(m->file[q.t->file].path), name, tensor_dtype(q.t->type)->text);
     return m->kind == IO_GGUF ? gguf_scale(m, q.t, out, err) : SL_OK;
+}
+
+sl_status io_weight_bias(const io_model *m, const char *name, const struct weight *w, float *out,
+                         bool *any, sl_err *err)
+{
+    struct io_want q = {m, name, 0, io_find(m, name)};
+    *any = false;
+    if (!m->scheme || m->scheme->read != io_ascend_read || !io_ends_with(name, ".weight"))
+        return SL_OK;
+    q.n_module = (int)(strlen(name) - strlen(".weight"));
+    return io_ascend_bias(&q, w, out, any, err);
 }
 
 bool io_has_weight(const io_model *m, const char *name)

@@ -18,12 +18,27 @@ static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, 
 }
 
 /* A matrix with its scales, which are numbers. */
-static sl_status get_weight(const io_model *io, const char *name, struct weight *w, sl_err *err)
+static sl_status get_biased(const io_model *io, const char *name, struct weight *w, sl_err *err)
 {
     SL_TRY(io_weight(io, name, w, err));
     sl_status st = weight_check(w, err);
     if (st) status_prefix(err, "%s", io_path(io));
     return st;
+}
+
+/* The same for a layer that has no place for a bias among its scales. */
+static sl_status get_weight(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    void *p = NULL;
+    bool any = false;
+    SL_TRY(get_biased(io, name, w, err));
+    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
+    sl_status st = io_weight_bias(io, name, w, p, &any, err);
+    mem_free(p);
+    if (st || !any) return st;
+    return SL_FAIL(err, UNSUPPORTED, "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
+                   io_path(io), name);
 }
 
 struct drop {
@@ -58,7 +73,8 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
     char name[MAX_NAME];
     struct weight w;
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-    SL_TRY(get_weight(io, name, &w, err));
+    bool biased = !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O);
+    SL_TRY(biased ? get_biased(io, name, &w, err) : get_weight(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
     return pack(m, io, &w, NULL, 1, use, out, err);
 }
@@ -77,17 +93,24 @@ static sl_status read_vector(const io_model *io, const char *name, int64_t n, fl
     return SL_OK;
 }
 
-static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
-                              sl_err *err)
+static sl_status put_vector(struct model *m, const float *host, int64_t n, float **out, sl_err *err)
 {
-    void *host = NULL, *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
-    sl_status st = SL_OK;
-    SL_TRY_OUT(read_vector(io, name, n, host, err));
-    SL_TRY_OUT(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
+    void *p = NULL;
+    SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
     dev_put(m->d, p, host, n * 4);
     m->weight_bytes += n * 4;
     *out = p;
+    return SL_OK;
+}
+
+static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
+                              sl_err *err)
+{
+    void *host = NULL;
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = SL_OK;
+    SL_TRY_OUT(read_vector(io, name, n, host, err));
+    SL_TRY_OUT(put_vector(m, host, n, out, err));
 out:
     mem_free(host);
     return st;
@@ -101,11 +124,31 @@ static sl_status vector(struct model *m, const io_model *io, int il, enum model_
     return named_vector(m, io, name, n, out, err);
 }
 
+/* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
+static sl_status stored_bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
+                             sl_err *err)
+{
+    char name[MAX_NAME];
+    struct weight w;
+    void *host = NULL;
+    bool any = false;
+    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    SL_TRY(io_weight(io, name, &w, err));
+    if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != n) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
+    sl_status st = io_weight_bias(io, name, &w, host, &any, err);
+    if (!st && any) st = put_vector(m, host, n, out, err);
+    mem_free(host);
+    return st;
+}
+
 /* A bias: required when must is set, NULL when the file has none. */
 static sl_status bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, bool must,
                       float **out, sl_err *err)
 {
     char name[MAX_NAME];
+    SL_TRY(stored_bias(m, io, il, role, n, out, err));
+    if (*out) return SL_OK;
     model_tensor_name(m->kind, role, il, 0, "bias", name, sizeof name);
     if (!must && !io_find(io, name)) return SL_OK;
     return named_vector(m, io, name, n, out, err);

@@ -103,13 +103,14 @@ INT4 = bytes((b % 16 - 8) & 255 for b in range(256))
 
 
 # Rounding of activations alone must not turn over a route: such models take another seed.
-SALT = {"fp8.deepseek_v3": 1}
+SALT = {"fp8.deepseek_v3": 1, "ascend_w4a8_old.qwen3_moe": 1}
 
 
 class Maker:
     def __init__(self, name):
         self.r = random.Random(zlib.crc32(name.encode()) + SALT.get(name, 0))
         self.t = {}
+        self.kind = {}  # ModelSlim's types
 
     def put(self, name, dtype, shape, data):
         size = {"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2}.get(dtype, 1)
@@ -230,6 +231,65 @@ def mxfp4(m, name, rows, cols, gain):
     m.put(name + ".weight_scale", "U8", [rows, cols // 32], bytes(e - m.r.randrange(2) for _ in range(rows * cols // 32)))
 
 
+# ---- ModelSlim: the type of a tensor is what the writer says it is ----
+def ms_w8(m, name, rows, cols, gain, kind="W8A8_DYNAMIC"):
+    m.kind[name + ".weight"] = kind
+    m.put(name + ".weight", "I8", [rows, cols], m.some(rows * cols))
+    m.scales(name + ".weight_scale", "BF16" if "gate" in name else "F32", [rows, 1], gain / cols**.5 / STD8)
+    m.put(name + ".weight_offset", "F32", [rows, 1], bytes(4 * rows))
+
+
+def ms_static(m, name, rows, cols, gain, bits64=False, bias=False, kind="W8A8"):
+    m.kind[name + ".weight"] = kind
+    data, s_in, off = m.some(rows * cols), f32(m.around(1, .02)), m.r.randrange(-20, 20)
+    scale = struct.unpack("<f", s_in)[0]
+    m.put(name + ".weight", "I8", [rows, cols], data)
+    deq = f32(m.around(rows, gain / cols**.5 / STD8 * scale))
+    m.put(name + ".input_scale", "F32", [1], s_in)
+    m.put(name + ".input_offset", "BF16", [1], bf16([off]))
+    q = [-off * sum(b - 256 if b > 127 else b for b in data[r * cols:r * cols + cols]) for r in range(rows)]
+    if bias:
+        q = [x + m.r.randrange(-3000, 3000) for x in q]
+    m.put(name + ".quant_bias", "I32", [rows], struct.pack(f"<{rows}i", *q))
+    if bits64:
+        m.put(name + ".deq_scale", "I64", [rows], b"".join(deq[4 * i:4 * i + 4] + bytes(4) for i in range(rows)))
+    else:
+        m.put(name + ".deq_scale", "F32", [rows], deq)
+
+
+def ms_mix(m, name, rows, cols, gain):
+    ms_static(m, name, rows, cols, gain, kind="W8A8_MIX")
+    m.scales(name + ".weight_scale", "F32", [rows, 1], gain / cols**.5 / STD8)
+    m.put(name + ".weight_offset", "F32", [rows, 1], bytes(4 * rows))
+
+
+def ms_w4(m, name, rows, cols, gain, packed, size=0):
+    """packed: two rows in a byte (vllm-ascend's version 1.0.0), else one int4 a byte; size > 0: a second scale for groups (MindIE)."""
+    m.kind[name + ".weight"] = "W4A8_DYNAMIC"
+    if packed:
+        m.put(name + ".weight", "I8", [rows // 2, cols], m.some(rows * cols // 2))
+        m.scales(name + ".scale_bias", "F32", [rows, 16 if "down" in name else 1], 1)
+    else:
+        m.put(name + ".weight", "I8", [rows, cols], m.some(rows * cols, INT4))
+    m.scales(name + ".weight_scale", "F32", [rows, 1], gain / cols**.5 / STD4)
+    m.put(name + ".weight_offset", "F32", [rows, 1], bytes(4 * rows))
+    if size:
+        m.scales(name + ".weight_scale_second", "F32", [rows, cols // size], 1)
+        m.put(name + ".weight_offset_second", "F32", [rows, cols // size], bytes(4 * rows * cols // size))
+
+
+def ms_recipe(m, name, rows, cols, gain, experts, attn=ms_static):
+    """Like the published recipes: attention W8A8 but kv_b FLOAT, dense and shared feed-forward W8A8_DYNAMIC, experts as told."""
+    if "kv_b_proj" in name:
+        bf16_matrix(m, name, rows, cols, gain)
+    elif "self_attn" in name:
+        attn(m, name, rows, cols, gain)
+    elif ".experts." in name and "layers.2." not in name:
+        experts(m, name, rows, cols, gain)
+    else:
+        ms_w8(m, name, rows, cols, gain)
+
+
 def mixed(m, name, rows, cols, gain):
     if "self_attn" in name:
         ct_int8(m, name, rows, cols, gain, dtype="BF16")
@@ -321,6 +381,13 @@ FORMATS = {
     "modelopt_nvfp4_config": (dict(quant_method="modelopt", quant_algo="NVFP4", group_size=16, ignore=["lm_head"]),
                               f(nvfp4, modelopt=True), {}),
     "modelopt_fp8": (dict(quant_method="modelopt", quant_algo="FP8", ignore=["lm_head"]), fp8_tensor, {}),
+    "ascend_w8a8": (None, f(ms_recipe, experts=ms_w8), "w8a8"),
+    "ascend_w8a8_bits": (None, f(ms_recipe, experts=ms_w8, attn=lambda *a: ms_static(*a, bits64=True)), "w8a8"),
+    "ascend_w8a8_bias": (None, f(ms_recipe, experts=ms_w8, attn=lambda *a: ms_static(*a, bias=True)), "w8a8"),
+    "ascend_w8a8_mix": (None, f(ms_recipe, experts=ms_w8, attn=ms_mix), "w8a8_mix"),
+    "ascend_w4a8": (None, f(ms_recipe, experts=f(ms_w4, packed=True)), "w4a8_dynamic"),
+    "ascend_w4a8_old": (None, f(ms_recipe, experts=f(ms_w4, packed=False)), "w4a8_dynamic"),
+    "ascend_w4a8_second": (None, f(ms_recipe, experts=f(ms_w4, packed=False, size=128)), "w4a8_dynamic"),
     "fp8": (fp8_config(), fp8_block, {}),
     "fp8_ue8m0": (fp8_config(scale_fmt="ue8m0"), f(fp8_block, dtype="F32 ue8m0"), {}),
     "fp8_e8m0": (fp8_config(scale_fmt="ue8m0"), f(fp8_block, dtype="F8_E8M0"), {}),
@@ -343,9 +410,14 @@ def build(name):
     for n, k, mean, std in vecs:
         m.put(n, "F32" if "bias" in n else "BF16", [k], (f32 if "bias" in n else bf16)([m.r.gauss(mean, std) for _ in range(k)]))
     out = {"config.json": json.dumps(c, indent=1).encode(), "model.safetensors": m.file()}
+    if isinstance(files, str):  # ModelSlim's file names
+        d = dict({n: m.kind.get(n, "FLOAT") for n in m.t}, model_quant_type=files.upper(), version="1.0.0", group_size=0)
+        files = {f"quant_model_description_{files}.json": d}
+        out["quant_model_weight.safetensors"] = out.pop("model.safetensors")
     out.update({n: json.dumps(v).encode() for n, v in files.items()})
     return out
 
 
 def names():
-    return [f"{fmt}.{arch}" for fmt in FORMATS for arch in ARCH]
+    """Every format for both architectures; a bias only where the architecture has a place for it."""
+    return [f"{fmt}.{arch}" for fmt in FORMATS for arch in ARCH if (fmt, arch) != ("ascend_w8a8_bias", "deepseek_v3")]

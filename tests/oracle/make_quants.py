@@ -37,12 +37,15 @@ E4M3 = e4m3()
 
 class Folder:
     def __init__(self, files):
-        b = files["model.safetensors"]
+        b = files.get("model.safetensors") or files["quant_model_weight.safetensors"]
         n = int.from_bytes(b[:8], "little")
         self.head, self.data = json.loads(b[8:8 + n]), b[8 + n:]
         self.quant = json.loads(files["config.json"]).get("quantization_config")
         for name in ("quantize_config.json", "hf_quant_config.json"):
             if self.quant is None and name in files:
+                self.quant = json.loads(files[name])
+        for name in files:
+            if name.startswith("quant_model_description"):
                 self.quant = json.loads(files[name])
 
     def raw(self, name):
@@ -165,7 +168,34 @@ def deq_fp8_method(x, p):
     return deq_fp8(x, p, x.get(p + (".weight_scale_inv" if x.has(p + ".weight_scale_inv") else ".weight_scale")))
 
 
-DEQ = {"awq": deq_awq, "gptq": deq_gptq, "ct": deq_ct, "modelopt": deq_modelopt, "fp8": deq_fp8_method}
+def deq_ascend(x, p):
+    kind = x.quant[p + ".weight"]
+    d, shape, b = x.raw(p + ".weight")
+    w = np.frombuffer(b, "i1").reshape(shape)
+    if kind == "W8A8":
+        d, _, raw = x.raw(p + ".deq_scale")
+        deq = np.frombuffer(raw, "<i8").astype(np.int32).view(f32) if d == "I64" else np.frombuffer(raw, "<f4")
+        return w.astype(f32) * deq[:, None] * (f32(1) / x.get(p + ".input_scale")[0])
+    s = x.get(p + ".weight_scale")
+    if kind == "W4A8_DYNAMIC":
+        if shape[0] != s.shape[0]:  # rows 2i and 2i + 1 in the low and the high half
+            u = np.stack([w & 15, (w >> 4) & 15], 1).reshape(-1, shape[1])
+            w = np.where(u > 7, u - 16, u)
+        if x.has(p + ".weight_scale_second"):
+            s = s * x.get(p + ".weight_scale_second")
+    return w.astype(f32) * np.repeat(s, w.shape[1] // s.shape[1], 1)
+
+
+def ascend_bias(x, p):
+    """What quant_bias holds besides the correction for the activations' zero point."""
+    w = np.frombuffer(x.raw(p + ".weight")[2], "i1").reshape(x.head[p + ".weight"]["shape"]).astype(np.int64)
+    d, _, raw = x.raw(p + ".deq_scale")
+    deq = np.frombuffer(raw, "<i8").astype(np.int32).view(f32) if d == "I64" else np.frombuffer(raw, "<f4")
+    rest = x.get(p + ".quant_bias") + int(x.get(p + ".input_offset")[0]) * w.sum(1)
+    return rest.astype(f32) * deq
+
+
+DEQ = {"ascend": deq_ascend, "awq": deq_awq, "gptq": deq_gptq, "ct": deq_ct, "modelopt": deq_modelopt, "fp8": deq_fp8_method}
 
 
 def values(name, files):
@@ -177,6 +207,11 @@ def values(name, files):
     for n, *_ in mats:
         v[n + ".weight"] = x.get(n + ".weight") if x.has(n + ".weight") and x.raw(n + ".weight")[0] == "BF16" else deq(x, n)
         assert v[n + ".weight"].dtype == f32
+        if x.has(n + ".quant_bias") and x.quant[n + ".weight"] == "W8A8":
+            b = ascend_bias(x, n)
+            if b.any():
+                v[n + ".bias"] = b
+                c["attention_bias"] = True
     for n, *_ in plain + vecs:
         v[n] = x.get(n)
     return c, v
