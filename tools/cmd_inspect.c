@@ -127,7 +127,8 @@ static sl_status gather(struct inspect *v, const char *path, struct arena *a, sl
         v->n_of[t->type]++;
         v->bytes_of[t->type] += (int64_t)t->n_bytes;
         v->bytes += (int64_t)t->n_bytes;
-        if (tensor_dtype_is_weight(t->type) || io_quant_method(v->io)) v->params += io_tensor_params(v->io, i);
+        if (tensor_dtype_is_weight(t->type) || io_quant_method(v->io))
+            v->params += io_tensor_params(v->io, i);
         v->n_layer = BASE_MAX(v->n_layer, layer_of(t->name) + 1);
     }
     v->active = v->params;
@@ -169,8 +170,27 @@ static void print_shape_line(const struct model_cfg *c)
                c->d_ff_expert, c->n_expert_used, c->n_shared);
 }
 
+/* Matrices by the format that they run in. */
+static void print_formats(const struct inspect *v)
+{
+    int n_of[64] = {0};
+    for (int i = 0; i < io_n_tensor(v->io); i++) {
+        struct weight w;
+        int fmt;
+        if (!io_tensor_is_matrix(v->io, i)) continue;
+        if (io_weight(v->io, io_tensor(v->io, i)->name, &w, NULL) != SL_OK) continue;
+        if (kern_mm_fmt(&w, &fmt, NULL) == SL_OK && fmt < BASE_COUNT_OF(n_of)) n_of[fmt]++;
+    }
+    printf("run formats ");
+    for (int f = 0; f < BASE_COUNT_OF(n_of); f++)
+        if (n_of[f]) printf(" %s (%d)", kern_mm_fmt_name(f), n_of[f]);
+    printf("\n");
+}
+
 static void print_runs(const struct inspect *v)
 {
+    if (io_quant_method(v->io)) printf("quantised    %s\n", io_quant_method(v->io));
+    if (!v->why_not.code && v->has_cfg) print_formats(v);
     if (v->why_not.code) {
         printf("runs         not here: %s\n", v->why_not.text);
         return;
@@ -358,6 +378,7 @@ static void json_overview(const struct inspect *v, struct json_w *w)
     json_int(w, "vocab", v->n_vocab);
     json_int(w, "layers", v->n_layer);
     json_strz(w, "format", io_model_kind(v->io) == IO_GGUF ? "gguf" : "safetensors");
+    if (io_quant_method(v->io)) json_strz(w, "quant", io_quant_method(v->io));
     json_int(w, "files", io_n_file(v->io));
     text_jw_key(w, "tokenizer");
     text_jw_bool(w, v->tok != NULL);

@@ -113,7 +113,7 @@ class Maker:
         self.kind = {}  # ModelSlim's types
 
     def put(self, name, dtype, shape, data):
-        size = {"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2}.get(dtype, 1)
+        size = {"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2, "I16": 2}.get(dtype, 1)
         n = size
         for s in shape:
             n *= s
@@ -395,7 +395,8 @@ FORMATS = {
 }
 
 
-def build(name):
+def build(name, edit=None):
+    """edit(tensors, config, files): a change before the files are written."""
     fmt, arch = name.split(".")
     quant, writer, files = FORMATS[fmt]
     c = ARCH[arch]()
@@ -409,11 +410,15 @@ def build(name):
         bf16_matrix(m, n.removesuffix(".weight"), rows, cols, gain)
     for n, k, mean, std in vecs:
         m.put(n, "F32" if "bias" in n else "BF16", [k], (f32 if "bias" in n else bf16)([m.r.gauss(mean, std) for _ in range(k)]))
-    out = {"config.json": json.dumps(c, indent=1).encode(), "model.safetensors": m.file()}
+    weights = "model.safetensors"
     if isinstance(files, str):  # ModelSlim's file names
         d = dict({n: m.kind.get(n, "FLOAT") for n in m.t}, model_quant_type=files.upper(), version="1.0.0", group_size=0)
-        files = {f"quant_model_description_{files}.json": d}
-        out["quant_model_weight.safetensors"] = out.pop("model.safetensors")
+        files, weights = {f"quant_model_description_{files}.json": d}, "quant_model_weight.safetensors"
+    files = json.loads(json.dumps(files))
+    c = json.loads(json.dumps(c))
+    if edit:
+        edit(m.t, c, files)
+    out = {"config.json": json.dumps(c, indent=1).encode(), weights: m.file()}
     out.update({n: json.dumps(v).encode() for n, v in files.items()})
     return out
 
