@@ -80,15 +80,25 @@ SL_API int sl_status_http(sl_status code);
 
 /* ---- models ---- */
 
+/* Packed files: the weights in the layout that the kernels read, to be mapped and run at once (docs/formats.md). One is used when it lies beside
+ * the model ("MODEL.packed") or in $XDG_CACHE_HOME/sluice/pack (~/.cache/sluice/pack) and its source's sizes, times and contents are still the same. */
+typedef enum sl_pack_cache {
+    SL_PACK_USE,      /* use one that fits; keep none */
+    SL_PACK_BESIDE,   /* where none fits the first engine writes one beside the model, and runs from it */
+    SL_PACK_IN_CACHE, /* the same in the cache folder */
+    SL_PACK_IGNORE    /* take the source whatever lies there */
+} sl_pack_cache;
+
 typedef struct sl_model_opts {
     int vocab_only; /* 1 = tokenizer and template only: weights are not opened and may be missing */
     /* Called from sl_model_open and sl_engine_open while they work, at most ten times a second; NULL = silent.
      * what: static text; done and total in bytes. Return 1 to stop (SL_CANCELLED). */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
+    sl_pack_cache pack_cache;
 } sl_model_opts;
 
-/* Open MODEL: a .gguf file (any part of a split one), a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
+/* Open MODEL: a .gguf file (any part of a split one), a packed file, a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
  * ~/.local/share/sluice/models and the install's share directory; "demo" or NULL is the model that comes with sluice.
  * Errors: NOTFOUND, IO, FORMAT (names file, field and byte), UNSUPPORTED (names the architecture, type or template line), NOMEM.
  * Memory: files are mapped. Close with sl_model_close after every engine on it was closed. */
@@ -110,6 +120,26 @@ typedef struct sl_model_info {
     int has_tokenizer, has_template;
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
+
+typedef struct sl_pack_opts {
+    int n_thread; /* 0 = as in sl_engine_opts */
+    int cache;    /* 1 = the cache folder where dst is NULL; else beside the model */
+    int force;    /* replace a file that is no packed file */
+    int (*progress)(void *user, const char *what, int64_t done, int64_t total);
+    void *user;
+} sl_pack_opts;
+typedef struct sl_pack_info {
+    char path[4096];
+    int64_t bytes, source_bytes;
+    int n_matrix;
+    double ms;
+} sl_pack_info;
+/* Write the packed file of a model. It appears under its name when it is whole. Errors: as sl_model_open and sl_engine_open; IO; REQUEST. */
+SL_API sl_status sl_pack(const char *name, const char *dst, const sl_pack_opts *opts,
+                         sl_pack_info *out, sl_err *err) SL_MUST_USE;
+/* Read a packed file whole and hold every matrix against its checksum. FORMAT names the first that is wrong. */
+SL_API sl_status sl_pack_check(const char *path, const sl_pack_opts *opts, sl_pack_info *out,
+                               sl_err *err) SL_MUST_USE;
 
 /* ---- text ---- */
 
@@ -209,6 +239,7 @@ typedef struct sl_engine_info {
     int64_t bytes_per_token; /* weight bytes that decoding one token at batch 1 reads */
     int64_t weight_bytes, kv_bytes, act_bytes, scratch_bytes;
     double pack_ms;
+    int packed; /* 1 = the weights are a packed file, mapped */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
 
@@ -362,6 +393,18 @@ typedef struct sl_probe_result {
     double int8_gops; /* 8-bit products and sums, 1e9 per second */
 } sl_probe_result;
 SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
+
+/* Where steps spend their time: one row per operator of the device. Counting starts with the first
+ * call; every call gives what ran since the one before it (the first: zeros). Returns the number of
+ * rows, of which at most n are written. */
+typedef struct sl_op_stat {
+    const char *name;
+    uint64_t n_call;
+    int64_t ns;
+    double bytes; /* weights read by matrix products (each matrix in use once per call) */
+    double ops;   /* products and sums of matrix products */
+} sl_op_stat;
+SL_API int sl_op_stats(sl_engine *e, sl_op_stat *out, int n);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@ struct bench_opts {
     struct opt_ints p, b, d;
     int n, r;
     const char *csv;
+    bool ops;
 };
 
 // clang-format off
@@ -26,6 +27,7 @@ static const struct opt opts[] = {
     {"depth",   'd', OPT_INTS, offsetof(struct bench_opts, d), "N,..", "0", 0, 0, "tokens of context before each test"},
     {"repeat",  'r', OPT_INT,  offsetof(struct bench_opts, r), "N", "5", 1, 1000, "repeats; the median is given"},
     {"csv",      0,  OPT_STR,  offsetof(struct bench_opts, csv), "FILE", NULL, 0, 0, "write the table as CSV too"},
+    {"ops",      0,  OPT_FLAG, offsetof(struct bench_opts, ops), NULL, NULL, 0, 0, "after each test, where its time went"},
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
 };
@@ -38,10 +40,11 @@ struct test {
 
 struct result {
     double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth,
-        gops, pct_int8_peak, rss_mb;
+        gops, pct_int8_peak, pct_limit, rss_mb;
 };
 
 #define REPEAT_MAX 1000
+#define OP_MAX 64
 
 struct bench {
     struct compute c;
@@ -50,6 +53,8 @@ struct bench {
     uint64_t rng;
     int n_first; /* requests that have begun to answer */
     uint64_t id; /* of the newest request */
+    sl_op_stat op[OP_MAX]; /* of the last repeat's measured part */
+    int n_op;
     bool failed;
     char error[240];
 };
@@ -63,7 +68,7 @@ static void on_event(void *user, const sl_event *ev)
     snprintf(b->error, sizeof b->error, "%s", ev->error);
 }
 
-static sl_status submit(struct bench *b, int n_prompt, int n_new, sl_err *err)
+static sl_status submit(struct bench *b, int n_prompt, int n_new, int many, sl_err *err)
 {
     for (int i = 0; i < n_prompt; i++)
         b->ids[i] = (int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab);
@@ -74,6 +79,11 @@ static sl_status submit(struct bench *b, int n_prompt, int n_new, sl_err *err)
                     .n_logprob = -1,
                     .on_event = on_event,
                     .user = b};
+    /* Alike sequences would soon make the same token and take the same experts: each keeps to a
+     * token of its own. */
+    sl_bias own = {(int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab), 100.0f};
+    q.sampling.bias = &own;
+    q.sampling.n_bias = many;
     return sl_submit(b->c.e, &q, &b->id, err);
 }
 
@@ -100,7 +110,7 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
     b->n_first = 0;
     *n_step = 0;
     if (t->prefill) {
-        SL_TRY(submit(b, t->depth + t->n, 1, err));
+        SL_TRY(submit(b, t->depth + t->n, 1, 0, err));
         while (st.n_prompt_tok - n0 < (uint64_t)t->depth) { /* whole chunks of the depth first */
             SL_TRY(step(b, err));
             sl_stats_get(b->c.e, &st);
@@ -108,17 +118,21 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
         *tok = t->depth + t->n - (double)(st.n_prompt_tok - n0);
     } else {
         for (int i = 0; i < t->batch; i++)
-            SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), err));
+            SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), t->batch > 1,
+                          err));
         while (b->n_first < t->batch)
             SL_TRY(step(b, err));
         *tok = (double)t->n * t->batch;
     }
+    sl_op_stats(b->c.e, NULL, 0); /* from here on */
     int64_t t0 = clock_now_ns();
     while (t->prefill ? sl_pending(b->c.e) : *n_step < t->n) {
         SL_TRY(step(b, err));
         ++*n_step;
     }
     *s = (double)(clock_now_ns() - t0) * 1e-9;
+    b->n_op = sl_op_stats(b->c.e, b->op, OP_MAX);
+    if (b->n_op > OP_MAX) b->n_op = OP_MAX;
     for (int i = 0; i < t->batch; i++)
         sl_cancel(b->c.e, b->id - (uint64_t)i); /* what still decodes ends here */
     while (sl_pending(b->c.e))
@@ -159,15 +173,46 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
                          .ms_per_step = ms[n / 2],
                          .probe_gbps = probe_gbps[n / 2],
                          .rss_mb = (double)os_rss_now() * 1e-6};
-    /* which experts a batch touches is not known here, so bytes are given for one token or for
-     * dense models */
-    bool known = !t->prefill && (t->batch == 1 || b->c.mi.n_expert == 0);
-    r->bytes_per_step = known ? (double)b->c.ei.bytes_per_token : NAN;
+    double bytes = 0, ops = 0; /* counted: of matrices in use only, the head only where logits are */
+    for (int i = 0; i < b->n_op; i++) {
+        bytes += b->op[i].bytes;
+        ops += b->op[i].ops;
+    }
+    r->bytes_per_step = t->prefill ? NAN : bytes / n_step;
     r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
     r->pct_bandwidth = 100 * r->gbps / r->probe_gbps;
-    r->gops = 2 * (double)b->c.mi.active_params * r->tps * 1e-9;
+    r->gops = ops / n_step / r->ms_per_step * 1e-6;
     r->pct_int8_peak = gops_peak > 0 ? 100 * r->gops / gops_peak : NAN;
+    r->pct_limit = r->pct_bandwidth > r->pct_int8_peak ? r->pct_bandwidth : r->pct_int8_peak;
     return SL_OK;
+}
+
+/* Operators of one step (--ops), the slowest first: time, weights read, products. */
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = ((const sl_op_stat *)a)->ns, y = ((const sl_op_stat *)b)->ns;
+    return (x < y) - (x > y);
+}
+
+static void print_ops(struct bench *b, const struct result *r)
+{
+    double sum = 0;
+    uint64_t n_step = 0;
+    for (int i = 0; i < b->n_op; i++) {
+        sum += (double)b->op[i].ns;
+        if (strcmp(b->op[i].name, "embed") == 0) n_step = b->op[i].n_call;
+    }
+    qsort(b->op, (size_t)b->n_op, sizeof *b->op, by_time);
+    for (int i = 0; i < b->n_op && b->op[i].n_call && n_step; i++) {
+        const sl_op_stat *o = &b->op[i];
+        double ns = (double)o->ns;
+        printf("    %-12s %8.3f ms/step %5.1f %%  %6.1f calls", o->name, ns * 1e-6 / n_step,
+               100 * ns / sum, (double)o->n_call / n_step);
+        if (o->ops > 0)
+            printf("  %6.1f GB/s, %3.0f %%  %6.0f Gop/s", o->bytes / ns,
+                   100 * o->bytes / ns / r->probe_gbps, o->ops / ns);
+        printf("\n");
+    }
 }
 
 static const char *test_name(const struct test *t, char *buf, size_t n)
@@ -192,7 +237,8 @@ static void put_json(struct json_w *w, const struct bench *b, const struct test 
                {"probe_gbps", r->probe_gbps},
                {"pct_bandwidth", r->pct_bandwidth},
                {"gops", r->gops},
-               {"pct_int8_peak", r->pct_int8_peak}};
+               {"pct_int8_peak", r->pct_int8_peak},
+               {"pct_limit", r->pct_limit}};
     text_jw_obj(w);
     text_jw_key(w, "test");
     text_jw_strz(w, test_name(t, name, sizeof name));
@@ -231,11 +277,11 @@ static void put_csv(struct str *s, const struct bench *b, const struct test *t,
     char name[32];
     if (s->n == 0)
         str_puts(s, "test,batch,depth,tps,tps_min,tps_max,ms_per_step,bytes_per_step,gbps,probe_"
-                    "gbps,pct_bandwidth,gops,pct_int8_peak,threads,model,rss_mb\n");
-    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n",
+                    "gbps,pct_bandwidth,gops,pct_int8_peak,pct_limit,threads,model,rss_mb\n");
+    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n",
                test_name(t, name, sizeof name), t->batch, t->depth, r->tps, r->tps_min, r->tps_max,
                r->ms_per_step, r->bytes_per_step, r->gbps, r->probe_gbps, r->pct_bandwidth, r->gops,
-               r->pct_int8_peak, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
+               r->pct_int8_peak, r->pct_limit, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
 }
 
 /* The tests in order; returns how many. */
@@ -266,7 +312,9 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
         if (st) break;
         put_json(&w, b, &t[i], &r);
         put_csv(&csv, b, &t[i], &r);
-        if (!b->o->common.json) print_row(&t[i], &r);
+        if (b->o->common.json) continue;
+        print_row(&t[i], &r);
+        if (b->o->ops) print_ops(b, &r);
     }
     text_jw_arr_end(&w);
     if (!st && b->o->common.json) st = compute_print(&json, err);

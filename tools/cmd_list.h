@@ -8,10 +8,14 @@
 #define CMD_LIST(CMD)                                                                              \
     CMD(run)                                                                                       \
     CMD(chat)                                                                                      \
+    CMD(serve)                                                                                     \
     CMD(tokenize)                                                                                  \
     CMD(template)                                                                                  \
+    CMD(pack)                                                                                      \
     CMD(inspect)                                                                                   \
     CMD(eval)                                                                                      \
+    CMD(quantize)                                                                                  \
+    CMD(verify)                                                                                    \
     CMD(bench)                                                                                     \
     CMD(load)                                                                                      \
     CMD(plan)                                                                                      \

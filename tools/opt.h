@@ -57,7 +57,7 @@ struct opt {
  * takes the rows it needs. */
 struct opt_common {
     const char *model, *config;
-    int threads, ctx, acts, kv, numa;
+    int threads, ctx, acts, kv, numa, pack_cache;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -81,6 +81,7 @@ struct opt_common {
     {"seed",    0,  OPT_U64,  offsetof(S, common.seed),    "N", "0", 0, 0, "of the random numbers"},                        \
     {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages), NULL, NULL, 0, 0, "do not ask for huge pages"},         \
     {"numa",    0,  OPT_ENUM, offsetof(S, common.numa),    "auto|off", "auto", 0, 0, "placement of memory on NUMA nodes"},  \
+    {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache), "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"}, \
     OPT_ROWS_BASIC(S)
 // clang-format on
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "dev/dev_internal.h"
 
 static const struct dev_class *const classes[] = {&dev_cpu_class};
@@ -52,6 +53,30 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
                        void *user, dev_mat **out, sl_err *err)
 {
     return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
+}
+
+uint64_t dev_image_bytes(const struct dev_image *im)
+{
+    uint64_t n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16);
+    return n_unit * (im->unit_bytes[0] + im->unit_bytes[1]);
+}
+
+const char *dev_layout(const dev *d)
+{
+    return d->cls->layout;
+}
+
+sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                      dev_mat **out, sl_err *err)
+{
+    return d->cls->mat_map(d, name, im, use, out, err);
+}
+
+sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                       const struct dev_image_sink *sink,
+                       void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
+{
+    return d->cls->mat_pack(d, first, second, n, sink, drop, user, err);
 }
 
 int64_t dev_mat_bytes(const dev_mat *m)
@@ -110,10 +135,47 @@ double dev_probe_int8_gops(dev *d, int ms)
     return d->cls->probe_int8_gops(d, ms);
 }
 
+int dev_op_times(dev *d, struct dev_op_row *out, int n)
+{
+    static const char *const names[] = {
+#define X(name, params) #name,
+        DEV_OP_LIST(X)
+#undef X
+    };
+    for (int i = 0; i < DEV_N_OP && i < n; i++)
+        out[i] = (struct dev_op_row){names[i], d->op[i].n_call, d->op[i].ns, d->op[i].bytes,
+                                     d->op[i].ops};
+    memset(d->op, 0, sizeof d->op);
+    d->timing = 1;
+    return DEV_N_OP;
+}
+
+struct stamp {
+    int64_t ns;
+    double bytes, ops;
+};
+
+static struct stamp stamp(const dev *d)
+{
+    return (struct stamp){d->timing ? clock_now_ns() : 0, d->bytes, d->ops};
+}
+
+static void count(dev *d, enum dev_op op, struct stamp s)
+{
+    if (!d->timing) return;
+    struct dev_op_time *t = &d->op[op];
+    t->n_call++;
+    t->ns += clock_now_ns() - s.ns;
+    t->bytes += d->bytes - s.bytes;
+    t->ops += d->ops - s.ops;
+}
+
 #define X(name, params)                                                                            \
     void dev_##name(dev *d, const struct dev_batch *b, const struct params *p)                     \
     {                                                                                              \
+        struct stamp s = stamp(d);                                                                 \
         d->cls->name(d, b, p);                                                                     \
+        count(d, DEV_OP_##name, s);                                                                \
     }
 DEV_OP_LIST(X)
 #undef X

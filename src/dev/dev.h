@@ -18,7 +18,8 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 
-/* Form of the activations of products. AUTO: int8 for experts, 15 bits (two int8 planes) elsewhere; bf16 where the weights are floats.
+/* Form of the activations of products. AUTO: int8 for experts; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
+ * planes) for routers and MLA's per-head matrices; bf16 where the weights are floats.
  * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
@@ -66,6 +67,35 @@ enum dev_use {
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
+
+/* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file holds. It is a row of n * ceil(rows / 16) units of
+ * unit_bytes[0] each (a tile of 16 rows, or the two tiles of a pair), and behind them, for pairs of two formats, as many of unit_bytes[1]. */
+struct dev_image {
+    const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
+    int n, is_pair;
+    int64_t rows, cols;
+    uint64_t unit_bytes[2];
+    const float *scale; /* [n][2] */
+    const uint8_t *data; /* 64-byte aligned; NULL while it is being made */
+};
+uint64_t dev_image_bytes(const struct dev_image *im);
+/* Name of the layout that this device's kernels read. Images of another layout mean nothing to it. */
+const char *dev_layout(const dev *d);
+/* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes. Pages are touched by the worker that will read them.
+ * Errors: NOMEM; FORMAT (what the image says of itself does not fit together: name says which); IO (a page can not be read). */
+sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use, dev_mat **out, sl_err *err)
+    BASE_MUST_USE;
+/* Pack as dev_mat_load does, but hand the bytes out instead of keeping them: begin once, then bytes from all workers at the same time: whole units,
+ * each once, n bytes from at on of the image. Nothing is handed out any more when begin has failed. Errors: as dev_mat_load, and begin's. */
+struct dev_image_sink {
+    sl_status (*begin)(void *user, const struct dev_image *im, sl_err *err);
+    void (*bytes)(void *user, int worker, uint64_t at, const void *p, uint64_t n);
+    void *user;
+};
+sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                       const struct dev_image_sink *sink, void (*drop)(void *user, const struct weight *w),
+                       void *user, sl_err *err) BASE_MUST_USE;
+
 int64_t dev_mat_bytes(const dev_mat *m);      /* of the whole stack */
 int dev_mat_rows(const dev_mat *m);           /* of one matrix */
 int dev_mat_cols(const dev_mat *m);
@@ -229,6 +259,9 @@ struct dev_moe {
     const dev_mat *down;    /* stack of E */
     const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;               /* [T, D] */
+    /* NULL, or told afterwards of what every expert in use gave to its down matrix: h [n_row, F] host memory, borrowed (calibration) */
+    void (*tap)(void *user, int expert, const float *h, int n_row, int n_col);
+    void *tap_user;
 };
 /* x += y over n values. */
 struct dev_add {
@@ -262,5 +295,14 @@ sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_U
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
 double dev_probe_read_gbps(dev *d, int ms);
 double dev_probe_int8_gops(dev *d, int ms);
+
+/* Time of every operator since the call before (from the first call on): returns their number and writes at most n rows. */
+struct dev_op_row {
+    const char *name;
+    uint64_t n_call;
+    int64_t ns;
+    double bytes, ops; /* weights read by matrix products; their products and sums */
+};
+int dev_op_times(dev *d, struct dev_op_row *out, int n);
 
 #endif

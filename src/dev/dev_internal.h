@@ -17,6 +17,13 @@ struct dev_class {
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
                           void *user, dev_mat **out, sl_err *err);
+    const char *layout;
+    sl_status (*mat_map)(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                         dev_mat **out, sl_err *err);
+    sl_status (*mat_pack)(dev *d, const struct weight *first, const struct weight *second, int n,
+                          const struct dev_image_sink *sink,
+                          void (*drop)(void *user, const struct weight *w), void *user,
+                          sl_err *err);
     sl_status (*act_open)(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                           dev_act **out, sl_err *err);
     int64_t (*kv_bytes)(const struct dev_kv_shape *s);
@@ -32,8 +39,22 @@ struct dev_class {
 };
 
 /* The common heads of a device's own structures. */
+struct dev_op_time {
+    uint64_t n_call;
+    int64_t ns;
+    double bytes, ops;
+};
+enum dev_op {
+#define X(name, params) DEV_OP_##name,
+    DEV_OP_LIST(X)
+#undef X
+        DEV_N_OP
+};
 struct dev {
     const struct dev_class *cls;
+    int timing;                    /* operators are timed; set by the first dev_op_times */
+    double bytes, ops;             /* of matrix products, counted up by the device */
+    struct dev_op_time op[DEV_N_OP];
 };
 struct dev_mat {
     int64_t bytes;

@@ -199,7 +199,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
                              .acts = (enum dev_acts)o->acts,
                              .no_hugepages = o->no_hugepages,
                              .no_numa = o->no_numa};
+    const io_pack *pack = NULL;
     SL_TRY(dev_open("cpu", &dopts, &e->d, err));
+    SL_TRY(engine_pack_use(e, &pack, err));
     struct model_opts mo = {.n_tok_max = e->n_tok_max,
                             .n_seq_max = e->n_seq_max,
                             .n_ctx = e->n_ctx,
@@ -207,16 +209,19 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .n_logit_max = e->n_logit_max,
                             .kv = kv_type(o),
                             .no_mtp = true,
+                            .pack = pack,
                             .progress = o->progress,
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     int64_t pack_ns = clock_now_ns() - t0;
+    if (pack) log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack), (double)pack_ns * 1e-6);
     int n_blk = blocks_of(kv_tokens);
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
     SL_TRY(engine_threads_init(e, err));
     fill_info(e, n_blk, pack_ns);
+    e->info.packed = pack != NULL;
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are needed): the reference kernels run, "
                           "which is slow");
@@ -276,12 +281,22 @@ void sl_engine_close(sl_engine *e)
     engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);
+    io_pack_close(e->pack);
     mem_free(e);
 }
 
 void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
 {
     *out = e->info;
+}
+
+int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
+{
+    struct dev_op_row row[64];
+    int n_row = dev_op_times(e->d, row, BASE_COUNT_OF(row));
+    for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++)
+        out[i] = (sl_op_stat){row[i].name, row[i].n_call, row[i].ns, row[i].bytes, row[i].ops};
+    return n_row;
 }
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)

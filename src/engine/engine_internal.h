@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "dev/dev.h"
 #include "engine/find.h"
+#include "grammar/grammar.h"
 #include "io/io.h"
 #include "kv/kv.h"
 #include "model/model.h"
@@ -32,6 +33,8 @@
 struct sl_model {
     /* fixed after open */
     io_model *io;
+    io_pack *pack; /* NULL, or a packed file of io that was found */
+    sl_pack_cache pack_cache;
     tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
     text_tmpl *tmpl; /* NULL = none */
@@ -45,6 +48,8 @@ struct sl_model {
     int32_t *eog; /* ids that end a generation */
     int n_eog;
     int max_piece; /* longest token in bytes */
+    /* any thread: made by the first sl_grammar_compile */
+    _Atomic(grammar_vocab *) gvocab;
 };
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
@@ -98,13 +103,18 @@ bool engine_stop_scan(struct engine_stop *s, size_t *n_out);
 void engine_stop_drop(struct engine_stop *s, size_t n);
 
 /* ---- grammar.c: the seam to room grammar ---- */
-struct engine_grammar_state; /* of one sample; made on the submitting thread */
+struct engine_grammar_state; /* of one sample; made on the submitting thread, then the engine's */
 sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, sl_err *err)
     BASE_MUST_USE;
 void engine_grammar_close(struct engine_grammar_state *s); /* NULL is legal */
-/* Bit t of bits[V / 32]: token t may come next. */
-void engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits);
-bool engine_grammar_push(struct engine_grammar_state *s, int32_t token); /* false: not allowed */
+/* Bit t of bits[(V + 31) / 32]: token t may come next. Errors: LIMIT (the grammar is too ambiguous at
+ * this place: the request ends with it), NOMEM. */
+sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits,
+                              sl_err *err) BASE_MUST_USE;
+/* *done: the answer is complete, nothing but an end of sequence could follow. Errors: INTERNAL (the token does not fit), LIMIT,
+ * NOMEM. */
+sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
+                              sl_err *err) BASE_MUST_USE;
 sl_grammar *engine_grammar_ref(sl_grammar *g);
 
 /* ---- requests ---- */
@@ -159,6 +169,7 @@ struct sl_engine {
     sl_model *m;
     dev *d;
     model *net;
+    io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
     struct sl_engine_opts opts;
     struct sl_engine_info info;
@@ -194,6 +205,12 @@ struct sl_engine {
 sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
+
+/* pack.c */
+/* Set m->pack where a packed file fits m->io; says why one does not. */
+void engine_pack_find(sl_model *m);
+/* The packed file to run from, NULL = the source; makes one where the model's options say so. */
+sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err) BASE_MUST_USE;
 
 /* request.c */
 void engine_group_free(struct group *g);

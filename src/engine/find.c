@@ -91,7 +91,7 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
     char out[PATH_BYTES];
     char *copy = NULL;
     if (!name) name = "demo";
-    bool is_path = strchr(name, '/') || ends_with(name, ".gguf");
+    bool is_path = strchr(name, '/') || ends_with(name, ".gguf") || ends_with(name, ".packed");
     if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
     /* a name goes to the model folders first, so that a stray folder called "demo" does not hide
      * the demo model */

@@ -1,44 +1,168 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of room grammar, and its seam to the sampler. */
+/* The public face of room grammar, and its seam to the sampler.
+ *
+ * A compiled grammar is immutable; its run (caches and the states of all sequences that follow it)
+ * is made by the first mask and used under a lock, which is contended only where engines on two
+ * threads share a grammar. The samples of one request share the masks that one of them computed. */
 #include "engine/engine_internal.h"
+
+#include <string.h>
+
+struct sl_grammar {
+    /* fixed after compile */
+    grammar *g;
+    const grammar_vocab *v; /* the model's */
+    /* any thread */
+    atomic_int n_ref;
+    atomic_flag busy; /* over run */
+    grammar_run *run;
+};
+
+struct engine_grammar_state {
+    sl_grammar *g;
+    int state; /* -1 = nothing asked yet */
+};
+
+/* The bytes of every token, once per model; two threads may both build it, one is kept. */
+static sl_status vocab_of(sl_model *m, const grammar_vocab **out, sl_err *err)
+{
+    grammar_vocab *v = atomic_load_explicit(&m->gvocab, memory_order_acquire), *old = NULL;
+    void *p = NULL;
+    *out = v;
+    if (v) return SL_OK;
+    if (!m->tok) {
+        if (err) *err = m->tok_err;
+        return m->tok_err.code ? m->tok_err.code
+                               : SL_FAIL(err, NOTFOUND, "%s: no tokenizer: no grammars", m->name);
+    }
+    int n = m->has_cfg ? m->cfg.n_vocab : tok_n_vocab(m->tok), n_tok = tok_n_vocab(m->tok);
+    SL_TRY(mem_alloc_array(MEM_TOK, (size_t)n, sizeof(struct grammar_token_bytes), &p, err));
+    struct grammar_token_bytes *t = p;
+    for (int i = 0; i < n && i < n_tok; i++) {
+        t[i].p = tok_bytes(m->tok, i, &t[i].n);
+        t[i].kind = tok_is_eog(m->tok, i)       ? GRAMMAR_TOKEN_END
+                    : tok_is_special(m->tok, i) ? GRAMMAR_TOKEN_CONTROL
+                                                : GRAMMAR_TOKEN_TEXT;
+    }
+    sl_status st = grammar_vocab_open(t, n, &v, err);
+    mem_free(p);
+    if (st) return st;
+    /* release: the trie is complete; pairs with the acquire above */
+    if (!atomic_compare_exchange_strong_explicit(&m->gvocab, &old, v, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        grammar_vocab_close(v);
+        v = old;
+    }
+    *out = v;
+    return SL_OK;
+}
 
 sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char *text, size_t n,
                              sl_grammar **out, sl_err *err)
 {
-    (void)kind, (void)text, (void)n;
+    void *p = NULL;
+    const grammar_vocab *v = NULL;
+    grammar *g = NULL;
     *out = NULL;
-    return SL_FAIL(err, UNSUPPORTED, "%s: this build of sluice has no grammars", m->name);
-}
-
-void sl_grammar_unref(sl_grammar *g)
-{
-    (void)g;
+    if (kind < SL_GRAMMAR_JSON_SCHEMA || kind > SL_GRAMMAR_GBNF)
+        return SL_FAIL(err, REQUEST, "grammar: kind %d is not known", (int)kind);
+    SL_TRY(vocab_of((sl_model *)m, &v, err)); /* the cache in it is atomic */
+    static const enum grammar_kind kinds[] = {GRAMMAR_JSON_SCHEMA, GRAMMAR_JSON_OBJECT,
+                                              GRAMMAR_REGEX, GRAMMAR_GBNF};
+    SL_TRY(grammar_open(kinds[kind], text, n, &g, err));
+    sl_status st = mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err);
+    if (st) {
+        grammar_close(g);
+        return st;
+    }
+    sl_grammar *s = p;
+    s->g = g;
+    s->v = v;
+    atomic_init(&s->n_ref, 1);
+    atomic_flag_clear(&s->busy);
+    *out = s;
+    return SL_OK;
 }
 
 sl_grammar *engine_grammar_ref(sl_grammar *g)
 {
+    if (g) atomic_fetch_add_explicit(&g->n_ref, 1, memory_order_relaxed);
     return g;
+}
+
+void sl_grammar_unref(sl_grammar *g)
+{
+    /* acq_rel: the last one sees what all others did */
+    if (!g || atomic_fetch_sub_explicit(&g->n_ref, 1, memory_order_acq_rel) != 1) return;
+    grammar_run_close(g->run);
+    grammar_close(g->g);
+    mem_free(g);
+}
+
+static void lock(sl_grammar *g)
+{
+    while (atomic_flag_test_and_set_explicit(&g->busy, memory_order_acquire)) {
+    }
+}
+
+static void unlock(sl_grammar *g)
+{
+    atomic_flag_clear_explicit(&g->busy, memory_order_release);
 }
 
 sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, sl_err *err)
 {
+    void *p = NULL;
     *out = NULL;
     if (!g) return SL_OK;
-    return SL_FAIL(err, UNSUPPORTED, "grammar: this build of sluice has no grammars");
+    SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err));
+    *out = p;
+    (*out)->g = engine_grammar_ref(g);
+    (*out)->state = -1;
+    return SL_OK;
 }
 
 void engine_grammar_close(struct engine_grammar_state *s)
 {
-    (void)s;
+    if (!s) return;
+    if (s->state >= 0) {
+        lock(s->g);
+        grammar_state_close(s->g->run, s->state);
+        unlock(s->g);
+    }
+    sl_grammar_unref(s->g);
+    mem_free(s);
 }
 
-void engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits)
+/* The run, and the sequence's state in it; under the lock. */
+static sl_status begin(struct engine_grammar_state *s, sl_err *err)
 {
-    (void)s, (void)bits;
+    sl_grammar *g = s->g;
+    if (!g->run) SL_TRY(grammar_run_open(g->g, g->v, &g->run, err));
+    return s->state >= 0 ? SL_OK : grammar_state_open(g->run, &s->state, err);
 }
 
-bool engine_grammar_push(struct engine_grammar_state *s, int32_t token)
+sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits, sl_err *err)
 {
-    (void)s, (void)token;
-    return true;
+    lock(s->g);
+    sl_status st = begin(s, err);
+    if (!st) st = grammar_mask(s->g->run, s->state, bits, err);
+    unlock(s->g);
+    return st;
+}
+
+sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
+                              sl_err *err)
+{
+    enum grammar_where where = GRAMMAR_DEAD;
+    *done = false;
+    lock(s->g);
+    sl_status st = begin(s, err);
+    if (!st) st = grammar_push(s->g->run, s->state, token, &where, err);
+    unlock(s->g);
+    if (st) return st;
+    if (where == GRAMMAR_DEAD)
+        return SL_FAIL(err, INTERNAL, "token %d does not fit the grammar", (int)token);
+    *done = where == GRAMMAR_DONE;
+    return SL_OK;
 }

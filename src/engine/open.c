@@ -58,13 +58,16 @@ static sl_status read_name(sl_model *m, const char *path, sl_err *err)
     size_t begin = len;
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
+    if (len - begin > 7 && strncmp(path + len - 7, ".packed", 7) == 0) len -= 7;
     if (len - begin > 5 && strncmp(path + len - 5, ".gguf", 5) == 0) len -= 5;
     return mem_arena_str(&m->arena, path + begin, len - begin, &m->name, err);
 }
 
-static sl_status fill(sl_model *m, const char *name, bool vocab_only, sl_err *err)
+static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, sl_err *err)
 {
     const char *path = NULL;
+    bool vocab_only = opts && opts->vocab_only;
+    m->pack_cache = opts ? opts->pack_cache : SL_PACK_USE;
     SL_TRY(engine_find_model(name, &m->arena, &path, err));
     SL_TRY(io_open(path, vocab_only, &m->io, err));
     SL_TRY(read_name(m, path, err));
@@ -81,6 +84,7 @@ static sl_status fill(sl_model *m, const char *name, bool vocab_only, sl_err *er
     model_count_params(m->io, &m->cfg, &m->params, &m->active_params);
     for (int i = 0; i < io_n_tensor(m->io); i++)
         m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
+    if (m->pack_cache != SL_PACK_IGNORE) engine_pack_find(m);
     return list_tokens(m, m->cfg.n_vocab, err);
 }
 
@@ -91,7 +95,7 @@ sl_status sl_model_open(const char *name, const sl_model_opts *opts, sl_model **
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(sl_model), &p, err));
     sl_model *m = p;
     mem_arena_init(&m->arena, MEM_MISC, 0);
-    sl_status st = fill(m, name, opts && opts->vocab_only, err);
+    sl_status st = fill(m, name, opts, err);
     if (st) {
         sl_model_close(m);
         return st;
@@ -103,8 +107,10 @@ sl_status sl_model_open(const char *name, const sl_model_opts *opts, sl_model **
 void sl_model_close(sl_model *m)
 {
     if (!m) return;
+    grammar_vocab_close(atomic_load_explicit(&m->gvocab, memory_order_acquire));
     text_tmpl_close(m->tmpl);
     tok_close(m->tok);
+    io_pack_close(m->pack);
     io_close(m->io);
     mem_arena_fini(&m->arena);
     mem_free(m);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/io_internal.h"
+#include "io/pack_internal.h"
 
 #define MAX_CONFIG ((uint64_t)4 << 20)
 #define MAX_INDEX ((uint64_t)256 << 20)
@@ -34,6 +34,14 @@ static sl_status join(io_model *m, const char *name, char **out, sl_err *err)
     return SL_OK;
 }
 
+sl_status io_folder_json(io_model *m, const char *path, const char *p, uint64_t n,
+                         const struct json **out, sl_err *err)
+{
+    SL_TRY(text_json_parse(&m->arena, io_short(path), p, n, out, err));
+    if ((*out)->kind == JSON_OBJECT_K) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
+}
+
 static sl_status read_json(io_model *m, const char *name, uint64_t most, const struct json **out,
                            sl_err *err)
 {
@@ -42,11 +50,18 @@ static sl_status read_json(io_model *m, const char *name, uint64_t most, const s
     SL_TRY(join(m, name, &path, err));
     if (os_path_kind(path) == OS_NONE) return SL_OK;
     SL_TRY(os_read_file(path, most, &p, &n, err));
-    sl_status st = text_json_parse(&m->arena, io_short(path), p, n, out, err);
-    if (st == SL_OK && (*out)->kind != JSON_OBJECT_K)
-        st = SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
+    sl_status st = io_folder_json(m, path, p, n, out, err);
     mem_free(p);
     return st;
+}
+
+sl_status io_folder_read(const io_model *m, const char *name, char **out, uint64_t *n, sl_err *err)
+{
+    char path[4096];
+    *out = NULL;
+    int k = snprintf(path, sizeof path, "%s/%s", m->path, name);
+    if (k < 0 || (size_t)k >= sizeof path || os_path_kind(path) == OS_NONE) return SL_OK;
+    return os_read_file(path, MAX_CONFIG, out, n, err);
 }
 
 static sl_status map_texts(io_model *m, sl_err *err)

@@ -52,10 +52,12 @@ struct io_file {
 struct io_text {
     const char *name;
     struct os_map map;
+    bool borrowed; /* part of a packed file */
 };
 
 struct io_model {
-    enum io_kind kind;
+    enum io_kind kind; /* of a packed file: its source's */
+    struct io_pack *pack;
     char *path;
     struct arena arena;
     struct io_file *file;

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/size.h"
-#include "io/io_internal.h"
+#include "io/pack_internal.h"
 #include "text/utf8.h"
 
 const char *io_short(const char *path)
@@ -144,6 +144,8 @@ static sl_status open_file(io_model *m, bool vocab_only, sl_err *err)
         m->kind = IO_GGUF;
         return io_gguf_open(m, vocab_only, err);
     }
+    if (magic && f->map.size >= 8 && memcmp(f->map.data, PACK_MAGIC, 8) == 0)
+        return io_pack_model(m, vocab_only, err);
     r = rd_init(f->map.data, f->map.size);
     uint64_t n = rd_u64(&r);
     const uint8_t *brace = rd_bytes(&r, 1);
@@ -214,7 +216,8 @@ void io_close(io_model *m)
     for (int i = 0; i < m->n_file; i++)
         if (!m->file[i].borrowed) os_map_close(&m->file[i].map);
     for (int i = 0; i < m->n_text; i++)
-        os_map_close(&m->text[i].map);
+        if (!m->text[i].borrowed) os_map_close(&m->text[i].map);
+    io_pack_close(m->pack);
     if (m->quant_close) m->quant_close(m->quant_own);
     mem_arena_fini(&m->arena);
     mem_free(m);
@@ -281,4 +284,21 @@ void io_drop(const io_model *m, const void *p, uint64_t n)
         os_map_drop(map, at, BASE_MIN(n, map->size - at));
         return;
     }
+}
+
+/* ---- what packed files are held against ---- */
+int io_n_stamp(const io_model *m)
+{
+    return m->n_file + (m->config != NULL);
+}
+
+sl_status io_stamp_now(const io_model *m, int i, char *path, size_t n, struct io_stamp *out, sl_err *err)
+{
+    char config[4096];
+    const char *p = i < m->n_file ? m->file[i].path : config;
+    int k = snprintf(config, sizeof config, "%s/config.json", m->path);
+    if (k < 0 || (size_t)k >= sizeof config || !os_path_full(p, path, n))
+        return SL_FAIL(err, IO, "%s: has no absolute name", io_short(p));
+    out->path = path;
+    return os_stamp(p, &out->size, &out->mtime_ns, &out->hash, err);
 }

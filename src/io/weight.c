@@ -150,6 +150,10 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     struct io_want q = {m, name, 0, io_find(m, name)};
     const char *dot = strrchr(name, '.');
     q.n_module = dot ? (int)(dot - name) : 0;
+    if (m->pack && q.t && !q.t->data)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: tensor %.80s is there in the run layout only: take the source",
+                       io_short(m->path), name);
     if (m->quant_method && !m->scheme) {
         if (!q.t && !io_has_weight(m, name))
             return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);

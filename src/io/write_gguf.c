@@ -61,6 +61,23 @@ void io_out_bool(io_out *o, const char *key, bool v)
     if (begin_key(o, key, IO_BOOL)) put_uint(&o->meta, v, 1);
 }
 
+void io_out_array(io_out *o, const char *key, enum io_type elem, uint64_t n)
+{
+    if (!begin_key(o, key, IO_ARRAY)) return;
+    put_uint(&o->meta, (uint64_t)elem, 4);
+    put_uint(&o->meta, n, 8);
+}
+
+void io_out_elem_str(io_out *o, const char *p, uint64_t n)
+{
+    put_str(&o->meta, p, n);
+}
+
+void io_out_elem_i32(io_out *o, int32_t v)
+{
+    put_uint(&o->meta, (uint32_t)v, 4);
+}
+
 void io_out_copy(io_out *o, const io_model *m, int i_meta)
 {
     const struct io_kv *kv = &m->meta.kv[i_meta];

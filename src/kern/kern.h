@@ -5,6 +5,7 @@
 #define KERN_KERN_H
 
 #include "base/cpu.h"
+#include "kern/attn.h"
 #include "kern/kern_list.h"
 #include "kern/mm_fmt.h"
 
@@ -13,6 +14,7 @@ struct kern {
     KERN_LIST(X)
 #undef X
     int bf16_pairs; /* mm_bf16x is faster than mm_bf16 */
+    int attn_bf16;  /* attention on bf16 is faster than on f32 */
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns */
 };

@@ -35,7 +35,11 @@
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
     X(mm_fill,   void, (const struct mm_rec *r, int n, int off, int half, int col,                 \
                         struct mm_ent *e, int stride))                                             \
-    X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax))
+    X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)) \
+    X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
+    X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
+    X(attn_rows_bf16,  void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
+    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

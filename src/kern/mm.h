@@ -93,6 +93,11 @@ float kern_mm_scale(int fmt, const struct weight *w);
  * weights can be run decoded, as f32 (exactly) or bf16. */
 int kern_mm_decoded(int is_exact);
 const char *kern_mm_fmt_name(int fmt);
+/* The run format of that name; -1 = none. */
+int kern_mm_fmt_find(const char *name);
+/* Names the layout of all run formats together; packed files carry it. Change it with every change
+ * of a block's bytes in mm_fmt_list.h or mm_pack.c: files packed before are then refused. */
+#define KERN_MM_LAYOUT "r16k4-1"
 /* Fill everything of *m but data; n_bytes is what data needs. pair: another matrix of the same
  * shape and format follows tile by tile. */
 void kern_mm_layout(int fmt, int64_t n_row, int64_t n_col, int is_pair, struct mm_mat *m,

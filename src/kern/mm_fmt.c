@@ -47,6 +47,13 @@ const char *kern_mm_fmt_name(int fmt)
     return fmt >= 0 && fmt < MM_N_FMT ? kern_mm_fmts[fmt].name : "?";
 }
 
+int kern_mm_fmt_find(const char *name)
+{
+    for (int i = 0; i < MM_N_FMT; i++)
+        if (strcmp(kern_mm_fmts[i].name, name) == 0) return i;
+    return -1;
+}
+
 int kern_mm_takes(int fmt, enum mm_act act)
 {
     return fmt < MM_N_CODE || act == MM_ACT_F32 || act == MM_ACT_BF16;

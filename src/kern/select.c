@@ -24,6 +24,7 @@ void kern_select(struct kern *k, uint32_t mask)
     KERN_VARIANTS(V)
 #undef V
     k->bf16_pairs = k->mm_bf16x != kern_mm_bf16x_ref;
+    k->attn_bf16 = k->attn_dot_bf16 != kern_attn_dot_bf16_ref;
     /* PERF.md: at one column a software prefetch costs 10-20 % on Zen 4 and gains 15-25 points on
      * Zen 3; at several it gains on both. */
     uint32_t fm = cpu_family_model();

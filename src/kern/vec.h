@@ -79,14 +79,14 @@
 enum vec_kv { VEC_KV_BF16, VEC_KV_F16, VEC_KV_Q8, VEC_KV_F32 };
 
 /* Bytes of a group of 16 keys (a multiple of 64), and of one value row (a multiple of 16), of d dimensions. Keys lie transposed: for dimension i the 16 positions
- * side by side; Q8: [d/32][16] scales, then the bytes. */
+ * side by side; BF16: for each pair of dimensions 16 positions of two (an odd last one beside zeros); Q8: [d/32][16] scales, then the bytes. */
 static inline size_t vec_kv_item_bytes(int t)
 {
     return t == VEC_KV_F32 ? 4 : t == VEC_KV_Q8 ? 1 : 2;
 }
 static inline size_t vec_k_group_bytes(int t, int d)
 {
-    size_t n = (size_t)d * 16 * vec_kv_item_bytes(t);
+    size_t n = (size_t)(t == VEC_KV_BF16 ? d + d % 2 : d) * 16 * vec_kv_item_bytes(t);
     if (t == VEC_KV_Q8) n += (size_t)(d + 31) / 32 * 64;
     return (n + 63) / 64 * 64;
 }

@@ -52,10 +52,12 @@ static void moe_step(struct model *m, const struct dev_batch *b, const struct la
         struct dev_ffn sh = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down,
                              .h_act = m->a_h, .h = m->h, .y = m->shared};
         dev_ffn(m->d, b, &sh);
+        model_tap_put(m, MODEL_TAP_DOWN_SHEXP, m->h, b->n_tok, c->n_shared * c->d_ff_expert, (int64_t)c->n_shared * c->d_ff_expert);
     }
     struct dev_moe moe = {.act = m->a_ffn, .n_tok = b->n_tok, .k = c->n_expert_used, .n_expert = c->n_expert,
                           .id = m->id_r, .weight = m->weight_r, .gate_up = l->gate_up_exps, .down = l->down_exps,
-                          .add = l->gate_up ? m->shared : NULL, .y = m->r};
+                          .add = l->gate_up ? m->shared : NULL, .y = m->r,
+                          .tap = m->tap_fn ? model_tap_expert : NULL, .tap_user = m};
     dev_moe(m->d, b, &moe);
 }
 
@@ -63,19 +65,24 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, co
                       bool first)
 {
     const struct model_cfg *c = &m->cfg;
+    float *tap_y = m->tap_fn ? m->tap_y : NULL;
+    m->tap_layer = il;
     struct dev_norm an = {.x = m->x, .r = first ? NULL : m->r, .w = l->attn_norm, .eps = c->norm_eps,
-                          .n = c->d_model, .n_row = b->n_tok, .act = m->a_attn};
+                          .n = c->d_model, .n_row = b->n_tok, .y = tap_y, .act = m->a_attn};
     dev_norm(m->d, b, &an);
+    model_tap_put(m, MODEL_TAP_ATTN, tap_y, b->n_tok, c->d_model, c->d_model);
     if (c->kv_lora) model_mla_step(m, kv, b, l, il);
     else gqa_step(m, kv, b, l, il);
     int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    model_tap_put(m, MODEL_TAP_O, m->y, b->n_tok, n_o, n_o);
     struct dev_prep po = {.x = m->y, .n = n_o, .n_row = b->n_tok, .act = m->a_o};
     dev_prep(m->d, b, &po);
     struct dev_matmul o = {.act = m->a_o, .n_row = b->n_tok, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias}, .y = {m->r}};
     dev_matmul(m->d, b, &o);
     struct dev_norm fn = {.x = m->x, .r = m->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = c->d_model,
-                          .n_row = b->n_tok, .act = m->a_ffn};
+                          .n_row = b->n_tok, .y = tap_y, .act = m->a_ffn};
     dev_norm(m->d, b, &fn);
+    model_tap_put(m, MODEL_TAP_FFN, tap_y, b->n_tok, c->d_model, c->d_model);
     if (l->is_moe) {
         moe_step(m, b, l);
         return;
@@ -83,6 +90,7 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, co
     struct dev_ffn ffn = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down, .h_act = m->a_h,
                           .h = m->h, .y = m->r};
     dev_ffn(m->d, b, &ffn);
+    model_tap_put(m, MODEL_TAP_DOWN, m->h, b->n_tok, c->d_ff, c->d_ff);
 }
 
 void model_head_step(struct model *m, const struct dev_batch *b, const struct model_batch *in, const float *norm,
@@ -93,6 +101,8 @@ void model_head_step(struct model *m, const struct dev_batch *b, const struct mo
     struct dev_norm fin = {.x = m->x, .r = m->r, .w = norm, .eps = c->norm_eps, .n = c->d_model, .n_row = b->n_tok,
                            .y = m->hidden, .act = all ? m->a_head : NULL};
     dev_norm(m->d, b, &fin);
+    m->tap_layer = c->n_layer;
+    model_tap_put(m, MODEL_TAP_HEAD, m->hidden, b->n_tok, c->d_model, c->d_model);
     if (in->n_logit == 0) return;
     if (!all) {
         struct dev_rows sel = {.x = m->hidden, .row = in->logit_tok, .n_row = in->n_logit, .n = c->d_model, .y = m->sel};

@@ -57,26 +57,95 @@ static void dropped(void *user, const struct weight *w)
         m->cancelled = true;
 }
 
-static sl_status pack(struct model *m, const io_model *io, const struct weight *a, const struct weight *b, int n,
-                      enum dev_use use, dev_mat **out, sl_err *err)
+/* ---- a matrix: from the weights of the source, into a packed file, or out of one ---- */
+
+static sl_status out_begin(void *user, const struct dev_image *im, sl_err *err)
+{
+    struct model *m = user;
+    struct io_pack_mat p = {.name = m->out_name, .fmt = {im->fmt[0], im->fmt[1]}, .n = im->n, .is_pair = im->is_pair,
+                            .rows = im->rows, .cols = im->cols, .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]},
+                            .n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16), .scale = im->scale};
+    return io_pack_out_mat(m->out, &p, err);
+}
+
+static void out_bytes(void *user, int worker, uint64_t at, const void *p, uint64_t n)
+{
+    struct model *m = user;
+    io_pack_out_bytes(m->out, worker, at, p, n);
+}
+
+/* name: what packed files know the matrix by: that of its (first) tensor. */
+static sl_status pack(struct model *m, const io_model *io, const char *name, const struct weight *a, const struct weight *b,
+                      int n, enum dev_use use, dev_mat **out, sl_err *err)
 {
     struct drop d = {m, io};
-    SL_TRY(dev_mat_load(m->d, a, b, n, use, dropped, &d, out, err));
-    if (m->cancelled) return SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name);
+    struct dev_image_sink sink = {out_begin, out_bytes, m};
+    m->out_name = name;
+    if (m->out) {
+        SL_TRY(dev_mat_pack(m->d, a, b, n, &sink, dropped, &d, err));
+        SL_TRY(io_pack_out_failed(m->out, err));
+    } else {
+        SL_TRY(dev_mat_load(m->d, a, b, n, use, dropped, &d, out, err));
+        m->weight_bytes += dev_mat_bytes(*out);
+    }
+    return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
+}
+
+/* One that a packed file must have. */
+static sl_status map(struct model *m, const char *name, int n, bool pair, int64_t rows, int64_t cols, enum dev_use use,
+                     dev_mat **out, sl_err *err)
+{
+    const char *path = io_pack_path(m->opts.pack);
+    const struct io_pack_mat *p = io_pack_find(m->opts.pack, name);
+    if (!p) return SL_FAIL(err, FORMAT, "%.100s: matrix %.80s is missing", path, name);
+    if (p->n != n || p->is_pair != pair || p->rows != rows || p->cols != cols)
+        return SL_FAIL(err, FORMAT, "%.60s: matrix %.60s: %d x [%lld, %lld]%s, expected %d x [%lld, %lld]%s", path, name, p->n,
+                       (long long)p->rows, (long long)p->cols, p->is_pair ? " in pairs" : "", n, (long long)rows,
+                       (long long)cols, pair ? " in pairs" : "");
+    struct dev_image im = {.fmt = {p->fmt[0], p->fmt[1]}, .n = n, .is_pair = pair, .rows = rows, .cols = cols,
+                           .unit_bytes = {p->unit_bytes[0], p->unit_bytes[1]}, .scale = p->scale, .data = p->data};
+    sl_status st = dev_mat_map(m->d, name, &im, use, out, err);
+    if (st) {
+        status_prefix(err, "%.100s", path);
+        return st;
+    }
     m->weight_bytes += dev_mat_bytes(*out);
+    m->done_bytes += dev_mat_bytes(*out);
+    if (m->opts.progress && m->opts.progress(m->opts.user, "mapping weights", m->done_bytes, m->total_bytes))
+        return SL_FAIL(err, CANCELLED, "cancelled while mapping %s", path);
     return SL_OK;
+}
+
+/* A whole tensor. */
+static sl_status named_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
+                              enum dev_use use, dev_mat **out, sl_err *err)
+{
+    struct weight w;
+    if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
+    SL_TRY(get_weight(io, name, &w, err));
+    SL_TRY(want_shape(&w, rows, cols, err));
+    return pack(m, io, name, &w, NULL, 1, use, out, err);
+}
+
+/* One with a place for a bias. */
+static sl_status biased_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
+                               dev_mat **out, sl_err *err)
+{
+    struct weight w;
+    if (m->opts.pack) return map(m, name, 1, false, rows, cols, DEV_USE_MATMUL, out, err);
+    SL_TRY(get_biased(io, name, &w, err));
+    SL_TRY(want_shape(&w, rows, cols, err));
+    return pack(m, io, name, &w, NULL, 1, DEV_USE_MATMUL, out, err);
 }
 
 static sl_status matrix(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows, int64_t cols,
                         enum dev_use use, dev_mat **out, sl_err *err)
 {
     char name[MAX_NAME];
-    struct weight w;
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-    bool biased = !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O);
-    SL_TRY(biased ? get_biased(io, name, &w, err) : get_weight(io, name, &w, err));
-    SL_TRY(want_shape(&w, rows, cols, err));
-    return pack(m, io, &w, NULL, 1, use, out, err);
+    if (m->kind == IO_HF && !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
+        return biased_matrix(m, io, name, rows, cols, out, err);
+    return named_matrix(m, io, name, rows, cols, use, out, err);
 }
 
 /* A vector as f32, into p[n]. */
@@ -132,11 +201,15 @@ static sl_status stored_bias(struct model *m, const io_model *io, int il, enum m
     struct weight w;
     void *host = NULL;
     bool any = false;
+    if (m->opts.pack) return SL_OK; /* none was packed */
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
     SL_TRY(io_weight(io, name, &w, err));
     if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != n) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
     sl_status st = io_weight_bias(io, name, &w, host, &any, err);
+    if (!st && any && m->out)
+        st = SL_FAIL(err, UNSUPPORTED, "%s: %.80s: its quant_bias holds a bias, which packed files have no place for",
+                     io_path(io), name);
     if (!st && any) st = put_vector(m, host, n, out, err);
     mem_free(host);
     return st;
@@ -184,6 +257,7 @@ static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool key
     struct dev_info info;
     dev_info_get(m->d, &info);
     bool half = kv_b->type == TENSOR_BF16 || (info.acts != DEV_ACTS_F32 && kv_b->type != TENSOR_F32);
+    if (half && kv_b->type != TENSOR_BF16) m->rounded = true;
     size_t item = half ? 2 : 4;
     void *line_p = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)r, sizeof(float), &line_p, err));
@@ -206,17 +280,14 @@ static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool key
 }
 
 /* A stack of n matrices from one weight of n * rows rows. */
-static sl_status pack_stack(struct model *m, const io_model *io, const struct weight *a, const struct weight *b, int n,
+static sl_status pack_stack(struct model *m, const io_model *io, const char *name, const struct weight *a, int n,
                             enum dev_use use, dev_mat **out, sl_err *err)
 {
     void *p = NULL;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)n, sizeof(struct weight), &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(struct weight), &p, err));
     struct weight *w = p;
-    for (int i = 0; i < n; i++) {
-        w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
-        if (b) w[n + i] = weight_rows(b, b->rows / n * i, b->rows / n);
-    }
-    sl_status st = pack(m, io, w, b ? w + n : NULL, n, use, out, err);
+    for (int i = 0; i < n; i++) w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
+    sl_status st = pack(m, io, name, w, NULL, n, use, out, err);
     mem_free(p);
     return st;
 }
@@ -225,8 +296,14 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
 {
     const struct model_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v;
-    char name[MAX_NAME];
+    char name[MAX_NAME], key_k[MAX_NAME], key_v[MAX_NAME];
     struct weight kb, vb, both;
+    model_tensor_name(IO_GGUF, ROLE_K_B, il, 0, "weight", key_k, sizeof key_k); /* whatever the source's spelling */
+    model_tensor_name(IO_GGUF, ROLE_V_B, il, 0, "weight", key_v, sizeof key_v);
+    if (m->opts.pack) {
+        SL_TRY(map(m, key_k, (int)H, false, r, nope, DEV_USE_EXACT, &l->k_b, err));
+        return map(m, key_v, (int)H, false, v, r, DEV_USE_EXACT, &l->v_b, err);
+    }
     model_tensor_name(m->kind, ROLE_K_B, il, 0, "weight", name, sizeof name);
     if (m->kind == IO_GGUF && io_find(io, name)) { /* the split spelling */
         SL_TRY(get_weight(io, name, &kb, err));
@@ -237,8 +314,8 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
                            (long long)kb.rows, (long long)kb.cols);
         SL_TRY(want_shape(&kb, H * r, nope, err));
         SL_TRY(want_shape(&vb, H * v, r, err));
-        SL_TRY(pack_stack(m, io, &kb, NULL, (int)H, DEV_USE_EXACT, &l->k_b, err));
-        return pack_stack(m, io, &vb, NULL, (int)H, DEV_USE_EXACT, &l->v_b, err);
+        SL_TRY(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
+        return pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err);
     }
     model_tensor_name(m->kind, ROLE_KV_B, il, 0, "weight", name, sizeof name);
     SL_TRY(get_weight(io, name, &both, err));
@@ -247,8 +324,8 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
     sl_status st = SL_OK;
     SL_TRY_OUT(split_kv_b(m, &both, true, &own_k, &kb, err));
     SL_TRY_OUT(split_kv_b(m, &both, false, &own_v, &vb, err));
-    SL_TRY_OUT(pack_stack(m, io, &kb, NULL, (int)H, DEV_USE_EXACT, &l->k_b, err));
-    SL_TRY_OUT(pack_stack(m, io, &vb, NULL, (int)H, DEV_USE_EXACT, &l->v_b, err));
+    SL_TRY_OUT(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
+    SL_TRY_OUT(pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err));
 out:
     mem_free(own_k);
     mem_free(own_v);
@@ -276,16 +353,20 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
 static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shared, int64_t F, struct layer *l,
                           sl_err *err)
 {
-    char name[MAX_NAME];
+    char name[MAX_NAME], name_up[MAX_NAME];
     struct weight gate, up;
     int64_t D = m->cfg.d_model;
     model_tensor_name(m->kind, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
-    SL_TRY(get_weight(io, name, &gate, err));
-    SL_TRY(want_shape(&gate, F, D, err));
-    model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name, sizeof name);
-    SL_TRY(get_weight(io, name, &up, err));
-    SL_TRY(want_shape(&up, F, D, err));
-    SL_TRY(pack(m, io, &gate, &up, 1, DEV_USE_MATMUL, &l->gate_up, err));
+    if (m->opts.pack) {
+        SL_TRY(map(m, name, 1, true, F, D, DEV_USE_MATMUL, &l->gate_up, err));
+    } else {
+        SL_TRY(get_weight(io, name, &gate, err));
+        SL_TRY(want_shape(&gate, F, D, err));
+        model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
+        SL_TRY(get_weight(io, name_up, &up, err));
+        SL_TRY(want_shape(&up, F, D, err));
+        SL_TRY(pack(m, io, name, &gate, &up, 1, DEV_USE_MATMUL, &l->gate_up, err));
+    }
     return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, DEV_USE_MATMUL, &l->down, err);
 }
 
@@ -311,32 +392,46 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
     return SL_OK;
 }
 
-static sl_status load_moe(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+/* gate and up, and down, of all experts of a layer. */
+static sl_status load_experts(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
-    int64_t D = c->d_model, F = c->d_ff_expert;
-    char name[MAX_NAME];
+    int E = m->cfg.n_expert;
+    int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
+    char name[MAX_NAME], name_down[MAX_NAME];
     void *p = NULL;
     sl_status st = SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)c->n_expert, sizeof(struct weight), &p, err));
-    struct weight *a = p, *b = a + c->n_expert;
-    SL_TRY_OUT(matrix(m, io, il, ROLE_ROUTER, c->n_expert, D, DEV_USE_EXACT, &l->router, err));
-    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, sizeof name);
-    if (c->route_bias && (m->kind == IO_HF || io_find(io, name))) {
-        void *host = NULL;
-        SL_TRY_OUT(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
-        SL_TRY_OUT(read_vector(io, name, c->n_expert, host, err));
-        l->router_bias = host;
+    model_tensor_name(m->kind, ROLE_GATE_EXPS, il, 0, "weight", name, sizeof name);
+    model_tensor_name(m->kind, ROLE_DOWN_EXPS, il, 0, "weight", name_down, sizeof name_down);
+    if (m->opts.pack) {
+        SL_TRY(map(m, name, E, true, F, D, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+        return map(m, name_down, E, false, D, F, DEV_USE_EXPERTS, &l->down_exps, err);
     }
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)E, sizeof(struct weight), &p, err));
+    struct weight *a = p, *b = a + E;
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_GATE_EXPS, F, D, a, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_UP_EXPS, F, D, b, err));
-    SL_TRY_OUT(pack(m, io, a, b, c->n_expert, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+    SL_TRY_OUT(pack(m, io, name, a, b, E, DEV_USE_EXPERTS, &l->gate_up_exps, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_DOWN_EXPS, D, F, a, err));
-    SL_TRY_OUT(pack(m, io, a, NULL, c->n_expert, DEV_USE_EXPERTS, &l->down_exps, err));
-    if (c->n_shared) SL_TRY_OUT(load_ffn(m, io, il, true, F * c->n_shared, l, err));
+    SL_TRY_OUT(pack(m, io, name_down, a, NULL, E, DEV_USE_EXPERTS, &l->down_exps, err));
 out:
     mem_free(p);
     return st;
+}
+
+static sl_status load_moe(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    char name[MAX_NAME];
+    SL_TRY(matrix(m, io, il, ROLE_ROUTER, c->n_expert, c->d_model, DEV_USE_EXACT, &l->router, err));
+    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, sizeof name);
+    if (c->route_bias && (m->kind == IO_HF || io_find(io, name))) {
+        void *host = NULL;
+        SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
+        SL_TRY(read_vector(io, name, c->n_expert, host, err));
+        l->router_bias = host;
+    }
+    SL_TRY(load_experts(m, io, il, l, err));
+    return c->n_shared ? load_ffn(m, io, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err) : SL_OK;
 }
 
 sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l, sl_err *err)
@@ -356,24 +451,18 @@ sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_
 sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
 {
     const struct model_cfg *c = &m->cfg;
-    struct weight w;
-    const char *head = model_global_name(m->kind, GLOBAL_HEAD);
-    SL_TRY(get_weight(io, model_global_name(m->kind, GLOBAL_EMBED), &w, err));
-    SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
-    SL_TRY(pack(m, io, &w, NULL, 1, DEV_USE_EMBED, &m->embed, err));
+    SL_TRY(named_matrix(m, io, model_global_name(m->kind, GLOBAL_EMBED), c->n_vocab, c->d_model, DEV_USE_EMBED, &m->embed,
+                        err));
     SL_TRY(named_vector(m, io, model_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
-    if (c->tied_head) {
-        m->head = m->embed;
-        return SL_OK;
-    }
-    SL_TRY(get_weight(io, head, &w, err));
-    SL_TRY(want_shape(&w, c->n_vocab, c->d_model, err));
-    return pack(m, io, &w, NULL, 1, DEV_USE_MATMUL, &m->head, err);
+    m->head = m->embed;
+    if (c->tied_head) return SL_OK;
+    return named_matrix(m, io, model_global_name(m->kind, GLOBAL_HEAD), c->n_vocab, c->d_model, DEV_USE_MATMUL, &m->head, err);
 }
 
 /* Is there a tensor of that name with other bytes than the main one's? Published files hold the embedding and the head a second time. */
-static bool differs(const io_model *io, const char *name, const char *other)
+static bool differs(const struct model *m, const io_model *io, const char *name, const char *other)
 {
+    if (m->opts.pack) return io_pack_find(m->opts.pack, name) != NULL;
     const struct tensor *a = io_find(io, name), *b = io_find(io, other);
     if (!a) return io_has_weight(io, name);
     return !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
@@ -395,11 +484,11 @@ sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err
     t->embed = m->embed;
     t->head = m->head;
     model_tensor_name(m->kind, ROLE_MTP_EMBED, il, 0, "weight", name, sizeof name);
-    if (differs(io, name, model_global_name(m->kind, GLOBAL_EMBED)))
+    if (differs(m, io, name, model_global_name(m->kind, GLOBAL_EMBED)))
         SL_TRY(matrix(m, io, il, ROLE_MTP_EMBED, c->n_vocab, D, DEV_USE_EMBED, &t->embed, err));
     model_tensor_name(m->kind, ROLE_MTP_HEAD, il, 0, "weight", name, sizeof name);
     const char *head = model_global_name(m->kind, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD);
-    if (differs(io, name, head))
+    if (differs(m, io, name, head))
         SL_TRY(matrix(m, io, il, ROLE_MTP_HEAD, c->n_vocab, D, DEV_USE_MATMUL, &t->head, err));
     return model_load_layer(m, io, il, c->moe_layer[il], &t->layer, err);
 }

@@ -31,8 +31,9 @@ static void queries(struct model *m, const struct dev_batch *b, const struct lay
     struct dev_matmul a = {.act = m->a_attn, .n_row = b->n_tok, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {m->qa, m->k}};
     dev_matmul(m->d, b, &a);
     struct dev_norm n = {.x = m->qa, .w = l->q_a_norm, .eps = c->norm_eps, .n = c->q_lora, .n_row = b->n_tok,
-                         .act = m->a_q_a};
+                         .act = m->a_q_a, .y = m->tap_fn ? m->tap_y : NULL};
     dev_norm(m->d, b, &n);
+    model_tap_put(m, MODEL_TAP_Q_B, m->tap_y, b->n_tok, c->q_lora, c->q_lora);
     struct dev_matmul q = {.act = m->a_q_a, .n_row = b->n_tok, .n_mat = 1, .w = {l->q_b}, .y = {m->q}};
     dev_matmul(m->d, b, &q);
 }
@@ -54,6 +55,7 @@ void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, cons
     struct dev_norm n = {.x = m->k, .w = l->kv_a_norm, .eps = c->norm_eps, .n = c->kv_lora, .n_row = b->n_tok,
                          .ldx = row, .ldy = row, .y = m->k};
     dev_norm(m->d, b, &n);
+    model_tap_put(m, MODEL_TAP_KV_B, m->k, b->n_tok, c->kv_lora, row);
     rope(m, b, m->k + c->kv_lora, 1, row, row);
     rope(m, b, m->q + c->d_nope, c->n_head, (int64_t)c->n_head * c->d_head, c->d_head);
     struct dev_kv_put put = {.kv = kv, .layer = il, .k = m->k, .ldk = row};

@@ -170,6 +170,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     SL_TRY(mem_arena_array(&m->arena, (size_t)BASE_MAX(m->n_mtp, 1), sizeof(struct mtp), &p, err));
     m->mtp = p;
     for (int i = 0; i < io_n_tensor(io); i++) m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
+    if (m->opts.pack) m->total_bytes = (int64_t)io_pack_bytes(m->opts.pack);
     SL_TRY(model_load_globals(m, io, err));
     for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, c->moe_layer[i], &m->layer[i], err));
     for (int i = 0; i < m->n_mtp; i++) SL_TRY(model_load_mtp(m, io, i, err));
@@ -178,27 +179,54 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     return SL_OK;
 }
 
-sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out, sl_err *err)
+/* A model of which nothing but the configuration is there yet. */
+static sl_status new_model(const io_model *io, dev *d, const struct model_opts *opts, struct model **out, sl_err *err)
 {
     void *p = NULL;
+    *out = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct model), &p, err));
-    struct model *m = p;
-    sl_status st = SL_OK;
+    struct model *m = *out = p;
     mem_arena_init(&m->arena, MEM_MISC, 0);
     m->d = d;
     m->opts = *opts;
     m->kind = io_model_kind(io);
-    SL_TRY_OUT(model_cfg_read(io, &m->arena, &m->cfg, err));
+    SL_TRY(model_cfg_read(io, &m->arena, &m->cfg, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
-    SL_TRY_OUT(load(m, io, err));
-    SL_TRY_OUT(open_inputs(m, err));
-    SL_TRY_OUT(open_buffers(m, err));
-    *out = m;
     return SL_OK;
-out:
+}
+
+sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out, sl_err *err)
+{
+    struct model *m = NULL;
+    struct model_opts o = *opts;
+    if (!o.pack) o.pack = io_model_pack(io);
+    if (o.pack && strcmp(io_pack_layout(o.pack), dev_layout(d)) != 0)
+        return SL_FAIL(err, UNSUPPORTED, "%.120s: packed in layout %.24s, this sluice runs %.24s: pack it again",
+                       io_pack_path(o.pack), io_pack_layout(o.pack), dev_layout(d));
+    sl_status st = new_model(io, d, &o, &m, err);
+    if (!st) st = load(m, io, err);
+    if (!st) st = open_inputs(m, err);
+    if (!st) st = open_buffers(m, err);
+    if (st) model_close(m);
+    else *out = m;
+    return st;
+}
+
+sl_status model_pack(const io_model *io, dev *d, io_pack_out *out,
+                     int (*progress)(void *user, const char *what, int64_t done, int64_t total), void *user, bool *exact,
+                     sl_err *err)
+{
+    struct model *m = NULL;
+    struct model_opts o = {.progress = progress, .user = user};
+    sl_status st = new_model(io, d, &o, &m, err);
+    if (!st) {
+        m->out = out;
+        st = load(m, io, err);
+    }
+    if (!st) *exact = !m->rounded;
     model_close(m);
     return st;
 }

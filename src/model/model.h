@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "dev/dev.h"
 #include "io/io.h"
+#include "io/pack.h"
 
 enum model_rope_style { MODEL_ROPE_HALF, MODEL_ROPE_PAIRS };
 
@@ -59,6 +60,7 @@ struct model_opts {
     int n_logit_max; /* rows of logits of the largest step */
     enum dev_kv_type kv;
     bool no_mtp;    /* leave the MTP layers out of memory */
+    const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they lie, until the model closes */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
 };
@@ -75,6 +77,11 @@ void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t 
 sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out, sl_err *err)
     BASE_MUST_USE;
 void model_close(model *m);
+
+/* Pack the matrices of a model, MTP layers too, on d into out (all but the commit). *exact: nothing was rounded. Peak memory: a few buffers. Errors: as
+ * model_open, IO. progress may be NULL. */
+sl_status model_pack(const io_model *m, dev *d, io_pack_out *out, int (*progress)(void *user, const char *what, int64_t done, int64_t total),
+                     void *user, bool *exact, sl_err *err) BASE_MUST_USE;
 const struct model_cfg *model_config(const model *m);
 struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type type, int n_blk,
                                    int blk_tok);
@@ -105,6 +112,22 @@ void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float *
  * shared_head.norm. */
 void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
                const float **logits, const float **hidden_out);
+/* What goes into matrices, for calibration: called for the rows of every step, on the calling thread. DOWN_EXPS: per expert, its tokens in order; the others
+ * have expert -1; HEAD has the layer n_layer. The rows are borrowed during the call. */
+enum model_tap_in {
+    MODEL_TAP_ATTN, MODEL_TAP_Q_B, MODEL_TAP_KV_B, MODEL_TAP_O, MODEL_TAP_FFN, MODEL_TAP_DOWN, MODEL_TAP_DOWN_SHEXP, MODEL_TAP_DOWN_EXPS,
+    MODEL_TAP_HEAD
+};
+struct model_tap_rows {
+    enum model_tap_in in;
+    int layer, expert;
+    const float *x;
+    int n_row, n_col;
+    int64_t ldx;
+};
+typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
+/* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
+sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "model/model.h"
+#include "model/names.h"
 
 /* ---- architectures ---- */
 
@@ -44,54 +45,6 @@ sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl
     BASE_MUST_USE;
 sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 sl_status model_cfg_check(const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-
-/* ---- names (names.c) ---- */
-/* X(ROLE, GGUF name within the block, HF name within the layer) */
-#define MODEL_ROLE_LIST(X)                                                                         \
-    X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
-    X(FFN_NORM, "ffn_norm", "post_attention_layernorm")                                            \
-    X(Q, "attn_q", "self_attn.q_proj")                                                             \
-    X(K, "attn_k", "self_attn.k_proj")                                                             \
-    X(V, "attn_v", "self_attn.v_proj")                                                             \
-    X(O, "attn_output", "self_attn.o_proj")                                                        \
-    X(Q_NORM, "attn_q_norm", "self_attn.q_norm")                                                   \
-    X(K_NORM, "attn_k_norm", "self_attn.k_norm")                                                   \
-    X(Q_A, "attn_q_a", "self_attn.q_a_proj")                                                       \
-    X(Q_A_NORM, "attn_q_a_norm", "self_attn.q_a_layernorm")                                        \
-    X(Q_B, "attn_q_b", "self_attn.q_b_proj")                                                       \
-    X(KV_A, "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa")                                       \
-    X(KV_A_NORM, "attn_kv_a_norm", "self_attn.kv_a_layernorm")                                     \
-    X(KV_B, "attn_kv_b", "self_attn.kv_b_proj")                                                    \
-    X(K_B, "attn_k_b", "")                                                                         \
-    X(V_B, "attn_v_b", "")                                                                         \
-    X(GATE, "ffn_gate", "mlp.gate_proj")                                                           \
-    X(UP, "ffn_up", "mlp.up_proj")                                                                 \
-    X(DOWN, "ffn_down", "mlp.down_proj")                                                           \
-    X(ROUTER, "ffn_gate_inp", "mlp.gate")                                                          \
-    X(ROUTER_BIAS, "exp_probs_b", "mlp.gate")                                                      \
-    X(GATE_EXPS, "ffn_gate_exps", "mlp.experts.%d.gate_proj")                                      \
-    X(UP_EXPS, "ffn_up_exps", "mlp.experts.%d.up_proj")                                            \
-    X(DOWN_EXPS, "ffn_down_exps", "mlp.experts.%d.down_proj")                                      \
-    X(GATE_SHEXP, "ffn_gate_shexp", "mlp.shared_experts.gate_proj")                                \
-    X(UP_SHEXP, "ffn_up_shexp", "mlp.shared_experts.up_proj")                                      \
-    X(DOWN_SHEXP, "ffn_down_shexp", "mlp.shared_experts.down_proj")                                \
-    X(MTP_EH, "nextn.eh_proj", "eh_proj")                                                          \
-    X(MTP_ENORM, "nextn.enorm", "enorm")                                                           \
-    X(MTP_HNORM, "nextn.hnorm", "hnorm")                                                           \
-    X(MTP_EMBED, "nextn.embed_tokens", "embed_tokens")                                             \
-    X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
-    X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
-enum model_role {
-#define X(role, gguf, hf) ROLE_##role,
-    MODEL_ROLE_LIST(X)
-#undef X
-        N_ROLE
-};
-/* The tensor's name in this file, with suffix ("weight", "bias"; the router's bias has its own). expert is used where the HF name has a number. */
-void model_tensor_name(enum io_kind kind, enum model_role role, int layer, int expert,
-                       const char *suffix, char *buf, int n);
-enum model_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
-const char *model_global_name(enum io_kind kind, enum model_global g);
 
 /* ---- packed layers ---- */
 struct layer {
@@ -147,6 +100,15 @@ struct model {
     /* host scratch of a step */
     int32_t *seq_of;
     uint8_t *expand;
+    /* while packing into a file; NULL otherwise */
+    io_pack_out *out;
+    const char *out_name; /* of the matrix that comes next */
+    bool rounded;
+    /* calibration; tap_fn NULL = none */
+    model_tap_fn *tap_fn;
+    void *tap_user;
+    float *tap_y;        /* [T, max(D, q_lora)] normed inputs */
+    int tap_layer;       /* under way */
     /* progress while opening */
     int64_t done_bytes, total_bytes;
     bool cancelled;
@@ -172,5 +134,9 @@ void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, cons
 int model_mla_expand_from(const struct model_cfg *c);
 /* model.c */
 void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b);
+/* tap.c: tell the tap, if there is one, of rows x [n_row, n_col] that go into matrices of the layer under way. */
+void model_tap_put(struct model *m, enum model_tap_in in, const float *x, int n_row, int n_col, int64_t ldx);
+/* As dev_moe.tap; user is the model. */
+void model_tap_expert(void *user, int expert, const float *h, int n_row, int n_col);
 
 #endif

@@ -49,7 +49,7 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
     }
     const struct tensor *t = m->kind == IO_GGUF ? io_find(io, "rope_freqs.weight") : NULL;
     if (!t) return SL_OK;
-    if (t->type != TENSOR_F32 || tensor_count(t) != n)
+    if (t->type != TENSOR_F32 || tensor_count(t) != n || !t->data)
         return SL_FAIL(err, FORMAT, "rope_freqs.weight: %d f32 values are expected", n);
     for (int i = 0; i < n; i++) {
         float f;

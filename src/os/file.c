@@ -5,11 +5,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "os/os_internal.h"
 
@@ -89,6 +92,88 @@ out:
     mem_free(p);
     close(fd);
     return st;
+}
+
+#define STAMP_HEAD ((uint64_t)256 << 10)
+#define STAMP_TAIL ((uint64_t)64 << 10)
+#define STAMP_PAGES 64
+
+static sl_status add_sample(int fd, const char *path, uint64_t at, uint64_t n, char *buf,
+                            uint64_t *hash, sl_err *err)
+{
+    uint64_t got = 0;
+    while (got < n) {
+        ssize_t k = pread(fd, buf + got, n - got, (off_t)(at + got));
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return os_fail_errno(errno, path, err);
+        if (k == 0) break;
+        got += (uint64_t)k;
+    }
+    *hash = hash_bytes(buf, got, *hash);
+    return SL_OK;
+}
+
+sl_status os_stamp(const char *path, uint64_t *size, int64_t *mtime_ns, uint64_t *hash, sl_err *err)
+{
+    int fd = -1;
+    struct stat info;
+    void *buf = NULL;
+    SL_TRY(os_open_regular(path, &fd, &info, err));
+    uint64_t n = *size = *hash = (uint64_t)info.st_size;
+    *mtime_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead around the samples */
+    sl_status st = SL_OK;
+    SL_TRY_OUT(mem_alloc(MEM_MISC, STAMP_HEAD, &buf, err));
+    SL_TRY_OUT(add_sample(fd, path, 0, STAMP_HEAD, buf, hash, err));
+    if (n <= STAMP_HEAD) goto out;
+    SL_TRY_OUT(add_sample(fd, path, n - STAMP_TAIL, STAMP_TAIL, buf, hash, err));
+    for (uint64_t i = 1; i <= STAMP_PAGES; i++)
+        SL_TRY_OUT(
+            add_sample(fd, path, (n / 4096) * i / (STAMP_PAGES + 1) * 4096, 4096, buf, hash, err));
+out:
+    mem_free(buf);
+    close(fd);
+    return st;
+}
+
+size_t os_read_start(const char *path, void *p, size_t n)
+{
+    int fd = -1;
+    struct stat info;
+    uint64_t got = 0;
+    if (os_open_regular(path, &fd, &info, NULL)) return 0;
+    if (read_all(fd, path, p, n, &got, NULL)) got = 0;
+    close(fd);
+    return (size_t)got;
+}
+
+bool os_path_full(const char *path, char *out, size_t n)
+{
+    char full[PATH_MAX];
+    if (!realpath(path, full) || strlen(full) >= n) return false;
+    memcpy(out, full, strlen(full) + 1);
+    return true;
+}
+
+int64_t os_free_bytes(const char *dir)
+{
+    struct statvfs v;
+    return statvfs(dir, &v) == 0 ? (int64_t)v.f_bavail * (int64_t)v.f_frsize : -1;
+}
+
+sl_status os_make_dirs(const char *dir, sl_err *err)
+{
+    char path[PATH_MAX];
+    size_t n = strlen(dir);
+    if (n >= sizeof path) return SL_FAIL(err, IO, "%.100s...: the name is too long", dir);
+    memcpy(path, dir, n + 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] != '/' && path[i] != 0) continue;
+        path[i] = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return os_fail_errno(errno, path, err);
+        if (i < n) path[i] = '/';
+    }
+    return SL_OK;
 }
 
 enum os_kind os_path_kind(const char *path)

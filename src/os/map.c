@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -102,6 +103,33 @@ void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n)
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n)
 {
     advise(m, offset, n, MADV_DONTNEED);
+}
+
+void os_map_huge(const struct os_map *m)
+{
+    advise(m, 0, m->size, MADV_HUGEPAGE);
+}
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
+sl_status os_touch(const void *p, uint64_t n, sl_err *err)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), b = (uintptr_t)p / page * page,
+              e = (uintptr_t)p + n;
+    if (n == 0) return SL_OK;
+    int rc;
+    do
+        rc = madvise((void *)b, e - b, MADV_POPULATE_READ);
+    while (rc != 0 && (errno == EINTR || errno == EAGAIN));
+    if (rc == 0) return SL_OK;
+    if (errno != EINVAL && errno != ENOSYS)
+        return SL_FAIL(err, IO, "%" PRIu64 " bytes of a mapped file can not be read: %s", n,
+                       strerror(errno));
+    for (uintptr_t q = b; q < e; q += page)
+        (void)*(const volatile uint8_t *)q; /* an older kernel */
+    return SL_OK;
 }
 
 /* Append s to the line at *n; nothing but plain code: this runs in a signal handler. */

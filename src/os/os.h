@@ -24,6 +24,10 @@ void os_map_close(struct os_map *m);
 void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);
 /* The pages of [offset, offset + n) are not needed any more (they can be read again): keeps RSS down while weights are packed. */
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n);
+/* A mapping that is read again and again: large pages where the system has them for files. */
+void os_map_huge(const struct os_map *m);
+/* Bring the pages of [p, p + n) of any mapping into memory and into this process. Errors: IO. Threads: any. */
+sl_status os_touch(const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 /* From now on a SIGBUS inside a mapping made by os_map_open (the file was truncated under us) prints one line that names the file and
  * exits with code 1, instead of a core dump. Process-wide; tools call it once. */
 void os_map_guard(void);
@@ -50,11 +54,33 @@ sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *er
 sl_status os_out_commit(struct os_out *out, sl_err *err) BASE_MUST_USE;
 void os_out_abort(struct os_out *out); /* legal at any time */
 
+/* n bytes at a place of the file, past the buffer of os_out_write; not with it in one file. From several threads at once, at different places. */
+sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
+
+/* What tells whether a file is still the same: size, time and an XXH3 of its size, its first 256 KiB, its last 64 KiB and 64 pages in between. */
+sl_status os_stamp(const char *path, uint64_t *size, int64_t *mtime_ns, uint64_t *hash, sl_err *err) BASE_MUST_USE;
+/* The first bytes of a regular file: how many there are, at most n. */
+size_t os_read_start(const char *path, void *p, size_t n);
+/* The absolute name, links resolved; false when there is none or it does not fit. */
+bool os_path_full(const char *path, char *out, size_t n);
+/* Bytes that this user may still write in a folder; -1 = not known. */
+int64_t os_free_bytes(const char *dir);
+/* Make a folder and those above it. Errors: IO. */
+sl_status os_make_dirs(const char *dir, sl_err *err) BASE_MUST_USE;
+/* Remove what a killed writer of path left behind ("PATH.PID.tmp" of a process that is gone). */
+void os_out_sweep(const char *path);
+
 enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };
 enum os_kind os_path_kind(const char *path);
 /* Names in a directory, sorted by byte, without . and ..; free with os_list_free. Errors: as os_map_open; LIMIT over 100000 names. */
 sl_status os_list(const char *dir, char ***names, int *n, sl_err *err) BASE_MUST_USE;
 void os_list_free(char **names, int n);
+/* Make a folder (its parent must be there); rename a file or folder; both IO with the reason. Remove a folder and the files in it (no folders inside);
+ * quietly, as far as it goes. */
+sl_status os_dir_make(const char *path, sl_err *err) BASE_MUST_USE;
+sl_status os_rename(const char *from, const char *to, sl_err *err) BASE_MUST_USE;
+void os_dir_remove(const char *path);
+bool os_dir_empty(const char *path);
 
 struct os_topology {
     char cpu[64];          /* "AMD EPYC ..." */

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -95,6 +97,19 @@ sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *er
     return write_all(out, p, n, err);
 }
 
+sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64_t n, sl_err *err)
+{
+    for (const uint8_t *q = p; n > 0;) {
+        ssize_t k = pwrite(out->fd, q, n < (1u << 30) ? n : 1u << 30, (off_t)at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return os_fail_errno(k < 0 ? errno : ENOSPC, out->tmp, err);
+        q += k;
+        at += (uint64_t)k;
+        n -= (uint64_t)k;
+    }
+    return SL_OK;
+}
+
 /* Make the new name durable. Some file systems can not sync a folder; that is no error. */
 static void sync_folder(const char *path)
 {
@@ -157,4 +172,28 @@ sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err
     if (st == SL_OK) return os_out_commit(&out, err);
     os_out_abort(&out);
     return st;
+}
+
+void os_out_sweep(const char *path)
+{
+    char dir[4096], full[4400], **names = NULL;
+    int n = 0;
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n_dir = slash ? (size_t)(slash - path) + 1 : 0, n_base = strlen(base);
+    if (n_dir + 2 >= sizeof dir) return;
+    memcpy(dir, slash ? path : "./", slash ? n_dir : 2);
+    dir[slash ? n_dir : 2] = 0;
+    if (os_list(dir, &names, &n, NULL)) return;
+    for (int i = 0; i < n; i++) {
+        char *end;
+        const char *s = names[i];
+        if (strncmp(s, base, n_base) != 0 || s[n_base] != '.') continue;
+        long pid = strtol(s + n_base + 1, &end, 10);
+        if (pid <= 0 || (strcmp(end, ".tmp") != 0 && *end != '-')) continue;
+        size_t len = strlen(end);
+        if (len < 4 || strcmp(end + len - 4, ".tmp") != 0) continue;
+        if (kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+        if (snprintf(full, sizeof full, "%s%s", dir, s) < (int)sizeof full) unlink(full);
+    }
+    os_list_free(names, n);
 }

@@ -79,4 +79,12 @@ sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool sp
 /* What is left at the end, as U+FFFD. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 
+/* The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), for converting: rule i, false past the last. */
+struct tok_rule {
+    const char *names;       /* separated by one space, one at both ends; the first is the usual one */
+    const char *const *step; /* patterns in order, all Isolated; NULL behind the last, at most 7 */
+    bool nfc, ignore_merges;
+};
+bool tok_rule_get(int i, struct tok_rule *out);
+
 #endif

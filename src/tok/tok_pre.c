@@ -98,6 +98,16 @@ static const struct {
     {" bailingmoe bailingmoe2 llada-moe ", {BAILING}, 0},
 };
 
+bool tok_rule_get(int i, struct tok_rule *out)
+{
+    if (i < 0 || i >= BASE_COUNT_OF(named)) return false;
+    *out = (struct tok_rule){.names = named[i].names,
+                             .step = named[i].step,
+                             .nfc = (named[i].flags & NFC) != 0,
+                             .ignore_merges = (named[i].flags & IGNORE_MERGES) != 0};
+    return true;
+}
+
 sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert,
                         sl_err *err)
 {

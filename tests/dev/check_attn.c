@@ -4,6 +4,7 @@
 #include "check.h"
 
 #define LAYERS 2
+#define U16 0x1p-9 /* unit roundoff of bf16 */
 
 static double q8_value(const float *x, int n, int i)
 {
@@ -91,8 +92,9 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
 }
 
 /* softmax(scale q k) v of one query in double; tolerance: scores err by u (d + 2) sum|q k| scale,
- * which scales weights by e^err; sums over n add u n. */
-static void attend(int n_lo, int n_hi, int d, int dv, double scale, const float *q,
+ * which scales weights by e^err; sums over n add u n. u16: what queries, keys, weights and values
+ * are rounded to besides (0 = not). */
+static void attend(int n_lo, int n_hi, int d, int dv, double scale, double u16, const float *q,
                    double (*key)(void *, int, int), double (*value)(void *, int, int), void *arg,
                    double *y, double *tol)
 {
@@ -106,7 +108,7 @@ static void attend(int n_lo, int n_hi, int d, int dv, double scale, const float 
         }
         w[p] = s;
         max = fmax(max, s);
-        err = fmax(err, (d + 4) * U * a);
+        err = fmax(err, ((d + 4) * U + 2 * u16) * a);
     }
     for (int p = n_lo; p < n_hi; p++)
         sum += w[p] = exp(w[p] - max);
@@ -118,7 +120,7 @@ static void attend(int n_lo, int n_hi, int d, int dv, double scale, const float 
             a += fabs(x);
         }
         y[i] = s;
-        tol[i] = (4 * err + (2 * (n_hi - n_lo) + 40) * U) * a + 1e-30;
+        tol[i] = (4 * err + (2 * (n_hi - n_lo) + 40) * U + 2 * u16) * a + 1e-30;
     }
     free(w);
 }
@@ -151,8 +153,10 @@ void check_attn(void)
         struct scene s = make_scene(C * dk, C * dv, trial % 3 ? 90 : 700);
         dev *d = NULL;
         dev_kv *kv = NULL;
-        MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = DEV_ACTS_F32},
-                      &d, &err_));
+        int coarse = trial / 4 % 2 && (type == DEV_KV_BF16 || type == DEV_KV_Q8);
+        enum dev_acts acts = trial / 4 % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
+        MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts}, &d,
+                      &err_));
         MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, C, dk, dv},
                          &kv, &err_));
         MUST(dev_reserve(
@@ -177,7 +181,7 @@ void check_attn(void)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
                 struct gqa_arg a = {&s, s.b.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
-                attend(lo, hi, dk, dv, scale, q + (t * H + h) * dk, gqa_key, gqa_value, &a, want,
+                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk, gqa_key, gqa_value, &a, want,
                        tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
@@ -235,7 +239,7 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
         int n_new = a.s->n_new[a.seq];
         materialise(&a, a.s->len[a.seq]);
         for (int t = b->seq_tok0[a.seq]; t < b->seq_tok0[a.seq + 1];) {
-            attend(0, b->pos[t] + 1, qd, v, scale, q + t * n_head * qd, mla_key, mla_value, &a,
+            attend(0, b->pos[t] + 1, qd, v, scale, 0, q + t * n_head * qd, mla_key, mla_value, &a,
                    want, tol);
             for (int i = 0; i < v; i++)
                 tol[i] = tol[i] * (coarse ? 400 : 1) * (4 + a.r / 8.0) + (coarse ? 3e-4 : 3e-6);

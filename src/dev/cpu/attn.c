@@ -7,13 +7,7 @@
  * over the head's width, the softmax of a span has its lanes fixed by position, and each output is
  * one chain over the positions that the row sees, in rising order. Positions that a row does not
  * see never enter its arithmetic. */
-#include "dev/cpu/cpu.h"
-
-struct attn {
-    const struct dev_attn *p;
-    const struct cpu_kv *kv;
-    int group, ldv; /* query heads per KV head; d_v rounded up to 16 */
-};
+#include "dev/cpu/attn.h"
 
 struct attn_mem {
     float *q, *s, *k, *v;
@@ -37,8 +31,9 @@ void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *m
 {
     *n_row = p->n_head > CPU_ROWS ? p->n_head : CPU_ROWS;
     *ldo = (p->d_v + 15) / 16 * 16;
-    *mem_floats = (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) +
-                  (size_t)VEC_PIECE * (size_t)(p->d_k + *ldo) + 64;
+    size_t f32 = (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) +
+                 (size_t)VEC_PIECE * (size_t)(p->d_k + *ldo) + 64;
+    *mem_floats = BASE_MAX(f32, dev_cpu_attn16_floats(*n_row, p->d_k, p->d_v));
 }
 
 static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, float *mem)
@@ -55,23 +50,6 @@ static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_
         }
 }
 
-/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
- * when *hi <= *lo. */
-static void seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)
-{
-    const struct attn *a = j->op;
-    int pos = j->b->pos[t] - span * VEC_SPAN, w = a->p->n_window;
-    *hi = pos + 1 < VEC_SPAN ? pos + 1 : VEC_SPAN;
-    *lo = w > 0 && pos - w + 1 > 0 ? pos - w + 1 : 0;
-}
-
-static const uint8_t *page_of(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
-{
-    const struct attn *a = j->op;
-    int blk = j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / a->kv->s.blk_tok];
-    return dev_cpu_page(a->kv, a->p->layer, blk);
-}
-
 /* Keys of positions [p, p + 16 n) (p a multiple of 16) to k[d][VEC_PIECE]. */
 static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
                        int n, float *k)
@@ -81,7 +59,7 @@ static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct
     size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
     for (int g = 0; g < n; g++, p += 16)
         c->k.get_k(kv->t,
-                   page_of(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
+                   dev_cpu_seq_page(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
                    kv->s.d_k, k + 16 * g, VEC_PIECE);
 }
 
@@ -96,7 +74,7 @@ static void widen_values(struct cpu *c, const struct cpu_span_job *j, const stru
     while (p < end) {
         int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
         if (n > end - p) n = end - p;
-        c->k.get_v(kv->t, page_of(j, u, p) + rows + (size_t)in * kv->row_bytes,
+        c->k.get_v(kv->t, dev_cpu_seq_page(j, u, p) + rows + (size_t)in * kv->row_bytes,
                    (int64_t)kv->row_bytes, n, kv->s.d_v, v, a->ldv);
         v += (int64_t)n * a->ldv;
         p += n;
@@ -126,14 +104,14 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
     int group = ((const struct attn *)j->op)->group, all0 = a0, all1 = a1;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         all0 = lo > all0 ? lo : all0;
         all1 = hi < all1 ? hi : all1;
     }
     int some = all1 > all0;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         lo = lo > a0 ? lo : a0;
         hi = hi < a1 ? hi : a1;
         weigh(x, t * group, group, lo, some ? all0 : hi);
@@ -142,7 +120,7 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
     weigh(x, 0, u->n_tok * group, all0, all1);
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         weigh(x, t * group, group, all1, hi < a1 ? hi : a1);
     }
 }
@@ -155,7 +133,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, p0 = span * VEC_SPAN;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
-        seen(j, u->tok0 + t, span, &lo, &hi);
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         if (hi <= lo) continue;
         from = lo < from ? lo : from;
         to = hi > to ? hi : to;
@@ -168,7 +146,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;
-        seen(j, u->tok0 + r / a->group, span, &lo, &hi);
+        dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);
         out.l[r] = 0;
         if (hi > lo) c->k.span_row_f32(m.s + r * VEC_SPAN, lo, hi, &out.m[r], &out.l[r]);
     }
@@ -236,6 +214,11 @@ void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
     j.end = end;
     j.mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
                    (size_t)VEC_PIECE * (size_t)(kv->s.d_k + a.ldv);
+    if (dev_cpu_bf16_attn(c, kv->t)) {
+        j.begin = dev_cpu_attn16_begin;
+        j.span = dev_cpu_attn16_span;
+        j.mem_floats = dev_cpu_attn16_floats(n_row, kv->s.d_k, kv->s.d_v);
+    }
     double work = 0;
     j.n_unit = make_units(c, b, &a, &work);
     j.ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;

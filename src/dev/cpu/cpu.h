@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "dev/dev_internal.h"
+#include "kern/kern.h"
 #include "kern/mm.h"
 #include "kern/vec.h"
 #include "par/par.h"
@@ -58,11 +59,12 @@ struct cpu_kv {
 struct cpu_seg {
     struct mm_mat m, m2;
     int begin, end; /* units */
+    int n_tok;      /* its columns */
     int user;       /* which product */
 };
 struct cpu_work {
     struct cpu_seg *seg;
-    int n_seg, n_seg_max;
+    int n_seg, n_seg_max, n_tok; /* n_tok: the most of a product */
     int step_min, step_max; /* units of a piece */
     struct par_range *range; /* [n_worker] */
 };
@@ -82,6 +84,7 @@ struct cpu_angles {
     float *cs;    /* [n_tok_max][n_rot_max]: cosines, then sines */
 };
 #define CPU_N_ANGLES 4
+#define CPU_TOUCH_MAX 16 /* workers that read a mapped file in */
 
 /* Scratch of one worker. Pointers of one slab; sizes by dev_reserve. */
 struct cpu_scratch {
@@ -144,17 +147,33 @@ sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
 /* Weights: 64-byte aligned, small ones packed together. */
 sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
+/* ---- matrices (mat.c) ---- */
+/* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
+sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
+                          bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
+/* The same, with scales, for weights that were checked to belong together. */
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
+                                 const struct weight *second, int n, struct cpu_mat **out,
+                                 sl_err *err) BASE_MUST_USE;
+/* Its bytes and scales are there: choose its form and let the workspace know of it. */
+void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
+/* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
+ * matrix i. */
+void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
+                      int64_t begin, int64_t end,
+                      void (*drop)(void *user, const struct weight *w), void *user);
+
 /* ---- splitting work (work.c) ---- */
 /* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
  * contiguous ranges. */
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
                       void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
-/* m2: the second half of a pair of two formats, NULL or without data otherwise. */
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2,
-                      int user);
-/* After the last add; n_tok: the most tokens of a product. */
-void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok);
+/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns. */
+struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
+                                 const struct mm_mat *m2, int n_tok);
+/* After the last add. */
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
 /* The next piece for a worker; false when there is none. */
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
 
@@ -240,6 +259,12 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
+/* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
+ * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for. */
+static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
+{
+    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && (t == VEC_KV_BF16 || t == VEC_KV_Q8);
+}
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
@@ -254,6 +279,12 @@ DEV_OP_LIST(X)
 sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                            enum dev_use use, void (*drop)(void *user, const struct weight *w),
                            void *user, dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                          dev_mat **out, sl_err *err);
+sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                           const struct dev_image_sink *sink,
+                           void (*drop)(void *user, const struct weight *w), void *user,
+                           sl_err *err);
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);

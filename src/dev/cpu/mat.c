@@ -11,7 +11,7 @@
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][4] = {
-        [DEV_ACTS_AUTO] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
         [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15},
         [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
@@ -86,27 +86,60 @@ static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
     if (part.rows > 0) drop(user, &part);
 }
 
-/* Tell the owner of the source about units [begin, end). */
-static void drop_units(const struct pack_job *j, void (*drop)(void *user, const struct weight *w),
-                       void *user)
+void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
+                      int64_t begin, int64_t end,
+                      void (*drop)(void *user, const struct weight *w), void *user)
 {
-    for (int64_t u = j->begin; u < j->end;) {
-        int64_t i = u / j->n_tile, stop = (i + 1) * j->n_tile;
-        if (stop > j->end) stop = j->end;
-        drop_rows(&j->first[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
-        if (j->second)
-            drop_rows(&j->second[i], u - i * j->n_tile, stop - i * j->n_tile, drop, user);
+    for (int64_t u = begin; u < end;) {
+        int64_t i = u / n_tile, stop = (i + 1) * n_tile;
+        if (stop > end) stop = end;
+        drop_rows(&first[i], u - i * n_tile, stop - i * n_tile, drop, user);
+        if (second) drop_rows(&second[i], u - i * n_tile, stop - i * n_tile, drop, user);
         u = stop;
     }
 }
 
-sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
-                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
-                           void *user, dev_mat **out, sl_err *err)
+sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
+                          bool pair, struct cpu_mat **out, sl_err *err)
 {
-    struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    void *data = NULL;
+    size_t n_bytes;
+    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
+    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
+    kern_mm_layout(fmt, rows, cols, pair && fmt == fmt2, &w->m, &n_bytes);
+    w->n = n;
+    w->stride = n_bytes;
+    w->head.bytes = (int64_t)w->stride * n;
+    w->head.rows = w->m.n_row;
+    w->head.cols = w->m.n_col;
+    if (pair && fmt2 != fmt) {
+        kern_mm_layout(fmt2, rows, cols, 0, &w->m2, &n_bytes);
+        w->stride2 = n_bytes;
+        w->head.bytes += (int64_t)w->stride2 * n;
+    }
+    *out = w;
+    return SL_OK;
+}
+
+void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use)
+{
+    w->use = use;
+    w->m.scale = w->scale[0];
+    w->m.scale2 = w->scale[1];
+    w->form = w->form2 = form_of(c, w->m.fmt, use);
+    if (w->m2.data) {
+        w->m2.scale = w->scale[1];
+        w->form2 = form_of(c, w->m2.fmt, use);
+    }
+    w->next = c->mats;
+    c->mats = w;
+    c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
+}
+
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
+                                 const struct weight *second, int n, struct cpu_mat **out,
+                                 sl_err *err)
+{
     int fmt, fmt2;
     if (n < 1 || first->rows < 1 || first->cols < 1 || first->rows > INT32_MAX - 16 ||
         first->cols > INT32_MAX - 256)
@@ -122,45 +155,36 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
         SL_TRY(check_shapes(first, second, false, err));
         SL_TRY(choose_fmt(c, second, n, &fmt2, err));
     }
-    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *w, (void **)&w, err));
-    size_t n_bytes;
-    kern_mm_layout(fmt, first->rows, first->cols, second && fmt == fmt2, &w->m, &n_bytes);
-    SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
+    SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, first->rows, first->cols, second != NULL, out, err));
     for (int i = 0; i < n; i++) {
-        w->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
-        w->scale[2 * i + 1] = second ? kern_mm_scale(fmt2, &second[i]) : 1.0f;
+        (*out)->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
+        (*out)->scale[2 * i + 1] = second ? kern_mm_scale(fmt2, &second[i]) : 1.0f;
     }
-    w->m.scale = w->scale[0];
-    w->m.scale2 = w->scale[1];
-    w->n = n;
-    w->stride = size_round(n_bytes, 64);
-    w->use = use;
-    w->form = form_of(c, fmt, use);
-    w->head.bytes = (int64_t)w->stride * n;
-    w->head.rows = w->m.n_row;
-    w->head.cols = w->m.n_col;
+    return SL_OK;
+}
+
+sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
+                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
+                           void *user, dev_mat **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_mat *w = NULL;
+    void *data = NULL;
+    SL_TRY(dev_cpu_mat_of_weights(c, first, second, n, &w, err));
     SL_TRY(dev_cpu_carve(c, w->stride * (size_t)n, &data, err));
     w->m.data = data;
-    w->form2 = w->form;
-    if (fmt2 != fmt) {
-        kern_mm_layout(fmt2, second->rows, second->cols, 0, &w->m2, &n_bytes);
-        w->m2.scale = w->scale[1];
-        w->stride2 = size_round(n_bytes, 64);
-        w->form2 = form_of(c, fmt2, use);
-        w->head.bytes += (int64_t)w->stride2 * n;
+    if (w->stride2) {
         SL_TRY(dev_cpu_carve(c, w->stride2 * (size_t)n, &data, err));
         w->m2.data = data;
     }
-    w->next = c->mats;
-    c->mats = w;
-    c->n_col_max = c->n_col_max > w->m.n_col ? c->n_col_max : w->m.n_col;
+    dev_cpu_mat_add(c, w, use);
     struct pack_job j = {w, first, second, (w->m.n_row + 15) / 16, 0, 0};
     int64_t total = (int64_t)n * j.n_tile;
     int64_t slice = SLICE_BYTES / (int64_t)(16 * first->row_bytes * (second ? 2 : 1)) + 1;
     for (; j.begin < total; j.begin = j.end) {
         j.end = j.begin + slice < total ? j.begin + slice : total;
         par_run(c->team, pack_run, &j);
-        if (drop) drop_units(&j, drop, user);
+        if (drop) dev_cpu_mat_drop(first, second, j.n_tile, j.begin, j.end, drop, user);
     }
     *out = &w->head;
     return SL_OK;

@@ -6,20 +6,7 @@
  * results go through W_vb. Materialised (expand 1): a worker takes one head of one sequence, widens
  * W_kb and W_vb to f32 once, and makes keys and values of each span for all query tokens of the
  * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
-#include "dev/cpu/cpu.h"
-
-struct mla {
-    const struct dev_attn_mla *p;
-    const struct cpu_kv *kv;
-    int n_list;        /* tokens of this form: c->tok_list */
-    int d_k, row, r16; /* r + rope; floats of a widened row; r rounded up to 16 */
-    int n_lane;        /* lanes of a unit at most */
-};
-
-static int round16(int n)
-{
-    return (n + 15) / 16 * 16;
-}
+#include "dev/cpu/mla.h"
 
 /* Widen the latent rows of positions [p, end) to x[][row]. */
 static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p,
@@ -36,11 +23,6 @@ static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b,
         x += (int64_t)n * a->row;
         p += n;
     }
-}
-
-static int clamp_span(int hi)
-{
-    return hi < 0 ? 0 : hi < VEC_SPAN ? hi : VEC_SPAN;
 }
 
 /* ---- absorbed ---- */
@@ -63,7 +45,7 @@ static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct 
     const struct mla *a = j->op;
     const struct dev_attn_mla *p = a->p;
     struct abs_mem m = abs_carve(mem, a);
-    int n = u->n_tok * u->n_head, ld = round16(n);
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
     for (int i = 0; i < n; i++) {
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
         const float *lat = c->lat + (at * p->n_head + h) * p->r;
@@ -83,10 +65,10 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
 {
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
-    int n = u->n_tok * u->n_head, ld = round16(n), to = 0, p0 = span * VEC_SPAN;
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = span * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        hi[i] = clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
+        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
     for (int at = 0; at < to; at += VEC_PIECE) {
@@ -158,6 +140,11 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
     j.end = abs_end;
     j.mem_floats =
         (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->row;
+    if (dev_cpu_bf16_attn(c, a->kv->t)) {
+        j.begin = dev_cpu_abs16_begin;
+        j.span = dev_cpu_abs16_span;
+        j.mem_floats = dev_cpu_abs16_floats(a->d_k);
+    }
     j.n_unit = abs_units(c, b, a, &work);
     j.ns = work * H * (a->d_k + p->r) / 30.0;
     dev_cpu_spans(c, &j);
@@ -195,9 +182,9 @@ struct exp_job {
 
 static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
 {
-    size_t r = (size_t)round16(p->mla_r), nope = (size_t)round16(p->mla_nope),
-           v = (size_t)round16(p->d_v);
-    size_t row = (size_t)round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
+    size_t r = (size_t)dev_cpu_round16(p->mla_r), nope = (size_t)dev_cpu_round16(p->mla_nope),
+           v = (size_t)dev_cpu_round16(p->d_v);
+    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
     float *at = mem;
     struct {
         float **p;
@@ -229,7 +216,7 @@ static void widen_weights(const struct mla *a, int head, const struct exp_mem *m
     const struct dev_attn_mla *p = a->p;
     struct mm_mat k = dev_cpu_mat_at(dev_cpu_mat_of(p->w_kb), head);
     struct mm_mat v = dev_cpu_mat_at(dev_cpu_mat_of(p->w_vb), head);
-    int nope = round16(p->nope), v16 = round16(p->v);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v);
     for (int t = 0; t < k.n_tile; t++)
         kern_mm_unpack_tile(&k, t, m->wk + (int64_t)t * 16 * nope, nope);
     for (int t = 0; t < v.n_tile; t++) {
@@ -247,7 +234,7 @@ static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0,
 {
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
-    int nope = round16(p->nope), v16 = round16(p->v);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v);
     for (int at = 0; at < n; at += VEC_PIECE) {
         int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
         widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
@@ -266,11 +253,11 @@ static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok,
                      int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int nope = round16(p->nope), v16 = round16(p->v), to = 0, all = VEC_SPAN, ld = round16(n_tok);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
     for (int i = 0; i < n_tok; i++) {
-        hi[i] = clamp_span(j->b->pos[tok[i]] + 1 - p0);
+        hi[i] = dev_cpu_clamp_span(j->b->pos[tok[i]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
         all = hi[i] < all ? hi[i] : all;
     }
@@ -298,7 +285,7 @@ static void exp_queries(const struct exp_job *j, const int32_t *tok, int n_tok, 
     const struct dev_attn_mla *p = j->a.p;
     int qd = p->nope + p->rope;
     for (int t0 = 0; t0 < n_tok; t0 += CPU_LANES) {
-        int n = n_tok - t0 < CPU_LANES ? n_tok - t0 : CPU_LANES, ld = round16(n);
+        int n = n_tok - t0 < CPU_LANES ? n_tok - t0 : CPU_LANES, ld = dev_cpu_round16(n);
         float *q = m->q + (int64_t)t0 * qd;
         for (int i = 0; i < ld; i++)
             for (int k = 0; k < qd; k++)
@@ -311,7 +298,7 @@ static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_un
 {
     const struct dev_attn_mla *p = j->a.p;
     const int32_t *tok = c->tok_list + u->tok0;
-    int v16 = round16(p->v);
+    int v16 = dev_cpu_round16(p->v);
     struct exp_mem m;
     (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
     widen_weights(&j->a, u->head0, &m);
@@ -321,7 +308,7 @@ static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_un
     for (int i = 0; i < u->n_tok; i++)
         end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
-        materialise(c, j, u->seq, p0, clamp_span(end - p0), &m);
+        materialise(c, j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES)
             exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0,
                      &m);
@@ -361,20 +348,20 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
 {
     struct exp_mem m;
-    size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)round16((int)d_k);
+    size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)dev_cpu_round16((int)d_k);
     size_t abs = (d_k + VEC_SPAN) * CPU_LANES + VEC_SPAN * row + 64;
-    size_t exp = exp_carve(NULL, p, &m) + 64;
+    size_t exp = exp_carve(NULL, p, &m) + 64, abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
     *n_row = CPU_LANES;
-    *ldo = round16(p->mla_r);
-    *mem_floats = abs > exp ? abs : exp;
+    *ldo = dev_cpu_round16(p->mla_r);
+    *mem_floats = BASE_MAX(abs16, BASE_MAX(abs, exp));
 }
 
 void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_mla *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct mla a = {.p = p, .kv = (const struct cpu_kv *)p->kv, .d_k = p->r + p->rope};
-    a.row = round16(a.d_k);
-    a.r16 = round16(p->r);
+    a.row = dev_cpu_round16(a.d_k);
+    a.r16 = dev_cpu_round16(p->r);
     a.n_lane = CPU_LANES;
     const struct dev_plan *max = &c->plan;
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&

@@ -12,17 +12,15 @@ struct moe_job {
 };
 
 /* Slots 0 .. T*K-1 sorted by expert, within an expert by token. */
-static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+static void group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
-    int n = n_tok * p->k, most = 0;
+    int n = n_tok * p->k;
     int32_t *first = c->expert_slot0;
     memset(first, 0, sizeof *first * (size_t)(p->n_expert + 1));
     for (int i = 0; i < n; i++)
         first[p->id[i] + 1]++;
-    for (int e = 0; e < p->n_expert; e++) {
-        most = first[e + 1] > most ? first[e + 1] : most;
+    for (int e = 0; e < p->n_expert; e++)
         first[e + 1] += first[e];
-    }
     for (int i = 0; i < n; i++) {
         int32_t slot = first[p->id[i]]++;
         c->slot_row[slot] = i / p->k;
@@ -31,7 +29,6 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
     for (int e = p->n_expert; e > 0; e--)
         first[e] = first[e - 1]; /* first[e] had moved to its end */
     first[0] = 0;
-    return most;
 }
 
 static void moe_run(void *arg, int worker, int n_w)
@@ -79,18 +76,23 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
     ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && p->n_expert <= c->plan.n_expert &&
            j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
     if (j.n_tok == 0) return;
-    int most = group_by_expert(c, p, j.n_tok);
+    group_by_expert(c, p, j.n_tok);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
     for (int e = 0; e < p->n_expert; e++) {
-        if (c->expert_slot0[e] == c->expert_slot0[e + 1]) continue;
+        int n = c->expert_slot0[e + 1] - c->expert_slot0[e];
+        if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
         struct mm_mat up = dev_cpu_mat2_at(j.gate_up, e);
-        dev_cpu_work_add(&c->work[0], &gate_up, &up, e);
-        dev_cpu_work_add(&c->work[1], &down, NULL, e);
+        dev_cpu_work_add(&c->work[0], &gate_up, &up, n)->user = e;
+        dev_cpu_work_add(&c->work[1], &down, NULL, n)->user = e;
     }
-    dev_cpu_work_split(c, &c->work[0], most);
-    dev_cpu_work_split(c, &c->work[1], most);
+    dev_cpu_work_split(c, &c->work[0]);
+    dev_cpu_work_split(c, &c->work[1]);
     kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
     par_run(c->team, moe_run, &j);
+    for (int e = 0; p->tap && e < p->n_expert; e++) {
+        int s0 = c->expert_slot0[e], n = c->expert_slot0[e + 1] - s0, n_ff = j.gate_up->m.n_row;
+        if (n) p->tap(p->tap_user, e, c->moe_h + (int64_t)s0 * n_ff, n, n_ff);
+    }
 }

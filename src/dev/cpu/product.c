@@ -35,8 +35,8 @@ void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     for (int i = 0; i < p->n_mat; i++)
-        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, i);
-    dev_cpu_work_split(c, &c->work[0], j.n_row);
+        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, j.n_row)->user = i;
+    dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, matmul_run, &j);
 }
 
@@ -80,9 +80,9 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
     dev_cpu_work_clear(&c->work[0]);
     for (int h = 0; h < p->n_head; h++) {
         struct mm_mat m = dev_cpu_mat_at(j.w, h);
-        dev_cpu_work_add(&c->work[0], &m, NULL, h);
+        dev_cpu_work_add(&c->work[0], &m, NULL, j.n_tok)->user = h;
     }
-    dev_cpu_work_split(c, &c->work[0], j.n_tok);
+    dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, heads_run, &j);
 }
 
@@ -130,10 +130,10 @@ void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
                         p->n_row ? p->n_row : b->n_tok};
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
-    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, 0);
-    dev_cpu_work_split(c, &c->work[0], j.n_row);
+    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row);
+    dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, 0);
-    dev_cpu_work_split(c, &c->work[1], j.n_row);
+    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, j.n_row);
+    dev_cpu_work_split(c, &c->work[1]);
     par_run(c->team, ffn_run, &j);
 }

@@ -39,7 +39,7 @@ void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
 
 void dev_cpu_work_clear(struct cpu_work *w)
 {
-    w->n_seg = 0;
+    w->n_seg = w->n_tok = 0;
 }
 
 static int unit_tiles(const struct mm_mat *m)
@@ -53,20 +53,34 @@ static size_t unit_bytes(const struct cpu_seg *s)
     return s->m.tile_bytes * (size_t)unit_tiles(&s->m) + (s->m2.data ? s->m2.tile_bytes : 0);
 }
 
-void dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m, const struct mm_mat *m2, int user)
+struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
+                                 const struct mm_mat *m2, int n_tok)
 {
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
     int begin = w->n_seg ? s[-1].end : 0;
     *s = (struct cpu_seg){
-        .m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .user = user};
+        .m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .n_tok = n_tok};
     if (m2) s->m2 = *m2;
+    w->n_tok = BASE_MAX(w->n_tok, n_tok);
     w->n_seg++;
+    return s;
 }
 
-void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
+/* What a set of products reads and computes, for dev_op_times. */
+static void count(struct cpu *c, const struct cpu_work *w)
 {
-    int n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
+    for (int i = 0; i < w->n_seg; i++) {
+        const struct cpu_seg *s = &w->seg[i];
+        int n_mat = s->m.is_pair || s->m2.data ? 2 : 1;
+        c->head.bytes += (double)(s->end - s->begin) * (double)unit_bytes(s);
+        c->head.ops += 2.0 * n_mat * s->m.n_row * (double)s->m.n_col * s->n_tok;
+    }
+}
+
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
+{
+    int n_tok = w->n_tok, n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
     double total = 0, done = 0;
     for (int i = 0; i < w->n_seg; i++)
         total += (double)(w->seg[i].end - w->seg[i].begin) * (double)unit_bytes(&w->seg[i]);
@@ -91,6 +105,7 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w, int n_tok)
         par_range_set(&w->range[k], at, end);
         at = end;
     }
+    if (c->head.timing) count(c, w);
     size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
     int min = n / (n_w * 16), max = n, many = n_tok > CPU_SET;
     if (bytes * (size_t)min > PIECE_MIN) min = (int)(PIECE_MIN / bytes);

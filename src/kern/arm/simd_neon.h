@@ -115,6 +115,14 @@ static inline vf v_from_bf16(const uint16_t *p)
     vf r;
     V_QUADS(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)));
 }
+static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
+{
+    for (int i = 0; i < 4; i++) {
+        uint32x4_t w = vreinterpretq_u32_u16(vld1q_u16(p + 8 * i));
+        first->q[i] = vreinterpretq_f32_u32(vshlq_n_u32(w, 16));
+        second->q[i] = vreinterpretq_f32_u32(vbicq_u32(w, vdupq_n_u32(0xffff)));
+    }
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     vf r;

@@ -115,6 +115,14 @@ static inline vf v_from_bf16(const uint16_t *p)
     vf r;
     V_LANES(fp_bf16_to_f32(p[i]));
 }
+/* 16 pairs: the first of each, and the second. */
+static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
+{
+    for (int i = 0; i < 16; i++) {
+        first->f[i] = fp_bf16_to_f32(p[2 * i]);
+        second->f[i] = fp_bf16_to_f32(p[2 * i + 1]);
+    }
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     vf r;

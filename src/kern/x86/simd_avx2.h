@@ -106,6 +106,18 @@ static inline vf v_from_bf16(const uint16_t *p)
 {
     return (vf){v_bf16_8(p), v_bf16_8(p + 8)};
 }
+static inline __m256 v_high_8(__m256i w)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(w, 16), 16));
+}
+static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
+{
+    __m256i a = _mm256_loadu_si256((const __m256i *)p);
+    __m256i b = _mm256_loadu_si256((const __m256i *)(p + 16));
+    *first = (vf){_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)),
+                  _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
+    *second = (vf){v_high_8(a), v_high_8(b)};
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),

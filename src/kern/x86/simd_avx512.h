@@ -89,6 +89,12 @@ static inline vf v_from_bf16(const uint16_t *p)
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 }
+static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
+{
+    __m512i w = _mm512_loadu_si512((const void *)p);
+    *first = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+    *second = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_srli_epi32(w, 16), 16));
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

@@ -9,6 +9,8 @@
     KERN_MM_CODES(V, avx2)                                                                         \
     KERN_MM_FLOATS(V, avx512)                                                                      \
     KERN_MM_CODES(V, avx512vnni)                                                                   \
-    V(mm_bf16x, avx512bf16)
+    V(mm_bf16x, avx512bf16)                                                                        \
+    V(attn_dot_bf16, avx512bf16) V(attn_mix_bf16, avx512bf16)                                      \
+    V(attn_rows_bf16, avx512bf16) V(attn_pairs_bf16, avx512bf16)
 
 #endif

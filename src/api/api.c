@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hooks: what is checked before a body is read (Host, Origin, key, route, room), the dispatch
+ * behind it, and the log. */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+/* ---- opening ---- */
+
+static sl_status copy(api *a, const char *z, const char **out, sl_err *err)
+{
+    char *p = NULL;
+    *out = NULL;
+    if (!z) return SL_OK;
+    SL_TRY(mem_arena_str(&a->arena, z, strlen(z), &p, err));
+    *out = p;
+    return SL_OK;
+}
+
+static sl_status copy_list(api *a, const char *const *v, int n, const char *const **out,
+                           sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&a->arena, (size_t)n + 1, sizeof(char *), &p, err));
+    const char **list = p;
+    for (int i = 0; i < n; i++)
+        SL_TRY(copy(a, v[i], &list[i], err));
+    *out = list;
+    return SL_OK;
+}
+
+static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
+{
+    a->o = *o;
+    sl_model_info_get(o->model, &a->mi);
+    sl_engine_info_get(o->engine, &a->ei);
+    SL_TRY(copy(a, o->name ? o->name : a->mi.name, &a->name, err));
+    SL_TRY(copy(a, o->model_arg, &a->o.model_arg, err));
+    SL_TRY(copy(a, o->key_file, &a->o.key_file, err));
+    SL_TRY(copy(a, o->db_file, &a->o.db_file, err));
+    SL_TRY(copy_list(a, o->host, o->n_host, &a->o.host, err));
+    SL_TRY(copy_list(a, o->origin, o->n_origin, &a->o.origin, err));
+    snprintf(a->fingerprint, sizeof a->fingerprint, "sluice-%.20s-%.16s-%.8s", sl_version(),
+             a->ei.isa, a->ei.acts);
+    a->started_s = (int64_t)time(NULL);
+    net_random(a->seed, sizeof a->seed);
+    api_metrics_init(a);
+    api_beat(a);
+    SL_TRY(net_lock_open(&a->lock, err));
+    return SL_OK;
+}
+
+sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
+{
+    void *p = NULL;
+    *out = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
+    api *a = p;
+    mem_arena_init(&a->arena, MEM_MISC, 0);
+    sl_status st = open_all(a, o, err);
+    if (st) {
+        api_close(a);
+        return st;
+    }
+    *out = a;
+    return SL_OK;
+}
+
+void api_close(api *a)
+{
+    if (!a) return;
+    net_lock_close(a->lock);
+    mem_arena_fini(&a->arena);
+    mem_free(a);
+}
+
+void api_drain(api *a)
+{
+    net_count_add(&a->draining, 1);
+}
+
+int api_active(const api *a)
+{
+    return (int)net_count_get(&a->n_gen);
+}
+
+void api_beat(api *a)
+{
+    atomic_store_explicit(&a->beat_ns.v, (uint64_t)clock_now_ns(), memory_order_relaxed);
+}
+
+void api_fail_all(api *a, const char *why)
+{
+    if (net_count_get(&a->failed)) return;
+    snprintf(a->fail_text, sizeof a->fail_text, "the engine failed: %.150s", why);
+    atomic_store_explicit(&a->failed.v, 1, memory_order_release);
+}
+
+/* ---- Host and Origin: a page of a stranger must not reach this server through a browser ---- */
+
+static bool listed(const char *const *list, int n, const char *name, size_t len)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i], "*") == 0 ||
+            (strlen(list[i]) == len && !strncasecmp(list[i], name, len)))
+            return true;
+    return false;
+}
+
+/* An address is no danger: rebinding needs a name that its owner can turn. */
+static bool is_address(const char *h, size_t n)
+{
+    if (n && h[0] == '[') return true;
+    size_t dots = 0, i = 0;
+    for (; i < n && (h[i] == '.' || (h[i] >= '0' && h[i] <= '9')); i++)
+        dots += h[i] == '.';
+    return n && i == n && dots == 3;
+}
+
+static size_t host_len(const char *h)
+{
+    if (h[0] == '[') {
+        const char *e = strchr(h, ']');
+        return e ? (size_t)(e - h) + 1 : strlen(h);
+    }
+    return strcspn(h, ":");
+}
+
+static bool host_ok(const api *a, const char *h)
+{
+    if (!h) return true; /* HTTP/1.0 */
+    size_t n = host_len(h);
+    return is_address(h, n) || (n == 9 && strncasecmp(h, "localhost", 9) == 0) ||
+           listed(a->o.host, a->o.n_host, h, n);
+}
+
+/* NULL, or the origin that the reply may name. *ok: false = refuse. */
+static const char *origin_of(const api *a, const struct net_req *r, bool *ok)
+{
+    const char *o = net_req_header(r, "Origin"), *h = net_req_header(r, "Host");
+    *ok = true;
+    if (!o) return NULL;
+    if (listed(a->o.origin, a->o.n_origin, o, strlen(o))) return o;
+    const char *sep = strstr(o, "://");
+    *ok = sep && h && strcasecmp(sep + 3, h) == 0;
+    return NULL;
+}
+
+static void cors(struct net_req *r, const char *origin)
+{
+    net_reply_header(r, "Access-Control-Allow-Origin", origin);
+    net_reply_header(r, "Vary", "Origin");
+    if (strcmp(r->method, "OPTIONS") != 0) return;
+    net_reply_header(r, "Access-Control-Allow-Methods", "GET, POST");
+    net_reply_header(r, "Access-Control-Allow-Headers", "authorization, content-type");
+    net_reply_header(r, "Access-Control-Max-Age", "600");
+}
+
+/* ---- before the body ---- */
+
+/* A prompt that fits the context is at most about 64 bytes of JSON per token. */
+static size_t body_max(const api *a, const struct api_route *t)
+{
+    size_t by_ctx = ((size_t)1 << 20) + (size_t)a->ei.n_ctx * 64;
+    return BASE_MIN(t->body_max, by_ctx);
+}
+
+static bool room_for(api *a, struct net_req *r)
+{
+    if (net_count_get(&a->failed))
+        api_error(a, r, 503, "engine_dead", NULL, a->fail_text);
+    else if (net_count_get(&a->draining))
+        api_error(a, r, 503, "going_down", NULL, "the server is going down");
+    else if (api_active(a) >= a->o.max_batch + a->o.max_queue)
+        api_error(a, r, 429, "rate_limit_exceeded", NULL, "the server is at its capacity");
+    else
+        return true;
+    return false;
+}
+
+static void begin(void *user, struct net_req *r)
+{
+    api *a = user;
+    bool known = false, ok = true;
+    const struct api_route *t = api_route_find(r->method, r->path, &known);
+    const char *origin = origin_of(a, r, &ok);
+    r->route = t;
+    r->body_max = 0;
+    if (origin) cors(r, origin);
+    if (!host_ok(a, net_req_header(r, "Host"))) {
+        api_error(a, r, 403, "host_not_allowed", NULL, "this server does not know that host name");
+        return;
+    }
+    if (!ok) {
+        api_error(a, r, 403, "origin_not_allowed", NULL, "requests of that origin are not allowed");
+        return;
+    }
+    if (origin && strcmp(r->method, "OPTIONS") == 0 && known) {
+        net_reply(r, 204, NULL, NULL);
+        return;
+    }
+    if (!t) {
+        api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
+                  known ? "that method is not for this path" : "there is no such path");
+        return;
+    }
+    r->body_max = body_max(a, t);
+    r->here = (t->flags & API_HERE) != 0;
+    if (t->flags & API_GEN) (void)room_for(a, r);
+}
+
+/* ---- the request itself ---- */
+
+static void handle(void *user, struct net_req *r)
+{
+    api *a = user;
+    const struct api_route *t = r->route;
+    sl_err err = {0};
+    sl_status st = t->handle(a, r, &err);
+    if (!st) return;
+    if (st == SL_NOTFOUND && strncmp(err.text, "model: ", 7) == 0)
+        api_error(a, r, 404, "model_not_found", "model", err.text);
+    else
+        api_error_of(a, r, &err);
+}
+
+static void refuse(void *user, struct net_req *r, int status, const char *code, const char *text)
+{
+    api_error(user, r, status, code, NULL, text);
+}
+
+static void done(void *user, struct net_req *r)
+{
+    api *a = user;
+    if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
+}
+
+void api_hooks(api *a, struct net_hooks *out)
+{
+    *out = (struct net_hooks){
+        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done};
+}
+
+sl_status api_reload(api *a, sl_err *err)
+{
+    (void)a;
+    (void)err;
+    return SL_OK;
+}
+
+void api_cancel_all(api *a)
+{
+    (void)a;
+}

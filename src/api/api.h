@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The OpenAI routes: JSON to include/sluice.h and back. Knows nothing below that header: it is
+ * given a model and an engine, and hooks for a server of room net.
+ *
+ * Threads: the hooks run where net says. Nothing here steps the engine: that is the caller's engine
+ * thread; events arrive on it and go through a ring per request to the net threads, so that no slow
+ * reader ever delays a step.
+ */
+#ifndef API_API_H
+#define API_API_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/net.h"
+#include "sluice.h"
+
+typedef struct api api;
+
+struct api_opts {
+    sl_model *model;
+    sl_engine *engine;
+    const char *name;        /* what clients call the model; NULL = the model's own name */
+    const char *model_arg;   /* another name for it: what -m was */
+    const char *key_file;    /* NULL = no keys */
+    const char *db_file;     /* responses and usage; NULL = in memory */
+    const char *const *host; /* further names for the Host header ("*": any) */
+    int n_host;
+    const char *const *origin; /* origins that browsers may call from ("*": any) */
+    int n_origin;
+    int max_batch, max_queue;
+    int64_t timeout_ms;                         /* of a request that gives none; 0 = none */
+    const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */
+    bool no_metrics, no_ui, log_json, log_requests;
+    double read_gbps; /* measured bandwidth of this machine for the metrics, 0 = unknown */
+};
+
+/* Errors: IO, FORMAT, REQUEST (key file: names the line), NOMEM. */
+sl_status api_open(const struct api_opts *o, api **out, sl_err *err) BASE_MUST_USE;
+void api_close(api *a); /* after the server was closed; NULL is legal */
+
+/* Put the hooks of a into *out (not .signal). */
+void api_hooks(api *a, struct net_hooks *out);
+
+/* From now on /ready is 503 and new work is refused; what runs goes on. Threads: any. */
+void api_drain(api *a);
+/* Generations that are not over. Threads: any. */
+int api_active(const api *a);
+/* End them all. Threads: any. */
+void api_cancel_all(api *a);
+/* The engine thread lives: call after every step and wait. A silence of 5 s while work is there
+ * makes /health a 503, unless step_limit_ns says that a step may take longer. */
+void api_beat(api *a);
+/* The engine failed for good: everything is refused with why. */
+void api_fail_all(api *a, const char *why);
+/* Read the key file again. The old keys stay when it is bad. Threads: any. */
+sl_status api_reload(api *a, sl_err *err) BASE_MUST_USE;
+
+#endif

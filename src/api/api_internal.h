@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share. */
+#ifndef API_INTERNAL_H
+#define API_INTERNAL_H
+
+#include "api/api.h"
+#include "api/field.h"
+#include "net/crypt.h"
+#include "net/feed.h"
+#include "net/metric.h"
+#include "text/json.h"
+
+#define API_STOP_MAX 16
+#define API_STOP_IDS 64
+#define API_FANOUT_MAX 128 /* prompts times samples of one request */
+#define API_BIAS_MAX 1024
+#define API_JSON "application/json"
+
+/* The routes, in the order of the log and the metrics. */
+enum {
+    API_OPEN = 1,  /* no key needed */
+    API_HERE = 2,  /* answered on the net thread */
+    API_GEN = 4,   /* makes the model compute: counted, limited, refused while draining */
+    API_ADMIN = 8, /* never refused for load */
+};
+
+struct api_route {
+    const char *method, *path;
+    int flags;
+    size_t body_max; /* 0 = none; see api_body_max */
+    sl_status (*handle)(api *a, struct net_req *r, sl_err *err);
+};
+const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
+const struct api_route *api_route_table(int *n);
+
+struct api_metrics {
+    struct net_hist ttft, tpot, e2e, queue, prefill, decode, n_prompt, n_answer;
+    struct net_count finish[SL_N_FINISH], n_refused, n_auth_failed, http[6];
+};
+
+struct api_keys;
+
+struct api {
+    /* fixed after open */
+    struct api_opts o;
+    struct arena arena;
+    sl_model_info mi;
+    sl_engine_info ei;
+    const char *name; /* what clients call the model */
+    char fingerprint[64];
+    int64_t started_s; /* wall clock */
+    uint8_t seed[16];  /* of this run, for what needs a secret */
+    net_lock *lock;    /* keys, db */
+    /* any thread */
+    struct net_count n_gen, draining, failed;
+    struct net_count beat_ns;
+    struct api_metrics metrics;
+    char fail_text[200]; /* set once before failed */
+    /* under lock */
+    struct api_keys *keys;
+    struct api_db *db;
+};
+
+/* ---- error.c ---- */
+/* Reply with the four-key error of OpenAI. param: NULL = what stands before the colon of the text
+ * when it is a field's name. code: NULL = by the status. */
+void api_error(api *a, struct net_req *r, int http, const char *code, const char *param,
+               const char *text);
+/* The same for a status that a call gave. */
+void api_error_of(api *a, struct net_req *r, const sl_err *err);
+/* The JSON object alone, onto out: for streams. */
+void api_error_json(struct str *out, int http, const char *code, const char *param,
+                    const char *text);
+int api_error_http(sl_status code);
+const char *api_error_code(sl_status code);
+
+/* ---- gen.c: what all generating routes share ---- */
+struct api_gen {
+    const struct json *body;
+    sl_request q;        /* but for the prompt; owned by the request's arena */
+    sl_grammar *grammar; /* unref at the end */
+    bool stream, include_usage, continuous_usage, return_ids, echo, logprobs;
+    int n_top;
+    int n; /* samples per prompt */
+    int64_t created;
+    char id[48];
+};
+/* From a body whose fields were checked. */
+sl_status api_gen_parse(api *a, struct net_req *r, const struct json *body, int route,
+                        struct api_gen *g, sl_err *err) BASE_MUST_USE;
+/* A JSON list of token ids. name: the field. */
+sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
+                        int *n, sl_err *err) BASE_MUST_USE;
+/* Read the body as JSON and check its fields. Errors: REQUEST, with line and column. */
+sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
+                         sl_err *err) BASE_MUST_USE;
+sl_status api_model_check(const api *a, const struct json *body, sl_err *err) BASE_MUST_USE;
+
+/* ---- job.c: from sl_submit to the last event ---- */
+/* An event as it left the ring; text, top, embedding and error are borrowed during the call. */
+struct api_event {
+    int32_t sub, index, token, n_top, prompt_pos, n_embedding, finish, status;
+    int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
+    float logprob;
+    int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
+    const char *text, *error;
+    const sl_logprob *top;
+    const float *embedding;
+};
+
+struct api_job;
+struct api_fmt {
+    /* One event; out: the stream, NULL when the answer is given whole. Net thread. */
+    void (*event)(struct api_job *j, const struct api_event *ev, struct str *out);
+    /* All is there: the last bytes of the stream, or the reply (out NULL). */
+    void (*end)(struct api_job *j, struct str *out);
+    /* Free what the request's arena does not hold. May be NULL. */
+    void (*fini)(struct api_job *j);
+};
+
+struct api_prompt {
+    const int32_t *ids; /* or */
+    const char *text;
+    int n_ids;
+};
+
+struct api_sub;
+struct api_job {
+    api *a;
+    struct net_req *r;
+    struct api_gen *g;
+    const struct api_fmt *fmt;
+    void *user; /* of fmt */
+    const struct api_prompt *prompt;
+    int n_prompt;
+    struct api_sub *sub; /* [n_prompt] */
+    struct net_feed feed;
+    char *buf; /* payload of the event that is read */
+    size_t n_buf;
+    /* net and worker threads, never at once */
+    int n_submitted, n_over, window;
+    bool failed, ended;
+    sl_err err; /* of the failure */
+    /* sums over prompts and samples */
+    int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
+    int64_t n_reason_tok;  /* of the answers: reasoning; -1 = not told apart */
+    struct api_event last; /* of the first sample: its times */
+};
+
+/* Submit the prompts (as many as the window holds now) and make r wait for them. The job is
+ * allocated in r's arena, and so are g, p and user. Takes over g->grammar, and calls fmt->fini,
+ * also when it fails. Errors: of sl_submit for the first prompt. */
+sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
+                        int n_prompt, const struct api_fmt *fmt, void *user,
+                        sl_err *err) BASE_MUST_USE;
+
+/* ---- out.c: pieces of answers ---- */
+const char *api_finish_text(int finish); /* "stop", "length" */
+void api_put_usage(struct json_w *w, const struct api_job *j);
+void api_put_timings(struct json_w *w, const struct api_job *j);
+void api_put_head(struct json_w *w, const struct api_job *j, const char *object);
+void api_sse(struct str *out, const struct str *json);
+/* Text of one token, for logprobs: its bytes, which may be a part of a code point. */
+void api_token_bytes(const api *a, int32_t id, struct str *out);
+
+void api_put_ids(struct json_w *w, const char *key, const int32_t *ids, int n);
+/* One entry of chat's logprobs.content. */
+void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev);
+
+/* ---- routes ---- */
+#define ROUTE(name) sl_status api_##name(api *a, struct net_req *r, sl_err *err) BASE_MUST_USE
+ROUTE(chat);
+ROUTE(completions);
+ROUTE(models);
+ROUTE(health);
+ROUTE(ready);
+ROUTE(tokenize);
+ROUTE(detokenize);
+ROUTE(apply_template);
+ROUTE(metrics_get);
+#undef ROUTE
+/* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
+sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
+                           bool as_text, sl_err *err) BASE_MUST_USE;
+/* Prompt ids of an OpenAI chat body, in r's arena. */
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+                          struct api_prompt *out, sl_err *err) BASE_MUST_USE;
+/* The rendered text instead; free with sl_free. */
+sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
+                        sl_err *err) BASE_MUST_USE;
+
+void api_metrics_init(api *a);
+void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/completions: raw prompts, several at once, echo. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_internal.h"
+
+struct choice {
+    struct str text;
+    struct str token, logprob, top, offset; /* the four lists of logprobs, without brackets */
+    struct str ids;
+    size_t n_chars; /* of text so far, for text_offset */
+    int finish;
+    bool begun;
+};
+
+struct completion {
+    struct api_gen g;
+    struct api_prompt *prompt;
+    const struct json **given; /* per prompt: its text, or NULL */
+    int n_prompt;
+    struct choice *choice; /* [n_prompt * g.n] */
+    struct str head;
+};
+
+/* ---- prompts ---- */
+
+static sl_status one_prompt(struct net_req *r, const struct json *v, struct completion *c, int i,
+                            sl_err *err)
+{
+    if (v->kind == JSON_STR_K) {
+        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "prompt: holds a NUL");
+        c->prompt[i].text = v->s;
+        c->given[i] = v;
+        return SL_OK;
+    }
+    if (v->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST,
+                       "prompt: must be text, texts, token ids or lists of token ids");
+    int32_t *ids = NULL;
+    SL_TRY(api_ids_parse(&r->arena, "prompt", v, &ids, &c->prompt[i].n_ids, err));
+    c->prompt[i].ids = ids;
+    return SL_OK;
+}
+
+static sl_status prompts(struct net_req *r, const struct json *body, struct completion *c,
+                         sl_err *err)
+{
+    const struct json *v = api_field(body, "prompt_token_ids");
+    void *p = NULL;
+    if (!v) v = api_field(body, "prompt");
+    if (!v) return SL_FAIL(err, REQUEST, "prompt: missing");
+    bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
+    size_t n = many ? v->n : 1;
+    if (n * (size_t)c->g.n > API_FANOUT_MAX)
+        return SL_FAIL(err, REQUEST, "prompt: %zu prompts of %d samples: at most %d together", n,
+                       c->g.n, API_FANOUT_MAX);
+    SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->prompt, &p, err));
+    c->prompt = p;
+    SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->given, &p, err));
+    c->given = p;
+    c->n_prompt = (int)n;
+    if (!many) return one_prompt(r, v, c, 0, err);
+    int i = 0;
+    for (const struct json *e = v->child; e; e = e->next)
+        SL_TRY(one_prompt(r, e, c, i++, err));
+    return SL_OK;
+}
+
+/* ---- events ---- */
+
+static size_t chars(const char *p, size_t n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        k += ((unsigned char)p[i] & 0xc0) != 0x80;
+    return k;
+}
+
+static void put_token_text(const api *a, struct str *out, int32_t id)
+{
+    struct json_w w;
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    api_token_bytes(a, id, &s);
+    text_jw_init(&w, out);
+    text_jw_str(&w, str_c(&s), s.n);
+    str_fini(&s);
+}
+
+static void put_number(struct str *out, double v)
+{
+    struct json_w w;
+    text_jw_init(&w, out);
+    text_jw_real(&w, v, 9);
+}
+
+/* Append one token to the lists. */
+static void add_logprob(api *a, struct choice *ch, const struct api_event *ev)
+{
+    const char *comma = ch->token.n ? "," : "";
+    bool first = ev->prompt_pos == 0; /* nothing predicted it */
+    str_puts(&ch->token, comma);
+    put_token_text(a, &ch->token, ev->token);
+    str_puts(&ch->logprob, comma);
+    str_puts(&ch->top, comma);
+    str_printf(&ch->offset, "%s%zu", comma, ch->n_chars);
+    if (first) {
+        str_puts(&ch->logprob, "null");
+        str_puts(&ch->top, "null");
+        return;
+    }
+    put_number(&ch->logprob, (double)ev->logprob);
+    str_putc(&ch->top, '{');
+    for (int i = 0; i < ev->n_top; i++) {
+        if (i) str_putc(&ch->top, ',');
+        put_token_text(a, &ch->top, ev->top[i].token);
+        str_putc(&ch->top, ':');
+        put_number(&ch->top, (double)ev->top[i].logprob);
+    }
+    str_putc(&ch->top, '}');
+}
+
+static void put_lists(struct str *out, struct choice *ch)
+{
+    str_printf(out, "{\"tokens\":[%s],\"token_logprobs\":[%s],", str_c(&ch->token),
+               str_c(&ch->logprob));
+    str_printf(out, "\"top_logprobs\":[%s],\"text_offset\":[%s]}", str_c(&ch->top),
+               str_c(&ch->offset));
+}
+
+static void clear(struct choice *ch)
+{
+    str_clear(&ch->text);
+    str_clear(&ch->token);
+    str_clear(&ch->logprob);
+    str_clear(&ch->top);
+    str_clear(&ch->offset);
+    str_clear(&ch->ids);
+}
+
+/* One choice as it stands in ch; finish NONE: null. */
+static void put_choice(struct completion *c, struct str *out, struct choice *ch, int index)
+{
+    str_printf(out, "{\"index\":%d,\"text\":\"", index);
+    text_json_escape(out, str_c(&ch->text), ch->text.n);
+    str_puts(out, "\",\"logprobs\":");
+    if (c->g.logprobs)
+        put_lists(out, ch);
+    else
+        str_puts(out, "null");
+    if (c->g.return_ids) str_printf(out, ",\"token_ids\":[%s]", str_c(&ch->ids));
+    if (ch->finish != SL_FINISH_NONE)
+        str_printf(out, ",\"finish_reason\":\"%s\"}", api_finish_text(ch->finish));
+    else
+        str_puts(out, ",\"finish_reason\":null}");
+}
+
+static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int index,
+                      const struct api_event *ev)
+{
+    struct completion *c = j->user;
+    if (!c->head.n) {
+        struct json_w w;
+        text_jw_init(&w, &c->head);
+        text_jw_obj(&w);
+        api_put_head(&w, j, "text_completion");
+        str_puts(&c->head, ",\"choices\":[");
+    }
+    str_puts(out, "data: ");
+    str_put(out, c->head.p, c->head.n);
+    put_choice(c, out, ch, index);
+    str_putc(out, ']');
+    if (c->g.continuous_usage)
+        str_printf(out,
+                   ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
+                   ev->n_prompt, ev->n_token, ev->n_prompt + ev->n_token);
+    else if (c->g.include_usage)
+        str_puts(out, ",\"usage\":null");
+    str_puts(out, "}\n\n");
+    clear(ch);
+}
+
+/* The prompt's own text, in front of each of its samples. */
+static void echo(struct api_job *j, struct choice *ch, int prompt)
+{
+    struct completion *c = j->user;
+    const struct json *given = c->given[prompt];
+    if (given)
+        str_put(&ch->text, given->s, given->n);
+    else {
+        char *text = NULL;
+        size_t n = 0;
+        if (sl_detokenize(j->a->o.model, c->prompt[prompt].ids, c->prompt[prompt].n_ids, 1, &text,
+                          &n, NULL) == SL_OK)
+            str_put(&ch->text, text, n);
+        sl_free(text);
+    }
+}
+
+static void event(struct api_job *j, const struct api_event *ev, struct str *out)
+{
+    struct completion *c = j->user;
+    int index = ev->sub * c->g.n + ev->index;
+    struct choice *ch = &c->choice[index];
+    if (ev->token < 0 && ev->finish == SL_FINISH_NONE && !ev->n_text) {
+        if (out && ev->n_done < ev->n_prompt)
+            str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
+        return;
+    }
+    if (ev->prompt_pos >= 0 && ev->token >= 0) { /* of the echoed prompt */
+        add_logprob(j->a, ch, ev);
+        struct str s;
+        str_init(&s, MEM_REQUEST, 0);
+        api_token_bytes(j->a, ev->token, &s);
+        ch->n_chars += chars(str_c(&s), s.n);
+        str_fini(&s);
+        return;
+    }
+    if (c->g.echo && !ch->begun) echo(j, ch, ev->sub);
+    ch->begun = true;
+    if (ev->token >= 0) {
+        if (c->g.logprobs && ev->finish != SL_FINISH_STOP) add_logprob(j->a, ch, ev);
+        if (c->g.return_ids) str_printf(&ch->ids, "%s%d", ch->ids.n ? "," : "", ev->token);
+    }
+    ch->n_chars += chars(ev->text, (size_t)ev->n_text);
+    str_put(&ch->text, ev->text, (size_t)ev->n_text);
+    ch->finish = ev->finish;
+    if (out && (ch->text.n || ch->token.n || ch->ids.n || ev->finish != SL_FINISH_NONE))
+        put_chunk(j, out, ch, index, ev);
+}
+
+static void end(struct api_job *j, struct str *out)
+{
+    struct completion *c = j->user;
+    struct json_w w;
+    struct str s;
+    bool chunk = out != NULL;
+    if (chunk && !c->g.include_usage) {
+        str_puts(out, "data: [DONE]\n\n");
+        return;
+    }
+    str_init(&s, MEM_REQUEST, 0);
+    text_jw_init(&w, &s);
+    text_jw_obj(&w);
+    api_put_head(&w, j, "text_completion");
+    str_puts(&s, ",\"choices\":[");
+    for (int i = 0; !chunk && i < c->n_prompt * c->g.n; i++) {
+        if (i) str_putc(&s, ',');
+        put_choice(c, &s, &c->choice[i], i);
+    }
+    str_putc(&s, ']');
+    api_put_usage(&w, j);
+    api_put_timings(&w, j);
+    text_jw_obj_end(&w);
+    if (!chunk) {
+        net_reply(j->r, 200, API_JSON, &s);
+        return;
+    }
+    api_sse(out, &s);
+    str_puts(out, "data: [DONE]\n\n");
+    str_fini(&s);
+}
+
+static void fini(struct api_job *j)
+{
+    struct completion *c = j->user;
+    for (int i = 0; i < c->n_prompt * c->g.n; i++) {
+        struct choice *ch = &c->choice[i];
+        str_fini(&ch->text);
+        str_fini(&ch->token);
+        str_fini(&ch->logprob);
+        str_fini(&ch->top);
+        str_fini(&ch->offset);
+        str_fini(&ch->ids);
+    }
+    str_fini(&c->head);
+}
+
+static const struct api_fmt fmt = {event, end, fini};
+
+sl_status api_completions(api *a, struct net_req *r, sl_err *err)
+{
+    const struct json *body = NULL;
+    void *p = NULL;
+    SL_TRY(api_body_parse(r, API_TEXT, &body, err));
+    SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct completion), &p, err));
+    struct completion *c = p;
+    SL_TRY(api_gen_parse(a, r, body, API_TEXT, &c->g, err));
+    if (api_field_int(body, "best_of", c->g.n) != c->g.n)
+        return SL_FAIL(err, REQUEST, "best_of: only where it equals n");
+    SL_TRY(prompts(r, body, c, err));
+    if (c->g.echo && c->g.logprobs) {
+        if (c->g.n > 1) return SL_FAIL(err, REQUEST, "echo: with logprobs only for n = 1");
+        c->g.q.echo_logprob = 1;
+    } else if (c->g.q.max_tokens < 0)
+        return SL_FAIL(err, REQUEST, "max_tokens: 0: only with echo: true and logprobs");
+    int n = c->n_prompt * c->g.n;
+    SL_TRY(mem_arena_array(&r->arena, (size_t)n, sizeof *c->choice, &p, err));
+    c->choice = p;
+    for (int i = 0; i < n; i++) {
+        struct choice *ch = &c->choice[i];
+        struct str *all[] = {&ch->text, &ch->token, &ch->logprob, &ch->top, &ch->offset, &ch->ids};
+        for (int k = 0; k < BASE_COUNT_OF(all); k++)
+            str_init(all[k], MEM_REQUEST, 0);
+    }
+    str_init(&c->head, MEM_REQUEST, 0);
+    net_random_id("cmpl-", c->g.id);
+    return api_job_start(a, r, &c->g, c->prompt, c->n_prompt, &fmt, c, err);
+}

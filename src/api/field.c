@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/field.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define C API_CHAT
+#define T API_TEXT
+#define R API_RESPONSES
+#define E API_EMBED
+static const struct api_field table[] = {
+#define F(routes, name, type, min, max, what, note)                                                \
+    {routes, #name, API_##type, min, max, API_##what, note},
+    API_FIELD_LIST(F)
+#undef F
+};
+#undef C
+#undef T
+#undef R
+#undef E
+
+const struct api_field *api_field_table(int *n)
+{
+    *n = BASE_COUNT_OF(table);
+    return table;
+}
+
+static const struct api_field *find(const char *name, int route)
+{
+    for (int i = 0; i < BASE_COUNT_OF(table); i++)
+        if (table[i].routes & route && strcmp(table[i].name, name) == 0) return &table[i];
+    return NULL;
+}
+
+static bool is_empty(const struct json *v)
+{
+    switch (v->kind) {
+    case JSON_NULL_K:
+        return true;
+    case JSON_BOOL_K:
+        return !v->b;
+    case JSON_STR_K:
+    case JSON_ARRAY_K:
+    case JSON_OBJECT_K:
+        return v->n == 0;
+    case JSON_INT_K:
+    case JSON_REAL_K:
+        break;
+    }
+    return false;
+}
+
+static sl_status check_number(const struct api_field *f, const struct json *v, sl_err *err)
+{
+    bool whole =
+        v->kind == JSON_INT_K ||
+        (v->kind == JSON_REAL_K && v->f == (double)(int64_t)v->f && v->f > -9e15 && v->f < 9e15);
+    if (v->kind != JSON_INT_K && v->kind != JSON_REAL_K)
+        return SL_FAIL(err, REQUEST, "%s: %s: must be a number", f->name,
+                       text_json_kind_text(v->kind));
+    if (f->type == API_INT && !whole)
+        return SL_FAIL(err, REQUEST, "%s: %.17g: must be an integer", f->name, v->f);
+    if (!(v->f >= f->min && v->f <= f->max)) /* also NaN */
+        return SL_FAIL(err, REQUEST, "%s: %.17g: must be from %.17g to %.17g", f->name, v->f,
+                       f->min, f->max);
+    return SL_OK;
+}
+
+static sl_status check(const struct api_field *f, const struct json *v, sl_err *err)
+{
+    if (v->kind == JSON_NULL_K || f->what == API_SKIP) return SL_OK;
+    if (f->what == API_DENY) {
+        if (is_empty(v)) return SL_OK;
+        return SL_FAIL(err, REQUEST, "%s: not supported: %s", f->name, f->note);
+    }
+    switch (f->type) {
+    case API_BOOL:
+        if (v->kind == JSON_BOOL_K) return SL_OK;
+        return SL_FAIL(err, REQUEST, "%s: %s: must be true or false", f->name,
+                       text_json_kind_text(v->kind));
+    case API_INT:
+    case API_REAL:
+        return check_number(f, v, err);
+    case API_STR:
+        if (v->kind != JSON_STR_K)
+            return SL_FAIL(err, REQUEST, "%s: %s: must be a string", f->name,
+                           text_json_kind_text(v->kind));
+        if ((double)v->n > f->max || memchr(v->s, 0, v->n))
+            return SL_FAIL(err, REQUEST, "%s: must be at most %.0f bytes without NUL", f->name,
+                           f->max);
+        return SL_OK;
+    case API_ANY:
+        break;
+    }
+    return SL_OK;
+}
+
+sl_status api_fields_check(const struct json *body, int route, sl_err *err)
+{
+    if (body->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, REQUEST, "the body is %s: must be a JSON object",
+                       text_json_kind_text(body->kind));
+    for (const struct json *v = body->child; v; v = v->next) {
+        const struct api_field *f = find(v->key, route);
+        if (f) SL_TRY(check(f, v, err));
+    }
+    return SL_OK;
+}
+
+const struct json *api_field(const struct json *body, const char *name)
+{
+    const struct json *v = text_json_get(body, name);
+    return v && v->kind != JSON_NULL_K ? v : NULL;
+}
+
+int64_t api_field_int(const struct json *body, const char *name, int64_t def)
+{
+    const struct json *v = api_field(body, name);
+    if (!v) return def;
+    return v->kind == JSON_INT_K ? v->i : (int64_t)v->f;
+}
+
+double api_field_real(const struct json *body, const char *name, double def)
+{
+    const struct json *v = api_field(body, name);
+    return v ? v->f : def;
+}
+
+bool api_field_bool(const struct json *body, const char *name, bool def)
+{
+    const struct json *v = api_field(body, name);
+    return v && v->kind == JSON_BOOL_K ? v->b : def;
+}
+
+const char *api_field_str(const struct json *body, const char *name, const char *def)
+{
+    const struct json *v = api_field(body, name);
+    return v && v->kind == JSON_STR_K ? v->s : def;
+}
+
+static const char *type_text(const struct api_field *f, char *buf, size_t n)
+{
+    switch (f->type) {
+    case API_BOOL:
+        return "boolean";
+    case API_INT:
+        snprintf(buf, n, "integer");
+        break;
+    case API_REAL:
+        snprintf(buf, n, "number");
+        break;
+    case API_STR:
+        return "string";
+    case API_ANY:
+        return "";
+    }
+    if (f->max < 1e15) {
+        size_t k = strlen(buf);
+        snprintf(buf + k, n - k, " %.10g to %.10g", f->min, f->max);
+    }
+    return buf;
+}
+
+void api_fields_print(struct str *out)
+{
+    static const char *const what[] = {"honoured", "ignored", "refused"};
+    char buf[80];
+    str_puts(out, "| field | chat | completions | responses | embeddings | type | |\n"
+                  "|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
+        const struct api_field *f = &table[i];
+        str_printf(out, "| `%s` |", f->name);
+        for (int r = API_CHAT; r <= API_EMBED; r *= 2)
+            str_printf(out, " %s |", f->routes & r ? what[f->what] : "");
+        str_printf(out, " %s | %s |\n", type_text(f, buf, sizeof buf), f->note);
+    }
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What chat, completions and responses have in common: sampling, lengths, ends. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api_internal.h"
+#include "base/hash.h"
+
+sl_status api_body_parse(struct net_req *r, int route, const struct json **out, sl_err *err)
+{
+    sl_status st = text_json_parse(&r->arena, "body", str_c(&r->body), r->body.n, out, err);
+    if (st == SL_FORMAT || st == SL_LIMIT) { /* not of the model: of the request */
+        if (err) err->code = SL_REQUEST;
+        return SL_REQUEST;
+    }
+    if (st) return st;
+    return api_fields_check(*out, route, err);
+}
+
+sl_status api_model_check(const api *a, const struct json *body, sl_err *err)
+{
+    const char *name = api_field_str(body, "model", NULL);
+    if (!name || !*name || strcmp(name, a->name) == 0 || strcmp(name, a->mi.name) == 0 ||
+        strcmp(name, "default") == 0 || (a->o.model_arg && strcmp(name, a->o.model_arg) == 0))
+        return SL_OK;
+    return SL_FAIL(err, NOTFOUND,
+                   "model: the model \"%.100s\" does not exist: this server has \"%s\"", name,
+                   a->name);
+}
+
+sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
+                        int *n, sl_err *err)
+{
+    void *p = NULL;
+    if (list->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "%s: must be a list of token ids", name);
+    if (list->n > INT32_MAX / 8) return SL_FAIL(err, LIMIT, "%s: too long", name);
+    SL_TRY(mem_arena_array(a, list->n + 1, sizeof **ids, &p, err));
+    *ids = p;
+    *n = 0;
+    for (const struct json *v = list->child; v; v = v->next) {
+        if (v->kind != JSON_INT_K || v->i < 0 || v->i > INT32_MAX)
+            return SL_FAIL(err, REQUEST, "%s: place %d: must be a token id", name, *n);
+        (*ids)[(*n)++] = (int32_t)v->i;
+    }
+    return SL_OK;
+}
+
+static sl_status parse_stop(struct arena *a, const struct json *v, sl_request *q, sl_err *err)
+{
+    void *p = NULL;
+    if (!v) return SL_OK;
+    size_t n = v->kind == JSON_ARRAY_K ? v->n : 1;
+    if (n > API_STOP_MAX)
+        return SL_FAIL(err, REQUEST, "stop: %zu texts: at most %d", n, API_STOP_MAX);
+    SL_TRY(mem_arena_array(a, n + 1, sizeof(char *), &p, err));
+    const char **s = p;
+    const struct json *e = v->kind == JSON_ARRAY_K ? v->child : v;
+    for (size_t i = 0; i < n; i++, e = e->next) {
+        if (e->kind != JSON_STR_K)
+            return SL_FAIL(err, REQUEST, "stop: must be a string or a list of strings");
+        if (e->n < 1 || e->n > 1024 || memchr(e->s, 0, e->n))
+            return SL_FAIL(err, REQUEST, "stop: text %zu: must be 1 to 1024 bytes without NUL", i);
+        s[i] = e->s;
+    }
+    q->stop = s;
+    q->n_stop = (int)n;
+    return SL_OK;
+}
+
+static sl_status parse_bias(api *a, struct arena *ar, const struct json *v, sl_sampling *s,
+                            sl_err *err)
+{
+    void *p = NULL;
+    if (!v) return SL_OK;
+    if (v->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, REQUEST, "logit_bias: must be an object of token ids and numbers");
+    if (v->n > API_BIAS_MAX)
+        return SL_FAIL(err, REQUEST, "logit_bias: %zu entries: at most %d", v->n, API_BIAS_MAX);
+    SL_TRY(mem_arena_array(ar, v->n + 1, sizeof(sl_bias), &p, err));
+    sl_bias *b = p;
+    for (const struct json *e = v->child; e; e = e->next) {
+        char *end;
+        long id = strtol(e->key, &end, 10);
+        if (e->n_key < 1 || e->n_key > 9 || *end || e->key[0] == '+' || id < 0 ||
+            id >= a->mi.n_vocab)
+            return SL_FAIL(err, REQUEST, "logit_bias: \"%.20s\": must be a token id below %d",
+                           e->key, a->mi.n_vocab);
+        if ((e->kind != JSON_INT_K && e->kind != JSON_REAL_K) || !(e->f >= -100 && e->f <= 100))
+            return SL_FAIL(err, REQUEST, "logit_bias: of token %ld: must be from -100 to 100", id);
+        b[s->n_bias++] = (sl_bias){(int32_t)id, (float)e->f};
+    }
+    s->bias = b;
+    return SL_OK;
+}
+
+static sl_status parse_sampling(api *a, struct net_req *r, const struct json *b, struct api_gen *g,
+                                sl_err *err)
+{
+    sl_sampling *s = &g->q.sampling;
+    s->temperature = (float)api_field_real(b, "temperature", 1);
+    s->top_p = (float)api_field_real(b, "top_p", 1);
+    if (s->top_p == 0)
+        s->top_p = 1e-6f; /* the engine reads 0 as off; here it means the best only */
+    s->min_p = (float)api_field_real(b, "min_p", 0);
+    s->top_k = (int)BASE_MAX(api_field_int(b, "top_k", 0), 0);
+    s->repeat_penalty = (float)api_field_real(b, "repetition_penalty", 1);
+    s->presence_penalty = (float)api_field_real(b, "presence_penalty", 0);
+    s->frequency_penalty = (float)api_field_real(b, "frequency_penalty", 0);
+    if (api_field(b, "seed"))
+        s->seed = (uint64_t)api_field_int(b, "seed", 0);
+    else
+        net_random(&s->seed, sizeof s->seed);
+    return parse_bias(a, &r->arena, api_field(b, "logit_bias"), s, err);
+}
+
+static sl_status parse_stream(const struct json *b, struct api_gen *g, sl_err *err)
+{
+    const struct json *o = api_field(b, "stream_options");
+    g->stream = api_field_bool(b, "stream", false);
+    if (!o) return SL_OK;
+    if (o->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "stream_options: must be an object");
+    if (!g->stream) return SL_FAIL(err, REQUEST, "stream_options: only with stream: true");
+    g->include_usage = api_field_bool(o, "include_usage", false);
+    g->continuous_usage = api_field_bool(o, "continuous_usage_stats", false);
+    return SL_OK;
+}
+
+static sl_status parse_lengths(const struct json *b, int route, struct api_gen *g, sl_err *err)
+{
+    int64_t max = 0;
+    if (route == API_TEXT) {
+        max = api_field_int(b, "max_tokens", 16);
+        if (max == 0 && !g->echo)
+            return SL_FAIL(err, REQUEST, "max_tokens: 0: only with echo: true");
+        if (max == 0) max = -1;
+    } else if (route == API_CHAT) {
+        max = api_field_int(b, "max_tokens", 0);
+        if (api_field(b, "max_tokens") && max == 0)
+            return SL_FAIL(err, REQUEST, "max_tokens: 0: must be at least 1");
+        max = api_field_int(b, "max_completion_tokens", max);
+    } else
+        max = api_field_int(b, "max_output_tokens", 0);
+    g->q.max_tokens = (int)max;
+    g->q.min_tokens = (int)api_field_int(b, "min_tokens", 0);
+    if (max > 0 && g->q.min_tokens > max)
+        return SL_FAIL(err, REQUEST, "min_tokens: %d: more than the %lld tokens allowed",
+                       g->q.min_tokens, (long long)max);
+    return SL_OK;
+}
+
+static sl_status parse_logprobs(const struct json *b, int route, struct api_gen *g, sl_err *err)
+{
+    if (route == API_TEXT) {
+        g->logprobs = api_field(b, "logprobs") != NULL;
+        g->n_top = (int)api_field_int(b, "logprobs", 0);
+    } else {
+        g->n_top = (int)api_field_int(b, "top_logprobs", 0);
+        g->logprobs = route == API_CHAT ? api_field_bool(b, "logprobs", false) : g->n_top > 0;
+        if (g->n_top && !g->logprobs)
+            return SL_FAIL(err, REQUEST, "top_logprobs: only with logprobs: true");
+    }
+    g->q.want_logprob = g->logprobs;
+    g->q.n_logprob = g->logprobs ? g->n_top : -1;
+    return SL_OK;
+}
+
+sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int route,
+                        struct api_gen *g, sl_err *err)
+{
+    struct arena *ar = &r->arena;
+    const struct json *ids = api_field(b, "stop_token_ids");
+    const char *salt = api_field_str(b, "cache_salt", NULL);
+    g->body = b;
+    g->created = (int64_t)time(NULL);
+    g->n = (int)api_field_int(b, "n", 1);
+    g->echo = api_field_bool(b, "echo", false);
+    g->return_ids = api_field_bool(b, "return_token_ids", false);
+    SL_TRY(api_model_check(a, b, err));
+    SL_TRY(parse_stream(b, g, err));
+    SL_TRY(parse_lengths(b, route, g, err));
+    SL_TRY(parse_logprobs(b, route, g, err));
+    SL_TRY(parse_sampling(a, r, b, g, err));
+    SL_TRY(parse_stop(ar, api_field(b, "stop"), &g->q, err));
+    if (ids) {
+        int32_t *list = NULL;
+        SL_TRY(api_ids_parse(ar, "stop_token_ids", ids, &list, &g->q.n_stop_ids, err));
+        if (g->q.n_stop_ids > API_STOP_IDS)
+            return SL_FAIL(err, REQUEST, "stop_token_ids: %d ids: at most %d", g->q.n_stop_ids,
+                           API_STOP_IDS);
+        g->q.stop_ids = list;
+    }
+    g->q.n = g->n;
+    g->q.ignore_eos = api_field_bool(b, "ignore_eos", false);
+    g->q.keep_special = !api_field_bool(b, "skip_special_tokens", true);
+    g->q.priority = (int)api_field_int(b, "priority", 0);
+    g->q.timeout_ms = api_field_int(b, "timeout_ms", a->o.timeout_ms);
+    g->q.owner = (uint64_t)(r->key + 1);
+    if (salt) g->q.cache_salt = hash_bytes(salt, strlen(salt), (uint64_t)(r->key + 1)) | 1;
+    g->q.want_progress = g->stream;
+    return SL_OK;
+}

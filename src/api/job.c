@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From sl_submit to the last event.
+ *
+ * The engine's thread writes events into the job's ring (on_event) and never waits: a ring that is
+ * full means that the reader is too slow, and ends the request. A net thread takes them out (poll,
+ * pull) and has fmt make JSON of them. Each submitted prompt holds a reference to the request until
+ * its last event, because the job lives in the request's arena. */
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/size.h"
+
+#define RING_STREAM (128 * 1024) /* about 1000 tokens that a reader may lag behind */
+#define RING_WHOLE (1024 * 1024)
+#define WINDOW 16 /* prompts of one request that are in the engine at once */
+
+/* What stands in the ring before its payload. */
+struct rec {
+    struct api_event ev; /* pointers unused */
+};
+
+struct api_sub {
+    struct api_job *job;
+    uint64_t id;
+    int i, n_left;
+    int n_over; /* net thread: samples whose last event was read */
+};
+
+/* ---- engine thread ---- */
+
+static void on_event(void *user, const sl_event *ev)
+{
+    struct api_sub *s = user;
+    struct api_job *j = s->job;
+    struct rec rec = {.ev = {.sub = s->i,
+                             .index = ev->index,
+                             .token = ev->token,
+                             .n_top = ev->n_top,
+                             .prompt_pos = ev->prompt_pos,
+                             .n_embedding = ev->n_embedding,
+                             .finish = (int32_t)ev->finish,
+                             .status = (int32_t)ev->status,
+                             .n_prompt = ev->n_prompt,
+                             .n_token = ev->n_token,
+                             .n_cached = ev->n_cached,
+                             .n_done = ev->n_done,
+                             .n_text = (int32_t)ev->n_text,
+                             .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
+                             .logprob = ev->logprob,
+                             .ttft_ns = ev->ttft_ns,
+                             .done_ns = ev->done_ns,
+                             .queue_ns = ev->queue_ns,
+                             .prefill_ns = ev->prefill_ns}};
+    struct net_piece piece[5] = {
+        {&rec, sizeof rec},
+        {ev->text, ev->n_text},
+        {ev->top, (size_t)ev->n_top * sizeof *ev->top},
+        {ev->embedding, (size_t)ev->n_embedding * sizeof *ev->embedding},
+        {ev->error, (size_t)rec.ev.n_error},
+    };
+    bool last = ev->finish != SL_FINISH_NONE;
+    if (net_feed_put(&j->feed, piece, 5, last) == NET_FEED_FULL && !last)
+        sl_cancel(j->a->o.engine, ev->id);
+    if (last && --s->n_left == 0) {
+        net_count_sub(&j->a->n_gen, 1);
+        net_req_unref(j->r); /* may free the job */
+    }
+}
+
+/* ---- worker and net threads ---- */
+
+static sl_status submit(struct api_job *j, sl_err *err)
+{
+    struct api_sub *s = &j->sub[j->n_submitted];
+    const struct api_prompt *p = &j->prompt[j->n_submitted];
+    sl_request q = j->g->q;
+    s->job = j;
+    s->i = j->n_submitted;
+    s->n_left = BASE_MAX(q.n, 1);
+    q.ids = p->ids;
+    q.n_ids = p->n_ids;
+    q.text = p->text;
+    q.on_event = on_event;
+    q.user = s;
+    net_req_ref(j->r);
+    net_count_add(&j->a->n_gen, 1);
+    sl_status st = sl_submit(j->a->o.engine, &q, &s->id, err);
+    if (st) {
+        net_count_sub(&j->a->n_gen, 1);
+        net_req_unref(j->r);
+        return st;
+    }
+    j->n_submitted++;
+    return SL_OK;
+}
+
+static void cancel(struct api_job *j)
+{
+    for (int i = 0; i < j->n_submitted; i++)
+        if (j->sub[i].n_over < j->g->n) sl_cancel(j->a->o.engine, j->sub[i].id);
+}
+
+static void fail(struct api_job *j, const sl_err *err)
+{
+    if (j->failed) return;
+    j->failed = true;
+    j->err = *err;
+    cancel(j);
+}
+
+static void sums(struct api_job *j, const struct api_event *ev)
+{
+    struct api_sub *s = &j->sub[ev->sub];
+    j->n_answer_tok += ev->n_token;
+    if (s->n_over++ == 0) {
+        j->n_prompt_tok += ev->n_prompt;
+        j->n_cached_tok += ev->n_cached;
+    }
+    if (s->n_over == j->g->n) j->n_over++;
+    if (ev->sub == 0 && ev->index == 0) j->last = *ev;
+    api_metrics_done(j->a, j, ev);
+}
+
+static void take(struct api_job *j, const struct api_event *ev, struct str *out)
+{
+    sl_err err = {0};
+    if (ev->finish != SL_FINISH_NONE) sums(j, ev);
+    if (ev->finish == SL_FINISH_ERROR) {
+        (void)SL_FAIL(&err, INTERNAL, "%s", ev->error);
+        err.code = (sl_status)ev->status;
+        fail(j, &err);
+    } else if (ev->finish == SL_FINISH_CANCELLED && !j->failed) {
+        (void)SL_FAIL(&err, NOMEM, "the server ended this request");
+        err.code = SL_CANCELLED;
+        fail(j, &err);
+    }
+    if (!j->failed) j->fmt->event(j, ev, out);
+}
+
+static bool reserve(struct api_job *j, size_t n)
+{
+    void *p = NULL;
+    if (n <= j->n_buf) return true;
+    if (mem_realloc(MEM_REQUEST, j->buf, 2 * n, &p, NULL)) return false;
+    j->buf = p;
+    j->n_buf = 2 * n;
+    return true;
+}
+
+/* Read all that is in the ring. */
+static void drain(struct api_job *j, struct str *out)
+{
+    struct rec rec;
+    while (net_ring_used(&j->feed.ring) >= sizeof rec) {
+        net_ring_get(&j->feed.ring, &rec, sizeof rec);
+        struct api_event *ev = &rec.ev;
+        size_t n_text = (size_t)ev->n_text, n_top = (size_t)ev->n_top * sizeof *ev->top,
+               n_emb = (size_t)ev->n_embedding * sizeof(float), n_err = (size_t)ev->n_error;
+        size_t at_top = size_round(n_text + 1, 16), at_emb = at_top + size_round(n_top, 16),
+               at_err = at_emb + n_emb, n = at_err + n_err + 1;
+        if (!reserve(j, n)) {
+            atomic_store(&j->feed.broken, true);
+            return;
+        }
+        char *p = j->buf;
+        net_ring_get(&j->feed.ring, p, n_text);
+        net_ring_get(&j->feed.ring, p + at_top, n_top);
+        net_ring_get(&j->feed.ring, p + at_emb, n_emb);
+        net_ring_get(&j->feed.ring, p + at_err, n_err);
+        p[n_text] = p[at_err + n_err] = 0;
+        ev->text = p;
+        ev->top = (const sl_logprob *)(const void *)(p + at_top);
+        ev->embedding = (const float *)(const void *)(p + at_emb);
+        ev->error = p + at_err;
+        take(j, ev, out);
+    }
+}
+
+/* Prompts that wait outside of the engine's queue. */
+static void refill(struct api_job *j)
+{
+    sl_err err = {0};
+    while (!j->failed && j->n_submitted < j->n_prompt && j->n_submitted - j->n_over < j->window) {
+        sl_status st = submit(j, &err);
+        if (st == SL_BUSY && j->n_submitted > j->n_over) return; /* when the next one is over */
+        if (st) fail(j, &err);
+    }
+}
+
+static bool over(const struct api_job *j)
+{
+    return j->n_over == j->n_submitted && (j->failed || j->n_submitted == j->n_prompt);
+}
+
+static enum net_next poll(struct net_req *r)
+{
+    struct api_job *j = r->user;
+    drain(j, NULL);
+    if (atomic_load(&j->feed.broken)) return NET_ABORT;
+    refill(j);
+    if (j->failed)
+        api_error_of(j->a, r, &j->err);
+    else if (over(j))
+        j->fmt->end(j, NULL);
+    else
+        return NET_WAIT;
+    return NET_END;
+}
+
+static enum net_next pull(struct net_req *r, struct str *out)
+{
+    struct api_job *j = r->user;
+    drain(j, out);
+    if (atomic_load(&j->feed.broken)) return NET_ABORT;
+    refill(j);
+    if (j->failed) {
+        struct str s;
+        str_init(&s, MEM_REQUEST, 0);
+        api_error_json(&s, api_error_http(j->err.code), api_error_code(j->err.code), NULL,
+                       j->err.text);
+        api_sse(out, &s);
+        str_puts(out, "data: [DONE]\n\n");
+        str_fini(&s);
+        return NET_END;
+    }
+    if (!over(j)) return NET_WAIT;
+    j->fmt->end(j, out);
+    return NET_END;
+}
+
+static void closed(struct net_req *r)
+{
+    struct api_job *j = r->user;
+    net_feed_kill(&j->feed);
+    if (!over(j)) cancel(j);
+}
+
+static void release(struct net_req *r)
+{
+    struct api_job *j = r->user;
+    if (j->fmt->fini) j->fmt->fini(j);
+    sl_grammar_unref(j->g->grammar);
+    net_feed_fini(&j->feed);
+    mem_free(j->buf);
+}
+
+static const struct net_ops ops = {poll, pull, closed, release};
+
+sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
+                        int n_prompt, const struct api_fmt *fmt, void *user, sl_err *err)
+{
+    void *mem = NULL;
+    SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct api_job), &mem, err));
+    struct api_job *j = mem;
+    SL_TRY(mem_arena_array(&r->arena, (size_t)n_prompt, sizeof *j->sub, &mem, err));
+    *j = (struct api_job){.a = a, .r = r, .g = g, .prompt = p, .n_prompt = n_prompt, .sub = mem};
+    j->fmt = fmt;
+    j->n_reason_tok = -1;
+    j->user = user;
+    j->window = BASE_MIN(WINDOW, BASE_MAX(a->o.max_batch, 1));
+    r->user = j;
+    sl_status st =
+        net_feed_init(&j->feed, r, g->stream ? RING_STREAM : RING_WHOLE, !g->stream, err);
+    if (!st) st = submit(j, err);
+    if (st) {
+        release(r);
+        return st;
+    }
+    r->ops = &ops;
+    refill(j);
+    if (g->stream) {
+        net_reply_header(r, "Cache-Control", "no-cache");
+        net_reply_header(r, "X-Accel-Buffering", "no");
+        net_reply_stream(r, 200, "text/event-stream; charset=utf-8");
+    }
+    return SL_OK;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /metrics: Prometheus text. Names of vLLM where it has one, so that its dashboards work. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/clock.h"
+
+static const double seconds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+                                 0.75,  1,     2.5,  5,    7.5,  10,   20,   40,  80,   160};
+static const double per_token[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
+                                   0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1,     2.5};
+static const double tokens[] = {1,   2,    5,    10,   20,  50,  100, 200,
+                                500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5};
+
+static void set(struct net_hist *h, const double *bound, int n)
+{
+    h->bound = bound;
+    h->n = n;
+}
+
+void api_metrics_init(api *a)
+{
+    struct api_metrics *m = &a->metrics;
+    struct net_hist *s[] = {&m->ttft, &m->e2e, &m->queue, &m->prefill, &m->decode};
+    for (int i = 0; i < BASE_COUNT_OF(s); i++)
+        set(s[i], seconds, BASE_COUNT_OF(seconds));
+    set(&m->tpot, per_token, BASE_COUNT_OF(per_token));
+    set(&m->n_prompt, tokens, BASE_COUNT_OF(tokens));
+    set(&m->n_answer, tokens, BASE_COUNT_OF(tokens));
+}
+
+void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev)
+{
+    struct api_metrics *m = &a->metrics;
+    (void)j;
+    net_count_add(&m->finish[ev->finish], 1);
+    if (ev->finish == SL_FINISH_CANCELLED || ev->finish == SL_FINISH_ERROR) return;
+    double ttft = (double)ev->ttft_ns * 1e-9, done = (double)ev->done_ns * 1e-9,
+           queue = (double)ev->queue_ns * 1e-9;
+    net_hist_add(&m->ttft, ttft);
+    net_hist_add(&m->e2e, done);
+    net_hist_add(&m->queue, queue);
+    net_hist_add(&m->prefill, ttft - queue);
+    net_hist_add(&m->decode, done - ttft);
+    net_hist_add(&m->n_prompt, ev->n_prompt);
+    net_hist_add(&m->n_answer, ev->n_token);
+    if (ev->n_token > 1) net_hist_add(&m->tpot, (done - ttft) / (ev->n_token - 1));
+}
+
+struct put {
+    struct str *out;
+    const char *label;
+};
+
+static void value(const struct put *p, const char *name, const char *kind, const char *help,
+                  double v)
+{
+    net_metric_head(p->out, name, kind, help);
+    net_metric_value(p->out, name, p->label, v);
+}
+
+static void hist(const struct put *p, const char *name, const char *help, const struct net_hist *h)
+{
+    net_metric_head(p->out, name, "histogram", help);
+    net_metric_hist(p->out, name, p->label, h);
+}
+
+static void finished(const api *a, const struct put *p)
+{
+    static const char *const reason[SL_N_FINISH] = {NULL,     "stop",  "stop",
+                                                    "length", "abort", "error"};
+    char label[400];
+    uint64_t n[SL_N_FINISH];
+    for (int i = 0; i < SL_N_FINISH; i++)
+        n[i] = net_count_get(&a->metrics.finish[i]);
+    n[SL_FINISH_STOP] += n[SL_FINISH_STOP_STRING];
+    net_metric_head(p->out, "vllm:request_success_total", "counter", "Requests that ended, by why");
+    for (int i = 1; i < SL_N_FINISH; i++) {
+        if (i == SL_FINISH_STOP_STRING) continue;
+        snprintf(label, sizeof label, "%s,finished_reason=\"%s\"", p->label, reason[i]);
+        net_metric_value(p->out, "vllm:request_success_total", label, (double)n[i]);
+    }
+    net_metric_head(p->out, "sluice:http_responses_total", "counter", "Replies by class of status");
+    for (int i = 1; i < 6; i++) {
+        snprintf(label, sizeof label, "%s,status=\"%dxx\"", p->label, i);
+        net_metric_value(p->out, "sluice:http_responses_total", label,
+                         (double)net_count_get(&a->metrics.http[i]));
+    }
+}
+
+static void engine(const api *a, const struct put *p)
+{
+    sl_stats s;
+    sl_stats_get(a->o.engine, &s);
+    double kv = s.kv_total_tok ? (double)s.kv_used_tok / (double)s.kv_total_tok : 0;
+    double busy = (double)s.step_ns * 1e-9,
+           gbps = s.decode_ns ? (double)a->ei.bytes_per_token * (double)s.n_step / (double)s.step_ns
+                              : 0;
+    value(p, "vllm:num_requests_running", "gauge", "Requests being computed", s.n_running);
+    value(p, "vllm:num_requests_waiting", "gauge", "Requests in the queue", s.n_waiting);
+    value(p, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache in use, 0 to 1", kv);
+    value(p, "vllm:gpu_cache_usage_perc", "gauge", "The same under its older name", kv);
+    value(p, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache",
+          (double)s.cache_query_tok);
+    value(p, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there",
+          (double)s.cache_hit_tok);
+    value(p, "vllm:num_preemptions_total", "counter", "Requests that lost their KV blocks",
+          (double)s.n_preempt);
+    value(p, "vllm:prompt_tokens_total", "counter", "Prompt tokens computed",
+          (double)s.n_prompt_tok);
+    value(p, "vllm:generation_tokens_total", "counter", "Tokens of answers",
+          (double)s.n_decode_tok);
+    value(p, "sluice:steps_total", "counter", "Steps of the engine", (double)s.n_step);
+    value(p, "sluice:step_seconds_total", "counter", "Time in steps", busy);
+    value(p, "sluice:decode_seconds_total", "counter", "Of it for answers",
+          (double)s.decode_ns * 1e-9);
+    value(p, "sluice:prefill_seconds_total", "counter", "Of it for prompts",
+          (double)s.prefill_ns * 1e-9);
+    value(p, "sluice:last_step_seconds", "gauge", "The last step", (double)s.last_step_ns * 1e-9);
+    value(p, "sluice:cache_evictions_total", "counter", "Cached KV blocks given up",
+          (double)s.n_evict);
+    value(p, "sluice:kv_cached_tokens", "gauge", "KV held for reuse only", (double)s.kv_cached_tok);
+    value(p, "sluice:nan_total", "counter", "Requests that ended because the model gave no number",
+          (double)s.n_nan);
+    value(p, "sluice:timeout_total", "counter", "Requests that ended at their time limit",
+          (double)s.n_timeout);
+    value(p, "sluice:bandwidth_gbps", "gauge",
+          "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
+    if (a->o.read_gbps > 0)
+        value(p, "sluice:roofline_ratio", "gauge", "The same over the measured read bandwidth",
+              gbps / a->o.read_gbps);
+}
+
+sl_status api_metrics_get(api *a, struct net_req *r, sl_err *err)
+{
+    const struct api_metrics *m = &a->metrics;
+    struct str s;
+    char label[300];
+    (void)err;
+    str_init(&s, MEM_REQUEST, 0);
+    snprintf(label, sizeof label, "model_name=\"");
+    size_t n = strlen(label);
+    for (const char *c = a->name; *c && n < sizeof label - 4; c++) {
+        if (*c == '"' || *c == '\\') label[n++] = '\\';
+        label[n++] = *c == '\n' ? ' ' : *c;
+    }
+    label[n++] = '"';
+    label[n] = 0;
+    struct put p = {&s, label};
+    engine(a, &p);
+    finished(a, &p);
+    hist(&p, "vllm:time_to_first_token_seconds", "Submit to first token", &m->ttft);
+    hist(&p, "vllm:time_per_output_token_seconds", "Mean time between the tokens of an answer",
+         &m->tpot);
+    hist(&p, "vllm:e2e_request_latency_seconds", "Submit to last token", &m->e2e);
+    hist(&p, "vllm:request_queue_time_seconds", "Submit to admission", &m->queue);
+    hist(&p, "vllm:request_prefill_time_seconds", "Admission to first token", &m->prefill);
+    hist(&p, "vllm:request_decode_time_seconds", "First to last token", &m->decode);
+    hist(&p, "vllm:request_prompt_tokens", "Prompt lengths", &m->n_prompt);
+    hist(&p, "vllm:request_generation_tokens", "Answer lengths", &m->n_answer);
+    value(&p, "sluice:http_requests_active", "gauge", "HTTP requests that are not over",
+          net_server_active(r->server));
+    value(&p, "sluice:http_connections", "gauge", "Open connections", net_server_conns(r->server));
+    value(&p, "sluice:refused_total", "counter", "Requests refused for lack of room",
+          (double)net_count_get(&m->n_refused));
+    value(&p, "sluice:auth_failed_total", "counter", "Requests without a valid key",
+          (double)net_count_get(&m->n_auth_failed));
+    net_reply(r, 200, "text/plain; version=0.0.4; charset=utf-8", &s);
+    return SL_OK;
+}

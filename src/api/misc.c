@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routes that do not make the model compute: models, health, ready, tokenize, detokenize,
+ * apply-template. */
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "base/clock.h"
+
+#define BEAT_MAX_NS ((int64_t)5 * 1000000000)
+
+static void begin(struct json_w *w, struct str *s)
+{
+    str_init(s, MEM_REQUEST, 0);
+    text_jw_init(w, s);
+    text_jw_obj(w);
+}
+
+static void send(struct net_req *r, struct json_w *w, struct str *s)
+{
+    text_jw_obj_end(w);
+    net_reply(r, 200, API_JSON, s);
+}
+
+sl_status api_models(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    (void)err;
+    begin(&w, &s);
+    text_jw_key(&w, "object");
+    text_jw_strz(&w, "list");
+    text_jw_key(&w, "data");
+    text_jw_arr(&w);
+    text_jw_obj(&w);
+    text_jw_key(&w, "id");
+    text_jw_strz(&w, a->name);
+    text_jw_key(&w, "object");
+    text_jw_strz(&w, "model");
+    text_jw_key(&w, "created");
+    text_jw_int(&w, a->started_s);
+    text_jw_key(&w, "owned_by");
+    text_jw_strz(&w, "sluice");
+    text_jw_key(&w, "max_model_len");
+    text_jw_int(&w, a->ei.n_ctx);
+    text_jw_key(&w, "meta");
+    text_jw_obj(&w);
+    text_jw_key(&w, "arch");
+    text_jw_strz(&w, a->mi.arch);
+    text_jw_key(&w, "params");
+    text_jw_int(&w, a->mi.params);
+    text_jw_key(&w, "active_params");
+    text_jw_int(&w, a->mi.active_params);
+    text_jw_key(&w, "bytes");
+    text_jw_int(&w, a->mi.bytes);
+    text_jw_key(&w, "n_vocab");
+    text_jw_int(&w, a->mi.n_vocab);
+    text_jw_key(&w, "n_ctx_train");
+    text_jw_int(&w, a->mi.n_ctx_train);
+    text_jw_obj_end(&w);
+    text_jw_obj_end(&w);
+    text_jw_arr_end(&w);
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+/* The engine's thread comes by after every step and at least every half second; a step is given
+ * 5 s, or ten times the longest there was. */
+static bool alive(const api *a)
+{
+    sl_stats st;
+    if (net_count_get(&a->failed)) return false;
+    sl_stats_get(a->o.engine, &st);
+    int64_t quiet = clock_now_ns() - (int64_t)net_count_get(&a->beat_ns);
+    return quiet < BASE_MAX(BEAT_MAX_NS, 10 * st.max_step_ns);
+}
+
+sl_status api_health(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    (void)err;
+    if (!alive(a)) {
+        api_error(a, r, 503, "engine_dead", NULL,
+                  net_count_get(&a->failed) ? a->fail_text : "the engine does not answer");
+        return SL_OK;
+    }
+    begin(&w, &s);
+    text_jw_key(&w, "status");
+    text_jw_strz(&w, "ok");
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+sl_status api_ready(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    (void)err;
+    if (net_count_get(&a->draining) || !alive(a)) {
+        api_error(a, r, 503, "not_ready", NULL,
+                  net_count_get(&a->draining) ? "the server is going down" : "the engine is dead");
+        return SL_OK;
+    }
+    begin(&w, &s);
+    text_jw_key(&w, "status");
+    text_jw_strz(&w, "ready");
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+/* ---- text ---- */
+
+static void send_ids(api *a, struct net_req *r, const int32_t *ids, int n)
+{
+    struct json_w w;
+    struct str s;
+    begin(&w, &s);
+    text_jw_key(&w, "count");
+    text_jw_int(&w, n);
+    text_jw_key(&w, "max_model_len");
+    text_jw_int(&w, a->ei.n_ctx);
+    api_put_ids(&w, "tokens", ids, n);
+    send(r, &w, &s);
+}
+
+/* {"prompt" or "content": text, "add_special_tokens": bool, "parse_special": bool} or {"messages"}
+ */
+sl_status api_tokenize(api *a, struct net_req *r, sl_err *err)
+{
+    const struct json *body = NULL;
+    int32_t *ids = NULL;
+    int n = 0;
+    SL_TRY(api_body_parse(r, 0, &body, err));
+    if (api_field(body, "messages")) {
+        struct api_prompt p;
+        SL_TRY(api_chat_prompt(a, r, body, &p, err));
+        send_ids(a, r, p.ids, p.n_ids);
+        return SL_OK;
+    }
+    const struct json *text = api_field(body, "prompt");
+    if (!text) text = api_field(body, "content");
+    if (!text) text = api_field(body, "text");
+    if (!text || text->kind != JSON_STR_K) return SL_FAIL(err, REQUEST, "prompt: must be a string");
+    int flags = api_field_bool(body, "add_special_tokens", true) && a->mi.add_bos ? SL_TOK_BOS : 0;
+    if (api_field_bool(body, "parse_special", false)) flags |= SL_TOK_SPECIAL;
+    SL_TRY(sl_tokenize(a->o.model, text->s, text->n, flags, &ids, &n, err));
+    send_ids(a, r, ids, n);
+    sl_free(ids);
+    return SL_OK;
+}
+
+sl_status api_detokenize(api *a, struct net_req *r, sl_err *err)
+{
+    const struct json *body = NULL, *list;
+    struct json_w w;
+    struct str s;
+    int32_t *ids = NULL;
+    char *text = NULL;
+    size_t n_text = 0;
+    int n = 0;
+    SL_TRY(api_body_parse(r, 0, &body, err));
+    list = api_field(body, "tokens");
+    if (!list) return SL_FAIL(err, REQUEST, "tokens: missing");
+    SL_TRY(api_ids_parse(&r->arena, "tokens", list, &ids, &n, err));
+    sl_status st = sl_detokenize(a->o.model, ids, n, api_field_bool(body, "special", true), &text,
+                                 &n_text, err);
+    if (st == SL_REQUEST) status_prefix(err, "tokens: ");
+    SL_TRY(st);
+    begin(&w, &s);
+    text_jw_key(&w, "prompt");
+    text_jw_str(&w, text, n_text);
+    sl_free(text);
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+sl_status api_apply_template(api *a, struct net_req *r, sl_err *err)
+{
+    const struct json *body = NULL;
+    struct json_w w;
+    struct str s;
+    char *text = NULL;
+    SL_TRY(api_body_parse(r, API_CHAT, &body, err));
+    SL_TRY(api_chat_text(a, r, body, &text, err));
+    begin(&w, &s);
+    text_jw_key(&w, "prompt");
+    text_jw_strz(&w, text);
+    sl_free(text);
+    send(r, &w, &s);
+    return SL_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of routes. What is not in it is 404, and with keys 401 before that. */
+#include <string.h>
+
+#include "api/api_internal.h"
+
+#define KB 1024
+#define BIG ((size_t)8 << 20) /* cut further by the context's length: api_body_max */
+
+static const struct api_route table[] = {
+    {"GET", "/health", API_OPEN | API_HERE, 0, api_health},
+    {"GET", "/ready", API_OPEN | API_HERE, 0, api_ready},
+    {"GET", "/metrics", API_HERE, 0, api_metrics_get},
+    {"GET", "/v1/models", API_HERE, 0, api_models},
+    {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat},
+    {"POST", "/v1/completions", API_GEN, BIG, api_completions},
+    {"POST", "/tokenize", 0, BIG, api_tokenize},
+    {"POST", "/detokenize", 0, BIG, api_detokenize},
+    {"POST", "/apply-template", 0, BIG, api_apply_template},
+};
+
+const struct api_route *api_route_table(int *n)
+{
+    *n = BASE_COUNT_OF(table);
+    return table;
+}
+
+const struct api_route *api_route_find(const char *method, const char *path, bool *path_known)
+{
+    bool head = strcmp(method, "HEAD") == 0;
+    *path_known = false;
+    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
+        const struct api_route *t = &table[i];
+        size_t n = strlen(t->path);
+        bool same = t->path[n - 1] == '*' ? strncmp(path, t->path, n - 1) == 0 && path[n - 1]
+                                          : strcmp(path, t->path) == 0;
+        if (!same) continue;
+        *path_known = true;
+        if (strcmp(method, t->method) == 0 || (head && strcmp(t->method, "GET") == 0)) return t;
+    }
+    return NULL;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of attention with keys and values per head share (attn.c, attn_bf16.c).
+ * Room-internal. */
+#ifndef DEV_CPU_ATTN_H
+#define DEV_CPU_ATTN_H
+
+#include "dev/cpu/cpu.h"
+
+struct attn {
+    const struct dev_attn *p;
+    const struct cpu_kv *kv;
+    int group, ldv; /* query heads per KV head; d_v rounded up to 16 */
+};
+
+/* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
+ * when *hi <= *lo. */
+static inline void dev_cpu_seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)
+{
+    const struct attn *a = j->op;
+    int pos = j->b->pos[t] - span * VEC_SPAN, w = a->p->n_window;
+    *hi = pos + 1 < VEC_SPAN ? pos + 1 : VEC_SPAN;
+    *lo = w > 0 && pos - w + 1 > 0 ? pos - w + 1 : 0;
+}
+
+static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
+{
+    const struct attn *a = j->op;
+    int blk = j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / a->kv->s.blk_tok];
+    return dev_cpu_page(a->kv, a->p->layer, blk);
+}
+
+/* On bf16: queries, weights, keys and values are rounded to bf16, sums are f32. */
+void dev_cpu_attn16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                          float *mem);
+void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                         int span, float *mem, struct cpu_part out);
+/* Floats of scratch that they use. */
+size_t dev_cpu_attn16_floats(int n_row, int d_k, int d_v);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention with keys and values per head on bf16 (kern/attn.h). Keys lie in groups of 16 positions
+ * by pairs of dimensions, values in rows: those of a bf16 cache are used where they lie, those of a
+ * q8 cache are made for each span. A row's weighted sum is one chain over pairs of positions from
+ * the even one at or before the first that it sees, in which those before count zero. */
+#include "dev/cpu/attn.h"
+
+struct mem16 {
+    uint16_t *q, *w; /* [rows][2 n_pair], [rows][SPAN] */
+    uint16_t *k, *v; /* of a q8 cache: [SPAN / 16][n_pair][16][2], [SPAN][ldv] */
+    float *s, *t;    /* [rows][SPAN], [16][wider of d_k and ldv] */
+};
+
+/* Offsets in floats, each part of whole cache lines; pointers where mem is not NULL. */
+static size_t carve16(float *mem, int n_row, int d_k, int d_v, struct mem16 *m)
+{
+    size_t row = (size_t)n_row, pair = (size_t)(d_k + 1) / 2, ldv = ((size_t)d_v + 15) / 16 * 16;
+    size_t wide = (size_t)d_k > ldv ? (size_t)d_k : ldv;
+    size_t size[] = {row * VEC_SPAN,  16 * wide,          row * pair,
+                     row * VEC_SPAN / 2, VEC_SPAN * pair, VEC_SPAN * ldv / 2};
+    size_t at[7] = {0};
+    for (int i = 0; i < 6; i++)
+        at[i + 1] = at[i] + (size[i] + 15) / 16 * 16;
+    if (mem)
+        *m = (struct mem16){.s = mem,
+                            .t = mem + at[1],
+                            .q = (uint16_t *)(void *)(mem + at[2]),
+                            .w = (uint16_t *)(void *)(mem + at[3]),
+                            .k = (uint16_t *)(void *)(mem + at[4]),
+                            .v = (uint16_t *)(void *)(mem + at[5])};
+    return at[6];
+}
+
+size_t dev_cpu_attn16_floats(int n_row, int d_k, int d_v)
+{
+    return carve16(NULL, n_row, d_k, d_v, NULL);
+}
+
+void dev_cpu_attn16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                          float *mem)
+{
+    const struct attn *a = j->op;
+    int d = a->kv->s.d_k, ld = d + d % 2;
+    struct mem16 m;
+    (void)carve16(mem, j->n_row, d, a->kv->s.d_v, &m);
+    for (int r = 0; r < u->n_tok * a->group; r++) {
+        int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + u->head0 + r % a->group;
+        memcpy(m.t, a->p->q + row * d, sizeof(float) * (size_t)d);
+        c->k.scale_f32(m.t, a->p->scale, d);
+        m.q[(r + 1) * ld - 1] = 0;
+        kern_get()->attn_rows_bf16(m.t, 0, 1, d, m.q + r * ld, 0);
+    }
+}
+
+/* Where a run of positions from p on has its keys and its values. */
+static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p,
+                   const uint8_t **k, const uint8_t **v)
+{
+    const struct attn *a = j->op;
+    const struct cpu_kv *kv = a->kv;
+    size_t head = (size_t)(u->head0 / a->group), in = (size_t)(p % kv->s.blk_tok);
+    const uint8_t *page = dev_cpu_seq_page(j, u, p);
+    *k = page + head * kv->k_head_bytes + in / 16 * kv->group_bytes;
+    *v = page + (size_t)kv->s.n_head * kv->k_head_bytes + head * kv->head_bytes + in * kv->row_bytes;
+}
+
+/* n groups of keys, and n_v rows of values, of a q8 cache as bf16. */
+static void make_keys(struct cpu *c, const struct attn *a, const uint8_t *from, int n, uint16_t *k,
+                      float *t)
+{
+    int d = a->kv->s.d_k, n_pair = (d + 1) / 2;
+    for (int g = 0; g < n; g++, from += a->kv->group_bytes, k += 32 * n_pair) {
+        c->k.get_k(a->kv->t, from, d, t, 16);
+        kern_get()->attn_pairs_bf16(t, 16, d, 16, k, 32);
+    }
+}
+static void make_values(struct cpu *c, const struct attn *a, const uint8_t *from, int n,
+                        uint16_t *v, float *t)
+{
+    const struct cpu_kv *kv = a->kv;
+    for (int i = 0; i < n; i += 16) {
+        int k = n - i < 16 ? n - i : 16;
+        c->k.get_v(kv->t, from + (size_t)i * kv->row_bytes, (int64_t)kv->row_bytes, k, kv->s.d_v, t,
+                   a->ldv);
+        kern_get()->attn_rows_bf16(t, a->ldv, k, a->ldv, v + (int64_t)i * a->ldv, a->ldv);
+    }
+}
+
+/* Positions [from, to) of the span at p0 in runs of n_run: scores, and rows of values to blk. */
+static void runs(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p0,
+                 const int range[2], const struct mem16 *m, struct attn_mm *mix)
+{
+    const struct attn *a = j->op;
+    const struct cpu_kv *kv = a->kv;
+    const uint16_t **blk = (const uint16_t **)mix->blk;
+    int n_run = mix->blk_rows, d = kv->s.d_k, n_pair = (d + 1) / 2, lines = kv->t == VEC_KV_BF16;
+    int n_row = u->n_tok * a->group, last = j->b->pos[u->tok0 + u->n_tok - 1];
+    for (int at = range[0] / n_run * n_run; at < range[1]; at += n_run) {
+        const uint8_t *k, *v, *k_next = NULL, *v_next;
+        int n = range[1] - at < n_run ? range[1] - at : n_run, n_group = (n + 15) / 16;
+        run_at(j, u, p0 + at, &k, &v);
+        struct attn_mm dot = {.a = m->q, .lda = 2 * n_pair, .lda_k = 2, .ldb = 32,
+                              .c = m->s + at, .ldc = VEC_SPAN, .n_row = n_row, .n_vec = n_group,
+                              .n_k = n_pair};
+        if (lines) {
+            dot.b = (const uint16_t *)(const void *)k;
+            dot.ldb_v = (int64_t)kv->group_bytes / 2;
+            blk[at / n_run] = (const uint16_t *)(const void *)v;
+            if (p0 + at + n_run <= last) run_at(j, u, p0 + at + n_run, &k_next, &v_next);
+            if (k_next) {
+                dot.next[0] = k_next;
+                dot.next[1] = v;
+                dot.n_next = (int64_t)(n_run * kv->row_bytes);
+            }
+        } else {
+            uint16_t *x = m->k + (int64_t)at * n_pair * 2, *y = m->v + (int64_t)at * a->ldv;
+            make_keys(c, a, k, n_group, x, m->t);
+            make_values(c, a, v, n, y, m->t);
+            dot.b = x;
+            dot.ldb_v = 32 * n_pair;
+            blk[at / n_run] = y;
+        }
+        kern_get()->attn_dot_bf16(&dot);
+    }
+}
+
+static void weigh(const struct attn_mm *mix, int row0, int n_row, int lo, int hi)
+{
+    struct attn_mm m = *mix;
+    m.a += row0 * m.lda;
+    m.c += row0 * m.ldc;
+    m.n_row = n_row;
+    m.k0 = lo;
+    m.n_k = hi;
+    if (hi > lo) kern_get()->attn_mix_bf16(&m);
+}
+
+/* Whole pairs that all tokens see for all rows at once, the others token by token. */
+static void weigh_all(const struct attn_mm *mix, const struct cpu_span_job *j,
+                      const struct cpu_unit *u, int span)
+{
+    int group = ((const struct attn *)j->op)->group, all0 = 0, all1 = VEC_SPAN, lo, hi;
+    for (int t = 0; t < u->n_tok; t++) {
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        all0 = lo > all0 ? lo : all0;
+        all1 = hi < all1 ? hi : all1;
+    }
+    all0 = (all0 + 1) / 2 * 2;
+    all1 = all1 > 0 ? all1 / 2 * 2 : 0;
+    int some = all1 > all0;
+    for (int part = 0; part < 2; part++) {
+        for (int t = 0; t < u->n_tok; t++) {
+            dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+            lo = lo / 2 * 2;
+            if (part == 0)
+                weigh(mix, t * group, group, lo, some ? all0 : hi);
+            else
+                weigh(mix, t * group, group, all1, hi);
+        }
+        if (!some) return;
+        if (part == 0) weigh(mix, 0, u->n_tok * group, all0, all1);
+    }
+}
+
+void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                         int span, float *mem, struct cpu_part out)
+{
+    const struct attn *a = j->op;
+    const struct cpu_kv *kv = a->kv;
+    struct mem16 m;
+    (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
+    int n_row = u->n_tok * a->group, range[2] = {VEC_SPAN, 0}, n_run = VEC_SPAN, lo, hi;
+    for (int t = 0; t < u->n_tok; t++) {
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        if (hi <= lo) continue;
+        range[0] = lo < range[0] ? lo : range[0];
+        range[1] = hi > range[1] ? hi : range[1];
+    }
+    while (kv->s.blk_tok % n_run) /* positions of one block side by side */
+        n_run /= 2;
+    const uint16_t *blk[VEC_SPAN / 16];
+    struct attn_mm mix = {.a = m.w, .lda = VEC_SPAN, .lda_k = 2, .blk = blk, .blk_rows = n_run,
+                          .ldb = kv->t == VEC_KV_BF16 ? (int64_t)kv->row_bytes / 2 : a->ldv,
+                          .c = out.o, .ldc = j->ldo, .n_vec = a->ldv / 16, .add = 1};
+    runs(c, j, u, span * VEC_SPAN, range, &m, &mix);
+    for (int r = 0; r < n_row; r++) {
+        dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);
+        out.l[r] = 0;
+        if (hi <= lo) continue;
+        int g0 = lo / 16 * 16, n = (hi + 15) / 16 * 16 - g0;
+        float *s = m.s + r * VEC_SPAN;
+        c->k.span_row_f32(s, lo, hi, &out.m[r], &out.l[r]);
+        kern_get()->attn_rows_bf16(s + g0, 0, 1, n, m.w + r * VEC_SPAN + g0, 0);
+    }
+    memset(out.o, 0, sizeof(float) * (size_t)n_row * (size_t)j->ldo);
+    weigh_all(&mix, j, u, span);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrices in the run layout outside of this process: taking them from a mapped file as they are,
+ * and making them for one. */
+#include <math.h>
+
+#include "dev/cpu/cpu.h"
+#include "os/os.h"
+
+#define PIECE_BYTES                                                                                \
+    ((uint64_t)16                                                                                  \
+     << 20) /* packed at a time by one worker: long writes give the page cache large pages */
+#define PIECES_BYTES ((uint64_t)256 << 20) /* of all workers */
+
+/* ---- taking ---- */
+
+struct touch_job {
+    const struct cpu_mat *w;
+    const uint8_t *data[2];
+    uint64_t n_unit, unit_bytes[2];
+    sl_err err[CPU_TOUCH_MAX];
+};
+
+/* Every worker touches its slice of every matrix, so that pages which are not in memory yet come to
+ * its node. */
+static void touch_run(void *arg, int worker, int n_w)
+{
+    struct touch_job *j = arg;
+    uint64_t n_tile = j->n_unit / (uint64_t)j->w->n;
+    int64_t b, e;
+    int n = n_w < CPU_TOUCH_MAX ? n_w : CPU_TOUCH_MAX;
+    if (worker >= n) return;
+    par_split((int64_t)n_tile, worker, n, &b, &e);
+    for (int half = 0; half < 2 && j->unit_bytes[half]; half++) {
+        uint64_t unit = j->unit_bytes[half];
+        for (int i = 0; i < j->w->n && !j->err[worker].code; i++)
+            if (os_touch(j->data[half] + ((uint64_t)i * n_tile + (uint64_t)b) * unit,
+                         (uint64_t)(e - b) * unit, &j->err[worker]))
+                return;
+    }
+}
+
+static sl_status wrong(const char *name, const char *what, sl_err *err)
+{
+    return SL_FAIL(err, FORMAT, "matrix %.100s: %s", name, what);
+}
+
+static sl_status check_image(const char *name, const struct dev_image *im, int fmt[2], sl_err *err)
+{
+    if (im->n < 1 || im->rows < 1 || im->cols < 1 || im->rows > INT32_MAX - 16 ||
+        im->cols > INT32_MAX - 256)
+        return SL_FAIL(err, FORMAT, "matrix %.80s: %d x [%lld, %lld] is no matrix", name, im->n,
+                       (long long)im->rows, (long long)im->cols);
+    fmt[0] = kern_mm_fmt_find(im->fmt[0]);
+    fmt[1] = im->fmt[1] ? kern_mm_fmt_find(im->fmt[1]) : fmt[0];
+    if (fmt[0] < 0 || fmt[1] < 0) return wrong(name, "its run format is not known", err);
+    if (im->fmt[1] && (fmt[0] == fmt[1] || !im->is_pair))
+        return wrong(name, "two formats, but no pair of two", err);
+    if ((uintptr_t)im->data % 64) return wrong(name, "its bytes are not aligned to 64", err);
+    for (int i = 0; i < 2 * im->n; i++)
+        if (!isfinite(im->scale[i])) return wrong(name, "a scale is not finite", err);
+    return SL_OK;
+}
+
+sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                          dev_mat **out, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_mat *w = NULL;
+    int fmt[2] = {0, 0};
+    SL_TRY(check_image(name, im, fmt, err));
+    SL_TRY(dev_cpu_mat_new(c, fmt[0], fmt[1], im->n, im->rows, im->cols, im->is_pair, &w, err));
+    uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
+    if (w->stride != n_tile * im->unit_bytes[0] || w->stride2 != n_tile * im->unit_bytes[1])
+        return wrong(name, "its bytes do not fit its shape", err);
+    for (int i = 0; i < 2 * im->n; i++)
+        w->scale[i] = im->scale[i];
+    w->m.data = (uint8_t *)(uintptr_t)im->data; /* kernels only read it */
+    if (w->stride2) w->m2.data = w->m.data + w->stride * (size_t)im->n;
+    dev_cpu_mat_add(c, w, use);
+    struct touch_job j = {.w = w,
+                          .data = {w->m.data, w->m2.data},
+                          .n_unit = n_tile * (uint64_t)im->n,
+                          .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]}};
+    par_run(c->team, touch_run, &j);
+    for (int i = 0; i < CPU_TOUCH_MAX; i++)
+        if (j.err[i].code) {
+            if (err) *err = j.err[i];
+            return j.err[i].code;
+        }
+    *out = &w->head;
+    return SL_OK;
+}
+
+/* ---- making ---- */
+
+struct image_job {
+    const struct cpu_mat *w;
+    const struct weight *first, *second;
+    const struct dev_image_sink *sink;
+    struct par_counter *counter;
+    uint8_t *buf;
+    uint64_t buf_bytes; /* of one worker */
+    int64_t begin, end; /* units of this region */
+    int n_tile, step;   /* units of a piece */
+    int half;           /* 1: of the second stream */
+};
+
+static void pack_unit(const struct image_job *j, int i, int t, uint8_t *dst)
+{
+    struct mm_mat m = j->half ? j->w->m2 : j->w->m;
+    m.data = dst - (size_t)t * m.tile_bytes * (m.is_pair ? 2 : 1); /* so that tile t lies at dst */
+    kern_mm_pack_tile(&m, j->half ? &j->second[i] : &j->first[i], 0, t);
+    if (m.is_pair) kern_mm_pack_tile(&m, &j->second[i], 1, t);
+}
+
+static void image_run(void *arg, int worker, int n_w)
+{
+    struct image_job *j = arg;
+    int b, e;
+    (void)n_w;
+    uint8_t *buf = j->buf + (uint64_t)worker * j->buf_bytes;
+    uint64_t unit = (j->half ? j->w->stride2 : j->w->stride) / (uint64_t)j->n_tile;
+    uint64_t base = j->half ? j->w->stride * (uint64_t)j->w->n : 0;
+    while (par_take(j->counter, (int)(j->end - j->begin), j->step, &b, &e)) {
+        for (int64_t u = j->begin + b; u < j->begin + e; u++)
+            pack_unit(j, (int)(u / j->n_tile), (int)(u % j->n_tile),
+                      buf + (uint64_t)(u - j->begin - b) * unit);
+        j->sink->bytes(j->sink->user, worker, base + (uint64_t)(j->begin + b) * unit, buf,
+                       (uint64_t)(e - b) * unit);
+    }
+}
+
+static sl_status run_half(struct cpu *c, struct image_job *j,
+                          void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
+{
+    void *p = NULL;
+    uint64_t unit = (j->half ? j->w->stride2 : j->w->stride) / (uint64_t)j->n_tile;
+    uint64_t piece = BASE_MIN(PIECE_BYTES, PIECES_BYTES / (uint64_t)c->n_worker);
+    int64_t total = (int64_t)j->w->n * j->n_tile, region;
+    j->step = (int)BASE_MAX(1, piece / unit);
+    j->buf_bytes = (uint64_t)j->step * unit;
+    SL_TRY(mem_slab_alloc(MEM_SCRATCH, j->buf_bytes * (uint64_t)c->n_worker, c->huge, &p, err));
+    j->buf = p;
+    region = (int64_t)j->step * c->n_worker * 2;
+    bool last = j->half || !j->w->stride2;
+    for (j->begin = 0; j->begin < total; j->begin = j->end) {
+        j->end = BASE_MIN(j->begin + region, total);
+        atomic_store_explicit(&j->counter->next, 0,
+                              memory_order_relaxed); /* published by par_run */
+        par_run(c->team, image_run, j);
+        if (drop && last)
+            dev_cpu_mat_drop(j->first, j->second, j->n_tile, j->begin, j->end, drop, user);
+    }
+    mem_slab_free(MEM_SCRATCH, p, j->buf_bytes * (uint64_t)c->n_worker);
+    return SL_OK;
+}
+
+sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
+                           const struct dev_image_sink *sink,
+                           void (*drop)(void *user, const struct weight *w), void *user,
+                           sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_mat *w = NULL;
+    struct par_counter counter;
+    SL_TRY(dev_cpu_mat_of_weights(c, first, second, n, &w, err));
+    uint64_t n_tile = ((uint64_t)w->m.n_row + 15) / 16;
+    struct dev_image im = {
+        .fmt = {kern_mm_fmt_name(w->m.fmt), w->stride2 ? kern_mm_fmt_name(w->m2.fmt) : NULL},
+        .n = n,
+        .is_pair = second != NULL,
+        .rows = w->m.n_row,
+        .cols = w->m.n_col,
+        .unit_bytes = {w->stride / n_tile, w->stride2 / n_tile},
+        .scale = w->scale};
+    SL_TRY(sink->begin(sink->user, &im, err));
+    struct image_job j = {.w = w,
+                          .first = first,
+                          .second = second,
+                          .sink = sink,
+                          .counter = &counter,
+                          .n_tile = (int)n_tile};
+    SL_TRY(run_half(c, &j, drop, user, err));
+    if (!w->stride2) return SL_OK;
+    j.half = 1;
+    return run_half(c, &j, drop, user, err);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of MLA share (mla.c, mla_bf16.c). Room-internal. */
+#ifndef DEV_CPU_MLA_H
+#define DEV_CPU_MLA_H
+
+#include "dev/cpu/cpu.h"
+
+struct mla {
+    const struct dev_attn_mla *p;
+    const struct cpu_kv *kv;
+    int n_list;        /* tokens of this form: c->tok_list */
+    int d_k, row, r16; /* r + rope; floats of a widened row; r rounded up to 16 */
+    int n_lane;        /* lanes of a unit at most */
+};
+
+static inline int dev_cpu_round16(int n)
+{
+    return (n + 15) / 16 * 16;
+}
+static inline int dev_cpu_clamp_span(int hi)
+{
+    return hi < 0 ? 0 : hi < VEC_SPAN ? hi : VEC_SPAN;
+}
+
+/* The absorbed form on bf16: queries, weights and latent rows are rounded to bf16, sums are f32. */
+void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                         float *mem);
+void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                        int span, float *mem, struct cpu_part out);
+/* Floats of scratch that they use. */
+size_t dev_cpu_abs16_floats(int d_k);
+
+#endif

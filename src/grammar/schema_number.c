@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers: bounds become digits. An integer has at most 18 digits; a number has at most 15 before
+ * the point, and so few behind it that different texts near a bound are different doubles. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/schema_internal.h"
+
+#define INT_LIMIT 999999999999999999 /* 18 digits */
+#define WHOLE_LIMIT 999999999999999u /* 15 digits */
+#define MAX_FRACTION 24
+
+static const struct ir *digits(struct build *b, int lo, int hi)
+{
+    struct ir_range r = {(uint32_t)('0' + lo), (uint32_t)('0' + hi)};
+    return lo > hi ? ir_never(b) : ir_class(b, &r, 1, false, false);
+}
+
+static const struct ir *any_digits(struct build *b, uint32_t min, uint32_t max)
+{
+    return ir_rep(b, digits(b, 0, 9), min, max);
+}
+
+/* ---- whole numbers ---- */
+
+/* Texts of n digits between lo and hi (tight where the digits so far are the bound's). */
+static const struct ir *same_length(struct build *b, const char *lo, const char *hi, int n)
+{
+    struct ir_list l = {0};
+    if (n == 0) return ir_empty(b);
+    int from = lo ? *lo - '0' : 0, to = hi ? *hi - '0' : 9;
+    if (!lo && !hi) return any_digits(b, (uint32_t)n, (uint32_t)n);
+    if (lo && hi && from == to)
+        return ir_seqv(b, digits(b, from, from), same_length(b, lo + 1, hi + 1, n - 1), NULL, NULL);
+    if (lo)
+        ir_list_add(b, &l, ir_seqv(b, digits(b, from, from), same_length(b, lo + 1, NULL, n - 1),
+                                   NULL, NULL));
+    if (hi)
+        ir_list_add(b, &l,
+                    ir_seqv(b, digits(b, to, to), same_length(b, NULL, hi + 1, n - 1), NULL, NULL));
+    from += lo != NULL;
+    to -= hi != NULL;
+    if (from <= to)
+        ir_list_add(b, &l, ir_seqv(b, digits(b, from, to),
+                                   any_digits(b, (uint32_t)n - 1, (uint32_t)n - 1), NULL, NULL));
+    return ir_alt(b, l.v, l.n);
+}
+
+/* Whole numbers lo..hi, no sign, no leading zero. */
+static const struct ir *whole(struct build *b, uint64_t lo, uint64_t hi)
+{
+    struct ir_list l = {0};
+    uint64_t first = 0, last = 9;
+    for (int n = 1; n <= 19 && lo <= hi && first <= hi; n++) {
+        uint64_t a = lo > first ? lo : first, z = hi < last ? hi : last;
+        char from[24], to[24];
+        if (a <= z) {
+            snprintf(from, sizeof from, "%llu", (unsigned long long)a);
+            snprintf(to, sizeof to, "%llu", (unsigned long long)z);
+            ir_list_add(b, &l, same_length(b, from, to, n));
+        }
+        first = last + 1;
+        last = n == 18 ? UINT64_MAX : last * 10 + 9;
+    }
+    return ir_alt(b, l.v, l.n);
+}
+
+static const struct ir *integers(struct build *b, int64_t lo, int64_t hi)
+{
+    struct ir_list l = {0};
+    if (hi >= 0) ir_list_add(b, &l, whole(b, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
+    if (lo < 0)
+        ir_list_add(b, &l,
+                    ir_seqv(b, ir_litz(b, "-"),
+                            whole(b, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo), NULL, NULL));
+    return ir_alt(b, l.v, l.n);
+}
+
+/* ---- decimals ---- */
+
+struct bound { /* of a magnitude */
+    bool there, open;
+    uint64_t whole;
+    char frac[MAX_FRACTION + 1]; /* digits without trailing zeros */
+    int n_frac;
+};
+struct between {
+    struct build *b;
+    const struct bound *lo, *hi;
+    int max; /* digits behind the point */
+};
+
+static int digit_at(const struct bound *x, int i)
+{
+    return i < x->n_frac ? x->frac[i] - '0' : 0;
+}
+
+/* May a number end after i digits? */
+static bool may_end(const struct between *w, int i, bool low, bool high)
+{
+    if (low && (i < w->lo->n_frac || w->lo->open)) return false;
+    return !(high && i >= w->hi->n_frac && w->hi->open);
+}
+
+/* The digits from place i on; low, high: the digits so far are those of the bound. */
+static const struct ir *fraction(const struct between *w, int i, bool low, bool high)
+{
+    struct build *b = w->b;
+    struct ir_list l = {0};
+    if (!low && !high) return any_digits(b, i == 0, (uint32_t)(w->max - i));
+    if (i > 0 && may_end(w, i, low, high)) ir_list_add(b, &l, ir_empty(b));
+    int from = low ? digit_at(w->lo, i) : 0, to = high ? digit_at(w->hi, i) : 9;
+    if (i < w->max && from == to && low && high) {
+        ir_list_add(b, &l, ir_seqv(b, digits(b, from, from), fraction(w, i + 1, true, true), NULL, NULL));
+    } else if (i < w->max) {
+        if (low && from <= to)
+            ir_list_add(b, &l,
+                        ir_seqv(b, digits(b, from, from), fraction(w, i + 1, true, false), NULL, NULL));
+        if (high && from <= to)
+            ir_list_add(b, &l,
+                        ir_seqv(b, digits(b, to, to), fraction(w, i + 1, false, true), NULL, NULL));
+        from += low;
+        to -= high;
+        if (from <= to)
+            ir_list_add(b, &l, ir_seqv(b, digits(b, from, to), fraction(w, i + 1, false, false),
+                                       NULL, NULL));
+    }
+    return ir_alt(b, l.v, l.n);
+}
+
+/* A whole part and what may follow its point. */
+static const struct ir *with_fraction(const struct between *w, const struct ir *head, bool low,
+                                      bool high)
+{
+    struct build *b = w->b;
+    const struct ir *tail = ir_seqv(b, ir_litz(b, "."), fraction(w, 0, low, high), NULL, NULL);
+    return ir_seqv(b, head, may_end(w, 0, low, high) ? ir_opt(b, tail) : tail, NULL, NULL);
+}
+
+static const struct ir *magnitudes(struct build *b, const struct bound *lo, const struct bound *hi)
+{
+    struct ir_list l = {0};
+    uint64_t top = hi->there ? hi->whole : WHOLE_LIMIT, near = lo->whole;
+    int n_whole = 1;
+    for (uint64_t v = hi->there ? BASE_MAX(top, near) : near; v >= 10; v /= 10)
+        n_whole++;
+    int max = BASE_MAX(15 - n_whole, BASE_MAX(lo->n_frac, hi->n_frac));
+    struct between w = {.b = b, .lo = lo, .hi = hi, .max = BASE_MAX(max, 1)};
+    if (near > top) return ir_never(b);
+    if (near == top && hi->there) return with_fraction(&w, whole(b, near, near), true, true);
+    ir_list_add(b, &l, with_fraction(&w, whole(b, near, near), true, false));
+    if (near + 1 + hi->there <= top + 1 && near + 1 <= top - hi->there)
+        ir_list_add(b, &l, with_fraction(&w, whole(b, near + 1, top - hi->there), false, false));
+    if (hi->there) ir_list_add(b, &l, with_fraction(&w, whole(b, top, top), false, true));
+    return ir_alt(b, l.v, l.n);
+}
+
+/* |v| as decimal digits; false when it has too many. */
+static bool to_bound(double v, bool open, struct bound *out)
+{
+    char text[32], digit[32];
+    int n = 0, point = 0, e = 0;
+    memset(out, 0, sizeof *out);
+    out->there = true;
+    out->open = open;
+    text_real_repr(fabs(v), text);
+    char *exp = strchr(text, 'e'), *dot = strchr(text, '.');
+    if (exp && sscanf(exp + 1, "%d", &e) != 1) return false;
+    for (const char *p = text; *p && p != exp; p++)
+        if (*p != '.') digit[n++] = *p;
+    point = (int)(dot ? dot - text : exp ? exp - text : (long)strlen(text)) + e;
+    if (point > 15 || point < -8) return false;
+    for (int i = 0; i < point; i++)
+        out->whole = out->whole * 10 + (uint64_t)(i < n ? digit[i] - '0' : 0);
+    for (int i = point; i < n; i++) {
+        if (out->n_frac == MAX_FRACTION) return false;
+        out->frac[out->n_frac++] = i < 0 ? '0' : digit[i];
+    }
+    while (out->n_frac && out->frac[out->n_frac - 1] == '0')
+        out->n_frac--;
+    return true;
+}
+
+/* ---- the keywords ---- */
+
+struct limits {
+    bool has_lo, has_hi, lo_open, hi_open;
+    const struct json *lo, *hi;
+};
+
+static bool limit_of(struct schema *x, const struct place *at, const char *key,
+                     const struct json **out, bool *there)
+{
+    const struct json *v = text_json_get(at->v, key);
+    if (!v) return true;
+    if (v->kind != JSON_INT_K && v->kind != JSON_REAL_K) {
+        grammar_schema_bad(x, at, key, "must be a number");
+        return false;
+    }
+    *out = v;
+    *there = true;
+    return true;
+}
+
+static bool read_limits(struct schema *x, const struct place *at, struct limits *l)
+{
+    const struct json *xlo = NULL, *xhi = NULL;
+    bool has_xlo = false, has_xhi = false;
+    memset(l, 0, sizeof *l);
+    if (!limit_of(x, at, "minimum", &l->lo, &l->has_lo) ||
+        !limit_of(x, at, "maximum", &l->hi, &l->has_hi) ||
+        !limit_of(x, at, "exclusiveMinimum", &xlo, &has_xlo) ||
+        !limit_of(x, at, "exclusiveMaximum", &xhi, &has_xhi))
+        return false;
+    if (has_xlo && (!l->has_lo || xlo->f >= l->lo->f)) {
+        l->lo = xlo;
+        l->lo_open = l->has_lo = true;
+    }
+    if (has_xhi && (!l->has_hi || xhi->f <= l->hi->f)) {
+        l->hi = xhi;
+        l->hi_open = l->has_hi = true;
+    }
+    return true;
+}
+
+/* The smallest integer at or above a bound (the largest at or below for upper), in our digits. */
+static int64_t whole_bound(const struct json *v, bool open, bool upper)
+{
+    int64_t i = 0;
+    if (v->kind == JSON_INT_K) {
+        i = BASE_MAX(BASE_MIN(v->i, INT_LIMIT + 2), -INT_LIMIT - 2);
+    } else {
+        double f = upper ? floor(v->f) : ceil(v->f);
+        open = open && f == v->f;
+        i = f >= 1e18 ? INT_LIMIT + 2 : f <= -1e18 ? -INT_LIMIT - 2 : (int64_t)f;
+    }
+    return open ? upper ? i - 1 : i + 1 : i;
+}
+
+static const struct ir *decimals(struct schema *x, const struct place *at, const struct limits *l)
+{
+    struct build *b = x->b;
+    struct ir_list alt = {0};
+    struct bound lo = {0}, hi = {0};
+    const struct bound zero = {.there = true};
+    if ((l->has_lo && !to_bound(l->lo->f, l->lo_open, &lo)) ||
+        (l->has_hi && !to_bound(l->hi->f, l->hi_open, &hi))) {
+        grammar_schema_bad(x, at, NULL, "a bound has more digits than are supported (15)");
+        return ir_never(b);
+    }
+    bool lo_neg = !l->has_lo || l->lo->f < 0, hi_neg = l->has_hi && l->hi->f < 0;
+    if (l->has_lo && l->has_hi &&
+        (l->lo->f > l->hi->f || (l->lo->f == l->hi->f && (l->lo_open || l->hi_open))))
+        return ir_never(b);
+    if (!hi_neg) ir_list_add(b, &alt, magnitudes(b, lo_neg ? &zero : &lo, &hi));
+    if (lo_neg) {
+        struct bound from = zero;
+        if (hi_neg)
+            from = hi;
+        else if (l->has_hi && l->hi->f == 0)
+            from.open = l->hi_open;
+        ir_list_add(b, &alt, ir_seqv(b, ir_litz(b, "-"), magnitudes(b, &from, &lo), NULL, NULL));
+    }
+    return ir_alt(b, alt.v, alt.n);
+}
+
+const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer)
+{
+    const struct json *f = text_json_get(at->v, "format");
+    struct limits l;
+    if (!read_limits(x, at, &l)) return ir_never(x->b);
+    int64_t lo = -INT_LIMIT, hi = INT_LIMIT;
+    if (f && f->kind == JSON_STR_K && integer && strcmp(f->s, "int32") == 0) {
+        lo = INT32_MIN;
+        hi = INT32_MAX;
+    } else if (f && !(text_json_is(f, "int64") || text_json_is(f, "float") ||
+                      text_json_is(f, "double"))) {
+        grammar_schema_bad(x, at, "format", "this format is not supported");
+        return ir_never(x->b);
+    }
+    if (!integer)
+        return l.has_lo || l.has_hi ? decimals(x, at, &l) : grammar_shared(x->b, SHARED_NUMBER);
+    if (l.has_lo) {
+        int64_t v = whole_bound(l.lo, l.lo_open, false);
+        if (v > INT_LIMIT) grammar_schema_bad(x, at, "minimum", "over 18 digits");
+        lo = BASE_MAX(lo, v);
+    }
+    if (l.has_hi) {
+        int64_t v = whole_bound(l.hi, l.hi_open, true);
+        if (v < -INT_LIMIT) grammar_schema_bad(x, at, "maximum", "over 18 digits");
+        hi = BASE_MIN(hi, v);
+    }
+    if (lo > hi) return ir_never(x->b);
+    if (lo == -INT_LIMIT && hi == INT_LIMIT) return grammar_shared(x->b, SHARED_INTEGER);
+    return integers(x->b, lo, hi);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention on bf16: products of pairs of bf16 summed in f32, and the conversions around them.
+ *
+ * Values are bf16 bits; a pair is two neighbours in memory. A result is one chain over its own
+ * operands, pairs rising, so it depends neither on its neighbours nor on how a sum is cut into
+ * calls (at whole pairs). Subnormal operands and results count as zero where the CPU has bf16
+ * instructions. Pure; operands disjoint; no alignment needed. */
+#ifndef KERN_ATTN_H
+#define KERN_ATTN_H
+
+#include <stdint.h>
+
+/* Operands of attn_dot_bf16 and attn_mix_bf16. Strides are in elements.
+ *
+ * attn_dot_bf16   c[r][16 j + i] (+)= sum over k < n_k of the two products of the pairs
+ *                 a[r lda + k lda_k] and b[k ldb + j ldb_v + 2 i]; j < n_vec, i < 16.
+ * attn_mix_bf16   c[r][16 j + i] (+)= sum over k0 <= p < n_k of w(r, p) v(p, 16 j + i), where
+ *                 w(r, p) = a[r lda + p / 2 lda_k + p % 2] and row p of v is row p % blk_rows of
+ *                 blk[p / blk_rows], rows ldb apart; blk_rows and k0 are even. When n_k is odd the
+ *                 weight behind the last is read and counts nothing. b, ldb_v are not used.
+ *
+ * c starts at 0, or with add at what it holds. next: two times n_next bytes (0 = none) that will be
+ * needed soon; they are fetched into the second-level cache on the way (dot only). */
+struct attn_mm {
+    const uint16_t *a, *b;
+    int64_t lda, lda_k, ldb, ldb_v;
+    float *c;
+    int64_t ldc;
+    int n_row, n_vec, n_k, k0, add;
+    const uint16_t *const *blk;
+    int blk_rows;
+    const uint8_t *next[2];
+    int64_t n_next;
+};
+
+#endif

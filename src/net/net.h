@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP server: connections, deadlines, request bodies, replies and streams, over libmicrohttpd
+ * (which keeps TLS and the parsing of HTTP). What a request means is the business of the hooks that
+ * the caller gives (room api).
+ *
+ * Threads. Two net threads own the sockets. A request whose body is there is suspended and handed
+ * to a worker thread, which runs hooks.handle; a long JSON text or prompt so delays nobody's
+ * stream. Whoever has news for a request calls net_wake from any thread; the net thread then runs
+ * the request's poll or pull. A watcher thread passes wakes on, sees peers that went away while
+ * their request is suspended (the server library does not), and closes what is over its deadline.
+ */
+#ifndef NET_NET_H
+#define NET_NET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/str.h"
+
+#define NET_HEAD_BYTES 16384      /* request line and headers; longer is refused while it is read */
+#define NET_HEAD_MS 15000         /* for a new connection's request head */
+#define NET_IDLE_MS 75000         /* between requests of one connection, the next head included */
+#define NET_BODY_MS 10000         /* for a body, plus its bytes at NET_BODY_RATE */
+#define NET_BODY_RATE (16 * 1024) /* bytes per second */
+#define NET_STALL_MS 20000        /* a reader that takes nothing of what is there */
+#define NET_PING_MS 10000         /* a silent stream gets a comment, so that no proxy cuts it */
+#define NET_ID_BYTES 72
+#define NET_REPLY_HEADERS 12
+
+typedef struct net_server net_server;
+struct net_req;
+
+enum net_next {
+    NET_WAIT, /* nothing now: net_wake comes when there is */
+    NET_END,  /* poll: a reply was set; pull: what was appended is the last */
+    NET_ABORT /* close the connection at once */
+};
+
+/* How a deferred request goes on. On a net thread, one at a time for one request; must not block.
+ */
+struct net_ops {
+    enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
+    enum net_next (*pull)(struct net_req *r, struct str *out); /* stream: append what there is */
+    void (*closed)(struct net_req *r);  /* once, when the reply is out or the peer is gone */
+    void (*release)(struct net_req *r); /* once, before it is freed; any thread */
+};
+
+enum net_peer { NET_PEER_THERE, NET_PEER_HALF /* sends no more */, NET_PEER_GONE };
+
+struct net_req {
+    /* fixed when hooks.begin is called */
+    net_server *server;
+    char id[NET_ID_BYTES]; /* x-request-id: the client's own when it is harmless, else made here */
+    const char *method, *path;
+    int64_t t0_ns;
+    /* set by hooks.begin */
+    size_t body_max;
+    bool here; /* handle runs on the net thread: only for what takes microseconds */
+    const void *route;
+    int key; /* for the caller */
+    /* the body, NUL behind */
+    struct str body;
+    struct arena arena; /* until the request is freed; net and worker threads, never at once */
+    /* set by hooks.handle for what goes on after it */
+    const struct net_ops *ops;
+    void *user;
+    _Atomic int peer; /* enum net_peer */
+    /* of the reply, for the log */
+    int status;
+    uint64_t n_sent;
+    struct net_req_own *own; /* of this room */
+};
+
+struct net_hooks {
+    void *user;
+    /* The head is there. Sets body_max; or replies, and then the body is never read. Net thread. */
+    void (*begin)(void *user, struct net_req *r);
+    /* Method, path and body are there: reply, or set ops and user. Worker thread. */
+    void (*handle)(void *user, struct net_req *r);
+    /* Reply to what net itself refuses. code: a short word such as "body_too_large". */
+    void (*refuse)(void *user, struct net_req *r, int status, const char *code, const char *text);
+    /* The request is over (reply sent or peer gone). Net thread. */
+    void (*done)(void *user, struct net_req *r);
+    /* net_server_signal was called. Watcher thread. May be NULL. */
+    void (*signal)(void *user, int sig);
+};
+
+struct net_opts {
+    const char *host;               /* address or name to listen on */
+    int port;                       /* 0 = a free one */
+    int n_conn_max;                 /* 0 = 1024 */
+    int n_thread;                   /* 0 = 2 net threads */
+    int n_work;                     /* 0 = 2 worker threads */
+    const char *tls_cert, *tls_key; /* PEM texts, or NULL */
+    struct net_hooks hooks;
+};
+
+/* Bind and begin to answer. Errors: REQUEST (host or port: names it), IO, NOMEM. */
+sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *err) BASE_MUST_USE;
+int net_server_port(const net_server *s);
+/* Requests that are not over. Threads: any. */
+int net_server_active(const net_server *s);
+int net_server_conns(const net_server *s);
+/* Have hooks.signal run soon. May be called by a signal handler. */
+void net_server_signal(net_server *s, int sig);
+/* Abort what is not over, join every thread, free. NULL is legal. */
+void net_server_close(net_server *s);
+
+/* ---- one request ---- */
+
+/* First value of a header or NULL. Until the reply was set. */
+const char *net_req_header(const struct net_req *r, const char *name);
+/* Values of that name in the head. */
+int net_req_n_header(const struct net_req *r, const char *name);
+/* An argument of the query string or NULL. */
+const char *net_req_arg(const struct net_req *r, const char *name);
+
+/* One more header of the reply, before net_reply. name: static; value: copied. Over
+ * NET_REPLY_HEADERS they are dropped. */
+void net_reply_header(struct net_req *r, const char *name, const char *value);
+/* The whole reply. The bytes of body (may be NULL) are taken over, and it is empty afterwards.
+ * A body that failed becomes an empty 503. type: static. */
+void net_reply(struct net_req *r, int status, const char *type, struct str *body);
+/* The same from memory that outlives the server. */
+void net_reply_static(struct net_req *r, int status, const char *type, const void *p, size_t n);
+/* A chunked reply whose bytes come from ops->pull. */
+void net_reply_stream(struct net_req *r, int status, const char *type);
+
+/* There is news for r: poll or pull runs soon. Cheap and without locks (the engine's thread calls
+ * it); several before the net thread comes are one. Threads: any that holds a reference. */
+void net_wake(struct net_req *r);
+void net_req_ref(struct net_req *r);
+void net_req_unref(struct net_req *r); /* the last frees it, with its arena. NULL is legal */
+/* The server is going down: poll and pull should return NET_ABORT. */
+bool net_req_closing(const struct net_req *r);
+
+#endif

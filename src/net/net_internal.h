@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the server share. */
+#ifndef NET_INTERNAL_H
+#define NET_INTERNAL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "net/net.h"
+
+enum net_phase { NET_FREE, NET_HEAD, NET_IDLE, NET_BODY, NET_BUSY };
+
+/* A connection. Under server.lock, except where said. */
+struct net_conn {
+    int fd;
+    uint32_t gen; /* so that a late event of the watcher is not taken for the next connection's */
+    enum net_phase phase;
+    int64_t since_ns;
+    uint64_t n_body;
+    struct net_req *req; /* the request in progress, or NULL */
+    int next_free;
+};
+
+enum net_state {
+    NET_AWAKE,     /* the net thread runs it or will */
+    NET_SLEEPING,  /* suspended */
+    NET_SIGNALLED, /* there is news */
+};
+
+struct net_header {
+    const char *name;
+    char *value;
+};
+
+/* The private half of a request. */
+struct net_req_own {
+    struct net_req r;
+    _Atomic int n_ref;
+    _Atomic int state;         /* enum net_state */
+    struct net_req *wake_next; /* in server.wake_list */
+    struct net_conn *conn;
+    struct MHD_Connection *mhd;
+    struct MHD_Response *response; /* set: the reply */
+    /* net thread */
+    bool streaming, handed, probe, ended;
+    uint64_t n_discard; /* of a refused body: bytes still read and thrown away */
+    bool discard;
+    _Atomic bool handled;  /* hooks.handle returned (release; pairs with the net thread) */
+    _Atomic bool answered; /* the reply was queued */
+    _Atomic bool ping;     /* the stream was silent for NET_PING_MS */
+    /* streams: appended by pull, not yet taken by the socket. Net thread */
+    struct str out;
+    size_t out_at;
+    _Atomic int64_t moved_ns; /* when the socket last took something */
+    struct net_header header[NET_REPLY_HEADERS];
+    int n_header;
+    struct net_req *work_next; /* in server.work_head */
+};
+
+struct net_server {
+    /* fixed after open */
+    struct net_opts opts;
+    struct MHD_Daemon *daemon;
+    int listen_fd, port, epoll_fd, wake_fd;
+    char *tls_cert, *tls_key;
+    pthread_t watcher, worker[16];
+    int n_worker;
+    bool has_watcher;
+    /* any thread */
+    _Atomic int closing, n_active, n_sleeping, n_conn;
+    _Atomic uint64_t signals;            /* bit per number */
+    _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
+    /* under lock */
+    pthread_mutex_t lock;
+    struct net_conn *conn; /* [n_conn_max] */
+    int n_conn_max, free_head;
+    /* under work_lock */
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_cond;
+    struct net_req *work_head, *work_tail;
+    bool work_stop;
+};
+
+static inline struct net_req_own *net_own(const struct net_req *r)
+{
+    return r->own;
+}
+
+/* request.c */
+sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
+                       const char *method, const char *path, struct net_req_own **out,
+                       sl_err *err) BASE_MUST_USE;
+/* Suspend until the next wake; false: it came already, go on at once. Net thread. */
+bool net_req_sleep(struct net_req_own *o);
+/* MHD's reader for streams. */
+ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max);
+
+/* watch.c */
+sl_status net_watch_open(net_server *s, sl_err *err) BASE_MUST_USE;
+void net_watch_close(net_server *s);
+void net_watch_add(net_server *s, struct net_conn *c);
+
+/* work.c */
+sl_status net_work_open(net_server *s, sl_err *err) BASE_MUST_USE;
+void net_work_close(net_server *s);
+void net_work_put(net_server *s, struct net_req_own *o);
+
+/* listen.c: a bound, listening, non-blocking socket. */
+sl_status net_listen(const char *host, int port, int backlog, int *fd, int *bound,
+                     sl_err *err) BASE_MUST_USE;
+
+#endif

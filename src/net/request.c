@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request: its reply, its sleep and its wakes. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "net/net_internal.h"
+
+#define ARENA_BYTES ((size_t)192 << 20) /* parsed JSON and what is made of it */
+#define OUT_BYTES ((size_t)4 << 20)     /* what one pull may append */
+
+/* The client's own id when it can not do harm in a log or a header. */
+static bool take_id(char *out, const char *given)
+{
+    size_t n = given ? strlen(given) : 0;
+    if (n < 1 || n >= NET_ID_BYTES) return false;
+    if (strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != n)
+        return false;
+    memcpy(out, given, n + 1);
+    return true;
+}
+
+static void make_id(char *out)
+{
+    static _Atomic uint64_t count; /* relaxed: only has to differ */
+    struct {
+        uint64_t n;
+        int64_t t;
+    } seed = {atomic_fetch_add_explicit(&count, 1, memory_order_relaxed), clock_now_ns()};
+    snprintf(out, NET_ID_BYTES, "req_%016llx",
+             (unsigned long long)hash_bytes(&seed, sizeof seed, (uint64_t)getpid()));
+}
+
+sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
+                       const char *method, const char *path, struct net_req_own **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err));
+    struct net_req_own *o = p;
+    struct net_req *r = &o->r;
+    r->own = o;
+    r->server = s;
+    r->method = method;
+    r->path = path;
+    r->key = -1;
+    r->t0_ns = clock_now_ns();
+    o->conn = c;
+    o->mhd = mhd;
+    atomic_store(&o->n_ref, 1);
+    atomic_store(&o->moved_ns, r->t0_ns);
+    mem_arena_init(&r->arena, MEM_REQUEST, ARENA_BYTES);
+    str_init(&r->body, MEM_REQUEST, 0);
+    str_init(&o->out, MEM_REQUEST, OUT_BYTES);
+    if (!take_id(r->id, net_req_header(r, "x-request-id"))) make_id(r->id);
+    *out = o;
+    return SL_OK;
+}
+
+void net_req_ref(struct net_req *r)
+{
+    atomic_fetch_add_explicit(&net_own(r)->n_ref, 1, memory_order_relaxed);
+}
+
+void net_req_unref(struct net_req *r)
+{
+    if (!r) return;
+    struct net_req_own *o = net_own(r);
+    if (atomic_fetch_sub_explicit(&o->n_ref, 1, memory_order_acq_rel) != 1) return;
+    if (r->ops) r->ops->release(r);
+    str_fini(&r->body);
+    str_fini(&o->out);
+    mem_arena_fini(&r->arena);
+    mem_free(o);
+}
+
+bool net_req_closing(const struct net_req *r)
+{
+    return atomic_load(&r->server->closing) != 0;
+}
+
+/* ---- head ---- */
+
+const char *net_req_header(const struct net_req *r, const char *name)
+{
+    return MHD_lookup_connection_value(net_own(r)->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *net_req_arg(const struct net_req *r, const char *name)
+{
+    return MHD_lookup_connection_value(net_own(r)->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct counting {
+    const char *name;
+    int n;
+};
+
+static enum MHD_Result count(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    struct counting *c = cls;
+    (void)kind;
+    (void)value;
+    if (strcasecmp(key, c->name) == 0) c->n++;
+    return MHD_YES;
+}
+
+int net_req_n_header(const struct net_req *r, const char *name)
+{
+    struct counting c = {.name = name};
+    MHD_get_connection_values(net_own(r)->mhd, MHD_HEADER_KIND, count, &c);
+    return c.n;
+}
+
+/* ---- reply ---- */
+
+void net_reply_header(struct net_req *r, const char *name, const char *value)
+{
+    struct net_req_own *o = net_own(r);
+    char *copy = NULL;
+    if (o->n_header >= NET_REPLY_HEADERS) return;
+    if (mem_arena_str(&r->arena, value, strlen(value), &copy, NULL)) return;
+    o->header[o->n_header++] = (struct net_header){name, copy};
+}
+
+static void finish(struct net_req *r, int status, const char *type, struct MHD_Response *m)
+{
+    struct net_req_own *o = net_own(r);
+    if (o->response) MHD_destroy_response(o->response); /* a later reply wins until it is queued */
+    o->response = m;
+    r->status = status;
+    if (!m) return;
+    if (type) MHD_add_response_header(m, "Content-Type", type);
+    MHD_add_response_header(m, "x-request-id", r->id);
+    for (int i = 0; i < o->n_header; i++)
+        MHD_add_response_header(m, o->header[i].name, o->header[i].value);
+}
+
+void net_reply(struct net_req *r, int status, const char *type, struct str *body)
+{
+    struct MHD_Response *m;
+    if (body && body->n && !body->failed) {
+        m = MHD_create_response_from_buffer_with_free_callback(body->n, body->p, mem_free);
+        r->n_sent = body->n;
+        if (m)
+            str_init(body, body->tag, body->limit);
+        else
+            str_fini(body);
+    } else {
+        if (body && body->failed) status = 503;
+        if (body) str_fini(body);
+        m = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+    }
+    finish(r, status, type, m);
+}
+
+void net_reply_static(struct net_req *r, int status, const char *type, const void *p, size_t n)
+{
+    r->n_sent = n;
+    finish(r, status, type,
+           MHD_create_response_from_buffer(n, (void *)(uintptr_t)p, MHD_RESPMEM_PERSISTENT));
+}
+
+void net_reply_stream(struct net_req *r, int status, const char *type)
+{
+    struct net_req_own *o = net_own(r);
+    o->streaming = true;
+    finish(r, status, type,
+           MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 8192, net_req_read, o, NULL));
+}
+
+/* ---- sleep and wake ---- */
+
+bool net_req_sleep(struct net_req_own *o)
+{
+    net_server *s = o->r.server;
+    int awake = NET_AWAKE;
+    if (atomic_load(&o->state) != NET_AWAKE) return false;
+    atomic_fetch_add(&s->n_sleeping, 1);
+    if (atomic_load(&s->closing)) { /* pairs with the count that net_server_close waits for */
+        atomic_fetch_sub(&s->n_sleeping, 1);
+        return false;
+    }
+    MHD_suspend_connection(o->mhd);
+    if (atomic_compare_exchange_strong(&o->state, &awake, NET_SLEEPING)) return true;
+    atomic_fetch_sub(&s->n_sleeping, 1); /* a wake came in between, and left the resuming to us */
+    MHD_resume_connection(o->mhd);
+    return true;
+}
+
+void net_wake(struct net_req *r)
+{
+    struct net_req_own *o = net_own(r);
+    net_server *s = r->server;
+    if (atomic_exchange(&o->state, NET_SIGNALLED) != NET_SLEEPING) return;
+    net_req_ref(r);
+    struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
+    do
+        o->wake_next = head;
+    while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
+                                                  memory_order_relaxed)); /* with pass_wakes */
+    if (head) return; /* the one that made the list non-empty rings the bell */
+    uint64_t one = 1;
+    if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
+}
+
+ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    struct net_req_own *o = cls;
+    struct net_req *r = &o->r;
+    (void)pos;
+    for (;;) {
+        if (o->out_at < o->out.n) {
+            size_t n = BASE_MIN(max, o->out.n - o->out_at);
+            memcpy(buf, o->out.p + o->out_at, n);
+            o->out_at += n;
+            if (o->out_at == o->out.n) {
+                str_clear(&o->out);
+                o->out_at = 0;
+            }
+            r->n_sent += n;
+            atomic_store_explicit(&o->moved_ns, clock_now_ns(), memory_order_relaxed);
+            return (ssize_t)n;
+        }
+        if (o->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        atomic_store(&o->state, NET_AWAKE);
+        if (net_req_closing(r) || atomic_load(&r->peer) == NET_PEER_GONE)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        enum net_next next = r->ops->pull(r, &o->out);
+        if (next == NET_ABORT || o->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (next == NET_END) o->ended = true;
+        if (o->out.n || o->ended) continue;
+        if (!o->probe && atomic_load(&r->peer) == NET_PEER_HALF) {
+            /* It sends no more. Does it still listen? If not, this comment brings a reset. */
+            o->probe = true;
+            str_puts(&o->out, ":\n\n");
+            continue;
+        }
+        if (atomic_exchange(&o->ping, false)) {
+            str_puts(&o->out, ":\n\n");
+            continue;
+        }
+        if (net_req_sleep(o)) return 0;
+    }
+}

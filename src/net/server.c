@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The daemon and its callbacks. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/net_internal.h"
+
+#define DISCARD_SMALL (64 * 1024)       /* a refused body up to this is read, so that the reply */
+#define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; and one that is only too large up to this */
+#define SPARE 16                        /* table entries over the limit that the library keeps */
+
+/* ---- connections ---- */
+
+static void conn_started(net_server *s, struct MHD_Connection *mhd, void **ctx)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct net_conn *c = NULL;
+    pthread_mutex_lock(&s->lock);
+    if (info && s->free_head >= 0) {
+        c = &s->conn[s->free_head];
+        s->free_head = c->next_free;
+        c->fd = (int)info->connect_fd;
+        c->gen++;
+        c->phase = NET_HEAD;
+        c->since_ns = clock_now_ns();
+        c->req = NULL;
+        net_watch_add(s, c);
+    }
+    pthread_mutex_unlock(&s->lock);
+    atomic_fetch_add(&s->n_conn, 1);
+    *ctx = c;
+}
+
+static void on_conn(void *cls, struct MHD_Connection *mhd, void **ctx,
+                    enum MHD_ConnectionNotificationCode code)
+{
+    net_server *s = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        conn_started(s, mhd, ctx);
+        return;
+    }
+    struct net_conn *c = *ctx;
+    atomic_fetch_sub(&s->n_conn, 1);
+    if (!c) return;
+    pthread_mutex_lock(&s->lock);
+    c->phase = NET_FREE;
+    c->next_free = s->free_head;
+    s->free_head = (int)(c - s->conn);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void set_phase(net_server *s, struct net_conn *c, enum net_phase phase, struct net_req *r)
+{
+    pthread_mutex_lock(&s->lock);
+    c->phase = phase;
+    c->since_ns = clock_now_ns();
+    c->n_body = 0;
+    c->req = r;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- requests ---- */
+
+static void refuse(struct net_req *r, int status, const char *code, const char *text)
+{
+    r->server->opts.hooks.refuse(r->server->opts.hooks.user, r, status, code, text);
+}
+
+/* What the library lets through and a server behind a proxy must not: two lengths, or a length and
+ * a transfer coding (RFC 9112 6.3), and more than one Host. */
+static const char *bad_framing(const struct net_req *r)
+{
+    int n_len = net_req_n_header(r, "Content-Length"),
+        n_te = net_req_n_header(r, "Transfer-Encoding");
+    const char *te = net_req_header(r, "Transfer-Encoding"),
+               *len = net_req_header(r, "Content-Length");
+    if (n_len > 1) return "more than one Content-Length";
+    if (n_len && n_te) return "both Content-Length and Transfer-Encoding";
+    if (n_te > 1 || (te && strcasecmp(te, "chunked") != 0))
+        return "a Transfer-Encoding other than chunked";
+    if (len && (!*len || len[strspn(len, "0123456789")])) return "Content-Length is not a number";
+    if (net_req_n_header(r, "Host") > 1) return "more than one Host";
+    return NULL;
+}
+
+static enum MHD_Result queue(struct net_req_own *o)
+{
+    if (!o->response) return MHD_NO;
+    atomic_store(&o->moved_ns, clock_now_ns());
+    atomic_store(&o->answered, true);
+    enum MHD_Result rc = MHD_queue_response(o->mhd, (unsigned)o->r.status, o->response);
+    MHD_destroy_response(o->response);
+    o->response = NULL;
+    return rc;
+}
+
+/* The head was refused: reply at once, or after a body that is small enough to be thrown away. */
+static enum MHD_Result refused(struct net_req_own *o)
+{
+    const char *len = net_req_header(&o->r, "Content-Length");
+    uint64_t n = len ? strtoull(len, NULL, 10) : 0;
+    uint64_t max = o->r.status == 413 ? o->r.body_max + DISCARD_LARGE : DISCARD_SMALL;
+    if (o->r.status == 400 || n > max || (!len && net_req_n_header(&o->r, "Transfer-Encoding")))
+        return queue(o);
+    o->discard = true;
+    o->n_discard = max;
+    return MHD_YES;
+}
+
+static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const char *path,
+                               const char *method, void **cls)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct net_conn *c = info ? info->socket_context : NULL;
+    struct net_req_own *o = NULL;
+    if (!c || atomic_load(&s->closing)) return MHD_NO;
+    if (net_req_open(s, mhd, c, method, path, &o, NULL)) return MHD_NO;
+    *cls = o;
+    atomic_fetch_add(&s->n_active, 1);
+    set_phase(s, c, NET_BODY, &o->r);
+    const char *bad = bad_framing(&o->r);
+    if (bad) {
+        net_reply_header(&o->r, "Connection", "close");
+        refuse(&o->r, 400, "bad_request", bad);
+        return queue(o);
+    }
+    s->opts.hooks.begin(s->opts.hooks.user, &o->r);
+    const char *len = net_req_header(&o->r, "Content-Length");
+    if (!o->response && len && (strlen(len) > 18 || strtoull(len, NULL, 10) > o->r.body_max))
+        refuse(&o->r, 413, "body_too_large", "the body is too large");
+    return o->response ? refused(o) : MHD_YES;
+}
+
+static enum MHD_Result on_body(struct net_req_own *o, const char *p, size_t *n)
+{
+    struct net_req *r = &o->r;
+    pthread_mutex_lock(&r->server->lock);
+    o->conn->n_body += *n;
+    pthread_mutex_unlock(&r->server->lock);
+    if (!o->discard && r->body.n + *n > r->body_max) { /* a chunked one: the length was not known */
+        str_fini(&r->body);
+        refuse(r, 413, "body_too_large", "the body is too large");
+        o->discard = true;
+        o->n_discard = DISCARD_LARGE;
+    }
+    if (o->discard) {
+        if (*n > o->n_discard) return MHD_NO;
+        o->n_discard -= *n;
+    } else
+        str_put(&r->body, p, *n);
+    *n = 0;
+    return MHD_YES;
+}
+
+/* The request is complete; also called after every resume until a reply is queued. */
+static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
+{
+    struct net_req *r = &o->r;
+    if (!o->handed) {
+        o->handed = true;
+        set_phase(s, o->conn, NET_BUSY, r);
+        if (o->response) return queue(o);
+        if (r->body.failed) refuse(r, 503, "out_of_memory", "out of memory");
+        if (o->response) return queue(o);
+        str_put(&r->body, "", 0);
+        if (r->here) {
+            s->opts.hooks.handle(s->opts.hooks.user, r);
+            atomic_store(&o->handled, true);
+        } else {
+            if (!net_req_sleep(o)) return MHD_NO; /* only when the server closes */
+            net_work_put(s, o);
+            return MHD_YES;
+        }
+    }
+    for (;;) {
+        atomic_store(&o->state, NET_AWAKE);
+        if (atomic_load_explicit(&o->handled, memory_order_acquire)) { /* pairs with net_work */
+            if (o->response) return queue(o);
+            if (!r->ops || atomic_load(&s->closing) || atomic_load(&r->peer) != NET_PEER_THERE)
+                return MHD_NO; /* a peer that sends no more and still has no reply has hung up */
+            enum net_next next = r->ops->poll(r);
+            if (o->response) return queue(o);
+            if (next != NET_WAIT) return MHD_NO;
+        }
+        if (net_req_sleep(o)) return MHD_YES;
+        if (atomic_load(&s->closing) && atomic_load(&o->handled)) return MHD_NO;
+    }
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *mhd, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *n_upload, void **cls)
+{
+    net_server *s = user;
+    struct net_req_own *o = *cls;
+    (void)version;
+    if (!o) return on_head(s, mhd, url, method, cls);
+    if (*n_upload) return on_body(o, upload, n_upload);
+    return go_on(s, o);
+}
+
+static void on_done(void *user, struct MHD_Connection *mhd, void **cls,
+                    enum MHD_RequestTerminationCode code)
+{
+    net_server *s = user;
+    struct net_req_own *o = *cls;
+    (void)mhd;
+    (void)code;
+    if (!o) return;
+    *cls = NULL;
+    set_phase(s, o->conn, NET_IDLE, NULL);
+    if (o->response) MHD_destroy_response(o->response);
+    o->response = NULL;
+    if (o->r.ops) o->r.ops->closed(&o->r);
+    s->opts.hooks.done(s->opts.hooks.user, &o->r);
+    atomic_fetch_sub(&s->n_active, 1);
+    net_req_unref(&o->r);
+}
+
+/* ---- opening and closing ---- */
+
+static void quiet_log(void *cls, const char *fmt, va_list ap)
+{
+    (void)cls;
+    (void)fmt;
+    (void)ap;
+}
+
+static sl_status start(net_server *s, sl_err *err)
+{
+    struct MHD_OptionItem opt[4] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
+    if (s->tls_cert) {
+        flags |= MHD_USE_TLS;
+        opt[0] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls_cert};
+        opt[1] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key};
+        opt[2] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    }
+    s->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+        MHD_OPTION_EXTERNAL_LOGGER, quiet_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_done, s,
+        MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_THREAD_POOL_SIZE,
+        (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2), MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(s->n_conn_max - SPARE), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(NET_IDLE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+        opt, MHD_OPTION_END);
+    if (s->daemon) return SL_OK;
+    if (s->tls_cert)
+        return SL_FAIL(err, REQUEST,
+                       "--tls-cert, --tls-key: no certificate and key that fit each other, as PEM");
+    return SL_FAIL(err, IO, "can not start the HTTP server: %s", strerror(errno));
+}
+
+static sl_status copy_pem(const char *text, char **out, sl_err *err)
+{
+    void *p = NULL;
+    if (!text) return SL_OK;
+    SL_TRY(mem_alloc(MEM_MISC, strlen(text) + 1, &p, err));
+    *out = memcpy(p, text, strlen(text) + 1);
+    return SL_OK;
+}
+
+static sl_status open_all(net_server *s, sl_err *err)
+{
+    void *p = NULL;
+    const struct net_opts *o = &s->opts;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)s->n_conn_max, sizeof *s->conn, &p, err));
+    s->conn = p;
+    for (int i = 0; i < s->n_conn_max; i++)
+        s->conn[i].next_free = i + 1 < s->n_conn_max ? i + 1 : -1;
+    SL_TRY(copy_pem(o->tls_cert, &s->tls_cert, err));
+    SL_TRY(copy_pem(o->tls_key, &s->tls_key, err));
+    SL_TRY(net_listen(o->host, o->port, 4096, &s->listen_fd, &s->port, err));
+    SL_TRY(net_watch_open(s, err));
+    SL_TRY(net_work_open(s, err));
+    return start(s, err);
+}
+
+sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *err)
+{
+    void *p = NULL;
+    *out = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
+    net_server *s = p;
+    s->opts = *o;
+    s->n_conn_max = (o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
+    s->listen_fd = s->epoll_fd = s->wake_fd = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->work_lock, NULL);
+    pthread_cond_init(&s->work_cond, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    sl_status st = open_all(s, err);
+    if (st) {
+        net_server_close(s);
+        return st;
+    }
+    *out = s;
+    return SL_OK;
+}
+
+int net_server_port(const net_server *s)
+{
+    return s->port;
+}
+
+int net_server_active(const net_server *s)
+{
+    return atomic_load(&s->n_active);
+}
+
+int net_server_conns(const net_server *s)
+{
+    return atomic_load(&s->n_conn);
+}
+
+void net_server_signal(net_server *s, int sig)
+{
+    uint64_t one = 1;
+    atomic_fetch_or(&s->signals, (uint64_t)1 << sig);
+    if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
+}
+
+void net_server_close(net_server *s)
+{
+    struct timespec ms = {.tv_nsec = 1000000};
+    uint64_t one = 1;
+    if (!s) return;
+    atomic_store(&s->closing, 1);
+    if (s->has_watcher && write(s->wake_fd, &one, sizeof one) < 0) { /* it rings already */
+    }
+    while (s->has_watcher && atomic_load(&s->n_sleeping) > 0)
+        nanosleep(&ms, NULL);
+    atomic_store(&s->closing, 2);
+    if (s->daemon)
+        MHD_stop_daemon(s->daemon); /* closes the listening socket too */
+    else if (s->listen_fd >= 0)
+        close(s->listen_fd);
+    net_work_close(s);
+    net_watch_close(s);
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->work_lock);
+    pthread_cond_destroy(&s->work_cond);
+    mem_free(s->conn);
+    mem_free(s->tls_cert);
+    mem_free(s->tls_key);
+    mem_free(s);
+}

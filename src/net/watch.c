@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher thread. libmicrohttpd does not look at a suspended connection, so it would not see
+ * that its peer is gone: every socket is also in an epoll set of ours, for hang-ups only. The same
+ * thread passes wakes on to the net threads, closes what is over its deadline, and runs what
+ * signals ask for. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/net_internal.h"
+
+#define TAG_WAKE UINT64_MAX
+#define MS 1000000
+
+void net_watch_add(net_server *s, struct net_conn *c)
+{
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET};
+    ev.data.u64 = (uint64_t)c->gen << 32 | (uint32_t)(c - s->conn);
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev);
+}
+
+static void hung_up(net_server *s, uint64_t tag, uint32_t events)
+{
+    uint32_t i = (uint32_t)tag, gen = (uint32_t)(tag >> 32);
+    struct net_req *r = NULL;
+    if (i >= (uint32_t)s->n_conn_max) return;
+    pthread_mutex_lock(&s->lock);
+    struct net_conn *c = &s->conn[i];
+    if (c->phase != NET_FREE && c->gen == gen && c->req) {
+        r = c->req;
+        net_req_ref(r);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!r) return;
+    int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE : NET_PEER_HALF;
+    if (atomic_load(&r->peer) < peer) atomic_store(&r->peer, peer);
+    net_wake(r);
+    net_req_unref(r);
+}
+
+/* Resume everything that net_wake put on the list. */
+static void pass_wakes(net_server *s)
+{
+    uint64_t n;
+    while (read(s->wake_fd, &n, sizeof n) > 0)
+        ;
+    struct net_req *r = atomic_exchange_explicit(&s->wake_list, NULL,
+                                                 memory_order_acquire); /* pairs with net_wake */
+    while (r) {
+        struct net_req_own *o = net_own(r);
+        struct net_req *next = o->wake_next;
+        atomic_fetch_sub(&s->n_sleeping, 1);
+        MHD_resume_connection(o->mhd); /* it sleeps: nobody else can resume or end it */
+        net_req_unref(r);
+        r = next;
+    }
+}
+
+static bool overdue(const struct net_conn *c, int64_t now)
+{
+    int64_t age = (now - c->since_ns) / MS;
+    switch (c->phase) {
+    case NET_HEAD:
+        return age > NET_HEAD_MS;
+    case NET_IDLE:
+        return age > NET_IDLE_MS;
+    case NET_BODY:
+        return age > NET_BODY_MS + (int64_t)(c->n_body * 1000 / NET_BODY_RATE);
+    case NET_BUSY: {
+        const struct net_req_own *o = c->req ? net_own(c->req) : NULL;
+        return o && atomic_load(&o->answered) && atomic_load(&o->state) != NET_SLEEPING &&
+               (now - atomic_load(&o->moved_ns)) / MS > NET_STALL_MS;
+    }
+    case NET_FREE:
+        break;
+    }
+    return false;
+}
+
+static void ping(struct net_req *r, int64_t now)
+{
+    struct net_req_own *o = net_own(r);
+    if (!atomic_load(&o->answered) || atomic_load(&o->state) != NET_SLEEPING) return;
+    if ((now - atomic_load(&o->moved_ns)) / MS < NET_PING_MS) return;
+    atomic_store(&o->ping, true);
+    net_wake(r);
+}
+
+static void check_deadlines(net_server *s)
+{
+    int64_t now = clock_now_ns();
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->n_conn_max; i++) {
+        struct net_conn *c = &s->conn[i];
+        if (c->phase != NET_FREE && overdue(c, now))
+            shutdown(c->fd, SHUT_RDWR); /* the net thread sees its end and cleans up */
+        if (c->phase == NET_BUSY && c->req) ping(c->req, now);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Wake all that sleep, so that they end (the server library can not stop while one is suspended).
+ */
+static void wake_all(net_server *s)
+{
+    for (int i = 0; i < s->n_conn_max; i++) {
+        pthread_mutex_lock(&s->lock);
+        struct net_req *r = s->conn[i].phase != NET_FREE ? s->conn[i].req : NULL;
+        if (r) net_req_ref(r);
+        pthread_mutex_unlock(&s->lock);
+        if (r) net_wake(r);
+        net_req_unref(r);
+    }
+}
+
+static void take_signals(net_server *s)
+{
+    uint64_t set = atomic_exchange(&s->signals, 0);
+    for (int sig = 1; set >> sig; sig++)
+        if (set >> sig & 1 && s->opts.hooks.signal) s->opts.hooks.signal(s->opts.hooks.user, sig);
+}
+
+static void *watch(void *arg)
+{
+    net_server *s = arg;
+    struct epoll_event ev[64];
+    int64_t next = clock_now_ns();
+    while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
+        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), atomic_load(&s->closing) ? 5 : 500);
+        for (int i = 0; i < n; i++)
+            if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
+        pass_wakes(s);
+        take_signals(s);
+        if (atomic_load(&s->closing)) {
+            wake_all(s);
+            continue;
+        }
+        if (clock_now_ns() < next) continue;
+        check_deadlines(s);
+        next = clock_now_ns() + 500 * (int64_t)MS;
+    }
+    return NULL;
+}
+
+static bool add_fd(int ep, int fd, uint64_t tag)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = tag};
+    return fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+sl_status net_watch_open(net_server *s, sl_err *err)
+{
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (s->epoll_fd < 0 || !add_fd(s->epoll_fd, s->wake_fd, TAG_WAKE))
+        return SL_FAIL(err, IO, "can not watch sockets: %s", strerror(errno));
+    if (pthread_create(&s->watcher, NULL, watch, s) != 0)
+        return SL_FAIL(err, NOMEM, "can not start a thread");
+    s->has_watcher = true;
+    return SL_OK;
+}
+
+void net_watch_close(net_server *s)
+{
+    if (s->has_watcher) pthread_join(s->watcher, NULL);
+    s->has_watcher = false;
+    if (s->epoll_fd >= 0) close(s->epoll_fd);
+    if (s->wake_fd >= 0) close(s->wake_fd);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worker threads: parse, render, tokenise and submit, so that net threads only move bytes. The
+ * queue needs no bound of its own: a request is in it at most once, and there are at most
+ * n_conn_max. */
+#include "net/net_internal.h"
+
+static void *work(void *arg)
+{
+    net_server *s = arg;
+    for (;;) {
+        pthread_mutex_lock(&s->work_lock);
+        while (!s->work_head && !s->work_stop)
+            pthread_cond_wait(&s->work_cond, &s->work_lock);
+        struct net_req *r = s->work_head;
+        if (r) {
+            s->work_head = net_own(r)->work_next;
+            if (!s->work_head) s->work_tail = NULL;
+        }
+        pthread_mutex_unlock(&s->work_lock);
+        if (!r) return NULL;
+        if (!net_req_closing(r) && atomic_load(&r->peer) != NET_PEER_GONE)
+            s->opts.hooks.handle(s->opts.hooks.user, r);
+        atomic_store_explicit(&net_own(r)->handled, true, memory_order_release);
+        net_wake(r);
+        net_req_unref(r);
+    }
+}
+
+void net_work_put(net_server *s, struct net_req_own *o)
+{
+    net_req_ref(&o->r);
+    o->work_next = NULL;
+    pthread_mutex_lock(&s->work_lock);
+    if (s->work_tail)
+        net_own(s->work_tail)->work_next = &o->r;
+    else
+        s->work_head = &o->r;
+    s->work_tail = &o->r;
+    pthread_cond_signal(&s->work_cond);
+    pthread_mutex_unlock(&s->work_lock);
+}
+
+sl_status net_work_open(net_server *s, sl_err *err)
+{
+    int n = s->opts.n_work ? s->opts.n_work : 2;
+    for (s->n_worker = 0; s->n_worker < n && s->n_worker < BASE_COUNT_OF(s->worker); s->n_worker++)
+        if (pthread_create(&s->worker[s->n_worker], NULL, work, s) != 0)
+            return SL_FAIL(err, NOMEM, "can not start a thread");
+    return SL_OK;
+}
+
+void net_work_close(net_server *s)
+{
+    pthread_mutex_lock(&s->work_lock);
+    s->work_stop = true;
+    pthread_cond_broadcast(&s->work_cond);
+    pthread_mutex_unlock(&s->work_lock);
+    for (int i = 0; i < s->n_worker; i++)
+        pthread_join(s->worker[i], NULL);
+    s->n_worker = 0;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors by name: role, layer and expert of a name, the name in the other kind of file, and what a tensor is for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant_internal.h"
+
+static const struct {
+    const char *text;
+    int gguf, where;
+} types[] = {
+#define X(name, text, gguf, where) {text, gguf, where},
+    QUANT_TYPE_LIST(X)
+#undef X
+};
+
+const char *quant_type_text(enum quant_type t)
+{
+    return t < QUANT_N_TYPE ? types[t].text : "";
+}
+
+bool quant_type_from_text(const char *text, enum quant_type *out)
+{
+    for (int i = 0; i < QUANT_N_TYPE; i++)
+        if (strcmp(types[i].text, text) == 0) {
+            *out = (enum quant_type)i;
+            return true;
+        }
+    return false;
+}
+
+void quant_types_of(enum io_kind kind, char *buf, size_t n)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < QUANT_N_TYPE && used < n; i++)
+        if (types[i].where & (kind == IO_GGUF ? 1 : 2))
+            used += (size_t)snprintf(buf + used, n - used, "%s%s", used ? " " : "", types[i].text);
+}
+
+const char *quant_class_text(enum quant_class c)
+{
+    static const char *const text[] = {
+#define X(name, text) text,
+        QUANT_CLASS_LIST(X)
+#undef X
+    };
+    return text[c];
+}
+
+static const struct {
+    const char *gguf, *hf;
+} roles[] = {
+#define X(role, gguf, hf) {gguf, hf},
+    MODEL_ROLE_LIST(X)
+#undef X
+};
+
+/* "PREFIX%dREST": the number; false when s does not begin so. */
+static bool number_after(const char *s, const char *prefix, int *n, const char **rest)
+{
+    size_t k = strlen(prefix);
+    char *end;
+    if (strncmp(s, prefix, k) != 0 || s[k] < '0' || s[k] > '9') return false;
+    long v = strtol(s + k, &end, 10);
+    if (v > 1000000) return false;
+    *n = (int)v;
+    *rest = end;
+    return true;
+}
+
+/* s is PART.SUFFIX. */
+static bool is_part(const char *s, const char *part, char *suffix, size_t n_suffix)
+{
+    size_t k = strlen(part);
+    if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix) return false;
+    snprintf(suffix, n_suffix, "%s", s + k + 1);
+    return true;
+}
+
+/* The expert's number is cut out of an HF name: "mlp.experts.7.up_proj.weight" -> "mlp.experts.%d.up_proj.weight". */
+static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
+{
+    const char *rest = NULL;
+    if (!number_after(s, "mlp.experts.", expert, &rest)) return s;
+    snprintf(buf, n, "mlp.experts.%%d%s", rest);
+    return buf;
+}
+
+void quant_name_parse(enum io_kind kind, const char *name, struct quant_id *id)
+{
+    char cut[QUANT_MAX_NAME];
+    const char *rest = NULL;
+    *id = (struct quant_id){.global = -1, .role = -1, .layer = -1, .expert = -1};
+    for (int g = 0; g < 3; g++)
+        if (strcmp(name, model_global_name(kind, (enum model_global)g)) == 0) {
+            id->global = g;
+            snprintf(id->suffix, sizeof id->suffix, "weight");
+            return;
+        }
+    if (!number_after(name, kind == IO_GGUF ? "blk." : "model.layers.", &id->layer, &rest) || *rest != '.') return;
+    rest++;
+    if (kind == IO_HF) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
+    for (int r = 0; r < N_ROLE; r++) {
+        if (!is_part(rest, kind == IO_GGUF ? roles[r].gguf : roles[r].hf, id->suffix, sizeof id->suffix)) continue;
+        if (kind == IO_HF && r == ROLE_ROUTER && strcmp(id->suffix, "e_score_correction_bias") == 0) r = ROLE_ROUTER_BIAS;
+        if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
+        id->role = r;
+        return;
+    }
+    id->suffix[0] = 0;
+}
+
+void quant_name_in(enum io_kind kind, const struct quant_id *id, char *buf, int n)
+{
+    buf[0] = 0;
+    if (id->global >= 0) snprintf(buf, (size_t)n, "%s", model_global_name(kind, (enum model_global)id->global));
+    else if (id->role >= 0 && (kind == IO_GGUF ? roles[id->role].gguf : roles[id->role].hf)[0])
+        model_tensor_name(kind, (enum model_role)id->role, id->layer, id->expert, id->suffix, buf, n);
+}
+
+static enum quant_class class_by_name(const char *name, int n_dim)
+{
+    size_t n = strlen(name);
+    if (n_dim < 2 || n < 8 || strcmp(name + n - 7, ".weight") != 0 || strstr(name, "norm") || strstr(name, "nextn") ||
+        strstr(name, "gate_inp") || strstr(name, "mlp.gate.") || strstr(name, "conv"))
+        return QUANT_CLASS_OTHER;
+    if (strstr(name, "_exps") || strstr(name, ".experts.")) return QUANT_CLASS_EXPERTS;
+    if (strstr(name, "attn")) return QUANT_CLASS_ATTN;
+    return strstr(name, "ffn") || strstr(name, "mlp") ? QUANT_CLASS_FFN : QUANT_CLASS_OTHER;
+}
+
+enum quant_class quant_class_of(const struct quant_id *id, const char *name, int n_dim)
+{
+    if (id->global == GLOBAL_EMBED) return QUANT_CLASS_EMBED;
+    if (id->global == GLOBAL_HEAD) return QUANT_CLASS_HEAD;
+    if (id->global >= 0 || strcmp(id->suffix, "weight") != 0) {
+        return id->global >= 0 || id->role >= 0 ? QUANT_CLASS_OTHER : class_by_name(name, n_dim);
+    }
+    switch (id->role) {
+    case ROLE_Q: case ROLE_K: case ROLE_V: case ROLE_O: case ROLE_Q_A: case ROLE_Q_B: case ROLE_KV_A: case ROLE_KV_B:
+    case ROLE_K_B: case ROLE_V_B:
+        return QUANT_CLASS_ATTN;
+    case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
+        return QUANT_CLASS_FFN;
+    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_DOWN_EXPS:
+        return QUANT_CLASS_EXPERTS;
+    case ROLE_MTP_EMBED:
+        return QUANT_CLASS_EMBED;
+    case ROLE_MTP_HEAD:
+        return QUANT_CLASS_HEAD;
+    default:
+        return QUANT_CLASS_OTHER;
+    }
+}
+
+bool quant_input_of(const struct quant_id *id, enum quant_input *in)
+{
+    if (id->global == GLOBAL_HEAD) {
+        *in = QUANT_IN_HEAD;
+        return true;
+    }
+    if (id->global >= 0 || strcmp(id->suffix, "weight") != 0) return false;
+    switch (id->role) {
+    case ROLE_Q: case ROLE_K: case ROLE_V: case ROLE_Q_A: case ROLE_KV_A:
+        *in = QUANT_IN_ATTN;
+        return true;
+    case ROLE_Q_B:
+        *in = QUANT_IN_Q_B;
+        return true;
+    case ROLE_KV_B: case ROLE_V_B: /* the latent; attn_k_b has other columns */
+        *in = QUANT_IN_KV_B;
+        return true;
+    case ROLE_O:
+        *in = QUANT_IN_O;
+        return true;
+    case ROLE_GATE: case ROLE_UP: case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP:
+    case ROLE_ROUTER:
+        *in = QUANT_IN_FFN;
+        return true;
+    case ROLE_DOWN:
+        *in = QUANT_IN_DOWN;
+        return true;
+    case ROLE_DOWN_SHEXP:
+        *in = QUANT_IN_DOWN_SHEXP;
+        return true;
+    case ROLE_DOWN_EXPS:
+        *in = QUANT_IN_DOWN_EXPS;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- weights of quantised sources ---- */
+
+static bool cut_tail(const char *name, const char *tail, char *buf, int n)
+{
+    size_t len = strlen(name), k = strlen(tail);
+    if (len <= k || strcmp(name + len - k, tail) != 0) return false;
+    snprintf(buf, (size_t)n, "%.*s", (int)(len - k), name);
+    return true;
+}
+
+bool quant_weight_name(const io_model *m, int i, char *buf, int n)
+{
+    static const char *const packed[] = {".qweight", ".weight_packed"};
+    static const char *const beside[] = {".qzeros", ".scales", ".g_idx", ".weight_scale", ".weight_scale_inv", ".weight_scale_2",
+                                         ".weight_shape", ".weight_zero_point", ".weight_g_idx", ".weight_global_scale",
+                                         ".input_global_scale", ".input_scale", ".input_offset", ".weight_offset", ".deq_scale",
+                                         ".quant_bias", ".weight_scale_second", ".weight_offset_second", ".scale_bias"};
+    const struct tensor *t = io_tensor(m, i);
+    char base[QUANT_MAX_NAME];
+    snprintf(buf, (size_t)n, "%s", t->name);
+    if (io_model_kind(m) == IO_GGUF) {
+        if (!cut_tail(t->name, ".scale", base, sizeof base)) return true;
+        const struct tensor *w = io_findf(m, "%s.weight", base);
+        return !w || w->type != TENSOR_NVFP4;
+    }
+    for (int k = 0; k < BASE_COUNT_OF(packed); k++)
+        if (cut_tail(t->name, packed[k], base, sizeof base)) {
+            snprintf(buf, (size_t)n, "%s.weight", base);
+            return true;
+        }
+    for (int k = 0; k < BASE_COUNT_OF(beside); k++)
+        if (cut_tail(t->name, beside[k], base, sizeof base)) return false;
+    return true;
+}

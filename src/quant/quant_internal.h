@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share: tensors by what they are, the plan of the target, sources of rows. */
+#ifndef QUANT_INTERNAL_H
+#define QUANT_INTERNAL_H
+
+#include "base/str.h"
+#include "io/write.h"
+#include "model/model.h"
+#include "model/names.h"
+#include "par/par.h"
+#include "quant/quant.h"
+#include "quant/round.h"
+#include "text/regex.h"
+
+#define QUANT_MAX_NAME 256
+
+/* ---- name.c: what a tensor is, by its name ---- */
+struct quant_id {
+    int global; /* enum model_global, -1 = none */
+    int role;   /* enum model_role, -1 = unknown */
+    int layer, expert; /* expert: -1 in stacks and elsewhere */
+    char suffix[32];   /* "weight", "bias", ... */
+};
+void quant_name_parse(enum io_kind kind, const char *name, struct quant_id *out);
+/* The name of the same tensor in the other kind of file; "" where it has none. */
+void quant_name_in(enum io_kind kind, const struct quant_id *id, char *buf, int n);
+enum quant_class quant_class_of(const struct quant_id *id, const char *name, int n_dim);
+/* The statistics that belong to the columns of a matrix: false = none do. */
+bool quant_input_of(const struct quant_id *id, enum quant_input *in);
+/* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it is a scale or the like). */
+bool quant_weight_name(const io_model *m, int i, char *buf, int n);
+
+/* ---- folded scales (awq.c) ---- */
+/* Per-channel scales of one input: its matrices' columns are multiplied, what makes the input is divided. */
+struct quant_fold {
+    float *s; /* [n] */
+    int n;
+};
+struct quant_folds;
+/* NULL = not folded. */
+const struct quant_fold *quant_fold_get(const struct quant_folds *f, enum quant_input in, int layer, int expert);
+
+/* ---- plan.c ---- */
+enum quant_source {
+    QUANT_RAW,  /* bytes of a tensor as they are */
+    QUANT_ROWS, /* rows of one weight, or of n_src weights behind each other */
+    QUANT_K_B,  /* GGUF's attn_k_b out of kv_b */
+    QUANT_V_B,  /* GGUF's attn_v_b out of kv_b */
+    QUANT_KV_B, /* kv_b out of both */
+    QUANT_FREQS /* GGUF's rope_freqs out of the configuration */
+};
+
+struct quant_item {
+    char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
+    char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
+    struct quant_id id;        /* of the target's tensor */
+    enum quant_class cls;
+    enum quant_source from;
+    enum quant_type type;    /* QUANT_AS_IS: stored plainly as store */
+    enum tensor_dtype store; /* of the target, where type is a GGUF type or AS_IS */
+    const char *from_text;   /* type in the source */
+    int n_dim;
+    int64_t shape[TENSOR_MAX_DIM];
+    int64_t rows, cols;
+    int64_t bytes_from;
+    int n_src;   /* QUANT_ROWS: weights behind each other (experts of a stack) */
+    int sub;     /* QUANT_ROWS: this expert of a stack; -1 = all */
+    int perm;    /* heads whose rows change order for RoPE: +n to GGUF, -n from GGUF, 0 = none */
+    int v_heads; /* query heads per value head, for folding */
+    bool fallback;
+    bool shape_sidecar; /* INT4: weight_shape was declared already */
+};
+
+struct quant_plan {
+    const io_model *src;
+    const struct quant_opts *o;
+    enum io_kind to;
+    struct arena arena;
+    struct model_cfg cfg;
+    bool has_cfg;
+    struct quant_item *item;
+    int n_item, cap_item;
+    struct quant_folds *folds; /* NULL = none */
+    struct quant_report *rep;
+    text_regex *keep;
+    text_match *match;
+    int group; /* of awq */
+    bool ct;   /* a folder in compressed-tensors' schemes */
+};
+sl_status quant_plan_make(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
+/* Types of the items: which the target takes, what a width can not hold. */
+sl_status quant_plan_types(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
+/* How a tensor that is kept is stored in a target of that kind. */
+enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w, bool vector);
+
+/* ---- source.c: f32 rows of an item ---- */
+/* How its values are stored, for the table. Static. */
+const char *quant_scheme_text(const struct weight *w);
+struct quant_rows {
+    const struct quant_plan *p;
+    const struct quant_item *it;
+    struct weight *w; /* [n] */
+    int n;
+    float *dense;     /* QUANT_K_B and the like: all rows */
+    /* per part of it->rows / n_part rows */
+    int n_part;
+    const struct quant_fold **col; /* [n_part] columns are multiplied; NULL entries */
+    const struct quant_fold **row; /* [n_part] rows are divided */
+    float **weight;                /* [n_part] importance of columns; NULL entries */
+};
+sl_status quant_rows_open(const struct quant_plan *p, const struct quant_item *it, struct quant_rows *out,
+                          sl_err *err) BASE_MUST_USE;
+void quant_rows_close(struct quant_rows *r);
+/* Row i of the target's matrix, folded scales applied. Threads: any. */
+void quant_rows_get(const struct quant_rows *r, int64_t i, float *x);
+/* Importance of its columns, or NULL. */
+const float *quant_rows_weight(const struct quant_rows *r, int64_t i);
+/* Rows [a, b) are not needed any more. */
+void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b);
+
+/* ---- encode.c: an item into the file ---- */
+/* Declare its tensors (the shapes of all are known before anything is computed). */
+void quant_declare(const struct quant_plan *p, const struct quant_item *it, io_out *out);
+/* Tensors of an item that stand in front of all others (weight_shape); and their bytes. */
+void quant_declare_first(const struct quant_plan *p, struct quant_item *it, io_out *out);
+sl_status quant_write_first(const struct quant_plan *p, const struct quant_item *it, io_out *out, sl_err *err)
+    BASE_MUST_USE;
+struct quant_error {
+    double err2, ref2;
+    int64_t bytes;
+};
+sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team, io_out *out,
+                       struct quant_error *e, sl_err *err) BASE_MUST_USE;
+/* Bytes that it takes in the target. */
+uint64_t quant_item_bytes(const struct quant_plan *p, const struct quant_item *it);
+
+/* ---- awq.c ---- */
+sl_status quant_awq(struct quant_plan *p, par_team *team, sl_err *err) BASE_MUST_USE;
+
+/* ---- head_gguf.c, head_hf.c, tok_conv.c: what is in a model besides its tensors ---- */
+sl_status quant_head_gguf(const struct quant_plan *p, io_out *out, sl_err *err) BASE_MUST_USE;
+/* config.json as text. */
+sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err) BASE_MUST_USE;
+sl_status quant_tok_to_gguf(const struct quant_plan *p, io_out *out, sl_err *err) BASE_MUST_USE;
+sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *err) BASE_MUST_USE;
+
+#endif

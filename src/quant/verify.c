@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two models side by side: what the converter would make of the first, tensor by tensor, against the values of the second. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant_internal.h"
+
+struct rows {
+    const struct quant_rows *a;
+    const struct weight *b;
+    float *x; /* [workers][2, cols] */
+    double *err2, *ref2;
+    float *max;
+    struct par_counter *next;
+};
+
+static void region(void *arg, int worker, int n_w)
+{
+    struct rows *j = arg;
+    int64_t n = j->a->it->cols;
+    float *x = j->x + worker * 2 * n, *y = x + n;
+    int b, e;
+    (void)n_w;
+    while (par_take(j->next, (int)j->b->rows, 16, &b, &e))
+        for (int r = b; r < e; r++) {
+            quant_rows_get(j->a, r, x);
+            weight_dequant(j->b, r, 0, n, y);
+            double err2 = 0, ref2 = 0;
+            float max = 0.0f;
+            for (int64_t i = 0; i < n; i++) {
+                double d = (double)x[i] - (double)y[i];
+                err2 += d * d;
+                ref2 += (double)x[i] * (double)x[i];
+                if (!(fabs(d) <= (double)max)) max = (float)fabs(d);
+            }
+            j->err2[r] = err2;
+            j->ref2[r] = ref2;
+            j->max[r] = max;
+        }
+}
+
+static void sum_up(const struct rows *j, struct quant_diff *d)
+{
+    double err2 = 0, ref2 = 0, max = 0;
+    for (int64_t r = 0; r < j->b->rows; r++) {
+        err2 += j->err2[r];
+        ref2 += j->ref2[r];
+        if (!((double)j->max[r] <= max)) max = (double)j->max[r];
+    }
+    d->max_abs = max;
+    d->rms_rel = err2 == 0 ? 0 : ref2 > 0 ? sqrt(err2 / ref2) : INFINITY;
+}
+
+static sl_status compare_rows(const struct quant_rows *a, const struct weight *b, par_team *team, struct quant_diff *d, sl_err *err)
+{
+    struct rows j = {.a = a, .b = b};
+    struct arena mem;
+    void *p = NULL;
+    sl_status st = SL_OK;
+    mem_arena_init(&mem, MEM_SCRATCH, 0);
+    SL_TRY_OUT(mem_arena_array(&mem, 2 * (size_t)par_size(team) * (size_t)b->cols, sizeof(float), &p, err));
+    j.x = p;
+    SL_TRY_OUT(mem_arena_array(&mem, 2 * (size_t)b->rows, sizeof(double), &p, err));
+    j.err2 = p;
+    j.ref2 = j.err2 + b->rows;
+    SL_TRY_OUT(mem_arena_array(&mem, (size_t)b->rows, sizeof(float), &p, err));
+    j.max = p;
+    SL_TRY_OUT(mem_arena_array(&mem, 2, sizeof *j.next, &p, err));
+    j.next = (struct par_counter *)(((uintptr_t)p + 63) & ~(uintptr_t)63);
+    atomic_store(&j.next->next, 0);
+    par_run(team, region, &j);
+    sum_up(&j, d);
+out:
+    mem_arena_fini(&mem);
+    return st;
+}
+
+/* Tensors that are no weights: their bytes. */
+static void compare_raw(const struct quant_plan *p, const struct quant_item *it, const io_model *b, struct quant_diff *d)
+{
+    const struct tensor *x = io_find(p->src, it->src), *y = io_find(b, it->name);
+    bool same = x && y && x->type == y->type && x->n_bytes == y->n_bytes && memcmp(x->data, y->data, x->n_bytes) == 0;
+    d->max_abs = d->rms_rel = same ? 0 : INFINITY;
+}
+
+static sl_status compare_item(const struct quant_plan *p, const struct quant_item *it, const io_model *b, par_team *team,
+                              struct quant_diff *d, sl_err *err)
+{
+    struct quant_rows a;
+    struct weight w;
+    *d = (struct quant_diff){.name = it->src, .n_weight = it->rows * it->cols};
+    if (it->from == QUANT_RAW) {
+        compare_raw(p, it, b, d);
+        return SL_OK;
+    }
+    SL_TRY(io_weight(b, it->name, &w, err));
+    if (w.rows != it->rows || w.cols != it->cols)
+        return SL_FAIL(err, FORMAT, "%.80s is [%lld, %lld], %.80s is [%lld, %lld]", it->src, (long long)it->rows, (long long)it->cols,
+                       it->name, (long long)w.rows, (long long)w.cols);
+    SL_TRY(quant_rows_open(p, it, &a, err));
+    sl_status st = compare_rows(&a, &w, team, d, err);
+    quant_rows_drop(&a, 0, it->rows);
+    quant_rows_close(&a);
+    if (!st) io_drop(b, w.data, (uint64_t)w.rows * w.row_bytes);
+    return st;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct quant_item *x = *(const struct quant_item *const *)a, *y = *(const struct quant_item *const *)b;
+    return strcmp(x->name, y->name);
+}
+
+static int to_name(const void *key, const void *item)
+{
+    return strcmp(key, (*(const struct quant_item *const *)item)->name);
+}
+
+static sl_status index_items(struct quant_plan *p, const struct quant_item ***out, sl_err *err)
+{
+    void *q = NULL;
+    SL_TRY(mem_arena_array(&p->arena, (size_t)p->n_item + 1, sizeof **out, &q, err));
+    const struct quant_item **ix = q;
+    for (int i = 0; i < p->n_item; i++) ix[i] = &p->item[i];
+    qsort(ix, (size_t)p->n_item, sizeof *ix, by_name);
+    *out = ix;
+    return SL_OK;
+}
+
+/* Is the tensor, or the weight that it is a part of, in the other model? */
+static bool has_weight(const io_model *b, const char *name)
+{
+    struct weight w;
+    return io_find(b, name) || io_weight(b, name, &w, NULL) == SL_OK;
+}
+
+static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *team, struct quant_verify *v, sl_err *err)
+{
+    const struct quant_item **ix = NULL;
+    for (int i = 0; i < p->n_item; i++) {
+        struct quant_diff d;
+        if (v->progress && v->progress(v->user, "comparing", i, p->n_item)) return SL_FAIL(err, CANCELLED, "cancelled");
+        if (!has_weight(b, p->item[i].name)) {
+            v->n_only_a++;
+            if (v->on_only) v->on_only(v->user, false, p->item[i].src);
+            continue;
+        }
+        SL_TRY(compare_item(p, &p->item[i], b, team, &d, err));
+        v->n_same++;
+        v->max_abs = d.max_abs <= v->max_abs ? v->max_abs : d.max_abs;
+        v->rms_rel = d.rms_rel <= v->rms_rel ? v->rms_rel : d.rms_rel;
+        if (v->on_diff) v->on_diff(v->user, &d);
+    }
+    SL_TRY(index_items(p, &ix, err));
+    for (int i = 0; i < io_n_tensor(b); i++) {
+        char name[QUANT_MAX_NAME];
+        if (!quant_weight_name(b, i, name, sizeof name) || bsearch(name, ix, (size_t)p->n_item, sizeof *ix, to_name)) continue;
+        v->n_only_b++;
+        if (v->on_only) v->on_only(v->user, true, name);
+    }
+    return SL_OK;
+}
+
+sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verify *v, sl_err *err)
+{
+    struct quant_opts o = {.n_thread = v->n_thread};
+    struct quant_report rep = {0};
+    struct quant_plan p = {.src = a, .o = &o, .to = io_model_kind(b), .rep = &rep};
+    par_team *team = NULL;
+    sl_status st = SL_OK;
+    for (int c = 0; c < QUANT_N_CLASS; c++) o.type[c] = QUANT_AS_IS;
+    mem_arena_init(&p.arena, MEM_MISC, 0);
+    SL_TRY_OUT(par_open(&(struct par_opts){.n_worker = v->n_thread}, &team, err));
+    SL_TRY_OUT(quant_plan_make(&p, err));
+    SL_TRY_OUT(compare_all(&p, b, team, v, err));
+out:
+    par_close(team);
+    mem_free(p.item);
+    mem_arena_fini(&p.arena);
+    return st;
+}

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The web page in Chromium, by chromedriver: check_page.py BUILD [FOLDER FOR PICTURES]
+
+Types, streams, stops, edits, answers again, reloads, shows reasoning and a tool call, watches the charts, looks at phone width and dark colours, and wants no
+console error. Needs chromium and chromedriver (Debian: chromium chromium-driver); without them it is skipped (77).
+"""
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+BUILD = sys.argv[1]
+SHOTS = sys.argv[2] if len(sys.argv) > 2 else None
+ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
+WEATHER = [{'type': 'function', 'function': {'name': 'get_weather', 'description': 'Get the current weather in a city', 'parameters': {
+    'type': 'object', 'properties': {'city': {'type': 'string', 'description': 'The city'}}, 'required': ['city']}}}]
+bad = 0
+
+
+def check(name, ok, *what):
+    global bad
+    if not ok:
+        bad += 1
+    print('ok    ' if ok else 'FAILED', name, *(() if ok else what), flush=True)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+class Browser:
+    def __init__(self, profile):
+        self.port = free_port()
+        self.driver = subprocess.Popen(['chromedriver', f'--port={self.port}'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.base = f'http://127.0.0.1:{self.port}'
+        self.until(lambda: self.raw('GET', '/status')['ready'], 20)
+        args = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', f'--user-data-dir={profile}', '--window-size=1100,800']
+        v = self.raw('POST', '/session', {'capabilities': {'alwaysMatch': {
+            'browserName': 'chrome', 'goog:chromeOptions': {'args': args}, 'goog:loggingPrefs': {'browser': 'ALL'}}}})
+        self.base += '/session/' + v['sessionId']
+
+    def raw(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        r = urllib.request.Request(self.base + path, data, {'Content-Type': 'application/json'}, method=method)
+        with urllib.request.urlopen(r, timeout=60) as f:
+            return json.loads(f.read())['value']
+
+    def until(self, f, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                v = f()
+                if v:
+                    return v
+            except OSError:
+                pass
+            time.sleep(0.05)
+        return None
+
+    def js(self, script, *args):
+        return self.raw('POST', '/execute/sync', {'script': script, 'args': list(args)})
+
+    def find(self, css):
+        return self.raw('POST', '/element', {'using': 'css selector', 'value': css})[ELEMENT]
+
+    def click(self, css):
+        self.raw('POST', f'/element/{self.find(css)}/click', {})
+
+    def keys(self, css, text):
+        self.raw('POST', f'/element/{self.find(css)}/value', {'text': text})
+
+    def set(self, css, value):
+        self.js("const e = document.querySelector(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('change', {bubbles: true}))", css, value)
+
+    def shot(self, name):
+        if SHOTS:
+            with open(os.path.join(SHOTS, name + '.png'), 'wb') as f:
+                f.write(base64.b64decode(self.raw('GET', '/screenshot')))
+
+    def size(self, w, h):
+        self.raw('POST', '/window/rect', {'width': w, 'height': h})
+
+    def close(self):
+        try:
+            self.raw('DELETE', '')
+        finally:
+            self.driver.terminate()
+            self.driver.wait()
+
+
+ANSWERED = "return !document.querySelector('article.busy') && document.querySelector('#stop').hidden"
+LAST = "return [...document.querySelectorAll('article.assistant .body')].at(-1)?.textContent ?? ''"
+
+
+def ask(b, text):
+    b.keys('#input', text + '\ue007')
+    b.until(lambda: b.js(ANSWERED))
+    return b.js(LAST)
+
+
+def chat(b):
+    check('model named', b.until(lambda: b.js("return document.querySelector('#model').textContent && !document.querySelector('#model.error')")))
+    check('input has the focus', b.js("return document.activeElement.id") == 'input')
+    a = ask(b, 'What is the capital of Portugal?')
+    check('answer', 'Lisbon' in a, a)
+    foot = b.js("return document.querySelector('article.assistant .foot').textContent")
+    check('figures under the answer', 'tokens' in foot and 'tok/s' in foot, foot)
+    b.shot('chat')
+    b.raw('POST', '/refresh', {})
+    check('reload keeps the conversation', b.until(lambda: 'Lisbon' in b.js(LAST)))
+    b.click('article.assistant:last-child .foot button:last-child')
+    b.until(lambda: b.js(ANSWERED))
+    check('answer again', b.js("return document.querySelectorAll('article').length") == 2 and 'Lisbon' in b.js(LAST))
+    b.click('article.user .foot button')
+    check('edit box', b.js("return document.querySelector('article.user textarea')?.value") == 'What is the capital of Portugal?')
+    b.js("document.querySelector('article.user textarea').value = ''")
+    b.keys('article.user textarea', 'What is the capital of France?\ue007')
+    b.until(lambda: b.js(ANSWERED) and 'Paris' in b.js(LAST))
+    check('edited', 'Paris' in b.js(LAST) and b.js("return document.querySelectorAll('article').length") == 2, b.js(LAST))
+
+
+def stop(b):
+    """Wild text is long: it is stopped by Escape and by the button."""
+    b.js("document.querySelector('#settings').open = true")
+    b.set('#temperature', '2')
+    b.js("document.querySelector('#settings').open = false")
+    for how in ('Escape', 'button'):
+        grew = stopped = False
+        for _ in range(6):
+            b.click('#fresh')
+            b.keys('#input', 'Tell me a very long story about everything.\ue007')
+            n = b.until(lambda: b.js("return document.querySelector('article.busy') ? (document.querySelector('article.busy .body').textContent.length) : 0"), 3)
+            m = b.until(lambda: b.js("return document.querySelector('article.busy') ? document.querySelector('article.busy .body').textContent.length : -1") > (n or 0), 2)
+            grew = grew or bool(n and m)
+            if b.js("return !!document.querySelector('article.busy')"):
+                if how == 'Escape':
+                    b.keys('#input', '\ue00c')
+                else:
+                    b.js("document.querySelector('#stop').click()")
+                b.until(lambda: b.js(ANSWERED))
+                stopped = 'stopped' in b.js("return document.querySelector('article.assistant .foot').textContent")
+            if grew and stopped:
+                break
+        check('streams', grew)
+        check('stops by ' + how, stopped)
+    b.set('#temperature', '0')
+    b.click('#fresh')
+
+
+def more(b):
+    b.set('#reasoning', 'medium')
+    a = ask(b, 'Tom has 12 apples and buys 7 more. How many apples does Tom have now?')
+    check('reasoning folded', b.js("const d = document.querySelector('details.think'); return d && !d.open && d.textContent.length > 10"), a)
+    b.shot('reasoning')
+    b.set('#reasoning', '')
+    b.click('#fresh')
+    b.set('#tools', json.dumps(WEATHER))
+    ask(b, 'What is the weather in Oslo?')
+    call = b.js("return document.querySelector('.call')?.textContent ?? ''")
+    check('tool call shown', 'get_weather' in call and 'Oslo' in call, call, b.js(LAST))
+    if call:
+        b.keys('.call textarea', '{"city": "Oslo", "temperature": 7, "condition": "cloudy"}')
+        b.js("[...document.querySelectorAll('article button')].find((x) => x.textContent === 'Send results').click()")
+        b.until(lambda: b.js(ANSWERED))
+        check('goes on with the result', '7' in b.js(LAST), b.js(LAST))
+    b.shot('tools')
+    b.set('#tools', '{')
+    b.keys('#input', 'x\ue007')
+    check('bad tools are told', b.until(lambda: 'Tools' in b.js("return document.querySelector('#settings-error').textContent"), 3))
+    b.set('#tools', '')
+    b.js("document.querySelector('#settings').open = false")
+    b.click('#fresh')
+    html = ask(b, 'Say <img src=x onerror=alert(1)> **twice**')
+    check('no HTML from text', b.js("return document.querySelectorAll('#log img').length") == 0 and html is not None)
+    b.set('#system', 'Answer in JSON.')
+    b.click('#fresh')
+    a = ask(b, 'What is the capital of Canada?')
+    check('system prompt', '{' in a and 'Ottawa' in a, a)
+    b.set('#system', '')
+
+
+def live(b):
+    b.click('#tab-live')
+    check('six charts', b.js("return document.querySelectorAll('#charts figure').length") == 6)
+    b.until(lambda: b.js("return document.querySelector('#chart-tps path').getAttribute('d')?.includes('L')"), 6)
+    b.js("fetch('v1/completions', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify({model: 'demo', prompt: 'x', max_tokens: 300, "
+         "ignore_eos: true, temperature: 1})})")
+    ok = b.until(lambda: b.js("return [...document.querySelectorAll('#charts figure')].filter((f) => /[1-9]/.test(f.querySelector('b').textContent)).length >= 2"), 8)
+    check('charts move', ok, b.js("return document.querySelector('#charts').textContent"))
+    check('no complaint', b.js("return document.querySelector('#live-state').textContent") == '')
+    time.sleep(2)
+    b.shot('live')
+    b.click('#theme')
+    one = b.js("return getComputedStyle(document.body).backgroundColor")
+    b.shot('live-other-colours')
+    b.click('#tab-chat')
+    ask(b, 'List three fruits.')
+    b.shot('chat-other-colours')
+    b.click('#theme')
+    check('two colour schemes', one != b.js("return getComputedStyle(document.body).backgroundColor"))
+
+
+def phone(b):
+    b.size(390, 800)
+    for tab in ('chat', 'live'):
+        b.click('#tab-' + tab)
+        wide = b.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        check('phone width, ' + tab, wide <= 0, wide)
+        time.sleep(0.3)
+        b.shot('phone-' + tab)
+    b.click('#tab-chat')
+    b.js("document.querySelector('#settings').open = true")
+    check('phone width, settings', b.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0)
+    b.shot('phone-settings')
+
+
+def main():
+    if not shutil.which('chromedriver') or not (shutil.which('chromium') or shutil.which('google-chrome')):
+        print('no chromium with chromedriver here')
+        return 77
+    with tempfile.TemporaryDirectory() as tmp:
+        server = subprocess.Popen([BUILD + '/sluice', 'serve', '-m', 'demo', '--port', '0', '--log-json'], stderr=subprocess.PIPE, text=True)
+        port = None
+        for line in server.stderr:
+            if line.startswith('{') and json.loads(line).get('event') == 'listening':
+                port = json.loads(line)['port']
+                break
+        if not port:
+            print('the server does not start')
+            return 1
+        import threading
+        threading.Thread(target=lambda: [None for _ in server.stderr], daemon=True).start()
+        b = Browser(os.path.join(tmp, 'profile'))
+        try:
+            b.raw('POST', '/url', {'url': f'http://127.0.0.1:{port}/'})
+            chat(b)
+            stop(b)
+            more(b)
+            live(b)
+            phone(b)
+            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING')]
+            check('no console error', not log, log)
+        finally:
+            b.close()
+            server.terminate()
+            check('server ends well', server.wait(20) == 0)
+    print('%d bad' % bad)
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention on bf16: every variant against sums in double, sums cut into calls, conversions against
+ * base/fp.h bit for bit. */
+#include <math.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "check.h"
+
+#define U 5.9604644775390625e-8
+
+static uint16_t *random_bf16(struct check *c, int64_t n)
+{
+    uint16_t *p = check_alloc(c, (size_t)n * 2);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = fp_f32_to_bf16(check_randf(c));
+    return p;
+}
+
+static int64_t some(struct check *c, int lo, int hi)
+{
+    return lo + (int)check_rand(c, (uint32_t)(hi - lo + 1));
+}
+
+typedef void (*run_fn)(const struct attn_mm *m);
+
+/* One product against double, then the same in two calls, which must give the same bits. */
+static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
+{
+    int64_t n_c = (m.n_row - 1) * m.ldc + 16 * m.n_vec;
+    float *was = check_alloc(c, (size_t)n_c * 4), *two = check_alloc(c, (size_t)n_c * 4);
+    for (int64_t i = 0; i < n_c; i++)
+        two[i] = was[i] = m.c[i] = check_randf(c);
+    run(&m);
+    c->n_case++;
+    for (int r = 0; r < m.n_row; r++)
+        for (int j = 0; j < 16 * m.n_vec; j++) {
+            double s = m.add ? was[r * m.ldc + j] : 0, sum = fabs(s);
+            for (int k = m.k0; k < (mix ? m.n_k : 2 * m.n_k); k++) {
+                const uint16_t *b =
+                    mix ? m.blk[k / m.blk_rows] + k % m.blk_rows * m.ldb + j
+                        : m.b + k / 2 * m.ldb + j / 16 * m.ldb_v + 2 * (j % 16) + k % 2;
+                double x = (double)fp_bf16_to_f32(m.a[r * m.lda + k / 2 * m.lda_k + k % 2]) *
+                           (double)fp_bf16_to_f32(*b);
+                s += x;
+                sum += fabs(x);
+            }
+            double got = m.c[r * m.ldc + j];
+            if (!(fabs(got - s) <= (2 * m.n_k + 2) * U * sum + 1e-37))
+                check_fail(c, "rows %d vectors %d k %d: [%d][%d] is %.9g, not %.9g", m.n_row,
+                           m.n_vec, m.n_k, r, j, got, s);
+        }
+    for (int r = 0; r + 1 < m.n_row; r++)
+        for (int64_t j = 16 * m.n_vec; j < m.ldc; j++)
+            if (fp_to_bits(m.c[r * m.ldc + j]) != fp_to_bits(was[r * m.ldc + j]))
+                check_fail(c, "wrote behind the vectors of row %d", r);
+    int cut = mix ? m.k0 + (m.n_k - m.k0) / 4 * 2 : m.n_k / 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
+    struct attn_mm t = m;
+    for (int part = 0; part < 4; part++) {
+        int r0 = part / 2 ? row : 0, k0 = part % 2 ? cut : 0, first = mix ? 0 : k0;
+        t.n_row = part / 2 ? m.n_row - row : row;
+        t.n_k = !(part % 2) ? cut : mix ? m.n_k : m.n_k - cut;
+        if (mix) t.k0 = part % 2 ? cut : m.k0;
+        t.add = part % 2 ? 1 : m.add;
+        t.a = m.a + r0 * m.lda + first * m.lda_k;
+        t.b = m.b + first * m.ldb;
+        t.c = two + r0 * m.ldc;
+        if (t.n_row) run(&t);
+    }
+    if (memcmp(two, m.c, (size_t)n_c * 4) != 0)
+        check_fail(c, "rows %d vectors %d k %d: other bits in parts", m.n_row, m.n_vec, m.n_k);
+}
+
+void check_attn_dot_bf16(struct check *c, run_fn variant)
+{
+    for (int i = 0; i < 60; i++) {
+        int n_row = (int)some(c, 1, i % 4 ? 17 : 50), n_vec = (int)some(c, 1, 7);
+        int n_k = (int)some(c, 1, i % 3 ? 20 : 288), rows_in_lines = i % 2;
+        struct attn_mm m = {.n_row = n_row, .n_vec = n_vec, .n_k = n_k, .add = i / 2 % 2};
+        m.lda = rows_in_lines ? 2 * n_k + some(c, 0, 3) : 2;
+        m.lda_k = rows_in_lines ? 2 : 2 * n_row;
+        m.ldb_v = i % 5 ? 32 : 32 * n_k + 32 * some(c, 0, 2);
+        m.ldb = i % 5 ? 32 * n_vec : 32;
+        m.a = random_bf16(c, (n_row - 1) * m.lda + (n_k - 1) * m.lda_k + 2);
+        m.b = random_bf16(c, (n_k - 1) * m.ldb + (n_vec - 1) * m.ldb_v + 32);
+        m.ldc = 16 * n_vec + some(c, 0, 3);
+        m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
+        m.next[0] = m.next[1] = check_alloc(c, 1000);
+        m.n_next = i % 3 ? 1000 : 0;
+        compare(c, variant, m, 0);
+        check_free_all();
+    }
+}
+
+void check_attn_mix_bf16(struct check *c, run_fn variant)
+{
+    for (int i = 0; i < 60; i++) {
+        int n_row = (int)some(c, 1, i % 4 ? 17 : 50), n_vec = (int)some(c, 1, 7);
+        int n_pos = (int)some(c, 1, i % 3 ? 20 : 128), rows_in_lines = i % 2;
+        int n_pair = (n_pos + 1) / 2;
+        struct attn_mm m = {.n_row = n_row, .n_vec = n_vec, .n_k = n_pos, .add = i / 2 % 2};
+        m.lda = rows_in_lines ? 2 * n_pair + some(c, 0, 3) : 2;
+        m.lda_k = rows_in_lines ? 2 : 2 * n_row;
+        m.ldb = 16 * n_vec + some(c, 0, 3);
+        m.a = random_bf16(c, (n_row - 1) * m.lda + (n_pair - 1) * m.lda_k + 2);
+        const uint16_t *blk[64];
+        m.blk = blk;
+        m.blk_rows = 2 * (int)some(c, 1, 20);
+        m.k0 = i % 3 ? 0 : 2 * (int)some(c, 0, (n_pos - 1) / 2);
+        for (int p = 0; p < n_pos; p += m.blk_rows) {
+            int n = n_pos - p < m.blk_rows ? n_pos - p : m.blk_rows;
+            blk[p / m.blk_rows] = random_bf16(c, (n - 1) * m.ldb + 16 * n_vec);
+        }
+        m.ldc = 16 * n_vec + some(c, 0, 3);
+        m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
+        compare(c, variant, m, 1);
+        check_free_all();
+    }
+}
+
+typedef void (*convert_fn)(const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy);
+
+static void check_convert(struct check *c, convert_fn variant, int pairs)
+{
+    for (int i = 0; i < 60; i++) {
+        int n_row = (int)some(c, 1, 9), n = (int)some(c, 1, 70), n_out = pairs ? (n_row + 1) / 2 : n_row;
+        int64_t ldx = n + some(c, 0, 3), wide = pairs ? 2 * n : n, ldy = wide + some(c, 0, 3);
+        float *x = check_alloc(c, (size_t)((n_row - 1) * ldx + n) * 4);
+        size_t n_y = (size_t)((n_out - 1) * ldy + wide);
+        uint16_t *y = check_alloc(c, n_y * 2);
+        for (int64_t k = 0; k < (n_row - 1) * ldx + n; k++)
+            x[k] = check_rand(c, 50) ? check_randf(c) * 0x1p10f : check_rand(c, 2) ? INFINITY : 0.0f;
+        variant(x, ldx, n_row, n, y, ldy);
+        c->n_case++;
+        for (int r = 0; r < n_out; r++)
+            for (int k = 0; k < ldy; k++) {
+                if (r + 1 == n_out && k >= wide) break;
+                int row = pairs ? 2 * r + k % 2 : r;
+                uint16_t want = k >= wide ? 0xffff : row >= n_row ? 0
+                                : fp_f32_to_bf16(x[row * ldx + (pairs ? k / 2 : k)]);
+                if (y[r * ldy + k] != want)
+                    check_fail(c, "[%d][%d] is %04x, not %04x", r, k, y[r * ldy + k], want);
+            }
+        check_free_all();
+    }
+}
+
+void check_attn_rows_bf16(struct check *c, convert_fn variant)
+{
+    check_convert(c, variant, 0);
+}
+
+void check_attn_pairs_bf16(struct check *c, convert_fn variant)
+{
+    check_convert(c, variant, 1);
+}

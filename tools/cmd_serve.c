@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice serve: an OpenAI server. This thread is the engine's; net threads do the rest. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "compute.h"
+
+#ifdef SL_SERVE
+#include "api/api.h"
+#include "os/os.h"
+#endif
+
+struct serve_opts {
+    struct opt_common common;
+    const char *host, *alias, *key_file, *tls_cert, *tls_key, *db, *trace;
+    const char *tool_parser, *reasoning_parser;
+    struct opt_strs allow_host, cors;
+    int port, max_batch, max_queue, chunk, prefix_cache, metrics, ui, drain_s;
+    int64_t kv_tokens, timeout_ms;
+    bool log_json;
+};
+
+// clang-format off
+static const struct opt opts[] = {
+    {"host",      0, OPT_STR,  offsetof(struct serve_opts, host),      "ADDR", "127.0.0.1", 0, 0, "address to listen on (0.0.0.0: all of them)"},
+    {"port",      0, OPT_INT,  offsetof(struct serve_opts, port),      "N", "8080", 0, 65535, "port to listen on (0: a free one)"},
+    {"alias",     0, OPT_STR,  offsetof(struct serve_opts, alias),     "NAME", NULL, 0, 0, "what clients call the model"},
+    {"api-key-file", 0, OPT_STR, offsetof(struct serve_opts, key_file), "FILE", NULL, 0, 0, "keys that clients must have, see docs/serving.md"},
+    {"tls-cert",  0, OPT_STR,  offsetof(struct serve_opts, tls_cert),  "FILE", NULL, 0, 0, "certificate chain, PEM"},
+    {"tls-key",   0, OPT_STR,  offsetof(struct serve_opts, tls_key),   "FILE", NULL, 0, 0, "its private key, PEM"},
+    {"max-batch", 0, OPT_INT,  offsetof(struct serve_opts, max_batch), "N", "32", 1, 1024, "sequences decoded together"},
+    {"max-queue", 0, OPT_INT,  offsetof(struct serve_opts, max_queue), "N", "256", 1, 100000, "requests that wait; more are 429"},
+    {"kv-tokens", 0, OPT_I64,  offsetof(struct serve_opts, kv_tokens), "N", "0", 0, 1e15, "KV cache in tokens, all sequences (0: what memory allows)"},
+    {"chunk",     0, OPT_INT,  offsetof(struct serve_opts, chunk),     "N", "512", 1, 1 << 20, "prompt tokens per step"},
+    {"prefix-cache", 0, OPT_ENUM, offsetof(struct serve_opts, prefix_cache), "on|off", "on", 0, 0, "reuse the KV of equal beginnings"},
+    {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser), "NAME", "auto", 0, 0, "how tool calls are found in answers"},
+    {"reasoning-parser", 0, OPT_STR, offsetof(struct serve_opts, reasoning_parser), "NAME", "auto", 0, 0, "how reasoning is found in answers"},
+    {"timeout-ms", 0, OPT_I64, offsetof(struct serve_opts, timeout_ms), "N", "0", 0, 86400000, "limit of a request that gives none (0: none)"},
+    {"drain",     0, OPT_INT,  offsetof(struct serve_opts, drain_s),   "S", "30", 0, 86400, "seconds that SIGTERM leaves to what runs"},
+    {"db",        0, OPT_STR,  offsetof(struct serve_opts, db),        "FILE", NULL, 0, 0, "stored responses and usage by key (default: in memory)"},
+    {"allow-host", 0, OPT_STRS, offsetof(struct serve_opts, allow_host), "NAME", NULL, 0, 0, "a name under which clients reach this server (may be repeated)"},
+    {"cors-origin", 0, OPT_STRS, offsetof(struct serve_opts, cors),    "ORIGIN", NULL, 0, 0, "pages of ORIGIN may call this server (may be repeated)"},
+    {"metrics",   0, OPT_ENUM, offsetof(struct serve_opts, metrics),   "on|off", "on", 0, 0, "GET /metrics"},
+    {"ui",        0, OPT_ENUM, offsetof(struct serve_opts, ui),        "on|off", "on", 0, 0, "web page at /"},
+    {"log-json",  0, OPT_FLAG, offsetof(struct serve_opts, log_json),  NULL, NULL, 0, 0, "log as JSON lines on stderr, one per request"},
+    {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),     "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
+    OPT_ROWS_COMPUTE(struct serve_opts),
+    {0},
+};
+// clang-format on
+
+#ifdef SL_SERVE
+
+/* What the signal handler and the watcher reach. */
+static struct {
+    net_server *server;
+    api *api;
+    sl_engine *engine;
+    _Atomic int n_term;
+} live;
+
+static void on_signal(int sig)
+{
+    if (sig != SIGHUP) {
+        if (atomic_fetch_add(&live.n_term, 1) == 0) api_drain(live.api);
+        sl_wake(live.engine);
+    } else
+        net_server_signal(live.server, sig);
+}
+
+static void reload(void *user, int sig)
+{
+    sl_err err = {0};
+    (void)user;
+    (void)sig;
+    if (api_reload(live.api, &err)) fprintf(stderr, "sluice: %s: the old keys stay\n", err.text);
+}
+
+static void take_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+static void announce(const struct serve_opts *o, int port)
+{
+    const char *colon = strchr(o->host, ':'); /* IPv6 */
+    if (o->log_json)
+        fprintf(stderr, "{\"event\":\"listening\",\"port\":%d}\n", port);
+    else
+        fprintf(stderr, "sluice: listening on %s://%s%s%s:%d\n", o->tls_cert ? "https" : "http",
+                colon ? "[" : "", o->host, colon ? "]" : "", port);
+    fflush(stderr);
+}
+
+/* Steps until a signal and the end of what ran then. */
+static sl_status engine_loop(struct compute *c, const struct serve_opts *o, sl_err *err)
+{
+    int64_t deadline = 0;
+    bool cancelled = false;
+    for (;;) {
+        int n_term = atomic_load(&live.n_term);
+        api_beat(live.api);
+        if (n_term) {
+            int64_t now = clock_now_ns();
+            if (!deadline) deadline = now + (int64_t)o->drain_s * 1000000000;
+            if (!api_active(live.api) && !sl_pending(c->e)) return SL_OK;
+            if (!cancelled && (now > deadline || n_term > 1)) {
+                api_cancel_all(live.api);
+                cancelled = true;
+            }
+        }
+        sl_wait(c->e, n_term ? 10 : 500);
+        api_beat(live.api);
+        sl_status st = sl_step(c->e, err);
+        if (st) {
+            api_fail_all(live.api, err->text);
+            return st;
+        }
+    }
+}
+
+/* The last bytes are on their way: leave them a moment. */
+static void let_go(net_server *s)
+{
+    struct timespec ms = {.tv_nsec = 2000000};
+    for (int i = 0; i < 500 && net_server_active(s) > 0; i++)
+        nanosleep(&ms, NULL);
+}
+
+static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,
+                       sl_err *err)
+{
+    bool plain = !strpbrk(o->common.model, "/.");
+    struct api_opts ao = {.model = c->m,
+                          .engine = c->e,
+                          .name = o->alias ? o->alias
+                                  : plain  ? o->common.model
+                                           : NULL,
+                          .model_arg = o->common.model,
+                          .key_file = o->key_file,
+                          .db_file = o->db,
+                          .host = o->allow_host.v,
+                          .n_host = o->allow_host.n,
+                          .origin = o->cors.v,
+                          .n_origin = o->cors.n,
+                          .max_batch = o->max_batch,
+                          .max_queue = o->max_queue,
+                          .timeout_ms = o->timeout_ms,
+                          .tool_parser = o->tool_parser,
+                          .reasoning_parser = o->reasoning_parser,
+                          .no_metrics = o->metrics == 1,
+                          .no_ui = o->ui == 1,
+                          .log_json = o->log_json,
+                          .log_requests = o->common.verbose};
+    struct net_opts no = {.host = o->host, .port = o->port, .tls_cert = cert, .tls_key = key};
+    SL_TRY(api_open(&ao, &live.api, err));
+    api_hooks(live.api, &no.hooks);
+    no.hooks.signal = reload;
+    live.engine = c->e;
+    sl_status st = sl_warm(c->e, err);
+    if (!st) st = net_server_open(&no, &live.server, err);
+    if (!st) {
+        take_signals();
+        announce(o, net_server_port(live.server));
+        st = engine_loop(c, o, err);
+        let_go(live.server);
+    }
+    net_server_close(live.server);
+    return st;
+}
+
+static int run(struct cmd_ctx *x)
+{
+    const struct serve_opts *o = x->opts;
+    struct compute c = {0};
+    sl_err err = {0};
+    char *cert = NULL, *key = NULL;
+    uint64_t n = 0;
+    if (!o->tls_cert != !o->tls_key)
+        return cmd_usage("--tls-cert and --tls-key: give both or none");
+    sl_status st = o->tls_cert ? os_read_file(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
+    if (!st && o->tls_key) st = os_read_file(o->tls_key, 1 << 20, &key, &n, &err);
+    sl_engine_opts eo = {.n_seq_max = o->max_batch,
+                         .n_queue_max = o->max_queue,
+                         .n_chunk = o->chunk,
+                         .kv_tokens = o->kv_tokens,
+                         .no_reuse = o->prefix_cache == 1};
+    if (!st) st = compute_open(&c, &o->common, &eo, &err);
+    if (!st) st = serve(&c, o, cert, key, &err);
+    compute_close(&c);
+    api_close(live.api); /* after the engine: its last events still go there */
+    mem_free(cert);
+    mem_free(key);
+    return st ? cmd_fail(&err) : CMD_OK;
+}
+
+#else
+
+static int run(struct cmd_ctx *x)
+{
+    (void)x;
+    sl_err err = {0};
+    (void)SL_FAIL(&err, UNSUPPORTED,
+                  "serve: this build has no %s: install libmicrohttpd-dev and libgnutls28-dev and "
+                  "build again",
+#ifdef SL_HAVE_MHD
+                  "GnuTLS"
+#else
+                  "libmicrohttpd"
+#endif
+    );
+    return cmd_fail(&err);
+}
+
+#endif
+
+const struct cmd cmd_serve = {
+    .name = "serve",
+    .summary = "an OpenAI server",
+    .usage = "[-m MODEL] [--port N] [options]",
+    .about = "Serves a model over HTTP to many clients at once: chat, completions, responses, "
+             "embeddings.\nSIGTERM ends it when what runs is over; SIGHUP reads the keys again.",
+    .example = "sluice serve -m model.gguf --port 8080",
+    .opts = opts,
+    .opts_bytes = sizeof(struct serve_opts),
+    .run = run,
+};
