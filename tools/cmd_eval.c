@@ -32,6 +32,7 @@ static const struct opt opts[] = {
     {"ids",      0,  OPT_INTS, offsetof(struct eval_opts, ids),       "1,2,3", NULL, 0, 0, "token ids, for --dump-logits"},
     {"ids-file", 0,  OPT_STR,  offsetof(struct eval_opts, ids_file),  "FILE", NULL, 0, 0, "token ids in a file"},
     {"dump-logits", 0, OPT_STR, offsetof(struct eval_opts, dump),     "FILE", NULL, 0, 0, "write logits [T, V] as raw f32"},
+    OPT_ROWS_EXPERTS(struct eval_opts),
     OPT_ROWS_MODEL(struct eval_opts),
     {"threads", 't', OPT_INT,  offsetof(struct eval_opts, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},
     {"ctx",     'c', OPT_INT,  offsetof(struct eval_opts, common.ctx), "N", "512", 2, 1 << 24, "tokens of a window"},
@@ -329,6 +330,7 @@ static int run(struct cmd_ctx *x)
     sl_status st = compute_open(&v.c, &o->common, &eo, &err);
     if (!st) {
         st = want_dump ? dump(&v, &ids, &err) : eval_text(&v, &err);
+        if (!st) st = compute_experts(&v.c, &o->common, &err);
         compute_close(&v.c);
     }
     return st ? cmd_fail(&err) : CMD_OK;

@@ -14,7 +14,7 @@
 
 struct inspect_opts {
     struct opt_common common;
-    const char *dump;
+    const char *dump, *expert_stats;
     struct opt_ints memory;
     bool tensors, kernels, experts;
 };
@@ -30,6 +30,8 @@ static const struct opt opts[] = {
      "bytes by purpose, and whether they fit this machine"},
     {"kernels", 0, OPT_FLAG, AT(kernels), NULL, NULL, 0, 0, "operations, chosen variant, ISA"},
     {"experts", 0, OPT_FLAG, AT(experts), NULL, NULL, 0, 0, "experts per layer"},
+    {"expert-stats", 0, OPT_STR, AT(expert_stats), "FILE", NULL, 0, 0,
+     "with --experts: the load that run, eval or bench wrote there"},
     {"threads", 't', OPT_INT, AT(common.threads), "N", "0", 0, 1024,
      "worker threads for --memory (0: physical cores)"},
     OPT_ROWS_BASIC(struct inspect_opts),
@@ -277,21 +279,6 @@ static void print_kernels(void)
     }
 }
 
-static void print_experts(const struct inspect *v)
-{
-    const struct model_cfg *c = &v->cfg;
-    if (!v->has_cfg || c->n_expert == 0)
-        printf("no routed experts%s\n", v->has_cfg ? "" : " that this version knows of");
-    for (int i = 0; v->has_cfg && c->n_expert && i < c->n_layer + c->n_mtp; i++) {
-        const char *mtp = i >= c->n_layer ? " (MTP)" : "";
-        if (c->moe_layer[i])
-            printf("layer %3d%s  %d experts, %d used, %d shared\n", i, mtp, c->n_expert,
-                   c->n_expert_used, c->n_shared);
-        else
-            printf("layer %3d%s  dense\n", i, mtp);
-    }
-}
-
 /* ---- JSON ---- */
 static void json_int(struct json_w *w, const char *key, int64_t n)
 {
@@ -421,7 +408,6 @@ static void print_text(const struct inspect_opts *o, const struct inspect *v,
     if (!part) print_overview(v);
     if (o->common.verbose && !part) print_meta(v);
     if (o->tensors) print_tensors(v);
-    if (o->experts) print_experts(v);
     if (m) print_memory(m);
     if (o->kernels) print_kernels();
 }
@@ -442,7 +428,7 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
                                   o->common.threads, &mem, err));
     if (o->common.json) return print_json(o, v, o->memory.n ? &mem : NULL, err);
     print_text(o, v, o->memory.n ? &mem : NULL);
-    return SL_OK;
+    return o->experts ? inspect_experts(v, o->expert_stats, &x->arena, err) : SL_OK;
 }
 
 static int run(struct cmd_ctx *x)
@@ -456,6 +442,8 @@ static int run(struct cmd_ctx *x)
             "--dump: MODEL and FILE are needed: sluice inspect MODEL --dump TENSOR FILE");
     if (!o->dump && x->rest.n > 1)
         return cmd_usage("unexpected argument: %.60s: see sluice inspect --help", x->rest.v[1]);
+    if (o->expert_stats && (!o->experts || o->common.json))
+        return cmd_usage("--expert-stats: goes with --experts, without --json (the file is JSON itself)");
     for (int i = 0; i < o->memory.n; i++)
         if (o->memory.n > 2 || o->memory.v[i] < 1 || o->memory.v[i] > (i ? 4096 : 1 << 24))
             return cmd_usage("--memory: CTX in 1 .. 16777216 and BATCH in 1 .. 4096 are taken");

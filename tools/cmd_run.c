@@ -29,8 +29,9 @@ static const struct opt opts[] = {
     {"stop",     0,  OPT_STRS, offsetof(struct run_opts, stop),    "TEXT", NULL, 0, 0, "end before this text (may be repeated)"},
     {"ignore-eos", 0, OPT_FLAG, offsetof(struct run_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     {"batch-file", 0, OPT_STR, offsetof(struct run_opts, batch_file), "FILE", NULL, 0, 0, "JSON lines {\"prompt\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
-    {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema), "FILE", NULL, 0, 0, "(not available in this version)"},
-    {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "(not available in this version)"},
+    {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema), "FILE", NULL, 0, 0, "the answer is JSON that this JSON schema accepts"},
+    {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "the answer matches this grammar (GBNF)"},
+    OPT_ROWS_EXPERTS(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };
@@ -187,6 +188,22 @@ static sl_status print_json(const struct answer *a, const struct speed *s, uint6
 
 /* ---- prompts ---- */
 
+/* What answers must match, from a file. */
+static sl_status constrain(struct compute *c, const struct run_opts *o, sl_err *err)
+{
+    const char *path = o->json_schema ? o->json_schema : o->grammar;
+    char *text = NULL;
+    uint64_t n = 0;
+    if (!path) return SL_OK;
+    SL_TRY(compute_read(path, &text, &n, err));
+    sl_status st =
+        sl_grammar_compile(c->m, o->json_schema ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_GBNF, text,
+                           (size_t)n, &c->grammar, err);
+    if (st) status_prefix(err, "%.80s", path);
+    mem_free(text);
+    return st;
+}
+
 /* The ids of a chat prompt: rendered, control tokens only from the template. */
 static sl_status chat_ids(const struct compute *c, const struct run_opts *o, const char *user,
                           size_t n_user, int32_t **ids, int *n, sl_err *err)
@@ -221,6 +238,7 @@ static sl_request request_of(const struct run_opts *o, struct answer *a)
                         .n_stop = o->stop.n,
                         .n_logprob = -1,
                         .sampling = compute_sampling(&o->sampling, o->common.seed),
+                        .grammar = a->c->grammar,
                         .on_event = on_event,
                         .user = a};
 }
@@ -421,8 +439,10 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
     if (!st && n_line) {
         sl_engine_opts eo = {.n_seq_max = n_line < 32 ? n_line : 32};
         st = compute_open(&c, &o->common, &eo, &err);
+        if (!st) st = constrain(&c, o, &err);
         if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
         cmd_progress_end(&c.progress);
+        if (!st) st = compute_experts(&c, &o->common, &err);
         compute_close(&c);
     }
     for (int i = 0; line && i < n_line; i++)
@@ -446,9 +466,8 @@ static int run(struct cmd_ctx *x)
     const char *text = o->prompt;
     uint64_t n = text ? strlen(text) : 0;
     bool dash = x->rest.n == 1;
-    if (o->json_schema || o->grammar)
-        return cmd_usage("not available in this version: --%s: leave it out",
-                         o->json_schema ? "json-schema" : "grammar");
+    if (o->json_schema && o->grammar)
+        return cmd_usage("--grammar does not go with --json-schema: give one of them");
     if (dash && strcmp(x->rest.v[0], "-") != 0)
         return cmd_usage("unexpected argument: %.60s: a prompt is given with -p", x->rest.v[0]);
     int n_src = !!o->prompt + !!o->file + dash + !!o->ids.n + !!o->batch_file;
@@ -467,8 +486,10 @@ static int run(struct cmd_ctx *x)
     sl_engine_opts eo = {.n_seq_max = 1};
     sl_status st = compute_open(&c, &o->common, &eo, &err);
     if (!st) {
-        st = one(&c, o, text, (size_t)n, &err);
+        st = constrain(&c, o, &err);
+        if (!st) st = one(&c, o, text, (size_t)n, &err);
         cmd_progress_end(&c.progress);
+        if (!st) st = compute_experts(&c, &o->common, &err);
         compute_close(&c);
     }
     mem_free(file_text);

@@ -98,21 +98,17 @@ static void announce(const struct serve_opts *o, int port)
 }
 
 /* Steps until a signal and the end of what ran then. */
-static sl_status engine_loop(struct compute *c, const struct serve_opts *o, sl_err *err)
+static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int64_t *deadline,
+                             sl_err *err)
 {
-    int64_t deadline = 0;
-    bool cancelled = false;
     for (;;) {
         int n_term = atomic_load(&live.n_term);
         api_beat(live.api);
         if (n_term) {
             int64_t now = clock_now_ns();
-            if (!deadline) deadline = now + (int64_t)o->drain_s * 1000000000;
+            if (!*deadline) *deadline = now + (int64_t)o->drain_s * 1000000000;
             if (!api_active(live.api) && !sl_pending(c->e)) return SL_OK;
-            if (!cancelled && (now > deadline || n_term > 1)) {
-                api_cancel_all(live.api);
-                cancelled = true;
-            }
+            if (now > *deadline || n_term > 1) return SL_OK; /* what still runs is cut off */
         }
         sl_wait(c->e, n_term ? 10 : 500);
         api_beat(live.api);
@@ -124,11 +120,11 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, sl_e
     }
 }
 
-/* The last bytes are on their way: leave them a moment. */
-static void let_go(net_server *s)
+/* The model is done, the last bytes are on their way: leave their readers the rest of the drain. */
+static void let_go(net_server *s, int64_t deadline)
 {
     struct timespec ms = {.tv_nsec = 2000000};
-    for (int i = 0; i < 500 && net_server_active(s) > 0; i++)
+    while (net_server_active(s) > 0 && clock_now_ns() < deadline && atomic_load(&live.n_term) < 2)
         nanosleep(&ms, NULL);
 }
 
@@ -155,6 +151,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
                           .reasoning_parser = o->reasoning_parser,
                           .no_metrics = o->metrics == 1,
                           .no_ui = o->ui == 1,
+                          .read_file = os_read_file,
                           .log_json = o->log_json,
                           .log_requests = o->common.verbose};
     struct net_opts no = {.host = o->host, .port = o->port, .tls_cert = cert, .tls_key = key};
@@ -167,8 +164,9 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
     if (!st) {
         take_signals();
         announce(o, net_server_port(live.server));
-        st = engine_loop(c, o, err);
-        let_go(live.server);
+        int64_t deadline = 0;
+        st = engine_loop(c, o, &deadline, err);
+        if (!st) let_go(live.server, deadline);
     }
     net_server_close(live.server);
     return st;

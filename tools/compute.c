@@ -42,6 +42,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
 
 void compute_close(struct compute *c)
 {
+    sl_grammar_unref(c->grammar);
+    c->grammar = NULL;
     sl_engine_close(c->e);
     sl_model_close(c->m);
     c->e = NULL;

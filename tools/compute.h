@@ -13,6 +13,7 @@ struct compute {
     sl_engine *e;
     sl_model_info mi;
     sl_engine_info ei;
+    sl_grammar *grammar; /* NULL, or what answers must match; the caller's to set */
     struct cmd_progress progress;
     double load_ms;
 };
@@ -22,6 +23,9 @@ struct compute {
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
+
+/* The file of --expert-stats, where it is asked for; once, when everything has run. */
+sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err) BASE_MUST_USE;
 
 /* Sampling, as options. */
 struct sampling_opts {

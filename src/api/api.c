@@ -5,9 +5,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "api/api_internal.h"
+#include "api/store.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -53,7 +55,8 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     api_metrics_init(a);
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
-    return SL_OK;
+    SL_TRY(api_store_open(a, o->db_file, err));
+    return api_key_load(a, err);
 }
 
 sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
@@ -75,6 +78,9 @@ sl_status api_open(const struct api_opts *o, api **out, sl_err *err)
 void api_close(api *a)
 {
     if (!a) return;
+    api_store_usage(a);
+    api_store_close(a);
+    api_key_close(a);
     net_lock_close(a->lock);
     mem_arena_fini(&a->arena);
     mem_free(a);
@@ -171,17 +177,20 @@ static size_t body_max(const api *a, const struct api_route *t)
     return BASE_MIN(t->body_max, by_ctx);
 }
 
-static bool room_for(api *a, struct net_req *r)
+/* Is there room for one more that makes the model compute? If not, the reply is set. */
+static void admit(api *a, struct net_req *r)
 {
+    const char *why;
     if (net_count_get(&a->failed))
         api_error(a, r, 503, "engine_dead", NULL, a->fail_text);
     else if (net_count_get(&a->draining))
         api_error(a, r, 503, "going_down", NULL, "the server is going down");
     else if (api_active(a) >= a->o.max_batch + a->o.max_queue)
         api_error(a, r, 429, "rate_limit_exceeded", NULL, "the server is at its capacity");
+    else if ((why = api_key_admit(a, r, &r->retry_s)))
+        api_error(a, r, 429, "rate_limit_exceeded", NULL, why);
     else
-        return true;
-    return false;
+        r->counted = true;
 }
 
 static void begin(void *user, struct net_req *r)
@@ -190,6 +199,8 @@ static void begin(void *user, struct net_req *r)
     bool known = false, ok = true;
     const struct api_route *t = api_route_find(r->method, r->path, &known);
     const char *origin = origin_of(a, r, &ok);
+    if (t && ((t->flags & API_UI && a->o.no_ui) || (t->flags & API_METRICS && a->o.no_metrics)))
+        t = NULL, known = false;
     r->route = t;
     r->body_max = 0;
     if (origin) cors(r, origin);
@@ -205,6 +216,12 @@ static void begin(void *user, struct net_req *r)
         net_reply(r, 204, NULL, NULL);
         return;
     }
+    if (!(t && t->flags & API_OPEN) && !api_key_check(a, r)) {
+        net_count_add(&a->metrics.n_auth_failed, 1);
+        api_error(a, r, 401, "invalid_api_key", NULL,
+                  "no valid API key: send it as Authorization: Bearer KEY");
+        return;
+    }
     if (!t) {
         api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
                   known ? "that method is not for this path" : "there is no such path");
@@ -212,7 +229,7 @@ static void begin(void *user, struct net_req *r)
     }
     r->body_max = body_max(a, t);
     r->here = (t->flags & API_HERE) != 0;
-    if (t->flags & API_GEN) (void)room_for(a, r);
+    if (t->flags & API_GEN) admit(a, r);
 }
 
 /* ---- the request itself ---- */
@@ -226,6 +243,8 @@ static void handle(void *user, struct net_req *r)
     if (!st) return;
     if (st == SL_NOTFOUND && strncmp(err.text, "model: ", 7) == 0)
         api_error(a, r, 404, "model_not_found", "model", err.text);
+    else if (st == SL_LIMIT && strncmp(err.text, "prompt of ", 10) == 0)
+        api_error(a, r, 400, "context_length_exceeded", t->prompt_field, err.text);
     else
         api_error_of(a, r, &err);
 }
@@ -238,23 +257,32 @@ static void refuse(void *user, struct net_req *r, int status, const char *code, 
 static void done(void *user, struct net_req *r)
 {
     api *a = user;
+    const struct api_job *j = api_job_of(r);
+    if (r->counted)
+        api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
+                     j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
+    api_log(a, r);
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
+}
+
+#define USAGE_NS ((int64_t)5 * 1000000000)
+
+static void tick(void *user)
+{
+    api *a = user;
+    int64_t now = clock_now_ns();
+    if (now - a->usage_ns < USAGE_NS) return;
+    a->usage_ns = now;
+    api_store_usage(a);
 }
 
 void api_hooks(api *a, struct net_hooks *out)
 {
     *out = (struct net_hooks){
-        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done};
+        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done, .tick = tick};
 }
 
 sl_status api_reload(api *a, sl_err *err)
 {
-    (void)a;
-    (void)err;
-    return SL_OK;
-}
-
-void api_cancel_all(api *a)
-{
-    (void)a;
+    return api_key_load(a, err);
 }

@@ -32,6 +32,8 @@ struct api_opts {
     int64_t timeout_ms;                         /* of a request that gives none; 0 = none */
     const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */
     bool no_metrics, no_ui, log_json, log_requests;
+    /* Reads a whole file: os_read_file. */
+    sl_status (*read_file)(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err);
     double read_gbps; /* measured bandwidth of this machine for the metrics, 0 = unknown */
 };
 
@@ -46,8 +48,6 @@ void api_hooks(api *a, struct net_hooks *out);
 void api_drain(api *a);
 /* Generations that are not over. Threads: any. */
 int api_active(const api *a);
-/* End them all. Threads: any. */
-void api_cancel_all(api *a);
 /* The engine thread lives: call after every step and wait. A silence of 5 s while work is there
  * makes /health a 503, unless step_limit_ns says that a step may take longer. */
 void api_beat(api *a);

@@ -21,7 +21,8 @@ enum {
     API_OPEN = 1,  /* no key needed */
     API_HERE = 2,  /* answered on the net thread */
     API_GEN = 4,   /* makes the model compute: counted, limited, refused while draining */
-    API_ADMIN = 8, /* never refused for load */
+    API_UI = 8,      /* there with --ui on */
+    API_METRICS = 16 /* there with --metrics on */
 };
 
 struct api_route {
@@ -29,6 +30,7 @@ struct api_route {
     int flags;
     size_t body_max; /* 0 = none; see api_body_max */
     sl_status (*handle)(api *a, struct net_req *r, sl_err *err);
+    const char *prompt_field; /* the field that holds the prompt, or NULL */
 };
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
 const struct api_route *api_route_table(int *n);
@@ -56,10 +58,27 @@ struct api {
     struct net_count beat_ns;
     struct api_metrics metrics;
     char fail_text[200]; /* set once before failed */
+    struct api_db *db;   /* has a lock of its own */
+    int64_t usage_ns;    /* watcher thread: when usage was last written */
     /* under lock */
     struct api_keys *keys;
-    struct api_db *db;
 };
+
+/* ---- key.c ---- */
+struct api_usage {
+    int64_t n_request, n_prompt, n_answer;
+};
+sl_status api_key_load(api *a, sl_err *err) BASE_MUST_USE; /* again: the old ones stay on failure */
+void api_key_close(api *a);
+/* Find the key of r; true without a key file. */
+bool api_key_check(api *a, struct net_req *r);
+/* Count a request against its key's limits: NULL, or why not and when again. After NULL comes
+ * exactly one api_key_done. */
+const char *api_key_admit(api *a, struct net_req *r, int *wait_s);
+void api_key_done(api *a, const struct net_req *r, int64_t n_prompt, int64_t n_answer);
+void api_key_name(api *a, int slot_no, char out[64]);
+/* Usage since the last call; false when there is no such slot. */
+bool api_key_take_usage(api *a, int slot_no, char name[64], struct api_usage *out);
 
 /* ---- error.c ---- */
 /* Reply with the four-key error of OpenAI. param: NULL = what stands before the colon of the text
@@ -88,6 +107,9 @@ struct api_gen {
 /* From a body whose fields were checked. */
 sl_status api_gen_parse(api *a, struct net_req *r, const struct json *body, int route,
                         struct api_gen *g, sl_err *err) BASE_MUST_USE;
+/* The grammar that the body asks for; NULL for none. The caller unrefs it. */
+sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
+                           sl_grammar **out, sl_err *err) BASE_MUST_USE;
 /* A JSON list of token ids. name: the field. */
 sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
                         int *n, sl_err *err) BASE_MUST_USE;
@@ -114,6 +136,8 @@ struct api_fmt {
     void (*event)(struct api_job *j, const struct api_event *ev, struct str *out);
     /* All is there: the last bytes of the stream, or the reply (out NULL). */
     void (*end)(struct api_job *j, struct str *out);
+    /* The stream broke off with j->err. NULL: an error event and [DONE]. */
+    void (*fail)(struct api_job *j, struct str *out);
     /* Free what the request's arena does not hold. May be NULL. */
     void (*fini)(struct api_job *j);
 };
@@ -143,8 +167,9 @@ struct api_job {
     sl_err err; /* of the failure */
     /* sums over prompts and samples */
     int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
-    int64_t n_reason_tok;  /* of the answers: reasoning; -1 = not told apart */
-    struct api_event last; /* of the first sample: its times */
+    int64_t n_reason_tok;              /* of the answers: reasoning; -1 = not told apart */
+    int64_t n_seen_prompt, n_seen_tok; /* so far: for the usage of a request that breaks off */
+    struct api_event last;             /* of the first sample: its times */
 };
 
 /* Submit the prompts (as many as the window holds now) and make r wait for them. The job is
@@ -153,6 +178,12 @@ struct api_job {
 sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
                         int n_prompt, const struct api_fmt *fmt, void *user,
                         sl_err *err) BASE_MUST_USE;
+
+/* The job of a request, or NULL. Net thread. */
+const struct api_job *api_job_of(const struct net_req *r);
+
+/* ---- log.c ---- */
+void api_log(api *a, const struct net_req *r);
 
 /* ---- out.c: pieces of answers ---- */
 const char *api_finish_text(int finish); /* "stop", "length" */
@@ -164,6 +195,8 @@ void api_sse(struct str *out, const struct str *json);
 void api_token_bytes(const api *a, int32_t id, struct str *out);
 
 void api_put_ids(struct json_w *w, const char *key, const int32_t *ids, int n);
+/* An SSE comment: how far the prompt is. */
+void api_put_progress(struct str *out, const struct api_event *ev);
 /* One entry of chat's logprobs.content. */
 void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev);
 
@@ -171,6 +204,10 @@ void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev)
 #define ROUTE(name) sl_status api_##name(api *a, struct net_req *r, sl_err *err) BASE_MUST_USE
 ROUTE(chat);
 ROUTE(completions);
+ROUTE(embeddings);
+ROUTE(responses);
+ROUTE(response_get);
+ROUTE(response_delete);
 ROUTE(models);
 ROUTE(health);
 ROUTE(ready);
@@ -178,13 +215,18 @@ ROUTE(tokenize);
 ROUTE(detokenize);
 ROUTE(apply_template);
 ROUTE(metrics_get);
+ROUTE(page);
 #undef ROUTE
 /* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
                            bool as_text, sl_err *err) BASE_MUST_USE;
+/* tools and tool_choice are well-formed. */
+sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
+/* The prompt ends with an opened reasoning block. */
+bool api_prompt_thinks(const api *a, const struct api_prompt *p);
 /* The rendered text instead; free with sl_free. */
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
                         sl_err *err) BASE_MUST_USE;

@@ -2,142 +2,170 @@
 /* POST /v1/chat/completions. */
 #include <string.h>
 
+#include "api/answer.h"
 #include "api/api_internal.h"
-
-struct choice {
-    struct str text, reason; /* whole answers; streams give their pieces away */
-    struct str logprobs;     /* entries with commas between them */
-    int32_t *ids;
-    int n_ids, cap_ids;
-    int finish;
-    bool begun;
-};
 
 struct chat {
     struct api_gen g;
     struct api_prompt prompt;
-    struct choice *choice; /* [g.n] */
-    struct str head, tmp;  /* of every chunk, up to the choice's index */
+    struct api_answer *answer; /* [g.n] */
+    struct str head;           /* of every chunk, up to its choice */
 };
-
-static bool keep_id(struct choice *c, int32_t id)
-{
-    void *p = NULL;
-    if (c->n_ids == c->cap_ids) {
-        int cap = c->cap_ids ? 2 * c->cap_ids : 64;
-        if (mem_realloc(MEM_REQUEST, c->ids, (size_t)cap * sizeof id, &p, NULL)) return false;
-        c->ids = p;
-        c->cap_ids = cap;
-    }
-    c->ids[c->n_ids++] = id;
-    return true;
-}
 
 /* ---- streams ---- */
 
-static void chunk_head(struct api_job *j, struct chat *c)
+/* The event whose pieces are written, as a sink's user. */
+struct piece {
+    struct api_job *j;
+    struct api_answer *x;
+    const struct api_event *ev; /* NULL once its logprobs were written */
+    struct str *out;
+    int index;
+};
+
+static void open_chunk(struct piece *p)
 {
-    struct json_w w;
-    text_jw_init(&w, &c->head);
-    text_jw_obj(&w);
-    api_put_head(&w, j, "chat.completion.chunk");
-    str_puts(&c->head, ",\"choices\":[");
+    struct chat *c = p->j->user;
+    if (!c->head.n) {
+        struct json_w w;
+        text_jw_init(&w, &c->head);
+        text_jw_obj(&w);
+        api_put_head(&w, p->j, "chat.completion.chunk");
+        str_puts(&c->head, ",\"choices\":[{\"index\":");
+    }
+    str_puts(p->out, "data: ");
+    str_put(p->out, c->head.p, c->head.n);
+    str_printf(p->out, "%d,\"delta\":{", p->index);
 }
 
-static void chunk_open(struct api_job *j, struct str *out, int index)
+static void close_chunk(struct piece *p, const char *finish)
 {
-    struct chat *c = j->user;
-    if (!c->head.n) chunk_head(j, c);
-    str_puts(out, "data: ");
-    str_put(out, c->head.p, c->head.n);
-    if (index >= 0) str_printf(out, "{\"index\":%d,\"delta\":{", index);
-}
-
-/* finish: -1 = not yet. Logprobs and ids of the event with the content. */
-static void chunk_close(struct api_job *j, struct str *out, const struct api_event *ev, int finish)
-{
-    struct chat *c = j->user;
+    const struct api_gen *g = p->j->g;
+    const struct api_event *ev = p->ev;
+    struct str *out = p->out;
+    bool token = ev && ev->token >= 0;
     str_puts(out, "},\"logprobs\":");
-    if (c->g.logprobs && ev && ev->token >= 0 && ev->finish != SL_FINISH_STOP) {
+    if (g->logprobs && token && ev->finish != SL_FINISH_STOP) {
         struct json_w w;
         str_puts(out, "{\"content\":[");
         text_jw_init(&w, out);
-        api_put_logprob(j->a, &w, ev);
+        api_put_logprob(p->j->a, &w, ev);
         str_puts(out, "],\"refusal\":null}");
     } else
         str_puts(out, "null");
-    if (c->g.return_ids && ev && ev->token >= 0) str_printf(out, ",\"token_ids\":[%d]", ev->token);
-    if (finish >= 0)
-        str_printf(out, ",\"finish_reason\":\"%s\"}]", api_finish_text(finish));
+    if (g->return_ids && token) str_printf(out, ",\"token_ids\":[%d]", ev->token);
+    if (finish)
+        str_printf(out, ",\"finish_reason\":\"%s\"}]", finish);
     else
         str_puts(out, ",\"finish_reason\":null}]");
-    if (c->g.continuous_usage && ev)
+    if (g->continuous_usage && ev)
         str_printf(out,
                    ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
                    ev->n_prompt, ev->n_token, ev->n_prompt + ev->n_token);
-    else if (c->g.include_usage)
+    else if (g->include_usage)
         str_puts(out, ",\"usage\":null");
     str_puts(out, "}\n\n");
+    p->ev = NULL;
 }
 
-static void stream_text(struct api_job *j, struct choice *ch, const struct api_event *ev,
-                        struct str *out)
+static void delta_text(void *user, const char *s, size_t n)
 {
-    struct chat *c = j->user;
-    if (!ch->begun) {
-        chunk_open(j, out, ev->index);
+    struct piece *p = user;
+    open_chunk(p);
+    str_puts(p->out, "\"content\":\"");
+    text_json_escape(p->out, s, n);
+    str_putc(p->out, '"');
+    close_chunk(p, NULL);
+}
+
+static void delta_reason(void *user, const char *s, size_t n)
+{
+    struct piece *p = user;
+    open_chunk(p);
+    str_puts(p->out, "\"reasoning_content\":\"");
+    text_json_escape(p->out, s, n);
+    str_putc(p->out, '"');
+    close_chunk(p, NULL);
+}
+
+static void delta_call(void *user, int i, const char *name, size_t n)
+{
+    struct piece *p = user;
+    api_answer_sink.call(p->x, i, name, n);
+    if (i >= p->x->n_call) return;
+    open_chunk(p);
+    str_printf(p->out,
+               "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\","
+               "\"function\":{\"name\":\"",
+               i, p->x->call[i].id);
+    text_json_escape(p->out, name, n);
+    str_puts(p->out, "\",\"arguments\":\"\"}}]");
+    close_chunk(p, NULL);
+}
+
+static void delta_args(void *user, int i, const char *s, size_t n)
+{
+    struct piece *p = user;
+    open_chunk(p);
+    str_printf(p->out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"", i);
+    text_json_escape(p->out, s, n);
+    str_puts(p->out, "\"}}]");
+    close_chunk(p, NULL);
+}
+
+static void stream(struct api_job *j, struct api_answer *x, const struct api_event *ev,
+                   struct str *out)
+{
+    struct piece p = {.j = j, .x = x, .ev = NULL, .out = out, .index = ev->index};
+    const struct api_sink sink = {&p, delta_text, delta_reason, delta_call, delta_args};
+    bool last = ev->finish != SL_FINISH_NONE;
+    if (!x->begun) {
+        open_chunk(&p);
         str_puts(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
-        chunk_close(j, out, NULL, -1);
-        ch->begun = true;
+        close_chunk(&p, NULL);
+        x->begun = true;
     }
-    if (!ev->n_text && !c->g.logprobs && !c->g.return_ids && !c->g.continuous_usage) return;
-    if (ev->token < 0 && !ev->n_text) return;
-    chunk_open(j, out, ev->index);
-    str_puts(out, "\"content\":\"");
-    text_json_escape(out, ev->text, (size_t)ev->n_text);
-    str_putc(out, '"');
-    chunk_close(j, out, ev, -1);
-}
-
-static void progress(const struct api_event *ev, struct str *out)
-{
-    if (ev->n_done < ev->n_prompt) str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
+    p.ev = ev;
+    api_split_feed(x->split, ev->text, (size_t)ev->n_text, last, &sink);
+    if (p.ev && ev->token >= 0 &&
+        ((j->g->logprobs && ev->finish != SL_FINISH_STOP) || j->g->return_ids)) {
+        open_chunk(&p); /* no text came of this token yet */
+        close_chunk(&p, NULL);
+    }
+    if (!last) return;
+    x->finish = ev->finish;
+    open_chunk(&p);
+    close_chunk(&p, api_answer_finish(x));
 }
 
 static void event(struct api_job *j, const struct api_event *ev, struct str *out)
 {
     struct chat *c = j->user;
-    struct choice *ch = &c->choice[ev->index];
-    if (ev->token < 0 && ev->finish == SL_FINISH_NONE && !ev->n_text) {
-        if (out) progress(ev, out);
+    struct api_answer *x = &c->answer[ev->index];
+    bool last = ev->finish != SL_FINISH_NONE;
+    if (ev->token < 0 && !last && !ev->n_text) {
+        if (out) api_put_progress(out, ev);
         return;
     }
+    if (ev->token >= 0 && api_split_reasoning(x->split)) j->n_reason_tok++;
     if (out) {
-        stream_text(j, ch, ev, out);
-        if (ev->finish == SL_FINISH_NONE) return;
-        chunk_open(j, out, ev->index);
-        chunk_close(j, out, NULL, ev->finish);
+        stream(j, x, ev, out);
         return;
     }
-    str_put(&ch->text, ev->text, (size_t)ev->n_text);
-    if (c->g.return_ids && ev->token >= 0) (void)keep_id(ch, ev->token);
-    if (c->g.logprobs && ev->token >= 0 && ev->finish != SL_FINISH_STOP) {
-        struct json_w w;
-        if (ch->logprobs.n) str_putc(&ch->logprobs, ',');
-        text_jw_init(&w, &ch->logprobs);
-        api_put_logprob(j->a, &w, ev);
-    }
-    if (ev->finish != SL_FINISH_NONE) ch->finish = ev->finish;
+    struct api_sink sink = api_answer_sink;
+    sink.user = x;
+    api_split_feed(x->split, ev->text, (size_t)ev->n_text, last, &sink);
+    api_answer_token(j, x, ev);
+    if (last) x->finish = ev->finish;
 }
 
 /* ---- the end ---- */
 
 static void end_stream(struct api_job *j, struct str *out)
 {
-    struct chat *c = j->user;
     struct json_w w;
-    if (c->g.include_usage) {
-        struct str s;
+    struct str s;
+    if (j->g->include_usage) {
         str_init(&s, MEM_REQUEST, 0);
         text_jw_init(&w, &s);
         text_jw_obj(&w);
@@ -154,31 +182,54 @@ static void end_stream(struct api_job *j, struct str *out)
     str_puts(out, "data: [DONE]\n\n");
 }
 
-static void put_choice(struct json_w *w, struct chat *c, int i)
+static void put_message(struct json_w *w, const struct api_answer *x)
 {
-    struct choice *ch = &c->choice[i];
-    text_jw_obj(w);
-    text_jw_key(w, "index");
-    text_jw_int(w, i);
     text_jw_key(w, "message");
     text_jw_obj(w);
     text_jw_key(w, "role");
     text_jw_strz(w, "assistant");
     text_jw_key(w, "content");
-    text_jw_str(w, str_c(&ch->text), ch->text.n);
+    if (!x->text.n && x->n_call)
+        text_jw_null(w);
+    else
+        text_jw_str(w, str_c(&x->text), x->text.n);
     text_jw_key(w, "refusal");
     text_jw_null(w);
+    if (x->reason.n) {
+        text_jw_key(w, "reasoning_content");
+        text_jw_str(w, str_c(&x->reason), x->reason.n);
+    }
+    if (x->n_call) api_put_calls(w, x);
     text_jw_obj_end(w);
+}
+
+static void put_choice(struct json_w *w, const struct chat *c, int i)
+{
+    const struct api_answer *x = &c->answer[i];
+    text_jw_obj(w);
+    text_jw_key(w, "index");
+    text_jw_int(w, i);
+    put_message(w, x);
     text_jw_key(w, "logprobs");
     if (c->g.logprobs) {
-        str_puts(w->out, "{\"content\":[");
-        str_put(w->out, str_c(&ch->logprobs), ch->logprobs.n);
-        str_puts(w->out, "],\"refusal\":null}");
+        text_jw_obj(w);
+        text_jw_key(w, "content");
+        text_jw_arr(w);
+        if (x->logprobs.n) text_jw_raw(w, x->logprobs.p, x->logprobs.n);
+        text_jw_arr_end(w);
+        text_jw_key(w, "refusal");
+        text_jw_null(w);
+        text_jw_obj_end(w);
     } else
         text_jw_null(w);
-    if (c->g.return_ids) api_put_ids(w, "token_ids", ch->ids, ch->n_ids);
+    if (c->g.return_ids) {
+        text_jw_key(w, "token_ids");
+        text_jw_arr(w);
+        if (x->ids.n) text_jw_raw(w, x->ids.p, x->ids.n);
+        text_jw_arr_end(w);
+    }
     text_jw_key(w, "finish_reason");
-    text_jw_strz(w, api_finish_text(ch->finish));
+    text_jw_strz(w, api_answer_finish(x));
     text_jw_obj_end(w);
 }
 
@@ -210,34 +261,54 @@ static void end(struct api_job *j, struct str *out)
 static void fini(struct api_job *j)
 {
     struct chat *c = j->user;
-    for (int i = 0; i < c->g.n; i++) {
-        str_fini(&c->choice[i].text);
-        str_fini(&c->choice[i].reason);
-        str_fini(&c->choice[i].logprobs);
-        mem_free(c->choice[i].ids);
-    }
+    for (int i = 0; i < c->g.n; i++)
+        api_answer_fini(&c->answer[i]);
     str_fini(&c->head);
 }
 
-static const struct api_fmt fmt = {event, end, fini};
+static const struct api_fmt fmt = {event, end, NULL, fini};
+
+static sl_status check_modalities(const struct json *body, sl_err *err)
+{
+    const struct json *m = api_field(body, "modalities");
+    if (!m) return SL_OK;
+    if (m->kind == JSON_ARRAY_K && m->n == 1 && text_json_is(m->child, "text")) return SL_OK;
+    return SL_FAIL(err, REQUEST, "modalities: must be [\"text\"]");
+}
+
+/* What the prompt's end means for the answer: does it begin inside reasoning? */
+static sl_status answers(api *a, struct net_req *r, struct chat *c, sl_err *err)
+{
+    void *p = NULL;
+    sl_status st = SL_OK;
+    SL_TRY(mem_arena_array(&r->arena, (size_t)c->g.n, sizeof *c->answer, &p, err));
+    c->answer = p;
+    bool thinks = api_prompt_thinks(a, &c->prompt);
+    for (int i = 0; i < c->g.n && !st; i++)
+        st = api_answer_init(a, c->g.body, thinks, &c->answer[i], err);
+    for (int i = 0; i < c->g.n && st; i++)
+        api_answer_fini(&c->answer[i]);
+    return st;
+}
 
 sl_status api_chat(api *a, struct net_req *r, sl_err *err)
 {
     const struct json *body = NULL;
     void *p = NULL;
     SL_TRY(api_body_parse(r, API_CHAT, &body, err));
+    SL_TRY(check_modalities(body, err));
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct chat), &p, err));
     struct chat *c = p;
     SL_TRY(api_gen_parse(a, r, body, API_CHAT, &c->g, err));
-    SL_TRY(mem_arena_array(&r->arena, (size_t)c->g.n, sizeof *c->choice, &p, err));
-    c->choice = p;
     str_init(&c->head, MEM_REQUEST, 0);
-    for (int i = 0; i < c->g.n; i++) {
-        str_init(&c->choice[i].text, MEM_REQUEST, 0);
-        str_init(&c->choice[i].reason, MEM_REQUEST, 0);
-        str_init(&c->choice[i].logprobs, MEM_REQUEST, 0);
-    }
     net_random_id("chatcmpl-", c->g.id);
     SL_TRY(api_chat_prompt(a, r, body, &c->prompt, err));
+    SL_TRY(api_format_parse(a, r, body, API_CHAT, &c->g.grammar, err));
+    c->g.q.grammar = c->g.grammar;
+    sl_status st = answers(a, r, c, err);
+    if (st) {
+        sl_grammar_unref(c->g.grammar);
+        return st;
+    }
     return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
 }

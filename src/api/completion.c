@@ -204,8 +204,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     int index = ev->sub * c->g.n + ev->index;
     struct choice *ch = &c->choice[index];
     if (ev->token < 0 && ev->finish == SL_FINISH_NONE && !ev->n_text) {
-        if (out && ev->n_done < ev->n_prompt)
-            str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
+        if (out) api_put_progress(out, ev);
         return;
     }
     if (ev->prompt_pos >= 0 && ev->token >= 0) { /* of the echoed prompt */
@@ -277,7 +276,7 @@ static void fini(struct api_job *j)
     str_fini(&c->head);
 }
 
-static const struct api_fmt fmt = {event, end, fini};
+static const struct api_fmt fmt = {event, end, NULL, fini};
 
 sl_status api_completions(api *a, struct net_req *r, sl_err *err)
 {
@@ -306,5 +305,7 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     }
     str_init(&c->head, MEM_REQUEST, 0);
     net_random_id("cmpl-", c->g.id);
+    SL_TRY(api_format_parse(a, r, body, API_TEXT, &c->g.grammar, err));
+    c->g.q.grammar = c->g.grammar;
     return api_job_start(a, r, &c->g, c->prompt, c->n_prompt, &fmt, c, err);
 }

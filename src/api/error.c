@@ -118,7 +118,7 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
     api_error_json(&s, http, code, param, text);
     if (http == 401) net_reply_header(r, "WWW-Authenticate", "Bearer");
     if (http == 429 || http == 503) {
-        snprintf(num, sizeof num, "%d", retry_after(a));
+        snprintf(num, sizeof num, "%d", r->retry_s ? r->retry_s : retry_after(a));
         net_reply_header(r, "Retry-After", num);
         net_count_add(&a->metrics.n_refused, 1);
     } else if (http >= 500)

@@ -124,6 +124,8 @@ static void sums(struct api_job *j, const struct api_event *ev)
 static void take(struct api_job *j, const struct api_event *ev, struct str *out)
 {
     sl_err err = {0};
+    j->n_seen_tok += ev->token >= 0 && ev->prompt_pos < 0;
+    if (j->n_seen_tok == 1) j->n_seen_prompt = ev->n_prompt;
     if (ev->finish != SL_FINISH_NONE) sums(j, ev);
     if (ev->finish == SL_FINISH_ERROR) {
         (void)SL_FAIL(&err, INTERNAL, "%s", ev->error);
@@ -200,9 +202,10 @@ static enum net_next poll(struct net_req *r)
     refill(j);
     if (j->failed)
         api_error_of(j->a, r, &j->err);
-    else if (over(j))
+    else if (over(j)) {
+        j->ended = true;
         j->fmt->end(j, NULL);
-    else
+    } else
         return NET_WAIT;
     return NET_END;
 }
@@ -213,6 +216,10 @@ static enum net_next pull(struct net_req *r, struct str *out)
     drain(j, out);
     if (atomic_load(&j->feed.broken)) return NET_ABORT;
     refill(j);
+    if (j->failed && j->fmt->fail) {
+        j->fmt->fail(j, out);
+        return NET_END;
+    }
     if (j->failed) {
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
@@ -224,6 +231,7 @@ static enum net_next pull(struct net_req *r, struct str *out)
         return NET_END;
     }
     if (!over(j)) return NET_WAIT;
+    j->ended = true;
     j->fmt->end(j, out);
     return NET_END;
 }
@@ -245,6 +253,11 @@ static void release(struct net_req *r)
 }
 
 static const struct net_ops ops = {poll, pull, closed, release};
+
+const struct api_job *api_job_of(const struct net_req *r)
+{
+    return r->ops == &ops ? r->user : NULL;
+}
 
 sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
                         int n_prompt, const struct api_fmt *fmt, void *user, sl_err *err)

@@ -203,6 +203,28 @@ static sl_status check_tools(const struct json *tools, sl_err *err)
     return SL_OK;
 }
 
+sl_status api_tools_check(const struct json *body, sl_err *err)
+{
+    const struct json *tools = api_field(body, "tools"), *choice = api_field(body, "tool_choice");
+    if (tools) SL_TRY(check_tools(tools, err));
+    if (!choice) return SL_OK;
+    if (choice->kind == JSON_OBJECT_K) {
+        const struct json *f = text_json_get(choice, "function"),
+                          *name = text_json_get(f ? f : choice, "name");
+        for (const struct json *t = tools ? tools->child : NULL; t && name; t = t->next) {
+            const struct json *tf = text_json_get(t, "function"),
+                              *tn = text_json_get(tf ? tf : t, "name");
+            if (name->kind == JSON_STR_K && text_json_is(tn, name->s)) return SL_OK;
+        }
+        return SL_FAIL(err, REQUEST, "tool_choice: names no function of tools");
+    }
+    if (text_json_is(choice, "none") || text_json_is(choice, "auto")) return SL_OK;
+    if (!text_json_is(choice, "required"))
+        return SL_FAIL(err, REQUEST, "tool_choice: must be none, auto, required or a function");
+    if (!tools || !tools->n) return SL_FAIL(err, REQUEST, "tool_choice: required: without tools");
+    return SL_OK;
+}
+
 static sl_status render(api *a, struct net_req *r, const struct json *body,
                         const struct json *tools, bool as_text, char **text, int32_t **ids, int *n,
                         sl_err *err)
@@ -238,7 +260,7 @@ static sl_status render_either(api *a, struct net_req *r, const struct json *bod
 {
     const struct json *tools = api_field(body, "tools");
     sl_err first = {0};
-    if (tools) SL_TRY(check_tools(tools, err));
+    SL_TRY(api_tools_check(body, err));
     if (text_json_is(api_field(body, "tool_choice"), "none")) tools = NULL;
     sl_status st = render(a, r, body, tools, false, text, ids, n, &first);
     if (st != SL_REQUEST && st != SL_FORMAT && st != SL_UNSUPPORTED) {
@@ -274,4 +296,18 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
     sl_free(ids);
     *out = (struct api_prompt){.ids = copy, .n_ids = n};
     return st;
+}
+
+bool api_prompt_thinks(const api *a, const struct api_prompt *p)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int k = BASE_MIN(p->n_ids, 16);
+    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, 1, &text, &n, NULL) != SL_OK)
+        return false;
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    bool thinks = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
+    sl_free(text);
+    return thinks;
 }

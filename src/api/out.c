@@ -129,3 +129,8 @@ void api_put_logprob(const api *a, struct json_w *w, const struct api_event *ev)
     text_jw_arr_end(w);
     text_jw_obj_end(w);
 }
+
+void api_put_progress(struct str *out, const struct api_event *ev)
+{
+    if (ev->n_done < ev->n_prompt) str_printf(out, ": prefill %d/%d\n\n", ev->n_done, ev->n_prompt);
+}

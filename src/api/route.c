@@ -8,15 +8,25 @@
 #define BIG ((size_t)8 << 20) /* cut further by the context's length: api_body_max */
 
 static const struct api_route table[] = {
-    {"GET", "/health", API_OPEN | API_HERE, 0, api_health},
-    {"GET", "/ready", API_OPEN | API_HERE, 0, api_ready},
-    {"GET", "/metrics", API_HERE, 0, api_metrics_get},
-    {"GET", "/v1/models", API_HERE, 0, api_models},
-    {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat},
-    {"POST", "/v1/completions", API_GEN, BIG, api_completions},
-    {"POST", "/tokenize", 0, BIG, api_tokenize},
-    {"POST", "/detokenize", 0, BIG, api_detokenize},
-    {"POST", "/apply-template", 0, BIG, api_apply_template},
+    {"GET", "/health", API_OPEN | API_HERE, 0, api_health, NULL},
+    {"GET", "/ready", API_OPEN | API_HERE, 0, api_ready, NULL},
+    {"GET", "/metrics", API_HERE | API_METRICS, 0, api_metrics_get, NULL},
+    {"GET", "/", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/app.js", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/live.js", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/text.js", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/style.css", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/icon.svg", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
+    {"GET", "/v1/models", API_HERE, 0, api_models, NULL},
+    {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat, "messages"},
+    {"POST", "/v1/completions", API_GEN, BIG, api_completions, "prompt"},
+    {"POST", "/v1/responses", API_GEN, BIG, api_responses, "input"},
+    {"GET", "/v1/responses/*", 0, 0, api_response_get, NULL},
+    {"DELETE", "/v1/responses/*", 0, 0, api_response_delete, NULL},
+    {"POST", "/v1/embeddings", API_GEN, BIG, api_embeddings, "input"},
+    {"POST", "/tokenize", 0, BIG, api_tokenize, NULL},
+    {"POST", "/detokenize", 0, BIG, api_detokenize, NULL},
+    {"POST", "/apply-template", 0, BIG, api_apply_template, NULL},
 };
 
 const struct api_route *api_route_table(int *n)

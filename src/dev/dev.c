@@ -100,6 +100,13 @@ sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
     return d->cls->act_open(d, mats, n_mat, n_col, n_tok_max, out, err);
 }
 
+enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts)
+{
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
+        if (strcmp(classes[i]->name, name) == 0) return classes[i]->kv_auto(acts);
+    return DEV_KV_F16;
+}
+
 int64_t dev_kv_bytes(const struct dev_kv_shape *s)
 {
     return dev_cpu_class.kv_bytes(s); /* devices store the cache alike */

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 
-/* Form of the activations of products. AUTO: int8 for experts; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
+/* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention outputs; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
  * planes) for routers and MLA's per-head matrices; bf16 where the weights are floats.
  * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
@@ -58,6 +58,7 @@ enum dev_use {
     DEV_USE_MATMUL,  /* y = W x */
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
     DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
+    DEV_USE_PLAIN,   /* the same for other matrices: attention's output, shared experts */
     DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer codes take 15 bits unless acts = f32 */
 };
 /* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in
@@ -118,6 +119,8 @@ struct dev_kv_shape {
     int d_v;    /* GQA: value width. MLA: 0 */
 };
 int64_t dev_kv_bytes(const struct dev_kv_shape *s);
+/* The type to take where the user names none, for the device that dev_open calls name. */
+enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts);
 /* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
 /* Copy block src to dst in every layer (copy on write). */

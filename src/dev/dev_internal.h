@@ -27,6 +27,7 @@ struct dev_class {
     sl_status (*act_open)(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                           dev_act **out, sl_err *err);
     int64_t (*kv_bytes)(const struct dev_kv_shape *s);
+    enum dev_kv_type (*kv_auto)(enum dev_acts acts);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
     void (*kv_copy)(dev *d, dev_kv *kv, int src, int dst);
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);

@@ -67,9 +67,6 @@ static sl_status check_serving(const sl_request *q, sl_err *err)
                        TIMEOUT_MS_MAX);
     if (q->embed && (q->n > 1 || q->echo_logprob || q->grammar))
         return SL_FAIL(err, REQUEST, "embed: not together with n, echo_logprob or grammar");
-    if (q->embed || q->echo_logprob)
-        return SL_FAIL(err, UNSUPPORTED, "%s: comes with the next slice",
-                       q->embed ? "embed" : "echo_logprob");
     return SL_OK;
 }
 

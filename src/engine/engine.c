@@ -17,6 +17,7 @@
 #define CHUNK_LIMIT 8192
 #define LOGIT_BYTES                                                                                \
     ((int64_t)32 << 20) /* of logits kept in one step, beyond one row per sequence */
+#define LOGIT_ROWS 16   /* at least so many beyond */
 #define SPARE_BYTES ((int64_t)256 << 20) /* activations, tables and everybody else */
 #define CTX_LEAST 512                    /* less than this is refused, not cut to */
 
@@ -60,7 +61,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 
 static enum dev_kv_type kv_type(const sl_engine_opts *o)
 {
-    return o->kv == SL_KV_AUTO && o->acts == SL_ACTS_F32 ? DEV_KV_F32 : kv_types[o->kv];
+    return o->kv == SL_KV_AUTO ? dev_kv_auto("cpu", (enum dev_acts)o->acts) : kv_types[o->kv];
 }
 
 static int blocks_of(int64_t n_tok)
@@ -126,21 +127,26 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     struct sched_opts so = {.n_req_max = e->n_req_max,
                             .n_run_max = e->n_seq_max,
                             .n_chunk = e->opts.n_chunk,
-                            .n_ctx = e->n_ctx};
+                            .n_ctx = e->n_ctx,
+                            .n_row_max = e->n_logit_max,
+                            .match = engine_match,
+                            .user = e};
     SL_TRY(kv_pool_init(&e->pool, n_blk, ENGINE_BLK_TOK, err));
+    if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_sampler_init(&e->sampler, e->n_vocab, err));
     e->ld_blk = blocks_of(e->n_ctx);
     SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
-    SL_TRY(array(n_seq, sizeof *e->parked, &e->parked, err));
+    SL_TRY(array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
+    SL_TRY(array((size_t)e->n_vocab / 32 + 1, sizeof *e->mask, &e->mask, err));
     SL_TRY(array(n_tok, sizeof *e->ids, &e->ids, err));
     SL_TRY(array(n_tok, sizeof *e->pos, &e->pos, err));
     SL_TRY(array(n_seq + 1, sizeof *e->seq_tok0, &e->seq_tok0, err));
     SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk, &e->blk, err));
     SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
     SL_TRY(array(n_tok, sizeof *e->logit_tok, &e->logit_tok, err));
-    return array(n_seq, sizeof *e->logit_item, &e->logit_item, err);
+    return array(n_seq, sizeof *e->item_logit, &e->item_logit, err);
 }
 
 static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
@@ -168,19 +174,6 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
     engine_publish(e);
 }
 
-sl_status sl_warm(sl_engine *e, sl_err *err)
-{
-    int32_t id = 0;
-    float *row = NULL;
-    void *p = NULL;
-    if (sl_pending(e)) return SL_FAIL(err, BUSY, "warm-up: requests are pending");
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->n_vocab, sizeof *row, &p, err));
-    row = p;
-    sl_status st = sl_logits(e, &id, 1, 0, row, err);
-    mem_free(row);
-    return st;
-}
-
 static sl_status fill(sl_engine *e, sl_err *err)
 {
     sl_engine_opts *o = &e->opts;
@@ -194,7 +187,8 @@ static sl_status fill(sl_engine *e, sl_err *err)
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
     e->n_tok_max = o->n_chunk + e->n_seq_max;
     int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
-    e->n_logit_max = (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max), (int64_t)e->n_tok_max);
+    e->n_logit_max =
+        (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
     struct dev_opts dopts = {.n_thread = o->n_thread,
                              .acts = (enum dev_acts)o->acts,
                              .no_hugepages = o->no_hugepages,
@@ -215,6 +209,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     int64_t pack_ns = clock_now_ns() - t0;
     if (pack) log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack), (double)pack_ns * 1e-6);
+    e->form_from = model_form_from(e->net);
     int n_blk = blocks_of(kv_tokens);
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
@@ -223,7 +218,8 @@ static sl_status fill(sl_engine *e, sl_err *err)
     fill_info(e, n_blk, pack_ns);
     e->info.packed = pack != NULL;
     if (strcmp(e->info.isa, "ref") == 0)
-        log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are needed): the reference kernels run, "
+        log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are "
+                          "needed): the reference kernels run, "
                           "which is slow");
     log_msg(LOG_DEBUG,
             "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
@@ -260,8 +256,6 @@ void sl_engine_close(sl_engine *e)
     if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
-    for (int i = 0; e->parked && i < e->n_seq_max; i++)
-        mem_free(e->parked[i].ids);
     sched_fini(&e->sched);
     if (e->score.blk) {
         kv_seq_clear(&e->pool, &e->score);
@@ -270,14 +264,15 @@ void sl_engine_close(sl_engine *e)
     kv_pool_fini(&e->pool);
     engine_sampler_fini(&e->sampler);
     mem_free(e->req);
-    mem_free(e->parked);
+    mem_free(e->row);
+    mem_free(e->mask);
     mem_free(e->ids);
     mem_free(e->pos);
     mem_free(e->seq_tok0);
     mem_free(e->blk);
     mem_free(e->n_prompt);
     mem_free(e->logit_tok);
-    mem_free(e->logit_item);
+    mem_free(e->item_logit);
     engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);
@@ -297,6 +292,15 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
     for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++)
         out[i] = (sl_op_stat){row[i].name, row[i].n_call, row[i].ns, row[i].bytes, row[i].ops};
     return n_row;
+}
+
+int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
+{
+    const uint64_t *count = model_routed(e->net, layer);
+    int n_expert = count ? model_config(e->net)->n_expert : 0;
+    for (int i = 0; i < n && i < n_expert; i++)
+        out[i] = count[i];
+    return n_expert;
 }
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)

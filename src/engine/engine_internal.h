@@ -28,7 +28,7 @@
 #define ENGINE_TOP_MAX 20 /* alternatives with log probabilities */
 #define ENGINE_BIAS_MAX 4096
 #define ENGINE_SAMPLE_MAX 128 /* samples of one prompt */
-#define ENGINE_TICKET_BITS 21 /* of a request's id: its first ticket */
+#define ENGINE_SLOT_BITS 21   /* of a request's id: the slot of its first sample */
 
 struct sl_model {
     /* fixed after open */
@@ -71,6 +71,7 @@ struct engine_draw {
     const sl_sampling *p; /* checked */
     const int32_t *known; /* prompt and answer so far */
     int n_prompt, n_known;
+    const uint32_t *mask;     /* [V / 32] bits of the ids that can be chosen; NULL = all */
     const int32_t *forbid[3]; /* lists of ids that can not be chosen */
     int n_forbid[3];
     uint64_t stream, index; /* of the sample; of the token in the answer */
@@ -125,8 +126,8 @@ struct group {
     struct arena arena;
     int n, n_prompt, max_new, min_new;
     bool ignore_eos, keep_special, no_cache, echo, progress;
-    int embed;  /* 0, 1 = mean, 2 = last */
-    int n_top;  /* -1 = no log probabilities */
+    int embed; /* 0, 1 = mean, 2 = last */
+    int n_top; /* -1 = no log probabilities */
     int priority;
     uint64_t owner, salt;
     sl_sampling sampling;
@@ -145,23 +146,16 @@ struct group {
 struct request {
     /* fixed after submit */
     struct group *g;
-    int index, ticket, n_prompt;
+    int index, slot, n_prompt; /* slot: of the scheduler; taken at submit */
     /* engine thread */
-    int slot;
-    int32_t *ids; /* [cap] prompt and answer; own allocation: outlives the request when its KV is
-                     parked */
+    int32_t *ids; /* [cap] prompt and answer */
     int n_ids, cap;
-    int n_cached;
+    int n_cached, n_echo; /* n_echo: prompt tokens that were told */
+    double *pool;         /* [D] embed: sum of hidden states */
     int64_t t_admit_ns, t_first_ns;
     struct tok_stream stream;
     struct engine_stop stop;
     struct engine_grammar_state *grammar;
-};
-
-/* Tokens whose KV is parked in a run. */
-struct parked {
-    int32_t *ids;
-    int n;
 };
 
 struct sl_engine {
@@ -174,19 +168,22 @@ struct sl_engine {
     struct sl_engine_opts opts;
     struct sl_engine_info info;
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
+    int form_from; /* model_form_from */
     /* engine thread */
     struct kv_pool pool;
     struct sched sched;
-    struct request **req;  /* [n_req_max] by slot */
-    struct parked *parked; /* [n_seq_max] by run */
-    struct kv_seq score; /* of sl_score */
+    struct request **req; /* [n_req_max] by slot */
+    struct kv_seq score;  /* of sl_score */
     struct engine_sampler sampler;
     sl_logprob top[ENGINE_TOP_MAX];
+    float *row;     /* [D] a hidden state on the host */
+    uint32_t *mask; /* [V / 32] */
+    struct request *forked[ENGINE_SAMPLE_MAX];
     struct sl_stats stats;
     /* any thread */
-    struct ring free_ticket;  /* one ticket per sample that may exist: admission */
-    struct ring inbox;        /* groups on their way to the engine thread */
-    _Atomic uint64_t *cancel; /* [n_req_max] by a group's first ticket: the id to cancel */
+    struct ring free_slot; /* one per sample that may exist: who has one is admitted to the queue */
+    struct ring inbox;     /* groups on their way to the engine thread */
+    _Atomic uint64_t *cancel; /* [n_req_max] by a group's first slot: the id to cancel */
     atomic_int any_cancel, drop_cache, n_pending, closing;
     atomic_int signalled; /* the event is set and not yet waited for */
     _Atomic uint64_t n_id, n_submit, n_busy;
@@ -197,7 +194,7 @@ struct sl_engine {
                 const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
     /* the step's batch */
-    int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *logit_item;
+    int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *item_logit;
     int ld_blk;
 };
 
@@ -223,6 +220,14 @@ void engine_request_done(sl_engine *e, struct request *r, sl_event *ev);
 void engine_request_end(sl_engine *e, struct request *r, int32_t token, sl_finish finish,
                         const sl_err *why);
 void engine_event(sl_engine *e, struct request *r, sl_event *ev);
+
+/* step.c */
+struct kv_path engine_path(const sl_engine *e, const struct request *r);
+/* sched_opts.match: what the prefix tree has for a request. */
+void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
+/* answer.c: what the rows of a step lead to. */
+void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits,
+                 const float *hidden);
 
 /* threads.c */
 sl_status engine_threads_init(sl_engine *e, sl_err *err) BASE_MUST_USE;

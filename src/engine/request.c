@@ -67,6 +67,10 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
     SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)r->cap, sizeof *r->ids, &p, err));
     r->ids = p;
     memcpy(r->ids, ids, (size_t)g->n_prompt * sizeof *ids);
+    if (g->embed) {
+        SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)e->m->cfg.d_model, sizeof *r->pool, &p, err));
+        r->pool = p;
+    }
     size_t held = 64 + 4 * (size_t)e->m->max_piece,
            most = held; /* invalid bytes grow to three each */
     for (int k = 0; k < q->n_stop; k++) {
@@ -129,6 +133,7 @@ static void request_free(struct request *r)
     if (!r) return;
     engine_grammar_close(r->grammar);
     mem_free(r->ids);
+    mem_free(r->pool);
     str_fini(&r->stop.held);
     mem_free(r);
 }
@@ -145,21 +150,21 @@ void engine_group_free(struct group *g)
 
 /* ---- submit: any thread ---- */
 
-static void give_tickets(sl_engine *e, const int *ticket, int n)
+static void give_slots(sl_engine *e, const int *slot, int n)
 {
     for (int i = 0; i < n; i++)
-        ASSERT(ring_push(&e->free_ticket, (uint64_t)ticket[i]));
+        ASSERT(ring_push(&e->free_slot, (uint64_t)slot[i]));
 }
 
-static sl_status take_tickets(sl_engine *e, int *ticket, int n, sl_err *err)
+static sl_status take_slots(sl_engine *e, int *slot, int n, sl_err *err)
 {
     uint64_t v;
     for (int i = 0; i < n; i++) {
-        if (ring_pop(&e->free_ticket, &v)) {
-            ticket[i] = (int)v;
+        if (ring_pop(&e->free_slot, &v)) {
+            slot[i] = (int)v;
             continue;
         }
-        give_tickets(e, ticket, i);
+        give_slots(e, slot, i);
         atomic_fetch_add_explicit(&e->n_busy, 1, memory_order_relaxed);
         return SL_FAIL(err, BUSY, "the queue is full: %d requests", e->n_req_max);
     }
@@ -191,27 +196,27 @@ out:
 
 sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err)
 {
-    int ticket[ENGINE_SAMPLE_MAX], n = q->n ? q->n : 1;
+    int slot[ENGINE_SAMPLE_MAX], n = q->n ? q->n : 1;
     struct group *g = NULL;
     int64_t now = clock_now_ns();
     SL_TRY(engine_check_request(e, q, err));
     if (atomic_load(&e->closing)) return SL_FAIL(err, CANCELLED, "the engine is being closed");
-    SL_TRY(take_tickets(e, ticket, n, err)); /* before any text is tokenised */
+    SL_TRY(take_slots(e, slot, n, err)); /* before any text is tokenised */
     sl_status st = make_group(e, q, n, &g, err);
     if (st) {
-        give_tickets(e, ticket, n);
+        give_slots(e, slot, n);
         return st;
     }
     for (int i = 0; i < n; i++)
-        g->r[i]->ticket = ticket[i];
+        g->r[i]->slot = slot[i];
     uint64_t serial = 1 + atomic_fetch_add_explicit(&e->n_id, 1, memory_order_relaxed);
-    g->id = serial << ENGINE_TICKET_BITS | (uint64_t)ticket[0];
+    g->id = serial << ENGINE_SLOT_BITS | (uint64_t)slot[0];
     g->t_submit_ns = now;
     g->deadline_ns = q->timeout_ms ? now + q->timeout_ms * 1000000 : 0;
     if (id) *id = g->id;
     atomic_fetch_add(&e->n_pending, 1);
     atomic_fetch_add_explicit(&e->n_submit, (uint64_t)n, memory_order_relaxed);
-    ASSERT(ring_push(&e->inbox, (uint64_t)(uintptr_t)g)); /* as large as there are tickets */
+    ASSERT(ring_push(&e->inbox, (uint64_t)(uintptr_t)g)); /* as large as there are slots */
     sl_wake(e);
     return SL_OK;
 }
@@ -222,37 +227,49 @@ static void take_in(sl_engine *e, struct group *g)
 {
     for (int i = 0; i < g->n; i++) {
         struct request *r = g->r[i];
-        sl_status st = sched_submit(&e->sched, g->n_prompt, &r->slot, NULL);
-        ASSERT(st == SL_OK); /* it has a ticket */
+        struct sched_new q = {.n_prompt = g->n_prompt,
+                              .priority = g->priority,
+                              .owner = g->owner,
+                              .now_ns = g->t_submit_ns,
+                              .deadline_ns = g->deadline_ns,
+                              .fork_of = i ? g->r[0]->slot : -1,
+                              .all_rows = g->echo && i == 0};
+        sched_submit(&e->sched, r->slot, &q);
         e->req[r->slot] = r;
+    }
+}
+
+static void end_cancelled(sl_engine *e)
+{
+    const uint64_t low = ((uint64_t)1 << ENGINE_SLOT_BITS) - 1;
+    for (int i = 0; i < e->n_req_max; i++) {
+        struct request *r = e->req[i];
+        if (!r) continue;
+        if (atomic_load_explicit(&e->cancel[r->g->id & low], memory_order_relaxed) == r->g->id)
+            engine_request_end(e, r, -1, SL_FINISH_CANCELLED, NULL);
     }
 }
 
 void engine_intake(sl_engine *e)
 {
     uint64_t v;
+    int slot;
+    /* the flag first: what was submitted before a cancel is in the ring by now */
+    bool cancels = atomic_exchange(&e->any_cancel, 0);
     while (ring_pop(&e->inbox, &v))
         take_in(e, (struct group *)(uintptr_t)v);
-    bool cancels = atomic_exchange(&e->any_cancel, 0);
+    if (cancels) end_cancelled(e);
     int64_t now = clock_now_ns();
-    for (int i = 0; i < e->n_req_max; i++) {
-        struct request *r = e->req[i];
-        if (!r) continue;
-        uint64_t first = r->g->id & (((uint64_t)1 << ENGINE_TICKET_BITS) - 1);
-        if (cancels && atomic_load_explicit(&e->cancel[first], memory_order_relaxed) == r->g->id)
-            engine_request_end(e, r, -1, SL_FINISH_CANCELLED, NULL);
-        else if (r->g->deadline_ns && now >= r->g->deadline_ns) {
-            sl_err why;
-            (void)SL_FAIL(&why, TIMEOUT, "the request's time is over");
-            engine_request_end(e, r, -1, SL_FINISH_ERROR, &why);
-        }
+    while ((slot = sched_expired(&e->sched, now)) >= 0) {
+        sl_err why;
+        (void)SL_FAIL(&why, TIMEOUT, "the request's time is over");
+        engine_request_end(e, e->req[slot], -1, SL_FINISH_ERROR, &why);
     }
-    if (atomic_exchange(&e->drop_cache, 0)) sched_unpark_all(&e->sched);
+    if (atomic_exchange(&e->drop_cache, 0)) kv_cache_drop(&e->pool);
 }
 
 void engine_event(sl_engine *e, struct request *r, sl_event *ev)
 {
-    (void)e;
     const struct group *g = r->g;
     if (!g->on_event) return;
     ev->id = g->id;
@@ -263,42 +280,29 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev)
     ev->ttft_ns = r->t_first_ns ? r->t_first_ns - g->t_submit_ns : 0;
     ev->queue_ns = r->t_admit_ns ? r->t_admit_ns - g->t_submit_ns : 0;
     ev->prefill_ns = r->t_first_ns ? r->t_first_ns - r->t_admit_ns : 0;
+    const struct sched_req *sr = &e->sched.req[r->slot];
+    ev->n_done = r->n_ids > r->n_prompt ? r->n_prompt : BASE_MIN(sr->n_done, r->n_prompt);
+    if (ev->finish == SL_FINISH_NONE) ev->n_preempt = sr->n_preempt;
     if (ev->finish != SL_FINISH_NONE) ev->done_ns = clock_now_ns() - g->t_submit_ns;
     g->on_event(g->user, ev);
-}
-
-/* How many of the stored positions a later prompt may take over bitwise: in MLA, answer tokens are
- * computed in another form than prompt tokens. */
-static int reusable(const sl_engine *e, const struct request *r, int n_done)
-{
-    return e->m->cfg.kv_lora ? BASE_MIN(n_done, r->n_prompt) : n_done;
 }
 
 static void count_end(sl_engine *e, const sl_event *ev)
 {
     e->stats.n_finish[ev->finish]++;
     e->stats.n_timeout += ev->finish == SL_FINISH_ERROR && ev->status == SL_TIMEOUT;
-    e->stats.n_nan += ev->finish == SL_FINISH_ERROR && ev->status == SL_INTERNAL;
 }
 
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
 {
     struct group *g = r->g;
-    const struct sched_req *sr = &e->sched.req[r->slot];
-    int run = sr->run, park = 0;
-    if (run >= 0 && !g->no_cache && ev->finish != SL_FINISH_ERROR)
-        park = reusable(e, r, sr->n_done);
-    sched_finish(&e->sched, r->slot, park);
-    if (park > 0) {
-        mem_free(e->parked[run].ids);
-        e->parked[run] = (struct parked){.ids = r->ids, .n = park};
-    }
+    ev->n_preempt = e->sched.req[r->slot].n_preempt;
+    sched_finish(&e->sched, r->slot);
     e->req[r->slot] = NULL;
     count_end(e, ev);
     bool last = --g->n_left == 0;
     engine_event(e, r, ev);
-    give_tickets(e, &r->ticket, 1);
-    if (park > 0) r->ids = NULL;
+    give_slots(e, &r->slot, 1);
     g->r[r->index] = NULL;
     request_free(r);
     if (!last) return;

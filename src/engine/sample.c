@@ -29,19 +29,39 @@ void engine_sampler_fini(struct engine_sampler *s)
     memset(s, 0, sizeof *s);
 }
 
+#define LANES 16 /* so that compilers use vectors */
+
 /* The largest value, the lowest id of equals; -1 when any is not a number. */
 static int argmax(const float *v, int n)
 {
-    int best = 0, bad = 0;
-    for (int i = 0; i < n; i++) {
-        bad |= v[i] != v[i];
-        if (v[i] > v[best]) best = i;
+    float top[LANES];
+    int bad[LANES] = {0}, i = 0, any = 0;
+    for (int k = 0; k < LANES; k++)
+        top[k] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            float x = v[i + k];
+            top[k] = x > top[k] ? x : top[k];
+            bad[k] |= x != x;
+        }
+    float best = -INFINITY;
+    for (; i < n; i++) {
+        best = v[i] > best ? v[i] : best;
+        any |= v[i] != v[i];
     }
-    return bad ? -1 : best;
+    for (int k = 0; k < LANES; k++) {
+        best = top[k] > best ? top[k] : best;
+        any |= bad[k];
+    }
+    if (any) return -1;
+    for (i = 0; i < n - 1; i++)
+        if (v[i] == best) break;
+    return i;
 }
 
 static bool listed(const struct engine_draw *d, int32_t id)
 {
+    if (d->mask && !(d->mask[id / 32] >> (id % 32) & 1)) return true;
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < d->n_forbid[l]; i++)
             if (d->forbid[l][i] == id) return true;
@@ -78,6 +98,12 @@ static void adjust(struct engine_sampler *s, const struct engine_draw *d)
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < d->n_forbid[l]; i++)
             s->work[d->forbid[l][i]] = -INFINITY;
+    for (int i = 0; d->mask && i < s->n_vocab; i += 32) {
+        uint32_t no = ~d->mask[i / 32];
+        int n = BASE_MIN(32, s->n_vocab - i);
+        for (int k = 0; no && k < n; k++)
+            if (no >> k & 1) s->work[i + k] = -INFINITY;
+    }
 }
 
 static bool before(const struct engine_cand *a, const struct engine_cand *b)

@@ -10,9 +10,9 @@ _Static_assert(sizeof(sl_stats) % sizeof(uint64_t) == 0, "stats are published as
 sl_status engine_threads_init(sl_engine *e, sl_err *err)
 {
     void *p = NULL;
-    SL_TRY(ring_init(&e->free_ticket, e->n_req_max, err));
+    SL_TRY(ring_init(&e->free_slot, e->n_req_max, err));
     for (int i = 0; i < e->n_req_max; i++)
-        ASSERT(ring_push(&e->free_ticket, (uint64_t)i));
+        ASSERT(ring_push(&e->free_slot, (uint64_t)i));
     SL_TRY(ring_init(&e->inbox, e->n_req_max, err));
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)e->n_req_max, sizeof *e->cancel, &p, err));
     e->cancel = p;
@@ -22,7 +22,7 @@ sl_status engine_threads_init(sl_engine *e, sl_err *err)
 
 void engine_threads_fini(sl_engine *e)
 {
-    ring_fini(&e->free_ticket);
+    ring_fini(&e->free_slot);
     ring_fini(&e->inbox);
     mem_free((void *)e->cancel);
     ring_snap_fini(&e->snap);
@@ -35,7 +35,12 @@ void engine_publish(sl_engine *e)
     sl_stats *s = &e->stats;
     s->n_running = e->sched.n_active;
     s->n_waiting = e->sched.n_wait;
-    s->kv_used_tok = (int64_t)(e->pool.n_blk - e->pool.n_free) * e->pool.blk_tok;
+    s->kv_used_tok = (int64_t)(e->pool.n_blk - kv_pool_avail(&e->pool)) * e->pool.blk_tok;
+    s->kv_cached_tok = (int64_t)e->pool.n_kept * e->pool.blk_tok;
+    s->n_preempt = e->sched.n_preempt;
+    s->cache_query_tok = e->sched.n_query_tok;
+    s->cache_hit_tok = e->sched.n_hit_tok;
+    s->n_evict = e->pool.n_evict;
     memcpy(word, s, sizeof word);
     ring_snap_put(&e->snap, word);
 }
@@ -66,9 +71,9 @@ void sl_wait(sl_engine *e, int timeout_ms)
 
 void sl_cancel(sl_engine *e, uint64_t id)
 {
-    uint64_t ticket = id & (((uint64_t)1 << ENGINE_TICKET_BITS) - 1);
-    if (ticket >= (uint64_t)e->n_req_max) return;
-    atomic_store_explicit(&e->cancel[ticket], id, memory_order_relaxed);
+    uint64_t slot = id & (((uint64_t)1 << ENGINE_SLOT_BITS) - 1);
+    if (slot >= (uint64_t)e->n_req_max) return;
+    atomic_store_explicit(&e->cancel[slot], id, memory_order_relaxed);
     atomic_store(&e->any_cancel, 1); /* release; pairs with the exchange in engine_intake */
     sl_wake(e);
 }

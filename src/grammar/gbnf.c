@@ -180,7 +180,7 @@ static const struct ir *literal(struct parser *q)
     if (!q->b->st && q->i >= q->n) bad(q, start, "a literal without its closing quote");
     q->i++;
     if (s.failed) grammar_build_fail(q->b, s.failed, "out of memory");
-    const struct ir *e = ir_lit(q->b, str_c(&s), s.n);
+    const struct ir *e = grammar_ir_lit(q->b, str_c(&s), s.n);
     str_fini(&s);
     return e;
 }
@@ -206,7 +206,7 @@ static const struct ir *class_of(struct parser *q)
     }
     if (!q->b->st && q->i >= q->n) bad(q, start, "a class without its ]");
     q->i++;
-    return ir_class(q->b, r, n, negate, false);
+    return grammar_ir_class(q->b, r, n, negate, false);
 }
 
 /* <[id]> */
@@ -217,7 +217,7 @@ static const struct ir *token(struct parser *q)
     char key[4];
     if (!at(q, '[')) {
         bad(q, start, "a token is written <[id]>");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     }
     q->i++;
     size_t from = q->i;
@@ -229,7 +229,7 @@ static const struct ir *token(struct parser *q)
     key[0] = (char)GRAMMAR_CONTROL;
     for (int k = 0; k < 3; k++)
         key[1 + k] = (char)(id >> (16 - 8 * k) & 0xff);
-    return ir_lit(q->b, key, 4);
+    return grammar_ir_lit(q->b, key, 4);
 }
 
 static uint32_t number(struct parser *q, bool *any)
@@ -278,7 +278,7 @@ static const struct ir *repeated(struct parser *q, const struct ir *e)
         if (++q->depth > GRAMMAR_MAX_DEPTH)
             grammar_build_fail(q->b, SL_LIMIT, "grammar: repeats of repeats: more than %d",
                                GRAMMAR_MAX_DEPTH);
-        e = ir_rep(q->b, e, min, max);
+        e = grammar_ir_rep(q->b, e, min, max);
     }
     return e;
 }
@@ -298,7 +298,7 @@ static const struct ir *atom(struct parser *q)
         return token(q);
     case '.':
         q->i++;
-        return ir_class(q->b, &all, 1, false, false);
+        return grammar_ir_class(q->b, &all, 1, false, false);
     case '(':
         q->i++;
         if (++q->depth > GRAMMAR_MAX_DEPTH)
@@ -314,19 +314,19 @@ static const struct ir *atom(struct parser *q)
     case '?':
     case '{':
         bad(q, start, "nothing to repeat");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     case '!':
         bad(q, start, "all tokens but one (!) are not supported");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     default:
         break;
     }
     if (!word_byte(q->p[q->i])) {
         bad(q, start, "not a literal, class, group or rule");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     }
     size_t n = word(q);
-    return ir_call(q->b, rule_of(q, q->p + start, n));
+    return grammar_ir_call(q->b, rule_of(q, q->p + start, n));
 }
 
 static const struct ir *sequence(struct parser *q, bool nested)
@@ -336,22 +336,22 @@ static const struct ir *sequence(struct parser *q, bool nested)
     while (more(q) && !at(q, '|') && !at(q, ')') && !at(q, '\n') && !at(q, '\r')) {
         int depth = q->depth;
         const struct ir *e = atom(q);
-        ir_list_add(q->b, &l, repeated(q, e));
+        grammar_ir_list_add(q->b, &l, repeated(q, e));
         q->depth = depth;
         space(q, nested);
     }
-    return ir_seq(q->b, l.v, l.n);
+    return grammar_ir_seq(q->b, l.v, l.n);
 }
 
 static const struct ir *alternatives(struct parser *q, bool nested)
 {
     struct ir_list l = {0};
-    ir_list_add(q->b, &l, sequence(q, nested));
+    grammar_ir_list_add(q->b, &l, sequence(q, nested));
     while (at(q, '|')) {
         q->i++;
-        ir_list_add(q->b, &l, sequence(q, nested));
+        grammar_ir_list_add(q->b, &l, sequence(q, nested));
     }
-    return ir_alt(q->b, l.v, l.n);
+    return grammar_ir_alt(q->b, l.v, l.n);
 }
 
 static void one_rule(struct parser *q)

@@ -20,8 +20,8 @@ enum ir_kind {
     IR_ALT,   /* one of kid[0..n) */
     IR_REP,   /* kid[0] from min to max times; max GRAMMAR_INF = no end */
     IR_CALL,  /* rule */
-    IR_CHAIN  /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are there; then tail (NULL = none)
-                 where something came before, else tail0 */
+    IR_CHAIN  /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are
+                 there; then tail (NULL = none)  where something came before, else tail0 */
 };
 struct ir_range {
     uint32_t lo, hi; /* code points, inclusive */
@@ -52,7 +52,8 @@ struct build {
     int n_rule, cap_rule;
     sl_status st;
     sl_err *err;
-    int shared[16]; /* rules of common parts, by enum shared_rule of schema_internal.h; 0 = none yet */
+    int shared[16]; /* rules of common parts, by enum shared_rule of schema_internal.h; 0 = none yet
+                     */
 };
 
 void grammar_build_init(struct build *b, sl_err *err);
@@ -61,23 +62,23 @@ void grammar_build_fini(struct build *b);
 void grammar_build_fail(struct build *b, sl_status code, const char *fmt, ...) BASE_PRINTF(3, 4);
 void *grammar_build_alloc(struct build *b, size_t n, size_t size); /* NULL after a failure */
 
-const struct ir *ir_empty(struct build *b);
-const struct ir *ir_never(struct build *b);
-const struct ir *ir_lit(struct build *b, const char *p, size_t n); /* copied */
-const struct ir *ir_litz(struct build *b, const char *z);
+const struct ir *grammar_ir_empty(struct build *b);
+const struct ir *grammar_ir_never(struct build *b);
+const struct ir *grammar_ir_lit(struct build *b, const char *p, size_t n); /* copied */
+const struct ir *grammar_ir_litz(struct build *b, const char *z);
 /* p[0..n) as the inside of a JSON string. */
-const struct ir *ir_lit_json(struct build *b, const char *p, size_t n);
+const struct ir *grammar_ir_lit_json(struct build *b, const char *p, size_t n);
 /* Copied, sorted, merged; negated on request. */
-const struct ir *ir_class(struct build *b, const struct ir_range *r, size_t n, bool negate,
-                          bool json);
-const struct ir *ir_seq(struct build *b, const struct ir *const *kid, size_t n);
-const struct ir *ir_alt(struct build *b, const struct ir *const *kid, size_t n);
-const struct ir *ir_rep(struct build *b, const struct ir *kid, uint32_t min, uint32_t max);
-const struct ir *ir_call(struct build *b, int rule);
+const struct ir *grammar_ir_class(struct build *b, const struct ir_range *r, size_t n, bool negate,
+                                  bool json);
+const struct ir *grammar_ir_seq(struct build *b, const struct ir *const *kid, size_t n);
+const struct ir *grammar_ir_alt(struct build *b, const struct ir *const *kid, size_t n);
+const struct ir *grammar_ir_rep(struct build *b, const struct ir *kid, uint32_t min, uint32_t max);
+const struct ir *grammar_ir_call(struct build *b, int rule);
 /* SEQ of up to six; NULL ends. */
-const struct ir *ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
-                         const struct ir *k2, const struct ir *k3);
-const struct ir *ir_opt(struct build *b, const struct ir *kid);
+const struct ir *grammar_ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
+                                 const struct ir *k2, const struct ir *k3);
+const struct ir *grammar_ir_opt(struct build *b, const struct ir *kid);
 /* A new rule without a body (fill it by grammar_rule_set); -1 after a failure. name is copied. */
 int grammar_rule_new(struct build *b, const char *name, size_t n);
 void grammar_rule_set(struct build *b, int rule, const struct ir *body);
@@ -87,7 +88,7 @@ struct ir_list {
     const struct ir **v;
     size_t n, cap;
 };
-void ir_list_add(struct build *b, struct ir_list *l, const struct ir *e);
+void grammar_ir_list_add(struct build *b, struct ir_list *l, const struct ir *e);
 
 /* ---- front ends: set rule 0 ---- */
 void grammar_regex(struct build *b, const char *p, size_t n);
@@ -113,7 +114,8 @@ struct grammar {
     /* fixed after open */
     uint32_t *first;   /* [n_state + 1]: edges of state s are first[s] .. first[s + 1] */
     struct edge *edge; /* [n_edge] */
-    uint8_t *plain;    /* [n_state]: that many plain characters are possible from here; 255 = any number */
+    uint8_t
+        *plain; /* [n_state]: that many plain characters are possible from here; 255 = any number */
     uint32_t *start;   /* [n_rule] */
     uint32_t *rank;    /* [n_rule]: a rule that can begin with another one has the lower rank */
     uint8_t *nullable; /* [n_rule] */
@@ -142,10 +144,10 @@ struct grammar_vocab {
     uint16_t *n_bytes;     /* 0 = not in the trie */
     uint8_t *kind;
     /* tokens of plain characters only */
-    uint32_t *plain_bits; /* [n_word] all of them */
-    int32_t *plain_id;    /* by rising number of characters */
+    uint32_t *plain_bits;  /* [n_word] all of them */
+    int32_t *plain_id;     /* by rising number of characters */
     uint32_t plain_n[256]; /* how many have at most so many characters */
-    void *mem;            /* the tokens' bytes */
+    void *mem;             /* the tokens' bytes */
 };
 
 /* ---- a run (run.c, mask.c) ---- */
@@ -162,7 +164,7 @@ struct node {
     uint8_t live;    /* expanded: some byte may follow */
     uint8_t plain;   /* expanded: plain characters that are possible */
 };
-struct found { /* tokens that a walk allows */
+struct found {      /* tokens that a walk allows */
     uint32_t *bits; /* [n_word], or NULL: */
     int32_t *id;
     uint32_t n_id;
@@ -216,7 +218,7 @@ struct grammar_run {
     uint32_t *bits;
 };
 
-#define RUN_MAX_ITEM 8192          /* of one closure: more is too ambiguous */
+#define RUN_MAX_ITEM 8192            /* of one closure: more is too ambiguous */
 #define RUN_BUDGET (6 * 1000 * 1000) /* steps of one mask or push */
 
 sl_status grammar_run_expand(struct grammar_run *r, uint32_t node, sl_err *err) BASE_MUST_USE;
@@ -232,7 +234,6 @@ sl_status grammar_run_work_put(struct grammar_run *r, uint32_t s, uint32_t p,
 void grammar_run_work_begin(struct grammar_run *r);
 void grammar_run_drop_found(struct grammar_run *r);
 /* Grow an array of size-byte items to hold n; NOMEM. */
-sl_status grammar_grow(void *pp, uint32_t *cap, uint64_t n, size_t size,
-                       sl_err *err) BASE_MUST_USE;
+sl_status grammar_grow(void *pp, uint32_t *cap, uint64_t n, size_t size, sl_err *err) BASE_MUST_USE;
 
 #endif

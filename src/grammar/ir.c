@@ -51,13 +51,13 @@ void *grammar_build_alloc(struct build *b, size_t n, size_t size)
     return NULL;
 }
 
-const struct ir *ir_empty(struct build *b)
+const struct ir *grammar_ir_empty(struct build *b)
 {
     (void)b;
     return &empty;
 }
 
-const struct ir *ir_never(struct build *b)
+const struct ir *grammar_ir_never(struct build *b)
 {
     (void)b;
     return &never;
@@ -70,7 +70,7 @@ static struct ir *new_ir(struct build *b, enum ir_kind kind)
     return e;
 }
 
-const struct ir *ir_lit(struct build *b, const char *p, size_t n)
+const struct ir *grammar_ir_lit(struct build *b, const char *p, size_t n)
 {
     char *copy = NULL;
     if (n == 0) return &empty;
@@ -83,18 +83,18 @@ const struct ir *ir_lit(struct build *b, const char *p, size_t n)
     return e;
 }
 
-const struct ir *ir_litz(struct build *b, const char *z)
+const struct ir *grammar_ir_litz(struct build *b, const char *z)
 {
-    return ir_lit(b, z, strlen(z));
+    return grammar_ir_lit(b, z, strlen(z));
 }
 
-const struct ir *ir_lit_json(struct build *b, const char *p, size_t n)
+const struct ir *grammar_ir_lit_json(struct build *b, const char *p, size_t n)
 {
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     text_json_escape(&s, p, n);
     if (s.failed) grammar_build_fail(b, s.failed, "out of memory");
-    const struct ir *e = ir_lit(b, str_c(&s), s.n);
+    const struct ir *e = grammar_ir_lit(b, str_c(&s), s.n);
     str_fini(&s);
     return e;
 }
@@ -146,8 +146,8 @@ static bool covers_plain(const struct ir_range *r, size_t n)
     return true;
 }
 
-const struct ir *ir_class(struct build *b, const struct ir_range *r, size_t n, bool negate,
-                          bool json)
+const struct ir *grammar_ir_class(struct build *b, const struct ir_range *r, size_t n, bool negate,
+                                  bool json)
 {
     struct ir *e = new_ir(b, IR_CLASS);
     struct ir_range *v = e ? grammar_build_alloc(b, n + 1, sizeof *v) : NULL;
@@ -176,19 +176,19 @@ static const struct ir *with_kids(struct build *b, enum ir_kind kind, const stru
     return e;
 }
 
-const struct ir *ir_seq(struct build *b, const struct ir *const *kid, size_t n)
+const struct ir *grammar_ir_seq(struct build *b, const struct ir *const *kid, size_t n)
 {
     if (n == 0) return &empty;
     return n == 1 ? kid[0] : with_kids(b, IR_SEQ, kid, n);
 }
 
-const struct ir *ir_alt(struct build *b, const struct ir *const *kid, size_t n)
+const struct ir *grammar_ir_alt(struct build *b, const struct ir *const *kid, size_t n)
 {
     if (n == 0) return &never;
     return n == 1 ? kid[0] : with_kids(b, IR_ALT, kid, n);
 }
 
-const struct ir *ir_rep(struct build *b, const struct ir *kid, uint32_t min, uint32_t max)
+const struct ir *grammar_ir_rep(struct build *b, const struct ir *kid, uint32_t min, uint32_t max)
 {
     if (max == 0 || kid->kind == IR_EMPTY) return &empty;
     if (min == 1 && max == 1) return kid;
@@ -199,12 +199,12 @@ const struct ir *ir_rep(struct build *b, const struct ir *kid, uint32_t min, uin
     return e;
 }
 
-const struct ir *ir_opt(struct build *b, const struct ir *kid)
+const struct ir *grammar_ir_opt(struct build *b, const struct ir *kid)
 {
-    return ir_rep(b, kid, 0, 1);
+    return grammar_ir_rep(b, kid, 0, 1);
 }
 
-const struct ir *ir_call(struct build *b, int rule)
+const struct ir *grammar_ir_call(struct build *b, int rule)
 {
     struct ir *e = new_ir(b, IR_CALL);
     if (!e || rule < 0) return &never;
@@ -212,17 +212,17 @@ const struct ir *ir_call(struct build *b, int rule)
     return e;
 }
 
-const struct ir *ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
-                         const struct ir *k2, const struct ir *k3)
+const struct ir *grammar_ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
+                                 const struct ir *k2, const struct ir *k3)
 {
     const struct ir *v[4] = {k0, k1, k2, k3};
     size_t n = 0;
     while (n < 4 && v[n])
         n++;
-    return ir_seq(b, v, n);
+    return grammar_ir_seq(b, v, n);
 }
 
-void ir_list_add(struct build *b, struct ir_list *l, const struct ir *e)
+void grammar_ir_list_add(struct build *b, struct ir_list *l, const struct ir *e)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 8;

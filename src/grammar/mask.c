@@ -3,9 +3,9 @@
  *
  * A summary is the walk from a set of states of one rule without what comes after the rule: the
  * tokens that stay inside or end exactly at its end, and the trie nodes where the rule may end with
- * bytes of a token still to come. It holds wherever the rule was called from. A mask is the summaries of
- * the state's stack tops, and from their leaving nodes on the walk of what follows. Both are kept:
- * a list of ids when few, a bitmap when many. */
+ * bytes of a token still to come. It holds wherever the rule was called from. A mask is the
+ * summaries of the state's stack tops, and from their leaving nodes on the walk of what follows.
+ * Both are kept: a list of ids when few, a bitmap when many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +34,8 @@ static void set_plain(const grammar_vocab *v, uint32_t *bits, uint32_t n)
     }
 }
 
-/* Walk the subtree below trie node t from node; plain > 0: subtrees of tokens with at most so many plain
- * characters are set already. */
+/* Walk the subtree below trie node t from node; plain > 0: subtrees of tokens with at most so many
+ * plain characters are set already. */
 struct walk {
     uint32_t t, node, plain;
     uint32_t *bits;
@@ -112,8 +112,7 @@ static sl_status keep(struct grammar_run *r, int32_t *place, sl_err *err)
                 f.id[f.n_id++] = i * 32 + __builtin_ctz(b);
     }
     f.n_leave = r->leave.n;
-    if (f.n_leave)
-        SL_TRY_OUT(keep_list(&f.leave, r->leave.v, (size_t)r->leave.n * 4, &bytes, err));
+    if (f.n_leave) SL_TRY_OUT(keep_list(&f.leave, r->leave.v, (size_t)r->leave.n * 4, &bytes, err));
     SL_TRY_OUT(grammar_grow(&r->found, &r->cap_found, (uint64_t)r->n_found + 1, sizeof f, err));
     r->found[r->n_found] = f;
     r->found_bytes += bytes;
@@ -155,8 +154,8 @@ static sl_status summary(struct grammar_run *r, uint32_t node, sl_err *err)
 /* ---- masks ---- */
 
 /* Into tops: the node's items, and where a rule may end at once, those of what follows it. */
-static sl_status stack_tops(struct grammar_run *r, uint32_t node, struct item **out, uint32_t *n_out,
-                            sl_err *err)
+static sl_status stack_tops(struct grammar_run *r, uint32_t node, struct item **out,
+                            uint32_t *n_out, sl_err *err)
 {
     uint32_t cap = r->node[node].n_item, n = cap;
     void *p = NULL;

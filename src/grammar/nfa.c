@@ -219,7 +219,7 @@ struct solve {
     const uint32_t *start;
     struct back back;
     uint32_t *todo, n_todo;
-    uint32_t *wait; /* [n_rule] calls that wait for their rule: edge numbers */
+    uint32_t *wait;      /* [n_rule] calls that wait for their rule: edge numbers */
     uint32_t *wait_next; /* [n_edge] */
     uint32_t *rule_at;   /* [n_state] 1 + a rule that begins there */
     uint32_t *rule_next; /* [n_rule] 1 + the next one */
@@ -366,15 +366,14 @@ static sl_status rank_rules(struct ranker *k, uint32_t n_rule, uint32_t *rank, s
             if (--n_in[k->to.v[i]] == 0) queue[n_queue++] = k->to.v[i];
     }
     if (done == n_rule) return SL_OK;
-    uint32_t r = 0; /* one on a cycle: go back and forth until a rule comes again */
+    uint32_t r = 0; /* each rule left has one left before it: go back until it must be on a cycle */
+    for (uint32_t i = 0; i < n_rule; i++)
+        for (uint32_t j = k->first[i]; n_in[i] && j < k->first[i + 1]; j++)
+            queue[k->to.v[j]] = i;
     for (uint32_t i = 0; i < n_rule; i++)
         if (n_in[i]) r = i;
     for (uint32_t round = 0; round < n_rule; round++)
-        for (uint32_t i = k->first[r]; i < k->first[r + 1]; i++)
-            if (n_in[k->to.v[i]]) {
-                r = k->to.v[i];
-                break;
-            }
+        r = queue[r];
     return SL_FAIL(err, REQUEST,
                    "%s: left recursion: it can begin with itself without taking a character",
                    k->a->b->rule[r].name);
@@ -387,9 +386,12 @@ static sl_status alloc_tables(grammar *g, uint32_t n_state, uint32_t n_edge, sl_
     const struct {
         void *p;
         size_t n, size;
-    } want[] = {{&g->first, (size_t)n_state + 1, 4},      {&g->edge, n_edge, sizeof *g->edge},
-                {&g->plain, n_state, 1},                  {&g->start, (size_t)g->n_rule, 4},
-                {&g->rank, (size_t)g->n_rule, 4},         {&g->nullable, (size_t)g->n_rule, 1}};
+    } want[] = {{&g->first, (size_t)n_state + 1, 4},
+                {&g->edge, n_edge, sizeof *g->edge},
+                {&g->plain, n_state, 1},
+                {&g->start, (size_t)g->n_rule, 4},
+                {&g->rank, (size_t)g->n_rule, 4},
+                {&g->nullable, (size_t)g->n_rule, 1}};
     for (int i = 0; i < BASE_COUNT_OF(want); i++) {
         SL_TRY(mem_alloc_array(MEM_REQUEST, want[i].n, want[i].size, want[i].p, err));
         g->bytes += want[i].n * want[i].size;

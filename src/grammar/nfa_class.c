@@ -47,7 +47,8 @@ static void put_same_length(struct maker *m, uint32_t lo, uint32_t hi)
         char p[TEXT_UTF8_MAX], q[TEXT_UTF8_MAX];
         int n = text_utf8_encode(lo, p);
         uint32_t end = hi;
-        /* the largest end so that lo..end is a product of byte ranges: the lowest k bytes run from 80 to bf, the one above is free */
+        /* the largest end so that lo..end is a product of byte ranges: the lowest k bytes run from
+         * 80 to bf, the one above is free */
         for (int k = n - 1; k > 0; k--) {
             uint32_t mask = (1u << 6 * k) - 1;
             if ((lo & mask) != 0) {

@@ -59,8 +59,8 @@ static bool add_named(struct parser *q, struct ranges *r, char c)
     static const struct ir_range digit[] = {{'0', '9'}},
                                  word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
                                  space[] = {{9, 13}, {' ', ' '}},
-                                 white[] = {{9, 13},         {0x1c, 0x20},     {0x85, 0x85},
-                                            {0xa0, 0xa0},    {0x1680, 0x1680}, {0x2000, 0x200a},
+                                 white[] = {{9, 13},          {0x1c, 0x20},     {0x85, 0x85},
+                                            {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
                                             {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
                                             {0x3000, 0x3000}, {0xfeff, 0xfeff}};
     static const struct {
@@ -68,7 +68,7 @@ static bool add_named(struct parser *q, struct ranges *r, char c)
         const struct ir_range *v;
         int n;
         bool negate;
-    } set[] = {{'d', digit, 1, false}, {'D', digit, 1, true}, {'w', word, 4, false},
+    } set[] = {{'d', digit, 1, false}, {'D', digit, 1, true},  {'w', word, 4, false},
                {'W', word, 4, true},   {'s', space, 2, false}, {'S', white, 11, true}};
     for (int i = 0; i < BASE_COUNT_OF(set); i++) {
         uint32_t from = 0;
@@ -211,7 +211,7 @@ static const struct ir *class_of(struct parser *q)
     }
     if (!q->b->st && q->i >= q->n) bad(q, start, "a class without its ]");
     q->i++;
-    return ir_class(q->b, r.v, r.n, negate, q->json);
+    return grammar_ir_class(q->b, r.v, r.n, negate, q->json);
 }
 
 static const struct ir *alternatives(struct parser *q, bool top, bool search);
@@ -233,14 +233,14 @@ static const struct ir *group(struct parser *q)
             const char *end = memchr(q->p + name, '>', q->n - name);
             if (!end) {
                 bad(q, start, "a group's name without its >");
-                return ir_never(q->b);
+                return grammar_ir_never(q->b);
             }
             q->i = (size_t)(end - q->p) + 1;
         } else {
             bad(q, start,
                 c == '=' || c == '!' || c == '<' ? "look-around is not supported"
                                                  : "this kind of group is not supported");
-            return ir_never(q->b);
+            return grammar_ir_never(q->b);
         }
     }
     if (++q->depth > GRAMMAR_MAX_DEPTH)
@@ -297,13 +297,13 @@ static const struct ir *repeated(struct parser *q, const struct ir *e)
     if (at(q, '?')) q->i++; /* lazy: the same language */
     if (at(q, '+')) bad(q, q->i, "possessive repeats are not supported");
     if (at(q, '*') || at(q, '?') || at(q, '{')) bad(q, q->i, "nothing to repeat");
-    return ir_rep(q->b, e, min, max);
+    return grammar_ir_rep(q->b, e, min, max);
 }
 
 static const struct ir *any_char(struct parser *q)
 {
     static const struct ir_range line[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-    return ir_class(q->b, line, 3, true, q->json);
+    return grammar_ir_class(q->b, line, 3, true, q->json);
 }
 
 static const struct ir *atom(struct parser *q)
@@ -323,20 +323,20 @@ static const struct ir *atom(struct parser *q)
     case '+':
     case '?':
         bad(q, q->i, "nothing to repeat");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     case '{':
         bad(q, q->i, "nothing to repeat: a brace is written \\{");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     case '^':
     case '$':
         bad(q, q->i, "^ and $ are supported at the two ends only");
-        return ir_never(q->b);
+        return grammar_ir_never(q->b);
     case '\\':
         q->i++;
         r.v = grammar_build_alloc(q->b, 32, sizeof *r.v);
         if (more(q) && add_named(q, &r, q->p[q->i])) {
             q->i++;
-            return ir_class(q->b, r.v, r.n, false, q->json);
+            return grammar_ir_class(q->b, r.v, r.n, false, q->json);
         }
         cp = escape(q, false);
         break;
@@ -344,7 +344,7 @@ static const struct ir *atom(struct parser *q)
         cp = next_cp(q);
     }
     size_t n = (size_t)text_utf8_encode(cp, text);
-    return q->json ? ir_lit_json(q->b, text, n) : ir_lit(q->b, text, n);
+    return q->json ? grammar_ir_lit_json(q->b, text, n) : grammar_ir_lit(q->b, text, n);
 }
 
 /* One alternative. top: ^ and $ may stand at its ends, and where they do not and search is set,
@@ -357,10 +357,11 @@ static const struct ir *sequence(struct parser *q, bool top, bool search)
         begin = true;
         q->i++;
     }
-    const struct ir *any = search ? ir_rep(q->b, ir_class(q->b, NULL, 0, true, q->json), 0,
-                                           GRAMMAR_INF)
-                                  : NULL;
-    if (any && !begin) ir_list_add(q->b, &l, any);
+    const struct ir *any =
+        search
+            ? grammar_ir_rep(q->b, grammar_ir_class(q->b, NULL, 0, true, q->json), 0, GRAMMAR_INF)
+            : NULL;
+    if (any && !begin) grammar_ir_list_add(q->b, &l, any);
     while (more(q) && !at(q, '|') && !at(q, ')')) {
         if (top && at(q, '$')) {
             size_t k = q->i;
@@ -373,21 +374,21 @@ static const struct ir *sequence(struct parser *q, bool top, bool search)
             }
         }
         const struct ir *e = atom(q);
-        ir_list_add(q->b, &l, repeated(q, e));
+        grammar_ir_list_add(q->b, &l, repeated(q, e));
     }
-    if (any && !end) ir_list_add(q->b, &l, any);
-    return ir_seq(q->b, l.v, l.n);
+    if (any && !end) grammar_ir_list_add(q->b, &l, any);
+    return grammar_ir_seq(q->b, l.v, l.n);
 }
 
 static const struct ir *alternatives(struct parser *q, bool top, bool search)
 {
     struct ir_list l = {0};
-    ir_list_add(q->b, &l, sequence(q, top, search));
+    grammar_ir_list_add(q->b, &l, sequence(q, top, search));
     while (at(q, '|')) {
         q->i++;
-        ir_list_add(q->b, &l, sequence(q, top, search));
+        grammar_ir_list_add(q->b, &l, sequence(q, top, search));
     }
-    return ir_alt(q->b, l.v, l.n);
+    return grammar_ir_alt(q->b, l.v, l.n);
 }
 
 const struct ir *grammar_pattern(struct build *b, const char *p, size_t n, bool json, bool search,

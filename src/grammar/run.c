@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States of sequences. A node is a set of items (automaton state, node that goes on after its rule),
- * sorted and interned, so a node's number stands for the whole situation, stack included. Nodes
- * refer to older nodes only. A node that is stepped from gets a row of 256 transitions at once.
+/* States of sequences. A node is a set of items (automaton state, node that goes on after its
+ * rule), sorted and interned, so a node's number stands for the whole situation, stack included.
+ * Nodes refer to older nodes only. A node that is stepped from gets a row of 256 transitions at
+ * once.
  *
  * Callers of one rule at one place share one stack node, which keeps ambiguous grammars small;
  * rules are called in the order of their ranks, so all callers are known before the rule begins. */
@@ -22,9 +23,9 @@ static size_t run_bytes(const struct grammar_run *r)
 
 size_t grammar_run_bytes(const grammar_run *r)
 {
-    return sizeof *r + (size_t)r->cap_node * sizeof *r->node + (size_t)r->cap_item * sizeof *r->item +
-           (size_t)r->n_slot * 4 + (size_t)r->cap_row * 1024 + r->found_bytes + SEEN * 4 +
-           (size_t)r->g->n_rule * 12;
+    return sizeof *r + (size_t)r->cap_node * sizeof *r->node +
+           (size_t)r->cap_item * sizeof *r->item + (size_t)r->n_slot * 4 +
+           (size_t)r->cap_row * 1024 + r->found_bytes + SEEN * 4 + (size_t)r->g->n_rule * 12;
 }
 
 static sl_status too_much(sl_err *err)
@@ -49,7 +50,9 @@ static int by_item(const void *x, const void *y)
 
 static sl_status grow_slots(struct grammar_run *r, sl_err *err)
 {
-    uint32_t n = r->n_slot ? 2 * r->n_slot : 1024;
+    uint32_t n = 1024;
+    while (n <= 4 * r->n_node)
+        n *= 2;
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_REQUEST, n, 4, &p, err));
     uint32_t *s = p;
@@ -195,7 +198,8 @@ static sl_status put_call(struct grammar_run *r, uint32_t rule, uint32_t ret, ui
     return SL_OK;
 }
 
-/* Follow everything in work from place `from` that takes no byte, but for calls, which are noted. */
+/* Follow everything in work from place `from` that takes no byte, but for calls, which are noted.
+ */
 static sl_status follow(struct grammar_run *r, uint32_t from, struct node *n, sl_err *err)
 {
     const grammar *g = r->g;
@@ -205,7 +209,8 @@ static sl_status follow(struct grammar_run *r, uint32_t from, struct node *n, sl
             if (w.p == 0) n->out = 1;
             const struct node *d = &r->node[w.p];
             for (uint32_t k = 0; w.p && k < d->n_item; k++)
-                SL_TRY(grammar_run_work_put(r, r->item[d->item + k].s, r->item[d->item + k].p, err));
+                SL_TRY(
+                    grammar_run_work_put(r, r->item[d->item + k].s, r->item[d->item + k].p, err));
             continue;
         }
         n->plain = BASE_MAX(n->plain, g->plain[w.s]);
@@ -390,10 +395,7 @@ static sl_status collect(struct grammar_run *r, sl_err *err)
     mem_free(r->slot);
     r->slot = NULL;
     r->n_slot = 0;
-    do
-        SL_TRY(grow_slots(r, err));
-    while (2 * r->n_node >= r->n_slot);
-    return SL_OK;
+    return grow_slots(r, err);
 }
 
 sl_status grammar_run_begin(struct grammar_run *r, sl_err *err)
@@ -545,9 +547,9 @@ void grammar_run_close(grammar_run *r)
 {
     if (!r) return;
     grammar_run_drop_found(r);
-    void *const part[] = {r->node,   r->item, r->slot,    r->row,    r->found, r->state, r->work, r->seen,
-                          r->caller, r->heap, r->by_rank, r->target, r->make,  r->bits,  r->leave.v,
-                          r->call_head};
+    void *const part[] = {r->node, r->item, r->slot,    r->row,      r->found,   r->state,
+                          r->work, r->seen, r->caller,  r->heap,     r->by_rank, r->target,
+                          r->make, r->bits, r->leave.v, r->call_head};
     for (int i = 0; i < BASE_COUNT_OF(part); i++)
         mem_free(part[i]);
     mem_free(r);

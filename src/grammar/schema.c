@@ -9,26 +9,63 @@
 #include "grammar/schema_internal.h"
 
 /* What a keyword is. */
-enum { NOTE = 1, REF = 2, VALUE = 4, COMBINE = 8, TYPE = 16, BAD = 32, DEFS = 64, FALSE_ONLY = 128 };
+enum {
+    NOTE = 1,
+    REF = 2,
+    VALUE = 4,
+    COMBINE = 8,
+    TYPE = 16,
+    BAD = 32,
+    DEFS = 64,
+    FALSE_ONLY = 128
+};
 static const struct {
     const char *key;
     int what;
 } keyword[] = {
-    {"$schema", NOTE},        {"$id", NOTE},          {"$comment", NOTE},
-    {"$vocabulary", NOTE},    {"title", NOTE},        {"description", NOTE},
-    {"default", NOTE},        {"example", NOTE},      {"examples", NOTE},
-    {"deprecated", NOTE},     {"readOnly", NOTE},     {"writeOnly", NOTE},
-    {"contentEncoding", NOTE}, {"contentMediaType", NOTE}, {"strict", NOTE},
-    {"$defs", DEFS},          {"definitions", DEFS},  {"$ref", REF},
-    {"enum", VALUE},          {"const", VALUE},       {"anyOf", COMBINE},
-    {"oneOf", COMBINE},       {"allOf", COMBINE},     {"type", TYPE},
-    {"nullable", TYPE},       {"properties", TYPE},   {"required", TYPE},
-    {"additionalProperties", TYPE}, {"items", TYPE},  {"prefixItems", TYPE},
-    {"minItems", TYPE},       {"maxItems", TYPE},     {"pattern", TYPE},
-    {"format", TYPE},         {"minLength", TYPE},    {"maxLength", TYPE},
-    {"minimum", TYPE},        {"maximum", TYPE},      {"exclusiveMinimum", TYPE},
-    {"exclusiveMaximum", TYPE}, {"uniqueItems", FALSE_ONLY},
-    {"unevaluatedProperties", FALSE_ONLY}, {"unevaluatedItems", FALSE_ONLY},
+    {"$schema", NOTE},
+    {"$id", NOTE},
+    {"$comment", NOTE},
+    {"$vocabulary", NOTE},
+    {"title", NOTE},
+    {"description", NOTE},
+    {"default", NOTE},
+    {"example", NOTE},
+    {"examples", NOTE},
+    {"deprecated", NOTE},
+    {"readOnly", NOTE},
+    {"writeOnly", NOTE},
+    {"contentEncoding", NOTE},
+    {"contentMediaType", NOTE},
+    {"strict", NOTE},
+    {"$defs", DEFS},
+    {"definitions", DEFS},
+    {"$ref", REF},
+    {"enum", VALUE},
+    {"const", VALUE},
+    {"anyOf", COMBINE},
+    {"oneOf", COMBINE},
+    {"allOf", COMBINE},
+    {"type", TYPE},
+    {"nullable", TYPE},
+    {"properties", TYPE},
+    {"required", TYPE},
+    {"additionalProperties", TYPE},
+    {"items", TYPE},
+    {"prefixItems", TYPE},
+    {"minItems", TYPE},
+    {"maxItems", TYPE},
+    {"pattern", TYPE},
+    {"format", TYPE},
+    {"minLength", TYPE},
+    {"maxLength", TYPE},
+    {"minimum", TYPE},
+    {"maximum", TYPE},
+    {"exclusiveMinimum", TYPE},
+    {"exclusiveMaximum", TYPE},
+    {"uniqueItems", FALSE_ONLY},
+    {"unevaluatedProperties", FALSE_ONLY},
+    {"unevaluatedItems", FALSE_ONLY},
 };
 
 static const char *tail_of(const char *path)
@@ -61,14 +98,14 @@ const struct ir *grammar_schema_call(struct schema *x, const struct place *at)
     struct build *b = x->b;
     uint32_t h = (uint32_t)((uintptr_t)at->v / 16) * 0x9e3779b1u >> 20;
     for (uint32_t i = x->head[h]; i; i = x->work[i - 1].next)
-        if (x->work[i - 1].at.v == at->v) return ir_call(b, x->work[i - 1].rule);
+        if (x->work[i - 1].at.v == at->v) return grammar_ir_call(b, x->work[i - 1].rule);
     int rule = x->n_work ? grammar_rule_new(b, at->path, strlen(at->path)) : 0;
-    if (b->st) return ir_never(b);
+    if (b->st) return grammar_ir_never(b);
     b->st = grammar_grow(&x->work, &x->cap_work, (uint64_t)x->n_work + 1, sizeof *x->work, b->err);
-    if (b->st) return ir_never(b);
+    if (b->st) return grammar_ir_never(b);
     x->work[x->n_work++] = (struct work){*at, rule, x->head[h]};
     x->head[h] = x->n_work;
-    return ir_call(b, rule);
+    return grammar_ir_call(b, rule);
 }
 
 bool grammar_schema_count(struct schema *x, const struct place *at, const char *key, uint32_t def,
@@ -77,8 +114,8 @@ bool grammar_schema_count(struct schema *x, const struct place *at, const char *
     const struct json *v = text_json_get(at->v, key);
     *out = def;
     if (!v) return true;
-    bool whole = v->kind == JSON_INT_K ||
-                 (v->kind == JSON_REAL_K && v->f >= 0 && v->f < 1e9 && v->f == (double)(int64_t)v->f);
+    bool whole = v->kind == JSON_INT_K || (v->kind == JSON_REAL_K && v->f >= 0 && v->f < 1e9 &&
+                                           v->f == (double)(int64_t)v->f);
     if (!whole || v->f < 0) {
         grammar_schema_bad(x, at, key, "must be a whole number, 0 or more");
         return false;
@@ -134,8 +171,9 @@ static const struct ir *ref(struct schema *x, const struct place *at)
     const struct json *r = text_json_get(at->v, "$ref"), *v = x->root;
     char key[512], *path;
     if (r->kind != JSON_STR_K || r->s[0] != '#' || (r->s[1] && r->s[1] != '/')) {
-        grammar_schema_bad(x, at, "$ref", "only references inside the schema (#/...) are supported");
-        return ir_never(x->b);
+        grammar_schema_bad(x, at, "$ref",
+                           "only references inside the schema (#/...) are supported");
+        return grammar_ir_never(x->b);
     }
     for (const char *p = r->s + 1; *p == '/' && v;) {
         p++;
@@ -150,10 +188,10 @@ static const struct ir *ref(struct schema *x, const struct place *at)
     }
     if (!v || (v->kind != JSON_OBJECT_K && v->kind != JSON_BOOL_K)) {
         grammar_schema_bad(x, at, "$ref", "refers to no schema");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     path = grammar_build_alloc(x->b, r->n + 1, 1);
-    if (!path) return ir_never(x->b);
+    if (!path) return grammar_ir_never(x->b);
     memcpy(path, r->s, r->n);
     return grammar_schema_call(x, &(struct place){v, path});
 }
@@ -162,8 +200,8 @@ static const struct ir *ref(struct schema *x, const struct place *at)
 
 static bool type_fits(const struct json *v, const char *type)
 {
-    static const char *const name[] = {"null", "boolean", "integer", "number",
-                                       "string", "array", "object"};
+    static const char *const name[] = {"null",   "boolean", "integer", "number",
+                                       "string", "array",   "object"};
     bool whole = v->kind == JSON_INT_K || (v->kind == JSON_REAL_K && v->f == (double)(int64_t)v->f);
     return strcmp(type, name[v->kind]) == 0 || (v->kind == JSON_INT_K && !strcmp(type, "number")) ||
            (v->kind == JSON_REAL_K && whole && !strcmp(type, "integer"));
@@ -187,16 +225,17 @@ static const struct ir *constant(struct schema *x, const struct json *v)
     text_jw_init(&w, &s);
     text_jw_node(&w, v);
     if (s.failed) grammar_build_fail(x->b, s.failed, "out of memory");
-    const struct ir *e = ir_lit(x->b, str_c(&s), s.n);
+    const struct ir *e = grammar_ir_lit(x->b, str_c(&s), s.n);
     str_fini(&s);
     return e;
 }
 
 static const struct ir *values(struct schema *x, const struct place *at)
 {
-    static const char *const with[] = {"properties", "required",  "items",     "prefixItems", "pattern",
-                                       "format",     "minLength", "maxLength", "minimum",     "maximum",
-                                       "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"};
+    static const char *const with[] = {
+        "properties",       "required",         "items",     "prefixItems", "pattern",
+        "format",           "minLength",        "maxLength", "minimum",     "maximum",
+        "exclusiveMinimum", "exclusiveMaximum", "minItems",  "maxItems"};
     const struct json *e = text_json_get(at->v, "enum"), *c = text_json_get(at->v, "const");
     struct ir_list l = {0};
     for (int i = 0; i < BASE_COUNT_OF(with); i++)
@@ -205,11 +244,11 @@ static const struct ir *values(struct schema *x, const struct place *at)
     if (e && c) grammar_schema_bad(x, at, "enum", "is not supported together with const");
     if (e && (e->kind != JSON_ARRAY_K || e->n == 0))
         grammar_schema_bad(x, at, "enum", "must be a list with at least one value");
-    if (x->b->st) return ir_never(x->b);
+    if (x->b->st) return grammar_ir_never(x->b);
     for (size_t i = 0; e && i < e->n; i++)
-        if (allowed(at, e->item[i])) ir_list_add(x->b, &l, constant(x, e->item[i]));
-    if (c && allowed(at, c)) ir_list_add(x->b, &l, constant(x, c));
-    return ir_alt(x->b, l.v, l.n);
+        if (allowed(at, e->item[i])) grammar_ir_list_add(x->b, &l, constant(x, e->item[i]));
+    if (c && allowed(at, c)) grammar_ir_list_add(x->b, &l, constant(x, c));
+    return grammar_ir_alt(x->b, l.v, l.n);
 }
 
 /* ---- anyOf, oneOf, allOf ---- */
@@ -218,16 +257,17 @@ static const struct ir *values(struct schema *x, const struct place *at)
 static const char *type_of(const struct json *v)
 {
     const struct json *t = text_json_get(v, "type"), *c = text_json_get(v, "const");
-    static const char *const name[] = {"null", "boolean", "number", "number",
-                                       "string", "array", "object"};
+    static const char *const name[] = {"null",   "boolean", "number", "number",
+                                       "string", "array",   "object"};
     if (t && t->kind == JSON_STR_K) return strcmp(t->s, "integer") == 0 ? "number" : t->s;
     return c ? name[c->kind] : NULL;
 }
 
 static bool same_value(const struct json *a, const struct json *b)
 {
-    return a->kind == JSON_STR_K && b->kind == JSON_STR_K ? a->n == b->n && !memcmp(a->s, b->s, a->n)
-                                                          : true; /* may be */
+    return a->kind == JSON_STR_K && b->kind == JSON_STR_K
+               ? a->n == b->n && !memcmp(a->s, b->s, a->n)
+               : true; /* may be */
 }
 
 /* No value of a is one of b: only what is easily seen. */
@@ -274,7 +314,8 @@ static const struct json *behind_ref(const struct schema *x, const struct json *
     const struct json *r = text_json_get(v, "$ref");
     const struct json *d = NULL;
     if (!r || r->kind != JSON_STR_K) return v;
-    if (strncmp(r->s, "#/$defs/", 8) == 0) d = text_json_get(text_json_get(x->root, "$defs"), r->s + 8);
+    if (strncmp(r->s, "#/$defs/", 8) == 0)
+        d = text_json_get(text_json_get(x->root, "$defs"), r->s + 8);
     if (strncmp(r->s, "#/definitions/", 14) == 0)
         d = text_json_get(text_json_get(x->root, "definitions"), r->s + 14);
     return d ? d : v;
@@ -286,7 +327,7 @@ static const struct ir *choice(struct schema *x, const struct place *at, const c
     struct ir_list l = {0};
     if (v->kind != JSON_ARRAY_K || v->n == 0) {
         grammar_schema_bad(x, at, key, "must be a list with at least one schema");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     bool one = strcmp(key, "oneOf") == 0;
     if (one && v->n > 200) grammar_schema_bad(x, at, key, "more than 200 alternatives: use anyOf");
@@ -297,9 +338,9 @@ static const struct ir *choice(struct schema *x, const struct place *at, const c
                 grammar_schema_bad(x, at, key,
                                    "two alternatives may accept the same value: use anyOf");
         struct place sub = grammar_schema_at(x, &list, v->item[i], NULL, i);
-        ir_list_add(x->b, &l, grammar_schema_call(x, &sub));
+        grammar_ir_list_add(x->b, &l, grammar_schema_call(x, &sub));
     }
-    return ir_alt(x->b, l.v, l.n);
+    return grammar_ir_alt(x->b, l.v, l.n);
 }
 
 static const struct ir *combined(struct schema *x, const struct place *at, int what)
@@ -315,12 +356,12 @@ static const struct ir *combined(struct schema *x, const struct place *at, int w
         for (int i = 0; what & (TYPE | VALUE | REF) && i < BASE_COUNT_OF(keyword); i++)
             if (keyword[i].what & (TYPE | VALUE | REF) && strcmp(keyword[i].key, m->key) == 0)
                 grammar_schema_bad(x, at, m->key, "is not supported beside anyOf, oneOf or allOf");
-    if (x->b->st) return ir_never(x->b);
+    if (x->b->st) return grammar_ir_never(x->b);
     if (strcmp(key, "allOf") != 0) return choice(x, at, key);
     const struct json *v = text_json_get(at->v, key);
     if (v->kind != JSON_ARRAY_K || v->n != 1) {
         grammar_schema_bad(x, at, key, "is supported with one schema only");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     return choice(x, at, key);
 }
@@ -329,16 +370,16 @@ static const struct ir *combined(struct schema *x, const struct place *at, int w
 
 static const struct ir *one_type(struct schema *x, const struct place *at, const char *t)
 {
-    const struct ir *yes_no[2] = {ir_litz(x->b, "true"), ir_litz(x->b, "false")};
+    const struct ir *yes_no[2] = {grammar_ir_litz(x->b, "true"), grammar_ir_litz(x->b, "false")};
     if (strcmp(t, "object") == 0) return grammar_schema_object(x, at);
     if (strcmp(t, "array") == 0) return grammar_schema_array(x, at);
     if (strcmp(t, "string") == 0) return grammar_schema_string(x, at);
     if (strcmp(t, "number") == 0) return grammar_schema_number(x, at, false);
     if (strcmp(t, "integer") == 0) return grammar_schema_number(x, at, true);
-    if (strcmp(t, "boolean") == 0) return ir_alt(x->b, yes_no, 2);
-    if (strcmp(t, "null") == 0) return ir_litz(x->b, "null");
+    if (strcmp(t, "boolean") == 0) return grammar_ir_alt(x->b, yes_no, 2);
+    if (strcmp(t, "null") == 0) return grammar_ir_litz(x->b, "null");
     grammar_schema_bad(x, at, "type", "not a type of JSON");
-    return ir_never(x->b);
+    return grammar_ir_never(x->b);
 }
 
 /* The type that the keywords speak of when there is no "type". */
@@ -346,11 +387,21 @@ static const char *implied(const struct json *v)
 {
     static const struct {
         const char *key, *type;
-    } row[] = {{"properties", "object"}, {"required", "object"},  {"additionalProperties", "object"},
-               {"items", "array"},       {"prefixItems", "array"}, {"minItems", "array"},
-               {"maxItems", "array"},    {"pattern", "string"},   {"format", "string"},
-               {"minLength", "string"},  {"maxLength", "string"}, {"minimum", "number"},
-               {"maximum", "number"},    {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}};
+    } row[] = {{"properties", "object"},
+               {"required", "object"},
+               {"additionalProperties", "object"},
+               {"items", "array"},
+               {"prefixItems", "array"},
+               {"minItems", "array"},
+               {"maxItems", "array"},
+               {"pattern", "string"},
+               {"format", "string"},
+               {"minLength", "string"},
+               {"maxLength", "string"},
+               {"minimum", "number"},
+               {"maximum", "number"},
+               {"exclusiveMinimum", "number"},
+               {"exclusiveMaximum", "number"}};
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (text_json_get(v, row[i].key)) return row[i].type;
     return NULL;
@@ -363,33 +414,34 @@ static const struct ir *typed(struct schema *x, const struct place *at)
     const char *guess = implied(at->v);
     if (!t && !guess) return grammar_shared(x->b, SHARED_VALUE);
     if (!t) {
-        ir_list_add(x->b, &l, one_type(x, at, guess));
+        grammar_ir_list_add(x->b, &l, one_type(x, at, guess));
     } else if (t->kind == JSON_STR_K) {
-        ir_list_add(x->b, &l, one_type(x, at, t->s));
+        grammar_ir_list_add(x->b, &l, one_type(x, at, t->s));
     } else if (t->kind == JSON_ARRAY_K && t->n > 0 && t->n <= 7) {
         for (size_t i = 0; i < t->n; i++)
             if (t->item[i]->kind == JSON_STR_K)
-                ir_list_add(x->b, &l, one_type(x, at, t->item[i]->s));
+                grammar_ir_list_add(x->b, &l, one_type(x, at, t->item[i]->s));
             else
                 grammar_schema_bad(x, at, "type", "must hold names of types");
     } else {
         grammar_schema_bad(x, at, "type", "must be a type's name or a list of them");
     }
-    if (nul && nul->kind == JSON_BOOL_K && nul->b) ir_list_add(x->b, &l, ir_litz(x->b, "null"));
-    return ir_alt(x->b, l.v, l.n);
+    if (nul && nul->kind == JSON_BOOL_K && nul->b)
+        grammar_ir_list_add(x->b, &l, grammar_ir_litz(x->b, "null"));
+    return grammar_ir_alt(x->b, l.v, l.n);
 }
 
 static const struct ir *body(struct schema *x, const struct place *at)
 {
     int what = 0;
     if (at->v->kind == JSON_BOOL_K)
-        return at->v->b ? grammar_shared(x->b, SHARED_VALUE) : ir_never(x->b);
+        return at->v->b ? grammar_shared(x->b, SHARED_VALUE) : grammar_ir_never(x->b);
     if (at->v->kind != JSON_OBJECT_K) {
         grammar_schema_bad(x, at, NULL, "a schema must be an object, true or false");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     for (const struct json *m = at->v->child; m; m = m->next)
-        if (!known(x, at, m, &what)) return ir_never(x->b);
+        if (!known(x, at, m, &what)) return grammar_ir_never(x->b);
     if (what & COMBINE) return combined(x, at, what);
     if (what & REF) {
         if (what & (TYPE | VALUE))

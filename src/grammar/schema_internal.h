@@ -10,16 +10,16 @@
 #define SCHEMA_MAX_PREFIX 100    /* prefixItems */
 
 enum shared_rule { /* build.shared */
-    SHARED_WS,
-    SHARED_STRING,
-    SHARED_ESCAPE,
-    SHARED_WIDE, /* a character that is not one plain byte */
-    SHARED_NUMBER,
-    SHARED_INTEGER,
-    SHARED_VALUE,
-    SHARED_OBJECT,
-    SHARED_ARRAY,
-    SHARED_N
+                   SHARED_WS,
+                   SHARED_STRING,
+                   SHARED_ESCAPE,
+                   SHARED_WIDE, /* a character that is not one plain byte */
+                   SHARED_NUMBER,
+                   SHARED_INTEGER,
+                   SHARED_VALUE,
+                   SHARED_OBJECT,
+                   SHARED_ARRAY,
+                   SHARED_N
 };
 /* A call of a common part, made on its first use. */
 const struct ir *grammar_shared(struct build *b, enum shared_rule which);

@@ -21,29 +21,29 @@ static const struct ir *ws(struct build *b)
 /* name ":" value */
 static const struct ir *member(struct build *b, const struct ir *name, const struct ir *value)
 {
-    return ir_seqv(b, name, ir_litz(b, ":"), ws(b), value);
+    return grammar_ir_seqv(b, name, grammar_ir_litz(b, ":"), ws(b), value);
 }
 
 static const struct ir *comma(struct build *b)
 {
-    return ir_seqv(b, ir_litz(b, ","), ws(b), NULL, NULL);
+    return grammar_ir_seqv(b, grammar_ir_litz(b, ","), ws(b), NULL, NULL);
 }
 
 /* open, then the list or nothing, close. */
 static const struct ir *bracketed(struct build *b, const char *open, const struct ir *inside,
                                   const char *close)
 {
-    const struct ir *head = ir_seqv(b, ir_litz(b, open), ws(b), NULL, NULL);
-    return ir_seqv(b, head, inside, ws(b), ir_litz(b, close));
+    const struct ir *head = grammar_ir_seqv(b, grammar_ir_litz(b, open), ws(b), NULL, NULL);
+    return grammar_ir_seqv(b, head, inside, ws(b), grammar_ir_litz(b, close));
 }
 
 /* One or more of e with commas. */
 static const struct ir *listed(struct build *b, const struct ir *e, uint32_t min, uint32_t max)
 {
-    const struct ir *more = ir_seqv(b, comma(b), e, NULL, NULL);
-    return ir_seqv(b, e,
-                   ir_rep(b, more, min ? min - 1 : 0, max == GRAMMAR_INF ? max : max - 1), NULL,
-                   NULL);
+    const struct ir *more = grammar_ir_seqv(b, comma(b), e, NULL, NULL);
+    return grammar_ir_seqv(
+        b, e, grammar_ir_rep(b, more, min ? min - 1 : 0, max == GRAMMAR_INF ? max : max - 1), NULL,
+        NULL);
 }
 
 static const struct ir *shared_body(struct build *b, enum shared_rule which)
@@ -52,21 +52,25 @@ static const struct ir *shared_body(struct build *b, enum shared_rule which)
     const struct ir *k[8];
     switch (which) {
     case SHARED_WS:
-        k[0] = ir_empty(b);
-        k[1] = ir_litz(b, " ");
-        k[2] = ir_seqv(b, ir_litz(b, "\n"),
-                       ir_rep(b, ir_class(b, blank, 2, false, false), 0, INDENT_MAX), NULL, NULL);
-        return ir_alt(b, k, 3);
+        k[0] = grammar_ir_empty(b);
+        k[1] = grammar_ir_litz(b, " ");
+        k[2] = grammar_ir_seqv(
+            b, grammar_ir_litz(b, "\n"),
+            grammar_ir_rep(b, grammar_ir_class(b, blank, 2, false, false), 0, INDENT_MAX), NULL,
+            NULL);
+        return grammar_ir_alt(b, k, 3);
     case SHARED_STRING:
-        k[0] = ir_litz(b, "\"");
-        return ir_seqv(b, k[0], ir_rep(b, grammar_schema_char(b, false), 0, GRAMMAR_INF), k[0], NULL);
+        k[0] = grammar_ir_litz(b, "\"");
+        return grammar_ir_seqv(
+            b, k[0], grammar_ir_rep(b, grammar_schema_char(b, false), 0, GRAMMAR_INF), k[0], NULL);
     case SHARED_ESCAPE:
-        return pattern(b, "\\\\(?:[\"\\\\/bfnrt]|u(?:[0-9A-CE-Fa-ce-f][0-9A-Fa-f]{3}|[Dd][0-7]"
-                          "[0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}))");
+        return pattern(
+            b, "\\\\(?:[\"\\\\/bfnrt]|u(?:[0-9A-CE-Fa-ce-f][0-9A-Fa-f]{3}|[Dd][0-7]"
+               "[0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}))");
     case SHARED_WIDE:
-        k[0] = ir_class(b, wide, 1, false, false);
+        k[0] = grammar_ir_class(b, wide, 1, false, false);
         k[1] = grammar_shared(b, SHARED_ESCAPE);
-        return ir_alt(b, k, 2);
+        return grammar_ir_alt(b, k, 2);
     case SHARED_NUMBER:
         return pattern(b, "-?(?:0|[1-9][0-9]{0,14})(?:\\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?");
     case SHARED_INTEGER:
@@ -76,36 +80,37 @@ static const struct ir *shared_body(struct build *b, enum shared_rule which)
         k[1] = grammar_shared(b, SHARED_ARRAY);
         k[2] = grammar_shared(b, SHARED_STRING);
         k[3] = grammar_shared(b, SHARED_NUMBER);
-        k[4] = ir_litz(b, "true");
-        k[5] = ir_litz(b, "false");
-        k[6] = ir_litz(b, "null");
-        return ir_alt(b, k, 7);
+        k[4] = grammar_ir_litz(b, "true");
+        k[5] = grammar_ir_litz(b, "false");
+        k[6] = grammar_ir_litz(b, "null");
+        return grammar_ir_alt(b, k, 7);
     case SHARED_OBJECT:
         k[0] = member(b, grammar_shared(b, SHARED_STRING), grammar_shared(b, SHARED_VALUE));
         k[1] = bracketed(b, "{", listed(b, k[0], 1, GRAMMAR_INF), "}");
-        k[0] = ir_seqv(b, ir_litz(b, "{"), ws(b), ir_litz(b, "}"), NULL);
-        return ir_alt(b, k, 2);
+        k[0] = grammar_ir_seqv(b, grammar_ir_litz(b, "{"), ws(b), grammar_ir_litz(b, "}"), NULL);
+        return grammar_ir_alt(b, k, 2);
     case SHARED_ARRAY:
         k[1] = bracketed(b, "[", listed(b, grammar_shared(b, SHARED_VALUE), 1, GRAMMAR_INF), "]");
-        k[0] = ir_seqv(b, ir_litz(b, "["), ws(b), ir_litz(b, "]"), NULL);
-        return ir_alt(b, k, 2);
+        k[0] = grammar_ir_seqv(b, grammar_ir_litz(b, "["), ws(b), grammar_ir_litz(b, "]"), NULL);
+        return grammar_ir_alt(b, k, 2);
     case SHARED_N:
         break;
     }
-    return ir_never(b);
+    return grammar_ir_never(b);
 }
 
 const struct ir *grammar_shared(struct build *b, enum shared_rule which)
 {
-    static const char *const name[SHARED_N] = {"white space", "string", "escape", "character", "number",
-                                               "integer",     "value",  "object", "array"};
+    static const char *const name[SHARED_N] = {"white space", "string", "escape",
+                                               "character",   "number", "integer",
+                                               "value",       "object", "array"};
     if (!b->shared[which]) {
         int rule = grammar_rule_new(b, name[which], strlen(name[which]));
-        if (rule < 0) return ir_never(b);
+        if (rule < 0) return grammar_ir_never(b);
         b->shared[which] = rule; /* before the body, which may refer to it */
         grammar_rule_set(b, rule, shared_body(b, which));
     }
-    return ir_call(b, b->shared[which]);
+    return grammar_ir_call(b, b->shared[which]);
 }
 
 void grammar_object(struct build *b)
@@ -159,14 +164,16 @@ static bool listed_in(const struct json **v, size_t n, const struct json *m, boo
 {
     struct json key = {.s = m->key, .n = m->n_key};
     const struct json *p = &key;
-    const struct json **hit = n ? bsearch((const void *)&p, (const void *)v, n, sizeof *v, by_text) : NULL;
+    const struct json **hit =
+        n ? bsearch((const void *)&p, (const void *)v, n, sizeof *v, by_text) : NULL;
     if (hit) used[hit - v] = true;
     return hit != NULL;
 }
 
 static const struct ir *quoted_name(struct build *b, const char *p, size_t n)
 {
-    return ir_seqv(b, ir_litz(b, "\""), ir_lit_json(b, p, n), ir_litz(b, "\""), NULL);
+    return grammar_ir_seqv(b, grammar_ir_litz(b, "\""), grammar_ir_lit_json(b, p, n),
+                           grammar_ir_litz(b, "\""), NULL);
 }
 
 /* What "additionalProperties" says: NULL = no further members. */
@@ -226,32 +233,34 @@ const struct ir *grammar_schema_object(struct schema *x, const struct place *at)
 {
     struct build *b = x->b;
     struct object o = {0};
-    const struct ir *none = ir_seqv(b, ir_litz(b, "{"), ws(b), ir_litz(b, "}"), NULL);
-    if (!gather(x, at, &o)) return ir_never(b);
+    const struct ir *none =
+        grammar_ir_seqv(b, grammar_ir_litz(b, "{"), ws(b), grammar_ir_litz(b, "}"), NULL);
+    if (!gather(x, at, &o)) return grammar_ir_never(b);
     if (o.n == 0 && !o.other) return none;
     struct ir *chain = grammar_build_alloc(b, 1, sizeof *chain);
-    if (!chain) return ir_never(b);
-    const struct ir *close = ir_seqv(b, ws(b), ir_litz(b, "}"), NULL, NULL);
+    if (!chain) return grammar_ir_never(b);
+    const struct ir *close = grammar_ir_seqv(b, ws(b), grammar_ir_litz(b, "}"), NULL, NULL);
     *chain = (struct ir){.kind = IR_CHAIN,
                          .n = (uint32_t)o.n,
                          .kid = o.part,
                          .must = o.must,
                          .sep = comma(b),
                          .tail = close,
-                         .tail0 = ir_litz(b, "}")};
+                         .tail0 = grammar_ir_litz(b, "}")};
     if (o.other) {
-        const struct ir *name = o.n ? grammar_schema_other_key(b, o.name, o.n)
-                                    : grammar_shared(b, SHARED_STRING);
+        const struct ir *name =
+            o.n ? grammar_schema_other_key(b, o.name, o.n) : grammar_shared(b, SHARED_STRING);
         int rule = grammar_rule_new(b, at->path, strlen(at->path));
         grammar_rule_set(b, rule, member(b, name, o.other));
-        const struct ir *one = ir_call(b, rule), *k[2];
-        const struct ir *more = ir_seqv(b, comma(b), one, NULL, NULL);
-        chain->tail = ir_seqv(b, ir_rep(b, more, 0, GRAMMAR_INF), close, NULL, NULL);
+        const struct ir *one = grammar_ir_call(b, rule), *k[2];
+        const struct ir *more = grammar_ir_seqv(b, comma(b), one, NULL, NULL);
+        chain->tail =
+            grammar_ir_seqv(b, grammar_ir_rep(b, more, 0, GRAMMAR_INF), close, NULL, NULL);
         k[0] = chain->tail0;
-        k[1] = ir_seqv(b, listed(b, one, 1, GRAMMAR_INF), close, NULL, NULL);
-        chain->tail0 = ir_alt(b, k, 2);
+        k[1] = grammar_ir_seqv(b, listed(b, one, 1, GRAMMAR_INF), close, NULL, NULL);
+        chain->tail0 = grammar_ir_alt(b, k, 2);
     }
-    return ir_seqv(b, ir_litz(b, "{"), ws(b), chain, NULL);
+    return grammar_ir_seqv(b, grammar_ir_litz(b, "{"), ws(b), chain, NULL);
 }
 
 /* ---- arrays ---- */
@@ -297,21 +306,22 @@ static const struct ir *array_from(struct build *b, const struct array *a, uint3
 {
     const struct ir *e;
     if (i < a->n_prefix) {
-        e = ir_seqv(b, i ? comma(b) : ir_empty(b), a->prefix[i], array_from(b, a, i + 1), NULL);
-        return i >= a->min ? ir_opt(b, e) : e;
+        e = grammar_ir_seqv(b, i ? comma(b) : grammar_ir_empty(b), a->prefix[i],
+                            array_from(b, a, i + 1), NULL);
+        return i >= a->min ? grammar_ir_opt(b, e) : e;
     }
     uint32_t min = a->min > i ? a->min - i : 0, max = a->max == GRAMMAR_INF ? a->max : a->max - i;
-    if (!a->item || max == 0) return min ? ir_never(b) : ir_empty(b);
-    if (i) return ir_rep(b, ir_seqv(b, comma(b), a->item, NULL, NULL), min, max);
+    if (!a->item || max == 0) return min ? grammar_ir_never(b) : grammar_ir_empty(b);
+    if (i) return grammar_ir_rep(b, grammar_ir_seqv(b, comma(b), a->item, NULL, NULL), min, max);
     e = listed(b, a->item, BASE_MAX(min, 1u), max);
-    return min ? e : ir_opt(b, e);
+    return min ? e : grammar_ir_opt(b, e);
 }
 
 const struct ir *grammar_schema_array(struct schema *x, const struct place *at)
 {
     struct build *b = x->b;
     struct array a = {.item = NULL};
-    if (!array_parts(x, at, &a)) return ir_never(b);
-    if (a.min > a.max) return ir_never(b);
+    if (!array_parts(x, at, &a)) return grammar_ir_never(b);
+    if (a.min > a.max) return grammar_ir_never(b);
     return bracketed(b, "[", array_from(b, &a, 0), "]");
 }

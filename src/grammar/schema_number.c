@@ -14,12 +14,12 @@
 static const struct ir *digits(struct build *b, int lo, int hi)
 {
     struct ir_range r = {(uint32_t)('0' + lo), (uint32_t)('0' + hi)};
-    return lo > hi ? ir_never(b) : ir_class(b, &r, 1, false, false);
+    return lo > hi ? grammar_ir_never(b) : grammar_ir_class(b, &r, 1, false, false);
 }
 
 static const struct ir *any_digits(struct build *b, uint32_t min, uint32_t max)
 {
-    return ir_rep(b, digits(b, 0, 9), min, max);
+    return grammar_ir_rep(b, digits(b, 0, 9), min, max);
 }
 
 /* ---- whole numbers ---- */
@@ -28,23 +28,28 @@ static const struct ir *any_digits(struct build *b, uint32_t min, uint32_t max)
 static const struct ir *same_length(struct build *b, const char *lo, const char *hi, int n)
 {
     struct ir_list l = {0};
-    if (n == 0) return ir_empty(b);
+    if (n == 0) return grammar_ir_empty(b);
     int from = lo ? *lo - '0' : 0, to = hi ? *hi - '0' : 9;
     if (!lo && !hi) return any_digits(b, (uint32_t)n, (uint32_t)n);
     if (lo && hi && from == to)
-        return ir_seqv(b, digits(b, from, from), same_length(b, lo + 1, hi + 1, n - 1), NULL, NULL);
+        return grammar_ir_seqv(b, digits(b, from, from), same_length(b, lo + 1, hi + 1, n - 1),
+                               NULL, NULL);
     if (lo)
-        ir_list_add(b, &l, ir_seqv(b, digits(b, from, from), same_length(b, lo + 1, NULL, n - 1),
-                                   NULL, NULL));
+        grammar_ir_list_add(b, &l,
+                            grammar_ir_seqv(b, digits(b, from, from),
+                                            same_length(b, lo + 1, NULL, n - 1), NULL, NULL));
     if (hi)
-        ir_list_add(b, &l,
-                    ir_seqv(b, digits(b, to, to), same_length(b, NULL, hi + 1, n - 1), NULL, NULL));
+        grammar_ir_list_add(
+            b, &l,
+            grammar_ir_seqv(b, digits(b, to, to), same_length(b, NULL, hi + 1, n - 1), NULL, NULL));
     from += lo != NULL;
     to -= hi != NULL;
     if (from <= to)
-        ir_list_add(b, &l, ir_seqv(b, digits(b, from, to),
-                                   any_digits(b, (uint32_t)n - 1, (uint32_t)n - 1), NULL, NULL));
-    return ir_alt(b, l.v, l.n);
+        grammar_ir_list_add(b, &l,
+                            grammar_ir_seqv(b, digits(b, from, to),
+                                            any_digits(b, (uint32_t)n - 1, (uint32_t)n - 1), NULL,
+                                            NULL));
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 /* Whole numbers lo..hi, no sign, no leading zero. */
@@ -58,23 +63,24 @@ static const struct ir *whole(struct build *b, uint64_t lo, uint64_t hi)
         if (a <= z) {
             snprintf(from, sizeof from, "%llu", (unsigned long long)a);
             snprintf(to, sizeof to, "%llu", (unsigned long long)z);
-            ir_list_add(b, &l, same_length(b, from, to, n));
+            grammar_ir_list_add(b, &l, same_length(b, from, to, n));
         }
         first = last + 1;
         last = n == 18 ? UINT64_MAX : last * 10 + 9;
     }
-    return ir_alt(b, l.v, l.n);
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 static const struct ir *integers(struct build *b, int64_t lo, int64_t hi)
 {
     struct ir_list l = {0};
-    if (hi >= 0) ir_list_add(b, &l, whole(b, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
+    if (hi >= 0) grammar_ir_list_add(b, &l, whole(b, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
     if (lo < 0)
-        ir_list_add(b, &l,
-                    ir_seqv(b, ir_litz(b, "-"),
-                            whole(b, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo), NULL, NULL));
-    return ir_alt(b, l.v, l.n);
+        grammar_ir_list_add(b, &l,
+                            grammar_ir_seqv(b, grammar_ir_litz(b, "-"),
+                                            whole(b, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo),
+                                            NULL, NULL));
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 /* ---- decimals ---- */
@@ -109,24 +115,29 @@ static const struct ir *fraction(const struct between *w, int i, bool low, bool 
     struct build *b = w->b;
     struct ir_list l = {0};
     if (!low && !high) return any_digits(b, i == 0, (uint32_t)(w->max - i));
-    if (i > 0 && may_end(w, i, low, high)) ir_list_add(b, &l, ir_empty(b));
+    if (i > 0 && may_end(w, i, low, high)) grammar_ir_list_add(b, &l, grammar_ir_empty(b));
     int from = low ? digit_at(w->lo, i) : 0, to = high ? digit_at(w->hi, i) : 9;
     if (i < w->max && from == to && low && high) {
-        ir_list_add(b, &l, ir_seqv(b, digits(b, from, from), fraction(w, i + 1, true, true), NULL, NULL));
+        grammar_ir_list_add(
+            b, &l,
+            grammar_ir_seqv(b, digits(b, from, from), fraction(w, i + 1, true, true), NULL, NULL));
     } else if (i < w->max) {
         if (low && from <= to)
-            ir_list_add(b, &l,
-                        ir_seqv(b, digits(b, from, from), fraction(w, i + 1, true, false), NULL, NULL));
+            grammar_ir_list_add(b, &l,
+                                grammar_ir_seqv(b, digits(b, from, from),
+                                                fraction(w, i + 1, true, false), NULL, NULL));
         if (high && from <= to)
-            ir_list_add(b, &l,
-                        ir_seqv(b, digits(b, to, to), fraction(w, i + 1, false, true), NULL, NULL));
+            grammar_ir_list_add(
+                b, &l,
+                grammar_ir_seqv(b, digits(b, to, to), fraction(w, i + 1, false, true), NULL, NULL));
         from += low;
         to -= high;
         if (from <= to)
-            ir_list_add(b, &l, ir_seqv(b, digits(b, from, to), fraction(w, i + 1, false, false),
-                                       NULL, NULL));
+            grammar_ir_list_add(b, &l,
+                                grammar_ir_seqv(b, digits(b, from, to),
+                                                fraction(w, i + 1, false, false), NULL, NULL));
     }
-    return ir_alt(b, l.v, l.n);
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 /* A whole part and what may follow its point. */
@@ -134,8 +145,10 @@ static const struct ir *with_fraction(const struct between *w, const struct ir *
                                       bool high)
 {
     struct build *b = w->b;
-    const struct ir *tail = ir_seqv(b, ir_litz(b, "."), fraction(w, 0, low, high), NULL, NULL);
-    return ir_seqv(b, head, may_end(w, 0, low, high) ? ir_opt(b, tail) : tail, NULL, NULL);
+    const struct ir *tail =
+        grammar_ir_seqv(b, grammar_ir_litz(b, "."), fraction(w, 0, low, high), NULL, NULL);
+    return grammar_ir_seqv(b, head, may_end(w, 0, low, high) ? grammar_ir_opt(b, tail) : tail, NULL,
+                           NULL);
 }
 
 static const struct ir *magnitudes(struct build *b, const struct bound *lo, const struct bound *hi)
@@ -147,13 +160,14 @@ static const struct ir *magnitudes(struct build *b, const struct bound *lo, cons
         n_whole++;
     int max = BASE_MAX(15 - n_whole, BASE_MAX(lo->n_frac, hi->n_frac));
     struct between w = {.b = b, .lo = lo, .hi = hi, .max = BASE_MAX(max, 1)};
-    if (near > top) return ir_never(b);
+    if (near > top) return grammar_ir_never(b);
     if (near == top && hi->there) return with_fraction(&w, whole(b, near, near), true, true);
-    ir_list_add(b, &l, with_fraction(&w, whole(b, near, near), true, false));
+    grammar_ir_list_add(b, &l, with_fraction(&w, whole(b, near, near), true, false));
     if (near + 1 + hi->there <= top + 1 && near + 1 <= top - hi->there)
-        ir_list_add(b, &l, with_fraction(&w, whole(b, near + 1, top - hi->there), false, false));
-    if (hi->there) ir_list_add(b, &l, with_fraction(&w, whole(b, top, top), false, true));
-    return ir_alt(b, l.v, l.n);
+        grammar_ir_list_add(b, &l,
+                            with_fraction(&w, whole(b, near + 1, top - hi->there), false, false));
+    if (hi->there) grammar_ir_list_add(b, &l, with_fraction(&w, whole(b, top, top), false, true));
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 /* |v| as decimal digits; false when it has too many. */
@@ -247,29 +261,31 @@ static const struct ir *decimals(struct schema *x, const struct place *at, const
     if ((l->has_lo && !to_bound(l->lo->f, l->lo_open, &lo)) ||
         (l->has_hi && !to_bound(l->hi->f, l->hi_open, &hi))) {
         grammar_schema_bad(x, at, NULL, "a bound has more digits than are supported (15)");
-        return ir_never(b);
+        return grammar_ir_never(b);
     }
     bool lo_neg = !l->has_lo || l->lo->f < 0, hi_neg = l->has_hi && l->hi->f < 0;
     if (l->has_lo && l->has_hi &&
         (l->lo->f > l->hi->f || (l->lo->f == l->hi->f && (l->lo_open || l->hi_open))))
-        return ir_never(b);
-    if (!hi_neg) ir_list_add(b, &alt, magnitudes(b, lo_neg ? &zero : &lo, &hi));
+        return grammar_ir_never(b);
+    if (!hi_neg) grammar_ir_list_add(b, &alt, magnitudes(b, lo_neg ? &zero : &lo, &hi));
     if (lo_neg) {
         struct bound from = zero;
         if (hi_neg)
             from = hi;
         else if (l->has_hi && l->hi->f == 0)
             from.open = l->hi_open;
-        ir_list_add(b, &alt, ir_seqv(b, ir_litz(b, "-"), magnitudes(b, &from, &lo), NULL, NULL));
+        grammar_ir_list_add(
+            b, &alt,
+            grammar_ir_seqv(b, grammar_ir_litz(b, "-"), magnitudes(b, &from, &lo), NULL, NULL));
     }
-    return ir_alt(b, alt.v, alt.n);
+    return grammar_ir_alt(b, alt.v, alt.n);
 }
 
 const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer)
 {
     const struct json *f = text_json_get(at->v, "format");
     struct limits l;
-    if (!read_limits(x, at, &l)) return ir_never(x->b);
+    if (!read_limits(x, at, &l)) return grammar_ir_never(x->b);
     int64_t lo = -INT_LIMIT, hi = INT_LIMIT;
     if (f && f->kind == JSON_STR_K && integer && strcmp(f->s, "int32") == 0) {
         lo = INT32_MIN;
@@ -277,7 +293,7 @@ const struct ir *grammar_schema_number(struct schema *x, const struct place *at,
     } else if (f && !(text_json_is(f, "int64") || text_json_is(f, "float") ||
                       text_json_is(f, "double"))) {
         grammar_schema_bad(x, at, "format", "this format is not supported");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     if (!integer)
         return l.has_lo || l.has_hi ? decimals(x, at, &l) : grammar_shared(x->b, SHARED_NUMBER);
@@ -291,7 +307,7 @@ const struct ir *grammar_schema_number(struct schema *x, const struct place *at,
         if (v < -INT_LIMIT) grammar_schema_bad(x, at, "maximum", "over 18 digits");
         hi = BASE_MIN(hi, v);
     }
-    if (lo > hi) return ir_never(x->b);
+    if (lo > hi) return grammar_ir_never(x->b);
     if (lo == -INT_LIMIT && hi == INT_LIMIT) return grammar_shared(x->b, SHARED_INTEGER);
     return integers(x->b, lo, hi);
 }

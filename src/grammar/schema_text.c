@@ -43,17 +43,17 @@ const struct ir *grammar_schema_char(struct build *b, bool counted)
 {
     static const struct ir_range ascii[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x7f}},
                                  all[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x10ffff}};
-    const struct ir *kid[2] = {ir_class(b, counted ? ascii : all, 3, false, false),
+    const struct ir *kid[2] = {grammar_ir_class(b, counted ? ascii : all, 3, false, false),
                                grammar_shared(b, counted ? SHARED_WIDE : SHARED_ESCAPE)};
-    struct ir *e = (struct ir *)ir_alt(b, kid, 2);
+    struct ir *e = (struct ir *)grammar_ir_alt(b, kid, 2);
     if (e->kind == IR_ALT) e->plain = true;
     return e;
 }
 
 static const struct ir *quoted(struct build *b, const struct ir *e)
 {
-    const struct ir *q = ir_litz(b, "\"");
-    return ir_seqv(b, q, e, q, NULL);
+    const struct ir *q = grammar_ir_litz(b, "\"");
+    return grammar_ir_seqv(b, q, e, q, NULL);
 }
 
 static const struct ir *formatted(struct schema *x, const struct place *at, const struct json *f)
@@ -63,7 +63,7 @@ static const struct ir *formatted(struct schema *x, const struct place *at, cons
             return quoted(x->b, grammar_pattern(x->b, format[i].pattern, strlen(format[i].pattern),
                                                 true, false, f->s));
     grammar_schema_bad(x, at, "format", "this format is not supported");
-    return ir_never(x->b);
+    return grammar_ir_never(x->b);
 }
 
 static const struct ir *patterned(struct schema *x, const struct place *at, const struct json *p,
@@ -73,7 +73,7 @@ static const struct ir *patterned(struct schema *x, const struct place *at, cons
     struct place here = grammar_schema_at(x, at, p, "pattern", 0);
     if (p->kind != JSON_STR_K) {
         grammar_schema_bad(x, at, "pattern", "must be a string");
-        return ir_never(b);
+        return grammar_ir_never(b);
     }
     const struct ir *e = grammar_pattern(b, p->s, p->n, true, true, here.path);
     if (min == 0 && max == GRAMMAR_INF) return quoted(b, e);
@@ -89,11 +89,11 @@ static const struct ir *patterned(struct schema *x, const struct place *at, cons
         grammar_schema_bad(x, at, "pattern",
                            "together with minLength or maxLength only one repeated class, as in "
                            "^[a-z]*$, is supported");
-        return ir_never(b);
+        return grammar_ir_never(b);
     }
     lo = BASE_MAX(lo, min);
     hi = BASE_MIN(hi, max);
-    return lo > hi ? ir_never(b) : quoted(b, ir_rep(b, one, lo, hi));
+    return lo > hi ? grammar_ir_never(b) : quoted(b, grammar_ir_rep(b, one, lo, hi));
 }
 
 const struct ir *grammar_schema_string(struct schema *x, const struct place *at)
@@ -102,18 +102,18 @@ const struct ir *grammar_schema_string(struct schema *x, const struct place *at)
     uint32_t min, max;
     if (!grammar_schema_count(x, at, "minLength", 0, &min) ||
         !grammar_schema_count(x, at, "maxLength", GRAMMAR_INF, &max))
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     bool length = min > 0 || max != GRAMMAR_INF;
     if (f && (p || length)) {
         grammar_schema_bad(x, at, "format",
                            "is not supported together with pattern, minLength or maxLength");
-        return ir_never(x->b);
+        return grammar_ir_never(x->b);
     }
     if (f) return formatted(x, at, f);
     if (p) return patterned(x, at, p, min, max);
     if (!length) return grammar_shared(x->b, SHARED_STRING);
-    if (min > max) return ir_never(x->b);
-    return quoted(x->b, ir_rep(x->b, grammar_schema_char(x->b, true), min, max));
+    if (min > max) return grammar_ir_never(x->b);
+    return quoted(x->b, grammar_ir_rep(x->b, grammar_schema_char(x->b, true), min, max));
 }
 
 /* ---- keys of additional properties ---- */
@@ -155,7 +155,7 @@ static const struct ir *other_tail(struct build *b, struct key_node *t, uint32_t
     for (uint32_t k = t[i].child; k; k = t[k].sibling)
         n++;
     struct ir_range *r = grammar_build_alloc(b, n, sizeof *r);
-    if (!r) return ir_never(b);
+    if (!r) return grammar_ir_never(b);
     r[0] = (struct ir_range){0, 0x1f};
     r[1] = (struct ir_range){'"', '"'};
     r[2] = (struct ir_range){'\\', '\\'};
@@ -164,12 +164,14 @@ static const struct ir *other_tail(struct build *b, struct key_node *t, uint32_t
         char u[TEXT_UTF8_MAX];
         r[n++] = (struct ir_range){t[k].cp, t[k].cp};
         if (!t[k].rule) t[k].rule = grammar_rule_new(b, "other key", 9);
-        const struct ir *c = ir_lit(b, u, (size_t)text_utf8_encode(t[k].cp, u));
-        ir_list_add(b, &l, ir_seqv(b, c, ir_call(b, t[k].rule), NULL, NULL));
+        const struct ir *c = grammar_ir_lit(b, u, (size_t)text_utf8_encode(t[k].cp, u));
+        grammar_ir_list_add(b, &l,
+                            grammar_ir_seqv(b, c, grammar_ir_call(b, t[k].rule), NULL, NULL));
     }
-    ir_list_add(b, &l, ir_seqv(b, ir_class(b, r, n, true, false), rest, NULL, NULL));
-    if (!t[i].ends) ir_list_add(b, &l, ir_litz(b, "\""));
-    return ir_alt(b, l.v, l.n);
+    grammar_ir_list_add(
+        b, &l, grammar_ir_seqv(b, grammar_ir_class(b, r, n, true, false), rest, NULL, NULL));
+    if (!t[i].ends) grammar_ir_list_add(b, &l, grammar_ir_litz(b, "\""));
+    return grammar_ir_alt(b, l.v, l.n);
 }
 
 const struct ir *grammar_schema_other_key(struct build *b, const struct json *const *name, size_t n)
@@ -180,15 +182,17 @@ const struct ir *grammar_schema_other_key(struct build *b, const struct json *co
     for (size_t i = 0; i < n; i++)
         total += name[i]->n_key;
     struct key_node *t = grammar_build_alloc(b, total, sizeof *t);
-    if (!t) return ir_never(b);
+    if (!t) return grammar_ir_never(b);
     for (size_t i = 0; i < n; i++)
         add_name(b, t, &n_node, name[i]);
     int rest = grammar_rule_new(b, "other key", 9);
     grammar_rule_set(b, rest,
-                     ir_seqv(b, ir_rep(b, ir_class(b, plain, 3, false, false), 0, GRAMMAR_INF),
-                             ir_litz(b, "\""), NULL, NULL));
-    const struct ir *call = ir_call(b, rest), *first = other_tail(b, t, 0, call);
+                     grammar_ir_seqv(b,
+                                     grammar_ir_rep(b, grammar_ir_class(b, plain, 3, false, false),
+                                                    0, GRAMMAR_INF),
+                                     grammar_ir_litz(b, "\""), NULL, NULL));
+    const struct ir *call = grammar_ir_call(b, rest), *first = other_tail(b, t, 0, call);
     for (uint32_t i = 1; i < n_node && !b->st; i++)
         grammar_rule_set(b, t[i].rule, other_tail(b, t, i, call));
-    return ir_seqv(b, ir_litz(b, "\""), first, NULL, NULL);
+    return grammar_ir_seqv(b, grammar_ir_litz(b, "\""), first, NULL, NULL);
 }

@@ -97,8 +97,8 @@ static sl_status alloc_trie(grammar_vocab *v, uint32_t n, sl_err *err)
     const struct {
         void *p;
         size_t n, size;
-    } want[] = {{&v->byte, n, 1},  {&v->plain_max, n, 1}, {&v->depth, n, 2},
-                {&v->size, n, 4},  {&v->token, n, 4},     {&v->same, (size_t)v->n_vocab, 4}};
+    } want[] = {{&v->byte, n, 1}, {&v->plain_max, n, 1}, {&v->depth, n, 2},
+                {&v->size, n, 4}, {&v->token, n, 4},     {&v->same, (size_t)v->n_vocab, 4}};
     for (int i = 0; i < BASE_COUNT_OF(want); i++)
         SL_TRY(mem_alloc_array(MEM_TOK, want[i].n, want[i].size, want[i].p, err));
     v->n_node = n;
@@ -205,9 +205,9 @@ out:
 void grammar_vocab_close(grammar_vocab *v)
 {
     if (!v) return;
-    void *const part[] = {v->byte,  v->plain_max,       v->depth,      v->size,     v->token, v->same,
-                          v->end_id, (void *)v->bytes, v->n_bytes,    v->kind,     v->plain_bits,
-                          v->plain_id, v->mem};
+    void *const part[] = {
+        v->byte,          v->plain_max, v->depth, v->size,       v->token,    v->same, v->end_id,
+        (void *)v->bytes, v->n_bytes,   v->kind,  v->plain_bits, v->plain_id, v->mem};
     for (int i = 0; i < BASE_COUNT_OF(part); i++)
         mem_free(part[i]);
     mem_free(v);

@@ -2,6 +2,8 @@
 /* Opening packed files. As with every other format nothing is believed: the checksums only tell
  * accidents apart; a file made to deceive has right ones, so every number is held against the
  * file's bytes as well. */
+#include "io/pack.h"
+
 #include <string.h>
 
 #include "base/hash.h"

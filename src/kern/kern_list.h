@@ -33,13 +33,14 @@
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
-    X(mm_fill,   void, (const struct mm_rec *r, int n, int off, int half, int col,                 \
-                        struct mm_ent *e, int stride))                                             \
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, float *amax)) \
     X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_rows_bf16,  void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
-    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy))
+    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
+    X(attn_q8_rows,    void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
+                              int64_t ldy))                                                        \
+    X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

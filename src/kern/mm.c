@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activation buffers, panels, and the product of one worker: cuts columns and K into runs that fit
- * the caches and calls the kernel of the format. Results do not depend on how it cuts: sums between
- * chunks of K rest in y as f32. */
+/* Activation buffers, panels of floats, and the product of one worker: cuts columns (and K, for
+ * floats) into runs that fit the caches and calls the kernel of the format. Results do not depend
+ * on how it cuts: sums between chunks of K rest in y as f32. */
 #include "kern/mm.h"
 
 #include <string.h>
@@ -26,29 +26,40 @@ static int has(unsigned forms, enum mm_act form)
     return (int)(forms >> form & 1u);
 }
 
-/* Offsets of the forms in one block; returns its size. */
-static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT])
+static int planes_of(enum mm_act form)
+{
+    return form == MM_ACT_INT8 ? 1 : 2;
+}
+
+/* Records between two tokens: odd, so that the same group of 64 tokens lies in 64 sets of an L1. */
+static size_t row_recs(int n_col, enum mm_act form)
+{
+    return (size_t)(padded(n_col) / 32 * planes_of(form)) | 1;
+}
+
+/* Offsets of the forms in one block, the last one of the lists; returns its size. */
+static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT + 1])
 {
     size_t n = 0, vals = (size_t)padded(n_col) * (size_t)n_tok;
     for (int f = 0; f < MM_N_ACT; f++) {
-        size_t planes = f == MM_ACT_INT8 ? 1 : 2;
-        size_t bytes =
-            f <= MM_ACT_BF16 ? vals * sizeof(float) : vals / 32 * planes * sizeof(struct mm_rec);
+        size_t recs = row_recs(n_col, (enum mm_act)f) * (size_t)n_tok;
         off[f] = n;
-        if (has(forms, (enum mm_act)f)) n += align64(bytes);
+        if (!has(forms, (enum mm_act)f)) continue;
+        n += align64(f <= MM_ACT_BF16 ? vals * sizeof(float) : recs * sizeof(struct mm_rec));
     }
-    return n;
+    off[MM_N_ACT] = n;
+    return n + (has(forms, MM_ACT_INT8X) ? align64(sizeof(int32_t) * (vals / 32 + (size_t)n_tok)) : 0);
 }
 
 size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max)
 {
-    size_t off[MM_N_ACT];
+    size_t off[MM_N_ACT + 1];
     return carve(forms, n_col, n_tok_max, off);
 }
 
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base)
 {
-    size_t off[MM_N_ACT];
+    size_t off[MM_N_ACT + 1];
     carve(forms, n_col, n_tok_max, off);
     memset(b, 0, sizeof(*b));
     b->forms = forms;
@@ -60,6 +71,7 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
     if (has(forms, MM_ACT_BF16)) b->bf16 = (float *)(void *)(b->base + off[MM_ACT_BF16]);
     if (has(forms, MM_ACT_INT8)) b->i8 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8]);
     if (has(forms, MM_ACT_INT8X)) b->i8x = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT8X]);
+    b->lo_list = (int32_t *)(void *)(b->base + off[MM_N_ACT]);
     if (has(forms, MM_ACT_INT15)) b->i15 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT15]);
 }
 
@@ -113,11 +125,12 @@ static void choose(const struct kern *kern, const float *x, int n, float amax[SP
 }
 
 static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *hi,
-                     struct mm_rec *lo, int all)
+                     struct mm_rec *lo, int32_t *list)
 {
     const struct kern *kern = kern_get();
     int n_group = b->ld / 32, whole = b->n_col / 32;
     float amax[SPAN], tail[32];
+    if (list) list[0] = 0;
     for (int g = 0; g < n_group;) {
         int n = BASE_MIN(SPAN, whole - g);
         const float *src = x + 32 * (size_t)g;
@@ -128,12 +141,14 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             src = tail;
             n = 1;
         }
-        if (lo && !all)
+        if (list)
             choose(kern, src, n, amax);
         else
             for (int i = 0; i < n; i++)
                 amax[i] = 0.0f;
         kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax);
+        for (int i = 0; i < n && list; i++)
+            if (hi[g + i].has_lo) list[++list[0]] = g + i;
         g += n;
     }
 }
@@ -151,15 +166,23 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
             dst[k] = fp_bf16_to_f32(fp_f32_to_bf16(x[k]));
         memset(dst + n, 0, (ld - n) * sizeof(float));
     }
-    if (b->i8) prep_int(b, x, b->i8 + tok * n_group, NULL, 0);
+    if (b->i8) prep_int(b, x, b->i8 + tok * row_recs(b->n_col, MM_ACT_INT8), NULL, NULL);
     if (b->i8x) {
-        struct mm_rec *hi = b->i8x + 2 * tok * n_group;
-        prep_int(b, x, hi, hi + n_group, 0);
+        struct mm_rec *hi = b->i8x + tok * row_recs(b->n_col, MM_ACT_INT8X);
+        prep_int(b, x, hi, hi + n_group, b->lo_list + tok * (n_group + 1));
     }
     if (b->i15) {
-        struct mm_rec *hi = b->i15 + 2 * tok * n_group;
-        prep_int(b, x, hi, hi + n_group, 1);
+        struct mm_rec *hi = b->i15 + tok * row_recs(b->n_col, MM_ACT_INT15);
+        prep_int(b, x, hi, hi + n_group, NULL);
     }
+}
+
+void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x)
+{
+    struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
+    int end = g0 + n_group;
+    kern_get()->mm_quant(x, n_group, r + g0, NULL, NULL);
+    if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
 }
 
 /* ---- the product ---- */
@@ -167,24 +190,30 @@ void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
 #define UNPACK_GROUPS 32 /* groups of a code format that the float forms decode at a time */
 
 struct scratch {
-    struct mm_ent *hi, *lo;
-    int32_t *lo_off;
+    float *panel; /* of the float forms; bf16 too */
     float *acc, *unpack;
+    const struct mm_rec **hi, **lo; /* [MM_N_COL] */
+    int32_t *lo_off;          /* [groups + 1] */
+    uint8_t *lo_col;          /* [groups * MM_N_COL] */
 };
 
-static size_t carve_scratch(uint8_t *base, struct scratch *s)
+static size_t carve_scratch(uint8_t *base, int n_col, struct scratch *s)
 {
-    size_t n = 0;
-    s->hi = (struct mm_ent *)(void *)(base + n);
-    n += MM_PANEL * sizeof(struct mm_ent);
-    s->lo = (struct mm_ent *)(void *)(base + n);
-    n += MM_PANEL * sizeof(struct mm_ent);
+    size_t n = 0, n_group = (size_t)padded(n_col) / 32;
+    s->panel = (float *)(void *)(base + n);
+    n += MM_PANEL * 32 * sizeof(float);
     s->acc = (float *)(void *)(base + n);
-    n += MM_N_COL * 16 * sizeof(float);
+    n += 2 * MM_N_COL * 16 * sizeof(float);
     s->unpack = (float *)(void *)(base + n);
     n += UNPACK_GROUPS * 32 * 16 * sizeof(float);
+    s->hi = (const struct mm_rec **)(void *)(base + n);
+    n += MM_N_COL * sizeof(void *);
+    s->lo = (const struct mm_rec **)(void *)(base + n);
+    n += MM_N_COL * sizeof(void *);
     s->lo_off = (int32_t *)(void *)(base + n);
-    n += (MM_PANEL + 16) * sizeof(int32_t);
+    n += align64((n_group + 1) * sizeof(int32_t));
+    s->lo_col = base + n;
+    n += n_group * MM_N_COL;
     return align64(n);
 }
 
@@ -192,66 +221,82 @@ size_t kern_mm_scratch_bytes(int n_col)
 {
     struct scratch s;
     uint8_t none;
-    (void)n_col;
-    return carve_scratch(&none, &s);
+    return carve_scratch(&none, n_col, &s);
 }
 
-/* The panel of one token: count groups from r on; its second planes are `lo` records further. */
-static int fill_one(const struct kern *kern, const struct mm_fmt_info *f, const struct mm_rec *r,
-                    size_t lo, int count, const struct scratch *s)
+static size_t tok_at(const int32_t *idx, int j)
 {
-    int n_lo = 0;
-    kern->mm_fill(r, count, f->off, f->half, 0, s->hi, 1);
-    for (int g = 0; g < count && lo; g++) {
-        s->lo_off[g] = n_lo;
-        if (r[g].has_lo) kern->mm_fill(r + lo + g, 1, f->off, f->half, 0, &s->lo[n_lo++], 1);
-    }
-    if (lo) s->lo_off[count] = n_lo;
-    return n_lo > 0;
+    return (size_t)(idx ? idx[j] : j);
 }
 
-#define FILL_GROUPS                                                                                \
-    4 /* few, for entries of a column can be 4096 bytes apart: one set of the L1                   \
-       */
+/* Which columns have a second plane in each group (INT15: all). */
+static void list_lo(const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0, int n,
+                    struct mm_run *r, const struct scratch *s)
+{
+    size_t ld = (size_t)x->ld / 32 + 1;
+    int32_t n_lo = 0, *off = s->lo_off;
+    r->lo_off = off;
+    r->lo_col = s->lo_col;
+    if (form == MM_ACT_INT15) {
+        for (int g = 0; g <= r->g1; g++)
+            off[g] = n == 1 ? g : g * n;
+        for (int i = 0; i < r->g1 * n; i++)
+            s->lo_col[i] = (uint8_t)(i % n);
+        r->n_lo = r->g1;
+        return;
+    }
+    if (n == 1) {
+        const int32_t *list = x->lo_list + tok_at(idx, j0) * ld;
+        r->lo_off = list + 1;
+        for (r->n_lo = list[0]; r->n_lo > 0 && list[r->n_lo] >= r->g1;)
+            r->n_lo--; /* groups of padding */
+        return;
+    }
+    memset(off, 0, (size_t)(r->g1 + 1) * sizeof(int32_t));
+    for (int j = 0; j < n; j++) { /* first counts, then where the next one of a group goes */
+        const int32_t *list = x->lo_list + tok_at(idx, j0 + j) * ld;
+        for (int i = 1; i <= list[0] && list[i] < r->g1; i++)
+            off[list[i]]++;
+    }
+    for (int g = 0; g < r->g1; g++) {
+        int32_t count = off[g];
+        off[g] = n_lo;
+        n_lo += count;
+    }
+    for (int j = 0; j < n; j++) {
+        const int32_t *list = x->lo_list + tok_at(idx, j0 + j) * ld;
+        for (int i = 1; i <= list[0] && list[i] < r->g1; i++)
+            s->lo_col[off[list[i]]++] = (uint8_t)j;
+    }
+    for (int g = r->g1; g > 0; g--)
+        off[g] = off[g - 1]; /* off[g] had moved to its end */
+    off[0] = 0;
+}
 
-/* Panel of groups [g0, g1) for n tokens, a few groups of a column after another. Returns 1 when
- * there are second planes. */
-static int fill_panel(const struct kern *kern, const struct mm_fmt_info *f,
-                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
-                      int n, int g0, int g1, const struct scratch *s)
+#define COPY_COLS 32 /* up to so many columns their records are copied into one stream */
+
+/* The columns of a code format. Many columns' records are read where they are. A few are laid side
+ * by side first, group by group: every stream more costs a core that waits for memory. */
+static void code_columns(const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
+                         struct mm_run *r, const struct scratch *s)
 {
     const struct mm_rec *rec = form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
-    size_t n_group = (size_t)x->ld / 32, planes = form == MM_ACT_INT8 ? 1 : 2;
-    int count = g1 - g0;
-    if (n == 1) {
-        size_t tok = (size_t)(idx ? idx[j0] : j0);
-        return fill_one(kern, f, rec + tok * planes * n_group + (size_t)g0,
-                        planes == 2 ? n_group : 0, count, s);
+    struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
+    size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
+    int copy = r->n > 1 && r->n <= COPY_COLS && r->n * r->g1 <= MM_PANEL * 2;
+    for (size_t j = 0; j < n; j++) {
+        const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
+        s->lo[j] = from + x->ld / 32;
+        if (!copy) continue;
+        for (size_t g = 0; g < (size_t)r->g1; g++)
+            panel[g * n + j] = from[g];
+        s->hi[j] = panel + j;
     }
-    int32_t *off = s->lo_off + 1; /* first counts, then where the next entry of a group goes */
-    if (planes == 2) memset(s->lo_off, 0, (size_t)(count + 2) * sizeof(int32_t));
-    for (int g = 0; g < count; g += FILL_GROUPS)
-        for (int j = 0; j < n; j++) {
-            size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
-            const struct mm_rec *r = rec + tok * planes * n_group + (size_t)(g0 + g);
-            int m = BASE_MIN(FILL_GROUPS, count - g);
-            kern->mm_fill(r, m, f->off, f->half, j, s->hi + (size_t)g * (size_t)n + j, n);
-            for (int i = 0; i < m && planes == 2; i++)
-                off[g + i + 1] += r[i].has_lo;
-        }
-    if (planes == 1) return 0;
-    int32_t n_lo = 0;
-    for (int g = 0; g < count; g++)
-        off[g + 1] = n_lo += off[g + 1];
-    if (n_lo == 0) return 0;
-    for (int j = 0; j < n; j++) {
-        size_t tok = (size_t)(idx ? idx[j0 + j] : j0 + j);
-        const struct mm_rec *r = rec + tok * planes * n_group + (size_t)g0;
-        for (int g = 0; g < count; g++)
-            if (r[g].has_lo)
-                kern->mm_fill(r + n_group + g, 1, f->off, f->half, j, &s->lo[off[g]++], 1);
-    }
-    return 1;
+    r->hi = s->hi;
+    r->step = copy ? n : 1;
+    if (form == MM_ACT_INT8) return;
+    r->lo = s->lo;
+    list_lo(x, form, idx, j0, r->n, r, s);
 }
 
 /* The same for floats: [4 * groups][n][8]. */
@@ -335,7 +380,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
     int per = f->blk_k / 32, n_group = (m->n_col + f->blk_k - 1) / f->blk_k * per;
-    int step = MM_PANEL / n & ~7, floats = form <= MM_ACT_BF16;
+    int floats = form <= MM_ACT_BF16, step = floats ? MM_PANEL / n & ~7 : n_group;
     for (int g0 = 0; g0 < n_group; g0 += step) {
         struct mm_run r = {.tile_bytes = m->tile_bytes, .n_tile = n_tile, .n = n, .g0 = g0};
         r.g1 = BASE_MIN(n_group, g0 + step);
@@ -346,29 +391,23 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.acc = s->acc;
         r.prefetch = n == 1 ? kern->prefetch_1 : kern->prefetch_n;
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
-            uint16_t *panel = (uint16_t *)(void *)s->hi;
+            uint16_t *panel = (uint16_t *)(void *)s->panel;
             fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);
             r.xb = panel;
             kern->mm_bf16x(&r);
             continue;
         }
         if (floats) {
-            float *panel =
-                (float *)(void *)s->hi; /* 32 * 4 bytes per entry: hi and lo together hold it */
             fill_panel_f32(form == MM_ACT_F32 ? x->f32 : x->bf16, (size_t)x->ld, idx, j0, n, g0,
-                           r.g1, panel);
-            r.x = panel;
+                           r.g1, s->panel);
+            r.x = s->panel;
             if (m->fmt < MM_N_CODE)
                 run_unpacked(kern, m, tile0, r, s->unpack);
             else
                 run_of(kern, m->fmt)(&r);
             continue;
         }
-        r.hi = s->hi;
-        if (fill_panel(kern, f, x, form, idx, j0, n, g0, r.g1, s)) {
-            r.lo = s->lo;
-            r.lo_off = s->lo_off;
-        }
+        code_columns(x, form, idx, j0, &r, s);
         run_of(kern, m->fmt)(&r);
     }
 }
@@ -384,7 +423,7 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
                   float *y, int64_t ldy, void *scratch)
 {
     struct scratch s;
-    carve_scratch(scratch, &s);
+    carve_scratch(scratch, m->n_col, &s);
     int n_set = (n_tok + MM_N_COL - 1) / MM_N_COL;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);

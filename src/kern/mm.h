@@ -24,7 +24,8 @@
  * results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
- * then the same for the second plane, if any; s = d * f32(sum of q). Float forms, per 8 k:
+ * s = d * f32(sum of q). Forms with a second plane have a second accumulator for it, added to the
+ * first at the end. Float forms, per 8 k:
  *     t = w[1] * x[1];  t = fma(w[i], x[i], t), i = 0, 3, 2, 5, 4, 7, 6;  acc = acc + t
  * (the order in which the bf16 instruction of x86 takes pairs)
  *
@@ -61,12 +62,13 @@ struct mm_mat {
     float scale2;      /* the same for the second matrix of a pair */
 };
 
-/* 32 activations in integers. */
+/* 32 activations in integers, with the sums that the formats need. 64 bytes. */
 struct mm_rec {
     int8_t q[32];
-    float d;         /* value = d * q */
-    int32_t isum[2]; /* sums of q[0..15], q[16..31] */
-    int32_t has_lo;  /* 1 when the second plane's record is used too */
+    float d;      /* value = d * q */
+    int32_t i[3]; /* -8 * sum of q: of all 32; of q[0..15]; of q[16..31] */
+    float s[3];   /* d * sum of q, likewise */
+    int32_t has_lo; /* 1 when the second plane's record is used too */
 };
 
 /* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by
@@ -77,9 +79,11 @@ struct mm_act_buf {
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld] */
     float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
-    struct mm_rec *i8;        /* [n_tok, ld / 32] */
-    struct mm_rec *i8x;       /* [n_tok, plane, ld / 32] */
-    struct mm_rec *i15;       /* [n_tok, plane, ld / 32] */
+    struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart */
+    struct mm_rec *i8x;       /* [n_tok, plane, ld / 32], likewise */
+    struct mm_rec *i15;       /* [n_tok, plane, ld / 32], likewise */
+    int32_t *lo_list; /* i8x: [n_tok, ld / 32 + 1], the number of groups with a second plane, then
+                         those, rising */
 };
 
 /* ---- formats and packing (load time) ---- */
@@ -117,6 +121,9 @@ size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
+/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer of INT8 alone whose
+ * n_col is a multiple of 32: the parts of a token in any order, by any workers, are kern_mm_prep's. */
+void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 
 /* ---- the product ---- */
 /* Bytes of scratch that one worker needs for kern_mm on matrices up to n_col columns (64-byte

@@ -18,7 +18,7 @@ const struct mm_fmt_info kern_mm_fmts[MM_N_FMT] = {
 
 const uint8_t kern_mm_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                 129, 141, 153, 166, 181, 197, 217, 241};
-const uint8_t kern_mm_e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+const uint8_t kern_mm_e2m1[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 
 sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err)
 {

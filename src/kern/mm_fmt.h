@@ -29,7 +29,6 @@ struct mm_fmt_info {
 };
 extern const struct mm_fmt_info kern_mm_fmts[MM_N_FMT];
 
-/* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 12). */
 /* mm_group.c: block of columns [k0, k0 + n) of tile t of a weight_group matrix; scale:
  * kern_mm_scale's. */
 void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t,
@@ -39,6 +38,7 @@ int kern_mm_group_fmt(const struct weight *w);
 /* Codes of 16 rows x 32 k as planes. */
 void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out);
 
+/* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 16). */
 extern const uint8_t kern_mm_nl[16], kern_mm_e2m1[16];
 
 /* One group of 32 k of a tile: codes after the table, still with the offset; scales in f32. */
@@ -52,38 +52,36 @@ void kern_mm_group(int fmt, const uint8_t *blk, int g, struct mm_group *out);
 /* The 32 k from column 32 * g of tile data as f32 [32][16] (no tensor scale). Any format. */
 void kern_mm_group_f32(int fmt, const uint8_t *tile, int g, float *dst);
 
-/* One entry of a panel: 32 activations of one column, ready for a format (i = -off * sums). 64
- * bytes. */
-struct mm_ent {
-    int8_t q[32];
-    float d;
-    int32_t i[2]; /* where the integer sums start: -off * sum; [0] of all 32 where the format is not
-                     half */
-    float s[2];   /* d * sum of q; [0] of all 32 where not half */
-    int32_t col;  /* column (token of the call) */
-    int32_t pad[2];
-};
-
-/* The product kernels' arguments: n_tile tiles times n columns, groups [g0, g1) of 32 k.
- * hi [g1 - g0][n]; lo: second planes, entries lo_off[g - g0] .. lo_off[g - g0 + 1] - 1, NULL =
- * none. x (float formats): [(g1 - g0) * 4][n][8] f32. acc: scratch [n][16] f32, 64-byte aligned. */
+/* The product kernels' arguments: n_tile tiles times n columns, groups [g0, g1) of 32 k (code
+ * formats: all of them, g0 = 0).
+ * hi[j] + g * step: record of column j and group g. Second planes: lo[j] + g, of columns
+ * lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one column
+ * lo_off holds the numbers of the n_lo groups that have one.
+ * x (float formats): [(g1 - g0) * 4][n][8] f32.
+ * acc: scratch [2][MM_N_COL][16] f32, 64-byte aligned. */
 struct mm_run {
     const uint8_t *w; /* block that holds group g0 (g0 is a multiple of 8) of the first tile */
     size_t tile_bytes;
     int n_tile, n, g0, g1;
-    const struct mm_ent *hi, *lo;
+    const struct mm_rec *const *hi, *const *lo;
+    size_t step;
     const int32_t *lo_off;
+    const uint8_t *lo_col;
+    int n_lo;
     const float *x;
     const uint16_t *xb; /* mm_bf16x: the same in bf16 */
     float *y;           /* y[j * ldy + 16 * tile + i] */
     int64_t ldy;
-    int add;      /* 1: go on from the sums in y; 0: start at 0 */
+    int add;      /* float formats: 1: go on from the sums in y; 0: start at 0 */
     int prefetch; /* bytes ahead; 0 = none */
     float *acc;
 };
 
+/* Where the integer sums of a format with an offset start: off is a power of two. */
+#define MM_START(i, off) ((off) >= 8 ? (i) * ((off) / 8) : (i) / (8 / (off)))
+
 #define MM_N_COL 64   /* columns of one run, at most */
-#define MM_PANEL 4096 /* entries of a panel, at most (per plane) */
+#define MM_PANEL 4096 /* groups times columns of a panel of floats, at most */
 #define MM_MAX_ROWS 16
 
 #endif

@@ -4,20 +4,26 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "kv/kv_internal.h"
 
 sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err)
 {
-    void *a = NULL, *b = NULL;
+    void *a = NULL, *b = NULL, *c = NULL;
     memset(p, 0, sizeof *p);
     if (n_blk < 1 || blk_tok < 1)
         return SL_FAIL(err, REQUEST, "kv pool: %d blocks of %d tokens", n_blk, blk_tok);
     SL_TRY(mem_alloc_array(MEM_KV, (size_t)n_blk, sizeof(int32_t), &a, err));
-    if (mem_alloc_array(MEM_KV, (size_t)n_blk, sizeof(int32_t), &b, err)) {
+    if (mem_alloc_array(MEM_KV, (size_t)n_blk, sizeof(int32_t), &b, err) ||
+        mem_alloc_array(MEM_KV, (size_t)n_blk, sizeof(int32_t), &c, err)) {
         mem_free(a);
+        mem_free(b);
         return SL_NOMEM;
     }
     p->free_blk = a;
     p->ref = b;
+    p->seen = c;
+    p->lru_old = p->lru_new = -1;
+    p->hash_mask = UINT64_MAX;
     p->n_blk = n_blk;
     p->blk_tok = blk_tok;
     p->n_free = n_blk;
@@ -29,6 +35,10 @@ void kv_pool_fini(struct kv_pool *p)
 {
     mem_free(p->free_blk);
     mem_free(p->ref);
+    mem_free(p->seen);
+    mem_free(p->node);
+    mem_free(p->tok);
+    mem_free(p->bucket);
     memset(p, 0, sizeof *p);
 }
 
@@ -46,25 +56,41 @@ void kv_pool_shuffle(struct kv_pool *p, uint64_t seed)
     }
 }
 
+int kv_pool_avail(const struct kv_pool *p)
+{
+    return p->n_free + p->n_kept;
+}
+
+void kv_block_release(struct kv_pool *p, int32_t blk)
+{
+    p->free_blk[p->n_free++] = blk;
+    if (p->on_free) p->on_free(p->user, blk);
+}
+
 int32_t kv_block_alloc(struct kv_pool *p)
 {
+    if (p->n_free == 0 && p->n_kept > 0) kv_tree_evict(p);
     if (p->n_free == 0) return -1;
     int32_t blk = p->free_blk[--p->n_free];
-    ASSERT(p->ref[blk] == 0);
+    ASSERT(p->ref[blk] == 0 && !kv_in_tree(p, blk));
     p->ref[blk] = 1;
     return blk;
 }
 
 void kv_block_ref(struct kv_pool *p, int32_t blk)
 {
-    ASSERT(blk >= 0 && blk < p->n_blk && p->ref[blk] > 0);
-    p->ref[blk]++;
+    ASSERT(blk >= 0 && blk < p->n_blk && (p->ref[blk] > 0 || kv_in_tree(p, blk)));
+    if (p->ref[blk]++ == 0) kv_tree_use(p, blk);
 }
 
 void kv_block_unref(struct kv_pool *p, int32_t blk)
 {
     ASSERT(blk >= 0 && blk < p->n_blk && p->ref[blk] > 0);
-    if (--p->ref[blk] == 0) p->free_blk[p->n_free++] = blk;
+    if (--p->ref[blk]) return;
+    if (kv_in_tree(p, blk))
+        kv_tree_keep(p, blk);
+    else
+        kv_block_release(p, blk);
 }
 
 sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err)
@@ -84,11 +110,13 @@ void kv_seq_fini(struct kv_seq *s)
     memset(s, 0, sizeof *s);
 }
 
-/* The last block is partly filled and others name it too: it must be copied before the next token
- * is stored. */
+/* The last block is partly filled and others name it too, or it is in the tree (a trimmed
+ * sequence): it must be copied before the next token is stored. */
 static bool shared_tail(const struct kv_pool *p, const struct kv_seq *s)
 {
-    return s->n_tok % p->blk_tok != 0 && p->ref[s->blk[s->n_blk - 1]] > 1;
+    if (s->n_tok % p->blk_tok == 0) return false;
+    int32_t last = s->blk[s->n_blk - 1];
+    return p->ref[last] > 1 || kv_in_tree(p, last);
 }
 
 static int blocks_for(const struct kv_pool *p, int n_tok)
@@ -102,6 +130,13 @@ int kv_seq_need(const struct kv_pool *p, const struct kv_seq *s, int n_new)
     return blocks_for(p, s->n_tok + n_new) - s->n_blk + shared_tail(p, s);
 }
 
+int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s)
+{
+    int64_t own = (int64_t)s->n_blk * p->blk_tok - s->n_tok, avail = kv_pool_avail(p);
+    if (!shared_tail(p, s)) return own + avail * p->blk_tok;
+    return avail ? own + (avail - 1) * p->blk_tok : 0;
+}
+
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err)
 {
@@ -111,14 +146,17 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
     if (total > s->cap)
         return SL_FAIL(err, LIMIT, "sequence of %d tokens: more than %d blocks of %d",
                        s->n_tok + n_new, s->cap, p->blk_tok);
-    if (need > p->n_free)
-        return SL_FAIL(err, BUSY, "kv cache is full: %d blocks needed, %d free", need, p->n_free);
+    if (need > kv_pool_avail(p))
+        return SL_FAIL(err, BUSY, "kv cache is full: %d blocks needed, %d free", need,
+                       kv_pool_avail(p));
+    if (s->n_tok == 0) s->epoch = p->epoch;
     if (shared_tail(p, s)) {
         int32_t *last = &s->blk[s->n_blk - 1];
         *copy_src = *last;
         *copy_dst = kv_block_alloc(p);
         kv_block_unref(p, *last);
         *last = *copy_dst;
+        s->n_put = BASE_MIN(s->n_put, s->n_blk - 1);
     }
     while (s->n_blk < total)
         s->blk[s->n_blk++] = kv_block_alloc(p);
@@ -133,6 +171,7 @@ void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok)
     while (s->n_blk > keep)
         kv_block_unref(p, s->blk[--s->n_blk]);
     s->n_tok = n_tok;
+    s->n_put = BASE_MIN(s->n_put, n_tok / p->blk_tok);
 }
 
 sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq *dst, sl_err *err)
@@ -147,6 +186,8 @@ sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq
     }
     dst->n_blk = src->n_blk;
     dst->n_tok = src->n_tok;
+    dst->n_put = src->n_put;
+    dst->epoch = src->epoch;
     return SL_OK;
 }
 
@@ -155,26 +196,35 @@ void kv_seq_clear(struct kv_pool *p, struct kv_seq *s)
     kv_seq_trim(p, s, 0);
 }
 
-static int count_in_tables(const struct kv_seq *const *seqs, int n_seq, int32_t blk)
+static int check_tables(const struct kv_pool *p, const struct kv_seq *const *seqs, int n_seq)
 {
-    int n = 0;
-    for (int i = 0; i < n_seq; i++)
-        for (int j = 0; j < seqs[i]->n_blk; j++)
-            n += seqs[i]->blk[j] == blk;
-    return n;
+    memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
+    for (int i = 0; i < n_seq; i++) {
+        if (seqs[i]->n_blk != blocks_for(p, seqs[i]->n_tok)) return 3;
+        for (int k = 0; k < seqs[i]->n_blk; k++) {
+            int32_t b = seqs[i]->blk[k];
+            if (b < 0 || b >= p->n_blk) return 2;
+            p->seen[b]++;
+        }
+    }
+    for (int b = 0; b < p->n_blk; b++)
+        if (p->seen[b] != p->ref[b]) return 2;
+    return 0;
 }
 
 int kv_pool_check(const struct kv_pool *p, const struct kv_seq *const *seqs, int n_seq)
 {
-    int n_free = 0;
+    int n_used = 0, n_kept = 0, broken = check_tables(p, seqs, n_seq);
+    if (broken) return broken;
     for (int b = 0; b < p->n_blk; b++) {
-        if (count_in_tables(seqs, n_seq, b) != p->ref[b]) return b + 1;
-        n_free += p->ref[b] == 0;
+        n_used += p->ref[b] > 0;
+        n_kept += p->ref[b] == 0 && kv_in_tree(p, b);
     }
-    if (n_free != p->n_free) return p->n_blk;
-    for (int i = 0; i < p->n_free; i++)
-        if (p->ref[p->free_blk[i]] != 0) return p->free_blk[i] + 1;
-    for (int i = 0; i < n_seq; i++)
-        if (seqs[i]->n_blk != blocks_for(p, seqs[i]->n_tok)) return seqs[i]->blk[0] + 1;
-    return 0;
+    if (n_kept != p->n_kept || p->n_free + n_used + n_kept != p->n_blk) return 1;
+    memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
+    for (int i = 0; i < p->n_free; i++) {
+        int32_t b = p->free_blk[i];
+        if (p->ref[b] || kv_in_tree(p, b) || p->seen[b]++) return 2;
+    }
+    return p->node ? kv_tree_check(p) : 0;
 }

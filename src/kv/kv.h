@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paged-KV bookkeeping: which block holds which tokens of which sequence. Integers only; no
- * tensors. See kv/README.md for the invariants. */
+/* Paged-KV bookkeeping: which block holds which tokens of which sequence, and which blocks stay for
+ * later sequences that begin alike. Integers only; no tensors. See kv/README.md for the invariants.
+ */
 #ifndef KV_KV_H
 #define KV_KV_H
 
@@ -10,15 +11,39 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* A pool of n_blk blocks of blk_tok tokens. free + referenced == n_blk at all times. Engine thread.
- */
+/* A block's place in the prefix tree; the node of block b is node[b]. A node stands for blk_tok
+ * tokens that follow those of its parents. */
+struct kv_node {
+    bool in_tree;
+    int32_t parent;             /* block, -1 = the root */
+    int32_t n_child;            /* nodes whose parent this is */
+    int32_t chain;              /* next of the same hash bucket, -1 = none */
+    int32_t lru_prev, lru_next; /* while in the tree with no reference; -1 = end */
+    uint32_t mark;              /* which of the positions are marked, see kv_path */
+    uint64_t salt, hash;
+};
+
+/* A pool of n_blk blocks of blk_tok tokens. free + referenced + kept == n_blk at all times, where
+ * kept blocks are in the tree and in no sequence. Engine thread. */
 struct kv_pool {
     /* fixed after init */
     int n_blk, blk_tok;
+    uint64_t hash_mask; /* of the bits of hashes that are used: tests make it small */
+    void (*on_free)(void *user, int32_t blk); /* a block lost its contents; NULL */
+    void *user;
     /* engine thread */
-    int n_free;
+    int n_free, n_kept;
     int32_t *free_blk; /* stack of free blocks, [0, n_free) */
-    int32_t *ref;      /* [n_blk] references; 0 = free */
+    int32_t *ref;      /* [n_blk] sequences that name it */
+    uint64_t n_evict;  /* kept blocks given up since init */
+    uint32_t epoch;    /* times the tree was dropped */
+    /* the prefix tree; NULL without kv_cache_init */
+    struct kv_node *node; /* [n_blk] */
+    int32_t *tok;         /* [n_blk, blk_tok] tokens of nodes */
+    int32_t *bucket;      /* [n_bucket] first node, -1 = none */
+    int n_bucket;         /* a power of two */
+    int32_t lru_old, lru_new;
+    int32_t *seen; /* [n_blk] scratch of kv_pool_check */
 };
 
 sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err) BASE_MUST_USE;
@@ -26,15 +51,22 @@ void kv_pool_fini(struct kv_pool *p);
 /* Order in which the free blocks are handed out: shuffled by seed (tests: scattered blocks); 0
  * restores rising order. Only when all are free. */
 void kv_pool_shuffle(struct kv_pool *p, uint64_t seed);
-int32_t kv_block_alloc(struct kv_pool *p); /* -1 = none free; reference count 1 */
-void kv_block_ref(struct kv_pool *p, int32_t blk);
-void kv_block_unref(struct kv_pool *p, int32_t blk); /* to 0: free again */
+/* Blocks that kv_block_alloc can give: the free ones and those that are only kept. */
+int kv_pool_avail(const struct kv_pool *p);
+/* -1 = none; reference count 1. Takes the kept block that was used least recently when none is
+ * free.
+ */
+int32_t kv_block_alloc(struct kv_pool *p);
+void kv_block_ref(struct kv_pool *p, int32_t blk);   /* also of a kept block */
+void kv_block_unref(struct kv_pool *p, int32_t blk); /* to 0: kept when in the tree, else free */
 
 /* The blocks of one sequence, in order of position. Caller's memory. */
 struct kv_seq {
     int32_t *blk; /* [cap] */
     int n_blk, cap;
-    int n_tok; /* positions stored */
+    int n_tok;      /* positions stored */
+    int n_put;      /* leading blocks that are in the tree */
+    uint32_t epoch; /* of the tree when it began: an older one puts nothing */
 };
 /* cap: the most blocks it can ever have. */
 sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err) BASE_MUST_USE;
@@ -42,6 +74,8 @@ void kv_seq_fini(struct kv_seq *s); /* must be empty */
 /* Blocks that n_new more tokens need beyond those held. A shared last block that must be copied
  * before writing counts as one. */
 int kv_seq_need(const struct kv_pool *p, const struct kv_seq *s, int n_new);
+/* Tokens that s could grow by with all blocks that kv_block_alloc can give. */
+int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
 /* Make room for n_new more positions and count them as stored. BUSY, and nothing changed, when
  * blocks run out; LIMIT over cap. *copy_src/-dst: -1, or a shared last block that the caller must
  * copy (dev_kv_copy) before the step. */
@@ -53,9 +87,35 @@ void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok);
 sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq *dst,
                       sl_err *err) BASE_MUST_USE;
 void kv_seq_clear(struct kv_pool *p, struct kv_seq *s);
+
+/* ---- the prefix tree ---- */
+
+/* What a sequence is about. Positions in [mark0, mark1) are marked: their values were computed in
+ * another form, and a block is only the same as one that is marked alike (all of its parents too).
+ */
+struct kv_path {
+    const int32_t *ids; /* [n] tokens by position */
+    int n;
+    uint64_t salt; /* paths of different salts have nothing in common */
+    int mark0, mark1;
+};
+/* Have a prefix tree from now on. Errors: NOMEM. */
+sl_status kv_cache_init(struct kv_pool *p, sl_err *err) BASE_MUST_USE;
+/* Give the empty sequence s the blocks of the longest beginning of the path that the tree has,
+ * whole blocks, at most max_tok tokens. Tokens are compared, hashes only find them. Returns the
+ * tokens. Cost: linear in them. */
+int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s);
+/* Put the full blocks of s into the tree: path says what they hold. A block that the tree has
+ * already (another sequence computed the same) replaces the one of s. Their contents must be final.
+ * A sequence that began before the tree was dropped puts nothing. */
+void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *s);
+/* Empty the tree: kept blocks become free, those in use when their sequences end. */
+void kv_cache_drop(struct kv_pool *p);
+
 /* The accounting identity over all sequences given: every block's references equal the tables that
- * name it, free blocks are in none. For tests and debug builds: returns 0, or the first block that
- * breaks it plus 1. */
+ * name it, free blocks are in none and in no tree, kept ones in the tree only; the tree's parents,
+ * counts, buckets and order agree. For tests and debug builds: returns 0, or the number of the
+ * invariant of kv/README.md that is broken. Cost: linear. */
 int kv_pool_check(const struct kv_pool *p, const struct kv_seq *const *seqs, int n_seq);
 
 #endif

@@ -38,7 +38,14 @@ static void gqa_step(struct model *m, dev_kv *kv, const struct dev_batch *b, con
     dev_attn(m->d, b, &at);
 }
 
-static void moe_step(struct model *m, const struct dev_batch *b, const struct layer *l)
+/* Which experts were chosen, for model_routed. */
+static void count_routed(struct model *m, int il, int n_tok)
+{
+    uint64_t *n = m->n_routed + (size_t)il * (size_t)m->cfg.n_expert;
+    for (int i = 0; i < n_tok * m->cfg.n_expert_used; i++) n[m->id_r[i]]++;
+}
+
+static void moe_step(struct model *m, const struct dev_batch *b, const struct layer *l, int il)
 {
     const struct model_cfg *c = &m->cfg;
     struct dev_matmul gate = {.act = m->a_ffn, .n_row = b->n_tok, .n_mat = 1, .w = {l->router}, .y = {m->logit_r}};
@@ -48,6 +55,7 @@ static void moe_step(struct model *m, const struct dev_batch *b, const struct la
                            .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
                            .scale = c->route_scale, .id = m->id_r, .weight = m->weight_r};
     dev_route(m->d, b, &rt);
+    count_routed(m, il, b->n_tok);
     if (l->gate_up) {
         struct dev_ffn sh = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down,
                              .h_act = m->a_h, .h = m->h, .y = m->shared};
@@ -84,7 +92,7 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, co
     dev_norm(m->d, b, &fn);
     model_tap_put(m, MODEL_TAP_FFN, tap_y, b->n_tok, c->d_model, c->d_model);
     if (l->is_moe) {
-        moe_step(m, b, l);
+        moe_step(m, b, l, il);
         return;
     }
     struct dev_ffn ffn = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down, .h_act = m->a_h,

@@ -234,7 +234,7 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
     SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     SL_TRY(matrix(m, io, il, ROLE_K, nk, D, DEV_USE_MATMUL, &l->k, err));
     SL_TRY(matrix(m, io, il, ROLE_V, nk, D, DEV_USE_MATMUL, &l->v, err));
-    SL_TRY(matrix(m, io, il, ROLE_O, D, nq, DEV_USE_MATMUL, &l->o, err));
+    SL_TRY(matrix(m, io, il, ROLE_O, D, nq, DEV_USE_PLAIN, &l->o, err));
     SL_TRY(bias(m, io, il, ROLE_Q, nq, c->attn_bias, &l->q_bias, err));
     SL_TRY(bias(m, io, il, ROLE_K, nk, c->attn_bias, &l->k_bias, err));
     SL_TRY(bias(m, io, il, ROLE_V, nk, c->attn_bias, &l->v_bias, err));
@@ -346,7 +346,7 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     SL_TRY(matrix(m, io, il, ROLE_KV_A, c->kv_lora + c->d_rope, D, DEV_USE_MATMUL, &l->kv_a, err));
     SL_TRY(vector(m, io, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, io, il, l, err));
-    return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_MATMUL, &l->o, err);
+    return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_PLAIN, &l->o, err);
 }
 
 /* gate and up as one pair matrix, and down; roles of the dense or the shared form. */
@@ -357,17 +357,18 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     struct weight gate, up;
     int64_t D = m->cfg.d_model;
     model_tensor_name(m->kind, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
+    enum dev_use use = shared ? DEV_USE_PLAIN : DEV_USE_MATMUL; /* a shared expert is as precise as the others */
     if (m->opts.pack) {
-        SL_TRY(map(m, name, 1, true, F, D, DEV_USE_MATMUL, &l->gate_up, err));
+        SL_TRY(map(m, name, 1, true, F, D, use, &l->gate_up, err));
     } else {
         SL_TRY(get_weight(io, name, &gate, err));
         SL_TRY(want_shape(&gate, F, D, err));
         model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
         SL_TRY(get_weight(io, name_up, &up, err));
         SL_TRY(want_shape(&up, F, D, err));
-        SL_TRY(pack(m, io, name, &gate, &up, 1, DEV_USE_MATMUL, &l->gate_up, err));
+        SL_TRY(pack(m, io, name, &gate, &up, 1, use, &l->gate_up, err));
     }
-    return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, DEV_USE_MATMUL, &l->down, err);
+    return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, use, &l->down, err);
 }
 
 /* The E matrices of one role: a stack in GGUF, one tensor each in HF. */

@@ -114,6 +114,9 @@ static sl_status open_buffers(struct model *m, sl_err *err)
         SL_TRY(buffer(m, T, c->n_expert_used, &m->weight_r, err));
         SL_TRY(buffer(m, T, c->n_expert_used, &m->id_r, err));
         if (c->n_shared) SL_TRY(buffer(m, T, D, &m->shared, err));
+        void *n = NULL;
+        SL_TRY(mem_arena_array(&m->arena, (size_t)(c->n_layer + m->n_mtp) * (size_t)c->n_expert, sizeof(uint64_t), &n, err));
+        m->n_routed = n;
     }
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, (size_t)T, sizeof(int32_t), &p, err));
@@ -243,9 +246,21 @@ const struct model_cfg *model_config(const model *m)
     return &m->cfg;
 }
 
+int model_form_from(const model *m)
+{
+    return m->expand_from;
+}
+
 int64_t model_bytes_per_token(const model *m)
 {
     return m->bytes_per_token;
+}
+
+const uint64_t *model_routed(const model *m, int layer)
+{
+    const struct model_cfg *c = &m->cfg;
+    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp || !c->moe_layer[layer]) return NULL;
+    return m->n_routed + (size_t)layer * (size_t)c->n_expert;
 }
 
 int64_t model_weight_bytes(const model *m)

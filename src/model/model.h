@@ -88,6 +88,8 @@ struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense layer. */
+const uint64_t *model_routed(const model *m, int layer);
 
 /* One step's input. Arrays: host memory, borrowed. */
 struct model_batch {
@@ -128,6 +130,9 @@ struct model_tap_rows {
 typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
 /* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
+/* Prompt tokens at this position and behind are computed in another form than generated ones (model/mla.c), so their stored values differ in the last
+ * bits. INT_MAX: one form only. */
+int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);
 

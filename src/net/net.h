@@ -61,7 +61,9 @@ struct net_req {
     size_t body_max;
     bool here; /* handle runs on the net thread: only for what takes microseconds */
     const void *route;
-    int key; /* for the caller */
+    int key; /* these three are the caller's */
+    int retry_s;
+    bool counted;
     /* the body, NUL behind */
     struct str body;
     struct arena arena; /* until the request is freed; net and worker threads, never at once */
@@ -85,6 +87,8 @@ struct net_hooks {
     void (*refuse)(void *user, struct net_req *r, int status, const char *code, const char *text);
     /* The request is over (reply sent or peer gone). Net thread. */
     void (*done)(void *user, struct net_req *r);
+    /* About twice a second. Watcher thread: short. May be NULL. */
+    void (*tick)(void *user);
     /* net_server_signal was called. Watcher thread. May be NULL. */
     void (*signal)(void *user, int sig);
 };

@@ -140,6 +140,7 @@ static void *watch(void *arg)
         }
         if (clock_now_ns() < next) continue;
         check_deadlines(s);
+        if (s->opts.hooks.tick) s->opts.hooks.tick(s->opts.hooks.user);
         next = clock_now_ns() + 500 * (int64_t)MS;
     }
     return NULL;

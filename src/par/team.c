@@ -65,7 +65,6 @@ struct par_team {
     int64_t published_ns; /* when the present region began */
     int64_t waited_ns;    /* the caller's waits in it */
     pthread_t caller;
-    unsigned n_solo; /* such regions so far: the clock is read every few */
     int64_t solo_until, solo_ns, together_since;
 
     atomic_llong spin_ns; /* relaxed: a hint */
@@ -135,7 +134,6 @@ static void solo_begin(par_team *t, int64_t waited)
 static int solo_now(par_team *t)
 {
     if (!t->solo) return 0;
-    if (++t->n_solo % 16) return 1;
     int64_t now = clock_now_ns();
     if (now < t->solo_until) return 1;
     t->solo = 0;
@@ -297,8 +295,10 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     fn(arg, 0, t->n);
     t->waited_ns += event_wait(&t->done, before, spin_now(t));
     spin_learn(t, t->waited_ns);
+    /* Alone would have taken twice what the caller worked, at most: less than this region only when
+     * half of it was waiting. In a long one the others' time slices count even so. */
     if (atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed) && t->adapt &&
-        t->waited_ns > SOLO_WAIT_NS)
+        t->waited_ns > SOLO_WAIT_NS && 2 * t->waited_ns > clock_now_ns() - t->published_ns)
         solo_begin(t, t->waited_ns);
 }
 

@@ -421,6 +421,18 @@ static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *i
     return SL_OK;
 }
 
+/* Buffers that an item needs at once, against opts.memory. */
+static sl_status check_memory(const struct quant_plan *p, const struct quant_item *it, int unit, int n_worker, sl_err *err)
+{
+    uint64_t out = quant_item_bytes(p, it), need = (uint64_t)n_worker * (uint64_t)unit * (uint64_t)it->cols * 10;
+    if (is_plain(p, it)) out = BASE_MIN(out, (uint64_t)CHUNK_BYTES);
+    need += out + 20 * (uint64_t)it->rows + (it->from == QUANT_ROWS ? 0 : 4 * (uint64_t)(it->rows * it->cols));
+    if (p->o->memory > 0 && need > (uint64_t)p->o->memory)
+        return SL_FAIL(err, LIMIT, "%s: tensor %.80s needs %llu bytes of buffers, --memory allows %lld", io_path(p->src), it->name,
+                       (unsigned long long)need, (long long)p->o->memory);
+    return SL_OK;
+}
+
 /* Nothing is changed, so the bytes can stay (GGUF's quantised types can not even be written otherwise). */
 static bool unchanged(const struct quant_plan *p, const struct quant_item *it, const struct quant_rows *r)
 {
@@ -448,7 +460,8 @@ sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, 
         st = SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s: values change, and %s can not be written: give its class another type",
                      io_path(p->src), it->src, tensor_dtype(it->store)->text);
     } else {
-        st = open_scratch(&j, par_size(team), &a, err);
+        st = check_memory(p, it, j.unit, par_size(team), err);
+        if (!st) st = open_scratch(&j, par_size(team), &a, err);
         if (!st) st = is_plain(p, it) ? encode_plain(&j, team, out, &a, e, err) : encode_parts(&j, team, out, &a, e, err);
     }
     mem_arena_fini(&a);

@@ -327,14 +327,14 @@ static bool fits(const struct quant_plan *p, enum quant_type t, const struct qua
     }
 }
 
-/* Embedding and head where nothing was said: in a folder as they are; in GGUF as the rest, but not below 6 bits. */
+/* Embedding and head where nothing was said: as the rest when that is plain; else in a folder as they are, in GGUF not below 6 bits. */
 static enum quant_type wanted(const struct quant_plan *p, const struct quant_item *it)
 {
     enum quant_type t = it->cls == QUANT_CLASS_OTHER ? QUANT_AS_IS : p->o->type[it->cls];
-    if (t != QUANT_AS_IS || p->to == IO_HF || (it->cls != QUANT_CLASS_EMBED && it->cls != QUANT_CLASS_HEAD)) return t;
+    if (t != QUANT_AS_IS || (it->cls != QUANT_CLASS_EMBED && it->cls != QUANT_CLASS_HEAD)) return t;
     enum quant_type w = p->o->type[QUANT_CLASS_FFN];
-    if (!is_coded(w) || w == QUANT_Q8_0) return w;
-    return QUANT_Q6_K;
+    if (!is_coded(w) || (w == QUANT_Q8_0 && p->to == IO_GGUF)) return w;
+    return p->to == IO_HF ? QUANT_AS_IS : QUANT_Q6_K;
 }
 
 static sl_status kept_by_name(const struct quant_plan *p, const char *name, bool *kept, sl_err *err)

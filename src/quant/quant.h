@@ -103,7 +103,7 @@ struct quant_opts {
     bool force;                          /* replace what is at dst */
     int group;                           /* of awq: 0 = the largest of 128, 64, 32 that divides every width */
     int n_thread;                        /* 0 = physical cores */
-    int64_t memory;                      /* bytes of buffers, 0 = default */
+    int64_t memory;                      /* refuse when a tensor needs more bytes of buffers; 0 = no limit */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total); /* bytes of the source; 1 = stop */
     void *user;
 };

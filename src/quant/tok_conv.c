@@ -9,124 +9,8 @@
 #include "tok/tok.h"
 
 enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* ---- folder -> GGUF ---- */
-
-/* A pattern with \r, \n, \uXXXX and \x{X} as the characters themselves, so that two spellings compare equal. */
-static void put_utf8(struct str *s, uint32_t c)
-{
-    if (c < 0x80) {
-        str_putc(s, (char)c);
-    } else if (c < 0x800) {
-        str_putc(s, (char)(0xc0 | c >> 6));
-        str_putc(s, (char)(0x80 | (c & 63)));
-    } else {
-        if (c < 0x10000) {
-            str_putc(s, (char)(0xe0 | c >> 12));
-        } else {
-            str_putc(s, (char)(0xf0 | c >> 18));
-            str_putc(s, (char)(0x80 | (c >> 12 & 63)));
-        }
-        str_putc(s, (char)(0x80 | (c >> 6 & 63)));
-        str_putc(s, (char)(0x80 | (c & 63)));
-    }
-}
-
-static void plain_pattern(struct str *s, const char *p)
-{
-    str_clear(s);
-    while (*p) {
-        char *end = NULL;
-        if (p[0] == '\\' && p[1] == 'x' && p[2] == '{') {
-            put_utf8(s, (uint32_t)strtoul(p + 3, &end, 16));
-            p = *end ? end + 1 : end;
-        } else if (p[0] == '\\' && p[1] == 'u') {
-            char hex[5] = {0};
-            strncpy(hex, p + 2, 4);
-            put_utf8(s, (uint32_t)strtoul(hex, NULL, 16));
-            p += 2 + strlen(hex);
-        } else if (p[0] == '\\' && (p[1] == 'r' || p[1] == 'n')) {
-            str_putc(s, p[1] == 'r' ? '\r' : '\n');
-            p += 2;
-        } else if (p[0] == '\\' && p[1]) {
-            str_put(s, p, 2);
-            p += 2;
-        } else {
-            str_putc(s, *p++);
-        }
-    }
-    str_putc(s, 0);
-}
-
-static bool same_pattern(struct str *a, struct str *b, const char *x, const char *y)
-{
-    plain_pattern(a, x);
-    plain_pattern(b, y);
-    return str_status(a, NULL) == SL_OK && str_status(b, NULL) == SL_OK && a->n == b->n && memcmp(a->p, b->p, a->n) == 0;
-}
-
-/* The pattern of one step of pre_tokenizer; NULL: none of its own; *known false: a kind that GGUF has no rule for. */
-static const char *step_pattern(const struct json *j, bool *known)
-{
-    const struct json *type = text_json_get(j, "type"), *yes;
-    *known = true;
-    if (text_json_is(type, "Split")) {
-        const struct json *re = text_json_get(text_json_get(j, "pattern"), "Regex");
-        if (re && re->kind == JSON_STR_K && text_json_is(text_json_get(j, "behavior"), "Isolated")) return re->s;
-    } else if (text_json_is(type, "Digits")) {
-        yes = text_json_get(j, "individual_digits");
-        if (yes && yes->kind == JSON_BOOL_K && yes->b) return "\\p{N}";
-    } else if (text_json_is(type, "ByteLevel")) {
-        yes = text_json_get(j, "use_regex");
-        return !yes || (yes->kind == JSON_BOOL_K && yes->b) ? GPT2 : NULL;
-    }
-    *known = false;
-    return NULL;
-}
-
-/* Patterns of tokenizer.json's pre_tokenizer, at most 7. */
-static int read_steps(const struct json *pre, const char **step)
-{
-    bool known = true;
-    int n = 0;
-    const struct json *list = text_json_get(pre, "pretokenizers");
-    const struct json *j = text_json_is(text_json_get(pre, "type"), "Sequence") && list ? list->child : pre;
-    for (; j && known && n <= 7; j = j == pre ? NULL : j->next) {
-        const char *s = step_pattern(j, &known);
-        if (s && n < 7) step[n] = s;
-        n += s != NULL;
-    }
-    return known && n <= 7 ? n : -1;
-}
-
-static sl_status rule_name(const struct json *root, char *name, size_t n_name, sl_err *err)
-{
-    const char *step[7];
-    struct tok_rule r;
-    struct str a, b;
-    int n = read_steps(text_json_get(root, "pre_tokenizer"), step);
-    const struct json *norm = text_json_get(root, "normalizer"), *im = text_json_get(text_json_get(root, "model"), "ignore_merges");
-    bool nfc = text_json_is(text_json_get(norm, "type"), "NFC"), ignore = im && im->kind == JSON_BOOL_K && im->b, found = false;
-    str_init(&a, MEM_MISC, 0);
-    str_init(&b, MEM_MISC, 0);
-    for (int pass = 0; pass < 2 && !found; pass++) /* first with the same flags, then by patterns alone */
-        for (int i = 0; !found && n > 0 && tok_rule_get(i, &r); i++) {
-            bool same = pass || (r.nfc == nfc && r.ignore_merges == ignore);
-            if (nfc && !r.nfc) same = false;
-            for (int k = 0; k < 7 && same; k++) {
-                if ((k < n) != (r.step[k] != NULL)) same = false;
-                else if (k < n) same = same_pattern(&a, &b, step[k], r.step[k]);
-                else break;
-            }
-            found = same;
-            if (same) snprintf(name, n_name, "%.*s", (int)strcspn(r.names + 1, " "), r.names + 1);
-        }
-    str_fini(&a);
-    str_fini(&b);
-    if (found) return SL_OK;
-    return SL_FAIL(err, UNSUPPORTED, "tokenizer.json: its pre_tokenizer is none that GGUF has a name for");
-}
 
 struct vocab {
     const char **text;
@@ -221,7 +105,7 @@ static sl_status to_gguf(const struct quant_plan *p, const struct json *root, co
     char pre[64];
     struct vocab v = {0};
     size_t n = 0;
-    SL_TRY(rule_name(root, pre, sizeof pre, err));
+    SL_TRY(tok_rule_name(t, pre, sizeof pre, err));
     SL_TRY(read_vocab(root, p->cfg.n_vocab, a, &v, err));
     io_out_str(out, "tokenizer.ggml.model", "gpt2", 4);
     io_out_str(out, "tokenizer.ggml.pre", pre, strlen(pre));

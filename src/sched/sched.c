@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy in one place. Lists are short arrays in order of age; every operation is linear in the
- * requests, and nothing allocates after init. */
+/* The policy in one place. Lists are short arrays in order of rank; every operation is linear in
+ * the requests, and nothing allocates after init. */
 #include "sched/sched.h"
 
 #include <string.h>
@@ -13,6 +13,7 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     memset(s, 0, sizeof *s);
     ASSERT(opts->n_run_max >= 1 && opts->n_req_max >= opts->n_run_max && opts->n_chunk >= 1);
     ASSERT(opts->n_ctx >= 1 && (int64_t)opts->n_ctx <= (int64_t)pool->n_blk * pool->blk_tok);
+    ASSERT(opts->n_row_max > opts->n_run_max);
     s->opts = *opts;
     s->pool = pool;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_req_max, sizeof *s->req, &p, err));
@@ -25,6 +26,9 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->active = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_run_max, sizeof *s->plan.item, &p, err));
     s->plan.item = p;
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, SCHED_OWNER_MAX, sizeof *s->owner, &p, err));
+    s->owner = p;
+    SL_TRY_OUT(sched_cost_init(&s->cost, opts->n_run_max, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
         s->run[i].req = -1;
@@ -46,7 +50,16 @@ void sched_fini(struct sched *s)
     mem_free(s->wait);
     mem_free(s->active);
     mem_free(s->plan.item);
+    mem_free(s->owner);
+    sched_cost_fini(&s->cost);
     memset(s, 0, sizeof *s);
+}
+
+/* ---- lists ---- */
+
+static bool ranks_before(const struct sched_req *a, const struct sched_req *b)
+{
+    return a->rank_ns < b->rank_ns || (a->rank_ns == b->rank_ns && a->order < b->order);
 }
 
 static void list_remove(int *list, int *n, int slot)
@@ -62,231 +75,104 @@ static void list_remove(int *list, int *n, int slot)
 static void list_insert(const struct sched *s, int *list, int *n, int slot)
 {
     int i = *n;
-    while (i > 0 && s->req[list[i - 1]].order > s->req[slot].order)
+    while (i > 0 && ranks_before(&s->req[slot], &s->req[list[i - 1]]))
         i--;
     memmove(list + i + 1, list + i, (size_t)(*n - i) * sizeof *list);
     list[i] = slot;
     ++*n;
 }
 
-sl_status sched_submit(struct sched *s, int n_prompt, int *slot, sl_err *err)
+/* ---- owners: each that waits is served as much as the others (virtual token counters) ---- */
+
+/* The place of an owner: its own, a free one, one that nobody uses now, or else a shared one. */
+static int owner_of(struct sched *s, uint64_t id)
 {
-    ASSERT(n_prompt >= 1 && n_prompt <= s->opts.n_ctx);
-    int i = 0;
-    while (i < s->opts.n_req_max && s->req[i].state != SCHED_FREE)
-        i++;
-    if (i == s->opts.n_req_max)
-        return SL_FAIL(err, BUSY, "the queue is full: %d requests", s->opts.n_req_max);
-    s->req[i] = (struct sched_req){.state = SCHED_WAITING,
-                                   .order = s->n_order++,
-                                   .n_prompt = n_prompt,
-                                   .n_known = n_prompt,
-                                   .run = -1,
-                                   .reuse_run = -1};
-    list_insert(s, s->wait, &s->n_wait, i);
-    *slot = i;
-    return SL_OK;
+    int idle = -1;
+    for (int i = 0; i < s->n_owner; i++) {
+        if (s->owner[i].id == id) return i;
+        if (s->owner[i].n_live == 0) idle = i;
+    }
+    if (s->n_owner < SCHED_OWNER_MAX)
+        idle = s->n_owner++;
+    else if (idle < 0)
+        return (int)(id % SCHED_OWNER_MAX);
+    s->owner[idle] = (struct sched_owner){.id = id};
+    return idle;
 }
 
-int sched_next_waiting(const struct sched *s)
+/* An owner that comes back has no claim on the time it was away. */
+static void owner_begin(struct sched *s, int at)
 {
-    return s->n_wait ? s->wait[0] : -1;
+    struct sched_owner *o = &s->owner[at];
+    if (o->n_live++ > 0) return;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < s->n_owner; i++)
+        if (i != at && s->owner[i].n_live > 0 && s->owner[i].served < least)
+            least = s->owner[i].served;
+    if (least != UINT64_MAX && o->served < least) o->served = least;
 }
 
-void sched_offer(struct sched *s, int slot, int run, int n_tok)
+/* ---- requests ---- */
+
+void sched_submit(struct sched *s, int slot, const struct sched_new *q)
 {
     struct sched_req *r = &s->req[slot];
-    ASSERT(r->state == SCHED_WAITING && n_tok < r->n_known);
-    r->reuse_run = n_tok > 0 ? run : -1;
-    r->reuse_tok = n_tok;
+    ASSERT(q->n_prompt >= 1 && q->n_prompt <= s->opts.n_ctx);
+    ASSERT(slot >= 0 && slot < s->opts.n_req_max && r->state == SCHED_FREE);
+    *r = (struct sched_req){.state = SCHED_WAITING,
+                            .all_rows = q->all_rows,
+                            .order = s->n_order++,
+                            .rank_ns = q->now_ns - q->priority * SCHED_AGE_NS,
+                            .deadline_ns = q->deadline_ns,
+                            .priority = q->priority,
+                            .owner = owner_of(s, q->owner),
+                            .n_prompt = q->n_prompt,
+                            .n_known = q->n_prompt,
+                            .run = -1,
+                            .item = -1,
+                            .after = -1};
+    owner_begin(s, r->owner);
+    if (q->fork_of >= 0) {
+        r->fork = true;
+        r->after = q->fork_of;
+        r->after_tok = q->n_prompt;
+        r->after_order = s->req[q->fork_of].order;
+    }
+    list_insert(s, s->wait, &s->n_wait, slot);
 }
 
-static void unpark(struct sched *s, int run)
+static void leave_run(struct sched *s, struct sched_req *r)
 {
-    kv_seq_clear(s->pool, &s->run[run].seq);
-    s->run[run].parked = false;
-}
-
-void sched_unpark_all(struct sched *s)
-{
-    for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].parked) unpark(s, i);
-}
-
-/* The parked sequence that was parked first, but not keep; -1 = none. */
-static int oldest_parked(const struct sched *s, int keep)
-{
-    int best = -1;
-    for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].parked && i != keep &&
-            (best < 0 || s->run[i].parked_at < s->run[best].parked_at))
-            best = i;
-    return best;
+    kv_seq_clear(s->pool, &s->run[r->run].seq);
+    s->run[r->run].req = -1;
+    r->run = -1;
 }
 
 static void preempt(struct sched *s, int slot)
 {
     struct sched_req *r = &s->req[slot];
-    kv_seq_clear(s->pool, &s->run[r->run].seq);
-    s->run[r->run].req = -1;
+    leave_run(s, r);
     list_remove(s->active, &s->n_active, slot);
     r->state = SCHED_WAITING;
-    r->run = -1;
     r->n_done = 0;
-    r->reuse_run = -1;
     r->n_preempt++;
     list_insert(s, s->wait, &s->n_wait, slot);
     s->plan.n_preempt++;
+    s->n_preempt++;
 }
 
-/* Blocks for n_tok more tokens of slot, from parked sequences and then from running requests that
- * are younger. False when there are not enough even so; then nobody younger than slot runs. */
-static bool make_room(struct sched *s, int slot, int n_tok)
-{
-    const struct sched_req *r = &s->req[slot];
-    while (kv_seq_need(s->pool, &s->run[r->run].seq, n_tok) > s->pool->n_free) {
-        int parked = oldest_parked(s, -1);
-        if (parked >= 0) {
-            unpark(s, parked);
-            continue;
-        }
-        int last = s->active[s->n_active - 1];
-        if (last == slot) return false;
-        preempt(s, last);
-    }
-    return true;
-}
-
-static void add_row(struct sched *s, int slot, int n_tok)
+void sched_finish(struct sched *s, int slot)
 {
     struct sched_req *r = &s->req[slot];
-    struct sched_item *it = &s->plan.item[s->plan.n_item++];
-    *it = (struct sched_item){.req = slot, .run = r->run, .pos0 = r->n_done, .n_tok = n_tok};
-    sl_status st =
-        kv_seq_grow(s->pool, &s->run[r->run].seq, n_tok, &it->copy_src, &it->copy_dst, NULL);
-    ASSERT(st == SL_OK); /* make_room was asked first */
-    r->n_done += n_tok;
-    it->sample = r->n_done == r->n_known;
-    s->plan.n_tok += n_tok;
-    if (it->pos0 >= r->n_prompt) s->plan.n_decode += n_tok;
-}
-
-/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
- * prompt). */
-static bool decodes(const struct sched_req *r)
-{
-    return r->n_known - r->n_done == 1 && r->n_done > 0;
-}
-
-/* The most of n tokens of a prompt for which blocks are free, parked ones counted as free. */
-static int fit(struct sched *s, const struct kv_seq *seq, int n)
-{
-    while (n > 0 && kv_seq_need(s->pool, seq, n) > s->pool->n_free) {
-        int parked = oldest_parked(s, -1);
-        if (parked >= 0)
-            unpark(s, parked);
-        else
-            n--;
+    ASSERT(r->state != SCHED_FREE);
+    if (r->state == SCHED_WAITING) {
+        list_remove(s->wait, &s->n_wait, slot);
+    } else {
+        list_remove(s->active, &s->n_active, slot);
+        leave_run(s, r);
     }
-    return n;
-}
-
-/* The oldest request's row, whatever it is: it takes blocks from all others if it must. Returns the
- * prompt tokens spent. */
-static int plan_oldest(struct sched *s, int budget)
-{
-    int slot = s->active[0];
-    const struct sched_req *r = &s->req[slot];
-    int want = BASE_MIN(r->n_known - r->n_done, budget);
-    bool answer = decodes(r);
-    bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
-    ASSERT(room); /* alone it has the whole pool */
-    int n = fit(s, &s->run[r->run].seq, want);
-    add_row(s, slot, n);
-    return answer ? 0 : n;
-}
-
-/* Can the oldest waiting request begin? Room for what it will compute first must be there without
- * taking blocks from anybody that runs; one block per running request stays free, so that admission
- * does not cause preemption at once. */
-static int admit(struct sched *s)
-{
-    int slot = s->wait[0], run = -1;
-    struct sched_req *r = &s->req[slot];
-    bool reuse = r->reuse_run >= 0 && s->run[r->reuse_run].parked &&
-                 s->run[r->reuse_run].seq.n_tok >= r->reuse_tok;
-    if (reuse) {
-        run = r->reuse_run;
-        s->run[run].parked = false; /* taken over */
-        kv_seq_trim(s->pool, &s->run[run].seq, r->reuse_tok);
-    }
-    for (int i = 0; i < s->opts.n_run_max && run < 0; i++)
-        if (s->run[i].req < 0 && !s->run[i].parked) run = i;
-    if (run < 0) {
-        run = oldest_parked(s, -1);
-        if (run < 0) return -1;
-        unpark(s, run);
-    }
-    struct kv_seq *seq = &s->run[run].seq;
-    while (kv_seq_need(s->pool, seq, r->n_known - seq->n_tok) + s->n_active > s->pool->n_free) {
-        int parked = oldest_parked(s, run);
-        if (parked >= 0) {
-            unpark(s, parked);
-            continue;
-        }
-        if (s->n_active == 0) break; /* alone: the pool holds n_ctx tokens */
-        if (reuse) {                 /* stays parked, and offered */
-            s->run[run].parked = true;
-            s->run[run].parked_at = s->n_step;
-        }
-        return -1;
-    }
-    r->n_done = r->n_reused = seq->n_tok;
-    r->state = SCHED_RUNNING;
-    r->run = run;
-    s->run[run].req = slot;
-    memmove(s->wait, s->wait + 1, (size_t)--s->n_wait * sizeof *s->wait);
-    list_insert(s, s->active, &s->n_active, slot);
-    return slot;
-}
-
-const struct sched_plan *sched_step(struct sched *s)
-{
-    struct sched_plan *p = &s->plan;
-    int budget = s->opts.n_chunk;
-    s->n_step++;
-    p->n_item = p->n_tok = p->n_decode = p->n_preempt = 0;
-    if (s->n_active) budget -= plan_oldest(s, budget);
-    /* Answers first: they wait for nobody. A preemption shortens the list behind i only, so planned
-     * rows stay. */
-    for (int i = 1; i < s->n_active; i++) {
-        int slot = s->active[i];
-        if (!decodes(&s->req[slot])) continue;
-        if (make_room(s, slot, 1))
-            add_row(s, slot, 1);
-        else
-            preempt(s, slot); /* it is the youngest */
-    }
-    /* Then prompts, and answers that are computed again, with blocks that are free: whoever is
-     * older has been served. */
-    for (int i = 1; i < s->n_active && budget > 0; i++) {
-        int slot = s->active[i];
-        const struct sched_req *r = &s->req[slot];
-        int n = fit(s, &s->run[r->run].seq, BASE_MIN(r->n_known - r->n_done, budget));
-        if (n == 0) continue; /* its row is planned, or it waits for blocks */
-        add_row(s, slot, n);
-        budget -= n;
-    }
-    while (s->n_wait && budget > 0 && p->n_preempt == 0) {
-        int slot = admit(s);
-        if (slot < 0) break;
-        int n = BASE_MIN(s->req[slot].n_known - s->req[slot].n_done, budget);
-        add_row(s, slot, n);
-        budget -= n;
-    }
-    for (int i = 0; i < s->n_wait; i++)
-        s->req[s->wait[i]].reuse_run = -1; /* offers are for one step */
-    return p;
+    s->owner[r->owner].n_live--;
+    r->state = SCHED_FREE;
 }
 
 void sched_push(struct sched *s, int slot)
@@ -296,46 +182,373 @@ void sched_push(struct sched *s, int slot)
     r->n_known++;
 }
 
-void sched_finish(struct sched *s, int slot, int n_park)
+static int free_run(const struct sched *s)
+{
+    for (int i = 0; i < s->opts.n_run_max; i++)
+        if (s->run[i].req < 0) return i;
+    return -1;
+}
+
+static void start(struct sched *s, int slot, int run)
 {
     struct sched_req *r = &s->req[slot];
-    ASSERT(r->state != SCHED_FREE);
-    if (r->state == SCHED_WAITING)
-        list_remove(s->wait, &s->n_wait, slot);
-    else {
-        struct sched_run *run = &s->run[r->run];
-        list_remove(s->active, &s->n_active, slot);
-        run->req = -1;
-        if (n_park > run->seq.n_tok) n_park = run->seq.n_tok;
-        kv_seq_trim(s->pool, &run->seq, n_park);
-        run->parked = n_park > 0;
-        run->parked_at = s->n_step;
+    r->state = SCHED_RUNNING;
+    r->run = run;
+    r->n_done = r->n_reused = s->run[run].seq.n_tok;
+    r->is_long = (r->n_known - r->n_done) / SCHED_LONG > s->opts.n_chunk;
+    r->after = -1;
+    s->run[run].req = slot;
+    list_remove(s->wait, &s->n_wait, slot);
+    list_insert(s, s->active, &s->n_active, slot);
+}
+
+bool sched_fork(struct sched *s, int from, int slot)
+{
+    const struct sched_req *f = &s->req[from];
+    const struct sched_req *r = &s->req[slot];
+    ASSERT(f->state == SCHED_RUNNING && r->state == SCHED_WAITING);
+    ASSERT(f->n_done == r->n_prompt && r->n_known == r->n_prompt);
+    int run = free_run(s);
+    if (run < 0) return false;
+    sl_status st = kv_seq_fork(s->pool, &s->run[f->run].seq, &s->run[run].seq, NULL);
+    ASSERT(st == SL_OK); /* all sequences are of one capacity */
+    start(s, slot, run);
+    return true;
+}
+
+int sched_expired(const struct sched *s, int64_t now_ns)
+{
+    for (int i = 0; i < s->n_active + s->n_wait; i++) {
+        int slot = i < s->n_active ? s->active[i] : s->wait[i - s->n_active];
+        if (s->req[slot].deadline_ns && s->req[slot].deadline_ns <= now_ns) return slot;
     }
-    r->state = SCHED_FREE;
-    r->run = -1;
+    return -1;
+}
+
+/* ---- rows ---- */
+
+/* Blocks for n_tok more tokens of slot, from running requests that rank behind it. False when there
+ * are not enough even so; then nobody behind slot runs. */
+static bool make_room(struct sched *s, int slot, int n_tok)
+{
+    const struct sched_req *r = &s->req[slot];
+    while (kv_seq_need(s->pool, &s->run[r->run].seq, n_tok) > kv_pool_avail(s->pool)) {
+        int last = s->active[s->n_active - 1];
+        if (last == slot) return false;
+        preempt(s, last);
+    }
+    return true;
+}
+
+/* The most of n tokens for which there are blocks. */
+static int fit(const struct sched *s, const struct kv_seq *seq, int n)
+{
+    return (int)BASE_MIN((int64_t)n, kv_seq_room(s->pool, seq));
+}
+
+/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
+ * prompt). */
+static bool decodes(const struct sched_req *r)
+{
+    return r->n_known - r->n_done == 1 && r->n_done > 0;
+}
+
+/* Append a row, or lengthen the one that the request has in this step. */
+static void add_row(struct sched *s, int slot, int n_tok)
+{
+    struct sched_req *r = &s->req[slot];
+    int32_t src, dst;
+    if (n_tok <= 0) return;
+    sl_status st = kv_seq_grow(s->pool, &s->run[r->run].seq, n_tok, &src, &dst, NULL);
+    ASSERT(st == SL_OK); /* make_room or fit was asked first */
+    if (r->item < 0) {
+        r->item = s->plan.n_item++;
+        s->plan.item[r->item] =
+            (struct sched_item){.req = slot,
+                                .run = r->run,
+                                .pos0 = r->n_done,
+                                .copy_src = src,
+                                .copy_dst = dst,
+                                .answer = decodes(r),
+                                .all_rows = r->all_rows && r->n_done < r->n_prompt};
+        if (r->n_done >= r->n_prompt) s->plan.n_decode += n_tok;
+    } else {
+        ASSERT(src < 0);
+    }
+    struct sched_item *it = &s->plan.item[r->item];
+    it->n_tok += n_tok;
+    r->n_done += n_tok;
+    it->sample = r->n_done == r->n_known;
+    if (it->all_rows) s->row_left -= n_tok;
+    s->plan.n_tok += n_tok;
+    if (!it->answer) s->plan.n_spent += n_tok;
+    if (!it->answer && r->is_long) s->long_left -= n_tok;
+    s->owner[r->owner].served += (uint64_t)n_tok;
+}
+
+/* Tokens that a prompt may compute of budget. */
+static int wish(const struct sched *s, const struct sched_req *r, int budget)
+{
+    int n = BASE_MIN(r->n_known - r->n_done, budget);
+    bool rows =
+        r->item >= 0 ? s->plan.item[r->item].all_rows : r->all_rows && r->n_done < r->n_prompt;
+    if (r->is_long) n = BASE_MIN(n, s->long_left);
+    return rows ? BASE_MIN(n, s->row_left) : n;
+}
+
+/* ---- admission ---- */
+
+/* Wait no longer for a request that has what was waited for, or will not have it soon. */
+static void release_followers(struct sched *s)
+{
+    for (int i = 0; i < s->n_wait; i++) {
+        struct sched_req *r = &s->req[s->wait[i]];
+        if (r->after < 0) continue;
+        const struct sched_req *a = &s->req[r->after];
+        bool gone = a->state == SCHED_FREE || a->order != r->after_order ||
+                    (!r->fork && a->state != SCHED_RUNNING);
+        if (gone || a->n_done >= r->after_tok) r->after = -1;
+    }
+}
+
+/* Who is admitted next, -1 = nobody: of the priority whose longest waiting request ranks first,
+ * someone who was preempted, else the first of the owner that was served least. */
+static int next_waiting(const struct sched *s)
+{
+    int best = -1;
+    for (int i = 0; i < s->n_wait; i++) {
+        const struct sched_req *r = &s->req[s->wait[i]];
+        if (r->after >= 0) continue;
+        if (best < 0) {
+            best = s->wait[i];
+            if (r->n_preempt) return best;
+            continue;
+        }
+        if (r->priority != s->req[best].priority) continue;
+        if (r->n_preempt) return s->wait[i];
+        if (s->owner[r->owner].served < s->owner[s->req[best].owner].served) best = s->wait[i];
+    }
+    return best;
+}
+
+/* Take a sequence and blocks from whoever has the lowest priority, when that is lower than the
+ * newcomer's: the last in rank of them. */
+static bool displace(struct sched *s, int slot)
+{
+    const struct sched_req *r = &s->req[slot];
+    int victim = -1;
+    for (int i = 0; i < s->n_active; i++) {
+        const struct sched_req *v = &s->req[s->active[i]];
+        bool first = i == 0 && ranks_before(v, r); /* always finishes */
+        if (v->priority < r->priority && !first &&
+            (victim < 0 || v->priority <= s->req[victim].priority))
+            victim = s->active[i];
+    }
+    if (victim < 0) return false;
+    preempt(s, victim);
+    return true;
+}
+
+/* Can the request begin? Room for all that it knows must be there, and one more block for everyone
+ * who runs, so that admission does not cause preemption at once. take: from lower priorities. */
+static bool admit(struct sched *s, int slot, bool take)
+{
+    struct sched_req *r = &s->req[slot];
+    struct sched_match m = {.after = -1};
+    int run = free_run(s);
+    while (run < 0) {
+        if (!take || !displace(s, slot)) return false;
+        run = free_run(s);
+    }
+    struct kv_seq *seq = &s->run[run].seq;
+    if (s->opts.match) s->opts.match(s->opts.user, slot, seq, &m);
+    ASSERT(seq->n_tok < r->n_known);
+    if (m.after >= 0) {
+        kv_seq_clear(s->pool, seq);
+        r->after = m.after;
+        r->after_tok = m.after_tok;
+        r->after_order = s->req[m.after].order;
+        r->fork = false;
+        return true;
+    }
+    while (kv_seq_need(s->pool, seq, r->n_known - seq->n_tok) + s->n_active >
+           kv_pool_avail(s->pool)) {
+        if (s->n_active == 0) break; /* alone: the pool holds n_ctx tokens */
+        if (take && displace(s, slot)) continue;
+        kv_seq_clear(s->pool, seq);
+        return false;
+    }
+    s->n_query_tok += (uint64_t)r->n_known;
+    s->n_hit_tok += (uint64_t)seq->n_tok;
+    start(s, slot, run);
+    return true;
+}
+
+/* Before any row is planned: newcomers of a higher priority than somebody who runs. */
+static void admit_urgent(struct sched *s)
+{
+    int slot;
+    while ((slot = next_waiting(s)) >= 0) {
+        bool over = false;
+        for (int i = 0; i < s->n_active && !over; i++)
+            over = s->req[s->active[i]].priority < s->req[slot].priority;
+        if (!over || !admit(s, slot, true)) return;
+    }
+}
+
+/* ---- the step ---- */
+
+/* Prompts there are to share a step's budget: running ones, and those for whom a sequence is free.
+ */
+static int count_prompts(const struct sched *s, int *n_decode)
+{
+    int n = 0, wait = 0;
+    *n_decode = 0;
+    for (int i = 0; i < s->n_active; i++) {
+        bool d = decodes(&s->req[s->active[i]]);
+        *n_decode += d;
+        n += !d;
+    }
+    for (int i = 0; i < s->n_wait && wait < s->opts.n_run_max - s->n_active; i++)
+        wait += s->req[s->wait[i]].after < 0;
+    return n + wait;
+}
+
+/* The first in rank: it takes blocks from all others if it must. A prompt leaves half of the budget
+ * to others. */
+static void plan_first(struct sched *s, int budget, bool others)
+{
+    int slot = s->active[0];
+    const struct sched_req *r = &s->req[slot];
+    int share = others ? (budget + 1) / 2 : budget;
+    int want = decodes(r) ? 1 : wish(s, r, share);
+    if (want <= 0) return; /* a step to measure */
+    bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
+    ASSERT(room); /* alone it has the whole pool */
+    add_row(s, slot, fit(s, &s->run[r->run].seq, want));
+}
+
+/* Answers: they wait for nobody. A preemption shortens the list behind i only, so planned rows
+ * stay.
+ */
+static void plan_answers(struct sched *s)
+{
+    for (int i = 1; i < s->n_active; i++) {
+        int slot = s->active[i];
+        if (!decodes(&s->req[slot])) continue;
+        if (make_room(s, slot, 1))
+            add_row(s, slot, 1);
+        else
+            preempt(s, slot); /* it is the last */
+    }
+}
+
+/* The running prompt without a row that has least to do, of those that may have n more; -1 = none.
+ */
+static int shortest_prompt(const struct sched *s, int n)
+{
+    int best = -1, least = 0;
+    for (int i = 1; i < s->n_active; i++) {
+        const struct sched_req *r = &s->req[s->active[i]];
+        int left = r->n_known - r->n_done;
+        if (r->item >= 0 || wish(s, r, n) <= 0 || (best >= 0 && left >= least)) continue;
+        best = s->active[i];
+        least = left;
+    }
+    return best;
+}
+
+/* Prompts, and answers that are computed again, with blocks that are there: the first was served.
+ */
+static void plan_prompts(struct sched *s, int budget)
+{
+    int slot;
+    while (s->plan.n_spent < budget && (slot = shortest_prompt(s, budget - s->plan.n_spent)) >= 0) {
+        const struct sched_req *r = &s->req[slot];
+        int n = fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent));
+        if (n == 0) break;
+        add_row(s, slot, n);
+    }
+    while (s->n_wait && s->plan.n_spent < budget && s->plan.n_preempt == 0) {
+        slot = next_waiting(s);
+        if (slot < 0 || !admit(s, slot, false)) break;
+        const struct sched_req *r = &s->req[slot];
+        if (r->state != SCHED_RUNNING) continue; /* it waits for a prompt like its own */
+        add_row(s, slot, fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent)));
+    }
+    if (s->n_active &&
+        s->plan.n_spent < budget) { /* what is left is the first's, if it is a prompt */
+        slot = s->active[0];
+        const struct sched_req *r = &s->req[slot];
+        if (r->item >= 0 && r->n_done < r->n_known)
+            add_row(s, slot, fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent)));
+    }
+}
+
+const struct sched_plan *sched_step(struct sched *s)
+{
+    struct sched_plan *p = &s->plan;
+    int n_decode;
+    s->n_step++;
+    s->row_left = s->opts.n_row_max - s->opts.n_run_max;
+    p->n_item = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = 0;
+    release_followers(s);
+    for (int i = 0; i < s->n_active; i++)
+        s->req[s->active[i]].item = -1;
+    for (int i = 0; i < s->n_wait; i++)
+        s->req[s->wait[i]].item = -1;
+    admit_urgent(s);
+    int n_prompt = count_prompts(s, &n_decode);
+    struct sched_budget b = {s->opts.n_chunk, s->opts.n_chunk};
+    if (n_decode && n_prompt) b = sched_cost_budget(&s->cost, n_decode, n_prompt, s->opts.n_chunk);
+    if (b.all == 0 && s->measured) /* never twice: the first in rank advances */
+        b.all = b.for_long = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
+    s->measured = b.all == 0;
+    s->long_left = b.for_long;
+    if (s->n_active) {
+        plan_first(s, b.all, n_prompt > 1);
+        plan_answers(s);
+    }
+    plan_prompts(s, b.all);
+    return p;
+}
+
+void sched_observe(struct sched *s, int64_t ns)
+{
+    int n_decode = 0;
+    for (int i = 0; i < s->plan.n_item; i++)
+        n_decode += s->plan.item[i].answer;
+    if (s->plan.n_item) sched_cost_observe(&s->cost, n_decode, s->plan.n_tok - n_decode, ns);
+}
+
+/* ---- checking ---- */
+
+static int check_req(const struct sched *s, int i)
+{
+    const struct sched_req *r = &s->req[i];
+    if (r->state == SCHED_WAITING) return r->run != -1 || r->n_done != 0 ? 1 : 0;
+    if (r->run < 0 || s->run[r->run].req != i || r->after >= 0) return 2;
+    return s->run[r->run].seq.n_tok != r->n_done || r->n_done > r->n_known ? 3 : 0;
 }
 
 int sched_check(const struct sched *s)
 {
-    int n_run = 0, n_wait = 0;
+    int n_run = 0, n_wait = 0, n_live = 0;
     for (int i = 0; i < s->opts.n_req_max; i++) {
-        const struct sched_req *r = &s->req[i];
-        if (r->state == SCHED_FREE) continue;
-        if (r->state == SCHED_WAITING) {
-            n_wait++;
-            if (r->run != -1 || r->n_done != 0) return 1;
-            continue;
-        }
-        n_run++;
-        if (r->run < 0 || s->run[r->run].req != i || s->run[r->run].parked) return 2;
-        if (s->run[r->run].seq.n_tok != r->n_done || r->n_done > r->n_known) return 3;
+        if (s->req[i].state == SCHED_FREE) continue;
+        int broken = check_req(s, i);
+        if (broken) return broken;
+        n_wait += s->req[i].state == SCHED_WAITING;
+        n_run += s->req[i].state == SCHED_RUNNING;
     }
     if (n_run != s->n_active || n_wait != s->n_wait) return 4;
     for (int i = 1; i < s->n_active; i++)
-        if (s->req[s->active[i - 1]].order >= s->req[s->active[i]].order) return 5;
+        if (!ranks_before(&s->req[s->active[i - 1]], &s->req[s->active[i]])) return 5;
     for (int i = 1; i < s->n_wait; i++)
-        if (s->req[s->wait[i - 1]].order >= s->req[s->wait[i]].order) return 5;
+        if (!ranks_before(&s->req[s->wait[i - 1]], &s->req[s->wait[i]])) return 5;
     for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].req < 0 && !s->run[i].parked && s->run[i].seq.n_blk != 0) return 6;
-    return 0;
+        if (s->run[i].req < 0 && s->run[i].seq.n_blk != 0) return 6;
+    for (int i = 0; i < s->n_owner; i++)
+        n_live += s->owner[i].n_live;
+    return n_live == n_run + n_wait ? 0 : 7;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who runs next. A pure step function over requests and events: no clock, no thread, no tensor, no
- * token id; so that it can be simulated.
+ * token id; so that it can be simulated. Time is an argument.
  *
- * Each step is a ragged batch: one token of every sequence that decodes, oldest first, then chunks
- * of prompts, oldest first, within the budget. When blocks run out the youngest running request is
- * preempted: it loses its blocks, waits again at its old place, and later computes prompt and
- * answer so far once more (bitwise the same values, by dev's promise). The oldest request is never
- * preempted, so it always finishes; then the next is the oldest. See sched/README.md. */
+ * Each step is a ragged batch: one token of every sequence that decodes, then pieces of prompts.
+ * When nobody decodes the prompts get the whole chunk; beside sequences that decode they get what
+ * keeps the step within a small multiple of one that only decodes, by measured times
+ * (sched/cost.h). When blocks run out the last in rank is preempted: it loses its blocks, waits
+ * again, and later computes prompt and answer so far once more (bitwise the same values, by dev's
+ * promise). The first in rank is never preempted, so it always finishes; then the next is the
+ * first. See sched/README.md. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
 
@@ -15,38 +17,72 @@
 
 #include "base/status.h"
 #include "kv/kv.h"
+#include "sched/cost.h"
+
+#define SCHED_AGE_NS 5000000000 /* so much waiting is worth one level of priority */
+#define SCHED_LONG 4            /* chunks: longer prompts are paced beside answers */
+#define SCHED_OWNER_MAX 1024    /* owners that are told apart at one time */
+
+/* What the caller found for a request that is about to be admitted. */
+struct sched_match {
+    int after, after_tok; /* after >= 0: a running request that will have computed the first
+                             after_tok tokens of this one: wait for it */
+};
 
 struct sched_opts {
-    int n_req_max; /* requests that exist: running and waiting; > = n_run_max */
+    int n_req_max; /* requests that exist: running and waiting; >= n_run_max */
     int n_run_max; /* sequences that hold blocks */
     int n_chunk;   /* prompt tokens of one step */
     int n_ctx;     /* tokens of one sequence; at most the pool's */
+    int n_row_max; /* rows of logits in one step; > n_run_max */
+    /* Fill the empty sequence with the blocks that a prefix tree has for request slot, fewer tokens
+     * than are known (the last one's logits are wanted). NULL = no tree. */
+    void (*match)(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
+    void *user;
 };
 
 enum sched_state { SCHED_FREE, SCHED_WAITING, SCHED_RUNNING };
 
+struct sched_new {
+    int n_prompt;                /* >= 1, <= n_ctx */
+    int priority;                /* higher first */
+    uint64_t owner;              /* fairness between these */
+    int64_t now_ns, deadline_ns; /* 0 = no deadline */
+    int fork_of;                 /* -1, or the slot of the sample whose prompt this one shares */
+    bool all_rows;               /* logits of every prompt token are wanted */
+};
+
 /* A request. A slot number names it from sched_submit to sched_finish. */
 struct sched_req {
     enum sched_state state;
-    uint64_t order; /* arrival; lower is older */
-    int n_prompt;   /* tokens of the prompt */
-    int n_known;    /* tokens known: prompt + answer so far */
-    int n_done;     /* positions computed and stored */
-    int run;        /* index of its sequence; -1 while waiting */
-    int n_preempt;  /* times it lost its blocks */
-    int reuse_run; /* offer: a parked sequence whose first reuse_tok tokens are this request's; -1 =
-                      none */
-    int reuse_tok;
-    int n_reused; /* positions taken over at admission */
+    bool all_rows, fork; /* fork: after is the sample whose prompt it shares */
+    bool is_long;        /* had more than SCHED_LONG chunks to compute when it was admitted */
+    uint64_t order;      /* arrival; lower is older */
+    int64_t rank_ns;     /* arrival less the head start of its priority: lower is first */
+    int64_t deadline_ns;
+    int priority, owner; /* owner: index */
+    int n_prompt;        /* tokens of the prompt */
+    int n_known;         /* tokens known: prompt + answer so far */
+    int n_done;          /* positions computed and stored */
+    int run;             /* index of its sequence; -1 while waiting */
+    int item;            /* its row of the step, -1 = none yet */
+    int n_preempt;       /* times it lost its blocks */
+    int n_reused;        /* positions taken over at the last admission */
+    int after,
+        after_tok; /* waits until slot after has computed after_tok tokens; -1 = for nobody */
+    uint64_t after_order; /* of that request: slots are used again */
 };
 
-/* A sequence that holds blocks: of a running request, or parked (its request is over, its tokens
- * may serve another). */
+/* A sequence that holds blocks. */
 struct sched_run {
     int req; /* slot; -1 = none */
-    bool parked;
-    uint64_t parked_at; /* step; lowest is evicted first */
     struct kv_seq seq;
+};
+
+struct sched_owner {
+    uint64_t id;
+    uint64_t served; /* tokens computed, never less than that of the least served who waits */
+    int n_live;      /* requests that exist */
 };
 
 /* One row of a step. */
@@ -54,14 +90,17 @@ struct sched_item {
     int req, run;
     int pos0, n_tok; /* positions [pos0, pos0 + n_tok) are computed */
     bool sample;     /* they reach the last known token: logits of the last one are wanted */
+    bool all_rows;   /* logits of all of them are wanted */
+    bool answer;     /* it continues an answer: outside of the budget */
     int32_t copy_src, copy_dst; /* -1, or a block to copy before the step */
 };
 
 struct sched_plan {
-    struct sched_item *item; /* [n_run_max] in order of age within decode and prompt rows */
+    struct sched_item *item; /* [n_run_max] rows that decode first, but for the first in rank */
     int n_item, n_tok;
     int n_decode;  /* tokens of rows that continue an answer */
     int n_preempt; /* requests that lost their blocks in this step */
+    int n_spent;   /* of the budget for prompts */
 };
 
 struct sched {
@@ -71,11 +110,18 @@ struct sched {
     struct kv_pool *pool;  /* borrowed */
     struct sched_req *req; /* [n_req_max] */
     struct sched_run *run; /* [n_run_max] */
-    int *wait;             /* [n_req_max] slots that wait, oldest first */
-    int *active;           /* [n_run_max] slots that run, oldest first */
+    int *wait;             /* [n_req_max] slots that wait, by rank */
+    int *active;           /* [n_run_max] slots that run, by rank */
     int n_wait, n_active;
-    uint64_t n_order, n_step;
+    struct sched_owner *owner; /* [SCHED_OWNER_MAX] */
+    int n_owner;
+    uint64_t n_order, n_step, n_preempt;
+    uint64_t n_query_tok, n_hit_tok; /* tokens of admissions; of them found in the tree */
+    bool measured;                   /* the last step only decoded, to measure that */
+    int row_left;                    /* of this step, for requests that want all rows */
+    int long_left;                   /* tokens of this step, for long prompts */
     struct sched_plan plan;
+    struct sched_cost cost;
 };
 
 /* The pool must be able to hold one sequence of n_ctx tokens (asserted). Errors: NOMEM. Memory:
@@ -84,27 +130,26 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
                      sl_err *err) BASE_MUST_USE;
 void sched_fini(struct sched *s); /* gives all blocks back */
 
-/* A new request of n_prompt >= 1 tokens, n_prompt <= n_ctx (asserted). Errors: BUSY when there is
- * no slot. */
-sl_status sched_submit(struct sched *s, int n_prompt, int *slot, sl_err *err) BASE_MUST_USE;
-/* Say that the first n_tok tokens of a waiting request equal those stored in a parked sequence.
- * Holds for the next step only: used when the request is admitted in it. */
-void sched_offer(struct sched *s, int slot, int run, int n_tok);
-/* The oldest waiting request, -1 = none. */
-int sched_next_waiting(const struct sched *s);
+/* A new request in a free slot (asserted) that the caller chose. */
+void sched_submit(struct sched *s, int slot, const struct sched_new *q);
 
 /* Decide the next step and take the blocks for it. The plan is borrowed until the next call; n_item
  * 0: nothing to do (no request). After the step was computed, the caller names each sampled row's
  * outcome with sched_push or sched_finish. */
 const struct sched_plan *sched_step(struct sched *s);
+/* How long the step took that was planned last. */
+void sched_observe(struct sched *s, int64_t ns);
 
 /* One more token of a request is known. The caller keeps n_known <= n_ctx. */
 void sched_push(struct sched *s, int slot);
-/* The request is over (finished, failed, cancelled; running or waiting): its slot is free at once.
- * park: keep the first n_park tokens' blocks until someone needs them (0 = give back now). */
-void sched_finish(struct sched *s, int slot, int n_park);
-/* Give back every parked sequence's blocks. */
-void sched_unpark_all(struct sched *s);
+/* The prompt of slot from was computed in this step: let slot, which waits for it, share its blocks
+ * and run; its first token comes from the same logits. False: no sequence is free, it waits on. */
+bool sched_fork(struct sched *s, int from, int slot);
+/* The request is over (finished, failed, cancelled; running or waiting): its slot and its blocks
+ * are free at once (blocks in the tree are kept). */
+void sched_finish(struct sched *s, int slot);
+/* A request whose deadline is not after now, -1 = none. */
+int sched_expired(const struct sched *s, int64_t now_ns);
 
 /* The invariants of sched/README.md; 0, or the number of the one that is broken. For tests and
  * debug builds. */

@@ -103,6 +103,7 @@ void text_jw_real(struct json_w *w, double v,
                   int digits); /* %.*g; NaN and infinities become null */
 void text_jw_bool(struct json_w *w, bool v);
 void text_jw_null(struct json_w *w);
+void text_jw_raw(struct json_w *w, const char *p, size_t n); /* a value that is JSON already */
 void text_jw_node(struct json_w *w, const struct json *node); /* no recursion */
 
 /* The bytes of p[0..n) as the inside of a JSON string (no quotes) onto out: escapes for ", \, and

@@ -100,6 +100,12 @@ void text_jw_arr_end(struct json_w *w)
     close_scope(w, ']');
 }
 
+void text_jw_raw(struct json_w *w, const char *p, size_t n)
+{
+    before(w);
+    str_put(w->out, p, n);
+}
+
 void text_json_escape(struct str *out, const char *p, size_t n)
 {
     static const char named[] = "btn\0fr"; /* 8, 9, 10, 12, 13 */

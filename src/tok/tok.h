@@ -86,5 +86,7 @@ struct tok_rule {
     bool nfc, ignore_merges;
 };
 bool tok_rule_get(int i, struct tok_rule *out);
+/* The name of the rule that splits as t does. UNSUPPORTED when there is none. */
+sl_status tok_rule_name(const tok *t, char *name, size_t n, sl_err *err) BASE_MUST_USE;
 
 #endif

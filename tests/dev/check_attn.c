@@ -181,8 +181,8 @@ void check_attn(void)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
                 struct gqa_arg a = {&s, s.b.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
-                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk, gqa_key, gqa_value, &a, want,
-                       tol);
+                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk, gqa_key,
+                       gqa_value, &a, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
         if (dev_kv_bytes(&(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drives the grammar room from JSON lines on stdin, one answer line each.
  *
- *   grammar_walk match                     {"kind": "regex", "text": "a+", "inputs": ["a", "b"]} -> {"match": [true, false]}
- *   grammar_walk walk TOKENIZER.json [N]   {"kind": "schema", "text": "{...}", "seed": 7} -> {"text": "...", "finish": "stop|length"}:
- *                                          tokens drawn by random logits under the mask, at most N; every mask is checked against pushes
- *   grammar_walk bench TOKENIZER.json [N]  the same input -> time of masks and pushes, in microseconds
- * kind: schema, object, regex, gbnf. What does not compile gives {"error": "...", "status": "..."}. */
+ *   grammar_walk match                     {"kind": "regex", "text": "a+", "inputs": ["a", "b"]} ->
+ * {"match": [true, false]} grammar_walk walk TOKENIZER.json [N]   {"kind": "schema", "text":
+ * "{...}", "seed": 7} -> {"text": "...", "finish": "stop|length"}: tokens drawn by random logits
+ * under the mask, at most N; every mask is checked against pushes grammar_walk bench TOKENIZER.json
+ * [N]  the same input -> time of masks and pushes, in microseconds kind: schema, object, regex,
+ * gbnf. What does not compile gives {"error": "...", "status": "..."}. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,8 +235,8 @@ static void put_times(struct walker *k, struct json_w *w)
     }
 }
 
-static sl_status walk(const grammar *g, struct vocab *v, const struct json *q, int n_max, bool bench,
-                      struct json_w *w, sl_err *err)
+static sl_status walk(const grammar *g, struct vocab *v, const struct json *q, int n_max,
+                      bool bench, struct json_w *w, sl_err *err)
 {
     struct walker k = {.v = v, .state = -1, .n_max = n_max, .check = !bench};
     const char *finish = "";
@@ -245,7 +246,8 @@ static sl_status walk(const grammar *g, struct vocab *v, const struct json *q, i
     str_init(&k.text, MEM_MISC, 0);
     k.us = calloc((size_t)n_max, sizeof *k.us);
     sl_status st = grammar_run_open(g, v->v, &k.r, err);
-    for (int round = 0; round <= bench && !st; round++) { /* bench: the second round has the caches */
+    for (int round = 0; round <= bench && !st;
+         round++) { /* bench: the second round has the caches */
         str_clear(&k.text);
         k.push_us = 0;
         st = grammar_state_open(k.r, &k.state, err);
@@ -317,7 +319,8 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     bool tokens = strcmp(mode, "walk") == 0 || strcmp(mode, "bench") == 0;
     if (!(tokens && argc > 2) && strcmp(mode, "match") != 0) {
-        fprintf(stderr, "usage: grammar_walk match | walk TOKENIZER.json [N] | bench TOKENIZER.json [N]\n");
+        fprintf(stderr,
+                "usage: grammar_walk match | walk TOKENIZER.json [N] | bench TOKENIZER.json [N]\n");
         return 2;
     }
     if (tokens && vocab_open(&v, argv[2])) return 1;

@@ -54,7 +54,8 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
         for (int64_t j = 16 * m.n_vec; j < m.ldc; j++)
             if (fp_to_bits(m.c[r * m.ldc + j]) != fp_to_bits(was[r * m.ldc + j]))
                 check_fail(c, "wrote behind the vectors of row %d", r);
-    int cut = mix ? m.k0 + (m.n_k - m.k0) / 4 * 2 : m.n_k / 2, row = m.n_row / 3; /* elsewhere in k, and in rows */
+    int cut = mix ? m.k0 + (m.n_k - m.k0) / 4 * 2 : m.n_k / 2,
+        row = m.n_row / 3; /* elsewhere in k, and in rows */
     struct attn_mm t = m;
     for (int part = 0; part < 4; part++) {
         int r0 = part / 2 ? row : 0, k0 = part % 2 ? cut : 0, first = mix ? 0 : k0;
@@ -85,8 +86,10 @@ void check_attn_dot_bf16(struct check *c, run_fn variant)
         m.b = random_bf16(c, (n_k - 1) * m.ldb + (n_vec - 1) * m.ldb_v + 32);
         m.ldc = 16 * n_vec + some(c, 0, 3);
         m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
-        m.next[0] = m.next[1] = check_alloc(c, 1000);
-        m.n_next = i % 3 ? 1000 : 0;
+        const uint8_t *next[2] = {check_alloc(c, 1000), check_alloc(c, 1000)};
+        m.next = next;
+        m.next_bytes = 1000;
+        m.n_next = i % 3;
         compare(c, variant, m, 0);
         check_free_all();
     }
@@ -123,21 +126,25 @@ typedef void (*convert_fn)(const float *x, int64_t ldx, int n_row, int n, uint16
 static void check_convert(struct check *c, convert_fn variant, int pairs)
 {
     for (int i = 0; i < 60; i++) {
-        int n_row = (int)some(c, 1, 9), n = (int)some(c, 1, 70), n_out = pairs ? (n_row + 1) / 2 : n_row;
+        int n_row = (int)some(c, 1, 9), n = (int)some(c, 1, 70),
+            n_out = pairs ? (n_row + 1) / 2 : n_row;
         int64_t ldx = n + some(c, 0, 3), wide = pairs ? 2 * n : n, ldy = wide + some(c, 0, 3);
         float *x = check_alloc(c, (size_t)((n_row - 1) * ldx + n) * 4);
         size_t n_y = (size_t)((n_out - 1) * ldy + wide);
         uint16_t *y = check_alloc(c, n_y * 2);
         for (int64_t k = 0; k < (n_row - 1) * ldx + n; k++)
-            x[k] = check_rand(c, 50) ? check_randf(c) * 0x1p10f : check_rand(c, 2) ? INFINITY : 0.0f;
+            x[k] = check_rand(c, 50)  ? check_randf(c) * 0x1p10f
+                   : check_rand(c, 2) ? INFINITY
+                                      : 0.0f;
         variant(x, ldx, n_row, n, y, ldy);
         c->n_case++;
         for (int r = 0; r < n_out; r++)
             for (int k = 0; k < ldy; k++) {
                 if (r + 1 == n_out && k >= wide) break;
                 int row = pairs ? 2 * r + k % 2 : r;
-                uint16_t want = k >= wide ? 0xffff : row >= n_row ? 0
-                                : fp_f32_to_bf16(x[row * ldx + (pairs ? k / 2 : k)]);
+                uint16_t want = k >= wide      ? 0xffff
+                                : row >= n_row ? 0
+                                               : fp_f32_to_bf16(x[row * ldx + (pairs ? k / 2 : k)]);
                 if (y[r * ldy + k] != want)
                     check_fail(c, "[%d][%d] is %04x, not %04x", r, k, y[r * ldy + k], want);
             }
@@ -153,4 +160,55 @@ void check_attn_rows_bf16(struct check *c, convert_fn variant)
 void check_attn_pairs_bf16(struct check *c, convert_fn variant)
 {
     check_convert(c, variant, 1);
+}
+
+/* n bytes of codes behind scales; the reference is what is compared with. */
+static uint8_t *random_q8(struct check *c, size_t n_scale, size_t n)
+{
+    uint8_t *p = check_alloc(c, 4 * n_scale + n);
+    for (size_t i = 0; i < n_scale; i++) {
+        float s = check_rand(c, 20) ? check_randf(c) : i % 2 ? NAN : 0.0f;
+        memcpy(p + 4 * i, &s, 4);
+    }
+    for (size_t i = 0; i < n; i++)
+        p[4 * n_scale + i] = (uint8_t)check_rand(c, 256);
+    return p;
+}
+
+static void same_bf16(struct check *c, const uint16_t *a, const uint16_t *b, size_t n)
+{
+    c->n_case++;
+    for (size_t i = 0; i < n; i++)
+        if (a[i] != b[i] && !((a[i] & 0x7fff) > 0x7f80 && (b[i] & 0x7fff) > 0x7f80))
+            check_fail(c, "[%zu] is %04x, not %04x", i, a[i], b[i]);
+}
+
+void check_attn_q8_rows(struct check *c,
+                        void (*variant)(const uint8_t *row, int64_t row_bytes, int n_row, int d,
+                                        uint16_t *y, int64_t ldy))
+{
+    for (int i = 0; i < 60; i++) {
+        int d = (int)some(c, 1, i % 2 ? 70 : 600), d16 = (d + 15) / 16 * 16;
+        size_t n_scale = (size_t)(d + 31) / 32, n = 2 * (size_t)d16;
+        const uint8_t *row = random_q8(c, n_scale, (size_t)d16);
+        uint16_t *y = check_alloc(c, n), *z = check_alloc(c, n);
+        variant(row, 0, 1, d, y, d16);
+        kern_attn_q8_rows_ref(row, 0, 1, d, z, d16);
+        same_bf16(c, y, z, (size_t)d16);
+        check_free_all();
+    }
+}
+
+void check_attn_q8_keys(struct check *c, void (*variant)(const uint8_t *group, int d, uint16_t *y))
+{
+    for (int i = 0; i < 60; i++) {
+        int d = (int)some(c, 1, 140);
+        size_t n_scale = (size_t)(d + 31) / 32 * 16, n = (size_t)(d + d % 2) * 16;
+        const uint8_t *group = random_q8(c, n_scale, (size_t)d * 16);
+        uint16_t *y = check_alloc(c, 2 * n), *z = check_alloc(c, 2 * n);
+        variant(group, d, y);
+        kern_attn_q8_keys_ref(group, d, z);
+        same_bf16(c, y, z, n);
+        check_free_all();
+    }
 }

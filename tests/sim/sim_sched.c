@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler and the block tables under a seeded simulator. The device is a list of what each
- * block holds: a value per position that depends on the request's tokens only. After every step:
- * the accounting identity, sched_check, and that whatever a row would read is what it wrote. At the
- * end of each run: every request finished with the tokens that it has alone, none waited longer
- * than the bound, no block is held.
+/* The scheduler, the block tables and the prefix tree under a seeded simulator (RELIABILITY K1, K2,
+ * K4, K6, K7, K8, K10, K15, N1). The device is a list of what each block holds: a value per
+ * position that depends on the tokens before it, on the form in which they were computed and on the
+ * salt, so that any block that is shared wrongly is found when it is read. A freed block is
+ * overwritten at once. Requests arrive with random prompts that begin alike, priorities, owners,
+ * deadlines, samples and salts; they are cancelled and fail at any moment; blocks run out; the tree
+ * is dropped. After every step: the accounting identity, the tree, sched_check, and that whatever a
+ * row would read is what it would have written. Every request ends with the tokens that it has
+ * alone, none waits longer than the bound, deadlines are kept to the step, and no block is held at
+ * the end.
  *
  * sim_sched FIRST N: seeds FIRST .. FIRST+N-1. Prints the seed of a failure. */
 #include <stdio.h>
@@ -14,30 +19,33 @@
 #include "sched/sched.h"
 
 #define MAX_REQ 64
+#define MAX_RUN 16
 #define MAX_CTX 256
 #define MAX_BLK 256
+#define MAX_SAMPLE 4
+#define STEP_NS 1000000
 
-struct user { /* one request as the outside sees it */
-    uint64_t id;
-    int n_prompt, n_want, n_known;
-    uint32_t tok[MAX_CTX + 1];
+struct user { /* one sample as the outside sees it */
+    uint64_t group, salt;
+    int index, leader; /* leader: slot of sample 0 */
+    int n_prompt, n_want, n_known, n_left;
+    int32_t tok[MAX_CTX + 1];
+    uint32_t sum[MAX_CTX + 2]; /* hash of the first i tokens */
+    int64_t deadline;
     uint64_t born;
-    bool cancel;
+    bool fails, no_cache, all_rows;
 };
 
 struct sim {
-    uint64_t rng, seed, step, last_progress;
+    uint64_t rng, seed, step;
+    int64_t now;
     struct kv_pool pool;
     struct sched s;
     struct user *user[MAX_REQ]; /* by slot */
-    uint64_t next_id;
-    uint32_t cell[MAX_BLK][64]; /* what block b holds at offset o */
-    struct {
-        uint64_t id;
-        uint32_t tok[MAX_CTX];
-        int n;
-    } parked[MAX_REQ]; /* by run */
-    int n_done, n_cancel, n_preempt, n_reuse, n_copy;
+    uint64_t next_group, first; /* first: in rank, by order */
+    uint32_t cell[MAX_BLK][32]; /* what block b holds at offset o */
+    int form_from, idle;
+    long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix;
 };
 
 static void die(const struct sim *m, const char *what)
@@ -58,62 +66,131 @@ static uint32_t mix(uint32_t h, uint32_t v)
     return h * 0x85EBCA6Bu;
 }
 
-/* The token that a request alone would produce after tok[0..n). */
-static uint32_t next_token(const uint32_t *tok, int n)
+static void push_token(struct user *u, int32_t t)
 {
-    uint32_t h = 1;
+    u->tok[u->n_known] = t;
+    u->sum[u->n_known + 1] = mix(u->sum[u->n_known], (uint32_t)t);
+    u->n_known++;
+}
+
+/* The token that sample u alone would produce after n tokens. */
+static int32_t next_token(const struct user *u, int n)
+{
+    return (int32_t)(mix(u->sum[n], (uint32_t)u->index) & 0x7fffffff);
+}
+
+static struct kv_path path_of(const struct sim *m, const struct user *u)
+{
+    return (struct kv_path){.ids = u->tok,
+                            .n = u->n_known,
+                            .salt = u->salt,
+                            .mark0 = m->form_from,
+                            .mark1 = u->n_prompt};
+}
+
+static void match(void *user, int slot, struct kv_seq *seq, struct sched_match *out)
+{
+    struct sim *m = user;
+    const struct user *u = m->user[slot];
+    if (u->no_cache || u->all_rows) return;
+    struct kv_path path = path_of(m, u);
+    int have = kv_cache_match(&m->pool, &path, u->n_known - 1, seq);
+    for (int i = 0; i < m->s.n_active && u->n_known == u->n_prompt; i++) {
+        int at = m->s.active[i], n = 0, bt = m->pool.blk_tok;
+        const struct user *o = m->user[at];
+        int most = BASE_MIN(o->n_prompt, u->n_prompt - 1) / bt * bt;
+        while (n < most && o->tok[n] == u->tok[n])
+            n++;
+        n = n / bt * bt;
+        if (o->no_cache || o->salt != u->salt || n < have + 2 * bt || m->s.req[at].n_done >= n)
+            continue;
+        *out = (struct sched_match){.after = at, .after_tok = n};
+        return;
+    }
+}
+
+static void on_free(void *user, int32_t blk)
+{
+    struct sim *m = user;
+    memset(m->cell[blk], 0xdb, sizeof m->cell[blk]);
+}
+
+/* ---- coming and going ---- */
+
+static int free_slot(const struct sim *m)
+{
+    for (int i = 0; i < m->s.opts.n_req_max; i++)
+        if (!m->user[i]) return i;
+    return -1;
+}
+
+static void make_prompt(struct sim *m, struct user *u, int n)
+{
+    static const int common[] = {0, 20, 70};
+    int family = pick(m, 3), begin = common[pick(m, 3)];
+    u->sum[0] = 1;
     for (int i = 0; i < n; i++)
-        h = mix(h, tok[i]);
-    return h;
+        push_token(u, i < begin ? family * 1000 + i : (int32_t)(rng_next(&m->rng) & 0x7fffffff));
 }
 
 static void arrive(struct sim *m, int n_ctx)
 {
-    int slot;
-    int n_prompt = 1 + pick(m, pick(m, 4) ? n_ctx / 4 : n_ctx - 1);
-    if (sched_submit(&m->s, n_prompt, &slot, NULL)) return; /* BUSY is an answer */
-    struct user *u = calloc(1, sizeof *u);
-    if (!u) exit(1);
-    *u = (struct user){
-        .id = m->next_id++, .n_prompt = n_prompt, .n_known = n_prompt, .born = m->step};
-    u->n_want = 1 + pick(m, n_ctx - n_prompt + 1);
-    uint32_t family = (uint32_t)pick(m, 3); /* so that prompts share beginnings */
-    for (int i = 0; i < n_prompt; i++)
-        u->tok[i] = i < 20 ? family * 1000 + (uint32_t)i : (uint32_t)rng_next(&m->rng);
-    m->user[slot] = u;
-}
-
-static void offer(struct sim *m)
-{
-    int slot = sched_next_waiting(&m->s);
-    if (slot < 0) return;
-    const struct user *u = m->user[slot];
-    for (int r = 0; r < m->s.opts.n_run_max; r++) {
-        if (!m->s.run[r].parked) continue;
-        int n = 0, cap = BASE_MIN(m->s.run[r].seq.n_tok, u->n_known - 1);
-        while (n < cap && m->parked[r].tok[n] == u->tok[n])
-            n++;
-        if (n > 0) sched_offer(&m->s, slot, r, n);
+    static struct user first;
+    int n_sample = pick(m, 5) ? 1 : 1 + pick(m, MAX_SAMPLE), leader = -1;
+    memset(&first, 0, sizeof first);
+    make_prompt(m, &first, 1 + pick(m, pick(m, 4) ? (n_ctx + 3) / 4 : n_ctx - 1));
+    first.n_prompt = first.n_known;
+    first.n_want = 1 + pick(m, n_ctx - first.n_prompt + 1);
+    first.group = m->next_group++;
+    first.salt = (uint64_t)(pick(m, 4) == 0);
+    first.deadline = pick(m, 8) ? 0 : m->now + STEP_NS * (int64_t)(1 + pick(m, 100));
+    first.no_cache = pick(m, 10) == 0;
+    first.all_rows = n_sample == 1 && pick(m, 12) == 0;
+    int priority = pick(m, 6) ? 0 : pick(m, 5) - 2;
+    uint64_t owner = (uint64_t)pick(m, 4);
+    for (int i = 0; i < n_sample; i++) {
+        int slot = free_slot(m);
+        if (slot < 0) return; /* fewer samples: the engine refuses them all together */
+        struct user *u = malloc(sizeof *u);
+        if (!u) exit(1);
+        *u = first;
+        u->index = i;
+        u->born = m->step;
+        u->fails = pick(m, 40) == 0;
+        if (i == 0) leader = slot;
+        u->leader = leader;
+        struct sched_new q = {.n_prompt = u->n_prompt,
+                              .priority = priority,
+                              .owner = owner,
+                              .now_ns = m->now,
+                              .deadline_ns = u->deadline,
+                              .fork_of = i ? leader : -1,
+                              .all_rows = u->all_rows};
+        m->user[slot] = u;
+        sched_submit(&m->s, slot, &q);
     }
 }
 
-static void end_request(struct sim *m, int slot, bool park)
+static void leave(struct sim *m, int slot)
 {
-    struct user *u = m->user[slot];
-    int run = m->s.req[slot].run;
-    if (run >= 0 && park) {
-        m->parked[run].n = u->n_known;
-        memcpy(m->parked[run].tok, u->tok,
-               (size_t)BASE_MIN(u->n_known, MAX_CTX) * sizeof u->tok[0]);
-    }
-    m->n_preempt += m->s.req[slot].n_preempt;
-    sched_finish(&m->s, slot, park ? m->s.req[slot].n_done : 0);
-    free(u);
+    sched_finish(&m->s, slot);
+    free(m->user[slot]);
     m->user[slot] = NULL;
 }
 
+static void cancel_group(struct sim *m, uint64_t group)
+{
+    for (int i = 0; i < m->s.opts.n_req_max; i++)
+        if (m->user[i] && m->user[i]->group == group) {
+            leave(m, i);
+            m->n_cancel++;
+        }
+}
+
+/* ---- a step ---- */
+
 /* Compute a row: write its cells, then check that all positions up to its end hold this request's
- * prefix hashes. */
+ * values. */
 static void compute(struct sim *m, const struct sched_item *it)
 {
     const struct user *u = m->user[it->req];
@@ -124,104 +201,174 @@ static void compute(struct sim *m, const struct sched_item *it)
         m->n_copy++;
     }
     if (it->pos0 + it->n_tok > u->n_known) die(m, "a row past the known tokens");
-    uint32_t h = 1;
+    uint32_t h = mix(7, (uint32_t)u->salt);
     for (int p = 0; p < it->pos0 + it->n_tok; p++) {
-        uint32_t *c = &m->cell[seq->blk[p / bt]][p % bt];
-        h = mix(h, u->tok[p]);
+        int32_t b = seq->blk[p / bt];
+        bool form = p >= m->form_from && p < u->n_prompt;
+        h = mix(h, (uint32_t)u->tok[p] * 2 + form);
         if (p >= it->pos0) {
-            if (m->pool.ref[seq->blk[p / bt]] != 1) die(m, "a shared block is written");
-            *c = h;
-        } else if (*c != h)
+            if (m->pool.ref[b] != 1) die(m, "a shared block is written");
+            if (m->pool.node && m->pool.node[b].in_tree) die(m, "a block of the tree is written");
+            m->cell[b][p % bt] = h;
+        } else if (m->cell[b][p % bt] != h) {
             die(m, "a stored position holds something else");
+        }
     }
 }
 
 static void check(struct sim *m)
 {
-    const struct kv_seq *seqs[MAX_REQ];
+    const struct kv_seq *seqs[MAX_RUN];
     for (int i = 0; i < m->s.opts.n_run_max; i++)
         seqs[i] = &m->s.run[i].seq;
-    if (kv_pool_check(&m->pool, seqs, m->s.opts.n_run_max)) die(m, "block accounting is broken");
-    int broken = sched_check(&m->s);
-    if (broken) {
-        fprintf(stderr, "invariant %d\n", broken);
-        die(m, "scheduler invariant");
+    int broken = kv_pool_check(&m->pool, seqs, m->s.opts.n_run_max);
+    if (broken) fprintf(stderr, "kv invariant %d\n", broken);
+    if (broken) die(m, "block accounting is broken");
+    broken = sched_check(&m->s);
+    if (broken) fprintf(stderr, "invariant %d\n", broken);
+    if (broken) die(m, "scheduler invariant");
+}
+
+static void end_token(struct sim *m, int slot)
+{
+    struct user *u = m->user[slot];
+    push_token(u, next_token(u, u->n_known));
+    if (u->n_known - u->n_prompt < u->n_want && u->n_known < m->s.opts.n_ctx) {
+        sched_push(&m->s, slot);
+        return;
+    }
+    m->n_done++;
+    leave(m, slot);
+}
+
+static void after_row(struct sim *m, const struct sched_item *it)
+{
+    struct user *u = m->user[it->req];
+    int n_fork = 0, forked[MAX_SAMPLE];
+    if (u->fails && pick(m, 4) == 0) { /* not a number: nothing of it is kept */
+        m->n_fail++;
+        leave(m, it->req);
+        return;
+    }
+    struct kv_path path = path_of(m, u);
+    if (!u->no_cache) kv_cache_put(&m->pool, &path, &m->s.run[it->run].seq);
+    if (!it->sample) return;
+    for (int i = 0; i < m->s.opts.n_req_max && u->index == 0 && u->n_known == u->n_prompt; i++) {
+        const struct user *o = m->user[i];
+        if (!o || o->group != u->group || i == it->req || o->n_known > o->n_prompt) continue;
+        const struct sched_req *r = &m->s.req[i];
+        if (r->state != SCHED_WAITING || !r->fork || r->after != it->req) continue;
+        if (!sched_fork(&m->s, it->req, i)) break;
+        forked[n_fork++] = i;
+        m->n_fork++;
+    }
+    end_token(m, it->req);
+    for (int i = 0; i < n_fork; i++)
+        end_token(m, forked[i]);
+}
+
+static void check_rows(struct sim *m, const struct sched_plan *p)
+{
+    int n_tok = 0, n_row = 0;
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        n_tok += it->n_tok;
+        n_row += it->all_rows ? it->n_tok : it->sample;
+        if (it->n_tok < 1 || (it->answer && it->n_tok != 1)) die(m, "a row's length");
+    }
+    if (n_tok != p->n_tok || p->n_spent > m->s.opts.n_chunk) die(m, "budget");
+    if (n_row > m->s.opts.n_row_max) die(m, "rows of logits");
+    /* the first in rank advances: it may just have been admitted, and one step may only measure */
+    const struct sched_req *f = m->s.n_active ? &m->s.req[m->s.active[0]] : NULL;
+    m->idle = !f || f->item >= 0 || f->order != m->first ? 0 : m->idle + 1;
+    m->first = f ? f->order : 0;
+    if (m->idle > 1) die(m, "the first in rank did not run");
+    for (int i = 0; i < m->s.n_active; i++) { /* answers wait for nobody */
+        const struct sched_req *r = &m->s.req[m->s.active[i]];
+        bool answers = r->n_known - r->n_done == 1 && r->n_done > 0 && r->item < 0;
+        if (answers) die(m, "an answer waits");
     }
 }
 
 static void one_step(struct sim *m)
 {
-    uint64_t oldest = UINT64_MAX;
-    int oldest_slot = -1;
+    int slot;
+    while ((slot = sched_expired(&m->s, m->now)) >= 0) {
+        if (m->user[slot]->deadline > m->now) die(m, "expired early");
+        m->n_late++;
+        leave(m, slot);
+    }
     for (int i = 0; i < m->s.opts.n_req_max; i++)
-        if (m->user[i] && m->user[i]->id < oldest) oldest = m->user[i]->id, oldest_slot = i;
-    offer(m);
+        if (m->user[i] && m->user[i]->deadline && m->user[i]->deadline <= m->now)
+            die(m, "a deadline was missed");
     const struct sched_plan *p = sched_step(&m->s);
     check(m);
-    int n_tok = 0, n_prompt_tok = 0;
-    bool oldest_ran = oldest_slot < 0;
-    for (int i = 0; i < p->n_item; i++) {
-        const struct sched_item *it = &p->item[i];
-        compute(m, it);
-        n_tok += it->n_tok;
-        if (it->n_tok > 1) n_prompt_tok += it->n_tok;
-        oldest_ran |= it->req == oldest_slot;
-        m->n_reuse += it->pos0 > 0 && m->s.req[it->req].n_reused == it->pos0;
-    }
-    if (n_tok != p->n_tok || n_prompt_tok > m->s.opts.n_chunk) die(m, "budget");
-    if (!oldest_ran) die(m, "the oldest request did not run");
-    for (int i = 0; i < p->n_item; i++) {
-        struct sched_item it = p->item[i];
-        struct user *u = m->user[it.req];
-        if (!it.sample) continue;
-        u->tok[u->n_known] = next_token(u->tok, u->n_known);
-        u->n_known++;
-        if (u->n_known - u->n_prompt >= u->n_want || u->n_known >= m->s.opts.n_ctx) {
-            for (int k = u->n_prompt; k < u->n_known; k++)
-                if (u->tok[k] != next_token(u->tok, k)) die(m, "tokens differ from those alone");
-            m->n_done++;
-            end_request(m, it.req, pick(m, 2));
-        } else
-            sched_push(&m->s, it.req);
-    }
+    check_rows(m, p);
+    for (int i = 0; i < p->n_item; i++)
+        compute(m, &p->item[i]);
+    int n_prompt = p->n_spent, n_decode = p->n_tok - p->n_spent;
+    int64_t ns = STEP_NS / 4 + STEP_NS / 40 * n_decode + STEP_NS / 50 * n_prompt;
+    m->n_mix += n_prompt && n_decode;
+    m->now += ns;
+    if (m->seed % 3) sched_observe(&m->s, ns + ns * pick(m, 10) / 100);
+    for (int i = 0; i < p->n_item; i++)
+        after_row(m, &p->item[i]);
+    check(m);
+}
+
+static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
+{
+    memset(m, 0, sizeof *m);
+    m->rng = m->seed = seed;
+    int blk_tok = 1 << pick(m, 6);
+    *n_ctx = 8 + pick(m, MAX_CTX - 8);
+    int least = (*n_ctx + blk_tok - 1) / blk_tok,
+        n_blk = least + pick(m, MAX_BLK - least + 1) / (1 + pick(m, 4));
+    struct sched_opts o = {.n_run_max = 1 + pick(m, MAX_RUN),
+                           .n_chunk = 1 + pick(m, 64),
+                           .n_ctx = *n_ctx,
+                           .match = match,
+                           .user = m};
+    o.n_req_max = o.n_run_max + pick(m, 32);
+    o.n_row_max = o.n_run_max + 1 + pick(m, 20);
+    m->form_from = pick(m, 2) ? MAX_CTX * 2 : 64;
+    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
+        exit(1);
+    if (pick(m, 5) && kv_cache_init(&m->pool, NULL)) exit(1);
+    if (pick(m, 3) == 0) m->pool.hash_mask = 0xff; /* everything collides */
+    m->pool.on_free = on_free;
+    m->pool.user = m;
+    kv_pool_shuffle(&m->pool, seed);
 }
 
 static void run_seed(uint64_t seed, struct sim *m)
 {
-    memset(m, 0, sizeof *m);
-    m->rng = m->seed = seed;
-    int blk_tok = 1 << pick(m, 5), n_ctx = 8 + pick(m, MAX_CTX - 8);
-    int least = (n_ctx + blk_tok - 1) / blk_tok,
-        n_blk = least + pick(m, MAX_BLK - least + 1) / (1 + pick(m, 4));
-    struct sched_opts o = {
-        .n_run_max = 1 + pick(m, 16), .n_chunk = 1 + pick(m, 64), .n_ctx = n_ctx};
-    o.n_req_max = o.n_run_max + pick(m, 32);
-    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
-        exit(1);
-    kv_pool_shuffle(&m->pool, seed);
-    int n_step = 50 + pick(m, 150), rate = 1 + pick(m, 6);
-    uint64_t bound = (uint64_t)n_step + (uint64_t)o.n_req_max * (uint64_t)n_ctx * 4 + 1000;
+    int n_ctx;
+    open_sim(m, seed, &n_ctx);
+    int n_step = 50 + pick(m, 150), rate = 1 + pick(m, 6), n_req_max = m->s.opts.n_req_max;
+    uint64_t bound = (uint64_t)n_step + (uint64_t)n_req_max * (uint64_t)n_ctx * 4 + 1000;
     for (m->step = 0; m->step < bound; m->step++) {
         bool open = m->step < (uint64_t)n_step;
         if (open && pick(m, rate) == 0)
             for (int k = pick(m, 4); k >= 0; k--)
                 arrive(m, n_ctx);
         if (open && pick(m, 12) == 0) { /* cancel someone, at any moment */
-            int slot = pick(m, o.n_req_max);
-            if (m->user[slot]) {
-                m->n_cancel++;
-                end_request(m, slot, pick(m, 2));
-                check(m);
-            }
+            int slot = pick(m, n_req_max);
+            if (m->user[slot]) cancel_group(m, m->user[slot]->group);
+            check(m);
+        }
+        if (pick(m, 60) == 0) {
+            kv_cache_drop(&m->pool);
+            m->n_drop++;
+            check(m);
         }
         one_step(m);
         if (!open && m->s.n_active + m->s.n_wait == 0) break;
     }
     if (m->s.n_active + m->s.n_wait) die(m, "requests starve");
-    sched_unpark_all(&m->s);
-    if (m->pool.n_free != n_blk) die(m, "blocks leaked");
-    sched_fini(&m->s);
-    kv_pool_fini(&m->pool);
+    if (kv_pool_avail(&m->pool) != m->pool.n_blk) die(m, "blocks leaked");
+    kv_cache_drop(&m->pool);
+    if (m->pool.n_free != m->pool.n_blk) die(m, "the tree leaked");
 }
 
 int main(int argc, char **argv)
@@ -229,16 +376,23 @@ int main(int argc, char **argv)
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
              n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     static struct sim m;
-    long long done = 0, cancel = 0, preempt = 0, reuse = 0, steps = 0;
+    long long done = 0, cancel = 0, preempt = 0, hit = 0, steps = 0, late = 0, fail = 0, copy = 0,
+              fork = 0, evict = 0, mixed = 0;
     for (uint64_t i = 0; i < n; i++) {
         run_seed(first + i, &m);
-        done += m.n_done, cancel += m.n_cancel, preempt += m.n_preempt, reuse += m.n_reuse,
-            steps += (long long)m.step;
+        done += m.n_done, cancel += m.n_cancel, late += m.n_late, fail += m.n_fail;
+        preempt += (long long)m.s.n_preempt, hit += (long long)m.s.n_hit_tok;
+        evict += (long long)m.pool.n_evict, copy += m.n_copy, fork += m.n_fork;
+        steps += (long long)m.step, mixed += m.n_mix;
+        sched_fini(&m.s);
+        kv_pool_fini(&m.pool);
     }
-    printf("%llu seeds, %lld steps: %lld requests finished, %lld cancelled, %lld preemptions, %lld "
-           "reuses\n",
-           (unsigned long long)n, steps, done, cancel, preempt, reuse);
-    return done && preempt && reuse && cancel
-               ? 0
-               : 1; /* a simulation that reaches none of these is worth nothing */
+    printf("%llu seeds, %lld steps: %lld requests finished, %lld cancelled, %lld over time, "
+           "%lld failed; %lld preemptions, %lld tokens from the tree, %lld evictions, %lld samples "
+           "forked, %lld tails copied, %lld mixed steps\n",
+           (unsigned long long)n, steps, done, cancel, late, fail, preempt, hit, evict, fork, copy,
+           mixed);
+    /* a simulation that reaches none of these is worth nothing */
+    return done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed ? 0
+                                                                                              : 1;
 }

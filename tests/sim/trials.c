@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same result whatever the company (RELIABILITY N1, N3, K6): every row of logits that a request
- * sees is compared, bit for bit, with the row that it sees alone. A trial draws threads (1 to 4),
- * chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context, so that
- * requests are preempted and computed again), scattered blocks, reuse of earlier prefixes on or
- * off, and which requests come when.
+/* The same result whatever the company (RELIABILITY N1, N3, K6, K8, K10): every row of logits that
+ * a request sees is compared, bit for bit, with the row that it sees alone. A trial draws threads
+ * (1 to 4), chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context,
+ * so that requests are preempted and computed again), scattered blocks, the prefix tree on or off
+ * (with hashes that all collide or not, dropped now and then), and which requests come when, with
+ * which priority, owner and salt, in how many samples, and which are cancelled when. Freed blocks
+ * are filled with NaN.
  *
  * trials DIR N [SEED] [NAME]: models: the .gguf files of DIR (with NAME in their name). Prints one
  * line per model and the trial of a failure. */
@@ -18,7 +20,7 @@
 
 #define N_REQ 32
 #define PROMPT_MAX 200
-#define NEW_MAX 20
+#define NEW_MAX 48
 #define CTX (PROMPT_MAX + NEW_MAX + 4)
 
 struct spec {
@@ -34,6 +36,7 @@ struct trial {
     int n_vocab, n_bad, n_row;
     bool record;
     uint64_t rng;
+    long long n_req, n_cancel, n_preempt, n_hit;
 };
 
 static void tap(void *user, const struct request *r, const float *logit)
@@ -42,6 +45,7 @@ static void tap(void *user, const struct request *r, const float *logit)
     struct spec *s = r->g->user;
     int i = r->n_ids - r->n_prompt;
     uint64_t h = hash_bytes(logit, (size_t)t->n_vocab * sizeof *logit, 0);
+    if (r->index > 0 && i > 0) return; /* other samples go other ways after the first row */
     if (i > 0 && t->record) s->token[i - 1] = r->ids[r->n_ids - 1];
     if (i > 0 && !t->record && s->token[i - 1] != r->ids[r->n_ids - 1]) t->n_bad++;
     if (t->record)
@@ -71,9 +75,10 @@ static void must(sl_status st, const sl_err *err)
     exit(1);
 }
 
-static void submit(sl_engine *e, struct spec *s)
+static uint64_t submit(sl_engine *e, struct spec *s, struct trial *t)
 {
     sl_err err;
+    uint64_t id;
     sl_request q = {.ids = s->ids,
                     .n_ids = s->n_prompt,
                     .max_tokens = s->n_new,
@@ -82,7 +87,22 @@ static void submit(sl_engine *e, struct spec *s)
                     .sampling = {.temperature = 1, .seed = s->seed},
                     .on_event = on_event,
                     .user = s};
-    must(sl_submit(e, &q, NULL, &err), &err);
+    if (!t->record) {
+        q.priority = pick(t, 4) ? 0 : pick(t, 5) - 2;
+        q.owner = (uint64_t)pick(t, 3);
+        q.cache_salt = (uint64_t)(pick(t, 5) == 0);
+        q.no_cache = pick(t, 10) == 0;
+        q.n = pick(t, 6) ? 1 : 1 + pick(t, 3);
+        t->n_req += q.n;
+    }
+    must(sl_submit(e, &q, &id, &err), &err);
+    return id;
+}
+
+static void poison(void *user, int32_t blk)
+{
+    sl_engine *e = user;
+    dev_kv_poison(e->d, e->kv, blk);
 }
 
 static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
@@ -92,6 +112,8 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
     must(sl_engine_open(m, &o, &e, &err), &err);
     e->tap = tap;
     e->tap_user = t;
+    e->pool.on_free = poison; /* RELIABILITY K10: nobody reads a freed block */
+    e->pool.user = e;
     return e;
 }
 
@@ -121,7 +143,7 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts)
         for (int k = 0; k < s->n_prompt; k++) /* half of them begin alike */
             s->ids[k] = i % 2 && k < 70 ? (k * 7 + 3) % mi.n_vocab
                                         : (int32_t)(rng_next(&t->rng) % (uint64_t)mi.n_vocab);
-        submit(e, s);
+        submit(e, s, t);
         run_all(e);
     }
     sl_engine_close(e);
@@ -137,17 +159,31 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
                         .n_chunk = BASE_MIN(chunk, 512),
                         .no_reuse = pick(t, 2),
                         .acts = acts,
-                        .n_queue_max = N_REQ};
+                        .n_queue_max = 3 * N_REQ};
+    uint64_t some = 0;
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     sl_engine *e = open_engine(m, o, t);
     kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
+    if (pick(t, 4) == 0) e->pool.hash_mask = 0xff;
     for (int i = 0; i < n; i++) {
         sl_err err;
-        submit(e, &t->spec[pick(t, N_REQ)]);
+        uint64_t id = submit(e, &t->spec[pick(t, N_REQ)], t);
+        if (pick(t, 4) == 0) some = id;
         for (int k = pick(t, 4); k > 0; k--)
             must(sl_step(e, &err), &err);
+        if (some && pick(t, 3) == 0) {
+            sl_cancel(e, some);
+            some = 0;
+        }
+        if (pick(t, 15) == 0) sl_drop_cache(e);
     }
     run_all(e);
+    sl_stats st;
+    sl_stats_get(e, &st);
+    t->n_cancel += (long long)st.n_finish[SL_FINISH_CANCELLED];
+    t->n_preempt += (long long)st.n_preempt;
+    t->n_hit += (long long)st.cache_hit_tok;
+    if (kv_pool_avail(&e->pool) != e->pool.n_blk) t->n_bad++; /* a block leaked */
     sl_engine_close(e);
     if (t->n_bad) {
         fprintf(
@@ -161,6 +197,7 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
 int main(int argc, char **argv)
 {
     static struct spec spec[N_REQ];
+    struct trial all = {.spec = spec};
     char **names = NULL;
     int n_name = 0, n_model = 0, total = 0;
     sl_err err;
@@ -183,7 +220,8 @@ int main(int argc, char **argv)
             }
             int n = n_trial * (i_model + 1) / n_model - n_trial * i_model / n_model;
             sl_acts acts = (sl_acts)(i_model++ % 4);
-            struct trial t = {.spec = spec, .rng = seed + (uint64_t)i * 7919};
+            struct trial t = all;
+            t.rng = seed + (uint64_t)i * 7919;
             sl_model *m = NULL;
             snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
             must(sl_model_open(path, NULL, &m, &err), &err);
@@ -196,9 +234,12 @@ int main(int argc, char **argv)
                    t.n_row);
             fflush(stdout);
             total += t.n_row;
+            all = t;
         }
     }
     os_list_free(names, n_name);
-    printf("%d trials, %d rows: all bitwise equal\n", n_trial, total);
+    printf("%d trials of %lld requests, %lld cancelled, %lld preemptions, %lld tokens from the "
+           "prefix tree; %d rows: all bitwise equal\n",
+           n_trial, all.n_req, all.n_cancel, all.n_preempt, all.n_hit, total);
     return total > 0 ? 0 : 1;
 }

@@ -20,15 +20,22 @@ static void rig_open(struct rig *r, struct sched_opts o, int n_blk, int blk_tok)
 static void rig_close(struct rig *r)
 {
     sched_fini(&r->s);
-    assert_int_equal(r->pool.n_free, r->pool.n_blk);
+    assert_int_equal(kv_pool_avail(&r->pool), r->pool.n_blk);
     kv_pool_fini(&r->pool);
+}
+
+static int submit_as(struct rig *r, struct sched_new q)
+{
+    int slot = 0;
+    while (r->s.req[slot].state != SCHED_FREE)
+        slot++;
+    sched_submit(&r->s, slot, &q);
+    return slot;
 }
 
 static int submit(struct rig *r, int n_prompt)
 {
-    int slot = -1;
-    ASSERT_OK(sched_submit(&r->s, n_prompt, &slot, &err));
-    return slot;
+    return submit_as(r, (struct sched_new){.n_prompt = n_prompt, .fork_of = -1});
 }
 
 /* Push a token to every row that samples. */
@@ -39,7 +46,8 @@ static void answer(struct rig *r, const struct sched_plan *p)
     assert_int_equal(sched_check(&r->s), 0);
 }
 
-static const struct sched_opts small = {.n_req_max = 6, .n_run_max = 4, .n_chunk = 8, .n_ctx = 32};
+static const struct sched_opts small = {
+    .n_req_max = 6, .n_run_max = 4, .n_chunk = 8, .n_ctx = 32, .n_row_max = 8};
 
 TEST(sched_splits_a_prompt_into_chunks_and_samples_at_its_end)
 {
@@ -95,17 +103,176 @@ TEST(sched_fills_the_chunk_with_several_prompts)
     rig_close(&r);
 }
 
-TEST(sched_refuses_when_the_queue_is_full)
+TEST(sched_lets_a_short_prompt_pass_a_long_one_that_keeps_half_of_the_chunk)
 {
     struct rig r;
-    int slot;
+    struct sched_opts o = small;
+    o.n_chunk = 32;
+    o.n_ctx = 256;
+    rig_open(&r, o, 128, 4);
+    int big = submit(&r, 200);
+    answer(&r, sched_step(&r.s));
+    int brief = submit(&r, 10);
+    const struct sched_plan *p = sched_step(&r.s);
+    assert_int_equal(p->n_item, 2);
+    assert_int_equal(p->item[0].req, big);
+    assert_int_equal(p->item[0].n_tok, 22); /* half, and what the other leaves */
+    assert_int_equal(p->item[1].req, brief);
+    assert_true(p->item[1].sample);
+    rig_close(&r);
+}
+
+TEST(sched_serves_owners_in_turn)
+{
+    struct rig r;
+    struct sched_opts o = {
+        .n_req_max = 40, .n_run_max = 1, .n_chunk = 8, .n_ctx = 32, .n_row_max = 4};
+    int n_mine = 0, pos = -1;
+    rig_open(&r, o, 16, 4);
+    for (int i = 0; i < 30; i++)
+        submit_as(&r, (struct sched_new){.n_prompt = 8, .owner = 1, .fork_of = -1});
+    for (int i = 0; i < 3; i++)
+        submit_as(&r, (struct sched_new){.n_prompt = 8, .owner = 2, .fork_of = -1});
+    for (int i = 0; i < 33; i++) {
+        const struct sched_plan *p = sched_step(&r.s);
+        assert_int_equal(p->n_item, 1);
+        int slot = p->item[0].req;
+        n_mine += slot >= 30;
+        if (n_mine == 3 && pos < 0) pos = i;
+        sched_finish(&r.s, slot);
+    }
+    assert_int_equal(n_mine, 3);
+    assert_true(pos <= 6); /* they came last and are done among the first */
+    rig_close(&r);
+}
+
+TEST(sched_takes_higher_priorities_first_and_lets_nobody_starve)
+{
+    struct rig r;
+    struct sched_opts o = {
+        .n_req_max = 6, .n_run_max = 1, .n_chunk = 8, .n_ctx = 32, .n_row_max = 4};
+    rig_open(&r, o, 8, 4);
+    int64_t now = 0;
+    int low = submit_as(&r, (struct sched_new){.n_prompt = 8, .priority = -1, .fork_of = -1});
+    answer(&r, sched_step(&r.s));
+    assert_int_equal(r.s.req[low].state, SCHED_RUNNING);
+    int high = submit_as(&r, (struct sched_new){.n_prompt = 8, .priority = 1, .fork_of = -1});
+    const struct sched_plan *p = sched_step(&r.s);
+    assert_int_equal(p->item[0].req, high); /* displaces it at once */
+    assert_int_equal(r.s.req[low].n_preempt, 1);
+    bool low_ran = false;
+    for (int i = 0; i < 40 && !low_ran; i++) { /* newcomers of the higher one never end */
+        sched_finish(&r.s, r.s.active[0]);
+        now += SCHED_AGE_NS / 4;
+        submit_as(&r,
+                  (struct sched_new){.n_prompt = 8, .priority = 1, .now_ns = now, .fork_of = -1});
+        p = sched_step(&r.s);
+        low_ran = p->item[0].req == low;
+        assert_int_equal(sched_check(&r.s), 0);
+    }
+    assert_true(low_ran);
+    rig_close(&r);
+}
+
+TEST(sched_finds_what_is_over_its_time)
+{
+    struct rig r;
     rig_open(&r, small, 16, 4);
-    for (int i = 0; i < 6; i++)
-        submit(&r, 4);
-    ASSERT_STATUS(sched_submit(&r.s, 4, &slot, &err), SL_BUSY);
-    sched_finish(&r.s, 3, 0);
-    ASSERT_OK(sched_submit(&r.s, 4, &slot, &err));
-    assert_int_equal(slot, 3);
+    int a = submit_as(&r, (struct sched_new){.n_prompt = 4, .deadline_ns = 100, .fork_of = -1});
+    answer(&r, sched_step(&r.s));
+    int b = submit_as(&r, (struct sched_new){.n_prompt = 4, .deadline_ns = 50, .fork_of = -1});
+    assert_int_equal(sched_expired(&r.s, 49), -1);
+    assert_int_equal(sched_expired(&r.s, 50), b);
+    sched_finish(&r.s, b);
+    assert_int_equal(sched_expired(&r.s, 99), -1);
+    assert_int_equal(sched_expired(&r.s, 100), a);
+    rig_close(&r);
+}
+
+TEST(sched_forks_samples_from_one_prompt)
+{
+    struct rig r;
+    rig_open(&r, small, 16, 4);
+    int a = submit(&r, 6);
+    int b = submit_as(&r, (struct sched_new){.n_prompt = 6, .fork_of = a});
+    const struct sched_plan *p = sched_step(&r.s);
+    assert_int_equal(p->n_item, 1); /* b waits for the prompt */
+    assert_true(p->item[0].sample);
+    assert_true(sched_fork(&r.s, a, b));
+    assert_int_equal(r.pool.n_free, 14);
+    sched_push(&r.s, a);
+    sched_push(&r.s, b);
+    p = sched_step(&r.s);
+    assert_int_equal(p->n_item, 2);
+    assert_int_equal(p->item[0].copy_src >= 0, 1); /* the first to write copies the tail */
+    assert_int_equal(p->item[1].copy_src, -1);
+    assert_int_equal(r.pool.n_free, 13);
+    answer(&r, p);
+    sched_finish(&r.s, a);
+    answer(&r, sched_step(&r.s));
+    rig_close(&r);
+}
+
+TEST(sched_samples_wait_no_longer_when_the_first_is_gone)
+{
+    struct rig r;
+    rig_open(&r, small, 16, 4);
+    int a = submit(&r, 20);
+    int b = submit_as(&r, (struct sched_new){.n_prompt = 20, .fork_of = a});
+    sched_step(&r.s);
+    assert_int_equal(r.s.req[b].state, SCHED_WAITING);
+    sched_finish(&r.s, a);
+    const struct sched_plan *p = sched_step(&r.s);
+    assert_int_equal(p->item[0].req, b);
+    assert_int_equal(p->item[0].pos0, 0);
+    rig_close(&r);
+}
+
+TEST(sched_keeps_the_pace_of_answers_beside_a_long_prompt)
+{
+    struct rig r;
+    struct sched_opts o = {
+        .n_req_max = 8, .n_run_max = 8, .n_chunk = 512, .n_ctx = 8192, .n_row_max = 16};
+    int slow = 0, n = 0, most = 0;
+    rig_open(&r, o, 1024, 32);
+    for (int i = 0; i < 4; i++)
+        submit(&r, 16);
+    for (int i = 0; i < 10; i++) {
+        answer(&r, sched_step(&r.s));
+        sched_observe(&r.s, 1000000);
+    }
+    int big = submit(&r, 8000);
+    for (; n < 2000 && r.s.req[big].n_done < 8000; n++) {
+        const struct sched_plan *p = sched_step(&r.s);
+        /* a token of a prompt costs a fiftieth of a step that decodes, a tenth in small pieces */
+        double ns = 1e6 + 2e4 * p->n_spent + (p->n_spent ? 2e5 : 0);
+        slow += ns > 2.0e6;
+        most = BASE_MAX(most, p->n_spent);
+        for (int i = 0; i < p->n_item; i++) /* all four answers go on */
+            assert_true(p->item[i].req == big || p->item[i].n_tok == 1);
+        assert_true(p->n_decode == 4);
+        answer(&r, p);
+        sched_observe(&r.s, (int64_t)ns);
+    }
+    assert_int_equal(r.s.req[big].n_done, 8000);
+    assert_int_equal(slow, 0);
+    assert_true(most >= 20); /* it finds that a larger piece is worth it */
+    assert_true(n < 500);
+    rig_close(&r);
+}
+
+TEST(sched_gives_prompts_the_whole_chunk_when_nobody_decodes)
+{
+    struct rig r;
+    struct sched_opts o = small;
+    o.n_chunk = 16;
+    rig_open(&r, o, 16, 4);
+    submit(&r, 30);
+    for (int i = 0; i < 1; i++) {
+        const struct sched_plan *p = sched_step(&r.s);
+        assert_int_equal(p->n_tok, 16);
+        sched_observe(&r.s, 5000000);
+    }
     rig_close(&r);
 }
 
@@ -125,7 +292,7 @@ TEST(sched_preempts_the_youngest_and_computes_it_again)
         }
         assert_int_equal(r.s.req[a].n_preempt, 0);
         answer(&r, p);
-        if (r.s.req[a].n_known == 24) sched_finish(&r.s, a, 0);
+        if (r.s.req[a].n_known == 24) sched_finish(&r.s, a);
     }
     assert_int_equal(r.s.req[a].state, SCHED_FREE);
     assert_true(r.s.req[b].n_preempt >= 1);
@@ -153,30 +320,47 @@ TEST(sched_admits_strictly_in_order)
     rig_close(&r);
 }
 
-TEST(sched_reuses_a_parked_sequence_and_evicts_it_when_blocks_are_needed)
+struct found {
+    int n_tok, after;
+    struct kv_pool *pool;
+};
+
+static void match(void *user, int slot, struct kv_seq *seq, struct sched_match *m)
+{
+    struct found *f = user;
+    int32_t src, dst;
+    sl_err e;
+    (void)slot;
+    m->after = f->after;
+    m->after_tok = 64;
+    if (f->n_tok) assert_int_equal(kv_seq_grow(f->pool, seq, f->n_tok, &src, &dst, &e), SL_OK);
+}
+
+TEST(sched_starts_behind_what_was_found_and_waits_for_what_is_under_way)
 {
     struct rig r;
-    rig_open(&r, small, 8, 4);
-    int a = submit(&r, 8);
+    struct sched_opts o = small;
+    struct found f = {.after = -1, .pool = &r.pool};
+    o.n_chunk = 32;
+    o.n_ctx = 128;
+    o.match = match;
+    o.user = &f;
+    rig_open(&r, o, 64, 4);
+    int a = submit(&r, 100);
     answer(&r, sched_step(&r.s));
-    int run = r.s.req[a].run;
-    sched_finish(&r.s, a, 100);
-    assert_true(r.s.run[run].parked);
-    assert_int_equal(r.pool.n_free, 6);
-    int b = submit(&r, 12);
-    sched_offer(&r.s, b, run, 6);
-    const struct sched_plan *p = sched_step(&r.s);
-    assert_int_equal(p->item[0].run, run);
-    assert_int_equal(p->item[0].pos0, 6);
-    assert_int_equal(p->item[0].n_tok, 6);
-    assert_int_equal(r.s.req[b].n_reused, 6);
-    answer(&r, p);
-    sched_finish(&r.s, b, 100);
-    int c = submit(&r, 32);
-    p = sched_step(&r.s);
-    assert_int_equal(p->item[0].req, c);
-    assert_int_equal(r.s.run[run].parked && r.s.run[run].req < 0, false);
-    assert_int_equal(sched_check(&r.s), 0);
+    f.after = a;
+    f.n_tok = 4;
+    int b = submit(&r, 110);
+    answer(&r, sched_step(&r.s));
+    assert_int_equal(r.s.req[b].state, SCHED_WAITING); /* until a has 64 tokens */
+    assert_int_equal(r.s.req[b].after, a);
+    assert_int_equal(r.s.req[a].n_done, 64);
+    f.after = -1;
+    f.n_tok = 64;
+    answer(&r, sched_step(&r.s));
+    assert_int_equal(r.s.req[b].n_reused, 64);
+    assert_true(r.s.req[b].n_done > 64);
+    assert_int_equal(r.s.n_hit_tok, 64);
     rig_close(&r);
 }
 
@@ -187,8 +371,8 @@ TEST(sched_cancels_waiting_and_running_requests)
     int a = submit(&r, 8);
     int b = submit(&r, 20);
     sched_step(&r.s);
-    sched_finish(&r.s, a, 0);
-    sched_finish(&r.s, b, 0);
+    sched_finish(&r.s, a);
+    sched_finish(&r.s, b);
     assert_int_equal(r.pool.n_free, 16);
     assert_int_equal(sched_step(&r.s)->n_item, 0);
     assert_int_equal(sched_check(&r.s), 0);
@@ -214,6 +398,6 @@ TEST(sched_init_fails_cleanly_without_memory)
         assert_int_equal(st, SL_NOMEM);
         assert_int_equal(mem_used(MEM_MISC) + mem_used(MEM_KV), before);
     }
-    assert_int_equal(n_fail, 5 + small.n_run_max);
+    assert_int_equal(n_fail, 7 + small.n_run_max);
     kv_pool_fini(&pool);
 }

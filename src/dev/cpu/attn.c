@@ -59,7 +59,8 @@ static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct
     size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
     for (int g = 0; g < n; g++, p += 16)
         c->k.get_k(kv->t,
-                   dev_cpu_seq_page(j, u, p) + head + (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
+                   dev_cpu_seq_page(j, u, p) + head +
+                       (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
                    kv->s.d_k, k + 16 * g, VEC_PIECE);
 }
 
@@ -162,11 +163,11 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
 }
 
 static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                struct cpu_part in)
+                struct cpu_part in, const int rows[2])
 {
     const struct attn *a = j->op;
     int d = a->kv->s.d_v;
-    for (int r = 0; r < u->n_tok * a->group; r++) {
+    for (int r = rows[0]; r < rows[1]; r++) {
         int64_t row = (int64_t)(u->tok0 + r / a->group) * a->p->n_head + u->head0 + r % a->group;
         float *y = a->p->y + row * d;
         memcpy(y, in.o + (int64_t)r * j->ldo, sizeof(float) * (size_t)d);

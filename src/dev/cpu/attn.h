@@ -22,7 +22,8 @@ static inline void dev_cpu_seen(const struct cpu_span_job *j, int t, int span, i
     *lo = w > 0 && pos - w + 1 > 0 ? pos - w + 1 : 0;
 }
 
-static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
+static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j,
+                                              const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
     int blk = j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / a->kv->s.blk_tok];

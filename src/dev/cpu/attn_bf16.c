@@ -16,7 +16,7 @@ static size_t carve16(float *mem, int n_row, int d_k, int d_v, struct mem16 *m)
 {
     size_t row = (size_t)n_row, pair = (size_t)(d_k + 1) / 2, ldv = ((size_t)d_v + 15) / 16 * 16;
     size_t wide = (size_t)d_k > ldv ? (size_t)d_k : ldv;
-    size_t size[] = {row * VEC_SPAN,  16 * wide,          row * pair,
+    size_t size[] = {row * VEC_SPAN,     16 * wide,       row * pair,
                      row * VEC_SPAN / 2, VEC_SPAN * pair, VEC_SPAN * ldv / 2};
     size_t at[7] = {0};
     for (int i = 0; i < 6; i++)
@@ -52,81 +52,91 @@ void dev_cpu_attn16_begin(struct cpu *c, const struct cpu_span_job *j, const str
     }
 }
 
+/* Positions of one block that lie side by side, a power of two. */
+static int run_length(const struct cpu_kv *kv)
+{
+    int n = VEC_SPAN;
+    while (kv->s.blk_tok % n)
+        n /= 2;
+    return n;
+}
+
 /* Where a run of positions from p on has its keys and its values. */
-static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p,
-                   const uint8_t **k, const uint8_t **v)
+static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p, const uint8_t **k,
+                   const uint8_t **v)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
     size_t head = (size_t)(u->head0 / a->group), in = (size_t)(p % kv->s.blk_tok);
     const uint8_t *page = dev_cpu_seq_page(j, u, p);
     *k = page + head * kv->k_head_bytes + in / 16 * kv->group_bytes;
-    *v = page + (size_t)kv->s.n_head * kv->k_head_bytes + head * kv->head_bytes + in * kv->row_bytes;
+    *v =
+        page + (size_t)kv->s.n_head * kv->k_head_bytes + head * kv->head_bytes + in * kv->row_bytes;
 }
 
-/* n groups of keys, and n_v rows of values, of a q8 cache as bf16. */
-static void make_keys(struct cpu *c, const struct attn *a, const uint8_t *from, int n, uint16_t *k,
-                      float *t)
+/* Where the next span has its runs, as far as there are any: keys and values. */
+struct ahead {
+    const uint8_t *k[VEC_SPAN / 16], *v[VEC_SPAN / 16];
+    int n;
+};
+
+static void look_ahead(const struct cpu_span_job *j, const struct cpu_unit *u, int p, int n_run,
+                       struct ahead *x)
 {
-    int d = a->kv->s.d_k, n_pair = (d + 1) / 2;
-    for (int g = 0; g < n; g++, from += a->kv->group_bytes, k += 32 * n_pair) {
-        c->k.get_k(a->kv->t, from, d, t, 16);
-        kern_get()->attn_pairs_bf16(t, 16, d, 16, k, 32);
-    }
-}
-static void make_values(struct cpu *c, const struct attn *a, const uint8_t *from, int n,
-                        uint16_t *v, float *t)
-{
-    const struct cpu_kv *kv = a->kv;
-    for (int i = 0; i < n; i += 16) {
-        int k = n - i < 16 ? n - i : 16;
-        c->k.get_v(kv->t, from + (size_t)i * kv->row_bytes, (int64_t)kv->row_bytes, k, kv->s.d_v, t,
-                   a->ldv);
-        kern_get()->attn_rows_bf16(t, a->ldv, k, a->ldv, v + (int64_t)i * a->ldv, a->ldv);
-    }
+    int last = j->b->pos[u->tok0 + u->n_tok - 1], n = 0;
+    for (; n < VEC_SPAN / n_run && p + n * n_run <= last; n++)
+        run_at(j, u, p + n * n_run, &x->k[n], &x->v[n]);
+    x->n = n;
 }
 
-/* Positions [from, to) of the span at p0 in runs of n_run: scores, and rows of values to blk. */
-static void runs(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p0,
-                 const int range[2], const struct mem16 *m, struct attn_mm *mix)
+/* Positions range[0] .. range[1] of the span that begins at range[2], in runs: scores, and rows of
+ * values to blk. */
+static void runs(const struct cpu_span_job *j, const struct cpu_unit *u, const int range[3],
+                 const struct mem16 *m, const uint16_t **blk, const struct ahead *next)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    const uint16_t **blk = (const uint16_t **)mix->blk;
-    int n_run = mix->blk_rows, d = kv->s.d_k, n_pair = (d + 1) / 2, lines = kv->t == VEC_KV_BF16;
-    int n_row = u->n_tok * a->group, last = j->b->pos[u->tok0 + u->n_tok - 1];
+    const struct kern *kn = kern_get();
+    int n_run = run_length(kv), d = kv->s.d_k, n_pair = (d + 1) / 2, p0 = range[2];
     for (int at = range[0] / n_run * n_run; at < range[1]; at += n_run) {
-        const uint8_t *k, *v, *k_next = NULL, *v_next;
-        int n = range[1] - at < n_run ? range[1] - at : n_run, n_group = (n + 15) / 16;
+        const uint8_t *k, *v;
+        int n = range[1] - at < n_run ? range[1] - at : n_run, i = at / n_run;
         run_at(j, u, p0 + at, &k, &v);
-        struct attn_mm dot = {.a = m->q, .lda = 2 * n_pair, .lda_k = 2, .ldb = 32,
-                              .c = m->s + at, .ldc = VEC_SPAN, .n_row = n_row, .n_vec = n_group,
+        struct attn_mm dot = {.a = m->q,
+                              .lda = 2 * n_pair,
+                              .lda_k = 2,
+                              .ldb = 32,
+                              .c = m->s + at,
+                              .ldc = VEC_SPAN,
+                              .n_row = u->n_tok * a->group,
+                              .n_vec = (n + 15) / 16,
                               .n_k = n_pair};
-        if (lines) {
+        if (kv->t == VEC_KV_BF16) {
             dot.b = (const uint16_t *)(const void *)k;
             dot.ldb_v = (int64_t)kv->group_bytes / 2;
-            blk[at / n_run] = (const uint16_t *)(const void *)v;
-            if (p0 + at + n_run <= last) run_at(j, u, p0 + at + n_run, &k_next, &v_next);
-            if (k_next) {
-                dot.next[0] = k_next;
-                dot.next[1] = v;
-                dot.n_next = (int64_t)(n_run * kv->row_bytes);
-            }
+            blk[i] = (const uint16_t *)(const void *)v;
         } else {
             uint16_t *x = m->k + (int64_t)at * n_pair * 2, *y = m->v + (int64_t)at * a->ldv;
-            make_keys(c, a, k, n_group, x, m->t);
-            make_values(c, a, v, n, y, m->t);
+            for (int g = 0; g < dot.n_vec; g++)
+                kn->attn_q8_keys(k + (size_t)g * kv->group_bytes, d, x + 32 * g * n_pair);
+            kn->attn_q8_rows(v, (int64_t)kv->row_bytes, n, kv->s.d_v, y, a->ldv);
             dot.b = x;
             dot.ldb_v = 32 * n_pair;
-            blk[at / n_run] = y;
+            blk[i] = y;
         }
-        kern_get()->attn_dot_bf16(&dot);
+        if (i < next->n) {
+            dot.next = &next->k[i];
+            dot.n_next = 1;
+            dot.next_bytes = (int64_t)(n_run / 16) * (int64_t)kv->group_bytes;
+        }
+        kn->attn_dot_bf16(&dot);
     }
 }
 
 static void weigh(const struct attn_mm *mix, int row0, int n_row, int lo, int hi)
 {
     struct attn_mm m = *mix;
+    if (n_row < m.n_row) m.n_next = 0; /* the big product fetches */
     m.a += row0 * m.lda;
     m.c += row0 * m.ldc;
     m.n_row = n_row;
@@ -169,20 +179,32 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
     const struct cpu_kv *kv = a->kv;
     struct mem16 m;
     (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
-    int n_row = u->n_tok * a->group, range[2] = {VEC_SPAN, 0}, n_run = VEC_SPAN, lo, hi;
+    int n_row = u->n_tok * a->group, lo, hi;
+    int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = run_length(kv);
     for (int t = 0; t < u->n_tok; t++) {
         dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         if (hi <= lo) continue;
         range[0] = lo < range[0] ? lo : range[0];
         range[1] = hi > range[1] ? hi : range[1];
     }
-    while (kv->s.blk_tok % n_run) /* positions of one block side by side */
-        n_run /= 2;
     const uint16_t *blk[VEC_SPAN / 16];
-    struct attn_mm mix = {.a = m.w, .lda = VEC_SPAN, .lda_k = 2, .blk = blk, .blk_rows = n_run,
+    struct attn_mm mix = {.a = m.w,
+                          .lda = VEC_SPAN,
+                          .lda_k = 2,
+                          .blk = blk,
+                          .blk_rows = n_run,
                           .ldb = kv->t == VEC_KV_BF16 ? (int64_t)kv->row_bytes / 2 : a->ldv,
-                          .c = out.o, .ldc = j->ldo, .n_vec = a->ldv / 16, .add = 1};
-    runs(c, j, u, span * VEC_SPAN, range, &m, &mix);
+                          .c = out.o,
+                          .ldc = j->ldo,
+                          .n_row = n_row,
+                          .n_vec = a->ldv / 16,
+                          .add = 1};
+    struct ahead next;
+    look_ahead(j, u, (span + 1) * VEC_SPAN, n_run, &next);
+    mix.next = next.v;
+    mix.n_next = next.n;
+    mix.next_bytes = (int64_t)n_run * (int64_t)kv->row_bytes;
+    runs(j, u, range, &m, blk, &next);
     for (int r = 0; r < n_row; r++) {
         dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);
         out.l[r] = 0;

@@ -58,6 +58,7 @@ struct cpu_kv {
  * pair): worker w begins at its own range of about equal bytes and helps the others at the end. */
 struct cpu_seg {
     struct mm_mat m, m2;
+    int unit;       /* stream tiles of m in a unit */
     int begin, end; /* units */
     int n_tok;      /* its columns */
     int user;       /* which product */
@@ -136,6 +137,7 @@ struct cpu {
     struct cpu_unit *unit;
     int n_unit_max;
     float *part; /* partial results of spans */
+    struct par_range *span_range; /* [n_worker] */
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -169,9 +171,10 @@ void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, i
 void dev_cpu_for_rows(struct cpu *c, int n_row, double ns,
                       void (*fn)(struct cpu *c, void *arg, int row, int worker), void *arg);
 void dev_cpu_work_clear(struct cpu_work *w);
-/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns. */
+/* m2: the second half of a pair of two formats, NULL or without data otherwise; n_tok: columns;
+ * rows: of a matrix in a unit, 16 or (then they must divide n_row) 32. */
 struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
-                                 const struct mm_mat *m2, int n_tok);
+                                 const struct mm_mat *m2, int n_tok, int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
 /* The next piece for a worker; false when there is none. */
@@ -182,10 +185,23 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
                      float *y, int64_t ldy);
-/* A piece of the pairs w: h[j][i] = silu(gate) * up. */
+/* Where silu(gate) * up of tokens goes: rows h + j * ldh, or straight into prepared activations
+ * act, token j to row0 + j (dev_cpu_takes_parts). */
+struct cpu_hidden {
+    float *h;
+    int64_t ldh;
+    struct mm_act_buf *act;
+    int row0;
+};
+/* Groups of 32 outputs can be prepared by themselves: one int8 plane, and they divide the width. */
+static inline int dev_cpu_takes_parts(const struct cpu_mat *down)
+{
+    return down->form == MM_ACT_INT8 && down->m.n_col % 32 == 0;
+}
+/* A piece of the pairs w: silu(gate) * up. */
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                           const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
-                          int n_tok, float *h, int64_t ldh);
+                          int n_tok, const struct cpu_hidden *out);
 
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 {
@@ -233,13 +249,14 @@ struct cpu_span_job {
     int n_unit;
     int n_row, ldo; /* rows of a part at most, floats of a row */
     double ns;      /* of the whole job, about */
-    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of it. */
+    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of its rows
+     * [rows[0], rows[1]). */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
     void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
                  float *mem, struct cpu_part out);
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                struct cpu_part in);
+                struct cpu_part in, const int rows[2]);
     size_t mem_floats;  /* what begin and span use */
     int n_span, window; /* set by dev_cpu_spans */
 };
@@ -288,6 +305,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
+enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);

@@ -25,6 +25,15 @@ int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s)
     return (int64_t)kv.page_bytes * s->n_layer * s->n_blk;
 }
 
+/* Where the CPU multiplies bf16 twice as fast as f32, a bf16 cache makes attention 2 to 3 times as
+ * fast as an f16 one, and its roundings cost little: mean KL against f32 on SmolLM2 0.00005, where
+ * f16 has 0.000001 and q8 0.0006. Elsewhere both take the same time, and f16 is the finer one. */
+enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts)
+{
+    if (acts == DEV_ACTS_F32) return DEV_KV_F32;
+    return kern_get()->attn_bf16 ? DEV_KV_BF16 : DEV_KV_F16;
+}
+
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);

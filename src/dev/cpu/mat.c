@@ -10,11 +10,12 @@
  * each) and take the integer units. */
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
-    static const enum mm_act wanted[][4] = {
-        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT15},
-        [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
-        [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15},
-        [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
+    static const enum mm_act wanted[][DEV_USE_EXACT + 1] = {
+        /* matmul, embed, experts, plain, exact */
+        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
+        [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15},
+        [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
     };
     enum mm_act a = wanted[c->acts][use];
     if (kern_mm_takes(fmt, a)) return a;

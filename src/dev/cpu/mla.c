@@ -87,11 +87,11 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
 }
 
 static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                    struct cpu_part in)
+                    struct cpu_part in, const int rows[2])
 {
     const struct mla *a = j->op;
     int r = a->p->r;
-    for (int i = 0; i < u->n_tok * u->n_head; i++) {
+    for (int i = rows[0]; i < rows[1]; i++) {
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head;
         float *y = c->olat + (at * a->p->n_head + h) * r;
         memcpy(y, in.o + (int64_t)i * j->ldo, sizeof(float) * (size_t)r);
@@ -173,18 +173,13 @@ struct exp_mem {
     float *q, *s, *o;      /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
     float *m, *l, *run;    /* [tokens], [tokens], [tokens][v16] */
 };
-struct exp_job {
-    struct cpu *c;
-    const struct dev_batch *b;
-    struct mla a;
-    int n_unit;
-};
 
 static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
 {
     size_t r = (size_t)dev_cpu_round16(p->mla_r), nope = (size_t)dev_cpu_round16(p->mla_nope),
            v = (size_t)dev_cpu_round16(p->d_v);
-    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope), tok = (size_t)p->n_tok + CPU_LANES;
+    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope),
+           tok = (size_t)p->n_tok + CPU_LANES;
     float *at = mem;
     struct {
         float **p;
@@ -229,7 +224,7 @@ static void widen_weights(const struct mla *a, int head, const struct exp_mem *m
 }
 
 /* Keys and values of positions [p0, p0 + n) of one head. */
-static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0, int n,
+static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0, int n,
                         const struct exp_mem *m)
 {
     const struct mla *a = &j->a;
@@ -249,11 +244,12 @@ static void materialise(struct cpu *c, const struct exp_job *j, int seq, int p0,
 }
 
 /* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
-static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok, int n_tok,
+static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok, int n_tok,
                      int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN,
+        ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
     for (int i = 0; i < n_tok; i++) {
@@ -279,7 +275,7 @@ static void exp_tile(struct cpu *c, const struct exp_job *j, const int32_t *tok,
 }
 
 /* The queries of all tiles, transposed: tile at tile0 is [nope + rope][lanes of it]. */
-static void exp_queries(const struct exp_job *j, const int32_t *tok, int n_tok, int head,
+static void exp_queries(const struct mla_job *j, const int32_t *tok, int n_tok, int head,
                         const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
@@ -294,7 +290,7 @@ static void exp_queries(const struct exp_job *j, const int32_t *tok, int n_tok, 
     }
 }
 
-static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_unit *u, int worker)
+static void exp_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u, int worker)
 {
     const struct dev_attn_mla *p = j->a.p;
     const int32_t *tok = c->tok_list + u->tok0;
@@ -323,15 +319,16 @@ static void exp_unit(struct cpu *c, const struct exp_job *j, const struct cpu_un
 static void exp_run(void *arg, int worker, int n_w)
 {
     (void)n_w;
-    struct exp_job *j = arg;
+    struct mla_job *j = arg;
     int b, e;
+    int bf16 = dev_cpu_bf16_attn(j->c, j->a.kv->t);
     while (par_take(j->c->counter, j->n_unit, 1, &b, &e))
-        exp_unit(j->c, j, &j->c->unit[b], worker);
+        (bf16 ? dev_cpu_exp16_unit : exp_unit)(j->c, j, &j->c->unit[b], worker);
 }
 
 static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a)
 {
-    struct exp_job j = {c, b, *a, 0};
+    struct mla_job j = {c, b, *a, 0};
     for (int i = 0; i < a->n_list;) {
         int seq = b->seq[c->tok_list[i]], k = i;
         while (k < a->n_list && b->seq[c->tok_list[k]] == seq)
@@ -350,10 +347,11 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
     struct exp_mem m;
     size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)dev_cpu_round16((int)d_k);
     size_t abs = (d_k + VEC_SPAN) * CPU_LANES + VEC_SPAN * row + 64;
-    size_t exp = exp_carve(NULL, p, &m) + 64, abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
+    size_t exp = exp_carve(NULL, p, &m) + 64, exp16 = dev_cpu_exp16_floats(p) + 64;
+    size_t abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
     *n_row = CPU_LANES;
     *ldo = dev_cpu_round16(p->mla_r);
-    *mem_floats = BASE_MAX(abs16, BASE_MAX(abs, exp));
+    *mem_floats = BASE_MAX(BASE_MAX(abs16, exp16), BASE_MAX(abs, exp));
 }
 
 void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_mla *p)

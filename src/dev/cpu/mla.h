@@ -30,4 +30,16 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
 /* Floats of scratch that they use. */
 size_t dev_cpu_abs16_floats(int d_k);
 
+/* The materialised form: a unit is one head of one sequence. */
+struct mla_job {
+    struct cpu *c;
+    const struct dev_batch *b;
+    struct mla a;
+    int n_unit;
+};
+/* The same on bf16: W_kb, W_vb and what they make are rounded to bf16 too. */
+void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u,
+                        int worker);
+size_t dev_cpu_exp16_floats(const struct dev_plan *p);
+
 #endif

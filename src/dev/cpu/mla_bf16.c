@@ -9,7 +9,7 @@ struct abs16_mem {
     float *t;            /* [16][row] f32 on the way to x, or a row of queries */
 };
 
-static size_t carve16(float *mem, int d_k, struct abs16_mem *m)
+static size_t abs_carve(float *mem, int d_k, struct abs16_mem *m)
 {
     size_t row = (size_t)dev_cpu_round16(d_k), at = 0;
     m->s = mem;
@@ -27,8 +27,10 @@ static size_t carve16(float *mem, int d_k, struct abs16_mem *m)
 size_t dev_cpu_abs16_floats(int d_k)
 {
     struct abs16_mem m;
-    return (carve16(NULL, d_k, &m) + 15) / 16 * 16;
+    return (abs_carve(NULL, d_k, &m) + 15) / 16 * 16;
 }
+
+/* ---- absorbed ---- */
 
 /* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
 void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -38,7 +40,7 @@ void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const stru
     const struct dev_attn_mla *p = a->p;
     const struct kern *k = kern_get();
     struct abs16_mem m;
-    (void)carve16(mem, a->d_k, &m);
+    (void)abs_carve(mem, a->d_k, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), n_pair = (a->d_k + 1) / 2;
     memset(m.q, 0, sizeof(uint16_t) * (size_t)(2 * n_pair * ld));
     for (int i = 0; i < n; i++) {
@@ -56,17 +58,11 @@ void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const stru
 }
 
 /* Rows of positions [p, p + n) of one block as bf16: where they lie, or made in x. */
-static const uint16_t *rows16(struct cpu *c, const struct mla *a, const uint8_t *from, int n,
-                              uint16_t *x, float *t)
+static const uint16_t *rows16(const struct mla *a, const uint8_t *from, int n, uint16_t *x)
 {
     const struct cpu_kv *kv = a->kv;
     if (kv->t == VEC_KV_BF16) return (const uint16_t *)(const void *)from;
-    for (int i = 0; i < n; i += 16) {
-        int k = n - i < 16 ? n - i : 16;
-        c->k.get_v(kv->t, from + (size_t)i * kv->row_bytes, (int64_t)kv->row_bytes, k, a->d_k, t,
-                   a->row);
-        kern_get()->attn_rows_bf16(t, a->row, k, a->row, x + (int64_t)i * a->row, a->row);
-    }
+    kern_get()->attn_q8_rows(from, (int64_t)kv->row_bytes, n, a->d_k, x, a->row);
     return x;
 }
 
@@ -75,6 +71,15 @@ static const uint8_t *row_at(const struct mla *a, const struct dev_batch *b, int
     const struct cpu_kv *kv = a->kv;
     int blk = b->blk[(int64_t)seq * b->ld_blk + p / kv->s.blk_tok];
     return dev_cpu_page(kv, a->p->layer, blk) + (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
+}
+
+/* Positions of one block that lie side by side, a power of two. */
+static int run_length(const struct cpu_kv *kv)
+{
+    int n = VEC_SPAN;
+    while (kv->s.blk_tok % n)
+        n /= 2;
+    return n;
 }
 
 /* Scores of positions [p0, p0 + to) of a span; run[i] becomes the rows of its i-th n_run positions.
@@ -88,16 +93,25 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
     int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run, p = p0 + at;
-        const uint16_t *x = rows16(c, a, row_at(a, j->b, u->seq, p), n,
-                                   m->x + (int64_t)at * a->row, m->t);
+        const uint8_t *from = row_at(a, j->b, u->seq, p), *next = NULL;
+        const uint16_t *x = rows16(a, from, n, m->x + (int64_t)at * a->row);
         run[at / n_run] = x;
-        struct attn_mm mm = {.a = x, .lda = ld_row, .lda_k = 2, .b = m->q, .ldb = 2 * ld,
-                             .ldb_v = 32, .c = m->s + at * ld, .ldc = ld, .n_row = n,
-                             .n_vec = ld / 16, .n_k = (a->d_k + 1) / 2};
+        struct attn_mm mm = {.a = x,
+                             .lda = ld_row,
+                             .lda_k = 2,
+                             .b = m->q,
+                             .ldb = 2 * ld,
+                             .ldb_v = 32,
+                             .c = m->s + at * ld,
+                             .ldc = ld,
+                             .n_row = n,
+                             .n_vec = ld / 16,
+                             .n_k = (a->d_k + 1) / 2};
         if (p + n_run < end && p + n_run < last) {
-            mm.n_next = (int64_t)n_run * (int64_t)a->kv->row_bytes / 2;
-            mm.next[0] = row_at(a, j->b, u->seq, p + n_run);
-            mm.next[1] = mm.next[0] + mm.n_next;
+            next = row_at(a, j->b, u->seq, p + n_run);
+            mm.next = &next;
+            mm.n_next = 1;
+            mm.next_bytes = (int64_t)n_run * (int64_t)a->kv->row_bytes;
         }
         kern_get()->attn_dot_bf16(&mm);
     }
@@ -109,7 +123,7 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
     const struct mla *a = j->op;
     const struct kern *k = kern_get();
     struct abs16_mem m;
-    (void)carve16(mem, a->d_k, &m);
+    (void)abs_carve(mem, a->d_k, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = span * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
@@ -117,22 +131,247 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
         to = hi[i] > to ? hi[i] : to;
     }
     const uint16_t *run[VEC_SPAN / 16];
-    int n_run = VEC_SPAN; /* positions of one block side by side */
-    while (a->kv->s.blk_tok % n_run)
-        n_run /= 2;
+    int n_run = run_length(a->kv);
     scores(c, j, u, p0, to, &m, run, n_run);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     k->attn_pairs_bf16(m.s, ld, to, ld, m.w, 2 * ld);
-    struct attn_mm mm = {.lda = 2, .lda_k = 2 * ld, .blk = run, .blk_rows = n_run,
+    struct attn_mm mm = {.lda = 2,
+                         .lda_k = 2 * ld,
+                         .blk = run,
+                         .blk_rows = n_run,
                          .ldb = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row,
-                         .ldc = j->ldo, .n_row = u->n_head, .n_vec = a->r16 / 16};
+                         .ldc = j->ldo,
+                         .n_row = u->n_head,
+                         .n_vec = a->r16 / 16};
     for (int i = 0; i < n; i += u->n_head) { /* token by token: each its own number of positions */
         mm.a = m.w + 2 * i;
         mm.c = out.o + (int64_t)i * j->ldo;
         mm.n_k = hi[i];
         k->attn_mix_bf16(&mm);
+    }
+}
+
+/* ---- materialised ---- */
+struct exp16_mem {
+    uint16_t *wk, *wv;   /* [r / 2][nope16][2], [r / 2][v16][2] */
+    uint16_t *x, *k, *v; /* latent rows [SPAN][row], keys [SPAN][kd], values [SPAN][v16] */
+    uint16_t *q, *w;     /* [tiles][kd / 2][lanes][2], [SPAN / 2][LANES][2] */
+    float *t, *s, *o;    /* [16][widest], [SPAN][LANES], [LANES][v16] */
+    float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
+};
+
+/* nope + rope, even. */
+static int key_width(int nope, int rope)
+{
+    return (nope + rope + 1) / 2 * 2;
+}
+
+static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp16_mem *m)
+{
+    size_t pair = ((size_t)p->mla_r + 1) / 2, nope = (size_t)dev_cpu_round16(p->mla_nope);
+    size_t v = (size_t)dev_cpu_round16(p->d_v), tok = (size_t)p->n_tok + CPU_LANES;
+    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope);
+    size_t kd = (size_t)key_width(p->mla_nope, p->mla_rope),
+           wide = BASE_MAX(BASE_MAX(row, nope), BASE_MAX(v, kd));
+    float *t[6];
+    uint16_t *h[7];
+    size_t n[13] = {pair * nope,
+                    pair * v,
+                    VEC_SPAN * row / 2,
+                    VEC_SPAN * kd / 2,
+                    VEC_SPAN * v / 2,
+                    tok * kd / 2,
+                    VEC_SPAN / 2 * CPU_LANES,
+                    VEC_SPAN * wide,
+                    VEC_SPAN * CPU_LANES,
+                    CPU_LANES * v,
+                    tok,
+                    tok,
+                    tok * v};
+    size_t at = 0;
+    for (int i = 0; i < 13; i++) {
+        if (mem && i < 7) h[i] = (uint16_t *)(void *)(mem + at);
+        if (mem && i >= 7) t[i - 7] = mem + at;
+        at += (n[i] + 15) / 16 * 16;
+    }
+    if (mem)
+        *m = (struct exp16_mem){h[0], h[1], h[2], h[3], h[4], h[5], h[6],
+                                t[0], t[1], t[2], t[3], t[4], t[5]};
+    return at;
+}
+
+size_t dev_cpu_exp16_floats(const struct dev_plan *p)
+{
+    return exp_carve(NULL, p, NULL);
+}
+
+/* W_kb by pairs of its rows, W_vb by pairs of its columns. */
+static void widen_weights(const struct mla *a, int head, const struct exp16_mem *m)
+{
+    const struct dev_attn_mla *p = a->p;
+    const struct kern *kn = kern_get();
+    struct mm_mat k = dev_cpu_mat_at(dev_cpu_mat_of(p->w_kb), head);
+    struct mm_mat v = dev_cpu_mat_at(dev_cpu_mat_of(p->w_vb), head);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), r2 = (p->r + 1) / 2 * 2;
+    memset(m->t, 0, sizeof(float) * 16 * (size_t)BASE_MAX(nope, r2));
+    for (int t = 0; t < k.n_tile; t++) {
+        int n = p->r - 16 * t < 16 ? p->r - 16 * t : 16;
+        kern_mm_unpack_tile(&k, t, m->t, nope);
+        kn->attn_pairs_bf16(m->t, nope, n, nope, m->wk + (int64_t)t * 16 * nope, 2 * nope);
+    }
+    memset(m->t, 0, sizeof(float) * 16 * (size_t)BASE_MAX(nope, r2));
+    for (int t = 0; t < v.n_tile; t++) {
+        kern_mm_unpack_tile(&v, t, m->t, r2);
+        kn->attn_rows_bf16(m->t, r2, 16, r2, m->x, r2);
+        for (int i = 0; i < r2; i += 2)
+            for (int r = 0; r < 16; r++)
+                memcpy(m->wv + (int64_t)i * v16 + 2 * (16 * t + r), m->x + r * r2 + i, 4);
+    }
+}
+
+/* Keys and values of positions [p0, p0 + n) of one head. */
+static void make_span(const struct mla_job *j, int seq, int p0, int n, const struct exp16_mem *m)
+{
+    const struct mla *a = &j->a;
+    const struct dev_attn_mla *p = a->p;
+    const struct kern *kn = kern_get();
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), n_run = run_length(a->kv);
+    int kd = key_width(p->nope, p->rope);
+    for (int at = 0; at < n; at += n_run) {
+        int k = n - at < n_run ? n - at : n_run;
+        const uint16_t *x = rows16(a, row_at(a, j->b, seq, p0 + at), k, m->x);
+        int64_t ld = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
+        uint16_t *key = m->k + (int64_t)at * kd;
+        struct attn_mm mm = {.a = x,
+                             .lda = ld,
+                             .lda_k = 2,
+                             .b = m->wk,
+                             .ldb = 2 * nope,
+                             .ldb_v = 32,
+                             .c = m->t,
+                             .ldc = nope,
+                             .n_row = k,
+                             .n_vec = nope / 16,
+                             .n_k = (p->r + 1) / 2};
+        kn->attn_dot_bf16(&mm);
+        kn->attn_rows_bf16(m->t, nope, k, p->nope, key, kd);
+        for (int i = 0; i < k; i++) {
+            key[(int64_t)(i + 1) * kd - 1] = 0;
+            memcpy(key + (int64_t)i * kd + p->nope, x + i * ld + p->r, 2 * (size_t)p->rope);
+        }
+        mm.b = m->wv;
+        mm.ldb = 2 * v16;
+        mm.ldc = v16;
+        mm.n_vec = v16 / 16;
+        kn->attn_dot_bf16(&mm);
+        kn->attn_rows_bf16(m->t, v16, k, v16, m->v + (int64_t)at * v16, v16);
+    }
+}
+
+/* One tile of up to CPU_LANES query tokens over one span; folds into the running result. */
+static void query_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok, int n_tok,
+                       const int at[2], const struct exp16_mem *m)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    const struct kern *kn = kern_get();
+    int tile0 = at[0], p0 = at[1], v16 = dev_cpu_round16(p->v), kd = key_width(p->nope, p->rope);
+    int to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
+    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
+    for (int i = 0; i < n_tok; i++) {
+        hi[i] = dev_cpu_clamp_span(j->b->pos[tok[i]] + 1 - p0);
+        to = hi[i] > to ? hi[i] : to;
+        all = hi[i] < all ? hi[i] : all;
+    }
+    if (to == 0) return;
+    struct attn_mm dot = {.a = m->k,
+                          .lda = kd,
+                          .lda_k = 2,
+                          .b = m->q + (int64_t)tile0 * kd,
+                          .ldb = 2 * ld,
+                          .ldb_v = 32,
+                          .c = m->s,
+                          .ldc = ld,
+                          .n_row = to,
+                          .n_vec = ld / 16,
+                          .n_k = kd / 2};
+    kn->attn_dot_bf16(&dot);
+    float mx[CPU_LANES], l[CPU_LANES];
+    c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
+    kn->attn_pairs_bf16(m->s, ld, to, ld, m->w, 2 * ld);
+    const uint16_t *rows = m->v;
+    all = all / 2 * 2; /* whole pairs that all see at once */
+    struct attn_mm mix = {.a = m->w,
+                          .lda = 2,
+                          .lda_k = 2 * ld,
+                          .blk = &rows,
+                          .blk_rows = VEC_SPAN,
+                          .ldb = v16,
+                          .c = m->o,
+                          .ldc = v16,
+                          .n_row = n_tok,
+                          .n_vec = v16 / 16,
+                          .n_k = all};
+    kn->attn_mix_bf16(&mix);
+    mix.n_row = mix.add = 1;
+    mix.k0 = all;
+    for (int i = 0; i < n_tok; i++) {
+        mix.a = m->w + 2 * i;
+        mix.c = m->o + (int64_t)i * v16;
+        mix.n_k = hi[i];
+        if (hi[i] > all) kn->attn_mix_bf16(&mix);
+        if (l[i] != 0.0f)
+            c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16,
+                          mx[i], l[i], mix.c, v16);
+    }
+}
+
+/* The queries of all tiles: tile at tile0 is [kd / 2][lanes of it][2]. */
+static void tile_queries(struct cpu *c, const struct mla_job *j, const int32_t *tok, int n_tok,
+                         int head, const struct exp16_mem *m)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    int qd = p->nope + p->rope, kd = key_width(p->nope, p->rope);
+    uint16_t *row = m->x;
+    memset(m->q, 0, 2 * (size_t)kd * (size_t)(n_tok + CPU_LANES));
+    row[kd - 1] = 0;
+    for (int i = 0; i < n_tok; i++) {
+        int t0 = i / CPU_LANES * CPU_LANES;
+        int ld = dev_cpu_round16(n_tok - t0 < CPU_LANES ? n_tok - t0 : CPU_LANES);
+        uint16_t *q = m->q + (int64_t)t0 * kd + 2 * (i - t0);
+        memcpy(m->t, p->q + ((int64_t)tok[i] * p->n_head + head) * qd, sizeof(float) * (size_t)qd);
+        c->k.scale_f32(m->t, p->scale, qd);
+        kern_get()->attn_rows_bf16(m->t, 0, 1, qd, row, 0);
+        for (int k = 0; k < kd; k += 2)
+            memcpy(q + (int64_t)k * ld, row + k, 4);
+    }
+}
+
+void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u,
+                        int worker)
+{
+    const struct dev_attn_mla *p = j->a.p;
+    const int32_t *tok = c->tok_list + u->tok0;
+    int v16 = dev_cpu_round16(p->v), end = 0;
+    struct exp16_mem m;
+    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    widen_weights(&j->a, u->head0, &m);
+    tile_queries(c, j, tok, u->n_tok, u->head0, &m);
+    memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
+    for (int i = 0; i < u->n_tok; i++)
+        end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
+    for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
+        make_span(j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
+        for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES) {
+            int n = u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, at[2] = {t0, p0};
+            query_tile(c, j, tok + t0, n, at, &m);
+        }
+    }
+    for (int i = 0; i < u->n_tok; i++) {
+        float *y = p->y + ((int64_t)tok[i] * p->n_head + u->head0) * p->v;
+        memcpy(y, m.run + (int64_t)i * v16, sizeof(float) * (size_t)p->v);
+        c->k.scale_f32(y, 1.0f / m.l[i], p->v);
     }
 }

@@ -9,6 +9,7 @@ struct moe_job {
     const struct dev_moe *p;
     const struct cpu_mat *gate_up, *down;
     int n_tok, n_slot;
+    int parts; /* the hidden values are prepared as they come */
 };
 
 /* Slots 0 .. T*K-1 sorted by expert, within an expert by token. */
@@ -41,14 +42,16 @@ static void moe_run(void *arg, int worker, int n_w)
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0,
-                             c->moe_h + s0 * n_ff, n_ff);
+        struct cpu_hidden out = {c->moe_h + s0 * n_ff, n_ff, j->parts ? &c->moe_act : NULL, s0};
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0, &out);
     }
     par_barrier(c->team);
-    par_split(j->n_slot, worker, n_w, &b, &e);
-    for (int64_t s = b; s < e; s++)
-        kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
-    par_barrier(c->team);
+    if (!j->parts) {
+        par_split(j->n_slot, worker, n_w, &b, &e);
+        for (int64_t s = b; s < e; s++)
+            kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
+        par_barrier(c->team);
+    }
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
@@ -73,6 +76,7 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);
     j.n_slot = j.n_tok * p->k;
+    j.parts = dev_cpu_takes_parts(j.down);
     ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && p->n_expert <= c->plan.n_expert &&
            j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
     if (j.n_tok == 0) return;
@@ -84,8 +88,8 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
         if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
         struct mm_mat up = dev_cpu_mat2_at(j.gate_up, e);
-        dev_cpu_work_add(&c->work[0], &gate_up, &up, n)->user = e;
-        dev_cpu_work_add(&c->work[1], &down, NULL, n)->user = e;
+        dev_cpu_work_add(&c->work[0], &gate_up, &up, n, j.parts ? 32 : 16)->user = e;
+        dev_cpu_work_add(&c->work[1], &down, NULL, n, 16)->user = e;
     }
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);

@@ -200,6 +200,7 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
     c->n_unit_max = p->n_tok * p->n_head;
     SL_TRY(get(c, (size_t)c->n_unit_max, sizeof *c->unit, &c->unit, err));
     SL_TRY(get(c, 1, sizeof *c->counter, &c->counter, err));
+    SL_TRY(get(c, (size_t)n_w, sizeof *c->span_range, &c->span_range, err));
     int seg_max = p->n_expert > p->n_head ? p->n_expert : p->n_head;
     if (seg_max < DEV_MATMUL_MAX) seg_max = DEV_MATMUL_MAX;
     for (int i = 0; i < 2; i++) {
@@ -230,6 +231,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .mat_pack = dev_cpu_mat_pack,
                                         .act_open = dev_cpu_act_open,
                                         .kv_bytes = dev_cpu_kv_bytes,
+                                        .kv_auto = dev_cpu_kv_auto,
                                         .kv_open = dev_cpu_kv_open,
                                         .kv_copy = dev_cpu_kv_copy,
                                         .kv_poison = dev_cpu_kv_poison,

@@ -35,7 +35,7 @@ void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     for (int i = 0; i < p->n_mat; i++)
-        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, j.n_row)->user = i;
+        dev_cpu_work_add(&c->work[0], &dev_cpu_mat_of(p->w[i])->m, NULL, j.n_row, 16)->user = i;
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, matmul_run, &j);
 }
@@ -80,7 +80,7 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
     dev_cpu_work_clear(&c->work[0]);
     for (int h = 0; h < p->n_head; h++) {
         struct mm_mat m = dev_cpu_mat_at(j.w, h);
-        dev_cpu_work_add(&c->work[0], &m, NULL, j.n_tok)->user = h;
+        dev_cpu_work_add(&c->work[0], &m, NULL, j.n_tok, 16)->user = h;
     }
     dev_cpu_work_split(c, &c->work[0]);
     par_run(c->team, heads_run, &j);
@@ -98,7 +98,7 @@ struct ffn_job {
     struct cpu *c;
     const struct dev_ffn *p;
     const struct cpu_mat *gate_up, *down;
-    int n_row;
+    int n_row, parts; /* parts: the hidden values are prepared as they come */
 };
 
 static void ffn_run(void *arg, int worker, int n_w)
@@ -111,13 +111,16 @@ static void ffn_run(void *arg, int worker, int n_w)
     struct mm_act_buf hx = ((struct cpu_act *)p->h_act)->b; /* as wide as the widest of the model */
     hx.n_col = (int)n_ff;
     struct cpu_piece at = {0};
+    struct cpu_hidden out = {p->h, n_ff, j->parts ? &hx : NULL, 0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, p->h, n_ff);
+        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, &out);
     par_barrier(c->team);
-    par_split(j->n_row, worker, n_w, &b, &e);
-    for (int64_t t = b; t < e; t++)
-        kern_mm_prep(&hx, (int)t, p->h + t * n_ff);
-    par_barrier(c->team);
+    if (!j->parts) {
+        par_split(j->n_row, worker, n_w, &b, &e);
+        for (int64_t t = b; t < e; t++)
+            kern_mm_prep(&hx, (int)t, p->h + t * n_ff);
+        par_barrier(c->team);
+    }
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at))
         dev_cpu_product(c, worker, &at, &hx, j->down->form, NULL, j->n_row, p->y, j->down->m.n_row);
@@ -127,13 +130,16 @@ void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct ffn_job j = {c, p, dev_cpu_mat_of(p->gate_up), dev_cpu_mat_of(p->down),
-                        p->n_row ? p->n_row : b->n_tok};
+                        p->n_row ? p->n_row : b->n_tok, 0};
+    const struct mm_act_buf *hx = &((const struct cpu_act *)p->h_act)->b;
+    j.parts = hx->forms == 1u << MM_ACT_INT8 && hx->n_col == j.down->m.n_col &&
+              dev_cpu_takes_parts(j.down);
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
-    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row);
+    dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, j.n_row);
+    dev_cpu_work_add(&c->work[1], &j.down->m, NULL, j.n_row, 16);
     dev_cpu_work_split(c, &c->work[1]);
     par_run(c->team, ffn_run, &j);
 }

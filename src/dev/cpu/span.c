@@ -13,10 +13,11 @@ struct spans_job {
     struct cpu_span_job *j;
 };
 
-static void fold(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                 struct cpu_part run, struct cpu_part part)
+/* Rows [r[0], r[1]) of part to those of run. */
+static void fold(struct cpu *c, const struct cpu_span_job *j, const int r01[2], struct cpu_part run,
+                 struct cpu_part part)
 {
-    for (int r = 0; r < u->n_tok * u->n_head; r++)
+    for (int r = r01[0]; r < r01[1]; r++)
         if (part.l[r] != 0.0f)
             c->k.fold_f32(&run.m[r], &run.l[r], run.o + (int64_t)r * j->ldo, part.m[r], part.l[r],
                           part.o + (int64_t)r * j->ldo, j->ldo);
@@ -40,13 +41,14 @@ static void run_whole(void *arg, int worker, int n_w)
     int b, e;
     while (par_take(c->counter, j->n_unit, 1, &b, &e)) {
         const struct cpu_unit *u = &c->unit[j->n_unit - 1 - b];
+        int rows[2] = {0, u->n_tok * u->n_head};
         clear(j, run);
         j->begin(c, j, u, mem);
         for (int i = u->span0; i < u->span1; i++) {
             j->span(c, j, u, i, mem, part);
-            fold(c, j, u, run, part);
+            fold(c, j, rows, run, part);
         }
-        j->end(c, j, u, run);
+        j->end(c, j, u, run, rows);
     }
 }
 
@@ -55,6 +57,39 @@ static float *part_of(struct cpu *c, const struct cpu_span_job *j, int unit, int
     return c->part + (size_t)(c->n_run + unit * j->window + i) * c->part_floats;
 }
 
+/* Fold what the units' spans of a window gave; each worker takes its share of all rows. */
+static void fold_window(struct cpu *c, const struct cpu_span_job *j, int w0, int worker, int n_w)
+{
+    int n_row = 0, row = 0;
+    for (int i = 0; i < j->n_unit; i++)
+        n_row += c->unit[i].n_tok * c->unit[i].n_head;
+    int64_t begin, end;
+    par_split(n_row, worker, n_w, &begin, &end);
+    for (int ui = 0; ui < j->n_unit; ui++) {
+        const struct cpu_unit *u = &c->unit[ui];
+        int n = u->n_tok * u->n_head, b = (int)begin - row, e = (int)end - row;
+        int rows[2] = {b < 0 ? 0 : b, e > n ? n : e};
+        row += n;
+        if (rows[0] >= rows[1]) continue;
+        struct cpu_part run = dev_cpu_part_at(c->part + (size_t)ui * c->part_floats, j->n_row);
+        if (w0 == 0) memset(run.l + rows[0], 0, sizeof(float) * (size_t)(rows[1] - rows[0]));
+        for (int i = w0; i < w0 + j->window; i++)
+            if (i >= u->span0 && i < u->span1)
+                fold(c, j, rows, run, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
+        if (w0 + j->window >= j->n_span) j->end(c, j, u, run, rows);
+    }
+}
+
+static void set_ranges(struct cpu *c, int n_item, int n_w)
+{
+    for (int w = 0; w < n_w; w++) {
+        int64_t b, e;
+        par_split(n_item, w, n_w, &b, &e);
+        par_range_set(&c->span_range[w], (int)b, (int)e);
+    }
+}
+
+/* Spans of a window in contiguous ranges, so that what a worker fetches ahead is its own. */
 static void run_split(void *arg, int worker, int n_w)
 {
     struct spans_job *s = arg;
@@ -62,27 +97,24 @@ static void run_split(void *arg, int worker, int n_w)
     struct cpu_span_job *j = s->j;
     float *mem = c->scratch[worker].attn;
     int begun = -1, n_item = j->n_unit * j->window;
+    if (n_w != c->n_worker) { /* the caller alone */
+        ASSERT(n_w == 1);
+        set_ranges(c, n_item, 1);
+    }
     for (int w0 = 0; w0 < j->n_span; w0 += j->window) {
         int b, e;
-        while (par_take(c->counter, n_item, 1, &b, &e)) {
-            int ui = b / j->window, i = w0 + b % j->window;
-            const struct cpu_unit *u = &c->unit[ui];
-            if (i < u->span0 || i >= u->span1) continue;
-            if (begun != ui) j->begin(c, j, u, mem);
-            begun = ui;
-            j->span(c, j, u, i, mem, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
-        }
+        while (par_range_take(c->span_range, worker, n_w, 1, 2, &b, &e))
+            for (; b < e; b++) {
+                int ui = b / j->window, i = w0 + b % j->window;
+                const struct cpu_unit *u = &c->unit[ui];
+                if (i < u->span0 || i >= u->span1) continue;
+                if (begun != ui) j->begin(c, j, u, mem);
+                begun = ui;
+                j->span(c, j, u, i, mem, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
+            }
         par_barrier(c->team);
-        if (worker == 0) atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
-        for (int ui = worker; ui < j->n_unit; ui += n_w) {
-            const struct cpu_unit *u = &c->unit[ui];
-            struct cpu_part run = dev_cpu_part_at(c->part + (size_t)ui * c->part_floats, j->n_row);
-            if (w0 == 0) clear(j, run);
-            for (int i = w0; i < w0 + j->window; i++)
-                if (i >= u->span0 && i < u->span1)
-                    fold(c, j, u, run, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
-            if (w0 + j->window >= j->n_span) j->end(c, j, u, run);
-        }
+        if (worker == 0) set_ranges(c, n_item, n_w);
+        fold_window(c, j, w0, worker, n_w);
         par_barrier(c->team);
     }
 }
@@ -106,6 +138,8 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
     } else {
         j->window = CPU_SPLIT_ITEMS * c->n_worker / j->n_unit;
         if (j->window < 1) j->window = 1;
+        if (j->window > j->n_span) j->window = j->n_span;
+        set_ranges(c, j->n_unit * j->window, c->n_worker);
         par_run(c->team, run_split, &s);
     }
 }

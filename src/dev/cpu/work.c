@@ -7,7 +7,7 @@
 #define PIECE_MIN ((size_t)64 << 10)
 #define PIECE_CACHED                                                                               \
     ((size_t)256 << 10) /* read once for every set of tokens: stays in a core's own cache */
-#define TILES_MANY 4    /* with many tokens kern decodes several tiles at a time */
+#define TILES_MANY 4    /* with many tokens a piece first lays their records side by side */
 
 struct rows_job {
     struct cpu *c;
@@ -50,17 +50,18 @@ static int unit_tiles(const struct mm_mat *m)
 /* Bytes of one unit. */
 static size_t unit_bytes(const struct cpu_seg *s)
 {
-    return s->m.tile_bytes * (size_t)unit_tiles(&s->m) + (s->m2.data ? s->m2.tile_bytes : 0);
+    size_t second = s->m2.data ? s->m2.tile_bytes : 0;
+    return (s->m.tile_bytes + second) * (size_t)s->unit;
 }
 
 struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
-                                 const struct mm_mat *m2, int n_tok)
+                                 const struct mm_mat *m2, int n_tok, int rows)
 {
     ASSERT(w->n_seg < w->n_seg_max);
     struct cpu_seg *s = &w->seg[w->n_seg];
-    int begin = w->n_seg ? s[-1].end : 0;
+    int begin = w->n_seg ? s[-1].end : 0, unit = unit_tiles(m) * rows / 16;
     *s = (struct cpu_seg){
-        .m = *m, .begin = begin, .end = begin + m->n_tile / unit_tiles(m), .n_tok = n_tok};
+        .m = *m, .unit = unit, .begin = begin, .end = begin + m->n_tile / unit, .n_tok = n_tok};
     if (m2) s->m2 = *m2;
     w->n_tok = BASE_MAX(w->n_tok, n_tok);
     w->n_seg++;
@@ -108,11 +109,13 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
     if (c->head.timing) count(c, w);
     size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
     int min = n / (n_w * 16), max = n, many = n_tok > CPU_SET;
-    if (bytes * (size_t)min > PIECE_MIN) min = (int)(PIECE_MIN / bytes);
+    if (many || bytes * (size_t)min > PIECE_MIN) min = many ? 1 : (int)(PIECE_MIN / bytes);
     if (many && bytes * (size_t)max > PIECE_CACHED) max = (int)(PIECE_CACHED / bytes);
-    int fit = (int)(c->tile_floats / (32 * (size_t)BASE_MIN(BASE_MAX(n_tok, 1), CPU_SET)));
+    int unit = w->n_seg ? w->seg[0].unit : 1;
+    int fit = (int)(c->tile_floats / (16 * (size_t)BASE_MAX(unit, 2)) /
+                    (size_t)BASE_MIN(BASE_MAX(n_tok, 1), CPU_SET));
     w->step_max = BASE_MAX(1, BASE_MIN(max, fit));
-    w->step_min = BASE_MIN(w->step_max, BASE_MAX(min, n_tok < 16 ? 1 : TILES_MANY));
+    w->step_min = BASE_MIN(w->step_max, BASE_MAX(min, n_tok < 16 || many ? 1 : TILES_MANY));
 }
 
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
@@ -129,7 +132,7 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
             hi = mid - 1;
     }
     const struct cpu_seg *s = p->seg = &w->seg[lo];
-    int end = p->end < s->end ? p->end : s->end, u = unit_tiles(&s->m);
+    int end = p->end < s->end ? p->end : s->end, u = s->unit;
     p->tile0 = (p->at - s->begin) * u;
     p->n_tile = (end - p->at) * u;
     p->at = end;
@@ -155,7 +158,7 @@ void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
 
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                           const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
-                          int n_tok, float *h, int64_t ldh)
+                          int n_tok, const struct cpu_hidden *out)
 {
     const struct mm_mat *m = &p->seg->m, *m2 = &p->seg->m2;
     struct cpu_scratch *s = &c->scratch[worker];
@@ -174,7 +177,10 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
             kern_mm(m, unit0 + k, 1, x, w->form, idx + j0, n_j, y, ld, s->mm);
             kern_mm(m2, unit0 + k, 1, x, w->form2, idx + j0, n_j, y + 16, ld, s->mm);
         }
-        for (int j = 0; j < n_j; j++)
-            c->k.silu_pairs_f32(h + (j0 + j) * ldh + row0, s->tile + j * ld, n);
+        for (int j = 0; j < n_j; j++) {
+            float *h = out->act ? s->row : out->h + (j0 + j) * out->ldh + row0;
+            c->k.silu_pairs_f32(h, s->tile + j * ld, n);
+            if (out->act) kern_mm_prep_part(out->act, out->row0 + j0 + j, row0 / 32, n / 32, h);
+        }
     }
 }

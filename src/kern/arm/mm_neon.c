@@ -32,6 +32,10 @@ AI void acc_store(float *p, vacc v)
     vst1q_f32(p, v.val[0]);
     vst1q_f32(p + 4, v.val[1]);
 }
+AI vacc acc_add(vacc a, vacc b)
+{
+    return (vacc){{vaddq_f32(a.val[0], b.val[0]), vaddq_f32(a.val[1], b.val[1])}};
+}
 
 AI vacc widen_f16(uint16x8_t v)
 {
@@ -170,7 +174,7 @@ AI uint8x16_t code(const uint8_t *c, int l, enum mm_planes planes)
     nib = l & 1 ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15));
     if (planes == P_NIB1) return vorrq_u8(nib, field(vld1q_u8(c + 256), l, 4, 16));
     if (planes == P_NL) return vqtbl1q_u8(vsubq_u8(vld1q_u8(kern_mm_nl), vdupq_n_u8(128)), nib);
-    if (planes == P_E2M1) return vqtbl1q_u8(vsubq_u8(vld1q_u8(kern_mm_e2m1), vdupq_n_u8(12)), nib);
+    if (planes == P_E2M1) return vqtbl1q_u8(vsubq_u8(vld1q_u8(kern_mm_e2m1), vdupq_n_u8(16)), nib);
     return nib;
 }
 
@@ -193,32 +197,32 @@ AI int32x4_t four(int32x4_t s, const struct wgroup *w, int l, int i, int8x16_t x
     return vdotq_laneq_s32(s, w->w[l + 3][i], x, 3);
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
     int8x16_t x0 = vld1q_s8(e->q), x1 = vld1q_s8(e->q + 16);
     int start = off && !SIGNED(planes);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
-        int32x4_t s = four(vdupq_n_s32(start ? e->i[0] : 0), w, 0, i, x0);
-        int32x4_t u = four(half ? vdupq_n_s32(start ? e->i[1] : 0) : s, w, 4, i, x1);
+        int32x4_t s = four(vdupq_n_s32(start ? MM_START(e->i[half ? 1 : 0], off) : 0), w, 0, i, x0);
+        int32x4_t u = four(half ? vdupq_n_s32(start ? MM_START(e->i[2], off) : 0) : s, w, 4, i, x1);
         float32x4_t t = vmulq_f32(vcvtq_f32_s32(half ? s : u), w->sc0.val[i]);
         if (half) t = vfmaq_f32(t, vcvtq_f32_s32(u), w->sc1.val[i]);
         float32x4_t a = vfmaq_n_f32(acc.val[i], t, e->d);
         if (min && header == H_DM) a = vfmaq_n_f32(a, w->mn0.val[i], e->s[0]);
-        if (min && header != H_DM) a = vfmsq_n_f32(a, w->mn0.val[i], e->s[0]);
-        if (min && half) a = vfmsq_n_f32(a, w->mn1.val[i], e->s[1]);
+        if (min && header != H_DM) a = vfmsq_n_f32(a, w->mn0.val[i], e->s[half ? 1 : 0]);
+        if (min && half) a = vfmsq_n_f32(a, w->mn1.val[i], e->s[2]);
         acc.val[i] = a;
     }
     return acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+AI void columns(const struct wgroup *w, const struct mm_rec *const *x, size_t at, int n, float *acc,
                 enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     for (int j = 0; j < n; j++)
         acc_store(acc + 16 * j,
-                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+                  column(w, x[j] + at, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

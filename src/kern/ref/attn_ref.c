@@ -51,3 +51,24 @@ void kern_attn_pairs_bf16_ref(const float *x, int64_t ldx, int n_row, int n, uin
             y[r / 2 * ldy + 2 * i + 1] = r + 1 < n_row ? fp_f32_to_bf16(x[(r + 1) * ldx + i]) : 0;
         }
 }
+
+void kern_attn_q8_rows_ref(const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,
+                           int64_t ldy)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy) {
+        const float *scale = (const float *)(const void *)row;
+        const int8_t *q = (const int8_t *)row + (d + 31) / 32 * 4;
+        for (int i = 0; i < (d + 15) / 16 * 16; i++)
+            y[i] = fp_f32_to_bf16(scale[i / 32] * (float)q[i]);
+    }
+}
+
+void kern_attn_q8_keys_ref(const uint8_t *group, int d, uint16_t *y)
+{
+    const float *scale = (const float *)(const void *)group;
+    const int8_t *q = (const int8_t *)group + (d + 31) / 32 * 64;
+    for (int i = 0; i < d + d % 2; i++)
+        for (int p = 0; p < 16; p++)
+            y[i / 2 * 32 + 2 * p + i % 2] =
+                i < d ? fp_f32_to_bf16(scale[i / 32 * 16 + p] * (float)q[16 * i + p]) : 0;
+}

@@ -7,18 +7,20 @@
 #include "base/fp.h"
 #include "kern/kern.h"
 
-static void column(const struct mm_fmt_info *f, const struct mm_group *w, const struct mm_ent *e,
+static void column(const struct mm_fmt_info *f, const struct mm_group *w, const struct mm_rec *e,
                    float acc[16])
 {
     for (int r = 0; r < 16; r++) {
-        int32_t sum[2] = {e->i[0], f->half ? e->i[1] : 0};
+        int32_t sum[2] = {0, 0};
+        for (int h = 0; h < 2 && f->off; h++)
+            sum[h] = MM_START(e->i[f->half ? h + 1 : 0], f->off);
         for (int k = 0; k < 32; k++)
             sum[f->half ? k / 16 : 0] += (int32_t)w->code[k / 4][4 * r + k % 4] * e->q[k];
         float t = (float)sum[0] * w->sc[0][r];
         if (f->half) t = fmaf((float)sum[1], w->sc[1][r], t);
         acc[r] = fmaf(t, e->d, acc[r]);
-        if (f->min) acc[r] = fmaf(-w->mn[0][r], e->s[0], acc[r]);
-        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], e->s[1], acc[r]);
+        if (f->min) acc[r] = fmaf(-w->mn[0][r], e->s[f->half ? 1 : 0], acc[r]);
+        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], e->s[2], acc[r]);
     }
 }
 
@@ -35,25 +37,41 @@ static void finish(const struct mm_run *r, int t)
         memcpy(r->y + j * r->ldy + 16 * t, r->acc + 16 * j, 64);
 }
 
+/* Column j's record of group g has a second plane that counts. */
+static int has_lo(const struct mm_run *r, int j, int g)
+{
+    if (!r->lo) return 0;
+    if (r->n == 1) {
+        for (int i = 0; i < r->n_lo; i++)
+            if (r->lo_off[i] == g) return 1;
+        return 0;
+    }
+    for (int l = r->lo_off[g]; l < r->lo_off[g + 1]; l++)
+        if (r->lo_col[l] == j) return 1;
+    return 0;
+}
+
 static void run_codes(int fmt, const struct mm_run *r)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[fmt];
     int per = f->blk_k / 32;
     struct mm_group w;
     for (int t = 0; t < r->n_tile; t++) {
-        start(r, t);
-        for (int g = 0; g < r->g1 - r->g0; g++) {
+        float *hi = r->acc, *lo = hi + 16 * MM_N_COL;
+        memset(hi, 0, sizeof(float) * 16 * (size_t)r->n);
+        memset(lo, 0, sizeof(float) * 16 * (size_t)r->n);
+        for (int g = 0; g < r->g1; g++) {
             kern_mm_group(
                 fmt, r->w + (size_t)t * r->tile_bytes + (size_t)(g / per) * (size_t)f->blk_bytes,
                 g % per, &w);
-            const struct mm_ent *e = r->hi + (size_t)g * (size_t)r->n;
-            for (int j = 0; j < r->n; j++)
-                column(f, &w, &e[j], r->acc + 16 * j);
-            if (!r->lo) continue;
-            for (int i = r->lo_off[g]; i < r->lo_off[g + 1]; i++)
-                column(f, &w, &r->lo[i], r->acc + 16 * r->lo[i].col);
+            for (int j = 0; j < r->n; j++) {
+                column(f, &w, r->hi[j] + (size_t)g * r->step, hi + 16 * j);
+                if (has_lo(r, j, g)) column(f, &w, r->lo[j] + g, lo + 16 * j);
+            }
         }
-        finish(r, t);
+        for (int j = 0; j < r->n; j++)
+            for (int i = 0; i < 16; i++)
+                r->y[j * r->ldy + 16 * t + i] = r->lo ? hi[16 * j + i] + lo[16 * j + i] : hi[16 * j + i];
     }
 }
 
@@ -101,12 +119,17 @@ MM_CODE_FMTS(X)
 MM_FLOAT_FMTS(X)
 #undef X
 
-/* One plane of a group: q = round to even of x * inv, clamped. */
+/* The sums that follow from q and d. */
 static void sums(struct mm_rec *r)
 {
-    r->isum[0] = r->isum[1] = 0;
+    int32_t s[3] = {0};
     for (int k = 0; k < 32; k++)
-        r->isum[k / 16] += r->q[k];
+        s[1 + k / 16] += r->q[k];
+    s[0] = s[1] + s[2];
+    for (int h = 0; h < 3; h++) {
+        r->i[h] = -8 * s[h];
+        r->s[h] = r->d * (float)s[h];
+    }
 }
 
 void kern_mm_bf16x_ref(const struct mm_run *r)
@@ -124,23 +147,6 @@ void kern_mm_bf16x_ref(const struct mm_run *r)
             }
         }
         finish(r, t);
-    }
-}
-
-void kern_mm_fill_ref(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
-                      int stride)
-{
-    for (int g = 0; g < n; g++, r++, e += stride) {
-        int32_t s0 = r->isum[0], s1 = r->isum[1];
-        memcpy(e->q, r->q, 32);
-        if (!half) s0 += s1;
-        e->d = r->d;
-        e->i[0] = -off * s0;
-        e->i[1] = -off * s1;
-        e->s[0] = r->d * (float)s0;
-        e->s[1] = r->d * (float)s1;
-        e->col = col;
-        e->pad[0] = e->pad[1] = 0;
     }
 }
 
@@ -173,7 +179,7 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
         memset(h, 0, sizeof(*h));
         if (two) memset(&lo[g], 0, sizeof(*lo));
         if (bad) {
-            h->d = fp_from_bits(0x7fc00000u);
+            h->d = h->s[0] = h->s[1] = h->s[2] = fp_from_bits(0x7fc00000u);
             continue;
         }
         for (int k = 0; k < 32; k++) {
@@ -183,11 +189,8 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
             if (two) lo[g].q[k] = (int8_t)(v - 128 * q);
         }
         h->d = two ? d * 128.0f : d;
+        h->has_lo = two;
         sums(h);
-        if (two) {
-            h->has_lo = 1;
-            lo[g].d = d;
-            sums(&lo[g]);
-        }
+        if (two) lo[g].d = d, sums(&lo[g]);
     }
 }

@@ -7,8 +7,30 @@
 
 #define AI static inline __attribute__((always_inline))
 
-AI __m512bh spread(const uint16_t *p)
+/* The pair of row r: at[r / 4] is row r / 4 * 4, so that few registers hold 16 addresses. */
+struct rows {
+    const char *at[4];
+    int64_t ld, ld3; /* bytes of one row, and of three */
+};
+
+AI struct rows rows_from(const uint16_t *a, int64_t lda)
 {
+    struct rows x = {.ld = 2 * lda, .ld3 = 6 * lda};
+    for (int i = 0; i < 4; i++)
+        x.at[i] = (const char *)(a + 4 * i * lda);
+    return x;
+}
+
+AI void rows_next(struct rows *x, const int R, int64_t lda_k)
+{
+#pragma GCC unroll 4
+    for (int i = 0; 4 * i < R; i++)
+        x->at[i] += 2 * lda_k;
+}
+
+AI __m512bh spread(const struct rows *x, const int r)
+{
+    const char *p = x->at[r / 4] + (r % 4 == 3 ? x->ld3 : r % 4 * x->ld);
     int32_t v;
     __builtin_memcpy(&v, p, 4);
     return (__m512bh)_mm512_set1_epi32(v);
@@ -32,36 +54,65 @@ AI void store_sums(const struct attn_mm *m, float *c, const int R, const int NV,
             _mm512_storeu_ps(c + r * m->ldc + 16 * j, acc[r][j]);
 }
 
-/* What is left to fetch: bytes [at, end) of both regions, step bytes of each per round. */
+#define ROUND 8 /* pairs of k between two looks at what to fetch */
+
+/* What is left to fetch: [at, end), then n_more regions; lines per round. */
 struct fetch {
-    int64_t at, end, step;
+    const uint8_t *at, *end, *const *more;
+    int n_more, lines;
+    int64_t bytes;
 };
+
+AI struct fetch fetch_over(const struct attn_mm *m, int64_t rounds)
+{
+    struct fetch f = {.more = m->next, .n_more = m->n_next, .bytes = m->next_bytes};
+    if (f.n_more && rounds > 0)
+        f.lines = (int)((f.n_more * ((f.bytes + 63) / 64) + rounds - 1) / rounds);
+    return f;
+}
+
+AI void fetch_some(struct fetch *f)
+{
+    for (int i = 0; i < f->lines; i++) {
+        if (f->at >= f->end) {
+            if (f->n_more-- <= 0) {
+                f->lines = 0;
+                return;
+            }
+            f->at = *f->more++;
+            f->end = f->at + f->bytes;
+        }
+        _mm_prefetch((const char *)f->at, _MM_HINT_T1);
+        f->at += 64;
+    }
+}
 
 /* Rows row .. row + R, vectors j0 .. j0 + NV. */
 AI void dot_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV,
                  struct fetch *f)
 {
     __m512 acc[16][4];
-    const uint16_t *a = m->a + row * m->lda, *b = m->b + j0 * m->ldb_v;
-    const int64_t lda = m->lda, ldv = m->ldb_v;
+    const uint16_t *b = m->b + j0 * m->ldb_v;
+    const int64_t ldb = m->ldb, ldv = m->ldb_v, lda_k = m->lda_k;
+    struct rows a = rows_from(m->a + row * m->lda, m->lda);
     float *c = m->c + row * m->ldc + 16 * j0;
     load_sums(m, c, R, NV, acc);
-    for (int k = 0; k < m->n_k; k++, a += m->lda_k, b += m->ldb) {
-        __m512bh x[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++)
-            x[j] = (__m512bh)_mm512_loadu_si512((const void *)(b + j * ldv));
-#pragma GCC unroll 16
-        for (int r = 0; r < R; r++) {
-            __m512bh w = spread(a + r * lda);
+    for (int left = m->n_k; left > 0; left -= ROUND) {
+        for (int k = left < ROUND ? left : ROUND; k > 0; k--, b += ldb) {
+            __m512bh x[4];
 #pragma GCC unroll 4
             for (int j = 0; j < NV; j++)
-                acc[r][j] = _mm512_dpbf16_ps(acc[r][j], w, x[j]);
+                x[j] = (__m512bh)_mm512_loadu_si512((const void *)(b + j * ldv));
+#pragma GCC unroll 16
+            for (int r = 0; r < R; r++) {
+                __m512bh w = spread(&a, r);
+#pragma GCC unroll 4
+                for (int j = 0; j < NV; j++)
+                    acc[r][j] = _mm512_dpbf16_ps(acc[r][j], w, x[j]);
+            }
+            rows_next(&a, R, lda_k);
         }
-        for (int64_t to = f->at + f->step; f->at < to && f->at < f->end; f->at += 64) {
-            _mm_prefetch((const char *)m->next[0] + f->at, _MM_HINT_T1);
-            _mm_prefetch((const char *)m->next[1] + f->at, _MM_HINT_T1);
-        }
+        fetch_some(f);
     }
     store_sums(m, c, R, NV, acc);
 }
@@ -80,11 +131,8 @@ AI int tile_rows(int n_row, int row, int max)
 
 void kern_attn_dot_bf16_avx512bf16(const struct attn_mm *m)
 {
-    struct fetch f = {0, m->n_next, 0};
-    if (f.end && m->n_k) {
-        int64_t rounds = (int64_t)m->n_k * ((m->n_row * m->n_vec + 23) / 24);
-        f.step = ((f.end + 63) / 64 + rounds - 1) / rounds * 64;
-    }
+    int n_tile = (m->n_row * m->n_vec + 23) / 24;
+    struct fetch f = fetch_over(m, (int64_t)((m->n_k + ROUND - 1) / ROUND) * n_tile);
     for (int j = 0, nv; j < m->n_vec; j += nv) {
         int left = m->n_vec - j;
         nv = left >= 4 ? 4 : left >= 2 ? 2 : 1;
@@ -95,14 +143,15 @@ void kern_attn_dot_bf16_avx512bf16(const struct attn_mm *m)
                 }
             else if (nv == 2)
                 switch (n) {
-                    DOT(1, 2) DOT(2, 2) DOT(3, 2) DOT(4, 2) DOT(5, 2) DOT(6, 2) DOT(7, 2) DOT(8, 2)
-                        DOT(9, 2) DOT(10, 2) DOT(11, 2) DOT(12, 2)
+                    DOT(1, 2)
+                    DOT(2, 2) DOT(3, 2) DOT(4, 2) DOT(5, 2) DOT(6, 2) DOT(7, 2) DOT(8, 2) DOT(9, 2)
+                        DOT(10, 2) DOT(11, 2) DOT(12, 2)
                 }
             else
                 switch (n) {
-                    DOT(1, 1) DOT(2, 1) DOT(3, 1) DOT(4, 1) DOT(5, 1) DOT(6, 1) DOT(7, 1) DOT(8, 1)
-                        DOT(9, 1) DOT(10, 1) DOT(11, 1) DOT(12, 1) DOT(13, 1) DOT(14, 1) DOT(15, 1)
-                            DOT(16, 1)
+                    DOT(1, 1)
+                    DOT(2, 1) DOT(3, 1) DOT(4, 1) DOT(5, 1) DOT(6, 1) DOT(7, 1) DOT(8, 1) DOT(9, 1)
+                        DOT(10, 1) DOT(11, 1) DOT(12, 1) DOT(13, 1) DOT(14, 1) DOT(15, 1) DOT(16, 1)
                 }
         }
     }
@@ -112,7 +161,7 @@ void kern_attn_dot_bf16_avx512bf16(const struct attn_mm *m)
 AI void zip(__m512i p, __m512i q, __m512bh *lo, __m512bh *hi)
 {
     static const uint16_t index[2][32] = {
-        {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39,
+        {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
          8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
         {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
          24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63}};
@@ -127,59 +176,67 @@ AI __m512i row_of(const uint16_t *p, const int NV)
     return _mm512_loadu_si512((const void *)p);
 }
 
-AI void mix_pair(__m512 acc[16][4], const uint16_t *a, int64_t lda, __m512i p, __m512i q,
-                 const int R, const int NV)
+AI void mix_pair(__m512 acc[16][4], const struct rows *a, __m512i p, __m512i q, const int R,
+                 const int NV)
 {
     __m512bh x[2];
     zip(p, q, &x[0], &x[1]);
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
-        __m512bh w = spread(a + r * lda);
+        __m512bh w = spread(a, r);
 #pragma GCC unroll 2
         for (int j = 0; j < NV; j++)
             acc[r][j] = _mm512_dpbf16_ps(acc[r][j], w, x[j]);
     }
 }
 
-AI void mix_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV)
+AI void mix_tile(const struct attn_mm *m, int row, int j0, const int R, const int NV,
+                 struct fetch *f)
 {
     __m512 acc[16][4];
-    const uint16_t *a = m->a + row * m->lda;
-    const int64_t lda = m->lda, ldb = m->ldb;
+    const int64_t ldb = m->ldb, lda_k = m->lda_k;
+    struct rows a = rows_from(m->a + row * m->lda + m->k0 / 2 * lda_k, m->lda);
     float *c = m->c + row * m->ldc + 16 * j0;
     load_sums(m, c, R, NV, acc);
-    a += m->k0 / 2 * m->lda_k;
     for (int p = m->k0, n; p < m->n_k; p += n) {
         int in = p % m->blk_rows;
         const uint16_t *b = m->blk[p / m->blk_rows] + in * ldb + 16 * j0;
         n = m->n_k - p < m->blk_rows - in ? m->n_k - p : m->blk_rows - in;
-        for (int k = n / 2; k > 0; k--, a += m->lda_k, b += 2 * ldb)
-            mix_pair(acc, a, lda, row_of(b, NV), row_of(b + ldb, NV), R, NV);
-        if (n % 2) mix_pair(acc, a, lda, row_of(b, NV), _mm512_setzero_si512(), R, NV);
+        for (int left = n / 2; left > 0; left -= ROUND) {
+            for (int k = left < ROUND ? left : ROUND; k > 0; k--, b += 2 * ldb) {
+                mix_pair(acc, &a, row_of(b, NV), row_of(b + ldb, NV), R, NV);
+                rows_next(&a, R, lda_k);
+            }
+            fetch_some(f);
+        }
+        if (n % 2) mix_pair(acc, &a, row_of(b, NV), _mm512_setzero_si512(), R, NV);
     }
     store_sums(m, c, R, NV, acc);
 }
 
 #define MIX(R, NV)                                                                                 \
     case R:                                                                                        \
-        mix_tile(m, row, j, R, NV);                                                                \
+        mix_tile(m, row, j, R, NV, &f);                                                            \
         break;
 
 void kern_attn_mix_bf16_avx512bf16(const struct attn_mm *m)
 {
+    int n_tile = (m->n_row + 11) / 12 * ((m->n_vec + 1) / 2);
+    struct fetch f = fetch_over(m, (int64_t)((m->n_k - m->k0) / (2 * ROUND) + 1) * n_tile);
     for (int j = 0, nv; j < m->n_vec; j += nv) {
         nv = m->n_vec - j >= 2 ? 2 : 1;
         for (int row = 0, n; row < m->n_row; row += n) {
             n = tile_rows(m->n_row, row, nv == 2 ? 12 : 16);
             if (nv == 2) switch (n) {
-                    MIX(1, 2) MIX(2, 2) MIX(3, 2) MIX(4, 2) MIX(5, 2) MIX(6, 2) MIX(7, 2) MIX(8, 2)
-                        MIX(9, 2) MIX(10, 2) MIX(11, 2) MIX(12, 2)
+                    MIX(1, 2)
+                    MIX(2, 2) MIX(3, 2) MIX(4, 2) MIX(5, 2) MIX(6, 2) MIX(7, 2) MIX(8, 2) MIX(9, 2)
+                        MIX(10, 2) MIX(11, 2) MIX(12, 2)
                 }
             else
                 switch (n) {
-                    MIX(1, 1) MIX(2, 1) MIX(3, 1) MIX(4, 1) MIX(5, 1) MIX(6, 1) MIX(7, 1) MIX(8, 1)
-                        MIX(9, 1) MIX(10, 1) MIX(11, 1) MIX(12, 1) MIX(13, 1) MIX(14, 1) MIX(15, 1)
-                            MIX(16, 1)
+                    MIX(1, 1)
+                    MIX(2, 1) MIX(3, 1) MIX(4, 1) MIX(5, 1) MIX(6, 1) MIX(7, 1) MIX(8, 1) MIX(9, 1)
+                        MIX(10, 1) MIX(11, 1) MIX(12, 1) MIX(13, 1) MIX(14, 1) MIX(15, 1) MIX(16, 1)
                 }
         }
     }
@@ -214,4 +271,46 @@ void kern_attn_pairs_bf16_avx512bf16(const float *x, int64_t ldx, int n_row, int
             a = _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
             _mm512_mask_storeu_epi32(y + 2 * i, k, a);
         }
+}
+
+/* Eight-bit codes times a scale, 16 values. */
+AI __m512 decode(const int8_t *q, __m512 scale)
+{
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)q);
+    return _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b)));
+}
+
+void kern_attn_q8_rows_avx512bf16(const uint8_t *row, int64_t row_bytes, int n_row, int d,
+                                  uint16_t *y, int64_t ldy)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy) {
+        const float *scale = (const float *)(const void *)row;
+        const int8_t *q = (const int8_t *)row + (d + 31) / 32 * 4;
+        int i = 0;
+        for (; i + 16 < d; i += 32) {
+            __m512 s = _mm512_set1_ps(scale[i / 32]);
+            __m512bh v = _mm512_cvtne2ps_pbh(decode(q + i + 16, s), decode(q + i, s));
+            _mm512_storeu_si512((void *)(y + i), (__m512i)v);
+        }
+        if (i < d) {
+            __m256bh v = _mm512_cvtneps_pbh(decode(q + i, _mm512_set1_ps(scale[i / 32])));
+            _mm256_storeu_si256((__m256i *)(void *)(y + i), (__m256i)v);
+        }
+    }
+}
+
+void kern_attn_q8_keys_avx512bf16(const uint8_t *group, int d, uint16_t *y)
+{
+    static const uint16_t zipped[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i index = _mm512_loadu_si512((const void *)zipped);
+    const float *scale = (const float *)(const void *)group;
+    const int8_t *q = (const int8_t *)group + (d + 31) / 32 * 64;
+    for (int i = 0; i < d; i += 2) {
+        __m512 s = _mm512_loadu_ps(scale + i / 32 * 16);
+        __m512 second = i + 1 < d ? decode(q + 16 * i + 16, s) : _mm512_setzero_ps();
+        __m512i v = (__m512i)_mm512_cvtne2ps_pbh(second, decode(q + 16 * i, s));
+        _mm512_storeu_si512((void *)(y + 16 * i), _mm512_permutexvar_epi16(index, v));
+    }
 }

@@ -30,6 +30,10 @@ AI void acc_store(float *p, vacc v)
 {
     _mm256_storeu_ps(p, v);
 }
+AI vacc acc_add(vacc a, vacc b)
+{
+    return _mm256_add_ps(a, b);
+}
 
 AI __m256i line(const uint8_t *p)
 {
@@ -288,7 +292,17 @@ AI __m256i four(__m256i a, __m256i b, __m256i c, __m256i d, int n)
     return _mm256_add_epi32(_mm256_add_epi32(wide(a), wide(b)), _mm256_add_epi32(wide(c), wide(d)));
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+/* -off times a sum, from -8 times it. */
+AI __m256i start(int32_t i, int off)
+{
+    __m256i v = _mm256_set1_epi32(i);
+    if (off == 4) return _mm256_srai_epi32(v, 1);
+    if (off == 16) return _mm256_slli_epi32(v, 1);
+    if (off == 32) return _mm256_slli_epi32(v, 2);
+    return v;
+}
+
+AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
     int sg = planes == P_B8 || planes == P_NL;
@@ -308,23 +322,23 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
                  pairs(w->w7, q + 28, sg), n);
         if (!half) s = _mm256_add_epi32(s, u);
     }
-    if (off && !sg) s = _mm256_add_epi32(s, _mm256_set1_epi32(e->i[0]));
-    if (off && !sg && half) u = _mm256_add_epi32(u, _mm256_set1_epi32(e->i[1]));
+    if (off && !sg) s = _mm256_add_epi32(s, start(e->i[half ? 1 : 0], off));
+    if (off && !sg && half) u = _mm256_add_epi32(u, start(e->i[2], off));
     __m256 t = _mm256_mul_ps(_mm256_cvtepi32_ps(s), w->sc0);
     if (half) t = _mm256_fmadd_ps(_mm256_cvtepi32_ps(u), w->sc1, t);
     acc = _mm256_fmadd_ps(t, _mm256_set1_ps(e->d), acc);
     if (!min) return acc;
     if (header == H_DM) return _mm256_fmadd_ps(w->mn0, _mm256_set1_ps(e->s[0]), acc);
-    acc = _mm256_fnmadd_ps(w->mn0, _mm256_set1_ps(e->s[0]), acc);
-    return half ? _mm256_fnmadd_ps(w->mn1, _mm256_set1_ps(e->s[1]), acc) : acc;
+    acc = _mm256_fnmadd_ps(w->mn0, _mm256_set1_ps(e->s[half ? 1 : 0]), acc);
+    return half ? _mm256_fnmadd_ps(w->mn1, _mm256_set1_ps(e->s[2]), acc) : acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+AI void columns(const struct wgroup *w, const struct mm_rec *const *x, size_t at, int n, float *acc,
                 enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     for (int j = 0; j < n; j++)
         acc_store(acc + 16 * j,
-                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+                  column(w, x[j] + at, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

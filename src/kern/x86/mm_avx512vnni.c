@@ -27,6 +27,10 @@ AI void acc_store(float *p, vacc v)
 {
     _mm512_storeu_ps(p, v);
 }
+AI vacc acc_add(vacc a, vacc b)
+{
+    return _mm512_add_ps(a, b);
+}
 
 /* Sum of four products of u8 w and the s8 at p, added to acc. gcc 12 spills accumulators of the
  * intrinsic in big loops. */
@@ -268,17 +272,37 @@ AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g
     }
 }
 
-AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm_header header,
+/* -off times a sum, from -8 times it. */
+AI __m512i start(int32_t i, int off)
+{
+    __m512i v = _mm512_set1_epi32(i);
+    switch (off) {
+    case 0:
+        return _mm512_setzero_si512();
+    case 4:
+        return _mm512_srai_epi32(v, 1);
+    case 8:
+        return v;
+    case 16:
+        return _mm512_slli_epi32(v, 1);
+    case 32:
+        return _mm512_slli_epi32(v, 2);
+    default:
+        return _mm512_slli_epi32(v, 4);
+    }
+}
+
+AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
     (void)planes;
-    __m512i s = off ? _mm512_set1_epi32(e->i[0]) : _mm512_setzero_si512(), u;
+    __m512i s = start(e->i[half ? 1 : 0], off), u;
     s = dp(s, w->w0, e->q);
     s = dp(s, w->w1, e->q + 4);
     s = dp(s, w->w2, e->q + 8);
     s = dp(s, w->w3, e->q + 12);
     u = s;
-    if (half) u = off ? _mm512_set1_epi32(e->i[1]) : _mm512_setzero_si512();
+    if (half) u = start(e->i[2], off);
     u = dp(u, w->w4, e->q + 16);
     u = dp(u, w->w5, e->q + 20);
     u = dp(u, w->w6, e->q + 24);
@@ -288,23 +312,24 @@ AI vacc column(const struct wgroup *w, const struct mm_ent *e, vacc acc, enum mm
     acc = _mm512_fmadd_ps(t, _mm512_set1_ps(e->d), acc);
     if (!min) return acc;
     if (header == H_DM) return _mm512_fmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
-    acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
-    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[1]), acc) : acc;
+    acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(e->s[half ? 1 : 0]), acc);
+    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[2]), acc) : acc;
 }
 
-AI void columns(const struct wgroup *w, const struct mm_ent *e, int n, float *acc,
+AI void columns(const struct wgroup *w, const struct mm_rec *const *x, size_t at, int n, float *acc,
                 enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     int j = 0;
     for (; j + 1 < n; j += 2) {
-        vacc a = column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off);
-        vacc b = column(w, e + j + 1, acc_load(acc + 16 * j + 16), header, planes, half, min, off);
+        vacc a = column(w, x[j] + at, acc_load(acc + 16 * j), header, planes, half, min, off);
+        vacc b =
+            column(w, x[j + 1] + at, acc_load(acc + 16 * j + 16), header, planes, half, min, off);
         acc_store(acc + 16 * j, a);
         acc_store(acc + 16 * j + 16, b);
     }
     if (j < n)
         acc_store(acc + 16 * j,
-                  column(w, e + j, acc_load(acc + 16 * j), header, planes, half, min, off));
+                  column(w, x[j] + at, acc_load(acc + 16 * j), header, planes, half, min, off));
 }
 
 #include "kern/tmpl/mm_codes.inc"

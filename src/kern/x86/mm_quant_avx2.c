@@ -30,26 +30,6 @@ void kern_mm_amax_avx2(const float *x, int n_group, float *amax)
     }
 }
 
-/* The tail of a record is {d, s0, s1, has_lo}; of an entry {d, i0, i1, f0, f1, col, 0, 0}. */
-void kern_mm_fill_avx2(const struct mm_rec *r, int n, int off, int half, int col, struct mm_ent *e,
-                       int stride)
-{
-    __m128i whole = half ? _mm_setzero_si128() : _mm_setr_epi32(0, -1, 0, -1);
-    __m128i neg = _mm_set1_epi32(-off), last = _mm_setr_epi32(0, col, 0, 0);
-    for (int g = 0; g < n; g++, r++, e += stride) {
-        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)r->q);
-        __m128i t = _mm_loadu_si128((const __m128i *)(const void *)&r->d);
-        __m128i s = _mm_shuffle_epi32(t, 0x64); /* d s0 s1 s0, lane 0 of no use */
-        s = _mm_add_epi32(s, _mm_and_si128(_mm_shuffle_epi32(t, 0xaa), whole));
-        __m128 f = _mm_mul_ps(_mm_cvtepi32_ps(s), _mm_castsi128_ps(_mm_shuffle_epi32(t, 0)));
-        __m128i i = _mm_blend_epi32(_mm_mullo_epi32(s, neg), t, 1);
-        __m128i a = _mm_blend_epi32(i, _mm_castps_si128(f), 8);
-        __m128i b = _mm_blend_epi32(last, _mm_shuffle_epi32(_mm_castps_si128(f), 2), 1);
-        _mm256_storeu_si256((__m256i *)(void *)e->q, q);
-        _mm256_storeu_si256((__m256i *)(void *)&e->d, _mm256_set_m128i(b, a));
-    }
-}
-
 AI int32_t sum8(__m256i v)
 {
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -58,14 +38,21 @@ AI int32_t sum8(__m256i v)
     return _mm_cvtsi128_si32(s);
 }
 
-/* 32 int32 in -128..127 and their sums into a record. */
-AI void put(struct mm_rec *r, __m256i a, __m256i b, __m256i c, __m256i d)
+/* 32 int32 in -128..127, d and what follows from them into a record. */
+AI void put(struct mm_rec *r, float d, int has_lo, __m256i a, __m256i b, __m256i c, __m256i e)
 {
-    __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, e));
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    int32_t s1 = sum8(_mm256_add_epi32(a, b)), s2 = sum8(_mm256_add_epi32(c, e)), s0 = s1 + s2;
     _mm256_storeu_si256((__m256i *)(void *)r->q, q);
-    r->isum[0] = sum8(_mm256_add_epi32(a, b));
-    r->isum[1] = sum8(_mm256_add_epi32(c, d));
+    r->d = d;
+    r->i[0] = -8 * s0;
+    r->i[1] = -8 * s1;
+    r->i[2] = -8 * s2;
+    r->s[0] = d * (float)s0;
+    r->s[1] = d * (float)s1;
+    r->s[2] = d * (float)s2;
+    r->has_lo = has_lo;
 }
 
 AI __m256i upper(__m256i v)
@@ -104,18 +91,12 @@ void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct m
             v0 = v1 = v2 = v3 = _mm256_setzero_si256();
             d = __builtin_nanf("");
         }
-        h->has_lo = 0;
-        h->d = d;
         if (!two) {
-            put(h, v0, v1, v2, v3);
+            put(h, d, 0, v0, v1, v2, v3);
             continue;
         }
         __m256i q0 = upper(v0), q1 = upper(v1), q2 = upper(v2), q3 = upper(v3);
-        put(h, q0, q1, q2, q3);
-        put(&lo[g], lower(v0, q0), lower(v1, q1), lower(v2, q2), lower(v3, q3));
-        lo[g].has_lo = 0;
-        lo[g].d = bad ? 0.0f : d;
-        h->d = bad ? d : d * 128.0f;
-        h->has_lo = !bad;
+        put(h, bad ? d : d * 128.0f, !bad, q0, q1, q2, q3);
+        put(&lo[g], bad ? 0.0f : d, 0, lower(v0, q0), lower(v1, q1), lower(v2, q2), lower(v3, q3));
     }
 }

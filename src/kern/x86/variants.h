@@ -4,13 +4,14 @@
 #define KERN_X86_VARIANTS_H
 
 #define KERN_VARIANTS(V)                                                                           \
-    V(mm_fill, avx2) V(mm_amax, avx2) V(mm_quant, avx2)                                            \
+    V(mm_amax, avx2) V(mm_quant, avx2)                                            \
     KERN_MM_FLOATS(V, avx2)                                                                        \
     KERN_MM_CODES(V, avx2)                                                                         \
     KERN_MM_FLOATS(V, avx512)                                                                      \
     KERN_MM_CODES(V, avx512vnni)                                                                   \
     V(mm_bf16x, avx512bf16)                                                                        \
     V(attn_dot_bf16, avx512bf16) V(attn_mix_bf16, avx512bf16)                                      \
-    V(attn_rows_bf16, avx512bf16) V(attn_pairs_bf16, avx512bf16)
+    V(attn_rows_bf16, avx512bf16) V(attn_pairs_bf16, avx512bf16)                                   \
+    V(attn_q8_rows, avx512bf16) V(attn_q8_keys, avx512bf16)
 
 #endif

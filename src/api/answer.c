@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/answer.h"
+
+#include <string.h>
+
+sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, struct api_answer *x,
+                          sl_err *err)
+{
+    const struct json *tools = api_field(body, "tools");
+    bool one = !api_field_bool(body, "parallel_tool_calls", true);
+    struct api_split_opts o = {.tool_parser = a->o.tool_parser,
+                               .reasoning_parser = a->o.reasoning_parser,
+                               .arch = a->mi.arch,
+                               .tools = tools && tools->n &&
+                                        !text_json_is(api_field(body, "tool_choice"), "none"),
+                               .prompt_thinks = prompt_thinks,
+                               .max_calls = one ? 1 : API_CALL_MAX};
+    str_init(&x->text, MEM_REQUEST, 0);
+    str_init(&x->reason, MEM_REQUEST, 0);
+    str_init(&x->logprobs, MEM_REQUEST, 0);
+    str_init(&x->ids, MEM_REQUEST, 0);
+    return api_split_open(&o, &x->split, err);
+}
+
+void api_answer_fini(struct api_answer *x)
+{
+    api_split_close(x->split);
+    str_fini(&x->text);
+    str_fini(&x->reason);
+    str_fini(&x->logprobs);
+    str_fini(&x->ids);
+    for (int i = 0; i < x->n_call; i++) {
+        str_fini(&x->call[i].name);
+        str_fini(&x->call[i].args);
+    }
+    mem_free(x->call);
+}
+
+static void add_text(void *user, const char *p, size_t n)
+{
+    struct api_answer *x = user;
+    str_put(&x->text, p, n);
+}
+
+static void add_reason(void *user, const char *p, size_t n)
+{
+    struct api_answer *x = user;
+    str_put(&x->reason, p, n);
+}
+
+static struct api_call *new_call(struct api_answer *x)
+{
+    void *mem = NULL;
+    if (x->n_call == x->cap_call) {
+        int cap = x->cap_call ? 2 * x->cap_call : 4;
+        if (mem_realloc(MEM_REQUEST, x->call, (size_t)cap * sizeof *x->call, &mem, NULL))
+            return NULL;
+        x->call = mem;
+        x->cap_call = cap;
+    }
+    return &x->call[x->n_call++];
+}
+
+static void add_call(void *user, int i, const char *name, size_t n)
+{
+    struct api_answer *x = user;
+    struct api_call *c = i == x->n_call && i < API_CALL_MAX ? new_call(x) : NULL;
+    if (!c) return;
+    net_random_id("call_", c->id);
+    str_init(&c->name, MEM_REQUEST, 0);
+    str_init(&c->args, MEM_REQUEST, 0);
+    str_put(&c->name, name, n);
+}
+
+static void add_args(void *user, int i, const char *p, size_t n)
+{
+    struct api_answer *x = user;
+    if (i >= 0 && i < x->n_call) str_put(&x->call[i].args, p, n);
+}
+
+const struct api_sink api_answer_sink = {NULL, add_text, add_reason, add_call, add_args};
+
+void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev)
+{
+    if (ev->token < 0) return;
+    if (j->g->return_ids) str_printf(&x->ids, "%s%d", x->ids.n ? "," : "", ev->token);
+    if (!j->g->logprobs || ev->finish == SL_FINISH_STOP) return;
+    struct json_w w;
+    if (x->logprobs.n) str_putc(&x->logprobs, ',');
+    text_jw_init(&w, &x->logprobs);
+    api_put_logprob(j->a, &w, ev);
+}
+
+const char *api_answer_finish(const struct api_answer *x)
+{
+    if (x->finish == SL_FINISH_LENGTH) return "length";
+    return x->n_call ? "tool_calls" : "stop";
+}
+
+void api_put_calls(struct json_w *w, const struct api_answer *x)
+{
+    text_jw_key(w, "tool_calls");
+    text_jw_arr(w);
+    for (int i = 0; i < x->n_call; i++) {
+        const struct api_call *c = &x->call[i];
+        text_jw_obj(w);
+        text_jw_key(w, "id");
+        text_jw_strz(w, c->id);
+        text_jw_key(w, "type");
+        text_jw_strz(w, "function");
+        text_jw_key(w, "function");
+        text_jw_obj(w);
+        text_jw_key(w, "name");
+        text_jw_str(w, str_c(&c->name), c->name.n);
+        text_jw_key(w, "arguments");
+        text_jw_str(w, str_c(&c->args), c->args.n);
+        text_jw_obj_end(w);
+        text_jw_obj_end(w);
+    }
+    text_jw_arr_end(w);
+}

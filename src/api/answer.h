@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One answer of chat or responses as a whole: text, reasoning, calls, logprobs, ids. */
+#ifndef API_ANSWER_H
+#define API_ANSWER_H
+
+#include "api/api_internal.h"
+#include "api/split.h"
+
+#define API_CALL_MAX 128 /* of one answer; later ones are left out */
+
+struct api_call {
+    char id[40];
+    struct str name, args;
+};
+
+struct api_answer {
+    struct api_split *split;
+    struct str text, reason;
+    struct str logprobs; /* entries of chat's content list with commas between them */
+    struct str ids;
+    struct api_call *call; /* [n_call] */
+    int n_call, cap_call;
+    int finish;
+    bool begun;
+};
+
+sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks,
+                          struct api_answer *out, sl_err *err) BASE_MUST_USE;
+void api_answer_fini(struct api_answer *x);
+/* Add to the whole: as an api_sink with user = struct api_answer. */
+extern const struct api_sink api_answer_sink;
+/* Logprobs and ids of an event. */
+void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev);
+/* "tool_calls": [...] */
+void api_put_calls(struct json_w *w, const struct api_answer *x);
+/* "stop", "length", "tool_calls" */
+const char *api_answer_finish(const struct api_answer *x);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rows of a step lead to: tokens, text, echoed prompts, embeddings, ends. Nothing here
+ * allocates. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine_internal.h"
+
+static bool in_list(const int32_t *list, int n, int32_t id)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == id) return true;
+    return false;
+}
+
+/* Which tokens a grammar allows next, into e->mask. */
+static sl_status mask_of(sl_engine *e, struct request *r, sl_err *err)
+{
+    if (!r->grammar) return SL_OK;
+    int64_t t0 = clock_now_ns();
+    sl_status st = engine_grammar_mask(r->grammar, e->mask, err);
+    e->stats.n_mask++;
+    e->stats.mask_ns += clock_now_ns() - t0;
+    return st;
+}
+
+/* *done: a grammar says that the answer is complete. */
+static sl_status choose(sl_engine *e, struct request *r, const float *logit, int32_t *token,
+                        bool *done, sl_err *err)
+{
+    const struct group *g = r->g;
+    SL_TRY(mask_of(e, r, err));
+    bool early = r->n_ids - r->n_prompt < g->min_new;
+    struct engine_draw d = {.logit = logit,
+                            .mask = r->grammar ? e->mask : NULL,
+                            .p = &g->sampling,
+                            .known = r->ids,
+                            .n_prompt = r->n_prompt,
+                            .n_known = r->n_ids,
+                            .forbid = {e->m->hole, e->m->eog, g->stop_id},
+                            .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
+                                         early ? g->n_stop_id : 0},
+                            .stream = (uint64_t)r->index,
+                            .index = (uint64_t)(r->n_ids - r->n_prompt)};
+    SL_TRY(engine_sample(&e->sampler, &d, token, err));
+    return r->grammar ? engine_grammar_push(r->grammar, *token, done, err) : SL_OK;
+}
+
+/* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string
+ * follows. */
+static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool last, size_t *n_out,
+                          bool *stopped, sl_err *err)
+{
+    struct engine_stop *s = &r->stop;
+    *n_out = 0;
+    *stopped = false;
+    if (!e->m->tok) return SL_OK;
+    if (token >= 0)
+        SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->g->keep_special, &s->held, err));
+    *stopped = engine_stop_scan(s, n_out);
+    if (*stopped || !last) return SL_OK;
+    SL_TRY(tok_stream_end(&r->stream, &s->held, err));
+    *stopped = engine_stop_scan(s, n_out);
+    if (!*stopped) *n_out = s->held.n;
+    return SL_OK;
+}
+
+/* What one row's logits lead to. */
+static void answer(sl_engine *e, struct request *r, const float *logit)
+{
+    sl_err err = {0};
+    int32_t token = -1;
+    size_t n_out = 0;
+    bool stopped = false, done = false;
+    sl_event ev = {.prompt_pos = -1};
+    if (e->tap) e->tap(e->tap_user, r, logit);
+    if (choose(e, r, logit, &token, &done, &err)) {
+        engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
+        return;
+    }
+    if (!r->t_first_ns) r->t_first_ns = clock_now_ns();
+    if (r->g->n_top >= 0) {
+        engine_logprobs(logit, e->n_vocab, token, r->g->n_top, &ev.logprob, e->top);
+        ev.top = e->top;
+        ev.n_top = r->g->n_top;
+    }
+    r->ids[r->n_ids++] = token;
+    int n_new = r->n_ids - r->n_prompt;
+    sl_finish finish = SL_FINISH_NONE;
+    if (!r->g->ignore_eos && in_list(e->m->eog, e->m->n_eog, token))
+        finish = SL_FINISH_STOP;
+    else if (in_list(r->g->stop_id, r->g->n_stop_id, token))
+        finish = SL_FINISH_STOP_STRING;
+    bool silent = finish != SL_FINISH_NONE; /* the token that ends is not text */
+    if (!silent && done)
+        finish = SL_FINISH_STOP; /* nothing but an end of sequence could follow */
+    else if (!silent && n_new >= r->g->max_new)
+        finish = SL_FINISH_LENGTH;
+    if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
+        engine_request_end(e, r, token, SL_FINISH_ERROR, &err);
+        return;
+    }
+    if (stopped) finish = SL_FINISH_STOP_STRING;
+    ev.token = token;
+    ev.text = str_c(&r->stop.held);
+    ev.n_text = n_out;
+    if (finish == SL_FINISH_NONE) {
+        sched_push(&e->sched, r->slot);
+        engine_event(e, r, &ev);
+        engine_stop_drop(&r->stop, n_out);
+        return;
+    }
+    ev.finish = finish;
+    engine_request_done(e, r, &ev);
+}
+
+/* ---- prompts ---- */
+
+/* The log probabilities of prompt tokens that n_row rows from position pos0 on predict. */
+static void echo(sl_engine *e, struct request *r, int pos0, int n_row, const float *logits)
+{
+    const struct group *g = r->g;
+    if (r->n_echo == 0) {
+        sl_event first = {.token = r->ids[0], .text = "", .prompt_pos = 0};
+        engine_event(e, r, &first);
+        r->n_echo = 1;
+    }
+    for (int i = 0; i < n_row; i++) {
+        int pos = pos0 + i + 1;
+        if (pos < r->n_echo || pos >= r->n_prompt) continue; /* told before it was preempted */
+        sl_event ev = {.token = r->ids[pos], .text = "", .prompt_pos = pos};
+        if (g->n_top >= 0) {
+            engine_logprobs(logits + (int64_t)i * e->n_vocab, e->n_vocab, ev.token, g->n_top,
+                            &ev.logprob, e->top);
+            ev.top = e->top;
+            ev.n_top = g->n_top;
+        }
+        r->n_echo = pos + 1;
+        engine_event(e, r, &ev);
+    }
+}
+
+/* Take the hidden states of a row's tokens into the embedding; true: it was the last piece, and the
+ * request is over. */
+static bool embed(sl_engine *e, struct request *r, const struct sched_item *it, const float *hidden)
+{
+    int d = e->m->cfg.d_model, end = it->pos0 + it->n_tok;
+    if (it->pos0 == 0) memset(r->pool, 0, (size_t)d * sizeof *r->pool); /* also after preemption */
+    for (int i = 0; i < it->n_tok; i++) {
+        if (r->g->embed == 2 && it->pos0 + i < r->n_prompt - 1) continue;
+        dev_get(e->d, e->row, hidden + (int64_t)i * d, (int64_t)d * (int64_t)sizeof *e->row);
+        for (int k = 0; k < d; k++)
+            r->pool[k] += (double)e->row[k];
+    }
+    if (end < r->n_prompt) return false;
+    double by = r->g->embed == 1 ? 1.0 / r->n_prompt : 1.0;
+    for (int k = 0; k < d; k++)
+        e->row[k] = (float)(r->pool[k] * by);
+    r->t_first_ns = clock_now_ns();
+    sl_event ev = {.token = -1,
+                   .text = "",
+                   .prompt_pos = -1,
+                   .finish = SL_FINISH_STOP,
+                   .embedding = e->row,
+                   .n_embedding = d};
+    engine_request_done(e, r, &ev);
+    return true;
+}
+
+/* A row whose last hidden state is not a number: everything behind it would be, so its blocks are
+ * not kept and the request ends, alone. */
+static bool finite_row(sl_engine *e, const float *last)
+{
+    int d = e->m->cfg.d_model, bad = 0;
+    dev_get(e->d, e->row, last, (int64_t)d * (int64_t)sizeof *e->row);
+    for (int k = 0; k < d; k++)
+        bad |= !isfinite(e->row[k]);
+    return !bad;
+}
+
+/* The prompt is computed: the other samples share its blocks, as far as there are sequences for
+ * them. Returns how many begin now, in e->forked. */
+static int fork_samples(sl_engine *e, struct request *r)
+{
+    struct group *g = r->g;
+    int n = 0;
+    for (int i = 0; i < g->n; i++) {
+        struct request *s = g->r[i];
+        if (!s || s == r || s->n_ids > s->n_prompt) continue;
+        const struct sched_req *q = &e->sched.req[s->slot];
+        if (q->state != SCHED_WAITING || !q->fork || q->after != r->slot) continue;
+        if (!sched_fork(&e->sched, r->slot, s->slot)) break;
+        s->t_admit_ns = r->t_admit_ns;
+        s->n_cached = r->n_cached;
+        e->forked[n++] = s;
+    }
+    return n;
+}
+
+/* The last row of a request that computed all it knows. */
+static void end_row(sl_engine *e, struct request *r, const float *logit)
+{
+    bool first = r->n_ids == r->n_prompt;
+    int n_fork = first && r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
+    if (r->g->max_new == 0) {
+        engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
+        return;
+    }
+    answer(e, r, logit);
+    for (int i = 0; i < n_fork; i++)
+        answer(e, e->forked[i], logit);
+}
+
+static void end_nan(sl_engine *e, struct request *r)
+{
+    sl_err why;
+    (void)SL_FAIL(&why, INTERNAL, "the model's output is not a number");
+    e->stats.n_nan++;
+    engine_request_end(e, r, -1, SL_FINISH_ERROR, &why);
+}
+
+static void one_row(sl_engine *e, const struct sched_item *it, const float *logits,
+                    const float *hidden)
+{
+    struct request *r = e->req[it->req];
+    struct kv_path path = engine_path(e, r);
+    int n_logit = it->all_rows ? it->n_tok : it->sample;
+    if (!finite_row(e, hidden + (int64_t)(it->n_tok - 1) * e->m->cfg.d_model)) {
+        end_nan(e, r);
+        return;
+    }
+    if (!r->g->no_cache) kv_cache_put(&e->pool, &path, &e->sched.run[it->run].seq);
+    if (r->pool) {
+        if (embed(e, r, it, hidden)) return;
+    } else if (it->all_rows) {
+        echo(e, r, it->pos0, it->n_tok, logits);
+    }
+    if (it->sample && !r->pool) {
+        end_row(e, r, logits + (int64_t)(n_logit - 1) * e->n_vocab);
+        return;
+    }
+    if (r->g->progress && it->pos0 < r->n_prompt) {
+        sl_event ev = {.token = -1, .text = "", .prompt_pos = -1};
+        engine_event(e, r, &ev);
+    }
+}
+
+void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits, const float *hidden)
+{
+    for (int i = 0; i < p->n_item; i++)
+        one_row(e, &p->item[i], logits + (int64_t)e->item_logit[i] * e->n_vocab,
+                hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model);
+}

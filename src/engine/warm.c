@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Warm-up: every shape of step once, on blocks that nobody has. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine_internal.h"
+
+struct warm {
+    sl_engine *e;
+    int32_t *blk; /* [n_blk] taken from the pool */
+    int n_blk;
+};
+
+/* One step: n_decode sequences of one token at position 0, and a prompt of n_prompt tokens, as far
+ * as there are blocks. */
+static void run(const struct warm *w, int n_decode, int n_prompt)
+{
+    sl_engine *e = w->e;
+    const float *logits;
+    int n_tok = 0, n_seq = 0, used = 0;
+    for (; n_seq < n_decode && used < w->n_blk; n_seq++) {
+        e->seq_tok0[n_seq] = n_tok;
+        e->n_prompt[n_seq] = 0;
+        e->blk[(int64_t)n_seq * e->ld_blk] = w->blk[used++];
+        e->logit_tok[n_seq] = n_tok;
+        e->ids[n_tok] = 0;
+        e->pos[n_tok++] = 0;
+    }
+    n_decode = n_seq;
+    n_prompt = BASE_MIN(n_prompt, (w->n_blk - used) * ENGINE_BLK_TOK);
+    if (n_prompt > 0) {
+        e->seq_tok0[n_seq] = n_tok;
+        e->n_prompt[n_seq] = n_prompt;
+        for (int i = 0; i < n_prompt; i++) {
+            if (i % ENGINE_BLK_TOK == 0)
+                e->blk[(int64_t)n_seq * e->ld_blk + i / ENGINE_BLK_TOK] = w->blk[used++];
+            e->ids[n_tok] = i % e->n_vocab;
+            e->pos[n_tok++] = i;
+        }
+        e->logit_tok[n_seq++] = n_tok - 1;
+    }
+    if (n_tok == 0) return;
+    e->seq_tok0[n_seq] = n_tok;
+    struct model_batch b = {.n_tok = n_tok,
+                            .n_seq = n_seq,
+                            .ids = e->ids,
+                            .pos = e->pos,
+                            .seq_tok0 = e->seq_tok0,
+                            .blk = e->blk,
+                            .ld_blk = e->ld_blk,
+                            .n_prompt = e->n_prompt,
+                            .n_logit = n_seq,
+                            .logit_tok = e->logit_tok};
+    for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
+        int64_t t0 = clock_now_ns();
+        model_step(e->net, e->kv, &b, &logits, NULL);
+        if (pass) sched_cost_observe(&e->sched.cost, n_decode, n_prompt, clock_now_ns() - t0);
+    }
+}
+
+sl_status sl_warm(sl_engine *e, sl_err *err)
+{
+    struct warm w = {.e = e};
+    void *p = NULL;
+    int n_prompt = BASE_MIN(e->opts.n_chunk, e->n_ctx), n_seq = e->n_seq_max;
+    if (sl_pending(e)) return SL_FAIL(err, BUSY, "warm-up: requests are pending");
+    int want = BASE_MAX(n_seq, (n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK + 1);
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)want, sizeof *w.blk, &p, err));
+    w.blk = p;
+    while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool)) >= 0)
+        w.n_blk++;
+    for (int n = n_prompt; n > 0; n /= 2) /* the largest first: it touches everything */
+        run(&w, 0, n);
+    for (int n = 1; n < n_seq; n *= 2)
+        run(&w, n, 0);
+    run(&w, n_seq, 0);
+    if (n_seq > 1) run(&w, 1, BASE_MIN(SCHED_MIX_FIRST, n_prompt));
+    while (w.n_blk > 0)
+        kv_block_unref(&e->pool, w.blk[--w.n_blk]);
+    mem_free(w.blk);
+    return SL_OK;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prefix tree. A node is a full block; its key is its parent, its tokens, their marks, and the
+ * salt. Whoever names a block names its parents too, so a kept block has only kept descendants; and
+ * because sequences let their blocks go from the end, descendants come before their parents in the
+ * order of use: the block to evict is always a leaf. */
+#include <string.h>
+
+#include "base/hash.h"
+#include "kv/kv_internal.h"
+
+sl_status kv_cache_init(struct kv_pool *p, sl_err *err)
+{
+    void *v = NULL;
+    int n = 16;
+    while (n < p->n_blk && n < 1 << 24)
+        n *= 2;
+    SL_TRY(mem_alloc_array(MEM_KV, (size_t)p->n_blk, sizeof *p->node, &v, err));
+    p->node = v;
+    SL_TRY(mem_alloc_array(MEM_KV, (size_t)p->n_blk * (size_t)p->blk_tok, sizeof *p->tok, &v, err));
+    p->tok = v;
+    SL_TRY(mem_alloc_array(MEM_KV, (size_t)n, sizeof *p->bucket, &v, err));
+    p->bucket = v;
+    p->n_bucket = n;
+    memset(p->bucket, 0xff, (size_t)n * sizeof *p->bucket);
+    return SL_OK;
+}
+
+/* ---- order of use ---- */
+
+void kv_tree_keep(struct kv_pool *p, int32_t blk)
+{
+    struct kv_node *n = &p->node[blk];
+    n->lru_prev = p->lru_new;
+    n->lru_next = -1;
+    if (p->lru_new >= 0)
+        p->node[p->lru_new].lru_next = blk;
+    else
+        p->lru_old = blk;
+    p->lru_new = blk;
+    p->n_kept++;
+}
+
+void kv_tree_use(struct kv_pool *p, int32_t blk)
+{
+    struct kv_node *n = &p->node[blk];
+    if (n->lru_prev >= 0)
+        p->node[n->lru_prev].lru_next = n->lru_next;
+    else
+        p->lru_old = n->lru_next;
+    if (n->lru_next >= 0)
+        p->node[n->lru_next].lru_prev = n->lru_prev;
+    else
+        p->lru_new = n->lru_prev;
+    n->lru_prev = n->lru_next = -1;
+    p->n_kept--;
+}
+
+/* ---- nodes ---- */
+
+static int32_t *bucket_of(const struct kv_pool *p, uint64_t hash)
+{
+    return &p->bucket[hash & (uint64_t)(p->n_bucket - 1)];
+}
+
+static void forget(struct kv_pool *p, int32_t blk)
+{
+    struct kv_node *n = &p->node[blk];
+    int32_t *at = bucket_of(p, n->hash);
+    while (*at != blk)
+        at = &p->node[*at].chain;
+    *at = n->chain;
+    if (n->parent >= 0) p->node[n->parent].n_child--;
+    n->in_tree = false;
+}
+
+void kv_tree_evict(struct kv_pool *p)
+{
+    int32_t blk = p->lru_old;
+    ASSERT(blk >= 0 && p->ref[blk] == 0 && p->node[blk].n_child == 0);
+    kv_tree_use(p, blk);
+    forget(p, blk);
+    p->n_evict++;
+    kv_block_release(p, blk);
+}
+
+void kv_cache_drop(struct kv_pool *p)
+{
+    if (!p->node) return;
+    while (p->n_kept)
+        kv_tree_evict(p);
+    for (int32_t b = 0; b < p->n_blk; b++) {
+        p->node[b].in_tree = false;
+        p->node[b].n_child = 0;
+    }
+    p->epoch++;
+    memset(p->bucket, 0xff, (size_t)p->n_bucket * sizeof *p->bucket);
+}
+
+/* ---- paths ---- */
+
+/* Which positions of block i of a path are marked: first and end within the block. */
+static uint32_t mark_of(const struct kv_pool *p, const struct kv_path *path, int i)
+{
+    int64_t base = (int64_t)i * p->blk_tok;
+    int64_t lo = path->mark0 - base, hi = path->mark1 - base;
+    lo = lo < 0 ? 0 : lo;
+    hi = hi > p->blk_tok ? p->blk_tok : hi;
+    return lo < hi ? (uint32_t)lo << 16 | (uint32_t)hi : 0;
+}
+
+struct key {
+    int32_t parent;
+    uint32_t mark;
+    uint64_t salt, hash;
+    const int32_t *tok;
+};
+
+/* The key of block i under parent. */
+static struct key key_of(const struct kv_pool *p, const struct kv_path *path, int i, int32_t parent)
+{
+    struct key k = {.parent = parent,
+                    .mark = mark_of(p, path, i),
+                    .salt = path->salt,
+                    .tok = path->ids + (int64_t)i * p->blk_tok};
+    uint64_t seed = (parent >= 0 ? p->node[parent].hash : path->salt) + k.mark + 1;
+    k.hash = hash_bytes(k.tok, (size_t)p->blk_tok * sizeof *k.tok, seed) & p->hash_mask;
+    return k;
+}
+
+static int32_t find(const struct kv_pool *p, const struct key *k)
+{
+    size_t bytes = (size_t)p->blk_tok * sizeof *p->tok;
+    int32_t b = *bucket_of(p, k->hash);
+    while (b >= 0) {
+        const struct kv_node *n = &p->node[b];
+        if (n->hash == k->hash && n->parent == k->parent && n->mark == k->mark &&
+            n->salt == k->salt && memcmp(p->tok + (int64_t)b * p->blk_tok, k->tok, bytes) == 0)
+            return b;
+        b = n->chain;
+    }
+    return -1;
+}
+
+int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s)
+{
+    ASSERT(s->n_blk == 0 && s->n_tok == 0);
+    int n_max = BASE_MIN(BASE_MIN(max_tok, path->n) / p->blk_tok, s->cap);
+    for (int i = 0; p->node && i < n_max; i++) {
+        struct key k = key_of(p, path, i, i ? s->blk[i - 1] : -1);
+        int32_t b = find(p, &k);
+        if (b < 0) break;
+        kv_block_ref(p, b);
+        s->blk[s->n_blk++] = b;
+    }
+    s->n_tok = s->n_blk * p->blk_tok;
+    s->n_put = s->n_blk;
+    s->epoch = p->epoch;
+    return s->n_tok;
+}
+
+void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *s)
+{
+    int n_full = BASE_MIN(s->n_tok, path->n) / p->blk_tok;
+    if (!p->node || s->epoch != p->epoch) return;
+    for (; s->n_put < n_full; s->n_put++) {
+        int i = s->n_put;
+        struct key k = key_of(p, path, i, i ? s->blk[i - 1] : -1);
+        int32_t had = find(p, &k), blk = s->blk[i];
+        if (had == blk) continue;
+        if (had >= 0) {
+            kv_block_ref(p, had);
+            s->blk[i] = had;
+            kv_block_unref(p, blk);
+            continue;
+        }
+        struct kv_node *n = &p->node[blk];
+        ASSERT(!n->in_tree);
+        int32_t *at = bucket_of(p, k.hash);
+        *n = (struct kv_node){.in_tree = true,
+                              .parent = k.parent,
+                              .chain = *at,
+                              .lru_prev = -1,
+                              .lru_next = -1,
+                              .mark = k.mark,
+                              .salt = k.salt,
+                              .hash = k.hash};
+        *at = blk;
+        if (k.parent >= 0) p->node[k.parent].n_child++;
+        memcpy(p->tok + (int64_t)blk * p->blk_tok, k.tok, (size_t)p->blk_tok * sizeof *p->tok);
+    }
+}
+
+/* ---- checking ---- */
+
+static int check_node(const struct kv_pool *p, int32_t b)
+{
+    const struct kv_node *n = &p->node[b];
+    int32_t at = *bucket_of(p, n->hash);
+    while (at >= 0 && at != b)
+        at = p->node[at].chain;
+    if (at != b) return 8;
+    if (n->parent < 0) return 0;
+    if (!p->node[n->parent].in_tree) return 7;
+    if (p->ref[b] > 0 && p->ref[n->parent] == 0) return 7;
+    p->seen[n->parent]++; /* children */
+    return 0;
+}
+
+int kv_tree_check(const struct kv_pool *p)
+{
+    int n = 0;
+    int32_t prev = -1;
+    memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
+    for (int32_t b = 0; b < p->n_blk; b++) {
+        int broken = p->node[b].in_tree ? check_node(p, b) : 0;
+        if (broken) return broken;
+    }
+    for (int32_t b = 0; b < p->n_blk; b++)
+        if (p->node[b].in_tree && p->seen[b] != p->node[b].n_child) return 7;
+    /* seen becomes the place in the order of use */
+    memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
+    for (int32_t b = p->lru_old; b >= 0; b = p->node[b].lru_next) {
+        if (!p->node[b].in_tree || p->ref[b] || p->node[b].lru_prev != prev || ++n > p->n_blk)
+            return 9;
+        int32_t parent = p->node[b].parent;
+        if (parent >= 0 && p->seen[parent]) return 9; /* a parent would be evicted first */
+        p->seen[b] = n;
+        prev = b;
+    }
+    return n == p->n_kept && prev == p->lru_new ? 0 : 9;
+}

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quantize and verify over the tiny checkpoints: every type, both kinds of files and both ways between
+them, wrong usage, full disks, kills in the middle."""
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import e2e
+
+S, TINY = e2e.sluice(), e2e.tiny()
+IDS = "5,6,7,8,9,20,30,40,50,60"
+# relative RMS error that a type may have on random weights
+GGUF = {"f32": 1e-9, "f16": 1e-3, "bf16": 4e-3, "q8_0": 0.01, "q4_0": 0.11, "q4_1": 0.09, "q5_0": 0.06,
+        "q5_1": 0.05, "q4_k": 0.11, "q5_k": 0.06, "q6_k": 0.03, "nvfp4": 0.11, "mxfp4": 0.14}
+FOLDER = {"f32": 1e-9, "bf16": 4e-3, "int8": 0.012, "int4": 0.16, "awq": 0.12, "fp8": 0.04, "nvfp4": 0.11,
+          "mxfp4": 0.14}
+
+
+def fails(args, code, word, **kw):
+    rc, _, err = e2e.run([S] + args, **kw)
+    problem = e2e.one_line_failure(rc, err)
+    if problem or rc != code:
+        return problem or f"exit code {rc}, not {code}: {err}"
+    return None if word in err else f"no '{word}' in: {err}"
+
+
+def quantize(src, dst, *more):
+    rc, out, err = e2e.run([S, "quantize", src, dst, "--json", "-q", *more])
+    return (e2e.last_json(out), None) if rc == 0 else (None, err.strip() or f"exit code {rc}")
+
+
+def verify(a, b, tol):
+    rc, out, err = e2e.run([S, "verify", a, b, "--tol", str(tol), "--json", "-q"])
+    if rc not in (0, 1) or not out:
+        return err.strip() or f"exit code {rc}"
+    r = e2e.last_json(out)
+    return None if rc == 0 and r["ok"] else f"worst {r['rms_rel']}, {r['only_a']} and {r['only_b']} alone"
+
+
+def logits(model, out):
+    rc, _, err = e2e.run([S, "eval", "-m", model, "--ids", IDS, "--dump-logits", out, "--acts", "f32", "-q"])
+    if rc:
+        return err
+    with open(out, "rb") as f:
+        return f.read()
+
+
+def same_logits(a, b):
+    import array
+    x, y = array.array("f", a), array.array("f", b)
+    mean = sum(x) / len(x)
+    std = (sum((v - mean) ** 2 for v in x) / len(x)) ** 0.5
+    return max(abs(p - q) for p, q in zip(x, y)) / std
+
+
+def both_ways(t, tmp):
+    """folder -> GGUF -> folder with all values and logits kept"""
+    for name in ("llama2", "qwen2", "qwen3", "qwen3_moe_mixed", "deepseek_v2", "deepseek_v3", "kimi_k2"):
+        src, g, hf = os.path.join(TINY, name), os.path.join(tmp, name + ".gguf"), os.path.join(tmp, name)
+        _, bad = quantize(src, g, "--weights", "f32")
+        t.check(f"{name} to GGUF", bad or verify(src, g, 0) or verify(g, src, 0))
+        _, bad = quantize(g, hf, "--weights", "f32")
+        t.check(f"{name} back to a folder", bad or verify(src, hf, 0))
+        raw = [logits(m, os.path.join(tmp, "l.f32")) for m in (src, g, hf)]
+        wrong = next((r for r in raw if isinstance(r, str)), None)
+        for i in (1, 2):
+            d = 0 if wrong else same_logits(raw[0], raw[i])
+            t.check(f"{name} logits {i}", wrong or (f"differ by {d}" if d > 1e-4 else None))
+        ids = [e2e.run([S, "tokenize", "-m", m], stdin="Hello, Welt 1234! don't 北京\n\n x".encode())[1]
+               for m in (src, g, hf)]
+        t.check(f"{name} tokens", None if ids[0] and ids[0] == ids[1] == ids[2] else f"{ids}")
+        shutil.rmtree(hf, ignore_errors=True)
+
+
+def types(t, tmp):
+    src = os.path.join(TINY, "q_all.gguf")  # widths of 256: every type fits
+    for typ, tol in GGUF.items():
+        dst = os.path.join(tmp, "t.gguf")
+        r, bad = quantize(src, dst, "--weights", typ, "--embed", typ, "--head", typ, "--force")
+        t.check(f"gguf {typ}", bad or verify(src, dst, tol))
+        if not bad:
+            row = [c for c in r["classes"] if c["class"] == "attention" and c["to"] == typ]
+            t.check(f"gguf {typ} table", None if row and row[0]["error"] <= tol else f"{r}")
+            t.check(f"gguf {typ} runs", e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
+    for typ, tol in FOLDER.items():
+        dst = os.path.join(tmp, "t")
+        r, bad = quantize(src, dst, "--weights", typ, "--force")
+        t.check(f"folder {typ}", bad or (None if all((c["error"] or 0) <= tol for c in r["classes"]
+                                                   if c["to"] == typ) else f"{r}"))
+        t.check(f"folder {typ} has its files", None if not bad and sorted(os.listdir(dst)) == [
+            "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] else "missing")
+        t.check(f"folder {typ} reads", bad or verify(src, dst, tol))
+        t.check(f"folder {typ} runs", e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
+    r, bad = quantize(os.path.join(TINY, "qwen3_moe"), os.path.join(tmp, "mix"), "--weights", "int8", "--experts",
+                      "int4", "--keep", r"layers\.0\..*v_proj")
+    t.check("mixed folder", bad or verify(os.path.join(TINY, "qwen3_moe"), os.path.join(tmp, "mix"), 0.17))
+    q = json.load(open(os.path.join(tmp, "mix", "config.json")))["quantization_config"]
+    t.check("mixed groups", None if len(q["config_groups"]) == 2 and "model.layers.0.self_attn.v_proj" in
+            q["ignore"] else f"{q}")
+
+
+def calibrated(t, tmp):
+    text = os.path.join(e2e.DATA, "english.txt")
+    for name in ("q_moe.gguf", "deepseek_v3", "llama2"):
+        src, out = os.path.join(TINY, name), {}
+        for how in ("", "--awq"):
+            dst = os.path.join(tmp, "c.gguf")
+            r, bad = quantize(src, dst, "--weights", "q4_0", "--calib", text, "--calib-tokens", "300", "--force",
+                              *how.split())
+            t.check(f"{name} calibrated {how}", bad or e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "2", "-q"])[0])
+            out[how] = r
+        t.check(f"{name} folds", None if out["--awq"] and out["--awq"]["folded"] > 0 else f"{out}")
+    t.check("awq without text", fails(["quantize", src, dst, "--weights", "q4_0", "--awq"], 2, "--calib"))
+
+
+def refusals(t, tmp):
+    src, dst = os.path.join(TINY, "q_moe.gguf"), os.path.join(tmp, "r.gguf")
+    t.check("no type", fails(["quantize", src, dst], 2, "--weights"))
+    t.check("unknown type", fails(["quantize", src, dst, "--weights", "q9"], 2, "q4_0"))
+    t.check("awq in gguf", fails(["quantize", src, dst, "--weights", "awq"], 2, "it takes"))
+    t.check("q4_k in folder", fails(["quantize", src, os.path.join(tmp, "r"), "--weights", "q4_k"], 2, "it takes"))
+    t.check("awq with int8", fails(["quantize", src, os.path.join(tmp, "r"), "--weights", "awq", "--attn", "int8"],
+                                   2, "mix"))
+    t.check("bad regex", fails(["quantize", src, dst, "--weights", "q8_0", "--keep", "("], 1, "--keep"))
+    t.check("no memory", fails(["quantize", src, dst, "--weights", "q8_0", "--memory", "1000"], 1, "--memory"))
+    t.check("no source", fails(["quantize", src + "x", dst, "--weights", "q8_0"], 1, "not found"))
+    t.check("no parent folder", fails(["quantize", src, os.path.join(tmp, "no", "x.gguf"), "--weights", "q8_0"], 1,
+                                      "No such file"))
+    t.check("first", quantize(src, dst, "--weights", "q8_0")[1])
+    t.check("no overwriting", fails(["quantize", src, dst, "--weights", "q8_0"], 1, "--force"))
+    t.check("forced", quantize(src, dst, "--weights", "q8_0", "--force")[1])
+    os.mkdir(os.path.join(tmp, "mine"))
+    open(os.path.join(tmp, "mine", "letter.txt"), "w").close()
+    t.check("no replacing of other folders", fails(["quantize", src, os.path.join(tmp, "mine"), "--weights", "bf16",
+                                                    "--force"], 1, "not replaced"))
+    t.check("verify other models", fails(["verify", src, os.path.join(TINY, "llama2")], 1, ""))
+    rc, out, _ = e2e.run([S, "verify", src, dst, "--tol", "0.0001", "-q"])
+    t.check("verify tells", None if rc == 1 and b"over" in out else f"{rc} {out}")
+
+
+def small_disk():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+
+
+def crashes(t, tmp):
+    src = os.path.join(TINY, "q_all.gguf")
+    for dst in (os.path.join(tmp, "full.gguf"), os.path.join(tmp, "full")):
+        p = subprocess.run([S, "quantize", src, dst, "--weights", "bf16"], capture_output=True, preexec_fn=small_disk)
+        left = [f for f in os.listdir(tmp) if f.startswith("full")]
+        bad = e2e.one_line_failure(p.returncode, p.stderr.decode())
+        t.check(f"no space {os.path.basename(dst)}", bad or (f"left {left}" if left else None))
+    demo = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
+    for i in range(8):  # killed at different times
+        dst = os.path.join(tmp, "kill.gguf" if i % 2 else "kill")
+        p = subprocess.Popen([S, "quantize", demo, dst, "--weights", "nvfp4", "-q"])
+        time.sleep(0.01 + 0.03 * i)
+        p.kill()
+        ended = p.wait() == 0
+        for f in os.listdir(tmp):
+            if not f.startswith("kill"):
+                continue
+            path = os.path.join(tmp, f)
+            rc = e2e.run([S, "inspect", path])[0]
+            runs = rc == 0 and e2e.run([S, "run", "-m", path, "--ids", IDS, "-n", "1", "-q"])[0] == 0
+            if runs and path == dst:  # it was whole
+                runs = verify(demo, dst, 0.2) is not None
+            t.check(f"kill {i}: {f}", f"loads, ended {ended}" if runs else None)
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+        t.check(f"kill {i}", None)
+
+
+def main():
+    t = e2e.Tally("quantize and verify")
+    with e2e.scratch() as tmp:
+        for part in (both_ways, types, calibrated, refusals, crashes):
+            part(t, tmp)
+    t.exit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+sluice: --kernels: q4_9: there are all .*

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes and fields: shapes of answers, streams that add up to the whole, what each field does."""
+import base64
+import json
+import struct
+import sys
+import threading
+
+from serve import Server, chat, error_of
+import e2e
+
+T = e2e.Tally("serve: api")
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (what or "not so"))
+
+
+def get_routes(s):
+    need("health", s.get("/health")[0] == 200)
+    need("ready", s.get("/ready")[0] == 200)
+    status, head, data = s.get("/v1/models")
+    m = json.loads(data)
+    need("models", status == 200 and m["object"] == "list" and m["data"][0]["object"] == "model")
+    need("request id", head["x-request-id"].startswith("req_"))
+    need("own request id", s.get("/health", {"X-Request-Id": "abc-1"})[1]["x-request-id"] == "abc-1")
+    need("bad request id", s.get("/health", {"X-Request-Id": "a b\x7f"})[1]["x-request-id"] != "a b\x7f")
+    for path, kind in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css"),
+                       ("/icon.svg", "image/svg+xml")]:
+        status, head, data = s.get(path)
+        need(f"page {path}", status == 200 and head["content-type"].startswith(kind) and len(data) > 50)
+        policy = head["content-security-policy"]
+        need("policy", "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy, policy)
+    text = s.get("/metrics")[2].decode()
+    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+                 "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+                 "vllm:time_to_first_token_seconds_bucket", "vllm:time_per_output_token_seconds_sum",
+                 "vllm:e2e_request_latency_seconds_count", "vllm:prefix_cache_hits_total",
+                 "vllm:num_preemptions_total", "vllm:request_success_total"):
+        need(f"metric {name}", f"\n{name}{{" in text)
+    for line in text.strip().split("\n"):
+        if not line.startswith("#"):
+            need("metric line", line.count(" ") >= 1 and float(line.rsplit(" ", 1)[1]) >= 0, line)
+
+
+def chat_shapes(s):
+    status, r = s.post("/v1/chat/completions", chat())
+    need("chat status", status == 200, r)
+    need("chat keys", {"id", "object", "created", "model", "choices", "usage"} <= set(r), r)
+    c = r["choices"][0]
+    need("choice", {"finish_reason", "index", "message", "logprobs"} <= set(c), c)
+    need("message", {"role", "content", "refusal"} <= set(c["message"]) and
+         c["message"]["refusal"] is None and "tool_calls" not in c["message"], c)
+    u = r["usage"]
+    need("usage", u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] and
+         "cached_tokens" in u["prompt_tokens_details"], u)
+    need("timings", r["timings"]["ttft_ms"] > 0)
+    whole = c["message"]["content"]
+    status, ev, _ = s.stream("/v1/chat/completions", chat())
+    need("stream ends", ev[-1] == "[DONE]")
+    need("no usage unasked", all(e.get("usage") is None and e["choices"] for e in ev[:-1]), ev)
+    need("role first", ev[0]["choices"][0]["delta"]["role"] == "assistant")
+    text = "".join(e["choices"][0]["delta"].get("content") or "" for e in ev[:-1])
+    need("stream is the whole", text == whole, (text, whole))
+    need("one finish", [e["choices"][0]["finish_reason"] for e in ev[:-1]].count("stop") == 1 and
+         ev[-2]["choices"][0]["finish_reason"] == "stop")
+    status, ev, _ = s.stream("/v1/chat/completions", chat(stream_options={"include_usage": True}))
+    need("usage last", ev[-2]["choices"] == [] and ev[-2]["usage"]["completion_tokens"] > 0, ev[-2])
+    need("usage null before", all(e["usage"] is None for e in ev[:-2]))
+
+
+def chat_fields(s):
+    def post(**more):
+        return s.post("/v1/chat/completions", chat(**more))
+
+    status, r = post(n=3, temperature=1, seed=5)
+    need("n", [c["index"] for c in r["choices"]] == [0, 1, 2], r)
+    status, r2 = post(n=3, temperature=1, seed=5)
+    need("seed", [c["message"] for c in r["choices"]] == [c["message"] for c in r2["choices"]])
+    status, ev, _ = s.stream("/v1/chat/completions", chat(n=3, temperature=1, seed=5))
+    text = {}
+    for e in ev[:-1]:
+        c = e["choices"][0]
+        text[c["index"]] = text.get(c["index"], "") + (c["delta"].get("content") or "")
+    need("n streamed", [text[i] for i in range(3)] == [c["message"]["content"] for c in r["choices"]])
+    whole = post()[1]["choices"][0]["message"]["content"]
+    cut = whole[len(whole) // 2:][:3]
+    status, r = post(stop=cut)
+    need("stop", r["choices"][0]["message"]["content"] == whole[:whole.index(cut)] and
+         r["choices"][0]["finish_reason"] == "stop", (r, cut))
+    status, r = post(max_tokens=3)
+    need("max_tokens", r["usage"]["completion_tokens"] == 3 and
+         r["choices"][0]["finish_reason"] == "length", r)
+    status, r = post(max_tokens=9, max_completion_tokens=2)
+    need("max_completion_tokens", r["usage"]["completion_tokens"] == 2)
+    status, r = post(ignore_eos=True, max_tokens=40)
+    need("ignore_eos", r["usage"]["completion_tokens"] == 40)
+    status, r = post(min_tokens=30, max_tokens=30)
+    need("min_tokens", r["usage"]["completion_tokens"] == 30)
+    status, r = post(logprobs=True, top_logprobs=3, max_tokens=4)
+    lp = r["choices"][0]["logprobs"]["content"]
+    need("logprobs", len(lp) == 4 and all(len(t["top_logprobs"]) == 3 for t in lp), lp)
+    need("logprobs sorted", all(t["logprob"] <= 0 and t["top_logprobs"] == sorted(
+        t["top_logprobs"], key=lambda x: -x["logprob"]) for t in lp))
+    need("logprob of the best", all(t["logprob"] == t["top_logprobs"][0]["logprob"] for t in lp))
+    need("logprob bytes", "".join(bytes(t["bytes"]).decode() for t in lp) ==
+         r["choices"][0]["message"]["content"])
+    status, ev, _ = s.stream("/v1/chat/completions", chat(logprobs=True, top_logprobs=3, max_tokens=4))
+    got = [t for e in ev[:-1] for t in ((e["choices"][0]["logprobs"] or {}).get("content") or [])]
+    need("logprobs streamed", got == lp)
+    first = s.post("/tokenize", {"prompt": whole})[1]["tokens"][0]
+    status, r = post(logit_bias={str(first): -100})
+    need("logit_bias", not r["choices"][0]["message"]["content"].startswith(whole[:1]), r)
+    status, r = post(return_token_ids=True)
+    c = r["choices"][0]
+    back = s.post("/detokenize", {"tokens": c["token_ids"], "special": False})[1]["prompt"]
+    need("return_token_ids", back == whole and len(r["prompt_token_ids"]) == r["usage"]["prompt_tokens"], r)
+    status, r2 = s.post("/v1/chat/completions", {
+        "prompt_token_ids": r["prompt_token_ids"], "temperature": 0, "max_tokens": 16})
+    need("prompt_token_ids", r2["choices"][0]["message"]["content"] == whole, r2)
+    status, r = post(stop_token_ids=[c["token_ids"][2]])
+    need("stop_token_ids", r["usage"]["completion_tokens"] == 3 and
+         r["choices"][0]["finish_reason"] == "stop", r)
+    parts = {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is 17"},
+                                                       {"type": "text", "text": " + 25?"}]}],
+             "temperature": 0, "max_tokens": 16}
+    need("parts", s.post("/v1/chat/completions", parts)[1]["choices"][0]["message"]["content"] == whole)
+    status, r = post(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
+                     n_discard=-1, unknown={"x": [1]}, prediction={"type": "content", "content": "x"})
+    need("ignored fields", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
+    status, r = post(timeout_ms=1, max_tokens=2000, ignore_eos=True)
+    need("timeout", status == 504 and r["error"]["code"] == "timeout", (status, r))
+    a = post(top_k=1, temperature=1.5)[1]["choices"][0]["message"]["content"]
+    need("top_k 1 is greedy", a == whole)
+    b = post(top_p=0, temperature=1.5)[1]["choices"][0]["message"]["content"]
+    need("top_p 0 is greedy", b == whole)
+
+
+def completions(s):
+    def post(**more):
+        return s.post("/v1/completions", {"prompt": "Once upon", "temperature": 0, "max_tokens": 8, **more})
+
+    status, r = post()
+    need("completion", status == 200 and r["object"] == "text_completion" and
+         r["choices"][0]["logprobs"] is None, r)
+    whole = r["choices"][0]["text"]
+    status, ev, _ = s.stream("/v1/completions", {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})
+    need("completion stream", "".join(e["choices"][0]["text"] for e in ev[:-1]) == whole and
+         ev[-1] == "[DONE]", ev)
+    need("echo", post(echo=True)[1]["choices"][0]["text"] == "Once upon" + whole)
+    status, r = s.post("/v1/completions", {"prompt": ["Once upon", "The cat"], "temperature": 0,
+                                           "max_tokens": 8, "n": 2})
+    need("prompt list", [c["index"] for c in r["choices"]] == [0, 1, 2, 3] and
+         r["choices"][0]["text"] == r["choices"][1]["text"] == whole, r)
+    ids = s.post("/tokenize", {"prompt": "Once upon"})[1]["tokens"]
+    need("token ids", post(prompt=ids)[1]["choices"][0]["text"] == whole)
+    need("lists of ids", [c["text"] for c in post(prompt=[ids, ids])[1]["choices"]] == [whole] * 2)
+    status, r = post(logprobs=2)
+    lp = r["choices"][0]["logprobs"]
+    need("completion logprobs", len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["top_logprobs"])
+         == len(lp["text_offset"]) == 8 and "".join(lp["tokens"]) == whole and lp["text_offset"][0] == 0, lp)
+    status, r = post(prompt="Once upon", echo=True, logprobs=1, max_tokens=0)
+    if status == 200:
+        lp = r["choices"][0]["logprobs"]
+        need("echo logprobs", lp["token_logprobs"][0] is None and len(lp["tokens"]) == len(ids) and
+             all(x <= 0 for x in lp["token_logprobs"][1:]) and r["choices"][0]["text"] == "Once upon", r)
+    else:
+        need("echo logprobs", r["error"]["code"] == "not_supported", r)
+    need("many prompts", len(post(prompt=["x"] * 40, max_tokens=2)[1]["choices"]) == 40)
+    need("suffix", post(suffix="end")[0] == 400)
+    need("fan-out", post(prompt=["x"] * 65, n=2)[0] == 400)
+    need("best_of", post(best_of=3)[0] == 400)
+
+
+def text_routes(s):
+    for text in ("Hello world", "a\u20ac\U0001f600b", "", "<|im_start|>user"):
+        ids = s.post("/tokenize", {"prompt": text, "add_special_tokens": False})[1]
+        back = s.post("/detokenize", {"tokens": ids["tokens"]})[1]["prompt"]
+        need("tokenize round trip", back == text and ids["count"] == len(ids["tokens"]), (text, back))
+    status, r = s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})
+    need("apply-template", status == 200 and "Hi" in r["prompt"], r)
+    status, r2 = s.post("/tokenize", {"messages": [{"role": "user", "content": "Hi"}]})
+    need("tokenize messages", status == 200 and r2["count"] > 3, r2)
+
+
+def embeddings(s):
+    status, r = s.post("/v1/embeddings", {"input": ["a cat", "a dog"]})
+    if status == 400 and r["error"]["code"] == "not_supported":
+        return
+    need("embeddings", status == 200 and [d["index"] for d in r["data"]] == [0, 1], r)
+    v = r["data"][0]["embedding"]
+    need("unit length", abs(sum(x * x for x in v) - 1) < 1e-4)
+    status, b = s.post("/v1/embeddings", {"input": "a cat", "encoding_format": "base64"})
+    raw = base64.b64decode(b["data"][0]["embedding"])
+    w = struct.unpack(f"<{len(raw) // 4}f", raw)
+    need("base64", len(w) == len(v) and max(abs(x - y) for x, y in zip(v, w)) < 1e-6)
+    status, r = s.post("/v1/embeddings", {"input": [f"text {i}" for i in range(100)]})
+    need("100 inputs", status == 200 and len(r["data"]) == 100, r)
+
+
+def company(s):
+    """The same answers alone and in company."""
+    ask = [chat(f"What is {i} + {i + 3}?", max_tokens=24, temperature=i % 2, seed=i) for i in range(24)]
+    alone = [s.post("/v1/chat/completions", a)[1]["choices"][0]["message"]["content"] for a in ask]
+    got = [None] * len(ask)
+
+    def one(i):
+        got[i] = s.post("/v1/chat/completions", ask[i])[1]["choices"][0]["message"]["content"]
+
+    th = [threading.Thread(target=one, args=(i,)) for i in range(len(ask))]
+    for t in th:
+        t.start()
+    for t in th:
+        t.join()
+    need("alone and in company", got == alone)
+
+
+with Server() as server:
+    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, embeddings, company):
+        part(server)
+    need("exit code", server.stop() == 0)
+T.exit()

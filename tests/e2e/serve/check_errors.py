@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients do wrong: the right status, the four keys, the field's name; and the server lives."""
+import json
+
+from serve import Server, chat, error_of
+import e2e
+
+T = e2e.Tally("serve: errors")
+CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+NUMBERS = {  # field: (route, low, high)
+    "temperature": (CHAT, 0, 2), "top_p": (CHAT, 0, 1), "n": (CHAT, 1, 128), "max_tokens": (CHAT, 1, 1 << 24),
+    "max_completion_tokens": (CHAT, 1, 1 << 24), "presence_penalty": (CHAT, -2, 2),
+    "frequency_penalty": (CHAT, -2, 2), "top_logprobs": (CHAT, 0, 20), "top_k": (CHAT, -1, 1 << 30),
+    "min_p": (CHAT, 0, 1), "repetition_penalty": (CHAT, 0, 100), "min_tokens": (CHAT, 0, 1 << 24),
+    "priority": (CHAT, -100, 100), "timeout_ms": (CHAT, 0, 86400000), "seed": (CHAT, None, None),
+    "logprobs": (TEXT, 0, 20), "best_of": (TEXT, 1, 1)}
+BAD_NUMBERS = ["1e999", "-1e999", "\"5\"", "[1]", "{}", "true", "99999999999999999999999",
+               "-99999999999999999999999", "1e300", "-1e300", "-9223372036854775808.5"]
+
+
+def bad(s, name, path, body, status=400, param=None, code=None, headers=None):
+    """One wrong request. body: bytes or something for JSON."""
+    got, head, data = s.call("POST", path, body, headers)
+    problem = None if got == status else f"status {got}, not {status}: {data[:200]!r}"
+    problem = problem or error_of(data)
+    if not problem:
+        e = json.loads(data)["error"]
+        if param and e["param"] != param:
+            problem = f"param {e['param']!r}, not {param!r}: {e}"
+        elif code and e["code"] != code:
+            problem = f"code {e['code']!r}, not {code!r}"
+        elif "0x" in e["message"] or "/src/" in e["message"]:
+            problem = f"leaks: {e['message']}"
+    T.check(name, problem)
+
+
+def numbers(s):
+    for field, (path, lo, hi) in NUMBERS.items():
+        values = list(BAD_NUMBERS)
+        if lo is not None:
+            values += [str(lo - 1), str(hi + 1), str(lo - 0.5) if field != "seed" else "0.5"]
+        for v in values:
+            if field == "seed" and v in ("1e300",):
+                pass
+            base = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2} if path == CHAT else \
+                {"prompt": "x", "max_tokens": 2}
+            base.pop(field, None)
+            text = json.dumps(base)[:-1] + f", \"{field}\": {v}}}"
+            want = None if v in ("1e999", "-1e999") else field
+            bad(s, f"{field} = {v}", path, text.encode(), 400, want)
+
+
+def texts(s):
+    m = [{"role": "user", "content": "x"}]
+    table = [
+        ("no messages", CHAT, {}, "messages"),
+        ("messages text", CHAT, {"messages": "x"}, "messages"),
+        ("messages empty", CHAT, {"messages": []}, "messages"),
+        ("message null", CHAT, {"messages": [None]}, "messages[0].role"),
+        ("role", CHAT, {"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ("no content", CHAT, {"messages": m + [{"role": "user"}]}, "messages[1].content"),
+        ("content number", CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ("image", CHAT, {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x"}}]}]}, "messages[0].content"),
+        ("file url", CHAT, {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]}, "messages[0].content"),
+        ("stop number", CHAT, {"messages": m, "stop": 5}, "stop"),
+        ("stop empty", CHAT, {"messages": m, "stop": [""]}, "stop"),
+        ("stop many", CHAT, {"messages": m, "stop": ["x"] * 17}, "stop"),
+        ("stop long", CHAT, {"messages": m, "stop": "x" * 1025}, "stop"),
+        ("bias list", CHAT, {"messages": m, "logit_bias": [1]}, "logit_bias"),
+        ("bias token", CHAT, {"messages": m, "logit_bias": {"4096": 1}}, "logit_bias"),
+        ("bias negative", CHAT, {"messages": m, "logit_bias": {"-1": 1}}, "logit_bias"),
+        ("bias name", CHAT, {"messages": m, "logit_bias": {"x": 1}}, "logit_bias"),
+        ("bias range", CHAT, {"messages": m, "logit_bias": {"5": 101}}, "logit_bias"),
+        ("bias text", CHAT, {"messages": m, "logit_bias": {"5": "1"}}, "logit_bias"),
+        ("stop ids", CHAT, {"messages": m, "stop_token_ids": ["x"]}, "stop_token_ids"),
+        ("stop ids many", CHAT, {"messages": m, "stop_token_ids": [1] * 65}, "stop_token_ids"),
+        ("top_logprobs alone", CHAT, {"messages": m, "top_logprobs": 2}, "top_logprobs"),
+        ("stream_options alone", CHAT, {"messages": m, "stream_options": {}}, "stream_options"),
+        ("stream text", CHAT, {"messages": m, "stream": "yes"}, "stream"),
+        ("functions", CHAT, {"messages": m, "functions": [{"name": "f"}]}, "functions"),
+        ("function_call", CHAT, {"messages": m, "function_call": "auto"}, "function_call"),
+        ("audio", CHAT, {"messages": m, "audio": {"voice": "x"}}, "audio"),
+        ("modalities", CHAT, {"messages": m, "modalities": ["audio"]}, "modalities"),
+        ("web search", CHAT, {"messages": m, "web_search_options": {"a": 1}}, "web_search_options"),
+        ("tools text", CHAT, {"messages": m, "tools": "x"}, "tools"),
+        ("tool type", CHAT, {"messages": m, "tools": [{"type": "retrieval"}]}, "tools[0].type"),
+        ("tool name", CHAT, {"messages": m, "tools": [{"type": "function", "function": {}}]},
+         "tools[0].function.name"),
+        ("tool_choice", CHAT, {"messages": m, "tool_choice": "perhaps"}, "tool_choice"),
+        ("format", CHAT, {"messages": m, "response_format": {"type": "xml"}}, "response_format.type"),
+        ("format text", CHAT, {"messages": m, "response_format": "json"}, None),
+        ("schema", CHAT, {"messages": m, "response_format": {"type": "json_schema", "json_schema": {}}},
+         "response_format"),
+        ("kwargs", CHAT, {"messages": m, "chat_template_kwargs": {"messages": "x"}}, "chat_template_kwargs"),
+        ("kwargs deep", CHAT, {"messages": m, "chat_template_kwargs": {"a": [1]}}, "chat_template_kwargs"),
+        ("min over max", CHAT, {"messages": m, "min_tokens": 9, "max_tokens": 3}, "min_tokens"),
+        ("reasoning_effort", CHAT, {"messages": m, "reasoning_effort": 5}, "reasoning_effort"),
+        ("tool_calls", CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
+         "messages[0].tool_calls"),
+        ("no prompt", TEXT, {}, "prompt"),
+        ("prompt object", TEXT, {"prompt": {}}, "prompt"),
+        ("prompt id", TEXT, {"prompt": [4096]}, "prompt"),
+        ("prompt negative id", TEXT, {"prompt": [-1]}, "prompt"),
+        ("prompt mixed", TEXT, {"prompt": [1, "x"]}, "prompt"),
+        ("prompt empty", TEXT, {"prompt": ""}, "prompt"),
+        ("prompts empty", TEXT, {"prompt": []}, "prompt"),
+        ("prompt NUL", TEXT, {"prompt": "a\0b"}, "prompt"),
+        ("max_tokens 0", TEXT, {"prompt": "x", "max_tokens": 0}, "max_tokens"),
+        ("suffix", TEXT, {"prompt": "x", "suffix": "y"}, "suffix"),
+        ("fan-out", TEXT, {"prompt": ["x"] * 129}, "prompt"),
+        ("no input", EMBED, {}, "input"),
+        ("input empty", EMBED, {"input": ""}, "input"),
+        ("input list empty", EMBED, {"input": []}, "input"),
+        ("input many", EMBED, {"input": ["x"] * 2049}, "input"),
+        ("encoding", EMBED, {"input": "x", "encoding_format": "hex"}, "encoding_format"),
+        ("dimensions", EMBED, {"input": "x", "dimensions": 8}, "dimensions"),
+        ("no text", "/tokenize", {}, "prompt"),
+        ("tokens", "/detokenize", {"tokens": [99999]}, "tokens"),
+        ("tokens missing", "/detokenize", {}, "tokens"),
+        ("template", "/apply-template", {}, "messages"),
+        ("body list", CHAT, [], None), ("body text", CHAT, "x", None), ("body number", CHAT, 5, None),
+    ]
+    for name, path, body, param in table:
+        bad(s, name, path, body, 400, param)
+    bad(s, "model", CHAT, chat(model="other"), 404, "model", "model_not_found")
+    long = "word " * 20000
+    bad(s, "too long", TEXT, {"prompt": long}, 400, "prompt", "context_length_exceeded")
+    bad(s, "too long chat", CHAT, chat(long), 400, "messages", "context_length_exceeded")
+    bad(s, "out of context ids", TEXT, {"prompt": [5] * 2049}, 400, "prompt", "context_length_exceeded")
+
+
+def json_texts(s):
+    for name, body, where in [
+            ("empty", b"", "line 1"), ("cut", b"{\"a\": ", "line 1"), ("trailing comma", b"{\"a\": 1,}", "line 1"),
+            ("line 2", b"{\n  \"a\": nope\n}", "line 2 column 8"), ("NaN", b"{\"a\": NaN}", "line 1"),
+            ("twice", b"{\"a\": 1, \"a\": 2}", "line 1"), ("not UTF-8", b"{\"a\": \"\xff\"}", "line 1"),
+            ("surrogate", b"{\"a\": \"\\ud800\"}", "line 1"), ("control", b"{\"a\": \"\x01\"}", "line 1"),
+            ("two values", b"{} {}", "line 1"), ("deep", b"[" * 100000, "line 1"),
+            ("deep object", b"{\"a\":" * 100000, "line 1"), ("NUL", b"\0", "line 1"),
+            ("BOM", b"\xef\xbb\xbf{}", "line 1"), ("single quotes", b"{'a': 1}", "line 1")]:
+        got, head, data = s.call("POST", CHAT, body)
+        problem = None if got == 400 else f"status {got}"
+        problem = problem or error_of(data)
+        if not problem and where not in json.loads(data)["error"]["message"]:
+            problem = f"no {where!r}: {data!r}"
+        T.check(f"JSON {name}", problem)
+
+
+def routes(s):
+    for method, path, status in [
+            ("GET", "/nothing", 404), ("GET", "/v1/chat/completions", 405), ("POST", "/health", 405),
+            ("DELETE", "/v1/models", 405), ("GET", "/v1/../health", 404), ("GET", "//health", 404),
+            ("GET", "/health/", 404), ("GET", "/%2e%2e/etc/passwd", 404), ("PUT", CHAT, 405),
+            ("OPTIONS", CHAT, 405), ("TRACE", "/health", 405), ("GET", "/V1/models", 404)]:
+        got, head, data = s.call(method, path)
+        T.check(f"{method} {path}", None if got == status else f"status {got}: {data[:100]!r}")
+        T.check(f"{method} {path} body", error_of(data))
+    got, head, data = s.call("HEAD", "/health")
+    T.check("HEAD", None if got == 200 and data == b"" else f"{got} {data!r}")
+    for host, status in [("localhost", 200), ("127.0.0.1:5", 200), ("[::1]:80", 200), ("evil.example", 403),
+                         ("localhost.evil.example", 403), ("127.0.0.1.evil.example", 403), ("LOCALHOST:1", 200),
+                         ("", 403), ("1.2.3", 403)]:
+        got, head, data = s.get("/v1/models", {"Host": host})
+        T.check(f"Host {host!r}", None if got == status else f"status {got}")
+    for origin, status in [("http://localhost", 200), ("http://evil.example", 403), ("null", 403),
+                           ("https://localhost", 200)]:
+        got, head, data = s.get("/v1/models", {"Origin": origin, "Host": "localhost"})
+        T.check(f"Origin {origin}", None if got == status else f"status {got}")
+        T.check(f"Origin {origin} CORS", "CORS header" if "access-control-allow-origin" in head else None)
+
+
+with Server() as server:
+    for part in (numbers, texts, json_texts, routes):
+        part(server)
+    status, r = server.post(CHAT, chat())
+    T.check("alive", None if status == 200 else f"{status} {r}")
+    T.check("idle", None if server.metric("vllm:num_requests_running") == 0 else "something runs")
+    T.check("exit", None if server.stop() == 0 else "not 0")
+T.exit()

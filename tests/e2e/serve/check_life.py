@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and limits, capacity, drain, reload, logs, TLS: the server as its owner sees it."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+from serve import DEMO, Server, chat, error_of, key_line
+import e2e
+
+T = e2e.Tally("serve: life")
+CHAT = "/v1/chat/completions"
+STORY = {"messages": [{"role": "user", "content": "Tell a story CANARY-PROMPT"}], "max_tokens": 1800,
+         "ignore_eos": True, "temperature": 1, "stream": True}
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what) or "not so"))
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def keys(tmp):
+    path = os.path.join(tmp, "keys")
+    with open(path, "w") as f:
+        f.write("# people\n" + key_line("anna", "sk-CANARY-KEY-a", "parallel=2") +
+                key_line("ben", "sk-b", "requests=3") + key_line("cleo", "sk-c", "tokens=30") +
+                key_line("dora", "sk-d"))
+    with Server("--api-key-file", path, "--alias", "tiny", "--metrics", "on") as s:
+        for method, route in [("GET", "/v1/models"), ("POST", CHAT), ("POST", "/v1/completions"),
+                              ("POST", "/v1/embeddings"), ("POST", "/tokenize"), ("POST", "/detokenize"),
+                              ("POST", "/apply-template"), ("GET", "/metrics"), ("GET", "/nothing"),
+                              ("POST", "/v1/responses"), ("GET", "/"), ("GET", "//health"), ("GET", "/health/"),
+                              ("POST", "/v1/chat/completions/"), ("GET", "/health%2f..%2fmetrics")]:
+            for name, head in [("none", {}), ("wrong", bearer("sk-x")), ("empty", bearer("")),
+                               ("hash", bearer(key_line("x", "sk-b").split()[1])),
+                               ("basic", {"Authorization": "Basic c2stYg=="}), ("prefix", bearer("sk-bb"))]:
+                if route == "/" and method == "GET":
+                    continue
+                got, h, data = s.call(method, route, b"{}" if method == "POST" else None, head)
+                need(f"{method} {route} {name}", got == 401 and not error_of(data), (got, data))
+        need("health is open", s.get("/health")[0] == 200 and s.get("/ready")[0] == 200)
+        for k in ("sk-CANARY-KEY-a", "sk-d"):
+            need(f"key {k[-1]}", s.post(CHAT, chat(model="tiny"), bearer(k))[0] == 200)
+        got = [s.call("POST", CHAT, chat(max_tokens=1), bearer("sk-b")) for _ in range(4)]
+        need("requests a minute", [g[0] for g in got] == [200] * 3 + [429] and
+             1 <= int(got[3][1]["retry-after"]) <= 60, got[3])
+        got = [s.call("POST", CHAT, chat(), bearer("sk-c")) for _ in range(3)]
+        need("tokens a minute", got[0][0] == 200 and got[2][0] == 429, [g[0] for g in got])
+        held = [s.open(STORY, headers=bearer("sk-CANARY-KEY-a")) for _ in range(2)]
+        for c in held:
+            c.recv(64)
+        need("parallel", s.call("POST", CHAT, chat(), bearer("sk-CANARY-KEY-a"))[0] == 429)
+        for c in held:
+            c.close()
+        time.sleep(0.3)
+        need("parallel again", s.call("POST", CHAT, chat(), bearer("sk-CANARY-KEY-a"))[0] == 200)
+        # reload: a key goes, one comes, a bad file changes nothing
+        with open(path, "w") as f:
+            f.write(key_line("anna", "sk-CANARY-KEY-a") + key_line("emil", "sk-e"))
+        s.proc.send_signal(signal.SIGHUP)
+        t0 = time.time()
+        while time.time() - t0 < 2 and s.get("/v1/models", bearer("sk-e"))[0] != 200:
+            pass
+        need("reload in 1 s", time.time() - t0 < 1, time.time() - t0)
+        need("revoked", s.get("/v1/models", bearer("sk-d"))[0] == 401)
+        with open(path, "w") as f:
+            f.write("anna sk-plain\n")
+        s.proc.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        need("bad file keeps keys", s.get("/v1/models", bearer("sk-e"))[0] == 200)
+        for target in (b"/%0d%0a{\"event\":\"forged\"}", b"/\x1b[31mred", b"/%00", b"/CANARY?key=CANARY"):
+            s.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-e\r\n"
+                  b"X-Request-Id: CANARY \x1b[31m\r\nConnection: close\r\n\r\n", timeout=3)
+        need("exit", s.stop() == 0)
+        log = b"".join(s.log)
+        need("no canary in the log", b"CANARY" not in log)
+        lines = [ln for ln in s.log if ln.startswith(b"{")]
+        need("nothing forged", b"forged" not in log and b"\x1b" not in log)
+        need("log is JSON", all(json.loads(ln) for ln in lines) and len(lines) > 50)
+        need("key names in the log", any(json.loads(ln).get("key") == "anna" for ln in lines))
+    code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, "--port", "0", "--api-key-file", path])
+    T.check("bad key file", e2e.one_line_failure(code, err) or (None if "line 1" in err else err))
+
+
+def capacity():
+    with Server("--max-batch", "2", "--max-queue", "4") as s:
+        codes, waits = [], []
+
+        def one():
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            c.request("POST", CHAT, json.dumps(chat(max_tokens=300, ignore_eos=True)))
+            r = c.getresponse()
+            data = r.read()
+            codes.append(r.status)
+            if r.status == 429:
+                waits.append(int(r.getheader("Retry-After")))
+                need("429 body", not error_of(data))
+
+        th = [threading.Thread(target=one) for _ in range(40)]
+        for t in th:
+            t.start()
+        for t in th:
+            t.join()
+        need("over capacity", set(codes) == {200, 429} and codes.count(200) >= 6, codes)
+        need("Retry-After", waits and all(1 <= w <= 60 for w in waits), waits)
+        need("idle after", s.idle() is not None)
+
+
+def drain():
+    for i in range(3):
+        with Server("--max-batch", "16") as s:
+            socks = [s.open(dict(STORY, max_tokens=250)) for _ in range(16)]
+            for c in socks:
+                c.recv(16)
+            t0 = time.time()
+            s.proc.send_signal(signal.SIGTERM)
+            while time.time() - t0 < 5:
+                try:
+                    if s.get("/ready")[0] == 503:
+                        break
+                except OSError:
+                    break
+            need("ready is 503 in 100 ms", time.time() - t0 < 0.1, time.time() - t0)
+            try:
+                need("new work is refused", s.call("POST", CHAT, chat())[0] == 503)
+            except OSError:
+                pass
+            for c in socks:
+                out = b""
+                while True:
+                    p = c.recv(65536)
+                    if not p:
+                        break
+                    out += p
+                need("stream ends well", out.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), out[-80:])
+            need("exit 0", s.proc.wait(10) == 0)
+    with Server("--drain", "0") as s:
+        c = s.open(STORY)
+        c.recv(16)
+        t0 = time.time()
+        need("no drain", s.stop() == 0 and time.time() - t0 < 3, time.time() - t0)
+        out = b""
+        try:
+            while True:
+                p = c.recv(65536)
+                if not p:
+                    break
+                out += p
+        except ConnectionResetError:
+            pass
+        need("a cut stream has no end", not out.endswith(b"0\r\n\r\n"), out[-50:])
+    with Server() as s:  # killed in the middle: clients must see it
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
+        c.request("POST", CHAT, json.dumps(STORY))
+        r = c.getresponse()
+        r.read(100)
+        s.proc.kill()
+        try:
+            r.read()
+            need("kill is seen", False)
+        except (http.client.IncompleteRead, ConnectionResetError):
+            need("kill is seen", True)
+        s.proc.wait()
+
+
+def refuse_to_start(tmp):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = str(busy.getsockname()[1])
+        for name, args, word in [("port in use", ["--port", port], "in use"),
+                                 ("host", ["--port", "0", "--host", "a b"], "--host"),
+                                 ("foreign address", ["--port", "0", "--host", "203.0.113.7"], "203.0.113.7"),
+                                 ("cert alone", ["--tls-cert", DEMO], "--tls-key"),
+                                 ("bad cert", ["--port", "0", "--tls-cert", __file__, "--tls-key", __file__], "tls"),
+                                 ("no cert", ["--port", "0", "--tls-cert", tmp + "/x", "--tls-key", tmp + "/x"], "/x"),
+                                 ("port", ["--port", "70000"], "--port"),
+                                 ("keys", ["--port", "0", "--api-key-file", tmp + "/none"], "/none")]:
+            code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, *args])
+            T.check(name, e2e.one_line_failure(code, err) or (None if word in err else err))
+
+
+def tls(tmp):
+    if not shutil.which("openssl"):
+        return
+    cert, key = tmp + "/cert.pem", tmp + "/key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    with Server("--tls-cert", cert, "--tls-key", key) as s:
+        ctx = ssl.create_default_context(cafile=cert)
+        ctx.check_hostname = False
+        c = http.client.HTTPSConnection("127.0.0.1", s.port, timeout=30, context=ctx)
+        c.request("POST", CHAT, json.dumps(dict(chat(), stream=True)))
+        data = c.getresponse().read()
+        need("TLS stream", data.endswith(b"data: [DONE]\n\n"), data[-100:])
+        c.request("GET", "/health")
+        need("TLS again", c.getresponse().status == 200)
+        c = s.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", timeout=3)
+        need("plain on TLS", not c.startswith(b"HTTP/1.1 200"))
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        with socket.create_connection(("127.0.0.1", s.port)) as raw, old.wrap_socket(raw) as w:
+            need("TLS version", w.version() in ("TLSv1.2", "TLSv1.3"), w.version())
+
+
+def timed(fn, *args):
+    t0 = time.time()
+    fn(*args)
+    print(f"{fn.__name__}: {time.time() - t0:.1f} s", flush=True)
+
+
+with e2e.scratch() as tmp_dir:
+    timed(keys, tmp_dir)
+    timed(refuse_to_start, tmp_dir)
+    timed(tls, tmp_dir)
+timed(capacity)
+timed(drain)
+T.exit()

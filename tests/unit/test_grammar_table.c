@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each language accepts and refuses, in tables: every keyword, every error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/grammar.h"
+#include "test.h"
+
+/* Does the grammar accept the text as a whole? */
+static bool accepts(enum grammar_kind kind, const char *text, const char *in)
+{
+    sl_err err;
+    grammar *g = NULL;
+    grammar_run *r = NULL;
+    enum grammar_where where = GRAMMAR_DEAD;
+    int s = -1;
+    ASSERT_OK(grammar_open(kind, text, strlen(text), &g, &err));
+    ASSERT_OK(grammar_run_open(g, NULL, &r, &err));
+    ASSERT_OK(grammar_state_open(r, &s, &err));
+    ASSERT_OK(grammar_push_bytes(r, s, in, strlen(in), &where, &err));
+    grammar_state_close(r, s);
+    grammar_run_close(r);
+    grammar_close(g);
+    return where == GRAMMAR_CAN_STOP || where == GRAMMAR_DONE;
+}
+
+struct row {
+    const char *text;
+    const char *yes[6], *no[6];
+};
+
+static void check_rows(enum grammar_kind kind, const struct row *row, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 6 && row[i].yes[k]; k++)
+            if (!accepts(kind, row[i].text, row[i].yes[k]))
+                fail_msg("%s does not accept %s", row[i].text, row[i].yes[k]);
+        for (int k = 0; k < 6 && row[i].no[k]; k++)
+            if (accepts(kind, row[i].text, row[i].no[k]))
+                fail_msg("%s accepts %s", row[i].text, row[i].no[k]);
+    }
+}
+
+/* clang-format off */
+static const struct row regexes[] = {
+    {"", {""}, {"a"}},
+    {"abc", {"abc"}, {"ab", "abcd", ""}},
+    {"^abc$", {"abc"}, {"xabc"}},
+    {"^a|b$", {"a", "b"}, {"ab"}},
+    {"a|b|", {"a", "b", ""}, {"ab"}},
+    {"a*b+c?", {"b", "aabbc", "bc"}, {"a", "bcc"}},
+    {"a{2}", {"aa"}, {"a", "aaa"}},
+    {"a{2,}", {"aa", "aaaaa"}, {"a"}},
+    {"a{1,3}?", {"a", "aaa"}, {"", "aaaa"}},
+    {"(ab|c)*d", {"d", "abcabd"}, {"abc"}},
+    {"(?:x)(?P<n>y)(?<m>z)", {"xyz"}, {"xy"}},
+    {"[a-c]", {"a", "c"}, {"d", ""}},
+    {"[^a-c]", {"d", "\xc3\xa9", "\n"}, {"a", ""}},
+    {"[\\d\\-x]+", {"1-x"}, {"y"}},
+    {"[a-]", {"a", "-"}, {"b"}},
+    {"\\d\\w\\s", {"1_ "}, {"a_ "}},
+    {"\\D\\W\\S", {"a-b"}, {"1-b"}},
+    {".", {"a", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}, {"\n", "\xe2\x82"}},
+    {"\\x41\\u0042\\u{43}\\t\\.\\/", {"ABC\t./"}, {"ABC\tx/"}},
+    {"\\ud83d\\ude00", {"\xf0\x9f\x98\x80"}, {"a"}},
+    {"[\xc3\xa0-\xc3\xbf]+", {"\xc3\xa9\xc3\xbf"}, {"\xc4\x80", "a"}},
+    {"[\\u0700-\\u{10300}]", {"\xdf\xbf", "\xe2\x82\xac", "\xf0\x90\x8c\x80"}, {"\xdb\xbf", "\xf0\x90\x8c\x81"}},
+    {"(\"a\"*)*", {"", "\"a\"", "\"a\"\"\""}, {"a"}},
+    {"((((a*)*)*)*)*", {"", "aaaa"}, {"b"}},
+    {"(a|a)*(a|a)*", {"", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, {"aaab"}},
+};
+static const struct row gbnfs[] = {
+    {"root ::= \"a\" [b-d]* \"e\"?", {"a", "abbe", "ae"}, {"", "aa"}},
+    {"root ::= x | y\nx ::= \"1\"\ny ::= \"2\" x?\n", {"1", "2", "21"}, {"12"}},
+    {"# a comment\nroot ::= (\"a\" |\n  \"b\")+ # more\n", {"a", "bab"}, {""}},
+    {"root ::=\n  \"a\"\n", {"a"}, {"b"}},
+    {"root ::= \"\\n\\t\\\\\\\"\\x41\\u00e9\\U0001F600\"", {"\n\t\\\"A\xc3\xa9\xf0\x9f\x98\x80"}, {"n"}},
+    {"root ::= [^\"\\\\\\]]{2,3}", {"ab", "[[["}, {"a", "a\"", "]]"}},
+    {"root ::= .{2}", {"\xc3\xa9\n"}, {"a"}},
+    {"root ::= \"a\"{,2} \"b\"{1,}", {"b", "aabb"}, {"aaab", "a"}},
+    {"root ::= (\"(\" root \")\")?", {"", "()", "((()))"}, {"(", "())"}},
+    {"root ::= e\ne ::= t (\"+\" t)*\nt ::= [0-9]+ | \"(\" e \")\"", {"1", "1+(2+3)", "((1))"}, {"1+", "(1"}},
+    {"root ::= ws \"x\" ws\nws ::= ([ \\t\\n] ws)?", {"x", "  x\n "}, {" "}},
+    {"root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"", {"", "ab", "aabc", "aaacbc"}, {"a", "abb"}},
+    {"root-1 ::= \"z\"\nroot ::= root-1", {"z"}, {"a"}},
+};
+static const struct row schemas[] = {
+    {"{}", {"1", "\"a\"", "[1, {\"a\": null}]", "true", "-0.5e3"}, {"", "01", "nul", "[1,]"}},
+    {"true", {"{}"}, {"{"}},
+    {"{\"type\":\"null\"}", {"null"}, {"0"}},
+    {"{\"type\":\"boolean\"}", {"true", "false"}, {"True"}},
+    {"{\"type\":\"string\"}", {"\"\"", "\"\xc3\xa9\\n\\u00e9\\ud83d\\ude00\""}, {"\"", "\"\n\"", "\"\\ud800\"", "\"\\x\"", "\"\xff\""}},
+    {"{\"type\":[\"integer\",\"null\"]}", {"1", "null"}, {"\"\""}},
+    {"{\"type\":\"string\",\"nullable\":true}", {"\"\"", "null"}, {"1"}},
+    {"{\"enum\":[1,\"a\",null,[1,2],{\"k\":\"v\"}]}", {"1", "\"a\"", "null", "[1,2]", "{\"k\":\"v\"}"}, {"2", "a"}},
+    {"{\"type\":\"string\",\"enum\":[1,\"a\"]}", {"\"a\""}, {"1"}},
+    {"{\"const\":\"a\\\"b\"}", {"\"a\\\"b\""}, {"\"a\""}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", {"\"ab\"", "\"a\xc3\xa9\\n\""}, {"\"a\"", "\"abcd\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\"}", {"\"ab\""}, {"\"\"", "\"A\""}},
+    {"{\"type\":\"string\",\"pattern\":\"b\"}", {"\"b\"", "\"abc\""}, {"\"a\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[\\\"\\\\\\\\\\n]$\"}", {"\"\\\"\"", "\"\\\\\"", "\"\\n\""}, {"\"\"\"", "\"a\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[a-c]*$\",\"minLength\":1,\"maxLength\":2}", {"\"a\"", "\"bc\""}, {"\"\"", "\"abc\""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}", {"\"2024-02-29\"", "\"1999-12-31\"", "\"2000-02-29\""}, {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-13-01\"", "\"0000-01-01\"", "\"2024-04-31\""}},
+    {"{\"format\":\"date-time\"}", {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.5+01:00\""}, {"\"2024-01-01\"", "\"2024-01-01T24:00:00Z\""}},
+    {"{\"format\":\"time\"}", {"\"12:00:00Z\""}, {"\"12:00\""}},
+    {"{\"format\":\"duration\"}", {"\"P1D\"", "\"PT5M\"", "\"P2W\""}, {"\"P\"", "\"PT\""}},
+    {"{\"format\":\"uuid\"}", {"\"123e4567-e89b-12d3-a456-426614174000\""}, {"\"123e4567\""}},
+    {"{\"format\":\"email\"}", {"\"a.b@c.de\""}, {"\"a\"", "\"a@b\""}},
+    {"{\"format\":\"hostname\"}", {"\"a-b.c\""}, {"\"-a\""}},
+    {"{\"format\":\"ipv4\"}", {"\"255.0.10.1\""}, {"\"256.0.0.1\"", "\"1.2.3\""}},
+    {"{\"format\":\"ipv6\"}", {"\"::1\"", "\"1:2:3:4:5:6:7:8\""}, {"\"1:2\""}},
+    {"{\"format\":\"uri\"}", {"\"https://a.b/c?d=e#f\""}, {"\"a\""}},
+    {"{\"type\":\"integer\"}", {"0", "-12"}, {"01", "1.0", "-", "-0"}},
+    {"{\"type\":\"integer\",\"minimum\":-3,\"maximum\":12}", {"-3", "0", "9", "12"}, {"-4", "13", "99"}},
+    {"{\"type\":\"integer\",\"exclusiveMinimum\":9,\"exclusiveMaximum\":112}", {"10", "99", "111"}, {"9", "112", "120"}},
+    {"{\"type\":\"integer\",\"minimum\":1.5,\"maximum\":2.5}", {"2"}, {"1", "3"}},
+    {"{\"type\":\"integer\",\"format\":\"int32\"}", {"2147483647", "-2147483648"}, {"2147483648"}},
+    {"{\"type\":\"integer\",\"minimum\":1000}", {"1000", "999999999999999999"}, {"999", "-1000"}},
+    {"{\"type\":\"number\"}", {"1", "-0.5", "1e5", "2.5E-3"}, {".5", "1.", "+1"}},
+    {"{\"type\":\"number\",\"minimum\":-1.5,\"maximum\":2.25}", {"-1.5", "-1.499", "0", "2.25", "2.2"}, {"-1.51", "2.26", "3"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":1}", {"0.1", "0.999", "0.0001"}, {"0", "1", "0.0", "1.0", "-0.1"}},
+    {"{\"type\":\"number\",\"minimum\":99.99}", {"99.99", "100", "100.5", "99.991"}, {"99.98", "99", "-100"}},
+    {"{\"type\":\"number\",\"maximum\":-1}", {"-1", "-1.0", "-2.5"}, {"-0.9", "0", "1"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", {"[]", "[ ]", "[1]", "[1, 2,\n  3]"}, {"[1,]", "[,1]", "[\"a\"]"}},
+    {"{\"items\":{\"const\":1},\"minItems\":2,\"maxItems\":3}", {"[1,1]", "[1,1,1]"}, {"[]", "[1]", "[1,1,1,1]"}},
+    {"{\"type\":\"array\",\"items\":{\"const\":1},\"maxItems\":0}", {"[]"}, {"[1]"}},
+    {"{\"prefixItems\":[{\"const\":1},{\"const\":2}]}", {"[]", "[1]", "[1,2]"}, {"[2]", "[1,2,3]"}},
+    {"{\"prefixItems\":[{\"const\":1}],\"items\":{\"const\":9},\"minItems\":2,\"maxItems\":3}", {"[1,9]", "[1,9,9]"}, {"[1]", "[9,9]", "[1,9,9,9]"}},
+    {"{\"type\":\"array\",\"uniqueItems\":false,\"items\":false}", {"[]"}, {"[1]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"null\"}}}", {"[[],[null]]"}, {"[null]"}},
+    {"{\"type\":\"object\"}", {"{}", "{\"a\":1,\"b\":{}}"}, {"[]", "{\"a\"}", "{\"a\":1,}"}},
+    {"{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3}},\"required\":[\"b\"]}",
+        {"{\"b\":2}", "{\"a\":1,\"b\":2}", "{\"b\":2,\"c\":3}", "{ \"a\": 1, \"b\": 2, \"c\": 3 }", "{\n  \"b\": 2\n}"},
+        {"{}", "{\"a\":1}", "{\"b\":2,\"a\":1}", "{\"b\":2,\"d\":4}", "{,\"b\":2}"}},
+    {"{\"properties\":{\"a\":{\"const\":1}}}", {"{}", "{\"a\":1}"}, {"{\"a\":2}", "{\"b\":1}"}},
+    {"{\"properties\":{\"ab\":{\"const\":1}},\"additionalProperties\":{\"const\":9}}",
+        {"{}", "{\"ab\":1}", "{\"a\":9}", "{\"ab\":1,\"abc\":9,\"\":9,\"b\":9}"}, {"{\"ab\":9}", "{\"a\":1}", "{\"a\\u0062\":9}"}},
+    {"{\"properties\":{},\"required\":[\"z\"],\"additionalProperties\":true}", {"{\"z\":1}", "{\"z\":1,\"y\":2}"}, {"{}", "{\"y\":2}"}},
+    {"{\"properties\":{\"a\":false,\"b\":{\"const\":1}},\"additionalProperties\":false}", {"{}", "{\"b\":1}"}, {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"additionalProperties\":false}", {"{}"}, {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}", {"{}", "{\"a\":1,\"b\":2}"}, {"{\"a\":\"\"}"}},
+    {"{\"properties\":{\"q\\\"\":{\"const\":1}},\"required\":[\"q\\\"\"]}", {"{\"q\\\"\":1}"}, {"{\"q\":1}"}},
+    {"{\"anyOf\":[{\"const\":1},{\"const\":\"a\"}]}", {"1", "\"a\""}, {"2"}},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"1", "\"a\""}, {"null"}},
+    {"{\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]},{\"properties\":{\"k\":{\"const\":\"b\"}},\"required\":[\"k\"]}]}",
+        {"{\"k\":\"a\"}", "{\"k\":\"b\"}"}, {"{}"}},
+    {"{\"allOf\":[{\"const\":1}],\"description\":\"d\"}", {"1"}, {"2"}},
+    {"{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"properties\":{\"v\":{\"const\":1},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/n\"},{\"type\":\"null\"}]}},\"required\":[\"v\",\"next\"]}}}",
+        {"{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":1,\"next\":null}}"}, {"{\"v\":1}", "{\"v\":1,\"next\":{}}"}},
+    {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", {"[]", "[[],[[]]]"}, {"[1]"}},
+    {"{\"properties\":{\"a/b\":{\"const\":1},\"c\":{\"$ref\":\"#/properties/a~1b\"}},\"required\":[\"c\"]}", {"{\"c\":1}"}, {"{\"c\":2}"}},
+    {"{\"title\":\"t\",\"$schema\":\"s\",\"x-more\":1,\"default\":3,\"type\":\"integer\",\"minLength\":3}", {"5"}, {"\"a\""}},
+};
+
+static const struct {
+    enum grammar_kind kind;
+    const char *text, *says;
+} refused[] = {
+    {GRAMMAR_REGEX, "(a", "byte 0: a group without its )"},
+    {GRAMMAR_REGEX, "a)", "byte 1: a ) without its group"},
+    {GRAMMAR_REGEX, "[a", "a class without its ]"},
+    {GRAMMAR_REGEX, "[]", "an empty class"},
+    {GRAMMAR_REGEX, "[z-a]", "whose end is before its beginning"},
+    {GRAMMAR_REGEX, "[\\d-z]", "can not begin with a set"},
+    {GRAMMAR_REGEX, "[a-\\d]", "can not end with a set"},
+    {GRAMMAR_REGEX, "[[:alpha:]]", "named classes"},
+    {GRAMMAR_REGEX, "*a", "byte 0: nothing to repeat"},
+    {GRAMMAR_REGEX, "a**", "nothing to repeat"},
+    {GRAMMAR_REGEX, "a|*", "byte 2: nothing to repeat"},
+    {GRAMMAR_REGEX, "a{2", "not a repeat count"},
+    {GRAMMAR_REGEX, "a{,2}", "not a repeat count"},
+    {GRAMMAR_REGEX, "{2}", "nothing to repeat"},
+    {GRAMMAR_REGEX, "a{3,2}", "most is below its least"},
+    {GRAMMAR_REGEX, "a++", "possessive"},
+    {GRAMMAR_REGEX, "(a)\\1", "back references"},
+    {GRAMMAR_REGEX, "(?<n>a)\\k<n>", "back references"},
+    {GRAMMAR_REGEX, "a(?=b)", "look-around"},
+    {GRAMMAR_REGEX, "(?<!b)a", "look-around"},
+    {GRAMMAR_REGEX, "(?i)a", "this kind of group"},
+    {GRAMMAR_REGEX, "(?<n", "name without its >"},
+    {GRAMMAR_REGEX, "\\ba", "\\b is not supported"},
+    {GRAMMAR_REGEX, "\\p{L}", "\\p is not supported"},
+    {GRAMMAR_REGEX, "a\\", "a backslash at the end"},
+    {GRAMMAR_REGEX, "\\xg1", "hexadecimal"},
+    {GRAMMAR_REGEX, "\\u{110000}", "no code point"},
+    {GRAMMAR_REGEX, "\\ud800", "a surrogate"},
+    {GRAMMAR_REGEX, "a^b", "at the two ends only"},
+    {GRAMMAR_REGEX, "(^a)", "at the two ends only"},
+    {GRAMMAR_REGEX, "\xff", "byte 0: not UTF-8"},
+    {GRAMMAR_GBNF, "", "there is no rule root"},
+    {GRAMMAR_GBNF, "a ::= \"b\"", "there is no rule root"},
+    {GRAMMAR_GBNF, "root ::= x", "line 1 column 10: there is no rule x"},
+    {GRAMMAR_GBNF, "root ::= \"a\"\nroot ::= \"b\"", "line 2 column 1: a rule with this name"},
+    {GRAMMAR_GBNF, "root = \"a\"", "::= is missing"},
+    {GRAMMAR_GBNF, "root ::= \"a", "closing quote"},
+    {GRAMMAR_GBNF, "root ::= [a", "without its ]"},
+    {GRAMMAR_GBNF, "root ::= (\"a\"", "without its )"},
+    {GRAMMAR_GBNF, "root ::= \"a\")", "without its group"},
+    {GRAMMAR_GBNF, "root ::= * \"a\"", "nothing to repeat"},
+    {GRAMMAR_GBNF, "root ::= \"a\"{2", "not a repeat count"},
+    {GRAMMAR_GBNF, "root ::= \"a\"{3,1}", "below its least"},
+    {GRAMMAR_GBNF, "root ::= \"\\q\"", "unknown escape"},
+    {GRAMMAR_GBNF, "root ::= \"\\xZZ\"", "hexadecimal"},
+    {GRAMMAR_GBNF, "root ::= \"\\ud800\"", "no code point"},
+    {GRAMMAR_GBNF, "root ::= [z-a]", "before its beginning"},
+    {GRAMMAR_GBNF, "root ::= root \"a\" | \"b\"", "root: left recursion"},
+    {GRAMMAR_GBNF, "root ::= x\nx ::= y? x \"a\" | \"b\"\ny ::= \"c\"", "x: left recursion"},
+    {GRAMMAR_GBNF, "root ::= root", "no answer is possible"},
+    {GRAMMAR_GBNF, "root ::= \"a\" root", "no answer is possible"},
+    {GRAMMAR_GBNF, "root ::= <think>", "a token is written <[id]>"},
+    {GRAMMAR_GBNF, "root ::= !<[3]>", "not supported"},
+    {GRAMMAR_GBNF, "root ::= $", "not a literal"},
+    {GRAMMAR_GBNF, "::= \"a\"", "name is missing"},
+    {GRAMMAR_JSON_SCHEMA, "{", "schema: line 1 column 2"},
+    {GRAMMAR_JSON_SCHEMA, "[]", "#: a schema must be an object"},
+    {GRAMMAR_JSON_SCHEMA, "false", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"not\":{}}", "#/not: this keyword is not supported"},
+    {GRAMMAR_JSON_SCHEMA, "{\"properties\":{\"a\":{\"if\":{}}}}", "#/properties/a/if: this keyword"},
+    {GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{}}", "#/patternProperties: this"},
+    {GRAMMAR_JSON_SCHEMA, "{\"multipleOf\":3}", "#/multipleOf: this keyword"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"contains\":{}}", "#/contains: this keyword"},
+    {GRAMMAR_JSON_SCHEMA, "{\"uniqueItems\":true}", "#/uniqueItems: this keyword"},
+    {GRAMMAR_JSON_SCHEMA, "{\"typ\":\"string\"}", "#/typ: this keyword"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"text\"}", "#/type: not a type"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":3}", "#/type: must be"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":[3]}", "#/type: must hold"},
+    {GRAMMAR_JSON_SCHEMA, "{\"enum\":[]}", "#/enum: must be a list"},
+    {GRAMMAR_JSON_SCHEMA, "{\"enum\":[1],\"const\":1}", "#/enum: is not supported together"},
+    {GRAMMAR_JSON_SCHEMA, "{\"enum\":[\"a\"],\"maxLength\":1}", "#/maxLength: is not supported together"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"integer\",\"enum\":[\"a\"]}", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"anyOf\":[]}", "#/anyOf: must be a list"},
+    {GRAMMAR_JSON_SCHEMA, "{\"anyOf\":[{}],\"type\":\"object\"}", "#/type: is not supported beside"},
+    {GRAMMAR_JSON_SCHEMA, "{\"anyOf\":[{}],\"allOf\":[{}]}", "#/allOf: is not supported beside"},
+    {GRAMMAR_JSON_SCHEMA, "{\"allOf\":[{},{}]}", "#/allOf: is supported with one schema"},
+    {GRAMMAR_JSON_SCHEMA, "{\"oneOf\":[{\"type\":\"string\"},{\"const\":\"a\"}]}", "#/oneOf: two alternatives"},
+    {GRAMMAR_JSON_SCHEMA, "{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", "#/oneOf: two alternatives"},
+    {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"http://a/b\"}", "#/$ref: only references inside"},
+    {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"#/a\"}", "#/$ref: refers to no schema"},
+    {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"#\"}", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"anyOf\":[{\"$ref\":\"#\"},{\"const\":1}]}", "left recursion"},
+    {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"#/$defs/a\",\"type\":\"object\",\"$defs\":{\"a\":{}}}", "#/$ref: is not supported beside"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"(\"}", "#/pattern: byte 0"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":3}", "#/pattern: must be"},
+    {GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^a|b$\",\"maxLength\":3}", "#/pattern: together with"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"format\":\"iri\"}", "#/format: this format"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"integer\",\"format\":\"date\"}", "#/format: this format"},
+    {GRAMMAR_JSON_SCHEMA, "{\"format\":\"date\",\"maxLength\":3}", "#/format: is not supported together"},
+    {GRAMMAR_JSON_SCHEMA, "{\"minLength\":-1}", "#/minLength: must be a whole number"},
+    {GRAMMAR_JSON_SCHEMA, "{\"maxLength\":1.5}", "#/maxLength: must be a whole number"},
+    {GRAMMAR_JSON_SCHEMA, "{\"minLength\":3,\"maxLength\":2}", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"minItems\":3,\"maxItems\":2}", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"minimum\":\"3\"}", "#/minimum: must be a number"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no answer is possible"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"number\",\"minimum\":1e300}", "more digits"},
+    {GRAMMAR_JSON_SCHEMA, "{\"type\":\"integer\",\"minimum\":1e18}", "#/minimum: over 18 digits"},
+    {GRAMMAR_JSON_SCHEMA, "{\"properties\":[]}", "#/properties: must be an object"},
+    {GRAMMAR_JSON_SCHEMA, "{\"required\":\"a\"}", "#/required: must be a list"},
+    {GRAMMAR_JSON_SCHEMA, "{\"required\":[1]}", "#/required: must hold names"},
+    {GRAMMAR_JSON_SCHEMA, "{\"properties\":{},\"required\":[\"a\"]}", "#/required: names a member"},
+    {GRAMMAR_JSON_SCHEMA, "{\"prefixItems\":{}}", "#/prefixItems: must be a list"},
+    {GRAMMAR_JSON_SCHEMA, "{\"items\":[{}]}", "#/items: a list of schemas"},
+    {GRAMMAR_JSON_SCHEMA, "{\"properties\":{\"a\":3},\"required\":[\"a\"]}", "#/properties/a: a schema must be"},
+};
+/* clang-format on */
+
+TEST(grammar_regex_rows)
+{
+    check_rows(GRAMMAR_REGEX, regexes, BASE_COUNT_OF(regexes));
+}
+
+TEST(grammar_gbnf_rows)
+{
+    check_rows(GRAMMAR_GBNF, gbnfs, BASE_COUNT_OF(gbnfs));
+}
+
+TEST(grammar_schema_rows)
+{
+    check_rows(GRAMMAR_JSON_SCHEMA, schemas, BASE_COUNT_OF(schemas));
+}
+
+TEST(grammar_object_takes_any_object)
+{
+    assert_true(accepts(GRAMMAR_JSON_OBJECT, "", "{\"a\": [1, {}, \"\\u00e9\"], \"b\": null}"));
+    assert_false(accepts(GRAMMAR_JSON_OBJECT, "", "[]"));
+}
+
+TEST(grammar_refuses_by_name_and_place)
+{
+    for (int i = 0; i < BASE_COUNT_OF(refused); i++) {
+        sl_err err = {0};
+        grammar *g = NULL;
+        sl_status st =
+            grammar_open(refused[i].kind, refused[i].text, strlen(refused[i].text), &g, &err);
+        if (st != SL_REQUEST || g) fail_msg("%s: status %d", refused[i].text, (int)st);
+        if (!strstr(err.text, refused[i].says))
+            fail_msg("%s: says %s, not %s", refused[i].text, err.text, refused[i].says);
+    }
+}
