@@ -7,8 +7,14 @@
 #include "compute.h"
 
 #ifdef SL_SERVE
+#include <stdlib.h>
+
 #include "api/api.h"
+#include "base/log.h"
+#include "engine/find.h"
 #include "os/os.h"
+#include "os/sandbox.h"
+#include "trace.h"
 #endif
 
 struct serve_opts {
@@ -16,7 +22,7 @@ struct serve_opts {
     const char *host, *alias, *key_file, *tls_cert, *tls_key, *db, *trace;
     const char *tool_parser, *reasoning_parser;
     struct opt_strs allow_host, cors;
-    int port, max_batch, max_queue, chunk, prefix_cache, metrics, ui, drain_s;
+    int port, max_batch, max_queue, chunk, prefix_cache, metrics, ui, drain_s, sandbox;
     int64_t kv_tokens, timeout_ms;
     bool log_json;
 };
@@ -43,6 +49,7 @@ static const struct opt opts[] = {
     {"cors-origin", 0, OPT_STRS, offsetof(struct serve_opts, cors),    "ORIGIN", NULL, 0, 0, "pages of ORIGIN may call this server (may be repeated)"},
     {"metrics",   0, OPT_ENUM, offsetof(struct serve_opts, metrics),   "on|off", "on", 0, 0, "GET /metrics"},
     {"ui",        0, OPT_ENUM, offsetof(struct serve_opts, ui),        "on|off", "on", 0, 0, "web page at /"},
+    {"sandbox",   0, OPT_ENUM, offsetof(struct serve_opts, sandbox),   "auto|off", "auto", 0, 0, "give up files, privileges and system calls that are not needed"},
     {"log-json",  0, OPT_FLAG, offsetof(struct serve_opts, log_json),  NULL, NULL, 0, 0, "log as JSON lines on stderr, one per request"},
     {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),     "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
     OPT_ROWS_COMPUTE(struct serve_opts),
@@ -162,6 +169,8 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
     sl_status st = sl_warm(c->e, err);
     if (!st) st = net_server_open(&no, &live.server, err);
     if (!st) {
+        bool active = false;
+        if (o->sandbox == 0) os_sandbox_calls(&active);
         take_signals();
         announce(o, net_server_port(live.server));
         int64_t deadline = 0;
@@ -172,12 +181,70 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
     return st;
 }
 
+/* The folder of a file, in the arena; NULL for NULL. */
+static const char *folder(struct arena *a, const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    char *out = NULL;
+    if (!path) return NULL;
+    if (!slash) return ".";
+    if (mem_arena_str(a, path, slash == path ? 1 : (size_t)(slash - path), &out, NULL)) return ".";
+    return out;
+}
+
+static const char *cache_folder(struct arena *a)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct str s;
+    char *out = NULL;
+    str_init(&s, MEM_MISC, 0);
+    str_printf(&s, "%s%s/sluice",
+               base && *base ? base
+               : home        ? home
+                             : "/nowhere",
+               base && *base ? "" : "/.cache");
+    if (mem_arena_str(a, str_c(&s), s.n, &out, NULL)) out = NULL;
+    str_fini(&s);
+    return out;
+}
+
+/* Before there are other threads: only these files from here on, and no privileges. */
+static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_err *err)
+{
+    const char *model = NULL;
+    bool active = false;
+    SL_TRY(engine_find_model(o->common.model, a, &model, err));
+    bool dir = os_path_kind(model) == OS_DIR;
+    /* folders, because a file that is replaced is another file */
+    const struct os_path path[] = {{dir ? model : folder(a, model), false},
+                                   {folder(a, o->key_file), false},
+                                   {folder(a, o->tls_cert), false},
+                                   {folder(a, o->tls_key), false},
+                                   {folder(a, o->db), true},
+                                   {folder(a, o->trace), true},
+                                   {cache_folder(a), true},
+                                   {"/proc", false},
+                                   {"/sys", false},
+                                   {"/dev/null", true},
+                                   {"/etc/hosts", false},
+                                   {"/etc/host.conf", false},
+                                   {"/etc/nsswitch.conf", false},
+                                   {"/etc/resolv.conf", false},
+                                   {"/etc/gai.conf", false},
+                                   {"/etc/gnutls", false}};
+    SL_TRY(os_sandbox_files(path, BASE_COUNT_OF(path), &active, err));
+    os_sandbox_drop(o->port > 0 && o->port < 1024);
+    log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");
+    return SL_OK;
+}
+
 static int run(struct cmd_ctx *x)
 {
     const struct serve_opts *o = x->opts;
     struct compute c = {0};
     sl_err err = {0};
     char *cert = NULL, *key = NULL;
+    struct trace *trace = NULL;
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
@@ -188,9 +255,16 @@ static int run(struct cmd_ctx *x)
                          .n_chunk = o->chunk,
                          .kv_tokens = o->kv_tokens,
                          .no_reuse = o->prefix_cache == 1};
+    if (!st && o->trace) st = trace_open(o->trace, &trace, &err);
+    if (trace) {
+        eo.on_step = trace_step;
+        eo.step_user = trace;
+    }
+    if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
     if (!st) st = serve(&c, o, cert, key, &err);
     compute_close(&c);
+    trace_close(trace);
     api_close(live.api); /* after the engine: its last events still go there */
     mem_free(cert);
     mem_free(key);

@@ -36,6 +36,7 @@ chat=$model
 a=$(LD_LIBRARY_PATH=$lib "$tmp/hello_shared" "$model" "The first thing")
 b=$("$tmp/hello_static" "$model" "The first thing")
 [ -n "$a" ] && [ "$a" = "$b" ] || { echo "shared says '$a', static says '$b'"; exit 1; }
+[ "$("$build/docs/examples/example_threads" "$model" | grep -c '^request .* tokens, ')" = 3 ] || { echo "threads example failed"; exit 1; }
 if [ -n "$chat" ]; then
     [ "$("$build/docs/examples/example_batch" "$chat" | grep -c ' tokens)$')" = 3 ] || { echo "batch example failed"; exit 1; }
 fi

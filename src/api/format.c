@@ -93,8 +93,8 @@ static sl_status of_structured(api *a, struct net_req *r, const struct json *s, 
                         regex ? regex : grammar, out, err);
 }
 
-sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
-                           sl_grammar **out, sl_err *err)
+static sl_status parse(api *a, struct net_req *r, const struct json *body, int route,
+                       sl_grammar **out, sl_err *err)
 {
     const struct json *text = route == API_RESPONSES ? api_field(body, "text") : NULL,
                       *f = text ? api_field(text, "format") : api_field(body, "response_format"),
@@ -117,4 +117,19 @@ sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, i
     if (regex) return compile_text(a, SL_GRAMMAR_REGEX, "guided_regex", regex, out, err);
     if (grammar) return compile_text(a, SL_GRAMMAR_GBNF, "guided_grammar", grammar, out, err);
     return SL_OK;
+}
+
+sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
+                           sl_grammar **out, sl_err *err)
+{
+    sl_status st = parse(a, r, body, route, out, err);
+    if (st != SL_REQUEST && st != SL_LIMIT && st != SL_FORMAT) return st;
+    if (err) err->code = SL_REQUEST;
+    if (err && (strncmp(err->text, "schema", 6) == 0 || strncmp(err->text, "regex", 5) == 0 ||
+                strncmp(err->text, "grammar", 7) == 0))
+        status_prefix(err, "%s: ",
+                      route == API_RESPONSES               ? "text.format"
+                      : api_field(body, "response_format") ? "response_format"
+                                                           : "structured_outputs");
+    return SL_REQUEST;
 }

@@ -225,6 +225,41 @@ sl_status api_tools_check(const struct json *body, sl_err *err)
     return SL_OK;
 }
 
+/* As they came; or with what a template may wish for and clients may leave out. */
+static void put_tools(struct str *out, const struct json *tools, bool complete)
+{
+    struct json_w w;
+    text_jw_init(&w, out);
+    if (!complete) {
+        text_jw_node(&w, tools);
+        return;
+    }
+    text_jw_arr(&w);
+    for (const struct json *t = tools->child; t; t = t->next) {
+        const struct json *f = text_json_get(t, "function");
+        text_jw_obj(&w);
+        text_jw_key(&w, "type");
+        text_jw_strz(&w, "function");
+        text_jw_key(&w, "function");
+        text_jw_obj(&w);
+        for (const struct json *v = f->child; v; v = v->next) {
+            text_jw_key(&w, v->key);
+            text_jw_node(&w, v);
+        }
+        if (!text_json_get(f, "description")) {
+            text_jw_key(&w, "description");
+            text_jw_strz(&w, "");
+        }
+        if (!text_json_get(f, "parameters")) {
+            text_jw_key(&w, "parameters");
+            text_jw_raw(&w, "{\"type\":\"object\",\"properties\":{}}", 33);
+        }
+        text_jw_obj_end(&w);
+        text_jw_obj_end(&w);
+    }
+    text_jw_arr_end(&w);
+}
+
 static sl_status render(api *a, struct net_req *r, const struct json *body,
                         const struct json *tools, bool as_text, char **text, int32_t **ids, int *n,
                         sl_err *err)
@@ -239,9 +274,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body,
     sl_status st = api_messages_put(&r->arena, &msg, api_field(body, "messages"), as_text, err);
     if (!st) st = put_kwargs(&kw, body, effort, err);
     if (!st && tools && tools->n) {
-        struct json_w w;
-        text_jw_init(&w, &tl);
-        text_jw_node(&w, tools);
+        put_tools(&tl, tools, as_text);
         st = str_status(&tl, err);
     }
     sl_chat chat = {.messages = str_c(&msg),
@@ -267,7 +300,7 @@ static sl_status render_either(api *a, struct net_req *r, const struct json *bod
         if (st && err) *err = first;
         return st;
     }
-    /* A template that joins arguments to a text wants them as they came. */
+    /* A template may join arguments to a text, or want members that were left out. */
     if (render(a, r, body, tools, true, text, ids, n, err) == SL_OK) return SL_OK;
     if (err) *err = first;
     return st;

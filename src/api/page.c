@@ -15,7 +15,7 @@
 
 #define F(sym, file, path, type)                                                                   \
     __asm__(".section .rodata\n.global api_page_" #sym "\n.global api_page_" #sym                  \
-            "_end\napi_page_" #sym ":\n.incbin \"" API_WEB "/" file "\"\napi_page_" #sym          \
+            "_end\napi_page_" #sym ":\n.incbin \"" API_WEB "/" file "\"\napi_page_" #sym           \
             "_end:\n.byte 0\n.previous\n");                                                        \
     extern const char api_page_##sym[], api_page_##sym##_end[];
 FILES(F)

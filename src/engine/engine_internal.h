@@ -38,6 +38,7 @@ struct sl_model {
     tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
     text_tmpl *tmpl; /* NULL = none */
+    char *tmpl_text; /* its source */
     struct arena arena;
     struct model_cfg cfg;
     bool has_cfg;

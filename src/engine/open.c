@@ -15,8 +15,9 @@ static sl_status read_tokenizer(sl_model *m, sl_err *err)
         return st;
     }
     const char *src = tok_template(m->tok, &n);
-    if (src) SL_TRY(text_tmpl_open(src, n, &m->tmpl, err));
-    return SL_OK;
+    if (!src) return SL_OK;
+    SL_TRY(mem_arena_str(&m->arena, src, n, &m->tmpl_text, err));
+    return text_tmpl_open(src, n, &m->tmpl, err);
 }
 
 /* Ids below n that have no bytes, ids that end a generation, and the longest token. */
@@ -137,5 +138,6 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .add_bos = m->tok && tok_add_bos(m->tok),
         .has_tokenizer = m->tok != NULL,
         .has_template = m->tmpl != NULL,
+        .chat_template = m->tmpl_text,
     };
 }

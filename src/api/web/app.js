@@ -170,7 +170,7 @@ function toolList() {
 function body() {
   const out = { model, stream: true, stream_options: { include_usage: true }, messages: [] };
   if ($('system').value.trim()) out.messages.push({ role: 'system', content: $('system').value });
-  for (const m of messages) {
+  for (const m of messages.slice(0, -1)) { // the last one is the answer to come
     if (m.role === 'assistant' && m.error && !m.content) continue;
     const x = { role: m.role, content: m.content };
     if (m.calls?.length) x.tool_calls = m.calls.map((c) => ({ id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } }));

@@ -111,7 +111,7 @@ def chat(b):
     check('model named', b.until(lambda: b.js("return document.querySelector('#model').textContent && !document.querySelector('#model.error')")))
     check('input has the focus', b.js("return document.activeElement.id") == 'input')
     a = ask(b, 'What is the capital of Portugal?')
-    check('answer', 'Lisbon' in a, a)
+    check('answer', 'Lisbon' in a, a, b.js("return document.querySelector('article.user .body').textContent"))
     foot = b.js("return document.querySelector('article.assistant .foot').textContent")
     check('figures under the answer', 'tokens' in foot and 'tok/s' in foot, foot)
     b.shot('chat')
