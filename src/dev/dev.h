@@ -74,6 +74,7 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
 struct dev_image {
     const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
     int n, is_pair;
+    int is_rounded; /* no run format holds its weights exactly: the reference mode must not use it */
     int64_t rows, cols;
     uint64_t unit_bytes[2];
     const float *scale; /* [n][2] */

@@ -65,6 +65,8 @@ sl_status io_pack_out_open(const char *path, const io_model *src, const char *la
 sl_status io_pack_out_mat(io_pack_out *o, const struct io_pack_mat *m, sl_err *err) BASE_MUST_USE;
 /* n bytes of it from at on, whole units. From several threads at once, told apart by worker. Errors come out of the next call of one of the others. */
 void io_pack_out_bytes(io_pack_out *o, int worker, uint64_t at, const void *p, uint64_t n);
+/* A vector that is no tensor of the source, or stands for one. */
+sl_status io_pack_out_vector(io_pack_out *o, const char *name, const float *p, int64_t n, sl_err *err) BASE_MUST_USE;
 sl_status io_pack_out_failed(const io_pack_out *o, sl_err *err) BASE_MUST_USE;
 /* Tables, header, then the name. Closes, whether it succeeds or not. */
 sl_status io_pack_out_commit(io_pack_out *o, bool exact, sl_err *err) BASE_MUST_USE;

@@ -27,6 +27,8 @@ struct io_pack_out {
         now;        /* n = 0: none; name and scale are the caller's until its row is written */
     struct str row; /* of it, up to the checksum */
     struct str scale;
+    struct str vectors, vector_names; /* rows of the tensor table; their names */
+    uint32_t n_vector;
     struct worker w[MAX_WORKER];
 };
 
@@ -55,6 +57,8 @@ sl_status io_pack_out_open(const char *path, const io_model *src, const char *la
     str_init(&o->mats, MEM_MISC, 0);
     str_init(&o->row, MEM_MISC, 0);
     str_init(&o->scale, MEM_MISC, 0);
+    str_init(&o->vectors, MEM_MISC, 0);
+    str_init(&o->vector_names, MEM_MISC, 0);
     size_t n = strlen(layout);
     ASSERT(n < PACK_LAYOUT_MAX);
     memcpy(o->layout, layout, n);
@@ -197,12 +201,43 @@ static sl_status put_texts(const io_model *src, struct str *s, sl_err *err)
     return st;
 }
 
-static void put_tensors(const io_model *src, struct str *s)
+sl_status io_pack_out_vector(io_pack_out *o, const char *name, const float *p, int64_t n, sl_err *err)
 {
-    put_uint(s, (uint64_t)src->n_tensor, 4);
+    put_name(&o->vectors, name);
+    put_name(&o->vectors, tensor_dtype(TENSOR_F32)->text);
+    put_uint(&o->vectors, 1, 4);
+    put_uint(&o->vectors, (uint64_t)n, 8);
+    put_uint(&o->vectors, 1, 1);
+    str_put(&o->vectors, (const char *)p, (size_t)n * sizeof *p);
+    put_name(&o->vector_names, name);
+    o->n_vector++;
+    return str_status(&o->vectors, err);
+}
+
+/* Does one of the vectors of its own stand for it? */
+static bool is_replaced(const io_pack_out *o, const char *name)
+{
+    struct rd r = rd_init(str_c(&o->vector_names), o->vector_names.n);
+    uint64_t n, len = strlen(name);
+    for (uint32_t i = 0; i < o->n_vector; i++) {
+        const char *p = rd_str64(&r, &n);
+        if (p && n == len && memcmp(p, name, n) == 0) return true;
+    }
+    return false;
+}
+
+static void put_tensors(const io_pack_out *o, struct str *s)
+{
+    const io_model *src = o->src;
+    uint32_t n = o->n_vector;
+    for (int i = 0; i < src->n_tensor; i++)
+        n += !is_replaced(o, src->tensor[i].name);
+    put_uint(s, n, 4);
+    str_put(s, str_c(&o->vectors), o->vectors.n);
     for (int i = 0; i < src->n_tensor; i++) {
         const struct tensor *t = &src->tensor[i];
         bool stored = t->n_dim < 2;
+        if (is_replaced(o, t->name)) continue;
         put_name(s, t->name);
         put_name(s, tensor_dtype(t->type)->text);
         put_uint(s, (uint64_t)t->n_dim, 4);
@@ -223,7 +258,7 @@ static sl_status make_tables(io_pack_out *o, struct str *s, sl_err *err)
         SL_TRY(put_texts(o->src, s, err));
     else
         SL_TRY(put_gguf(o->src, s, err));
-    put_tensors(o->src, s);
+    put_tensors(o, s);
     SL_TRY(str_status(&o->mats, err));
     return str_status(s, err);
 }
@@ -274,5 +309,7 @@ void io_pack_out_abort(io_pack_out *o)
     str_fini(&o->mats);
     str_fini(&o->row);
     str_fini(&o->scale);
+    str_fini(&o->vectors);
+    str_fini(&o->vector_names);
     mem_free(o);
 }

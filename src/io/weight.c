@@ -4,7 +4,7 @@
  * configuration, a reader (quant_*.c), and in tensor/ a reference dequantiser. */
 #include <string.h>
 
-#include "io/io_internal.h"
+#include "io/pack_internal.h"
 
 static const struct io_scheme scheme[] = {
     {"fp8", io_fp8_prepare, io_fp8_read},
@@ -150,7 +150,7 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     struct io_want q = {m, name, 0, io_find(m, name)};
     const char *dot = strrchr(name, '.');
     q.n_module = dot ? (int)(dot - name) : 0;
-    if (m->pack && q.t && !q.t->data)
+    if (m->pack && (!q.t || !q.t->data) && io_has_weight(m, name))
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: tensor %.80s is there in the run layout only: take the source",
                        io_short(m->path), name);
@@ -185,7 +185,7 @@ sl_status io_weight_bias(const io_model *m, const char *name, const struct weigh
 bool io_has_weight(const io_model *m, const char *name)
 {
     size_t n = strlen(name), k = strlen(".weight");
-    if (io_find(m, name)) return true;
+    if (io_find(m, name) || (m->pack && io_pack_find(m->pack, name))) return true;
     if (m->kind != IO_HF || !io_ends_with(name, ".weight")) return false;
     for (int i = 0; i < BASE_COUNT_OF(codes_tail); i++)
         if (io_findf(m, "%.*s%s", (int)(n - k), name, codes_tail[i])) return true;

@@ -62,6 +62,7 @@ static void dropped(void *user, const struct weight *w)
 static sl_status out_begin(void *user, const struct dev_image *im, sl_err *err)
 {
     struct model *m = user;
+    if (im->is_rounded) m->rounded = true;
     struct io_pack_mat p = {.name = m->out_name, .fmt = {im->fmt[0], im->fmt[1]}, .n = im->n, .is_pair = im->is_pair,
                             .rows = im->rows, .cols = im->cols, .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]},
                             .n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16), .scale = im->scale};
@@ -197,20 +198,19 @@ static sl_status vector(struct model *m, const io_model *io, int il, enum model_
 static sl_status stored_bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
                              sl_err *err)
 {
-    char name[MAX_NAME];
+    char name[MAX_NAME], own[MAX_NAME];
     struct weight w;
     void *host = NULL;
     bool any = false;
-    if (m->opts.pack) return SL_OK; /* none was packed */
+    if (io_model_pack(io)) return SL_OK; /* it has become the layer's own there */
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    model_tensor_name(m->kind, role, il, 0, "bias", own, sizeof own);
     SL_TRY(io_weight(io, name, &w, err));
     if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != n) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
     sl_status st = io_weight_bias(io, name, &w, host, &any, err);
-    if (!st && any && m->out)
-        st = SL_FAIL(err, UNSUPPORTED, "%s: %.80s: its quant_bias holds a bias, which packed files have no place for",
-                     io_path(io), name);
     if (!st && any) st = put_vector(m, host, n, out, err);
+    if (!st && any && m->out) st = io_pack_out_vector(m->out, own, host, n, err);
     mem_free(host);
     return st;
 }

@@ -81,6 +81,23 @@ def found(tmp, name):
         check("size of" in run(src)[2], f"{name}: longer source")
 
 
+def quantised(tmp, name):
+    """Codes with scales beside them, and a bias among the scales."""
+    import quants
+    src = os.path.join(tmp, name)
+    os.mkdir(src)
+    for file, data in quants.build(name).items():
+        with open(os.path.join(src, file), "wb") as f:
+            f.write(data)
+    plain, exact = run(src, "--json"), run(src, "--json", "--acts", "f32")
+    r = sluice("pack", src)
+    check(r[0] == 0, f"{name}: pack", r)
+    for model in (src, src + ".packed"):
+        r = run(model, "--json")
+        check("mapped from" in r[2] and hash_of(r) == hash_of(plain), f"{name}: {model}", r)
+    check(hash_of(run(src, "--json", "--acts", "f32")) == hash_of(exact), f"{name}: reference mode")
+
+
 def first_start(tmp):
     src = os.path.join(tmp, "first.gguf")
     shutil.copy2(os.path.join(TINY, "qwen3_moe.gguf"), src)
@@ -142,6 +159,8 @@ with tempfile.TemporaryDirectory() as d:
         t = os.path.join(d, str(k))
         os.mkdir(t)
         found(t, m)
+    for m in ("ascend_w8a8_bias.qwen3_moe", "ct_nvfp4.deepseek_v3", "ct_mixed.qwen3_moe"):
+        quantised(d, m)
     first_start(d)
     killed(d)
 print(f"{n_good} good, {n_bad} bad")

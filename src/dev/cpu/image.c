@@ -108,6 +108,8 @@ struct image_job {
 static void pack_unit(const struct image_job *j, int i, int t, uint8_t *dst)
 {
     struct mm_mat m = j->half ? j->w->m2 : j->w->m;
+    m.scale = j->w->scale[2 * i + j->half];
+    m.scale2 = j->w->scale[2 * i + 1];
     m.data = dst - (size_t)t * m.tile_bytes * (m.is_pair ? 2 : 1); /* so that tile t lies at dst */
     kern_mm_pack_tile(&m, j->half ? &j->second[i] : &j->first[i], 0, t);
     if (m.is_pair) kern_mm_pack_tile(&m, &j->second[i], 1, t);
@@ -155,6 +157,12 @@ static sl_status run_half(struct cpu *c, struct image_job *j,
     return SL_OK;
 }
 
+/* Weights of a scheme that no run format holds exactly were decoded and rounded. */
+static bool is_rounded(const struct weight *w, const struct mm_mat *m)
+{
+    return w && w->scheme == TENSOR_SCHEME_GROUP && m->fmt == kern_mm_decoded(0);
+}
+
 sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
                            const struct dev_image_sink *sink,
                            void (*drop)(void *user, const struct weight *w), void *user,
@@ -169,6 +177,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
         .fmt = {kern_mm_fmt_name(w->m.fmt), w->stride2 ? kern_mm_fmt_name(w->m2.fmt) : NULL},
         .n = n,
         .is_pair = second != NULL,
+        .is_rounded = is_rounded(first, &w->m) || is_rounded(second, w->stride2 ? &w->m2 : &w->m),
         .rows = w->m.n_row,
         .cols = w->m.n_col,
         .unit_bytes = {w->stride / n_tile, w->stride2 / n_tile},
