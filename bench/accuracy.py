@@ -121,6 +121,10 @@ The error of the weights does not say it all: a type with a zero point or with s
 error to channels whose inputs are small. So AWQ's weights may be further from the original than those of plain rounding and lose less. Where
 `(g64)` stands for g128, 128 divides too few of the widths (SmolLM2's are 576): see `--group`.
 
+Searching scales without a calibration text makes the weights' error smaller and need not make the model better: in SmolLM2 a few channels carry very large
+inputs, and clipping the weights that meet them costs more than finer steps gain elsewhere (searched groups lose more than plain rounding there). Weighed by
+the inputs, the same search gains much: compare the calibrated rows. SmolLM2 has no experts: its row of int4 experts is int8 throughout, with sluice's own activations.
+
 A type whose blocks do not divide a width falls back (`q4_k` to `q5_0`, `q6_k` to `q8_0`): *bits* shows it. In SmolLM2 that is most of the matrices,
 so its q4_k row is mostly q5_0.
 """
