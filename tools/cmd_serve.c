@@ -15,6 +15,8 @@
 #include "os/os.h"
 #include "os/sandbox.h"
 #include "trace.h"
+
+#define PROBE_MS 60 /* of reading memory, for the metrics */
 #endif
 
 struct serve_opts {
@@ -139,7 +141,10 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
                        sl_err *err)
 {
     bool plain = !strpbrk(o->common.model, "/.");
+    sl_probe_result probe;
+    sl_probe(c->e, PROBE_MS, &probe);
     struct api_opts ao = {.model = c->m,
+                          .read_gbps = probe.read_gbps,
                           .engine = c->e,
                           .name = o->alias ? o->alias
                                   : plain  ? o->common.model
