@@ -84,10 +84,11 @@ enum grammar_where {
 };
 
 /* bits[(n_vocab + 31) / 32]: bit id % 32 of word id / 32 is 1 when the token may come next; every
- * word is written. At least one bit is 1 when every single byte is a token.
- * Errors: LIMIT (this grammar is too ambiguous here: over the budget of steps or memory; the state
- * stays), NOMEM. Cost at V = 129 280: a state seen before 2 us, a new one 20 to 150 us, the first
- * inside a text of free characters up to 1 ms. */
+ * word is written. At least one bit is 1.
+ * Errors: REQUEST (the grammar wants a byte or a token that the vocabulary does not have), LIMIT
+ * (this grammar is too ambiguous here: over the budget of steps or memory; the state stays), NOMEM.
+ * Cost at V = 129 280: a state seen before 2 us, a new one 20 to 150 us, the first inside a text of
+ * free characters up to 1 ms. */
 sl_status grammar_mask(grammar_run *r, int state, uint32_t *bits, sl_err *err) BASE_MUST_USE;
 
 /* Take one token. An end token gives DONE where the answer may end, else DEAD.

@@ -232,6 +232,13 @@ static sl_status new_mask(struct grammar_run *r, uint32_t node, uint32_t *bits, 
     SL_TRY_OUT(grammar_run_expand(r, node, err));
     for (int i = 0; r->node[node].out && i < r->v->n_end; i++)
         bits[r->v->end_id[i] / 32] |= 1u << r->v->end_id[i] % 32;
+    bool any = false;
+    for (int i = 0; i < r->v->n_word && !any; i++)
+        any = bits[i] != 0;
+    if (!any) {
+        st = SL_FAIL(err, REQUEST, "grammar: no token of this model can come next");
+        goto out;
+    }
     memcpy(r->bits, bits, (size_t)r->v->n_word * 4);
     r->leave.n = 0;
     SL_TRY_OUT(keep(r, &place, err));

@@ -144,6 +144,22 @@ TEST(grammar_end_and_control_tokens)
     grammar_vocab_close(v);
 }
 
+TEST(grammar_that_wants_an_absent_token_says_so)
+{
+    grammar_vocab *v = vocab();
+    grammar *g = open_text(GRAMMAR_GBNF, "root ::= <[999]>");
+    grammar_run *r = NULL;
+    uint32_t bits[(N_VOCAB + 31) / 32];
+    sl_err err;
+    int s = -1;
+    ASSERT_OK(grammar_run_open(g, v, &r, &err));
+    ASSERT_OK(grammar_state_open(r, &s, &err));
+    ASSERT_STATUS(grammar_mask(r, s, bits, &err), SL_REQUEST);
+    grammar_run_close(r);
+    grammar_close(g);
+    grammar_vocab_close(v);
+}
+
 TEST(grammar_states_are_independent)
 {
     grammar *g = open_text(GRAMMAR_REGEX, "a*b");
