@@ -177,9 +177,9 @@ static sl_status calibrate(struct job *j, double *per_tok, double *around, sl_er
     *per_tok = 1;
     *around = 0;
     SL_TRY(probe_one(j, 16, &a, err));
-    SL_TRY(probe_one(j, 80, &b, err));
+    SL_TRY(probe_one(j, 208, &b, err));
     if (b <= a) return SL_OK; /* no usage reported: a word counts as a token */
-    *per_tok = 64.0 / (b - a);
+    *per_tok = 192.0 / (b - a);
     *around = fmax(0, a - 16 / *per_tok);
     return SL_OK;
 }
