@@ -39,6 +39,9 @@ const struct tensor *io_find(const io_model *m, const char *name);    /* NULL = 
 const struct tensor *io_findf(const io_model *m, const char *fmt, ...) BASE_PRINTF(2, 3);
 /* The bytes [p, p + n) of a tensor are not needed for a while: their pages leave this process. Nothing happens when they are in no file of m. */
 void io_drop(const io_model *m, const void *p, uint64_t n);
+/* io_drop, and out of the system's page cache. */
+void io_evict(const io_model *m, const void *p, uint64_t n);
+int64_t io_disk_read(void); /* bytes that this process has had read from disks so far; 0 = not known */
 
 /* ---- HF folders: parsed JSON files, NULL where the file is missing. Borrowed. ---- */
 const struct json *io_config(const io_model *m);           /* config.json */

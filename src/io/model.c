@@ -275,15 +275,30 @@ const struct tensor *io_findf(const io_model *m, const char *fmt, ...)
     return n < 0 || n >= (int)sizeof name ? NULL : io_find(m, name);
 }
 
-void io_drop(const io_model *m, const void *p, uint64_t n)
+static void drop(const io_model *m, const void *p, uint64_t n, void (*how)(const struct os_map *, uint64_t, uint64_t))
 {
     for (int i = 0; i < m->n_file; i++) {
         const struct os_map *map = &m->file[i].map;
         uint64_t at = (uint64_t)((uintptr_t)p - (uintptr_t)map->data); /* wraps far up when p lies before */
         if (m->file[i].borrowed || at >= map->size) continue;
-        os_map_drop(map, at, BASE_MIN(n, map->size - at));
+        how(map, at, BASE_MIN(n, map->size - at));
         return;
     }
+}
+
+void io_drop(const io_model *m, const void *p, uint64_t n)
+{
+    drop(m, p, n, os_map_drop);
+}
+
+void io_evict(const io_model *m, const void *p, uint64_t n)
+{
+    drop(m, p, n, os_map_evict);
+}
+
+int64_t io_disk_read(void)
+{
+    return os_disk_read();
 }
 
 /* ---- what packed files are held against ---- */

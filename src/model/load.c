@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fp.h"
 #include "base/size.h"
 #include "model/model_internal.h"
@@ -46,13 +47,52 @@ struct drop {
     const io_model *io;
 };
 
+/* Decides for the weights that come next; done: source bytes so far. Slower than 1.5 GB/s with hardly anything read from a disk: try it,
+ * and keep it unless the next stretch is slower still. */
+static void measure_behind(struct behind *b, int64_t done)
+{
+    int64_t now = clock_now_ns(), disk = io_disk_read(), n = done - b->byte0;
+    if (b->off || n < (b->on ? 512 << 20 : 64 << 20)) return;
+    double rate = (double)n * 1e9 / (double)(now - b->t0 + 1);
+    bool cached = disk - b->disk0 < n / 8;
+    if (b->slow > 0 && rate < b->slow) {
+        b->off = true;
+        b->on = false;
+    } else if (b->slow > 0) {
+        b->slow = 1; /* it pays: no more questions */
+    } else if (cached && rate < 1.5e9) {
+        b->on = true;
+        b->slow = rate;
+    }
+    b->t0 = now;
+    b->byte0 = done;
+    b->disk0 = disk;
+}
+
+/* The page cache lets go of whole folios only, of up to 2 MiB: what a weight shares with the one before it goes with this one. */
+static void evict(struct behind *b, const io_model *io, const uint8_t *p, uint64_t n)
+{
+    const uint64_t folio = 2 << 20;
+    int i = b->run[b->last].end == p ? b->last : !b->last;
+    if (b->run[i].end != p) b->run[i].begin = p;
+    b->run[i].end = p + n;
+    b->last = i;
+    uint64_t before = BASE_MIN((uint64_t)(p - b->run[i].begin), folio);
+    io_evict(io, p - before, n + before);
+}
+
 /* A source weight was packed: its pages go, progress is told. */
 static void dropped(void *user, const struct weight *w)
 {
     struct drop *d = user;
     struct model *m = d->m;
-    m->done_bytes += (int64_t)w->row_bytes * w->rows;
-    io_drop(d->io, w->data, w->row_bytes * (uint64_t)w->rows);
+    uint64_t n = w->row_bytes * (uint64_t)w->rows;
+    m->done_bytes += (int64_t)n;
+    if (!m->out) measure_behind(&m->behind, m->done_bytes);
+    if (m->behind.on)
+        evict(&m->behind, d->io, w->data, n);
+    else
+        io_drop(d->io, w->data, n);
     if (m->opts.progress && m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
         m->cancelled = true;
 }

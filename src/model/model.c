@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/model_internal.h"
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
@@ -174,6 +175,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     m->mtp = p;
     for (int i = 0; i < io_n_tensor(io); i++) m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
     if (m->opts.pack) m->total_bytes = (int64_t)io_pack_bytes(m->opts.pack);
+    m->behind = (struct behind){.t0 = clock_now_ns(), .disk0 = io_disk_read()};
     SL_TRY(model_load_globals(m, io, err));
     for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, c->moe_layer[i], &m->layer[i], err));
     for (int i = 0; i < m->n_mtp; i++) SL_TRY(model_load_mtp(m, io, i, err));

@@ -246,3 +246,9 @@ int64_t os_rss_peak(void)
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
+
+int64_t os_disk_read(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_inblock * 512 : 0;
+}

@@ -71,7 +71,10 @@ sl_status os_map_open(const char *path, struct os_map *out, sl_err *err)
         else
             remember(out->data = p, out->size, path);
     }
-    close(fd);
+    if (status)
+        close(fd);
+    else
+        out->fd = fd;
     return status;
 }
 
@@ -82,6 +85,7 @@ void os_map_close(struct os_map *m)
         forget(m->data);
         munmap((void *)(uintptr_t)m->data, m->size);
     }
+    close(m->fd);
     memset(m, 0, sizeof *m);
 }
 
@@ -103,6 +107,13 @@ void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n)
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n)
 {
     advise(m, offset, n, MADV_DONTNEED);
+}
+
+void os_map_evict(const struct os_map *m, uint64_t offset, uint64_t n)
+{
+    os_map_drop(m, offset, n);
+    if (!m->data || offset >= m->size || n == 0) return;
+    posix_fadvise(m->fd, (off_t)offset, (off_t)BASE_MIN(n, m->size - offset), POSIX_FADV_DONTNEED);
 }
 
 void os_map_huge(const struct os_map *m)

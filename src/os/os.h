@@ -14,6 +14,7 @@ struct os_map {
     const uint8_t *data;
     uint64_t size;
     int64_t mtime_ns;
+    int fd; /* kept for os_map_evict; owned */
 };
 
 /* Errors: NOTFOUND, IO, FORMAT (not a regular file: names what it is; empty files map with size 0 and data non-NULL). FIFOs, devices and
@@ -24,6 +25,10 @@ void os_map_close(struct os_map *m);
 void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);
 /* The pages of [offset, offset + n) are not needed any more (they can be read again): keeps RSS down while weights are packed. */
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n);
+/* os_map_drop, and out of the page cache too (unless another process maps them): who needs them again reads the disk. */
+void os_map_evict(const struct os_map *m, uint64_t offset, uint64_t n);
+/* Bytes that this process has had read from disks, page faults and read-ahead included; 0 when not known. */
+int64_t os_disk_read(void);
 /* A mapping that is read again and again: large pages where the system has them for files. */
 void os_map_huge(const struct os_map *m);
 /* Bring the pages of [p, p + n) of any mapping into memory and into this process. Errors: IO. Threads: any. */

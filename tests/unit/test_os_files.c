@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +59,37 @@ TEST(os_map_shows_the_bytes_of_a_file)
     assert_memory_equal(m.data, "hello", 5);
     os_map_close(&m);
     os_map_close(&m);
+}
+
+TEST(os_map_evict_takes_pages_from_the_cache_and_they_come_back)
+{
+    enum { N = 8 << 20 };
+    sl_err err;
+    struct os_map m;
+    unsigned char core[N / 4096];
+    int n_core = 0;
+    char *p = malloc(N);
+    assert_non_null(p);
+    for (int i = 0; i < N; i++)
+        p[i] = (char)(i * 7 + i / 4096);
+    ASSERT_OK(
+        os_write_file(in_dir("evict"), p, N, &err)); /* on the disk: only clean pages can go */
+    ASSERT_OK(os_map_open(in_dir("evict"), &m, &err));
+    assert_memory_equal(m.data, p, N);
+    os_map_evict(&m, 0, N + 100);
+    os_map_evict(&m, UINT64_MAX, 1);
+    os_map_evict(&m, 5, 0);
+    assert_int_equal(mincore((void *)(uintptr_t)m.data, N, core), 0);
+    for (int i = 0; i < N / 4096; i++)
+        n_core += core[i] & 1;
+    struct statfs fs;
+    assert_int_equal(statfs(dir, &fs), 0);
+    if (fs.f_type != TMPFS_MAGIC && fs.f_type != OVERLAYFS_SUPER_MAGIC)
+        assert_true(n_core < N / 4096 / 2);
+    assert_memory_equal(m.data, p, N);
+    assert_true(os_disk_read() >= 0);
+    os_map_close(&m);
+    free(p);
 }
 
 TEST(os_map_of_an_empty_file_has_a_pointer)
