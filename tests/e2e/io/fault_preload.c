@@ -2,7 +2,8 @@
 /* A library for LD_PRELOAD that makes the k-th call of a kind fail, and logs what is opened and
  * executed (check_faults.py).
  *
- *   FAULT_KIND   alloc | open | fstat | read | write | mmap | fsync | rename
+ *   FAULT_KIND   alloc | open | fstat | read | write | mmap | fsync | rename | poison (no fault: what
+ *                malloc, realloc and posix_memalign give is filled with the byte FAULT_AT)
  *   FAULT_AT     which call of that kind, from 1
  *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write
  *   FAULT_LOG    a file: one line per open and exec, and "fault" when the fault happened
@@ -11,6 +12,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -70,9 +72,16 @@ static int hit(const char *what)
     return 1;
 }
 
+static void *poisoned(void *p, size_t from, size_t n)
+{
+    if (p && from < n && kind && strcmp(kind, "poison") == 0)
+        memset((char *)p + from, (int)at, n - from);
+    return p;
+}
+
 SHOW void *malloc(size_t n)
 {
-    return hit("alloc") ? NULL : __libc_malloc(n);
+    return hit("alloc") ? NULL : poisoned(__libc_malloc(n), 0, n);
 }
 
 SHOW void *calloc(size_t n, size_t size)
@@ -82,13 +91,15 @@ SHOW void *calloc(size_t n, size_t size)
 
 SHOW void *realloc(void *p, size_t n)
 {
-    return hit("alloc") ? NULL : __libc_realloc(p, n);
+    if (hit("alloc")) return NULL;
+    size_t had = p ? malloc_usable_size(p) : 0;
+    return poisoned(__libc_realloc(p, n), had, n);
 }
 
 SHOW int posix_memalign(void **p, size_t align, size_t n)
 {
     if (hit("alloc")) return ENOMEM;
-    *p = __libc_memalign(align, n);
+    *p = poisoned(__libc_memalign(align, n), 0, n);
     return *p ? 0 : ENOMEM;
 }
 
