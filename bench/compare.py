@@ -170,26 +170,53 @@ def run_sluice(a, path, job):
     return got
 
 
-def run_peer(exe_dir, extra):
+def bench_args(exe_dir, a, path, job):
+    """llama-bench of both peers, but for depth."""
+    _, prompts, n, _, depth, kv = job
+    return [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
+            "0" if depth and exe_dir == a.ik else str(n), "-r", "1", "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
+
+
+def batched_args(exe_dir, a, path, job):
+    """llama-batched-bench of both peers, but for the switches."""
+    _, _, n, batches, depth, kv = job
+    return [os.path.join(exe_dir, "llama-batched-bench"), "-m", path, "-t", str(a.threads), "-c", str(max(batches) * (depth + n + 8)), "-b", "2048",
+            "-ub", "512", "-npp", str(depth), "-ntg", str(n), "-npl", ",".join(map(str, batches)), "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv],
+            "-fa", "on"]
+
+
+def run_llama(exe_dir):
     def run(a, path, job):
-        model, prompts, n, batches, depth, kv = job
+        model, _, _, batches, depth, kv = job
         got = {}
         if batches == [1]:
-            cmd = [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n),
-                   "-r", "1", "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"] + extra
-            if depth:
-                cmd += ["-d", str(depth)]
-            for r in json.loads(out(cmd, a.timeout)):
+            for r in json.loads(out(bench_args(exe_dir, a, path, job) + (["-d", str(depth)] if depth else []), a.timeout)):
                 test = f"pp{r['n_prompt']}" if r["n_prompt"] else f"tg{r['n_gen']}"
                 got[case_name(model, test, 1, depth, kv)] = {"tps": r["avg_ts"]}
             return got
-        ctx = max(batches) * (depth + n + 8)
-        cmd = [os.path.join(exe_dir, "llama-batched-bench"), "-m", path, "-t", str(a.threads), "-c", str(ctx), "-b", "2048", "-ub", "512", "-npp",
-               str(depth), "-ntg", str(n), "-npl", ",".join(map(str, batches)), "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "--output-format", "jsonl"]
-        for line in out(cmd + (extra + ["-fa"] if extra else ["-fa", "on"]), a.timeout).splitlines():
+        for line in out(batched_args(exe_dir, a, path, job) + ["--output-format", "jsonl"], a.timeout).splitlines():
             if line.startswith("{"):
                 r = json.loads(line)
                 got[case_name(model, f"tg{r['tg']}", r["pl"], depth, kv)] = {"tps": r["speed_tg"]}
+        return got
+    return run
+
+
+def run_ik(exe_dir):
+    """Weights repacked at load, experts fused, MLA in its fastest form; depth and the table of batches are told in its own ways."""
+    def run(a, path, job):
+        model, _, n, batches, depth, kv = job
+        got = {}
+        if batches == [1]:
+            cmd = bench_args(exe_dir, a, path, job) + ["-rtr", "1", "-fmoe", "1", "-mla", "3"] + (["-gp", f"{depth},{n}"] if depth else [])
+            for r in json.loads(out(cmd, a.timeout)):
+                test = f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}"
+                got[case_name(model, test, 1, depth, kv)] = {"tps": r["avg_ts"]}
+            return got
+        for line in out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"], a.timeout).splitlines():
+            cells = [c.strip() for c in line.split("|")][1:-1]
+            if len(cells) == 10 and cells[0].isdigit():  # PP, TG, B, N_KV, T_PP, S_PP, T_TG, S_TG, T, S
+                got[case_name(model, f"tg{cells[1]}", int(cells[2]), depth, kv)] = {"tps": float(cells[7])}
         return got
     return run
 
@@ -369,9 +396,9 @@ def main():
     if a.tables_only:
         rows = load_results(path)
     else:
-        engines = [("sluice", run_sluice), ("llama.cpp", run_peer(llama_programs(a), []))]
+        engines = [("sluice", run_sluice), ("llama.cpp", run_llama(llama_programs(a)))]
         if a.ik:
-            engines.append(("ik_llama.cpp", run_peer(a.ik, ["-rtr", "1", "-fmoe", "1", "-mla", "3"])))
+            engines.append(("ik_llama.cpp", run_ik(a.ik)))
         rows = measure(a, engines, jobs, path)
     seen = {r["engine"] for r in rows}
     names = [e for e in ("sluice", "llama.cpp", "ik_llama.cpp") if e in seen]
