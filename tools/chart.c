@@ -5,26 +5,13 @@
 
 #include "base/str.h"
 #include "os/os.h"
+#include "text/html.h"
 
 #define WIDTH 900
 #define LEFT 250
 #define BAR_MAX 420
 #define ROW 26
 #define TOP 44
-
-static void put_text(struct str *s, const char *z)
-{
-    for (; *z; z++) {
-        if (*z == '<')
-            str_puts(s, "&lt;");
-        else if (*z == '&')
-            str_puts(s, "&amp;");
-        else if (*z == '>')
-            str_puts(s, "&gt;");
-        else
-            str_putc(s, *z);
-    }
-}
 
 static bool usable(double v)
 {
@@ -56,18 +43,18 @@ sl_status chart_write(const char *path, const char *title, const struct chart_ba
                WIDTH, TOP + n * ROW + 10);
     str_printf(&s, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text x=\"10\" "
                    "y=\"24\" font-size=\"16\">");
-    put_text(&s, title);
+    text_html_escape(&s, title);
     str_printf(&s, "%s</text>\n", logarithmic ? " (logarithmic)" : "");
     for (int i = 0; i < n; i++) {
         double len = length(bar[i].v, lo, hi, logarithmic);
         int y = TOP + i * ROW;
         str_printf(&s, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT - 8, y + 15);
-        put_text(&s, bar[i].label);
+        text_html_escape(&s, bar[i].label);
         str_printf(&s,
                    "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"18\" "
                    "fill=\"#3b6ea5\"/><text x=\"%.1f\" y=\"%d\">",
                    LEFT, y, len, LEFT + len + 6, y + 15);
-        put_text(&s, bar[i].note);
+        text_html_escape(&s, bar[i].note);
         str_puts(&s, "</text>\n");
     }
     str_puts(&s, "</svg>\n");

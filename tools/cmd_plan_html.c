@@ -5,32 +5,17 @@
 
 #include "cmd_plan.h"
 #include "os/os.h"
+#include "text/html.h"
 
 #define GIB 1073741824.0
 
 static const char *const colours[] = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
                                       "#76b7b2", "#edc948", "#b07aa1"};
 
-static void escaped(struct str *s, const char *t)
-{
-    for (; *t; t++) {
-        if (*t == '<')
-            str_puts(s, "&lt;");
-        else if (*t == '>')
-            str_puts(s, "&gt;");
-        else if (*t == '&')
-            str_puts(s, "&amp;");
-        else if (*t == '"')
-            str_puts(s, "&quot;");
-        else
-            str_putc(s, *t);
-    }
-}
-
 static void text_at(struct str *s, double x, double y, const char *anchor, const char *t)
 {
     str_printf(s, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-    escaped(s, t);
+    text_html_escape(s, t);
     str_puts(s, "</text>\n");
 }
 
@@ -162,7 +147,7 @@ static void table(struct str *s, const struct plan_run *r, const struct plan_fou
     for (int i = 0; i < f->n_option; i++) {
         const struct plan_option *o = &f->option[i];
         str_puts(s, "<tr><td>");
-        escaped(s, o->name);
+        text_html_escape(s, o->name);
         str_printf(s,
                    "</td><td>%.1f</td><td>%.1f</td><td>%.2f</td><td>%.1f</td><td>%.1f</"
                    "td><td>%.0f</td><td>%s</td>"
@@ -174,7 +159,7 @@ static void table(struct str *s, const struct plan_run *r, const struct plan_fou
     str_puts(s, "</table>\n<p>");
     char text[512];
     plan_explain(&f->option[0], text, sizeof text);
-    escaped(s, text);
+    text_html_escape(s, text);
     str_puts(s, "</p>\n");
     (void)r;
 }
@@ -191,9 +176,9 @@ sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const 
                  "td,th{border:1px solid #ccc;padding:3px "
                  "8px;text-align:right}td:first-child{text-align:left}"
                  "svg{width:100%;max-width:760px;font:11px sans-serif}</style></head><body>\n<h1>");
-    escaped(&s, r->q.model->name);
+    text_html_escape(&s, r->q.model->name);
     str_printf(&s, " on %d x ", r->q.cards);
-    escaped(&s, r->q.dev->name);
+    text_html_escape(&s, r->q.dev->name);
     str_printf(&s,
                "</h1>\n<p>%.0f concurrent requests, %.0f tokens in, %.0f out; %d candidates, %d "
                "fit.</p>\n",
@@ -205,9 +190,9 @@ sl_status plan_html(const struct plan_run *r, const struct plan_found *f, const 
     if (f->n_reject > 0) str_puts(&s, "<h2>What does not fit</h2>\n<ul>\n");
     for (int i = 0; i < f->n_reject && i < 40; i++) {
         str_puts(&s, "<li>");
-        escaped(&s, f->reject[i].name);
+        text_html_escape(&s, f->reject[i].name);
         str_puts(&s, ": ");
-        escaped(&s, f->reject[i].why);
+        text_html_escape(&s, f->reject[i].why);
         str_puts(&s, "</li>\n");
     }
     if (f->n_reject > 0) str_puts(&s, "</ul>\n");

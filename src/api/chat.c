@@ -68,24 +68,23 @@ static void close_chunk(struct piece *p, const char *finish)
     p->ev = NULL;
 }
 
-static void delta_text(void *user, const char *s, size_t n)
+static void delta(struct piece *p, const char *key, const char *s, size_t n)
 {
-    struct piece *p = user;
     open_chunk(p);
-    str_puts(p->out, "\"content\":\"");
+    str_printf(p->out, "\"%s\":\"", key);
     text_json_escape(p->out, s, n);
     str_putc(p->out, '"');
     close_chunk(p, NULL);
 }
 
+static void delta_text(void *user, const char *s, size_t n)
+{
+    delta(user, "content", s, n);
+}
+
 static void delta_reason(void *user, const char *s, size_t n)
 {
-    struct piece *p = user;
-    open_chunk(p);
-    str_puts(p->out, "\"reasoning_content\":\"");
-    text_json_escape(p->out, s, n);
-    str_putc(p->out, '"');
-    close_chunk(p, NULL);
+    delta(user, "reasoning_content", s, n);
 }
 
 static void delta_call(void *user, int i, const char *name, size_t n)

@@ -234,5 +234,7 @@ void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits,
 sl_status engine_threads_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_threads_fini(sl_engine *e);
 void engine_publish(sl_engine *e); /* stats, for other threads */
+/* The step that stands in the engine's arrays. */
+struct model_batch engine_batch(const sl_engine *e, int n_tok, int n_seq, int n_logit);
 
 #endif

@@ -17,16 +17,9 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
     e->seq_tok0[0] = 0;
     e->seq_tok0[1] = n_chunk;
     e->n_prompt[0] = n;
-    struct model_batch b = {.n_tok = n_chunk,
-                            .n_seq = 1,
-                            .ids = ids + pos0,
-                            .pos = e->pos,
-                            .seq_tok0 = e->seq_tok0,
-                            .blk = e->score.blk,
-                            .ld_blk = e->ld_blk,
-                            .n_prompt = e->n_prompt,
-                            .n_logit = n_logit,
-                            .logit_tok = e->logit_tok};
+    struct model_batch b = engine_batch(e, n_chunk, 1, n_logit);
+    b.ids = ids + pos0;
+    b.blk = e->score.blk;
     model_step(e->net, e->kv, &b, logits, NULL);
     *n_row = n_logit;
     return SL_OK;

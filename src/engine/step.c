@@ -59,6 +59,20 @@ static void begin_request(sl_engine *e, struct request *r, int64_t now)
     r->n_cached = e->sched.req[r->slot].n_reused;
 }
 
+struct model_batch engine_batch(const sl_engine *e, int n_tok, int n_seq, int n_logit)
+{
+    return (struct model_batch){.n_tok = n_tok,
+                                .n_seq = n_seq,
+                                .ids = e->ids,
+                                .pos = e->pos,
+                                .seq_tok0 = e->seq_tok0,
+                                .blk = e->blk,
+                                .ld_blk = e->ld_blk,
+                                .n_prompt = e->n_prompt,
+                                .n_logit = n_logit,
+                                .logit_tok = e->logit_tok};
+}
+
 static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_batch *b)
 {
     int n_tok = 0, n_logit = 0;
@@ -81,16 +95,7 @@ static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_ba
         }
     }
     e->seq_tok0[p->n_item] = n_tok;
-    *b = (struct model_batch){.n_tok = n_tok,
-                              .n_seq = p->n_item,
-                              .ids = e->ids,
-                              .pos = e->pos,
-                              .seq_tok0 = e->seq_tok0,
-                              .blk = e->blk,
-                              .ld_blk = e->ld_blk,
-                              .n_prompt = e->n_prompt,
-                              .n_logit = n_logit,
-                              .logit_tok = e->logit_tok};
+    *b = engine_batch(e, n_tok, p->n_item, n_logit);
 }
 
 /* ---- counting ---- */

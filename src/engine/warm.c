@@ -41,16 +41,7 @@ static void run(const struct warm *w, int n_decode, int n_prompt)
     }
     if (n_tok == 0) return;
     e->seq_tok0[n_seq] = n_tok;
-    struct model_batch b = {.n_tok = n_tok,
-                            .n_seq = n_seq,
-                            .ids = e->ids,
-                            .pos = e->pos,
-                            .seq_tok0 = e->seq_tok0,
-                            .blk = e->blk,
-                            .ld_blk = e->ld_blk,
-                            .n_prompt = e->n_prompt,
-                            .n_logit = n_seq,
-                            .logit_tok = e->logit_tok};
+    struct model_batch b = engine_batch(e, n_tok, n_seq, n_seq);
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();
         model_step(e->net, e->kv, &b, &logits, NULL);

@@ -124,15 +124,9 @@ static uint32_t hex(struct parser *q, int n)
 {
     uint32_t v = 0;
     size_t from = q->i;
-    for (int k = 0; k < n; k++) {
-        int c = more(q) ? q->p[q->i] : 0, low = c | 32;
-        int d = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
-        if (d < 0) {
-            bad(q, q->i, "a hexadecimal digit is missing");
-            return 0;
-        }
-        v = v << 4 | (uint32_t)d;
-        q->i++;
+    if (!grammar_hex(q->p, q->n, n, &q->i, &v)) {
+        bad(q, q->i, "a hexadecimal digit is missing");
+        return 0;
     }
     if (v > 0x10ffff || (v >= 0xd800 && v < 0xe000)) bad(q, from, "no code point");
     return v;

@@ -263,3 +263,15 @@ void grammar_rule_set(struct build *b, int rule, const struct ir *body)
 {
     if (!b->st && rule >= 0) b->rule[rule].body = body;
 }
+
+bool grammar_hex(const char *p, size_t n, int n_digit, size_t *i, uint32_t *v)
+{
+    *v = 0;
+    for (int k = 0; k < n_digit; k++, ++*i) {
+        int c = *i < n ? p[*i] : 0, low = c | 32;
+        int d = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+        if (d < 0) return false;
+        *v = *v << 4 | (uint32_t)d;
+    }
+    return true;
+}

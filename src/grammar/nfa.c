@@ -54,7 +54,7 @@ void grammar_nfa_edge(struct nfa *a, uint32_t from, int kind, uint32_t arg, uint
 
 static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next);
 
-static uint32_t comp_lit(struct nfa *a, const char *p, size_t n, uint32_t next)
+uint32_t grammar_nfa_lit(struct nfa *a, const char *p, size_t n, uint32_t next)
 {
     while (n--) {
         uint32_t s = grammar_nfa_state(a);
@@ -188,7 +188,7 @@ static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next)
     case IR_NEVER:
         return grammar_nfa_state(a);
     case IR_LIT:
-        return comp_lit(a, e->p, e->n, next);
+        return grammar_nfa_lit(a, e->p, e->n, next);
     case IR_CLASS:
         return grammar_nfa_class(a, e, next);
     case IR_SEQ:

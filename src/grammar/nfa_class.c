@@ -74,16 +74,6 @@ static void put_range(struct maker *m, uint32_t lo, uint32_t hi)
     }
 }
 
-static uint32_t lit(struct nfa *a, const char *p, size_t n, uint32_t next)
-{
-    while (n--) {
-        uint32_t s = grammar_nfa_state(a);
-        grammar_nfa_edge(a, s, EDGE_BYTE, (uint8_t)p[n] * 0x101u, next);
-        next = s;
-    }
-    return next;
-}
-
 /* Is c a character that JSON writes as an escape? Puts it. */
 static bool put_escape(struct maker *m, uint32_t c)
 {
@@ -92,7 +82,7 @@ static bool put_escape(struct maker *m, uint32_t c)
     if (c >= 0x20 && c != '"' && c != '\\') return false;
     str_init(&s, MEM_REQUEST, 0);
     text_json_escape(&s, &ch, 1);
-    uint32_t to = lit(m->a, str_c(&s) + 1, s.n ? s.n - 1 : 0, m->next);
+    uint32_t to = grammar_nfa_lit(m->a, str_c(&s) + 1, s.n ? s.n - 1 : 0, m->next);
     grammar_nfa_edge(m->a, m->start, EDGE_BYTE, (uint8_t)'\\' * 0x101u, to);
     str_fini(&s);
     return true;

@@ -23,6 +23,8 @@ struct nfa {
 /* A new state; 0 after a failure, which is kept in the builder. */
 uint32_t grammar_nfa_state(struct nfa *a);
 void grammar_nfa_edge(struct nfa *a, uint32_t from, int kind, uint32_t arg, uint32_t to);
+/* p[0..n), then next: the state where it begins. */
+uint32_t grammar_nfa_lit(struct nfa *a, const char *p, size_t n, uint32_t next);
 /* The byte edges of a class. */
 uint32_t grammar_nfa_class(struct nfa *a, const struct ir *e, uint32_t next);
 

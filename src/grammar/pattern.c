@@ -91,15 +91,9 @@ static bool add_named(struct parser *q, struct ranges *r, char c)
 static uint32_t hex(struct parser *q, int n)
 {
     uint32_t v = 0;
-    for (int k = 0; k < n; k++) {
-        int c = more(q) ? q->p[q->i] : 0, low = c | 32;
-        int d = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
-        if (d < 0) {
-            bad(q, q->i, "a hexadecimal digit is missing");
-            return 0;
-        }
-        v = v << 4 | (uint32_t)d;
-        q->i++;
+    if (!grammar_hex(q->p, q->n, n, &q->i, &v)) {
+        bad(q, q->i, "a hexadecimal digit is missing");
+        return 0;
     }
     return v;
 }

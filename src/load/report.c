@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "load/load.h"
+#include "text/html.h"
 #include "text/json.h"
 
 static void level_name(char *buf, size_t n, const struct load_result *r)
@@ -137,27 +138,6 @@ void load_csv(struct str *s, const struct load_target *t, const struct load_resu
 
 /* ---- HTML ---- */
 
-static void escaped(struct str *s, const char *t)
-{
-    for (; *t; t++)
-        switch (*t) {
-        case '<':
-            str_puts(s, "&lt;");
-            break;
-        case '>':
-            str_puts(s, "&gt;");
-            break;
-        case '&':
-            str_puts(s, "&amp;");
-            break;
-        case '"':
-            str_puts(s, "&quot;");
-            break;
-        default:
-            str_putc(s, *t);
-        }
-}
-
 struct curve {
     const char *name, *colour;
     double (*of)(const struct load_result *r);
@@ -288,9 +268,9 @@ void load_html(struct str *s, const struct load_target *t, const struct load_res
         "svg{width:100%}text{font:12px system-ui,sans-serif;fill:currentColor}.grid{stroke:#8886}"
         "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{border-color:#"
         "444}}</style>\n<h1>");
-    escaped(s, t->model);
+    text_html_escape(s, t->model);
     str_puts(s, "</h1>\n<p>");
-    escaped(s, t->url);
+    text_html_escape(s, t->url);
     str_printf(s, ", %s.</p>\n", t->stream ? "streaming" : "whole answers");
     table(s, r, n);
     if (n) {

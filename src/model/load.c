@@ -170,13 +170,13 @@ static sl_status named_matrix(struct model *m, const io_model *io, const char *n
 
 /* One with a place for a bias. */
 static sl_status biased_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
-                               dev_mat **out, sl_err *err)
+                               enum dev_use use, dev_mat **out, sl_err *err)
 {
     struct weight w;
-    if (m->opts.pack) return map(m, name, 1, false, rows, cols, DEV_USE_MATMUL, out, err);
+    if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
     SL_TRY(get_biased(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
-    return pack(m, io, name, &w, NULL, 1, DEV_USE_MATMUL, out, err);
+    return pack(m, io, name, &w, NULL, 1, use, out, err);
 }
 
 static sl_status matrix(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows, int64_t cols,
@@ -185,7 +185,7 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
     char name[MAX_NAME];
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
     if (m->kind == IO_HF && !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
-        return biased_matrix(m, io, name, rows, cols, out, err);
+        return biased_matrix(m, io, name, rows, cols, use, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
 }
 
@@ -383,7 +383,7 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     } else {
         SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     }
-    SL_TRY(matrix(m, io, il, ROLE_KV_A, c->kv_lora + c->d_rope, D, DEV_USE_MATMUL, &l->kv_a, err));
+    SL_TRY(matrix(m, io, il, ROLE_KV_A, c->kv_lora + c->d_rope, D, DEV_USE_LATENT, &l->kv_a, err));
     SL_TRY(vector(m, io, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, io, il, l, err));
     return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_PLAIN, &l->o, err);

@@ -90,30 +90,6 @@ static sl_status model_row(const struct plan_csv *c, struct plan_model *m, sl_er
     return SL_OK;
 }
 
-sl_status plan_read_models(struct plan_tables *t, struct arena *a, struct plan_bytes b, sl_err *err)
-{
-    struct plan_csv c;
-    bool more;
-    SL_TRY(plan_csv_open(&c, b, err));
-    for (;;) {
-        SL_TRY(plan_csv_next(&c, &more, err));
-        if (!more) return SL_OK;
-        struct plan_model m;
-        const char *alias;
-        SL_TRY(model_row(&c, &m, err));
-        SL_TRY(keep_alias(a, &c, &alias, err));
-        int i = find_slot((char *)t->model, sizeof m, t->n_model, m.name);
-        if (i == t->n_model) {
-            void *p, *q;
-            SL_TRY(grow(a, t->model, t->n_model, sizeof m, &p, err));
-            SL_TRY(grow(a, (void *)t->model_alias, t->n_model, sizeof alias, &q, err));
-            t->model = p, t->model_alias = q;
-            t->n_model++;
-        }
-        t->model[i] = m, t->model_alias[i] = alias;
-    }
-}
-
 static enum plan_vendor vendor_of(const struct plan_csv *c, const char *kind)
 {
     const char *v = plan_csv_text(c, "vendor"), *name = plan_csv_text(c, "name");
@@ -183,74 +159,121 @@ static sl_status host_row(const struct plan_csv *c, struct plan_host *h, sl_err 
     return SL_OK;
 }
 
+/* ---- rows into their lists ---- */
+
+struct named {
+    void *v; /* the name is the first member */
+    const char **alias;
+    int n;
+    size_t size;
+};
+
+/* In the place of the one with the same name, else at the end. */
+static sl_status put(struct arena *a, struct named *l, const void *item, const char *alias,
+                     sl_err *err)
+{
+    int i = find_slot(l->v, l->size, l->n, item);
+    if (i == l->n) {
+        void *p, *q;
+        SL_TRY(grow(a, l->v, l->n, l->size, &p, err));
+        SL_TRY(grow(a, (void *)l->alias, l->n, sizeof alias, &q, err));
+        l->v = p, l->alias = q;
+        l->n++;
+    }
+    memcpy((char *)l->v + (size_t)i * l->size, item, l->size);
+    l->alias[i] = alias;
+    return SL_OK;
+}
+
+typedef sl_status add_row(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
+                          sl_err *err);
+
+static sl_status add_model(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
+                           sl_err *err)
+{
+    struct plan_model m;
+    struct named l = {t->model, t->model_alias, t->n_model, sizeof m};
+    const char *alias;
+    SL_TRY(model_row(c, &m, err));
+    SL_TRY(keep_alias(a, c, &alias, err));
+    SL_TRY(put(a, &l, &m, alias, err));
+    t->model = l.v, t->model_alias = l.alias, t->n_model = l.n;
+    return SL_OK;
+}
+
 static sl_status add_host(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
                           sl_err *err)
 {
     struct plan_host h;
+    struct named l = {t->host, t->host_alias, t->n_host, sizeof h};
     const char *alias;
     SL_TRY(host_row(c, &h, err));
     SL_TRY(keep_alias(a, c, &alias, err));
-    int i = find_slot((char *)t->host, sizeof h, t->n_host, h.name);
-    if (i == t->n_host) {
-        void *p, *q;
-        SL_TRY(grow(a, t->host, t->n_host, sizeof h, &p, err));
-        SL_TRY(grow(a, (void *)t->host_alias, t->n_host, sizeof alias, &q, err));
-        t->host = p, t->host_alias = q;
-        t->n_host++;
-    }
-    t->host[i] = h, t->host_alias[i] = alias;
+    SL_TRY(put(a, &l, &h, alias, err));
+    t->host = l.v, t->host_alias = l.alias, t->n_host = l.n;
     return SL_OK;
+}
+
+static sl_status add_hardware(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
+                              sl_err *err)
+{
+    if (strcasecmp(plan_csv_text(c, "kind"), "cpu") == 0) return add_host(t, a, c, err);
+    struct plan_device d;
+    struct named l = {t->dev, t->dev_alias, t->n_dev, sizeof d};
+    const char *alias;
+    SL_TRY(device_row(c, &d, err));
+    SL_TRY(keep_alias(a, c, &alias, err));
+    SL_TRY(put(a, &l, &d, alias, err));
+    t->dev = l.v, t->dev_alias = l.alias, t->n_dev = l.n;
+    return SL_OK;
+}
+
+static sl_status add_engine(struct plan_tables *t, struct arena *a, const struct plan_csv *c,
+                            sl_err *err)
+{
+    struct plan_engine e;
+    double v;
+    void *p;
+    SL_TRY(keep_alias(a, c, &e.alias, err));
+    SL_TRY(plan_csv_num(c, "gen", 1, 0, 2, &v, err));
+    e.gen = (int)v;
+    SL_TRY(grow(a, t->engine, t->n_engine, sizeof e, &p, err));
+    t->engine = p;
+    t->engine[t->n_engine++] = e;
+    return SL_OK;
+}
+
+static sl_status each_row(struct plan_tables *t, struct arena *a, struct plan_bytes b, add_row *add,
+                          sl_err *err)
+{
+    struct plan_csv c;
+    bool more;
+    SL_TRY(plan_csv_open(&c, b, err));
+    for (;;) {
+        SL_TRY(plan_csv_next(&c, &more, err));
+        if (!more) return SL_OK;
+        SL_TRY(add(t, a, &c, err));
+    }
+}
+
+sl_status plan_read_models(struct plan_tables *t, struct arena *a, struct plan_bytes b, sl_err *err)
+{
+    return each_row(t, a, b, add_model, err);
 }
 
 sl_status plan_read_hardware(struct plan_tables *t, struct arena *a, struct plan_bytes b,
                              sl_err *err)
 {
-    struct plan_csv c;
-    bool more;
-    SL_TRY(plan_csv_open(&c, b, err));
-    for (;;) {
-        SL_TRY(plan_csv_next(&c, &more, err));
-        if (!more) return SL_OK;
-        if (strcasecmp(plan_csv_text(&c, "kind"), "cpu") == 0) {
-            SL_TRY(add_host(t, a, &c, err));
-            continue;
-        }
-        struct plan_device d;
-        const char *alias;
-        SL_TRY(device_row(&c, &d, err));
-        SL_TRY(keep_alias(a, &c, &alias, err));
-        int i = find_slot((char *)t->dev, sizeof d, t->n_dev, d.name);
-        if (i == t->n_dev) {
-            void *p, *q;
-            SL_TRY(grow(a, t->dev, t->n_dev, sizeof d, &p, err));
-            SL_TRY(grow(a, (void *)t->dev_alias, t->n_dev, sizeof alias, &q, err));
-            t->dev = p, t->dev_alias = q;
-            t->n_dev++;
-        }
-        t->dev[i] = d, t->dev_alias[i] = alias;
-    }
+    return each_row(t, a, b, add_hardware, err);
 }
 
 sl_status plan_read_engines(struct plan_tables *t, struct arena *a, struct plan_bytes b,
                             sl_err *err)
 {
-    struct plan_csv c;
-    bool more;
-    SL_TRY(plan_csv_open(&c, b, err));
-    for (;;) {
-        SL_TRY(plan_csv_next(&c, &more, err));
-        if (!more) return SL_OK;
-        struct plan_engine e;
-        double v;
-        void *p;
-        SL_TRY(keep_alias(a, &c, &e.alias, err));
-        SL_TRY(plan_csv_num(&c, "gen", 1, 0, 2, &v, err));
-        e.gen = (int)v;
-        SL_TRY(grow(a, t->engine, t->n_engine, sizeof e, &p, err));
-        t->engine = p;
-        t->engine[t->n_engine++] = e;
-    }
+    return each_row(t, a, b, add_engine, err);
 }
+
+/* ---- names ---- */
 
 /* Letters and digits of s in lower case, one space for anything else, none at the ends. */
 static void plain(const char *s, char *out, size_t size)

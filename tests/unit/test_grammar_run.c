@@ -44,6 +44,28 @@ static grammar *open_text(enum grammar_kind kind, const char *text)
     return g;
 }
 
+/* A run of a grammar, on the small vocabulary or on none. */
+struct fixture {
+    grammar_vocab *v;
+    grammar *g;
+    grammar_run *r;
+};
+
+static struct fixture begin(enum grammar_kind kind, const char *text, bool with_vocab)
+{
+    struct fixture f = {.v = with_vocab ? vocab() : NULL, .g = open_text(kind, text)};
+    sl_err err;
+    ASSERT_OK(grammar_run_open(f.g, f.v, &f.r, &err));
+    return f;
+}
+
+static void end(struct fixture *f)
+{
+    grammar_run_close(f->r);
+    grammar_close(f->g);
+    grammar_vocab_close(f->v);
+}
+
 static bool bit(const uint32_t *bits, int id)
 {
     return bits[id / 32] >> id % 32 & 1;
@@ -95,31 +117,23 @@ TEST(grammar_mask_is_what_push_takes)
         {GRAMMAR_GBNF, "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\""},
         {GRAMMAR_GBNF, "root ::= ([a-z ]* <[280]>)* \"12\""},
     };
-    grammar_vocab *v = vocab();
-    sl_err err;
     assert_int_equal(CONTROL, 280);
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        grammar *g = open_text(row[i].kind, row[i].text);
-        grammar_run *r = NULL;
-        ASSERT_OK(grammar_run_open(g, v, &r, &err));
+        struct fixture f = begin(row[i].kind, row[i].text, true);
         for (uint64_t seed = 1; seed <= 8; seed++)
-            compare_walk(r, seed, 25);
-        grammar_run_close(r);
-        grammar_close(g);
+            compare_walk(f.r, seed, 25);
+        end(&f);
     }
-    grammar_vocab_close(v);
 }
 
 TEST(grammar_end_and_control_tokens)
 {
-    grammar_vocab *v = vocab();
-    grammar *g = open_text(GRAMMAR_GBNF, "root ::= \"a\" | \"a\" <[280]> \"b\"");
-    grammar_run *r = NULL;
+    struct fixture f = begin(GRAMMAR_GBNF, "root ::= \"a\" | \"a\" <[280]> \"b\"", true);
+    grammar_run *r = f.r;
     uint32_t bits[(N_VOCAB + 31) / 32];
     enum grammar_where w;
     sl_err err;
     int s = -1;
-    ASSERT_OK(grammar_run_open(g, v, &r, &err));
     ASSERT_OK(grammar_state_open(r, &s, &err));
     ASSERT_OK(grammar_push(r, s, END, &w, &err));
     assert_int_equal(w, GRAMMAR_DEAD);
@@ -139,35 +153,28 @@ TEST(grammar_end_and_control_tokens)
     ASSERT_OK(grammar_push(r, s, END, &w, &err));
     assert_int_equal(w, GRAMMAR_DONE);
     grammar_state_close(r, s);
-    grammar_run_close(r);
-    grammar_close(g);
-    grammar_vocab_close(v);
+    end(&f);
 }
 
 TEST(grammar_that_wants_an_absent_token_says_so)
 {
-    grammar_vocab *v = vocab();
-    grammar *g = open_text(GRAMMAR_GBNF, "root ::= <[999]>");
-    grammar_run *r = NULL;
+    struct fixture f = begin(GRAMMAR_GBNF, "root ::= <[999]>", true);
+    grammar_run *r = f.r;
     uint32_t bits[(N_VOCAB + 31) / 32];
     sl_err err;
     int s = -1;
-    ASSERT_OK(grammar_run_open(g, v, &r, &err));
     ASSERT_OK(grammar_state_open(r, &s, &err));
     ASSERT_STATUS(grammar_mask(r, s, bits, &err), SL_REQUEST);
-    grammar_run_close(r);
-    grammar_close(g);
-    grammar_vocab_close(v);
+    end(&f);
 }
 
 TEST(grammar_states_are_independent)
 {
-    grammar *g = open_text(GRAMMAR_REGEX, "a*b");
-    grammar_run *r = NULL;
+    struct fixture f = begin(GRAMMAR_REGEX, "a*b", false);
+    grammar_run *r = f.r;
     enum grammar_where w;
     sl_err err;
     int a, b, c;
-    ASSERT_OK(grammar_run_open(g, NULL, &r, &err));
     ASSERT_OK(grammar_state_open(r, &a, &err));
     ASSERT_OK(grammar_push_bytes(r, a, "aa", 2, &w, &err));
     ASSERT_OK(grammar_state_copy(r, a, &b, &err));
@@ -185,21 +192,19 @@ TEST(grammar_states_are_independent)
     grammar_state_close(r, a);
     grammar_state_close(r, c);
     grammar_state_close(r, -1);
-    grammar_run_close(r);
-    grammar_close(g);
+    end(&f);
 }
 
 /* A text with ever new situations: what a run holds stays bounded, and it goes on. */
 TEST(grammar_run_memory_is_bounded)
 {
-    grammar_vocab *v = vocab();
-    grammar *g = open_text(GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}");
-    grammar_run *r = NULL;
+    struct fixture f =
+        begin(GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", true);
+    grammar_run *r = f.r;
     uint32_t bits[(N_VOCAB + 31) / 32];
     enum grammar_where w;
     sl_err err;
     int s;
-    ASSERT_OK(grammar_run_open(g, v, &r, &err));
     ASSERT_OK(grammar_state_open(r, &s, &err));
     for (int i = 0; i < 12000; i++) {
         ASSERT_OK(grammar_push_bytes(r, s, "[[],", 4, &w, &err));
@@ -209,9 +214,7 @@ TEST(grammar_run_memory_is_bounded)
     for (int i = 0; i < 12000; i++)
         ASSERT_OK(grammar_push_bytes(r, s, i ? "]" : "[]]", i ? 1 : 3, &w, &err));
     assert_int_equal(w, GRAMMAR_DONE);
-    grammar_run_close(r);
-    grammar_close(g);
-    grammar_vocab_close(v);
+    end(&f);
 }
 
 TEST(grammar_leaks_nothing_over_many)

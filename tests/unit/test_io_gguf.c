@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "io_make.h"
+#include "io_cases.h"
 #include "os/os.h"
 #include "test.h"
 
@@ -12,10 +12,7 @@
 /* One tensor "w" of F32 [ne] at offset 0. */
 #define TENSOR_W "s=w u32=1 u64=8 u32=0 u64=0 pad=32 zero=32 "
 
-static const struct {
-    const char *what, *file, *text;
-    sl_status status;
-} bad[] = {
+static const struct bad_file bad[] = {
     {"empty", "", "0 bytes", SL_FORMAT},
     {"magic cut", "GGU", "3 bytes", SL_FORMAT},
     {"magic wrong", "GGML u32=3 u64=0 u64=0", "byte 0: neither GGUF nor safetensors", SL_FORMAT},
@@ -166,20 +163,7 @@ static const struct {
 
 TEST(io_gguf_refuses_every_kind_of_bad_file)
 {
-    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
-        sl_err err = {0};
-        io_model *m = NULL;
-        uint8_t *copy;
-        struct make *f = make_file(bad[i].file);
-        int64_t before = mem_used(MEM_MISC);
-        sl_status st = make_open(f->p, f->n, &m, &copy, &err);
-        if (st != bad[i].status || !strstr(err.text, bad[i].text))
-            fail_msg("%s: status %d, \"%s\" (want \"%s\")", bad[i].what, st, err.text, bad[i].text);
-        assert_non_null(strstr(err.text, "test.file"));
-        assert_int_equal(mem_used(MEM_MISC), before);
-        free(copy);
-        free(f);
-    }
+    cases_refused("test.file", bad, BASE_COUNT_OF(bad));
     assert_true(BASE_COUNT_OF(bad) >= 45);
 }
 
@@ -199,43 +183,12 @@ static const char *const good[] = {
 
 TEST(io_gguf_cut_anywhere_is_refused)
 {
-    int64_t before = mem_used(MEM_MISC);
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        for (size_t n = 0; n <= f->n; n++) {
-            sl_err err = {0};
-            io_model *m = NULL;
-            uint8_t *copy;
-            sl_status st = make_open(f->p, n, &m, &copy, &err);
-            if ((st == SL_OK) != (n == f->n))
-                fail_msg("file %d cut at %zu: %d %s", i, n, st, err.text);
-            assert_true(st == SL_OK || err.text[0]);
-            io_close(m);
-            free(copy);
-        }
-        free(f);
-    }
-    assert_int_equal(mem_used(MEM_MISC), before);
+    cases_cut("test.file", good, BASE_COUNT_OF(good));
 }
 
 TEST(io_gguf_any_wrong_byte_is_clean)
 {
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        for (size_t at = 0; at < f->n * 3; at++) {
-            static const uint8_t flip[3] = {0xff, 0x80, 0x01};
-            sl_err err = {0};
-            io_model *m = NULL;
-            uint8_t *copy;
-            f->p[at / 3] ^= flip[at % 3];
-            sl_status st = make_open(f->p, f->n, &m, &copy, &err);
-            f->p[at / 3] ^= flip[at % 3];
-            assert_true(st == SL_OK || st == SL_FORMAT || st == SL_UNSUPPORTED);
-            io_close(m);
-            free(copy);
-        }
-        free(f);
-    }
+    cases_flipped("test.file", good, BASE_COUNT_OF(good));
 }
 
 TEST(io_gguf_gives_tensors_and_metadata)
@@ -437,25 +390,7 @@ TEST(io_index_of_many_keys_finds_them_all)
 
 TEST(io_gguf_survives_every_failing_allocation)
 {
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        int64_t before = mem_used(MEM_MISC);
-        sl_status st = SL_NOMEM;
-        for (uint64_t k = 1; st == SL_NOMEM; k++) {
-            sl_err err;
-            io_model *m = NULL;
-            uint8_t *copy;
-            mem_fail_at(k, 0);
-            st = make_open(f->p, f->n, &m, &copy, &err);
-            mem_fail_at(0, 0);
-            assert_true(st == SL_OK || (st == SL_NOMEM && k < 100));
-            io_close(m);
-            free(copy);
-            assert_int_equal(mem_used(MEM_MISC), before);
-        }
-        assert_int_equal(st, SL_OK);
-        free(f);
-    }
+    cases_no_memory("test.file", good, BASE_COUNT_OF(good));
 }
 
 TEST(io_weight_of_nvfp4_takes_its_second_scale)

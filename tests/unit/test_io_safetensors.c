@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors: good files read right, bad ones refused with the byte (RELIABILITY F1, F4, C.1a). */
 #include "base/mem.h"
-#include "io_make.h"
+#include "io_cases.h"
 #include "test.h"
 
 #define F32_1(b, e) "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[" #b "," #e "]}"
 
-static const struct {
-    const char *what, *file, *text;
-    sl_status status;
-} bad[] = {
+static const struct bad_file bad[] = {
     {"no header", "u64=0", "byte 8: the header does not start with '{'", SL_FORMAT},
     {"length cut", "u32=4", "byte 4: the file ends inside the header's length (4 bytes in all)",
      SL_FORMAT},
@@ -130,19 +127,7 @@ static const struct {
 
 TEST(io_safetensors_refuses_every_kind_of_bad_file)
 {
-    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
-        sl_err err = {0};
-        io_model *m = NULL;
-        uint8_t *copy;
-        struct make *f = make_file(bad[i].file);
-        int64_t before = mem_used(MEM_MISC);
-        sl_status st = make_open_as("test.safetensors", f->p, f->n, &m, &copy, &err);
-        if (st != bad[i].status || !strstr(err.text, bad[i].text))
-            fail_msg("%s: status %d, \"%s\" (want \"%s\")", bad[i].what, st, err.text, bad[i].text);
-        assert_int_equal(mem_used(MEM_MISC), before);
-        free(copy);
-        free(f);
-    }
+    cases_refused("test.safetensors", bad, BASE_COUNT_OF(bad));
     assert_true(BASE_COUNT_OF(bad) >= 35);
 }
 
@@ -162,40 +147,12 @@ static const char *const good[] = {
 
 TEST(io_safetensors_cut_anywhere_is_refused)
 {
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        for (size_t n = 0; n <= f->n; n++) {
-            sl_err err = {0};
-            io_model *m = NULL;
-            uint8_t *copy;
-            sl_status st = make_open_as("test.safetensors", f->p, n, &m, &copy, &err);
-            if ((st == SL_OK) != (n == f->n))
-                fail_msg("file %d cut at %zu: %d %s", i, n, st, err.text);
-            io_close(m);
-            free(copy);
-        }
-        free(f);
-    }
+    cases_cut("test.safetensors", good, BASE_COUNT_OF(good));
 }
 
 TEST(io_safetensors_any_wrong_byte_is_clean)
 {
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        for (size_t at = 0; at < f->n * 3; at++) {
-            static const uint8_t flip[3] = {0xff, 0x80, 0x01};
-            sl_err err = {0};
-            io_model *m = NULL;
-            uint8_t *copy;
-            f->p[at / 3] ^= flip[at % 3];
-            sl_status st = make_open_as("test.safetensors", f->p, f->n, &m, &copy, &err);
-            f->p[at / 3] ^= flip[at % 3];
-            assert_true(st == SL_OK || st == SL_FORMAT || st == SL_UNSUPPORTED);
-            io_close(m);
-            free(copy);
-        }
-        free(f);
-    }
+    cases_flipped("test.safetensors", good, BASE_COUNT_OF(good));
 }
 
 TEST(io_safetensors_gives_tensors_in_file_order)
@@ -230,22 +187,5 @@ TEST(io_safetensors_gives_tensors_in_file_order)
 
 TEST(io_safetensors_survives_every_failing_allocation)
 {
-    for (int i = 0; i < BASE_COUNT_OF(good); i++) {
-        struct make *f = make_file(good[i]);
-        sl_status st = SL_NOMEM;
-        for (uint64_t k = 1; st == SL_NOMEM; k++) {
-            sl_err err;
-            io_model *m = NULL;
-            uint8_t *copy;
-            int64_t before = mem_used(MEM_MISC);
-            mem_fail_at(k, 0);
-            st = make_open_as("test.safetensors", f->p, f->n, &m, &copy, &err);
-            mem_fail_at(0, 0);
-            assert_true(st == SL_OK || (st == SL_NOMEM && k < 100));
-            io_close(m);
-            free(copy);
-            assert_int_equal(mem_used(MEM_MISC), before);
-        }
-        free(f);
-    }
+    cases_no_memory("test.safetensors", good, BASE_COUNT_OF(good));
 }

@@ -6,22 +6,8 @@
 #include <string.h>
 
 #include "plan/calib.h"
-#include "plan/embed.h"
 #include "plan/search.h"
-#include "plan/store.h"
-
-static struct arena arena;
-static struct plan_tables tables;
-
-static void load(void)
-{
-    sl_err err;
-    if (tables.n_model > 0) return;
-    mem_arena_init(&arena, MEM_MISC, 0);
-    ASSERT_OK(plan_read_models(&tables, &arena, plan_embedded(PLAN_FILE_MODELS), &err));
-    ASSERT_OK(plan_read_hardware(&tables, &arena, plan_embedded(PLAN_FILE_HARDWARE), &err));
-    ASSERT_OK(plan_read_engines(&tables, &arena, plan_embedded(PLAN_FILE_ENGINES), &err));
-}
+#include "plan_load.h"
 
 static const struct plan_model *model(const char *name)
 {

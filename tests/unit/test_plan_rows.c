@@ -5,28 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "plan/calib.h"
-#include "plan/embed.h"
-#include "plan/store.h"
-
-static struct arena arena;
-static struct plan_tables tables;
-static struct plan_book book;
-
-static void load(void)
-{
-    sl_err err;
-    if (tables.n_model > 0) return;
-    mem_arena_init(&arena, MEM_MISC, 0);
-    ASSERT_OK(plan_read_models(&tables, &arena, plan_embedded(PLAN_FILE_MODELS), &err));
-    ASSERT_OK(plan_read_hardware(&tables, &arena, plan_embedded(PLAN_FILE_HARDWARE), &err));
-    ASSERT_OK(plan_read_engines(&tables, &arena, plan_embedded(PLAN_FILE_ENGINES), &err));
-    ASSERT_OK(plan_book_read(&book, &arena, plan_embedded(PLAN_FILE_CONSTANTS), &err));
-}
+#include "plan_load.h"
 
 static struct plan_row row(const char *system, const char *model, const char *hw, double cards,
                            const char *layout, const char *metric)

@@ -11,11 +11,14 @@
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][DEV_USE_EXACT + 1] = {
-        /* matmul, embed, experts, plain, exact */
-        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
-        [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15},
-        [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15},
-        [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
+        /* matmul, embed, experts, plain, latent, exact */
+        [DEV_ACTS_AUTO] = {MM_ACT_INT8X, MM_ACT_INT8X, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT15,
+                           MM_ACT_INT15},
+        [DEV_ACTS_INT8] = {MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8, MM_ACT_INT8,
+                           MM_ACT_INT15},
+        [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15,
+                           MM_ACT_INT15},
+        [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
     };
     enum mm_act a = wanted[c->acts][use];
     if (kern_mm_takes(fmt, a)) return a;
@@ -88,8 +91,8 @@ static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
 }
 
 void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
-                      int64_t begin, int64_t end,
-                      void (*drop)(void *user, const struct weight *w), void *user)
+                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
+                      void *user)
 {
     for (int64_t u = begin; u < end;) {
         int64_t i = u / n_tile, stop = (i + 1) * n_tile;

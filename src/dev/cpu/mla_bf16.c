@@ -66,6 +66,12 @@ static const uint16_t *rows16(const struct mla *a, const uint8_t *from, int n, u
     return x;
 }
 
+/* Elements from one of these rows to the next. */
+static int64_t row_ld(const struct mla *a)
+{
+    return a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
+}
+
 static const uint8_t *row_at(const struct mla *a, const struct dev_batch *b, int seq, int p)
 {
     const struct cpu_kv *kv = a->kv;
@@ -89,7 +95,7 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
 {
     const struct mla *a = j->op;
     int ld = dev_cpu_round16(u->n_tok * u->n_head), end = u->span1 * VEC_SPAN;
-    int64_t ld_row = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
+    int64_t ld_row = row_ld(a);
     int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run, p = p0 + at;
@@ -142,7 +148,7 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
                          .lda_k = 2 * ld,
                          .blk = run,
                          .blk_rows = n_run,
-                         .ldb = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row,
+                         .ldb = row_ld(a),
                          .ldc = j->ldo,
                          .n_row = u->n_head,
                          .n_vec = a->r16 / 16};
@@ -243,7 +249,7 @@ static void make_span(const struct mla_job *j, int seq, int p0, int n, const str
     for (int at = 0; at < n; at += n_run) {
         int k = n - at < n_run ? n - at : n_run;
         const uint16_t *x = rows16(a, row_at(a, j->b, seq, p0 + at), k, m->x);
-        int64_t ld = a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
+        int64_t ld = row_ld(a);
         uint16_t *key = m->k + (int64_t)at * kd;
         struct attn_mm mm = {.a = x,
                              .lda = ld,
