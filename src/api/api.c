@@ -53,6 +53,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     a->started_s = (int64_t)time(NULL);
     net_random(a->seed, sizeof a->seed);
     api_metrics_init(a);
+    SL_TRY(api_routing_open(a, err));
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
     SL_TRY(api_gcache_open(&a->gcache, err));

@@ -41,6 +41,20 @@ struct api_metrics {
     struct net_count grammar_hit, grammar_miss;
 };
 
+/* How tokens were spread over the experts; n_expert 0 in dense models. */
+struct api_routing {
+    /* fixed after open */
+    int n_expert, n_layer;
+    /* engine thread */
+    int64_t when_ns;
+    uint64_t *one, *all; /* [n_expert] */
+    /* any thread */
+    struct net_count *expert; /* [n_expert] */
+    struct {
+        struct net_count peak, sum;
+    } *layer; /* [n_layer] */
+};
+
 struct api_keys;
 struct api_gcache;
 struct api_parse;
@@ -60,6 +74,7 @@ struct api {
     struct net_count n_gen, draining, failed;
     struct net_count beat_ns;
     struct api_metrics metrics;
+    struct api_routing routing;
     char fail_text[200];       /* set once before failed */
     struct api_db *db;         /* has a lock of its own */
     struct api_gcache *gcache; /* the same */
@@ -254,6 +269,8 @@ sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char
                         sl_err *err) BASE_MUST_USE;
 
 void api_metrics_init(api *a);
+sl_status api_routing_open(api *a, sl_err *err) BASE_MUST_USE;
+void api_routing_put(const api *a, struct str *out, const char *label);
 void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev);
 
 #endif
