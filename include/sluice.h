@@ -187,7 +187,10 @@ typedef enum sl_grammar_kind {
  * Threads: any. */
 SL_API sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char *text,
                                     size_t n, sl_grammar **out, sl_err *err) SL_MUST_USE;
+SL_API sl_grammar *sl_grammar_ref(sl_grammar *g); /* one more reference; returns g. NULL is legal. Threads: any */
 SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
+/* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more). Threads: any. */
+SL_API size_t sl_grammar_bytes(const sl_grammar *g);
 
 /* ---- engines ---- */
 

@@ -113,6 +113,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
     for (;;) {
         int n_term = atomic_load(&live.n_term);
         api_beat(live.api);
+        api_sample(live.api);
         if (n_term) {
             int64_t now = clock_now_ns();
             if (!*deadline) *deadline = now + (int64_t)o->drain_s * 1000000000;

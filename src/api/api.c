@@ -53,8 +53,10 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     a->started_s = (int64_t)time(NULL);
     net_random(a->seed, sizeof a->seed);
     api_metrics_init(a);
+    SL_TRY(api_routing_open(a, err));
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
+    SL_TRY(api_gcache_open(&a->gcache, err));
     SL_TRY(api_store_open(a, o->db_file, err));
     return api_key_load(a, err);
 }
@@ -81,6 +83,7 @@ void api_close(api *a)
     api_store_usage(a);
     api_store_close(a);
     api_key_close(a);
+    api_gcache_close(a->gcache);
     net_lock_close(a->lock);
     mem_arena_fini(&a->arena);
     mem_free(a);

@@ -51,6 +51,8 @@ int api_active(const api *a);
 /* The engine thread lives: call after every step and wait. A silence of 5 s while work is there
  * makes /health a 503, unless step_limit_ns says that a step may take longer. */
 void api_beat(api *a);
+/* Between steps, as often as wanted: copies what only the engine's thread may read. */
+void api_sample(api *a);
 /* The engine failed for good: everything is refused with why. */
 void api_fail_all(api *a, const char *why);
 /* Read the key file again. The old keys stay when it is bad. Threads: any. */

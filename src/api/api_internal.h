@@ -18,9 +18,9 @@
 
 /* The routes, in the order of the log and the metrics. */
 enum {
-    API_OPEN = 1,  /* no key needed */
-    API_HERE = 2,  /* answered on the net thread */
-    API_GEN = 4,   /* makes the model compute: counted, limited, refused while draining */
+    API_OPEN = 1,    /* no key needed */
+    API_HERE = 2,    /* answered on the net thread */
+    API_GEN = 4,     /* makes the model compute: counted, limited, refused while draining */
     API_UI = 8,      /* there with --ui on */
     API_METRICS = 16 /* there with --metrics on */
 };
@@ -38,9 +38,26 @@ const struct api_route *api_route_table(int *n);
 struct api_metrics {
     struct net_hist ttft, tpot, e2e, queue, prefill, decode, n_prompt, n_answer;
     struct net_count finish[SL_N_FINISH], n_refused, n_auth_failed, http[6];
+    struct net_count grammar_hit, grammar_miss;
+};
+
+/* How tokens were spread over the experts; n_expert 0 in dense models. */
+struct api_routing {
+    /* fixed after open */
+    int n_expert, n_layer;
+    /* engine thread */
+    int64_t when_ns;
+    uint64_t *one, *all; /* [n_expert] */
+    /* any thread */
+    struct net_count *expert; /* [n_expert] */
+    struct {
+        struct net_count peak, sum;
+    } *layer; /* [n_layer] */
 };
 
 struct api_keys;
+struct api_gcache;
+struct api_parse;
 
 struct api {
     /* fixed after open */
@@ -57,9 +74,11 @@ struct api {
     struct net_count n_gen, draining, failed;
     struct net_count beat_ns;
     struct api_metrics metrics;
-    char fail_text[200]; /* set once before failed */
-    struct api_db *db;   /* has a lock of its own */
-    int64_t usage_ns;    /* watcher thread: when usage was last written */
+    struct api_routing routing;
+    char fail_text[200];       /* set once before failed */
+    struct api_db *db;         /* has a lock of its own */
+    struct api_gcache *gcache; /* the same */
+    int64_t usage_ns;          /* watcher thread: when usage was last written */
     /* under lock */
     struct api_keys *keys;
 };
@@ -107,9 +126,25 @@ struct api_gen {
 /* From a body whose fields were checked. */
 sl_status api_gen_parse(api *a, struct net_req *r, const struct json *body, int route,
                         struct api_gen *g, sl_err *err) BASE_MUST_USE;
+/* What decides about the answer's form. */
+struct api_form_in {
+    const struct json *body;
+    int route;
+    /* where there is a chat; else NULL */
+    const struct api_parse *parse; /* of the answer, nothing fed yet */
+    const struct json *chat;       /* the body as chat has it: tools, tool_choice */
+    bool thought;                  /* the prompt ends behind reasoning */
+};
 /* The grammar that the body asks for; NULL for none. The caller unrefs it. */
-sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
-                           sl_grammar **out, sl_err *err) BASE_MUST_USE;
+sl_status api_form_parse(api *a, struct net_req *r, const struct api_form_in *in, sl_grammar **out,
+                         sl_err *err) BASE_MUST_USE;
+/* ---- gcache.c: grammars of earlier requests ---- */
+sl_status api_gcache_open(struct api_gcache **out, sl_err *err) BASE_MUST_USE;
+void api_gcache_close(struct api_gcache *c); /* NULL is legal */
+/* As sl_grammar_compile. Threads: any. */
+sl_status api_gcache_get(api *a, sl_grammar_kind kind, const char *text, size_t n, sl_grammar **out,
+                         sl_err *err) BASE_MUST_USE;
+void api_gcache_stat(const api *a, int *n, size_t *bytes);
 /* A JSON list of token ids. name: the field. */
 sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
                         int *n, sl_err *err) BASE_MUST_USE;
@@ -225,13 +260,17 @@ sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
-/* The prompt ends with an opened reasoning block. */
-bool api_prompt_thinks(const api *a, const struct api_prompt *p);
+/* The prompt ends with this tag; white space behind it does not count. */
+#define API_THINK "<think>"
+#define API_THINK_END "</think>"
+bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag);
 /* The rendered text instead; free with sl_free. */
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
                         sl_err *err) BASE_MUST_USE;
 
 void api_metrics_init(api *a);
+sl_status api_routing_open(api *a, sl_err *err) BASE_MUST_USE;
+void api_routing_put(const api *a, struct str *out, const char *label);
 void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev);
 
 #endif

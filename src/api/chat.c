@@ -284,7 +284,7 @@ static sl_status answers(api *a, struct net_req *r, struct chat *c, sl_err *err)
     sl_status st = SL_OK;
     SL_TRY(mem_arena_array(&r->arena, (size_t)c->g.n, sizeof *c->answer, &p, err));
     c->answer = p;
-    bool thinks = api_prompt_thinks(a, &c->prompt);
+    bool thinks = api_prompt_ends(a, &c->prompt, API_THINK);
     for (int i = 0; i < c->g.n && !st; i++)
         st = api_answer_init(a, c->g.body, thinks, &c->answer[i], err);
     for (int i = 0; i < c->g.n && st; i++)
@@ -304,13 +304,19 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     str_init(&c->head, MEM_REQUEST, 0);
     net_random_id("chatcmpl-", c->g.id);
     SL_TRY(api_chat_prompt(a, r, body, &c->prompt, err));
-    SL_TRY(api_format_parse(a, r, body, API_CHAT, &c->g.grammar, err));
-    c->g.q.grammar = c->g.grammar;
-    sl_status st = answers(a, r, c, err);
+    SL_TRY(answers(a, r, c, err));
+    const struct api_form_in in = {.body = body,
+                                   .route = API_CHAT,
+                                   .parse = c->answer[0].parse,
+                                   .chat = body,
+                                   .thought = api_prompt_ends(a, &c->prompt, API_THINK_END)};
+    sl_status st = api_form_parse(a, r, &in, &c->g.grammar, err);
     if (st) {
-        sl_grammar_unref(c->g.grammar);
+        struct api_job j = {.user = c};
+        fini(&j);
         return st;
     }
+    c->g.q.grammar = c->g.grammar;
     if (api_parse_wants_special(c->answer[0].parse)) c->g.q.keep_special = 1;
     return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
 }

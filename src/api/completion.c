@@ -305,7 +305,8 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     }
     str_init(&c->head, MEM_REQUEST, 0);
     net_random_id("cmpl-", c->g.id);
-    SL_TRY(api_format_parse(a, r, body, API_TEXT, &c->g.grammar, err));
+    const struct api_form_in in = {.body = body, .route = API_TEXT};
+    SL_TRY(api_form_parse(a, r, &in, &c->g.grammar, err));
     c->g.q.grammar = c->g.grammar;
     return api_job_start(a, r, &c->g, c->prompt, c->n_prompt, &fmt, c, err);
 }

@@ -35,8 +35,8 @@
     F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")                                                    \
     F(T,       echo,                  BOOL, 0, 0,        USE,  "the prompt first, with logprobs its own")                                   \
     F(T,       suffix,                ANY,  0, 0,        DENY, "no model here fills in the middle")                                         \
-    F(C|R,     tools,                 ANY,  0, 0,        USE,  "functions; other kinds of tools are refused")                               \
-    F(C|R,     tool_choice,           ANY,  0, 0,        USE,  "none, auto, required, or one function by name")                             \
+    F(C|R,     tools,                 ANY,  0, 0,        USE,  "functions; other kinds of tools are refused; strict: true holds their calls to the schema") \
+    F(C|R,     tool_choice,           ANY,  0, 0,        USE,  "none, auto, required, one function by name, or allowed_tools") \
     F(C|R,     parallel_tool_calls,   BOOL, 0, 0,        USE,  "false: at most one call in an answer")                                      \
     F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")                                                     \
     F(C,       function_call,         ANY,  0, 0,        DENY, "deprecated: use tool_choice")                                               \

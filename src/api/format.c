@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the answer must look like: response_format, and the names other servers use. Compiled here,
- * on a worker thread. */
+/* What the answer must look like: response_format, and the names other servers use, as the text of
+ * a grammar. form.c joins it with reasoning and tool calls and compiles it. */
 #include <string.h>
 
-#include "api/api_internal.h"
+#include "api/form.h"
 
-static sl_status compile_node(api *a, const char *name, const struct json *schema, sl_grammar **out,
-                              sl_err *err)
+static sl_status schema_of(const char *name, const struct json *schema, struct api_form *f,
+                           sl_err *err)
 {
-    struct str s;
     struct json_w w;
     if (!schema || (schema->kind != JSON_OBJECT_K && schema->kind != JSON_BOOL_K))
         return SL_FAIL(err, REQUEST, "%s: must be a JSON schema", name);
-    str_init(&s, MEM_REQUEST, 0);
-    text_jw_init(&w, &s);
+    f->any = true;
+    f->kind = SL_GRAMMAR_JSON_SCHEMA;
+    text_jw_init(&w, &f->text);
     text_jw_node(&w, schema);
-    sl_status st = str_status(&s, err);
-    if (!st) st = sl_grammar_compile(a->o.model, SL_GRAMMAR_JSON_SCHEMA, str_c(&s), s.n, out, err);
-    str_fini(&s);
-    return st;
+    return str_status(&f->text, err);
 }
 
 /* A schema may come as JSON inside a string. */
-static sl_status compile_json(api *a, struct net_req *r, const char *name, const struct json *v,
-                              sl_grammar **out, sl_err *err)
+static sl_status json_of(struct net_req *r, const char *name, const struct json *v,
+                         struct api_form *f, sl_err *err)
 {
     const struct json *schema = v;
     if (v->kind == JSON_STR_K) {
@@ -31,54 +28,53 @@ static sl_status compile_json(api *a, struct net_req *r, const char *name, const
         if (st == SL_FORMAT && err) err->code = SL_REQUEST;
         if (st) return st == SL_FORMAT ? SL_REQUEST : st;
     }
-    return compile_node(a, name, schema, out, err);
+    return schema_of(name, schema, f, err);
 }
 
 /* One of several texts, word for word, as a grammar. */
-static sl_status compile_choice(api *a, const struct json *v, sl_grammar **out, sl_err *err)
+static sl_status choice_of(const struct json *v, struct api_form *f, sl_err *err)
 {
-    struct str s;
     if (v->kind != JSON_ARRAY_K || v->n < 1 || v->n > 1024)
         return SL_FAIL(err, REQUEST,
                        "structured_outputs.choice: must be a list of 1 to 1024 texts");
-    str_init(&s, MEM_REQUEST, 0);
-    str_puts(&s, "root ::= ");
+    f->any = true;
+    f->kind = SL_GRAMMAR_GBNF;
+    str_puts(&f->text, "root ::= ");
     for (const struct json *e = v->child; e; e = e->next) {
-        if (e->kind != JSON_STR_K) {
-            str_fini(&s);
+        if (e->kind != JSON_STR_K)
             return SL_FAIL(err, REQUEST, "structured_outputs.choice: must hold texts only");
-        }
-        str_puts(&s, e == v->child ? "\"" : " | \"");
-        text_json_escape(&s, e->s, e->n);
-        str_putc(&s, '"');
+        if (e != v->child) str_puts(&f->text, " | ");
+        api_form_literal(&f->text, e->s, e->n);
     }
-    sl_status st = str_status(&s, err);
-    if (!st) st = sl_grammar_compile(a->o.model, SL_GRAMMAR_GBNF, str_c(&s), s.n, out, err);
-    str_fini(&s);
-    return st;
+    return str_status(&f->text, err);
 }
 
-static sl_status compile_text(api *a, sl_grammar_kind kind, const char *name, const struct json *v,
-                              sl_grammar **out, sl_err *err)
+static sl_status text_of(sl_grammar_kind kind, const char *name, const struct json *v,
+                         struct api_form *f, sl_err *err)
 {
     if (v->kind != JSON_STR_K) return SL_FAIL(err, REQUEST, "%s: must be a string", name);
-    return sl_grammar_compile(a->o.model, kind, v->s, v->n, out, err);
+    f->any = true;
+    f->kind = kind;
+    str_put(&f->text, v->s, v->n);
+    return str_status(&f->text, err);
 }
 
 /* {"type": "json_schema", ...}: chat has the schema one level deeper than responses. */
-static sl_status of_format(api *a, const char *name, const struct json *f, sl_grammar **out,
-                           sl_err *err)
+static sl_status of_format(const char *name, const struct json *v, struct api_form *f, sl_err *err)
 {
-    const struct json *type = text_json_get(f, "type"), *js = api_field(f, "json_schema");
+    const struct json *type = text_json_get(v, "type"), *js = api_field(v, "json_schema");
     if (text_json_is(type, "text")) return SL_OK;
-    if (text_json_is(type, "json_object"))
-        return sl_grammar_compile(a->o.model, SL_GRAMMAR_JSON_OBJECT, "", 0, out, err);
+    if (text_json_is(type, "json_object")) {
+        f->any = true;
+        f->kind = SL_GRAMMAR_JSON_OBJECT;
+        return SL_OK;
+    }
     if (!text_json_is(type, "json_schema"))
         return SL_FAIL(err, REQUEST, "%s.type: must be text, json_object or json_schema", name);
-    return compile_node(a, name, api_field(js ? js : f, "schema"), out, err);
+    return schema_of(name, api_field(js ? js : v, "schema"), f, err);
 }
 
-static sl_status of_structured(api *a, struct net_req *r, const struct json *s, sl_grammar **out,
+static sl_status of_structured(struct net_req *r, const struct json *s, struct api_form *f,
                                sl_err *err)
 {
     const struct json *json = api_field(s, "json"), *regex = api_field(s, "regex"),
@@ -86,50 +82,39 @@ static sl_status of_structured(api *a, struct net_req *r, const struct json *s, 
     if (s->kind != JSON_OBJECT_K || !!json + !!regex + !!grammar + !!choice != 1)
         return SL_FAIL(err, REQUEST,
                        "structured_outputs: must have exactly one of json, regex, grammar, choice");
-    if (json) return compile_json(a, r, "structured_outputs.json", json, out, err);
-    if (choice) return compile_choice(a, choice, out, err);
-    return compile_text(a, regex ? SL_GRAMMAR_REGEX : SL_GRAMMAR_GBNF,
-                        regex ? "structured_outputs.regex" : "structured_outputs.grammar",
-                        regex ? regex : grammar, out, err);
+    if (json) return json_of(r, "structured_outputs.json", json, f, err);
+    if (choice) return choice_of(choice, f, err);
+    return text_of(regex ? SL_GRAMMAR_REGEX : SL_GRAMMAR_GBNF,
+                   regex ? "structured_outputs.regex" : "structured_outputs.grammar",
+                   regex ? regex : grammar, f, err);
 }
 
-static sl_status parse(api *a, struct net_req *r, const struct json *body, int route,
-                       sl_grammar **out, sl_err *err)
+static const char *format_name(const struct json *body, int route)
+{
+    if (route == API_RESPONSES) return "text.format";
+    return api_field(body, "response_format") ? "response_format" : "structured_outputs";
+}
+
+sl_status api_format_read(struct net_req *r, const struct json *body, int route, struct api_form *f,
+                          sl_err *err)
 {
     const struct json *text = route == API_RESPONSES ? api_field(body, "text") : NULL,
-                      *f = text ? api_field(text, "format") : api_field(body, "response_format"),
+                      *v = text ? api_field(text, "format") : api_field(body, "response_format"),
                       *s = api_field(body, "structured_outputs"),
                       *json = api_field(body, "guided_json"),
                       *regex = api_field(body, "guided_regex"),
                       *grammar = api_field(body, "guided_grammar");
-    *out = NULL;
+    f->name = format_name(body, route);
     if (route == API_RESPONSES) s = json = regex = grammar = NULL;
-    bool plain = f && text_json_is(text_json_get(f, "type"), "text");
-    int n = (f && !plain) + !!s + !!json + !!regex + !!grammar;
+    bool plain = v && text_json_is(text_json_get(v, "type"), "text");
+    int n = (v && !plain) + !!s + !!json + !!regex + !!grammar;
     if (n > 1)
         return SL_FAIL(err, REQUEST,
                        "response_format: and another structure: only one is possible");
-    if (f)
-        return of_format(a, route == API_RESPONSES ? "text.format" : "response_format", f, out,
-                         err);
-    if (s) return of_structured(a, r, s, out, err);
-    if (json) return compile_json(a, r, "guided_json", json, out, err);
-    if (regex) return compile_text(a, SL_GRAMMAR_REGEX, "guided_regex", regex, out, err);
-    if (grammar) return compile_text(a, SL_GRAMMAR_GBNF, "guided_grammar", grammar, out, err);
+    if (v && !plain) return of_format(f->name, v, f, err);
+    if (s) return of_structured(r, s, f, err);
+    if (json) return json_of(r, "guided_json", json, f, err);
+    if (regex) return text_of(SL_GRAMMAR_REGEX, "guided_regex", regex, f, err);
+    if (grammar) return text_of(SL_GRAMMAR_GBNF, "guided_grammar", grammar, f, err);
     return SL_OK;
-}
-
-sl_status api_format_parse(api *a, struct net_req *r, const struct json *body, int route,
-                           sl_grammar **out, sl_err *err)
-{
-    sl_status st = parse(a, r, body, route, out, err);
-    if (st != SL_REQUEST && st != SL_LIMIT && st != SL_FORMAT) return st;
-    if (err) err->code = SL_REQUEST;
-    if (err && (err->text[0] == '#' || strncmp(err->text, "schema", 6) == 0 ||
-                strncmp(err->text, "regex", 5) == 0 || strncmp(err->text, "grammar", 7) == 0))
-        status_prefix(err, "%s",
-                      route == API_RESPONSES               ? "text.format"
-                      : api_field(body, "response_format") ? "response_format"
-                                                           : "structured_outputs");
-    return SL_REQUEST;
 }

@@ -203,21 +203,42 @@ static sl_status check_tools(const struct json *tools, sl_err *err)
     return SL_OK;
 }
 
+/* one: a function as tool_choice or a list of allowed tools names it. */
+static sl_status check_named(const struct json *tools, const struct json *one, sl_err *err)
+{
+    const struct json *f = text_json_get(one, "function"),
+                      *name = text_json_get(f ? f : one, "name");
+    for (const struct json *t = tools ? tools->child : NULL; t && name; t = t->next) {
+        const struct json *tf = text_json_get(t, "function"),
+                          *tn = text_json_get(tf ? tf : t, "name");
+        if (name->kind == JSON_STR_K && text_json_is(tn, name->s)) return SL_OK;
+    }
+    return SL_FAIL(err, REQUEST, "tool_choice: names no function of tools");
+}
+
+/* {"type": "allowed_tools", "mode": ..., "tools": [...]}, in chat inside "allowed_tools". */
+static sl_status check_allowed(const struct json *tools, const struct json *choice, sl_err *err)
+{
+    const struct json *in = api_field(choice, "allowed_tools"), *a = in ? in : choice,
+                      *mode = text_json_get(a, "mode"), *list = api_field(a, "tools");
+    if (!text_json_is(mode, "auto") && !text_json_is(mode, "required"))
+        return SL_FAIL(err, REQUEST, "tool_choice.mode: must be auto or required");
+    if (!list || list->kind != JSON_ARRAY_K || !list->n)
+        return SL_FAIL(err, REQUEST, "tool_choice.tools: must be a list of at least one function");
+    for (const struct json *t = list->child; t; t = t->next)
+        SL_TRY(check_named(tools, t, err));
+    return SL_OK;
+}
+
 sl_status api_tools_check(const struct json *body, sl_err *err)
 {
     const struct json *tools = api_field(body, "tools"), *choice = api_field(body, "tool_choice");
     if (tools) SL_TRY(check_tools(tools, err));
     if (!choice) return SL_OK;
-    if (choice->kind == JSON_OBJECT_K) {
-        const struct json *f = text_json_get(choice, "function"),
-                          *name = text_json_get(f ? f : choice, "name");
-        for (const struct json *t = tools ? tools->child : NULL; t && name; t = t->next) {
-            const struct json *tf = text_json_get(t, "function"),
-                              *tn = text_json_get(tf ? tf : t, "name");
-            if (name->kind == JSON_STR_K && text_json_is(tn, name->s)) return SL_OK;
-        }
-        return SL_FAIL(err, REQUEST, "tool_choice: names no function of tools");
-    }
+    if (choice->kind == JSON_OBJECT_K &&
+        text_json_is(text_json_get(choice, "type"), "allowed_tools"))
+        return check_allowed(tools, choice, err);
+    if (choice->kind == JSON_OBJECT_K) return check_named(tools, choice, err);
     if (text_json_is(choice, "none") || text_json_is(choice, "auto")) return SL_OK;
     if (!text_json_is(choice, "required"))
         return SL_FAIL(err, REQUEST, "tool_choice: must be none, auto, required or a function");
@@ -331,8 +352,9 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
     return st;
 }
 
-bool api_prompt_thinks(const api *a, const struct api_prompt *p)
+bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag)
 {
+    size_t n_tag = strlen(tag);
     char *text = NULL;
     size_t n = 0;
     int k = BASE_MIN(p->n_ids, 16);
@@ -340,7 +362,7 @@ bool api_prompt_thinks(const api *a, const struct api_prompt *p)
         return false;
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
-    bool thinks = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
+    bool ends = n >= n_tag && memcmp(text + n - n_tag, tag, n_tag) == 0;
     sl_free(text);
-    return thinks;
+    return ends;
 }

@@ -92,6 +92,8 @@ static void finished(const api *a, const struct put *p)
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
+    int n_grammar = 0;
+    size_t grammar_bytes = 0;
     sl_stats_get(a->o.engine, &s);
     double kv = s.kv_total_tok ? (double)s.kv_used_tok / (double)s.kv_total_tok : 0;
     double busy = (double)s.step_ns * 1e-9,
@@ -127,6 +129,17 @@ static void engine(const api *a, const struct put *p)
           (double)s.n_timeout);
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
+    api_gcache_stat(a, &n_grammar, &grammar_bytes);
+    value(p, "sluice:grammar_cache_hits_total", "counter",
+          "Requests whose grammar was compiled before",
+          (double)net_count_get(&a->metrics.grammar_hit));
+    value(p, "sluice:grammar_cache_misses_total", "counter", "Grammars compiled",
+          (double)net_count_get(&a->metrics.grammar_miss));
+    value(p, "sluice:grammar_cache_entries", "gauge", "Compiled grammars kept", n_grammar);
+    value(p, "sluice:grammar_cache_bytes", "gauge", "Their memory", (double)grammar_bytes);
+    value(p, "sluice:grammar_masks_total", "counter", "Token masks computed", (double)s.n_mask);
+    value(p, "sluice:grammar_mask_seconds_total", "counter", "Time for them",
+          (double)s.mask_ns * 1e-9);
     if (a->o.read_gbps > 0)
         value(p, "sluice:roofline_ratio", "gauge", "The same over the measured read bandwidth",
               gbps / a->o.read_gbps);
@@ -149,6 +162,7 @@ sl_status api_metrics_get(api *a, struct net_req *r, sl_err *err)
     label[n] = 0;
     struct put p = {&s, label};
     engine(a, &p);
+    api_routing_put(a, &s, label);
     finished(a, &p);
     hist(&p, "vllm:time_to_first_token_seconds", "Submit to first token", &m->ttft);
     hist(&p, "vllm:time_per_output_token_seconds", "Mean time between the tokens of an answer",

@@ -383,8 +383,14 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     p->store = api_field_bool(p->body, "store", a->db != NULL);
     SL_TRY(api_resp_read(a, r, p, err));
     SL_TRY(rename_field(api_chat_prompt(a, r, p->chat, &p->prompt, err), err));
-    SL_TRY(api_answer_init(a, p->chat, api_prompt_thinks(a, &p->prompt), &p->x, err));
-    SL_TRY(api_format_parse(a, r, p->body, API_RESPONSES, &p->g.grammar, err));
+    bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
+    SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
+    const struct api_form_in in = {.body = p->body,
+                                   .route = API_RESPONSES,
+                                   .parse = p->x.parse,
+                                   .chat = p->chat,
+                                   .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
+    SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
     if (api_parse_wants_special(p->x.parse)) p->g.q.keep_special = 1;
     return SL_OK;

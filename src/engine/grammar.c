@@ -15,6 +15,7 @@ struct sl_grammar {
     /* any thread */
     atomic_int n_ref;
     atomic_flag busy; /* over run */
+    atomic_size_t run_bytes;
     grammar_run *run;
 };
 
@@ -79,12 +80,13 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
     s->g = g;
     s->v = v;
     atomic_init(&s->n_ref, 1);
+    atomic_init(&s->run_bytes, 0);
     atomic_flag_clear(&s->busy);
     *out = s;
     return SL_OK;
 }
 
-sl_grammar *engine_grammar_ref(sl_grammar *g)
+sl_grammar *sl_grammar_ref(sl_grammar *g)
 {
     if (g) atomic_fetch_add_explicit(&g->n_ref, 1, memory_order_relaxed);
     return g;
@@ -97,6 +99,12 @@ void sl_grammar_unref(sl_grammar *g)
     grammar_run_close(g->run);
     grammar_close(g->g);
     mem_free(g);
+}
+
+size_t sl_grammar_bytes(const sl_grammar *g)
+{
+    return sizeof *g + grammar_bytes(g->g) +
+           atomic_load_explicit(&g->run_bytes, memory_order_relaxed);
 }
 
 static void lock(sl_grammar *g)
@@ -117,7 +125,7 @@ sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, 
     if (!g) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err));
     *out = p;
-    (*out)->g = engine_grammar_ref(g);
+    (*out)->g = sl_grammar_ref(g);
     (*out)->state = -1;
     return SL_OK;
 }
@@ -147,6 +155,8 @@ sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits, sl
     lock(s->g);
     sl_status st = begin(s, err);
     if (!st) st = grammar_mask(s->g->run, s->state, bits, err);
+    if (s->g->run)
+        atomic_store_explicit(&s->g->run_bytes, grammar_run_bytes(s->g->run), memory_order_relaxed);
     unlock(s->g);
     return st;
 }

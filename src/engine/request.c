@@ -115,7 +115,7 @@ static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const 
     g->sampling = q->sampling;
     g->on_event = q->on_event;
     g->user = q->user;
-    g->grammar = engine_grammar_ref(q->grammar);
+    g->grammar = sl_grammar_ref(q->grammar);
     SL_TRY(copy(&g->arena, q->sampling.bias, (size_t)q->sampling.n_bias * sizeof(sl_bias),
                 &g->sampling.bias, err));
     SL_TRY(copy(&g->arena, q->stop_ids, (size_t)q->n_stop_ids * sizeof *q->stop_ids, &g->stop_id,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GBNF, the grammar language of llama.cpp: name ::= alternatives, with literals, classes, groups,
  * repeats and comments; <[id]> is one token. A rule ends at the end of its line; inside groups and
- * behind | lines go on. Groups nest by recursion, at most GRAMMAR_MAX_DEPTH deep. */
+ * behind | lines go on. Groups nest by recursion, at most GRAMMAR_MAX_DEPTH deep.
+ *
+ * Beyond llama.cpp's: %json SCHEMA and %regex "PATTERN" are the two other languages in the place of
+ * a literal, and a first line %root NAME makes another rule than root the start. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +19,10 @@ struct name {
     size_t n, at; /* at: of the first use */
     bool defined;
 };
+struct part { /* a %json that is compiled when all rules are there */
+    size_t at, n;
+    int rule;
+};
 struct parser {
     struct build *b;
     const char *p;
@@ -25,6 +32,8 @@ struct parser {
     uint32_t cap_name;
     uint32_t *slot; /* hash table: 1 + rule */
     uint32_t n_slot, n_probe;
+    struct part *part;
+    uint32_t n_part, cap_part;
 };
 #define PROBE_MAX (1 << 23) /* names that were chosen to collide end here */
 
@@ -87,6 +96,7 @@ static void slots_grow(struct parser *q)
     uint32_t *s = grammar_build_alloc(q->b, n, 4);
     if (!s) return;
     for (int r = 0; r < q->b->n_rule; r++) {
+        if (!q->name[r].p) continue; /* of a part */
         uint32_t h = (uint32_t)hash_bytes(q->name[r].p, q->name[r].n, 0) & (n - 1);
         while (s[h])
             h = (h + 1) & (n - 1);
@@ -94,6 +104,17 @@ static void slots_grow(struct parser *q)
     }
     q->slot = s;
     q->n_slot = n;
+}
+
+static int new_rule(struct parser *q, const struct name *m)
+{
+    struct build *b = q->b;
+    int r = grammar_rule_new(b, m->p ? m->p : "%json", m->p ? m->n : 5);
+    if (r < 0) return -1;
+    b->st = grammar_grow(&q->name, &q->cap_name, (uint64_t)r + 1, sizeof *q->name, b->err);
+    if (b->st) return -1;
+    q->name[r] = *m;
+    return r;
 }
 
 /* The number of the rule with this name, new or old. */
@@ -111,12 +132,8 @@ static int rule_of(struct parser *q, const char *p, size_t n)
         }
         if (m->n == n && memcmp(m->p, p, n) == 0) return (int)q->slot[h] - 1;
     }
-    int r = grammar_rule_new(b, p, n);
-    if (r < 0) return -1;
-    b->st = grammar_grow(&q->name, &q->cap_name, (uint64_t)r + 1, sizeof *q->name, b->err);
-    if (b->st) return -1;
-    q->name[r] = (struct name){.p = p, .n = n, .at = (size_t)(p - q->p)};
-    q->slot[h] = (uint32_t)r + 1;
+    int r = new_rule(q, &(struct name){.p = p, .n = n, .at = (size_t)(p - q->p)});
+    if (r >= 0) q->slot[h] = (uint32_t)r + 1;
     return r;
 }
 
@@ -161,20 +178,82 @@ static uint32_t character(struct parser *q)
     }
 }
 
-static const struct ir *literal(struct parser *q)
+/* "text", onto s. */
+static void quoted(struct parser *q, struct str *s)
 {
     size_t start = q->i++;
-    struct str s;
-    str_init(&s, MEM_REQUEST, 0);
     while (more(q) && !at(q, '"')) {
         char u[TEXT_UTF8_MAX];
         uint32_t cp = character(q);
-        str_put(&s, u, (size_t)text_utf8_encode(cp, u));
+        str_put(s, u, (size_t)text_utf8_encode(cp, u));
     }
     if (!q->b->st && q->i >= q->n) bad(q, start, "a literal without its closing quote");
     q->i++;
-    if (s.failed) grammar_build_fail(q->b, s.failed, "out of memory");
+    if (s->failed) grammar_build_fail(q->b, s->failed, "out of memory");
+}
+
+static const struct ir *literal(struct parser *q)
+{
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    quoted(q, &s);
     const struct ir *e = grammar_ir_lit(q->b, str_c(&s), s.n);
+    str_fini(&s);
+    return e;
+}
+
+/* Where the JSON value that begins at i ends; only brackets and quotes are looked at. */
+static size_t value_end(const struct parser *q)
+{
+    size_t i = q->i, depth = 0;
+    bool text = false;
+    for (; i < q->n; i++) {
+        char c = q->p[i];
+        if (text && c == '\\')
+            i++;
+        else if (c == '"')
+            text = !text;
+        else if (text)
+            continue;
+        else if (c == '{' || c == '[')
+            depth++;
+        else if (c == '}' || c == ']')
+            depth -= depth > 0;
+        else if (depth || word_byte(c))
+            continue;
+        else
+            return i;
+        if (!depth && !text && c != '\\') return i + 1;
+    }
+    return q->n;
+}
+
+/* %json SCHEMA, %regex "PATTERN" */
+static const struct ir *other_language(struct parser *q)
+{
+    struct build *b = q->b;
+    size_t start = q->i++, n = word(q);
+    const struct ir *e = grammar_ir_never(b);
+    struct str s;
+    space(q, false);
+    if (n == 4 && memcmp(q->p + start + 1, "json", 4) == 0) {
+        size_t from = q->i, end = value_end(q);
+        int r = new_rule(q, &(struct name){.defined = true, .at = start});
+        if (r < 0) return e;
+        b->st =
+            grammar_grow(&q->part, &q->cap_part, (uint64_t)q->n_part + 1, sizeof *q->part, b->err);
+        if (b->st) return e;
+        q->part[q->n_part++] = (struct part){from, end - from, r};
+        q->i = end;
+        return grammar_ir_call(b, r);
+    }
+    if (n != 5 || memcmp(q->p + start + 1, "regex", 5) != 0 || !at(q, '"')) {
+        bad(q, start, "not %json SCHEMA or %regex \"PATTERN\"");
+        return e;
+    }
+    str_init(&s, MEM_REQUEST, 0);
+    quoted(q, &s);
+    if (!b->st) e = grammar_pattern(b, str_c(&s), s.n, false, false, "regex");
     str_fini(&s);
     return e;
 }
@@ -290,6 +369,8 @@ static const struct ir *atom(struct parser *q)
         return class_of(q);
     case '<':
         return token(q);
+    case '%':
+        return other_language(q);
     case '.':
         q->i++;
         return grammar_ir_class(q->b, &all, 1, false, false);
@@ -364,20 +445,56 @@ static void one_rule(struct parser *q)
     grammar_rule_set(q->b, r, e);
 }
 
+/* %root NAME, at the beginning of the text. */
+static struct name start_rule(struct parser *q)
+{
+    struct name m = {.p = "root", .n = 4};
+    space(q, true);
+    if (q->n - q->i < 6 || memcmp(q->p + q->i, "%root", 5) != 0 || word_byte(q->p[q->i + 5]))
+        return m;
+    q->i += 5;
+    space(q, false);
+    m.at = q->i;
+    m.p = q->p + q->i;
+    m.n = word(q);
+    return m;
+}
+
+/* Schemas get their rules last, so that every named rule has its number by then. */
+static void compile_parts(struct parser *q)
+{
+    for (uint32_t i = 0; i < q->n_part && !q->b->st; i++) {
+        sl_err *err = q->b->err;
+        char what[sizeof err->text];
+        grammar_schema(q->b, q->p + q->part[i].at, q->part[i].n, q->part[i].rule);
+        if (!q->b->st || !err) continue;
+        memcpy(what, err->text, sizeof what);
+        sl_status st = q->b->st;
+        q->b->st = SL_OK;
+        bad(q, q->part[i].at, what);
+        q->b->st = st;
+        err->code = st;
+    }
+}
+
 void grammar_gbnf(struct build *b, const char *p, size_t n)
 {
     struct parser q = {.b = b, .p = p, .n = n};
+    struct name start = start_rule(&q);
     if (!b->st) b->st = grammar_grow(&q.name, &q.cap_name, 1, sizeof *q.name, b->err);
-    if (!b->st) q.name[0] = (struct name){.p = "root", .n = 4};
+    if (!b->st) q.name[0] = start;
     for (space(&q, true); more(&q); space(&q, true))
         one_rule(&q);
     if (!b->st && !q.name[0].defined)
-        grammar_build_fail(b, SL_REQUEST, "grammar: there is no rule root");
+        grammar_build_fail(b, SL_REQUEST, "grammar: there is no rule %.*s",
+                           (int)BASE_MIN(start.n, (size_t)60), start.p);
     for (int r = 1; r < b->n_rule && !b->st; r++)
         if (!q.name[r].defined) {
             char msg[100];
             snprintf(msg, sizeof msg, "there is no rule %.60s", b->rule[r].name);
             bad(&q, q.name[r].at, msg);
         }
+    compile_parts(&q);
+    mem_free(q.part);
     mem_free(q.name);
 }

@@ -22,7 +22,7 @@ static void front(struct build *b, enum grammar_kind kind, const char *text, siz
     if (bad < n)
         grammar_build_fail(b, SL_REQUEST, "byte %zu: not UTF-8", bad);
     else if (kind == GRAMMAR_JSON_SCHEMA)
-        grammar_schema(b, text, n);
+        grammar_schema(b, text, n, 0);
     else if (kind == GRAMMAR_REGEX)
         grammar_regex(b, text, n);
     else

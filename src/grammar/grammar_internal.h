@@ -90,13 +90,13 @@ struct ir_list {
 };
 void grammar_ir_list_add(struct build *b, struct ir_list *l, const struct ir *e);
 
-/* ---- front ends: set rule 0 ---- */
+/* ---- front ends: set rule 0, or the one that is named ---- */
 /* The value of n_digit hexadecimal digits at p[*i ..], *i behind them; false, and *i at it, where
  * one is missing. */
 bool grammar_hex(const char *p, size_t n, int n_digit, size_t *i, uint32_t *v);
 void grammar_regex(struct build *b, const char *p, size_t n);
 void grammar_gbnf(struct build *b, const char *p, size_t n);
-void grammar_schema(struct build *b, const char *p, size_t n);
+void grammar_schema(struct build *b, const char *p, size_t n, int rule);
 void grammar_object(struct build *b);
 /* A pattern as an expression. json: inside a JSON string. search: may match anywhere in the text
  * (else the whole). what: for messages. */

@@ -99,7 +99,7 @@ const struct ir *grammar_schema_call(struct schema *x, const struct place *at)
     uint32_t h = (uint32_t)((uintptr_t)at->v / 16) * 0x9e3779b1u >> 20;
     for (uint32_t i = x->head[h]; i; i = x->work[i - 1].next)
         if (x->work[i - 1].at.v == at->v) return grammar_ir_call(b, x->work[i - 1].rule);
-    int rule = x->n_work ? grammar_rule_new(b, at->path, strlen(at->path)) : 0;
+    int rule = x->n_work ? grammar_rule_new(b, at->path, strlen(at->path)) : x->rule;
     if (b->st) return grammar_ir_never(b);
     b->st = grammar_grow(&x->work, &x->cap_work, (uint64_t)x->n_work + 1, sizeof *x->work, b->err);
     if (b->st) return grammar_ir_never(b);
@@ -452,12 +452,13 @@ static const struct ir *body(struct schema *x, const struct place *at)
     return typed(x, at);
 }
 
-void grammar_schema(struct build *b, const char *p, size_t n)
+void grammar_schema(struct build *b, const char *p, size_t n, int rule)
 {
     struct schema *x = grammar_build_alloc(b, 1, sizeof *x);
     sl_err err = {0};
     if (!x) return;
     x->b = b;
+    x->rule = rule;
     sl_status st = text_json_parse(&b->a, "schema", p, n, &x->root, &err);
     if (st) {
         grammar_build_fail(b, st == SL_FORMAT ? SL_REQUEST : st, "%s", err.text);

@@ -36,6 +36,7 @@ struct work {
 struct schema {
     struct build *b;
     const struct json *root;
+    int rule; /* of the whole */
     struct work *work;
     uint32_t n_work, cap_work, n_done;
     uint32_t head[4096];

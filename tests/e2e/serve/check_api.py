@@ -2,6 +2,7 @@
 """Routes and fields: shapes of answers, streams that add up to the whole, what each field does."""
 import base64
 import json
+import re
 import struct
 import sys
 import threading
@@ -38,6 +39,10 @@ def get_routes(s):
                  "vllm:e2e_request_latency_seconds_count", "vllm:prefix_cache_hits_total",
                  "vllm:num_preemptions_total", "vllm:request_success_total"):
         need(f"metric {name}", f"\n{name}{{" in text)
+    with open(e2e.ROOT + "/docs/serving.md", encoding="utf-8") as f:
+        told = set(re.findall(r"`((?:vllm|sluice):[a-z0-9_]+)", f.read()))
+    there = {ln.split()[2] for ln in text.split("\n") if ln.startswith("# TYPE ")}
+    need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):
         if not line.startswith("#"):
             need("metric line", line.count(" ") >= 1 and float(line.rsplit(" ", 1)[1]) >= 0, line)

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One grammar of reasoning, calls and content, compiled on a worker thread or found in the cache.
+ *
+ * sl-root ::= (reasoning) (calls | content). A request that has only a content's form and no
+ * reasoning is compiled as it is. */
+#include "api/form.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void api_form_literal(struct str *out, const char *p, size_t n)
+{
+    str_putc(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)p[i];
+        if (c == '"' || c == '\\')
+            str_printf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            str_printf(out, "\\x%02x", c);
+        else
+            str_putc(out, (char)c);
+    }
+    str_putc(out, '"');
+}
+
+void api_form_tag(api *a, struct str *out, const char *tag)
+{
+    int32_t *ids = NULL;
+    int n = 0;
+    char *text = NULL;
+    size_t n_text = 1;
+    bool control =
+        sl_tokenize(a->o.model, tag, strlen(tag), SL_TOK_SPECIAL, &ids, &n, NULL) == SL_OK &&
+        n == 1 && sl_detokenize(a->o.model, ids, 1, 0, &text, &n_text, NULL) == SL_OK &&
+        n_text == 0;
+    if (control)
+        str_printf(out, "<[%d]>", ids[0]);
+    else
+        api_form_literal(out, tag, strlen(tag));
+    sl_free(text);
+    sl_free(ids);
+}
+
+static size_t char_len(const char *p)
+{
+    size_t n = 1;
+    while (((unsigned char)p[n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
+/* With tag c0 c1 ... ck, and the text behind c0 matched so far up to cj:
+ *   back ::= c0 | c1 back'        another beginning of the tag
+ *   off  ::= [^c0c1] | c1 off'    no tag
+ *   part ::= (c1 part')?          the text ends inside of it */
+enum piece { BACK, OFF, PART };
+
+static void put_piece(struct str *out, enum piece what, const char *tag)
+{
+    int depth = 0, n0 = (int)char_len(tag);
+    for (const char *c = tag + n0; *c; c += char_len(c)) {
+        int n = (int)char_len(c);
+        bool last = !c[n];
+        if (what == PART && last) break;
+        str_puts(out, "(");
+        if (what == BACK) str_printf(out, "\"%.*s\"", n0, tag);
+        if (what == OFF) str_printf(out, "[^%.*s%.*s]", n0, tag, n, c);
+        if (!last) str_printf(out, "%s\"%.*s\" ", what == PART ? "" : " | ", n, c);
+        depth++;
+    }
+    for (; depth; depth--)
+        str_puts(out, what == PART ? ")?" : ")");
+}
+
+void api_form_without(struct str *out, const char *name, const char *tag, bool until,
+                      const char *tag_gbnf)
+{
+    int n0 = (int)char_len(tag);
+    str_printf(out, "%s-back ::= ", name);
+    put_piece(out, BACK, tag);
+    str_printf(out, "\n%s-off ::= ", name);
+    put_piece(out, OFF, tag);
+    str_printf(out, "\n%s ::= ([^%.*s] | \"%.*s\" %s-back* %s-off)* ", name, n0, tag, n0, tag, name,
+               name);
+    if (!until) {
+        str_printf(out, "(\"%.*s\" %s-back* ", n0, tag, name);
+        put_piece(out, PART, tag);
+        str_puts(out, ")?\n");
+    } else if (tag_gbnf[0] == '<') /* a token of its own */
+        str_printf(out, "%s\n", tag_gbnf);
+    else {
+        str_printf(out, "\"%.*s\" %s-back* ", n0, tag, name);
+        api_form_literal(out, tag + n0, strlen(tag + n0));
+        str_putc(out, '\n');
+    }
+}
+
+/* ---- the parts ---- */
+
+static void put_think(api *a, struct str *out)
+{
+    struct str end;
+    str_init(&end, MEM_REQUEST, 0);
+    api_form_tag(a, &end, API_THINK_END);
+    api_form_without(out, "sl-think", API_THINK_END, true, str_c(&end));
+    str_fini(&end);
+}
+
+/* The rule sl-form, or the user's own root. */
+static void put_form(struct str *out, const struct api_form *f)
+{
+    if (f->kind == SL_GRAMMAR_GBNF) {
+        str_put(out, f->text.p, f->text.n);
+        str_putc(out, '\n');
+        return;
+    }
+    str_puts(out, "sl-form ::= ");
+    if (f->kind == SL_GRAMMAR_JSON_OBJECT)
+        str_puts(out, "%json {\"type\":\"object\"}");
+    else if (f->kind == SL_GRAMMAR_REGEX) {
+        str_puts(out, "%regex ");
+        api_form_literal(out, str_c(&f->text), f->text.n);
+    } else {
+        str_puts(out, "%json ");
+        str_put(out, f->text.p, f->text.n);
+    }
+    str_putc(out, '\n');
+}
+
+enum think { THINK_NO, THINK_MAY, THINK_ON };
+
+static enum think think_of(const struct api_form_in *in)
+{
+    if (in->parse && api_parse_in_reasoning(in->parse)) return THINK_ON;
+    return in->parse && api_parse_has_reasoning(in->parse) && !in->thought ? THINK_MAY : THINK_NO;
+}
+
+static enum api_calls calls_of(const struct api_form_in *in, const struct api_form *f)
+{
+    return in->chat ? api_calls_mode(in->chat, f->any) : API_CALLS_FREE;
+}
+
+static sl_status put_all(api *a, const struct api_form *f, const struct api_form_in *in,
+                         struct str *out, sl_err *err)
+{
+    enum api_calls calls = calls_of(in, f);
+    enum think think = think_of(in);
+    const char *content = f->kind == SL_GRAMMAR_GBNF ? "root" : "sl-form";
+    str_puts(out, "%root sl-root\nsl-root ::= ");
+    if (think == THINK_ON) str_puts(out, "sl-think [ \\n]{0,4} ");
+    if (think == THINK_MAY) str_puts(out, "(sl-open sl-think [ \\n]{0,4})? ");
+    if (calls == API_CALLS_MUST)
+        str_puts(out, "sl-calls\n");
+    else if (calls == API_CALLS_MAY && f->any)
+        str_printf(out, "(sl-calls | %s)\n", content);
+    else
+        str_printf(out, "%s\n", f->any ? content : "sl-text");
+    if (think == THINK_MAY) {
+        str_puts(out, "sl-open ::= ");
+        api_form_tag(a, out, API_THINK);
+        str_putc(out, '\n');
+    }
+    if (think != THINK_NO) put_think(a, out);
+    if (calls != API_CALLS_FREE) SL_TRY(api_calls_put(a, in->parse, in->chat, out, err));
+    if (f->any && calls != API_CALLS_MUST) put_form(out, f);
+    return str_status(out, err);
+}
+
+/* ---- compiling ---- */
+
+/* What a grammar says of itself, with the field in front. */
+static sl_status name_it(sl_status st, const char *name, sl_err *err)
+{
+    static const char *const own[] = {"#", "schema", "regex", "grammar", "nothing", "byte"};
+    if (st != SL_REQUEST && st != SL_LIMIT && st != SL_FORMAT) return st;
+    if (err) err->code = SL_REQUEST;
+    for (int i = 0; err && i < BASE_COUNT_OF(own); i++)
+        if (strncmp(err->text, own[i], strlen(own[i])) == 0) {
+            status_prefix(err, "%s", name);
+            break;
+        }
+    return SL_REQUEST;
+}
+
+/* The whole was refused with st: by which of its parts? */
+static sl_status blame(api *a, const struct api_form *f, const struct api_form_in *in, sl_status st,
+                       sl_err *err)
+{
+    enum api_calls calls = calls_of(in, f);
+    sl_grammar *g = NULL;
+    sl_err part = {0};
+    if (st != SL_REQUEST && st != SL_LIMIT) return st;
+    if (f->any) {
+        sl_status own =
+            sl_grammar_compile(a->o.model, f->kind, str_c(&f->text), f->text.n, &g, &part);
+        sl_grammar_unref(g);
+        if (own) {
+            if (err) *err = part;
+            return name_it(own, f->name, err);
+        }
+    }
+    if (calls != API_CALLS_FREE && api_calls_blame(a, in->chat, &part)) {
+        if (err) *err = part;
+        return SL_REQUEST;
+    }
+    return name_it(st, calls != API_CALLS_FREE ? "tools" : f->name, err);
+}
+
+static sl_status compile(api *a, const struct api_form *f, const struct api_form_in *in,
+                         sl_grammar **out, sl_err *err)
+{
+    struct str s;
+    bool calls = calls_of(in, f) != API_CALLS_FREE;
+    if (!calls && !f->any) return SL_OK;
+    if (!calls && think_of(in) == THINK_NO)
+        return name_it(api_gcache_get(a, f->kind, str_c(&f->text), f->text.n, out, err), f->name,
+                       err);
+    str_init(&s, MEM_REQUEST, 0);
+    sl_status st = put_all(a, f, in, &s, err);
+    if (!st) {
+        st = api_gcache_get(a, SL_GRAMMAR_GBNF, str_c(&s), s.n, out, err);
+        st = blame(a, f, in, st, err);
+    }
+    str_fini(&s);
+    return st;
+}
+
+sl_status api_form_parse(api *a, struct net_req *r, const struct api_form_in *in, sl_grammar **out,
+                         sl_err *err)
+{
+    struct api_form f = {0};
+    *out = NULL;
+    str_init(&f.text, MEM_REQUEST, 0);
+    sl_status st = api_format_read(r, in->body, in->route, &f, err);
+    if (!st) st = compile(a, &f, in, out, err);
+    str_fini(&f.text);
+    if (st == SL_FORMAT || st == SL_LIMIT) {
+        if (err) err->code = SL_REQUEST;
+        st = SL_REQUEST;
+    }
+    return st;
+}

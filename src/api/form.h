@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The form of an answer: what the client asks of the content, the calls of tools that it forces or
+ * restricts, and the reasoning before both, as one grammar. */
+#ifndef API_FORM_H
+#define API_FORM_H
+
+#include "api/api_internal.h"
+#include "api/parse.h"
+
+/* What the content must be, before it is compiled. */
+struct api_form {
+    const char *name; /* the field, for messages */
+    bool any;         /* false: free text */
+    sl_grammar_kind kind;
+    struct str text; /* of the grammar; empty for JSON_OBJECT */
+};
+
+/* format.c: the content's form. Errors: REQUEST. */
+sl_status api_format_read(struct net_req *r, const struct json *body, int route, struct api_form *f,
+                          sl_err *err) BASE_MUST_USE;
+/* A literal of GBNF, quotes included. */
+void api_form_literal(struct str *out, const char *p, size_t n);
+
+/* form_tools.c: which calls may, must or can not come. */
+enum api_calls { API_CALLS_FREE, API_CALLS_MAY, API_CALLS_MUST };
+/* FREE: nothing about calls is enforced. Of a body whose tools were checked. form: the content has
+ * one, beside which calls must stay possible. */
+enum api_calls api_calls_mode(const struct json *chat, bool form);
+/* The rules sl-calls and sl-text (an answer without calls, or with calls behind its text) onto out.
+ * Errors: REQUEST. */
+sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json *chat,
+                        struct str *out, sl_err *err) BASE_MUST_USE;
+/* Compile the parameters of each tool alone, to find the one that is refused. */
+sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err) BASE_MUST_USE;
+/* Texts that do not hold tag; its first character must be none of its others.
+ * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
+void api_form_without(struct str *out, const char *name, const char *tag, bool until,
+                      const char *tag_gbnf);
+/* tag as GBNF: the token, when it is a control token; else its text. */
+void api_form_tag(api *a, struct str *out, const char *tag);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tool_choice and strict tools as rules of a grammar, in the syntax of the model's family (the one
+ * that parse.c reads). */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/answer.h"
+#include "api/form.h"
+
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define DS(z) "<" BAR "tool" LOW z BAR ">"
+
+/* ---- which tools ---- */
+
+static const struct json *function_of(const struct json *tool)
+{
+    const struct json *f = text_json_get(tool, "function");
+    return f ? f : tool;
+}
+
+static bool is_strict(const struct json *tool)
+{
+    const struct json *s = api_field(function_of(tool), "strict");
+    return s && s->kind == JSON_BOOL_K && s->b;
+}
+
+/* {"type": "allowed_tools"}: its list and mode; chat has them one level deeper than responses. */
+static const struct json *allowed_of(const struct json *choice)
+{
+    if (!choice || choice->kind != JSON_OBJECT_K ||
+        !text_json_is(text_json_get(choice, "type"), "allowed_tools"))
+        return NULL;
+    const struct json *in = api_field(choice, "allowed_tools");
+    return in ? in : choice;
+}
+
+static bool same_name(const struct json *tool, const struct json *other)
+{
+    const struct json *a = text_json_get(function_of(tool), "name"),
+                      *b = text_json_get(function_of(other), "name");
+    return a && b && a->kind == JSON_STR_K && b->kind == JSON_STR_K && a->n == b->n &&
+           memcmp(a->s, b->s, a->n) == 0;
+}
+
+/* May this tool be called? */
+static bool may_call(const struct json *choice, const struct json *tool)
+{
+    const struct json *allowed = allowed_of(choice);
+    if (!choice || choice->kind != JSON_OBJECT_K) return true;
+    if (!allowed) return same_name(choice, tool);
+    const struct json *list = api_field(allowed, "tools");
+    for (const struct json *t = list ? list->child : NULL; t; t = t->next)
+        if (same_name(t, tool)) return true;
+    return false;
+}
+
+enum api_calls api_calls_mode(const struct json *chat, bool form)
+{
+    const struct json *tools = api_field(chat, "tools"), *choice = api_field(chat, "tool_choice"),
+                      *allowed = allowed_of(choice);
+    if (!tools || !tools->n || text_json_is(choice, "none")) return API_CALLS_FREE;
+    if (allowed)
+        return text_json_is(text_json_get(allowed, "mode"), "required") ? API_CALLS_MUST
+                                                                        : API_CALLS_MAY;
+    if (text_json_is(choice, "required") || (choice && choice->kind == JSON_OBJECT_K))
+        return API_CALLS_MUST;
+    for (const struct json *t = tools->child; t; t = t->next)
+        form |= is_strict(t);
+    return form ? API_CALLS_MAY : API_CALLS_FREE;
+}
+
+/* ---- rules ---- */
+
+enum family { DEEPSEEK_3, DEEPSEEK_31, HERMES, LLAMA, JSON };
+
+static void put_schema(struct str *out, const struct json *tool, bool enforced)
+{
+    const struct json *p = api_field(function_of(tool), "parameters");
+    struct json_w w;
+    str_puts(out, "%json ");
+    text_jw_init(&w, out);
+    if (!enforced)
+        str_puts(out, "{\"type\":\"object\"}");
+    else if (p)
+        text_jw_node(&w, p);
+    else /* OpenAI: no parameters is an empty list of them */
+        str_puts(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
+}
+
+/* sl-call-I: one call of this tool, without what stands around calls. */
+static sl_status put_call(struct str *out, enum family f, const struct json *tool, int i,
+                          bool enforced, sl_err *err)
+{
+    const struct json *name = text_json_get(function_of(tool), "name");
+    struct str head;
+    if (f <= DEEPSEEK_31 && (memchr(name->s, '<', name->n) || memchr(name->s, '\n', name->n)))
+        return SL_FAIL(err, REQUEST,
+                       "tools[%d].function.name: must not hold < or line ends in this model's form",
+                       i);
+    str_init(&head, MEM_REQUEST, 0);
+    if (f <= DEEPSEEK_31)
+        str_put(&head, name->s, name->n);
+    else {
+        str_puts(&head, "{\"name\": \"");
+        text_json_escape(&head, name->s, name->n);
+        str_printf(&head, "\", \"%s\": ", f == LLAMA ? "parameters" : "arguments");
+    }
+    str_printf(out, "sl-call-%d ::= ", i);
+    api_form_literal(out, str_c(&head), head.n);
+    if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
+    if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");
+    if (f > DEEPSEEK_31) str_putc(out, ' ');
+    put_schema(out, tool, enforced);
+    if (f == DEEPSEEK_3) str_puts(out, " \"\\n```\"");
+    if (f > DEEPSEEK_31) str_puts(out, " \"}\"");
+    str_putc(out, '\n');
+    str_fini(&head);
+    return SL_OK;
+}
+
+static void put_tag(api *a, struct str *out, const char *name, const char *tag)
+{
+    str_printf(out, "%s ::= ", name);
+    api_form_tag(a, out, tag);
+    str_putc(out, '\n');
+}
+
+/* sl-calls of sl-one, and the tags; more: how many may follow the first. */
+static void put_calls(api *a, struct str *out, enum family f, int more)
+{
+    static const char *const between[] = {"\"\\n\" ", "", "\"\\n\" ", "\"; \" ", "\", \" "};
+    if (f <= DEEPSEEK_31) {
+        put_tag(a, out, "sl-begin", DS("calls" LOW "begin"));
+        put_tag(a, out, "sl-end", DS("calls" LOW "end"));
+        put_tag(a, out, "sl-call-begin", DS("call" LOW "begin"));
+        put_tag(a, out, "sl-call-end", DS("call" LOW "end"));
+        put_tag(a, out, "sl-sep", DS("sep"));
+        str_printf(out, "sl-whole ::= sl-call-begin %s sl-one sl-call-end\n",
+                   f == DEEPSEEK_3 ? "\"function\" sl-sep" : "");
+    } else if (f == HERMES) {
+        put_tag(a, out, "sl-begin", "<tool_call>");
+        put_tag(a, out, "sl-end", "</tool_call>");
+        str_puts(out, "sl-whole ::= sl-begin \"\\n\" sl-one \"\\n\" sl-end\n");
+    } else
+        str_puts(out, "sl-whole ::= sl-one\n");
+    str_puts(out, "sl-calls ::= ");
+    if (f <= DEEPSEEK_31) str_puts(out, "sl-begin ");
+    if (f == JSON && more) str_puts(out, "sl-whole | \"[\" ");
+    str_puts(out, "sl-whole");
+    if (more) str_printf(out, " (%ssl-whole){0,%d}", between[f], more);
+    if (f == JSON && more) str_puts(out, " \"]\"");
+    if (f <= DEEPSEEK_31) str_puts(out, " sl-end");
+    str_putc(out, '\n');
+}
+
+/* An answer in words, or words and then calls, where the form allows that. */
+static void put_text(struct str *out, enum family f)
+{
+    if (f <= HERMES) {
+        const char *tag = f == HERMES ? "<tool_call>" : "<" BAR "tool" LOW "call";
+        api_form_without(out, "sl-words", tag, false, "");
+        str_puts(out, "sl-text ::= sl-words sl-calls?\n");
+    } else
+        str_printf(out, "sl-text ::= sl-calls | [ \\t\\r\\n]* ([^{%s \\t\\r\\n] .*)?\n",
+                   f == LLAMA ? "<" : "\\[");
+}
+
+static sl_status family_of(const api *a, const struct api_parse *parse, enum family *f, sl_err *err)
+{
+    const char *name = api_parse_family(parse), *t = a->mi.chat_template;
+    if (strcmp(name, "deepseek") == 0)
+        *f = t && strstr(t, "```json") ? DEEPSEEK_3 : DEEPSEEK_31;
+    else if (strcmp(name, "hermes") == 0)
+        *f = HERMES;
+    else if (strcmp(name, "llama3") == 0)
+        *f = LLAMA;
+    else if (strcmp(name, "json") == 0)
+        *f = JSON;
+    else
+        return SL_FAIL(
+            err, REQUEST,
+            "tool_choice: can not be enforced: this server runs with --tool-parser none");
+    return SL_OK;
+}
+
+sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json *chat,
+                        struct str *out, sl_err *err)
+{
+    const struct json *tools = api_field(chat, "tools"), *choice = api_field(chat, "tool_choice");
+    bool must = api_calls_mode(chat, false) == API_CALLS_MUST, first = true;
+    bool one = !api_field_bool(chat, "parallel_tool_calls", true);
+    struct str names;
+    enum family f = JSON;
+    int i = 0;
+    SL_TRY(family_of(a, parse, &f, err));
+    str_init(&names, MEM_REQUEST, 0);
+    sl_status st = SL_OK;
+    for (const struct json *t = tools->child; t && !st; t = t->next, i++) {
+        if (!may_call(choice, t)) continue;
+        st = put_call(out, f, t, i, must || is_strict(t), err);
+        str_printf(&names, "%ssl-call-%d", first ? "" : " | ", i);
+        first = false;
+    }
+    if (!st) {
+        str_printf(out, "sl-one ::= %s\n", str_c(&names));
+        put_calls(a, out, f, one ? 0 : API_CALL_MAX - 1);
+        put_text(out, f);
+        st = str_status(&names, err);
+    }
+    str_fini(&names);
+    return st;
+}
+
+sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err)
+{
+    const struct json *tools = api_field(chat, "tools"), *choice = api_field(chat, "tool_choice");
+    bool must = api_calls_mode(chat, false) == API_CALLS_MUST;
+    int i = 0;
+    for (const struct json *t = tools->child; t; t = t->next, i++) {
+        const struct json *p = api_field(function_of(t), "parameters");
+        sl_grammar *g = NULL;
+        struct str s;
+        struct json_w w;
+        if (!p || !may_call(choice, t) || !(must || is_strict(t))) continue;
+        str_init(&s, MEM_REQUEST, 0);
+        text_jw_init(&w, &s);
+        text_jw_node(&w, p);
+        sl_status st = str_status(&s, err);
+        if (!st)
+            st = sl_grammar_compile(a->o.model, SL_GRAMMAR_JSON_SCHEMA, str_c(&s), s.n, &g, err);
+        str_fini(&s);
+        sl_grammar_unref(g);
+        if (st) {
+            status_prefix(err, "tools[%d].function.parameters", i);
+            if (err) err->code = SL_REQUEST;
+            return SL_REQUEST;
+        }
+    }
+    return SL_OK;
+}

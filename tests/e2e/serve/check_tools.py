@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forced and strict calls, forms behind reasoning, the cache of grammars: rows T7 to T9 as clients see them.
+
+check_tools.py BUILD [--full]: --full takes the numbers of the reliability table (10 000 schemas)."""
+import json
+import random
+import sys
+import threading
+
+from serve import Server, chat, error_of
+import e2e
+
+FULL = "--full" in sys.argv
+T = e2e.Tally("serve: tools")
+CHAT = "/v1/chat/completions"
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (what or "not so"))
+
+
+def tool(name, params=None, **more):
+    f = {"name": name, "description": "d", **more}
+    if params is not None:
+        f["parameters"] = params
+    return {"type": "function", "function": f}
+
+
+def obj(**props):
+    return {"type": "object", "properties": props, "required": list(props), "additionalProperties": False}
+
+
+CITY = obj(city={"type": "string", "maxLength": 12}, unit={"enum": ["C", "F"]})
+ADD = obj(a={"type": "integer", "minimum": 0, "maximum": 99}, b={"type": "integer"})
+TREE = {"type": "object", "properties": {"v": {"type": "boolean"}, "kids": {
+    "type": "array", "items": {"$ref": "#"}, "maxItems": 1}}, "required": ["v"], "additionalProperties": False}
+TOOLS = [tool("get_weather", CITY), tool("add", ADD, strict=True), tool("a-tree.x", TREE, strict=True), tool("nothing")]
+
+
+def tree_ok(v):
+    return isinstance(v, dict) and set(v) <= {"v", "kids"} and isinstance(v.get("v"), bool) and \
+        len(v.get("kids", [])) <= 1 and all(tree_ok(k) for k in v.get("kids", []))
+
+
+OK = {
+    "get_weather": lambda v: set(v) == {"city", "unit"} and isinstance(v["city"], str) and len(v["city"]) <= 12 and
+    v["unit"] in ("C", "F"),
+    "add": lambda v: set(v) == {"a", "b"} and all(type(x) is int for x in v.values()) and 0 <= v["a"] <= 99,
+    "a-tree.x": tree_ok, "nothing": lambda v: v == {}}
+
+
+def calls_of(message):
+    return [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+
+
+def call_ok(name, args, allowed):
+    try:
+        return name in allowed and OK[name](json.loads(args))
+    except ValueError:
+        return False
+
+
+CHOICES = [("required", list(OK)), ({"type": "function", "function": {"name": "add"}}, ["add"]),
+           ({"type": "function", "function": {"name": "a-tree.x"}}, ["a-tree.x"]),
+           ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+               {"type": "function", "function": {"name": "nothing"}},
+               {"type": "function", "function": {"name": "get_weather"}}]}}, ["nothing", "get_weather"])]
+
+
+def forced(s, family, n_seed):
+    """Whatever is drawn: calls only, of the tools that are allowed, with arguments of their schema."""
+    for choice, allowed in CHOICES:
+        for seed in range(n_seed):
+            one = seed % 2 == 0
+            body = chat(f"Go {seed}", tools=TOOLS, tool_choice=choice, parallel_tool_calls=not one, temperature=1.3,
+                        seed=seed, max_tokens=160, chat_template_kwargs={"thinking": seed % 3 == 2})
+            status, r = s.post(CHAT, body)
+            name = f"{family} {str(choice)[:40]} {seed}"
+            if status != 200:
+                T.check(name, f"{status} {r}")
+                continue
+            c = r["choices"][0]
+            calls = calls_of(c["message"])
+            if c["finish_reason"] == "length":  # all but the last are whole
+                need(name, all(call_ok(n, a, allowed) for n, a in calls[:-1]) and all(n in OK for n, a in calls), r)
+                continue
+            need(name, c["finish_reason"] == "tool_calls" and c["message"]["content"] is None and calls and
+                 (len(calls) == 1 or not one) and all(call_ok(n, a, allowed) for n, a in calls), r)
+            if seed % 4 == 0:
+                streamed(s, name, body, c)
+
+
+def streamed(s, name, body, c):
+    _, ev, _ = s.stream(CHAT, body)
+    args, names, text, why = {}, {}, "", []
+    for e in ev[:-1]:
+        d = e["choices"][0]["delta"]
+        text += d.get("content") or ""
+        why.append(e["choices"][0]["finish_reason"])
+        for t in d.get("tool_calls", []):
+            args[t["index"]] = args.get(t["index"], "") + t["function"].get("arguments", "")
+            names[t["index"]] = names.get(t["index"], "") + t["function"].get("name", "")
+    got = [(names[i], args[i]) for i in sorted(args)]
+    need(f"{name} streamed", got == calls_of(c["message"]) and text == "" and why[-1] == c["finish_reason"], ev)
+
+
+def strict(s, family, n_seed):
+    """auto with strict tools: words, or calls; the arguments of strict ones by their schema."""
+    for seed in range(n_seed):
+        status, r = s.post(CHAT, chat("What is 3 + 4?", tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120))
+        c = r["choices"][0]
+        done = calls_of(c["message"])[:None if c["finish_reason"] != "length" else -1]
+        need(f"{family} strict {seed}", status == 200 and all(
+            n in OK and (n in ("get_weather", "nothing") or call_ok(n, a, [n])) for n, a in done), r)
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": obj(n={"type": "integer"})}}
+    for seed in range(n_seed):
+        status, r = s.post(CHAT, chat("What is 3 + 4?", tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120,
+                                      response_format=form, chat_template_kwargs={"thinking": seed % 2 == 1}))
+        c = r["choices"][0]
+        if c["finish_reason"] == "length":
+            continue
+        text, calls = c["message"]["content"], calls_of(c["message"])
+        need(f"{family} form or calls {seed}", status == 200 and (calls or set(json.loads(text)) == {"n"}), r)
+
+
+def reasoning(s):
+    """A model that thinks before its answer: the form begins behind the reasoning."""
+    forms = [({"response_format": {"type": "json_object"}}, lambda t: isinstance(json.loads(t), dict)),
+             ({"structured_outputs": {"choice": ["red\n", "b\"l\\ue"]}}, lambda t: t in ("red\n", "b\"l\\ue")),
+             ({"guided_regex": "[0-9]{3}\\.[a-c\"]"}, lambda t: len(t) == 5),
+             ({"guided_grammar": "root ::= x \"!\"\nx ::= \"yes\" | \"no\""}, lambda t: t in ("yes!", "no!"))]
+    for fields, ok in forms:
+        for seed in range(6):
+            status, r = s.post(CHAT, chat("What is 3 + 4?", seed=seed, temperature=1, max_tokens=300,
+                                          chat_template_kwargs={"thinking": True}, **fields))
+            c = r["choices"][0] if status == 200 else None
+            need(f"{fields} behind reasoning {seed}", c and (c["finish_reason"] == "length" or
+                 (ok(c["message"]["content"]) and c["message"]["reasoning_content"])), r)
+
+
+def responses(s):
+    tools = [{"type": "function", "name": "add", "parameters": ADD, "strict": True}]
+    for choice in ("required", {"type": "function", "name": "add"},
+                   {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}):
+        status, r = s.post("/v1/responses", {"input": "Add 3 and 4", "tools": tools, "tool_choice": choice,
+                                             "parallel_tool_calls": False, "max_output_tokens": 120})
+        need(f"responses {choice}", status == 200 and [o["type"] for o in r["output"]] == ["function_call"] and
+             call_ok(r["output"][0]["name"], r["output"][0]["arguments"], ["add"]), r)
+
+
+def refused(s):
+    def one(name, word, param, **more):
+        got, _, data = s.call("POST", CHAT, chat("x", **more))
+        problem = None if got == 400 else f"status {got}: {data[:200]!r}"
+        problem = problem or error_of(data)
+        if not problem:
+            e = json.loads(data)["error"]
+            problem = None if word in e["message"] and e["param"] == param else f"{e}"
+        T.check(name, problem)
+
+    bad = [tool("ok", ADD), tool("f", {"type": "object", "not": {}})]
+    one("a schema of a tool", "#/not", "tools[1].function.parameters", tools=bad, tool_choice="required")
+    one("a strict schema", "#/not", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", {"not": {}}, strict=True)])
+    one("parameters that are no schema", "must be an object", "tools[0].function.parameters",
+        tools=[tool("f", [1])], tool_choice="required")
+    status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2))
+    need("not enforced: not compiled", status == 200)
+    status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2, tool_choice={"type": "function", "function": {"name": "ok"}}))
+    need("not the one that is named: not compiled", status == 200)
+    one("mode", "auto or required", "tool_choice.mode", tools=TOOLS,
+        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "x", "tools": TOOLS}})
+    one("no tools", "at least one", "tool_choice.tools", tools=TOOLS,
+        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})
+    one("foreign tool", "names no function", "tool_choice", tools=TOOLS,
+        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("other")]}})
+    one("name of two lines", "line ends", "tools[0].function.name", tools=[tool("a\nb", ADD)], tool_choice="required")
+    one("form beside forced calls", "#/not", "response_format", tools=TOOLS, response_format={
+        "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}})
+
+
+def rss(s):
+    with open(f"/proc/{s.proc.pid}/status") as f:
+        return next(int(ln.split()[1]) for ln in f if ln.startswith("VmRSS"))
+
+
+def cache(s, n):
+    """T8: many schemas, each once, do not make the server grow; the same one is found again."""
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": obj(k={"enum": ["a", "b"]})}}
+    hits = s.metric("sluice:grammar_cache_hits_total")
+    for _ in range(5):
+        s.post(CHAT, chat(response_format=form))
+    need("found again", s.metric("sluice:grammar_cache_hits_total") == hits + 4)
+    before, rng, codes = rss(s), random.Random(1), []
+
+    def some(k):
+        for i in range(k, n, 4):
+            props = {f"p{i}_{j}": {"type": rng.choice(["string", "integer", "boolean"])} for j in range(1 + i % 12)}
+            codes.append(s.post(CHAT, chat("x", max_tokens=2, response_format={
+                "type": "json_schema", "json_schema": {"name": "x", "schema": obj(**props)}}))[0])
+
+    th = [threading.Thread(target=some, args=(k,)) for k in range(4)]
+    for t in th:
+        t.start()
+    for t in th:
+        t.join()
+    grown, held = rss(s) - before, s.metric("sluice:grammar_cache_bytes")
+    print(f"{n} schemas: {grown} KiB more, {held / 1024:.0f} KiB in {s.metric('sluice:grammar_cache_entries'):.0f} entries")
+    need("all answered", codes == [200] * n, set(codes))
+    need("bounded", grown <= 64 << 10 and held <= 32 << 20, (grown, held))
+
+
+for fam in ("auto", "hermes", "llama3", "json"):
+    with Server("--tool-parser", fam) as server:
+        forced(server, fam, 100 if FULL else 12)
+        strict(server, fam, 200 if FULL else 12)
+        if fam == "auto":
+            for part in (reasoning, responses, refused):
+                part(server)
+            cache(server, 10000 if FULL else 400)
+        need("exit", server.stop() == 0)
+with Server("--tool-parser", "none") as server:
+    got = server.call("POST", CHAT, chat(tools=TOOLS, tool_choice="required"))
+    need("no parser", got[0] == 400 and b"--tool-parser none" in got[2], got)
+T.exit()

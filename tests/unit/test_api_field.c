@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of fields and the table of routes say what docs/api.md says, and every field is checked
+ * as its row says. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "test.h"
+
+static void read_doc(struct str *out)
+{
+    char buf[4096];
+    size_t n;
+    FILE *f = fopen(TEST_DATA "/../../docs/api.md", "rb");
+    assert_non_null(f);
+    while ((n = fread(buf, 1, sizeof buf, f)) > 0)
+        str_put(out, buf, n);
+    fclose(f);
+}
+
+TEST(api_fields_are_those_of_the_document)
+{
+    struct str doc, table;
+    str_init(&doc, MEM_MISC, 0);
+    str_init(&table, MEM_MISC, 0);
+    read_doc(&doc);
+    api_fields_print(&table);
+    const char *at = strstr(str_c(&doc), "| field | chat |");
+    assert_non_null(at);
+    const char *want = str_c(&table);
+    while (*want) { /* line by line, for the message */
+        size_t n = strcspn(want, "\n") + 1;
+        if (strncmp(at, want, n) != 0)
+            fail_msg("docs/api.md: the row must be: %.*s", (int)n, want);
+        at += n;
+        want += n;
+    }
+    if (*at == '|') fail_msg("docs/api.md: a row without a field: %.60s", at);
+    str_fini(&doc);
+    str_fini(&table);
+}
+
+TEST(api_routes_are_in_the_document)
+{
+    struct str doc;
+    int n = 0;
+    const struct api_route *t = api_route_table(&n);
+    str_init(&doc, MEM_MISC, 0);
+    read_doc(&doc);
+    for (int i = 0; i < n; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "%s", t[i].path);
+        if (t[i].flags & API_UI && strcmp(path, "/") != 0) continue; /* files of the page */
+        if (path[strlen(path) - 1] == '*') snprintf(strchr(path, '*'), 4, "ID`");
+        if (!strstr(str_c(&doc), path)) fail_msg("docs/api.md does not name %s", path);
+    }
+    str_fini(&doc);
+}
+
+/* One field with one value: the verdict of the table. */
+static bool takes(const struct api_field *f, int route, const char *value)
+{
+    struct arena a;
+    struct str s;
+    const struct json *body = NULL;
+    sl_err err = {0};
+    mem_arena_init(&a, MEM_MISC, 0);
+    str_init(&s, MEM_MISC, 0);
+    str_printf(&s, "{\"%s\": %s}", f->name, value);
+    sl_status st = text_json_parse(&a, "body", str_c(&s), s.n, &body, &err);
+    if (st) fail_msg("%s: %s", str_c(&s), err.text);
+    st = api_fields_check(body, route, &err);
+    if (st) {
+        char name[80];
+        snprintf(name, sizeof name, "%s: ", f->name);
+        assert_int_equal(st, SL_REQUEST);
+        if (strncmp(err.text, name, strlen(name)) != 0)
+            fail_msg("%s: the message does not begin with the field: %s", str_c(&s), err.text);
+    }
+    str_fini(&s);
+    mem_arena_fini(&a);
+    return st == SL_OK;
+}
+
+static bool takes_number(const struct api_field *f, int route, double v)
+{
+    char z[60];
+    snprintf(z, sizeof z, "%.17g", v);
+    return takes(f, route, z);
+}
+
+static void check_number_row(const struct api_field *f, int route)
+{
+    if (f->max < 1e15) {
+        assert_true(takes_number(f, route, f->min));
+        assert_true(takes_number(f, route, f->max));
+        assert_false(takes_number(f, route, f->max + 1));
+        assert_false(takes_number(f, route, f->min - 1));
+    }
+    if (f->max >= 1e15) assert_true(takes(f, route, "-9223372036854775807"));
+    if (f->type == API_INT) assert_false(takes(f, route, "1.5"));
+    assert_false(takes(f, route, "1e300"));
+    assert_false(takes(f, route, "-1e300"));
+    assert_false(takes(f, route, "true"));
+    assert_false(takes(f, route, "\"1\""));
+    assert_false(takes(f, route, "[]"));
+}
+
+TEST(api_fields_are_checked_as_their_rows_say)
+{
+    int n = 0;
+    const struct api_field *t = api_field_table(&n);
+    for (int i = 0; i < n; i++)
+        for (int route = API_CHAT; route <= API_EMBED; route *= 2) {
+            const struct api_field *f = &t[i];
+            if (!(f->routes & route)) continue;
+            assert_true(takes(f, route, "null"));
+            if (f->what == API_SKIP) {
+                assert_true(takes(f, route, "{\"any\": [1, \"thing\"]}"));
+            } else if (f->what == API_DENY) {
+                assert_true(takes(f, route, "false") && takes(f, route, "[]"));
+                assert_false(takes(f, route, "\"x\"") || takes(f, route, "{\"a\": 1}"));
+                assert_false(takes(f, route, "5"));
+            } else if (f->type == API_INT || f->type == API_REAL)
+                check_number_row(f, route);
+            else if (f->type == API_BOOL) {
+                assert_true(takes(f, route, "true") && takes(f, route, "false"));
+                assert_false(takes(f, route, "0") || takes(f, route, "\"true\""));
+            } else if (f->type == API_STR) {
+                assert_true(takes(f, route, "\"x\""));
+                assert_false(takes(f, route, "1") || takes(f, route, "\"a\\u0000b\""));
+            }
+        }
+}
