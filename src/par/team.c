@@ -28,9 +28,9 @@
 #define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
 #define SPIN_MIN_NS 1000 /* after long waits */
 #define LONG_WAIT_NS 300000
-#define SOLO_WAIT_NS 1000000 /* a time slice of another program, about */
-#define SOLO_OWED_NS 8000000 /* waited so much more than half of the time: alone is faster */
-#define SOLO_TIMES 16        /* time alone after a long wait, in waits */
+#define SOLO_WAIT_NS 1000000  /* a time slice of another program, about */
+#define SOLO_OWED_NS 40000000 /* waited so much more than half of the time: alone is faster */
+#define SOLO_TIMES 16         /* time alone after a long wait, in waits */
 #define SOLO_MAX_NS 2000000000ll
 #define SOLO_FORGET_NS                                                                             \
     50000000ll          /* together for so long without a long wait: start small again             \
