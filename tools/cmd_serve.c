@@ -123,6 +123,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
         sl_wait(c->e, n_term ? 10 : 500);
         api_beat(live.api);
         sl_status st = sl_step(c->e, err);
+        net_server_flush(live.server);
         if (st) {
             api_fail_all(live.api, err->text);
             return st;

@@ -178,6 +178,12 @@ void mem_arena_fini(struct arena *a)
     a->used = a->cap = a->total = 0;
 }
 
+void mem_arena_reset(struct arena *a)
+{
+    if (a->head && a->head->next) mem_arena_fini(a);
+    a->used = a->total = 0;
+}
+
 sl_status mem_arena_alloc(struct arena *a, size_t n, void **out, sl_err *err)
 {
     uint64_t want;

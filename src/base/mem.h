@@ -64,6 +64,8 @@ struct arena {
 
 void mem_arena_init(struct arena *a, enum mem_tag tag, size_t limit);
 void mem_arena_fini(struct arena *a);
+/* Empty again; a block that is the only one is kept for what comes. */
+void mem_arena_reset(struct arena *a);
 /* 16-byte aligned, zeroed. SL_NOMEM past the limit or out of memory. */
 sl_status mem_arena_alloc(struct arena *a, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 sl_status mem_arena_array(struct arena *a, size_t n, size_t size, void **out, sl_err *err)

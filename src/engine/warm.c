@@ -65,7 +65,9 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     for (int n = 1; n < n_seq; n *= 2)
         run(&w, n, 0);
     run(&w, n_seq, 0);
-    if (n_seq > 1) run(&w, 1, BASE_MIN(SCHED_MIX_FIRST, n_prompt));
+    for (int n = SCHED_MIX_FIRST; n_seq > 1 && n <= 4 * SCHED_MIX_FIRST;
+         n *= 4) /* two sizes: a line */
+        run(&w, 1, BASE_MIN(n, n_prompt));
     while (w.n_blk > 0)
         kv_block_unref(&e->pool, w.blk[--w.n_blk]);
     mem_free(w.blk);

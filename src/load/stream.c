@@ -69,8 +69,7 @@ static sl_status event(struct load_stream *s, const char *p, size_t n, int *piec
         return SL_OK;
     }
     const struct json *o;
-    mem_arena_fini(&s->arena);
-    mem_arena_init(&s->arena, MEM_REQUEST, 64u << 20);
+    mem_arena_reset(&s->arena);
     SL_TRY(text_json_parse(&s->arena, "an event", p, n, &o, err));
     *pieces += take(s, o);
     return SL_OK;

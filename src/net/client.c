@@ -2,10 +2,14 @@
 #include "net/client.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct req {
@@ -20,9 +24,35 @@ struct req {
 
 struct net_client {
     CURLM *multi;
+    int epoll_fd; /* the sockets of multi, as it asks for them */
     int insecure, n_busy;
+    int64_t timer_ns; /* when multi wants to be called; -1 = at events only */
     struct req *busy;
 };
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *known)
+{
+    net_client *c = user;
+    struct epoll_event ev = {.data.fd = fd};
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* it may be closed by now */
+        return 0;
+    }
+    if (what & CURL_POLL_IN) ev.events |= EPOLLIN;
+    if (what & CURL_POLL_OUT) ev.events |= EPOLLOUT;
+    if (epoll_ctl(c->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) != 0) return -1;
+    curl_multi_assign(c->multi, fd, c); /* known from now on */
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long ms, void *user)
+{
+    net_client *c = user;
+    (void)multi;
+    c->timer_ns = ms < 0 ? -1 : clock_now_ns() + (int64_t)ms * 1000000;
+    return 0;
+}
 
 sl_status net_client_open(int insecure, net_client **out, sl_err *err)
 {
@@ -30,10 +60,18 @@ sl_status net_client_open(int insecure, net_client **out, sl_err *err)
     *out = NULL;
     SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof *c, (void **)&c, err));
     c->insecure = insecure;
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) || !(c->multi = curl_multi_init())) {
+    c->timer_ns = -1;
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (c->epoll_fd < 0 || curl_global_init(CURL_GLOBAL_DEFAULT) ||
+        !(c->multi = curl_multi_init())) {
+        if (c->epoll_fd >= 0) close(c->epoll_fd);
         mem_free(c);
         return SL_FAIL(err, INTERNAL, "the HTTP client does not start");
     }
+    curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
+    curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
     *out = c;
     return SL_OK;
 }
@@ -61,6 +99,7 @@ void net_client_close(net_client *c)
     while (c->busy)
         drop(c->busy);
     curl_multi_cleanup(c->multi);
+    close(c->epoll_fd);
     curl_global_cleanup();
     mem_free(c);
 }
@@ -155,13 +194,30 @@ static void finish(CURL *easy, CURLcode code)
     p.on_done(p.user, (int)http, code ? why : NULL);
 }
 
+/* What multi's timer allows of timeout_ms. */
+static int wait_ms(const net_client *c, int timeout_ms)
+{
+    if (c->timer_ns < 0) return timeout_ms;
+    int64_t left = (c->timer_ns - clock_now_ns() + 999999) / 1000000;
+    return left <= 0 ? 0 : (int)BASE_MIN(left, timeout_ms);
+}
+
 sl_status net_client_poll(net_client *c, int timeout_ms, sl_err *err)
 {
-    int running, left;
-    CURLMcode m = curl_multi_perform(c->multi, &running);
-    if (!m && running == c->n_busy && timeout_ms > 0) {
-        m = curl_multi_poll(c->multi, NULL, 0, timeout_ms, NULL);
-        if (!m) m = curl_multi_perform(c->multi, &running);
+    struct epoll_event ev[64];
+    int running, left, n = epoll_wait(c->epoll_fd, ev, BASE_COUNT_OF(ev), wait_ms(c, timeout_ms));
+    CURLMcode m = CURLM_OK;
+    if (n < 0 && errno != EINTR)
+        return SL_FAIL(err, INTERNAL, "the HTTP client: %s", strerror(errno));
+    for (int i = 0; i < n && !m; i++) {
+        unsigned e = ev[i].events;
+        int bits = (e & EPOLLIN ? CURL_CSELECT_IN : 0) | (e & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                   (e & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+        m = curl_multi_socket_action(c->multi, ev[i].data.fd, bits, &running);
+    }
+    if (!m && c->timer_ns >= 0 && clock_now_ns() >= c->timer_ns) {
+        c->timer_ns = -1; /* it may set a new one */
+        m = curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }
     if (m) return SL_FAIL(err, INTERNAL, "the HTTP client: %s", curl_multi_strerror(m));
     for (CURLMsg *msg; (msg = curl_multi_info_read(c->multi, &left));)

@@ -24,7 +24,10 @@ enum net_feed_rc net_feed_put(struct net_feed *f, const struct net_piece *piece,
         net_wake(f->r);
         return NET_FEED_FULL;
     }
-    if (!f->lazy || urgent || net_ring_used(&f->ring) > f->ring.cap / 2) net_wake(f->r);
+    if (urgent || (f->lazy && net_ring_used(&f->ring) > f->ring.cap / 2))
+        net_wake(f->r);
+    else if (!f->lazy)
+        net_wake_later(f->r);
     return NET_FEED_OK;
 }
 

@@ -6,8 +6,9 @@
  * Threads. Two net threads own the sockets. A request whose body is there is suspended and handed
  * to a worker thread, which runs hooks.handle; a long JSON text or prompt so delays nobody's
  * stream. Whoever has news for a request calls net_wake from any thread; the net thread then runs
- * the request's poll or pull. A watcher thread passes wakes on, sees peers that went away while
- * their request is suspended (the server library does not), and closes what is over its deadline.
+ * the request's poll or pull. A watcher thread passes wakes on, writes to streams that run (see
+ * push.c), sees peers that went away while their request is suspended (the server library does
+ * not), and closes what is over its deadline.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -40,7 +41,8 @@ enum net_next {
     NET_ABORT /* close the connection at once */
 };
 
-/* How a deferred request goes on. On a net thread, one at a time for one request; must not block.
+/* How a deferred request goes on. On a net thread or the watcher's, one at a time for one request;
+ * must not block.
  */
 struct net_ops {
     enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
@@ -137,6 +139,9 @@ void net_reply_stream(struct net_req *r, int status, const char *type);
 /* There is news for r: poll or pull runs soon. Cheap and without locks (the engine's thread calls
  * it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
+/* The same for one of many in a row: it is enough that net_server_flush comes soon. */
+void net_wake_later(struct net_req *r);
+void net_server_flush(net_server *s);
 void net_req_ref(struct net_req *r);
 void net_req_unref(struct net_req *r); /* the last frees it, with its arena. NULL is legal */
 /* The server is going down: poll and pull should return NET_ABORT. */

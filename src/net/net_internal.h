@@ -44,12 +44,17 @@ struct net_req_own {
     struct MHD_Response *response; /* set: the reply */
     /* net thread */
     bool streaming, handed, probe, ended;
+    bool http11;
+    /* net thread until the stream first sleeps, then watcher, see push.c */
+    bool direct;        /* the watcher writes to the socket */
+    bool blocked;       /* which takes no more now */
+    bool broken;        /* no more bytes */
     uint64_t n_discard; /* of a refused body: bytes still read and thrown away */
     bool discard;
     _Atomic bool handled;  /* hooks.handle returned (release; pairs with the net thread) */
     _Atomic bool answered; /* the reply was queued */
     _Atomic bool ping;     /* the stream was silent for NET_PING_MS */
-    /* streams: appended by pull, not yet taken by the socket. Net thread */
+    /* streams: appended by pull, not yet taken by the socket. Who writes */
     struct str out;
     size_t out_at;
     _Atomic int64_t moved_ns; /* when the socket last took something */
@@ -71,6 +76,7 @@ struct net_server {
     _Atomic int closing, n_active, n_sleeping, n_conn;
     _Atomic uint64_t signals;            /* bit per number */
     _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
+    _Atomic bool rung;                   /* the watcher was told that there is something in it */
     /* under lock */
     pthread_mutex_t lock;
     struct net_conn *conn; /* [n_conn_max] */
@@ -95,11 +101,18 @@ sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_con
 bool net_req_sleep(struct net_req_own *o);
 /* MHD's reader for streams. */
 ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max);
+/* The comment that a silent stream has to get now, if any, onto out. */
+void net_req_filler(struct net_req_own *o);
+
+/* push.c: a wake, or an event of its socket, of a stream whose connection is suspended. Watcher. */
+void net_push(struct net_req_own *o);
 
 /* watch.c */
 sl_status net_watch_open(net_server *s, sl_err *err) BASE_MUST_USE;
 void net_watch_close(net_server *s);
 void net_watch_add(net_server *s, struct net_conn *c);
+/* Say it (not) when the socket can be written again. */
+void net_watch_writable(net_server *s, struct net_conn *c, bool on);
 
 /* work.c */
 sl_status net_work_open(net_server *s, sl_err *err) BASE_MUST_USE;

@@ -191,20 +191,52 @@ bool net_req_sleep(struct net_req_own *o)
     return true;
 }
 
-void net_wake(struct net_req *r)
+/* Onto the list of those who have news; false: it is there, or awake. */
+static bool list_push(struct net_req *r)
 {
     struct net_req_own *o = net_own(r);
     net_server *s = r->server;
-    if (atomic_exchange(&o->state, NET_SIGNALLED) != NET_SLEEPING) return;
+    if (atomic_exchange(&o->state, NET_SIGNALLED) != NET_SLEEPING) return false;
     net_req_ref(r);
     struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
     do
         o->wake_next = head;
     while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
                                                   memory_order_relaxed)); /* with pass_wakes */
-    if (head) return; /* the one that made the list non-empty rings the bell */
+    return true;
+}
+
+static void ring(net_server *s)
+{
     uint64_t one = 1;
+    if (atomic_exchange(&s->rung, true)) return;         /* pairs with pass_wakes */
     if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
+}
+
+void net_wake(struct net_req *r)
+{
+    net_server *s = r->server; /* r may be gone once it is on the list */
+    if (list_push(r)) ring(s);
+}
+
+void net_wake_later(struct net_req *r)
+{
+    (void)list_push(r);
+}
+
+void net_server_flush(net_server *s)
+{
+    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed)) ring(s);
+}
+
+void net_req_filler(struct net_req_own *o)
+{
+    if (!o->probe && atomic_load(&o->r.peer) == NET_PEER_HALF) {
+        /* It sends no more. Does it still listen? If not, this comment brings a reset. */
+        o->probe = true;
+        str_puts(&o->out, ":\n\n");
+    } else if (atomic_exchange(&o->ping, false))
+        str_puts(&o->out, ":\n\n");
 }
 
 ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max)
@@ -213,6 +245,7 @@ ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max)
     struct net_req *r = &o->r;
     (void)pos;
     for (;;) {
+        if (o->broken) return MHD_CONTENT_READER_END_WITH_ERROR;
         if (o->out_at < o->out.n) {
             size_t n = BASE_MIN(max, o->out.n - o->out_at);
             memcpy(buf, o->out.p + o->out_at, n);
@@ -233,16 +266,10 @@ ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max)
         if (next == NET_ABORT || o->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
         if (next == NET_END) o->ended = true;
         if (o->out.n || o->ended) continue;
-        if (!o->probe && atomic_load(&r->peer) == NET_PEER_HALF) {
-            /* It sends no more. Does it still listen? If not, this comment brings a reset. */
-            o->probe = true;
-            str_puts(&o->out, ":\n\n");
-            continue;
-        }
-        if (atomic_exchange(&o->ping, false)) {
-            str_puts(&o->out, ":\n\n");
-            continue;
-        }
+        net_req_filler(o);
+        if (o->out.n) continue;
+        o->direct =
+            o->http11 && !r->server->tls_cert; /* before it sleeps: then it is the watcher's */
         if (net_req_sleep(o)) return 0;
     }
 }

@@ -116,7 +116,7 @@ static enum MHD_Result refused(struct net_req_own *o)
 }
 
 static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const char *path,
-                               const char *method, void **cls)
+                               const char *method, const char *version, void **cls)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -125,6 +125,7 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     if (!c || atomic_load(&s->closing)) return MHD_NO;
     if (net_req_open(s, mhd, c, method, path, &o, NULL)) return MHD_NO;
     *cls = o;
+    o->http11 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     atomic_fetch_add(&s->n_active, 1);
     set_phase(s, c, NET_BODY, &o->r);
     const char *bad = bad_framing(&o->r);
@@ -202,8 +203,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *mhd, const 
 {
     net_server *s = user;
     struct net_req_own *o = *cls;
-    (void)version;
-    if (!o) return on_head(s, mhd, url, method, cls);
+    if (!o) return on_head(s, mhd, url, method, version, cls);
     if (*n_upload) return on_body(o, upload, n_upload);
     return go_on(s, o);
 }

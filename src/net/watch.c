@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,6 +15,8 @@
 
 #define TAG_WAKE UINT64_MAX
 #define MS 1000000
+#define GATHER_NS                                                                                  \
+    1000000 /* wakes within it are passed on together: steps of a small model are shorter */
 
 void net_watch_add(net_server *s, struct net_conn *c)
 {
@@ -22,6 +25,14 @@ void net_watch_add(net_server *s, struct net_conn *c)
     (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev);
 }
 
+void net_watch_writable(net_server *s, struct net_conn *c, bool on)
+{
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET | (on ? (unsigned)EPOLLOUT : 0)};
+    ev.data.u64 = (uint64_t)c->gen << 32 | (uint32_t)(c - s->conn);
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
+}
+
+/* A socket's peer is gone or sends no more, or it can be written again. */
 static void hung_up(net_server *s, uint64_t tag, uint32_t events)
 {
     uint32_t i = (uint32_t)tag, gen = (uint32_t)(tag >> 32);
@@ -35,25 +46,43 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
     }
     pthread_mutex_unlock(&s->lock);
     if (!r) return;
-    int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE : NET_PEER_HALF;
+    int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE
+               : events & EPOLLRDHUP          ? NET_PEER_HALF
+                                              : NET_PEER_THERE;
     if (atomic_load(&r->peer) < peer) atomic_store(&r->peer, peer);
-    net_wake(r);
+    if (net_own(r)->blocked) /* of this thread: it is awake, and waits for this event */
+        net_push(net_own(r));
+    else if (peer != NET_PEER_THERE)
+        net_wake(r);
     net_req_unref(r);
 }
 
-/* Resume everything that net_wake put on the list. */
+static void sleep_until(int64_t at)
+{
+    int64_t left = at - clock_now_ns();
+    struct timespec t = {.tv_nsec = (long)BASE_MIN(left, GATHER_NS)};
+    if (left > 0) nanosleep(&t, NULL);
+}
+
+/* Resume, or go on with, everything that net_wake put on the list. */
 static void pass_wakes(net_server *s)
 {
     uint64_t n;
     while (read(s->wake_fd, &n, sizeof n) > 0)
         ;
+    atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
     struct net_req *r = atomic_exchange_explicit(&s->wake_list, NULL,
                                                  memory_order_acquire); /* pairs with net_wake */
     while (r) {
         struct net_req_own *o = net_own(r);
         struct net_req *next = o->wake_next;
-        atomic_fetch_sub(&s->n_sleeping, 1);
-        MHD_resume_connection(o->mhd); /* it sleeps: nobody else can resume or end it */
+        /* it sleeps: nobody else can resume or end it */
+        if (o->direct) {
+            net_push(o);
+        } else {
+            atomic_fetch_sub(&s->n_sleeping, 1);
+            MHD_resume_connection(o->mhd);
+        }
         net_req_unref(r);
         r = next;
     }
@@ -111,7 +140,10 @@ static void wake_all(net_server *s)
         struct net_req *r = s->conn[i].phase != NET_FREE ? s->conn[i].req : NULL;
         if (r) net_req_ref(r);
         pthread_mutex_unlock(&s->lock);
-        if (r) net_wake(r);
+        if (r && net_own(r)->blocked)
+            net_push(net_own(r));
+        else if (r)
+            net_wake(r);
         net_req_unref(r);
     }
 }
@@ -127,11 +159,15 @@ static void *watch(void *arg)
 {
     net_server *s = arg;
     struct epoll_event ev[64];
-    int64_t next = clock_now_ns();
+    int64_t next = clock_now_ns(), passed = 0;
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
         int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), atomic_load(&s->closing) ? 5 : 500);
         for (int i = 0; i < n; i++)
             if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
+        if (atomic_load(&s->rung)) {
+            sleep_until(passed + GATHER_NS);
+            passed = clock_now_ns();
+        }
         pass_wakes(s);
         take_signals(s);
         if (atomic_load(&s->closing)) {

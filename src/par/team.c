@@ -28,8 +28,9 @@
 #define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
 #define SPIN_MIN_NS 1000 /* after long waits */
 #define LONG_WAIT_NS 300000
-#define SOLO_WAIT_NS 1000000 /* a time slice of another program, about */
-#define SOLO_TIMES 16        /* time alone after a long wait, in waits */
+#define SOLO_WAIT_NS 1000000  /* a time slice of another program, about */
+#define SOLO_OWED_NS 40000000 /* waited so much more than half of the time: alone is faster */
+#define SOLO_TIMES 16         /* time alone after a long wait, in waits */
 #define SOLO_MAX_NS 2000000000ll
 #define SOLO_FORGET_NS                                                                             \
     50000000ll          /* together for so long without a long wait: start small again             \
@@ -66,6 +67,7 @@ struct par_team {
     int64_t waited_ns;    /* the caller's waits in it */
     pthread_t caller;
     int64_t solo_until, solo_ns, together_since;
+    int64_t owed_ns; /* twice the waits less the time since, not below 0 */
 
     atomic_llong spin_ns; /* relaxed: a hint */
     struct event region;  /* number of the region */
@@ -289,17 +291,21 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     t->arg = arg;
     t->caller = pthread_self();
     t->waited_ns = 0;
+    int64_t last = t->published_ns;
     t->published_ns = clock_now_ns();
+    t->owed_ns = t->owed_ns > t->published_ns - last ? t->owed_ns - (t->published_ns - last) : 0;
     unsigned before = t->n_region++;
     event_set(&t->region, t->n_region);
     fn(arg, 0, t->n);
     t->waited_ns += event_wait(&t->done, before, spin_now(t));
     spin_learn(t, t->waited_ns);
-    /* Alone would have taken twice what the caller worked, at most: less than this region only when
-     * half of it was waiting. In a long one the others' time slices count even so. */
+    /* Alone would take twice as long as together: a gain only when more than half of the time goes
+     * in waits. Single ones, of a server's other threads after each step, are no reason. */
     if (atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed) && t->adapt &&
-        t->waited_ns > SOLO_WAIT_NS && 2 * t->waited_ns > clock_now_ns() - t->published_ns)
+        t->waited_ns > SOLO_WAIT_NS && (t->owed_ns += 2 * t->waited_ns) > SOLO_OWED_NS) {
         solo_begin(t, t->waited_ns);
+        t->owed_ns = 0;
+    }
 }
 
 void par_barrier(par_team *t)

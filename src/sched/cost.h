@@ -9,14 +9,11 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Beside sequences that decode, a long prompt may make a step longer by SCHED_SHARE times one that
- * only decodes, and a short one by SCHED_STALL_NS: spreading a short one over more steps would hold
- * up the answers as long in sum, and itself longer. Both grow when more prompts wait than sequences
- * decode, in that proportion. */
+/* Beside sequences that decode, prompts may make a step longer by SCHED_SHARE times one that only
+ * decodes; more when more prompts wait than sequences decode, in that proportion. */
 #define SCHED_SHARE 1.0
-#define SCHED_STALL_NS 400e6
-#define SCHED_MIX_FIRST 4 /* tokens of a long prompt to begin with, before their cost is known */
-#define SCHED_PIECE 64    /* larger pieces of a prompt cost about the same per token */
+#define SCHED_LEAST 0.4   /* of that is for the tokens themselves, however much any piece costs */
+#define SCHED_MIX_FIRST 4 /* prompt tokens to begin with, before their cost is known */
 #define SCHED_FRESH 64    /* after so many steps the time of a decoding step is measured again */
 
 struct sched_cost_row {
@@ -28,25 +25,18 @@ struct sched_cost {
     struct sched_cost_row *row; /* [n_row_max + 1] by sequences that decode */
     int n_row_max;
     uint64_t n_step;
-    /* what a prompt token adds to a step, lately; 0 = never seen */
-    double tok_ns;     /* in pieces of at most SCHED_PIECE tokens beside sequences that decode */
-    double big_tok_ns; /* in larger pieces, and in steps of prompts alone */
-    int last;          /* tokens of the last small piece */
-};
-
-/* Prompt tokens that a step may take. */
-struct sched_budget {
-    int all;      /* of short and long prompts */
-    int for_long; /* of these, of long prompts */
+    /* What n prompt tokens added to steps that decode, lately: sums of 1, n, ns, n n, n ns. */
+    double w, sn, sy, snn, sny;
+    double most; /* pieces grow to this at most, after the last one */
+    int n_mixed;
 };
 
 sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err) BASE_MUST_USE;
 void sched_cost_fini(struct sched_cost *c);
 /* A step of n_decode sequences that decode and n_prompt prompt tokens took ns. */
 void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_t ns);
-/* For a step beside n_decode > 0 sequences that decode, when n_wait prompts are there; at most
- * n_max. All 0: a step that only decodes is wanted, to measure it. */
-struct sched_budget sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait,
-                                      int n_max);
+/* Prompt tokens for a step beside n_decode > 0 sequences that decode, when n_wait prompts are
+ * there; at most n_max. 0: a step that only decodes is wanted, to measure it. */
+int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max);
 
 #endif

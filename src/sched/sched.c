@@ -195,7 +195,6 @@ static void start(struct sched *s, int slot, int run)
     r->state = SCHED_RUNNING;
     r->run = run;
     r->n_done = r->n_reused = s->run[run].seq.n_tok;
-    r->is_long = (r->n_known - r->n_done) / SCHED_LONG > s->opts.n_chunk;
     r->after = -1;
     s->run[run].req = slot;
     list_remove(s->wait, &s->n_wait, slot);
@@ -282,7 +281,6 @@ static void add_row(struct sched *s, int slot, int n_tok)
     if (it->all_rows) s->row_left -= n_tok;
     s->plan.n_tok += n_tok;
     if (!it->answer) s->plan.n_spent += n_tok;
-    if (!it->answer && r->is_long) s->long_left -= n_tok;
     s->owner[r->owner].served += (uint64_t)n_tok;
 }
 
@@ -292,7 +290,6 @@ static int wish(const struct sched *s, const struct sched_req *r, int budget)
     int n = BASE_MIN(r->n_known - r->n_done, budget);
     bool rows =
         r->item >= 0 ? s->plan.item[r->item].all_rows : r->all_rows && r->n_done < r->n_prompt;
-    if (r->is_long) n = BASE_MIN(n, s->long_left);
     return rows ? BASE_MIN(n, s->row_left) : n;
 }
 
@@ -499,17 +496,16 @@ const struct sched_plan *sched_step(struct sched *s)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
     int n_prompt = count_prompts(s, &n_decode);
-    struct sched_budget b = {s->opts.n_chunk, s->opts.n_chunk};
-    if (n_decode && n_prompt) b = sched_cost_budget(&s->cost, n_decode, n_prompt, s->opts.n_chunk);
-    if (b.all == 0 && s->measured) /* never twice: the first in rank advances */
-        b.all = b.for_long = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
-    s->measured = b.all == 0;
-    s->long_left = b.for_long;
+    int budget = s->opts.n_chunk;
+    if (n_decode && n_prompt) budget = sched_cost_budget(&s->cost, n_decode, n_prompt, budget);
+    if (budget == 0 && s->measured) /* never twice: the first in rank advances */
+        budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
+    s->measured = budget == 0;
     if (s->n_active) {
-        plan_first(s, b.all, n_prompt > 1);
+        plan_first(s, budget, n_prompt > 1);
         plan_answers(s);
     }
-    plan_prompts(s, b.all);
+    plan_prompts(s, budget);
     return p;
 }
 

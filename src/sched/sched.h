@@ -20,7 +20,6 @@
 #include "sched/cost.h"
 
 #define SCHED_AGE_NS 5000000000 /* so much waiting is worth one level of priority */
-#define SCHED_LONG 4            /* chunks: longer prompts are paced beside answers */
 #define SCHED_OWNER_MAX 1024    /* owners that are told apart at one time */
 
 /* What the caller found for a request that is about to be admitted. */
@@ -56,7 +55,6 @@ struct sched_new {
 struct sched_req {
     enum sched_state state;
     bool all_rows, fork; /* fork: after is the sample whose prompt it shares */
-    bool is_long;        /* had more than SCHED_LONG chunks to compute when it was admitted */
     uint64_t order;      /* arrival; lower is older */
     int64_t rank_ns;     /* arrival less the head start of its priority: lower is first */
     int64_t deadline_ns;
@@ -119,7 +117,6 @@ struct sched {
     uint64_t n_query_tok, n_hit_tok; /* tokens of admissions; of them found in the tree */
     bool measured;                   /* the last step only decoded, to measure that */
     int row_left;                    /* of this step, for requests that want all rows */
-    int long_left;                   /* tokens of this step, for long prompts */
     struct sched_plan plan;
     struct sched_cost cost;
 };

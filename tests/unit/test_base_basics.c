@@ -117,6 +117,27 @@ TEST(mem_arena_gives_zeroed_pieces_and_keeps_its_limit)
     assert_int_equal(mem_used(MEM_MISC), 0);
 }
 
+TEST(mem_arena_reset_keeps_a_single_block)
+{
+    sl_err err;
+    struct arena a;
+    void *p = NULL, *q = NULL;
+    mem_arena_init(&a, MEM_MISC, 100000);
+    ASSERT_OK(mem_arena_alloc(&a, 100, &p, &err));
+    memset(p, 7, 100);
+    uint64_t n = mem_n_alloc();
+    mem_arena_reset(&a);
+    ASSERT_OK(mem_arena_alloc(&a, 100, &q, &err));
+    assert_ptr_equal(p, q);
+    assert_int_equal(mem_n_alloc(), n);
+    for (int i = 0; i < 100; i++) assert_int_equal(((char *)q)[i], 0);
+    for (int i = 0; i < 9; i++) ASSERT_OK(mem_arena_alloc(&a, 10000, &q, &err)); /* a second block */
+    mem_arena_reset(&a);
+    assert_int_equal(mem_used(MEM_MISC), 0);
+    ASSERT_OK(mem_arena_alloc(&a, 99000, &q, &err)); /* the limit counts from the reset */
+    mem_arena_fini(&a);
+}
+
 TEST(str_appends_and_says_when_it_could_not)
 {
     struct str s;
