@@ -48,7 +48,8 @@ static size_t carve(unsigned forms, int n_col, int n_tok, size_t off[MM_N_ACT + 
         n += align64(f <= MM_ACT_BF16 ? vals * sizeof(float) : recs * sizeof(struct mm_rec));
     }
     off[MM_N_ACT] = n;
-    return n + (has(forms, MM_ACT_INT8X) ? align64(sizeof(int32_t) * (vals / 32 + (size_t)n_tok)) : 0);
+    return n +
+           (has(forms, MM_ACT_INT8X) ? align64(sizeof(int32_t) * (vals / 32 + (size_t)n_tok)) : 0);
 }
 
 size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max)
@@ -105,11 +106,33 @@ static float kth_largest(float *v, int n, int k)
 
 #define SPAN 256 /* groups of a token among which an eighth get the second plane */
 
+#define N_UNIT 8
+
+/* The unit of a token, from its first span: steps are powers of two of it, and where the largest
+ * values lie between those decides how much is lost. amax: of the groups with one plane, or 0. */
+static float best_unit(const float *amax, int n)
+{
+    /* 2^(p/8), and 1 / (127 * 2^(p/8)) */
+    static const float unit[N_UNIT] = {0x1p0f,        0x1.172b84p0f, 0x1.306fep0f,  0x1.4bfdaep0f,
+                                       0x1.6a09e6p0f, 0x1.8ace54p0f, 0x1.ae89fap0f, 0x1.d5818ep0f};
+    float sum[N_UNIT] = {0}, inv[N_UNIT];
+    for (int p = 0; p < N_UNIT; p++)
+        inv[p] = 1.0f / unit[p];
+    for (int g = 0; g < n; g++)
+        for (int p = 0; p < N_UNIT; p++) {
+            float d = kern_mm_step(amax[g] * inv[p], 127.0f) * unit[p];
+            sum[p] += d * d;
+        }
+    int best = 0;
+    for (int p = 1; p < N_UNIT; p++)
+        if (sum[p] < sum[best]) best = p;
+    return unit[best];
+}
+
 /* Mark with amax < 0 the groups of a span that stay at one plane. Ties go to the lower group. */
-static void choose(const struct kern *kern, const float *x, int n, float amax[SPAN])
+static void choose(int n, float amax[SPAN])
 {
     float v[SPAN];
-    kern->mm_amax(x, n, amax);
     memcpy(v, amax, (size_t)n * sizeof(float));
     int k = (n + 7) / 8, above = 0;
     float cut = kth_largest(v, n, k);
@@ -124,12 +147,13 @@ static void choose(const struct kern *kern, const float *x, int n, float amax[SP
     }
 }
 
+/* hi, lo: records of the planes, lo NULL: one; list: NULL, or only the groups in it have lo. */
 static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *hi,
                      struct mm_rec *lo, int32_t *list)
 {
     const struct kern *kern = kern_get();
     int n_group = b->ld / 32, whole = b->n_col / 32;
-    float amax[SPAN], tail[32];
+    float amax[SPAN], one[SPAN], tail[32], unit = 1.0f;
     if (list) list[0] = 0;
     for (int g = 0; g < n_group;) {
         int n = BASE_MIN(SPAN, whole - g);
@@ -141,16 +165,18 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             src = tail;
             n = 1;
         }
-        if (list)
-            choose(kern, src, n, amax);
-        else
-            for (int i = 0; i < n; i++)
-                amax[i] = 0.0f;
-        kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax);
+        kern->mm_amax(src, n, amax);
+        memcpy(one, amax, (size_t)n * sizeof(float));
+        if (list) choose(n, amax);
+        for (int i = 0; i < n; i++)
+            if (lo && amax[i] >= 0.0f) one[i] = 0.0f;
+        if (g == 0) unit = best_unit(one, n);
+        kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax, 1.0f / unit);
         for (int i = 0; i < n && list; i++)
-            if (hi[g + i].has_lo) list[++list[0]] = g + i;
+            if (amax[i] >= 0.0f) list[++list[0]] = g + i;
         g += n;
     }
+    hi[row_recs(b->n_col, lo ? MM_ACT_INT15 : MM_ACT_INT8) - 1].d = unit;
 }
 
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x)
@@ -181,7 +207,8 @@ void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const f
 {
     struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
     int end = g0 + n_group;
-    kern_get()->mm_quant(x, n_group, r + g0, NULL, NULL);
+    kern_get()->mm_quant(x, n_group, r + g0, NULL, NULL, 1.0f);
+    if (g0 == 0) r[row_recs(b->n_col, MM_ACT_INT8) - 1].d = 1.0f;
     if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
 }
 
@@ -193,8 +220,8 @@ struct scratch {
     float *panel; /* of the float forms; bf16 too */
     float *acc, *unpack;
     const struct mm_rec **hi, **lo; /* [MM_N_COL] */
-    int32_t *lo_off;          /* [groups + 1] */
-    uint8_t *lo_col;          /* [groups * MM_N_COL] */
+    int32_t *lo_off;                /* [groups + 1] */
+    uint8_t *lo_col;                /* [groups * MM_N_COL] */
 };
 
 static size_t carve_scratch(uint8_t *base, int n_col, struct scratch *s)
@@ -273,6 +300,11 @@ static void list_lo(const struct mm_act_buf *x, enum mm_act form, const int32_t 
     off[0] = 0;
 }
 
+static const struct mm_rec *records(const struct mm_act_buf *x, enum mm_act form)
+{
+    return form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
+}
+
 #define COPY_COLS 32 /* up to so many columns their records are copied into one stream */
 
 /* The columns of a code format. Many columns' records are read where they are. A few are laid side
@@ -280,7 +312,7 @@ static void list_lo(const struct mm_act_buf *x, enum mm_act form, const int32_t 
 static void code_columns(const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
                          struct mm_run *r, const struct scratch *s)
 {
-    const struct mm_rec *rec = form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
+    const struct mm_rec *rec = records(x, form);
     struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
     int copy = r->n > 1 && r->n <= COPY_COLS && r->n * r->g1 <= MM_PANEL * 2;
@@ -322,6 +354,12 @@ static void fill_panel_bf16(const float *x, size_t ld, const int32_t *idx, int j
             for (int i = 0; i < 8; i++)
                 dst[i] = (uint16_t)(fp_to_bits(src[8 * (size_t)k + (size_t)i]) >> 16);
     }
+}
+
+static float unit_of(const struct mm_act_buf *x, enum mm_act form, size_t tok)
+{
+    if (form <= MM_ACT_BF16) return 1.0f;
+    return records(x, form)[(tok + 1) * row_recs(x->n_col, form) - 1].d;
 }
 
 typedef void (*run_fn)(const struct mm_run *r);
@@ -429,11 +467,12 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
         columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
     }
-    if (m->scale == 1.0f && (!m->is_pair || m->scale2 == 1.0f)) return;
-    for (int j = 0; j < n_tok; j++)
-        for (int t = 0; t < n_tile; t++) {
-            float scale = m->is_pair && ((tile0 + t) & 1) ? m->scale2 : m->scale;
+    float second = m->is_pair ? m->scale2 : m->scale;
+    for (int j = 0; j < n_tok; j++) {
+        float unit = unit_of(x, form, tok_at(idx, j)), scale[2] = {unit * m->scale, unit * second};
+        if (scale[0] == 1.0f && scale[1] == 1.0f) continue;
+        for (int t = 0; t < n_tile; t++)
             for (int i = 0; i < 16; i++)
-                y[j * ldy + 16 * t + i] *= scale;
-        }
+                y[j * ldy + 16 * t + i] *= scale[(tile0 + t) & 1];
+    }
 }

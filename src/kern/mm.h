@@ -14,9 +14,12 @@
  * Activations are prepared once per layer input by kern_mm_prep in some of these forms:
  *     F32     the reference mode: weights dequantised to f32, f32 fma
  *     BF16    activations rounded to bf16, exact products, f32 fma
- *     INT8    groups of 32 k: x = d * q, q int8 in -127..127, d = amax / 127
+ *     INT8    groups of 32 k: x = unit * d * q, q int8 in -127..127; unit: of the token, 2^0 to
+ *             2^(7/8), what makes the sum of the squares of its steps smallest; d the least power of
+ *             two no less than amax / (127 * unit): a product by d is exact, so a CPU may make it
+ *             where it costs least
  *     INT8X   as INT8, but the eighth of the groups of a token with the largest amax has a second
- *             plane: x = d * (q + q2 / 128). Outliers are what costs accuracy: this loses a quarter
+ *             plane: x = unit * d * (q + q2 / 128). Outliers are what costs accuracy: this loses a quarter
  *             of what INT8 loses, for an eighth more arithmetic and no more memory traffic
  *     INT15   the second plane in every group
  * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of
@@ -25,7 +28,7 @@
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
  * s = d * f32(sum of q). Forms with a second plane have a second accumulator for it, added to the
- * first at the end. Float forms, per 8 k:
+ * first at the end. Last comes the product by f32(unit * the tensor's scale). Float forms, per 8 k:
  *     t = w[1] * x[1];  t = fma(w[i], x[i], t), i = 0, 3, 2, 5, 4, 7, 6;  acc = acc + t
  * (the order in which the bf16 instruction of x86 takes pairs)
  *
@@ -65,10 +68,10 @@ struct mm_mat {
 /* 32 activations in integers, with the sums that the formats need. 64 bytes. */
 struct mm_rec {
     int8_t q[32];
-    float d;      /* value = d * q */
+    float d;      /* value = unit * d * q */
     int32_t i[3]; /* -8 * sum of q: of all 32; of q[0..15]; of q[16..31] */
     float s[3];   /* d * sum of q, likewise */
-    int32_t has_lo; /* 1 when the second plane's record is used too */
+    float e;      /* d = 2^e; NaN with it; 0 where d is 0 */
 };
 
 /* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by
@@ -79,7 +82,8 @@ struct mm_act_buf {
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld] */
     float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
-    struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart */
+    struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart; behind a
+                                 row's records one whose d is the unit */
     struct mm_rec *i8x;       /* [n_tok, plane, ld / 32], likewise */
     struct mm_rec *i15;       /* [n_tok, plane, ld / 32], likewise */
     int32_t *lo_list; /* i8x: [n_tok, ld / 32 + 1], the number of groups with a second plane, then

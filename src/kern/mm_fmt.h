@@ -4,6 +4,8 @@
 #ifndef KERN_MM_FMT_H
 #define KERN_MM_FMT_H
 
+#include <string.h>
+
 #include "kern/mm.h"
 #include "kern/mm_fmt_list.h"
 
@@ -76,6 +78,27 @@ struct mm_run {
     int prefetch; /* bytes ahead; 0 = none */
     float *acc;
 };
+
+/* The step of a group whose largest magnitude is amax: the least power of two, and at least 2^-126,
+ * that is no less than amax / limit; below MM_STEP_MIN the group counts as zeros. */
+#define MM_STEP_MIN 0x1p-100f
+static inline float kern_mm_step(float amax, float limit)
+{
+    float d = amax / limit;
+    uint32_t u;
+    memcpy(&u, &d, 4);
+    u = (u + 0x7fffffu) & 0xff800000u;
+    memcpy(&d, &u, 4);
+    return d;
+}
+
+/* log2 of a step. */
+static inline float kern_mm_exponent(float d)
+{
+    uint32_t u;
+    memcpy(&u, &d, 4);
+    return (float)((int32_t)(u >> 23) - 127);
+}
 
 /* Where the integer sums of a format with an offset start: off is a power of two. */
 #define MM_START(i, off) ((off) >= 8 ? (i) * ((off) / 8) : (i) / (8 / (off)))

@@ -288,8 +288,13 @@ static double act_value(const struct problem *p, int tok, int k)
                                                         : p->x.i15) +
                              row;
     double v = (double)r->d * r->q[k % 32];
-    if (r->has_lo) v += (double)r[n].d * r[n].q[k % 32];
-    return v;
+    int two = p->form == MM_ACT_INT15;
+    const int32_t *list = p->x.lo_list + t * (n + 1);
+    for (int i = 1; p->form == MM_ACT_INT8X && i <= list[0]; i++)
+        two |= list[i] == (int)g;
+    if (two) v += (double)r[n].d * r[n].q[k % 32];
+    const struct mm_rec *unit = r - g + (planes * n | 1) - 1;
+    return v * (double)unit->d;
 }
 
 /* |y - sum| <= (3 K + 8) u (sum |w x| + what minima cancel): each group adds at most five roundings
@@ -431,7 +436,7 @@ void check_alone(struct check *c)
 
 static void quant_case(struct check *c,
                        void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *,
-                                       float *),
+                                       const float *, float),
                        int n_group, int planes, int special)
 {
     size_t n = (size_t)n_group * 32, bytes = (size_t)n_group * sizeof(struct mm_rec);
@@ -444,21 +449,24 @@ static void quant_case(struct check *c,
     random_acts(c, x, (int)n);
     for (int g = 0; g < n_group; g++)
         amax[g] = check_rand(c, 2) ? 0.0f : -1.0f;
+    float inv = check_rand(c, 2) ? 1.0f : 0x1.6a09e6p-1f;
     if (special) {
         x[check_rand(c, (uint32_t)n)] = special == 1 ? fp_from_bits(0x7fc00000u) : INFINITY;
         for (int k = 0; k < 32; k++)
             x[k] = special == 1 ? 1e-41f : 3e38f;
     }
-    kern_mm_quant_ref(x, n_group, hi, planes == 2 ? lo : NULL, amax);
-    variant(x, n_group, hi2, planes == 2 ? lo2 : NULL, amax);
+    kern_mm_quant_ref(x, n_group, hi, planes == 2 ? lo : NULL, amax, inv);
+    variant(x, n_group, hi2, planes == 2 ? lo2 : NULL, amax, inv);
     if (memcmp(hi, hi2, bytes) != 0 || memcmp(lo, lo2, bytes) != 0)
         check_fail(c, "%d groups, %d planes, special %d: records differ", n_group, planes, special);
     for (size_t i = 0; i < n && !special; i++) {
         const struct mm_rec *h = &hi2[i / 32], *l = &lo2[i / 32];
         double v = (double)h->d * h->q[i % 32], step = h->d;
-        if (h->has_lo) v += (double)l->d * l->q[i % 32], step = l->d;
-        if (!(fabs(v - x[i]) <= 0.50001 * step + fabs((double)x[i]) * 0x1p-22))
+        if (planes == 2 && amax[i / 32] >= 0.0f) v += (double)l->d * l->q[i % 32], step = l->d;
+        if (!(fabs(v - x[i] * inv) <= 0.50001 * step + fabs((double)x[i]) * 0x1p-22))
             check_fail(c, "value %zu: %.9g for %.9g, step %.9g", i, v, x[i], step);
+        if (h->d != 0.0f && (double)h->d != exp2(h->e))
+            check_fail(c, "value %zu: step %g, e %g", i, h->d, h->e);
         if (h->q[i % 32] == -128) check_fail(c, "value %zu: -128", i);
     }
     for (int g = 0; g < n_group; g++) {
@@ -474,8 +482,9 @@ static void quant_case(struct check *c,
     check_free_all();
 }
 
-void check_mm_quant(struct check *c, void (*variant)(const float *x, int n_group, struct mm_rec *hi,
-                                                     struct mm_rec *lo, float *amax))
+void check_mm_quant(struct check *c,
+                    void (*variant)(const float *x, int n_group, struct mm_rec *hi,
+                                    struct mm_rec *lo, const float *amax, float inv))
 {
     static const int sizes[] = {1, 2, 3, 7, 8, 9, 63, 224};
     for (int i = 0; i < 8; i++)

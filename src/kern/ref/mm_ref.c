@@ -71,7 +71,8 @@ static void run_codes(int fmt, const struct mm_run *r)
         }
         for (int j = 0; j < r->n; j++)
             for (int i = 0; i < 16; i++)
-                r->y[j * r->ldy + 16 * t + i] = r->lo ? hi[16 * j + i] + lo[16 * j + i] : hi[16 * j + i];
+                r->y[j * r->ldy + 16 * t + i] =
+                    r->lo ? hi[16 * j + i] + lo[16 * j + i] : hi[16 * j + i];
     }
 }
 
@@ -119,10 +120,12 @@ MM_CODE_FMTS(X)
 MM_FLOAT_FMTS(X)
 #undef X
 
-/* The sums that follow from q and d. */
-static void sums(struct mm_rec *r)
+/* What follows from q and d. */
+static void finish_rec(struct mm_rec *r, float d)
 {
     int32_t s[3] = {0};
+    r->d = d;
+    r->e = d > 0.0f ? kern_mm_exponent(d) : 0.0f;
     for (int k = 0; k < 32; k++)
         s[1 + k / 16] += r->q[k];
     s[0] = s[1] + s[2];
@@ -163,7 +166,7 @@ void kern_mm_amax_ref(const float *x, int n_group, float *amax)
 }
 
 void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
-                       float *amax)
+                       const float *amax, float unit_inv)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
@@ -174,12 +177,12 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
             bad |= !(a <= 3.402823466e38f);
             m = a > m ? a : m;
         }
-        float inv = m > 0.0f ? limit / m : 0.0f, d = m / limit;
-        if (!(inv <= 3.402823466e38f)) inv = 0.0f, d = 0.0f; /* amax below 2^-114: zeros */
+        float d = kern_mm_step(m * unit_inv, limit), inv = unit_inv / d;
+        if (!(d >= MM_STEP_MIN)) inv = d = 0.0f;
         memset(h, 0, sizeof(*h));
         if (two) memset(&lo[g], 0, sizeof(*lo));
         if (bad) {
-            h->d = h->s[0] = h->s[1] = h->s[2] = fp_from_bits(0x7fc00000u);
+            h->d = h->e = h->s[0] = h->s[1] = h->s[2] = fp_from_bits(0x7fc00000u);
             continue;
         }
         for (int k = 0; k < 32; k++) {
@@ -188,9 +191,7 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
             h->q[k] = (int8_t)q;
             if (two) lo[g].q[k] = (int8_t)(v - 128 * q);
         }
-        h->d = two ? d * 128.0f : d;
-        h->has_lo = two;
-        sums(h);
-        if (two) lo[g].d = d, sums(&lo[g]);
+        finish_rec(h, two ? d * 128.0f : d);
+        if (two) finish_rec(&lo[g], d);
     }
 }

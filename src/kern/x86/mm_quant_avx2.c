@@ -38,8 +38,8 @@ AI int32_t sum8(__m256i v)
     return _mm_cvtsi128_si32(s);
 }
 
-/* 32 int32 in -128..127, d and what follows from them into a record. */
-AI void put(struct mm_rec *r, float d, int has_lo, __m256i a, __m256i b, __m256i c, __m256i e)
+/* 32 int32 in -128..127, d = 2^e2 and what follows from them into a record. */
+AI void put(struct mm_rec *r, float d, float e2, __m256i a, __m256i b, __m256i c, __m256i e)
 {
     __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, e));
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -52,7 +52,7 @@ AI void put(struct mm_rec *r, float d, int has_lo, __m256i a, __m256i b, __m256i
     r->s[0] = d * (float)s0;
     r->s[1] = d * (float)s1;
     r->s[2] = d * (float)s2;
-    r->has_lo = has_lo;
+    r->e = e2;
 }
 
 AI __m256i upper(__m256i v)
@@ -66,7 +66,7 @@ AI __m256i lower(__m256i v, __m256i q)
 }
 
 void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
-                        float *amax)
+                        const float *amax, float unit_inv)
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
@@ -78,8 +78,9 @@ void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct m
             _mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
             _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
         float m = largest(_mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3)));
-        float limit = two ? 16256.0f : 127.0f, inv = m > 0.0f ? limit / m : 0.0f, d = m / limit;
-        if (!(inv <= FLT_LARGEST)) inv = 0.0f, d = 0.0f;
+        float d = kern_mm_step(m * unit_inv, two ? 16256.0f : 127.0f);
+        float inv = unit_inv / d, e = kern_mm_exponent(d);
+        if (!(d >= MM_STEP_MIN)) inv = d = e = 0.0f;
         int bad = _mm256_movemask_ps(ok) != 0xff;
         if (bad) inv = 0.0f;
         __m256 f = _mm256_set1_ps(inv);
@@ -89,14 +90,15 @@ void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct m
         __m256i v3 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 24), f));
         if (bad) { /* 0 * NaN and 0 * inf are no numbers */
             v0 = v1 = v2 = v3 = _mm256_setzero_si256();
-            d = __builtin_nanf("");
+            d = e = __builtin_nanf("");
         }
         if (!two) {
-            put(h, d, 0, v0, v1, v2, v3);
+            put(h, d, e, v0, v1, v2, v3);
             continue;
         }
         __m256i q0 = upper(v0), q1 = upper(v1), q2 = upper(v2), q3 = upper(v3);
-        put(h, bad ? d : d * 128.0f, !bad, q0, q1, q2, q3);
-        put(&lo[g], bad ? 0.0f : d, 0, lower(v0, q0), lower(v1, q1), lower(v2, q2), lower(v3, q3));
+        put(h, d * 128.0f, d == 0.0f ? 0.0f : e + 7.0f, q0, q1, q2, q3);
+        put(&lo[g], bad ? 0.0f : d, bad ? 0.0f : e, lower(v0, q0), lower(v1, q1), lower(v2, q2),
+            lower(v3, q3));
     }
 }

@@ -5,6 +5,7 @@
 #define KERN_X86_WIDE_H
 
 #ifdef SL_SIMDE
+#include <math.h>
 #include <simde/x86/avx512.h>
 
 /* What SIMDe 0.7 lacks. */
@@ -62,6 +63,17 @@ static inline simde__m512i wide_mask_sllv(simde__m512i src, uint32_t m, simde__m
         if (m >> i & 1) s[i] = y[i] < 32 ? x[i] << y[i] : 0;
     return simde_mm512_loadu_si512(s);
 }
+static inline simde__m512 wide_scalef(simde__m512 a, simde__m512 b)
+{
+    float x[16], e[16];
+    simde_mm512_storeu_ps(x, a);
+    simde_mm512_storeu_ps(e, b);
+    for (int i = 0; i < 16; i++)
+        x[i] = e[i] != e[i] ? e[i] : ldexpf(x[i], (int)e[i]);
+    return simde_mm512_loadu_ps(x);
+}
+#undef _mm512_scalef_ps
+#define _mm512_scalef_ps(a, b) wide_scalef(a, b)
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtepi8_epi32
