@@ -470,6 +470,10 @@ void net_wake(struct net_req *r)
 {
     (void)r;
 }
+void net_wake_later(struct net_req *r)
+{
+    (void)r;
+}
 void net_req_ref(struct net_req *r)
 {
     of(r)->n_ref++;
