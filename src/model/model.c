@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "model/model_internal.h"
+
+#include "base/clock.h"
 
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
