@@ -57,7 +57,8 @@ struct bench {
     const struct bench_opts *o;
     int32_t *ids;
     uint64_t rng;
-    int n_first; /* requests that have begun to answer */
+    int n_first; /* requests that have begun to answer, and that are over */
+    int n_over;
     uint64_t id; /* of the newest request */
     sl_op_stat op[OP_MAX]; /* of the last repeat's measured part */
     int n_op;
@@ -69,6 +70,7 @@ static void on_event(void *user, const sl_event *ev)
 {
     struct bench *b = user;
     if (ev->n_token == 1) b->n_first++;
+    if (ev->finish != SL_FINISH_NONE) b->n_over++;
     if (ev->finish != SL_FINISH_ERROR) return;
     b->failed = true;
     snprintf(b->error, sizeof b->error, "%s", ev->error);
@@ -106,14 +108,31 @@ static int spare(const struct test *t)
     return t->batch * (t->depth / 512 + 2);
 }
 
+/* Compute the context of every sequence by itself and leave it in the prefix tree. Else the first
+ * sequences would decode, and be over, while the prompts of the last are computed in small pieces
+ * beside them. The same random numbers then make the same prompts. */
+static sl_status fill(struct bench *b, const struct test *t, sl_err *err)
+{
+    uint64_t start = b->rng;
+    if (t->batch < 2 || t->depth < 1) return SL_OK;
+    for (int i = 0; i < t->batch; i++) {
+        SL_TRY(submit(b, t->depth, 1, 1, err));
+        while (sl_pending(b->c.e))
+            SL_TRY(step(b, err));
+    }
+    b->rng = start;
+    return SL_OK;
+}
+
 /* One repeat: tokens and seconds of the measured part, and its steps. */
 static sl_status once(struct bench *b, const struct test *t, double *tok, double *s, int *n_step,
                       sl_err *err)
 {
     sl_stats st;
+    if (!t->prefill) SL_TRY(fill(b, t, err));
     sl_stats_get(b->c.e, &st);
     uint64_t n0 = st.n_prompt_tok;
-    b->n_first = 0;
+    b->n_first = b->n_over = 0;
     *n_step = 0;
     if (t->prefill) {
         SL_TRY(submit(b, t->depth + t->n, 1, 0, err));
@@ -137,6 +156,9 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
         ++*n_step;
     }
     *s = (double)(clock_now_ns() - t0) * 1e-9;
+    if (!t->prefill && b->n_over > 0)
+        return SL_FAIL(err, INTERNAL, "%d of %d sequences ended before the measured steps did",
+                       b->n_over, t->batch);
     b->n_op = sl_op_stats(b->c.e, b->op, OP_MAX);
     if (b->n_op > OP_MAX) b->n_op = OP_MAX;
     for (int i = 0; i < t->batch; i++)
@@ -374,6 +396,7 @@ static int run(struct cmd_ctx *x)
     void *p = NULL;
     int longest = 1, batch = 1;
     int64_t kv = 0;
+    bool deep = false; /* contexts come from the prefix tree */
     for (int i = 0; i < o->p.n; i++)
         if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24)
             return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
@@ -390,12 +413,13 @@ static int run(struct cmd_ctx *x)
                                : BASE_MAX(t[i].depth, 1) + t[i].n + 2 + spare(&t[i]);
         longest = BASE_MAX(longest, len);
         batch = BASE_MAX(batch, t[i].batch);
+        deep = deep || (!t[i].prefill && t[i].depth > 0 && t[i].batch > 1);
         kv = BASE_MAX(kv, (int64_t)t[i].batch * (len + 64));
     }
     sl_engine_opts eo = {.n_seq_max = batch,
                          .n_ctx = BASE_MAX(longest, o->common.ctx),
                          .kv_tokens = kv,
-                         .no_reuse = 1};
+                         .no_reuse = !deep};
     sl_status st = compute_open(&b.c, &o->common, &eo, &err);
     if (st) return cmd_fail(&err);
     st = mem_alloc_array(MEM_MISC, (size_t)longest, sizeof *b.ids, &p, &err);

@@ -174,13 +174,16 @@ static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, 
 {
     double lo = 1e30, hi = 0, few = 1e30, most = 0;
     bool host = mode == PLAN_MODE_CPU || mode == PLAN_MODE_HYBRID, streams = false;
-    int points = 0;
+    int points = 0, on_host = 0;
     for (int i = 0; i < n; i++) {
         const struct plan_item *it = &d->item[pick[i]];
         if (!it->prefill) continue;
         lo = fmin(lo, it->s.w.in), hi = fmax(hi, it->s.w.in);
         few = fmin(few, it->s.w.n), most = fmax(most, it->s.w.n);
-        streams = streams || it->s.c.lay.stream_prefill;
+        double batch = it->s.w.n * it->s.w.in;
+        bool bus = it->s.c.lay.stream_prefill && batch >= it->s.c.lay.stream_from;
+        streams = streams || bus;
+        on_host += !bus;
         points++;
     }
     if (points == 0) return 0;
@@ -191,9 +194,11 @@ static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, 
                : mode == PLAN_MODE_CPU && hi >= 4 * lo ? bit(PLAN_CPU_TOPS) | bit(PLAN_T0)
                                                        : bit(PLAN_CPU_TOPS);
     }
-    if (points == 1) return host || hi < 1000 ? bit(PLAN_T0) : bit(PLAN_MFU);
-    uint32_t mask = host ? bit(PLAN_T0) : 0;
-    if (hi >= 4 * lo) mask |= bit(PLAN_T0) | (host ? 0 : bit(PLAN_MFU));
+    uint32_t also = host && on_host > 0 ? bit(PLAN_CPU_TOPS) : 0; /* short prompts stayed there */
+    if (points == 1 && host) return bit(PLAN_BUS);
+    if (points == 1) return hi < 1000 ? bit(PLAN_T0) : bit(PLAN_MFU);
+    uint32_t mask = host ? bit(PLAN_BUS) | also : 0;
+    if (hi >= 4 * lo) mask |= host ? bit(PLAN_BUS) : bit(PLAN_T0) | bit(PLAN_MFU);
     if (most >= 2 * few && mode != PLAN_MODE_EP) mask |= bit(PLAN_T0) | bit(PLAN_T_REQ);
     if (mask == 0) mask = bit(PLAN_MFU);
     if (hi >= 20000) mask |= bit(PLAN_ETA_A);
@@ -218,7 +223,7 @@ static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint
         [PLAN_T_LAYER] = 1.5, [PLAN_T_MULTI] = 1.5, [PLAN_ETA_W] = 1.0, [PLAN_ETA_KV] = 0.4,
         [PLAN_T0] = 1.5,      [PLAN_T_REQ] = 1.5,   [PLAN_MFU] = 1.0,   [PLAN_ETA_A] = 0.3,
         [PLAN_CPU_GBPS] = 1,  [PLAN_CPU_TOPS] = 1,  [PLAN_T_TL] = 1.5,  [PLAN_T_DRAFT] = 1.5,
-        [PLAN_SOFT] = 0.5,    [PLAN_CHUNK] = 1,
+        [PLAN_SOFT] = 0.5,    [PLAN_CHUNK] = 1,     [PLAN_BUS] = 0.5,
     };
     struct plan_fit f = {.row = rows, .want = want, .n = m, .mask = mask, .lambda = LAMBDA, .k = k};
     *err = plan_fit_keys(&f, width);
@@ -526,8 +531,7 @@ void plan_fit_sigma(struct plan_book *b, struct plan_data *d)
     if (n >= 10) b->sigma_prior = fmin(1.5, fmax(0.1, e[(int)(0.8 * n)] / 1.2816));
 }
 
-/* Two rows are one measurement when everything but the metric is the same. */
-static bool same_point(const struct plan_row *a, const struct plan_row *b)
+bool plan_same_point(const struct plan_row *a, const struct plan_row *b)
 {
     bool in = a->in == b->in || (isnan(a->in) && isnan(b->in));
     return in && a->conc == b->conc && !strcmp(a->system, b->system) &&
@@ -545,7 +549,7 @@ void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *
             const struct plan_item *o = &d->item[j];
             if (o->skip || o->sys != it->sys || o->s.c.k.mode != it->s.c.k.mode || !teaches(o))
                 continue;
-            if (o->role == PLAN_ROLE_HELD || same_point(o->row, it->row)) continue;
+            if (o->role == PLAN_ROLE_HELD || plan_same_point(o->row, it->row)) continue;
             pick[n++] = j;
         }
         if (n == 0) { /* nothing left of this system: the platform's prior */
@@ -574,17 +578,18 @@ void plan_check_lengths(const struct plan_book *b, struct plan_data *d, const ch
     for (int i = 0; i < d->n; i++) {
         struct plan_item *it = &d->item[i];
         if (it->skip || strcmp(it->group, group) != 0) continue;
-        double shortest = INFINITY;
+        double shortest[2] = {INFINITY, INFINITY}; /* of decode rows, of prompts */
         int pick[MAX_PICK], n = 0;
         for (int j = 0; j < d->n; j++) {
             const struct plan_item *o = &d->item[j];
-            if (!o->skip && same_setting(o->row, it->row)) shortest = fmin(shortest, o->row->in);
+            if (!o->skip && same_setting(o->row, it->row))
+                shortest[o->prefill] = fmin(shortest[o->prefill], o->row->in);
         }
-        if (it->row->in <= shortest) continue;
+        if (it->row->in <= shortest[it->prefill]) continue;
         for (int j = 0; j < d->n && n < MAX_PICK; j++) {
             const struct plan_item *o = &d->item[j];
-            bool use = !o->skip && same_setting(o->row, it->row) && o->row->in == shortest;
-            if (use && teaches(o)) pick[n++] = j;
+            bool use = !o->skip && same_setting(o->row, it->row) && teaches(o);
+            if (use && o->row->in == shortest[o->prefill]) pick[n++] = j;
         }
         if (n == 0) continue;
         struct plan_set set;

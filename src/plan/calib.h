@@ -70,6 +70,9 @@ void plan_check(const struct plan_book *b, struct plan_data *d);
 /* Predict the blind items of each system with priors fitted without it; other items untouched. */
 void plan_check_blind(const struct plan_book *b, struct plan_data *d);
 
+/* Two rows are one measurement when everything but the metric is the same. */
+bool plan_same_point(const struct plan_row *a, const struct plan_row *b);
+
 /* Leave one out inside a group: refit each set of the group without the item's measurement. */
 void plan_check_loo(const struct plan_book *b, struct plan_data *d, const char *group);
 

@@ -23,6 +23,7 @@ const char *const plan_key_name[PLAN_KEYS] = {
     [PLAN_T_DRAFT] = "t_draft_us",
     [PLAN_SOFT] = "soft",
     [PLAN_CHUNK] = "chunk",
+    [PLAN_BUS] = "bus",
 };
 
 static void set_prior(struct plan_book *b, enum plan_vendor v, enum plan_mode m, const double *x)
@@ -36,20 +37,23 @@ void plan_book_init(struct plan_book *b)
 {
     *b = (struct plan_book){.sigma_prior = 0.35};
     /*                    layer multi eta_w eta_kv t0    t_req  mfu   eta_a gbps tops t_tl draft
-     * soft chunk */
-    const double ascend_tp[] = {500,  70, 0.50, 0.5, 0.20, 0.02, 0.35,
-                                0.65, 1,  1,    2,   50,   1.8,  16384};
-    const double nvidia_tp[] = {150,  40, 0.60, 0.7, 0.08, 0.01, 0.50,
-                                0.65, 1,  1,    0.5, 12,   1.8,  8192};
-    const double other_tp[] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50, 1, 1, 1, 15, 1.8, 8192};
-    const double ascend_ep[] = {150,  10, 0.70, 0.6, 0.10, 0.005, 0.30,
-                                0.65, 1,  1,    3,   50,   1.8,   16384};
-    const double nvidia_ep[] = {150,  10, 0.75, 0.7, 0.05, 0.002, 0.33,
-                                0.65, 1,  1,    1.2, 20,   1.8,   16384};
-    const double ascend_hy[] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.50, 1, 1, 1, 20, 1.8, 8192};
-    const double nvidia_hy[] = {100,  20, 0.60, 0.5, 0.05, 0.02, 0.30,
-                                0.50, 1,  1,    0.5, 12,   1.8,  8192};
-    const double cpu[] = {50, 10, 1.0, 0.6, 0.05, 0.01, 1.0, 0.50, 1, 1, 3, 20, 1.8, 512};
+     * soft chunk bus */
+    const double ascend_tp[PLAN_KEYS] = {500, 70, 0.50, 0.5, 0.20, 0.02,  0.35, 0.65,
+                                         1,   1,  2,    50,  1.8,  16384, 1};
+    const double nvidia_tp[PLAN_KEYS] = {150, 40, 0.60, 0.7, 0.08, 0.01, 0.50, 0.65,
+                                         1,   1,  0.5,  12,  1.8,  8192, 1};
+    const double other_tp[PLAN_KEYS] = {150, 60, 0.50, 0.5, 0.15, 0.02, 0.35, 0.50,
+                                        1,   1,  1,    15,  1.8,  8192, 1};
+    const double ascend_ep[PLAN_KEYS] = {150, 10, 0.70, 0.6, 0.10, 0.005, 0.30, 0.65,
+                                         1,   1,  3,    50,  1.8,  16384, 1};
+    const double nvidia_ep[PLAN_KEYS] = {150, 10, 0.75, 0.7, 0.05, 0.002, 0.33, 0.65,
+                                         1,   1,  1.2,  20,  1.8,  16384, 1};
+    const double ascend_hy[PLAN_KEYS] = {300, 50, 0.60, 0.5, 0.20, 0.05, 0.30, 0.65,
+                                         1,   1,  1,    20,  1.8,  8192, 1};
+    const double nvidia_hy[PLAN_KEYS] = {100, 20, 0.60, 0.5, 0.05, 0.02, 0.30, 0.65,
+                                         1,   1,  0.5,  12,  1.8,  8192, 1};
+    const double cpu[PLAN_KEYS] = {50, 10, 1.0, 0.6, 0.05, 0.01, 1.0, 0.50,
+                                   1,  1,  3,   20,  1.8,  512,  1};
     for (int v = 0; v < PLAN_VENDOR_COUNT; v++) {
         bool npu = v == PLAN_ASCEND, nv = v == PLAN_NVIDIA;
         b->gen_factor[v][0] = npu ? 1.4 : 2.5;

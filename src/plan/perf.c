@@ -252,17 +252,24 @@ static double tile_rows(const struct plan_case *c)
     return d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12 ? 64 : 16;
 }
 
-/* Experts on the host: tok tokens in chunks, every touched expert read once for each chunk. */
-static void cpu_step(const struct plan_case *c, double tok, double chunks, struct plan_time *t)
+/* Rows of a tile of the host's matrix kernels: a prompt's products cost whole tiles for every
+ * expert that is touched. Decode has a kernel of its own for one row. */
+#define HOST_TILE 8
+
+/* Experts on the host: tok tokens in chunks, every touched expert read once for each chunk. Reads
+ * and products overlap as they do on a card. */
+static void cpu_step(const struct plan_case *c, double tok, double chunks, bool prompt,
+                     struct plan_time *t)
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
     double bits = c->fmt.cpu > 0 ? c->fmt.cpu : c->fmt.expert;
-    double miss = 1 - c->lay.hot;
-    double bytes =
-        chunks * m->moe_layers * m->p_expert * plan_experts_touched(m, tok / chunks) * bits / 8;
-    double flop = 2.0 * tok * m->topk * m->p_expert * m->moe_layers;
-    t->cpu = miss * (bytes / (k[PLAN_CPU_GBPS] * 1e9) + flop / (k[PLAN_CPU_TOPS] * 1e12));
+    double touched = chunks * plan_experts_read(m, tok / chunks), rows = tok * m->topk;
+    if (prompt) rows = fmax(rows, touched * HOST_TILE);
+    double bytes = m->moe_layers * m->p_expert * touched * bits / 8;
+    double flop = 2.0 * rows * m->p_expert * m->moe_layers;
+    t->cpu = (1 - c->lay.hot) *
+             plan_soft_max(bytes / (k[PLAN_CPU_GBPS] * 1e9), flop / (k[PLAN_CPU_TOPS] * 1e12));
 }
 
 /* Everything in host memory: all weights read at the host's speed, products at its speed. */
@@ -275,8 +282,7 @@ static void host_only(const struct plan_case *c, double tok, double batch, doubl
     double dense = m->layers * (m->p_attn + m->p_repl) + m->dense_layers * m->p_dense +
                    m->moe_layers * (m->p_shared + m->p_router);
     t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
-    t->experts =
-        m->moe_layers * m->p_expert * plan_experts_touched(m, tok) * c->fmt.expert / 8 / bw;
+    t->experts = m->moe_layers * m->p_expert * plan_experts_read(m, tok) * c->fmt.expert / 8 / bw;
     t->compute = 2 * tok * m->active / ops;
     t->attn = batch * kv_read(m, ctx, c->kv_bits, 1) / (bw * k[PLAN_ETA_KV]) +
               tok * attn_flop(m, ctx) / ops;
@@ -299,7 +305,7 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
     double flop = 2 * tok_rank * (s.attn + s.dense + s.head), moe = 0;
     if (m->experts > 0 && !l->cpu_experts) {
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
-                                : s.moe_all * plan_experts_touched(m, tok_all);
+                                : s.moe_all * plan_experts_read(m, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
         bool unit = c->fmt.fp_weights && c->fmt.expert < 5 && c->dev->peak[PLAN_NUM_FP4] > 0;
         bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16 && !unit;
@@ -308,12 +314,11 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         /* rows of the grouped product: matrix units work on whole tiles for every expert that is
          * touched */
         double group =
-            l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_touched(m, tok_all);
+            l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_read(m, tok_all);
         double rows = fmax(tok_all * m->topk * plan_imbalance(c), group * tile_rows(c));
         moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
-        double bytes =
-            m->moe_layers * m->p_expert * plan_experts_touched(m, tok_all) * l->hot / l->tp;
+        double bytes = m->moe_layers * m->p_expert * plan_experts_read(m, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
     }
     t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / p->mfu_dec;
@@ -350,7 +355,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     if (c->dev->vendor == PLAN_NVIDIA) wide *= 3.35e12 / c->dev->bw; /* H100 is the reference */
     t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
     t->draft = l->mtp * m->layers * k[PLAN_T_DRAFT] * 1e-6;
-    if (l->cpu_experts) cpu_step(c, tok_all, 1, t);
+    if (l->cpu_experts) cpu_step(c, tok_all, 1, false, t);
     double comp = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->token;
     double comm = t->comm;
     if (l->micro_batch && l->ep > 1) {
@@ -383,6 +388,7 @@ static double prefill_attn_flop(const struct plan_model *m, double n, double pas
     return L * 4 * H * m->head_dim * pairs;
 }
 
+/* All experts once over the bus; copying into pinned pages goes on beside the transfer. */
 static double stream_time(const struct plan_case *c)
 {
     const struct plan_model *m = c->model;
@@ -391,8 +397,7 @@ static double stream_time(const struct plan_case *c)
         (double)m->moe_layers * m->experts * m->p_expert * bits / 8; /* resident ones too */
     double pcie = c->dev->consumer ? fmax(c->dev->link, 1e9) : 16e9 / c->dev->dies;
     double cap = c->host ? fmax(45e9, 0.1 * c->host->bw) : 45e9; /* staging through pinned pages */
-    double bus = 1 / (1 / (pcie * c->lay.ranks * 0.9) + 1 / cap);
-    return bytes / bus;
+    return plan_soft_max(bytes / (pcie * c->lay.ranks), bytes / cap) / c->k.v[PLAN_BUS];
 }
 
 void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double past,
@@ -432,13 +437,13 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     t->attn = aflop / chunks / (busy * peak_of(c, PLAN_NUM_BF16) * k[PLAN_ETA_A]);
     t->comm = comm_time(c, tok_rank, part, true);
     double bus = 0;
-    if (l->cpu_experts && l->stream_prefill) {
+    if (l->cpu_experts && l->stream_prefill && tok >= l->stream_from) {
         double on_card = 2 * tok * (double)m->moe_layers * m->topk * m->p_expert;
         t->compute += on_card / (busy * peak_of(c, c->fmt.act) * k[PLAN_MFU]);
         bus = stream_time(c); /* a layer arrives, then it computes: a sum in every published row */
     } else if (l->cpu_experts) {
         double chunk = fmax(1, l->chunk > 0 ? l->chunk : k[PLAN_CHUNK]);
-        cpu_step(c, tok, fmax(1, ceil(tok / chunk)), t);
+        cpu_step(c, tok, fmax(1, ceil(tok / chunk)), true, t);
     }
     t->cpu += bus;
     double comp = plan_soft_max(t->weights + t->experts, t->compute) + t->attn;

@@ -72,6 +72,8 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size);
 
 /* Expected distinct experts that n_tok tokens touch, uniform routing: N(1-(1-k/N)^T). */
 double plan_experts_touched(const struct plan_model *m, double n_tok);
+/* The same with routing as it is found: p_i ~ exp(-3 i/N). The same first value, then fewer. */
+double plan_experts_read(const struct plan_model *m, double n_tok);
 
 /* Bytes of KV that one sequence of ctx tokens keeps, all layers, on one rank of a TP group of tp.
  * bits: 16 (bf16), 8 (int8/fp8). MLA, V4 and the indexer are replicated; GQA splits to min(tp, kv).
@@ -211,6 +213,7 @@ struct plan_layout {
     bool serial;         /* pipeline stages without overlap (layer split on one process) */
     bool cpu_experts;    /* routed experts in host memory */
     bool stream_prefill; /* prefill streams the experts over the bus, layer by layer */
+    int stream_from;     /* ... from this many tokens in a batch; fewer run on the host */
     double hot;          /* share of expert reads that hit copies on the card, 0..1 */
     int n_p, n_d;        /* split prefill and decode, nodes of each; 0,0 = mixed */
 };
@@ -234,6 +237,7 @@ enum plan_key {
     PLAN_T_DRAFT,  /* us per layer of the model for each drafted token */
     PLAN_SOFT,     /* factor on t_tl where block scales are applied in software */
     PLAN_CHUNK,    /* prompt tokens that the engine puts in one prefill batch */
+    PLAN_BUS,      /* factor on the bus while experts are streamed for a prompt (repacking) */
     PLAN_KEYS
 };
 

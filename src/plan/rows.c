@@ -248,6 +248,16 @@ static double pool_cards(const struct plan_row *r, const struct plan_device *d)
     return NAN;
 }
 
+/* Prompt tokens from which an engine streams the experts to the card. The row may say it ("prefill
+ * from 1024"). kt-kernel's own default is 4096 (its command line and its table of models); the page
+ * that the Kimi K2 rows come from starts the server with 400. */
+static int stream_threshold(const struct plan_row *r)
+{
+    double said = after(r->layout, "prefill from");
+    if (!isnan(said)) return (int)fmin(said, 1e9);
+    return find_ci(r->model, "Kimi-K2") ? 400 : 4096;
+}
+
 static void row_layout(const struct plan_row *r, struct plan_setup *s)
 {
     struct plan_layout *l = &s->c.lay;
@@ -306,6 +316,7 @@ static void row_layout(const struct plan_row *r, struct plan_setup *s)
                      (s->c.host && (find_ci(t, "hybrid") || find_ci(t, "GPU experts")));
     l->stream_prefill =
         l->cpu_experts && (find_ci(t, "layerwise") || has(r, "streams all experts"));
+    l->stream_from = l->stream_prefill && find_ci(t, "layerwise") ? stream_threshold(r) : 0;
     double layers = before(t, " layers fully"), pct = before(t, "% experts on GPU");
     double hit = before(t, "%"), res = before(t, " GPU experts");
     if (!isnan(layers)) l->hot = layers / s->c.model->layers;

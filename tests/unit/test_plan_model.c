@@ -32,6 +32,31 @@ TEST(plan_experts_touched_by_1_to_128_tokens)
     assert_true(plan_experts_touched(m, 0) == 0);
 }
 
+/* Uneven routing: one token still reads k, a large batch all, between them fewer; by 1000 steps. */
+TEST(plan_experts_read_with_uneven_routing)
+{
+    static const char *name[] = {"deepseek-r1", "gpt-oss-120b", "Qwen3-30B-A3B"};
+    load();
+    for (int n = 0; n < 3; n++) {
+        const struct plan_model *m = plan_find_model(&tables, name[n]);
+        assert_non_null(m);
+        assert_true(fabs(plan_experts_read(m, 1) / m->topk - 1) < 1e-6);
+        assert_true(plan_experts_read(m, 1e6) > 0.999 * m->experts && plan_experts_read(m, 0) == 0);
+        for (double t = 2; t < 5000; t *= 2) {
+            double sum = 0, top = 3 / (1 - exp(-3)) * m->topk / m->experts;
+            for (int i = 0; i < 1000; i++)
+                sum += 1 - pow(1 - top * exp(-3 * (i + 0.5) / 1000), t);
+            double got = plan_experts_read(m, t);
+            assert_true(fabs(got / (sum * m->experts / 1000) - 1) < 0.002);
+            assert_true(got <= plan_experts_touched(m, t) + 1e-9);
+        }
+    }
+    struct plan_model few = {.experts = 4, .topk = 4}; /* all experts, always */
+    assert_true(plan_experts_read(&few, 1) == 4 && plan_experts_read(&few, 9) == 4);
+    few.topk = 3;
+    assert_true(fabs(plan_experts_read(&few, 1) - 3) < 1e-3);
+}
+
 TEST(plan_weights_of_r1_by_format)
 {
     const struct plan_model *m = model("deepseek-r1-0528-awq");

@@ -174,13 +174,47 @@ TEST(plan_hybrid_prompt_reads_experts_once_for_each_chunk)
     double bits = s.c.fmt.cpu > 0 ? s.c.fmt.cpu : s.c.fmt.expert;
     double read = m->moe_layers * m->p_expert * m->experts * bits / 8 /
                   (s.c.k.v[PLAN_CPU_GBPS] * 1e9) * (1 - s.c.lay.hot);
-    assert_true(fabs((two.cpu - one.cpu) / read - 1) < 0.01);
+    double mul = 2.0 * 4096 * m->topk * m->p_expert * m->moe_layers /
+                 (s.c.k.v[PLAN_CPU_TOPS] * 1e12) * (1 - s.c.lay.hot);
+    assert_true(fabs(one.cpu / hypot(read, mul) - 1) < 0.01);
+    assert_true(fabs(two.cpu / hypot(2 * read, mul) - 1) < 0.01);
+    /* 64 and 128 tokens: fewer than a tile of rows for each expert, whole tiles are multiplied */
+    plan_prefill(&s.c, 1, 64, 0, &one);
+    plan_prefill(&s.c, 1, 128, 0, &two);
+    plan_prefill(&s.c, 1, 1024, 0, &more);
+    assert_true(two.cpu < 1.35 * one.cpu && more.cpu > 3.5 * two.cpu);
     s.c.lay.stream_prefill = true;
     plan_prefill(&s.c, 1, 2048, 0, &one);
     plan_prefill(&s.c, 1, 4096, 0, &two);
     plan_prefill(&s.c, 1, 8192, 0, &more);
     assert_true(one.cpu == two.cpu && two.cpu == more.cpu && one.cpu > 0);
     assert_true(more.total - two.total > 1.9 * (two.total - one.total));
+    s.c.lay.stream_from = 4096; /* shorter prompts stay on the host */
+    plan_prefill(&s.c, 1, 2048, 0, &one);
+    assert_true(one.cpu != two.cpu);
+    plan_prefill(&s.c, 2, 2048, 0, &one);
+    assert_true(one.cpu == two.cpu);
+    s.c.k.v[PLAN_BUS] = 0.5;
+    plan_prefill(&s.c, 1, 4096, 0, &more);
+    assert_true(fabs(more.cpu / two.cpu - 2) < 1e-9);
+}
+
+/* Where an engine switches to streaming: its own default, its model's page, or what the row says.
+ */
+TEST(plan_rows_prompt_length_that_streams)
+{
+    load();
+    struct plan_setup s;
+    struct plan_row r = row("KTransformers", "MiniMax-M2", "1x RTX4090 48GB + 2x Xeon 8488C", 1,
+                            "experts on CPU, layerwise GPU prefill", "TTFT");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_true(s.c.lay.stream_prefill && s.c.lay.stream_from == 4096);
+    snprintf(r.model, sizeof r.model, "Kimi-K2-Thinking");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_int_equal(s.c.lay.stream_from, 400);
+    snprintf(r.layout, sizeof r.layout, "layerwise GPU prefill from 1024");
+    assert_null(plan_row_setup(&tables, &r, &s));
+    assert_int_equal(s.c.lay.stream_from, 1024);
 }
 
 /* llama.cpp computes a prompt in micro-batches of 512 unless its row says otherwise. */

@@ -55,7 +55,7 @@ def constants():
     per = {}
     for s in json.load(open(os.path.join(ROOT, "data", "planner", "constants.json")))["sets"]:
         key = (s["engine"], s["device"], s["mode"])
-        pre = {"t0_s", "t_req_s", "mfu", "eta_a"}
+        pre = {"t0_s", "t_req_s", "mfu", "eta_a", "bus"}
         a, b = per.get(key, (set(), set()))
         if not s["model"]:
             per[key] = (a | (set(s["fitted"]) - pre), b | (set(s["fitted"]) & pre))
