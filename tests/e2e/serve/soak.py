@@ -21,9 +21,11 @@ ap.add_argument("--out")
 ap.add_argument("--kv-tokens", default="6000")
 opt = ap.parse_args()
 
+import serve  # noqa: E402
 from serve import Server, chat  # noqa: E402
 import e2e  # noqa: E402
 
+serve.TIMEOUT = 900  # the machine may be held up
 T = e2e.Tally("serve: soak")
 CHAT, TEXT, EMBED, RESP = "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"
 TOOL = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
@@ -64,7 +66,7 @@ def one(s, rng, i):
     if kind == 10:  # long enough that KV blocks run short
         socks = [s.open(dict(chat(text), max_tokens=300, ignore_eos=True)) for _ in range(6)]
         for c in socks:
-            c.settimeout(300)  # the machine may be held up
+            c.settimeout(serve.TIMEOUT)
             c.recv(65536)
             c.close()
         return 0
