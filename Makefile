@@ -15,6 +15,15 @@ check-all: all
 	ctest --test-dir $(BUILD) --output-on-failure
 asan tsan debug clang cov simde arm64:
 	$(MAKE) check PRESET=$@
+soak: all
+	python3 tests/e2e/serve/soak.py $(BUILD) --minutes $(or $(M),30) --load $(or $(L),0.5)
+# The server's checks against PRESET=asan or tsan. Leaks can not be looked for inside the sandbox.
+serve-check: $(BUILD)/build.ninja
+	cmake --build $(BUILD) --target sluice
+	for c in api errors http responses tools; do SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
+	ASAN_OPTIONS=detect_leaks=0 python3 tests/e2e/serve/check_life.py $(BUILD)
+rows: all
+	for c in rows tools; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
 fuzz: ; scripts/fuzz $(T) $(S)
 bench: all
 	$(BUILD)/check_kern --bench $(K)
@@ -26,4 +35,4 @@ tidy: all
 	scripts/tidy $(BUILD)
 clean:
 	rm -rf build build-*
-.PHONY: all run check check-all asan tsan debug clang cov simde arm64 fuzz bench install fmt tidy clean
+.PHONY: all run check check-all soak serve-check rows asan tsan debug clang cov simde arm64 fuzz bench install fmt tidy clean

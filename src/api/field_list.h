@@ -48,6 +48,9 @@
     F(C,       modalities,            ANY,  0, 0,        USE,  "[\"text\"] only")                                                           \
     F(C,       web_search_options,    ANY,  0, 0,        DENY, "this server never connects anywhere")                                       \
     F(C,       prediction,            ANY,  0, 0,        SKIP, "")                                                                          \
+    F(C|R,     moderation,            ANY,  0, 0,        DENY, "nothing is moderated here")                                                 \
+    F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself")                                          \
+    F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")                                                      \
     F(C|R,     metadata,              ANY,  0, 0,        SKIP, "responses: given back")                                                     \
     F(C|R,     store,                 BOOL, 0, 0,        USE,  "responses: default true, so that previous_response_id finds it; chat: without effect") \
     F(C|T|R|E, user,                  STR,  0, 4096,     SKIP, "")                                                                          \

@@ -263,8 +263,9 @@ sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const stru
                         int n_prompt, const struct api_fmt *fmt, void *user, sl_err *err)
 {
     void *mem = NULL;
-    SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct api_job), &mem, err));
-    struct api_job *j = mem;
+    size_t align = _Alignof(struct api_job); /* of its ring: more than arenas give */
+    SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct api_job) + align, &mem, err));
+    struct api_job *j = (struct api_job *)size_round((uintptr_t)mem, align);
     SL_TRY(mem_arena_array(&r->arena, (size_t)n_prompt, sizeof *j->sub, &mem, err));
     *j = (struct api_job){.a = a, .r = r, .g = g, .prompt = p, .n_prompt = n_prompt, .sub = mem};
     j->fmt = fmt;

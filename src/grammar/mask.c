@@ -104,7 +104,7 @@ static sl_status keep(struct grammar_run *r, int32_t *place, sl_err *err)
         SL_TRY_OUT(keep_list(&f.bits, r->bits, (size_t)v->n_word * 4, &bytes, err));
     } else {
         void *p = NULL;
-        SL_TRY_OUT(mem_alloc(MEM_REQUEST, (size_t)n * 4, &p, err));
+        SL_TRY_OUT(mem_alloc(MEM_REQUEST, (size_t)BASE_MAX(n, 1u) * 4, &p, err));
         f.id = p;
         bytes += (size_t)n * 4;
         for (int i = 0; i < v->n_word; i++)

@@ -47,7 +47,8 @@ enum net_next {
 struct net_ops {
     enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
     enum net_next (*pull)(struct net_req *r, struct str *out); /* stream: append what there is */
-    void (*closed)(struct net_req *r);  /* once, when the reply is out or the peer is gone */
+    /* once, when the reply is out or the peer is gone; on the worker thread when that came first */
+    void (*closed)(struct net_req *r);
     void (*release)(struct net_req *r); /* once, before it is freed; any thread */
 };
 
@@ -87,7 +88,8 @@ struct net_hooks {
     void (*handle)(void *user, struct net_req *r);
     /* Reply to what net itself refuses. code: a short word such as "body_too_large". */
     void (*refuse)(void *user, struct net_req *r, int status, const char *code, const char *text);
-    /* The request is over (reply sent or peer gone). Net thread. */
+    /* The request is over (reply sent or peer gone). Net thread; when the peer left while handle
+     * ran, the worker thread. */
     void (*done)(void *user, struct net_req *r);
     /* About twice a second. Watcher thread: short. May be NULL. */
     void (*tick)(void *user);

@@ -28,6 +28,8 @@ enum net_state {
     NET_SIGNALLED, /* there is news */
 };
 
+enum { NET_WORKED = 1, NET_OVER = 2 };
+
 struct net_header {
     const char *name;
     char *value;
@@ -49,9 +51,11 @@ struct net_req_own {
     bool direct;        /* the watcher writes to the socket */
     bool blocked;       /* which takes no more now */
     bool broken;        /* no more bytes */
+    bool working; /* a worker has it or had it */
     uint64_t n_discard; /* of a refused body: bytes still read and thrown away */
     bool discard;
     _Atomic bool handled;  /* hooks.handle returned (release; pairs with the net thread) */
+    _Atomic int end;       /* NET_WORKED, NET_OVER: whoever sets the second one closes */
     _Atomic bool answered; /* the reply was queued */
     _Atomic bool ping;     /* the stream was silent for NET_PING_MS */
     /* streams: appended by pull, not yet taken by the socket. Who writes */
@@ -97,6 +101,8 @@ static inline struct net_req_own *net_own(const struct net_req *r)
 sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
                        const char *method, const char *path, struct net_req_own **out,
                        sl_err *err) BASE_MUST_USE;
+/* The connection is done with it, and so is the worker: tell the caller, free. */
+void net_req_close(struct net_req_own *o);
 /* Suspend until the next wake; false: it came already, go on at once. Net thread. */
 bool net_req_sleep(struct net_req_own *o);
 /* MHD's reader for streams. */

@@ -77,6 +77,17 @@ void net_req_unref(struct net_req *r)
     mem_free(o);
 }
 
+void net_req_close(struct net_req_own *o)
+{
+    net_server *s = o->r.server;
+    if (o->response) MHD_destroy_response(o->response);
+    o->response = NULL;
+    if (o->r.ops) o->r.ops->closed(&o->r);
+    s->opts.hooks.done(s->opts.hooks.user, &o->r);
+    atomic_fetch_sub(&s->n_active, 1);
+    net_req_unref(&o->r);
+}
+
 bool net_req_closing(const struct net_req *r)
 {
     return atomic_load(&r->server->closing) != 0;

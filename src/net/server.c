@@ -178,6 +178,7 @@ static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
             atomic_store(&o->handled, true);
         } else {
             if (!net_req_sleep(o)) return MHD_NO; /* only when the server closes */
+            o->working = true;
             net_work_put(s, o);
             return MHD_YES;
         }
@@ -218,12 +219,10 @@ static void on_done(void *user, struct MHD_Connection *mhd, void **cls,
     if (!o) return;
     *cls = NULL;
     set_phase(s, o->conn, NET_IDLE, NULL);
-    if (o->response) MHD_destroy_response(o->response);
-    o->response = NULL;
-    if (o->r.ops) o->r.ops->closed(&o->r);
-    s->opts.hooks.done(s->opts.hooks.user, &o->r);
-    atomic_fetch_sub(&s->n_active, 1);
-    net_req_unref(&o->r);
+    /* A peer that leaves while the worker is at its request: what the worker starts must end too,
+     * so the worker closes. */
+    if (o->working && !(atomic_fetch_or(&o->end, NET_OVER) & NET_WORKED)) return;
+    net_req_close(o);
 }
 
 /* ---- opening and closing ---- */

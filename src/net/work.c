@@ -22,6 +22,7 @@ static void *work(void *arg)
             s->opts.hooks.handle(s->opts.hooks.user, r);
         atomic_store_explicit(&net_own(r)->handled, true, memory_order_release);
         net_wake(r);
+        if (atomic_fetch_or(&net_own(r)->end, NET_WORKED) & NET_OVER) net_req_close(net_own(r));
         net_req_unref(r);
     }
 }

@@ -145,6 +145,14 @@ def leaving(s):
         c.close()
         gone = s.idle(5)
         T.check(f"leaving {i}", None if gone is not None else "still running")
+    for i in range(30):  # while a worker still compiles the form
+        schema = {"type": "object", "properties": {f"k{i}": {"type": "string", "maxLength": 20000}}, "required": [f"k{i}"]}
+        c = s.open(dict(STORY, stream=bool(i & 1), response_format={"type": "json_schema", "json_schema": {"schema": schema}}))
+        time.sleep(rng.random() * 0.03)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        c.close()
+        gone = s.idle(5)
+        T.check(f"leaving a worker {i}", None if gone is not None else "still running")
     for i in range(5):
         c = s.open(dict(STORY, stream=True, max_tokens=40))
         c.shutdown(socket.SHUT_WR)

@@ -206,7 +206,8 @@ def cache(s, n):
     grown, held = rss(s) - before, s.metric("sluice:grammar_cache_bytes")
     print(f"{n} schemas: {grown} KiB more, {held / 1024:.0f} KiB in {s.metric('sluice:grammar_cache_entries'):.0f} entries")
     need("all answered", codes == [200] * n, set(codes))
-    need("bounded", grown <= 64 << 10 and held <= 32 << 20, (grown, held))
+    plain = not any(x in sys.argv[1] for x in ("asan", "tsan")) if len(sys.argv) > 1 else True  # they keep freed memory
+    need("bounded", (grown <= 64 << 10 or not plain) and held <= 32 << 20, (grown, held))
 
 
 for fam in ("auto", "hermes", "llama3", "json"):

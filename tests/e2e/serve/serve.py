@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import e2e  # noqa: E402
 
 DEMO = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
+TIMEOUT = 60  # seconds for one answer
 KEYS = ("message", "type", "param", "code")
 
 
@@ -98,9 +99,9 @@ class Server:
         s.sendall(head.encode() + b"\r\n" + data)
         return s
 
-    def call(self, method, path, body=None, headers=None, timeout=60):
+    def call(self, method, path, body=None, headers=None):
         """(status, headers, body bytes)"""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
         try:
             data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
             c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
