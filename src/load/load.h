@@ -62,6 +62,7 @@ struct load_source {
 struct load_words {
     uint64_t seed;
     int n_prefix, n, max_tokens;
+    bool in_turn; /* every word of the list equally often: to learn how many tokens a word has */
     struct str text;
 };
 void load_words_init(struct load_words *w, uint64_t seed, int n_prefix, int n, int max_tokens);
