@@ -67,18 +67,11 @@ def run_evalscope(url, prompts, parallel, number):
     return parse(s, p)
 
 
-def find(d, word):
-    """The one value whose key contains word."""
-    hits = [v for k, v in d.items() if word in k.lower()]
-    assert len(hits) == 1, (word, list(d))
-    return hits[0]
-
-
 def parse(s, p):
-    rows = p if isinstance(p, list) else [dict(zip(p, v)) for v in zip(*p.values())]
-    at = {str(next(iter(r.values()))): r for r in rows}
-    return {"TTFT ms": find(s, "ttft"), "TPOT ms": find(s, "tpot"), "latency ms": 1000 * find(s, "average latency"), "tok/s": find(s, "output token throughput"),
-            "p99 TTFT ms": find(at["99%"], "ttft"), "p99 TPOT ms": find(at["99%"], "tpot"), "p50 ITL ms": find(at["50%"], "itl")}
+    at = {r["Percentiles"]: r for r in p}
+    return {"TTFT ms": s["Avg TTFT (ms)"], "TPOT ms": s["Avg TPOT (ms)"], "latency ms": 1000 * s["Avg Latency (s)"],
+            "tok/s": s["Output Throughput (tok/s)"], "p99 TTFT ms": at["99%"]["TTFT (ms)"], "p99 TPOT ms": at["99%"]["TPOT (ms)"],
+            "p50 ITL ms": at["50%"]["ITL (ms)"]}
 
 
 def main():
