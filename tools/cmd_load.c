@@ -161,8 +161,9 @@ static sl_status probe_one(struct job *j, int n_words, int *n_tok, sl_err *err)
     struct load_words w;
     struct load_item it;
     struct load_rec rec;
-    load_words_init(&w, j->o->seed + 977, 0, n_words, 1);
-    load_words_next(&w, n_words, &it);
+    load_words_init(&w, 0, 0, n_words, 1);
+    w.in_turn = true;
+    load_words_next(&w, 0, &it);
     sl_status st = load_one(j->run, &it, &rec, err);
     load_words_fini(&w);
     if (!st && !rec.ok) st = SL_FAIL(err, IO, "%s: %s", j->o->url, rec.why);
@@ -170,17 +171,18 @@ static sl_status probe_one(struct job *j, int n_words, int *n_tok, sl_err *err)
     return st;
 }
 
-/* How many words make the tokens that were asked for: two requests tell the tokens of a word and those around the prompt. */
+/* How many words make the tokens that were asked for: two requests with every word equally often tell the tokens of a word and those around
+ * the prompt. */
 static sl_status calibrate(struct job *j, double *per_tok, double *around, sl_err *err)
 {
     int a, b;
     *per_tok = 1;
     *around = 0;
-    SL_TRY(probe_one(j, 16, &a, err));
-    SL_TRY(probe_one(j, 208, &b, err));
+    SL_TRY(probe_one(j, 64, &a, err));
+    SL_TRY(probe_one(j, 128, &b, err));
     if (b <= a) return SL_OK; /* no usage reported: a word counts as a token */
-    *per_tok = 192.0 / (b - a);
-    *around = fmax(0, a - 16 / *per_tok);
+    *per_tok = 64.0 / (b - a);
+    *around = fmax(0, a - 64 / *per_tok);
     return SL_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "compute.h"
 
 #ifdef SL_SERVE
+#include <limits.h>
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -199,6 +200,19 @@ static const char *folder(struct arena *a, const char *path)
     return out;
 }
 
+/* The folder that a file is really in, where path is a link (a hub's cache is made of them). */
+static const char *real_folder(struct arena *a, const char *dir, const char *path)
+{
+    char real[PATH_MAX], *copy = NULL;
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    str_printf(&s, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
+    bool ok = !str_status(&s, NULL) && realpath(str_c(&s), real) &&
+              !mem_arena_str(a, real, strlen(real), &copy, NULL);
+    str_fini(&s);
+    return ok ? folder(a, copy) : NULL;
+}
+
 static const char *cache_folder(struct arena *a)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -223,22 +237,24 @@ static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_e
     SL_TRY(engine_find_model(o->common.model, a, &model, err));
     bool dir = os_path_kind(model) == OS_DIR;
     /* folders, because a file that is replaced is another file */
-    const struct os_path path[] = {{dir ? model : folder(a, model), false},
-                                   {folder(a, o->key_file), false},
-                                   {folder(a, o->tls_cert), false},
-                                   {folder(a, o->tls_key), false},
-                                   {folder(a, o->db), true},
-                                   {folder(a, o->trace), true},
-                                   {cache_folder(a), true},
-                                   {"/proc", false},
-                                   {"/sys", false},
-                                   {"/dev/null", true},
-                                   {"/etc/hosts", false},
-                                   {"/etc/host.conf", false},
-                                   {"/etc/nsswitch.conf", false},
-                                   {"/etc/resolv.conf", false},
-                                   {"/etc/gai.conf", false},
-                                   {"/etc/gnutls", false}};
+    const struct os_path path[] = {
+        {dir ? model : folder(a, model), false},
+        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), false},
+        {folder(a, o->key_file), false},
+        {folder(a, o->tls_cert), false},
+        {folder(a, o->tls_key), false},
+        {folder(a, o->db), true},
+        {folder(a, o->trace), true},
+        {cache_folder(a), true},
+        {"/proc", false},
+        {"/sys", false},
+        {"/dev/null", true},
+        {"/etc/hosts", false},
+        {"/etc/host.conf", false},
+        {"/etc/nsswitch.conf", false},
+        {"/etc/resolv.conf", false},
+        {"/etc/gai.conf", false},
+        {"/etc/gnutls", false}};
     SL_TRY(os_sandbox_files(path, BASE_COUNT_OF(path), &active, err));
     os_sandbox_drop(o->port > 0 && o->port < 1024);
     log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");

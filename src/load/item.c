@@ -25,6 +25,14 @@ static void put_words(struct str *s, uint64_t key, int n)
     }
 }
 
+static void put_list(struct str *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (s->n) str_putc(s, ' ');
+        str_puts(s, words[i * 37 % 64]);
+    }
+}
+
 void load_words_init(struct load_words *w, uint64_t seed, int n_prefix, int n, int max_tokens)
 {
     *w = (struct load_words){.seed = seed, .n_prefix = n_prefix, .n = n, .max_tokens = max_tokens};
@@ -41,7 +49,10 @@ bool load_words_next(void *user, int64_t i, struct load_item *out)
     struct load_words *w = user;
     str_clear(&w->text);
     put_words(&w->text, w->seed, w->n_prefix);
-    put_words(&w->text, w->seed * 1000003 + 1 + (uint64_t)i, w->n);
+    if (w->in_turn)
+        put_list(&w->text, w->n);
+    else
+        put_words(&w->text, w->seed * 1000003 + 1 + (uint64_t)i, w->n);
     *out = (struct load_item){
         .prompt = str_c(&w->text), .n_prompt = w->text.n, .max_tokens = w->max_tokens};
     return true;

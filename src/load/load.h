@@ -4,10 +4,13 @@
  *
  * Definitions (those of evalscope perf):
  *   TTFT     from sending the request to the first piece of the answer (a role alone is none);
- * without streaming: the whole answer latency  from sending the request to the end of the answer
+ *            without streaming: the latency
+ *   latency  from sending the request to the last event with data (the one with the usage; not
+ *            [DONE]); without streaming: to the end of the answer
  *   TPOT     (latency - TTFT) / (output tokens - 1), of answers with two tokens or more
  *   ITL      each gap between two pieces of an answer
  *   output tokens/s  output tokens of the successful requests / (last end - first start)
+ *   means are over requests (ITL: over gaps), percentiles by nearest rank
  * Token counts are the server's `usage`, and the number of pieces where it reports none.
  */
 #ifndef LOAD_LOAD_H
@@ -62,6 +65,7 @@ struct load_source {
 struct load_words {
     uint64_t seed;
     int n_prefix, n, max_tokens;
+    bool in_turn; /* every word of the list equally often: to learn how many tokens a word has */
     struct str text;
 };
 void load_words_init(struct load_words *w, uint64_t seed, int n_prefix, int n, int max_tokens);
@@ -146,8 +150,8 @@ sl_status load_one(load_run *r, const struct load_item *it, struct load_rec *out
                    sl_err *err) BASE_MUST_USE;
 
 /* ---- stat.c ---- */
-/* Fill a distribution; v is sorted. Percentiles by linear interpolation between closest ranks
- * (numpy's default). */
+/* Fill a distribution; v is sorted. Percentiles by nearest rank: the value at place ceil(p/100 n),
+ * counted from 1, so each is a time that somebody saw. */
 void load_dist_of(float *v, int64_t n, struct load_dist *out);
 /* A percentile of a distribution by its number (one of load_pct); 0 = the mean. */
 double load_dist_at(const struct load_dist *d, double pct);

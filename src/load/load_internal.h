@@ -8,10 +8,10 @@
 #define LOAD_LINE_MAX (4u << 20) /* bytes of one event, or of one answer without streaming */
 
 struct load_stream {
-    struct str buf;     /* bytes of the line, or of the body, under way */
-    struct arena arena; /* of one event */
-    bool events, done;  /* text/event-stream; [DONE] seen */
-    int n_piece;
+    struct str buf;            /* bytes of the line, or of the body, under way */
+    struct arena arena;        /* of one event */
+    bool events, done;         /* text/event-stream; [DONE] seen */
+    int n_piece, n_event;      /* pieces of answers; events with data, but for [DONE] */
     int n_in, n_out, n_cached; /* -1 = not reported */
     char error[96];            /* an error object inside the answer; "" */
 };

@@ -43,7 +43,7 @@ struct slot {
     load_run *r;
     struct load_stream s;
     struct load_rec rec;
-    int64_t t_piece;
+    int64_t t_piece, t_event; /* of the last piece, and of the last event with data */
     bool bad;
 };
 
@@ -200,12 +200,14 @@ static int on_data(void *user, int http, const char *p, size_t n)
         if (k->s.buf.n < 1u << 16) str_put(&k->s.buf, p, n);
         return 0;
     }
+    int n_event = k->s.n_event;
     if (load_stream_push(&k->s, p, n, &pieces, &err)) {
         fail(k, err.text);
         return 1;
     }
+    if (k->s.n_event == n_event) return 0;
+    int64_t now = k->t_event = clock_now_ns() - k->r->t0;
     if (!pieces) return 0;
-    int64_t now = clock_now_ns() - k->r->t0;
     if (!k->rec.t_first)
         k->rec.t_first = now;
     else
@@ -267,8 +269,9 @@ static void on_done(void *user, int http, const char *error)
     c->n_in = BASE_MAX(k->s.n_in, 0);
     c->n_cached = k->s.n_cached;
     c->n_out = k->s.n_out >= 0 ? k->s.n_out : k->s.n_piece;
-    if (!c->t_first) c->t_first = c->t_end;
     c->ok = !k->bad;
+    if (c->ok && k->t_event) c->t_end = k->t_event;
+    if (!c->t_first) c->t_first = c->t_end;
     if (k->r->only)
         *k->r->only = *c;
     else

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdlib.h>
 
 #include "load/load.h"
@@ -23,10 +24,8 @@ void load_dist_of(float *v, int64_t n, struct load_dist *out)
     out->min = (double)v[0];
     out->max = (double)v[n - 1];
     for (int k = 0; k < LOAD_N_PCT; k++) {
-        double at = load_pct[k] / 100 * (double)(n - 1);
-        int64_t i = (int64_t)at;
-        double hi = (double)v[i + 1 < n ? i + 1 : i];
-        out->pct[k] = (double)v[i] + (at - (double)i) * (hi - (double)v[i]);
+        int64_t i = (int64_t)ceil(load_pct[k] / 100 * (double)n) - 1;
+        out->pct[k] = (double)v[i > 0 ? i : 0];
     }
 }
 

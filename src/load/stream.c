@@ -72,6 +72,7 @@ static sl_status event(struct load_stream *s, const char *p, size_t n, int *piec
     mem_arena_reset(&s->arena);
     SL_TRY(text_json_parse(&s->arena, "an event", p, n, &o, err));
     *pieces += take(s, o);
+    s->n_event++;
     return SL_OK;
 }
 

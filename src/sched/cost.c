@@ -85,7 +85,7 @@ int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int 
     if (base <= 0) return 0;
     if (c->w <= 0) return BASE_MIN(SCHED_MIX_FIRST, n_max);
     fit(c, &fixed, &tok);
-    double crowd = n_wait > n_decode ? (double)n_wait / n_decode : 1;
+    double crowd = BASE_MAX(1, SCHED_CROWD * (n_wait - 1) / n_decode);
     double share = SCHED_SHARE * crowd * base;
     double least = SCHED_LEAST * share / tok;
     double n = BASE_MIN(BASE_MAX((share - fixed) / tok, least), BASE_MAX(c->most * crowd, least));

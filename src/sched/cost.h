@@ -10,8 +10,10 @@
 #include "base/status.h"
 
 /* Beside sequences that decode, prompts may make a step longer by SCHED_SHARE times one that only
- * decodes; more when more prompts wait than sequences decode, in that proportion. */
+ * decodes; by SCHED_CROWD times that for each further prompt that waits per sequence that decodes,
+ * where that is more: who waits has nothing yet, who decodes loses speed only. */
 #define SCHED_SHARE 1.0
+#define SCHED_CROWD 4.0
 #define SCHED_LEAST 0.4   /* of that is for the tokens themselves, however much any piece costs */
 #define SCHED_MIX_FIRST 4 /* prompt tokens to begin with, before their cost is known */
 #define SCHED_FRESH 64    /* after so many steps the time of a decoding step is measured again */

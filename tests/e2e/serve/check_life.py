@@ -225,6 +225,14 @@ def sandbox(tmp):
         need("exit", s.stop() == 0)
 
 
+def linked_model(tmp):
+    """A hub's cache is made of links: the sandbox must let through what they lead to."""
+    link = os.path.join(tmp, "link.gguf")
+    os.symlink(os.path.realpath(DEMO), link)
+    with Server("-m", link) as s:
+        need("a linked model", s.post(CHAT, chat(max_tokens=2))[0] == 200)
+
+
 def landlock():
     try:
         with open("/sys/kernel/security/lsm") as f:
@@ -266,6 +274,7 @@ with e2e.scratch() as tmp_dir:
     timed(keys, tmp_dir)
     timed(refuse_to_start, tmp_dir)
     timed(sandbox, tmp_dir)
+    timed(linked_model, tmp_dir)
     timed(tls, tmp_dir)
 timed(capacity)
 timed(drain)
