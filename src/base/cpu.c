@@ -32,12 +32,17 @@ static uint32_t detect(void)
         mask |= 1u << CPU_ISA_avx2;
     else
         return mask;
+    uint32_t a1, b1, c2, d1;
+    if (!__get_cpuid_count(7, 1, &a1, &b1, &c2, &d1)) a1 = 0;
+    if (a1 & (1u << 4)) mask |= 1u << CPU_ISA_avxvnni;
     uint32_t f = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
     if ((xcr & 0xe6) != 0xe6 || (b & f) != f) return mask;
     mask |= 1u << CPU_ISA_avx512;
-    if (!(c & bit_AVX512VNNI) || !(c & bit_AVX512VBMI)) return mask;
+    if (!(c & bit_AVX512VNNI)) return mask;
+    mask |= 1u << CPU_ISA_vnni256;
+    if (!(c & bit_AVX512VBMI)) return mask;
     mask |= 1u << CPU_ISA_avx512vnni;
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5))) mask |= 1u << CPU_ISA_avx512bf16;
+    if (a1 & (1u << 5)) mask |= 1u << CPU_ISA_avx512bf16;
     return mask;
 }
 

@@ -10,7 +10,9 @@
 #define CPU_ISA_LIST(X)                                                                            \
     X(ref)                                                                                         \
     X(avx2)                                                                                        \
+    X(avxvnni)                                                                                     \
     X(avx512)                                                                                      \
+    X(vnni256)                                                                                     \
     X(avx512vnni)                                                                                  \
     X(avx512bf16)                                                                                  \
     X(neon)                                                                                        \

@@ -31,6 +31,8 @@ enum kern_op {
 #define X(op, ret, params)                                                                         \
     KERN_PROTO(ref, op, ret, params)                                                               \
     KERN_PROTO(avx2, op, ret, params)                                                              \
+    KERN_PROTO(avxvnni, op, ret, params)                                                           \
+    KERN_PROTO(vnni256, op, ret, params)                                                           \
     KERN_PROTO(avx512, op, ret, params)                                                            \
     KERN_PROTO(avx512vnni, op, ret, params)                                                        \
     KERN_PROTO(avx512bf16, op, ret, params)                                                        \

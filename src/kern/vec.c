@@ -24,6 +24,8 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     if (cpu_has(isa_mask, CPU_ISA_avx512)) CHOOSE("avx512");
 #undef VARIANT
     if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i8 = kern_peak_i8_avx2;
+    if (cpu_has(isa_mask, CPU_ISA_avxvnni)) k->peak_i8 = kern_peak_i8_avxvnni;
+    if (cpu_has(isa_mask, CPU_ISA_vnni256)) k->peak_i8 = kern_peak_i8_vnni256;
     if (cpu_has(isa_mask, CPU_ISA_avx512vnni)) k->peak_i8 = kern_peak_i8_avx512vnni;
 #elif defined(__aarch64__)
 #define VARIANT(op) kern_##op##_neon

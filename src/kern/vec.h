@@ -107,6 +107,8 @@ struct vec_kern {
 
 double kern_peak_i8_ref(int n);
 double kern_peak_i8_avx2(int n);
+double kern_peak_i8_avxvnni(int n);
+double kern_peak_i8_vnni256(int n);
 double kern_peak_i8_avx512vnni(int n);
 double kern_peak_i8_neon(int n);
 

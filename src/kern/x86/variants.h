@@ -7,6 +7,8 @@
     V(mm_amax, avx2) V(mm_quant, avx2)                                            \
     KERN_MM_FLOATS(V, avx2)                                                                        \
     KERN_MM_CODES(V, avx2)                                                                         \
+    KERN_MM_CODES(V, avxvnni)                                                                      \
+    KERN_MM_CODES(V, vnni256)                                                                      \
     KERN_MM_FLOATS(V, avx512)                                                                      \
     KERN_MM_CODES(V, avx512vnni)                                                                   \
     V(mm_bf16x, avx512bf16)                                                                        \
