@@ -10,13 +10,14 @@
 
 #include "model/model_internal.h"
 
-/* Materialising pays when at least r * (nope + v) / (2r - nope - v) queries share a key; prompts twice as long as that are prefilled in such chunks. */
+/* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A prompt in one chunk breaks even when it is a little longer than where it
+ * begins to be materialised; much earlier than crit would only keep short answers from being found again as parts of the next prompt. */
 int model_mla_expand_from(const struct model_cfg *c)
 {
     int64_t gain = 2ll * c->kv_lora - c->d_nope - c->d_v;
     if (gain <= 0) return INT_MAX;
     int64_t crit = (int64_t)c->kv_lora * (c->d_nope + c->d_v) / gain;
-    int64_t at = (2 * crit + 127) / 128 * 128;
+    int64_t at = (crit + 64) / 128 * 128;
     return at > INT_MAX ? INT_MAX : (int)at;
 }
 

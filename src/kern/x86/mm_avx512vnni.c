@@ -48,6 +48,17 @@ AI __m512i dp(__m512i acc, __m512i w, const int8_t *p)
 #endif
 }
 
+/* v * 2^*e. */
+AI __m512 scale2(__m512 v, const float *e)
+{
+#ifdef SL_SIMDE
+    return _mm512_scalef_ps(v, _mm512_set1_ps(*e));
+#else
+    __asm__("vscalefps %2%{1to16%}, %1, %0" : "=v"(v) : "v"(v), "m"(*e));
+    return v;
+#endif
+}
+
 /* One load: without the barrier gcc folds it into each use, and loads of 64 bytes are the scarce
  * thing. */
 AI __m512i line(const uint8_t *p)
@@ -312,18 +323,22 @@ AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm
     if (!half) s = _mm512_add_epi32(s, u);
     __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc0);
     if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc1, t);
-    acc = _mm512_add_ps(_mm512_scalef_ps(t, _mm512_set1_ps(e->e)), acc);
+    acc = _mm512_add_ps(scale2(t, &e->e), acc);
     if (!min) return acc;
     if (header == H_DM) return _mm512_fmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
     acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(e->s[half ? 1 : 0]), acc);
     return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[2]), acc) : acc;
 }
 
+/* The records of many columns are as many streams, which no prefetcher follows: those of the next
+ * group are fetched by hand (of a few, side by side, it is the next column that is). */
 AI void columns(const struct wgroup *w, const struct mm_rec *const *x, size_t at, int n, float *acc,
                 enum mm_header header, enum mm_planes planes, int half, int min, int off)
 {
     int j = 0;
     for (; j + 1 < n; j += 2) {
+        MM_PREFETCH(x[j] + at + 1);
+        MM_PREFETCH(x[j + 1] + at + 1);
         vacc a = column(w, x[j] + at, acc_load(acc + 16 * j), header, planes, half, min, off);
         vacc b =
             column(w, x[j + 1] + at, acc_load(acc + 16 * j + 16), header, planes, half, min, off);
