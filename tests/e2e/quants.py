@@ -34,7 +34,27 @@ def deepseek():
                 num_nextn_predict_layers=1, rope_theta=10000, rope_scaling=None, torch_dtype="bfloat16")
 
 
+def deepseek_v2():
+    """The form without a low rank for q, softmax routing, no MTP layer."""
+    c = dict(deepseek(), architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", q_lora_rank=None, topk_method="greedy",
+             scoring_func="softmax", n_group=1, topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.0, num_nextn_predict_layers=0)
+    return c
+
+
+def dense(model_type, arch, **kw):
+    c = dict(architectures=[arch], model_type=model_type, vocab_size=V, hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=512,
+             tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, hidden_size=D, intermediate_size=256, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=64, attention_bias=False, rope_theta=10000.0, rope_scaling=None,
+             torch_dtype="bfloat16")
+    return lambda: dict(c, **kw)
+
+
+# every format for these
 ARCH = {"qwen3_moe": qwen, "deepseek_v3": deepseek}
+# and these for SOME of them
+MORE = {"deepseek_v2": deepseek_v2, "llama": dense("llama", "LlamaForCausalLM", mlp_bias=False),
+        "qwen2": dense("qwen2", "Qwen2ForCausalLM", use_sliding_window=False), "qwen3": dense("qwen3", "Qwen3ForCausalLM", use_sliding_window=False)}
+SOME = ("awq", "gptq", "ct_int4", "ct_w8a8", "ct_nvfp4", "fp8")
 
 
 def modules(c):
@@ -50,12 +70,16 @@ def modules(c):
         a = p + "self_attn."
         vecs.extend([(p + "input_layernorm.weight", D, 1, .1), (p + "post_attention_layernorm.weight", D, 1, .1)])
         if "kv_lora_rank" in c:
-            mats.extend([(a + "q_a_proj", 128, D, 1), (a + "q_b_proj", 192, 128, 2), (a + "kv_a_proj_with_mqa", 144, D, 1.5),
-                         (a + "kv_b_proj", 256, 128, 1.5), (a + "o_proj", D, 128, 1)])
-            vecs.extend([(a + "q_a_layernorm.weight", 128, 1, .1), (a + "kv_a_layernorm.weight", 128, 1, .1)])
+            low = [(a + "q_a_proj", 128, D, 1), (a + "q_b_proj", 192, 128, 2)]
+            mats.extend((low if c["q_lora_rank"] else [(a + "q_proj", 192, D, 2)]) +
+                        [(a + "kv_a_proj_with_mqa", 144, D, 1.5), (a + "kv_b_proj", 256, 128, 1.5), (a + "o_proj", D, 128, 1)])
+            vecs.extend(([(a + "q_a_layernorm.weight", 128, 1, .1)] if c["q_lora_rank"] else []) + [(a + "kv_a_layernorm.weight", 128, 1, .1)])
         else:
             mats.extend([(a + "q_proj", 256, D, 2), (a + "k_proj", 128, D, 1.5), (a + "v_proj", 128, D, 1), (a + "o_proj", D, 256, 1)])
-            vecs.extend([(a + "q_norm.weight", 64, 1.5, .1), (a + "k_norm.weight", 64, 1.2, .1)])
+            if "qwen3" in c["model_type"]:
+                vecs.extend([(a + "q_norm.weight", 64, 1.5, .1), (a + "k_norm.weight", 64, 1.2, .1)])
+            if c["model_type"] == "qwen2":
+                vecs.extend([(a + n + "_proj.bias", r, 0, .5) for n, r in (("q", 256), ("k", 128), ("v", 128))])
         if dense:
             mlp(p + "mlp.", 256)
             return
@@ -63,18 +87,21 @@ def modules(c):
         for e in range(E):
             mlp(f"{p}mlp.experts.{e}.", F)
         if "kv_lora_rank" in c:
-            vecs.append((p + "mlp.gate.e_score_correction_bias", E, 0, .1))
+            if c["topk_method"] == "noaux_tc":
+                vecs.append((p + "mlp.gate.e_score_correction_bias", E, 0, .1))
             mlp(p + "mlp.shared_experts.", F)
 
     if "kv_lora_rank" in c:
         layer(0, True)
         layer(1, False)
+        if not c["num_nextn_predict_layers"]:
+            return mats, vecs, plain
         layer(2, False)
         p = "model.layers.2."
         vecs.extend([(p + n, D, 1, .1) for n in ("enorm.weight", "hnorm.weight", "shared_head.norm.weight")])
         plain.append((p + "eh_proj.weight", D, 2 * D, 1))
     else:
-        layer(0, False)
+        layer(0, "num_experts" not in c)
         layer(1, True)
     return mats, vecs, plain
 
@@ -396,7 +423,7 @@ def build(name, edit=None):
     """edit(tensors, config, files): a change before the files are written."""
     fmt, arch = name.split(".")
     quant, writer, files = FORMATS[fmt]
-    c = ARCH[arch]()
+    c = (ARCH | MORE)[arch]()
     if quant:
         c["quantization_config"] = quant
     m = Maker(name)
@@ -406,7 +433,7 @@ def build(name, edit=None):
     for n, rows, cols, gain in plain:
         bf16_matrix(m, n.removesuffix(".weight"), rows, cols, gain)
     for n, k, mean, std in vecs:
-        m.put(n, "F32" if "bias" in n else "BF16", [k], (f32 if "bias" in n else bf16)([m.r.gauss(mean, std) for _ in range(k)]))
+        m.put(n, "F32" if "e_score" in n else "BF16", [k], (f32 if "e_score" in n else bf16)([m.r.gauss(mean, std) for _ in range(k)]))
     weights = "model.safetensors"
     if isinstance(files, str):  # ModelSlim's file names
         d = dict({n: m.kind.get(n, "FLOAT") for n in m.t}, model_quant_type=files.upper(), version="1.0.0", group_size=0)
@@ -421,5 +448,6 @@ def build(name, edit=None):
 
 
 def names():
-    """Every format for both architectures; a bias only where the architecture has a place for it."""
-    return [f"{fmt}.{arch}" for fmt in FORMATS for arch in ARCH if (fmt, arch) != ("ascend_w8a8_bias", "deepseek_v3")]
+    """Every format for two architectures, SOME for the others; a bias only where the architecture has a place for it."""
+    return [f"{fmt}.{arch}" for fmt in FORMATS for arch in ARCH | (MORE if fmt in SOME else {})
+            if (fmt, arch) != ("ascend_w8a8_bias", "deepseek_v3")]

@@ -137,8 +137,6 @@ def nvfp4(parts, group):
 
 
 def run_ct(name, src, tmp):
-    from compressed_tensors.compressors import BaseCompressor
-    from compressed_tensors.quantization import QuantizationConfig
     from llmcompressor import oneshot
     from llmcompressor.modifiers.quantization import QuantizationModifier
     dst, scheme = os.path.join(tmp, name), CT[name]
@@ -149,6 +147,13 @@ def run_ct(name, src, tmp):
     m = AutoModelForCausalLM.from_pretrained(src, dtype=torch.bfloat16)
     oneshot(model=m, recipe=recipe)
     m.save_pretrained(dst, save_compressed=True)
+    compare("llmcompressor " + name, src, dst, decompressed(src, dst), tmp)
+
+
+def decompressed(src, dst):
+    """What compressed-tensors makes of a folder."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
     q = QuantizationConfig.model_validate(json.load(open(os.path.join(dst, "config.json")))["quantization_config"])
     group = q.config_groups["group_0"]
     reader = BaseCompressor.get_value_from_registry(group.format or q.format)
@@ -158,8 +163,8 @@ def run_ct(name, src, tmp):
         for n, x in parts.items():  # scales in f32, so that the products are
             if n.endswith("scale") and x.dtype in (torch.bfloat16, torch.float16):
                 parts[n] = x.float()
-        want[module] = nvfp4(parts, group) if "NVFP4" in name else reader.decompress(parts, group)["weight"]
-    compare("llmcompressor " + name, src, dst, want, tmp)
+        want[module] = nvfp4(parts, group) if "weight_global_scale" in parts else reader.decompress(parts, group)["weight"]
+    return want
 
 
 # ---- GPTQ ----
@@ -274,29 +279,55 @@ def run_modelopt(name, src, tmp):
 
 
 # ---- DeepSeek's blocks of 128 x 128, by transformers ----
-def run_fp8(name, src, tmp):
-    from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
+class Quantizer:
+    class quantization_config:
+        weight_block_size = (128, 128)
+        scale_fmt = "float"
 
-    class Quantizer:
-        class quantization_config:
-            weight_block_size = (128, 128)
-            scale_fmt = "float"
+
+def fp8_blocks(w, scale):
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+    out = Fp8Dequantize(Quantizer).convert({"weight": [w], "weight_scale_inv": [scale]}, full_layer_name="w.weight")
+    return next(iter(out.values()))
+
+
+def run_fp8(name, src, tmp):
+    from transformers.integrations.finegrained_fp8 import Fp8Quantize
 
     def make(module, w):
         key = module + ".weight"
         q = Fp8Quantize(Quantizer).convert({key: w})
-        w2 = Fp8Dequantize(Quantizer).convert({"weight": [q[key]], "weight_scale_inv": [q[key + "_scale_inv"]]}, full_layer_name=key)
-        return dict(weight=q[key], weight_scale_inv=q[key + "_scale_inv"]), next(iter(w2.values()))
+        return dict(weight=q[key], weight_scale_inv=q[key + "_scale_inv"]), fp8_blocks(q[key], q[key + "_scale_inv"])
 
     dst = os.path.join(tmp, "fp8")
     quant = dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic", weight_block_size=[128, 128])
     compare(name, src, dst, with_tensors(src, dst, quant, make), tmp)
 
 
+# ---- what sluice quantize writes, as others read it ----
+OURS = {"sluice int8": "int8", "sluice int4": "int4", "sluice nvfp4 (NVFP4)": "nvfp4", "sluice mxfp4": "mxfp4", "sluice fp8": "fp8", "sluice awq": "awq"}
+
+
+def run_ours(name, src, tmp):
+    kind, dst = OURS[name], os.path.join(tmp, "ours")
+    sluice("quantize", src, dst, "--weights", kind, "--head", "bf16", "--embed", "bf16", "--plain", "--force")
+    if kind not in ("fp8", "awq"):
+        return compare(name, src, dst, decompressed(src, dst), tmp)
+    t, want = tensors(dst), {}
+    for module in matrices(src):
+        if kind == "fp8":
+            want[module] = fp8_blocks(t[module + ".weight"], t[module + ".weight_scale_inv"])
+        else:
+            from awq.utils.packing_utils import dequantize_gemm
+            want[module] = dequantize_gemm(t[module + ".qweight"], t[module + ".qzeros"], t[module + ".scales"].float(), 4, 128).T
+    compare(name, src, dst, want, tmp)
+
+
 def main():
     only = sys.argv[2:]
     rows = [(n, run_ct, "llmcompressor") for n in CT] + [(n, run_gptq, n.split()[0].replace("-", "_")) for n in GPTQ] + \
-        [(n, run_awq, "awq") for n in AWQ] + [(n, run_modelopt, "modelopt") for n in MODELOPT] + [("transformers fp8", run_fp8, "transformers")]
+        [(n, run_awq, "awq") for n in AWQ] + [(n, run_modelopt, "modelopt") for n in MODELOPT] + [("transformers fp8", run_fp8, "transformers")] + \
+        [(n, run_ours, "awq" if k == "awq" else "compressed_tensors") for n, k in OURS.items()]
     skipped = set()
     with tempfile.TemporaryDirectory() as tmp:
         src = source(os.path.join(tmp, "src"))

@@ -25,7 +25,7 @@ then
         logbar==0.4.15 tokenicer==0.0.14 device-smi==0.5.7 pypcre==0.6.4 threadpoolctl==3.8.0 \
         torchao==0.18.0 defuser==0.0.28 pillow==13.0.0 protobuf==7.36.2 requests==2.34.2 \
         urllib3==2.8.0 charset-normalizer==3.5.2 idna==3.20 certifi==2026.10.18 ninja==1.13.2 \
-        maturin==1.16.0 >&2
+        maturin==1.16.0 wheel setuptools >&2
     # the source archive, unpacked: installing it would look for a GPU
     (cd "$dir" && "$dir/bin/python" -m pip download -q --no-deps --no-build-isolation \
         --disable-pip-version-check autoawq==0.2.9 >&2 || true
