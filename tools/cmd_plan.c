@@ -365,6 +365,11 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "bad value: --experts-on %.20s: cpu or card", o->experts_on);
     }
     q->experts_on = !o->experts_on ? 0 : !strcmp(o->experts_on, "cpu") ? 1 : 2;
+    if (o->experts_on && !strcmp(o->experts_on, "card") && o->hot >= 0)
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: --hot-experts %.3g is for experts on the CPU, --experts-on "
+                       "card has all of them",
+                       o->hot);
     if (q->experts_on == 1 && q->model->experts == 0) {
         return SL_FAIL(err, REQUEST, "contradiction: --experts-on cpu, but %s has no experts",
                        q->model->name);
