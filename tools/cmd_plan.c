@@ -440,6 +440,10 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
         text_jw_key(&w, f[i].key);
         text_jw_int(&w, f[i].v);
     }
+    if (r->has_real) { /* a real file: that is what is served, not the default */
+        text_jw_key(&w, "model");
+        text_jw_strz(&w, r->o->common.model);
+    }
     double hold = fmin(o->r.mem.free_seq, 4096);
     text_jw_key(&w, "chunk");
     text_jw_int(&w, l->chunk > 0 ? l->chunk : (int64_t)o->c.k.v[PLAN_CHUNK]);
