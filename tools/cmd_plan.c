@@ -365,6 +365,11 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "bad value: --experts-on %.20s: cpu or card", o->experts_on);
     }
     q->experts_on = !o->experts_on ? 0 : !strcmp(o->experts_on, "cpu") ? 1 : 2;
+    if (o->experts_on && !strcmp(o->experts_on, "card") && o->hot >= 0)
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: --hot-experts %.3g is for experts on the CPU, --experts-on "
+                       "card has all of them",
+                       o->hot);
     if (q->experts_on == 1 && q->model->experts == 0) {
         return SL_FAIL(err, REQUEST, "contradiction: --experts-on cpu, but %s has no experts",
                        q->model->name);
@@ -434,6 +439,10 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
         if (f[i].v == f[i].skip) continue;
         text_jw_key(&w, f[i].key);
         text_jw_int(&w, f[i].v);
+    }
+    if (r->has_real) { /* a real file: that is what is served, not the default */
+        text_jw_key(&w, "model");
+        text_jw_strz(&w, r->o->common.model);
     }
     double hold = fmin(o->r.mem.free_seq, 4096);
     text_jw_key(&w, "chunk");

@@ -26,6 +26,7 @@ struct plan_point {
     bool prefill;
     double tokens, batch, depth, ctx; /* ctx: mean context of the steps; 0 = depth + tokens/2 */
     double tps, probe, threads;
+    double bytes; /* of weights read in a decode step, counted by the engine; 0 unknown */
     bool fit;
     double got;
 };

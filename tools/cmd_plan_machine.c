@@ -8,9 +8,12 @@
 #include "cmd_plan.h"
 #include "engine/find.h"
 
+/* Speeds that are fitted: reading weights, products, reading KV, attention of a prompt. */
+enum { READ, PRODUCTS, READ_KV, ATTENTION, CONSTS };
+
 struct machine {
     struct plan_case c;
-    double start[3]; /* logarithms of what the probes say */
+    double start[CONSTS]; /* logarithms of what the probes say */
     struct plan_point *p;
     int n;
 };
@@ -33,25 +36,33 @@ static double predict(struct machine *m, const struct plan_point *p)
     return p->batch / t.total;
 }
 
-static const enum plan_key keys[] = {PLAN_CPU_GBPS, PLAN_CPU_TOPS, PLAN_ETA_KV};
+/* x: logarithms of GB/s of weights, Top/s of products, share of the former for KV, Top/s of a
+ * prompt's attention. */
+static void set_speeds(struct machine *m, const double *x)
+{
+    double *v = m->c.k.v;
+    v[PLAN_CPU_GBPS] = exp(x[READ]);
+    v[PLAN_CPU_TOPS] = exp(x[PRODUCTS]);
+    v[PLAN_ETA_KV] = exp(x[READ_KV]);
+    v[PLAN_ETA_A] = exp(x[ATTENTION] - x[PRODUCTS]);
+}
 
-/* A factor of e away from the probes costs as much as an error of 4 % on one point. */
+/* A factor of e away from the probes costs as much as an error of 4 % on one point, of attention 8
+ * %: one short prompt says little about it. */
 #define PULL 0.0016
 
 static double cost(void *user, const double *x)
 {
     struct machine *m = user;
     double sum = 0;
-    for (int i = 0; i < 3; i++)
-        m->c.k.v[keys[i]] = exp(x[i]);
+    set_speeds(m, x);
     for (int i = 0; i < m->n; i++) {
         if (!m->p[i].fit) continue;
         double e = log(predict(m, &m->p[i]) / m->p[i].tps);
         sum += e * e;
     }
-    for (int i = 0; i < 3;
-         i++) /* weights in a cache read faster than the probe, but not without end */
-        sum += PULL * (x[i] - m->start[i]) * (x[i] - m->start[i]);
+    for (int i = 0; i < CONSTS; i++) /* a cache reads faster than the probe, but not without end */
+        sum += PULL * (i == ATTENTION ? 4 : 1) * (x[i] - m->start[i]) * (x[i] - m->start[i]);
     return sum;
 }
 
@@ -79,6 +90,7 @@ static sl_status read_bench(struct plan_run *r, struct machine *m, sl_err *err)
         SL_TRY(text_json_real(o, "tps", 0, &p->tps, err));
         SL_TRY(text_json_real(o, "probe_gbps", 0, &p->probe, err));
         SL_TRY(text_json_real(o, "threads", 0, &p->threads, err));
+        SL_TRY(text_json_real(o, "bytes_per_step", 0, &p->bytes, err));
         if (!(p->tps > 0) || !(p->tokens > 0) || !(p->batch > 0)) {
             return SL_FAIL(err, FORMAT, "%s: test %.20s: tps, batch and tokens must be above zero",
                            b.name, test);
@@ -100,7 +112,8 @@ static double depth_rank(const struct plan_point *p, bool prompts)
     return prompts ? 1e3 * (1 + p->depth) - far : p->batch * (1 + p->depth);
 }
 
-/* One sequence without depth, one deep point, the longest prompt (or the first point left). */
+/* One sequence without depth, one deep point, the prompt next to 512 tokens, which is long enough
+ * for full tiles and has little attention (or the first point left). */
 static void choose(struct machine *m)
 {
     int one = 0, deep = 0, pre = -1;
@@ -110,7 +123,8 @@ static void choose(struct machine *m)
     for (int i = 0; i < m->n; i++) {
         const struct plan_point *p = &m->p[i], *a = &m->p[one], *d = &m->p[deep];
         if (p->prefill) {
-            if (pre < 0 || p->tokens > m->p[pre].tokens) pre = i;
+            bool nearer = pre < 0 || fabs(log(p->tokens / 512)) < fabs(log(m->p[pre].tokens / 512));
+            if (p->depth == 0 && nearer) pre = i;
             continue;
         }
         if (a->prefill || p->batch + p->depth < a->batch + a->depth) one = i;
@@ -121,6 +135,27 @@ static void choose(struct machine *m)
     for (int i = 0; i < m->n && pre < 0; i++) {
         if (!m->p[i].fit) m->p[i].fit = true, pre = i;
     }
+}
+
+/* How alike the tokens of a batch choose their experts: the engine counts the weights that it
+ * reads, and two of the fitted points have different batches. Random weights choose much the same
+ * for all tokens, text does not. 0: unknown. */
+static double spread_of(const struct machine *m)
+{
+    const struct plan_model *s = m->c.model;
+    const struct plan_point *few = NULL, *many = NULL;
+    for (int i = 0; i < m->n; i++) {
+        const struct plan_point *p = &m->p[i];
+        if (!p->fit || p->prefill || !(p->bytes > 0)) continue;
+        if (!few || p->batch < few->batch) few = p;
+        if (!many || p->batch > many->batch) many = p;
+    }
+    if (!few || few->batch != 1 || !(many->batch > 1) || s->experts <= s->topk) return 0;
+    double one = s->moe_layers * s->p_expert * m->c.fmt.expert / 8, n = s->experts;
+    double more = fmax(0, many->bytes - few->bytes) / one;
+    double touched = fmin(s->topk + more, 0.999 * n);
+    double even = log(1 - touched / n) / log(1 - s->topk / n); /* tokens that would touch so many */
+    return fmin(1, fmax(0.01, log(even) / log(many->batch)));
 }
 
 static int by_value(const void *a, const void *b)
@@ -153,6 +188,7 @@ static void report(struct plan_run *r, struct machine *m)
             printf("%s{\"test\":\"%s\",\"batch\":%g,\"depth\":%g,\"predicted\":%.6g,\"fitted\":%s",
                    i ? "," : "", test, p->batch, p->depth, p->got, p->fit ? "true" : "false");
             if (!isnan(p->tps)) printf(",\"tps\":%.6g,\"error_pct\":%.4g", p->tps, e);
+            if (p->bytes > 0) printf(",\"bytes_per_step\":%.9g", p->bytes);
             printf("}");
         } else if (isnan(p->tps)) {
             printf("%-8s %6g %7g %10s %10.2f\n", test, p->batch, p->depth, "-", p->got);
@@ -272,10 +308,16 @@ int plan_cmd_machine(struct plan_run *r)
     m.c.k.mode = PLAN_MODE_CPU;
     m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
     if (r->o->bench || r->o->grid) choose(&m);
-    double x[3] = {log(gbps), log(0.5e-3 * gops), log(0.6)}, step[3] = {0.3, 0.5, 0.3};
+    struct plan_model counted = *r->q.model;
+    counted.spread = spread_of(&m);
+    m.c.model = &counted;
+    /* 16-bit weights multiply at half the rate of 8 bits; attention works in 16 and 32 bits */
+    double unit = m.c.fmt.dense > 15 ? 0.25e-3 : 0.5e-3;
+    double x[CONSTS] = {log(gbps), log(unit * gops), log(0.6), log(0.35e-3 * gops)};
+    double step[CONSTS] = {0.3, 0.5, 0.3, 0.3};
     memcpy(m.start, x, sizeof m.start);
     for (int i = 0; i < 4; i++)
-        plan_minimise(cost, &m, x, step, 3, 600);
+        plan_minimise(cost, &m, x, step, CONSTS, 800);
     cost(&m, x);
     report(r, &m);
     return CMD_OK;

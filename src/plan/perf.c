@@ -272,8 +272,9 @@ static void cpu_step(const struct plan_case *c, double tok, double chunks, bool 
              plan_soft_max(bytes / (k[PLAN_CPU_GBPS] * 1e9), flop / (k[PLAN_CPU_TOPS] * 1e12));
 }
 
-/* Everything in host memory: all weights read at the host's speed, products at its speed. */
-static void host_only(const struct plan_case *c, double tok, double batch, double ctx,
+/* Everything in host memory: all weights read at the host's speed, products at its speed. rows:
+ * tokens whose logits are wanted. batch, ctx: sequences that decode, 0 in a prompt. */
+static void host_only(const struct plan_case *c, double tok, double rows, double batch, double ctx,
                       struct plan_time *t)
 {
     const struct plan_model *m = c->model;
@@ -283,7 +284,7 @@ static void host_only(const struct plan_case *c, double tok, double batch, doubl
                    m->moe_layers * (m->p_shared + m->p_router);
     t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
     t->experts = m->moe_layers * m->p_expert * plan_experts_read(m, tok) * c->fmt.expert / 8 / bw;
-    t->compute = 2 * tok * m->active / ops;
+    t->compute = 2 * (tok * (m->active - m->p_embed) + rows * m->p_embed) / ops;
     t->attn = batch * kv_read(m, ctx, c->kv_bits, 1) / (bw * k[PLAN_ETA_KV]) +
               tok * attn_flop(m, ctx) / ops;
     t->fixed = m->layers * layer_ops(c) * k[PLAN_T_LAYER] * 1e-6;
@@ -332,7 +333,7 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     *t = (struct plan_time){0};
     double q = 1 + l->mtp;
     if (c->k.mode == PLAN_MODE_CPU) {
-        host_only(c, batch * q, batch, ctx, t);
+        host_only(c, batch * q, batch * q, batch, ctx, t);
         return;
     }
     double lanes = l->pp > 1 && !l->serial ? fmin(batch, l->pp) : 1; /* micro-batches in flight */
@@ -411,7 +412,7 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     double aflop = n_req * prefill_attn_flop(m, n_tok, past);
     t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
     if (c->k.mode == PLAN_MODE_CPU) {
-        host_only(c, tok, 0, 0, t);
+        host_only(c, tok, n_req, 0, 0, t);
         t->attn = aflop / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
         t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
         t->total = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->fixed;

@@ -56,6 +56,7 @@ struct plan_model {
     double p_embed, p_head; /* p_head is 0 when tied */
     double p_mtp;           /* the whole MTP module with its copy of embedding and head */
     int moe_layers;
+    double spread; /* T tokens choose as T^spread even ones do, where that was counted; 0 unknown */
 };
 
 /* A tensor of a real checkpoint, as the tools layer lists it. */
@@ -72,7 +73,8 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size);
 
 /* Expected distinct experts that n_tok tokens touch, uniform routing: N(1-(1-k/N)^T). */
 double plan_experts_touched(const struct plan_model *m, double n_tok);
-/* The same with routing as it is found: p_i ~ exp(-3 i/N). The same first value, then fewer. */
+/* The same with routing as it is found: p_i ~ exp(-3 i/N). The same first value, then fewer. With
+ * m->spread set, T tokens count as T^spread even ones instead. */
 double plan_experts_read(const struct plan_model *m, double n_tok);
 
 /* Bytes of KV that one sequence of ctx tokens keeps, all layers, on one rank of a TP group of tp.

@@ -116,6 +116,14 @@ static sl_status keys_in(const struct json *o, const char *file, struct plan_con
         }
         k->v[i] = m->f;
     }
+    if (!text_json_get(c, plan_key_name[PLAN_BUS])) k->v[PLAN_BUS] = 1; /* files before it */
+    static const enum plan_key divisor[] = {PLAN_ETA_W,    PLAN_ETA_KV,   PLAN_MFU, PLAN_ETA_A,
+                                            PLAN_CPU_GBPS, PLAN_CPU_TOPS, PLAN_BUS};
+    for (int i = 0; i < BASE_COUNT_OF(divisor); i++) {
+        if (!(k->v[divisor[i]] > 1e-9))
+            return SL_FAIL(err, FORMAT, "%s: constant %s must be above zero", file,
+                           plan_key_name[divisor[i]]);
+    }
     return SL_OK;
 }
 

@@ -80,6 +80,9 @@ with tempfile.TemporaryDirectory() as d:
     expect(base + ["--constants", file("c.json", "{\"sets\":[{\"vendor\":\"x\"}]}")], 1, "c.json", "vendor")
     expect(base + ["--constants", file("d.json", "[1,2")], 1, "d.json")
     expect(base + ["--constants", file("e.json", "{\"sigma_prior\":-1}")], 1, "sigma_prior")
+    expect(base + ["--experts-on", "card", "--hot-experts", "0.5"], 2, "contradiction", "--hot-experts")
+    zero = '{"sets":[{"engine":"e","device":"d","vendor":"ascend","mode":"tp","constants":{"eta_w":0,"mfu":1}}]}'
+    expect(base + ["--constants", file("z.json", zero)], 1, "z.json", "eta_w", "above zero")
     expect(base + ["--models-file", file("m.csv", "name,attn,layers,hidden\nx,gqa,nine,64\n")], 1, "m.csv line 2", "layers")
     expect(base + ["--models-file", file("m2.csv", "name,attn,layers,hidden\nx,gqa,0,64\n")], 1, "layers")
     expect(base + ["--hardware-file", file("h.csv", "name,kind,mem_GiB\nx,gpu,-4\n")], 1, "h.csv line 2", "mem_GiB")

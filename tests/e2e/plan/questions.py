@@ -117,6 +117,10 @@ with tempfile.TemporaryDirectory() as d:
     page = open(html).read()
     check(rc == 0 and page.count("<svg") == 3 and page.count("</svg>") == 3 and "http" not in page, "report with three charts, no links")
     check(json.load(open(emit))["max-batch"] >= 1, "config for serve")
+    check("model" not in json.load(open(emit)), "a shape of the table is nothing to serve")
+    real = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
+    e2e.run([EXE, "plan", "--model", real, "--hardware", "laptop", "--input", "512", "--emit", emit])
+    check(json.load(open(emit))["model"] == real, "a real file is the model of its config")
     check(b"A decode step takes" in out and b"####" in out, "the breakdown as a sentence and bars")
 
     # A model from its config.json, constants from three rows of one's own, and a check of the same rows.
