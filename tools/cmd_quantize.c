@@ -16,7 +16,7 @@ struct quantize_opts {
     const char *type[QUANT_N_CLASS]; /* as quant_class */
     const char *keep, *calib;
     int calib_tokens, group;
-    int64_t memory;
+    int64_t memory, shard;
     bool awq, plain, force;
 };
 
@@ -34,6 +34,7 @@ static const struct opt opts[] = {
     {"awq",     0,   OPT_FLAG, AT(awq),                       NULL, NULL, 0, 0, "search per-channel scales and fold them in; needs --calib"},
     {"group",   0,   OPT_INT,  AT(group),                     "N", "0", 0, 128, "of awq: 128, 64 or 32 (0: what fits the widths)"},
     {"plain",   0,   OPT_FLAG, AT(plain),                     NULL, NULL, 0, 0, "round to nearest, without a search"},
+    {"shard",   0,   OPT_I64,  AT(shard),                     "BYTES", "5000000000", 0, 0, "of a folder: what goes beyond goes to a next file (0: one file)"},
     {"memory",  0,   OPT_I64,  AT(memory),                    "BYTES", "0", 0, 0, "refuse when buffers would need more (0: no limit)"},
     {"force",   0,   OPT_FLAG, AT(force),                     NULL, NULL, 0, 0, "replace what is at DST"},
     {"threads", 't', OPT_INT,  AT(common.threads),            "N", "0", 0, 1024, "worker threads (0: physical cores)"},
@@ -243,7 +244,7 @@ static int run(struct cmd_ctx *x)
 {
     const struct quantize_opts *o = x->opts;
     struct quant_opts q = {.keep = o->keep, .awq = o->awq, .plain = o->plain, .force = o->force, .group = o->group,
-                           .n_thread = o->common.threads, .memory = o->memory};
+                           .n_thread = o->common.threads, .memory = o->memory, .shard = o->shard};
     struct quant_report rep;
     struct cmd_progress progress;
     sl_err err = {0};

@@ -29,6 +29,7 @@ sl_status io_out_open(const char *path, enum io_kind kind, io_out **out, sl_err 
     o->kind = kind;
     str_init(&o->meta, MEM_MISC, 0);
     str_init(&o->info, MEM_MISC, 0);
+    str_init(&o->names, MEM_MISC, 0);
     str_init(&o->sizes, MEM_MISC, 0);
     sl_status st = os_out_open(path, &o->file, err);
     if (st == SL_OK)
@@ -67,9 +68,16 @@ void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_di
         io_out_gguf_tensor(o, name, type, n_dim, shape, t.offset);
     else
         io_out_safetensors_tensor(o, name, type, n_dim, shape, t.offset, t.n_bytes);
+    str_put(&o->names, name, strlen(name) + 1);
     str_put(&o->sizes, (const char *)&t, sizeof t);
     o->n_info++;
     o->n_data = t.offset + t.n_bytes;
+}
+
+void io_out_each_name(const io_out *o, void (*fn)(void *user, const char *name), void *user)
+{
+    for (const char *p = str_c(&o->names), *end = p + o->names.n; p < end; p += strlen(p) + 1)
+        fn(user, p);
 }
 
 sl_status io_out_begin(io_out *o, sl_err *err)
@@ -80,6 +88,7 @@ sl_status io_out_begin(io_out *o, sl_err *err)
     }
     SL_TRY(str_status(&o->meta, err));
     SL_TRY(str_status(&o->info, err));
+    SL_TRY(str_status(&o->names, err));
     SL_TRY(str_status(&o->sizes, err));
     o->begun = true;
     return o->kind == IO_GGUF ? io_out_gguf_header(o, err) : io_out_safetensors_header(o, err);
@@ -129,6 +138,7 @@ static void free_out(io_out *o)
 {
     str_fini(&o->meta);
     str_fini(&o->info);
+    str_fini(&o->names);
     str_fini(&o->sizes);
     mem_free(o);
 }

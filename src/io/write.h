@@ -30,6 +30,9 @@ void io_out_copy(io_out *o, const io_model *m, int i_meta);
 /* Declare the next tensor; shape row-major. The type must be one of the file's kind. */
 void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim, const int64_t *shape);
 
+/* Every name that was declared so far, in order. */
+void io_out_each_name(const io_out *o, void (*fn)(void *user, const char *name), void *user);
+
 sl_status io_out_begin(io_out *o, sl_err *err) BASE_MUST_USE;
 sl_status io_out_write(io_out *o, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 sl_status io_out_commit(io_out *o, sl_err *err) BASE_MUST_USE;

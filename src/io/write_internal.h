@@ -15,6 +15,7 @@ struct io_out {
     struct os_out file;
     struct str meta, info; /* encoded metadata; encoded tensor declarations */
     uint32_t n_meta, n_info;
+    struct str names;   /* of the tensors, each with its 0 */
     struct str sizes;   /* struct io_out_tensor_info, one after the other */
     uint64_t n_data;    /* bytes of the data declared so far */
     uint32_t next;      /* tensor that is being written */

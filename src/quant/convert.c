@@ -55,29 +55,33 @@ static int align_rank(const struct quant_plan *p, const struct quant_item *it)
     return n % 4 == 0 ? 0 : n % 2 == 0 ? 1 : 2;
 }
 
-static sl_status write_tensors(struct quant_plan *p, par_team *team, io_out *out, sl_err *err)
+/* Declare the items of one file, [begin, end) of the plan's. */
+static void declare(struct quant_plan *p, int begin, int end, io_out *out)
 {
     int n_rank = p->to == IO_HF ? 3 : 1;
-    int64_t total = 0, done = 0;
-    for (int i = 0; i < p->n_item; i++) {
-        quant_declare_first(p, &p->item[i], out);
-        total += p->item[i].bytes_from;
-    }
+    for (int i = begin; i < end; i++) quant_declare_first(p, &p->item[i], out);
     for (int r = 0; r < n_rank; r++)
-        for (int i = 0; i < p->n_item; i++)
+        for (int i = begin; i < end; i++)
             if (n_rank == 1 || align_rank(p, &p->item[i]) == r) quant_declare(p, &p->item[i], out);
+}
+
+static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, int end, io_out *out, sl_err *err)
+{
+    int n_rank = p->to == IO_HF ? 3 : 1;
+    int64_t total = 0;
+    for (int i = 0; i < p->n_item; i++) total += p->item[i].bytes_from;
     SL_TRY(io_out_begin(out, err));
-    for (int i = 0; i < p->n_item; i++) SL_TRY(quant_write_first(p, &p->item[i], out, err));
+    for (int i = begin; i < end; i++) SL_TRY(quant_write_first(p, &p->item[i], out, err));
     for (int r = 0; r < n_rank; r++)
-        for (int i = 0; i < p->n_item; i++) {
+        for (int i = begin; i < end; i++) {
             struct quant_item *it = &p->item[i];
             struct quant_error e;
             if (n_rank > 1 && align_rank(p, it) != r) continue;
-            if (p->o->progress && p->o->progress(p->o->user, "quantizing", done, total))
+            if (p->o->progress && p->o->progress(p->o->user, "quantizing", p->done_bytes, total))
                 return SL_FAIL(err, CANCELLED, "cancelled");
             SL_TRY(quant_encode(p, it, team, out, &e, err));
             tally(p->rep, it, &e);
-            done += it->bytes_from;
+            p->done_bytes += it->bytes_from;
         }
     return SL_OK;
 }
@@ -87,7 +91,10 @@ static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *ds
     io_out *out = NULL;
     SL_TRY(io_out_open(dst, IO_GGUF, &out, err));
     sl_status st = quant_head_gguf(p, out, err);
-    if (!st) st = write_tensors(p, team, out, err);
+    if (!st) {
+        declare(p, 0, p->n_item, out);
+        st = write_tensors(p, team, 0, p->n_item, out, err);
+    }
     if (st) {
         io_out_abort(out);
         return st;
@@ -126,19 +133,86 @@ static sl_status copy_texts(const struct quant_plan *p, const char *dir, sl_err 
     return st;
 }
 
-static sl_status fill_folder(struct quant_plan *p, par_team *team, const char *dir, sl_err *err)
+/* The end of the shard that begins at an item, and its bytes: at least one item, then as many as fit. */
+static int shard_end(const struct quant_plan *p, int begin, uint64_t *n_bytes)
+{
+    int i = begin;
+    for (*n_bytes = 0; i < p->n_item; i++) {
+        uint64_t n = quant_item_bytes(p, &p->item[i]);
+        if (i > begin && p->o->shard > 0 && *n_bytes + n > (uint64_t)p->o->shard) break;
+        *n_bytes += n;
+    }
+    return i;
+}
+
+/* The index of a folder in shards, while it grows. */
+struct index {
+    const char *dir;
+    struct str map;
+    char file[64]; /* that is written now */
+};
+
+static void put_index(void *user, const char *name)
+{
+    struct index *x = user;
+    struct json_w w;
+    if (x->map.n) str_puts(&x->map, ",\n");
+    text_jw_init(&w, &x->map);
+    text_jw_str(&w, name, strlen(name));
+    str_printf(&x->map, ":\"%s\"", x->file);
+}
+
+static sl_status write_shard(struct quant_plan *p, par_team *team, int begin, int end, struct index *x, sl_err *err)
 {
     char path[4400];
     io_out *out = NULL;
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    snprintf(path, sizeof path, "%s/%s", x->dir, x->file);
     SL_TRY(io_out_open(path, IO_HF, &out, err));
     io_out_str(out, "format", "pt", 2);
-    sl_status st = write_tensors(p, team, out, err);
+    declare(p, begin, end, out);
+    io_out_each_name(out, put_index, x);
+    sl_status st = write_tensors(p, team, begin, end, out, err);
     if (st) {
         io_out_abort(out);
         return st;
     }
-    SL_TRY(io_out_commit(out, err));
+    return io_out_commit(out, err);
+}
+
+static sl_status write_shards(struct quant_plan *p, par_team *team, struct index *x, sl_err *err)
+{
+    char head[80];
+    uint64_t n_bytes, total = 0;
+    int n_shard = 0, end;
+    for (int i = 0; i < p->n_item; i = shard_end(p, i, &n_bytes)) n_shard++;
+    snprintf(x->file, sizeof x->file, "model.safetensors");
+    for (int i = 0, k = 1; i < p->n_item; i = end, k++) {
+        end = shard_end(p, i, &n_bytes);
+        total += n_bytes;
+        if (n_shard > 1) snprintf(x->file, sizeof x->file, "model-%05d-of-%05d.safetensors", k, n_shard);
+        SL_TRY(write_shard(p, team, i, end, x, err));
+    }
+    if (n_shard < 2) return SL_OK;
+    struct str text;
+    str_init(&text, MEM_MISC, 0);
+    snprintf(head, sizeof head, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{\n", (unsigned long long)total);
+    str_puts(&text, head);
+    str_put(&text, str_c(&x->map), x->map.n);
+    str_puts(&text, "}}\n");
+    sl_status st = str_status(&x->map, err);
+    if (!st) st = str_status(&text, err);
+    if (!st) st = put_file(x->dir, "model.safetensors.index.json", str_c(&text), text.n, err);
+    str_fini(&text);
+    return st;
+}
+
+static sl_status fill_folder(struct quant_plan *p, par_team *team, const char *dir, sl_err *err)
+{
+    struct index x = {.dir = dir};
+    str_init(&x.map, MEM_MISC, 0);
+    sl_status st = write_shards(p, team, &x, err);
+    str_fini(&x.map);
+    if (st) return st;
     return io_model_kind(p->src) == IO_HF ? copy_texts(p, dir, err) : quant_tok_to_hf(p, dir, err);
 }
 

@@ -101,6 +101,7 @@ struct quant_opts {
     bool awq;                            /* search and fold per-channel scales; needs stats */
     bool plain;                          /* round to nearest, no search */
     bool force;                          /* replace what is at dst */
+    int64_t shard;                       /* of a folder: tensors beyond so many bytes go to a next file; 0 = one file */
     int group;                           /* of awq: 0 = the largest of 128, 64, 32 that divides every width */
     int n_thread;                        /* 0 = physical cores */
     int64_t memory;                      /* refuse when a tensor needs more bytes of buffers; 0 = no limit */

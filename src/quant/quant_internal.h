@@ -80,6 +80,7 @@ struct quant_plan {
     bool has_cfg;
     struct quant_item *item;
     int n_item, cap_item;
+    int64_t done_bytes; /* of the source */
     struct quant_folds *folds; /* NULL = none */
     struct quant_report *rep;
     text_regex *keep;

@@ -5,6 +5,7 @@ field) and says what is wrong.
 
   check_badquants.py [BUILD [NAME...]]
 """
+import json
 import os
 import struct
 import sys
@@ -207,6 +208,45 @@ CASES = [
 NO_BIAS = ("ascend_w8a8", "bias in MLA", patch(Q + ".quant_bias", 4, struct.pack("<i", 123456789)), [Q, "no place"])
 
 
+def pick(files, want):
+    """A safetensors file of the tensors that want(name) takes, and their names."""
+    b = files["model.safetensors"]
+    n = int.from_bytes(b[:8], "little")
+    head, body, m = json.loads(b[8:8 + n]), b[8 + n:], quants.Maker("shard")
+    for name, h in head.items():
+        if want(name):
+            m.put(name, h["dtype"], h["shape"], body[slice(*h["data_offsets"])])
+    return m.file(), list(m.t)
+
+
+def shards(first, second, cut=lambda n: n.startswith("model.layers.1."), index=None):
+    """A folder in two files: first's tensors that cut() leaves, second's that it takes."""
+    a, b = quants.build(first), quants.build(second)
+    one, names1 = pick(a, lambda n: not cut(n))
+    two, names2 = pick(b, cut)
+    where = dict({n: "model-00001-of-00002.safetensors" for n in names1}, **{n: "model-00002-of-00002.safetensors" for n in names2})
+    if index:
+        index(where)
+    return {"config.json": a["config.json"], "model-00001-of-00002.safetensors": one, "model-00002-of-00002.safetensors": two,
+            "model.safetensors.index.json": json.dumps(dict(metadata={}, weight_map=where)).encode()}
+
+
+L1 = "model.layers.1."
+# (what, files, words that the message must have; None: it runs)
+SHARDS = [
+    ("codes and scales in two files", lambda: shards("ct_int4.qwen3_moe", "ct_int4.qwen3_moe", lambda n: n.endswith("scale")), None),
+    ("of AWQ and GPTQ", lambda: shards("awq.qwen3_moe", "gptq.qwen3_moe"), [L1, "scales is [2, 256]"]),
+    ("of compressed-tensors and AWQ", lambda: shards("ct_int4.qwen3_moe", "awq.qwen3_moe"), [L1]),
+    ("of groups of 128 and 32", lambda: shards("ct_int4.qwen3_moe", "ct_int4_g32.qwen3_moe"), [L1, "weight_scale", "expected"]),
+    ("of FP8 blocks and NVFP4", lambda: shards("fp8.qwen3_moe", "ct_nvfp4.qwen3_moe"), [L1]),
+    ("without the second file", lambda: {k: v for k, v in shards("awq.qwen3_moe", "awq.qwen3_moe").items() if "00002-of" not in k},
+     ["model-00002-of-00002.safetensors"]),
+    ("indexed in the wrong file", lambda: shards("awq.qwen3_moe", "awq.qwen3_moe",
+                                                 index=lambda w: w.update({Q + ".scales": "model-00002-of-00002.safetensors"})),
+     [Q + ".scales"]),
+]
+
+
 def refuses(exe, d, tmp, words):
     code, _, err = e2e.run([exe, "eval", "-m", d, "--ids-file", tmp + "/ids", "--dump-logits", tmp + "/z"], timeout=60,
                            mem=4 << 30, cpu=30)
@@ -219,6 +259,13 @@ def refuses(exe, d, tmp, words):
     return f"no {missing} in: {err.strip()}" if missing else None
 
 
+def fill(d, files):
+    for f in os.listdir(d):
+        os.remove(f"{d}/{f}")
+    for f, b in files.items():
+        open(f"{d}/{f}", "wb").write(b)
+
+
 def main():
     exe, only, tally = e2e.sluice(), sys.argv[2:], e2e.Tally("bad quantised folders")
     todo = [(fmt + ".qwen3_moe", *rest) for fmt, *rest in CASES] + [(NO_BIAS[0] + ".deepseek_v3", *NO_BIAS[1:])]
@@ -228,13 +275,16 @@ def main():
         for name, what, edit, words in todo:
             if only and not any(o in f"{name} {what}" for o in only):
                 continue
-            for f in os.listdir(tmp + "/m"):
-                os.remove(f"{tmp}/m/{f}")
-            for f, b in quants.build(name, edit).items():
-                open(f"{tmp}/m/{f}", "wb").write(b)
+            fill(tmp + "/m", quants.build(name, edit))
             tally.check(f"{name} {what}", refuses(exe, tmp + "/m", tmp, words))
             code, _, err = e2e.run([exe, "inspect", tmp + "/m"], timeout=60)
             tally.check(f"{name} {what} inspect", e2e.one_line_failure(code, err) if code else None)
+        for what, make, words in SHARDS:
+            if only and not any(o in "shards " + what for o in only):
+                continue
+            fill(tmp + "/m", make())
+            bad = refuses(exe, tmp + "/m", tmp, words or [])
+            tally.check("shards " + what, bad if words else None if bad == "was run" else bad)
     tally.exit()
 
 

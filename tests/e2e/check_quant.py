@@ -104,6 +104,27 @@ def types(t, tmp):
             q["ignore"] else f"{q}")
 
 
+def shards(t, tmp):
+    """A folder in several files is the same model; each file keeps to the size unless one tensor is larger."""
+    src = os.path.join(TINY, "qwen3_moe")
+    for typ, size in (("int4", 40000), ("awq", 40000), ("bf16", 100000)):
+        one, many = os.path.join(tmp, "one"), os.path.join(tmp, "many")
+        bad = quantize(src, one, "--weights", typ, "--force")[1] or quantize(src, many, "--weights", typ, "--shard", str(size), "--force")[1]
+        t.check(f"shards {typ}", bad or verify(one, many, 0) or verify(many, one, 0))
+        files = sorted(f for f in os.listdir(many) if f.endswith(".safetensors"))
+        index = json.load(open(os.path.join(many, "model.safetensors.index.json")))
+        n = len(files)
+        t.check(f"shards {typ} index", None if n > 3 and files == [f"model-{i + 1:05d}-of-{n:05d}.safetensors" for i in range(n)] and
+                sorted(set(index["weight_map"].values())) == files else f"{files} {index}")
+        raw = [logits(m, os.path.join(tmp, "l.f32")) for m in (one, many)]
+        wrong = next((r for r in raw if isinstance(r, str)), None)
+        t.check(f"shards {typ} logits", wrong or (None if raw[0] == raw[1] else "differ"))
+        os.remove(os.path.join(many, files[1]))
+        t.check(f"shards {typ} one missing", fails(["run", "-m", many, "--ids", IDS, "-n", "1"], 1, files[1]))
+        os.rename(os.path.join(many, files[2]), os.path.join(many, files[1]))
+        t.check(f"shards {typ} one in another's place", fails(["run", "-m", many, "--ids", IDS, "-n", "1"], 1, "safetensors"))
+
+
 def calibrated(t, tmp):
     text = os.path.join(e2e.DATA, "english.txt")
     for name in ("q_moe.gguf", "deepseek_v3", "llama2"):
@@ -192,7 +213,7 @@ def crashes(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, calibrated, refusals, not_numbers, crashes):
+        for part in (both_ways, types, shards, calibrated, refusals, not_numbers, crashes):
             part(t, tmp)
     t.exit()
 
