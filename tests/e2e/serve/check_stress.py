@@ -17,10 +17,12 @@ import sys
 import threading
 import time
 
+import serve
 from serve import Server, chat, key_line
 import e2e
 
 FULL = "--full" in sys.argv
+serve.TIMEOUT = 300
 T = e2e.Tally("serve: stress")
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 STORY = {"messages": [{"role": "user", "content": "Tell a story"}], "max_tokens": 1800, "ignore_eos": True, "temperature": 1}
