@@ -26,16 +26,17 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
 {
     uint32_t i = (uint32_t)tag, gen = (uint32_t)(tag >> 32);
     struct net_req *r = NULL;
+    int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE : NET_PEER_HALF;
     if (i >= (uint32_t)s->n_conn_max) return;
     pthread_mutex_lock(&s->lock);
     struct net_conn *c = &s->conn[i];
-    if (c->phase != NET_FREE && c->gen == gen && c->req) {
+    if (c->phase != NET_FREE && c->gen == gen) {
+        c->peer = BASE_MAX(c->peer, peer); /* told once: a request that begins now must know it */
         r = c->req;
-        net_req_ref(r);
+        if (r) net_req_ref(r);
     }
     pthread_mutex_unlock(&s->lock);
     if (!r) return;
-    int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE : NET_PEER_HALF;
     if (atomic_load(&r->peer) < peer) atomic_store(&r->peer, peer);
     net_wake(r);
     net_req_unref(r);
