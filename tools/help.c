@@ -45,10 +45,11 @@ void cmd_overview(FILE *f)
                "\nexample:\n  sluice run --chat -p \"What is the capital of France?\"\n");
 }
 
-/* Text with roff's special characters escaped. */
+/* Text from the beginning of a line, with roff's special characters escaped. */
 static void roff(FILE *f, const char *s)
 {
-    for (; *s; s++) {
+    for (char before = '\n'; *s; before = *s++) {
+        if (before == '\n' && (*s == '.' || *s == '\'')) fputs("\\&", f); /* no request */
         if (*s == '\\')
             fputs("\\e", f);
         else if (*s == '-')

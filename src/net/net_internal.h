@@ -18,6 +18,7 @@ struct net_conn {
     enum net_phase phase;
     int64_t since_ns;
     uint64_t n_body;
+    int peer; /* enum net_peer: also known before there is a request */
     struct net_req *req; /* the request in progress, or NULL */
     int next_free;
 };

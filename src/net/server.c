@@ -32,6 +32,7 @@ static void conn_started(net_server *s, struct MHD_Connection *mhd, void **ctx)
         c->phase = NET_HEAD;
         c->since_ns = clock_now_ns();
         c->req = NULL;
+        c->peer = NET_PEER_THERE;
         net_watch_add(s, c);
     }
     pthread_mutex_unlock(&s->lock);
@@ -64,6 +65,7 @@ static void set_phase(net_server *s, struct net_conn *c, enum net_phase phase, s
     c->since_ns = clock_now_ns();
     c->n_body = 0;
     c->req = r;
+    if (r && c->peer != NET_PEER_THERE) atomic_store(&r->peer, c->peer);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -37,18 +37,19 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
 {
     uint32_t i = (uint32_t)tag, gen = (uint32_t)(tag >> 32);
     struct net_req *r = NULL;
-    if (i >= (uint32_t)s->n_conn_max) return;
-    pthread_mutex_lock(&s->lock);
-    struct net_conn *c = &s->conn[i];
-    if (c->phase != NET_FREE && c->gen == gen && c->req) {
-        r = c->req;
-        net_req_ref(r);
-    }
-    pthread_mutex_unlock(&s->lock);
-    if (!r) return;
     int peer = events & (EPOLLHUP | EPOLLERR) ? NET_PEER_GONE
                : events & EPOLLRDHUP          ? NET_PEER_HALF
                                               : NET_PEER_THERE;
+    if (i >= (uint32_t)s->n_conn_max) return;
+    pthread_mutex_lock(&s->lock);
+    struct net_conn *c = &s->conn[i];
+    if (c->phase != NET_FREE && c->gen == gen) {
+        c->peer = BASE_MAX(c->peer, peer); /* told once: a request that begins now must know it */
+        r = c->req;
+        if (r) net_req_ref(r);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!r) return;
     if (atomic_load(&r->peer) < peer) atomic_store(&r->peer, peer);
     if (net_own(r)->blocked) /* of this thread: it is awake, and waits for this event */
         net_push(net_own(r));

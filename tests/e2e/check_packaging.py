@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people install: the man page, the systemd unit and the Dockerfile say what the program and the build know."""
+import os
+import re
+import shutil
+import subprocess
+
+import e2e
+
+T = e2e.Tally("packaging")
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (what or "not so"))
+
+
+def text_of(*path):
+    with open(os.path.join(e2e.ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def sluice_help(*args):
+    code, out, _ = e2e.run([e2e.sluice(), *args])
+    return out if isinstance(out, str) else out.decode()
+
+
+def options(help_text):
+    return set(re.findall(r"^\s+(?:-\w, )?(--[a-z0-9-]+)", help_text, re.M))
+
+
+def man_page(tmp):
+    page = sluice_help("--man")
+    commands = [c for c in re.findall(r"^  (\w+) ", sluice_help("--help"), re.M) if c != "sluice"]
+    need("commands", len(commands) >= 8, commands)
+    for c in commands:
+        part = page.split(f"\n.SS {c}\n", 1)
+        need(f"man: {c}", len(part) == 2)
+        body = part[-1].split("\n.SS ", 1)[0].replace("\\-", "-")
+        for o in options(sluice_help(c, "--help")) - {"--help"}:
+            need(f"man: {c} {o}", o in body)
+    path = os.path.join(tmp, "sluice.1")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(page)
+    for tool, args in (("man", ["--warnings", "-E", "UTF-8", "-l", "-Tutf8", path]), ("mandoc", ["-T", "lint", "-W", "error", path])):
+        if shutil.which(tool):
+            r = subprocess.run([tool, *args], capture_output=True, text=True, env=dict(os.environ, MANPAGER="cat"))
+            told = r.stderr if tool == "man" else r.stdout
+            need(f"{tool} warns of nothing", not told.strip(), told[:300])
+    need("no line is taken for a request", not [ln for ln in page.split("\n") if ln.startswith(".") and
+                                                not re.match(r"\.(TH|SH|SS|B|I|PP|TP|nf|fi)( |$)", ln)])
+
+
+def unit(tmp):
+    text = text_of("packaging", "sluice.service")
+    start = re.search(r"^ExecStart=(\S+) serve (.*)$", text, re.M)
+    have = options(sluice_help("serve", "--help"))
+    need("unit: options", set(re.findall(r"--[a-z-]+", start[2])) <= have, start[2])
+    for word in ("NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ExecReload=/bin/kill -HUP $MAINPID"):
+        need(f"unit: {word}", word in text)
+    stop = int(re.search(r"TimeoutStopSec=(\d+)", text)[1])
+    need("unit: longer than the drain", stop > 30, stop)
+    if shutil.which("systemd-analyze"):
+        path = os.path.join(tmp, "sluice.service")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text.replace(start[1], e2e.sluice()))
+        r = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
+        mine = [ln for ln in r.stderr.split("\n") if "sluice" in ln]
+        need("systemd-analyze verify", not mine, mine)
+
+
+def docker():
+    text = text_of("packaging", "Dockerfile").replace("\\\n", " ")
+    setup = text_of("scripts", "setup")
+    known = set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) | set(re.search(r'^optional="(.*)"', setup, re.M)[1].split())
+    build, run = [set(m.split()) for m in re.findall(r"--no-install-recommends ([^&\n]*)", text)]
+    need("docker: build packages", build - {"git"} <= known, build - known)
+    need("docker: all that is required", set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) <= build)
+    for dev, lib in (("libmicrohttpd-dev", "libmicrohttpd12"), ("libgnutls28-dev", "libgnutls30"), ("libsqlite3-dev", "libsqlite3-0"),
+                     ("libpcre2-dev", "libpcre2-8-0"), ("libutf8proc-dev", "libutf8proc2"), ("libxxhash-dev", "libxxhash0")):
+        need(f"docker: {lib}", (dev in build) == (lib in run))
+    cmake = text_of("CMakeLists.txt") + "".join(text_of("cmake", f) for f in os.listdir(os.path.join(e2e.ROOT, "cmake")) if f.endswith(".cmake"))
+    for opt in re.findall(r"-D(SL_\w+)=", text):
+        need(f"docker: {opt}", opt in cmake)
+    entry = re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1]
+    need("docker: options", set(re.findall(r"--[a-z-]+", entry)) <= options(sluice_help("serve", "--help")), entry)
+    need("docker: not root", re.search(r"^USER (?!root)\w+", text, re.M) is not None)
+
+
+with e2e.scratch() as tmp_dir:
+    man_page(tmp_dir)
+    unit(tmp_dir)
+docker()
+T.exit()

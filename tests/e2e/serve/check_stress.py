@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the reliability table about load, time and leaving: split requests (H3), 1 000 slow senders (H5), stopped readers (H6), no
+descriptors left (H7), leaving at any moment (H8, H9), a killed server (H16), overload (K3), time limits (K4), KV blocks that run short (K5, K6),
+salts (K7), reload and drain under load (K11, K12), a stopped engine (K14), what is worth repeating (A8).
+
+check_stress.py BUILD [--full]: --full takes the numbers of the table."""
+import ctypes
+import http.client
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+import serve
+from serve import Server, chat, key_line
+import e2e
+
+FULL = "--full" in sys.argv
+serve.TIMEOUT = 300
+T = e2e.Tally("serve: stress")
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+STORY = {"messages": [{"role": "user", "content": "Tell a story"}], "max_tokens": 1800, "ignore_eos": True, "temperature": 1}
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what)[:300] or "not so"))
+
+
+def status_kib(s, name):
+    with open(f"/proc/{s.proc.pid}/status") as f:
+        return next(int(ln.split()[1]) for ln in f if ln.startswith(name))
+
+
+def cpu(s):
+    with open(f"/proc/{s.proc.pid}/stat") as f:
+        st = f.read().rsplit(")", 1)[1].split()
+    return (int(st[11]) + int(st[12])) / 100
+
+
+def read_all(c):
+    out = b""
+    try:
+        while True:
+            p = c.recv(65536)
+            if not p:
+                return out
+            out += p
+    except (ConnectionResetError, socket.timeout):
+        return out
+
+
+def p99(v):
+    return sorted(v)[min(len(v) - 1, int(0.99 * len(v)))]
+
+
+def threads(n, fn, *args):
+    th = [threading.Thread(target=fn, args=(k, *args)) for k in range(n)]
+    for t in th:
+        t.start()
+    for t in th:
+        t.join()
+
+
+# ---- H ----
+
+def splits(s):
+    body = json.dumps({"prompt": "Once", "max_tokens": 2, "temperature": 0}).encode()
+    whole = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+    rng, want = random.Random(1), None
+    cuts = [[i] for i in (range(1, len(whole)) if FULL else range(1, len(whole), 9))]
+    cuts += [sorted(rng.sample(range(1, len(whole)), rng.randint(2, 9))) for _ in range(200 if FULL else 10)]
+    for cut in cuts:
+        with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+            c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for a, b in zip([0] + cut, cut + [len(whole)]):
+                c.sendall(whole[a:b])
+                time.sleep(0.0005)
+            out = read_all(c)
+        text = out.startswith(b"HTTP/1.1 200") and json.loads(out.split(b"\r\n\r\n", 1)[1])["choices"]
+        want = want or text
+        need(f"split {cut}", text and text == want, out[:200])
+
+
+def leaving(s):
+    rng, slow = random.Random(2), 0
+    for i in range(200 if FULL else 20):
+        c = s.open(dict(STORY, stream=bool(i & 1), n=1 + i % 3))
+        time.sleep(rng.random() * (0.2 if i % 5 == 0 else 0.02))
+        if i & 2:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        c.close()
+        gone = s.idle(10)
+        slow = max(slow, gone or 10)
+        need(f"leaving {i}", gone is not None, "still running")
+    print(f"left: idle again after at most {slow * 1000:.0f} ms")
+    for i in range(50 if FULL else 5):
+        c = s.open(dict(STORY, stream=True, max_tokens=30))
+        c.shutdown(socket.SHUT_WR)
+        need(f"half-closed {i}", b"[DONE]" in read_all(c))
+    need("no KV is held", s.metric("vllm:kv_cache_usage_perc") == 0)
+
+
+def stopped_readers(s):
+    n, rss = (32 if FULL else 8), status_kib(s, "VmRSS")
+    socks = [s.open(dict(STORY, stream=True, logprobs=True, top_logprobs=20), rcvbuf=4096) for _ in range(n)]
+    t0, peak = time.time(), 0
+    while time.time() - t0 < 40 and s.metric("vllm:num_requests_running") + s.metric("vllm:num_requests_waiting") > 0:
+        peak = max(peak, status_kib(s, "VmRSS") - rss)
+        time.sleep(0.1)
+    t = time.time() - t0
+    print(f"{n} stopped readers: ended after {t:.1f} s, {peak / n:.0f} KiB each at most")
+    need("stopped readers end", t < 30, t)
+    need("memory of a stopped reader", peak / n < 768, peak / n)  # 256 KiB of them are the stream's own
+    for c in socks:
+        c.close()
+
+
+def descriptors():
+    with Server() as s:
+        soft = len(os.listdir(f"/proc/{s.proc.pid}/fd")) + 20
+        resource.prlimit(s.proc.pid, resource.RLIMIT_NOFILE, (soft, soft))
+        socks = []
+        for _ in range(200):
+            c = socket.socket()
+            c.settimeout(2)
+            try:
+                c.connect(("127.0.0.1", s.port))
+                socks.append(c)
+            except OSError:
+                c.close()
+        time.sleep(1)
+        c0, t0 = cpu(s), time.time()
+        time.sleep(3)
+        idle = (cpu(s) - c0) / (time.time() - t0)
+        for c in socks:
+            c.close()
+        time.sleep(0.5)
+        print(f"200 connections on {soft} descriptors: {idle * 100:.0f} % of a core while nothing can be taken")
+        need("no spinning without descriptors", idle <= 0.05, idle)
+        need("alive after it", s.post(CHAT, chat())[0] == 200)
+        need("exit", s.stop() == 0)
+
+
+def slow_senders():
+    """Drip on many connections: they are closed in time, and others notice little."""
+    n = 450 if FULL else 60
+    with Server() as s:
+        def ttft():
+            out = []
+            for _ in range(40 if FULL else 15):
+                out.append(s.post(CHAT, chat(max_tokens=2))[1]["timings"]["ttft_ms"])
+            return p99(out)
+        before = ttft()
+        socks = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(2 * n)]
+        for i, c in enumerate(socks):
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: l" if i & 1 else
+                      b"POST /v1/completions HTTP/1.1\r\nHost: l\r\nContent-Length: 5000\r\n\r\n{")
+        t0, beside = time.time(), ttft()
+        late = 0
+        for c in socks:
+            c.settimeout(max(0.1, t0 + 18 - time.time()))
+            try:
+                while c.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+            except socket.timeout:
+                late += 1
+            c.close()
+        print(f"{2 * n} slow senders: {late} late, TTFT p99 {before:.1f} ms alone, {beside:.1f} beside them")
+        need("slow senders are closed", late == 0, late)
+        need("slow senders cost others little", beside <= max(1.5 * before, before + (2 if FULL else 200)), (before, beside))
+        need("exit", s.stop() == 0)
+
+
+def killed():
+    for i in range(20 if FULL else 2):
+        with Server() as s:
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
+            c.request("POST", CHAT, json.dumps(dict(STORY, stream=True)))
+            r = c.getresponse()
+            r.read(100 + 37 * i)
+            s.proc.kill()
+            try:
+                r.read()
+                need(f"killed {i}", False, "a clean end")
+            except (http.client.IncompleteRead, ConnectionResetError):
+                need(f"killed {i}", True)
+            s.proc.wait()
+
+
+# ---- K ----
+
+def overload():
+    """Four times what fits: what is taken is answered as fast as before, the rest is refused at once."""
+    seconds = 120 if FULL else 4
+    with Server("--max-batch", "8", "--max-queue", "8") as s:
+        def client(k, until, got):
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            while time.time() < until:
+                t0 = time.perf_counter()
+                c.request("POST", CHAT, json.dumps(chat(f"{k}", max_tokens=24, ignore_eos=True)))
+                r = c.getresponse()
+                data = r.read()
+                got.append((r.status, time.perf_counter() - t0, r.getheader("Retry-After"), len(data)))
+                if r.status == 429:
+                    time.sleep(0.1)
+        alone, over = [], []
+        t = max(2, seconds / 4)
+        threads(8, client, time.time() + t, alone)
+        base = sum(g[0] == 200 for g in alone) / t
+        threads(64, client, time.time() + seconds, over)
+        done, busy = sum(g[0] == 200 for g in over) / seconds, [g for g in over if g[0] == 429]
+        print(f"overload {seconds} s: {base:.0f} answers/s alone, {done:.0f} under four times the load, {len(busy)} refused, "
+              f"p99 {p99([g[1] for g in busy] or [0]) * 1000:.0f} ms")
+        need("only 200 and 429", {g[0] for g in over} <= {200, 429}, {g[0] for g in over})
+        need("some are refused", len(busy) > 0)
+        need("Retry-After", all(g[2] and 1 <= int(g[2]) <= 60 for g in busy))
+        need("goodput", done >= (0.95 if FULL else 0.5) * base, (base, done))
+        if FULL:
+            need("refused at once", p99([g[1] for g in busy]) <= 0.05, p99([g[1] for g in busy]))
+        need("exit", s.stop() == 0)
+
+
+def time_limits(s):
+    for ms in (20, 60, 150):
+        t0 = time.perf_counter()
+        status, r = s.post(CHAT, chat(timeout_ms=ms, max_tokens=1900, ignore_eos=True))
+        t = (time.perf_counter() - t0) * 1000
+        need(f"limit of {ms} ms", status == 504 and r["error"]["code"] == "timeout" and t < ms + (60 if FULL else 1000), (status, t))
+    _, ev, _ = s.stream(CHAT, chat(timeout_ms=60, max_tokens=1900, ignore_eos=True))
+    need("limit in a stream", ev[-1] == "[DONE]" and ev[-2]["error"]["code"] == "timeout", ev[-3:])
+    status, head, _ = s.call("POST", CHAT, chat(timeout_ms=20, max_tokens=1900, ignore_eos=True))
+    need("not worth repeating", head.get("x-should-retry") == "false", head)
+
+
+def short_of_blocks():
+    """KV blocks for a part of what runs: requests lose theirs and are computed again, to the same answers."""
+    n = 500 if FULL else 16
+    ask = [chat(f"Tell {i}", max_tokens=200, ignore_eos=True, temperature=1, seed=i) for i in range(n)]
+    with Server("--kv-tokens", "20000", "--max-batch", "16") as s:
+        want = [None] * n
+
+        def solo(k):
+            for i in range(k, n, 8):
+                want[i] = s.post(CHAT, ask[i])[1]["choices"][0]["message"]["content"]
+        threads(8, solo)
+        need("exit", s.stop() == 0)
+    with Server("--ctx", "1024", "--kv-tokens", "1024", "--max-batch", "16", "--max-queue", "4096") as s:
+        got = [None] * n
+
+        def one(k):
+            for i in range(k, n, 16):
+                got[i] = s.post(CHAT, ask[i])[1]["choices"][0]["message"]["content"]
+        threads(16, one)
+        lost = s.metric("vllm:num_preemptions_total")
+        print(f"short of blocks: {n} requests, {lost:.0f} times blocks were lost, {sum(a != b for a, b in zip(got, want))} answers differ")
+        need("same answers", got == want)
+        need("blocks were lost", lost > 0, lost)
+        need("all blocks are back", s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0)
+        need("exit", s.stop() == 0)
+
+
+def salts(s):
+    hits = 0
+    prompt = "A secret of somebody. " * 60
+    first = s.post(CHAT, chat(prompt, cache_salt="anna", max_tokens=1))[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+    again = s.post(CHAT, chat(prompt, cache_salt="anna", max_tokens=1))[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+    need("own prefix", first == 0 and again > 0, (first, again))
+    n = 10000 if FULL else 60
+    for i in range(n):
+        hits += s.post(CHAT, chat("A secret of somebody. " * 6, cache_salt=f"s{i}", max_tokens=1))[1]["usage"][
+            "prompt_tokens_details"]["cached_tokens"] > 0
+    need("no hit across salts", hits == 0, hits)
+    seen, new = [], []
+    rng = random.Random(1)
+    for i in range(300 if FULL else 40):  # does the time tell whether another tenant has asked this?
+        text = f"{i} " + "word " * 150
+        asked = rng.random() < 0.5
+        if asked:
+            s.post(CHAT, chat(text, cache_salt="anna", max_tokens=1))
+        t = s.post(CHAT, chat(text, cache_salt="ben", max_tokens=1))[1]["timings"]["ttft_ms"]
+        (seen if asked else new).append(t)
+    auc = sum((a < b) + 0.5 * (a == b) for a in seen for b in new) / (len(seen) * len(new))
+    print(f"salts: {hits} hits of {n}, AUC {auc:.3f}")
+    need("no timing signal", abs(auc - 0.5) <= (0.05 if FULL else 0.3), auc)
+
+
+def reload():
+    with e2e.scratch() as tmp:
+        path = os.path.join(tmp, "keys")
+
+        def write(*names):
+            with open(path + ".new", "w") as f:
+                f.write("".join(key_line(n, f"sk-{n}") for n in names))
+            os.rename(path + ".new", path)
+        write("anna", "ben")
+        with Server("--api-key-file", path) as s:
+            anna, bad = {"Authorization": "Bearer sk-anna"}, []
+            stop = time.time() + (60 if FULL else 6)
+
+            def load(k):
+                while time.time() < stop:
+                    st, ev, _ = s.stream(CHAT, chat(max_tokens=40, ignore_eos=True), anna)
+                    if st != 200 or ev[-1] != "[DONE]":
+                        bad.append(st)
+            th = threading.Thread(target=threads, args=(4, load))
+            th.start()
+            slow = 0
+            for i in range(20 if FULL else 3):
+                write("anna", f"n{i}")
+                s.proc.send_signal(signal.SIGHUP)
+                t0 = time.time()
+                while time.time() - t0 < 5 and s.get("/v1/models", {"Authorization": f"Bearer sk-n{i}"})[0] != 200:
+                    time.sleep(0.005)
+                slow = max(slow, time.time() - t0)
+                need(f"revoked {i}", s.get("/v1/models", {"Authorization": f"Bearer sk-{'ben' if i == 0 else f'n{i - 1}'}"})[0] == 401)
+            th.join()
+            print(f"reload under load: at most {slow * 1000:.0f} ms, {len(bad)} streams hurt")
+            need("reload drops nothing", not bad, bad)
+            need("reload in time", slow <= 1, slow)
+            need("exit", s.stop() == 0)
+
+
+def drain():
+    quick = []
+    for i in range(50 if FULL else 1):
+        with Server("--max-batch", "16") as s:
+            socks = [s.open(dict(STORY, stream=True, max_tokens=120)) for _ in range(16)]
+            for c in socks:
+                c.recv(16)
+            t0 = time.time()
+            s.proc.send_signal(signal.SIGTERM)
+            try:
+                while time.time() - t0 < 5 and s.get("/ready")[0] != 503:
+                    pass
+            except OSError:
+                pass
+            quick.append(time.time() - t0)
+            ends = [read_all(c).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") for c in socks]
+            need(f"drain {i}", all(ends) and s.proc.wait(20) == 0, (ends, s.proc.poll()))
+    print(f"drain: ready is 503 after {sorted(quick)[len(quick) // 2] * 1000:.0f} ms in the middle, {max(quick) * 1000:.0f} at most")
+    need("ready", sorted(quick)[len(quick) // 2] <= (0.1 if FULL else 1), quick)
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
+
+
+def stopped_engine():
+    """The engine's thread alone is stopped: /health says so within 5 s, and is well again behind it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+    with Server() as s:
+        for i in range(20 if FULL else 1):
+            if libc.ptrace(PTRACE_SEIZE, s.proc.pid, None, None) != 0:
+                print(f"stopped engine: skipped: ptrace is not allowed ({os.strerror(ctypes.get_errno())})")
+                return
+            c = s.open(dict(STORY, stream=True))
+            c.recv(16)
+            libc.ptrace(PTRACE_INTERRUPT, s.proc.pid, None, None)
+            os.waitpid(s.proc.pid, 0x40000000)  # __WALL
+            t0 = time.time()
+            while time.time() - t0 < 20 and s.get("/health")[0] == 200:
+                time.sleep(0.05)
+            t = time.time() - t0
+            libc.ptrace(PTRACE_DETACH, s.proc.pid, None, None)
+            t1 = time.time()
+            while time.time() - t1 < 10 and s.get("/health")[0] != 200:
+                time.sleep(0.02)
+            if i == 0:
+                print(f"stopped engine: /health is 503 after {t:.1f} s, well {time.time() - t1:.2f} s after it goes on")
+            need(f"stopped engine {i}", 4 < t < 6.5 and time.time() - t1 < 5, (t, time.time() - t1))
+            c.close()
+            s.idle()
+        need("exit", s.stop() == 0)
+
+
+def timed(fn, *args):
+    t0 = time.time()
+    fn(*args)
+    print(f"{fn.__name__}: {time.time() - t0:.1f} s", flush=True)
+
+
+with Server() as server:
+    for part in (splits, leaving, stopped_readers, time_limits, salts):
+        timed(part, server)
+    need("exit", server.stop() == 0)
+for part in (descriptors, slow_senders, killed, overload, short_of_blocks, reload, drain, stopped_engine):
+    timed(part)
+T.exit()
