@@ -64,7 +64,7 @@ class Serve:
 
 def overhead(model, *batches):
     for n in map(int, batches or ("1", "32")):
-        n_out, n_req = 256, n if n > 1 else 4
+        n_out, n_req = (96, n) if n > 1 else (256, 4)
         ratios, cpu, rates = [], [], []
         for _ in range(3):  # in turn, because machines drift
             cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS), "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
