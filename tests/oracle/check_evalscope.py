@@ -3,12 +3,15 @@
 """Do evalscope's figures and those of `sluice load` agree? By hand, because evalscope is large:
 
   python3 -m venv V; V/bin/pip install 'evalscope[perf]==1.14.0'
-  tests/oracle/check_evalscope.py BUILD V/bin/evalscope MODEL.gguf [REPEATS]
+  tests/oracle/check_evalscope.py BUILD V/bin/evalscope MODEL.gguf|fixed [REPEATS]
 
+`fixed` is a server of this script with fixed times (250 ms to the first token, 10 ms for each more), which no drift of the machine changes; evalscope itself
+takes 2 to 3 ms of a time to the first token.
 Both send the same prompts to one server (`sluice serve -t 1` on the first CPU, no prefix cache), in turn, from the other CPUs: 1 and 4 at a time, each
-answer 64 tokens long. The medians over repeats of the mean TTFT, TPOT and latency and of the output tokens/s must agree within 3 %.
+answer 64 tokens long; no warm-up, because evalscope's requests for that are part of the first wave. The medians over repeats of the mean TTFT, TPOT and latency and of the output tokens/s must agree within 3 %.
 """
 import glob
+import http.server
 import json
 import os
 import re
@@ -16,6 +19,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 BUILD, EVALSCOPE, MODEL = sys.argv[1:4]
 REPEATS = int(sys.argv[4]) if len(sys.argv) > 4 else 3
@@ -31,6 +36,48 @@ def taskset(cpus, cmd):
 
 def others():
     return f"1-{os.cpu_count() - 1}"
+
+
+class Fixed(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        t0 = time.perf_counter()
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        n = body.get("max_tokens", ANSWER)
+        for i in range(n):
+            time.sleep(max(0, t0 + 0.25 + 0.01 * i - time.perf_counter()))
+            self.chunk({"choices": [{"index": 0, "delta": {"content": "a "}, "finish_reason": None}]})
+        self.chunk({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": n, "total_tokens": 100 + n}})
+        self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+    def chunk(self, o):
+        data = b"data: " + json.dumps({"object": "chat.completion.chunk", **o}).encode() + b"\n\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+class Stop:
+    """What main ends a server by."""
+
+    def __init__(self, server):
+        self.terminate = server.shutdown
+
+    def wait(self):
+        pass
+
+
+def fixed():
+    s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fixed)
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+    return Stop(s), f"http://127.0.0.1:{s.server_port}"
 
 
 def serve():
@@ -57,7 +104,7 @@ def run_evalscope(url, prompts, parallel, number):
     with tempfile.TemporaryDirectory() as d:
         cmd = [EVALSCOPE, "perf", "--url", url + "/v1/chat/completions", "--model", "default", "--api", "openai", "--parallel", str(parallel), "--number",
                str(number), "--dataset", "line_by_line", "--dataset-path", prompts, "--min-tokens", str(ANSWER), "--max-tokens", str(ANSWER),
-               "--temperature", "0", "--extra-args", '{"ignore_eos": true}', "--stream", "--warmup-num", "2", "--outputs-dir", d]
+               "--temperature", "0", "--extra-args", '{"ignore_eos": true}', "--stream", "--outputs-dir", d]
         r = subprocess.run(taskset(others(), cmd), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         found = glob.glob(d + "/**/benchmark_summary.json", recursive=True)
         if not found:
@@ -80,7 +127,7 @@ def main():
         for i in range(64):
             f.write(" ".join(WORDS[(i * 7 + k * (i + 3)) % len(WORDS)] for k in range(100)) + "\n")
         f.flush()
-        server, url = serve()
+        server, url = fixed() if MODEL == "fixed" else serve()
         try:
             for parallel, number in LEVELS:
                 got = {"sluice load": [], "evalscope": []}

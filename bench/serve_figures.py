@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of `sluice serve` that docs/serving.md tells.
+
+  bench/serve_figures.py overhead MODEL.gguf [BATCH]...     tokens/s beside `sluice bench`, and the CPU time of the threads that serve HTTP
+  bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while prompts of that many tokens are read
+  bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
+
+Two threads (THREADS=N: others), the client on the same cores. SLUICE=FILE: another program than build/sluice.
+"""
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from compare import ROOT
+
+SLUICE = os.environ.get("SLUICE", os.path.join(ROOT, "build", "sluice"))
+THREADS = int(os.environ.get("THREADS", "2"))
+
+
+class Serve:
+    def __init__(self, model, *args):
+        self.p = subprocess.Popen([SLUICE, "serve", "-m", model, "--port", "0", "-t", str(THREADS), *args], stderr=subprocess.PIPE, text=True)
+        self.port = 0
+        for line in self.p.stderr:
+            m = re.search(r"listening on http://127.0.0.1:(\d+)", line)
+            if m:
+                self.port = int(m.group(1))
+                break
+        if not self.port:
+            raise SystemExit("serve_figures: the server does not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.p.terminate()
+        self.p.wait()
+
+    def http_ms(self):
+        """CPU time of all threads but the team's: the engine's thread is the first, its workers follow."""
+        ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
+        return sum(int(open(f"/proc/{self.p.pid}/task/{i}/schedstat").read().split()[0]) for i in ids[THREADS:]) * 1e-6
+
+    def load(self, *args):
+        cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/completions", "--api", "completions", "--model", "default", "-q", "--json", "-"]
+        r = json.loads(subprocess.run(cmd + list(map(str, args)), stdout=subprocess.PIPE, check=True, text=True).stdout)["levels"][0]
+        assert r["failed"] == 0, r
+        return r
+
+    def post(self, body):
+        s = socket.create_connection(("127.0.0.1", self.port))
+        b = json.dumps({"model": "default", "temperature": 0, "ignore_eos": True, "stream": True, **body}).encode()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(b) + b)
+        return s
+
+
+def overhead(model, *batches):
+    for n in map(int, batches or ("1", "32")):
+        n_out, n_req = (96, n) if n > 1 else (256, 4)
+        ratios, cpu, rates = [], [], []
+        for _ in range(3):  # in turn, because machines drift
+            cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS), "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
+            alone = json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
+            with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(512 * (n + 1))) as s:
+                s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 16)
+                before = s.http_ms()
+                r = s.load("--parallel", n, "--number", n_req, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
+                cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
+            # the request that came last decodes beside all others from its first token on
+            rate = 1e3 * n / (r["tpot_ms"]["min"] if n > 1 else r["tpot_ms"]["mean"])
+            rates.append((rate, alone))
+            ratios.append(rate / alone)
+        m = statistics.median
+        print(f"batch {n}: {m(a for a, _ in rates):.0f} tok/s, `sluice bench` {m(b for _, b in rates):.0f}: "
+              f"{100 * m(ratios):.1f} % ({100 * min(ratios):.1f} .. {100 * max(ratios):.1f}); HTTP {m(cpu):.1f} ms of CPU per 1000 tokens")
+
+
+def quantile(v, q):
+    return sorted(v)[min(len(v) - 1, int(q * len(v)))] if v else float("nan")
+
+
+class Streams:
+    """Streams that decode without end, and when each event came."""
+
+    def __init__(self, server, n):
+        self.times = [[] for _ in range(n)]
+        self.stop = False
+        self.all = [threading.Thread(target=self.read, args=(server, i), daemon=True) for i in range(n)]
+        for t in self.all:
+            t.start()
+
+    def read(self, server, i):
+        with server.post({"prompt": f"stream {i}", "max_tokens": 1 << 20}) as s:
+            while not self.stop:
+                data = s.recv(1 << 16)
+                if not data:
+                    return
+                self.times[i] += [time.perf_counter()] * data.count(b"data: {")
+
+    def gaps(self, t0, t1):
+        return [1e3 * (b - a) for t in self.times for a, b in zip(t, t[1:]) if t0 < b <= t1]
+
+
+def fair(model, n_stream, *lengths):
+    n_stream, lengths = int(n_stream), [int(x) for x in lengths or ("16384",)]
+    with tempfile.TemporaryDirectory() as d:
+        trace = os.path.join(d, "trace.json")
+        ctx = max(lengths) + 4096
+        with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx * (n_stream + 1)), "--trace", trace) as s:
+            streams = Streams(s, n_stream)
+            time.sleep(1.5)
+            for n in lengths:
+                t0 = time.perf_counter()
+                with s.post({"prompt": [100 + i * 7919 % 300 for i in range(n)], "max_tokens": 1}) as c:
+                    text = b""
+                    while b"[DONE]" not in text:
+                        data = c.recv(1 << 16)
+                        if not data:
+                            break
+                        text = text[-64:] + data
+                t1 = time.perf_counter()
+                time.sleep(1)
+                g, quiet = streams.gaps(t0, t1), streams.gaps(t1 + 0.05, t1 + 1)
+                mid = quantile(g, 0.5)
+                print(f"{n_stream} streams, a prompt of {n} tokens: read in {t1 - t0:.2f} s; gaps p50 {mid:.2f} ms, p99 {quantile(g, 0.99):.2f} ms "
+                      f"({quantile(g, 0.99) / mid:.2f} of the p50), most {max(g, default=0):.2f} ms; right after it p50 {quantile(quiet, 0.5):.2f} ms", flush=True)
+            streams.stop = True
+        steps = [e for e in json.load(open(trace))["traceEvents"] if e["name"] == "step" and e["args"]["decode"] == n_stream]
+    base, ratio = 0, []
+    for e in steps:
+        if e["args"]["prompt"] == 0:
+            base = 0.5 * (base + e["dur"]) if base else e["dur"]
+        elif base:
+            ratio.append(e["dur"] / base)
+    print(f"steps with prompt tokens, beside the last ones that only decode: p50 {quantile(ratio, 0.5):.2f}, p99 {quantile(ratio, 0.99):.2f}")
+
+
+def prefix(model):
+    with Serve(model, "-c", "4096", "--kv-tokens", "16384") as s:
+        cold = s.load("--parallel", 1, "--number", 3, "--input-length", 2100, "--output-length", 8, "--seed", 5)["ttft_ms"]["p50"]
+        args = ("--parallel", 1, "--input-length", 2050, "--prefix-length", 2000, "--output-length", 8, "--seed", 9)
+        s.load(*args, "--number", 1)
+        hot = s.load(*args, "--number", 50)
+    t = hot["ttft_ms"]
+    print(f"2000 of {hot['input_mean']:.0f} tokens in common, 50 requests: TTFT p50 {t['p50']:.1f} ms, p99 {t['p99']:.1f} ms; cold {cold:.1f} ms: "
+          f"{t['p50'] / cold:.3f} of it; {100 * hot['cached_tokens'] / hot['input_tokens']:.0f} % of the prompt tokens were there")
+
+
+def main():
+    commands = {"overhead": overhead, "fair": fair, "prefix": prefix}
+    if len(sys.argv) < 3 or sys.argv[1] not in commands:
+        raise SystemExit(__doc__)
+    commands[sys.argv[1]](*sys.argv[2:])
+
+
+main()
