@@ -9,6 +9,10 @@
  * see never enter its arithmetic. */
 #include "dev/cpu/attn.h"
 
+/* Positions whose keys or values are widened at a time: they stay in the L1 while all rows use
+ * them. */
+#define PIECE 32
+
 struct attn_mem {
     float *q, *s, *k, *v;
 };
@@ -18,7 +22,7 @@ static struct attn_mem carve(float *mem, const struct attn *a, int n_row)
     struct attn_mem m = {.q = mem};
     m.s = m.q + (size_t)n_row * (size_t)a->kv->s.d_k;
     m.k = m.s + (size_t)n_row * VEC_SPAN;
-    m.v = m.k + (size_t)a->kv->s.d_k * VEC_PIECE;
+    m.v = m.k + (size_t)a->kv->s.d_k * PIECE;
     return m;
 }
 
@@ -31,8 +35,8 @@ void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *m
 {
     *n_row = p->n_head > CPU_ROWS ? p->n_head : CPU_ROWS;
     *ldo = (p->d_v + 15) / 16 * 16;
-    size_t f32 = (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) +
-                 (size_t)VEC_PIECE * (size_t)(p->d_k + *ldo) + 64;
+    size_t f32 =
+        (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) + (size_t)PIECE * (size_t)(p->d_k + *ldo) + 64;
     *mem_floats = BASE_MAX(f32, dev_cpu_attn16_floats(*n_row, p->d_k, p->d_v));
 }
 
@@ -50,18 +54,44 @@ static void begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_
         }
 }
 
-/* Keys of positions [p, p + 16 n) (p a multiple of 16) to k[d][VEC_PIECE]. */
-static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
-                       int n, float *k)
+/* Ask for what will be read a piece later. */
+static void fetch(const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 64)
+        __builtin_prefetch(p + i, 0, 2);
+}
+
+static const uint8_t *keys_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
+{
+    const struct attn *a = j->op;
+    return dev_cpu_seq_page(j, u, p) + (size_t)(u->head0 / a->group) * a->kv->k_head_bytes +
+           (size_t)(p % a->kv->s.blk_tok / 16) * a->kv->group_bytes;
+}
+
+static const uint8_t *values_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    size_t head = (size_t)(u->head0 / a->group) * kv->k_head_bytes;
-    for (int g = 0; g < n; g++, p += 16)
-        c->k.get_k(kv->t,
-                   dev_cpu_seq_page(j, u, p) + head +
-                       (size_t)(p % kv->s.blk_tok / 16) * kv->group_bytes,
-                   kv->s.d_k, k + 16 * g, VEC_PIECE);
+    return dev_cpu_seq_page(j, u, p) + (size_t)kv->s.n_head * kv->k_head_bytes +
+           (size_t)(u->head0 / a->group) * kv->head_bytes +
+           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
+}
+
+/* The last position that a token of the unit sees. */
+static int last_of(const struct cpu_span_job *j, const struct cpu_unit *u)
+{
+    return j->b->pos[u->tok0 + u->n_tok - 1];
+}
+
+/* Keys of positions [p, p + 16 n) (p a multiple of 16) to k[d][PIECE]. */
+static void widen_keys(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p,
+                       int n, float *k)
+{
+    const struct cpu_kv *kv = ((const struct attn *)j->op)->kv;
+    for (int g = 0; g < n; g++, p += 16) {
+        if (p + PIECE <= last_of(j, u)) fetch(keys_at(j, u, p + PIECE), kv->group_bytes);
+        c->k.get_k(kv->t, keys_at(j, u, p), kv->s.d_k, k + 16 * g, PIECE);
+    }
 }
 
 /* Values of positions [p, end) to v[][ldv]. */
@@ -70,13 +100,11 @@ static void widen_values(struct cpu *c, const struct cpu_span_job *j, const stru
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    size_t rows =
-        (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)(u->head0 / a->group) * kv->head_bytes;
     while (p < end) {
-        int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
-        if (n > end - p) n = end - p;
-        c->k.get_v(kv->t, dev_cpu_seq_page(j, u, p) + rows + (size_t)in * kv->row_bytes,
-                   (int64_t)kv->row_bytes, n, kv->s.d_v, v, a->ldv);
+        int n = 16 - p % 16 < end - p ? 16 - p % 16 : end - p;
+        if (p + PIECE <= last_of(j, u))
+            fetch(values_at(j, u, p + PIECE), (size_t)n * kv->row_bytes);
+        c->k.get_v(kv->t, values_at(j, u, p), (int64_t)kv->row_bytes, n, kv->s.d_v, v, a->ldv);
         v += (int64_t)n * a->ldv;
         p += n;
     }
@@ -139,11 +167,11 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
         from = lo < from ? lo : from;
         to = hi > to ? hi : to;
     }
-    for (int at = from / VEC_PIECE * VEC_PIECE; at < to; at += VEC_PIECE) {
-        int n = ((to - at < VEC_PIECE ? to - at : VEC_PIECE) + 15) / 16;
+    for (int at = from / PIECE * PIECE; at < to; at += PIECE) {
+        int n = ((to - at < PIECE ? to - at : PIECE) + 15) / 16;
         widen_keys(c, j, u, p0 + at, n, m.k);
-        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, VEC_PIECE, m.s + at, VEC_SPAN, n_row, n,
-                      a->kv->s.d_k, 0);
+        c->k.gemm_f32(m.q, a->kv->s.d_k, 1, m.k, PIECE, m.s + at, VEC_SPAN, n_row, n, a->kv->s.d_k,
+                      0);
     }
     for (int r = 0; r < n_row; r++) {
         int lo, hi;
@@ -153,7 +181,7 @@ static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
     memset(out.o, 0, sizeof(float) * (size_t)n_row * (size_t)j->ldo);
     for (int at = from; at < to;) {
-        int end = at / VEC_PIECE * VEC_PIECE + VEC_PIECE;
+        int end = at / PIECE * PIECE + PIECE;
         if (end > to) end = to;
         widen_values(c, j, u, p0 + at, p0 + end, m.v);
         struct pv x = {c, m.s, m.v - (int64_t)at * a->ldv, out.o, a->ldv, j->ldo};
@@ -214,7 +242,7 @@ void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
     j.span = span_run;
     j.end = end;
     j.mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
-                   (size_t)VEC_PIECE * (size_t)(kv->s.d_k + a.ldv);
+                   (size_t)PIECE * (size_t)(kv->s.d_k + a.ldv);
     if (dev_cpu_bf16_attn(c, kv->t)) {
         j.begin = dev_cpu_attn16_begin;
         j.span = dev_cpu_attn16_span;

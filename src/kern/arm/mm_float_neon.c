@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of float formats with 128-bit fma by element. */
-#include <arm_neon.h>
-
+#include "kern/arm/acc_neon.h"
 #include "kern/kern.h"
 
 #define MM_ISA neon
-#define MM_PARTS 2
-#define MM_PREFETCH(p) __builtin_prefetch(p)
-#define AI static inline __attribute__((always_inline))
 
-typedef float32x4x2_t vacc;
 struct weight_eight {
     vacc w[8];
 };
-
-AI vacc acc_zero(void)
-{
-    return (vacc){{vdupq_n_f32(0), vdupq_n_f32(0)}};
-}
-AI vacc acc_load(const float *p)
-{
-    return (vacc){{vld1q_f32(p), vld1q_f32(p + 4)}};
-}
-AI void acc_store(float *p, vacc v)
-{
-    vst1q_f32(p, v.val[0]);
-    vst1q_f32(p + 4, v.val[1]);
-}
 
 AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
 {
@@ -44,12 +25,6 @@ AI vacc eight(const struct weight_eight *w, const float *x, vacc acc)
         acc.val[i] = vaddq_f32(acc.val[i], t);
     }
     return acc;
-}
-
-AI vacc widen_f16(uint16x8_t v)
-{
-    return (vacc){{vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(v))),
-                   vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(v)))}};
 }
 
 AI float32x4_t bf16_of_pair(uint32x4_t v, int odd)

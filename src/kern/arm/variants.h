@@ -5,6 +5,7 @@
 
 #define KERN_VARIANTS(V)                                                                           \
     KERN_MM_FLOATS(V, neon)                                                                        \
-    KERN_MM_CODES(V, neon)
+    KERN_MM_CODES(V, neon)                                                                         \
+    KERN_MM_CODES(V, i8mm)
 
 #endif
