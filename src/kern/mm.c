@@ -119,8 +119,8 @@ static float best_unit(const float *amax, int n)
     for (int p = 0; p < N_UNIT; p++)
         inv[p] = 1.0f / unit[p];
     for (int g = 0; g < n; g++)
-        for (int p = 0; p < N_UNIT; p++) {
-            float d = kern_mm_step(amax[g] * inv[p], 127.0f) * unit[p];
+        for (int p = 0; p < N_UNIT && amax[g] >= 2.0f * MM_AMAX_MIN; p++) {
+            float d = kern_mm_step(amax[g] * inv[p], 0) * unit[p];
             sum[p] += d * d;
         }
     int best = 0;
@@ -450,6 +450,18 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
     }
 }
 
+/* The outputs of one token times its unit and the tensor's scale. */
+static void scale_row(const struct mm_mat *m, int tile0, int n_tile, float unit, float *y)
+{
+    float even = unit * m->scale, odd = unit * (m->is_pair ? m->scale2 : m->scale);
+    if (even == 1.0f && odd == 1.0f) return;
+    for (int t = 0; t < n_tile; t++) {
+        float f = (tile0 + t) & 1 ? odd : even;
+        for (int i = 0; i < 16; i++)
+            y[16 * t + i] *= f;
+    }
+}
+
 void kern_mm(const struct mm_mat *m, int tile0, int n_tile, const struct mm_act_buf *x,
              enum mm_act form, const int32_t *idx, int n_tok, float *y, int64_t ldy, void *scratch)
 {
@@ -466,13 +478,7 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
         columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
-    }
-    float second = m->is_pair ? m->scale2 : m->scale;
-    for (int j = 0; j < n_tok; j++) {
-        float unit = unit_of(x, form, tok_at(idx, j)), scale[2] = {unit * m->scale, unit * second};
-        if (scale[0] == 1.0f && scale[1] == 1.0f) continue;
-        for (int t = 0; t < n_tile; t++)
-            for (int i = 0; i < 16; i++)
-                y[j * ldy + 16 * t + i] *= scale[(tile0 + t) & 1];
+        for (int j = j0; j < j1; j++)
+            scale_row(m, tile0, n_tile, unit_of(x, form, tok_at(idx, j)), y + j * ldy);
     }
 }

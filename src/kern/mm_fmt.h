@@ -79,15 +79,17 @@ struct mm_run {
     float *acc;
 };
 
-/* The step of a group whose largest magnitude is amax: the least power of two, and at least 2^-126,
- * that is no less than amax / limit; below MM_STEP_MIN the group counts as zeros. */
-#define MM_STEP_MIN 0x1p-100f
-static inline float kern_mm_step(float amax, float limit)
+/* The step of a group whose largest magnitude is amax: the least power of two no less than
+ * amax / 127, or amax / (127 * 128) for two planes. 127 is 0x3f7e0000 times a power of two as bits.
+ * Groups below MM_AMAX_MIN count as zeros. */
+#define MM_AMAX_MIN 0x1p-90f
+#define MM_STEP_ROUND 0x1ffffu
+static inline float kern_mm_step(float amax, int two)
 {
-    float d = amax / limit;
     uint32_t u;
-    memcpy(&u, &d, 4);
-    u = (u + 0x7fffffu) & 0xff800000u;
+    float d;
+    memcpy(&u, &amax, 4);
+    u = ((u + MM_STEP_ROUND) & 0xff800000u) - (two ? 13u << 23 : 6u << 23);
     memcpy(&d, &u, 4);
     return d;
 }

@@ -78,9 +78,9 @@ void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct m
             _mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
             _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
         float m = largest(_mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3)));
-        float d = kern_mm_step(m * unit_inv, two ? 16256.0f : 127.0f);
+        float big_m = m * unit_inv, d = kern_mm_step(big_m, two);
         float inv = unit_inv / d, e = kern_mm_exponent(d);
-        if (!(d >= MM_STEP_MIN)) inv = d = e = 0.0f;
+        if (!(big_m >= MM_AMAX_MIN)) inv = d = e = 0.0f;
         int bad = _mm256_movemask_ps(ok) != 0xff;
         if (bad) inv = 0.0f;
         __m256 f = _mm256_set1_ps(inv);
