@@ -240,6 +240,7 @@ struct dev_ffn {
     dev_act *h_act; /* prepared silu(g)*u */
     float *h;       /* [n_row, F] scratch */
     float *y;       /* [n_row, D] */
+    bool keep_h; /* h is looked at afterwards; else its contents are undefined */
 };
 /* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
 struct dev_route {

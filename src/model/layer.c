@@ -58,7 +58,7 @@ static void moe_step(struct model *m, const struct dev_batch *b, const struct la
     count_routed(m, il, b->n_tok);
     if (l->gate_up) {
         struct dev_ffn sh = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down,
-                             .h_act = m->a_h, .h = m->h, .y = m->shared};
+                             .h_act = m->a_h, .h = m->h, .y = m->shared, .keep_h = m->tap_fn != NULL};
         dev_ffn(m->d, b, &sh);
         model_tap_put(m, MODEL_TAP_DOWN_SHEXP, m->h, b->n_tok, c->n_shared * c->d_ff_expert, (int64_t)c->n_shared * c->d_ff_expert);
     }
@@ -96,7 +96,7 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, co
         return;
     }
     struct dev_ffn ffn = {.act = m->a_ffn, .n_row = b->n_tok, .gate_up = l->gate_up, .down = l->down, .h_act = m->a_h,
-                          .h = m->h, .y = m->r};
+                          .h = m->h, .y = m->r, .keep_h = m->tap_fn != NULL};
     dev_ffn(m->d, b, &ffn);
     model_tap_put(m, MODEL_TAP_DOWN, m->h, b->n_tok, c->d_ff, c->d_ff);
 }

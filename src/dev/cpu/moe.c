@@ -76,7 +76,7 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);
     j.n_slot = j.n_tok * p->k;
-    j.parts = dev_cpu_takes_parts(j.down);
+    j.parts = !p->tap && dev_cpu_takes_parts(j.down);
     ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && p->n_expert <= c->plan.n_expert &&
            j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
     if (j.n_tok == 0) return;

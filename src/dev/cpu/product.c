@@ -98,7 +98,8 @@ struct ffn_job {
     struct cpu *c;
     const struct dev_ffn *p;
     const struct cpu_mat *gate_up, *down;
-    int n_row, parts; /* parts: the hidden values are prepared as they come */
+    struct mm_act_buf hx; /* of this width in a buffer for the widest of the model */
+    int n_row, parts;     /* parts: the hidden values are prepared as they come */
 };
 
 static void ffn_run(void *arg, int worker, int n_w)
@@ -108,32 +109,33 @@ static void ffn_run(void *arg, int worker, int n_w)
     struct cpu *c = j->c;
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
     int64_t n_ff = j->gate_up->m.n_row, b, e;
-    struct mm_act_buf hx = ((struct cpu_act *)p->h_act)->b; /* as wide as the widest of the model */
-    hx.n_col = (int)n_ff;
     struct cpu_piece at = {0};
-    struct cpu_hidden out = {p->h, n_ff, j->parts ? &hx : NULL, 0};
+    struct cpu_hidden out = {p->h, n_ff, j->parts ? &j->hx : NULL, 0};
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, &out);
     par_barrier(c->team);
     if (!j->parts) {
         par_split(j->n_row, worker, n_w, &b, &e);
         for (int64_t t = b; t < e; t++)
-            kern_mm_prep(&hx, (int)t, p->h + t * n_ff);
+            kern_mm_prep(&j->hx, (int)t, p->h + t * n_ff);
         par_barrier(c->team);
     }
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at))
-        dev_cpu_product(c, worker, &at, &hx, j->down->form, NULL, j->n_row, p->y, j->down->m.n_row);
+        dev_cpu_product(c, worker, &at, &j->hx, j->down->form, NULL, j->n_row, p->y,
+                        j->down->m.n_row);
 }
 
 void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct ffn_job j = {c, p, dev_cpu_mat_of(p->gate_up), dev_cpu_mat_of(p->down),
-                        p->n_row ? p->n_row : b->n_tok, 0};
-    const struct mm_act_buf *hx = &((const struct cpu_act *)p->h_act)->b;
-    j.parts = hx->forms == 1u << MM_ACT_INT8 && hx->n_col == j.down->m.n_col &&
-              dev_cpu_takes_parts(j.down);
+    struct ffn_job j = {.c = c, .p = p, .n_row = p->n_row ? p->n_row : b->n_tok};
+    const struct mm_act_buf *wide = &((const struct cpu_act *)p->h_act)->b;
+    j.gate_up = dev_cpu_mat_of(p->gate_up);
+    j.down = dev_cpu_mat_of(p->down);
+    ASSERT(j.down->m.n_col <= wide->n_col);
+    kern_mm_act_init(&j.hx, 1u << j.down->form, j.down->m.n_col, wide->n_tok_max, wide->base);
+    j.parts = !p->keep_h && dev_cpu_takes_parts(j.down);
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations to integers: a group of 32 is two registers. (Not with avx512vnni: the SIMDe build
+ * runs those files on any CPU.) */
+#include <immintrin.h>
+
+#include "kern/kern.h"
+
+#define AI static inline __attribute__((always_inline))
+#define FLT_LARGEST 3.402823466e38f
+
+AI __m512 magnitude(__m512 v)
+{
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
+}
+
+AI float largest(__m512 v)
+{
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v),
+                             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
+    return _mm_cvtss_f32(m);
+}
+
+void kern_mm_amax_avx512bf16(const float *x, int n_group, float *amax)
+{
+    for (int g = 0; g < n_group; g++, x += 32) { /* max gives its second operand for a NaN first */
+        __m512 m = _mm512_max_ps(magnitude(_mm512_loadu_ps(x)), _mm512_setzero_ps());
+        amax[g] = largest(_mm512_max_ps(magnitude(_mm512_loadu_ps(x + 16)), m));
+    }
+}
+
+/* 32 int32 in -127..127, d = 2^e and what follows from them into a record. */
+AI void put(struct mm_rec *r, float d, float e, __m512i a, __m512i b)
+{
+    __m256i q = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
+                                        _mm512_cvtepi32_epi8(b), 1);
+    __m256i s = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
+    s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0x4e));
+    s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0xb1));
+    __m256i s1 = _mm256_permute4x64_epi64(s, 0x00), s2 = _mm256_permute4x64_epi64(s, 0xff);
+    __m256i v = _mm256_blend_epi32(_mm256_add_epi32(s1, s2), s1, 0x24); /* d i0 i1 i2 s0 s1 s2 e */
+    v = _mm256_blend_epi32(v, s2, 0x48);
+    __m256i i = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(v, 3));
+    __m256i f = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(v), _mm256_set1_ps(d)));
+    v = _mm256_blend_epi32(f, i, 0x0e);
+    v = _mm256_blend_epi32(v, _mm256_castps_si256(_mm256_set1_ps(d)), 0x01);
+    v = _mm256_blend_epi32(v, _mm256_castps_si256(_mm256_set1_ps(e)), 0x80);
+    _mm256_storeu_si256((__m256i *)(void *)r, q);
+    _mm256_storeu_si256((__m256i *)(void *)&r->d, v);
+}
+
+void kern_mm_quant_avx512bf16(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
+                              const float *amax, float unit_inv)
+{
+    __m512 big = _mm512_set1_ps(FLT_LARGEST);
+    for (int g = 0; g < n_group; g++, x += 32) {
+        int two = lo && amax[g] >= 0.0f;
+        __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+        __m512 m0 = magnitude(x0), m1 = magnitude(x1);
+        float m = largest(_mm512_max_ps(m0, m1)) * unit_inv;
+        float d = kern_mm_step(m, two), inv = unit_inv / d, e = kern_mm_exponent(d);
+        if (!(m >= MM_AMAX_MIN)) inv = d = e = 0.0f;
+        int bad = (_mm512_cmp_ps_mask(m0, big, _CMP_LE_OQ) &
+                   _mm512_cmp_ps_mask(m1, big, _CMP_LE_OQ)) != 0xffff;
+        __m512 f = _mm512_set1_ps(inv);
+        __m512i v0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, f));
+        __m512i v1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, f));
+        if (__builtin_expect(bad, 0)) { /* 0 * NaN and 0 * inf are no numbers */
+            v0 = v1 = _mm512_setzero_si512();
+            d = e = __builtin_nanf("");
+        }
+        if (!two) {
+            put(&hi[g], d, e, v0, v1);
+            continue;
+        }
+        __m512i half = _mm512_set1_epi32(64);
+        __m512i q0 = _mm512_srai_epi32(_mm512_add_epi32(v0, half), 7);
+        __m512i q1 = _mm512_srai_epi32(_mm512_add_epi32(v1, half), 7);
+        put(&hi[g], d * 128.0f, d == 0.0f ? 0.0f : e + 7.0f, q0, q1);
+        put(&lo[g], bad ? 0.0f : d, bad ? 0.0f : e, _mm512_sub_epi32(v0, _mm512_slli_epi32(q0, 7)),
+            _mm512_sub_epi32(v1, _mm512_slli_epi32(q1, 7)));
+    }
+}
