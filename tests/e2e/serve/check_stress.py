@@ -122,9 +122,10 @@ def stopped_readers(s):
 
 
 def descriptors():
+    own, soft = resource.getrlimit(resource.RLIMIT_NOFILE), 120
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, own[1]))  # which the server inherits
     with Server() as s:
-        soft = len(os.listdir(f"/proc/{s.proc.pid}/fd")) + 20
-        resource.prlimit(s.proc.pid, resource.RLIMIT_NOFILE, (soft, soft))
+        resource.setrlimit(resource.RLIMIT_NOFILE, own)
         socks = []
         for _ in range(200):
             c = socket.socket()
