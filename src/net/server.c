@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "net/net_internal.h"
+
+#define FD_OTHERS 48 /* descriptors for everything but connections */
 
 #define DISCARD_SMALL (64 * 1024)       /* a refused body up to this is read, so that the reply */
 #define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; and one that is only too large up to this */
@@ -236,6 +239,16 @@ static void quiet_log(void *cls, const char *fmt, va_list ap)
     (void)ap;
 }
 
+/* No more connections than descriptors: without one the library would try to accept again and
+ * again. At its own limit it waits. */
+static int conn_max(int want)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur == RLIM_INFINITY) return want;
+    rlim_t room = l.rlim_cur > 2 * FD_OTHERS ? l.rlim_cur - FD_OTHERS : FD_OTHERS;
+    return room < (rlim_t)want ? (int)room : want;
+}
+
 static sl_status start(net_server *s, sl_err *err)
 {
     struct MHD_OptionItem opt[4] = {{MHD_OPTION_END, 0, NULL}};
@@ -294,7 +307,7 @@ sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *er
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
     net_server *s = p;
     s->opts = *o;
-    s->n_conn_max = (o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
+    s->n_conn_max = conn_max(o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
     s->listen_fd = s->epoll_fd = s->wake_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->work_lock, NULL);
