@@ -58,7 +58,7 @@ enum dev_use {
     DEV_USE_MATMUL,  /* y = W x */
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
     DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
-    DEV_USE_PLAIN,   /* the same for other matrices: attention's output, shared experts */
+    DEV_USE_PLAIN,   /* the same for other matrices: GQA's output, shared experts */
     DEV_USE_LATENT,  /* MLA's latents, which every later token reads: integer codes take 15 bits unless acts = f32 or int8, the rest is as MATMUL */
     DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer codes take 15 bits unless acts = f32 */
 };

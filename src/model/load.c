@@ -377,7 +377,7 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     const struct model_cfg *c = &m->cfg;
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head;
     if (c->q_lora) {
-        SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_MATMUL, &l->q_a, err));
+        SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_LATENT, &l->q_a, err));
         SL_TRY(vector(m, io, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
         SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_MATMUL, &l->q_b, err));
     } else {
@@ -386,7 +386,7 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     SL_TRY(matrix(m, io, il, ROLE_KV_A, c->kv_lora + c->d_rope, D, DEV_USE_LATENT, &l->kv_a, err));
     SL_TRY(vector(m, io, il, ROLE_KV_A_NORM, c->kv_lora, &l->kv_a_norm, err));
     SL_TRY(load_kv_b(m, io, il, l, err));
-    return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_PLAIN, &l->o, err);
+    return matrix(m, io, il, ROLE_O, D, (int64_t)c->n_head * c->d_v, DEV_USE_MATMUL, &l->o, err);
 }
 
 /* gate and up as one pair matrix, and down; roles of the dense or the shared form. */
