@@ -321,6 +321,39 @@ static void check_ffn(void)
     }
 }
 
+/* Hidden values prepared where those of a wider layer fit too: the same bits as with a buffer of
+ * their own. */
+static void check_ffn_beside_wider(void)
+{
+    enum { T = 40 };
+    for (int trial = 0; trial < 4; trial++) {
+        dev *d = open_dev(1 + trial, DEV_ACTS_AUTO);
+        int D = 32 * rand_int(1, 4), F = 32 * rand_int(1, 4), wide = F + 32 * rand_int(1, 6);
+        struct weight wg = rand_weight(TENSOR_Q4_0, F, D), wu = rand_weight(TENSOR_Q4_0, F, D);
+        struct weight wd = rand_weight(TENSOR_Q8_0, D, F), ww = rand_weight(TENSOR_Q8_0, D, wide);
+        dev_mat *gu = load(d, &wg, &wu, 1, DEV_USE_PLAIN),
+                *dn = load(d, &wd, NULL, 1, DEV_USE_PLAIN),
+                *other = load(d, &ww, NULL, 1, DEV_USE_MATMUL);
+        reserve(d, (struct dev_plan){
+                       .n_tok = T, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        dev_act *a = act_for(d, gu, D, T), *own = act_for(d, dn, F, T), *shared = NULL;
+        MUST(dev_act_open(d, (const dev_mat *[]){dn, other}, 2, wide, T, &shared, &err_));
+        float *x = rand_array(T * D), *h = rand_array((int64_t)T * wide), *y = rand_array(T * D),
+              *z = rand_array(T * D);
+        struct dev_batch b = {.n_tok = T};
+        dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
+        struct dev_ffn f = {.act = a, .gate_up = gu, .down = dn, .h_act = own, .h = h, .y = y};
+        dev_ffn(d, &b, &f);
+        f.h_act = shared;
+        f.y = z;
+        dev_ffn(d, &b, &f);
+        g.n_checked++;
+        if (memcmp(y, z, sizeof(float) * (size_t)(T * D)) != 0)
+            FAIL("ffn beside a wider layer: F %d, %d", F, wide);
+        dev_close(d);
+    }
+}
+
 static void check_moe(void)
 {
     for (int trial = 0; trial < 5; trial++) {
@@ -502,6 +535,7 @@ void check_ops(void)
     check_matmul();
     check_heads();
     check_ffn();
+    check_ffn_beside_wider();
     check_moe();
     check_route();
 }
