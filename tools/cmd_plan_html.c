@@ -41,6 +41,11 @@ static void roofline(struct str *s, const struct plan_run *r, const struct plan_
     }
     text_at(s, 320, 350, "middle", "operations per byte (log)");
     text_at(s, PX(2000.0), PY(peak) - 6, "end", "peak");
+    for (double v = pow(10, ceil(y0)); v <= peak; v *= 10) {
+        char t[24];
+        snprintf(t, sizeof t, "%.3g T/s", v * 1e-12);
+        text_at(s, 54, PY(v) + 4, "end", t);
+    }
     for (int i = 0; i < f->n_option && i < 7; i++) {
         const struct plan_option *o = &f->option[i];
         const struct plan_layout *l = &o->c.lay;
@@ -52,7 +57,9 @@ static void roofline(struct str *s, const struct plan_run *r, const struct plan_
                rate = flop / fmax(o->r.step.total, 1e-9);
         str_printf(s, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\"/>\n", PX(ai), PY(rate),
                    colours[i]);
-        text_at(s, PX(ai) + 8, PY(rate) + 4, "start", o->name);
+        str_printf(s, "<rect x=\"350\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>", 196 + 16 * i,
+                   colours[i]);
+        text_at(s, 366, 205 + 16 * i, "start", o->name);
     }
     str_puts(s, "</svg>\n");
 #undef PX
@@ -80,9 +87,9 @@ static void tpot_curve(struct str *s, const struct plan_run *r, const struct pla
     for (int i = 0; i < n; i++) {
         str_printf(s, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"",
                    colours[i]);
-        for (int j = 0; j < m; j++) {
+        for (int j = 0; j < m && y[i][j] <= 1.03 * top; j++) {
             str_printf(s, "%.1f,%.1f ", 60 + 540.0 * j / (m - 1),
-                       310 - 280 * fmin(y[i][j] / top, 1.03));
+                       310 - 280 * y[i][j] / top);
         }
         str_puts(s, "\"/>\n");
         str_printf(s, "<rect x=\"70\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>",

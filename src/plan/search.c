@@ -367,6 +367,21 @@ static void fill_option(const struct finder *f, const struct cand *c, struct pla
     layout_name(c, f->q, o->name, sizeof o->name);
 }
 
+/* Layouts that differ in nothing but the prefill batch tell it: "tp8dp2/2048". */
+static void tell_apart(struct plan_found *out)
+{
+    for (int i = 0; i < out->n_option; i++) {
+        struct plan_option *o = &out->option[i];
+        size_t n = strlen(o->name);
+        bool twin = false;
+        for (int j = 0; j < out->n_option; j++) {
+            const char *b = out->option[j].name;
+            twin |= j != i && strcspn(b, "/") == n && memcmp(o->name, b, n) == 0;
+        }
+        if (twin) snprintf(o->name + n, sizeof o->name - n, "/%d", o->c.lay.chunk);
+    }
+}
+
 /* Goal winners first, each once; then the rest of the front by rate. */
 static void choose(struct finder *f, int top, struct plan_found *out)
 {
@@ -400,6 +415,7 @@ static void choose(struct finder *f, int top, struct plan_found *out)
         if (i == best[0] || i == best[1] || i == best[2]) continue;
         fill_option(f, &f->front[i], &out->option[out->n_option++]);
     }
+    tell_apart(out);
 }
 
 sl_status plan_search(const struct plan_book *b, const struct plan_query *q, struct arena *a,
