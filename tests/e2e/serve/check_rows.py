@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 
-from serve import Server, chat, error_of
+from serve import Server, chat, error_of, rss
 import e2e
 
 FULL = "--full" in sys.argv
@@ -46,11 +46,6 @@ def post_raw(c, path, text):
     c.request("POST", path, text, {"Content-Type": "application/json"})
     r = c.getresponse()
     return r.status, r.read()
-
-
-def rss(s):
-    with open(f"/proc/{s.proc.pid}/status") as f:
-        return next(int(ln.split()[1]) for ln in f if ln.startswith("VmRSS"))
 
 
 # ---- T7 ----

@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 
-from serve import Server, chat, error_of
+from serve import Server, chat, error_of, rss
 import e2e
 
 FULL = "--full" in sys.argv
@@ -176,11 +176,6 @@ def refused(s):
     one("name of two lines", "line ends", "tools[0].function.name", tools=[tool("a\nb", ADD)], tool_choice="required")
     one("form beside forced calls", "#/not", "response_format", tools=TOOLS, response_format={
         "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}})
-
-
-def rss(s):
-    with open(f"/proc/{s.proc.pid}/status") as f:
-        return next(int(ln.split()[1]) for ln in f if ln.startswith("VmRSS"))
 
 
 def cache(s, n):

@@ -166,5 +166,11 @@ def key_line(name, key, more=""):
     return f"{name} {hashlib.sha256(key.encode()).hexdigest()} {more}\n"
 
 
+def rss(s):
+    """Resident memory of a server, KiB."""
+    with open(f"/proc/{s.proc.pid}/status") as f:
+        return next(int(ln.split()[1]) for ln in f if ln.startswith("VmRSS"))
+
+
 def chat(text="What is 17 + 25?", **more):
     return {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 16, **more}
