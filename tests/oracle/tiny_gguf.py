@@ -60,7 +60,7 @@ def plan(c, w, legacy, n_layer):
     same("output_norm.weight", "model.norm.weight")
     same("output.weight", "lm_head.weight")
     rp = c.get("rope_parameters") or c.get("rope_scaling") or {}
-    if rp.get("rope_type") == "llama3":
+    if rp.get("rope_type", rp.get("type")) == "llama3":
         out.append(("rope_freqs.weight", llama3_factors(c, rp), lambda a: {}))
     for i in range(n_layer):
         p, hf = f"blk.{i}.", f"model.layers.{i}."

@@ -53,9 +53,11 @@ def weights(name, spec):
         mat(p + "k_proj.weight", kv * d, D, 1.5)
         mat(p + "v_proj.weight", kv * d, D)
         mat(p + "o_proj.weight", D, h * d)
-        if c["model_type"] == "qwen2":
+        if c["model_type"] == "qwen2" or c.get("attention_bias"):
             for n, r in (("q", h), ("k", kv), ("v", kv)):
                 vec(p + n + "_proj.bias", r * d, 0.0, 0.5)
+        if c.get("attention_bias"):
+            vec(p + "o_proj.bias", D, 0.0, 0.5)
         if c["model_type"].startswith("qwen3"):
             vec(p + "q_norm.weight", d, 1.5)
             vec(p + "k_norm.weight", d, 1.2)
