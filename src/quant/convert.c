@@ -240,7 +240,10 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
         if (!st) st = put_file(dir, "config.json", str_c(&config), config.n, err);
         if (st) {
             os_dir_remove(tmp);
-            if (replaced && os_path_kind(dir) == OS_NONE && os_rename(old, dir, NULL) != SL_OK) replaced = false;
+            if (replaced) { /* what has the name now is ours and not whole: the old one comes back */
+                os_dir_remove(dir);
+                os_rename(old, dir, NULL);
+            }
         } else if (replaced) {
             os_dir_remove(old);
         }
