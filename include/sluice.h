@@ -166,6 +166,7 @@ SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids,
 typedef struct sl_chat {
     const char *messages, *tools, *kwargs;
     int no_generation_prompt;
+    int max_ids; /* more tokens than this are LIMIT, without making them all; 0 = no limit */
 } sl_chat;
 SL_API sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
                                 int *n_ids, sl_err *err) SL_MUST_USE;

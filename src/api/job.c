@@ -12,6 +12,7 @@
 
 #define RING_STREAM (128 * 1024) /* about 1000 tokens that a reader may lag behind */
 #define RING_WHOLE (1024 * 1024)
+#define PULL_BYTES (16 * 1024) /* of a stream at a time: more stays in the ring, where it is small */
 #define WINDOW 16 /* prompts of one request that are in the engine at once */
 
 /* What stands in the ring before its payload. */
@@ -149,11 +150,12 @@ static bool reserve(struct api_job *j, size_t n)
     return true;
 }
 
-/* Read all that is in the ring. */
+/* Read what is in the ring; of a stream no more than PULL_BYTES make. */
 static void drain(struct api_job *j, struct str *out)
 {
     struct rec rec;
-    while (net_ring_used(&j->feed.ring) >= sizeof rec) {
+    size_t max = out ? out->n + PULL_BYTES : 0;
+    while (net_ring_used(&j->feed.ring) >= sizeof rec && (!out || out->n < max)) {
         net_ring_get(&j->feed.ring, &rec, sizeof rec);
         struct api_event *ev = &rec.ev;
         size_t n_text = (size_t)ev->n_text, n_top = (size_t)ev->n_top * sizeof *ev->top,

@@ -301,7 +301,8 @@ static sl_status render(api *a, struct net_req *r, const struct json *body,
     sl_chat chat = {.messages = str_c(&msg),
                     .tools = tl.n ? str_c(&tl) : NULL,
                     .kwargs = str_c(&kw),
-                    .no_generation_prompt = !api_field_bool(body, "add_generation_prompt", true)};
+                    .no_generation_prompt = !api_field_bool(body, "add_generation_prompt", true),
+                    .max_ids = a->ei.n_ctx};
     if (!st) st = sl_chat_render(a->o.model, &chat, text, ids, n, err);
     str_fini(&msg);
     str_fini(&tl);

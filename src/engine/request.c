@@ -6,16 +6,12 @@
 #include "base/clock.h"
 #include "engine/engine_internal.h"
 
-#define TEXT_BYTES_PER_TOKEN                                                                       \
-    512 /* no vocabulary makes fewer tokens of so many bytes than this on real text; longer        \
-           prompts are refused unread */
-
 /* ---- submit ---- */
 
-static sl_status too_long(const sl_engine *e, long long n, const char *unit, sl_err *err)
+static sl_status too_long(const sl_engine *e, const char *more, int n, sl_err *err)
 {
-    return SL_FAIL(err, LIMIT, "prompt of %lld %s: longer than the context of %d tokens", n, unit,
-                   e->n_ctx);
+    return SL_FAIL(err, LIMIT, "prompt of %s%d tokens: longer than the context of %d tokens", more,
+                   n, e->n_ctx);
 }
 
 /* The prompt's ids; *t is freed by the caller when it is not what *ids points to. */
@@ -30,17 +26,17 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
             return SL_FAIL(err, NOTFOUND,
                            "%s: text needs a tokenizer: this model has none, token ids work",
                            e->m->name);
-        size_t len = strlen(q->text);
-        if (len / TEXT_BYTES_PER_TOKEN > (size_t)e->n_ctx)
-            return too_long(e, (long long)len, "bytes", err);
         bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(tk));
-        SL_TRY(tok_encode(tk, q->text, len, (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), t,
-                          err));
+        t->max = e->n_ctx;
+        sl_status st = tok_encode(tk, q->text, strlen(q->text),
+                                  (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), t, err);
+        if (st == SL_LIMIT) return too_long(e, "more than ", e->n_ctx, err);
+        SL_TRY(st);
         *ids = t->id;
         *n = t->n;
     }
     if (*n < 1) return SL_FAIL(err, REQUEST, "prompt: empty");
-    if (*n > e->n_ctx) return too_long(e, *n, "tokens", err);
+    if (*n > e->n_ctx) return too_long(e, "", *n, err);
     return engine_check_ids(e, "prompt", *ids, *n, err);
 }
 

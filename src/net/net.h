@@ -46,7 +46,8 @@ enum net_next {
  */
 struct net_ops {
     enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
-    enum net_next (*pull)(struct net_req *r, struct str *out); /* stream: append what there is */
+    /* Stream: append what there is, or a part; it is called again until it appends nothing. */
+    enum net_next (*pull)(struct net_req *r, struct str *out);
     /* once, when the reply is out or the peer is gone; on the worker thread when that came first */
     void (*closed)(struct net_req *r);
     void (*release)(struct net_req *r); /* once, before it is freed; any thread */

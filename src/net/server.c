@@ -167,6 +167,18 @@ static enum MHD_Result on_body(struct net_req_own *o, const char *p, size_t *n)
     return MHD_YES;
 }
 
+/* Before a worker has it nothing but the peer can wake a request: a peer that sends no more while
+ * its body is read. That is in r->peer, so the wake itself means nothing. False: the server closes.
+ */
+static bool sleep_first(struct net_req_own *o)
+{
+    while (!net_req_sleep(o)) {
+        if (atomic_load(&o->r.server->closing)) return false;
+        atomic_store(&o->state, NET_AWAKE);
+    }
+    return true;
+}
+
 /* The request is complete; also called after every resume until a reply is queued. */
 static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
 {
@@ -182,7 +194,7 @@ static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
             s->opts.hooks.handle(s->opts.hooks.user, r);
             atomic_store(&o->handled, true);
         } else {
-            if (!net_req_sleep(o)) return MHD_NO; /* only when the server closes */
+            if (!sleep_first(o)) return MHD_NO;
             o->working = true;
             net_work_put(s, o);
             return MHD_YES;

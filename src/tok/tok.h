@@ -34,13 +34,14 @@ enum { TOK_SPECIAL = 1, TOK_BOS = 2 };
 struct tok_ids {
     int32_t *id; /* mem_free */
     int n, cap;
+    int max; /* more ids than this are LIMIT, as early as it is known; 0 = no limit */
 };
 /* Append the ids of text[0..n) to *out. Near-linear in n. TOK_SPECIAL: all added tokens are
  * recognised in the text; without it only those that are no control tokens (as their owners mean
  * them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
  * generation, and every added token spelled <|...|> with either kind of bar, whatever its file
  * says: DeepSeek's <User> is "special": false. Errors: REQUEST (not UTF-8: byte offset), LIMIT
- * (over 2 GiB; a pre-tokenizer that gives up), NOMEM. Threads: any. */
+ * (over 2 GiB; over out->max; a pre-tokenizer that gives up), NOMEM. Threads: any. */
 sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
                      sl_err *err) BASE_MUST_USE;
 /* The same for pieces of which some are the user's: control tokens are recognised only where spans

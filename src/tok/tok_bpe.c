@@ -12,6 +12,7 @@
 
 sl_status tok_ids_put(struct tok_ids *out, int32_t id, sl_err *err)
 {
+    if (out->max && out->n >= out->max) return SL_FAIL(err, LIMIT, "more than %d tokens", out->max);
     if (out->n == out->cap) {
         void *p = NULL;
         if (out->cap > INT_MAX / 2) return SL_FAIL(err, LIMIT, "more than %d tokens", INT_MAX / 2);

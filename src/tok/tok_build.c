@@ -241,8 +241,22 @@ static const char *const eog_text[] = {"<|endoftext|>",
                                        "<eos>",
                                        EOS_DEEPSEEK};
 
+/* Where every byte has a token and no step drops any, texts have a least number of tokens. */
+static size_t longest(const tok *t)
+{
+    size_t n = 1;
+    for (int i = 0; i < 256; i++)
+        if (t->byte_id[i] == TOK_NONE) return 0;
+    for (int i = 0; i < t->n_step; i++)
+        if (t->step[i].kind == TOK_STEP_REMOVED) return 0;
+    for (int id = 0; id < t->n_vocab; id++)
+        n = BASE_MAX(n, (size_t)t->v[id].n);
+    return n;
+}
+
 sl_status tok_build_end(tok *t, sl_err *err)
 {
+    t->max_piece = longest(t);
     if (t->bos >= 0) t->v[t->bos].flags |= TOK_F_CONTROL;
     if (t->eos >= 0) t->v[t->eos].flags |= TOK_F_EOG;
     for (int id = 0; id < t->n_vocab; id++) {

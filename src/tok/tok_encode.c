@@ -127,10 +127,20 @@ static sl_status scan(struct run *r, const struct tok_trie *tr, const struct vie
     return plain(r, &c);
 }
 
+/* Is there room for at least so many more? Known before the work is done. */
+static sl_status room_for(const struct run *r, size_t n_word)
+{
+    const struct tok_ids *o = r->out;
+    if (!o->max || !r->t->max_piece || n_word <= (size_t)(o->max - o->n)) return SL_OK;
+    return SL_FAIL(r->err, LIMIT, "more than %d tokens", o->max);
+}
+
 static sl_status words(struct run *r, const struct view *v)
 {
     struct tok_pieces *w = NULL;
+    SL_TRY(room_for(r, v->n / BASE_MAX(r->t->max_piece, 1)));
     SL_TRY(tok_pre_split(r->t, r->match, v->p, v->n, &r->a, &r->b, &w, r->err));
+    SL_TRY(room_for(r, w->n));
     for (size_t i = 0; i < w->n; i++)
         SL_TRY(tok_bpe_word(r->t, &r->bpe, v->p + w->v[i].begin, w->v[i].end - w->v[i].begin,
                             r->out, r->err));

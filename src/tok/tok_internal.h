@@ -79,6 +79,7 @@ struct tok {
     uint32_t byte_id[256]; /* TOK_NONE = not in the vocabulary */
     bool ignore_merges;
     bool nfc;
+    size_t max_piece; /* so many bytes are at least one token; 0 = bytes may vanish */
     struct tok_trie raw, norm;
     struct tok_step step[TOK_MAX_STEP];
     int n_step;

@@ -13,7 +13,7 @@
 
 enum what { STARTS, REPLIES };
 static struct {
-    _Atomic int what, handle_ms, n_begun, n_handled, n_closed, n_released, n_done;
+    _Atomic int what, begin_ms, handle_ms, n_begun, n_handled, n_closed, n_released, n_done;
 } seen;
 
 static void pause_ms(int ms)
@@ -49,6 +49,7 @@ static void begin(void *user, struct net_req *r)
 {
     (void)user;
     r->body_max = 100;
+    pause_ms(atomic_load(&seen.begin_ms));
     atomic_fetch_add(&seen.n_begun, 1);
 }
 static void handle(void *user, struct net_req *r)
@@ -79,15 +80,21 @@ static void done(void *user, struct net_req *r)
     atomic_fetch_add(&seen.n_done, 1);
 }
 
-static void ask_and_leave(int port, int after_ms, bool reset)
+static int ask(int port)
 {
     static const char text[] = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    struct linger hard = {1, 0};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(send(fd, text, sizeof text - 1, 0), sizeof text - 1);
+    return fd;
+}
+
+static void ask_and_leave(int port, int after_ms, bool reset)
+{
+    struct linger hard = {1, 0};
+    int fd = ask(port);
     pause_ms(after_ms);
     if (reset) setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     close(fd);
@@ -145,4 +152,30 @@ TEST(net_peers_that_leave_a_worker_are_closed_once)
     net_server_close(s);
     assert_int_equal(atomic_load(&seen.n_closed), n_start);
     assert_int_equal(atomic_load(&seen.n_done), n);
+}
+
+/* A peer that closes its own side has still to get its reply, whenever that is seen. */
+TEST(net_peers_that_send_no_more_are_answered)
+{
+    struct net_opts o = {
+        .host = "127.0.0.1",
+        .hooks = {.begin = begin, .handle = handle, .refuse = refuse, .done = done}};
+    net_server *s = NULL;
+    sl_err err;
+    memset(&seen, 0, sizeof seen);
+    atomic_store(&seen.what, REPLIES);
+    ASSERT_OK(net_server_open(&o, &s, &err));
+    for (int i = 0; i < 200; i++) {
+        char buf[512];
+        atomic_store(&seen.begin_ms, i % 4 * 2);
+        atomic_store(&seen.handle_ms, i / 4 % 4 * 2);
+        int fd = ask(net_server_port(s));
+        if (i & 1) pause_ms(1);
+        shutdown(fd, SHUT_WR);
+        ssize_t n = recv(fd, buf, sizeof buf, MSG_WAITALL);
+        assert_true(n > 12 && memcmp(buf, "HTTP/1.1 200", 12) == 0);
+        close(fd);
+    }
+    net_server_close(s);
+    assert_int_equal(atomic_load(&seen.n_done), 200);
 }
