@@ -117,7 +117,6 @@ sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits,
  * NOMEM. */
 sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
                               sl_err *err) BASE_MUST_USE;
-sl_grammar *sl_grammar_ref(sl_grammar *g);
 
 /* ---- requests ---- */
 /* What the samples of one request share. It is freed with the last of them. */

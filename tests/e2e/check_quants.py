@@ -5,7 +5,7 @@
 
   check_quants.py [BUILD [NAME...]] [-v]
 
---acts f32: largest difference <= 1e-4 of the deviation of the logits, argmax equal where it is no tie. Default activations: mean KL divergence
+--acts f32: largest difference <= 1e-4 of the deviation of the logits, of the MTP layer's too, argmax equal where it is no tie. Default activations: mean KL divergence
 from --acts f32 over 160 tokens <= 0.003 for each folder. inspect --dump: the same f32, bit for bit.
 """
 import array
@@ -19,7 +19,7 @@ import zlib
 import e2e
 import quants
 
-BAR, BAR_KL = 1e-4, 0.003
+BAR, BAR_KL, MTP_ROWS = 1e-4, 0.003, (4, 14)
 
 
 def logits(exe, tmp, ids, acts):
@@ -43,6 +43,18 @@ def compare(ref, z):
         a = z[row * v:row * v + v]
         wrong += arg >= 0 and a.index(max(a)) != arg
     return worst / ref["std"], wrong
+
+
+def mtp(build, tmp, ref):
+    """The rows of the MTP layer that the reference has (make_quants.py: MTP_ROWS)."""
+    code, _, err = e2e.run([os.path.join(build, "mtp_dump"), f"{tmp}/m", f"{tmp}/ids", f"{tmp}/mtp"])
+    if code != 0:
+        return f"exit {code}: {err.strip()[:400]}"
+    v, worst = quants.V, 0.0
+    z, want = array.array("f", open(f"{tmp}/mtp", "rb").read()), array.array("f", base64.b64decode(ref["mtp"]))
+    for k, row in enumerate(MTP_ROWS):
+        worst = max(worst, *(abs(a - b) for a, b in zip(z[row * v:row * v + v], want[k * v:k * v + v])))
+    return None if worst <= BAR * ref["std"] and len(want) == v * len(MTP_ROWS) else f"differs by {worst / ref['std']:.2e} of the deviation"
 
 
 def log_softmax(a):
@@ -79,6 +91,8 @@ def one(exe, tmp, name, ref, tally, verbose, kls):
         open(f"{tmp}/m/{f}", "wb").write(b)
     tally.check(name + " dump", dumps(exe, tmp, ref))
     z, bad = logits(exe, tmp, ref["ids"], "f32")
+    if "mtp" in ref:
+        tally.check(name + " MTP", mtp(e2e.build_dir(), tmp, ref))
     many = [(i * i * 31 + i * 7 + 5) % quants.V for i in range(160)]  # a mean of 16 positions says little
     f, bad2 = logits(exe, tmp, many, "f32") if z else (None, None)
     q, bad2 = logits(exe, tmp, many, "auto") if f else (None, bad2)

@@ -59,50 +59,53 @@ SOME = ("awq", "gptq", "ct_int4", "ct_w8a8", "ct_nvfp4", "fp8")
 
 def modules(c):
     """(matrices [(module, rows, cols, gain)], vectors [(name, n, mean, std)], float matrices [(name, rows, cols, gain)])"""
-    mats, vecs, plain = [], [("model.norm.weight", D, 1, .1)], []
-    plain += [("model.embed_tokens.weight", V, D, D**.5), ("lm_head.weight", V, D, 2.5)]
+    d, wide, heads = c["hidden_size"], c["intermediate_size"], c["num_attention_heads"]
+    experts = c.get("n_routed_experts") or c.get("num_experts") or 0
+    mats, vecs, plain = [], [("model.norm.weight", d, 1, .1)], []
+    plain += [("model.embed_tokens.weight", c["vocab_size"], d, d**.5), ("lm_head.weight", c["vocab_size"], d, 2.5)]
 
     def mlp(p, n):
-        mats.extend([(p + "gate_proj", n, D, 1.5), (p + "up_proj", n, D, 1.5), (p + "down_proj", D, n, 1.5)])
+        mats.extend([(p + "gate_proj", n, d, 1.5), (p + "up_proj", n, d, 1.5), (p + "down_proj", d, n, 1.5)])
+
+    def mla(a):
+        low, r = c["q_lora_rank"], c["kv_lora_rank"]
+        qk, out = heads * (c["qk_nope_head_dim"] + c["qk_rope_head_dim"]), heads * c["v_head_dim"]
+        mats.extend(([(a + "q_a_proj", low, d, 1), (a + "q_b_proj", qk, low, 2)] if low else [(a + "q_proj", qk, d, 2)]) +
+                    [(a + "kv_a_proj_with_mqa", r + c["qk_rope_head_dim"], d, 1.5),
+                     (a + "kv_b_proj", heads * (c["qk_nope_head_dim"] + c["v_head_dim"]), r, 1.5), (a + "o_proj", d, out, 1)])
+        vecs.extend(([(a + "q_a_layernorm.weight", low, 1, .1)] if low else []) + [(a + "kv_a_layernorm.weight", r, 1, .1)])
+
+    def gqa(a):
+        q, kv = heads * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
+        mats.extend([(a + "q_proj", q, d, 2), (a + "k_proj", kv, d, 1.5), (a + "v_proj", kv, d, 1), (a + "o_proj", d, q, 1)])
+        if "qwen3" in c["model_type"]:
+            vecs.extend([(a + "q_norm.weight", c["head_dim"], 1.5, .1), (a + "k_norm.weight", c["head_dim"], 1.2, .1)])
+        if c["model_type"] == "qwen2":
+            vecs.extend([(a + n + "_proj.bias", r, 0, .5) for n, r in (("q", q), ("k", kv), ("v", kv))])
 
     def layer(i, dense):
         p = f"model.layers.{i}."
-        a = p + "self_attn."
-        vecs.extend([(p + "input_layernorm.weight", D, 1, .1), (p + "post_attention_layernorm.weight", D, 1, .1)])
-        if "kv_lora_rank" in c:
-            low = [(a + "q_a_proj", 128, D, 1), (a + "q_b_proj", 192, 128, 2)]
-            mats.extend((low if c["q_lora_rank"] else [(a + "q_proj", 192, D, 2)]) +
-                        [(a + "kv_a_proj_with_mqa", 144, D, 1.5), (a + "kv_b_proj", 256, 128, 1.5), (a + "o_proj", D, 128, 1)])
-            vecs.extend(([(a + "q_a_layernorm.weight", 128, 1, .1)] if c["q_lora_rank"] else []) + [(a + "kv_a_layernorm.weight", 128, 1, .1)])
-        else:
-            mats.extend([(a + "q_proj", 256, D, 2), (a + "k_proj", 128, D, 1.5), (a + "v_proj", 128, D, 1), (a + "o_proj", D, 256, 1)])
-            if "qwen3" in c["model_type"]:
-                vecs.extend([(a + "q_norm.weight", 64, 1.5, .1), (a + "k_norm.weight", 64, 1.2, .1)])
-            if c["model_type"] == "qwen2":
-                vecs.extend([(a + n + "_proj.bias", r, 0, .5) for n, r in (("q", 256), ("k", 128), ("v", 128))])
+        vecs.extend([(p + "input_layernorm.weight", d, 1, .1), (p + "post_attention_layernorm.weight", d, 1, .1)])
+        (mla if "kv_lora_rank" in c else gqa)(p + "self_attn.")
         if dense:
-            mlp(p + "mlp.", 256)
+            mlp(p + "mlp.", wide)
             return
-        plain.append((p + "mlp.gate.weight", E, D, 2.0))
-        for e in range(E):
-            mlp(f"{p}mlp.experts.{e}.", F)
+        plain.append((p + "mlp.gate.weight", experts, d, 2.0))
+        for e in range(experts):
+            mlp(f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
         if "kv_lora_rank" in c:
             if c["topk_method"] == "noaux_tc":
-                vecs.append((p + "mlp.gate.e_score_correction_bias", E, 0, .1))
-            mlp(p + "mlp.shared_experts.", F)
+                vecs.append((p + "mlp.gate.e_score_correction_bias", experts, 0, .1))
+            mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
 
-    if "kv_lora_rank" in c:
-        layer(0, True)
-        layer(1, False)
-        if not c["num_nextn_predict_layers"]:
-            return mats, vecs, plain
-        layer(2, False)
-        p = "model.layers.2."
-        vecs.extend([(p + n, D, 1, .1) for n in ("enorm.weight", "hnorm.weight", "shared_head.norm.weight")])
-        plain.append((p + "eh_proj.weight", D, 2 * D, 1))
-    else:
-        layer(0, "num_experts" not in c)
-        layer(1, True)
+    n_layer = c["num_hidden_layers"]
+    for i in range(n_layer):
+        layer(i, i < c["first_k_dense_replace"] if "kv_lora_rank" in c else not experts or i in c["mlp_only_layers"])
+    if c.get("num_nextn_predict_layers"):
+        layer(n_layer, False)
+        p = f"model.layers.{n_layer}."
+        vecs.extend([(p + n, d, 1, .1) for n in ("enorm.weight", "hnorm.weight", "shared_head.norm.weight")])
+        plain.append((p + "eh_proj.weight", d, 2 * d, 1))
     return mats, vecs, plain
 
 
@@ -190,13 +193,13 @@ def gptq(m, name, rows, cols, gain, size=128, bits=4, sym=True, order=False, v2=
 
 
 def ct_pack(m, name, rows, cols, gain, bits=4, size=128, sym=True, dtype="BF16", order=False):
-    g = cols // size if size > 0 else 1
-    m.put(name + ".weight_packed", "I32", [rows, cols * bits // 32], m.some(rows * cols * bits // 8))
+    g, words = cols // size if size > 0 else 1, (cols * bits + 31) // 32
+    m.put(name + ".weight_packed", "I32", [rows, words], m.some(rows * words * 4))
     m.put(name + ".weight_shape", "I64", [2], struct.pack("<2q", rows, cols))
     m.scales(name + ".weight_scale", dtype, [rows, g], gain / cols**.5 / (STD4 if bits == 4 else STD8))
     if not sym:
-        m.put(name + ".weight_zero_point", "I32", [rows * bits // 32, g],
-              m.some(rows * bits // 8 * g, NEAR8 if bits == 4 else NEAR128))
+        words = (rows * bits + 31) // 32
+        m.put(name + ".weight_zero_point", "I32", [words, g], m.some(words * 4 * g, NEAR8 if bits == 4 else NEAR128))
     if order:
         idx = [k // size for k in range(cols)]
         m.r.shuffle(idx)
@@ -426,6 +429,11 @@ def build(name, edit=None):
     c = (ARCH | MORE)[arch]()
     if quant:
         c["quantization_config"] = quant
+    return build_of(name, c, writer, files, edit)
+
+
+def build_of(name, c, writer, files, edit=None):
+    """A folder of configuration c whose matrices writer(maker, module, rows, columns, gain) stores; the codes come from the name."""
     m = Maker(name)
     mats, vecs, plain = modules(c)
     for n, rows, cols, gain in mats:

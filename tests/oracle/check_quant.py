@@ -14,7 +14,8 @@ import tempfile
 import gguf
 import numpy as np
 import torch
-from safetensors import safe_open
+
+from folders import tensors
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 S, TINY = os.path.join(BUILD, "sluice"), os.path.join(BUILD, "tests", "tiny")
@@ -27,15 +28,6 @@ def run(*args):
     p = subprocess.run([S, *args], capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
     return json.loads(p.stdout.strip().split("\n")[-1]) if p.stdout.strip() else None
-
-
-def tensors(folder):
-    out = {}
-    for f in sorted(os.listdir(folder)):
-        if f.endswith(".safetensors"):
-            with safe_open(os.path.join(folder, f), "pt") as st:
-                out.update({k: st.get_tensor(k) for k in st.keys()})
-    return out
 
 
 def u8(t):

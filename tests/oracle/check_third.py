@@ -22,9 +22,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, Qwen3Config
+
+from folders import tensors
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 S = os.path.join(BUILD, "sluice")
@@ -43,15 +44,6 @@ def sluice(*args):
     p = subprocess.run([S, *args, "-q"], capture_output=True, text=True)
     if p.returncode:
         raise RuntimeError(p.stderr.strip())
-
-
-def tensors(folder):
-    out = {}
-    for f in sorted(os.listdir(folder)):
-        if f.endswith(".safetensors"):
-            with safe_open(os.path.join(folder, f), "pt") as st:
-                out.update({k: st.get_tensor(k) for k in st.keys()})
-    return out
 
 
 def source(folder):

@@ -5,7 +5,8 @@
   make_quants.py OUT.json [NAME...]     (NAMEs replace their entries in OUT)
 
 The folders are read here with numpy, by the formats' own descriptions, and transformers runs the dequantised weights. For each folder: some rows of
-logits (base64 of f32), argmax of every row (-1: a tie), their deviation, and the CRC-32 of the dequantised f32 of four matrices.
+logits (base64 of f32), argmax of every row (-1: a tie), their deviation, the CRC-32 of the dequantised f32 of four matrices, and two rows of the
+MTP layer's logits where there is one (mtp_ref.py).
 """
 import base64
 import json
@@ -17,12 +18,13 @@ import zlib
 import numpy as np
 import torch
 
+import mtp_ref
 import tiny_hf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import quants  # noqa: E402
 
-T, ROWS = 16, [5, 10, 15]
+T, ROWS, MTP_ROWS = 16, [5, 10, 15], [4, 14]
 NP = {"I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1", "F32": "<f4", "F16": "<f2"}
 E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 f32 = np.float32
@@ -122,7 +124,7 @@ def deq_ct(x, p):
         s = x.get(p + ".weight_scale")
         z = np.zeros(s.shape, np.int64)
         if x.has(p + ".weight_zero_point"):
-            z = fields(x.get(p + ".weight_zero_point"), bits, 0) - half
+            z = fields(x.get(p + ".weight_zero_point"), bits, 0)[:n] - half
         idx = x.get(p + ".weight_g_idx") if x.has(p + ".weight_g_idx") else np.arange(k) // (k // s.shape[1])
         return affine(q, z, s, idx)
     d, shape, b = x.raw(p + ".weight")
@@ -130,7 +132,7 @@ def deq_ct(x, p):
     if d == "F8_E4M3":
         return deq_fp8(x, p, s)
     z = x.get(p + ".weight_zero_point").astype(np.int64) if x.has(p + ".weight_zero_point") else np.zeros(s.shape, np.int64)
-    return affine(x.get(p + ".weight").astype(np.int64), z, s, np.zeros(shape[1], np.int64))
+    return affine(x.get(p + ".weight").astype(np.int64), z, s, np.arange(shape[1]) // (shape[1] // s.shape[1]))
 
 
 def deq_fp8(x, p, s):
@@ -217,12 +219,17 @@ def values(name, files):
     return c, v
 
 
+def packed(z):
+    return base64.b64encode(z.astype("<f4").tobytes()).decode()
+
+
 def make(name, tmp):
     c, v = values(name, quants.build(name))
     ids = np.random.default_rng(zlib.crc32(name.encode())).integers(3, quants.V, T).tolist()
     spec, value = dict(config=c), {n: torch.from_numpy(np.ascontiguousarray(a)) for n, a in v.items()}
     z = tiny_hf.reference(spec, value, tmp + "/f32", [ids])[0][0]
-    exact = tiny_hf.reference(spec, value, tmp + "/f64", [ids], torch.float64)[0][0]
+    exact, hidden, _ = tiny_hf.reference(spec, value, tmp + "/f64", [ids], torch.float64)
+    exact = exact[0]
     std, noise = float(z.std()), float(np.abs(z - exact).max()) / float(z.std())
     print(f"{name:36s} std {std:.2f}  f32-f64 {noise:.1e} std", flush=True)
     assert np.isfinite(std) and std > 0.3 and noise < 5e-5, name
@@ -230,7 +237,10 @@ def make(name, tmp):
     arg = np.where(top[:, -1] - top[:, -2] > 2e-4 * std, z.argmax(-1), -1)
     dump = [n for n in v if n.endswith(("0.self_attn.o_proj.weight", "1.mlp.down_proj.weight", "1.mlp.experts.3.up_proj.weight",
                                         "0.mlp.experts.2.down_proj.weight", "self_attn.kv_a_proj_with_mqa.weight"))]
-    return dict(ids=ids, std=std, argmax=arg.tolist(), rows=ROWS, z=base64.b64encode(z[ROWS].astype("<f4").tobytes()).decode(),
+    mtp = {}
+    if c.get("num_nextn_predict_layers"):
+        mtp["mtp"] = packed(mtp_ref.forward(c, value, c["num_hidden_layers"], ids, hidden[0])[MTP_ROWS])
+    return dict(ids=ids, std=std, argmax=arg.tolist(), rows=ROWS, z=packed(z[ROWS]), **mtp,
                 crc={n: zlib.crc32(np.ascontiguousarray(v[n]).tobytes()) for n in dump})
 
 

@@ -18,6 +18,8 @@ def yarn(c):
     """(frequencies of the pairs, factor on the softmax scale)"""
     d, rp, base = c["qk_rope_head_dim"], c["rope_scaling"], c["rope_theta"]
     f = torch.tensor([base ** (-2 * i / d) for i in range(d // 2)], dtype=torch.float64)
+    if rp is None:
+        return f, 1
     s, old = rp["factor"], rp["original_max_position_embeddings"]
 
     def dim(rot):
@@ -76,17 +78,20 @@ def experts(c, w, x):
 
 
 def forward(c, value, layer, ids, hidden):
-    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64."""
+    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64. Without an embedding or a head of its own the layer uses the
+    main model's."""
     p = f"model.layers.{layer}."
     g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
     at = {n.split(".")[1]: t for n, t in g.items() if n.startswith("self_attn.")}
     ml = {n[4:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("mlp.")}
     ml["bias"] = ml.pop("gate.e_score_correction_bias")
     eps = c["rms_norm_eps"]
-    e = rms(g["embed_tokens.weight"][torch.tensor(ids[1:])], g["enorm.weight"], eps)
+    embed, head = (g[own] if own in g else value[main].double() for own, main in
+                   (("embed_tokens.weight", "model.embed_tokens.weight"), ("shared_head.head.weight", "lm_head.weight")))
+    e = rms(embed[torch.tensor(ids[1:])], g["enorm.weight"], eps)
     x = torch.cat([e, rms(hidden[:-1].double(), g["hnorm.weight"], eps)], -1)
     x = x @ g["eh_proj.weight"].T
     x = x + attention(c, at, rms(x, g["input_layernorm.weight"], eps))
     x = x + experts(c, ml, rms(x, g["post_attention_layernorm.weight"], eps))
     x = rms(x, g["shared_head.norm.weight"], eps)
-    return (x @ g["shared_head.head.weight"].T).float().numpy()
+    return (x @ head.T).float().numpy()

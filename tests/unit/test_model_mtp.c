@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "mtp_run.h"
 #include "test.h"
-
-#define BLK 16
-#define MAX_TOK 64
 
 static char *slurp(const char *name, long *n)
 {
@@ -43,56 +40,30 @@ static int best(const float *z, int n)
     return at;
 }
 
-/* One sequence through the main model and the MTP layer; chunk: tokens per step. */
-static void run(const char *file, const struct json *seq, const float *blob, int n_vocab, double std, int chunk)
+/* One sequence; chunk: tokens per step. */
+static void run(const char *file, const struct json *seq, const float *blob, int want_vocab, double std, int chunk)
 {
     sl_err err;
-    io_model *io = NULL;
-    dev *d = NULL;
-    model *m = NULL;
-    dev_kv *kv = NULL;
     char path[512];
-    int32_t ids[MAX_TOK], want[MAX_TOK], rows[MAX_TOK], pos[MAX_TOK], blk[MAX_TOK / BLK], all[MAX_TOK];
+    float *all = NULL;
+    int32_t ids[MTP_MAX_TOK + 1], want[MTP_MAX_TOK], rows[MTP_MAX_TOK];
     int n = ints(text_json_get(seq, "ids"), ids) - 1; /* the last token is only somebody's next */
-    int n_row = ints(text_json_get(seq, "rows"), rows);
+    int n_row = ints(text_json_get(seq, "rows"), rows), n_vocab = 0;
     assert_int_equal(ints(text_json_get(seq, "argmax"), want), n);
     const float *ref = blob + text_json_get(seq, "offset")->i;
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
-    ASSERT_OK(io_open(path, false, &io, &err));
-    ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, &err));
-    struct model_opts o = {.n_tok_max = MAX_TOK, .n_seq_max = 1, .n_ctx = MAX_TOK, .blk_tok = BLK,
-                           .n_logit_max = MAX_TOK, .kv = DEV_KV_F32};
-    ASSERT_OK(model_open(io, d, &o, &m, &err));
-    assert_int_equal(model_n_mtp(m), 1);
-    struct dev_kv_shape shape = model_kv_shape(model_config(m), DEV_KV_F32, MAX_TOK / BLK, BLK);
-    ASSERT_OK(dev_kv_open(d, &shape, &kv, &err));
-    for (int i = 0; i < MAX_TOK / BLK; i++) blk[i] = MAX_TOK / BLK - 1 - i;
-    for (int i = 0; i < MAX_TOK; i++) all[i] = i;
+    ASSERT_OK(mtp_logits(path, ids, n, chunk, &all, &n_vocab, &err));
+    assert_int_equal(n_vocab, want_vocab);
     double worst = 0;
-    for (int t0 = 0; t0 < n; t0 += chunk) {
-        int k = t0 + chunk < n ? chunk : n - t0;
-        int32_t seq_tok0[2] = {0, k}, n_prompt = n;
-        for (int i = 0; i < k; i++) pos[i] = t0 + i;
-        struct model_batch b = {.n_tok = k, .n_seq = 1, .ids = ids + t0, .pos = pos, .seq_tok0 = seq_tok0, .blk = blk,
-                                .ld_blk = MAX_TOK / BLK, .n_prompt = &n_prompt};
-        const float *logits, *hidden;
-        model_step(m, kv, &b, &logits, &hidden);
-        b.ids = ids + t0 + 1;
-        b.n_logit = k;
-        b.logit_tok = all;
-        model_mtp(m, kv, 0, &b, hidden, &logits, NULL);
-        for (int i = 0; i < k; i++) {
-            const float *z = logits + (int64_t)i * n_vocab;
-            if (want[t0 + i] >= 0) assert_int_equal(best(z, n_vocab), want[t0 + i]);
-            for (int r = 0; r < n_row; r++)
-                for (int j = 0; rows[r] == t0 + i && j < n_vocab; j++)
-                    worst = fmax(worst, fabs((double)z[j] - ref[(int64_t)r * n_vocab + j]));
-        }
+    for (int i = 0; i < n; i++) {
+        const float *z = all + (int64_t)i * n_vocab;
+        if (want[i] >= 0) assert_int_equal(best(z, n_vocab), want[i]);
+        for (int r = 0; r < n_row; r++)
+            for (int j = 0; rows[r] == i && j < n_vocab; j++)
+                worst = fmax(worst, fabs((double)z[j] - ref[(int64_t)r * n_vocab + j]));
     }
     if (!(worst <= 1e-4 * std)) fail_msg("%s, chunks of %d: %g of the deviation", file, chunk, worst / std);
-    model_close(m);
-    dev_close(d);
-    io_close(io);
+    mem_free(all);
 }
 
 TEST(model_mtp_equals_the_written_out_forward)
@@ -109,7 +80,7 @@ TEST(model_mtp_equals_the_written_out_forward)
     int n_vocab = (int)text_json_get(ref, "n_vocab")->i, n_seq = 0;
     for (const struct json *s = text_json_get(ref, "mtp")->child; s; s = s->next, n_seq++)
         for (int f = 0; f < 2; f++) {
-            run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, MAX_TOK);
+            run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, MTP_MAX_TOK);
             run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, 7);
         }
     assert_true(n_seq >= 2);

@@ -56,8 +56,15 @@ static void put(uint8_t *p, int64_t k, int i, int bits, unsigned v)
     memcpy(p + 4 * k, &word, 4);
 }
 
-/* AWQ: nibble i of a word is row order[i] of its eight. */
-static const int awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+/* AWQ: nibble i of a word is row order[i] of its eight. The nibble of row r. */
+static int awq_slot(int r)
+{
+    static const int order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    int i = 0;
+    while (order[i] != r % 8)
+        i++;
+    return i;
+}
 
 static void store_codes(struct matrix *m, enum weight_codes how)
 {
@@ -68,7 +75,6 @@ static void store_codes(struct matrix *m, enum weight_codes how)
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < COLS; c++) {
             unsigned v = m->code[r][c];
-            int nib = awq_order[0];
             switch (how) {
             case WEIGHT_I8: /* two's complement of code - 128 */
                 m->data[r * COLS + c] = (uint8_t)(int8_t)((int)v - 128);
@@ -87,9 +93,7 @@ static void store_codes(struct matrix *m, enum weight_codes how)
                 m->data[r * COLS + c] = (uint8_t)(int8_t)((int)v - 8);
                 break;
             case WEIGHT_AWQ:
-                while (awq_order[nib] != r % 8)
-                    nib++;
-                put(m->data, c * (ROWS / 8) + r / 8, nib, 4, v);
+                put(m->data, c * (ROWS / 8) + r / 8, awq_slot(r), 4, v);
                 break;
             case WEIGHT_GPTQ4:
                 put(m->data, c / 8 * ROWS + r, c % 8, 4, v);
@@ -109,7 +113,6 @@ static void store_zeros(struct matrix *m, enum weight_zeros how, int add)
     memset(m->zeros, 0, sizeof m->zeros);
     for (int r = 0; r < ROWS; r++)
         for (int g = 0; g < GROUPS; g++) {
-            int nib = 0;
             /* what is stored must be a code itself: zero points from add on */
             if (m->zero[r][g] < add) m->zero[r][g] = add;
             unsigned v = (unsigned)(m->zero[r][g] - add) & mask;
@@ -127,9 +130,7 @@ static void store_zeros(struct matrix *m, enum weight_zeros how, int add)
                 put(m->zeros, r / 4 * GROUPS + g, r % 4, 8, v);
                 break;
             case WEIGHT_ZERO_AWQ:
-                while (awq_order[nib] != r % 8)
-                    nib++;
-                put(m->zeros, g * (ROWS / 8) + r / 8, nib, 4, v);
+                put(m->zeros, g * (ROWS / 8) + r / 8, awq_slot(r), 4, v);
                 break;
             case WEIGHT_ZERO_GPTQ4:
                 put(m->zeros, g * (ROWS / 8) + r / 8, r % 8, 4, v);
