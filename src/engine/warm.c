@@ -45,7 +45,7 @@ static void run(const struct warm *w, int n_decode, int n_prompt)
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();
         model_step(e->net, e->kv, &b, &logits, NULL);
-        if (pass) sched_cost_observe(&e->sched.cost, n_decode, n_prompt, clock_now_ns() - t0);
+        if (pass) sched_cost_observe(&e->sched.cost, n_decode, n_prompt, 0, clock_now_ns() - t0);
     }
 }
 

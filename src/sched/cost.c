@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/cost.h"
 
+#include <math.h>
 #include <string.h>
 
-#define SCHED_MEMORY 0.95 /* of what was seen, from one mixed step to the next */
+#define DEPTH_UNIT 1024.0
+#define NOISE 0.05         /* of a step's time */
+#define DRIFT 0.003        /* of what a piece adds, from one mixed step to the next */
+#define DOUBT 0.3          /* of a token's cost, standard deviation */
+#define DRIFT_DEPTH 0.0003 /* the same of what grows with depth */
 
 sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err)
 {
@@ -39,18 +44,59 @@ static double blend(double old, double new)
     return new < old ? 0.5 * (old + new) : old + 0.25 * (BASE_MIN(new, 2 * old) - old);
 }
 
-/* Straight line through what was seen: fixed + tok * n. Of one size only, half is taken as fixed.
- */
-static void fit(const struct sched_cost *c, double *fixed, double *tok)
+static void regressors(double n, int depth, double *x)
 {
-    double mean = c->sn / c->w, avg = c->sy / c->sn, var = c->snn / c->w - mean * mean;
-    double slope = 0.5 * avg;
-    if (var > 0.01 * mean * mean) slope = (c->sny / c->w - mean * c->sy / c->w) / var;
-    *tok = BASE_MAX(BASE_MIN(slope, avg), 0.1 * avg + 1);
-    *fixed = BASE_MAX(c->sy / c->w - *tok * mean, 0);
+    double d = depth / DEPTH_UNIT;
+    x[SCHED_F0] = 1;
+    x[SCHED_F1] = d;
+    x[SCHED_T0] = n;
+    x[SCHED_T1] = n * d;
 }
 
-void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_t ns)
+/* From the first step: three quarters are the tokens', and nothing is known well. */
+static void learn_first(struct sched_cost *c, double n, double more)
+{
+    memset(c->var, 0, sizeof c->var);
+    c->par[SCHED_F0] = 0.25 * more;
+    c->par[SCHED_T0] = 0.75 * more / n;
+    c->par[SCHED_F1] = c->par[SCHED_T1] = 0;
+    for (int i = 0; i < SCHED_N_PARAM; i++) {
+        double s = i < SCHED_T0 ? 0.5 * more : 0.5 * more / n;
+        c->var[i][i] = s * s;
+    }
+}
+
+/* One step of the filter; base: scale of the noise. */
+static void learn(struct sched_cost *c, double n, int depth, double more, double base)
+{
+    double x[SCHED_N_PARAM], gain[SCHED_N_PARAM], guess = 0, spread = 0;
+    regressors(n, depth, x);
+    for (int i = 0; i < SCHED_N_PARAM; i++)
+        guess += c->par[i] * x[i];
+    for (int i = 0; i < SCHED_N_PARAM; i++) {
+        /* what a parameter contributes drifts by so much of the whole in a step */
+        double share = i == SCHED_F0 || i == SCHED_T0 ? DRIFT : DRIFT_DEPTH;
+        double drift = share * (guess + 0.1 * base) / BASE_MAX(x[i], i < SCHED_T0 ? 1 : n);
+        c->var[i][i] += drift * drift;
+    }
+    for (int i = 0; i < SCHED_N_PARAM; i++) {
+        gain[i] = 0;
+        for (int k = 0; k < SCHED_N_PARAM; k++)
+            gain[i] += c->var[i][k] * x[k];
+        spread += gain[i] * x[i];
+    }
+    double noise = NOISE * (guess + base), all = spread + noise * noise;
+    /* One step that was held up by something else says little. */
+    double off = more - guess, most = 2 * sqrt(all);
+    off = BASE_MAX(BASE_MIN(off, most), -most);
+    for (int i = 0; i < SCHED_N_PARAM; i++)
+        c->par[i] = BASE_MAX(c->par[i] + gain[i] / all * off, 0);
+    for (int i = 0; i < SCHED_N_PARAM; i++)
+        for (int k = 0; k < SCHED_N_PARAM; k++)
+            c->var[i][k] -= gain[i] * gain[k] / all;
+}
+
+void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int depth, int64_t ns)
 {
     if (ns <= 0) return;
     c->n_step++;
@@ -61,39 +107,55 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_
         r->step = c->n_step;
         return;
     }
-    double base = n_decode ? decode_ns(c, n_decode) : 0, fixed, tok, x = n_prompt;
+    double base = n_decode ? decode_ns(c, n_decode) : 0;
     if (base <= 0) return;
-    double more = BASE_MAX((double)ns - base, 0);
-    if (c->w > 2) {
-        fit(c, &fixed, &tok);
-        more = BASE_MIN(more, 3 * (fixed + tok * x) + 0.5 * base);
-    }
-    c->w = SCHED_MEMORY * c->w + 1;
-    c->sn = SCHED_MEMORY * c->sn + x;
-    c->sy = SCHED_MEMORY * c->sy + more;
-    c->snn = SCHED_MEMORY * c->snn + x * x;
-    c->sny = SCHED_MEMORY * c->sny + x * more;
+    double more = BASE_MAX((double)ns - base, 0.01 * base);
+    if (c->n_mixed++ == 0)
+        learn_first(c, n_prompt, more);
+    else
+        learn(c, n_prompt, depth, more, base);
     /* A step that came out too long makes the next piece smaller at once. */
-    c->most = more > 1.25 * SCHED_SHARE * base ? 0.7 * x : BASE_MAX(1.5 * x, x + 2);
-    c->n_mixed++;
+    c->most = more > 1.25 * BASE_MAX(c->aim, SCHED_SHARE * base)
+                  ? 0.7 * n_prompt
+                  : BASE_MAX(1.5 * n_prompt, n_prompt + 2);
 }
 
-int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max)
+/* What a piece may add to a step: the share; more where the prompt's last pieces, by what any piece
+ * costs there, will add more whatever their size: then its first ones may as well. */
+static double aim(const struct sched_cost *c, double share, double fixed, double deeper)
 {
-    double base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max)), fixed, tok;
-    if (c->n_step == 0) return n_max; /* nobody measures */
+    double grow = c->par[SCHED_F1] - 2 * sqrt(BASE_MAX(c->var[SCHED_F1][SCHED_F1], 0));
+    double last = fixed + BASE_MAX(grow, 0) * deeper;
+    return BASE_MAX(share, last + BASE_MAX(SCHED_LEAST * share, SCHED_SPARE * last));
+}
+
+/* Standard deviation of what a token adds at depth d. */
+static double tok_doubt(const struct sched_cost *c, double d)
+{
+    const double *v = c->var[SCHED_T0];
+    double x = v[SCHED_T0] + 2 * d * v[SCHED_T1] + d * d * c->var[SCHED_T1][SCHED_T1];
+    return sqrt(BASE_MAX(x, 0));
+}
+
+int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w)
+{
+    double base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max)), d = w->depth / DEPTH_UNIT;
+    if (c->n_step == 0) return w->n_max; /* nobody measures */
     if (base <= 0) return 0;
-    if (c->w <= 0) return BASE_MIN(SCHED_MIX_FIRST, n_max);
-    fit(c, &fixed, &tok);
-    double crowd = BASE_MAX(1, SCHED_CROWD * (n_wait - 1) / n_decode);
-    double share = SCHED_SHARE * crowd * base;
-    double least = SCHED_LEAST * share / tok;
-    double n = BASE_MIN(BASE_MAX((share - fixed) / tok, least), BASE_MAX(c->most * crowd, least));
-    /* Sometimes another size, to tell what a token costs from what any piece costs: a smaller one
-     * where there is one, since a step too long is felt. */
-    if (n >= 2)
-        n = c->n_mixed % 4 == 3 ? 0.5 * n : n;
-    else
-        n = c->n_mixed % 128 == 127 ? 2 : 1;
-    return n < n_max ? (int)n : n_max;
+    if (c->n_mixed == 0) return BASE_MIN(SCHED_MIX_FIRST, w->n_max);
+    double fixed = c->par[SCHED_F0] + c->par[SCHED_F1] * d;
+    double tok = c->par[SCHED_T0] + c->par[SCHED_T1] * d + 1;
+    double crowd = BASE_MAX(1, SCHED_CROWD * (w->n_wait - 1) / n_decode);
+    c->aim = aim(c, SCHED_SHARE * crowd * base, fixed, BASE_MAX(w->end - w->depth, 0) / DEPTH_UNIT);
+    double n = BASE_MIN((c->aim - fixed) / tok, c->most * crowd);
+    /* Sometimes another size, to tell what a token costs from what any piece costs: a smaller one,
+     * since a step too long is felt; a larger one where that leaves doubts. */
+    double doubt = tok_doubt(c, d);
+    if (c->n_mixed % 8 == 3)
+        n = 0.5 * n;
+    else if (c->n_mixed % 8 == 7)
+        n = doubt > DOUBT * tok ? BASE_MAX(n, 1) + 1 + SCHED_SPARE * c->aim / (tok + doubt)
+                                : 0.5 * n;
+    n = BASE_MAX(n, 1);
+    return n < w->n_max ? (int)n : w->n_max;
 }

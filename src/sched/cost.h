@@ -15,6 +15,7 @@
 #define SCHED_SHARE 1.0
 #define SCHED_CROWD 4.0
 #define SCHED_LEAST 0.4   /* of that is for the tokens themselves, however much any piece costs */
+#define SCHED_SPARE 0.25  /* of what any piece costs is for them, where that is more */
 #define SCHED_MIX_FIRST 4 /* prompt tokens to begin with, before their cost is known */
 #define SCHED_FRESH 64    /* after so many steps the time of a decoding step is measured again */
 
@@ -23,22 +24,34 @@ struct sched_cost_row {
     uint64_t step; /* when it was seen last */
 };
 
+/* What n prompt tokens at depth d add to a step: f0 + f1 d + n (t0 + t1 d), a Kalman filter. */
+enum { SCHED_F0, SCHED_F1, SCHED_T0, SCHED_T1, SCHED_N_PARAM };
+
 struct sched_cost {
     struct sched_cost_row *row; /* [n_row_max + 1] by sequences that decode */
     int n_row_max;
     uint64_t n_step;
-    /* What n prompt tokens added to steps that decode, lately: sums of 1, n, ns, n n, n ns. */
-    double w, sn, sy, snn, sny;
-    double most; /* pieces grow to this at most, after the last one */
+    double par[SCHED_N_PARAM];                /* ns; d in units of 1024 tokens */
+    double var[SCHED_N_PARAM][SCHED_N_PARAM]; /* their covariance */
+    double aim;                               /* what the piece planned last may add; ns */
+    double most;                              /* pieces grow to this at most, after the last one */
     int n_mixed;
+};
+
+/* A step's prompt tokens. */
+struct sched_cost_want {
+    int n_wait;     /* prompts that are there */
+    int depth, end; /* of the first one: where it is; where the longest ends */
+    int n_max;      /* tokens at most */
 };
 
 sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err) BASE_MUST_USE;
 void sched_cost_fini(struct sched_cost *c);
-/* A step of n_decode sequences that decode and n_prompt prompt tokens took ns. */
-void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int64_t ns);
-/* Prompt tokens for a step beside n_decode > 0 sequences that decode, when n_wait prompts are
- * there; at most n_max. 0: a step that only decodes is wanted, to measure it. */
-int sched_cost_budget(const struct sched_cost *c, int n_decode, int n_wait, int n_max);
+/* A step of n_decode sequences that decode and n_prompt prompt tokens, in the mean at depth, took
+ * ns. */
+void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int depth, int64_t ns);
+/* Prompt tokens for a step beside n_decode > 0 sequences that decode. 0: a step that only decodes
+ * is wanted, to measure it. */
+int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w);
 
 #endif

@@ -396,19 +396,28 @@ static void admit_urgent(struct sched *s)
 /* ---- the step ---- */
 
 /* Prompts there are to share a step's budget: running ones, and those for whom a sequence is free.
- */
-static int count_prompts(const struct sched *s, int *n_decode)
+ * Returns how many sequences decode. */
+static int count_prompts(const struct sched *s, struct sched_cost_want *w)
 {
-    int n = 0, wait = 0;
-    *n_decode = 0;
+    int wait = 0, n_decode = 0;
+    *w = (struct sched_cost_want){.n_max = s->opts.n_chunk};
     for (int i = 0; i < s->n_active; i++) {
-        bool d = decodes(&s->req[s->active[i]]);
-        *n_decode += d;
-        n += !d;
+        const struct sched_req *r = &s->req[s->active[i]];
+        if (decodes(r)) {
+            n_decode++;
+            continue;
+        }
+        if (w->n_wait++ == 0) w->depth = r->n_done;
+        w->end = BASE_MAX(w->end, r->n_known);
     }
-    for (int i = 0; i < s->n_wait && wait < s->opts.n_run_max - s->n_active; i++)
-        wait += s->req[s->wait[i]].after < 0;
-    return n + wait;
+    for (int i = 0; i < s->n_wait && wait < s->opts.n_run_max - s->n_active; i++) {
+        const struct sched_req *r = &s->req[s->wait[i]];
+        if (r->after >= 0) continue;
+        wait++;
+        w->end = BASE_MAX(w->end, r->n_known);
+    }
+    w->n_wait += wait;
+    return n_decode;
 }
 
 /* The first in rank: it takes blocks from all others if it must. A prompt leaves half of the budget
@@ -485,7 +494,7 @@ static void plan_prompts(struct sched *s, int budget)
 const struct sched_plan *sched_step(struct sched *s)
 {
     struct sched_plan *p = &s->plan;
-    int n_decode;
+    struct sched_cost_want want;
     s->n_step++;
     s->row_left = s->opts.n_row_max - s->opts.n_run_max;
     p->n_item = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = 0;
@@ -495,14 +504,13 @@ const struct sched_plan *sched_step(struct sched *s)
     for (int i = 0; i < s->n_wait; i++)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
-    int n_prompt = count_prompts(s, &n_decode);
-    int budget = s->opts.n_chunk;
-    if (n_decode && n_prompt) budget = sched_cost_budget(&s->cost, n_decode, n_prompt, budget);
+    int n_decode = count_prompts(s, &want), budget = want.n_max;
+    if (n_decode && want.n_wait) budget = sched_cost_budget(&s->cost, n_decode, &want);
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
         budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
     s->measured = budget == 0;
     if (s->n_active) {
-        plan_first(s, budget, n_prompt > 1);
+        plan_first(s, budget, want.n_wait > 1);
         plan_answers(s);
     }
     plan_prompts(s, budget);
@@ -511,10 +519,16 @@ const struct sched_plan *sched_step(struct sched *s)
 
 void sched_observe(struct sched *s, int64_t ns)
 {
+    const struct sched_plan *p = &s->plan;
     int n_decode = 0;
-    for (int i = 0; i < s->plan.n_item; i++)
-        n_decode += s->plan.item[i].answer;
-    if (s->plan.n_item) sched_cost_observe(&s->cost, n_decode, s->plan.n_tok - n_decode, ns);
+    int64_t sum = 0;
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        n_decode += it->answer;
+        if (!it->answer) sum += (int64_t)it->n_tok * it->pos0;
+    }
+    int n = p->n_tok - n_decode;
+    if (p->n_item) sched_cost_observe(&s->cost, n_decode, n, n ? (int)(sum / n) : 0, ns);
 }
 
 /* ---- checking ---- */

@@ -419,7 +419,7 @@ TEST(engine_warms_up_and_records_steps)
     ASSERT_OK(sl_warm(r.e, &err));
     assert_int_equal(r.e->pool.n_free, n_free);
     assert_true(r.e->sched.cost.row[1].ns > 0);
-    assert_true(r.e->sched.cost.w > 0);
+    assert_int_equal(r.e->sched.cost.n_mixed, 2);
     sl_request q = base(&a, 100);
     ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
     ASSERT_STATUS(sl_warm(r.e, &err), SL_BUSY);
