@@ -39,7 +39,8 @@ def pool(q):
     else:
         p = rng.integers(0, 256, size=(n, nb), dtype=np.uint8)
         def put16(off, std_q, jitter=0.3):
-            d = (0.02 / std_q * (1 + jitter * (rng.random(n) - 0.5))).astype(np.float16)
+            # Scales of both signs: codes have a mean, which would make all tokens alike, and then they choose the same experts
+            d = (0.02 / std_q * (1 + jitter * (rng.random(n) - 0.5)) * rng.choice((-1, 1), n)).astype(np.float16)
             p[:, off:off + 2] = d.view(np.uint8).reshape(n, 2)
         if q == Q.Q4_0: put16(0, 4.6)
         elif q == Q.Q8_0: put16(0, 74.0)
