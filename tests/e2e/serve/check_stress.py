@@ -101,26 +101,41 @@ def leaving(s):
     need("no KV is held", s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0)
 
 
-def own_kib(s):
-    """Resident memory but for the weights and the pool of KV blocks, which are reserved at the start (and grow by use, 2 MiB at once)."""
-    total = size = 0
+def mappings(s):
+    """[(first address, end, name, KiB, resident KiB)]"""
+    out = []
     with open(f"/proc/{s.proc.pid}/smaps") as f:
         for ln in f:
-            if ln.startswith("Size:"):
-                size = int(ln.split()[1])
-            elif ln.startswith("Rss:"):
-                total += int(ln.split()[1]) if size < 16384 else 0
-    return total
+            w = ln.split()
+            if not w[0].endswith(":"):
+                at, end = (int(x, 16) for x in w[0].split("-"))
+                name = w[5] if len(w) > 5 else ""
+            elif w[0] == "Size:":
+                size = int(w[1])
+            elif w[0] == "Rss:":
+                out.append((at, end, name, size, int(w[1])))
+    return out
+
+
+def reserved(s):
+    """Where the weights and the pool of KV blocks are: made at the start, they grow by use, 2 MiB at once."""
+    return [m[:2] for m in mappings(s) if m[3] >= 16384 and m[2] != "[heap]"]
+
+
+def own_kib(s, but):
+    """Resident memory outside the address ranges of but."""
+    return sum(m[4] for m in mappings(s) if not any(a <= m[0] and m[1] <= b for a, b in but))
 
 
 def stopped_readers(s):
-    n, rss = (32 if FULL else 8), own_kib(s)
+    n, but = (32 if FULL else 8), reserved(s)
+    rss = own_kib(s, but)
     socks = [s.open(dict(STORY, stream=True, logprobs=True, top_logprobs=20), rcvbuf=4096) for _ in range(n)]
     t0, peak, most = time.time(), 0, 0
     while time.time() - t0 < 40:
         now = s.metric("vllm:num_requests_running") + s.metric("vllm:num_requests_waiting")
         most = max(most, now)
-        peak = max(peak, own_kib(s) - rss)
+        peak = max(peak, own_kib(s, but) - rss)
         if most and not now:
             break
         time.sleep(0.02)
