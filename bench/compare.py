@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure sluice beside llama.cpp (and ik_llama.cpp) on the same files, in one run.
 
-  bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
+  bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--reps 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
                    [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE] [--docs FILE]
 
 What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built
@@ -13,6 +13,8 @@ when --ik names the folder with its programs.
 Runs alternate (A B A B ...), because machines drift, and before each the memory's read speed is taken. Every result goes to WORK/results/HOST-ISA.jsonl
 at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is there. A program that fails or takes
 longer than --timeout is noted and does not end the run. The ratio of a case is the median over rounds of sluice to the best peer of the same round.
+A program repeats a test --reps times each time it runs (batches: once). A machine that is shared slows programs down and never speeds them up, so the
+table has a second ratio: of the fastest repetition that each program had in all rounds.
 --docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE.
 
 A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
@@ -160,13 +162,14 @@ def env_of(a):
 def run_sluice(a, path, job):
     model, prompts, n, batches, depth, kv = job
     rows = json.loads(out([a.sluice, "bench", "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n), "-b",
-                           ",".join(map(str, batches)), "-d", str(depth), "-r", "1", "--kv", kv, "--json", "-q"], a.timeout, env_of(a)))
+                           ",".join(map(str, batches)), "-d", str(depth), "-r", str(a.reps), "--kv", kv, "--json", "-q"], a.timeout, env_of(a)))
     got = {}
     for r in rows:
         limit = r.get("pct_limit")
         if limit is None:
             limit = r["pct_int8_peak"] if r["test"].startswith("pp") else r["pct_bandwidth"]
-        got[case_name(model, r["test"], r["batch"], depth, kv)] = {"tps": r["tps"], "pct_limit": limit, "probe_gbps": r["probe_gbps"]}
+        got[case_name(model, r["test"], r["batch"], depth, kv)] = {"tps": r["tps"], "best": r["tps_max"], "pct_limit": limit,
+                                                                   "probe_gbps": r["probe_gbps"]}
     return got
 
 
@@ -174,7 +177,12 @@ def bench_args(exe_dir, a, path, job):
     """llama-bench of both peers, but for depth."""
     _, prompts, n, _, depth, kv = job
     return [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
-            "0" if depth and exe_dir == a.ik else str(n), "-r", "1", "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
+            "0" if depth and exe_dir == a.ik else str(n), "-r", str(a.reps), "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
+
+
+def samples(r):
+    """What a line of llama-bench says: the median of its repetitions, and the best."""
+    return {"tps": statistics.median(r["samples_ts"]), "best": max(r["samples_ts"])}
 
 
 def batched_args(exe_dir, a, path, job):
@@ -192,7 +200,7 @@ def run_llama(exe_dir):
         if batches == [1]:
             for r in json.loads(out(bench_args(exe_dir, a, path, job) + (["-d", str(depth)] if depth else []), a.timeout)):
                 test = f"pp{r['n_prompt']}" if r["n_prompt"] else f"tg{r['n_gen']}"
-                got[case_name(model, test, 1, depth, kv)] = {"tps": r["avg_ts"]}
+                got[case_name(model, test, 1, depth, kv)] = samples(r)
             return got
         for line in out(batched_args(exe_dir, a, path, job) + ["--output-format", "jsonl"], a.timeout).splitlines():
             if line.startswith("{"):
@@ -211,7 +219,7 @@ def run_ik(exe_dir):
             cmd = bench_args(exe_dir, a, path, job) + ["-rtr", "1", "-fmoe", "1", "-mla", "3"] + (["-gp", f"{depth},{n}"] if depth else [])
             for r in json.loads(out(cmd, a.timeout)):
                 test = f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}"
-                got[case_name(model, test, 1, depth, kv)] = {"tps": r["avg_ts"]}
+                got[case_name(model, test, 1, depth, kv)] = samples(r)
             return got
         for line in out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"], a.timeout).splitlines():
             cells = [c.strip() for c in line.split("|")][1:-1]
@@ -305,11 +313,13 @@ def summary(rows, engines):
             p = [by[(e, rnd)]["tps"] for e in engines if e != "sluice" and "tps" in by.get((e, rnd), {})]
             if s and p:
                 ratios.append(s / max(p))
+        best = {e: max([r.get("best", r.get("tps", 0)) for (n, _), r in by.items() if n == e] + [0]) for e in engines}
+        peer = max([best[e] for e in engines if e != "sluice"] + [0])
         pct = [r["pct_limit"] for (n, _), r in by.items() if n == "sluice" and r.get("pct_limit") is not None]
         gbps = [r["read_gbps"] for r in by.values() if r.get("read_gbps")]
         table.append({"case": case, "tps": med, "error": err, "ratio": statistics.median(ratios) if ratios else None,
                       "min": min(ratios) if ratios else None, "max": max(ratios) if ratios else None, "n": len(ratios),
-                      "pct": statistics.median(pct) if pct else None, "gbps": statistics.median(gbps) if gbps else None})
+                      "best": best["sluice"] / peer if peer and best["sluice"] else None, "pct": statistics.median(pct) if pct else None, "gbps": statistics.median(gbps) if gbps else None})
     return table
 
 
@@ -318,11 +328,11 @@ def num(v, form):
 
 
 def markdown(table, engines):
-    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the limit", "read GB/s"]
+    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the best runs", "of the limit", "read GB/s"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for t in table:
         lines.append("| " + " | ".join([t["case"]] + [num(t["tps"][e], ".1f") for e in engines] +
-                                       [num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}",
+                                       [num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}", num(t["best"], ".2f"),
                                         "-" if t["pct"] is None else f"{t['pct']:.0f} %", num(t["gbps"], ".0f")]) + " |")
     return "\n".join(lines)
 
@@ -330,10 +340,10 @@ def markdown(table, engines):
 def write_csv(path, table, engines):
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "rounds", "pct_of_limit", "read_gbps", "errors"])
+        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "ratio_of_best", "rounds", "pct_of_limit", "read_gbps", "errors"])
         for t in table:
             w.writerow([t["case"]] + [num(t["tps"][e], ".4g") for e in engines] +
-                       [num(t[k], ".4g") for k in ("ratio", "min", "max")] + [t["n"], num(t["pct"], ".4g"), num(t["gbps"], ".4g"),
+                       [num(t[k], ".4g") for k in ("ratio", "min", "max", "best")] + [t["n"], num(t["pct"], ".4g"), num(t["gbps"], ".4g"),
                         "; ".join(f"{e}: {x}" for e, x in t["error"].items() if x)])
 
 
@@ -372,6 +382,7 @@ def main():
     ap.add_argument("--only", action="append", default=[])
     ap.add_argument("--list", action="store_true", help="print the cases and end")
     ap.add_argument("--rounds", type=int, default=3)
+    ap.add_argument("--reps", type=int, default=3)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--isa", choices=["native", "avx2"], default="native")
     ap.add_argument("--sluice", default=os.path.join(ROOT, "build", "sluice"))

@@ -28,9 +28,9 @@ with tempfile.TemporaryDirectory() as d:
     shutil.copy2(os.path.join(BUILD, "tests", "tiny", "smollm.gguf"), d + "/models/smollm2.gguf")
     program(d + "/sluice", f"""echo run >>{d}/log
 case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
-*) echo '[{{"test":"pp512","batch":1,"tps":300,"pct_bandwidth":null,"pct_int8_peak":60,"probe_gbps":50}},
-{{"test":"tg64","batch":1,"tps":90,"pct_bandwidth":88,"pct_int8_peak":1,"probe_gbps":50}}]' ;; esac""")
-    program(d + "/bin/llama-bench", """echo '[{"n_prompt":512,"n_gen":0,"avg_ts":100},{"n_prompt":0,"n_gen":64,"avg_ts":60}]'""")
+*) echo '[{{"test":"pp512","batch":1,"tps":300,"tps_max":310,"pct_bandwidth":null,"pct_int8_peak":60,"probe_gbps":50}},
+{{"test":"tg64","batch":1,"tps":90,"tps_max":90,"pct_bandwidth":88,"pct_int8_peak":1,"probe_gbps":50}}]' ;; esac""")
+    program(d + "/bin/llama-bench", """echo '[{"n_prompt":512,"n_gen":0,"samples_ts":[99,100,124]},{"n_prompt":0,"n_gen":64,"samples_ts":[60]}]'""")
 
     def compare(*args):
         r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--work", d, "--llama", d + "/bin", "--sluice", d + "/sluice", "--rounds", "2",
@@ -38,9 +38,9 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
         return r.returncode, r.stdout, r.stderr
 
     r = compare("--csv", d + "/a.csv", "--svg", d + "/a.svg")
-    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 60 % | 50 |" in r[1], "table", r)
+    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 2.50 | 60 % | 50 |" in r[1], "table", r)
     rows = list(csv.DictReader(open(d + "/a.csv")))
-    check([x["ratio"] for x in rows] == ["3", "1.5"] and rows[0]["rounds"] == "2", "csv", rows)
+    check([x["ratio"] for x in rows] == ["3", "1.5"] and rows[0]["rounds"] == "2" and rows[0]["ratio_of_best"] == "2.5", "csv", rows)
     check(open(d + "/a.svg").read().count("<rect") == 3, "svg")
     n = len(open(d + "/log").readlines())
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n, "nothing is measured twice")
