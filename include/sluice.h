@@ -245,6 +245,7 @@ typedef struct sl_engine_info {
     int64_t weight_bytes, kv_bytes, act_bytes, scratch_bytes;
     double pack_ms;
     int packed; /* 1 = the weights are a packed file, mapped */
+    int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
 

@@ -255,6 +255,9 @@ ROUTE(page);
 /* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
                            bool as_text, sl_err *err) BASE_MUST_USE;
+/* LIMIT when the texts of messages (a list, or one text) are more than the context's tokens can
+ * spell: known without rendering them. */
+sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err) BASE_MUST_USE;
 /* tools and tool_choice are well-formed. */
 sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */

@@ -10,14 +10,21 @@
 #include "api/api_internal.h"
 #include "base/size.h"
 
-#define RING_STREAM (128 * 1024) /* about 1000 tokens that a reader may lag behind */
+#define RING_STREAM (64 * 1024) /* about 1400 tokens that a reader may lag behind */
 #define RING_WHOLE (1024 * 1024)
 #define PULL_BYTES (16 * 1024) /* of a stream at a time: more stays in the ring, where it is small */
 #define WINDOW 16 /* prompts of one request that are in the engine at once */
 
-/* What stands in the ring before its payload. */
+/* What stands in the ring before its payload: for plain tokens as little as can be, for this is what
+ * a reader that stopped holds. */
 struct rec {
-    struct api_event ev; /* pointers unused */
+    int32_t sub, index, token, n_text, n_top, n_prompt, n_done, n_token;
+    float logprob;
+    int32_t has_more;
+};
+struct more {
+    int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error;
+    int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
 };
 
 struct api_sub {
@@ -33,34 +40,36 @@ static void on_event(void *user, const sl_event *ev)
 {
     struct api_sub *s = user;
     struct api_job *j = s->job;
-    struct rec rec = {.ev = {.sub = s->i,
-                             .index = ev->index,
-                             .token = ev->token,
-                             .n_top = ev->n_top,
-                             .prompt_pos = ev->prompt_pos,
-                             .n_embedding = ev->n_embedding,
-                             .finish = (int32_t)ev->finish,
-                             .status = (int32_t)ev->status,
-                             .n_prompt = ev->n_prompt,
-                             .n_token = ev->n_token,
-                             .n_cached = ev->n_cached,
-                             .n_done = ev->n_done,
-                             .n_text = (int32_t)ev->n_text,
-                             .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
-                             .logprob = ev->logprob,
-                             .ttft_ns = ev->ttft_ns,
-                             .done_ns = ev->done_ns,
-                             .queue_ns = ev->queue_ns,
-                             .prefill_ns = ev->prefill_ns}};
-    struct net_piece piece[5] = {
+    bool last = ev->finish != SL_FINISH_NONE;
+    struct more more = {.prompt_pos = ev->prompt_pos,
+                        .n_embedding = ev->n_embedding,
+                        .finish = (int32_t)ev->finish,
+                        .status = (int32_t)ev->status,
+                        .n_cached = ev->n_cached,
+                        .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
+                        .ttft_ns = ev->ttft_ns,
+                        .done_ns = ev->done_ns,
+                        .queue_ns = ev->queue_ns,
+                        .prefill_ns = ev->prefill_ns};
+    struct rec rec = {.sub = s->i,
+                      .index = ev->index,
+                      .token = ev->token,
+                      .n_text = (int32_t)ev->n_text,
+                      .n_top = ev->n_top,
+                      .n_prompt = ev->n_prompt,
+                      .n_done = ev->n_done,
+                      .n_token = ev->n_token,
+                      .logprob = ev->logprob,
+                      .has_more = last || ev->prompt_pos >= 0 || more.n_embedding || more.n_error};
+    struct net_piece piece[6] = {
         {&rec, sizeof rec},
+        {&more, rec.has_more ? sizeof more : 0},
         {ev->text, ev->n_text},
         {ev->top, (size_t)ev->n_top * sizeof *ev->top},
         {ev->embedding, (size_t)ev->n_embedding * sizeof *ev->embedding},
-        {ev->error, (size_t)rec.ev.n_error},
+        {ev->error, (size_t)more.n_error},
     };
-    bool last = ev->finish != SL_FINISH_NONE;
-    if (net_feed_put(&j->feed, piece, 5, last) == NET_FEED_FULL && !last)
+    if (net_feed_put(&j->feed, piece, 6, last) == NET_FEED_FULL && !last)
         sl_cancel(j->a->o.engine, ev->id);
     if (last && --s->n_left == 0) {
         net_count_sub(&j->a->n_gen, 1);
@@ -150,14 +159,40 @@ static bool reserve(struct api_job *j, size_t n)
     return true;
 }
 
+/* The next record without its payload. */
+static struct api_event next_event(struct net_ring *ring)
+{
+    struct rec rec;
+    struct more more = {.prompt_pos = -1, .finish = SL_FINISH_NONE};
+    net_ring_get(ring, &rec, sizeof rec);
+    if (rec.has_more) net_ring_get(ring, &more, sizeof more);
+    return (struct api_event){.sub = rec.sub,
+                              .index = rec.index,
+                              .token = rec.token,
+                              .n_top = rec.n_top,
+                              .prompt_pos = more.prompt_pos,
+                              .n_embedding = more.n_embedding,
+                              .finish = more.finish,
+                              .status = more.status,
+                              .n_prompt = rec.n_prompt,
+                              .n_token = rec.n_token,
+                              .n_cached = more.n_cached,
+                              .n_done = rec.n_done,
+                              .n_text = rec.n_text,
+                              .n_error = more.n_error,
+                              .logprob = rec.logprob,
+                              .ttft_ns = more.ttft_ns,
+                              .done_ns = more.done_ns,
+                              .queue_ns = more.queue_ns,
+                              .prefill_ns = more.prefill_ns};
+}
+
 /* Read what is in the ring; of a stream no more than PULL_BYTES make. */
 static void drain(struct api_job *j, struct str *out)
 {
-    struct rec rec;
     size_t max = out ? out->n + PULL_BYTES : 0;
-    while (net_ring_used(&j->feed.ring) >= sizeof rec && (!out || out->n < max)) {
-        net_ring_get(&j->feed.ring, &rec, sizeof rec);
-        struct api_event *ev = &rec.ev;
+    while (net_ring_used(&j->feed.ring) >= sizeof(struct rec) && (!out || out->n < max)) {
+        struct api_event next = next_event(&j->feed.ring), *ev = &next;
         size_t n_text = (size_t)ev->n_text, n_top = (size_t)ev->n_top * sizeof *ev->top,
                n_emb = (size_t)ev->n_embedding * sizeof(float), n_err = (size_t)ev->n_error;
         size_t at_top = size_round(n_text + 1, 16), at_emb = at_top + size_round(n_top, 16),

@@ -333,6 +333,30 @@ sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char
     return render_either(a, r, body, out, NULL, NULL, err);
 }
 
+static size_t text_bytes(const struct json *content)
+{
+    size_t n = 0;
+    if (!content || content->kind == JSON_STR_K) return content ? content->n : 0;
+    for (const struct json *p = content->kind == JSON_ARRAY_K ? content->child : NULL; p;
+         p = p->next) {
+        const struct json *text = text_json_get(p, "text");
+        if (text && text->kind == JSON_STR_K) n += text->n;
+    }
+    return n;
+}
+
+sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err)
+{
+    size_t n = 0, max = (size_t)a->ei.text_bytes_max;
+    if (!list || !max) return SL_OK;
+    if (list->kind == JSON_STR_K) n = list->n;
+    for (const struct json *m = list->kind == JSON_ARRAY_K ? list->child : NULL; m; m = m->next)
+        n += text_bytes(text_json_get(m, "content"));
+    if (n <= max) return SL_OK;
+    return SL_FAIL(err, LIMIT, "prompt of %zu bytes: longer than the context of %d tokens", n,
+                   a->ei.n_ctx);
+}
+
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err)
 {
@@ -345,6 +369,7 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
         *out = (struct api_prompt){.ids = ids, .n_ids = n};
         return SL_OK;
     }
+    SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
     SL_TRY(render_either(a, r, body, NULL, &ids, &n, err));
     sl_status st = mem_arena_array(&r->arena, (size_t)n + 1, sizeof *ids, &copy, err);
     if (!st && n) memcpy(copy, ids, (size_t)n * sizeof *ids);

@@ -189,6 +189,7 @@ sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *e
     struct api_stored s;
     struct str chat;
     char key[64];
+    SL_TRY(api_messages_fit(a, api_field(p->body, "input"), err));
     if (prev) {
         api_key_name(a, r->key, key);
         sl_status st = api_store_get(a, prev, key, &r->arena, &s, err);

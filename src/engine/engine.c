@@ -168,6 +168,7 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
+        .text_bytes_max = e->m->tok ? e->n_ctx * (int64_t)tok_max_piece(e->m->tok) : 0,
     };
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;

@@ -46,7 +46,7 @@ struct net_req_own {
     struct MHD_Connection *mhd;
     struct MHD_Response *response; /* set: the reply */
     /* net thread */
-    bool streaming, handed, probe, ended;
+    bool streaming, read, handed, probe, ended;
     bool http11;
     /* net thread until the stream first sleeps, then watcher, see push.c */
     bool direct;        /* the watcher writes to the socket */

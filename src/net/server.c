@@ -183,6 +183,12 @@ static bool sleep_first(struct net_req_own *o)
 static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
 {
     struct net_req *r = &o->r;
+    if (!o->read && !r->here && !o->response) {
+        /* A turn of the library's loop, so that it wants no more bytes. Suspended before that it
+         * would read as soon as it is resumed, and close on a peer that has closed its side. */
+        o->read = true;
+        return MHD_YES;
+    }
     if (!o->handed) {
         o->handed = true;
         set_phase(s, o->conn, NET_BUSY, r);

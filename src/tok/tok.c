@@ -75,6 +75,11 @@ void tok_close(tok *t)
     mem_free(t);
 }
 
+size_t tok_max_piece(const tok *t)
+{
+    return t->max_piece;
+}
+
 int tok_n_vocab(const tok *t)
 {
     return t->n_vocab;

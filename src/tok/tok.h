@@ -51,6 +51,8 @@ sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
                            const struct text_tmpl_span *span, int n_span, struct tok_ids *out,
                            sl_err *err) BASE_MUST_USE;
 
+/* Bytes of the longest token, where n bytes of text are at least n / this many; else 0. */
+size_t tok_max_piece(const tok *t);
 int tok_n_vocab(const tok *t); /* ids 0 .. n-1; holes have no bytes */
 /* Bytes of one token (an added token: its text). NULL and 0 for a hole. Borrowed. */
 const char *tok_bytes(const tok *t, int32_t id, int *n);

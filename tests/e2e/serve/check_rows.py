@@ -144,12 +144,22 @@ def over_long(s):
         t = time.perf_counter() - t0
     need("32 MiB", head.startswith(b"HTTP/1.1 413"), head[:100])
     need("32 MiB: before it is read", t < 1, t)
-    body = json.dumps({"prompt": "word " * 200000}).encode()  # as much as a body may have
-    t0 = time.perf_counter()
-    status, _, data = s.call("POST", TEXT, body)
-    t = time.perf_counter() - t0
-    print(f"{len(body)} bytes of prompt: {status} after {t * 1000:.0f} ms")
-    need("a prompt over the context", status in (400, 413) and t < 1, (status, t))
+    worst = 0
+    for text in ("word " * 200000, "a" * 10 ** 6, " " * 10 ** 6, "{\"a\": [1, 2]}" * 60000, "\"\\\n" * 160000):  # as much as a body may have
+        for path, body in ((TEXT, {"prompt": text}), (CHAT, {"messages": [{"role": "user", "content": text}]}), (RESP, {"input": text})):
+            data, best = json.dumps(body).encode(), 9
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+                    c.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)) + data[:-1])
+                    time.sleep(0.05)  # until all but the last byte is read
+                    t0 = time.perf_counter()
+                    c.sendall(data[-1:])
+                    head = c.recv(65536)
+                    best = min(best, time.perf_counter() - t0)
+                need(f"over the context: {path} {text[:5]!r}", head.startswith(b"HTTP/1.1 400") and b"context_length_exceeded" in head, head[-200:])
+            worst = max(worst, best)
+    print(f"a prompt of 1 MB: refused {worst * 1000:.1f} ms behind its last byte at most")
+    need("over the context: time", worst <= (0.01 if FULL else 0.1), worst)
 
 
 def ids(s):
