@@ -105,7 +105,7 @@ static sl_status step(struct bench *b, sl_err *err)
 /* Tokens that a sequence may make while the others' prompts are computed. */
 static int spare(const struct test *t)
 {
-    return t->batch * (t->depth / 512 + 2);
+    return t->batch * (t->depth / 64 + 8);
 }
 
 /* Compute the context of every sequence by itself and leave it in the prefix tree. Else the first
