@@ -6,7 +6,7 @@
   bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while prompts of that many tokens are read
   bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
 
-Two threads (THREADS=N: others), the client on the same cores. SLUICE=FILE: another program than build/sluice.
+Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5); TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
 """
 import json
 import os
@@ -23,6 +23,7 @@ from compare import ROOT
 
 SLUICE = os.environ.get("SLUICE", os.path.join(ROOT, "build", "sluice"))
 THREADS = int(os.environ.get("THREADS", "2"))
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 
 class Serve:
@@ -62,25 +63,34 @@ class Serve:
         return s
 
 
+def bench_rate(model, n, n_out):
+    cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS), "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
+    return json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
+
+
+def serve_rate(s, n, n_out, cpu):
+    before = s.http_ms()
+    r = s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
+    cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
+    # the request that came last decodes beside all others from its first token on
+    return 1e3 * n / (r["tpot_ms"]["min"] if n > 1 else r["tpot_ms"]["mean"])
+
+
 def overhead(model, *batches):
+    """Server and bench in turn, because machines drift: each server run beside the mean of the bench runs before and after it."""
     for n in map(int, batches or ("1", "32")):
-        n_out, n_req = (96, n) if n > 1 else (256, 4)
-        ratios, cpu, rates = [], [], []
-        for _ in range(3):  # in turn, because machines drift
-            cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS), "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
-            alone = json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
-            with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(512 * (n + 1))) as s:
-                s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 16)
-                before = s.http_ms()
-                r = s.load("--parallel", n, "--number", n_req, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
-                cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
-            # the request that came last decodes beside all others from its first token on
-            rate = 1e3 * n / (r["tpot_ms"]["min"] if n > 1 else r["tpot_ms"]["mean"])
-            rates.append((rate, alone))
-            ratios.append(rate / alone)
+        n_out = int(os.environ.get("TOKENS", "96" if n > 1 else "256"))
+        cpu, rates, alone = [], [], [bench_rate(model, n, n_out)]
+        with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(512 * (n + 1))) as s:
+            s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 16)
+            for _ in range(ROUNDS):
+                rates.append(serve_rate(s, n, n_out, cpu))
+                alone.append(bench_rate(model, n, n_out))
+        ratios = [2 * r / (a + b) for r, a, b in zip(rates, alone, alone[1:])]
         m = statistics.median
-        print(f"batch {n}: {m(a for a, _ in rates):.0f} tok/s, `sluice bench` {m(b for _, b in rates):.0f}: "
-              f"{100 * m(ratios):.1f} % ({100 * min(ratios):.1f} .. {100 * max(ratios):.1f}); HTTP {m(cpu):.1f} ms of CPU per 1000 tokens")
+        print(f"batch {n}: {m(rates):.1f} tok/s, `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of {ROUNDS} rounds "
+              f"{100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs {100 * max(rates) / max(alone):.1f} %; "
+              f"HTTP {m(cpu):.1f} ms of CPU per 1000 tokens", flush=True)
 
 
 def quantile(v, q):

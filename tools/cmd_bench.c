@@ -51,6 +51,7 @@ struct result {
 #define REPEAT_MAX 1000
 #define OP_MAX 64
 #define TEST_MAX 256
+#define BATCH_MAX 1024
 
 struct bench {
     struct compute c;
@@ -59,7 +60,8 @@ struct bench {
     uint64_t rng;
     int n_first; /* requests that have begun to answer, and that are over */
     int n_over;
-    uint64_t id; /* of the newest request */
+    uint64_t id[BATCH_MAX]; /* of the newest requests */
+    int n_id;
     sl_op_stat op[OP_MAX]; /* of the last repeat's measured part */
     int n_op;
     bool failed;
@@ -92,7 +94,7 @@ static sl_status submit(struct bench *b, int n_prompt, int n_new, int many, sl_e
     sl_bias own = {(int32_t)(rng_next(&b->rng) % (uint64_t)b->c.mi.n_vocab), 100.0f};
     q.sampling.bias = &own;
     q.sampling.n_bias = many;
-    return sl_submit(b->c.e, &q, &b->id, err);
+    return sl_submit(b->c.e, &q, &b->id[b->n_id++ % BATCH_MAX], err);
 }
 
 static sl_status step(struct bench *b, sl_err *err)
@@ -105,7 +107,7 @@ static sl_status step(struct bench *b, sl_err *err)
 /* Tokens that a sequence may make while the others' prompts are computed. */
 static int spare(const struct test *t)
 {
-    return t->batch * (t->depth / 512 + 2);
+    return t->batch * (t->depth / 64 + 8);
 }
 
 /* Compute the context of every sequence by itself and leave it in the prefix tree. Else the first
@@ -132,7 +134,7 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
     if (!t->prefill) SL_TRY(fill(b, t, err));
     sl_stats_get(b->c.e, &st);
     uint64_t n0 = st.n_prompt_tok;
-    b->n_first = b->n_over = 0;
+    b->n_first = b->n_over = b->n_id = 0;
     *n_step = 0;
     if (t->prefill) {
         SL_TRY(submit(b, t->depth + t->n, 1, 0, err));
@@ -161,8 +163,8 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
                        b->n_over, t->batch);
     b->n_op = sl_op_stats(b->c.e, b->op, OP_MAX);
     if (b->n_op > OP_MAX) b->n_op = OP_MAX;
-    for (int i = 0; i < t->batch; i++)
-        sl_cancel(b->c.e, b->id - (uint64_t)i); /* what still decodes ends here */
+    for (int i = 0; i < b->n_id; i++)
+        sl_cancel(b->c.e, b->id[i]); /* what still decodes ends here */
     while (sl_pending(b->c.e))
         SL_TRY(sl_step(b->c.e, err));
     return SL_OK;
@@ -404,7 +406,7 @@ static int run(struct cmd_ctx *x)
         if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24)
             return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
     for (int i = 0; i < o->b.n; i++)
-        if (o->b.v[i] < 1 || o->b.v[i] > 1024)
+        if (o->b.v[i] < 1 || o->b.v[i] > BATCH_MAX)
             return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
     int n = list_tests(o, t, BASE_COUNT_OF(t));
     if (n == 0) return cmd_usage("nothing to measure: -p or -n: give one above 0");
