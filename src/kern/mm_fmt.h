@@ -37,8 +37,9 @@ void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, flo
                         int k0, int n, uint8_t *dst);
 /* The run format of a weight_group matrix. */
 int kern_mm_group_fmt(const struct weight *w);
-/* Codes of 16 rows x 32 k as planes. */
-void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out);
+/* Codes of a block, one row of them per row of the tile, as the planes of its groups: everything of
+ * the block at dst but its header. */
+void kern_mm_pack_codes(const struct mm_fmt_info *f, const uint8_t codes[16][256], uint8_t *dst);
 
 /* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 16). */
 extern const uint8_t kern_mm_nl[16], kern_mm_e2m1[16];
