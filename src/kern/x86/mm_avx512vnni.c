@@ -283,31 +283,62 @@ AI __m512i start(int32_t i, int off)
     }
 }
 
+/* A column's 32 activations and what goes with them: of a record, or of a short one. */
+struct col {
+    const int8_t *q;
+    const float *e;
+    const int32_t *i0, *i1;
+    const float *s0, *s1;
+};
+
+AI struct col of_rec(const struct mm_rec *r, int half)
+{
+    return (struct col){r->q, &r->e, &r->i[half ? 1 : 0], &r->i[2], &r->s[half ? 1 : 0], &r->s[2]};
+}
+
+AI struct col of_short(const struct mm_short *r, int off)
+{
+    const float *a = (const float *)(const void *)&r->a, *b = (const float *)(const void *)&r->b;
+    return (struct col){r->q, &r->e, &r->a, &r->b, off ? b : a, b};
+}
+
 /* Two chains of products for one sum: a chain of eight is longer than what the scheduler can hide.
  * The product by the activations' scale, a power of two, goes to the adders, whose ports the
  * integer products leave free: acc + t * 2^e is fma(t, d, acc) exactly. */
+AI vacc add_column(const struct wgroup *w, struct col e, vacc acc, enum mm_header header, int half,
+                   int min, int off)
+{
+    __m512i s = start(*e.i0, off), u = half ? start(*e.i1, off) : _mm512_setzero_si512();
+    s = dp(s, w->w0, e.q);
+    u = dp(u, w->w4, e.q + 16);
+    s = dp(s, w->w1, e.q + 4);
+    u = dp(u, w->w5, e.q + 20);
+    s = dp(s, w->w2, e.q + 8);
+    u = dp(u, w->w6, e.q + 24);
+    s = dp(s, w->w3, e.q + 12);
+    u = dp(u, w->w7, e.q + 28);
+    if (!half) s = _mm512_add_epi32(s, u);
+    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc.sc0);
+    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc.sc1, t);
+    acc = _mm512_add_ps(scale2(t, e.e), acc);
+    if (!min) return acc;
+    if (header == H_DM) return _mm512_fmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
+    acc = _mm512_fnmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
+    return half ? _mm512_fnmadd_ps(w->sc.mn1, _mm512_set1_ps(*e.s1), acc) : acc;
+}
+
 AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
     (void)planes;
-    __m512i s = start(e->i[half ? 1 : 0], off),
-            u = half ? start(e->i[2], off) : _mm512_setzero_si512();
-    s = dp(s, w->w0, e->q);
-    u = dp(u, w->w4, e->q + 16);
-    s = dp(s, w->w1, e->q + 4);
-    u = dp(u, w->w5, e->q + 20);
-    s = dp(s, w->w2, e->q + 8);
-    u = dp(u, w->w6, e->q + 24);
-    s = dp(s, w->w3, e->q + 12);
-    u = dp(u, w->w7, e->q + 28);
-    if (!half) s = _mm512_add_epi32(s, u);
-    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc.sc0);
-    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc.sc1, t);
-    acc = _mm512_add_ps(scale2(t, &e->e), acc);
-    if (!min) return acc;
-    if (header == H_DM) return _mm512_fmadd_ps(w->sc.mn0, _mm512_set1_ps(e->s[0]), acc);
-    acc = _mm512_fnmadd_ps(w->sc.mn0, _mm512_set1_ps(e->s[half ? 1 : 0]), acc);
-    return half ? _mm512_fnmadd_ps(w->sc.mn1, _mm512_set1_ps(e->s[2]), acc) : acc;
+    return add_column(w, of_rec(e, half), acc, header, half, min, off);
+}
+
+#define MM_BRIEF
+AI vacc brief_column(const struct wgroup *w, const struct mm_short *e, vacc acc,
+                     enum mm_header header, int half, int min, int off)
+{
+    return add_column(w, of_short(e, off), acc, header, half, min, off);
 }
 
 /* The records of many columns are as many streams, which no prefetcher follows: those of the next
