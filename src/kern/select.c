@@ -38,7 +38,7 @@ void kern_select(struct kern *k, uint32_t mask)
         (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
     int zen3 = (fm >> 8) == 0x19 && !zen4;
     k->prefetch_1 = zen4 || (fm >> 8) == 0x1a ? 0 : zen3 ? 2048 : 1024;
-    k->prefetch_n = 2048;
+    k->prefetch_n = zen4 ? 3072 : 2048;
     k->prefetch_from = zen4 ? 3 : 2;
 }
 
