@@ -305,24 +305,49 @@ static const struct mm_rec *records(const struct mm_act_buf *x, enum mm_act form
     return form == MM_ACT_INT8 ? x->i8 : form == MM_ACT_INT8X ? x->i8x : x->i15;
 }
 
+static struct mm_short shorten(const struct mm_rec *e, const struct mm_fmt_info *f)
+{
+    struct mm_short b = {.e = e->e};
+    const int32_t *i = e->i + (f->half ? 1 : 0);
+    const float *s = e->s + (f->half ? 1 : 0);
+    memcpy(b.q, e->q, sizeof b.q);
+    if (f->off) {
+        b.a = i[0];
+        b.b = f->half ? i[1] : 0;
+        if (f->min) memcpy(&b.b, s, sizeof b.b);
+    } else if (f->min) {
+        memcpy(&b.a, s, sizeof b.a);
+        if (f->half) memcpy(&b.b, s + 1, sizeof b.b);
+    }
+    return b;
+}
+
 #define COPY_COLS 32 /* up to so many columns their records are copied into one stream */
 
 /* The columns of a code format. Many columns' records are read where they are. A few are laid side
- * by side first, group by group: every stream more costs a core that waits for memory. */
-static void code_columns(const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
+ * by side first, group by group: every stream more costs a core that waits for memory. Very few are
+ * cut to what the format needs: they are read again for each tile, and stay in the L1 only while
+ * they are small. */
+static void code_columns(const struct kern *kern, const struct mm_fmt_info *f,
+                         const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
                          struct mm_run *r, const struct scratch *s)
 {
     const struct mm_rec *rec = records(x, form);
     struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
+    struct mm_short *brief = (struct mm_short *)(void *)s->panel;
     int copy = r->n > 1 && r->n <= COPY_COLS && r->n * r->g1 <= MM_PANEL * 2;
+    if (copy && kern->brief && r->n <= MM_FEW && !(f->half && f->min && f->off)) r->brief = brief;
     for (size_t j = 0; j < n; j++) {
         const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
         s->lo[j] = from + x->ld / 32;
         if (!copy) continue;
-        for (size_t g = 0; g < (size_t)r->g1; g++)
-            panel[g * n + j] = from[g];
         s->hi[j] = panel + j;
+        for (size_t g = 0; g < (size_t)r->g1; g++)
+            if (r->brief)
+                brief[g * n + j] = shorten(from + g, f);
+            else
+                panel[g * n + j] = from[g];
     }
     r->hi = s->hi;
     r->step = copy ? n : 1;
@@ -427,7 +452,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.ldy = ldy;
         r.add = g0 > 0;
         r.acc = s->acc;
-        r.prefetch = n == 1 ? kern->prefetch_1 : kern->prefetch_n;
+        r.prefetch = n < kern->prefetch_from ? kern->prefetch_1 : kern->prefetch_n;
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
             uint16_t *panel = (uint16_t *)(void *)s->panel;
             fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);
@@ -445,7 +470,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
                 run_of(kern, m->fmt)(&r);
             continue;
         }
-        code_columns(x, form, idx, j0, &r, s);
+        code_columns(kern, f, x, form, idx, j0, &r, s);
         run_of(kern, m->fmt)(&r);
     }
 }

@@ -156,10 +156,11 @@ static unsigned six_at(const uint8_t *c, int l)
     return (unsigned)(c[0] >> 6 << 4 | c[64] >> 6 << 2 | c[128] >> 6);
 }
 
-static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][64])
+static inline void get_codes(enum mm_planes planes, const uint8_t *c, const int r0, const int n_r,
+                             uint8_t code[8][64])
 {
     for (int l = 0; l < 8; l++)
-        for (int b = 0; b < 64; b++) {
+        for (int b = 4 * r0; b < 4 * (r0 + n_r); b++) {
             unsigned v = 0;
             switch (planes) {
             case P_B8:
@@ -191,18 +192,26 @@ static void get_codes(enum mm_planes planes, const uint8_t *c, uint8_t code[8][6
         }
 }
 
-void kern_mm_group(int fmt, const uint8_t *blk, int g, struct mm_group *out)
+/* Rows [r0, r0 + n_r), the others of *out are left. */
+static inline void get_group(int fmt, const uint8_t *blk, int g, const int r0, const int n_r,
+                             struct mm_group *out)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[fmt];
-    for (int r = 0; r < 16; r++)
+    for (int r = r0; r < r0 + n_r; r++)
         get_scales(f, blk, g, r, out);
-    get_codes(f->planes, blk + f->hdr_bytes + g * f->grp_bytes, out->code);
+    get_codes(f->planes, blk + f->hdr_bytes + g * f->grp_bytes, r0, n_r, out->code);
 }
 
-static void float_group(int fmt, const uint8_t *blk, int k0, float *dst)
+void kern_mm_group(int fmt, const uint8_t *blk, int g, struct mm_group *out)
+{
+    get_group(fmt, blk, g, 0, 16, out);
+}
+
+static inline void float_group(int fmt, const uint8_t *blk, int k0, const int r0, const int n_r,
+                               float *dst)
 {
     for (int k = k0; k < k0 + 32; k++)
-        for (int r = 0; r < 16; r++) {
+        for (int r = r0; r < r0 + n_r; r++) {
             uint16_t h;
             float v;
             if (fmt == MM_f32) {
@@ -220,22 +229,29 @@ static void float_group(int fmt, const uint8_t *blk, int k0, float *dst)
         }
 }
 
-void kern_mm_group_f32(int fmt, const uint8_t *tile, int g, float *dst)
+/* 32 k of rows [r0, r0 + n_r): dst [32][n_r]. */
+static inline void group_f32(int fmt, const uint8_t *tile, int g, const int r0, const int n_r,
+                             float *dst)
 {
     const struct mm_fmt_info *f = &kern_mm_fmts[fmt];
     int per = f->blk_k / 32;
     const uint8_t *blk = tile + (size_t)(g / per) * (size_t)f->blk_bytes;
     if (fmt >= MM_N_CODE) {
-        float_group(fmt, blk, g % per * 32, dst);
+        float_group(fmt, blk, g % per * 32, r0, n_r, dst);
         return;
     }
     struct mm_group o;
-    kern_mm_group(fmt, blk, g % per, &o);
+    get_group(fmt, blk, g % per, r0, n_r, &o);
     for (int k = 0; k < 32; k++)
-        for (int r = 0; r < 16; r++) {
+        for (int r = r0; r < r0 + n_r; r++) {
             float v = o.sc[k / 16][r] * (float)((int)o.code[k / 4][4 * r + k % 4] - f->off);
-            dst[16 * k + r] = f->min ? v - o.mn[k / 16][r] : v;
+            *dst++ = f->min ? v - o.mn[k / 16][r] : v;
         }
+}
+
+void kern_mm_group_f32(int fmt, const uint8_t *tile, int g, float *dst)
+{
+    group_f32(fmt, tile, g, 0, 16, dst);
 }
 
 void kern_mm_unpack_tile(const struct mm_mat *m, int t, float *dst, int64_t ld)
@@ -255,11 +271,11 @@ void kern_mm_unpack_row(const struct mm_mat *m, int64_t row, float *dst)
 {
     int t = (int)(row / 16) * (m->is_pair ? 2 : 1), r = (int)(row % 16);
     const uint8_t *tile = m->data + (size_t)t * m->tile_bytes;
-    float v[32 * 16];
+    float v[32];
     for (int k0 = 0; k0 < m->n_col; k0 += 32) {
         int n = BASE_MIN(32, m->n_col - k0);
-        kern_mm_group_f32(m->fmt, tile, k0 / 32, v);
+        group_f32(m->fmt, tile, k0 / 32, r, 1, v);
         for (int k = 0; k < n; k++)
-            dst[k0 + k] = m->scale == 1.0f ? v[16 * k + r] : v[16 * k + r] * m->scale;
+            dst[k0 + k] = m->scale == 1.0f ? v[k] : v[k] * m->scale;
     }
 }

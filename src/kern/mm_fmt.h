@@ -37,8 +37,9 @@ void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, flo
                         int k0, int n, uint8_t *dst);
 /* The run format of a weight_group matrix. */
 int kern_mm_group_fmt(const struct weight *w);
-/* Codes of 16 rows x 32 k as planes. */
-void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out);
+/* Codes of a block, one row of them per row of the tile, as the planes of its groups: everything of
+ * the block at dst but its header. */
+void kern_mm_pack_codes(const struct mm_fmt_info *f, const uint8_t codes[16][256], uint8_t *dst);
 
 /* table[code] + off as u8: IQ4_NL (off 128), twice e2m1 (off 16). */
 extern const uint8_t kern_mm_nl[16], kern_mm_e2m1[16];
@@ -54,18 +55,27 @@ void kern_mm_group(int fmt, const uint8_t *blk, int g, struct mm_group *out);
 /* The 32 k from column 32 * g of tile data as f32 [32][16] (no tensor scale). Any format. */
 void kern_mm_group_f32(int fmt, const uint8_t *tile, int g, float *dst);
 
+/* What one format needs of a record (mm.h), for few columns, whose records rest in the L1 beside
+ * the stream of weights. a, b: the sums i and s that the format takes, in that order, as bits. */
+struct mm_short {
+    int8_t q[32];
+    float e;
+    int32_t a, b;
+};
+
 /* The product kernels' arguments: n_tile tiles times n columns, groups [g0, g1) of 32 k (code
  * formats: all of them, g0 = 0).
- * hi[j] + g * step: record of column j and group g. Second planes: lo[j] + g, of columns
- * lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one column
- * lo_off holds the numbers of the n_lo groups that have one.
- * x (float formats): [(g1 - g0) * 4][n][8] f32.
- * acc: scratch [2][MM_N_COL][16] f32, 64-byte aligned. */
+ * hi[j] + g * step: record of column j and group g; where brief is not NULL (2 to MM_FEW columns,
+ * in variants that ask for it: struct kern) brief[g * n + j] instead. Second planes: lo[j] + g, of
+ * columns lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one
+ * column lo_off holds the numbers of the n_lo groups that have one. x (float formats): [(g1 - g0) *
+ * 4][n][8] f32. acc: scratch [2][MM_N_COL][16] f32, 64-byte aligned. */
 struct mm_run {
     const uint8_t *w; /* block that holds group g0 (g0 is a multiple of 8) of the first tile */
     size_t tile_bytes;
     int n_tile, n, g0, g1;
     const struct mm_rec *const *hi, *const *lo;
+    const struct mm_short *brief;
     size_t step;
     const int32_t *lo_off;
     const uint8_t *lo_col;
@@ -105,6 +115,7 @@ static inline float kern_mm_exponent(float d)
 /* Where the integer sums of a format with an offset start: off is a power of two. */
 #define MM_START(i, off) ((off) >= 8 ? (i) * ((off) / 8) : (i) / (8 / (off)))
 
+#define MM_FEW 6      /* columns whose sums stay in registers, at most; 4 without short records */
 #define MM_N_COL 64   /* columns of one run, at most */
 #define MM_PANEL 4096 /* groups times columns of a panel of floats, at most */
 #define MM_MAX_ROWS 16

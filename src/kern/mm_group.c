@@ -85,7 +85,7 @@ static void put_scales(const struct mm_fmt_info *f, const struct weight *w, floa
 void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, float scale, int t,
                         int k0, int n, uint8_t *dst)
 {
-    uint8_t codes[16][256], lines[8][64];
+    uint8_t codes[16][256];
     float up = w->tensor_scale == scale ? 1.0f : w->tensor_scale / scale;
     memset(dst, 0, (size_t)f->hdr_bytes);
     memset(codes, f->planes == P_E2M1 ? 0 : f->off,
@@ -94,11 +94,5 @@ void kern_mm_pack_group(const struct mm_fmt_info *f, const struct weight *w, flo
         weight_codes(w, 16 * (int64_t)t + r, k0, n, codes[r]);
         put_scales(f, w, up, 16 * (int64_t)t + r, r, k0, n, dst);
     }
-    for (int g = 0; g < f->blk_k / 32; g++) {
-        for (int r = 0; r < 16; r++)
-            for (int l = 0; l < 8; l++)
-                memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
-        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines,
-                            dst + f->hdr_bytes + g * f->grp_bytes);
-    }
+    kern_mm_pack_codes(f, (const uint8_t(*)[256])codes, dst);
 }

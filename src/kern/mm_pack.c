@@ -229,7 +229,7 @@ static void plane_six(const uint8_t (*l)[64], uint8_t *out)
     }
 }
 
-void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
+static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *out)
 {
     switch (planes) {
     case P_B8:
@@ -259,11 +259,22 @@ void kern_mm_pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t 
 }
 
 /* rows[r]: the stored row, NULL beyond n_row. n_stored: stored blocks that exist at column k0. */
+void kern_mm_pack_codes(const struct mm_fmt_info *f, const uint8_t codes[16][256], uint8_t *dst)
+{
+    uint8_t lines[8][64];
+    for (int g = 0; g < f->blk_k / 32; g++) {
+        for (int r = 0; r < 16; r++)
+            for (int l = 0; l < 8; l++)
+                memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
+        pack_planes(f->planes, (const uint8_t(*)[64])lines, dst + f->hdr_bytes + g * f->grp_bytes);
+    }
+}
+
 static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const rows[16], size_t off,
                             int n_stored, uint8_t *dst)
 {
     const struct tensor_dtype_info *d = tensor_dtype(f->type);
-    uint8_t codes[16][256], lines[8][64];
+    uint8_t codes[16][256];
     memset(dst, 0, (size_t)f->hdr_bytes);
     if (n_stored * d->block < f->blk_k || !rows[15]) memset(codes, 0, sizeof(codes));
     for (int r = 0; r < 16 && rows[r]; r++)
@@ -272,13 +283,7 @@ static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const ro
             stored_codes(f->type, b, codes[r] + i * d->block);
             stored_header(f->type, b, i, r, dst);
         }
-    for (int g = 0; g < f->blk_k / 32; g++) {
-        for (int r = 0; r < 16; r++)
-            for (int l = 0; l < 8; l++)
-                memcpy(&lines[l][4 * r], &codes[r][32 * g + 4 * l], 4);
-        kern_mm_pack_planes(f->planes, (const uint8_t(*)[64])lines,
-                            dst + f->hdr_bytes + g * f->grp_bytes);
-    }
+    kern_mm_pack_codes(f, (const uint8_t(*)[256])codes, dst);
 }
 
 static void pack_f8_block(const struct weight *w, const uint8_t *const rows[16], int64_t row0,

@@ -9,114 +9,80 @@
 
 #define SIGNED(planes) ((planes) == P_B8 || (planes) == P_NL || (planes) == P_E2M1)
 
-struct scales {
-    vacc sc0, sc1, mn0, mn1;
-};
+/* ---- scales of the 8 rows of a part ---- */
+typedef vacc fvec;
 
-AI vacc half_floats(const uint8_t *p)
+AI fvec zeros(void)
+{
+    return acc_zero();
+}
+
+AI fvec floats(const uint8_t *p)
+{
+    return acc_load((const float *)(const void *)p);
+}
+
+AI fvec mul(fvec a, fvec b)
+{
+    return (fvec){{vmulq_f32(a.val[0], b.val[0]), vmulq_f32(a.val[1], b.val[1])}};
+}
+
+AI fvec half_floats(const uint8_t *p)
 {
     return widen_f16(vreinterpretq_u16_u8(vld1q_u8(p)));
 }
 
-AI vacc from_u16(uint16x8_t v)
+AI fvec from_u8(uint8x8_t b)
 {
-    return (vacc){
+    uint16x8_t v = vmovl_u8(b);
+    return (fvec){
         {vcvtq_f32_u32(vmovl_u16(vget_low_u16(v))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(v)))}};
 }
 
-AI vacc bytes_u(uint8x8_t v)
+AI fvec bytes_u(const uint8_t *p)
 {
-    return from_u16(vmovl_u8(v));
+    return from_u8(vld1_u8(p));
 }
 
-AI vacc bytes_s(const uint8_t *p)
+AI fvec bytes_s(const uint8_t *p)
 {
     int16x8_t v = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
-    return (vacc){
+    return (fvec){
         {vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(v)))}};
 }
 
-AI vacc mul(vacc a, vacc b)
+AI fvec low_nibbles(const uint8_t *p)
 {
-    return (vacc){{vmulq_f32(a.val[0], b.val[0]), vmulq_f32(a.val[1], b.val[1])}};
+    return from_u8(vand_u8(vld1_u8(p), vdup_n_u8(15)));
 }
 
-AI vacc e4m3_halves(const uint8_t *p)
+AI fvec high_nibbles(const uint8_t *p)
 {
-    vacc v = widen_f16(vshll_n_u8(vld1_u8(p), 7)); /* the bits of an f16 2^8 times smaller */
-    return (vacc){{vmulq_n_f32(v.val[0], 128.0f), vmulq_n_f32(v.val[1], 128.0f)}};
+    return from_u8(vshr_n_u8(vld1_u8(p), 4));
 }
 
-/* 2^(e - 128): e < 2 is subnormal. */
-AI float32x4_t e8(uint32x4_t e)
+/* Their bits are those of an f16 2^8 times smaller. */
+AI fvec e4m3_halves(const uint8_t *p)
+{
+    fvec v = widen_f16(vshll_n_u8(vld1_u8(p), 7));
+    return (fvec){{vmulq_n_f32(v.val[0], 128.0f), vmulq_n_f32(v.val[1], 128.0f)}};
+}
+
+/* Below 2 it is subnormal. */
+AI float32x4_t four_e8(uint32x4_t e)
 {
     uint32x4_t n = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
     uint32x4_t s = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), s, n));
 }
 
-AI void load_scales(struct scales *w, const uint8_t *blk, int g, int part, enum mm_header header)
+AI fvec e8(const uint8_t *p)
 {
-    const uint8_t *h = blk + 16 * part, *b = blk + 8 * part;
-    vacc d, m;
-    uint8x8_t v;
-    w->sc0 = w->sc1 = w->mn0 = w->mn1 = acc_zero();
-    switch (header) {
-    case H_D:
-        w->sc0 = half_floats(h + 32 * g);
-        break;
-    case H_DM:
-        w->sc0 = half_floats(h);
-        w->mn0 = half_floats(h + 32);
-        break;
-    case H_E8: {
-        uint16x8_t e = vmovl_u8(vld1_u8(b + 16 * g));
-        w->sc0 = (vacc){{e8(vmovl_u16(vget_low_u16(e))), e8(vmovl_u16(vget_high_u16(e)))}};
-        break;
-    }
-    case H_E4:
-        w->sc0 = e4m3_halves(b + 32 * g);
-        w->sc1 = e4m3_halves(b + 32 * g + 16);
-        break;
-    case H_K4:
-        w->sc0 = mul(half_floats(h), bytes_u(vld1_u8(b + 64 + 32 * g)));
-        w->mn0 = mul(half_floats(h + 32), bytes_u(vld1_u8(b + 80 + 32 * g)));
-        break;
-    case H_K6:
-    case H_K3:
-        d = half_floats(h);
-        b += (header == H_K6 ? 64 : 32) + 32 * g;
-        w->sc0 = mul(d, bytes_s(b));
-        w->sc1 = mul(d, bytes_s(b + 16));
-        break;
-    case H_K2:
-        d = half_floats(h);
-        m = half_floats(h + 32);
-        v = vld1_u8(b + 64 + 32 * g);
-        w->sc0 = mul(d, bytes_u(vand_u8(v, vdup_n_u8(15))));
-        w->mn0 = mul(m, bytes_u(vshr_n_u8(v, 4)));
-        v = vld1_u8(b + 80 + 32 * g);
-        w->sc1 = mul(d, bytes_u(vand_u8(v, vdup_n_u8(15))));
-        w->mn1 = mul(m, bytes_u(vshr_n_u8(v, 4)));
-        break;
-    case H_XS:
-        w->sc0 = mul(half_floats(h), bytes_s(b + 32 + 16 * g));
-        break;
-    case H_F:
-        w->sc0 = acc_load((const float *)(const void *)(blk + 32 * part));
-        break;
-    case H_Z:
-        w->sc0 = half_floats(h);
-        w->mn0 = mul(w->sc0, bytes_s(b + 32));
-        break;
-    case H_ZG:
-        w->sc0 = half_floats(h + 32 * g);
-        w->mn0 = mul(w->sc0, bytes_s(b + 128 + 16 * g));
-        break;
-    case H_FLOAT:
-        break;
-    }
+    uint16x8_t e = vmovl_u8(vld1_u8(p));
+    return (fvec){{four_e8(vmovl_u16(vget_low_u16(e))), four_e8(vmovl_u16(vget_high_u16(e)))}};
 }
+
+#include "kern/tmpl/scales.inc"
 
 /* The bits of mask, from bit `from` of each byte moved to bit `to`. */
 AI uint8x16_t field(uint8x16_t v, int from, int to, int mask)

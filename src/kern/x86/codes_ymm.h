@@ -9,11 +9,6 @@
 
 #define AI static inline __attribute__((always_inline))
 
-/* Of the 8 rows of a part; those that a format lacks are not set. */
-struct scales {
-    __m256 sc0, sc1, mn0, mn1;
-};
-
 AI __m256i line(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
@@ -29,7 +24,25 @@ AI __m256i high4(__m256i v)
     return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
 }
 
-AI __m256 half_floats(const uint8_t *p)
+/* ---- scales of the 8 rows of a part ---- */
+typedef __m256 fvec;
+
+AI fvec zeros(void)
+{
+    return _mm256_setzero_ps();
+}
+
+AI fvec floats(const uint8_t *p)
+{
+    return _mm256_loadu_ps((const float *)(const void *)p);
+}
+
+AI fvec mul(fvec a, fvec b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+AI fvec half_floats(const uint8_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
@@ -39,89 +52,49 @@ AI __m128i eight_bytes(const uint8_t *p)
     return _mm_loadl_epi64((const __m128i *)(const void *)p);
 }
 
-AI __m256i bytes_u(const uint8_t *p)
+AI __m256i bytes(const uint8_t *p)
 {
     return _mm256_cvtepu8_epi32(eight_bytes(p));
 }
 
-AI __m256 bytes_s(const uint8_t *p)
+AI fvec bytes_u(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(bytes(p));
+}
+
+AI fvec bytes_s(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight_bytes(p)));
 }
 
-/* Half of 8 unsigned e4m3: the bits of an f16 2^8 times smaller. */
-AI __m256 e4m3_halves(const uint8_t *p)
+AI fvec low_nibbles(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_and_si256(bytes(p), _mm256_set1_epi32(15)));
+}
+
+AI fvec high_nibbles(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_srli_epi32(bytes(p), 4));
+}
+
+/* Their bits are those of an f16 2^8 times smaller. */
+AI fvec e4m3_halves(const uint8_t *p)
 {
     __m128i v = _mm_slli_epi16(_mm_cvtepu8_epi16(eight_bytes(p)), 7);
     return _mm256_mul_ps(_mm256_cvtph_ps(v), _mm256_set1_ps(128.0f));
 }
 
-/* blk: the header, moved to the part's first row of 16-byte rows; half floats of a part are 16
- * bytes, so they are at blk + 8 * part more. */
-AI void load_scales(struct scales *w, const uint8_t *blk, int g, int part, enum mm_header header)
+/* Below 2 it is subnormal. */
+AI fvec e8(const uint8_t *p)
 {
-    const uint8_t *h = blk + 16 * part, *b = blk + 8 * part;
-    __m256 d, m;
-    __m256i v;
-    w->sc0 = w->sc1 = w->mn0 = w->mn1 = _mm256_setzero_ps();
-    switch (header) {
-    case H_D:
-        w->sc0 = half_floats(h + 32 * g);
-        break;
-    case H_DM:
-        w->sc0 = half_floats(h);
-        w->mn0 = half_floats(h + 32);
-        break;
-    case H_E8:
-        v = bytes_u(b + 16 * g);
-        w->sc0 = _mm256_castsi256_ps(
-            _mm256_blendv_epi8(_mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23),
-                               _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v),
-                               _mm256_cmpgt_epi32(_mm256_set1_epi32(2), v)));
-        break;
-    case H_E4:
-        w->sc0 = e4m3_halves(b + 32 * g);
-        w->sc1 = e4m3_halves(b + 32 * g + 16);
-        break;
-    case H_K4:
-        w->sc0 = _mm256_mul_ps(half_floats(h), _mm256_cvtepi32_ps(bytes_u(b + 64 + 32 * g)));
-        w->mn0 = _mm256_mul_ps(half_floats(h + 32), _mm256_cvtepi32_ps(bytes_u(b + 80 + 32 * g)));
-        break;
-    case H_K6:
-    case H_K3:
-        d = half_floats(h);
-        b += (header == H_K6 ? 64 : 32) + 32 * g;
-        w->sc0 = _mm256_mul_ps(d, bytes_s(b));
-        w->sc1 = _mm256_mul_ps(d, bytes_s(b + 16));
-        break;
-    case H_K2:
-        d = half_floats(h);
-        m = half_floats(h + 32);
-        v = bytes_u(b + 64 + 32 * g);
-        w->sc0 = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15))));
-        w->mn0 = _mm256_mul_ps(m, _mm256_cvtepi32_ps(_mm256_srli_epi32(v, 4)));
-        v = bytes_u(b + 80 + 32 * g);
-        w->sc1 = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15))));
-        w->mn1 = _mm256_mul_ps(m, _mm256_cvtepi32_ps(_mm256_srli_epi32(v, 4)));
-        break;
-    case H_XS:
-        w->sc0 = _mm256_mul_ps(half_floats(h), bytes_s(b + 32 + 16 * g));
-        break;
-    case H_F:
-        w->sc0 = _mm256_loadu_ps((const float *)(const void *)(blk + 32 * part));
-        break;
-    case H_Z:
-        w->sc0 = half_floats(h);
-        w->mn0 = _mm256_mul_ps(w->sc0, bytes_s(b + 32));
-        break;
-    case H_ZG:
-        w->sc0 = half_floats(h + 32 * g);
-        w->mn0 = _mm256_mul_ps(w->sc0, bytes_s(b + 128 + 16 * g));
-        break;
-    case H_FLOAT:
-        break;
-    }
+    __m256i v = bytes(p);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(_mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23),
+                           _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v),
+                           _mm256_cmpgt_epi32(_mm256_set1_epi32(2), v)));
 }
+
+#include "kern/tmpl/scales.inc"
 
 /* The bits of mask, from bit `from` of v moved to bit `to`. */
 AI __m256i field(__m256i v, int from, int to, int mask)

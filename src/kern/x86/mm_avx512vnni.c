@@ -9,10 +9,6 @@
 #define MM_PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define AI static inline __attribute__((always_inline))
 
-struct wgroup {
-    __m512i w0, w1, w2, w3, w4, w5, w6, w7;
-    __m512 sc0, sc1, mn0, mn1;
-};
 typedef __m512 vacc;
 
 AI vacc acc_zero(void)
@@ -70,93 +66,78 @@ AI __m512i line(const uint8_t *p)
     return v;
 }
 
-AI __m512 half_floats(const uint8_t *p)
+/* ---- scales ---- */
+typedef __m512 fvec;
+
+AI fvec zeros(void)
+{
+    return _mm512_setzero_ps();
+}
+
+AI fvec floats(const uint8_t *p)
+{
+    return _mm512_loadu_ps((const float *)(const void *)p);
+}
+
+AI fvec mul(fvec a, fvec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+AI fvec half_floats(const uint8_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-AI __m512i bytes_u(const uint8_t *p)
+AI __m512i bytes(const uint8_t *p)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-AI __m512 bytes_s(const uint8_t *p)
+AI fvec bytes_u(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(bytes(p));
+}
+
+AI fvec bytes_s(const uint8_t *p)
 {
     return _mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
-/* Half of 16 unsigned e4m3. Their bits are those of an f16 2^8 times smaller; f16 subnormals cost
- * nothing, f32 ones do. */
-AI __m512 e4m3_halves(const uint8_t *p)
+AI fvec low_nibbles(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_and_si512(bytes(p), _mm512_set1_epi32(15)));
+}
+
+AI fvec high_nibbles(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_srli_epi32(bytes(p), 4));
+}
+
+/* Their bits are those of an f16 2^8 times smaller; f16 subnormals cost nothing, f32 ones do. */
+AI fvec e4m3_halves(const uint8_t *p)
 {
     __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(v, 7)), _mm512_set1_ps(128.0f));
 }
 
-AI void load_scales(struct wgroup *w, const uint8_t *blk, int g, enum mm_header header)
+/* Below 2 it is subnormal. */
+AI fvec e8(const uint8_t *p)
 {
-    __m512 d, m;
-    __m512i v;
-    w->sc0 = w->sc1 = w->mn0 = w->mn1 = _mm512_setzero_ps();
-    switch (header) {
-    case H_D:
-        w->sc0 = half_floats(blk + 32 * g);
-        break;
-    case H_DM:
-        w->sc0 = half_floats(blk);
-        w->mn0 = half_floats(blk + 32);
-        break;
-    case H_E8:
-        v = bytes_u(blk + 16 * g);
-        w->sc0 = _mm512_castsi512_ps(_mm512_mask_sllv_epi32(
-            _mm512_slli_epi32(_mm512_sub_epi32(v, _mm512_set1_epi32(1)), 23),
-            _mm512_cmplt_epu32_mask(v, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), v));
-        break;
-    case H_E4:
-        w->sc0 = e4m3_halves(blk + 32 * g);
-        w->sc1 = e4m3_halves(blk + 32 * g + 16);
-        break;
-    case H_K4:
-        w->sc0 = _mm512_mul_ps(half_floats(blk), _mm512_cvtepi32_ps(bytes_u(blk + 64 + 32 * g)));
-        w->mn0 =
-            _mm512_mul_ps(half_floats(blk + 32), _mm512_cvtepi32_ps(bytes_u(blk + 80 + 32 * g)));
-        break;
-    case H_K6:
-    case H_K3:
-        d = half_floats(blk);
-        blk += (header == H_K6 ? 64 : 32) + 32 * g;
-        w->sc0 = _mm512_mul_ps(d, bytes_s(blk));
-        w->sc1 = _mm512_mul_ps(d, bytes_s(blk + 16));
-        break;
-    case H_K2:
-        d = half_floats(blk);
-        m = half_floats(blk + 32);
-        v = bytes_u(blk + 64 + 32 * g);
-        w->sc0 = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32(15))));
-        w->mn0 = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(v, 4)));
-        v = bytes_u(blk + 80 + 32 * g);
-        w->sc1 = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32(15))));
-        w->mn1 = _mm512_mul_ps(m, _mm512_cvtepi32_ps(_mm512_srli_epi32(v, 4)));
-        break;
-    case H_XS:
-        w->sc0 = _mm512_mul_ps(half_floats(blk), bytes_s(blk + 32 + 16 * g));
-        break;
-    case H_F:
-        w->sc0 = _mm512_loadu_ps((const float *)(const void *)blk);
-        break;
-    case H_Z:
-        w->sc0 = half_floats(blk);
-        w->mn0 = _mm512_mul_ps(w->sc0, bytes_s(blk + 32));
-        break;
-    case H_ZG:
-        w->sc0 = half_floats(blk + 32 * g);
-        w->mn0 = _mm512_mul_ps(w->sc0, bytes_s(blk + 128 + 16 * g));
-        break;
-    case H_FLOAT:
-        break;
-    }
+    __m512i v = bytes(p);
+    return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(
+        _mm512_slli_epi32(_mm512_sub_epi32(v, _mm512_set1_epi32(1)), 23),
+        _mm512_cmplt_epu32_mask(v, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), v));
 }
+
+#include "kern/tmpl/scales.inc"
+
+/* ---- codes ---- */
+struct wgroup {
+    __m512i w0, w1, w2, w3, w4, w5, w6, w7;
+    struct scales sc;
+};
 
 /* (v with its bits from `from` on moved to bit `to`) & mask, bytewise where mask keeps only what
  * belongs to the byte. */
@@ -243,8 +224,7 @@ AI void load_six(const uint8_t *p, __m512i *w0, __m512i *w1, __m512i *w2, __m512
 AI void load_group(struct wgroup *w, const uint8_t *blk, const uint8_t *c, int g, int part,
                    enum mm_header header, enum mm_planes planes)
 {
-    (void)part;
-    load_scales(w, blk, g, header);
+    load_scales(&w->sc, blk, g, part, header);
     switch (planes) {
     case P_B8:
         w->w0 = line(c);
@@ -303,31 +283,62 @@ AI __m512i start(int32_t i, int off)
     }
 }
 
+/* A column's 32 activations and what goes with them: of a record, or of a short one. */
+struct col {
+    const int8_t *q;
+    const float *e;
+    const int32_t *i0, *i1;
+    const float *s0, *s1;
+};
+
+AI struct col of_rec(const struct mm_rec *r, int half)
+{
+    return (struct col){r->q, &r->e, &r->i[half ? 1 : 0], &r->i[2], &r->s[half ? 1 : 0], &r->s[2]};
+}
+
+AI struct col of_short(const struct mm_short *r, int off)
+{
+    const float *a = (const float *)(const void *)&r->a, *b = (const float *)(const void *)&r->b;
+    return (struct col){r->q, &r->e, &r->a, &r->b, off ? b : a, b};
+}
+
 /* Two chains of products for one sum: a chain of eight is longer than what the scheduler can hide.
  * The product by the activations' scale, a power of two, goes to the adders, whose ports the
  * integer products leave free: acc + t * 2^e is fma(t, d, acc) exactly. */
+AI vacc add_column(const struct wgroup *w, struct col e, vacc acc, enum mm_header header, int half,
+                   int min, int off)
+{
+    __m512i s = start(*e.i0, off), u = half ? start(*e.i1, off) : _mm512_setzero_si512();
+    s = dp(s, w->w0, e.q);
+    u = dp(u, w->w4, e.q + 16);
+    s = dp(s, w->w1, e.q + 4);
+    u = dp(u, w->w5, e.q + 20);
+    s = dp(s, w->w2, e.q + 8);
+    u = dp(u, w->w6, e.q + 24);
+    s = dp(s, w->w3, e.q + 12);
+    u = dp(u, w->w7, e.q + 28);
+    if (!half) s = _mm512_add_epi32(s, u);
+    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc.sc0);
+    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc.sc1, t);
+    acc = _mm512_add_ps(scale2(t, e.e), acc);
+    if (!min) return acc;
+    if (header == H_DM) return _mm512_fmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
+    acc = _mm512_fnmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
+    return half ? _mm512_fnmadd_ps(w->sc.mn1, _mm512_set1_ps(*e.s1), acc) : acc;
+}
+
 AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
     (void)planes;
-    __m512i s = start(e->i[half ? 1 : 0], off),
-            u = half ? start(e->i[2], off) : _mm512_setzero_si512();
-    s = dp(s, w->w0, e->q);
-    u = dp(u, w->w4, e->q + 16);
-    s = dp(s, w->w1, e->q + 4);
-    u = dp(u, w->w5, e->q + 20);
-    s = dp(s, w->w2, e->q + 8);
-    u = dp(u, w->w6, e->q + 24);
-    s = dp(s, w->w3, e->q + 12);
-    u = dp(u, w->w7, e->q + 28);
-    if (!half) s = _mm512_add_epi32(s, u);
-    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc0);
-    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc1, t);
-    acc = _mm512_add_ps(scale2(t, &e->e), acc);
-    if (!min) return acc;
-    if (header == H_DM) return _mm512_fmadd_ps(w->mn0, _mm512_set1_ps(e->s[0]), acc);
-    acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(e->s[half ? 1 : 0]), acc);
-    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[2]), acc) : acc;
+    return add_column(w, of_rec(e, half), acc, header, half, min, off);
+}
+
+#define MM_BRIEF
+AI vacc brief_column(const struct wgroup *w, const struct mm_short *e, vacc acc,
+                     enum mm_header header, int half, int min, int off)
+{
+    return add_column(w, of_short(e, off), acc, header, half, min, off);
 }
 
 /* The records of many columns are as many streams, which no prefetcher follows: those of the next
