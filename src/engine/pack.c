@@ -116,7 +116,7 @@ static sl_status check_room(const sl_model *m, const char *path, bool make, sl_e
     if (make) SL_TRY(os_make_dirs(dir, err));
     int64_t left = os_free_bytes(dir), need = m->bytes + m->bytes / 16 + TABLE_BYTES;
     if (left < 0 || left >= need) return SL_OK;
-    return SL_FAIL(err, IO, "%.150s: %.1f GB may be needed, %.1f are free", dir,
+    return SL_FAIL(err, IO, "%.150s: %.3f GB may be needed, %.3f are free", dir,
                    (double)need * 1e-9, (double)left * 1e-9);
 }
 

@@ -2,6 +2,7 @@
 /* compressed-tensors: config_groups say how the modules that their targets name are stored;
  * `ignore` names those that are not quantised. A target is a class ("Linear": every matrix), a
  * module's name, or "re:" and an expression that must match from the name's start. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static const char *const format_name[CT_N_FORMAT] = {
     "dense",           "pack-quantized",       "int-quantized",       "float-quantized",
     "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"};
 static const char format_list[] =
-    "pack-, int-, float-, naive-quantized, nvfp4- and mxfp4-pack-quantized are";
+    "pack-, int-, float-, naive-quantized, nvfp4-, mxfp4-pack-quantized are";
 
 struct ct_target {
     const char *text;
@@ -324,8 +325,8 @@ static sl_status read_fp4(const struct io_want *q, const struct ct_group *g, con
     SL_TRY(io_want_type(q, global, TENSOR_F32, err));
     if (tensor_count(global) != 1) SL_TRY(io_want_shape(q, global, 1, -1, err));
     memcpy(&f, global->data, 4);
-    if (!(f > 0.0f))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.90s is %g, expected more than 0",
+    if (!(f > 0.0f) || !isfinite(f))
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s is %g, expected a number over 0",
                        io_short(q->m->path), global->name, (double)f);
     w->tensor_scale = 1.0f / f;
     return SL_OK;

@@ -76,13 +76,15 @@ sl_status io_modelopt_prepare(io_model *m, sl_err *err)
     return io_f8_scales(m, "_scale", err);
 }
 
-/* The one f32 of t. */
+/* The one f32 of t, a scale. */
 static sl_status one_f32(const struct io_want *q, const struct tensor *t, float *out, sl_err *err)
 {
     SL_TRY(io_want_type(q, t, TENSOR_F32, err));
     if (tensor_count(t) != 1) SL_TRY(io_want_shape(q, t, 1, -1, err));
     memcpy(out, t->data, 4);
-    return SL_OK;
+    if (!(*out < 0)) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: tensor %.90s is negative (%g)", io_short(q->m->path), t->name,
+                   (double)*out);
 }
 
 sl_status io_modelopt_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)

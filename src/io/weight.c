@@ -33,7 +33,9 @@ sl_status io_scheme_choose(io_model *m, sl_err *err)
         if (q->kind != JSON_OBJECT_K)
             return SL_FAIL(err, FORMAT, "%s: config.json: quantization_config is not an object",
                            io_short(m->path));
-        SL_TRY(text_json_str(q, "quant_method", "", &m->quant_method, err));
+        sl_status st = text_json_str(q, "quant_method", "", &m->quant_method, err);
+        if (st) status_prefix(err, "%s: config.json: quantization_config", io_short(m->path));
+        SL_TRY(st);
         m->quant = q;
         m->quant_file = "config.json";
     }
@@ -142,6 +144,22 @@ static sl_status plain_weight(const io_model *m, const struct tensor *t, struct 
     return SL_OK;
 }
 
+/* Why the scheme is not read, with the first tensor that needs it: one of codes, else the one that was
+ * asked for. */
+static sl_status refuse_scheme(const io_model *m, const char *asked, sl_err *err)
+{
+    const char *path = io_short(m->path), *why = m->scheme_err.text, *name = asked;
+    size_t n = strlen(path);
+    if (strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0) why += n + 2;
+    if (n > 32) path += n - 32; /* the line's end says what is read */
+    for (int i = m->n_tensor - 1; i >= 0; i--) {
+        enum tensor_dtype t = m->tensor[i].type;
+        if (t == TENSOR_I32 || t == TENSOR_I8 || t == TENSOR_U8 || t == TENSOR_F8_E4M3)
+            name = m->tensor[i].name;
+    }
+    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s: %s", path, name, why);
+}
+
 sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)
 {
     char name[512];
@@ -157,8 +175,7 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     if (m->quant_method && !m->scheme) {
         if (!q.t && !io_has_weight(m, name))
             return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
-        if (err) *err = m->scheme_err;
-        return SL_UNSUPPORTED;
+        return refuse_scheme(m, name, err);
     }
     if (q.t) SL_TRY(plain_weight(m, q.t, out, err));
     if (m->scheme) SL_TRY(m->scheme->read(&q, out, &done, err));

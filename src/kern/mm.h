@@ -97,9 +97,11 @@ sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err) BASE_MUST_U
 /* mm_mat.scale of a matrix in that format: its tensor scale, times the power of two by which scales
  * were moved into the range of an f16. */
 float kern_mm_scale(int fmt, const struct weight *w);
-/* What fmt becomes where several matrices share one format or the exact one is too wide: GROUP
- * weights can be run decoded, as f32 (exactly) or bf16. */
+/* What fmt becomes where several matrices that differ share one format or the exact one is too wide:
+ * GROUP, F8_BLOCK and plain float weights can be run decoded, as f32 (exactly) or bf16. */
 int kern_mm_decoded(int is_exact);
+/* Is w decoded, its scales with it, to be run in fmt? */
+int kern_mm_is_decoded(int fmt, const struct weight *w);
 const char *kern_mm_fmt_name(int fmt);
 /* The run format of that name; -1 = none. */
 int kern_mm_fmt_find(const char *name);

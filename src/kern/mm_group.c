@@ -40,11 +40,17 @@ int kern_mm_decoded(int is_exact)
     return is_exact ? MM_f32 : MM_bf16;
 }
 
+int kern_mm_is_decoded(int fmt, const struct weight *w)
+{
+    return fmt >= MM_N_CODE &&
+           (w->scheme == TENSOR_SCHEME_GROUP || w->type != kern_mm_fmts[fmt].type);
+}
+
 float kern_mm_scale(int fmt, const struct weight *w)
 {
     int shift = 0;
+    if (kern_mm_is_decoded(fmt, w)) return 1.0f; /* with it */
     if (w->scheme != TENSOR_SCHEME_GROUP) return w->tensor_scale;
-    if (fmt >= MM_N_CODE) return 1.0f; /* decoded with it */
     enum mm_header h = kern_mm_fmts[fmt].header;
     if (h != H_D && h != H_Z && h != H_ZG) return w->tensor_scale;
     if (!weight_scale_shift(w, &shift)) return w->tensor_scale;

@@ -354,7 +354,7 @@ void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which
     }
     for (int k0 = 0; k0 < m->n_col; k0 += f->blk_k, dst += f->blk_bytes) {
         int n = BASE_MIN(f->blk_k, m->n_col - k0);
-        if (w->scheme == TENSOR_SCHEME_GROUP && m->fmt >= MM_N_CODE)
+        if (kern_mm_is_decoded(m->fmt, w))
             pack_decoded_block(m->fmt, w, 16 * (int64_t)t, k0, n, dst);
         else if (w->scheme == TENSOR_SCHEME_GROUP)
             kern_mm_pack_group(f, w, which ? m->scale2 : m->scale, t, k0, n, dst);

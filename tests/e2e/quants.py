@@ -376,10 +376,15 @@ def f(fn, **kw):
     return lambda m, n, r, c, g: fn(m, n, r, c, g, **kw)
 
 
+# What a quantiser may leave: a matrix of attention, one of an MLP, one expert of a layer (or of an MTP layer).
+SOME_PLAIN = ["lm_head", "model.layers.0.self_attn.o_proj", "model.layers.1.mlp.down_proj", "model.layers.0.mlp.experts.2.down_proj",
+              "model.layers.1.mlp.experts.0.gate_proj", "model.layers.2.mlp.experts.3.up_proj"]
+
 # name: (quantization_config or None, matrix writer, further files)
 FORMATS = {
     "awq": (awq_config(), awq, {}),
     "awq_g64": (awq_config(64), f(awq, size=64), {}),
+    "awq_some": (dict(awq_config(64), modules_to_not_convert=SOME_PLAIN), only(lambda n: n in SOME_PLAIN, f(awq, size=64)), {}),
     "gptq": (gptq_config(), gptq, {}),
     "gptq_asym": (gptq_config(sym=False, size=32), f(gptq, sym=False, size=32), {}),
     "gptq_order": (gptq_config(desc_act=True, form="gptq_v2"), f(gptq, order=True, v2=True), {}),

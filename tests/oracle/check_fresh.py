@@ -70,9 +70,9 @@ def ct(r, *args, **kw):
 
 def some_plain(r, writer):
     """The modules of one pattern stay bf16, and a single one: (pattern, module, writer)."""
-    pattern = r.choice(["re:.*o_proj$", "re:.*shared_experts.*", "re:.*layers\\.1\\..*", "re:.*self_attn.*"])
-    one = "model.layers.0.self_attn.o_proj"
-    word = {"re:.*o_proj$": "o_proj", "re:.*shared_experts.*": "shared_experts", "re:.*layers\\.1\\..*": "layers.1.",
+    pattern = r.choice(["re:.*experts\\.2\\..*", "re:.*o_proj$", "re:.*shared_experts.*", "re:.*layers\\.1\\..*", "re:.*self_attn.*"])
+    one = r.choice(["model.layers.0.self_attn.o_proj", "model.layers.0.mlp.experts.1.down_proj", "model.layers.1.mlp.experts.0.up_proj"])
+    word = {"re:.*experts\\.2\\..*": "experts.2.", "re:.*o_proj$": "o_proj", "re:.*shared_experts.*": "shared_experts", "re:.*layers\\.1\\..*": "layers.1.",
             "re:.*self_attn.*": "self_attn"}[pattern]
     return pattern, one, q.only(lambda n: word in n or n == one, writer)
 
@@ -208,10 +208,6 @@ def folder(fmt, arch, seed):
     r = random.Random(f"{fmt} {arch} {seed}")
     step, quant, writer, more = FORMATS[fmt](r)
     c = shapes(r, arch, step)
-    if fmt == "awq" or fmt == "gptq" or fmt == "ct_pack" and "w" in fmt:
-        for k in ("intermediate_size", "moe_intermediate_size", "kv_lora_rank", "q_lora_rank"):
-            if k in c:
-                c[k] = max(c[k] // 32 * 32, 32)
     if quant:
         c["quantization_config"] = quant
     files = q.build_of(f"{fmt} {seed}", c, writer, more)

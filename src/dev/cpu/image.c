@@ -157,10 +157,12 @@ static sl_status run_half(struct cpu *c, struct image_job *j,
     return SL_OK;
 }
 
-/* Weights of a scheme that no run format holds exactly were decoded and rounded. */
-static bool is_rounded(const struct weight *w, const struct mm_mat *m)
+/* Some of n weights that no run format holds exactly, or not all of one, were decoded and rounded. */
+static bool is_rounded(const struct weight *w, int n, const struct mm_mat *m)
 {
-    return w && w->scheme == TENSOR_SCHEME_GROUP && m->fmt == kern_mm_decoded(0);
+    for (int i = 0; w && i < n && m->fmt == kern_mm_decoded(0); i++)
+        if (w[i].scheme == TENSOR_SCHEME_GROUP || w[i].type != TENSOR_BF16) return true;
+    return false;
 }
 
 sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
@@ -177,7 +179,8 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
         .fmt = {kern_mm_fmt_name(w->m.fmt), w->stride2 ? kern_mm_fmt_name(w->m2.fmt) : NULL},
         .n = n,
         .is_pair = second != NULL,
-        .is_rounded = is_rounded(first, &w->m) || is_rounded(second, w->stride2 ? &w->m2 : &w->m),
+        .is_rounded =
+            is_rounded(first, n, &w->m) || is_rounded(second, n, w->stride2 ? &w->m2 : &w->m),
         .rows = w->m.n_row,
         .cols = w->m.n_col,
         .unit_bytes = {w->stride / n_tile, w->stride2 / n_tile},

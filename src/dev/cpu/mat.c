@@ -25,34 +25,28 @@ static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
     return use == DEV_USE_EXACT || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32 : MM_ACT_BF16;
 }
 
-/* Matrices of a stack are alike in everything; the two of a pair need only have the same shape. */
-static sl_status check_shapes(const struct weight *first, const struct weight *w, bool same_type,
-                              sl_err *err)
+/* Matrices of a stack, and the two of a pair, have the same shape. */
+static sl_status check_shapes(const struct weight *first, const struct weight *w, sl_err *err)
 {
-    if (w->rows == first->rows && w->cols == first->cols &&
-        (!same_type || (w->type == first->type && w->scheme == first->scheme)))
-        return SL_OK;
-    return SL_FAIL(err, FORMAT,
-                   "tensor %.80s [%lld, %lld] %s and tensor %.80s [%lld, %lld] %s differ",
-                   first->name, (long long)first->rows, (long long)first->cols,
-                   tensor_dtype(first->type)->text, w->name, (long long)w->rows, (long long)w->cols,
-                   tensor_dtype(w->type)->text);
+    if (w->rows == first->rows && w->cols == first->cols) return SL_OK;
+    return SL_FAIL(err, FORMAT, "tensor %.80s [%lld, %lld] and tensor %.80s [%lld, %lld] differ",
+                   first->name, (long long)first->rows, (long long)first->cols, w->name,
+                   (long long)w->rows, (long long)w->cols);
 }
 
-/* The run format of n matrices alike: that of all, or decoded where they differ (their scales may
- * allow one an f16, and another not). */
+/* The run format of n matrices: that of all, or decoded where they differ (a quantiser left one as
+ * it was; the scales of one allow an f16, and those of another do not). */
 static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, int *fmt,
                             sl_err *err)
 {
+    bool decode = false;
     SL_TRY(kern_mm_fmt(w, fmt, err));
-    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
-    bool same = true;
-    for (int i = 1; i < n && same; i++) {
+    for (int i = 0; i < n && !decode; i++) {
         int f;
         SL_TRY(kern_mm_fmt(&w[i], &f, err));
-        same = f == *fmt;
+        decode = f != *fmt || (w[i].scheme == TENSOR_SCHEME_GROUP && f == kern_mm_decoded(1));
     }
-    if (!same || *fmt == kern_mm_decoded(1)) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
+    if (decode) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
     return SL_OK;
 }
 
@@ -150,15 +144,12 @@ sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
         return SL_FAIL(err, FORMAT, "tensor %.80s: %d x [%lld, %lld] is no matrix", first->name, n,
                        (long long)first->rows, (long long)first->cols);
     for (int i = 0; i < n; i++) {
-        SL_TRY(check_shapes(first, &first[i], true, err));
-        if (second) SL_TRY(check_shapes(second, &second[i], true, err));
+        SL_TRY(check_shapes(first, &first[i], err));
+        if (second) SL_TRY(check_shapes(first, &second[i], err));
     }
     SL_TRY(choose_fmt(c, first, n, &fmt, err));
     fmt2 = fmt;
-    if (second) {
-        SL_TRY(check_shapes(first, second, false, err));
-        SL_TRY(choose_fmt(c, second, n, &fmt2, err));
-    }
+    if (second) SL_TRY(choose_fmt(c, second, n, &fmt2, err));
     SL_TRY(dev_cpu_mat_new(c, fmt, fmt2, n, first->rows, first->cols, second != NULL, out, err));
     for (int i = 0; i < n; i++) {
         (*out)->scale[2 * i] = kern_mm_scale(fmt, &first[i]);
