@@ -21,6 +21,9 @@ struct net_conn {
     int peer; /* enum net_peer: also known before there is a request */
     struct net_req *req; /* the request in progress, or NULL */
     int next_free;
+    /* net thread: of the request line */
+    const char *target, *target_end; /* borrowed, for their addresses only */
+    bool bad_target;
 };
 
 enum net_state {
@@ -97,6 +100,11 @@ static inline struct net_req_own *net_own(const struct net_req *r)
 {
     return r->own;
 }
+
+/* head.c */
+bool net_target_ok(const char *target);
+/* Why the head must be refused with 400 and a closed connection, or NULL. */
+const char *net_head_bad(const struct net_req *r, const char *version);
 
 /* request.c */
 sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
