@@ -77,13 +77,16 @@ const char *net_head_bad(const struct net_req *r, const char *version)
     struct fields f = {.n = (uintptr_t)version + strlen(version) + 2 - (uintptr_t)r->method + 2};
     if (!is_token(r->method, strlen(r->method))) return "the method is malformed";
     /* the words of the line stand one byte apart: more is a NUL or a second space */
-    if (c->bad_target || c->target != r->method + strlen(r->method) + 1 || version != c->target_end + 1) return "the request target is malformed";
+    if (c->bad_target || c->target != r->method + strlen(r->method) + 1 ||
+        version != c->target_end + 1)
+        return "the request target is malformed";
     if (strcmp(c->target_end - 1, "*") == 0 && strcmp(r->path, "*") == 0 &&
         strcmp(r->method, "OPTIONS") != 0)
         return "the request target is malformed";
     MHD_get_connection_values_n(net_own(r)->mhd, MHD_HEADER_KIND, check_field, &f);
     if (f.bad) return f.bad;
-    /* bytes that the library took for the end of something: a NUL, a CR, a lone LF, a folded line */
+    /* bytes that the library took for the end of something: a NUL, a CR, a lone LF, a folded line
+     */
     if (info && info->header_size != f.n) return "the header fields are malformed";
     if (host && !good_host(host)) return "Host is malformed";
     return bad_framing(r);

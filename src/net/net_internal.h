@@ -18,7 +18,7 @@ struct net_conn {
     enum net_phase phase;
     int64_t since_ns;
     uint64_t n_body;
-    int peer; /* enum net_peer: also known before there is a request */
+    int peer;            /* enum net_peer: also known before there is a request */
     struct net_req *req; /* the request in progress, or NULL */
     int next_free;
     /* net thread: of the request line */
@@ -55,7 +55,7 @@ struct net_req_own {
     bool direct;        /* the watcher writes to the socket */
     bool blocked;       /* which takes no more now */
     bool broken;        /* no more bytes */
-    bool working; /* a worker has it or had it */
+    bool working;       /* a worker has it or had it */
     uint64_t n_discard; /* of a refused body: bytes still read and thrown away */
     bool discard;
     _Atomic bool handled;  /* hooks.handle returned (release; pairs with the net thread) */

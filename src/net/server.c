@@ -277,13 +277,12 @@ static sl_status start(net_server *s, sl_err *err)
     s->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_EXTERNAL_LOGGER, quiet_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_done, s,
-        MHD_OPTION_NOTIFY_CONNECTION, on_conn, s,
-        MHD_OPTION_URI_LOG_CALLBACK, on_target, s, MHD_OPTION_THREAD_POOL_SIZE,
-        (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2), MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(s->n_conn_max - SPARE), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(NET_IDLE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
-        opt, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2),
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - SPARE),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(NET_IDLE_MS / 1000),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, opt, MHD_OPTION_END);
     if (s->daemon) return SL_OK;
     if (s->tls_cert)
         return SL_FAIL(err, REQUEST,
