@@ -12,11 +12,12 @@
 
 #define RING_STREAM (64 * 1024) /* about 1400 tokens that a reader may lag behind */
 #define RING_WHOLE (1024 * 1024)
-#define PULL_BYTES (16 * 1024) /* of a stream at a time: more stays in the ring, where it is small */
+#define PULL_BYTES                                                                                 \
+    (16 * 1024)   /* of a stream at a time: more stays in the ring, where it is small */
 #define WINDOW 16 /* prompts of one request that are in the engine at once */
 
-/* What stands in the ring before its payload: for plain tokens as little as can be, for this is what
- * a reader that stopped holds. */
+/* What stands in the ring before its payload: for plain tokens as little as can be, for this is
+ * what a reader that stopped holds. */
 struct rec {
     int32_t sub, index, token, n_text, n_top, n_prompt, n_done, n_token;
     float logprob;

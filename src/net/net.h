@@ -45,7 +45,7 @@ enum net_next {
  * must not block.
  */
 struct net_ops {
-    enum net_next (*poll)(struct net_req *r);                  /* no reply yet */
+    enum net_next (*poll)(struct net_req *r); /* no reply yet */
     /* Stream: append what there is, or a part; it is called again until it appends nothing. */
     enum net_next (*pull)(struct net_req *r, struct str *out);
     /* once, when the reply is out or the peer is gone; on the worker thread when that came first */

@@ -18,9 +18,12 @@ struct net_conn {
     enum net_phase phase;
     int64_t since_ns;
     uint64_t n_body;
-    int peer; /* enum net_peer: also known before there is a request */
+    int peer;            /* enum net_peer: also known before there is a request */
     struct net_req *req; /* the request in progress, or NULL */
     int next_free;
+    /* net thread: of the request line */
+    const char *target, *target_end; /* borrowed, for their addresses only */
+    bool bad_target;
 };
 
 enum net_state {
@@ -52,7 +55,7 @@ struct net_req_own {
     bool direct;        /* the watcher writes to the socket */
     bool blocked;       /* which takes no more now */
     bool broken;        /* no more bytes */
-    bool working; /* a worker has it or had it */
+    bool working;       /* a worker has it or had it */
     uint64_t n_discard; /* of a refused body: bytes still read and thrown away */
     bool discard;
     _Atomic bool handled;  /* hooks.handle returned (release; pairs with the net thread) */
@@ -97,6 +100,11 @@ static inline struct net_req_own *net_own(const struct net_req *r)
 {
     return r->own;
 }
+
+/* head.c */
+bool net_target_ok(const char *target);
+/* Why the head must be refused with 400 and a closed connection, or NULL. */
+const char *net_head_bad(const struct net_req *r, const char *version);
 
 /* request.c */
 sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,

@@ -79,23 +79,6 @@ static void refuse(struct net_req *r, int status, const char *code, const char *
     r->server->opts.hooks.refuse(r->server->opts.hooks.user, r, status, code, text);
 }
 
-/* What the library lets through and a server behind a proxy must not: two lengths, or a length and
- * a transfer coding (RFC 9112 6.3), and more than one Host. */
-static const char *bad_framing(const struct net_req *r)
-{
-    int n_len = net_req_n_header(r, "Content-Length"),
-        n_te = net_req_n_header(r, "Transfer-Encoding");
-    const char *te = net_req_header(r, "Transfer-Encoding"),
-               *len = net_req_header(r, "Content-Length");
-    if (n_len > 1) return "more than one Content-Length";
-    if (n_len && n_te) return "both Content-Length and Transfer-Encoding";
-    if (n_te > 1 || (te && strcasecmp(te, "chunked") != 0))
-        return "a Transfer-Encoding other than chunked";
-    if (len && (!*len || len[strspn(len, "0123456789")])) return "Content-Length is not a number";
-    if (net_req_n_header(r, "Host") > 1) return "more than one Host";
-    return NULL;
-}
-
 static enum MHD_Result queue(struct net_req_own *o)
 {
     if (!o->response) return MHD_NO;
@@ -133,7 +116,7 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     o->http11 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     atomic_fetch_add(&s->n_active, 1);
     set_phase(s, c, NET_BODY, &o->r);
-    const char *bad = bad_framing(&o->r);
+    const char *bad = net_head_bad(&o->r, version);
     if (bad) {
         net_reply_header(&o->r, "Connection", "close");
         refuse(&o->r, 400, "bad_request", bad);
@@ -248,6 +231,20 @@ static void on_done(void *user, struct MHD_Connection *mhd, void **cls,
     net_req_close(o);
 }
 
+/* The request target as it came, before it is taken apart. */
+static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct net_conn *c = info ? info->socket_context : NULL;
+    (void)cls;
+    if (!c) return NULL;
+    c->target = target;
+    c->target_end = target + strlen(target);
+    c->bad_target = !net_target_ok(target);
+    return NULL; /* what on_request finds in *cls */
+}
+
 /* ---- opening and closing ---- */
 
 static void quiet_log(void *cls, const char *fmt, va_list ap)
@@ -280,12 +277,12 @@ static sl_status start(net_server *s, sl_err *err)
     s->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_EXTERNAL_LOGGER, quiet_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_done, s,
-        MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_THREAD_POOL_SIZE,
-        (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2), MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(s->n_conn_max - SPARE), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(NET_IDLE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
-        opt, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2),
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - SPARE),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(NET_IDLE_MS / 1000),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, opt, MHD_OPTION_END);
     if (s->daemon) return SL_OK;
     if (s->tls_cert)
         return SL_FAIL(err, REQUEST,

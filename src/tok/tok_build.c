@@ -220,26 +220,17 @@ sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, 
     return SL_OK;
 }
 
-#define EOS_DEEPSEEK "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
+#define EOS_DEEPSEEK                                                                               \
+    "<\xef\xbd\x9c"                                                                                \
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
 
 /* Texts by which model families end an answer; taken only where they are control tokens. */
-static const char *const eog_text[] = {"<|endoftext|>",
-                                       "<|im_end|>",
-                                       "<|end_of_text|>",
-                                       "<|eot_id|>",
-                                       "<|eom_id|>",
-                                       "<|end|>",
-                                       "<|return|>",
-                                       "<|call|>",
-                                       "<|EOT|>",
-                                       "<EOT>",
-                                       "<end_of_turn>",
-                                       "<|END_OF_TURN_TOKEN|>",
-                                       "<|eot|>",
-                                       "<|endofturn|>",
-                                       "</s>",
-                                       "<eos>",
-                                       EOS_DEEPSEEK};
+static const char *const eog_text[] = {"<|endoftext|>", "<|im_end|>",    "<|end_of_text|>",
+                                       "<|eot_id|>",    "<|eom_id|>",    "<|end|>",
+                                       "<|return|>",    "<|call|>",      "<|EOT|>",
+                                       "<EOT>",         "<end_of_turn>", "<|END_OF_TURN_TOKEN|>",
+                                       "<|eot|>",       "<|endofturn|>", "</s>",
+                                       "<eos>",         EOS_DEEPSEEK};
 
 /* Where every byte has a token and no step drops any, texts have a least number of tokens. */
 static size_t longest(const tok *t)
