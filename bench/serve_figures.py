@@ -3,7 +3,7 @@
 """Figures of `sluice serve` that docs/serving.md tells.
 
   bench/serve_figures.py overhead MODEL.gguf [BATCH]...     tokens/s beside `sluice bench`, and the CPU time of the threads that serve HTTP
-  bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while prompts of that many tokens are read
+  bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while a prompt of so many tokens (16384) is read
   bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5); TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
@@ -68,24 +68,41 @@ def bench_rate(model, n, n_out):
     return json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
 
 
-def serve_rate(s, n, n_out, cpu):
-    before = s.http_ms()
-    r = s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
-    cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
-    # the request that came last decodes beside all others from its first token on
-    return 1e3 * n / (r["tpot_ms"]["min"] if n > 1 else r["tpot_ms"]["mean"])
+def serve_rates(model, n, n_out, rounds, between):
+    """Tokens/s of each round while all n streams decode, from the times at which steps begin; CPU of the HTTP threads in ms per 1000 tokens.
+    between() runs before, between and after the rounds."""
+    cpu = []
+    with tempfile.TemporaryDirectory() as d:
+        trace = os.path.join(d, "trace.json")
+        with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(1024 * (n + 1)), "--trace", trace) as s:
+            s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 4)
+            between()
+            for _ in range(rounds):
+                before = s.http_ms()
+                r = s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
+                cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
+                between()
+        with open(trace) as f:
+            steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step"]
+    rates, run = [], []
+    for e in steps + [None]:
+        if e and e["args"]["decode"] == n and e["args"]["prompt"] == 0:
+            run.append(e["ts"])
+            continue
+        if len(run) > n_out // 2:
+            rates.append(n * (len(run) - 1) / (run[-1] - run[0]) * 1e6)
+        run = []
+    if len(rates) != rounds:
+        raise SystemExit(f"serve_figures: {rounds} rounds, but in {len(rates)} all streams decoded together: give more TOKENS")
+    return rates, cpu
 
 
 def overhead(model, *batches):
     """Server and bench in turn, because machines drift: each server run beside the mean of the bench runs before and after it."""
     for n in map(int, batches or ("1", "32")):
         n_out = int(os.environ.get("TOKENS", "96" if n > 1 else "256"))
-        cpu, rates, alone = [], [], [bench_rate(model, n, n_out)]
-        with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(512 * (n + 1))) as s:
-            s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 16)
-            for _ in range(ROUNDS):
-                rates.append(serve_rate(s, n, n_out, cpu))
-                alone.append(bench_rate(model, n, n_out))
+        alone = []
+        rates, cpu = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
         ratios = [2 * r / (a + b) for r, a, b in zip(rates, alone, alone[1:])]
         m = statistics.median
         print(f"batch {n}: {m(rates):.1f} tok/s, `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of {ROUNDS} rounds "
@@ -119,38 +136,73 @@ class Streams:
         return [1e3 * (b - a) for t in self.times for a, b in zip(t, t[1:]) if t0 < b <= t1]
 
 
+def busy_s(*pids):
+    """CPU seconds of the whole machine, of these processes, and those that a host took away from the machine while it had work."""
+    tick = os.sysconf("SC_CLK_TCK")
+    user, nice, system, *_, steal = map(int, open("/proc/stat").readline().split()[1:9])
+    own = 0
+    for pid in pids:
+        f = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+        own += int(f[11]) + int(f[12])
+    return (user + nice + system) / tick, own / tick, steal / tick
+
+
+def read_prompt(s, n):
+    with s.post({"prompt": [100 + i * 7919 % 300 for i in range(n)], "max_tokens": 1, "cache_salt": str(time.time())}) as c:
+        text = b""
+        while b"[DONE]" not in text:
+            data = c.recv(1 << 16)
+            if not data:
+                raise SystemExit("serve_figures: the prompt was not read: " + text.decode(errors="replace"))
+            text = text[-300:] + data
+
+
+def fair_once(model, n_stream, n, trace):
+    ctx = n + 4096
+    with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx * (n_stream + 1)), "--trace", trace) as s:
+        streams = Streams(s, n_stream)
+        time.sleep(1.5)
+        pids = (s.p.pid, os.getpid())
+        t0, (all0, own0, steal0) = time.perf_counter(), busy_s(*pids)
+        read_prompt(s, n)
+        t1, (all1, own1, steal1) = time.perf_counter(), busy_s(*pids)
+        time.sleep(1)
+        g, quiet = streams.gaps(t0, t1), streams.gaps(t0 - 1, t0)
+        streams.stop = True
+    others = max(0, (all1 - all0) - (own1 - own0))
+    return g, quiet, t1 - t0, (others + steal1 - steal0) / (t1 - t0)
+
+
+def fair_steps(trace, n_stream):
+    """Steps from the first that carries prompt tokens to the last: p99 over their median, and over the median of those in between that only decode; and
+    how far the machine alone spreads them: p99 over the median of those that only decode before the prompt."""
+    with open(trace) as f:
+        steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step" and e["args"]["decode"] == n_stream]
+    mixed = [i for i, e in enumerate(steps) if e["args"]["prompt"]]
+    dur = [e["dur"] for e in steps[mixed[0]:mixed[-1] + 1]]
+    alone = [e["dur"] for e in steps[mixed[0] - 1:mixed[-1] + 2] if not e["args"]["prompt"]]
+    p99 = quantile(dur, 0.99)
+    first = [e["dur"] for e in steps[max(0, mixed[0] - 200):mixed[0]]]
+    return p99 / quantile(dur, 0.5), p99 / quantile(alone, 0.5), quantile(first, 0.99) / quantile(first, 0.5)
+
+
 def fair(model, n_stream, *lengths):
-    n_stream, lengths = int(n_stream), [int(x) for x in lengths or ("16384",)]
-    with tempfile.TemporaryDirectory() as d:
-        trace = os.path.join(d, "trace.json")
-        ctx = max(lengths) + 4096
-        with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx * (n_stream + 1)), "--trace", trace) as s:
-            streams = Streams(s, n_stream)
-            time.sleep(1.5)
-            for n in lengths:
-                t0 = time.perf_counter()
-                with s.post({"prompt": [100 + i * 7919 % 300 for i in range(n)], "max_tokens": 1}) as c:
-                    text = b""
-                    while b"[DONE]" not in text:
-                        data = c.recv(1 << 16)
-                        if not data:
-                            break
-                        text = text[-64:] + data
-                t1 = time.perf_counter()
-                time.sleep(1)
-                g, quiet = streams.gaps(t0, t1), streams.gaps(t1 + 0.05, t1 + 1)
-                mid = quantile(g, 0.5)
-                print(f"{n_stream} streams, a prompt of {n} tokens: read in {t1 - t0:.2f} s; gaps p50 {mid:.2f} ms, p99 {quantile(g, 0.99):.2f} ms "
-                      f"({quantile(g, 0.99) / mid:.2f} of the p50), most {max(g, default=0):.2f} ms; right after it p50 {quantile(quiet, 0.5):.2f} ms", flush=True)
-            streams.stop = True
-        steps = [e for e in json.load(open(trace))["traceEvents"] if e["name"] == "step" and e["args"]["decode"] == n_stream]
-    base, ratio = 0, []
-    for e in steps:
-        if e["args"]["prompt"] == 0:
-            base = 0.5 * (base + e["dur"]) if base else e["dur"]
-        elif base:
-            ratio.append(e["dur"] / base)
-    print(f"steps with prompt tokens, beside the last ones that only decode: p50 {quantile(ratio, 0.5):.2f}, p99 {quantile(ratio, 0.99):.2f}")
+    n_stream = int(n_stream)
+    for n in map(int, lengths or ("16384",)):
+        rows = []
+        for _ in range(ROUNDS):
+            with tempfile.TemporaryDirectory() as d:
+                trace = os.path.join(d, "trace.json")
+                g, quiet, took, others = fair_once(model, n_stream, n, trace)
+                rows.append((quantile(g, 0.5), quantile(g, 0.99), quantile(g, 0.99) / quantile(g, 0.5), max(g), quantile(quiet, 0.5), took, others,
+                             *fair_steps(trace, n_stream)))
+        mid, p99, ratio, most, before, took, others, steps, decode, noise = (statistics.median(c) for c in zip(*rows))
+        each = [", ".join(f"{r[k]:.2f}" for r in rows) for k in (2, 7, 8, 9)]
+        print(f"{n_stream} streams, a prompt of {n} tokens, {THREADS} threads, medians of {ROUNDS} rounds: read in {took:.2f} s; gaps p50 {mid:.2f} ms, "
+              f"p99 {p99:.2f} ms: {ratio:.2f} of the p50 ({each[0]}), most {most:.2f} ms; p50 before it {before:.2f} ms\n"
+              f"  steps: p99 {steps:.2f} of the p50 ({each[1]}), {decode:.2f} of those that only decode ({each[2]}); "
+              f"before the prompt, steps that only decode: p99 {noise:.2f} of their p50 ({each[3]}); "
+              f"other programs and the host took {100 * others:.0f} % of a CPU", flush=True)
 
 
 def prefix(model):

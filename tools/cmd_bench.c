@@ -418,9 +418,13 @@ static int run(struct cmd_ctx *x)
         deep = deep || (!t[i].prefill && t[i].depth > 0 && t[i].batch > 1);
         kv = BASE_MAX(kv, (int64_t)t[i].batch * (len + 64));
     }
+    /* One step reads what the tree does not have of all sequences' contexts, less than a block
+     * each: they begin together. */
+    int rest = deep ? BASE_MIN(32 * batch, 4096) : 1;
     sl_engine_opts eo = {.n_seq_max = batch,
-                         .n_ctx = BASE_MAX(longest, o->common.ctx),
-                         .kv_tokens = kv,
+                         .n_ctx = BASE_MAX(BASE_MAX(longest, rest), o->common.ctx),
+                         .kv_tokens = BASE_MAX(kv, rest),
+                         .n_chunk = BASE_MAX(512, rest),
                          .no_reuse = !deep};
     sl_status st = compute_open(&b.c, &o->common, &eo, &err);
     if (st) return cmd_fail(&err);

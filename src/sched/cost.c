@@ -2,10 +2,12 @@
 #include "sched/cost.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define DEPTH_UNIT 1024.0
 #define NOISE 0.05         /* of a step's time */
+#define HALF 16.0          /* tokens that load half of a mixture's experts */
 #define DRIFT 0.003        /* of what a piece adds, from one mixed step to the next */
 #define DOUBT 0.3          /* of a token's cost, standard deviation */
 #define DRIFT_DEPTH 0.0003 /* the same of what grows with depth */
@@ -49,6 +51,7 @@ static void regressors(double n, int depth, double *x)
     double d = depth / DEPTH_UNIT;
     x[SCHED_F0] = 1;
     x[SCHED_F1] = d;
+    x[SCHED_S0] = n / (n + HALF);
     x[SCHED_T0] = n;
     x[SCHED_T1] = n * d;
 }
@@ -59,36 +62,52 @@ static void learn_first(struct sched_cost *c, double n, double more)
     memset(c->var, 0, sizeof c->var);
     c->par[SCHED_F0] = 0.25 * more;
     c->par[SCHED_T0] = 0.75 * more / n;
-    c->par[SCHED_F1] = c->par[SCHED_T1] = 0;
+    c->par[SCHED_F1] = c->par[SCHED_S0] = c->par[SCHED_T1] = 0;
     for (int i = 0; i < SCHED_N_PARAM; i++) {
         double s = i < SCHED_T0 ? 0.5 * more : 0.5 * more / n;
         c->var[i][i] = s * s;
     }
 }
 
-/* One step of the filter; base: scale of the noise. */
-static void learn(struct sched_cost *c, double n, int depth, double more, double base)
+/* gain = var x; what the parameters' doubts make of the guess. */
+static double gains(const struct sched_cost *c, const double *x, double *gain)
 {
-    double x[SCHED_N_PARAM], gain[SCHED_N_PARAM], guess = 0, spread = 0;
-    regressors(n, depth, x);
-    for (int i = 0; i < SCHED_N_PARAM; i++)
-        guess += c->par[i] * x[i];
-    for (int i = 0; i < SCHED_N_PARAM; i++) {
-        /* what a parameter contributes drifts by so much of the whole in a step */
-        double share = i == SCHED_F0 || i == SCHED_T0 ? DRIFT : DRIFT_DEPTH;
-        double drift = share * (guess + 0.1 * base) / BASE_MAX(x[i], i < SCHED_T0 ? 1 : n);
-        c->var[i][i] += drift * drift;
-    }
+    double spread = 0;
     for (int i = 0; i < SCHED_N_PARAM; i++) {
         gain[i] = 0;
         for (int k = 0; k < SCHED_N_PARAM; k++)
             gain[i] += c->var[i][k] * x[k];
         spread += gain[i] * x[i];
     }
-    double noise = NOISE * (guess + base), all = spread + noise * noise;
-    /* One step that was held up by something else says little. */
-    double off = more - guess, most = 2 * sqrt(all);
-    off = BASE_MAX(BASE_MIN(off, most), -most);
+    return spread;
+}
+
+/* One step of the filter; base: scale of the noise. No parameter is negative: one that is zero and
+ * would become less is left out, so that the others account for the step. */
+static void learn(struct sched_cost *c, double n, int depth, double more, double base)
+{
+    double x[SCHED_N_PARAM], gain[SCHED_N_PARAM], guess = 0, all = 1, off = 0;
+    regressors(n, depth, x);
+    for (int i = 0; i < SCHED_N_PARAM; i++)
+        guess += c->par[i] * x[i];
+    for (int i = 0; i < SCHED_N_PARAM; i++) {
+        /* what a parameter contributes drifts by so much of the whole in a step */
+        double share = i == SCHED_F1 || i == SCHED_T1 ? DRIFT_DEPTH : DRIFT;
+        double drift = share * (guess + 0.1 * base) / BASE_MAX(x[i], i < SCHED_T0 ? 1 : n);
+        c->var[i][i] += drift * drift;
+    }
+    double noise = NOISE * (guess + base);
+    for (bool again = true; again;) {
+        again = false;
+        all = gains(c, x, gain) + noise * noise;
+        /* One step that was held up by something else says little. */
+        off = BASE_MAX(BASE_MIN(more - guess, 2 * sqrt(all)), -2 * sqrt(all));
+        for (int i = 0; i < SCHED_N_PARAM; i++)
+            if (x[i] > 0 && c->par[i] <= 0 && gain[i] * off < 0) {
+                x[i] = 0;
+                again = true;
+            }
+    }
     for (int i = 0; i < SCHED_N_PARAM; i++)
         c->par[i] = BASE_MAX(c->par[i] + gain[i] / all * off, 0);
     for (int i = 0; i < SCHED_N_PARAM; i++)
@@ -120,21 +139,20 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int de
                   : BASE_MAX(1.5 * n_prompt, n_prompt + 2);
 }
 
-/* What a piece may add to a step: the share; more where the prompt's last pieces, by what any piece
- * costs there, will add more whatever their size: then its first ones may as well. */
-static double aim(const struct sched_cost *c, double share, double fixed, double deeper)
+/* Standard deviation of parameter i + d times parameter i + k. */
+static double doubt_of(const struct sched_cost *c, int i, int k, double d)
 {
-    double grow = c->par[SCHED_F1] - 2 * sqrt(BASE_MAX(c->var[SCHED_F1][SCHED_F1], 0));
-    double last = fixed + BASE_MAX(grow, 0) * deeper;
-    return BASE_MAX(share, last + BASE_MAX(SCHED_LEAST * share, SCHED_SPARE * last));
+    double x = c->var[i][i] + 2 * d * c->var[i][k] + d * d * c->var[k][k];
+    return sqrt(BASE_MAX(x, 0));
 }
 
-/* Standard deviation of what a token adds at depth d. */
-static double tok_doubt(const struct sched_cost *c, double d)
+/* What a piece may add to a step: the share; more where the prompt's last pieces, by what any piece
+ * costs there, will certainly add more whatever their size: then its first ones may as well. */
+static double aim(const struct sched_cost *c, double share, double end)
 {
-    const double *v = c->var[SCHED_T0];
-    double x = v[SCHED_T0] + 2 * d * v[SCHED_T1] + d * d * c->var[SCHED_T1][SCHED_T1];
-    return sqrt(BASE_MAX(x, 0));
+    double last = c->par[SCHED_F0] + end * c->par[SCHED_F1];
+    last -= 2 * doubt_of(c, SCHED_F0, SCHED_F1, end);
+    return BASE_MAX(share, last + BASE_MAX(SCHED_LEAST * share, SCHED_SPARE * last));
 }
 
 int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w)
@@ -146,16 +164,21 @@ int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cos
     double fixed = c->par[SCHED_F0] + c->par[SCHED_F1] * d;
     double tok = c->par[SCHED_T0] + c->par[SCHED_T1] * d + 1;
     double crowd = BASE_MAX(1, SCHED_CROWD * (w->n_wait - 1) / n_decode);
-    c->aim = aim(c, SCHED_SHARE * crowd * base, fixed, BASE_MAX(w->end - w->depth, 0) / DEPTH_UNIT);
-    double n = BASE_MIN((c->aim - fixed) / tok, c->most * crowd);
+    double share = SCHED_SHARE * crowd * base;
+    c->aim = aim(c, share, w->end / DEPTH_UNIT);
+    double doubt = doubt_of(c, SCHED_T0, SCHED_T1, d), load = c->par[SCHED_S0],
+           left = c->aim - fixed;
+    double dear = tok + load / HALF + doubt;
+    double b = HALF * tok + load - left; /* tok n + load n / (n + HALF) = left */
+    double n = (sqrt(b * b + 4 * tok * HALF * left) - b) / (2 * tok);
+    n = BASE_MIN(n, c->most * crowd);
+    n = BASE_MAX(n, SCHED_LEAST * share / (dear + doubt)); /* however busy the machine */
     /* Sometimes another size, to tell what a token costs from what any piece costs: a smaller one,
      * since a step too long is felt; a larger one where that leaves doubts. */
-    double doubt = tok_doubt(c, d);
     if (c->n_mixed % 8 == 3)
         n = 0.5 * n;
     else if (c->n_mixed % 8 == 7)
-        n = doubt > DOUBT * tok ? BASE_MAX(n, 1) + 1 + SCHED_SPARE * c->aim / (tok + doubt)
-                                : 0.5 * n;
+        n = doubt > DOUBT * tok ? BASE_MAX(n, 1) + 1 + SCHED_SPARE * c->aim / dear : 0.5 * n;
     n = BASE_MAX(n, 1);
     return n < w->n_max ? (int)n : w->n_max;
 }

@@ -24,8 +24,9 @@ struct sched_cost_row {
     uint64_t step; /* when it was seen last */
 };
 
-/* What n prompt tokens at depth d add to a step: f0 + f1 d + n (t0 + t1 d), a Kalman filter. */
-enum { SCHED_F0, SCHED_F1, SCHED_T0, SCHED_T1, SCHED_N_PARAM };
+/* What n prompt tokens at depth d add to a step: f0 + f1 d + n (t0 + t1 d) + s n / (n + 16), the
+ * last for a mixture's experts, of which the first tokens load most; learnt by a Kalman filter. */
+enum { SCHED_F0, SCHED_F1, SCHED_S0, SCHED_T0, SCHED_T1, SCHED_N_PARAM };
 
 struct sched_cost {
     struct sched_cost_row *row; /* [n_row_max + 1] by sequences that decode */

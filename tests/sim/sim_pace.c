@@ -16,6 +16,8 @@
 
 #define CHUNK 512
 #define STEP_MAX 60000
+#define WAVE 32
+#define WAVE_PROMPT 100
 
 /* ns of a step: base, and for n prompt tokens at a depth: fixed + fixed_deep depth + n (tok +
  * tok_deep depth) + expert (1 - (15/16)^n), what n tokens load of a mixture's experts. */
@@ -65,10 +67,12 @@ static int step(struct run *r, int slot)
 {
     const struct device *d = r->d;
     const struct sched_plan *p = sched_step(&r->s);
-    int n_answer = 0, n = 0;
+    int n_answer = 0, n_stream = 0, n = 0;
     double depth = slot >= 0 ? r->s.req[slot].n_done : 0;
-    for (int i = 0; i < p->n_item; i++)
-        n_answer += p->item[i].req < d->n_stream && p->item[i].answer;
+    for (int i = 0; i < p->n_item; i++) {
+        n_answer += p->item[i].answer;
+        n_stream += p->item[i].answer && p->item[i].req < d->n_stream;
+    }
     n = p->n_tok - n_answer;
     double more = n ? d->fixed + d->fixed_deep * depth + n * (d->tok + d->tok_deep * depth) +
                           d->expert * (1 - pow(15.0 / 16, n))
@@ -81,7 +85,7 @@ static int step(struct run *r, int slot)
     for (int i = 0; i < p->n_item; i++)
         if (p->item[i].sample) sched_push(&r->s, p->item[i].req);
     sched_observe(&r->s, (int64_t)((base + more) * noise(r)));
-    return n_answer;
+    return n_stream;
 }
 
 static int submit(struct run *r, int slot, int n_prompt)
@@ -136,6 +140,31 @@ static int prompts(struct run *r)
     return 0;
 }
 
+/* A wave: requests that come at once, more than a chunk holds. Those that are read first decode
+ * beside the rest, who have nothing yet: it must not take long beside reading them one by one. */
+static int wave(struct run *r)
+{
+    const struct device *d = r->d;
+    double alone = 0;
+    int left = 1, from = r->n_step;
+    r->ns = 0;
+    for (int i = 0; i < WAVE; i++) {
+        submit(r, i, WAVE_PROMPT);
+        alone += d->fixed + d->tok * WAVE_PROMPT + d->expert;
+    }
+    while (left) {
+        step(r, -1);
+        left = 0;
+        for (int i = 0; i < WAVE; i++)
+            left += r->s.req[i].n_done < WAVE_PROMPT;
+        if (r->n_step - from > STEP_MAX) return fail(r, "a wave starves", left);
+    }
+    if (r->ns > 5 * alone) return fail(r, "a wave's time over that alone", r->ns / alone);
+    for (int i = 0; i < WAVE; i++)
+        sched_finish(&r->s, i);
+    return 0;
+}
+
 static int run_device(struct run *r, const struct device *d, uint64_t seed)
 {
     struct sched_opts o = {
@@ -145,6 +174,8 @@ static int run_device(struct run *r, const struct device *d, uint64_t seed)
     r->n_mixed = r->n_step = 0;
     if (kv_pool_init(&r->pool, 32 * 65536 / 32, 32, NULL) || sched_init(&r->s, &o, &r->pool, NULL))
         return 1;
+    if (wave(r)) return 1;
+    r->n_mixed = r->n_step = 0;
     for (int i = 0; i < d->n_stream; i++)
         submit(r, i, 16);
     for (int i = 0; i < 10; i++)
