@@ -139,7 +139,7 @@ static void print_table(const struct quant_report *r)
         else printf(" %10s\n", "-");
     }
     printf("%-13s %-9s %-7s %7s %12lld %12lld\n", "all", "", "", "", (long long)r->bytes_to, (long long)r->bytes_from);
-    if (r->n_fallback) printf("%d matrices have a width that their type can not hold and got another\n", r->n_fallback);
+    if (r->n_fallback) printf("%d matrices got another type: theirs can not hold their width, or has no place in such a file\n", r->n_fallback);
     if (r->n_folded) printf("scales of %d inputs folded\n", r->n_folded);
 }
 

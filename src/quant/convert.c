@@ -242,7 +242,7 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
             os_dir_remove(tmp);
             if (replaced) { /* what has the name now is ours and not whole: the old one comes back */
                 os_dir_remove(dir);
-                os_rename(old, dir, NULL);
+                if (os_rename(old, dir, NULL)) status_prefix(err, "the folder as it was is now %s", old);
             }
         } else if (replaced) {
             os_dir_remove(old);

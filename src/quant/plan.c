@@ -315,8 +315,22 @@ static enum quant_type fall_back(enum quant_type t)
     }
 }
 
+/* Is there a place for X.scale? llama.cpp refuses a file with scales that it does not look for: of embeddings, MLA's own
+ * matrices and MTP layers. */
+static bool takes_scale(const struct quant_plan *p, const struct quant_item *it)
+{
+    if (it->cls == QUANT_CLASS_EMBED || (p->has_cfg && it->id.layer >= p->cfg.n_layer)) return false;
+    switch (it->id.role) {
+    case ROLE_Q_A: case ROLE_Q_B: case ROLE_KV_A: case ROLE_KV_B: case ROLE_K_B: case ROLE_V_B:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static bool fits(const struct quant_plan *p, enum quant_type t, const struct quant_item *it)
 {
+    if (p->to == IO_GGUF && t == QUANT_NVFP4 && !takes_scale(p, it)) return false;
     if (p->to == IO_GGUF) return it->cols % tensor_dtype((enum tensor_dtype)gguf_of(t))->block == 0;
     switch (t) {
     case QUANT_AWQ: return it->cols % p->group == 0 && it->rows % 8 == 0;

@@ -315,11 +315,33 @@ def run_ours(name, src, tmp):
     compare(name, src, dst, want, tmp)
 
 
+AWQ_BAR = 2e-2  # the tool's products are in f16
+
+
+def run_awq_transformers(name, src, tmp):
+    """What transformers itself makes of an AWQ folder of ours, some matrices left as they were."""
+    from transformers import AwqConfig
+    dst, raw = os.path.join(tmp, "ours"), os.path.join(tmp, "logits")
+    sluice("quantize", src, dst, "--weights", "awq", "--group", name.split("g")[-1], "--head", "bf16", "--embed", "bf16",
+           "--keep", "layers.1.self_attn.v_proj", "--force")
+    sluice("eval", "-m", dst, "--ids", ",".join(map(str, IDS)), "--dump-logits", raw, "--acts", "f32", "--kv", "f32")
+    q = json.load(open(os.path.join(dst, "config.json")))["quantization_config"]
+    how = AwqConfig(bits=q["bits"], group_size=q["group_size"], zero_point=q["zero_point"], backend="torch_awq",
+                    modules_to_not_convert=q["modules_to_not_convert"])  # a backend that compiles nothing
+    m = AutoModelForCausalLM.from_pretrained(dst, dtype=torch.float32, attn_implementation="eager", device_map="cpu", quantization_config=how).eval()
+    n = sum("Awq" in type(x).__name__ for x in m.modules())
+    with torch.no_grad():
+        z = m(torch.tensor([IDS])).logits[0].float().numpy()
+    d = float(np.abs(np.fromfile(raw, np.float32).reshape(z.shape) - z).max() / z.std())
+    tell(name, n == len(matrices(src)) - 1 and d <= AWQ_BAR, f"{n} AWQ matrices in transformers, logits {d:.1e} of the deviation")
+
+
 def main():
     only = sys.argv[2:]
     rows = [(n, run_ct, "llmcompressor") for n in CT] + [(n, run_gptq, n.split()[0].replace("-", "_")) for n in GPTQ] + \
         [(n, run_awq, "awq") for n in AWQ] + [(n, run_modelopt, "modelopt") for n in MODELOPT] + [("transformers fp8", run_fp8, "transformers")] + \
-        [(n, run_ours, "awq" if k == "awq" else "compressed_tensors") for n, k in OURS.items()]
+        [(n, run_ours, "awq" if k == "awq" else "compressed_tensors") for n, k in OURS.items()] + \
+        [(f"transformers reads sluice awq g{g}", run_awq_transformers, "gptqmodel") for g in (128, 32)]
     skipped = set()
     with tempfile.TemporaryDirectory() as tmp:
         src = source(os.path.join(tmp, "src"))
