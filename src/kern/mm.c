@@ -76,34 +76,6 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
     if (has(forms, MM_ACT_INT15)) b->i15 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT15]);
 }
 
-/* The k-th largest (k >= 1) of n values, which are permuted. */
-static float kth_largest(float *v, int n, int k)
-{
-    int lo = 0, hi = n - 1, want = k - 1;
-    while (lo < hi) {
-        float p = v[lo + (hi - lo) / 2];
-        int i = lo, j = hi;
-        while (i <= j) {
-            while (v[i] > p)
-                i++;
-            while (v[j] < p)
-                j--;
-            if (i <= j) {
-                float x = v[i];
-                v[i++] = v[j];
-                v[j--] = x;
-            }
-        }
-        if (want <= j)
-            hi = j;
-        else if (want >= i)
-            lo = i;
-        else
-            break;
-    }
-    return v[want];
-}
-
 #define SPAN 256 /* groups of a token among which an eighth get the second plane */
 
 #define N_UNIT 8
@@ -118,32 +90,52 @@ static float best_unit(const float *amax, int n)
     float sum[N_UNIT] = {0}, inv[N_UNIT];
     for (int p = 0; p < N_UNIT; p++)
         inv[p] = 1.0f / unit[p];
-    for (int g = 0; g < n; g++)
-        for (int p = 0; p < N_UNIT && amax[g] >= 2.0f * MM_AMAX_MIN; p++) {
+    for (int g = 0; g < n; g++) {
+        if (!(amax[g] >= 2.0f * MM_AMAX_MIN)) continue;
+        for (int p = 0; p < N_UNIT; p++) {
             float d = kern_mm_step(amax[g] * inv[p], 0) * unit[p];
             sum[p] += d * d;
         }
+    }
     int best = 0;
     for (int p = 1; p < N_UNIT; p++)
         if (sum[p] < sum[best]) best = p;
     return unit[best];
 }
 
-/* Mark with amax < 0 the groups of a span that stay at one plane. Ties go to the lower group. */
+#define BUNCH 8 /* values whose largest is kept, so that a search looks at few */
+
+static int32_t max_of(const int32_t *v, int n)
+{
+    int32_t m = v[0];
+    for (int i = 1; i < n; i++)
+        m = v[i] > m ? v[i] : m;
+    return m;
+}
+
+/* Mark with amax < 0 the groups of a span that stay at one plane: all but the eighth with the
+ * largest values. Ties go to the lower group. Floats of no sign are in the order of their bits. */
 static void choose(int n, float amax[SPAN])
 {
-    float v[SPAN];
+    int32_t v[SPAN], top[SPAN / BUNCH];
+    int n_bunch = (n + BUNCH - 1) / BUNCH;
     memcpy(v, amax, (size_t)n * sizeof(float));
-    int k = (n + 7) / 8, above = 0;
-    float cut = kth_largest(v, n, k);
+    for (int g = n; g < n_bunch * BUNCH; g++)
+        v[g] = -1;
+    for (int b = 0; b < n_bunch; b++)
+        top[b] = max_of(v + b * BUNCH, BUNCH);
     for (int g = 0; g < n; g++)
-        above += amax[g] > cut;
-    for (int g = 0; g < n; g++) {
-        if (amax[g] > cut) continue;
-        if (amax[g] == cut && above < k)
-            above++;
-        else
-            amax[g] = -1.0f;
+        amax[g] = -1.0f;
+    for (int k = (n + 7) / 8; k > 0; k--) {
+        int32_t m = max_of(top, n_bunch);
+        int b = 0, g;
+        while (top[b] != m)
+            b++;
+        for (g = b * BUNCH; v[g] != m;)
+            g++;
+        memcpy(&amax[g], &m, sizeof m);
+        v[g] = -1;
+        top[b] = max_of(v + b * BUNCH, BUNCH);
     }
 }
 
@@ -152,16 +144,15 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
                      struct mm_rec *lo, int32_t *list)
 {
     const struct kern *kern = kern_get();
-    int n_group = b->ld / 32, whole = b->n_col / 32;
+    int n_group = b->ld / 32, whole = b->n_col / 32, used = (b->n_col + 31) / 32;
     float amax[SPAN], one[SPAN], tail[32], unit = 1.0f;
     if (list) list[0] = 0;
-    for (int g = 0; g < n_group;) {
+    for (int g = 0; g < used;) {
         int n = BASE_MIN(SPAN, whole - g);
         const float *src = x + 32 * (size_t)g;
-        if (n <= 0) { /* the rest: a part of a group, then zeros */
-            int k = BASE_MAX(0, BASE_MIN(32, b->n_col - 32 * g));
+        if (n <= 0) { /* a part of a group */
             memset(tail, 0, sizeof(tail));
-            memcpy(tail, k ? src : x, (size_t)k * sizeof(float));
+            memcpy(tail, src, (size_t)(b->n_col - 32 * g) * sizeof(float));
             src = tail;
             n = 1;
         }
@@ -176,6 +167,8 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
             if (amax[i] >= 0.0f) list[++list[0]] = g + i;
         g += n;
     }
+    memset(hi + used, 0, sizeof(*hi) * (size_t)(n_group - used));
+    if (lo) memset(lo + used, 0, sizeof(*lo) * (size_t)(n_group - used));
     hi[row_recs(b->n_col, lo ? MM_ACT_INT15 : MM_ACT_INT8) - 1].d = unit;
 }
 
@@ -220,6 +213,7 @@ struct scratch {
     float *panel; /* of the float forms; bf16 too */
     float *acc, *unpack;
     const struct mm_rec **hi, **lo; /* [MM_N_COL] */
+    float (*unit)[2];               /* [MM_N_COL] */
     int32_t *lo_off;                /* [groups + 1] */
     uint8_t *lo_col;                /* [groups * MM_N_COL] */
 };
@@ -237,6 +231,8 @@ static size_t carve_scratch(uint8_t *base, int n_col, struct scratch *s)
     n += MM_N_COL * sizeof(void *);
     s->lo = (const struct mm_rec **)(void *)(base + n);
     n += MM_N_COL * sizeof(void *);
+    s->unit = (float(*)[2])(void *)(base + n);
+    n += MM_N_COL * sizeof(*s->unit);
     s->lo_off = (int32_t *)(void *)(base + n);
     n += align64((n_group + 1) * sizeof(int32_t));
     s->lo_col = base + n;
@@ -328,10 +324,12 @@ static struct mm_short shorten(const struct mm_rec *e, const struct mm_fmt_info 
  * by side first, group by group: every stream more costs a core that waits for memory. Very few are
  * cut to what the format needs: they are read again for each tile, and stay in the L1 only while
  * they are small. */
-static void code_columns(const struct kern *kern, const struct mm_fmt_info *f,
+static void code_columns(const struct kern *kern, const struct mm_mat *m, int tile0,
                          const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int j0,
                          struct mm_run *r, const struct scratch *s)
 {
+    const struct mm_fmt_info *f = &kern_mm_fmts[m->fmt];
+    float even = m->scale, odd = m->is_pair ? m->scale2 : m->scale;
     const struct mm_rec *rec = records(x, form);
     struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
@@ -340,7 +338,10 @@ static void code_columns(const struct kern *kern, const struct mm_fmt_info *f,
     if (copy && kern->brief && r->n <= MM_FEW && !(f->half && f->min && f->off)) r->brief = brief;
     for (size_t j = 0; j < n; j++) {
         const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
+        float unit = from[stride - 1].d;
         s->lo[j] = from + x->ld / 32;
+        s->unit[j][0] = unit * (tile0 & 1 ? odd : even);
+        s->unit[j][1] = unit * (tile0 & 1 ? even : odd);
         if (!copy) continue;
         s->hi[j] = panel + j;
         for (size_t g = 0; g < (size_t)r->g1; g++)
@@ -350,6 +351,7 @@ static void code_columns(const struct kern *kern, const struct mm_fmt_info *f,
                 panel[g * n + j] = from[g];
     }
     r->hi = s->hi;
+    r->unit = (const float(*)[2])s->unit;
     r->step = copy ? n : 1;
     if (form == MM_ACT_INT8) return;
     r->lo = s->lo;
@@ -379,12 +381,6 @@ static void fill_panel_bf16(const float *x, size_t ld, const int32_t *idx, int j
             for (int i = 0; i < 8; i++)
                 dst[i] = (uint16_t)(fp_to_bits(src[8 * (size_t)k + (size_t)i]) >> 16);
     }
-}
-
-static float unit_of(const struct mm_act_buf *x, enum mm_act form, size_t tok)
-{
-    if (form <= MM_ACT_BF16) return 1.0f;
-    return records(x, form)[(tok + 1) * row_recs(x->n_col, form) - 1].d;
 }
 
 typedef void (*run_fn)(const struct mm_run *r);
@@ -470,15 +466,15 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
                 run_of(kern, m->fmt)(&r);
             continue;
         }
-        code_columns(kern, f, x, form, idx, j0, &r, s);
+        code_columns(kern, m, tile0, x, form, idx, j0, &r, s);
         run_of(kern, m->fmt)(&r);
     }
 }
 
-/* The outputs of one token times its unit and the tensor's scale. */
-static void scale_row(const struct mm_mat *m, int tile0, int n_tile, float unit, float *y)
+/* Outputs of float forms times the tensor's scale. */
+static void scale_row(const struct mm_mat *m, int tile0, int n_tile, float *y)
 {
-    float even = unit * m->scale, odd = unit * (m->is_pair ? m->scale2 : m->scale);
+    float even = m->scale, odd = m->is_pair ? m->scale2 : m->scale;
     if (even == 1.0f && odd == 1.0f) return;
     for (int t = 0; t < n_tile; t++) {
         float f = (tile0 + t) & 1 ? odd : even;
@@ -503,7 +499,7 @@ void kern_mm_with(const struct kern *k, const struct mm_mat *m, int tile0, int n
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set), j1 = (int)((int64_t)n_tok * (i + 1) / n_set);
         columns(k, m, tile0, n_tile, x, form, idx, j0, j1 - j0, y, ldy, &s);
-        for (int j = j0; j < j1; j++)
-            scale_row(m, tile0, n_tile, unit_of(x, form, tok_at(idx, j)), y + j * ldy);
+        for (int j = j0; j < j1 && form <= MM_ACT_BF16; j++)
+            scale_row(m, tile0, n_tile, y + j * ldy);
     }
 }

@@ -76,6 +76,8 @@ struct mm_run {
     int n_tile, n, g0, g1;
     const struct mm_rec *const *hi, *const *lo;
     const struct mm_short *brief;
+    const float (*unit)[2]; /* code formats: [n], what the outputs of a column are multiplied with
+                               at the end, in tiles 0, 2, .. of the run and in 1, 3, .. */
     size_t step;
     const int32_t *lo_off;
     const uint8_t *lo_col;

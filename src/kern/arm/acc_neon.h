@@ -28,6 +28,10 @@ AI vacc acc_add(vacc a, vacc b)
 {
     return (vacc){{vaddq_f32(a.val[0], b.val[0]), vaddq_f32(a.val[1], b.val[1])}};
 }
+AI vacc acc_times(vacc a, float f)
+{
+    return (vacc){{vmulq_n_f32(a.val[0], f), vmulq_n_f32(a.val[1], f)}};
+}
 
 AI vacc widen_f16(uint16x8_t v)
 {

@@ -72,7 +72,7 @@ static void run_codes(int fmt, const struct mm_run *r)
         for (int j = 0; j < r->n; j++)
             for (int i = 0; i < 16; i++)
                 r->y[j * r->ldy + 16 * t + i] =
-                    r->lo ? hi[16 * j + i] + lo[16 * j + i] : hi[16 * j + i];
+                    (r->lo ? hi[16 * j + i] + lo[16 * j + i] : hi[16 * j + i]) * r->unit[j][t & 1];
     }
 }
 

@@ -27,6 +27,10 @@ AI vacc acc_add(vacc a, vacc b)
 {
     return _mm512_add_ps(a, b);
 }
+AI vacc acc_times(vacc a, float f)
+{
+    return _mm512_mul_ps(a, _mm512_set1_ps(f));
+}
 
 /* Sum of four products of u8 w and the s8 at p, added to acc. gcc 12 spills accumulators of the
  * intrinsic in big loops. */
