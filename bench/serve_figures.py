@@ -5,6 +5,7 @@
   bench/serve_figures.py overhead MODEL.gguf [BATCH]...     tokens/s beside `sluice bench`, and the CPU time of the threads that serve HTTP
   bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while a prompt of so many tokens (16384) is read
   bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
+  bench/serve_figures.py masks MODEL.gguf [ANSWERS]         token masks of constrained answers beside the time of the steps
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5); TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
 """
@@ -216,8 +217,40 @@ def prefix(model):
           f"{t['p50'] / cold:.3f} of it; {100 * hot['cached_tokens'] / hot['input_tokens']:.0f} % of the prompt tokens were there")
 
 
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "born", "age", "tags"], "properties": {
+    "name": {"type": "string", "maxLength": 200}, "born": {"type": "string", "format": "date"}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+    "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8}}}
+
+
+def metric(s, name):
+    with socket.create_connection(("127.0.0.1", s.port)) as c:
+        c.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        text = b""
+        while data := c.recv(1 << 16):
+            text += data
+    return float(re.search(rf"^{name}(?:{{.*}})? (\S+)", text.decode(), re.M).group(1))
+
+
+def masks(model, n=8):
+    """Time of token masks beside that of the steps, n answers at a time, each under a grammar that nobody used before."""
+    n, names = int(n), ("sluice:grammar_masks_total", "sluice:grammar_mask_seconds_total", "sluice:step_seconds_total")
+    with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(1024 * (n + 1))) as s:
+        for what in ("new grammars", "the same again"):
+            before = [metric(s, k) for k in names]
+            form = [{**SCHEMA, "description": f"{i}"} for i in range(n)]
+            all_ = [s.post({"prompt": f"Person {i}: ", "max_tokens": 64, "temperature": 1, "seed": i, "ignore_eos": False, "stream": False,
+                            "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": f}}}) for i, f in enumerate(form)]
+            for c in all_:
+                head = c.recv(1 << 16)
+                if b" 200 " not in head[:20]:
+                    raise SystemExit(f"serve_figures: {head.decode(errors='replace')}")
+                c.close()
+            count, mask, step = (metric(s, k) - b for k, b in zip(names, before))
+            print(f"{n} answers at a time, {what}: {count:.0f} masks, {1e6 * mask / count:.1f} us each, {100 * mask / step:.2f} % of the steps' time")
+
+
 def main():
-    commands = {"overhead": overhead, "fair": fair, "prefix": prefix}
+    commands = {"overhead": overhead, "fair": fair, "prefix": prefix, "masks": masks}
     if len(sys.argv) < 3 or sys.argv[1] not in commands:
         raise SystemExit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])
