@@ -295,6 +295,39 @@ def short_of_blocks():
         need("exit", s.stop() == 0)
 
 
+def capped():
+    """Hardly any memory and KV blocks for what is asked: requests are refused or computed again, the process stays below its cap."""
+    seconds = 1800 if FULL else 5
+    with Server("--ctx", "1024", "--kv-tokens", "2048", "--max-batch", "16", "--max-queue", "24") as s:
+        s.post(CHAT, chat())
+        with open(f"/proc/{s.proc.pid}/status") as f:
+            data = next(int(ln.split()[1]) for ln in f if ln.startswith("VmData")) << 10
+        resource.prlimit(s.proc.pid, resource.RLIMIT_DATA, (data + (64 << 20),) * 2)
+        until, codes, lock, peak = time.time() + seconds, {}, threading.Lock(), [0]
+
+        def client(k):
+            rng = random.Random(k)
+            while time.time() < until:
+                text = "word " * rng.choice((5, 200, 600, 5000, 180000))
+                try:
+                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 200, 900)), ignore_eos=True, n=rng.choice((1, 1, 4)),
+                                                         stream=rng.random() < 0.5, logprobs=True, top_logprobs=rng.choice((0, 20))))
+                except OSError as e:
+                    st = type(e).__name__
+                with lock:
+                    codes[st] = codes.get(st, 0) + 1
+                    peak[0] = max(peak[0], serve.rss(s))
+                if st == 429:
+                    time.sleep(0.2)
+        threads(48, client)
+        print(f"capped {seconds} s: by status {codes}, {s.metric('vllm:num_preemptions_total'):.0f} times blocks were lost, RSS {peak[0]} KiB")
+        need("capped: refused or done", set(codes) <= {200, 400, 413, 429}, codes)
+        need("capped: some of each", codes.get(200, 0) > 0 and codes.get(429, 0) > 0, codes)
+        need("capped: below the cap", peak[0] << 10 <= data + (64 << 20) + (64 << 20), peak)  # and the weights, which are mapped
+        need("capped: all blocks are back", s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0)
+        need("exit", s.stop() == 0)
+
+
 def salts(s):
     hits = 0
     prompt = "A secret of somebody. " * 60
@@ -420,6 +453,6 @@ with Server() as server:
     for part in (splits, leaving, stopped_readers, time_limits, salts):
         timed(part, server)
     need("exit", server.stop() == 0)
-for part in (descriptors, slow_senders, killed, overload, short_of_blocks, reload, drain, stopped_engine):
+for part in (descriptors, slow_senders, killed, overload, short_of_blocks, capped, reload, drain, stopped_engine):
     timed(part)
 T.exit()
