@@ -62,16 +62,17 @@ class Failed(Exception):
     pass
 
 
-def out(cmd, timeout, env=None):
+def out(cmd, timeout, env=None, both=False):
+    """What a program prints to stdout; both: and to stderr."""
     try:
-        r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, env={**os.environ, **(env or {})})
+        r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout, env={**os.environ, **(env or {})})
     except subprocess.TimeoutExpired:
         raise Failed(f"over {timeout} s")
     except OSError as e:
         raise Failed(str(e))
     if r.returncode:
         raise Failed(f"exit {r.returncode}: {(r.stderr.strip() or r.stdout.strip())[-200:]}")
-    return r.stdout
+    return r.stdout + r.stderr if both else r.stdout
 
 
 # ---- what is needed ----
@@ -221,7 +222,8 @@ def run_ik(exe_dir):
                 test = f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}"
                 got[case_name(model, test, 1, depth, kv)] = samples(r)
             return got
-        for line in out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"], a.timeout).splitlines():
+        table = out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"], a.timeout, both=True)  # among the log
+        for line in table.splitlines():
             cells = [c.strip() for c in line.split("|")][1:-1]
             if len(cells) == 10 and cells[0].isdigit():  # PP, TG, B, N_KV, T_PP, S_PP, T_TG, S_TG, T, S
                 got[case_name(model, f"tg{cells[1]}", int(cells[2]), depth, kv)] = {"tps": float(cells[7])}
