@@ -269,11 +269,16 @@ static void done(void *user, struct net_req *r)
 }
 
 #define USAGE_NS ((int64_t)5 * 1000000000)
+#define TRIM_NS ((int64_t)60 * 1000000000)
 
 static void tick(void *user)
 {
     api *a = user;
     int64_t now = clock_now_ns();
+    if (now - a->trim_ns >= TRIM_NS) {
+        a->trim_ns = now;
+        mem_trim();
+    }
     if (now - a->usage_ns < USAGE_NS) return;
     a->usage_ns = now;
     api_store_usage(a);

@@ -78,7 +78,7 @@ struct api {
     char fail_text[200];       /* set once before failed */
     struct api_db *db;         /* has a lock of its own */
     struct api_gcache *gcache; /* the same */
-    int64_t usage_ns;          /* watcher thread: when usage was last written */
+    int64_t usage_ns, trim_ns; /* watcher thread: when usage was last written, memory given back */
     /* under lock */
     struct api_keys *keys;
 };

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -126,6 +127,13 @@ void mem_slab_free(enum mem_tag tag, void *p, size_t n)
     size_t total = size_round(n ? n : 1, big);
     munmap(p, total);
     count(tag, -(int64_t)total);
+}
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }
 
 int64_t mem_used(enum mem_tag tag)

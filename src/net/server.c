@@ -95,7 +95,9 @@ static enum MHD_Result refused(struct net_req_own *o)
 {
     const char *len = net_req_header(&o->r, "Content-Length");
     uint64_t n = len ? strtoull(len, NULL, 10) : 0;
-    uint64_t max = o->r.status == 413 ? o->r.body_max + DISCARD_LARGE : DISCARD_SMALL;
+    uint64_t max = o->r.status == 413   ? o->r.body_max + DISCARD_LARGE
+                   : o->r.status == 429 ? o->r.body_max /* so that it is seen when to come again */
+                                        : DISCARD_SMALL;
     if (o->r.status == 400 || n > max || (!len && net_req_n_header(&o->r, "Transfer-Encoding")))
         return queue(o);
     o->discard = true;

@@ -310,7 +310,7 @@ def capped():
             while time.time() < until:
                 text = "word " * rng.choice((5, 200, 600, 5000, 180000))
                 try:
-                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 200, 900)), ignore_eos=True, n=rng.choice((1, 1, 4)),
+                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 50, 200)), ignore_eos=True, n=rng.choice((1, 1, 2)),
                                                          stream=rng.random() < 0.5, logprobs=True, top_logprobs=rng.choice((0, 20))))
                 except OSError as e:
                     st = type(e).__name__
