@@ -45,10 +45,11 @@ sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_er
     BASE_MUST_USE;
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
-/* Bytes now held under a tag, and the number of allocations made since start (all tags, atomic). */
 /* Give free pages back to the system: what long running programs do now and then, for allocators keep
  * what lies between blocks in use. Milliseconds. Threads: any. */
 void mem_trim(void);
+
+/* Bytes now held under a tag, and the number of allocations made since start (all tags, atomic). */
 int64_t mem_used(enum mem_tag tag);
 uint64_t mem_n_alloc(void);
 const char *mem_tag_text(enum mem_tag tag);
