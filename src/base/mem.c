@@ -2,8 +2,8 @@
 /* Every block carries a 64-byte head (size, tag) before the pointer that is given out, so that frees can be counted. */
 #include "base/mem.h"
 
-#include <stdatomic.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -258,7 +258,6 @@ static void pack_planes(enum mm_planes planes, const uint8_t (*l)[64], uint8_t *
     }
 }
 
-/* rows[r]: the stored row, NULL beyond n_row. n_stored: stored blocks that exist at column k0. */
 void kern_mm_pack_codes(const struct mm_fmt_info *f, const uint8_t codes[16][256], uint8_t *dst)
 {
     uint8_t lines[8][64];
@@ -270,6 +269,7 @@ void kern_mm_pack_codes(const struct mm_fmt_info *f, const uint8_t codes[16][256
     }
 }
 
+/* rows[r]: the stored row, NULL beyond n_row. n_stored: stored blocks that exist at column k0. */
 static void pack_code_block(const struct mm_fmt_info *f, const uint8_t *const rows[16], size_t off,
                             int n_stored, uint8_t *dst)
 {

@@ -31,8 +31,8 @@ void kern_select(struct kern *k, uint32_t mask)
     k->brief = 0;
 #endif
     /* PERF.md: at one column a software prefetch costs 10-20 % on Zen 4 and gains 15-25 points on
-     * Zen 3; at several it gains on both, at
-     * two of them not on Zen 4 (94 % of the read bandwidth without, 85 with). */
+     * Zen 3; at several it gains on both, but at two of them not on Zen 4 (94 % of the read
+     * bandwidth without, 85 with). */
     uint32_t fm = cpu_family_model();
     int zen4 =
         (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
