@@ -12,7 +12,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import zlib
@@ -22,6 +21,7 @@ import torch
 
 import make_quants
 import mtp_ref
+import runs
 import tiny_hf
 from make_quants import quants
 
@@ -221,25 +221,17 @@ def folder(fmt, arch, seed):
 
 
 # ---- runs ----
-def sluice(exe, *args):
-    p = subprocess.run([exe, *args], capture_output=True, text=True)
-    if p.returncode:
-        raise RuntimeError(p.stderr.strip()[:300])
-
-
 def logits(build, d, ids, acts):
-    raw = d + ".f32"
-    open(d + ".ids", "w").write(",".join(map(str, ids)))
-    sluice(f"{build}/sluice", "eval", "-m", d, "--ids-file", d + ".ids", "--dump-logits", raw, "--acts", acts, "-q", "-t", "2",
-           "--kv", "f32" if acts == "f32" else "bf16")
-    return np.fromfile(raw, np.float32).reshape(len(ids), -1)
+    return runs.logits(f"{build}/sluice", d, ids, "--acts", acts, "-t", "2", "--kv", "f32" if acts == "f32" else "bf16")
 
 
 def mtp_logits(build, d, ids):
     exe = f"{build}/mtp_dump"
     if not os.path.exists(exe):
         return None
-    sluice(exe, d, d + ".ids", d + ".mtp")
+    with open(d + ".ids", "w") as f:
+        f.write(",".join(map(str, ids)))
+    runs.sluice(exe, d, d + ".ids", d + ".mtp")
     return np.fromfile(d + ".mtp", np.float32).reshape(len(ids) - 1, -1)
 
 

@@ -7,7 +7,6 @@ where they can, folders by transformers.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -15,6 +14,7 @@ import gguf
 import numpy as np
 import torch
 
+import runs
 from folders import tensors
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
@@ -25,9 +25,8 @@ WIDE = "q_all.gguf"  # widths of 256
 
 
 def run(*args):
-    p = subprocess.run([S, *args], capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
-    return json.loads(p.stdout.strip().split("\n")[-1]) if p.stdout.strip() else None
+    out = runs.sluice(S, *args).strip()
+    return json.loads(out.split("\n")[-1]) if out else None
 
 
 def u8(t):
@@ -122,15 +121,14 @@ def check_gguf(kind, tmp):
 def check_transformers(kind, more, src, tmp):
     """Logits of the folder in transformers against ours."""
     from transformers import AutoModelForCausalLM
-    dst, raw = os.path.join(tmp, "h"), os.path.join(tmp, "l.f32")
+    dst = os.path.join(tmp, "h")
     ids = [5, 6, 7, 8, 9, 20, 30, 40, 50, 60]
     run("quantize", os.path.join(TINY, src), dst, "--weights", kind, "--force", "--json", "-q", *more)
-    run("eval", "-m", dst, "--ids", ",".join(map(str, ids)), "--dump-logits", raw, "--acts", "f32", "-q")
     dtype = torch.bfloat16 if kind in ("nvfp4", "mxfp4") else torch.float32  # compressed-tensors gives those back in bf16
     model = AutoModelForCausalLM.from_pretrained(dst, dtype=dtype, attn_implementation="eager").eval()
     with torch.no_grad():
         want = model(torch.tensor([ids])).logits[0].float().numpy()
-    got = np.fromfile(raw, np.float32).reshape(want.shape)
+    got = runs.logits(S, dst, ids, "--acts", "f32")
     return float(np.abs(want - got).max() / want.std())
 
 

@@ -24,6 +24,7 @@ import torch
 import transformers
 
 import e2e
+import runs
 import tiny_gguf
 import tiny_hf
 import tiny_tok
@@ -141,15 +142,6 @@ def fits_gguf(c):
     return kind != "linear" and not c.get("mlp_only_layers")
 
 
-def ask(exe, tmp, path, ids, n_vocab):
-    open(tmp + "/ids", "w").write(",".join(map(str, ids)) + "\n")
-    code, _, err = e2e.run([exe, "eval", "-m", path, "--ids-file", tmp + "/ids", "--dump-logits", tmp + "/z", "--acts", "f32", "--json",
-                            "-t", "2"])
-    if code:
-        return None, f"exit {code}: {err.strip()[:300]}"
-    return np.fromfile(tmp + "/z", np.float32).reshape(-1, n_vocab), None
-
-
 def judge(z, want, std):
     if z.shape != want.shape:
         return f"shape {z.shape}, not {want.shape}"
@@ -182,8 +174,10 @@ def one(exe, tmp, arch, seed, tally, verbose):
         path = tmp + "/g.gguf" if kind != "split" else next(os.path.join(tmp, f) for f in sorted(os.listdir(tmp)) if f.startswith("g-00001"))
         models.append(("gguf " + kind, path))
     for what, path in models:
-        got, bad = ask(exe, tmp, path, ids, c["vocab_size"])
-        bad = bad or judge(got, z[0], std)
+        try:
+            bad = judge(runs.logits(exe, path, ids, "--acts", "f32", "-t", "2"), z[0], std)
+        except RuntimeError as e:
+            bad = str(e)
         tally.check(f"{name} {what}", f"{bad}\n  again: check_random.py --arch {arch} --seed {seed} --number 1\n  {json.dumps(c)}" if bad else None)
         if verbose:
             print(f"{name:18s} {what:14s} {'BAD' if bad else 'good'}", flush=True)

@@ -22,6 +22,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import e2e  # noqa: E402
+import runs  # noqa: E402
 from check_tokenizers import from_gguf  # noqa: E402
 
 
@@ -83,17 +84,6 @@ def logp(z):
     return z - np.log(np.exp(z).sum(-1, keepdims=True))
 
 
-def dump(exe, gguf, ids, work, flags):
-    with open(work + "/ids", "w") as f:
-        f.write(",".join(map(str, ids)) + "\n")
-    out = work + "/logits.f32"
-    code, _, err = e2e.run([exe, "eval", "-m", gguf, "--ids-file", work + "/ids", "--dump-logits",
-                            out, "--json"] + flags, timeout=3000)
-    if code != 0:
-        sys.exit(f"eval failed: {err.strip()}")
-    return np.fromfile(out, np.float32).reshape(len(ids), -1)
-
-
 def chat(exe, gguf, tally):
     q = "What is the capital of France?"
     code, out, err = e2e.run([exe, "run", "-m", gguf, "--chat", "-p", q, "-n", "32"], timeout=600)
@@ -131,7 +121,7 @@ def main():
         n_tok += len(part)
         n_pred += len(nxt)
         for mode, flags in (("f32", ["--acts", "f32"]), ("default", [])):
-            z = dump(exe, gguf, part, work, flags)
+            z = runs.logits(exe, gguf, part, *flags)
             lz, s = logp(z), sums[mode]
             s[0] -= lz[np.arange(len(nxt)), nxt].sum()
             s[1] += (z.argmax(-1) != ref.argmax(-1)).sum()

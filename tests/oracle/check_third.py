@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -25,6 +24,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+import runs
 from folders import tensors
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
@@ -41,9 +41,11 @@ def tell(name, ok, text):
 
 
 def sluice(*args):
-    p = subprocess.run([S, *args, "-q"], capture_output=True, text=True)
-    if p.returncode:
-        raise RuntimeError(p.stderr.strip())
+    runs.sluice(S, *args, "-q")
+
+
+def ours(folder):
+    return runs.logits(S, folder, IDS, "--acts", "f32", "--kv", "f32")
 
 
 def source(folder):
@@ -80,9 +82,7 @@ def compare(name, src, dst, want, tmp):
         for module, w in want.items():
             m.get_submodule(module).weight.copy_(w.float())
         z = m(torch.tensor([IDS])).logits[0].numpy()
-    raw = os.path.join(tmp, "logits")
-    sluice("eval", "-m", dst, "--ids", ",".join(map(str, IDS)), "--dump-logits", raw, "--acts", "f32", "--kv", "f32")
-    d = float(np.abs(np.fromfile(raw, np.float32).reshape(z.shape) - z).max() / z.std())
+    d = float(np.abs(ours(dst) - z).max() / z.std())
     tell(name, len(want) == len(matrices(src)) and worst <= (2.0 ** -22 if "NVFP4" in name else 0) and d <= BAR,
          f"{len(want)} matrices, largest difference {worst:.1e}, logits {d:.1e} of the deviation")
 
@@ -321,10 +321,9 @@ AWQ_BAR = 2e-2  # the tool's products are in f16
 def run_awq_transformers(name, src, tmp):
     """What transformers itself makes of an AWQ folder of ours, some matrices left as they were."""
     from transformers import AwqConfig
-    dst, raw = os.path.join(tmp, "ours"), os.path.join(tmp, "logits")
+    dst = os.path.join(tmp, "ours")
     sluice("quantize", src, dst, "--weights", "awq", "--group", name.split("g")[-1], "--head", "bf16", "--embed", "bf16",
            "--keep", "layers.1.self_attn.v_proj", "--force")
-    sluice("eval", "-m", dst, "--ids", ",".join(map(str, IDS)), "--dump-logits", raw, "--acts", "f32", "--kv", "f32")
     q = json.load(open(os.path.join(dst, "config.json")))["quantization_config"]
     how = AwqConfig(bits=q["bits"], group_size=q["group_size"], zero_point=q["zero_point"], backend="torch_awq",
                     modules_to_not_convert=q["modules_to_not_convert"])  # a backend that compiles nothing
@@ -332,7 +331,7 @@ def run_awq_transformers(name, src, tmp):
     n = sum("Awq" in type(x).__name__ for x in m.modules())
     with torch.no_grad():
         z = m(torch.tensor([IDS])).logits[0].float().numpy()
-    d = float(np.abs(np.fromfile(raw, np.float32).reshape(z.shape) - z).max() / z.std())
+    d = float(np.abs(ours(dst) - z).max() / z.std())
     tell(name, n == len(matrices(src)) - 1 and d <= AWQ_BAR, f"{n} AWQ matrices in transformers, logits {d:.1e} of the deviation")
 
 
