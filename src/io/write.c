@@ -31,6 +31,7 @@ sl_status io_out_open(const char *path, enum io_kind kind, io_out **out, sl_err 
     str_init(&o->info, MEM_MISC, 0);
     str_init(&o->names, MEM_MISC, 0);
     str_init(&o->sizes, MEM_MISC, 0);
+    os_out_sweep(path);
     sl_status st = os_out_open(path, &o->file, err);
     if (st == SL_OK)
         *out = o;

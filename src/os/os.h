@@ -72,7 +72,7 @@ bool os_path_full(const char *path, char *out, size_t n);
 int64_t os_free_bytes(const char *dir);
 /* Make a folder and those above it. Errors: IO. */
 sl_status os_make_dirs(const char *dir, sl_err *err) BASE_MUST_USE;
-/* Remove what a killed writer of path left behind ("PATH.PID.tmp" of a process that is gone). */
+/* Remove what a killed writer of path left behind ("PATH.PID.tmp" of a process that is gone, file or folder). */
 void os_out_sweep(const char *path);
 
 enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };

@@ -193,7 +193,11 @@ void os_out_sweep(const char *path)
         size_t len = strlen(end);
         if (len < 4 || strcmp(end + len - 4, ".tmp") != 0) continue;
         if (kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
-        if (snprintf(full, sizeof full, "%s%s", dir, s) < (int)sizeof full) unlink(full);
+        if (snprintf(full, sizeof full, "%s%s", dir, s) >= (int)sizeof full) continue;
+        if (os_path_kind(full) == OS_DIR)
+            os_dir_remove(full);
+        else
+            unlink(full);
     }
     os_list_free(names, n);
 }

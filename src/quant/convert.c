@@ -226,6 +226,7 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
     snprintf(dir, sizeof dir, "%.*s", (int)n, dst);
     snprintf(tmp, sizeof tmp, "%s.%ld.tmp", dir, (long)getpid());
     snprintf(old, sizeof old, "%s.%ld.old", dir, (long)getpid());
+    os_out_sweep(dir);
     str_init(&config, MEM_MISC, 0);
     sl_status st = quant_head_hf(p, &config, err);
     if (!st) st = os_dir_make(tmp, err);
