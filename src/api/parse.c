@@ -493,6 +493,13 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     return 0;
 }
 
+/* How many of n bytes may go into a name: one more than it may have ends it, at the same byte however
+ * the text was cut. */
+static size_t name_part(const struct api_parse *p, size_t n)
+{
+    return BASE_MIN(n, NAME_MAX_ + 1 - p->head.n);
+}
+
 /* DEEPSEEK: what stands before the separator: "function", or the name itself. */
 static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
 {
@@ -501,12 +508,14 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
                            : run_of(s, n, last,
                                     BIT(T_DS_SEP) | BIT(T_DS_CALL_END) | BIT(T_DS_CALLS_END), &t);
     if (!k) return 0;
-    str_put(&p->held, s, k);
     if (t < 0) {
+        k = name_part(p, k);
+        str_put(&p->held, s, k);
         str_put(&p->head, s, k);
         if (p->head.n > NAME_MAX_) give_up(p);
         return k;
     }
+    str_put(&p->held, s, k);
     if (t != T_DS_SEP || p->head.n == 0) {
         give_up(p);
         return k;
@@ -524,6 +533,7 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
 
 static size_t in_name(struct api_parse *p, const char *s, size_t n)
 {
+    n = name_part(p, n);
     const char *nl = memchr(s, '\n', n);
     size_t k = nl ? (size_t)(nl - s) + 1 : n;
     str_put(&p->held, s, k);

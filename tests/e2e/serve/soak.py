@@ -113,12 +113,10 @@ def figures(s):
 
 
 def slope(rows):
-    """KiB an hour of a straight line through the second half."""
+    """KiB an hour in the second half: the middle one of the slopes between all pairs of minutes, which single peaks do not move."""
     half = rows[len(rows) // 2:]
-    n = len(half)
-    mx, my = sum(r["minute"] for r in half) / n, sum(r["rss_kib"] for r in half) / n
-    den = sum((r["minute"] - mx) ** 2 for r in half)
-    return 60 * sum((r["minute"] - mx) * (r["rss_kib"] - my) for r in half) / den if den else 0
+    all_ = sorted(60 * (b["rss_kib"] - a["rss_kib"]) / (b["minute"] - a["minute"]) for i, a in enumerate(half) for b in half[i + 1:])
+    return all_[len(all_) // 2] if all_ else 0
 
 
 with Server("--kv-tokens", opt.kv_tokens, "--max-batch", "8", "--max-queue", "32", "--db",
