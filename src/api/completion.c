@@ -142,7 +142,9 @@ static void clear(struct choice *ch)
 /* One choice as it stands in ch; finish NONE: null. */
 static void put_choice(struct completion *c, struct str *out, struct choice *ch, int index)
 {
-    str_printf(out, "{\"index\":%d,\"text\":\"", index);
+    str_puts(out, "{\"index\":");
+    str_int(out, index);
+    str_puts(out, ",\"text\":\"");
     text_json_escape(out, str_c(&ch->text), ch->text.n);
     str_puts(out, "\",\"logprobs\":");
     if (c->g.logprobs)
@@ -162,12 +164,12 @@ static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int
     struct completion *c = j->user;
     if (!c->head.n) {
         struct json_w w;
+        str_puts(&c->head, "data: ");
         text_jw_init(&w, &c->head);
         text_jw_obj(&w);
         api_put_head(&w, j, "text_completion");
         str_puts(&c->head, ",\"choices\":[");
     }
-    str_puts(out, "data: ");
     str_put(out, c->head.p, c->head.n);
     put_choice(c, out, ch, index);
     str_putc(out, ']');

@@ -15,8 +15,7 @@
 
 #define TAG_WAKE UINT64_MAX
 #define MS 1000000
-#define GATHER_NS                                                                                  \
-    1000000 /* wakes within it are passed on together: steps of a small model are shorter */
+#define GATHER_MS 1 /* wakes within it are passed on together: steps of a small model are shorter */
 
 void net_watch_add(net_server *s, struct net_conn *c)
 {
@@ -58,22 +57,12 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
     net_req_unref(r);
 }
 
-static void sleep_until(int64_t at)
+/* Resume, or go on with, everything that net_wake put on the list; false: nothing. */
+static bool pass_wakes(net_server *s)
 {
-    int64_t left = at - clock_now_ns();
-    struct timespec t = {.tv_nsec = (long)BASE_MIN(left, GATHER_NS)};
-    if (left > 0) nanosleep(&t, NULL);
-}
-
-/* Resume, or go on with, everything that net_wake put on the list. */
-static void pass_wakes(net_server *s)
-{
-    uint64_t n;
-    while (read(s->wake_fd, &n, sizeof n) > 0)
-        ;
-    atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
     struct net_req *r = atomic_exchange_explicit(&s->wake_list, NULL,
                                                  memory_order_acquire); /* pairs with net_wake */
+    if (!r) return false;
     while (r) {
         struct net_req_own *o = net_own(r);
         struct net_req *next = o->wake_next;
@@ -87,6 +76,21 @@ static void pass_wakes(net_server *s)
         net_req_unref(r);
         r = next;
     }
+    return true;
+}
+
+/* Pass wakes on. Where they come faster than GATHER_MS this thread leaves the bell rung, so that
+ * nobody rings (a system call of the engine's thread in every step), and looks at the list by
+ * itself, until it finds it empty. Returns whether it is to look again after GATHER_MS. */
+static bool gather(net_server *s, bool looking, int64_t *passed)
+{
+    int64_t now = clock_now_ns();
+    if (!looking && now - *passed < GATHER_MS * MS) return atomic_load(&s->rung);
+    *passed = now;
+    if (looking && pass_wakes(s)) return true;
+    atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
+    (void)pass_wakes(s);
+    return false;
 }
 
 static bool overdue(const struct net_conn *c, int64_t now)
@@ -151,6 +155,7 @@ static void wake_all(net_server *s)
 
 static void take_signals(net_server *s)
 {
+    if (!atomic_load_explicit(&s->signals, memory_order_relaxed)) return;
     uint64_t set = atomic_exchange(&s->signals, 0);
     for (int sig = 1; set >> sig; sig++)
         if (set >> sig & 1 && s->opts.hooks.signal) s->opts.hooks.signal(s->opts.hooks.user, sig);
@@ -161,15 +166,13 @@ static void *watch(void *arg)
     net_server *s = arg;
     struct epoll_event ev[64];
     int64_t next = clock_now_ns(), passed = 0;
+    bool looking = false;
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), atomic_load(&s->closing) ? 5 : 500);
+        int wait = looking ? GATHER_MS : atomic_load(&s->closing) ? 5 : 500;
+        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
         for (int i = 0; i < n; i++)
             if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
-        if (atomic_load(&s->rung)) {
-            sleep_until(passed + GATHER_NS);
-            passed = clock_now_ns();
-        }
-        pass_wakes(s);
+        looking = gather(s, looking, &passed);
         take_signals(s);
         if (atomic_load(&s->closing)) {
             wake_all(s);
@@ -185,7 +188,8 @@ static void *watch(void *arg)
 
 static bool add_fd(int ep, int fd, uint64_t tag)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = tag};
+    /* edges: every ring is told once, and nobody has to read the counter down */
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.u64 = tag};
     return fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
