@@ -45,6 +45,13 @@ static void close_chunk(struct piece *p, const char *finish)
     const struct api_event *ev = p->ev;
     struct str *out = p->out;
     bool token = ev && ev->token >= 0;
+    if (!finish && !g->logprobs && !g->return_ids && !g->continuous_usage) { /* most of them */
+        str_puts(out, g->include_usage
+                          ? "},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
+                          : "},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+        p->ev = NULL;
+        return;
+    }
     str_puts(out, "},\"logprobs\":");
     if (g->logprobs && token && ev->finish != SL_FINISH_STOP) {
         struct json_w w;

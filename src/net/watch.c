@@ -15,10 +15,12 @@
 
 #define TAG_WAKE UINT64_MAX
 #define MS 1000000
-#define GATHER_MS 1 /* wakes within it are passed on together: steps may be shorter */
-#define GATHER_STREAMS                                                                             \
-    4 /* a millisecond more for so many streams: writes cost 10 us each, and take */
-#define GATHER_MS_MAX 8 /* the CPUs on which the next step runs: so it is 4 % of one at most */
+/* Wakes within GATHER_MS are passed on together, because steps may be shorter; within half a
+ * millisecond more for each stream beyond four, because writes cost 10 us each and take the CPUs on
+ * which the next step runs. */
+#define GATHER_MS 1
+#define GATHER_FREE 4
+#define GATHER_MS_MAX 16
 
 void net_watch_add(net_server *s, struct net_conn *c)
 {
@@ -106,7 +108,7 @@ static void gather(net_server *s, struct gather *g)
         atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
         n = pass_wakes(s);
     }
-    g->ms = BASE_MIN(BASE_MAX(n / GATHER_STREAMS, GATHER_MS), GATHER_MS_MAX);
+    g->ms = BASE_MIN(GATHER_MS + BASE_MAX(n - GATHER_FREE, 0) / 2, GATHER_MS_MAX);
 }
 
 /* Milliseconds until the next pass. */
