@@ -69,46 +69,57 @@ def bench_rate(model, n, n_out):
     return json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
 
 
+def decode_round(s, n, n_out):
+    """n streams of n_out tokens behind 32 tokens of context, with the bias that `sluice bench` gives its sequences where there are several. Their rates added up,
+    from the times in their last chunks: those of the engine, so that nothing but the server is measured. The client stands for one on another machine:
+    it reads every 100 ms, because one that wakes for every token takes the server's cores."""
+    def body(i):
+        b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)], "max_tokens": n_out, "stream_options": {"include_usage": True}}
+        return {**b, "logit_bias": {str(200 + 11 * i): 100}} if n > 1 else b
+    all_ = [(s.post(body(i)), bytearray()) for i in range(n)]
+    left = list(all_)
+    while left:
+        time.sleep(0.1)
+        for c, text in list(left):
+            try:
+                data = c.recv(1 << 20, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
+            text += data
+            if not data or b"[DONE]" in text[-40:]:
+                left.remove((c, text))
+                c.close()
+    rates = [re.findall(rb'"decode_tps":([0-9.e+]+)', bytes(t)) for _, t in all_]
+    if any(len(r) != 1 for r in rates):
+        raise SystemExit("serve_figures: a stream did not end as it should: " + bytes(all_[0][1][-300:]).decode(errors="replace"))
+    return sum(float(r[0]) for r in rates)
+
+
 def serve_rates(model, n, n_out, rounds, between):
-    """Tokens/s of each round while all n streams decode, from the times at which steps begin; CPU of the HTTP threads in ms per 1000 tokens.
-    between() runs before, between and after the rounds."""
-    cpu = []
-    with tempfile.TemporaryDirectory() as d:
-        trace = os.path.join(d, "trace.json")
-        with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(1024 * (n + 1)), "--trace", trace) as s:
-            s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", 4)
+    """Tokens/s of n streams in each round, CPU of the HTTP threads in ms per 1000 tokens. between() runs before, between and after the rounds."""
+    rates, cpu = [], []
+    with Serve(model, "--max-batch", str(n), "-c", "4096", "--kv-tokens", str(4096 * (n + 1))) as s:
+        decode_round(s, n, 8)  # the contexts stay in the prefix cache, as in the bench
+        between()
+        for _ in range(rounds):
+            before = s.http_ms()
+            rates.append(decode_round(s, n, n_out))
+            cpu.append((s.http_ms() - before) / (n * n_out) * 1e3)
             between()
-            for _ in range(rounds):
-                before = s.http_ms()
-                r = s.load("--parallel", n, "--number", n, "--input-length", 16, "--output-length", n_out, "--warmup", 0)
-                cpu.append((s.http_ms() - before) / r["output_tokens"] * 1e3)
-                between()
-        with open(trace) as f:
-            steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step"]
-    rates, run = [], []
-    for e in steps + [None]:
-        if e and e["args"]["decode"] == n and e["args"]["prompt"] == 0:
-            run.append(e["ts"])
-            continue
-        if len(run) > n_out // 2:
-            rates.append(n * (len(run) - 1) / (run[-1] - run[0]) * 1e6)
-        run = []
-    if len(rates) != rounds:
-        raise SystemExit(f"serve_figures: {rounds} rounds, but in {len(rates)} all streams decoded together: give more TOKENS")
     return rates, cpu
 
 
 def overhead(model, *batches):
     """Server and bench in turn, because machines drift: each server run beside the mean of the bench runs before and after it."""
     for n in map(int, batches or ("1", "32")):
-        n_out = int(os.environ.get("TOKENS", "96" if n > 1 else "256"))
+        n_out = int(os.environ.get("TOKENS", "128" if n > 1 else "512"))
         alone = []
         rates, cpu = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
         ratios = [2 * r / (a + b) for r, a, b in zip(rates, alone, alone[1:])]
         m = statistics.median
-        print(f"batch {n}: {m(rates):.1f} tok/s, `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of {ROUNDS} rounds "
-              f"{100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs {100 * max(rates) / max(alone):.1f} %; "
-              f"HTTP {m(cpu):.1f} ms of CPU per 1000 tokens", flush=True)
+        print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
+              f"{ROUNDS} rounds {100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
+              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens", flush=True)
 
 
 def quantile(v, q):

@@ -28,14 +28,15 @@ static void open_chunk(struct piece *p)
     struct chat *c = p->j->user;
     if (!c->head.n) {
         struct json_w w;
+        str_puts(&c->head, "data: ");
         text_jw_init(&w, &c->head);
         text_jw_obj(&w);
         api_put_head(&w, p->j, "chat.completion.chunk");
         str_puts(&c->head, ",\"choices\":[{\"index\":");
     }
-    str_puts(p->out, "data: ");
     str_put(p->out, c->head.p, c->head.n);
-    str_printf(p->out, "%d,\"delta\":{", p->index);
+    str_int(p->out, p->index);
+    str_puts(p->out, ",\"delta\":{");
 }
 
 static void close_chunk(struct piece *p, const char *finish)
@@ -44,6 +45,13 @@ static void close_chunk(struct piece *p, const char *finish)
     const struct api_event *ev = p->ev;
     struct str *out = p->out;
     bool token = ev && ev->token >= 0;
+    if (!finish && !g->logprobs && !g->return_ids && !g->continuous_usage) { /* most of them */
+        str_puts(out, g->include_usage
+                          ? "},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
+                          : "},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+        p->ev = NULL;
+        return;
+    }
     str_puts(out, "},\"logprobs\":");
     if (g->logprobs && token && ev->finish != SL_FINISH_STOP) {
         struct json_w w;
@@ -71,7 +79,9 @@ static void close_chunk(struct piece *p, const char *finish)
 static void delta(struct piece *p, const char *key, const char *s, size_t n)
 {
     open_chunk(p);
-    str_printf(p->out, "\"%s\":\"", key);
+    str_putc(p->out, '"');
+    str_puts(p->out, key);
+    str_puts(p->out, "\":\"");
     text_json_escape(p->out, s, n);
     str_putc(p->out, '"');
     close_chunk(p, NULL);

@@ -142,7 +142,9 @@ static void clear(struct choice *ch)
 /* One choice as it stands in ch; finish NONE: null. */
 static void put_choice(struct completion *c, struct str *out, struct choice *ch, int index)
 {
-    str_printf(out, "{\"index\":%d,\"text\":\"", index);
+    str_puts(out, "{\"index\":");
+    str_int(out, index);
+    str_puts(out, ",\"text\":\"");
     text_json_escape(out, str_c(&ch->text), ch->text.n);
     str_puts(out, "\",\"logprobs\":");
     if (c->g.logprobs)
@@ -156,19 +158,38 @@ static void put_choice(struct completion *c, struct str *out, struct choice *ch,
         str_puts(out, ",\"finish_reason\":null}");
 }
 
-static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int index,
-                      const struct api_event *ev)
+static void put_head(struct api_job *j, struct str *out)
 {
     struct completion *c = j->user;
     if (!c->head.n) {
         struct json_w w;
+        str_puts(&c->head, "data: ");
         text_jw_init(&w, &c->head);
         text_jw_obj(&w);
         api_put_head(&w, j, "text_completion");
         str_puts(&c->head, ",\"choices\":[");
     }
-    str_puts(out, "data: ");
     str_put(out, c->head.p, c->head.n);
+}
+
+/* Text that says nothing but itself: what most chunks are. */
+static void put_text(struct api_job *j, struct str *out, int index, const struct api_event *ev)
+{
+    put_head(j, out);
+    str_puts(out, "{\"index\":");
+    str_int(out, index);
+    str_puts(out, ",\"text\":\"");
+    text_json_escape(out, ev->text, (size_t)ev->n_text);
+    str_puts(out, j->g->include_usage
+                      ? "\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
+                      : "\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+}
+
+static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int index,
+                      const struct api_event *ev)
+{
+    struct completion *c = j->user;
+    put_head(j, out);
     put_choice(c, out, ch, index);
     str_putc(out, ']');
     if (c->g.continuous_usage)
@@ -205,6 +226,12 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     struct choice *ch = &c->choice[index];
     if (ev->token < 0 && ev->finish == SL_FINISH_NONE && !ev->n_text) {
         if (out) api_put_progress(out, ev);
+        return;
+    }
+    const struct api_gen *g = &c->g;
+    bool plain = !g->echo && !g->logprobs && !g->return_ids && !g->continuous_usage;
+    if (out && plain && ev->finish == SL_FINISH_NONE) {
+        if (ev->n_text) put_text(j, out, index, ev);
         return;
     }
     if (ev->prompt_pos >= 0 && ev->token >= 0) { /* of the echoed prompt */

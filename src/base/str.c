@@ -62,6 +62,18 @@ void str_putc(struct str *s, char c)
     str_put(s, &c, 1);
 }
 
+void str_int(struct str *s, int64_t v)
+{
+    char text[20];
+    size_t at = sizeof text;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do
+        text[--at] = (char)('0' + u % 10);
+    while (u /= 10);
+    if (v < 0) text[--at] = '-';
+    str_put(s, text + at, sizeof text - at);
+}
+
 void str_printf(struct str *s, const char *fmt, ...)
 {
     va_list ap, ap2;

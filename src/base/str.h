@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/mem.h"
 
@@ -22,6 +23,7 @@ void str_clear(struct str *s); /* keeps the memory */
 void str_put(struct str *s, const char *p, size_t n);
 void str_puts(struct str *s, const char *z);
 void str_putc(struct str *s, char c);
+void str_int(struct str *s, int64_t v); /* decimal; what streams of tokens are made of, so without printf */
 void str_printf(struct str *s, const char *fmt, ...) BASE_PRINTF(2, 3);
 /* OK, or NOMEM or LIMIT if any append failed. */
 sl_status str_status(const struct str *s, sl_err *err) BASE_MUST_USE;

@@ -48,6 +48,11 @@ void dev_sync(dev *d)
     d->cls->sync(d);
 }
 
+void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
+{
+    d->cls->host_run(d, fn, arg);
+}
+
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err)

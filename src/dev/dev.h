@@ -52,6 +52,9 @@ sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_er
 void dev_put(dev *d, void *dst, const void *src, int64_t n_bytes);
 void dev_get(dev *d, void *dst, const void *src, int64_t n_bytes); /* waits */
 void dev_sync(dev *d);
+/* Run fn(arg, worker, n_worker) once on every host worker of the device and wait, as par_run does: for work on what the device gave to the host. Another
+ * n_worker than dev_info's may be given; worker < dev_info's n_thread. */
+void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
 
 /* ---- weights: at open time only ---- */
 enum dev_use {

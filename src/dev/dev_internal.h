@@ -14,6 +14,7 @@ struct dev_class {
     void (*put)(dev *d, void *dst, const void *src, int64_t n_bytes);
     void (*get)(dev *d, void *dst, const void *src, int64_t n_bytes);
     void (*sync)(dev *d);
+    void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
                           void *user, dev_mat **out, sl_err *err);

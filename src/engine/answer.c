@@ -26,24 +26,11 @@ static sl_status mask_of(sl_engine *e, struct request *r, sl_err *err)
 }
 
 /* *done: a grammar says that the answer is complete. */
-static sl_status choose(sl_engine *e, struct request *r, const float *logit, int32_t *token,
-                        bool *done, sl_err *err)
+static sl_status choose(sl_engine *e, struct request *r, const struct engine_pick *pick,
+                        int32_t *token, bool *done, sl_err *err)
 {
-    const struct group *g = r->g;
     SL_TRY(mask_of(e, r, err));
-    bool early = r->n_ids - r->n_prompt < g->min_new;
-    struct engine_draw d = {.logit = logit,
-                            .mask = r->grammar ? e->mask : NULL,
-                            .p = &g->sampling,
-                            .known = r->ids,
-                            .n_prompt = r->n_prompt,
-                            .n_known = r->n_ids,
-                            .forbid = {e->m->hole, e->m->eog, g->stop_id},
-                            .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
-                                         early ? g->n_stop_id : 0},
-                            .stream = (uint64_t)r->index,
-                            .index = (uint64_t)(r->n_ids - r->n_prompt)};
-    SL_TRY(engine_sample(&e->sampler, &d, token, err));
+    SL_TRY(engine_pick_one(e, r, pick, r->grammar ? e->mask : NULL, token, err));
     return r->grammar ? engine_grammar_push(r->grammar, *token, done, err) : SL_OK;
 }
 
@@ -67,15 +54,16 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
 }
 
 /* What one row's logits lead to. */
-static void answer(sl_engine *e, struct request *r, const float *logit)
+static void answer(sl_engine *e, struct request *r, const struct engine_pick *pick)
 {
+    const float *logit = pick->logit;
     sl_err err = {0};
     int32_t token = -1;
     size_t n_out = 0;
     bool stopped = false, done = false;
     sl_event ev = {.prompt_pos = -1};
     if (e->tap) e->tap(e->tap_user, r, logit);
-    if (choose(e, r, logit, &token, &done, &err)) {
+    if (choose(e, r, pick, &token, &done, &err)) {
         engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
         return;
     }
@@ -199,7 +187,7 @@ static int fork_samples(sl_engine *e, struct request *r)
 }
 
 /* The last row of a request that computed all it knows. */
-static void end_row(sl_engine *e, struct request *r, const float *logit)
+static void end_row(sl_engine *e, struct request *r, const struct engine_pick *pick)
 {
     bool first = r->n_ids == r->n_prompt;
     int n_fork = first && r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
@@ -207,9 +195,9 @@ static void end_row(sl_engine *e, struct request *r, const float *logit)
         engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
         return;
     }
-    answer(e, r, logit);
+    answer(e, r, pick);
     for (int i = 0; i < n_fork; i++)
-        answer(e, e->forked[i], logit);
+        answer(e, e->forked[i], pick);
 }
 
 static void end_nan(sl_engine *e, struct request *r)
@@ -223,9 +211,9 @@ static void end_nan(sl_engine *e, struct request *r)
 static void one_row(sl_engine *e, const struct sched_item *it, const float *logits,
                     const float *hidden)
 {
+    const struct engine_pick *pick = &e->pick[it - e->sched.plan.item];
     struct request *r = e->req[it->req];
     struct kv_path path = engine_path(e, r);
-    int n_logit = it->all_rows ? it->n_tok : it->sample;
     if (!finite_row(e, hidden + (int64_t)(it->n_tok - 1) * e->m->cfg.d_model)) {
         end_nan(e, r);
         return;
@@ -237,7 +225,7 @@ static void one_row(sl_engine *e, const struct sched_item *it, const float *logi
         echo(e, r, it->pos0, it->n_tok, logits);
     }
     if (it->sample && !r->pool) {
-        end_row(e, r, logits + (int64_t)(n_logit - 1) * e->n_vocab);
+        end_row(e, r, pick);
         return;
     }
     if (r->g->progress && it->pos0 < r->n_prompt) {
@@ -248,6 +236,7 @@ static void one_row(sl_engine *e, const struct sched_item *it, const float *logi
 
 void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits, const float *hidden)
 {
+    engine_pick_all(e, p, logits);
     for (int i = 0; i < p->n_item; i++)
         one_row(e, &p->item[i], logits + (int64_t)e->item_logit[i] * e->n_vocab,
                 hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model);

@@ -135,7 +135,7 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
-    SL_TRY(engine_sampler_init(&e->sampler, e->n_vocab, err));
+    SL_TRY(engine_draw_init(e, err));
     e->ld_blk = blocks_of(e->n_ctx);
     SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
     SL_TRY(array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
@@ -263,7 +263,7 @@ void sl_engine_close(sl_engine *e)
         kv_seq_fini(&e->score);
     }
     kv_pool_fini(&e->pool);
-    engine_sampler_fini(&e->sampler);
+    engine_draw_fini(e);
     mem_free(e->req);
     mem_free(e->row);
     mem_free(e->mask);

@@ -67,8 +67,12 @@ struct engine_sampler {
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err) BASE_MUST_USE;
 void engine_sampler_fini(struct engine_sampler *s);
 
+/* The index of the largest value, the lowest of equals; -1 when any is not a number. */
+int engine_argmax(const float *v, int n);
+
 struct engine_draw {
     const float *logit;   /* [V] */
+    const int *best;      /* NULL, or what engine_argmax says of them */
     const sl_sampling *p; /* checked */
     const int32_t *known; /* prompt and answer so far */
     int n_prompt, n_known;
@@ -174,7 +178,11 @@ struct sl_engine {
     struct sched sched;
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
-    struct engine_sampler sampler;
+    struct engine_sampler *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
+    int n_sampler;
+    struct engine_pick *pick; /* [n_seq_max] by row of the step */
+    struct engine_piece *piece; /* [n_seq_max, n_piece] */
+    int n_piece;
     sl_logprob top[ENGINE_TOP_MAX];
     float *row;     /* [D] a hidden state on the host */
     uint32_t *mask; /* [V / 32] */
@@ -225,6 +233,31 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev);
 struct kv_path engine_path(const sl_engine *e, const struct request *r);
 /* sched_opts.match: what the prefix tree has for a request. */
 void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
+/* draw.c: the tokens of a step's rows, on the device's host workers. What is chosen does not depend
+ * on how many there are. */
+#define ENGINE_PIECE 16384 /* logits of a row that are looked through by one worker at a time */
+#define ENGINE_SAMPLER_MAX 8
+struct engine_piece {
+    float v; /* the largest */
+    int32_t id; /* of it; -1: a logit is not a number */
+};
+struct engine_pick {
+    struct request *r; /* NULL: no token is wanted of this row */
+    const float *logit;
+    int best; /* engine_argmax */
+    bool done; /* what follows is set, else engine_pick_one chooses */
+    int32_t token;
+    sl_err why;
+    sl_status st;
+};
+sl_status engine_draw_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_draw_fini(sl_engine *e);
+/* Into e->pick. Rows under a grammar only as far as best. */
+void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits);
+/* The token for r, which may be another sample than the row's. mask: NULL or what a grammar allows. */
+sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick, const uint32_t *mask,
+                          int32_t *token, sl_err *err) BASE_MUST_USE;
+
 /* answer.c: what the rows of a step lead to. */
 void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits,
                  const float *hidden);

@@ -31,8 +31,7 @@ void engine_sampler_fini(struct engine_sampler *s)
 
 #define LANES 16 /* so that compilers use vectors */
 
-/* The largest value, the lowest id of equals; -1 when any is not a number. */
-static int argmax(const float *v, int n)
+int engine_argmax(const float *v, int n)
 {
     float top[LANES];
     int bad[LANES] = {0}, i = 0, any = 0;
@@ -111,14 +110,14 @@ static bool before(const struct engine_cand *a, const struct engine_cand *b)
     return a->v > b->v || (a->v == b->v && a->id < b->id);
 }
 
-/* Move cand[i] down a heap of n with the best at the top. */
-static void sink(struct engine_cand *c, int i, int n)
+/* Move cand[i] down a heap of n: the best at the top, or (worst) the worst. */
+static void sink(struct engine_cand *c, int i, int n, bool worst)
 {
     for (;;) {
         int k = 2 * i + 1;
         if (k >= n) return;
-        if (k + 1 < n && before(&c[k + 1], &c[k])) k++;
-        if (!before(&c[k], &c[i])) return;
+        if (k + 1 < n && before(&c[k + 1], &c[k]) != worst) k++;
+        if (before(&c[k], &c[i]) == worst) return;
         struct engine_cand t = c[i];
         c[i] = c[k];
         c[k] = t;
@@ -126,14 +125,57 @@ static void sink(struct engine_cand *c, int i, int n)
     }
 }
 
-/* Take the best off a heap of *n: it goes to the place that becomes free, so that sorted candidates
- * grow from the end. */
-static void pop(struct engine_cand *c, int *n)
+static void heap(struct engine_cand *c, int n, bool worst)
 {
-    struct engine_cand best = c[0];
+    for (int i = n / 2 - 1; i >= 0; i--)
+        sink(c, i, n, worst);
+}
+
+/* Take the top off a heap of *n: it goes to the place that becomes free. */
+static void pop(struct engine_cand *c, int *n, bool worst)
+{
+    struct engine_cand top = c[0];
     c[0] = c[--*n];
-    c[*n] = best;
-    sink(c, 0, *n);
+    c[*n] = top;
+    sink(c, 0, *n, worst);
+}
+
+/* The best want of n candidates (in order of ids) to the front, best first. A heap of the best so
+ * far turns most away with one comparison. */
+static void best_first(struct engine_cand *c, int n, int want)
+{
+    int left = want;
+    heap(c, want, true);
+    for (int i = want; i < n; i++) {
+        if (!(c[i].v > c[0].v)) continue; /* of equals the lower id, which came before */
+        c[0] = c[i];
+        sink(c, 0, want, true);
+    }
+    while (left > 1)
+        pop(c, &left, true); /* the worst to the end */
+}
+
+/* Leave out candidates that are so small that all of them together can not reach into the nucleus:
+ * the others add up to more than half way from top_p to 1. Keeps the order of ids. */
+static int near_nucleus(struct engine_cand *c, int n, double z, double top_p)
+{
+    if (1 - top_p < 1e-6) return n;
+    float floor_v = (float)log((1 - top_p) * z / (2.0 * n));
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (c[i].v >= floor_v) c[m++] = c[i];
+    return m;
+}
+
+/* Draw among c[0 .. n), best first. */
+static int32_t draw_of(const struct engine_cand *c, int n, double kept, double u)
+{
+    double x = u * kept, sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += exp((double)c[i].v);
+        if (x < sum) return c[i].id;
+    }
+    return c[0].id; /* rounding: the best */
 }
 
 /* Draw among filtered candidates: work holds (logit - max) / temperature. */
@@ -141,48 +183,50 @@ static int32_t draw_filtered(struct engine_sampler *s, const sl_sampling *p, dou
 {
     struct engine_cand *c = s->cand;
     float floor_v = p->min_p > 0 ? logf(p->min_p) : -INFINITY;
-    int n = 0;
+    int n = 0, take = 0;
     for (int i = 0; i < s->n_vocab; i++)
         if (s->work[i] > -INFINITY && s->work[i] >= floor_v)
             c[n++] = (struct engine_cand){s->work[i], i};
-    int all = n, want = p->top_k > 0 && p->top_k < n ? p->top_k : n;
-    bool nucleus = p->top_p > 0 && p->top_p < 1;
+    bool nucleus = p->top_p > 0 && p->top_p<1, some = p->top_k> 0 && p->top_k < n;
     double z = 0, kept = 0;
-    if (want == all)
-        for (int i = 0; i < n; i++)
-            z += exp((double)c[i].v);
-    for (int i = n / 2 - 1; i >= 0; i--)
-        sink(c, i, n);
-    if (want < all) {
-        for (int i = 0; i < want; i++)
-            pop(c, &n);
-        for (int i = 0; i < want; i++)
-            z += exp((double)c[all - 1 - i].v);
+    if (some) {
+        best_first(c, n, p->top_k);
+        n = p->top_k;
     }
-    int take = 0; /* candidates kept, sorted, at c[all-1], c[all-2], ... */
-    while (take < want) {
-        if (want == all) pop(c, &n);
-        kept += exp((double)c[all - 1 - take].v);
-        take++;
-        if (nucleus && kept >= (double)p->top_p * z) break;
+    for (int i = 0; i < n; i++)
+        z += exp((double)c[i].v);
+    double goal = nucleus ? (double)p->top_p * z : INFINITY;
+    if (some) {
+        while (take < n && kept < goal)
+            kept += exp((double)c[take++].v);
+        return draw_of(c, take, kept, u);
     }
-    double x = u * kept, sum = 0;
-    for (int i = 0; i < take; i++) {
-        sum += exp((double)c[all - 1 - i].v);
-        if (x < sum) return c[all - 1 - i].id;
+    if (nucleus) n = near_nucleus(c, n, z, (double)p->top_p);
+    int left = n, all = n;
+    heap(c, n, false);
+    while (left > 0 && kept < goal) {
+        pop(c, &left, false); /* sorted from the end */
+        kept += exp((double)c[left].v);
     }
-    return c[all - 1].id; /* rounding: the best */
+    for (int i = left, k = all - 1; i < k; i++, k--) {
+        struct engine_cand t = c[i];
+        c[i] = c[k];
+        c[k] = t;
+    }
+    return draw_of(c + left, all - left, kept, u);
 }
 
-static int32_t draw_all(const struct engine_sampler *s, double u)
+static int32_t draw_all(struct engine_sampler *s, double u)
 {
     double z = 0, sum = 0;
     int last = -1;
-    for (int i = 0; i < s->n_vocab; i++)
-        z += (double)expf(s->work[i]);
+    for (int i = 0; i < s->n_vocab; i++) {
+        s->work[i] = expf(s->work[i]);
+        z += (double)s->work[i];
+    }
     double x = u * z;
     for (int i = 0; i < s->n_vocab; i++) {
-        float w = expf(s->work[i]);
+        float w = s->work[i];
         if (w <= 0) continue;
         sum += (double)w;
         last = i;
@@ -202,7 +246,7 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
                         sl_err *err)
 {
     const sl_sampling *p = d->p;
-    int best = argmax(d->logit, s->n_vocab);
+    int best = d->best ? *d->best : engine_argmax(d->logit, s->n_vocab);
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     bool greedy = !(p->temperature > 0);
     if (greedy && !needs_copy(d) && !listed(d, best) && d->logit[best] > -INFINITY) {
@@ -210,7 +254,7 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
         return SL_OK;
     }
     adjust(s, d);
-    best = argmax(s->work, s->n_vocab);
+    best = engine_argmax(s->work, s->n_vocab);
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     float top = s->work[best];
     if (top == -INFINITY)

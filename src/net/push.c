@@ -6,7 +6,6 @@
  * The end of a stream, and whatever goes wrong, is the library's: the connection is resumed, and
  * net_req_read goes on from there. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -34,11 +33,14 @@ static void break_off(struct net_req_own *o)
 /* Put the length in front of what was appended behind HEAD, and CR LF behind it. */
 static void frame(struct net_req_own *o)
 {
-    char text[HEAD + 1];
-    int n = snprintf(text, sizeof text, "%zx\r\n", o->out.n - HEAD);
-    o->out_at = (size_t)(HEAD - n);
-    memcpy(o->out.p + o->out_at, text, (size_t)n);
-    o->r.n_sent += o->out.n - HEAD;
+    char *p = o->out.p + HEAD;
+    size_t n = o->out.n - HEAD;
+    *--p = '\n';
+    *--p = '\r';
+    for (size_t left = n; left; left >>= 4)
+        *--p = "0123456789abcdef"[left & 15];
+    o->out_at = (size_t)(p - o->out.p);
+    o->r.n_sent += n;
     str_put(&o->out, "\r\n", 2);
 }
 

@@ -15,8 +15,12 @@
 
 #define TAG_WAKE UINT64_MAX
 #define MS 1000000
-#define GATHER_NS                                                                                  \
-    1000000 /* wakes within it are passed on together: steps of a small model are shorter */
+/* Wakes within GATHER_MS are passed on together, because steps may be shorter; within half a
+ * millisecond more for each stream beyond four, because writes cost 10 us each and take the CPUs on
+ * which the next step runs. */
+#define GATHER_MS 1
+#define GATHER_FREE 4
+#define GATHER_MS_MAX 16
 
 void net_watch_add(net_server *s, struct net_conn *c)
 {
@@ -58,23 +62,13 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
     net_req_unref(r);
 }
 
-static void sleep_until(int64_t at)
+/* Resume, or go on with, everything that net_wake put on the list; returns how many. */
+static int pass_wakes(net_server *s)
 {
-    int64_t left = at - clock_now_ns();
-    struct timespec t = {.tv_nsec = (long)BASE_MIN(left, GATHER_NS)};
-    if (left > 0) nanosleep(&t, NULL);
-}
-
-/* Resume, or go on with, everything that net_wake put on the list. */
-static void pass_wakes(net_server *s)
-{
-    uint64_t n;
-    while (read(s->wake_fd, &n, sizeof n) > 0)
-        ;
-    atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
+    int n = 0;
     struct net_req *r = atomic_exchange_explicit(&s->wake_list, NULL,
                                                  memory_order_acquire); /* pairs with net_wake */
-    while (r) {
+    for (; r; n++) {
         struct net_req_own *o = net_own(r);
         struct net_req *next = o->wake_next;
         /* it sleeps: nobody else can resume or end it */
@@ -87,6 +81,41 @@ static void pass_wakes(net_server *s)
         net_req_unref(r);
         r = next;
     }
+    return n;
+}
+
+struct gather {
+    bool looking;   /* without being rung */
+    int ms;         /* from one pass to the next, at least */
+    int64_t passed; /* when wakes were passed on last */
+};
+
+/* Pass wakes on. Where they come too fast this thread leaves the bell rung, so that nobody rings (a
+ * system call of the engine's thread in every step), and looks at the list by itself, until it
+ * finds it empty. */
+static void gather(net_server *s, struct gather *g)
+{
+    int64_t now = clock_now_ns();
+    int n = 0;
+    if (now - g->passed < (int64_t)g->ms * MS) {
+        g->looking = atomic_load(&s->rung);
+        return;
+    }
+    g->passed = now;
+    if (g->looking) n = pass_wakes(s);
+    g->looking = n > 0;
+    if (!n) {
+        atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
+        n = pass_wakes(s);
+    }
+    g->ms = BASE_MIN(GATHER_MS + BASE_MAX(n - GATHER_FREE, 0) / 2, GATHER_MS_MAX);
+}
+
+/* Milliseconds until the next pass. */
+static int until(const struct gather *g)
+{
+    int64_t left = g->passed + (int64_t)g->ms * MS - clock_now_ns();
+    return left > 0 ? (int)((left + MS - 1) / MS) : 0;
 }
 
 static bool overdue(const struct net_conn *c, int64_t now)
@@ -151,6 +180,7 @@ static void wake_all(net_server *s)
 
 static void take_signals(net_server *s)
 {
+    if (!atomic_load_explicit(&s->signals, memory_order_relaxed)) return;
     uint64_t set = atomic_exchange(&s->signals, 0);
     for (int sig = 1; set >> sig; sig++)
         if (set >> sig & 1 && s->opts.hooks.signal) s->opts.hooks.signal(s->opts.hooks.user, sig);
@@ -160,16 +190,14 @@ static void *watch(void *arg)
 {
     net_server *s = arg;
     struct epoll_event ev[64];
-    int64_t next = clock_now_ns(), passed = 0;
+    int64_t next = clock_now_ns();
+    struct gather g = {.ms = GATHER_MS};
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), atomic_load(&s->closing) ? 5 : 500);
+        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : 500;
+        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
         for (int i = 0; i < n; i++)
             if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
-        if (atomic_load(&s->rung)) {
-            sleep_until(passed + GATHER_NS);
-            passed = clock_now_ns();
-        }
-        pass_wakes(s);
+        gather(s, &g);
         take_signals(s);
         if (atomic_load(&s->closing)) {
             wake_all(s);
@@ -185,7 +213,8 @@ static void *watch(void *arg)
 
 static bool add_fd(int ep, int fd, uint64_t tag)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = tag};
+    /* edges: every ring is told once, and nobody has to read the counter down */
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.u64 = tag};
     return fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 

@@ -167,7 +167,7 @@ void text_jw_key(struct json_w *w, const char *key)
 void text_jw_int(struct json_w *w, int64_t v)
 {
     before(w);
-    str_printf(w->out, "%lld", (long long)v);
+    str_int(w->out, v);
 }
 
 void text_jw_real(struct json_w *w, double v, int digits)

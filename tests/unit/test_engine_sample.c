@@ -332,3 +332,90 @@ TEST(engine_stop_holds_back_no_more_than_it_must)
     assert_int_equal(n, 7);
     str_fini(&s.held);
 }
+
+/* What draw_filtered promises, by sorting everything: the place of u among the kept candidates. */
+struct plain {
+    float v;
+    int32_t id;
+};
+
+static int best_first(const void *x, const void *y)
+{
+    const struct plain *a = x, *b = y;
+    return a->v != b->v ? (a->v < b->v) - (a->v > b->v) : (a->id > b->id) - (a->id < b->id);
+}
+
+static int32_t draw_plainly(const struct rig *r, uint64_t index)
+{
+    static struct plain c[4000];
+    int n = r->s.n_vocab, take = 0;
+    float top = -INFINITY;
+    double z = 0, kept = 0, sum = 0;
+    for (int i = 0; i < n; i++)
+        top = fmaxf(top, r->logit[i]);
+    for (int i = 0; i < n; i++)
+        c[i] = (struct plain){(r->logit[i] - top) / r->p.temperature, i};
+    if (r->p.top_k > 0) {
+        qsort(c, (size_t)n, sizeof *c, best_first);
+        n = r->p.top_k < n ? r->p.top_k : n;
+    }
+    for (int i = 0; i < n; i++)
+        z += exp((double)c[i].v);
+    qsort(c, (size_t)n, sizeof *c, best_first);
+    while (take < n && (take == 0 || !(r->p.top_p < 1) || kept < (double)r->p.top_p * z))
+        kept += exp((double)c[take++].v);
+    double x = rng_uniform(r->p.seed, 0, index) * kept;
+    for (int i = 0; i < take; i++) {
+        sum += exp((double)c[i].v);
+        if (x < sum) return c[i].id;
+    }
+    return c[0].id;
+}
+
+TEST(engine_filtered_draws_are_those_of_a_plain_sort)
+{
+    static const struct {
+        int k;
+        float p, scale;
+    } row[] = {{1, 1, 9},          {7, 1, 9},      {40, 0.9f, 9},   {0, 0.9f, 9},
+               {0, 0.999f, 30},    {0, 0.1f, 30},  {3999, 0.5f, 1}, {0, 0.99999f, 1},
+               {0, 0.9999999f, 9}, {600, 0.95f, 0}};
+    struct rig r;
+    rig_open(&r, 4000);
+    r.p.temperature = 0.7f;
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        for (uint64_t at = 0; at < 40; at++) {
+            noise(&r, at, row[i].scale);
+            for (int k = 0; k < 4000; k += 3) /* equals */
+                r.logit[k] = roundf(r.logit[k]);
+            r.p.top_k = row[i].k;
+            r.p.top_p = row[i].p;
+            assert_int_equal(draw(&r, at), draw_plainly(&r, at));
+        }
+    rig_close(&r);
+}
+
+TEST(engine_argmax_by_pieces_is_that_of_the_whole)
+{
+    struct rig r;
+    rig_open(&r, 1000);
+    for (uint64_t at = 0; at < 200; at++) {
+        noise(&r, at, at % 2 ? 4 : 1000);
+        for (int i = 0; i < 1000; i++)
+            r.logit[i] = roundf(r.logit[i]);
+        if (at % 10 == 9) r.logit[at * 4] = NAN;
+        int whole = engine_argmax(r.logit, 1000), best = -1;
+        for (int from = 0; from < 1000; from += 96) {
+            int n = from + 96 <= 1000 ? 96 : 1000 - from, b = engine_argmax(r.logit + from, n);
+            if (b < 0) {
+                best = -1;
+                break;
+            }
+            if (best < 0 || r.logit[from + b] > r.logit[best]) best = from + b;
+        }
+        assert_int_equal(whole, best);
+        r.d.best = &whole;
+        if (whole >= 0) assert_int_equal(draw(&r, at), whole);
+    }
+    rig_close(&r);
+}

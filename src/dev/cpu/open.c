@@ -97,6 +97,11 @@ static void cpu_sync(dev *d)
     (void)d; /* operators are complete when they return */
 }
 
+static void cpu_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
+{
+    par_run(dev_cpu_of(d)->team, fn, arg);
+}
+
 /* ---- the workspace of a step ---- */
 
 static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
@@ -225,6 +230,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .put = cpu_copy,
                                         .get = cpu_copy,
                                         .sync = cpu_sync,
+                                        .host_run = cpu_host_run,
                                         .mat_load = dev_cpu_mat_load,
                                         .layout = KERN_MM_LAYOUT,
                                         .mat_map = dev_cpu_mat_map,

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokens of a step's rows. Workers take pieces of rows to find the largest logits (with that
+ * greedy rows are done), then whole rows that draw. Which worker takes what changes nothing: a
+ * maximum has no order, and a row's draw is one worker's. */
+#include "engine/engine_internal.h"
+#include "par/par.h"
+
+#define ALONE 8192 /* logits that one worker looks through sooner than others wake up */
+
+sl_status engine_draw_init(sl_engine *e, sl_err *err)
+{
+    struct dev_info di;
+    void *p = NULL;
+    dev_info_get(e->d, &di);
+    size_t n_seq = (size_t)e->n_seq_max;
+    int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_seq_max);
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof *e->sampler, &p, err));
+    e->sampler = p;
+    while (e->n_sampler < n)
+        SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
+    e->n_piece = (e->n_vocab + ENGINE_PIECE - 1) / ENGINE_PIECE;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->pick, &p, err));
+    e->pick = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq * (size_t)e->n_piece, sizeof *e->piece, &p, err));
+    e->piece = p;
+    return SL_OK;
+}
+
+void engine_draw_fini(sl_engine *e)
+{
+    for (int i = 0; i < e->n_sampler; i++)
+        engine_sampler_fini(&e->sampler[i]);
+    mem_free(e->sampler);
+    mem_free(e->pick);
+    mem_free(e->piece);
+}
+
+/* ---- one row ---- */
+
+static sl_status draw(const sl_engine *e, struct engine_sampler *s, const struct request *r,
+                      const struct engine_pick *pick, const uint32_t *mask, int32_t *token,
+                      sl_err *err)
+{
+    const struct group *g = r->g;
+    bool early = r->n_ids - r->n_prompt < g->min_new;
+    struct engine_draw d = {.logit = pick->logit,
+                            .best = &pick->best,
+                            .mask = mask,
+                            .p = &g->sampling,
+                            .known = r->ids,
+                            .n_prompt = r->n_prompt,
+                            .n_known = r->n_ids,
+                            .forbid = {e->m->hole, e->m->eog, g->stop_id},
+                            .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
+                                         early ? g->n_stop_id : 0},
+                            .stream = (uint64_t)r->index,
+                            .index = (uint64_t)(r->n_ids - r->n_prompt)};
+    return engine_sample(s, &d, token, err);
+}
+
+sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
+                          const uint32_t *mask, int32_t *token, sl_err *err)
+{
+    if (!pick->done || r != pick->r) return draw(e, &e->sampler[0], r, pick, mask, token, err);
+    *token = pick->token;
+    if (pick->st && err) *err = pick->why;
+    return pick->st;
+}
+
+/* ---- all rows ---- */
+
+struct job {
+    sl_engine *e;
+    int n_row;
+    struct par_counter at;
+};
+
+static void find_pieces(void *arg, int worker, int n_worker)
+{
+    struct job *j = arg;
+    const sl_engine *e = j->e;
+    int b, end;
+    (void)worker;
+    (void)n_worker;
+    while (par_take(&j->at, j->n_row * e->n_piece, 1, &b, &end)) {
+        int from = b % e->n_piece * ENGINE_PIECE, n = BASE_MIN(ENGINE_PIECE, e->n_vocab - from);
+        const struct engine_pick *k = &e->pick[b / e->n_piece];
+        if (!k->r) continue;
+        int best = engine_argmax(k->logit + from, n);
+        e->piece[b] = best < 0 ? (struct engine_piece){0, -1}
+                               : (struct engine_piece){k->logit[from + best], from + best};
+    }
+}
+
+static int best_of(const struct engine_piece *p, int n)
+{
+    int best = 0;
+    for (int i = 0; i < n; i++) {
+        if (p[i].id < 0) return -1;
+        if (p[i].v > p[best].v) best = i;
+    }
+    return p[best].id;
+}
+
+static void draw_rows(void *arg, int worker, int n_worker)
+{
+    struct job *j = arg;
+    sl_engine *e = j->e;
+    int b, end;
+    (void)n_worker;
+    if (worker >= e->n_sampler) return;
+    while (par_take(&j->at, j->n_row, 1, &b, &end)) {
+        struct engine_pick *k = &e->pick[b];
+        if (!k->r || k->r->grammar) continue; /* a grammar's mask is made on the engine thread */
+        k->st = draw(e, &e->sampler[worker], k->r, k, NULL, &k->token, &k->why);
+        k->done = true;
+    }
+}
+
+static void run(sl_engine *e, int n_row, int n_logit,
+                void (*fn)(void *arg, int worker, int n_worker))
+{
+    struct job j = {.e = e, .n_row = n_row};
+    if (n_logit <= ALONE)
+        fn(&j, 0, 1);
+    else
+        dev_host_run(e->d, fn, &j);
+}
+
+/* More than the largest logit is needed. */
+static bool draws(const struct request *r)
+{
+    const sl_sampling *s = &r->g->sampling;
+    return s->temperature > 0 || s->n_bias || s->presence_penalty != 0 ||
+           s->frequency_penalty != 0 || (s->repeat_penalty > 0 && s->repeat_penalty != 1.0f);
+}
+
+void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits)
+{
+    int n = 0, n_draw = 0;
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        struct request *r = e->req[it->req];
+        int n_logit = it->all_rows ? it->n_tok : 1;
+        e->pick[i] = (struct engine_pick){.r = r};
+        if (!it->sample || r->pool || r->g->max_new == 0)
+            e->pick[i].r = NULL;
+        else
+            e->pick[i].logit = logits + (int64_t)(e->item_logit[i] + n_logit - 1) * e->n_vocab;
+        n += e->pick[i].r != NULL;
+        n_draw += e->pick[i].r && !r->grammar && draws(r);
+    }
+    if (!n) return;
+    run(e, p->n_item, n * e->n_vocab, find_pieces);
+    for (int i = 0; i < p->n_item; i++)
+        if (e->pick[i].r) e->pick[i].best = best_of(e->piece + (int64_t)i * e->n_piece, e->n_piece);
+    if (n_draw > 1) run(e, p->n_item, n_draw * e->n_vocab, draw_rows);
+}
