@@ -30,11 +30,13 @@
 #define LONG_WAIT_NS 300000
 #define SOLO_WAIT_NS 1000000  /* a time slice of another program, about */
 #define SOLO_OWED_NS 40000000 /* waited so much more than half of the time: alone is faster */
+#define SOLO_OWED_N 5         /* in so many waits: one of a CPU that its host took is no reason */
 #define SOLO_TIMES 16         /* time alone after a long wait, in waits */
 #define SOLO_MAX_NS 2000000000ll
 #define SOLO_FORGET_NS                                                                             \
     50000000ll          /* together for so long without a long wait: start small again             \
                          */
+#define FAULTS_FEW 4    /* page faults of a region that did not come to touch pages */
 #define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
 /* A word to wait on. */
@@ -68,6 +70,7 @@ struct par_team {
     pthread_t caller;
     int64_t solo_until, solo_ns, together_since;
     int64_t owed_ns; /* twice the waits less the time since, not below 0 */
+    int n_owed;      /* waits since it was 0 */
 
     atomic_llong spin_ns; /* relaxed: a hint */
     struct event region;  /* number of the region */
@@ -143,11 +146,12 @@ static int solo_now(par_team *t)
     return 0;
 }
 
-/* Learn from how long a wait inside a region took. */
-static void spin_learn(par_team *t, int64_t waited)
+/* Learn from how long a wait inside a region took. A region of milliseconds ends unevenly by
+ * itself. */
+static void spin_learn(par_team *t, int64_t waited, int kept)
 {
     int64_t s = spin_now(t);
-    if (waited > LONG_WAIT_NS)
+    if (waited > LONG_WAIT_NS && (kept || 2 * waited > clock_now_ns() - t->published_ns))
         s = s / 2 > SPIN_MIN_NS ? s / 2 : SPIN_MIN_NS;
     else if (s < t->spin_max_ns)
         s = s + s / 64 + 16 < t->spin_max_ns ? s + s / 64 + 16 : t->spin_max_ns;
@@ -165,14 +169,20 @@ static void pin(int cpu)
     (void)sched_setaffinity(0, sizeof set, &set); /* a hint: a refused one costs speed only */
 }
 
-/* After a region: was this thread late, or switched out while in it? */
-static int was_kept(const par_team *t, int64_t began, long *n_switch)
+/* What getrusage said of a thread when it was last asked. */
+struct seen {
+    long n_switch, n_fault;
+};
+
+/* After a region: was this thread late, or switched out while in it? Not while it touched fresh
+ * pages: then it was the kernel that worked for us. */
+static int was_kept(const par_team *t, int64_t began, struct seen *s)
 {
     struct rusage u;
     if (began - t->published_ns > SOLO_WAIT_NS) return 1;
     if (clock_now_ns() - began < SOLO_WAIT_NS || getrusage(RUSAGE_THREAD, &u) != 0) return 0;
-    int kept = u.ru_nivcsw > *n_switch;
-    *n_switch = u.ru_nivcsw;
+    int kept = u.ru_nivcsw > s->n_switch && u.ru_minflt - s->n_fault <= FAULTS_FEW;
+    *s = (struct seen){u.ru_nivcsw, u.ru_minflt};
     return kept;
 }
 
@@ -181,7 +191,7 @@ static void *worker_main(void *arg)
     struct worker *w = arg;
     par_team *t = w->team;
     unsigned seen = 0;
-    long n_switch = 0;
+    struct seen last = {0};
     if (t->pinned) pin(w->cpu);
     for (;;) {
         (void)event_wait(&t->region, seen, spin_now(t));
@@ -189,7 +199,7 @@ static void *worker_main(void *arg)
         if (t->stop) return NULL;
         int64_t began = clock_now_ns();
         t->fn(t->arg, w->id, t->n);
-        if (was_kept(t, began, &n_switch)) atomic_store_explicit(&t->kept, 1, memory_order_relaxed);
+        if (was_kept(t, began, &last)) atomic_store_explicit(&t->kept, 1, memory_order_relaxed);
         /* release: our results; acquire: the last one passes on everybody's */
         if (atomic_fetch_add_explicit(&t->n_done, 1, memory_order_acq_rel) == t->n - 2) {
             atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
@@ -294,18 +304,20 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     int64_t last = t->published_ns;
     t->published_ns = clock_now_ns();
     t->owed_ns = t->owed_ns > t->published_ns - last ? t->owed_ns - (t->published_ns - last) : 0;
+    if (t->owed_ns == 0) t->n_owed = 0;
     unsigned before = t->n_region++;
     event_set(&t->region, t->n_region);
     fn(arg, 0, t->n);
     t->waited_ns += event_wait(&t->done, before, spin_now(t));
-    spin_learn(t, t->waited_ns);
+    int kept = atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed);
+    spin_learn(t, t->waited_ns, kept);
     /* Alone would take twice as long as together: a gain only when more than half of the time goes
      * in waits. Single ones, of a server's other threads after each step, are no reason. */
-    if (atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed) && t->adapt &&
-        t->waited_ns > SOLO_WAIT_NS && (t->owed_ns += 2 * t->waited_ns) > SOLO_OWED_NS) {
-        solo_begin(t, t->waited_ns);
-        t->owed_ns = 0;
-    }
+    if (!kept || !t->adapt || t->waited_ns <= SOLO_WAIT_NS) return;
+    t->owed_ns += 2 * t->waited_ns;
+    if (++t->n_owed < SOLO_OWED_N || t->owed_ns <= SOLO_OWED_NS) return;
+    solo_begin(t, t->waited_ns);
+    t->owed_ns = t->n_owed = 0;
 }
 
 void par_barrier(par_team *t)
