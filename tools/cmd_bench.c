@@ -355,7 +355,6 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
         print_row(&t[i], &r);
         if (b->o->ops) print_ops(b, &r);
         put_bar(&bar[i], &t[i], &r);
-        if (!b->o->common.json) print_row(&t[i], &r);
     }
     text_jw_arr_end(&w);
     if (!st && b->o->common.json) st = compute_print(&json, err);
