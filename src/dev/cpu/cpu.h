@@ -63,11 +63,27 @@ struct cpu_seg {
     int n_tok;      /* its columns */
     int user;       /* which product */
 };
+/* Where a worker began to read in a set of products. */
+struct cpu_stream {
+    const uint8_t *p;
+    size_t n;
+    int again; /* as in the step before */
+};
+/* What a worker that waits fetches into its own cache: the beginning of what it will read next. */
+struct cpu_ahead {
+    _Alignas(64) const uint8_t *p;
+    const uint8_t *end;
+};
+#define CPU_ORDER_MAX 1024 /* sets of products of a step that are remembered */
+#define CPU_AHEAD_MAX 64   /* workers that fetch ahead */
+
 struct cpu_work {
     struct cpu_seg *seg;
     int n_seg, n_seg_max, n_tok; /* n_tok: the most of a product */
     int step_min, step_max;      /* units of a piece */
-    struct par_range *range;     /* [n_worker] */
+    const struct cpu_stream
+        *next;               /* [n_worker] where workers will begin after this; NULL = unknown */
+    struct par_range *range; /* [n_worker] */
 };
 /* What a worker has taken. */
 struct cpu_piece {
@@ -124,6 +140,7 @@ struct cpu {
     int n_worker, huge;
     enum dev_acts acts;
     struct vec_kern k;
+    struct cpu_ahead ahead[CPU_AHEAD_MAX]; /* each its worker's */
     struct cpu_block *blocks;
     struct cpu_mat *mats;
     uint8_t *chunk; /* small matrices are carved from here */
@@ -136,7 +153,9 @@ struct cpu {
     int n_tok_max;
     size_t tile_floats;
     struct cpu_work work[2];
-    int32_t *iota; /* 0, 1, 2, ... */
+    int32_t *iota;            /* 0, 1, 2, ... */
+    struct cpu_stream *order; /* [CPU_ORDER_MAX][n_worker] of this step and, further on, the last */
+    int n_order, order_last;  /* sets of products so far; in the step before */
     struct par_counter *counter;
     struct cpu_angles angles[CPU_N_ANGLES];
     int angles_next, n_rot_max;
@@ -199,6 +218,10 @@ struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
                                  const struct mm_mat *m2, int n_tok, int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
+/* A step begins: its sets of products come in the order of the last one's. */
+void dev_cpu_work_begin(struct cpu *c);
+/* For par_opts.on_wait. */
+int dev_cpu_work_ahead(void *cpu, int worker);
 /* The next piece for a worker; false when there is none. */
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
 
