@@ -19,8 +19,12 @@
  *                 blk[p / blk_rows], rows ldb apart; blk_rows and k0 are even. When n_k is odd the
  *                 weight behind the last is read and counts nothing. b, ldb_v are not used.
  *
- * c starts at 0, or with add at what it holds. next: n_next regions of next_bytes each that will be
- * needed soon; they are fetched into the second-level cache on the way. */
+ * c starts at 0, or with add at what it holds. next: n_next regions that will be needed soon; they
+ * are fetched into the second-level cache on the way. */
+struct attn_region {
+    const uint8_t *at;
+    int64_t n_bytes;
+};
 struct attn_mm {
     const uint16_t *a, *b;
     int64_t lda, lda_k, ldb, ldb_v;
@@ -29,9 +33,33 @@ struct attn_mm {
     int n_row, n_vec, n_k, k0, add;
     const uint16_t *const *blk;
     int blk_rows;
-    const uint8_t *const *next;
+    const struct attn_region *next;
     int n_next;
-    int64_t next_bytes;
+};
+
+/* Operands of attn_dot_q8 and attn_mix_q8. Row p of the cache (vec.h: (d + 31) / 32 scales, then d
+ * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes apart;
+ * p < n_pos.
+ *
+ * attn_dot_q8   s[p][lane] = the product of row p and query lane, lane < 16 n_vec. Queries are
+ *               integers too (attn_q8_query, ld = 16 n_vec): sums of 32 products are exact, times
+ *               q_scale * scale they are added up in f32, rising.
+ * attn_mix_q8   c[r][i] = sum over p of w(r, p) times code i of row p; i < 16 n_vec, r < n_row;
+ *               w(r, p) = s[p][r] times the scale of i in row p, rounded to bf16. Summed up as in
+ *               attn_mix_bf16; beside an odd last row stands a weight of 0. */
+struct attn_q8 {
+    const uint8_t *const *blk;
+    int blk_rows, n_pos, d, n_vec, n_row;
+    int64_t row_bytes;
+    const int8_t *q;
+    const float *q_scale;
+    const int32_t *q_bias;
+    float *s;
+    int64_t lds;
+    float *c;
+    int64_t ldc;
+    const struct attn_region *next;
+    int n_next;
 };
 
 #endif

@@ -32,28 +32,54 @@ size_t dev_cpu_abs16_floats(int d_k)
 
 /* ---- absorbed ---- */
 
+/* Queries in lanes for a q8 cache, in the place of those for a bf16 one. */
+struct queries8 {
+    int8_t *q;    /* [d_k / 4][lanes][4] */
+    float *scale; /* [d_k / 32][lanes] */
+    int32_t *bias;
+};
+
+static struct queries8 carve8(const struct abs16_mem *m, int d_k, int ld)
+{
+    struct queries8 x = {.q = (int8_t *)(void *)m->q};
+    x.scale = (float *)(void *)(x.q + (int64_t)(d_k + 3) / 4 * 4 * ld);
+    x.bias = (int32_t *)(void *)(x.scale + (int64_t)((d_k + 31) / 32) * ld);
+    return x;
+}
+
+/* Row m->t as lane i. */
+static void put_query(const struct mla *a, const struct abs16_mem *m, int i, int ld)
+{
+    const struct kern *k = kern_get();
+    if (a->kv->t == VEC_KV_Q8) {
+        struct queries8 x = carve8(m, a->d_k, ld);
+        k->attn_q8_query(m->t, a->d_k, i, ld, x.q, x.scale, x.bias);
+        return;
+    }
+    uint16_t *row = (uint16_t *)(void *)(m->t + a->row);
+    row[a->d_k] = 0;
+    k->attn_rows_bf16(m->t, 0, 1, a->d_k, row, 0);
+    for (int d = 0; d < (a->d_k + 1) / 2; d++)
+        memcpy(m->q + 2 * (d * ld + i), row + 2 * d, 2 * sizeof(uint16_t));
+}
+
 /* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
 void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                          float *mem)
 {
     const struct mla *a = j->op;
     const struct dev_attn_mla *p = a->p;
-    const struct kern *k = kern_get();
     struct abs16_mem m;
     (void)abs_carve(mem, a->d_k, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), n_pair = (a->d_k + 1) / 2;
-    memset(m.q, 0, sizeof(uint16_t) * (size_t)(2 * n_pair * ld));
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
+    memset(m.q, 0, sizeof(uint16_t) * (size_t)a->row * (size_t)ld);
     for (int i = 0; i < n; i++) {
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
         const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        uint16_t *row = (uint16_t *)(void *)(m.t + a->row);
         memcpy(m.t, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
         memcpy(m.t + p->r, rope, sizeof(float) * (size_t)p->rope);
         c->k.scale_f32(m.t, p->scale, a->d_k);
-        row[a->d_k] = 0;
-        k->attn_rows_bf16(m.t, 0, 1, a->d_k, row, 0);
-        for (int d = 0; d < n_pair; d++)
-            memcpy(m.q + 2 * (d * ld + i), row + 2 * d, 2 * sizeof(uint16_t));
+        put_query(a, &m, i, ld);
     }
 }
 
@@ -88,21 +114,78 @@ static int run_length(const struct cpu_kv *kv)
     return n;
 }
 
-/* Scores of positions [p0, p0 + to) of a span; run[i] becomes the rows of its i-th n_run positions.
- * While a run is worked on, the next one is fetched. */
-static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p0,
-                   int to, const struct abs16_mem *m, const uint16_t **run, int n_run)
+/* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
+ */
+struct ahead {
+    struct attn_region r[VEC_SPAN / 16 + MLA_AHEAD];
+    int n;
+    int64_t n_bytes;
+};
+
+static void ahead_put(struct ahead *x, const uint8_t *at, int64_t n_bytes)
+{
+    x->r[x->n++] = (struct attn_region){at, n_bytes};
+    x->n_bytes += n_bytes;
+}
+
+/* The rows of the worker's next span, and a share of what is read behind attention. */
+static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                       const int where[2], struct ahead *x)
 {
     const struct mla *a = j->op;
-    int ld = dev_cpu_round16(u->n_tok * u->n_head), end = u->span1 * VEC_SPAN;
+    const struct mla_ahead *w = &a->ahead;
+    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]], n_run = run_length(a->kv);
+    x->n = 0;
+    x->n_bytes = 0;
+    for (int at = 0; at < VEC_SPAN; at += n_run) {
+        int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
+        if (n > 0) ahead_put(x, row_at(a, j->b, u->seq, p), n * (int64_t)a->kv->row_bytes);
+    }
+    if (u != c->unit) return; /* once, however many units there are */
+    int64_t b = w->n_bytes * where[0] / w->n_span, e = w->n_bytes * (where[0] + 1) / w->n_span;
+    for (int i = 0; i < w->n; i++) {
+        int64_t n = w->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
+        if (lo < hi) ahead_put(x, w->r[i].at + lo, hi - lo);
+        b -= n;
+        e -= n;
+    }
+}
+
+/* Part part[0] of part[1] of it; returns the number of regions. */
+static int ahead_part(const struct ahead *x, const int part[2], struct attn_region *out)
+{
+    int64_t b = x->n_bytes * part[0] / part[1], e = x->n_bytes * (part[0] + 1) / part[1];
+    int m = 0;
+    for (int i = 0; i < x->n; i++) {
+        int64_t n = x->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
+        if (lo < hi) out[m++] = (struct attn_region){x->r[i].at + lo, hi - lo};
+        b -= n;
+        e -= n;
+    }
+    return m;
+}
+
+/* A span under way: where its rows lie, n_run positions in each, and what is fetched meanwhile: one
+ * half in the scores, the other in the sums. */
+struct span_rows {
+    int p0, to; /* its first position, and how many are seen; by every lane: hi */
+    int32_t hi[CPU_LANES];
+    const uint16_t *run[VEC_SPAN / 16];
+    const uint8_t *run8[VEC_SPAN / 16];
+    struct ahead ahead;
+};
+
+static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
+                   const struct abs16_mem *m, struct span_rows *x)
+{
+    const struct mla *a = j->op;
+    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = run_length(a->kv), to = x->to;
     int64_t ld_row = row_ld(a);
-    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
-        int n = to - at < n_run ? to - at : n_run, p = p0 + at;
-        const uint8_t *from = row_at(a, j->b, u->seq, p), *next = NULL;
-        const uint16_t *x = rows16(a, from, n, m->x + (int64_t)at * a->row);
-        run[at / n_run] = x;
-        struct attn_mm mm = {.a = x,
+        int n = to - at < n_run ? to - at : n_run;
+        x->run[at / n_run] = (const void *)row_at(a, j->b, u->seq, x->p0 + at);
+        struct attn_mm mm = {.a = x->run[at / n_run],
                              .lda = ld_row,
                              .lda_k = 2,
                              .b = m->q,
@@ -112,52 +195,113 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
                              .ldc = ld,
                              .n_row = n,
                              .n_vec = ld / 16,
-                             .n_k = (a->d_k + 1) / 2};
-        if (p + n_run < end && p + n_run < last) {
-            next = row_at(a, j->b, u->seq, p + n_run);
-            mm.next = &next;
-            mm.n_next = 1;
-            mm.next_bytes = (int64_t)n_run * (int64_t)a->kv->row_bytes;
-        }
+                             .n_k = (a->d_k + 1) / 2,
+                             .next = next};
+        mm.n_next = ahead_part(&x->ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
         kern_get()->attn_dot_bf16(&mm);
     }
 }
 
-void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                        int span, float *mem, struct cpu_part out)
+/* Weighted sums of the rows, token by token: each has its own number of positions. */
+static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const struct abs16_mem *m,
+                  struct span_rows *x, float *o)
 {
     const struct mla *a = j->op;
     const struct kern *k = kern_get();
-    struct abs16_mem m;
-    (void)abs_carve(mem, a->d_k, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = span * VEC_SPAN;
-    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
-        to = hi[i] > to ? hi[i] : to;
-    }
-    const uint16_t *run[VEC_SPAN / 16];
-    int n_run = run_length(a->kv);
-    scores(c, j, u, p0, to, &m, run, n_run);
-    float mx[CPU_LANES], l[CPU_LANES];
-    c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
-    memcpy(out.m, mx, sizeof(float) * (size_t)n);
-    memcpy(out.l, l, sizeof(float) * (size_t)n);
-    k->attn_pairs_bf16(m.s, ld, to, ld, m.w, 2 * ld);
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
+    k->attn_pairs_bf16(m->s, ld, x->to, ld, m->w, 2 * ld);
     struct attn_mm mm = {.lda = 2,
                          .lda_k = 2 * ld,
-                         .blk = run,
-                         .blk_rows = n_run,
+                         .blk = x->run,
+                         .blk_rows = run_length(a->kv),
                          .ldb = row_ld(a),
                          .ldc = j->ldo,
                          .n_row = u->n_head,
-                         .n_vec = a->r16 / 16};
-    for (int i = 0; i < n; i += u->n_head) { /* token by token: each its own number of positions */
-        mm.a = m.w + 2 * i;
-        mm.c = out.o + (int64_t)i * j->ldo;
-        mm.n_k = hi[i];
+                         .n_vec = a->r16 / 16,
+                         .next = next,
+                         .n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next)};
+    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
+        mm.a = m->w + 2 * i;
+        mm.c = o + (int64_t)i * j->ldo;
+        mm.n_k = x->hi[i];
         k->attn_mix_bf16(&mm);
     }
+}
+
+/* Both on a q8 cache, whose rows are used where they lie. */
+static struct attn_q8 rows8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                            struct span_rows *x)
+{
+    const struct mla *a = j->op;
+    int n_run = run_length(a->kv);
+    for (int at = 0; at < x->to; at += n_run)
+        x->run8[at / n_run] = row_at(a, j->b, u->seq, x->p0 + at);
+    return (struct attn_q8){
+        .blk = x->run8, .blk_rows = n_run, .d = a->d_k, .row_bytes = (int64_t)a->kv->row_bytes};
+}
+
+static void scores8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                    const struct abs16_mem *m, struct span_rows *x)
+{
+    const struct mla *a = j->op;
+    int ld = dev_cpu_round16(u->n_tok * u->n_head);
+    struct queries8 q = carve8(m, a->d_k, ld);
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    struct attn_q8 mm = rows8(j, u, x);
+    mm.n_pos = x->to;
+    mm.n_vec = ld / 16;
+    mm.q = q.q;
+    mm.q_scale = q.scale;
+    mm.q_bias = q.bias;
+    mm.s = m->s;
+    mm.lds = ld;
+    mm.next = next;
+    mm.n_next = ahead_part(&x->ahead, (const int[]){0, 2}, next);
+    kern_get()->attn_dot_q8(&mm);
+}
+
+static void weigh8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                   const struct abs16_mem *m, struct span_rows *x, float *o)
+{
+    const struct mla *a = j->op;
+    int n = u->n_tok * u->n_head;
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    struct attn_q8 mm = rows8(j, u, x);
+    mm.n_vec = a->r16 / 16;
+    mm.n_row = u->n_head;
+    mm.lds = dev_cpu_round16(n);
+    mm.ldc = j->ldo;
+    mm.next = next;
+    mm.n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next);
+    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
+        mm.s = m->s + i;
+        mm.c = o + (int64_t)i * j->ldo;
+        mm.n_pos = x->hi[i];
+        kern_get()->attn_mix_q8(&mm);
+    }
+}
+
+void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                        const int where[2], float *mem, struct cpu_part out)
+{
+    const struct mla *a = j->op;
+    struct abs16_mem m;
+    struct span_rows x = {.p0 = where[0] * VEC_SPAN};
+    (void)abs_carve(mem, a->d_k, &m);
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), q8 = a->kv->t == VEC_KV_Q8;
+    int32_t lo[CPU_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        x.hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
+        x.to = x.hi[i] > x.to ? x.hi[i] : x.to;
+    }
+    look_ahead(c, j, u, where, &x.ahead);
+    (q8 ? scores8 : scores)(j, u, &m, &x);
+    float mx[CPU_LANES], l[CPU_LANES];
+    c->k.span_col_f32(m.s, ld, x.to, ld / 16, lo, x.hi, mx, l);
+    memcpy(out.m, mx, sizeof(float) * (size_t)n);
+    memcpy(out.l, l, sizeof(float) * (size_t)n);
+    (q8 ? weigh8 : weigh)(j, u, &m, &x, out.o);
 }
 
 /* ---- materialised ---- */
