@@ -51,7 +51,7 @@ struct cpu_kv {
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
     size_t page_bytes;
-    uint8_t *base; /* [L][n_blk] pages */
+    uint8_t *base; /* [n_blk][L] pages */
 };
 
 /* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a
@@ -230,7 +230,7 @@ static inline const struct cpu_mat *dev_cpu_mat_of(const dev_mat *m)
 /* ---- where positions lie (kv.c) ---- */
 static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
-    return kv->base + ((size_t)layer * (size_t)kv->s.n_blk + (size_t)blk) * kv->page_bytes;
+    return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
 
 /* ---- attention (attn.c, mla.c, span.c) ---- */
