@@ -127,6 +127,11 @@ void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst)
     d->cls->kv_copy(d, kv, src, dst);
 }
 
+void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+{
+    d->cls->kv_touch(d, kv, blk, n);
+}
+
 void dev_kv_poison(dev *d, dev_kv *kv, int blk)
 {
     d->cls->kv_poison(d, kv, blk);

@@ -130,6 +130,8 @@ enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts);
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
 /* Copy block src to dst in every layer (copy on write). */
 void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+/* Write zeros to n blocks in every layer, so that their memory is there before a step needs it. */
+void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 /* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int blk);
 

@@ -31,6 +31,7 @@ struct dev_class {
     enum dev_kv_type (*kv_auto)(enum dev_acts acts);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
     void (*kv_copy)(dev *d, dev_kv *kv, int src, int dst);
+    void (*kv_touch)(dev *d, dev_kv *kv, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);

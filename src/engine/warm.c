@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "engine/engine_internal.h"
 
+#define TOUCH_BYTES ((int64_t)256 << 20) /* of the KV cache; the rest as it is needed */
+
 struct warm {
     sl_engine *e;
     int32_t *blk; /* [n_blk] taken from the pool */
@@ -56,10 +58,13 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     int n_prompt = BASE_MIN(e->opts.n_chunk, e->n_ctx), n_seq = e->n_seq_max;
     if (sl_pending(e)) return SL_FAIL(err, BUSY, "warm-up: requests are pending");
     int want = BASE_MAX(n_seq, (n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK + 1);
+    int64_t touch = TOUCH_BYTES / (e->info.kv_bytes / e->pool.n_blk + 1);
+    want = BASE_MIN(BASE_MAX(want, (int)touch), e->pool.n_blk);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)want, sizeof *w.blk, &p, err));
     w.blk = p;
     while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool)) >= 0)
         w.n_blk++;
+    dev_kv_touch(e->d, e->kv, w.blk, w.n_blk);
     for (int n = n_prompt; n > 0; n /= 2) /* the largest first: it touches everything */
         run(&w, 0, n);
     for (int n = 1; n < n_seq; n *= 2)

@@ -308,6 +308,7 @@ int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
 double dev_cpu_probe_read_gbps(dev *d, int ms);

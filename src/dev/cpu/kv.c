@@ -67,6 +67,25 @@ void dev_cpu_kv_copy(dev *d, dev_kv *kv_, int src, int dst)
         memcpy(dev_cpu_page(kv, l, dst), dev_cpu_page(kv, l, src), kv->page_bytes);
 }
 
+struct touch {
+    const struct cpu_kv *kv;
+    const int32_t *blk;
+};
+
+static void touch_block(struct cpu *c, void *arg, int i, int worker)
+{
+    const struct touch *t = arg;
+    (void)c;
+    (void)worker;
+    memset(dev_cpu_page(t->kv, 0, t->blk[i]), 0, t->kv->page_bytes * (size_t)t->kv->s.n_layer);
+}
+
+void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+{
+    struct touch t = {(const struct cpu_kv *)kv, blk};
+    dev_cpu_for_rows(dev_cpu_of(d), n, 1e6, touch_block, &t);
+}
+
 void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int blk)
 {
     (void)d;
