@@ -117,6 +117,13 @@ int64_t dev_kv_bytes(const struct dev_kv_shape *s)
     return dev_cpu_class.kv_bytes(s); /* devices store the cache alike */
 }
 
+int64_t dev_keep_bytes(const char *name, const struct dev_plan *p, enum dev_acts acts)
+{
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
+        if (strcmp(classes[i]->name, name) == 0) return classes[i]->keep_bytes(p, acts);
+    return 0;
+}
+
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
 {
     return d->cls->kv_open(d, s, out, err);

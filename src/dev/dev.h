@@ -135,6 +135,12 @@ void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 /* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int blk);
 
+/* MLA: a sequence whose prompt is computed in pieces, so that what pieces have in common may be kept between them. */
+struct dev_keep {
+    uint64_t id; /* of the prompt, always the same tokens; 0 = nothing to keep */
+    bool last;   /* this is its last piece */
+};
+
 /* ---- a step's ragged batch, shared by the operators. Arrays are host memory, borrowed during the step. ---- */
 struct dev_batch {
     int n_tok, n_seq;
@@ -145,6 +151,7 @@ struct dev_batch {
     const int32_t *blk;      /* [S, ld_blk] block table: blk[s * ld_blk + p / blk_tok] holds position p */
     int ld_blk;
     const uint8_t *expand;   /* [T] MLA only: 1 = materialised keys and values, 0 = absorbed; chosen by position, see model/mla.c */
+    const struct dev_keep *keep; /* [S] or NULL */
 };
 
 #include "dev/op_list.h"
@@ -300,7 +307,11 @@ struct dev_plan {
     int n_head, d_k, d_v;         /* attention; MLA: d_k = nope + rope, d_v = v */
     int mla_r, mla_nope, mla_rope; /* 0 without MLA */
     int n_expert, k, d_model, d_ff_expert; /* 0 without experts */
+    int n_layer;        /* MLA: of the KV cache */
+    int64_t keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
 };
+/* The most keep_bytes of which a device makes use; 0: it keeps nothing. name as in dev_open. */
+int64_t dev_keep_bytes(const char *name, const struct dev_plan *p, enum dev_acts acts);
 sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
 
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */

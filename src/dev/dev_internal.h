@@ -33,6 +33,7 @@ struct dev_class {
     void (*kv_copy)(dev *d, dev_kv *kv, int src, int dst);
     void (*kv_touch)(dev *d, dev_kv *kv, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);
+    int64_t (*keep_bytes)(const struct dev_plan *p, enum dev_acts acts);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);

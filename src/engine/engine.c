@@ -77,6 +77,18 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
 
+/* What prompts may keep between their pieces: an eighth of the room, behind the KV tokens wished.
+ */
+static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
+{
+    struct dev_kv_shape kv = model_kv_shape(
+        &e->m->cfg, kv_type(&e->opts), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
+    int64_t left = BASE_MIN(room - dev_kv_bytes(&kv), room / 8);
+    int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
+    int64_t use = model_keep_bytes(&e->m->cfg, "cpu", (enum dev_acts)e->opts.acts, n_ctx);
+    e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
+}
+
 /* Context and KV tokens, from what is wished and what memory is there once the weights are packed.
  */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
@@ -85,9 +97,11 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     const sl_engine_opts *o = &e->opts;
     SL_TRY(os_topology_get(&top, err));
     int64_t room = top.mem_available - e->m->bytes - e->m->bytes / 16 - SPARE_BYTES;
-    int64_t most = fits(e, room > 0 ? room : 0);
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
     if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
+    plan_keep(e, room, BASE_MAX(wish, o->kv_tokens));
+    room -= e->keep_bytes;
+    int64_t most = fits(e, room > 0 ? room : 0);
     double gib = 1.0 / (1 << 30);
     if (o->n_ctx > e->m->cfg.n_ctx_train)
         log_msg(LOG_WARN, "context of %d tokens is more than the %d that the model was trained on",
@@ -145,6 +159,7 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     SL_TRY(array(n_seq + 1, sizeof *e->seq_tok0, &e->seq_tok0, err));
     SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk, &e->blk, err));
     SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
+    SL_TRY(array(n_seq, sizeof *e->keep, &e->keep, err));
     SL_TRY(array(n_tok, sizeof *e->logit_tok, &e->logit_tok, err));
     return array(n_seq, sizeof *e->item_logit, &e->item_logit, err);
 }
@@ -203,13 +218,16 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_logit_max = e->n_logit_max,
                             .kv = kv_type(o),
+                            .keep_bytes = e->keep_bytes,
                             .no_mtp = true,
                             .pack = pack,
                             .progress = o->progress,
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     int64_t pack_ns = clock_now_ns() - t0;
-    if (pack) log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack), (double)pack_ns * 1e-6);
+    if (pack)
+        log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack),
+                (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
     int n_blk = blocks_of(kv_tokens);
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
@@ -272,6 +290,7 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->seq_tok0);
     mem_free(e->blk);
     mem_free(e->n_prompt);
+    mem_free(e->keep);
     mem_free(e->logit_tok);
     mem_free(e->item_logit);
     engine_threads_fini(e);

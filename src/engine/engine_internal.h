@@ -173,6 +173,7 @@ struct sl_engine {
     struct sl_engine_info info;
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int form_from; /* model_form_from */
+    int64_t keep_bytes; /* of model_opts */
     /* engine thread */
     struct kv_pool pool;
     struct sched sched;
@@ -203,6 +204,7 @@ struct sl_engine {
     void *tap_user;
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *item_logit;
+    struct dev_keep *keep; /* [n_seq_max] */
     int ld_blk;
 };
 

@@ -73,6 +73,16 @@ struct model_batch engine_batch(const sl_engine *e, int n_tok, int n_seq, int n_
                                 .logit_tok = e->logit_tok};
 }
 
+/* A prompt that is not computed in one piece. */
+static struct dev_keep keep_of(const struct request *r, const struct sched_item *it)
+{
+    int end = it->pos0 + it->n_tok;
+    if (it->pos0 >= r->n_prompt || (it->pos0 == 0 && end >= r->n_prompt))
+        return (struct dev_keep){0, false};
+    return (struct dev_keep){r->g->id * ENGINE_SAMPLE_MAX + (uint64_t)r->index + 1,
+                             end >= r->n_prompt};
+}
+
 static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_batch *b)
 {
     int n_tok = 0, n_logit = 0;
@@ -86,6 +96,7 @@ static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_ba
         e->seq_tok0[i] = n_tok;
         e->item_logit[i] = n_logit;
         e->n_prompt[i] = r->n_prompt;
+        e->keep[i] = keep_of(r, it);
         memcpy(e->blk + (int64_t)i * e->ld_blk, seq->blk, (size_t)seq->n_blk * sizeof *seq->blk);
         for (int k = 0; k < it->n_tok; k++) {
             if (it->all_rows || (it->sample && k == it->n_tok - 1 && !r->pool))
@@ -96,6 +107,7 @@ static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_ba
     }
     e->seq_tok0[p->n_item] = n_tok;
     *b = engine_batch(e, n_tok, p->n_item, n_logit);
+    b->keep = e->keep;
 }
 
 /* ---- counting ---- */

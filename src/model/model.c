@@ -93,6 +93,21 @@ static sl_status buffer(struct model *m, int64_t rows, int64_t cols, void *out, 
     return SL_OK;
 }
 
+static struct dev_plan shapes(const struct model_cfg *c, int n_ctx)
+{
+    return (struct dev_plan){.n_ctx = n_ctx, .n_head = c->n_head, .d_k = c->d_head,
+                             .d_v = c->kv_lora ? c->d_v : c->d_head, .mla_r = c->kv_lora,
+                             .mla_nope = c->d_nope, .mla_rope = c->d_rope, .n_expert = c->n_expert,
+                             .k = c->n_expert_used, .d_model = c->d_model, .d_ff_expert = c->d_ff_expert,
+                             .n_layer = c->n_layer + c->n_mtp};
+}
+
+int64_t model_keep_bytes(const struct model_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx)
+{
+    struct dev_plan p = shapes(cfg, n_ctx);
+    return cfg->kv_lora && model_mla_expand_from(cfg) < n_ctx ? dev_keep_bytes(name, &p, acts) : 0;
+}
+
 static sl_status open_buffers(struct model *m, sl_err *err)
 {
     const struct model_cfg *c = &m->cfg;
@@ -125,10 +140,10 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     m->seq_of = p;
     SL_TRY(mem_arena_array(&m->arena, (size_t)T, 1, &p, err));
     m->expand = p;
-    struct dev_plan plan = {.n_tok = (int)T, .n_seq = m->opts.n_seq_max, .n_ctx = m->opts.n_ctx, .n_head = c->n_head,
-                            .d_k = c->d_head, .d_v = c->kv_lora ? c->d_v : c->d_head, .mla_r = c->kv_lora,
-                            .mla_nope = c->d_nope, .mla_rope = c->d_rope, .n_expert = c->n_expert,
-                            .k = c->n_expert_used, .d_model = c->d_model, .d_ff_expert = c->d_ff_expert};
+    struct dev_plan plan = shapes(c, m->opts.n_ctx);
+    plan.n_tok = (int)T;
+    plan.n_seq = m->opts.n_seq_max;
+    plan.keep_bytes = m->opts.keep_bytes;
     return dev_reserve(m->d, &plan, err);
 }
 
@@ -285,7 +300,7 @@ void model_batch_begin(struct model *m, const struct model_batch *in, struct dev
             m->expand[t] = in->pos[t] >= m->expand_from && in->pos[t] < in->n_prompt[s];
         }
     *b = (struct dev_batch){.n_tok = in->n_tok, .n_seq = in->n_seq, .ids = in->ids, .pos = in->pos, .seq = m->seq_of,
-                            .seq_tok0 = in->seq_tok0, .blk = in->blk, .ld_blk = in->ld_blk, .expand = m->expand};
+                            .seq_tok0 = in->seq_tok0, .blk = in->blk, .ld_blk = in->ld_blk, .expand = m->expand, .keep = in->keep};
 }
 
 void model_step(model *m, dev_kv *kv, const struct model_batch *in, const float **logits, const float **hidden)

@@ -59,6 +59,7 @@ struct model_opts {
     int blk_tok;    /* tokens per KV block */
     int n_logit_max; /* rows of logits of the largest step */
     enum dev_kv_type kv;
+    int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
     bool no_mtp;    /* leave the MTP layers out of memory */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they lie, until the model closes */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
@@ -85,6 +86,8 @@ sl_status model_pack(const io_model *m, dev *d, io_pack_out *out, int (*progress
 const struct model_cfg *model_config(const model *m);
 struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type type, int n_blk,
                                    int blk_tok);
+/* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
+int64_t model_keep_bytes(const struct model_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
@@ -101,6 +104,7 @@ struct model_batch {
     int ld_blk;
     const int32_t *n_prompt; /* [S] prompt length of each sequence: tokens at positions below it are prompt, the rest generated. Decides the form of
                                 MLA by position, so that chunking never changes a bit */
+    const struct dev_keep *keep; /* [S] prompts that are computed in pieces; NULL = none */
     int n_logit;
     const int32_t *logit_tok; /* [n_logit] tokens of the step whose logits are wanted, rising */
 };

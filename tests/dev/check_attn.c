@@ -251,6 +251,33 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
     }
 }
 
+/* The same results, bit for bit, whatever of the keys and values was kept from steps before: nothing,
+ * those of a shorter context, all. */
+static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, size_t n)
+{
+    struct dev_batch b = s->b.b, half = s->b.b;
+    struct dev_keep keep[8];
+    int32_t *pos = get_mem(sizeof *pos * (size_t)s->T);
+    float *want = op.y;
+    op.y = get_mem(sizeof *op.y * n);
+    for (int i = 0; i < s->S; i++)
+        keep[i] = (struct dev_keep){(uint64_t)i + 7, false};
+    for (int t = 0; t < s->T; t++)
+        pos[t] = b.pos[t] / 2;
+    half.pos = pos;
+    b.keep = half.keep = keep;
+    for (int round = 0; round < 4; round++) {
+        for (op.layer = 0; op.layer < 2; op.layer++)
+            dev_attn_mla(d, round == 1 ? &half : &b, &op);
+        if (round == 1) keep[0].id = 99; /* another prompt: begins anew */
+        if (round == 1) continue;
+        g.n_checked++;
+        if (memcmp(op.y, want, sizeof *want * n) != 0) FAIL("attn_mla: kept keys change the result");
+        for (int i = 0; i < s->S && round == 0; i++)
+            keep[i].id += 20; /* none of what is there */
+    }
+}
+
 void check_mla(void)
 {
     for (int trial = 0; trial < 24; trial++) {
@@ -284,7 +311,9 @@ void check_mla(void)
                                             .d_v = v,
                                             .mla_r = r,
                                             .mla_nope = nope,
-                                            .mla_rope = rope},
+                                            .mla_rope = rope,
+                                            .n_layer = LAYERS,
+                                            .keep_bytes = trial % 5 * 600000},
                          &err_));
         fill(d, kv, &s, w, 0);
         float *q = rand_array((int64_t)s.T * H * qd),
@@ -294,19 +323,20 @@ void check_mla(void)
             expand[t] = trial % 4 == 0 ? 0 : trial % 4 == 1 ? 1 : (uint8_t)rand_int(0, 1);
         s.b.b.expand = expand;
         float scale = 1.0f / sqrtf((float)qd);
-        dev_attn_mla(d, &s.b.b,
-                     &(struct dev_attn_mla){.kv = kv,
-                                            .layer = 1,
-                                            .n_head = H,
-                                            .r = r,
-                                            .nope = nope,
-                                            .rope = rope,
-                                            .v = v,
-                                            .scale = scale,
-                                            .w_kb = wkb,
-                                            .w_vb = wvb,
-                                            .q = q,
-                                            .y = y});
+        struct dev_attn_mla op = {.kv = kv,
+                                  .layer = 1,
+                                  .n_head = H,
+                                  .r = r,
+                                  .nope = nope,
+                                  .rope = rope,
+                                  .v = v,
+                                  .scale = scale,
+                                  .w_kb = wkb,
+                                  .w_vb = wvb,
+                                  .q = q,
+                                  .y = y};
+        dev_attn_mla(d, &s.b.b, &op);
+        check_kept(d, &s, op, (size_t)(s.T * H * v));
         int coarse = trial % 2;
         for (int h = 0; h < H;) {
             struct mla_arg a = {&s, 0, r, rope, nope, v, NULL, NULL, NULL, type, NULL, NULL};

@@ -66,8 +66,8 @@ struct cpu_seg {
 struct cpu_work {
     struct cpu_seg *seg;
     int n_seg, n_seg_max, n_tok; /* n_tok: the most of a product */
-    int step_min, step_max; /* units of a piece */
-    struct par_range *range; /* [n_worker] */
+    int step_min, step_max;      /* units of a piece */
+    struct par_range *range;     /* [n_worker] */
 };
 /* What a worker has taken. */
 struct cpu_piece {
@@ -94,6 +94,25 @@ struct cpu_scratch {
     float *row;         /* one row of the widest input */
     float *attn;        /* everything that attention needs, carved there */
     const float **rowp; /* [k] */
+};
+
+/* Materialised keys and values of prompts under way (keep.c). */
+#define CPU_KEEP_MAX 8
+struct cpu_kept {
+    uint64_t id;    /* 0 = free */
+    uint64_t tick;  /* when a step continued it last */
+    bool last;      /* that was its last piece */
+    int32_t *page;  /* [n_page] of spans 0, 1, ... */
+    int32_t *valid; /* [n_layer] positions that are there */
+    int n_page;
+};
+struct cpu_keep {
+    uint8_t *base; /* [n_page] pages of [L][H] keys [SPAN][width], values [SPAN][v16] */
+    size_t page_bytes, head_bytes;
+    int32_t *free_page;
+    int n_page, n_free;
+    uint64_t tick;
+    struct cpu_kept of[CPU_KEEP_MAX];
 };
 
 struct cpu {
@@ -136,8 +155,9 @@ struct cpu {
     float *lat, *olat; /* MLA: [T, H, r] */
     struct cpu_unit *unit;
     int n_unit_max;
-    float *part; /* partial results of spans */
+    float *part;                  /* partial results of spans */
     struct par_range *span_range; /* [n_worker] */
+    struct cpu_keep keep;
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -162,8 +182,8 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
 /* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
  * matrix i. */
 void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
-                      int64_t begin, int64_t end,
-                      void (*drop)(void *user, const struct weight *w), void *user);
+                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
+                      void *user);
 
 /* ---- splitting work (work.c) ---- */
 /* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
@@ -277,7 +297,8 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
 /* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
- * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for. */
+ * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for.
+ */
 static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
     return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && (t == VEC_KV_BF16 || t == VEC_KV_Q8);
@@ -285,6 +306,15 @@ static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
+/* keep.c */
+int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts);
+sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
+/* Once a step, before its first layer. */
+void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b);
+struct cpu_kept *dev_cpu_keep_find(struct cpu *c, uint64_t id);
+/* Where one head's keys, and behind them values, of a span are kept, or NULL. */
+uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
+                            int span);
 /* y[i, h, :] = W_h x[rows[i], h, :]; see dev_matmul_heads. */
 void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_t *rows);
 

@@ -339,6 +339,15 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
     }
     atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
     par_run(c->team, exp_run, &j);
+    if (!b->keep || !dev_cpu_bf16_attn(c, a->kv->t)) return;
+    for (int i = 0; i < j.n_unit; i += a->p->n_head) {
+        const struct cpu_unit *u = &c->unit[i];
+        struct cpu_kept *e = dev_cpu_keep_find(c, b->keep[u->seq].id);
+        int end = b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
+        if (!e) continue;
+        end = BASE_MIN(end, e->n_page * VEC_SPAN); /* others are not kept */
+        e->valid[a->p->layer] = BASE_MAX(e->valid[a->p->layer], end);
+    }
 }
 
 /* ---- both ---- */
@@ -364,6 +373,7 @@ void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_m
     const struct dev_plan *max = &c->plan;
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
            p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
+    if (p->layer == 0) dev_cpu_keep_step(c, b);
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)

@@ -17,6 +17,11 @@ static inline int dev_cpu_round16(int n)
 {
     return (n + 15) / 16 * 16;
 }
+/* nope + rope, even. */
+static inline int dev_cpu_key_width(int nope, int rope)
+{
+    return (nope + rope + 1) / 2 * 2;
+}
 static inline int dev_cpu_clamp_span(int hi)
 {
     return hi < 0 ? 0 : hi < VEC_SPAN ? hi : VEC_SPAN;

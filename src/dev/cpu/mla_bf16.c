@@ -169,18 +169,12 @@ struct exp16_mem {
     float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
 };
 
-/* nope + rope, even. */
-static int key_width(int nope, int rope)
-{
-    return (nope + rope + 1) / 2 * 2;
-}
-
 static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp16_mem *m)
 {
     size_t pair = ((size_t)p->mla_r + 1) / 2, nope = (size_t)dev_cpu_round16(p->mla_nope);
     size_t v = (size_t)dev_cpu_round16(p->d_v), tok = (size_t)p->n_tok + CPU_LANES;
     size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope);
-    size_t kd = (size_t)key_width(p->mla_nope, p->mla_rope),
+    size_t kd = (size_t)dev_cpu_key_width(p->mla_nope, p->mla_rope),
            wide = BASE_MAX(BASE_MAX(row, nope), BASE_MAX(v, kd));
     float *t[6];
     uint16_t *h[7];
@@ -238,15 +232,17 @@ static void widen_weights(const struct mla *a, int head, const struct exp16_mem 
     }
 }
 
-/* Keys and values of positions [p0, p0 + n) of one head. */
-static void make_span(const struct mla_job *j, int seq, int p0, int n, const struct exp16_mem *m)
+/* Keys and values of positions [p0 + from, p0 + n) of one head, and some before them again. */
+static void make_span(const struct mla_job *j, int seq, int p0, const int range[2],
+                      const struct exp16_mem *m)
 {
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
     const struct kern *kn = kern_get();
     int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), n_run = run_length(a->kv);
-    int kd = key_width(p->nope, p->rope);
-    for (int at = 0; at < n; at += n_run) {
+    int kd = dev_cpu_key_width(p->nope, p->rope);
+    int n = range[1];
+    for (int at = range[0] / n_run * n_run; at < n; at += n_run) {
         int k = n - at < n_run ? n - at : n_run;
         const uint16_t *x = rows16(a, row_at(a, j->b, seq, p0 + at), k, m->x);
         int64_t ld = row_ld(a);
@@ -283,7 +279,8 @@ static void query_tile(struct cpu *c, const struct mla_job *j, const int32_t *to
 {
     const struct dev_attn_mla *p = j->a.p;
     const struct kern *kn = kern_get();
-    int tile0 = at[0], p0 = at[1], v16 = dev_cpu_round16(p->v), kd = key_width(p->nope, p->rope);
+    int tile0 = at[0], p0 = at[1], v16 = dev_cpu_round16(p->v),
+        kd = dev_cpu_key_width(p->nope, p->rope);
     int to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n_tok; i++) {
@@ -339,7 +336,7 @@ static void tile_queries(struct cpu *c, const struct mla_job *j, const int32_t *
                          int head, const struct exp16_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int qd = p->nope + p->rope, kd = key_width(p->nope, p->rope);
+    int qd = p->nope + p->rope, kd = dev_cpu_key_width(p->nope, p->rope);
     uint16_t *row = m->x;
     memset(m->q, 0, 2 * (size_t)kd * (size_t)(n_tok + CPU_LANES));
     row[kd - 1] = 0;
@@ -368,8 +365,15 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
     for (int i = 0; i < u->n_tok; i++)
         end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
+    const struct cpu_kept *kept = j->b->keep ? dev_cpu_keep_find(c, j->b->keep[u->seq].id) : NULL;
+    struct exp16_mem own = m;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
-        make_span(j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
+        uint16_t *there = dev_cpu_keep_span(c, kept, p->layer, u->head0, p0 / VEC_SPAN);
+        int range[2] = {there ? dev_cpu_clamp_span(kept->valid[p->layer] - p0) : 0,
+                        dev_cpu_clamp_span(end - p0)};
+        m.k = there ? there : own.k;
+        m.v = there ? there + VEC_SPAN * dev_cpu_key_width(p->nope, p->rope) : own.v;
+        if (range[0] < range[1]) make_span(j, u->seq, p0, range, &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES) {
             int n = u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, at[2] = {t0, p0};
             query_tile(c, j, tok + t0, n, at, &m);

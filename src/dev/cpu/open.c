@@ -219,6 +219,7 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
         c->iota[i] = (int32_t)i;
     SL_TRY(reserve_angles(c, err));
     SL_TRY(reserve_experts(c, err));
+    SL_TRY(dev_cpu_keep_init(c, err));
     return reserve_heads(c, err);
 }
 
@@ -242,6 +243,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .kv_copy = dev_cpu_kv_copy,
                                         .kv_touch = dev_cpu_kv_touch,
                                         .kv_poison = dev_cpu_kv_poison,
+                                        .keep_bytes = dev_cpu_keep_bytes,
                                         .reserve = dev_cpu_reserve,
                                         .probe_read_gbps = dev_cpu_probe_read_gbps,
                                         .probe_int8_gops = dev_cpu_probe_int8_gops,

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Materialised keys and values of prompts that are computed in pieces (MLA). Without them every
+ * piece makes those of its whole context again: far into a prompt that is all that a small piece
+ * does. Kept in pages of VEC_SPAN positions, all layers and heads together, from one reservation;
+ * positions for which there is no page are made again as ever. What is kept are the very bits that
+ * would be made, so results are the same. */
+#include "dev/cpu/mla.h"
+
+#define DEAD_STEPS                                                                                 \
+    64 /* a prompt that no step continued for so long was cancelled or lost its blocks */
+
+static size_t head_bytes(const struct dev_plan *p)
+{
+    size_t kd = (size_t)dev_cpu_key_width(p->mla_nope, p->mla_rope);
+    return sizeof(uint16_t) * VEC_SPAN * (kd + (size_t)dev_cpu_round16(p->d_v));
+}
+
+static size_t page_bytes(const struct dev_plan *p)
+{
+    return head_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
+}
+
+int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts)
+{
+    if (!p->mla_r || !p->n_layer || acts == DEV_ACTS_F32 || !kern_get()->attn_bf16) return 0;
+    return (int64_t)page_bytes(p) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
+}
+
+static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(dev_cpu_mem(c, MEM_SCRATCH, n * size, &p, err));
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
+{
+    const struct dev_plan *p = &c->plan;
+    struct cpu_keep *k = &c->keep;
+    int64_t most = dev_cpu_keep_bytes(p, c->acts), room = BASE_MIN(p->keep_bytes, most);
+    if (room <= 0 || room < (int64_t)page_bytes(p)) return SL_OK;
+    k->head_bytes = head_bytes(p);
+    k->page_bytes = page_bytes(p);
+    size_t n = (size_t)room / k->page_bytes;
+    SL_TRY(get(c, n, k->page_bytes, &k->base, err));
+    SL_TRY(get(c, n, sizeof *k->free_page, &k->free_page, err));
+    for (int i = 0; i < CPU_KEEP_MAX; i++) {
+        SL_TRY(get(c, n, sizeof(int32_t), &k->of[i].page, err));
+        SL_TRY(get(c, (size_t)p->n_layer, sizeof(int32_t), &k->of[i].valid, err));
+    }
+    k->n_page = (int)n; /* from here on it is in use */
+    for (; k->n_free < k->n_page; k->n_free++)
+        k->free_page[k->n_free] = k->n_page - 1 - k->n_free;
+    return SL_OK;
+}
+
+static void let_go(struct cpu_keep *k, struct cpu_kept *e)
+{
+    while (e->n_page > 0)
+        k->free_page[k->n_free++] = e->page[--e->n_page];
+    e->id = 0;
+}
+
+struct cpu_kept *dev_cpu_keep_find(struct cpu *c, uint64_t id)
+{
+    for (int i = 0; id && i < CPU_KEEP_MAX; i++)
+        if (c->keep.of[i].id == id) return &c->keep.of[i];
+    return NULL;
+}
+
+static struct cpu_kept *begin(struct cpu *c, uint64_t id)
+{
+    for (int i = 0; i < CPU_KEEP_MAX; i++) {
+        struct cpu_kept *e = &c->keep.of[i];
+        if (e->id) continue;
+        e->id = id;
+        memset(e->valid, 0, sizeof *e->valid * (size_t)c->plan.n_layer);
+        return e;
+    }
+    return NULL;
+}
+
+void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
+{
+    struct cpu_keep *k = &c->keep;
+    if (!k->n_page) return;
+    k->tick++;
+    for (int i = 0; i < CPU_KEEP_MAX; i++) {
+        struct cpu_kept *e = &k->of[i];
+        if (e->id && (e->last || k->tick - e->tick > DEAD_STEPS)) let_go(k, e);
+    }
+    for (int s = 0; b->keep && s < b->n_seq; s++) {
+        const struct dev_keep *of = &b->keep[s];
+        int end = b->pos[b->seq_tok0[s + 1] - 1] + 1;
+        if (!of->id || !b->expand[b->seq_tok0[s + 1] - 1]) continue;
+        struct cpu_kept *e = dev_cpu_keep_find(c, of->id);
+        if (!e && !of->last && k->n_free) e = begin(c, of->id);
+        if (!e) continue;
+        e->tick = k->tick;
+        e->last = of->last;
+        while (e->n_page * VEC_SPAN < end && k->n_free && !of->last)
+            e->page[e->n_page++] = k->free_page[--k->n_free];
+    }
+}
+
+uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
+                            int span)
+{
+    const struct cpu_keep *k = &c->keep;
+    if (!e || span >= e->n_page) return NULL;
+    size_t at = ((size_t)layer * (size_t)c->plan.n_head + (size_t)head) * k->head_bytes;
+    return (uint16_t *)(void *)(k->base + (size_t)e->page[span] * k->page_bytes + at);
+}
