@@ -107,8 +107,10 @@ struct cpu_kept {
     int n_page;
 };
 struct cpu_keep {
-    uint8_t *base; /* [n_page] pages of [L][H] keys [SPAN][width], values [SPAN][v16] */
-    size_t page_bytes, head_bytes;
+    uint8_t *base;           /* [n_page] pages of [L][H] keys [SPAN][width], values [SPAN][v16] */
+    uint8_t *wide;           /* [L][H] W_kb and W_vb as bf16, or NULL */
+    const dev_mat **wide_of; /* [L] of which W_kb; NULL = not yet */
+    size_t page_bytes, head_bytes, wide_bytes;
     int32_t *free_page;
     int n_page, n_free;
     uint64_t tick;
@@ -315,6 +317,10 @@ struct cpu_kept *dev_cpu_keep_find(struct cpu *c, uint64_t id);
 /* Where one head's keys, and behind them values, of a span are kept, or NULL. */
 uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
                             int span);
+/* Where one head's widened weights are kept, or NULL. */
+uint16_t *dev_cpu_keep_wide(const struct cpu *c, int layer, int head, const dev_mat *w_kb);
+/* True: the caller makes the widened weights of that layer now, which are then kept. */
+bool dev_cpu_keep_claim(struct cpu *c, int layer, const dev_mat *w_kb);
 /* y[i, h, :] = W_h x[rows[i], h, :]; see dev_matmul_heads. */
 void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_t *rows);
 

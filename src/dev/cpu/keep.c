@@ -3,7 +3,7 @@
  * piece makes those of its whole context again: far into a prompt that is all that a small piece
  * does. Kept in pages of VEC_SPAN positions, all layers and heads together, from one reservation;
  * positions for which there is no page are made again as ever. What is kept are the very bits that
- * would be made, so results are the same. */
+ * would be made, so results are the same. So are the weights that make them, widened once. */
 #include "dev/cpu/mla.h"
 
 #define DEAD_STEPS                                                                                 \
@@ -20,10 +20,23 @@ static size_t page_bytes(const struct dev_plan *p)
     return head_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
+/* W_kb and W_vb of one head as bf16. */
+static size_t wide_bytes(const struct dev_plan *p)
+{
+    size_t cols = (size_t)dev_cpu_round16(p->mla_nope) + (size_t)dev_cpu_round16(p->d_v);
+    return sizeof(uint16_t) * (size_t)((p->mla_r + 1) / 2 * 2) * cols;
+}
+
+static size_t all_wide_bytes(const struct dev_plan *p)
+{
+    return wide_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
+}
+
 int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts)
 {
     if (!p->mla_r || !p->n_layer || acts == DEV_ACTS_F32 || !kern_get()->attn_bf16) return 0;
-    return (int64_t)page_bytes(p) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
+    return (int64_t)all_wide_bytes(p) +
+           (int64_t)page_bytes(p) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
 }
 
 static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
@@ -39,9 +52,16 @@ sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
     const struct dev_plan *p = &c->plan;
     struct cpu_keep *k = &c->keep;
     int64_t most = dev_cpu_keep_bytes(p, c->acts), room = BASE_MIN(p->keep_bytes, most);
-    if (room <= 0 || room < (int64_t)page_bytes(p)) return SL_OK;
+    size_t n_head = (size_t)p->n_head * (size_t)p->n_layer;
+    k->wide_bytes = wide_bytes(p);
     k->head_bytes = head_bytes(p);
     k->page_bytes = page_bytes(p);
+    if (room / 2 >= (int64_t)all_wide_bytes(p)) {
+        SL_TRY(get(c, n_head, k->wide_bytes, &k->wide, err));
+        SL_TRY(get(c, (size_t)p->n_layer, sizeof *k->wide_of, &k->wide_of, err));
+        room -= (int64_t)all_wide_bytes(p);
+    }
+    if (room <= 0 || room < (int64_t)k->page_bytes) return SL_OK;
     size_t n = (size_t)room / k->page_bytes;
     SL_TRY(get(c, n, k->page_bytes, &k->base, err));
     SL_TRY(get(c, n, sizeof *k->free_page, &k->free_page, err));
@@ -102,6 +122,22 @@ void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
         while (e->n_page * VEC_SPAN < end && k->n_free && !of->last)
             e->page[e->n_page++] = k->free_page[--k->n_free];
     }
+}
+
+bool dev_cpu_keep_claim(struct cpu *c, int layer, const dev_mat *w_kb)
+{
+    struct cpu_keep *k = &c->keep;
+    if (!k->wide || layer >= c->plan.n_layer || k->wide_of[layer]) return false;
+    k->wide_of[layer] = w_kb;
+    return true;
+}
+
+uint16_t *dev_cpu_keep_wide(const struct cpu *c, int layer, int head, const dev_mat *w_kb)
+{
+    const struct cpu_keep *k = &c->keep;
+    size_t at = (size_t)layer * (size_t)c->plan.n_head + (size_t)head;
+    if (!k->wide || layer >= c->plan.n_layer || k->wide_of[layer] != w_kb) return NULL;
+    return (uint16_t *)(void *)(k->wide + at * k->wide_bytes);
 }
 
 uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,

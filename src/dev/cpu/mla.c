@@ -337,6 +337,7 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
             c->unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
         i = k;
     }
+    if (dev_cpu_bf16_attn(c, a->kv->t)) dev_cpu_exp16_weights(c, a);
     atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
     par_run(c->team, exp_run, &j);
     if (!b->keep || !dev_cpu_bf16_attn(c, a->kv->t)) return;

@@ -45,6 +45,8 @@ struct mla_job {
 /* The same on bf16: W_kb, W_vb and what they make are rounded to bf16 too. */
 void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u,
                         int worker);
+/* Before them: the weights of a layer that are kept. */
+void dev_cpu_exp16_weights(struct cpu *c, const struct mla *a);
 size_t dev_cpu_exp16_floats(const struct dev_plan *p);
 
 #endif

@@ -232,6 +232,30 @@ static void widen_weights(const struct mla *a, int head, const struct exp16_mem 
     }
 }
 
+/* Where a head's widened weights are kept; false: nowhere. */
+static bool kept_weights(const struct cpu *c, const struct mla *a, int head, struct exp16_mem *m)
+{
+    const struct dev_attn_mla *p = a->p;
+    uint16_t *w = dev_cpu_keep_wide(c, p->layer, head, p->w_kb);
+    if (!w) return false;
+    m->wk = w;
+    m->wv = w + (p->r + 1) / 2 * 2 * dev_cpu_round16(p->nope);
+    return true;
+}
+
+static void widen_head(struct cpu *c, void *arg, int head, int worker)
+{
+    struct exp16_mem m;
+    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    if (kept_weights(c, arg, head, &m)) widen_weights(arg, head, &m);
+}
+
+void dev_cpu_exp16_weights(struct cpu *c, const struct mla *a)
+{
+    if (dev_cpu_keep_claim(c, a->p->layer, a->p->w_kb))
+        dev_cpu_for_rows(c, a->p->n_head, 1e5, widen_head, (void *)(uintptr_t)a);
+}
+
 /* Keys and values of positions [p0 + from, p0 + n) of one head, and some before them again. */
 static void make_span(const struct mla_job *j, int seq, int p0, const int range[2],
                       const struct exp16_mem *m)
@@ -360,7 +384,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
     int v16 = dev_cpu_round16(p->v), end = 0;
     struct exp16_mem m;
     (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
-    widen_weights(&j->a, u->head0, &m);
+    if (!kept_weights(c, &j->a, u->head0, &m)) widen_weights(&j->a, u->head0, &m);
     tile_queries(c, j, tok, u->n_tok, u->head0, &m);
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
     for (int i = 0; i < u->n_tok; i++)
