@@ -171,7 +171,7 @@ def read_prompt(s, n):
 
 def fair_once(model, n_stream, n, trace):
     ctx = n + 4096
-    with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx * (n_stream + 1)), "--trace", trace) as s:
+    with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx + 4096 * n_stream), "--trace", trace) as s:
         streams = Streams(s, n_stream)
         time.sleep(1.5)
         pids = (s.p.pid, os.getpid())
