@@ -110,13 +110,13 @@ static int spare(const struct test *t)
     return t->batch * (t->depth / 64 + 8);
 }
 
-/* Compute the context of every sequence by itself and leave it in the prefix tree. Else the first
- * sequences would decode, and be over, while the prompts of the last are computed in small pieces
- * beside them. The same random numbers then make the same prompts. */
+/* Compute the context of every sequence by itself and leave it in the prefix tree, where the next
+ * repeat finds it. Else the first sequences would decode, and be over, while the prompts of the last
+ * are computed in small pieces beside them. The same random numbers then make the same prompts. */
 static sl_status fill(struct bench *b, const struct test *t, sl_err *err)
 {
     uint64_t start = b->rng;
-    if (t->batch < 2 || t->depth < 1) return SL_OK;
+    if (t->depth < 1) return SL_OK;
     for (int i = 0; i < t->batch; i++) {
         SL_TRY(submit(b, t->depth, 1, 1, err));
         while (sl_pending(b->c.e))
@@ -182,12 +182,14 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
     static double probe_gbps[REPEAT_MAX];
     double tok, s, gops_peak = 0;
     int n_step, n = b->o->r;
+    uint64_t start = b->rng;
     SL_TRY(once(b, t, &tok, &s, &n_step, err)); /* warm-up */
     for (int i = 0; i < n; i++) {
         sl_probe_result p;
         sl_probe(b->c.e, 60, &p);
         probe_gbps[i] = p.read_gbps;
         if (p.int8_gops > gops_peak) gops_peak = p.int8_gops;
+        if (!t->prefill && t->depth > 0) b->rng = start; /* the same contexts */
         SL_TRY(once(b, t, &tok, &s, &n_step, err));
         tps[i] = tok / s;
         ms[i] = s * 1e3 / n_step;
@@ -414,7 +416,7 @@ static int run(struct cmd_ctx *x)
                                : BASE_MAX(t[i].depth, 1) + t[i].n + 2 + spare(&t[i]);
         longest = BASE_MAX(longest, len);
         batch = BASE_MAX(batch, t[i].batch);
-        deep = deep || (!t[i].prefill && t[i].depth > 0 && t[i].batch > 1);
+        deep = deep || (!t[i].prefill && t[i].depth > 0);
         kv = BASE_MAX(kv, (int64_t)t[i].batch * (len + 64));
     }
     /* One step reads what the tree does not have of all sequences' contexts, less than a block
