@@ -233,6 +233,8 @@ struct dev_attn_mla {
     const dev_mat *w_kb, *w_vb;
     const float *q;
     float *y;
+    /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention over a long context leaves the memory idle. */
+    const dev_mat *next[4];
 };
 /* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act (n_row rows). */
 struct dev_ffn {

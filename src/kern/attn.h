@@ -19,8 +19,12 @@
  *                 blk[p / blk_rows], rows ldb apart; blk_rows and k0 are even. When n_k is odd the
  *                 weight behind the last is read and counts nothing. b, ldb_v are not used.
  *
- * c starts at 0, or with add at what it holds. next: n_next regions of next_bytes each that will be
- * needed soon; they are fetched into the second-level cache on the way. */
+ * c starts at 0, or with add at what it holds. next: n_next regions that will be needed soon; they
+ * are fetched into the second-level cache on the way. */
+struct attn_region {
+    const uint8_t *at;
+    int64_t n_bytes;
+};
 struct attn_mm {
     const uint16_t *a, *b;
     int64_t lda, lda_k, ldb, ldb_v;
@@ -29,9 +33,8 @@ struct attn_mm {
     int n_row, n_vec, n_k, k0, add;
     const uint16_t *const *blk;
     int blk_rows;
-    const uint8_t *const *next;
+    const struct attn_region *next;
     int n_next;
-    int64_t next_bytes;
 };
 
 #endif

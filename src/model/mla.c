@@ -63,6 +63,7 @@ void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, cons
     dev_kv_put(m->d, b, &put);
     struct dev_attn_mla at = {.kv = kv, .layer = il, .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope,
                               .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale, .w_kb = l->k_b,
-                              .w_vb = l->v_b, .q = m->q, .y = m->y};
+                              .w_vb = l->v_b, .q = m->q, .y = m->y,
+                              .next = {l->o, l->is_moe ? l->router : NULL, l->gate_up, l->down}};
     dev_attn_mla(m->d, b, &at);
 }

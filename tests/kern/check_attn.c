@@ -86,9 +86,8 @@ void check_attn_dot_bf16(struct check *c, run_fn variant)
         m.b = random_bf16(c, (n_k - 1) * m.ldb + (n_vec - 1) * m.ldb_v + 32);
         m.ldc = 16 * n_vec + some(c, 0, 3);
         m.c = check_alloc(c, (size_t)((n_row - 1) * m.ldc + 16 * n_vec) * 4);
-        const uint8_t *next[2] = {check_alloc(c, 1000), check_alloc(c, 1000)};
+        struct attn_region next[2] = {{check_alloc(c, 1000), 1000}, {check_alloc(c, 64), 64}};
         m.next = next;
-        m.next_bytes = 1000;
         m.n_next = i % 3;
         compare(c, variant, m, 0);
         check_free_all();

@@ -155,11 +155,11 @@ static void weigh_piece(const struct pv *x, const struct cpu_span_job *j, const 
 }
 
 static void span_run(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                     int span, float *mem, struct cpu_part out)
+                     const int where[2], float *mem, struct cpu_part out)
 {
     const struct attn *a = j->op;
     struct attn_mem m = carve(mem, a, j->n_row);
-    int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, p0 = span * VEC_SPAN;
+    int n_row = u->n_tok * a->group, from = VEC_SPAN, to = 0, span = where[0], p0 = span * VEC_SPAN;
     for (int t = 0; t < u->n_tok; t++) {
         int lo, hi;
         dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);

@@ -34,7 +34,7 @@ static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j,
 void dev_cpu_attn16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                           float *mem);
 void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                         int span, float *mem, struct cpu_part out);
+                         const int where[2], float *mem, struct cpu_part out);
 /* Floats of scratch that they use. */
 size_t dev_cpu_attn16_floats(int n_row, int d_k, int d_v);
 

@@ -76,16 +76,20 @@ static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p
 
 /* Where the next span has its runs, as far as there are any: keys and values. */
 struct ahead {
-    const uint8_t *k[VEC_SPAN / 16], *v[VEC_SPAN / 16];
+    struct attn_region k[VEC_SPAN / 16], v[VEC_SPAN / 16];
     int n;
 };
 
 static void look_ahead(const struct cpu_span_job *j, const struct cpu_unit *u, int p, int n_run,
                        struct ahead *x)
 {
+    const struct cpu_kv *kv = ((const struct attn *)j->op)->kv;
     int last = j->b->pos[u->tok0 + u->n_tok - 1], n = 0;
-    for (; n < VEC_SPAN / n_run && p + n * n_run <= last; n++)
-        run_at(j, u, p + n * n_run, &x->k[n], &x->v[n]);
+    for (; n < VEC_SPAN / n_run && p + n * n_run <= last; n++) {
+        run_at(j, u, p + n * n_run, &x->k[n].at, &x->v[n].at);
+        x->k[n].n_bytes = (int64_t)(n_run / 16) * (int64_t)kv->group_bytes;
+        x->v[n].n_bytes = (int64_t)n_run * (int64_t)kv->row_bytes;
+    }
     x->n = n;
 }
 
@@ -127,7 +131,6 @@ static void runs(const struct cpu_span_job *j, const struct cpu_unit *u, const i
         if (i < next->n) {
             dot.next = &next->k[i];
             dot.n_next = 1;
-            dot.next_bytes = (int64_t)(n_run / 16) * (int64_t)kv->group_bytes;
         }
         kn->attn_dot_bf16(&dot);
     }
@@ -173,13 +176,13 @@ static void weigh_all(const struct attn_mm *mix, const struct cpu_span_job *j,
 }
 
 void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                         int span, float *mem, struct cpu_part out)
+                         const int where[2], float *mem, struct cpu_part out)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
     struct mem16 m;
     (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
-    int n_row = u->n_tok * a->group, lo, hi;
+    int n_row = u->n_tok * a->group, span = where[0], lo, hi;
     int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = run_length(kv);
     for (int t = 0; t < u->n_tok; t++) {
         dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
@@ -200,10 +203,9 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
                           .n_vec = a->ldv / 16,
                           .add = 1};
     struct ahead next;
-    look_ahead(j, u, (span + 1) * VEC_SPAN, n_run, &next);
+    look_ahead(j, u, where[1] * VEC_SPAN, n_run, &next);
     mix.next = next.v;
     mix.n_next = next.n;
-    mix.next_bytes = (int64_t)n_run * (int64_t)kv->row_bytes;
     runs(j, u, range, &m, blk, &next);
     for (int r = 0; r < n_row; r++) {
         dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);

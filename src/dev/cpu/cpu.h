@@ -249,12 +249,12 @@ struct cpu_span_job {
     int n_unit;
     int n_row, ldo; /* rows of a part at most, floats of a row */
     double ns;      /* of the whole job, about */
-    /* Start on a unit (its queries into scratch), one span of it into *out, and the end of its rows
-     * [rows[0], rows[1]). */
+    /* Start on a unit (its queries into scratch), span at[0] of it into *out, where the worker's next
+     * one will most likely be at[1], and the end of its rows [rows[0], rows[1]). */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
-    void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int span,
-                 float *mem, struct cpu_part out);
+    void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                 const int at[2], float *mem, struct cpu_part out);
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                 struct cpu_part in, const int rows[2]);
     size_t mem_floats;  /* what begin and span use */

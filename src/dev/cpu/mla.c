@@ -61,11 +61,11 @@ static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct 
 }
 
 static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                     int span, float *mem, struct cpu_part out)
+                     const int where[2], float *mem, struct cpu_part out)
 {
     const struct mla *a = j->op;
     struct abs_mem m = abs_carve(mem, a);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = span * VEC_SPAN;
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
@@ -117,6 +117,31 @@ static int abs_units(struct cpu *c, const struct dev_batch *b, const struct mla 
     return n;
 }
 
+/* Bytes for a span: memory gives them while the span is computed, even where it is slow. And in
+ * all: they and the latent rows stay in a shared cache of ordinary size. */
+#define AHEAD_SPAN ((int64_t)192 << 10)
+#define AHEAD_MAX ((int64_t)8 << 20)
+#define AHEAD_TOKENS 16 /* with more the products are no longer bound by memory */
+
+static void look_ahead(struct mla *a, int n_span)
+{
+    const struct dev_attn_mla *p = a->p;
+    const dev_mat *mat[MLA_AHEAD] = {p->w_vb, p->next[0], p->next[1], p->next[2], p->next[3]};
+    int64_t left = n_span * AHEAD_SPAN < AHEAD_MAX ? n_span * AHEAD_SPAN : AHEAD_MAX;
+    struct mla_ahead *x = &a->ahead;
+    *x = (struct mla_ahead){.n_span = n_span};
+    if (a->n_list > AHEAD_TOKENS) return;
+    for (int i = 0; i < MLA_AHEAD && left > 0; i++) {
+        const struct cpu_mat *w = dev_cpu_mat_of(mat[i]);
+        if (!w) continue;
+        int64_t n = (int64_t)((size_t)w->n * w->stride);
+        if (n > left) n = left;
+        x->r[x->n++] = (struct attn_region){w->m.data, n};
+        x->n_bytes += n;
+        left -= n;
+    }
+}
+
 static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
 {
     const struct dev_attn_mla *p = a->p;
@@ -147,6 +172,7 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
     }
     j.n_unit = abs_units(c, b, a, &work);
     j.ns = work * H * (a->d_k + p->r) / 30.0;
+    look_ahead(a, c->unit[0].span1);
     dev_cpu_spans(c, &j);
     float *y = all ? p->y : c->lat; /* results of a part of the tokens go by way of lat */
     dev_cpu_heads(c,

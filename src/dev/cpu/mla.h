@@ -5,12 +5,23 @@
 
 #include "dev/cpu/cpu.h"
 
+/* What is read behind attention and may be fetched while it computes: the first n_bytes of the
+ * regions, a share of it with every span of the first unit. */
+#define MLA_AHEAD 5
+struct mla_ahead {
+    struct attn_region r[MLA_AHEAD];
+    int n;
+    int64_t n_bytes;
+    int n_span;
+};
+
 struct mla {
     const struct dev_attn_mla *p;
     const struct cpu_kv *kv;
     int n_list;        /* tokens of this form: c->tok_list */
     int d_k, row, r16; /* r + rope; floats of a widened row; r rounded up to 16 */
     int n_lane;        /* lanes of a unit at most */
+    struct mla_ahead ahead;
 };
 
 static inline int dev_cpu_round16(int n)
@@ -26,7 +37,7 @@ static inline int dev_cpu_clamp_span(int hi)
 void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                          float *mem);
 void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                        int span, float *mem, struct cpu_part out);
+                        const int where[2], float *mem, struct cpu_part out);
 /* Floats of scratch that they use. */
 size_t dev_cpu_abs16_floats(int d_k);
 

@@ -88,19 +88,70 @@ static int run_length(const struct cpu_kv *kv)
     return n;
 }
 
-/* Scores of positions [p0, p0 + to) of a span; run[i] becomes the rows of its i-th n_run positions.
- * While a run is worked on, the next one is fetched. */
-static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u, int p0,
-                   int to, const struct abs16_mem *m, const uint16_t **run, int n_run)
+/* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
+ */
+struct ahead {
+    struct attn_region r[VEC_SPAN / 16 + MLA_AHEAD];
+    int n;
+    int64_t n_bytes;
+};
+
+static void ahead_put(struct ahead *x, const uint8_t *at, int64_t n_bytes)
+{
+    x->r[x->n++] = (struct attn_region){at, n_bytes};
+    x->n_bytes += n_bytes;
+}
+
+/* The rows of the worker's next span, and a share of what is read behind attention. */
+static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                       const int where[2], struct ahead *x)
 {
     const struct mla *a = j->op;
-    int ld = dev_cpu_round16(u->n_tok * u->n_head), end = u->span1 * VEC_SPAN;
+    const struct mla_ahead *w = &a->ahead;
+    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]], n_run = run_length(a->kv);
+    x->n = 0;
+    x->n_bytes = 0;
+    for (int at = 0; at < VEC_SPAN; at += n_run) {
+        int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
+        if (n > 0) ahead_put(x, row_at(a, j->b, u->seq, p), n * (int64_t)a->kv->row_bytes);
+    }
+    if (u != c->unit) return; /* once, however many units there are */
+    int64_t b = w->n_bytes * where[0] / w->n_span, e = w->n_bytes * (where[0] + 1) / w->n_span;
+    for (int i = 0; i < w->n; i++) {
+        int64_t n = w->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
+        if (lo < hi) ahead_put(x, w->r[i].at + lo, hi - lo);
+        b -= n;
+        e -= n;
+    }
+}
+
+/* Part part[0] of part[1] of it; returns the number of regions. */
+static int ahead_part(const struct ahead *x, const int part[2], struct attn_region *out)
+{
+    int64_t b = x->n_bytes * part[0] / part[1], e = x->n_bytes * (part[0] + 1) / part[1];
+    int m = 0;
+    for (int i = 0; i < x->n; i++) {
+        int64_t n = x->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
+        if (lo < hi) out[m++] = (struct attn_region){x->r[i].at + lo, hi - lo};
+        b -= n;
+        e -= n;
+    }
+    return m;
+}
+
+/* Scores of positions [p0, p0 + to) of a span; run[i] becomes the rows of its i-th n_run
+ * positions. The first half of what is fetched ahead is fetched here. */
+static void scores(const struct cpu_span_job *j, const struct cpu_unit *u, const int p0_to[2],
+                   const struct abs16_mem *m, const uint16_t **run, const struct ahead *ahead)
+{
+    const struct mla *a = j->op;
+    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = run_length(a->kv), to = p0_to[1];
     int64_t ld_row = row_ld(a);
-    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
-        int n = to - at < n_run ? to - at : n_run, p = p0 + at;
-        const uint8_t *from = row_at(a, j->b, u->seq, p), *next = NULL;
-        const uint16_t *x = rows16(a, from, n, m->x + (int64_t)at * a->row);
+        int n = to - at < n_run ? to - at : n_run;
+        const uint16_t *x =
+            rows16(a, row_at(a, j->b, u->seq, p0_to[0] + at), n, m->x + (int64_t)at * a->row);
         run[at / n_run] = x;
         struct attn_mm mm = {.a = x,
                              .lda = ld_row,
@@ -112,47 +163,48 @@ static void scores(struct cpu *c, const struct cpu_span_job *j, const struct cpu
                              .ldc = ld,
                              .n_row = n,
                              .n_vec = ld / 16,
-                             .n_k = (a->d_k + 1) / 2};
-        if (p + n_run < end && p + n_run < last) {
-            next = row_at(a, j->b, u->seq, p + n_run);
-            mm.next = &next;
-            mm.n_next = 1;
-            mm.next_bytes = (int64_t)n_run * (int64_t)a->kv->row_bytes;
-        }
+                             .n_k = (a->d_k + 1) / 2,
+                             .next = next};
+        mm.n_next = ahead_part(ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
         kern_get()->attn_dot_bf16(&mm);
     }
 }
 
 void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                        int span, float *mem, struct cpu_part out)
+                        const int where[2], float *mem, struct cpu_part out)
 {
     const struct mla *a = j->op;
     const struct kern *k = kern_get();
     struct abs16_mem m;
     (void)abs_carve(mem, a->d_k, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = span * VEC_SPAN;
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
     const uint16_t *run[VEC_SPAN / 16];
-    int n_run = run_length(a->kv);
-    scores(c, j, u, p0, to, &m, run, n_run);
+    struct ahead ahead;
+    look_ahead(c, j, u, where, &ahead);
+    scores(j, u, (const int[]){p0, to}, &m, run, &ahead);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     k->attn_pairs_bf16(m.s, ld, to, ld, m.w, 2 * ld);
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     struct attn_mm mm = {.lda = 2,
                          .lda_k = 2 * ld,
                          .blk = run,
-                         .blk_rows = n_run,
+                         .blk_rows = run_length(a->kv),
                          .ldb = row_ld(a),
                          .ldc = j->ldo,
                          .n_row = u->n_head,
-                         .n_vec = a->r16 / 16};
-    for (int i = 0; i < n; i += u->n_head) { /* token by token: each its own number of positions */
+                         .n_vec = a->r16 / 16,
+                         .next = next,
+                         .n_next = ahead_part(&ahead, (const int[]){1, 2}, next)};
+    /* Token by token: each its own number of positions. */
+    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
         mm.a = m.w + 2 * i;
         mm.c = out.o + (int64_t)i * j->ldo;
         mm.n_k = hi[i];

@@ -45,7 +45,7 @@ static void run_whole(void *arg, int worker, int n_w)
         clear(j, run);
         j->begin(c, j, u, mem);
         for (int i = u->span0; i < u->span1; i++) {
-            j->span(c, j, u, i, mem, part);
+            j->span(c, j, u, (const int[]){i, i + 1}, mem, part);
             fold(c, j, rows, run, part);
         }
         j->end(c, j, u, run, rows);
@@ -80,6 +80,18 @@ static void fold_window(struct cpu *c, const struct cpu_span_job *j, int w0, int
     }
 }
 
+/* The span that a worker will most likely compute after item: what follows in its range, at the
+ * range's end its first one of the next window. */
+static int comes_next(const struct cpu *c, const struct cpu_span_job *j, const int w[2], int w0,
+                      int item)
+{
+    int64_t b, e;
+    par_split((int64_t)j->n_unit * j->window, w[0], w[1], &b, &e);
+    int i = w0 + item % j->window;
+    if (w[1] != c->n_worker || item + 1 != e || b / j->window != item / j->window) return i + 1;
+    return w0 + j->window + (int)b % j->window;
+}
+
 static void set_ranges(struct cpu *c, int n_item, int n_w)
 {
     for (int w = 0; w < n_w; w++) {
@@ -110,7 +122,8 @@ static void run_split(void *arg, int worker, int n_w)
                 if (i < u->span0 || i >= u->span1) continue;
                 if (begun != ui) j->begin(c, j, u, mem);
                 begun = ui;
-                j->span(c, j, u, i, mem, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
+                int at[2] = {i, comes_next(c, j, (const int[]){worker, n_w}, w0, b)};
+                j->span(c, j, u, at, mem, dev_cpu_part_at(part_of(c, j, ui, i - w0), j->n_row));
             }
         par_barrier(c->team);
         if (worker == 0) set_ranges(c, n_item, n_w);

@@ -58,16 +58,18 @@ AI void store_sums(const struct attn_mm *m, float *c, const int R, const int NV,
 
 /* What is left to fetch: [at, end), then n_more regions; lines per round. */
 struct fetch {
-    const uint8_t *at, *end, *const *more;
+    const uint8_t *at, *end;
+    const struct attn_region *more;
     int n_more, lines;
-    int64_t bytes;
 };
 
 AI struct fetch fetch_over(const struct attn_mm *m, int64_t rounds)
 {
-    struct fetch f = {.more = m->next, .n_more = m->n_next, .bytes = m->next_bytes};
-    if (f.n_more && rounds > 0)
-        f.lines = (int)((f.n_more * ((f.bytes + 63) / 64) + rounds - 1) / rounds);
+    struct fetch f = {.more = m->next, .n_more = m->n_next};
+    int64_t n = 0;
+    for (int i = 0; i < m->n_next; i++)
+        n += (m->next[i].n_bytes + 63) / 64;
+    if (n && rounds > 0) f.lines = (int)((n + rounds - 1) / rounds);
     return f;
 }
 
@@ -79,12 +81,23 @@ AI void fetch_some(struct fetch *f)
                 f->lines = 0;
                 return;
             }
-            f->at = *f->more++;
-            f->end = f->at + f->bytes;
+            f->at = f->more->at;
+            f->end = f->at + f->more++->n_bytes;
         }
         _mm_prefetch((const char *)f->at, _MM_HINT_T1);
         f->at += 64;
     }
+}
+
+/* Rows that lie in lines of their own reach their next lines all at once: ask for them, and for the
+ * column operand, a round before. */
+AI void touch(const struct rows *x, const int R, const uint16_t *b, int64_t ldb)
+{
+    for (int k = 0; k < ROUND; k++)
+        _mm_prefetch((const char *)(b + (ROUND + k) * ldb), _MM_HINT_T0);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++)
+        _mm_prefetch(x->at[r / 4] + (r % 4 == 3 ? x->ld3 : r % 4 * x->ld) + 64, _MM_HINT_T0);
 }
 
 /* Rows row .. row + R, vectors j0 .. j0 + NV. */
@@ -112,6 +125,7 @@ AI void dot_tile(const struct attn_mm *m, int row, int j0, const int R, const in
             }
             rows_next(&a, R, lda_k);
         }
+        if (lda_k == 2) touch(&a, R, b, ldb);
         fetch_some(f);
     }
     store_sums(m, c, R, NV, acc);
