@@ -37,4 +37,29 @@ struct attn_mm {
     int n_next;
 };
 
+/* Operands of attn_dot_q8 and attn_mix_q8. Row p of the cache (vec.h: (d + 31) / 32 scales, then d
+ * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes apart;
+ * p < n_pos.
+ *
+ * attn_dot_q8   s[p][lane] = the product of row p and query lane, lane < 16 n_vec. Queries are
+ *               integers too (attn_q8_query, ld = 16 n_vec): sums of 32 products are exact, times
+ *               q_scale * scale they are added up in f32, rising.
+ * attn_mix_q8   c[r][i] = sum over p of w(r, p) times code i of row p; i < 16 n_vec, r < n_row;
+ *               w(r, p) = s[p][r] times the scale of i in row p, rounded to bf16. Summed up as in
+ *               attn_mix_bf16; beside an odd last row stands a weight of 0. */
+struct attn_q8 {
+    const uint8_t *const *blk;
+    int blk_rows, n_pos, d, n_vec, n_row;
+    int64_t row_bytes;
+    const int8_t *q;
+    const float *q_scale;
+    const int32_t *q_bias;
+    float *s;
+    int64_t lds;
+    float *c;
+    int64_t ldc;
+    const struct attn_region *next;
+    int n_next;
+};
+
 #endif

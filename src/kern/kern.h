@@ -67,6 +67,10 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
  * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; behind an
  * odd last row zeros.
  * attn_q8_rows: rows of d values of a q8 cache (vec.h) to bf16, d rounded up to 16.
- * attn_q8_keys: a group of 16 keys of a q8 cache to the pairs of a bf16 one. */
+ * attn_q8_keys: a group of 16 keys of a q8 cache to the pairs of a bf16 one.
+ * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i % 4], i
+ * < d rounded up to 4, zeros behind d; for group g of 32 scale[g ld + lane] = max|x| / 127 and
+ * bias[g ld + lane] = -128 times the sum of its codes.
+ * attn_dot_q8, attn_mix_q8: attn.h. */
 
 #endif

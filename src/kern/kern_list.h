@@ -40,7 +40,11 @@
     X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
     X(attn_q8_rows,    void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
                               int64_t ldy))                                                        \
-    X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))
+    X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))                           \
+    X(attn_q8_query,   void, (const float *x, int d, int lane, int ld, int8_t *q, float *scale,         \
+                              int32_t *bias))                                                      \
+    X(attn_dot_q8,     void, (const struct attn_q8 *m))                                            \
+    X(attn_mix_q8,     void, (const struct attn_q8 *m))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

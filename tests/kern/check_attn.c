@@ -211,3 +211,125 @@ void check_attn_q8_keys(struct check *c, void (*variant)(const uint8_t *group, i
         check_free_all();
     }
 }
+
+void check_attn_q8_query(struct check *c, void (*variant)(const float *x, int d, int lane, int ld,
+                                                          int8_t *q, float *scale, int32_t *bias))
+{
+    for (int i = 0; i < 60; i++) {
+        int d = (int)some(c, 1, i % 2 ? 70 : 600), ld = 16 * (int)some(c, 1, 4), d4 = (d + 3) / 4;
+        int lane = (int)some(c, 0, ld - 1), n_g = (d + 31) / 32;
+        float *x = check_alloc(c, 4 * (size_t)d);
+        size_t n = 4 * (size_t)(d4 * ld), n_s = 4 * (size_t)(n_g * ld);
+        int8_t *q = check_alloc(c, n), *q2 = check_alloc(c, n);
+        float *s = check_alloc(c, n_s), *s2 = check_alloc(c, n_s);
+        int32_t *b = check_alloc(c, n_s), *b2 = check_alloc(c, n_s);
+        float gain = i % 5 ? 1.0f : i % 10 ? 1e-42f : 0.0f;
+        for (int k = 0; k < d; k++)
+            x[k] = check_randf(c) * gain;
+        variant(x, d, lane, ld, q, s, b);
+        kern_attn_q8_query_ref(x, d, lane, ld, q2, s2, b2);
+        c->n_case++;
+        if (memcmp(q, q2, n) || memcmp(s, s2, n_s) || memcmp(b, b2, n_s))
+            check_fail(c, "d %d lane %d of %d: other bits", d, lane, ld);
+        check_free_all();
+    }
+}
+
+/* Rows of a q8 cache in blocks, to m->blk. */
+static void random_rows(struct check *c, struct attn_q8 *m, const uint8_t **blk)
+{
+    size_t d16 = (size_t)(m->d + 15) / 16 * 16, n_scale = (size_t)(m->d + 31) / 32;
+    m->row_bytes = (int64_t)(4 * n_scale + d16 + 15) / 16 * 16;
+    m->blk_rows = (int)some(c, 1, 40);
+    m->blk = blk;
+    for (int p = 0; p < m->n_pos; p += m->blk_rows) {
+        int n = m->n_pos - p < m->blk_rows ? m->n_pos - p : m->blk_rows;
+        uint8_t *b = check_alloc(c, (size_t)(n - 1) * (size_t)m->row_bytes + 4 * n_scale + d16);
+        blk[p / m->blk_rows] = b;
+        for (int i = 0; i < n; i++, b += m->row_bytes) {
+            for (size_t g = 0; g < n_scale; g++) {
+                float s = check_randf(c);
+                memcpy(b + 4 * g, &s, 4);
+            }
+            for (size_t k = 0; k < d16; k++)
+                b[4 * n_scale + k] =
+                    k < (size_t)m->d ? (uint8_t)(check_rand(c, 4) ? check_rand(c, 256) : 128) : 0;
+        }
+    }
+}
+
+void check_attn_dot_q8(struct check *c, void (*variant)(const struct attn_q8 *m))
+{
+    for (int i = 0; i < 60; i++) {
+        const uint8_t *blk[128];
+        struct attn_q8 m = {.d = (int)some(c, 1, i % 2 ? 70 : 600),
+                            .n_pos = (int)some(c, 1, i % 4 ? 30 : 128),
+                            .n_vec = (int)some(c, 1, 4)};
+        int ld = 16 * m.n_vec, n_g = (m.d + 31) / 32;
+        random_rows(c, &m, blk);
+        int8_t *q = check_alloc(c, 4 * (size_t)((m.d + 3) / 4 * ld));
+        float *scale = check_alloc(c, 4 * (size_t)(n_g * ld)), *x = check_alloc(c, 4 * (size_t)m.d);
+        int32_t *bias = check_alloc(c, 4 * (size_t)(n_g * ld));
+        for (int lane = 0; lane < ld; lane++) {
+            for (int k = 0; k < m.d; k++)
+                x[k] = check_rand(c, 3) ? check_randf(c) : 1.0f;
+            kern_attn_q8_query_ref(x, m.d, lane, ld, q, scale, bias);
+        }
+        struct attn_region next[2] = {{check_alloc(c, 1000), 1000}, {check_alloc(c, 64), 64}};
+        m.next = next;
+        m.n_next = i % 3;
+        m.q = q;
+        m.q_scale = scale;
+        m.q_bias = bias;
+        m.lds = ld + some(c, 0, 3);
+        size_t n = 4 * (size_t)((m.n_pos - 1) * m.lds + ld);
+        float *got = check_alloc(c, n), *want = check_alloc(c, n);
+        m.s = got;
+        variant(&m);
+        m.s = want;
+        kern_attn_dot_q8_ref(&m);
+        c->n_case++;
+        if (memcmp(got, want, n) != 0)
+            check_fail(c, "d %d rows %d vectors %d: other bits", m.d, m.n_pos, m.n_vec);
+        check_free_all();
+    }
+}
+
+/* Against double: c(n) u sum|w x|, the weights' rounding to bf16 done the same way here. */
+void check_attn_mix_q8(struct check *c, void (*variant)(const struct attn_q8 *m))
+{
+    for (int i = 0; i < 60; i++) {
+        const uint8_t *blk[128];
+        struct attn_q8 m = {.d = (int)some(c, 16, i % 2 ? 70 : 600),
+                            .n_pos = (int)some(c, 1, i % 4 ? 30 : 128),
+                            .n_row = (int)some(c, 1, 40)};
+        m.n_vec = (int)some(c, 1, m.d / 16);
+        random_rows(c, &m, blk);
+        m.lds = m.n_row + some(c, 0, 3);
+        m.ldc = 16 * m.n_vec + some(c, 0, 3);
+        m.s = check_alloc(c, 4 * (size_t)((m.n_pos - 1) * m.lds + m.n_row));
+        m.c = check_alloc(c, 4 * (size_t)((m.n_row - 1) * m.ldc + 16 * m.n_vec));
+        for (int64_t k = 0; k < (m.n_pos - 1) * m.lds + m.n_row; k++)
+            m.s[k] = fabsf(check_randf(c));
+        variant(&m);
+        c->n_case++;
+        for (int r = 0; r < m.n_row; r++)
+            for (int k = 0; k < 16 * m.n_vec; k++) {
+                double want = 0, sum = 0;
+                for (int p = 0; p < m.n_pos; p++) {
+                    const uint8_t *row = blk[p / m.blk_rows] + p % m.blk_rows * m.row_bytes;
+                    float scale;
+                    memcpy(&scale, row + k / 32 * 4, 4);
+                    float w = fp_bf16_to_f32(fp_f32_to_bf16(m.s[p * m.lds + r] * scale));
+                    double x = (double)w * (int8_t)row[(m.d + 31) / 32 * 4 + k];
+                    want += x;
+                    sum += fabs(x);
+                }
+                double got = m.c[r * m.ldc + k];
+                if (!(fabs(got - want) <= (2 * m.n_pos + 2) * U * sum + 1e-37))
+                    check_fail(c, "d %d rows %d: [%d][%d] is %.9g, not %.9g", m.d, m.n_pos, r, k,
+                               got, want);
+            }
+        check_free_all();
+    }
+}

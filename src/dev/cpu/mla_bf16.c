@@ -32,28 +32,54 @@ size_t dev_cpu_abs16_floats(int d_k)
 
 /* ---- absorbed ---- */
 
+/* Queries in lanes for a q8 cache, in the place of those for a bf16 one. */
+struct queries8 {
+    int8_t *q;    /* [d_k / 4][lanes][4] */
+    float *scale; /* [d_k / 32][lanes] */
+    int32_t *bias;
+};
+
+static struct queries8 carve8(const struct abs16_mem *m, int d_k, int ld)
+{
+    struct queries8 x = {.q = (int8_t *)(void *)m->q};
+    x.scale = (float *)(void *)(x.q + (int64_t)(d_k + 3) / 4 * 4 * ld);
+    x.bias = (int32_t *)(void *)(x.scale + (int64_t)((d_k + 31) / 32) * ld);
+    return x;
+}
+
+/* Row m->t as lane i. */
+static void put_query(const struct mla *a, const struct abs16_mem *m, int i, int ld)
+{
+    const struct kern *k = kern_get();
+    if (a->kv->t == VEC_KV_Q8) {
+        struct queries8 x = carve8(m, a->d_k, ld);
+        k->attn_q8_query(m->t, a->d_k, i, ld, x.q, x.scale, x.bias);
+        return;
+    }
+    uint16_t *row = (uint16_t *)(void *)(m->t + a->row);
+    row[a->d_k] = 0;
+    k->attn_rows_bf16(m->t, 0, 1, a->d_k, row, 0);
+    for (int d = 0; d < (a->d_k + 1) / 2; d++)
+        memcpy(m->q + 2 * (d * ld + i), row + 2 * d, 2 * sizeof(uint16_t));
+}
+
 /* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
 void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                          float *mem)
 {
     const struct mla *a = j->op;
     const struct dev_attn_mla *p = a->p;
-    const struct kern *k = kern_get();
     struct abs16_mem m;
     (void)abs_carve(mem, a->d_k, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), n_pair = (a->d_k + 1) / 2;
-    memset(m.q, 0, sizeof(uint16_t) * (size_t)(2 * n_pair * ld));
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
+    memset(m.q, 0, sizeof(uint16_t) * (size_t)a->row * (size_t)ld);
     for (int i = 0; i < n; i++) {
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
         const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        uint16_t *row = (uint16_t *)(void *)(m.t + a->row);
         memcpy(m.t, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
         memcpy(m.t + p->r, rope, sizeof(float) * (size_t)p->rope);
         c->k.scale_f32(m.t, p->scale, a->d_k);
-        row[a->d_k] = 0;
-        k->attn_rows_bf16(m.t, 0, 1, a->d_k, row, 0);
-        for (int d = 0; d < n_pair; d++)
-            memcpy(m.q + 2 * (d * ld + i), row + 2 * d, 2 * sizeof(uint16_t));
+        put_query(a, &m, i, ld);
     }
 }
 
@@ -139,21 +165,27 @@ static int ahead_part(const struct ahead *x, const int part[2], struct attn_regi
     return m;
 }
 
-/* Scores of positions [p0, p0 + to) of a span; run[i] becomes the rows of its i-th n_run
- * positions. The first half of what is fetched ahead is fetched here. */
-static void scores(const struct cpu_span_job *j, const struct cpu_unit *u, const int p0_to[2],
-                   const struct abs16_mem *m, const uint16_t **run, const struct ahead *ahead)
+/* A span under way: where its rows lie, n_run positions in each, and what is fetched meanwhile: one
+ * half in the scores, the other in the sums. */
+struct span_rows {
+    int p0, to; /* its first position, and how many are seen; by every lane: hi */
+    int32_t hi[CPU_LANES];
+    const uint16_t *run[VEC_SPAN / 16];
+    const uint8_t *run8[VEC_SPAN / 16];
+    struct ahead ahead;
+};
+
+static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
+                   const struct abs16_mem *m, struct span_rows *x)
 {
     const struct mla *a = j->op;
-    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = run_length(a->kv), to = p0_to[1];
+    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = run_length(a->kv), to = x->to;
     int64_t ld_row = row_ld(a);
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run;
-        const uint16_t *x =
-            rows16(a, row_at(a, j->b, u->seq, p0_to[0] + at), n, m->x + (int64_t)at * a->row);
-        run[at / n_run] = x;
-        struct attn_mm mm = {.a = x,
+        x->run[at / n_run] = (const void *)row_at(a, j->b, u->seq, x->p0 + at);
+        struct attn_mm mm = {.a = x->run[at / n_run],
                              .lda = ld_row,
                              .lda_k = 2,
                              .b = m->q,
@@ -165,8 +197,88 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u, const
                              .n_vec = ld / 16,
                              .n_k = (a->d_k + 1) / 2,
                              .next = next};
-        mm.n_next = ahead_part(ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
+        mm.n_next = ahead_part(&x->ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
         kern_get()->attn_dot_bf16(&mm);
+    }
+}
+
+/* Weighted sums of the rows, token by token: each has its own number of positions. */
+static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const struct abs16_mem *m,
+                  struct span_rows *x, float *o)
+{
+    const struct mla *a = j->op;
+    const struct kern *k = kern_get();
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
+    k->attn_pairs_bf16(m->s, ld, x->to, ld, m->w, 2 * ld);
+    struct attn_mm mm = {.lda = 2,
+                         .lda_k = 2 * ld,
+                         .blk = x->run,
+                         .blk_rows = run_length(a->kv),
+                         .ldb = row_ld(a),
+                         .ldc = j->ldo,
+                         .n_row = u->n_head,
+                         .n_vec = a->r16 / 16,
+                         .next = next,
+                         .n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next)};
+    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
+        mm.a = m->w + 2 * i;
+        mm.c = o + (int64_t)i * j->ldo;
+        mm.n_k = x->hi[i];
+        k->attn_mix_bf16(&mm);
+    }
+}
+
+/* Both on a q8 cache, whose rows are used where they lie. */
+static struct attn_q8 rows8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                            struct span_rows *x)
+{
+    const struct mla *a = j->op;
+    int n_run = run_length(a->kv);
+    for (int at = 0; at < x->to; at += n_run)
+        x->run8[at / n_run] = row_at(a, j->b, u->seq, x->p0 + at);
+    return (struct attn_q8){
+        .blk = x->run8, .blk_rows = n_run, .d = a->d_k, .row_bytes = (int64_t)a->kv->row_bytes};
+}
+
+static void scores8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                    const struct abs16_mem *m, struct span_rows *x)
+{
+    const struct mla *a = j->op;
+    int ld = dev_cpu_round16(u->n_tok * u->n_head);
+    struct queries8 q = carve8(m, a->d_k, ld);
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    struct attn_q8 mm = rows8(j, u, x);
+    mm.n_pos = x->to;
+    mm.n_vec = ld / 16;
+    mm.q = q.q;
+    mm.q_scale = q.scale;
+    mm.q_bias = q.bias;
+    mm.s = m->s;
+    mm.lds = ld;
+    mm.next = next;
+    mm.n_next = ahead_part(&x->ahead, (const int[]){0, 2}, next);
+    kern_get()->attn_dot_q8(&mm);
+}
+
+static void weigh8(const struct cpu_span_job *j, const struct cpu_unit *u,
+                   const struct abs16_mem *m, struct span_rows *x, float *o)
+{
+    const struct mla *a = j->op;
+    int n = u->n_tok * u->n_head;
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
+    struct attn_q8 mm = rows8(j, u, x);
+    mm.n_vec = a->r16 / 16;
+    mm.n_row = u->n_head;
+    mm.lds = dev_cpu_round16(n);
+    mm.ldc = j->ldo;
+    mm.next = next;
+    mm.n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next);
+    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
+        mm.s = m->s + i;
+        mm.c = o + (int64_t)i * j->ldo;
+        mm.n_pos = x->hi[i];
+        kern_get()->attn_mix_q8(&mm);
     }
 }
 
@@ -174,42 +286,22 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
                         const int where[2], float *mem, struct cpu_part out)
 {
     const struct mla *a = j->op;
-    const struct kern *k = kern_get();
     struct abs16_mem m;
+    struct span_rows x = {.p0 = where[0] * VEC_SPAN};
     (void)abs_carve(mem, a->d_k, &m);
-    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
-    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), q8 = a->kv->t == VEC_KV_Q8;
+    int32_t lo[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
-        to = hi[i] > to ? hi[i] : to;
+        x.hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
+        x.to = x.hi[i] > x.to ? x.hi[i] : x.to;
     }
-    const uint16_t *run[VEC_SPAN / 16];
-    struct ahead ahead;
-    look_ahead(c, j, u, where, &ahead);
-    scores(j, u, (const int[]){p0, to}, &m, run, &ahead);
+    look_ahead(c, j, u, where, &x.ahead);
+    (q8 ? scores8 : scores)(j, u, &m, &x);
     float mx[CPU_LANES], l[CPU_LANES];
-    c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
+    c->k.span_col_f32(m.s, ld, x.to, ld / 16, lo, x.hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
-    k->attn_pairs_bf16(m.s, ld, to, ld, m.w, 2 * ld);
-    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
-    struct attn_mm mm = {.lda = 2,
-                         .lda_k = 2 * ld,
-                         .blk = run,
-                         .blk_rows = run_length(a->kv),
-                         .ldb = row_ld(a),
-                         .ldc = j->ldo,
-                         .n_row = u->n_head,
-                         .n_vec = a->r16 / 16,
-                         .next = next,
-                         .n_next = ahead_part(&ahead, (const int[]){1, 2}, next)};
-    /* Token by token: each its own number of positions. */
-    for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
-        mm.a = m.w + 2 * i;
-        mm.c = out.o + (int64_t)i * j->ldo;
-        mm.n_k = hi[i];
-        k->attn_mix_bf16(&mm);
-    }
+    (q8 ? weigh8 : weigh)(j, u, &m, &x, out.o);
 }
 
 /* ---- materialised ---- */

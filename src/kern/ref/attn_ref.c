@@ -72,3 +72,64 @@ void kern_attn_q8_keys_ref(const uint8_t *group, int d, uint16_t *y)
             y[i / 2 * 32 + 2 * p + i % 2] =
                 i < d ? fp_f32_to_bf16(scale[i / 32 * 16 + p] * (float)q[16 * i + p]) : 0;
 }
+
+void kern_attn_q8_query_ref(const float *x, int d, int lane, int ld, int8_t *q, float *scale,
+                            int32_t *bias)
+{
+    for (int g = 0; 32 * g < d; g++) {
+        int n = d - 32 * g < 32 ? d - 32 * g : 32, sum = 0;
+        float amax = 0;
+        for (int i = 0; i < n; i++)
+            amax = fmaxf(amax, fabsf(x[32 * g + i]));
+        float inv = amax > 0 ? 127.0f / amax : 0.0f;
+        if (!(inv <= 3.0e38f)) inv = 0.0f; /* subnormal: nothing left */
+        for (int i = 0; i < (n + 3) / 4 * 4; i++) {
+            int code = i < n ? (int)rintf(x[32 * g + i] * inv) : 0;
+            q[4 * ((int64_t)(8 * g + i / 4) * ld + lane) + i % 4] = (int8_t)code;
+            sum += code;
+        }
+        scale[g * ld + lane] = amax / 127.0f;
+        bias[g * ld + lane] = -128 * sum;
+    }
+}
+
+static const uint8_t *q8_row(const struct attn_q8 *m, int p)
+{
+    return m->blk[p / m->blk_rows] + p % m->blk_rows * m->row_bytes;
+}
+
+void kern_attn_dot_q8_ref(const struct attn_q8 *m)
+{
+    int ld = 16 * m->n_vec;
+    for (int p = 0; p < m->n_pos; p++) {
+        const float *scale = (const float *)(const void *)q8_row(m, p);
+        const int8_t *k = (const int8_t *)(scale + (m->d + 31) / 32);
+        for (int lane = 0; lane < ld; lane++) {
+            float s = 0;
+            for (int g = 0; 32 * g < m->d; g++) {
+                int32_t sum = 0;
+                for (int i = 32 * g; i < m->d && i < 32 * g + 32; i++)
+                    sum += k[i] * m->q[4 * ((int64_t)(i / 4) * ld + lane) + i % 4];
+                s = fmaf((float)sum, m->q_scale[g * ld + lane] * scale[g], s);
+            }
+            m->s[p * m->lds + lane] = s;
+        }
+    }
+}
+
+void kern_attn_mix_q8_ref(const struct attn_q8 *m)
+{
+    for (int r = 0; r < m->n_row; r++)
+        for (int i = 0; i < 16 * m->n_vec; i++) {
+            float c = 0;
+            for (int p = 0; p < m->n_pos; p += 2)
+                for (int odd = 1; odd >= 0; odd--) {
+                    if (p + odd >= m->n_pos) continue;
+                    const float *scale = (const float *)(const void *)q8_row(m, p + odd);
+                    float w = m->s[(p + odd) * m->lds + r] * scale[i / 32];
+                    int8_t code = ((const int8_t *)(scale + (m->d + 31) / 32))[i];
+                    c = fmaf(fp_bf16_to_f32(fp_f32_to_bf16(w)), code, c);
+                }
+            m->c[r * m->ldc + i] = c;
+        }
+}
