@@ -19,7 +19,7 @@
 #include "tensor/tensor.h"
 
 /* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention outputs; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
- * planes) for routers and MLA's per-head matrices; bf16 where the weights are floats.
+ * planes) for routers, MLA's per-head matrices and latents; bf16 with bf16 weights, f32 with other floats.
  * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
@@ -62,7 +62,7 @@ enum dev_use {
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
     DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
     DEV_USE_PLAIN,   /* the same for other matrices: GQA's output, shared experts */
-    DEV_USE_LATENT,  /* MLA's latents, which every later token reads: integer codes take 15 bits unless acts = f32 or int8, the rest is as MATMUL */
+    DEV_USE_LATENT,  /* to and from MLA's latents, whose errors are in all heads: integer codes take 15 bits unless acts = f32 or int8, the rest is as MATMUL */
     DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer codes take 15 bits unless acts = f32 */
 };
 /* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in

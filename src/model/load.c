@@ -379,7 +379,7 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     if (c->q_lora) {
         SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_LATENT, &l->q_a, err));
         SL_TRY(vector(m, io, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
-        SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_MATMUL, &l->q_b, err));
+        SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_LATENT, &l->q_b, err)); /* a latent's error is in all heads */
     } else {
         SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     }

@@ -7,7 +7,8 @@
 
 /* bf16 means bf16 activations where the weights are floats; where they are integer codes 15-bit
  * integers say at least as much (an error of 2^-16 of the largest of 32 values, against 2^-9 of
- * each) and take the integer units. */
+ * each) and take the integer units. Unless they are asked for, only bf16 weights get bf16
+ * activations: products with other floats are f32 and no slower with activations as they are. */
 static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][DEV_USE_EXACT + 1] = {
@@ -22,7 +23,9 @@ static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
     };
     enum mm_act a = wanted[c->acts][use];
     if (kern_mm_takes(fmt, a)) return a;
-    return use == DEV_USE_EXACT || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32 : MM_ACT_BF16;
+    int rounded = c->acts == DEV_ACTS_BF16 || fmt == MM_bf16;
+    return use == DEV_USE_EXACT || !rounded || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32
+                                                                                : MM_ACT_BF16;
 }
 
 /* Matrices of a stack, and the two of a pair, have the same shape. */
