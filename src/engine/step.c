@@ -25,8 +25,8 @@ static void find_leader(const sl_engine *e, const struct request *r, int n_have,
         int slot = e->sched.active[i];
         const struct request *o = e->req[slot];
         int most = BASE_MIN(o->n_prompt, r->n_prompt - 1) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
-        if (o->g->no_cache || o->g->salt != r->g->salt || e->sched.req[slot].n_done >= most ||
-            most < n_have + 2 * ENGINE_BLK_TOK)
+        if (o->g->no_cache || o->g->salt != r->g->salt || o->g->owner != r->g->owner ||
+            e->sched.req[slot].n_done >= most || most < n_have + 2 * ENGINE_BLK_TOK)
             continue;
         int n = 0;
         while (n < most && o->ids[n] == r->ids[n])

@@ -58,7 +58,7 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     int want = BASE_MAX(n_seq, (n_prompt + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK + 1);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)want, sizeof *w.blk, &p, err));
     w.blk = p;
-    while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool)) >= 0)
+    while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool, (struct kv_who){0})) >= 0)
         w.n_blk++;
     for (int n = n_prompt; n > 0; n /= 2) /* the largest first: it touches everything */
         run(&w, 0, n);
@@ -69,7 +69,7 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
          n *= 4) /* two sizes: a line */
         run(&w, 1, BASE_MIN(n, n_prompt));
     while (w.n_blk > 0)
-        kv_block_unref(&e->pool, w.blk[--w.n_blk]);
+        kv_block_unref(&e->pool, w.blk[--w.n_blk], 0);
     mem_free(w.blk);
     return SL_OK;
 }

@@ -22,7 +22,6 @@ sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err)
     p->free_blk = a;
     p->ref = b;
     p->seen = c;
-    p->lru_old = p->lru_new = -1;
     p->hash_mask = UINT64_MAX;
     p->n_blk = n_blk;
     p->blk_tok = blk_tok;
@@ -39,6 +38,7 @@ void kv_pool_fini(struct kv_pool *p)
     mem_free(p->node);
     mem_free(p->tok);
     mem_free(p->bucket);
+    mem_free(p->owner);
     memset(p, 0, sizeof *p);
 }
 
@@ -61,15 +61,23 @@ int kv_pool_avail(const struct kv_pool *p)
     return p->n_free + p->n_kept;
 }
 
+int kv_pool_avail_to(const struct kv_pool *p, struct kv_who who)
+{
+    int n = kv_pool_avail(p);
+    if (!p->node || who.all) return n;
+    const struct kv_owner *o = &p->owner[who.owner];
+    return n - (p->n_reserved - BASE_MIN(o->n_kept, o->reserve));
+}
+
 void kv_block_release(struct kv_pool *p, int32_t blk)
 {
     p->free_blk[p->n_free++] = blk;
     if (p->on_free) p->on_free(p->user, blk);
 }
 
-int32_t kv_block_alloc(struct kv_pool *p)
+int32_t kv_block_alloc(struct kv_pool *p, struct kv_who who)
 {
-    if (p->n_free == 0 && p->n_kept > 0) kv_tree_evict(p);
+    if (p->n_free == 0 && kv_pool_avail_to(p, who) > 0) kv_tree_evict(p, who);
     if (p->n_free == 0) return -1;
     int32_t blk = p->free_blk[--p->n_free];
     ASSERT(p->ref[blk] == 0 && !kv_in_tree(p, blk));
@@ -83,12 +91,12 @@ void kv_block_ref(struct kv_pool *p, int32_t blk)
     if (p->ref[blk]++ == 0) kv_tree_use(p, blk);
 }
 
-void kv_block_unref(struct kv_pool *p, int32_t blk)
+void kv_block_unref(struct kv_pool *p, int32_t blk, int owner)
 {
     ASSERT(blk >= 0 && blk < p->n_blk && p->ref[blk] > 0);
     if (--p->ref[blk]) return;
     if (kv_in_tree(p, blk))
-        kv_tree_keep(p, blk);
+        kv_tree_keep(p, blk, owner);
     else
         kv_block_release(p, blk);
 }
@@ -132,7 +140,7 @@ int kv_seq_need(const struct kv_pool *p, const struct kv_seq *s, int n_new)
 
 int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s)
 {
-    int64_t own = (int64_t)s->n_blk * p->blk_tok - s->n_tok, avail = kv_pool_avail(p);
+    int64_t own = (int64_t)s->n_blk * p->blk_tok - s->n_tok, avail = kv_pool_avail_to(p, s->who);
     if (!shared_tail(p, s)) return own + avail * p->blk_tok;
     return avail ? own + (avail - 1) * p->blk_tok : 0;
 }
@@ -146,20 +154,20 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
     if (total > s->cap)
         return SL_FAIL(err, LIMIT, "sequence of %d tokens: more than %d blocks of %d",
                        s->n_tok + n_new, s->cap, p->blk_tok);
-    if (need > kv_pool_avail(p))
+    if (need > kv_pool_avail_to(p, s->who))
         return SL_FAIL(err, BUSY, "kv cache is full: %d blocks needed, %d free", need,
-                       kv_pool_avail(p));
+                       kv_pool_avail_to(p, s->who));
     if (s->n_tok == 0) s->epoch = p->epoch;
     if (shared_tail(p, s)) {
         int32_t *last = &s->blk[s->n_blk - 1];
         *copy_src = *last;
-        *copy_dst = kv_block_alloc(p);
-        kv_block_unref(p, *last);
+        *copy_dst = kv_block_alloc(p, s->who);
+        kv_block_unref(p, *last, s->who.owner);
         *last = *copy_dst;
         s->n_put = BASE_MIN(s->n_put, s->n_blk - 1);
     }
     while (s->n_blk < total)
-        s->blk[s->n_blk++] = kv_block_alloc(p);
+        s->blk[s->n_blk++] = kv_block_alloc(p, s->who);
     s->n_tok += n_new;
     return SL_OK;
 }
@@ -169,7 +177,7 @@ void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok)
     ASSERT(n_tok >= 0 && n_tok <= s->n_tok);
     int keep = blocks_for(p, n_tok);
     while (s->n_blk > keep)
-        kv_block_unref(p, s->blk[--s->n_blk]);
+        kv_block_unref(p, s->blk[--s->n_blk], s->who.owner);
     s->n_tok = n_tok;
     s->n_put = BASE_MIN(s->n_put, n_tok / p->blk_tok);
 }

@@ -20,7 +20,18 @@ struct kv_node {
     int32_t chain;              /* next of the same hash bucket, -1 = none */
     int32_t lru_prev, lru_next; /* while in the tree with no reference; -1 = end */
     uint32_t mark;              /* which of the positions are marked, see kv_path */
+    int32_t owner;              /* whose sequence let it go last */
+    uint64_t stamp;             /* when: later is larger */
     uint64_t salt, hash;
+};
+
+#define KV_OWNER_MAX 1024
+
+/* Whose blocks are kept. Of each owner's, reserve many are only for itself: others take what is
+ * over that. */
+struct kv_owner {
+    int32_t lru_old, lru_new; /* kept blocks by the time they were let go; -1 = none */
+    int n_kept, reserve;
 };
 
 /* A pool of n_blk blocks of blk_tok tokens. free + referenced + kept == n_blk at all times, where
@@ -38,11 +49,14 @@ struct kv_pool {
     uint64_t n_evict;  /* kept blocks given up since init */
     uint32_t epoch;    /* times the tree was dropped */
     /* the prefix tree; NULL without kv_cache_init */
-    struct kv_node *node; /* [n_blk] */
-    int32_t *tok;         /* [n_blk, blk_tok] tokens of nodes */
-    int32_t *bucket;      /* [n_bucket] first node, -1 = none */
-    int n_bucket;         /* a power of two */
-    int32_t lru_old, lru_new;
+    struct kv_node *node;   /* [n_blk] */
+    int32_t *tok;           /* [n_blk, blk_tok] tokens of nodes */
+    int32_t *bucket;        /* [n_bucket] first node, -1 = none */
+    int n_bucket;           /* a power of two */
+    struct kv_owner *owner; /* [KV_OWNER_MAX] */
+    int n_owner;            /* places of it that were ever used */
+    int n_reserved;         /* kept blocks that are within their owners' reserves */
+    uint64_t n_stamp;
     int32_t *seen; /* [n_blk] scratch of kv_pool_check */
 };
 
@@ -51,14 +65,25 @@ void kv_pool_fini(struct kv_pool *p);
 /* Order in which the free blocks are handed out: shuffled by seed (tests: scattered blocks); 0
  * restores rising order. Only when all are free. */
 void kv_pool_shuffle(struct kv_pool *p, uint64_t seed);
-/* Blocks that kv_block_alloc can give: the free ones and those that are only kept. */
+/* Who asks for blocks: an owner, who leaves the others' reserves alone unless it may take all. */
+struct kv_who {
+    int owner; /* in [0, KV_OWNER_MAX) */
+    bool all;
+};
+
+/* Blocks that nobody uses now: the free ones and those that are only kept. */
 int kv_pool_avail(const struct kv_pool *p);
-/* -1 = none; reference count 1. Takes the kept block that was used least recently when none is
- * free.
- */
-int32_t kv_block_alloc(struct kv_pool *p);
-void kv_block_ref(struct kv_pool *p, int32_t blk);   /* also of a kept block */
-void kv_block_unref(struct kv_pool *p, int32_t blk); /* to 0: kept when in the tree, else free */
+/* Those that kv_block_alloc can give to who. */
+int kv_pool_avail_to(const struct kv_pool *p, struct kv_who who);
+/* Kept blocks that only the owner itself may take; 0 for none. */
+void kv_owner_reserve(struct kv_pool *p, int owner, int n_blk);
+/* -1 = none; reference count 1. When none is free the kept block goes that was used least recently
+ * of all that are over their owner's reserve; else of who's own; else, when who may take all, of
+ * any. */
+int32_t kv_block_alloc(struct kv_pool *p, struct kv_who who);
+void kv_block_ref(struct kv_pool *p, int32_t blk); /* also of a kept block */
+/* To 0: kept, as owner's, when in the tree, else free. */
+void kv_block_unref(struct kv_pool *p, int32_t blk, int owner);
 
 /* The blocks of one sequence, in order of position. Caller's memory. */
 struct kv_seq {
@@ -67,6 +92,7 @@ struct kv_seq {
     int n_tok;      /* positions stored */
     int n_put;      /* leading blocks that are in the tree */
     uint32_t epoch; /* of the tree when it began: an older one puts nothing */
+    struct kv_who who;
 };
 /* cap: the most blocks it can ever have. */
 sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err) BASE_MUST_USE;
@@ -74,7 +100,7 @@ void kv_seq_fini(struct kv_seq *s); /* must be empty */
 /* Blocks that n_new more tokens need beyond those held. A shared last block that must be copied
  * before writing counts as one. */
 int kv_seq_need(const struct kv_pool *p, const struct kv_seq *s, int n_new);
-/* Tokens that s could grow by with all blocks that kv_block_alloc can give. */
+/* Tokens that s could grow by with all blocks that kv_block_alloc can give to it. */
 int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
 /* Make room for n_new more positions and count them as stored. BUSY, and nothing changed, when
  * blocks run out; LIMIT over cap. *copy_src/-dst: -1, or a shared last block that the caller must

@@ -10,10 +10,10 @@ static inline bool kv_in_tree(const struct kv_pool *p, int32_t blk)
     return p->node && p->node[blk].in_tree;
 }
 
-void kv_block_release(struct kv_pool *p, int32_t blk); /* to the free stack */
-void kv_tree_keep(struct kv_pool *p, int32_t blk);     /* the last sequence let it go */
-void kv_tree_use(struct kv_pool *p, int32_t blk);      /* a kept block is in a sequence again */
-void kv_tree_evict(struct kv_pool *p); /* the least recently used kept block is free */
+void kv_block_release(struct kv_pool *p, int32_t blk);        /* to the free stack */
+void kv_tree_keep(struct kv_pool *p, int32_t blk, int owner); /* the last sequence let it go */
+void kv_tree_use(struct kv_pool *p, int32_t blk);         /* a kept block is in a sequence again */
+void kv_tree_evict(struct kv_pool *p, struct kv_who who); /* a kept block is free */
 int kv_tree_check(const struct kv_pool *p);
 
 #endif

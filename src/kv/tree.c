@@ -22,37 +22,63 @@ sl_status kv_cache_init(struct kv_pool *p, sl_err *err)
     p->bucket = v;
     p->n_bucket = n;
     memset(p->bucket, 0xff, (size_t)n * sizeof *p->bucket);
+    SL_TRY(mem_alloc_array(MEM_KV, KV_OWNER_MAX, sizeof *p->owner, &v, err));
+    p->owner = v;
+    for (int i = 0; i < KV_OWNER_MAX; i++)
+        p->owner[i].lru_old = p->owner[i].lru_new = -1;
     return SL_OK;
 }
 
 /* ---- order of use ---- */
 
-void kv_tree_keep(struct kv_pool *p, int32_t blk)
+static void add_kept(struct kv_pool *p, struct kv_owner *o, int n)
+{
+    p->n_reserved -= BASE_MIN(o->n_kept, o->reserve);
+    o->n_kept += n;
+    p->n_kept += n;
+    p->n_reserved += BASE_MIN(o->n_kept, o->reserve);
+}
+
+void kv_owner_reserve(struct kv_pool *p, int owner, int n_blk)
+{
+    if (!p->node) return;
+    struct kv_owner *o = &p->owner[owner];
+    p->n_owner = BASE_MAX(p->n_owner, owner + 1);
+    p->n_reserved += BASE_MIN(o->n_kept, n_blk) - BASE_MIN(o->n_kept, o->reserve);
+    o->reserve = n_blk;
+}
+
+void kv_tree_keep(struct kv_pool *p, int32_t blk, int owner)
 {
     struct kv_node *n = &p->node[blk];
-    n->lru_prev = p->lru_new;
+    struct kv_owner *o = &p->owner[owner];
+    p->n_owner = BASE_MAX(p->n_owner, owner + 1);
+    n->owner = owner;
+    n->stamp = ++p->n_stamp;
+    n->lru_prev = o->lru_new;
     n->lru_next = -1;
-    if (p->lru_new >= 0)
-        p->node[p->lru_new].lru_next = blk;
+    if (o->lru_new >= 0)
+        p->node[o->lru_new].lru_next = blk;
     else
-        p->lru_old = blk;
-    p->lru_new = blk;
-    p->n_kept++;
+        o->lru_old = blk;
+    o->lru_new = blk;
+    add_kept(p, o, 1);
 }
 
 void kv_tree_use(struct kv_pool *p, int32_t blk)
 {
     struct kv_node *n = &p->node[blk];
+    struct kv_owner *o = &p->owner[n->owner];
     if (n->lru_prev >= 0)
         p->node[n->lru_prev].lru_next = n->lru_next;
     else
-        p->lru_old = n->lru_next;
+        o->lru_old = n->lru_next;
     if (n->lru_next >= 0)
         p->node[n->lru_next].lru_prev = n->lru_prev;
     else
-        p->lru_new = n->lru_prev;
+        o->lru_new = n->lru_prev;
     n->lru_prev = n->lru_next = -1;
-    p->n_kept--;
+    add_kept(p, o, -1);
 }
 
 /* ---- nodes ---- */
@@ -73,9 +99,34 @@ static void forget(struct kv_pool *p, int32_t blk)
     n->in_tree = false;
 }
 
-void kv_tree_evict(struct kv_pool *p)
+/* The block of an owner that was let go first, of those nothing hangs on. A child that another
+ * owner keeps may hang on it. */
+static int32_t oldest_of(const struct kv_pool *p, const struct kv_owner *o)
 {
-    int32_t blk = p->lru_old;
+    int32_t blk = o->lru_old;
+    while (blk >= 0 && p->node[blk].n_child)
+        blk = p->node[blk].lru_next;
+    return blk;
+}
+
+/* The oldest of the owners that keep more than their reserve; any: of all owners. */
+static int32_t oldest(const struct kv_pool *p, bool any)
+{
+    int32_t best = -1;
+    for (int i = 0; i < p->n_owner; i++) {
+        const struct kv_owner *o = &p->owner[i];
+        if (o->n_kept <= (any ? 0 : o->reserve)) continue;
+        int32_t blk = oldest_of(p, o);
+        if (blk >= 0 && (best < 0 || p->node[blk].stamp < p->node[best].stamp)) best = blk;
+    }
+    return best;
+}
+
+void kv_tree_evict(struct kv_pool *p, struct kv_who who)
+{
+    int32_t blk = oldest(p, false);
+    if (blk < 0) blk = oldest_of(p, &p->owner[who.owner]);
+    if (blk < 0) blk = oldest(p, true); /* a leaf is always there: see README.md, 9 */
     ASSERT(blk >= 0 && p->ref[blk] == 0 && p->node[blk].n_child == 0);
     kv_tree_use(p, blk);
     forget(p, blk);
@@ -87,7 +138,7 @@ void kv_cache_drop(struct kv_pool *p)
 {
     if (!p->node) return;
     while (p->n_kept)
-        kv_tree_evict(p);
+        kv_tree_evict(p, (struct kv_who){.all = true});
     for (int32_t b = 0; b < p->n_blk; b++) {
         p->node[b].in_tree = false;
         p->node[b].n_child = 0;
@@ -170,7 +221,7 @@ void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *
         if (had >= 0) {
             kv_block_ref(p, had);
             s->blk[i] = had;
-            kv_block_unref(p, blk);
+            kv_block_unref(p, blk, s->who.owner);
             continue;
         }
         struct kv_node *n = &p->node[blk];
@@ -206,10 +257,28 @@ static int check_node(const struct kv_pool *p, int32_t b)
     return 0;
 }
 
+/* The kept blocks of an owner: in the order in which they were let go, and each before its parent.
+ */
+static int check_kept(const struct kv_pool *p, int owner, int *n)
+{
+    const struct kv_owner *o = &p->owner[owner];
+    int32_t prev = -1;
+    int had = *n;
+    for (int32_t b = o->lru_old; b >= 0; b = p->node[b].lru_next) {
+        const struct kv_node *k = &p->node[b];
+        if (!k->in_tree || p->ref[b] || k->owner != owner || k->lru_prev != prev || ++*n > p->n_blk)
+            return 9;
+        if (prev >= 0 && p->node[prev].stamp >= k->stamp) return 9;
+        if (k->parent >= 0 && p->ref[k->parent] == 0 && p->node[k->parent].stamp <= k->stamp)
+            return 9; /* a parent would be evicted first */
+        prev = b;
+    }
+    return *n - had == o->n_kept && prev == o->lru_new ? 0 : 9;
+}
+
 int kv_tree_check(const struct kv_pool *p)
 {
     int n = 0;
-    int32_t prev = -1;
     memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
     for (int32_t b = 0; b < p->n_blk; b++) {
         int broken = p->node[b].in_tree ? check_node(p, b) : 0;
@@ -217,15 +286,12 @@ int kv_tree_check(const struct kv_pool *p)
     }
     for (int32_t b = 0; b < p->n_blk; b++)
         if (p->node[b].in_tree && p->seen[b] != p->node[b].n_child) return 7;
-    /* seen becomes the place in the order of use */
-    memset(p->seen, 0, (size_t)p->n_blk * sizeof *p->seen);
-    for (int32_t b = p->lru_old; b >= 0; b = p->node[b].lru_next) {
-        if (!p->node[b].in_tree || p->ref[b] || p->node[b].lru_prev != prev || ++n > p->n_blk)
-            return 9;
-        int32_t parent = p->node[b].parent;
-        if (parent >= 0 && p->seen[parent]) return 9; /* a parent would be evicted first */
-        p->seen[b] = n;
-        prev = b;
+    int n_reserved = 0;
+    for (int i = 0; i < p->n_owner; i++) {
+        int had = n;
+        int broken = check_kept(p, i, &n);
+        if (broken) return broken;
+        n_reserved += BASE_MIN(n - had, p->owner[i].reserve);
     }
-    return n == p->n_kept && prev == p->lru_new ? 0 : 9;
+    return n == p->n_kept && n_reserved == p->n_reserved ? 0 : 9;
 }

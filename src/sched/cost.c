@@ -30,13 +30,18 @@ void sched_cost_fini(struct sched_cost *c)
 
 /* The time of a step that decodes n sequences: of a number within an eighth, the one seen last. 0 =
  * not known, or too long ago. */
-static double decode_ns(const struct sched_cost *c, int n)
+static double decode_ns(const struct sched_cost *c, int n, uint64_t n_fresh)
 {
     const struct sched_cost_row *best = NULL;
     int hi = BASE_MIN(n + n / 8, c->n_row_max);
     for (int i = n - n / 8; i <= hi; i++)
         if (c->row[i].ns > 0 && (!best || c->row[i].step > best->step)) best = &c->row[i];
-    return best && c->n_step - best->step <= SCHED_FRESH ? best->ns : 0;
+    return best && c->n_step - best->step <= n_fresh ? best->ns : 0;
+}
+
+double sched_cost_decode(const struct sched_cost *c, int n_decode)
+{
+    return n_decode ? decode_ns(c, BASE_MIN(n_decode, c->n_row_max), UINT64_MAX) : 0;
 }
 
 /* One step that was held up by something else says little: up slowly, down fast. */
@@ -126,7 +131,7 @@ void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int de
         r->step = c->n_step;
         return;
     }
-    double base = n_decode ? decode_ns(c, n_decode) : 0;
+    double base = n_decode ? decode_ns(c, n_decode, SCHED_FRESH) : 0;
     if (base <= 0) return;
     double more = BASE_MAX((double)ns - base, 0.01 * base);
     if (c->n_mixed++ == 0)
@@ -157,13 +162,17 @@ static double aim(const struct sched_cost *c, double share, double end)
 
 int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w)
 {
-    double base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max)), d = w->depth / DEPTH_UNIT;
+    /* who uses less than its share does not wait for a measurement */
+    double base =
+               decode_ns(c, BASE_MIN(n_decode, c->n_row_max), w->light ? UINT64_MAX : SCHED_FRESH),
+           d = w->depth / DEPTH_UNIT;
     if (c->n_step == 0) return w->n_max; /* nobody measures */
-    if (base <= 0) return 0;
+    if (base <= 0) return w->light ? BASE_MIN(SCHED_MIX_LIGHT, w->n_max) : 0;
     if (c->n_mixed == 0) return BASE_MIN(SCHED_MIX_FIRST, w->n_max);
     double fixed = c->par[SCHED_F0] + c->par[SCHED_F1] * d;
     double tok = c->par[SCHED_T0] + c->par[SCHED_T1] * d + 1;
     double crowd = BASE_MAX(1, SCHED_CROWD * (w->n_wait - 1) / n_decode);
+    if (w->light) crowd = BASE_MAX(crowd, SCHED_LIGHT);
     double share = SCHED_SHARE * crowd * base;
     c->aim = aim(c, share, w->end / DEPTH_UNIT);
     double doubt = doubt_of(c, SCHED_T0, SCHED_T1, d), load = c->par[SCHED_S0],
@@ -175,7 +184,9 @@ int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cos
     n = BASE_MAX(n, SCHED_LEAST * share / (dear + doubt)); /* however busy the machine */
     /* Sometimes another size, to tell what a token costs from what any piece costs: a smaller one,
      * since a step too long is felt; a larger one where that leaves doubts. */
-    if (c->n_mixed % 8 == 3)
+    if (w->light)
+        ; /* it is in a hurry */
+    else if (c->n_mixed % 8 == 3)
         n = 0.5 * n;
     else if (c->n_mixed % 8 == 7)
         n = doubt > DOUBT * tok ? BASE_MAX(n, 1) + 1 + SCHED_SPARE * c->aim / dear : 0.5 * n;

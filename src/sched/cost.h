@@ -4,6 +4,7 @@
 #ifndef SCHED_COST_H
 #define SCHED_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/mem.h"
@@ -14,10 +15,12 @@
  * where that is more: who waits has nothing yet, who decodes loses speed only. */
 #define SCHED_SHARE 1.0
 #define SCHED_CROWD 4.0
-#define SCHED_LEAST 0.4   /* of that is for the tokens themselves, however much any piece costs */
-#define SCHED_SPARE 0.25  /* of what any piece costs is for them, where that is more */
-#define SCHED_MIX_FIRST 4 /* prompt tokens to begin with, before their cost is known */
-#define SCHED_FRESH 64    /* after so many steps the time of a decoding step is measured again */
+#define SCHED_LIGHT 12.0   /* the same for a prompt of an owner that uses less than its share */
+#define SCHED_LEAST 0.4    /* of that is for the tokens themselves, however much any piece costs */
+#define SCHED_SPARE 0.25   /* of what any piece costs is for them, where that is more */
+#define SCHED_MIX_FIRST 4  /* prompt tokens to begin with, before their cost is known */
+#define SCHED_MIX_LIGHT 64 /* the same for an owner that uses less than its share */
+#define SCHED_FRESH 64     /* after so many steps the time of a decoding step is measured again */
 
 struct sched_cost_row {
     double ns;     /* of a step with so many decoding sequences and nothing else; 0 = never seen */
@@ -44,6 +47,7 @@ struct sched_cost_want {
     int n_wait;     /* prompts that are there */
     int depth, end; /* of the first one: where it is; where the longest ends */
     int n_max;      /* tokens at most */
+    bool light;     /* one is of an owner that uses less than its share */
 };
 
 sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err) BASE_MUST_USE;
@@ -51,6 +55,8 @@ void sched_cost_fini(struct sched_cost *c);
 /* A step of n_decode sequences that decode and n_prompt prompt tokens, in the mean at depth, took
  * ns. */
 void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int depth, int64_t ns);
+/* What a step of n_decode sequences that decode took lately; 0 = not known. */
+double sched_cost_decode(const struct sched_cost *c, int n_decode);
 /* Prompt tokens for a step beside n_decode > 0 sequences that decode. 0: a step that only decodes
  * is wanted, to measure it. */
 int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "sched/sched_internal.h"
+
 sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_pool *pool,
                      sl_err *err)
 {
@@ -82,36 +84,6 @@ static void list_insert(const struct sched *s, int *list, int *n, int slot)
     ++*n;
 }
 
-/* ---- owners: each that waits is served as much as the others (virtual token counters) ---- */
-
-/* The place of an owner: its own, a free one, one that nobody uses now, or else a shared one. */
-static int owner_of(struct sched *s, uint64_t id)
-{
-    int idle = -1;
-    for (int i = 0; i < s->n_owner; i++) {
-        if (s->owner[i].id == id) return i;
-        if (s->owner[i].n_live == 0) idle = i;
-    }
-    if (s->n_owner < SCHED_OWNER_MAX)
-        idle = s->n_owner++;
-    else if (idle < 0)
-        return (int)(id % SCHED_OWNER_MAX);
-    s->owner[idle] = (struct sched_owner){.id = id};
-    return idle;
-}
-
-/* An owner that comes back has no claim on the time it was away. */
-static void owner_begin(struct sched *s, int at)
-{
-    struct sched_owner *o = &s->owner[at];
-    if (o->n_live++ > 0) return;
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < s->n_owner; i++)
-        if (i != at && s->owner[i].n_live > 0 && s->owner[i].served < least)
-            least = s->owner[i].served;
-    if (least != UINT64_MAX && o->served < least) o->served = least;
-}
-
 /* ---- requests ---- */
 
 void sched_submit(struct sched *s, int slot, const struct sched_new *q)
@@ -125,13 +97,13 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q)
                             .rank_ns = q->now_ns - q->priority * SCHED_AGE_NS,
                             .deadline_ns = q->deadline_ns,
                             .priority = q->priority,
-                            .owner = owner_of(s, q->owner),
+                            .owner = sched_owner_of(s, q->owner),
                             .n_prompt = q->n_prompt,
                             .n_known = q->n_prompt,
                             .run = -1,
                             .item = -1,
                             .after = -1};
-    owner_begin(s, r->owner);
+    sched_owner_begin(s, r->owner, q->now_ns);
     if (q->fork_of >= 0) {
         r->fork = true;
         r->after = q->fork_of;
@@ -145,6 +117,7 @@ static void leave_run(struct sched *s, struct sched_req *r)
 {
     kv_seq_clear(s->pool, &s->run[r->run].seq);
     s->run[r->run].req = -1;
+    s->owner[r->owner].n_run--;
     r->run = -1;
 }
 
@@ -171,7 +144,7 @@ void sched_finish(struct sched *s, int slot)
         list_remove(s->active, &s->n_active, slot);
         leave_run(s, r);
     }
-    s->owner[r->owner].n_live--;
+    sched_owner_end(s, r->owner);
     r->state = SCHED_FREE;
 }
 
@@ -197,6 +170,7 @@ static void start(struct sched *s, int slot, int run)
     r->n_done = r->n_reused = s->run[run].seq.n_tok;
     r->after = -1;
     s->run[run].req = slot;
+    s->owner[r->owner].n_run++;
     list_remove(s->wait, &s->n_wait, slot);
     list_insert(s, s->active, &s->n_active, slot);
 }
@@ -209,6 +183,7 @@ bool sched_fork(struct sched *s, int from, int slot)
     ASSERT(f->n_done == r->n_prompt && r->n_known == r->n_prompt);
     int run = free_run(s);
     if (run < 0) return false;
+    s->run[run].seq.who = (struct kv_who){.owner = r->owner};
     sl_status st = kv_seq_fork(s->pool, &s->run[f->run].seq, &s->run[run].seq, NULL);
     ASSERT(st == SL_OK); /* all sequences are of one capacity */
     start(s, slot, run);
@@ -226,15 +201,37 @@ int sched_expired(const struct sched *s, int64_t now_ns)
 
 /* ---- rows ---- */
 
-/* Blocks for n_tok more tokens of slot, from running requests that rank behind it. False when there
- * are not enough even so; then nobody behind slot runs. */
+/* The last in rank behind slot of the owners that hold more than their share of the blocks; -1 =
+ * none. */
+static int over_share(const struct sched *s, int slot)
+{
+    int share = sched_share_blk(s);
+    if (s->n_owner_live < 2) return -1;
+    for (int i = s->n_active - 1; i >= 0 && s->active[i] != slot; i--)
+        if (sched_owner_blk(s, s->req[s->active[i]].owner) > share) return s->active[i];
+    return -1;
+}
+
+/* Blocks for n_tok more tokens of slot, from running requests that rank behind it: of owners over
+ * their share first. False when there are not enough even so, or when slot itself is over its
+ * share. The first in rank gets all that there is. */
 static bool make_room(struct sched *s, int slot, int n_tok)
 {
     const struct sched_req *r = &s->req[slot];
-    while (kv_seq_need(s->pool, &s->run[r->run].seq, n_tok) > kv_pool_avail(s->pool)) {
-        int last = s->active[s->n_active - 1];
-        if (last == slot) return false;
-        preempt(s, last);
+    struct kv_seq *seq = &s->run[r->run].seq;
+    bool first = slot == s->active[0];
+    while (kv_seq_need(s->pool, seq, n_tok) > kv_pool_avail_to(s->pool, seq->who)) {
+        int victim = over_share(s, slot);
+        if (victim < 0 && first && !seq->who.all) {
+            seq->who.all = true;
+            continue;
+        }
+        if (victim < 0 && !first && s->n_owner_live > 1 &&
+            sched_owner_blk(s, r->owner) > sched_share_blk(s))
+            return false;
+        if (victim < 0) victim = s->active[s->n_active - 1];
+        if (victim == slot) return false;
+        preempt(s, victim);
     }
     return true;
 }
@@ -281,6 +278,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
     if (it->all_rows) s->row_left -= n_tok;
     s->plan.n_tok += n_tok;
     if (!it->answer) s->plan.n_spent += n_tok;
+    if (!it->answer && !sched_owner_light(s, r->owner)) s->n_heavy += n_tok;
     s->owner[r->owner].served += (uint64_t)n_tok;
 }
 
@@ -288,6 +286,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
 static int wish(const struct sched *s, const struct sched_req *r, int budget)
 {
     int n = BASE_MIN(r->n_known - r->n_done, budget);
+    n = BASE_MIN(n, sched_owner_limit(s, r->owner));
     bool rows =
         r->item >= 0 ? s->plan.item[r->item].all_rows : r->all_rows && r->n_done < r->n_prompt;
     return rows ? BASE_MIN(n, s->row_left) : n;
@@ -308,36 +307,50 @@ static void release_followers(struct sched *s)
     }
 }
 
-/* Who is admitted next, -1 = nobody: of the priority whose longest waiting request ranks first,
- * someone who was preempted, else the first of the owner that was served least. */
+/* Who is admitted next, -1 = nobody: of the priority whose longest waiting request ranks first, and
+ * of the owner there that was served least, someone who was preempted, else the first. */
 static int next_waiting(const struct sched *s)
 {
     int best = -1;
     for (int i = 0; i < s->n_wait; i++) {
-        const struct sched_req *r = &s->req[s->wait[i]];
-        if (r->after >= 0) continue;
-        if (best < 0) {
+        const struct sched_req *r = &s->req[s->wait[i]], *b = best < 0 ? NULL : &s->req[best];
+        if (r->after >= 0 || (b && r->priority != b->priority)) continue;
+        if (!b || (r->owner == b->owner ? r->n_preempt && !b->n_preempt
+                                        : sched_owner_before(s, r->owner, b->owner)))
             best = s->wait[i];
-            if (r->n_preempt) return best;
-            continue;
-        }
-        if (r->priority != s->req[best].priority) continue;
-        if (r->n_preempt) return s->wait[i];
-        if (s->owner[r->owner].served < s->owner[s->req[best].owner].served) best = s->wait[i];
     }
     return best;
 }
 
-/* Take a sequence and blocks from whoever has the lowest priority, when that is lower than the
- * newcomer's: the last in rank of them. */
-static bool displace(struct sched *s, int slot)
+/* May the owner of a newcomer that needs n_blk blocks have one more sequence by right? */
+static bool has_claim(const struct sched *s, const struct sched_req *r, int n_blk)
+{
+    return s->n_owner_live > 1 && s->owner[r->owner].n_run < sched_share_run(s) &&
+           sched_owner_blk(s, r->owner) + n_blk <= sched_share_blk(s);
+}
+
+/* Does a running request yield to a newcomer that lacks a sequence (n_blk 0) or blocks? One of a
+ * lower priority does; so does one of an owner over its share, where the newcomer's is below. */
+static bool yields(const struct sched *s, const struct sched_req *v, const struct sched_req *r,
+                   int n_blk)
+{
+    if (v->priority != r->priority) return v->priority < r->priority;
+    if (s->due < 0 || r != &s->req[s->due] || v->owner == r->owner || !has_claim(s, r, n_blk))
+        return false;
+    return n_blk ? sched_owner_blk(s, v->owner) > sched_share_blk(s)
+                 : s->owner[v->owner].n_run > sched_share_run(s);
+}
+
+/* Take a sequence and blocks from whoever has the lowest priority of those that yield to the
+ * newcomer: the last in rank of them. */
+static bool displace(struct sched *s, int slot, int n_blk)
 {
     const struct sched_req *r = &s->req[slot];
     int victim = -1;
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *v = &s->req[s->active[i]];
         bool first = i == 0 && ranks_before(v, r); /* always finishes */
-        if (v->priority < r->priority && !first &&
+        if (yields(s, v, r, n_blk) && !first &&
             (victim < 0 || v->priority <= s->req[victim].priority))
             victim = s->active[i];
     }
@@ -354,10 +367,11 @@ static bool admit(struct sched *s, int slot, bool take)
     struct sched_match m = {.after = -1};
     int run = free_run(s);
     while (run < 0) {
-        if (!take || !displace(s, slot)) return false;
+        if (!take || !displace(s, slot, 0)) return false;
         run = free_run(s);
     }
     struct kv_seq *seq = &s->run[run].seq;
+    seq->who = (struct kv_who){.owner = r->owner};
     if (s->opts.match) s->opts.match(s->opts.user, slot, seq, &m);
     ASSERT(seq->n_tok < r->n_known);
     if (m.after >= 0) {
@@ -368,25 +382,41 @@ static bool admit(struct sched *s, int slot, bool take)
         r->fork = false;
         return true;
     }
-    while (kv_seq_need(s->pool, seq, r->n_known - seq->n_tok) + s->n_active >
-           kv_pool_avail(s->pool)) {
+    int need = kv_seq_need(s->pool, seq, r->n_known - seq->n_tok);
+    while (need + s->n_active > kv_pool_avail_to(s->pool, seq->who)) {
         if (s->n_active == 0) break; /* alone: the pool holds n_ctx tokens */
-        if (take && displace(s, slot)) continue;
+        if (take && displace(s, slot, BASE_MAX(need, 1))) continue;
         kv_seq_clear(s->pool, seq);
         return false;
     }
+    if (!r->n_preempt) sched_owner_piece(s, r->owner, r->n_known - seq->n_tok);
     s->n_query_tok += (uint64_t)r->n_known;
     s->n_hit_tok += (uint64_t)seq->n_tok;
     start(s, slot, run);
     return true;
 }
 
-/* Before any row is planned: newcomers of a higher priority than somebody who runs. */
+/* Is the owner's next prompt due, for it has none under way and less than its share? */
+static bool is_due(const struct sched *s, int slot)
+{
+    const struct sched_req *r = &s->req[slot];
+    if (!has_claim(s, r, 0)) return false;
+    for (int i = 0; i < s->n_active; i++) {
+        const struct sched_req *o = &s->req[s->active[i]];
+        if (o->owner == r->owner && !decodes(o)) return false;
+    }
+    return true;
+}
+
+/* Before any row is planned: newcomers of a higher priority than somebody who runs, or of owners
+ * below their share. */
 static void admit_urgent(struct sched *s)
 {
     int slot;
+    s->due = -1;
     while ((slot = next_waiting(s)) >= 0) {
-        bool over = false;
+        bool over = s->due < 0 && is_due(s, slot);
+        if (over) s->due = slot; /* one in a step: who yields to it does not come back at once */
         for (int i = 0; i < s->n_active && !over; i++)
             over = s->req[s->active[i]].priority < s->req[slot].priority;
         if (!over || !admit(s, slot, true)) return;
@@ -407,6 +437,7 @@ static int count_prompts(const struct sched *s, struct sched_cost_want *w)
             n_decode++;
             continue;
         }
+        w->light |= sched_owner_light(s, r->owner);
         if (w->n_wait++ == 0) w->depth = r->n_done;
         w->end = BASE_MAX(w->end, r->n_known);
     }
@@ -426,6 +457,8 @@ static void plan_first(struct sched *s, int budget, bool others)
 {
     int slot = s->active[0];
     const struct sched_req *r = &s->req[slot];
+    for (int i = 1; i < s->n_active; i++)
+        s->run[s->req[s->active[i]].run].seq.who.all = false;
     int share = others ? (budget + 1) / 2 : budget;
     int want = decodes(r) ? 1 : wish(s, r, share);
     if (want <= 0) return; /* a step to measure */
@@ -445,19 +478,23 @@ static void plan_answers(struct sched *s)
         if (make_room(s, slot, 1))
             add_row(s, slot, 1);
         else
-            preempt(s, slot); /* it is the last */
+            preempt(s, s->active[i--]);
     }
 }
 
-/* The running prompt without a row that has least to do, of those that may have n more; -1 = none.
- */
+/* The running prompt without a row that has least to do, of those that may have n more and of the
+ * owner that was served least; -1 = none. */
 static int shortest_prompt(const struct sched *s, int n)
 {
     int best = -1, least = 0;
     for (int i = 1; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
         int left = r->n_known - r->n_done;
-        if (r->item >= 0 || wish(s, r, n) <= 0 || (best >= 0 && left >= least)) continue;
+        if (r->item >= 0 || wish(s, r, n) <= 0) continue;
+        if (best >= 0 &&
+            (r->owner == s->req[best].owner ? left >= least
+                                            : !sched_owner_before(s, r->owner, s->req[best].owner)))
+            continue;
         best = s->active[i];
         least = left;
     }
@@ -477,7 +514,8 @@ static void plan_prompts(struct sched *s, int budget)
     }
     while (s->n_wait && s->plan.n_spent < budget && s->plan.n_preempt == 0) {
         slot = next_waiting(s);
-        if (slot < 0 || !admit(s, slot, false)) break;
+        if (slot < 0 || wish(s, &s->req[slot], budget - s->plan.n_spent) <= 0) break;
+        if (!admit(s, slot, false)) break;
         const struct sched_req *r = &s->req[slot];
         if (r->state != SCHED_RUNNING) continue; /* it waits for a prompt like its own */
         add_row(s, slot, fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent)));
@@ -505,6 +543,7 @@ const struct sched_plan *sched_step(struct sched *s)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
     int n_decode = count_prompts(s, &want), budget = want.n_max;
+    sched_owner_step(s, want.light);
     if (n_decode && want.n_wait) budget = sched_cost_budget(&s->cost, n_decode, &want);
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
         budget = BASE_MIN(SCHED_MIX_FIRST, s->opts.n_chunk);
@@ -528,6 +567,7 @@ void sched_observe(struct sched *s, int64_t ns)
         if (!it->answer) sum += (int64_t)it->n_tok * it->pos0;
     }
     int n = p->n_tok - n_decode;
+    sched_owner_used(s, ns, sched_cost_decode(&s->cost, n_decode));
     if (p->n_item) sched_cost_observe(&s->cost, n_decode, n, n ? (int)(sum / n) : 0, ns);
 }
 
@@ -543,7 +583,7 @@ static int check_req(const struct sched *s, int i)
 
 int sched_check(const struct sched *s)
 {
-    int n_run = 0, n_wait = 0, n_live = 0;
+    int n_run = 0, n_wait = 0, n_live = 0, n_seq = 0;
     for (int i = 0; i < s->opts.n_req_max; i++) {
         if (s->req[i].state == SCHED_FREE) continue;
         int broken = check_req(s, i);
@@ -559,6 +599,6 @@ int sched_check(const struct sched *s)
     for (int i = 0; i < s->opts.n_run_max; i++)
         if (s->run[i].req < 0 && s->run[i].seq.n_blk != 0) return 6;
     for (int i = 0; i < s->n_owner; i++)
-        n_live += s->owner[i].n_live;
-    return n_live == n_run + n_wait ? 0 : 7;
+        n_live += s->owner[i].n_live, n_seq += s->owner[i].n_run;
+    return n_live == n_run + n_wait && n_seq == n_run ? 0 : 7;
 }

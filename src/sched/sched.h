@@ -19,8 +19,8 @@
 #include "kv/kv.h"
 #include "sched/cost.h"
 
-#define SCHED_AGE_NS 5000000000 /* so much waiting is worth one level of priority */
-#define SCHED_OWNER_MAX 1024    /* owners that are told apart at one time */
+#define SCHED_AGE_NS 5000000000      /* so much waiting is worth one level of priority */
+#define SCHED_OWNER_MAX KV_OWNER_MAX /* owners that are told apart at one time */
 
 /* What the caller found for a request that is about to be admitted. */
 struct sched_match {
@@ -77,10 +77,15 @@ struct sched_run {
     struct kv_seq seq;
 };
 
+/* See owner.c. */
 struct sched_owner {
     uint64_t id;
     uint64_t served; /* tokens computed, never less than that of the least served who waits */
     int n_live;      /* requests that exist */
+    int n_run;       /* of them with a sequence */
+    int64_t seen_ns; /* when a request of it last came */
+    double used_ns;  /* time of the steps lately that was for it */
+    double piece; /* tokens that its prompts have to compute: down at once, up slowly; 0 = none */
 };
 
 /* One row of a step. */
@@ -112,7 +117,14 @@ struct sched {
     int *active;           /* [n_run_max] slots that run, by rank */
     int n_wait, n_active;
     struct sched_owner *owner; /* [SCHED_OWNER_MAX] */
-    int n_owner;
+    int n_owner, n_owner_live; /* places that were ever used; owners that have requests */
+    int64_t now_ns;            /* of the last arrival */
+    double used_ns;            /* sum of the owners' */
+    /* of this step */
+    int due;              /* a newcomer to whom others may yield; -1 = none */
+    bool light;           /* a prompt of an owner below its share runs */
+    int n_heavy;          /* prompt tokens of the others so far */
+    int limit[2], for_at; /* of an owner's prompt tokens for the sake of owner for_at; of its own */
     uint64_t n_order, n_step, n_preempt;
     uint64_t n_query_tok, n_hit_tok; /* tokens of admissions; of them found in the tree */
     bool measured;                   /* the last step only decoded, to measure that */

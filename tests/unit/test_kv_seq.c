@@ -18,13 +18,13 @@ TEST(kv_pool_hands_out_every_block_once)
     uint8_t seen[10] = {0};
     pool_open(&p, 10, 4);
     for (int i = 0; i < 10; i++) {
-        int32_t b = kv_block_alloc(&p);
+        int32_t b = kv_block_alloc(&p, (struct kv_who){0});
         assert_in_range(b, 0, 9);
         assert_int_equal(seen[b]++, 0);
     }
-    assert_int_equal(kv_block_alloc(&p), -1);
+    assert_int_equal(kv_block_alloc(&p, (struct kv_who){0}), -1);
     for (int b = 0; b < 10; b++)
-        kv_block_unref(&p, b);
+        kv_block_unref(&p, b, 0);
     assert_int_equal(p.n_free, 10);
     kv_pool_fini(&p);
 }
@@ -33,18 +33,18 @@ TEST(kv_pool_shuffle_scatters_and_restores)
 {
     struct kv_pool p;
     pool_open(&p, 64, 4);
-    assert_int_equal(kv_block_alloc(&p), 0);
-    kv_block_unref(&p, 0);
+    assert_int_equal(kv_block_alloc(&p, (struct kv_who){0}), 0);
+    kv_block_unref(&p, 0, 0);
     kv_pool_shuffle(&p, 7);
     int moved = 0;
     for (int i = 0; i < 64; i++)
-        moved += kv_block_alloc(&p) != i;
+        moved += kv_block_alloc(&p, (struct kv_who){0}) != i;
     assert_true(moved > 32);
     for (int b = 0; b < 64; b++)
-        kv_block_unref(&p, b);
+        kv_block_unref(&p, b, 0);
     kv_pool_shuffle(&p, 0);
     for (int i = 0; i < 64; i++)
-        assert_int_equal(kv_block_alloc(&p), i);
+        assert_int_equal(kv_block_alloc(&p, (struct kv_who){0}), i);
     kv_pool_fini(&p);
 }
 

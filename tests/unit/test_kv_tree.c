@@ -190,7 +190,7 @@ TEST(kv_tree_init_fails_cleanly_without_memory)
         mem_fail_at(0, 0);
         kv_pool_fini(&p);
         if (!st) {
-            assert_int_equal(k, 4);
+            assert_int_equal(k, 5);
             return;
         }
         assert_int_equal(st, SL_NOMEM);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the policy (sched.c) and its shares (owner.c). */
+#ifndef SCHED_INTERNAL_H
+#define SCHED_INTERNAL_H
+
+#include "sched/sched.h"
+
+/* The place of an owner: its own, a free one, one that nobody uses now, or else a shared one. */
+int sched_owner_of(struct sched *s, uint64_t id);
+void sched_owner_begin(struct sched *s, int at, int64_t now_ns); /* a request came */
+void sched_owner_end(struct sched *s, int at);                   /* and is over */
+/* Is a to be served before b? */
+bool sched_owner_before(const struct sched *s, int a, int b);
+/* A prompt of n tokens to compute was admitted. */
+void sched_owner_piece(struct sched *s, int at, int n);
+/* Does it use less than its share, while others use more? */
+bool sched_owner_light(const struct sched *s, int at);
+/* A step begins; light: with a prompt of an owner who uses less than its share. */
+void sched_owner_step(struct sched *s, bool light);
+/* Prompt tokens that it may still have in this step, for the sake of the others. */
+int sched_owner_limit(const struct sched *s, int at);
+/* Sequences, and blocks, that each owner who has requests may have for certain. */
+int sched_share_run(const struct sched *s);
+int sched_share_blk(const struct sched *s);
+int sched_owner_blk(const struct sched *s, int at); /* blocks of its sequences now */
+/* The step that was planned last took so long. */
+void sched_owner_used(struct sched *s, int64_t ns, double decode_ns);
+
+#endif
