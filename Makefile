@@ -23,7 +23,7 @@ serve-check: $(BUILD)/build.ninja
 	for c in api errors http responses tools; do SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
 	ASAN_OPTIONS=detect_leaks=0 python3 tests/e2e/serve/check_life.py $(BUILD)
 rows: all
-	for c in rows tools wire stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
+	for c in rows tools wire tenants stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
 fuzz: ; scripts/fuzz $(T) $(S)
 bench: all
 	$(BUILD)/check_kern --bench $(K)

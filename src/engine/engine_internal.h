@@ -28,7 +28,8 @@
 #define ENGINE_TOP_MAX 20 /* alternatives with log probabilities */
 #define ENGINE_BIAS_MAX 4096
 #define ENGINE_SAMPLE_MAX 128 /* samples of one prompt */
-#define ENGINE_SLOT_BITS 21   /* of a request's id: the slot of its first sample */
+#define ENGINE_OWNER_PLACES 256
+#define ENGINE_SLOT_BITS 21 /* of a request's id: the slot of its first sample */
 
 struct sl_model {
     /* fixed after open */
@@ -110,15 +111,15 @@ void engine_stop_drop(struct engine_stop *s, size_t n);
 
 /* ---- grammar.c: the seam to room grammar ---- */
 struct engine_grammar_state; /* of one sample; made on the submitting thread, then the engine's */
-sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out, sl_err *err)
-    BASE_MUST_USE;
+sl_status engine_grammar_open(sl_grammar *g, struct engine_grammar_state **out,
+                              sl_err *err) BASE_MUST_USE;
 void engine_grammar_close(struct engine_grammar_state *s); /* NULL is legal */
-/* Bit t of bits[(V + 31) / 32]: token t may come next. Errors: LIMIT (the grammar is too ambiguous at
- * this place: the request ends with it), NOMEM. */
+/* Bit t of bits[(V + 31) / 32]: token t may come next. Errors: LIMIT (the grammar is too ambiguous
+ * at this place: the request ends with it), NOMEM. */
 sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits,
                               sl_err *err) BASE_MUST_USE;
-/* *done: the answer is complete, nothing but an end of sequence could follow. Errors: INTERNAL (the token does not fit), LIMIT,
- * NOMEM. */
+/* *done: the answer is complete, nothing but an end of sequence could follow. Errors: INTERNAL (the
+ * token does not fit), LIMIT, NOMEM. */
 sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
                               sl_err *err) BASE_MUST_USE;
 
@@ -190,7 +191,9 @@ struct sl_engine {
     struct sl_stats stats;
     /* any thread */
     struct ring free_slot; /* one per sample that may exist: who has one is admitted to the queue */
-    struct ring inbox;     /* groups on their way to the engine thread */
+    atomic_int n_taken, taken_by[ENGINE_OWNER_PLACES]; /* slots; by owner, several may share one */
+    atomic_int n_owner, n_owner_live;                  /* ever seen; who have requests */
+    struct ring inbox;        /* groups on their way to the engine thread */
     _Atomic uint64_t *cancel; /* [n_req_max] by a group's first slot: the id to cancel */
     atomic_int any_cancel, drop_cache, n_pending, closing;
     atomic_int signalled; /* the event is set and not yet waited for */

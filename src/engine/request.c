@@ -146,23 +146,47 @@ void engine_group_free(struct group *g)
 
 /* ---- submit: any thread ---- */
 
-static void give_slots(sl_engine *e, const int *slot, int n)
+static atomic_int *taken_by(sl_engine *e, uint64_t owner)
 {
+    return &e->taken_by[owner % ENGINE_OWNER_PLACES];
+}
+
+static void give_slots(sl_engine *e, uint64_t owner, const int *slot, int n)
+{
+    atomic_fetch_sub_explicit(taken_by(e, owner), n, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&e->n_taken, n, memory_order_relaxed);
     for (int i = 0; i < n; i++)
         ASSERT(ring_push(&e->free_slot, (uint64_t)slot[i]));
 }
 
-static sl_status take_slots(sl_engine *e, int *slot, int n, sl_err *err)
+/* Where there are several owners the last quarter of the slots is for those who have few. */
+static bool takes_too_many(sl_engine *e, uint64_t owner, int n)
+{
+    int live = atomic_load_explicit(&e->n_owner_live, memory_order_relaxed);
+    if (atomic_load_explicit(&e->n_owner, memory_order_relaxed) < 2) return false;
+    return atomic_load_explicit(&e->n_taken, memory_order_relaxed) + n >
+               e->n_req_max - e->n_req_max / 4 &&
+           atomic_load_explicit(taken_by(e, owner), memory_order_relaxed) + n >
+               e->n_req_max / (live + 1);
+}
+
+static sl_status take_slots(sl_engine *e, uint64_t owner, int *slot, int n, sl_err *err)
 {
     uint64_t v;
+    bool refused = takes_too_many(e, owner, n);
+    atomic_fetch_add_explicit(taken_by(e, owner), n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->n_taken, n, memory_order_relaxed);
     for (int i = 0; i < n; i++) {
-        if (ring_pop(&e->free_slot, &v)) {
+        if (!refused && ring_pop(&e->free_slot, &v)) {
             slot[i] = (int)v;
             continue;
         }
-        give_slots(e, slot, i);
+        give_slots(e, owner, slot, i);
+        atomic_fetch_sub_explicit(taken_by(e, owner), n - i, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&e->n_taken, n - i, memory_order_relaxed);
         atomic_fetch_add_explicit(&e->n_busy, 1, memory_order_relaxed);
-        return SL_FAIL(err, BUSY, "the queue is full: %d requests", e->n_req_max);
+        return refused ? SL_FAIL(err, BUSY, "the queue has no more places for this owner")
+                       : SL_FAIL(err, BUSY, "the queue is full: %d requests", e->n_req_max);
     }
     return SL_OK;
 }
@@ -197,10 +221,10 @@ sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err
     int64_t now = clock_now_ns();
     SL_TRY(engine_check_request(e, q, err));
     if (atomic_load(&e->closing)) return SL_FAIL(err, CANCELLED, "the engine is being closed");
-    SL_TRY(take_slots(e, slot, n, err)); /* before any text is tokenised */
+    SL_TRY(take_slots(e, q->owner, slot, n, err)); /* before any text is tokenised */
     sl_status st = make_group(e, q, n, &g, err);
     if (st) {
-        give_slots(e, slot, n);
+        give_slots(e, q->owner, slot, n);
         return st;
     }
     for (int i = 0; i < n; i++)
@@ -254,6 +278,8 @@ void engine_intake(sl_engine *e)
     bool cancels = atomic_exchange(&e->any_cancel, 0);
     while (ring_pop(&e->inbox, &v))
         take_in(e, (struct group *)(uintptr_t)v);
+    atomic_store_explicit(&e->n_owner, e->sched.n_owner, memory_order_relaxed);
+    atomic_store_explicit(&e->n_owner_live, e->sched.n_owner_live, memory_order_relaxed);
     if (cancels) end_cancelled(e);
     int64_t now = clock_now_ns();
     while ((slot = sched_expired(&e->sched, now)) >= 0) {
@@ -298,7 +324,7 @@ void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
     count_end(e, ev);
     bool last = --g->n_left == 0;
     engine_event(e, r, ev);
-    give_slots(e, &r->slot, 1);
+    give_slots(e, g->owner, &r->slot, 1);
     g->r[r->index] = NULL;
     request_free(r);
     if (!last) return;

@@ -65,7 +65,7 @@ struct net_req {
     size_t body_max;
     bool here; /* handle runs on the net thread: only for what takes microseconds */
     const void *route;
-    int key; /* these three are the caller's */
+    int key; /* whose it is, -1 = nobody's; it and the next two are the caller's */
     int retry_s;
     bool counted;
     /* the body, NUL behind */

@@ -32,6 +32,8 @@ enum net_state {
     NET_SIGNALLED, /* there is news */
 };
 
+#define NET_NO_KEY (-2)
+
 enum { NET_WORKED = 1, NET_OVER = 2 };
 
 struct net_header {
@@ -81,7 +83,7 @@ struct net_server {
     int n_worker;
     bool has_watcher;
     /* any thread */
-    _Atomic int closing, n_active, n_sleeping, n_conn;
+    _Atomic int closing, n_active, n_sleeping, n_conn, n_work_begun;
     _Atomic uint64_t signals;            /* bit per number */
     _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
     _Atomic bool rung;                   /* the watcher was told that there is something in it */
@@ -93,6 +95,7 @@ struct net_server {
     pthread_mutex_t work_lock;
     pthread_cond_t work_cond;
     struct net_req *work_head, *work_tail;
+    int work_key[16]; /* of the requests that workers have in hand; NET_NO_KEY = none */
     bool work_stop;
 };
 

@@ -4,18 +4,41 @@
  * n_conn_max. */
 #include "net/net_internal.h"
 
+/* Take the next request from the queue: the first whose key no other worker has in hand, so that
+ * nobody waits for all that another sent; else the first. Under work_lock. */
+static struct net_req *next(net_server *s, int me)
+{
+    struct net_req *pick = s->work_head, *before = NULL, *prev = NULL;
+    for (struct net_req *r = pick; r; prev = r, r = net_own(r)->work_next) {
+        bool busy = false;
+        for (int i = 0; i < BASE_COUNT_OF(s->work_key); i++)
+            busy |= i != me && s->work_key[i] == r->key;
+        if (busy) continue;
+        pick = r;
+        before = prev;
+        break;
+    }
+    s->work_key[me] = pick && pick->key >= 0 ? pick->key : NET_NO_KEY;
+    if (!pick) return NULL;
+    struct net_req *after = net_own(pick)->work_next;
+    if (before)
+        net_own(before)->work_next = after;
+    else
+        s->work_head = after;
+    if (s->work_tail == pick) s->work_tail = before;
+    return pick;
+}
+
 static void *work(void *arg)
 {
     net_server *s = arg;
+    int me = atomic_fetch_add(&s->n_work_begun, 1);
     for (;;) {
         pthread_mutex_lock(&s->work_lock);
+        s->work_key[me] = NET_NO_KEY;
         while (!s->work_head && !s->work_stop)
             pthread_cond_wait(&s->work_cond, &s->work_lock);
-        struct net_req *r = s->work_head;
-        if (r) {
-            s->work_head = net_own(r)->work_next;
-            if (!s->work_head) s->work_tail = NULL;
-        }
+        struct net_req *r = next(s, me);
         pthread_mutex_unlock(&s->work_lock);
         if (!r) return NULL;
         if (!net_req_closing(r) && atomic_load(&r->peer) != NET_PEER_GONE)
@@ -44,6 +67,8 @@ void net_work_put(net_server *s, struct net_req_own *o)
 sl_status net_work_open(net_server *s, sl_err *err)
 {
     int n = s->opts.n_work ? s->opts.n_work : 2;
+    for (int i = 0; i < BASE_COUNT_OF(s->work_key); i++)
+        s->work_key[i] = NET_NO_KEY;
     for (s->n_worker = 0; s->n_worker < n && s->n_worker < BASE_COUNT_OF(s->worker); s->n_worker++)
         if (pthread_create(&s->worker[s->n_worker], NULL, work, s) != 0)
             return SL_FAIL(err, NOMEM, "can not start a thread");

@@ -3,7 +3,7 @@
 descriptors left (H7), leaving at any moment (H8, H9), a killed server (H16), overload (K3), time limits (K4), KV blocks that run short (K5, K6),
 salts (K7), reload and drain under load (K11, K12), a stopped engine (K14), what is worth repeating (A8).
 
-check_stress.py BUILD [--full]: --full takes the numbers of the table."""
+check_stress.py BUILD [--full] [PART ..]: --full takes the numbers of the table; PART is a function below, such as capped."""
 import ctypes
 import http.client
 import json
@@ -22,6 +22,7 @@ from serve import Server, chat, key_line
 import e2e
 
 FULL = "--full" in sys.argv
+ONLY = [a for a in sys.argv[2:] if a != "--full"]
 serve.TIMEOUT = 300
 T = e2e.Tally("serve: stress")
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -310,7 +311,7 @@ def capped():
             while time.time() < until:
                 text = "word " * rng.choice((5, 200, 600, 5000, 180000))
                 try:
-                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 50, 200)), ignore_eos=True, n=rng.choice((1, 1, 2)),
+                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 200, 900)), ignore_eos=True, n=rng.choice((1, 1, 4)),
                                                          stream=rng.random() < 0.5, logprobs=True, top_logprobs=rng.choice((0, 20))))
                 except OSError as e:
                     st = type(e).__name__
@@ -444,6 +445,8 @@ def stopped_engine():
 
 
 def timed(fn, *args):
+    if ONLY and fn.__name__ not in ONLY:
+        return
     t0 = time.time()
     fn(*args)
     print(f"{fn.__name__}: {time.time() - t0:.1f} s", flush=True)
