@@ -167,7 +167,7 @@ static bool takes_too_many(sl_engine *e, uint64_t owner, int n)
     return atomic_load_explicit(&e->n_taken, memory_order_relaxed) + n >
                e->n_req_max - e->n_req_max / 4 &&
            atomic_load_explicit(taken_by(e, owner), memory_order_relaxed) + n >
-               e->n_req_max / (live + 1);
+               e->n_req_max / (BASE_MAX(live, 1) + 1);
 }
 
 static sl_status take_slots(sl_engine *e, uint64_t owner, int *slot, int n, sl_err *err)

@@ -23,11 +23,11 @@
 #include "base/str.h"
 
 #define NET_HEAD_BYTES 16384      /* request line and headers; longer is refused while it is read */
-#define NET_HEAD_MS 15000         /* for a new connection's request head */
+#define NET_HEAD_MS 14000         /* for a new connection's request head */
 #define NET_IDLE_MS 75000         /* between requests of one connection, the next head included */
 #define NET_BODY_MS 10000         /* for a body, plus its bytes at NET_BODY_RATE */
 #define NET_BODY_RATE (16 * 1024) /* bytes per second */
-#define NET_STALL_MS 20000        /* a reader that takes nothing of what is there */
+#define NET_STALL_MS 14000        /* a reader that takes nothing of what is there */
 #define NET_PING_MS 10000         /* a silent stream gets a comment, so that no proxy cuts it */
 #define NET_ID_BYTES 72
 #define NET_REPLY_HEADERS 12

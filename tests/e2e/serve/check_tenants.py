@@ -64,7 +64,8 @@ class Client:
                 break
         status = int(got[9:12]) if got else 0
         events = [ln[6:] for ln in got.split(b"\n") if ln.startswith(b"data: {")]
-        return status, first, time.perf_counter() - t0, json.loads(events[-1]) if status == 200 and events else {}
+        last = json.loads(events[-1]) if status == 200 and events else got.split(b"\r\n\r\n", 1)[-1]
+        return status, first, time.perf_counter() - t0, last
 
 
 def flood(port, key, n, seconds, seed, q):
@@ -138,7 +139,7 @@ class Shared(Server):
 
 
 def ratio(s, what, words, system, n_flood):
-    n, rounds = (100, 3) if FULL else (25, 1)
+    n, rounds = (60, 3) if FULL else (25, 1)
     alone, beside = [], []
     for _ in range(rounds):
         alone += neighbour(s.port, "sk-anna", n, words, system)
