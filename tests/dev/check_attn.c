@@ -282,8 +282,7 @@ static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, si
 void check_mla(void)
 {
     for (int trial = 0; trial < 32; trial++) {
-        bool bf16 =
-            trial >= 24; /* where attention is on bf16: only that what is kept changes nothing */
+        bool bf16 = trial >= 24; /* only that what is kept changes nothing */
         int H = trial == 1 ? 72 : rand_int(1, 20), r = 32 * rand_int(1, 3),
             rope = 8 * rand_int(1, 3);
         int nope = 32 * rand_int(1, 2), v = 8 * rand_int(1, 6), w = r + rope, qd = nope + rope;
