@@ -251,8 +251,8 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
     }
 }
 
-/* The same results, bit for bit, whatever of the keys and values was kept from steps before: nothing,
- * those of a shorter context, all. */
+/* The same results, bit for bit, whatever of the keys and values was kept from steps before:
+ * nothing, those of a shorter context, all. */
 static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, size_t n)
 {
     struct dev_batch b = s->b.b, half = s->b.b;
@@ -272,7 +272,8 @@ static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, si
         if (round == 1) keep[0].id = 99; /* another prompt: begins anew */
         if (round == 1) continue;
         g.n_checked++;
-        if (memcmp(op.y, want, sizeof *want * n) != 0) FAIL("attn_mla: kept keys change the result");
+        if (memcmp(op.y, want, sizeof *want * n) != 0)
+            FAIL("attn_mla: kept keys change the result");
         for (int i = 0; i < s->S && round == 0; i++)
             keep[i].id += 20; /* none of what is there */
     }
@@ -280,11 +281,13 @@ static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, si
 
 void check_mla(void)
 {
-    for (int trial = 0; trial < 24; trial++) {
+    for (int trial = 0; trial < 32; trial++) {
+        bool bf16 = trial >= 24; /* only that what is kept changes nothing */
         int H = trial == 1 ? 72 : rand_int(1, 20), r = 32 * rand_int(1, 3),
             rope = 8 * rand_int(1, 3);
         int nope = 32 * rand_int(1, 2), v = 8 * rand_int(1, 6), w = r + rope, qd = nope + rope;
-        enum dev_kv_type type = (enum dev_kv_type)(trial % 4);
+        enum dev_kv_type type =
+            bf16 ? (trial % 2 ? DEV_KV_BF16 : DEV_KV_Q8) : (enum dev_kv_type)(trial % 4);
         struct scene s = make_scene(w, 0, trial % 3 ? 60 : 300);
         dev *d = NULL;
         dev_kv *kv = NULL;
@@ -296,25 +299,26 @@ void check_mla(void)
         }
         MUST(dev_open("cpu",
                       &(struct dev_opts){.n_thread = 1 + trial % 3,
-                                         .acts = trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
+                                         .acts = bf16 || trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
                       &d, &err_));
         MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, 1, w, 0}, &kv,
                          &err_));
         MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
         MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
-        MUST(dev_reserve(d,
-                         &(struct dev_plan){.n_tok = 1200,
-                                            .n_seq = 4,
-                                            .n_ctx = 300,
-                                            .n_head = H,
-                                            .d_k = qd,
-                                            .d_v = v,
-                                            .mla_r = r,
-                                            .mla_nope = nope,
-                                            .mla_rope = rope,
-                                            .n_layer = LAYERS,
-                                            .keep_bytes = trial % 5 * 600000},
-                         &err_));
+        MUST(dev_reserve(
+            d,
+            &(struct dev_plan){.n_tok = 1200,
+                               .n_seq = 4,
+                               .n_ctx = bf16 ? 8192 : 300, /* pages for all that is kept */
+                               .n_head = H,
+                               .d_k = qd,
+                               .d_v = v,
+                               .mla_r = r,
+                               .mla_nope = nope,
+                               .mla_rope = rope,
+                               .n_layer = LAYERS,
+                               .keep_bytes = trial % 4 * (int64_t)30000000},
+            &err_));
         fill(d, kv, &s, w, 0);
         float *q = rand_array((int64_t)s.T * H * qd),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));
@@ -338,7 +342,7 @@ void check_mla(void)
         dev_attn_mla(d, &s.b.b, &op);
         check_kept(d, &s, op, (size_t)(s.T * H * v));
         int coarse = trial % 2;
-        for (int h = 0; h < H;) {
+        for (int h = 0; h < H && !bf16;) {
             struct mla_arg a = {&s, 0, r, rope, nope, v, NULL, NULL, NULL, type, NULL, NULL};
             a.wk = weight_numbers(&wk[h]);
             a.wv = weight_numbers(&wv[h]);
