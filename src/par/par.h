@@ -18,6 +18,10 @@ typedef struct par_team par_team;
 struct par_opts {
     int n_worker;    /* 0 = physical cores in the process's CPU set, cut to the cgroup's quota */
     int64_t spin_ns; /* how long an idle worker spins; 0 = default; less when workers exceed CPUs */
+    /* What a worker does first when it waits: a little at a time (well below a microsecond); 0 when
+     * there is nothing left. NULL: it waits. */
+    int (*on_wait)(void *arg, int worker);
+    void *on_wait_arg;
     int no_pin;
     int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see
                     par_run */

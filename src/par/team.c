@@ -55,6 +55,8 @@ struct par_team {
     /* fixed after open */
     int n, crowded, pinned, adapt;
     int n_started;
+    int (*on_wait)(void *arg, int worker);
+    void *on_wait_arg;
     int64_t spin_max_ns;
     struct worker *worker; /* [n]; 0 is the caller */
 
@@ -97,10 +99,14 @@ static void event_set(struct event *e, unsigned value)
         syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
 }
 
+static _Thread_local int worker_id; /* 0 in the caller */
+
 /* Wait until the word is not old. Returns the nanoseconds waited when that was more than a few
  * polls, else 0. */
-static int64_t event_wait(struct event *e, unsigned old, int64_t spin_ns)
+static int64_t event_wait(const par_team *team, struct event *e, unsigned old, int64_t spin_ns)
 {
+    while (team->on_wait && team->on_wait(team->on_wait_arg, worker_id))
+        if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return 0;
     for (int i = 0; i < 64; i++) {
         if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return 0;
         relax();
@@ -192,9 +198,10 @@ static void *worker_main(void *arg)
     par_team *t = w->team;
     unsigned seen = 0;
     struct seen last = {0};
+    worker_id = w->id;
     if (t->pinned) pin(w->cpu);
     for (;;) {
-        (void)event_wait(&t->region, seen, spin_now(t));
+        (void)event_wait(t, &t->region, seen, spin_now(t));
         seen++;
         if (t->stop) return NULL;
         int64_t began = clock_now_ns();
@@ -235,6 +242,8 @@ static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
     t->crowded = n_cpu < t->n;
     t->pinned = !t->crowded && !o->no_pin;
     t->adapt = !o->no_solo;
+    t->on_wait = o->on_wait;
+    t->on_wait_arg = o->on_wait_arg;
     t->spin_max_ns = o->spin_ns > 0 ? o->spin_ns : SPIN_NS;
     if (t->crowded) t->spin_max_ns = 0; /* a spinning worker would keep another from running */
     atomic_store_explicit(&t->spin_ns, t->spin_max_ns, memory_order_relaxed);
@@ -308,7 +317,7 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     unsigned before = t->n_region++;
     event_set(&t->region, t->n_region);
     fn(arg, 0, t->n);
-    t->waited_ns += event_wait(&t->done, before, spin_now(t));
+    t->waited_ns += event_wait(t, &t->done, before, spin_now(t));
     int kept = atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed);
     spin_learn(t, t->waited_ns, kept);
     /* Alone would take twice as long as together: a gain only when more than half of the time goes
@@ -328,7 +337,7 @@ void par_barrier(par_team *t)
         atomic_store_explicit(&t->n_at_barrier, 0, memory_order_relaxed);
         event_set(&t->barrier, passed + 1);
     } else {
-        int64_t waited = event_wait(&t->barrier, passed, spin_now(t));
+        int64_t waited = event_wait(t, &t->barrier, passed, spin_now(t));
         if (waited > 0 && pthread_equal(pthread_self(), t->caller)) t->waited_ns += waited;
     }
 }

@@ -63,10 +63,26 @@ struct cpu_seg {
     int n_tok;      /* its columns */
     int user;       /* which product */
 };
+/* Where a worker began to read in a set of products. */
+struct cpu_stream {
+    const uint8_t *p;
+    size_t n;
+    int again; /* as in the step before */
+};
+/* What a worker that waits fetches into its own cache: the beginning of what it will read next. */
+struct cpu_ahead {
+    _Alignas(64) const uint8_t *p;
+    const uint8_t *end;
+};
+#define CPU_ORDER_MAX 1024 /* sets of products of a step that are remembered */
+#define CPU_AHEAD_MAX 64   /* workers that fetch ahead */
+
 struct cpu_work {
     struct cpu_seg *seg;
     int n_seg, n_seg_max, n_tok; /* n_tok: the most of a product */
-    int step_min, step_max; /* units of a piece */
+    int step_min, step_max;      /* units of a piece */
+    const struct cpu_stream
+        *next;               /* [n_worker] where workers will begin after this; NULL = unknown */
     struct par_range *range; /* [n_worker] */
 };
 /* What a worker has taken. */
@@ -103,6 +119,7 @@ struct cpu {
     int n_worker, huge;
     enum dev_acts acts;
     struct vec_kern k;
+    struct cpu_ahead ahead[CPU_AHEAD_MAX]; /* each its worker's */
     struct cpu_block *blocks;
     struct cpu_mat *mats;
     uint8_t *chunk; /* small matrices are carved from here */
@@ -115,7 +132,9 @@ struct cpu {
     int n_tok_max;
     size_t tile_floats;
     struct cpu_work work[2];
-    int32_t *iota; /* 0, 1, 2, ... */
+    int32_t *iota;            /* 0, 1, 2, ... */
+    struct cpu_stream *order; /* [CPU_ORDER_MAX][n_worker] of this step and, further on, the last */
+    int n_order, order_last;  /* sets of products so far; in the step before */
     struct par_counter *counter;
     struct cpu_angles angles[CPU_N_ANGLES];
     int angles_next, n_rot_max;
@@ -136,7 +155,7 @@ struct cpu {
     float *lat, *olat; /* MLA: [T, H, r] */
     struct cpu_unit *unit;
     int n_unit_max;
-    float *part; /* partial results of spans */
+    float *part;                  /* partial results of spans */
     struct par_range *span_range; /* [n_worker] */
     int n_part, n_run;
     size_t part_floats; /* of one */
@@ -162,8 +181,8 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
 /* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
  * matrix i. */
 void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
-                      int64_t begin, int64_t end,
-                      void (*drop)(void *user, const struct weight *w), void *user);
+                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
+                      void *user);
 
 /* ---- splitting work (work.c) ---- */
 /* Rows of about ns nanoseconds each: on the caller when they are few, else over the team in
@@ -177,6 +196,10 @@ struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
                                  const struct mm_mat *m2, int n_tok, int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
+/* A step begins: its sets of products come in the order of the last one's. */
+void dev_cpu_work_begin(struct cpu *c);
+/* For par_opts.on_wait. */
+int dev_cpu_work_ahead(void *cpu, int worker);
 /* The next piece for a worker; false when there is none. */
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p);
 
@@ -277,7 +300,8 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
 /* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
- * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for. */
+ * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for.
+ */
 static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
     return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && (t == VEC_KV_BF16 || t == VEC_KV_Q8);

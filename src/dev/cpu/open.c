@@ -65,7 +65,8 @@ static sl_status cpu_open(const struct dev_opts *o, dev **out, sl_err *err)
     c->huge = !o->no_hugepages;
     c->acts = o->acts;
     kern_vec_select(&c->k, cpu_isa_mask());
-    sl_status st = par_open(&(struct par_opts){.n_worker = o->n_thread}, &c->team, err);
+    struct par_opts po = {.n_worker = o->n_thread, .on_wait = dev_cpu_work_ahead, .on_wait_arg = c};
+    sl_status st = par_open(&po, &c->team, err);
     if (st != SL_OK) {
         cpu_close(&c->head);
         return st;
@@ -213,6 +214,7 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
         SL_TRY(get(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
         SL_TRY(get(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
     }
+    SL_TRY(get(c, (size_t)CPU_ORDER_MAX * (size_t)n_w, sizeof *c->order, &c->order, err));
     int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
     SL_TRY(get(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
     for (int64_t i = 0; i < n_iota; i++)

@@ -28,6 +28,7 @@ static void embed_row(struct cpu *c, void *arg, int t, int worker)
 void dev_cpu_embed(dev *d, const struct dev_batch *b, const struct dev_embed *p)
 {
     struct embed_job j = {b, p};
+    dev_cpu_work_begin(dev_cpu_of(d));
     dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, dev_cpu_mat_of(p->w)->m.n_col * 0.5, embed_row, &j);
 }
 

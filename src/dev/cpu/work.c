@@ -7,6 +7,10 @@
 #define PIECE_MIN ((size_t)64 << 10)
 #define PIECE_CACHED                                                                               \
     ((size_t)256 << 10) /* read once for every set of tokens: stays in a core's own cache */
+#define AHEAD_BYTES                                                                                \
+    ((size_t)128 << 10) /* fetched by a worker that waits: stays in its own cache                  \
+                         */
+#define AHEAD_TOK 8     /* with more tokens products wait for arithmetic */
 #define TILES_MANY 4    /* with many tokens a piece first lays their records side by side */
 
 struct rows_job {
@@ -79,6 +83,63 @@ static void count(struct cpu *c, const struct cpu_work *w)
     }
 }
 
+void dev_cpu_work_begin(struct cpu *c)
+{
+    c->order_last = c->n_order;
+    c->n_order = 0;
+}
+
+/* Where each worker begins is remembered: in the next step it will begin there again, but for the
+ * experts. */
+static void remember(struct cpu *c, struct cpu_work *w)
+{
+    int k = c->n_order++, seg = 0;
+    w->next = NULL;
+    if (k >= CPU_ORDER_MAX) return;
+    struct cpu_stream *s = c->order + (size_t)k * (size_t)c->n_worker;
+    for (int i = 0; i < c->n_worker; i++) {
+        int at = atomic_load_explicit(&w->range[i].next, memory_order_relaxed);
+        struct cpu_stream now = {0};
+        while (seg < w->n_seg && w->seg[seg].end <= at)
+            seg++;
+        if (seg < w->n_seg && at < w->range[i].end) {
+            const struct cpu_seg *g = &w->seg[seg];
+            int n = BASE_MIN(g->end, w->range[i].end) - at;
+            now.p = g->m.data + (size_t)(at - g->begin) * (size_t)g->unit * g->m.tile_bytes;
+            now.n = (size_t)n * (size_t)g->unit * g->m.tile_bytes;
+        }
+        now.again = s[i].p == now.p;
+        s[i] = now;
+    }
+    int next = k + 1 == c->order_last ? 0 : k + 1;
+    if (w->n_tok <= AHEAD_TOK && next < CPU_ORDER_MAX)
+        w->next = c->order + (size_t)next * (size_t)c->n_worker;
+}
+
+/* Reads, not prefetches: those are dropped when more are under way than the core can hold. */
+int dev_cpu_work_ahead(void *cpu, int worker)
+{
+    struct cpu *c = cpu;
+    if (worker >= CPU_AHEAD_MAX) return 0;
+    struct cpu_ahead *a = &c->ahead[worker];
+    if (a->p >= a->end) return 0;
+    for (int i = 0; i < 8 && a->p < a->end; i++, a->p += 64)
+        (void)*(const volatile uint8_t *)a->p;
+    return 1;
+}
+
+/* A worker has no more to do in w. */
+static void look_ahead(struct cpu *c, const struct cpu_work *w, int worker)
+{
+    const struct cpu_stream *s = w->next ? &w->next[worker] : NULL;
+    if (worker >= CPU_AHEAD_MAX) return;
+    struct cpu_ahead *a = &c->ahead[worker];
+    a->p = a->end = NULL;
+    if (!s || !s->again || !s->p) return;
+    a->p = s->p;
+    a->end = s->p + BASE_MIN(s->n, AHEAD_BYTES);
+}
+
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
 {
     int n_tok = w->n_tok, n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
@@ -106,6 +167,7 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
         par_range_set(&w->range[k], at, end);
         at = end;
     }
+    remember(c, w);
     if (c->head.timing) count(c, w);
     size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
     int min = n / (n_w * 16), max = n, many = n_tok > CPU_SET;
@@ -121,8 +183,10 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
 {
     if (p->at >= p->end &&
-        !par_range_take(w->range, worker, c->n_worker, w->step_min, w->step_max, &p->at, &p->end))
+        !par_range_take(w->range, worker, c->n_worker, w->step_min, w->step_max, &p->at, &p->end)) {
+        look_ahead(c, w, worker);
         return 0;
+    }
     int lo = 0, hi = w->n_seg - 1;
     while (lo < hi) { /* the last seg that begins at or before p->at */
         int mid = (lo + hi + 1) / 2;
