@@ -318,6 +318,15 @@ static struct mm_short shorten(const struct mm_rec *e, const struct mm_fmt_info 
     return b;
 }
 
+/* The records of second planes are one stream then, not one for each column. */
+static void copy_lo(struct mm_run *r, struct mm_rec *seq)
+{
+    r->lo_seq = seq;
+    for (int g = 0; g < r->g1; g++)
+        for (int l = r->lo_off[g]; l < r->lo_off[g + 1]; l++)
+            *seq++ = r->lo[r->lo_col[l]][g];
+}
+
 #define COPY_COLS 32 /* up to so many columns their records are copied into one stream */
 
 /* The columns of a code format. Many columns' records are read where they are. A few are laid side
@@ -356,6 +365,8 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
     if (form == MM_ACT_INT8) return;
     r->lo = s->lo;
     list_lo(x, form, idx, j0, r->n, r, s);
+    size_t used = copy ? n * (size_t)r->g1 : 0;
+    if (n > 1 && used + (size_t)r->lo_off[r->g1] <= MM_PANEL * 2) copy_lo(r, panel + used);
 }
 
 /* The same for floats: [4 * groups][n][8]. */

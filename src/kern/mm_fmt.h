@@ -89,6 +89,7 @@ struct mm_run {
     int add;      /* float formats: 1: go on from the sums in y; 0: start at 0 */
     int prefetch; /* bytes ahead; 0 = none */
     float *acc;
+    const struct mm_rec *lo_seq; /* records of second planes in the order of lo_col; may be NULL */
 };
 
 /* The step of a group whose largest magnitude is amax: the least power of two no less than
