@@ -273,6 +273,8 @@ def measure(a, engines, jobs, path):
                 say(f"compare: {job[0]}: can not be made: {e}")
                 continue
             for name, fn in engines:
+                if all((c, name) in have for c in want):
+                    continue
                 warm(file + ".packed" if name == "sluice" and os.path.exists(file + ".packed") and not a.no_pack else file)
                 before, t0 = probe(a), time.time()
                 try:
