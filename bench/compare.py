@@ -13,7 +13,7 @@ when --ik names the folder with its programs.
 Runs alternate (A B A B ...), because machines drift, and before each the memory's read speed is taken. Every result goes to WORK/results/HOST-ISA.jsonl
 at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is there. A program that fails or takes
 longer than --timeout is noted and does not end the run. The ratio of a case is the median over rounds of sluice to the best peer of the same round.
-A program repeats a test --reps times each time it runs (batches: once). A machine that is shared slows programs down and never speeds them up, so the
+A program repeats a test --reps times each time it runs (batches: once; peers behind a depth: once, for they compute the context every time). A machine that is shared slows programs down and never speeds them up, so the
 table has a second ratio: of the fastest repetition that each program had in all rounds.
 --docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE.
 
@@ -34,9 +34,10 @@ JOBS = [
     ("dsv2lite-q4_0", [512], 64, [1], 0, "f16"),
     ("dsv2lite-q4_0", [4096], 0, [1], 0, "f16"),
     ("dsv2lite-q4_0", [], 32, [8, 32], 32, "f16"),
-    ("dsv2lite-q4_0", [], 32, [1], 4096, "f16"),
+    ("dsv2lite-q4_0", [], 32, [1], 4096, "16bit"),
     ("dsv2lite-q4_0", [], 32, [1], 4096, "q8"),
-    ("dsv2lite-q4_0", [], 16, [1], 16384, "f16"),
+    ("dsv2lite-q4_0", [], 16, [1], 16384, "16bit"),
+    ("dsv2lite-q4_0", [], 16, [1], 16384, "q8"),
     ("qwen12-nvfp4", [512], 64, [1], 0, "f16"),
     ("qwen12-q4_k_m", [512], 64, [1], 0, "f16"),
     ("qwen12-q8_0", [512], 64, [1], 0, "f16"),
@@ -44,7 +45,8 @@ JOBS = [
     ("dsv2lite-q4_k_m", [512], 64, [1], 0, "f16"),
     ("dsv2lite24-q8_0", [512], 64, [1], 0, "f16"),
 ]
-PEER_KV = {"f16": "f16", "q8": "q8_0", "bf16": "bf16", "f32": "f32"}
+# 16bit: the type of 16 bits that each program takes by itself (sluice bf16 or f16 by the CPU, the others f16).
+PEER_KV = {"16bit": "f16", "f16": "f16", "q8": "q8_0", "bf16": "bf16", "f32": "f32"}
 AVX2_ONLY = ["-DGGML_NATIVE=OFF", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON", "-DGGML_AVX512=OFF",
              "-DGGML_AVX_VNNI=OFF"]
 
@@ -163,7 +165,7 @@ def env_of(a):
 def run_sluice(a, path, job):
     model, prompts, n, batches, depth, kv = job
     rows = json.loads(out([a.sluice, "bench", "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n), "-b",
-                           ",".join(map(str, batches)), "-d", str(depth), "-r", str(a.reps), "--kv", kv, "--json", "-q"], a.timeout, env_of(a)))
+                           ",".join(map(str, batches)), "-d", str(depth), "-r", str(a.reps), "--kv", {"16bit": "auto"}.get(kv, kv), "--json", "-q"], a.timeout, env_of(a)))
     got = {}
     for r in rows:
         limit = r.get("pct_limit")
@@ -178,7 +180,7 @@ def bench_args(exe_dir, a, path, job):
     """llama-bench of both peers, but for depth."""
     _, prompts, n, _, depth, kv = job
     return [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
-            "0" if depth and exe_dir == a.ik else str(n), "-r", str(a.reps), "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
+            "0" if depth and exe_dir == a.ik else str(n), "-r", str(1 if depth else a.reps), "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
 
 
 def samples(r):

@@ -8,7 +8,7 @@
  * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
 #include "dev/cpu/mla.h"
 
-/* Widen the latent rows of positions [p, end) to x[][row]. */
+/* Widen the latent rows of positions [p, end) to x[][ldx]. */
 static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p,
                   int end, float *x)
 {
@@ -19,15 +19,15 @@ static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b,
         const uint8_t *page =
             dev_cpu_page(kv, a->p->layer, b->blk[(int64_t)seq * b->ld_blk + p / kv->s.blk_tok]);
         c->k.get_v(kv->t, page + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes, n, a->d_k, x,
-                   a->row);
-        x += (int64_t)n * a->row;
+                   a->ldx);
+        x += (int64_t)n * a->ldx;
         p += n;
     }
 }
 
 /* ---- absorbed ---- */
 struct abs_mem {
-    float *q, *s, *x; /* q [d_k][lanes], s [SPAN][lanes], x [SPAN][row] */
+    float *q, *s, *x; /* q [d_k][lanes], s [SPAN][lanes], x [SPAN][ldx] */
 };
 
 static struct abs_mem abs_carve(float *mem, const struct mla *a)
@@ -73,16 +73,16 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     }
     for (int at = 0; at < to; at += VEC_PIECE) {
         int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
-        float *x = m.x + (int64_t)at * a->row;
+        float *x = m.x + (int64_t)at * a->ldx;
         widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
-        c->k.gemm_f32(x, a->row, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
+        c->k.gemm_f32(x, a->ldx, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
     }
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
     memcpy(out.m, mx, sizeof(float) * (size_t)n);
     memcpy(out.l, l, sizeof(float) * (size_t)n);
     for (int i = 0; i < n; i += u->n_head) /* token by token: each its own number of positions */
-        c->k.gemm_f32(m.s + i, 1, ld, m.x, a->row, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
+        c->k.gemm_f32(m.s + i, 1, ld, m.x, a->ldx, out.o + (int64_t)i * j->ldo, j->ldo, u->n_head,
                       a->r16 / 16, hi[i], 0);
 }
 
@@ -164,7 +164,7 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
     j.span = abs_span;
     j.end = abs_end;
     j.mem_floats =
-        (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->row;
+        (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->ldx;
     if (dev_cpu_bf16_attn(c, a->kv->t)) {
         j.begin = dev_cpu_abs16_begin;
         j.span = dev_cpu_abs16_span;
@@ -195,7 +195,7 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
 /* ---- materialised ---- */
 struct exp_mem {
     float *wk, *wv;        /* [r][nope16], [r][v16] */
-    float *x, *k, *kr, *v; /* [PIECE][row], [SPAN][nope16], [SPAN][rope], [SPAN][v16] */
+    float *x, *k, *kr, *v; /* [PIECE][ldx], [SPAN][nope_ld], [SPAN][rope], [SPAN][v_ld] */
     float *q, *s, *o;      /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
     float *m, *l, *run;    /* [tokens], [tokens], [tokens][v16] */
 };
@@ -204,7 +204,7 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
 {
     size_t r = (size_t)dev_cpu_round16(p->mla_r), nope = (size_t)dev_cpu_round16(p->mla_nope),
            v = (size_t)dev_cpu_round16(p->d_v);
-    size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope),
+    size_t row = (size_t)dev_cpu_row_ld(p->mla_r + p->mla_rope, 4),
            tok = (size_t)p->n_tok + CPU_LANES;
     float *at = mem;
     struct {
@@ -214,9 +214,9 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
         {&m->wk, r * nope},
         {&m->wv, r * v},
         {&m->x, VEC_PIECE * row},
-        {&m->k, VEC_SPAN * nope},
+        {&m->k, VEC_SPAN * (size_t)dev_cpu_row_ld(p->mla_nope, 4)},
         {&m->kr, VEC_SPAN * (size_t)p->mla_rope},
-        {&m->v, VEC_SPAN * v},
+        {&m->v, VEC_SPAN * (size_t)dev_cpu_row_ld(p->d_v, 4)},
         {&m->q, tok * (size_t)(p->mla_nope + p->mla_rope)},
         {&m->s, VEC_SPAN * CPU_LANES},
         {&m->o, CPU_LANES * v},
@@ -256,15 +256,16 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
     int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v);
+    int ldk = dev_cpu_row_ld(p->nope, 4), ldv = dev_cpu_row_ld(p->v, 4);
     for (int at = 0; at < n; at += VEC_PIECE) {
         int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
         widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
-        c->k.gemm_f32(m->x, a->row, 1, m->wk, nope, m->k + (int64_t)at * nope, nope, k, nope / 16,
+        c->k.gemm_f32(m->x, a->ldx, 1, m->wk, nope, m->k + (int64_t)at * ldk, ldk, k, nope / 16,
                       p->r, 0);
-        c->k.gemm_f32(m->x, a->row, 1, m->wv, v16, m->v + (int64_t)at * v16, v16, k, v16 / 16, p->r,
+        c->k.gemm_f32(m->x, a->ldx, 1, m->wv, v16, m->v + (int64_t)at * ldv, ldv, k, v16 / 16, p->r,
                       0);
         for (int i = 0; i < k; i++)
-            memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->row + p->r,
+            memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->ldx + p->r,
                    sizeof(float) * (size_t)p->rope);
     }
 }
@@ -274,8 +275,8 @@ static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok,
                      int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN,
-        ld = dev_cpu_round16(n_tok);
+    int nope = dev_cpu_row_ld(p->nope, 4), ldv = dev_cpu_row_ld(p->v, 4);
+    int v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
     for (int i = 0; i < n_tok; i++) {
@@ -289,10 +290,10 @@ static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok,
                   1);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
-    c->k.gemm_f32(m->s, 1, ld, m->v, v16, m->o, v16, n_tok, v16 / 16, all, 0);
+    c->k.gemm_f32(m->s, 1, ld, m->v, ldv, m->o, v16, n_tok, v16 / 16, all, 0);
     for (int i = 0; i < n_tok; i++) {
         if (hi[i] > all)
-            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * v16, v16,
+            c->k.gemm_f32(m->s + all * ld + i, 1, ld, m->v + (int64_t)all * ldv, ldv,
                           m->o + (int64_t)i * v16, v16, 1, v16 / 16, hi[i] - all, 1);
         if (l[i] != 0.0f)
             c->k.fold_f32(&m->m[tile0 + i], &m->l[tile0 + i], m->run + (int64_t)(tile0 + i) * v16,
@@ -381,7 +382,7 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
 {
     struct exp_mem m;
-    size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)dev_cpu_round16((int)d_k);
+    size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)dev_cpu_row_ld((int)d_k, 4);
     size_t abs = (d_k + VEC_SPAN) * CPU_LANES + VEC_SPAN * row + 64;
     size_t exp = exp_carve(NULL, p, &m) + 64, exp16 = dev_cpu_exp16_floats(p) + 64;
     size_t abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
@@ -395,6 +396,7 @@ void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_m
     struct cpu *c = dev_cpu_of(d);
     struct mla a = {.p = p, .kv = (const struct cpu_kv *)p->kv, .d_k = p->r + p->rope};
     a.row = dev_cpu_round16(a.d_k);
+    a.ldx = dev_cpu_row_ld(a.d_k, 4);
     a.r16 = dev_cpu_round16(p->r);
     a.n_lane = CPU_LANES;
     const struct dev_plan *max = &c->plan;

@@ -19,7 +19,8 @@ struct mla {
     const struct dev_attn_mla *p;
     const struct cpu_kv *kv;
     int n_list;        /* tokens of this form: c->tok_list */
-    int d_k, row, r16; /* r + rope; floats of a widened row; r rounded up to 16 */
+    int d_k, row, r16; /* r + rope; the same and r rounded up to 16 */
+    int ldx;           /* floats from a widened row to the next */
     int n_lane;        /* lanes of a unit at most */
     struct mla_ahead ahead;
 };
@@ -32,6 +33,12 @@ static inline int dev_cpu_round16(int n)
 static inline int dev_cpu_key_width(int nope, int rope)
 {
     return (nope + rope + 1) / 2 * 2;
+}
+/* Elements from a row of n of size bytes to the next: an odd number of lines, so that a column of a
+ * span does not fall on a few sets of the first-level cache. */
+static inline int dev_cpu_row_ld(int n, int size)
+{
+    return (((n * size + 63) / 64) | 1) * 64 / size;
 }
 static inline int dev_cpu_clamp_span(int hi)
 {
