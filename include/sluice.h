@@ -326,7 +326,7 @@ typedef struct sl_request {
     int n;               /* samples of one prompt, up to 128; 0 = 1; they share the prompt's KV blocks. Each has its own last event */
     int priority;        /* -100 to 100, higher first; a request that waits gains on higher ones, so that none starves */
     int64_t timeout_ms;  /* since submit; past it every sample ends with FINISH_ERROR, TIMEOUT; 0 = none */
-    uint64_t owner;      /* whose it is: owners get equal shares of steps, blocks and places; 0 = nobody in particular */
+    uint64_t owner;      /* whose it is: owners that wait get equal shares of the tokens; 0 = nobody in particular */
     uint64_t cache_salt; /* prefix cache: only requests of the same salt share blocks */
     int no_cache;        /* neither start from the prefix cache nor leave anything there */
     int echo_logprob;    /* first one event for every prompt token, of sample 0: token, prompt_pos, and with want_logprob logprob and top (the

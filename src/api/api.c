@@ -4,6 +4,7 @@
 #include "api/api.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -196,6 +197,25 @@ static void admit(api *a, struct net_req *r)
         r->counted = true;
 }
 
+#define BODIES_BYTES ((size_t)16 << 20) /* of all bodies together, or so many of the longest: */
+#define BODIES_LONGEST 8
+
+/* Bodies are held until their requests end, with what is made of them: all together are bounded. */
+static void claim(api *a, struct net_req *r)
+{
+    const char *len = net_req_header(r, "Content-Length");
+    uint64_t n = len ? strtoull(len, NULL, 10) : 0;
+    if (net_req_n_header(r, "Transfer-Encoding")) n = r->body_max;
+    if (n == 0 || n > r->body_max) return; /* refused for its length, if that is it */
+    if (net_count_get(&a->body_bytes) + n > BASE_MAX(BODIES_BYTES, BODIES_LONGEST * r->body_max)) {
+        api_error(a, r, 429, "rate_limit_exceeded", NULL,
+                  "the server has as many bytes of requests in hand as it may");
+        return;
+    }
+    r->claimed = n;
+    net_count_add(&a->body_bytes, n);
+}
+
 static void begin(void *user, struct net_req *r)
 {
     api *a = user;
@@ -233,6 +253,7 @@ static void begin(void *user, struct net_req *r)
     r->body_max = body_max(a, t);
     r->here = (t->flags & API_HERE) != 0;
     if (t->flags & API_GEN) admit(a, r);
+    if (r->status == 0) claim(a, r);
 }
 
 /* ---- the request itself ---- */
@@ -264,6 +285,7 @@ static void done(void *user, struct net_req *r)
     if (r->counted)
         api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
                      j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
+    net_count_sub(&a->body_bytes, r->claimed);
     api_log(a, r);
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
 }

@@ -72,6 +72,7 @@ struct api {
     net_lock *lock;    /* keys, db */
     /* any thread */
     struct net_count n_gen, draining, failed;
+    struct net_count body_bytes; /* of all requests that there are */
     struct net_count beat_ns;
     struct api_metrics metrics;
     struct api_routing routing;

@@ -65,9 +65,10 @@ struct net_req {
     size_t body_max;
     bool here; /* handle runs on the net thread: only for what takes microseconds */
     const void *route;
-    int key; /* whose it is, -1 = nobody's; it and the next two are the caller's */
+    int key; /* whose it is, -1 = nobody's; it and the next three are the caller's */
     int retry_s;
     bool counted;
+    uint64_t claimed;
     /* the body, NUL behind */
     struct str body;
     struct arena arena; /* until the request is freed; net and worker threads, never at once */

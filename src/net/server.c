@@ -15,9 +15,10 @@
 
 #define FD_OTHERS 48 /* descriptors for everything but connections */
 
-#define DISCARD_SMALL (64 * 1024)       /* a refused body up to this is read, so that the reply */
-#define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; and one that is only too large up to this */
-#define SPARE 16                        /* table entries over the limit that the library keeps */
+#define DISCARD_SMALL (1024 * 1024) /* a refused body up to this is read, so that the reply */
+#define DISCARD_LARGE                                                                              \
+    (32 * 1024 * 1024) /* arrives; one that is too large, or comes too soon, to this */
+#define SPARE 16       /* table entries over the limit that the library keeps */
 
 /* ---- connections ---- */
 
@@ -95,11 +96,9 @@ static enum MHD_Result refused(struct net_req_own *o)
 {
     const char *len = net_req_header(&o->r, "Content-Length");
     uint64_t n = len ? strtoull(len, NULL, 10) : 0;
-    uint64_t max = o->r.status == 413   ? o->r.body_max + DISCARD_LARGE
-                   : o->r.status == 429 ? o->r.body_max /* so that it is seen when to come again */
-                                        : DISCARD_SMALL;
-    if (o->r.status == 400 || n > max || (!len && net_req_n_header(&o->r, "Transfer-Encoding")))
-        return queue(o);
+    bool later = o->r.status == 413 || o->r.status == 429 || o->r.status == 503;
+    uint64_t max = later ? o->r.body_max + DISCARD_LARGE : DISCARD_SMALL;
+    if (o->r.status == 400 || n > max || net_req_header(&o->r, "Expect")) return queue(o);
     o->discard = true;
     o->n_discard = max;
     return MHD_YES;
