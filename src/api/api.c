@@ -4,7 +4,6 @@
 #include "api/api.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -199,20 +198,27 @@ static void admit(api *a, struct net_req *r)
 
 #define BODIES_BYTES ((size_t)16 << 20) /* of all bodies together, or so many of the longest: */
 #define BODIES_LONGEST 8
+#define BODY_SHORT ((size_t)64 << 10) /* bodies up to this always have room */
 
-/* Bodies are held until their requests end, with what is made of them: all together are bounded. */
-static void claim(api *a, struct net_req *r)
+static void unclaim(api *a, struct net_req *r)
 {
-    const char *len = net_req_header(r, "Content-Length");
-    uint64_t n = len ? strtoull(len, NULL, 10) : 0;
-    if (net_req_n_header(r, "Transfer-Encoding")) n = r->body_max;
-    if (n == 0 || n > r->body_max) return; /* refused for its length, if that is it */
-    if (net_count_get(&a->body_bytes) + n > BASE_MAX(BODIES_BYTES, BODIES_LONGEST * r->body_max)) {
+    net_count_sub(&a->body_bytes, r->claimed);
+    r->claimed = 0;
+}
+
+/* Bodies are held until their requests end, with what is made of them: all together are bounded.
+ * What counts is what has come: a length that is only announced takes nothing from others. */
+static void body(void *user, struct net_req *r, size_t n)
+{
+    api *a = user;
+    if (r->claimed + n > BODY_SHORT &&
+        net_count_get(&a->body_bytes) + n > BASE_MAX(BODIES_BYTES, BODIES_LONGEST * r->body_max)) {
+        unclaim(a, r);
         api_error(a, r, 429, "rate_limit_exceeded", NULL,
                   "the server has as many bytes of requests in hand as it may");
         return;
     }
-    r->claimed = n;
+    r->claimed += n;
     net_count_add(&a->body_bytes, n);
 }
 
@@ -253,7 +259,6 @@ static void begin(void *user, struct net_req *r)
     r->body_max = body_max(a, t);
     r->here = (t->flags & API_HERE) != 0;
     if (t->flags & API_GEN) admit(a, r);
-    if (r->status == 0) claim(a, r);
 }
 
 /* ---- the request itself ---- */
@@ -285,7 +290,7 @@ static void done(void *user, struct net_req *r)
     if (r->counted)
         api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
                      j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
-    net_count_sub(&a->body_bytes, r->claimed);
+    unclaim(a, r);
     api_log(a, r);
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);
 }
@@ -308,8 +313,13 @@ static void tick(void *user)
 
 void api_hooks(api *a, struct net_hooks *out)
 {
-    *out = (struct net_hooks){
-        .user = a, .begin = begin, .handle = handle, .refuse = refuse, .done = done, .tick = tick};
+    *out = (struct net_hooks){.user = a,
+                              .begin = begin,
+                              .body = body,
+                              .handle = handle,
+                              .refuse = refuse,
+                              .done = done,
+                              .tick = tick};
 }
 
 sl_status api_reload(api *a, sl_err *err)

@@ -86,6 +86,8 @@ struct net_hooks {
     void *user;
     /* The head is there. Sets body_max; or replies, and then the body is never read. Net thread. */
     void (*begin)(void *user, struct net_req *r);
+    /* n more bytes of the body come. May reply: then the rest is not kept. Net thread. May be NULL. */
+    void (*body)(void *user, struct net_req *r, size_t n);
     /* Method, path and body are there: reply, or set ops and user. Worker thread. */
     void (*handle)(void *user, struct net_req *r);
     /* Reply to what net itself refuses. code: a short word such as "body_too_large". */

@@ -136,11 +136,14 @@ static enum MHD_Result on_body(struct net_req_own *o, const char *p, size_t *n)
     pthread_mutex_lock(&r->server->lock);
     o->conn->n_body += *n;
     pthread_mutex_unlock(&r->server->lock);
-    if (!o->discard && r->body.n + *n > r->body_max) { /* a chunked one: the length was not known */
-        str_fini(&r->body);
+    if (!o->discard && r->body.n + *n > r->body_max) /* a chunked one: the length was not known */
         refuse(r, 413, "body_too_large", "the body is too large");
+    else if (!o->discard && r->server->opts.hooks.body)
+        r->server->opts.hooks.body(r->server->opts.hooks.user, r, *n);
+    if (!o->discard && o->response) {
+        str_fini(&r->body);
         o->discard = true;
-        o->n_discard = DISCARD_LARGE;
+        o->n_discard = r->body_max + DISCARD_LARGE;
     }
     if (o->discard) {
         if (*n > o->n_discard) return MHD_NO;
