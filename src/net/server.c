@@ -15,10 +15,9 @@
 
 #define FD_OTHERS 48 /* descriptors for everything but connections */
 
-#define DISCARD_SMALL (1024 * 1024) /* a refused body up to this is read, so that the reply */
-#define DISCARD_LARGE                                                                              \
-    (32 * 1024 * 1024) /* arrives; one that is too large, or comes too soon, to this */
-#define SPARE 16       /* table entries over the limit that the library keeps */
+#define DISCARD_SMALL (1024 * 1024)     /* a refused body up to this is read, so that the reply */
+#define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; one that is too large, or too soon, to this more */
+#define SPARE 16                        /* table entries over the limit that the library keeps */
 
 /* ---- connections ---- */
 
