@@ -5,8 +5,10 @@
  * signals ask for. */
 #include <errno.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,6 +120,13 @@ static int until(const struct gather *g)
     return left > 0 ? (int)((left + MS - 1) / MS) : 0;
 }
 
+/* Answers were given to the system in whole, and the reader still does not take them. */
+static bool not_taken(const struct net_conn *c, int64_t age)
+{
+    int n = 0;
+    return age > NET_STALL_MS && ioctl(c->fd, SIOCOUTQ, &n) == 0 && n > 0;
+}
+
 static bool overdue(const struct net_conn *c, int64_t now)
 {
     int64_t age = (now - c->since_ns) / MS;
@@ -125,7 +134,7 @@ static bool overdue(const struct net_conn *c, int64_t now)
     case NET_HEAD:
         return age > NET_HEAD_MS;
     case NET_IDLE:
-        return age > NET_IDLE_MS;
+        return age > NET_IDLE_MS || not_taken(c, age);
     case NET_BODY:
         return age > NET_BODY_MS + (int64_t)(c->n_body * 1000 / NET_BODY_RATE);
     case NET_BUSY: {
@@ -137,6 +146,15 @@ static bool overdue(const struct net_conn *c, int64_t now)
         break;
     }
     return false;
+}
+
+/* The net thread sees its end and cleans up. What a reader does not take goes with it. */
+static void close_soon(const struct net_conn *c)
+{
+    struct linger hard = {.l_onoff = 1};
+    if (c->phase == NET_BUSY || c->phase == NET_IDLE)
+        (void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    shutdown(c->fd, SHUT_RDWR);
 }
 
 static void ping(struct net_req *r, int64_t now)
@@ -154,8 +172,7 @@ static void check_deadlines(net_server *s)
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < s->n_conn_max; i++) {
         struct net_conn *c = &s->conn[i];
-        if (c->phase != NET_FREE && overdue(c, now))
-            shutdown(c->fd, SHUT_RDWR); /* the net thread sees its end and cleans up */
+        if (c->phase != NET_FREE && overdue(c, now)) close_soon(c);
         if (c->phase == NET_BUSY && c->req) ping(c->req, now);
     }
     pthread_mutex_unlock(&s->lock);
