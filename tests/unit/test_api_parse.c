@@ -177,6 +177,7 @@ TEST(api_parse_forms_in_every_cut)
     str_fini(&line);
 }
 
+#define LONG "a_part_of_a_name_that_is_longer_than_any_may_be__"
 static const char *const part[] = {"<think>",
                                    "</think>",
                                    "<tool_call>",
@@ -213,7 +214,8 @@ static const char *const part[] = {"<think>",
                                    "12",
                                    "{\"name\": \"g\", \"arguments\": {",
                                    "\xff",
-                                   "          "};
+                                   "          ",
+                                   LONG LONG LONG LONG};
 
 TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
