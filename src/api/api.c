@@ -263,12 +263,22 @@ static void begin(void *user, struct net_req *r)
 
 /* ---- the request itself ---- */
 
+void api_settle(api *a, struct net_req *r)
+{
+    const struct api_job *j = api_job_of(r);
+    if (!r->counted) return;
+    r->counted = false;
+    api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
+                 j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
+}
+
 static void handle(void *user, struct net_req *r)
 {
     api *a = user;
     const struct api_route *t = r->route;
     sl_err err = {0};
     sl_status st = t->handle(a, r, &err);
+    if (!r->ops) api_settle(a, r);
     if (!st) return;
     if (st == SL_NOTFOUND && strncmp(err.text, "model: ", 7) == 0)
         api_error(a, r, 404, "model_not_found", "model", err.text);
@@ -286,10 +296,7 @@ static void refuse(void *user, struct net_req *r, int status, const char *code, 
 static void done(void *user, struct net_req *r)
 {
     api *a = user;
-    const struct api_job *j = api_job_of(r);
-    if (r->counted)
-        api_key_done(a, r, j ? BASE_MAX(j->n_prompt_tok, j->n_seen_prompt) : 0,
-                     j ? BASE_MAX(j->n_answer_tok, j->n_seen_tok) : 0);
+    api_settle(a, r);
     unclaim(a, r);
     api_log(a, r);
     if (r->status >= 100 && r->status < 600) net_count_add(&a->metrics.http[r->status / 100], 1);

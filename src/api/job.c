@@ -245,10 +245,11 @@ static enum net_next poll(struct net_req *r)
         j->fmt->end(j, NULL);
     } else
         return NET_WAIT;
+    api_settle(j->a, r);
     return NET_END;
 }
 
-static enum net_next pull(struct net_req *r, struct str *out)
+static enum net_next pull_more(struct net_req *r, struct str *out)
 {
     struct api_job *j = r->user;
     drain(j, out);
@@ -272,6 +273,14 @@ static enum net_next pull(struct net_req *r, struct str *out)
     j->ended = true;
     j->fmt->end(j, out);
     return NET_END;
+}
+
+static enum net_next pull(struct net_req *r, struct str *out)
+{
+    enum net_next next = pull_more(r, out);
+    struct api_job *j = r->user;
+    if (next == NET_END) api_settle(j->a, r);
+    return next;
 }
 
 static void closed(struct net_req *r)
