@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "kern/kern.h"
+#include "kern/x86/attn_fetch.h"
 
 #define AI static inline __attribute__((always_inline))
 
@@ -55,39 +56,6 @@ AI void store_sums(const struct attn_mm *m, float *c, const int R, const int NV,
 }
 
 #define ROUND 8 /* pairs of k between two looks at what to fetch */
-
-/* What is left to fetch: [at, end), then n_more regions; lines per round. */
-struct fetch {
-    const uint8_t *at, *end;
-    const struct attn_region *more;
-    int n_more, lines;
-};
-
-AI struct fetch fetch_over(const struct attn_mm *m, int64_t rounds)
-{
-    struct fetch f = {.more = m->next, .n_more = m->n_next};
-    int64_t n = 0;
-    for (int i = 0; i < m->n_next; i++)
-        n += (m->next[i].n_bytes + 63) / 64;
-    if (n && rounds > 0) f.lines = (int)((n + rounds - 1) / rounds);
-    return f;
-}
-
-AI void fetch_some(struct fetch *f)
-{
-    for (int i = 0; i < f->lines; i++) {
-        if (f->at >= f->end) {
-            if (f->n_more-- <= 0) {
-                f->lines = 0;
-                return;
-            }
-            f->at = f->more->at;
-            f->end = f->at + f->more++->n_bytes;
-        }
-        _mm_prefetch((const char *)f->at, _MM_HINT_T1);
-        f->at += 64;
-    }
-}
 
 /* Rows that lie in lines of their own reach their next lines all at once: ask for them, and for the
  * column operand, a round before. */
@@ -146,7 +114,8 @@ AI int tile_rows(int n_row, int row, int max)
 void kern_attn_dot_bf16_avx512bf16(const struct attn_mm *m)
 {
     int n_tile = (m->n_row * m->n_vec + 23) / 24;
-    struct fetch f = fetch_over(m, (int64_t)((m->n_k + ROUND - 1) / ROUND) * n_tile);
+    struct fetch f =
+        fetch_over(m->next, m->n_next, (int64_t)((m->n_k + ROUND - 1) / ROUND) * n_tile);
     for (int j = 0, nv; j < m->n_vec; j += nv) {
         int left = m->n_vec - j;
         nv = left >= 4 ? 4 : left >= 2 ? 2 : 1;
@@ -236,7 +205,8 @@ AI void mix_tile(const struct attn_mm *m, int row, int j0, const int R, const in
 void kern_attn_mix_bf16_avx512bf16(const struct attn_mm *m)
 {
     int n_tile = (m->n_row + 11) / 12 * ((m->n_vec + 1) / 2);
-    struct fetch f = fetch_over(m, (int64_t)((m->n_k - m->k0) / (2 * ROUND) + 1) * n_tile);
+    struct fetch f =
+        fetch_over(m->next, m->n_next, (int64_t)((m->n_k - m->k0) / (2 * ROUND) + 1) * n_tile);
     for (int j = 0, nv; j < m->n_vec; j += nv) {
         nv = m->n_vec - j >= 2 ? 2 : 1;
         for (int row = 0, n; row < m->n_row; row += n) {

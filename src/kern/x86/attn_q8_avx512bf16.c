@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "kern/kern.h"
+#include "kern/x86/attn_fetch.h"
 
 #define AI static inline __attribute__((always_inline))
 #define TILE 12 /* rows whose sums stay in registers */
@@ -94,39 +95,6 @@ AI void dot_part(const struct attn_q8 *m, const struct rows *x, uint8_t u[][32 *
         dot_part(m, &x, u, p, (const int[]){g, g + n_g, j}, R);                                    \
         break;
 
-/* What is left to fetch. */
-struct fetch {
-    const struct attn_region *more;
-    int n_more, lines;
-    const uint8_t *at, *end;
-};
-
-AI struct fetch fetch_over(const struct attn_q8 *m, int64_t rounds)
-{
-    struct fetch f = {.more = m->next, .n_more = m->n_next};
-    int64_t n = 0;
-    for (int i = 0; i < m->n_next; i++)
-        n += (m->next[i].n_bytes + 63) / 64;
-    if (n && rounds > 0) f.lines = (int)((n + rounds - 1) / rounds);
-    return f;
-}
-
-AI void fetch_some(struct fetch *f)
-{
-    for (int i = 0; i < f->lines; i++) {
-        if (f->at >= f->end) {
-            if (f->n_more-- <= 0) {
-                f->lines = 0;
-                return;
-            }
-            f->at = f->more->at;
-            f->end = f->at + f->more++->n_bytes;
-        }
-        _mm_prefetch((const char *)f->at, _MM_HINT_T1);
-        f->at += 64;
-    }
-}
-
 AI const uint8_t *row_at(const struct attn_q8 *m, int p)
 {
     return m->blk[p / m->blk_rows] + p % m->blk_rows * m->row_bytes;
@@ -137,7 +105,8 @@ void kern_attn_dot_q8_avx512bf16(const struct attn_q8 *m)
     const __m512i flip = _mm512_set1_epi8((char)0x80);
     int n_group = (m->d + 31) / 32, n_tile = (m->n_pos + TILE - 1) / TILE;
     int64_t d16 = (m->d + 15) / 16 * 16;
-    struct fetch f = fetch_over(m, (int64_t)n_tile * ((n_group + PART - 1) / PART));
+    struct fetch f =
+        fetch_over(m->next, m->n_next, (int64_t)n_tile * ((n_group + PART - 1) / PART));
     for (int p = 0, n; p < m->n_pos; p += n) {
         int left = m->n_pos - p, n_t = (left + TILE - 1) / TILE;
         struct rows x = {.scales = 4 * n_group};
@@ -213,7 +182,8 @@ void kern_attn_mix_q8_avx512bf16(const struct attn_q8 *m)
     const __m512i index = _mm512_loadu_si512((const void *)zipped);
     int64_t scales = (m->d + 31) / 32 * 4;
     int n_chunk = (m->n_pos + CHUNK - 1) / CHUNK, n_col = 16 * m->n_vec;
-    struct fetch f = fetch_over(m, (int64_t)n_chunk * ((m->n_row + ROWS - 1) / ROWS) * m->n_vec);
+    struct fetch f =
+        fetch_over(m->next, m->n_next, (int64_t)n_chunk * ((m->n_row + ROWS - 1) / ROWS) * m->n_vec);
     for (int r0 = 0; r0 < m->n_row; r0 += ROWS) {
         int n_r = m->n_row - r0 < ROWS ? m->n_row - r0 : ROWS;
         for (int p0 = 0; p0 < m->n_pos; p0 += CHUNK) {
