@@ -128,5 +128,9 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
 
 void api_error_of(api *a, struct net_req *r, const sl_err *err)
 {
+    if (err->code == SL_NOMEM && r->arena.total < r->arena.limit / 2) { /* it is not too large */
+        api_error(a, r, 429, "rate_limit_exceeded", NULL, "there is no memory for it now");
+        return;
+    }
     api_error(a, r, api_error_http(err->code), api_error_code(err->code), NULL, err->text);
 }

@@ -135,7 +135,7 @@ const char *net_req_arg(const struct net_req *r, const char *name);
  * NET_REPLY_HEADERS they are dropped. */
 void net_reply_header(struct net_req *r, const char *name, const char *value);
 /* The whole reply. The bytes of body (may be NULL) are taken over, and it is empty afterwards.
- * A body that failed becomes an empty 503. type: static. */
+ * A body that failed becomes a 429. type: static. */
 void net_reply(struct net_req *r, int status, const char *type, struct str *body);
 /* The same from memory that outlives the server. */
 void net_reply_static(struct net_req *r, int status, const char *type, const void *p, size_t n);

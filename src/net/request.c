@@ -160,8 +160,19 @@ void net_reply(struct net_req *r, int status, const char *type, struct str *body
             str_init(body, body->tag, body->limit);
         else
             str_fini(body);
+    } else if (body && body->failed) {
+        static const char none[] =
+            "{\"error\":{\"message\":\"there is no memory for the answer now\","
+            "\"type\":\"rate_limit_error\",\"param\":null,"
+            "\"code\":\"rate_limit_exceeded\"}}";
+        str_fini(body);
+        status = 429;
+        type = "application/json";
+        net_reply_header(r, "Retry-After", "1");
+        r->n_sent = sizeof none - 1;
+        m = MHD_create_response_from_buffer(sizeof none - 1, (void *)(uintptr_t)none,
+                                            MHD_RESPMEM_PERSISTENT);
     } else {
-        if (body && body->failed) status = 503;
         if (body) str_fini(body);
         m = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
     }

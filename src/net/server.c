@@ -16,7 +16,7 @@
 #define FD_OTHERS 48 /* descriptors for everything but connections */
 
 #define DISCARD_SMALL (1024 * 1024)     /* a refused body up to this is read, so that the reply */
-#define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; one that is too large, or too soon, to this more */
+#define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; too large a one, or one too soon, this more */
 #define SPARE 16                        /* table entries over the limit that the library keeps */
 
 /* ---- connections ---- */
@@ -179,7 +179,7 @@ static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
         o->handed = true;
         set_phase(s, o->conn, NET_BUSY, r);
         if (o->response) return queue(o);
-        if (r->body.failed) refuse(r, 503, "out_of_memory", "out of memory");
+        if (r->body.failed) refuse(r, 429, "rate_limit_exceeded", "there is no memory for it now");
         if (o->response) return queue(o);
         str_put(&r->body, "", 0);
         if (r->here) {
