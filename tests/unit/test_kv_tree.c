@@ -180,6 +180,34 @@ TEST(kv_tree_dropped_while_in_use_keeps_its_invariants)
     rig_close(&r);
 }
 
+/* Of 8 blocks 3 are kept for owner 1; owner 2 may keep and use the other 5, unless it may take all.
+ */
+TEST(kv_tree_keeps_an_owners_reserve_from_others)
+{
+    static const int32_t other[32] = {50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60};
+    struct rig r;
+    rig_open(&r, 8);
+    struct kv_path mine = plain(tok, 12), theirs = plain(other, 32);
+    kv_owner_reserve(&r.p, 1, 3);
+    r.a.who.owner = 1;
+    r.b.who.owner = 2;
+    fill(&r, &r.a, &mine, 12);
+    kv_seq_clear(&r.p, &r.a);
+    check(&r);
+    assert_int_equal(kv_pool_avail(&r.p), 8);
+    assert_int_equal(kv_pool_avail_to(&r.p, r.b.who), 5);
+    fill(&r, &r.b, &theirs, 20);
+    int32_t src, dst;
+    assert_int_equal(kv_seq_grow(&r.p, &r.b, 1, &src, &dst, &err), SL_BUSY);
+    kv_seq_clear(&r.p, &r.b);
+    assert_int_equal(kv_cache_match(&r.p, &mine, 12, &r.a), 12);
+    kv_seq_clear(&r.p, &r.a);
+    r.b.who.all = true;
+    fill(&r, &r.b, &theirs, 32);
+    assert_int_equal(kv_cache_match(&r.p, &mine, 12, &r.a), 0);
+    rig_close(&r);
+}
+
 TEST(kv_tree_init_fails_cleanly_without_memory)
 {
     struct kv_pool p;
