@@ -21,9 +21,14 @@ void str_fini(struct str *s)
 
 void str_clear(struct str *s)
 {
-    s->n = 0;
+    str_cut(s, 0);
+}
+
+void str_cut(struct str *s, size_t n)
+{
+    s->n = n;
     s->failed = SL_OK;
-    if (s->p) s->p[0] = 0;
+    if (s->p) s->p[n] = 0;
 }
 
 static bool room(struct str *s, size_t n)

@@ -20,6 +20,7 @@ struct str {
 void str_init(struct str *s, enum mem_tag tag, size_t limit);
 void str_fini(struct str *s);
 void str_clear(struct str *s); /* keeps the memory */
+void str_cut(struct str *s, size_t n); /* to its first n bytes, as if no append behind them had been tried */
 void str_put(struct str *s, const char *p, size_t n);
 void str_puts(struct str *s, const char *z);
 void str_putc(struct str *s, char c);
