@@ -65,6 +65,7 @@ static void add_call(void *user, int i, const char *name, size_t n)
 {
     struct api_answer *x = user;
     struct api_call *c = i == x->n_call && i < API_CALL_MAX ? new_call(x) : NULL;
+    if (!c && i < API_CALL_MAX) x->text.failed = SL_NOMEM;
     if (!c) return;
     net_random_id("call_", c->id);
     str_init(&c->name, MEM_REQUEST, 0);
@@ -118,9 +119,9 @@ void api_put_calls(struct json_w *w, const struct api_answer *x)
         text_jw_key(w, "function");
         text_jw_obj(w);
         text_jw_key(w, "name");
-        text_jw_str(w, str_c(&c->name), c->name.n);
+        api_put_text(w, &c->name);
         text_jw_key(w, "arguments");
-        text_jw_str(w, str_c(&c->args), c->args.n);
+        api_put_text(w, &c->args);
         text_jw_obj_end(w);
         text_jw_obj_end(w);
     }

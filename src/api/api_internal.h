@@ -112,8 +112,9 @@ void api_error_of(api *a, struct net_req *r, const sl_err *err);
 /* The JSON object alone, onto out: for streams. */
 void api_error_json(struct str *out, int http, const char *code, const char *param,
                     const char *text);
-int api_error_http(sl_status code);
-const char *api_error_code(sl_status code);
+int api_error_http(const sl_err *err);
+const char *api_error_code(const sl_err *err);
+const char *api_error_text(const sl_err *err);
 
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
@@ -224,6 +225,14 @@ const struct api_job *api_job_of(const struct net_req *r);
 void api_log(api *a, const struct net_req *r);
 
 /* ---- out.c: pieces of answers ---- */
+/* For want of memory a part is incomplete: then so is the whole, and must not be sent. */
+static inline void api_inherit(struct str *whole, const struct str *part)
+{
+    if (part->failed && !whole->failed) whole->failed = part->failed;
+}
+/* A text as a value, and a value, or several, that are JSON already; with api_inherit. */
+void api_put_text(struct json_w *w, const struct str *s);
+void api_put_json(struct json_w *w, const struct str *s);
 const char *api_finish_text(int finish); /* "stop", "length" */
 void api_put_usage(struct json_w *w, const struct api_job *j);
 void api_put_timings(struct json_w *w, const struct api_job *j);

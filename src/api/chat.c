@@ -34,6 +34,7 @@ static void open_chunk(struct piece *p)
         api_put_head(&w, p->j, "chat.completion.chunk");
         str_puts(&c->head, ",\"choices\":[{\"index\":");
     }
+    api_inherit(p->out, &c->head);
     str_put(p->out, c->head.p, c->head.n);
     str_int(p->out, p->index);
     str_puts(p->out, ",\"delta\":{");
@@ -101,6 +102,7 @@ static void delta_call(void *user, int i, const char *name, size_t n)
 {
     struct piece *p = user;
     api_answer_sink.call(p->x, i, name, n);
+    api_inherit(p->out, &p->x->text);
     if (i >= p->x->n_call) return;
     open_chunk(p);
     str_printf(p->out,
@@ -200,15 +202,15 @@ static void put_message(struct json_w *w, const struct api_answer *x)
     text_jw_key(w, "role");
     text_jw_strz(w, "assistant");
     text_jw_key(w, "content");
-    if (!x->text.n && x->n_call)
+    if (!x->text.n && !x->text.failed && x->n_call)
         text_jw_null(w);
     else
-        text_jw_str(w, str_c(&x->text), x->text.n);
+        api_put_text(w, &x->text);
     text_jw_key(w, "refusal");
     text_jw_null(w);
-    if (x->reason.n) {
+    if (x->reason.n || x->reason.failed) {
         text_jw_key(w, "reasoning_content");
-        text_jw_str(w, str_c(&x->reason), x->reason.n);
+        api_put_text(w, &x->reason);
     }
     if (x->n_call) api_put_calls(w, x);
     text_jw_obj_end(w);
@@ -226,7 +228,7 @@ static void put_choice(struct json_w *w, const struct chat *c, int i)
         text_jw_obj(w);
         text_jw_key(w, "content");
         text_jw_arr(w);
-        if (x->logprobs.n) text_jw_raw(w, x->logprobs.p, x->logprobs.n);
+        api_put_json(w, &x->logprobs);
         text_jw_arr_end(w);
         text_jw_key(w, "refusal");
         text_jw_null(w);
@@ -236,7 +238,7 @@ static void put_choice(struct json_w *w, const struct chat *c, int i)
     if (c->g.return_ids) {
         text_jw_key(w, "token_ids");
         text_jw_arr(w);
-        if (x->ids.n) text_jw_raw(w, x->ids.p, x->ids.n);
+        api_put_json(w, &x->ids);
         text_jw_arr_end(w);
     }
     text_jw_key(w, "finish_reason");

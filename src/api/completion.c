@@ -84,7 +84,7 @@ static void put_token_text(const api *a, struct str *out, int32_t id)
     str_init(&s, MEM_REQUEST, 0);
     api_token_bytes(a, id, &s);
     text_jw_init(&w, out);
-    text_jw_str(&w, str_c(&s), s.n);
+    api_put_text(&w, &s);
     str_fini(&s);
 }
 
@@ -123,6 +123,10 @@ static void add_logprob(api *a, struct choice *ch, const struct api_event *ev)
 
 static void put_lists(struct str *out, struct choice *ch)
 {
+    api_inherit(out, &ch->token);
+    api_inherit(out, &ch->logprob);
+    api_inherit(out, &ch->top);
+    api_inherit(out, &ch->offset);
     str_printf(out, "{\"tokens\":[%s],\"token_logprobs\":[%s],", str_c(&ch->token),
                str_c(&ch->logprob));
     str_printf(out, "\"top_logprobs\":[%s],\"text_offset\":[%s]}", str_c(&ch->top),
@@ -142,6 +146,8 @@ static void clear(struct choice *ch)
 /* One choice as it stands in ch; finish NONE: null. */
 static void put_choice(struct completion *c, struct str *out, struct choice *ch, int index)
 {
+    api_inherit(out, &ch->text);
+    api_inherit(out, &ch->ids);
     str_puts(out, "{\"index\":");
     str_int(out, index);
     str_puts(out, ",\"text\":\"");
@@ -169,6 +175,7 @@ static void put_head(struct api_job *j, struct str *out)
         api_put_head(&w, j, "text_completion");
         str_puts(&c->head, ",\"choices\":[");
     }
+    api_inherit(out, &c->head);
     str_put(out, c->head.p, c->head.n);
 }
 
@@ -213,7 +220,9 @@ static void echo(struct api_job *j, struct choice *ch, int prompt)
         char *text = NULL;
         size_t n = 0;
         if (sl_detokenize(j->a->o.model, c->prompt[prompt].ids, c->prompt[prompt].n_ids, 1, &text,
-                          &n, NULL) == SL_OK)
+                          &n, NULL))
+            ch->text.failed = SL_NOMEM; /* the ids are good: nothing else fails */
+        else
             str_put(&ch->text, text, n);
         sl_free(text);
     }
@@ -240,6 +249,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         str_init(&s, MEM_REQUEST, 0);
         api_token_bytes(j->a, ev->token, &s);
         ch->n_chars += chars(str_c(&s), s.n);
+        api_inherit(&ch->offset, &s);
         str_fini(&s);
         return;
     }
@@ -252,7 +262,8 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     ch->n_chars += chars(ev->text, (size_t)ev->n_text);
     str_put(&ch->text, ev->text, (size_t)ev->n_text);
     ch->finish = ev->finish;
-    if (out && (ch->text.n || ch->token.n || ch->ids.n || ev->finish != SL_FINISH_NONE))
+    if (out && (ch->text.n || ch->token.n || ch->ids.n || ch->text.failed || ch->token.failed ||
+                ch->ids.failed || ev->finish != SL_FINISH_NONE))
         put_chunk(j, out, ch, index, ev);
 }
 

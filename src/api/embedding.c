@@ -61,7 +61,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     double sum = 0;
     (void)out;
     if (!ev->n_embedding || e->vec[ev->sub]) return;
-    if (mem_arena_array(&j->r->arena, (size_t)ev->n_embedding, sizeof(float), &p, NULL)) return;
+    if (mem_arena_array(&j->r->arena, (size_t)ev->n_embedding, sizeof(float), &p, &j->err)) return;
     float *v = e->vec[ev->sub] = p;
     e->n_vec = ev->n_embedding;
     for (int i = 0; i < e->n_vec; i++)
@@ -91,7 +91,7 @@ static void put_vector(struct json_w *w, const struct embedding *e, const float 
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
         put_base64(&s, (const uint8_t *)v, (size_t)e->n_vec * sizeof *v); /* little-endian hosts */
-        text_jw_str(w, str_c(&s), s.n);
+        api_put_text(w, &s);
         str_fini(&s);
         return;
     }
@@ -109,7 +109,7 @@ static void end(struct api_job *j, struct str *out)
     (void)out;
     for (int i = 0; i < e->n_prompt; i++)
         if (!e->vec[i]) {
-            api_error(j->a, j->r, 413, "request_too_large", NULL, "the request is too large");
+            api_error_of(j->a, j->r, &j->err);
             return;
         }
     str_init(&s, MEM_REQUEST, 0);

@@ -8,25 +8,33 @@
 
 #include "api/api_internal.h"
 
-int api_error_http(sl_status code)
+/* No memory now; not a bound on what one request may need, which it would meet again. */
+static bool is_short(const sl_err *err)
 {
-    switch (code) {
+    return err->code == SL_NOMEM && !strstr(err->text, "out of memory: limit of");
+}
+
+int api_error_http(const sl_err *err)
+{
+    if (is_short(err)) return 429;
+    switch (err->code) {
     case SL_REQUEST:
     case SL_LIMIT:
     case SL_NOTFOUND:
     case SL_UNSUPPORTED:
     case SL_FORMAT:
         return 400;
-    case SL_NOMEM: /* the arena of one request is bounded: the same request fails again */
+    case SL_NOMEM:
         return 413;
     default:
-        return sl_status_http(code);
+        return sl_status_http(err->code);
     }
 }
 
-const char *api_error_code(sl_status code)
+const char *api_error_code(const sl_err *err)
 {
-    switch (code) {
+    if (is_short(err)) return "rate_limit_exceeded";
+    switch (err->code) {
     case SL_LIMIT:
         return "context_length_exceeded";
     case SL_UNSUPPORTED:
@@ -44,6 +52,11 @@ const char *api_error_code(sl_status code)
     default:
         return "server_error";
     }
+}
+
+const char *api_error_text(const sl_err *err)
+{
+    return is_short(err) ? "there is no memory for it now" : err->text;
 }
 
 static const char *type_of(int http)
@@ -128,9 +141,5 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
 
 void api_error_of(api *a, struct net_req *r, const sl_err *err)
 {
-    if (err->code == SL_NOMEM && r->arena.total < r->arena.limit / 2) { /* it is not too large */
-        api_error(a, r, 429, "rate_limit_exceeded", NULL, "there is no memory for it now");
-        return;
-    }
-    api_error(a, r, api_error_http(err->code), api_error_code(err->code), NULL, err->text);
+    api_error(a, r, api_error_http(err), api_error_code(err), NULL, api_error_text(err));
 }

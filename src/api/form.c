@@ -102,6 +102,7 @@ static void put_think(api *a, struct str *out)
     struct str end;
     str_init(&end, MEM_REQUEST, 0);
     api_form_tag(a, &end, API_THINK_END);
+    api_inherit(out, &end);
     api_form_without(out, "sl-think", API_THINK_END, true, str_c(&end));
     str_fini(&end);
 }

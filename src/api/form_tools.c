@@ -107,6 +107,7 @@ static sl_status put_call(struct str *out, enum family f, const struct json *too
         str_printf(&head, "\", \"%s\": ", f == LLAMA ? "parameters" : "arguments");
     }
     str_printf(out, "sl-call-%d ::= ", i);
+    api_inherit(out, &head);
     api_form_literal(out, str_c(&head), head.n);
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
     if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");

@@ -2,19 +2,27 @@
 /* From sl_submit to the last event.
  *
  * The engine's thread writes events into the job's ring (on_event) and never waits: a ring that is
- * full means that the reader is too slow, and ends the request. A net thread takes them out (poll,
- * pull) and has fmt make JSON of them. Each submitted prompt holds a reference to the request until
- * its last event, because the job lives in the request's arena. */
+ * full means that the reader is too slow, and ends the request, with an error event behind all that
+ * the ring holds. A net thread takes them out (poll, pull) and has fmt make JSON of them. Each
+ * submitted prompt holds a reference to the request until its last event, because the job lives in
+ * the request's arena. */
 #include <string.h>
 
 #include "api/api_internal.h"
 #include "base/size.h"
 
-#define RING_STREAM (64 * 1024) /* about 1400 tokens that a reader may lag behind */
-#define RING_WHOLE (1024 * 1024)
+/* How many tokens a reader may lag behind: LAG of each sample, and in a stream that is plain about
+ * 1200. */
+#define RING_STREAM (64 * 1024)
+#define RING_WHOLE (128 * 1024)
+#define RING_MAX (1024 * 1024)
+#define LAG 128
+#define TEXT_BYTES 16    /* of a token, about */
+#define STEP_TOKENS 8192 /* of prompts, that one step may echo */
 #define PULL_BYTES                                                                                 \
-    (16 * 1024)   /* of a stream at a time: more stays in the ring, where it is small */
-#define WINDOW 16 /* prompts of one request that are in the engine at once */
+    (16 * 1024)        /* of a stream at a time: more stays in the ring, where it is small */
+#define WINDOW 16      /* prompts of one request that are in the engine at once */
+#define ROOM_BYTES 512 /* of a stream, kept for the event that says why it ends early */
 
 /* What stands in the ring before its payload: for plain tokens as little as can be, for this is
  * what a reader that stopped holds. */
@@ -150,6 +158,23 @@ static void take(struct api_job *j, const struct api_event *ev, struct str *out)
     if (!j->failed) j->fmt->event(j, ev, out);
 }
 
+static void short_of_memory(struct api_job *j)
+{
+    sl_err err = {0};
+    (void)SL_FAIL(&err, NOMEM, "out of memory: an answer");
+    fail(j, &err);
+}
+
+/* The ring was full, and what was in it is read. */
+static void check_broken(struct api_job *j, sl_status code, const char *text)
+{
+    sl_err err = {0};
+    if (!atomic_load(&j->feed.broken) || net_ring_used(&j->feed.ring)) return;
+    (void)SL_FAIL(&err, BUSY, "%s", text);
+    err.code = code;
+    fail(j, &err);
+}
+
 static bool reserve(struct api_job *j, size_t n)
 {
     void *p = NULL;
@@ -199,7 +224,7 @@ static void drain(struct api_job *j, struct str *out)
         size_t at_top = size_round(n_text + 1, 16), at_emb = at_top + size_round(n_top, 16),
                at_err = at_emb + n_emb, n = at_err + n_err + 1;
         if (!reserve(j, n)) {
-            atomic_store(&j->feed.broken, true);
+            short_of_memory(j); /* the rest of this record is still there: nothing is read now */
             return;
         }
         char *p = j->buf;
@@ -236,7 +261,7 @@ static enum net_next poll(struct net_req *r)
 {
     struct api_job *j = r->user;
     drain(j, NULL);
-    if (atomic_load(&j->feed.broken)) return NET_ABORT;
+    check_broken(j, SL_BUSY, "the server could not keep up with this answer");
     refill(j);
     if (j->failed)
         api_error_of(j->a, r, &j->err);
@@ -253,7 +278,7 @@ static enum net_next pull_more(struct net_req *r, struct str *out)
 {
     struct api_job *j = r->user;
     drain(j, out);
-    if (atomic_load(&j->feed.broken)) return NET_ABORT;
+    check_broken(j, SL_TIMEOUT, "the stream was not read as fast as it was written");
     refill(j);
     if (j->failed && j->fmt->fail) {
         j->fmt->fail(j, out);
@@ -262,8 +287,8 @@ static enum net_next pull_more(struct net_req *r, struct str *out)
     if (j->failed) {
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
-        api_error_json(&s, api_error_http(j->err.code), api_error_code(j->err.code), NULL,
-                       j->err.text);
+        api_error_json(&s, api_error_http(&j->err), api_error_code(&j->err), NULL,
+                       api_error_text(&j->err));
         api_sse(out, &s);
         str_puts(out, "data: [DONE]\n\n");
         str_fini(&s);
@@ -277,8 +302,19 @@ static enum net_next pull_more(struct net_req *r, struct str *out)
 
 static enum net_next pull(struct net_req *r, struct str *out)
 {
-    enum net_next next = pull_more(r, out);
+    static const char none[] =
+        "data: {\"error\":{\"message\":\"there is no memory for the rest now\",\"type\":"
+        "\"rate_limit_error\",\"param\":null,\"code\":\"rate_limit_exceeded\"}}\n\n"
+        "data: [DONE]\n\n";
     struct api_job *j = r->user;
+    size_t n = out->n;
+    enum net_next next = pull_more(r, out);
+    if (out->failed) { /* whole events are out; instead of a part of one, what there is room for */
+        short_of_memory(j);
+        str_cut(out, n);
+        str_put(out, none, sizeof none - 1);
+        next = out->failed ? NET_ABORT : NET_END;
+    }
     if (next == NET_END) api_settle(j->a, r);
     return next;
 }
@@ -306,6 +342,19 @@ const struct api_job *api_job_of(const struct net_req *r)
     return r->ops == &ops ? r->user : NULL;
 }
 
+/* The ring holds what a few steps tell: all at once where a prompt is echoed. */
+static size_t ring_bytes(const api *a, const struct api_gen *g, int n_prompt)
+{
+    size_t each =
+               sizeof(struct rec) + TEXT_BYTES + (size_t)BASE_MAX(g->n_top, 0) * sizeof(sl_logprob),
+           rows = BASE_MIN((size_t)n_prompt * (size_t)g->n, (size_t)BASE_MAX(a->o.max_batch, 1)),
+           least = g->stream ? RING_STREAM : RING_WHOLE;
+    if (g->q.embed) return RING_MAX;
+    if (g->q.echo_logprob)
+        return 2 * (each + sizeof(struct more)) * (size_t)BASE_MIN(a->ei.n_ctx, STEP_TOKENS);
+    return BASE_MAX(least, BASE_MIN(rows * each * LAG, RING_MAX));
+}
+
 sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
                         int n_prompt, const struct api_fmt *fmt, void *user, sl_err *err)
 {
@@ -320,8 +369,8 @@ sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const stru
     j->user = user;
     j->window = BASE_MIN(WINDOW, BASE_MAX(a->o.max_batch, 1));
     r->user = j;
-    sl_status st =
-        net_feed_init(&j->feed, r, g->stream ? RING_STREAM : RING_WHOLE, !g->stream, err);
+    sl_status st = net_feed_init(&j->feed, r, ring_bytes(a, g, n_prompt), !g->stream, err);
+    if (!st && g->stream) st = net_stream_room(r, ROOM_BYTES, err);
     if (!st) st = submit(j, err);
     if (st) {
         release(r);

@@ -36,7 +36,7 @@ static sl_status put_content(struct json_w *w, const struct json *c, int at, sl_
             st = SL_FAIL(err, REQUEST, "messages[%d].content: a part of type %.40s: only text", at,
                          type && type->kind == JSON_STR_K ? type->s : "none");
     }
-    if (!st) text_jw_str(w, str_c(&s), s.n);
+    if (!st) api_put_text(w, &s);
     str_fini(&s);
     return st;
 }
@@ -323,7 +323,8 @@ static sl_status render_either(api *a, struct net_req *r, const struct json *bod
         return st;
     }
     /* A template may join arguments to a text, or want members that were left out. */
-    if (render(a, r, body, tools, true, text, ids, n, err) == SL_OK) return SL_OK;
+    sl_status again = render(a, r, body, tools, true, text, ids, n, err);
+    if (again == SL_OK || again == SL_NOMEM) return again;
     if (err) *err = first;
     return st;
 }

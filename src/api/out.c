@@ -74,8 +74,21 @@ void api_put_head(struct json_w *w, const struct api_job *j, const char *object)
     text_jw_strz(w, j->a->fingerprint);
 }
 
+void api_put_text(struct json_w *w, const struct str *s)
+{
+    api_inherit(w->out, s);
+    text_jw_str(w, str_c(s), s->n);
+}
+
+void api_put_json(struct json_w *w, const struct str *s)
+{
+    api_inherit(w->out, s);
+    if (s->n) text_jw_raw(w, s->p, s->n);
+}
+
 void api_sse(struct str *out, const struct str *json)
 {
+    api_inherit(out, json);
     str_puts(out, "data: ");
     str_put(out, str_c(json), json->n);
     str_puts(out, "\n\n");
@@ -85,7 +98,9 @@ void api_token_bytes(const api *a, int32_t id, struct str *out)
 {
     char *text = NULL;
     size_t n = 0;
-    if (sl_detokenize(a->o.model, &id, 1, 1, &text, &n, NULL) == SL_OK) str_put(out, text, n);
+    sl_status st = sl_detokenize(a->o.model, &id, 1, 1, &text, &n, NULL);
+    if (st == SL_OK) str_put(out, text, n);
+    if (st == SL_NOMEM) out->failed = st;
     sl_free(text);
 }
 
@@ -106,7 +121,7 @@ static void put_token(const api *a, struct json_w *w, int32_t id, float logprob)
     api_token_bytes(a, id, &s);
     text_jw_obj(w);
     text_jw_key(w, "token");
-    text_jw_str(w, str_c(&s), s.n);
+    api_put_text(w, &s);
     text_jw_key(w, "logprob");
     text_jw_real(w, (double)logprob, 9);
     text_jw_key(w, "bytes");

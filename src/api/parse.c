@@ -215,6 +215,7 @@ static void put(struct api_parse *p, enum out_kind kind, const char *s, size_t n
 static void put_gap(struct api_parse *p, enum out_kind kind)
 {
     put(p, kind, str_c(&p->gap), p->gap.n);
+    if (p->gap.failed) p->out.failed = p->gap.failed;
     str_clear(&p->gap);
 }
 
@@ -247,6 +248,7 @@ static void give_up(struct api_parse *p)
 {
     put_gap(p, O_TEXT);
     put(p, O_TEXT, str_c(&p->held), p->held.n);
+    if (p->held.failed) p->out.failed = p->held.failed;
     str_clear(&p->held);
     p->after_call = false;
     p->state = S_TEXT;

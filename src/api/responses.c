@@ -52,8 +52,17 @@ static void put_logprobs(struct json_w *w, const struct str *s)
 {
     text_jw_key(w, "logprobs");
     text_jw_arr(w);
-    if (s && s->n) text_jw_raw(w, s->p, s->n);
+    if (s) api_put_json(w, s);
     text_jw_arr_end(w);
+}
+
+/* What the open item holds; not done: nothing. */
+static void put_body(struct json_w *w, const struct api_resp *p, bool done)
+{
+    if (done)
+        api_put_text(w, &p->item);
+    else
+        text_jw_strz(w, "");
 }
 
 /* The content part of the open item; done: with its text. */
@@ -64,7 +73,7 @@ static void put_part(struct json_w *w, const struct api_resp *p, bool done)
     text_jw_key(w, "type");
     text_jw_strz(w, text ? "output_text" : "reasoning_text");
     text_jw_key(w, "text");
-    text_jw_str(w, done ? str_c(&p->item) : "", done ? p->item.n : 0);
+    put_body(w, p, done);
     if (text) {
         text_jw_key(w, "annotations");
         text_jw_arr(w);
@@ -88,9 +97,9 @@ static void put_item(struct json_w *w, const struct api_resp *p, bool done, cons
         text_jw_key(w, "call_id");
         text_jw_strz(w, p->call_id);
         text_jw_key(w, "name");
-        text_jw_str(w, str_c(&p->name), p->name.n);
+        api_put_text(w, &p->name);
         text_jw_key(w, "arguments");
-        text_jw_str(w, done ? str_c(&p->item) : "", done ? p->item.n : 0);
+        put_body(w, p, done);
     } else {
         if (p->open == API_ITEM_TEXT) {
             text_jw_key(w, "role");
@@ -142,10 +151,10 @@ static void done_event(struct api_resp *p)
     put_place(&w, p, !call);
     if (call) {
         text_jw_key(&w, "name");
-        text_jw_str(&w, str_c(&p->name), p->name.n);
+        api_put_text(&w, &p->name);
     }
     text_jw_key(&w, call ? "arguments" : "text");
-    text_jw_str(&w, str_c(&p->item), p->item.n);
+    api_put_text(&w, &p->item);
     if (p->open == API_ITEM_TEXT) put_logprobs(&w, &p->logprobs);
     end_event(p, &w);
 }
@@ -190,6 +199,7 @@ static void delta(struct api_resp *p, const char *type, const char *s, size_t n,
     put_place(&w, p, p->open != API_ITEM_CALL);
     text_jw_key(&w, "delta");
     text_jw_str(&w, s, n);
+    api_inherit(p->out, &p->item);
     if (p->open == API_ITEM_TEXT) put_logprobs(&w, logprobs);
     end_event(p, &w);
 }
@@ -211,6 +221,7 @@ static void on_text(void *user, const char *s, size_t n)
         api_put_logprob(j->a, &w, ev);
         if (p->logprobs.n) str_putc(&p->logprobs, ',');
         str_put(&p->logprobs, str_c(&lp), lp.n);
+        api_inherit(&p->logprobs, &lp);
         p->ev = NULL;
     }
     delta(p, "response.output_text.delta", s, n, &lp);
@@ -273,6 +284,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
     p->ev = ev;
     if (api_parse_feed(p->x.parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
         p->items.failed = SL_NOMEM;
+    if (out) api_inherit(out, &p->items);
     p->ev = NULL;
     if (last) p->x.finish = ev->finish;
 }
@@ -287,7 +299,7 @@ static void put_history(struct api_resp *p)
     text_jw_key(&w, "role");
     text_jw_strz(&w, "assistant");
     text_jw_key(&w, "content");
-    text_jw_str(&w, str_c(&p->x.text), p->x.text.n);
+    api_put_text(&w, &p->x.text);
     if (p->x.n_call) api_put_calls(&w, &p->x);
     text_jw_obj_end(&w);
 }
@@ -331,7 +343,7 @@ static void end(struct api_job *j, struct str *out)
     }
     begin_event(p, &w, cut ? "response.incomplete" : "response.completed");
     text_jw_key(&w, "response");
-    text_jw_raw(&w, str_c(&s), s.n);
+    api_put_json(&w, &s);
     end_event(p, &w);
     str_fini(&s);
 }

@@ -102,7 +102,7 @@ void api_resp_put(struct json_w *w, struct api_job *j, const char *status)
     text_jw_strz(w, j->a->name);
     text_jw_key(w, "output");
     text_jw_arr(w);
-    if (p->items.n) text_jw_raw(w, p->items.p, p->items.n);
+    api_put_json(w, &p->items);
     text_jw_arr_end(w);
     text_jw_key(w, "store");
     text_jw_bool(w, p->store);

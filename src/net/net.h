@@ -131,14 +131,18 @@ int net_req_n_header(const struct net_req *r, const char *name);
 /* An argument of the query string or NULL. */
 const char *net_req_arg(const struct net_req *r, const char *name);
 
-/* One more header of the reply, before net_reply. name: static; value: copied. Over
- * NET_REPLY_HEADERS they are dropped. */
+/* One more header of the reply, before net_reply; of one name the last counts. name: static; value:
+ * copied. Over NET_REPLY_HEADERS they are dropped. */
 void net_reply_header(struct net_req *r, const char *name, const char *value);
 /* The whole reply. The bytes of body (may be NULL) are taken over, and it is empty afterwards.
- * A body that failed becomes a 429. type: static. */
+ * A body that failed becomes a 429 with an error of OpenAI's form, and so does a reply for which
+ * there is no memory. type: static. */
 void net_reply(struct net_req *r, int status, const char *type, struct str *body);
 /* The same from memory that outlives the server. */
 void net_reply_static(struct net_req *r, int status, const char *type, const void *p, size_t n);
+/* Keep room for n bytes, at most 4096, in what pull appends to: so many can be appended when memory
+ * is short. Before the request can be woken. */
+sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err) BASE_MUST_USE;
 /* A chunked reply whose bytes come from ops->pull. */
 void net_reply_stream(struct net_req *r, int status, const char *type);
 

@@ -49,7 +49,9 @@ struct net_req_own {
     struct net_req *wake_next; /* in server.wake_list */
     struct net_conn *conn;
     struct MHD_Connection *mhd;
-    struct MHD_Response *response; /* set: the reply */
+    bool lacks_header;             /* of the reply: there was no memory for one */
+    bool replied;                  /* the reply was set: */
+    struct MHD_Response *response; /* NULL: there was no memory for it */
     /* net thread */
     bool streaming, read, handed, probe, ended;
     bool http11;
@@ -77,6 +79,7 @@ struct net_server {
     /* fixed after open */
     struct net_opts opts;
     struct MHD_Daemon *daemon;
+    struct MHD_Response *short_of_memory; /* instead of a reply for which there is none */
     int listen_fd, port, epoll_fd, wake_fd;
     char *tls_cert, *tls_key;
     pthread_t watcher, worker[16];
@@ -90,7 +93,7 @@ struct net_server {
     /* under lock */
     pthread_mutex_t lock;
     struct net_conn *conn; /* [n_conn_max] */
-    int n_conn_max, free_head;
+    int n_conn_max, free_head, n_used; /* n_used: entries that are not NET_FREE */
     /* under work_lock */
     pthread_mutex_t work_lock;
     pthread_cond_t work_cond;
@@ -113,6 +116,13 @@ const char *net_head_bad(const struct net_req *r, const char *version);
 sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
                        const char *method, const char *path, struct net_req_own **out,
                        sl_err *err) BASE_MUST_USE;
+/* The reply of s->short_of_memory. */
+#define NET_SHORT_HTTP 429
+#define NET_SHORT_RETRY "1"
+#define NET_SHORT_TYPE "application/json"
+#define NET_SHORT_TEXT                                                                             \
+    "{\"error\":{\"message\":\"there is no memory for it now\",\"type\":\"rate_limit_error\","     \
+    "\"param\":null,\"code\":\"rate_limit_exceeded\"}}"
 /* The connection is done with it, and so is the worker: tell the caller, free. */
 void net_req_close(struct net_req_own *o);
 /* Suspend until the next wake; false: it came already, go on at once. Net thread. */

@@ -132,22 +132,38 @@ void net_reply_header(struct net_req *r, const char *name, const char *value)
 {
     struct net_req_own *o = net_own(r);
     char *copy = NULL;
-    if (o->n_header >= NET_REPLY_HEADERS) return;
-    if (mem_arena_str(&r->arena, value, strlen(value), &copy, NULL)) return;
-    o->header[o->n_header++] = (struct net_header){name, copy};
+    int i = 0;
+    while (i < o->n_header && strcasecmp(o->header[i].name, name) != 0)
+        i++;
+    if (i >= NET_REPLY_HEADERS) return;
+    o->lacks_header |= mem_arena_str(&r->arena, value, strlen(value), &copy, NULL) != SL_OK;
+    if (!copy) return;
+    o->header[i] = (struct net_header){name, copy};
+    o->n_header = BASE_MAX(o->n_header, i + 1);
 }
 
+static bool put_headers(const struct net_req_own *o, struct MHD_Response *m, const char *type)
+{
+    bool ok = !o->lacks_header && MHD_add_response_header(m, "x-request-id", o->r.id) == MHD_YES;
+    if (type) ok = ok && MHD_add_response_header(m, "Content-Type", type) == MHD_YES;
+    for (int i = 0; i < o->n_header; i++)
+        ok = ok && MHD_add_response_header(m, o->header[i].name, o->header[i].value) == MHD_YES;
+    return ok;
+}
+
+/* m: taken over; NULL = there was no memory for it. */
 static void finish(struct net_req *r, int status, const char *type, struct MHD_Response *m)
 {
     struct net_req_own *o = net_own(r);
     if (o->response) MHD_destroy_response(o->response); /* a later reply wins until it is queued */
     o->response = m;
+    o->replied = true;
     r->status = status;
-    if (!m) return;
-    if (type) MHD_add_response_header(m, "Content-Type", type);
-    MHD_add_response_header(m, "x-request-id", r->id);
-    for (int i = 0; i < o->n_header; i++)
-        MHD_add_response_header(m, o->header[i].name, o->header[i].value);
+    if (m && put_headers(o, m, type)) return;
+    if (m) MHD_destroy_response(m); /* frees the body too */
+    o->response = NULL;
+    o->streaming = false;
+    r->status = NET_SHORT_HTTP;
 }
 
 void net_reply(struct net_req *r, int status, const char *type, struct str *body)
@@ -161,17 +177,11 @@ void net_reply(struct net_req *r, int status, const char *type, struct str *body
         else
             str_fini(body);
     } else if (body && body->failed) {
-        static const char none[] =
-            "{\"error\":{\"message\":\"there is no memory for the answer now\","
-            "\"type\":\"rate_limit_error\",\"param\":null,"
-            "\"code\":\"rate_limit_exceeded\"}}";
         str_fini(body);
-        status = 429;
-        type = "application/json";
-        net_reply_header(r, "Retry-After", "1");
-        r->n_sent = sizeof none - 1;
-        m = MHD_create_response_from_buffer(sizeof none - 1, (void *)(uintptr_t)none,
-                                            MHD_RESPMEM_PERSISTENT);
+        net_reply_header(r, "Retry-After", NET_SHORT_RETRY);
+        net_reply_static(r, NET_SHORT_HTTP, NET_SHORT_TYPE, NET_SHORT_TEXT,
+                         sizeof NET_SHORT_TEXT - 1);
+        return;
     } else {
         if (body) str_fini(body);
         m = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
@@ -184,6 +194,16 @@ void net_reply_static(struct net_req *r, int status, const char *type, const voi
     r->n_sent = n;
     finish(r, status, type,
            MHD_create_response_from_buffer(n, (void *)(uintptr_t)p, MHD_RESPMEM_PERSISTENT));
+}
+
+sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err)
+{
+    static const char zero[4096];
+    struct str *out = &net_own(r)->out;
+    str_put(out, zero, BASE_MIN(n, sizeof zero));
+    sl_status st = str_status(out, err);
+    str_clear(out);
+    return st;
 }
 
 void net_reply_stream(struct net_req *r, int status, const char *type)

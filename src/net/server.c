@@ -32,6 +32,7 @@ static void conn_started(net_server *s, struct MHD_Connection *mhd, void **ctx)
         s->free_head = c->next_free;
         c->fd = (int)info->connect_fd;
         c->gen++;
+        s->n_used++;
         c->phase = NET_HEAD;
         c->since_ns = clock_now_ns();
         c->req = NULL;
@@ -56,6 +57,7 @@ static void on_conn(void *cls, struct MHD_Connection *mhd, void **ctx,
     if (!c) return;
     pthread_mutex_lock(&s->lock);
     c->phase = NET_FREE;
+    s->n_used--;
     c->next_free = s->free_head;
     s->free_head = (int)(c - s->conn);
     pthread_mutex_unlock(&s->lock);
@@ -81,11 +83,12 @@ static void refuse(struct net_req *r, int status, const char *code, const char *
 
 static enum MHD_Result queue(struct net_req_own *o)
 {
-    if (!o->response) return MHD_NO;
+    struct MHD_Response *m = o->response ? o->response : o->r.server->short_of_memory;
+    if (!o->response) o->r.n_sent = sizeof NET_SHORT_TEXT - 1;
     atomic_store(&o->moved_ns, clock_now_ns());
     atomic_store(&o->answered, true);
-    enum MHD_Result rc = MHD_queue_response(o->mhd, (unsigned)o->r.status, o->response);
-    MHD_destroy_response(o->response);
+    enum MHD_Result rc = MHD_queue_response(o->mhd, (unsigned)o->r.status, m);
+    if (o->response) MHD_destroy_response(o->response);
     o->response = NULL;
     return rc;
 }
@@ -111,7 +114,8 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     struct net_conn *c = info ? info->socket_context : NULL;
     struct net_req_own *o = NULL;
     if (!c || atomic_load(&s->closing)) return MHD_NO;
-    if (net_req_open(s, mhd, c, method, path, &o, NULL)) return MHD_NO;
+    if (net_req_open(s, mhd, c, method, path, &o, NULL))
+        return MHD_queue_response(mhd, NET_SHORT_HTTP, s->short_of_memory);
     *cls = o;
     o->http11 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     atomic_fetch_add(&s->n_active, 1);
@@ -124,9 +128,9 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     }
     s->opts.hooks.begin(s->opts.hooks.user, &o->r);
     const char *len = net_req_header(&o->r, "Content-Length");
-    if (!o->response && len && (strlen(len) > 18 || strtoull(len, NULL, 10) > o->r.body_max))
+    if (!o->replied && len && (strlen(len) > 18 || strtoull(len, NULL, 10) > o->r.body_max))
         refuse(&o->r, 413, "body_too_large", "the body is too large");
-    return o->response ? refused(o) : MHD_YES;
+    return o->replied ? refused(o) : MHD_YES;
 }
 
 static enum MHD_Result on_body(struct net_req_own *o, const char *p, size_t *n)
@@ -139,7 +143,7 @@ static enum MHD_Result on_body(struct net_req_own *o, const char *p, size_t *n)
         refuse(r, 413, "body_too_large", "the body is too large");
     else if (!o->discard && r->server->opts.hooks.body)
         r->server->opts.hooks.body(r->server->opts.hooks.user, r, *n);
-    if (!o->discard && o->response) {
+    if (!o->discard && o->replied) {
         str_fini(&r->body);
         o->discard = true;
         o->n_discard = r->body_max + DISCARD_LARGE;
@@ -169,7 +173,7 @@ static bool sleep_first(struct net_req_own *o)
 static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
 {
     struct net_req *r = &o->r;
-    if (!o->read && !r->here && !o->response) {
+    if (!o->read && !r->here && !o->replied) {
         /* A turn of the library's loop, so that it wants no more bytes. Suspended before that it
          * would read as soon as it is resumed, and close on a peer that has closed its side. */
         o->read = true;
@@ -178,9 +182,9 @@ static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
     if (!o->handed) {
         o->handed = true;
         set_phase(s, o->conn, NET_BUSY, r);
-        if (o->response) return queue(o);
+        if (o->replied) return queue(o);
         if (r->body.failed) refuse(r, 429, "rate_limit_exceeded", "there is no memory for it now");
-        if (o->response) return queue(o);
+        if (o->replied) return queue(o);
         str_put(&r->body, "", 0);
         if (r->here) {
             s->opts.hooks.handle(s->opts.hooks.user, r);
@@ -195,11 +199,11 @@ static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
     for (;;) {
         atomic_store(&o->state, NET_AWAKE);
         if (atomic_load_explicit(&o->handled, memory_order_acquire)) { /* pairs with net_work */
-            if (o->response) return queue(o);
+            if (o->replied) return queue(o);
             if (!r->ops || atomic_load(&s->closing) || atomic_load(&r->peer) != NET_PEER_THERE)
                 return MHD_NO; /* a peer that sends no more and still has no reply has hung up */
             enum net_next next = r->ops->poll(r);
-            if (o->response) return queue(o);
+            if (o->replied) return queue(o);
             if (next != NET_WAIT) return MHD_NO;
         }
         if (net_req_sleep(o)) return MHD_YES;
@@ -267,6 +271,16 @@ static int conn_max(int want)
     return room < (rlim_t)want ? (int)room : want;
 }
 
+static sl_status open_short(net_server *s, sl_err *err)
+{
+    struct MHD_Response *m = s->short_of_memory = MHD_create_response_from_buffer(
+        sizeof NET_SHORT_TEXT - 1, (void *)(uintptr_t)NET_SHORT_TEXT, MHD_RESPMEM_PERSISTENT);
+    if (!m || MHD_add_response_header(m, "Content-Type", NET_SHORT_TYPE) != MHD_YES ||
+        MHD_add_response_header(m, "Retry-After", NET_SHORT_RETRY) != MHD_YES)
+        return SL_FAIL(err, NOMEM, "no memory for the HTTP server");
+    return SL_OK;
+}
+
 static sl_status start(net_server *s, sl_err *err)
 {
     struct MHD_OptionItem opt[4] = {{MHD_OPTION_END, 0, NULL}};
@@ -312,6 +326,7 @@ static sl_status open_all(net_server *s, sl_err *err)
         s->conn[i].next_free = i + 1 < s->n_conn_max ? i + 1 : -1;
     SL_TRY(copy_pem(o->tls_cert, &s->tls_cert, err));
     SL_TRY(copy_pem(o->tls_key, &s->tls_key, err));
+    SL_TRY(open_short(s, err));
     SL_TRY(net_listen(o->host, o->port, 4096, &s->listen_fd, &s->port, err));
     SL_TRY(net_watch_open(s, err));
     SL_TRY(net_work_open(s, err));
@@ -379,6 +394,7 @@ void net_server_close(net_server *s)
         close(s->listen_fd);
     net_work_close(s);
     net_watch_close(s);
+    if (s->short_of_memory) MHD_destroy_response(s->short_of_memory);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->work_lock);
     pthread_cond_destroy(&s->work_cond);

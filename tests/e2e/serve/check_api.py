@@ -171,6 +171,11 @@ def completions(s):
              all(x <= 0 for x in lp["token_logprobs"][1:]) and r["choices"][0]["text"] == "Once upon", r)
     else:
         need("echo logprobs", r["error"]["code"] == "not_supported", r)
+    many = [7 + i * 31 % 4000 for i in range(1500)]
+    lp = post(prompt=many, echo=True, logprobs=20, max_tokens=2)[1]["choices"][0]["logprobs"]
+    _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True, "logprobs": 20, "max_tokens": 2, "temperature": 0})
+    said = [t for e in ev[:-1] for t in e["choices"][0]["logprobs"]["tokens"]]
+    need("a long echo, whole and as a stream", len(lp["tokens"]) == 1502 and said == lp["tokens"] and ev[-1] == "[DONE]", (len(lp["tokens"]), len(said)))
     need("many prompts", len(post(prompt=["x"] * 40, max_tokens=2)[1]["choices"]) == 40)
     need("suffix", post(suffix="end")[0] == 400)
     need("fan-out", post(prompt=["x"] * 65, n=2)[0] == 400)
