@@ -17,6 +17,8 @@
 
 #define TAG_WAKE UINT64_MAX
 #define MS 1000000
+#define TICK_MS 500
+#define LATE_MS 2000 /* a busy machine alone does not make this thread so late */
 /* Wakes within GATHER_MS are passed on together, because steps may be shorter; within half a
  * millisecond more for each stream beyond four, because writes cost 10 us each and take the CPUs on
  * which the next step runs. */
@@ -89,27 +91,29 @@ static int pass_wakes(net_server *s)
 struct gather {
     bool looking;   /* without being rung */
     int ms;         /* from one pass to the next, at least */
-    int64_t passed; /* when wakes were passed on last */
+    int64_t passed; /* when there were wakes to pass on last */
 };
 
 /* Pass wakes on. Where they come too fast this thread leaves the bell rung, so that nobody rings (a
  * system call of the engine's thread in every step), and looks at the list by itself, until it
- * finds it empty. */
+ * finds it empty. Slower ones are waited for: to look in vain is a switch of threads more for each
+ * step. */
 static void gather(net_server *s, struct gather *g)
 {
-    int64_t now = clock_now_ns();
+    int64_t now = clock_now_ns(), since = now - g->passed;
     int n = 0;
-    if (now - g->passed < (int64_t)g->ms * MS) {
+    if (since < (int64_t)g->ms * MS) {
         g->looking = atomic_load(&s->rung);
         return;
     }
-    g->passed = now;
     if (g->looking) n = pass_wakes(s);
-    g->looking = n > 0;
-    if (!n) {
+    g->looking = n > 0 && since < (int64_t)(g->ms + 2) * MS;
+    if (!g->looking) {
         atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
-        n = pass_wakes(s);
+        n += pass_wakes(s);
     }
+    if (!n) return;
+    g->passed = now;
     g->ms = BASE_MIN(GATHER_MS + BASE_MAX(n - GATHER_FREE, 0) / 2, GATHER_MS_MAX);
 }
 
@@ -166,12 +170,18 @@ static void ping(struct net_req *r, int64_t now)
     net_wake(r);
 }
 
-static void check_deadlines(net_server *s)
+/* late: this thread was kept from running so long, and with it, likely, the whole machine or the
+ * process: time that no peer could use. */
+static void check_deadlines(net_server *s, int64_t now, int64_t late)
 {
-    int64_t now = clock_now_ns();
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < s->n_conn_max; i++) {
+    for (int i = 0, left = s->n_used; left > 0 && i < s->n_conn_max; i++) {
         struct net_conn *c = &s->conn[i];
+        left -= c->phase != NET_FREE;
+        if (late > LATE_MS * (int64_t)MS) {
+            c->since_ns += late;
+            if (c->req) atomic_fetch_add(&net_own(c->req)->moved_ns, late);
+        }
         if (c->phase != NET_FREE && overdue(c, now)) close_soon(c);
         if (c->phase == NET_BUSY && c->req) ping(c->req, now);
     }
@@ -210,7 +220,7 @@ static void *watch(void *arg)
     int64_t next = clock_now_ns();
     struct gather g = {.ms = GATHER_MS};
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : 500;
+        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : TICK_MS;
         int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
         for (int i = 0; i < n; i++)
             if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
@@ -220,10 +230,11 @@ static void *watch(void *arg)
             wake_all(s);
             continue;
         }
-        if (clock_now_ns() < next) continue;
-        check_deadlines(s);
+        int64_t now = clock_now_ns();
+        if (now < next) continue;
+        check_deadlines(s, now, now - next);
         if (s->opts.hooks.tick) s->opts.hooks.tick(s->opts.hooks.user);
-        next = clock_now_ns() + 500 * (int64_t)MS;
+        next = clock_now_ns() + TICK_MS * (int64_t)MS;
     }
     return NULL;
 }
@@ -243,6 +254,7 @@ sl_status net_watch_open(net_server *s, sl_err *err)
         return SL_FAIL(err, IO, "can not watch sockets: %s", strerror(errno));
     if (pthread_create(&s->watcher, NULL, watch, s) != 0)
         return SL_FAIL(err, NOMEM, "can not start a thread");
+    pthread_setname_np(s->watcher, "net-watch");
     s->has_watcher = true;
     return SL_OK;
 }
