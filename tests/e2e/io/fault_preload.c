@@ -7,12 +7,14 @@
  *   FAULT_AT     which call of that kind, from 1
  *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write
  *   FAULT_LOG    a file: one line per open and exec, and "fault" when the fault happened
+ *   FAULT_EVERY  instead of FAULT_AT: about each so manieth call, from SIGUSR2 to the next
  *
  * The allocators are glibc's own by their other names, so that nothing here allocates. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,15 +33,24 @@ void *__libc_memalign(size_t align, size_t n);
 #define SHOW __attribute__((visibility("default")))
 
 static const char *kind, *log_path;
-static long at, how;
+static long at, how, every;
 static atomic_long n_call;
+static atomic_int on;
+
+static void turn(int sig)
+{
+    (void)sig;
+    atomic_fetch_xor(&on, 1);
+}
 
 __attribute__((constructor)) static void setup(void)
 {
-    const char *a = getenv("FAULT_AT"), *h = getenv("FAULT_HOW");
+    const char *a = getenv("FAULT_AT"), *h = getenv("FAULT_HOW"), *e = getenv("FAULT_EVERY");
     log_path = getenv("FAULT_LOG");
     at = a ? atol(a) : 0;
     how = h ? atol(h) : 0;
+    every = e ? atol(e) : 0;
+    if (every) signal(SIGUSR2, turn);
     kind = getenv("FAULT_KIND"); /* last: from now on calls are counted */
 }
 
@@ -65,7 +76,13 @@ static void log_line(const char *a, const char *b)
 /* True when this call is the one. */
 static int hit(const char *what)
 {
-    if (!kind || !at || strcmp(kind, what) != 0) return 0;
+    if (!kind || (!at && !every) || strcmp(kind, what) != 0) return 0;
+    if (every) {
+        if (!atomic_load_explicit(&on, memory_order_relaxed)) return 0;
+        unsigned long n = (unsigned long)atomic_fetch_add(&n_call, 1) * 0x9e3779b97f4a7c15u;
+        errno = (int)how;
+        return (n >> 33) % (unsigned long)every == 0;
+    }
     if (atomic_fetch_add(&n_call, 1) + 1 != at) return 0;
     log_line("fault", "");
     errno = (int)how;

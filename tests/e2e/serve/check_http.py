@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP as bytes: what a strict server refuses, how splits and sizes are taken, who is cut off."""
+"""HTTP as bytes: what a strict server refuses, how splits and sizes are taken (H3, H4), who is cut off.
+
+check_http.py BUILD [--full]: --full sends 1 GiB where a client never ends a line."""
 import json
 import random
 import socket
 import struct
+import sys
 import time
 
 from serve import Server, chat, error_of
@@ -95,6 +98,35 @@ def sizes(s):
     out = s.raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks * 10, timeout=5)
     expect("30 MiB chunked", out, 413, 0)
     T.check("flat memory", None if s_rss(s) < rss + 16384 else f"{rss} -> {s_rss(s)} KiB")
+
+
+def endless(s):
+    """H4: a line, a field, a chunk size, a body without end: cut after at most what the kernel's buffers and one head hold."""
+    most = (1 << 30) if "--full" in sys.argv else 64 << 20
+    piece, rss = b"a" * 65536, s_rss(s)
+    for name, first, cut in [("line", b"GET /", 4 << 20), ("field name", b"GET /health HTTP/1.1\r\nHost: localhost\r\n", 4 << 20),
+                             ("field", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", 4 << 20), ("no line", b"", 4 << 20),
+                             ("chunk size", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", 4 << 20),
+                             ("chunk extension", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;", 4 << 20),
+                             ("chunk", HEAD + b"Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n", 32 << 20),
+                             ("length", HEAD + b"Content-Length: 2147483647\r\n\r\n", 32 << 20)]:
+        n, out = 0, b""
+        with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+            try:
+                c.sendall(first)
+                while n < most:
+                    c.sendall(piece)
+                    n += len(piece)
+            except OSError:
+                pass
+            try:
+                out = c.recv(4096)
+            except OSError:
+                pass
+        T.check(f"endless {name}: cut", None if n < cut else f"took {n} bytes")
+        want = (0, 400, 413, 414, 431, 500) if name == "chunk extension" else (0, 400, 413, 414, 431)  # there it is the library's own word
+        T.check(f"endless {name}: {status_of(out)}", None if status_of(out) in want else f"{out[:100]!r}")
+    T.check("endless: memory", None if s_rss(s) < rss + 4096 else f"{rss} -> {s_rss(s)} KiB")
 
 
 def s_rss(s):
@@ -211,7 +243,7 @@ def slow_senders_end(s, head, body, t0):
 
 with Server() as server:
     slow = slow_senders(server)
-    for part in (smuggling, sizes, splits, leaving, slow_reader):
+    for part in (smuggling, sizes, endless, splits, leaving, slow_reader):
         part(server)
     slow_senders_end(server, *slow)
     status, r = server.post("/v1/chat/completions", chat())

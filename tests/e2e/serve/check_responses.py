@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/v1/responses: the object, the events in order, tools as items, going on from a stored one."""
+"""/v1/responses (A7): the object, the events in order, tools as items, going on from a stored one."""
 import json
 import os
 import sqlite3

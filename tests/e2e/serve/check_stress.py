@@ -345,35 +345,60 @@ def short_of_blocks():
         need("exit", s.stop() == 0)
 
 
+def whole(body, data):
+    """What is wrong with a good answer, or the code of the error event with which a stream ends; None: nothing."""
+    if body["stream"]:
+        if not data.endswith(b"data: [DONE]\n\n"):
+            return "a cut stream"
+        got = [json.loads(ln[6:]) for ln in data.split(b"\n") if ln.startswith(b"data: {")]
+        if "error" in got[-1]:
+            return "event: " + got[-1]["error"]["code"]
+    else:
+        got = [json.loads(data)]
+    tokens = sum(len(c["logprobs"]["content"]) for e in got for c in e["choices"] if c["logprobs"])
+    ends = sum(c["finish_reason"] == "length" for e in got for c in e["choices"])
+    told = got[-1]["usage"]["completion_tokens"]
+    return None if tokens == told and ends == body["n"] else f"an answer that is not whole: {tokens} of {told} tokens, {ends} of {body['n']} ends"
+
+
 def capped():
-    """Hardly any memory and KV blocks for what is asked: requests are refused or computed again, the process stays below its cap."""
-    seconds = 1800 if FULL else 5
+    """Hardly any memory and KV blocks for what is asked: requests are refused or computed again, the process stays below its cap, and who gets an answer
+    gets all of it, or an error event where it ends."""
+    seconds = float(os.environ.get("SECONDS_CAPPED", 1800 if FULL else 5))
+    room = int(os.environ.get("MIB_CAPPED", 64)) << 20
     with Server("--ctx", "1024", "--kv-tokens", "2048", "--max-batch", "16", "--max-queue", "24") as s:
         s.post(CHAT, chat())
         with open(f"/proc/{s.proc.pid}/status") as f:
             data = next(int(ln.split()[1]) for ln in f if ln.startswith("VmData")) << 10
-        resource.prlimit(s.proc.pid, resource.RLIMIT_DATA, (data + (64 << 20),) * 2)
+        resource.prlimit(s.proc.pid, resource.RLIMIT_DATA, (data + room,) * 2)
         until, codes, lock, peak = time.time() + seconds, {}, threading.Lock(), [0]
 
         def client(k):
             rng = random.Random(k)
             while time.time() < until:
                 text = "word " * rng.choice((5, 200, 600, 5000, 180000))
+                body = chat(f"{k} {text}", max_tokens=rng.choice((5, 200, 900)), ignore_eos=True, n=rng.choice((1, 1, 4)), stream=rng.random() < 0.5,
+                            logprobs=True, top_logprobs=rng.choice((0, 20)))
+                if body["stream"]:
+                    body["stream_options"] = {"include_usage": True}
                 try:
-                    st, _, _ = s.call("POST", CHAT, chat(f"{k} {text}", max_tokens=rng.choice((5, 200, 900)), ignore_eos=True, n=rng.choice((1, 1, 4)),
-                                                         stream=rng.random() < 0.5, logprobs=True, top_logprobs=rng.choice((0, 20))))
-                except OSError as e:
-                    st = type(e).__name__
+                    st, head, data = s.call("POST", CHAT, body)
+                    if st == 200:
+                        st = whole(body, data) or 200
+                    elif st == 429 and not 1 <= int(head.get("retry-after", 0)) <= 60 or serve.error_of(data):
+                        st = f"{st}: {data[:80]}"
+                except (OSError, http.client.HTTPException, ValueError) as e:
+                    st = f"{type(e).__name__}: {str(e)[:60]}"
                 with lock:
                     codes[st] = codes.get(st, 0) + 1
                     peak[0] = max(peak[0], serve.rss(s))
                 if st == 429:
                     time.sleep(0.2)
         threads(48, client)
-        print(f"capped {seconds} s: by status {codes}, {s.metric('vllm:num_preemptions_total'):.0f} times blocks were lost, RSS {peak[0]} KiB")
-        need("capped: refused or done", set(codes) <= {200, 400, 413, 429}, codes)
+        print(f"capped {seconds:.0f} s: by status {codes}, {s.metric('vllm:num_preemptions_total'):.0f} times blocks were lost, RSS {peak[0]} KiB")
+        need("capped: refused or done", set(codes) <= {200, 400, 429, "event: rate_limit_exceeded", "event: timeout"}, codes)
         need("capped: some of each", codes.get(200, 0) > 0 and codes.get(429, 0) > 0, codes)
-        need("capped: below the cap", peak[0] << 10 <= data + (64 << 20) + (64 << 20), peak)  # and the weights, which are mapped
+        need("capped: below the cap", peak[0] << 10 <= data + room + (64 << 20), peak)  # and the weights, which are mapped
         need("capped: all blocks are back", s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0)
         need("exit", s.stop() == 0)
 
@@ -493,6 +518,28 @@ def stopped_engine():
         need("exit", s.stop() == 0)
 
 
+def long_prefill():
+    """The engine computes prompts without a pause: /health stays 200 and is quick."""
+    seconds = 60 if FULL else 3
+    with Server("--chunk", "2048") as s:
+        until, n, bad, slow = time.time() + seconds, [0], [], 0
+
+        def prompts(k):
+            while time.time() < until:
+                n[0] += s.post(CHAT, chat("word " * 900, cache_salt=f"{k} {n[0]}", max_tokens=1))[0] == 200
+        th = threading.Thread(target=threads, args=(4, prompts))
+        th.start()
+        while time.time() < until:
+            t0 = time.time()
+            bad += [c for c in (s.get("/health")[0],) if c != 200]
+            slow = max(slow, time.time() - t0)
+            time.sleep(0.02)
+        th.join()
+        print(f"long prefill {seconds} s: {n[0]} prompts, /health after {slow * 1000:.0f} ms at most")
+        need("long prefill: alive", not bad and n[0] > 0, (bad, n))
+        need("exit", s.stop() == 0)
+
+
 def timed(fn, *args):
     if ONLY and fn.__name__ not in ONLY:
         return
@@ -505,6 +552,6 @@ with Server() as server:
     for part in (splits, leaving, stopped_readers, time_limits, salts):
         timed(part, server)
     need("exit", server.stop() == 0)
-for part in (descriptors, slow_senders, slowhttptest, killed, overload, short_of_blocks, capped, reload, drain, stopped_engine):
+for part in (descriptors, slow_senders, slowhttptest, killed, overload, short_of_blocks, capped, reload, drain, stopped_engine, long_prefill):
     timed(part)
 T.exit()

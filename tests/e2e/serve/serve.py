@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting a server and talking to it: what the checks of `sluice serve` share."""
+import atexit
 import hashlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import ssl
 import sys
 import threading
 import time
+import weakref
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import e2e  # noqa: E402
@@ -17,6 +21,75 @@ import e2e  # noqa: E402
 DEMO = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
 TIMEOUT = 60  # seconds for one answer
 KEYS = ("message", "type", "param", "code")
+
+
+# ---- what no client may see (H14) ----
+
+class Leaks:
+    """Looks through every answer of status 400 and more, its head too, and every error event of a stream, whoever reads it: addresses of memory, paths,
+    places in the source, keys in use. A find ends the check with exit code 1."""
+    KEEP = 1 << 16
+    FORM = re.compile(rb"0x[0-9a-fA-F]{6,}|/(?:usr|home|root|tmp|work|opt|var|etc|proc|dev|lib|build|mnt|srv|run)/[\w.+-]+|\b[\w-]+\.(?:c|h|py|inc|cu):\d+")
+    BAD = re.compile(rb'HTTP/1\.[01] [45]\d\d |"error":\s*\{|event: error|response\.failed')
+    HEAD = re.compile(rb"HTTP/1\.[01] \d\d\d ")
+
+    def __init__(self):
+        self.lock, self.found, self.secret, self.n = threading.Lock(), set(), set(), 0
+        self.held = weakref.WeakKeyDictionary()  # of each connection: the last bytes
+
+    def hide(self, *texts):
+        """Texts that no answer may hold."""
+        self.secret |= {t.encode() for t in texts if len(t) >= 4}
+
+    def look(self, text):
+        found = {m[0] for m in self.FORM.finditer(text)} | {t for t in self.secret if t in text}
+        with self.lock:
+            self.n += 1
+            self.found |= {(f, text[:300]) for f in found}
+
+    def feed(self, sock, data):
+        had = self.held.get(sock, b"")
+        text = had + data
+        at = 0
+        while m := self.BAD.search(text, at):
+            end = self.HEAD.search(text, m.end())
+            self.look(text[m.start():end.start() if end else len(text)])
+            if not end:
+                self.held[sock] = text[m.start():][:self.KEEP]  # more of it may come
+                return
+            at = end.start()
+        self.held[sock] = text[-64:]
+
+    def verdict(self):
+        if self.found:
+            for what, where in sorted(self.found):
+                print(f"FAIL leak: {what!r} in {where!r}", flush=True)
+            os._exit(1)
+
+
+leaks = Leaks()
+
+
+def watched(cls):
+    """Have what sockets of this class receive looked through."""
+    recv, recv_into = cls.recv, cls.recv_into
+
+    def see(self, *a, **k):
+        data = recv(self, *a, **k)
+        leaks.feed(self, data)
+        return data
+
+    def see_into(self, buf, *a, **k):
+        n = recv_into(self, buf, *a, **k)
+        leaks.feed(self, bytes(memoryview(buf)[:n]))
+        return n
+    cls.recv, cls.recv_into = see, see_into
+
+
+watched(socket.socket)
+watched(ssl.SSLSocket)
+leaks.hide(e2e.ROOT, DEMO, os.path.realpath(DEMO), e2e.build_dir())
+atexit.register(leaks.verdict)
 
 
 class Server:
@@ -106,7 +179,10 @@ class Server:
             data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
             c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
             r = c.getresponse()
-            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
+            head = dict((k.lower(), v) for k, v in r.getheaders())
+            if len(head) != len(r.getheaders()):
+                raise ValueError(f"a header twice: {r.getheaders()}")
+            return r.status, head, r.read()
         finally:
             c.close()
 
@@ -163,6 +239,7 @@ def error_of(data):
 
 
 def key_line(name, key, more=""):
+    leaks.hide(key, hashlib.sha256(key.encode()).hexdigest())
     return f"{name} {hashlib.sha256(key.encode()).hexdigest()} {more}\n"
 
 
