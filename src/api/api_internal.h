@@ -155,6 +155,8 @@ sl_status api_ids_parse(struct arena *a, const char *name, const struct json *li
 /* Read the body as JSON and check its fields. Errors: REQUEST, with line and column. */
 sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
                          sl_err *err) BASE_MUST_USE;
+/* NOTFOUND unless name (NULL or empty: any) is the model's. */
+sl_status api_model_named(const api *a, const char *name, sl_err *err) BASE_MUST_USE;
 sl_status api_model_check(const api *a, const struct json *body, sl_err *err) BASE_MUST_USE;
 
 /* ---- job.c: from sl_submit to the last event ---- */
@@ -256,6 +258,7 @@ ROUTE(responses);
 ROUTE(response_get);
 ROUTE(response_delete);
 ROUTE(models);
+ROUTE(model_get);
 ROUTE(health);
 ROUTE(ready);
 ROUTE(tokenize);

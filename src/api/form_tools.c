@@ -74,6 +74,17 @@ enum api_calls api_calls_mode(const struct json *chat, bool form)
 
 enum family { DEEPSEEK_3, DEEPSEEK_31, HERMES, LLAMA, JSON };
 
+/* Does a schema say what arguments look like? Else any value would do, and they are an object. */
+static bool says_form(const struct json *p)
+{
+    static const char *const key[] = {"type",  "properties", "required", "additionalProperties",
+                                      "anyOf", "oneOf",      "allOf",    "$ref",
+                                      "enum",  "const"};
+    for (int i = 0; i < BASE_COUNT_OF(key); i++)
+        if (text_json_get(p, key[i])) return true;
+    return false;
+}
+
 static void put_schema(struct str *out, const struct json *tool, bool enforced)
 {
     const struct json *p = api_field(function_of(tool), "parameters");
@@ -82,10 +93,20 @@ static void put_schema(struct str *out, const struct json *tool, bool enforced)
     text_jw_init(&w, out);
     if (!enforced)
         str_puts(out, "{\"type\":\"object\"}");
-    else if (p)
-        text_jw_node(&w, p);
-    else /* OpenAI: no parameters is an empty list of them */
+    else if (!p) /* OpenAI: no parameters is an empty list of them */
         str_puts(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
+    else if (p->kind != JSON_OBJECT_K || says_form(p))
+        text_jw_node(&w, p);
+    else {
+        text_jw_obj(&w);
+        text_jw_key(&w, "type");
+        text_jw_strz(&w, "object");
+        for (const struct json *v = p->n ? p->child : NULL; v; v = v->next) {
+            text_jw_key(&w, v->key);
+            text_jw_node(&w, v);
+        }
+        text_jw_obj_end(&w);
+    }
 }
 
 /* sl-call-I: one call of this tool, without what stands around calls. */

@@ -19,15 +19,19 @@ sl_status api_body_parse(struct net_req *r, int route, const struct json **out, 
     return api_fields_check(*out, route, err);
 }
 
-sl_status api_model_check(const api *a, const struct json *body, sl_err *err)
+sl_status api_model_named(const api *a, const char *name, sl_err *err)
 {
-    const char *name = api_field_str(body, "model", NULL);
     if (!name || !*name || strcmp(name, a->name) == 0 || strcmp(name, a->mi.name) == 0 ||
         strcmp(name, "default") == 0 || (a->o.model_arg && strcmp(name, a->o.model_arg) == 0))
         return SL_OK;
     return SL_FAIL(err, NOTFOUND,
                    "model: the model \"%.100s\" does not exist: this server has \"%s\"", name,
                    a->name);
+}
+
+sl_status api_model_check(const api *a, const struct json *body, sl_err *err)
+{
+    return api_model_named(a, api_field_str(body, "model", NULL), err);
 }
 
 sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,

@@ -21,6 +21,36 @@ static void send(struct net_req *r, struct json_w *w, struct str *s)
     net_reply(r, 200, API_JSON, s);
 }
 
+/* The members of the one model, into an open object. */
+static void put_model(api *a, struct json_w *w)
+{
+    text_jw_key(w, "id");
+    text_jw_strz(w, a->name);
+    text_jw_key(w, "object");
+    text_jw_strz(w, "model");
+    text_jw_key(w, "created");
+    text_jw_int(w, a->started_s);
+    text_jw_key(w, "owned_by");
+    text_jw_strz(w, "sluice");
+    text_jw_key(w, "max_model_len");
+    text_jw_int(w, a->ei.n_ctx);
+    text_jw_key(w, "meta");
+    text_jw_obj(w);
+    text_jw_key(w, "arch");
+    text_jw_strz(w, a->mi.arch);
+    text_jw_key(w, "params");
+    text_jw_int(w, a->mi.params);
+    text_jw_key(w, "active_params");
+    text_jw_int(w, a->mi.active_params);
+    text_jw_key(w, "bytes");
+    text_jw_int(w, a->mi.bytes);
+    text_jw_key(w, "n_vocab");
+    text_jw_int(w, a->mi.n_vocab);
+    text_jw_key(w, "n_ctx_train");
+    text_jw_int(w, a->mi.n_ctx_train);
+    text_jw_obj_end(w);
+}
+
 sl_status api_models(api *a, struct net_req *r, sl_err *err)
 {
     struct json_w w;
@@ -32,33 +62,21 @@ sl_status api_models(api *a, struct net_req *r, sl_err *err)
     text_jw_key(&w, "data");
     text_jw_arr(&w);
     text_jw_obj(&w);
-    text_jw_key(&w, "id");
-    text_jw_strz(&w, a->name);
-    text_jw_key(&w, "object");
-    text_jw_strz(&w, "model");
-    text_jw_key(&w, "created");
-    text_jw_int(&w, a->started_s);
-    text_jw_key(&w, "owned_by");
-    text_jw_strz(&w, "sluice");
-    text_jw_key(&w, "max_model_len");
-    text_jw_int(&w, a->ei.n_ctx);
-    text_jw_key(&w, "meta");
-    text_jw_obj(&w);
-    text_jw_key(&w, "arch");
-    text_jw_strz(&w, a->mi.arch);
-    text_jw_key(&w, "params");
-    text_jw_int(&w, a->mi.params);
-    text_jw_key(&w, "active_params");
-    text_jw_int(&w, a->mi.active_params);
-    text_jw_key(&w, "bytes");
-    text_jw_int(&w, a->mi.bytes);
-    text_jw_key(&w, "n_vocab");
-    text_jw_int(&w, a->mi.n_vocab);
-    text_jw_key(&w, "n_ctx_train");
-    text_jw_int(&w, a->mi.n_ctx_train);
-    text_jw_obj_end(&w);
+    put_model(a, &w);
     text_jw_obj_end(&w);
     text_jw_arr_end(&w);
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+/* /v1/models/NAME, by any name that requests may use. */
+sl_status api_model_get(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    SL_TRY(api_model_named(a, r->path + strlen("/v1/models/"), err));
+    begin(&w, &s);
+    put_model(a, &w);
     send(r, &w, &s);
     return SL_OK;
 }

@@ -18,6 +18,7 @@ static const struct api_route table[] = {
     {"GET", "/style.css", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
     {"GET", "/icon.svg", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
     {"GET", "/v1/models", API_HERE, 0, api_models, NULL},
+    {"GET", "/v1/models/*", API_HERE, 0, api_model_get, NULL},
     {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat, "messages"},
     {"POST", "/v1/completions", API_GEN, BIG, api_completions, "prompt"},
     {"POST", "/v1/responses", API_GEN, BIG, api_responses, "input"},

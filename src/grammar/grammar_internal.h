@@ -20,11 +20,17 @@ enum ir_kind {
     IR_ALT,   /* one of kid[0..n) */
     IR_REP,   /* kid[0] from min to max times; max GRAMMAR_INF = no end */
     IR_CALL,  /* rule */
+    IR_DIGITS, /* an automaton over digits */
     IR_CHAIN  /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are
                  there; then tail (NULL = none)  where something came before, else tail0 */
 };
 struct ir_range {
     uint32_t lo, hi; /* code points, inclusive */
+};
+#define GRAMMAR_NO_DIGIT UINT32_MAX
+struct ir_digit {
+    uint32_t to[11]; /* by digit, and by a point: row, or NO_DIGIT */
+    bool end;
 };
 struct ir {
     enum ir_kind kind;
@@ -36,7 +42,9 @@ struct ir {
         const char *p;
         const struct ir_range *range;
         const struct ir **kid;
+        const struct ir_digit *row; /* [n] */
     };
+    const uint32_t *start; /* [min] rows of DIGITS */
     const bool *must;
     const struct ir *sep, *tail, *tail0;
 };
@@ -75,6 +83,9 @@ const struct ir *grammar_ir_seq(struct build *b, const struct ir *const *kid, si
 const struct ir *grammar_ir_alt(struct build *b, const struct ir *const *kid, size_t n);
 const struct ir *grammar_ir_rep(struct build *b, const struct ir *kid, uint32_t min, uint32_t max);
 const struct ir *grammar_ir_call(struct build *b, int rule);
+/* Copied. */
+const struct ir *grammar_ir_digits(struct build *b, const struct ir_digit *row, uint32_t n,
+                                   const uint32_t *start, uint32_t n_start);
 /* SEQ of up to six; NULL ends. */
 const struct ir *grammar_ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
                                  const struct ir *k2, const struct ir *k3);

@@ -204,6 +204,23 @@ const struct ir *grammar_ir_opt(struct build *b, const struct ir *kid)
     return grammar_ir_rep(b, kid, 0, 1);
 }
 
+const struct ir *grammar_ir_digits(struct build *b, const struct ir_digit *row, uint32_t n,
+                                   const uint32_t *start, uint32_t n_start)
+{
+    if (n_start == 0) return &never;
+    struct ir *e = new_ir(b, IR_DIGITS);
+    struct ir_digit *v = e ? grammar_build_alloc(b, n, sizeof *v) : NULL;
+    uint32_t *s = v ? grammar_build_alloc(b, n_start, sizeof *s) : NULL;
+    if (!s) return &never;
+    memcpy(v, row, n * sizeof *v);
+    memcpy(s, start, n_start * sizeof *s);
+    e->row = v;
+    e->n = n;
+    e->start = s;
+    e->min = n_start;
+    return e;
+}
+
 const struct ir *grammar_ir_call(struct build *b, int rule)
 {
     struct ir *e = new_ir(b, IR_CALL);

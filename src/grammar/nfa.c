@@ -176,6 +176,30 @@ static uint32_t comp_chain(struct nfa *a, const struct ir *e, uint32_t next)
     return none;
 }
 
+/* A state for each row; neighbouring digits that lead to the same one are one edge. */
+static uint32_t comp_digits(struct nfa *a, const struct ir *e, uint32_t next)
+{
+    uint32_t s = grammar_nfa_state(a), base = a->n_state;
+    for (uint32_t i = 0; i < e->n; i++)
+        (void)grammar_nfa_state(a);
+    for (uint32_t i = 0; i < e->n && !a->b->st; i++) {
+        const struct ir_digit *r = &e->row[i];
+        for (uint32_t c = 0, z; c < 10; c = z + 1) {
+            for (z = c; z < 9 && r->to[z + 1] == r->to[c];)
+                z++;
+            if (r->to[c] != GRAMMAR_NO_DIGIT)
+                grammar_nfa_edge(a, base + i, EDGE_BYTE, ('0' + c) | ('0' + z) << 8,
+                                 base + r->to[c]);
+        }
+        if (r->to[10] != GRAMMAR_NO_DIGIT)
+            grammar_nfa_edge(a, base + i, EDGE_BYTE, '.' * 0x101u, base + r->to[10]);
+        if (r->end) grammar_nfa_edge(a, base + i, EDGE_EPS, 0, next);
+    }
+    for (uint32_t i = 0; i < e->min && !a->b->st; i++)
+        grammar_nfa_edge(a, s, EDGE_EPS, 0, base + e->start[i]);
+    return s;
+}
+
 /* The first state of e in front of next. Recursion: as deep as expressions nest, which their
  * parsers limit. */
 static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next)
@@ -201,6 +225,8 @@ static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next)
         return comp_rep(a, e, next);
     case IR_CHAIN:
         return comp_chain(a, e, next);
+    case IR_DIGITS:
+        return comp_digits(a, e, next);
     case IR_CALL:
         s = grammar_nfa_state(a);
         grammar_nfa_edge(a, s, EDGE_CALL, (uint32_t)e->rule, next);

@@ -38,6 +38,7 @@ static const struct {
     {"contentEncoding", NOTE},
     {"contentMediaType", NOTE},
     {"strict", NOTE},
+    {"discriminator", NOTE}, /* OpenAPI's help for oneOf: says nothing of its own */
     {"$defs", DEFS},
     {"definitions", DEFS},
     {"$ref", REF},
@@ -63,6 +64,7 @@ static const struct {
     {"maximum", TYPE},
     {"exclusiveMinimum", TYPE},
     {"exclusiveMaximum", TYPE},
+    {"multipleOf", TYPE},
     {"uniqueItems", FALSE_ONLY},
     {"unevaluatedProperties", FALSE_ONLY},
     {"unevaluatedItems", FALSE_ONLY},
@@ -235,7 +237,7 @@ static const struct ir *values(struct schema *x, const struct place *at)
     static const char *const with[] = {
         "properties",       "required",         "items",     "prefixItems", "pattern",
         "format",           "minLength",        "maxLength", "minimum",     "maximum",
-        "exclusiveMinimum", "exclusiveMaximum", "minItems",  "maxItems"};
+        "exclusiveMinimum", "exclusiveMaximum", "minItems",  "maxItems",  "multipleOf"};
     const struct json *e = text_json_get(at->v, "enum"), *c = text_json_get(at->v, "const");
     struct ir_list l = {0};
     for (int i = 0; i < BASE_COUNT_OF(with); i++)
@@ -401,7 +403,8 @@ static const char *implied(const struct json *v)
                {"minimum", "number"},
                {"maximum", "number"},
                {"exclusiveMinimum", "number"},
-               {"exclusiveMaximum", "number"}};
+               {"exclusiveMaximum", "number"},
+               {"multipleOf", "number"}};
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (text_json_get(v, row[i].key)) return row[i].type;
     return NULL;

@@ -58,6 +58,14 @@ const struct ir *grammar_schema_object(struct schema *x, const struct place *at)
 const struct ir *grammar_schema_array(struct schema *x, const struct place *at);
 const struct ir *grammar_schema_string(struct schema *x, const struct place *at);
 const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer);
+struct multiple { /* the multiples N of step in lo..hi, read as N / 10^point */
+    uint64_t step; /* 1 .. 10^18 */
+    int64_t lo, hi;
+    int point;    /* 0 .. 9 */
+    double value; /* step / 10^point */
+    bool exact;   /* so it is, and all its multiples between the bounds */
+};
+const struct ir *grammar_multiples(struct build *b, const struct multiple *m);
 /* One character of a JSON string, for repeats. */
 const struct ir *grammar_schema_char(struct build *b, bool counted);
 /* A key that is none of these. */

@@ -281,11 +281,71 @@ static const struct ir *decimals(struct schema *x, const struct place *at, const
     return grammar_ir_alt(b, alt.v, alt.n);
 }
 
+/* ---- multipleOf ---- */
+
+/* v as step / 10^point, 0 < v; false when it has too many digits. */
+static bool to_step(double v, struct multiple *m)
+{
+    struct bound d;
+    if (!(v > 0) || v > 1e15 || !to_bound(v, false, &d) || d.n_frac > 9) return false;
+    m->step = d.whole;
+    m->point = d.n_frac;
+    for (int i = 0; i < d.n_frac; i++)
+        m->step = m->step * 10 + (uint64_t)(d.frac[i] - '0');
+    m->value = v;
+    m->exact = ldexp(v, 9) == floor(ldexp(v, 9));
+    return m->step <= (uint64_t)INT_LIMIT;
+}
+
+/* The double that the text of the k-th multiple is. */
+static double multiple_at(const struct multiple *m, double k)
+{
+    double ten = 1;
+    for (int i = 0; i < m->point; i++)
+        ten *= 10;
+    return k * (double)m->step / ten; /* two whole numbers: rounded once, as the text is */
+}
+
+/* A step that is no whole number: at most 15 digits in all. */
+static const struct ir *decimal_steps(struct build *b, const struct limits *l, struct multiple *m)
+{
+    double most = floor((double)WHOLE_LIMIT / (double)m->step), lo = -most, hi = most;
+    if (l->has_lo) lo = fmax(lo, floor(l->lo->f / m->value) - 2);
+    if (l->has_hi) hi = fmin(hi, ceil(l->hi->f / m->value) + 2);
+    for (double v; l->has_lo && lo <= hi; lo++)
+        if ((v = multiple_at(m, lo)) > l->lo->f || (v == l->lo->f && !l->lo_open)) break;
+    for (double v; l->has_hi && lo <= hi; hi--)
+        if ((v = multiple_at(m, hi)) < l->hi->f || (v == l->hi->f && !l->hi_open)) break;
+    if (!(lo <= hi)) return grammar_ir_never(b);
+    m->lo = (int64_t)lo * (int64_t)m->step;
+    m->hi = (int64_t)hi * (int64_t)m->step;
+    return grammar_multiples(b, m);
+}
+
+/* Digits of both: 10 and 2.5 have whole multiples in common, those of 10. */
+static uint64_t whole_step(struct multiple m)
+{
+    uint64_t ten = 1, a, b;
+    for (int i = 0; i < m.point; i++)
+        ten *= 10;
+    for (a = m.step, b = ten; b;) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return m.step / a; /* of multiples N / 10^point, those whose N is one of 10^point */
+}
+
 const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer)
 {
-    const struct json *f = text_json_get(at->v, "format");
+    const struct json *f = text_json_get(at->v, "format"), *by = text_json_get(at->v, "multipleOf");
     struct limits l;
+    struct multiple m = {.step = 1, .exact = true};
     if (!read_limits(x, at, &l)) return grammar_ir_never(x->b);
+    if (by && ((by->kind != JSON_INT_K && by->kind != JSON_REAL_K) || !to_step(by->f, &m))) {
+        grammar_schema_bad(x, at, "multipleOf", "must be a number over 0 of at most 15 digits");
+        return grammar_ir_never(x->b);
+    }
     int64_t lo = -INT_LIMIT, hi = INT_LIMIT;
     if (f && f->kind == JSON_STR_K && integer && strcmp(f->s, "int32") == 0) {
         lo = INT32_MIN;
@@ -295,7 +355,8 @@ const struct ir *grammar_schema_number(struct schema *x, const struct place *at,
         grammar_schema_bad(x, at, "format", "this format is not supported");
         return grammar_ir_never(x->b);
     }
-    if (!integer)
+    if (!integer && m.point) return decimal_steps(x->b, &l, &m);
+    if (!integer && !by)
         return l.has_lo || l.has_hi ? decimals(x, at, &l) : grammar_shared(x->b, SHARED_NUMBER);
     if (l.has_lo) {
         int64_t v = whole_bound(l.lo, l.lo_open, false);
@@ -308,6 +369,13 @@ const struct ir *grammar_schema_number(struct schema *x, const struct place *at,
         hi = BASE_MIN(hi, v);
     }
     if (lo > hi) return grammar_ir_never(x->b);
+    if (by) {
+        m.step = whole_step(m);
+        m.point = 0;
+        m.lo = lo;
+        m.hi = hi;
+        return grammar_multiples(x->b, &m);
+    }
     if (lo == -INT_LIMIT && hi == INT_LIMIT) return grammar_shared(x->b, SHARED_INTEGER);
     return integers(x->b, lo, hi);
 }

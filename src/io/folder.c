@@ -339,6 +339,7 @@ sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err)
     SL_TRY(map_texts(m, err));
     if (vocab_only) return SL_OK;
     SL_TRY(open_weights(m, err));
+    SL_TRY(io_split_fused(m, err));
     SL_TRY(find_other_scheme(m, err));
     return io_scheme_choose(m, err);
 }

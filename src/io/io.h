@@ -93,6 +93,8 @@ bool io_has_weight(const io_model *m, const char *name);
 int64_t io_tensor_params(const io_model *m, int i);
 /* Can io_weight be asked for tensor i by its own name: floats, blocks, or the codes of a quantised matrix? */
 bool io_tensor_is_matrix(const io_model *m, int i);
+/* Does a quantised folder keep a tensor of that name beside its codes: scales, zero points, what its cache is quantised by? */
+bool io_is_beside(const io_model *m, const char *name);
 /* How the folder's quantiser calls itself ("awq"); NULL = not quantised. */
 const char *io_quant_method(const io_model *m);
 

@@ -78,6 +78,7 @@ struct io_model {
     void *quant_own;            /* what the scheme's prepare keeps, in the arena */
     void (*quant_close)(void *own);
     int block_rows, block_cols; /* HF fp8; 0 = one scale for all of a tensor, or for each row */
+    const char *scale_tail;     /* HF fp8: what follows a weight's name in that of its scales */
     const float **scale;        /* HF fp8: by tensor number, of the tensors that are scales */
 };
 
@@ -134,6 +135,9 @@ sl_status io_ascend_read(const struct io_want *q, struct weight *out, bool *done
 sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float *out, bool *any, sl_err *err);
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
 sl_status io_fp8_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
+
+/* fused.c: experts of a layer in one tensor become matrices of their own. */
+sl_status io_split_fused(io_model *m, sl_err *err) BASE_MUST_USE;
 
 /* The end of a path, at most 100 bytes, for messages that have to fit in 240. */
 const char *io_short(const char *path);

@@ -20,6 +20,14 @@ static sl_status fp8_block(const io_model *m, const struct json *b, int i, int *
     return SL_OK;
 }
 
+/* What scales of one value, or of each row, are called: transformers writes weight_scale_inv. */
+static const char *plain_suffix(const io_model *m)
+{
+    for (int i = 0; i < m->n_tensor; i++)
+        if (io_ends_with(m->tensor[i].name, ".weight" INV_SUFFIX)) return INV_SUFFIX;
+    return "_scale";
+}
+
 sl_status io_fp8_prepare(io_model *m, sl_err *err)
 {
     const char *fmt = NULL;
@@ -29,7 +37,8 @@ sl_status io_fp8_prepare(io_model *m, sl_err *err)
                        "%s: %s: quantization_config.fmt is \"%.40s\"; e4m3 is read",
                        io_short(m->path), m->quant_file, fmt);
     const struct json *b = text_json_get(m->quant, "weight_block_size");
-    if (!b || b->kind == JSON_NULL_K) return io_f8_scales(m, "_scale", err);
+    m->scale_tail = b && b->kind != JSON_NULL_K ? INV_SUFFIX : plain_suffix(m);
+    if (!b || b->kind == JSON_NULL_K) return io_f8_scales(m, m->scale_tail, err);
     if (b->kind != JSON_ARRAY_K || b->n != 2)
         return SL_FAIL(err, FORMAT,
                        "%s: %s: quantization_config.weight_block_size is not [rows, columns]",
@@ -43,7 +52,7 @@ sl_status io_fp8_read(const struct io_want *q, struct weight *w, bool *done, sl_
 {
     const io_model *m = q->m;
     if (!q->t || q->t->type != TENSOR_F8_E4M3) return SL_OK; /* norms, router, embedding, head */
-    const char *tail = m->block_rows ? INV_SUFFIX : "_scale";
+    const char *tail = m->scale_tail;
     const struct tensor *s = io_findf(m, "%s%s", q->name, tail);
     *done = true;
     if (!s)

@@ -102,6 +102,11 @@ static const char *const beside_tail[] = {"_scale_inv",
                                           ".weight_scale_second",
                                           ".weight_offset_second",
                                           ".scale_bias",
+                                          ".input_zero_point",
+                                          ".output_zero_point",
+                                          ".activation_scale",
+                                          ".output_scale",
+                                          ".q_scale",
                                           ".k_scale",
                                           ".v_scale",
                                           ".kv_cache_scale",
@@ -209,12 +214,17 @@ bool io_has_weight(const io_model *m, const char *name)
     return false;
 }
 
+bool io_is_beside(const io_model *m, const char *name)
+{
+    return m->quant_method && has_tail(name, beside_tail, BASE_COUNT_OF(beside_tail));
+}
+
 bool io_tensor_is_matrix(const io_model *m, int i)
 {
     const struct tensor *t = &m->tensor[i];
     if (t->n_dim < 2) return false;
     if (!m->quant_method) return tensor_dtype_is_weight(t->type);
-    if (has_tail(t->name, beside_tail, BASE_COUNT_OF(beside_tail))) return false;
+    if (io_is_beside(m, t->name)) return false;
     if (has_tail(t->name, codes_tail, BASE_COUNT_OF(codes_tail))) return true;
     return tensor_dtype_is_weight(t->type) ||
            ((t->type == TENSOR_I8 || t->type == TENSOR_U8) && io_ends_with(t->name, ".weight"));
@@ -225,7 +235,7 @@ int64_t io_tensor_params(const io_model *m, int i)
     const struct tensor *t = &m->tensor[i];
     struct weight w;
     if (m->kind == IO_GGUF || !m->quant_method) return tensor_count(t);
-    if (has_tail(t->name, beside_tail, BASE_COUNT_OF(beside_tail))) return 0;
+    if (io_is_beside(m, t->name)) return 0;
     if (!io_tensor_is_matrix(m, i) || !m->scheme) return tensor_count(t);
     return io_weight(m, t->name, &w, NULL) == SL_OK ? w.rows * w.cols : tensor_count(t);
 }

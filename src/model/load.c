@@ -27,12 +27,25 @@ static sl_status get_biased(const io_model *io, const char *name, struct weight 
     return st;
 }
 
-/* The same for a layer that has no place for a bias among its scales. */
+/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. */
+static bool has_bias(const io_model *io, const char *name)
+{
+    size_t n = strlen(name), k = strlen(".weight");
+    uint8_t any = 0;
+    if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
+    const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
+    for (uint64_t i = 0; t && t->data && i < t->n_bytes; i++) any |= ((const uint8_t *)t->data)[i];
+    return any != 0;
+}
+
+/* The same for a layer that has no place for a bias, be it a tensor or among the scales. */
 static sl_status get_weight(const io_model *io, const char *name, struct weight *w, sl_err *err)
 {
     void *p = NULL;
     bool any = false;
     SL_TRY(get_biased(io, name, w, err));
+    if (has_bias(io, name))
+        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for", io_path(io), name);
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
     sl_status st = io_weight_bias(io, name, w, p, &any, err);
@@ -184,7 +197,7 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
 {
     char name[MAX_NAME];
     model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-    if (m->kind == IO_HF && !m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
+    if (!m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
         return biased_matrix(m, io, name, rows, cols, use, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
 }

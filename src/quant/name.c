@@ -203,13 +203,19 @@ static bool cut_tail(const char *name, const char *tail, char *buf, int n)
     return true;
 }
 
+/* Old GPTQ folders hold biases of zeros for every matrix; nothing has a place for those of an MLP. */
+static bool is_no_bias(const struct tensor *t)
+{
+    char base[QUANT_MAX_NAME];
+    uint8_t any = 0;
+    if (!strstr(t->name, ".mlp.") || !cut_tail(t->name, "_proj.bias", base, sizeof base)) return false;
+    for (uint64_t i = 0; i < t->n_bytes; i++) any |= ((const uint8_t *)t->data)[i];
+    return !any;
+}
+
 bool quant_weight_name(const io_model *m, int i, char *buf, int n)
 {
     static const char *const packed[] = {".qweight", ".weight_packed"};
-    static const char *const beside[] = {".qzeros", ".scales", ".g_idx", ".weight_scale", ".weight_scale_inv", ".weight_scale_2",
-                                         ".weight_shape", ".weight_zero_point", ".weight_g_idx", ".weight_global_scale",
-                                         ".input_global_scale", ".input_scale", ".input_offset", ".weight_offset", ".deq_scale",
-                                         ".quant_bias", ".weight_scale_second", ".weight_offset_second", ".scale_bias"};
     const struct tensor *t = io_tensor(m, i);
     char base[QUANT_MAX_NAME];
     snprintf(buf, (size_t)n, "%s", t->name);
@@ -223,7 +229,5 @@ bool quant_weight_name(const io_model *m, int i, char *buf, int n)
             snprintf(buf, (size_t)n, "%s.weight", base);
             return true;
         }
-    for (int k = 0; k < BASE_COUNT_OF(beside); k++)
-        if (cut_tail(t->name, beside[k], base, sizeof base)) return false;
-    return true;
+    return !io_is_beside(m, t->name) && !is_no_bias(t);
 }

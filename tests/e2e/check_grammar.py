@@ -73,6 +73,8 @@ def check(s, v, root):
         need("maximum" not in s or v <= s["maximum"], "maximum")
         need("exclusiveMinimum" not in s or v > s["exclusiveMinimum"], "exclusiveMinimum")
         need("exclusiveMaximum" not in s or v < s["exclusiveMaximum"], "exclusiveMaximum")
+        by = s.get("multipleOf")  # as jsonschema divides
+        need(not by or ((v / by).is_integer() if isinstance(by, float) else v % by == 0), "multipleOf")
     if isinstance(v, list):
         need(len(v) >= s.get("minItems", 0) and len(v) <= s.get("maxItems", 1 << 30), "items")
         pre = s.get("prefixItems", [])

@@ -101,6 +101,8 @@ class Schemas:
             s[r.choice(["minimum", "exclusiveMinimum"])] = lo
         if r.random() < 0.5:
             s[r.choice(["maximum", "exclusiveMaximum"])] = hi + (2 if whole else r.choice([0.5, 1, 0.01]))
+        if r.random() < 0.2:
+            s["multipleOf"] = r.choice([1, 2, 3, 7, 10, 50, 365, 0.5, 0.125, 7.5, 1000000])
         return s
 
     def integer(self, depth):

@@ -123,6 +123,17 @@ def strict(s, family, n_seed):
         need(f"{family} form or calls {seed}", status == 200 and (calls or set(json.loads(text)) == {"n"}), r)
 
 
+def loose(s, family):
+    """Parameters that say nothing: arguments are an object all the same."""
+    for i, params in enumerate(({}, {"description": "any"})):
+        for seed in range(4):
+            status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required", parallel_tool_calls=False, temperature=1.5,
+                                          seed=seed, max_tokens=60))
+            c = r["choices"][0]
+            need(f"{family} loose {i} {seed}", status == 200 and (c["finish_reason"] == "length" or [
+                isinstance(json.loads(a), dict) for _, a in calls_of(c["message"])] == [True]), r)
+
+
 def reasoning(s):
     """A model that thinks before its answer: the form begins behind the reasoning."""
     forms = [({"response_format": {"type": "json_object"}}, lambda t: isinstance(json.loads(t), dict)),
@@ -209,6 +220,7 @@ for fam in ("auto", "hermes", "llama3", "json"):
     with Server("--tool-parser", fam) as server:
         forced(server, fam, 100 if FULL else 12)
         strict(server, fam, 200 if FULL else 12)
+        loose(server, fam)
         if fam == "auto":
             for part in (reasoning, responses, refused):
                 part(server)

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same model in two spellings, as different tools write it: what `verify` says of both, their logits, and what `quantize` makes of the second.
+
+  check_spellings.py [BUILD [NAME...]]
+"""
+import os
+import sys
+
+import e2e
+import quants
+
+S = e2e.sluice()
+IDS = "5,6,7,8,9,20,30,40,50,60"
+
+
+def fused(t, c, files):
+    """Experts in one tensor of a layer, as transformers has them in memory."""
+    for layer in range(c["num_hidden_layers"] + 1):
+        p = f"model.layers.{layer}.mlp.experts."
+        for part, names in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+            for tail, new in ((".weight", ""), (".weight_scale_inv", "_scale_inv")):
+                if f"{p}0.{names[0]}{tail}" not in t:
+                    continue
+                all_of = [t.pop(f"{p}{e}.{n}{tail}") for e in range(quants.E) for n in names]
+                dtype, (rows, cols), _ = all_of[0]
+                t[p + part + new] = (dtype, [quants.E, rows * len(names), cols], b"".join(d for _, _, d in all_of))
+
+
+def scale_inv(t, c, files):
+    """transformers' FP8 without blocks: weight_scale_inv of one value, and an activation_scale."""
+    c["quantization_config"]["weight_block_size"] = None
+    for n in [n for n in t if n.endswith(".weight_scale")]:
+        t[n + "_inv"] = ("F32", [], t.pop(n)[2])
+        t[n.removesuffix("weight_scale") + "activation_scale"] = ("F32", [], quants.f32([0.01]))
+
+
+def kv_scales(t, c, files):
+    """Scales of a quantised cache, as three tools spell them."""
+    for layer in range(c["num_hidden_layers"]):
+        p = f"model.layers.{layer}.self_attn."
+        for n, shape in (("k_scale", [1]), ("v_scale", [1]), ("k_proj.k_scale", []), ("v_proj.v_scale", []), ("k_proj.output_scale", [1]),
+                         ("v_proj.output_scale", [1]), ("attn.k_scale", [1]), ("attn.v_scale", [1]), ("q_scale", [1])):
+            t[p + n] = ("F32", shape, quants.f32([0.02]))
+
+
+def biases(value):
+    """Biases of MLP matrices, which old GPTQ files are full of: zeros are nothing, others have no place."""
+    def edit(t, c, files):
+        for n in [n for n in t if n.endswith("proj.qweight") and ".mlp." in n]:
+            rows = t[n][1][1]
+            t[n.removesuffix("qweight") + "bias"] = ("F16", [rows], quants.f16([value] * rows))
+    return edit
+
+
+BF16 = (lambda edit: quants.build_of("bf16.qwen3_moe", quants.qwen(), quants.bf16_matrix, {}, edit))
+BF16_V3 = (lambda edit: quants.build_of("bf16.deepseek_v3", quants.deepseek(), quants.bf16_matrix, {}, edit))
+
+
+def of(name):
+    return lambda edit: quants.build(name, edit)
+
+
+CASES = {
+    "fused experts": (BF16, fused),
+    "fused experts deepseek_v3": (BF16_V3, fused),
+    "fused experts fp8": (of("fp8.qwen3_moe"), fused),
+    "gptq with biases of zero": (of("gptq.qwen3_moe"), biases(0)),
+    "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
+    "kv scales fp8": (of("fp8.qwen3_moe"), kv_scales),
+    "kv scales compressed-tensors": (of("ct_fp8_chan.qwen3_moe"), kv_scales),
+    "kv scales modelopt": (of("modelopt_fp8.qwen3_moe"), kv_scales),
+}
+
+
+def write(folder, files):
+    os.makedirs(folder)
+    for f, b in files.items():
+        with open(os.path.join(folder, f), "wb") as o:
+            o.write(b)
+    return folder
+
+
+def logits(model, out):
+    rc, _, err = e2e.run([S, "eval", "-m", model, "--ids", IDS, "--dump-logits", out, "--acts", "f32", "-q"])
+    return err.strip() or f"exit code {rc}" if rc else open(out, "rb").read()
+
+
+def verify(a, b):
+    rc, out, err = e2e.run([S, "verify", a, b, "--json", "-q"])
+    if rc not in (0, 1) or not out:
+        return err.strip() or f"exit code {rc}"
+    r = e2e.last_json(out)
+    return None if rc == 0 and r["ok"] and r["same"] else f"{r['only_a']} and {r['only_b']} alone, {r['rms_rel']}"
+
+
+def one(t, name, make, edit, tmp):
+    d = os.path.join(tmp, name.replace(" ", "_"))
+    a, b = write(d + ".a", make(None)), write(d + ".b", make(edit))
+    t.check(f"{name}: verify", verify(a, b))
+    z = [logits(m, d + ".z") for m in (a, b)]
+    t.check(f"{name}: logits", None if z[0] == z[1] and isinstance(z[0], bytes) else f"{z[1] if isinstance(z[1], str) else 'differ'}")
+    for dst, typ in ((d + ".gguf", "q8_0"), (d + ".q", "int8")):
+        rc, _, err = e2e.run([S, "quantize", b, dst, "--weights", typ, "-q"])
+        t.check(f"{name}: quantize {typ}", (err.strip() or rc) if rc else None if verify_near(b, dst) else "is another model")
+
+
+def refused(t, tmp):
+    d = write(os.path.join(tmp, "biased"), quants.build("gptq.qwen3_moe", biases(0.5)))
+    z = logits(d, d + ".z")
+    t.check("biases of an MLP", None if isinstance(z, str) and e2e.one_line_failure(1, z) is None and "bias" in z else f"{z[:200]!r}")
+
+
+def verify_near(a, b):
+    rc, out, _ = e2e.run([S, "verify", a, b, "--tol", "0.05", "--json", "-q"])
+    return rc == 0 and e2e.last_json(out)["ok"]
+
+
+def main():
+    t = e2e.Tally("spellings")
+    with e2e.scratch() as tmp:
+        for name, (make, edit) in CASES.items():
+            if not sys.argv[2:] or any(name.startswith(o) for o in sys.argv[2:]):
+                one(t, name, make, edit, tmp)
+        refused(t, tmp)
+    t.exit()
+
+
+if __name__ == "__main__":
+    main()
