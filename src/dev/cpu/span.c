@@ -132,27 +132,53 @@ static void run_split(void *arg, int worker, int n_w)
     }
 }
 
-void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
+/* Give out every span and unit anew; before the region. */
+static void deal(struct cpu *c, const struct cpu_span_job *j)
 {
-    struct spans_job s = {c, j};
-    j->n_span = 0;
+    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
+    if (j->window) set_ranges(c, j->n_unit * j->window, c->n_worker);
+}
+
+void dev_cpu_spans_begin(struct cpu *c, struct cpu_span_job *j)
+{
     int most = 0;
+    j->n_span = j->window = 0;
     for (int i = 0; i < j->n_unit; i++) {
         const struct cpu_unit *u = &c->unit[i];
         if (u->span1 > j->n_span) j->n_span = u->span1;
         if (u->span1 - u->span0 > most) most = u->span1 - u->span0;
     }
     ASSERT(dev_cpu_part_floats(j->n_row, j->ldo) <= c->part_floats);
-    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
-    if (j->ns < INLINE_NS) {
-        run_whole(&s, 0, 1);
-    } else if (j->n_unit >= CPU_SPLIT * c->n_worker || most < 2 || c->n_worker == 1) {
-        par_run(c->team, run_whole, &s);
-    } else {
+    if (j->n_unit < CPU_SPLIT * c->n_worker && most >= 2 && c->n_worker > 1) {
         j->window = CPU_SPLIT_ITEMS * c->n_worker / j->n_unit;
         if (j->window < 1) j->window = 1;
         if (j->window > j->n_span) j->window = j->n_span;
-        set_ranges(c, j->n_unit * j->window, c->n_worker);
-        par_run(c->team, run_split, &s);
+    }
+    deal(c, j);
+}
+
+void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j)
+{
+    if (!j->window) deal(c, j); /* ranges are dealt at the end of a window */
+}
+
+void dev_cpu_spans_run(struct cpu *c, struct cpu_span_job *j, int worker, int n_w)
+{
+    struct spans_job s = {c, j};
+    if (j->window)
+        run_split(&s, worker, n_w);
+    else
+        run_whole(&s, worker, n_w);
+}
+
+void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
+{
+    struct spans_job s = {c, j};
+    dev_cpu_spans_begin(c, j);
+    if (j->ns < INLINE_NS) {
+        j->window = 0;
+        run_whole(&s, 0, 1);
+    } else {
+        par_run(c->team, j->window ? run_split : run_whole, &s);
     }
 }
