@@ -292,15 +292,26 @@ static inline void dev_cpu_rotate(const struct cpu *c, int style, float *x, cons
     else
         c->k.rope_half_f32(x, cs, n_rot);
 }
-/* Key and value of head h to place in of a page. */
-void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, uint8_t *page, int in, int h,
-                      const float *k, const float *v);
-
 /* ---- where positions lie (kv.c) ---- */
 static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
     return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
+/* Where token t of the step has its place. */
+struct cpu_place {
+    uint8_t *page;
+    int in; /* position in the page */
+};
+static inline struct cpu_place dev_cpu_place(const struct cpu_kv *kv, int layer,
+                                             const struct dev_batch *b, int t)
+{
+    int pos = b->pos[t], i = pos / kv->s.blk_tok;
+    return (struct cpu_place){dev_cpu_page(kv, layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + i]),
+                              pos % kv->s.blk_tok};
+}
+/* Key and value of head h (rows.c). */
+void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
+                      const float *k, const float *v);
 
 /* ---- attention (attn.c, mla.c, span.c) ---- */
 /* A unit: some query rows of one sequence that go through the context together. */

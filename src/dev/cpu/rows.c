@@ -134,13 +134,14 @@ void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
 }
 
 /* ---- kv_put ---- */
-void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, uint8_t *page, int in, int h,
+void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
                       const float *k, const float *v)
 {
-    uint8_t *rows = page + (size_t)kv->s.n_head * kv->k_head_bytes;
-    c->k.put_k(kv->t, page + (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes,
-               in % 16, k, kv->s.d_k);
-    c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)in * kv->row_bytes, v,
+    uint8_t *rows = at.page + (size_t)kv->s.n_head * kv->k_head_bytes;
+    c->k.put_k(kv->t,
+               at.page + (size_t)h * kv->k_head_bytes + (size_t)(at.in / 16) * kv->group_bytes,
+               at.in % 16, k, kv->s.d_k);
+    c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)at.in * kv->row_bytes, v,
                kv->s.d_v);
 }
 
@@ -156,17 +157,15 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     const struct dev_kv_put *p = j->p;
     const struct dev_batch *b = j->b;
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
-    int pos = b->pos[t], in = pos % kv->s.blk_tok;
-    uint8_t *page =
-        dev_cpu_page(kv, p->layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok]);
+    struct cpu_place at = dev_cpu_place(kv, p->layer, b, t);
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
-        c->k.put_v(kv->t, page + (size_t)in * kv->row_bytes, k, kv->s.d_k);
+        c->k.put_v(kv->t, at.page + (size_t)at.in * kv->row_bytes, k, kv->s.d_k);
         return;
     }
     const float *v = p->v + t * p->ldv;
     for (int h = 0; h < kv->s.n_head; h++)
-        dev_cpu_put_head(c, kv, page, in, h, k + h * kv->s.d_k, v + h * kv->s.d_v);
+        dev_cpu_put_head(c, kv, at, h, k + h * kv->s.d_k, v + h * kv->s.d_v);
 }
 
 void dev_cpu_kv_put(dev *d, const struct dev_batch *b, const struct dev_kv_put *p)

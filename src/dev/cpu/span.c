@@ -28,18 +28,19 @@ static void clear(const struct cpu_span_job *j, struct cpu_part run)
     memset(run.l, 0, sizeof(float) * (size_t)j->n_row);
 }
 
-/* Each unit by one worker, the longest (last) first. */
+/* Each unit by one worker, the longest (last) first; a worker's first one is known beforehand. */
 static void run_whole(void *arg, int worker, int n_w)
 {
-    (void)n_w;
     struct spans_job *s = arg;
     struct cpu *c = s->c;
     struct cpu_span_job *j = s->j;
     float *mem = c->scratch[worker].attn;
     struct cpu_part part = dev_cpu_part_at(mem + j->mem_floats, j->n_row);
     struct cpu_part run = dev_cpu_part_at(mem + j->mem_floats + c->part_floats, j->n_row);
-    int b, e;
-    while (par_take(c->counter, j->n_unit, 1, &b, &e)) {
+    int first = worker < j->n_unit, b = worker, e;
+    while (first || par_take(c->counter, j->n_unit, 1, &b, &e)) {
+        if (!first && b < n_w) continue;
+        first = 0;
         const struct cpu_unit *u = &c->unit[j->n_unit - 1 - b];
         int rows[2] = {0, u->n_tok * u->n_head};
         clear(j, run);

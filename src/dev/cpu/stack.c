@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "dev/cpu/attn.h"
 
+#define ASK_LINES 24                    /* about what a core can have under way */
+#define FETCH_BYTES ((size_t)128 << 10) /* of keys and values, by a worker: stay in its cache */
 #define TOK_MAX                                                                                    \
     4 /* with more, a worker that computes what another one does costs more than a wait */
 
@@ -95,6 +97,7 @@ static sl_status settle(struct cpu *c, struct fixed *f, sl_err *err)
     SL_TRY(get(c, (size_t)c->n_worker, sizeof *f->begin, &f->begin, err));
     SL_TRY(get(c, (size_t)c->n_worker, sizeof *f->start, &f->start, err));
     dev_cpu_work_divide(c, &f->w);
+    f->w.step_min = 1; /* a unit more or less at the end is what workers wait for */
     dev_cpu_work_starts(c, &f->w, f->start);
     for (int i = 0; i < c->n_worker; i++)
         f->begin[i] = atomic_load_explicit(&f->w.range[i].next, memory_order_relaxed);
@@ -257,6 +260,16 @@ static void deal(const struct mine *m, struct fixed *f)
         par_range_set(&f->w.range[i], f->begin[i], f->w.range[i].end);
 }
 
+/* Ask for the next lines of what this worker will multiply with: while it makes its inputs nothing
+ * else reads. */
+static void ask(const struct mine *m)
+{
+    if (m->worker >= CPU_AHEAD_MAX) return;
+    struct cpu_ahead *a = &m->j->c->ahead[m->worker];
+    for (int i = 0; i < ASK_LINES && a->p < a->end; i++, a->p += 64)
+        __builtin_prefetch(a->p, 0, 2);
+}
+
 /* x (+= r), normed and prepared. */
 static void norm(const struct mine *m, int add, const float *w, struct mm_act_buf *to)
 {
@@ -265,16 +278,20 @@ static void norm(const struct mine *m, int add, const float *w, struct mm_act_bu
     float *y = c->scratch[m->worker].row;
     for (int t = 0; t < m->j->b->n_tok; t++) {
         float *x = m->x + (int64_t)t * D;
+        ask(m);
         if (add) c->k.add_f32(x, m->j->p->r + (int64_t)t * D, D);
         c->k.rmsnorm_f32(y, x, w, D, m->j->s->p.eps);
+        ask(m);
         kern_mm_prep(to, t, y);
     }
 }
 
 static void prepare(const struct mine *m, const float *x, struct mm_act_buf *to)
 {
-    for (int t = 0; t < m->j->b->n_tok; t++)
+    for (int t = 0; t < m->j->b->n_tok; t++) {
+        ask(m);
         kern_mm_prep(to, t, x + (int64_t)t * to->n_col);
+    }
 }
 
 static void rotate_head(const struct mine *m, float *x, const float *w, int t)
@@ -289,17 +306,15 @@ static void rotate_head(const struct mine *m, float *x, const float *w, int t)
 static void ready(const struct mine *m, int t, int h)
 {
     const struct stack_job *j = m->j;
-    const struct dev_batch *b = j->b;
     const struct cpu_stack *s = j->s;
-    const struct cpu_kv *kv = j->kv;
-    int d = s->p.d_head, pos = b->pos[t], in = pos % kv->s.blk_tok;
+    int d = s->p.d_head;
     float *q = s->q + ((int64_t)t * s->p.n_head + (int64_t)h * s->group) * d;
     int64_t at = ((int64_t)t * s->p.n_head_kv + h) * d;
     for (int i = 0; i < s->group; i++)
         rotate_head(m, q + i * d, m->l->p.q_norm, t);
     rotate_head(m, s->k + at, m->l->p.k_norm, t);
-    int blk = b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok];
-    dev_cpu_put_head(j->c, kv, dev_cpu_page(kv, m->attn.layer, blk), in, h, s->k + at, s->v + at);
+    dev_cpu_put_head(j->c, j->kv, dev_cpu_place(j->kv, m->attn.layer, j->b, t), h, s->k + at,
+                     s->v + at);
 }
 
 static void begin_unit(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -348,6 +363,41 @@ static void feed_forward(struct mine *m)
                         &down, n_tok);
 }
 
+static void read_lines(const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 64)
+        (void)*(const volatile uint8_t *)(p + i);
+}
+
+/* Keys and values of the units that this worker will begin with: they come from memory, for the
+ * weights of a step push them out of every cache, and attention waits for one after another. Here
+ * nothing waits for them. */
+static void fetch(const struct mine *m)
+{
+    const struct stack_job *j = m->j;
+    const struct cpu_kv *kv = j->kv;
+    size_t left = FETCH_BYTES;
+    for (int i = m->worker; i < j->spans.n_unit; i += m->n_w) {
+        const struct cpu_unit *u = &j->c->unit[j->spans.n_unit - 1 - i];
+        size_t h = (size_t)(u->head0 / u->n_head);
+        int p = u->span0 * VEC_SPAN, end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
+        for (int n; p < end; p += n) {
+            n = kv->s.blk_tok - p % kv->s.blk_tok;
+            if (n > end - p) n = end - p;
+            size_t in = (size_t)(p % kv->s.blk_tok), k = (size_t)(n + 15) / 16 * kv->group_bytes,
+                   v = (size_t)n * kv->row_bytes;
+            const uint8_t *page = dev_cpu_page(
+                kv, m->attn.layer, j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / kv->s.blk_tok]);
+            if (k + v > left) return;
+            left -= k + v;
+            read_lines(page + h * kv->k_head_bytes + in / 16 * kv->group_bytes, k);
+            read_lines(page + (size_t)kv->s.n_head * kv->k_head_bytes + h * kv->head_bytes +
+                           in * kv->row_bytes,
+                       v);
+        }
+    }
+}
+
 static void layer(struct mine *m)
 {
     struct stack_job *j = m->j;
@@ -357,6 +407,7 @@ static void layer(struct mine *m)
     struct stack_layer *l = &s->layer[il];
     m->l = l;
     deal(m, &l->set[SET_OUT]);
+    if (!m->spans.window) fetch(m);
     norm(m, il > 0, l->p.attn_norm, &m->own->attn);
     dev_cpu_matmul_take(c, m->worker, &l->set[SET_QKV].w, &m->own->attn, &l->qkv, n_tok);
     par_barrier(c->team);
