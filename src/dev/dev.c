@@ -149,6 +149,17 @@ sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err)
     return d->cls->reserve(d, p, err);
 }
 
+sl_status dev_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err)
+{
+    *out = NULL;
+    return d->cls->stack_open ? d->cls->stack_open(d, s, out, err) : SL_OK;
+}
+
+int dev_stack_tok_max(const dev_stack *s)
+{
+    return s ? s->n_tok_max : 0;
+}
+
 double dev_probe_read_gbps(dev *d, int ms)
 {
     return d->cls->probe_read_gbps(d, ms);

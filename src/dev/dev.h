@@ -34,6 +34,7 @@ typedef struct dev dev;
 typedef struct dev_mat dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
 typedef struct dev_act dev_act; /* prepared activations of one layer input */
 typedef struct dev_kv dev_kv;   /* paged KV cache of all layers */
+typedef struct dev_stack dev_stack; /* layers that are run together */
 
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
     BASE_MUST_USE; /* name: "cpu" */
@@ -283,6 +284,13 @@ struct dev_moe {
     void (*tap)(void *user, int expert, const float *h, int n_row, int n_col);
     void *tap_user;
 };
+/* All layers of a stack (see dev_stack_open), on at most dev_stack_tok_max tokens. x [T, D]: what goes into the first layer; afterwards the output of the last is
+ * x + r, not added yet. r [T, D]. */
+struct dev_layers {
+    dev_stack *stack;
+    dev_kv *kv;
+    float *x, *r;
+};
 /* x += y over n values. */
 struct dev_add {
     float *x;
@@ -315,6 +323,29 @@ struct dev_plan {
 /* The most keep_bytes of which a device makes use; 0: it keeps nothing. name as in dev_open. */
 int64_t dev_keep_bytes(const char *name, const struct dev_plan *p, enum dev_acts acts);
 sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
+
+/* ---- layers that are run together ---- */
+/* Layers with keys and values per head and a dense feed-forward block, all of the same shape but for the feed-forward width. What dev_layers computes is bit for bit what
+ * dev_norm, dev_matmul, (dev_norm of heads,) dev_rope, dev_kv_put, dev_attn, dev_prep, dev_matmul, dev_norm and dev_ffn compute one after another; with few tokens it
+ * waits less. Pointers of a layer are kept, the list is not. */
+struct dev_stack_layer {
+    const float *attn_norm, *ffn_norm;              /* [D] */
+    const float *q_norm, *k_norm;                   /* [d_head], or NULL */
+    const float *q_bias, *k_bias, *v_bias, *o_bias; /* or NULL */
+    const dev_mat *q, *k, *v, *o, *gate_up, *down;
+};
+struct dev_stack_shape {
+    int n_layer;
+    const struct dev_stack_layer *layer;
+    int n_head, n_head_kv, d_head, n_window; /* n_window as in dev_attn */
+    float eps, scale;
+    int n_rot, rope_style; /* as in dev_rope */
+    const float *freq;
+    float mscale;
+};
+/* After dev_reserve. *out NULL: the device runs operators one by one only. Errors: NOMEM. */
+sl_status dev_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err) BASE_MUST_USE;
+int dev_stack_tok_max(const dev_stack *s); /* 0 for NULL */
 
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
 double dev_probe_read_gbps(dev *d, int ms);

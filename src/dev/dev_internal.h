@@ -35,6 +35,8 @@ struct dev_class {
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);
     int64_t (*keep_bytes)(const struct dev_plan *p, enum dev_acts acts);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
+    /* NULL: no stacks. */
+    sl_status (*stack_open)(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
 #define X(name, params) void (*name)(dev * d, const struct dev_batch *b, const struct params *p);
@@ -63,6 +65,10 @@ struct dev {
 struct dev_mat {
     int64_t bytes;
     int rows, cols;
+};
+
+struct dev_stack {
+    int n_tok_max;
 };
 
 extern const struct dev_class dev_cpu_class;

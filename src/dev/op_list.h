@@ -17,6 +17,7 @@
     OP(ffn, dev_ffn)                                                                               \
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \
+    OP(layers, dev_layers)                                                                         \
     OP(add, dev_add)                                                                               \
     OP(rows, dev_rows)
 

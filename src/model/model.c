@@ -147,6 +147,33 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     return dev_reserve(m->d, &plan, err);
 }
 
+/* Layers that the device may run together: keys and values per head, dense, all with the same window. */
+static sl_status open_stack(struct model *m, sl_err *err)
+{
+    const struct model_cfg *c = &m->cfg;
+    void *p = NULL;
+    if (c->kv_lora || c->n_expert) return SL_OK;
+    for (int i = 1; i < c->n_layer; i++)
+        if (m->layer[i].n_window != m->layer[0].n_window) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(struct dev_stack_layer), &p, err));
+    struct dev_stack_layer *of = p;
+    for (int i = 0; i < c->n_layer; i++) {
+        const struct layer *l = &m->layer[i];
+        of[i] = (struct dev_stack_layer){.attn_norm = l->attn_norm, .ffn_norm = l->ffn_norm, .q_norm = l->q_norm,
+                                         .k_norm = l->k_norm, .q_bias = l->q_bias, .k_bias = l->k_bias, .v_bias = l->v_bias,
+                                         .o_bias = l->o_bias, .q = l->q, .k = l->k, .v = l->v, .o = l->o,
+                                         .gate_up = l->gate_up, .down = l->down};
+    }
+    struct dev_stack_shape s = {.n_layer = c->n_layer, .layer = of, .n_head = c->n_head, .n_head_kv = c->n_head_kv,
+                                .d_head = c->d_head, .n_window = m->layer[0].n_window, .eps = c->norm_eps,
+                                .scale = (float)c->attn_scale, .n_rot = c->n_rot,
+                                .rope_style = c->rope_style == MODEL_ROPE_PAIRS, .freq = m->rope_freq,
+                                .mscale = (float)c->yarn_mscale};
+    sl_status st = dev_stack_open(m->d, &s, &m->stack, err);
+    mem_free(p);
+    return st;
+}
+
 /* ---- open ---- */
 
 /* MTP layers count only when their tensors are there (many files leave them out). */
@@ -231,6 +258,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!st) st = load(m, io, err);
     if (!st) st = open_inputs(m, err);
     if (!st) st = open_buffers(m, err);
+    if (!st) st = open_stack(m, err);
     if (st) model_close(m);
     else *out = m;
     return st;
@@ -309,7 +337,9 @@ void model_step(model *m, dev_kv *kv, const struct model_batch *in, const float 
     model_batch_begin(m, in, &b);
     struct dev_embed e = {.w = m->embed, .y = m->x, .scale = 1.0f};
     dev_embed(m->d, &b, &e);
-    for (int i = 0; i < m->cfg.n_layer; i++) model_layer_step(m, kv, &b, &m->layer[i], i, i == 0);
+    struct dev_layers all = {.stack = m->stack, .kv = kv, .x = m->x, .r = m->r};
+    if (b.n_tok <= dev_stack_tok_max(m->stack) && !m->tap_fn) dev_layers(m->d, &b, &all);
+    else for (int i = 0; i < m->cfg.n_layer; i++) model_layer_step(m, kv, &b, &m->layer[i], i, i == 0);
     model_head_step(m, &b, in, m->norm, m->head);
     dev_sync(m->d);
     *logits = m->logits;

@@ -109,6 +109,7 @@ struct model {
     float *logits;       /* [n_logit_max, V] */
     float *eh_in;        /* [T, 2D] */
     int32_t *id_r;       /* [T, K] */
+    dev_stack *stack;    /* all layers, for steps of a few tokens; NULL = only one by one */
     uint64_t *n_routed;  /* host [L + MTP, E]: tokens that each expert was chosen for */
     /* host scratch of a step */
     int32_t *seq_of;

@@ -39,7 +39,7 @@
 #define FAULTS_FEW 4    /* page faults of a region that did not come to touch pages */
 #define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
-/* A word to wait on. */
+/* A word that only rises, to wait on. */
 struct event {
     _Alignas(64) atomic_uint word; /* release by the changer; pairs with acquire in event_wait */
     atomic_int n_sleep;            /* seq_cst on both sides, see above */
@@ -77,10 +77,9 @@ struct par_team {
     atomic_llong spin_ns; /* relaxed: a hint */
     struct event region;  /* number of the region */
     struct event done;    /* number of the last finished region */
-    struct event barrier; /* number of barriers passed */
+    struct event barrier; /* arrivals at barriers of the present region, all together */
     atomic_int kept;      /* a worker was kept from running; relaxed, ordered by done */
     _Alignas(64) atomic_int n_done;
-    _Alignas(64) atomic_int n_at_barrier;
 };
 
 static void relax(void)
@@ -92,36 +91,49 @@ static void relax(void)
 #endif
 }
 
-static void event_set(struct event *e, unsigned value)
+static void event_wake(struct event *e)
 {
-    atomic_store_explicit(&e->word, value, memory_order_seq_cst);
     if (atomic_load_explicit(&e->n_sleep, memory_order_seq_cst) > 0)
         syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
 }
 
+static void event_set(struct event *e, unsigned value)
+{
+    atomic_store_explicit(&e->word, value, memory_order_seq_cst);
+    event_wake(e);
+}
+
+static int is_there(struct event *e, unsigned goal)
+{
+    return (int)(atomic_load_explicit(&e->word, memory_order_acquire) - goal) >= 0;
+}
+
 static _Thread_local int worker_id; /* 0 in the caller */
 
-/* Wait until the word is not old. Returns the nanoseconds waited when that was more than a few
- * polls, else 0. */
-static int64_t event_wait(const par_team *team, struct event *e, unsigned old, int64_t spin_ns)
+/* Wait until the word has risen to goal. Returns the nanoseconds waited when that was more than a
+ * few polls, else 0. */
+static int64_t event_wait(const par_team *team, struct event *e, unsigned goal, int64_t spin_ns)
 {
     while (team->on_wait && team->on_wait(team->on_wait_arg, worker_id))
-        if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return 0;
+        if (is_there(e, goal)) return 0;
     for (int i = 0; i < 64; i++) {
-        if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return 0;
+        if (is_there(e, goal)) return 0;
         relax();
     }
     int64_t t0 = clock_now_ns(), t = t0;
     while (t - t0 < spin_ns) {
         for (int i = 0; i < 32; i++) {
-            if (atomic_load_explicit(&e->word, memory_order_acquire) != old) return t - t0;
+            if (is_there(e, goal)) return t - t0;
             relax();
         }
         t = clock_now_ns();
     }
     atomic_fetch_add_explicit(&e->n_sleep, 1, memory_order_seq_cst);
-    while (atomic_load_explicit(&e->word, memory_order_seq_cst) == old)
-        syscall(SYS_futex, &e->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+    for (;;) {
+        unsigned now = atomic_load_explicit(&e->word, memory_order_seq_cst);
+        if ((int)(now - goal) >= 0) break;
+        syscall(SYS_futex, &e->word, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
+    }
     atomic_fetch_sub_explicit(&e->n_sleep, 1, memory_order_relaxed);
     return clock_now_ns() - t0;
 }
@@ -201,8 +213,8 @@ static void *worker_main(void *arg)
     worker_id = w->id;
     if (t->pinned) pin(w->cpu);
     for (;;) {
-        (void)event_wait(t, &t->region, seen, spin_now(t));
         seen++;
+        (void)event_wait(t, &t->region, seen, spin_now(t));
         if (t->stop) return NULL;
         int64_t began = clock_now_ns();
         t->fn(t->arg, w->id, t->n);
@@ -314,10 +326,10 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     t->published_ns = clock_now_ns();
     t->owed_ns = t->owed_ns > t->published_ns - last ? t->owed_ns - (t->published_ns - last) : 0;
     if (t->owed_ns == 0) t->n_owed = 0;
-    unsigned before = t->n_region++;
-    event_set(&t->region, t->n_region);
+    atomic_store_explicit(&t->barrier.word, 0, memory_order_relaxed); /* nobody is at one */
+    event_set(&t->region, ++t->n_region);
     fn(arg, 0, t->n);
-    t->waited_ns += event_wait(t, &t->done, before, spin_now(t));
+    t->waited_ns += event_wait(t, &t->done, t->n_region, spin_now(t));
     int kept = atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed);
     spin_learn(t, t->waited_ns, kept);
     /* Alone would take twice as long as together: a gain only when more than half of the time goes
@@ -329,15 +341,17 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     t->owed_ns = t->n_owed = 0;
 }
 
+/* One word, so that a barrier costs as few turns of its cache line as can be: who arrives counts,
+ * the last one's count is what the others wait for. */
 void par_barrier(par_team *t)
 {
     if (t->n_now == 1) return;
-    unsigned passed = atomic_load_explicit(&t->barrier.word, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&t->n_at_barrier, 1, memory_order_acq_rel) == t->n - 1) {
-        atomic_store_explicit(&t->n_at_barrier, 0, memory_order_relaxed);
-        event_set(&t->barrier, passed + 1);
+    unsigned n = (unsigned)t->n;
+    unsigned before = atomic_fetch_add_explicit(&t->barrier.word, 1, memory_order_seq_cst);
+    if (before % n == n - 1) {
+        event_wake(&t->barrier);
     } else {
-        int64_t waited = event_wait(t, &t->barrier, passed, spin_now(t));
+        int64_t waited = event_wait(t, &t->barrier, before / n * n + n, spin_now(t));
         if (waited > 0 && pthread_equal(pthread_self(), t->caller)) t->waited_ns += waited;
     }
 }

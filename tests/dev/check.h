@@ -72,6 +72,7 @@ void check_ops(void);
 void check_attn(void);
 void check_mla(void);
 void check_bits(void);
+void check_stack(void);
 void check_faults(void);
 
 #endif

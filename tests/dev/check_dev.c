@@ -145,6 +145,7 @@ int main(int argc, char **argv)
                {"attn", check_attn},
                {"mla", check_mla},
                {"bits", check_bits},
+               {"stack", check_stack},
                {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -229,27 +229,35 @@ static int make_units(struct cpu *c, const struct dev_batch *b, const struct att
     return n;
 }
 
+void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev_attn *p,
+                      struct attn *a, struct cpu_span_job *j)
+{
+    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    *a = (struct attn){p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
+    ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
+           kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);
+    int n_row = a->group * tile_tokens(a->group);
+    *j = (struct cpu_span_job){.b = b, .op = a, .n_row = n_row, .ldo = a->ldv};
+    j->begin = begin;
+    j->span = span_run;
+    j->end = end;
+    j->mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
+                    (size_t)PIECE * (size_t)(kv->s.d_k + a->ldv);
+    if (dev_cpu_bf16_attn(c, kv->t)) {
+        j->begin = dev_cpu_attn16_begin;
+        j->span = dev_cpu_attn16_span;
+        j->mem_floats = dev_cpu_attn16_floats(n_row, kv->s.d_k, kv->s.d_v);
+    }
+    double work = 0;
+    j->n_unit = make_units(c, b, a, &work);
+    j->ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;
+}
+
 void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
-    struct attn a = {p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
-    ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
-           kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);
-    int n_row = a.group * tile_tokens(a.group);
-    struct cpu_span_job j = {.b = b, .op = &a, .n_row = n_row, .ldo = a.ldv};
-    j.begin = begin;
-    j.span = span_run;
-    j.end = end;
-    j.mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
-                   (size_t)PIECE * (size_t)(kv->s.d_k + a.ldv);
-    if (dev_cpu_bf16_attn(c, kv->t)) {
-        j.begin = dev_cpu_attn16_begin;
-        j.span = dev_cpu_attn16_span;
-        j.mem_floats = dev_cpu_attn16_floats(n_row, kv->s.d_k, kv->s.d_v);
-    }
-    double work = 0;
-    j.n_unit = make_units(c, b, &a, &work);
-    j.ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;
+    struct attn a;
+    struct cpu_span_job j;
+    dev_cpu_attn_job(c, b, p, &a, &j);
     dev_cpu_spans(c, &j);
 }

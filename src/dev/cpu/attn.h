@@ -12,6 +12,11 @@ struct attn {
     int group, ldv; /* query heads per KV head; d_v rounded up to 16 */
 };
 
+/* Attention of p over the step: units into c->unit, the rest into *a and *j, which points to *a and
+ * *a to *p. */
+void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev_attn *p,
+                      struct attn *a, struct cpu_span_job *j);
+
 /* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty
  * when *hi <= *lo. */
 static inline void dev_cpu_seen(const struct cpu_span_job *j, int t, int span, int *lo, int *hi)

@@ -218,6 +218,12 @@ struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
                                  const struct mm_mat *m2, int n_tok, int rows);
 /* After the last add. */
 void dev_cpu_work_split(struct cpu *c, struct cpu_work *w);
+/* The parts of split, for sets of products that stay: ranges; where workers begin, into start
+ * [n_worker], and what they fetch ahead follows; what the products read and compute. */
+void dev_cpu_work_divide(struct cpu *c, struct cpu_work *w);
+void dev_cpu_work_starts(const struct cpu *c, const struct cpu_work *w, struct cpu_stream *start);
+void dev_cpu_work_remember(struct cpu *c, struct cpu_work *w);
+void dev_cpu_work_count(struct cpu *c, const struct cpu_work *w);
 /* A step begins: its sets of products come in the order of the last one's. */
 void dev_cpu_work_begin(struct cpu *c);
 /* For par_opts.on_wait. */
@@ -230,6 +236,9 @@ int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_
 void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
                      const struct mm_act_buf *x, enum mm_act form, const int32_t *idx, int n_tok,
                      float *y, int64_t ldy);
+/* What a worker takes of w, the matrices of p times n_row rows of x, into p->y. */
+void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *w, const struct mm_act_buf *x,
+                         const struct dev_matmul *p, int n_row);
 /* Where silu(gate) * up of tokens goes: rows h + j * ldh, or straight into prepared activations
  * act, token j to row0 + j (dev_cpu_takes_parts). */
 struct cpu_hidden {
@@ -272,11 +281,37 @@ static inline const struct cpu_mat *dev_cpu_mat_of(const dev_mat *m)
     return (const struct cpu_mat *)m;
 }
 
+/* ---- parts of the operators on rows (rows.c) ---- */
+/* Cosines and sines of the step's tokens: token t's from t * c->n_rot_max on. */
+const float *dev_cpu_angles(struct cpu *c, const struct dev_batch *b, const struct dev_rope *p);
+static inline void dev_cpu_rotate(const struct cpu *c, int style, float *x, const float *cs,
+                                  int n_rot)
+{
+    if (style)
+        c->k.rope_pairs_f32(x, cs, n_rot);
+    else
+        c->k.rope_half_f32(x, cs, n_rot);
+}
 /* ---- where positions lie (kv.c) ---- */
 static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
     return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
+/* Where token t of the step has its place. */
+struct cpu_place {
+    uint8_t *page;
+    int in; /* position in the page */
+};
+static inline struct cpu_place dev_cpu_place(const struct cpu_kv *kv, int layer,
+                                             const struct dev_batch *b, int t)
+{
+    int pos = b->pos[t], i = pos / kv->s.blk_tok;
+    return (struct cpu_place){dev_cpu_page(kv, layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + i]),
+                              pos % kv->s.blk_tok};
+}
+/* Key and value of head h (rows.c). */
+void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
+                      const float *k, const float *v);
 
 /* ---- attention (attn.c, mla.c, span.c) ---- */
 /* A unit: some query rows of one sequence that go through the context together. */
@@ -303,7 +338,7 @@ struct cpu_span_job {
     void (*end)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                 struct cpu_part in, const int rows[2]);
     size_t mem_floats;  /* what begin and span use */
-    int n_span, window; /* set by dev_cpu_spans */
+    int n_span, window; /* set by dev_cpu_spans_begin; window 0: each unit is one worker's */
 };
 static inline size_t dev_cpu_part_floats(int n_row, int ldo)
 {
@@ -316,6 +351,11 @@ static inline struct cpu_part dev_cpu_part_at(float *p, int n_row)
 /* Run the job's units over their spans; results are folded span by span in rising order, however
  * the work is split. */
 void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j);
+/* The same inside a region, perhaps for several layers one after another: begin before the region,
+ * then run by all workers, again by one of them between two runs, a barrier before and after it. */
+void dev_cpu_spans_begin(struct cpu *c, struct cpu_span_job *j);
+void dev_cpu_spans_run(struct cpu *c, struct cpu_span_job *j, int worker, int n_w);
+void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j);
 #define CPU_SET 64        /* tokens whose gate and up products wait for silu together */
 #define CPU_ROWS 48       /* query rows that share a widened piece of keys, about */
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
@@ -370,6 +410,7 @@ void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
+sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
 double dev_cpu_probe_read_gbps(dev *d, int ms);
 double dev_cpu_probe_int8_gops(dev *d, int ms);
 

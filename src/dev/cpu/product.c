@@ -8,24 +8,29 @@ struct matmul_job {
     int n_row;
 };
 
+void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
+                         const struct mm_act_buf *x, const struct dev_matmul *p, int n_row)
+{
+    struct cpu_piece at = {0};
+    while (dev_cpu_work_take(c, set, worker, &at)) {
+        int i = at.seg->user;
+        const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
+        int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
+        dev_cpu_product(c, worker, &at, x, w->form, p->rows, n_row, p->y[i], ldy);
+        if (!p->bias[i]) continue;
+        int r0 = 16 * at.tile0, n = 16 * at.n_tile;
+        if (n > w->m.n_row - r0) n = w->m.n_row - r0;
+        for (int t = 0; t < n_row; t++)
+            c->k.add_f32(p->y[i] + t * ldy + r0, p->bias[i] + r0, n);
+    }
+}
+
 static void matmul_run(void *arg, int worker, int n_w)
 {
     (void)n_w;
     struct matmul_job *j = arg;
-    const struct dev_matmul *p = j->p;
-    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
-    struct cpu_piece at = {0};
-    while (dev_cpu_work_take(j->c, &j->c->work[0], worker, &at)) {
-        int i = at.seg->user;
-        const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
-        int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
-        dev_cpu_product(j->c, worker, &at, x, w->form, p->rows, j->n_row, p->y[i], ldy);
-        if (!p->bias[i]) continue;
-        int r0 = 16 * at.tile0, n = 16 * at.n_tile;
-        if (n > w->m.n_row - r0) n = w->m.n_row - r0;
-        for (int t = 0; t < j->n_row; t++)
-            j->c->k.add_f32(p->y[i] + t * ldy + r0, p->bias[i] + r0, n);
-    }
+    dev_cpu_matmul_take(j->c, worker, &j->c->work[0], &((const struct cpu_act *)j->p->act)->b, j->p,
+                        j->n_row);
 }
 
 void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *p)

@@ -84,6 +84,30 @@ static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
     return a;
 }
 
+/* The angles of token t. */
+static const float *angles_at(const struct cpu *c, struct cpu_angles *a, const struct dev_batch *b,
+                              int t)
+{
+    float *cs = a->cs + (int64_t)t * c->n_rot_max;
+    int half = a->n_rot / 2, pos = b->pos[t];
+    if (a->pos[t] == pos) return cs;
+    for (int i = 0; i < half; i++) {
+        double angle = (double)((float)pos * a->freq[i]); /* f32, as the reference */
+        cs[i] = (float)cos(angle) * a->mscale;
+        cs[half + i] = (float)sin(angle) * a->mscale;
+    }
+    a->pos[t] = pos;
+    return cs;
+}
+
+const float *dev_cpu_angles(struct cpu *c, const struct dev_batch *b, const struct dev_rope *p)
+{
+    struct cpu_angles *a = angles_of(c, p);
+    for (int t = 0; t < b->n_tok; t++)
+        (void)angles_at(c, a, b, t);
+    return a->cs;
+}
+
 struct rope_job {
     const struct dev_batch *b;
     const struct dev_rope *p;
@@ -95,23 +119,10 @@ static void rope_row(struct cpu *c, void *arg, int t, int worker)
     (void)worker;
     struct rope_job *j = arg;
     const struct dev_rope *p = j->p;
-    float *cs = j->a->cs + (int64_t)t * c->n_rot_max;
-    int half = p->n_rot / 2, pos = j->b->pos[t];
-    if (j->a->pos[t] != pos) {
-        for (int i = 0; i < half; i++) {
-            double angle = (double)((float)pos * p->freq[i]); /* f32, as the reference */
-            cs[i] = (float)cos(angle) * p->mscale;
-            cs[half + i] = (float)sin(angle) * p->mscale;
-        }
-        j->a->pos[t] = pos;
-    }
+    const float *cs = angles_at(c, j->a, j->b, t);
     float *x = p->x + t * p->ldx;
-    for (int h = 0; h < p->n_head; h++, x += p->ldx_h) {
-        if (p->style)
-            c->k.rope_pairs_f32(x, cs, p->n_rot);
-        else
-            c->k.rope_half_f32(x, cs, p->n_rot);
-    }
+    for (int h = 0; h < p->n_head; h++, x += p->ldx_h)
+        dev_cpu_rotate(c, p->style, x, cs, p->n_rot);
 }
 
 void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
@@ -123,6 +134,17 @@ void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
 }
 
 /* ---- kv_put ---- */
+void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
+                      const float *k, const float *v)
+{
+    uint8_t *rows = at.page + (size_t)kv->s.n_head * kv->k_head_bytes;
+    c->k.put_k(kv->t,
+               at.page + (size_t)h * kv->k_head_bytes + (size_t)(at.in / 16) * kv->group_bytes,
+               at.in % 16, k, kv->s.d_k);
+    c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)at.in * kv->row_bytes, v,
+               kv->s.d_v);
+}
+
 struct put_job {
     const struct dev_batch *b;
     const struct dev_kv_put *p;
@@ -135,22 +157,15 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     const struct dev_kv_put *p = j->p;
     const struct dev_batch *b = j->b;
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
-    int pos = b->pos[t], in = pos % kv->s.blk_tok;
-    uint8_t *page =
-        dev_cpu_page(kv, p->layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + pos / kv->s.blk_tok]);
+    struct cpu_place at = dev_cpu_place(kv, p->layer, b, t);
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
-        c->k.put_v(kv->t, page + (size_t)in * kv->row_bytes, k, kv->s.d_k);
+        c->k.put_v(kv->t, at.page + (size_t)at.in * kv->row_bytes, k, kv->s.d_k);
         return;
     }
     const float *v = p->v + t * p->ldv;
-    uint8_t *rows = page + (size_t)kv->s.n_head * kv->k_head_bytes;
-    for (int h = 0; h < kv->s.n_head; h++) {
-        c->k.put_k(kv->t, page + (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes,
-                   in % 16, k + h * kv->s.d_k, kv->s.d_k);
-        c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)in * kv->row_bytes,
-                   v + h * kv->s.d_v, kv->s.d_v);
-    }
+    for (int h = 0; h < kv->s.n_head; h++)
+        dev_cpu_put_head(c, kv, at, h, k + h * kv->s.d_k, v + h * kv->s.d_v);
 }
 
 void dev_cpu_kv_put(dev *d, const struct dev_batch *b, const struct dev_kv_put *p)

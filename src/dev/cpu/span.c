@@ -28,18 +28,19 @@ static void clear(const struct cpu_span_job *j, struct cpu_part run)
     memset(run.l, 0, sizeof(float) * (size_t)j->n_row);
 }
 
-/* Each unit by one worker, the longest (last) first. */
+/* Each unit by one worker, the longest (last) first; a worker's first one is known beforehand. */
 static void run_whole(void *arg, int worker, int n_w)
 {
-    (void)n_w;
     struct spans_job *s = arg;
     struct cpu *c = s->c;
     struct cpu_span_job *j = s->j;
     float *mem = c->scratch[worker].attn;
     struct cpu_part part = dev_cpu_part_at(mem + j->mem_floats, j->n_row);
     struct cpu_part run = dev_cpu_part_at(mem + j->mem_floats + c->part_floats, j->n_row);
-    int b, e;
-    while (par_take(c->counter, j->n_unit, 1, &b, &e)) {
+    int first = worker < j->n_unit, b = worker, e;
+    while (first || par_take(c->counter, j->n_unit, 1, &b, &e)) {
+        if (!first && b < n_w) continue;
+        first = 0;
         const struct cpu_unit *u = &c->unit[j->n_unit - 1 - b];
         int rows[2] = {0, u->n_tok * u->n_head};
         clear(j, run);
@@ -132,27 +133,53 @@ static void run_split(void *arg, int worker, int n_w)
     }
 }
 
-void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
+/* Give out every span and unit anew; before the region. */
+static void deal(struct cpu *c, const struct cpu_span_job *j)
 {
-    struct spans_job s = {c, j};
-    j->n_span = 0;
+    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
+    if (j->window) set_ranges(c, j->n_unit * j->window, c->n_worker);
+}
+
+void dev_cpu_spans_begin(struct cpu *c, struct cpu_span_job *j)
+{
     int most = 0;
+    j->n_span = j->window = 0;
     for (int i = 0; i < j->n_unit; i++) {
         const struct cpu_unit *u = &c->unit[i];
         if (u->span1 > j->n_span) j->n_span = u->span1;
         if (u->span1 - u->span0 > most) most = u->span1 - u->span0;
     }
     ASSERT(dev_cpu_part_floats(j->n_row, j->ldo) <= c->part_floats);
-    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
-    if (j->ns < INLINE_NS) {
-        run_whole(&s, 0, 1);
-    } else if (j->n_unit >= CPU_SPLIT * c->n_worker || most < 2 || c->n_worker == 1) {
-        par_run(c->team, run_whole, &s);
-    } else {
+    if (j->n_unit < CPU_SPLIT * c->n_worker && most >= 2 && c->n_worker > 1) {
         j->window = CPU_SPLIT_ITEMS * c->n_worker / j->n_unit;
         if (j->window < 1) j->window = 1;
         if (j->window > j->n_span) j->window = j->n_span;
-        set_ranges(c, j->n_unit * j->window, c->n_worker);
-        par_run(c->team, run_split, &s);
+    }
+    deal(c, j);
+}
+
+void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j)
+{
+    if (!j->window) deal(c, j); /* ranges are dealt at the end of a window */
+}
+
+void dev_cpu_spans_run(struct cpu *c, struct cpu_span_job *j, int worker, int n_w)
+{
+    struct spans_job s = {c, j};
+    if (j->window)
+        run_split(&s, worker, n_w);
+    else
+        run_whole(&s, worker, n_w);
+}
+
+void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
+{
+    struct spans_job s = {c, j};
+    dev_cpu_spans_begin(c, j);
+    if (j->ns < INLINE_NS) {
+        j->window = 0;
+        run_whole(&s, 0, 1);
+    } else {
+        par_run(c->team, j->window ? run_split : run_whole, &s);
     }
 }

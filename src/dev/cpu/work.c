@@ -73,7 +73,7 @@ struct cpu_seg *dev_cpu_work_add(struct cpu_work *w, const struct mm_mat *m,
 }
 
 /* What a set of products reads and computes, for dev_op_times. */
-static void count(struct cpu *c, const struct cpu_work *w)
+void dev_cpu_work_count(struct cpu *c, const struct cpu_work *w)
 {
     for (int i = 0; i < w->n_seg; i++) {
         const struct cpu_seg *s = &w->seg[i];
@@ -89,25 +89,38 @@ void dev_cpu_work_begin(struct cpu *c)
     c->n_order = 0;
 }
 
+/* What a worker reads first. seg: where the worker before it begins, moved on. */
+static struct cpu_stream start_of(const struct cpu_work *w, int worker, int *seg)
+{
+    const struct par_range *r = &w->range[worker];
+    int at = atomic_load_explicit(&r->next, memory_order_relaxed);
+    while (*seg < w->n_seg && w->seg[*seg].end <= at)
+        ++*seg;
+    if (*seg == w->n_seg || at >= r->end) return (struct cpu_stream){0};
+    const struct cpu_seg *g = &w->seg[*seg];
+    size_t unit = (size_t)g->unit * g->m.tile_bytes;
+    return (struct cpu_stream){.p = g->m.data + (size_t)(at - g->begin) * unit,
+                               .n = (size_t)(BASE_MIN(g->end, r->end) - at) * unit};
+}
+
+void dev_cpu_work_starts(const struct cpu *c, const struct cpu_work *w, struct cpu_stream *start)
+{
+    for (int i = 0, seg = 0; i < c->n_worker; i++) {
+        start[i] = start_of(w, i, &seg);
+        start[i].again = 1;
+    }
+}
+
 /* Where each worker begins is remembered: in the next step it will begin there again, but for the
  * experts. */
-static void remember(struct cpu *c, struct cpu_work *w)
+void dev_cpu_work_remember(struct cpu *c, struct cpu_work *w)
 {
     int k = c->n_order++, seg = 0;
     w->next = NULL;
     if (k >= CPU_ORDER_MAX) return;
     struct cpu_stream *s = c->order + (size_t)k * (size_t)c->n_worker;
     for (int i = 0; i < c->n_worker; i++) {
-        int at = atomic_load_explicit(&w->range[i].next, memory_order_relaxed);
-        struct cpu_stream now = {0};
-        while (seg < w->n_seg && w->seg[seg].end <= at)
-            seg++;
-        if (seg < w->n_seg && at < w->range[i].end) {
-            const struct cpu_seg *g = &w->seg[seg];
-            int n = BASE_MIN(g->end, w->range[i].end) - at;
-            now.p = g->m.data + (size_t)(at - g->begin) * (size_t)g->unit * g->m.tile_bytes;
-            now.n = (size_t)n * (size_t)g->unit * g->m.tile_bytes;
-        }
+        struct cpu_stream now = start_of(w, i, &seg);
         now.again = s[i].p == now.p;
         s[i] = now;
     }
@@ -140,7 +153,7 @@ static void look_ahead(struct cpu *c, const struct cpu_work *w, int worker)
     a->end = s->p + BASE_MIN(s->n, AHEAD_BYTES);
 }
 
-void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
+void dev_cpu_work_divide(struct cpu *c, struct cpu_work *w)
 {
     int n_tok = w->n_tok, n = w->n_seg ? w->seg[w->n_seg - 1].end : 0, n_w = c->n_worker;
     double total = 0, done = 0;
@@ -167,8 +180,6 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
         par_range_set(&w->range[k], at, end);
         at = end;
     }
-    remember(c, w);
-    if (c->head.timing) count(c, w);
     size_t bytes = w->n_seg ? unit_bytes(&w->seg[0]) : 1;
     int min = n / (n_w * 16), max = n, many = n_tok > CPU_SET;
     if (many || bytes * (size_t)min > PIECE_MIN) min = many ? 1 : (int)(PIECE_MIN / bytes);
@@ -178,6 +189,13 @@ void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
                     (size_t)BASE_MIN(BASE_MAX(n_tok, 1), CPU_SET));
     w->step_max = BASE_MAX(1, BASE_MIN(max, fit));
     w->step_min = BASE_MIN(w->step_max, BASE_MAX(min, n_tok < 16 || many ? 1 : TILES_MANY));
+}
+
+void dev_cpu_work_split(struct cpu *c, struct cpu_work *w)
+{
+    dev_cpu_work_divide(c, w);
+    dev_cpu_work_remember(c, w);
+    if (c->head.timing) dev_cpu_work_count(c, w);
 }
 
 int dev_cpu_work_take(struct cpu *c, struct cpu_work *w, int worker, struct cpu_piece *p)
