@@ -78,7 +78,9 @@ static void on_event(void *user, const sl_event *ev)
         {ev->embedding, (size_t)ev->n_embedding * sizeof *ev->embedding},
         {ev->error, (size_t)more.n_error},
     };
-    if (net_feed_put(&j->feed, piece, 6, last) == NET_FEED_FULL && !last)
+    /* who waits for a first token or for the end waits for nothing else */
+    bool now = last || (j->g->stream && ev->n_token == 1);
+    if (net_feed_put(&j->feed, piece, 6, now) == NET_FEED_FULL && !last)
         sl_cancel(j->a->o.engine, ev->id);
     if (last && --s->n_left == 0) {
         net_count_sub(&j->a->n_gen, 1);

@@ -13,9 +13,9 @@ static void put_error(struct json_w *w, const struct api_job *j, bool is)
     }
     text_jw_obj(w);
     text_jw_key(w, "code");
-    text_jw_strz(w, "server_error");
+    text_jw_strz(w, api_error_http(&j->err) == 429 ? api_error_code(&j->err) : "server_error");
     text_jw_key(w, "message");
-    text_jw_strz(w, j->err.text);
+    text_jw_strz(w, api_error_text(&j->err));
     text_jw_obj_end(w);
 }
 

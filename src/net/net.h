@@ -146,10 +146,10 @@ sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err) BASE_MUST_US
 /* A chunked reply whose bytes come from ops->pull. */
 void net_reply_stream(struct net_req *r, int status, const char *type);
 
-/* There is news for r: poll or pull runs soon. Cheap and without locks (the engine's thread calls
+/* There is news for r: poll or pull runs at once. Cheap and without locks (the engine's thread calls
  * it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
-/* The same for one of many in a row: it is enough that net_server_flush comes soon. */
+/* The same within some milliseconds, together with others, once net_server_flush was called. */
 void net_wake_later(struct net_req *r);
 void net_server_flush(net_server *s);
 void net_req_ref(struct net_req *r);

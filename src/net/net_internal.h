@@ -80,7 +80,7 @@ struct net_server {
     struct net_opts opts;
     struct MHD_Daemon *daemon;
     struct MHD_Response *short_of_memory; /* instead of a reply for which there is none */
-    int listen_fd, port, epoll_fd, wake_fd;
+    int listen_fd, port, epoll_fd, wake_fd, tick_fd;
     char *tls_cert, *tls_key;
     pthread_t watcher, worker[16];
     int n_worker;
@@ -90,6 +90,7 @@ struct net_server {
     _Atomic uint64_t signals;            /* bit per number */
     _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
     _Atomic bool rung;                   /* the watcher was told that there is something in it */
+    _Atomic bool urgent;                 /* and that it can not wait */
     /* under lock */
     pthread_mutex_t lock;
     struct net_conn *conn; /* [n_conn_max] */

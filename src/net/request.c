@@ -233,12 +233,13 @@ bool net_req_sleep(struct net_req_own *o)
     return true;
 }
 
-/* Onto the list of those who have news; false: it is there, or awake. */
+/* Onto the list of those who have news, where it is not; false: it is awake. */
 static bool list_push(struct net_req *r)
 {
     struct net_req_own *o = net_own(r);
     net_server *s = r->server;
-    if (atomic_exchange(&o->state, NET_SIGNALLED) != NET_SLEEPING) return false;
+    int old = atomic_exchange(&o->state, NET_SIGNALLED);
+    if (old != NET_SLEEPING) return old == NET_SIGNALLED;
     net_req_ref(r);
     struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
     do
@@ -248,17 +249,18 @@ static bool list_push(struct net_req *r)
     return true;
 }
 
-static void ring(net_server *s)
+/* told: what it is that the watcher was told by a ring, and takes back (see watch.c). */
+static void ring(net_server *s, _Atomic bool *told)
 {
     uint64_t one = 1;
-    if (atomic_exchange(&s->rung, true)) return;         /* pairs with pass_wakes */
+    if (atomic_exchange(told, true)) return;             /* pairs with gather */
     if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
 }
 
 void net_wake(struct net_req *r)
 {
     net_server *s = r->server; /* r may be gone once it is on the list */
-    if (list_push(r)) ring(s);
+    if (list_push(r)) ring(s, &s->urgent);
 }
 
 void net_wake_later(struct net_req *r)
@@ -268,7 +270,7 @@ void net_wake_later(struct net_req *r)
 
 void net_server_flush(net_server *s)
 {
-    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed)) ring(s);
+    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed)) ring(s, &s->rung);
 }
 
 void net_req_filler(struct net_req_own *o)

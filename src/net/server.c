@@ -341,7 +341,7 @@ sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *er
     net_server *s = p;
     s->opts = *o;
     s->n_conn_max = conn_max(o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
-    s->listen_fd = s->epoll_fd = s->wake_fd = -1;
+    s->listen_fd = s->epoll_fd = s->wake_fd = s->tick_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->work_lock, NULL);
     pthread_cond_init(&s->work_cond, NULL);

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,12 +17,13 @@
 #include "net/net_internal.h"
 
 #define TAG_WAKE UINT64_MAX
+#define TAG_TICK (UINT64_MAX - 1)
 #define MS 1000000
 #define TICK_MS 500
 #define LATE_MS 2000 /* a busy machine alone does not make this thread so late */
-/* Wakes within GATHER_MS are passed on together, because steps may be shorter; within half a
- * millisecond more for each stream beyond four, because writes cost 10 us each and take the CPUs on
- * which the next step runs. */
+/* Wakes that may wait (net_wake_later) are passed on together: those within GATHER_MS, because
+ * steps may be shorter; within half a millisecond more for each stream beyond four, because writes
+ * cost 10 us each and take the CPUs on which the next step runs. */
 #define GATHER_MS 1
 #define GATHER_FREE 4
 #define GATHER_MS_MAX 16
@@ -102,12 +104,12 @@ static void gather(net_server *s, struct gather *g)
 {
     int64_t now = clock_now_ns(), since = now - g->passed;
     int n = 0;
-    if (since < (int64_t)g->ms * MS) {
+    if (!atomic_exchange(&s->urgent, false) && since < g->ms * (int64_t)MS) {
         g->looking = atomic_load(&s->rung);
         return;
     }
     if (g->looking) n = pass_wakes(s);
-    g->looking = n > 0 && since < (int64_t)(g->ms + 2) * MS;
+    g->looking = n > 0 && since < (g->ms + 2) * (int64_t)MS;
     if (!g->looking) {
         atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
         n += pass_wakes(s);
@@ -120,7 +122,7 @@ static void gather(net_server *s, struct gather *g)
 /* Milliseconds until the next pass. */
 static int until(const struct gather *g)
 {
-    int64_t left = g->passed + (int64_t)g->ms * MS - clock_now_ns();
+    int64_t left = g->passed + g->ms * (int64_t)MS - clock_now_ns();
     return left > 0 ? (int)((left + MS - 1) / MS) : 0;
 }
 
@@ -217,24 +219,29 @@ static void *watch(void *arg)
 {
     net_server *s = arg;
     struct epoll_event ev[64];
-    int64_t next = clock_now_ns();
+    pthread_setname_np(pthread_self(), "net-watch");
+    int64_t last = clock_now_ns();
     struct gather g = {.ms = GATHER_MS};
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : TICK_MS;
+        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : -1; /* tick_fd ends it */
         int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
-        for (int i = 0; i < n; i++)
-            if (ev[i].data.u64 != TAG_WAKE) hung_up(s, ev[i].data.u64, ev[i].events);
+        bool tick = false;
+        for (int i = 0; i < n; i++) {
+            tick |= ev[i].data.u64 == TAG_TICK;
+            if (ev[i].data.u64 < TAG_TICK) hung_up(s, ev[i].data.u64, ev[i].events);
+        }
         gather(s, &g);
         take_signals(s);
         if (atomic_load(&s->closing)) {
             wake_all(s);
             continue;
         }
+        uint64_t ticks; /* reading it starts the next */
+        if (!tick || read(s->tick_fd, &ticks, sizeof ticks) != sizeof ticks) continue;
         int64_t now = clock_now_ns();
-        if (now < next) continue;
-        check_deadlines(s, now, now - next);
+        check_deadlines(s, now, now - last - TICK_MS * (int64_t)MS);
         if (s->opts.hooks.tick) s->opts.hooks.tick(s->opts.hooks.user);
-        next = clock_now_ns() + TICK_MS * (int64_t)MS;
+        last = now;
     }
     return NULL;
 }
@@ -248,13 +255,17 @@ static bool add_fd(int ep, int fd, uint64_t tag)
 
 sl_status net_watch_open(net_server *s, sl_err *err)
 {
+    /* A timer of its own: a limit for each epoll_wait would be set and taken back at every wake. */
+    const struct itimerspec tick = {{0, TICK_MS * (long)MS}, {0, TICK_MS * (long)MS}};
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (s->epoll_fd < 0 || !add_fd(s->epoll_fd, s->wake_fd, TAG_WAKE))
+    s->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (s->epoll_fd < 0 || !add_fd(s->epoll_fd, s->wake_fd, TAG_WAKE) ||
+        !add_fd(s->epoll_fd, s->tick_fd, TAG_TICK) ||
+        timerfd_settime(s->tick_fd, 0, &tick, NULL) != 0)
         return SL_FAIL(err, IO, "can not watch sockets: %s", strerror(errno));
     if (pthread_create(&s->watcher, NULL, watch, s) != 0)
         return SL_FAIL(err, NOMEM, "can not start a thread");
-    pthread_setname_np(s->watcher, "net-watch");
     s->has_watcher = true;
     return SL_OK;
 }
@@ -265,4 +276,5 @@ void net_watch_close(net_server *s)
     s->has_watcher = false;
     if (s->epoll_fd >= 0) close(s->epoll_fd);
     if (s->wake_fd >= 0) close(s->wake_fd);
+    if (s->tick_fd >= 0) close(s->tick_fd);
 }

@@ -33,6 +33,7 @@ static void *work(void *arg)
 {
     net_server *s = arg;
     int me = atomic_fetch_add(&s->n_work_begun, 1);
+    pthread_setname_np(pthread_self(), "net-work");
     for (;;) {
         pthread_mutex_lock(&s->work_lock);
         s->work_key[me] = NET_NO_KEY;
@@ -69,12 +70,9 @@ sl_status net_work_open(net_server *s, sl_err *err)
     int n = s->opts.n_work ? s->opts.n_work : 2;
     for (int i = 0; i < BASE_COUNT_OF(s->work_key); i++)
         s->work_key[i] = NET_NO_KEY;
-    for (s->n_worker = 0; s->n_worker < n && s->n_worker < BASE_COUNT_OF(s->worker);
-         s->n_worker++) {
+    for (s->n_worker = 0; s->n_worker < n && s->n_worker < BASE_COUNT_OF(s->worker); s->n_worker++)
         if (pthread_create(&s->worker[s->n_worker], NULL, work, s) != 0)
             return SL_FAIL(err, NOMEM, "can not start a thread");
-        pthread_setname_np(s->worker[s->n_worker], "net-work");
-    }
     return SL_OK;
 }
 
