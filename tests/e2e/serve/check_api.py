@@ -23,7 +23,7 @@ def get_routes(s):
     status, head, data = s.get("/v1/models")
     m = json.loads(data)
     need("models", status == 200 and m["object"] == "list" and m["data"][0]["object"] == "model")
-    status, head, data = s.get("/v1/models/" + m["data"][0]["id"])
+    status, head, data = s.get("/v1/models/" + m["data"][0]["id"].replace(" ", "%20"))
     need("one model", status == 200 and json.loads(data) == m["data"][0], data)
     status, head, data = s.get("/v1/models/gpt-5")
     need("another model", status == 404 and json.loads(data)["error"]["code"] == "model_not_found", data)
