@@ -184,7 +184,7 @@ def leaks_are_seen():
         got, leaks.found = {f for f, _ in leaks.found}, set()
         return got
     head, event = b"HTTP/1.1 500 X\r\nA: b\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\ndata: {\"a\": 1}\n\ndata: {\"error\": {"
-    for text, want in ((b"at 0x7ffe12ab34cd", b"0x7ffe12ab34cd"), (b"/usr/lib/x.so", b"/usr/lib"), (b"/root/m.gguf", b"/root/m.gguf"),
+    for text, want in ((b"at 0x7ffe12ab34cd", b"0x7ffe12ab34cd"), (b"/usr/lib/x.so", b"/usr/lib"), (b"/srv/m.gguf", b"/srv/m.gguf"),
                        (b"in job.c:123", b"job.c:123"), (DEMO.encode(), DEMO.encode()), (b"key sk-H14-secret", b"sk-H14-secret"),
                        (key_line("x", "sk-H14-secret").split()[1].encode(), None)):
         for name, first in (("answer", head), ("event", event)):
