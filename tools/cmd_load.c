@@ -119,7 +119,7 @@ static struct load_level level_at(const struct job *j, double x)
         l.rate = x;
     else
         l.parallel = (int)x;
-    l.number = o->number.n ? o->number.v[0] : 0;
+    l.number = o->number.n ? BASE_MAX(o->number.v[0], (int64_t)l.parallel) : 0; /* every place is taken */
     if (!l.number && !(o->duration > 0)) l.number = BASE_MAX(16, (int64_t)(4 * x));
     return l;
 }

@@ -97,6 +97,10 @@ sl_status load_open(const struct load_target *t, int (*tick)(void *, int64_t, in
         st = text_json_parse(&r->arena, "--extra-args", t->extra, strlen(t->extra), &r->extra, err);
         if (!st && r->extra->kind != JSON_OBJECT_K)
             st = SL_FAIL(err, REQUEST, "--extra-args is no JSON object");
+        static const char *const fixed[] = {"stream", "messages", "prompt"};
+        for (int i = 0; !st && i < BASE_COUNT_OF(fixed); i++)
+            if (text_json_get(r->extra, fixed[i]))
+                st = SL_FAIL(err, REQUEST, "--extra-args: %s has options of its own", fixed[i]);
         if (st) st = SL_REQUEST;
     }
     if (!st) st = net_client_open(t->insecure, &r->client, err);
@@ -138,6 +142,14 @@ static void put_prompt(struct json_w *w, const struct load_target *t, const stru
     text_jw_arr_end(w);
 }
 
+/* Is that member ours to write? What --extra-args has stands in its place. */
+static bool ours(const load_run *r, struct json_w *w, const char *key)
+{
+    if (r->extra && text_json_get(r->extra, key)) return false;
+    text_jw_key(w, key);
+    return true;
+}
+
 /* The request's body, as the members of one object. */
 static sl_status put_body(const load_run *r, const struct load_item *it, struct str *s, sl_err *err)
 {
@@ -147,29 +159,25 @@ static sl_status put_body(const load_run *r, const struct load_item *it, struct 
         return SL_FAIL(err, REQUEST, "the dataset has messages: they need --api chat");
     text_jw_init(&w, s);
     text_jw_obj(&w);
-    text_jw_key(&w, "model");
-    text_jw_strz(&w, t->model);
+    if (ours(r, &w, "model")) text_jw_strz(&w, t->model);
     if (!it->messages) put_prompt(&w, t, it);
     if (it->max_tokens > 0) {
-        text_jw_key(&w, "max_tokens");
-        text_jw_int(&w, it->max_tokens);
+        if (ours(r, &w, "max_tokens")) text_jw_int(&w, it->max_tokens);
         if (t->ignore_eos) {
-            text_jw_key(&w, "min_tokens");
-            text_jw_int(&w, it->max_tokens);
-            text_jw_key(&w, "ignore_eos");
-            text_jw_bool(&w, true);
+            if (ours(r, &w, "min_tokens")) text_jw_int(&w, it->max_tokens);
+            if (ours(r, &w, "ignore_eos")) text_jw_bool(&w, true);
         }
     }
-    text_jw_key(&w, "temperature");
-    text_jw_real(&w, t->temperature, 9);
+    if (ours(r, &w, "temperature")) text_jw_real(&w, t->temperature, 9);
     if (t->stream) {
         text_jw_key(&w, "stream");
         text_jw_bool(&w, true);
-        text_jw_key(&w, "stream_options");
-        text_jw_obj(&w);
-        text_jw_key(&w, "include_usage");
-        text_jw_bool(&w, true);
-        text_jw_obj_end(&w);
+        if (ours(r, &w, "stream_options")) {
+            text_jw_obj(&w);
+            text_jw_key(&w, "include_usage");
+            text_jw_bool(&w, true);
+            text_jw_obj_end(&w);
+        }
     }
     for (const struct json *c = r->extra ? r->extra->child : NULL; c; c = c->next) {
         text_jw_key(&w, c->key);

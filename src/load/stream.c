@@ -51,7 +51,8 @@ static int take(struct load_stream *s, const struct json *o)
     for (const struct json *c = choices->child; c; c = c->next) {
         const struct json *d = text_json_get(c, s->events ? "delta" : "message");
         pieces += has_text(c, "text") || has_text(d, "content") ||
-                  has_text(d, "reasoning_content") || has_text(d, "tool_calls");
+                  has_text(d, "reasoning_content") || has_text(d, "reasoning") ||
+                  has_text(d, "tool_calls");
     }
     return pieces;
 }

@@ -28,7 +28,8 @@ class Fake(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.lock = threading.Lock()
         self.reset()
 
-    def reset(self, ttft=0.03, tpot=0.005, fail=lambda i: None, slow=0.0, cut=False, multi=1):
+    def reset(self, ttft=0.03, tpot=0.005, fail=lambda i: None, slow=0.0, cut=False, multi=1, name='content'):
+        self.name, self.twice = name, []
         self.ttft, self.tpot, self.fail, self.slow, self.cut, self.multi = ttft, tpot, fail, slow, cut, multi
         self.open = self.peak = self.n = 0
         self.bodies, self.times, self.keys = [], [], []
@@ -55,7 +56,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         s = self.server
-        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        def once(pairs):
+            s.twice.extend({k for k, _ in pairs if sum(k == q for q, _ in pairs) > 1})
+            return dict(pairs)
+        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])), object_pairs_hook=once)
         with s.lock:
             i, s.n = s.n, s.n + 1
             s.open += 1
@@ -96,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if s.cut and k > n // 2:
                 self.close_connection = True
                 return
-            piece = {'delta': {'content': 'w '}} if chat else {'text': 'w '}
+            piece = {'delta': {s.name: 'w '}} if chat else {'text': 'w '}
             self.chunk({'choices': [dict(index=0, **piece)], 'usage': None})
         self.chunk({'choices': [], 'usage': usage})
         self.chunk(b'data: [DONE]\n\n')
@@ -182,15 +186,25 @@ def arrivals(server, tmp):
     check('dataset', [b['messages'][0]['content'] for b in server.bodies] == ['hello \u00e9', 'plain words', 'hello \u00e9'], server.bodies)
     check('dataset lengths', [b['max_tokens'] for b in server.bodies] == [7, 128, 7])
     check('extra', all(b['top_k'] == 3 for b in server.bodies))
+    server.reset(ttft=0.001, tpot=0)
+    load(server, '--parallel', '1', '--number', '2', '--extra-args', '{"temperature": 0.5, "max_tokens": 3, "ignore_eos": false, "model": "other"}')
+    check('extra instead', all((b['temperature'], b['max_tokens'], b['ignore_eos'], b['model']) == (0.5, 3, False, 'other') for b in server.bodies) and
+          not server.twice, server.bodies)
+    server.reset(ttft=0.03, tpot=0.005, name='reasoning')
+    (r,), _ = load(server, '--parallel', '1', '--number', '2', '--input-length', '16', '--output-length', '9')
+    check('reasoning is text', near(r['ttft_ms']['p50'], 30, 40) and r['tokens_per_piece'] == 1, r)
 
 
 def limits(server):
-    server.reset(ttft=0.002, tpot=0, slow=0.02)
-    p = subprocess.run([BUILD + '/sluice', 'load', '--url', 'http://127.0.0.1:%d/v1/' % server.server_address[1], '--model', 'm', '-q',
-                        '--sla-ttft', '115', '--sla-percentile', '50', '--input-length', '16', '--output-length', '1', '--number', '16'],
-                       capture_output=True, text=True, timeout=60)
-    last = p.stdout.strip().splitlines()[-1]
-    check('SLA search', p.returncode == 0 and last.startswith('highest concurrency that holds: ') and last.split()[-1] in '345', p.stdout)
+    for number in ('16', '3'):
+        server.reset(ttft=0.002, tpot=0, slow=0.02)
+        p = subprocess.run([BUILD + '/sluice', 'load', '--url', 'http://127.0.0.1:%d/v1/' % server.server_address[1], '--model', 'm', '-q',
+                            '--sla-ttft', '115', '--sla-percentile', '50', '--input-length', '16', '--output-length', '1', '--number', number],
+                           capture_output=True, text=True, timeout=60)
+        rows = [r.split() for r in p.stdout.strip().splitlines()]
+        check('SLA search', p.returncode == 0 and rows[-1][:-1] == 'highest concurrency that holds:'.split(), p.stdout)
+        check('SLA level', rows[-1][-1] in '345' if number == '16' else int(rows[-1][-1]) < 64, p.stdout)
+        check('as many requests as places', all(int(r[3]) >= int(r[0]) for r in rows[1:-1]), p.stdout)
 
 
 def failures(server, tmp):
