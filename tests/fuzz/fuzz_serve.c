@@ -519,6 +519,12 @@ void net_reply_static(struct net_req *r, int status, const char *type, const voi
     str_put(&s, p, n);
     net_reply(r, status, type, &s);
 }
+sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err)
+{
+    (void)err;
+    check(!of(r)->streaming && n <= 4096, "room of a stream that runs");
+    return SL_OK;
+}
 void net_reply_stream(struct net_req *r, int status, const char *type)
 {
     (void)type;
