@@ -340,7 +340,31 @@ static sl_status add_errors(const struct job *j, struct quant_error *e, sl_err *
     return SL_OK;
 }
 
-/* NVFP4's second scales: the largest magnitude becomes 6 * 448. */
+/* llama.cpp loads X.scale of these matrices, but its graphs of these architectures multiply by none. */
+static bool scale_unheard(const struct quant_plan *p, const struct quant_item *it)
+{
+    bool mla = p->has_cfg && p->cfg.kv_lora;
+    if (p->to != IO_GGUF || !p->has_cfg || (!mla && strcmp(p->cfg.arch, "qwen2") != 0)) return false;
+    switch (it->id.role) {
+    case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
+    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_DOWN_EXPS:
+        return true;
+    case ROLE_Q:
+        return mla;
+    default:
+        return false;
+    }
+}
+
+/* NVFP4's second scale, of a matrix whose largest magnitude is amax: that becomes 6 * 448. Where it would not be heeded it is 1, as long as
+ * scales of blocks alone, whose least is 2^-9, can hold the matrix. */
+static float second_scale(const struct job *j, float amax)
+{
+    if (amax >= 6.0f * 0x1p-8f && amax <= NVFP4_TOP && scale_unheard(j->p, j->it)) return 1.0f;
+    float mul = amax > 0.0f ? amax / NVFP4_TOP : 1.0f;
+    return j->p->to == IO_HF ? 1.0f / (1.0f / mul) : mul; /* a folder holds the reciprocal */
+}
+
 static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena *a, sl_err *err)
 {
     void *p = NULL;
@@ -358,8 +382,7 @@ static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena
     for (int m = 0; m < n_mul; m++) {
         float amax = 0.0f;
         for (int64_t r = m * per; r < (m + 1) * per; r++) amax = fmaxf(amax, j->amax[r]);
-        j->mul[m] = amax > 0.0f ? amax / NVFP4_TOP : 1.0f;
-        if (j->p->to == IO_HF) j->mul[m] = 1.0f / (1.0f / j->mul[m]); /* the file holds the reciprocal */
+        j->mul[m] = second_scale(j, amax);
     }
     j->n_mul = n_mul;
     return SL_OK;

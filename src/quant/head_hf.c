@@ -35,8 +35,15 @@ static void put_real(struct json_w *w, const char *key, double v)
         double back = strtod(text, NULL);
         if (back == v || (float)back == (float)v) break;
     }
+    snprintf(text, sizeof text, "%.*g", digits, v);
     text_jw_key(w, key);
-    text_jw_real(w, v, digits);
+    if (strpbrk(text, ".eni")) /* transformers takes no whole number where it wants a real */
+        text_jw_real(w, v, digits);
+    else {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, ".0");
+        text_jw_raw(w, text, n + 2);
+    }
 }
 
 static void put_null(struct json_w *w, const char *key)

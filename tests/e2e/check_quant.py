@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -66,6 +67,8 @@ def both_ways(t, tmp):
         t.check(f"{name} to GGUF", bad or verify(src, g, 0) or verify(g, src, 0))
         _, bad = quantize(g, hf, "--weights", "f32")
         t.check(f"{name} back to a folder", bad or verify(src, hf, 0))
+        kind = {k: type(v) for k, v in json.load(open(os.path.join(hf, "config.json"))).items()}  # transformers wants them so
+        t.check(f"{name} reals", None if {kind.get(k, float) for k in ("routed_scaling_factor", "rms_norm_eps", "rope_theta")} == {float} else f"{kind}")
         raw = [logits(m, os.path.join(tmp, "l.f32")) for m in (src, g, hf)]
         wrong = next((r for r in raw if isinstance(r, str)), None)
         for i in (1, 2):
@@ -116,6 +119,13 @@ def scales_of_others(t, tmp):
              "ffn_down_shexp")
     wrong = [n for n in names if n.split(".")[2] not in known or int(n.split(".")[1]) >= info["layers"]]
     t.check("nvfp4 of the demo model", None if names and not wrong else f"{wrong or names}")
+    # llama.cpp's graphs of MLA models and Qwen2 multiply feed-forward matrices by no scale: it says 1
+    for model, heard in ((src, False), (os.path.join(TINY, "qwen2.gguf"), False), (os.path.join(TINY, "qwen3_moe.gguf"), True)):
+        _, bad = quantize(model, dst, "--weights", "nvfp4", "--force")
+        raw, tensors = open(dst, "rb").read(), e2e.last_json(e2e.run([S, "inspect", dst, "--json"])[1])["tensors"]
+        of = {x["name"]: struct.unpack_from("<f", raw, x["offset"])[0] for x in tensors if x["name"].endswith(".scale") and "ffn_" in x["name"]}
+        t.check(f"scales of {os.path.basename(model)}", bad or (None if all((v == 1) != heard for v in of.values()) and
+                                                               (of or "qwen2" in model) else f"{of}"))
 
 
 def shards(t, tmp):
