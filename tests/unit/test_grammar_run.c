@@ -384,7 +384,8 @@ TEST(grammar_hostile_texts_are_harmless)
 TEST(grammar_survives_failed_allocations)
 {
     static const char text[] = "{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"b+\"},"
-                               "\"c\":{\"enum\":[1,2,3]}},\"required\":[\"a\"]}";
+                               "\"c\":{\"enum\":[1,2,3]},\"d\":{\"multipleOf\":7}},"
+                               "\"required\":[\"a\"]}";
     sl_err err;
     grammar_vocab *v = vocab();
     int64_t used = mem_used(MEM_REQUEST);
