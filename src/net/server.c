@@ -310,7 +310,7 @@ static sl_status start(net_server *s, sl_err *err)
         MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2),
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - SPARE),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(NET_IDLE_MS / 1000),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(8 * NET_IDLE_MS / 1000), /* watch.c ends sooner */
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, opt, MHD_OPTION_END);
     if (s->daemon) return SL_OK;
