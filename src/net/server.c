@@ -106,6 +106,10 @@ static enum MHD_Result refused(struct net_req_own *o)
     return MHD_YES;
 }
 
+/* Stands for a request for which there is no memory: its body is thrown away, so that the reply
+ * arrives. */
+static struct net_req_own no_request;
+
 static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const char *path,
                                const char *method, const char *version, void **cls)
 {
@@ -114,8 +118,11 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     struct net_conn *c = info ? info->socket_context : NULL;
     struct net_req_own *o = NULL;
     if (!c || atomic_load(&s->closing)) return MHD_NO;
-    if (net_req_open(s, mhd, c, method, path, &o, NULL))
-        return MHD_queue_response(mhd, NET_SHORT_HTTP, s->short_of_memory);
+    if (net_req_open(s, mhd, c, method, path, &o, NULL)) {
+        *cls = &no_request;
+        set_phase(s, c, NET_BODY, NULL); /* for its deadline */
+        return MHD_YES;
+    }
     *cls = o;
     o->http11 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     atomic_fetch_add(&s->n_active, 1);
@@ -218,6 +225,12 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *mhd, const 
     net_server *s = user;
     struct net_req_own *o = *cls;
     if (!o) return on_head(s, mhd, url, method, version, cls);
+    if (o == &no_request && !*n_upload)
+        return MHD_queue_response(mhd, NET_SHORT_HTTP, s->short_of_memory);
+    if (o == &no_request) {
+        *n_upload = 0;
+        return MHD_YES;
+    }
     if (*n_upload) return on_body(o, upload, n_upload);
     return go_on(s, o);
 }
@@ -229,8 +242,8 @@ static void on_done(void *user, struct MHD_Connection *mhd, void **cls,
     struct net_req_own *o = *cls;
     (void)mhd;
     (void)code;
-    if (!o) return;
     *cls = NULL;
+    if (!o || o == &no_request) return;
     set_phase(s, o->conn, NET_IDLE, NULL);
     /* A peer that leaves while the worker is at its request: what the worker starts must end too,
      * so the worker closes. */
@@ -297,7 +310,7 @@ static sl_status start(net_server *s, sl_err *err)
         MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2),
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - SPARE),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(NET_IDLE_MS / 1000),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(8 * NET_IDLE_MS / 1000), /* watch.c ends sooner */
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, opt, MHD_OPTION_END);
     if (s->daemon) return SL_OK;
