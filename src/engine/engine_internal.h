@@ -240,7 +240,7 @@ struct kv_path engine_path(const sl_engine *e, const struct request *r);
 void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
 /* draw.c: the tokens of a step's rows, on the device's host workers. What is chosen does not depend
  * on how many there are. */
-#define ENGINE_PIECE 16384 /* logits of a row that are looked through by one worker at a time */
+#define ENGINE_PIECE 8192 /* logits of a row that are looked through by one worker at a time */
 #define ENGINE_SAMPLER_MAX 8
 struct engine_piece {
     float v; /* the largest */
