@@ -77,7 +77,7 @@ static inline int par_range_take(struct par_range *r, int worker, int n_worker, 
         struct par_range *v = &r[worker + i < n_worker ? worker + i : worker + i - n_worker];
         int left = v->end - atomic_load_explicit(&v->next, memory_order_relaxed);
         if (left <= 0) continue;
-        int step = i == 0 ? left - (left + 3) / 4 : left / 2;
+        int step = i == 0 ? left - left / 4 : left / 2;
         step = step < min ? min : step > max ? max : step;
         int b = atomic_fetch_add_explicit(&v->next, step, memory_order_relaxed);
         if (b >= v->end) continue;
