@@ -37,6 +37,19 @@ struct attn_mm {
     int n_next;
 };
 
+/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <= p <
+ * hi <= 128, is what span_row_f32 (vec.h) makes of s[r lds + p], rounded to bf16, and m[r], l[r] are its
+ * results; around them w is written up to multiples of 16: 0 where p is not seen. s keeps its contents or
+ * not. lo < hi. */
+struct attn_soft {
+    float *s;
+    int64_t lds;
+    uint16_t *w;
+    int64_t ldw;
+    int n_row, lo, hi;
+    float *m, *l;
+};
+
 /* Operands of attn_dot_q8 and attn_mix_q8. Row p of the cache (vec.h: (d + 31) / 32 scales, then d
  * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes apart;
  * p < n_pos.

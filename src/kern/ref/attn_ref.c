@@ -4,6 +4,7 @@
 
 #include "base/fp.h"
 #include "kern/kern.h"
+#include "kern/vec.h"
 
 void kern_attn_dot_bf16_ref(const struct attn_mm *m)
 {
@@ -34,6 +35,17 @@ void kern_attn_mix_bf16_ref(const struct attn_mm *m)
         }
 }
 
+void kern_attn_soft_bf16_ref(const struct attn_soft *a)
+{
+    int g0 = a->lo / 16 * 16, g1 = (a->hi + 15) / 16 * 16;
+    for (int r = 0; r < a->n_row; r++) {
+        float *s = a->s + r * a->lds;
+        kern_span_row_f32_ref(s, a->lo, a->hi, &a->m[r], &a->l[r]);
+        for (int p = g0; p < g1; p++)
+            a->w[r * a->ldw + p] = fp_f32_to_bf16(s[p]);
+    }
+}
+
 void kern_attn_rows_bf16_ref(const float *x, int64_t ldx, int n_row, int n, uint16_t *y,
                              int64_t ldy)
 {
@@ -50,6 +62,25 @@ void kern_attn_pairs_bf16_ref(const float *x, int64_t ldx, int n_row, int n, uin
             y[r / 2 * ldy + 2 * i] = fp_f32_to_bf16(x[r * ldx + i]);
             y[r / 2 * ldy + 2 * i + 1] = r + 1 < n_row ? fp_f32_to_bf16(x[(r + 1) * ldx + i]) : 0;
         }
+}
+
+void kern_attn_f16_rows_ref(const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,
+                            int64_t ldy)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy) {
+        const uint16_t *x = (const uint16_t *)(const void *)row;
+        for (int i = 0; i < (d + 15) / 16 * 16; i++)
+            y[i] = fp_f32_to_bf16(fp_f16_to_f32(x[i]));
+    }
+}
+
+void kern_attn_f16_keys_ref(const uint8_t *group, int d, uint16_t *y)
+{
+    const uint16_t *x = (const uint16_t *)(const void *)group;
+    for (int i = 0; i < d + d % 2; i++)
+        for (int p = 0; p < 16; p++)
+            y[i / 2 * 32 + 2 * p + i % 2] =
+                i < d ? fp_f32_to_bf16(fp_f16_to_f32(x[16 * i + p])) : 0;
 }
 
 void kern_attn_q8_rows_ref(const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,
