@@ -358,6 +358,7 @@ void dev_cpu_spans_run(struct cpu *c, struct cpu_span_job *j, int worker, int n_
 void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j);
 #define CPU_SET 64        /* tokens whose gate and up products wait for silu together */
 #define CPU_ROWS 48       /* query rows that share a widened piece of keys, about */
+#define CPU_ROWS_BF16 96  /* the same on bf16, whose pieces are half as big */
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
