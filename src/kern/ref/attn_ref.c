@@ -4,7 +4,6 @@
 
 #include "base/fp.h"
 #include "kern/kern.h"
-#include "kern/vec.h"
 
 void kern_attn_dot_bf16_ref(const struct attn_mm *m)
 {
@@ -35,14 +34,35 @@ void kern_attn_mix_bf16_ref(const struct attn_mm *m)
         }
 }
 
+static float weight(float x)
+{
+    float n = nearbyintf(x * ATTN_LOG2E), r = fmaf(x, ATTN_LOG2E, -n), p = ATTN_P5;
+    if (x < -87.0f) return 0.0f;
+    p = fmaf(p, r, ATTN_P4);
+    p = fmaf(p, r, ATTN_P3);
+    p = fmaf(p, r, ATTN_P2);
+    p = fmaf(p, r, ATTN_P1);
+    return isnan(x) ? x : ldexpf(fmaf(p, r, 1.0f), (int)n);
+}
+
 void kern_attn_soft_bf16_ref(const struct attn_soft *a)
 {
     int g0 = a->lo / 16 * 16, g1 = (a->hi + 15) / 16 * 16;
     for (int r = 0; r < a->n_row; r++) {
-        float *s = a->s + r * a->lds;
-        kern_span_row_f32_ref(s, a->lo, a->hi, &a->m[r], &a->l[r]);
-        for (int p = g0; p < g1; p++)
-            a->w[r * a->ldw + p] = fp_f32_to_bf16(s[p]);
+        const float *s = a->s + r * a->lds;
+        float m = -INFINITY, sum[16] = {0};
+        for (int p = a->lo; p < a->hi; p++)
+            m = s[p] > m ? s[p] : m;
+        for (int p = g0; p < g1; p++) {
+            float w = p < a->lo || p >= a->hi ? 0.0f : weight(s[p] - m);
+            sum[p % 16] += w;
+            a->w[r * a->ldw + p] = fp_f32_to_bf16(w);
+        }
+        for (int half = 8; half > 0; half /= 2)
+            for (int i = 0; i < half; i++)
+                sum[i] += sum[i + half];
+        a->m[r] = m;
+        a->l[r] = sum[0];
     }
 }
 

@@ -8,8 +8,6 @@
 #include "kern/x86/attn_fetch.h"
 #include "kern/x86/simd_avx512.h"
 
-#include "kern/tmpl/exp.inc"
-
 #define AI static inline __attribute__((always_inline))
 
 /* The pair of row r: at[r / 4] is row r / 4 * 4, so that few registers hold 16 addresses. */
@@ -235,6 +233,20 @@ AI __mmask16 first(int n)
     return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
 }
 
+/* attn.h: e^x of x <= 0. */
+AI vf weight(vf x)
+{
+    const vf log2e = v_set1(ATTN_LOG2E);
+    vf n = v_round(v_mul(x, log2e)), r = _mm512_fmsub_ps(x, log2e, n), p = v_set1(ATTN_P5);
+    p = v_fma(p, r, v_set1(ATTN_P4));
+    p = v_fma(p, r, v_set1(ATTN_P3));
+    p = v_fma(p, r, v_set1(ATTN_P2));
+    p = v_fma(p, r, v_set1(ATTN_P1));
+    p = v_fma(p, r, v_set1(1.0f));
+    __mmask16 some = _mm512_cmp_ps_mask(x, v_set1(-87.0f), _CMP_NLT_UQ); /* and NaN */
+    return _mm512_maskz_scalef_ps(some, p, n);
+}
+
 /* Vectors [g0, g0 + n) of a row; what is not seen of the first and the last is masked. All stay in
  * registers where n is a constant. */
 AI void soft_row(const float *s, uint16_t *w, const int n, __mmask16 head, __mmask16 tail, float *m,
@@ -251,7 +263,7 @@ AI void soft_row(const float *s, uint16_t *w, const int n, __mmask16 head, __mma
     mx = v_set1(*m);
 #pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
-        x[i] = v_exp0(v_sub(x[i], mx));
+        x[i] = weight(v_sub(x[i], mx));
         sum = v_add(sum, x[i]);
     }
     *l = v_hsum(sum);
