@@ -37,13 +37,13 @@ struct attn_mm {
     int n_next;
 };
 
-/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <= p <
- * hi <= 128, is e^(s[r lds + p] - m[r]) rounded to bf16, m[r] the largest of these scores and l[r] the
- * sum of the weights before they are rounded (lanes by position, as span_row_f32 of vec.h has them);
- * around them w is written up to multiples of 16: 0 where p is not seen. lo < hi.
+/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <= p
+ * < hi <= 128, is e^(s[r lds + p] - m[r]) rounded to bf16, m[r] the largest of these scores and l[r]
+ * the sum of the weights before they are rounded (lanes by position, as span_row_f32 of vec.h has
+ * them); around them w is written up to multiples of 16: 0 where p is not seen. lo < hi.
  *
- * e^x is 2^n 2^r with n = x log2(e) to the nearest integer and a polynomial of degree 5, within 4e-6 of
- * it, which is a five-hundredth of what rounding to bf16 loses; 0 below -87. */
+ * e^x is 2^n 2^r with n = x log2(e) to the nearest integer and a polynomial of degree 5, within 4e-6
+ * of it, which is a five-hundredth of what rounding to bf16 loses; 0 below -87. */
 #define ATTN_LOG2E 1.44269504088896341f
 #define ATTN_P1 0.693147180559945f
 #define ATTN_P2 0.240226506959101f

@@ -58,10 +58,10 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
 /* mm_bf16x: bf16 weights times bf16 activations (mm_run.xb), the results of mm_bf16 (but for
  * subnormal products, which the instruction may flush).
  * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
- * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers, |amax[g]| the
- * largest magnitude of each. hi: as form INT8. lo (may be NULL): then the groups are quantised as in
- * INT15 wherever amax[g] has no sign, and as INT8 where it has one. What is quantised is x * inv
- * (mm.h: 1 / unit). See kern_mm_prep.
+ * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers, |amax[g]| the largest
+ * magnitude of each. hi: as form INT8. lo (may be NULL): then the groups are quantised as in INT15
+ * wherever amax[g] has no sign, and as INT8 where it has one. What is quantised is x * inv (mm.h: 1 /
+ * unit). See kern_mm_prep.
  * attn_dot_bf16, attn_mix_bf16, attn_soft_bf16: attn.h.
  * attn_rows_bf16: y[r * ldy + i] = x[r * ldx + i] rounded to bf16 (nearest even), i < n.
  * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; behind an

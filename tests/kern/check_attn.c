@@ -194,8 +194,10 @@ void check_attn_soft_bf16(struct check *c, void (*variant)(const struct attn_sof
             s[k] = check_rand(c, 50) ? 20 * check_randf(c) : -INFINITY;
         for (size_t r = 0; r < (size_t)n_row; r++)
             for (size_t p = 0; p < 128; p++)
-                if ((int)p < lo || (int)p >= hi) s[128 * r + p] = check_rand(c, 2) ? NAN : 1e30f;
-                else if ((int)p == lo) s[128 * r + p] = check_randf(c);
+                if ((int)p < lo || (int)p >= hi)
+                    s[128 * r + p] = check_rand(c, 2) ? NAN : 1e30f;
+                else if ((int)p == lo)
+                    s[128 * r + p] = check_randf(c);
         memcpy(t, s, 4 * n);
         struct attn_soft a = {s, 128, w, 128, n_row, lo, hi, m[0], l[0]};
         variant(&a);

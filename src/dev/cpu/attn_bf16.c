@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with keys and values per head on bf16 (kern/attn.h). Keys lie in groups of 16 positions
- * by pairs of dimensions, values in rows: those of a bf16 cache are used where they lie, those of an
- * f16 or q8 cache are made for each span. A row's weighted sum is one chain over pairs of positions from
- * the even one at or before the first that it sees, in which those before count zero. */
+ * by pairs of dimensions, values in rows: those of a bf16 cache are used where they lie, those of
+ * an f16 or q8 cache are made for each span. A row's weighted sum is one chain over pairs of
+ * positions from the even one at or before the first that it sees, in which those before count
+ * zero. */
 #include "dev/cpu/attn.h"
 
 struct mem16 {

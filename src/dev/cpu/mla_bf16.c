@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MLA on bf16 (kern/attn.h): scores and weighted sums of the latent rows, heads in lanes. Rows of a
- * bf16 cache are used where they lie (absorbed: of a q8 cache too); others are made for each span. */
+ * bf16 cache are used where they lie (absorbed: of a q8 cache too); others are made for each span.
+ */
 #include "dev/cpu/mla.h"
 
 struct abs16_mem {

@@ -67,8 +67,8 @@ AI void make_steps(const float *amax, int n, int two, float unit_inv, struct ste
     __m512 m = _mm512_mul_ps(magnitude(a), _mm512_set1_ps(unit_inv));
     __m512i u = _mm512_add_epi32(_mm512_castps_si512(m), _mm512_set1_epi32(MM_STEP_ROUND));
     u = _mm512_and_si512(u, _mm512_set1_epi32((int)0xff800000u));
-    u = _mm512_sub_epi32(u, _mm512_mask_blend_epi32(one, _mm512_set1_epi32(13 << 23),
-                                                    _mm512_set1_epi32(6 << 23)));
+    u = _mm512_sub_epi32(
+        u, _mm512_mask_blend_epi32(one, _mm512_set1_epi32(13 << 23), _mm512_set1_epi32(6 << 23)));
     __mmask16 some = _mm512_cmp_ps_mask(m, _mm512_set1_ps(MM_AMAX_MIN), _CMP_GE_OQ);
     __m512i e = _mm512_sub_epi32(_mm512_srli_epi32(u, 23), _mm512_set1_epi32(127));
     __m512 d = _mm512_maskz_mov_ps(some, _mm512_castsi512_ps(u));

@@ -127,8 +127,8 @@ static inline __m256i v_round_16(__m256 a)
 }
 static inline int v_put_16(uint16_t *p, vf x, int bf16)
 {
-    __m256 bad = _mm256_or_ps(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q),
-                              _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
+    __m256 bad =
+        _mm256_or_ps(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
     if (_mm256_movemask_ps(bad)) return 0;
     __m256i h = _mm256_packus_epi32(v_round_16(x.a), v_round_16(x.b));
     h = _mm256_permute4x64_epi64(h, 0xd8);
