@@ -37,6 +37,28 @@ struct attn_mm {
     int n_next;
 };
 
+/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <= p
+ * < hi <= 128, is e^(s[r lds + p] - m[r]) rounded to bf16, m[r] the largest of these scores and l[r]
+ * the sum of the weights before they are rounded (lanes by position, as span_row_f32 of vec.h has
+ * them); around them w is written up to multiples of 16: 0 where p is not seen. lo < hi.
+ *
+ * e^x is 2^n 2^r with n = x log2(e) to the nearest integer and a polynomial of degree 5, within 4e-6
+ * of it, which is a five-hundredth of what rounding to bf16 loses; 0 below -87. */
+#define ATTN_LOG2E 1.44269504088896341f
+#define ATTN_P1 0.693147180559945f
+#define ATTN_P2 0.240226506959101f
+#define ATTN_P3 0.0555041086648216f
+#define ATTN_P4 0.00961812910762848f
+#define ATTN_P5 0.00133335581464284f
+struct attn_soft {
+    const float *s;
+    int64_t lds;
+    uint16_t *w;
+    int64_t ldw;
+    int n_row, lo, hi;
+    float *m, *l;
+};
+
 /* Operands of attn_dot_q8 and attn_mix_q8. Row p of the cache (vec.h: (d + 31) / 32 scales, then d
  * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes apart;
  * p < n_pos.

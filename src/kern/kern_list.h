@@ -36,8 +36,12 @@
     X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, const float *amax, float inv)) \
     X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
+    X(attn_soft_bf16,  void, (const struct attn_soft *a))                                          \
     X(attn_rows_bf16,  void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
     X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
+    X(attn_f16_rows,   void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
+                              int64_t ldy))                                                        \
+    X(attn_f16_keys,   void, (const uint8_t *group, int d, uint16_t *y))                           \
     X(attn_q8_rows,    void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
                               int64_t ldy))                                                        \
     X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))                           \

@@ -4,6 +4,7 @@
  * on how it cuts: sums between chunks of K rest in y as f32. */
 #include "kern/mm.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/fp.h"
@@ -113,7 +114,7 @@ static int32_t max_of(const int32_t *v, int n)
     return m;
 }
 
-/* Mark with amax < 0 the groups of a span that stay at one plane: all but the eighth with the
+/* Give amax a sign in the groups of a span that stay at one plane: all but the eighth with the
  * largest values. Ties go to the lower group. Floats of no sign are in the order of their bits. */
 static void choose(int n, float amax[SPAN])
 {
@@ -125,7 +126,7 @@ static void choose(int n, float amax[SPAN])
     for (int b = 0; b < n_bunch; b++)
         top[b] = max_of(v + b * BUNCH, BUNCH);
     for (int g = 0; g < n; g++)
-        amax[g] = -1.0f;
+        amax[g] = -amax[g];
     for (int k = (n + 7) / 8; k > 0; k--) {
         int32_t m = max_of(top, n_bunch);
         int b = 0, g;
@@ -160,15 +161,15 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
         memcpy(one, amax, (size_t)n * sizeof(float));
         if (list) choose(n, amax);
         for (int i = 0; i < n; i++)
-            if (lo && amax[i] >= 0.0f) one[i] = 0.0f;
+            if (lo && !signbit(amax[i])) one[i] = 0.0f;
         if (g == 0) unit = best_unit(one, n);
         kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax, 1.0f / unit);
         for (int i = 0; i < n && list; i++)
-            if (amax[i] >= 0.0f) list[++list[0]] = g + i;
+            if (!signbit(amax[i])) list[++list[0]] = g + i;
         g += n;
     }
     memset(hi + used, 0, sizeof(*hi) * (size_t)(n_group - used));
-    if (lo) memset(lo + used, 0, sizeof(*lo) * (size_t)(n_group - used));
+    if (lo && !list) memset(lo + used, 0, sizeof(*lo) * (size_t)(n_group - used));
     hi[row_recs(b->n_col, lo ? MM_ACT_INT15 : MM_ACT_INT8) - 1].d = unit;
 }
 
@@ -200,7 +201,13 @@ void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const f
 {
     struct mm_rec *r = b->i8 + (size_t)t * row_recs(b->n_col, MM_ACT_INT8);
     int end = g0 + n_group;
-    kern_get()->mm_quant(x, n_group, r + g0, NULL, NULL, 1.0f);
+    const struct kern *kern = kern_get();
+    float amax[SPAN];
+    for (int g = 0, n; g < n_group; g += n) {
+        n = BASE_MIN(SPAN, n_group - g);
+        kern->mm_amax(x + 32 * (size_t)g, n, amax);
+        kern->mm_quant(x + 32 * (size_t)g, n, r + g0 + g, NULL, amax, 1.0f);
+    }
     if (g0 == 0) r[row_recs(b->n_col, MM_ACT_INT8) - 1].d = 1.0f;
     if (end == b->n_col / 32) memset(r + end, 0, sizeof(*r) * (size_t)(b->ld / 32 - end));
 }

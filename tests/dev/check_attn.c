@@ -153,7 +153,7 @@ void check_attn(void)
         struct scene s = make_scene(C * dk, C * dv, trial % 3 ? 90 : 700);
         dev *d = NULL;
         dev_kv *kv = NULL;
-        int coarse = trial / 4 % 2 && (type == DEV_KV_BF16 || type == DEV_KV_Q8);
+        int coarse = trial / 4 % 2 && type != DEV_KV_F32;
         enum dev_acts acts = trial / 4 % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
         MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts}, &d,
                       &err_));

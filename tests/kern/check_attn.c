@@ -182,6 +182,73 @@ static void same_bf16(struct check *c, const uint16_t *a, const uint16_t *b, siz
             check_fail(c, "[%zu] is %04x, not %04x", i, a[i], b[i]);
 }
 
+void check_attn_soft_bf16(struct check *c, void (*variant)(const struct attn_soft *a))
+{
+    for (int i = 0; i < 200; i++) {
+        int n_row = (int)some(c, 1, 5), lo = i % 3 ? 0 : (int)some(c, 0, 127);
+        int hi = i % 4 ? (int)some(c, lo + 1, 128) : 128;
+        size_t g0 = (size_t)lo / 16 * 16, g1 = (size_t)(hi + 15) / 16 * 16, n = (size_t)n_row * 128;
+        float *s = check_alloc(c, 4 * n), *t = check_alloc(c, 4 * n), m[2][5], l[2][5];
+        uint16_t *w = check_alloc(c, 2 * n), *v = check_alloc(c, 2 * n);
+        for (size_t k = 0; k < n; k++) /* what is not seen may be anything */
+            s[k] = check_rand(c, 50) ? 20 * check_randf(c) : -INFINITY;
+        for (size_t r = 0; r < (size_t)n_row; r++)
+            for (size_t p = 0; p < 128; p++)
+                if ((int)p < lo || (int)p >= hi)
+                    s[128 * r + p] = check_rand(c, 2) ? NAN : 1e30f;
+                else if ((int)p == lo)
+                    s[128 * r + p] = check_randf(c);
+        memcpy(t, s, 4 * n);
+        struct attn_soft a = {s, 128, w, 128, n_row, lo, hi, m[0], l[0]};
+        variant(&a);
+        a = (struct attn_soft){t, 128, v, 128, n_row, lo, hi, m[1], l[1]};
+        kern_attn_soft_bf16_ref(&a);
+        for (size_t r = 0; r < (size_t)n_row; r++)
+            same_bf16(c, w + 128 * r + g0, v + 128 * r + g0, g1 - g0);
+        if (memcmp(m[0], m[1], 4 * (size_t)n_row) || memcmp(l[0], l[1], 4 * (size_t)n_row))
+            check_fail(c, "rows %d, %d .. %d: other largest or sum", n_row, lo, hi);
+        check_free_all();
+    }
+}
+
+static uint16_t *random_f16(struct check *c, size_t n)
+{
+    uint16_t *p = check_alloc(c, 2 * n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint16_t)check_rand(c, 1 << 16);
+    return p;
+}
+
+void check_attn_f16_rows(struct check *c,
+                         void (*variant)(const uint8_t *row, int64_t row_bytes, int n_row, int d,
+                                         uint16_t *y, int64_t ldy))
+{
+    for (int i = 0; i < 60; i++) {
+        int d = (int)some(c, 1, i % 2 ? 70 : 600), n_row = (int)some(c, 1, 3);
+        size_t d16 = (size_t)(d + 15) / 16 * 16, n = (size_t)n_row * d16;
+        const uint8_t *row = (const uint8_t *)random_f16(c, n);
+        uint16_t *y = check_alloc(c, 2 * n), *z = check_alloc(c, 2 * n);
+        variant(row, 2 * (int64_t)d16, n_row, d, y, (int64_t)d16);
+        kern_attn_f16_rows_ref(row, 2 * (int64_t)d16, n_row, d, z, (int64_t)d16);
+        same_bf16(c, y, z, n);
+        check_free_all();
+    }
+}
+
+void check_attn_f16_keys(struct check *c, void (*variant)(const uint8_t *group, int d, uint16_t *y))
+{
+    for (int i = 0; i < 60; i++) {
+        int d = (int)some(c, 1, 140);
+        size_t n = (size_t)(d + d % 2) * 16;
+        const uint8_t *group = (const uint8_t *)random_f16(c, (size_t)d * 16);
+        uint16_t *y = check_alloc(c, 2 * n), *z = check_alloc(c, 2 * n);
+        variant(group, d, y);
+        kern_attn_f16_keys_ref(group, d, z);
+        same_bf16(c, y, z, n);
+        check_free_all();
+    }
+}
+
 void check_attn_q8_rows(struct check *c,
                         void (*variant)(const uint8_t *row, int64_t row_bytes, int n_row, int d,
                                         uint16_t *y, int64_t ldy))

@@ -447,14 +447,15 @@ static void quant_case(struct check *c,
     memset(lo, 0, bytes);
     memset(lo2, 0, bytes);
     random_acts(c, x, (int)n);
-    for (int g = 0; g < n_group; g++)
-        amax[g] = check_rand(c, 2) ? 0.0f : -1.0f;
     float inv = check_rand(c, 2) ? 1.0f : 0x1.6a09e6p-1f;
     if (special) {
         x[check_rand(c, (uint32_t)n)] = special == 1 ? fp_from_bits(0x7fc00000u) : INFINITY;
         for (int k = 0; k < 32; k++)
             x[k] = special == 1 ? 1e-41f : 3e38f;
     }
+    kern_mm_amax_ref(x, n_group, amax);
+    for (int g = 0; g < n_group; g++)
+        if (check_rand(c, 2)) amax[g] = -amax[g];
     kern_mm_quant_ref(x, n_group, hi, planes == 2 ? lo : NULL, amax, inv);
     variant(x, n_group, hi2, planes == 2 ? lo2 : NULL, amax, inv);
     if (memcmp(hi, hi2, bytes) != 0 || memcmp(lo, lo2, bytes) != 0)
@@ -462,7 +463,7 @@ static void quant_case(struct check *c,
     for (size_t i = 0; i < n && !special; i++) {
         const struct mm_rec *h = &hi2[i / 32], *l = &lo2[i / 32];
         double v = (double)h->d * h->q[i % 32], step = h->d;
-        if (planes == 2 && amax[i / 32] >= 0.0f) v += (double)l->d * l->q[i % 32], step = l->d;
+        if (planes == 2 && !signbit(amax[i / 32])) v += (double)l->d * l->q[i % 32], step = l->d;
         if (!(fabs(v - x[i] * inv) <= 0.50001 * step + fabs((double)x[i]) * 0x1p-22))
             check_fail(c, "value %zu: %.9g for %.9g, step %.9g", i, v, x[i], step);
         if (h->d != 0.0f && (double)h->d != exp2(h->e))

@@ -26,14 +26,15 @@ static struct attn_mem carve(float *mem, const struct attn *a, int n_row)
     return m;
 }
 
-static int tile_tokens(int group)
+static int tile_tokens(int group, int bf16)
 {
-    return group >= CPU_ROWS ? 1 : CPU_ROWS / group;
+    int rows = bf16 ? CPU_ROWS_BF16 : CPU_ROWS;
+    return group >= rows ? 1 : rows / group;
 }
 
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
 {
-    *n_row = p->n_head > CPU_ROWS ? p->n_head : CPU_ROWS;
+    *n_row = p->n_head > CPU_ROWS_BF16 ? p->n_head : CPU_ROWS_BF16;
     *ldo = (p->d_v + 15) / 16 * 16;
     size_t f32 =
         (size_t)*n_row * (size_t)(p->d_k + VEC_SPAN) + (size_t)PIECE * (size_t)(p->d_k + *ldo) + 64;
@@ -204,9 +205,10 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
 }
 
 /* Units of the step: per sequence tiles of tokens, times KV heads. */
-static int make_units(struct cpu *c, const struct dev_batch *b, const struct attn *a, double *work)
+static int make_units(struct cpu *c, const struct dev_batch *b, const struct attn *a, int tile,
+                      double *work)
 {
-    int n = 0, tile = tile_tokens(a->group), w = a->p->n_window;
+    int n = 0, w = a->p->n_window;
     for (int s = 0; s < b->n_seq; s++)
         for (int t0 = b->seq_tok0[s]; t0 < b->seq_tok0[s + 1]; t0 += tile) {
             int t1 = t0 + tile < b->seq_tok0[s + 1] ? t0 + tile : b->seq_tok0[s + 1];
@@ -236,20 +238,21 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev
     *a = (struct attn){p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
     ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
            kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);
-    int n_row = a->group * tile_tokens(a->group);
+    int bf16 = dev_cpu_bf16_attn(c, kv->t), tile = tile_tokens(a->group, bf16);
+    int n_row = a->group * tile;
     *j = (struct cpu_span_job){.b = b, .op = a, .n_row = n_row, .ldo = a->ldv};
     j->begin = begin;
     j->span = span_run;
     j->end = end;
     j->mem_floats = (size_t)n_row * (size_t)(kv->s.d_k + VEC_SPAN) +
                     (size_t)PIECE * (size_t)(kv->s.d_k + a->ldv);
-    if (dev_cpu_bf16_attn(c, kv->t)) {
+    if (bf16) {
         j->begin = dev_cpu_attn16_begin;
         j->span = dev_cpu_attn16_span;
         j->mem_floats = dev_cpu_attn16_floats(n_row, kv->s.d_k, kv->s.d_v);
     }
     double work = 0;
-    j->n_unit = make_units(c, b, a, &work);
+    j->n_unit = make_units(c, b, a, tile, &work);
     j->ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with keys and values per head on bf16 (kern/attn.h). Keys lie in groups of 16 positions
- * by pairs of dimensions, values in rows: those of a bf16 cache are used where they lie, those of a
- * q8 cache are made for each span. A row's weighted sum is one chain over pairs of positions from
- * the even one at or before the first that it sees, in which those before count zero. */
+ * by pairs of dimensions, values in rows: those of a bf16 cache are used where they lie, those of
+ * an f16 or q8 cache are made for each span. A row's weighted sum is one chain over pairs of
+ * positions from the even one at or before the first that it sees, in which those before count
+ * zero. */
 #include "dev/cpu/attn.h"
 
 struct mem16 {
     uint16_t *q, *w; /* [rows][2 n_pair], [rows][SPAN] */
-    uint16_t *k, *v; /* of a q8 cache: [SPAN / 16][n_pair][16][2], [SPAN][ldv] */
+    uint16_t *k, *v; /* of an f16 or q8 cache: [SPAN / 16][n_pair][16][2], [SPAN][ldv] */
     float *s, *t;    /* [rows][SPAN], [16][wider of d_k and ldv] */
 };
 
@@ -121,9 +122,12 @@ static void runs(const struct cpu_span_job *j, const struct cpu_unit *u, const i
             blk[i] = (const uint16_t *)(const void *)v;
         } else {
             uint16_t *x = m->k + (int64_t)at * n_pair * 2, *y = m->v + (int64_t)at * a->ldv;
+            int q8 = kv->t == VEC_KV_Q8;
             for (int g = 0; g < dot.n_vec; g++)
-                kn->attn_q8_keys(k + (size_t)g * kv->group_bytes, d, x + 32 * g * n_pair);
-            kn->attn_q8_rows(v, (int64_t)kv->row_bytes, n, kv->s.d_v, y, a->ldv);
+                (q8 ? kn->attn_q8_keys : kn->attn_f16_keys)(k + (size_t)g * kv->group_bytes, d,
+                                                            x + 32 * g * n_pair);
+            (q8 ? kn->attn_q8_rows : kn->attn_f16_rows)(v, (int64_t)kv->row_bytes, n, kv->s.d_v, y,
+                                                        a->ldv);
             dot.b = x;
             dot.ldb_v = 32 * n_pair;
             blk[i] = y;
@@ -181,6 +185,7 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
     struct mem16 m;
+    (void)c;
     (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
     int n_row = u->n_tok * a->group, span = where[0], lo, hi;
     int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = run_length(kv);
@@ -207,14 +212,19 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
     mix.next = next.v;
     mix.n_next = next.n;
     runs(j, u, range, &m, blk, &next);
-    for (int r = 0; r < n_row; r++) {
-        dev_cpu_seen(j, u->tok0 + r / a->group, span, &lo, &hi);
-        out.l[r] = 0;
-        if (hi <= lo) continue;
-        int g0 = lo / 16 * 16, n = (hi + 15) / 16 * 16 - g0;
-        float *s = m.s + r * VEC_SPAN;
-        c->k.span_row_f32(s, lo, hi, &out.m[r], &out.l[r]);
-        kern_get()->attn_rows_bf16(s + g0, 0, 1, n, m.w + r * VEC_SPAN + g0, 0);
+    for (int t = 0, r = 0; t < u->n_tok; t++, r += a->group) {
+        dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
+        memset(out.l + r, 0, sizeof(float) * (size_t)a->group);
+        struct attn_soft soft = {.s = m.s + r * VEC_SPAN,
+                                 .lds = VEC_SPAN,
+                                 .w = m.w + r * VEC_SPAN,
+                                 .ldw = VEC_SPAN,
+                                 .n_row = a->group,
+                                 .lo = lo,
+                                 .hi = hi,
+                                 .m = out.m + r,
+                                 .l = out.l + r};
+        if (hi > lo) kern_get()->attn_soft_bf16(&soft);
     }
     memset(out.o, 0, sizeof(float) * (size_t)n_row * (size_t)j->ldo);
     weigh_all(&mix, j, u, span);

@@ -358,15 +358,15 @@ void dev_cpu_spans_run(struct cpu *c, struct cpu_span_job *j, int worker, int n_
 void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j);
 #define CPU_SET 64        /* tokens whose gate and up products wait for silu together */
 #define CPU_ROWS 48       /* query rows that share a widened piece of keys, about */
+#define CPU_ROWS_BF16 96  /* the same on bf16, whose pieces are half as big */
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
 /* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
- * multiplies bf16 twice as fast as f32, on caches of no more precision, unless f32 was asked for.
- */
+ * multiplies bf16 twice as fast as f32, on caches of 16 bits or fewer, unless f32 was asked for. */
 static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
-    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && (t == VEC_KV_BF16 || t == VEC_KV_Q8);
+    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
 }
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MLA on bf16 (kern/attn.h): scores and weighted sums of the latent rows, heads in lanes. Rows of a
- * bf16 cache are used where they lie; those of a q8 cache are made for each span. */
+ * bf16 cache are used where they lie (absorbed: of a q8 cache too); others are made for each span.
+ */
 #include "dev/cpu/mla.h"
 
 struct abs16_mem {
@@ -88,7 +89,9 @@ static const uint16_t *rows16(const struct mla *a, const uint8_t *from, int n, u
 {
     const struct cpu_kv *kv = a->kv;
     if (kv->t == VEC_KV_BF16) return (const uint16_t *)(const void *)from;
-    kern_get()->attn_q8_rows(from, (int64_t)kv->row_bytes, n, a->d_k, x, a->row);
+    const struct kern *k = kern_get();
+    (kv->t == VEC_KV_Q8 ? k->attn_q8_rows : k->attn_f16_rows)(from, (int64_t)kv->row_bytes, n,
+                                                              a->d_k, x, a->row);
     return x;
 }
 
@@ -184,7 +187,8 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run;
-        x->run[at / n_run] = (const void *)row_at(a, j->b, u->seq, x->p0 + at);
+        x->run[at / n_run] =
+            rows16(a, row_at(a, j->b, u->seq, x->p0 + at), n, m->x + (int64_t)at * a->row);
         struct attn_mm mm = {.a = x->run[at / n_run],
                              .lda = ld_row,
                              .lda_k = 2,

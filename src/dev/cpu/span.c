@@ -23,11 +23,6 @@ static void fold(struct cpu *c, const struct cpu_span_job *j, const int r01[2], 
                           part.o + (int64_t)r * j->ldo, j->ldo);
 }
 
-static void clear(const struct cpu_span_job *j, struct cpu_part run)
-{
-    memset(run.l, 0, sizeof(float) * (size_t)j->n_row);
-}
-
 /* Each unit by one worker, the longest (last) first; a worker's first one is known beforehand. */
 static void run_whole(void *arg, int worker, int n_w)
 {
@@ -43,11 +38,11 @@ static void run_whole(void *arg, int worker, int n_w)
         first = 0;
         const struct cpu_unit *u = &c->unit[j->n_unit - 1 - b];
         int rows[2] = {0, u->n_tok * u->n_head};
-        clear(j, run);
         j->begin(c, j, u, mem);
         for (int i = u->span0; i < u->span1; i++) {
-            j->span(c, j, u, (const int[]){i, i + 1}, mem, part);
-            fold(c, j, rows, run, part);
+            int alone = i == u->span0; /* folded into nothing it stays what it is */
+            j->span(c, j, u, (const int[]){i, i + 1}, mem, alone ? run : part);
+            if (!alone) fold(c, j, rows, run, part);
         }
         j->end(c, j, u, run, rows);
     }

@@ -34,6 +34,38 @@ void kern_attn_mix_bf16_ref(const struct attn_mm *m)
         }
 }
 
+static float weight(float x)
+{
+    float n = nearbyintf(x * ATTN_LOG2E), r = fmaf(x, ATTN_LOG2E, -n), p = ATTN_P5;
+    if (x < -87.0f) return 0.0f;
+    p = fmaf(p, r, ATTN_P4);
+    p = fmaf(p, r, ATTN_P3);
+    p = fmaf(p, r, ATTN_P2);
+    p = fmaf(p, r, ATTN_P1);
+    return isnan(x) ? x : ldexpf(fmaf(p, r, 1.0f), (int)n);
+}
+
+void kern_attn_soft_bf16_ref(const struct attn_soft *a)
+{
+    int g0 = a->lo / 16 * 16, g1 = (a->hi + 15) / 16 * 16;
+    for (int r = 0; r < a->n_row; r++) {
+        const float *s = a->s + r * a->lds;
+        float m = -INFINITY, sum[16] = {0};
+        for (int p = a->lo; p < a->hi; p++)
+            m = s[p] > m ? s[p] : m;
+        for (int p = g0; p < g1; p++) {
+            float w = p < a->lo || p >= a->hi ? 0.0f : weight(s[p] - m);
+            sum[p % 16] += w;
+            a->w[r * a->ldw + p] = fp_f32_to_bf16(w);
+        }
+        for (int half = 8; half > 0; half /= 2)
+            for (int i = 0; i < half; i++)
+                sum[i] += sum[i + half];
+        a->m[r] = m;
+        a->l[r] = sum[0];
+    }
+}
+
 void kern_attn_rows_bf16_ref(const float *x, int64_t ldx, int n_row, int n, uint16_t *y,
                              int64_t ldy)
 {
@@ -50,6 +82,25 @@ void kern_attn_pairs_bf16_ref(const float *x, int64_t ldx, int n_row, int n, uin
             y[r / 2 * ldy + 2 * i] = fp_f32_to_bf16(x[r * ldx + i]);
             y[r / 2 * ldy + 2 * i + 1] = r + 1 < n_row ? fp_f32_to_bf16(x[(r + 1) * ldx + i]) : 0;
         }
+}
+
+void kern_attn_f16_rows_ref(const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,
+                            int64_t ldy)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy) {
+        const uint16_t *x = (const uint16_t *)(const void *)row;
+        for (int i = 0; i < (d + 15) / 16 * 16; i++)
+            y[i] = fp_f32_to_bf16(fp_f16_to_f32(x[i]));
+    }
+}
+
+void kern_attn_f16_keys_ref(const uint8_t *group, int d, uint16_t *y)
+{
+    const uint16_t *x = (const uint16_t *)(const void *)group;
+    for (int i = 0; i < d + d % 2; i++)
+        for (int p = 0; p < 16; p++)
+            y[i / 2 * 32 + 2 * p + i % 2] =
+                i < d ? fp_f32_to_bf16(fp_f16_to_f32(x[16 * i + p])) : 0;
 }
 
 void kern_attn_q8_rows_ref(const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,

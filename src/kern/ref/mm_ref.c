@@ -170,13 +170,10 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
-        int two = lo && amax[g] >= 0.0f, bad = 0;
-        float m = 0.0f;
-        for (int k = 0; k < 32; k++) {
-            float a = fabsf(x[k]);
-            bad |= !(a <= 3.402823466e38f);
-            m = a > m ? a : m;
-        }
+        int two = lo && !signbit(amax[g]), bad = 0;
+        float m = fabsf(amax[g]);
+        for (int k = 0; k < 32; k++)
+            bad |= !(fabsf(x[k]) <= 3.402823466e38f);
         float d = kern_mm_step(m * unit_inv, two), inv = unit_inv / d;
         if (!(m * unit_inv >= MM_AMAX_MIN)) inv = d = 0.0f;
         memset(h, 0, sizeof(*h));

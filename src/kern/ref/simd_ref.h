@@ -123,6 +123,12 @@ static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
         second->f[i] = fp_bf16_to_f32(p[2 * i + 1]);
     }
 }
+/* a as bf16 or f16, to the nearest even one; 0: not done (a NaN, or no instructions for it). */
+static inline int v_put_16(uint16_t *p, vf a, int bf16)
+{
+    (void)p, (void)a, (void)bf16;
+    return 0;
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     vf r;

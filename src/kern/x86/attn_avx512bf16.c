@@ -2,9 +2,11 @@
 /* Attention on bf16 by vdpbf16ps. Tiles of R rows by NV vectors keep their sums in registers; a row
  * operand is one broadcast pair, a column operand one vector of 16 pairs. */
 #include <immintrin.h>
+#include <math.h>
 
 #include "kern/kern.h"
 #include "kern/x86/attn_fetch.h"
+#include "kern/x86/simd_avx512.h"
 
 #define AI static inline __attribute__((always_inline))
 
@@ -231,6 +233,62 @@ AI __mmask16 first(int n)
     return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
 }
 
+/* attn.h: e^x of x <= 0. */
+AI vf weight(vf x)
+{
+    const vf log2e = v_set1(ATTN_LOG2E);
+    vf n = v_round(v_mul(x, log2e)), r = _mm512_fmsub_ps(x, log2e, n), p = v_set1(ATTN_P5);
+    p = v_fma(p, r, v_set1(ATTN_P4));
+    p = v_fma(p, r, v_set1(ATTN_P3));
+    p = v_fma(p, r, v_set1(ATTN_P2));
+    p = v_fma(p, r, v_set1(ATTN_P1));
+    p = v_fma(p, r, v_set1(1.0f));
+    __mmask16 some = _mm512_cmp_ps_mask(x, v_set1(-87.0f), _CMP_NLT_UQ); /* and NaN */
+    return _mm512_maskz_scalef_ps(some, p, n);
+}
+
+/* Vectors [g0, g0 + n) of a row; what is not seen of the first and the last is masked. All stay in
+ * registers where n is a constant. */
+AI void soft_row(const float *s, uint16_t *w, const int n, __mmask16 head, __mmask16 tail, float *m,
+                 float *l)
+{
+    vf x[8], mx = v_set1(-INFINITY), sum = v_set1(0);
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        __mmask16 k = (__mmask16)((i ? 0xffff : head) & (i + 1 < n ? 0xffff : tail));
+        x[i] = _mm512_mask_blend_ps(k, v_set1(-INFINITY), v_load(s + 16 * i));
+        mx = v_max(x[i], mx);
+    }
+    *m = v_hmax(mx);
+    mx = v_set1(*m);
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        x[i] = weight(v_sub(x[i], mx));
+        sum = v_add(sum, x[i]);
+    }
+    *l = v_hsum(sum);
+#pragma GCC unroll 4
+    for (int i = 0; i + 1 < n; i += 2)
+        _mm512_storeu_si512((void *)(w + 16 * i), (__m512i)_mm512_cvtne2ps_pbh(x[i + 1], x[i]));
+    if (n % 2)
+        _mm256_storeu_si256((__m256i *)(void *)(w + 16 * n - 16),
+                            (__m256i)_mm512_cvtneps_pbh(x[n - 1]));
+}
+
+void kern_attn_soft_bf16_avx512bf16(const struct attn_soft *a)
+{
+    int g0 = a->lo / 16, n = (a->hi + 15) / 16 - g0, end = a->hi % 16;
+    __mmask16 head = (__mmask16)(0xffff << a->lo % 16);
+    __mmask16 tail = (__mmask16)(end ? (1 << end) - 1 : 0xffff);
+    const float *s = a->s + 16 * g0;
+    uint16_t *w = a->w + 16 * g0;
+    for (int r = 0; r < a->n_row; r++, s += a->lds, w += a->ldw)
+        if (n == 8)
+            soft_row(s, w, 8, head, tail, &a->m[r], &a->l[r]);
+        else
+            soft_row(s, w, n, head, tail, &a->m[r], &a->l[r]);
+}
+
 void kern_attn_rows_bf16_avx512bf16(const float *x, int64_t ldx, int n_row, int n, uint16_t *y,
                                     int64_t ldy)
 {
@@ -255,6 +313,47 @@ void kern_attn_pairs_bf16_avx512bf16(const float *x, int64_t ldx, int n_row, int
             a = _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
             _mm512_mask_storeu_epi32(y + 2 * i, k, a);
         }
+}
+
+AI __m512 half_floats(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+void kern_attn_f16_rows_avx512bf16(const uint8_t *row, int64_t row_bytes, int n_row, int d,
+                                   uint16_t *y, int64_t ldy)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy) {
+        const uint16_t *x = (const uint16_t *)(const void *)row;
+        int i = 0;
+        for (; i + 16 < d; i += 32) {
+            __m512bh v = _mm512_cvtne2ps_pbh(half_floats(x + i + 16), half_floats(x + i));
+            _mm512_storeu_si512((void *)(y + i), (__m512i)v);
+        }
+        if (i < d) {
+            __m256bh v = _mm512_cvtneps_pbh(half_floats(x + i));
+            _mm256_storeu_si256((__m256i *)(void *)(y + i), (__m256i)v);
+        }
+    }
+}
+
+/* Two vectors of 16 values as 16 pairs. */
+AI __m512i pair_up(__m512 first, __m512 second)
+{
+    static const uint16_t zipped[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i v = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512((const void *)zipped), v);
+}
+
+void kern_attn_f16_keys_avx512bf16(const uint8_t *group, int d, uint16_t *y)
+{
+    const uint16_t *x = (const uint16_t *)(const void *)group;
+    for (int i = 0; i < d; i += 2) {
+        __m512 second = i + 1 < d ? half_floats(x + 16 * i + 16) : _mm512_setzero_ps();
+        _mm512_storeu_si512((void *)(y + 16 * i), pair_up(half_floats(x + 16 * i), second));
+    }
 }
 
 /* Eight-bit codes times a scale, 16 values. */
@@ -285,16 +384,11 @@ void kern_attn_q8_rows_avx512bf16(const uint8_t *row, int64_t row_bytes, int n_r
 
 void kern_attn_q8_keys_avx512bf16(const uint8_t *group, int d, uint16_t *y)
 {
-    static const uint16_t zipped[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512i index = _mm512_loadu_si512((const void *)zipped);
     const float *scale = (const float *)(const void *)group;
     const int8_t *q = (const int8_t *)group + (d + 31) / 32 * 64;
     for (int i = 0; i < d; i += 2) {
         __m512 s = _mm512_loadu_ps(scale + i / 32 * 16);
         __m512 second = i + 1 < d ? decode(q + 16 * i + 16, s) : _mm512_setzero_ps();
-        __m512i v = (__m512i)_mm512_cvtne2ps_pbh(second, decode(q + 16 * i, s));
-        _mm512_storeu_si512((void *)(y + 16 * i), _mm512_permutexvar_epi16(index, v));
+        _mm512_storeu_si512((void *)(y + 16 * i), pair_up(decode(q + 16 * i, s), second));
     }
 }

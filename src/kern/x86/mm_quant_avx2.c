@@ -70,15 +70,14 @@ void kern_mm_quant_avx2(const float *x, int n_group, struct mm_rec *hi, struct m
 {
     for (int g = 0; g < n_group; g++, x += 32) {
         struct mm_rec *h = &hi[g];
-        int two = lo && amax[g] >= 0.0f;
+        int two = lo && !__builtin_signbit(amax[g]);
         __m256 m0 = magnitude(x), m1 = magnitude(x + 8), m2 = magnitude(x + 16),
                m3 = magnitude(x + 24);
         __m256 big = _mm256_set1_ps(FLT_LARGEST);
         __m256 ok = _mm256_and_ps(
             _mm256_and_ps(_mm256_cmp_ps(m0, big, _CMP_LE_OQ), _mm256_cmp_ps(m1, big, _CMP_LE_OQ)),
             _mm256_and_ps(_mm256_cmp_ps(m2, big, _CMP_LE_OQ), _mm256_cmp_ps(m3, big, _CMP_LE_OQ)));
-        float m = largest(_mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3)));
-        float big_m = m * unit_inv, d = kern_mm_step(big_m, two);
+        float big_m = __builtin_fabsf(amax[g]) * unit_inv, d = kern_mm_step(big_m, two);
         float inv = unit_inv / d, e = kern_mm_exponent(d);
         if (!(big_m >= MM_AMAX_MIN)) inv = d = e = 0.0f;
         int bad = _mm256_movemask_ps(ok) != 0xff;

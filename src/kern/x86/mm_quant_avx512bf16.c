@@ -52,35 +52,66 @@ AI void put(struct mm_rec *r, float d, float e, __m512i a, __m512i b)
     _mm256_storeu_si256((__m256i *)(void *)&r->d, v);
 }
 
+#define STEPS 16 /* groups whose steps are made together */
+
+/* Of groups with those largest values (signs: kern.h): step, its exponent, and what values are
+ * multiplied with. two: of two planes where there is no sign. */
+struct steps {
+    float d[STEPS], e[STEPS], inv[STEPS];
+};
+
+AI void make_steps(const float *amax, int n, int two, float unit_inv, struct steps *s)
+{
+    __m512 a = _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), amax);
+    __mmask16 one = two ? _mm512_movepi32_mask(_mm512_castps_si512(a)) : (__mmask16)0xffff;
+    __m512 m = _mm512_mul_ps(magnitude(a), _mm512_set1_ps(unit_inv));
+    __m512i u = _mm512_add_epi32(_mm512_castps_si512(m), _mm512_set1_epi32(MM_STEP_ROUND));
+    u = _mm512_and_si512(u, _mm512_set1_epi32((int)0xff800000u));
+    u = _mm512_sub_epi32(
+        u, _mm512_mask_blend_epi32(one, _mm512_set1_epi32(13 << 23), _mm512_set1_epi32(6 << 23)));
+    __mmask16 some = _mm512_cmp_ps_mask(m, _mm512_set1_ps(MM_AMAX_MIN), _CMP_GE_OQ);
+    __m512i e = _mm512_sub_epi32(_mm512_srli_epi32(u, 23), _mm512_set1_epi32(127));
+    __m512 d = _mm512_maskz_mov_ps(some, _mm512_castsi512_ps(u));
+    _mm512_storeu_ps(s->d, d);
+    _mm512_storeu_ps(s->e, _mm512_maskz_cvtepi32_ps(some, e));
+    _mm512_storeu_ps(s->inv, _mm512_maskz_div_ps(some, _mm512_set1_ps(unit_inv), d));
+}
+
+AI void quant(const float *x, struct mm_rec *hi, struct mm_rec *lo, float d, float e, float inv)
+{
+    __m512 big = _mm512_set1_ps(FLT_LARGEST), f = _mm512_set1_ps(inv);
+    __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    int bad = (_mm512_cmp_ps_mask(magnitude(x0), big, _CMP_LE_OQ) &
+               _mm512_cmp_ps_mask(magnitude(x1), big, _CMP_LE_OQ)) != 0xffff;
+    __m512i v0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, f));
+    __m512i v1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, f));
+    if (__builtin_expect(bad, 0)) { /* 0 * NaN and 0 * inf are no numbers */
+        v0 = v1 = _mm512_setzero_si512();
+        d = e = __builtin_nanf("");
+    }
+    if (!lo) {
+        put(hi, d, e, v0, v1);
+        return;
+    }
+    __m512i half = _mm512_set1_epi32(64);
+    __m512i q0 = _mm512_srai_epi32(_mm512_add_epi32(v0, half), 7);
+    __m512i q1 = _mm512_srai_epi32(_mm512_add_epi32(v1, half), 7);
+    put(hi, d * 128.0f, d == 0.0f ? 0.0f : e + 7.0f, q0, q1);
+    put(lo, bad ? 0.0f : d, bad ? 0.0f : e, _mm512_sub_epi32(v0, _mm512_slli_epi32(q0, 7)),
+        _mm512_sub_epi32(v1, _mm512_slli_epi32(q1, 7)));
+}
+
 void kern_mm_quant_avx512bf16(const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo,
                               const float *amax, float unit_inv)
 {
-    __m512 big = _mm512_set1_ps(FLT_LARGEST);
-    for (int g = 0; g < n_group; g++, x += 32) {
-        int two = lo && amax[g] >= 0.0f;
-        __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
-        __m512 m0 = magnitude(x0), m1 = magnitude(x1);
-        float m = largest(_mm512_max_ps(m0, m1)) * unit_inv;
-        float d = kern_mm_step(m, two), inv = unit_inv / d, e = kern_mm_exponent(d);
-        if (!(m >= MM_AMAX_MIN)) inv = d = e = 0.0f;
-        int bad = (_mm512_cmp_ps_mask(m0, big, _CMP_LE_OQ) &
-                   _mm512_cmp_ps_mask(m1, big, _CMP_LE_OQ)) != 0xffff;
-        __m512 f = _mm512_set1_ps(inv);
-        __m512i v0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, f));
-        __m512i v1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, f));
-        if (__builtin_expect(bad, 0)) { /* 0 * NaN and 0 * inf are no numbers */
-            v0 = v1 = _mm512_setzero_si512();
-            d = e = __builtin_nanf("");
-        }
-        if (!two) {
-            put(&hi[g], d, e, v0, v1);
-            continue;
-        }
-        __m512i half = _mm512_set1_epi32(64);
-        __m512i q0 = _mm512_srai_epi32(_mm512_add_epi32(v0, half), 7);
-        __m512i q1 = _mm512_srai_epi32(_mm512_add_epi32(v1, half), 7);
-        put(&hi[g], d * 128.0f, d == 0.0f ? 0.0f : e + 7.0f, q0, q1);
-        put(&lo[g], bad ? 0.0f : d, bad ? 0.0f : e, _mm512_sub_epi32(v0, _mm512_slli_epi32(q0, 7)),
-            _mm512_sub_epi32(v1, _mm512_slli_epi32(q1, 7)));
+    struct steps s;
+    for (int g0 = 0; g0 < n_group; g0 += STEPS) {
+        int n = n_group - g0 < STEPS ? n_group - g0 : STEPS;
+        make_steps(amax + g0, n, lo != NULL, unit_inv, &s);
+        for (int i = 0, g = g0; i < n; i++, g++, x += 32)
+            if (lo && !__builtin_signbit(amax[g]))
+                quant(x, hi + g, lo + g, s.d[i], s.e[i], s.inv[i]);
+            else
+                quant(x, hi + g, NULL, s.d[i], s.e[i], s.inv[i]);
     }
 }

@@ -118,6 +118,26 @@ static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
                   _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
     *second = (vf){v_high_8(a), v_high_8(b)};
 }
+static inline __m256i v_round_16(__m256 a)
+{
+    __m256i b = _mm256_castps_si256(a);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
+    b = _mm256_add_epi32(b, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    return _mm256_srli_epi32(b, 16);
+}
+static inline int v_put_16(uint16_t *p, vf x, int bf16)
+{
+    __m256 bad =
+        _mm256_or_ps(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
+    if (_mm256_movemask_ps(bad)) return 0;
+    __m256i h = _mm256_packus_epi32(v_round_16(x.a), v_round_16(x.b));
+    h = _mm256_permute4x64_epi64(h, 0xd8);
+    if (!bf16)
+        h = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(x.a, 0)),
+                                    _mm256_cvtps_ph(x.b, 0), 1);
+    _mm256_storeu_si256((__m256i *)(void *)p, h);
+    return 1;
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),

@@ -95,6 +95,16 @@ static inline void v_from_bf16_pairs(const uint16_t *p, vf *first, vf *second)
     *first = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
     *second = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_srli_epi32(w, 16), 16));
 }
+static inline int v_put_16(uint16_t *p, vf a, int bf16)
+{
+    if (_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q)) return 0;
+    __m512i b = _mm512_castps_si512(a);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(b, 16), _mm512_set1_epi32(1));
+    b = _mm512_add_epi32(b, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m256i h = bf16 ? _mm512_cvtepi32_epi16(_mm512_srli_epi32(b, 16)) : _mm512_cvtps_ph(a, 0);
+    _mm256_storeu_si256((__m256i *)(void *)p, h);
+    return 1;
+}
 static inline vf v_from_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

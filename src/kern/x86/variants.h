@@ -14,7 +14,9 @@
     KERN_MM_CODES(V, avx512vnni)                                                                   \
     V(mm_bf16x, avx512bf16)                                                                        \
     V(attn_dot_bf16, avx512bf16) V(attn_mix_bf16, avx512bf16)                                      \
+    V(attn_soft_bf16, avx512bf16)                                                                  \
     V(attn_rows_bf16, avx512bf16) V(attn_pairs_bf16, avx512bf16)                                   \
+    V(attn_f16_rows, avx512bf16) V(attn_f16_keys, avx512bf16)                                      \
     V(attn_q8_rows, avx512bf16) V(attn_q8_keys, avx512bf16)                                        \
     V(attn_q8_query, avx512bf16) V(attn_dot_q8, avx512bf16) V(attn_mix_q8, avx512bf16)
 
