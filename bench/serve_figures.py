@@ -51,6 +51,12 @@ class Serve:
         ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
         return sum(int(open(f"/proc/{self.p.pid}/task/{i}/schedstat").read().split()[0]) for i in ids[THREADS:]) * 1e-6
 
+    def http_ticks(self):
+        """Clock ticks of the same threads in user mode, and in the kernel (on a loopback device that is the receiver's side of TCP, too)."""
+        ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
+        rows = [open(f"/proc/{self.p.pid}/task/{i}/stat").read().rsplit(")", 1)[1].split() for i in ids[THREADS:]]
+        return sum(int(r[11]) for r in rows), sum(int(r[12]) for r in rows)
+
     def load(self, *args):
         cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/completions", "--api", "completions", "--model", "default", "-q", "--json", "-"]
         r = json.loads(subprocess.run(cmd + list(map(str, args)), stdout=subprocess.PIPE, check=True, text=True).stdout)["levels"][0]
@@ -96,7 +102,7 @@ def decode_round(s, n, n_out):
 
 
 def serve_rates(model, n, n_out, rounds, between):
-    """Tokens/s of n streams in each round, CPU of the HTTP threads in ms per 1000 tokens. between() runs before, between and after the rounds."""
+    """Tokens/s of n streams in each round, CPU of the HTTP threads in ms per 1000 tokens, the share of it in user mode. between() runs before, between and after the rounds."""
     rates, cpu = [], []
     with Serve(model, "--max-batch", str(n), "-c", "4096", "--kv-tokens", str(4096 * (n + 1))) as s:
         decode_round(s, n, 8)  # the contexts stay in the prefix cache, as in the bench
@@ -106,7 +112,8 @@ def serve_rates(model, n, n_out, rounds, between):
             rates.append(decode_round(s, n, n_out))
             cpu.append((s.http_ms() - before) / (n * n_out) * 1e3)
             between()
-    return rates, cpu
+        user, kernel = s.http_ticks()
+    return rates, cpu, user / max(1, user + kernel)
 
 
 def overhead(model, *batches):
@@ -114,12 +121,13 @@ def overhead(model, *batches):
     for n in map(int, batches or ("1", "32")):
         n_out = int(os.environ.get("TOKENS", "128" if n > 1 else "512"))
         alone = []
-        rates, cpu = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
+        rates, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
         ratios = [2 * r / (a + b) for r, a, b in zip(rates, alone, alone[1:])]
         m = statistics.median
         print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
               f"{ROUNDS} rounds {100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
-              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens", flush=True)
+              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
+              f"{100 * user:.0f} % of it in user mode", flush=True)
 
 
 def quantile(v, q):
