@@ -65,17 +65,15 @@ static void fetch(const uint8_t *p, size_t n)
 static const uint8_t *keys_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
-    return dev_cpu_seq_page(j, u, p) + (size_t)(u->head0 / a->group) * a->kv->k_head_bytes +
-           (size_t)(p % a->kv->s.blk_tok / 16) * a->kv->group_bytes;
+    return dev_cpu_seq_page(j, u, p) +
+           dev_cpu_key_at(a->kv, u->head0 / a->group, p % a->kv->s.blk_tok);
 }
 
 static const uint8_t *values_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
-    const struct cpu_kv *kv = a->kv;
-    return dev_cpu_seq_page(j, u, p) + (size_t)kv->s.n_head * kv->k_head_bytes +
-           (size_t)(u->head0 / a->group) * kv->head_bytes +
-           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
+    return dev_cpu_seq_page(j, u, p) +
+           dev_cpu_value_at(a->kv, u->head0 / a->group, p % a->kv->s.blk_tok);
 }
 
 /* The last position that a token of the unit sees. */

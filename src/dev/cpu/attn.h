@@ -31,8 +31,7 @@ static inline const uint8_t *dev_cpu_seq_page(const struct cpu_span_job *j,
                                               const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
-    int blk = j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / a->kv->s.blk_tok];
-    return dev_cpu_page(a->kv, a->p->layer, blk);
+    return dev_cpu_page_of(a->kv, a->p->layer, j->b, u->seq, p);
 }
 
 /* On bf16: queries, weights, keys and values are rounded to bf16, sums are f32. */

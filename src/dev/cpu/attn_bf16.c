@@ -53,26 +53,16 @@ void dev_cpu_attn16_begin(struct cpu *c, const struct cpu_span_job *j, const str
     }
 }
 
-/* Positions of one block that lie side by side, a power of two. */
-static int run_length(const struct cpu_kv *kv)
-{
-    int n = VEC_SPAN;
-    while (kv->s.blk_tok % n)
-        n /= 2;
-    return n;
-}
-
 /* Where a run of positions from p on has its keys and its values. */
 static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p, const uint8_t **k,
                    const uint8_t **v)
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    size_t head = (size_t)(u->head0 / a->group), in = (size_t)(p % kv->s.blk_tok);
+    int head = u->head0 / a->group, in = p % kv->s.blk_tok;
     const uint8_t *page = dev_cpu_seq_page(j, u, p);
-    *k = page + head * kv->k_head_bytes + in / 16 * kv->group_bytes;
-    *v =
-        page + (size_t)kv->s.n_head * kv->k_head_bytes + head * kv->head_bytes + in * kv->row_bytes;
+    *k = page + dev_cpu_key_at(kv, head, in);
+    *v = page + dev_cpu_value_at(kv, head, in);
 }
 
 /* Where the next span has its runs, as far as there are any: keys and values. */
@@ -102,7 +92,7 @@ static void runs(const struct cpu_span_job *j, const struct cpu_unit *u, const i
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
     const struct kern *kn = kern_get();
-    int n_run = run_length(kv), d = kv->s.d_k, n_pair = (d + 1) / 2, p0 = range[2];
+    int n_run = dev_cpu_run_length(kv), d = kv->s.d_k, n_pair = (d + 1) / 2, p0 = range[2];
     for (int at = range[0] / n_run * n_run; at < range[1]; at += n_run) {
         const uint8_t *k, *v;
         int n = range[1] - at < n_run ? range[1] - at : n_run, i = at / n_run;
@@ -188,7 +178,7 @@ void dev_cpu_attn16_span(struct cpu *c, const struct cpu_span_job *j, const stru
     (void)c;
     (void)carve16(mem, j->n_row, kv->s.d_k, kv->s.d_v, &m);
     int n_row = u->n_tok * a->group, span = where[0], lo, hi;
-    int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = run_length(kv);
+    int range[3] = {VEC_SPAN, 0, span * VEC_SPAN}, n_run = dev_cpu_run_length(kv);
     for (int t = 0; t < u->n_tok; t++) {
         dev_cpu_seen(j, u->tok0 + t, span, &lo, &hi);
         if (hi <= lo) continue;

@@ -187,6 +187,10 @@ struct cpu {
 /* A slab or block that lives as long as the device; zeroed. */
 sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
                       sl_err *err) BASE_MUST_USE;
+/* The same for n * size bytes of workspace and a line behind them, that vectors may read. out: a
+ * pointer's address. */
+sl_status dev_cpu_scratch(struct cpu *c, size_t n, size_t size, void *out,
+                          sl_err *err) BASE_MUST_USE;
 /* Weights: 64-byte aligned, small ones packed together. */
 sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
@@ -297,6 +301,30 @@ static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 {
     return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
+/* The block of position pos of sequence seq. */
+static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_batch *b,
+                                       int seq, int pos)
+{
+    return dev_cpu_page(kv, layer, b->blk[(int64_t)seq * b->ld_blk + pos / kv->s.blk_tok]);
+}
+/* In a page, from head h's position `in` on: keys (of the group of 16 that it is in) and values. */
+static inline size_t dev_cpu_key_at(const struct cpu_kv *kv, int h, int in)
+{
+    return (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes;
+}
+static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
+{
+    return (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes +
+           (size_t)in * kv->row_bytes;
+}
+/* Positions of one block that lie side by side, a power of two. */
+static inline int dev_cpu_run_length(const struct cpu_kv *kv)
+{
+    int n = VEC_SPAN;
+    while (kv->s.blk_tok % n)
+        n /= 2;
+    return n;
+}
 /* Where token t of the step has its place. */
 struct cpu_place {
     uint8_t *page;
@@ -305,9 +333,8 @@ struct cpu_place {
 static inline struct cpu_place dev_cpu_place(const struct cpu_kv *kv, int layer,
                                              const struct dev_batch *b, int t)
 {
-    int pos = b->pos[t], i = pos / kv->s.blk_tok;
-    return (struct cpu_place){dev_cpu_page(kv, layer, b->blk[(int64_t)b->seq[t] * b->ld_blk + i]),
-                              pos % kv->s.blk_tok};
+    int pos = b->pos[t];
+    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, b->seq[t], pos), pos % kv->s.blk_tok};
 }
 /* Key and value of head h (rows.c). */
 void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,

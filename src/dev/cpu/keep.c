@@ -39,14 +39,6 @@ int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts)
            (int64_t)page_bytes(p) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
 }
 
-static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
-{
-    void *p = NULL;
-    SL_TRY(dev_cpu_mem(c, MEM_SCRATCH, n * size, &p, err));
-    memcpy(out, &p, sizeof p);
-    return SL_OK;
-}
-
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
 {
     const struct dev_plan *p = &c->plan;
@@ -57,17 +49,17 @@ sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
     k->head_bytes = head_bytes(p);
     k->page_bytes = page_bytes(p);
     if (room / 2 >= (int64_t)all_wide_bytes(p)) {
-        SL_TRY(get(c, n_head, k->wide_bytes, &k->wide, err));
-        SL_TRY(get(c, (size_t)p->n_layer, sizeof *k->wide_of, &k->wide_of, err));
+        SL_TRY(dev_cpu_scratch(c, n_head, k->wide_bytes, &k->wide, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_layer, sizeof *k->wide_of, &k->wide_of, err));
         room -= (int64_t)all_wide_bytes(p);
     }
     if (room <= 0 || room < (int64_t)k->page_bytes) return SL_OK;
     size_t n = (size_t)room / k->page_bytes;
-    SL_TRY(get(c, n, k->page_bytes, &k->base, err));
-    SL_TRY(get(c, n, sizeof *k->free_page, &k->free_page, err));
+    SL_TRY(dev_cpu_scratch(c, n, k->page_bytes, &k->base, err));
+    SL_TRY(dev_cpu_scratch(c, n, sizeof *k->free_page, &k->free_page, err));
     for (int i = 0; i < CPU_KEEP_MAX; i++) {
-        SL_TRY(get(c, n, sizeof(int32_t), &k->of[i].page, err));
-        SL_TRY(get(c, (size_t)p->n_layer, sizeof(int32_t), &k->of[i].valid, err));
+        SL_TRY(dev_cpu_scratch(c, n, sizeof(int32_t), &k->of[i].page, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_layer, sizeof(int32_t), &k->of[i].valid, err));
     }
     k->n_page = (int)n; /* from here on it is in use */
     for (; k->n_free < k->n_page; k->n_free++)

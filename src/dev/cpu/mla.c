@@ -16,8 +16,7 @@ static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b,
     while (p < end) {
         int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
         if (n > end - p) n = end - p;
-        const uint8_t *page =
-            dev_cpu_page(kv, a->p->layer, b->blk[(int64_t)seq * b->ld_blk + p / kv->s.blk_tok]);
+        const uint8_t *page = dev_cpu_page_of(kv, a->p->layer, b, seq, p);
         c->k.get_v(kv->t, page + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes, n, a->d_k, x,
                    a->ldx);
         x += (int64_t)n * a->ldx;

@@ -104,17 +104,8 @@ static int64_t row_ld(const struct mla *a)
 static const uint8_t *row_at(const struct mla *a, const struct dev_batch *b, int seq, int p)
 {
     const struct cpu_kv *kv = a->kv;
-    int blk = b->blk[(int64_t)seq * b->ld_blk + p / kv->s.blk_tok];
-    return dev_cpu_page(kv, a->p->layer, blk) + (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
-}
-
-/* Positions of one block that lie side by side, a power of two. */
-static int run_length(const struct cpu_kv *kv)
-{
-    int n = VEC_SPAN;
-    while (kv->s.blk_tok % n)
-        n /= 2;
-    return n;
+    return dev_cpu_page_of(kv, a->p->layer, b, seq, p) +
+           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
 }
 
 /* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
@@ -125,10 +116,19 @@ struct ahead {
     int64_t n_bytes;
 };
 
-static void ahead_put(struct ahead *x, const uint8_t *at, int64_t n_bytes)
+/* Part part[0] of part[1] of n regions, n_bytes in all; returns the number of regions it has. */
+static int regions_part(const struct attn_region *r, int n, int64_t n_bytes, const int part[2],
+                        struct attn_region *out)
 {
-    x->r[x->n++] = (struct attn_region){at, n_bytes};
-    x->n_bytes += n_bytes;
+    int64_t b = n_bytes * part[0] / part[1], e = n_bytes * (part[0] + 1) / part[1];
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t len = r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < len ? e : len;
+        if (lo < hi) out[m++] = (struct attn_region){r[i].at + lo, hi - lo};
+        b -= len;
+        e -= len;
+    }
+    return m;
 }
 
 /* The rows of the worker's next span, and a share of what is read behind attention. */
@@ -137,35 +137,26 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
 {
     const struct mla *a = j->op;
     const struct mla_ahead *w = &a->ahead;
-    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]], n_run = run_length(a->kv);
+    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]], n_run = dev_cpu_run_length(a->kv);
     x->n = 0;
     x->n_bytes = 0;
     for (int at = 0; at < VEC_SPAN; at += n_run) {
         int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
-        if (n > 0) ahead_put(x, row_at(a, j->b, u->seq, p), n * (int64_t)a->kv->row_bytes);
+        if (n <= 0) break;
+        x->r[x->n] =
+            (struct attn_region){row_at(a, j->b, u->seq, p), n * (int64_t)a->kv->row_bytes};
+        x->n_bytes += x->r[x->n++].n_bytes;
     }
     if (u != c->unit) return; /* once, however many units there are */
-    int64_t b = w->n_bytes * where[0] / w->n_span, e = w->n_bytes * (where[0] + 1) / w->n_span;
-    for (int i = 0; i < w->n; i++) {
-        int64_t n = w->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
-        if (lo < hi) ahead_put(x, w->r[i].at + lo, hi - lo);
-        b -= n;
-        e -= n;
-    }
+    const int part[2] = {where[0], w->n_span};
+    int n = regions_part(w->r, w->n, w->n_bytes, part, x->r + x->n);
+    for (; n > 0; n--)
+        x->n_bytes += x->r[x->n++].n_bytes;
 }
 
-/* Part part[0] of part[1] of it; returns the number of regions. */
 static int ahead_part(const struct ahead *x, const int part[2], struct attn_region *out)
 {
-    int64_t b = x->n_bytes * part[0] / part[1], e = x->n_bytes * (part[0] + 1) / part[1];
-    int m = 0;
-    for (int i = 0; i < x->n; i++) {
-        int64_t n = x->r[i].n_bytes, lo = b > 0 ? b : 0, hi = e < n ? e : n;
-        if (lo < hi) out[m++] = (struct attn_region){x->r[i].at + lo, hi - lo};
-        b -= n;
-        e -= n;
-    }
-    return m;
+    return regions_part(x->r, x->n, x->n_bytes, part, out);
 }
 
 /* A span under way: where its rows lie, n_run positions in each, and what is fetched meanwhile: one
@@ -182,7 +173,7 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
                    const struct abs16_mem *m, struct span_rows *x)
 {
     const struct mla *a = j->op;
-    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = run_length(a->kv), to = x->to;
+    int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = dev_cpu_run_length(a->kv), to = x->to;
     int64_t ld_row = row_ld(a);
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
@@ -218,7 +209,7 @@ static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const 
     struct attn_mm mm = {.lda = 2,
                          .lda_k = 2 * ld,
                          .blk = x->run,
-                         .blk_rows = run_length(a->kv),
+                         .blk_rows = dev_cpu_run_length(a->kv),
                          .ldb = row_ld(a),
                          .ldc = j->ldo,
                          .n_row = u->n_head,
@@ -238,7 +229,7 @@ static struct attn_q8 rows8(const struct cpu_span_job *j, const struct cpu_unit 
                             struct span_rows *x)
 {
     const struct mla *a = j->op;
-    int n_run = run_length(a->kv);
+    int n_run = dev_cpu_run_length(a->kv);
     for (int at = 0; at < x->to; at += n_run)
         x->run8[at / n_run] = row_at(a, j->b, u->seq, x->p0 + at);
     return (struct attn_q8){
@@ -411,7 +402,8 @@ static void make_span(const struct mla_job *j, int seq, int p0, const int range[
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
     const struct kern *kn = kern_get();
-    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v), n_run = run_length(a->kv);
+    int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v),
+        n_run = dev_cpu_run_length(a->kv);
     int kd = dev_cpu_key_width(p->nope, p->rope);
     int n = range[1];
     for (int at = range[0] / n_run * n_run; at < n; at += n_run) {

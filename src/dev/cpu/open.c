@@ -105,7 +105,7 @@ static void cpu_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker)
 
 /* ---- the workspace of a step ---- */
 
-static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
+sl_status dev_cpu_scratch(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
 {
     uint64_t total;
     if (!size_mul(n, size, &total) || total > SIZE_MAX / 4)
@@ -118,13 +118,13 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
     size_t n_w = (size_t)c->n_worker, col = size_round((size_t)c->n_col_max, 64) + 64;
     size_t mm = size_round(kern_mm_scratch_bytes(c->n_col_max), 64);
     c->tile_floats = BASE_MAX((size_t)c->n_tok_max * 16, (size_t)CPU_SET * 16 * 64);
-    SL_TRY(get(c, n_w, sizeof *c->scratch, &c->scratch, err));
+    SL_TRY(dev_cpu_scratch(c, n_w, sizeof *c->scratch, &c->scratch, err));
     for (size_t i = 0; i < n_w; i++) {
         struct cpu_scratch *s = &c->scratch[i];
         uint8_t *p = NULL;
         size_t rows = size_round(sizeof *s->rowp * (size_t)(c->plan.k + 1), 64);
         size_t n = mm + rows + sizeof(float) * (c->tile_floats + col + attn_floats);
-        SL_TRY(get(c, n, 1, &p, err));
+        SL_TRY(dev_cpu_scratch(c, n, 1, &p, err));
         s->mm = p;
         s->rowp = (void *)(p + mm);
         s->tile = (void *)(p + mm + rows);
@@ -144,12 +144,12 @@ static sl_status reserve_experts(struct cpu *c, sl_err *err)
         size_t n = kern_mm_act_bytes(1u << m->form, p->d_ff_expert, (int)slots);
         bytes = n > bytes ? n : bytes;
     }
-    SL_TRY(get(c, slots, sizeof(int32_t), &c->slot_row, err));
-    SL_TRY(get(c, slots, sizeof(int32_t), &c->slot_of, err));
-    SL_TRY(get(c, (size_t)p->n_expert + 1, sizeof(int32_t), &c->expert_slot0, err));
-    SL_TRY(get(c, slots * (size_t)p->d_ff_expert, sizeof(float), &c->moe_h, err));
-    SL_TRY(get(c, slots * (size_t)p->d_model, sizeof(float), &c->moe_y, err));
-    return get(c, bytes, 1, &c->moe_mem, err);
+    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->slot_row, err));
+    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->slot_of, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_expert + 1, sizeof(int32_t), &c->expert_slot0, err));
+    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_ff_expert, sizeof(float), &c->moe_h, err));
+    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_model, sizeof(float), &c->moe_y, err));
+    return dev_cpu_scratch(c, bytes, 1, &c->moe_mem, err);
 }
 
 static sl_status reserve_heads(struct cpu *c, sl_err *err)
@@ -165,10 +165,10 @@ static sl_status reserve_heads(struct cpu *c, sl_err *err)
         bytes = n > bytes ? n : bytes;
     }
     int wide = p->mla_r > p->d_v ? p->mla_r : p->d_v;
-    SL_TRY(get(c, bytes, 1, &c->head_mem, err));
-    SL_TRY(get(c, (size_t)p->n_tok, sizeof(int32_t), &c->tok_list, err));
-    SL_TRY(get(c, rows * (size_t)wide, sizeof(float), &c->lat, err));
-    return get(c, rows * (size_t)wide, sizeof(float), &c->olat, err);
+    SL_TRY(dev_cpu_scratch(c, bytes, 1, &c->head_mem, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &c->tok_list, err));
+    SL_TRY(dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->lat, err));
+    return dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->olat, err);
 }
 
 static sl_status reserve_angles(struct cpu *c, sl_err *err)
@@ -178,8 +178,9 @@ static sl_status reserve_angles(struct cpu *c, sl_err *err)
     for (int i = 0; i < CPU_N_ANGLES; i++) {
         struct cpu_angles *a = &c->angles[i];
         *a = (struct cpu_angles){0};
-        SL_TRY(get(c, (size_t)p->n_tok, sizeof(int32_t), &a->pos, err));
-        SL_TRY(get(c, (size_t)p->n_tok * (size_t)c->n_rot_max, sizeof(float), &a->cs, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &a->pos, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok * (size_t)c->n_rot_max, sizeof(float), &a->cs,
+                               err));
     }
     return SL_OK;
 }
@@ -202,21 +203,23 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
     SL_TRY(reserve_workers(c, mem + 2 * c->part_floats, err));
     c->n_run = CPU_SPLIT * n_w;
     c->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
-    SL_TRY(get(c, (size_t)(c->n_run + c->n_part) * c->part_floats, sizeof(float), &c->part, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)(c->n_run + c->n_part) * c->part_floats, sizeof(float),
+                           &c->part, err));
     c->n_unit_max = p->n_tok * p->n_head;
-    SL_TRY(get(c, (size_t)c->n_unit_max, sizeof *c->unit, &c->unit, err));
-    SL_TRY(get(c, 1, sizeof *c->counter, &c->counter, err));
-    SL_TRY(get(c, (size_t)n_w, sizeof *c->span_range, &c->span_range, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_unit_max, sizeof *c->unit, &c->unit, err));
+    SL_TRY(dev_cpu_scratch(c, 1, sizeof *c->counter, &c->counter, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->span_range, &c->span_range, err));
     int seg_max = p->n_expert > p->n_head ? p->n_expert : p->n_head;
     if (seg_max < DEV_MATMUL_MAX) seg_max = DEV_MATMUL_MAX;
     for (int i = 0; i < 2; i++) {
         c->work[i].n_seg_max = seg_max;
-        SL_TRY(get(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
-        SL_TRY(get(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
     }
-    SL_TRY(get(c, (size_t)CPU_ORDER_MAX * (size_t)n_w, sizeof *c->order, &c->order, err));
+    SL_TRY(
+        dev_cpu_scratch(c, (size_t)CPU_ORDER_MAX * (size_t)n_w, sizeof *c->order, &c->order, err));
     int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
-    SL_TRY(get(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
     for (int64_t i = 0; i < n_iota; i++)
         c->iota[i] = (int32_t)i;
     SL_TRY(reserve_angles(c, err));

@@ -137,12 +137,8 @@ void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
 void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
                       const float *k, const float *v)
 {
-    uint8_t *rows = at.page + (size_t)kv->s.n_head * kv->k_head_bytes;
-    c->k.put_k(kv->t,
-               at.page + (size_t)h * kv->k_head_bytes + (size_t)(at.in / 16) * kv->group_bytes,
-               at.in % 16, k, kv->s.d_k);
-    c->k.put_v(kv->t, rows + (size_t)h * kv->head_bytes + (size_t)at.in * kv->row_bytes, v,
-               kv->s.d_v);
+    c->k.put_k(kv->t, at.page + dev_cpu_key_at(kv, h, at.in), at.in % 16, k, kv->s.d_k);
+    c->k.put_v(kv->t, at.page + dev_cpu_value_at(kv, h, at.in), v, kv->s.d_v);
 }
 
 struct put_job {

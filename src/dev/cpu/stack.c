@@ -61,14 +61,6 @@ static unsigned forms_of(const dev_mat *m)
     return 1u << dev_cpu_mat_of(m)->form | 1u << dev_cpu_mat_of(m)->form2;
 }
 
-static sl_status get(struct cpu *c, size_t n, size_t size, void *out, sl_err *err)
-{
-    void *p = NULL;
-    SL_TRY(dev_cpu_mem(c, MEM_SCRATCH, n * size + 64, &p, err));
-    memcpy(out, &p, sizeof p);
-    return SL_OK;
-}
-
 /* Everything that dev_layers relies on. */
 static int fits(const struct cpu *c, const struct dev_stack_shape *s)
 {
@@ -93,9 +85,9 @@ static int fits(const struct cpu *c, const struct dev_stack_shape *s)
 /* The matrices of f->w were added: who begins where. */
 static sl_status settle(struct cpu *c, struct fixed *f, sl_err *err)
 {
-    SL_TRY(get(c, (size_t)c->n_worker, sizeof *f->w.range, &f->w.range, err));
-    SL_TRY(get(c, (size_t)c->n_worker, sizeof *f->begin, &f->begin, err));
-    SL_TRY(get(c, (size_t)c->n_worker, sizeof *f->start, &f->start, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *f->w.range, &f->w.range, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *f->begin, &f->begin, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *f->start, &f->start, err));
     dev_cpu_work_divide(c, &f->w);
     f->w.step_min = 1; /* a unit more or less at the end is what workers wait for */
     dev_cpu_work_starts(c, &f->w, f->start);
@@ -108,7 +100,7 @@ static sl_status open_set(struct cpu *c, struct fixed *f, const struct dev_matmu
                           sl_err *err)
 {
     f->w.n_seg_max = p->n_mat;
-    SL_TRY(get(c, (size_t)p->n_mat, sizeof *f->w.seg, &f->w.seg, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_mat, sizeof *f->w.seg, &f->w.seg, err));
     for (int i = 0; i < p->n_mat; i++)
         dev_cpu_work_add(&f->w, mat(p->w[i]), NULL, n_tok, 16)->user = i;
     return settle(c, f, err);
@@ -131,7 +123,7 @@ static sl_status open_layer(struct cpu *c, struct cpu_stack *s, const struct dev
     SL_TRY(open_set(c, &l->set[SET_OUT], &l->out, n_tok, err));
     SL_TRY(open_set(c, &l->set[SET_DOWN], &l->down, n_tok, err));
     g->w.n_seg_max = 1;
-    SL_TRY(get(c, 1, sizeof *g->w.seg, &g->w.seg, err));
+    SL_TRY(dev_cpu_scratch(c, 1, sizeof *g->w.seg, &g->w.seg, err));
     dev_cpu_work_add(&g->w, mat(p->gate_up), &dev_cpu_mat_of(p->gate_up)->m2, n_tok,
                      l->parts ? 32 : 16);
     return settle(c, g, err);
@@ -154,12 +146,12 @@ static sl_status open_own(struct cpu *c, struct cpu_stack *s, int n_ff, sl_err *
     }
     for (int i = 0; i < N_SET; i++)
         bytes = BASE_MAX(bytes, kern_mm_act_bytes(f[i], n_col[i], n));
-    SL_TRY(get(c, (size_t)c->n_worker, sizeof *s->own, &s->own, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *s->own, &s->own, err));
     for (int w = 0; w < c->n_worker; w++) {
         struct stack_own *o = &s->own[w];
         struct mm_act_buf *b[N_SET] = {&o->attn, &o->out, &o->ffn, &o->down};
-        SL_TRY(get(c, (size_t)n * (size_t)s->d_model, sizeof *o->x, &o->x, err));
-        SL_TRY(get(c, bytes, 1, &p, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)n * (size_t)s->d_model, sizeof *o->x, &o->x, err));
+        SL_TRY(dev_cpu_scratch(c, bytes, 1, &p, err));
         for (int i = 0; i < N_SET; i++)
             kern_mm_act_init(b[i], f[i], n_col[i], n, p);
     }
@@ -180,16 +172,16 @@ sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *p, dev_stack 
     s->p.layer = NULL;
     s->d_model = mat(p->layer[0].q)->n_col;
     s->group = p->n_head / p->n_head_kv;
-    SL_TRY(get(c, n * nq, sizeof *s->q, &s->q, err));
-    SL_TRY(get(c, n * nk, sizeof *s->k, &s->k, err));
-    SL_TRY(get(c, n * nk, sizeof *s->v, &s->v, err));
-    SL_TRY(get(c, n * nq, sizeof *s->y, &s->y, err));
-    SL_TRY(get(c, n * n_ff, sizeof *s->h, &s->h, err));
+    SL_TRY(dev_cpu_scratch(c, n * nq, sizeof *s->q, &s->q, err));
+    SL_TRY(dev_cpu_scratch(c, n * nk, sizeof *s->k, &s->k, err));
+    SL_TRY(dev_cpu_scratch(c, n * nk, sizeof *s->v, &s->v, err));
+    SL_TRY(dev_cpu_scratch(c, n * nq, sizeof *s->y, &s->y, err));
+    SL_TRY(dev_cpu_scratch(c, n * n_ff, sizeof *s->h, &s->h, err));
     void *hidden = NULL;
     unsigned form = 1u << MM_ACT_INT8;
-    SL_TRY(get(c, kern_mm_act_bytes(form, (int)n_ff, (int)n), 1, &hidden, err));
+    SL_TRY(dev_cpu_scratch(c, kern_mm_act_bytes(form, (int)n_ff, (int)n), 1, &hidden, err));
     kern_mm_act_init(&s->hidden, form, (int)n_ff, (int)n, hidden);
-    SL_TRY(get(c, n_layer, sizeof *s->layer, &s->layer, err));
+    SL_TRY(dev_cpu_scratch(c, n_layer, sizeof *s->layer, &s->layer, err));
     struct fixed *last = NULL;
     for (int i = 0; i < p->n_layer; i++) {
         struct stack_layer *l = &s->layer[i];
@@ -379,21 +371,18 @@ static void fetch(const struct mine *m)
     size_t left = FETCH_BYTES;
     for (int i = m->worker; i < j->spans.n_unit; i += m->n_w) {
         const struct cpu_unit *u = &j->c->unit[j->spans.n_unit - 1 - i];
-        size_t h = (size_t)(u->head0 / u->n_head);
-        int p = u->span0 * VEC_SPAN, end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
+        int h = u->head0 / u->n_head, p = u->span0 * VEC_SPAN,
+            end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
         for (int n; p < end; p += n) {
             n = kv->s.blk_tok - p % kv->s.blk_tok;
             if (n > end - p) n = end - p;
-            size_t in = (size_t)(p % kv->s.blk_tok), k = (size_t)(n + 15) / 16 * kv->group_bytes,
-                   v = (size_t)n * kv->row_bytes;
-            const uint8_t *page = dev_cpu_page(
-                kv, m->attn.layer, j->b->blk[(int64_t)u->seq * j->b->ld_blk + p / kv->s.blk_tok]);
+            int in = p % kv->s.blk_tok;
+            size_t k = (size_t)(n + 15) / 16 * kv->group_bytes, v = (size_t)n * kv->row_bytes;
+            const uint8_t *page = dev_cpu_seq_page(&m->spans, u, p);
             if (k + v > left) return;
             left -= k + v;
-            read_lines(page + h * kv->k_head_bytes + in / 16 * kv->group_bytes, k);
-            read_lines(page + (size_t)kv->s.n_head * kv->k_head_bytes + h * kv->head_bytes +
-                           in * kv->row_bytes,
-                       v);
+            read_lines(page + dev_cpu_key_at(kv, h, in), k);
+            read_lines(page + dev_cpu_value_at(kv, h, in), v);
         }
     }
 }
