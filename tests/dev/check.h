@@ -47,6 +47,8 @@ extern struct check g;
 int rand_int(int lo, int hi); /* inclusive */
 float rand_f(void);           /* about normal */
 float *rand_array(int64_t n);
+/* 0 .. n - 1 in random order. */
+void shuffled(int32_t *perm, int n);
 void *get_mem(size_t n); /* zeroed; freed at the end of each check */
 void free_all(void);
 

@@ -55,11 +55,7 @@ static struct scene make_scene(int kw, int vw, int max_len)
     s.n_blk = s.S * s.ld + 3;
     s.table = get_mem(sizeof(int32_t) * (size_t)(s.S * s.ld));
     int32_t *perm = get_mem(sizeof(int32_t) * (size_t)s.n_blk);
-    for (int i = 0; i < s.n_blk; i++) {
-        int j = rand_int(0, i);
-        perm[i] = perm[j];
-        perm[j] = i;
-    }
+    shuffled(perm, s.n_blk);
     for (int i = 0; i < s.S * s.ld; i++)
         s.table[i] = perm[i];
     s.b = make_batch(s.S, s.pos0, s.n_new, s.blk_tok, s.n_blk, s.table, s.ld);

@@ -194,10 +194,9 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
 {
     int32_t table[SEQ * LD], perm[N_BLK];
     int at[SEQ] = {0}, left = 0;
+    if (!whole) shuffled(perm, N_BLK);
     for (int i = 0; i < N_BLK; i++) {
-        int j = whole ? i : rand_int(0, i);
-        perm[i] = perm[j];
-        perm[j] = i;
+        if (whole) perm[i] = i;
         dev_kv_poison(r->d, r->kv, i);
     }
     memcpy(table, perm, sizeof table);

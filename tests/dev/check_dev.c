@@ -33,6 +33,15 @@ float rand_f(void)
     return (float)(s * 1.7);
 }
 
+void shuffled(int32_t *perm, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int j = rand_int(0, i);
+        perm[i] = perm[j];
+        perm[j] = i;
+    }
+}
+
 float *rand_array(int64_t n)
 {
     float *p = get_mem(sizeof(float) * (size_t)n);

@@ -201,12 +201,9 @@ static void play(struct rig *r, const int *len, float *out[SEQ])
     static float x[T_MAX * D], y[T_MAX * D];
     int32_t table[SEQ * LD], perm[N_BLK];
     int at[SEQ] = {0}, left = 0, n_small = 0;
-    for (int i = 0; i < N_BLK; i++) {
-        int j = rand_int(0, i);
-        perm[i] = perm[j];
-        perm[j] = i;
+    shuffled(perm, N_BLK);
+    for (int i = 0; i < N_BLK; i++)
         dev_kv_poison(r->d, r->kv, i);
-    }
     memcpy(table, perm, sizeof table);
     for (int s = 0; s < SEQ; s++)
         left += len[s];
