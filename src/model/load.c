@@ -31,11 +31,9 @@ static sl_status get_biased(const io_model *io, const char *name, struct weight 
 static bool has_bias(const io_model *io, const char *name)
 {
     size_t n = strlen(name), k = strlen(".weight");
-    uint8_t any = 0;
     if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
     const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
-    for (uint64_t i = 0; t && t->data && i < t->n_bytes; i++) any |= ((const uint8_t *)t->data)[i];
-    return any != 0;
+    return t && !tensor_is_zero(t);
 }
 
 /* The same for a layer that has no place for a bias, be it a tensor or among the scales. */

@@ -207,10 +207,7 @@ static bool cut_tail(const char *name, const char *tail, char *buf, int n)
 static bool is_no_bias(const struct tensor *t)
 {
     char base[QUANT_MAX_NAME];
-    uint8_t any = 0;
-    if (!strstr(t->name, ".mlp.") || !cut_tail(t->name, "_proj.bias", base, sizeof base)) return false;
-    for (uint64_t i = 0; i < t->n_bytes; i++) any |= ((const uint8_t *)t->data)[i];
-    return !any;
+    return strstr(t->name, ".mlp.") && cut_tail(t->name, "_proj.bias", base, sizeof base) && tensor_is_zero(t);
 }
 
 bool quant_weight_name(const io_model *m, int i, char *buf, int n)

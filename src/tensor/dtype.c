@@ -86,6 +86,15 @@ int64_t tensor_count(const struct tensor *t)
     return n;
 }
 
+bool tensor_is_zero(const struct tensor *t)
+{
+    const uint8_t *p = t->data;
+    uint8_t any = 0;
+    for (uint64_t i = 0; p && i < t->n_bytes; i++)
+        any |= p[i];
+    return !any;
+}
+
 int64_t tensor_cols(const struct tensor *t)
 {
     return t->n_dim ? t->shape[t->n_dim - 1] : 1;

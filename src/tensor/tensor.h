@@ -47,6 +47,8 @@ struct tensor {
 };
 
 int64_t tensor_count(const struct tensor *t);
+/* Every byte of it is 0, or it has none. */
+bool tensor_is_zero(const struct tensor *t);
 /* Length of the contiguous dimension (1 for a scalar) and the number of rows of that length. */
 int64_t tensor_cols(const struct tensor *t);
 int64_t tensor_rows(const struct tensor *t);
