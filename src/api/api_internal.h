@@ -33,6 +33,9 @@ struct api_route {
     const char *prompt_field; /* the field that holds the prompt, or NULL */
 };
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
+#define API_ALLOW 64 /* bytes of a list of methods */
+/* The methods of a path, as the header Allow names them. */
+void api_route_allow(const char *path, char out[static API_ALLOW]);
 const struct api_route *api_route_table(int *n);
 
 struct api_metrics {

@@ -33,7 +33,7 @@
     F(C,       logprobs,              BOOL, 0, 0,        USE,  "")                                                                          \
     F(T,       logprobs,              INT,  0, 20,       USE,  "alternatives per token")                                                    \
     F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")                                                    \
-    F(T,       echo,                  BOOL, 0, 0,        USE,  "the prompt first, with logprobs its own")                                   \
+    F(T,       echo,                  BOOL, 0, 0,        USE,  "the prompt first, with logprobs its own (n = 1)")                                   \
     F(T,       suffix,                ANY,  0, 0,        DENY, "no model here fills in the middle")                                         \
     F(C|R,     tools,                 ANY,  0, 0,        USE,  "functions; other kinds of tools are refused; strict: true holds their calls to the schema") \
     F(C|R,     tool_choice,           ANY,  0, 0,        USE,  "none, auto, required, one function by name, or allowed_tools") \
@@ -90,5 +90,8 @@
     F(C|T,     structured_outputs,    ANY,  0, 0,        USE,  "extension: one of json (schema), regex, grammar (GBNF), choice")            \
     F(C|T,     guided_json,           ANY,  0, 0,        USE,  "extension: a JSON schema; older name")                                      \
     F(C|T,     guided_regex,          STR,  0, 65536,    USE,  "extension: a regular expression; older name")                               \
-    F(C|T,     guided_grammar,        STR,  0, 1 << 20,  USE,  "extension: a grammar (GBNF); older name")
+    F(C|T,     guided_grammar,        STR,  0, 1 << 20,  USE,  "extension: a grammar (GBNF); older name")                                   \
+    F(C|T,     guided_choice,         ANY,  0, 0,        USE,  "extension: one of up to 1024 texts; older name")                            \
+    F(C|T,     json_schema,           ANY,  0, 0,        USE,  "extension: a JSON schema; llama.cpp's name")                                \
+    F(C|T,     grammar,               STR,  0, 1 << 20,  USE,  "extension: a grammar (GBNF); llama.cpp's name")
 // clang-format on

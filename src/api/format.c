@@ -32,17 +32,17 @@ static sl_status json_of(struct net_req *r, const char *name, const struct json 
 }
 
 /* One of several texts, word for word, as a grammar. */
-static sl_status choice_of(const struct json *v, struct api_form *f, sl_err *err)
+static sl_status choice_of(struct net_req *r, const char *name, const struct json *v,
+                           struct api_form *f, sl_err *err)
 {
+    (void)r;
     if (v->kind != JSON_ARRAY_K || v->n < 1 || v->n > 1024)
-        return SL_FAIL(err, REQUEST,
-                       "structured_outputs.choice: must be a list of 1 to 1024 texts");
+        return SL_FAIL(err, REQUEST, "%s: must be a list of 1 to 1024 texts", name);
     f->any = true;
     f->kind = SL_GRAMMAR_GBNF;
     str_puts(&f->text, "root ::= ");
     for (const struct json *e = v->child; e; e = e->next) {
-        if (e->kind != JSON_STR_K)
-            return SL_FAIL(err, REQUEST, "structured_outputs.choice: must hold texts only");
+        if (e->kind != JSON_STR_K) return SL_FAIL(err, REQUEST, "%s: must hold texts only", name);
         if (e != v->child) str_puts(&f->text, " | ");
         api_form_literal(&f->text, e->s, e->n);
     }
@@ -59,11 +59,27 @@ static sl_status text_of(sl_grammar_kind kind, const char *name, const struct js
     return str_status(&f->text, err);
 }
 
+static sl_status regex_of(struct net_req *r, const char *name, const struct json *v,
+                          struct api_form *f, sl_err *err)
+{
+    (void)r;
+    return text_of(SL_GRAMMAR_REGEX, name, v, f, err);
+}
+
+static sl_status gbnf_of(struct net_req *r, const char *name, const struct json *v,
+                         struct api_form *f, sl_err *err)
+{
+    (void)r;
+    return text_of(SL_GRAMMAR_GBNF, name, v, f, err);
+}
+
 /* {"type": "json_schema", ...}: chat has the schema one level deeper than responses. */
 static sl_status of_format(const char *name, const struct json *v, struct api_form *f, sl_err *err)
 {
     const struct json *type = text_json_get(v, "type"), *js = api_field(v, "json_schema");
     if (text_json_is(type, "text")) return SL_OK;
+    if (text_json_is(type, "json_object") && api_field(v, "schema")) /* as llama.cpp takes it */
+        return schema_of(name, api_field(v, "schema"), f, err);
     if (text_json_is(type, "json_object")) {
         f->any = true;
         f->kind = SL_GRAMMAR_JSON_OBJECT;
@@ -74,47 +90,54 @@ static sl_status of_format(const char *name, const struct json *v, struct api_fo
     return schema_of(name, api_field(js ? js : v, "schema"), f, err);
 }
 
-static sl_status of_structured(struct net_req *r, const struct json *s, struct api_form *f,
-                               sl_err *err)
+static sl_status of_structured(struct net_req *r, const char *name, const struct json *s,
+                               struct api_form *f, sl_err *err)
 {
     const struct json *json = api_field(s, "json"), *regex = api_field(s, "regex"),
                       *grammar = api_field(s, "grammar"), *choice = api_field(s, "choice");
     if (s->kind != JSON_OBJECT_K || !!json + !!regex + !!grammar + !!choice != 1)
-        return SL_FAIL(err, REQUEST,
-                       "structured_outputs: must have exactly one of json, regex, grammar, choice");
+        return SL_FAIL(err, REQUEST, "%s: must have exactly one of json, regex, grammar, choice",
+                       name);
     if (json) return json_of(r, "structured_outputs.json", json, f, err);
-    if (choice) return choice_of(choice, f, err);
-    return text_of(regex ? SL_GRAMMAR_REGEX : SL_GRAMMAR_GBNF,
-                   regex ? "structured_outputs.regex" : "structured_outputs.grammar",
-                   regex ? regex : grammar, f, err);
+    if (choice) return choice_of(r, "structured_outputs.choice", choice, f, err);
+    if (regex) return regex_of(r, "structured_outputs.regex", regex, f, err);
+    return gbnf_of(r, "structured_outputs.grammar", grammar, f, err);
 }
 
-static const char *format_name(const struct json *body, int route)
-{
-    if (route == API_RESPONSES) return "text.format";
-    return api_field(body, "response_format") ? "response_format" : "structured_outputs";
-}
+/* Fields of other servers. An empty text is none, as there. */
+static const struct {
+    const char *name;
+    sl_status (*read)(struct net_req *r, const char *name, const struct json *v, struct api_form *f,
+                      sl_err *err);
+} other[] = {
+    {"structured_outputs", of_structured},
+    {"guided_json", json_of},
+    {"guided_regex", regex_of},
+    {"guided_grammar", gbnf_of},
+    {"guided_choice", choice_of},
+    {"json_schema", json_of},
+    {"grammar", gbnf_of},
+};
 
 sl_status api_format_read(struct net_req *r, const struct json *body, int route, struct api_form *f,
                           sl_err *err)
 {
-    const struct json *text = route == API_RESPONSES ? api_field(body, "text") : NULL,
-                      *v = text ? api_field(text, "format") : api_field(body, "response_format"),
-                      *s = api_field(body, "structured_outputs"),
-                      *json = api_field(body, "guided_json"),
-                      *regex = api_field(body, "guided_regex"),
-                      *grammar = api_field(body, "guided_grammar");
-    f->name = format_name(body, route);
-    if (route == API_RESPONSES) s = json = regex = grammar = NULL;
+    bool resp = route == API_RESPONSES;
+    const struct json *text = resp ? api_field(body, "text") : NULL, *found = NULL,
+                      *v = text ? api_field(text, "format") : api_field(body, "response_format");
     bool plain = v && text_json_is(text_json_get(v, "type"), "text");
-    int n = (v && !plain) + !!s + !!json + !!regex + !!grammar;
+    int n = v && !plain, at = 0;
+    for (int i = 0; !resp && i < BASE_COUNT_OF(other); i++) {
+        const struct json *o = api_field(body, other[i].name);
+        if (!o || (o->kind == JSON_STR_K && !o->n)) continue;
+        found = o;
+        at = i;
+        n++;
+    }
+    f->name = resp ? "text.format" : found ? other[at].name : "response_format";
     if (n > 1)
         return SL_FAIL(err, REQUEST,
                        "response_format: and another structure: only one is possible");
-    if (v && !plain) return of_format(f->name, v, f, err);
-    if (s) return of_structured(r, s, f, err);
-    if (json) return json_of(r, "guided_json", json, f, err);
-    if (regex) return text_of(SL_GRAMMAR_REGEX, "guided_regex", regex, f, err);
-    if (grammar) return text_of(SL_GRAMMAR_GBNF, "guided_grammar", grammar, f, err);
-    return SL_OK;
+    if (found) return other[at].read(r, f->name, found, f, err);
+    return v && !plain ? of_format(f->name, v, f, err) : SL_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of routes. What is not in it is 404, and with keys 401 before that. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api_internal.h"
@@ -36,18 +37,34 @@ const struct api_route *api_route_table(int *n)
     return table;
 }
 
+static bool fits(const struct api_route *t, const char *path)
+{
+    size_t n = strlen(t->path);
+    return t->path[n - 1] == '*' ? strncmp(path, t->path, n - 1) == 0 && path[n - 1]
+                                 : strcmp(path, t->path) == 0;
+}
+
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known)
 {
     bool head = strcmp(method, "HEAD") == 0;
     *path_known = false;
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const struct api_route *t = &table[i];
-        size_t n = strlen(t->path);
-        bool same = t->path[n - 1] == '*' ? strncmp(path, t->path, n - 1) == 0 && path[n - 1]
-                                          : strcmp(path, t->path) == 0;
-        if (!same) continue;
+        if (!fits(t, path)) continue;
         *path_known = true;
         if (strcmp(method, t->method) == 0 || (head && strcmp(t->method, "GET") == 0)) return t;
     }
     return NULL;
+}
+
+void api_route_allow(const char *path, char out[static API_ALLOW])
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
+        const char *m = table[i].method;
+        if (!fits(&table[i], path) || n >= API_ALLOW) continue;
+        n += (size_t)snprintf(out + n, API_ALLOW - n, "%s%s%s", n ? ", " : "", m,
+                              strcmp(m, "GET") == 0 ? ", HEAD" : "");
+    }
 }

@@ -249,7 +249,9 @@ def structured(s):
 
     js = {"type": "json_schema", "json_schema": {"name": "p", "schema": schema, "strict": True}}
     for name, more in [("json_schema", {"response_format": js}), ("guided_json", {"guided_json": schema}),
-                       ("structured json", {"structured_outputs": {"json": json.dumps(schema)}})]:
+                       ("structured json", {"structured_outputs": {"json": json.dumps(schema)}}),
+                       ("json_object with schema", {"response_format": {"type": "json_object", "schema": schema}}),
+                       ("json_schema as a field", {"json_schema": schema, "grammar": ""})]:
         v = json.loads(text(**more))
         need(name, set(v) == {"name", "age"} and 0 <= v["age"] <= 99 and len(v["name"]) <= 10, v)
     status, ev, _ = s.stream("/v1/chat/completions", chat("A person", max_tokens=200, response_format=js, temperature=1))
@@ -257,6 +259,11 @@ def structured(s):
         e["choices"][0]["delta"].get("content") or "" for e in ev[:-1]))) == {"name", "age"}, ev)
     need("json_object", isinstance(json.loads(text(response_format={"type": "json_object"})), dict))
     need("choice", text(structured_outputs={"choice": ["red", "blue"]}) in ("red", "blue"))
+    need("guided_choice", text(guided_choice=["red", "blue"]) in ("red", "blue"))
+    need("grammar as a field", text(grammar="root ::= \"yes\" | \"no\"") in ("yes", "no"))
+    for field, value in [("guided_choice", []), ("guided_regex", "("), ("grammar", "root ::= ("), ("json_schema", {"type": 5})]:
+        status, r = s.post("/v1/chat/completions", chat(**{field: value}))
+        need(f"{field} refused by its name", status == 400 and r["error"]["param"] == field, r)
     need("grammar", text(structured_outputs={"grammar": "root ::= \"yes\" | \"no\""}) in ("yes", "no"))
     need("regex", text(guided_regex="[0-9]{3}-[a-c]").replace("-", "").isalnum())
     need("text", isinstance(text(response_format={"type": "text"}), str))

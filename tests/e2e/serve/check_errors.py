@@ -156,6 +156,10 @@ def routes(s):
         got, head, data = s.call(method, path)
         T.check(f"{method} {path}", None if got == status else f"status {got}: {data[:100]!r}")
         T.check(f"{method} {path} body", error_of(data))
+        allow = head.get("allow", "").split(", ")
+        T.check(f"{method} {path} Allow", None if (status == 405) == (allow != [""]) and method not in allow else f"Allow: {allow}")
+    got, head, data = s.call("PUT", "/v1/responses/x")
+    T.check("Allow of two routes", None if head.get("allow") == "GET, HEAD, DELETE" else f"{head}")
     got, head, data = s.call("HEAD", "/health")
     T.check("HEAD", None if got == 200 and data == b"" else f"{got} {data!r}")
     for host, status in [("localhost", 200), ("127.0.0.1:5", 200), ("[::1]:80", 200), ("evil.example", 403),
