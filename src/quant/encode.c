@@ -365,6 +365,50 @@ static float second_scale(const struct job *j, float amax)
     return j->p->to == IO_HF ? 1.0f / (1.0f / mul) : mul; /* a folder holds the reciprocal */
 }
 
+/* Engines multiply q, k and v as one matrix, as well as gate and up, and q_a and kv_a: in a folder these have one second scale, as the format's own
+ * tools give them. 0: alone. */
+static int joined(const struct quant_item *it)
+{
+    switch (it->id.role) {
+    case ROLE_Q: case ROLE_K: case ROLE_V: return 1;
+    case ROLE_Q_A: case ROLE_KV_A: return 2;
+    case ROLE_GATE: case ROLE_UP: return 3;
+    case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: return 4;
+    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: return 5;
+    default: return 0;
+    }
+}
+
+/* The largest magnitude of another item than the job's. */
+static sl_status amax_of(const struct quant_plan *p, const struct quant_item *it, par_team *team, float *out, sl_err *err)
+{
+    struct quant_rows src;
+    struct arena a;
+    void *v = NULL;
+    struct job j = {.p = p, .it = it, .src = &src, .unit = 1, .n = it->rows};
+    SL_TRY(quant_rows_open(p, it, &src, err));
+    mem_arena_init(&a, MEM_SCRATCH, 0);
+    sl_status st = open_scratch(&j, par_size(team), &a, err);
+    if (!st) st = mem_arena_array(&a, (size_t)it->rows, sizeof(float), &v, err);
+    j.amax = v;
+    if (!st) run(&j, team, row_amax);
+    for (int64_t r = 0; !st && r < it->rows; r++) *out = fmaxf(*out, j.amax[r]);
+    mem_arena_fini(&a);
+    quant_rows_close(&src);
+    return st;
+}
+
+static sl_status joined_amax(const struct job *j, par_team *team, float *amax, sl_err *err)
+{
+    int set = joined(j->it);
+    for (int i = 0; set && i < j->p->n_item; i++) {
+        const struct quant_item *o = &j->p->item[i];
+        if (o == j->it || o->id.layer != j->it->id.layer || o->id.expert != j->it->id.expert || joined(o) != set) continue;
+        if (o->type == QUANT_NVFP4 && strcmp(o->id.suffix, "weight") == 0) SL_TRY(amax_of(j->p, o, team, amax, err));
+    }
+    return SL_OK;
+}
+
 static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena *a, sl_err *err)
 {
     void *p = NULL;
@@ -382,6 +426,7 @@ static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena
     for (int m = 0; m < n_mul; m++) {
         float amax = 0.0f;
         for (int64_t r = m * per; r < (m + 1) * per; r++) amax = fmaxf(amax, j->amax[r]);
+        if (j->p->to == IO_HF) SL_TRY(joined_amax(j, team, &amax, err));
         j->mul[m] = second_scale(j, amax);
     }
     j->n_mul = n_mul;

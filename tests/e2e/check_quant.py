@@ -107,6 +107,30 @@ def types(t, tmp):
             q["ignore"] else f"{q}")
 
 
+def scales_of_one_product(t, tmp):
+    """Engines multiply q, k and v as one matrix, and gate and up: their NVFP4 matrices have one second scale."""
+    for arch, sets in (("qwen3_moe", ("self_attn.{q,k,v}_proj", "mlp.experts.1.{gate,up}_proj")),
+                       ("deepseek_v3", ("self_attn.{q_a_proj,kv_a_proj_with_mqa}", "mlp.shared_experts.{gate,up}_proj"))):
+        dst = os.path.join(tmp, "one" + arch)
+        _, bad = quantize(os.path.join(TINY, arch), dst, "--weights", "nvfp4")
+        if bad:
+            return t.check(f"nvfp4 of {arch}", bad)
+        raw = open(os.path.join(dst, "model.safetensors"), "rb").read()
+        n = struct.unpack_from("<Q", raw)[0]
+        head = json.loads(raw[8:8 + n])
+
+        def scale(layer, module):
+            return struct.unpack_from("<f", raw, 8 + n + head[f"model.layers.{layer}.{module}.weight_global_scale"]["data_offsets"][0])[0]
+
+        for one in sets:
+            first, rest = one.split("{")
+            each, last = rest.split("}")
+            got = [scale(1, first + e + last) for e in each.split(",")]
+            t.check(f"{arch} {one}", None if len(set(got)) == 1 else f"{got}")
+        t.check(f"{arch} others", None if scale(1, "self_attn.o_proj") != scale(1, sets[1].replace("{gate,up}", "up")) else "all the same")
+        t.check(f"{arch} reads", verify(os.path.join(TINY, arch), dst, 0.11))
+
+
 def scales_of_others(t, tmp):
     """llama.cpp refuses NVFP4 files with scales that it does not look for: of MLA's own matrices and of MTP layers."""
     src, dst = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf"), os.path.join(tmp, "s.gguf")
@@ -240,7 +264,7 @@ def crashes(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, scales_of_others, shards, calibrated, refusals, not_numbers, crashes):
+        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, not_numbers, crashes):
             part(t, tmp)
     t.exit()
 
