@@ -140,35 +140,41 @@ static void let_go(net_server *s, int64_t deadline)
         nanosleep(&ms, NULL);
 }
 
+/* All but the model and the engine. */
+static struct api_opts api_opts_of(const struct serve_opts *o)
+{
+    bool plain = !strpbrk(o->common.model, "/.");
+    return (struct api_opts){.name = o->alias ? o->alias
+                                     : plain  ? o->common.model
+                                              : NULL,
+                             .model_arg = o->common.model,
+                             .key_file = o->key_file,
+                             .db_file = o->db,
+                             .host = o->allow_host.v,
+                             .n_host = o->allow_host.n,
+                             .origin = o->cors.v,
+                             .n_origin = o->cors.n,
+                             .max_batch = o->max_batch,
+                             .max_queue = o->max_queue,
+                             .timeout_ms = o->timeout_ms,
+                             .tool_parser = o->tool_parser,
+                             .reasoning_parser = o->reasoning_parser,
+                             .no_metrics = o->metrics == 1,
+                             .no_ui = o->ui == 1,
+                             .read_file = os_read_file,
+                             .log_json = o->log_json,
+                             .log_requests = o->common.verbose};
+}
+
 static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,
                        sl_err *err)
 {
-    bool plain = !strpbrk(o->common.model, "/.");
     sl_probe_result probe;
     sl_probe(c->e, PROBE_MS, &probe);
-    struct api_opts ao = {.model = c->m,
-                          .read_gbps = probe.read_gbps,
-                          .engine = c->e,
-                          .name = o->alias ? o->alias
-                                  : plain  ? o->common.model
-                                           : NULL,
-                          .model_arg = o->common.model,
-                          .key_file = o->key_file,
-                          .db_file = o->db,
-                          .host = o->allow_host.v,
-                          .n_host = o->allow_host.n,
-                          .origin = o->cors.v,
-                          .n_origin = o->cors.n,
-                          .max_batch = o->max_batch,
-                          .max_queue = o->max_queue,
-                          .timeout_ms = o->timeout_ms,
-                          .tool_parser = o->tool_parser,
-                          .reasoning_parser = o->reasoning_parser,
-                          .no_metrics = o->metrics == 1,
-                          .no_ui = o->ui == 1,
-                          .read_file = os_read_file,
-                          .log_json = o->log_json,
-                          .log_requests = o->common.verbose};
+    struct api_opts ao = api_opts_of(o);
+    ao.model = c->m;
+    ao.engine = c->e;
+    ao.read_gbps = probe.read_gbps;
     struct net_opts no = {.host = o->host, .port = o->port, .tls_cert = cert, .tls_key = key};
     SL_TRY(api_open(&ao, &live.api, err));
     api_hooks(live.api, &no.hooks);
@@ -271,6 +277,8 @@ static int run(struct cmd_ctx *x)
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
+    const struct api_opts ao = api_opts_of(o);
+    if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
     sl_status st = o->tls_cert ? os_read_file(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
     if (!st && o->tls_key) st = os_read_file(o->tls_key, 1 << 20, &key, &n, &err);
     sl_engine_opts eo = {.n_seq_max = o->max_batch,

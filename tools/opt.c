@@ -218,6 +218,7 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
     switch (v->kind) {
     case JSON_BOOL_K:
         text = v->b ? "true" : "false";
+        if (o->kind == OPT_ENUM && strcmp(o->arg, "on|off") == 0) text = v->b ? "on" : "off";
         break;
     case JSON_INT_K:
         snprintf(buf, sizeof buf, "%lld", (long long)v->i);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "api/api_internal.h"
+#include "api/parse.h"
 #include "api/store.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -34,6 +35,34 @@ static sl_status copy_list(api *a, const char *const *v, int n, const char *cons
     for (int i = 0; i < n; i++)
         SL_TRY(copy(a, v[i], &list[i], err));
     *out = list;
+    return SL_OK;
+}
+
+/* "*" or scheme://host[:port], as browsers write it. */
+static bool is_origin(const char *s)
+{
+    const char *sep = strstr(s, "://");
+    return strcmp(s, "*") == 0 || (sep && sep > s && sep[3] && !strpbrk(sep + 3, "/?# "));
+}
+
+sl_status api_opts_check(const struct api_opts *o, sl_err *err)
+{
+    const struct api_parse_opts po = {.tool_parser = o->tool_parser,
+                                      .reasoning_parser = o->reasoning_parser};
+    struct api_parse *p = NULL;
+    sl_status st = api_parse_open(&po, &p, err);
+    api_parse_close(p);
+    if (st) return st;
+    if (o->name && !*o->name) return SL_FAIL(err, REQUEST, "--alias: an empty name");
+    for (int i = 0; i < o->n_host; i++)
+        if (!*o->host[i] || strpbrk(o->host[i], "/ "))
+            return SL_FAIL(err, REQUEST, "--allow-host %.60s: a host name, without scheme and path",
+                           o->host[i]);
+    for (int i = 0; i < o->n_origin; i++)
+        if (!is_origin(o->origin[i]))
+            return SL_FAIL(err, REQUEST,
+                           "--cors-origin %.60s: as browsers send it: scheme://host[:port], or *",
+                           o->origin[i]);
     return SL_OK;
 }
 

@@ -37,6 +37,10 @@ struct api_opts {
     double read_gbps; /* measured bandwidth of this machine for the metrics, 0 = unknown */
 };
 
+/* What can be said before a model is loaded: names of parsers, an empty name, an Origin that no
+ * browser sends. Errors: REQUEST, with the name of the option; NOMEM. */
+sl_status api_opts_check(const struct api_opts *o, sl_err *err) BASE_MUST_USE;
+
 /* Errors: IO, FORMAT, REQUEST (key file: names the line), NOMEM. */
 sl_status api_open(const struct api_opts *o, api **out, sl_err *err) BASE_MUST_USE;
 void api_close(api *a); /* after the server was closed; NULL is legal */

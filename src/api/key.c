@@ -6,6 +6,7 @@
  * requests and tokens are per minute, parallel at once; # begins a comment. Slots never move,
  * because requests remember theirs; a key that left the file keeps its slot and is dead. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,9 @@ static bool limit(const char *w, const char *name, int64_t *out)
     size_t n = strlen(name);
     char *end;
     if (strncmp(w, name, n) != 0 || w[n] != '=' || !isdigit((unsigned char)w[n + 1])) return false;
+    errno = 0;
     *out = strtoll(w + n + 1, &end, 10);
-    return !*end;
+    return !*end && !errno;
 }
 
 /* One line without comment; words are cut in place. */
@@ -59,16 +61,18 @@ static sl_status parse_line(char *line, int no, struct key *k, sl_err *err)
     char *save = NULL, *w = strtok_r(line, " \t\r", &save);
     memset(k, 0, sizeof *k);
     if (!w) return SL_OK;
-    if (strlen(w) >= sizeof k->name)
+    char *name = w;
+    w = strtok_r(NULL, " \t\r", &save);
+    if (w && strlen(name) >= sizeof k->name)
         return SL_FAIL(err, FORMAT, "key file: line %d: name over %zu bytes", no,
                        sizeof k->name - 1);
-    snprintf(k->name, sizeof k->name, "%s", w);
-    w = strtok_r(NULL, " \t\r", &save);
+    snprintf(k->name, sizeof k->name, "%s", name);
     if (!w || strlen(w) != 2 * NET_SHA256_BYTES || !hex(w, k->hash))
-        return SL_FAIL(err, FORMAT,
-                       "key file: line %d: after the name must come the SHA-256 of the key in 64 "
-                       "hexadecimal digits (printf %%s KEY | sha256sum)",
-                       no);
+        return SL_FAIL(
+            err, FORMAT,
+            "key file: line %d: must be a name and, behind it, the SHA-256 of the key in 64 "
+            "hexadecimal digits (printf %%s KEY | sha256sum)",
+            no);
     while ((w = strtok_r(NULL, " \t\r", &save)))
         if (!limit(w, "requests", &k->max_request) && !limit(w, "tokens", &k->max_token) &&
             !limit(w, "parallel", &k->max_parallel))

@@ -106,7 +106,7 @@ static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_
         }
     if (strcmp(name, "auto") != 0)
         return SL_FAIL(err, REQUEST,
-                       "tool_parser: %.40s is not known: auto, none, deepseek_v3, deepseek_r1, "
+                       "--tool-parser %.40s: not known: auto, none, deepseek_v3, deepseek_r1, "
                        "deepseek_v31, hermes, qwen3, llama3 or json",
                        name);
     *out = F_JSON;
@@ -131,7 +131,7 @@ static sl_status reasoning_of(const struct api_parse_opts *o, struct api_parse *
         p->reasoning |= strcmp(row[i], name) == 0;
     if (!p->reasoning && strcmp(name, "auto") != 0 && strcmp(name, "none") != 0)
         return SL_FAIL(err, REQUEST,
-                       "reasoning_parser: %.40s is not known: auto, none, deepseek_r1, "
+                       "--reasoning-parser %.40s: not known: auto, none, deepseek_r1, "
                        "deepseek_v3, deepseek_v31 or qwen3",
                        name);
     p->state = !p->reasoning ? S_START : o->prompt_thinks ? S_REASON : S_BEGIN;

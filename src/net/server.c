@@ -296,13 +296,15 @@ static sl_status open_short(net_server *s, sl_err *err)
 
 static sl_status start(net_server *s, sl_err *err)
 {
+    static char tls[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"; /* RFC 8996 */
     struct MHD_OptionItem opt[4] = {{MHD_OPTION_END, 0, NULL}};
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
     if (s->tls_cert) {
         flags |= MHD_USE_TLS;
         opt[0] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls_cert};
         opt[1] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key};
-        opt[2] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+        opt[2] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, tls};
+        opt[3] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     }
     s->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,

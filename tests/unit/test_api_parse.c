@@ -322,10 +322,10 @@ TEST(api_parse_auto_reads_the_template)
     struct api_parse *p = NULL;
     ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.tool_parser = "x"}, &p, &err),
                   SL_REQUEST);
-    assert_non_null(strstr(err.text, "tool_parser: x"));
+    assert_non_null(strstr(err.text, "--tool-parser x: "));
     ASSERT_STATUS(api_parse_open(&(struct api_parse_opts){.reasoning_parser = "x"}, &p, &err),
                   SL_REQUEST);
-    assert_non_null(strstr(err.text, "reasoning_parser: x"));
+    assert_non_null(strstr(err.text, "--reasoning-parser x: "));
 }
 
 TEST(api_parse_max_calls_leaves_later_ones_out)

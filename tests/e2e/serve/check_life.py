@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import threading
 import time
+import warnings
 
 from serve import DEMO, Server, chat, error_of, key_line
 import e2e
@@ -205,6 +206,9 @@ def drain():
 
 
 def refuse_to_start(tmp):
+    for name, line in (("plain", "sk-abc\n"), ("long", "x" * 64 + "\n"), ("huge", key_line("a", "sk-a", "requests=99999999999999999999"))):
+        with open(os.path.join(tmp, name), "w") as f:
+            f.write(line)
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -216,6 +220,14 @@ def refuse_to_start(tmp):
                                  ("bad cert", ["--port", "0", "--tls-cert", __file__, "--tls-key", __file__], "tls"),
                                  ("no cert", ["--port", "0", "--tls-cert", tmp + "/x", "--tls-key", tmp + "/x"], "/x"),
                                  ("port", ["--port", "70000"], "--port"),
+                                 ("tool parser", ["--port", "0", "--tool-parser", "hermse"], "hermes"),
+                                 ("reasoning parser", ["--port", "0", "--reasoning-parser", "qwen"], "qwen3"),
+                                 ("empty alias", ["--port", "0", "--alias", ""], "--alias"),
+                                 ("host with scheme", ["--port", "0", "--allow-host", "http://x"], "--allow-host"),
+                                 ("origin", ["--port", "0", "--cors-origin", "example.org"], "--cors-origin"),
+                                 ("plain key", ["--port", "0", "--api-key-file", tmp + "/plain"], "sha256sum"),
+                                 ("long plain key", ["--port", "0", "--api-key-file", tmp + "/long"], "sha256sum"),
+                                 ("huge limit", ["--port", "0", "--api-key-file", tmp + "/huge"], "requests=N"),
                                  ("keys", ["--port", "0", "--api-key-file", tmp + "/none"], "/none")]:
             code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, *args])
             T.check(name, e2e.one_line_failure(code, err) or (None if word in err else err))
@@ -285,6 +297,14 @@ def tls(tmp):
         old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
         with socket.create_connection(("127.0.0.1", s.port)) as raw, old.wrap_socket(raw) as w:
             need("TLS version", w.version() in ("TLSv1.2", "TLSv1.3"), w.version())
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        try:
+            with socket.create_connection(("127.0.0.1", s.port)) as raw, old.wrap_socket(raw) as w:
+                need("TLS 1.1 refused", False, w.version())
+        except OSError as e:
+            need("TLS 1.1 refused", "NO_PROTOCOLS" not in str(e), e)
 
 
 def timed(fn, *args):
