@@ -309,6 +309,7 @@ static void handle(void *user, struct net_req *r)
     api *a = user;
     const struct api_route *t = r->route;
     sl_err err = {0};
+    size_t n = strlen(a->mi.name);
     sl_status st = t->handle(a, r, &err);
     if (!r->ops) api_settle(a, r);
     if (!st) return;
@@ -316,6 +317,9 @@ static void handle(void *user, struct net_req *r)
         api_error(a, r, 404, "model_not_found", "model", err.text);
     else if (st == SL_LIMIT && strncmp(err.text, "prompt of ", 10) == 0)
         api_error(a, r, 400, "context_length_exceeded", t->prompt_field, err.text);
+    else if (n && strncmp(err.text, a->mi.name, n) == 0 && strncmp(err.text + n, ": ", 2) == 0)
+        api_error(a, r, api_error_http(&err), api_error_code(&err), t->prompt_field,
+                  err.text + n + 2); /* the file's name is no client's business, nor a field */
     else
         api_error_of(a, r, &err);
 }

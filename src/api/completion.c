@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api_internal.h"
+#include "text/utf8.h"
 
 struct choice {
     struct str text;
@@ -77,12 +78,26 @@ static size_t chars(const char *p, size_t n)
     return k;
 }
 
+/* A token's text; as OpenAI's API spells them, "bytes:\xe2\x80" where it is no whole UTF-8. Each
+ * token has another name: they are keys of an object. */
 static void put_token_text(const api *a, struct str *out, int32_t id)
 {
     struct json_w w;
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     api_token_bytes(a, id, &s);
+    if (!s.n) str_printf(&s, "token_id:%d", id);
+    size_t n = s.n;
+    if (text_utf8_check(s.p, n) != n) {
+        struct str b;
+        str_init(&b, MEM_REQUEST, 0);
+        str_puts(&b, "bytes:");
+        for (size_t i = 0; i < n; i++)
+            str_printf(&b, "\\x%02x", (unsigned char)s.p[i]);
+        api_inherit(&b, &s);
+        str_fini(&s);
+        s = b;
+    }
     text_jw_init(&w, out);
     api_put_text(&w, &s);
     str_fini(&s);
@@ -93,6 +108,13 @@ static void put_number(struct str *out, double v)
     struct json_w w;
     text_jw_init(&w, out);
     text_jw_real(&w, v, 9);
+}
+
+static void put_top(const api *a, struct str *out, int32_t id, float logprob)
+{
+    put_token_text(a, out, id);
+    str_putc(out, ':');
+    put_number(out, (double)logprob);
 }
 
 /* Append one token to the lists. */
@@ -111,12 +133,16 @@ static void add_logprob(api *a, struct choice *ch, const struct api_event *ev)
         return;
     }
     put_number(&ch->logprob, (double)ev->logprob);
+    bool seen = ev->n_top == 0;
     str_putc(&ch->top, '{');
     for (int i = 0; i < ev->n_top; i++) {
         if (i) str_putc(&ch->top, ',');
-        put_token_text(a, &ch->top, ev->top[i].token);
-        str_putc(&ch->top, ':');
-        put_number(&ch->top, (double)ev->top[i].logprob);
+        put_top(a, &ch->top, ev->top[i].token, ev->top[i].logprob);
+        seen |= ev->top[i].token == ev->token;
+    }
+    if (!seen) { /* the token itself is always among them */
+        str_putc(&ch->top, ',');
+        put_top(a, &ch->top, ev->token, ev->logprob);
     }
     str_putc(&ch->top, '}');
 }

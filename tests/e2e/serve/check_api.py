@@ -145,6 +145,12 @@ def chat_fields(s):
     need("top_p 0 is greedy", b == whole)
 
 
+def one_each(pairs):
+    if len({k for k, _ in pairs}) != len(pairs):
+        raise ValueError(f"a key twice: {pairs}")
+    return dict(pairs)
+
+
 def completions(s):
     def post(**more):
         return s.post("/v1/completions", {"prompt": "Once upon", "temperature": 0, "max_tokens": 8, **more})
@@ -176,6 +182,14 @@ def completions(s):
     else:
         need("echo logprobs", r["error"]["code"] == "not_supported", r)
     many = [7 + i * 31 % 4000 for i in range(1500)]
+    # hot: tokens outside of the best ones, and pieces of characters, each under a key of its own
+    body = json.dumps({"prompt": "Once", "logprobs": 5, "max_tokens": 60, "temperature": 2, "seed": 1, "ignore_eos": True})
+    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2], object_pairs_hook=one_each)["choices"][0]["logprobs"]
+    need("the token is among the best", all(t in top and top[t] == p and len(top) in (5, 6) for t, top, p in
+         zip(lp["tokens"], lp["top_logprobs"], lp["token_logprobs"])) and {len(t) for t in lp["top_logprobs"]} == {5, 6}, lp)
+    body = json.dumps({"prompt": "\U0001f600 \u9f98", "logprobs": 20, "max_tokens": 9, "temperature": 2, "seed": 1, "echo": True})
+    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2], object_pairs_hook=one_each)["choices"][0]["logprobs"]
+    need("pieces of characters", lp["tokens"][0].startswith("bytes:\\x") and all(t in top for t, top in zip(lp["tokens"][1:], lp["top_logprobs"][1:])), lp)
     lp = post(prompt=many, echo=True, logprobs=20, max_tokens=2)[1]["choices"][0]["logprobs"]
     _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True, "logprobs": 20, "max_tokens": 2, "temperature": 0})
     said = [t for e in ev[:-1] for t in e["choices"][0]["logprobs"]["tokens"]]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What clients do wrong (A2): the right status, the four keys, the field's name; foreign names and origins (H12); leaks (H14); and the server lives."""
 import json
+import os
+import shutil
 import socket
 
 from serve import DEMO, Server, chat, error_of, key_line, leaks
@@ -201,7 +203,32 @@ def leaks_are_seen():
     T.check("answers were looked at", None if leaks.n > before else "none")
 
 
+def without(tmp):
+    """Models without a template or a tokenizer: what needs one is 400 by the field, and the file's name, however much like a field's, is not told."""
+    for name, gone, field in (("messages", "chat_template", "messages"), ("prompt", None, "prompt")):
+        model = os.path.join(tmp, name)
+        shutil.copytree(os.path.join(e2e.tiny(), "qwen3"), model)
+        if gone:
+            path = os.path.join(model, "tokenizer_config.json")
+            with open(path, encoding="utf-8") as f:
+                config = json.load(f)
+            config.pop(gone)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(config, f)
+        else:
+            for f in ("tokenizer.json", "tokenizer_config.json"):
+                os.remove(os.path.join(model, f))
+        with Server("-m", model) as s:
+            status, r = s.post(CHAT, {"messages": [{"role": "user", "content": "x"}]}) if gone else s.post("/v1/completions", {"prompt": "x"})
+            e = r["error"]
+            T.check(f"no {gone or 'tokenizer'}", None if status == 400 and e["param"] == field and not e["message"].startswith(name) else f"{status} {r}")
+            status, r = s.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 3})
+            T.check("token ids go on", None if status == 200 else f"{status} {r}")
+
+
 leaks_are_seen()
+with e2e.scratch() as tmp_dir:
+    without(tmp_dir)
 seen = leaks.n
 with Server() as server:
     for part in (numbers, texts, json_texts, routes):
