@@ -379,6 +379,7 @@ typedef struct sl_stats {
     int64_t plan_ns, sample_ns;             /* sums: scheduling; choosing tokens and giving events */
     uint64_t n_mask;                        /* grammar masks computed, and the time they took */
     int64_t mask_ns;
+    uint64_t n_answer_tok;                  /* tokens of answers; n_decode_tok counts those that were computed further */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

@@ -112,7 +112,7 @@ static void engine(const api *a, const struct put *p)
     value(p, "vllm:prompt_tokens_total", "counter", "Prompt tokens computed",
           (double)s.n_prompt_tok);
     value(p, "vllm:generation_tokens_total", "counter", "Tokens of answers",
-          (double)s.n_decode_tok);
+          (double)s.n_answer_tok);
     value(p, "sluice:steps_total", "counter", "Steps of the engine", (double)s.n_step);
     value(p, "sluice:step_seconds_total", "counter", "Time in steps", busy);
     value(p, "sluice:decode_seconds_total", "counter", "Of it for answers",

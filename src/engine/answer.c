@@ -74,6 +74,7 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
         ev.n_top = r->g->n_top;
     }
     r->ids[r->n_ids++] = token;
+    e->stats.n_answer_tok++;
     int n_new = r->n_ids - r->n_prompt;
     sl_finish finish = SL_FINISH_NONE;
     if (!r->g->ignore_eos && in_list(e->m->eog, e->m->n_eog, token))

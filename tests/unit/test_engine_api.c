@@ -122,6 +122,7 @@ TEST(engine_answers_and_ends_at_max_tokens)
     sl_stats_get(r.e, &s);
     assert_int_equal(s.n_prompt_tok, 7);
     assert_int_equal(s.n_decode_tok, 11);
+    assert_int_equal(s.n_answer_tok, 12);
     rig_close(&r);
 }
 

@@ -6,6 +6,7 @@ import re
 import struct
 import sys
 import threading
+import time
 
 from serve import Server, chat, error_of
 import e2e
@@ -50,6 +51,20 @@ def get_routes(s):
     for line in text.strip().split("\n"):
         if not line.startswith("#"):
             need("metric line", line.count(" ") >= 1 and float(line.rsplit(" ", 1)[1]) >= 0, line)
+
+
+def counted(s):
+    """The counters rise by what the answers say of themselves."""
+    def now():
+        return [float(re.search(name + r"\{.*\} (\S+)\n", s.get("/metrics")[2].decode())[1])
+                for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")]
+    before, u = now(), s.post("/v1/chat/completions", chat(n=3, max_tokens=9, ignore_eos=True, cache_salt="counted"))[1]["usage"]
+    for _ in range(100):  # an answer is out before its last step is counted
+        rose = [b - a for a, b in zip(before, now())]
+        if rose == [u["prompt_tokens"], 27]:
+            break
+        time.sleep(0.05)
+    need("tokens counted", rose == [u["prompt_tokens"], 27] and u["completion_tokens"] == 27, (rose, u))
 
 
 def chat_shapes(s):
@@ -324,7 +339,7 @@ def company(s):
 
 
 with Server() as server:
-    for part in (get_routes, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
+    for part in (get_routes, counted, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)
 T.exit()
