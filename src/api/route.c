@@ -22,6 +22,7 @@ static const struct api_route table[] = {
     {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat, "messages"},
     {"POST", "/v1/completions", API_GEN, BIG, api_completions, "prompt"},
     {"POST", "/v1/responses", API_GEN, BIG, api_responses, "input"},
+    {"GET", "/v1/responses/*/input_items", 0, 0, api_response_input, NULL},
     {"GET", "/v1/responses/*", 0, 0, api_response_get, NULL},
     {"DELETE", "/v1/responses/*", 0, 0, api_response_delete, NULL},
     {"POST", "/v1/embeddings", API_GEN, BIG, api_embeddings, "input"},
@@ -36,16 +37,23 @@ const struct api_route *api_route_table(int *n)
     return table;
 }
 
+/* A * stands for anything of at least one byte. */
+static bool fits(const char *want, const char *path)
+{
+    const char *star = strchr(want, '*');
+    if (!star) return strcmp(path, want) == 0;
+    size_t head = (size_t)(star - want), tail = strlen(star + 1), n = strlen(path);
+    return n > head + tail && strncmp(path, want, head) == 0 &&
+           strcmp(path + n - tail, star + 1) == 0;
+}
+
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known)
 {
     bool head = strcmp(method, "HEAD") == 0;
     *path_known = false;
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const struct api_route *t = &table[i];
-        size_t n = strlen(t->path);
-        bool same = t->path[n - 1] == '*' ? strncmp(path, t->path, n - 1) == 0 && path[n - 1]
-                                          : strcmp(path, t->path) == 0;
-        if (!same) continue;
+        if (!fits(t->path, path)) continue;
         *path_known = true;
         if (strcmp(method, t->method) == 0 || (head && strcmp(t->method, "GET") == 0)) return t;
     }
