@@ -300,6 +300,32 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* REL
     rig_close(&r);
 }
 
+TEST(engine_leaves_a_cancelled_request_within_two_steps) /* RELIABILITY H8 */
+{
+    struct rig r;
+    static struct got a;
+    uint64_t rng = 8, id;
+    sl_stats s;
+    rig_open(&r, "llama3.gguf", (sl_engine_opts){.n_seq_max = 3, .n_chunk = 16});
+    make_ids(&r, 5);
+    for (int k = 0; k < 200; k++) {
+        int n_step = (int)(rng_next(&rng) % 30), n = 0;
+        sl_request q = base(&a, 1 + (int)(rng_next(&rng) % 140));
+        q.n = 1 + k % 3;
+        q.max_tokens = 60;
+        q.sampling.temperature = 1;
+        ASSERT_OK(sl_submit(r.e, &q, &id, &err));
+        for (int i = 0; i < n_step; i++)
+            ASSERT_OK(sl_step(r.e, &err));
+        sl_cancel(r.e, id);
+        for (sl_stats_get(r.e, &s); s.kv_used_tok > 0; sl_stats_get(r.e, &s), n++)
+            ASSERT_OK(sl_step(r.e, &err));
+        assert_in_range(n, 0, 2);
+        drain(r.e);
+    }
+    rig_close(&r);
+}
+
 /* The same at any block and any step of the prompt: nobody else's tokens change. */
 TEST(engine_faults_at_any_place_hurt_one_request) /* RELIABILITY K15 */
 {
