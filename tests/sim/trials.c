@@ -239,8 +239,9 @@ int main(int argc, char **argv)
         }
     }
     os_list_free(names, n_name);
-    printf("%d trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
-           "from the prefix tree; %d rows: all bitwise equal\n",
-           n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
+    printf(
+        "%d trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
+        "from the prefix tree; %d rows: all bitwise equal\n",
+        n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
     return total > 0 ? 0 : 1;
 }
