@@ -259,6 +259,7 @@ ROUTE(completions);
 ROUTE(embeddings);
 ROUTE(responses);
 ROUTE(response_get);
+ROUTE(response_input);
 ROUTE(response_delete);
 ROUTE(models);
 ROUTE(model_get);

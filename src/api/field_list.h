@@ -68,7 +68,7 @@
     F(R,       truncation,            STR,  0, 64,       USE,  "disabled only")                                                             \
     F(R,       max_tool_calls,        INT,  1, 1 << 30,  SKIP, "counts built-in tools, of which there are none")                            \
     F(E,       encoding_format,       STR,  0, 64,       USE,  "float (default) or base64")                                                 \
-    F(E,       dimensions,            ANY,  0, 0,        DENY, "refused: vectors can not be shortened")                                              \
+    F(E,       dimensions,            INT,  1, 16777216, USE,  "only where it equals the width: vectors can not be shortened")             \
     F(E,       pooling,               STR,  0, 64,       USE,  "extension: mean (default) or last")                                         \
     /* extensions */                                                                                                                   \
     F(C|T|R,   top_k,                 INT,  -1, 1 << 30, USE,  "extension: keep the k best tokens; 0 and -1: all")                          \

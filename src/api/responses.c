@@ -310,14 +310,20 @@ static void keep(struct api_job *j, const struct str *body)
     char key[64];
     if (!p->store) return;
     put_history(p);
-    if (p->history.failed || body->failed) return;
+    size_t n_input = p->input.n;
+    str_putc(&p->input, ',');
+    str_put(&p->input, str_c(&p->items), p->items.n);
+    if (p->history.failed || p->input.failed || body->failed) return;
     api_key_name(j->a, j->r->key, key);
     struct api_stored s = {.id = p->g.id,
                            .key = key,
                            .body = str_c(body),
                            .n_body = body->n,
                            .history = str_c(&p->history),
-                           .n_history = p->history.n};
+                           .n_history = p->history.n,
+                           .items = str_c(&p->input),
+                           .n_items = p->input.n,
+                           .n_input = n_input};
     sl_err err;
     if (api_store_put(j->a, &s, &err)) /* a full disk must not cost the client its answer */
         log_msg(LOG_WARN, "%s: the response was not stored", err.text);
@@ -362,6 +368,7 @@ static void fini(struct api_job *j)
     struct api_resp *p = j->user;
     api_answer_fini(&p->x);
     str_fini(&p->history);
+    str_fini(&p->input);
     str_fini(&p->item);
     str_fini(&p->name);
     str_fini(&p->items);
@@ -413,7 +420,7 @@ sl_status api_responses(api *a, struct net_req *r, sl_err *err)
     void *mem = NULL;
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct api_resp), &mem, err));
     struct api_resp *p = mem;
-    struct str *all[] = {&p->history, &p->item, &p->name, &p->items, &p->logprobs};
+    struct str *all[] = {&p->history, &p->input, &p->item, &p->name, &p->items, &p->logprobs};
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         str_init(all[i], MEM_REQUEST, 0);
     SL_TRY(api_body_parse(r, API_RESPONSES, &p->body, err));
@@ -429,7 +436,7 @@ sl_status api_responses(api *a, struct net_req *r, sl_err *err)
 
 /* ---- stored ones: /v1/responses/ID ---- */
 
-static sl_status not_found(api *a, struct net_req *r, sl_status st, sl_err *err)
+sl_status api_resp_not_found(api *a, struct net_req *r, sl_status st, sl_err *err)
 {
     if (st != SL_NOTFOUND) return st;
     api_error(a, r, 404, "not_found", "response_id", err->text);
@@ -443,7 +450,7 @@ sl_status api_response_get(api *a, struct net_req *r, sl_err *err)
     char key[64];
     api_key_name(a, r->key, key);
     sl_status st = api_store_get(a, r->path + strlen("/v1/responses/"), key, &r->arena, &s, err);
-    if (st) return not_found(a, r, st, err);
+    if (st) return api_resp_not_found(a, r, st, err);
     str_init(&out, MEM_REQUEST, 0);
     str_put(&out, s.body, s.n_body);
     net_reply(r, 200, API_JSON, &out);
@@ -458,7 +465,7 @@ sl_status api_response_delete(api *a, struct net_req *r, sl_err *err)
     char key[64];
     api_key_name(a, r->key, key);
     sl_status st = api_store_delete(a, id, key, err);
-    if (st) return not_found(a, r, st, err);
+    if (st) return api_resp_not_found(a, r, st, err);
     str_init(&out, MEM_REQUEST, 0);
     text_jw_init(&w, &out);
     text_jw_obj(&w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of /v1/responses share. */
+/* What the parts of /v1/responses share. */
 #ifndef API_RESPONSES_H
 #define API_RESPONSES_H
 
@@ -14,6 +14,7 @@ struct api_resp {
     struct api_answer x;
     const struct json *body, *chat; /* as sent; and as a chat request */
     struct str history;             /* messages up to here, commas between them, no brackets */
+    struct str input;               /* items up to here, in the same way; empty unless stored */
     bool store;
     /* the output as it grows */
     int64_t seq; /* of the next event */
@@ -32,7 +33,15 @@ struct api_resp {
 /* Fill chat and history from body. */
 sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *err) BASE_MUST_USE;
 
-/* ---- responses.c ---- */
+/* ---- responses_items.c ---- */
+/* Items of input that api_resp_read took, onto a list without brackets, each with an id. */
+void api_resp_put_input(struct str *out, const struct json *in);
+
+/* ---- responses_out.c ---- */
 void api_resp_put(struct json_w *w, struct api_job *j, const char *status);
+
+/* ---- responses.c ---- */
+/* Reply to NOTFOUND of the store; other statuses are given back. */
+sl_status api_resp_not_found(api *a, struct net_req *r, sl_status st, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -200,9 +200,12 @@ sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *e
         }
         SL_TRY(st);
         str_put(&p->history, s.history, s.n_history);
+        if (p->store) str_put(&p->input, s.items, s.n_items);
     }
     SL_TRY(put_input(&p->history, api_field(p->body, "input"), err));
+    if (p->store) api_resp_put_input(&p->input, api_field(p->body, "input"));
     SL_TRY(str_status(&p->history, err));
+    SL_TRY(str_status(&p->input, err));
     str_init(&chat, MEM_REQUEST, 0);
     sl_status st = put_chat(&chat, p, err);
     if (!st) st = text_json_parse(&r->arena, "input", str_c(&chat), chat.n, &p->chat, err);

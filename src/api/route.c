@@ -23,6 +23,7 @@ static const struct api_route table[] = {
     {"POST", "/v1/chat/completions", API_GEN, BIG, api_chat, "messages"},
     {"POST", "/v1/completions", API_GEN, BIG, api_completions, "prompt"},
     {"POST", "/v1/responses", API_GEN, BIG, api_responses, "input"},
+    {"GET", "/v1/responses/*/input_items", 0, 0, api_response_input, NULL},
     {"GET", "/v1/responses/*", 0, 0, api_response_get, NULL},
     {"DELETE", "/v1/responses/*", 0, 0, api_response_delete, NULL},
     {"POST", "/v1/embeddings", API_GEN, BIG, api_embeddings, "input"},
@@ -37,11 +38,14 @@ const struct api_route *api_route_table(int *n)
     return table;
 }
 
-static bool fits(const struct api_route *t, const char *path)
+/* A * stands for anything of at least one byte. */
+static bool fits(const char *want, const char *path)
 {
-    size_t n = strlen(t->path);
-    return t->path[n - 1] == '*' ? strncmp(path, t->path, n - 1) == 0 && path[n - 1]
-                                 : strcmp(path, t->path) == 0;
+    const char *star = strchr(want, '*');
+    if (!star) return strcmp(path, want) == 0;
+    size_t head = (size_t)(star - want), tail = strlen(star + 1), n = strlen(path);
+    return n > head + tail && strncmp(path, want, head) == 0 &&
+           strcmp(path + n - tail, star + 1) == 0;
 }
 
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known)
@@ -50,7 +54,7 @@ const struct api_route *api_route_find(const char *method, const char *path, boo
     *path_known = false;
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const struct api_route *t = &table[i];
-        if (!fits(t, path)) continue;
+        if (!fits(t->path, path)) continue;
         *path_known = true;
         if (strcmp(method, t->method) == 0 || (head && strcmp(t->method, "GET") == 0)) return t;
     }
@@ -63,7 +67,7 @@ void api_route_allow(const char *path, char out[static API_ALLOW])
     out[0] = 0;
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const char *m = table[i].method;
-        if (!fits(&table[i], path) || n >= API_ALLOW) continue;
+        if (!fits(table[i].path, path) || strstr(out, m) || n >= API_ALLOW) continue;
         n += (size_t)snprintf(out + n, API_ALLOW - n, "%s%s%s", n ? ", " : "", m,
                               strcmp(m, "GET") == 0 ? ", HEAD" : "");
     }

@@ -23,6 +23,11 @@ static const char schema[] =
     "NULL,"
     " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, PRIMARY KEY(key, day));";
 
+/* Columns that older versions did not make. */
+static const char *const later[] = {
+    "ALTER TABLE response ADD COLUMN items BLOB NOT NULL DEFAULT x''",
+    "ALTER TABLE response ADD COLUMN n_input INTEGER NOT NULL DEFAULT 0"};
+
 static sl_status fail(const struct api_db *d, const char *what, sl_err *err)
 {
     return SL_FAIL(err, IO, "%s: %s", what, d->db ? sqlite3_errmsg(d->db) : "out of memory");
@@ -34,8 +39,9 @@ static bool prepare(struct api_db *d)
         sqlite3_stmt **out;
         const char *sql;
     } row[] = {
-        {&d->put, "INSERT OR REPLACE INTO response VALUES(?1,?2,?3,?4,?5)"},
-        {&d->get, "SELECT body, history FROM response WHERE id=?1 AND key=?2"},
+        {&d->put, "INSERT OR REPLACE INTO response(id, key, at, body, history, items, n_input) "
+                  "VALUES(?1,?2,?3,?4,?5,?6,?7)"},
+        {&d->get, "SELECT body, history, items, n_input FROM response WHERE id=?1 AND key=?2"},
         {&d->del, "DELETE FROM response WHERE id=?1 AND key=?2"},
         {&d->trim,
          "DELETE FROM response WHERE rowid IN (SELECT rowid FROM response ORDER BY at DESC, "
@@ -62,8 +68,10 @@ sl_status api_store_open(api *a, const char *path, sl_err *err)
                         NULL) != SQLITE_OK)
         return fail(d, what, err);
     sqlite3_hard_heap_limit64((sqlite3_int64)512 << 20); /* in memory this is what bounds it */
-    if (sqlite3_exec(d->db, schema, NULL, NULL, NULL) != SQLITE_OK || !prepare(d))
-        return fail(d, what, err);
+    if (sqlite3_exec(d->db, schema, NULL, NULL, NULL) != SQLITE_OK) return fail(d, what, err);
+    for (int i = 0; i < BASE_COUNT_OF(later); i++)
+        (void)sqlite3_exec(d->db, later[i], NULL, NULL, NULL); /* fails where it is there */
+    if (!prepare(d)) return fail(d, what, err);
     return SL_OK;
 }
 
@@ -103,6 +111,8 @@ sl_status api_store_put(api *a, const struct api_stored *s, sl_err *err)
     sqlite3_bind_int64(d->put, 3, (sqlite3_int64)time(NULL));
     sqlite3_bind_blob64(d->put, 4, s->body, s->n_body, SQLITE_STATIC);
     sqlite3_bind_blob64(d->put, 5, s->history, s->n_history, SQLITE_STATIC);
+    sqlite3_bind_blob64(d->put, 6, s->items, s->n_items, SQLITE_STATIC);
+    sqlite3_bind_int64(d->put, 7, (sqlite3_int64)s->n_input);
     if (!run(d->put)) st = fail(d, "response store", err);
     sqlite3_bind_int(d->trim, 1, API_STORE_MAX);
     if (!st && !run(d->trim)) st = fail(d, "response store", err);
@@ -133,6 +143,8 @@ sl_status api_store_get(api *a, const char *id, const char *key, struct arena *a
     if (rc == SQLITE_ROW) {
         st = copy(d->get, 0, arena, &out->body, &out->n_body, err);
         if (!st) st = copy(d->get, 1, arena, &out->history, &out->n_history, err);
+        if (!st) st = copy(d->get, 2, arena, &out->items, &out->n_items, err);
+        out->n_input = BASE_MIN((size_t)sqlite3_column_int64(d->get, 3), out->n_items);
     } else if (rc == SQLITE_DONE)
         st = SL_FAIL(err, NOTFOUND, "there is no response \"%.80s\"", id);
     else

@@ -13,11 +13,12 @@ sl_status api_store_open(api *a, const char *path, sl_err *err) BASE_MUST_USE;
 void api_store_close(api *a);
 
 /* key: the name of whose it is; others do not find it. body: the response as JSON; history: the
- * messages up to its end. Threads: any. */
+ * messages up to its end; items: the same as items, commas between them, no brackets, of which the
+ * first n_input bytes are what went into it. Threads: any. */
 struct api_stored {
     const char *id, *key;
-    const char *body, *history;
-    size_t n_body, n_history;
+    const char *body, *history, *items;
+    size_t n_body, n_history, n_items, n_input;
 };
 sl_status api_store_put(api *a, const struct api_stored *s, sl_err *err) BASE_MUST_USE;
 /* Copies in the arena. NOTFOUND. */

@@ -494,6 +494,12 @@ const char *net_req_header(const struct net_req *r, const char *name)
     (void)r;
     return strcmp(name, "Host") == 0 ? "localhost" : NULL;
 }
+const char *net_req_arg(const struct net_req *r, const char *name)
+{
+    (void)r;
+    (void)name;
+    return NULL;
+}
 void net_reply_header(struct net_req *r, const char *name, const char *value)
 {
     (void)r;

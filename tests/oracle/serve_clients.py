@@ -119,9 +119,36 @@ def responses(c):
 
 
 @scenario
+def input_items(c):
+    one = c.responses.create(model="demo", input="My name is Anna.", temperature=0)
+    two = c.responses.create(model="demo", input="And mine?", previous_response_id=one.id, temperature=0)
+    got = list(c.responses.input_items.list(two.id, order="asc", limit=1))  # which turns the pages
+    assert [(i.type, i.role) for i in got] == [("message", "user"), ("message", "assistant"), ("message", "user")], got
+    assert got[0].content[0].text == "My name is Anna." and got[1].id == one.output[0].id
+
+
+@scenario
 def embeddings(c):
     r = c.embeddings.create(model="demo", input=["a cat", "a dog"])
     assert len(r.data) == 2 and abs(sum(x * x for x in r.data[0].embedding) - 1) < 1e-3
+    again = c.embeddings.create(model="demo", input="a cat", dimensions=len(r.data[0].embedding))
+    assert again.data[0].embedding == r.data[0].embedding
+
+
+def killed():
+    """Row H16: a server that is killed in the middle of a stream is an error for its client."""
+    for i in range(20):
+        with Server("--alias", "demo") as s:
+            c = openai.OpenAI(base_url=f"http://127.0.0.1:{s.port}/v1", api_key="x", max_retries=0)
+            r = c.chat.completions.create(model="demo", messages=USER, max_tokens=1800, stream=True, extra_body={"ignore_eos": True})
+            try:
+                for k, _ in enumerate(r):
+                    if k == 2 + 5 * i:
+                        s.proc.kill()
+                T.check(f"killed {i}", "a clean end")
+            except Exception as e:  # noqa: BLE001
+                T.check(f"killed {i}", None if k >= 2 + 5 * i else f"too early: {e}")
+            s.proc.wait()
 
 
 @scenario
@@ -211,10 +238,11 @@ def lite(base):
 with Server("--alias", "demo") as server:
     url = f"http://127.0.0.1:{server.port}/v1"
     client = openai.OpenAI(base_url=url, api_key="x")
-    for part in (models, chat, chat_stream, chat_many, tools, tools_stream, parse, completions, responses, embeddings,
-                 errors):
+    for part in (models, chat, chat_stream, chat_many, tools, tools_stream, parse, completions, responses, input_items,
+                 embeddings, errors):
         part(client)
     poison_once(server.port)
     for part in (sixty_four, langchain, lite):
         part(url)
+killed()
 T.exit()

@@ -382,21 +382,23 @@ int main(int argc, char **argv)
              n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     static struct sim m;
     long long done = 0, cancel = 0, preempt = 0, hit = 0, steps = 0, late = 0, fail = 0, copy = 0,
-              fork = 0, evict = 0, mixed = 0;
+              fork = 0, evict = 0, mixed = 0, alike = 0;
     for (uint64_t i = 0; i < n; i++) {
         run_seed(first + i, &m);
         done += m.n_done, cancel += m.n_cancel, late += m.n_late, fail += m.n_fail;
         preempt += (long long)m.s.n_preempt, hit += (long long)m.s.n_hit_tok;
         evict += (long long)m.pool.n_evict, copy += m.n_copy, fork += m.n_fork;
         steps += (long long)m.step, mixed += m.n_mix;
+        if (m.pool.hash_mask <= 0xff) alike += m.n_done;
         sched_fini(&m.s);
         kv_pool_fini(&m.pool);
     }
-    printf("%llu seeds, %lld steps: %lld requests finished, %lld cancelled, %lld over time, "
+    printf("%llu seeds, %lld steps: %lld requests finished (%lld beside hashes that collide), %lld "
+           "cancelled, %lld over time, "
            "%lld failed; %lld preemptions, %lld tokens from the tree, %lld evictions, %lld samples "
            "forked, %lld tails copied, %lld mixed steps\n",
-           (unsigned long long)n, steps, done, cancel, late, fail, preempt, hit, evict, fork, copy,
-           mixed);
+           (unsigned long long)n, steps, done, alike, cancel, late, fail, preempt, hit, evict, fork,
+           copy, mixed);
     /* a simulation that reaches none of these is worth nothing */
     return done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed ? 0
                                                                                               : 1;

@@ -36,7 +36,7 @@ struct trial {
     int n_vocab, n_bad, n_row;
     bool record;
     uint64_t rng;
-    long long n_req, n_cancel, n_preempt, n_hit;
+    long long n_req, n_cancel, n_preempt, n_hit, n_step;
 };
 
 static void tap(void *user, const struct request *r, const float *logit)
@@ -183,6 +183,7 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
     t->n_cancel += (long long)st.n_finish[SL_FINISH_CANCELLED];
     t->n_preempt += (long long)st.n_preempt;
     t->n_hit += (long long)st.cache_hit_tok;
+    t->n_step += (long long)st.n_step;
     if (kv_pool_avail(&e->pool) != e->pool.n_blk) t->n_bad++; /* a block leaked */
     sl_engine_close(e);
     if (t->n_bad) {
@@ -238,8 +239,9 @@ int main(int argc, char **argv)
         }
     }
     os_list_free(names, n_name);
-    printf("%d trials of %lld requests, %lld cancelled, %lld preemptions, %lld tokens from the "
-           "prefix tree; %d rows: all bitwise equal\n",
-           n_trial, all.n_req, all.n_cancel, all.n_preempt, all.n_hit, total);
+    printf(
+        "%d trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
+        "from the prefix tree; %d rows: all bitwise equal\n",
+        n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
     return total > 0 ? 0 : 1;
 }

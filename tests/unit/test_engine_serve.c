@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "engine/engine_internal.h"
 #include "os/os.h"
 #include "test.h"
@@ -296,6 +297,75 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* REL
     ask(r.e, &q);
     assert_int_equal(c.n_cached, 0); /* nothing of it was left */
     assert_int_equal(c.finish, SL_FINISH_LENGTH);
+    rig_close(&r);
+}
+
+TEST(engine_leaves_a_cancelled_request_within_two_steps) /* RELIABILITY H8 */
+{
+    struct rig r;
+    static struct got a;
+    uint64_t rng = 8, id;
+    sl_stats s;
+    rig_open(&r, "llama3.gguf", (sl_engine_opts){.n_seq_max = 3, .n_chunk = 16});
+    make_ids(&r, 5);
+    for (int k = 0; k < 200; k++) {
+        int n_step = (int)(rng_next(&rng) % 30), n = 0;
+        sl_request q = base(&a, 1 + (int)(rng_next(&rng) % 140));
+        q.n = 1 + k % 3;
+        q.max_tokens = 60;
+        q.sampling.temperature = 1;
+        ASSERT_OK(sl_submit(r.e, &q, &id, &err));
+        for (int i = 0; i < n_step; i++)
+            ASSERT_OK(sl_step(r.e, &err));
+        sl_cancel(r.e, id);
+        for (sl_stats_get(r.e, &s); s.kv_used_tok > 0; sl_stats_get(r.e, &s), n++)
+            ASSERT_OK(sl_step(r.e, &err));
+        assert_in_range(n, 0, 2);
+        drain(r.e);
+    }
+    rig_close(&r);
+}
+
+/* The same at any block and any step of the prompt: nobody else's tokens change. */
+TEST(engine_faults_at_any_place_hurt_one_request) /* RELIABILITY K15 */
+{
+    struct rig r;
+    static struct got a, b, want, c;
+    uint64_t rng = 15;
+    int32_t other[40];
+    rig_open(&r, "qwen3_moe.gguf", (sl_engine_opts){.n_seq_max = 2, .n_chunk = 32});
+    make_ids(&r, 11);
+    for (int i = 0; i < 40; i++)
+        other[i] = (i * 5 + 1) % r.mi.n_vocab;
+    sl_request q = base(&want, 40);
+    q.ids = other;
+    ask(r.e, &q);
+    for (int k = 0; k < 100; k++) {
+        int n_step = 1 + (int)(rng_next(&rng) % 3);
+        sl_drop_cache(r.e);
+        q = base(&a, 120);
+        ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
+        for (int i = 0; i < n_step; i++)
+            ASSERT_OK(sl_step(r.e, &err));
+        const struct sched_req *at = &r.e->sched.req[r.e->sched.active[0]];
+        int blk = (int)(rng_next(&rng) % (uint64_t)(at->n_done / ENGINE_BLK_TOK));
+        dev_kv_poison(r.e->d, r.e->kv, r.e->sched.run[at->run].seq.blk[blk]);
+        sl_drop_cache(r.e);
+        q = base(&b, 40);
+        q.ids = other;
+        ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
+        drain(r.e);
+        assert_int_equal(a.status, SL_INTERNAL);
+        assert_int_equal(b.finish, SL_FINISH_LENGTH);
+        assert_memory_equal(b.tok, want.tok, sizeof want.tok);
+        q = base(&c, 120);
+        ask(r.e, &q);
+        assert_int_equal(c.finish, SL_FINISH_LENGTH);
+        assert_in_range(c.n_cached, 0, 0);
+    }
+    sl_stats s;
+    sl_stats_get(r.e, &s);
+    assert_int_equal(s.n_nan, 100);
     rig_close(&r);
 }
 

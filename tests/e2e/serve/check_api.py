@@ -317,6 +317,11 @@ def embeddings(s):
     raw = base64.b64decode(b["data"][0]["embedding"])
     w = struct.unpack(f"<{len(raw) // 4}f", raw)
     need("base64", len(w) == len(v) and max(abs(x - y) for x, y in zip(v, w)) < 1e-6)
+    for dim in (len(v) - 1, len(v) + 1, 1):
+        status, r = s.post("/v1/embeddings", {"input": "a cat", "dimensions": dim})
+        need(f"{dim} dimensions", status == 400 and r["error"]["param"] == "dimensions" and str(len(v)) in r["error"]["message"], r)
+    status, r = s.post("/v1/embeddings", {"input": "a cat", "dimensions": len(v)})
+    need("its own dimensions", status == 200 and r["data"][0]["embedding"] == v, r)
     status, r = s.post("/v1/embeddings", {"input": [f"text {i}" for i in range(100)]})
     need("100 inputs", status == 200 and len(r["data"]) == 100, r)
 

@@ -4,6 +4,7 @@
 check_http.py BUILD [--full]: --full sends 1 GiB where a client never ends a line."""
 import json
 import random
+import select
 import socket
 import struct
 import sys
@@ -14,6 +15,7 @@ import e2e
 
 T = e2e.Tally("serve: http")
 BODY = json.dumps({"prompt": "Once upon", "max_tokens": 2, "temperature": 0}).encode()
+HEAD_BYTES = 16 << 10  # docs/serving.md
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -126,7 +128,28 @@ def endless(s):
         T.check(f"endless {name}: cut", None if n < cut else f"took {n} bytes")
         want = (0, 400, 413, 414, 431, 500) if name == "chunk extension" else (0, 400, 413, 414, 431)  # there it is the library's own word
         T.check(f"endless {name}: {status_of(out)}", None if status_of(out) in want else f"{out[:100]!r}")
+    for name, first, cap in [("line", b"GET /", HEAD_BYTES), ("field name", b"GET /health HTTP/1.1\r\nHost: localhost\r\n", HEAD_BYTES),
+                             ("field", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", HEAD_BYTES), ("no line", b"", HEAD_BYTES),
+                             ("chunk size", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", HEAD_BYTES),
+                             ("length", HEAD + b"Content-Length: 2147483647\r\n\r\n", 0)]:
+        taken = taken_before_cut(s, first)
+        T.check(f"endless {name}: {taken} bytes before the cut", None if taken <= cap else f"over {cap}")
     T.check("endless: memory", None if s_rss(s) < rss + 4096 else f"{rss} -> {s_rss(s)} KiB")
+
+
+def taken_before_cut(s, first):
+    """Bytes behind first, in small pieces with time between them, until the server answers or closes."""
+    n = 0
+    with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+        c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        c.sendall(first)
+        while n < 1 << 20 and not select.select([c], [], [], 0.004 if n else 0.3)[0]:
+            try:
+                c.sendall(b"a" * 256)
+            except OSError:
+                break
+            n += 256
+    return n
 
 
 def s_rss(s):

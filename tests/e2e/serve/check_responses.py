@@ -96,6 +96,68 @@ def stored(s):
     return two["id"]
 
 
+def input_items(s):
+    """Items as they came, with ids, in pages; behind previous_response_id the whole way there; no answer of its own among them."""
+    def page(rid, query=""):
+        status, _, data = s.get(f"{URL}/{rid}/input_items{query}")
+        return status, json.loads(data)
+    one = s.post(URL, ask("My name is Anna."))[1]
+    status, r = page(one["id"])
+    need("a text is a message", status == 200 and set(r) == {"object", "data", "first_id", "last_id", "has_more"} and r["object"] == "list" and
+         r["has_more"] is False and len(r["data"]) == 1, r)
+    m = r["data"][0]
+    need("message of it", m["type"] == "message" and m["role"] == "user" and m["content"] == [{"type": "input_text", "text": "My name is Anna."}] and
+         m["id"].startswith("msg_") and r["first_id"] == r["last_id"] == m["id"], m)
+    sent = [{"role": "assistant", "content": "Hm?"}, {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "sunny", "id": "fco_mine"},
+            {"role": "user", "content": [{"type": "input_text", "text": "And?"}]}]
+    two = s.post(URL, ask(sent, previous_response_id=one["id"]))[1]
+    status, r = page(two["id"], "?order=asc")
+    d = r["data"]
+    need("all the way", status == 200 and d[0] == m and d[1] == one["output"][0] and
+         [x["type"] for x in d] == ["message", "message", "message", "function_call", "function_call_output", "message"], r)
+    need("items as they were sent", d[2]["content"] == [{"type": "output_text", "text": "Hm?", "annotations": []}] and
+         (d[3]["call_id"], d[3]["name"], d[3]["arguments"]) == ("c1", "f", "{}") and d[4]["id"] == "fco_mine" and d[4]["output"] == "sunny" and
+         d[5]["content"] == sent[3]["content"] and len({x["id"] for x in d}) == 6, d)
+    need("newest first", page(two["id"])[1]["data"] == d[::-1] == page(two["id"], "?order=desc")[1]["data"])
+    for order, want in (("asc", d), ("desc", d[::-1])):
+        got, query = [], f"?order={order}&limit=4"
+        for _ in range(2):
+            r = page(two["id"], query)[1]
+            need("edges", r["first_id"] == r["data"][0]["id"] and r["last_id"] == r["data"][-1]["id"], r)
+            got += r["data"]
+            query = f"?order={order}&limit=4&after={r['last_id']}"
+        need(f"pages {order}", got == want and r["has_more"] is False and len(r["data"]) == 2, got)
+        r = page(two["id"], query)[1]
+        need(f"behind the last {order}", r == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}, r)
+    need("more", page(two["id"], "?limit=5")[1]["has_more"] is True)
+    for field in ("limit=0", "limit=101", "limit=x", "limit=", "limit=99999999999999999999", "order=up", "after=nothing"):
+        status, r = page(two["id"], "?" + field)
+        need(f"input_items {field}", status == 400 and r["error"]["param"] == field.split("=")[0], r)
+    off = s.post(URL, ask(store=False))[1]
+    for rid in (off["id"], "resp_nothing", "", "a/b"):
+        status, r = page(rid)
+        need(f"input_items of {rid}", status == 404 and not error_of(json.dumps(r)), r)
+    need("another method", s.call("POST", f"{URL}/{two['id']}/input_items", b"{}")[0] in (404, 405))
+    return two["id"]
+
+
+def old_file(path):
+    """A file of a version that kept no items: what it holds is found and gone on from."""
+    with sqlite3.connect(path) as c:
+        c.execute("CREATE TABLE response(id TEXT PRIMARY KEY, key TEXT NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL, history BLOB NOT NULL)")
+        c.execute("INSERT INTO response VALUES('resp_old', '', 1, '{\"id\":\"resp_old\"}', '{\"role\":\"user\",\"content\":\"Hi\"}')")
+    with Server("--db", path) as s:
+        need("old one", json.loads(s.get(f"{URL}/resp_old")[2]) == {"id": "resp_old"})
+        status, _, data = s.get(f"{URL}/resp_old/input_items")
+        need("old one: no items", status == 404 and b"older version" in data, data)
+        status, r = s.post(URL, ask("And?", previous_response_id="resp_old"))
+        items = json.loads(s.get(f"{URL}/{r['id']}/input_items")[2])
+        need("old one: going on", status == 200 and len(items["data"]) == 1, items)
+    with Server("--db", path) as s:
+        need("old file again", json.loads(s.get(f"{URL}/{r['id']}/input_items")[2]) == items)
+
+
 def tools(s):
     tool = {"type": "function", "name": "get_weather", "description": "Weather of a city",
             "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
@@ -142,6 +204,7 @@ with e2e.scratch() as tmp:
             T.exit()
         stream(server, shape(server))
         kept = stored(server)
+        listed = input_items(server)
         tools(server)
         bad(server)
         need("exit", server.stop() == 0)
@@ -149,13 +212,15 @@ with e2e.scratch() as tmp:
         f.write(key_line("anna", "a") + key_line("ben", "b"))
     with Server("--db", db, "--api-key-file", keys) as server:
         anna, ben = {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}
-        need("another's is not found", server.get(f"{URL}/{kept}", anna)[0] == 404)
+        need("another's is not found", server.get(f"{URL}/{kept}", anna)[0] == 404 and server.get(f"{URL}/{listed}/input_items", anna)[0] == 404)
         status, mine = server.post(URL, ask(), anna)
         need("mine", server.get(f"{URL}/{mine['id']}", anna)[0] == 200 and
              server.get(f"{URL}/{mine['id']}", ben)[0] == 404)
         need("going on from another's", server.post(URL, ask(previous_response_id=mine["id"]), ben)[0] == 400)
         need("exit with keys", server.stop() == 0)
+    old_file(os.path.join(tmp, "old.db"))
     with Server("--db", db) as server:
+        need("after a restart: items", len(json.loads(server.get(f"{URL}/{listed}/input_items")[2])["data"]) == 6)
         need("after a restart", server.get(f"{URL}/{kept}")[0] == 200)
     with sqlite3.connect(db) as c:
         row = c.execute("SELECT key, requests, prompt_tokens, completion_tokens FROM usage").fetchall()

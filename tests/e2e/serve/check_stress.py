@@ -28,6 +28,7 @@ ONLY = [a for a in sys.argv[2:] if a != "--full"]
 serve.TIMEOUT = 900  # the machine may be held up
 T = e2e.Tally("serve: stress")
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 STORY = {"messages": [{"role": "user", "content": "Tell a story"}], "max_tokens": 1800, "ignore_eos": True, "temperature": 1}
 
 
@@ -86,6 +87,7 @@ def splits(s):
 
 
 def leaving(s):
+    """How many steps the engine takes after it was told is in tests/unit/test_engine_serve.c; here is when all is idle again."""
     rng, slow = random.Random(2), 0
     for i in range(200 if FULL else 20):
         c = s.open(dict(STORY, stream=bool(i & 1), n=1 + i % 3))
@@ -101,6 +103,11 @@ def leaving(s):
         c = s.open(dict(STORY, stream=True, max_tokens=30))
         c.shutdown(socket.SHUT_WR)
         need(f"half-closed {i}", b"[DONE]" in read_all(c))
+        c = s.open(dict(STORY, stream=bool(i & 1)))
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(rng.random() * 0.02)
+        c.close()
+        need(f"reset {i}", s.idle(10) is not None, "still running")
     need("no KV is held", s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0)
 
 
@@ -175,6 +182,31 @@ def descriptors():
         print(f"200 connections on {soft} descriptors: {idle * 100:.0f} % of a core while nothing can be taken")
         need("no spinning without descriptors", idle <= 0.05, idle)
         need("alive after it", s.post(CHAT, chat())[0] == 200)
+        need("exit", s.stop() == 0)
+    flood(2048 if FULL else 1200)
+
+
+def flood(n):
+    """More connections than the 1024 that the server takes: it waits without work, and serves again when they are gone."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(n + 400, OPEN_FILES), OPEN_FILES))
+    with Server() as s:
+        socks = []
+        for _ in range(n):
+            c = socket.socket()
+            c.setblocking(False)
+            c.connect_ex(("127.0.0.1", s.port))
+            socks.append(c)
+        time.sleep(1)
+        held, c0, t0 = descriptors_of(s), cpu(s), time.time()
+        time.sleep(3)
+        idle = (cpu(s) - c0) / (time.time() - t0)
+        for c in socks:
+            c.close()
+        time.sleep(0.5)
+        print(f"{n} connections: {held} descriptors, {idle * 100:.0f} % of a core")
+        need("connections: at most the cap", held <= 1024 + 64, held)
+        need("connections: no spinning", idle <= 0.05, idle)
+        need("connections: alive after it", s.post(CHAT, chat())[0] == 200)
         need("exit", s.stop() == 0)
 
 
@@ -312,6 +344,16 @@ def time_limits(s):
         status, r = s.post(CHAT, chat(timeout_ms=ms, max_tokens=1900, ignore_eos=True))
         t = (time.perf_counter() - t0) * 1000
         need(f"limit of {ms} ms", status == 504 and r["error"]["code"] == "timeout" and t < ms + (60 if FULL else 1000), (status, t))
+    with Server("--max-batch", "1") as one:
+        held = one.open(dict(STORY, stream=True))
+        held.recv(16)
+        for ms in (20, 60, 150):
+            t0 = time.perf_counter()
+            status, r = one.post(CHAT, chat(timeout_ms=ms))
+            t = (time.perf_counter() - t0) * 1000
+            need(f"limit of {ms} ms in the queue", status == 504 and r["error"]["code"] == "timeout" and t < ms + (60 if FULL else 1000), (status, t))
+        held.close()
+        need("exit", one.stop() == 0)
     _, ev, _ = s.stream(CHAT, chat(timeout_ms=60, max_tokens=1900, ignore_eos=True))
     need("limit in a stream", ev[-1] == "[DONE]" and ev[-2]["error"]["code"] == "timeout", ev[-3:])
     status, head, _ = s.call("POST", CHAT, chat(timeout_ms=20, max_tokens=1900, ignore_eos=True))

@@ -189,6 +189,12 @@ def refused(s):
         "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}})
 
 
+def written(s):
+    """Bytes that the server had written to disks."""
+    with open(f"/proc/{s.proc.pid}/io") as f:
+        return next(int(ln.split()[1]) for ln in f if ln.startswith("write_bytes"))
+
+
 def cache(s, n):
     """T8: many schemas, each once, do not make the server grow; the same one is found again."""
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": obj(k={"enum": ["a", "b"]})}}
@@ -196,7 +202,7 @@ def cache(s, n):
     for _ in range(5):
         s.post(CHAT, chat(response_format=form))
     need("found again", s.metric("sluice:grammar_cache_hits_total") == hits + 4)
-    before, rng, codes = rss(s), random.Random(1), []
+    before, disk, rng, codes = rss(s), written(s), random.Random(1), []
 
     def some(k):
         for i in range(k, n, 4):
@@ -212,6 +218,7 @@ def cache(s, n):
     grown, held = rss(s) - before, s.metric("sluice:grammar_cache_bytes")
     print(f"{n} schemas: {grown} KiB more, {held / 1024:.0f} KiB in {s.metric('sluice:grammar_cache_entries'):.0f} entries")
     need("all answered", codes == [200] * n, set(codes))
+    need("nothing on disk", written(s) == disk, written(s) - disk)
     plain = not any(x in sys.argv[1] for x in ("asan", "tsan")) if len(sys.argv) > 1 else True  # they keep freed memory
     need("bounded", (grown <= 64 << 10 or not plain) and held <= 32 << 20, (grown, held))
 
