@@ -51,6 +51,10 @@ class Serve:
         ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
         return sum(int(open(f"/proc/{self.p.pid}/task/{i}/schedstat").read().split()[0]) for i in ids[THREADS:]) * 1e-6
 
+    def push_ms(self):
+        """Time that the engine's thread spent in writing to streams."""
+        return 1e3 * metric(self, "sluice:push_seconds_total", 0)
+
     def http_ticks(self):
         """Clock ticks of the same threads in user mode, and in the kernel (on a loopback device that is the receiver's side of TCP, too)."""
         ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
@@ -76,9 +80,10 @@ def bench_rate(model, n, n_out):
 
 
 def decode_round(s, n, n_out):
-    """n streams of n_out tokens behind 32 tokens of context, with the bias that `sluice bench` gives its sequences where there are several. Their rates added up,
-    from the times in their last chunks: those of the engine, so that nothing but the server is measured. The client stands for one on another machine:
-    it reads every 100 ms, because one that wakes for every token takes the server's cores."""
+    """n streams of n_out tokens behind 32 tokens of context, with the bias that `sluice bench` gives its sequences where there are several. When it began and ended,
+    and the streams' rates added up, from the times in their last chunks. The client stands for one on another machine: it reads every 100 ms, because one that
+    wakes for every token takes the server's cores."""
+    began = time.monotonic()
     def body(i):
         b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)], "max_tokens": n_out, "stream_options": {"include_usage": True}}
         return {**b, "logit_bias": {str(200 + 11 * i): 100}} if n > 1 else b
@@ -98,22 +103,37 @@ def decode_round(s, n, n_out):
     rates = [re.findall(rb'"decode_tps":([0-9.e+]+)', bytes(t)) for _, t in all_]
     if any(len(r) != 1 for r in rates):
         raise SystemExit("serve_figures: a stream did not end as it should: " + bytes(all_[0][1][-300:]).decode(errors="replace"))
-    return sum(float(r[0]) for r in rates)
+    return began, time.monotonic(), sum(float(r[0]) for r in rates)
+
+
+def full_rate(steps, n, began, ended):
+    """Tokens/s from the first step of a round that decodes for all n streams to the last, whatever lies between them: what `sluice bench` measures."""
+    full = [e["ts"] for e in steps if began < e["ts"] * 1e-6 < ended and e["args"]["decode"] == n]
+    if len(full) < 2:
+        raise SystemExit(f"serve_figures: answers are over before all {n} streams decode: TOKENS=N for longer ones")
+    return n * (len(full) - 1) / (full[-1] - full[0]) * 1e6
 
 
 def serve_rates(model, n, n_out, rounds, between):
-    """Tokens/s of n streams in each round, CPU of the HTTP threads in ms per 1000 tokens, the share of it in user mode. between() runs before, between and after the rounds."""
-    rates, cpu = [], []
-    with Serve(model, "--max-batch", str(n), "-c", "4096", "--kv-tokens", str(4096 * (n + 1))) as s:
-        decode_round(s, n, 8)  # the contexts stay in the prefix cache, as in the bench
-        between()
-        for _ in range(rounds):
-            before = s.http_ms()
-            rates.append(decode_round(s, n, n_out))
-            cpu.append((s.http_ms() - before) / (n * n_out) * 1e3)
+    """Of each round: tokens/s while all n streams decode, and the streams' own rates added up (they begin one after the other); CPU of serving HTTP in ms per
+    1000 tokens; then the share of it in user mode. between() runs before, between and after the rounds."""
+    times, cpu = [], []
+    with tempfile.TemporaryDirectory() as d:
+        trace = os.path.join(d, "trace.json")
+        with Serve(model, "--max-batch", str(n), "-c", "4096", "--kv-tokens", str(4096 * (n + 1)), "--trace", trace) as s:
+            decode_round(s, n, 8)  # the contexts stay in the prefix cache, as in the bench
             between()
-        user, kernel = s.http_ticks()
-    return rates, cpu, user / max(1, user + kernel)
+            for _ in range(rounds):
+                push = s.push_ms()
+                http = s.http_ms()
+                times.append(decode_round(s, n, n_out))
+                http = s.http_ms() - http
+                cpu.append((http + s.push_ms() - push) / (n * n_out) * 1e3)
+                between()
+            user, kernel = s.http_ticks()
+        with open(trace) as f:
+            steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step"]
+    return [full_rate(steps, n, a, b) for a, b, _ in times], [r for _, _, r in times], cpu, user / max(1, user + kernel)
 
 
 def overhead(model, *batches):
@@ -121,12 +141,12 @@ def overhead(model, *batches):
     for n in map(int, batches or ("1", "32")):
         n_out = int(os.environ.get("TOKENS", "128" if n > 1 else "512"))
         alone = []
-        rates, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
-        ratios = [2 * r / (a + b) for r, a, b in zip(rates, alone, alone[1:])]
+        rates, own, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
+        ratios, whole = ([2 * r / (a + b) for r, a, b in zip(v, alone, alone[1:])] for v in (rates, own))
         m = statistics.median
         print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
               f"{ROUNDS} rounds {100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
-              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
+              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; the streams' own rates, starts included {100 * m(whole):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
               f"{100 * user:.0f} % of it in user mode", flush=True)
 
 
@@ -241,13 +261,14 @@ SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", 
     "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8}}}
 
 
-def metric(s, name):
+def metric(s, name, missing=None):
     with socket.create_connection(("127.0.0.1", s.port)) as c:
         c.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         text = b""
         while data := c.recv(1 << 16):
             text += data
-    return float(re.search(rf"^{name}(?:{{.*}})? (\S+)", text.decode(), re.M).group(1))
+    m = re.search(rf"^{name}(?:{{.*}})? (\S+)", text.decode(), re.M)
+    return float(m.group(1)) if m or missing is None else missing
 
 
 def masks(model, n=8):

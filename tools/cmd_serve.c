@@ -166,6 +166,16 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .log_requests = o->common.verbose};
 }
 
+/* The team has every CPU: a thread beside it would only take one of them in turn. */
+static bool takes_all_cpus(const struct compute *c)
+{
+    struct os_topology topo;
+    if (os_topology_get(&topo, NULL)) return false;
+    int n = topo.n_pu;
+    if (topo.cgroup_cpus > 0 && topo.cgroup_cpus < n) n = (int)topo.cgroup_cpus;
+    return c->ei.n_thread >= n;
+}
+
 static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,
                        sl_err *err)
 {
@@ -175,7 +185,11 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
     ao.model = c->m;
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
-    struct net_opts no = {.host = o->host, .port = o->port, .tls_cert = cert, .tls_key = key};
+    struct net_opts no = {.host = o->host,
+                          .port = o->port,
+                          .tls_cert = cert,
+                          .tls_key = key,
+                          .push_here = takes_all_cpus(c)};
     SL_TRY(api_open(&ao, &live.api, err));
     api_hooks(live.api, &no.hooks);
     no.hooks.signal = reload;

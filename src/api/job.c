@@ -215,8 +215,8 @@ static struct api_event next_event(struct net_ring *ring)
                               .prefill_ns = more.prefill_ns};
 }
 
-/* Read what is in the ring; of a stream no more than PULL_BYTES make. */
-static void drain(struct api_job *j, struct str *out)
+/* Read what is in the ring; of a stream no more than PULL_BYTES make: true, there may be more. */
+static bool drain(struct api_job *j, struct str *out)
 {
     size_t max = out ? out->n + PULL_BYTES : 0;
     while (net_ring_used(&j->feed.ring) >= sizeof(struct rec) && (!out || out->n < max)) {
@@ -227,7 +227,7 @@ static void drain(struct api_job *j, struct str *out)
                at_err = at_emb + n_emb, n = at_err + n_err + 1;
         if (!reserve(j, n)) {
             short_of_memory(j); /* the rest of this record is still there: nothing is read now */
-            return;
+            return false;
         }
         char *p = j->buf;
         net_ring_get(&j->feed.ring, p, n_text);
@@ -241,6 +241,7 @@ static void drain(struct api_job *j, struct str *out)
         ev->error = p + at_err;
         take(j, ev, out);
     }
+    return out && out->n >= max;
 }
 
 /* Prompts that wait outside of the engine's queue. */
@@ -262,7 +263,7 @@ static bool over(const struct api_job *j)
 static enum net_next poll(struct net_req *r)
 {
     struct api_job *j = r->user;
-    drain(j, NULL);
+    (void)drain(j, NULL);
     check_broken(j, SL_BUSY, "the server could not keep up with this answer");
     refill(j);
     if (j->failed)
@@ -279,7 +280,7 @@ static enum net_next poll(struct net_req *r)
 static enum net_next pull_more(struct net_req *r, struct str *out)
 {
     struct api_job *j = r->user;
-    drain(j, out);
+    bool more = drain(j, out);
     check_broken(j, SL_TIMEOUT, "the stream was not read as fast as it was written");
     refill(j);
     if (j->failed && j->fmt->fail) {
@@ -296,7 +297,7 @@ static enum net_next pull_more(struct net_req *r, struct str *out)
         str_fini(&s);
         return NET_END;
     }
-    if (!over(j)) return NET_WAIT;
+    if (!over(j)) return more ? NET_MORE : NET_WAIT;
     j->ended = true;
     j->fmt->end(j, out);
     return NET_END;
@@ -380,6 +381,7 @@ sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const stru
     }
     r->ops = &ops;
     refill(j);
+    r->apart = n_prompt > j->window; /* refill reads the others' texts when there is room */
     if (g->stream) {
         net_reply_header(r, "Cache-Control", "no-cache");
         net_reply_header(r, "X-Accel-Buffering", "no");

@@ -176,6 +176,8 @@ sl_status api_metrics_get(api *a, struct net_req *r, sl_err *err)
     value(&p, "sluice:http_requests_active", "gauge", "HTTP requests that are not over",
           net_server_active(r->server));
     value(&p, "sluice:http_connections", "gauge", "Open connections", net_server_conns(r->server));
+    value(&p, "sluice:push_seconds_total", "counter",
+          "Time in which the engine's thread wrote to streams", net_server_push_s(r->server));
     value(&p, "sluice:refused_total", "counter", "Requests refused for lack of room",
           (double)net_count_get(&m->n_refused));
     value(&p, "sluice:auth_failed_total", "counter", "Requests without a valid key",

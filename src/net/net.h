@@ -8,7 +8,8 @@
  * stream. Whoever has news for a request calls net_wake from any thread; the net thread then runs
  * the request's poll or pull. A watcher thread passes wakes on, writes to streams that run (see
  * push.c), sees peers that went away while their request is suspended (the server library does
- * not), and closes what is over its deadline.
+ * not), and closes what is over its deadline. With push_here net_server_flush writes to streams,
+ * and the watcher only what that may not.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -36,17 +37,18 @@ typedef struct net_server net_server;
 struct net_req;
 
 enum net_next {
-    NET_WAIT, /* nothing now: net_wake comes when there is */
+    NET_WAIT, /* nothing (more) now: net_wake comes when there is */
+    NET_MORE, /* pull: what was appended is a part, call again */
     NET_END,  /* poll: a reply was set; pull: what was appended is the last */
     NET_ABORT /* close the connection at once */
 };
 
-/* How a deferred request goes on. On a net thread or the watcher's, one at a time for one request;
- * must not block.
+/* How a deferred request goes on. On a net thread, the watcher's or the one that calls
+ * net_server_flush, one at a time for one request; must not block.
  */
 struct net_ops {
     enum net_next (*poll)(struct net_req *r); /* no reply yet */
-    /* Stream: append what there is, or a part; it is called again until it appends nothing. */
+    /* Stream: append what there is, or a part. */
     enum net_next (*pull)(struct net_req *r, struct str *out);
     /* once, when the reply is out or the peer is gone; on the worker thread when that came first */
     void (*closed)(struct net_req *r);
@@ -75,6 +77,7 @@ struct net_req {
     /* set by hooks.handle for what goes on after it */
     const struct net_ops *ops;
     void *user;
+    bool apart;       /* pull may take longer: never on the thread of net_server_flush */
     _Atomic int peer; /* enum net_peer */
     /* of the reply, for the log */
     int status;
@@ -108,6 +111,7 @@ struct net_opts {
     int n_thread;                   /* 0 = 2 net threads */
     int n_work;                     /* 0 = 2 worker threads */
     const char *tls_cert, *tls_key; /* PEM texts, or NULL */
+    bool push_here; /* net_server_flush writes to streams: no CPU is free for another thread */
     struct net_hooks hooks;
 };
 
@@ -117,6 +121,8 @@ int net_server_port(const net_server *s);
 /* Requests that are not over. Threads: any. */
 int net_server_active(const net_server *s);
 int net_server_conns(const net_server *s);
+/* Seconds that net_server_flush spent in writing to streams. Threads: any. */
+double net_server_push_s(const net_server *s);
 /* Have hooks.signal run soon. May be called by a signal handler. */
 void net_server_signal(net_server *s, int sig);
 /* Abort what is not over, join every thread, free. NULL is legal. */
@@ -151,6 +157,7 @@ void net_reply_stream(struct net_req *r, int status, const char *type);
 void net_wake(struct net_req *r);
 /* The same within some milliseconds, together with others, once net_server_flush was called. */
 void net_wake_later(struct net_req *r);
+/* After each step, even one that did nothing while requests are pending. Threads: one. */
 void net_server_flush(net_server *s);
 void net_req_ref(struct net_req *r);
 void net_req_unref(struct net_req *r); /* the last frees it, with its arena. NULL is legal */

@@ -55,8 +55,8 @@ struct net_req_own {
     /* net thread */
     bool streaming, read, handed, probe, ended;
     bool http11;
-    /* net thread until the stream first sleeps, then watcher, see push.c */
-    bool direct;        /* the watcher writes to the socket */
+    /* net thread until the stream first sleeps, then under push_lock, see push.c */
+    bool direct;        /* who has push_lock writes to the socket */
     bool blocked;       /* which takes no more now */
     bool broken;        /* no more bytes */
     bool working;       /* a worker has it or had it */
@@ -75,6 +75,13 @@ struct net_req_own {
     struct net_req *work_next; /* in server.work_head */
 };
 
+struct net_gather {
+    bool looking;    /* the watcher, without being rung */
+    int ms;          /* from one pass to the next, at least */
+    int64_t passed;  /* when there were wakes to pass on last */
+    int64_t flushed; /* when net_server_flush was called last */
+};
+
 struct net_server {
     /* fixed after open */
     struct net_opts opts;
@@ -91,6 +98,10 @@ struct net_server {
     _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
     _Atomic bool rung;                   /* the watcher was told that there is something in it */
     _Atomic bool urgent;                 /* and that it can not wait */
+    _Atomic int64_t push_ns;             /* net_server_push_s */
+    /* under push_lock: who has it runs the streams that are direct and sleep (see push.c) */
+    pthread_mutex_t push_lock;
+    struct net_gather gather;
     /* under lock */
     pthread_mutex_t lock;
     struct net_conn *conn; /* [n_conn_max] */
@@ -124,6 +135,8 @@ sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_con
 #define NET_SHORT_TEXT                                                                             \
     "{\"error\":{\"message\":\"there is no memory for it now\",\"type\":\"rate_limit_error\","     \
     "\"param\":null,\"code\":\"rate_limit_exceeded\"}}"
+/* Onto wake_list. */
+void net_wake_put(net_server *s, struct net_req *r);
 /* The connection is done with it, and so is the worker: tell the caller, free. */
 void net_req_close(struct net_req_own *o);
 /* Suspend until the next wake; false: it came already, go on at once. Net thread. */
@@ -133,8 +146,18 @@ ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max);
 /* The comment that a silent stream has to get now, if any, onto out. */
 void net_req_filler(struct net_req_own *o);
 
-/* push.c: a wake, or an event of its socket, of a stream whose connection is suspended. Watcher. */
+/* push.c: a wake, or an event of its socket, of a stream whose connection is suspended. Under
+ * push_lock. */
 void net_push(struct net_req_own *o);
+
+/* gather.c */
+void net_gather_init(struct net_gather *g);
+/* Pass on what is listed, if it is time. Watcher, under push_lock. */
+void net_gather(net_server *s);
+/* Milliseconds until the watcher has to, by itself; -1: when it is rung. */
+int net_gather_wait(const net_server *s);
+/* The same as net_gather on the thread of net_server_flush; false: the watcher has to. */
+bool net_gather_here(net_server *s);
 
 /* watch.c */
 sl_status net_watch_open(net_server *s, sl_err *err) BASE_MUST_USE;

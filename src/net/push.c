@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams without the server library. Once a stream sleeps for the first time, its connection stays
- * suspended, and the watcher thread writes each piece to the socket itself, as a chunk of the
- * chunked coding: one send per wake, instead of a resume, two wake-ups and a suspend. Where the
- * coding is another one (HTTP/1.0) or the bytes are not ours to write (TLS) the library does it.
- * The end of a stream, and whatever goes wrong, is the library's: the connection is resumed, and
- * net_req_read goes on from there. */
+ * suspended, and the watcher (or net_server_flush, see gather.c) writes each piece to the socket
+ * itself, as a chunk of the chunked coding: one send per wake, instead of a resume, two wake-ups
+ * and a suspend. Where the coding is another one (HTTP/1.0) or the bytes are not ours to write
+ * (TLS) the library does it. The end of a stream, and whatever goes wrong, is the library's: the
+ * connection is resumed, and net_req_read goes on from there. */
 #include <errno.h>
 #include <string.h>
 
@@ -95,13 +95,16 @@ void net_push(struct net_req_own *o)
             return;
         }
         if (o->out.n == HEAD) net_req_filler(o);
-        if (o->out.n > HEAD) {
+        if (o->out.n > HEAD)
             frame(o);
-            if (!o->out.failed) continue;
+        else
+            str_clear(&o->out);
+        if (o->out.failed) {
             break_off(o);
             return;
         }
-        str_clear(&o->out);
+        if (!flush(o)) return;
+        if (next == NET_MORE) continue;
         if (atomic_compare_exchange_strong(&o->state, &awake, NET_SLEEPING)) return;
     }
 }

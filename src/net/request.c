@@ -233,6 +233,15 @@ bool net_req_sleep(struct net_req_own *o)
     return true;
 }
 
+void net_wake_put(net_server *s, struct net_req *r)
+{
+    struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
+    do
+        net_own(r)->wake_next = head;
+    while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
+                                                  memory_order_relaxed)); /* with pass_wakes */
+}
+
 /* Onto the list of those who have news, where it is not; false: it is awake. */
 static bool list_push(struct net_req *r)
 {
@@ -241,11 +250,7 @@ static bool list_push(struct net_req *r)
     int old = atomic_exchange(&o->state, NET_SIGNALLED);
     if (old != NET_SLEEPING) return old == NET_SIGNALLED;
     net_req_ref(r);
-    struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
-    do
-        o->wake_next = head;
-    while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
-                                                  memory_order_relaxed)); /* with pass_wakes */
+    net_wake_put(s, r);
     return true;
 }
 
@@ -253,7 +258,7 @@ static bool list_push(struct net_req *r)
 static void ring(net_server *s, _Atomic bool *told)
 {
     uint64_t one = 1;
-    if (atomic_exchange(told, true)) return;             /* pairs with gather */
+    if (atomic_exchange(told, true)) return;             /* pairs with net_gather */
     if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
 }
 
@@ -270,7 +275,8 @@ void net_wake_later(struct net_req *r)
 
 void net_server_flush(net_server *s)
 {
-    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed)) ring(s, &s->rung);
+    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed) && !net_gather_here(s))
+        ring(s, &s->rung);
 }
 
 void net_req_filler(struct net_req_own *o)

@@ -358,6 +358,7 @@ sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *er
     s->n_conn_max = conn_max(o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
     s->listen_fd = s->epoll_fd = s->wake_fd = s->tick_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->push_lock, NULL);
     pthread_mutex_init(&s->work_lock, NULL);
     pthread_cond_init(&s->work_cond, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -383,6 +384,11 @@ int net_server_active(const net_server *s)
 int net_server_conns(const net_server *s)
 {
     return atomic_load(&s->n_conn);
+}
+
+double net_server_push_s(const net_server *s)
+{
+    return (double)atomic_load(&s->push_ns) * 1e-9;
 }
 
 void net_server_signal(net_server *s, int sig)
@@ -411,6 +417,7 @@ void net_server_close(net_server *s)
     net_watch_close(s);
     if (s->short_of_memory) MHD_destroy_response(s->short_of_memory);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->push_lock);
     pthread_mutex_destroy(&s->work_lock);
     pthread_cond_destroy(&s->work_cond);
     mem_free(s->conn);

@@ -21,12 +21,6 @@
 #define MS 1000000
 #define TICK_MS 500
 #define LATE_MS 2000 /* a busy machine alone does not make this thread so late */
-/* Wakes that may wait (net_wake_later) are passed on together: those within GATHER_MS, because
- * steps may be shorter; within half a millisecond more for each stream beyond four, because writes
- * cost 10 us each and take the CPUs on which the next step runs. */
-#define GATHER_MS 1
-#define GATHER_FREE 4
-#define GATHER_MS_MAX 16
 
 void net_watch_add(net_server *s, struct net_conn *c)
 {
@@ -61,69 +55,11 @@ static void hung_up(net_server *s, uint64_t tag, uint32_t events)
     pthread_mutex_unlock(&s->lock);
     if (!r) return;
     if (atomic_load(&r->peer) < peer) atomic_store(&r->peer, peer);
-    if (net_own(r)->blocked) /* of this thread: it is awake, and waits for this event */
+    if (net_own(r)->blocked) /* it is awake, and waits for this event */
         net_push(net_own(r));
     else if (peer != NET_PEER_THERE)
         net_wake(r);
     net_req_unref(r);
-}
-
-/* Resume, or go on with, everything that net_wake put on the list; returns how many. */
-static int pass_wakes(net_server *s)
-{
-    int n = 0;
-    struct net_req *r = atomic_exchange_explicit(&s->wake_list, NULL,
-                                                 memory_order_acquire); /* pairs with net_wake */
-    for (; r; n++) {
-        struct net_req_own *o = net_own(r);
-        struct net_req *next = o->wake_next;
-        /* it sleeps: nobody else can resume or end it */
-        if (o->direct) {
-            net_push(o);
-        } else {
-            atomic_fetch_sub(&s->n_sleeping, 1);
-            MHD_resume_connection(o->mhd);
-        }
-        net_req_unref(r);
-        r = next;
-    }
-    return n;
-}
-
-struct gather {
-    bool looking;   /* without being rung */
-    int ms;         /* from one pass to the next, at least */
-    int64_t passed; /* when there were wakes to pass on last */
-};
-
-/* Pass wakes on. Where they come too fast this thread leaves the bell rung, so that nobody rings (a
- * system call of the engine's thread in every step), and looks at the list by itself, until it
- * finds it empty. Slower ones are waited for: to look in vain is a switch of threads more for each
- * step. */
-static void gather(net_server *s, struct gather *g)
-{
-    int64_t now = clock_now_ns(), since = now - g->passed;
-    int n = 0;
-    if (!atomic_exchange(&s->urgent, false) && since < g->ms * (int64_t)MS) {
-        g->looking = atomic_load(&s->rung);
-        return;
-    }
-    if (g->looking) n = pass_wakes(s);
-    g->looking = n > 0 && since < (g->ms + 2) * (int64_t)MS;
-    if (!g->looking) {
-        atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
-        n += pass_wakes(s);
-    }
-    if (!n) return;
-    g->passed = now;
-    g->ms = BASE_MIN(GATHER_MS + BASE_MAX(n - GATHER_FREE, 0) / 2, GATHER_MS_MAX);
-}
-
-/* Milliseconds until the next pass. */
-static int until(const struct gather *g)
-{
-    int64_t left = g->passed + g->ms * (int64_t)MS - clock_now_ns();
-    return left > 0 ? (int)((left + MS - 1) / MS) : 0;
 }
 
 /* Answers were given to the system in whole, and the reader still does not take them. */
@@ -221,21 +157,22 @@ static void *watch(void *arg)
     struct epoll_event ev[64];
     pthread_setname_np(pthread_self(), "net-watch");
     int64_t last = clock_now_ns();
-    struct gather g = {.ms = GATHER_MS};
+    int wait = -1;
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int wait = g.looking ? until(&g) : atomic_load(&s->closing) ? 5 : -1; /* tick_fd ends it */
         int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
-        bool tick = false;
+        bool tick = false, closing = atomic_load(&s->closing);
+        pthread_mutex_lock(&s->push_lock);
         for (int i = 0; i < n; i++) {
             tick |= ev[i].data.u64 == TAG_TICK;
             if (ev[i].data.u64 < TAG_TICK) hung_up(s, ev[i].data.u64, ev[i].events);
         }
-        gather(s, &g);
+        net_gather(s);
+        if (closing) wake_all(s);
+        wait = net_gather_wait(s);
+        if (wait < 0 && closing) wait = 5; /* else tick_fd ends it */
+        pthread_mutex_unlock(&s->push_lock);
         take_signals(s);
-        if (atomic_load(&s->closing)) {
-            wake_all(s);
-            continue;
-        }
+        if (closing) continue;
         uint64_t ticks; /* reading it starts the next */
         if (!tick || read(s->tick_fd, &ticks, sizeof ticks) != sizeof ticks) continue;
         int64_t now = clock_now_ns();
@@ -257,6 +194,7 @@ sl_status net_watch_open(net_server *s, sl_err *err)
 {
     /* A timer of its own: a limit for each epoll_wait would be set and taken back at every wake. */
     const struct itimerspec tick = {{0, TICK_MS * (long)MS}, {0, TICK_MS * (long)MS}};
+    net_gather_init(&s->gather);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

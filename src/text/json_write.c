@@ -129,9 +129,9 @@ void text_json_escape(struct str *out, const char *p, size_t n)
                 str_puts(out, "\xef\xbf\xbd");
             }
         } else if (c == '"' || c == '\\') {
-            str_printf(out, "\\%c", c);
+            str_put(out, (const char[]){'\\', (char)c}, 2);
         } else if (c >= 8 && c <= 13 && named[c - 8]) {
-            str_printf(out, "\\%c", named[c - 8]);
+            str_put(out, (const char[]){'\\', named[c - 8]}, 2);
         } else {
             str_printf(out, "\\u%04x", c);
         }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams that get their bytes from the watcher and from net_server_flush: all of them, in order,
+ * for readers that keep up, that stop for a while, and beside one that leaves. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net/net.h"
+#include "test.h"
+
+#define N_STREAM 6
+#define N_LINE 6000
+#define LINE 100 /* bytes: all of them more than sockets hold */
+#define PART 4096
+
+static struct stream {
+    struct net_req *r;
+    _Atomic int n_told, ended;
+} stream[N_STREAM];
+static _Atomic int n_begun, n_made, n_closed, n_released;
+static net_server *server;
+
+static enum net_next poll(struct net_req *r)
+{
+    (void)r;
+    return NET_ABORT; /* streams have their reply */
+}
+static enum net_next pull(struct net_req *r, struct str *out)
+{
+    struct stream *s = r->user;
+    int i = atomic_load(&s->n_told), n = atomic_load(&n_made);
+    size_t max = out->n + PART;
+    for (; i < n && out->n < max; i++)
+        str_printf(out, "%*d\n", LINE - 1, i);
+    atomic_store(&s->n_told, i);
+    if (i == N_LINE) return NET_END;
+    return i < n ? NET_MORE : NET_WAIT;
+}
+static void closed(struct net_req *r)
+{
+    atomic_store(&((struct stream *)r->user)->ended, 1);
+    atomic_fetch_add(&n_closed, 1);
+}
+static void released(struct net_req *r)
+{
+    (void)r;
+    atomic_fetch_add(&n_released, 1);
+}
+static const struct net_ops ops = {poll, pull, closed, released};
+
+static void begin(void *user, struct net_req *r)
+{
+    (void)user;
+    r->body_max = 100;
+}
+static void handle(void *user, struct net_req *r)
+{
+    (void)user;
+    int i = r->path[1] - '0';
+    r->user = &stream[i];
+    r->apart = i == 1;
+    r->ops = &ops;
+    net_req_ref(r);
+    stream[i].r = r;
+    net_reply_stream(r, 200, "text/plain");
+    atomic_fetch_add(&n_begun, 1);
+}
+static void refuse(void *user, struct net_req *r, int status, const char *code, const char *text)
+{
+    (void)user;
+    (void)code;
+    (void)text;
+    net_reply(r, status, "text/plain", NULL);
+}
+static void done(void *user, struct net_req *r)
+{
+    (void)user;
+    (void)r;
+}
+
+/* What an engine's thread does: steps of many lengths, a flush behind each. */
+static void *make(void *arg)
+{
+    (void)arg;
+    for (int i = 1; i <= N_LINE; i++) {
+        struct timespec t = {.tv_nsec = i % 100 == 0 ? 5000000 : i % 10 == 0 ? 300000 : 0};
+        atomic_store(&n_made, i);
+        for (int k = 0; k < N_STREAM; k++) {
+            if (atomic_load(&stream[k].ended)) continue;
+            if (i == 1 || i == N_LINE)
+                net_wake(stream[k].r);
+            else
+                net_wake_later(stream[k].r);
+        }
+        net_server_flush(server);
+        if (t.tv_nsec) nanosleep(&t, NULL);
+    }
+    return NULL;
+}
+
+static int ask(int i)
+{
+    char text[200];
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)net_server_port(server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0), few = 16384;
+    int n = snprintf(text, sizeof text, "GET /%d HTTP/1.%d\r\nHost: localhost\r\n\r\n", i, i != 2);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, text, (size_t)n, 0), n);
+    return fd;
+}
+
+/* Every line once, in order; chunked (HTTP/1.1) or as it is. */
+static void read_all(int fd, bool chunked)
+{
+    static char buf[2 * N_LINE * LINE];
+    size_t n = 0, at;
+    ssize_t got;
+    while ((got = recv(fd, buf + n, sizeof buf - 1 - n, 0)) > 0) {
+        n += (size_t)got;
+        if (chunked && n > 5 && memcmp(buf + n - 5, "0\r\n\r\n", 5) == 0) break;
+    }
+    buf[n] = 0;
+    char *p = strstr(buf, "\r\n\r\n"), *text = buf;
+    assert_non_null(p);
+    for (p += 4, at = 0; p < buf + n;) {
+        char *end = p;
+        size_t part = chunked ? strtoul(p, &end, 16) : (size_t)(buf + n - p);
+        if (chunked) end += 2;
+        memmove(text + at, end, part);
+        at += part;
+        p = end + part + (chunked ? 2 : 0);
+        if (chunked && part == 0) break;
+    }
+    assert_int_equal(at, N_LINE * LINE);
+    for (int i = 0; i < N_LINE; i++)
+        assert_int_equal(strtol(text + (size_t)i * LINE, NULL, 10), i);
+}
+
+static void run(bool push_here)
+{
+    struct net_opts o = {
+        .host = "127.0.0.1",
+        .push_here = push_here,
+        .hooks = {.begin = begin, .handle = handle, .refuse = refuse, .done = done}};
+    sl_err err;
+    pthread_t maker;
+    int fd[N_STREAM];
+    memset(stream, 0, sizeof stream);
+    atomic_store(&n_begun, 0);
+    atomic_store(&n_made, 0);
+    atomic_store(&n_closed, 0);
+    atomic_store(&n_released, 0);
+    ASSERT_OK(net_server_open(&o, &server, &err));
+    for (int i = 0; i < N_STREAM; i++)
+        fd[i] = ask(i);
+    while (atomic_load(&n_begun) < N_STREAM)
+        usleep(1000);
+    assert_int_equal(pthread_create(&maker, NULL, make, NULL), 0);
+    while (atomic_load(&n_made) < N_LINE / 2)
+        usleep(1000);
+    close(fd[0]); /* in the middle; the others did not read so far */
+    for (int i = N_STREAM - 1; i > 0; i--)
+        read_all(fd[i], i != 2);
+    pthread_join(maker, NULL);
+    double s = net_server_push_s(server);
+    assert_true(push_here ? s > 0 : s == 0.0);
+    for (int i = 0; i < N_STREAM; i++) {
+        net_req_unref(stream[i].r);
+        if (i) close(fd[i]);
+    }
+    net_server_close(server);
+    assert_int_equal(atomic_load(&n_closed), N_STREAM);
+    assert_int_equal(atomic_load(&n_released), N_STREAM);
+}
+
+TEST(net_streams_are_whole_from_the_watcher)
+{
+    run(false);
+}
+
+TEST(net_streams_are_whole_from_flush)
+{
+    run(true);
+}
