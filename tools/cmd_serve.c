@@ -291,6 +291,7 @@ static int run(struct cmd_ctx *x)
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
+    mem_steady();
     const struct api_opts ao = api_opts_of(o);
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
     sl_status st = o->tls_cert ? os_read_file(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;

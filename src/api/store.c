@@ -15,6 +15,7 @@ struct api_db {
 
 static const char schema[] =
     "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA busy_timeout=2000;"
+    "PRAGMA cache_size=-256;" /* KiB: rows are read one at a time, by their key */
     "CREATE TABLE IF NOT EXISTS response(id TEXT PRIMARY KEY, key TEXT NOT NULL, at INTEGER NOT "
     "NULL,"
     " body BLOB NOT NULL, history BLOB NOT NULL);"

@@ -129,6 +129,13 @@ void mem_slab_free(enum mem_tag tag, void *p, size_t n)
     count(tag, -(int64_t)total);
 }
 
+void mem_steady(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+
 void mem_trim(void)
 {
 #ifdef __GLIBC__

@@ -3,7 +3,7 @@
 
 soak.py BUILD [--minutes 30] [--load 0.2] [--out FILE.csv] [--kv-tokens N]: --load is the share of one core that the server may take;
 the traffic is paced to it. Ends with 0 when nothing grew. A line a minute goes to stdout. From 20 minutes on memory is judged too; what is
-bounded by design (the cache of grammars, 32 MiB; the KV pool) is filled to its bound first, for until then it has to grow."""
+bounded by design (the caches of grammars, 32 MiB, and of stored responses, 256 KiB; the KV pool) is filled to its bound first, for until then it has to grow."""
 import argparse
 import csv
 import json
@@ -39,7 +39,9 @@ def schema_of(name):
 
 
 def fill(s):
-    """Until the cache of grammars holds no more, and the KV pool was used to its end."""
+    """Until the caches of grammars and of stored responses hold no more, and the KV pool was used to its end."""
+    for k in range(300):
+        s.post(RESP, {"input": f"{k} " + "x " * 200, "max_output_tokens": 12})
     seen, i = -1, 0
     while i < 2000 and s.metric("sluice:grammar_cache_entries") > seen:
         seen = s.metric("sluice:grammar_cache_entries")
