@@ -107,16 +107,19 @@ def decode_round(s, n, n_out):
 
 
 def full_rate(steps, n, began, ended):
-    """Tokens/s from the first step of a round that decodes for all n streams to the last, whatever lies between them: what `sluice bench` measures."""
-    full = [e["ts"] for e in steps if began < e["ts"] * 1e-6 < ended and e["args"]["decode"] == n]
+    """Tokens/s from the first step of a round that decodes for all n streams to the last, whatever lies between them: what `sluice bench` measures. And the share
+    of that time that is not in steps."""
+    full = [e for e in steps if began < e["ts"] * 1e-6 < ended and e["args"]["decode"] == n]
     if len(full) < 2:
         raise SystemExit(f"serve_figures: answers are over before all {n} streams decode: TOKENS=N for longer ones")
-    return n * (len(full) - 1) / (full[-1] - full[0]) * 1e6
+    us = full[-1]["ts"] - full[0]["ts"]
+    inside = sum(e["dur"] for e in steps if full[0]["ts"] <= e["ts"] < full[-1]["ts"])
+    return n * (len(full) - 1) / us * 1e6, 1 - inside / us
 
 
 def serve_rates(model, n, n_out, rounds, between):
-    """Of each round: tokens/s while all n streams decode, and the streams' own rates added up (they begin one after the other); CPU of serving HTTP in ms per
-    1000 tokens; then the share of it in user mode. between() runs before, between and after the rounds."""
+    """Of each round: what full_rate says, and the streams' own rates added up (they begin one after the other); CPU of serving HTTP in ms per 1000 tokens; then
+    the share of it in user mode. between() runs before, between and after the rounds."""
     times, cpu = [], []
     with tempfile.TemporaryDirectory() as d:
         trace = os.path.join(d, "trace.json")
@@ -141,12 +144,13 @@ def overhead(model, *batches):
     for n in map(int, batches or ("1", "32")):
         n_out = int(os.environ.get("TOKENS", "128" if n > 1 else "512"))
         alone = []
-        rates, own, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
+        full, own, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
+        rates, between = zip(*full)
         ratios, whole = ([2 * r / (a + b) for r, a, b in zip(v, alone, alone[1:])] for v in (rates, own))
         m = statistics.median
         print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
               f"{ROUNDS} rounds {100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
-              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; the streams' own rates, starts included {100 * m(whole):.1f} %; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
+              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; the streams' own rates, starts included {100 * m(whole):.1f} %; between steps {100 * m(between):.1f} % of the time; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
               f"{100 * user:.0f} % of it in user mode", flush=True)
 
 
