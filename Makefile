@@ -22,8 +22,13 @@ serve-check: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target sluice
 	for c in api errors http responses tools; do SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
 	ASAN_OPTIONS=detect_leaks=0 python3 tests/e2e/serve/check_life.py $(BUILD)
+# The serving rows of docs/reliability.md at their full numbers (about 80 minutes), and the simulations at theirs (about ten).
 rows: all
-	for c in rows tools wire tenants stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
+	for c in rows http tools wire tenants stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
+deep: all
+	$(BUILD)/sim_sched 1 100000
+	$(BUILD)/sim_tenants 1 50
+	$(BUILD)/trials $(BUILD)/tests/tiny 1000 2
 fuzz: ; scripts/fuzz $(T) $(S)
 bench: all
 	$(BUILD)/check_kern --bench $(K)
@@ -35,4 +40,4 @@ tidy: all
 	scripts/tidy $(BUILD)
 clean:
 	rm -rf build build-*
-.PHONY: all run check check-all soak serve-check rows asan tsan debug clang cov simde arm64 fuzz bench install fmt tidy clean
+.PHONY: all run check check-all soak serve-check rows deep asan tsan debug clang cov simde arm64 fuzz bench install fmt tidy clean

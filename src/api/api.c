@@ -130,6 +130,12 @@ int api_active(const api *a)
 
 void api_beat(api *a)
 {
+    struct timespec t = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    int64_t cpu = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, busy = cpu - a->beat_cpu_ns;
+    if (a->beat_cpu_ns && (uint64_t)busy > net_count_get(&a->busy_ns))
+        atomic_store_explicit(&a->busy_ns.v, (uint64_t)busy, memory_order_relaxed);
+    a->beat_cpu_ns = cpu;
     atomic_store_explicit(&a->beat_ns.v, (uint64_t)clock_now_ns(), memory_order_relaxed);
 }
 

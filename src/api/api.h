@@ -53,7 +53,8 @@ void api_drain(api *a);
 /* Generations that are not over. Threads: any. */
 int api_active(const api *a);
 /* The engine thread lives: call after every step and wait. A silence of 5 s while work is there
- * makes /health a 503, unless step_limit_ns says that a step may take longer. */
+ * makes /health a 503; ten times the longest step of which it was computing, where that is longer:
+ * a thread that was stopped once is no measure. */
 void api_beat(api *a);
 /* Between steps, as often as wanted: copies what only the engine's thread may read. */
 void api_sample(api *a);

@@ -77,12 +77,14 @@ struct api {
     struct net_count n_gen, draining, failed;
     struct net_count body_bytes; /* of all requests that there are */
     struct net_count beat_ns;
+    struct net_count busy_ns; /* the most that the engine thread computed between two beats */
     struct api_metrics metrics;
     struct api_routing routing;
     char fail_text[200];       /* set once before failed */
     struct api_db *db;         /* has a lock of its own */
     struct api_gcache *gcache; /* the same */
     int64_t usage_ns, trim_ns; /* watcher thread: when usage was last written, memory given back */
+    int64_t beat_cpu_ns; /* engine thread: what it had computed at the last beat */
     /* under lock */
     struct api_keys *keys;
 };

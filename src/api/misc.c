@@ -85,11 +85,9 @@ sl_status api_model_get(api *a, struct net_req *r, sl_err *err)
  * 5 s, or ten times the longest there was. */
 static bool alive(const api *a)
 {
-    sl_stats st;
     if (net_count_get(&a->failed)) return false;
-    sl_stats_get(a->o.engine, &st);
     int64_t quiet = clock_now_ns() - (int64_t)net_count_get(&a->beat_ns);
-    return quiet < BASE_MAX(BEAT_MAX_NS, 10 * st.max_step_ns);
+    return quiet < BASE_MAX(BEAT_MAX_NS, 10 * (int64_t)net_count_get(&a->busy_ns));
 }
 
 sl_status api_health(api *a, struct net_req *r, sl_err *err)

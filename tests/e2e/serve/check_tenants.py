@@ -177,7 +177,7 @@ class Shared(Server):
 
 def turns_of(s, fl, words, system):
     """(alone, beside, turns that were disturbed)"""
-    turns, each = (12, 15) if FULL else (2, 12)
+    turns, each = (6, 30) if FULL else (2, 12)
     alone, beside, again, until = [], [], 0, time.time() + 300
     others = Others(s.proc.pid, os.getpid(), fl.proc.pid)
     while len(beside) < turns * each and time.time() < until:
@@ -186,6 +186,8 @@ def turns_of(s, fl, words, system):
         fl.begin()
         b = neighbour(s.port, "sk-anna", each, words, system)
         fl.end()
+        if "-v" in sys.argv:
+            print(f"turn: others {others.cores():.2f}, {time.time() - others.was[1]:.1f} s", flush=True)
         if FULL and others.cores() > 0.1:
             again += 1
             continue
