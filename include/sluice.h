@@ -412,7 +412,8 @@ typedef struct sl_op_stat {
     const char *name;
     uint64_t n_call;
     int64_t ns;
-    double bytes; /* weights read by matrix products (each matrix in use once per call) */
+    double bytes; /* read: weights by matrix products (each matrix in use once per call), keys and
+                     values by attention (each once per call and layer) */
     double ops;   /* products and sums of matrix products */
 } sl_op_stat;
 SL_API int sl_op_stats(sl_engine *e, sl_op_stat *out, int n);

@@ -261,4 +261,5 @@ void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
     struct cpu_span_job j;
     dev_cpu_attn_job(c, b, p, &a, &j);
     dev_cpu_spans(c, &j);
+    if (c->head.timing) dev_cpu_kv_count(c, a.kv, b, p->n_window);
 }

@@ -317,6 +317,9 @@ static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
     return (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes +
            (size_t)in * kv->row_bytes;
 }
+/* For dev_op_times: keys and values that the step's tokens see in one layer, each once. */
+void dev_cpu_kv_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
+                      int n_window);
 /* Positions of one block that lie side by side, a power of two. */
 static inline int dev_cpu_run_length(const struct cpu_kv *kv)
 {

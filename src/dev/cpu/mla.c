@@ -402,6 +402,7 @@ void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_m
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
            p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
     if (p->layer == 0) dev_cpu_keep_step(c, b);
+    if (c->head.timing) dev_cpu_kv_count(c, a.kv, b, 0);
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)

@@ -403,6 +403,7 @@ static void layer(struct mine *m)
     book(m, DEV_OP_matmul, &l->set[SET_QKV]);
     attend(m);
     par_barrier(c->team);
+    if (m->worker == 0 && c->head.timing) dev_cpu_kv_count(c, j->kv, j->b, s->p.n_window);
     book(m, DEV_OP_attn, NULL);
     deal(m, &l->set[SET_GATE_UP]);
     if (m->worker == 0) dev_cpu_spans_again(c, &m->spans);
