@@ -5,7 +5,6 @@ import os
 import resource
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -26,22 +25,10 @@ def sluice(build=None):
 
 
 def tiny(build=None):
-    """The folder of the tiny checkpoints, unpacked once into the build folder."""
-    src = os.environ.get("SLUICE_TINY")
-    if src:
-        return src
-    packed = os.path.join(DATA, "tiny.tar.xz")
-    out = os.path.join(build or build_dir(), "tests", "tiny")
-    stamp = f"{os.path.getsize(packed)} {os.path.getmtime(packed)}"
-    mark = os.path.join(out, ".unpacked")
-    if os.path.exists(mark) and open(mark).read() == stamp:
-        return out
-    os.makedirs(out, exist_ok=True)
-    with tarfile.open(packed) as t:
-        t.extractall(out)
-    with open(mark + ".new", "w") as f:
-        f.write(stamp)
-    os.replace(mark + ".new", mark)
+    """The folder of the tiny checkpoints, which CMake unpacks into the build folder."""
+    out = os.environ.get("SLUICE_TINY") or os.path.join(build or build_dir(), "tests", "tiny")
+    if not os.path.exists(os.path.join(out, "manifest.json")):
+        sys.exit(f"no checkpoints in {out}: build first")
     return out
 
 
