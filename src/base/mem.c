@@ -190,7 +190,7 @@ void mem_arena_fini(struct arena *a)
         mem_free(b);
     }
     a->head = NULL;
-    a->used = a->cap = a->total = 0;
+    a->used = a->cap = a->total = a->held = 0;
 }
 
 void mem_arena_reset(struct arena *a)
@@ -210,6 +210,7 @@ sl_status mem_arena_alloc(struct arena *a, size_t n, void **out, sl_err *err)
         void *p = NULL;
         SL_TRY(mem_alloc(a->tag, cap + sizeof(struct arena_blk), &p, err));
         struct arena_blk *b = p;
+        a->held += cap;
         if (want > 32768 && a->head && a->cap - a->used > 1024) { /* keep filling the current one */
             b->next = a->head->next;
             a->head->next = b;

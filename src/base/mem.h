@@ -69,6 +69,7 @@ struct arena {
     struct arena_blk *head; /* newest block first */
     size_t used, cap;       /* of the newest block */
     size_t total, limit;    /* bytes taken so far; limit 0 = none */
+    size_t held;            /* bytes of all blocks */
 };
 
 void mem_arena_init(struct arena *a, enum mem_tag tag, size_t limit);

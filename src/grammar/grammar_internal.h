@@ -209,7 +209,7 @@ struct grammar_run {
     uint32_t n_row, cap_row;
     struct found *found;
     uint32_t n_found, cap_found;
-    size_t found_bytes;
+    struct arena kept; /* what found points to */
     uint32_t *state; /* node of each sequence, or FREE | next free */
     uint32_t n_state, cap_state, free_state;
     /* workspace of one call */

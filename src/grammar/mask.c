@@ -80,13 +80,12 @@ static sl_status walk(struct grammar_run *r, const struct walk *w, sl_err *err)
 
 /* ---- kept results ---- */
 
-static sl_status keep_list(void *dst, const void *src, size_t n, size_t *total, sl_err *err)
+static sl_status keep_list(struct arena *a, void *dst, const void *src, size_t n, sl_err *err)
 {
     void *p = NULL;
-    SL_TRY(mem_alloc(MEM_REQUEST, n, &p, err));
+    SL_TRY(mem_arena_alloc(a, n, &p, err));
     memcpy(p, src, n);
     *(void **)dst = p;
-    *total += n;
     return SL_OK;
 }
 
@@ -94,35 +93,25 @@ static sl_status keep_list(void *dst, const void *src, size_t n, size_t *total, 
 static sl_status keep(struct grammar_run *r, int32_t *place, sl_err *err)
 {
     const grammar_vocab *v = r->v;
-    struct found f = {0};
+    struct found f = {.n_leave = r->leave.n};
     uint32_t n = 0;
-    size_t bytes = sizeof f;
-    sl_status st = SL_OK;
     for (int i = 0; i < v->n_word; i++)
         n += (uint32_t)__builtin_popcount(r->bits[i]);
     if (n >= (uint32_t)v->n_word) {
-        SL_TRY_OUT(keep_list(&f.bits, r->bits, (size_t)v->n_word * 4, &bytes, err));
+        SL_TRY(keep_list(&r->kept, &f.bits, r->bits, (size_t)v->n_word * 4, err));
     } else {
         void *p = NULL;
-        SL_TRY_OUT(mem_alloc(MEM_REQUEST, (size_t)BASE_MAX(n, 1u) * 4, &p, err));
+        SL_TRY(mem_arena_array(&r->kept, BASE_MAX(n, 1u), 4, &p, err));
         f.id = p;
-        bytes += (size_t)n * 4;
         for (int i = 0; i < v->n_word; i++)
             for (uint32_t b = r->bits[i]; b; b &= b - 1)
                 f.id[f.n_id++] = i * 32 + __builtin_ctz(b);
     }
-    f.n_leave = r->leave.n;
-    if (f.n_leave) SL_TRY_OUT(keep_list(&f.leave, r->leave.v, (size_t)r->leave.n * 4, &bytes, err));
-    SL_TRY_OUT(grammar_grow(&r->found, &r->cap_found, (uint64_t)r->n_found + 1, sizeof f, err));
+    if (f.n_leave) SL_TRY(keep_list(&r->kept, &f.leave, r->leave.v, (size_t)f.n_leave * 4, err));
+    SL_TRY(grammar_grow(&r->found, &r->cap_found, (uint64_t)r->n_found + 1, sizeof f, err));
     r->found[r->n_found] = f;
-    r->found_bytes += bytes;
     *place = (int32_t)r->n_found++;
     return SL_OK;
-out:
-    mem_free(f.bits);
-    mem_free(f.id);
-    mem_free(f.leave);
-    return st;
 }
 
 static void set_found(const grammar_vocab *v, uint32_t *bits, const struct found *f)
@@ -252,7 +241,7 @@ sl_status grammar_mask(grammar_run *r, int state, uint32_t *bits, sl_err *err)
 {
     if (!r->v) return SL_FAIL(err, INTERNAL, "grammar: no vocabulary");
     SL_TRY(grammar_run_begin(r, err));
-    if (r->found_bytes > FOUND_BYTES) grammar_run_drop_found(r);
+    if (r->kept.held > FOUND_BYTES) grammar_run_drop_found(r);
     uint32_t node = r->state[state];
     if (r->node[node].mask < 0) return new_mask(r, node, bits, err);
     memset(bits, 0, (size_t)r->v->n_word * 4);

@@ -18,14 +18,16 @@
 static size_t run_bytes(const struct grammar_run *r)
 {
     return (size_t)r->n_node * sizeof *r->node + (size_t)r->n_item * sizeof *r->item +
-           (size_t)r->n_slot * 4 + (size_t)r->n_row * 1024 + r->found_bytes;
+           (size_t)r->n_slot * 4 + (size_t)r->n_row * 1024 + (size_t)r->n_found * sizeof *r->found +
+           r->kept.held;
 }
 
 size_t grammar_run_bytes(const grammar_run *r)
 {
     return sizeof *r + (size_t)r->cap_node * sizeof *r->node +
            (size_t)r->cap_item * sizeof *r->item + (size_t)r->n_slot * 4 +
-           (size_t)r->cap_row * 1024 + r->found_bytes + SEEN * 4 + (size_t)r->g->n_rule * 12;
+           (size_t)r->cap_row * 1024 + (size_t)r->cap_found * sizeof *r->found + r->kept.held +
+           SEEN * 4 + (size_t)r->g->n_rule * 12;
 }
 
 static sl_status too_much(sl_err *err)
@@ -344,13 +346,8 @@ sl_status grammar_run_expand(struct grammar_run *r, uint32_t node, sl_err *err)
 
 void grammar_run_drop_found(struct grammar_run *r)
 {
-    for (uint32_t i = 0; i < r->n_found; i++) {
-        mem_free(r->found[i].bits);
-        mem_free(r->found[i].id);
-        mem_free(r->found[i].leave);
-    }
+    mem_arena_fini(&r->kept);
     r->n_found = 0;
-    r->found_bytes = 0;
     for (uint32_t i = 0; i < r->n_node; i++)
         r->node[i].mask = r->node[i].summary = -1;
 }
@@ -516,6 +513,7 @@ sl_status grammar_run_open(const grammar *g, const grammar_vocab *v, grammar_run
     r->g = g;
     r->v = v;
     r->free_state = UINT32_MAX;
+    mem_arena_init(&r->kept, MEM_REQUEST, 0);
     const struct {
         void *p;
         size_t n;

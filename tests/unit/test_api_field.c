@@ -51,8 +51,9 @@ TEST(api_routes_are_in_the_document)
         char path[80];
         const char *star = strchr(t[i].path, '*');
         if (t[i].flags & API_UI && strcmp(t[i].path, "/") != 0) continue; /* files of the page */
-        snprintf(path, sizeof path, "%.*s%s%s", star ? (int)(star - t[i].path) : 80, t[i].path,
-                 star ? "ID" : "", star ? star + 1 : "");
+        int len = snprintf(path, sizeof path, "%.*s%s%s", star ? (int)(star - t[i].path) : 80,
+                           t[i].path, star ? "ID" : "", star ? star + 1 : "");
+        assert_in_range(len, 1, (int)sizeof path - 2);
         if (star) strcat(path, "`");
         if (!strstr(str_c(&doc), path)) fail_msg("docs/api.md does not name %s", path);
     }
