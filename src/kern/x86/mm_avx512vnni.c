@@ -306,9 +306,24 @@ AI struct col of_short(const struct mm_short *r, int off)
     return (struct col){r->q, &r->e, &r->a, &r->b, off ? b : a, b};
 }
 
+/* acc plus a column's products, from their integer sums. The product by the activations' scale, a
+ * power of two, goes to the adders, whose ports the integer products leave free: acc + t * 2^e is
+ * fma(t, d, acc) exactly. */
+AI vacc fold(const struct scales *w, __m512i s, __m512i u, struct col e, vacc acc,
+             enum mm_header header, int half, int min)
+{
+    if (!half) s = _mm512_add_epi32(s, u);
+    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc0);
+    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc1, t);
+    acc = _mm512_add_ps(scale2(t, e.e), acc);
+    if (!min) return acc;
+    if (header == H_DM) return _mm512_fmadd_ps(w->mn0, _mm512_set1_ps(*e.s0), acc);
+    acc = _mm512_fnmadd_ps(w->mn0, _mm512_set1_ps(*e.s0), acc);
+    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(*e.s1), acc) : acc;
+}
+
 /* Two chains of products for one sum: a chain of eight is longer than what the scheduler can hide.
- * The product by the activations' scale, a power of two, goes to the adders, whose ports the
- * integer products leave free: acc + t * 2^e is fma(t, d, acc) exactly. */
+ */
 AI vacc add_column(const struct wgroup *w, struct col e, vacc acc, enum mm_header header, int half,
                    int min, int off)
 {
@@ -321,14 +336,7 @@ AI vacc add_column(const struct wgroup *w, struct col e, vacc acc, enum mm_heade
     u = dp(u, w->w6, e.q + 24);
     s = dp(s, w->w3, e.q + 12);
     u = dp(u, w->w7, e.q + 28);
-    if (!half) s = _mm512_add_epi32(s, u);
-    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc.sc0);
-    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc.sc1, t);
-    acc = _mm512_add_ps(scale2(t, e.e), acc);
-    if (!min) return acc;
-    if (header == H_DM) return _mm512_fmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
-    acc = _mm512_fnmadd_ps(w->sc.mn0, _mm512_set1_ps(*e.s0), acc);
-    return half ? _mm512_fnmadd_ps(w->sc.mn1, _mm512_set1_ps(*e.s1), acc) : acc;
+    return fold(&w->sc, s, u, e, acc, header, half, min);
 }
 
 AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
@@ -370,21 +378,6 @@ AI __m512i spread(const int8_t *p)
 #endif
 }
 
-/* acc plus a column's products, from the sums of integers. */
-AI vacc fold(const struct scales *w, __m512i s, __m512i u, const struct mm_rec *e, vacc acc,
-             enum mm_header header, int half, int min)
-{
-    if (!half) s = _mm512_add_epi32(s, u);
-    __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(s), w->sc0);
-    if (half) t = _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), w->sc1, t);
-    acc = _mm512_add_ps(scale2(t, &e->e), acc);
-    if (!min) return acc;
-    __m512 s0 = _mm512_set1_ps(e->s[half ? 1 : 0]);
-    if (header == H_DM) return _mm512_fmadd_ps(w->mn0, s0, acc);
-    acc = _mm512_fnmadd_ps(w->mn0, s0, acc);
-    return half ? _mm512_fnmadd_ps(w->mn1, _mm512_set1_ps(e->s[2]), acc) : acc;
-}
-
 /* Columns from which two tiles are taken at once, and the formats for which it is faster: of four
  * bits and without a minimum (Q4_K and Q6_K lose 2 to 5 % from 16 columns on). */
 #define MM_TWO 8
@@ -392,18 +385,19 @@ AI vacc fold(const struct scales *w, __m512i s, __m512i u, const struct mm_rec *
     (((planes) == P_NIB || (planes) == P_NL || (planes) == P_E2M1) && !(min))
 
 #define TWO_LINES(k, l)                                                                            \
-    x = spread(e->q + 4 * (k));                                                                    \
+    x = spread(e.q + 4 * (k));                                                                     \
     s = dp_reg(s, w->w##k, x);                                                                     \
     p = dp_reg(p, v->w##k, x);                                                                     \
-    x = spread(e->q + 4 * (l));                                                                    \
+    x = spread(e.q + 4 * (l));                                                                     \
     u = dp_reg(u, w->w##l, x);                                                                     \
     o = dp_reg(o, v->w##l, x);
 
-AI void column_two(const struct wgroup *w, const struct wgroup *v, const struct mm_rec *e,
+AI void column_two(const struct wgroup *w, const struct wgroup *v, const struct mm_rec *r,
                    float *at, enum mm_header header, int half, int min, int off)
 {
-    __m512i s = start(e->i[half ? 1 : 0], off), p = s, x;
-    __m512i u = half ? start(e->i[2], off) : _mm512_setzero_si512(), o = u;
+    struct col e = of_rec(r, half);
+    __m512i s = start(*e.i0, off), p = s, x;
+    __m512i u = half ? start(*e.i1, off) : _mm512_setzero_si512(), o = u;
     TWO_LINES(0, 4)
     TWO_LINES(1, 5)
     TWO_LINES(2, 6)
