@@ -170,10 +170,8 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
 static bool takes_all_cpus(const struct compute *c)
 {
     struct os_topology topo;
-    if (os_topology_get(&topo, NULL)) return false;
-    int n = topo.n_pu;
-    if (topo.cgroup_cpus > 0 && topo.cgroup_cpus < n) n = (int)topo.cgroup_cpus;
-    return c->ei.n_thread >= n;
+    return os_topology_get(&topo, NULL) == SL_OK &&
+           c->ei.n_thread >= os_within_quota(&topo, topo.n_pu);
 }
 
 static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,

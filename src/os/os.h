@@ -98,6 +98,8 @@ struct os_topology {
     char thp[16];                     /* "always", "madvise", "never" */
 };
 sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
+/* Of n cores or hardware threads what the quota leaves, at least 1. */
+int os_within_quota(const struct os_topology *t, int n);
 /* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one. Returns how many distinct ones. */
 int os_worker_cpus(int n, int *cpu);
 

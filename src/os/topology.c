@@ -135,6 +135,12 @@ static int count_numa(const struct os_pu *pu, int n)
     return n_numa;
 }
 
+int os_within_quota(const struct os_topology *t, int n)
+{
+    if (t->cgroup_cpus > 0 && t->cgroup_cpus < n) n = (int)t->cgroup_cpus;
+    return n < 1 ? 1 : n;
+}
+
 sl_status os_topology_get(struct os_topology *out, sl_err *err)
 {
     char buf[4096];

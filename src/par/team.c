@@ -275,9 +275,7 @@ sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err)
     if (n <= 0) {
         struct os_topology topo;
         SL_TRY(os_topology_get(&topo, err));
-        n = topo.n_core;
-        if (topo.cgroup_cpus > 0 && topo.cgroup_cpus < n) n = (int)topo.cgroup_cpus;
-        if (n < 1) n = 1;
+        n = os_within_quota(&topo, topo.n_core);
     }
     if (n > WORKER_MAX) return SL_FAIL(err, LIMIT, "%d threads: at most %d", n, WORKER_MAX);
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *t, (void **)&t, err));
