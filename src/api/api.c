@@ -287,9 +287,11 @@ static void begin(void *user, struct net_req *r)
         return;
     }
     if (!t) {
-        char allow[API_ALLOW];
-        api_route_allow(r->path, allow);
-        if (known) net_reply_header(r, "Allow", allow);
+        if (known) {
+            char allow[API_ALLOW];
+            api_route_allow(r->path, allow);
+            net_reply_header(r, "Allow", allow);
+        }
         api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
                   known ? "that method is not for this path" : "there is no such path");
         return;

@@ -50,16 +50,22 @@ static void put_content(struct json_w *w, const struct json *text, bool answer)
     text_jw_arr_end(w);
 }
 
-static void put_item(struct json_w *w, const struct json *it)
+/* What every item begins with. */
+static void put_head(struct json_w *w, const struct json *it, const char *type, const char *status)
 {
-    const char *type = api_field_str(it, "type", "message");
-    bool answer = strcmp(api_field_str(it, "role", ""), "assistant") == 0;
     text_jw_obj(w);
     put_id(w, it, type);
     text_jw_key(w, "type");
     text_jw_strz(w, type);
     text_jw_key(w, "status");
-    text_jw_strz(w, api_field_str(it, "status", "completed"));
+    text_jw_strz(w, status);
+}
+
+static void put_item(struct json_w *w, const struct json *it)
+{
+    const char *type = api_field_str(it, "type", "message");
+    bool answer = strcmp(api_field_str(it, "role", ""), "assistant") == 0;
+    put_head(w, it, type, api_field_str(it, "status", "completed"));
     for (const struct json *v = it->child; v; v = v->next) {
         if (!strcmp(v->key, "id") || !strcmp(v->key, "type") || !strcmp(v->key, "status")) continue;
         text_jw_key(w, v->key);
@@ -82,12 +88,7 @@ void api_resp_put_input(struct str *out, const struct json *in)
             put_item(&w, it);
             continue;
         }
-        text_jw_obj(&w);
-        put_id(&w, NULL, "message");
-        text_jw_key(&w, "type");
-        text_jw_strz(&w, "message");
-        text_jw_key(&w, "status");
-        text_jw_strz(&w, "completed");
+        put_head(&w, NULL, "message", "completed");
         text_jw_key(&w, "role");
         text_jw_strz(&w, "user");
         text_jw_key(&w, "content");
