@@ -268,6 +268,16 @@ TEST(engine_ends_a_request_at_its_deadline) /* RELIABILITY K4 */
     sl_model_close(r.m);
 }
 
+/* Another prompt after a fault, with none of the kept blocks: both run to their ends. */
+static void run_beside_fault(struct rig *r, struct got *b, const int32_t *other)
+{
+    sl_drop_cache(r->e); /* block 0 was put before the fault */
+    sl_request q = base(b, 40);
+    q.ids = other;
+    ASSERT_OK(sl_submit(r->e, &q, NULL, &err));
+    drain(r->e);
+}
+
 TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* RELIABILITY K15 */
 {
     struct rig r;
@@ -279,14 +289,10 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* REL
     ASSERT_OK(sl_step(r.e, &err));
     const struct kv_seq *seq = &r.e->sched.run[r.e->sched.req[r.e->sched.active[0]].run].seq;
     dev_kv_poison(r.e->d, r.e->kv, seq->blk[0]); /* a fault in the middle of the prompt */
-    sl_drop_cache(r.e);                          /* block 0 was put before the fault */
     int32_t other[40];
     for (int i = 0; i < 40; i++)
         other[i] = (i * 5 + 1) % r.mi.n_vocab;
-    q = base(&b, 40);
-    q.ids = other;
-    ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
-    drain(r.e);
+    run_beside_fault(&r, &b, other);
     assert_int_equal(a.finish, SL_FINISH_ERROR);
     assert_int_equal(a.status, SL_INTERNAL);
     assert_int_equal(b.finish, SL_FINISH_LENGTH);
@@ -350,11 +356,7 @@ TEST(engine_faults_at_any_place_hurt_one_request) /* RELIABILITY K15 */
         const struct sched_req *at = &r.e->sched.req[r.e->sched.active[0]];
         int blk = (int)(rng_next(&rng) % (uint64_t)(at->n_done / ENGINE_BLK_TOK));
         dev_kv_poison(r.e->d, r.e->kv, r.e->sched.run[at->run].seq.blk[blk]);
-        sl_drop_cache(r.e);
-        q = base(&b, 40);
-        q.ids = other;
-        ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
-        drain(r.e);
+        run_beside_fault(&r, &b, other);
         assert_int_equal(a.status, SL_INTERNAL);
         assert_int_equal(b.finish, SL_FINISH_LENGTH);
         assert_memory_equal(b.tok, want.tok, sizeof want.tok);

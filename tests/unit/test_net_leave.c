@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "net/net.h"
+#include "net_refuse.h"
 #include "test.h"
 
 enum what { STARTS, REPLIES };
@@ -65,13 +66,6 @@ static void handle(void *user, struct net_req *r)
         net_reply(r, 200, "application/json", &s);
     }
     atomic_fetch_add(&seen.n_handled, 1);
-}
-static void refuse(void *user, struct net_req *r, int status, const char *code, const char *text)
-{
-    (void)user;
-    (void)code;
-    (void)text;
-    net_reply(r, status, "text/plain", NULL);
 }
 static void done(void *user, struct net_req *r)
 {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "net/net.h"
+#include "net_refuse.h"
 #include "test.h"
 
 #define N_STREAM 6
@@ -70,13 +71,6 @@ static void handle(void *user, struct net_req *r)
     stream[i].r = r;
     net_reply_stream(r, 200, "text/plain");
     atomic_fetch_add(&n_begun, 1);
-}
-static void refuse(void *user, struct net_req *r, int status, const char *code, const char *text)
-{
-    (void)user;
-    (void)code;
-    (void)text;
-    net_reply(r, status, "text/plain", NULL);
 }
 static void done(void *user, struct net_req *r)
 {

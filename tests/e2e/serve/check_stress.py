@@ -173,17 +173,23 @@ def descriptors():
             except OSError:
                 c.close()
         time.sleep(1)
-        c0, t0 = cpu(s), time.time()
-        time.sleep(3)
-        idle = (cpu(s) - c0) / (time.time() - t0)
-        for c in socks:
-            c.close()
-        time.sleep(0.5)
+        idle = idle_share(s, socks)
         print(f"200 connections on {soft} descriptors: {idle * 100:.0f} % of a core while nothing can be taken")
         need("no spinning without descriptors", idle <= 0.05, idle)
         need("alive after it", s.post(CHAT, chat())[0] == 200)
         need("exit", s.stop() == 0)
     flood(2048 if FULL else 1200)
+
+
+def idle_share(s, socks):
+    """Of a core, while they are open; closes them."""
+    c0, t0 = cpu(s), time.time()
+    time.sleep(3)
+    idle = (cpu(s) - c0) / (time.time() - t0)
+    for c in socks:
+        c.close()
+    time.sleep(0.5)
+    return idle
 
 
 def flood(n):
@@ -197,12 +203,7 @@ def flood(n):
             c.connect_ex(("127.0.0.1", s.port))
             socks.append(c)
         time.sleep(1)
-        held, c0, t0 = descriptors_of(s), cpu(s), time.time()
-        time.sleep(3)
-        idle = (cpu(s) - c0) / (time.time() - t0)
-        for c in socks:
-            c.close()
-        time.sleep(0.5)
+        held, idle = descriptors_of(s), idle_share(s, socks)
         print(f"{n} connections: {held} descriptors, {idle * 100:.0f} % of a core")
         need("connections: at most the cap", held <= 1024 + 64, held)
         need("connections: no spinning", idle <= 0.05, idle)
