@@ -14,7 +14,8 @@ Runs alternate (A B A B ...), because machines drift, and before each the memory
 at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is there. A program that fails or takes
 longer than --timeout is noted and does not end the run. The ratio of a case is the median over rounds of sluice to the best peer of the same round.
 A program repeats a test --reps times each time it runs (batches: once; peers behind a depth: once, for they compute the context every time). A machine that is shared slows programs down and never speeds them up, so the
-table has a second ratio: of the fastest repetition that each program had in all rounds.
+table has a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the limit is what a program that reaches all of the
+machine's read speed (integer peak, where that is the limit) would have: nothing can be further ahead of that peer on that file.
 --docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE.
 
 A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
@@ -325,7 +326,8 @@ def summary(rows, engines):
         gbps = [r["read_gbps"] for r in by.values() if r.get("read_gbps")]
         table.append({"case": case, "tps": med, "error": err, "ratio": statistics.median(ratios) if ratios else None,
                       "min": min(ratios) if ratios else None, "max": max(ratios) if ratios else None, "n": len(ratios),
-                      "best": best["sluice"] / peer if peer and best["sluice"] else None, "pct": statistics.median(pct) if pct else None, "gbps": statistics.median(gbps) if gbps else None})
+                      "best": best["sluice"] / peer if peer and best["sluice"] else None, "pct": statistics.median(pct) if pct else None,
+                      "most": statistics.median(ratios) * 100 / statistics.median(pct) if ratios and pct else None, "gbps": statistics.median(gbps) if gbps else None})
     return table
 
 
@@ -334,22 +336,22 @@ def num(v, form):
 
 
 def markdown(table, engines):
-    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the best runs", "of the limit", "read GB/s"]
+    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the best runs", "of the limit", "ratio at the limit", "read GB/s"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for t in table:
         lines.append("| " + " | ".join([t["case"]] + [num(t["tps"][e], ".1f") for e in engines] +
                                        [num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}", num(t["best"], ".2f"),
-                                        "-" if t["pct"] is None else f"{t['pct']:.0f} %", num(t["gbps"], ".0f")]) + " |")
+                                        "-" if t["pct"] is None else f"{t['pct']:.0f} %", num(t["most"], ".2f"), num(t["gbps"], ".0f")]) + " |")
     return "\n".join(lines)
 
 
 def write_csv(path, table, engines):
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "ratio_of_best", "rounds", "pct_of_limit", "read_gbps", "errors"])
+        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "ratio_of_best", "rounds", "pct_of_limit", "ratio_at_limit", "read_gbps", "errors"])
         for t in table:
             w.writerow([t["case"]] + [num(t["tps"][e], ".4g") for e in engines] +
-                       [num(t[k], ".4g") for k in ("ratio", "min", "max", "best")] + [t["n"], num(t["pct"], ".4g"), num(t["gbps"], ".4g"),
+                       [num(t[k], ".4g") for k in ("ratio", "min", "max", "best")] + [t["n"], num(t["pct"], ".4g"), num(t["most"], ".4g"), num(t["gbps"], ".4g"),
                         "; ".join(f"{e}: {x}" for e, x in t["error"].items() if x)])
 
 
