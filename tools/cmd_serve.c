@@ -25,7 +25,7 @@ struct serve_opts {
     const char *host, *alias, *key_file, *tls_cert, *tls_key, *db, *trace;
     const char *tool_parser, *reasoning_parser;
     struct opt_strs allow_host, cors;
-    int port, max_batch, max_queue, chunk, prefix_cache, metrics, ui, drain_s, sandbox;
+    int port, max_batch, max_queue, chunk, prefix_cache, interval_ms, metrics, ui, drain_s, sandbox;
     int64_t kv_tokens, timeout_ms;
     bool log_json;
 };
@@ -45,6 +45,7 @@ static const struct opt opts[] = {
     {"prefix-cache", 0, OPT_ENUM, offsetof(struct serve_opts, prefix_cache), "on|off", "on", 0, 0, "reuse the KV of equal beginnings"},
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser), "NAME", "auto", 0, 0, "how tool calls are found in answers"},
     {"reasoning-parser", 0, OPT_STR, offsetof(struct serve_opts, reasoning_parser), "NAME", "auto", 0, 0, "how reasoning is found in answers"},
+    {"stream-interval-ms", 0, OPT_INT, offsetof(struct serve_opts, interval_ms), "N", "16", 0, 1000, "tokens of a stream leave together within so long (0: each at once)"},
     {"timeout-ms", 0, OPT_I64, offsetof(struct serve_opts, timeout_ms), "N", "0", 0, 86400000, "limit of a request that gives none (0: none)"},
     {"drain",     0, OPT_INT,  offsetof(struct serve_opts, drain_s),   "S", "30", 0, 86400, "seconds that SIGTERM leaves to what runs"},
     {"db",        0, OPT_STR,  offsetof(struct serve_opts, db),        "FILE", NULL, 0, 0, "stored responses and usage by key (default: in memory)"},
@@ -68,6 +69,8 @@ static struct {
     api *api;
     sl_engine *engine;
     _Atomic int n_term;
+    struct trace *trace;
+    int n_prompt; /* prompt tokens of the last step */
 } live;
 
 static void on_signal(int sig)
@@ -107,6 +110,13 @@ static void announce(const struct serve_opts *o, int port)
     fflush(stderr);
 }
 
+static void on_step(void *user, const sl_step_record *r)
+{
+    (void)user;
+    live.n_prompt = r->n_prompt;
+    if (live.trace) trace_step(live.trace, r);
+}
+
 /* Steps until a signal and the end of what ran then. */
 static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int64_t *deadline,
                              sl_err *err)
@@ -123,8 +133,9 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
         }
         sl_wait(c->e, n_term ? 10 : 500);
         api_beat(live.api);
+        live.n_prompt = 0;
         sl_status st = sl_step(c->e, err);
-        net_server_flush(live.server);
+        net_server_flush(live.server, live.n_prompt > 0);
         if (st) {
             api_fail_all(live.api, err->text);
             return st;
@@ -187,7 +198,8 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
                           .port = o->port,
                           .tls_cert = cert,
                           .tls_key = key,
-                          .push_here = takes_all_cpus(c)};
+                          .push_here = takes_all_cpus(c),
+                          .gather_ms = o->interval_ms};
     SL_TRY(api_open(&ao, &live.api, err));
     api_hooks(live.api, &no.hooks);
     no.hooks.signal = reload;
@@ -285,7 +297,6 @@ static int run(struct cmd_ctx *x)
     struct compute c = {0};
     sl_err err = {0};
     char *cert = NULL, *key = NULL;
-    struct trace *trace = NULL;
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
@@ -298,17 +309,14 @@ static int run(struct cmd_ctx *x)
                          .n_queue_max = o->max_queue,
                          .n_chunk = o->chunk,
                          .kv_tokens = o->kv_tokens,
-                         .no_reuse = o->prefix_cache == 1};
-    if (!st && o->trace) st = trace_open(o->trace, &trace, &err);
-    if (trace) {
-        eo.on_step = trace_step;
-        eo.step_user = trace;
-    }
+                         .no_reuse = o->prefix_cache == 1,
+                         .on_step = on_step};
+    if (!st && o->trace) st = trace_open(o->trace, &live.trace, &err);
     if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
     if (!st) st = serve(&c, o, cert, key, &err);
     compute_close(&c);
-    trace_close(trace);
+    trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */
     mem_free(cert);
     mem_free(key);

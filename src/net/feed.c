@@ -19,12 +19,13 @@ enum net_feed_rc net_feed_put(struct net_feed *f, const struct net_piece *piece,
 {
     if (atomic_load_explicit(&f->dead, memory_order_relaxed)) return NET_FEED_DEAD;
     if (atomic_load_explicit(&f->broken, memory_order_relaxed)) return NET_FEED_FULL;
+    size_t used = net_ring_used(&f->ring);
     if (!net_ring_put(&f->ring, piece, n)) {
         atomic_store(&f->broken, true);
         net_wake(f->r);
         return NET_FEED_FULL;
     }
-    if (urgent || (f->lazy && net_ring_used(&f->ring) > f->ring.cap / 2))
+    if (urgent || (used <= f->ring.cap / 2 && net_ring_used(&f->ring) > f->ring.cap / 2))
         net_wake(f->r);
     else if (!f->lazy)
         net_wake_later(f->r);

@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the wakes of net_wake and net_wake_later are passed on, and on which thread: the watcher's,
- * or, where no CPU is free for it, that of net_server_flush. A watcher that wakes up costs the
- * thread that wakes it more than a write does, and then takes a CPU in the middle of a step. */
+/* When the wakes of net_wake_later are passed on, and on which thread: that of net_server_flush, or
+ * the watcher's. A send costs 10 to 50 us, whatever it carries, and takes the CPUs on which the
+ * next step runs: so a stream's events wait for those of the next steps while that makes none of
+ * them older than opts.gather_ms. Many streams wait twice as long, because they share what is
+ * sent at a time, and their steps are longer. */
 #include "base/clock.h"
 #include "net/net_internal.h"
 
 #define MS 1000000
-/* Wakes that may wait (net_wake_later) are passed on together: those within GATHER_MS, because
- * steps may be shorter; within half a millisecond more for each stream beyond four, because writes
- * cost 10 us each and take the CPUs on which the next step runs. */
-#define GATHER_MS 1
-#define GATHER_FREE 4
-#define GATHER_MS_MAX 16
-
-void net_gather_init(struct net_gather *g)
-{
-    g->ms = GATHER_MS;
-}
+#define MANY 8 /* streams */
 
 /* here: on the thread of net_server_flush. Resume, or go on with, everything that is listed; what
- * that thread must not do stays there. Returns how many; *rest: some stay. */
-static int pass_wakes(net_server *s, bool here, bool *rest)
+ * that thread must not do stays there, and then it returns false. */
+static bool pass_wakes(net_server *s, bool here)
 {
-    int n = 0;
+    bool all = true;
+    atomic_store_explicit(&s->n_listed, 0, memory_order_relaxed);
     struct net_req *next, *r = atomic_exchange_explicit(&s->wake_list, NULL,
                                                         memory_order_acquire); /* with net_wake */
     for (; r; r = next) {
@@ -31,7 +24,7 @@ static int pass_wakes(net_server *s, bool here, bool *rest)
         /* it sleeps: nobody else can resume or end it */
         if (here && (!o->direct || r->apart)) {
             net_wake_put(s, r);
-            *rest = true;
+            all = false;
             continue;
         }
         if (o->direct) {
@@ -41,64 +34,43 @@ static int pass_wakes(net_server *s, bool here, bool *rest)
             MHD_resume_connection(o->mhd);
         }
         net_req_unref(r);
-        n++;
     }
-    return n;
+    return all;
 }
 
-static void passed(struct net_gather *g, int64_t now, int n)
-{
-    if (!n) return;
-    g->passed = now;
-    g->ms = BASE_MIN(GATHER_MS + BASE_MAX(n - GATHER_FREE, 0) / 2, GATHER_MS_MAX);
-}
-
-/* Where wakes come too fast the watcher leaves the bell rung, so that nobody rings (a system call
- * of the engine's thread in every step), and looks at the list by itself, until it finds it empty.
- * Slower ones are waited for: to look in vain is a switch of threads more for each step. */
 void net_gather(net_server *s)
 {
+    /* before the list is taken: who pushes later rings again */
+    if (atomic_exchange(&s->rung, false)) (void)pass_wakes(s, false);
+}
+
+/* false: the watcher has to. Where no CPU is free for it, to wake it costs more than to write, and
+ * then it takes a CPU in the middle of a step. */
+static bool pass_here(net_server *s)
+{
+    if (!s->opts.push_here || s->tls_cert || pthread_mutex_trylock(&s->push_lock) != 0)
+        return false;
+    int64_t t = clock_now_ns();
+    bool all = pass_wakes(s, true);
+    atomic_fetch_add_explicit(&s->push_ns, clock_now_ns() - t, memory_order_relaxed);
+    pthread_mutex_unlock(&s->push_lock);
+    return all;
+}
+
+void net_server_flush(net_server *s, bool now)
+{
     struct net_gather *g = &s->gather;
-    int64_t now = clock_now_ns(), since = now - g->passed;
-    int n = 0;
-    if (!atomic_exchange(&s->urgent, false) && since < g->ms * (int64_t)MS) {
-        g->looking = atomic_load(&s->rung);
+    int64_t t = clock_now_ns(), next = t + (t - g->flushed); /* if steps are alike */
+    int64_t most = s->opts.gather_ms * (int64_t)MS;
+    if (atomic_load_explicit(&s->n_listed, memory_order_relaxed) >= MANY) most *= 2;
+    g->flushed = t;
+    if (!atomic_load_explicit(&s->wake_list, memory_order_relaxed)) {
+        g->oldest = 0;
         return;
     }
-    if (g->looking) n = pass_wakes(s, false, NULL);
-    g->looking = n > 0 && since < (g->ms + 2) * (int64_t)MS;
-    if (!g->looking) {
-        atomic_store(&s->rung, false); /* before the list is taken: who pushes later rings again */
-        n += pass_wakes(s, false, NULL);
-    }
-    passed(g, now, n);
-}
-
-int net_gather_wait(const net_server *s)
-{
-    const struct net_gather *g = &s->gather;
-    int64_t left = g->passed + g->ms * (int64_t)MS - clock_now_ns();
-    if (!g->looking) return -1;
-    return left > 0 ? (int)((left + MS - 1) / MS) : 0;
-}
-
-bool net_gather_here(net_server *s)
-{
-    struct net_gather *g = &s->gather;
-    bool rest = false;
-    /* a watcher that was told, or looks by itself, does it all */
-    if (!s->opts.push_here || s->tls_cert || atomic_load(&s->rung) || atomic_load(&s->urgent) ||
-        pthread_mutex_trylock(&s->push_lock) != 0)
-        return false;
-    int64_t now = clock_now_ns(), next = now + (now - g->flushed); /* if steps are alike */
-    bool late = next - g->passed >= g->ms * (int64_t)MS;
-    g->flushed = now;
-    if (late) {
-        passed(g, now, pass_wakes(s, true, &rest));
-        atomic_fetch_add_explicit(&s->push_ns, clock_now_ns() - now, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&s->push_lock);
-    /* Few streams that are not late wait for the next flush. Many of short steps are the watcher's,
-     * because it writes for all of them while a team goes on. */
-    return late ? !rest : g->ms == GATHER_MS;
+    if (!g->oldest) g->oldest = t;
+    if (!now && next - g->oldest <= most) return;
+    g->oldest = 0;
+    /* a watcher that was told does it all */
+    if (!atomic_load(&s->rung) && !pass_here(s)) net_ring(s);
 }

@@ -112,6 +112,7 @@ struct net_opts {
     int n_work;                     /* 0 = 2 worker threads */
     const char *tls_cert, *tls_key; /* PEM texts, or NULL */
     bool push_here; /* net_server_flush writes to streams: no CPU is free for another thread */
+    int gather_ms;  /* see net_wake_later */
     struct net_hooks hooks;
 };
 
@@ -155,10 +156,13 @@ void net_reply_stream(struct net_req *r, int status, const char *type);
 /* There is news for r: poll or pull runs at once. Cheap and without locks (the engine's thread calls
  * it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
-/* The same within some milliseconds, together with others, once net_server_flush was called. */
+/* The same, but it may wait for more: it is passed on by the first net_server_flush behind which
+ * another step as long as the last would make it older than gather_ms (twice that where many
+ * streams have news). */
 void net_wake_later(struct net_req *r);
-/* After each step, even one that did nothing while requests are pending. Threads: one. */
-void net_server_flush(net_server *s);
+/* After each step, even one that did nothing while requests are pending. now: nothing waits, the
+ * next step may be long. Threads: one. */
+void net_server_flush(net_server *s, bool now);
 void net_req_ref(struct net_req *r);
 void net_req_unref(struct net_req *r); /* the last frees it, with its arena. NULL is legal */
 /* The server is going down: poll and pull should return NET_ABORT. */

@@ -75,11 +75,10 @@ struct net_req_own {
     struct net_req *work_next; /* in server.work_head */
 };
 
+/* Of the thread that calls net_server_flush. */
 struct net_gather {
-    bool looking;    /* the watcher, without being rung */
-    int ms;          /* from one pass to the next, at least */
-    int64_t passed;  /* when there were wakes to pass on last */
-    int64_t flushed; /* when net_server_flush was called last */
+    int64_t flushed; /* when it was called last */
+    int64_t oldest;  /* when it first saw what is listed now; 0: nothing was */
 };
 
 struct net_server {
@@ -95,12 +94,13 @@ struct net_server {
     /* any thread */
     _Atomic int closing, n_active, n_sleeping, n_conn, n_work_begun;
     _Atomic uint64_t signals;            /* bit per number */
-    _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole by the watcher */
-    _Atomic bool rung;                   /* the watcher was told that there is something in it */
-    _Atomic bool urgent;                 /* and that it can not wait */
+    _Atomic(struct net_req *) wake_list; /* pushed by net_wake, taken whole, see gather.c */
+    _Atomic int n_listed;                /* in it, about */
+    _Atomic bool rung;                   /* the watcher was told to take it */
     _Atomic int64_t push_ns;             /* net_server_push_s */
     /* under push_lock: who has it runs the streams that are direct and sleep (see push.c) */
     pthread_mutex_t push_lock;
+    /* thread of net_server_flush */
     struct net_gather gather;
     /* under lock */
     pthread_mutex_t lock;
@@ -137,6 +137,8 @@ sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_con
     "\"param\":null,\"code\":\"rate_limit_exceeded\"}}"
 /* Onto wake_list. */
 void net_wake_put(net_server *s, struct net_req *r);
+/* Have the watcher take it. */
+void net_ring(net_server *s);
 /* The connection is done with it, and so is the worker: tell the caller, free. */
 void net_req_close(struct net_req_own *o);
 /* Suspend until the next wake; false: it came already, go on at once. Net thread. */
@@ -151,13 +153,8 @@ void net_req_filler(struct net_req_own *o);
 void net_push(struct net_req_own *o);
 
 /* gather.c */
-void net_gather_init(struct net_gather *g);
-/* Pass on what is listed, if it is time. Watcher, under push_lock. */
+/* Pass on what is listed, if it was rung. Watcher, under push_lock. */
 void net_gather(net_server *s);
-/* Milliseconds until the watcher has to, by itself; -1: when it is rung. */
-int net_gather_wait(const net_server *s);
-/* The same as net_gather on the thread of net_server_flush; false: the watcher has to. */
-bool net_gather_here(net_server *s);
 
 /* watch.c */
 sl_status net_watch_open(net_server *s, sl_err *err) BASE_MUST_USE;

@@ -236,6 +236,7 @@ bool net_req_sleep(struct net_req_own *o)
 void net_wake_put(net_server *s, struct net_req *r)
 {
     struct net_req *head = atomic_load_explicit(&s->wake_list, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->n_listed, 1, memory_order_relaxed);
     do
         net_own(r)->wake_next = head;
     while (!atomic_compare_exchange_weak_explicit(&s->wake_list, &head, r, memory_order_release,
@@ -254,29 +255,22 @@ static bool list_push(struct net_req *r)
     return true;
 }
 
-/* told: what it is that the watcher was told by a ring, and takes back (see watch.c). */
-static void ring(net_server *s, _Atomic bool *told)
+void net_ring(net_server *s)
 {
     uint64_t one = 1;
-    if (atomic_exchange(told, true)) return;             /* pairs with net_gather */
+    if (atomic_exchange(&s->rung, true)) return;         /* pairs with net_gather */
     if (write(s->wake_fd, &one, sizeof one) < 0) return; /* full: it rings already */
 }
 
 void net_wake(struct net_req *r)
 {
     net_server *s = r->server; /* r may be gone once it is on the list */
-    if (list_push(r)) ring(s, &s->urgent);
+    if (list_push(r)) net_ring(s);
 }
 
 void net_wake_later(struct net_req *r)
 {
     (void)list_push(r);
-}
-
-void net_server_flush(net_server *s)
-{
-    if (atomic_load_explicit(&s->wake_list, memory_order_relaxed) && !net_gather_here(s))
-        ring(s, &s->rung);
 }
 
 void net_req_filler(struct net_req_own *o)

@@ -157,9 +157,8 @@ static void *watch(void *arg)
     struct epoll_event ev[64];
     pthread_setname_np(pthread_self(), "net-watch");
     int64_t last = clock_now_ns();
-    int wait = -1;
     while (atomic_load(&s->closing) < 2 || atomic_load(&s->n_sleeping) > 0) {
-        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), wait);
+        int n = epoll_wait(s->epoll_fd, ev, BASE_COUNT_OF(ev), atomic_load(&s->closing) ? 5 : -1);
         bool tick = false, closing = atomic_load(&s->closing);
         pthread_mutex_lock(&s->push_lock);
         for (int i = 0; i < n; i++) {
@@ -168,8 +167,6 @@ static void *watch(void *arg)
         }
         net_gather(s);
         if (closing) wake_all(s);
-        wait = net_gather_wait(s);
-        if (wait < 0 && closing) wait = 5; /* else tick_fd ends it */
         pthread_mutex_unlock(&s->push_lock);
         take_signals(s);
         if (closing) continue;
@@ -194,7 +191,6 @@ sl_status net_watch_open(net_server *s, sl_err *err)
 {
     /* A timer of its own: a limit for each epoll_wait would be set and taken back at every wake. */
     const struct itimerspec tick = {{0, TICK_MS * (long)MS}, {0, TICK_MS * (long)MS}};
-    net_gather_init(&s->gather);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

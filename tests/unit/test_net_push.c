@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams that get their bytes from the watcher and from net_server_flush: all of them, in order,
- * for readers that keep up, that stop for a while, and beside one that leaves. */
+ * for readers that keep up, that stop for a while, and beside one that leaves; and the flush with
+ * which they get them. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,11 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "net/net.h"
 #include "net_refuse.h"
 #include "test.h"
 
-#define N_STREAM 6
+#define N_STREAM 8
 #define N_LINE 6000
 #define LINE 100 /* bytes: all of them more than sockets hold */
 #define PART 4096
@@ -26,6 +28,7 @@ static struct stream {
 } stream[N_STREAM];
 static _Atomic int n_begun, n_made, n_closed, n_released;
 static net_server *server;
+static int apart, old; /* streams that are never for the thread of net_server_flush */
 
 static enum net_next poll(struct net_req *r)
 {
@@ -65,7 +68,7 @@ static void handle(void *user, struct net_req *r)
     (void)user;
     int i = r->path[1] - '0';
     r->user = &stream[i];
-    r->apart = i == 1;
+    r->apart = i == apart;
     r->ops = &ops;
     net_req_ref(r);
     stream[i].r = r;
@@ -92,7 +95,7 @@ static void *make(void *arg)
             else
                 net_wake_later(stream[k].r);
         }
-        net_server_flush(server);
+        net_server_flush(server, i % 7 == 0);
         if (t.tv_nsec) nanosleep(&t, NULL);
     }
     return NULL;
@@ -105,7 +108,7 @@ static int ask(int i)
                              .sin_port = htons((uint16_t)net_server_port(server)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), few = 16384;
-    int n = snprintf(text, sizeof text, "GET /%d HTTP/1.%d\r\nHost: localhost\r\n\r\n", i, i != 2);
+    int n = snprintf(text, sizeof text, "GET /%d HTTP/1.%d\r\nHost: localhost\r\n\r\n", i, i != old);
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(send(fd, text, (size_t)n, 0), n);
@@ -139,41 +142,55 @@ static void read_all(int fd, bool chunked)
         assert_int_equal(strtol(text + (size_t)i * LINE, NULL, 10), i);
 }
 
-static void run(bool push_here)
+static const struct net_hooks hooks = {
+    .begin = begin, .handle = handle, .refuse = refuse, .done = done};
+
+static void begin_all(const struct net_opts *o, int n, int *fd)
 {
-    struct net_opts o = {
-        .host = "127.0.0.1",
-        .push_here = push_here,
-        .hooks = {.begin = begin, .handle = handle, .refuse = refuse, .done = done}};
     sl_err err;
-    pthread_t maker;
-    int fd[N_STREAM];
     memset(stream, 0, sizeof stream);
     atomic_store(&n_begun, 0);
     atomic_store(&n_made, 0);
     atomic_store(&n_closed, 0);
     atomic_store(&n_released, 0);
-    ASSERT_OK(net_server_open(&o, &server, &err));
-    for (int i = 0; i < N_STREAM; i++)
+    ASSERT_OK(net_server_open(o, &server, &err));
+    for (int i = 0; i < n; i++)
         fd[i] = ask(i);
-    while (atomic_load(&n_begun) < N_STREAM)
+    while (atomic_load(&n_begun) < n)
         usleep(1000);
+}
+
+static void end_all(int n, const int *fd)
+{
+    for (int i = 0; i < n; i++) {
+        net_req_unref(stream[i].r);
+        if (fd[i] >= 0) close(fd[i]);
+    }
+    net_server_close(server);
+    assert_int_equal(atomic_load(&n_closed), n);
+    assert_int_equal(atomic_load(&n_released), n);
+}
+
+static void run(bool push_here)
+{
+    struct net_opts o = {
+        .host = "127.0.0.1", .push_here = push_here, .gather_ms = 2, .hooks = hooks};
+    pthread_t maker;
+    int fd[N_STREAM];
+    apart = 1;
+    old = 2;
+    begin_all(&o, N_STREAM, fd);
     assert_int_equal(pthread_create(&maker, NULL, make, NULL), 0);
     while (atomic_load(&n_made) < N_LINE / 2)
         usleep(1000);
     close(fd[0]); /* in the middle; the others did not read so far */
+    fd[0] = -1;
     for (int i = N_STREAM - 1; i > 0; i--)
-        read_all(fd[i], i != 2);
+        read_all(fd[i], i != old);
     pthread_join(maker, NULL);
     double s = net_server_push_s(server);
     assert_true(push_here ? s > 0 : s == 0.0);
-    for (int i = 0; i < N_STREAM; i++) {
-        net_req_unref(stream[i].r);
-        if (i) close(fd[i]);
-    }
-    net_server_close(server);
-    assert_int_equal(atomic_load(&n_closed), N_STREAM);
-    assert_int_equal(atomic_load(&n_released), N_STREAM);
+    end_all(N_STREAM, fd);
 }
 
 TEST(net_streams_are_whole_from_the_watcher)
@@ -184,4 +201,77 @@ TEST(net_streams_are_whole_from_the_watcher)
 TEST(net_streams_are_whole_from_flush)
 {
     run(true);
+}
+
+/* ---- the flush that passes them on ---- */
+
+#define GATHER_MS 16
+
+static bool told(int n, int line)
+{
+    for (int k = 0; k < n; k++)
+        if (atomic_load(&stream[k].n_told) < line) return false;
+    return true;
+}
+
+/* n streams of which each step has news. With the times before and after each flush: those behind
+ * which one more step would make the oldest news older than most_ms pass them on, and no other; so
+ * does every one that is told to. How long a step takes on this machine does not matter. */
+static void gather(bool push_here, int n, int most_ms)
+{
+    struct net_opts o = {
+        .host = "127.0.0.1", .push_here = push_here, .gather_ms = GATHER_MS, .hooks = hooks};
+    int64_t most = most_ms * (int64_t)1000000, t0 = 0, t1 = 0, old0 = 0, old1 = 0;
+    int fd[N_STREAM], n_waited = 0, n_passed = 0, n_early = 0;
+    apart = old = -1;
+    begin_all(&o, n, fd);
+    for (int i = 1; i <= 160; i++) { /* with the first they begin to sleep */
+        bool first = i == 1 || told(n, i - 1), now = i == 1 || i % 40 == 0;
+        struct timespec step = {.tv_nsec = i % 50 < 10 ? 20000000 : 3000000};
+        atomic_store(&n_made, i);
+        for (int k = 0; k < n; k++)
+            net_wake_later(stream[k].r);
+        int64_t before = clock_now_ns();
+        net_server_flush(server, now);
+        int64_t after = clock_now_ns();
+        if (first) old0 = before;
+        if (first) old1 = after;
+        bool must = now || 2 * before - t1 - old1 > most, may = now || 2 * after - t0 - old0 > most;
+        for (int ms = 0; must && !told(n, i); ms++) {
+            if ((push_here && i > 1) || ms == 5000) fail_msg("step %d: news wait too long", i);
+            usleep(1000);
+        }
+        t0 = before;
+        t1 = after;
+        nanosleep(&step, NULL);
+        n_passed += must && !now;
+        n_waited += !may;
+        n_early += !may && told(n, i);
+    }
+    assert_true(n_passed > 3);
+    assert_true(n_waited > 3);
+    /* a watcher that was stopped in the middle of the last ones finds these too */
+    assert_true(n_early <= (push_here ? 0 : n_waited / 4));
+    for (int k = 0; k < n; k++)
+        close(fd[k]);
+    for (int k = 0; k < n; k++)
+        fd[k] = -1;
+    end_all(n, fd);
+}
+
+TEST(net_flush_gathers_for_few_streams)
+{
+    gather(true, 1, GATHER_MS);
+    gather(true, 4, GATHER_MS);
+}
+
+TEST(net_flush_gathers_longer_for_many_streams)
+{
+    gather(true, 8, 2 * GATHER_MS);
+}
+
+TEST(net_watcher_is_rung_by_the_same_rule)
+{
+    gather(false, 1, GATHER_MS);
+    gather(false, 8, 2 * GATHER_MS);
 }

@@ -158,13 +158,14 @@ class Server:
                 out += b"<TIMEOUT>"
             return out
 
-    def open(self, body, path="/v1/chat/completions", headers=None, rcvbuf=0):
-        """A socket on which the request was sent and nothing read."""
+    def open(self, body, path="/v1/chat/completions", headers=None, rcvbuf=0, tls=None):
+        """A socket on which the request was sent and nothing read. tls: a context."""
         s = socket.socket()
         if rcvbuf:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         s.settimeout(30)
         s.connect(("127.0.0.1", self.port))
+        s = tls.wrap_socket(s) if tls else s
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n"
         for k, v in (headers or {}).items():
