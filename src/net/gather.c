@@ -9,6 +9,9 @@
 
 #define MS 1000000
 #define MANY 8 /* streams */
+/* Of many streams, whose steps are so much shorter than what they wait, the watcher writes: it
+ * takes as long as a step, and the rest of a team that waits for so long goes to sleep. */
+#define SHORT 4
 
 /* here: on the thread of net_server_flush. Resume, or go on with, everything that is listed; what
  * that thread must not do stays there, and then it returns false. */
@@ -60,17 +63,17 @@ static bool pass_here(net_server *s)
 void net_server_flush(net_server *s, bool now)
 {
     struct net_gather *g = &s->gather;
-    int64_t t = clock_now_ns(), next = t + (t - g->flushed); /* if steps are alike */
-    int64_t most = s->opts.gather_ms * (int64_t)MS;
-    if (atomic_load_explicit(&s->n_listed, memory_order_relaxed) >= MANY) most *= 2;
+    int64_t t = clock_now_ns(), step = t - g->flushed;
+    bool many = atomic_load_explicit(&s->n_listed, memory_order_relaxed) >= MANY;
+    int64_t most = s->opts.gather_ms * (int64_t)MS * (many ? 2 : 1);
     g->flushed = t;
     if (!atomic_load_explicit(&s->wake_list, memory_order_relaxed)) {
         g->oldest = 0;
         return;
     }
     if (!g->oldest) g->oldest = t;
-    if (!now && next - g->oldest <= most) return;
+    if (!now && t + step - g->oldest <= most) return; /* if the next step is like this one */
     g->oldest = 0;
-    /* a watcher that was told does it all */
-    if (!atomic_load(&s->rung) && !pass_here(s)) net_ring(s);
+    if (atomic_load(&s->rung)) return; /* a watcher that was told does it all */
+    if ((many && step < most / SHORT) || !pass_here(s)) net_ring(s);
 }
