@@ -90,7 +90,7 @@ sl_status load_stream_push(struct load_stream *s, const char *p, size_t n, int *
         if (!nl || s->buf.n) {
             str_put(&s->buf, p, part);
             SL_TRY(str_status(&s->buf, err));
-            if (!nl) return SL_OK;
+            if (!nl) break;
             SL_TRY(event(s, s->buf.p, s->buf.n, pieces, err));
             str_clear(&s->buf);
         } else

@@ -28,8 +28,8 @@ class Fake(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.lock = threading.Lock()
         self.reset()
 
-    def reset(self, ttft=0.03, tpot=0.005, fail=lambda i: None, slow=0.0, cut=False, multi=1, name='content'):
-        self.name, self.twice = name, []
+    def reset(self, ttft=0.03, tpot=0.005, fail=lambda i: None, slow=0.0, cut=False, multi=1, name='content', torn=0):
+        self.name, self.twice, self.torn = name, [], torn
         self.ttft, self.tpot, self.fail, self.slow, self.cut, self.multi = ttft, tpot, fail, slow, cut, multi
         self.open = self.peak = self.n = 0
         self.bodies, self.times, self.keys = [], [], []
@@ -94,7 +94,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.chunk(b': prefill 50 %\n\n')
         if chat:
             self.chunk({'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': ''}}]})
-        for k in range(0, n, s.multi):
+        if s.torn:
+            text = b''.join(b'data: ' + json.dumps({'choices': [{'index': 0, 'delta': {'content': 'w '}}]}).encode() + b'\n\n' for _ in range(n))
+            for k in range(0, len(text), s.torn):
+                self.chunk(text[k:k + s.torn])
+                time.sleep(s.tpot)
+        for k in range(0, 0 if s.torn else n, s.multi):
             if k:
                 time.sleep(s.tpot * s.multi)
             if s.cut and k > n // 2:
@@ -151,6 +156,9 @@ def figures(server):
     server.reset(multi=3)
     (r,), _ = load(server, '--parallel', '1', '--number', '2', '--input-length', '40', '--output-length', '22')
     check('three tokens a piece', near(r['tokens_per_piece'], 3, 0.01), r)
+    server.reset(torn=150)
+    (r,), _ = load(server, '--parallel', '1', '--number', '2', '--input-length', '40', '--output-length', '20')
+    check('reads that end inside of an event', r['tokens_per_piece'] == 1 and r['itl_ms']['n'] == 2 * 19, r)
 
 
 def arrivals(server, tmp):
