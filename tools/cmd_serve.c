@@ -45,7 +45,7 @@ static const struct opt opts[] = {
     {"prefix-cache", 0, OPT_ENUM, offsetof(struct serve_opts, prefix_cache), "on|off", "on", 0, 0, "reuse the KV of equal beginnings"},
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser), "NAME", "auto", 0, 0, "how tool calls are found in answers"},
     {"reasoning-parser", 0, OPT_STR, offsetof(struct serve_opts, reasoning_parser), "NAME", "auto", 0, 0, "how reasoning is found in answers"},
-    {"stream-interval-ms", 0, OPT_INT, offsetof(struct serve_opts, interval_ms), "N", "16", 0, 1000, "tokens of a stream leave together within so long (0: each at once)"},
+    {"stream-interval-ms", 0, OPT_INT, offsetof(struct serve_opts, interval_ms), "N", "32", 0, 1000, "tokens of a stream leave together within so long (0: each at once)"},
     {"timeout-ms", 0, OPT_I64, offsetof(struct serve_opts, timeout_ms), "N", "0", 0, 86400000, "limit of a request that gives none (0: none)"},
     {"drain",     0, OPT_INT,  offsetof(struct serve_opts, drain_s),   "S", "30", 0, 86400, "seconds that SIGTERM leaves to what runs"},
     {"db",        0, OPT_STR,  offsetof(struct serve_opts, db),        "FILE", NULL, 0, 0, "stored responses and usage by key (default: in memory)"},

@@ -2,8 +2,8 @@
 /* When the wakes of net_wake_later are passed on, and on which thread: that of net_server_flush, or
  * the watcher's. A send costs 10 to 50 us, whatever it carries, and takes the CPUs on which the
  * next step runs: so a stream's events wait for those of the next steps while that makes none of
- * them older than opts.gather_ms. Many streams wait twice as long, because they share what is
- * sent at a time, and their steps are longer. */
+ * them older than opts.gather_ms. Few streams wait only where steps are shorter than half of that:
+ * longer ones are seen one by one, and their sends cost little. */
 #include "base/clock.h"
 #include "net/net_internal.h"
 
@@ -65,14 +65,15 @@ void net_server_flush(net_server *s, bool now)
     struct net_gather *g = &s->gather;
     int64_t t = clock_now_ns(), step = t - g->flushed;
     bool many = atomic_load_explicit(&s->n_listed, memory_order_relaxed) >= MANY;
-    int64_t most = s->opts.gather_ms * (int64_t)MS * (many ? 2 : 1);
+    int64_t most = s->opts.gather_ms * (int64_t)MS;
     g->flushed = t;
     if (!atomic_load_explicit(&s->wake_list, memory_order_relaxed)) {
         g->oldest = 0;
         return;
     }
     if (!g->oldest) g->oldest = t;
-    if (!now && t + step - g->oldest <= most) return; /* if the next step is like this one */
+    /* if the next step is like this one */
+    if (!now && t + step - g->oldest <= most && (many || step <= most / 2)) return;
     g->oldest = 0;
     if (atomic_load(&s->rung)) return; /* a watcher that was told does it all */
     if ((many && step < most / SHORT) || !pass_here(s)) net_ring(s);

@@ -157,8 +157,8 @@ void net_reply_stream(struct net_req *r, int status, const char *type);
  * it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
 /* The same, but it may wait for more: it is passed on by the first net_server_flush behind which
- * another step as long as the last would make it older than gather_ms (twice that where many
- * streams have news). */
+ * another step as long as the last would make it older than gather_ms; where few streams have news
+ * also by the first behind a step of more than half of that. */
 void net_wake_later(struct net_req *r);
 /* After each step, even one that did nothing while requests are pending. now: nothing waits, the
  * next step may be long. Threads: one. */

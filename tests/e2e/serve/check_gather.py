@@ -12,7 +12,7 @@ from serve import Server
 import e2e
 
 T = e2e.Tally("serve: gathering")
-INTERVAL = 16  # docs/serving.md
+INTERVAL = 32  # docs/serving.md
 SIZE = ("-c", "8192", "--kv-tokens", "16384")
 
 
