@@ -238,12 +238,12 @@ def fair(model, n_stream, *lengths):
             with tempfile.TemporaryDirectory() as d:
                 trace = os.path.join(d, "trace.json")
                 g, quiet, took, others = fair_once(model, n_stream, n, trace)
-                rows.append((quantile(g, 0.5), quantile(g, 0.99), quantile(g, 0.99) / quantile(g, 0.5), max(g), quantile(quiet, 0.5), took, others,
+                rows.append((quantile(g, 0.5), quantile(g, 0.99), quantile(g, 0.99) / quantile(g, 0.5), max(g), statistics.mean(quiet), took, others,
                              *fair_steps(trace, n_stream)))
         mid, p99, ratio, most, before, took, others, steps, decode, noise = (statistics.median(c) for c in zip(*rows))
         each = [", ".join(f"{r[k]:.2f}" for r in rows) for k in (2, 7, 8, 9)]
         print(f"{n_stream} streams, a prompt of {n} tokens, {THREADS} threads, medians of {ROUNDS} rounds: read in {took:.2f} s; gaps p50 {mid:.2f} ms, "
-              f"p99 {p99:.2f} ms: {ratio:.2f} of the p50 ({each[0]}), most {most:.2f} ms; p50 before it {before:.2f} ms\n"
+              f"p99 {p99:.2f} ms: {ratio:.2f} of the p50 ({each[0]}), most {most:.2f} ms; mean before it {before:.2f} ms\n"
               f"  steps: p99 {steps:.2f} of the p50 ({each[1]}), {decode:.2f} of those that only decode ({each[2]}); "
               f"before the prompt, steps that only decode: p99 {noise:.2f} of their p50 ({each[3]}); "
               f"other programs and the host took {100 * others:.0f} % of a CPU", flush=True)
