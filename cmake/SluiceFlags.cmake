@@ -13,6 +13,9 @@ endif()
 
 if(SL_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
+  if(NOT SL_FUZZ_CMP) # most of what it costs are UBSan's own comparisons
+    add_compile_options(-fno-sanitize-coverage=trace-cmp,stack-depth)
+  endif()
   add_compile_definitions(TEXT_TMPL_STEPS=2000)
 endif()
 
