@@ -41,7 +41,7 @@ static bool good_host(const char *h)
 
 struct fields {
     const char *bad;
-    uintptr_t n; /* bytes of the head that were seen, with their line ends */
+    const char *at; /* where the next one begins, when two bytes ended the line before it */
 };
 
 static enum MHD_Result check_field(void *cls, enum MHD_ValueKind kind, const char *key,
@@ -50,7 +50,10 @@ static enum MHD_Result check_field(void *cls, enum MHD_ValueKind kind, const cha
     struct fields *f = cls;
     const char **bad = &f->bad;
     (void)kind;
-    f->n += (uintptr_t)value - (uintptr_t)key + n_value + 2;
+    /* one that the library took for the end of something: a NUL, a CR, a lone LF, a folded line.
+     * The sum of all is not enough: a lone LF is one byte less, an empty name one more. */
+    if (key != f->at) *bad = "the header fields are malformed";
+    f->at = value + n_value + 2;
     if (!is_token(key, n_key)) *bad = "the name of a header field is malformed";
     for (size_t i = 0; i < n_value; i++)
         if (((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7f)
@@ -74,7 +77,7 @@ const char *net_head_bad(const struct net_req *r, const char *version)
     const char *host = net_req_header(r, "Host");
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(net_own(r)->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    struct fields f = {.n = (uintptr_t)version + strlen(version) + 2 - (uintptr_t)r->method + 2};
+    struct fields f = {.at = version + strlen(version) + 2};
     if (!is_token(r->method, strlen(r->method))) return "the method is malformed";
     /* the words of the line stand one byte apart: more is a NUL or a second space */
     if (c->bad_target || c->target != r->method + strlen(r->method) + 1 ||
@@ -85,9 +88,9 @@ const char *net_head_bad(const struct net_req *r, const char *version)
         return "the request target is malformed";
     MHD_get_connection_values_n(net_own(r)->mhd, MHD_HEADER_KIND, check_field, &f);
     if (f.bad) return f.bad;
-    /* bytes that the library took for the end of something: a NUL, a CR, a lone LF, a folded line
-     */
-    if (info && info->header_size != f.n) return "the header fields are malformed";
+    /* two line ends, which are zeros by now: a field without a name ends the head too */
+    if (info && (r->method + info->header_size != f.at + 2 || memcmp(f.at - 2, "\0\0\0", 4) != 0))
+        return "the header fields are malformed";
     if (host && !good_host(host)) return "Host is malformed";
     return bad_framing(r);
 }

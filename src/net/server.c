@@ -17,7 +17,6 @@
 
 #define DISCARD_SMALL (1024 * 1024)     /* a refused body up to this is read, so that the reply */
 #define DISCARD_LARGE (8 * 1024 * 1024) /* arrives; too large a one, or one too soon, this more */
-#define SPARE 16                        /* table entries over the limit that the library keeps */
 
 /* ---- connections ---- */
 
@@ -180,9 +179,10 @@ static bool sleep_first(struct net_req_own *o)
 static enum MHD_Result go_on(net_server *s, struct net_req_own *o)
 {
     struct net_req *r = &o->r;
-    if (!o->read && !r->here && !o->replied) {
+    if (!o->read && !o->replied) {
         /* A turn of the library's loop, so that it wants no more bytes. Suspended before that it
-         * would read as soon as it is resumed, and close on a peer that has closed its side. */
+         * would read as soon as it is resumed, and close on a peer that has closed its side. And a
+         * reply is not taken before where a head without a body expects a 100. */
         o->read = true;
         return MHD_YES;
     }
@@ -294,11 +294,11 @@ static sl_status open_short(net_server *s, sl_err *err)
     return SL_OK;
 }
 
-static sl_status start(net_server *s, sl_err *err)
+sl_status net_daemon_open(net_server *s, unsigned flags, sl_err *err)
 {
     static char tls[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"; /* RFC 8996 */
     struct MHD_OptionItem opt[4] = {{MHD_OPTION_END, 0, NULL}};
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
+    flags |= MHD_ALLOW_SUSPEND_RESUME;
     if (s->tls_cert) {
         flags |= MHD_USE_TLS;
         opt[0] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls_cert};
@@ -311,7 +311,7 @@ static sl_status start(net_server *s, sl_err *err)
         MHD_OPTION_EXTERNAL_LOGGER, quiet_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_done, s,
         MHD_OPTION_NOTIFY_CONNECTION, on_conn, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)(s->opts.n_thread ? s->opts.n_thread : 2),
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - SPARE),
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->n_conn_max - NET_SPARE),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(8 * NET_IDLE_MS / 1000), /* watch.c ends sooner */
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)NET_HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, opt, MHD_OPTION_END);
@@ -345,7 +345,7 @@ static sl_status open_all(net_server *s, sl_err *err)
     SL_TRY(net_listen(o->host, o->port, 4096, &s->listen_fd, &s->port, err));
     SL_TRY(net_watch_open(s, err));
     SL_TRY(net_work_open(s, err));
-    return start(s, err);
+    return net_daemon_open(s, MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, err);
 }
 
 sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *err)
@@ -355,7 +355,7 @@ sl_status net_server_open(const struct net_opts *o, net_server **out, sl_err *er
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof **out, &p, err));
     net_server *s = p;
     s->opts = *o;
-    s->n_conn_max = conn_max(o->n_conn_max ? o->n_conn_max : 1024) + SPARE;
+    s->n_conn_max = conn_max(o->n_conn_max ? o->n_conn_max : 1024) + NET_SPARE;
     s->listen_fd = s->epoll_fd = s->wake_fd = s->tick_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->push_lock, NULL);

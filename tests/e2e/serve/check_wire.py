@@ -68,6 +68,7 @@ def must():
             "NUL in name": b"X\0Y: 1", "high byte in name": b"X\xe9: 1", "space in name": b"X Y: 1", "NUL in value": b"X: a\0b", "CR in value": b"X: a\rb",
             "CR at the end": b"X: a\r", "first line folded": b" X: 1"}.items():
         yield "field: " + name, head(text) if name != "first line folded" else b"GET /health HTTP/1.1\r\n X: 1\r\nHost: localhost" + END
+    yield "field: a lone LF and an empty name", b"GET /health HTTP/1.1\nHost: localhost\r\n:\r\nX: 1" + END
     yield "host: none", b"GET /health HTTP/1.1" + END
     yield "host: two", head(b"Host: localhost")
     yield "host: two that differ", head(b"Host: other")
