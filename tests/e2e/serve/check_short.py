@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import threading
+import time
 
 from serve import Server, chat, error_of
 import e2e
@@ -117,6 +118,7 @@ def main():
             for t in th:
                 t.join()
             s.proc.send_signal(signal.SIGUSR2)
+            time.sleep(0.3)  # until one of its threads has taken it
             print(f"one allocation of {every} fails: {dict(sorted(seen.items(), key=lambda x: -x[1]))}"[:2000])
             for kind, count in seen.items():
                 T.check(f"{every}: {count} x {kind}", "not one of those that may be" if kind[0].isupper() else None)
