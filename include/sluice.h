@@ -119,6 +119,7 @@ typedef struct sl_model_info {
     int add_bos;                 /* the files wish BOS in front of raw text */
     int has_tokenizer, has_template;
     const char *chat_template; /* its source, NUL-terminated; NULL = none */
+    int n_embd;                /* numbers in the vector of a token; 0 = not known */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
 

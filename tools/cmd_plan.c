@@ -183,8 +183,7 @@ sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err)
         snprintf(path, sizeof path, "%s", name);
     if (kind == OS_DIR || (kind == OS_FILE && n > 5 && !strcasecmp(name + n - 5, ".json"))) {
         SL_TRY(plan_slurp(r, path, &b, err));
-        const char *base = strrchr(name, '/');
-        SL_TRY(plan_model_from_config(&r->model, r->a, base && base[1] ? base + 1 : name, b, err));
+        SL_TRY(plan_model_from_config(&r->model, r->a, str_base(name), b, err));
         r->q.model = &r->model;
         sl_err
             ignored; /* a folder with the config alone is enough: the tensors only make it exact */

@@ -70,9 +70,8 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
     void *mem = NULL;
     int n = io_n_tensor(io);
     if (io_model_kind(io) == IO_GGUF) {
-        const char *base = strrchr(path, '/');
         r->model = (struct plan_model){0};
-        snprintf(r->model.name, sizeof r->model.name, "%.90s", base ? base + 1 : path);
+        snprintf(r->model.name, sizeof r->model.name, "%.90s", str_base(path));
         st = gguf_shape(io, &r->model, err);
         if (st == SL_OK && !plan_model_finish(&r->model, why, sizeof why)) {
             st = SL_FAIL(err, FORMAT, "%s: %s", path, why);

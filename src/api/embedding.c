@@ -12,8 +12,7 @@ struct embedding {
     struct api_prompt *prompt;
     int n_prompt;
     bool base64;
-    int64_t want; /* dimensions that the client named; 0 = none */
-    float **vec;  /* [n_prompt], in the request's arena */
+    float **vec; /* [n_prompt], in the request's arena */
     int n_vec;
 };
 
@@ -107,19 +106,12 @@ static void end(struct api_job *j, struct str *out)
     struct embedding *e = j->user;
     struct json_w w;
     struct str s;
-    sl_err err;
     (void)out;
     for (int i = 0; i < e->n_prompt; i++)
         if (!e->vec[i]) {
             api_error_of(j->a, j->r, &j->err);
             return;
         }
-    if (e->want && e->want != e->n_vec) {
-        (void)SL_FAIL(&err, REQUEST, "dimensions: %lld: vectors of this model have %d numbers",
-                      (long long)e->want, e->n_vec);
-        api_error_of(j->a, j->r, &err);
-        return;
-    }
     str_init(&s, MEM_REQUEST, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
@@ -167,7 +159,10 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "pooling: must be mean or last");
     SL_TRY(api_model_check(a, body, err));
     e->base64 = strcmp(how, "base64") == 0;
-    e->want = api_field_int(body, "dimensions", 0);
+    int64_t want = api_field_int(body, "dimensions", a->mi.n_embd);
+    if (want != a->mi.n_embd)
+        return SL_FAIL(err, REQUEST, "dimensions: %lld: vectors of this model have %d numbers",
+                       (long long)want, a->mi.n_embd);
     e->g.body = body;
     e->g.n = e->g.q.n = 1;
     e->g.q.embed = strcmp(pool, "last") == 0 ? 2 : 1;

@@ -105,6 +105,12 @@ const char *str_c(const struct str *s)
     return s->p ? s->p : "";
 }
 
+const char *str_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 int str_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);

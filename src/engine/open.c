@@ -139,5 +139,6 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .has_tokenizer = m->tok != NULL,
         .has_template = m->tmpl != NULL,
         .chat_template = m->tmpl_text,
+        .n_embd = m->has_cfg ? m->cfg.d_model : 0,
     };
 }

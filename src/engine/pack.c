@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "engine/engine_internal.h"
 #include "os/os.h"
 
@@ -36,10 +37,10 @@ static bool in_cache(const char *src, char *out, size_t n)
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool own = xdg && xdg[0] == '/';
     if ((!own && (!home || !*home)) || !os_path_full(src, full, sizeof full)) return false;
-    const char *slash = strrchr(full, '/'), *base = slash ? slash + 1 : full;
     int k =
         snprintf(out, n, "%s%s/sluice/pack/%.100s-%016llx.packed", own ? xdg : home,
-                 own ? "" : "/.cache", base, (unsigned long long)hash_bytes(full, strlen(full), 0));
+                 own ? "" : "/.cache", str_base(full),
+                 (unsigned long long)hash_bytes(full, strlen(full), 0));
     return k > 0 && (size_t)k < n;
 }
 

@@ -84,12 +84,6 @@ static void compare_raw(const struct quant_plan *p, const struct quant_item *it,
     d->max_abs = d->rms_rel = same ? 0 : INFINITY;
 }
 
-static const char *file_of(const io_model *m)
-{
-    const char *path = io_path(m), *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static sl_status compare_item(const struct quant_plan *p, const struct quant_item *it, const io_model *b, par_team *team,
                               struct quant_diff *d, sl_err *err)
 {
@@ -103,7 +97,7 @@ static sl_status compare_item(const struct quant_plan *p, const struct quant_ite
     SL_TRY(io_weight(b, it->name, &w, err));
     if (w.rows != it->rows || w.cols != it->cols)
         return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s", it->src, (long long)it->rows,
-                       (long long)it->cols, file_of(p->src), (long long)w.rows, (long long)w.cols, file_of(b));
+                       (long long)it->cols, str_base(io_path(p->src)), (long long)w.rows, (long long)w.cols, str_base(io_path(b)));
     SL_TRY(quant_rows_open(p, it, &a, err));
     sl_status st = compare_rows(&a, &w, team, d, err);
     quant_rows_drop(&a, 0, it->rows);

@@ -118,6 +118,7 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
                            .name = "fake",
                            .n_vocab = N_VOCAB,
                            .n_layer = 2,
+                           .n_embd = 4,
                            .n_expert = 4,
                            .n_ctx_train = N_CTX,
                            .has_tokenizer = 1,
