@@ -38,7 +38,7 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
         return r.returncode, r.stdout, r.stderr
 
     r = compare("--csv", d + "/a.csv", "--svg", d + "/a.svg")
-    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 2.50 | 60 % | 50 |" in r[1], "table", r)
+    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 2.50 | 60 % | 5.00 | 50 |" in r[1], "table", r)
     rows = list(csv.DictReader(open(d + "/a.csv")))
     check([x["ratio"] for x in rows] == ["3", "1.5"] and rows[0]["rounds"] == "2" and rows[0]["ratio_of_best"] == "2.5", "csv", rows)
     check(open(d + "/a.svg").read().count("<rect") == 3, "svg")
