@@ -56,13 +56,18 @@ def say(*text):
     print(*text, file=sys.stderr, flush=True)
 
 
-def sh(cmd, **kw):
-    say("+", " ".join(cmd))
-    return subprocess.run(cmd, check=True, stdout=sys.stderr, **kw)
-
-
 class Failed(Exception):
     pass
+
+
+def sh(cmd):
+    say("+", " ".join(cmd))
+    try:
+        code = subprocess.run(cmd, stdout=sys.stderr).returncode
+    except OSError as e:
+        raise Failed(str(e))
+    if code:
+        raise Failed(f"exit {code} of {' '.join(cmd)}")
 
 
 def out(cmd, timeout, env=None, both=False):
@@ -85,6 +90,7 @@ def venv_python(work):
     py = os.path.join(given or os.path.join(work, "venv"), "bin", "python")
     if not os.path.exists(py):
         sh([sys.executable, "-m", "venv", os.path.dirname(os.path.dirname(py))])
+    if subprocess.run([py, "-c", "import numpy, gguf"], stderr=subprocess.DEVNULL).returncode:
         sh([py, "-m", "pip", "install", "-q", "numpy", "gguf"])
     return py
 
@@ -101,10 +107,15 @@ def llama_source(work):
         src = glob.glob(os.path.join(work, "llama", "llama_cpp_python-*", "vendor", "llama.cpp"))
         if src:
             return src[0]
-        d = pip_download(work, "--no-binary", ":all:", "--no-build-isolation", "llama-cpp-python")
+        d = pip_download(work, "--no-binary", "llama-cpp-python", "llama-cpp-python")
+        part = os.path.join(work, "llama.part")  # a stopped run leaves no half of it under its name
+        shutil.rmtree(part, ignore_errors=True)
         with tarfile.open(sorted(glob.glob(os.path.join(d, "llama_cpp_python-*.tar.gz")))[-1]) as t:
-            t.extractall(os.path.join(work, "llama"), filter="data")
-    raise SystemExit("compare: llama-cpp-python's source package holds no llama.cpp")
+            t.extractall(part, filter="data")
+        os.makedirs(os.path.join(work, "llama"), exist_ok=True)
+        for name in os.listdir(part):
+            os.replace(os.path.join(part, name), os.path.join(work, "llama", name))
+    raise Failed("llama-cpp-python's source package holds no llama.cpp")
 
 
 def llama_programs(a):
@@ -113,7 +124,11 @@ def llama_programs(a):
     build = os.path.join(a.work, "llama", "build" if a.isa == "native" else "build-avx2")
     names = ["llama-bench", "llama-batched-bench"]
     if not all(os.path.exists(os.path.join(build, "bin", n)) for n in names):
-        sh(["cmake", "-S", llama_source(a.work), "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+        try:
+            source = llama_source(a.work)
+        except Failed as e:
+            raise Failed(f"llama.cpp can not be fetched ({e}): --llama DIR takes a folder with its programs")
+        sh(["cmake", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
             "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_TOOLS=ON"] + (["-DGGML_NATIVE=ON"] if a.isa == "native" else AVX2_ONLY))
         for n in names:
             sh(["cmake", "--build", build, "-j", str(os.cpu_count()), "--target", n])
@@ -272,7 +287,7 @@ def measure(a, engines, jobs, path):
                 file = model_file(job[0], a.work)
                 if not a.no_pack and os.path.getsize(file) > 1 << 30 and not os.path.exists(file + ".packed"):
                     sh([a.sluice, "pack", file])
-            except (subprocess.CalledProcessError, OSError) as e:
+            except (Failed, OSError) as e:
                 say(f"compare: {job[0]}: can not be made: {e}")
                 continue
             for name, fn in engines:
@@ -378,10 +393,22 @@ def write_docs(path, isa, text):
     begin, end = f"<!-- compare {isa} -->", f"<!-- /compare {isa} -->"
     s = open(path).read()
     if s.count(begin) != 1 or s.count(end) != 1 or s.index(begin) > s.index(end):
-        raise SystemExit(f"compare: {path}: the lines {begin} and {end} are not there once each")
+        raise Failed(f"{path}: the lines {begin} and {end} are not there once each")
     with open(path + ".tmp", "w") as f:
         f.write(s[:s.index(begin) + len(begin)] + "\n" + text + "\n" + s[s.index(end):])
     os.replace(path + ".tmp", path)
+
+
+def positive(text):
+    n = int(text)
+    if n < 1:
+        raise ValueError
+    return n
+
+
+def want_program(path):
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        raise Failed(f"{path}: no such program")
 
 
 def main():
@@ -389,9 +416,9 @@ def main():
     ap.add_argument("--work", default=os.path.expanduser("~/.cache/sluice/bench"))
     ap.add_argument("--only", action="append", default=[])
     ap.add_argument("--list", action="store_true", help="print the cases and end")
-    ap.add_argument("--rounds", type=int, default=3)
-    ap.add_argument("--reps", type=int, default=3)
-    ap.add_argument("--threads", type=int, default=2)
+    ap.add_argument("--rounds", type=positive, default=3)
+    ap.add_argument("--reps", type=positive, default=3)
+    ap.add_argument("--threads", type=positive, default=2)
     ap.add_argument("--isa", choices=["native", "avx2"], default="native")
     ap.add_argument("--sluice", default=os.path.join(ROOT, "build", "sluice"))
     ap.add_argument("--llama", help="folder with llama-bench and llama-batched-bench")
@@ -399,15 +426,17 @@ def main():
     ap.add_argument("--fresh", action="store_true")
     ap.add_argument("--no-pack", action="store_true")
     ap.add_argument("--tables-only", action="store_true", help="measure nothing, make the tables")
-    ap.add_argument("--timeout", type=int, default=1200)
+    ap.add_argument("--timeout", type=positive, default=1200)
     ap.add_argument("--csv")
     ap.add_argument("--svg")
     ap.add_argument("--docs")
     a = ap.parse_args()
     jobs = [j for j in JOBS if any(keep(a, c) for c in cases_of(j))]
-    if a.list or not jobs:
-        print("\n".join(c for j in JOBS for c in cases_of(j) if keep(a, c)))
-        return 0 if jobs else "compare: no case contains " + " or ".join(a.only)
+    if not jobs:
+        raise Failed("no case contains " + " or ".join(a.only))
+    if a.list:
+        print("\n".join(c for j in jobs for c in cases_of(j) if keep(a, c)))
+        return
     os.makedirs(os.path.join(a.work, "results"), exist_ok=True)
     path = os.path.join(a.work, "results", f"{platform.node()}-{a.isa}.jsonl")
     if a.fresh and os.path.exists(path):
@@ -415,6 +444,8 @@ def main():
     if a.tables_only:
         rows = load_results(path)
     else:
+        for program in [a.sluice] + [os.path.join(d, "llama-bench") for d in (a.llama, a.ik) if d]:
+            want_program(program)
         engines = [("sluice", run_sluice), ("llama.cpp", run_llama(llama_programs(a)))]
         if a.ik:
             engines.append(("ik_llama.cpp", run_ik(a.ik)))
@@ -422,6 +453,8 @@ def main():
     seen = {r["engine"] for r in rows}
     names = [e for e in ("sluice", "llama.cpp", "ik_llama.cpp") if e in seen]
     rows = [r for r in rows if keep(a, r["case"])]
+    if not any("tps" in r for r in rows):
+        raise Failed("nothing was measured" + next((f": {r['error']}" for r in rows), ""))
     table = summary(rows, names)
     text = markdown(table, names)
     print(text)
@@ -434,4 +467,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        main()
+    except Failed as e:
+        sys.exit(f"compare: {e}")
+    except OSError as e:
+        sys.exit(f"compare: {e.filename}: {e.strerror}")

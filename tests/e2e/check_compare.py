@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare.py with programs that stand in for llama.cpp: ratios, a failing program, going on after a stop, tables in a document.
+"""bench/compare.py with programs that stand in for llama.cpp: ratios, a failing program, going on after a stop, tables in a document, what is missing.
 check_compare.py BUILD_DIR"""
 import csv, glob, json, os, shutil, subprocess, sys, tempfile
 
@@ -59,8 +59,26 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
     r = compare("--tables-only", "--docs", d + "/doc.md")
     doc = open(d + "/doc.md").read()
     check(doc.startswith("before\n<!-- compare native -->\n| case") and doc.endswith("<!-- /compare native -->\nafter\n") and "old" not in doc, "docs", doc)
-    r = compare("--tables-only", "--docs", d + "/doc.md", "--isa", "avx2")
+    shutil.copy(d + "/a.csv", d + "/doc.md")
+    r = compare("--tables-only", "--docs", d + "/doc.md")
     check(r[0] == 1 and "are not there" in r[2], "a document without the lines", r)
+
+    def refuses(words, *args, env=None):
+        """One line says what is wrong."""
+        r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--only", "smollm2", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, **(env or {})})
+        check(r.returncode and "Traceback" not in r.stderr and "compare" in r.stderr.splitlines()[-1] and words in r.stderr.splitlines()[-1], words, r.stderr)
+
+    fresh = ["--work", d + "/fresh", "--sluice", d + "/sluice"]
+    refuses("llama.cpp can not be fetched", *fresh, env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": d})
+    refuses(d + "/none/llama-bench: no such program", *fresh, "--llama", d + "/none")
+    refuses(d + "/none/llama-bench: no such program", *fresh, "--llama", d + "/bin", "--ik", d + "/none")
+    refuses("/none: no such program", "--work", d, "--sluice", "/none")
+    refuses("invalid positive value: '0'", *fresh, "--rounds", "0")
+    refuses("nothing was measured", *fresh, "--tables-only")
+    refuses(d + "/none/x.csv: No such file", "--work", d, "--tables-only", "--csv", d + "/none/x.csv")
+    program(d + "/sluice", "echo out of memory >&2; exit 1")
+    refuses("nothing was measured: exit 1: out of memory", "--work", d, "--fresh", "--sluice", d + "/sluice", "--llama", d + "/bin", "--rounds", "1")
 real = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--list"], stdout=subprocess.PIPE, text=True)
 check(real.returncode == 0 and "dsv2lite-q4_0/tg32@d4096/q8" in real.stdout, "list")
 with open(ROOT + "/docs/performance.md") as f:
