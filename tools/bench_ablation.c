@@ -251,7 +251,7 @@ sl_status bench_ablation(const struct opt_common *o, int n_req, int n_prompt, in
     struct str json;
     struct json_w jw;
     sl_status st = SL_OK;
-    if (n_req > REQ_MAX || n_prompt < 3 || n_new < 1)
+    if (n_req < 1 || n_req > REQ_MAX || n_prompt < 3 || n_new < 1)
         return SL_FAIL(
             err, REQUEST,
             "--ablation: 1 to %d requests (-b) of 3 tokens (-p) and 1 new one (-n) at least",

@@ -252,24 +252,36 @@ static const char *test_name(const struct test *t, char *buf, size_t n)
     return buf;
 }
 
+/* What --json and --csv say of a result; NaN: nothing (bytes of a prompt). */
+#define N_FIELD 11
+struct field {
+    const char *key;
+    int digits;
+    double v;
+};
+
+static void list_fields(const struct result *r, struct field f[N_FIELD])
+{
+    const struct field all[N_FIELD] = {{"tps", 6, r->tps},
+                                       {"tps_min", 6, r->tps_min},
+                                       {"tps_max", 6, r->tps_max},
+                                       {"ms_per_step", 6, r->ms_per_step},
+                                       {"bytes_per_step", 15, r->bytes_per_step},
+                                       {"gbps", 6, r->gbps},
+                                       {"probe_gbps", 6, r->probe_gbps},
+                                       {"pct_bandwidth", 6, r->pct_bandwidth},
+                                       {"gops", 6, r->gops},
+                                       {"pct_int8_peak", 6, r->pct_int8_peak},
+                                       {"pct_limit", 6, r->pct_limit}};
+    memcpy(f, all, sizeof all);
+}
+
 static void put_json(struct json_w *w, const struct bench *b, const struct test *t,
                      const struct result *r)
 {
     char name[32];
-    const struct {
-        const char *key;
-        double v;
-    } num[] = {{"tps", r->tps},
-               {"tps_min", r->tps_min},
-               {"tps_max", r->tps_max},
-               {"ms_per_step", r->ms_per_step},
-               {"bytes_per_step", r->bytes_per_step},
-               {"gbps", r->gbps},
-               {"probe_gbps", r->probe_gbps},
-               {"pct_bandwidth", r->pct_bandwidth},
-               {"gops", r->gops},
-               {"pct_int8_peak", r->pct_int8_peak},
-               {"pct_limit", r->pct_limit}};
+    struct field f[N_FIELD];
+    list_fields(r, f);
     text_jw_obj(w);
     text_jw_key(w, "test");
     text_jw_strz(w, test_name(t, name, sizeof name));
@@ -277,9 +289,9 @@ static void put_json(struct json_w *w, const struct bench *b, const struct test 
     text_jw_int(w, t->batch);
     text_jw_key(w, "depth");
     text_jw_int(w, t->depth);
-    for (int i = 0; i < BASE_COUNT_OF(num); i++) {
-        text_jw_key(w, num[i].key);
-        text_jw_real(w, num[i].v, i == 4 ? 15 : 6);
+    for (int i = 0; i < N_FIELD; i++) {
+        text_jw_key(w, f[i].key);
+        text_jw_real(w, f[i].v, f[i].digits);
     }
     text_jw_key(w, "threads");
     text_jw_int(w, b->c.ei.n_thread);
@@ -306,13 +318,24 @@ static void put_csv(struct str *s, const struct bench *b, const struct test *t,
                     const struct result *r)
 {
     char name[32];
-    if (s->n == 0)
-        str_puts(s, "test,batch,depth,tps,tps_min,tps_max,ms_per_step,bytes_per_step,gbps,probe_"
-                    "gbps,pct_bandwidth,gops,pct_int8_peak,pct_limit,threads,model,rss_mb\n");
-    str_printf(s, "%s,%d,%d,%.6g,%.6g,%.6g,%.6g,%.15g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%d,\"%s\",%.6g\n",
-               test_name(t, name, sizeof name), t->batch, t->depth, r->tps, r->tps_min, r->tps_max,
-               r->ms_per_step, r->bytes_per_step, r->gbps, r->probe_gbps, r->pct_bandwidth, r->gops,
-               r->pct_int8_peak, r->pct_limit, b->c.ei.n_thread, b->c.mi.name, r->rss_mb);
+    struct field f[N_FIELD];
+    list_fields(r, f);
+    if (s->n == 0) {
+        str_puts(s, "test,batch,depth,");
+        for (int i = 0; i < N_FIELD; i++)
+            str_printf(s, "%s,", f[i].key);
+        str_puts(s, "threads,model,rss_mb\n");
+    }
+    str_printf(s, "%s,%d,%d,", test_name(t, name, sizeof name), t->batch, t->depth);
+    for (int i = 0; i < N_FIELD; i++)
+        if (isnan(f[i].v))
+            str_putc(s, ',');
+        else
+            str_printf(s, "%.*g,", f[i].digits, f[i].v);
+    str_printf(s, "%d,\"", b->c.ei.n_thread);
+    for (const char *p = b->c.mi.name; *p; p++)
+        str_puts(s, *p == '"' ? "\"\"" : (char[]){*p, 0});
+    str_printf(s, "\",%.6g\n", r->rss_mb);
 }
 
 static void put_bar(struct chart_bar *bar, const struct test *t, const struct result *r)

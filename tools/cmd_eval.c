@@ -34,7 +34,7 @@ static const struct opt opts[] = {
     {"dump-logits", 0, OPT_STR, offsetof(struct eval_opts, dump),     "FILE", NULL, 0, 0, "write logits [T, V] as raw f32"},
     OPT_ROWS_EXPERTS(struct eval_opts),
     OPT_ROWS_MODEL(struct eval_opts),
-    {"threads", 't', OPT_INT,  offsetof(struct eval_opts, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},
+    {"threads", 't', OPT_INT,  offsetof(struct eval_opts, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     {"ctx",     'c', OPT_INT,  offsetof(struct eval_opts, common.ctx), "N", "512", 2, 1 << 24, "tokens of a window"},
     OPT_ROWS_ENGINE(struct eval_opts),
     {0},

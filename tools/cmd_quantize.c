@@ -37,7 +37,7 @@ static const struct opt opts[] = {
     {"shard",   0,   OPT_I64,  AT(shard),                     "BYTES", "5000000000", 0, 0, "of a folder: what goes beyond goes to a next file (0: one file)"},
     {"memory",  0,   OPT_I64,  AT(memory),                    "BYTES", "0", 0, 0, "refuse when buffers would need more (0: no limit)"},
     {"force",   0,   OPT_FLAG, AT(force),                     NULL, NULL, 0, 0, "replace what is at DST"},
-    {"threads", 't', OPT_INT,  AT(common.threads),            "N", "0", 0, 1024, "worker threads (0: physical cores)"},
+    {"threads", 't', OPT_INT,  AT(common.threads),            "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct quantize_opts),
     {0},
 };

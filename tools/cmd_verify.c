@@ -13,7 +13,7 @@ struct verify_opts {
 
 static const struct opt opts[] = {
     {"tol", 0, OPT_REAL, offsetof(struct verify_opts, tol), "X", "0", 0, 1e30, "largest relative RMS difference of a tensor that passes"},
-    {"threads", 't', OPT_INT, offsetof(struct verify_opts, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},
+    {"threads", 't', OPT_INT, offsetof(struct verify_opts, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct verify_opts),
     {0},
 };

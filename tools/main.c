@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cmd.h"
@@ -84,6 +85,18 @@ static const bool *flag_of(const struct cmd *c, const void *opts, const char *na
     return NULL;
 }
 
+/* A cap that is misspelt would be none: what runs is not what was asked for. */
+static int check_cap(void)
+{
+    const char *cap = getenv("SL_CPU");
+    char list[256];
+    size_t n = 0;
+    if (!cap || !*cap || cpu_isa_cap(cap)) return CMD_OK;
+    for (int i = 0; i < CPU_N_ISA; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, " %s", cpu_isa_name((enum cpu_isa)i));
+    return cmd_usage("bad value: SL_CPU=%.40s: there are%s", cap, list);
+}
+
 static int run_cmd(const struct cmd *cmd, int argc, char **argv)
 {
     struct cmd_ctx c = {.cmd = cmd};
@@ -105,7 +118,7 @@ static int run_cmd(const struct cmd *cmd, int argc, char **argv)
     else if (c.rest.n > cmd->n_arg_max)
         rc = cmd_usage("unexpected argument: %.60s: see sluice %s --help", c.rest.v[cmd->n_arg_max],
                        cmd->name);
-    else {
+    else if ((rc = check_cap()) == CMD_OK) {
         const bool *quiet = flag_of(cmd, c.opts, "quiet"),
                    *verbose = flag_of(cmd, c.opts, "verbose");
         if (quiet && *quiet) log_set_level(LOG_ERROR);

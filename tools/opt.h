@@ -62,6 +62,8 @@ struct opt_common {
     bool no_hugepages, quiet, verbose, json;
 };
 
+#define OPT_THREADS_MAX 512 /* as par's team */
+
 // clang-format off
 #define OPT_ROWS_BASIC(S)                                                                                                  \
     {"config",  0,  OPT_STR,  offsetof(S, common.config),  "FILE", NULL, 0, 0, "options from a JSON file {\"name\": value}"},  \
@@ -72,7 +74,7 @@ struct opt_common {
     {"model",  'm', OPT_STR,  offsetof(S, common.model),   "MODEL", "demo", 0, 0, ".gguf file, Hugging Face folder, or a name"}
 #define OPT_ROWS_COMPUTE(S)                                                                                                \
     OPT_ROWS_MODEL(S),                                                                                                     \
-    {"threads",'t', OPT_INT,  offsetof(S, common.threads), "N", "0", 0, 1024, "worker threads (0: physical cores)"},        \
+    {"threads",'t', OPT_INT,  offsetof(S, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},        \
     {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),     "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},     \
     OPT_ROWS_ENGINE(S)
 #define OPT_ROWS_EXPERTS(S)                                                                                                \

@@ -1,0 +1,1 @@
+sluice: bad value: SL_CPU=AVX2: there are ref .*avx2.*

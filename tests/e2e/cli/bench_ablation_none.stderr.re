@@ -1,0 +1,1 @@
+sluice: --ablation: 1 to 256 requests \(-b\).*

@@ -1,0 +1,1 @@
+sluice: bad value: -t 513: an integer from 0 to 512
