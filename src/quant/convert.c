@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing the target: one GGUF file, or a folder. Nothing that loads exists before everything was written: a file gets its name at the end; a folder is
- * filled under a temporary name, renamed, and config.json, without which it is no model, comes last. */
+ * filled under a temporary name, renamed, and config.json, without which it is no model, gets its name last. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +103,8 @@ static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *ds
 }
 
 /* ---- folders ---- */
+
+#define UNFINISHED "config.json.tmp" /* in a folder that is whole but for this name */
 
 static sl_status put_file(const char *dir, const char *name, const char *p, uint64_t n, sl_err *err)
 {
@@ -218,7 +220,7 @@ static sl_status fill_folder(struct quant_plan *p, par_team *team, const char *d
 
 static sl_status write_folder(struct quant_plan *p, par_team *team, const char *dst, sl_err *err)
 {
-    char dir[4200], tmp[4300], old[4300];
+    char dir[4200], tmp[4300], old[4300], unfinished[4400], whole[4400];
     struct str config;
     size_t n = strlen(dst);
     while (n > 1 && dst[n - 1] == '/') n--;
@@ -226,6 +228,8 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
     snprintf(dir, sizeof dir, "%.*s", (int)n, dst);
     snprintf(tmp, sizeof tmp, "%s.%ld.tmp", dir, (long)getpid());
     snprintf(old, sizeof old, "%s.%ld.old", dir, (long)getpid());
+    snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED, dir);
+    snprintf(whole, sizeof whole, "%s/config.json", dir);
     os_out_sweep(dir);
     str_init(&config, MEM_MISC, 0);
     sl_status st = quant_head_hf(p, &config, err);
@@ -233,12 +237,13 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
     if (!st) {
         bool replaced = false;
         st = fill_folder(p, team, tmp, err);
+        if (!st) st = put_file(tmp, UNFINISHED, str_c(&config), config.n, err);
         if (!st && os_path_kind(dir) != OS_NONE) {
             st = os_rename(dir, old, err);
             replaced = !st;
         }
         if (!st) st = os_rename(tmp, dir, err);
-        if (!st) st = put_file(dir, "config.json", str_c(&config), config.n, err);
+        if (!st) st = os_rename(unfinished, whole, err);
         if (st) {
             os_dir_remove(tmp);
             if (replaced) { /* what has the name now is ours and not whole: the old one comes back */
@@ -263,9 +268,10 @@ static sl_status check_target(const char *dst, const struct quant_opts *o, sl_er
     if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
     if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
     if (is_gguf_path(dst)) return SL_OK;
-    char path[4400];
+    char path[4400], unfinished[4400];
     snprintf(path, sizeof path, "%s/config.json", dst);
-    if (os_path_kind(path) == OS_NONE && !os_dir_empty(dst))
+    snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED, dst); /* a killed one of ours */
+    if (os_path_kind(path) == OS_NONE && os_path_kind(unfinished) == OS_NONE && !os_dir_empty(dst))
         return SL_FAIL(err, REQUEST, "%s: is no model's folder (no config.json): it is not replaced", dst);
     return SL_OK;
 }

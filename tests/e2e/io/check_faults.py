@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Faults around files: failing allocations (RELIABILITY S1), failing and short system calls (F11), code in the model folder (F13), a file
-that is cut while it is read (F10).
+that is cut while it is read (F10), a kill in the middle of quantising and packing.
 
-  check_faults.py BUILD [alloc|calls|code|cut]...
+  check_faults.py BUILD [alloc|calls|code|cut|kill]...
 
 A fault may end a command with exit 1 and one line, or be overcome; then the output is what it is without the fault. Nothing may crash, hang
 or leave a file behind. SLUICE_FAULTS=all tries every allocation of `run` too, not a sample."""
@@ -141,6 +141,35 @@ def check_code(f, tmp, tiny):
     f.tally.check("code only opened", f"opened {bad}" if bad else None)
 
 
+def check_kill(f, tmp, tiny):
+    """Killed at each system call that matters: nothing loads but what is whole (a file that was only to be synced and renamed is), and the
+    same command with --force goes through and tidies up."""
+    log, work = os.path.join(tmp, "log"), os.path.join(tmp, "kill")
+    src = os.path.join(tiny, "qwen3")
+    logits = ["eval", "--ids", "5,6,7", "--dump-logits", os.path.join(tmp, "z"), "-q", "-m"]
+    os.mkdir(work)
+    for dst, args in (("q", ["quantize", src, "q", "--weights", "int8", "--shard", "60000", "-q"]),
+                      ("q.gguf", ["quantize", src, "q.gguf", "--weights", "q8_0", "-q"]), ("p.packed", ["pack", src, "p.packed", "-q"])):
+        f.run(args, log, cwd=work)
+        file = os.path.join(work, dst)
+        whole = open(file, "rb").read() if os.path.isfile(file) else None
+        subprocess.run(["rm", "-rf", file])
+        for kind in ("open", "fsync", "rename"):
+            at, happened = 1, True
+            while happened:
+                code, _, err, happened, _ = f.run(args, log, kind, at, -9, work)
+                wrong = [] if code == (-9 if happened else 0) else [f"exit {code}: {err.strip()}"]
+                for name in os.listdir(work):
+                    if name != dst and f.run(logits + [name], log, cwd=work)[0] == 0 and open(os.path.join(work, name), "rb").read() != whole:
+                        wrong.append(f"{name} loads")
+                code, _, err, _, _ = f.run(args + ["--force"], log, cwd=work)
+                if code or os.listdir(work) != [dst] or f.run(logits + [dst], log, cwd=work)[0]:
+                    wrong.append(f"again: exit {code} {err.strip()}, {os.listdir(work)}")
+                f.tally.check(f"{args[0]} {dst} killed at {kind} {at}", "; ".join(wrong) or None)
+                subprocess.run(["rm", "-rf", file])
+                at += 1
+
+
 def check_cut(f, tmp, model):
     """The file shrinks while it is dumped through a pipe: one line that names file and byte, exit 1."""
     data = open(model, "rb").read()
@@ -167,7 +196,7 @@ def check_cut(f, tmp, model):
 
 def main():
     build = e2e.build_dir()
-    parts = sys.argv[2:] or ["alloc", "calls", "code", "cut"]
+    parts = sys.argv[2:] or ["alloc", "calls", "code", "cut", "kill"]
     tally = e2e.Tally("faults")
     f = Faults(build, tally)
     tiny = e2e.tiny(build)
@@ -183,6 +212,8 @@ def main():
             check_code(f, tmp, tiny)
         if "cut" in parts:
             check_cut(f, tmp, model)
+        if "kill" in parts:
+            check_kill(f, tmp, tiny)
     tally.exit()
 
 

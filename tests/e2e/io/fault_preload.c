@@ -5,7 +5,7 @@
  *   FAULT_KIND   alloc | open | fstat | read | write | mmap | fsync | rename | poison (no fault: what
  *                malloc, realloc and posix_memalign give is filled with the byte FAULT_AT)
  *   FAULT_AT     which call of that kind, from 1
- *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write
+ *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write; -9: the process is killed there
  *   FAULT_LOG    a file: one line per open and exec, and "fault" when the fault happened
  *   FAULT_EVERY  instead of FAULT_AT: about each so manieth call, from SIGUSR2 to the next
  *
@@ -85,6 +85,7 @@ static int hit(const char *what)
     }
     if (atomic_fetch_add(&n_call, 1) + 1 != at) return 0;
     log_line("fault", "");
+    if (how == -SIGKILL) kill(getpid(), SIGKILL);
     errno = (int)how;
     return 1;
 }
