@@ -321,8 +321,7 @@ static sl_status find_other_scheme(io_model *m, sl_err *err)
 {
     static const char *const other[][2] = {{"hf_quant_config.json", "modelopt"},
                                            {"quantize_config.json", "gptq"}};
-    const struct json *q = text_json_get(m->config, "quantization_config");
-    if (q && q->kind != JSON_NULL_K) return SL_OK;
+    if (io_quant_config(m)) return SL_OK;
     for (int i = 0; i < BASE_COUNT_OF(other) && !m->quant; i++) {
         SL_TRY(read_json(m, other[i][0], MAX_CONFIG, &m->quant, err));
         if (!m->quant) continue;

@@ -205,5 +205,7 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n,
 sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err) BASE_MUST_USE;
 /* weight.c: choose m->scheme from config.json. */
 sl_status io_scheme_choose(io_model *m, sl_err *err) BASE_MUST_USE;
+/* config.json's quantization_config, or compression_config, as compressed-tensors called it once; NULL = none. */
+const struct json *io_quant_config(const io_model *m);
 
 #endif

@@ -8,7 +8,7 @@
 struct awq {
     int bits, zero_add;
     int64_t size;
-    bool zeros, sym;
+    bool zeros, sym, ordered; /* ordered: columns belong to groups as g_idx says */
 };
 
 static sl_status alloc_own(io_model *m, struct awq **out, sl_err *err)
@@ -113,6 +113,7 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
     SL_TRY(alloc_own(m, &a, err));
     SL_TRY(io_quant_int(m, m->quant, "bits", 4, &bits, err));
     SL_TRY(text_json_bool(m->quant, "sym", true, &a->sym, err));
+    SL_TRY(text_json_bool(m->quant, "desc_act", false, &a->ordered, err));
     SL_TRY(text_json_str(m->quant, "checkpoint_format", "gptq", &form, err));
     SL_TRY(get_size(m, a, err));
     if (bits != 4 && bits != 8)
@@ -158,6 +159,7 @@ sl_status io_gptq_read(const struct io_want *q, struct weight *w, bool *done, sl
     w->group.zero_add = a->zero_add;
     SL_TRY(read_groups(q, a, w, err));
     order = io_part_of(q, "g_idx");
+    if (a->ordered && w->group.n_group > 1) SL_TRY(io_need(q, "g_idx", &order, err));
     if (order) SL_TRY(io_group_order(q, order, w, err));
     if (a->sym && all_mid(a, w)) w->group.zeros = WEIGHT_ZERO_MID;
     return SL_OK;

@@ -33,7 +33,7 @@ struct ct_group {
     struct ct_list targets;
     int bits, block_rows, block_cols; /* blocks: 0 = none */
     int64_t size;                     /* columns of a group; -1 = all */
-    bool is_float, symmetric;
+    bool is_float, symmetric, ordered; /* ordered: columns belong to groups as weight_g_idx says */
 };
 struct ct {
     struct ct_group group[MAX_GROUPS];
@@ -116,6 +116,9 @@ static sl_status read_weights(const io_model *m, const struct json *w, struct ct
     SL_TRY(text_json_str(w, "type", "int", &type, err));
     SL_TRY(text_json_str(w, "strategy", g->size > 0 ? "group" : "channel", &strategy, err));
     SL_TRY(text_json_bool(w, "symmetric", true, &g->symmetric, err));
+    const struct json *order = text_json_get(w, "actorder");
+    g->ordered = order && order->kind == JSON_STR_K &&
+                 (strcmp(order->s, "group") == 0 || strcmp(order->s, "dynamic") == 0);
     g->bits = bits == 4 || bits == 8 ? (int)bits : 0;
     g->is_float = strcmp(type, "float") == 0;
     if (!g->bits || (!g->is_float && strcmp(type, "int") != 0))
@@ -284,6 +287,7 @@ static sl_status read_groups(const struct io_want *q, const struct ct_group *g, 
     const struct tensor *s = NULL, *z = NULL, *order = io_part_of(q, "weight_g_idx");
     SL_TRY(io_need(q, "weight_scale", &s, err));
     SL_TRY(io_group_scale(q, s, w, &w->group.scale, err));
+    if (g->ordered && w->group.n_group > 1) SL_TRY(io_need(q, "weight_g_idx", &order, err));
     if (order && g->size > 0) SL_TRY(io_group_order(q, order, w, err));
     if (g->symmetric) return SL_OK;
     SL_TRY(io_need(q, "weight_zero_point", &z, err));

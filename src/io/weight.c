@@ -21,20 +21,31 @@ static const struct io_scheme *find_scheme(const char *method)
 {
     if (strcmp(method, "modelopt_fp4") == 0 || strcmp(method, "modelopt_fp8") == 0)
         method = "modelopt";
+    if (strcmp(method, "compressed_tensors") == 0) method = "compressed-tensors";
     for (int i = 0; i < BASE_COUNT_OF(scheme); i++)
         if (strcmp(scheme[i].method, method) == 0) return &scheme[i];
     return NULL;
 }
 
+const struct json *io_quant_config(const io_model *m)
+{
+    static const char *const name[] = {"quantization_config", "compression_config"};
+    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
+        const struct json *q = text_json_get(m->config, name[i]);
+        if (q && q->kind != JSON_NULL_K) return q;
+    }
+    return NULL;
+}
+
 sl_status io_scheme_choose(io_model *m, sl_err *err)
 {
-    const struct json *q = text_json_get(m->config, "quantization_config");
-    if (q && q->kind != JSON_NULL_K) {
+    const struct json *q = io_quant_config(m);
+    if (q) {
         if (q->kind != JSON_OBJECT_K)
-            return SL_FAIL(err, FORMAT, "%s: config.json: quantization_config is not an object",
-                           io_short(m->path));
+            return SL_FAIL(err, FORMAT, "%s: config.json: %s is not an object", io_short(m->path),
+                           q->key);
         sl_status st = text_json_str(q, "quant_method", "", &m->quant_method, err);
-        if (st) status_prefix(err, "%s: config.json: quantization_config", io_short(m->path));
+        if (st) status_prefix(err, "%s: config.json: %s", io_short(m->path), q->key);
         SL_TRY(st);
         m->quant = q;
         m->quant_file = "config.json";

@@ -348,7 +348,7 @@ sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err
         put_str(&w, "torch_dtype", plain_type(p));
     } else {
         for (const struct json *m = io_config(p->src)->child; m; m = m->next) {
-            if (strcmp(m->key, "quantization_config") == 0) continue;
+            if (strcmp(m->key, "quantization_config") == 0 || strcmp(m->key, "compression_config") == 0) continue;
             text_jw_key(&w, m->key);
             text_jw_node(&w, m);
         }

@@ -44,6 +44,11 @@ def kv_scales(t, c, files):
             t[p + n] = ("F32", shape, quants.f32([0.02]))
 
 
+def old_key(t, c, files):
+    """compressed-tensors of 2024."""
+    c["compression_config"] = dict(c.pop("quantization_config"), quant_method="compressed_tensors")
+
+
 def biases(value):
     """Biases of MLP matrices, which old GPTQ files are full of: zeros are nothing, others have no place."""
     def edit(t, c, files):
@@ -66,6 +71,7 @@ CASES = {
     "fused experts deepseek_v3": (BF16_V3, fused),
     "fused experts fp8": (of("fp8.qwen3_moe"), fused),
     "gptq with biases of zero": (of("gptq.qwen3_moe"), biases(0)),
+    "compression_config": (of("ct_int4.qwen3_moe"), old_key),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
     "kv scales fp8": (of("fp8.qwen3_moe"), kv_scales),
     "kv scales compressed-tensors": (of("ct_fp8_chan.qwen3_moe"), kv_scales),
@@ -100,7 +106,7 @@ def one(t, name, make, edit, tmp):
     t.check(f"{name}: verify", verify(a, b))
     z = [logits(m, d + ".z") for m in (a, b)]
     t.check(f"{name}: logits", None if z[0] == z[1] and isinstance(z[0], bytes) else f"{z[1] if isinstance(z[1], str) else 'differ'}")
-    for dst, typ in ((d + ".gguf", "q8_0"), (d + ".q", "int8")):
+    for dst, typ in ((d + ".gguf", "q8_0"), (d + ".q", "int8"), (d + ".f", "bf16")):
         rc, _, err = e2e.run([S, "quantize", b, dst, "--weights", typ, "-q"])
         t.check(f"{name}: quantize {typ}", (err.strip() or rc) if rc else None if verify_near(b, dst) else "is another model")
 
