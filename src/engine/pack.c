@@ -173,6 +173,17 @@ sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err)
 
 /* ---- by hand ---- */
 
+/* Is path one of the model's own files? A packed file can not be packed again, nor quantised: it is no
+ * replacement for its source. */
+static bool is_source(const io_model *io, const char *path)
+{
+    char a[PATH_BYTES], b[PATH_BYTES];
+    if (!os_path_full(path, a, sizeof a)) return false;
+    for (int i = 0; i < io_n_file(io); i++)
+        if (os_path_full(io_file_path(io, i), b, sizeof b) && strcmp(a, b) == 0) return true;
+    return false;
+}
+
 static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts *o,
                          sl_pack_info *out, sl_err *err)
 {
@@ -189,6 +200,8 @@ static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts 
                       sizeof out->path)) {
         return SL_FAIL(err, IO, "there is no place for a packed file: set XDG_CACHE_HOME or HOME");
     }
+    if (is_source(m->io, out->path))
+        return SL_FAIL(err, REQUEST, "%.150s: is the source itself: give another DST", out->path);
     if (os_path_kind(out->path) != OS_NONE && !o->force && !io_pack_is(out->path))
         return SL_FAIL(err, REQUEST,
                        "%.150s: is there already and is no packed file: --force replaces it",

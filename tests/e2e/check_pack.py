@@ -121,8 +121,13 @@ def first_start(tmp):
     check(hash_of(r) == plain and "are not kept" in r[2] and not glob.glob(src + ".*"), "no room", r)
     r = sluice("pack", src, "/dev/null")
     check(r[0] == 1 and r[2].count("\n") == 1, "to a device", r)
-    r = sluice("pack", src, src)
-    check(r[0] == 2 - 1 and "--force" in r[2], "over another file", r)
+    r = sluice("pack", src, tmp + "/file")
+    check(r[0] == 1 and "--force" in r[2], "over another file", r)
+    before = open(src, "rb").read()
+    os.symlink(src, tmp + "/link.gguf")
+    for dst in (src, tmp + "/link.gguf"):
+        r = sluice("pack", src, dst, "--force")
+        check(r[0] == 1 and "is the source itself" in r[2] and open(src, "rb").read() == before, "over its source", r)
     r = sluice("pack", os.path.join(tmp, "none.gguf"))
     check(r[0] == 1 and r[2].count("\n") == 1, "no source", r)
 
