@@ -176,6 +176,23 @@ static sl_status refuse_scheme(const io_model *m, const char *asked, sl_err *err
     return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s: %s", path, name, why);
 }
 
+/* FP8 that is read as it is has no scales; those of a shard from elsewhere, or of a folder whose
+ * configuration was lost, must not be left out in silence. */
+static sl_status want_no_scales(const struct io_want *q, sl_err *err)
+{
+    static const char *const part[] = {"weight_scale_inv", "weight_scale", "scale"};
+    for (int i = 0; i < BASE_COUNT_OF(part); i++) {
+        const struct tensor *s = io_part_of(q, part[i]);
+        if (!s) continue;
+        return SL_FAIL(err, FORMAT, "%s: tensor %.80s is F8_E4M3 with scales %.80s, but %s%.20s",
+                       io_short(q->m->path), q->name, s->name,
+                       q->m->quant_method ? "is not as stored by "
+                                          : "config.json has no quantization_config",
+                       q->m->quant_method ? q->m->quant_method : "");
+    }
+    return SL_OK;
+}
+
 sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)
 {
     char name[512];
@@ -201,6 +218,7 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     if (!tensor_dtype_is_weight(q.t->type))
         return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
                        io_short(m->file[q.t->file].path), name, tensor_dtype(q.t->type)->text);
+    if (q.t->type == TENSOR_F8_E4M3) SL_TRY(want_no_scales(&q, err));
     return m->kind == IO_GGUF ? gguf_scale(m, q.t, out, err) : SL_OK;
 }
 
