@@ -163,13 +163,14 @@ sl_status io_f8_weight(const struct io_want *q, const struct tensor *s, int rows
                        struct weight *w, sl_err *err)
 {
     int64_t n = tensor_count(s);
+    if (w->rows < 1 || w->cols < 1 || w->rows > INT32_MAX || w->cols > INT32_MAX)
+        return SL_FAIL(err, FORMAT, "%s: tensor %.90s: %lld x %lld is no matrix", file_of(q, q->t),
+                       w->name, (long long)w->rows, (long long)w->cols);
     w->scheme = TENSOR_SCHEME_F8_BLOCK;
     w->scale = q->m->scale[s - q->m->tensor];
     w->block_rows = rows;
     w->block_cols = cols;
     if (rows < 1) { /* a scale for each row, or one */
-        if (w->rows > INT32_MAX || w->cols > INT32_MAX)
-            return SL_FAIL(err, FORMAT, "%s: tensor %.90s is too large", file_of(q, q->t), w->name);
         w->block_rows = n == 1 && s->n_dim < 2 ? (int)w->rows : 1;
         w->block_cols = (int)w->cols;
         if (n == 1 && s->n_dim < 2) return SL_OK;

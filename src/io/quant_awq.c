@@ -80,7 +80,7 @@ static sl_status read_groups(const struct io_want *q, const struct awq *a, struc
         SL_TRY(io_want_type(q, s, TENSOR_F16, err));
     SL_TRY(io_want_shape(q, s, g->n_group, w->rows, err));
     g->scale = (struct weight_scale){s->data, s->type, 1, w->rows};
-    if (!a->zeros) return SL_OK;
+    if (!g->zeros) return SL_OK;
     SL_TRY(io_need(q, "qzeros", &z, err));
     SL_TRY(io_want_type(q, z, TENSOR_I32, err));
     if (w->rows * a->bits % 32)
@@ -100,7 +100,7 @@ sl_status io_awq_read(const struct io_want *q, struct weight *w, bool *done, sl_
     *done = true;
     int64_t shape[3] = {t->shape[1] * 8, t->shape[0], a->size};
     SL_TRY(io_group_init(q, t, WEIGHT_AWQ, shape, w, err));
-    if (a->zeros) w->group.zeros = WEIGHT_ZERO_AWQ;
+    if (a->zeros || io_part_of(q, "qzeros")) w->group.zeros = WEIGHT_ZERO_AWQ;
     return read_groups(q, a, w, err);
 }
 
@@ -130,7 +130,6 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
                        io_short(m->path), m->quant_file);
     a->bits = (int)bits;
     a->zero_add = !v2;
-    a->zeros = true;
     return SL_OK;
 }
 

@@ -280,6 +280,20 @@ static sl_status read_shape(const struct io_want *q, const struct tensor *t, int
                    (long long)t->shape[0], (long long)t->shape[1]);
 }
 
+/* Old files have zero points of symmetric weights too: all zero, or 2^(bits-1) where they are packed. */
+static sl_status want_none(const struct io_want *q, const struct ct_group *g, sl_err *err)
+{
+    const struct tensor *z = io_part_of(q, "weight_zero_point");
+    uint8_t none = z && z->type == TENSOR_I32 ? (g->bits == 4 ? 0x88 : 0x80) : 0, zero = 0, mid = 0;
+    for (uint64_t i = 0; z && i < z->n_bytes; i++) {
+        zero |= ((const uint8_t *)z->data)[i];
+        mid |= ((const uint8_t *)z->data)[i] ^ none;
+    }
+    if (!zero || !mid) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: tensor %.80s is not zero, but %s: %.40s is symmetric",
+                   io_short(q->m->path), z->name, q->m->quant_file, g->name);
+}
+
 /* Scales, zero points (packed along the rows, or plain i8) and the order of columns. */
 static sl_status read_groups(const struct io_want *q, const struct ct_group *g, bool packed,
                              struct weight *w, sl_err *err)
@@ -289,7 +303,7 @@ static sl_status read_groups(const struct io_want *q, const struct ct_group *g, 
     SL_TRY(io_group_scale(q, s, w, &w->group.scale, err));
     if (g->ordered && w->group.n_group > 1) SL_TRY(io_need(q, "weight_g_idx", &order, err));
     if (order && g->size > 0) SL_TRY(io_group_order(q, order, w, err));
-    if (g->symmetric) return SL_OK;
+    if (g->symmetric) return want_none(q, g, err);
     SL_TRY(io_need(q, "weight_zero_point", &z, err));
     int64_t per = packed ? 32 / g->bits : 1;
     SL_TRY(io_want_type(q, z, packed ? TENSOR_I32 : TENSOR_I8, err));

@@ -44,6 +44,16 @@ def kv_scales(t, c, files):
             t[p + n] = ("F32", shape, quants.f32([0.02]))
 
 
+def no_zeros(stored):
+    """Zero points of symmetric weights: none, spelt out."""
+    def edit(t, c, files):
+        for n in [n for n in t if n.endswith("weight_scale")]:
+            rows, groups = t[n][1]
+            shape = [rows // 8, groups] if stored == b"\x88" else [rows, groups]
+            t[n.removesuffix("scale") + "zero_point"] = ("I32" if stored == b"\x88" else "I8", shape, stored * (rows * groups // (2 if stored == b"\x88" else 1)))
+    return edit
+
+
 def old_key(t, c, files):
     """compressed-tensors of 2024."""
     c["compression_config"] = dict(c.pop("quantization_config"), quant_method="compressed_tensors")
@@ -71,6 +81,9 @@ CASES = {
     "fused experts deepseek_v3": (BF16_V3, fused),
     "fused experts fp8": (of("fp8.qwen3_moe"), fused),
     "gptq with biases of zero": (of("gptq.qwen3_moe"), biases(0)),
+    "packed zero points of symmetric weights": (of("ct_int4.qwen3_moe"), no_zeros(b"\x88")),
+    "zero points of symmetric weights": (of("ct_w8a8.qwen3_moe"), no_zeros(b"\0")),
+    "zero points that zero_point denies": (of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
     "compression_config": (of("ct_int4.qwen3_moe"), old_key),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
     "kv scales fp8": (of("fp8.qwen3_moe"), kv_scales),
