@@ -42,57 +42,65 @@ static void read_cpu_name(struct os_topology *t)
     snprintf(t->cpu, sizeof t->cpu, "%.*s", (int)strcspn(p, "\n"), p);
 }
 
-/* Narrow t by one control group (v2) folder. */
+/* The number that DIR/NAME begins with; -1 = none. */
+static int64_t number_in(const char *dir, const char *name)
+{
+    char path[4400], buf[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    slurp(path, buf, sizeof buf);
+    return buf[0] >= '0' && buf[0] <= '9' ? strtoll(buf, NULL, 10) : -1;
+}
+
+/* Narrow t by one control group's folder, of version 2 or 1. */
 static void read_cgroup(const char *dir, struct os_topology *t)
 {
-    char path[4300], buf[256];
-    snprintf(path, sizeof path, "%s/memory.max", dir);
-    slurp(path, buf, sizeof buf);
-    if (buf[0] >= '0' && buf[0] <= '9') {
-        int64_t max = strtoll(buf, NULL, 10);
-        snprintf(path, sizeof path, "%s/memory.current", dir);
-        slurp(path, buf, sizeof buf);
-        int64_t left = max - strtoll(buf, NULL, 10);
-        if (max < t->mem_total) t->mem_total = max;
-        if (left < t->mem_available) t->mem_available = left > 0 ? left : 0;
+    char path[4400], buf[256];
+    int64_t max = number_in(dir, "memory.max"), used = number_in(dir, "memory.current");
+    if (max < 0) {
+        max = number_in(dir, "memory.limit_in_bytes");
+        used = number_in(dir, "memory.usage_in_bytes");
     }
+    if (max >= 0 && max < t->mem_total) t->mem_total = max;
+    used = BASE_MAX(used, 0);
+    if (max >= 0 && max - used < t->mem_available) t->mem_available = BASE_MAX(max - used, 0);
+    double quota, period;
     snprintf(path, sizeof path, "%s/cpu.max", dir);
     slurp(path, buf, sizeof buf);
-    double quota, period;
-    if (sscanf(buf, "%lf %lf", &quota, &period) == 2 && period > 0 &&
-        (t->cgroup_cpus == 0 || quota / period < t->cgroup_cpus))
+    if (sscanf(buf, "%lf %lf", &quota, &period) != 2) {
+        quota = (double)number_in(dir, "cpu.cfs_quota_us");
+        period = (double)number_in(dir, "cpu.cfs_period_us");
+    }
+    if (quota > 0 && period > 0 && (t->cgroup_cpus == 0 || quota / period < t->cgroup_cpus))
         t->cgroup_cpus = quota / period;
 }
 
-static void read_cgroups(struct os_topology *t)
+/* A limit of any ancestor binds. In a container the path may be the host's: its mount is the root. */
+static void read_ancestors(const char *mount, char *path, struct os_topology *t)
 {
-    char buf[4096], dir[4200];
-    slurp("/proc/self/cgroup", buf, sizeof buf);
-    char *p = strstr(buf, "0::");
-    if (p && (p == buf || p[-1] == '\n')) {
-        p += 3;
-        p[strcspn(p, "\n")] = 0;
-        for (;;) { /* a limit of any ancestor binds */
-            snprintf(dir, sizeof dir, "/sys/fs/cgroup%s", strcmp(p, "/") == 0 ? "" : p);
-            read_cgroup(dir, t);
-            char *slash = strrchr(p, '/');
-            if (!slash || p[0] == 0) break;
-            *slash = 0;
+    char dir[4200];
+    for (;;) {
+        snprintf(dir, sizeof dir, "%.100s%s", mount, strcmp(path, "/") == 0 ? "" : path);
+        read_cgroup(dir, t);
+        char *slash = strrchr(path, '/');
+        if (!slash || path[0] == 0) return;
+        *slash = 0;
+    }
+}
+
+void os_cgroup_limits(const char *root, char *self, struct os_topology *t)
+{
+    char mount[120], *rest = NULL;
+    for (char *line = strtok_r(self, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL, *more = NULL;
+        if (!path) continue;
+        *path++ = 0;
+        if (!*++list) read_ancestors(root, path, t); /* version 2 */
+        for (char *c = strtok_r(list, ",", &more); c; c = strtok_r(NULL, ",", &more)) {
+            if (strcmp(c, "cpu") != 0 && strcmp(c, "memory") != 0) continue;
+            snprintf(mount, sizeof mount, "%.100s/%s", root, c);
+            read_ancestors(mount, path, t);
         }
     }
-    slurp("/sys/fs/cgroup/memory/memory.limit_in_bytes", buf, sizeof buf); /* v1 */
-    int64_t max = strtoll(buf, NULL, 10);
-    if (max > 0 && max < t->mem_total) {
-        slurp("/sys/fs/cgroup/memory/memory.usage_in_bytes", buf, sizeof buf);
-        int64_t left = max - strtoll(buf, NULL, 10);
-        t->mem_total = max;
-        if (left < t->mem_available) t->mem_available = left > 0 ? left : 0;
-    }
-    slurp("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", buf, sizeof buf);
-    double quota = strtod(buf, NULL);
-    slurp("/sys/fs/cgroup/cpu/cpu.cfs_period_us", buf, sizeof buf);
-    double period = strtod(buf, NULL);
-    if (quota > 0 && period > 0 && t->cgroup_cpus == 0) t->cgroup_cpus = quota / period;
 }
 
 static void read_huge(struct os_topology *t)
@@ -159,7 +167,8 @@ sl_status os_topology_get(struct os_topology *out, sl_err *err)
     if (out->mem_total < 0)
         out->mem_total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     if (out->mem_available < 0) out->mem_available = out->mem_total;
-    read_cgroups(out);
+    slurp("/proc/self/cgroup", buf, sizeof buf);
+    os_cgroup_limits("/sys/fs/cgroup", buf, out);
     read_huge(out);
     return SL_OK;
 }

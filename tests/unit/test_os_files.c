@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/os.h"
+#include "os/os_internal.h"
 #include "test.h"
 
 static char dir[64];
@@ -238,6 +239,52 @@ TEST(os_guard_turns_a_cut_file_into_a_line_and_exit_1)
     assert_true(n > 0);
     assert_non_null(strstr(text, path));
     assert_non_null(strstr(text, "byte 5000"));
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    sl_err err;
+    snprintf(path, sizeof path, "%s/%s", dir, folder);
+    ASSERT_OK(os_make_dirs(path, &err));
+    snprintf(path, sizeof path, "%s/%s/%s", dir, folder, name);
+    ASSERT_OK(os_write_file(path, text, strlen(text), &err));
+}
+
+static struct os_topology limits(const char *self)
+{
+    char text[200];
+    struct os_topology t = {.mem_total = 8 << 20, .mem_available = 4 << 20};
+    snprintf(text, sizeof text, "%s", self);
+    os_cgroup_limits(dir, text, &t);
+    return t;
+}
+
+TEST(os_cgroups_of_both_versions_limit)
+{
+    static const char *const made[] = {"cpu/a/b", "cpu/a", "cpu", "memory/m", "memory", "two/x", "two"};
+    (void)in_dir("");
+    put("cpu/a", "cpu.cfs_quota_us", "150000\n");
+    put("cpu/a", "cpu.cfs_period_us", "100000\n");
+    put("cpu/a/b", "cpu.cfs_quota_us", "-1\n");
+    put("cpu/a/b", "cpu.cfs_period_us", "100000\n");
+    put("memory", "memory.limit_in_bytes", "9223372036854771712\n");
+    put("memory/m", "memory.limit_in_bytes", "2097152\n");
+    put("memory/m", "memory.usage_in_bytes", "1048576\n");
+    put("two/x", "cpu.max", "max 100000\n");
+    put("two", "cpu.max", "50000 100000\n");
+    put("two/x", "memory.max", "max\n");
+    put("two", "memory.max", "3145728\n");
+    struct os_topology t = limits("9:name=systemd:/\n4:memory:/m\n3:cpuset:/\n1:cpu,cpuacct:/a/b\n0::/\n");
+    assert_true(t.cgroup_cpus == 1.5 && t.mem_total == 2 << 20 && t.mem_available == 1 << 20);
+    t = limits("1:cpu:/host/only\n4:memory:/m/gone\n"); /* the folder above one that is not there */
+    assert_true(t.cgroup_cpus == 0 && t.mem_total == 2 << 20);
+    t = limits("0::/two/x\n");
+    assert_true(t.cgroup_cpus == 0.5 && t.mem_total == 3 << 20 && t.mem_available == 3 << 20);
+    t = limits("");
+    assert_true(t.cgroup_cpus == 0 && t.mem_total == 8 << 20 && t.mem_available == 4 << 20);
+    for (int i = 0; i < BASE_COUNT_OF(made); i++)
+        os_dir_remove(in_dir(made[i]));
 }
 
 TEST(os_topology_is_sane)
