@@ -88,6 +88,10 @@ static sl_status row_scale(const struct io_want *q, const char *part, int64_t ro
 static sl_status read_w8(const struct io_want *q, struct weight *w, sl_err *err)
 {
     int64_t shape[3] = {q->t->shape[0], q->t->shape[1], 0};
+    const struct tensor *second = io_part_of(q, "weight_scale_second");
+    if (second)
+        return SL_FAIL(err, FORMAT, "%s: tensor %.80s is of W4A8_DYNAMIC, but %s says otherwise",
+                       io_short(q->m->path), second->name, q->m->quant_file);
     SL_TRY(io_group_init(q, q->t, WEIGHT_I8, shape, w, err));
     SL_TRY(row_scale(q, "weight_scale", w->rows, &w->group.scale, err));
     return want_zeros(q, "weight_offset", err);

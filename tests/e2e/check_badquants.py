@@ -209,6 +209,7 @@ CASES = [
     ("ascend_w8a8", "input_offset half", put(Q + ".input_offset", "BF16", [1], b"\x00\x3f"), [Q, "input_offset is 0.5"]),
     ("ascend_w8a8", "NaN deq_scale", patch(Q + ".deq_scale", 8, NAN32), [Q, "row 8"]),
     ("ascend_w8a8_bits", "NaN deq_scale", patch(Q + ".deq_scale", 8, NAN32 + bytes(4)), [Q, "row 8"]),
+    ("ascend_w8a8", "second scales", put(EXP + ".weight_scale_second", "F32", [256, 1], bytes(1024)), [EXP + ".weight_scale_second", "W4A8_DYNAMIC"]),
     ("ascend_w8a8", "offset", put(EXP + ".weight_offset", "F32", [256, 1], struct.pack("<256f", *[1.0] * 256)), [EXP, "weight_offset"]),
     ("ascend_w8a8", "norm bias", put("model.norm.bias", "BF16", [256], b"\x80\x3f" * 256), ["model.norm.bias", "bias"]),
     ("ascend_w4a8", "scale half", cut(EXP + ".weight_scale"), [EXP, "row 0 has a number outside"]),
