@@ -86,6 +86,25 @@ static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, 
     return SL_OK;
 }
 
+#define UNFINISHED "config.json.tmp" /* in a folder that is whole but for this name */
+
+/* Before the work, and again before the name is taken: the work may have been long. */
+static sl_status check_target(const char *dst, const struct quant_opts *o, sl_err *err)
+{
+    enum os_kind k = os_path_kind(dst);
+    if (k == OS_NONE) return SL_OK;
+    if (is_gguf_path(dst) && k == OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a folder", dst);
+    if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
+    if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
+    if (is_gguf_path(dst)) return SL_OK;
+    char path[4400], unfinished[4400];
+    snprintf(path, sizeof path, "%s/config.json", dst);
+    snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED, dst); /* a killed one of ours */
+    if (os_path_kind(path) == OS_NONE && os_path_kind(unfinished) == OS_NONE && !os_dir_empty(dst))
+        return SL_FAIL(err, REQUEST, "%s: is no model's folder (no config.json): it is not replaced", dst);
+    return SL_OK;
+}
+
 static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *dst, sl_err *err)
 {
     io_out *out = NULL;
@@ -95,6 +114,7 @@ static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *ds
         declare(p, 0, p->n_item, out);
         st = write_tensors(p, team, 0, p->n_item, out, err);
     }
+    if (!st) st = check_target(dst, p->o, err);
     if (st) {
         io_out_abort(out);
         return st;
@@ -103,8 +123,6 @@ static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *ds
 }
 
 /* ---- folders ---- */
-
-#define UNFINISHED "config.json.tmp" /* in a folder that is whole but for this name */
 
 static sl_status put_file(const char *dir, const char *name, const char *p, uint64_t n, sl_err *err)
 {
@@ -238,6 +256,7 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
         bool replaced = false;
         st = fill_folder(p, team, tmp, err);
         if (!st) st = put_file(tmp, UNFINISHED, str_c(&config), config.n, err);
+        if (!st) st = check_target(dir, p->o, err);
         if (!st && os_path_kind(dir) != OS_NONE) {
             st = os_rename(dir, old, err);
             replaced = !st;
@@ -259,22 +278,6 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
 }
 
 /* ---- the call ---- */
-
-static sl_status check_target(const char *dst, const struct quant_opts *o, sl_err *err)
-{
-    enum os_kind k = os_path_kind(dst);
-    if (k == OS_NONE) return SL_OK;
-    if (is_gguf_path(dst) && k == OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a folder", dst);
-    if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
-    if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
-    if (is_gguf_path(dst)) return SL_OK;
-    char path[4400], unfinished[4400];
-    snprintf(path, sizeof path, "%s/config.json", dst);
-    snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED, dst); /* a killed one of ours */
-    if (os_path_kind(path) == OS_NONE && os_path_kind(unfinished) == OS_NONE && !os_dir_empty(dst))
-        return SL_FAIL(err, REQUEST, "%s: is no model's folder (no config.json): it is not replaced", dst);
-    return SL_OK;
-}
 
 static sl_status open_keep(struct quant_plan *p, sl_err *err)
 {

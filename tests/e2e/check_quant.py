@@ -263,10 +263,28 @@ def crashes(t, tmp):
         shutil.rmtree(dst) if os.path.isdir(dst) else os.remove(dst)
 
 
+def taken_meanwhile(t, tmp):
+    """The name is free at first and not when all is written."""
+    demo = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
+    for dst, typ in (("late", "nvfp4"), ("late.gguf", "q4_k")):
+        path = os.path.join(tmp, dst)
+        p = subprocess.Popen([S, "quantize", demo, path, "--weights", typ, "-q"], stderr=subprocess.PIPE, text=True)
+        while p.poll() is None and not any(f.startswith(dst + ".") for f in os.listdir(tmp)):
+            time.sleep(0.001)
+        p.send_signal(signal.SIGSTOP)
+        os.mkdir(path) if dst == "late" else open(path, "w").close()
+        p.send_signal(signal.SIGCONT)
+        err = p.communicate()[1]
+        left = [f for f in os.listdir(tmp) if f.startswith(dst + ".") and f.endswith(".tmp")]
+        kept = not os.listdir(path) if dst == "late" else os.path.getsize(path) == 0
+        ok = p.returncode == 1 and "exists already" in err and kept and not left
+        t.check(f"{dst} taken meanwhile", None if ok else f"exit {p.returncode}: {err}, kept {kept}, left {left}")
+
+
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, not_numbers, crashes):
+        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, not_numbers, crashes, taken_meanwhile):
             part(t, tmp)
     t.exit()
 
