@@ -150,12 +150,14 @@ def check_kill(f, tmp, tiny):
     os.mkdir(work)
     for dst, args in (("q", ["quantize", src, "q", "--weights", "int8", "--shard", "60000", "-q"]),
                       ("q.gguf", ["quantize", src, "q.gguf", "--weights", "q8_0", "-q"]), ("p.packed", ["pack", src, "p.packed", "-q"])):
-        f.run(args, log, cwd=work)
+        lines = f.run(args, log, cwd=work)[4]
+        opens = [line for line in lines if line.startswith("open ")]
+        first = next(i for i, line in enumerate(opens) if ".tmp" in line)  # before it nothing is written
         file = os.path.join(work, dst)
         whole = open(file, "rb").read() if os.path.isfile(file) else None
         subprocess.run(["rm", "-rf", file])
         for kind in ("open", "fsync", "rename"):
-            at, happened = 1, True
+            at, happened = first + 1 if kind == "open" else 1, True
             while happened:
                 code, _, err, happened, _ = f.run(args, log, kind, at, -9, work)
                 wrong = [] if code == (-9 if happened else 0) else [f"exit {code}: {err.strip()}"]
