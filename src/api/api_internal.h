@@ -154,9 +154,14 @@ void api_gcache_close(struct api_gcache *c); /* NULL is legal */
 sl_status api_gcache_get(api *a, sl_grammar_kind kind, const char *text, size_t n, sl_grammar **out,
                          sl_err *err) BASE_MUST_USE;
 void api_gcache_stat(const api *a, int *n, size_t *bytes);
-/* A JSON list of token ids. name: the field. */
-sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
-                        int *n, sl_err *err) BASE_MUST_USE;
+struct api_prompt {
+    const int32_t *ids; /* or */
+    const char *text;
+    int n_ids;
+};
+/* A JSON list of token ids of the vocabulary: ids, in the arena, and n_ids. name: the field. */
+sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const struct json *list,
+                        struct api_prompt *out, sl_err *err) BASE_MUST_USE;
 /* Read the body as JSON and check its fields. Errors: REQUEST, with line and column. */
 sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
                          sl_err *err) BASE_MUST_USE;
@@ -186,12 +191,6 @@ struct api_fmt {
     void (*fail)(struct api_job *j, struct str *out);
     /* Free what the request's arena does not hold. May be NULL. */
     void (*fini)(struct api_job *j);
-};
-
-struct api_prompt {
-    const int32_t *ids; /* or */
-    const char *text;
-    int n_ids;
 };
 
 struct api_sub;
@@ -273,6 +272,10 @@ ROUTE(apply_template);
 ROUTE(metrics_get);
 ROUTE(page);
 #undef ROUTE
+/* The template's name of a message's role; NULL: it has none. */
+const char *api_role(const struct json *m);
+/* A message's content (NULL is legal): a text, or a list of parts that are text. */
+sl_status api_content_check(const struct json *c, const char *field, sl_err *err) BASE_MUST_USE;
 /* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
                            bool as_text, sl_err *err) BASE_MUST_USE;

@@ -17,6 +17,7 @@ struct choice {
 
 struct completion {
     struct api_gen g;
+    const char *field; /* that they came in */
     struct api_prompt *prompt;
     const struct json **given; /* per prompt: its text, or NULL */
     int n_prompt;
@@ -26,45 +27,44 @@ struct completion {
 
 /* ---- prompts ---- */
 
-static sl_status one_prompt(struct net_req *r, const struct json *v, struct completion *c, int i,
-                            sl_err *err)
+static sl_status one_prompt(const api *a, struct net_req *r, const struct json *v,
+                            struct completion *c, int i, sl_err *err)
 {
     if (v->kind == JSON_STR_K) {
-        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "prompt: holds a NUL");
+        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "%s: holds a NUL", c->field);
         c->prompt[i].text = v->s;
         c->given[i] = v;
         return SL_OK;
     }
     if (v->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST,
-                       "prompt: must be text, texts, token ids or lists of token ids");
-    int32_t *ids = NULL;
-    SL_TRY(api_ids_parse(&r->arena, "prompt", v, &ids, &c->prompt[i].n_ids, err));
-    c->prompt[i].ids = ids;
-    return SL_OK;
+        return SL_FAIL(err, REQUEST, "%s: must be text, texts, token ids or lists of token ids",
+                       c->field);
+    if (!v->n) return SL_FAIL(err, REQUEST, "%s: empty", c->field);
+    return api_ids_parse(a, &r->arena, c->field, v, &c->prompt[i], err);
 }
 
-static sl_status prompts(struct net_req *r, const struct json *body, struct completion *c,
-                         sl_err *err)
+static sl_status prompts(const api *a, struct net_req *r, const struct json *body,
+                         struct completion *c, sl_err *err)
 {
     const struct json *v = api_field(body, "prompt_token_ids");
     void *p = NULL;
+    c->field = v ? "prompt_token_ids" : "prompt";
     if (!v) v = api_field(body, "prompt");
     if (!v) return SL_FAIL(err, REQUEST, "prompt: missing");
     bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
     size_t n = many ? v->n : 1;
     if (n * (size_t)c->g.n > API_FANOUT_MAX)
-        return SL_FAIL(err, REQUEST, "prompt: %zu prompts of %d samples: at most %d together", n,
-                       c->g.n, API_FANOUT_MAX);
+        return SL_FAIL(err, REQUEST, "%s: %zu prompts of %d samples: at most %d together", c->field,
+                       n, c->g.n, API_FANOUT_MAX);
     SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->prompt, &p, err));
     c->prompt = p;
     SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->given, &p, err));
     c->given = p;
     c->n_prompt = (int)n;
-    if (!many) return one_prompt(r, v, c, 0, err);
+    if (!many) return one_prompt(a, r, v, c, 0, err);
     int i = 0;
     for (const struct json *e = v->child; e; e = e->next)
-        SL_TRY(one_prompt(r, e, c, i++, err));
+        SL_TRY(one_prompt(a, r, e, c, i++, err));
     return SL_OK;
 }
 
@@ -352,7 +352,7 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_gen_parse(a, r, body, API_TEXT, &c->g, err));
     if (api_field_int(body, "best_of", c->g.n) != c->g.n)
         return SL_FAIL(err, REQUEST, "best_of: only where it equals n");
-    SL_TRY(prompts(r, body, c, err));
+    SL_TRY(prompts(a, r, body, c, err));
     if (c->g.echo && c->g.logprobs) {
         if (c->g.n > 1) return SL_FAIL(err, REQUEST, "echo: with logprobs only for n = 1");
         c->g.q.echo_logprob = 1;

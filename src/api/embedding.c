@@ -16,8 +16,8 @@ struct embedding {
     int n_vec;
 };
 
-static sl_status one_input(struct net_req *r, const struct json *v, struct api_prompt *p,
-                           sl_err *err)
+static sl_status one_input(const api *a, struct net_req *r, const struct json *v,
+                           struct api_prompt *p, sl_err *err)
 {
     if (v->kind == JSON_STR_K) {
         if (v->n == 0 || memchr(v->s, 0, v->n))
@@ -25,16 +25,13 @@ static sl_status one_input(struct net_req *r, const struct json *v, struct api_p
         p->text = v->s;
         return SL_OK;
     }
-    int32_t *ids = NULL;
     if (v->kind != JSON_ARRAY_K || v->n == 0)
         return SL_FAIL(err, REQUEST, "input: must be text, texts, token ids or lists of token ids");
-    SL_TRY(api_ids_parse(&r->arena, "input", v, &ids, &p->n_ids, err));
-    p->ids = ids;
-    return SL_OK;
+    return api_ids_parse(a, &r->arena, "input", v, p, err);
 }
 
-static sl_status inputs(struct net_req *r, const struct json *body, struct embedding *e,
-                        sl_err *err)
+static sl_status inputs(const api *a, struct net_req *r, const struct json *body,
+                        struct embedding *e, sl_err *err)
 {
     const struct json *v = api_field(body, "input");
     void *p = NULL;
@@ -47,10 +44,10 @@ static sl_status inputs(struct net_req *r, const struct json *body, struct embed
     SL_TRY(mem_arena_array(&r->arena, n, sizeof *e->vec, &p, err));
     e->vec = p;
     e->n_prompt = (int)n;
-    if (!many) return one_input(r, v, &e->prompt[0], err);
+    if (!many) return one_input(a, r, v, &e->prompt[0], err);
     int i = 0;
     for (const struct json *c = v->child; c; c = c->next)
-        SL_TRY(one_input(r, c, &e->prompt[i++], err));
+        SL_TRY(one_input(a, r, c, &e->prompt[i++], err));
     return SL_OK;
 }
 
@@ -169,6 +166,6 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
     e->g.q.priority = (int)api_field_int(body, "priority", 0);
     e->g.q.timeout_ms = api_field_int(body, "timeout_ms", a->o.timeout_ms);
     e->g.q.owner = (uint64_t)(r->key + 1);
-    SL_TRY(inputs(r, body, e, err));
+    SL_TRY(inputs(a, r, body, e, err));
     return api_job_start(a, r, &e->g, e->prompt, e->n_prompt, &fmt, e, err);
 }

@@ -41,8 +41,8 @@ static bool is_empty(const struct json *v)
         return !v->b;
     case JSON_STR_K:
     case JSON_ARRAY_K:
-    case JSON_OBJECT_K:
         return v->n == 0;
+    case JSON_OBJECT_K: /* {} turns web_search_options on */
     case JSON_INT_K:
     case JSON_REAL_K:
         break;

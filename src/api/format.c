@@ -136,8 +136,7 @@ sl_status api_format_read(struct net_req *r, const struct json *body, int route,
     }
     f->name = resp ? "text.format" : found ? other[at].name : "response_format";
     if (n > 1)
-        return SL_FAIL(err, REQUEST,
-                       "response_format: and another structure: only one is possible");
+        return SL_FAIL(err, REQUEST, "%s: and another structure: only one is possible", f->name);
     if (found) return other[at].read(r, f->name, found, f, err);
     return v && !plain ? of_format(f->name, v, f, err) : SL_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What chat, completions and responses have in common: sampling, lengths, ends. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,21 +35,23 @@ sl_status api_model_check(const api *a, const struct json *body, sl_err *err)
     return api_model_named(a, api_field_str(body, "model", NULL), err);
 }
 
-sl_status api_ids_parse(struct arena *a, const char *name, const struct json *list, int32_t **ids,
-                        int *n, sl_err *err)
+sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const struct json *list,
+                        struct api_prompt *out, sl_err *err)
 {
     void *p = NULL;
     if (list->kind != JSON_ARRAY_K)
         return SL_FAIL(err, REQUEST, "%s: must be a list of token ids", name);
     if (list->n > INT32_MAX / 8) return SL_FAIL(err, LIMIT, "%s: too long", name);
-    SL_TRY(mem_arena_array(a, list->n + 1, sizeof **ids, &p, err));
-    *ids = p;
-    *n = 0;
+    SL_TRY(mem_arena_array(ar, list->n + 1, sizeof(int32_t), &p, err));
+    int32_t *ids = p;
+    int n = 0;
     for (const struct json *v = list->child; v; v = v->next) {
-        if (v->kind != JSON_INT_K || v->i < 0 || v->i > INT32_MAX)
-            return SL_FAIL(err, REQUEST, "%s: place %d: must be a token id", name, *n);
-        (*ids)[(*n)++] = (int32_t)v->i;
+        if (v->kind != JSON_INT_K || v->i < 0 || v->i >= a->mi.n_vocab)
+            return SL_FAIL(err, REQUEST, "%s: place %d: must be a token id below %d", name, n,
+                           a->mi.n_vocab);
+        ids[n++] = (int32_t)v->i;
     }
+    *out = (struct api_prompt){.ids = ids, .n_ids = n};
     return SL_OK;
 }
 
@@ -88,7 +91,7 @@ static sl_status parse_bias(api *a, struct arena *ar, const struct json *v, sl_s
     for (const struct json *e = v->child; e; e = e->next) {
         char *end;
         long id = strtol(e->key, &end, 10);
-        if (e->n_key < 1 || e->n_key > 9 || *end || e->key[0] == '+' || id < 0 ||
+        if (e->n_key < 1 || e->n_key > 9 || *end || !isdigit((unsigned char)e->key[0]) ||
             id >= a->mi.n_vocab)
             return SL_FAIL(err, REQUEST, "logit_bias: \"%.20s\": must be a token id below %d",
                            e->key, a->mi.n_vocab);
@@ -189,12 +192,13 @@ sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int rou
     SL_TRY(parse_sampling(a, r, b, g, err));
     SL_TRY(parse_stop(ar, api_field(b, "stop"), &g->q, err));
     if (ids) {
-        int32_t *list = NULL;
-        SL_TRY(api_ids_parse(ar, "stop_token_ids", ids, &list, &g->q.n_stop_ids, err));
-        if (g->q.n_stop_ids > API_STOP_IDS)
-            return SL_FAIL(err, REQUEST, "stop_token_ids: %d ids: at most %d", g->q.n_stop_ids,
+        struct api_prompt list;
+        SL_TRY(api_ids_parse(a, ar, "stop_token_ids", ids, &list, err));
+        if (list.n_ids > API_STOP_IDS)
+            return SL_FAIL(err, REQUEST, "stop_token_ids: %d ids: at most %d", list.n_ids,
                            API_STOP_IDS);
-        g->q.stop_ids = list;
+        g->q.stop_ids = list.ids;
+        g->q.n_stop_ids = list.n_ids;
     }
     g->q.n = g->n;
     g->q.ignore_eos = api_field_bool(b, "ignore_eos", false);

@@ -8,11 +8,38 @@
 
 #define KWARG_MAX 16
 
-/* Parts that are text become one; anything else is refused by its type. */
+/* Of a part of a message. */
+static const struct json *part_text(const struct json *p)
+{
+    const struct json *text = text_json_get(p, "text");
+    return text ? text : text_json_get(p, "refusal");
+}
+
+sl_status api_content_check(const struct json *c, const char *field, sl_err *err)
+{
+    if (!c || c->kind == JSON_NULL_K || c->kind == JSON_STR_K) return SL_OK;
+    if (c->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "%s: must be a string or a list of parts", field);
+    for (const struct json *p = c->child; p; p = p->next) {
+        const struct json *type = text_json_get(p, "type"), *text = part_text(p);
+        bool is_text = !type || text_json_is(type, "text") || text_json_is(type, "input_text") ||
+                       text_json_is(type, "output_text") || text_json_is(type, "refusal");
+        if (!is_text || (!text && !type))
+            return SL_FAIL(err, REQUEST, "%s: a part of type %.40s: only text", field,
+                           type && type->kind == JSON_STR_K ? type->s : "none");
+        if (!text || text->kind != JSON_STR_K)
+            return SL_FAIL(err, REQUEST, "%s: a part whose text is not a string", field);
+    }
+    return SL_OK;
+}
+
+/* Parts become one text. */
 static sl_status put_content(struct json_w *w, const struct json *c, int at, sl_err *err)
 {
     struct str s;
-    sl_status st = SL_OK;
+    char field[48];
+    snprintf(field, sizeof field, "messages[%d].content", at);
+    SL_TRY(api_content_check(c, field, err));
     if (!c || c->kind == JSON_NULL_K) {
         text_jw_null(w);
         return SL_OK;
@@ -21,24 +48,12 @@ static sl_status put_content(struct json_w *w, const struct json *c, int at, sl_
         text_jw_str(w, c->s, c->n);
         return SL_OK;
     }
-    if (c->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST, "messages[%d].content: must be a string or a list of parts",
-                       at);
     str_init(&s, MEM_REQUEST, 0);
-    for (const struct json *p = c->child; p && !st; p = p->next) {
-        const struct json *type = text_json_get(p, "type"), *text = text_json_get(p, "text");
-        if (!text) text = text_json_get(p, "refusal");
-        bool is_text = !type || text_json_is(type, "text") || text_json_is(type, "input_text") ||
-                       text_json_is(type, "output_text") || text_json_is(type, "refusal");
-        if (is_text && text && text->kind == JSON_STR_K)
-            str_put(&s, text->s, text->n);
-        else
-            st = SL_FAIL(err, REQUEST, "messages[%d].content: a part of type %.40s: only text", at,
-                         type && type->kind == JSON_STR_K ? type->s : "none");
-    }
-    if (!st) api_put_text(w, &s);
+    for (const struct json *p = c->child; p; p = p->next)
+        str_put(&s, part_text(p)->s, part_text(p)->n);
+    api_put_text(w, &s);
     str_fini(&s);
-    return st;
+    return SL_OK;
 }
 
 /* Templates print arguments as JSON by themselves: a text that is an object is given as one. */
@@ -86,7 +101,7 @@ static sl_status put_calls(struct arena *a, struct json_w *w, const struct json 
     return SL_OK;
 }
 
-static const char *role_of(const struct json *m)
+const char *api_role(const struct json *m)
 {
     static const char *const role[] = {"system", "user", "assistant", "tool", "function"};
     const struct json *v = text_json_get(m, "role");
@@ -100,7 +115,7 @@ static sl_status put_message(struct arena *a, struct json_w *w, const struct jso
                              bool as_text, sl_err *err)
 {
     static const char *const pass[] = {"name", "tool_call_id", "reasoning_content"};
-    const char *role = m->kind == JSON_OBJECT_K ? role_of(m) : NULL;
+    const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
     const struct json *content = text_json_get(m, "content"), *calls = api_field(m, "tool_calls"),
                       *v;
     if (!role)
@@ -366,8 +381,8 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
     void *copy = NULL;
     int n = 0;
     if (given) {
-        SL_TRY(api_ids_parse(&r->arena, "prompt_token_ids", given, &ids, &n, err));
-        *out = (struct api_prompt){.ids = ids, .n_ids = n};
+        SL_TRY(api_ids_parse(a, &r->arena, "prompt_token_ids", given, out, err));
+        if (!out->n_ids) return SL_FAIL(err, REQUEST, "prompt_token_ids: empty");
         return SL_OK;
     }
     SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));

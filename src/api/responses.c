@@ -377,16 +377,6 @@ static void fini(struct api_job *j)
 
 static const struct api_fmt fmt = {event, end, failed, fini};
 
-/* "messages[1].content: ..." is input here. */
-static sl_status rename_field(sl_status st, sl_err *err)
-{
-    if (st && err && strncmp(err->text, "messages", 8) == 0) {
-        memmove(err->text + 5, err->text + 8, strlen(err->text + 8) + 1);
-        memcpy(err->text, "input", 5);
-    }
-    return st;
-}
-
 static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err *err)
 {
     const struct json *inc = api_field(p->body, "include");
@@ -401,7 +391,7 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     p->g.q.n_logprob = p->g.logprobs ? p->g.n_top : -1;
     p->store = api_field_bool(p->body, "store", a->db != NULL);
     SL_TRY(api_resp_read(a, r, p, err));
-    SL_TRY(rename_field(api_chat_prompt(a, r, p->chat, &p->prompt, err), err));
+    SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));
     bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
     SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
     const struct api_form_in in = {.body = p->body,

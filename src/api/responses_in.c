@@ -87,6 +87,7 @@ static void put_message(struct str *out, const char *role, const char *id,
 static sl_status put_items(struct str *out, const struct json *list, sl_err *err)
 {
     int at = 0;
+    char field[48];
     for (const struct json *it = list->child; it; it = it->next, at++) {
         const struct json *type = api_field(it, "type");
         const char *role = api_field_str(it, "role", NULL);
@@ -94,6 +95,12 @@ static sl_status put_items(struct str *out, const struct json *list, sl_err *err
         if (!type || text_json_is(type, "message")) {
             const struct json *content = api_field(it, "content");
             if (!role || !content) return bad_item(at, "a message needs role and content", err);
+            if (!api_role(it))
+                return SL_FAIL(err, REQUEST,
+                               "input[%d].role: must be system, developer, user, assistant or tool",
+                               at);
+            snprintf(field, sizeof field, "input[%d].content", at);
+            SL_TRY(api_content_check(content, field, err));
             put_message(out, role, NULL, content);
         } else if (is_call(it)) {
             if (!*api_field_str(it, "name", "")) return bad_item(at, "a call without name", err);
@@ -101,6 +108,8 @@ static sl_status put_items(struct str *out, const struct json *list, sl_err *err
         } else if (text_json_is(type, "function_call_output")) {
             const struct json *o = api_field(it, "output");
             if (!o) return bad_item(at, "a function_call_output without output", err);
+            snprintf(field, sizeof field, "input[%d].output", at);
+            SL_TRY(api_content_check(o, field, err));
             put_message(out, "tool", api_field_str(it, "call_id", ""), o);
         } else if (!text_json_is(type, "reasoning")) /* which is not told twice */
             return bad_item(
@@ -155,9 +164,14 @@ static sl_status put_chat(struct str *out, const struct api_resp *p, sl_err *err
     static const char *const pass[] = {"tool_choice", "parallel_tool_calls", "reasoning",
                                        "chat_template_kwargs"};
     const struct json *tools = api_field(p->body, "tools"),
-                      *ins = api_field(p->body, "instructions");
+                      *ins = api_field(p->body, "instructions"),
+                      *reason = api_field(p->body, "reasoning"),
+                      *effort = reason ? api_field(reason, "effort") : NULL;
     struct json_w w;
     struct str all;
+    if (reason && (reason->kind != JSON_OBJECT_K || (effort && effort->kind != JSON_STR_K)))
+        return SL_FAIL(err, REQUEST, "reasoning.effort: must be a string");
+    SL_TRY(api_content_check(ins, "instructions", err));
     str_init(&all, MEM_REQUEST, 0);
     if (ins) put_message(&all, "system", NULL, ins);
     if (p->history.n) {

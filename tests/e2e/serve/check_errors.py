@@ -76,6 +76,13 @@ def texts(s):
         ("bias range", CHAT, {"messages": m, "logit_bias": {"5": 101}}, "logit_bias"),
         ("bias text", CHAT, {"messages": m, "logit_bias": {"5": "1"}}, "logit_bias"),
         ("stop ids", CHAT, {"messages": m, "stop_token_ids": ["x"]}, "stop_token_ids"),
+        ("stop ids vocabulary", CHAT, {"messages": m, "stop_token_ids": [4096]}, "stop_token_ids"),
+        ("prompt ids", CHAT, {"messages": m, "prompt_token_ids": [4096]}, "prompt_token_ids"),
+        ("prompt ids empty", CHAT, {"messages": m, "prompt_token_ids": []}, "prompt_token_ids"),
+        ("bias blank", CHAT, {"messages": m, "logit_bias": {" 1": 1}}, "logit_bias"),
+        ("part without text", CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
+        ("web search as it is", CHAT, {"messages": m, "web_search_options": {}}, "web_search_options"),
+        ("two structures", CHAT, {"messages": m, "guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"),
         ("stop ids many", CHAT, {"messages": m, "stop_token_ids": [1] * 65}, "stop_token_ids"),
         ("top_logprobs alone", CHAT, {"messages": m, "top_logprobs": 2}, "top_logprobs"),
         ("stream_options alone", CHAT, {"messages": m, "stream_options": {}}, "stream_options"),
@@ -104,6 +111,13 @@ def texts(s):
         ("prompt object", TEXT, {"prompt": {}}, "prompt"),
         ("prompt id", TEXT, {"prompt": [4096]}, "prompt"),
         ("prompt negative id", TEXT, {"prompt": [-1]}, "prompt"),
+        ("prompt ids vocabulary", TEXT, {"prompt_token_ids": [4096]}, "prompt_token_ids"),
+        ("prompt ids none", TEXT, {"prompt_token_ids": []}, "prompt_token_ids"),
+        ("input id", EMBED, {"input": [4096]}, "input"),
+        ("input ids", EMBED, {"input": [[1], [4096]]}, "input"),
+        ("tokenize flag", "/tokenize", {"prompt": "x", "add_special_tokens": 0}, "add_special_tokens"),
+        ("tokenize special", "/tokenize", {"prompt": "x", "parse_special": "no"}, "parse_special"),
+        ("detokenize flag", "/detokenize", {"tokens": [5], "special": 1}, "special"),
         ("prompt mixed", TEXT, {"prompt": [1, "x"]}, "prompt"),
         ("prompt empty", TEXT, {"prompt": ""}, "prompt"),
         ("prompts empty", TEXT, {"prompt": []}, "prompt"),
@@ -126,6 +140,8 @@ def texts(s):
     for name, path, body, param in table:
         bad(s, name, path, body, 400, param)
     bad(s, "model", CHAT, chat(model="other"), 404, "model", "model_not_found")
+    for path, body in (("/tokenize", {"prompt": "x"}), ("/detokenize", {"tokens": [5]}), ("/apply-template", chat())):
+        bad(s, f"model {path}", path, {**body, "model": "other"}, 404, "model", "model_not_found")
     long = "word " * 20000
     bad(s, "too long", TEXT, {"prompt": long}, 400, "prompt", "context_length_exceeded")
     bad(s, "too long chat", CHAT, chat(long), 400, "messages", "context_length_exceeded")

@@ -178,6 +178,11 @@ def bad(s):
             ("no input", {}, "input"), ("input number", {"input": 5}, "input"), ("empty list", {"input": []}, "input"),
             ("item", {"input": ["x"]}, "input[0]"), ("item type", {"input": [{"type": "computer"}]}, "input[0]"),
             ("item reference", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+            ("place behind instructions", ask([{"role": "user", "content": "x"}, {"role": "user", "content": 5}], instructions="y"), "input[1].content"),
+            ("place behind calls", ask([{"type": "function_call", "call_id": k, "name": "f", "arguments": "{}"} for k in "ab"] +
+                                       [{"role": "robot", "content": "x"}]), "input[2].role"),
+            ("output", ask([{"type": "function_call_output", "call_id": "a", "output": 5}]), "input[0].output"),
+            ("instructions", ask(instructions=5), "instructions"), ("effort", ask(reasoning={"effort": 5}), "reasoning.effort"),
             ("role", ask([{"role": "x", "content": "y"}]), "input[0].role"),
             ("image", ask([{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:9"}]}]),
              "input[0].content"),
