@@ -280,7 +280,7 @@ async function receive(m, article, signal) {
   const seconds = (performance.now() - first) / 1000, n = usage?.completion_tokens ?? pieces;
   m.stats = {
     prompt: usage?.prompt_tokens, tokens: n, cached: usage?.prompt_tokens_details?.cached_tokens, finish,
-    ttft: first ? first - t0 : 0, tps: timings?.predicted_per_second ?? (n > 1 && seconds > 0 ? (n - 1) / seconds : 0),
+    ttft: first ? first - t0 : 0, tps: timings?.decode_tps ?? (n > 1 && seconds > 0 ? (n - 1) / seconds : 0),
   };
 }
 

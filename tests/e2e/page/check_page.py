@@ -8,6 +8,7 @@ console error. Needs chromium and chromedriver (Debian: chromium chromium-driver
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -100,6 +101,13 @@ class Browser:
 ANSWERED = "return !document.querySelector('article.busy') && document.querySelector('#stop').hidden"
 LAST = "return [...document.querySelectorAll('article.assistant .body')].at(-1)?.textContent ?? ''"
 
+KEEP = """const real = window.fetch;
+window.fetch = async (...a) => {
+  const r = await real(...a), [one, two] = r.body.tee();
+  new Response(two).text().then(t => { if (t.includes('[DONE]')) window.kept = t; });
+  return new Response(one, r);
+};"""
+
 
 def ask(b, text):
     b.keys('#input', text + '\ue007')
@@ -110,10 +118,13 @@ def ask(b, text):
 def chat(b):
     check('model named', b.until(lambda: b.js("return document.querySelector('#model').textContent && !document.querySelector('#model.error')")))
     check('input has the focus', b.js("return document.activeElement.id") == 'input')
+    b.js(KEEP)
     a = ask(b, 'What is the capital of Portugal?')
     check('answer', 'Lisbon' in a, a, b.js("return document.querySelector('article.user .body').textContent"))
     foot = b.js("return document.querySelector('article.assistant .foot').textContent")
     check('figures under the answer', 'tokens' in foot and 'tok/s' in foot, foot)
+    tps = re.search(r'"decode_tps":([\d.]+)', b.until(lambda: b.js('return window.kept')))  # tokens that came together tell the page no speed
+    check('its speed is the server\'s', tps and f'{float(tps[1]):.1f} tok/s' in foot, foot, tps and tps[1])
     b.shot('chat')
     b.raw('POST', '/refresh', {})
     check('reload keeps the conversation', b.until(lambda: 'Lisbon' in b.js(LAST)))
