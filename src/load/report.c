@@ -215,8 +215,8 @@ static void chart(struct str *s, const char *title, const struct load_result *r,
                        "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s "
                        "%g</title></circle>\n",
                        CX(i), CY(c[k].of(&r[i])), c[k].colour, c[k].name, c[k].of(&r[i]));
-        str_printf(s, "<text x=\"%d\" y=\"278\" fill=\"%s\">&#9632; %s</text>\n", 60 + 160 * k,
-                   c[k].colour, c[k].name);
+        str_printf(s, "<text x=\"%d\" y=\"278\" style=\"fill:%s\">&#9632; %s</text>\n",
+                   60 + 160 * k, c[k].colour, c[k].name);
     }
 #undef CX
 #undef CY

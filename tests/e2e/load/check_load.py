@@ -8,6 +8,7 @@ requests were open at once, and fails on demand. What load reports must be what 
 import http.server
 import json
 import os
+import re
 import socketserver
 import subprocess
 import sys
@@ -233,6 +234,7 @@ def failures(server, tmp):
     rows = open(csv).read().strip().splitlines()
     check('csv', len(rows) == 3 and all(len(r.split(',')) == len(rows[0].split(',')) for r in rows), rows)
     page = open(html).read()
+    check('colours of the legend', page.count('style="fill:#') == 6 and ' fill="' not in ''.join(re.findall('<text.*', page)))  # a rule for text is stronger
     check('html', page.count('<svg') == 3 and 'http-equiv' not in page and page.count('<tr>') == 3 and 'nan' not in page)
     for args, what in ((['--parallel', '0'], '--parallel'), ([], 'load needs'), (['--rate', '1'], '--rate needs'),
                        (['--parallel', '1', '--extra-args', '[1]'], 'no JSON object'), (['--parallel', '1', '--rate', '2', '--number', '1'], 'one of them'),
