@@ -82,6 +82,7 @@ def texts(s):
         ("bias blank", CHAT, {"messages": m, "logit_bias": {" 1": 1}}, "logit_bias"),
         ("part without text", CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
         ("web search as it is", CHAT, {"messages": m, "web_search_options": {}}, "web_search_options"),
+        ("id of a text", CHAT, {"messages": m, "grammar": 'root ::= "a" <[5]>'}, "grammar"),
         ("two structures", CHAT, {"messages": m, "guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"),
         ("stop ids many", CHAT, {"messages": m, "stop_token_ids": [1] * 65}, "stop_token_ids"),
         ("top_logprobs alone", CHAT, {"messages": m, "top_logprobs": 2}, "top_logprobs"),
