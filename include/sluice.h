@@ -403,6 +403,7 @@ SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_ro
 typedef struct sl_probe_result {
     double read_gbps; /* reading memory, 1e9 bytes per second */
     double int8_gops; /* 8-bit products and sums, 1e9 per second */
+    double attn_gops; /* the same in the floating-point type that attention is in (bf16 or f32) */
 } sl_probe_result;
 SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
 
@@ -415,7 +416,8 @@ typedef struct sl_op_stat {
     int64_t ns;
     double bytes; /* read: weights by matrix products (each matrix in use once per call), keys and
                      values by attention (each once per call and layer) */
-    double ops;   /* products and sums of matrix products */
+    double ops;   /* products and sums of matrix products, and of attention on 8-bit codes */
+    double flops; /* other products and sums of attention: queries by keys, weights by values */
 } sl_op_stat;
 SL_API int sl_op_stats(sl_engine *e, sl_op_stat *out, int n);
 

@@ -45,7 +45,7 @@ struct test {
 
 struct result {
     double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth,
-        gops, pct_int8_peak, pct_limit, rss_mb;
+        gops, pct_int8_peak, attn_gflop_per_step, attn_gops_peak, pct_limit, rss_mb;
 };
 
 #define REPEAT_MAX 1000
@@ -175,11 +175,26 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The least time of the counted steps: all products at the read bandwidth or the integer peak, whichever is slower, and attention (operators with flops), which
+ * waits for them, likewise. */
+static double least_ns(const struct bench *b, const sl_probe_result *peak)
+{
+    double read[2] = {0}, calc[2] = {0}; /* products, attention */
+    for (int i = 0; i < b->n_op; i++) {
+        const sl_op_stat *o = &b->op[i];
+        int attn = o->flops > 0;
+        read[attn] += o->bytes / peak->read_gbps;
+        calc[attn] += o->ops / peak->int8_gops + (attn ? o->flops / peak->attn_gops : 0);
+    }
+    return BASE_MAX(read[0], calc[0]) + BASE_MAX(read[1], calc[1]);
+}
+
 static sl_status measure(struct bench *b, const struct test *t, struct result *r, sl_err *err)
 {
     static double tps[REPEAT_MAX], ms[REPEAT_MAX];
     static double probe_gbps[REPEAT_MAX];
-    double tok, s, gops_peak = 0;
+    double tok, s;
+    sl_probe_result peak = {0};
     int n_step, n = b->o->r;
     uint64_t start = b->rng;
     SL_TRY(once(b, t, &tok, &s, &n_step, err)); /* warm-up */
@@ -187,7 +202,8 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
         sl_probe_result p;
         sl_probe(b->c.e, 60, &p);
         probe_gbps[i] = p.read_gbps;
-        if (p.int8_gops > gops_peak) gops_peak = p.int8_gops;
+        peak.int8_gops = BASE_MAX(peak.int8_gops, p.int8_gops);
+        peak.attn_gops = BASE_MAX(peak.attn_gops, p.attn_gops);
         if (!t->prefill && t->depth > 0) b->rng = start; /* the same contexts */
         SL_TRY(once(b, t, &tok, &s, &n_step, err));
         tps[i] = tok / s;
@@ -208,13 +224,16 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
     for (int i = 0; i < b->n_op; i++) {
         bytes += b->op[i].bytes;
         ops += b->op[i].ops;
+        r->attn_gflop_per_step += b->op[i].flops / n_step * 1e-9;
     }
+    peak.read_gbps = r->probe_gbps;
+    r->attn_gops_peak = peak.attn_gops;
     r->bytes_per_step = t->prefill ? NAN : bytes / n_step;
     r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
     r->pct_bandwidth = 100 * r->gbps / r->probe_gbps;
     r->gops = ops / n_step / r->ms_per_step * 1e-6;
-    r->pct_int8_peak = gops_peak > 0 ? 100 * r->gops / gops_peak : NAN;
-    r->pct_limit = r->pct_bandwidth > r->pct_int8_peak ? r->pct_bandwidth : r->pct_int8_peak;
+    r->pct_int8_peak = 100 * r->gops / peak.int8_gops;
+    r->pct_limit = 100 * least_ns(b, &peak) / n_step * 1e-6 / r->ms_per_step;
     return SL_OK;
 }
 
@@ -239,9 +258,12 @@ static void print_ops(struct bench *b, const struct result *r)
         double ns = (double)o->ns;
         printf("    %-12s %8.3f ms/step %5.1f %%  %6.1f calls", o->name, ns * 1e-6 / n_step,
                100 * ns / sum, (double)o->n_call / n_step);
-        if (o->ops > 0)
-            printf("  %6.1f GB/s, %3.0f %%  %6.0f Gop/s", o->bytes / ns,
-                   100 * o->bytes / ns / r->probe_gbps, o->ops / ns);
+        if (o->bytes > 0)
+            printf("  %6.1f GB/s, %3.0f %%", o->bytes / ns, 100 * o->bytes / ns / r->probe_gbps);
+        if (o->ops > 0) printf("  %6.0f Gop/s", o->ops / ns);
+        if (o->flops > 0)
+            printf("  %6.0f Gflop/s, %3.0f %%", o->flops / ns,
+                   100 * o->flops / ns / r->attn_gops_peak);
         printf("\n");
     }
 }
@@ -253,7 +275,7 @@ static const char *test_name(const struct test *t, char *buf, size_t n)
 }
 
 /* What --json and --csv say of a result; NaN: nothing (bytes of a prompt). */
-#define N_FIELD 11
+#define N_FIELD 13
 struct field {
     const char *key;
     int digits;
@@ -272,6 +294,8 @@ static void list_fields(const struct result *r, struct field f[N_FIELD])
                                        {"pct_bandwidth", 6, r->pct_bandwidth},
                                        {"gops", 6, r->gops},
                                        {"pct_int8_peak", 6, r->pct_int8_peak},
+                                       {"attn_gflop_per_step", 6, r->attn_gflop_per_step},
+                                       {"attn_gops_peak", 6, r->attn_gops_peak},
                                        {"pct_limit", 6, r->pct_limit}};
     memcpy(f, all, sizeof all);
 }
@@ -310,7 +334,8 @@ static void print_row(const struct test *t, const struct result *r)
            r->ms_per_step);
     if (!isnan(r->gbps))
         printf("  %6.1f GB/s, %.0f %% of %.1f", r->gbps, r->pct_bandwidth, r->probe_gbps);
-    printf("  %.0f Gop/s, %.0f %% of peak\n", r->gops, r->pct_int8_peak);
+    printf("  %.0f Gop/s, %.0f %% of peak  %.0f %% of the limit\n", r->gops, r->pct_int8_peak,
+           r->pct_limit);
     fflush(stdout);
 }
 

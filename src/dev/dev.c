@@ -170,6 +170,11 @@ double dev_probe_int8_gops(dev *d, int ms)
     return d->cls->probe_int8_gops(d, ms);
 }
 
+double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
+{
+    return d->cls->probe_attn_gops(d, kv, ms);
+}
+
 int dev_op_times(dev *d, struct dev_op_row *out, int n)
 {
     static const char *const names[] = {
@@ -178,8 +183,7 @@ int dev_op_times(dev *d, struct dev_op_row *out, int n)
 #undef X
     };
     for (int i = 0; i < DEV_N_OP && i < n; i++)
-        out[i] = (struct dev_op_row){names[i], d->op[i].n_call, d->op[i].ns, d->op[i].bytes,
-                                     d->op[i].ops};
+        out[i] = (struct dev_op_row){names[i], d->op[i].n_call, d->op[i].ns, d->op[i].cost};
     memset(d->op, 0, sizeof d->op);
     d->timing = 1;
     return DEV_N_OP;
@@ -187,12 +191,12 @@ int dev_op_times(dev *d, struct dev_op_row *out, int n)
 
 struct stamp {
     int64_t ns;
-    double bytes, ops;
+    struct dev_cost cost;
 };
 
 static struct stamp stamp(const dev *d)
 {
-    return (struct stamp){d->timing ? clock_now_ns() : 0, d->bytes, d->ops};
+    return (struct stamp){d->timing ? clock_now_ns() : 0, d->cost};
 }
 
 static void count(dev *d, enum dev_op op, struct stamp s)
@@ -201,8 +205,7 @@ static void count(dev *d, enum dev_op op, struct stamp s)
     struct dev_op_time *t = &d->op[op];
     t->n_call++;
     t->ns += clock_now_ns() - s.ns;
-    t->bytes += d->bytes - s.bytes;
-    t->ops += d->ops - s.ops;
+    dev_cost_add(&t->cost, &d->cost, &s.cost);
 }
 
 #define X(name, params)                                                                            \

@@ -350,13 +350,21 @@ int dev_stack_tok_max(const dev_stack *s); /* 0 for NULL */
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
 double dev_probe_read_gbps(dev *d, int ms);
 double dev_probe_int8_gops(dev *d, int ms);
+/* Products and sums of the floating-point type that attention over kv is in (bf16 or f32). */
+double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
 
+/* What operators read and compute. */
+struct dev_cost {
+    double bytes; /* weights by matrix products, keys and values by attention */
+    double ops;   /* products and sums of matrices, and of attention's on 8-bit codes */
+    double flops; /* attention's other products and sums: queries by keys, weights by values */
+};
 /* Time of every operator since the call before (from the first call on): returns their number and writes at most n rows. */
 struct dev_op_row {
     const char *name;
     uint64_t n_call;
     int64_t ns;
-    double bytes, ops; /* weights read by matrix products; their products and sums */
+    struct dev_cost cost;
 };
 int dev_op_times(dev *d, struct dev_op_row *out, int n);
 

@@ -39,16 +39,25 @@ struct dev_class {
     sl_status (*stack_open)(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
+    double (*probe_attn_gops)(dev *d, const dev_kv *kv, int ms);
 #define X(name, params) void (*name)(dev * d, const struct dev_batch *b, const struct params *p);
     DEV_OP_LIST(X)
 #undef X
 };
 
 /* The common heads of a device's own structures. */
+/* sum += now - from. */
+static inline void dev_cost_add(struct dev_cost *sum, const struct dev_cost *now,
+                                const struct dev_cost *from)
+{
+    sum->bytes += now->bytes - from->bytes;
+    sum->ops += now->ops - from->ops;
+    sum->flops += now->flops - from->flops;
+}
 struct dev_op_time {
     uint64_t n_call;
     int64_t ns;
-    double bytes, ops;
+    struct dev_cost cost;
 };
 enum dev_op {
 #define X(name, params) DEV_OP_##name,
@@ -59,7 +68,7 @@ enum dev_op {
 struct dev {
     const struct dev_class *cls;
     int timing;                    /* operators are timed; set by the first dev_op_times */
-    double bytes, ops;             /* of matrix products, counted up by the device */
+    struct dev_cost cost;          /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];
 };
 struct dev_mat {

@@ -310,7 +310,8 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
     struct dev_op_row row[64];
     int n_row = dev_op_times(e->d, row, BASE_COUNT_OF(row));
     for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++)
-        out[i] = (sl_op_stat){row[i].name, row[i].n_call, row[i].ns, row[i].bytes, row[i].ops};
+        out[i] = (sl_op_stat){row[i].name, row[i].n_call, row[i].ns, row[i].cost.bytes,
+                              row[i].cost.ops, row[i].cost.flops};
     return n_row;
 }
 
@@ -327,4 +328,5 @@ void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
     out->read_gbps = dev_probe_read_gbps(e->d, ms);
     out->int8_gops = dev_probe_int8_gops(e->d, ms);
+    out->attn_gops = dev_probe_attn_gops(e->d, e->kv, ms);
 }

@@ -16,6 +16,8 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     CHOOSE("ref");
 #undef VARIANT
     k->peak_i8 = kern_peak_i8_ref;
+    k->peak_f32 = kern_peak_f32_ref;
+    k->peak_bf16 = NULL;
 #if defined(__x86_64__)
 #define VARIANT(op) kern_##op##_avx2
     if (cpu_has(isa_mask, CPU_ISA_avx2)) CHOOSE("avx2");
@@ -24,6 +26,9 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     if (cpu_has(isa_mask, CPU_ISA_avx512)) CHOOSE("avx512");
 #undef VARIANT
     if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i8 = kern_peak_i8_avx2;
+    if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_f32 = kern_peak_f32_avx2;
+    if (cpu_has(isa_mask, CPU_ISA_avx512)) k->peak_f32 = kern_peak_f32_avx512;
+    if (cpu_has(isa_mask, CPU_ISA_avx512bf16)) k->peak_bf16 = kern_peak_bf16_avx512bf16;
     if (cpu_has(isa_mask, CPU_ISA_avxvnni)) k->peak_i8 = kern_peak_i8_avxvnni;
     if (cpu_has(isa_mask, CPU_ISA_vnni256)) k->peak_i8 = kern_peak_i8_vnni256;
     if (cpu_has(isa_mask, CPU_ISA_avx512vnni)) k->peak_i8 = kern_peak_i8_avx512vnni;
@@ -32,6 +37,7 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     if (cpu_has(isa_mask, CPU_ISA_neon)) CHOOSE("neon");
 #undef VARIANT
     if (cpu_has(isa_mask, CPU_ISA_neon)) k->peak_i8 = kern_peak_i8_neon;
+    if (cpu_has(isa_mask, CPU_ISA_neon)) k->peak_f32 = kern_peak_f32_neon;
 #endif
     (void)isa_mask;
 }

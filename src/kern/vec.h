@@ -101,7 +101,10 @@ struct vec_kern {
 #define X(op, ret, args) ret(*op) args;
     VEC_LIST(X)
 #undef X
-    double (*peak_i8)(int n); /* n rounds of independent int8 multiply-adds in registers; returns the operations done (2 per product) */
+    /* n rounds of independent multiply-adds in registers; return the operations done (2 per product). */
+    double (*peak_i8)(int n);
+    double (*peak_f32)(int n);
+    double (*peak_bf16)(int n); /* NULL where attention is f32 */
     const char *isa;
 };
 
@@ -111,6 +114,11 @@ double kern_peak_i8_avxvnni(int n);
 double kern_peak_i8_vnni256(int n);
 double kern_peak_i8_avx512vnni(int n);
 double kern_peak_i8_neon(int n);
+double kern_peak_f32_ref(int n);
+double kern_peak_f32_avx2(int n);
+double kern_peak_f32_avx512(int n);
+double kern_peak_f32_neon(int n);
+double kern_peak_bf16_avx512bf16(int n);
 
 /* The best variants for a mask of cpu_isa bits. */
 void kern_vec_select(struct vec_kern *k, uint32_t isa_mask);

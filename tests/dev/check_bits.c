@@ -412,6 +412,11 @@ void check_faults(void)
     g.n_checked++;
     printf("         probes: read %.1f GB/s, int8 %.0f Gop/s\n", read, int8);
     if (!(read > 0.01 && read < 10000) || !(int8 > 0.01 && int8 < 1e6)) FAIL("probes");
+    want_status("kv",
+                dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_F32, 1, 4, 16, 1, 64, 64}, &kv, &err),
+                SL_OK, &err);
+    double attn = dev_probe_attn_gops(d, kv, 20);
+    if (!(attn > 0.01 && attn < 1e6)) FAIL("probe of attention's arithmetic");
     dev_close(d);
     dev_close(NULL);
 }

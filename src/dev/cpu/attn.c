@@ -251,7 +251,7 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev
     }
     double work = 0;
     j->n_unit = make_units(c, b, a, tile, &work);
-    j->ns = work * p->n_head * (kv->s.d_k + kv->s.d_v) / 30.0;
+    j->products.flops = 2.0 * work * p->n_head * (kv->s.d_k + kv->s.d_v);
 }
 
 void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
@@ -261,5 +261,5 @@ void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
     struct cpu_span_job j;
     dev_cpu_attn_job(c, b, p, &a, &j);
     dev_cpu_spans(c, &j);
-    if (c->head.timing) dev_cpu_kv_count(c, a.kv, b, p->n_window);
+    dev_cpu_attn_count(c, a.kv, b, p->n_window, &j.products);
 }

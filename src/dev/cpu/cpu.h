@@ -317,9 +317,10 @@ static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
     return (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes +
            (size_t)in * kv->row_bytes;
 }
-/* For dev_op_times: keys and values that the step's tokens see in one layer, each once. */
-void dev_cpu_kv_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
-                      int n_window);
+/* For dev_op_times, when operators are timed: keys and values that the step's tokens see in one
+ * layer, each once, and attention's products. */
+void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
+                        int n_window, const struct dev_cost *products);
 /* Positions of one block that lie side by side, a power of two. */
 static inline int dev_cpu_run_length(const struct cpu_kv *kv)
 {
@@ -358,9 +359,9 @@ struct cpu_span_job {
     const void *op;
     int n_unit;
     int n_row, ldo; /* rows of a part at most, floats of a row */
-    double ns;      /* of the whole job, about */
-    /* Start on a unit (its queries into scratch), span at[0] of it into *out, where the worker's next
-     * one will most likely be at[1], and the end of its rows [rows[0], rows[1]). */
+    struct dev_cost products; /* of the whole job */
+    /* Start on a unit (its queries into scratch), span at[0] of it into *out, where the worker's
+     * next one will most likely be at[1], and the end of its rows [rows[0], rows[1]). */
     void (*begin)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                   float *mem);
     void (*span)(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -443,5 +444,6 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
 sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
 double dev_cpu_probe_read_gbps(dev *d, int ms);
 double dev_cpu_probe_int8_gops(dev *d, int ms);
+double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);
 
 #endif

@@ -59,15 +59,19 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     return SL_OK;
 }
 
-void dev_cpu_kv_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
-                      int n_window)
+void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
+                        int n_window, const struct dev_cost *products)
 {
+    struct dev_cost *cost = &c->head.cost;
+    if (!c->head.timing) return;
+    cost->ops += products->ops;
+    cost->flops += products->flops;
     size_t per = (kv->group_bytes / 16 + kv->row_bytes) * (size_t)kv->s.n_head;
     for (int s = 0; s < b->n_seq; s++) {
         int t0 = b->seq_tok0[s], t1 = b->seq_tok0[s + 1];
         if (t0 == t1) continue;
         int from = n_window > 0 ? b->pos[t0] - n_window + 1 : 0;
-        c->head.bytes += (double)per * (b->pos[t1 - 1] + 1 - BASE_MAX(from, 0));
+        cost->bytes += (double)per * (b->pos[t1 - 1] + 1 - BASE_MAX(from, 0));
     }
 }
 

@@ -141,7 +141,8 @@ static void look_ahead(struct mla *a, int n_span)
     }
 }
 
-static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
+static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
+                     struct dev_cost *products)
 {
     const struct dev_attn_mla *p = a->p;
     int H = p->n_head, qd = p->nope + p->rope, n = a->n_list, all = n == b->n_tok;
@@ -170,9 +171,13 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a)
         j.mem_floats = dev_cpu_abs16_floats(a->d_k);
     }
     j.n_unit = abs_units(c, b, a, &work);
-    j.ns = work * H * (a->d_k + p->r) / 30.0;
+    int by_codes = dev_cpu_bf16_attn(c, a->kv->t) && a->kv->t == VEC_KV_Q8; /* the scores */
+    j.products.flops = 2.0 * work * H * (p->r + (by_codes ? 0 : a->d_k));
+    j.products.ops = by_codes ? 2.0 * work * H * a->d_k : 0;
     look_ahead(a, c->unit[0].span1);
     dev_cpu_spans(c, &j);
+    products->ops += j.products.ops;
+    products->flops += j.products.flops;
     float *y = all ? p->y : c->lat; /* results of a part of the tokens go by way of lat */
     dev_cpu_heads(c,
                   &(struct dev_matmul_heads){.w = p->w_vb,
@@ -352,7 +357,8 @@ static void exp_run(void *arg, int worker, int n_w)
         (bf16 ? dev_cpu_exp16_unit : exp_unit)(j->c, j, &j->c->unit[b], worker);
 }
 
-static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a)
+static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a,
+                         struct dev_cost *products)
 {
     struct mla_job j = {c, b, *a, 0};
     for (int i = 0; i < a->n_list;) {
@@ -366,6 +372,9 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
     if (dev_cpu_bf16_attn(c, a->kv->t)) dev_cpu_exp16_weights(c, a);
     atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
     par_run(c->team, exp_run, &j);
+    int width = a->p->n_head * (a->p->nope + a->p->rope + a->p->v);
+    for (int i = 0; i < a->n_list; i++)
+        products->flops += 2.0 * width * (b->pos[c->tok_list[i]] + 1);
     if (!b->keep || !dev_cpu_bf16_attn(c, a->kv->t)) return;
     for (int i = 0; i < j.n_unit; i += a->p->n_head) {
         const struct cpu_unit *u = &c->unit[i];
@@ -401,16 +410,17 @@ void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_m
     const struct dev_plan *max = &c->plan;
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
            p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
+    struct dev_cost products = {0};
     if (p->layer == 0) dev_cpu_keep_step(c, b);
-    if (c->head.timing) dev_cpu_kv_count(c, a.kv, b, 0);
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)
             if ((b->expand && b->expand[t]) == form) c->tok_list[a.n_list++] = t;
         if (a.n_list == 0) continue;
         if (form)
-            materialised(c, b, &a);
+            materialised(c, b, &a, &products);
         else
-            absorbed(c, b, &a);
+            absorbed(c, b, &a, &products);
     }
+    dev_cpu_attn_count(c, a.kv, b, 0, &products);
 }

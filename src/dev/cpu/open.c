@@ -253,6 +253,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .stack_open = dev_cpu_stack_open,
                                         .probe_read_gbps = dev_cpu_probe_read_gbps,
                                         .probe_int8_gops = dev_cpu_probe_int8_gops,
+                                        .probe_attn_gops = dev_cpu_probe_attn_gops,
 #define X(name, params) .name = dev_cpu_##name,
                                         DEV_OP_LIST(X)
 #undef X

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine can do at most, measured beside a run: reading memory, and integer
+/* What this machine can do at most, measured beside a run: reading memory, and
  * multiply-adds. */
 #include "dev/cpu/cpu.h"
 
@@ -74,32 +74,43 @@ double dev_cpu_probe_read_gbps(dev *d, int ms)
     return best;
 }
 
-struct int8_job {
-    struct cpu *c;
-    int n;
+struct peak_job {
+    double (*peak)(int n);
     double ops[512]; /* per worker; a region's end orders them */
 };
 
-static void int8_run(void *arg, int worker, int n_w)
+static void peak_run(void *arg, int worker, int n_w)
 {
     (void)n_w;
-    struct int8_job *j = arg;
-    j->ops[worker] = j->c->k.peak_i8(j->n);
+    struct peak_job *j = arg;
+    j->ops[worker] = j->peak(20000);
 }
 
-double dev_cpu_probe_int8_gops(dev *d, int ms)
+static double peak_gops(struct cpu *c, double (*peak)(int n), int ms)
 {
-    struct cpu *c = dev_cpu_of(d);
-    struct int8_job j = {.c = c, .n = 20000};
+    struct peak_job j = {.peak = peak};
     int64_t t0 = clock_now_ns();
     double best = 0;
     do {
         int64_t t = clock_now_ns();
-        par_run(c->team, int8_run, &j);
+        par_run(c->team, peak_run, &j);
         double ns = (double)(clock_now_ns() - t), ops = 0;
         for (int i = 0; i < c->n_worker; i++)
             ops += j.ops[i];
         if (ops / ns > best) best = ops / ns;
     } while (clock_now_ns() - t0 < (int64_t)ms * 1000000);
     return best;
+}
+
+double dev_cpu_probe_int8_gops(dev *d, int ms)
+{
+    struct cpu *c = dev_cpu_of(d);
+    return peak_gops(c, c->k.peak_i8, ms);
+}
+
+double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
+{
+    struct cpu *c = dev_cpu_of(d);
+    int bf16 = dev_cpu_bf16_attn(c, ((const struct cpu_kv *)kv)->t);
+    return peak_gops(c, bf16 && c->k.peak_bf16 ? c->k.peak_bf16 : c->k.peak_f32, ms);
 }

@@ -6,7 +6,7 @@
  * few. The arithmetic is the same. */
 #include "dev/cpu/cpu.h"
 
-#define INLINE_NS 2500.0
+#define INLINE_OPS 150e3 /* fewer are not worth waking the team */
 
 struct spans_job {
     struct cpu *c;
@@ -171,7 +171,7 @@ void dev_cpu_spans(struct cpu *c, struct cpu_span_job *j)
 {
     struct spans_job s = {c, j};
     dev_cpu_spans_begin(c, j);
-    if (j->ns < INLINE_NS) {
+    if (j->products.flops + j->products.ops < INLINE_OPS) {
         j->window = 0;
         run_whole(&s, 0, 1);
     } else {

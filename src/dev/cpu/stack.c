@@ -233,15 +233,13 @@ static void book(struct mine *m, enum dev_op op, const struct fixed *f)
     struct dev *d = &m->j->c->head;
     if (m->worker != 0 || !d->timing) return;
     if (f) dev_cpu_work_count(m->j->c, &f->w);
-    struct dev_op_time now = {0, clock_now_ns(), d->bytes, d->ops}, *from = &m->at;
+    struct dev_op_time now = {0, clock_now_ns(), d->cost}, *from = &m->at;
     struct dev_op_time *to = &d->op[op], *all = &d->op[DEV_OP_layers];
     to->n_call++;
     to->ns += now.ns - from->ns;
-    to->bytes += now.bytes - from->bytes;
-    to->ops += now.ops - from->ops;
+    dev_cost_add(&to->cost, &now.cost, &from->cost);
     all->ns -= now.ns - from->ns; /* dev_layers will add all of it */
-    all->bytes -= now.bytes - from->bytes;
-    all->ops -= now.ops - from->ops;
+    dev_cost_add(&all->cost, &from->cost, &now.cost);
     m->at = now;
 }
 
@@ -403,7 +401,7 @@ static void layer(struct mine *m)
     book(m, DEV_OP_matmul, &l->set[SET_QKV]);
     attend(m);
     par_barrier(c->team);
-    if (m->worker == 0 && c->head.timing) dev_cpu_kv_count(c, j->kv, j->b, s->p.n_window);
+    if (m->worker == 0) dev_cpu_attn_count(c, j->kv, j->b, s->p.n_window, &m->spans.products);
     book(m, DEV_OP_attn, NULL);
     deal(m, &l->set[SET_GATE_UP]);
     if (m->worker == 0) dev_cpu_spans_again(c, &m->spans);
@@ -438,8 +436,7 @@ static void stack_run(void *arg, int worker, int n_w)
         m.x = m.own->x;
         memcpy(m.x, j->p->x, sizeof(float) * (size_t)j->b->n_tok * (size_t)j->s->d_model);
     }
-    if (worker == 0 && c->head.timing)
-        m.at = (struct dev_op_time){0, clock_now_ns(), c->head.bytes, c->head.ops};
+    if (worker == 0 && c->head.timing) m.at = (struct dev_op_time){0, clock_now_ns(), c->head.cost};
     for (; m.attn.layer < j->s->p.n_layer; m.attn.layer++)
         layer(&m);
 }

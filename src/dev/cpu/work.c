@@ -78,8 +78,8 @@ void dev_cpu_work_count(struct cpu *c, const struct cpu_work *w)
     for (int i = 0; i < w->n_seg; i++) {
         const struct cpu_seg *s = &w->seg[i];
         int n_mat = s->m.is_pair || s->m2.data ? 2 : 1;
-        c->head.bytes += (double)(s->end - s->begin) * (double)unit_bytes(s);
-        c->head.ops += 2.0 * n_mat * s->m.n_row * (double)s->m.n_col * s->n_tok;
+        c->head.cost.bytes += (double)(s->end - s->begin) * (double)unit_bytes(s);
+        c->head.cost.ops += 2.0 * n_mat * s->m.n_row * (double)s->m.n_col * s->n_tok;
     }
 }
 

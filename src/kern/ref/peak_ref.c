@@ -13,3 +13,16 @@ double kern_peak_i8_ref(int n)
     (void)sink;
     return 2.0 * 8 * n;
 }
+
+double kern_peak_f32_ref(int n)
+{
+    float acc[8] = {0};
+    volatile float one = 1;
+    float w = one;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 8; j++)
+            acc[j] += w * (float)(i & 127);
+    volatile float sink = acc[0] + acc[1] + acc[2] + acc[3] + acc[4] + acc[5] + acc[6] + acc[7];
+    (void)sink;
+    return 2.0 * 8 * n;
+}

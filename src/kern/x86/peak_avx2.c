@@ -29,3 +29,22 @@ double kern_peak_i8_avx2(int n)
 #undef X
     return 2.0 * 32 * 8 * n;
 }
+
+/* Eight chains of fused multiply-adds: 8 products each. */
+double kern_peak_f32_avx2(int n)
+{
+    __m256 w = _mm256_set1_ps(0.5f), x = _mm256_set1_ps(1.0f);
+#define X(i) __m256 a##i = _mm256_setzero_ps();
+    ACCS(X)
+#undef X
+    for (int k = 0; k < n; k++) {
+#define X(i) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(a##i) : "x"(w), "x"(x));
+        ACCS(X)
+#undef X
+    }
+    volatile float sink = 0;
+#define X(i) sink += _mm256_cvtss_f32(a##i);
+    ACCS(X)
+#undef X
+    return 2.0 * 8 * 8 * n;
+}
