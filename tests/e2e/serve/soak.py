@@ -115,7 +115,8 @@ def figures(s):
 
 
 def slope(rows):
-    """KiB an hour in the second half: the middle one of the slopes between all pairs of minutes, which single peaks do not move."""
+    """KiB an hour in the second half: the middle one of the slopes between all pairs of minutes, which single peaks do not move. A minute counts with its least
+    RSS: once a minute the server gives free pages back, and a look at one moment of each minute drifts through that."""
     half = rows[len(rows) // 2:]
     all_ = sorted(60 * (b["rss_kib"] - a["rss_kib"]) / (b["minute"] - a["minute"]) for i, a in enumerate(half) for b in half[i + 1:])
     return all_[len(all_) // 2] if all_ else 0
@@ -127,7 +128,7 @@ with Server("--kv-tokens", opt.kv_tokens, "--max-batch", "8", "--max-queue", "32
     if opt.minutes >= 5:
         fill(server)
     t0 = last = time.time()
-    cpu0 = None
+    cpu0, least = None, 1 << 40
     while time.time() - t0 < opt.minutes * 60 or len(rows) < 4:
         code = one(server, rng, i)
         i += 1
@@ -138,10 +139,12 @@ with Server("--kv-tokens", opt.kv_tokens, "--max-batch", "8", "--max-queue", "32
             stat = f.read().rsplit(")", 1)[1].split()
         used = (int(stat[11]) + int(stat[12])) / 100 - cpu0
         time.sleep(max(0, min(5, used / opt.load - (time.time() - t0))))
+        least = min(least, serve.rss(server))
         if time.time() - last >= min(60, opt.minutes * 6):
             last = time.time()
-            rows.append({"minute": round((last - t0) / 60, 2), "requests": i, **figures(server)})
+            rows.append({"minute": round((last - t0) / 60, 2), "requests": i, **figures(server), "rss_kib": least})
             print(json.dumps(rows[-1]), flush=True)
+            least = 1 << 40
     server.idle(20)
     end = figures(server)
     per_hour = slope(rows)
