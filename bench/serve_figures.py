@@ -80,12 +80,12 @@ def bench_rate(model, n, n_out):
 
 
 def decode_round(s, n, n_out):
-    """n streams of n_out tokens behind 32 tokens of context, with the bias that `sluice bench` gives its sequences where there are several. When it began and ended,
+    """n streams of n_out tokens behind 32 tokens of context, greedy and with the bias that `sluice bench` gives its sequences where there are several. When it began and ended,
     and the streams' rates added up, from the times in their last chunks. The client stands for one on another machine: it reads every 100 ms, because one that
     wakes for every token takes the server's cores."""
     began = time.monotonic()
     def body(i):
-        b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)], "max_tokens": n_out, "stream_options": {"include_usage": True}}
+        b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)], "max_tokens": n_out, "temperature": 0, "stream_options": {"include_usage": True}}
         return {**b, "logit_bias": {str(200 + 11 * i): 100}} if n > 1 else b
     all_ = [(s.post(body(i)), bytearray()) for i in range(n)]
     left = list(all_)
