@@ -403,9 +403,10 @@ SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_ro
 typedef struct sl_probe_result {
     double read_gbps; /* reading memory, 1e9 bytes per second */
     double int8_gops; /* 8-bit products and sums, 1e9 per second */
-    double attn_gops; /* the same in the floating-point type that attention is in (bf16 or f32) */
 } sl_probe_result;
 SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
+/* Likewise products and sums of the floating-point type that attention is in (bf16 or f32), 1e9 per second. */
+SL_API double sl_probe_attn(sl_engine *e, int ms);
 
 /* Where steps spend their time: one row per operator of the device. Counting starts with the first
  * call; every call gives what ran since the one before it (the first: zeros). Returns the number of

@@ -177,14 +177,14 @@ static int by_value(const void *a, const void *b)
 
 /* The least time of the counted steps: all products at the read bandwidth or the integer peak, whichever is slower, and attention (operators with flops), which
  * waits for them, likewise. */
-static double least_ns(const struct bench *b, const sl_probe_result *peak)
+static double least_ns(const struct bench *b, const struct result *r, double gops_peak)
 {
     double read[2] = {0}, calc[2] = {0}; /* products, attention */
     for (int i = 0; i < b->n_op; i++) {
         const sl_op_stat *o = &b->op[i];
         int attn = o->flops > 0;
-        read[attn] += o->bytes / peak->read_gbps;
-        calc[attn] += o->ops / peak->int8_gops + (attn ? o->flops / peak->attn_gops : 0);
+        read[attn] += o->bytes / r->probe_gbps;
+        calc[attn] += o->ops / gops_peak + (attn ? o->flops / r->attn_gops_peak : 0);
     }
     return BASE_MAX(read[0], calc[0]) + BASE_MAX(read[1], calc[1]);
 }
@@ -193,8 +193,7 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
 {
     static double tps[REPEAT_MAX], ms[REPEAT_MAX];
     static double probe_gbps[REPEAT_MAX];
-    double tok, s;
-    sl_probe_result peak = {0};
+    double tok, s, gops_peak = 0, attn_peak = 0;
     int n_step, n = b->o->r;
     uint64_t start = b->rng;
     SL_TRY(once(b, t, &tok, &s, &n_step, err)); /* warm-up */
@@ -202,8 +201,9 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
         sl_probe_result p;
         sl_probe(b->c.e, 60, &p);
         probe_gbps[i] = p.read_gbps;
-        peak.int8_gops = BASE_MAX(peak.int8_gops, p.int8_gops);
-        peak.attn_gops = BASE_MAX(peak.attn_gops, p.attn_gops);
+        double attn_gops = sl_probe_attn(b->c.e, 60);
+        gops_peak = BASE_MAX(gops_peak, p.int8_gops);
+        attn_peak = BASE_MAX(attn_peak, attn_gops);
         if (!t->prefill && t->depth > 0) b->rng = start; /* the same contexts */
         SL_TRY(once(b, t, &tok, &s, &n_step, err));
         tps[i] = tok / s;
@@ -226,14 +226,13 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
         ops += b->op[i].ops;
         r->attn_gflop_per_step += b->op[i].flops / n_step * 1e-9;
     }
-    peak.read_gbps = r->probe_gbps;
-    r->attn_gops_peak = peak.attn_gops;
+    r->attn_gops_peak = attn_peak;
     r->bytes_per_step = t->prefill ? NAN : bytes / n_step;
     r->gbps = r->bytes_per_step / r->ms_per_step * 1e-6;
     r->pct_bandwidth = 100 * r->gbps / r->probe_gbps;
     r->gops = ops / n_step / r->ms_per_step * 1e-6;
-    r->pct_int8_peak = 100 * r->gops / peak.int8_gops;
-    r->pct_limit = 100 * least_ns(b, &peak) / n_step * 1e-6 / r->ms_per_step;
+    r->pct_int8_peak = gops_peak > 0 ? 100 * r->gops / gops_peak : NAN;
+    r->pct_limit = 100 * least_ns(b, r, gops_peak) / n_step * 1e-6 / r->ms_per_step;
     return SL_OK;
 }
 
@@ -358,8 +357,10 @@ static void put_csv(struct str *s, const struct bench *b, const struct test *t,
         else
             str_printf(s, "%.*g,", f[i].digits, f[i].v);
     str_printf(s, "%d,\"", b->c.ei.n_thread);
-    for (const char *p = b->c.mi.name; *p; p++)
-        str_puts(s, *p == '"' ? "\"\"" : (char[]){*p, 0});
+    for (const char *p = b->c.mi.name; *p; p++) {
+        if (*p == '"') str_putc(s, '"');
+        str_putc(s, *p);
+    }
     str_printf(s, "\",%.6g\n", r->rss_mb);
 }
 

@@ -45,7 +45,6 @@ struct dev_class {
 #undef X
 };
 
-/* The common heads of a device's own structures. */
 /* sum += now - from. */
 static inline void dev_cost_add(struct dev_cost *sum, const struct dev_cost *now,
                                 const struct dev_cost *from)
@@ -54,6 +53,8 @@ static inline void dev_cost_add(struct dev_cost *sum, const struct dev_cost *now
     sum->ops += now->ops - from->ops;
     sum->flops += now->flops - from->flops;
 }
+
+/* The common heads of a device's own structures. */
 struct dev_op_time {
     uint64_t n_call;
     int64_t ns;

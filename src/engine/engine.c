@@ -328,5 +328,9 @@ void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
     out->read_gbps = dev_probe_read_gbps(e->d, ms);
     out->int8_gops = dev_probe_int8_gops(e->d, ms);
-    out->attn_gops = dev_probe_attn_gops(e->d, e->kv, ms);
+}
+
+double sl_probe_attn(sl_engine *e, int ms)
+{
+    return dev_probe_attn_gops(e->d, e->kv, ms);
 }

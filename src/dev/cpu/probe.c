@@ -112,5 +112,5 @@ double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 {
     struct cpu *c = dev_cpu_of(d);
     int bf16 = dev_cpu_bf16_attn(c, ((const struct cpu_kv *)kv)->t);
-    return peak_gops(c, bf16 && c->k.peak_bf16 ? c->k.peak_bf16 : c->k.peak_f32, ms);
+    return peak_gops(c, bf16 ? c->k.peak_bf16 : c->k.peak_f32, ms);
 }

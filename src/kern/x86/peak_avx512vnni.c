@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
+#include "kern/peak.h"
 #include "kern/vec.h"
 
-#define ACCS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-
-/* Twelve independent chains of vpdpbusd: 64 products each. */
+/* Twelve chains of vpdpbusd: 64 products each. */
 double kern_peak_i8_avx512vnni(int n)
 {
     __m512i w = _mm512_set1_epi8(3), x = _mm512_set1_epi8(1);
-#define X(i) __m512i a##i = _mm512_setzero_si512();
-    ACCS(X)
-#undef X
-    for (int k = 0; k < n; k++) {
-#define X(i) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(a##i) : "v"(w), "v"(x));
-        ACCS(X)
-#undef X
-    }
-    volatile int sink = 0;
-#define X(i) sink += _mm512_reduce_add_epi32(a##i);
-    ACCS(X)
-#undef X
+#define STEP(a) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(a) : "v"(w), "v"(x))
+    PEAK_LOOP(n, __m512i, 12, STEP);
+#undef STEP
     return 2.0 * 64 * 12 * n;
 }
