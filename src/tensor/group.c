@@ -102,12 +102,15 @@ int weight_zero(const struct weight *w, int64_t r, int64_t i)
 {
     const struct weight_group *g = &w->group;
     const uint8_t *z = g->zero;
+    int mid = weight_bits(w) == 8 ? 128 : 8;
     r += g->row0;
     switch (g->zeros) {
     case WEIGHT_ZERO_MID:
         break;
+    case WEIGHT_ZERO_ONE:
+        return (int8_t)z[0] + mid + g->zero_add;
     case WEIGHT_ZERO_I8:
-        return (z[r * g->n_group + i] ^ 0x80) + g->zero_add;
+        return (int8_t)z[r * g->n_group + i] + mid + g->zero_add;
     case WEIGHT_ZERO_NIB_ROWS:
         z += (r / 8 * g->n_group + i) * 4 + r % 8 / 2;
         return (r & 1 ? *z >> 4 : *z & 15) + g->zero_add;
@@ -122,7 +125,7 @@ int weight_zero(const struct weight *w, int64_t r, int64_t i)
     case WEIGHT_ZERO_GPTQ8:
         return z[(i * (g->n_row / 4) + r / 4) * 4 + r % 4] + g->zero_add;
     }
-    return weight_bits(w) == 8 ? 128 : 8;
+    return mid;
 }
 
 static float get_scale(const struct weight_scale *s, int64_t r, int64_t g)
@@ -284,7 +287,8 @@ sl_status weight_check(const struct weight *w, sl_err *err)
     }
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
     bool e4m3 = g->scale.type == TENSOR_F8_E4M3;
-    int64_t n_row = g->scale2.p || suspicious(&g->scale, g->n_row * g->n_group) ? w->rows : 0;
+    int64_t n_scale = g->scale.ld_row == 0 && g->n_group == 1 ? 1 : g->n_row * g->n_group;
+    int64_t n_row = g->scale2.p || suspicious(&g->scale, n_scale) ? w->rows : 0;
     for (int64_t r = 0; r < n_row; r++)
         for (int64_t i = 0; i < g->n_group; i++) {
             float s = weight_scale_at(w, r, i);

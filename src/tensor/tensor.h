@@ -90,6 +90,7 @@ enum weight_codes {
 /* Zero points of (row r, group g). */
 enum weight_zeros {
     WEIGHT_ZERO_MID,      /* none stored: 8 or 128, half of the codes' range */
+    WEIGHT_ZERO_ONE,      /* i8, one for all */
     WEIGHT_ZERO_I8,       /* i8 [rows, groups] */
     WEIGHT_ZERO_NIB_ROWS, /* u32 [rows / 8, groups], row 8i + j in nibble j */
     WEIGHT_ZERO_U8_ROWS,  /* u32 [rows / 4, groups], row 4i + j in byte j */

@@ -120,8 +120,13 @@ static void store_zeros(struct matrix *m, enum weight_zeros how, int add)
             case WEIGHT_ZERO_MID:
                 m->zero[r][g] = 1 << (m->bits - 1);
                 break;
+            case WEIGHT_ZERO_ONE:
+                if (r || g) v = (unsigned)(m->zero[0][0] - add) & mask;
+                m->zero[r][g] = (int)v + add;
+                m->zeros[0] = (uint8_t)(int8_t)((int)v - (1 << (m->bits - 1)));
+                break;
             case WEIGHT_ZERO_I8:
-                m->zeros[r * GROUPS + g] = (uint8_t)(int8_t)((int)v - 128);
+                m->zeros[r * GROUPS + g] = (uint8_t)(int8_t)((int)v - (1 << (m->bits - 1)));
                 break;
             case WEIGHT_ZERO_NIB_ROWS:
                 put(m->zeros, r / 8 * GROUPS + g, r % 8, 4, v);
@@ -192,7 +197,8 @@ TEST(tensor_group_reads_zero_points_in_every_order)
     } t[] = {{WEIGHT_ZERO_MID, 4, 0},   {WEIGHT_ZERO_MID, 8, 0},      {WEIGHT_ZERO_I8, 8, 0},
              {WEIGHT_ZERO_I8, 8, 3},    {WEIGHT_ZERO_NIB_ROWS, 4, 0}, {WEIGHT_ZERO_U8_ROWS, 8, 0},
              {WEIGHT_ZERO_AWQ, 4, 0},   {WEIGHT_ZERO_AWQ, 4, 1},      {WEIGHT_ZERO_GPTQ4, 4, 0},
-             {WEIGHT_ZERO_GPTQ4, 4, 1}, {WEIGHT_ZERO_GPTQ8, 8, 0},    {WEIGHT_ZERO_GPTQ8, 8, 1}};
+             {WEIGHT_ZERO_GPTQ4, 4, 1}, {WEIGHT_ZERO_GPTQ8, 8, 0},    {WEIGHT_ZERO_GPTQ8, 8, 1},
+             {WEIGHT_ZERO_I8, 4, 0},    {WEIGHT_ZERO_ONE, 4, 0},      {WEIGHT_ZERO_ONE, 8, 0}};
     struct matrix m;
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         fill(&m, t[i].bits, (uint64_t)i + 100);
@@ -346,6 +352,24 @@ static void refused(const struct weight *w, const char *text)
     sl_err err = {0};
     sl_status st = weight_check(w, &err);
     if (st != SL_FORMAT || !strstr(err.text, text)) fail_msg("%d \"%s\"", st, err.text);
+}
+
+/* One scale for all rows is one number of the file, maybe its last: ASan watches. */
+TEST(tensor_group_check_reads_one_scale_once)
+{
+    struct matrix m;
+    uint8_t one[4];
+    float f = 0.5f;
+    fill(&m, 8, 21);
+    store_codes(&m, WEIGHT_I8);
+    memcpy(one, &f, 4);
+    m.w.group.n_group = 1;
+    m.w.group.size = COLS;
+    m.w.group.scale = (struct weight_scale){one, TENSOR_F32, 0, 1};
+    assert_int_equal(weight_check(&m.w, NULL), SL_OK);
+    f = INFINITY;
+    memcpy(one, &f, 4);
+    assert_int_equal(weight_check(&m.w, NULL), SL_FORMAT);
 }
 
 TEST(tensor_group_check_names_what_no_weight_may_have)
