@@ -62,6 +62,13 @@ static sl_status describe(const struct quant_plan *p, struct quant_item *it, con
     return SL_OK;
 }
 
+/* Neither numbers nor the codes of a matrix: masks, positions. */
+static bool is_raw(const struct quant_plan *p, const struct tensor *t)
+{
+    if (!t || tensor_dtype_is_weight(t->type) || t->type == TENSOR_I8) return false;
+    return !io_tensor_is_matrix(p->src, (int)(t - io_tensor(p->src, 0)));
+}
+
 /* One tensor as it is, perhaps under another name. */
 static sl_status add_same(struct quant_plan *p, const char *name, const struct quant_id *id, const char *new_name,
                           sl_err *err)
@@ -72,7 +79,7 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct q
     SL_TRY(add_item(p, &it, err));
     snprintf(it->name, sizeof it->name, "%s", new_name);
     it->id = *id;
-    if (t && !tensor_dtype_is_weight(t->type) && t->type != TENSOR_I8) {
+    if (is_raw(p, t)) {
         if (io_model_kind(p->src) != p->to) return refuse_name(p, name, err);
         it->from = QUANT_RAW;
         it->store = t->type;
