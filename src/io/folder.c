@@ -5,6 +5,7 @@
  * file, as in the hub's cache. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/pack_internal.h"
 
@@ -315,18 +316,32 @@ out:
     return st;
 }
 
+/* Does config.json's quantization_config say all of it? Not where it names no quantiser, or only
+ * ModelSlim. */
+static bool says_all(const io_model *m)
+{
+    const struct json *q = io_quant_config(m);
+    const struct json *v = q && q->kind == JSON_OBJECT_K ? text_json_get(q, "quant_method") : NULL;
+    if (!q || q->kind != JSON_OBJECT_K) return q != NULL;
+    if (!v || v->kind == JSON_NULL_K) return false;
+    return v->kind != JSON_STR_K || (*v->s && strcasecmp(v->s, "ascend") != 0);
+}
+
 /* Quantisers that describe their work in a file of their own. config.json's quantization_config,
  * where there is one, comes first. */
 static sl_status find_other_scheme(io_model *m, sl_err *err)
 {
     static const char *const other[][2] = {{"hf_quant_config.json", "modelopt"},
-                                           {"quantize_config.json", "gptq"}};
-    if (io_quant_config(m)) return SL_OK;
+                                           {"quantize_config.json", "gptq"},
+                                           {"quant_config.json", "awq"}};
+    if (says_all(m)) return SL_OK;
     for (int i = 0; i < BASE_COUNT_OF(other) && !m->quant; i++) {
         SL_TRY(read_json(m, other[i][0], MAX_CONFIG, &m->quant, err));
         if (!m->quant) continue;
-        m->quant_method = other[i][1];
         m->quant_file = other[i][0];
+        sl_status st = text_json_str(m->quant, "quant_method", other[i][1], &m->quant_method, err);
+        if (st) status_prefix(err, "%s: %s", io_short(m->path), m->quant_file);
+        SL_TRY(st);
     }
     return m->quant ? SL_OK : find_description(m, err);
 }

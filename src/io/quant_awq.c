@@ -2,6 +2,7 @@
 /* AWQ (GEMM version) and GPTQ: 4-bit (GPTQ also 8-bit) codes in words of 32 bits, scales and zero
  * points by group and row. */
 #include <string.h>
+#include <strings.h>
 
 #include "io/io_internal.h"
 
@@ -42,7 +43,7 @@ sl_status io_awq_prepare(io_model *m, sl_err *err)
     SL_TRY(io_quant_int(m, m->quant, "bits", w_bit, &bits, err));
     SL_TRY(text_json_bool(m->quant, "zero_point", true, &a->zeros, err));
     SL_TRY(get_size(m, a, err));
-    if ((strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0) || bits != 4)
+    if (strcasecmp(version, "gemm") != 0 || bits != 4)
         return SL_FAIL(
             err, UNSUPPORTED,
             "%s: %s: AWQ version \"%.20s\" of %lld bits is not read (gemm with 4 bits is)",
@@ -110,17 +111,21 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
     const char *form = NULL;
     struct awq *a = NULL;
     int64_t bits = 0;
+    bool marlin = false;
     SL_TRY(alloc_own(m, &a, err));
     SL_TRY(io_quant_int(m, m->quant, "bits", 4, &bits, err));
     SL_TRY(text_json_bool(m->quant, "sym", true, &a->sym, err));
     SL_TRY(text_json_bool(m->quant, "desc_act", false, &a->ordered, err));
-    SL_TRY(text_json_str(m->quant, "checkpoint_format", "gptq", &form, err));
+    SL_TRY(text_json_str(m->quant, "format", "gptq", &form, err)); /* GPTQModel's own name */
+    SL_TRY(text_json_str(m->quant, "checkpoint_format", form, &form, err));
     SL_TRY(get_size(m, a, err));
     if (bits != 4 && bits != 8)
         return SL_FAIL(err, UNSUPPORTED, "%s: %s: GPTQ of %lld bits is not read (4 and 8 are)",
                        io_short(m->path), m->quant_file, (long long)bits);
-    bool v2 = strcmp(form, "gptq_v2") == 0;
-    if (!v2 && strcmp(form, "gptq") != 0)
+    SL_TRY(text_json_bool(m->quant, "is_marlin_format", false, &marlin, err));
+    if (marlin) form = "marlin";
+    bool v2 = strcasecmp(form, "gptq_v2") == 0;
+    if (!v2 && *form && strcasecmp(form, "gptq") != 0)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: %s: checkpoint_format \"%.40s\" is not read (gptq and gptq_v2 are)",
                        io_short(m->path), m->quant_file, form);
@@ -133,16 +138,17 @@ sl_status io_gptq_prepare(io_model *m, sl_err *err)
     return SL_OK;
 }
 
-/* Are all zero points of a symmetric file the middle of the range? Then none need be kept. */
+/* Are all zero points of a symmetric file the middle of the range? Then none need be kept. Either
+ * form's middle will do: files of both forms say "gptq", or nothing. */
 static bool all_mid(const struct awq *a, const struct weight *w)
 {
     const struct weight_group *g = &w->group;
-    uint8_t mid = (uint8_t)(a->bits == 8 ? 128 - a->zero_add : (8 - a->zero_add) * 17);
     int64_t n = g->n_group * w->rows * a->bits / 8;
+    uint8_t mid = a->bits == 8 ? 0x80 : 0x88, less = a->bits == 8 ? 0x7f : 0x77;
     uint8_t differ = 0;
     for (int64_t i = 0; i < n; i++)
-        differ |= g->zero[i] ^ mid;
-    return !differ;
+        differ |= g->zero[i] ^ g->zero[0];
+    return !differ && (g->zero[0] == mid || g->zero[0] == less);
 }
 
 sl_status io_gptq_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/io_internal.h"
 #include "text/regex.h"
@@ -91,10 +92,16 @@ static sl_status read_format(const io_model *m, const char *text, enum ct_format
                    text, format_list);
 }
 
+/* [rows, columns], or "128x128" in older files. */
 static sl_status read_block(const io_model *m, const struct json *w, struct ct_group *g,
                             sl_err *err)
 {
     const struct json *b = text_json_get(w, "block_structure");
+    char end;
+    if (b && b->kind == JSON_STR_K &&
+        sscanf(b->s, "%5dx%5d%c", &g->block_rows, &g->block_cols, &end) == 2 && g->block_rows > 0 &&
+        g->block_cols > 0)
+        return SL_OK;
     if (!b || b->kind != JSON_ARRAY_K || b->n != 2 || b->item[0]->kind != JSON_INT_K ||
         b->item[1]->kind != JSON_INT_K || b->item[0]->i < 1 || b->item[1]->i < 1 ||
         b->item[0]->i > 65536 || b->item[1]->i > 65536)
@@ -102,6 +109,13 @@ static sl_status read_block(const io_model *m, const struct json *w, struct ct_g
     g->block_rows = (int)b->item[0]->i;
     g->block_cols = (int)b->item[1]->i;
     return SL_OK;
+}
+
+/* actorder: "group", or its older names; "weight" and "static" leave the columns where they are. */
+static bool has_order(const struct json *o)
+{
+    if (!o || o->kind != JSON_STR_K) return o && o->kind == JSON_BOOL_K && o->b;
+    return strcasecmp(o->s, "group") == 0 || strcasecmp(o->s, "dynamic") == 0;
 }
 
 static sl_status read_weights(const io_model *m, const struct json *w, struct ct_group *g,
@@ -116,19 +130,17 @@ static sl_status read_weights(const io_model *m, const struct json *w, struct ct
     SL_TRY(text_json_str(w, "type", "int", &type, err));
     SL_TRY(text_json_str(w, "strategy", g->size > 0 ? "group" : "channel", &strategy, err));
     SL_TRY(text_json_bool(w, "symmetric", true, &g->symmetric, err));
-    const struct json *order = text_json_get(w, "actorder");
-    g->ordered = order && order->kind == JSON_STR_K &&
-                 (strcmp(order->s, "group") == 0 || strcmp(order->s, "dynamic") == 0);
+    g->ordered = has_order(text_json_get(w, "actorder"));
     g->bits = bits == 4 || bits == 8 ? (int)bits : 0;
-    g->is_float = strcmp(type, "float") == 0;
-    if (!g->bits || (!g->is_float && strcmp(type, "int") != 0))
+    g->is_float = strcasecmp(type, "float") == 0;
+    if (!g->bits || (!g->is_float && strcasecmp(type, "int") != 0))
         return CT_FAIL(err, m, UNSUPPORTED,
                        "%s: weights of type %.20s with %lld bits are not read (4 and 8 are)",
                        g->name, type, (long long)bits);
-    if (strcmp(strategy, "block") == 0) return read_block(m, w, g, err);
-    if (strcmp(strategy, "channel") == 0 || strcmp(strategy, "tensor") == 0) {
+    if (strcasecmp(strategy, "block") == 0) return read_block(m, w, g, err);
+    if (strcasecmp(strategy, "channel") == 0 || strcasecmp(strategy, "tensor") == 0) {
         g->size = -1;
-    } else if (strcmp(strategy, "group") != 0 && strcmp(strategy, "tensor_group") != 0) {
+    } else if (strcasecmp(strategy, "group") != 0 && strcasecmp(strategy, "tensor_group") != 0) {
         return CT_FAIL(err, m, UNSUPPORTED, "%s: strategy \"%.30s\" is not read", g->name,
                        strategy);
     } else if (g->size < 1 || g->size > INT32_MAX) {
@@ -176,15 +188,18 @@ static sl_status refuse_extras(const io_model *m, sl_err *err)
 static sl_status read_group(io_model *m, const struct json *o, const char *format,
                             struct ct_group *g, sl_err *err)
 {
+    const struct json *w = text_json_get(o, "weights");
     const char *own = NULL;
     g->name = o->key;
     if (o->kind != JSON_OBJECT_K) return CT_FAIL(err, m, FORMAT, "%s is not an object", g->name);
+    bool none = !w || w->kind == JSON_NULL_K; /* of activations: names no matrix */
     SL_TRY(text_json_str(o, "format", NULL, &own, err));
-    if (!own && strcmp(format, "mixed-precision") == 0)
-        return CT_FAIL(err, m, FORMAT, "%s has no format of its own", g->name);
-    SL_TRY(read_format(m, own ? own : format, &g->format, err));
+    bool mixed = !own && strcmp(format, "mixed-precision") == 0;
+    if (mixed && !none) return CT_FAIL(err, m, FORMAT, "%s has no format of its own", g->name);
+    if (!mixed) SL_TRY(read_format(m, own ? own : format, &g->format, err));
+    if (none) return SL_OK;
     SL_TRY(read_list(m, text_json_get(o, "targets"), g->name, &g->targets, err));
-    SL_TRY(read_weights(m, text_json_get(o, "weights"), g, err));
+    SL_TRY(read_weights(m, w, g, err));
     return check_group(m, g, err);
 }
 
@@ -224,7 +239,7 @@ static sl_status list_has(const struct ct *c, const struct ct_list *l, const cha
             if (found && begin == 0) *out = 2;
         } else if (strlen(t->text) == n && memcmp(t->text, p, n) == 0) {
             *out = 2;
-        } else if (strcmp(t->text, "Linear") == 0) {
+        } else if (strcasecmp(t->text, "Linear") == 0) {
             *out = 1;
         }
     }
@@ -294,7 +309,24 @@ static sl_status want_none(const struct io_want *q, const struct ct_group *g, sl
                    io_short(q->m->path), z->name, q->m->quant_file, g->name);
 }
 
-/* Scales, zero points (packed along the rows, or plain i8) and the order of columns. */
+/* Zero points of i8: of each row and group, or one where there is one scale. */
+static sl_status plain_zeros(const struct io_want *q, const struct tensor *z, struct weight *w,
+                             sl_err *err)
+{
+    struct weight_group *g = &w->group;
+    bool one = g->n_group == 1 && g->scale.ld_row == 0 && tensor_count(z) == 1;
+    SL_TRY(io_want_type(q, z, TENSOR_I8, err));
+    if (!one) SL_TRY(io_want_shape(q, z, w->rows, g->n_group, err));
+    g->zeros = one ? WEIGHT_ZERO_ONE : WEIGHT_ZERO_I8;
+    for (uint64_t i = 0; weight_bits(w) == 4 && i < z->n_bytes; i++)
+        if ((((const uint8_t *)z->data)[i] + 8u) & 0xf0u)
+            return SL_FAIL(err, FORMAT, "%s: tensor %.90s has a number outside -8 .. 7",
+                           io_short(q->m->path), z->name);
+    return SL_OK;
+}
+
+/* Scales, zero points (packed along the rows, or plain i8, beside packed codes too in older files)
+ * and the order of columns. */
 static sl_status read_groups(const struct io_want *q, const struct ct_group *g, bool packed,
                              struct weight *w, sl_err *err)
 {
@@ -305,13 +337,12 @@ static sl_status read_groups(const struct io_want *q, const struct ct_group *g, 
     if (order && g->size > 0) SL_TRY(io_group_order(q, order, w, err));
     if (g->symmetric) return want_none(q, g, err);
     SL_TRY(io_need(q, "weight_zero_point", &z, err));
-    int64_t per = packed ? 32 / g->bits : 1;
-    SL_TRY(io_want_type(q, z, packed ? TENSOR_I32 : TENSOR_I8, err));
-    SL_TRY(io_want_shape(q, z, (w->rows + per - 1) / per, w->group.n_group, err));
     w->group.zero = z->data;
-    w->group.zeros = !packed        ? WEIGHT_ZERO_I8
-                     : g->bits == 4 ? WEIGHT_ZERO_NIB_ROWS
-                                    : WEIGHT_ZERO_U8_ROWS;
+    if (!packed || z->type == TENSOR_I8) return plain_zeros(q, z, w, err);
+    int64_t per = 32 / g->bits;
+    SL_TRY(io_want_type(q, z, TENSOR_I32, err));
+    SL_TRY(io_want_shape(q, z, (w->rows + per - 1) / per, w->group.n_group, err));
+    w->group.zeros = g->bits == 4 ? WEIGHT_ZERO_NIB_ROWS : WEIGHT_ZERO_U8_ROWS;
     return SL_OK;
 }
 

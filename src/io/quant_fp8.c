@@ -2,6 +2,7 @@
 /* DeepSeek's fp8 (quant_method "fp8"): F8_E4M3 times a scale per block, or per tensor; and
  * ModelOpt's NVFP4 and FP8. */
 #include <string.h>
+#include <strings.h>
 
 #include "io/io_internal.h"
 
@@ -32,7 +33,7 @@ sl_status io_fp8_prepare(io_model *m, sl_err *err)
 {
     const char *fmt = NULL;
     SL_TRY(text_json_str(m->quant, "fmt", "e4m3", &fmt, err));
-    if (strcmp(fmt, "e4m3") != 0)
+    if (strcmp(fmt, "e4m3") != 0 && strcmp(fmt, "e4m3fn") != 0 && strcmp(fmt, "float8_e4m3fn") != 0)
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: %s: quantization_config.fmt is \"%.40s\"; e4m3 is read",
                        io_short(m->path), m->quant_file, fmt);
@@ -62,7 +63,11 @@ sl_status io_fp8_read(const struct io_want *q, struct weight *w, bool *done, sl_
 }
 
 /* ---- ModelOpt ---- */
-static const char *const read_algo[] = {"NVFP4", "FP8", "MIXED_PRECISION"};
+static const struct {
+    const char *name;
+    bool is_nvfp4;
+} read_algo[] = {
+    {"NVFP4", true}, {"W4A16_NVFP4", true}, {"FP8", false}, {"MIXED_PRECISION", false}};
 
 sl_status io_modelopt_prepare(io_model *m, sl_err *err)
 {
@@ -71,15 +76,15 @@ sl_status io_modelopt_prepare(io_model *m, sl_err *err)
     int64_t size = 0;
     if (!o || o->kind != JSON_OBJECT_K) o = m->quant;
     SL_TRY(text_json_str(o, "quant_algo", "", &algo, err));
-    bool known = false;
-    for (int i = 0; i < BASE_COUNT_OF(read_algo); i++)
-        known = known || strcmp(algo, read_algo[i]) == 0;
-    if (!known)
+    int i = 0;
+    while (i < BASE_COUNT_OF(read_algo) && strcasecmp(algo, read_algo[i].name) != 0)
+        i++;
+    if (i == BASE_COUNT_OF(read_algo))
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: %s: quant_algo is \"%.40s\"; NVFP4, FP8 and MIXED_PRECISION are read",
                        io_short(m->path), m->quant_file, algo);
     SL_TRY(io_quant_int(m, o, "group_size", 16, &size, err));
-    if (strcmp(algo, "NVFP4") == 0 && size != 16)
+    if (read_algo[i].is_nvfp4 && size != 16)
         return SL_FAIL(err, UNSUPPORTED, "%s: %s: group_size is %lld; NVFP4 has groups of 16",
                        io_short(m->path), m->quant_file, (long long)size);
     return io_f8_scales(m, "_scale", err);

@@ -3,6 +3,7 @@
  * stores quantised matrices, chosen by quantization_config.quant_method; a row is a test of the
  * configuration, a reader (quant_*.c), and in tensor/ a reference dequantiser. */
 #include <string.h>
+#include <strings.h>
 
 #include "io/pack_internal.h"
 
@@ -19,11 +20,11 @@ static const char scheme_names[] = "fp8, awq, gptq, compressed-tensors, modelopt
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)
 {
-    if (strcmp(method, "modelopt_fp4") == 0 || strcmp(method, "modelopt_fp8") == 0)
+    if (strcasecmp(method, "modelopt_fp4") == 0 || strcasecmp(method, "modelopt_fp8") == 0)
         method = "modelopt";
-    if (strcmp(method, "compressed_tensors") == 0) method = "compressed-tensors";
+    if (strcasecmp(method, "compressed_tensors") == 0) method = "compressed-tensors";
     for (int i = 0; i < BASE_COUNT_OF(scheme); i++)
-        if (strcmp(scheme[i].method, method) == 0) return &scheme[i];
+        if (strcasecmp(scheme[i].method, method) == 0) return &scheme[i];
     return NULL;
 }
 
@@ -39,7 +40,7 @@ const struct json *io_quant_config(const io_model *m)
 
 sl_status io_scheme_choose(io_model *m, sl_err *err)
 {
-    const struct json *q = io_quant_config(m);
+    const struct json *q = m->quant ? NULL : io_quant_config(m);
     if (q) {
         if (q->kind != JSON_OBJECT_K)
             return SL_FAIL(err, FORMAT, "%s: config.json: %s is not an object", io_short(m->path),

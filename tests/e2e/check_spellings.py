@@ -68,6 +68,85 @@ def biases(value):
     return edit
 
 
+def conf(**kw):
+    return lambda t, c, files: c["quantization_config"].update(kw)
+
+
+def weights(**kw):
+    return lambda t, c, files: c["quantization_config"]["config_groups"]["group_0"]["weights"].update(kw)
+
+
+def shout(t, c, files):
+    """Names in capitals, where tools compare without regard to them."""
+    q = c["quantization_config"]
+    q.update({k: q[k].upper() for k in ("quant_method", "version", "checkpoint_format", "quant_algo") if isinstance(q.get(k), str)})
+    for g in q.get("config_groups", {}).values():
+        g["targets"] = [n.upper() for n in g["targets"]]
+        g["weights"].update({k: g["weights"][k].upper() for k in ("type", "strategy", "actorder") if isinstance(g["weights"][k], str)})
+
+
+def zeros_of(byte):
+    """Other bytes in all of GPTQ's zero points."""
+    def edit(t, c, files):
+        for n in [n for n in t if n.endswith(".qzeros")]:
+            dtype, shape, data = t[n]
+            t[n] = (dtype, shape, bytes([byte]) * len(data))
+    return edit
+
+
+def nibbles(data, rows, cols, along_rows):
+    """int4 of 32-bit words, packed along the rows or the columns, one a byte."""
+    out = bytearray(rows * cols)
+    for i, b in enumerate(data):
+        for k in (2 * i, 2 * i + 1):
+            word, j = divmod(k, 8)
+            at = (word // cols * 8 + j) * cols + word % cols if along_rows else k
+            out[at] = ((b >> 4 * (k & 1) & 15) - 8) & 255
+    return bytes(out)
+
+
+def byte_zeros(t, c, files):
+    """Zero points of packed codes as tools of 2024 wrote them."""
+    for n in [n for n in t if n.endswith("weight_zero_point")]:
+        _, (words, groups), data = t[n]
+        t[n] = ("I8", [words * 8, groups], nibbles(data, words * 8, groups, True))
+
+
+def byte_codes(t, c, files):
+    """The same int4 in int-quantized's way: one a byte."""
+    byte_zeros(t, c, files)
+    for n in [n for n in t if n.endswith("weight_packed")]:
+        (rows, words), data = t[n][1], t.pop(n)[2]
+        t[n.removesuffix("_packed")] = ("I8", [rows, words * 8], nibbles(data, rows, words * 8, False))
+    c["quantization_config"]["format"] = c["quantization_config"]["config_groups"]["group_0"]["format"] = "int-quantized"
+
+
+def one_for_all(edit):
+    """W8A8 with the same scale and zero point in every row; edit: one of the tensor."""
+    def writer(m, name, rows, cols, gain):
+        m.put(name + ".weight", "I8", [rows, cols], m.some(rows * cols))
+        n = 1 if edit else rows
+        m.put(name + ".weight_scale", "F32", [1] if edit else [rows, 1], quants.f32([gain / cols**.5 / quants.STD8] * n))
+        m.put(name + ".weight_zero_point", "I8", [1] if edit else [rows, 1], b"\x03" * n)
+    c = dict(quants.qwen(), quantization_config=quants.ct_config("int-quantized", 8, "tensor" if edit else "channel", sym=False))
+    return quants.build_of("one.qwen3_moe", c, writer, {})
+
+
+def activations_alone(t, c, files):
+    """A group that quantises no weights."""
+    c["quantization_config"]["config_groups"]["group_1"] = dict(targets=["re:.*self_attn"], weights=None, input_activations=dict(num_bits=8, type="float"))
+
+
+def of_its_own(name, **kw):
+    """The configuration in a file of its own; in config.json something that says no method."""
+    def edit(t, c, files):
+        q = c.pop("quantization_config")
+        files[name] = {k: v for k, v in q.items() if k != "quant_method"}
+        if kw:
+            c["quantization_config"] = kw
+    return edit
+
+
 BF16 = (lambda edit: quants.build_of("bf16.qwen3_moe", quants.qwen(), quants.bf16_matrix, {}, edit))
 BF16_V3 = (lambda edit: quants.build_of("bf16.deepseek_v3", quants.deepseek(), quants.bf16_matrix, {}, edit))
 
@@ -86,6 +165,28 @@ CASES = {
     "zero points that zero_point denies": (of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
     "compression_config": (of("ct_int4.qwen3_moe"), old_key),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
+    "capitals awq": (of("awq.qwen3_moe"), shout),
+    "capitals gptq": (of("gptq_order.qwen3_moe"), shout),
+    "capitals fp8": (of("fp8.qwen3_moe"), shout),
+    "capitals compressed-tensors": (of("ct_int4_order.qwen3_moe"), shout),
+    "capitals modelopt": (of("modelopt_fp8.qwen3_moe"), shout),
+    "llm-awq's file": (of("awq.qwen3_moe"), of_its_own("quant_config.json")),
+    "modelopt without a method": (of("modelopt_nvfp4_config.qwen3_moe"), of_its_own("hf_quant_config.json", producer=dict(name="modelopt"))),
+    "modelopt of weights alone": (of("modelopt_nvfp4_config.qwen3_moe"), conf(quant_algo="W4A16_NVFP4")),
+    "ascend in config.json": (of("ascend_w8a8.qwen3_moe"), lambda t, c, files: c.update(quantization_config=dict(quant_method="ascend"))),
+    "gptq of no form": (of("gptq.qwen3_moe"), conf(checkpoint_format="")),
+    "gptq zero points of the other form": (of("gptq.qwen3_moe"), zeros_of(0x88)),
+    "gptq_v2 zero points of the other form": (of("gptq_order.qwen3_moe"), zeros_of(0x77)),
+    "gptq 8 bits, zero points of the other form": (lambda edit: quants.build_of("g8.qwen3_moe", dict(
+        quants.qwen(), quantization_config=quants.gptq_config(8)), quants.f(quants.gptq, bits=8), {}, edit), zeros_of(0x80)),
+    "gptq_v2 by format": (of("gptq_order.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(
+        format=c["quantization_config"].pop("checkpoint_format"))),
+    "actorder true": (of("ct_int4_order.qwen3_moe"), weights(actorder=True)),
+    "block_structure text": (of("ct_fp8_block.qwen3_moe"), weights(block_structure="128x128")),
+    "group of activations": (of("ct_int4.qwen3_moe"), activations_alone),
+    "zero points of bytes": (of("ct_int4_asym.qwen3_moe"), byte_zeros),
+    "int4 of bytes": (of("ct_int4_asym.qwen3_moe"), byte_codes),
+    "one scale and zero point": (one_for_all, lambda t, c, files: None),
     "kv scales fp8": (of("fp8.qwen3_moe"), kv_scales),
     "kv scales compressed-tensors": (of("ct_fp8_chan.qwen3_moe"), kv_scales),
     "kv scales modelopt": (of("modelopt_fp8.qwen3_moe"), kv_scales),
