@@ -214,6 +214,70 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     return add_same(p, name, id, other, err);
 }
 
+/* Does that matrix have a bias among its scales? */
+static sl_status find_bias(const struct quant_plan *p, const char *name, struct weight *w, bool *any, sl_err *err)
+{
+    void *q = NULL;
+    *any = false;
+    if (io_model_kind(p->src) != IO_HF || io_weight(p->src, name, w, NULL) != SL_OK || w->scheme != TENSOR_SCHEME_GROUP)
+        return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &q, err));
+    sl_status st = io_weight_bias(p->src, name, w, q, any, err);
+    mem_free(q);
+    return st;
+}
+
+/* It becomes a tensor of its own, instead of one that is there besides. */
+static sl_status add_bias(struct quant_plan *p, const char *name, const struct quant_id *of, sl_err *err)
+{
+    struct quant_item *it = NULL;
+    struct weight w;
+    bool any;
+    SL_TRY(find_bias(p, name, &w, &any, err));
+    if (!any) return SL_OK;
+    if (of->role != ROLE_Q && of->role != ROLE_K && of->role != ROLE_V && of->role != ROLE_O)
+        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s: its quant_bias holds a bias, which that layer has no place for",
+                       io_path(p->src), name);
+    SL_TRY(add_item(p, &it, err));
+    it->id = *of;
+    snprintf(it->id.suffix, sizeof it->id.suffix, "bias");
+    quant_name_in(p->to, &it->id, it->name, sizeof it->name);
+    snprintf(it->src, sizeof it->src, "%s", name);
+    it->from = QUANT_BIAS;
+    it->cls = QUANT_CLASS_OTHER;
+    it->store = TENSOR_F32;
+    it->from_text = tensor_dtype(TENSOR_I32)->text;
+    it->bytes_from = 4 * w.rows;
+    it->perm = perm_of(p, of);
+    if (of->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora) it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
+    set_shape(it, 1, w.rows, 0, 0);
+    return SL_OK;
+}
+
+/* X.bias beside a matrix that has one among its scales too, which stands for it. */
+static sl_status is_doubled(const struct quant_plan *p, const char *name, bool *out, sl_err *err)
+{
+    char weight[QUANT_MAX_NAME];
+    struct weight w;
+    size_t n = strlen(name), k = strlen(".bias");
+    *out = false;
+    if (n <= k || strcmp(name + n - k, ".bias") != 0) return SL_OK;
+    snprintf(weight, sizeof weight, "%.*s.weight", (int)(n - k), name);
+    return find_bias(p, weight, &w, out, err);
+}
+
+static sl_status add_tensor(struct quant_plan *p, const char *name, sl_err *err)
+{
+    enum io_kind from = io_model_kind(p->src);
+    struct quant_id id;
+    bool doubled;
+    SL_TRY(is_doubled(p, name, &doubled, err));
+    if (doubled) return SL_OK;
+    quant_name_parse(from, name, &id);
+    SL_TRY(from == p->to ? add_same(p, name, &id, name, err) : add_cross(p, name, &id, err));
+    return add_bias(p, name, &id, err);
+}
+
 sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
 {
     enum io_kind from = io_model_kind(p->src);
@@ -225,14 +289,10 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
     }
     for (int i = 0; i < io_n_tensor(p->src); i++) {
         char name[QUANT_MAX_NAME];
-        struct quant_id id;
         if (strlen(io_tensor(p->src, i)->name) >= QUANT_MAX_NAME - 32)
             return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s...: its name is too long", io_path(p->src),
                            io_tensor(p->src, i)->name);
-        if (!quant_weight_name(p->src, i, name, sizeof name)) continue;
-        quant_name_parse(from, name, &id);
-        if (from == p->to) SL_TRY(add_same(p, name, &id, name, err));
-        else SL_TRY(add_cross(p, name, &id, err));
+        if (quant_weight_name(p->src, i, name, sizeof name)) SL_TRY(add_tensor(p, name, err));
     }
     return add_freqs(p, err);
 }
@@ -387,7 +447,7 @@ sl_status quant_plan_types(struct quant_plan *p, sl_err *err)
     for (int i = 0; i < p->n_item; i++) {
         struct quant_item *it = &p->item[i];
         bool kept = false;
-        if (it->from == QUANT_RAW || it->from == QUANT_FREQS) continue;
+        if (it->from == QUANT_RAW || it->from == QUANT_FREQS || it->from == QUANT_BIAS) continue;
         it->type = wanted(p, it);
         SL_TRY(kept_by_name(p, it->name, &kept, err));
         if (kept) it->type = QUANT_AS_IS;

@@ -47,7 +47,8 @@ enum quant_source {
     QUANT_K_B,  /* GGUF's attn_k_b out of kv_b */
     QUANT_V_B,  /* GGUF's attn_v_b out of kv_b */
     QUANT_KV_B, /* kv_b out of both */
-    QUANT_FREQS /* GGUF's rope_freqs out of the configuration */
+    QUANT_FREQS, /* GGUF's rope_freqs out of the configuration */
+    QUANT_BIAS   /* the bias that a matrix has among its scales (io_weight_bias) */
 };
 
 struct quant_item {
@@ -112,6 +113,8 @@ struct quant_rows {
 sl_status quant_rows_open(const struct quant_plan *p, const struct quant_item *it, struct quant_rows *out,
                           sl_err *err) BASE_MUST_USE;
 void quant_rows_close(struct quant_rows *r);
+/* Source row of target row i of n: within each of perm heads, GGUF has the two halves interleaved. */
+int64_t quant_permuted(int64_t i, int64_t n, int perm);
 /* Row i of the target's matrix, folded scales applied. Threads: any. */
 void quant_rows_get(const struct quant_rows *r, int64_t i, float *x);
 /* Importance of its columns, or NULL. */

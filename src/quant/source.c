@@ -62,6 +62,22 @@ static double llama3_factor(const struct model_cfg *c, int i)
     return 1.0 / ((1 - s) / c->rope_factor + s);
 }
 
+/* What io_weight_bias says of the matrix, as the one row of a vector. */
+static sl_status open_bias(struct quant_rows *r, sl_err *err)
+{
+    const struct quant_item *it = r->it;
+    struct weight w;
+    void *q = NULL;
+    bool any = false;
+    SL_TRY(io_weight(r->p->src, it->src, &w, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)it->cols, sizeof(float), &q, err));
+    float *b = q;
+    sl_status st = io_weight_bias(r->p->src, it->src, &w, b, &any, err);
+    for (int64_t i = 0; i < it->cols && !st; i++) r->dense[i] = b[quant_permuted(i, it->cols, it->perm)];
+    mem_free(q);
+    return st;
+}
+
 static sl_status open_dense(struct quant_rows *r, sl_err *err)
 {
     const struct quant_plan *p = r->p;
@@ -70,6 +86,7 @@ static sl_status open_dense(struct quant_rows *r, sl_err *err)
     void *q = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(it->rows * it->cols), sizeof(float), &q, err));
     r->dense = q;
+    if (it->from == QUANT_BIAS) return open_bias(r, err);
     if (it->from == QUANT_FREQS) {
         for (int i = 0; i < it->cols; i++) r->dense[i] = (float)llama3_factor(&p->cfg, i);
         return SL_OK;
@@ -192,8 +209,7 @@ void quant_rows_close(struct quant_rows *r)
     memset(r, 0, sizeof *r);
 }
 
-/* Source row of target row i: within each head, GGUF has the two halves interleaved. */
-static int64_t permuted(int64_t i, int64_t n, int perm)
+int64_t quant_permuted(int64_t i, int64_t n, int perm)
 {
     if (perm == 0) return i;
     int64_t d = n / abs(perm), h = i / d, k = i % d;
@@ -225,9 +241,9 @@ void quant_rows_get(const struct quant_rows *r, int64_t i, float *x)
         memcpy(x, r->dense + i * n, (size_t)n * sizeof *x);
     } else if (it->n_dim == 1 && it->perm) { /* a bias: columns are the rows */
         const struct weight *w = &r->w[0];
-        for (int64_t j = 0; j < n; j++) weight_dequant(w, 0, permuted(j, n, it->perm), 1, x + j);
+        for (int64_t j = 0; j < n; j++) weight_dequant(w, 0, quant_permuted(j, n, it->perm), 1, x + j);
     } else {
-        int64_t per = it->rows / r->n, k = permuted(i % per, per, it->perm);
+        int64_t per = it->rows / r->n, k = quant_permuted(i % per, per, it->perm);
         weight_dequant(&r->w[i / per], k, 0, n, x);
     }
     const struct quant_fold *f = r->col[part];

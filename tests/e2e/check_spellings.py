@@ -4,6 +4,7 @@
 
   check_spellings.py [BUILD [NAME...]]
 """
+import array
 import os
 import sys
 
@@ -225,6 +226,28 @@ def one(t, name, make, edit, tmp):
         t.check(f"{name}: quantize {typ}", (err.strip() or rc) if rc else None if verify_near(b, dst) else "is another model")
 
 
+def stored_biases(t, tmp):
+    """ModelSlim's quant_bias with a bias in it: converted, it is a tensor of its own, and stands for one that was there besides."""
+    def besides(t, c, files):
+        for n in [n for n in t if n.endswith("q_proj.quant_bias")]:
+            rows = t[n][1][0]
+            t[n.removesuffix("quant_bias") + "bias"] = ("BF16", [rows], quants.bf16([7.0] * rows))
+            files["quant_model_description_w8a8.json"][n.removesuffix("quant_bias") + "bias"] = "FLOAT"
+    for name, edit in (("biases in scales", None), ("biases in scales and besides", besides)):
+        d = write(os.path.join(tmp, name.replace(" ", "_")), quants.build("ascend_w8a8_bias.qwen3_moe", edit))
+        want = logits(d, d + ".z")
+        for dst in (d + ".gguf", d + ".f"):
+            rc, _, err = e2e.run([S, "quantize", d, dst, "--weights", "f32", "-q"])
+            got = logits(dst, d + ".z") if rc == 0 else err
+            if isinstance(want, str) or isinstance(got, str):
+                t.check(name, f"{want if isinstance(want, str) else got}")
+                continue
+            a, b = array.array("f", want), array.array("f", got)
+            d_max, size = max(abs(x - y) for x, y in zip(a, b)), max(abs(x) for x in a)
+            t.check(f"{name}: {dst[-2:]}", None if d_max < 1e-4 * size else f"logits differ by {d_max} of {size}")
+            t.check(f"{name}: verify {dst[-2:]}", verify(d, dst))
+
+
 def refused(t, tmp):
     d = write(os.path.join(tmp, "biased"), quants.build("gptq.qwen3_moe", biases(0.5)))
     z = logits(d, d + ".z")
@@ -242,6 +265,7 @@ def main():
         for name, (make, edit) in CASES.items():
             if not sys.argv[2:] or any(name.startswith(o) for o in sys.argv[2:]):
                 one(t, name, make, edit, tmp)
+        stored_biases(t, tmp)
         refused(t, tmp)
     t.exit()
 
