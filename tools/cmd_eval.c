@@ -258,7 +258,11 @@ static sl_status eval_text(struct eval *v, sl_err *err)
     void *p = NULL;
     sl_status st = compute_read(v->o->file, &text, &n_bytes, err);
     if (st) return st;
-    SL_TRY_OUT(sl_tokenize(v->c.m, text, (size_t)n_bytes, 0, &v->ids, &v->n_ids, err));
+    st = sl_tokenize(v->c.m, text, (size_t)n_bytes, 0, &v->ids, &v->n_ids, err);
+    if (st) {
+        status_prefix(err, "%.80s", v->o->file);
+        goto out;
+    }
     v->bos = v->c.mi.add_bos ? v->c.mi.bos : -1;
     v->ctx = v->c.ei.n_ctx;
     v->stride =

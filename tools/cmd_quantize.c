@@ -34,8 +34,8 @@ static const struct opt opts[] = {
     {"awq",     0,   OPT_FLAG, AT(awq),                       NULL, NULL, 0, 0, "search per-channel scales and fold them in; needs --calib"},
     {"group",   0,   OPT_INT,  AT(group),                     "N", "0", 0, 128, "of awq: 128, 64 or 32 (0: what fits the widths)"},
     {"plain",   0,   OPT_FLAG, AT(plain),                     NULL, NULL, 0, 0, "round to nearest, without a search"},
-    {"shard",   0,   OPT_I64,  AT(shard),                     "BYTES", "5000000000", 0, 0, "of a folder: what goes beyond goes to a next file (0: one file)"},
-    {"memory",  0,   OPT_I64,  AT(memory),                    "BYTES", "0", 0, 0, "refuse when buffers would need more (0: no limit)"},
+    {"shard",   0,   OPT_I64,  AT(shard),                     "BYTES", "5000000000", 0, 1e18, "of a folder: what goes beyond goes to a next file (0: one file)"},
+    {"memory",  0,   OPT_I64,  AT(memory),                    "BYTES", "0", 0, 1e18, "refuse when buffers would need more (0: no limit)"},
     {"force",   0,   OPT_FLAG, AT(force),                     NULL, NULL, 0, 0, "replace what is at DST"},
     {"threads", 't', OPT_INT,  AT(common.threads),            "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct quantize_opts),
@@ -110,7 +110,9 @@ static sl_status calibrate(const struct quantize_opts *o, const char *path, quan
     k.progress = &c.progress;
     n_text = BASE_MIN(n_text, (uint64_t)o->calib_tokens * 16 + 4096);
     while (n_text > 0 && ((unsigned char)text[n_text] & 0xc0) == 0x80) n_text--; /* no half character */
-    SL_TRY_OUT(sl_tokenize(c.m, text, (size_t)n_text, 0, &ids, &n_ids, err));
+    st = sl_tokenize(c.m, text, (size_t)n_text, 0, &ids, &n_ids, err);
+    if (st) status_prefix(err, "%.80s", o->calib);
+    if (st) goto out;
     if (n_ids < 16) st = SL_FAIL(err, REQUEST, "%s: %d tokens: too short to calibrate with", o->calib, n_ids);
     if (!st) st = quant_stats_open(c.mi.n_layer, c.mi.n_expert, &k.stats, err);
     if (st) goto out;
@@ -212,6 +214,13 @@ static int read_types(const struct quantize_opts *o, struct quant_opts *q)
     return CMD_OK;
 }
 
+static bool has_type(const struct quant_opts *q, enum quant_type t)
+{
+    for (int c = 0; c < QUANT_CLASS_OTHER; c++)
+        if (q->type[c] == t) return true;
+    return false;
+}
+
 static enum io_kind kind_of(const char *dst)
 {
     size_t n = strlen(dst);
@@ -256,6 +265,7 @@ static int run(struct cmd_ctx *x)
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
     if (o->awq && !o->calib) return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
     if (o->group && o->group != 32 && o->group != 64 && o->group != 128) return cmd_usage("--group %d: 32, 64 or 128", o->group);
+    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group %d: of the type awq, which nothing gets", o->group);
     q.awq = false; /* the statistics come later */
     if (quant_check(kind_of(x->rest.v[1]), &q, &err)) return cmd_usage("%s", err.text);
     q.awq = o->awq;

@@ -89,7 +89,8 @@ static sl_status compare_item(const struct quant_plan *p, const struct quant_ite
 {
     struct quant_rows a;
     struct weight w;
-    *d = (struct quant_diff){.name = it->src, .n_weight = it->rows * it->cols};
+    bool one = it->sub < 0 && it->n_src == 1; /* else B's name says which: an expert of A's stack, or all of B's */
+    *d = (struct quant_diff){.name = one ? it->src : it->name, .n_weight = it->rows * it->cols};
     if (it->from == QUANT_RAW) {
         compare_raw(p, it, b, d);
         return SL_OK;

@@ -195,6 +195,13 @@ def refusals(t, tmp):
     t.check("q4_k in folder", fails(["quantize", src, os.path.join(tmp, "r"), "--weights", "q4_k"], 2, "it takes"))
     t.check("awq with int8", fails(["quantize", src, os.path.join(tmp, "r"), "--weights", "awq", "--attn", "int8"],
                                    2, "mix"))
+    t.check("group of another type", fails(["quantize", src, dst, "--weights", "q8_0", "--group", "64"], 2, "--group 64"))
+    t.check("memory below 0", fails(["quantize", src, dst, "--weights", "q8_0", "--memory", "-5"], 2, "--memory"))
+    text = os.path.join(tmp, "bytes")
+    with open(text, "wb") as f:
+        f.write(b"abc\xff" * 50)
+    t.check("text of bytes", fails(["quantize", src, dst, "--weights", "q8_0", "--calib", text], 1, text))
+    t.check("text of bytes to eval", fails(["eval", "-m", src, "-f", text], 1, text))
     t.check("bad regex", fails(["quantize", src, dst, "--weights", "q8_0", "--keep", "("], 1, "--keep"))
     t.check("no memory", fails(["quantize", src, dst, "--weights", "q8_0", "--memory", "1000"], 1, "--memory"))
     t.check("no source", fails(["quantize", src + "x", dst, "--weights", "q8_0"], 1, "not found"))
@@ -212,6 +219,17 @@ def refusals(t, tmp):
     t.check("verify of another shape names the files", None if rc == 1 and err.count("qwen3_moe.gguf, [") == 1 and "qwen3.gguf" in err else err)
     rc, out, _ = e2e.run([S, "verify", src, dst, "--tol", "0.0001", "-q"])
     t.check("verify tells", None if rc == 1 and b"over" in out else f"{rc} {out}")
+
+
+def names(t, tmp):
+    """What verify reports, each tensor by a name of its own."""
+    src, dst = os.path.join(TINY, "q_moe.gguf"), os.path.join(tmp, "names")
+    t.check("names", quantize(src, dst, "--weights", "int8")[1])
+    for a, b, stacks in ((src, dst, 0), (dst, src, 9)):
+        r = e2e.last_json(e2e.run([S, "verify", a, b, "--json", "-q"])[1])
+        got = [x["name"] for x in r["tensors"]]
+        t.check(f"names of {os.path.basename(a)}", None if len(set(got)) == len(got) == r["same"] and sum("_exps." in n for n in got) == stacks
+                else f"{len(got)}, {len(set(got))} different: {got[:20]}")
 
 
 def not_numbers(t, tmp):
@@ -284,7 +302,7 @@ def taken_meanwhile(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, not_numbers, crashes, taken_meanwhile):
+        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, names, not_numbers, crashes, taken_meanwhile):
             part(t, tmp)
     t.exit()
 
