@@ -176,14 +176,29 @@ static sl_status read_dims(struct gguf *g, struct tensor *t, uint64_t *count, sl
     return SL_OK;
 }
 
+/* Names of the types that matrices of GGUF files may have. */
+static void types_read(char *buf, size_t cap)
+{
+    size_t n = 0;
+    buf[0] = 0;
+    for (int i = 0; i < TENSOR_N_DTYPE && n < cap; i++) {
+        const struct tensor_dtype_info *d = tensor_dtype((enum tensor_dtype)i);
+        if (d->gguf_id >= 0 && tensor_dtype_is_weight((enum tensor_dtype)i))
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? " " : "", d->text);
+    }
+}
+
 static sl_status read_type(struct gguf *g, struct tensor *t, uint64_t count, sl_err *err)
 {
     uint64_t at = g->r.pos;
     uint32_t id = rd_u32(&g->r);
     if (!rd_ok(&g->r)) return ends_early(g, t->name, err);
     if (!tensor_dtype_from_gguf(id, &t->type)) {
-        status_fail(err, SL_UNSUPPORTED, __FILE__, __LINE__, "tensor %.70s: type %u, %s", t->name,
-                    id, tensor_gguf_id_text(id));
+        char can[160];
+        types_read(can, sizeof can);
+        status_fail(err, SL_UNSUPPORTED, __FILE__, __LINE__,
+                    "tensor %.50s: type %u, %s; read are %s", t->name, id, tensor_gguf_id_text(id),
+                    can);
         status_prefix(err, "%s: byte %llu", io_short(g->path), (unsigned long long)at);
         return SL_UNSUPPORTED;
     }
