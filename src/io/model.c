@@ -302,17 +302,24 @@ int64_t io_disk_read(void)
 }
 
 /* ---- what packed files are held against ---- */
+/* The quantiser's own file, where config.json does not say how the weights are stored. */
+static bool has_quant_file(const io_model *m)
+{
+    return m->quant_file && strcmp(m->quant_file, "config.json") != 0;
+}
+
 int io_n_stamp(const io_model *m)
 {
-    return m->n_file + (m->config != NULL);
+    return m->n_file + (m->config != NULL) + has_quant_file(m);
 }
 
 sl_status io_stamp_now(const io_model *m, int i, char *path, size_t n, struct io_stamp *out, sl_err *err)
 {
-    char config[4096];
-    const char *p = i < m->n_file ? m->file[i].path : config;
-    int k = snprintf(config, sizeof config, "%s/config.json", m->path);
-    if (k < 0 || (size_t)k >= sizeof config || !os_path_full(p, path, n))
+    char other[4096];
+    bool quant = has_quant_file(m) && i == io_n_stamp(m) - 1;
+    const char *p = i < m->n_file ? m->file[i].path : other;
+    int k = snprintf(other, sizeof other, "%s/%s", m->path, quant ? m->quant_file : "config.json");
+    if (k < 0 || (size_t)k >= sizeof other || !os_path_full(p, path, n))
         return SL_FAIL(err, IO, "%s: has no absolute name", io_short(p));
     out->path = path;
     return os_stamp(p, &out->size, &out->mtime_ns, &out->hash, err);

@@ -98,6 +98,25 @@ def quantised(tmp, name):
     check(hash_of(run(src, "--json", "--acts", "f32")) == hash_of(exact), f"{name}: reference mode")
 
 
+def described(tmp, name, edit):
+    """The quantiser's own file says what the numbers are: where it changes, the packed ones are others'."""
+    import quants
+    src = os.path.join(tmp, name + ".own")
+    os.mkdir(src)
+    for file, data in quants.build(name).items():
+        with open(os.path.join(src, file), "wb") as f:
+            f.write(data)
+    own = [f for f in os.listdir(src) if f.endswith(".json") and f != "config.json"]
+    check(sluice("pack", src)[0] == 0 and len(own) == 1, f"{name}: pack", own)
+    path = os.path.join(src, own[0])
+    text = open(path).read()
+    check(edit(text) != text, f"{name}: edit")
+    with open(path, "w") as f:
+        f.write(edit(text))
+    r, plain = run(src, "--json"), run(src, "--json", "--pack-cache", "ignore")
+    check(own[0] in r[2] and "not used" in r[2] and hash_of(r) == hash_of(plain), f"{name}: another description", r)
+
+
 def first_start(tmp):
     src = os.path.join(tmp, "first.gguf")
     shutil.copy2(os.path.join(TINY, "qwen3_moe.gguf"), src)
@@ -166,6 +185,8 @@ with tempfile.TemporaryDirectory() as d:
         found(t, m)
     for m in ("ascend_w8a8_bias.qwen3_moe", "ct_nvfp4.deepseek_v3", "ct_mixed.qwen3_moe"):
         quantised(d, m)
+    described(d, "gptq_int8.qwen3_moe", lambda s: s.replace('"checkpoint_format": "gptq"', '"checkpoint_format": "gptq_v2"'))
+    described(d, "ascend_w8a8_mix.qwen3_moe", lambda s: s.replace('"W8A8_MIX"', '"W8A8"', 1))
     first_start(d)
     killed(d)
 print(f"{n_good} good, {n_bad} bad")
