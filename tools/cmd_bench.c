@@ -214,7 +214,7 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
     qsort(tps, (size_t)n, sizeof *tps, by_value);
     qsort(ms, (size_t)n, sizeof *ms, by_value);
     qsort(probe_gbps, (size_t)n, sizeof *probe_gbps, by_value);
-    *r = (struct result){.tps = tps[n / 2],
+    *r = (struct result){.tps = tps[(n - 1) / 2], /* of an even number the same run as ms's */
                          .tps_min = tps[0],
                          .tps_max = tps[n - 1],
                          .ms_per_step = ms[n / 2],
