@@ -116,8 +116,11 @@ def keys(tmp):
         s.post(CHAT, chat())
         s.stop()
     with open(trace) as f:
-        names = {e["name"] for e in json.load(f)["traceEvents"]}
-    need("trace", {"step", "plan", "compute", "sample", "requests"} <= names, names)
+        events = json.load(f)["traceEvents"]
+    dur = {k: [e["dur"] for e in events if e["name"] == k] for k in ("step", "plan", "compute", "sample")}
+    parts = list(zip(dur["plan"], dur["compute"], dur["sample"]))
+    need("trace: a step's parts add up", len(parts) == len(dur["step"]) > 3 and all(abs(a - sum(b)) < 0.01 for a, b in zip(dur["step"], parts)), dur)
+    need("trace: counters", {"requests", "kv tokens"} <= {e["name"] for e in events if e["ph"] == "C"})
     code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, "--port", "0", "--api-key-file", path])
     T.check("bad key file", e2e.one_line_failure(code, err) or (None if "line 1" in err else err))
 
