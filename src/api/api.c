@@ -187,7 +187,7 @@ static bool host_ok(const api *a, const char *h)
 /* NULL, or the origin that the reply may name. *ok: false = refuse. */
 static const char *origin_of(const api *a, const struct net_req *r, bool *ok)
 {
-    const char *o = net_req_header(r, "Origin"), *h = net_req_header(r, "Host");
+    const char *o = net_req_header(r, "Origin"), *h = r->host;
     *ok = true;
     if (!o) return NULL;
     if (listed(a->o.origin, a->o.n_origin, o, strlen(o))) return o;
@@ -268,7 +268,7 @@ static void begin(void *user, struct net_req *r)
     r->route = t;
     r->body_max = 0;
     if (origin) cors(r, origin);
-    if (!host_ok(a, net_req_header(r, "Host"))) {
+    if (!host_ok(a, r->host)) {
         api_error(a, r, 403, "host_not_allowed", NULL, "this server does not know that host name");
         return;
     }

@@ -30,13 +30,13 @@ static const char *bad_framing(const struct net_req *r)
     return NULL;
 }
 
-/* A name or an address, and perhaps a port. */
-static bool good_host(const char *h)
+/* How long the name or address, and perhaps port, at the beginning is; 0: malformed, or nothing. */
+static size_t host_len(const char *h)
 {
     size_t n = *h == '[' ? 1 + strspn(h + 1, ALNUM ":.") : strspn(h, ALNUM "-._");
-    if (*h == '[' && h[n++] != ']') return false;
+    if (*h == '[' && h[n++] != ']') return 0;
     if (h[n] == ':') n += 1 + strspn(h + n + 1, "0123456789");
-    return !h[n];
+    return n;
 }
 
 struct fields {
@@ -61,10 +61,24 @@ static enum MHD_Result check_field(void *cls, enum MHD_ValueKind kind, const cha
     return *bad ? MHD_NO : MHD_YES;
 }
 
+size_t net_target_scheme(const char *target)
+{
+    return strncasecmp(target, "http://", 7) == 0    ? 7
+           : strncasecmp(target, "https://", 8) == 0 ? 8
+                                                     : 0;
+}
+
+/* No user, no escapes, and not without a name (RFC 9110 4.2). */
+static bool good_authority(const char *h)
+{
+    size_t n = *h == ':' ? 0 : host_len(h);
+    return n > 0 && (!h[n] || h[n] == '/' || h[n] == '?');
+}
+
 bool net_target_ok(const char *target)
 {
-    if (*target != '/' && strcmp(target, "*") != 0 && strncasecmp(target, "http://", 7) != 0 &&
-        strncasecmp(target, "https://", 8) != 0)
+    size_t scheme = net_target_scheme(target);
+    if (scheme ? !good_authority(target + scheme) : *target != '/' && strcmp(target, "*") != 0)
         return false;
     for (const char *p = target; *p; p++)
         if ((unsigned char)*p <= 0x20 || *p == 0x7f || strchr("#\"<>\\^`{|}", *p)) return false;
@@ -91,6 +105,6 @@ const char *net_head_bad(const struct net_req *r, const char *version)
     /* two line ends, which are zeros by now: a field without a name ends the head too */
     if (info && (r->method + info->header_size != f.at + 2 || memcmp(f.at - 2, "\0\0\0", 4) != 0))
         return "the header fields are malformed";
-    if (host && !good_host(host)) return "Host is malformed";
+    if (host && host[host_len(host)]) return "Host is malformed";
     return bad_framing(r);
 }

@@ -62,6 +62,7 @@ struct net_req {
     net_server *server;
     char id[NET_ID_BYTES]; /* x-request-id: the client's own when it is harmless, else made here */
     const char *method, *path;
+    const char *host; /* of the target where that names one (RFC 9112 3.2.2), else the field; NULL */
     int64_t t0_ns;
     /* set by hooks.begin */
     size_t body_max;

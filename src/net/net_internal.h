@@ -126,6 +126,8 @@ sl_status net_daemon_open(net_server *s, unsigned flags, sl_err *err) BASE_MUST_
 
 /* head.c */
 bool net_target_ok(const char *target);
+/* Bytes of http:// or https:// in front of a target of the absolute form, 0 of another. */
+size_t net_target_scheme(const char *target);
 /* Why the head must be refused with 400 and a closed connection, or NULL. */
 const char *net_head_bad(const struct net_req *r, const char *version);
 

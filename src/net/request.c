@@ -35,6 +35,21 @@ static void make_id(char *out)
              (unsigned long long)hash_bytes(&seed, sizeof seed, (uint64_t)getpid()));
 }
 
+/* The absolute form, which a proxy gets, names the server too, and Host means nothing then. */
+static sl_status split_target(struct net_req *r, sl_err *err)
+{
+    size_t scheme = net_target_scheme(r->path);
+    const char *h = r->path + scheme;
+    size_t n = strcspn(h, "/");
+    char *host = NULL;
+    r->host = net_req_header(r, "Host");
+    if (!scheme) return SL_OK;
+    SL_TRY(mem_arena_str(&r->arena, h, n, &host, err));
+    r->host = host;
+    r->path = h[n] ? h + n : "/";
+    return SL_OK;
+}
+
 sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
                        const char *method, const char *path, struct net_req_own **out, sl_err *err)
 {
@@ -56,8 +71,12 @@ sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_con
     str_init(&r->body, MEM_REQUEST, 0);
     str_init(&o->out, MEM_REQUEST, OUT_BYTES);
     if (!take_id(r->id, net_req_header(r, "x-request-id"))) make_id(r->id);
-    *out = o;
-    return SL_OK;
+    sl_status st = split_target(r, err);
+    if (st)
+        net_req_unref(r);
+    else
+        *out = o;
+    return st;
 }
 
 void net_req_ref(struct net_req *r)

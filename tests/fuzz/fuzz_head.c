@@ -153,7 +153,7 @@ static struct {
     size_t n, at;
     bool in_body, chunked, over; /* over: nothing may be begun any more */
     uint64_t length;
-    struct words method, target, host;
+    struct words method, target, name, host; /* name: in an absolute target, which ends before it */
     bool has_host, has_length, http11;
     bool trailer, colon; /* colon: a line of it ends the head */
     bool padded; /* blanks behind a value, zeros before a length, an odd line end: may be refused */
@@ -198,6 +198,41 @@ static bool line(struct words *out, bool lf)
     return cr || lf;
 }
 
+static bool one_of(char c, const char *more)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c && strchr(more, c));
+}
+
+static bool authority(struct words w)
+{
+    bool brackets = w.n && w.p[0] == '[';
+    size_t i = brackets;
+    while (i < w.n && one_of(w.p[i], brackets ? ":." : "-._"))
+        i++;
+    if (brackets && (i == w.n || w.p[i++] != ']')) return false;
+    if (i == 0) return false;
+    return i == w.n ||
+           (w.p[i] == ':' && (i + 1 == w.n || digits((struct words){w.p + i + 1, w.n - i - 1})));
+}
+
+/* Take the name out of an absolute target; false: it is malformed. */
+static bool split(void)
+{
+    struct words *t = &ref.target;
+    size_t scheme = t->n >= 7 && strncasecmp(t->p, "http://", 7) == 0    ? 7
+                    : t->n >= 8 && strncasecmp(t->p, "https://", 8) == 0 ? 8
+                                                                         : 0,
+           n = scheme;
+    ref.name = (struct words){NULL, 0};
+    if (!scheme) return true;
+    while (n < t->n && t->p[n] != '/' && t->p[n] != '?')
+        n++;
+    ref.name = (struct words){t->p + scheme, n - scheme};
+    *t = n < t->n && t->p[n] == '/' ? (struct words){t->p + n, t->n - n} : (struct words){"/", 1};
+    return authority(ref.name);
+}
+
 static bool target_ok(struct words t)
 {
     for (size_t i = 0; i < t.n; i++) {
@@ -225,7 +260,7 @@ static bool request_line(void)
     struct words v = {b + 1, (size_t)(l.p + l.n - b) - 1};
     if (v.n != 8 || memcmp(v.p, "HTTP/1.", 7) != 0 || v.p[7] < '0' || v.p[7] > '9') return false;
     ref.http11 = v.p[7] != '0';
-    return token(ref.method) && target_ok(ref.target);
+    return token(ref.method) && target_ok(ref.target) && split();
 }
 
 /* A number of the body's length; too large is the largest. */
@@ -358,6 +393,7 @@ static bool same_path(const char *path, struct words t)
 static void on_begin(void *user, struct net_req *r)
 {
     const char *host = net_req_header(r, "Host");
+    const struct words *name = &ref.name;
     (void)user;
     note('b', r->path, strlen(r->path));
     check(!ref.over, "begun behind what was refused");
@@ -369,6 +405,9 @@ static void on_begin(void *user, struct net_req *r)
     check(ref.has_host == (host != NULL), "another Host");
     check(!host || (strlen(host) == ref.host.n && memcmp(host, ref.host.p, ref.host.n) == 0),
           "another Host");
+    check(name->p ? strlen(r->host) == name->n && memcmp(r->host, name->p, name->n) == 0
+                  : r->host == host,
+          "another name");
     check(strspn(r->id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
               strlen(r->id),
           "an id with other characters");

@@ -59,7 +59,13 @@ def must():
             "target with control": b"GET /hea\x01lth HTTP/1.1", "target with DEL": b"GET /hea\x7flth HTTP/1.1", "target with NUL": b"GET /health\0x HTTP/1.1",
             "target with space": b"GET /hea lth HTTP/1.1", "fragment": b"GET /health#a HTTP/1.1", "CR in the line": b"GET /health\rx HTTP/1.1",
             "asterisk": b"GET * HTTP/1.1", "authority": b"GET localhost:80 HTTP/1.1", "CONNECT": b"CONNECT localhost:80 HTTP/1.1",
-            "relative target": b"GET health HTTP/1.1", "backslash": b"GET \\health HTTP/1.1"}.items():
+            "relative target": b"GET health HTTP/1.1", "backslash": b"GET \\health HTTP/1.1",
+            "absolute target without a name": b"GET http:///health HTTP/1.1", "with a port only": b"GET http://:80/health HTTP/1.1",
+            "with a user": b"GET http://user@localhost/health HTTP/1.1", "with an escape": b"GET http://localhost%2f/health HTTP/1.1",
+            "with a port that is none": b"GET http://localhost:8x/health HTTP/1.1", "with a port and more": b"GET http://localhost:80:80/health HTTP/1.1",
+            "with half an address": b"GET http://[::1/health HTTP/1.1", "with more than an address": b"GET http://[::1]a/health HTTP/1.1",
+            "of another scheme": b"GET ftp://localhost/health HTTP/1.1", "with one slash": b"GET http:/localhost/health HTTP/1.1",
+            "with an escaped scheme": b"GET %68ttp://localhost/health HTTP/1.1"}.items():
         yield "line: " + name, line(text)
     for c in b"(),/;<=>?@[\\]{}\"":
         yield f"name with {chr(c)}", head(b"X%cY: 1" % c)
@@ -124,7 +130,7 @@ def should():
     yield "HTTP/1.0 with TE", b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked" + END + good, ok + (400, 0)
     yield "HTTP/1.2", b"GET /health HTTP/1.2\r\nHost: localhost" + END, ok + (505, 400, 0)
     yield "query", b"GET /health?a=b HTTP/1.1\r\nHost: localhost" + END, ok
-    yield "absolute target", b"GET http://localhost/health HTTP/1.1\r\nHost: localhost" + END, ok + (400, 404)
+    yield "absolute target", b"GET http://localhost/health HTTP/1.1\r\nHost: localhost" + END, ok
     yield "folded field", head(b"X: a\r\n b"), ok + (400,)
     yield "long target", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost" + END, (404, 414, 400, 431)
     yield "long field", head(b"X: " + b"a" * 9000), ok + (431, 400)
