@@ -10,7 +10,8 @@ struct choice {
     struct str text;
     struct str token, logprob, top, offset; /* the four lists of logprobs, without brackets */
     struct str ids;
-    size_t n_chars; /* of text so far, for text_offset */
+    size_t n_chars;  /* of text so far, for text_offset */
+    struct str part; /* bytes that could still become a character with those to come */
     int finish;
     bool begun;
 };
@@ -70,12 +71,24 @@ static sl_status prompts(const api *a, struct net_req *r, const struct json *bod
 
 /* ---- events ---- */
 
-static size_t chars(const char *p, size_t n)
+/* Count characters as a reader will: one U+FFFD for each piece that is no UTF-8. */
+static void count_chars(struct choice *ch, const char *p, size_t n)
 {
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++)
-        k += ((unsigned char)p[i] & 0xc0) != 0x80;
-    return k;
+    struct str *s = &ch->part;
+    size_t i = 0;
+    int cut = 0;
+    str_put(s, p, n);
+    while (i < s->n) {
+        uint32_t cp;
+        int k = text_utf8_decode(s->p + i, s->n - i, &cp);
+        if (!k) k = text_utf8_bad(s->p + i, s->n - i, &cut);
+        if (cut) break;
+        ch->n_chars++;
+        i += (size_t)k;
+    }
+    api_inherit(&ch->offset, s);
+    if (i) memmove(s->p, s->p + i, s->n - i);
+    if (i) str_cut(s, s->n - i);
 }
 
 /* A token's text; as OpenAI's API spells them, "bytes:\xe2\x80" where it is no whole UTF-8. Each
@@ -274,7 +287,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
         api_token_bytes(j->a, ev->token, &s);
-        ch->n_chars += chars(str_c(&s), s.n);
+        count_chars(ch, str_c(&s), s.n);
         api_inherit(&ch->offset, &s);
         str_fini(&s);
         return;
@@ -285,7 +298,7 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         if (c->g.logprobs && ev->finish != SL_FINISH_STOP) add_logprob(j->a, ch, ev);
         if (c->g.return_ids) str_printf(&ch->ids, "%s%d", ch->ids.n ? "," : "", ev->token);
     }
-    ch->n_chars += chars(ev->text, (size_t)ev->n_text);
+    if (c->g.logprobs) count_chars(ch, ev->text, (size_t)ev->n_text);
     str_put(&ch->text, ev->text, (size_t)ev->n_text);
     ch->finish = ev->finish;
     if (out && (ch->text.n || ch->token.n || ch->ids.n || ch->text.failed || ch->token.failed ||
@@ -336,6 +349,7 @@ static void fini(struct api_job *j)
         str_fini(&ch->top);
         str_fini(&ch->offset);
         str_fini(&ch->ids);
+        str_fini(&ch->part);
     }
     str_fini(&c->head);
 }
@@ -363,7 +377,8 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     c->choice = p;
     for (int i = 0; i < n; i++) {
         struct choice *ch = &c->choice[i];
-        struct str *all[] = {&ch->text, &ch->token, &ch->logprob, &ch->top, &ch->offset, &ch->ids};
+        struct str *all[] = {&ch->text,   &ch->token, &ch->logprob, &ch->top,
+                             &ch->offset, &ch->ids,   &ch->part};
         for (int k = 0; k < BASE_COUNT_OF(all); k++)
             str_init(all[k], MEM_REQUEST, 0);
     }

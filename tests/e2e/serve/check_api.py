@@ -205,6 +205,13 @@ def completions(s):
     body = json.dumps({"prompt": "\U0001f600 \u9f98", "logprobs": 20, "max_tokens": 9, "temperature": 2, "seed": 1, "echo": True})
     lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2], object_pairs_hook=one_each)["choices"][0]["logprobs"]
     need("pieces of characters", lp["tokens"][0].startswith("bytes:\\x") and all(t in top for t, top in zip(lp["tokens"][1:], lp["top_logprobs"][1:])), lp)
+    names = post(prompt=list(range(300)), echo=True, logprobs=0, max_tokens=0)[1]["choices"][0]["logprobs"]["tokens"]
+    cont, e2, x82, ac = (names.index(f"bytes:\\x{b:02x}") for b in (0x80, 0xe2, 0x82, 0xac))
+    lp = post(prompt=[cont, cont, e2, x82, ac, e2, x82, cont, *ids, cont], echo=True, logprobs=0, max_tokens=0)[1]["choices"][0]
+    need("offsets of a prompt's characters, half ones and none", lp["text"] == "\ufffd\ufffd\u20ac\u2080Once upon\ufffd" and
+         lp["logprobs"]["text_offset"][:9] == [0, 1, 2, 2, 2, 3, 3, 3, 4] and lp["logprobs"]["text_offset"][-1] == 13, lp)
+    lp = post(logprobs=0, logit_bias={str(cont): 100}, max_tokens=5)[1]["choices"][0]
+    need("offsets behind bytes that are no characters", lp["text"] == "\ufffd" * 5 and lp["logprobs"]["text_offset"] == list(range(5)), lp)
     lp = post(prompt=many, echo=True, logprobs=20, max_tokens=2)[1]["choices"][0]["logprobs"]
     _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True, "logprobs": 20, "max_tokens": 2, "temperature": 0})
     said = [t for e in ev[:-1] for t in e["choices"][0]["logprobs"]["tokens"]]
