@@ -162,6 +162,15 @@ struct api_prompt {
 /* A JSON list of token ids of the vocabulary: ids, in the arena, and n_ids. name: the field. */
 sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const struct json *list,
                         struct api_prompt *out, sl_err *err) BASE_MUST_USE;
+/* Several. max: how many there may be, set by the caller. */
+struct api_prompts {
+    struct api_prompt *v; /* [n] */
+    int n, max;
+};
+/* Text, texts, token ids or lists of token ids: into the arena; the texts are those of v. name: the
+ * field. */
+sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, const struct json *v,
+                            struct api_prompts *out, sl_err *err) BASE_MUST_USE;
 /* Read the body as JSON and check its fields. Errors: REQUEST, with line and column. */
 sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
                          sl_err *err) BASE_MUST_USE;

@@ -18,56 +18,11 @@ struct choice {
 
 struct completion {
     struct api_gen g;
-    const char *field; /* that they came in */
-    struct api_prompt *prompt;
-    const struct json **given; /* per prompt: its text, or NULL */
-    int n_prompt;
-    struct choice *choice; /* [n_prompt * g.n] */
+    struct api_prompts prompt;
+    struct choice *choice; /* [n_choice] */
+    int n_choice;
     struct str head;
 };
-
-/* ---- prompts ---- */
-
-static sl_status one_prompt(const api *a, struct net_req *r, const struct json *v,
-                            struct completion *c, int i, sl_err *err)
-{
-    if (v->kind == JSON_STR_K) {
-        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "%s: holds a NUL", c->field);
-        c->prompt[i].text = v->s;
-        c->given[i] = v;
-        return SL_OK;
-    }
-    if (v->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST, "%s: must be text, texts, token ids or lists of token ids",
-                       c->field);
-    if (!v->n) return SL_FAIL(err, REQUEST, "%s: empty", c->field);
-    return api_ids_parse(a, &r->arena, c->field, v, &c->prompt[i], err);
-}
-
-static sl_status prompts(const api *a, struct net_req *r, const struct json *body,
-                         struct completion *c, sl_err *err)
-{
-    const struct json *v = api_field(body, "prompt_token_ids");
-    void *p = NULL;
-    c->field = v ? "prompt_token_ids" : "prompt";
-    if (!v) v = api_field(body, "prompt");
-    if (!v) return SL_FAIL(err, REQUEST, "prompt: missing");
-    bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
-    size_t n = many ? v->n : 1;
-    if (n * (size_t)c->g.n > API_FANOUT_MAX)
-        return SL_FAIL(err, REQUEST, "%s: %zu prompts of %d samples: at most %d together", c->field,
-                       n, c->g.n, API_FANOUT_MAX);
-    SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->prompt, &p, err));
-    c->prompt = p;
-    SL_TRY(mem_arena_array(&r->arena, n, sizeof *c->given, &p, err));
-    c->given = p;
-    c->n_prompt = (int)n;
-    if (!many) return one_prompt(a, r, v, c, 0, err);
-    int i = 0;
-    for (const struct json *e = v->child; e; e = e->next)
-        SL_TRY(one_prompt(a, r, e, c, i++, err));
-    return SL_OK;
-}
 
 /* ---- events ---- */
 
@@ -252,14 +207,13 @@ static void put_chunk(struct api_job *j, struct str *out, struct choice *ch, int
 static void echo(struct api_job *j, struct choice *ch, int prompt)
 {
     struct completion *c = j->user;
-    const struct json *given = c->given[prompt];
-    if (given)
-        str_put(&ch->text, given->s, given->n);
+    const struct api_prompt *p = &c->prompt.v[prompt];
+    if (p->text)
+        str_puts(&ch->text, p->text);
     else {
         char *text = NULL;
         size_t n = 0;
-        if (sl_detokenize(j->a->o.model, c->prompt[prompt].ids, c->prompt[prompt].n_ids, 1, &text,
-                          &n, NULL))
+        if (sl_detokenize(j->a->o.model, p->ids, p->n_ids, 1, &text, &n, NULL))
             ch->text.failed = SL_NOMEM; /* the ids are good: nothing else fails */
         else
             str_put(&ch->text, text, n);
@@ -321,7 +275,7 @@ static void end(struct api_job *j, struct str *out)
     text_jw_obj(&w);
     api_put_head(&w, j, "text_completion");
     str_puts(&s, ",\"choices\":[");
-    for (int i = 0; !chunk && i < c->n_prompt * c->g.n; i++) {
+    for (int i = 0; !chunk && i < c->n_choice; i++) {
         if (i) str_putc(&s, ',');
         put_choice(c, &s, &c->choice[i], i);
     }
@@ -341,7 +295,7 @@ static void end(struct api_job *j, struct str *out)
 static void fini(struct api_job *j)
 {
     struct completion *c = j->user;
-    for (int i = 0; i < c->n_prompt * c->g.n; i++) {
+    for (int i = 0; i < c->n_choice; i++) {
         struct choice *ch = &c->choice[i];
         str_fini(&ch->text);
         str_fini(&ch->token);
@@ -366,16 +320,21 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_gen_parse(a, r, body, API_TEXT, &c->g, err));
     if (api_field_int(body, "best_of", c->g.n) != c->g.n)
         return SL_FAIL(err, REQUEST, "best_of: only where it equals n");
-    SL_TRY(prompts(a, r, body, c, err));
+    const struct json *ids = api_field(body, "prompt_token_ids"),
+                      *given = ids ? ids : api_field(body, "prompt");
+    if (!given) return SL_FAIL(err, REQUEST, "prompt: missing");
+    c->prompt.max = API_FANOUT_MAX / c->g.n;
+    SL_TRY(api_prompts_parse(a, &r->arena, ids ? "prompt_token_ids" : "prompt", given, &c->prompt,
+                             err));
     if (c->g.echo && c->g.logprobs) {
         if (c->g.n > 1) return SL_FAIL(err, REQUEST, "echo: with logprobs only for n = 1");
         c->g.q.echo_logprob = 1;
     } else if (c->g.q.max_tokens < 0)
         return SL_FAIL(err, REQUEST, "max_tokens: 0: only with echo: true and logprobs");
-    int n = c->n_prompt * c->g.n;
-    SL_TRY(mem_arena_array(&r->arena, (size_t)n, sizeof *c->choice, &p, err));
+    c->n_choice = c->prompt.n * c->g.n;
+    SL_TRY(mem_arena_array(&r->arena, (size_t)c->n_choice, sizeof *c->choice, &p, err));
     c->choice = p;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < c->n_choice; i++) {
         struct choice *ch = &c->choice[i];
         struct str *all[] = {&ch->text,   &ch->token, &ch->logprob, &ch->top,
                              &ch->offset, &ch->ids,   &ch->part};
@@ -387,5 +346,5 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     const struct api_form_in in = {.body = body, .route = API_TEXT};
     SL_TRY(api_form_parse(a, r, &in, &c->g.grammar, err));
     c->g.q.grammar = c->g.grammar;
-    return api_job_start(a, r, &c->g, c->prompt, c->n_prompt, &fmt, c, err);
+    return api_job_start(a, r, &c->g, c->prompt.v, c->prompt.n, &fmt, c, err);
 }

@@ -9,26 +9,11 @@
 
 struct embedding {
     struct api_gen g;
-    struct api_prompt *prompt;
-    int n_prompt;
+    struct api_prompts input;
     bool base64;
-    float **vec; /* [n_prompt], in the request's arena */
+    float **vec; /* [input.n], in the request's arena */
     int n_vec;
 };
-
-static sl_status one_input(const api *a, struct net_req *r, const struct json *v,
-                           struct api_prompt *p, sl_err *err)
-{
-    if (v->kind == JSON_STR_K) {
-        if (v->n == 0 || memchr(v->s, 0, v->n))
-            return SL_FAIL(err, REQUEST, "input: must be texts of at least one byte, without NUL");
-        p->text = v->s;
-        return SL_OK;
-    }
-    if (v->kind != JSON_ARRAY_K || v->n == 0)
-        return SL_FAIL(err, REQUEST, "input: must be text, texts, token ids or lists of token ids");
-    return api_ids_parse(a, &r->arena, "input", v, p, err);
-}
 
 static sl_status inputs(const api *a, struct net_req *r, const struct json *body,
                         struct embedding *e, sl_err *err)
@@ -36,18 +21,13 @@ static sl_status inputs(const api *a, struct net_req *r, const struct json *body
     const struct json *v = api_field(body, "input");
     void *p = NULL;
     if (!v) return SL_FAIL(err, REQUEST, "input: missing");
-    bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
-    size_t n = many ? v->n : 1;
-    if (n > INPUT_MAX) return SL_FAIL(err, REQUEST, "input: %zu texts: at most %d", n, INPUT_MAX);
-    SL_TRY(mem_arena_array(&r->arena, n, sizeof *e->prompt, &p, err));
-    e->prompt = p;
-    SL_TRY(mem_arena_array(&r->arena, n, sizeof *e->vec, &p, err));
+    e->input.max = INPUT_MAX;
+    SL_TRY(api_prompts_parse(a, &r->arena, "input", v, &e->input, err));
+    for (int i = 0; i < e->input.n; i++)
+        if (e->input.v[i].text && !*e->input.v[i].text)
+            return SL_FAIL(err, REQUEST, "input: place %d: empty", i);
+    SL_TRY(mem_arena_array(&r->arena, (size_t)e->input.n, sizeof *e->vec, &p, err));
     e->vec = p;
-    e->n_prompt = (int)n;
-    if (!many) return one_input(a, r, v, &e->prompt[0], err);
-    int i = 0;
-    for (const struct json *c = v->child; c; c = c->next)
-        SL_TRY(one_input(a, r, c, &e->prompt[i++], err));
     return SL_OK;
 }
 
@@ -104,7 +84,7 @@ static void end(struct api_job *j, struct str *out)
     struct json_w w;
     struct str s;
     (void)out;
-    for (int i = 0; i < e->n_prompt; i++)
+    for (int i = 0; i < e->input.n; i++)
         if (!e->vec[i]) {
             api_error_of(j->a, j->r, &j->err);
             return;
@@ -116,7 +96,7 @@ static void end(struct api_job *j, struct str *out)
     text_jw_strz(&w, "list");
     text_jw_key(&w, "data");
     text_jw_arr(&w);
-    for (int i = 0; i < e->n_prompt; i++) {
+    for (int i = 0; i < e->input.n; i++) {
         text_jw_obj(&w);
         text_jw_key(&w, "object");
         text_jw_strz(&w, "embedding");
@@ -167,5 +147,5 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
     e->g.q.timeout_ms = api_field_int(body, "timeout_ms", a->o.timeout_ms);
     e->g.q.owner = (uint64_t)(r->key + 1);
     SL_TRY(inputs(a, r, body, e, err));
-    return api_job_start(a, r, &e->g, e->prompt, e->n_prompt, &fmt, e, err);
+    return api_job_start(a, r, &e->g, e->input.v, e->input.n, &fmt, e, err);
 }

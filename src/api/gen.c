@@ -55,6 +55,38 @@ sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const 
     return SL_OK;
 }
 
+static sl_status parse_prompt(const api *a, struct arena *ar, const char *name,
+                              const struct json *v, struct api_prompt *out, sl_err *err)
+{
+    if (v->kind == JSON_STR_K) {
+        if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "%s: holds a NUL", name);
+        *out = (struct api_prompt){.text = v->s};
+        return SL_OK;
+    }
+    if (v->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "%s: must be text, texts, token ids or lists of token ids",
+                       name);
+    if (!v->n) return SL_FAIL(err, REQUEST, "%s: empty", name);
+    return api_ids_parse(a, ar, name, v, out, err);
+}
+
+sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, const struct json *v,
+                            struct api_prompts *out, sl_err *err)
+{
+    void *p = NULL;
+    bool many = v->kind == JSON_ARRAY_K && v->n > 0 && v->child->kind != JSON_INT_K;
+    const struct json *e = many ? v->child : v;
+    size_t n = many ? v->n : 1;
+    if (n > (size_t)out->max)
+        return SL_FAIL(err, REQUEST, "%s: %zu of them: at most %d", name, n, out->max);
+    SL_TRY(mem_arena_array(ar, n, sizeof *out->v, &p, err));
+    out->v = p;
+    out->n = (int)n;
+    for (int i = 0; i < out->n; i++, e = e->next)
+        SL_TRY(parse_prompt(a, ar, name, e, &out->v[i], err));
+    return SL_OK;
+}
+
 static sl_status parse_stop(struct arena *a, const struct json *v, sl_request *q, sl_err *err)
 {
     void *p = NULL;
