@@ -440,6 +440,9 @@ static int run(struct cmd_ctx *x)
 {
     struct bench_opts *o = x->opts;
     int rc;
+    if (o->ops && (o->common.json || o->kernels || o->ablation))
+        return cmd_usage("--ops: not with --json, --kernels or --ablation");
+    if ((rc = cmd_can_write("csv", o->csv)) || (rc = cmd_can_write("svg", o->svg))) return rc;
     if (other(o, &rc)) return rc;
     struct bench b = {.o = o, .rng = o->common.seed + 1};
     struct test t[TEST_MAX];

@@ -299,7 +299,8 @@ static int run(struct cmd_ctx *c)
     const struct load_cmd_opts *o = c->opts;
     sl_err err;
     int bad = usage(o);
-    if (bad) return bad;
+    if (bad || (bad = cmd_can_write("json", o->json)) || (bad = cmd_can_write("csv", o->csv)) || (bad = cmd_can_write("html", o->html)))
+        return bad;
     struct job *j;
     if (mem_alloc_array(MEM_MISC, 1, sizeof *j, (void **)&j, &err)) return cmd_fail(&err);
     j->o = o;

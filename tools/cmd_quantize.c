@@ -216,7 +216,7 @@ static int read_types(const struct quantize_opts *o, struct quant_opts *q)
 
 static bool has_type(const struct quant_opts *q, enum quant_type t)
 {
-    for (int c = 0; c < QUANT_CLASS_OTHER; c++)
+    for (int c = 0; c < QUANT_N_CLASS; c++)
         if (q->type[c] == t) return true;
     return false;
 }
@@ -265,7 +265,8 @@ static int run(struct cmd_ctx *x)
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
     if (o->awq && !o->calib) return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
     if (o->group && o->group != 32 && o->group != 64 && o->group != 128) return cmd_usage("--group %d: 32, 64 or 128", o->group);
-    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group %d: of the type awq, which nothing gets", o->group);
+    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group: only with weights of type awq");
+    if (!*x->rest.v[1]) return cmd_usage("DST: an empty name");
     q.awq = false; /* the statistics come later */
     if (quant_check(kind_of(x->rest.v[1]), &q, &err)) return cmd_usage("%s", err.text);
     q.awq = o->awq;

@@ -47,6 +47,14 @@ int cmd_usage(const char *fmt, ...)
     return CMD_USAGE;
 }
 
+int cmd_can_write(const char *opt, const char *path)
+{
+    sl_err err;
+    if (!path || strcmp(path, "-") == 0 || os_out_check(path, &err) == SL_OK) return CMD_OK;
+    fprintf(stderr, "sluice: --%s: %s\n", opt, err.text);
+    return CMD_FAILED;
+}
+
 int cmd_flush(int rc)
 {
     bool bad = fflush(stdout) != 0;

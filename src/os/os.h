@@ -54,6 +54,8 @@ struct os_out {
     bool open, direct; /* direct: the name is a device or a pipe, which is written to as it is */
 };
 sl_status os_out_open(const char *path, struct os_out *out, sl_err *err) BASE_MUST_USE;
+/* Could it be opened now? For who works long before there is something to write. Nothing stays behind; a device or pipe is not touched. */
+sl_status os_out_check(const char *path, sl_err *err) BASE_MUST_USE;
 sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 /* Flush, fsync, rename to the final name, fsync the folder; closes. */
 sl_status os_out_commit(struct os_out *out, sl_err *err) BASE_MUST_USE;

@@ -70,12 +70,21 @@ sl_status os_out_open(const char *path, struct os_out *out, sl_err *err)
         open_tmp(out, n);
     }
     if (out->fd < 0) {
-        st = os_fail_errno(errno, out->tmp, err);
+        st = os_fail_errno(errno, path, err);
         goto out;
     }
     out->open = true;
 out:
     if (st != SL_OK) os_out_abort(out);
+    return st;
+}
+
+sl_status os_out_check(const char *path, sl_err *err)
+{
+    struct os_out out;
+    if (is_special(path)) return SL_OK; /* its reader would see an end */
+    sl_status st = os_out_open(path, &out, err);
+    os_out_abort(&out);
     return st;
 }
 

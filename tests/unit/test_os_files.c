@@ -177,6 +177,13 @@ TEST(os_out_shows_the_name_only_when_whole)
     os_map_close(&m);
     char **names;
     int n;
+    ASSERT_OK(os_out_check(in_dir("c"), &err)); /* as it was, and a new name is not there */
+    ASSERT_OK(os_out_check(in_dir("new"), &err));
+    assert_true(os_path_kind(in_dir("c")) == OS_FILE && os_path_kind(in_dir("new")) == OS_NONE);
+    ASSERT_STATUS(os_out_check(in_dir("no/new"), &err), SL_NOTFOUND);
+    assert_non_null(strstr(err.text, "/no/new: No such"));
+    ASSERT_STATUS(os_out_check(dir, &err), SL_IO);
+    ASSERT_OK(os_out_check("/dev/full", &err));
     ASSERT_OK(os_list(dir, &names, &n, &err));
     for (int i = 0; i < n; i++) {
         assert_null(strstr(names[i], ".tmp"));

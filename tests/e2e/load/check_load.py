@@ -241,6 +241,10 @@ def failures(server, tmp):
                        (['--parallel', '1,2', '--number', '1,2,3'], '3 values')):
         _, err = load(server, *args, expect=2)
         check('usage of ' + ' '.join(args), what in err and err.count('\n') == 1, err)
+    for name in ('--csv', '--html', '--json'):
+        server.reset()
+        _, err = load(server, '--parallel', '1', '--number', '1', name, os.path.join(tmp, 'none', 'x'), expect=1)
+        check('no folder for ' + name, f'{name}: ' in err and 'No such file' in err and not server.keys, err)
     _, err = load(server, '--parallel', '1', url='http://127.0.0.1:1', expect=1)
     check('no server', '127.0.0.1:1' in err and err.count('\n') == 1, err)
     broken = os.path.join(tmp, 'broken.jsonl')

@@ -1,0 +1,1 @@
+sluice: --csv: out/b\.csv: No such file or directory

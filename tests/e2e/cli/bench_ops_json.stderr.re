@@ -1,0 +1,1 @@
+sluice: --ops: not with --json, --kernels or --ablation

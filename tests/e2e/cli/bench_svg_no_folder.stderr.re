@@ -1,0 +1,1 @@
+sluice: --svg: out/b\.svg: No such file or directory

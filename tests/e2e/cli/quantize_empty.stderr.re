@@ -1,0 +1,1 @@
+sluice: DST: an empty name

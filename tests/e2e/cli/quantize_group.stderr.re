@@ -1,0 +1,1 @@
+sluice: --group: only with weights of type awq
