@@ -481,12 +481,16 @@ static void settle(net_server *s)
     }
 }
 
-/* The status of every reply but 100, which depends on what is there already. */
+/* The status of every reply but 100, which depends on what is there already. 431 counts as 400: of
+ * a malformed head that fills its buffer the library says either, by how it was cut. */
 static void note_replies(void)
 {
     static const char begin[] = "HTTP/1.1 ";
-    for (const char *p = str_c(&sock.sent); (p = strstr(p, begin)); p += sizeof begin - 1)
-        if (strncmp(p, "HTTP/1.1 100", 12) != 0) note('S', p + sizeof begin - 1, 3);
+    for (const char *p = str_c(&sock.sent); (p = strstr(p, begin)); p += sizeof begin - 1) {
+        const char *status = p + sizeof begin - 1;
+        if (strncmp(status, "431", 3) == 0) status = "400";
+        if (strncmp(status, "100", 3) != 0) note('S', status, 3);
+    }
 }
 
 static void talk(const char *name, const char *p, size_t n, uint32_t cut)
