@@ -265,7 +265,7 @@ static int run(struct cmd_ctx *x)
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
     if (o->awq && !o->calib) return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
     if (o->group && o->group != 32 && o->group != 64 && o->group != 128) return cmd_usage("--group %d: 32, 64 or 128", o->group);
-    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group: only with weights of type awq");
+    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group %d: only with weights of type awq", o->group);
     if (!*x->rest.v[1]) return cmd_usage("DST: an empty name");
     q.awq = false; /* the statistics come later */
     if (quant_check(kind_of(x->rest.v[1]), &q, &err)) return cmd_usage("%s", err.text);

@@ -1,1 +1,1 @@
-sluice: --group: only with weights of type awq
+sluice: --group 32: only with weights of type awq
