@@ -77,13 +77,13 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
 
-/* What prompts may keep between their pieces: an eighth of the room, behind the KV tokens wished,
+/* What prompts may keep between their pieces: a quarter of the room, behind the KV tokens wished,
  * and of the weights. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
     struct dev_kv_shape kv = model_kv_shape(
         &e->m->cfg, kv_type(&e->opts), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
-    int64_t left = BASE_MIN(room - dev_kv_bytes(&kv), BASE_MIN(room, e->m->bytes) / 8);
+    int64_t left = BASE_MIN(room - dev_kv_bytes(&kv), BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, "cpu", (enum dev_acts)e->opts.acts, n_ctx);
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);

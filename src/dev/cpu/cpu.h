@@ -123,9 +123,10 @@ struct cpu_kept {
     int n_page;
 };
 struct cpu_keep {
-    uint8_t *base;           /* [n_page] pages of [L][H] keys [SPAN][width], values [SPAN][v16] */
-    uint8_t *wide;           /* [L][H] W_kb and W_vb as bf16, or NULL */
+    uint8_t *base; /* [n_page] pages of [L][H] keys [SPAN][width], values [SPAN][width of v] */
+    uint8_t *wide; /* [L][H] W_kb and W_vb as bf16, or NULL */
     const dev_mat **wide_of; /* [L] of which W_kb; NULL = not yet */
+    size_t elem;             /* bytes of a key's or value's number: f32 or bf16 */
     size_t page_bytes, head_bytes, wide_bytes;
     int32_t *free_page;
     int n_page, n_free;
@@ -302,8 +303,8 @@ static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
     return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
 /* The block of position pos of sequence seq. */
-static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_batch *b,
-                                       int seq, int pos)
+static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer,
+                                       const struct dev_batch *b, int seq, int pos)
 {
     return dev_cpu_page(kv, layer, b->blk[(int64_t)seq * b->ld_blk + pos / kv->s.blk_tok]);
 }
@@ -358,7 +359,7 @@ struct cpu_span_job {
     const struct dev_batch *b;
     const void *op;
     int n_unit;
-    int n_row, ldo; /* rows of a part at most, floats of a row */
+    int n_row, ldo;           /* rows of a part at most, floats of a row */
     struct dev_cost products; /* of the whole job */
     /* Start on a unit (its queries into scratch), span at[0] of it into *out, where the worker's
      * next one will most likely be at[1], and the end of its rows [rows[0], rows[1]). */
@@ -407,10 +408,9 @@ int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts);
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
 /* Once a step, before its first layer. */
 void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b);
-struct cpu_kept *dev_cpu_keep_find(struct cpu *c, uint64_t id);
 /* Where one head's keys, and behind them values, of a span are kept, or NULL. */
-uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
-                            int span);
+void *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
+                        int span);
 /* Where one head's widened weights are kept, or NULL. */
 uint16_t *dev_cpu_keep_wide(const struct cpu *c, int layer, int head, const dev_mat *w_kb);
 /* True: the caller makes the widened weights of that layer now, which are then kept. */

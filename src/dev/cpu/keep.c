@@ -9,15 +9,25 @@
 #define DEAD_STEPS                                                                                 \
     64 /* a prompt that no step continued for so long was cancelled or lost its blocks */
 
-static size_t head_bytes(const struct dev_plan *p)
+/* Bytes of a number in what is kept: bf16 where attention computes with it. */
+static size_t elem_bytes(enum dev_acts acts)
 {
-    size_t kd = (size_t)dev_cpu_key_width(p->mla_nope, p->mla_rope);
-    return sizeof(uint16_t) * VEC_SPAN * (kd + (size_t)dev_cpu_round16(p->d_v));
+    return acts != DEV_ACTS_F32 && kern_get()->attn_bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
-static size_t page_bytes(const struct dev_plan *p)
+static size_t head_bytes(const struct dev_plan *p, size_t elem)
 {
-    return head_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
+    int kd = dev_cpu_key_width(p->mla_nope, p->mla_rope), v = dev_cpu_round16(p->d_v);
+    if (elem == sizeof(float)) {
+        kd = dev_cpu_row_ld(p->mla_nope + p->mla_rope, sizeof(float));
+        v = dev_cpu_row_ld(p->d_v, sizeof(float));
+    }
+    return elem * VEC_SPAN * ((size_t)kd + (size_t)v);
+}
+
+static size_t page_bytes(const struct dev_plan *p, size_t elem)
+{
+    return head_bytes(p, elem) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
 /* W_kb and W_vb of one head as bf16. */
@@ -27,16 +37,19 @@ static size_t wide_bytes(const struct dev_plan *p)
     return sizeof(uint16_t) * (size_t)((p->mla_r + 1) / 2 * 2) * cols;
 }
 
-static size_t all_wide_bytes(const struct dev_plan *p)
+/* Of all heads and layers; in f32 they are not kept. */
+static size_t all_wide_bytes(const struct dev_plan *p, size_t elem)
 {
+    if (elem == sizeof(float)) return 0;
     return wide_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
 int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts)
 {
-    if (!p->mla_r || !p->n_layer || acts == DEV_ACTS_F32 || !kern_get()->attn_bf16) return 0;
-    return (int64_t)all_wide_bytes(p) +
-           (int64_t)page_bytes(p) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
+    size_t elem = elem_bytes(acts);
+    if (!p->mla_r || !p->n_layer) return 0;
+    return (int64_t)all_wide_bytes(p, elem) +
+           (int64_t)page_bytes(p, elem) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
 }
 
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
@@ -45,13 +58,15 @@ sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
     struct cpu_keep *k = &c->keep;
     int64_t most = dev_cpu_keep_bytes(p, c->acts), room = BASE_MIN(p->keep_bytes, most);
     size_t n_head = (size_t)p->n_head * (size_t)p->n_layer;
+    k->elem = elem_bytes(c->acts);
     k->wide_bytes = wide_bytes(p);
-    k->head_bytes = head_bytes(p);
-    k->page_bytes = page_bytes(p);
-    if (room / 2 >= (int64_t)all_wide_bytes(p)) {
+    k->head_bytes = head_bytes(p, k->elem);
+    k->page_bytes = page_bytes(p, k->elem);
+    int64_t wide = (int64_t)all_wide_bytes(p, k->elem);
+    if (wide && room / 2 >= wide) {
         SL_TRY(dev_cpu_scratch(c, n_head, k->wide_bytes, &k->wide, err));
         SL_TRY(dev_cpu_scratch(c, (size_t)p->n_layer, sizeof *k->wide_of, &k->wide_of, err));
-        room -= (int64_t)all_wide_bytes(p);
+        room -= wide;
     }
     if (room <= 0 || room < (int64_t)k->page_bytes) return SL_OK;
     size_t n = (size_t)room / k->page_bytes;
@@ -74,7 +89,7 @@ static void let_go(struct cpu_keep *k, struct cpu_kept *e)
     e->id = 0;
 }
 
-struct cpu_kept *dev_cpu_keep_find(struct cpu *c, uint64_t id)
+static struct cpu_kept *find(struct cpu *c, uint64_t id)
 {
     for (int i = 0; id && i < CPU_KEEP_MAX; i++)
         if (c->keep.of[i].id == id) return &c->keep.of[i];
@@ -106,7 +121,7 @@ void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
         const struct dev_keep *of = &b->keep[s];
         int end = b->pos[b->seq_tok0[s + 1] - 1] + 1;
         if (!of->id || !b->expand[b->seq_tok0[s + 1] - 1]) continue;
-        struct cpu_kept *e = dev_cpu_keep_find(c, of->id);
+        struct cpu_kept *e = find(c, of->id);
         if (!e && !of->last && k->n_free) e = begin(c, of->id);
         if (!e) continue;
         e->tick = k->tick;
@@ -114,6 +129,13 @@ void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
         while (e->n_page * VEC_SPAN < end && k->n_free && !of->last)
             e->page[e->n_page++] = k->free_page[--k->n_free];
     }
+}
+
+struct cpu_kept *dev_cpu_keep_of(const struct mla_job *j, int seq)
+{
+    bool bf16 = dev_cpu_bf16_attn(j->c, j->a.kv->t);
+    if (!j->b->keep || bf16 != (j->c->keep.elem == sizeof(uint16_t))) return NULL;
+    return find(j->c, j->b->keep[seq].id);
 }
 
 bool dev_cpu_keep_claim(struct cpu *c, int layer, const dev_mat *w_kb)
@@ -132,11 +154,11 @@ uint16_t *dev_cpu_keep_wide(const struct cpu *c, int layer, int head, const dev_
     return (uint16_t *)(void *)(k->wide + at * k->wide_bytes);
 }
 
-uint16_t *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
-                            int span)
+void *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
+                        int span)
 {
     const struct cpu_keep *k = &c->keep;
     if (!e || span >= e->n_page) return NULL;
     size_t at = ((size_t)layer * (size_t)c->plan.n_head + (size_t)head) * k->head_bytes;
-    return (uint16_t *)(void *)(k->base + (size_t)e->page[span] * k->page_bytes + at);
+    return k->base + (size_t)e->page[span] * k->page_bytes + at;
 }

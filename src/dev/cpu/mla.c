@@ -198,10 +198,10 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
 
 /* ---- materialised ---- */
 struct exp_mem {
-    float *wk, *wv;        /* [r][nope16], [r][v16] */
-    float *x, *k, *kr, *v; /* [PIECE][ldx], [SPAN][nope_ld], [SPAN][rope], [SPAN][v_ld] */
-    float *q, *s, *o;      /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
-    float *m, *l, *run;    /* [tokens], [tokens], [tokens][v16] */
+    float *wk, *wv;     /* [r][nope16], [r][v16] */
+    float *x, *k, *v;   /* [PIECE][ldx], [SPAN][key_ld], [SPAN][v_ld] */
+    float *q, *s, *o;   /* [tiles][nope + rope][LANES], [SPAN][LANES], [LANES][v16] */
+    float *m, *l, *run; /* [tokens], [tokens], [tokens][v16] */
 };
 
 static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
@@ -218,8 +218,7 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
         {&m->wk, r * nope},
         {&m->wv, r * v},
         {&m->x, VEC_PIECE * row},
-        {&m->k, VEC_SPAN * (size_t)dev_cpu_row_ld(p->mla_nope, 4)},
-        {&m->kr, VEC_SPAN * (size_t)p->mla_rope},
+        {&m->k, VEC_SPAN * (size_t)dev_cpu_row_ld(p->mla_nope + p->mla_rope, 4)},
         {&m->v, VEC_SPAN * (size_t)dev_cpu_row_ld(p->d_v, 4)},
         {&m->q, tok * (size_t)(p->mla_nope + p->mla_rope)},
         {&m->s, VEC_SPAN * CPU_LANES},
@@ -253,23 +252,23 @@ static void widen_weights(const struct mla *a, int head, const struct exp_mem *m
     }
 }
 
-/* Keys and values of positions [p0, p0 + n) of one head. */
-static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0, int n,
+/* Keys and values of positions [p0 + range[0], p0 + range[1]) of one head. */
+static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0, const int range[2],
                         const struct exp_mem *m)
 {
     const struct mla *a = &j->a;
     const struct dev_attn_mla *p = a->p;
     int nope = dev_cpu_round16(p->nope), v16 = dev_cpu_round16(p->v);
-    int ldk = dev_cpu_row_ld(p->nope, 4), ldv = dev_cpu_row_ld(p->v, 4);
-    for (int at = 0; at < n; at += VEC_PIECE) {
-        int k = n - at < VEC_PIECE ? n - at : VEC_PIECE;
+    int ldk = dev_cpu_row_ld(p->nope + p->rope, 4), ldv = dev_cpu_row_ld(p->v, 4);
+    for (int at = range[0]; at < range[1]; at += VEC_PIECE) {
+        int k = range[1] - at < VEC_PIECE ? range[1] - at : VEC_PIECE;
         widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wk, nope, m->k + (int64_t)at * ldk, ldk, k, nope / 16,
                       p->r, 0);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wv, v16, m->v + (int64_t)at * ldv, ldv, k, v16 / 16, p->r,
                       0);
         for (int i = 0; i < k; i++)
-            memcpy(m->kr + (int64_t)(at + i) * p->rope, m->x + (int64_t)i * a->ldx + p->r,
+            memcpy(m->k + (int64_t)(at + i) * ldk + p->nope, m->x + (int64_t)i * a->ldx + p->r,
                    sizeof(float) * (size_t)p->rope);
     }
 }
@@ -279,19 +278,17 @@ static void exp_tile(struct cpu *c, const struct mla_job *j, const int32_t *tok,
                      int tile0, int p0, const struct exp_mem *m)
 {
     const struct dev_attn_mla *p = j->a.p;
-    int nope = dev_cpu_row_ld(p->nope, 4), ldv = dev_cpu_row_ld(p->v, 4);
+    int qd = p->nope + p->rope, ldk = dev_cpu_row_ld(qd, 4), ldv = dev_cpu_row_ld(p->v, 4);
     int v16 = dev_cpu_round16(p->v), to = 0, all = VEC_SPAN, ld = dev_cpu_round16(n_tok);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
-    const float *q = m->q + (int64_t)tile0 * (p->nope + p->rope);
+    const float *q = m->q + (int64_t)tile0 * qd;
     for (int i = 0; i < n_tok; i++) {
         hi[i] = dev_cpu_clamp_span(j->b->pos[tok[i]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
         all = hi[i] < all ? hi[i] : all;
     }
     if (to == 0) return;
-    c->k.gemm_f32(m->k, nope, 1, q, ld, m->s, ld, to, ld / 16, p->nope, 0);
-    c->k.gemm_f32(m->kr, p->rope, 1, q + (int64_t)p->nope * ld, ld, m->s, ld, to, ld / 16, p->rope,
-                  1);
+    c->k.gemm_f32(m->k, ldk, 1, q, ld, m->s, ld, to, ld / 16, qd, 0);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m->s, ld, to, ld / 16, lo, hi, mx, l);
     c->k.gemm_f32(m->s, 1, ld, m->v, ldv, m->o, v16, n_tok, v16 / 16, all, 0);
@@ -334,8 +331,15 @@ static void exp_unit(struct cpu *c, const struct mla_job *j, const struct cpu_un
     int end = 0;
     for (int i = 0; i < u->n_tok; i++)
         end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
+    const struct cpu_kept *kept = dev_cpu_keep_of(j, u->seq);
+    struct exp_mem own = m;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
-        materialise(c, j, u->seq, p0, dev_cpu_clamp_span(end - p0), &m);
+        float *there = dev_cpu_keep_span(c, kept, p->layer, u->head0, p0 / VEC_SPAN);
+        int range[2] = {there ? dev_cpu_clamp_span(kept->valid[p->layer] - p0) : 0,
+                        dev_cpu_clamp_span(end - p0)};
+        m.k = there ? there : own.k;
+        m.v = there ? there + (int64_t)VEC_SPAN * dev_cpu_row_ld(p->nope + p->rope, 4) : own.v;
+        if (range[0] < range[1]) materialise(c, j, u->seq, p0, range, &m);
         for (int t0 = 0; t0 < u->n_tok; t0 += CPU_LANES)
             exp_tile(c, j, tok + t0, u->n_tok - t0 < CPU_LANES ? u->n_tok - t0 : CPU_LANES, t0, p0,
                      &m);
@@ -375,10 +379,9 @@ static void materialised(struct cpu *c, const struct dev_batch *b, const struct 
     int width = a->p->n_head * (a->p->nope + a->p->rope + a->p->v);
     for (int i = 0; i < a->n_list; i++)
         products->flops += 2.0 * width * (b->pos[c->tok_list[i]] + 1);
-    if (!b->keep || !dev_cpu_bf16_attn(c, a->kv->t)) return;
     for (int i = 0; i < j.n_unit; i += a->p->n_head) {
         const struct cpu_unit *u = &c->unit[i];
-        struct cpu_kept *e = dev_cpu_keep_find(c, b->keep[u->seq].id);
+        struct cpu_kept *e = dev_cpu_keep_of(&j, u->seq);
         int end = b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
         if (!e) continue;
         end = BASE_MIN(end, e->n_page * VEC_SPAN); /* others are not kept */

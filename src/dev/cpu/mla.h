@@ -66,5 +66,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
 /* Before them: the weights of a layer that are kept. */
 void dev_cpu_exp16_weights(struct cpu *c, const struct mla *a);
 size_t dev_cpu_exp16_floats(const struct dev_plan *p);
+/* keep.c: what is kept of a sequence in the form that it is computed with, or NULL. */
+struct cpu_kept *dev_cpu_keep_of(const struct mla_job *j, int seq);
 
 #endif

@@ -529,7 +529,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
     for (int i = 0; i < u->n_tok; i++)
         end = j->b->pos[tok[i]] + 1 > end ? j->b->pos[tok[i]] + 1 : end;
-    const struct cpu_kept *kept = j->b->keep ? dev_cpu_keep_find(c, j->b->keep[u->seq].id) : NULL;
+    const struct cpu_kept *kept = dev_cpu_keep_of(j, u->seq);
     struct exp16_mem own = m;
     for (int p0 = 0; p0 < end; p0 += VEC_SPAN) {
         uint16_t *there = dev_cpu_keep_span(c, kept, p->layer, u->head0, p0 / VEC_SPAN);
