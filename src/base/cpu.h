@@ -39,7 +39,7 @@ static inline bool cpu_has(uint32_t mask, enum cpu_isa isa)
 {
     return (mask >> isa) & 1u;
 }
-/* "AMD EPYC ..." from /proc is the business of os; this is family/model for per-CPU tables: 0xFFMM, 0 elsewhere. Zen 3 and 4 are 0x19MM. */
+/* "AMD EPYC ..." from /proc is the business of os; this is family/model for per-CPU tables: 0xFFMM, 0 elsewhere. Zen 3 and 4 are 0x19MM, Zen 5 is 0x1AMM. */
 uint32_t cpu_family_model(void);
 
 #endif
