@@ -468,6 +468,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.add = g0 > 0;
         r.acc = s->acc;
         r.prefetch = n < kern->prefetch_from ? kern->prefetch_1 : kern->prefetch_n;
+        r.two = kern->two_tiles;
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
             uint16_t *panel = (uint16_t *)(void *)s->panel;
             fill_panel_bf16(x->bf16, (size_t)x->ld, idx, j0, n, g0, r.g1, panel);

@@ -39,6 +39,10 @@ void kern_select(struct kern *k, uint32_t mask)
     int zen4 =
         (fm >> 8) == 0x19 && (((fm & 0xff) >= 0x10 && (fm & 0xff) <= 0x1f) || (fm & 0xff) >= 0x60);
     int zen3 = (fm >> 8) == 0x19 && !zen4;
+    /* A column of one tile has a load for each of its eight products, and one for each of its
+     * scales: where the core has as many ports for products as for loads, that bounds it (Zen 5:
+     * 52 % of the integer peak with one tile, 68 with two). */
+    k->two_tiles = !zen4;
     k->prefetch_1 = zen5 ? 8192 : zen4 ? 0 : zen3 ? 2048 : 1024;
     k->prefetch_n = zen5 ? 8192 : zen4 ? 3072 : 2048;
     k->prefetch_from = zen4 ? 3 : 2;

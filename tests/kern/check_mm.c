@@ -369,7 +369,9 @@ static void check_mm(struct check *c, int fmt, const struct kern *k)
         for (int form = 0; form < MM_N_ACT; form++) {
             if (!kern_mm_takes(fmt, (enum mm_act)form)) continue;
             if (fmt < MM_N_CODE && form <= MM_ACT_BF16 && strcmp(c->isa, "ref") != 0) continue;
-            check_product(c, k, fmt, rows[(i + form) % 5], cols_of(fmt, i + form), toks[i],
+            struct kern with = *k;
+            with.two_tiles = (i + form) & 1;
+            check_product(c, &with, fmt, rows[(i + form) % 5], cols_of(fmt, i + form), toks[i],
                           (enum mm_act)form);
         }
     /* more columns of K than one panel holds */

@@ -378,8 +378,9 @@ AI __m512i spread(const int8_t *p)
 #endif
 }
 
-/* Columns from which two tiles are taken at once, and the formats for which it is faster: of four
- * bits and without a minimum (Q4_K and Q6_K lose 2 to 5 % from 16 columns on). */
+/* Columns from which two tiles are taken at once, and the formats for which it is faster
+ * everywhere: of four bits and without a minimum (on Zen 4, Q4_K and Q6_K lose 2 to 5 % from 16
+ * columns on). */
 #define MM_TWO 8
 #define MM_TWO_TAKES(planes, min)                                                                  \
     (((planes) == P_NIB || (planes) == P_NL || (planes) == P_E2M1) && !(min))
