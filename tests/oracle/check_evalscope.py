@@ -8,7 +8,8 @@
 `fixed` is a server of this script with fixed times (250 ms to the first token, 10 ms for each more), which no drift of the machine changes; evalscope itself
 takes 2 to 3 ms of a time to the first token.
 Both send the same prompts to one server (`sluice serve -t 1` on the first CPU, no prefix cache), in turn, from the other CPUs: 1 and 4 at a time, each
-answer 64 tokens long; no warm-up, because evalscope's requests for that are part of the first wave. The medians over repeats of the mean TTFT, TPOT and latency and of the output tokens/s must agree within 3 %.
+answer 64 tokens long; no warm-up, because evalscope's requests for that are part of the first wave. A repeat is a pair of runs beside each other, the one first that was
+last before, because the machine drifts: the median over pairs of the quotients of the mean TTFT, TPOT, latency and of the output tokens/s must be within 3 % of 1.
 """
 import glob
 import http.server
@@ -131,13 +132,14 @@ def main():
         try:
             for parallel, number in LEVELS:
                 got = {"sluice load": [], "evalscope": []}
-                for _ in range(REPEATS):
-                    got["sluice load"].append(run_load(url, f.name, parallel, number))
-                    got["evalscope"].append(run_evalscope(url, f.name, parallel, number))
-                print(f"{parallel} at a time, {number} requests, medians of {REPEATS} runs:")
+                run = {"sluice load": run_load, "evalscope": run_evalscope}
+                for i in range(REPEATS):
+                    for name in sorted(run, reverse=i % 2 == 0):
+                        got[name].append(run[name](url, f.name, parallel, number))
+                print(f"{parallel} at a time, {number} requests, medians of {REPEATS} pairs:")
                 for key in got["evalscope"][0]:
-                    a, b = (statistics.median(r[key] for r in got[n]) for n in ("sluice load", "evalscope"))
-                    off = 100 * (a / b - 1)
+                    a, b = (statistics.median(r[key] for r in got[n]) for n in got)
+                    off = 100 * (statistics.median(x[key] / y[key] for x, y in zip(*got.values())) - 1)
                     must = "p" not in key[:1]
                     bad += must and abs(off) > 3
                     print(f"  {key:13} sluice load {a:9.3f}  evalscope {b:9.3f}  {off:+5.1f} %" + ("  OVER 3 %" if must and abs(off) > 3 else ""))
