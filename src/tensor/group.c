@@ -28,6 +28,15 @@ bool weight_by_row(const struct weight *w)
            w->group.codes == WEIGHT_I4;
 }
 
+/* Row r's zero point in GPTQ's words of `per` rows. What was taken off before it was stored was taken off the whole word, so a
+ * zero of 0 borrowed from the next one: added to the word, all come back. */
+static int gptq_zero(const struct weight_group *g, int64_t r, int64_t i, unsigned per, uint32_t ones)
+{
+    unsigned bits = 32 / per, at = (unsigned)(r % per);
+    uint32_t v = tensor_get_u32(g->zero + (i * (g->n_row / per) + r / per) * 4);
+    return (int)((v + (uint32_t)g->zero_add * ones) >> at * bits & ((1u << bits) - 1));
+}
+
 /* Which nibble of AWQ's word has row r: the inverse of 0, 2, 4, 6, 1, 3, 5, 7. */
 static unsigned awq_shift(int64_t r)
 {
@@ -108,22 +117,20 @@ int weight_zero(const struct weight *w, int64_t r, int64_t i)
     case WEIGHT_ZERO_MID:
         break;
     case WEIGHT_ZERO_ONE:
-        return (int8_t)z[0] + mid + g->zero_add;
+        return (int8_t)z[0] + mid;
     case WEIGHT_ZERO_I8:
-        return (int8_t)z[r * g->n_group + i] + mid + g->zero_add;
+        return (int8_t)z[r * g->n_group + i] + mid;
     case WEIGHT_ZERO_NIB_ROWS:
         z += (r / 8 * g->n_group + i) * 4 + r % 8 / 2;
-        return (r & 1 ? *z >> 4 : *z & 15) + g->zero_add;
+        return (r & 1 ? *z >> 4 : *z & 15);
     case WEIGHT_ZERO_U8_ROWS:
-        return z[(r / 4 * g->n_group + i) * 4 + r % 4] + g->zero_add;
+        return z[(r / 4 * g->n_group + i) * 4 + r % 4];
     case WEIGHT_ZERO_AWQ:
-        return (int)(tensor_get_u32(z + (i * (g->n_row / 8) + r / 8) * 4) >> awq_shift(r) & 15) +
-               g->zero_add;
+        return (int)(tensor_get_u32(z + (i * (g->n_row / 8) + r / 8) * 4) >> awq_shift(r) & 15);
     case WEIGHT_ZERO_GPTQ4:
-        z += (i * (g->n_row / 8) + r / 8) * 4 + r % 8 / 2;
-        return (r & 1 ? *z >> 4 : *z & 15) + g->zero_add;
+        return gptq_zero(g, r, i, 8, 0x11111111u);
     case WEIGHT_ZERO_GPTQ8:
-        return z[(i * (g->n_row / 4) + r / 4) * 4 + r % 4] + g->zero_add;
+        return gptq_zero(g, r, i, 4, 0x01010101u);
     }
     return mid;
 }

@@ -107,7 +107,7 @@ struct weight_scale {
 struct weight_group {
     enum weight_codes codes;
     enum weight_zeros zeros;
-    int zero_add;        /* what is stored is the zero point less this */
+    int zero_add;        /* GPTQ: what is stored is each word of zero points less this in every place, borrows and all */
     int size;            /* columns of a group */
     int64_t n_group;     /* ceil(cols / size) */
     int64_t n_row, row0; /* rows of the stored matrix, and the first that this view has */

@@ -102,8 +102,9 @@ def deq_awq(x, p):
 
 def deq_gptq(x, p):
     bits = x.quant["bits"]
-    q, z, s = fields(x.get(p + ".qweight"), bits, 0), fields(x.get(p + ".qzeros"), bits, 1), x.get(p + ".scales")
-    z = z + (0 if x.quant["checkpoint_format"] == "gptq_v2" else 1)
+    less = 0 if x.quant["checkpoint_format"] == "gptq_v2" else 0x11111111 if bits == 4 else 0x01010101
+    q, s = fields(x.get(p + ".qweight"), bits, 0), x.get(p + ".scales")
+    z = fields(x.get(p + ".qzeros").astype(np.int64) + less, bits, 1)  # of whole words, with carries
     return affine(q.T, z.T, s.T, x.get(p + ".g_idx"))
 
 

@@ -113,16 +113,14 @@ static void store_zeros(struct matrix *m, enum weight_zeros how, int add)
     memset(m->zeros, 0, sizeof m->zeros);
     for (int r = 0; r < ROWS; r++)
         for (int g = 0; g < GROUPS; g++) {
-            /* what is stored must be a code itself: zero points from add on */
-            if (m->zero[r][g] < add) m->zero[r][g] = add;
-            unsigned v = (unsigned)(m->zero[r][g] - add) & mask;
+            unsigned v = (unsigned)m->zero[r][g] & mask;
             switch (how) {
             case WEIGHT_ZERO_MID:
                 m->zero[r][g] = 1 << (m->bits - 1);
                 break;
             case WEIGHT_ZERO_ONE:
-                if (r || g) v = (unsigned)(m->zero[0][0] - add) & mask;
-                m->zero[r][g] = (int)v + add;
+                if (r || g) v = (unsigned)m->zero[0][0] & mask;
+                m->zero[r][g] = (int)v;
                 m->zeros[0] = (uint8_t)(int8_t)((int)v - (1 << (m->bits - 1)));
                 break;
             case WEIGHT_ZERO_I8:
@@ -145,6 +143,13 @@ static void store_zeros(struct matrix *m, enum weight_zeros how, int add)
                 break;
             }
         }
+    /* GPTQ takes the 1 off whole words: a zero point of 0 borrows from the next */
+    for (size_t i = 0; add && i < sizeof m->zeros; i += 4) {
+        uint32_t word;
+        memcpy(&word, m->zeros + i, 4);
+        word -= (uint32_t)add * (m->bits == 4 ? 0x11111111u : 0x01010101u);
+        memcpy(m->zeros + i, &word, 4);
+    }
 }
 
 static void compare(const struct matrix *m, const char *what, int i)
@@ -195,10 +200,10 @@ TEST(tensor_group_reads_zero_points_in_every_order)
         enum weight_zeros how;
         int bits, add;
     } t[] = {{WEIGHT_ZERO_MID, 4, 0},   {WEIGHT_ZERO_MID, 8, 0},      {WEIGHT_ZERO_I8, 8, 0},
-             {WEIGHT_ZERO_I8, 8, 3},    {WEIGHT_ZERO_NIB_ROWS, 4, 0}, {WEIGHT_ZERO_U8_ROWS, 8, 0},
-             {WEIGHT_ZERO_AWQ, 4, 0},   {WEIGHT_ZERO_AWQ, 4, 1},      {WEIGHT_ZERO_GPTQ4, 4, 0},
-             {WEIGHT_ZERO_GPTQ4, 4, 1}, {WEIGHT_ZERO_GPTQ8, 8, 0},    {WEIGHT_ZERO_GPTQ8, 8, 1},
-             {WEIGHT_ZERO_I8, 4, 0},    {WEIGHT_ZERO_ONE, 4, 0},      {WEIGHT_ZERO_ONE, 8, 0}};
+             {WEIGHT_ZERO_AWQ, 4, 0},   {WEIGHT_ZERO_NIB_ROWS, 4, 0}, {WEIGHT_ZERO_U8_ROWS, 8, 0},
+             {WEIGHT_ZERO_GPTQ4, 4, 0}, {WEIGHT_ZERO_GPTQ4, 4, 1},    {WEIGHT_ZERO_GPTQ8, 8, 0},
+             {WEIGHT_ZERO_GPTQ8, 8, 1}, {WEIGHT_ZERO_I8, 4, 0},       {WEIGHT_ZERO_ONE, 4, 0},
+             {WEIGHT_ZERO_ONE, 8, 0}};
     struct matrix m;
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         fill(&m, t[i].bits, (uint64_t)i + 100);
