@@ -138,9 +138,9 @@ sl_status io_f8_scales(io_model *m, const char *suffix, sl_err *err)
             io_findf(m, "%.*s", (int)(strlen(t->name) - strlen(suffix)), t->name);
         if (!w || w->type != TENSOR_F8_E4M3) continue;
         if (t->type != TENSOR_F32 && t->type != TENSOR_BF16 && t->type != TENSOR_F16 &&
-            t->type != TENSOR_F8_E8M0)
+            t->type != TENSOR_F8_E8M0 && t->type != TENSOR_U8)
             return SL_FAIL(err, FORMAT,
-                           "%s: tensor %.100s is %s, scales are F32, F16, BF16 or F8_E8M0",
+                           "%s: tensor %.100s is %s, scales are F32, F16, BF16 or F8_E8M0 (U8)",
                            io_short(m->file[t->file].path), t->name, tensor_dtype(t->type)->text);
         if (t->type == TENSOR_F32 && (uintptr_t)t->data % 4 == 0) {
             m->scale[i] = t->data;
@@ -149,7 +149,7 @@ sl_status io_f8_scales(io_model *m, const char *suffix, sl_err *err)
         int64_t n = tensor_count(t); /* in a file, so no more than its bytes */
         SL_TRY(mem_arena_array(&m->arena, (size_t)n, 4, &p, err));
         m->scale[i] = p;
-        if (t->type != TENSOR_F8_E8M0) {
+        if (t->type != TENSOR_F8_E8M0 && t->type != TENSOR_U8) {
             tensor_dequant(t->type, t->data, n, p);
             continue;
         }

@@ -36,6 +36,14 @@ def scale_inv(t, c, files):
         t[n.removesuffix("weight_scale") + "activation_scale"] = ("F32", [], quants.f32([0.01]))
 
 
+def as_dtype(tail, dtype):
+    """E8M0 scales have a dtype of their own in some files, and are U8 in others."""
+    def edit(t, c, files):
+        for n in [n for n in t if n.endswith(tail)]:
+            t[n] = (dtype, *t[n][1:])
+    return edit
+
+
 def kv_scales(t, c, files):
     """Scales of a quantised cache, as three tools spell them."""
     for layer in range(c["num_hidden_layers"]):
@@ -166,6 +174,8 @@ CASES = {
     "zero points that zero_point denies": (of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
     "compression_config": (of("ct_int4.qwen3_moe"), old_key),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
+    "ue8m0 scales as U8": (of("fp8_e8m0.qwen3_moe"), as_dtype(".weight_scale_inv", "U8")),
+    "mxfp4 scales as F8_E8M0": (of("ct_mxfp4.qwen3_moe"), as_dtype(".weight_scale", "F8_E8M0")),
     "capitals awq": (of("awq.qwen3_moe"), shout),
     "capitals gptq": (of("gptq_order.qwen3_moe"), shout),
     "capitals fp8": (of("fp8.qwen3_moe"), shout),

@@ -282,7 +282,7 @@ TEST(io_weight_refuses_fp8_with_wrong_scales)
     }
     put("model.safetensors", "json={\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]},"
                              "\"a_scale_inv\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[1,5]}} zero=5");
-    expect(SL_FORMAT, "a_scale_inv is I32, scales are F32, F16, BF16 or F8_E8M0");
+    expect(SL_FORMAT, "a_scale_inv is I32, scales are F32, F16, BF16 or F8_E8M0 (U8)");
 }
 
 TEST(io_weight_refuses_other_quantisers_by_name_but_opens_them)
