@@ -176,8 +176,7 @@ static sl_status read_dims(struct gguf *g, struct tensor *t, uint64_t *count, sl
     return SL_OK;
 }
 
-/* Names of the types that matrices of GGUF files may have. */
-static void types_read(char *buf, size_t cap)
+void io_types_read(char *buf, size_t cap)
 {
     size_t n = 0;
     buf[0] = 0;
@@ -195,7 +194,7 @@ static sl_status read_type(struct gguf *g, struct tensor *t, uint64_t count, sl_
     if (!rd_ok(&g->r)) return ends_early(g, t->name, err);
     if (!tensor_dtype_from_gguf(id, &t->type)) {
         char can[160];
-        types_read(can, sizeof can);
+        io_types_read(can, sizeof can);
         status_fail(err, SL_UNSUPPORTED, __FILE__, __LINE__,
                     "tensor %.50s: type %u, %s; read are %s", t->name, id, tensor_gguf_id_text(id),
                     can);

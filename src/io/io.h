@@ -91,7 +91,7 @@ sl_status io_weight_bias(const io_model *m, const char *name, const struct weigh
 bool io_has_weight(const io_model *m, const char *name);
 /* Parameters that tensor i holds: of codes, the numbers that they stand for; 0 for scales, zero points and the like. */
 int64_t io_tensor_params(const io_model *m, int i);
-/* Can io_weight be asked for tensor i by its own name: floats, blocks, or the codes of a quantised matrix? */
+/* Can io_weight be asked for tensor i by its own name: floats, blocks (those that it refuses too), or the codes of a quantised matrix? */
 bool io_tensor_is_matrix(const io_model *m, int i);
 /* Does a quantised folder keep a tensor of that name beside its codes: scales, zero points, what its cache is quantised by? */
 bool io_is_beside(const io_model *m, const char *name);

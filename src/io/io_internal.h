@@ -159,6 +159,8 @@ const char *io_name_fault(const char *p, uint64_t n, uint64_t max);
 
 /* gguf.c: m->file[0] is mapped and starts with "GGUF". */
 sl_status io_gguf_open(io_model *m, bool vocab_only, sl_err *err) BASE_MUST_USE;
+/* Names of the types that matrices of GGUF files may have. */
+void io_types_read(char *buf, size_t cap);
 /* One part: its metadata and tensors, from file number i of m. */
 struct io_part {
     struct io_meta meta;

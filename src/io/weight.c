@@ -194,6 +194,18 @@ static sl_status want_no_scales(const struct io_want *q, sl_err *err)
     return SL_OK;
 }
 
+static sl_status refuse_type(const io_model *m, const struct tensor *t, sl_err *err)
+{
+    const char *path = io_short(m->file[t->file].path), *type = tensor_dtype(t->type)->text;
+    char can[160];
+    if (tensor_dtype(t->type)->block == 1)
+        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights", path, t->name, type);
+    io_types_read(can, sizeof can);
+    size_t n = strlen(path);
+    if (n > 32) path += n - 32; /* the line's end says what is read */
+    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.50s: %s is not supported; read are %s", path, t->name, type, can);
+}
+
 sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)
 {
     char name[512];
@@ -216,9 +228,7 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
     if (done) return SL_OK;
     if (!q.t)
         return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
-    if (!tensor_dtype_is_weight(q.t->type))
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights",
-                       io_short(m->file[q.t->file].path), name, tensor_dtype(q.t->type)->text);
+    if (!tensor_dtype_is_weight(q.t->type)) return refuse_type(m, q.t, err);
     if (q.t->type == TENSOR_F8_E4M3) SL_TRY(want_no_scales(&q, err));
     return m->kind == IO_GGUF ? gguf_scale(m, q.t, out, err) : SL_OK;
 }
@@ -253,6 +263,7 @@ bool io_tensor_is_matrix(const io_model *m, int i)
 {
     const struct tensor *t = &m->tensor[i];
     if (t->n_dim < 2) return false;
+    if (tensor_dtype(t->type)->block > 1) return true; /* read or not */
     if (!m->quant_method) return tensor_dtype_is_weight(t->type);
     if (io_is_beside(m, t->name)) return false;
     if (has_tail(t->name, codes_tail, BASE_COUNT_OF(codes_tail))) return true;

@@ -20,17 +20,13 @@ struct unread {
 };
 
 #define REMOVED " (removed from GGUF)"
-#define NOT_READ " (not read by this version)"
 #define ACTS " (for activations, never for weights)"
 #define IK " (ik_llama.cpp only)"
 static const struct unread unread[] = {
     {4, "Q4_2" REMOVED},        {5, "Q4_3" REMOVED},        {9, "Q8_1" ACTS},
-    {15, "Q8_K" ACTS},          {16, "IQ2_XXS" NOT_READ},   {17, "IQ2_XS" NOT_READ},
-    {18, "IQ3_XXS" NOT_READ},   {19, "IQ1_S" NOT_READ},     {21, "IQ3_S" NOT_READ},
-    {22, "IQ2_S" NOT_READ},     {29, "IQ1_M" NOT_READ},     {31, "Q4_0_4_4" REMOVED},
-    {32, "Q4_0_4_8" REMOVED},   {33, "Q4_0_8_8" REMOVED},   {34, "TQ1_0" NOT_READ},
-    {35, "TQ2_0" NOT_READ},     {36, "IQ4_NL_4_4" REMOVED}, {37, "IQ4_NL_4_8" REMOVED},
-    {38, "IQ4_NL_8_8" REMOVED}, {41, "Q1_0" NOT_READ},      {42, "Q2_0" NOT_READ},
+    {15, "Q8_K" ACTS},          {31, "Q4_0_4_4" REMOVED},   {32, "Q4_0_4_8" REMOVED},
+    {33, "Q4_0_8_8" REMOVED},   {36, "IQ4_NL_4_4" REMOVED}, {37, "IQ4_NL_4_8" REMOVED},
+    {38, "IQ4_NL_8_8" REMOVED},
     {97, "Q8_0_X4" IK},         {98, "Q8_1_X4" IK},         {99, "Q8_2_X4" IK},
     {133, "Q6_0" IK},           {134, "IQ1_BN" IK},         {135, "IQ2_BN" IK},
     {136, "Q8_K64" IK},         {137, "IQ2_K" IK},          {138, "IQ3_K" IK},

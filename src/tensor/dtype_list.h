@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every storage type that a file can hold. X(NAME, "text", GGUF id or -1, weights per block, bytes per block)
- * Block layouts: docs/formats.md, tensor/quant_*.c. Types with a GGUF id of -1 come from safetensors only. */
+ * Block layouts: docs/formats.md, tensor/quant_*.c. Types with a GGUF id of -1 come from safetensors only. Those after F8_E8M0 have sizes
+ * but no dequantiser: files with them can be looked at, not run. */
 #define TENSOR_DTYPE_LIST(X)                                                                       \
     X(F32, "F32", 0, 1, 4)                                                                         \
     X(F16, "F16", 1, 1, 2)                                                                         \
@@ -31,4 +32,15 @@
     X(BOOL, "BOOL", -1, 1, 1)                                                                      \
     X(F8_E4M3, "F8_E4M3", -1, 1, 1)                                                                \
     X(F8_E5M2, "F8_E5M2", -1, 1, 1)                                                                \
-    X(F8_E8M0, "F8_E8M0", -1, 1, 1)
+    X(F8_E8M0, "F8_E8M0", -1, 1, 1)                                                                \
+    X(IQ2_XXS, "IQ2_XXS", 16, 256, 66)                                                             \
+    X(IQ2_XS, "IQ2_XS", 17, 256, 74)                                                               \
+    X(IQ3_XXS, "IQ3_XXS", 18, 256, 98)                                                             \
+    X(IQ1_S, "IQ1_S", 19, 256, 50)                                                                 \
+    X(IQ3_S, "IQ3_S", 21, 256, 110)                                                                \
+    X(IQ2_S, "IQ2_S", 22, 256, 82)                                                                 \
+    X(IQ1_M, "IQ1_M", 29, 256, 56)                                                                 \
+    X(TQ1_0, "TQ1_0", 34, 256, 54)                                                                 \
+    X(TQ2_0, "TQ2_0", 35, 256, 66)                                                                 \
+    X(Q1_0, "Q1_0", 41, 128, 18)                                                                   \
+    X(Q2_0, "Q2_0", 42, 64, 18)

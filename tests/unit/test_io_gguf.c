@@ -127,8 +127,8 @@ static const struct bad_file bad[] = {
      SL_UNSUPPORTED},
     {"activation type", HEAD(1, 0) "s=w u32=1 u64=256 u32=15 u64=0",
      "type 15, Q8_K (for activations", SL_UNSUPPORTED},
-    {"IQ2_XXS", HEAD(1, 0) "s=w u32=1 u64=256 u32=16 u64=0", 
-     "type 16, IQ2_XXS (not read by this version); read are F32 F16 BF16 Q4_0", SL_UNSUPPORTED},
+    {"IQ2_XXS past the end", HEAD(1, 0) "s=w u32=1 u64=256 u32=16 u64=0 pad=32 zero=65",
+     "66 bytes at offset 0 do not fit", SL_FORMAT},
     {"ik type", HEAD(1, 0) "s=w u32=1 u64=256 u32=139 u64=0", "IQ4_K (ik_llama.cpp only)",
      SL_UNSUPPORTED},
     {"ik interleaved", HEAD(1, 0) "s=w u32=1 u64=256 u32=212 u64=0",
@@ -392,6 +392,34 @@ TEST(io_index_of_many_keys_finds_them_all)
 TEST(io_gguf_survives_every_failing_allocation)
 {
     cases_no_memory("test.file", good, BASE_COUNT_OF(good));
+}
+
+/* Types without a reader: the file can be looked at, and the tensor is refused by its name and type when its numbers are wanted. */
+TEST(io_gguf_opens_types_that_it_can_not_dequantise)
+{
+    static const struct {
+        int id, cols, bytes;
+    } t[] = {{16, 256, 66}, {17, 256, 74}, {18, 256, 98}, {19, 256, 50}, {21, 256, 110}, {22, 256, 82},
+             {29, 256, 56}, {34, 256, 54}, {35, 256, 66}, {41, 128, 18}, {42, 64, 18}};
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        sl_err err;
+        io_model *m = NULL;
+        struct weight w;
+        char words[200], want[80];
+        snprintf(words, sizeof words, HEAD(1, 0) "s=w u32=2 u64=%d u64=3 u32=%d u64=0 pad=32 zero=%d", t[i].cols, t[i].id,
+                 3 * t[i].bytes);
+        struct make *f = make_file(words);
+        uint8_t *copy;
+        ASSERT_OK(make_open(f->p, f->n, &m, &copy, &err));
+        const struct tensor *x = io_find(m, "w");
+        assert_true(x && x->n_bytes == 3 * (uint64_t)t[i].bytes && io_tensor_is_matrix(m, 0));
+        ASSERT_STATUS(io_weight(m, "w", &w, &err), SL_UNSUPPORTED);
+        snprintf(want, sizeof want, "tensor w: %s is not supported; read are F32 F16 BF16 Q4_0", tensor_gguf_id_text((uint32_t)t[i].id));
+        if (!strstr(err.text, want)) fail_msg("%s (want %s)", err.text, want);
+        io_close(m);
+        free(copy);
+        free(f);
+    }
 }
 
 TEST(io_weight_of_nvfp4_takes_its_second_scale)
