@@ -63,17 +63,19 @@ sl_status model_gguf_flag(const io_model *m, const char *key, bool def, bool *ou
     return st;
 }
 
-/* head_count and head_count_kv may be one number or one per layer; only equal ones are supported. */
-static sl_status head_count(const io_model *m, const char *key, int64_t def, int *out, sl_err *err)
+/* Some numbers may be one or one per layer; only equal ones are supported. */
+static sl_status layers_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi, int *out,
+                            sl_err *err)
 {
     char full[128];
     struct io_array arr;
     full_key(m, key, full, sizeof full);
-    if (io_meta_array(m, full, &arr, NULL) != SL_OK) return model_gguf_int(m, key, def, 1, 4096, out, err);
+    if (io_meta_array(m, full, &arr, NULL) != SL_OK) return model_gguf_int(m, key, def, lo, hi, out, err);
     int64_t first = 0, v = 0;
     for (uint64_t i = 0; i < arr.n; i++) {
-        if (!io_array_i64(&arr, i, &v) || v < 1 || v > 4096)
-            return SL_FAIL(err, FORMAT, "%s: %s[%llu] is not in 1 .. 4096", io_path(m), full, (unsigned long long)i);
+        if (!io_array_i64(&arr, i, &v) || v < lo || v > hi)
+            return SL_FAIL(err, FORMAT, "%s: %s[%llu] is not in %lld .. %lld", io_path(m), full, (unsigned long long)i,
+                           (long long)lo, (long long)hi);
         if (i == 0) first = v;
         if (v != first)
             return SL_FAIL(err, UNSUPPORTED, "%s: %s differs between layers", io_path(m), full);
@@ -121,10 +123,10 @@ sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err)
         return SL_FAIL(err, FORMAT, "%s: %d layers, %d of them MTP", io_path(m), c->n_layer, c->n_mtp);
     c->n_layer -= c->n_mtp;
     SL_TRY(model_gguf_int(m, "embedding_length", -1, 8, 1 << 20, &c->d_model, err));
-    SL_TRY(model_gguf_int(m, "feed_forward_length", 0, 0, 1 << 22, &c->d_ff, err));
+    SL_TRY(layers_int(m, "feed_forward_length", 0, 0, 1 << 22, &c->d_ff, err));
     SL_TRY(model_gguf_int(m, "context_length", -1, 1, 1 << 28, &c->n_ctx_train, err));
-    SL_TRY(head_count(m, "attention.head_count", -1, &c->n_head, err));
-    SL_TRY(head_count(m, "attention.head_count_kv", c->n_head, &c->n_head_kv, err));
+    SL_TRY(layers_int(m, "attention.head_count", -1, 1, 4096, &c->n_head, err));
+    SL_TRY(layers_int(m, "attention.head_count_kv", c->n_head, 1, 4096, &c->n_head_kv, err));
     double eps = 0;
     SL_TRY(model_gguf_real(m, "attention.layer_norm_rms_epsilon", -1, 0, 1, &eps, err));
     c->norm_eps = (float)eps;
