@@ -234,6 +234,7 @@ static sl_status work(struct cmd_ctx *x, struct quant_opts *q, struct quant_repo
     io_model *src = NULL;
     quant_stats *stats = NULL;
     sl_status st = engine_find_model(x->rest.v[0], &x->arena, &path, err);
+    if (!st) st = quant_check_target(x->rest.v[1], q, err);
     if (!st && o->calib) st = calibrate(o, path, &stats, err);
     q->stats = stats;
     if (!st) st = io_open(path, false, &src, err);

@@ -88,11 +88,24 @@ static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, 
 
 #define UNFINISHED "config.json.tmp" /* in a folder that is whole but for this name */
 
+/* The folder that dst is to be made in. */
+static sl_status check_parent(const char *dst, sl_err *err)
+{
+    char dir[4200];
+    size_t n = strlen(dst);
+    while (n > 1 && dst[n - 1] == '/') n--;
+    while (n > 0 && dst[n - 1] != '/') n--;
+    if (n == 0 || n >= sizeof dir) return SL_OK;
+    snprintf(dir, sizeof dir, "%.*s", (int)n, dst);
+    if (os_path_kind(dir) == OS_DIR) return SL_OK;
+    return SL_FAIL(err, IO, "%s: the folder %.100s: No such file or directory", dst, dir);
+}
+
 /* Before the work, and again before the name is taken: the work may have been long. */
 static sl_status check_target(const char *dst, const struct quant_opts *o, sl_err *err)
 {
     enum os_kind k = os_path_kind(dst);
-    if (k == OS_NONE) return SL_OK;
+    if (k == OS_NONE) return check_parent(dst, err);
     if (is_gguf_path(dst) && k == OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a folder", dst);
     if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
     if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
@@ -288,6 +301,21 @@ static sl_status open_keep(struct quant_plan *p, sl_err *err)
     return st ? st : text_match_open(MEM_MISC, &p->match, err);
 }
 
+static void close_keep(struct quant_plan *p)
+{
+    text_match_close(p->match);
+    text_regex_close(p->keep);
+}
+
+sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err *err)
+{
+    struct quant_plan p = {.o = o};
+    SL_TRY(check_target(dst, o, err));
+    sl_status st = open_keep(&p, err);
+    close_keep(&p);
+    return st;
+}
+
 sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o, struct quant_report *rep, sl_err *err)
 {
     struct quant_plan p = {.src = src, .o = o, .to = is_gguf_path(dst) ? IO_GGUF : IO_HF, .rep = rep};
@@ -306,8 +334,7 @@ sl_status quant_convert(const io_model *src, const char *dst, const struct quant
     qsort(rep->row, (size_t)rep->n_row, sizeof rep->row[0], by_class);
 out:
     par_close(team);
-    text_match_close(p.match);
-    text_regex_close(p.keep);
+    close_keep(&p);
     mem_free(p.item);
     mem_arena_fini(&p.arena);
     return st;

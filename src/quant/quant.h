@@ -135,6 +135,9 @@ sl_status quant_convert(const io_model *src, const char *dst, const struct quant
 /* The checks of quant_convert that need nothing but options and kinds. */
 sl_status quant_check(enum io_kind to, const struct quant_opts *o, sl_err *err) BASE_MUST_USE;
 
+/* Those that need no source besides: may dst be written, is o->keep an expression? For callers with long work before. */
+sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err *err) BASE_MUST_USE;
+
 /* ---- comparing ---- */
 struct quant_diff {
     const char *name;    /* in a */

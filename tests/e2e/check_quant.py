@@ -209,6 +209,9 @@ def refusals(t, tmp):
                                       "No such file"))
     t.check("first", quantize(src, dst, "--weights", "q8_0")[1])
     t.check("no overwriting", fails(["quantize", src, dst, "--weights", "q8_0"], 1, "--force"))
+    for what, at, more, word in (("a target that exists", dst, [], "--force"), ("no parent folder", os.path.join(tmp, "no", "x.gguf"), [], "No such file"),
+                                 ("a bad regex", dst + "x.gguf", ["--keep", "("], "--keep")):  # all before the text is read
+        t.check(f"{what}, calibrated", fails(["quantize", src, at, "--weights", "q8_0", "--calib", text] + more, 1, word))
     t.check("forced", quantize(src, dst, "--weights", "q8_0", "--force")[1])
     os.mkdir(os.path.join(tmp, "mine"))
     open(os.path.join(tmp, "mine", "letter.txt"), "w").close()
