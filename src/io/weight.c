@@ -60,6 +60,8 @@ sl_status io_scheme_choose(io_model *m, sl_err *err)
         return SL_OK;
     }
     sl_status st = s->prepare(m, &m->scheme_err);
+    if (st && strncmp(m->scheme_err.text, io_short(m->path), strlen(io_short(m->path))) != 0)
+        status_prefix(&m->scheme_err, "%s: %s", io_short(m->path), m->quant_file); /* the parser names the field alone */
     if (st == SL_OK) m->scheme = s;
     if (st == SL_OK || st == SL_UNSUPPORTED)
         return SL_OK; /* the folder can be looked at; io_weight refuses */
