@@ -98,6 +98,8 @@ enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struc
 /* ---- source.c: f32 rows of an item ---- */
 /* How its values are stored, for the table. Static. */
 const char *quant_scheme_text(const struct weight *w);
+/* io_weight, and weight_check of what it gives. */
+sl_status quant_weight(const io_model *m, const char *name, struct weight *w, sl_err *err) BASE_MUST_USE;
 struct quant_rows {
     const struct quant_plan *p;
     const struct quant_item *it;

@@ -12,6 +12,15 @@ const char *quant_scheme_text(const struct weight *w)
     return tensor_dtype(w->type)->text;
 }
 
+/* A matrix whose numbers can be used: io_weight looks at types and shapes alone. */
+sl_status quant_weight(const io_model *m, const char *name, struct weight *w, sl_err *err)
+{
+    SL_TRY(io_weight(m, name, w, err));
+    sl_status st = weight_check(w, err);
+    if (st) status_prefix(err, "%s", io_path(m));
+    return st;
+}
+
 /* ---- dense sources ---- */
 
 static sl_status find_pair(const struct quant_plan *p, const struct quant_item *it, struct weight *kb, struct weight *vb,
@@ -20,8 +29,8 @@ static sl_status find_pair(const struct quant_plan *p, const struct quant_item *
     char name[QUANT_MAX_NAME];
     const struct model_cfg *c = &p->cfg;
     model_tensor_name(IO_GGUF, ROLE_V_B, it->id.layer, 0, "weight", name, sizeof name);
-    SL_TRY(io_weight(p->src, it->src, kb, err));
-    SL_TRY(io_weight(p->src, name, vb, err));
+    SL_TRY(quant_weight(p->src, it->src, kb, err));
+    SL_TRY(quant_weight(p->src, name, vb, err));
     if (kb->rows != (int64_t)c->n_head * c->kv_lora || kb->cols != c->d_nope || vb->rows != (int64_t)c->n_head * c->d_v ||
         vb->cols != c->kv_lora)
         return SL_FAIL(err, FORMAT, "%s: %.80s and %.80s are not [%d x %d, %d] and [%d x %d, %d]", io_path(p->src), it->src, name,
@@ -69,7 +78,7 @@ static sl_status open_bias(struct quant_rows *r, sl_err *err)
     struct weight w;
     void *q = NULL;
     bool any = false;
-    SL_TRY(io_weight(r->p->src, it->src, &w, err));
+    SL_TRY(quant_weight(r->p->src, it->src, &w, err));
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)it->cols, sizeof(float), &q, err));
     float *b = q;
     sl_status st = io_weight_bias(r->p->src, it->src, &w, b, &any, err);
@@ -93,7 +102,7 @@ static sl_status open_dense(struct quant_rows *r, sl_err *err)
     }
     void *line = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)BASE_MAX(p->cfg.kv_lora, p->cfg.d_nope), sizeof(float), &line, err));
-    sl_status st = it->from == QUANT_KV_B ? find_pair(p, it, &kb, &vb, err) : io_weight(p->src, it->src, &kb, err);
+    sl_status st = it->from == QUANT_KV_B ? find_pair(p, it, &kb, &vb, err) : quant_weight(p->src, it->src, &kb, err);
     if (!st && it->from != QUANT_KV_B &&
         (kb.rows != (int64_t)p->cfg.n_head * (p->cfg.d_nope + p->cfg.d_v) || kb.cols != p->cfg.kv_lora))
         st = SL_FAIL(err, FORMAT, "%s: tensor %.100s is not [%d x %d, %d]", io_path(p->src), it->src, p->cfg.n_head,
@@ -121,7 +130,7 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
         snprintf(name, sizeof name, "%s", it->src);
         id.expert = e;
         if (it->n_src > 1) quant_name_in(io_model_kind(p->src), &id, name, sizeof name);
-        SL_TRY(io_weight(p->src, name, &r->w[e], err));
+        SL_TRY(quant_weight(p->src, name, &r->w[e], err));
         int64_t rows = it->rows / it->n_src * (it->sub >= 0 ? p->cfg.n_expert : 1);
         if (r->w[e].rows != rows || r->w[e].cols != it->cols)
             return SL_FAIL(err, FORMAT, "%s: tensor %.100s is [%lld, %lld], [%lld, %lld] is expected", io_path(p->src), name,

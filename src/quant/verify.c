@@ -95,7 +95,7 @@ static sl_status compare_item(const struct quant_plan *p, const struct quant_ite
         compare_raw(p, it, b, d);
         return SL_OK;
     }
-    SL_TRY(io_weight(b, it->name, &w, err));
+    SL_TRY(quant_weight(b, it->name, &w, err));
     if (w.rows != it->rows || w.cols != it->cols)
         return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s", it->src, (long long)it->rows,
                        (long long)it->cols, str_base(io_path(p->src)), (long long)w.rows, (long long)w.cols, str_base(io_path(b)));

@@ -112,7 +112,9 @@ CASES = [
     ("awq", "group size 64 with scales of 128", conf(group_size=64), [".scales", "expected [4, "]),
     ("awq", "gemv", conf(version="gemv"), ['version "gemv"', "gemm with 4 bits is"]),
     ("awq", "3 bits", conf(bits=3), ["3 bits"]),
-    ("awq", "bits text", conf(bits="four"), ["bits"]),
+    ("awq", "bits text", conf(bits="four"), ["config.json: bits"]),
+    ("awq", "zero_point text", conf(zero_point="yes"), ["config.json: zero_point is a string"]),
+    ("gptq", "sym text", conf(sym="no"), ["config.json: sym is a string"]),
     ("awq", "plain and packed", plain(Q, 256, 256), [Q, "is there twice"]),
     ("awq", "one expert of another shape", lambda t, c, f: (t.pop(EXP + ".qweight"), plain(EXP, 256, 96)(t, c, f)),
      [EXP, "expected [256, 128]"]),
@@ -299,6 +301,9 @@ def main():
                 continue
             fill(tmp + "/m", quants.build(name, edit))
             tally.check(f"{name} {what}", refuses(exe, tmp + "/m", tmp, words))
+            if any(w in x for w in ("finite", "negative", "a number outside") for x in words):  # numbers that nothing may be made of
+                code, _, err = e2e.run([exe, "quantize", tmp + "/m", tmp + "/q.gguf", "--weights", "q8_0", "-q"], timeout=60)
+                tally.check(f"{name} {what} quantize", e2e.one_line_failure(code, err))
             code, _, err = e2e.run([exe, "inspect", tmp + "/m"], timeout=60)
             tally.check(f"{name} {what} inspect", e2e.one_line_failure(code, err) if code else None)
         for what, make, words in SHARDS:
