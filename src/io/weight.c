@@ -31,8 +31,9 @@ static const struct io_scheme *find_scheme(const char *method)
 const struct json *io_quant_config(const io_model *m)
 {
     static const char *const name[] = {"quantization_config", "compression_config"};
-    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
-        const struct json *q = text_json_get(m->config, name[i]);
+    const struct json *in[] = {m->config, text_json_get(m->config, "text_config")};
+    for (int i = 0; i < 2 * BASE_COUNT_OF(name); i++) {
+        const struct json *q = text_json_get(in[i / BASE_COUNT_OF(name)], name[i % BASE_COUNT_OF(name)]);
         if (q && q->kind != JSON_NULL_K) return q;
     }
     return NULL;

@@ -141,6 +141,11 @@ def one_for_all(edit):
     return quants.build_of("one.qwen3_moe", c, writer, {})
 
 
+def in_text_config(t, c, files):
+    """As models have it whose language part is one of several."""
+    c["text_config"] = dict(quantization_config=c.pop("quantization_config"))
+
+
 def activations_alone(t, c, files):
     """A group that quantises no weights."""
     c["quantization_config"]["config_groups"]["group_1"] = dict(targets=["re:.*self_attn"], weights=None, input_activations=dict(num_bits=8, type="float"))
@@ -173,6 +178,7 @@ CASES = {
     "zero points of symmetric weights": (of("ct_w8a8.qwen3_moe"), no_zeros(b"\0")),
     "zero points that zero_point denies": (of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
     "compression_config": (of("ct_int4.qwen3_moe"), old_key),
+    "quantization_config in text_config": (of("ct_int4.qwen3_moe"), in_text_config),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
     "ue8m0 scales as U8": (of("fp8_e8m0.qwen3_moe"), as_dtype(".weight_scale_inv", "U8")),
     "mxfp4 scales as F8_E8M0": (of("ct_mxfp4.qwen3_moe"), as_dtype(".weight_scale", "F8_E8M0")),
