@@ -285,6 +285,10 @@ sl_status weight_check(const struct weight *w, sl_err *err)
     const struct weight_group *g = &w->group;
     if (!isfinite(w->tensor_scale))
         return SL_FAIL(err, FORMAT, "tensor %.120s: its scale is not finite", w->name);
+    for (int i = 0; w->part_scale && i < w->n_part; i++) {
+        float s = fp_from_bits(tensor_get_u32(w->part_scale + 4 * i));
+        if (!isfinite(s)) return SL_FAIL(err, FORMAT, "tensor %.120s: the scale of expert %d is not finite", w->name, i);
+    }
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
         int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
         int64_t n = (w->rows + w->block_rows - 1) / w->block_rows;

@@ -434,6 +434,7 @@ TEST(io_weight_of_nvfp4_takes_its_second_scale)
          "e.scale: 3 values of F32",
          {0, 0}},
         {"u32=1 u64=2 u32=1 u64=160 pad=32 zero=160 u32=0", "2 values of F16", {0, 0}},
+        {"u32=1 u64=2 u32=0 u64=160 pad=32 zero=160 f32=3 f32=nan", "scale of expert 1 is not finite", {0, 0}},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         char words[300];
@@ -452,6 +453,7 @@ TEST(io_weight_of_nvfp4_takes_its_second_scale)
         for (int k = 0; k < 144; k++)
             blk[k] = k % 36 < 4 ? 0x38 : 0x22; /* scale 1, code 2 = 1.0 */
         sl_status st = io_weight(m, "e.weight", &w, &err);
+        if (st == SL_OK) st = weight_check(&w, &err);
         if ((st == SL_OK) != (t[i].want[0] > 0) || !strstr(err.text, t[i].text))
             fail_msg("%d: %d %s", i, st, err.text);
         for (int e = 0; st == SL_OK && e < 2; e++) {
