@@ -88,24 +88,11 @@ static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, 
 
 #define UNFINISHED "config.json.tmp" /* in a folder that is whole but for this name */
 
-/* The folder that dst is to be made in. */
-static sl_status check_parent(const char *dst, sl_err *err)
-{
-    char dir[4200];
-    size_t n = strlen(dst);
-    while (n > 1 && dst[n - 1] == '/') n--;
-    while (n > 0 && dst[n - 1] != '/') n--;
-    if (n == 0 || n >= sizeof dir) return SL_OK;
-    snprintf(dir, sizeof dir, "%.*s", (int)n, dst);
-    if (os_path_kind(dir) == OS_DIR) return SL_OK;
-    return SL_FAIL(err, IO, "%s: the folder %.100s: No such file or directory", dst, dir);
-}
-
 /* Before the work, and again before the name is taken: the work may have been long. */
 static sl_status check_target(const char *dst, const struct quant_opts *o, sl_err *err)
 {
     enum os_kind k = os_path_kind(dst);
-    if (k == OS_NONE) return check_parent(dst, err);
+    if (k == OS_NONE) return SL_OK;
     if (is_gguf_path(dst) && k == OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a folder", dst);
     if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
     if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
@@ -310,7 +297,12 @@ static void close_keep(struct quant_plan *p)
 sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err *err)
 {
     struct quant_plan p = {.o = o};
+    char name[4200];
+    size_t n = strlen(dst);
+    while (n > 1 && dst[n - 1] == '/') n--;
+    snprintf(name, sizeof name, "%.*s", (int)BASE_MIN(n, sizeof name - 1), dst);
     SL_TRY(check_target(dst, o, err));
+    if (os_path_kind(name) != OS_DIR) SL_TRY(os_out_check(name, err));
     sl_status st = open_keep(&p, err);
     close_keep(&p);
     return st;
