@@ -43,13 +43,16 @@ sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n, 
 /* Write a file through a temporary name, fsync and rename; an existing one is replaced. */
 sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 
-/* A file being written under a temporary name beside its own ("NAME.PID.tmp"). Owns descriptor, buffer and names. Zero-initialise; after
- * a failure the only legal call is os_out_abort, which removes what was written. Errors: IO (names file and reason), NOMEM. */
+/* A file being written under a temporary name beside its own ("NAME.PID.tmp"). Of a long one the first bytes come last, so that what a killed
+ * writer leaves behind is no file of any kind. Owns descriptor, buffer and names. Zero-initialise; after a failure the only legal call is os_out_abort, which removes what was written. Errors: IO (names file and reason), NOMEM. */
 struct os_out {
     char *path, *tmp;
     uint8_t *buf;
     size_t n_buf;
     uint64_t n; /* bytes written so far */
+    uint8_t head[8]; /* the first bytes, which are zero in the file until it is synced */
+    int n_head;
+    bool begun;      /* something is in the file */
     int fd;
     bool open, direct; /* direct: the name is a device or a pipe, which is written to as it is */
 };

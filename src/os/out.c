@@ -88,6 +88,28 @@ sl_status os_out_check(const char *path, sl_err *err)
     return st;
 }
 
+static int hold_back(struct os_out *out, const uint8_t *p, uint64_t n)
+{
+    if (out->direct) return 0;
+    out->n_head = (int)BASE_MIN(n, (uint64_t)sizeof out->head);
+    memcpy(out->head, p, (size_t)out->n_head);
+    return out->n_head;
+}
+
+/* What does not wait in the buffer for the end. */
+static sl_status spill(struct os_out *out, const uint8_t *p, uint64_t n, sl_err *err)
+{
+    static const uint8_t zero[sizeof out->head];
+    if (n && !out->begun) {
+        int k = hold_back(out, p, n);
+        out->begun = true;
+        SL_TRY(write_all(out, zero, (uint64_t)k, err));
+        p += k;
+        n -= (uint64_t)k;
+    }
+    return write_all(out, p, n, err);
+}
+
 sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err)
 {
     out->n += n;
@@ -96,19 +118,19 @@ sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *er
         out->n_buf += n;
         return SL_OK;
     }
-    SL_TRY(write_all(out, out->buf, out->n_buf, err));
+    SL_TRY(spill(out, out->buf, out->n_buf, err));
     out->n_buf = 0;
     if (n < BUF_BYTES) {
         memcpy(out->buf, p, n);
         out->n_buf = n;
         return SL_OK;
     }
-    return write_all(out, p, n, err);
+    return spill(out, p, n, err);
 }
 
-sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64_t n, sl_err *err)
+static sl_status write_at(struct os_out *out, uint64_t at, const uint8_t *q, uint64_t n, sl_err *err)
 {
-    for (const uint8_t *q = p; n > 0;) {
+    while (n > 0) {
         ssize_t k = pwrite(out->fd, q, n < (1u << 30) ? n : 1u << 30, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return os_fail_errno(k < 0 ? errno : ENOSPC, out->tmp, err);
@@ -117,6 +139,21 @@ sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64
         n -= (uint64_t)k;
     }
     return SL_OK;
+}
+
+sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64_t n, sl_err *err)
+{
+    int k = at == 0 && n ? hold_back(out, p, n) : 0;
+    return write_at(out, at + (uint64_t)k, (const uint8_t *)p + k, n - (uint64_t)k, err);
+}
+
+static sl_status sync_file(struct os_out *out, sl_err *err)
+{
+    int rc;
+    do
+        rc = out->direct ? 0 : fsync(out->fd);
+    while (rc != 0 && errno == EINTR);
+    return rc ? os_fail_errno(errno, out->tmp, err) : SL_OK;
 }
 
 /* Make the new name durable. Some file systems can not sync a folder; that is no error. */
@@ -139,15 +176,12 @@ sl_status os_out_commit(struct os_out *out, sl_err *err)
     sl_status st = SL_OK;
     SL_TRY_OUT(write_all(out, out->buf, out->n_buf, err));
     out->n_buf = 0;
-    int rc;
-    do
-        rc = out->direct ? 0 : fsync(out->fd);
-    while (rc != 0 && errno == EINTR);
-    if (rc != 0) {
-        st = os_fail_errno(errno, out->tmp, err);
-        goto out;
+    SL_TRY_OUT(sync_file(out, err));
+    if (out->n_head) {
+        SL_TRY_OUT(write_at(out, 0, out->head, (uint64_t)out->n_head, err));
+        SL_TRY_OUT(sync_file(out, err));
     }
-    rc = close(out->fd);
+    int rc = close(out->fd);
     out->fd = -1;
     if ((rc != 0 && errno != EINTR) || (!out->direct && rename(out->tmp, out->path) != 0)) {
         st = os_fail_errno(errno, out->path, err);

@@ -150,6 +150,32 @@ TEST(os_read_file_keeps_its_limit_and_puts_a_nul)
     assert_non_null(strstr(err.text, "5 bytes, at most 4"));
 }
 
+/* A writer may be killed while a long file is synced: what it leaves behind has no magic number. */
+TEST(os_out_writes_the_first_bytes_of_a_long_file_last)
+{
+    static char big[3000000];
+    memset(big, 7, sizeof big);
+    for (int how = 0; how < 3; how++) {
+        sl_err err;
+        struct os_out out;
+        struct os_map m;
+        char first[12];
+        ASSERT_OK(os_out_open(in_dir("h"), &out, &err));
+        if (how == 0) ASSERT_OK(os_out_write(&out, "MAGIC 12 byt", 12, &err));
+        if (how == 2) ASSERT_OK(os_out_write_at(&out, 12, big, sizeof big, &err));
+        else ASSERT_OK(os_out_write(&out, big, sizeof big, &err));
+        if (how == 2) ASSERT_OK(os_out_write_at(&out, 0, "MAGIC 12 byt", 12, &err));
+        assert_int_equal(os_read_start(out.tmp, first, 12), 12);
+        assert_memory_equal(first, "\0\0\0\0\0\0\0\0", 8);
+        ASSERT_OK(os_out_commit(&out, &err));
+        ASSERT_OK(os_map_open(in_dir("h"), &m, &err));
+        assert_int_equal(m.size, sizeof big + (how == 1 ? 0 : 12));
+        assert_memory_equal(m.data, how == 1 ? big : "MAGIC 12 byt", 12);
+        assert_memory_equal(m.data + m.size - 100, big, 100);
+        os_map_close(&m);
+    }
+}
+
 TEST(os_out_shows_the_name_only_when_whole)
 {
     sl_err err;
