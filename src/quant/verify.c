@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two models side by side: what the converter would make of the first, tensor by tensor, against the values of the second. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,18 +85,43 @@ static void compare_raw(const struct quant_plan *p, const struct quant_item *it,
     d->max_abs = d->rms_rel = same ? 0 : INFINITY;
 }
 
-static sl_status compare_item(const struct quant_plan *p, const struct quant_item *it, const io_model *b, par_team *team,
+/* B's bias of that name where it is stored among the scales of its matrix, as a vector in the arena. */
+static sl_status stored_bias(const io_model *b, const char *name, struct arena *mem, struct weight *out, bool *any, sl_err *err)
+{
+    char matrix[QUANT_MAX_NAME];
+    struct weight w;
+    void *q = NULL;
+    size_t n = strlen(name), k = strlen(".bias");
+    *any = false;
+    if (io_model_kind(b) != IO_HF || n <= k || strcmp(name + n - k, ".bias") != 0) return SL_OK;
+    snprintf(matrix, sizeof matrix, "%.*s.weight", (int)(n - k), name);
+    if (io_weight(b, matrix, &w, NULL) != SL_OK || w.scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    SL_TRY(mem_arena_array(mem, (size_t)w.rows, sizeof(float), &q, err));
+    SL_TRY(io_weight_bias(b, matrix, &w, q, any, err));
+    *out = (struct weight){.name = name, .type = TENSOR_F32, .rows = 1, .cols = w.rows, .data = q,
+                           .row_bytes = 4 * (uint64_t)w.rows, .tensor_scale = 1.0f};
+    return SL_OK;
+}
+
+/* What it is called in reports: A's own name where that says which. */
+static const char *shown(const struct quant_item *it)
+{
+    return it->sub < 0 && it->n_src == 1 && it->from != QUANT_BIAS ? it->src : it->name;
+}
+
+static sl_status compare_item(struct quant_plan *p, const struct quant_item *it, const io_model *b, par_team *team,
                               struct quant_diff *d, sl_err *err)
 {
     struct quant_rows a;
     struct weight w;
-    bool one = it->sub < 0 && it->n_src == 1; /* else B's name says which: an expert of A's stack, or all of B's */
-    *d = (struct quant_diff){.name = one ? it->src : it->name, .n_weight = it->rows * it->cols};
+    bool stored;
+    *d = (struct quant_diff){.name = shown(it), .n_weight = it->rows * it->cols};
     if (it->from == QUANT_RAW) {
         compare_raw(p, it, b, d);
         return SL_OK;
     }
-    SL_TRY(quant_weight(b, it->name, &w, err));
+    SL_TRY(stored_bias(b, it->name, &p->arena, &w, &stored, err));
+    if (!stored) SL_TRY(quant_weight(b, it->name, &w, err));
     if (w.rows != it->rows || w.cols != it->cols)
         return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s", it->src, (long long)it->rows,
                        (long long)it->cols, str_base(io_path(p->src)), (long long)w.rows, (long long)w.cols, str_base(io_path(b)));
@@ -103,7 +129,7 @@ static sl_status compare_item(const struct quant_plan *p, const struct quant_ite
     sl_status st = compare_rows(&a, &w, team, d, err);
     quant_rows_drop(&a, 0, it->rows);
     quant_rows_close(&a);
-    if (!st) io_drop(b, w.data, (uint64_t)w.rows * w.row_bytes);
+    if (!st && !stored) io_drop(b, w.data, (uint64_t)w.rows * w.row_bytes);
     return st;
 }
 
@@ -130,10 +156,33 @@ static sl_status index_items(struct quant_plan *p, const struct quant_item ***ou
 }
 
 /* Is the tensor, or the weight that it is a part of, in the other model? */
-static bool has_weight(const io_model *b, const char *name)
+static sl_status has_weight(struct quant_plan *p, const io_model *b, const char *name, bool *out, sl_err *err)
 {
     struct weight w;
-    return io_find(b, name) || io_weight(b, name, &w, NULL) == SL_OK;
+    *out = io_find(b, name) || io_weight(b, name, &w, NULL) == SL_OK;
+    return *out ? SL_OK : stored_bias(b, name, &p->arena, &w, out, err);
+}
+
+/* What B alone has of that name: a tensor, or a bias among the scales of a matrix. */
+static sl_status only_in_b(struct quant_plan *p, const io_model *b, const char *name, const struct quant_item **ix,
+                           struct quant_verify *v, sl_err *err)
+{
+    char bias[QUANT_MAX_NAME];
+    struct weight w;
+    size_t n = strlen(name), k = strlen(".weight");
+    bool any;
+    if (!bsearch(name, ix, (size_t)p->n_item, sizeof *ix, to_name)) {
+        v->n_only_b++;
+        if (v->on_only) v->on_only(v->user, true, name);
+    }
+    if (n <= k || strcmp(name + n - k, ".weight") != 0) return SL_OK;
+    snprintf(bias, sizeof bias, "%.*s.bias", (int)(n - k), name);
+    if (bsearch(bias, ix, (size_t)p->n_item, sizeof *ix, to_name)) return SL_OK;
+    SL_TRY(stored_bias(b, bias, &p->arena, &w, &any, err));
+    if (!any) return SL_OK;
+    v->n_only_b++;
+    if (v->on_only) v->on_only(v->user, true, bias);
+    return SL_OK;
 }
 
 static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *team, struct quant_verify *v, sl_err *err)
@@ -141,10 +190,12 @@ static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *
     const struct quant_item **ix = NULL;
     for (int i = 0; i < p->n_item; i++) {
         struct quant_diff d;
+        bool there;
         if (v->progress && v->progress(v->user, "comparing", i, p->n_item)) return SL_FAIL(err, CANCELLED, "cancelled");
-        if (!has_weight(b, p->item[i].name)) {
+        SL_TRY(has_weight(p, b, p->item[i].name, &there, err));
+        if (!there) {
             v->n_only_a++;
-            if (v->on_only) v->on_only(v->user, false, p->item[i].src);
+            if (v->on_only) v->on_only(v->user, false, p->item[i].from == QUANT_BIAS ? p->item[i].name : p->item[i].src);
             continue;
         }
         SL_TRY(compare_item(p, &p->item[i], b, team, &d, err));
@@ -156,9 +207,7 @@ static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *
     SL_TRY(index_items(p, &ix, err));
     for (int i = 0; i < io_n_tensor(b); i++) {
         char name[QUANT_MAX_NAME];
-        if (!quant_weight_name(b, i, name, sizeof name) || bsearch(name, ix, (size_t)p->n_item, sizeof *ix, to_name)) continue;
-        v->n_only_b++;
-        if (v->on_only) v->on_only(v->user, true, name);
+        if (quant_weight_name(b, i, name, sizeof name)) SL_TRY(only_in_b(p, b, name, ix, v, err));
     }
     return SL_OK;
 }

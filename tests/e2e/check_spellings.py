@@ -252,6 +252,11 @@ def stored_biases(t, tmp):
     for name, edit in (("biases in scales", None), ("biases in scales and besides", besides)):
         d = write(os.path.join(tmp, name.replace(" ", "_")), quants.build("ascend_w8a8_bias.qwen3_moe", edit))
         want = logits(d, d + ".z")
+        t.check(f"{name}: verify itself", verify(d, d))
+        unbiased = write(d + ".u", quants.build("ascend_w8a8.qwen3_moe"))
+        for side, a, b in (("a", d, unbiased), ("b", unbiased, d)):
+            r = e2e.last_json(e2e.run([S, "verify", a, b, "--json", "-q"])[1])
+            t.check(f"{name}: verify without, {side}", None if r[f"only_{side}"] and not r["ok"] else f"{r}"[:200])
         for dst in (d + ".gguf", d + ".f"):
             rc, _, err = e2e.run([S, "quantize", d, dst, "--weights", "f32", "-q"])
             got = logits(dst, d + ".z") if rc == 0 else err
@@ -262,6 +267,7 @@ def stored_biases(t, tmp):
             d_max, size = max(abs(x - y) for x, y in zip(a, b)), max(abs(x) for x in a)
             t.check(f"{name}: {dst[-2:]}", None if d_max < 1e-4 * size else f"logits differ by {d_max} of {size}")
             t.check(f"{name}: verify {dst[-2:]}", verify(d, dst))
+            t.check(f"{name}: verify {dst[-2:]} the other way", verify(dst, d))
 
 
 def refused(t, tmp):
