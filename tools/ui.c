@@ -48,6 +48,7 @@ void cmd_signals_init(void)
     sigaction(SIGALRM, &sa, NULL);
     sa.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &sa, NULL); /* writes fail instead, and say so */
+    sigaction(SIGXFSZ, &sa, NULL); /* so do those past a limit on files' sizes */
 }
 
 void cmd_progress_init(struct cmd_progress *p, bool quiet)

@@ -250,7 +250,7 @@ def not_numbers(t, tmp):
 
 
 def small_disk():
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as from a shell with ulimit -f
     resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
 
 
