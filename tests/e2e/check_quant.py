@@ -207,6 +207,7 @@ def refusals(t, tmp):
     t.check("no source", fails(["quantize", src + "x", dst, "--weights", "q8_0"], 1, "not found"))
     t.check("no parent folder", fails(["quantize", src, os.path.join(tmp, "no", "x.gguf"), "--weights", "q8_0"], 1,
                                       "No such file"))
+    t.check("a name too long", fails(["quantize", src, os.path.join(tmp, "a" * 300 + ".gguf"), "--weights", "q8_0"], 1, "too long"))
     t.check("first", quantize(src, dst, "--weights", "q8_0")[1])
     t.check("no overwriting", fails(["quantize", src, dst, "--weights", "q8_0"], 1, "--force"))
     for what, at, more, word in (("a target that exists", dst, [], "--force"), ("no parent folder", os.path.join(tmp, "no", "x.gguf"), [], "No such file"),
