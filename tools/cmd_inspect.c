@@ -129,7 +129,8 @@ static sl_status gather(struct inspect *v, const char *path, struct arena *a, sl
         v->n_of[t->type]++;
         v->bytes_of[t->type] += (int64_t)t->n_bytes;
         v->bytes += (int64_t)t->n_bytes;
-        if (tensor_dtype_is_weight(t->type) || tensor_dtype(t->type)->block > 1 || io_quant_method(v->io))
+        if (tensor_dtype_is_weight(t->type) || tensor_dtype(t->type)->block > 1 ||
+            io_quant_method(v->io))
             v->params += io_tensor_params(v->io, i);
         v->n_layer = BASE_MAX(v->n_layer, layer_of(t->name) + 1);
     }

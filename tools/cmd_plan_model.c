@@ -18,8 +18,10 @@ static int meta_int(const io_model *m, const char *arch, const char *key, int de
     int64_t first = 0, x = 0;
     if (io_meta_array(m, full, &a, NULL) == SL_OK) { /* one per layer: all equal, or not known */
         for (uint64_t i = 0; i < a.n; i++)
-            if (!io_array_i64(&a, i, &x) || x < 0 || x > 1000000000 || (i && x != first)) return def;
-            else first = x;
+            if (!io_array_i64(&a, i, &x) || x < 0 || x > 1000000000 || (i && x != first))
+                return def;
+            else
+                first = x;
         return a.n ? (int)first : def;
     }
     if (io_meta_u64(m, full, &v, &err) != SL_OK || v > 1000000000) return def;

@@ -33,7 +33,8 @@ const struct json *io_quant_config(const io_model *m)
     static const char *const name[] = {"quantization_config", "compression_config"};
     const struct json *in[] = {m->config, text_json_get(m->config, "text_config")};
     for (int i = 0; i < 2 * BASE_COUNT_OF(name); i++) {
-        const struct json *q = text_json_get(in[i / BASE_COUNT_OF(name)], name[i % BASE_COUNT_OF(name)]);
+        const struct json *q =
+            text_json_get(in[i / BASE_COUNT_OF(name)], name[i % BASE_COUNT_OF(name)]);
         if (q && q->kind != JSON_NULL_K) return q;
     }
     return NULL;
@@ -62,7 +63,8 @@ sl_status io_scheme_choose(io_model *m, sl_err *err)
     }
     sl_status st = s->prepare(m, &m->scheme_err);
     if (st && strncmp(m->scheme_err.text, io_short(m->path), strlen(io_short(m->path))) != 0)
-        status_prefix(&m->scheme_err, "%s: %s", io_short(m->path), m->quant_file); /* the parser names the field alone */
+        status_prefix(&m->scheme_err, "%s: %s", io_short(m->path),
+                      m->quant_file); /* the parser names the field alone */
     if (st == SL_OK) m->scheme = s;
     if (st == SL_OK || st == SL_UNSUPPORTED)
         return SL_OK; /* the folder can be looked at; io_weight refuses */
@@ -202,11 +204,13 @@ static sl_status refuse_type(const io_model *m, const struct tensor *t, sl_err *
     const char *path = io_short(m->file[t->file].path), *type = tensor_dtype(t->type)->text;
     char can[160];
     if (tensor_dtype(t->type)->block == 1)
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights", path, t->name, type);
+        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is no type of weights", path,
+                       t->name, type);
     io_types_read(can, sizeof can);
     size_t n = strlen(path);
     if (n > 32) path += n - 32; /* the line's end says what is read */
-    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.50s: %s is not supported; read are %s", path, t->name, type, can);
+    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.50s: %s is not supported; read are %s", path,
+                   t->name, type, can);
 }
 
 sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)

@@ -128,7 +128,8 @@ sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *er
     return spill(out, p, n, err);
 }
 
-static sl_status write_at(struct os_out *out, uint64_t at, const uint8_t *q, uint64_t n, sl_err *err)
+static sl_status write_at(struct os_out *out, uint64_t at, const uint8_t *q, uint64_t n,
+                          sl_err *err)
 {
     while (n > 0) {
         ssize_t k = pwrite(out->fd, q, n < (1u << 30) ? n : 1u << 30, (off_t)at);

@@ -28,9 +28,11 @@ bool weight_by_row(const struct weight *w)
            w->group.codes == WEIGHT_I4;
 }
 
-/* Row r's zero point in GPTQ's words of `per` rows. What was taken off before it was stored was taken off the whole word, so a
- * zero of 0 borrowed from the next one: added to the word, all come back. */
-static int gptq_zero(const struct weight_group *g, int64_t r, int64_t i, unsigned per, uint32_t ones)
+/* Row r's zero point in GPTQ's words of `per` rows. What was taken off before it was stored was
+ * taken off the whole word, so a zero of 0 borrowed from the next one: added to the word, all come
+ * back. */
+static int gptq_zero(const struct weight_group *g, int64_t r, int64_t i, unsigned per,
+                     uint32_t ones)
 {
     unsigned bits = 32 / per, at = (unsigned)(r % per);
     uint32_t v = tensor_get_u32(g->zero + (i * (g->n_row / per) + r / per) * 4);
@@ -287,7 +289,9 @@ sl_status weight_check(const struct weight *w, sl_err *err)
         return SL_FAIL(err, FORMAT, "tensor %.120s: its scale is not finite", w->name);
     for (int i = 0; w->part_scale && i < w->n_part; i++) {
         float s = fp_from_bits(tensor_get_u32(w->part_scale + 4 * i));
-        if (!isfinite(s)) return SL_FAIL(err, FORMAT, "tensor %.120s: the scale of expert %d is not finite", w->name, i);
+        if (!isfinite(s))
+            return SL_FAIL(err, FORMAT, "tensor %.120s: the scale of expert %d is not finite",
+                           w->name, i);
     }
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
         int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;

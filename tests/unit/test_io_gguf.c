@@ -394,27 +394,31 @@ TEST(io_gguf_survives_every_failing_allocation)
     cases_no_memory("test.file", good, BASE_COUNT_OF(good));
 }
 
-/* Types without a reader: the file can be looked at, and the tensor is refused by its name and type when its numbers are wanted. */
+/* Types without a reader: the file can be looked at, and the tensor is refused by its name and type
+ * when its numbers are wanted. */
 TEST(io_gguf_opens_types_that_it_can_not_dequantise)
 {
     static const struct {
         int id, cols, bytes;
-    } t[] = {{16, 256, 66}, {17, 256, 74}, {18, 256, 98}, {19, 256, 50}, {21, 256, 110}, {22, 256, 82},
-             {29, 256, 56}, {34, 256, 54}, {35, 256, 66}, {41, 128, 18}, {42, 64, 18}};
+    } t[] = {{16, 256, 66},  {17, 256, 74}, {18, 256, 98}, {19, 256, 50},
+             {21, 256, 110}, {22, 256, 82}, {29, 256, 56}, {34, 256, 54},
+             {35, 256, 66},  {41, 128, 18}, {42, 64, 18}};
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         sl_err err;
         io_model *m = NULL;
         struct weight w;
         char words[200], want[80];
-        snprintf(words, sizeof words, HEAD(1, 0) "s=w u32=2 u64=%d u64=3 u32=%d u64=0 pad=32 zero=%d", t[i].cols, t[i].id,
-                 3 * t[i].bytes);
+        snprintf(words, sizeof words,
+                 HEAD(1, 0) "s=w u32=2 u64=%d u64=3 u32=%d u64=0 pad=32 zero=%d", t[i].cols,
+                 t[i].id, 3 * t[i].bytes);
         struct make *f = make_file(words);
         uint8_t *copy;
         ASSERT_OK(make_open(f->p, f->n, &m, &copy, &err));
         const struct tensor *x = io_find(m, "w");
         assert_true(x && x->n_bytes == 3 * (uint64_t)t[i].bytes && io_tensor_is_matrix(m, 0));
         ASSERT_STATUS(io_weight(m, "w", &w, &err), SL_UNSUPPORTED);
-        snprintf(want, sizeof want, "tensor w: %s is not supported; read are F32 F16 BF16 Q4_0", tensor_gguf_id_text((uint32_t)t[i].id));
+        snprintf(want, sizeof want, "tensor w: %s is not supported; read are F32 F16 BF16 Q4_0",
+                 tensor_gguf_id_text((uint32_t)t[i].id));
         if (!strstr(err.text, want)) fail_msg("%s (want %s)", err.text, want);
         io_close(m);
         free(copy);
@@ -434,7 +438,9 @@ TEST(io_weight_of_nvfp4_takes_its_second_scale)
          "e.scale: 3 values of F32",
          {0, 0}},
         {"u32=1 u64=2 u32=1 u64=160 pad=32 zero=160 u32=0", "2 values of F16", {0, 0}},
-        {"u32=1 u64=2 u32=0 u64=160 pad=32 zero=160 f32=3 f32=nan", "scale of expert 1 is not finite", {0, 0}},
+        {"u32=1 u64=2 u32=0 u64=160 pad=32 zero=160 f32=3 f32=nan",
+         "scale of expert 1 is not finite",
+         {0, 0}},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         char words[300];

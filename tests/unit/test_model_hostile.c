@@ -217,7 +217,8 @@ TEST(model_gguf_numbers_of_layers_are_read_where_all_are_equal)
     static const struct {
         const char *key;
         int want;
-    } t[] = {{"feed_forward_length", 96}, {"attention.head_count", 4}, {"attention.head_count_kv", 2}};
+    } t[] = {
+        {"feed_forward_length", 96}, {"attention.head_count", 4}, {"attention.head_count_kv", 2}};
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         struct model_cfg cfg;
         sl_err err;
@@ -225,12 +226,15 @@ TEST(model_gguf_numbers_of_layers_are_read_where_all_are_equal)
         int k = 0;
         while (strcmp(keys[k].name, t[i].key) != 0)
             k++;
-        snprintf(value, sizeof value, "u32=9 u32=5 u64=3 u32=%d u32=%d u32=%d", t[i].want, t[i].want, t[i].want);
+        snprintf(value, sizeof value, "u32=9 u32=5 u64=3 u32=%d u32=%d u32=%d", t[i].want,
+                 t[i].want, t[i].want);
         ASSERT_OK(read_cfg("qwen3moe", k, value, &cfg, &err));
         assert_int_equal(i == 0 ? cfg.d_ff : i == 1 ? cfg.n_head : cfg.n_head_kv, t[i].want);
-        snprintf(value, sizeof value, "u32=9 u32=5 u64=3 u32=%d u32=%d u32=%d", t[i].want, t[i].want, 2 * t[i].want);
+        snprintf(value, sizeof value, "u32=9 u32=5 u64=3 u32=%d u32=%d u32=%d", t[i].want,
+                 t[i].want, 2 * t[i].want);
         ASSERT_STATUS(read_cfg("qwen3moe", k, value, &cfg, &err), SL_UNSUPPORTED);
-        if (!strstr(err.text, t[i].key) || !strstr(err.text, "differs between layers")) fail_msg("%s", err.text);
+        if (!strstr(err.text, t[i].key) || !strstr(err.text, "differs between layers"))
+            fail_msg("%s", err.text);
         ASSERT_STATUS(read_cfg("qwen3moe", k, "u32=9 u32=5 u64=0", &cfg, &err), SL_FORMAT);
     }
 }

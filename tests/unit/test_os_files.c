@@ -162,8 +162,10 @@ TEST(os_out_writes_the_first_bytes_of_a_long_file_last)
         char first[12];
         ASSERT_OK(os_out_open(in_dir("h"), &out, &err));
         if (how == 0) ASSERT_OK(os_out_write(&out, "MAGIC 12 byt", 12, &err));
-        if (how == 2) ASSERT_OK(os_out_write_at(&out, 12, big, sizeof big, &err));
-        else ASSERT_OK(os_out_write(&out, big, sizeof big, &err));
+        if (how == 2)
+            ASSERT_OK(os_out_write_at(&out, 12, big, sizeof big, &err));
+        else
+            ASSERT_OK(os_out_write(&out, big, sizeof big, &err));
         if (how == 2) ASSERT_OK(os_out_write_at(&out, 0, "MAGIC 12 byt", 12, &err));
         assert_int_equal(os_read_start(out.tmp, first, 12), 12);
         assert_memory_equal(first, "\0\0\0\0\0\0\0\0", 8);
