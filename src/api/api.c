@@ -198,11 +198,16 @@ static const char *origin_of(const api *a, const struct net_req *r, bool *ok)
 
 static void cors(struct net_req *r, const char *origin)
 {
+    const char *asked = net_req_header(r, "Access-Control-Request-Headers");
     net_reply_header(r, "Access-Control-Allow-Origin", origin);
     net_reply_header(r, "Vary", "Origin");
+    net_reply_header(r, "Access-Control-Expose-Headers",
+                     "x-request-id, retry-after, x-should-retry");
     if (strcmp(r->method, "OPTIONS") != 0) return;
-    net_reply_header(r, "Access-Control-Allow-Methods", "GET, POST");
-    net_reply_header(r, "Access-Control-Allow-Headers", "authorization, content-type");
+    net_reply_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    /* those that SDKs add differ from one version to the next, and all do nothing here */
+    net_reply_header(r, "Access-Control-Allow-Headers",
+                     asked ? asked : "authorization, content-type");
     net_reply_header(r, "Access-Control-Max-Age", "600");
 }
 
