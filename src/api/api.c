@@ -328,8 +328,6 @@ static void handle(void *user, struct net_req *r)
     if (!st) return;
     if (st == SL_NOTFOUND && strncmp(err.text, "model: ", 7) == 0)
         api_error(a, r, 404, "model_not_found", "model", err.text);
-    else if (st == SL_LIMIT && strncmp(err.text, "prompt of ", 10) == 0)
-        api_error(a, r, 400, "context_length_exceeded", t->prompt_field, err.text);
     else if (n && strncmp(err.text, a->mi.name, n) == 0 && strncmp(err.text + n, ": ", 2) == 0)
         api_error(a, r, api_error_http(&err), api_error_code(&err), t->prompt_field,
                   err.text + n + 2); /* the file's name is no client's business, nor a field */

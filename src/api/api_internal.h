@@ -120,6 +120,8 @@ void api_error_json(struct str *out, int http, const char *code, const char *par
 int api_error_http(const sl_err *err);
 const char *api_error_code(const sl_err *err);
 const char *api_error_text(const sl_err *err);
+/* The route's prompt where err is about that; NULL: as api_error. */
+const char *api_error_field(const struct net_req *r, const sl_err *err);
 
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
@@ -166,6 +168,7 @@ sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const 
 struct api_prompts {
     struct api_prompt *v; /* [n] */
     int n, max;
+    bool ids_only; /* no texts */
 };
 /* Text, texts, token ids or lists of token ids: into the arena; the texts are those of v. name: the
  * field. */

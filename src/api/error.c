@@ -31,12 +31,18 @@ int api_error_http(const sl_err *err)
     }
 }
 
+/* Clients cut a conversation short for this one. */
+static bool is_long_prompt(const sl_err *err)
+{
+    return err->code == SL_LIMIT && strncmp(err->text, "prompt of ", 10) == 0;
+}
+
 const char *api_error_code(const sl_err *err)
 {
     if (is_short(err)) return "rate_limit_exceeded";
     switch (err->code) {
     case SL_LIMIT:
-        return "context_length_exceeded";
+        return is_long_prompt(err) ? "context_length_exceeded" : "invalid_value";
     case SL_UNSUPPORTED:
     case SL_NOTFOUND:
         return "not_supported";
@@ -57,6 +63,12 @@ const char *api_error_code(const sl_err *err)
 const char *api_error_text(const sl_err *err)
 {
     return is_short(err) ? "there is no memory for it now" : err->text;
+}
+
+const char *api_error_field(const struct net_req *r, const sl_err *err)
+{
+    const struct api_route *t = r->route;
+    return is_long_prompt(err) ? t->prompt_field : NULL;
 }
 
 static const char *type_of(int http)
@@ -141,5 +153,6 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
 
 void api_error_of(api *a, struct net_req *r, const sl_err *err)
 {
-    api_error(a, r, api_error_http(err), api_error_code(err), NULL, api_error_text(err));
+    api_error(a, r, api_error_http(err), api_error_code(err), api_error_field(r, err),
+              api_error_text(err));
 }

@@ -290,8 +290,8 @@ static enum net_next pull_more(struct net_req *r, struct str *out)
     if (j->failed) {
         struct str s;
         str_init(&s, MEM_REQUEST, 0);
-        api_error_json(&s, api_error_http(&j->err), api_error_code(&j->err), NULL,
-                       api_error_text(&j->err));
+        api_error_json(&s, api_error_http(&j->err), api_error_code(&j->err),
+                       api_error_field(r, &j->err), api_error_text(&j->err));
         api_sse(out, &s);
         str_puts(out, "data: [DONE]\n\n");
         str_fini(&s);

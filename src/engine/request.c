@@ -8,9 +8,11 @@
 
 /* ---- submit ---- */
 
+/* The words are those of OpenAI, by which clients know it. */
 static sl_status too_long(const sl_engine *e, const char *more, int n, sl_err *err)
 {
-    return SL_FAIL(err, LIMIT, "prompt of %s%d tokens: longer than the context of %d tokens", more,
+    return SL_FAIL(err, LIMIT,
+                   "prompt of %s%d tokens: this model's maximum context length is %d tokens", more,
                    n, e->n_ctx);
 }
 

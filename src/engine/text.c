@@ -104,8 +104,10 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     ids->max = chat->max_ids;
     sl_status st = tok_encode_spans(m->tok, out->p, out->n, span, n_span, ids, err);
     if (st != SL_LIMIT || !ids->max) return st;
-    return SL_FAIL(err, LIMIT, "prompt of more than %d tokens: longer than the context of %d tokens",
-                   ids->max, ids->max);
+    return SL_FAIL(
+        err, LIMIT,
+        "prompt of more than %d tokens: this model's maximum context length is %d tokens", ids->max,
+        ids->max);
 }
 
 sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
