@@ -169,17 +169,15 @@ static sl_status put_all(api *a, const struct api_form *f, const struct api_form
 
 /* ---- compiling ---- */
 
-/* What a grammar says of itself, with the field in front. */
+/* What a grammar says of itself, with the field in front: it begins with a rule's name or a place.
+ */
 static sl_status name_it(sl_status st, const char *name, sl_err *err)
 {
-    static const char *const own[] = {"#", "schema", "regex", "grammar", "nothing", "byte"};
     if (st != SL_REQUEST && st != SL_LIMIT && st != SL_FORMAT) return st;
-    if (err) err->code = SL_REQUEST;
-    for (int i = 0; err && i < BASE_COUNT_OF(own); i++)
-        if (strncmp(err->text, own[i], strlen(own[i])) == 0) {
-            status_prefix(err, "%s", name);
-            break;
-        }
+    if (err) {
+        err->code = SL_REQUEST;
+        status_prefix(err, "%s", name);
+    }
     return SL_REQUEST;
 }
 
