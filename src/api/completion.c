@@ -324,6 +324,7 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
                       *given = ids ? ids : api_field(body, "prompt");
     if (!given) return SL_FAIL(err, REQUEST, "prompt: missing");
     c->prompt.max = API_FANOUT_MAX / c->g.n;
+    c->prompt.ids_only = ids != NULL;
     SL_TRY(api_prompts_parse(a, &r->arena, ids ? "prompt_token_ids" : "prompt", given, &c->prompt,
                              err));
     if (c->g.echo && c->g.logprobs) {

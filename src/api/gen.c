@@ -56,16 +56,17 @@ sl_status api_ids_parse(const api *a, struct arena *ar, const char *name, const 
 }
 
 static sl_status parse_prompt(const api *a, struct arena *ar, const char *name,
-                              const struct json *v, struct api_prompt *out, sl_err *err)
+                              const struct json *v, bool ids_only, struct api_prompt *out,
+                              sl_err *err)
 {
-    if (v->kind == JSON_STR_K) {
+    if (v->kind == JSON_STR_K && !ids_only) {
         if (memchr(v->s, 0, v->n)) return SL_FAIL(err, REQUEST, "%s: holds a NUL", name);
         *out = (struct api_prompt){.text = v->s};
         return SL_OK;
     }
     if (v->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST, "%s: must be text, texts, token ids or lists of token ids",
-                       name);
+        return SL_FAIL(err, REQUEST, "%s: must be %stoken ids or lists of token ids", name,
+                       ids_only ? "" : "text, texts, ");
     if (!v->n) return SL_FAIL(err, REQUEST, "%s: empty", name);
     return api_ids_parse(a, ar, name, v, out, err);
 }
@@ -83,7 +84,7 @@ sl_status api_prompts_parse(const api *a, struct arena *ar, const char *name, co
     out->v = p;
     out->n = (int)n;
     for (int i = 0; i < out->n; i++, e = e->next)
-        SL_TRY(parse_prompt(a, ar, name, e, &out->v[i], err));
+        SL_TRY(parse_prompt(a, ar, name, e, out->ids_only, &out->v[i], err));
     return SL_OK;
 }
 
