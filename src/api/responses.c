@@ -377,15 +377,33 @@ static void fini(struct api_job *j)
 
 static const struct api_fmt fmt = {event, end, failed, fini};
 
+/* Members that have no row of a type of their own: they are read, or given back as they came. */
+static sl_status check_kinds(const struct json *body, sl_err *err)
+{
+    static const struct {
+        const char *name;
+        enum json_kind kind;
+        const char *what;
+    } row[] = {{"text", JSON_OBJECT_K, "an object"},     {"reasoning", JSON_OBJECT_K, "an object"},
+               {"metadata", JSON_OBJECT_K, "an object"}, {"tools", JSON_ARRAY_K, "a list"},
+               {"include", JSON_ARRAY_K, "a list"},      {"user", JSON_STR_K, "a string"}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        const struct json *v = api_field(body, row[i].name);
+        if (v && v->kind != row[i].kind)
+            return SL_FAIL(err, REQUEST, "%s: must be %s", row[i].name, row[i].what);
+    }
+    return SL_OK;
+}
+
 static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err *err)
 {
     const struct json *inc = api_field(p->body, "include");
     const char *trunc = api_field_str(p->body, "truncation", "disabled");
+    SL_TRY(check_kinds(p->body, err));
     SL_TRY(api_gen_parse(a, r, p->body, API_RESPONSES, &p->g, err));
     if (strcmp(trunc, "disabled") != 0)
         return SL_FAIL(err, REQUEST, "truncation: must be disabled");
-    for (const struct json *v = inc && inc->kind == JSON_ARRAY_K ? inc->child : NULL; v;
-         v = v->next)
+    for (const struct json *v = inc ? inc->child : NULL; v; v = v->next)
         if (text_json_is(v, "message.output_text.logprobs")) p->g.logprobs = true;
     p->g.q.want_logprob = p->g.logprobs;
     p->g.q.n_logprob = p->g.logprobs ? p->g.n_top : -1;
