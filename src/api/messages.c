@@ -134,12 +134,14 @@ static sl_status put_message(struct arena *a, struct json_w *w, const struct jso
         text_jw_strz(w, "");
     else
         SL_TRY(put_content(w, content, at, err));
-    for (int i = 0; i < BASE_COUNT_OF(pass); i++)
-        if ((v = api_field(m, pass[i])) && v->kind == JSON_STR_K) {
-            text_jw_key(w, pass[i]);
-            text_jw_str(w, v->s, v->n);
-        }
-    if (calls && calls->n) {
+    for (int i = 0; i < BASE_COUNT_OF(pass); i++) {
+        if (!(v = api_field(m, pass[i]))) continue;
+        if (v->kind != JSON_STR_K)
+            return SL_FAIL(err, REQUEST, "messages[%d].%s: must be a string", at, pass[i]);
+        text_jw_key(w, pass[i]);
+        text_jw_str(w, v->s, v->n);
+    }
+    if (calls && (calls->n || calls->kind != JSON_ARRAY_K)) {
         text_jw_key(w, "tool_calls");
         SL_TRY(put_calls(a, w, calls, at, as_text, err));
     }
@@ -203,6 +205,20 @@ static sl_status put_kwargs(struct str *out, const struct json *body, const char
     return str_status(out, err);
 }
 
+/* The members of tools[i].function beside its name. */
+static sl_status check_function(const struct json *f, int i, sl_err *err)
+{
+    const struct json *text = api_field(f, "description"), *p = api_field(f, "parameters"),
+                      *strict = api_field(f, "strict");
+    if (text && text->kind != JSON_STR_K)
+        return SL_FAIL(err, REQUEST, "tools[%d].function.description: must be a string", i);
+    if (p && p->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, REQUEST, "tools[%d].function.parameters: must be an object", i);
+    if (strict && strict->kind != JSON_BOOL_K)
+        return SL_FAIL(err, REQUEST, "tools[%d].function.strict: must be true or false", i);
+    return SL_OK;
+}
+
 static sl_status check_tools(const struct json *tools, sl_err *err)
 {
     int i = 0;
@@ -214,6 +230,7 @@ static sl_status check_tools(const struct json *tools, sl_err *err)
             return SL_FAIL(err, REQUEST, "tools[%d].type: must be function", i);
         if (!name || name->kind != JSON_STR_K || name->n < 1 || name->n > 128)
             return SL_FAIL(err, REQUEST, "tools[%d].function.name: must be 1 to 128 bytes", i);
+        SL_TRY(check_function(f, i, err));
     }
     return SL_OK;
 }
@@ -261,36 +278,40 @@ sl_status api_tools_check(const struct json *body, sl_err *err)
     return SL_OK;
 }
 
+static void put_function(struct json_w *w, const struct json *f, bool complete)
+{
+    text_jw_obj(w);
+    for (const struct json *v = f->child; v; v = v->next) {
+        if (v->kind == JSON_NULL_K) continue; /* not given */
+        text_jw_key(w, v->key);
+        text_jw_node(w, v);
+    }
+    if (complete && !api_field(f, "description")) {
+        text_jw_key(w, "description");
+        text_jw_strz(w, "");
+    }
+    if (complete && !api_field(f, "parameters")) {
+        text_jw_key(w, "parameters");
+        text_jw_raw(w, "{\"type\":\"object\",\"properties\":{}}", 33);
+    }
+    text_jw_obj_end(w);
+}
+
 /* As they came; or with what a template may wish for and clients may leave out. */
 static void put_tools(struct str *out, const struct json *tools, bool complete)
 {
     struct json_w w;
     text_jw_init(&w, out);
-    if (!complete) {
-        text_jw_node(&w, tools);
-        return;
-    }
     text_jw_arr(&w);
     for (const struct json *t = tools->child; t; t = t->next) {
-        const struct json *f = text_json_get(t, "function");
         text_jw_obj(&w);
-        text_jw_key(&w, "type");
-        text_jw_strz(&w, "function");
-        text_jw_key(&w, "function");
-        text_jw_obj(&w);
-        for (const struct json *v = f->child; v; v = v->next) {
+        for (const struct json *v = t->child; v; v = v->next) {
             text_jw_key(&w, v->key);
-            text_jw_node(&w, v);
+            if (strcmp(v->key, "function") == 0)
+                put_function(&w, v, complete);
+            else
+                text_jw_node(&w, v);
         }
-        if (!text_json_get(f, "description")) {
-            text_jw_key(&w, "description");
-            text_jw_strz(&w, "");
-        }
-        if (!text_json_get(f, "parameters")) {
-            text_jw_key(&w, "parameters");
-            text_jw_raw(&w, "{\"type\":\"object\",\"properties\":{}}", 33);
-        }
-        text_jw_obj_end(&w);
         text_jw_obj_end(&w);
     }
     text_jw_arr_end(&w);
@@ -369,7 +390,8 @@ sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err)
     for (const struct json *m = list->kind == JSON_ARRAY_K ? list->child : NULL; m; m = m->next)
         n += text_bytes(text_json_get(m, "content"));
     if (n <= max) return SL_OK;
-    return SL_FAIL(err, LIMIT, "prompt of %zu bytes: longer than the context of %d tokens", n,
+    return SL_FAIL(err, LIMIT,
+                   "prompt of %zu bytes: this model's maximum context length is %d tokens", n,
                    a->ei.n_ctx);
 }
 

@@ -229,6 +229,9 @@ def text_routes(s):
         need("tokenize round trip", back == text and ids["count"] == len(ids["tokens"]), (text, back))
     status, r = s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})
     need("apply-template", status == 200 and "Hi" in r["prompt"], r)
+    plain, nulls = (s.post("/apply-template", chat(tools=[{"type": "function", "function": {"name": "f", **more}}]))
+                    for more in ({}, {"description": None, "parameters": None, "strict": None}))
+    need("null members of a function", nulls == plain and plain[0] == 200, (nulls, plain))
     status, r2 = s.post("/tokenize", {"messages": [{"role": "user", "content": "Hi"}]})
     need("tokenize messages", status == 200 and r2["count"] > 3, r2)
 

@@ -9,7 +9,7 @@ from serve import DEMO, Server, chat, error_of, key_line, leaks
 import e2e
 
 T = e2e.Tally("serve: errors")
-CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+CHAT, TEXT, EMBED, RESP = "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"
 NUMBERS = {  # field: (route, low, high)
     "temperature": (CHAT, 0, 2), "top_p": (CHAT, 0, 1), "n": (CHAT, 1, 128), "max_tokens": (CHAT, 1, 1 << 24),
     "max_completion_tokens": (CHAT, 1, 1 << 24), "presence_penalty": (CHAT, -2, 2),
@@ -82,6 +82,8 @@ def texts(s):
         ("bias blank", CHAT, {"messages": m, "logit_bias": {" 1": 1}}, "logit_bias"),
         ("part without text", CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
         ("web search as it is", CHAT, {"messages": m, "web_search_options": {}}, "web_search_options"),
+        ("left recursion", CHAT, {"messages": m, "grammar": 'root ::= top\ntop ::= top "a" | "b"'}, "grammar"),
+        ("left recursion of a schema", CHAT, {"messages": m, "guided_json": {"anyOf": [{"$ref": "#"}, {"const": 1}]}}, "guided_json"),
         ("id of a text", CHAT, {"messages": m, "grammar": 'root ::= "a" <[5]>'}, "grammar"),
         ("two structures", CHAT, {"messages": m, "guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"),
         ("stop ids many", CHAT, {"messages": m, "stop_token_ids": [1] * 65}, "stop_token_ids"),
@@ -97,6 +99,10 @@ def texts(s):
         ("tool type", CHAT, {"messages": m, "tools": [{"type": "retrieval"}]}, "tools[0].type"),
         ("tool name", CHAT, {"messages": m, "tools": [{"type": "function", "function": {}}]},
          "tools[0].function.name"),
+        *((f"tool {k}", CHAT, {"messages": m, "tools": [{"type": "function", "function": {"name": "f", k: v}}]}, f"tools[0].function.{k}")
+          for k, v in (("description", 5), ("parameters", "x"), ("parameters", []), ("strict", "yes"))),
+        *((f"responses {k}", RESP, {"input": "x", k: v}, k) for k in ("text", "reasoning", "metadata", "tools", "include", "user")
+          for v in (5, True, "" if k in ("text", "tools") else {"a": 1} if k in ("include", "user") else "x")),
         ("tool_choice", CHAT, {"messages": m, "tool_choice": "perhaps"}, "tool_choice"),
         ("format", CHAT, {"messages": m, "response_format": {"type": "xml"}}, "response_format.type"),
         ("format text", CHAT, {"messages": m, "response_format": "json"}, None),
@@ -108,11 +114,16 @@ def texts(s):
         ("reasoning_effort", CHAT, {"messages": m, "reasoning_effort": 5}, "reasoning_effort"),
         ("tool_calls", CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
          "messages[0].tool_calls"),
+        ("tool_calls number", CHAT, {"messages": [{"role": "assistant", "tool_calls": 5}]}, "messages[0].tool_calls"),
+        ("name number", CHAT, {"messages": [{"role": "user", "content": "x", "name": 5}]}, "messages[0].name"),
+        ("tool_call_id number", CHAT, {"messages": [{"role": "tool", "content": "x", "tool_call_id": 5}]}, "messages[0].tool_call_id"),
         ("no prompt", TEXT, {}, "prompt"),
         ("prompt object", TEXT, {"prompt": {}}, "prompt"),
         ("prompt id", TEXT, {"prompt": [4096]}, "prompt"),
         ("prompt negative id", TEXT, {"prompt": [-1]}, "prompt"),
         ("prompt ids vocabulary", TEXT, {"prompt_token_ids": [4096]}, "prompt_token_ids"),
+        ("prompt ids text", TEXT, {"prompt_token_ids": "x"}, "prompt_token_ids"),
+        ("prompt ids texts", TEXT, {"prompt_token_ids": ["x", "y"]}, "prompt_token_ids"),
         ("prompt ids none", TEXT, {"prompt_token_ids": []}, "prompt_token_ids"),
         ("input id", EMBED, {"input": [4096]}, "input"),
         ("input ids", EMBED, {"input": [[1], [4096]]}, "input"),
@@ -152,6 +163,11 @@ def texts(s):
     long = "word " * 20000
     bad(s, "too long", TEXT, {"prompt": long}, 400, "prompt", "context_length_exceeded")
     bad(s, "too long chat", CHAT, chat(long), 400, "messages", "context_length_exceeded")
+    bad(s, "a later one too long", TEXT, {"prompt": ["a"] * 20 + [long]}, 400, "prompt", "context_length_exceeded")
+    bad(s, "a later input too long", EMBED, {"input": ["a", long]}, 400, "input", "context_length_exceeded")
+    bad(s, "an answer that is too ambiguous", TEXT, {"prompt": "x", "guided_regex": "(a?){100000}"}, 400, None, "invalid_value")
+    _, r = s.post(CHAT, chat(long))
+    T.check("OpenAI's words", None if "this model's maximum context length is 2048 tokens" in r["error"]["message"] else r)
     bad(s, "out of context ids", TEXT, {"prompt": [5] * 2049}, 400, "prompt", "context_length_exceeded")
 
 
@@ -197,6 +213,21 @@ def routes(s):
         got, head, data = s.get("/v1/models", {"Origin": origin, "Host": "localhost"})
         T.check(f"Origin {origin}", None if got == status else f"status {got}")
         T.check(f"Origin {origin} CORS", "CORS header" if "access-control-allow-origin" in head else None)
+
+
+def cors():
+    """A page of an origin that is allowed calls with what SDKs send from browsers, and reads what they read."""
+    page = {"Origin": "https://chat.example.org", "Host": "localhost"}
+    asked = "authorization,content-type,x-stainless-os,x-stainless-retry-count"
+    with Server("--cors-origin", page["Origin"]) as s:
+        got, head, _ = s.call("OPTIONS", CHAT, None, {**page, "Access-Control-Request-Headers": asked})
+        T.check("preflight", None if got == 204 and head["access-control-allow-headers"] == asked and
+                head["access-control-allow-origin"] == page["Origin"] and "DELETE" in head["access-control-allow-methods"] else f"{got} {head}")
+        got, head, _ = s.get("/v1/models", page)
+        T.check("what the page may read", None if got == 200 and "x-request-id" in head.get("access-control-expose-headers", "") and
+                "retry-after" in head["access-control-expose-headers"] else f"{got} {head}")
+        got, head, _ = s.call("OPTIONS", CHAT, None, {**page, "Origin": "https://evil.example", "Access-Control-Request-Headers": asked})
+        T.check("preflight of another", None if got == 403 and not [h for h in head if h.startswith("access-control")] else f"{got} {head}")
 
 
 def leaks_are_seen():
@@ -250,6 +281,7 @@ def without(tmp):
 
 
 leaks_are_seen()
+cors()
 with e2e.scratch() as tmp_dir:
     without(tmp_dir)
 seen = leaks.n
