@@ -332,6 +332,10 @@ static void closed(struct net_req *r)
 static void release(struct net_req *r)
 {
     struct api_job *j = r->user;
+    int n_lost = j->n_submitted * j->g->n; /* samples whose end nobody read: the client went away */
+    for (int i = 0; i < j->n_submitted; i++)
+        n_lost -= j->sub[i].n_over;
+    net_count_add(&j->a->metrics.finish[SL_FINISH_CANCELLED], n_lost);
     if (j->fmt->fini) j->fmt->fini(j);
     sl_grammar_unref(j->g->grammar);
     net_feed_fini(&j->feed);
