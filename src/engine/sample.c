@@ -286,12 +286,15 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
         *token = best;
         return SL_OK;
     }
+    if (d->logit[best] == -INFINITY)
+        return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible");
     adjust(s, d);
     best = engine_argmax(s->work, s->n_vocab);
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     float top = s->work[best];
     if (top == -INFINITY)
-        return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible or forbidden");
+        return SL_FAIL(err, REQUEST,
+                       "no token can be chosen: the request forbids all that are possible");
     *token = best;
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)

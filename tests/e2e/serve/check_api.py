@@ -67,6 +67,32 @@ def counted(s):
     need("tokens counted", rose == [u["prompt_tokens"], 27] and u["completion_tokens"] == 27, (rose, u))
 
 
+def aborted(s):
+    """Samples that a client left count as aborted, each once, and no others."""
+    def now():
+        text = s.get("/metrics")[2].decode()
+        return [float(re.search(r'request_success_total\{.*finished_reason="%s"\} (\S+)\n' % k, text)[1]) for k in ("stop", "length", "abort", "error")]
+    before = now()
+    s.post("/v1/completions", {"prompt": "a", "max_tokens": 2, "n": 2, "ignore_eos": True})
+    c = s.open({"prompt": "a", "max_tokens": 1500, "n": 3, "ignore_eos": True, "stream": True}, "/v1/completions")
+    c.recv(100)
+    c.close()
+    for _ in range(100):
+        rose = [b - a for a, b in zip(before, now())]
+        if sum(rose) >= 5:
+            break
+        time.sleep(0.05)
+    need("aborted ones counted", rose == [0, 2, 3, 0], rose)
+
+
+def forbidden(s):
+    """What a request forbids is its own fault, not the server's."""
+    ids = s.post("/tokenize", {"prompt": "a"})[1]["tokens"]
+    for more in ({"logit_bias": {str(t): -100 for t in ids}}, {"min_tokens": 3, "stop_token_ids": ids}):
+        status, r = s.post("/v1/completions", {"prompt": "x", "guided_choice": ["a"], "max_tokens": 4, **more})
+        need("all tokens forbidden", status == 400 and r["error"]["type"] == "invalid_request_error", (status, r))
+
+
 def chat_shapes(s):
     status, r = s.post("/v1/chat/completions", chat())
     need("chat status", status == 200, r)
@@ -354,7 +380,7 @@ def company(s):
 
 
 with Server() as server:
-    for part in (get_routes, counted, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
+    for part in (get_routes, counted, aborted, forbidden, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)
 T.exit()
