@@ -275,9 +275,18 @@ static const char *below_one(const struct load_cmd_opts *o)
     return NULL;
 }
 
+static bool is_known_percentile(double p)
+{
+    for (int k = 0; k < LOAD_N_PCT; k++)
+        if (load_pct[k] == p) return true;
+    return p == 0; /* the mean */
+}
+
 static int usage(const struct load_cmd_opts *o)
 {
     const char *low = below_one(o);
+    if (!is_known_percentile(o->sla_pct))
+        return cmd_usage("--sla-percentile %g: one of 1, 5, 10, 25, 50, 75, 90, 95, 99, or 0 for the mean", o->sla_pct);
     if (low) return cmd_usage("--%s: a value is out of range (1 and more)", low);
     if (!o->url) return cmd_usage("load needs --url URL");
     if (!o->model) return cmd_usage("load needs --model NAME");
