@@ -449,7 +449,7 @@ TEST(engine_ends_one_request_alone_when_its_output_is_not_a_number) /* RELIABILI
     drain(r.e);
     if (n == r.mi.n_vocab) {
         assert_int_equal(bad.finish, SL_FINISH_ERROR);
-        assert_int_equal(bad.status, SL_INTERNAL);
+        assert_int_equal(bad.status, SL_REQUEST);
         assert_non_null(strstr(bad.error, "no token"));
     }
     assert_int_equal(good.finish, SL_FINISH_LENGTH);
