@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chat page. The conversation and the settings live in this browser only (localStorage; the API key in sessionStorage).
+// The chat page. The conversation and the settings live in this browser only: localStorage, and sessionStorage for what is a tab's
+// own, which are the API key and its conversation (a new tab begins with the newest of all).
 import { render } from './text.js';
-import { Live } from './live.js';
+import { Live, ask } from './live.js';
 
 const $ = (id) => document.getElementById(id);
 const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'frequency_penalty', 'presence_penalty', 'max_tokens', 'seed'];
+const CUT = 'The answer was cut off.';
 const NEUTRAL = { top_p: 1, top_k: 0, min_p: 0, frequency_penalty: 0, presence_penalty: 0 };
 
 let model = '';
@@ -13,8 +15,10 @@ let running = null; // AbortController of the answer under way
 
 // ---- what is kept ----
 function keep() {
+  const text = JSON.stringify(messages);
   try {
-    localStorage.setItem('sluice.chat', JSON.stringify(messages));
+    sessionStorage.setItem('sluice.chat', text);
+    localStorage.setItem('sluice.chat', text);
   } catch { /* full or forbidden: the page works without */ }
 }
 
@@ -32,8 +36,8 @@ function recall() {
     const s = JSON.parse(localStorage.getItem('sluice.settings') ?? '{}');
     for (const [k, v] of Object.entries(s)) if ($(k) && typeof v === 'string') $(k).value = v;
     $('key').value = sessionStorage.getItem('sluice.key') ?? '';
-    const m = JSON.parse(localStorage.getItem('sluice.chat') ?? '[]');
-    if (Array.isArray(m)) messages = m.filter((x) => x && typeof x.role === 'string');
+    const m = JSON.parse(sessionStorage.getItem('sluice.chat') ?? localStorage.getItem('sluice.chat') ?? '[]');
+    if (Array.isArray(m)) messages = m.filter((x) => typeof x?.role === 'string' && typeof x.content === 'string');
   } catch {
     messages = [];
   }
@@ -124,9 +128,23 @@ function fill(article, m, i) {
   if (m.role === 'user') foot.append(button('Edit', 'change this message and ask again', () => edit(i)));
   if (m.role === 'assistant') {
     if (m.stats) foot.append(statsText(m.stats));
-    foot.append(button('Copy', 'copy the answer', () => navigator.clipboard?.writeText(m.content)));
-    if (i === messages.length - 1) foot.append(button('Regenerate', 'answer once more (Alt+R)', regenerate));
+    foot.append(button('Copy', 'copy the answer', () => copy(m.content)));
   }
+  if (i === messages.length - 1) foot.append(button('Regenerate', 'answer once more (Alt+R)', regenerate));
+}
+
+// Browsers have no clipboard on pages that came over plain HTTP from another machine: there a selection is copied.
+function copy(text) {
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(text);
+    return;
+  }
+  const t = document.createElement('textarea');
+  t.value = text;
+  document.body.append(t);
+  t.select();
+  document.execCommand('copy');
+  t.remove();
 }
 
 function showAll() {
@@ -193,7 +211,7 @@ async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch((e) => { throw e.name === 'AbortError' ? e : new Error(CUT); });
     if (done) return;
     rest += value;
     let nl;
@@ -249,7 +267,7 @@ async function receive(m, article, signal) {
     if (!drawn) requestAnimationFrame(draw);
     drawn = true;
   };
-  const r = await fetch('v1/chat/completions', {
+  const r = await ask('v1/chat/completions', {
     method: 'POST', signal, headers: { 'Content-Type': 'application/json', ...headers() }, body: JSON.stringify(body()),
   });
   if (!r.ok) throw await failure(r);
@@ -276,7 +294,7 @@ async function receive(m, article, signal) {
     }
     soon();
   }
-  if (!ended) throw new Error('The answer was cut off.');
+  if (!ended) throw new Error(CUT);
   const seconds = (performance.now() - first) / 1000, n = usage?.completion_tokens ?? pieces;
   m.stats = {
     prompt: usage?.prompt_tokens, tokens: n, cached: usage?.prompt_tokens_details?.cached_tokens, finish,
@@ -313,6 +331,7 @@ async function answer() {
   keep();
   showAll();
   $('input').focus();
+  if (m.error || $('model').className) whoIsThere(); // perhaps another model by now
 }
 
 // ---- what people do ----
@@ -352,17 +371,21 @@ function edit(i) {
     keep();
     answer();
   };
+  const leave = () => {
+    showAll();
+    $('input').focus();
+  };
   box.addEventListener('keydown', (e) => {
     if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
       e.preventDefault();
       go();
     } else if (e.key === 'Escape') {
       e.stopPropagation();
-      showAll();
+      leave();
     }
   });
   article.querySelector('.body').replaceChildren(box);
-  article.querySelector('.foot').replaceChildren(button('Send', 'ask this instead', go), button('Cancel', 'leave it', showAll));
+  article.querySelector('.foot').replaceChildren(button('Send', 'ask this instead', go), button('Cancel', 'leave it', leave));
   box.focus();
 }
 
@@ -400,10 +423,10 @@ function theme() {
 
 async function whoIsThere() {
   try {
-    const r = await fetch('v1/models', { headers: headers() });
+    const r = await ask('v1/models', { headers: headers() });
     if (!r.ok) throw await failure(r);
     model = (await r.json()).data[0].id;
-    $('model').textContent = model;
+    $('model').textContent = $('model').title = model;
     $('model').className = '';
   } catch (e) {
     $('model').textContent = e.message;
@@ -442,6 +465,11 @@ $('stop').addEventListener('click', () => running?.abort());
 $('fresh').addEventListener('click', fresh);
 $('theme').addEventListener('click', theme);
 $('settings').addEventListener('change', keepSettings);
+addEventListener('pagehide', () => { // what of an answer is there
+  if (!running) return;
+  messages[messages.length - 1].stats = { finish: 'stopped' };
+  keep();
+});
 $('key').addEventListener('change', whoIsThere);
 for (const v of ['chat', 'live']) {
   $('tab-' + v).addEventListener('click', () => view(v));

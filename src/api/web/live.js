@@ -36,6 +36,15 @@ export const CHARTS = [
   { id: 'roofline', title: 'Share of the memory\'s speed', unit: '%', max: 100, names: ['of read bandwidth'], of: [level('sluice:roofline_ratio', 100)] },
 ];
 
+// fetch, which has other words in every browser where there is no server.
+export async function ask(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (e) {
+    throw e.name === 'AbortError' ? e : new Error('The server can not be reached.');
+  }
+}
+
 function el(tag, attrs = {}, ns = null) {
   const e = ns ? document.createElementNS(ns, tag) : document.createElement(tag);
   for (const [k, v] of Object.entries(attrs)) e.setAttribute(k, v);
@@ -90,7 +99,7 @@ class Chart {
       this.paths[i].setAttribute('d', path);
     });
     this.now.textContent = this.data.map((d) => show(d[d.length - 1])).join(' / ') + ' ' + this.spec.unit;
-    this.legend.replaceChildren(this.spec.names.join(' / '), ` 0 to ${show(top)} ${this.spec.unit}, two minutes`);
+    this.legend.replaceChildren(this.spec.names.join(' / '), ` 0 to ${(show(top) + ' ' + this.spec.unit).trim()}, two minutes`);
   }
 }
 
@@ -117,7 +126,7 @@ export class Live {
     this.timer = setTimeout(() => this.tick(), 1000);
     if (document.hidden) return;
     try {
-      const r = await fetch('metrics', { headers: this.headers() });
+      const r = await ask('metrics', { headers: this.headers() });
       if (!r.ok) throw new Error(r.status === 401 ? 'The server wants an API key: Chat, Settings.' : 'HTTP ' + r.status);
       const a = parseMetrics(await r.text()), t = performance.now();
       const dt = this.before ? (t - this.t) / 1000 : 1;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web page in Chromium, by chromedriver: check_page.py BUILD [FOLDER FOR PICTURES]
 
-Types, streams, stops, edits, answers again, reloads, shows reasoning and a tool call, watches the charts, looks at phone width and dark colours, and wants no
-console error. Needs chromium and chromedriver (Debian: chromium chromium-driver); without them it is skipped (77).
+Types, streams, stops, edits, answers again, reloads, shows reasoning and a tool call, watches the charts, looks at phone width and dark colours, has two tabs, loses
+the server in the middle of an answer and meets another model behind it, and wants no console error but those. Needs chromium and chromedriver (Debian: chromium chromium-driver); without them it is skipped (77).
 """
 import base64
 import json
@@ -14,10 +14,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
 BUILD = sys.argv[1]
+OTHER = BUILD + '/tests/tiny/smollm.gguf'
 SHOTS = sys.argv[2] if len(sys.argv) > 2 else None
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 WEATHER = [{'type': 'function', 'function': {'name': 'get_weather', 'description': 'Get the current weather in a city', 'parameters': {
@@ -109,6 +111,11 @@ window.fetch = async (...a) => {
 };"""
 
 
+LONG = """const real = window.fetch;
+window.fetch = (u, o) => real(u, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o);"""
+REGENERATE = "return [...document.querySelectorAll('#log > :last-child .foot button')].at(-1)?.textContent"
+
+
 def ask(b, text):
     b.keys('#input', text + '\ue007')
     b.until(lambda: b.js(ANSWERED))
@@ -165,6 +172,88 @@ def stop(b):
         check('stops by ' + how, stopped)
     b.set('#temperature', '0')
     b.click('#fresh')
+
+
+def middle(b):
+    """An answer that is under way: its length once there are some letters of it."""
+    b.js(LONG)
+    b.click('#fresh')
+    b.keys('#input', 'Tell me a very long story about everything.\ue007')
+    return b.until(lambda: b.js("return (document.querySelector('article.busy .body')?.textContent.length ?? 0) > 40"))
+
+
+def leave(b, url):
+    """Reloads in the middle, and other tabs."""
+    check('an answer under way', middle(b))
+    b.raw('POST', '/refresh', {})
+    check('reload keeps what there was', b.until(lambda: len(b.js(LAST)) > 40), b.js("return document.querySelector('#log').textContent"))
+    check('and says that it stopped', 'stopped' in b.js("return document.querySelector('article.assistant .foot').textContent"))
+    b.js("for (const s of [localStorage, sessionStorage]) s.setItem('sluice.chat', JSON.stringify([{role: 'user', content: 'What is the capital of France?'}]))")
+    b.raw('POST', '/refresh', {})
+    b.until(lambda: b.js("return !!document.querySelector('article')"))
+    check('a question without answer can be asked again', b.js(REGENERATE) == 'Regenerate', b.js(REGENERATE))
+    b.click('#log > :last-child .foot button:last-child')
+    b.until(lambda: b.js(ANSWERED) and b.js(LAST))
+    check('and is answered', 'Paris' in b.js(LAST), b.js(LAST))
+    one = b.raw('GET', '/window')
+    b.raw('POST', '/window', {'handle': b.raw('POST', '/window/new', {'type': 'tab'})['handle']})
+    b.raw('POST', '/url', {'url': url})
+    check('a new tab has the newest conversation', b.until(lambda: 'Paris' in b.js(LAST)))
+    b.click('#fresh')
+    check('it has another of its own', 'Madrid' in ask(b, 'What is the capital of Spain?'), b.js(LAST))
+    b.raw('DELETE', '/window')
+    b.raw('POST', '/window', {'handle': one})
+    b.raw('POST', '/refresh', {})
+    check('a tab keeps its conversation', b.until(lambda: 'Paris' in b.js(LAST), 3), b.js(LAST))
+    b.js("sessionStorage.setItem('sluice.chat', JSON.stringify([{role: 'user', content: 'Hi'}, {role: 'assistant'}, null, 7]))")
+    b.raw('POST', '/refresh', {})
+    check('odd contents of the storage do no harm', b.until(lambda: b.js("return document.querySelector('#model').textContent"), 3))
+    b.click('#fresh')
+
+
+def controls(b):
+    b.js("document.querySelector('#settings').open = false")
+    b.set('#temperature', '0.33')
+    b.keys('#input', 'What is the capital of France?')
+    b.click('#send')
+    b.until(lambda: b.js("return document.querySelectorAll('article').length") == 2, 3)
+    check('Send takes every number', b.js("return document.querySelectorAll('article').length") == 2)
+    b.until(lambda: b.js(ANSWERED))
+    b.set('#temperature', '2.5')
+    b.click('#fresh')
+    ask(b, 'Hi')
+    check('the server says what is wrong with one', 'temperature: 2.5' in b.js("return document.querySelector('#log').textContent"), b.js("return document.querySelector('#log').textContent"))
+    b.set('#temperature', '0')
+    b.click('#fresh')
+    ask(b, 'What is the capital of France?')
+    b.js("Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true}); document.execCommand = (c) => { window.copied = c + ' ' + document.activeElement.value; }")
+    b.click('article.assistant .foot button')
+    check('copies without a clipboard', b.js('return window.copied') == 'copy ' + b.js(LAST), b.js('return window.copied'))
+    b.click('#fresh')
+
+
+def gone(b, server):
+    """The server is killed in the middle, and another model comes up in its place."""
+    check('an answer under way', middle(b))
+    server.stop(9)
+    b.until(lambda: b.js(ANSWERED))
+    foot = b.js("return document.querySelector('article.assistant .foot').textContent")
+    check('the cut is told', 'The answer was cut off.' in foot and 'Regenerate' in foot, foot)
+    check('what there was stays', len(b.js(LAST)) > 40)
+    ask(b, 'Hi')
+    foot = b.js("return [...document.querySelectorAll('article .foot')].at(-1).textContent")
+    check('no server is told', 'The server can not be reached.' in foot, foot)
+    other = Server(OTHER, server.port)
+    try:
+        b.js("window.fetch = new Proxy(window.fetch, {apply: (f, x, a) => f(a[0], a[1]?.body ? {...a[1], body: JSON.stringify({...JSON.parse(a[1].body), max_completion_tokens: 4})} : a[1])})")
+        name = "return document.querySelector('#model:not(.error)')?.textContent ?? ''"
+        for _ in range(2):  # the first time the page asks the model that was
+            b.click('#log > :last-child .foot button:last-child')
+            b.until(lambda: b.js(ANSWERED) and b.js(name) not in ('', 'demo'), 5)
+        foot = b.js("return [...document.querySelectorAll('article .foot')].at(-1).textContent")
+        check('another model in its place is asked', 'tokens' in foot and b.js(name) not in ('', 'demo'), foot, b.js(name))
+    finally:
+        check('the other ends well', other.stop() == 0)
 
 
 def more(b):
@@ -234,36 +323,46 @@ def phone(b):
     b.shot('phone-settings')
 
 
+class Server:
+    def __init__(self, model, port=0):
+        self.p = subprocess.Popen([BUILD + '/sluice', 'serve', '-m', model, '--port', str(port), '--log-json'], stderr=subprocess.PIPE, text=True)
+        self.port = next((json.loads(x)['port'] for x in self.p.stderr if x.startswith('{') and json.loads(x).get('event') == 'listening'), None)
+        threading.Thread(target=lambda: [None for _ in self.p.stderr], daemon=True).start()
+
+    def stop(self, how=15):
+        self.p.send_signal(how)
+        return self.p.wait(20)
+
+
 def main():
     if not shutil.which('chromedriver') or not (shutil.which('chromium') or shutil.which('google-chrome')):
         print('no chromium with chromedriver here')
         return 77
     with tempfile.TemporaryDirectory() as tmp:
-        server = subprocess.Popen([BUILD + '/sluice', 'serve', '-m', 'demo', '--port', '0', '--log-json'], stderr=subprocess.PIPE, text=True)
-        port = None
-        for line in server.stderr:
-            if line.startswith('{') and json.loads(line).get('event') == 'listening':
-                port = json.loads(line)['port']
-                break
-        if not port:
+        server = Server('demo')
+        if not server.port:
             print('the server does not start')
             return 1
-        import threading
-        threading.Thread(target=lambda: [None for _ in server.stderr], daemon=True).start()
+        url = f'http://127.0.0.1:{server.port}/'
         b = Browser(os.path.join(tmp, 'profile'))
         try:
-            b.raw('POST', '/url', {'url': f'http://127.0.0.1:{port}/'})
+            b.raw('POST', '/url', {'url': url})
             chat(b)
             stop(b)
             more(b)
             live(b)
             phone(b)
+            leave(b, url)
             log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING')]
             check('no console error', not log, log)
+            controls(b)
+            gone(b, server)
+            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING') and 'Failed to load resource' not in e['message']]
+            check('no console error but of requests', not log, log)
         finally:
             b.close()
-            server.terminate()
-            check('server ends well', server.wait(20) == 0)
+            if server.p.poll() is None:
+                check('server ends well', server.stop() == 0)
     print('%d bad' % bad)
     return 1 if bad else 0
 
