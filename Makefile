@@ -36,8 +36,6 @@ install: all
 	cmake --install $(BUILD)
 fmt:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
-tidy: all
-	scripts/tidy $(BUILD)
 clean:
 	rm -rf build build-*
-.PHONY: all run check check-all soak serve-check rows deep asan tsan debug clang cov simde arm64 fuzz bench install fmt tidy clean
+.PHONY: all run check check-all soak serve-check rows deep asan tsan debug clang cov simde arm64 fuzz bench install fmt clean
