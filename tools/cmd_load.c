@@ -299,6 +299,7 @@ static int usage(const struct load_cmd_opts *o)
     if (o->number.n > 1 && o->number.n != o->parallel.n)
         return cmd_usage("--number has %d values, --parallel %d", o->number.n, o->parallel.n);
     if (o->prefix >= o->input) return cmd_usage("--prefix-length must be below --input-length");
+    if (!o->trace && o->speed != 1) return cmd_usage("--speed: of a trace: --trace FILE");
     if (o->trace && sla) return cmd_usage("--trace has its own times: no --sla-* search");
     return 0;
 }

@@ -239,7 +239,7 @@ def failures(server, tmp):
     for args, what in ((['--parallel', '0'], '--parallel'), ([], 'load needs'), (['--rate', '1'], '--rate needs'),
                        (['--parallel', '1', '--extra-args', '[1]'], 'no JSON object'), (['--parallel', '1', '--rate', '2', '--number', '1'], 'one of them'),
                        (['--sla-ttft', '9', '--sla-percentile', '80'], '--sla-percentile 80'),
-                       (['--parallel', '1,2', '--number', '1,2,3'], '3 values')):
+                       (['--parallel', '1', '--speed', '2'], '--speed'), (['--parallel', '1,2', '--number', '1,2,3'], '3 values')):
         _, err = load(server, *args, expect=2)
         check('usage of ' + ' '.join(args), what in err and err.count('\n') == 1, err)
     for name in ('--csv', '--html', '--json'):
