@@ -478,6 +478,8 @@ static int run(struct cmd_ctx *x)
         return cmd_usage("--chat does not go with --ids: ids are the whole prompt");
     if (o->system && !o->chat)
         return cmd_usage("--system: needs --chat: only a chat template has a system message");
+    for (int i = 0; i < o->stop.n; i++)
+        if (!*o->stop.v[i]) return cmd_usage("--stop: an empty text");
     if (o->batch_file) return run_batch(x, o);
     if (o->file || dash) {
         if (compute_read(dash ? "-" : o->file, &file_text, &n, &err)) return cmd_fail(&err);

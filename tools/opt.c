@@ -69,7 +69,8 @@ static sl_status bad_value(const struct opt *o, const char *where, const char *t
         if (o->min != o->max)
             return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer from %.0f to %.0f", where,
                            text, o->min, o->max);
-        return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer", where, text);
+        return SL_FAIL(err, REQUEST, "bad value: %s %s: an integer%s", where, text,
+                       o->kind == OPT_U64 ? " from 0 to 18446744073709551615" : "");
     }
 }
 

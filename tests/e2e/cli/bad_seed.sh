@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$SLUICE run -m $TINY/none -p a --seed -1

@@ -1,0 +1,1 @@
+sluice: --stop: an empty text
