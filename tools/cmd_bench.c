@@ -419,6 +419,7 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
 /* What is not given, and the two commands inside this one; true: *rc is the result. */
 static bool other(struct bench_opts *o, int *rc)
 {
+    bool lists = o->p.n || o->b.n || o->n >= 0, deep = o->d.n != 1 || o->d.v[0];
     static int32_t prompt[] = {512}, one[] = {1}, work[] = {96, 8};
     const struct bench_files f = {o->csv, o->svg};
     sl_err err = {0};
@@ -428,6 +429,10 @@ static bool other(struct bench_opts *o, int *rc)
     if (!o->kernels && !o->ablation) return false;
     if (o->kernels && o->ablation)
         *rc = cmd_usage("--kernels and --ablation: give one of them");
+    else if (o->kernels && (lists || deep || o->common.expert_stats))
+        *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");
+    else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))
+        *rc = cmd_usage("--ablation: one -p, one -n and one -b, without -d and --expert-stats");
     else {
         sl_status st = o->kernels ? bench_kernels(&o->common, o->kernels, &f, &err)
                                   : bench_ablation(&o->common, o->b.v[0], o->p.v[0], o->n, &f, &err);

@@ -1,0 +1,1 @@
+sluice: --ablation: one -p, one -n and one -b, without -d and --expert-stats

@@ -1,0 +1,1 @@
+sluice: --kernels: not with -p, -n, -b, -d or --expert-stats

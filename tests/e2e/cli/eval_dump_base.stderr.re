@@ -1,0 +1,1 @@
+sluice: --base: not with --dump-logits

@@ -1,0 +1,1 @@
+sluice: --dump-logits: goes with one of --ids and --ids-file, without -f
