@@ -25,6 +25,10 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/libsluice.a
 add_custom_target(sluice_static ALL DEPENDS ${CMAKE_BINARY_DIR}/libsluice.a)
 
 set(sl_pc_private "libpcre2-8 libutf8proc libxxhash")
+# Paths from where the file lies: cmake --install --prefix may choose another place than was configured.
+file(RELATIVE_PATH sl_pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH sl_pc_lib ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH sl_pc_include ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 configure_file(${CMAKE_SOURCE_DIR}/cmake/sluice.pc.in ${CMAKE_BINARY_DIR}/sluice.pc @ONLY)
 
 install(TARGETS sluice_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -15,7 +15,7 @@ n=$(nm -D --defined-only "$build/libsluice.so" | grep -c ' T sl_')
 declared=$(grep -c '^SL_API' "$src/include/sluice.h")
 [ "$n" = "$declared" ] || { echo "libsluice.so has $n functions, sluice.h declares $declared"; exit 1; }
 
-DESTDIR="$tmp" cmake --install "$build" >/dev/null
+cmake --install "$build" --prefix "$tmp/here" >/dev/null
 pc=$(find "$tmp" -name sluice.pc)
 lib=$(dirname "$(dirname "$pc")")
 inc=$(dirname "$(find "$tmp" -name sluice.h)")
@@ -23,7 +23,7 @@ export PKG_CONFIG_PATH="$(dirname "$pc")"
 pkg-config --validate sluice
 [ "$(pkg-config --modversion sluice)" = "$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$src/CMakeLists.txt")" ]
 [ -f "$(find "$tmp" -name sluice.1)" ]
-$cc -Wall -Werror -I"$inc" "$src/docs/examples/hello.c" -L"$lib" -lsluice -o "$tmp/hello_shared"
+$cc -Wall -Werror "$src/docs/examples/hello.c" $(pkg-config --cflags --libs sluice) -o "$tmp/hello_shared"
 $cc -Wall -Werror -I"$inc" "$src/docs/examples/hello.c" "$lib/libsluice.a" \
     $(pkg-config --libs $(sed -n 's/^Requires.private: //p' "$pc")) -lm -lpthread -o "$tmp/hello_static"
 echo '#include <sluice.h>' | $cc -std=c99 -Wall -Wextra -Werror -pedantic -I"$inc" -fsyntax-only -x c -
