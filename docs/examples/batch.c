@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 {
     static struct chat chat[N] = {
         {.messages = "[{\"role\":\"user\",\"content\":\"What is the capital of France?\"}]"},
-        {.messages = "[{\"role\":\"user\",\"content\":\"What is 17 + 25?\"}]"},
+        {.messages = "[{\"role\":\"user\",\"content\":\"What is 17 + 5?\"}]"},
         {.messages = "[{\"role\":\"system\",\"content\":\"Answer "
                      "briefly.\"},{\"role\":\"user\",\"content\":\"Name a colour.\"}]"},
     };
