@@ -147,8 +147,9 @@ function copy(text) {
   t.remove();
 }
 
-function showAll() {
-  const log = $('log');
+// To the end of the conversation, or (stay) where somebody has scrolled to.
+function showAll(stay = false) {
+  const log = $('log'), top = log.scrollTop, low = log.scrollHeight - top - log.clientHeight < 80;
   log.replaceChildren();
   if (!messages.length) {
     const p = document.createElement('p');
@@ -167,7 +168,7 @@ function showAll() {
     log.append(a);
     fill(a, m, i);
   });
-  log.scrollTop = log.scrollHeight;
+  log.scrollTop = stay && !low ? top : log.scrollHeight;
 }
 
 function busy(on) {
@@ -329,8 +330,8 @@ async function answer() {
   running = null;
   busy(false);
   keep();
-  showAll();
-  $('input').focus();
+  showAll(true);
+  if (!document.activeElement?.matches('textarea, input, select')) $('input').focus();
   if (m.error || $('model').className) whoIsThere(); // perhaps another model by now
 }
 
@@ -372,7 +373,7 @@ function edit(i) {
     answer();
   };
   const leave = () => {
-    showAll();
+    showAll(true);
     $('input').focus();
   };
   box.addEventListener('keydown', (e) => {

@@ -127,7 +127,7 @@ export class Live {
     if (document.hidden) return;
     try {
       const r = await ask('metrics', { headers: this.headers() });
-      if (!r.ok) throw new Error(r.status === 401 ? 'The server wants an API key: Chat, Settings.' : 'HTTP ' + r.status);
+      if (!r.ok) throw new Error({ 401: 'The server wants an API key: Chat, Settings.', 404: 'The server runs with --metrics off.' }[r.status] ?? 'HTTP ' + r.status);
       const a = parseMetrics(await r.text()), t = performance.now();
       const dt = this.before ? (t - this.t) / 1000 : 1;
       for (const c of this.charts) c.push(a, this.before, dt);

@@ -174,10 +174,11 @@ def stop(b):
     b.click('#fresh')
 
 
-def middle(b):
-    """An answer that is under way: its length once there are some letters of it."""
+def middle(b, fresh=True):
+    """An answer that is under way: there are some letters of it."""
     b.js(LONG)
-    b.click('#fresh')
+    if fresh:
+        b.click('#fresh')
     b.keys('#input', 'Tell me a very long story about everything.\ue007')
     return b.until(lambda: b.js("return (document.querySelector('article.busy .body')?.textContent.length ?? 0) > 40"))
 
@@ -230,6 +231,19 @@ def controls(b):
     b.click('article.assistant .foot button')
     check('copies without a clipboard', b.js('return window.copied') == 'copy ' + b.js(LAST), b.js('return window.copied'))
     b.click('#fresh')
+
+
+def elsewhere(b):
+    """Who reads further up or types elsewhere is left there when an answer ends."""
+    for _ in range(7):
+        ask(b, 'List three fruits.')
+    b.js("document.querySelector('#settings').open = true")
+    check('an answer under way', middle(b, False))
+    b.js("document.querySelector('#log').scrollTop = 30; document.querySelector('#system').focus()")
+    b.until(lambda: b.js(ANSWERED))
+    check('stays where it was scrolled to', b.js("return document.querySelector('#log').scrollTop") == 30, b.js("return document.querySelector('#log').scrollTop"))
+    check('leaves the focus', b.js('return document.activeElement.id') == 'system', b.js('return document.activeElement.id'))
+    b.js("document.querySelector('#settings').open = false")
 
 
 def gone(b, server):
@@ -356,6 +370,7 @@ def main():
             log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING')]
             check('no console error', not log, log)
             controls(b)
+            elsewhere(b)
             gone(b, server)
             log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING') and 'Failed to load resource' not in e['message']]
             check('no console error but of requests', not log, log)
