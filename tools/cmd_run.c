@@ -260,6 +260,13 @@ static sl_status run_steps(struct compute *c, struct answer *a, int n_prompt, sl
     return SL_OK;
 }
 
+/* A request's text ends at its first NUL. */
+static sl_status whole(const char *text, size_t n, sl_err *err)
+{
+    if (strlen(text) == n) return SL_OK;
+    return SL_FAIL(err, REQUEST, "prompt: byte %zu is NUL: text can not hold it", strlen(text));
+}
+
 static sl_status one(struct compute *c, const struct run_opts *o, const char *text, size_t n_text,
                      sl_err *err)
 {
@@ -278,11 +285,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         q.ids = ids;
         q.n_ids = n_ids;
     } else {
-        if (strlen(text) != n_text) {
-            st = SL_FAIL(err, REQUEST, "prompt: byte %zu is NUL: text can not hold it",
-                         strlen(text));
-            goto out;
-        }
+        SL_TRY_OUT(whole(text, n_text, err));
         q.text = text;
     }
     SL_TRY_OUT(sl_submit(c->e, &q, NULL, err));
@@ -370,6 +373,7 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
         return sl_submit(c->e, &q, NULL, err);
     }
     if (!o->chat) {
+        SL_TRY(whole(prompt->s, prompt->n, err));
         q.text = prompt->s;
         return sl_submit(c->e, &q, NULL, err);
     }

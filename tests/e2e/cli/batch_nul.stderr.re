@@ -1,0 +1,1 @@
+sluice: 1 of 1 lines failed: b\.jsonl: see their "error"
