@@ -512,6 +512,8 @@ static int run(struct cmd_ctx *c)
     if (modes > 1)
         return cmd_usage("contradiction: one of --check, --calibrate, --sweep, --this-machine, "
                          "--acceptance-table");
+    if (o->common.json && (o->list || o->acceptance_table || o->calibrate || o->claim_gb > 0))
+        return cmd_usage("--json: not with --list, --acceptance-table, --calibrate or --claim-gb");
     if (o->list) return list_names(r);
     if (o->acceptance_table) return plan_cmd_acceptance(r);
     if (o->check) return plan_cmd_check(r);

@@ -76,6 +76,8 @@ with tempfile.TemporaryDirectory() as d:
     expect(["--check", file("head.csv", "a,b\n1,2\n")], 1, "column", "model")
     expect(["--check", file("empty.csv", "")], 1, "empty")
     expect(["--check", rows("long.csv", "x" * 9000 + "," + GOOD)], 1, "longer")
+    for mode in (["--list"], ["--acceptance-table"], ["--model", "deepseek-r1", "--claim-gb", "289"]):
+        expect([*mode, "--json"], 2, "--json: not with")
     expect(["--calibrate", rows("two.csv", GOOD * 2), "--engine", "e", "--hardware", "910b1"], 2, "3 or more")
     expect(base + ["--constants", file("c.json", "{\"sets\":[{\"vendor\":\"x\"}]}")], 1, "c.json", "vendor")
     expect(base + ["--constants", file("d.json", "[1,2")], 1, "d.json")
