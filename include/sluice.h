@@ -163,7 +163,8 @@ SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids,
 /* Render the model's chat template. messages, tools, kwargs: JSON texts (an array of OpenAI messages; an array of tools or NULL; an object or
  * NULL). Text that a user wrote can not become a control token: *ids (may be NULL) receives the tokenised prompt with only the
  * template's own control tokens recognised. *text (may be NULL) receives the rendered bytes. Free both with sl_free.
- * Errors: NOTFOUND (no template), REQUEST (bad JSON, raise_exception of the template), LIMIT (step or output budget). Threads: any. */
+ * Errors: NOTFOUND (no template), REQUEST (bad JSON, raise_exception of the template, a NUL where text is asked for), LIMIT (step or
+ * output budget). Threads: any. */
 typedef struct sl_chat {
     const char *messages, *tools, *kwargs;
     int no_generation_prompt;

@@ -153,6 +153,7 @@ def texts(s):
         ("tokens", "/detokenize", {"tokens": [99999]}, "tokens"),
         ("tokens missing", "/detokenize", {}, "tokens"),
         ("template", "/apply-template", {}, "messages"),
+        ("template of a NUL", "/apply-template", {"messages": [{"role": "user", "content": "a\0b"}]}, "messages"),
         ("body list", CHAT, [], None), ("body text", CHAT, "x", None), ("body number", CHAT, 5, None),
     ]
     for name, path, body, param in table:

@@ -1,0 +1,1 @@
+sluice: messages: the rendered prompt holds a NUL at byte \d+: its text can not be given
