@@ -68,7 +68,8 @@ static struct {
     net_server *server;
     api *api;
     sl_engine *engine;
-    _Atomic int n_term;
+    _Atomic int n_term;   /* signals to end; two cut short what runs, as one Ctrl-C does */
+    _Atomic bool ctrl_c;
     struct trace *trace;
     int n_prompt; /* prompt tokens of the last step */
 } live;
@@ -76,7 +77,8 @@ static struct {
 static void on_signal(int sig)
 {
     if (sig != SIGHUP) {
-        if (atomic_fetch_add(&live.n_term, 1) == 0) api_drain(live.api);
+        if (sig == SIGINT) atomic_store(&live.ctrl_c, true);
+        if (atomic_fetch_add(&live.n_term, sig == SIGINT ? 2 : 1) == 0) api_drain(live.api);
         sl_wake(live.engine);
     } else
         net_server_signal(live.server, sig);
@@ -216,7 +218,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert
         if (!st) let_go(live.server, deadline);
     }
     net_server_close(live.server);
-    return st;
+    return !st && atomic_load(&live.ctrl_c) ? SL_FAIL(err, CANCELLED, "interrupted") : st;
 }
 
 /* The folder of a file, in the arena; NULL for NULL. */

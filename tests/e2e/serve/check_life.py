@@ -194,6 +194,12 @@ def drain():
         except ConnectionResetError:
             pass
         need("a cut stream has no end", not out.endswith(b"0\r\n\r\n"), out[-50:])
+    with Server() as s:
+        c = s.open(STORY)
+        c.recv(16)
+        t0 = time.time()
+        s.proc.send_signal(signal.SIGINT)
+        need("Ctrl-C ends it at once", s.proc.wait(10) == 130 and time.time() - t0 < 3, (s.proc.returncode, time.time() - t0))
     with Server() as s:  # killed in the middle: clients must see it
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
         c.request("POST", CHAT, json.dumps(STORY))
