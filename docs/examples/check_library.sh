@@ -38,6 +38,7 @@ b=$("$tmp/hello_static" "$model" "The first thing")
 [ -n "$a" ] && [ "$a" = "$b" ] || { echo "shared says '$a', static says '$b'"; exit 1; }
 [ "$("$build/docs/examples/example_threads" "$model" | grep -c '^request .* tokens, ')" = 3 ] || { echo "threads example failed"; exit 1; }
 if [ -n "$chat" ]; then
+    env -u SLUICE_MODELS "$build/docs/examples/example_hello" >/dev/null || { echo "hello does not find the demo model"; exit 1; }
     [ "$("$build/docs/examples/example_batch" "$chat" | grep -c ' tokens)$')" = 3 ] || { echo "batch example failed"; exit 1; }
 fi
 echo "library: $n functions, examples run"
