@@ -321,7 +321,10 @@ static int run(struct cmd_ctx *x)
     if (want_dump && (!o->dump || !!o->ids.n + !!o->ids_file != 1 || o->file))
         return cmd_usage("--dump-logits: goes with one of --ids and --ids-file, without -f");
     if (want_dump && (o->base || o->save_base || o->chunks || o->stride))
-        return cmd_usage("--%s: not with --dump-logits", o->base ? "base" : o->save_base ? "save-base" : o->chunks ? "chunks" : "stride");
+        return cmd_usage("--%s: not with --dump-logits", o->base        ? "base"
+                                                         : o->save_base ? "save-base"
+                                                         : o->chunks    ? "chunks"
+                                                                        : "stride");
     if (!want_dump && !o->file) return cmd_usage("no text: -f FILE: or --ids with --dump-logits");
     if (o->base && o->save_base) return cmd_usage("--base and --save-base: give one of them");
     if (o->ids_file) {

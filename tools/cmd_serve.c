@@ -68,7 +68,7 @@ static struct {
     net_server *server;
     api *api;
     sl_engine *engine;
-    _Atomic int n_term;   /* signals to end; two cut short what runs, as one Ctrl-C does */
+    _Atomic int n_term; /* signals to end; two cut short what runs, as one Ctrl-C does */
     _Atomic bool ctrl_c;
     struct trace *trace;
     int n_prompt; /* prompt tokens of the last step */

@@ -274,7 +274,8 @@ static void begin(void *user, struct net_req *r)
     r->body_max = 0;
     if (origin) cors(r, origin);
     if (!host_ok(a, r->host)) {
-        api_error(a, r, 403, "host_not_allowed", NULL, "this server does not know that host name: --allow-host names those it has");
+        api_error(a, r, 403, "host_not_allowed", NULL,
+                  "this server does not know that host name: --allow-host names those it has");
         return;
     }
     if (!ok) {

@@ -73,9 +73,10 @@ static bool exe_dir(char *buf, size_t n)
 
 static bool by_name(const char *name, char *out, size_t n)
 {
-    /* beside an installed program; in a source tree from build/, build/tests/ and build/docs/examples/ */
-    static const char *const near_exe[] = {"/../share/sluice/models", "/../models",
-                                           "/../../models", "/../../../models"};
+    /* beside an installed program; in a source tree from build/, build/tests/ and
+     * build/docs/examples/ */
+    static const char *const near_exe[] = {"/../share/sluice/models", "/../models", "/../../models",
+                                           "/../../../models"};
     char exe[PATH_BYTES];
     const char *env = getenv("SLUICE_MODELS"), *home = getenv("HOME");
     if (env && *env && in_folder(env, "", name, out, n)) return true;

@@ -125,7 +125,9 @@ sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, in
     sl_status st = render(m, chat, &a, &out, ids ? &t : NULL, err);
     mem_arena_fini(&a);
     if (!st && text && strlen(out.p) != out.n)
-        st = SL_FAIL(err, REQUEST, "messages: the rendered prompt holds a NUL at byte %zu: its text can not be given", strlen(out.p));
+        st = SL_FAIL(err, REQUEST,
+                     "messages: the rendered prompt holds a NUL at byte %zu: its text can not be given",
+                     strlen(out.p));
     if (st || !text) str_fini(&out);
     if (st) {
         mem_free(t.id);
