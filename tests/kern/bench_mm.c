@@ -313,9 +313,9 @@ static void bench_pack(int fmt)
         pack[i] = (double)w.row_bytes * n_row / (t1 - t0) / 1e9;
         unpack[i] = (double)n_row * n_col / (now() - t1) / 1e9;
     }
+    double pack_mid = median(pack, REPEAT), unpack_mid = median(unpack, REPEAT); /* they sort */
     printf("%-7s pack %.2f GB/s, best %.2f; unpack %.2f G weights/s, best %.2f (one thread)\n",
-           kern_mm_fmt_name(fmt), median(pack, REPEAT), pack[REPEAT - 1], median(unpack, REPEAT),
-           unpack[REPEAT - 1]);
+           kern_mm_fmt_name(fmt), pack_mid, pack[REPEAT - 1], unpack_mid, unpack[REPEAT - 1]);
     munmap(src, (size_t)(n_col / d->block * d->bytes) * (size_t)n_row);
     munmap(m.data, n);
 }
