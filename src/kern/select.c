@@ -30,10 +30,6 @@ void kern_select(struct kern *k, uint32_t mask)
 #else
     k->brief = 0;
 #endif
-    /* At one column a software prefetch costs 10-20 % on Zen 4 (PERF.md) and gains 15-25 points on
-     * Zen 3; at several it gains on both, but at two of them not on Zen 4 (94 % of the read
-     * bandwidth without, 85 with). Zen 5 wants it far ahead everywhere: one thread reads q4_k at
-     * one column at 53 % of the read bandwidth without, 70 with 2 KiB, 92 with 8 KiB. */
     uint32_t fm = cpu_family_model();
     int zen5 = (fm >> 8) == 0x1a;
     int zen4 =
@@ -41,8 +37,12 @@ void kern_select(struct kern *k, uint32_t mask)
     int zen3 = (fm >> 8) == 0x19 && !zen4;
     /* A column of one tile has a load for each of its eight products, and one for each of its
      * scales: where the core has as many ports for products as for loads, that bounds it (Zen 5:
-     * 52 % of the integer peak with one tile, 68 with two). */
+     * 52 % of the integer peak with one tile, 68 with two; not measured elsewhere). */
     k->two_tiles = !zen4;
+    /* At one column a software prefetch costs 10-20 % on Zen 4 (PERF.md) and gains 15-25 points on
+     * Zen 3; at several it gains on both, but at two of them not on Zen 4 (94 % of the read
+     * bandwidth without, 85 with). Zen 5 wants it far ahead everywhere: one thread reads q4_k at
+     * one column at 53 % of the read bandwidth without, 70 with 2 KiB, 92 with 8 KiB. */
     k->prefetch_1 = zen5 ? 8192 : zen4 ? 0 : zen3 ? 2048 : 1024;
     k->prefetch_n = zen5 ? 8192 : zen4 ? 3072 : 2048;
     k->prefetch_from = zen4 ? 3 : 2;

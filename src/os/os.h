@@ -51,8 +51,7 @@ struct os_out {
     size_t n_buf;
     uint64_t n; /* bytes written so far */
     uint8_t head[8]; /* the first bytes, which are zero in the file until it is synced */
-    int n_head;
-    bool begun;      /* something is in the file */
+    int n_head; /* 0: they were not written yet, or direct */
     int fd;
     bool open, direct; /* direct: the name is a device or a pipe, which is written to as it is */
 };

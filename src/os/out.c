@@ -100,9 +100,8 @@ static int hold_back(struct os_out *out, const uint8_t *p, uint64_t n)
 static sl_status spill(struct os_out *out, const uint8_t *p, uint64_t n, sl_err *err)
 {
     static const uint8_t zero[sizeof out->head];
-    if (n && !out->begun) {
+    if (n && !out->n_head) {
         int k = hold_back(out, p, n);
-        out->begun = true;
         SL_TRY(write_all(out, zero, (uint64_t)k, err));
         p += k;
         n -= (uint64_t)k;
