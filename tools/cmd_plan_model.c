@@ -8,6 +8,15 @@
 #include "cmd_plan.h"
 #include "io/io.h"
 
+static bool all_equal(const struct io_array *a, int64_t *out)
+{
+    int64_t v;
+    if (!io_array_i64(a, 0, out)) return false;
+    for (uint64_t i = 1; i < a->n; i++)
+        if (!io_array_i64(a, i, &v) || v != *out) return false;
+    return true;
+}
+
 static int meta_int(const io_model *m, const char *arch, const char *key, int def)
 {
     char full[160];
@@ -15,15 +24,9 @@ static int meta_int(const io_model *m, const char *arch, const char *key, int de
     sl_err err;
     snprintf(full, sizeof full, "%s.%s", arch, key);
     struct io_array a;
-    int64_t first = 0, x = 0;
-    if (io_meta_array(m, full, &a, NULL) == SL_OK) { /* one per layer: all equal, or not known */
-        for (uint64_t i = 0; i < a.n; i++)
-            if (!io_array_i64(&a, i, &x) || x < 0 || x > 1000000000 || (i && x != first))
-                return def;
-            else
-                first = x;
-        return a.n ? (int)first : def;
-    }
+    int64_t x;
+    if (io_meta_array(m, full, &a, NULL) == SL_OK) /* one per layer: all equal, or not known */
+        return all_equal(&a, &x) && x >= 0 && x <= 1000000000 ? (int)x : def;
     if (io_meta_u64(m, full, &v, &err) != SL_OK || v > 1000000000) return def;
     return (int)v;
 }
