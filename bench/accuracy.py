@@ -143,6 +143,8 @@ def main():
     sluice = os.path.join(a.build, "sluice")
     held, english = os.path.join(ROOT, "models", "demo", "heldout.txt"), os.path.join(ROOT, "tests", "data", "english.txt")
     text = [HEAD]
+    if a.work:
+        os.makedirs(a.work, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=a.work) as work:
         calib = os.path.join(work, "calib.txt")
         with open(calib, "w", encoding="utf-8") as f:

@@ -31,7 +31,8 @@ static const char *const kv_names[] = {
 static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto",
                                          [DEV_ACTS_INT8] = "int8",
                                          [DEV_ACTS_BF16] = "bf16",
-                                         [DEV_ACTS_F32] = "f32"};
+                                         [DEV_ACTS_F32] = "f32",
+                                         [DEV_ACTS_FINE] = "auto"};
 
 static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 {
@@ -59,9 +60,15 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
     return SL_OK;
 }
 
-static enum dev_kv_type kv_type(const sl_engine_opts *o)
+static enum dev_acts acts_of(const sl_engine *e)
 {
-    return o->kv == SL_KV_AUTO ? dev_kv_auto("cpu", (enum dev_acts)o->acts) : kv_types[o->kv];
+    if (e->opts.acts == SL_ACTS_AUTO && model_is_small(e->m->io, &e->m->cfg)) return DEV_ACTS_FINE;
+    return (enum dev_acts)e->opts.acts;
+}
+
+static enum dev_kv_type kv_type(const sl_engine *e)
+{
+    return e->opts.kv == SL_KV_AUTO ? dev_kv_auto("cpu", acts_of(e)) : kv_types[e->opts.kv];
 }
 
 static int blocks_of(int64_t n_tok)
@@ -72,7 +79,7 @@ static int blocks_of(int64_t n_tok)
 /* Tokens of KV cache that fit into bytes. */
 static int64_t fits(const sl_engine *e, int64_t bytes)
 {
-    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, kv_type(&e->opts), 1, ENGINE_BLK_TOK);
+    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, kv_type(e), 1, ENGINE_BLK_TOK);
     int64_t blk_bytes = dev_kv_bytes(&one);
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
@@ -82,10 +89,10 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
     struct dev_kv_shape kv = model_kv_shape(
-        &e->m->cfg, kv_type(&e->opts), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
+        &e->m->cfg, kv_type(e), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
     int64_t left = BASE_MIN(room - dev_kv_bytes(&kv), BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
-    int64_t use = model_keep_bytes(&e->m->cfg, "cpu", (enum dev_acts)e->opts.acts, n_ctx);
+    int64_t use = model_keep_bytes(&e->m->cfg, "cpu", acts_of(e), n_ctx);
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
 }
 
@@ -168,7 +175,7 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
-    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(&e->opts), n_blk, ENGINE_BLK_TOK);
+    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
     e->info = (struct sl_engine_info){
         .n_thread = di.n_thread,
         .n_ctx = e->n_ctx,
@@ -176,7 +183,7 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
         .kv_tokens = (int64_t)n_blk * ENGINE_BLK_TOK,
         .isa = di.isa,
         .acts = acts_names[di.acts],
-        .kv = kv_names[kv_type(&e->opts)],
+        .kv = kv_names[kv_type(e)],
         .bytes_per_token = model_bytes_per_token(e->net),
         .weight_bytes = model_weight_bytes(e->net),
         .kv_bytes = dev_kv_bytes(&ks),
@@ -206,7 +213,8 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->n_logit_max =
         (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
     struct dev_opts dopts = {.n_thread = o->n_thread,
-                             .acts = (enum dev_acts)o->acts,
+                             .acts = acts_of(e),
+                             .exact = model_is_small(e->m->io, &e->m->cfg),
                              .no_hugepages = o->no_hugepages,
                              .no_numa = o->no_numa};
     const io_pack *pack = NULL;
@@ -217,7 +225,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .n_ctx = e->n_ctx,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_logit_max = e->n_logit_max,
-                            .kv = kv_type(o),
+                            .kv = kv_type(e),
                             .keep_bytes = e->keep_bytes,
                             .no_mtp = true,
                             .pack = pack,
@@ -230,7 +238,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                 (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
     int n_blk = blocks_of(kv_tokens);
-    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(o), n_blk, ENGINE_BLK_TOK);
+    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
     SL_TRY(engine_threads_init(e, err));

@@ -85,8 +85,9 @@ static const char *misfit(const io_pack *p, const dev *d)
     dev_info_get(d, &info);
     if (strcmp(io_pack_layout(p), dev_layout(d)) != 0)
         return "it is in another layout than this sluice runs";
-    if (info.acts == DEV_ACTS_F32 && !io_pack_exact(p))
-        return "kv_b was rounded to bf16 in it, which the reference mode must not use";
+    if (info.exact && !io_pack_exact(p))
+        return "weights were rounded to bf16 in it, which must not be in the reference mode nor "
+               "for small models";
     return NULL;
 }
 
@@ -190,7 +191,7 @@ static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts 
     dev *d = NULL;
     io_pack *p = NULL;
     struct watch w = {o->progress, o->user};
-    struct dev_opts dopts = {.n_thread = o->n_thread};
+    struct dev_opts dopts = {.n_thread = o->n_thread, .exact = model_is_small(m->io, &m->cfg)};
     int64_t t0 = clock_now_ns();
     if (dst) {
         int k = snprintf(out->path, sizeof out->path, "%s", dst);

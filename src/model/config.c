@@ -5,6 +5,8 @@
 
 #include "model/model_internal.h"
 
+#define SMALL_COLS 512
+
 static const struct model_arch *const archs[] = {
 #define X(name) &model_arch_##name,
 #include "model/arch_list.h"
@@ -154,6 +156,17 @@ struct dev_kv_shape model_kv_shape(const struct model_cfg *c, enum dev_kv_type t
         s.d_k = s.d_v = c->d_head;
     }
     return s;
+}
+
+bool model_is_small(const io_model *m, const struct model_cfg *cfg)
+{
+    if (cfg->d_model > SMALL_COLS) return false;
+    for (int i = 0; i < io_n_tensor(m); i++) {
+        const struct tensor *t = io_tensor(m, i);
+        bool is_float = t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16;
+        if (t->n_dim >= 2 && !is_float) return true;
+    }
+    return false;
 }
 
 /* A routed expert's tensor counts for K of E; the embedding for one row unless it is the head too. */

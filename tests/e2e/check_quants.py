@@ -25,7 +25,7 @@ BAR, BAR_KL, MTP_ROWS = 1e-4, 0.003, (4, 14)
 def logits(exe, tmp, ids, acts):
     open(f"{tmp}/ids", "w").write(",".join(map(str, ids)) + "\n")
     code, _, err = e2e.run([exe, "eval", "-m", f"{tmp}/m", "--ids-file", f"{tmp}/ids", "--dump-logits", f"{tmp}/z", "--acts", acts,
-                            "--kv", "f32" if acts == "f32" else "bf16", "-t", "2"])
+                            "-t", "2"])
     if code != 0:
         return None, f"exit {code}: {err.strip()[:400]}"
     return array.array("f", open(f"{tmp}/z", "rb").read()), None

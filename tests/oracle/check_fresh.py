@@ -35,7 +35,8 @@ def shapes(r, arch, step):
     def width(lo, hi, by=step):
         return by * r.randrange((lo + by - 1) // by, hi // by + 1)
     c = q.ARCH[arch]()
-    experts = r.choice([3, 4, 6, 8])
+    experts = r.choice([3, 4, 6, 8, 16])
+    top = min(r.choice([1, 2, 4, experts]), experts)
     c.update(hidden_size=width(96, 384, max(step, 8)), intermediate_size=width(100, 400), vocab_size=r.choice([96, 128, 200]))
     f = width(64, 260)
     if arch == "qwen3_moe":
@@ -43,14 +44,14 @@ def shapes(r, arch, step):
         while h * d % step:
             h *= 2
         c.update(head_dim=d, num_attention_heads=h, num_key_value_heads=r.choice([1, 2]), num_experts=experts,
-                 num_experts_per_tok=experts, moe_intermediate_size=f, num_hidden_layers=2, mlp_only_layers=[1])
+                 num_experts_per_tok=top, moe_intermediate_size=f, num_hidden_layers=2, mlp_only_layers=[1])
     else:
         h, v = 4, r.choice([16, 24, 32, 48])
         while h * v % step:
             h *= 2
         c.update(num_attention_heads=h, num_key_value_heads=h, v_head_dim=v, qk_nope_head_dim=r.choice([16, 32, 48]),
                  qk_rope_head_dim=r.choice([8, 16, 32]), kv_lora_rank=width(64, 256, max(step, 8)), q_lora_rank=width(64, 256),
-                 moe_intermediate_size=f, n_routed_experts=experts, num_experts_per_tok=experts, n_group=1, topk_group=1,
+                 moe_intermediate_size=f, n_routed_experts=experts, num_experts_per_tok=top, n_group=1, topk_group=1,
                  n_shared_experts=r.choice([1, 2]))
     return c
 
@@ -222,7 +223,7 @@ def folder(fmt, arch, seed):
 
 # ---- runs ----
 def logits(build, d, ids, acts):
-    return runs.logits(f"{build}/sluice", d, ids, "--acts", acts, "-t", "2", "--kv", "f32" if acts == "f32" else "bf16")
+    return runs.logits(f"{build}/sluice", d, ids, "--acts", acts, "-t", "2")
 
 
 def mtp_logits(build, d, ids):
