@@ -20,15 +20,13 @@
 
 /* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention outputs; elsewhere int8 with a second int8 plane in an eighth of the groups; 15 bits (two
  * planes) for routers, MLA's per-head matrices and latents; bf16 with bf16 weights, f32 with other floats.
- * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) FINE: 15 bits with all integer codes, f32 with floats and in attention: for
- * models so small that an expert chosen otherwise shows, and whose time is not in products. */
-enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32, DEV_ACTS_FINE };
+ * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second plane for an eighth of the groups 0.0008, plain int8 0.0034.) */
+enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
 
 struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
-    bool exact; /* weights that no run format holds exactly run as f32, not bf16; so they do with acts = f32 */
     int no_hugepages, no_numa;
 };
 
@@ -47,7 +45,6 @@ struct dev_info {
     const char *isa;
     int n_thread;
     enum dev_acts acts;
-    bool exact; /* nothing may round weights: dev_opts.exact, or acts = f32 */
 };
 void dev_info_get(const dev *d, struct dev_info *out);
 

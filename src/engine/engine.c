@@ -31,8 +31,7 @@ static const char *const kv_names[] = {
 static const char *const acts_names[] = {[DEV_ACTS_AUTO] = "auto",
                                          [DEV_ACTS_INT8] = "int8",
                                          [DEV_ACTS_BF16] = "bf16",
-                                         [DEV_ACTS_F32] = "f32",
-                                         [DEV_ACTS_FINE] = "auto"};
+                                         [DEV_ACTS_F32] = "f32"};
 
 static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 {
@@ -62,8 +61,8 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 
 static enum dev_acts acts_of(const sl_engine *e)
 {
-    if (e->opts.acts == SL_ACTS_AUTO && model_is_small(e->m->io, &e->m->cfg)) return DEV_ACTS_FINE;
-    return (enum dev_acts)e->opts.acts;
+    bool small = e->opts.acts == SL_ACTS_AUTO && model_wants_f32(e->m->io, &e->m->cfg);
+    return small ? DEV_ACTS_F32 : (enum dev_acts)e->opts.acts;
 }
 
 static enum dev_kv_type kv_type(const sl_engine *e)
@@ -214,7 +213,6 @@ static sl_status fill(sl_engine *e, sl_err *err)
         (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
     struct dev_opts dopts = {.n_thread = o->n_thread,
                              .acts = acts_of(e),
-                             .exact = model_is_small(e->m->io, &e->m->cfg),
                              .no_hugepages = o->no_hugepages,
                              .no_numa = o->no_numa};
     const io_pack *pack = NULL;

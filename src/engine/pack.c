@@ -85,9 +85,8 @@ static const char *misfit(const io_pack *p, const dev *d)
     dev_info_get(d, &info);
     if (strcmp(io_pack_layout(p), dev_layout(d)) != 0)
         return "it is in another layout than this sluice runs";
-    if (info.exact && !io_pack_exact(p))
-        return "weights were rounded to bf16 in it, which must not be in the reference mode nor "
-               "for small models";
+    if (info.acts == DEV_ACTS_F32 && !io_pack_exact(p))
+        return "kv_b was rounded to bf16 in it, which must not be in f32";
     return NULL;
 }
 
@@ -148,9 +147,7 @@ sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err)
                        io_pack_path(p), bad);
     if (bad) log_msg(LOG_WARN, "packed file not used: %s: %s", io_pack_path(p), bad);
     if (!bad && p) *out = p;
-    struct dev_info info;
-    dev_info_get(e->d, &info);
-    if (*out || info.acts == DEV_ACTS_F32 ||
+    if (*out || e->opts.acts == SL_ACTS_F32 ||
         (m->pack_cache != SL_PACK_BESIDE && m->pack_cache != SL_PACK_IN_CACHE))
         return SL_OK;
     if (!place(source_of(m->io), m->pack_cache, path, sizeof path)) {
@@ -191,7 +188,8 @@ static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts 
     dev *d = NULL;
     io_pack *p = NULL;
     struct watch w = {o->progress, o->user};
-    struct dev_opts dopts = {.n_thread = o->n_thread, .exact = model_is_small(m->io, &m->cfg)};
+    bool f32 = model_wants_f32(m->io, &m->cfg);
+    struct dev_opts dopts = {.n_thread = o->n_thread, .acts = f32 ? DEV_ACTS_F32 : DEV_ACTS_AUTO};
     int64_t t0 = clock_now_ns();
     if (dst) {
         int k = snprintf(out->path, sizeof out->path, "%s", dst);

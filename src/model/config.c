@@ -5,7 +5,7 @@
 
 #include "model/model_internal.h"
 
-#define SMALL_COLS 512
+#define F32_COLS 512 /* see model_wants_f32 */
 
 static const struct model_arch *const archs[] = {
 #define X(name) &model_arch_##name,
@@ -158,9 +158,9 @@ struct dev_kv_shape model_kv_shape(const struct model_cfg *c, enum dev_kv_type t
     return s;
 }
 
-bool model_is_small(const io_model *m, const struct model_cfg *cfg)
+bool model_wants_f32(const io_model *m, const struct model_cfg *cfg)
 {
-    if (cfg->d_model > SMALL_COLS) return false;
+    if (!cfg->n_expert || cfg->d_model > F32_COLS) return false;
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
         bool is_float = t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16;

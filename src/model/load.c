@@ -297,8 +297,8 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
     return SL_OK;
 }
 
-/* One part of kv_b as plain matrices of our own: transposed to [r, nope] per head, or [v, r]. BF16 where the source is BF16 (exact), else f32 where
- * the device keeps weights exact and for exact sources, BF16 otherwise. */
+/* One part of kv_b as plain matrices of our own: transposed to [r, nope] per head, or [v, r]. BF16 where the source is BF16 (exact), else f32 in the
+ * reference mode and for exact sources, BF16 otherwise. */
 static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool keys, void **owned, struct weight *out,
                             sl_err *err)
 {
@@ -307,7 +307,7 @@ static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool key
     int64_t rows = keys ? r : v, cols = keys ? nope : r;
     struct dev_info info;
     dev_info_get(m->d, &info);
-    bool half = kv_b->type == TENSOR_BF16 || (!info.exact && kv_b->type != TENSOR_F32);
+    bool half = kv_b->type == TENSOR_BF16 || (info.acts != DEV_ACTS_F32 && kv_b->type != TENSOR_F32);
     if (half && kv_b->type != TENSOR_BF16) m->rounded = true;
     size_t item = half ? 2 : 4;
     void *line_p = NULL;

@@ -70,9 +70,9 @@ struct model_opts {
  * FORMAT names the field and its value. */
 sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *out, sl_err *err)
     BASE_MUST_USE;
-/* Is the model quantised and so small that its activations may as well be as exact as its codes allow (DEV_ACTS_FINE, dev_opts.exact)? In random
- * mixtures of experts of this size, one plane of int8 chooses other experts often enough to be seen in every score. */
-bool model_is_small(const io_model *m, const struct model_cfg *cfg);
+/* Is the model a quantised mixture of experts of at most 512 columns? Such models are computed in f32 by default: coarser activations choose another expert now
+ * and then, which in so few columns shows in all that follows, and exact ones cost them milliseconds. */
+bool model_wants_f32(const io_model *m, const struct model_cfg *cfg);
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
 void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t *total, int64_t *active);
 

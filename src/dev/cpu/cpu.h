@@ -140,7 +140,6 @@ struct cpu {
     par_team *team;
     int n_worker, huge;
     enum dev_acts acts;
-    bool exact; /* see dev_info */
     struct vec_kern k;
     struct cpu_ahead ahead[CPU_AHEAD_MAX]; /* each its worker's */
     struct cpu_block *blocks;
@@ -395,15 +394,11 @@ void dev_cpu_spans_again(struct cpu *c, const struct cpu_span_job *j);
 #define CPU_LANES 64      /* the same where queries lie in lanes (MLA) */
 #define CPU_SPLIT 4       /* fewer units than this times the workers: spans are split too */
 #define CPU_SPLIT_ITEMS 8 /* times the workers: unit-spans between two barriers */
-/* Whether attention may round queries and weights to bf16: where the CPU multiplies bf16 twice as
- * fast as f32, unless more was asked for. It does so over caches of 16 bits or fewer. */
-static inline bool dev_cpu_bf16_acts(enum dev_acts acts)
-{
-    return kern_get()->attn_bf16 && acts != DEV_ACTS_F32 && acts != DEV_ACTS_FINE;
-}
+/* Whether attention over a cache of type t rounds queries and weights to bf16: where the CPU
+ * multiplies bf16 twice as fast as f32, on caches of 16 bits or fewer, unless f32 was asked for. */
 static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
-    return dev_cpu_bf16_acts(c->acts) && t != VEC_KV_F32;
+    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
 }
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);

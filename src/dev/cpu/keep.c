@@ -12,7 +12,7 @@
 /* Bytes of a number in what is kept: bf16 where attention computes with it. */
 static size_t elem_bytes(enum dev_acts acts)
 {
-    return dev_cpu_bf16_acts(acts) ? sizeof(uint16_t) : sizeof(float);
+    return acts != DEV_ACTS_F32 && kern_get()->attn_bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 static size_t head_bytes(const struct dev_plan *p, size_t elem)

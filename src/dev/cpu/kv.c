@@ -32,7 +32,7 @@ int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s)
  * 0.0006). Elsewhere an f16 one takes the same time and is the finer one (0.000001). */
 enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts)
 {
-    if (acts == DEV_ACTS_F32 || acts == DEV_ACTS_FINE) return DEV_KV_F32;
+    if (acts == DEV_ACTS_F32) return DEV_KV_F32;
     return kern_get()->attn_bf16 ? DEV_KV_BF16 : DEV_KV_F16;
 }
 

@@ -20,12 +20,10 @@ static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
         [DEV_ACTS_BF16] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15,
                            MM_ACT_INT15},
         [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
-        [DEV_ACTS_FINE] = {MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15, MM_ACT_INT15,
-                           MM_ACT_INT15},
     };
     enum mm_act a = wanted[c->acts][use];
     if (kern_mm_takes(fmt, a)) return a;
-    int rounded = c->acts == DEV_ACTS_BF16 || (fmt == MM_bf16 && c->acts != DEV_ACTS_FINE);
+    int rounded = c->acts == DEV_ACTS_BF16 || fmt == MM_bf16;
     return use == DEV_USE_EXACT || !rounded || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32
                                                                                 : MM_ACT_BF16;
 }
@@ -51,7 +49,7 @@ static sl_status choose_fmt(const struct cpu *c, const struct weight *w, int n, 
         SL_TRY(kern_mm_fmt(&w[i], &f, err));
         decode = f != *fmt || (w[i].scheme == TENSOR_SCHEME_GROUP && f == kern_mm_decoded(1));
     }
-    if (decode) *fmt = kern_mm_decoded(c->exact);
+    if (decode) *fmt = kern_mm_decoded(c->acts == DEV_ACTS_F32);
     return SL_OK;
 }
 

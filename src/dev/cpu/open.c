@@ -64,7 +64,6 @@ static sl_status cpu_open(const struct dev_opts *o, dev **out, sl_err *err)
     c->head.cls = &dev_cpu_class;
     c->huge = !o->no_hugepages;
     c->acts = o->acts;
-    c->exact = o->exact || o->acts == DEV_ACTS_F32;
     kern_vec_select(&c->k, cpu_isa_mask());
     struct par_opts po = {.n_worker = o->n_thread, .on_wait = dev_cpu_work_ahead, .on_wait_arg = c};
     sl_status st = par_open(&po, &c->team, err);
@@ -80,7 +79,7 @@ static sl_status cpu_open(const struct dev_opts *o, dev **out, sl_err *err)
 static void cpu_info(const dev *d, struct dev_info *out)
 {
     const struct cpu *c = (const struct cpu *)d;
-    *out = (struct dev_info){"cpu", cpu_isa_best(cpu_isa_mask()), c->n_worker, c->acts, c->exact};
+    *out = (struct dev_info){"cpu", cpu_isa_best(cpu_isa_mask()), c->n_worker, c->acts};
 }
 
 static sl_status cpu_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
