@@ -113,7 +113,7 @@ Made by `bench/accuracy.py`; every figure comes from a run of `sluice quantize` 
 model with f32 weights and `--acts f32`; KL is the mean divergence of the next token's distribution from the base's, in
 nats. *bits*: of a weight in attention, feed-forward and experts, scales counted; embedding and head are f16 in every row. *error*:
 root of the mean squared error over that of the weights. Activations are sluice's default
-(`--acts auto`) but for W8A8 and W4A8, which take `--acts int8`. The calibration texts are other texts than the measured ones.
+(`--acts auto`: f32 for a quantised mixture as small as the demo model) but for W8A8 and W4A8, which take `--acts int8`. The calibration texts are other texts than the measured ones.
 """
 TAIL = """## How to read it
 
