@@ -241,7 +241,7 @@ typedef struct sl_engine_info {
     int n_thread, n_ctx, n_seq_max;
     int64_t kv_tokens;
     const char *isa;  /* "avx512vnni", "avx2", "neon", "ref", ... */
-    const char *acts; /* "int8", "bf16", "f32" */
+    const char *acts; /* "auto" (by format and place), "int8", "bf16", "f32" */
     const char *kv;   /* "bf16", ... */
     int64_t bytes_per_token; /* weight bytes that decoding one token at batch 1 reads */
     int64_t weight_bytes, kv_bytes, act_bytes, scratch_bytes;

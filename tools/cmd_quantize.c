@@ -20,6 +20,9 @@ struct quantize_opts {
     bool awq, plain, force;
 };
 
+#define CALIB_TOKENS 8192 /* defaults: as in the rows below */
+#define SHARD 5000000000
+
 // clang-format off
 #define AT(m) offsetof(struct quantize_opts, m)
 static const struct opt opts[] = {
@@ -265,9 +268,11 @@ static int run(struct cmd_ctx *x)
         !o->type[QUANT_CLASS_EMBED])
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
     if (o->awq && !o->calib) return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
+    if (o->calib_tokens != CALIB_TOKENS && !o->calib) return cmd_usage("--calib-tokens: needs a text to calibrate with: --calib TEXT");
     if (o->group && o->group != 32 && o->group != 64 && o->group != 128) return cmd_usage("--group %d: 32, 64 or 128", o->group);
     if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group %d: only with weights of type awq", o->group);
     if (!*x->rest.v[1]) return cmd_usage("DST: an empty name");
+    if (o->shard != SHARD && kind_of(x->rest.v[1]) == IO_GGUF) return cmd_usage("--shard: only of a folder: %s is one file", x->rest.v[1]);
     q.awq = false; /* the statistics come later */
     if (quant_check(kind_of(x->rest.v[1]), &q, &err)) return cmd_usage("%s", err.text);
     q.awq = o->awq;

@@ -1,0 +1,1 @@
+sluice: --calib-tokens: needs a text to calibrate with: --calib TEXT

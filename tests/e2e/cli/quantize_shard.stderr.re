@@ -1,0 +1,1 @@
+sluice: --shard: only of a folder: out.gguf is one file
