@@ -200,8 +200,8 @@ def bench_args(exe_dir, a, path, job):
 
 
 def samples(r):
-    """What a line of llama-bench says: the median of its repetitions, and the best."""
-    return {"tps": statistics.median(r["samples_ts"]), "best": max(r["samples_ts"])}
+    """What a line of llama-bench says: the median of its repetitions (of an even number the slower one, as `sluice bench` has it), and the best."""
+    return {"tps": statistics.median_low(r["samples_ts"]), "best": max(r["samples_ts"])}
 
 
 def batched_args(exe_dir, a, path, job):
