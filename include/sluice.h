@@ -218,7 +218,7 @@ typedef struct sl_engine_opts {
     int n_chunk;       /* prompt tokens per step; 0 = 512 */
     int n_queue_max;   /* requests that wait; 0 = 256 */
     int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
-    sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode, which AUTO takes for small mixtures of experts */
+    sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode, which AUTO takes for small models (512 columns) */
     sl_kv kv;          /* KV cache type; AUTO = bf16 or f16 by the CPU, f32 in the reference mode */
     int no_reuse;      /* 1 = no prefix cache: never start from the KV that another request left (measurements) */
     int no_hugepages;

@@ -160,7 +160,7 @@ struct dev_kv_shape model_kv_shape(const struct model_cfg *c, enum dev_kv_type t
 
 bool model_wants_f32(const io_model *m, const struct model_cfg *cfg)
 {
-    if (!cfg->n_expert || cfg->d_model > F32_COLS) return false;
+    if (cfg->d_model > F32_COLS) return false;
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
         bool is_float = t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16;

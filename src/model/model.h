@@ -70,8 +70,8 @@ struct model_opts {
  * FORMAT names the field and its value. */
 sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *out, sl_err *err)
     BASE_MUST_USE;
-/* Is the model a quantised mixture of experts of at most 512 columns? Such models are computed in f32 by default: coarser activations choose another expert now
- * and then, which in so few columns shows in all that follows, and exact ones cost them milliseconds. */
+/* Is the model a quantised one of at most 512 columns? Such models are computed in f32 by default: what coarser activations lose does not average out over so few
+ * columns, in mixtures of experts they choose another expert now and then, and exact ones cost them milliseconds. */
 bool model_wants_f32(const io_model *m, const struct model_cfg *cfg);
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
 void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t *total, int64_t *active);

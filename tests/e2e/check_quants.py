@@ -20,7 +20,7 @@ import e2e
 import quants
 
 BAR, MTP_ROWS = 1e-4, (4, 14)
-ACTS = {"auto": 0.003, "bf16": 0.003, "int8": 0.02}  # mean KL from --acts f32; auto is f32 itself for mixtures of experts of this size
+ACTS = {"auto": 0.003, "bf16": 0.003, "int8": 0.02}  # mean KL from --acts f32; auto is f32 itself for models of this size
 
 
 def logits(exe, tmp, ids, acts):
