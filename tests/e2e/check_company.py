@@ -4,7 +4,7 @@
 
   check_company.py [BUILD [MODEL...]]
 
-For tiny checkpoints of four architectures: prompts of 1 to 90 tokens, answered one at a time and all in one
+For tiny checkpoints of four architectures, quantised ones too: prompts of 1 to 90 tokens, answered one at a time and all in one
 batch, greedy and sampled with a seed each; and the logits of one sequence, bit for bit, with 1, 2, 3 and 4 threads.
 """
 import json
@@ -13,7 +13,7 @@ import sys
 
 import e2e
 
-MODELS = ["llama3", "qwen3_moe", "deepseek_v3", "q_mla.gguf"]
+MODELS = ["llama3", "qwen3_moe", "deepseek_v3", "q_mla.gguf", "q_all.gguf"]
 
 
 def check(exe, path, name, tmp, tally):
@@ -22,8 +22,11 @@ def check(exe, path, name, tmp, tally):
     for i in range(12):
         ids = [r.randrange(3, 300) for _ in range(r.choice((1, 2, 7, 16, 17, 33, 64, 90)))]
         reqs.append(dict(ids=ids, n=r.randint(1, 20), seed=i))
-    for temp in ("0", "0.8"):
-        common = ["-m", path, "--temp", temp, "--ignore-eos", "--json"]
+    modes = [("0", "auto"), ("0.8", "auto")]
+    if name.startswith("q_"):  # small enough for f32 by default: the integer products by name
+        modes.append(("0.8", "int8"))
+    for temp, acts in modes:
+        common = ["-m", path, "--temp", temp, "--acts", acts, "--ignore-eos", "--json"]
         alone = []
         for i, q in enumerate(reqs):
             code, out, err = e2e.run([exe, "run", "--ids", ",".join(map(str, q["ids"])), "-n",
@@ -40,7 +43,7 @@ def check(exe, path, name, tmp, tally):
         for t in "1234":
             code, out, err = e2e.run([exe, "run", "--batch-file", tmp + "/batch.jsonl", "-t", t]
                                      + common)
-            what = f"{name} temp {temp} threads {t}"
+            what = f"{name} temp {temp} {acts} threads {t}"
             if code != 0:
                 tally.check(what, f"exit {code}: {err.strip()[:300]}")
                 continue
