@@ -77,7 +77,9 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
     if (has(forms, MM_ACT_INT15)) b->i15 = (struct mm_rec *)(void *)(b->base + off[MM_ACT_INT15]);
 }
 
-#define SPAN 256 /* groups of a token among which an eighth get the second plane */
+#define SPAN 256    /* groups of a token among which those of a second plane are chosen */
+#define OUTLIER 4.0 /* amax squared against its mean in the span, without those chosen before */
+#define PLANES 4    /* one group of so many, at most */
 
 #define N_UNIT 8
 
@@ -114,27 +116,37 @@ static int32_t max_of(const int32_t *v, int n)
     return m;
 }
 
-/* Give amax a sign in the groups of a span that stay at one plane: all but the eighth with the
- * largest values. Ties go to the lower group. Floats of no sign are in the order of their bits. */
+/* Give amax a sign in the groups of a span that stay at one plane: all but the largest ones, as
+ * long as the next is twice the root of the mean square of those left, and a quarter of all at
+ * most. Ties go to the lower group. Floats of no sign are in the order of their bits. */
 static void choose(int n, float amax[SPAN])
 {
     int32_t v[SPAN], top[SPAN / BUNCH];
     int n_bunch = (n + BUNCH - 1) / BUNCH;
+    double sum[4] = {0}, left; /* in this order on every CPU */
     memcpy(v, amax, (size_t)n * sizeof(float));
     for (int g = n; g < n_bunch * BUNCH; g++)
         v[g] = -1;
     for (int b = 0; b < n_bunch; b++)
         top[b] = max_of(v + b * BUNCH, BUNCH);
-    for (int g = 0; g < n; g++)
+    for (int g = 0; g < n; g++) {
+        sum[g % 4] += (double)amax[g] * (double)amax[g];
         amax[g] = -amax[g];
-    for (int k = (n + 7) / 8; k > 0; k--) {
+    }
+    left = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (int k = 0; k < (n + PLANES - 1) / PLANES; k++) {
         int32_t m = max_of(top, n_bunch);
         int b = 0, g;
+        float largest;
+        memcpy(&largest, &m, sizeof m);
+        double square = (double)largest * (double)largest;
+        if (!(square * (n - k) > OUTLIER * left)) break;
+        left -= square;
         while (top[b] != m)
             b++;
         for (g = b * BUNCH; v[g] != m;)
             g++;
-        memcpy(&amax[g], &m, sizeof m);
+        amax[g] = largest;
         v[g] = -1;
         top[b] = max_of(v + b * BUNCH, BUNCH);
     }

@@ -37,6 +37,7 @@ KERN_LIST(X)
 /* Properties that do not belong to a row: packing, activations, independence of the company. */
 void check_pack(struct check *c);
 void check_alone(struct check *c);
+void check_outliers(struct check *c);
 
 int bench_main(const char *filter, int n_thread);
 

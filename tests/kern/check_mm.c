@@ -3,6 +3,7 @@
  * of double, packing lossless, results independent of the company. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fp.h"
@@ -239,9 +240,14 @@ struct problem {
 
 static void random_acts(struct check *c, float *x, int n)
 {
-    uint32_t kind = check_rand(c, 5);
+    uint32_t kind = check_rand(c, 5), far = check_rand(c, 2) ? 8 : 3;
+    float out = 1.0f;
     for (int i = 0; i < n; i++) {
         float v = check_randf(c);
+        /* groups that stand out: those get second planes */
+        if (i % 32 == 0)
+            out = kind == 1 || check_rand(c, far) ? 1.0f : 2.0f + 9.0f * check_randf(c);
+        v *= out;
         if (kind == 1) v = v > 0 ? 1.0f : -1.0f; /* every q at +-127 */
         if (kind == 2 && check_rand(c, 20) == 0) v *= 60.0f;
         if (kind == 3 && i / 32 % 2) v = 0.0f;
@@ -435,6 +441,58 @@ void check_alone(struct check *c)
 }
 
 /* ---- activations ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* Which groups have a second plane, told again from mm.h: a set of the largest. */
+void check_outliers(struct check *c)
+{
+    int n_second = 0, n_all = 0;
+    for (int trial = 0; trial < 300; trial++) {
+        int n_group = 1 + (int)check_rand(c, 256), n_col = 32 * n_group;
+        struct mm_act_buf b;
+        float *x = check_alloc(c, (size_t)n_col * sizeof *x);
+        double *size = check_alloc(c, (size_t)n_group * sizeof *size);
+        size_t bytes = kern_mm_act_bytes(1u << MM_ACT_INT8X, n_col, 1);
+        kern_mm_act_init(&b, 1u << MM_ACT_INT8X, n_col, 1, check_alloc(c, bytes));
+        random_acts(c, x, n_col);
+        kern_mm_prep(&b, 0, x);
+        double sum = 0, smallest = INFINITY, largest = 0;
+        for (int g = 0; g < n_group; g++) {
+            float amax = 0;
+            for (int k = 0; k < 32; k++)
+                amax = fmaxf(amax, fabsf(x[32 * g + k]));
+            bool has = false;
+            for (int i = 1; i <= b.lo_list[0]; i++)
+                has |= b.lo_list[i] == g;
+            if (has)
+                smallest = fmin(smallest, amax);
+            else
+                largest = fmax(largest, amax);
+            size[g] = (double)amax * (double)amax;
+            sum += size[g];
+        }
+        qsort(size, (size_t)n_group, sizeof *size, by_size);
+        int n = 0, sure = 1;
+        for (; n < (n_group + 3) / 4 && size[n] * (n_group - n) > 4.0 * sum; n++) {
+            sure &= size[n] * (n_group - n) > 4.0001 * sum;
+            sum -= size[n];
+        }
+        sure &= n == (n_group + 3) / 4 || !(size[n] * (n_group - n) > 3.9999 * sum);
+        if (b.lo_list[0] != n && sure)
+            check_fail(c, "%d groups: %d have a second plane, not %d", n_group, b.lo_list[0], n);
+        if (smallest < largest) check_fail(c, "%d groups: not the largest ones", n_group);
+        n_second += b.lo_list[0];
+        n_all += n_group;
+        c->n_case++;
+        check_free_all();
+    }
+    if (n_second < n_all / 50) check_fail(c, "%d second planes of %d groups", n_second, n_all);
+}
 
 static void quant_case(struct check *c,
                        void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *,
