@@ -325,15 +325,19 @@ static const struct mm_rec *records(const struct mm_act_buf *x, enum mm_act form
 static void shorten(const struct mm_rec *e, int n_group, const struct mm_fmt_info *f, size_t n,
                     struct mm_short *to)
 {
-    size_t i = offsetof(struct mm_rec, i) + (f->half ? 4 : 0);
-    size_t s = offsetof(struct mm_rec, s) + (f->half ? 4 : 0);
-    size_t a = f->off ? i : s, b = f->half ? a + 4 : s; /* b of no use: any */
+    size_t i = offsetof(struct mm_rec, i) + (f->half ? 4 : 0), s = offsetof(struct mm_rec, s);
+    size_t a = f->off ? i : s, b = f->off && f->half ? a + 4 : s; /* b of no use: any */
+    int sums = f->half && f->min;
     for (int g = 0; g < n_group; g++, e++, to += n) {
         const char *from = (const char *)e;
         memcpy(to->q, e->q, sizeof to->q);
         memcpy(&to->e, &e->e, sizeof to->e);
         memcpy(&to->a, from + a, sizeof to->a);
         memcpy(&to->b, from + b, sizeof to->b);
+        for (int h = 0; h < 2 && sums; h++) {
+            float half = mm_half_sum(e, h);
+            memcpy(h ? &to->b : &to->a, &half, sizeof half);
+        }
     }
 }
 

@@ -29,7 +29,7 @@
  * results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
- * s = d * f32(sum of q). Forms with a second plane have a second accumulator for it, added to the
+ * s = d * f32(sum of q), of a half where minima are those of halves. Forms with a second plane have a second accumulator for it, added to the
  * first at the end. Last comes the product by f32(unit * the tensor's scale). Float forms, per 8 k:
  *     t = w[1] * x[1];  t = fma(w[i], x[i], t), i = 0, 3, 2, 5, 4, 7, 6;  acc = acc + t
  * (the order in which the bf16 instruction of x86 takes pairs)
@@ -70,10 +70,12 @@ struct mm_mat {
 /* 32 activations in integers, with the sums that the formats need. 64 bytes. */
 struct mm_rec {
     int8_t q[32];
-    float d;      /* value = unit * d * q */
-    int32_t i[3]; /* -8 * sum of q: of all 32; of q[0..15]; of q[16..31] */
-    float s[3];   /* d * sum of q, likewise */
-    float e;      /* d = 2^e; NaN with it; 0 where d is 0 */
+    float d;         /* value = unit * d * q */
+    int32_t i[3];    /* -8 * sum of q: of all 32; of q[0..15]; of q[16..31] */
+    float s;         /* d * sum of q */
+    int16_t p[2][2]; /* -8 * sum of the q[k] with k % 4 < 2, and of the others: of q[0..15]; of
+                        q[16..31] */
+    float e;         /* d = 2^e; NaN with it; 0 where d is 0 */
 };
 
 /* Prepared activations of up to n_tok_max tokens of n_col values, carved from one block by
@@ -99,8 +101,8 @@ sl_status kern_mm_fmt(const struct weight *w, int *fmt, sl_err *err) BASE_MUST_U
 /* mm_mat.scale of a matrix in that format: its tensor scale, times the power of two by which scales
  * were moved into the range of an f16. */
 float kern_mm_scale(int fmt, const struct weight *w);
-/* What fmt becomes where several matrices that differ share one format or the exact one is too wide:
- * GROUP, F8_BLOCK and plain float weights can be run decoded, as f32 (exactly) or bf16. */
+/* What fmt becomes where several matrices that differ share one format or the exact one is too
+ * wide: GROUP, F8_BLOCK and plain float weights can be run decoded, as f32 (exactly) or bf16. */
 int kern_mm_decoded(int is_exact);
 /* Is w decoded, its scales with it, to be run in fmt? */
 int kern_mm_is_decoded(int fmt, const struct weight *w);
@@ -129,8 +131,9 @@ size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
-/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer of INT8 alone whose
- * n_col is a multiple of 32: the parts of a token in any order, by any workers, are kern_mm_prep's. */
+/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer of INT8 alone
+ * whose n_col is a multiple of 32: the parts of a token in any order, by any workers, are
+ * kern_mm_prep's. */
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 
 /* ---- the product ---- */

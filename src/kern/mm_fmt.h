@@ -116,6 +116,12 @@ static inline float kern_mm_exponent(float d)
     return (float)((int32_t)(u >> 23) - 127);
 }
 
+/* d * sum of q of a half. */
+static inline float mm_half_sum(const struct mm_rec *e, int half)
+{
+    return e->d * (float)(e->i[1 + half] / -8);
+}
+
 /* Where the integer sums of a format with an offset start: off is a power of two. */
 #define MM_START(i, off) ((off) >= 8 ? (i) * ((off) / 8) : (i) / (8 / (off)))
 

@@ -248,7 +248,7 @@ static void random_acts(struct check *c, float *x, int n)
         if (i % 32 == 0)
             out = kind == 1 || check_rand(c, far) ? 1.0f : 2.0f + 9.0f * check_randf(c);
         v *= out;
-        if (kind == 1) v = v > 0 ? 1.0f : -1.0f; /* every q at +-127 */
+        if (kind == 1) v = v > 0 || far == 3 ? 1.0f : -1.0f; /* every q at +-127, or at 127 */
         if (kind == 2 && check_rand(c, 20) == 0) v *= 60.0f;
         if (kind == 3 && i / 32 % 2) v = 0.0f;
         x[i] = v;
@@ -531,13 +531,17 @@ static void quant_case(struct check *c,
         if (h->q[i % 32] == -128) check_fail(c, "value %zu: -128", i);
     }
     for (int g = 0; g < n_group; g++) {
-        int s[3] = {0};
+        int s[2][2] = {{0}};
+        const struct mm_rec *r = &hi2[g];
         for (int k = 0; k < 32; k++)
-            s[1 + k / 16] += hi2[g].q[k];
-        s[0] = s[1] + s[2];
-        for (int h = 0; h < 3 && !special; h++)
-            if (hi2[g].i[h] != -8 * s[h] || hi2[g].s[h] != hi2[g].d * (float)s[h])
-                check_fail(c, "group %d: sums are wrong", g);
+            s[k / 16][k % 4 / 2] += r->q[k];
+        int s1 = s[0][0] + s[0][1], s2 = s[1][0] + s[1][1];
+        if (r->i[0] != -8 * (s1 + s2) || r->i[1] != -8 * s1 || r->i[2] != -8 * s2 ||
+            r->p[0][0] != -8 * s[0][0] || r->p[0][1] != -8 * s[0][1] ||
+            r->p[1][0] != -8 * s[1][0] || r->p[1][1] != -8 * s[1][1])
+            check_fail(c, "group %d: sums are wrong", g);
+        if (!special && r->s != r->d * (float)(s1 + s2))
+            check_fail(c, "group %d: the sum's value is wrong", g);
     }
     c->n_case++;
     check_free_all();

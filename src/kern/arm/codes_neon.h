@@ -129,9 +129,9 @@ AI float32x4_t finish(const struct scales *w, int i, const struct mm_rec *e, int
     if (half) t = vfmaq_f32(t, vcvtq_f32_s32(u), w->sc1.val[i]);
     acc = vfmaq_n_f32(acc, t, e->d);
     if (!min) return acc;
-    if (header == H_DM) return vfmaq_n_f32(acc, w->mn0.val[i], e->s[0]);
-    acc = vfmsq_n_f32(acc, w->mn0.val[i], e->s[half ? 1 : 0]);
-    return half ? vfmsq_n_f32(acc, w->mn1.val[i], e->s[2]) : acc;
+    if (header == H_DM) return vfmaq_n_f32(acc, w->mn0.val[i], e->s);
+    acc = vfmsq_n_f32(acc, w->mn0.val[i], half ? mm_half_sum(e, 0) : e->s);
+    return half ? vfmsq_n_f32(acc, w->mn1.val[i], mm_half_sum(e, 1)) : acc;
 }
 
 #endif

@@ -19,8 +19,8 @@ static void column(const struct mm_fmt_info *f, const struct mm_group *w, const 
         float t = (float)sum[0] * w->sc[0][r];
         if (f->half) t = fmaf((float)sum[1], w->sc[1][r], t);
         acc[r] = fmaf(t, e->d, acc[r]);
-        if (f->min) acc[r] = fmaf(-w->mn[0][r], e->s[f->half ? 1 : 0], acc[r]);
-        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], e->s[2], acc[r]);
+        if (f->min) acc[r] = fmaf(-w->mn[0][r], f->half ? mm_half_sum(e, 0) : e->s, acc[r]);
+        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], mm_half_sum(e, 1), acc[r]);
     }
 }
 
@@ -123,16 +123,16 @@ MM_FLOAT_FMTS(X)
 /* What follows from q and d. */
 static void finish_rec(struct mm_rec *r, float d)
 {
-    int32_t s[3] = {0};
     r->d = d;
     r->e = d > 0.0f ? kern_mm_exponent(d) : 0.0f;
-    for (int k = 0; k < 32; k++)
-        s[1 + k / 16] += r->q[k];
-    s[0] = s[1] + s[2];
-    for (int h = 0; h < 3; h++) {
-        r->i[h] = -8 * s[h];
-        r->s[h] = r->d * (float)s[h];
+    for (int k = 0; k < 32; k++) {
+        int16_t *p = &r->p[k / 16][k % 4 / 2];
+        *p = (int16_t)(*p - 8 * r->q[k]);
     }
+    r->i[1] = r->p[0][0] + r->p[0][1];
+    r->i[2] = r->p[1][0] + r->p[1][1];
+    r->i[0] = r->i[1] + r->i[2];
+    r->s = r->d * (float)(r->i[0] / -8);
 }
 
 void kern_mm_bf16x_ref(const struct mm_run *r)
@@ -179,7 +179,7 @@ void kern_mm_quant_ref(const float *x, int n_group, struct mm_rec *hi, struct mm
         memset(h, 0, sizeof(*h));
         if (two) memset(&lo[g], 0, sizeof(*lo));
         if (bad) {
-            h->d = h->e = h->s[0] = h->s[1] = h->s[2] = fp_from_bits(0x7fc00000u);
+            h->d = h->e = h->s = fp_from_bits(0x7fc00000u);
             continue;
         }
         for (int k = 0; k < 32; k++) {

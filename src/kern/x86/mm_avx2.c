@@ -9,6 +9,8 @@
 
 #define MM_ISA avx2
 #define TWICE(planes) ((planes) == P_B8 || (planes) == P_NL)
+/* Four lines of six bits less 32 are 32 * 127 * 8 at most in s16, whatever overflows on the way. */
+#define FOLDED(planes) ((planes) == P_SIX)
 
 /* Both parts times four activations, in pairs in s16. In assembler, because gcc 12 spills the sums
  * of many columns otherwise. */
@@ -42,16 +44,26 @@ AI __m256i total(const struct sum *s, __m256i v)
 
 #include "kern/tmpl/mm_tiles.inc"
 
+/* -32 times the sums of a half, from -8 times them. */
+AI __m256i offset_pairs(const int16_t p[2])
+{
+    __m256i v = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)p));
+    return _mm256_slli_epi16(v, 2);
+}
+
 /* n lines, summed in s16. */
 AI void chain(const struct lines_from *f, const struct mm_rec *const *x, const int J, const int l0,
               const int n, enum mm_planes planes, enum bits bits, struct sum s[MM_J][2])
 {
+#pragma GCC unroll 6
+    for (int j = 0; j < J && FOLDED(planes); j++)
+        s[j][0].s = s[j][1].s = offset_pairs(x[j]->p[l0 / 4]);
 #pragma GCC unroll 8
     for (int l = l0; l < l0 + n; l++) {
         __m256i w0 = weight(f, l, 0, planes, bits), w1 = weight(f, l, 1, planes, bits);
 #pragma GCC unroll 6
         for (int j = 0; j < J; j++)
-            if (l == l0)
+            if (l == l0 && !FOLDED(planes))
                 pairs(&s[j][0].s, &s[j][1].s, w0, w1, x[j]->q + 4 * l);
             else
                 add_pairs(&s[j][0].s, &s[j][1].s, w0, w1, x[j]->q + 4 * l);
@@ -62,7 +74,7 @@ AI void lines(const struct lines_from *f, const struct mm_rec *const *x, const i
               const int n, enum mm_planes planes, struct sum s[MM_J][2])
 {
     const int twice = TWICE(planes);
-    const int most = planes == P_SIX ? 2 : planes == P_NIB1 || planes == P_E2M1 ? 4 : 8;
+    const int most = planes == P_NIB1 || planes == P_E2M1 ? 4 : 8;
     const int step = n < most ? n : most;
     chain(f, x, J, l0, step, planes, twice ? UPPER : ALL, s);
     const __m256i m = _mm256_set1_epi16(twice ? 16 : 1);

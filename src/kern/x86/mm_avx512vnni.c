@@ -295,9 +295,13 @@ struct col {
     const float *s0, *s1;
 };
 
-AI struct col of_rec(const struct mm_rec *r, int half)
+/* h: room for the sums of halves, where there are minima of halves. */
+AI struct col of_rec(const struct mm_rec *r, int half, int min, float h[2])
 {
-    return (struct col){r->q, &r->e, &r->i[half ? 1 : 0], &r->i[2], &r->s[half ? 1 : 0], &r->s[2]};
+    if (!half || !min) return (struct col){r->q, &r->e, &r->i[half ? 1 : 0], &r->i[2], &r->s, NULL};
+    h[0] = mm_half_sum(r, 0);
+    h[1] = mm_half_sum(r, 1);
+    return (struct col){r->q, &r->e, &r->i[1], &r->i[2], &h[0], &h[1]};
 }
 
 AI struct col of_short(const struct mm_short *r, int off)
@@ -342,8 +346,9 @@ AI vacc add_column(const struct wgroup *w, struct col e, vacc acc, enum mm_heade
 AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm_header header,
                enum mm_planes planes, int half, int min, int off)
 {
+    float h[2];
     (void)planes;
-    return add_column(w, of_rec(e, half), acc, header, half, min, off);
+    return add_column(w, of_rec(e, half, min, h), acc, header, half, min, off);
 }
 
 #define MM_BRIEF
@@ -396,7 +401,8 @@ AI __m512i spread(const int8_t *p)
 AI void column_two(const struct wgroup *w, const struct wgroup *v, const struct mm_rec *r,
                    float *at, enum mm_header header, int half, int min, int off)
 {
-    struct col e = of_rec(r, half);
+    float h[2];
+    struct col e = of_rec(r, half, min, h);
     __m512i s = start(*e.i0, off), p = s, x;
     __m512i u = half ? start(*e.i1, off) : _mm512_setzero_si512(), o = u;
     TWO_LINES(0, 4)

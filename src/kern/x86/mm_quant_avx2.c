@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations to integers. */
 #include <immintrin.h>
+#include <string.h>
 
 #include "kern/kern.h"
 
@@ -30,28 +31,26 @@ void kern_mm_amax_avx2(const float *x, int n_group, float *amax)
     }
 }
 
-AI int32_t sum8(__m256i v)
-{
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-    return _mm_cvtsi128_si32(s);
-}
-
 /* 32 int32 in -128..127, d = 2^e2 and what follows from them into a record. */
 AI void put(struct mm_rec *r, float d, float e2, __m256i a, __m256i b, __m256i c, __m256i e)
 {
     __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, e));
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    int32_t s1 = sum8(_mm256_add_epi32(a, b)), s2 = sum8(_mm256_add_epi32(c, e)), s0 = s1 + s2;
+    __m256i p = _mm256_maddubs_epi16(_mm256_set1_epi8(8), q); /* a lane of 16 bytes is a half */
+    p = _mm256_add_epi16(p, _mm256_shuffle_epi32(p, 0x4e));
+    p = _mm256_add_epi16(p, _mm256_shuffle_epi32(p, 0xb1));
+    p = _mm256_sub_epi16(_mm256_setzero_si256(), p);
+    __m256i i = _mm256_madd_epi16(p, _mm256_set1_epi16(1));
+    int32_t i1 = _mm256_extract_epi32(i, 0), i2 = _mm256_extract_epi32(i, 4), i0 = i1 + i2;
+    int32_t p1 = _mm256_extract_epi32(p, 0), p2 = _mm256_extract_epi32(p, 4);
     _mm256_storeu_si256((__m256i *)(void *)r->q, q);
     r->d = d;
-    r->i[0] = -8 * s0;
-    r->i[1] = -8 * s1;
-    r->i[2] = -8 * s2;
-    r->s[0] = d * (float)s0;
-    r->s[1] = d * (float)s1;
-    r->s[2] = d * (float)s2;
+    r->i[0] = i0;
+    r->i[1] = i1;
+    r->i[2] = i2;
+    r->s = d * (float)(i0 / -8);
+    memcpy(r->p[0], &p1, sizeof p1);
+    memcpy(r->p[1], &p2, sizeof p2);
     r->e = e2;
 }
 

@@ -37,15 +37,20 @@ AI void put(struct mm_rec *r, float d, float e, __m512i a, __m512i b)
 {
     __m256i q = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
                                         _mm512_cvtepi32_epi8(b), 1);
-    __m256i s = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
-    s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0x4e));
-    s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0xb1));
+    __m256i p = _mm256_maddubs_epi16(_mm256_set1_epi8(8), q); /* a lane of 16 bytes is a half */
+    p = _mm256_add_epi16(p, _mm256_shuffle_epi32(p, 0x4e));
+    p = _mm256_add_epi16(p, _mm256_shuffle_epi32(p, 0xb1));
+    p = _mm256_sub_epi16(_mm256_setzero_si256(), p);
+    __m256i s = _mm256_madd_epi16(p, _mm256_set1_epi16(1));
     __m256i s1 = _mm256_permute4x64_epi64(s, 0x00), s2 = _mm256_permute4x64_epi64(s, 0xff);
-    __m256i v = _mm256_blend_epi32(_mm256_add_epi32(s1, s2), s1, 0x24); /* d i0 i1 i2 s0 s1 s2 e */
-    v = _mm256_blend_epi32(v, s2, 0x48);
-    __m256i i = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(v, 3));
-    __m256i f = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(v), _mm256_set1_ps(d)));
-    v = _mm256_blend_epi32(f, i, 0x0e);
+    __m256i i = _mm256_blend_epi32(_mm256_add_epi32(s1, s2), s1, 0x04); /* d i0 i1 i2 s p0 p1 e */
+    i = _mm256_blend_epi32(i, s2, 0x08);
+    __m256 n = _mm256_cvtepi32_ps(_mm256_sub_epi32(
+        _mm256_setzero_si256(), _mm256_srai_epi32(i, 3))); /* exact, and 0 has no sign */
+    __m256i v = _mm256_castps_si256(_mm256_mul_ps(n, _mm256_set1_ps(d)));
+    v = _mm256_blend_epi32(v, i, 0x0e);
+    v = _mm256_blend_epi32(v, _mm256_permute4x64_epi64(p, 0x00), 0x20);
+    v = _mm256_blend_epi32(v, _mm256_permute4x64_epi64(p, 0xff), 0x40);
     v = _mm256_blend_epi32(v, _mm256_castps_si256(_mm256_set1_ps(d)), 0x01);
     v = _mm256_blend_epi32(v, _mm256_castps_si256(_mm256_set1_ps(e)), 0x80);
     _mm256_storeu_si256((__m256i *)(void *)r, q);
