@@ -9,8 +9,10 @@
 
 #define MM_ISA avx2
 #define TWICE(planes) ((planes) == P_B8 || (planes) == P_NL)
-/* Four lines of six bits less 32 are 32 * 127 * 8 at most in s16, whatever overflows on the way. */
-#define FOLDED(planes) ((planes) == P_SIX)
+/* Four lines of six bits less 32, eight of five less 16: 32 * 127 * 8 at most in a lane of s16,
+ * whatever overflows on the way. (Sums of halves that fit anyway are better off without.) */
+#define FOLDED(planes, half, off)                                                                  \
+    ((planes) == P_SIX || ((planes) == P_E2M1 && !(half)) || ((planes) == P_NIB1 && (off)))
 
 /* Both parts times four activations, in pairs in s16. In assembler, because gcc 12 spills the sums
  * of many columns otherwise. */
@@ -44,26 +46,35 @@ AI __m256i total(const struct sum *s, __m256i v)
 
 #include "kern/tmpl/mm_tiles.inc"
 
-/* -32 times the sums of a half, from -8 times them. */
-AI __m256i offset_pairs(const int16_t p[2])
+AI __m256i pair(const int16_t p[2])
 {
-    __m256i v = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)p));
-    return _mm256_slli_epi16(v, 2);
+    return _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)p));
+}
+
+/* -off times the sums of the lines, from -8 times them: of a half, or of all. */
+AI __m256i offset_pairs(const struct mm_rec *x, const int l0, const int n, const int off)
+{
+    __m256i v = n == 4 ? pair(x->p[l0 / 4]) : _mm256_add_epi16(pair(x->p[0]), pair(x->p[1]));
+    return _mm256_slli_epi16(v, off == 32 ? 2 : 1);
 }
 
 /* n lines, summed in s16. */
 AI void chain(const struct lines_from *f, const struct mm_rec *const *x, const int J, const int l0,
-              const int n, enum mm_planes planes, enum bits bits, struct sum s[MM_J][2])
+              const int n, enum mm_planes planes, const int off, enum bits bits,
+              struct sum s[MM_J][2])
 {
+    const int folded = FOLDED(planes, n == 4, off);
+    if (folded) {
 #pragma GCC unroll 6
-    for (int j = 0; j < J && FOLDED(planes); j++)
-        s[j][0].s = s[j][1].s = offset_pairs(x[j]->p[l0 / 4]);
+        for (int j = 0; j < J; j++)
+            s[j][0].s = s[j][1].s = offset_pairs(x[j], l0, n, off);
+    }
 #pragma GCC unroll 8
     for (int l = l0; l < l0 + n; l++) {
         __m256i w0 = weight(f, l, 0, planes, bits), w1 = weight(f, l, 1, planes, bits);
 #pragma GCC unroll 6
         for (int j = 0; j < J; j++)
-            if (l == l0 && !FOLDED(planes))
+            if (l == l0 && !folded)
                 pairs(&s[j][0].s, &s[j][1].s, w0, w1, x[j]->q + 4 * l);
             else
                 add_pairs(&s[j][0].s, &s[j][1].s, w0, w1, x[j]->q + 4 * l);
@@ -71,12 +82,12 @@ AI void chain(const struct lines_from *f, const struct mm_rec *const *x, const i
 }
 
 AI void lines(const struct lines_from *f, const struct mm_rec *const *x, const int J, const int l0,
-              const int n, enum mm_planes planes, struct sum s[MM_J][2])
+              const int n, enum mm_planes planes, const int off, struct sum s[MM_J][2])
 {
     const int twice = TWICE(planes);
-    const int most = planes == P_NIB1 || planes == P_E2M1 ? 4 : 8;
+    const int most = planes == P_NIB1 && !off ? 4 : 8;
     const int step = n < most ? n : most;
-    chain(f, x, J, l0, step, planes, twice ? UPPER : ALL, s);
+    chain(f, x, J, l0, step, planes, off, twice ? UPPER : ALL, s);
     const __m256i m = _mm256_set1_epi16(twice ? 16 : 1);
 #pragma GCC unroll 6
     for (int j = 0; j < J; j++)
@@ -85,7 +96,7 @@ AI void lines(const struct lines_from *f, const struct mm_rec *const *x, const i
             s[j][p].t =
                 step < n || twice ? _mm256_madd_epi16(s[j][p].s, m) : _mm256_setzero_si256();
     if (twice)
-        chain(f, x, J, l0, step, planes, LOWER, s);
+        chain(f, x, J, l0, step, planes, off, LOWER, s);
     else if (step < n)
-        chain(f, x, J, l0 + step, step, planes, ALL, s);
+        chain(f, x, J, l0 + step, step, planes, off, ALL, s);
 }
