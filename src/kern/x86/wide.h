@@ -63,6 +63,14 @@ static inline simde__m512i wide_mask_sllv(simde__m512i src, uint32_t m, simde__m
         if (m >> i & 1) s[i] = y[i] < 32 ? x[i] << y[i] : 0;
     return simde_mm512_loadu_si512(s);
 }
+static inline simde__m512i wide_srai(simde__m512i v, int n)
+{
+    int32_t w[16];
+    simde_mm512_storeu_si512(w, v);
+    for (int i = 0; i < 16; i++)
+        w[i] >>= n;
+    return simde_mm512_loadu_si512(w);
+}
 static inline simde__m512 wide_scalef(simde__m512 a, simde__m512 b)
 {
     float x[16], e[16];
@@ -74,6 +82,8 @@ static inline simde__m512 wide_scalef(simde__m512 a, simde__m512 b)
 }
 #undef _mm512_scalef_ps
 #define _mm512_scalef_ps(a, b) wide_scalef(a, b)
+#undef _mm512_srai_epi32
+#define _mm512_srai_epi32(v, n) wide_srai(v, n)
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtepi8_epi32
