@@ -78,7 +78,7 @@ void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok
 }
 
 #define SPAN 256    /* groups of a token among which those of a second plane are chosen */
-#define OUTLIER 4.0 /* amax squared against its mean in the span, without those chosen before */
+#define OUTLIER 3.0 /* amax squared against its mean in the span, without those chosen before */
 #define PLANES 4    /* one group of so many, at most */
 
 #define N_UNIT 8
@@ -117,8 +117,8 @@ static int32_t max_of(const int32_t *v, int n)
 }
 
 /* Give amax a sign in the groups of a span that stay at one plane: all but the largest ones, as
- * long as the next is twice the root of the mean square of those left, and a quarter of all at
- * most. Ties go to the lower group. Floats of no sign are in the order of their bits. */
+ * long as the next one's square is thrice the mean of those left, and a quarter of all at most. Ties
+ * go to the lower group. Floats of no sign are in the order of their bits. */
 static void choose(int n, float amax[SPAN])
 {
     int32_t v[SPAN], top[SPAN / BUNCH];

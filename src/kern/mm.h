@@ -19,9 +19,9 @@
  *             two no less than amax / (127 * unit): a product by d is exact, so a CPU may make it
  *             where it costs least
  *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are, of
- *             each 256 groups of a token, the largest ones, a quarter at most, whose amax is more
- *             than twice the root mean square of theirs and the smaller ones. Outliers are what
- *             costs accuracy: on SmolLM2 this loses a quarter of what INT8 loses, for a tenth more
+ *             each 256 groups of a token, the largest ones, a quarter at most, whose amax squared
+ *             is more than thrice the mean of theirs and the smaller ones. Outliers are what costs
+ *             accuracy: on SmolLM2 this loses a fifth of what INT8 loses, for a seventh more
  *             arithmetic; where no group stands out it costs nothing
  *     INT15   the second plane in every group
  * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of

@@ -478,11 +478,11 @@ void check_outliers(struct check *c)
         }
         qsort(size, (size_t)n_group, sizeof *size, by_size);
         int n = 0, sure = 1;
-        for (; n < (n_group + 3) / 4 && size[n] * (n_group - n) > 4.0 * sum; n++) {
-            sure &= size[n] * (n_group - n) > 4.0001 * sum;
+        for (; n < (n_group + 3) / 4 && size[n] * (n_group - n) > 3.0 * sum; n++) {
+            sure &= size[n] * (n_group - n) > 3.0001 * sum;
             sum -= size[n];
         }
-        sure &= n == (n_group + 3) / 4 || !(size[n] * (n_group - n) > 3.9999 * sum);
+        sure &= n == (n_group + 3) / 4 || !(size[n] * (n_group - n) > 2.9999 * sum);
         if (b.lo_list[0] != n && sure)
             check_fail(c, "%d groups: %d have a second plane, not %d", n_group, b.lo_list[0], n);
         if (smallest < largest) check_fail(c, "%d groups: not the largest ones", n_group);
