@@ -117,8 +117,8 @@ static int32_t max_of(const int32_t *v, int n)
 }
 
 /* Give amax a sign in the groups of a span that stay at one plane: all but the largest ones, as
- * long as the next one's square is thrice the mean of those left, and a quarter of all at most. Ties
- * go to the lower group. Floats of no sign are in the order of their bits. */
+ * long as the next one's square is thrice the mean of those left, and a quarter of all at most.
+ * Ties go to the lower group. Floats of no sign are in the order of their bits. */
 static void choose(int n, float amax[SPAN])
 {
     int32_t v[SPAN], top[SPAN / BUNCH];
