@@ -335,7 +335,7 @@ static void shorten(const struct mm_rec *e, int n_group, const struct mm_fmt_inf
         memcpy(&to->a, from + a, sizeof to->a);
         memcpy(&to->b, from + b, sizeof to->b);
         for (int h = 0; h < 2 && sums; h++) {
-            float half = mm_half_sum(e, h);
+            float half = kern_mm_half_sum(e, h);
             memcpy(h ? &to->b : &to->a, &half, sizeof half);
         }
     }

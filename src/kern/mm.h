@@ -21,7 +21,7 @@
  *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are, of
  *             each 256 groups of a token, the largest ones, a quarter at most, whose amax squared
  *             is more than thrice the mean of theirs and the smaller ones. Outliers are what costs
- *             accuracy: on SmolLM2 this loses a fifth of what INT8 loses, for a seventh more
+ *             accuracy: on SmolLM2 this loses a quarter of what INT8 loses, for a seventh more
  *             arithmetic; where no group stands out it costs nothing
  *     INT15   the second plane in every group
  * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of
@@ -29,8 +29,9 @@
  * results are bitwise equal across batch sizes, chunks, threads and ISAs. Per group of 32 k, with
  * exact integer sums i0, i1 (halves of 16; one sum i0 where the format has one scale per 32):
  *     t = f32(i0) * sc0;  t = fma(f32(i1), sc1, t);  acc = fma(t, d, acc);  acc = fma(-mn, s, acc)
- * s = d * f32(sum of q), of a half where minima are those of halves. Forms with a second plane have a second accumulator for it, added to the
- * first at the end. Last comes the product by f32(unit * the tensor's scale). Float forms, per 8 k:
+ * s = d * f32(sum of q), of a half where minima are those of halves. Forms with a second plane have
+ * a second accumulator for it, added to the first at the end. Last comes the product by f32(unit *
+ * the tensor's scale). Float forms, per 8 k:
  *     t = w[1] * x[1];  t = fma(w[i], x[i], t), i = 0, 3, 2, 5, 4, 7, 6;  acc = acc + t
  * (the order in which the bf16 instruction of x86 takes pairs)
  *

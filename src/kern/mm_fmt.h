@@ -117,7 +117,7 @@ static inline float kern_mm_exponent(float d)
 }
 
 /* d * sum of q of a half. */
-static inline float mm_half_sum(const struct mm_rec *e, int half)
+static inline float kern_mm_half_sum(const struct mm_rec *e, int half)
 {
     return e->d * (float)(e->i[1 + half] / -8);
 }

@@ -16,12 +16,7 @@ static int map_case(uint32_t cp, enum tcase how, bool after_cased, bool before_c
                  {0xfb00, {'F', 'F'}},      {0xfb01, {'F', 'I'}},      {0xfb02, {'F', 'L'}},
                  {0xfb03, {'F', 'F', 'I'}}, {0xfb04, {'F', 'F', 'L'}}, {0xfb05, {'S', 'T'}},
                  {0xfb06, {'S', 'T'}},      {0x587, {0x535, 0x552}}};
-    if (cp < 0x80) { /* most text: no tables */
-        bool flip = how == CASE_LOWER ? cp >= 'A' && cp <= 'Z' : cp >= 'a' && cp <= 'z';
-        out[0] = flip ? cp ^ 0x20 : cp;
-        return 1;
-    }
-    if (how != CASE_LOWER)
+    if (how != CASE_LOWER && cp >= upper[0].from) /* the least */
         for (int i = 0; i < BASE_COUNT_OF(upper); i++)
             if (upper[i].from == cp) {
                 int n = upper[i].to[2] ? 3 : 2;
@@ -45,12 +40,6 @@ static int map_case(uint32_t cp, enum tcase how, bool after_cased, bool before_c
     return 1;
 }
 
-static bool cased(uint32_t cp)
-{
-    uint32_t low = cp | 0x20;
-    return cp < 0x80 ? low >= 'a' && low <= 'z' : text_uni_cased(cp);
-}
-
 static bool jinja_word_break(uint32_t cp)
 {
     return text_uni_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<';
@@ -72,13 +61,13 @@ sl_status text_ts_case(struct tx *x, const struct ts *s, enum tcase how, struct 
         if (how == CASE_TITLE) one = after_cased ? CASE_LOWER : CASE_TITLE;
         if (how == CASE_CAPITAL) one = first ? CASE_TITLE : CASE_LOWER;
         if (how == CASE_JINJA_TITLE) one = first ? CASE_UPPER : CASE_LOWER;
-        int n = map_case(cp, one, after_cased, cased(next), to);
+        int n = map_case(cp, one, after_cased, text_uni_cased(next), to);
         bool user = s->mask ? s->mask[i] : s->user;
         for (int j = 0; j < n; j++) {
             char buf[TEXT_UTF8_MAX];
             SL_TRY(text_tb_put(x, &b, buf, (size_t)text_utf8_encode(to[j], buf), user));
         }
-        after_cased = cased(cp);
+        after_cased = text_uni_cased(cp);
         first = how == CASE_JINJA_TITLE && jinja_word_break(cp);
         i += (size_t)k;
     }

@@ -37,6 +37,7 @@ bool text_uni_word(uint32_t cp)
 
 bool text_uni_cased(uint32_t cp)
 {
+    if (cp < 0x80) return (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z';
     utf8proc_category_t c = cat(cp);
     return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
 }
@@ -72,13 +73,16 @@ bool text_uni_digit(uint32_t cp)
 
 uint32_t text_uni_upper(uint32_t cp)
 {
+    if (cp < 0x80) return cp >= 'a' && cp <= 'z' ? cp ^ 0x20 : cp; /* most text: no tables */
     return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
 }
 uint32_t text_uni_lower(uint32_t cp)
 {
+    if (cp < 0x80) return cp >= 'A' && cp <= 'Z' ? cp ^ 0x20 : cp;
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
 }
 uint32_t text_uni_title(uint32_t cp)
 {
+    if (cp < 0x80) return text_uni_upper(cp);
     return (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
 }

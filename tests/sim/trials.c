@@ -36,7 +36,7 @@ struct trial {
     int n_vocab, n_bad, n_row;
     bool record;
     uint64_t rng;
-    long long n_req, n_cancel, n_preempt, n_hit, n_step;
+    long long n_trial, n_req, n_cancel, n_preempt, n_hit, n_step;
 };
 
 static void tap(void *user, const struct request *r, const float *logit)
@@ -195,16 +195,16 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
     }
 }
 
-/* n trials of one model; returns n, the rows compared are in t. */
-static int trials(sl_model *m, struct trial *t, const char *name, sl_acts acts, int n)
+/* n trials of one model; the rows compared are in t. */
+static void trials(sl_model *m, struct trial *t, const char *name, sl_acts acts, int n)
 {
     make_specs(m, t, acts);
     t->n_row = 0;
     for (int k = 0; k < n; k++)
         one_trial(m, t, acts);
+    t->n_trial += n;
     printf("%-36s acts %d: %4d trials, %6d rows bitwise equal\n", name, (int)acts, n, t->n_row);
     fflush(stdout);
-    return n;
 }
 
 int main(int argc, char **argv)
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
     static struct spec spec[N_REQ];
     struct trial all = {.spec = spec};
     char **names = NULL;
-    int n_name = 0, n_model = 0, n_trial_done = 0, total = 0;
+    int n_name = 0, n_model = 0, total = 0;
     sl_err err;
     if (argc < 3) return 2;
     int n_trial = atoi(argv[2]);
@@ -238,11 +238,11 @@ int main(int argc, char **argv)
             sl_model *m = NULL;
             snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
             must(sl_model_open(path, NULL, &m, &err), &err);
-            n_trial_done += trials(m, &t, names[i], acts, n);
+            trials(m, &t, names[i], acts, n);
             total += t.n_row;
             /* quantised ones are small enough for f32 by default: the integer products by name */
             if (strncmp(names[i], "q_", 2) == 0 && acts != SL_ACTS_INT8) {
-                n_trial_done += trials(m, &t, names[i], SL_ACTS_INT8, n);
+                trials(m, &t, names[i], SL_ACTS_INT8, n);
                 total += t.n_row;
             }
             sl_model_close(m);
@@ -251,8 +251,8 @@ int main(int argc, char **argv)
     }
     os_list_free(names, n_name);
     printf(
-        "%d trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
+        "%lld trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
         "from the prefix tree; %d rows: all bitwise equal\n",
-        n_trial_done, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
+        all.n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
     return total > 0 ? 0 : 1;
 }

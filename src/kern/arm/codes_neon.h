@@ -130,8 +130,8 @@ AI float32x4_t finish(const struct scales *w, int i, const struct mm_rec *e, int
     acc = vfmaq_n_f32(acc, t, e->d);
     if (!min) return acc;
     if (header == H_DM) return vfmaq_n_f32(acc, w->mn0.val[i], e->s);
-    acc = vfmsq_n_f32(acc, w->mn0.val[i], half ? mm_half_sum(e, 0) : e->s);
-    return half ? vfmsq_n_f32(acc, w->mn1.val[i], mm_half_sum(e, 1)) : acc;
+    acc = vfmsq_n_f32(acc, w->mn0.val[i], half ? kern_mm_half_sum(e, 0) : e->s);
+    return half ? vfmsq_n_f32(acc, w->mn1.val[i], kern_mm_half_sum(e, 1)) : acc;
 }
 
 #endif

@@ -19,8 +19,8 @@ static void column(const struct mm_fmt_info *f, const struct mm_group *w, const 
         float t = (float)sum[0] * w->sc[0][r];
         if (f->half) t = fmaf((float)sum[1], w->sc[1][r], t);
         acc[r] = fmaf(t, e->d, acc[r]);
-        if (f->min) acc[r] = fmaf(-w->mn[0][r], f->half ? mm_half_sum(e, 0) : e->s, acc[r]);
-        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], mm_half_sum(e, 1), acc[r]);
+        if (f->min) acc[r] = fmaf(-w->mn[0][r], f->half ? kern_mm_half_sum(e, 0) : e->s, acc[r]);
+        if (f->min && f->half) acc[r] = fmaf(-w->mn[1][r], kern_mm_half_sum(e, 1), acc[r]);
     }
 }
 

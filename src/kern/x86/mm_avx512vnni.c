@@ -299,8 +299,8 @@ struct col {
 AI struct col of_rec(const struct mm_rec *r, int half, int min, float h[2])
 {
     if (!half || !min) return (struct col){r->q, &r->e, &r->i[half ? 1 : 0], &r->i[2], &r->s, NULL};
-    h[0] = mm_half_sum(r, 0);
-    h[1] = mm_half_sum(r, 1);
+    h[0] = kern_mm_half_sum(r, 0);
+    h[1] = kern_mm_half_sum(r, 1);
     return (struct col){r->q, &r->e, &r->i[1], &r->i[2], &h[0], &h[1]};
 }
 
