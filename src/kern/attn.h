@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on bf16: products of pairs of bf16 summed in f32, and the conversions around them.
+/* Attention on numbers of 16 bits: the products and the conversions around them. First on bf16,
+ * pairs of which are summed in f32.
  *
  * Values are bf16 bits; a pair is two neighbours in memory. A result is one chain over its own
  * operands, pairs rising, so it depends neither on its neighbours nor on how a sum is cut into
@@ -37,13 +38,13 @@ struct attn_mm {
     int n_next;
 };
 
-/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <= p
- * < hi <= 128, is e^(s[r lds + p] - m[r]) rounded to bf16, m[r] the largest of these scores and l[r]
- * the sum of the weights before they are rounded (lanes by position, as span_row_f32 of vec.h has
- * them); around them w is written up to multiples of 16: 0 where p is not seen. lo < hi.
+/* Operands of attn_soft_bf16: n_row rows of scores of one span become weights. w[r ldw + p], lo <=
+ * p < hi <= 128, is e^(s[r lds + p] - m[r]) rounded to bf16, m[r] the largest of these scores and
+ * l[r] the sum of the weights before they are rounded (lanes by position, as span_row_f32 of vec.h
+ * has them); around them w is written up to multiples of 16: 0 where p is not seen. lo < hi.
  *
- * e^x is 2^n 2^r with n = x log2(e) to the nearest integer and a polynomial of degree 5, within 4e-6
- * of it, which is a five-hundredth of what rounding to bf16 loses; 0 below -87. */
+ * e^x is 2^n 2^r with n = x log2(e) to the nearest integer and a polynomial of degree 5, within
+ * 4e-6 of it, which is a five-hundredth of what rounding to bf16 loses; 0 below -87. */
 #define ATTN_LOG2E 1.44269504088896341f
 #define ATTN_P1 0.693147180559945f
 #define ATTN_P2 0.240226506959101f
@@ -60,8 +61,8 @@ struct attn_soft {
 };
 
 /* Operands of attn_dot_q8 and attn_mix_q8. Row p of the cache (vec.h: (d + 31) / 32 scales, then d
- * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes apart;
- * p < n_pos.
+ * codes and zeros up to a multiple of 16) is row p % blk_rows of blk[p / blk_rows], row_bytes
+ * apart; p < n_pos.
  *
  * attn_dot_q8   s[p][lane] = the product of row p and query lane, lane < 16 n_vec. Queries are
  *               integers too (attn_q8_query, ld = 16 n_vec): sums of 32 products are exact, times
@@ -83,5 +84,48 @@ struct attn_q8 {
     const struct attn_region *next;
     int n_next;
 };
+
+/* Attention on 16-bit integers, where a CPU has no bf16 instructions but pairs of 16-bit products.
+ *
+ * Numbers of 16 bits with one f32 scale for a row of the cache, for a query, and for a lane's
+ * weights of a span; sums of products are exact: rows have magnitudes up to ATTN_I16_ROW, queries
+ * and weights up to ATTN_I16_MAX, and those of one query, or of one lane's weights, together at
+ * most ATTN_I16_SUM, so that a sum fits 32 bits. Rounding is to nearest even. A value that is not
+ * finite makes its scale NaN, so that it is not lost; subnormals count as zero.
+ *
+ * attn_rows_i16     n_row rows of n values, ldx apart: codes to y, with zeros up to a multiple of
+ * 16, and scales ld_scale apart. attn_query_i16    the same for one query, with its sum bounded
+ * too. attn_dot_i16      s[p ld + lane] (+)= x_scale q_scale sum over k < n_pair of the two
+ * products of the pairs x[p ldx + 2 k] and q[2 (k ld + lane)]; p < n_pos, lane < ld. add: to what s
+ *                   holds.
+ * attn_weights_i16  weights of s times the rows' scales, of positions p < hi[lane] <= n_pos (the
+ * others are 0, whatever they hold), as pairs of positions to w[2 (p / 2 ld + lane) + p % 2] with
+ * w_scale[lane]; beside an odd last one stands 0. attn_mix_i16      c[lane ldc + i] = w_scale[lane]
+ * sum over p < n_pos of w(lane, p) x[p ldx + i]; i < n rounded up to 16, lane < n_lane.
+ *
+ * x_scale of row p is at p ld_scale. ld is a multiple of 16; n_pos <= 128 and, for queries,
+ * n <= 4096. */
+#define ATTN_I16_ROW 8191.0f
+#define ATTN_I16_MAX 32767.0f
+#define ATTN_I16_SUM (1 << 18)
+struct attn_i16 {
+    const int16_t *x, *q, *w;
+    int64_t ldx, ld, ldc;
+    const float *x_scale, *q_scale, *w_scale;
+    int64_t ld_scale;
+    int n_pair, n_pos, n_lane, n, add;
+    float *s, *c;
+};
+
+/* The scale of values whose largest or sum is some and whose codes are themselves times inv, which
+ * goes to *use: 0 where there is nothing to code. */
+static inline float attn_i16_scale(float some, float inv, float *use)
+{
+    *use = 0;
+    if (!(some <= 3.0e38f)) return __builtin_nanf("");
+    if (!(inv <= 3.0e38f)) return 0;
+    *use = inv;
+    return 1.0f / inv;
+}
 
 #endif

@@ -15,6 +15,7 @@ struct kern {
 #undef X
     int bf16_pairs; /* mm_bf16x is faster than mm_bf16 */
     int attn_bf16;  /* attention on bf16 is faster than on f32 */
+    int attn_i16;   /* attention on 16-bit integers is */
     int brief;      /* the code formats take short records of few columns */
     int two_tiles;  /* all code formats take two tiles at once, where a variant does at all */
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
@@ -59,20 +60,17 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
 /* mm_bf16x: bf16 weights times bf16 activations (mm_run.xb), the results of mm_bf16 (but for
  * subnormal products, which the instruction may flush).
  * mm_amax: the largest |x| of each of n_group groups of 32 (NaN ignored).
- * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers, |amax[g]| the largest
- * magnitude of each. hi: as form INT8. lo (may be NULL): then the groups are quantised as in INT15
- * wherever amax[g] has no sign, and as INT8 where it has one. What is quantised is x * inv (mm.h: 1 /
- * unit). See kern_mm_prep.
- * attn_dot_bf16, attn_mix_bf16, attn_soft_bf16: attn.h.
+ * The quantiser's row, mm_quant: n_group groups of 32 values of x to integers, |amax[g]| the
+ * largest magnitude of each. hi: as form INT8. lo (may be NULL): then the groups are quantised as
+ * in INT15 wherever amax[g] has no sign, and as INT8 where it has one. What is quantised is x * inv
+ * (mm.h: 1 / unit). See kern_mm_prep. attn_dot_bf16, attn_mix_bf16, attn_soft_bf16: attn.h.
  * attn_rows_bf16: y[r * ldy + i] = x[r * ldx + i] rounded to bf16 (nearest even), i < n.
- * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; behind an
- * odd last row zeros.
- * attn_f16_rows, attn_f16_keys: as attn_q8_rows, attn_q8_keys, of an f16 cache.
- * attn_q8_rows: rows of d values of a q8 cache (vec.h) to bf16, d rounded up to 16.
+ * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; behind
+ * an odd last row zeros. attn_f16_rows, attn_f16_keys: as attn_q8_rows, attn_q8_keys, of an f16
+ * cache. attn_q8_rows: rows of d values of a q8 cache (vec.h) to bf16, d rounded up to 16.
  * attn_q8_keys: a group of 16 keys of a q8 cache to the pairs of a bf16 one.
- * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i % 4], i
- * < d rounded up to 4, zeros behind d; for group g of 32 scale[g ld + lane] = max|x| / 127 and
- * bias[g ld + lane] = -128 times the sum of its codes.
- * attn_dot_q8, attn_mix_q8: attn.h. */
+ * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i %
+ * 4], i < d rounded up to 4, zeros behind d; for group g of 32 scale[g ld + lane] = max|x| / 127
+ * and bias[g ld + lane] = -128 times the sum of its codes. attn_dot_q8, attn_mix_q8: attn.h. */
 
 #endif

@@ -48,7 +48,13 @@
     X(attn_q8_query,   void, (const float *x, int d, int lane, int ld, int8_t *q, float *scale,         \
                               int32_t *bias))                                                      \
     X(attn_dot_q8,     void, (const struct attn_q8 *m))                                            \
-    X(attn_mix_q8,     void, (const struct attn_q8 *m))
+    X(attn_mix_q8,     void, (const struct attn_q8 *m))                                             \
+    X(attn_rows_i16,    void, (const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,  \
+                               float *scale, int64_t ld_scale))                                    \
+    X(attn_query_i16,   void, (const float *x, int n, int16_t *y, float *scale))                   \
+    X(attn_dot_i16,     void, (const struct attn_i16 *m))                                          \
+    X(attn_weights_i16, void, (const struct attn_i16 *m, const int32_t *hi, int16_t *w, float *w_scale)) \
+    X(attn_mix_i16,     void, (const struct attn_i16 *m))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)
 /* All code formats in one ISA, for the variants lists. */

@@ -25,7 +25,9 @@ void kern_select(struct kern *k, uint32_t mask)
 #undef V
     k->bf16_pairs = k->mm_bf16x != kern_mm_bf16x_ref;
     k->attn_bf16 = k->attn_dot_bf16 != kern_attn_dot_bf16_ref;
+    k->attn_i16 = 0;
 #if defined(__x86_64__)
+    k->attn_i16 = k->attn_dot_i16 == kern_attn_dot_i16_avx2 && !cpu_has(mask, CPU_ISA_avx512);
     k->brief = k->mm_q4_0 == kern_mm_q4_0_avx512vnni;
 #else
     k->brief = 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on bf16: every variant against sums in double, sums cut into calls, conversions against
- * base/fp.h bit for bit. */
+/* Attention on 16 bits: every variant against sums in double, sums cut into calls, conversions
+ * against base/fp.h bit for bit. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/fp.h"
 #include "check.h"
 
@@ -397,6 +399,241 @@ void check_attn_mix_q8(struct check *c, void (*variant)(const struct attn_q8 *m)
                     check_fail(c, "d %d rows %d: [%d][%d] is %.9g, not %.9g", m.d, m.n_pos, r, k,
                                got, want);
             }
+        check_free_all();
+    }
+}
+
+/* ---- 16-bit integers: bit for bit as the reference, which is held against what it promises ----
+ */
+
+static int same_f32(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fp_to_bits(a[i]) != fp_to_bits(b[i]) && !(isnan(a[i]) && isnan(b[i]))) return 0;
+    return 1;
+}
+
+/* n values, of which a few are as odd as how says: 1 not finite, 2 zero, 3 subnormal, 4 huge. */
+static void odd_values(struct check *c, float *x, int n, int how)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = how == 2 ? 0 : check_randf(c) * (how == 3 ? 0x1p-130f : how == 4 ? 0x1p120f : 1.0f);
+    if (how == 1) x[check_rand(c, (uint32_t)n)] = check_rand(c, 2) ? NAN : -INFINITY;
+}
+
+/* Codes of one row: near its values, none too large, together at most sum. */
+static void hold_codes(struct check *c, const float *x, int n, const int16_t *y, float scale,
+                       float most, double sum)
+{
+    double total = 0;
+    float amax = 0;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(x[i])) {
+            if (isfinite(scale)) check_fail(c, "a scale of %g where %g is", scale, x[i]);
+            return;
+        }
+        amax = fmaxf(amax, fabsf(x[i]));
+    }
+    for (int i = 0; i < (n + 15) / 16 * 16; i++) {
+        double off = fabs(i < n ? (double)x[i] - (double)scale * y[i] : y[i]);
+        total += abs(y[i]);
+        if (off > 0.5001 * (double)scale + 1e-7 * (double)amax + 1.3e-38)
+            check_fail(c, "[%d] is %d times %g, not %g", i, y[i], scale, i < n ? x[i] : 0.0f);
+        if (fabsf((float)y[i]) > most) check_fail(c, "[%d] is %d", i, y[i]);
+    }
+    if (total > sum) check_fail(c, "%d codes are %g together", n, total);
+    if (amax > 1e-30f && total == 0) check_fail(c, "no codes");
+}
+
+void check_attn_rows_i16(struct check *c, void (*variant)(const float *, int64_t, int, int,
+                                                          int16_t *, int64_t, float *, int64_t))
+{
+    for (int i = 0; i < 100; i++) {
+        int n_row = (int)some(c, 1, 5), n = (int)some(c, 1, i % 3 ? 70 : 576), n16 = (n + 15) / 16;
+        int64_t ldx = n + some(c, 0, 3), ldy = 16 * n16 + some(c, 0, 3), lds = some(c, 1, 2);
+        size_t n_y = (size_t)((n_row - 1) * ldy + 16 * n16);
+        float *x = check_alloc(c, (size_t)((n_row - 1) * ldx + n) * 4), scale[2][10];
+        int16_t *y = check_alloc(c, 2 * n_y), *want = check_alloc(c, 2 * n_y);
+        memset(scale, 0, sizeof scale);
+        memset(y, 7, 2 * n_y);
+        memset(want, 7, 2 * n_y);
+        for (int r = 0; r < n_row; r++)
+            odd_values(c, x + r * ldx, n, i % 2 ? 0 : (int)some(c, 0, 4));
+        variant(x, ldx, n_row, n, y, ldy, scale[0], lds);
+        kern_attn_rows_i16_ref(x, ldx, n_row, n, want, ldy, scale[1], lds);
+        c->n_case++;
+        if (!same_f32(scale[0], scale[1], 10)) check_fail(c, "other scales");
+        if (memcmp(y, want, 2 * n_y) != 0) check_fail(c, "rows %d n %d: other codes", n_row, n);
+        for (int r = 0; r < n_row; r++)
+            hold_codes(c, x + r * ldx, n, y + r * ldy, scale[0][r * lds], ATTN_I16_ROW, 1e30);
+        check_free_all();
+    }
+}
+
+void check_attn_query_i16(struct check *c, void (*variant)(const float *, int, int16_t *, float *))
+{
+    for (int i = 0; i < 100; i++) {
+        int n = (int)some(c, 1, i % 3 ? 70 : i % 2 ? 4096 : 576);
+        size_t n16 = (size_t)(n + 15) / 16 * 16;
+        float *x = check_alloc(c, (size_t)n * 4), scale[2];
+        int16_t *y = check_alloc(c, 2 * n16), *want = check_alloc(c, 2 * n16);
+        odd_values(c, x, n, i % 2 ? 0 : (int)some(c, 0, 4));
+        if (i % 7 == 1) x[0] *= 1000;
+        variant(x, n, y, &scale[0]);
+        kern_attn_query_i16_ref(x, n, want, &scale[1]);
+        c->n_case++;
+        if (!same_f32(scale, scale + 1, 1))
+            check_fail(c, "n %d: %g, not %g", n, scale[0], scale[1]);
+        if (memcmp(y, want, 2 * n16) != 0) check_fail(c, "n %d: other codes", n);
+        hold_codes(c, x, n, y, scale[0], ATTN_I16_MAX, ATTN_I16_SUM);
+        check_free_all();
+    }
+}
+
+/* n codes that are together at most sum; how: 1 all in one, or as large as they may be. */
+static void some_codes(struct check *c, int16_t *y, int64_t step, int n, int most, int sum, int how)
+{
+    for (int i = 0; i < n; i++) {
+        int top = how ? most : BASE_MIN(most, sum / n);
+        int v = how ? BASE_MIN(top, sum) : (int)check_rand(c, (uint32_t)top + 1);
+        if (how) sum -= v;
+        y[i * step] = (int16_t)(how != 2 && check_rand(c, 2) ? -v : v);
+    }
+}
+
+void check_attn_dot_i16(struct check *c, void (*variant)(const struct attn_i16 *))
+{
+    for (int i = 0; i < 60; i++) {
+        int n_pos = (int)some(c, 1, i % 4 ? 14 : 50), n_pair = (int)some(c, 1, i % 3 ? 20 : 300);
+        int64_t ld = 16 * some(c, 1, 4), ldx = 2 * n_pair + some(c, 0, 3), lds = some(c, 1, 2);
+        int16_t *x = check_alloc(c, (size_t)(n_pos * ldx) * 2);
+        int16_t *q = check_alloc(c, (size_t)(2 * n_pair * ld) * 2);
+        size_t n_s = (size_t)(n_pos * ld);
+        float *s = check_alloc(c, 4 * n_s), *want = check_alloc(c, 4 * n_s);
+        float *xs = check_alloc(c, (size_t)(n_pos * lds) * 4), *qs = check_alloc(c, (size_t)ld * 4);
+        for (int64_t k = 0; k < n_pos * lds; k++)
+            xs[k] = check_rand(c, 30) ? check_randf(c) : NAN;
+        for (int64_t k = 0; k < ld; k++)
+            qs[k] = check_randf(c);
+        for (size_t k = 0; k < n_s; k++)
+            s[k] = want[k] = check_randf(c);
+        for (int p = 0; p < n_pos; p++)
+            some_codes(c, x + p * ldx, 1, 2 * n_pair, 8191, 8191 * 2 * n_pair, i % 5 ? 0 : 2);
+        int16_t lane[600];
+        for (int64_t l = 0; l < ld; l++) {
+            some_codes(c, lane, 1, 2 * n_pair, 32767, ATTN_I16_SUM, i % 3);
+            for (int k = 0; k < 2 * n_pair; k++)
+                q[2 * (k / 2 * ld + l) + k % 2] = lane[k];
+        }
+        struct attn_i16 m = {.x = x,
+                             .ldx = ldx,
+                             .q = q,
+                             .ld = ld,
+                             .x_scale = xs,
+                             .ld_scale = lds,
+                             .q_scale = qs,
+                             .n_pair = n_pair,
+                             .n_pos = n_pos,
+                             .add = i / 2 % 2,
+                             .s = s};
+        variant(&m);
+        c->n_case++;
+        for (int p = 0; p < n_pos; p++)
+            for (int64_t l = 0; l < ld; l++) {
+                int64_t sum = 0;
+                for (int k = 0; k < 2 * n_pair; k++)
+                    sum += (int64_t)x[p * ldx + k] * q[2 * (k / 2 * ld + l) + k % 2];
+                float *w = &want[p * ld + l];
+                *w = fmaf((float)sum, qs[l] * xs[p * lds], m.add ? *w : 0);
+            }
+        if (!same_f32(s, want, n_s)) check_fail(c, "positions %d pairs %d: other", n_pos, n_pair);
+        check_free_all();
+    }
+}
+
+void check_attn_weights_i16(struct check *c, void (*variant)(const struct attn_i16 *,
+                                                             const int32_t *, int16_t *, float *))
+{
+    for (int i = 0; i < 60; i++) {
+        int n_pos = (int)some(c, 1, i % 3 ? 20 : 128), ld = 16 * (int)some(c, 1, 4);
+        int lds = (int)some(c, 1, 2);
+        size_t n_s = (size_t)(n_pos * ld), n_w = (size_t)((n_pos + 1) / 2 * 2 * ld);
+        float *s = check_alloc(c, 4 * n_s), *xs = check_alloc(c, (size_t)(n_pos * lds) * 4);
+        float scale[2][64] = {0};
+        int16_t *w = check_alloc(c, 2 * n_w), *want = check_alloc(c, 2 * n_w);
+        int32_t hi[64];
+        for (int l = 0; l < ld; l++)
+            hi[l] = (int32_t)some(c, 0, n_pos);
+        for (int p = 0; p < n_pos; p++) {
+            xs[p * lds] = fabsf(check_randf(c)) * (i % 4 ? 1 : 0x1p-140f);
+            if (i % 5 == 0 && !check_rand(c, 9)) xs[p * lds] = NAN;
+            for (int l = 0; l < ld; l++) {
+                s[p * ld + l] = check_rand(c, 4) ? fabsf(check_randf(c)) : 0;
+                if (p >= hi[l] && i % 2) s[p * ld + l] = NAN;
+            }
+        }
+        struct attn_i16 m = {.s = s, .ld = ld, .x_scale = xs, .ld_scale = lds, .n_pos = n_pos};
+        variant(&m, hi, w, scale[0]);
+        kern_attn_weights_i16_ref(&m, hi, want, scale[1]);
+        c->n_case++;
+        if (!same_f32(scale[0], scale[1], 64)) check_fail(c, "other scales");
+        if (memcmp(w, want, 2 * n_w) != 0) check_fail(c, "positions %d: other codes", n_pos);
+        for (int l = 0; l < ld; l++) {
+            float x[128];
+            int16_t y[128] = {0};
+            for (int p = 0; p < n_pos; p++) {
+                x[p] = p < hi[l] ? s[p * ld + l] * xs[p * lds] : 0;
+                y[p] = w[2 * (p / 2 * ld + l) + p % 2];
+            }
+            hold_codes(c, x, n_pos, y, scale[0][l], ATTN_I16_MAX, ATTN_I16_SUM);
+        }
+        check_free_all();
+    }
+}
+
+void check_attn_mix_i16(struct check *c, void (*variant)(const struct attn_i16 *))
+{
+    for (int i = 0; i < 60; i++) {
+        int n_pos = (int)some(c, 1, i % 3 ? 20 : 128), n = (int)some(c, 1, i % 4 ? 70 : 512);
+        int64_t n16 = (n + 15) / 16 * 16, ld = 16 * some(c, 1, 4);
+        int64_t ldx = n16 + some(c, 0, 3), ldc = n16 + some(c, 0, 3);
+        int n_lane = (int)some(c, 1, (int)ld);
+        int16_t *x = check_alloc(c, (size_t)((n_pos - 1) * ldx + n16) * 2), lane[128];
+        int16_t *w = check_alloc(c, (size_t)((n_pos + 1) / 2 * 2 * ld) * 2);
+        size_t n_c = (size_t)((n_lane - 1) * ldc + n16);
+        float *got = check_alloc(c, 4 * n_c), *want = check_alloc(c, 4 * n_c), scale[64];
+        memset(w, 0, (size_t)((n_pos + 1) / 2 * 2 * ld) * 2);
+        memset(x, 0, (size_t)((n_pos - 1) * ldx + n16) * 2);
+        for (int p = 0; p < n_pos; p++)
+            some_codes(c, x + p * ldx, 1, (int)n16, 8191, 8191 * (int)n16, i % 5 ? 0 : 2);
+        for (int64_t l = 0; l < ld; l++) {
+            scale[l] = check_rand(c, 20) ? check_randf(c) : NAN;
+            some_codes(c, lane, 1, n_pos, 32767, ATTN_I16_SUM, i % 3);
+            for (int p = 0; p < n_pos; p++)
+                w[2 * (p / 2 * ld + l) + p % 2] = (int16_t)abs(lane[p]);
+        }
+        for (size_t k = 0; k < n_c; k++)
+            got[k] = want[k] = check_randf(c);
+        struct attn_i16 m = {.x = x,
+                             .ldx = ldx,
+                             .w = w,
+                             .w_scale = scale,
+                             .ld = ld,
+                             .n_pos = n_pos,
+                             .n_lane = n_lane,
+                             .n = n,
+                             .c = got,
+                             .ldc = ldc};
+        variant(&m);
+        c->n_case++;
+        for (int l = 0; l < n_lane; l++)
+            for (int k = 0; k < n16; k++) {
+                int64_t sum = 0;
+                for (int p = 0; p < n_pos; p++)
+                    sum += (int64_t)w[2 * (p / 2 * ld + l) + p % 2] * x[p * ldx + k];
+                want[l * ldc + k] = (float)sum * scale[l];
+            }
+        if (!same_f32(got, want, n_c)) check_fail(c, "positions %d n %d: other", n_pos, n);
         check_free_all();
     }
 }

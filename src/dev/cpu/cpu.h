@@ -400,6 +400,11 @@ static inline int dev_cpu_bf16_attn(const struct cpu *c, int t)
 {
     return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
 }
+/* The same to 16-bit integers, where it multiplies those faster than f32. */
+static inline int dev_cpu_i16_attn(const struct cpu *c, int t)
+{
+    return kern_get()->attn_i16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
+}
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);

@@ -8,9 +8,8 @@
  * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
 #include "dev/cpu/mla.h"
 
-/* Widen the latent rows of positions [p, end) to x[][ldx]. */
-static void widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq, int p,
-                  int end, float *x)
+void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq,
+                       int p, int end, float *x)
 {
     const struct cpu_kv *kv = a->kv;
     while (p < end) {
@@ -73,7 +72,7 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     for (int at = 0; at < to; at += VEC_PIECE) {
         int k = to - at < VEC_PIECE ? to - at : VEC_PIECE;
         float *x = m.x + (int64_t)at * a->ldx;
-        widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
+        dev_cpu_mla_widen(c, a, j->b, u->seq, p0 + at, p0 + at + k, x);
         c->k.gemm_f32(x, a->ldx, 1, m.q, ld, m.s + at * ld, ld, k, ld / 16, a->d_k, 0);
     }
     float mx[CPU_LANES], l[CPU_LANES];
@@ -169,6 +168,10 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
         j.begin = dev_cpu_abs16_begin;
         j.span = dev_cpu_abs16_span;
         j.mem_floats = dev_cpu_abs16_floats(a->d_k);
+    } else if (dev_cpu_i16_attn(c, a->kv->t)) {
+        j.begin = dev_cpu_abs_i16_begin;
+        j.span = dev_cpu_abs_i16_span;
+        j.mem_floats = dev_cpu_abs_i16_floats(p->r, p->rope);
     }
     j.n_unit = abs_units(c, b, a, &work);
     int by_codes = dev_cpu_bf16_attn(c, a->kv->t) && a->kv->t == VEC_KV_Q8; /* the scores */
@@ -262,7 +265,7 @@ static void materialise(struct cpu *c, const struct mla_job *j, int seq, int p0,
     int ldk = dev_cpu_row_ld(p->nope + p->rope, 4), ldv = dev_cpu_row_ld(p->v, 4);
     for (int at = range[0]; at < range[1]; at += VEC_PIECE) {
         int k = range[1] - at < VEC_PIECE ? range[1] - at : VEC_PIECE;
-        widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
+        dev_cpu_mla_widen(c, a, j->b, seq, p0 + at, p0 + at + k, m->x);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wk, nope, m->k + (int64_t)at * ldk, ldk, k, nope / 16,
                       p->r, 0);
         c->k.gemm_f32(m->x, a->ldx, 1, m->wv, v16, m->v + (int64_t)at * ldv, ldv, k, v16 / 16, p->r,
@@ -397,6 +400,8 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
     size_t abs = (d_k + VEC_SPAN) * CPU_LANES + VEC_SPAN * row + 64;
     size_t exp = exp_carve(NULL, p, &m) + 64, exp16 = dev_cpu_exp16_floats(p) + 64;
     size_t abs16 = dev_cpu_abs16_floats((int)d_k) + 64;
+    size_t abs_i16 = dev_cpu_abs_i16_floats(p->mla_r, p->mla_rope) + 64;
+    abs16 = BASE_MAX(abs16, abs_i16);
     *n_row = CPU_LANES;
     *ldo = dev_cpu_round16(p->mla_r);
     *mem_floats = BASE_MAX(BASE_MAX(abs16, exp16), BASE_MAX(abs, exp));

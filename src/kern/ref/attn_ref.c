@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on bf16 in plain C. */
+/* Attention on bf16 and on 16-bit integers in plain C. */
 #include <math.h>
 
 #include "base/fp.h"
@@ -182,5 +182,89 @@ void kern_attn_mix_q8_ref(const struct attn_q8 *m)
                     c = fmaf(fp_bf16_to_f32(fp_f32_to_bf16(w)), code, c);
                 }
             m->c[r * m->ldc + i] = c;
+        }
+}
+
+/* ---- 16-bit integers ---- */
+
+static void put_codes(const float *x, int n, float inv, int16_t *y)
+{
+    for (int i = 0; i < (n + 15) / 16 * 16; i++)
+        y[i] = (int16_t)(i < n && inv != 0.0f ? (int)nearbyintf(x[i] * inv) : 0);
+}
+
+/* The largest magnitude, NaN where there is one. */
+static float largest(const float *x, int n)
+{
+    float m = 0;
+    for (int i = 0; i < n; i++)
+        m = isnan(x[i]) || fabsf(x[i]) > m ? fabsf(x[i]) : m;
+    return m;
+}
+
+void kern_attn_rows_i16_ref(const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,
+                            float *scale, int64_t ld_scale)
+{
+    for (int r = 0; r < n_row; r++, x += ldx, y += ldy, scale += ld_scale) {
+        float amax = largest(x, n), inv;
+        *scale = attn_i16_scale(amax, ATTN_I16_ROW / amax, &inv);
+        put_codes(x, n, inv, y);
+    }
+}
+
+void kern_attn_query_i16_ref(const float *x, int n, int16_t *y, float *scale)
+{
+    float sum[8] = {0}, amax = largest(x, n), inv;
+    for (int i = 0; i < n; i++)
+        sum[i % 8] += fabsf(x[i]);
+    for (int half = 4; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            sum[i] += sum[i + half];
+    inv = fminf((float)(ATTN_I16_SUM - n) / sum[0], ATTN_I16_MAX / amax);
+    *scale = attn_i16_scale(amax, inv, &inv);
+    put_codes(x, n, inv, y);
+}
+
+void kern_attn_dot_i16_ref(const struct attn_i16 *m)
+{
+    for (int p = 0; p < m->n_pos; p++)
+        for (int lane = 0; lane < m->ld; lane++) {
+            const int16_t *x = m->x + p * m->ldx, *q = m->q + 2 * lane;
+            float *s = m->s + p * m->ld + lane;
+            int32_t sum = 0;
+            for (int k = 0; k < m->n_pair; k++, x += 2, q += 2 * m->ld)
+                sum += x[0] * q[0] + x[1] * q[1];
+            *s = fmaf((float)sum, m->q_scale[lane] * m->x_scale[p * m->ld_scale], m->add ? *s : 0);
+        }
+}
+
+void kern_attn_weights_i16_ref(const struct attn_i16 *m, const int32_t *hi, int16_t *w,
+                               float *w_scale)
+{
+    for (int lane = 0; lane < m->ld; lane++) {
+        float sum = 0, max = 0, inv;
+        for (int p = 0; p < hi[lane]; p++) {
+            float v = m->s[p * m->ld + lane] * m->x_scale[p * m->ld_scale];
+            sum += v;
+            max = v > max ? v : max;
+        }
+        inv = fminf((float)(ATTN_I16_SUM - m->n_pos) / sum, ATTN_I16_MAX / max);
+        w_scale[lane] = attn_i16_scale(sum, inv, &inv);
+        for (int p = 0; p < (m->n_pos + 1) / 2 * 2; p++) {
+            float v = p < hi[lane] ? m->s[p * m->ld + lane] * m->x_scale[p * m->ld_scale] : 0;
+            w[2 * (p / 2 * m->ld + lane) + p % 2] =
+                (int16_t)(inv != 0.0f ? (int)nearbyintf(v * inv) : 0);
+        }
+    }
+}
+
+void kern_attn_mix_i16_ref(const struct attn_i16 *m)
+{
+    for (int lane = 0; lane < m->n_lane; lane++)
+        for (int i = 0; i < (m->n + 15) / 16 * 16; i++) {
+            int32_t sum = 0;
+            for (int p = 0; p < m->n_pos; p++)
+                sum += m->w[2 * (p / 2 * m->ld + lane) + p % 2] * m->x[p * m->ldx + i];
+            m->c[lane * m->ldc + i] = (float)sum * m->w_scale[lane];
         }
 }

@@ -21,8 +21,10 @@ static inline __m256i v_mask8(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
+/* Whole vectors go without masks: a masked store is some twenty operations on a Zen 3. */
 static inline vf v_load_n(const float *p, int n)
 {
+    if (n >= 16) return v_load(p);
     __m256 b = n > 8 ? _mm256_maskload_ps(p + 8, v_mask8(n - 8)) : _mm256_setzero_ps();
     return (vf){_mm256_maskload_ps(p, v_mask8(n)), b};
 }
@@ -33,6 +35,10 @@ static inline void v_store(float *p, vf x)
 }
 static inline void v_store_n(float *p, vf x, int n)
 {
+    if (n >= 16) {
+        v_store(p, x);
+        return;
+    }
     _mm256_maskstore_ps(p, v_mask8(n), x.a);
     if (n > 8) _mm256_maskstore_ps(p + 8, v_mask8(n - 8), x.b);
 }

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The absorbed form of MLA on 16-bit integers (kern/attn.h), heads in lanes. Latent and rope parts
+ * of a row have a scale each, for their magnitudes are far apart: rows are [r16 | rope16] with
+ * zeros behind each part. */
+#include "dev/cpu/mla.h"
+
+/* Positions whose rows are made and multiplied at a time: two tiles. They stay in the first-level
+ * cache, beside the queries. */
+#define PIECE 12
+#define WIDEN 4 /* and of these the f32 on the way */
+
+struct i16_mem {
+    int16_t *q, *w, *x; /* q [row / 2][lanes][2], w [SPAN / 2][lanes][2], x [SPAN][ldx] */
+    float *s, *t;       /* [SPAN][lanes], [WIDEN][ldx], or a query and its codes */
+    float *x_scale;     /* [SPAN][2] */
+    float *q_scale;     /* [2][lanes] */
+};
+
+/* Parts of a row: numbers from at on, n of them, to where codes lie. */
+struct part {
+    int at, n, to;
+};
+
+static void parts_of(int r, int rope, struct part out[2])
+{
+    out[0] = (struct part){0, r, 0};
+    out[1] = (struct part){r, rope, dev_cpu_round16(r)};
+}
+
+static int row_codes(int r, int rope)
+{
+    return dev_cpu_row_ld(dev_cpu_round16(r) + dev_cpu_round16(rope), sizeof(int16_t));
+}
+
+static size_t carve(float *mem, int r, int rope, struct i16_mem *m)
+{
+    size_t row = (size_t)row_codes(r, rope), wide = (size_t)dev_cpu_row_ld(r + rope, 4);
+    size_t size[] = {(size_t)VEC_SPAN * CPU_LANES,
+                     WIDEN * wide + row,
+                     2 * VEC_SPAN,
+                     2 * CPU_LANES,
+                     row / 2 * CPU_LANES,
+                     (size_t)VEC_SPAN / 2 * CPU_LANES,
+                     VEC_SPAN * row / 2};
+    size_t at[8] = {0};
+    for (int i = 0; i < 7; i++)
+        at[i + 1] = at[i] + (size[i] + 15) / 16 * 16;
+    if (mem)
+        *m = (struct i16_mem){.s = mem,
+                              .t = mem + at[1],
+                              .x_scale = mem + at[2],
+                              .q_scale = mem + at[3],
+                              .q = (int16_t *)(void *)(mem + at[4]),
+                              .w = (int16_t *)(void *)(mem + at[5]),
+                              .x = (int16_t *)(void *)(mem + at[6])};
+    return at[7];
+}
+
+size_t dev_cpu_abs_i16_floats(int r, int rope)
+{
+    return carve(NULL, r, rope, NULL);
+}
+
+/* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
+void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                           float *mem)
+{
+    const struct mla *a = j->op;
+    const struct dev_attn_mla *p = a->p;
+    struct i16_mem m;
+    struct part part[2];
+    (void)carve(mem, p->r, p->rope, &m);
+    parts_of(p->r, p->rope, part);
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), row = row_codes(p->r, p->rope);
+    int16_t *codes = (int16_t *)(void *)(m.t + a->ldx);
+    memset(m.q, 0, sizeof *m.q * (size_t)row * (size_t)ld);
+    memset(m.q_scale, 0, sizeof(float) * 2 * CPU_LANES);
+    for (int i = 0; i < n; i++) {
+        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
+        const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
+        memcpy(m.t, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
+        memcpy(m.t + p->r, rope, sizeof(float) * (size_t)p->rope);
+        c->k.scale_f32(m.t, p->scale, a->d_k);
+        for (int k = 0; k < 2; k++) {
+            kern_get()->attn_query_i16(m.t + part[k].at, part[k].n, codes,
+                                       &m.q_scale[k * CPU_LANES + i]);
+            for (int d = 0; d < part[k].n; d += 2)
+                memcpy(m.q + (int64_t)(part[k].to + d) * ld + 2 * i, codes + d, 2 * sizeof *codes);
+        }
+    }
+}
+
+/* Codes of positions [at, end) of the span that begins at p0. */
+static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                      const struct i16_mem *m, const int range[3])
+{
+    const struct mla *a = j->op;
+    struct part part[2];
+    parts_of(a->p->r, a->p->rope, part);
+    int row = row_codes(a->p->r, a->p->rope);
+    for (int at = range[0], n; at < range[1]; at += n) {
+        n = range[1] - at < WIDEN ? range[1] - at : WIDEN;
+        dev_cpu_mla_widen(c, a, j->b, u->seq, range[2] + at, range[2] + at + n, m->t);
+        for (int k = 0; k < 2; k++)
+            kern_get()->attn_rows_i16(m->t + part[k].at, a->ldx, n, part[k].n,
+                                      m->x + (int64_t)at * row + part[k].to, row,
+                                      m->x_scale + 2 * at + k, 2);
+    }
+}
+
+static void fetch(const struct mla_next *x, int i, int n)
+{
+    struct attn_region r[MLA_NEXT];
+    int n_region = dev_cpu_mla_next_part(x, (const int[]){i, n}, r);
+    for (int k = 0; k < n_region; k++)
+        for (int64_t b = 0; b < r[k].n_bytes; b += 64)
+            __builtin_prefetch(r[k].at + b, 0, 2);
+}
+
+void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                          const int where[2], float *mem, struct cpu_part out)
+{
+    const struct mla *a = j->op;
+    struct i16_mem m;
+    struct part part[2];
+    (void)carve(mem, a->p->r, a->p->rope, &m);
+    parts_of(a->p->r, a->p->rope, part);
+    int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
+    int row = row_codes(a->p->r, a->p->rope);
+    int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
+        to = hi[i] > to ? hi[i] : to;
+    }
+    struct mla_next next;
+    dev_cpu_mla_look_ahead(c, j, u, where, &next);
+    for (int at = 0; at < to; at += PIECE) {
+        int end = at + PIECE < to ? at + PIECE : to;
+        make_rows(c, j, u, &m, (const int[]){at, end, p0});
+        fetch(&next, at / PIECE, VEC_SPAN / PIECE + 1);
+        for (int k = 0; k < 2; k++)
+            kern_get()->attn_dot_i16(
+                &(struct attn_i16){.x = m.x + (int64_t)at * row + part[k].to,
+                                   .ldx = row,
+                                   .x_scale = m.x_scale + 2 * at + k,
+                                   .ld_scale = 2,
+                                   .q = m.q + (int64_t)part[k].to * ld,
+                                   .q_scale = m.q_scale + (ptrdiff_t)k * CPU_LANES,
+                                   .ld = ld,
+                                   .n_pair = (part[k].n + 1) / 2,
+                                   .n_pos = end - at,
+                                   .add = k,
+                                   .s = m.s + at * ld});
+    }
+    float mx[CPU_LANES], l[CPU_LANES], w_scale[CPU_LANES];
+    c->k.span_col_f32(m.s, ld, to, ld / 16, lo, hi, mx, l);
+    memcpy(out.m, mx, sizeof(float) * (size_t)n);
+    memcpy(out.l, l, sizeof(float) * (size_t)n);
+    struct attn_i16 mix = {.x = m.x,
+                           .ldx = row,
+                           .x_scale = m.x_scale,
+                           .ld_scale = 2,
+                           .s = m.s,
+                           .w = m.w,
+                           .w_scale = w_scale,
+                           .ld = ld,
+                           .n_pos = to,
+                           .n_lane = n,
+                           .n = a->p->r,
+                           .c = out.o,
+                           .ldc = j->ldo};
+    kern_get()->attn_weights_i16(&mix, hi, m.w, w_scale);
+    kern_get()->attn_mix_i16(&mix);
+}
