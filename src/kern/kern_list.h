@@ -51,6 +51,8 @@
     X(attn_mix_q8,     void, (const struct attn_q8 *m))                                             \
     X(attn_rows_i16,    void, (const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,  \
                                float *scale, int64_t ld_scale))                                    \
+    X(attn_f16_i16,     void, (const uint8_t *row, int64_t row_bytes, int n_row, int n, int16_t *y,     \
+                               int64_t ldy, float *scale, int64_t ld_scale))                       \
     X(attn_query_i16,   void, (const float *x, int n, int16_t *y, float *scale))                   \
     X(attn_dot_i16,     void, (const struct attn_i16 *m))                                          \
     X(attn_weights_i16, void, (const struct attn_i16 *m, const int32_t *hi, int16_t *w, float *w_scale)) \

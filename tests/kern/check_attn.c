@@ -470,6 +470,35 @@ void check_attn_rows_i16(struct check *c, void (*variant)(const float *, int64_t
     }
 }
 
+void check_attn_f16_i16(struct check *c, void (*variant)(const uint8_t *, int64_t, int, int,
+                                                         int16_t *, int64_t, float *, int64_t))
+{
+    for (int i = 0; i < 100; i++) {
+        int n_row = (int)some(c, 1, 9), n = 16 * (int)some(c, 1, i % 3 ? 5 : 36);
+        int64_t bytes = 2 * n + 2 * some(c, 0, 3), ldy = n + some(c, 0, 3);
+        size_t n_y = (size_t)((n_row - 1) * ldy + n);
+        uint8_t *row = check_alloc(c, (size_t)((n_row - 1) * bytes + 2 * n));
+        float *x = check_alloc(c, (size_t)(n_row * n) * 4), scale[2][9];
+        int16_t *y = check_alloc(c, 2 * n_y), *want = check_alloc(c, 2 * n_y);
+        memset(y, 7, 2 * n_y);
+        memset(want, 7, 2 * n_y);
+        for (int r = 0; r < n_row; r++) {
+            odd_values(c, x + r * n, n, i % 2 ? 0 : (int)some(c, 0, 3));
+            for (int k = 0; k < n; k++) {
+                uint16_t h = fp_f32_to_f16(x[r * n + k] * (i % 5 == 1 ? 0x1p-18f : 1.0f));
+                memcpy(row + r * bytes + 2 * k, &h, 2);
+                x[r * n + k] = fp_f16_to_f32(h);
+            }
+        }
+        variant(row, bytes, n_row, n, y, ldy, scale[0], 1);
+        kern_attn_rows_i16_ref(x, n, n_row, n, want, ldy, scale[1], 1);
+        c->n_case++;
+        if (!same_f32(scale[0], scale[1], (size_t)n_row)) check_fail(c, "other scales");
+        if (memcmp(y, want, 2 * n_y) != 0) check_fail(c, "rows %d n %d: other codes", n_row, n);
+        check_free_all();
+    }
+}
+
 void check_attn_query_i16(struct check *c, void (*variant)(const float *, int, int16_t *, float *))
 {
     for (int i = 0; i < 100; i++) {

@@ -60,19 +60,6 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
                           const int where[2], float *mem, struct cpu_part out);
 size_t dev_cpu_abs_i16_floats(int r, int rope);
 
-/* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
- */
-#define MLA_NEXT (VEC_SPAN / 16 + MLA_AHEAD)
-struct mla_next {
-    struct attn_region r[MLA_NEXT];
-    int n;
-    int64_t n_bytes;
-};
-/* The rows of the worker's next span, where[1], and a share of what is read behind attention. */
-void dev_cpu_mla_look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                            const int where[2], struct mla_next *x);
-/* Part part[0] of part[1] of it, in bytes; returns the number of regions it has. */
-int dev_cpu_mla_next_part(const struct mla_next *x, const int part[2], struct attn_region *out);
 /* mla.c: widen the latent rows of positions [p, end) to x[][ldx]. */
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq,
                        int p, int end, float *x);

@@ -108,6 +108,14 @@ static const uint8_t *row_at(const struct mla *a, const struct dev_batch *b, int
            (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
 }
 
+/* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
+ */
+struct ahead {
+    struct attn_region r[VEC_SPAN / 16 + MLA_AHEAD];
+    int n;
+    int64_t n_bytes;
+};
+
 /* Part part[0] of part[1] of n regions, n_bytes in all; returns the number of regions it has. */
 static int regions_part(const struct attn_region *r, int n, int64_t n_bytes, const int part[2],
                         struct attn_region *out)
@@ -123,8 +131,9 @@ static int regions_part(const struct attn_region *r, int n, int64_t n_bytes, con
     return m;
 }
 
-void dev_cpu_mla_look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
-                            const int where[2], struct mla_next *x)
+/* The rows of the worker's next span, and a share of what is read behind attention. */
+static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
+                       const int where[2], struct ahead *x)
 {
     const struct mla *a = j->op;
     const struct mla_ahead *w = &a->ahead;
@@ -145,7 +154,7 @@ void dev_cpu_mla_look_ahead(struct cpu *c, const struct cpu_span_job *j, const s
         x->n_bytes += x->r[x->n++].n_bytes;
 }
 
-int dev_cpu_mla_next_part(const struct mla_next *x, const int part[2], struct attn_region *out)
+static int ahead_part(const struct ahead *x, const int part[2], struct attn_region *out)
 {
     return regions_part(x->r, x->n, x->n_bytes, part, out);
 }
@@ -157,7 +166,7 @@ struct span_rows {
     int32_t hi[CPU_LANES];
     const uint16_t *run[VEC_SPAN / 16];
     const uint8_t *run8[VEC_SPAN / 16];
-    struct mla_next ahead;
+    struct ahead ahead;
 };
 
 static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -166,7 +175,7 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
     const struct mla *a = j->op;
     int ld = dev_cpu_round16(u->n_tok * u->n_head), n_run = dev_cpu_run_length(a->kv), to = x->to;
     int64_t ld_row = row_ld(a);
-    struct attn_region next[MLA_NEXT];
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run;
         x->run[at / n_run] =
@@ -183,8 +192,7 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
                              .n_vec = ld / 16,
                              .n_k = (a->d_k + 1) / 2,
                              .next = next};
-        mm.n_next =
-            dev_cpu_mla_next_part(&x->ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
+        mm.n_next = ahead_part(&x->ahead, (const int[]){at / n_run, 2 * VEC_SPAN / n_run}, next);
         kern_get()->attn_dot_bf16(&mm);
     }
 }
@@ -195,7 +203,7 @@ static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const 
 {
     const struct mla *a = j->op;
     const struct kern *k = kern_get();
-    struct attn_region next[MLA_NEXT];
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
     k->attn_pairs_bf16(m->s, ld, x->to, ld, m->w, 2 * ld);
     struct attn_mm mm = {.lda = 2,
@@ -207,7 +215,7 @@ static void weigh(const struct cpu_span_job *j, const struct cpu_unit *u, const 
                          .n_row = u->n_head,
                          .n_vec = a->r16 / 16,
                          .next = next,
-                         .n_next = dev_cpu_mla_next_part(&x->ahead, (const int[]){1, 2}, next)};
+                         .n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next)};
     for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
         mm.a = m->w + 2 * i;
         mm.c = o + (int64_t)i * j->ldo;
@@ -234,7 +242,7 @@ static void scores8(const struct cpu_span_job *j, const struct cpu_unit *u,
     const struct mla *a = j->op;
     int ld = dev_cpu_round16(u->n_tok * u->n_head);
     struct queries8 q = carve8(m, a->d_k, ld);
-    struct attn_region next[MLA_NEXT];
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     struct attn_q8 mm = rows8(j, u, x);
     mm.n_pos = x->to;
     mm.n_vec = ld / 16;
@@ -244,7 +252,7 @@ static void scores8(const struct cpu_span_job *j, const struct cpu_unit *u,
     mm.s = m->s;
     mm.lds = ld;
     mm.next = next;
-    mm.n_next = dev_cpu_mla_next_part(&x->ahead, (const int[]){0, 2}, next);
+    mm.n_next = ahead_part(&x->ahead, (const int[]){0, 2}, next);
     kern_get()->attn_dot_q8(&mm);
 }
 
@@ -253,14 +261,14 @@ static void weigh8(const struct cpu_span_job *j, const struct cpu_unit *u,
 {
     const struct mla *a = j->op;
     int n = u->n_tok * u->n_head;
-    struct attn_region next[MLA_NEXT];
+    struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     struct attn_q8 mm = rows8(j, u, x);
     mm.n_vec = a->r16 / 16;
     mm.n_row = u->n_head;
     mm.lds = dev_cpu_round16(n);
     mm.ldc = j->ldo;
     mm.next = next;
-    mm.n_next = dev_cpu_mla_next_part(&x->ahead, (const int[]){1, 2}, next);
+    mm.n_next = ahead_part(&x->ahead, (const int[]){1, 2}, next);
     for (int i = 0; i < n; i += u->n_head, mm.n_next = 0) {
         mm.s = m->s + i;
         mm.c = o + (int64_t)i * j->ldo;
@@ -282,7 +290,7 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
         x.hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
         x.to = x.hi[i] > x.to ? x.hi[i] : x.to;
     }
-    dev_cpu_mla_look_ahead(c, j, u, where, &x.ahead);
+    look_ahead(c, j, u, where, &x.ahead);
     (q8 ? scores8 : scores)(j, u, &m, &x);
     float mx[CPU_LANES], l[CPU_LANES];
     c->k.span_col_f32(m.s, ld, x.to, ld / 16, lo, x.hi, mx, l);

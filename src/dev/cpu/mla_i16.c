@@ -97,24 +97,27 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
     const struct mla *a = j->op;
     struct part part[2];
     parts_of(a->p->r, a->p->rope, part);
-    int row = row_codes(a->p->r, a->p->rope);
+    int row = row_codes(a->p->r, a->p->rope), blk = a->kv->s.blk_tok;
+    int f16 = a->kv->t == VEC_KV_F16 && part[0].n % 16 == 0 && part[1].n % 16 == 0;
     for (int at = range[0], n; at < range[1]; at += n) {
+        int p = range[2] + at;
         n = range[1] - at < WIDEN ? range[1] - at : WIDEN;
-        dev_cpu_mla_widen(c, a, j->b, u->seq, range[2] + at, range[2] + at + n, m->t);
+        if (f16) {
+            n = n < blk - p % blk ? n : blk - p % blk;
+            const uint8_t *from = dev_cpu_page_of(a->kv, a->p->layer, j->b, u->seq, p) +
+                                  (size_t)(p % blk) * a->kv->row_bytes;
+            for (int k = 0; k < 2; k++)
+                kern_get()->attn_f16_i16(from + 2 * (size_t)part[k].at, (int64_t)a->kv->row_bytes,
+                                         n, part[k].n, m->x + (int64_t)at * row + part[k].to, row,
+                                         m->x_scale + 2 * at + k, 2);
+            continue;
+        }
+        dev_cpu_mla_widen(c, a, j->b, u->seq, p, p + n, m->t);
         for (int k = 0; k < 2; k++)
             kern_get()->attn_rows_i16(m->t + part[k].at, a->ldx, n, part[k].n,
                                       m->x + (int64_t)at * row + part[k].to, row,
                                       m->x_scale + 2 * at + k, 2);
     }
-}
-
-static void fetch(const struct mla_next *x, int i, int n)
-{
-    struct attn_region r[MLA_NEXT];
-    int n_region = dev_cpu_mla_next_part(x, (const int[]){i, n}, r);
-    for (int k = 0; k < n_region; k++)
-        for (int64_t b = 0; b < r[k].n_bytes; b += 64)
-            __builtin_prefetch(r[k].at + b, 0, 2);
 }
 
 void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
@@ -132,12 +135,9 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
         hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
-    struct mla_next next;
-    dev_cpu_mla_look_ahead(c, j, u, where, &next);
     for (int at = 0; at < to; at += PIECE) {
         int end = at + PIECE < to ? at + PIECE : to;
         make_rows(c, j, u, &m, (const int[]){at, end, p0});
-        fetch(&next, at / PIECE, VEC_SPAN / PIECE + 1);
         for (int k = 0; k < 2; k++)
             kern_get()->attn_dot_i16(
                 &(struct attn_i16){.x = m.x + (int64_t)at * row + part[k].to,

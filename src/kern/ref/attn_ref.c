@@ -212,6 +212,26 @@ void kern_attn_rows_i16_ref(const float *x, int64_t ldx, int n_row, int n, int16
     }
 }
 
+void kern_attn_f16_i16_ref(const uint8_t *row, int64_t row_bytes, int n_row, int n, int16_t *y,
+                           int64_t ldy, float *scale, int64_t ld_scale)
+{
+    for (int r = 0; r < n_row; r++, row += row_bytes, y += ldy, scale += ld_scale) {
+        const uint16_t *h = (const uint16_t *)(const void *)row;
+        float amax = 0, inv;
+        for (int i = 0; i < n; i++) {
+            float a = fabsf(fp_f16_to_f32(h[i]));
+            amax = isnan(a) || a > amax ? a : amax;
+        }
+        *scale = attn_i16_scale(amax, ATTN_I16_ROW / amax, &inv);
+        for (int i = 0; i < n; i += 16) {
+            float x[16];
+            for (int k = 0; k < 16; k++)
+                x[k] = fp_f16_to_f32(h[i + k]);
+            put_codes(x, 16, inv, y + i);
+        }
+    }
+}
+
 void kern_attn_query_i16_ref(const float *x, int n, int16_t *y, float *scale)
 {
     float sum[8] = {0}, amax = largest(x, n), inv;
