@@ -18,6 +18,7 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
     k->peak_i8 = kern_peak_i8_ref;
     k->peak_f32 = kern_peak_f32_ref;
     k->peak_bf16 = NULL;
+    k->peak_i16 = NULL;
 #if defined(__x86_64__)
 #define VARIANT(op) kern_##op##_avx2
     if (cpu_has(isa_mask, CPU_ISA_avx2)) CHOOSE("avx2");
@@ -27,6 +28,7 @@ void kern_vec_select(struct vec_kern *k, uint32_t isa_mask)
 #undef VARIANT
     if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i8 = kern_peak_i8_avx2;
     if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_f32 = kern_peak_f32_avx2;
+    if (cpu_has(isa_mask, CPU_ISA_avx2)) k->peak_i16 = kern_peak_i16_avx2;
     if (cpu_has(isa_mask, CPU_ISA_avx512)) k->peak_f32 = kern_peak_f32_avx512;
     if (cpu_has(isa_mask, CPU_ISA_avx512bf16)) k->peak_bf16 = kern_peak_bf16_avx512bf16;
     if (cpu_has(isa_mask, CPU_ISA_avxvnni)) k->peak_i8 = kern_peak_i8_avxvnni;

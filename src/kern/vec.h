@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streaming and attention kernels over f32. Every variant works on logical vectors of 16 lanes with the same order of operations (fused
- * multiply-adds explicit, sums over lanes as the tree (i, i+8), (i, i+4), (i, i+2), (i, i+1)), so all ISAs give the same bits and a row's
- * result does not depend on its neighbours.
+/* Streaming and attention kernels over f32. Every variant works on logical vectors of 16 lanes with
+ * the same order of operations (fused multiply-adds explicit, sums over lanes as the tree (i, i+8),
+ * (i, i+4), (i, i+2), (i, i+1)), so all ISAs give the same bits and a row's result does not depend
+ * on its neighbours.
  *
- * Pure: no memory, locks or failure. Pointers need no alignment; inputs and outputs are disjoint unless it says "in place".
+ * Pure: no memory, locks or failure. Pointers need no alignment; inputs and outputs are disjoint
+ * unless it says "in place".
  */
 #ifndef KERN_VEC_H
 #define KERN_VEC_H
@@ -11,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Positions of one span of attention: partial softmax results are kept per span and merged in rising order. */
+/* Positions of one span of attention: partial softmax results are kept per span and merged in
+ * rising order. */
 #define VEC_SPAN 128
 /* Positions of one piece whose keys and values are widened to f32 at a time. */
 #define VEC_PIECE 64
@@ -75,11 +78,14 @@
       (int t, const uint8_t *row, int64_t row_bytes, int n, int d, float *dst, int64_t ld))
 /* clang-format on */
 
-/* Storage of keys and values. Q8: groups of 32 dimensions (the last may be shorter), int8 times one f32 scale = max|x| / 127, scales first. */
+/* Storage of keys and values. Q8: groups of 32 dimensions (the last may be shorter), int8 times one
+ * f32 scale = max|x| / 127, scales first. */
 enum vec_kv { VEC_KV_BF16, VEC_KV_F16, VEC_KV_Q8, VEC_KV_F32 };
 
-/* Bytes of a group of 16 keys (a multiple of 64), and of one value row (a multiple of 16), of d dimensions. Keys lie transposed: for dimension i the 16 positions
- * side by side; BF16: for each pair of dimensions 16 positions of two (an odd last one beside zeros); Q8: [d/32][16] scales, then the bytes. */
+/* Bytes of a group of 16 keys (a multiple of 64), and of one value row (a multiple of 16), of d
+ * dimensions. Keys lie transposed: for dimension i the 16 positions side by side; BF16: for each
+ * pair of dimensions 16 positions of two (an odd last one beside zeros); Q8: [d/32][16] scales,
+ * then the bytes. */
 static inline size_t vec_kv_item_bytes(int t)
 {
     return t == VEC_KV_F32 ? 4 : t == VEC_KV_Q8 ? 1 : 2;
@@ -101,10 +107,12 @@ struct vec_kern {
 #define X(op, ret, args) ret(*op) args;
     VEC_LIST(X)
 #undef X
-    /* n rounds of independent multiply-adds in registers; return the operations done (2 per product). */
+    /* n rounds of independent multiply-adds in registers; return the operations done (2 per
+     * product). */
     double (*peak_i8)(int n);
     double (*peak_f32)(int n);
-    double (*peak_bf16)(int n); /* NULL where attention is f32 */
+    double (*peak_bf16)(int n); /* NULL where attention is not on bf16 */
+    double (*peak_i16)(int n);  /* NULL but with AVX2 */
     const char *isa;
 };
 
@@ -116,6 +124,7 @@ double kern_peak_i8_avx512vnni(int n);
 double kern_peak_i8_neon(int n);
 double kern_peak_f32_ref(int n);
 double kern_peak_f32_avx2(int n);
+double kern_peak_i16_avx2(int n);
 double kern_peak_f32_avx512(int n);
 double kern_peak_f32_neon(int n);
 double kern_peak_bf16_avx512bf16(int n);

@@ -140,8 +140,6 @@ static void look_ahead(struct mla *a, int n_span)
     }
 }
 
-#define I16_OPS 1.2 /* of 8 bits in the time of one of 16, at the peak of a Zen 3 */
-
 static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
                      struct dev_cost *products)
 {
@@ -179,10 +177,6 @@ static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
     int by_codes = dev_cpu_bf16_attn(c, a->kv->t) && a->kv->t == VEC_KV_Q8; /* the scores */
     j.products.flops = 2.0 * work * H * (p->r + (by_codes ? 0 : a->d_k));
     j.products.ops = by_codes ? 2.0 * work * H * a->d_k : 0;
-    if (j.span == dev_cpu_abs_i16_span) {
-        j.products.ops = I16_OPS * j.products.flops;
-        j.products.flops = 0;
-    }
     look_ahead(a, c->unit[0].span1);
     dev_cpu_spans(c, &j);
     products->ops += j.products.ops;

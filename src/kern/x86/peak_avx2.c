@@ -26,3 +26,16 @@ double kern_peak_f32_avx2(int n)
 #undef STEP
     return 2.0 * 8 * 8 * n;
 }
+
+/* Eight chains of maddwd, add: 16 products each. */
+double kern_peak_i16_avx2(int n)
+{
+    __m256i w = _mm256_set1_epi16(3), x = _mm256_set1_epi16(1), t;
+#define STEP(a)                                                                                    \
+    __asm__ volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"                                    \
+                     : "+x"(a), "=&x"(t)                                                           \
+                     : "x"(w), "x"(x))
+    PEAK_LOOP(n, __m256i, 8, STEP);
+#undef STEP
+    return 2.0 * 16 * 8 * n;
+}
