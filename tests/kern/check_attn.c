@@ -520,13 +520,13 @@ void check_attn_query_i16(struct check *c, void (*variant)(const float *, int, i
 }
 
 /* n codes that are together at most sum; how: 1 all in one, or as large as they may be. */
-static void some_codes(struct check *c, int16_t *y, int64_t step, int n, int most, int sum, int how)
+static void some_codes(struct check *c, int16_t *y, int n, int most, int sum, int how)
 {
     for (int i = 0; i < n; i++) {
         int top = how ? most : BASE_MIN(most, sum / n);
         int v = how ? BASE_MIN(top, sum) : (int)check_rand(c, (uint32_t)top + 1);
         if (how) sum -= v;
-        y[i * step] = (int16_t)(how != 2 && check_rand(c, 2) ? -v : v);
+        y[i] = (int16_t)(how != 2 && check_rand(c, 2) ? -v : v);
     }
 }
 
@@ -547,10 +547,10 @@ void check_attn_dot_i16(struct check *c, void (*variant)(const struct attn_i16 *
         for (size_t k = 0; k < n_s; k++)
             s[k] = want[k] = check_randf(c);
         for (int p = 0; p < n_pos; p++)
-            some_codes(c, x + p * ldx, 1, 2 * n_pair, 8191, 8191 * 2 * n_pair, i % 5 ? 0 : 2);
+            some_codes(c, x + p * ldx, 2 * n_pair, 8191, 8191 * 2 * n_pair, i % 5 ? 0 : 2);
         int16_t lane[600];
         for (int64_t l = 0; l < ld; l++) {
-            some_codes(c, lane, 1, 2 * n_pair, 32767, ATTN_I16_SUM, i % 3);
+            some_codes(c, lane, 2 * n_pair, 32767, ATTN_I16_SUM, i % 3);
             for (int k = 0; k < 2 * n_pair; k++)
                 q[2 * (k / 2 * ld + l) + k % 2] = lane[k];
         }
@@ -634,10 +634,10 @@ void check_attn_mix_i16(struct check *c, void (*variant)(const struct attn_i16 *
         memset(w, 0, (size_t)((n_pos + 1) / 2 * 2 * ld) * 2);
         memset(x, 0, (size_t)((n_pos - 1) * ldx + n16) * 2);
         for (int p = 0; p < n_pos; p++)
-            some_codes(c, x + p * ldx, 1, (int)n16, 8191, 8191 * (int)n16, i % 5 ? 0 : 2);
+            some_codes(c, x + p * ldx, (int)n16, 8191, 8191 * (int)n16, i % 5 ? 0 : 2);
         for (int64_t l = 0; l < ld; l++) {
             scale[l] = check_rand(c, 20) ? check_randf(c) : NAN;
-            some_codes(c, lane, 1, n_pos, 32767, ATTN_I16_SUM, i % 3);
+            some_codes(c, lane, n_pos, 32767, ATTN_I16_SUM, i % 3);
             for (int p = 0; p < n_pos; p++)
                 w[2 * (p / 2 * ld + l) + p % 2] = (int16_t)abs(lane[p]);
         }

@@ -15,8 +15,7 @@ void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batc
     while (p < end) {
         int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
         if (n > end - p) n = end - p;
-        const uint8_t *page = dev_cpu_page_of(kv, a->p->layer, b, seq, p);
-        c->k.get_v(kv->t, page + (size_t)in * kv->row_bytes, (int64_t)kv->row_bytes, n, a->d_k, x,
+        c->k.get_v(kv->t, dev_cpu_mla_row_at(a, b, seq, p), (int64_t)kv->row_bytes, n, a->d_k, x,
                    a->ldx);
         x += (int64_t)n * a->ldx;
         p += n;
@@ -36,26 +35,28 @@ static struct abs_mem abs_carve(float *mem, const struct mla *a)
     return m;
 }
 
-/* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
+void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit *u, int i,
+                       float *row)
+{
+    const struct dev_attn_mla *p = a->p;
+    int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
+    const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
+    memcpy(row, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
+    memcpy(row + p->r, rope, sizeof(float) * (size_t)p->rope);
+    c->k.scale_f32(row, p->scale, a->d_k);
+}
+
 static void abs_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                       float *mem)
 {
     const struct mla *a = j->op;
-    const struct dev_attn_mla *p = a->p;
     struct abs_mem m = abs_carve(mem, a);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
-    for (int i = 0; i < n; i++) {
-        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
-        const float *lat = c->lat + (at * p->n_head + h) * p->r;
-        const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        for (int k = 0; k < p->r; k++)
-            m.q[(int64_t)k * ld + i] = lat[k] * p->scale;
-        for (int k = 0; k < p->rope; k++)
-            m.q[(int64_t)(p->r + k) * ld + i] = rope[k] * p->scale;
-    }
-    for (int i = n; i < ld; i++)
+    for (int i = 0; i < ld; i++) {
+        if (i < n) dev_cpu_mla_query(c, a, u, i, m.x);
         for (int k = 0; k < a->d_k; k++)
-            m.q[(int64_t)k * ld + i] = 0;
+            m.q[(int64_t)k * ld + i] = i < n ? m.x[k] : 0;
+    }
 }
 
 static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,

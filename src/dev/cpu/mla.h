@@ -60,6 +60,18 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
                           const int where[2], float *mem, struct cpu_part out);
 size_t dev_cpu_abs_i16_floats(int r, int rope);
 
+/* mla.c: query i of a unit of the absorbed form, token i / n_head of it and head head0 + i %
+ * n_head, times scale: row[d_k], latent and rope. */
+void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit *u, int i,
+                       float *row);
+/* Where position p of a sequence has its latent row; those behind it in its block follow. */
+static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struct dev_batch *b,
+                                                int seq, int p)
+{
+    const struct cpu_kv *kv = a->kv;
+    return dev_cpu_page_of(kv, a->p->layer, b, seq, p) +
+           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
+}
 /* mla.c: widen the latent rows of positions [p, end) to x[][ldx]. */
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq,
                        int p, int end, float *x);

@@ -64,22 +64,16 @@ static void put_query(const struct mla *a, const struct abs16_mem *m, int i, int
         memcpy(m->q + 2 * (d * ld + i), row + 2 * d, 2 * sizeof(uint16_t));
 }
 
-/* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
 void dev_cpu_abs16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                          float *mem)
 {
     const struct mla *a = j->op;
-    const struct dev_attn_mla *p = a->p;
     struct abs16_mem m;
     (void)abs_carve(mem, a->d_k, &m);
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n);
     memset(m.q, 0, sizeof(uint16_t) * (size_t)a->row * (size_t)ld);
     for (int i = 0; i < n; i++) {
-        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
-        const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        memcpy(m.t, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
-        memcpy(m.t + p->r, rope, sizeof(float) * (size_t)p->rope);
-        c->k.scale_f32(m.t, p->scale, a->d_k);
+        dev_cpu_mla_query(c, a, u, i, m.t);
         put_query(a, &m, i, ld);
     }
 }
@@ -99,13 +93,6 @@ static const uint16_t *rows16(const struct mla *a, const uint8_t *from, int n, u
 static int64_t row_ld(const struct mla *a)
 {
     return a->kv->t == VEC_KV_BF16 ? (int64_t)a->kv->row_bytes / 2 : a->row;
-}
-
-static const uint8_t *row_at(const struct mla *a, const struct dev_batch *b, int seq, int p)
-{
-    const struct cpu_kv *kv = a->kv;
-    return dev_cpu_page_of(kv, a->p->layer, b, seq, p) +
-           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
 }
 
 /* What is fetched while a span is computed, evenly: memory is slow where much is asked for at once.
@@ -143,8 +130,8 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
     for (int at = 0; at < VEC_SPAN; at += n_run) {
         int p = where[1] * VEC_SPAN + at, n = last + 1 - p < n_run ? last + 1 - p : n_run;
         if (n <= 0) break;
-        x->r[x->n] =
-            (struct attn_region){row_at(a, j->b, u->seq, p), n * (int64_t)a->kv->row_bytes};
+        x->r[x->n] = (struct attn_region){dev_cpu_mla_row_at(a, j->b, u->seq, p),
+                                          n * (int64_t)a->kv->row_bytes};
         x->n_bytes += x->r[x->n++].n_bytes;
     }
     if (u != c->unit) return; /* once, however many units there are */
@@ -178,8 +165,8 @@ static void scores(const struct cpu_span_job *j, const struct cpu_unit *u,
     struct attn_region next[VEC_SPAN / 16 + MLA_AHEAD];
     for (int at = 0; at < to; at += n_run) {
         int n = to - at < n_run ? to - at : n_run;
-        x->run[at / n_run] =
-            rows16(a, row_at(a, j->b, u->seq, x->p0 + at), n, m->x + (int64_t)at * a->row);
+        x->run[at / n_run] = rows16(a, dev_cpu_mla_row_at(a, j->b, u->seq, x->p0 + at), n,
+                                    m->x + (int64_t)at * a->row);
         struct attn_mm mm = {.a = x->run[at / n_run],
                              .lda = ld_row,
                              .lda_k = 2,
@@ -231,7 +218,7 @@ static struct attn_q8 rows8(const struct cpu_span_job *j, const struct cpu_unit 
     const struct mla *a = j->op;
     int n_run = dev_cpu_run_length(a->kv);
     for (int at = 0; at < x->to; at += n_run)
-        x->run8[at / n_run] = row_at(a, j->b, u->seq, x->p0 + at);
+        x->run8[at / n_run] = dev_cpu_mla_row_at(a, j->b, u->seq, x->p0 + at);
     return (struct attn_q8){
         .blk = x->run8, .blk_rows = n_run, .d = a->d_k, .row_bytes = (int64_t)a->kv->row_bytes};
 }
@@ -408,7 +395,7 @@ static void make_span(const struct mla_job *j, int seq, int p0, const int range[
     int n = range[1];
     for (int at = range[0] / n_run * n_run; at < n; at += n_run) {
         int k = n - at < n_run ? n - at : n_run;
-        const uint16_t *x = rows16(a, row_at(a, j->b, seq, p0 + at), k, m->x);
+        const uint16_t *x = rows16(a, dev_cpu_mla_row_at(a, j->b, seq, p0 + at), k, m->x);
         int64_t ld = row_ld(a);
         uint16_t *key = m->k + (int64_t)at * kd;
         struct attn_mm mm = {.a = x,

@@ -61,7 +61,6 @@ size_t dev_cpu_abs_i16_floats(int r, int rope)
     return carve(NULL, r, rope, NULL);
 }
 
-/* Lane t * n_head + h of a unit: token t of it, head head0 + h. */
 void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                            float *mem)
 {
@@ -76,11 +75,7 @@ void dev_cpu_abs_i16_begin(struct cpu *c, const struct cpu_span_job *j, const st
     memset(m.q, 0, sizeof *m.q * (size_t)row * (size_t)ld);
     memset(m.q_scale, 0, sizeof(float) * 2 * CPU_LANES);
     for (int i = 0; i < n; i++) {
-        int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
-        const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-        memcpy(m.t, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
-        memcpy(m.t + p->r, rope, sizeof(float) * (size_t)p->rope);
-        c->k.scale_f32(m.t, p->scale, a->d_k);
+        dev_cpu_mla_query(c, a, u, i, m.t);
         for (int k = 0; k < 2; k++) {
             kern_get()->attn_query_i16(m.t + part[k].at, part[k].n, codes,
                                        &m.q_scale[k * CPU_LANES + i]);
@@ -104,8 +99,7 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
         n = range[1] - at < WIDEN ? range[1] - at : WIDEN;
         if (f16) {
             n = n < blk - p % blk ? n : blk - p % blk;
-            const uint8_t *from = dev_cpu_page_of(a->kv, a->p->layer, j->b, u->seq, p) +
-                                  (size_t)(p % blk) * a->kv->row_bytes;
+            const uint8_t *from = dev_cpu_mla_row_at(a, j->b, u->seq, p);
             for (int k = 0; k < 2; k++)
                 kern_get()->attn_f16_i16(from + 2 * (size_t)part[k].at, (int64_t)a->kv->row_bytes,
                                          n, part[k].n, m->x + (int64_t)at * row + part[k].to, row,

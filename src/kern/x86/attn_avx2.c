@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on 16-bit integers (kern/attn.h). A step of a tile is vpmaddwd and vpaddd: 16 products in
- * 0.62 cycles of a Zen 3, where a fused multiply-add has 8 in a half. */
+/* Attention on 16-bit integers (kern/attn.h). A step of a tile is vpmaddwd and vpaddd: 16 products
+ * in 0.62 cycles of a Zen 3, where a fused multiply-add has 8 in a half. */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
 #include "kern/kern.h"
+#include "kern/x86/simd_avx2.h"
 
 #define AI static inline __attribute__((always_inline))
 
@@ -136,14 +137,9 @@ void kern_attn_mix_i16_avx2(const struct attn_i16 *m)
 
 /* ---- conversions ---- */
 
-AI __m256i mask8(int n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
 AI __m256 load_n(const float *x, int n)
 {
-    return n >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, mask8(n));
+    return n >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, v_mask8(n));
 }
 
 AI __m256 magnitude(__m256 x)
@@ -158,23 +154,30 @@ AI int32_t max_of(__m256i x)
     return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
 }
 
-/* The codes of n values, and zeros up to a multiple of 16. */
-AI void put_codes(const float *x, int n, float inv, int16_t *y)
+/* Of f16 or f32. */
+AI __m256 eight(const void *x, int at, const int f16)
+{
+    if (!f16) return _mm256_loadu_ps((const float *)x + at);
+    const uint16_t *h = x;
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h + at)));
+}
+
+/* The codes of n values, f16 ones in sixteens, and zeros up to a multiple of 16. */
+AI void put_codes(const void *x, int n, float inv, int16_t *y, const int f16)
 {
     __m256 v = _mm256_set1_ps(inv);
-    int i = 0;
     if (inv == 0.0f) { /* 0 of what is not finite, too */
         memset(y, 0, sizeof *y * (size_t)((n + 15) / 16 * 16));
         return;
     }
-    for (; i < n; i += 16) {
+    for (int i = 0; i < n; i += 16) {
         __m256 a, b = _mm256_setzero_ps();
-        if (n - i >= 16) {
-            a = _mm256_loadu_ps(x + i);
-            b = _mm256_loadu_ps(x + i + 8);
+        if (f16 || n - i >= 16) {
+            a = eight(x, i, f16);
+            b = eight(x, i + 8, f16);
         } else {
-            a = load_n(x + i, n - i);
-            if (n - i > 8) b = load_n(x + i + 8, n - i - 8);
+            a = load_n((const float *)x + i, n - i);
+            if (n - i > 8) b = load_n((const float *)x + i + 8, n - i - 8);
         }
         __m256i c = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(a, v)),
                                        _mm256_cvtps_epi32(_mm256_mul_ps(b, v)));
@@ -199,27 +202,6 @@ AI float largest(const float *x, int n)
     return m;
 }
 
-/* Scales of four rows first: they wait for each other no longer than for themselves. */
-void kern_attn_rows_i16_avx2(const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,
-                             float *scale, int64_t ld_scale)
-{
-    for (; n_row > 0; n_row -= 4, x += 4 * ldx, y += 4 * ldy, scale += 4 * ld_scale) {
-        float amax[4], inv[4];
-        int k = n_row < 4 ? n_row : 4;
-        for (int r = 0; r < k; r++)
-            amax[r] = largest(x + r * ldx, n);
-        for (int r = 0; r < k; r++)
-            scale[r * ld_scale] = attn_i16_scale(amax[r], ATTN_I16_ROW / amax[r], &inv[r]);
-        for (int r = 0; r < k; r++)
-            put_codes(x + r * ldx, n, inv[r], y + r * ldy);
-    }
-}
-
-AI __m256 f16x8(const uint16_t *h)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
-}
-
 /* As largest of f16. */
 AI float largest_f16(const uint16_t *h, int n)
 {
@@ -233,34 +215,35 @@ AI float largest_f16(const uint16_t *h, int n)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_xor_si128(x, _mm_set1_epi16(-1))));
 }
 
+/* Rows of f16 or f32; scales of four of them first: they wait for each other no longer than for
+ * themselves. */
+AI void rows(const uint8_t *x, int64_t row_bytes, int n_row, int n, int16_t *y, int64_t ldy,
+             float *scale, int64_t ld_scale, const int f16)
+{
+    for (; n_row > 0; n_row -= 4, x += 4 * row_bytes, y += 4 * ldy, scale += 4 * ld_scale) {
+        float inv[4];
+        const void *row[4];
+        int k = n_row < 4 ? n_row : 4;
+        for (int r = 0; r < k; r++) {
+            row[r] = x + r * row_bytes;
+            float amax = f16 ? largest_f16(row[r], n) : largest(row[r], n);
+            scale[r * ld_scale] = attn_i16_scale(amax, ATTN_I16_ROW / amax, &inv[r]);
+        }
+        for (int r = 0; r < k; r++)
+            put_codes(row[r], n, inv[r], y + r * ldy, f16);
+    }
+}
+
+void kern_attn_rows_i16_avx2(const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,
+                             float *scale, int64_t ld_scale)
+{
+    rows((const uint8_t *)x, 4 * ldx, n_row, n, y, ldy, scale, ld_scale, 0);
+}
+
 void kern_attn_f16_i16_avx2(const uint8_t *row, int64_t row_bytes, int n_row, int n, int16_t *y,
                             int64_t ldy, float *scale, int64_t ld_scale)
 {
-    for (int r0 = 0; r0 < n_row; r0 += 4) {
-        float amax[4], inv[4];
-        const uint16_t *h[4];
-        int k = n_row - r0 < 4 ? n_row - r0 : 4;
-        for (int r = 0; r < k; r++) {
-            h[r] = (const uint16_t *)(const void *)(row + (r0 + r) * row_bytes);
-            amax[r] = largest_f16(h[r], n);
-        }
-        for (int r = 0; r < k; r++)
-            scale[(r0 + r) * ld_scale] = attn_i16_scale(amax[r], ATTN_I16_ROW / amax[r], &inv[r]);
-        for (int r = 0; r < k; r++) {
-            int16_t *to = y + (r0 + r) * ldy;
-            __m256 v = _mm256_set1_ps(inv[r]);
-            if (inv[r] == 0.0f) {
-                memset(to, 0, sizeof *to * (size_t)n);
-                continue;
-            }
-            for (int i = 0; i < n; i += 16) {
-                __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(f16x8(h[r] + i), v));
-                __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(f16x8(h[r] + i + 8), v));
-                a = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
-                _mm256_storeu_si256((__m256i *)(void *)(to + i), a);
-            }
-        }
-    }
+    rows(row, row_bytes, n_row, n, y, ldy, scale, ld_scale, 1);
 }
 
 void kern_attn_query_i16_avx2(const float *x, int n, int16_t *y, float *scale)
@@ -275,7 +258,7 @@ void kern_attn_query_i16_avx2(const float *x, int n, int16_t *y, float *scale)
             t[i] += t[i + half];
     inv = fminf((float)(ATTN_I16_SUM - n) / t[0], ATTN_I16_MAX / amax);
     *scale = attn_i16_scale(amax, inv, &inv);
-    put_codes(x, n, inv, y);
+    put_codes(x, n, inv, y, 0);
 }
 
 /* Of eight lanes; what is not seen counts 0, whatever it is. */
