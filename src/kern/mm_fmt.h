@@ -125,7 +125,7 @@ static inline float kern_mm_half_sum(const struct mm_rec *e, int half)
 /* Where the integer sums of a format with an offset start: off is a power of two. */
 #define MM_START(i, off) ((off) >= 8 ? (i) * ((off) / 8) : (i) / (8 / (off)))
 
-#define MM_FEW 6      /* columns whose sums stay in registers, at most; 4 without short records */
+#define MM_FEW 8      /* columns whose sums stay in registers, at most; 4 without short records */
 #define MM_N_COL 64   /* columns of one run, at most */
 #define MM_PANEL 4096 /* groups times columns of a panel of floats, at most */
 #define MM_MAX_ROWS 16
