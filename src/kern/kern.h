@@ -16,7 +16,7 @@ struct kern {
     int bf16_pairs; /* mm_bf16x is faster than mm_bf16 */
     int attn_bf16;  /* attention on bf16 is faster than on f32 */
     int attn_i16;   /* attention on 16-bit integers is */
-    int brief;      /* the code formats take short records of few columns */
+    int brief;      /* the code formats take short records up to so many columns; 0 = none */
     int two_tiles;  /* all code formats take two tiles at once, where a variant does at all */
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns, prefetch_from or more */

@@ -367,7 +367,7 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
     struct mm_short *brief = (struct mm_short *)(void *)s->panel;
     int copy = r->n > 1 && r->n <= COPY_COLS && r->n * r->g1 <= MM_PANEL * 2;
-    if (copy && kern->brief && r->n <= MM_FEW && !(f->half && f->min && f->off)) r->brief = brief;
+    if (copy && r->n <= kern->brief && !(f->half && f->min && f->off)) r->brief = brief;
     for (size_t j = 0; j < n; j++) {
         const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
         float unit = from[stride - 1].d;

@@ -41,6 +41,8 @@ void kern_select(struct kern *k, uint32_t mask)
      * scales: where the core has as many ports for products as for loads, that bounds it (Zen 5:
      * 52 % of the integer peak with one tile, 68 with two; not measured elsewhere). */
     k->two_tiles = !zen4;
+    /* Two tiles begin at eight columns; sums in registers end before. */
+    if (k->brief) k->brief = k->two_tiles ? 6 : MM_FEW;
     /* At one column a software prefetch costs 10-20 % on Zen 4 (PERF.md) and gains 15-25 points on
      * Zen 3; at several it gains on both, but at two of them not on Zen 4 (94 % of the read
      * bandwidth without, 85 with). Zen 5 wants it far ahead everywhere: one thread reads q4_k at
