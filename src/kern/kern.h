@@ -21,7 +21,7 @@ struct kern {
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns, prefetch_from or more */
     int prefetch_from;
-    int prefetch_far; /* the same into the second-level cache, at prefetch_from to MM_FEW columns */
+    int prefetch_far; /* from there to MM_FEW columns, into the second-level cache as well */
 };
 
 enum kern_op {

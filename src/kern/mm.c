@@ -450,7 +450,7 @@ static void run_unpacked(const struct kern *k, const struct mm_mat *m, int tile0
     r.w = (const uint8_t *)w;
     r.tile_bytes = 0;
     r.n_tile = 1;
-    r.prefetch = r.prefetch_far = 0;
+    r.prefetch = 0;
     for (int t = 0; t < n_tile; t++, r.y += 16) {
         r.add = add;
         for (int g = g0; g < g1; g += UNPACK_GROUPS) {
@@ -484,7 +484,7 @@ static void columns(const struct kern *kern, const struct mm_mat *m, int tile0, 
         r.add = g0 > 0;
         r.acc = s->acc;
         r.prefetch = n < kern->prefetch_from ? kern->prefetch_1 : kern->prefetch_n;
-        r.prefetch_far = n < kern->prefetch_from || n > MM_FEW ? 0 : kern->prefetch_far;
+        r.prefetch_far = n < kern->prefetch_from ? 0 : kern->prefetch_far;
         r.two = kern->two_tiles;
         if (form == MM_ACT_BF16 && m->fmt == MM_bf16 && kern->bf16_pairs) {
             uint16_t *panel = (uint16_t *)(void *)s->panel;

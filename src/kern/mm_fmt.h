@@ -88,7 +88,7 @@ struct mm_run {
     int64_t ldy;
     int add;          /* float formats: 1: go on from the sums in y; 0: start at 0 */
     int prefetch;     /* bytes ahead; 0 = none */
-    int prefetch_far; /* the same into the second-level cache */
+    int prefetch_far; /* a few columns: the same into the second-level cache */
     int two;          /* two_tiles of struct kern */
     float *acc;
     const struct mm_rec *lo_seq; /* records of second planes in the order of lo_col; may be NULL */

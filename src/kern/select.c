@@ -26,11 +26,10 @@ void kern_select(struct kern *k, uint32_t mask)
     k->bf16_pairs = k->mm_bf16x != kern_mm_bf16x_ref;
     k->attn_bf16 = k->attn_dot_bf16 != kern_attn_dot_bf16_ref;
     k->attn_i16 = 0;
+    int brief = 0;
 #if defined(__x86_64__)
     k->attn_i16 = k->attn_dot_i16 == kern_attn_dot_i16_avx2 && !cpu_has(mask, CPU_ISA_avx512);
-    k->brief = k->mm_q4_0 == kern_mm_q4_0_avx512vnni;
-#else
-    k->brief = 0;
+    brief = k->mm_q4_0 == kern_mm_q4_0_avx512vnni;
 #endif
     uint32_t fm = cpu_family_model();
     int zen5 = (fm >> 8) == 0x1a;
@@ -42,7 +41,7 @@ void kern_select(struct kern *k, uint32_t mask)
      * 52 % of the integer peak with one tile, 68 with two; not measured elsewhere). */
     k->two_tiles = !zen4;
     /* Two tiles begin at eight columns; sums in registers end before. */
-    if (k->brief) k->brief = k->two_tiles ? 6 : MM_FEW;
+    k->brief = !brief ? 0 : k->two_tiles ? 6 : MM_FEW;
     /* At one column a software prefetch costs 10-20 % on Zen 4 (PERF.md) and gains 15-25 points on
      * Zen 3; at several it gains on both, but at two of them not on Zen 4 (94 % of the read
      * bandwidth without, 85 with). Zen 5 wants it far ahead everywhere: one thread reads q4_k at
