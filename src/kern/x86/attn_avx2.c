@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kern/kern.h"
-#include "kern/x86/simd_avx2.h"
 
 #define AI static inline __attribute__((always_inline))
 
@@ -137,9 +136,13 @@ void kern_attn_mix_i16_avx2(const struct attn_i16 *m)
 
 /* ---- conversions ---- */
 
+/* As v_load_n of simd_avx2.h, eight. */
 AI __m256 load_n(const float *x, int n)
 {
-    return n >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, v_mask8(n));
+    float some[8] = {0};
+    if (n >= 8) return _mm256_loadu_ps(x);
+    memcpy(some, x, sizeof *x * (size_t)n);
+    return _mm256_loadu_ps(some);
 }
 
 AI __m256 magnitude(__m256 x)
