@@ -96,6 +96,7 @@ typedef struct sl_model_opts {
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
     sl_pack_cache pack_cache;
+    const char *chat_template_file; /* NULL, or a file with a chat template (Jinja) that is taken instead of all that the model brings */
 } sl_model_opts;
 
 /* Open MODEL: a .gguf file (any part of a split one), a packed file, a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
@@ -119,6 +120,7 @@ typedef struct sl_model_info {
     int add_bos;                 /* the files wish BOS in front of raw text */
     int has_tokenizer, has_template;
     const char *chat_template; /* its source, NUL-terminated; NULL = none */
+    const char *chat_template_tools; /* that of conversations with tools: the one named tool_use where there is one, else the same */
     int n_embd;                /* numbers in the vector of a token; 0 = not known */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
@@ -160,9 +162,10 @@ SL_API sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int 
 SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int special,
                                char **text, size_t *n, sl_err *err) SL_MUST_USE;
 
-/* Render the model's chat template. messages, tools, kwargs: JSON texts (an array of OpenAI messages; an array of tools or NULL; an object or
- * NULL). Text that a user wrote can not become a control token: *ids (may be NULL) receives the tokenised prompt with only the
- * template's own control tokens recognised. *text (may be NULL) receives the rendered bytes. Free both with sl_free.
+/* Render the model's chat template: with tools the one named tool_use, where the model brings one. messages, tools, kwargs: JSON texts (an
+ * array of OpenAI messages; an array of tools or NULL; an object or NULL). Text that a user wrote can not become a control token: *ids (may
+ * be NULL) receives the tokenised prompt with only the template's own control tokens recognised. *text (may be NULL) receives the rendered
+ * bytes. Free both with sl_free.
  * Errors: NOTFOUND (no template), REQUEST (bad JSON, raise_exception of the template, a NUL where text is asked for), LIMIT (step or
  * output budget). Threads: any. */
 typedef struct sl_chat {

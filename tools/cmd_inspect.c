@@ -201,11 +201,19 @@ static void print_runs(const struct inspect *v)
     printf("runs         on the CPU, %s kernels\n", cpu_isa_best(cpu_isa_mask()));
 }
 
+/* "template     2507 bytes, tool_use 3101 bytes" */
+static void print_templates(const tok *t)
+{
+    const struct tok_named *k = NULL;
+    printf("template     ");
+    for (int i = 0; t && (k = tok_template_at(t, i)); i++)
+        printf("%s%s%s%zu bytes", i ? ", " : "", k->name, *k->name ? " " : "", k->n);
+    printf("%s\n", t && tok_template_at(t, 0) ? "" : "none");
+}
+
 static void print_overview(const struct inspect *v)
 {
     char a[32], b[32];
-    size_t n_tmpl = 0;
-    const char *tmpl = v->tok ? tok_template(v->tok, &n_tmpl) : NULL;
     printf("file         %s (%s, %d file%s)\n", io_path(v->io),
            io_model_kind(v->io) == IO_GGUF ? "GGUF" : "safetensors", io_n_file(v->io),
            io_n_file(v->io) == 1 ? "" : "s");
@@ -227,10 +235,7 @@ static void print_overview(const struct inspect *v)
         printf("tokenizer    byte-level BPE, %d tokens\n", tok_n_vocab(v->tok));
     else
         printf("tokenizer    none: %s\n", v->tok_err.text);
-    if (tmpl)
-        printf("template     %zu bytes\n", n_tmpl);
-    else
-        printf("template     none\n");
+    print_templates(v->tok);
     print_runs(v);
 }
 
@@ -370,9 +375,8 @@ static void json_overview(const struct inspect *v, struct json_w *w)
     json_int(w, "files", io_n_file(v->io));
     text_jw_key(w, "tokenizer");
     text_jw_bool(w, v->tok != NULL);
-    size_t n = 0;
     text_jw_key(w, "template");
-    text_jw_bool(w, v->tok && tok_template(v->tok, &n) != NULL);
+    text_jw_bool(w, v->tok && tok_template_at(v->tok, 0) != NULL);
     text_jw_key(w, "runs");
     text_jw_bool(w, !v->why_not.code);
     if (v->why_not.code) json_strz(w, "why_not", v->why_not.text);

@@ -31,6 +31,7 @@ static const struct opt opts[] = {
     {"batch-file", 0, OPT_STR, offsetof(struct run_opts, batch_file), "FILE", NULL, 0, 0, "JSON lines {\"prompt\"|\"ids\", \"n\", \"seed\"}, one answer line each"},
     {"json-schema", 0, OPT_STR, offsetof(struct run_opts, json_schema), "FILE", NULL, 0, 0, "the answer is JSON that this JSON schema accepts"},
     {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "the answer matches this grammar (GBNF)"},
+    OPT_ROWS_TEMPLATE(struct run_opts),
     OPT_ROWS_EXPERTS(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},

@@ -56,6 +56,7 @@ static const struct opt opts[] = {
     {"sandbox",   0, OPT_ENUM, offsetof(struct serve_opts, sandbox),   "auto|off", "auto", 0, 0, "give up files, privileges and system calls that are not needed"},
     {"log-json",  0, OPT_FLAG, offsetof(struct serve_opts, log_json),  NULL, NULL, 0, 0, "log as JSON lines on stderr, one per request"},
     {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),     "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
+    OPT_ROWS_TEMPLATE(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
     {0},
 };

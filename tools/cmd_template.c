@@ -16,7 +16,8 @@ struct template_opts {
 #define AT(m) offsetof(struct template_opts, m)
 static const struct opt opts[] = {
     OPT_ROWS_MODEL(struct template_opts),
-    {"template", 0, OPT_STR, AT(file), "FILE", NULL, 0, 0, "a template instead of a model's"},
+    {"template", 0, OPT_STR, AT(file), "FILE", NULL, 0, 0, "a template, without any model"},
+    OPT_ROWS_TEMPLATE(struct template_opts),
     {"messages", 0, OPT_STR, AT(messages), "FILE", NULL, 0, 0,
      "JSON list of OpenAI messages (-: stdin)"},
     {"tools", 0, OPT_STR, AT(tools), "FILE", NULL, 0, 0, "JSON list of OpenAI tools"},
@@ -83,7 +84,7 @@ static sl_status with_file(const struct template_opts *o, const struct input *in
 static sl_status with_model(const struct template_opts *o, const struct input *in, struct str *out,
                             sl_err *err)
 {
-    sl_model_opts mo = {.vocab_only = 1};
+    sl_model_opts mo = {.vocab_only = 1, .chat_template_file = o->common.chat_template};
     sl_chat chat = {.messages = in->messages,
                     .tools = in->tools,
                     .kwargs = o->kwargs,
@@ -128,6 +129,8 @@ static int run(struct cmd_ctx *c)
     struct str out;
     sl_err err;
     if (!o->messages) return cmd_usage("--messages FILE is missing");
+    if (o->file && o->common.chat_template)
+        return cmd_usage("--chat-template goes with a model: give it or --template");
     if (!o->file && (o->bos || o->eos))
         return cmd_usage("--bos and --eos go with --template: a model brings its own");
     str_init(&out, MEM_REQUEST, 0);
@@ -146,7 +149,7 @@ static int run(struct cmd_ctx *c)
 const struct cmd cmd_template = {
     .name = "template",
     .summary = "the prompt that a chat template makes of messages",
-    .usage = "[-m MODEL | --template FILE] --messages FILE.json [--tools FILE.json] "
+    .usage = "[-m MODEL [--chat-template FILE] | --template FILE] --messages FILE.json [--tools FILE.json] "
              "[--no-generation-prompt]\n"
              "       [--kwargs JSON] [--bos TEXT --eos TEXT]",
     .about = "Prints the rendered prompt byte for byte, as transformers renders it.",

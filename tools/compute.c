@@ -14,7 +14,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     int64_t t0 = clock_now_ns();
     memset(c, 0, sizeof *c);
     cmd_progress_init(&c->progress, o->quiet);
-    sl_model_opts mo = {.progress = cmd_progress_bytes, .user = &c->progress, .pack_cache = (sl_pack_cache)o->pack_cache};
+    sl_model_opts mo = {.progress = cmd_progress_bytes, .user = &c->progress, .pack_cache = (sl_pack_cache)o->pack_cache,
+                        .chat_template_file = o->chat_template};
     sl_engine_opts eo = base ? *base : (sl_engine_opts){0};
     eo.n_thread = o->threads;
     if (!eo.n_ctx) eo.n_ctx = o->ctx;

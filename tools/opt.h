@@ -56,7 +56,7 @@ struct opt {
 /* The options that many commands share. A command's struct has a member `common` of this type and
  * takes the rows it needs. */
 struct opt_common {
-    const char *model, *config, *expert_stats;
+    const char *model, *config, *expert_stats, *chat_template;
     int threads, ctx, acts, kv, numa, pack_cache;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
@@ -77,6 +77,8 @@ struct opt_common {
     {"threads",'t', OPT_INT,  offsetof(S, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},        \
     {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),     "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},     \
     OPT_ROWS_ENGINE(S)
+#define OPT_ROWS_TEMPLATE(S)                                                                                               \
+    {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template), "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}
 #define OPT_ROWS_EXPERTS(S)                                                                                                \
     {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it)"}
 #define OPT_ROWS_ENGINE(S)                                                                                                 \

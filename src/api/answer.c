@@ -10,7 +10,7 @@ sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, s
     bool one = !api_field_bool(body, "parallel_tool_calls", true);
     struct api_parse_opts o = {.tool_parser = a->o.tool_parser,
                                .reasoning_parser = a->o.reasoning_parser,
-                               .template_text = a->mi.chat_template,
+                               .template_text = tools ? a->mi.chat_template_tools : a->mi.chat_template,
                                .tools = tools && tools->n &&
                                         !text_json_is(api_field(body, "tool_choice"), "none"),
                                .prompt_thinks = prompt_thinks,

@@ -190,7 +190,7 @@ static void put_text(struct str *out, enum family f)
 
 static sl_status family_of(const api *a, const struct api_parse *parse, enum family *f, sl_err *err)
 {
-    const char *name = api_parse_family(parse), *t = a->mi.chat_template;
+    const char *name = api_parse_family(parse), *t = a->mi.chat_template_tools;
     if (strcmp(name, "deepseek") == 0)
         *f = t && strstr(t, "```json") ? DEEPSEEK_3 : DEEPSEEK_31;
     else if (strcmp(name, "hermes") == 0)

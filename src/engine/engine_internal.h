@@ -38,8 +38,11 @@ struct sl_model {
     sl_pack_cache pack_cache;
     tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
-    text_tmpl *tmpl; /* NULL = none */
-    char *tmpl_text; /* its source */
+    struct engine_tmpl {
+        text_tmpl *t; /* NULL = none; then why says more where there is more to say */
+        char *text;   /* its source */
+        sl_err why;
+    } tmpl[2]; /* [1]: with tools; its t is NULL where it is the same as [0] */
     struct arena arena;
     struct model_cfg cfg;
     bool has_cfg;
@@ -53,6 +56,12 @@ struct sl_model {
     /* any thread: made by the first sl_grammar_compile */
     _Atomic(grammar_vocab *) gvocab;
 };
+
+/* The template for a conversation with or without tools; NULL = none. */
+static inline const struct engine_tmpl *engine_tmpl_for(const sl_model *m, bool tools)
+{
+    return tools && m->tmpl[1].t ? &m->tmpl[1] : &m->tmpl[0];
+}
 
 /* ---- sample.c: choosing a token. Pure; scratch is the caller's ---- */
 struct engine_cand {

@@ -4,9 +4,48 @@
 
 #include "engine/engine_internal.h"
 
-static sl_status read_tokenizer(sl_model *m, sl_err *err)
+#define TMPL_FILE_MAX ((uint64_t)4 << 20) /* of a template that the user brings */
+
+static sl_status take_template(sl_model *m, struct engine_tmpl *x, const char *src, size_t n,
+                               sl_err *err)
 {
+    SL_TRY(mem_arena_str(&m->arena, src, n, &x->text, err));
+    return text_tmpl_open(src, n, &x->t, err);
+}
+
+/* The template in a file of the user's, instead of all that the model brings. */
+static sl_status file_template(sl_model *m, const char *path, sl_err *err)
+{
+    char *text = NULL;
+    uint64_t n = 0;
+    SL_TRY(os_read_file(path, TMPL_FILE_MAX, &text, &n, err));
+    size_t bom = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    sl_status st = take_template(m, &m->tmpl[0], text + bom, (size_t)n - bom, err);
+    if (st && st != SL_NOMEM) status_prefix(err, "%.100s", path);
+    mem_free(text);
+    return st;
+}
+
+static sl_status own_templates(sl_model *m, sl_err *err)
+{
+    const char *first = NULL, *src = NULL;
     size_t n = 0;
+    sl_status st = tok_template_for(m->tok, false, &first, &n, &m->tmpl[0].why);
+    if (st && st != SL_NOTFOUND) {
+        if (err) *err = m->tmpl[0].why;
+        return st;
+    }
+    if (first) SL_TRY(take_template(m, &m->tmpl[0], first, n, err));
+    st = tok_template_for(m->tok, true, &src, &n, err);
+    if (st == SL_NOTFOUND || (!st && src == first)) return SL_OK;
+    SL_TRY(st);
+    st = take_template(m, &m->tmpl[1], src, n, err);
+    if (st && st != SL_NOMEM) status_prefix(err, "template tool_use");
+    return st;
+}
+
+static sl_status read_tokenizer(sl_model *m, const char *template_file, sl_err *err)
+{
     sl_status st = tok_open(m->io, &m->tok, &m->tok_err);
     if (st == SL_NOTFOUND || st == SL_UNSUPPORTED)
         return SL_OK; /* token ids still work; text says why not */
@@ -14,10 +53,7 @@ static sl_status read_tokenizer(sl_model *m, sl_err *err)
         if (err) *err = m->tok_err;
         return st;
     }
-    const char *src = tok_template(m->tok, &n);
-    if (!src) return SL_OK;
-    SL_TRY(mem_arena_str(&m->arena, src, n, &m->tmpl_text, err));
-    return text_tmpl_open(src, n, &m->tmpl, err);
+    return template_file ? file_template(m, template_file, err) : own_templates(m, err);
 }
 
 /* Ids below n that have no bytes, ids that end a generation, and the longest token. */
@@ -72,7 +108,7 @@ static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, 
     SL_TRY(engine_find_model(name, &m->arena, &path, err));
     SL_TRY(io_open(path, vocab_only, &m->io, err));
     SL_TRY(read_name(m, path, err));
-    SL_TRY(read_tokenizer(m, err));
+    SL_TRY(read_tokenizer(m, opts ? opts->chat_template_file : NULL, err));
     if (vocab_only) {
         if (!m->tok) {
             if (err) *err = m->tok_err;
@@ -109,7 +145,8 @@ void sl_model_close(sl_model *m)
 {
     if (!m) return;
     grammar_vocab_close(atomic_load_explicit(&m->gvocab, memory_order_acquire));
-    text_tmpl_close(m->tmpl);
+    text_tmpl_close(m->tmpl[0].t);
+    text_tmpl_close(m->tmpl[1].t);
     tok_close(m->tok);
     io_pack_close(m->pack);
     io_close(m->io);
@@ -137,8 +174,9 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .eos = m->tok ? tok_eos(m->tok) : -1,
         .add_bos = m->tok && tok_add_bos(m->tok),
         .has_tokenizer = m->tok != NULL,
-        .has_template = m->tmpl != NULL,
-        .chat_template = m->tmpl_text,
+        .has_template = m->tmpl[0].t || m->tmpl[1].t,
+        .chat_template = m->tmpl[0].text,
+        .chat_template_tools = engine_tmpl_for(m, true)->text,
         .n_embd = m->has_cfg ? m->cfg.d_model : 0,
     };
 }

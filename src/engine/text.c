@@ -69,6 +69,14 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
     return SL_OK;
 }
 
+static sl_status need_template(const sl_model *m, bool tools, sl_err *err)
+{
+    const struct engine_tmpl *x = engine_tmpl_for(m, tools);
+    if (x->t) return SL_OK;
+    return SL_FAIL(err, NOTFOUND, "%s: %s", m->name,
+                   x->why.code ? x->why.text : "the model has no chat template");
+}
+
 /* JSON of a caller: what is malformed in it is the request's fault. */
 static sl_status parse(struct arena *a, const char *what, const char *text, enum json_kind kind,
                        const struct json **out, sl_err *err)
@@ -97,7 +105,7 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     SL_TRY(parse(a, "messages", chat->messages, JSON_ARRAY_K, &v.messages, err));
     SL_TRY(parse(a, "tools", chat->tools, JSON_ARRAY_K, &v.tools, err));
     SL_TRY(parse(a, "kwargs", chat->kwargs, JSON_OBJECT_K, &v.kwargs, err));
-    SL_TRY(text_tmpl_render(m->tmpl, &v, a, out, &span, &n_span, err));
+    SL_TRY(text_tmpl_render(engine_tmpl_for(m, v.tools)->t, &v, a, out, &span, &n_span, err));
     str_put(out, "", 0);
     SL_TRY(str_status(out, err));
     if (!ids) return SL_OK;
@@ -119,7 +127,7 @@ sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, in
     if (text) *text = NULL;
     if (ids) *ids = NULL;
     SL_TRY(need_tok(m, err));
-    if (!m->tmpl) return SL_FAIL(err, NOTFOUND, "%s: the model has no chat template", m->name);
+    SL_TRY(need_template(m, chat->tools != NULL, err));
     mem_arena_init(&a, MEM_REQUEST, CHAT_BYTES_MAX);
     str_init(&out, MEM_REQUEST, CHAT_OUT_MAX);
     sl_status st = render(m, chat, &a, &out, ids ? &t : NULL, err);

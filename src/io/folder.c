@@ -12,6 +12,7 @@
 #define MAX_CONFIG ((uint64_t)4 << 20)
 #define MAX_INDEX ((uint64_t)256 << 20)
 #define MAX_SHARDS 10000
+#define MAX_TEMPLATES 40 /* a packed file holds 64 texts */
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
@@ -19,6 +20,7 @@ static const char ascend_name[] = "quant_model_description";
 static const char *const text_name[] = {
     "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
     "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt"};
+static const char template_dir[] = "additional_chat_templates"; /* its *.jinja are texts too */
 
 /* DIR/NAME in the arena. */
 static sl_status join(io_model *m, const char *name, char **out, sl_err *err)
@@ -65,21 +67,52 @@ sl_status io_folder_read(const io_model *m, const char *name, char **out, uint64
     return os_read_file(path, MAX_CONFIG, out, n, err);
 }
 
+/* One file among the texts, when it is there. */
+static sl_status map_text(io_model *m, const char *name, sl_err *err)
+{
+    char *path = NULL;
+    struct io_text *t = &m->text[m->n_text];
+    SL_TRY(join(m, name, &path, err));
+    if (os_path_kind(path) == OS_NONE) return SL_OK;
+    SL_TRY(os_map_open(path, &t->map, err));
+    t->name = name;
+    m->n_text++;
+    return SL_OK;
+}
+
+/* additional_chat_templates/NAME.jinja, sorted by name. */
+static sl_status map_templates(io_model *m, char **names, int n, sl_err *err)
+{
+    int n_tmpl = 0;
+    for (int i = 0; i < n; i++) {
+        char *name = NULL, buf[320];
+        if (!io_ends_with(names[i], ".jinja") || names[i][0] == '.') continue;
+        if (++n_tmpl > MAX_TEMPLATES)
+            return SL_FAIL(err, LIMIT, "%s: %s: more than %d templates", io_short(m->path),
+                           template_dir, MAX_TEMPLATES);
+        int k = snprintf(buf, sizeof buf, "%s/%s", template_dir, names[i]);
+        SL_TRY(mem_arena_str(&m->arena, buf, (size_t)k, &name, err));
+        SL_TRY(map_text(m, name, err));
+    }
+    return SL_OK;
+}
+
 static sl_status map_texts(io_model *m, sl_err *err)
 {
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, BASE_COUNT_OF(text_name), sizeof *m->text, &p, err));
+    char *dir = NULL, **names = NULL;
+    int n = 0;
+    SL_TRY(join(m, template_dir, &dir, err));
+    SL_TRY(mem_arena_array(&m->arena, BASE_COUNT_OF(text_name) + MAX_TEMPLATES, sizeof *m->text, &p,
+                           err));
     m->text = p;
-    for (int i = 0; i < BASE_COUNT_OF(text_name); i++) {
-        char *path = NULL;
-        struct io_text *t = &m->text[m->n_text];
-        SL_TRY(join(m, text_name[i], &path, err));
-        if (os_path_kind(path) == OS_NONE) continue;
-        SL_TRY(os_map_open(path, &t->map, err));
-        t->name = text_name[i];
-        m->n_text++;
-    }
-    return SL_OK;
+    for (int i = 0; i < BASE_COUNT_OF(text_name); i++)
+        SL_TRY(map_text(m, text_name[i], err));
+    if (os_path_kind(dir) != OS_DIR) return SL_OK;
+    SL_TRY(os_list(dir, &names, &n, err));
+    sl_status st = map_templates(m, names, n, err);
+    os_list_free(names, n);
+    return st;
 }
 
 /* ---- weights ---- */
@@ -377,4 +410,9 @@ const char *io_text_file(const io_model *m, const char *name, uint64_t *n)
         return (const char *)m->text[i].map.data;
     }
     return NULL;
+}
+
+const char *io_text_name(const io_model *m, int i)
+{
+    return i >= 0 && i < m->n_text ? m->text[i].name : NULL;
 }

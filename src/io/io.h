@@ -48,6 +48,8 @@ const struct json *io_config(const io_model *m);           /* config.json */
 const struct json *io_generation_config(const io_model *m);
 /* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the folder by its fixed name; NULL = not there. */
 const char *io_text_file(const io_model *m, const char *name, uint64_t *n);
+/* Names of those that are there, from 0 on; NULL past the last. Further chat templates: "additional_chat_templates/NAME.jinja". */
+const char *io_text_name(const io_model *m, int i);
 
 /* ---- GGUF metadata. Each getter: NOTFOUND when the key is missing, FORMAT when its type does not fit (names file, key and type).
  * u64 takes every integer type where the value is not negative; f64 takes floats and integers; bool, str and array only their own. The first

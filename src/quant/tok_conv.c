@@ -114,7 +114,8 @@ static sl_status to_gguf(const struct quant_plan *p, const struct json *root, co
     if (tok_bos(t) >= 0) io_out_u32(out, "tokenizer.ggml.bos_token_id", (uint32_t)tok_bos(t));
     if (tok_eos(t) >= 0) io_out_u32(out, "tokenizer.ggml.eos_token_id", (uint32_t)tok_eos(t));
     io_out_bool(out, "tokenizer.ggml.add_bos_token", tok_add_bos(t));
-    const char *tmpl = tok_template(t, &n);
+    const char *tmpl = NULL;
+    SL_TRY(tok_template_for(t, false, &tmpl, &n, err));
     if (tmpl) io_out_str(out, "tokenizer.chat_template", tmpl, n);
     return SL_OK;
 }
@@ -293,7 +294,8 @@ static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
 {
     struct json_w w;
     size_t n = 0;
-    const char *tmpl = tok_template(t, &n);
+    const char *tmpl = NULL;
+    SL_TRY(tok_template_for(t, false, &tmpl, &n, err));
     text_jw_init(&w, out);
     text_jw_obj(&w);
     put_str(&w, "tokenizer_class", "PreTrainedTokenizerFast");

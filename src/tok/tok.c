@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tok/tok.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tok/tok_internal.h"
@@ -33,9 +34,32 @@ sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err)
     return finish(tok_hf_open(f, t, err), t, out, err);
 }
 
+/* additional_chat_templates/NAME.jinja of a folder. */
+static sl_status folder_templates(const io_model *m, struct arena *a, struct tok_files *f,
+                                  sl_err *err)
+{
+    static const char dir[] = "additional_chat_templates/";
+    void *p = NULL;
+    SL_TRY(mem_arena_array(a, TOK_MAX_TEMPLATE, sizeof *f->tmpl, &p, err));
+    struct tok_named *v = p;
+    const char *name;
+    f->tmpl = v;
+    for (int i = 0; (name = io_text_name(m, i)) && f->n_tmpl < TOK_MAX_TEMPLATE; i++) {
+        size_t k = sizeof dir - 1, len = strlen(name);
+        char *bare = NULL;
+        uint64_t n = 0;
+        if (strncmp(name, dir, k) != 0 || len < k + sizeof ".jinja" - 1) continue;
+        SL_TRY(mem_arena_str(a, name + k, len - k - (sizeof ".jinja" - 1), &bare, err));
+        const char *text = io_text_file(m, name, &n);
+        v[f->n_tmpl++] = (struct tok_named){bare, text, (size_t)n};
+    }
+    return SL_OK;
+}
+
 static sl_status open_folder(const io_model *m, tok **out, sl_err *err)
 {
     struct tok_files f = {.config = io_config(m), .generation_config = io_generation_config(m)};
+    struct arena a;
     const struct {
         const char *name, **p;
         size_t *n;
@@ -49,7 +73,11 @@ static sl_status open_folder(const io_model *m, tok **out, sl_err *err)
         *file[i].p = io_text_file(m, file[i].name, &n);
         *file[i].n = (size_t)n;
     }
-    return tok_open_files(&f, out, err);
+    mem_arena_init(&a, MEM_TOK, 0);
+    sl_status st = folder_templates(m, &a, &f, err);
+    if (!st) st = tok_open_files(&f, out, err);
+    mem_arena_fini(&a);
+    return st;
 }
 
 sl_status tok_open(const io_model *m, tok **out, sl_err *err)
@@ -124,26 +152,35 @@ int32_t tok_find(const tok *t, const char *text)
     return id == TOK_NONE ? -1 : (int32_t)id;
 }
 
-const char *tok_template_named(const tok *t, const char *name, size_t *n)
+const struct tok_named *tok_template_find(const tok *t, const char *name)
 {
-    for (int i = 0; i < t->n_tmpl; i++)
-        if (strcmp(t->tmpl[i].name, name) == 0) {
-            *n = t->tmpl[i].n;
-            return t->tmpl[i].text;
-        }
-    *n = 0;
+    const char *want = strcmp(name, "default") == 0 ? "" : name;
+    for (int i = 0; i < t->n_tmpl; i++) {
+        const char *have = strcmp(t->tmpl[i].name, "default") == 0 ? "" : t->tmpl[i].name;
+        if (strcmp(have, want) == 0) return &t->tmpl[i];
+    }
     return NULL;
 }
 
-const char *tok_template(const tok *t, size_t *n)
+const struct tok_named *tok_template_at(const tok *t, int i)
 {
-    const char *p = tok_template_named(t, "", n);
-    if (!p) p = tok_template_named(t, "default", n);
-    if (!p && t->n_tmpl > 0) {
-        *n = t->tmpl[0].n;
-        p = t->tmpl[0].text;
+    return i >= 0 && i < t->n_tmpl ? &t->tmpl[i] : NULL;
+}
+
+sl_status tok_template_for(const tok *t, bool tools, const char **text, size_t *n, sl_err *err)
+{
+    const struct tok_named *hit = tools ? tok_template_find(t, "tool_use") : NULL;
+    char names[120] = "";
+    if (!hit) hit = tok_template_find(t, "");
+    *text = hit ? hit->text : NULL;
+    *n = hit ? hit->n : 0;
+    if (hit || t->n_tmpl == 0) return SL_OK;
+    for (int i = 0; i < t->n_tmpl; i++) {
+        size_t k = strlen(names);
+        snprintf(names + k, sizeof names - k, "%s%s", i ? ", " : "", t->tmpl[i].name);
     }
-    return p;
+    return SL_FAIL(err, NOTFOUND,
+                   "the model has several chat templates (%s) and none is the default one", names);
 }
 
 const char *tok_bos_text(const tok *t)

@@ -20,6 +20,13 @@ typedef struct tok tok;
 sl_status tok_open(const io_model *m, tok **out, sl_err *err) BASE_MUST_USE;
 void tok_close(tok *t);
 
+/* A chat template by its name; "" and "default" are the one that is taken when none is named. */
+struct tok_named {
+    const char *name, *text;
+    size_t n;
+};
+#define TOK_MAX_TEMPLATE 64
+
 /* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
 struct tok_files {
     const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *chat_template_json,
@@ -27,6 +34,8 @@ struct tok_files {
     size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_chat_template_json,
         n_chat_template_jinja;
     const struct json *config, *generation_config;
+    const struct tok_named *tmpl; /* additional_chat_templates/NAME.jinja */
+    int n_tmpl;
 };
 sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err) BASE_MUST_USE;
 
@@ -63,10 +72,13 @@ int32_t tok_eos(const tok *t);
 bool tok_add_bos(const tok *t); /* the model's own wish for raw prompts */
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);
-/* The chat template's source, NULL = none. The named one ("tool_use") where a model brings several.
- * Borrowed. */
-const char *tok_template(const tok *t, size_t *n);
-const char *tok_template_named(const tok *t, const char *name, size_t *n);
+/* The chat template's source for a conversation with or without tools: with tools the one named
+ * tool_use, where there is one. NULL = none. Borrowed. Errors: NOTFOUND (there are templates, but no
+ * default one: names them). */
+sl_status tok_template_for(const tok *t, bool tools, const char **text, size_t *n,
+                           sl_err *err) BASE_MUST_USE;
+/* Template i of those that the model brings, from 0 on; NULL past the last. */
+const struct tok_named *tok_template_at(const tok *t, int i);
 const char *tok_bos_text(const tok *t); /* NULL = none */
 const char *tok_eos_text(const tok *t);
 

@@ -212,8 +212,10 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
 
 sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, sl_err *err)
 {
-    if (t->n_tmpl == BASE_COUNT_OF(t->tmpl)) return SL_OK; /* more than anyone asks for */
     char *text = NULL, *nm = NULL;
+    if (tok_template_find(t, name)) return SL_OK;
+    if (t->n_tmpl == TOK_MAX_TEMPLATE)
+        return SL_FAIL(err, LIMIT, "more than %d chat templates", TOK_MAX_TEMPLATE);
     SL_TRY(mem_arena_str(&t->a, p, n, &text, err));
     SL_TRY(mem_arena_str(&t->a, name, strlen(name), &nm, err));
     t->tmpl[t->n_tmpl++] = (struct tok_named){nm, text, n};

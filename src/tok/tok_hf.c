@@ -190,17 +190,28 @@ static sl_status set_token(tok *t, const char *text, const char **keep, int32_t 
     return SL_OK;
 }
 
+static sl_status put_template(tok *t, const char *name, const struct json *text, sl_err *err)
+{
+    if (!name || !text || text->kind != JSON_STR_K)
+        return SL_FAIL(err, FORMAT, "chat_template: an entry without name and template");
+    return tok_build_template(t, name, text->s, text->n, err);
+}
+
 static sl_status read_template(tok *t, const struct json *v, sl_err *err)
 {
     if (!v || v->kind == JSON_NULL_K) return SL_OK;
     if (v->kind == JSON_STR_K) return tok_build_template(t, "", v->s, v->n, err);
+    if (v->kind == JSON_OBJECT_K) {
+        for (const struct json *m = v->child; m; m = m->next)
+            SL_TRY(put_template(t, m->key, m, err));
+        return SL_OK;
+    }
     if (v->kind != JSON_ARRAY_K)
         return SL_FAIL(err, FORMAT, "chat_template is %s", text_json_kind_text(v->kind));
-    for (const struct json *m = v->child; m; m = m->next) {
-        const struct json *name = text_json_get(m, "name"), *text = text_json_get(m, "template");
-        if (!name || name->kind != JSON_STR_K || !text || text->kind != JSON_STR_K)
-            return SL_FAIL(err, FORMAT, "chat_template: an entry without name and template");
-        SL_TRY(tok_build_template(t, name->s, text->s, text->n, err));
+    for (size_t i = v->n; i-- > 0;) { /* of two with one name the last counts */
+        const struct json *name = text_json_get(v->item[i], "name");
+        SL_TRY(put_template(t, name && name->kind == JSON_STR_K ? name->s : NULL,
+                            text_json_get(v->item[i], "template"), err));
     }
     return SL_OK;
 }
@@ -231,6 +242,23 @@ static sl_status in_file(sl_status st, const char *name, sl_err *err)
     return st;
 }
 
+/* As transformers' tokenizers choose: the files of templates; else tokenizer_config.json. The file
+ * chat_template.json belongs to processors: it counts where nothing else brings a default. */
+static sl_status read_templates(const struct tok_files *f, tok *t, const struct json *config,
+                                const struct json *processor, sl_err *err)
+{
+    if (f->chat_template_jinja)
+        SL_TRY(tok_build_template(t, "", f->chat_template_jinja, f->n_chat_template_jinja, err));
+    for (int i = 0; i < f->n_tmpl; i++)
+        SL_TRY(tok_build_template(t, f->tmpl[i].name, f->tmpl[i].text, f->tmpl[i].n, err));
+    if (!tok_template_find(t, ""))
+        SL_TRY(in_file(read_template(t, text_json_get(config, "chat_template"), err),
+                       "tokenizer_config.json", err));
+    if (tok_template_find(t, "")) return SL_OK;
+    return in_file(read_template(t, text_json_get(processor, "chat_template"), err),
+                   "chat_template.json", err);
+}
+
 static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl_err *err)
 {
     const struct json *j = NULL, *config = NULL, *map = NULL, *tmpl = NULL;
@@ -254,13 +282,7 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
                    "tokenizer_config.json", err));
     add_eog(t, f->config);
     add_eog(t, f->generation_config);
-    if (f->chat_template_jinja)
-        return tok_build_template(t, "", f->chat_template_jinja, f->n_chat_template_jinja, err);
-    SL_TRY(in_file(read_template(t, text_json_get(tmpl, "chat_template"), err),
-                   "chat_template.json", err));
-    return t->n_tmpl ? SL_OK
-                     : in_file(read_template(t, text_json_get(config, "chat_template"), err),
-                               "tokenizer_config.json", err);
+    return read_templates(f, t, config, tmpl, err);
 }
 
 sl_status tok_hf_open(const struct tok_files *f, tok *t, sl_err *err)

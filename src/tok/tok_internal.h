@@ -62,11 +62,6 @@ struct tok_merge {
     uint32_t rank, id;
 };
 
-struct tok_named {
-    const char *name, *text;
-    size_t n;
-};
-
 struct tok {
     struct arena a; /* bytes, templates */
     struct tok_entry *v;
@@ -86,7 +81,7 @@ struct tok {
     int32_t bos, eos;
     bool add_bos;
     const char *bos_text, *eos_text;
-    struct tok_named tmpl[16]; /* name "" = the default */
+    struct tok_named tmpl[TOK_MAX_TEMPLATE];
     int n_tmpl;
 };
 
@@ -106,8 +101,11 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
                           bool last_wins, sl_err *err) BASE_MUST_USE;
 /* Tries, ends of generation by their usual texts. */
 sl_status tok_build_end(tok *t, sl_err *err) BASE_MUST_USE;
+/* One more chat template; LIMIT over TOK_MAX_TEMPLATE. A name that is there already keeps its text.
+ */
 sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n,
                              sl_err *err) BASE_MUST_USE;
+const struct tok_named *tok_template_find(const tok *t, const char *name); /* "": the default */
 uint32_t tok_word_find(const tok *t, const char *p, size_t n);
 const struct tok_merge *tok_merge_find(const tok *t, uint32_t l, uint32_t r);
 bool tok_valid(const tok *t, int64_t id);

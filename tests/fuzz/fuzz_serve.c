@@ -123,7 +123,8 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
                            .n_ctx_train = N_CTX,
                            .has_tokenizer = 1,
                            .has_template = 1,
-                           .chat_template = fake.family};
+                           .chat_template = fake.family,
+                           .chat_template_tools = fake.family};
 }
 void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
 {

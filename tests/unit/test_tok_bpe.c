@@ -263,14 +263,17 @@ TEST(tok_bos_eos_and_template_come_from_the_files)
                       "1000000000000000019884624838656,"
                       "\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":"
                       "\"default\",\"template\":\"D\"}]}");
+    const char *text = NULL;
     size_t n;
     assert_int_equal(tok_bos(t), 900);
     assert_true(tok_add_bos(t));
     assert_int_equal(tok_eos(t), 902);
     assert_true(tok_is_eog(t, 902));
     assert_string_equal(tok_eos_text(t), "<think>");
-    assert_string_equal(tok_template(t, &n), "D");
-    assert_string_equal(tok_template_named(t, "tool_use", &n), "T");
+    assert_int_equal(tok_template_for(t, false, &text, &n, NULL), SL_OK);
+    assert_string_equal(text, "D");
+    assert_int_equal(tok_template_for(t, true, &text, &n, NULL), SL_OK);
+    assert_string_equal(text, "T");
     EXPECT(t, "a", TOK_BOS, 900, 'a');
     tok_close(t);
 }
