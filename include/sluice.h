@@ -307,6 +307,7 @@ typedef struct sl_event {
     int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known */
     int64_t queue_ns, prefill_ns;    /* submit to first admission; that to the first token */
     int n_preempt;                   /* times it lost its KV blocks and was computed again */
+    int stop;                        /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token. Else no meaning */
 } sl_event;
 
 typedef struct sl_request {

@@ -182,10 +182,12 @@ sl_status api_model_named(const api *a, const char *name, sl_err *err) BASE_MUST
 sl_status api_model_check(const api *a, const struct json *body, sl_err *err) BASE_MUST_USE;
 
 /* ---- job.c: from sl_submit to the last event ---- */
-/* An event as it left the ring; text, top, embedding and error are borrowed during the call. */
+/* An event as it left the ring; text, top, embedding and error are borrowed during the call.
+ * n_cached and the times are there up to the first token and at the end. */
 struct api_event {
     int32_t sub, index, token, n_top, prompt_pos, n_embedding, finish, status;
     int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
+    int32_t stop; /* as sl_event has it */
     float logprob;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
     const char *text, *error;

@@ -32,7 +32,7 @@ struct rec {
     int32_t has_more;
 };
 struct more {
-    int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error;
+    int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error, stop;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
 };
 
@@ -49,13 +49,14 @@ static void on_event(void *user, const sl_event *ev)
 {
     struct api_sub *s = user;
     struct api_job *j = s->job;
-    bool last = ev->finish != SL_FINISH_NONE;
+    bool last = ev->finish != SL_FINISH_NONE, first = ev->n_token <= 1;
     struct more more = {.prompt_pos = ev->prompt_pos,
                         .n_embedding = ev->n_embedding,
                         .finish = (int32_t)ev->finish,
                         .status = (int32_t)ev->status,
                         .n_cached = ev->n_cached,
                         .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
+                        .stop = ev->stop,
                         .ttft_ns = ev->ttft_ns,
                         .done_ns = ev->done_ns,
                         .queue_ns = ev->queue_ns,
@@ -69,7 +70,8 @@ static void on_event(void *user, const sl_event *ev)
                       .n_done = ev->n_done,
                       .n_token = ev->n_token,
                       .logprob = ev->logprob,
-                      .has_more = last || ev->prompt_pos >= 0 || more.n_embedding || more.n_error};
+                      .has_more =
+                          last || first || ev->prompt_pos >= 0 || more.n_embedding || more.n_error};
     struct net_piece piece[6] = {
         {&rec, sizeof rec},
         {&more, rec.has_more ? sizeof more : 0},
@@ -191,7 +193,7 @@ static bool reserve(struct api_job *j, size_t n)
 static struct api_event next_event(struct net_ring *ring)
 {
     struct rec rec;
-    struct more more = {.prompt_pos = -1, .finish = SL_FINISH_NONE};
+    struct more more = {.prompt_pos = -1, .finish = SL_FINISH_NONE, .stop = -1};
     net_ring_get(ring, &rec, sizeof rec);
     if (rec.has_more) net_ring_get(ring, &more, sizeof more);
     return (struct api_event){.sub = rec.sub,
@@ -208,6 +210,7 @@ static struct api_event next_event(struct net_ring *ring)
                               .n_done = rec.n_done,
                               .n_text = rec.n_text,
                               .n_error = more.n_error,
+                              .stop = more.stop,
                               .logprob = rec.logprob,
                               .ttft_ns = more.ttft_ns,
                               .done_ns = more.done_ns,

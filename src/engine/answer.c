@@ -91,6 +91,7 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
         return;
     }
     if (stopped) finish = SL_FINISH_STOP_STRING;
+    ev.stop = stopped ? r->stop.which : -1;
     ev.token = token;
     ev.text = str_c(&r->stop.held);
     ev.n_text = n_out;

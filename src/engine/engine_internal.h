@@ -112,6 +112,7 @@ struct engine_stop {
     int len[ENGINE_STOP_MAX];
     struct str held; /* bytes not given out yet */
     size_t n_seen;   /* of held, searched before */
+    int which;       /* of s: the one that was found; -1 = none yet */
 };
 /* Append bytes to held, then call this: *n_out bytes of held may be given out. True: a stop string
  * follows them. */

@@ -3,14 +3,14 @@
 
 #include "engine/engine_internal.h"
 
-/* The longest stop string that ends at byte end of held; 0 = none. */
+/* The longest stop string that ends at byte end of held; -1 = none. */
 static int match_at(const struct engine_stop *s, size_t end)
 {
-    int best = 0;
+    int best = -1;
     for (int i = 0; i < s->n; i++)
-        if (s->len[i] > best && (size_t)s->len[i] <= end &&
+        if ((best < 0 || s->len[i] > s->len[best]) && (size_t)s->len[i] <= end &&
             memcmp(s->held.p + end - s->len[i], s->s[i], (size_t)s->len[i]) == 0)
-            best = s->len[i];
+            best = i;
     return best;
 }
 
@@ -29,11 +29,13 @@ static size_t open_tail(const struct engine_stop *s)
 bool engine_stop_scan(struct engine_stop *s, size_t *n_out)
 {
     for (size_t end = s->n_seen + 1; s->n && end <= s->held.n; end++) {
-        int len = match_at(s, end);
-        if (!len) continue;
-        *n_out = end - (size_t)len;
+        int i = match_at(s, end);
+        if (i < 0) continue;
+        s->which = i;
+        *n_out = end - (size_t)s->len[i];
         return true;
     }
+    s->which = -1;
     s->n_seen = s->held.n;
     *n_out = s->held.n - open_tail(s);
     return false;

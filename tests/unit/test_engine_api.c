@@ -47,7 +47,7 @@ static void rig_close(struct rig *r)
 struct got {
     int32_t tok[256];
     float lp[256];
-    int n, n_event, n_finish, n_cached;
+    int n, n_event, n_finish, n_cached, stop;
     char text[4096];
     size_t n_text;
     sl_finish finish;
@@ -72,6 +72,7 @@ static void on_event(void *user, const sl_event *ev)
         assert_true(ev->top[i - 1].logprob >= ev->top[i].logprob);
     g->n_cached = ev->n_cached;
     g->finish = ev->finish;
+    g->stop = ev->stop;
     g->status = ev->status;
     g->n_finish += ev->finish != SL_FINISH_NONE;
     if (ev->error) snprintf(g->error, sizeof g->error, "%s", ev->error);
@@ -372,6 +373,7 @@ TEST(engine_stop_ids_bias_and_min_tokens)
     q.n_stop_ids = 1;
     ask(r.e, &q);
     assert_int_equal(g.finish, SL_FINISH_STOP_STRING);
+    assert_int_equal(g.stop, -1);
     assert_true(g.n <= 2);
     q.min_tokens = 6;
     q.user = memset(&g, 0, sizeof g);
@@ -418,6 +420,7 @@ TEST(engine_stop_string_cuts_the_text_exactly)
         ask(r.e, &q);
         const char *first = memmem(whole.text, whole.n_text, stop, 3);
         assert_int_equal(cut.finish, SL_FINISH_STOP_STRING);
+        assert_int_equal(cut.stop, 1);
         assert_int_equal(cut.n_text, first - whole.text);
         assert_memory_equal(cut.text, whole.text, cut.n_text);
         n_cut++;
