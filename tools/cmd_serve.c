@@ -169,6 +169,7 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .origin = o->cors.v,
                              .n_origin = o->cors.n,
                              .max_batch = o->max_batch,
+                             .no_prefix_cache = o->prefix_cache == 1,
                              .max_queue = o->max_queue,
                              .timeout_ms = o->timeout_ms,
                              .tool_parser = o->tool_parser,

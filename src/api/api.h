@@ -31,6 +31,7 @@ struct api_opts {
     int max_batch, max_queue;
     int64_t timeout_ms;                         /* of a request that gives none; 0 = none */
     const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */
+    bool no_prefix_cache; /* the engine keeps nothing for later requests */
     bool no_metrics, no_ui, log_json, log_requests;
     /* Reads a whole file: os_read_file. */
     sl_status (*read_file)(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err);

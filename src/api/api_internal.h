@@ -123,6 +123,18 @@ const char *api_error_text(const sl_err *err);
 /* The route's prompt where err is about that; NULL: as api_error. */
 const char *api_error_field(const struct net_req *r, const sl_err *err);
 
+/* ---- anthropic_out.c: what other routes say to clients of Anthropic's API ---- */
+/* r is of that API: /v1/messages, or /v1/models with the header anthropic-version. */
+bool api_msg_speaks(const struct net_req *r);
+int api_msg_http(int http); /* the status that stands for http there */
+/* {"type":"error",...}; code: as in api_error. */
+void api_msg_put_error(struct str *out, const struct net_req *r, int http, const char *code,
+                       const char *text);
+/* The event of a stream for whose rest there is no memory. */
+extern const char api_msg_lost[];
+/* Reply with the model, or with the list of it. */
+void api_msg_models(api *a, struct net_req *r, bool list);
+
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
     const struct json *body;
@@ -276,6 +288,8 @@ ROUTE(responses);
 ROUTE(response_get);
 ROUTE(response_input);
 ROUTE(response_delete);
+ROUTE(messages);
+ROUTE(count_tokens);
 ROUTE(models);
 ROUTE(model_get);
 ROUTE(health);

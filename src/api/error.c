@@ -139,8 +139,13 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
 {
     struct str s;
     char num[16];
+    bool msg = api_msg_speaks(r);
     str_init(&s, MEM_REQUEST, 0);
-    api_error_json(&s, http, code, param, text);
+    if (msg) {
+        api_msg_put_error(&s, r, http, code, text);
+        net_reply_header(r, "request-id", r->id);
+    } else
+        api_error_json(&s, http, code, param, text);
     if (http == 401) net_reply_header(r, "WWW-Authenticate", "Bearer");
     if (http == 429 || http == 503) {
         snprintf(num, sizeof num, "%d", r->retry_s ? r->retry_s : retry_after(a));
@@ -148,7 +153,7 @@ void api_error(api *a, struct net_req *r, int http, const char *code, const char
         net_count_add(&a->metrics.n_refused, 1);
     } else if (http >= 500)
         net_reply_header(r, "x-should-retry", "false");
-    net_reply(r, http, API_JSON, &s);
+    net_reply(r, msg ? api_msg_http(http) : http, API_JSON, &s);
 }
 
 void api_error_of(api *a, struct net_req *r, const sl_err *err)

@@ -13,6 +13,10 @@ static const struct api_field table[] = {
     {routes, #name, API_##type, min, max, API_##what, note},
     API_FIELD_LIST(F)
 #undef F
+#define M(name, type, min, max, what, note)                                                        \
+    {API_MESSAGES, #name, API_##type, min, max, API_##what, note},
+        API_FIELD_MESSAGES(M)
+#undef M
 };
 #undef C
 #undef T
@@ -161,17 +165,31 @@ static const char *type_text(const struct api_field *f, char *buf, size_t n)
     return buf;
 }
 
+static const char *const what_text[] = {"honoured", "ignored", "refused"};
+
 void api_fields_print(struct str *out)
 {
-    static const char *const what[] = {"honoured", "ignored", "refused"};
     char buf[80];
     str_puts(out, "| field | chat | completions | responses | embeddings | type | |\n"
                   "|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < BASE_COUNT_OF(table); i++) {
         const struct api_field *f = &table[i];
+        if (f->routes == API_MESSAGES) continue;
         str_printf(out, "| `%s` |", f->name);
         for (int r = API_CHAT; r <= API_EMBED; r *= 2)
-            str_printf(out, " %s |", f->routes & r ? what[f->what] : "");
+            str_printf(out, " %s |", f->routes & r ? what_text[f->what] : "");
         str_printf(out, " %s | %s |\n", type_text(f, buf, sizeof buf), f->note);
+    }
+}
+
+void api_fields_print_messages(struct str *out)
+{
+    char buf[80];
+    str_puts(out, "| field | | type | |\n|---|---|---|---|\n");
+    for (int i = 0; i < BASE_COUNT_OF(table); i++) {
+        const struct api_field *f = &table[i];
+        if (f->routes == API_MESSAGES)
+            str_printf(out, "| `%s` | %s | %s | %s |\n", f->name, what_text[f->what],
+                       type_text(f, buf, sizeof buf), f->note);
     }
 }

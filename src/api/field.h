@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request fields: one table (field_list.h) says what each is, and these read it. */
+/* Request fields: one table (field_list.h, field_messages.h) says what each is, and these read it. */
 #ifndef API_FIELD_H
 #define API_FIELD_H
 
 #include "api/field_list.h"
+#include "api/field_messages.h"
 #include "text/json.h"
 
-enum { API_CHAT = 1, API_TEXT = 2, API_RESPONSES = 4, API_EMBED = 8 };
+enum { API_CHAT = 1, API_TEXT = 2, API_RESPONSES = 4, API_EMBED = 8, API_MESSAGES = 16 };
 enum api_field_type { API_BOOL, API_INT, API_REAL, API_STR, API_ANY };
 enum api_field_what { API_USE, API_SKIP, API_DENY };
 
@@ -32,7 +33,8 @@ const char *api_field_str(const struct json *body, const char *name, const char 
 /* NULL where absent or null. */
 const struct json *api_field(const struct json *body, const char *name);
 
-/* The table as Markdown. */
+/* The table as Markdown: that of the routes after OpenAI, and that of /v1/messages. */
 void api_fields_print(struct str *out);
+void api_fields_print_messages(struct str *out);
 
 #endif

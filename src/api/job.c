@@ -318,7 +318,7 @@ static enum net_next pull(struct net_req *r, struct str *out)
     if (out->failed) { /* whole events are out; instead of a part of one, what there is room for */
         short_of_memory(j);
         str_cut(out, n);
-        str_put(out, none, sizeof none - 1);
+        str_puts(out, api_msg_speaks(r) ? api_msg_lost : none);
         next = out->failed ? NET_ABORT : NET_END;
     }
     if (next == NET_END) api_settle(j->a, r);

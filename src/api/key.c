@@ -167,12 +167,20 @@ void api_key_close(api *a)
     a->keys = NULL;
 }
 
-/* Slot of the key in an Authorization header; -1 = none. The time depends on its length only. */
-static int find(const struct api_keys *ks, const char *auth)
+/* The key that r brings: Authorization: Bearer KEY, or x-api-key as Anthropic's clients do; "" =
+ * none. */
+static const char *given_key(struct net_req *r)
+{
+    const char *auth = net_req_header(r, "Authorization"), *own = net_req_header(r, "x-api-key");
+    if (auth && strncasecmp(auth, "Bearer ", 7) == 0) return auth + 7;
+    return own ? own : "";
+}
+
+/* Slot of a key; -1 = none. The time depends on its length only. */
+static int find(const struct api_keys *ks, const char *given)
 {
     uint8_t h[NET_SHA256_BYTES];
     int found = -1;
-    const char *given = auth && strncasecmp(auth, "Bearer ", 7) == 0 ? auth + 7 : "";
     net_sha256(given, strlen(given), h);
     for (int i = 0; i < ks->n; i++)
         if (net_equal(ks->key[i].hash, h, sizeof h) && ks->key[i].alive) found = i;
@@ -182,9 +190,9 @@ static int find(const struct api_keys *ks, const char *auth)
 bool api_key_check(api *a, struct net_req *r)
 {
     if (!a->o.key_file) return true;
-    const char *auth = net_req_header(r, "Authorization");
+    const char *given = given_key(r);
     net_lock_take(a->lock);
-    r->key = find(a->keys, auth);
+    r->key = find(a->keys, given);
     net_lock_give(a->lock);
     return r->key >= 0;
 }

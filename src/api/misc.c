@@ -56,6 +56,10 @@ sl_status api_models(api *a, struct net_req *r, sl_err *err)
     struct json_w w;
     struct str s;
     (void)err;
+    if (api_msg_speaks(r)) {
+        api_msg_models(a, r, true);
+        return SL_OK;
+    }
     begin(&w, &s);
     text_jw_key(&w, "object");
     text_jw_strz(&w, "list");
@@ -75,6 +79,10 @@ sl_status api_model_get(api *a, struct net_req *r, sl_err *err)
     struct json_w w;
     struct str s;
     SL_TRY(api_model_named(a, r->path + strlen("/v1/models/"), err));
+    if (api_msg_speaks(r)) {
+        api_msg_models(a, r, false);
+        return SL_OK;
+    }
     begin(&w, &s);
     put_model(a, &w);
     send(r, &w, &s);

@@ -26,6 +26,8 @@ static const struct api_route table[] = {
     {"GET", "/v1/responses/*/input_items", 0, 0, api_response_input, NULL},
     {"GET", "/v1/responses/*", 0, 0, api_response_get, NULL},
     {"DELETE", "/v1/responses/*", 0, 0, api_response_delete, NULL},
+    {"POST", "/v1/messages", API_GEN, BIG, api_messages, "messages"},
+    {"POST", "/v1/messages/count_tokens", 0, BIG, api_count_tokens, "messages"},
     {"POST", "/v1/embeddings", API_GEN, BIG, api_embeddings, "input"},
     {"POST", "/tokenize", 0, BIG, api_tokenize, NULL},
     {"POST", "/detokenize", 0, BIG, api_detokenize, NULL},
