@@ -304,11 +304,15 @@ typedef struct sl_event {
     int prompt_pos;                  /* -1; echo_logprob: the event is of prompt token number prompt_pos */
     const float *embedding;          /* embed: the vector; NULL otherwise; borrowed during the call */
     int n_embedding;
-    int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known */
+    int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known; without tokens ttft_ns is when the prompt was computed */
     int64_t queue_ns, prefill_ns;    /* submit to first admission; that to the first token */
     int n_preempt;                   /* times it lost its KV blocks and was computed again */
     int stop;                        /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token. Else no meaning */
+    int is_end;                      /* 1: token ended the answer and is no part of it: an end of sequence, a stop token */
+    size_t n_held;                   /* bytes of text that are held back after this event, because a stop string may begin with them */
 } sl_event;
+
+#define SL_MARK 0xff /* keep_special 2 */
 
 typedef struct sl_request {
     const char *text;    /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
@@ -316,7 +320,8 @@ typedef struct sl_request {
     int n_ids;
     int special;         /* for text: as SL_TOK_SPECIAL */
     int bos;             /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always, -1 = never */
-    int keep_special;    /* special tokens appear in the events' text */
+    int keep_special;    /* 0: special tokens have no text in the events; 1: they appear; 2: they appear, each between two bytes SL_MARK, which
+                            no other text holds */
     int max_tokens;      /* 0 = until the context is full; -1 = none, with echo_logprob only */
     int min_tokens;      /* no end-of-sequence or stop token before */
     int ignore_eos;

@@ -29,6 +29,7 @@ void api_answer_fini(struct api_answer *x)
     str_fini(&x->reason);
     str_fini(&x->logprobs);
     str_fini(&x->ids);
+    api_lp_fini(&x->lp);
     for (int i = 0; i < x->n_call; i++) {
         str_fini(&x->call[i].name);
         str_fini(&x->call[i].args);
@@ -88,15 +89,34 @@ void api_answer_count(struct api_job *j, const struct api_answer *x, const struc
     if (ev->token >= 0 && api_parse_in_reasoning(x->parse)) j->n_reason_tok++;
 }
 
+struct entry {
+    const api *a;
+    struct str *out;
+};
+
+static void put_entry(void *user, const struct api_event *tok, size_t at)
+{
+    const struct entry *e = user;
+    struct json_w w;
+    (void)at;
+    if (e->out->n) str_putc(e->out, ',');
+    text_jw_init(&w, e->out);
+    api_put_logprob(e->a, &w, tok);
+}
+
 void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev)
 {
-    if (ev->token < 0) return;
-    if (j->g->return_ids) str_printf(&x->ids, "%s%d", x->ids.n ? "," : "", ev->token);
-    if (!j->g->logprobs || ev->finish == SL_FINISH_STOP) return;
-    struct json_w w;
-    if (x->logprobs.n) str_putc(&x->logprobs, ',');
-    text_jw_init(&w, &x->logprobs);
-    api_put_logprob(j->a, &w, ev);
+    struct entry e = {j->a, &x->logprobs};
+    if (ev->token >= 0 && j->g->return_ids)
+        str_printf(&x->ids, "%s%d", x->ids.n ? "," : "", ev->token);
+    if (j->g->logprobs && !api_lp_event(&x->lp, ev, put_entry, &e)) x->logprobs.failed = SL_NOMEM;
+}
+
+_Static_assert(SL_MARK == API_PARSE_MARK, "one mark");
+
+void api_answer_special(const struct api_answer *x, sl_request *q)
+{
+    if (!q->keep_special && api_parse_wants_special(x->parse)) q->keep_special = 2;
 }
 
 const char *api_answer_finish(const struct api_answer *x)

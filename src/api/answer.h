@@ -16,7 +16,9 @@ struct api_call {
 struct api_answer {
     struct api_parse *parse;
     struct str text, reason;
-    struct str logprobs; /* entries of chat's content list with commas between them */
+    struct api_lp lp;
+    struct str logprobs; /* entries of chat's content list with commas between them; of a stream:
+                            those that no event has told yet */
     struct str ids;
     struct api_call *call; /* [n_call] */
     int n_call, cap_call;
@@ -31,7 +33,9 @@ void api_answer_fini(struct api_answer *x);
 extern const struct api_parse_sink api_answer_sink;
 /* Reasoning tokens of the job; before the event's text is parsed. */
 void api_answer_count(struct api_job *j, const struct api_answer *x, const struct api_event *ev);
-/* Logprobs and ids of an event. */
+/* Have the engine give control tokens in the form that parse takes, where the client sees none. */
+void api_answer_special(const struct api_answer *x, sl_request *q);
+/* Logprobs and ids of an event, onto the answer's. */
 void api_answer_token(const struct api_job *j, struct api_answer *x, const struct api_event *ev);
 /* "tool_calls": [...] */
 void api_put_calls(struct json_w *w, const struct api_answer *x);

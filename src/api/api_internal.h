@@ -55,7 +55,7 @@ struct api_routing {
     struct net_count *expert; /* [n_expert] */
     struct {
         struct net_count peak, sum;
-    } *layer; /* [n_layer] */
+    } * layer; /* [n_layer] */
 };
 
 struct api_keys;
@@ -84,7 +84,7 @@ struct api {
     struct api_db *db;         /* has a lock of its own */
     struct api_gcache *gcache; /* the same */
     int64_t usage_ns, trim_ns; /* watcher thread: when usage was last written, memory given back */
-    int64_t beat_cpu_ns; /* engine thread: what it had computed at the last beat */
+    int64_t beat_cpu_ns;       /* engine thread: what it had computed at the last beat */
     /* under lock */
     struct api_keys *keys;
 };
@@ -200,6 +200,7 @@ struct api_event {
     int32_t sub, index, token, n_top, prompt_pos, n_embedding, finish, status;
     int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
     int32_t stop; /* as sl_event has it */
+    int32_t is_end, n_held; /* as in sl_event */
     float logprob;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
     const char *text, *error;
@@ -252,6 +253,22 @@ sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const stru
 
 /* The job of a request, or NULL. Net thread. */
 const struct api_job *api_job_of(const struct net_req *r);
+
+/* ---- lp.c: the tokens of an answer that have log probabilities ---- */
+#define API_TOP_MAX 20 /* alternatives of one token */
+struct api_lp_tok;
+struct api_lp {
+    struct api_lp_tok *v; /* [n] not known yet to be part of the answer */
+    int n, cap;
+    uint64_t out, held; /* bytes of text given out; held back after them */
+};
+/* tok: a token with logprob and top; at: bytes of the event's text that stand before its own. */
+typedef void api_lp_fn(void *user, const struct api_event *tok, size_t at);
+void api_lp_fini(struct api_lp *l); /* zeroed memory is an empty one */
+/* Take in the token of an event of the answer; fn is called for each that is known now to be part
+ * of it, in order. Not for the token that ended the answer, nor for those of a stop string. False:
+ * no memory. */
+bool api_lp_event(struct api_lp *l, const struct api_event *ev, api_lp_fn *fn, void *user);
 
 /* ---- log.c ---- */
 void api_log(api *a, const struct net_req *r);

@@ -18,7 +18,7 @@ struct chat {
 struct piece {
     struct api_job *j;
     struct api_answer *x;
-    const struct api_event *ev; /* NULL once its logprobs were written */
+    const struct api_event *ev; /* NULL once its ids and usage were written */
     struct str *out;
     int index;
 };
@@ -46,7 +46,7 @@ static void close_chunk(struct piece *p, const char *finish)
     const struct api_event *ev = p->ev;
     struct str *out = p->out;
     bool token = ev && ev->token >= 0;
-    if (!finish && !g->logprobs && !g->return_ids && !g->continuous_usage) { /* most of them */
+    if (!finish && !p->x->logprobs.n && !g->return_ids && !g->continuous_usage) { /* most of them */
         str_puts(out, g->include_usage
                           ? "},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
                           : "},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
@@ -54,12 +54,12 @@ static void close_chunk(struct piece *p, const char *finish)
         return;
     }
     str_puts(out, "},\"logprobs\":");
-    if (g->logprobs && token && ev->finish != SL_FINISH_STOP) {
-        struct json_w w;
+    if (p->x->logprobs.n) {
         str_puts(out, "{\"content\":[");
-        text_jw_init(&w, out);
-        api_put_logprob(p->j->a, &w, ev);
+        str_put(out, p->x->logprobs.p, p->x->logprobs.n);
         str_puts(out, "],\"refusal\":null}");
+        api_inherit(out, &p->x->logprobs);
+        str_clear(&p->x->logprobs);
     } else
         str_puts(out, "null");
     if (g->return_ids && token) str_printf(out, ",\"token_ids\":[%d]", ev->token);
@@ -137,13 +137,14 @@ static void stream(struct api_job *j, struct api_answer *x, const struct api_eve
         x->begun = true;
     }
     p.ev = ev;
+    api_answer_token(j, x, ev);
     if (api_parse_feed(x->parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
         out->failed = SL_NOMEM;
-    if (p.ev && ev->token >= 0 &&
-        ((j->g->logprobs && ev->finish != SL_FINISH_STOP) || j->g->return_ids)) {
+    if (x->logprobs.n || (p.ev && ev->token >= 0 && j->g->return_ids)) {
         open_chunk(&p); /* no text came of this token yet */
         close_chunk(&p, NULL);
     }
+    api_inherit(out, &x->logprobs);
     if (!last) return;
     x->finish = ev->finish;
     open_chunk(&p);
@@ -329,6 +330,6 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
         return st;
     }
     c->g.q.grammar = c->g.grammar;
-    if (api_parse_wants_special(c->answer[0].parse)) c->g.q.keep_special = 1;
+    api_answer_special(&c->answer[0], &c->g.q);
     return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
 }

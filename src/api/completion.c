@@ -10,8 +10,10 @@ struct choice {
     struct str text;
     struct str token, logprob, top, offset; /* the four lists of logprobs, without brackets */
     struct str ids;
-    size_t n_chars;  /* of text so far, for text_offset */
-    struct str part; /* bytes that could still become a character with those to come */
+    struct api_lp lp;
+    size_t n_chars; /* of text so far, for text_offset */
+    struct str
+        part; /* of the prompt: bytes that could still become a character with those to come */
     int finish;
     bool begun;
 };
@@ -85,8 +87,8 @@ static void put_top(const api *a, struct str *out, int32_t id, float logprob)
     put_number(out, (double)logprob);
 }
 
-/* Append one token to the lists. */
-static void add_logprob(api *a, struct choice *ch, const struct api_event *ev)
+/* Append one token to the lists; offset: characters of the text before it. */
+static void add_logprob(const api *a, struct choice *ch, const struct api_event *ev, size_t offset)
 {
     const char *comma = ch->token.n ? "," : "";
     bool first = ev->prompt_pos == 0; /* nothing predicted it */
@@ -94,7 +96,7 @@ static void add_logprob(api *a, struct choice *ch, const struct api_event *ev)
     put_token_text(a, &ch->token, ev->token);
     str_puts(&ch->logprob, comma);
     str_puts(&ch->top, comma);
-    str_printf(&ch->offset, "%s%zu", comma, ch->n_chars);
+    str_printf(&ch->offset, "%s%zu", comma, offset);
     if (first) {
         str_puts(&ch->logprob, "null");
         str_puts(&ch->top, "null");
@@ -221,6 +223,42 @@ static void echo(struct api_job *j, struct choice *ch, int prompt)
     }
 }
 
+/* A token of the echoed prompt. One that is put in front of a text is not in what is echoed. */
+static void echo_token(struct api_job *j, struct choice *ch, const struct api_event *ev)
+{
+    const struct completion *c = j->user;
+    struct str s;
+    add_logprob(j->a, ch, ev, ch->n_chars);
+    if (c->prompt.v[ev->sub].text && ev->prompt_pos == 0 && j->a->mi.add_bos) return;
+    str_init(&s, MEM_REQUEST, 0);
+    api_token_bytes(j->a, ev->token, &s);
+    count_chars(ch, str_c(&s), s.n);
+    api_inherit(&ch->offset, &s);
+    str_fini(&s);
+}
+
+struct told {
+    const api *a;
+    struct choice *ch;
+    const char *text; /* of the event */
+};
+
+static void tell(void *user, const struct api_event *tok, size_t at)
+{
+    const struct told *t = user;
+    add_logprob(t->a, t->ch, tok, t->ch->n_chars + text_utf8_count(t->text, at));
+}
+
+/* What an event of the answer tells of tokens. */
+static void answer_token(struct api_job *j, struct choice *ch, const struct api_event *ev)
+{
+    struct told t = {j->a, ch, ev->text};
+    if (ch->part.n) ch->n_chars++; /* the prompt ended within a character */
+    str_clear(&ch->part);
+    if (!api_lp_event(&ch->lp, ev, tell, &t)) ch->offset.failed = SL_NOMEM;
+    ch->n_chars += text_utf8_count(ev->text, (size_t)ev->n_text);
+}
+
 static void event(struct api_job *j, const struct api_event *ev, struct str *out)
 {
     struct completion *c = j->user;
@@ -236,23 +274,15 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         if (ev->n_text) put_text(j, out, index, ev);
         return;
     }
-    if (ev->prompt_pos >= 0 && ev->token >= 0) { /* of the echoed prompt */
-        add_logprob(j->a, ch, ev);
-        struct str s;
-        str_init(&s, MEM_REQUEST, 0);
-        api_token_bytes(j->a, ev->token, &s);
-        count_chars(ch, str_c(&s), s.n);
-        api_inherit(&ch->offset, &s);
-        str_fini(&s);
+    if (ev->prompt_pos >= 0 && ev->token >= 0) {
+        echo_token(j, ch, ev);
         return;
     }
     if (c->g.echo && !ch->begun) echo(j, ch, ev->sub);
     ch->begun = true;
-    if (ev->token >= 0) {
-        if (c->g.logprobs && ev->finish != SL_FINISH_STOP) add_logprob(j->a, ch, ev);
-        if (c->g.return_ids) str_printf(&ch->ids, "%s%d", ch->ids.n ? "," : "", ev->token);
-    }
-    if (c->g.logprobs) count_chars(ch, ev->text, (size_t)ev->n_text);
+    if (c->g.logprobs) answer_token(j, ch, ev);
+    if (ev->token >= 0 && c->g.return_ids)
+        str_printf(&ch->ids, "%s%d", ch->ids.n ? "," : "", ev->token);
     str_put(&ch->text, ev->text, (size_t)ev->n_text);
     ch->finish = ev->finish;
     if (out && (ch->text.n || ch->token.n || ch->ids.n || ch->text.failed || ch->token.failed ||
@@ -304,6 +334,7 @@ static void fini(struct api_job *j)
         str_fini(&ch->offset);
         str_fini(&ch->ids);
         str_fini(&ch->part);
+        api_lp_fini(&ch->lp);
     }
     str_fini(&c->head);
 }

@@ -29,10 +29,10 @@
 struct rec {
     int32_t sub, index, token, n_text, n_top, n_prompt, n_done, n_token;
     float logprob;
-    int32_t has_more;
+    int16_t has_more, n_held; /* n_held: less than a stop string and a token */
 };
 struct more {
-    int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error, stop;
+    int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error, stop, is_end;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
 };
 
@@ -55,6 +55,7 @@ static void on_event(void *user, const sl_event *ev)
                         .finish = (int32_t)ev->finish,
                         .status = (int32_t)ev->status,
                         .n_cached = ev->n_cached,
+                        .is_end = ev->is_end,
                         .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
                         .stop = ev->stop,
                         .ttft_ns = ev->ttft_ns,
@@ -70,6 +71,7 @@ static void on_event(void *user, const sl_event *ev)
                       .n_done = ev->n_done,
                       .n_token = ev->n_token,
                       .logprob = ev->logprob,
+                      .n_held = (int16_t)BASE_MIN(ev->n_held, INT16_MAX),
                       .has_more =
                           last || first || ev->prompt_pos >= 0 || more.n_embedding || more.n_error};
     struct net_piece piece[6] = {
@@ -211,6 +213,8 @@ static struct api_event next_event(struct net_ring *ring)
                               .n_text = rec.n_text,
                               .n_error = more.n_error,
                               .stop = more.stop,
+                              .is_end = more.is_end,
+                              .n_held = rec.n_held,
                               .logprob = rec.logprob,
                               .ttft_ns = more.ttft_ns,
                               .done_ns = more.done_ns,

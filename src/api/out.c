@@ -37,8 +37,8 @@ void api_put_usage(struct json_w *w, const struct api_job *j)
 void api_put_timings(struct json_w *w, const struct api_job *j)
 {
     const struct api_event *e = &j->last;
-    double prefill = (double)(e->ttft_ns - e->queue_ns) * 1e-6,
-           decode = (double)(e->done_ns - e->ttft_ns) * 1e-6;
+    double prefill = (double)BASE_MAX(e->ttft_ns - e->queue_ns, 0) * 1e-6,
+           decode = e->n_token ? (double)BASE_MAX(e->done_ns - e->ttft_ns, 0) * 1e-6 : 0;
     const struct {
         const char *key;
         double v;
@@ -49,7 +49,7 @@ void api_put_timings(struct json_w *w, const struct api_job *j)
         {"decode_ms", decode},
         {"total_ms", (double)e->done_ns * 1e-6},
         {"prefill_tps", prefill > 0 ? (e->n_prompt - e->n_cached) / prefill * 1e3 : 0},
-        {"decode_tps", decode > 0 ? (e->n_token - 1) / decode * 1e3 : 0},
+        {"decode_tps", decode > 0 ? BASE_MAX(e->n_token - 1, 0) / decode * 1e3 : 0},
     };
     text_jw_key(w, "timings");
     text_jw_obj(w);

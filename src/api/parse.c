@@ -69,6 +69,7 @@ struct api_parse {
     bool strip;      /* white space at the front of what comes is dropped */
     bool after_call; /* white space is dropped when nothing but calls follow */
     bool in_list, fenced, any_args, muted;
+    bool control; /* what is stepped over is a control token: it is no text */
     int n_call;
     struct str buf; /* fed, not taken yet */
     struct str out; /* on its way to the sink */
@@ -179,6 +180,11 @@ bool api_parse_in_reasoning(const struct api_parse *p)
     return p->state == S_REASON;
 }
 
+bool api_parse_in_content(const struct api_parse *p)
+{
+    return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT;
+}
+
 bool api_parse_has_reasoning(const struct api_parse *p)
 {
     return p->reasoning;
@@ -241,6 +247,11 @@ static void end_call(struct api_parse *p)
 {
     if (!p->any_args) put_args(p, "{}", 2);
     p->after_call = true;
+}
+
+static void hold(struct api_parse *p, const char *s, size_t n)
+{
+    if (!p->control) str_put(&p->held, s, n);
 }
 
 /* What looked like a call is text. */
@@ -380,7 +391,7 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
         int t = tag_at(s, n, last, BIT(T_PYTHON));
         if (t == -2) p->state = S_START;
         if (t < 0) return 0;
-        str_puts(&p->held, tag_text[T_PYTHON]);
+        hold(p, tag_text[T_PYTHON], strlen(tag_text[T_PYTHON]));
         begin_json(p, true);
         return strlen(tag_text[T_PYTHON]);
     }
@@ -394,14 +405,20 @@ static size_t in_start(struct api_parse *p, const char *s, size_t n, bool last)
     return 0;
 }
 
+/* Tags that mean something in content. */
+static unsigned text_tags(const struct api_parse *p)
+{
+    if (p->tools && p->family == F_HERMES) return BIT(T_CALL);
+    if (p->tools && p->family == F_DEEPSEEK)
+        return BIT(T_DS_CALLS) | BIT(T_DS_CALLS_END) | BIT(T_DS_CALL) | BIT(T_DS_CALL_END);
+    return 0;
+}
+
 static size_t in_text(struct api_parse *p, const char *s, size_t n, bool last)
 {
-    unsigned tags = 0;
+    unsigned tags = text_tags(p);
     int t;
     size_t k = white_run(s, n);
-    if (p->tools && p->family == F_HERMES) tags = BIT(T_CALL);
-    if (p->tools && p->family == F_DEEPSEEK)
-        tags = BIT(T_DS_CALLS) | BIT(T_DS_CALLS_END) | BIT(T_DS_CALL) | BIT(T_DS_CALL_END);
     if (k && !p->after_call && !tags) {
         put_gap(p, O_TEXT);
         put(p, O_TEXT, s, k);
@@ -419,7 +436,7 @@ static size_t in_text(struct api_parse *p, const char *s, size_t n, bool last)
         p->after_call = false;
         return k;
     }
-    if (t == T_CALL || t == T_DS_CALL) str_put(&p->held, s, k);
+    if (t == T_CALL || t == T_DS_CALL) hold(p, s, k);
     if (t == T_CALL) begin_json(p, false);
     if (t == T_DS_CALL) {
         str_clear(&p->head);
@@ -495,8 +512,8 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     return 0;
 }
 
-/* How many of n bytes may go into a name: one more than it may have ends it, at the same byte however
- * the text was cut. */
+/* How many of n bytes may go into a name: one more than it may have ends it, at the same byte
+ * however the text was cut. */
 static size_t name_part(const struct api_parse *p, size_t n)
 {
     return BASE_MIN(n, NAME_MAX_ + 1 - p->head.n);
@@ -512,12 +529,12 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
     if (!k) return 0;
     if (t < 0) {
         k = name_part(p, k);
-        str_put(&p->held, s, k);
+        hold(p, s, k);
         str_put(&p->head, s, k);
         if (p->head.n > NAME_MAX_) give_up(p);
         return k;
     }
-    str_put(&p->held, s, k);
+    hold(p, s, k);
     if (t != T_DS_SEP || p->head.n == 0) {
         give_up(p);
         return k;
@@ -640,6 +657,57 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
     }
 }
 
+/* ---- control tokens ---- */
+
+/* Tags that mean something where p stands. */
+static unsigned tags_now(const struct api_parse *p)
+{
+    static const unsigned ends = BIT(T_DS_CALL_END) | BIT(T_DS_CALLS_END) | BIT(T_DS_CALL);
+    unsigned python = p->tools && p->family == F_LLAMA ? BIT(T_PYTHON) : 0;
+    switch (p->state) {
+    case S_BEGIN:
+        return BIT(T_THINK) | python | text_tags(p);
+    case S_REASON:
+        return BIT(T_THINK_END) | (p->strip ? BIT(T_THINK) : 0);
+    case S_START:
+        return python | text_tags(p);
+    case S_TEXT:
+        return text_tags(p);
+    case S_JSON:
+        return p->family == F_HERMES ? BIT(T_CALL) | BIT(T_CALL_END) : python;
+    case S_CLOSE:
+        return BIT(T_CALL) | BIT(T_CALL_END);
+    case S_NEXT:
+        return python;
+    case S_HEAD:
+        return BIT(T_DS_SEP) | BIT(T_DS_CALL_END) | BIT(T_DS_CALLS_END);
+    default:
+        return ends;
+    }
+}
+
+/* A control token: a tag where one is looked for, else nothing. It never becomes text, and inside
+ * of a call's object or name it ends that. */
+static void take_control(struct api_parse *p, const char *s, size_t n)
+{
+    int t = 0;
+    while (t < N_TAG && (strlen(tag_text[t]) != n || memcmp(tag_text[t], s, n) != 0))
+        t++;
+    if (t == N_TAG || !(tags_now(p) & BIT(t))) return;
+    if (p->state == S_JSON && p->json.open) {
+        end_call(p);
+        p->state = p->family == F_HERMES ? S_CLOSE : S_NEXT;
+    } else if (p->state == S_JSON || p->state == S_NAME)
+        give_up(p);
+    p->control = true;
+    while (n && (tags_now(p) & BIT(t))) {
+        size_t k = step(p, s, n, true);
+        s += k;
+        n -= k;
+    }
+    p->control = false;
+}
+
 /* The text is over. */
 static void finish(struct api_parse *p)
 {
@@ -659,16 +727,30 @@ static void finish(struct api_parse *p)
     str_clear(&p->gap);
 }
 
+static size_t next_mark(const struct str *s, size_t at)
+{
+    const char *m = at < s->n ? memchr(s->p + at, API_PARSE_MARK, s->n - at) : NULL;
+    return m ? (size_t)(m - s->p) : s->n;
+}
+
 sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
                          const struct api_parse_sink *sink, sl_err *err)
 {
-    size_t at = 0;
+    size_t at = 0, mark = 0; /* mark: where the next control token begins */
     p->sink = sink;
     str_put(&p->buf, s, n);
     SL_TRY(str_status(&p->buf, err));
     while (at < p->buf.n) {
         enum state before = p->state;
-        size_t k = step(p, p->buf.p + at, p->buf.n - at, last);
+        if (at >= mark) mark = next_mark(&p->buf, at);
+        if (at == mark) { /* whole, or it waits */
+            size_t end = next_mark(&p->buf, at + 1);
+            if (end == p->buf.n && !last) break;
+            if (end < p->buf.n) take_control(p, p->buf.p + at + 1, end - at - 1);
+            at = BASE_MIN(end + 1, p->buf.n);
+            continue;
+        }
+        size_t k = step(p, p->buf.p + at, mark - at, last || mark < p->buf.n);
         if (k == 0 && p->state == before) break; /* waits */
         at += k;
     }

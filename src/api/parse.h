@@ -40,16 +40,20 @@ struct api_parse;
 sl_status api_parse_open(const struct api_parse_opts *o, struct api_parse **out,
                          sl_err *err) BASE_MUST_USE;
 void api_parse_close(struct api_parse *p); /* NULL is legal */
+/* A byte that no text holds: a control token stands between two of them. It is a tag, or it is left
+ * out; one that the text's end cuts is left out too. */
+#define API_PARSE_MARK 0xff
 /* More text. last: nothing follows; what was held back comes out. Errors: NOMEM (what was held back
  * is lost). Cost: linear in all text together. */
 sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
                          const struct api_parse_sink *sink, sl_err *err) BASE_MUST_USE;
 bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
+bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
 /* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json". */
 const char *api_parse_family(const struct api_parse *p);
-/* Control tokens must be part of the text that is fed: the calls of this family are made of them.
- */
+/* Control tokens must be part of the text that is fed, marked: the calls of this family, or the
+ * ends of reasoning, are made of them. */
 bool api_parse_wants_special(const struct api_parse *p);
 
 #endif

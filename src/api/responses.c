@@ -204,28 +204,27 @@ static void delta(struct api_resp *p, const char *type, const char *s, size_t n,
     end_event(p, &w);
 }
 
+/* Those that were told now are the open text's. */
+static void take_logprobs(struct api_resp *p)
+{
+    struct str *lp = &p->x.logprobs;
+    if (!lp->n && !lp->failed) return;
+    if (p->logprobs.n) str_putc(&p->logprobs, ',');
+    str_put(&p->logprobs, str_c(lp), lp->n);
+    api_inherit(&p->logprobs, lp);
+    str_clear(lp);
+}
+
 /* ---- the sink: user = struct api_job ---- */
 
 static void on_text(void *user, const char *s, size_t n)
 {
     struct api_job *j = user;
     struct api_resp *p = j->user;
-    const struct api_event *ev = p->ev;
-    struct str lp;
     open_item(p, API_ITEM_TEXT);
     str_put(&p->x.text, s, n);
-    str_init(&lp, MEM_REQUEST, 0);
-    if (j->g->logprobs && ev && ev->token >= 0 && ev->finish != SL_FINISH_STOP) {
-        struct json_w w;
-        text_jw_init(&w, &lp);
-        api_put_logprob(j->a, &w, ev);
-        if (p->logprobs.n) str_putc(&p->logprobs, ',');
-        str_put(&p->logprobs, str_c(&lp), lp.n);
-        api_inherit(&p->logprobs, &lp);
-        p->ev = NULL;
-    }
-    delta(p, "response.output_text.delta", s, n, &lp);
-    str_fini(&lp);
+    delta(p, "response.output_text.delta", s, n, &p->x.logprobs);
+    take_logprobs(p);
 }
 
 static void on_reason(void *user, const char *s, size_t n)
@@ -281,11 +280,16 @@ static void event(struct api_job *j, const struct api_event *ev, struct str *out
         return;
     }
     api_answer_count(j, &p->x, ev);
-    p->ev = ev;
+    bool content = api_parse_in_content(p->x.parse);
+    api_answer_token(j, &p->x, ev);
     if (api_parse_feed(p->x.parse, ev->text, (size_t)ev->n_text, last, &sink, NULL))
         p->items.failed = SL_NOMEM;
+    if (!content ||
+        !api_parse_in_content(p->x.parse)) /* of reasoning, calls and tags: told nowhere */
+        str_clear(&p->x.logprobs);
+    else if (last && p->open == API_ITEM_TEXT)
+        take_logprobs(p);
     if (out) api_inherit(out, &p->items);
-    p->ev = NULL;
     if (last) p->x.finish = ev->finish;
 }
 
@@ -419,7 +423,7 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
                                    .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
     SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
-    if (api_parse_wants_special(p->x.parse)) p->g.q.keep_special = 1;
+    api_answer_special(&p->x, &p->g.q);
     return SL_OK;
 }
 

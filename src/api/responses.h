@@ -24,7 +24,6 @@ struct api_resp {
     struct str item, name;      /* text or arguments of the open one; name of its function */
     struct str items;           /* done ones as JSON, commas between them */
     struct str logprobs;        /* of the open text */
-    const struct api_event *ev; /* being split: for the logprobs of its text */
     struct str *out;            /* where its stream events go; NULL = none */
     bool begun;
 };

@@ -34,6 +34,21 @@ static sl_status choose(sl_engine *e, struct request *r, const struct engine_pic
     return r->grammar ? engine_grammar_push(r->grammar, *token, done, err) : SL_OK;
 }
 
+/* A token's text onto held, as keep_special has it. */
+static sl_status put_token(sl_engine *e, struct request *r, int32_t token, sl_err *err)
+{
+    struct str *held = &r->stop.held;
+    bool mark = r->g->keep_special == 2 && tok_is_special(e->m->tok, token);
+    if (!mark)
+        return tok_stream_put(e->m->tok, &r->stream, token, r->g->keep_special == 1, held, err);
+    SL_TRY(tok_stream_end(&r->stream, held, err));
+    str_putc(held, (char)SL_MARK);
+    SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, true, held, err));
+    SL_TRY(tok_stream_end(&r->stream, held, err));
+    str_putc(held, (char)SL_MARK);
+    return str_status(held, err);
+}
+
 /* The text that a token makes visible: *n_out bytes at the front of held. True when a stop string
  * follows. */
 static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool last, size_t *n_out,
@@ -43,8 +58,7 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
     *n_out = 0;
     *stopped = false;
     if (!e->m->tok) return SL_OK;
-    if (token >= 0)
-        SL_TRY(tok_stream_put(e->m->tok, &r->stream, token, r->g->keep_special, &s->held, err));
+    if (token >= 0) SL_TRY(put_token(e, r, token, err));
     *stopped = engine_stop_scan(s, n_out);
     if (*stopped || !last) return SL_OK;
     SL_TRY(tok_stream_end(&r->stream, &s->held, err));
@@ -95,6 +109,8 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     ev.token = token;
     ev.text = str_c(&r->stop.held);
     ev.n_text = n_out;
+    ev.n_held = r->stop.held.n - n_out;
+    ev.is_end = silent;
     if (finish == SL_FINISH_NONE) {
         sched_push(&e->sched, r->slot);
         engine_event(e, r, &ev);
@@ -194,6 +210,7 @@ static void end_row(sl_engine *e, struct request *r, const struct engine_pick *p
     bool first = r->n_ids == r->n_prompt;
     int n_fork = first && r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
     if (r->g->max_new == 0) {
+        r->t_first_ns = clock_now_ns(); /* all of its time is the prompt's */
         engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
         return;
     }

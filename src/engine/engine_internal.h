@@ -140,7 +140,8 @@ struct group {
     uint64_t id;
     struct arena arena;
     int n, n_prompt, max_new, min_new;
-    bool ignore_eos, keep_special, no_cache, echo, progress;
+    bool ignore_eos, no_cache, echo, progress;
+    int keep_special;
     int embed; /* 0, 1 = mean, 2 = last */
     int n_top; /* -1 = no log probabilities */
     int priority;

@@ -69,7 +69,7 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
         SL_TRY(mem_alloc_array(MEM_REQUEST, (size_t)e->m->cfg.d_model, sizeof *r->pool, &p, err));
         r->pool = p;
     }
-    size_t held = 64 + 4 * (size_t)e->m->max_piece,
+    size_t held = 64 + 4 * (size_t)e->m->max_piece, /* two marks are in the 64 */
            most = held; /* invalid bytes grow to three each */
     for (int k = 0; k < q->n_stop; k++) {
         char *s = NULL;

@@ -17,6 +17,7 @@
 #define CALL DS("call" LOW "begin")
 #define CALL_END DS("call" LOW "end")
 #define SEP DS("sep")
+#define CT(z) "\xff" z "\xff" /* a control token */
 
 /* What came out, as one line: R(reasoning) C(content) 0:name(arguments) 1:name(arguments) ... */
 struct out {
@@ -139,6 +140,20 @@ static const struct row rows[] = {
     {"json", "none", false, "[1, 2]", "C([1, 2])"},
     {"json", "none", false, "{\"a\": 1}", "C({\"a\": 1})"},
     {"json", "none", false, "", ""},
+    /* control tokens: tags where they are looked for, else nothing */
+    {"none", "none", false, CT("<s>") "a" CT("</s>") "b" CT("<think>") CT("</s>"), "C(ab)"},
+    {"none", "qwen3", false, CT("<s>") "\n" CT("<think>") "h" CT("</s>") "m" CT("</think>") "\n" CT("<s>") "yes" CT("</think>"), "R(hm)C(yes)"},
+    {"none", "deepseek_r1", true, CT("<think>") CT("</s>") "so" CT("<tool_call>") CT("</think>") "thus", "R(so)C(thus)"},
+    {"hermes", "none", false, "a" CT("<tool_call>") "{\"na" CT("</s>") "me\":\"f\",\"arguments\":{\"x\":" CT("<s>") "1}}" CT("</tool_call>") CT("</s>") "b", "C(ab)0:f({\"x\":1})"},
+    {"hermes", "none", false, CT("<tool_call>") "{\"name\":\"f\",\"arguments\":{\"x\":\"1" CT("</tool_call>") "b", "C(b)0:f({\"x\":\"1)"},
+    {"hermes", "none", false, CT("<tool_call>") "no" CT("</tool_call>") " b", "C(no b)"},
+    {"hermes", "none", false, "a" CT("</tool_call>") "b<tool_cal" CT("</s>") "l>c", "C(ab<tool_call>c)"},
+    {"deepseek_v3", "none", false, CT(CALLS) CT(CALL) "function" CT(SEP) "f\n```json\n{\"a\"" CT("</s>") ":1}\n```" CT(CALL_END) CT(CALLS_END) CT("</s>"), "0:f({\"a\":1})"},
+    {"deepseek_v3", "none", false, "a" CT(SEP) CT(CALL) "function" CT(SEP) "f" CT(CALL_END) "b", "C(afunctionfb)"},
+    {"deepseek_v31", "none", false, CT(CALL) "f" CT(SEP) "{" CT("<think>") "}" CT(CALL) "g" CT(SEP) CT(CALLS_END) "c", "C(c)0:f({})1:g({})"},
+    {"llama3", "none", false, CT("<|begin_of_text|>") CT("<|python_tag|>") "{\"name\": \"f\", \"parameters\": {}}" CT("<|eot_id|>"), "0:f({})"},
+    {"llama3", "none", false, CT("<|python_tag|>") "print(1)", "C(print(1))"},
+    {"json", "none", false, "[" CT("<s>") "1]" "\xff<cut", "C([1])"},
 };
 /* clang-format on */
 
@@ -214,6 +229,14 @@ static const char *const part[] = {"<think>",
                                    "12",
                                    "{\"name\": \"g\", \"arguments\": {",
                                    "\xff",
+                                   CT("</s>"),
+                                   CT("<think>"),
+                                   CT("</think>"),
+                                   CT("<tool_call>"),
+                                   CT("</tool_call>"),
+                                   CT(CALL),
+                                   CT(SEP),
+                                   CT(CALL_END),
                                    "          ",
                                    LONG LONG LONG LONG};
 

@@ -47,7 +47,7 @@ static void rig_close(struct rig *r)
 struct got {
     int32_t tok[256];
     float lp[256];
-    int n, n_event, n_finish, n_cached, stop;
+    int n, n_event, n_finish, n_cached, stop, is_end;
     char text[4096];
     size_t n_text;
     sl_finish finish;
@@ -71,6 +71,7 @@ static void on_event(void *user, const sl_event *ev)
     for (int i = 1; i < ev->n_top; i++)
         assert_true(ev->top[i - 1].logprob >= ev->top[i].logprob);
     g->n_cached = ev->n_cached;
+    g->is_end = ev->is_end;
     g->finish = ev->finish;
     g->stop = ev->stop;
     g->status = ev->status;
@@ -426,6 +427,45 @@ TEST(engine_stop_string_cuts_the_text_exactly)
         n_cut++;
     }
     assert_true(n_cut > 3);
+    rig_close(&r);
+}
+
+TEST(engine_marks_control_tokens_and_tells_ends)
+{
+    struct rig r;
+    struct got g;
+    char *name = NULL, *none = NULL;
+    size_t n = 0, n_none = 0;
+    rig_open(&r, "llama3.gguf", (sl_engine_opts){.n_seq_max = 1});
+    if (!r.mi.has_tokenizer) skip();
+    sl_bias force = {0, 90};
+    for (; force.token < r.mi.n_vocab; force.token++) {
+        ASSERT_OK(sl_detokenize(r.m, &force.token, 1, 0, &none, &n_none, &err));
+        ASSERT_OK(sl_detokenize(r.m, &force.token, 1, 1, &name, &n, &err));
+        sl_free(none);
+        if (n && !n_none) break;
+        sl_free(name);
+    }
+    assert_true(force.token < r.mi.n_vocab);
+    for (int keep = 0; keep < 3; keep++) {
+        sl_request q = base_request(&g);
+        q.sampling.bias = &force;
+        q.sampling.n_bias = 1;
+        q.max_tokens = 1;
+        q.keep_special = keep;
+        ask(r.e, &q);
+        assert_int_equal(g.n_text, keep == 2 ? n + 2 : keep ? n : 0);
+        if (keep) assert_memory_equal(g.text + (keep == 2), name, n);
+        if (keep == 2) assert_int_equal((unsigned char)g.text[0], SL_MARK);
+        if (keep == 2) assert_int_equal((unsigned char)g.text[n + 1], SL_MARK);
+        assert_int_equal(g.is_end, 0);
+        q.stop_ids = &force.token;
+        q.n_stop_ids = 1;
+        q.user = memset(&g, 0, sizeof g);
+        ask(r.e, &q);
+        assert_true(g.is_end && g.n == 1 && g.n_text == 0);
+    }
+    sl_free(name);
     rig_close(&r);
 }
 

@@ -446,6 +446,8 @@ TEST(engine_echoes_the_log_probabilities_of_prompts)
     assert_int_equal(b.n[0], 0);
     assert_int_equal(b.finish, SL_FINISH_LENGTH);
     assert_memory_equal(a.echo_lp, b.echo_lp, sizeof a.echo_lp);
+    assert_true(b.prefill_ns > 0 && b.queue_ns + b.prefill_ns == b.ttft_ns &&
+                b.done_ns >= b.ttft_ns);
     q.echo_logprob = 0;
     ASSERT_STATUS(sl_submit(r.e, &q, NULL, &err), SL_REQUEST);
     rig_close(&r);
