@@ -580,6 +580,31 @@ void check_attn_dot_i16(struct check *c, void (*variant)(const struct attn_i16 *
     }
 }
 
+/* A lane's codes and scale are those that it gets where no other lane sees more positions. */
+static void
+lanes_alone(struct check *c,
+            void (*variant)(const struct attn_i16 *, const int32_t *, int16_t *, float *),
+            const struct attn_i16 *m, const int32_t *hi, const int16_t *w, const float *scale)
+{
+    int l = (int)some(c, 0, (int)m->ld - 1), n = hi[l];
+    if (n == 0) return;
+    int32_t own[64] = {0};
+    float alone[64];
+    int16_t *got = check_alloc(c, (size_t)((n + 1) / 2 * 2 * m->ld) * 2);
+    struct attn_i16 mine = *m;
+    own[l] = n;
+    mine.n_pos = n;
+    variant(&mine, own, got, alone);
+    if (!same_f32(alone + l, scale + l, 1)) check_fail(c, "lane %d: other scale alone", l);
+    for (int p = 0; p < n; p++) {
+        int64_t at = 2 * (p / 2 * m->ld + l) + p % 2;
+        if (got[at] != w[at]) {
+            check_fail(c, "lane %d: other code of position %d alone", l, p);
+            return;
+        }
+    }
+}
+
 void check_attn_weights_i16(struct check *c, void (*variant)(const struct attn_i16 *,
                                                              const int32_t *, int16_t *, float *))
 {
@@ -616,6 +641,7 @@ void check_attn_weights_i16(struct check *c, void (*variant)(const struct attn_i
             }
             hold_codes(c, x, n_pos, y, scale[0][l], ATTN_I16_MAX, ATTN_I16_SUM);
         }
+        lanes_alone(c, variant, &m, hi, w, scale[0]);
         check_free_all();
     }
 }

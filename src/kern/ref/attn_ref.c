@@ -268,7 +268,7 @@ void kern_attn_weights_i16_ref(const struct attn_i16 *m, const int32_t *hi, int1
             sum += v;
             max = v > max ? v : max;
         }
-        inv = fminf((float)(ATTN_I16_SUM - m->n_pos) / sum, ATTN_I16_MAX / max);
+        inv = fminf((float)(ATTN_I16_SUM - hi[lane]) / sum, ATTN_I16_MAX / max);
         w_scale[lane] = attn_i16_scale(sum, inv, &inv);
         for (int p = 0; p < (m->n_pos + 1) / 2 * 2; p++) {
             float v = p < hi[lane] ? m->s[p * m->ld + lane] * m->x_scale[p * m->ld_scale] : 0;

@@ -287,7 +287,7 @@ void kern_attn_weights_i16_avx2(const struct attn_i16 *m, const int32_t *hi, int
         _mm256_storeu_ps(s, sum);
         _mm256_storeu_ps(x, max);
         for (int i = 0; i < 8; i++) {
-            float inv = fminf((float)(ATTN_I16_SUM - m->n_pos) / s[i], ATTN_I16_MAX / x[i]);
+            float inv = fminf((float)(ATTN_I16_SUM - hi[j + i]) / s[i], ATTN_I16_MAX / x[i]);
             w_scale[j + i] = attn_i16_scale(s[i], inv, &x[i]);
         }
         __m256 inv = _mm256_loadu_ps(x);
