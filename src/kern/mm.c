@@ -174,7 +174,7 @@ static void prep_int(const struct mm_act_buf *b, const float *x, struct mm_rec *
         if (list) choose(n, amax);
         for (int i = 0; i < n; i++)
             if (lo && !signbit(amax[i])) one[i] = 0.0f;
-        if (g == 0) unit = best_unit(one, n);
+        if (g == 0 && !b->is_parts) unit = best_unit(one, n);
         kern->mm_quant(src, n, hi + g, lo ? lo + g : NULL, amax, 1.0f / unit);
         for (int i = 0; i < n && list; i++)
             if (!signbit(amax[i])) list[++list[0]] = g + i;

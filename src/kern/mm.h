@@ -15,7 +15,8 @@
  *     F32     the reference mode: weights dequantised to f32, f32 fma
  *     BF16    activations rounded to bf16, exact products, f32 fma
  *     INT8    groups of 32 k: x = unit * d * q, q int8 in -127..127; unit: of the token, 2^0 to
- *             2^(7/8), what makes the sum of the squares of its steps smallest; d the least power of
+ *             2^(7/8), what makes the sum of the squares of its steps smallest (1 where a token may
+ *             come in parts); d the least power of
  *             two no less than amax / (127 * unit): a product by d is exact, so a CPU may make it
  *             where it costs least
  *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are, of
@@ -84,6 +85,8 @@ struct mm_rec {
 struct mm_act_buf {
     unsigned forms;           /* bit (1 << enum mm_act) per form present */
     int n_tok_max, n_col, ld; /* ld: n_col rounded up to 256, padding zeroed by prep */
+    int is_parts;             /* set after init: tokens may come in parts, which see no more than
+                                 themselves: the unit of INT8 is 1 (kern_mm_prep_part) */
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld] */
     float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
@@ -132,9 +135,9 @@ size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
-/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer of INT8 alone
- * whose n_col is a multiple of 32: the parts of a token in any order, by any workers, are
- * kern_mm_prep's. */
+/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer with is_parts that
+ * has INT8 alone and whose n_col is a multiple of 32: the parts of a token, in any order and by any
+ * workers, give the bits that kern_mm_prep gives in such a buffer. */
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 
 /* ---- the product ---- */

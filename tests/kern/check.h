@@ -38,6 +38,7 @@ KERN_LIST(X)
 void check_pack(struct check *c);
 void check_alone(struct check *c);
 void check_outliers(struct check *c);
+void check_parts(struct check *c);
 
 int bench_main(const char *filter, int n_thread);
 

@@ -494,6 +494,36 @@ void check_outliers(struct check *c)
     if (n_second < n_all / 50) check_fail(c, "%d second planes of %d groups", n_second, n_all);
 }
 
+/* The parts of a token, in any order, are the whole token where is_parts says that they may come.
+ */
+void check_parts(struct check *c)
+{
+    for (int trial = 0; trial < 100; trial++) {
+        int n_group = 1 + (int)check_rand(c, trial % 10 ? 40 : 600), n_col = 32 * n_group;
+        size_t bytes = kern_mm_act_bytes(1u << MM_ACT_INT8, n_col, 2);
+        float *x = check_alloc(c, (size_t)n_col * sizeof *x);
+        struct mm_act_buf whole, parts;
+        uint8_t *a = check_alloc(c, bytes), *b = check_alloc(c, bytes);
+        memset(a, 0, bytes);
+        memset(b, 0, bytes);
+        kern_mm_act_init(&whole, 1u << MM_ACT_INT8, n_col, 2, a);
+        kern_mm_act_init(&parts, 1u << MM_ACT_INT8, n_col, 2, b);
+        whole.is_parts = parts.is_parts = 1;
+        random_acts(c, x, n_col);
+        kern_mm_prep(&whole, 1, x);
+        int cut = (int)check_rand(c, (uint32_t)n_group);
+        if (cut < n_group) kern_mm_prep_part(&parts, 1, cut, n_group - cut, x + 32 * (size_t)cut);
+        for (int g = 0, n; g < cut; g += n) {
+            n = 1 + (int)check_rand(c, (uint32_t)(cut - g));
+            kern_mm_prep_part(&parts, 1, g, n, x + 32 * (size_t)g);
+        }
+        if (memcmp(a, b, bytes) != 0)
+            check_fail(c, "%d groups: parts differ from the whole", n_group);
+        c->n_case++;
+        check_free_all();
+    }
+}
+
 static void quant_case(struct check *c,
                        void (*variant)(const float *, int, struct mm_rec *, struct mm_rec *,
                                        const float *, float),

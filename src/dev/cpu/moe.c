@@ -94,6 +94,7 @@ void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);
     kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
+    c->moe_act.is_parts = dev_cpu_takes_parts(j.down);
     par_run(c->team, moe_run, &j);
     for (int e = 0; p->tap && e < p->n_expert; e++) {
         int s0 = c->expert_slot0[e], n = c->expert_slot0[e + 1] - s0, n_ff = j.gate_up->m.n_row;

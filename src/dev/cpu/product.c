@@ -140,7 +140,8 @@ void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
     j.down = dev_cpu_mat_of(p->down);
     ASSERT(j.down->m.n_col <= wide->n_col);
     kern_mm_act_init(&j.hx, 1u << j.down->form, j.down->m.n_col, wide->n_tok_max, wide->base);
-    j.parts = !p->keep_h && dev_cpu_takes_parts(j.down);
+    j.hx.is_parts = dev_cpu_takes_parts(j.down);
+    j.parts = !p->keep_h && j.hx.is_parts;
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);

@@ -181,6 +181,7 @@ sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *p, dev_stack 
     unsigned form = 1u << MM_ACT_INT8;
     SL_TRY(dev_cpu_scratch(c, kern_mm_act_bytes(form, (int)n_ff, (int)n), 1, &hidden, err));
     kern_mm_act_init(&s->hidden, form, (int)n_ff, (int)n, hidden);
+    s->hidden.is_parts = 1;
     SL_TRY(dev_cpu_scratch(c, n_layer, sizeof *s->layer, &s->layer, err));
     struct fixed *last = NULL;
     for (int i = 0; i < p->n_layer; i++) {
