@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same token gives the same bits alone and in company, in one chunk or in many, with 1 to 4
  * threads, wherever its blocks lie. One layer of every operator runs over random schedules of
- * random sequences. Faults: every allocation of opening and loading fails once. */
+ * random sequences, with 1 to 33 heads: every form of activations by every cache type, GQA and MLA
+ * (or those that --acts and --kv name). Faults: every allocation of opening and loading fails
+ * once. */
 #include "check.h"
 
-enum {
-    D = 64,
-    H = 4,
-    C = 2,
-    DH = 16,
-    F = 96,
-    E = 6,
-    K = 2,
-    R = 64,
-    NOPE = 32,
-    ROPE = 8,
-    V = 16,
-    QD = NOPE + ROPE
-};
+enum { D = 64, H_MAX = 33, F = 96, E = 6, K = 2, ROPE = 8 };
 enum { SEQ = 4, LEN = 280, T_MAX = 320, BLK = 32, LD = LEN / BLK + 1, N_BLK = SEQ * LD + 5 };
 
+/* Of attention. GQA: n_head_kv heads of keys and values of width d; MLA: the latent's width r, and
+ * what a head adds to its ROPE and makes of it. */
+struct shape {
+    int is_mla, n_head, n_head_kv, d, r, nope, v, n_window;
+    int n_q, n_k, n_out; /* widths of queries, of keys in the cache's row, of the result */
+};
+
 struct weights {
-    struct weight q, k, v, o, gate, up, down, router, eg[E], eu[E], ed[E], mq, mkv, mo, wkb[H],
-        wvb[H];
+    struct shape s;
+    struct weight q, k, v, o, gate, up, down, router, eg[E], eu[E], ed[E], wkb[H_MAX], wvb[H_MAX];
     float *norm, *freq, *x[SEQ]; /* x: [LEN][D] layer input of each sequence */
 };
 
@@ -30,9 +26,8 @@ struct weights {
 struct rig {
     dev *d;
     dev_kv *kv;
-    dev_mat *q, *k, *v, *o, *gu, *down, *router, *egu, *ed, *mq, *mkv, *mo, *wkb, *wvb;
+    dev_mat *q, *k, *v, *o, *gu, *down, *router, *egu, *ed, *wkb, *wvb;
     dev_act *act, *oact, *hact;
-    int mla;
 };
 
 static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, int n,
@@ -43,37 +38,42 @@ static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2, in
     return m;
 }
 
-static void rig_open(struct rig *r, const struct weights *w, int n_thread, int mla,
-                     enum dev_acts acts, enum dev_kv_type type)
+static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum dev_acts acts,
+                     enum dev_kv_type type)
 {
-    *r = (struct rig){.mla = mla};
+    const struct shape *a = &w->s;
+    *r = (struct rig){0};
     MUST(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread, .acts = acts}, &r->d, &err_));
-    r->q = load(r->d, mla ? &w->mq : &w->q, NULL, 1, DEV_USE_MATMUL);
-    r->k = load(r->d, mla ? &w->mkv : &w->k, NULL, 1, DEV_USE_MATMUL);
-    r->v = load(r->d, &w->v, NULL, 1, DEV_USE_MATMUL);
-    r->o = load(r->d, mla ? &w->mo : &w->o, NULL, 1, DEV_USE_MATMUL);
+    r->q = load(r->d, &w->q, NULL, 1, DEV_USE_MATMUL);
+    r->k = load(r->d, &w->k, NULL, 1, DEV_USE_MATMUL);
+    r->o = load(r->d, &w->o, NULL, 1, DEV_USE_MATMUL);
     r->gu = load(r->d, &w->gate, &w->up, 1, DEV_USE_MATMUL);
     r->down = load(r->d, &w->down, NULL, 1, DEV_USE_MATMUL);
     r->router = load(r->d, &w->router, NULL, 1, DEV_USE_EXACT);
     r->egu = load(r->d, w->eg, w->eu, E, DEV_USE_EXPERTS);
     r->ed = load(r->d, w->ed, NULL, E, DEV_USE_EXPERTS);
-    r->wkb = load(r->d, w->wkb, NULL, H, DEV_USE_EXACT);
-    r->wvb = load(r->d, w->wvb, NULL, H, DEV_USE_EXACT);
-    const dev_mat *in[] = {r->q, r->k, r->v, r->gu, r->router, r->egu};
-    MUST(dev_act_open(r->d, in, 6, D, T_MAX, &r->act, &err_));
-    MUST(dev_act_open(r->d, (const dev_mat *const *)&r->o, 1, H * DH, T_MAX, &r->oact, &err_));
+    const dev_mat *in[6] = {r->q, r->k, r->gu, r->router, r->egu};
+    if (a->is_mla) {
+        r->wkb = load(r->d, w->wkb, NULL, a->n_head, DEV_USE_EXACT);
+        r->wvb = load(r->d, w->wvb, NULL, a->n_head, DEV_USE_EXACT);
+    } else {
+        in[5] = r->v = load(r->d, &w->v, NULL, 1, DEV_USE_MATMUL);
+    }
+    MUST(dev_act_open(r->d, in, a->is_mla ? 5 : 6, D, T_MAX, &r->act, &err_));
+    MUST(dev_act_open(r->d, (const dev_mat *const *)&r->o, 1, a->n_out, T_MAX, &r->oact, &err_));
     MUST(dev_act_open(r->d, (const dev_mat *const *)&r->down, 1, F, T_MAX, &r->hact, &err_));
-    struct dev_kv_shape s = {type, 1, N_BLK, BLK, mla ? 1 : C, mla ? R + ROPE : DH, mla ? 0 : DH};
+    struct dev_kv_shape s = {
+        type, 1, N_BLK, BLK, a->n_head_kv, a->n_k / a->n_head_kv, a->is_mla ? 0 : a->d};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
     struct dev_plan p = {.n_tok = T_MAX,
                          .n_seq = SEQ,
                          .n_ctx = LEN,
-                         .n_head = H,
-                         .d_k = mla ? QD : DH,
-                         .d_v = mla ? V : DH,
-                         .mla_r = mla ? R : 0,
-                         .mla_nope = NOPE,
-                         .mla_rope = ROPE,
+                         .n_head = a->n_head,
+                         .d_k = a->n_q / a->n_head,
+                         .d_v = a->is_mla ? a->v : a->d,
+                         .mla_r = a->r,
+                         .mla_nope = a->nope,
+                         .mla_rope = a->is_mla ? ROPE : 0,
                          .n_expert = E,
                          .k = K,
                          .d_model = D,
@@ -81,38 +81,40 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, int m
     MUST(dev_reserve(r->d, &p, &err_));
 }
 
+static void rotate(struct rig *r, const struct weights *w, const struct dev_batch *b, float *x,
+                   int n_head, int ldx)
+{
+    dev_rope(r->d, b,
+             &(struct dev_rope){.x = x,
+                                .n_head = n_head,
+                                .ldx = ldx,
+                                .ldx_h = n_head > 1 ? ldx / n_head : 0,
+                                .n_rot = ROPE,
+                                .style = w->s.is_mla,
+                                .freq = w->freq,
+                                .mscale = 1});
+}
+
 static void attention(struct rig *r, const struct weights *w, const struct dev_batch *b, float *y)
 {
-    static float q[T_MAX * H * QD], k[T_MAX * (R + ROPE)], v[T_MAX * C * DH];
-    if (r->mla) {
-        dev_matmul(r->d, b,
-                   &(struct dev_matmul){.act = r->act, .n_mat = 2, .w = {r->q, r->k}, .y = {q, k}});
-        dev_rope(r->d, b,
-                 &(struct dev_rope){.x = q + NOPE,
-                                    .n_head = H,
-                                    .ldx = H * QD,
-                                    .ldx_h = QD,
-                                    .n_rot = ROPE,
-                                    .style = 1,
-                                    .freq = w->freq,
-                                    .mscale = 1});
-        dev_rope(r->d, b,
-                 &(struct dev_rope){.x = k + R,
-                                    .n_head = 1,
-                                    .ldx = R + ROPE,
-                                    .ldx_h = 0,
-                                    .n_rot = ROPE,
-                                    .style = 1,
-                                    .freq = w->freq,
-                                    .mscale = 1});
-        dev_kv_put(r->d, b, &(struct dev_kv_put){.kv = r->kv, .k = k, .ldk = R + ROPE});
+    static float q[T_MAX * H_MAX * 80], k[T_MAX * H_MAX * 40], v[T_MAX * H_MAX * 40];
+    const struct shape *a = &w->s;
+    int H = a->n_head, C = a->n_head_kv;
+    dev_matmul(
+        r->d, b,
+        &(struct dev_matmul){
+            .act = r->act, .n_mat = a->is_mla ? 2 : 3, .w = {r->q, r->k, r->v}, .y = {q, k, v}});
+    if (a->is_mla) {
+        rotate(r, w, b, q + a->nope, H, a->n_q);
+        rotate(r, w, b, k + a->r, 1, a->n_k);
+        dev_kv_put(r->d, b, &(struct dev_kv_put){.kv = r->kv, .k = k, .ldk = a->n_k});
         dev_attn_mla(r->d, b,
                      &(struct dev_attn_mla){.kv = r->kv,
                                             .n_head = H,
-                                            .r = R,
-                                            .nope = NOPE,
+                                            .r = a->r,
+                                            .nope = a->nope,
                                             .rope = ROPE,
-                                            .v = V,
+                                            .v = a->v,
                                             .scale = 0.2f,
                                             .w_kb = r->wkb,
                                             .w_vb = r->wvb,
@@ -120,41 +122,27 @@ static void attention(struct rig *r, const struct weights *w, const struct dev_b
                                             .y = y});
         return;
     }
-    dev_matmul(
-        r->d, b,
-        &(struct dev_matmul){.act = r->act, .n_mat = 3, .w = {r->q, r->k, r->v}, .y = {q, k, v}});
-    dev_rope(r->d, b,
-             &(struct dev_rope){.x = q,
-                                .n_head = H,
-                                .ldx = H * DH,
-                                .ldx_h = DH,
-                                .n_rot = ROPE,
-                                .freq = w->freq,
-                                .mscale = 1});
-    dev_rope(r->d, b,
-             &(struct dev_rope){.x = k,
-                                .n_head = C,
-                                .ldx = C * DH,
-                                .ldx_h = DH,
-                                .n_rot = ROPE,
-                                .freq = w->freq,
-                                .mscale = 1});
+    rotate(r, w, b, q, H, a->n_q);
+    rotate(r, w, b, k, C, a->n_k);
     dev_kv_put(r->d, b,
-               &(struct dev_kv_put){.kv = r->kv, .k = k, .v = v, .ldk = C * DH, .ldv = C * DH});
-    dev_attn(r->d, b,
-             &(struct dev_attn){
-                 .kv = r->kv, .n_head = H, .scale = 0.25f, .q = q, .y = y, .n_window = 150});
+               &(struct dev_kv_put){.kv = r->kv, .k = k, .v = v, .ldk = a->n_k, .ldv = a->n_k});
+    dev_attn(
+        r->d, b,
+        &(struct dev_attn){
+            .kv = r->kv, .n_head = H, .scale = 0.25f, .q = q, .y = y, .n_window = a->n_window});
 }
 
 /* The layer on a batch: x [T, D] in and out. */
 static void layer(struct rig *r, const struct weights *w, const struct dev_batch *b, float *x)
 {
-    static float a[T_MAX * H * DH], y[T_MAX * D], h[T_MAX * F], logit[T_MAX * E], weight[T_MAX * K];
+    static float a[T_MAX * H_MAX * 40], y[T_MAX * D], h[T_MAX * F], logit[T_MAX * E],
+        weight[T_MAX * K];
     static int32_t id[T_MAX * K];
     dev *d = r->d;
+    int n_out = w->s.n_out;
     dev_norm(d, b, &(struct dev_norm){.x = x, .w = w->norm, .eps = 1e-5f, .n = D, .act = r->act});
     attention(r, w, b, a);
-    dev_prep(d, b, &(struct dev_prep){.x = a, .n = H * DH, .act = r->oact});
+    dev_prep(d, b, &(struct dev_prep){.x = a, .n = n_out, .act = r->oact});
     dev_matmul(d, b, &(struct dev_matmul){.act = r->oact, .n_mat = 1, .w = {r->o}, .y = {y}});
     dev_norm(d, b,
              &(struct dev_norm){.x = x, .r = y, .w = w->norm, .eps = 1e-5f, .n = D, .act = r->act});
@@ -233,28 +221,51 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
     free(x);
 }
 
-static struct weights *make_weights(void)
+/* A shape of attention: every count of heads from 1 to 33 may come. */
+static struct shape draw_shape(int is_mla)
+{
+    struct shape a = {.is_mla = is_mla, .n_head = rand_int(1, H_MAX), .n_head_kv = 1};
+    if (is_mla) {
+        a.r = 16 * rand_int(2, 4);
+        a.nope = 8 * rand_int(1, 4);
+        a.v = 8 * rand_int(1, 4);
+        a.n_q = a.n_head * (a.nope + ROPE);
+        a.n_k = a.r + ROPE;
+        a.n_out = a.n_head * a.v;
+        return a;
+    }
+    do
+        a.n_head_kv = rand_int(1, a.n_head);
+    while (a.n_head % a.n_head_kv);
+    a.d = 8 * rand_int(1, 5);
+    a.n_window = rand_int(0, 1) ? 150 : 0;
+    a.n_q = a.n_out = a.n_head * a.d;
+    a.n_k = a.n_head_kv * a.d;
+    return a;
+}
+
+static struct weights *make_weights(int is_mla)
 {
     struct weights *w = get_mem(sizeof *w);
-    w->q = rand_weight(TENSOR_Q4_0, H * DH, D);
-    w->k = rand_weight(TENSOR_Q8_0, C * DH, D);
-    w->v = rand_weight(TENSOR_BF16, C * DH, D);
-    w->o = rand_weight(TENSOR_Q4_0, D, H * DH);
+    struct shape *a = &w->s;
+    *a = draw_shape(is_mla);
+    w->q = rand_weight(is_mla ? TENSOR_Q8_0 : TENSOR_Q4_0, a->n_q, D);
+    w->k = rand_weight(TENSOR_Q8_0, a->n_k, D);
+    w->v = rand_weight(TENSOR_BF16, a->n_k, D);
+    w->o = rand_weight(a->n_out % 32 ? TENSOR_BF16 : TENSOR_Q4_0, D, a->n_out);
     w->gate = rand_weight(TENSOR_Q4_0, F, D);
     w->up = rand_weight(TENSOR_Q4_0, F, D);
     w->down = rand_weight(TENSOR_Q8_0, D, F);
     w->router = rand_weight(TENSOR_F32, E, D);
-    w->mq = rand_weight(TENSOR_Q8_0, H * QD, D);
-    w->mkv = rand_weight(TENSOR_Q8_0, R + ROPE, D);
-    w->mo = rand_weight(TENSOR_Q8_0, D, H * V);
     for (int e = 0; e < E; e++) {
         w->eg[e] = rand_weight(TENSOR_Q4_0, F, D);
         w->eu[e] = rand_weight(TENSOR_Q4_0, F, D);
         w->ed[e] = rand_weight(TENSOR_Q8_0, D, F);
     }
-    for (int h = 0; h < H; h++) {
-        w->wkb[h] = rand_weight(TENSOR_Q8_0, R, NOPE);
-        w->wvb[h] = rand_weight(TENSOR_Q8_0, V, R);
+    for (int h = 0; is_mla && h < a->n_head; h++) {
+        int exact = a->nope % 32 || a->r % 32;
+        w->wkb[h] = rand_weight(exact ? TENSOR_BF16 : TENSOR_Q8_0, a->r, a->nope);
+        w->wvb[h] = rand_weight(exact ? TENSOR_BF16 : TENSOR_Q8_0, a->v, a->r);
     }
     w->norm = rand_array(D);
     w->freq = rand_array(ROPE);
@@ -263,39 +274,51 @@ static struct weights *make_weights(void)
     return w;
 }
 
+/* One shape in one numeric form. */
+static void check_form(int is_mla, enum dev_acts acts, enum dev_kv_type type)
+{
+    struct weights *w = make_weights(is_mla);
+    int len[SEQ], n_prompt[SEQ];
+    float *want[SEQ], *got[SEQ];
+    struct rig r[4];
+    char what[80];
+    snprintf(what, sizeof what, "%s layer, acts %d, kv %d, heads %d of %d", is_mla ? "mla" : "gqa",
+             (int)acts, (int)type, w->s.n_head, w->s.n_head_kv);
+    for (int s = 0; s < SEQ; s++) {
+        len[s] = rand_int(1, s == 0 ? LEN : 60);
+        n_prompt[s] = rand_int(0, len[s]);
+        want[s] = get_mem(sizeof(float) * LEN * D);
+        got[s] = get_mem(sizeof(float) * LEN * D);
+    }
+    for (int i = 0; i < 4; i++)
+        rig_open(&r[i], w, 1 + i, acts, type);
+    play(&r[0], w, len, n_prompt, 1, want);
+    for (int trial = 0; trial < 4; trial++) {
+        play(&r[trial % 4], w, len, n_prompt, 0, got);
+        for (int s = 0; s < SEQ; s++)
+            same_bits(what, got[s], want[s], (int64_t)len[s] * D);
+    }
+    for (int s = 0; s < SEQ; s++)
+        for (int i = 0; i < len[s] * D; i++)
+            if (!isfinite(want[s][i])) {
+                FAIL("%s: a result is not finite: sequence %d value %d", what, s, i);
+                break;
+            }
+    for (int i = 0; i < 4; i++)
+        dev_close(r[i].d);
+    free_all();
+}
+
 void check_bits(void)
 {
-    struct weights *w = make_weights();
-    static const enum dev_acts acts[] = {DEV_ACTS_AUTO, DEV_ACTS_AUTO, DEV_ACTS_F32, DEV_ACTS_BF16,
-                                         DEV_ACTS_INT8};
-    for (int round = 0; round < 10; round++) {
-        int len[SEQ], n_prompt[SEQ];
-        float *want[SEQ], *got[SEQ];
-        struct rig r[4];
-        for (int s = 0; s < SEQ; s++) {
-            len[s] = rand_int(1, s == 0 ? LEN : 60);
-            n_prompt[s] = rand_int(0, len[s]);
-            want[s] = get_mem(sizeof(float) * LEN * D);
-            got[s] = get_mem(sizeof(float) * LEN * D);
-        }
-        for (int i = 0; i < 4; i++)
-            rig_open(&r[i], w, 1 + i, round & 1, acts[round / 2], (enum dev_kv_type)(round % 4));
-        play(&r[0], w, len, n_prompt, 1, want);
-        for (int trial = 0; trial < 12; trial++) {
-            play(&r[trial % 4], w, len, n_prompt, 0, got);
-            for (int s = 0; s < SEQ; s++)
-                same_bits(round & 1 ? "mla layer" : "gqa layer", got[s], want[s],
-                          (int64_t)len[s] * D);
-        }
-        for (int s = 0; s < SEQ; s++)
-            for (int i = 0; i < len[s] * D; i++)
-                if (!isfinite(want[s][i])) {
-                    FAIL("a result is not finite: sequence %d value %d", s, i);
-                    break;
-                }
-        for (int i = 0; i < 4; i++)
-            dev_close(r[i].d);
-    }
+    static const enum dev_acts acts[] = {DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32};
+    for (int is_mla = 0; is_mla < 2; is_mla++)
+        for (int a = 0; a < 4; a++)
+            for (int t = 0; t < 4; t++) {
+                if ((g.acts >= 0 && g.acts != (int)acts[a]) || (g.kv >= 0 && g.kv != t)) continue;
+                for (int shape = 0; shape < 3; shape++)
+                    check_form(is_mla, acts[a], (enum dev_kv_type)t);
+            }
 }
 
 /* ---- faults ---- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dev [--seed N] [--repeat N] [filter]. SL_CPU caps the ISA. */
+/* check_dev [--seed N] [--repeat N] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [filter].
+ * SL_CPU caps the ISA. */
 #include "check.h"
 
-struct check g = {.seed = 1, .repeat = 1};
+struct check g = {.seed = 1, .repeat = 1, .acts = -1, .kv = -1};
 
 static void *blocks[1 << 17];
 static int n_block;
@@ -137,6 +138,18 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
                           .blk_tok = blk_tok};
 }
 
+/* The place of name in a list of names with blanks between them. */
+static int named(const char *name, const char *list)
+{
+    for (int i = 0; *list; i++) {
+        size_t n = strcspn(list, " ");
+        if (strlen(name) == n && strncmp(name, list, n) == 0) return i;
+        list += n + strspn(list + n, " ");
+    }
+    fprintf(stderr, "check_dev: %s: unknown\n", name);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -144,18 +157,18 @@ int main(int argc, char **argv)
             g.seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
             g.repeat = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--acts") == 0 && i + 1 < argc)
+            g.acts = named(argv[++i], "auto int8 bf16 f32"); /* as enum dev_acts */
+        else if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc)
+            g.kv = named(argv[++i], "bf16 f16 q8 f32"); /* as enum dev_kv_type */
         else
             g.filter = argv[i];
     }
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"ops", check_ops},
-               {"attn", check_attn},
-               {"mla", check_mla},
-               {"bits", check_bits},
-               {"stack", check_stack},
-               {"faults", check_faults}};
+    } all[] = {{"ops", check_ops},   {"attn", check_attn},   {"mla", check_mla},
+               {"bits", check_bits}, {"stack", check_stack}, {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;
