@@ -7,7 +7,10 @@
  * which priority, owner and salt, in how many samples, and which are cancelled when. Freed blocks
  * are filled with NaN.
  *
- * trials DIR N [SEED] [NAME]: models: the .gguf files of DIR (with NAME in their name). Prints one
+ * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32]: models: the .gguf
+ * files of DIR, and the folders with a dot in their name (with NAME in it); N trials over all of
+ * them. Without --acts and --kv another form comes with every model, and small quantised ones run
+ * in int8 as well, which they do not take by default. SL_CPU caps the instruction set. Prints one
  * line per model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +34,15 @@ struct spec {
     int32_t token[NEW_MAX];
 };
 
+/* A numeric form. */
+struct form {
+    int acts; /* sl_acts */
+    int kv;   /* sl_kv */
+};
+
 struct trial {
     struct spec *spec;
+    struct form form;
     int n_vocab, n_bad, n_row;
     bool record;
     uint64_t rng;
@@ -125,16 +135,20 @@ static void run_all(sl_engine *e)
 }
 
 /* The requests of a model, and what each sees alone. */
-static void make_specs(sl_model *m, struct trial *t, sl_acts acts)
+static void make_specs(sl_model *m, struct trial *t)
 {
     sl_model_info mi;
     sl_model_info_get(m, &mi);
     t->n_vocab = mi.n_vocab;
     t->record = true;
-    sl_engine *e = open_engine(
-        m,
-        (sl_engine_opts){.n_thread = 1, .n_ctx = CTX, .n_seq_max = 1, .no_reuse = 1, .acts = acts},
-        t);
+    sl_engine *e = open_engine(m,
+                               (sl_engine_opts){.n_thread = 1,
+                                                .n_ctx = CTX,
+                                                .n_seq_max = 1,
+                                                .no_reuse = 1,
+                                                .acts = (sl_acts)t->form.acts,
+                                                .kv = (sl_kv)t->form.kv},
+                               t);
     for (int i = 0; i < N_REQ; i++) {
         struct spec *s = &t->spec[i];
         *s = (struct spec){.n_prompt = 1 + pick(t, i % 4 ? 80 : PROMPT_MAX),
@@ -150,7 +164,7 @@ static void make_specs(sl_model *m, struct trial *t, sl_acts acts)
     t->record = false;
 }
 
-static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
+static void one_trial(sl_model *m, struct trial *t)
 {
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
     sl_engine_opts o = {.n_thread = 1 + pick(t, 4),
@@ -158,7 +172,8 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
                         .n_seq_max = batch,
                         .n_chunk = BASE_MIN(chunk, 512),
                         .no_reuse = pick(t, 2),
-                        .acts = acts,
+                        .acts = (sl_acts)t->form.acts,
+                        .kv = (sl_kv)t->form.kv,
                         .n_queue_max = 3 * N_REQ};
     uint64_t some = 0;
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
@@ -195,59 +210,109 @@ static void one_trial(sl_model *m, struct trial *t, sl_acts acts)
     }
 }
 
-/* n trials of one model; the rows compared are in t. */
-static void trials(sl_model *m, struct trial *t, const char *name, sl_acts acts, int n)
+static const char *const acts_name[] = {"auto", "int8", "bf16", "f32"}; /* as sl_acts */
+static const char *const kv_name[] = {"bf16", "f16", "q8", "f32"};      /* as KV_OF */
+static const int KV_OF[] = {SL_KV_BF16, SL_KV_F16, SL_KV_Q8, SL_KV_F32};
+
+static int find(const char *name, const char *const *of)
 {
-    make_specs(m, t, acts);
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, of[i]) == 0) return i;
+    fprintf(stderr, "trials: %s: unknown\n", name);
+    exit(2);
+}
+
+/* n trials of one model; the rows compared are added to *total. */
+static void trials(sl_model *m, struct trial *t, const char *name, int acts, int kv, int n,
+                   int *total)
+{
+    t->form = (struct form){acts, KV_OF[kv]};
+    make_specs(m, t);
     t->n_row = 0;
     for (int k = 0; k < n; k++)
-        one_trial(m, t, acts);
+        one_trial(m, t);
     t->n_trial += n;
-    printf("%-36s acts %d: %4d trials, %6d rows bitwise equal\n", name, (int)acts, n, t->n_row);
+    *total += t->n_row;
+    printf("%-30s --acts %-4s --kv %-4s %4d trials, %6d rows bitwise equal\n", name,
+           acts_name[acts], kv_name[kv], n, t->n_row);
     fflush(stdout);
+}
+
+static bool is_model(const char *name)
+{
+    size_t len = strlen(name);
+    bool gguf = len > 5 && strcmp(name + len - 5, ".gguf") == 0;
+    if (strstr(name, "-of-") && !strstr(name, "-00001-of-")) return false;
+    return gguf ||
+           (strchr(name, '.') && name[0] != '.' && !strstr(name, ".json") && !strstr(name, "part"));
+}
+
+struct args {
+    const char *dir, *name;
+    int n_trial, acts, kv; /* -1: by turns */
+    uint64_t seed;
+};
+
+static void one_model(const struct args *a, const char *name, int i_model, int n, struct trial *t,
+                      int *total)
+{
+    char path[1024];
+    sl_err err;
+    sl_model *m = NULL;
+    int acts = a->acts >= 0 ? a->acts : i_model % 4;
+    int kv = a->kv >= 0 ? a->kv : (i_model + i_model / 4) % 4;
+    snprintf(path, sizeof path, "%s/%s", a->dir, name);
+    must(sl_model_open(path, NULL, &m, &err), &err);
+    trials(m, t, name, acts, kv, n, total);
+    if (strncmp(name, "q_", 2) == 0 && a->acts < 0 && acts != 1) /* int8 */
+        trials(m, t, name, 1, kv, n, total);
+    sl_model_close(m);
+}
+
+static struct args parse(int argc, char **argv)
+{
+    struct args a = {.acts = -1, .kv = -1, .seed = 1};
+    int n = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--acts") == 0 && i + 1 < argc)
+            a.acts = find(argv[++i], acts_name);
+        else if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc)
+            a.kv = find(argv[++i], kv_name);
+        else if (n++ == 0)
+            a.dir = argv[i];
+        else if (n == 2)
+            a.n_trial = atoi(argv[i]);
+        else if (n == 3)
+            a.seed = strtoull(argv[i], NULL, 10);
+        else
+            a.name = argv[i];
+    }
+    if (n >= 2) return a;
+    fprintf(stderr, "trials DIR N [SEED [NAME]] [--acts A] [--kv K]\n");
+    exit(2);
 }
 
 int main(int argc, char **argv)
 {
     static struct spec spec[N_REQ];
     struct trial all = {.spec = spec};
+    struct args a = parse(argc, argv);
     char **names = NULL;
-    int n_name = 0, n_model = 0, total = 0;
+    int n_name = 0, n_model = 0, i_model = 0, total = 0;
     sl_err err;
-    if (argc < 3) return 2;
-    int n_trial = atoi(argv[2]);
-    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-    must(os_list(argv[1], &names, &n_name, &err), &err);
-    for (int pass = 0; pass < 2; pass++) {
-        int i_model = 0;
-        for (int i = 0; i < n_name; i++) {
-            size_t len = strlen(names[i]);
-            char path[1024];
-            if (len < 6 || strcmp(names[i] + len - 5, ".gguf") != 0 ||
-                (strstr(names[i], "-of-") && !strstr(names[i], "-00001-of-")))
-                continue;
-            if (argc > 4 && !strstr(names[i], argv[4])) continue;
-            if (pass == 0) {
-                n_model++;
-                continue;
-            }
-            int n = n_trial * (i_model + 1) / n_model - n_trial * i_model / n_model;
-            sl_acts acts = (sl_acts)(i_model++ % 4);
-            struct trial t = all;
-            t.rng = seed + (uint64_t)i * 7919;
-            sl_model *m = NULL;
-            snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
-            must(sl_model_open(path, NULL, &m, &err), &err);
-            trials(m, &t, names[i], acts, n);
-            total += t.n_row;
-            /* quantised ones are small enough for f32 by default: the integer products by name */
-            if (strncmp(names[i], "q_", 2) == 0 && acts != SL_ACTS_INT8) {
-                trials(m, &t, names[i], SL_ACTS_INT8, n);
-                total += t.n_row;
-            }
-            sl_model_close(m);
-            all = t;
+    must(os_list(a.dir, &names, &n_name, &err), &err);
+    for (int i = 0; i < n_name; i++) /* those that count come first */
+        if (is_model(names[i]) && (!a.name || strstr(names[i], a.name))) {
+            char *name = names[i];
+            names[i] = names[n_model];
+            names[n_model++] = name;
         }
+    for (; i_model < n_model; i_model++) {
+        int n = a.n_trial * (i_model + 1) / n_model - a.n_trial * i_model / n_model;
+        struct trial t = all;
+        t.rng = a.seed + (uint64_t)i_model * 7919;
+        one_model(&a, names[i_model], i_model, n, &t, &total);
+        all = t;
     }
     os_list_free(names, n_name);
     printf(
