@@ -10,6 +10,9 @@
 
 #include "model/model_internal.h"
 
+/* The norms of both latents have this epsilon whatever rms_norm_eps says: the published code makes them without naming one, and this is its default. */
+#define LATENT_EPS 1e-6f
+
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A prompt in one chunk breaks even when it is a little longer than where it
  * begins to be materialised; much earlier than crit would only keep short answers from being found again as parts of the next prompt. */
 int model_mla_expand_from(const struct model_cfg *c)
@@ -31,7 +34,7 @@ static void queries(struct model *m, const struct dev_batch *b, const struct lay
     }
     struct dev_matmul a = {.act = m->a_attn, .n_row = b->n_tok, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {m->qa, m->k}};
     dev_matmul(m->d, b, &a);
-    struct dev_norm n = {.x = m->qa, .w = l->q_a_norm, .eps = c->norm_eps, .n = c->q_lora, .n_row = b->n_tok,
+    struct dev_norm n = {.x = m->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .n_row = b->n_tok,
                          .act = m->a_q_a, .y = m->tap_fn ? m->tap_y : NULL};
     dev_norm(m->d, b, &n);
     model_tap_put(m, MODEL_TAP_Q_B, m->tap_y, b->n_tok, c->q_lora, c->q_lora);
@@ -53,7 +56,7 @@ void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, cons
     const struct model_cfg *c = &m->cfg;
     int64_t row = c->kv_lora + c->d_rope;
     queries(m, b, l);
-    struct dev_norm n = {.x = m->k, .w = l->kv_a_norm, .eps = c->norm_eps, .n = c->kv_lora, .n_row = b->n_tok,
+    struct dev_norm n = {.x = m->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .n_row = b->n_tok,
                          .ldx = row, .ldy = row, .y = m->k};
     dev_norm(m->d, b, &n);
     model_tap_put(m, MODEL_TAP_KV_B, m->k, b->n_tok, c->kv_lora, row);

@@ -39,13 +39,13 @@ def rotate(x, ang):
 
 def attention(c, w, x):
     h, nope, v = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"]
-    rope, r, eps, T = c["qk_rope_head_dim"], c["kv_lora_rank"], c["rms_norm_eps"], len(x)
+    rope, r, T = c["qk_rope_head_dim"], c["kv_lora_rank"], len(x)
     f, mul = yarn(c)
     ang = torch.arange(T, dtype=torch.float64)[:, None] * f
-    q = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], eps) @ w["q_b_proj"].T
+    q = rms(x @ w["q_a_proj"].T, w["q_a_layernorm"], 1e-6) @ w["q_b_proj"].T
     q = q.view(T, h, nope + rope)
     kv = x @ w["kv_a_proj_with_mqa"].T
-    lat = rms(kv[:, :r], w["kv_a_layernorm"], eps) @ w["kv_b_proj"].T
+    lat = rms(kv[:, :r], w["kv_a_layernorm"], 1e-6) @ w["kv_b_proj"].T
     lat = lat.view(T, h, nope + v)
     key_r = rotate(kv[:, None, r:], ang)
     s = torch.einsum("ihd,jhd->hij", q[..., :nope], lat[..., :nope])
