@@ -230,6 +230,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .progress = o->progress,
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
+    if (model_unused_text(e->net)) log_msg(LOG_WARN, "%s", model_unused_text(e->net));
     int64_t pack_ns = clock_now_ns() - t0;
     if (pack)
         log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack),

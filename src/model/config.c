@@ -131,10 +131,15 @@ sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *c
     void *p = NULL;
     SL_TRY(mem_arena_array(a, (size_t)(c->n_layer + c->n_mtp), 1, &p, err));
     c->moe_layer = p;
+    SL_TRY(mem_arena_array(a, (size_t)(c->n_layer + c->n_mtp), 1, &p, err));
+    c->window_layer = p;
     if (io_model_kind(m) == IO_GGUF) {
         SL_TRY(arch->read_gguf(m, c, err));
+        SL_TRY(model_gguf_layers(m, c, err));
+        SL_TRY(model_keys_gguf(m, c, err));
     } else {
         sl_status st = arch->read_hf(io_config(m), c, err);
+        if (!st) st = model_keys_hf(io_config(m), c, err);
         if (st) status_prefix(err, "config.json");
         SL_TRY(st);
     }

@@ -85,20 +85,38 @@ static sl_status layers_int(const io_model *m, const char *key, int64_t def, int
     return SL_OK;
 }
 
+/* The factor, by the name of 2023 too; 0 says nothing. */
+static sl_status rope_factor(const io_model *m, double *factor, bool *given, sl_err *err)
+{
+    double f = 0, old = 0;
+    SL_TRY(model_gguf_real(m, "rope.scale_linear", 0, 0, 1e6, &old, err));
+    SL_TRY(model_gguf_real(m, "rope.scaling.factor", old, 0, 1e6, &f, err));
+    *given = f > 0;
+    *factor = f > 0 ? f : 1;
+    return SL_OK;
+}
+
 static sl_status rope(const io_model *m, struct model_cfg *c, sl_err *err)
 {
     char full[128];
-    const char *type = NULL;
-    uint64_t n = 0;
+    const char *type = "linear"; /* what llama.cpp takes it for where no type is named */
+    uint64_t n = 6;
+    bool given = false;
+    double attn = 1, yarn_attn = 1;
     SL_TRY(model_gguf_real(m, "rope.freq_base", 10000.0, 1.0, 1e12, &c->rope_theta, err));
-    SL_TRY(model_gguf_real(m, "rope.scaling.factor", 1.0, 1e-3, 1e6, &c->rope_factor, err));
-    double orig = 0;
-    SL_TRY(model_gguf_real(m, "rope.scaling.original_context_length", c->n_ctx_train, 1, 1e9, &orig, err));
-    c->rope_orig_ctx = orig;
+    SL_TRY(model_gguf_real(m, "rope.scaling.original_context_length", c->n_ctx_train, 1, 1e9, &c->rope_orig_ctx, err));
+    SL_TRY(model_gguf_real(m, "rope.scaling.attn_factor", 1.0, 0, 1e3, &attn, err));
+    SL_TRY(model_gguf_real(m, "rope.scaling.yarn_attn_factor", 1.0, 0, 1e3, &yarn_attn, err));
+    SL_TRY(rope_factor(m, &c->rope_factor, &given, err));
+    c->yarn_mscale = attn * yarn_attn;
     full_key(m, "rope.scaling.type", full, sizeof full);
     sl_status st = io_meta_str(m, full, &type, &n, err);
-    if (st == SL_NOTFOUND || (st == SL_OK && n == 4 && memcmp(type, "none", 4) == 0)) return SL_OK;
-    SL_TRY(st);
+    if (st == SL_NOTFOUND && !given) return SL_OK;
+    if (st != SL_NOTFOUND) SL_TRY(st);
+    if (n == 4 && memcmp(type, "none", 4) == 0) {
+        c->rope_factor = 1;
+        return SL_OK;
+    }
     if (n == 6 && memcmp(type, "linear", 6) == 0) {
         c->rope_kind = MODEL_ROPE_LINEAR;
         return SL_OK;
@@ -109,9 +127,7 @@ static sl_status rope(const io_model *m, struct model_cfg *c, sl_err *err)
     c->rope_kind = MODEL_ROPE_YARN;
     SL_TRY(model_gguf_real(m, "rope.scaling.yarn_beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
     SL_TRY(model_gguf_real(m, "rope.scaling.yarn_beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
-    double attn = 1.0;
-    SL_TRY(model_gguf_real(m, "rope.scaling.attn_factor", 1.0, 0, 1e3, &attn, err));
-    c->yarn_mscale = attn * (0.1 * log(c->rope_factor) + 1.0);
+    c->yarn_mscale *= 0.1 * log(c->rope_factor) + 1.0;
     return SL_OK;
 }
 
@@ -134,12 +150,47 @@ sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err)
     SL_TRY(model_gguf_int(m, "rope.dimension_count", c->d_head, 2, 65536, &c->n_rot, err));
     SL_TRY(model_gguf_int(m, "attention.sliding_window", 0, 0, 1 << 28, &c->n_window, err));
     SL_TRY(rope(m, c, err));
-    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    double scale = 0;
+    SL_TRY(model_gguf_real(m, "attention.scale", 0, 0, 1e6, &scale, err));
+    c->attn_scale = scale > 0 ? scale : 1.0 / sqrt((double)c->d_head);
     const struct tensor *emb = io_find(m, model_global_name(IO_GGUF, GLOBAL_EMBED));
     if (emb && emb->n_dim == 2) c->n_vocab = (int)BASE_MIN(emb->shape[0], 1 << 28);
     else SL_TRY(model_gguf_int(m, "vocab_size", 0, 0, 1 << 28, &c->n_vocab, err));
     c->tied_head = !io_find(m, model_global_name(IO_GGUF, GLOBAL_HEAD));
     return SL_OK;
+}
+
+/* attention.sliding_window_pattern: which layers have the window, or, as one number n, all but every n-th (0: all). */
+static sl_status window_layers(const io_model *m, struct model_cfg *c, sl_err *err)
+{
+    char full[128];
+    struct io_array arr;
+    int every = 0;
+    int64_t v = 0;
+    full_key(m, "attention.sliding_window_pattern", full, sizeof full);
+    if (io_meta_array(m, full, &arr, NULL) != SL_OK) {
+        SL_TRY(model_gguf_int(m, "attention.sliding_window_pattern", 0, 0, 1024, &every, err));
+        for (int i = 0; i < c->n_layer; i++) c->window_layer[i] = every == 0 || i % every < every - 1;
+        return SL_OK;
+    }
+    if (arr.n != (uint64_t)c->n_layer && arr.n != (uint64_t)(c->n_layer + c->n_mtp))
+        return SL_FAIL(err, FORMAT, "%s: %s has %llu entries for %d layers", io_path(m), full, (unsigned long long)arr.n, c->n_layer);
+    for (int i = 0; i < c->n_layer; i++) {
+        if (!io_array_i64(&arr, (uint64_t)i, &v) || v < 0 || v > 1)
+            return SL_FAIL(err, FORMAT, "%s: %s[%d] is neither 0 nor 1", io_path(m), full, i);
+        c->window_layer[i] = v == 1;
+    }
+    return SL_OK;
+}
+
+sl_status model_gguf_layers(const io_model *m, struct model_cfg *c, sl_err *err)
+{
+    int d_v = 0;
+    if (c->n_window) SL_TRY(window_layers(m, c, err));
+    if (c->kv_lora) return SL_OK;
+    SL_TRY(model_gguf_int(m, "attention.value_length", c->d_head, 1, 65536, &d_v, err));
+    if (d_v == c->d_head) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "%s: attention.value_length is %d, the keys' is %d: only equal ones are supported", io_path(m), d_v, c->d_head);
 }
 
 sl_status model_gguf_moe(const io_model *m, struct model_cfg *c, sl_err *err)

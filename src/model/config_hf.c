@@ -59,6 +59,16 @@ sl_status model_hf_real(const struct json *o, const char *names, double def, dou
     return SL_OK;
 }
 
+/* Another name of it is refused where the usual one is missing; beside it, it is a leftover. */
+static sl_status norm_eps(const struct json *o, double *eps, sl_err *err)
+{
+    static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_epsilon|rms_norm_epsilon";
+    char name[64];
+    if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
+        return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
+    return model_hf_real(o, "rms_norm_eps", 1e-6, 0, 1, eps, err);
+}
+
 sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err)
 {
     sl_status st = SL_OK;
@@ -73,7 +83,7 @@ sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err
     SL_TRY_OUT(model_hf_int(o, "max_position_embeddings", 2048, 1, 1 << 28, &c->n_ctx_train, err));
     SL_TRY_OUT(model_hf_int(o, "vocab_size", -1, 1, 1 << 28, &c->n_vocab, err));
     SL_TRY_OUT(model_hf_int(o, "num_nextn_predict_layers", 0, 0, 16, &c->n_mtp, err));
-    SL_TRY_OUT(model_hf_real(o, "rms_norm_eps", 1e-6, 0, 1, &eps, err));
+    SL_TRY_OUT(norm_eps(o, &eps, err));
     c->norm_eps = (float)eps;
     SL_TRY_OUT(model_hf_int(o, "head_dim", c->d_model / c->n_head, 1, 65536, &c->d_head, err));
     SL_TRY_OUT(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
@@ -99,8 +109,13 @@ static sl_status yarn(const struct json *s, struct model_cfg *c, sl_err *err)
 {
     double mscale = 0, all = 0, attn = -1;
     c->rope_kind = MODEL_ROPE_YARN;
+    bool truncate = true;
     SL_TRY(model_hf_real(s, "beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
     SL_TRY(model_hf_real(s, "beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
+    if (c->yarn_beta_fast == 0) c->yarn_beta_fast = 32; /* as transformers reads it */
+    if (c->yarn_beta_slow == 0) c->yarn_beta_slow = 1;
+    SL_TRY(text_json_bool(s, "truncate", true, &truncate, err));
+    c->yarn_real = !truncate;
     SL_TRY(model_hf_real(s, "mscale", 0, 0, 1e3, &mscale, err));
     SL_TRY(model_hf_real(s, "mscale_all_dim", 0, 0, 1e3, &all, err));
     SL_TRY(model_hf_real(s, "attention_factor", -1, -1, 1e3, &attn, err));
@@ -115,22 +130,54 @@ static sl_status yarn(const struct json *s, struct model_cfg *c, sl_err *err)
     return SL_OK;
 }
 
+/* The member that is an object with something in it; NULL = none. */
+static sl_status rope_object(const struct json *o, const char *name, const struct json **out, sl_err *err)
+{
+    const struct json *s = text_json_get(o, name);
+    *out = NULL;
+    if (!s || s->kind == JSON_NULL_K) return SL_OK;
+    if (s->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is not an object", name);
+    if (s->n) *out = s;
+    return SL_OK;
+}
+
+static bool same_value(const struct json *a, const struct json *b)
+{
+    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K, num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
+    if (!b) return a->kind == JSON_NULL_K;
+    if (num_a && num_b) return a->f == b->f;
+    if (a->kind != b->kind) return false;
+    if (a->kind == JSON_BOOL_K) return a->b == b->b;
+    return a->kind != JSON_STR_K || strcmp(a->s, b->s) == 0;
+}
+
+/* Both spellings at once, by a tool that changed one of them: only where they say the same. */
+static sl_status one_rope(const struct json *old, const struct json *new, sl_err *err)
+{
+    for (const struct json *k = old ? old->child : NULL; k && new; k = k->next) {
+        const struct json *v = text_json_get(new, k->key);
+        if (!v && strcmp(k->key, "type") == 0) v = text_json_get(new, "rope_type");
+        if (!same_value(k, v))
+            return SL_FAIL(err, UNSUPPORTED, "rope_scaling and rope_parameters differ in %.40s: which of them holds is not said", k->key);
+    }
+    return SL_OK;
+}
+
 sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
 {
-    const struct json *s = text_json_get(o, "rope_parameters");
-    if (!s || s->kind == JSON_NULL_K) s = text_json_get(o, "rope_scaling");
-    if (s && s->kind == JSON_NULL_K) s = NULL;
-    if (s && s->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "rope_scaling is not an object");
-    double top = 0, part = 1;
+    const struct json *s = NULL, *old = NULL;
+    SL_TRY(rope_object(o, "rope_parameters", &s, err));
+    SL_TRY(rope_object(o, "rope_scaling", &old, err));
+    SL_TRY(one_rope(old, s, err));
+    const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
+    if (!s) s = old;
+    double top = 0;
     SL_TRY(model_hf_real(o, "rope_theta", 10000.0, 1.0, 1e12, &top, err));
     SL_TRY(model_hf_real(s, "rope_theta", top, 1.0, 1e12, &c->rope_theta, err));
-    SL_TRY(model_hf_real(o, "partial_rotary_factor", 1.0, 0.01, 1.0, &part, err));
-    SL_TRY(model_hf_real(s, "partial_rotary_factor", part, 0.01, 1.0, &part, err));
-    c->n_rot = (int)(n_rot * part);
-    const char *type = NULL;
+    c->n_rot = n_rot;
     SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));
     if (!type) SL_TRY(text_json_str(s, "type", "default", &type, err));
-    if (strcmp(type, "default") == 0) return SL_OK;
+    if (strcmp(type, "default") == 0) return model_keys_rope(s, name, type, c, err);
     double orig_top = 0;
     SL_TRY(model_hf_real(s, "factor", -1, 1e-3, 1e6, &c->rope_factor, err));
     SL_TRY(model_hf_real(o, "original_max_position_embeddings", c->n_ctx_train, 1, 1e9, &orig_top, err));
@@ -146,18 +193,53 @@ sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl
     } else {
         return SL_FAIL(err, UNSUPPORTED, "rope_type '%.40s' is not supported (default, linear, llama3, yarn)", type);
     }
+    return model_keys_rope(s, name, type, c, err);
+}
+
+sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "layer_types");
+    int i = 0;
+    if (!list || list->kind == JSON_NULL_K) return SL_OK;
+    if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
+    if (list->n != (size_t)c->n_layer)
+        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers", (long long)list->n, c->n_layer);
+    for (const struct json *v = list->child; v; v = v->next, i++) {
+        bool slides = text_json_is(v, "sliding_attention");
+        if (!slides && !text_json_is(v, "full_attention"))
+            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is %.40s: full_attention and sliding_attention are supported", i,
+                           v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
+        if (slides && !c->n_window)
+            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is sliding_attention, but there is no sliding window", i);
+        if (by_layer) c->window_layer[i] = slides;
+        else if (c->n_window && !slides)
+            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is full_attention, but all layers of this architecture have the window", i);
+    }
     return SL_OK;
+}
+
+sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c, sl_err *err)
+{
+    const struct json *v = text_json_get(o, "sliding_window");
+    int from = 0;
+    SL_TRY(model_hf_int(o, "sliding_window", v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28, &c->n_window, err));
+    if (by_layer) SL_TRY(model_hf_int(o, "max_window_layers", 28, 0, 1024, &from, err));
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++) c->window_layer[i] = c->n_window && i >= from;
+    return model_hf_layer_types(o, by_layer, c, err);
 }
 
 sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err)
 {
-    bool interleave = true;
+    bool interleave = true, bias = false;
+    SL_TRY(text_json_bool(o, "attention_bias", false, &bias, err));
+    if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
+    SL_TRY(model_hf_layer_types(o, false, c, err));
     SL_TRY(model_hf_int(o, "kv_lora_rank", -1, 1, 65536, &c->kv_lora, err));
     SL_TRY(model_hf_int(o, "q_lora_rank", 0, 0, 65536, &c->q_lora, err));
     SL_TRY(model_hf_int(o, "qk_nope_head_dim", -1, 1, 65536, &c->d_nope, err));
     SL_TRY(model_hf_int(o, "qk_rope_head_dim", -1, 2, 65536, &c->d_rope, err));
     SL_TRY(model_hf_int(o, "v_head_dim", -1, 1, 65536, &c->d_v, err));
-    SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
+    if (strcmp(c->arch, "deepseek_v3") == 0) SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
     c->rope_style = interleave ? MODEL_ROPE_PAIRS : MODEL_ROPE_HALF;
     c->d_head = c->d_nope + c->d_rope;
     c->n_head_kv = c->n_head;

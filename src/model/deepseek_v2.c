@@ -30,7 +30,7 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
     if (c->rope_kind == MODEL_ROPE_YARN) { /* 0.1 * mscale_all_dim; mscale equals it in every published file */
         double f = 1 + log_mul * log(c->rope_factor);
         c->attn_scale *= f * f;
-        if (log_mul > 0) c->yarn_mscale = 1.0;
+        if (log_mul > 0) c->yarn_mscale /= 0.1 * log(c->rope_factor) + 1;
     }
     SL_TRY(model_gguf_moe(m, c, err));
     SL_TRY(model_gguf_int(m, "expert_group_count", 1, 0, 4096, &c->n_group, err));

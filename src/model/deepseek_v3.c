@@ -18,13 +18,14 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
 static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
 {
     double scale = 1;
-    const char *func = NULL;
+    const char *func = NULL, *method = NULL;
     SL_TRY(model_hf_mla(o, c, err));
-    SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));
-    if (c->attn_bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
     SL_TRY(text_json_str(o, "scoring_func", "sigmoid", &func, err));
     if (strcmp(func, "sigmoid") != 0)
         return SL_FAIL(err, UNSUPPORTED, "scoring_func '%.40s' is not supported (sigmoid)", func);
+    SL_TRY(text_json_str(o, "topk_method", "noaux_tc", &method, err));
+    if (strcmp(method, "noaux_tc") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "topk_method '%.40s' is not supported (noaux_tc)", method);
     SL_TRY(model_hf_int(o, "n_routed_experts|num_experts|num_local_experts", -1, 1, 4096, &c->n_expert, err));
     SL_TRY(model_hf_int(o, "first_k_dense_replace", 3, 0, 1024, &c->n_dense_lead, err));
     for (int i = 0; i < c->n_layer; i++) c->moe_layer[i] = i >= c->n_dense_lead;

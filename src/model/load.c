@@ -422,6 +422,18 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, use, &l->down, err);
 }
 
+/* Both matrices of all experts in one stack, of each expert gate's rows first. */
+static sl_status fused_weights(struct model *m, const io_model *io, const char *name, bool up, int64_t rows, int64_t cols, struct weight *w,
+                               sl_err *err)
+{
+    int E = m->cfg.n_expert;
+    struct weight all;
+    SL_TRY(get_weight(io, name, &all, err));
+    SL_TRY(want_shape(&all, 2 * E * rows, cols, err));
+    for (int e = 0; e < E; e++) w[e] = weight_rows(&all, (2 * e + up) * rows, rows);
+    return SL_OK;
+}
+
 /* The E matrices of one role: a stack in GGUF, one tensor each in HF. */
 static sl_status expert_weights(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows,
                                 int64_t cols, struct weight *w, sl_err *err)
@@ -430,6 +442,9 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
     char name[MAX_NAME];
     struct weight all;
     if (m->kind == IO_GGUF) {
+        model_tensor_name(m->kind, ROLE_GATE_UP_EXPS, il, 0, "weight", name, sizeof name);
+        if (role != ROLE_DOWN_EXPS && io_find(io, name))
+            return fused_weights(m, io, name, role == ROLE_UP_EXPS, rows, cols, w, err);
         model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &all, err));
         SL_TRY(want_shape(&all, E * rows, cols, err));
@@ -470,12 +485,24 @@ out:
     return st;
 }
 
+/* blk.N.exp_probs_b.bias; some files leave the end out. */
+static void router_bias_name(const struct model *m, const io_model *io, int il, char *name, int n)
+{
+    static const char *const tail[] = {"", ".weight"};
+    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, n);
+    for (int i = 0; i < 2 && m->kind == IO_GGUF && !io_find(io, name); i++) {
+        char other[MAX_NAME];
+        snprintf(other, sizeof other, "blk.%d.exp_probs_b%s", il, tail[i]);
+        if (io_find(io, other)) snprintf(name, (size_t)n, "%s", other);
+    }
+}
+
 static sl_status load_moe(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
     const struct model_cfg *c = &m->cfg;
     char name[MAX_NAME];
     SL_TRY(matrix(m, io, il, ROLE_ROUTER, c->n_expert, c->d_model, DEV_USE_EXACT, &l->router, err));
-    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, sizeof name);
+    router_bias_name(m, io, il, name, sizeof name);
     if (c->route_bias && (m->kind == IO_HF || io_find(io, name))) {
         void *host = NULL;
         SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_expert, sizeof(float), &host, err));
@@ -490,7 +517,7 @@ sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_
 {
     const struct model_cfg *c = &m->cfg;
     l->is_moe = is_moe;
-    l->n_window = c->n_window && il >= c->window_from ? c->n_window : 0;
+    l->n_window = c->window_layer[il] ? c->n_window : 0;
     SL_TRY(vector(m, io, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(vector(m, io, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
     if (c->kv_lora) SL_TRY(load_mla(m, io, il, l, err));

@@ -239,6 +239,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->opts = *opts;
     m->kind = io_model_kind(io);
     SL_TRY(model_cfg_read(io, &m->arena, &m->cfg, err));
+    SL_TRY(model_unused(io, &m->cfg, &m->arena, &m->unused, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
@@ -290,6 +291,11 @@ void model_close(model *m)
 const struct model_cfg *model_config(const model *m)
 {
     return &m->cfg;
+}
+
+const char *model_unused_text(const model *m)
+{
+    return m->unused;
 }
 
 int model_form_from(const model *m)

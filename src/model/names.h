@@ -30,6 +30,7 @@
     X(ROUTER_BIAS, "exp_probs_b", "mlp.gate")                                                      \
     X(GATE_EXPS, "ffn_gate_exps", "mlp.experts.%d.gate_proj")                                      \
     X(UP_EXPS, "ffn_up_exps", "mlp.experts.%d.up_proj")                                            \
+    X(GATE_UP_EXPS, "ffn_gate_up_exps", "")                                                        \
     X(DOWN_EXPS, "ffn_down_exps", "mlp.experts.%d.down_proj")                                      \
     X(GATE_SHEXP, "ffn_gate_shexp", "mlp.shared_experts.gate_proj")                                \
     X(UP_SHEXP, "ffn_up_shexp", "mlp.shared_experts.up_proj")                                      \
@@ -50,6 +51,14 @@ enum model_role {
 void model_tensor_name(enum io_kind kind, enum model_role role, int layer, int expert,
                        const char *suffix, char *buf, int n);
 enum model_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
+/* The reverse. */
+struct model_name {
+    int global; /* enum model_global, -1 = none */
+    int role;   /* enum model_role, -1 = unknown */
+    int layer, expert; /* -1 = none; expert: -1 in stacks too */
+    char suffix[32];   /* "weight", "bias", ...; "" where role is unknown */
+};
+void model_name_parse(enum io_kind kind, const char *name, struct model_name *out);
 const char *model_global_name(enum io_kind kind, enum model_global g);
 
 #endif

@@ -15,10 +15,8 @@ static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
     bool sliding = false;
     c->attn_bias = true;
     SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding) {
-        SL_TRY(model_hf_int(o, "sliding_window", 0, 0, 1 << 28, &c->n_window, err));
-        SL_TRY(model_hf_int(o, "max_window_layers", 28, 0, 1024, &c->window_from, err));
-    }
+    if (sliding) SL_TRY(model_hf_window(o, 4096, true, c, err));
+    else SL_TRY(model_hf_layer_types(o, true, c, err));
     return model_hf_rope(o, c->d_head, c, err);
 }
 

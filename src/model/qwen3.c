@@ -10,19 +10,22 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
+sl_status model_hf_qwen3(const struct json *o, bool by_layer, struct model_cfg *c, sl_err *err)
 {
     bool sliding = false;
     c->qk_norm = true;
-    SL_TRY(model_hf_int(o, "head_dim", 128, 1, 65536, &c->d_head, err));
-    c->attn_scale = 1.0 / __builtin_sqrt((double)c->d_head);
     SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));
     SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding) {
-        SL_TRY(model_hf_int(o, "sliding_window", 0, 0, 1 << 28, &c->n_window, err));
-        SL_TRY(model_hf_int(o, "max_window_layers", 28, 0, 1024, &c->window_from, err));
-    }
+    if (sliding) SL_TRY(model_hf_window(o, 4096, by_layer, c, err));
+    else SL_TRY(model_hf_layer_types(o, by_layer, c, err));
     return model_hf_rope(o, c->d_head, c, err);
+}
+
+static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
+{
+    SL_TRY(model_hf_int(o, "head_dim", 128, 1, 65536, &c->d_head, err));
+    c->attn_scale = 1.0 / __builtin_sqrt((double)c->d_head);
+    return model_hf_qwen3(o, true, c, err);
 }
 
 const struct model_arch model_arch_qwen3 = {

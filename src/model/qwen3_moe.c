@@ -7,6 +7,13 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
     c->qk_norm = true;
     SL_TRY(model_gguf_moe(m, c, err));
     c->group_max = true;
+    if (!c->n_expert) return SL_OK;
+    double scale = 0;
+    int gating = 0;
+    SL_TRY(model_gguf_real(m, "expert_weights_scale", 1.0, 0, 1e6, &scale, err));
+    c->route_scale = scale == 0 ? 1.0f : (float)scale;
+    SL_TRY(model_gguf_int(m, "expert_gating_func", 1, 0, 2, &gating, err));
+    c->route_sigmoid = gating == 2;
     return model_gguf_flag(m, "expert_weights_norm", true, &c->route_norm, err);
 }
 
@@ -27,7 +34,7 @@ static sl_status read_layers(const struct json *o, struct model_cfg *c, sl_err *
 
 static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
 {
-    SL_TRY(model_arch_qwen3.read_hf(o, c, err));
+    SL_TRY(model_hf_qwen3(o, false, c, err)); /* transformers gives the window to all layers, whatever max_window_layers says */
     SL_TRY(model_hf_int(o, "num_experts|num_local_experts", -1, 0, 4096, &c->n_expert, err));
     c->group_max = true;
     if (c->n_expert) {

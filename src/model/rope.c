@@ -25,9 +25,9 @@ static double yarn_dim(const struct model_cfg *c, double n_turn)
 
 static double yarn(const struct model_cfg *c, int i, double f)
 {
-    double lo = floor(yarn_dim(c, c->yarn_beta_fast)), hi = ceil(yarn_dim(c, c->yarn_beta_slow));
-    lo = fmax(lo, 0);
-    hi = fmin(hi, c->n_rot - 1);
+    double lo = yarn_dim(c, c->yarn_beta_fast), hi = yarn_dim(c, c->yarn_beta_slow);
+    lo = fmax(c->yarn_real ? lo : floor(lo), 0);
+    hi = fmin(c->yarn_real ? hi : ceil(hi), c->n_rot - 1);
     if (lo == hi) hi += 0.001;
     double ramp = fmin(fmax((i - lo) / (hi - lo), 0), 1);
     return f / c->rope_factor * ramp + f * (1 - ramp);

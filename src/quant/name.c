@@ -57,62 +57,7 @@ static const struct {
 #undef X
 };
 
-/* "PREFIX%dREST": the number; false when s does not begin so. */
-static bool number_after(const char *s, const char *prefix, int *n, const char **rest)
-{
-    size_t k = strlen(prefix);
-    char *end;
-    if (strncmp(s, prefix, k) != 0 || s[k] < '0' || s[k] > '9') return false;
-    long v = strtol(s + k, &end, 10);
-    if (v > 1000000) return false;
-    *n = (int)v;
-    *rest = end;
-    return true;
-}
-
-/* s is PART.SUFFIX. */
-static bool is_part(const char *s, const char *part, char *suffix, size_t n_suffix)
-{
-    size_t k = strlen(part);
-    if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix) return false;
-    snprintf(suffix, n_suffix, "%s", s + k + 1);
-    return true;
-}
-
-/* The expert's number is cut out of an HF name: "mlp.experts.7.up_proj.weight" -> "mlp.experts.%d.up_proj.weight". */
-static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
-{
-    const char *rest = NULL;
-    if (!number_after(s, "mlp.experts.", expert, &rest)) return s;
-    snprintf(buf, n, "mlp.experts.%%d%s", rest);
-    return buf;
-}
-
-void quant_name_parse(enum io_kind kind, const char *name, struct quant_id *id)
-{
-    char cut[QUANT_MAX_NAME];
-    const char *rest = NULL;
-    *id = (struct quant_id){.global = -1, .role = -1, .layer = -1, .expert = -1};
-    for (int g = 0; g < 3; g++)
-        if (strcmp(name, model_global_name(kind, (enum model_global)g)) == 0) {
-            id->global = g;
-            snprintf(id->suffix, sizeof id->suffix, "weight");
-            return;
-        }
-    if (!number_after(name, kind == IO_GGUF ? "blk." : "model.layers.", &id->layer, &rest) || *rest != '.') return;
-    rest++;
-    if (kind == IO_HF) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
-    for (int r = 0; r < N_ROLE; r++) {
-        if (!is_part(rest, kind == IO_GGUF ? roles[r].gguf : roles[r].hf, id->suffix, sizeof id->suffix)) continue;
-        if (kind == IO_HF && r == ROLE_ROUTER && strcmp(id->suffix, "e_score_correction_bias") == 0) r = ROLE_ROUTER_BIAS;
-        if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
-        id->role = r;
-        return;
-    }
-    id->suffix[0] = 0;
-}
-
-void quant_name_in(enum io_kind kind, const struct quant_id *id, char *buf, int n)
+void quant_name_in(enum io_kind kind, const struct model_name *id, char *buf, int n)
 {
     buf[0] = 0;
     if (id->global >= 0) snprintf(buf, (size_t)n, "%s", model_global_name(kind, (enum model_global)id->global));
@@ -131,7 +76,7 @@ static enum quant_class class_by_name(const char *name, int n_dim)
     return strstr(name, "ffn") || strstr(name, "mlp") ? QUANT_CLASS_FFN : QUANT_CLASS_OTHER;
 }
 
-enum quant_class quant_class_of(const struct quant_id *id, const char *name, int n_dim)
+enum quant_class quant_class_of(const struct model_name *id, const char *name, int n_dim)
 {
     if (id->global == GLOBAL_EMBED) return QUANT_CLASS_EMBED;
     if (id->global == GLOBAL_HEAD) return QUANT_CLASS_HEAD;
@@ -144,7 +89,7 @@ enum quant_class quant_class_of(const struct quant_id *id, const char *name, int
         return QUANT_CLASS_ATTN;
     case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
         return QUANT_CLASS_FFN;
-    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_DOWN_EXPS:
+    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_UP_EXPS: case ROLE_DOWN_EXPS:
         return QUANT_CLASS_EXPERTS;
     case ROLE_MTP_EMBED:
         return QUANT_CLASS_EMBED;
@@ -155,7 +100,7 @@ enum quant_class quant_class_of(const struct quant_id *id, const char *name, int
     }
 }
 
-bool quant_input_of(const struct quant_id *id, enum quant_input *in)
+bool quant_input_of(const struct model_name *id, enum quant_input *in)
 {
     if (id->global == GLOBAL_HEAD) {
         *in = QUANT_IN_HEAD;
@@ -175,7 +120,7 @@ bool quant_input_of(const struct quant_id *id, enum quant_input *in)
     case ROLE_O:
         *in = QUANT_IN_O;
         return true;
-    case ROLE_GATE: case ROLE_UP: case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP:
+    case ROLE_GATE: case ROLE_UP: case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_UP_EXPS: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP:
     case ROLE_ROUTER:
         *in = QUANT_IN_FFN;
         return true;

@@ -45,7 +45,7 @@ static sl_status refuse_name(const struct quant_plan *p, const char *name, sl_er
 }
 
 /* Heads whose rows llama's GGUF files keep in another order. */
-static int perm_of(const struct quant_plan *p, const struct quant_id *id)
+static int perm_of(const struct quant_plan *p, const struct model_name *id)
 {
     if (io_model_kind(p->src) == p->to || strcmp(p->cfg.arch, "llama") != 0) return 0;
     int n = id->role == ROLE_Q ? p->cfg.n_head : id->role == ROLE_K ? p->cfg.n_head_kv : 0;
@@ -70,7 +70,7 @@ static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 }
 
 /* One tensor as it is, perhaps under another name. */
-static sl_status add_same(struct quant_plan *p, const char *name, const struct quant_id *id, const char *new_name,
+static sl_status add_same(struct quant_plan *p, const char *name, const struct model_name *id, const char *new_name,
                           sl_err *err)
 {
     struct quant_item *it = NULL;
@@ -108,7 +108,7 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct q
 }
 
 /* The stack of all experts of a role (to GGUF). */
-static sl_status add_stack(struct quant_plan *p, const char *name, const struct quant_id *id, sl_err *err)
+static sl_status add_stack(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
@@ -126,31 +126,50 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
     return SL_OK;
 }
 
-/* Every expert of a stack by itself (to a folder). */
-static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct quant_id *id, sl_err *err)
+/* Matrix i of the n of a stack, which is expert e's of that role (to a folder). */
+static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct model_name *of, int e, int i, int n, sl_err *err)
 {
-    for (int e = 0; e < p->cfg.n_expert; e++) {
-        struct quant_item *it = NULL;
-        struct weight w;
-        SL_TRY(add_item(p, &it, err));
-        it->id = *id;
-        it->id.expert = e;
-        quant_name_in(IO_HF, &it->id, it->name, sizeof it->name);
-        SL_TRY(describe(p, it, name, &w, err));
-        if (w.rows % p->cfg.n_expert)
-            return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld rows are not %d experts", io_path(p->src), name,
-                           (long long)w.rows, p->cfg.n_expert);
-        it->sub = e;
-        it->bytes_from /= p->cfg.n_expert;
-        it->cls = QUANT_CLASS_EXPERTS;
-        set_shape(it, 2, w.rows / p->cfg.n_expert, w.cols, 0);
-        it->store = quant_store_of(IO_HF, IO_GGUF, &w, false);
+    struct quant_item *it = NULL;
+    struct weight w;
+    SL_TRY(add_item(p, &it, err));
+    it->id = *of;
+    it->id.expert = e;
+    quant_name_in(IO_HF, &it->id, it->name, sizeof it->name);
+    SL_TRY(describe(p, it, name, &w, err));
+    if (w.rows % n)
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld rows are not %d matrices", io_path(p->src), name, (long long)w.rows, n);
+    it->sub = i;
+    it->n_sub = n;
+    it->bytes_from /= n;
+    it->cls = QUANT_CLASS_EXPERTS;
+    set_shape(it, 2, w.rows / n, w.cols, 0);
+    it->store = quant_store_of(IO_HF, IO_GGUF, &w, false);
+    return SL_OK;
+}
+
+/* Every expert of a stack by itself; of a stack that holds gate and up, both. */
+static sl_status add_all_unstacked(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
+{
+    int E = p->cfg.n_expert;
+    struct model_name of = *id;
+    if (id->role != ROLE_GATE_UP_EXPS) {
+        for (int e = 0; e < E; e++) SL_TRY(add_unstacked(p, name, id, e, e, E, err));
+        return SL_OK;
+    }
+    for (int i = 0; i < 2 * E; i++) {
+        of.role = i % 2 ? ROLE_UP_EXPS : ROLE_GATE_EXPS;
+        SL_TRY(add_unstacked(p, name, &of, i / 2, i, 2 * E, err));
     }
     return SL_OK;
 }
 
+static bool is_stack(int role)
+{
+    return role == ROLE_GATE_EXPS || role == ROLE_UP_EXPS || role == ROLE_DOWN_EXPS || role == ROLE_GATE_UP_EXPS;
+}
+
 /* kv_b: one matrix in folders, two in GGUF. part: which of the two, or the whole. */
-static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct quant_id *id, enum quant_source part,
+static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct model_name *id, enum quant_source part,
                           sl_err *err)
 {
     const struct model_cfg *c = &p->cfg;
@@ -178,7 +197,7 @@ static sl_status add_freqs(struct quant_plan *p, sl_err *err)
     struct quant_item *it = NULL;
     if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF || p->cfg.rope_kind != MODEL_ROPE_LLAMA3) return SL_OK;
     SL_TRY(add_item(p, &it, err));
-    it->id = (struct quant_id){.global = -1, .role = -1, .layer = -1, .expert = -1};
+    it->id = (struct model_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     snprintf(it->name, sizeof it->name, "rope_freqs.weight");
     it->from = QUANT_FREQS;
     it->cls = QUANT_CLASS_OTHER;
@@ -188,12 +207,11 @@ static sl_status add_freqs(struct quant_plan *p, sl_err *err)
     return SL_OK;
 }
 
-static sl_status add_cross(struct quant_plan *p, const char *name, const struct quant_id *id, sl_err *err)
+static sl_status add_cross(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
 {
     char other[QUANT_MAX_NAME];
     if (p->to == IO_GGUF && id->expert >= 0 && id->role >= 0) return add_stack(p, name, id, err);
-    if (p->to == IO_HF && (id->role == ROLE_GATE_EXPS || id->role == ROLE_UP_EXPS || id->role == ROLE_DOWN_EXPS))
-        return add_unstacked(p, name, id, err);
+    if (p->to == IO_HF && is_stack(id->role)) return add_all_unstacked(p, name, id, err);
     if (p->to == IO_GGUF && id->role == ROLE_KV_B) {
         SL_TRY(add_kv_b(p, name, id, QUANT_K_B, err));
         return add_kv_b(p, name, id, QUANT_V_B, err);
@@ -228,7 +246,7 @@ static sl_status find_bias(const struct quant_plan *p, const char *name, struct 
 }
 
 /* It becomes a tensor of its own, instead of one that is there besides. */
-static sl_status add_bias(struct quant_plan *p, const char *name, const struct quant_id *of, sl_err *err)
+static sl_status add_bias(struct quant_plan *p, const char *name, const struct model_name *of, sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
@@ -269,11 +287,11 @@ static sl_status is_doubled(const struct quant_plan *p, const char *name, bool *
 static sl_status add_tensor(struct quant_plan *p, const char *name, sl_err *err)
 {
     enum io_kind from = io_model_kind(p->src);
-    struct quant_id id;
+    struct model_name id;
     bool doubled;
     SL_TRY(is_doubled(p, name, &doubled, err));
     if (doubled) return SL_OK;
-    quant_name_parse(from, name, &id);
+    model_name_parse(from, name, &id);
     SL_TRY(from == p->to ? add_same(p, name, &id, name, err) : add_cross(p, name, &id, err));
     return add_bias(p, name, &id, err);
 }

@@ -15,18 +15,11 @@
 #define QUANT_MAX_NAME 256
 
 /* ---- name.c: what a tensor is, by its name ---- */
-struct quant_id {
-    int global; /* enum model_global, -1 = none */
-    int role;   /* enum model_role, -1 = unknown */
-    int layer, expert; /* expert: -1 in stacks and elsewhere */
-    char suffix[32];   /* "weight", "bias", ... */
-};
-void quant_name_parse(enum io_kind kind, const char *name, struct quant_id *out);
 /* The name of the same tensor in the other kind of file; "" where it has none. */
-void quant_name_in(enum io_kind kind, const struct quant_id *id, char *buf, int n);
-enum quant_class quant_class_of(const struct quant_id *id, const char *name, int n_dim);
+void quant_name_in(enum io_kind kind, const struct model_name *id, char *buf, int n);
+enum quant_class quant_class_of(const struct model_name *id, const char *name, int n_dim);
 /* The statistics that belong to the columns of a matrix: false = none do. */
-bool quant_input_of(const struct quant_id *id, enum quant_input *in);
+bool quant_input_of(const struct model_name *id, enum quant_input *in);
 /* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it is a scale or the like). */
 bool quant_weight_name(const io_model *m, int i, char *buf, int n);
 
@@ -54,7 +47,7 @@ enum quant_source {
 struct quant_item {
     char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
     char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
-    struct quant_id id;        /* of the target's tensor */
+    struct model_name id;        /* of the target's tensor */
     enum quant_class cls;
     enum quant_source from;
     enum quant_type type;    /* QUANT_AS_IS: stored plainly as store */
@@ -65,7 +58,8 @@ struct quant_item {
     int64_t rows, cols;
     int64_t bytes_from;
     int n_src;   /* QUANT_ROWS: weights behind each other (experts of a stack) */
-    int sub;     /* QUANT_ROWS: this expert of a stack; -1 = all */
+    int sub;     /* QUANT_ROWS: this matrix of a stack; -1 = all */
+    int n_sub;   /* how many the stack has */
     int perm;    /* heads whose rows change order for RoPE: +n to GGUF, -n from GGUF, 0 = none */
     int v_heads; /* query heads per value head, for folding */
     bool fallback;

@@ -119,19 +119,19 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
 {
     const struct quant_plan *p = r->p;
     const struct quant_item *it = r->it;
-    struct quant_id id;
+    struct model_name id;
     void *q = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)it->n_src, sizeof *r->w, &q, err));
     r->w = q;
     r->n = it->n_src;
-    quant_name_parse(io_model_kind(p->src), it->src, &id);
+    model_name_parse(io_model_kind(p->src), it->src, &id);
     for (int e = 0; e < it->n_src; e++) {
         char name[QUANT_MAX_NAME];
         snprintf(name, sizeof name, "%s", it->src);
         id.expert = e;
         if (it->n_src > 1) quant_name_in(io_model_kind(p->src), &id, name, sizeof name);
         SL_TRY(quant_weight(p->src, name, &r->w[e], err));
-        int64_t rows = it->rows / it->n_src * (it->sub >= 0 ? p->cfg.n_expert : 1);
+        int64_t rows = it->rows / it->n_src * (it->sub >= 0 ? it->n_sub : 1);
         if (r->w[e].rows != rows || r->w[e].cols != it->cols)
             return SL_FAIL(err, FORMAT, "%s: tensor %.100s is [%lld, %lld], [%lld, %lld] is expected", io_path(p->src), name,
                            (long long)r->w[e].rows, (long long)r->w[e].cols, (long long)rows, (long long)it->cols);
@@ -143,7 +143,7 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
 /* ---- folded scales and importance, one of each for every expert of a stack ---- */
 
 /* The input that rows of this matrix make: what it is divided by. */
-static bool makes(const struct quant_id *id, enum quant_input *in)
+static bool makes(const struct model_name *id, enum quant_input *in)
 {
     switch (id->role) {
     case ROLE_V: case ROLE_V_B: case ROLE_KV_B: *in = QUANT_IN_O; return true;

@@ -109,7 +109,8 @@ TEST(model_uses_the_sliding_window_of_qwen2_from_its_layer)
     read_config("{\"model_type\":\"qwen2\"," BASE ",\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":1}", &r);
     assert_int_equal(r.st, SL_OK);
     assert_int_equal(r.cfg.n_window, 16);
-    assert_int_equal(r.cfg.window_from, 1);
+    assert_int_equal(r.cfg.window_layer[0], 0);
+    assert_int_equal(r.cfg.window_layer[1], 1);
     assert_true(r.cfg.attn_bias);
     mem_arena_fini(&r.arena);
     read_config("{\"model_type\":\"qwen2\"," BASE ",\"use_sliding_window\":false,\"sliding_window\":16}", &r);

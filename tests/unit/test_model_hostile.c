@@ -53,6 +53,16 @@ static const struct key keys[] = {
 
 static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2"};
 
+/* Is it a key of that architecture? Those of others are refused where they say something. */
+static bool belongs(const char *arch, const char *key)
+{
+    static const char *const mla[] = {"_mla", "lora_rank", "log_multiplier", "group", "shared_count", "leading_dense"};
+    bool dense = strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
+    for (int i = 0; i < BASE_COUNT_OF(mla); i++)
+        if (strstr(key, mla[i])) return strcmp(arch, "deepseek2") == 0;
+    return !dense || !strstr(key, "expert");
+}
+
 /* All keys of an architecture, key number `which` (-1 = none) with another value; NULL leaves it
  * out. */
 static sl_status read_cfg(const char *arch, int which, const char *value, struct model_cfg *cfg,
@@ -68,9 +78,7 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
     struct make *kv = make_file(word);
     for (int i = 0; i < BASE_COUNT_OF(keys); i++) {
         const char *v = i == which ? value : keys[i].value;
-        bool dense =
-            strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
-        if (!v || (dense && i != which && strstr(keys[i].name, "expert"))) continue;
+        if (!v || (i != which && !belongs(arch, keys[i].name))) continue;
         snprintf(word, sizeof word, "s=%s.%s %s", arch, keys[i].name, v);
         struct make *one = make_file(word);
         make_bytes(kv, one->p, one->n);
@@ -91,7 +99,7 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
     sl_status st = make_open(f->p, f->n, &m, &copy, err);
     if (st == SL_OK) {
         st = model_cfg_read(m, &a, cfg, err);
-        cfg->moe_layer = NULL;
+        cfg->moe_layer = cfg->window_layer = NULL;
     }
     io_close(m);
     mem_arena_fini(&a);
