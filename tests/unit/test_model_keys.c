@@ -24,11 +24,11 @@
     ",\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
 #define MLA                                                                                        \
     SMALL                                                                                          \
-        ",\"kv_lora_rank\":32,\"q_lora_rank\":24,\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,"  \
-        "\"v_head_dim\":16,"                                                                       \
-        "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_"       \
-        "shared_experts\":1,"                                                                      \
-        "\"n_group\":4,\"topk_group\":2,\"first_k_dense_replace\":1,\"routed_scaling_factor\":2.5"
+    ",\"kv_lora_rank\":32,\"q_lora_rank\":24,\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,"      \
+    "\"v_head_dim\":16,"                                                                           \
+    "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_"           \
+    "shared_experts\":1,"                                                                          \
+    "\"n_group\":4,\"topk_group\":2,\"first_k_dense_replace\":1,\"routed_scaling_factor\":2.5"
 #define V2 "\"model_type\":\"deepseek_v2\"," MLA ",\"topk_method\":\"greedy\""
 #define V3 "\"model_type\":\"deepseek_v3\"," MLA
 
@@ -61,82 +61,84 @@ static void read_config(const char *text, struct answer *r)
     rmdir(dir);
 }
 
+static const char *const refused[][3] = {
+    /* configuration, key, value as the message shows it */
+    {LLAMA ",\"partial_rotary_factor\":0.5", "partial_rotary_factor", "0.5"},
+    {LLAMA ",\"embedding_multiplier\":12", "embedding_multiplier", "12"},
+    {LLAMA ",\"logits_scaling\":8.0", "logits_scaling", "8"},
+    {LLAMA ",\"logit_scale\":0.0625", "logit_scale", "0.0625"},
+    {LLAMA ",\"residual_multiplier\":0.22", "residual_multiplier", "0.22"},
+    {LLAMA ",\"attention_multiplier\":0.0078125", "attention_multiplier", "0.0078125"},
+    {LLAMA ",\"scale_depth\":1.4", "scale_depth", "1.4"},
+    {LLAMA ",\"attn_logit_softcapping\":50.0", "attn_logit_softcapping", "50"},
+    {LLAMA ",\"final_logit_softcapping\":30", "final_logit_softcapping", "30"},
+    {LLAMA ",\"query_pre_attn_scalar\":256", "query_pre_attn_scalar", "256"},
+    {LLAMA ",\"clip_qkv\":8", "clip_qkv", "8"},
+    {LLAMA ",\"no_rope_layers\":[1,0]", "no_rope_layers", "[...]"},
+    {LLAMA ",\"use_rope\":false", "use_rope", "false"},
+    {LLAMA ",\"is_causal\":false", "is_causal", "false"},
+    {LLAMA ",\"alibi\":true", "alibi", "true"},
+    {LLAMA ",\"use_qk_norm\":true", "use_qk_norm", "true"},
+    {LLAMA ",\"parallel_attn\":true", "parallel_attn", "true"},
+    {LLAMA ",\"norm_type\":\"layernorm\"", "norm_type", "layernorm"},
+    {LLAMA ",\"hidden_activation\":\"gelu_pytorch_tanh\"", "hidden_activation",
+     "gelu_pytorch_tanh"},
+    {LLAMA ",\"attention_chunk_size\":8192", "attention_chunk_size", "8192"},
+    {LLAMA ",\"sliding_window\":16", "sliding_window", "16"},
+    {LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "layer_types[1]",
+     "no sliding window"},
+    {LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]", "layer_types[1]",
+     "linear_attention"},
+    {LLAMA ",\"layer_types\":[\"full_attention\"]", "layer_types", "1 entries"},
+    {LLAMA ",\"num_local_experts\":8", "num_local_experts", "8"},
+    {LLAMA ",\"q_lora_rank\":16", "q_lora_rank", "16"},
+    {LLAMA ",\"v_head_dim\":32", "v_head_dim", "32"},
+    {LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"factor\":4}", "factor", "4"},
+    {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4,\"attention_factor\":1.2}",
+     "attention_factor", "1.2"},
+    {LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"short_factor\":[1]}",
+     "short_factor", "[...]"},
+    {LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"attn_factor\":0.8}",
+     "attn_factor", "0.8"},
+    {LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"rope_parameters\":{\"rope_"
+           "type\":\"default\",\"rope_theta\":1e4}",
+     "differ", "type"},
+    {LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope_type", "dynamic"},
+    {"\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_"
+     "heads\":4,\"vocab_size\":300,\"layer_norm_eps\":1e-5",
+     "layer_norm_eps", "rms_norm_eps"},
+    {QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_"
+           "attention\",\"chunked_attention\"]",
+     "layer_types[1]", "chunked"},
+    {QWEN2 ",\"use_mrope\":true", "use_mrope", "true"},
+    {QWEN3 ",\"attention_sink_bias\":true", "attention_sink_bias", "true"},
+    {QWEN3 ",\"attn_output_gate\":true", "attn_output_gate", "true"},
+    {MOE ",\"n_shared_experts\":1", "n_shared_experts", "1"},
+    {MOE ",\"shared_expert_intermediate_size\":64", "shared_expert_intermediate_size", "64"},
+    {MOE ",\"n_group\":4", "n_group", "4"},
+    {MOE ",\"scoring_func\":\"sigmoid\"", "scoring_func", "sigmoid"},
+    {MOE ",\"routed_scaling_factor\":2.5", "routed_scaling_factor", "2.5"},
+    {MOE ",\"first_k_dense_replace\":1", "first_k_dense_replace", "1"},
+    {MOE ",\"layer_types\":[\"full_attention\",\"full_attention\"],\"use_sliding_window\":true,"
+         "\"sliding_window\":8",
+     "layer_types[0]", "all layers"},
+    {V2 ",\"scoring_func\":\"sigmoid\"", "scoring_func", "sigmoid"},
+    {V2 ",\"attention_bias\":true", "attention_bias", "MLA"},
+    {V3 ",\"sliding_window\":64", "sliding_window", "64"},
+    {V3 ",\"topk_method\":\"greedy\"", "topk_method", "greedy"},
+    {V3 ",\"index_topk\":2048", "index_topk", "2048"},
+    {V3 ",\"mlp_only_layers\":[1]", "mlp_only_layers", "[...]"},
+    {V3 ",\"moe_router_scaling\":3", "moe_router_scaling", "3"},
+};
+
 TEST(model_keys_of_configurations_that_change_numbers_are_refused_by_name)
 {
-    static const char *const t[][3] = {
-        /* configuration, key, value as the message shows it */
-        {LLAMA ",\"partial_rotary_factor\":0.5", "partial_rotary_factor", "0.5"},
-        {LLAMA ",\"embedding_multiplier\":12", "embedding_multiplier", "12"},
-        {LLAMA ",\"logits_scaling\":8.0", "logits_scaling", "8"},
-        {LLAMA ",\"logit_scale\":0.0625", "logit_scale", "0.0625"},
-        {LLAMA ",\"residual_multiplier\":0.22", "residual_multiplier", "0.22"},
-        {LLAMA ",\"attention_multiplier\":0.0078125", "attention_multiplier", "0.0078125"},
-        {LLAMA ",\"scale_depth\":1.4", "scale_depth", "1.4"},
-        {LLAMA ",\"attn_logit_softcapping\":50.0", "attn_logit_softcapping", "50"},
-        {LLAMA ",\"final_logit_softcapping\":30", "final_logit_softcapping", "30"},
-        {LLAMA ",\"query_pre_attn_scalar\":256", "query_pre_attn_scalar", "256"},
-        {LLAMA ",\"clip_qkv\":8", "clip_qkv", "8"},
-        {LLAMA ",\"no_rope_layers\":[1,0]", "no_rope_layers", "[...]"},
-        {LLAMA ",\"use_rope\":false", "use_rope", "false"},
-        {LLAMA ",\"is_causal\":false", "is_causal", "false"},
-        {LLAMA ",\"alibi\":true", "alibi", "true"},
-        {LLAMA ",\"use_qk_norm\":true", "use_qk_norm", "true"},
-        {LLAMA ",\"parallel_attn\":true", "parallel_attn", "true"},
-        {LLAMA ",\"norm_type\":\"layernorm\"", "norm_type", "layernorm"},
-        {LLAMA ",\"hidden_activation\":\"gelu_pytorch_tanh\"", "hidden_activation",
-         "gelu_pytorch_tanh"},
-        {LLAMA ",\"attention_chunk_size\":8192", "attention_chunk_size", "8192"},
-        {LLAMA ",\"sliding_window\":16", "sliding_window", "16"},
-        {LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "layer_types[1]",
-         "no sliding window"},
-        {LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]", "layer_types[1]",
-         "linear_attention"},
-        {LLAMA ",\"layer_types\":[\"full_attention\"]", "layer_types", "1 entries"},
-        {LLAMA ",\"num_local_experts\":8", "num_local_experts", "8"},
-        {LLAMA ",\"q_lora_rank\":16", "q_lora_rank", "16"},
-        {LLAMA ",\"v_head_dim\":32", "v_head_dim", "32"},
-        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"factor\":4}", "factor", "4"},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4,\"attention_factor\":1.2}",
-         "attention_factor", "1.2"},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"short_factor\":[1]}",
-         "short_factor", "[...]"},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"attn_factor\":0.8}",
-         "attn_factor", "0.8"},
-        {LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"rope_parameters\":{\"rope_"
-               "type\":\"default\",\"rope_theta\":1e4}",
-         "differ", "type"},
-        {LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope_type", "dynamic"},
-        {"\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_"
-         "heads\":4,\"vocab_size\":300,\"layer_norm_eps\":1e-5",
-         "layer_norm_eps", "rms_norm_eps"},
-        {QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_"
-               "attention\",\"chunked_attention\"]",
-         "layer_types[1]", "chunked"},
-        {QWEN2 ",\"use_mrope\":true", "use_mrope", "true"},
-        {QWEN3 ",\"attention_sink_bias\":true", "attention_sink_bias", "true"},
-        {QWEN3 ",\"attn_output_gate\":true", "attn_output_gate", "true"},
-        {MOE ",\"n_shared_experts\":1", "n_shared_experts", "1"},
-        {MOE ",\"shared_expert_intermediate_size\":64", "shared_expert_intermediate_size", "64"},
-        {MOE ",\"n_group\":4", "n_group", "4"},
-        {MOE ",\"scoring_func\":\"sigmoid\"", "scoring_func", "sigmoid"},
-        {MOE ",\"routed_scaling_factor\":2.5", "routed_scaling_factor", "2.5"},
-        {MOE ",\"first_k_dense_replace\":1", "first_k_dense_replace", "1"},
-        {MOE ",\"layer_types\":[\"full_attention\",\"full_attention\"],\"use_sliding_window\":true,"
-             "\"sliding_window\":8",
-         "layer_types[0]", "all layers"},
-        {V2 ",\"scoring_func\":\"sigmoid\"", "scoring_func", "sigmoid"},
-        {V2 ",\"attention_bias\":true", "attention_bias", "MLA"},
-        {V3 ",\"sliding_window\":64", "sliding_window", "64"},
-        {V3 ",\"topk_method\":\"greedy\"", "topk_method", "greedy"},
-        {V3 ",\"index_topk\":2048", "index_topk", "2048"},
-        {V3 ",\"mlp_only_layers\":[1]", "mlp_only_layers", "[...]"},
-        {V3 ",\"moe_router_scaling\":3", "moe_router_scaling", "3"},
-    };
-    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+    for (int i = 0; i < BASE_COUNT_OF(refused); i++) {
         struct answer r;
-        read_config(t[i][0], &r);
-        if (r.st == SL_OK || !strstr(r.err.text, t[i][1]) || !strstr(r.err.text, t[i][2]))
-            fail_msg("case %d, %s: status %d, text '%s'", i, t[i][1], r.st, r.err.text);
+        read_config(refused[i][0], &r);
+        if (r.st == SL_OK || !strstr(r.err.text, refused[i][1]) ||
+            !strstr(r.err.text, refused[i][2]))
+            fail_msg("case %d, %s: status %d, text '%s'", i, refused[i][1], r.st, r.err.text);
     }
 }
 
