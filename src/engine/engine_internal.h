@@ -224,6 +224,8 @@ struct sl_engine {
 
 /* check.c */
 sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *err) BASE_MUST_USE;
+/* NOTFOUND: there is no tokenizer; says why. */
+sl_status engine_need_tok(const sl_model *m, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
 

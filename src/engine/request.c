@@ -24,14 +24,13 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
     *n = q->n_ids;
     if (!q->ids) {
         const tok *tk = e->m->tok;
-        if (!tk)
-            return SL_FAIL(err, NOTFOUND,
-                           "%s: text needs a tokenizer: this model has none, token ids work",
-                           e->m->name);
-        bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(tk));
+        SL_TRY(engine_need_tok(e->m, err));
+        bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(tk)),
+             eos = q->bos == 0 && tok_add_eos(tk);
         t->max = e->n_ctx;
-        sl_status st = tok_encode(tk, q->text, strlen(q->text),
-                                  (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), t, err);
+        sl_status st = tok_encode(
+            tk, q->text, strlen(q->text),
+            (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0) | (eos ? TOK_EOS : 0), t, err);
         if (st == SL_LIMIT) return too_long(e, "more than ", e->n_ctx, err);
         SL_TRY(st);
         *ids = t->id;

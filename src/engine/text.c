@@ -7,8 +7,9 @@
 
 #define CHAT_BYTES_MAX ((size_t)256 << 20) /* of the temporaries of one rendering */
 #define CHAT_OUT_MAX ((size_t)64 << 20)
+#define TOKEN_NAMES 64 /* special tokens that a template is told of */
 
-static sl_status need_tok(const sl_model *m, sl_err *err)
+sl_status engine_need_tok(const sl_model *m, sl_err *err)
 {
     if (m->tok) return SL_OK;
     return SL_FAIL(err, NOTFOUND, "%s: text needs a tokenizer: %s", m->name,
@@ -22,7 +23,7 @@ sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags, 
     struct tok_ids t = {0};
     *ids = NULL;
     *n_ids = 0;
-    SL_TRY(need_tok(m, err));
+    SL_TRY(engine_need_tok(m, err));
     int f = (flags & SL_TOK_SPECIAL ? TOK_SPECIAL : 0) | (flags & SL_TOK_BOS ? TOK_BOS : 0);
     sl_status st = tok_encode(m->tok, text, n, f, &t, err);
     void *p = NULL;
@@ -45,7 +46,7 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
     struct str s;
     *text = NULL;
     *n = 0;
-    SL_TRY(need_tok(m, err));
+    SL_TRY(engine_need_tok(m, err));
     str_init(&s, MEM_REQUEST, 0);
     for (int i = 0; i < n_ids; i++) {
         int len = 0;
@@ -96,11 +97,13 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
                         struct tok_ids *ids, sl_err *err)
 {
     struct text_tmpl_vars v = {.add_generation_prompt = !chat->no_generation_prompt,
-                               .bos_token = tok_bos_text(m->tok),
-                               .eos_token = tok_eos_text(m->tok),
                                .now_s = (int64_t)time(NULL)};
+    struct text_tmpl_token token[TOKEN_NAMES];
     struct text_tmpl_span *span = NULL;
     int n_span = 0;
+    struct tok_special sp;
+    for (v.token = token; v.n_token < TOKEN_NAMES && tok_special_get(m->tok, v.n_token, &sp);)
+        token[v.n_token++] = (struct text_tmpl_token){sp.name, sp.text};
     if (!chat->messages) return SL_FAIL(err, REQUEST, "messages: missing");
     SL_TRY(parse(a, "messages", chat->messages, JSON_ARRAY_K, &v.messages, err));
     SL_TRY(parse(a, "tools", chat->tools, JSON_ARRAY_K, &v.tools, err));
@@ -126,16 +129,17 @@ sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, in
     struct tok_ids t = {0};
     if (text) *text = NULL;
     if (ids) *ids = NULL;
-    SL_TRY(need_tok(m, err));
+    SL_TRY(engine_need_tok(m, err));
     SL_TRY(need_template(m, chat->tools != NULL, err));
     mem_arena_init(&a, MEM_REQUEST, CHAT_BYTES_MAX);
     str_init(&out, MEM_REQUEST, CHAT_OUT_MAX);
     sl_status st = render(m, chat, &a, &out, ids ? &t : NULL, err);
     mem_arena_fini(&a);
     if (!st && text && strlen(out.p) != out.n)
-        st = SL_FAIL(err, REQUEST,
-                     "messages: the rendered prompt holds a NUL at byte %zu: its text can not be given",
-                     strlen(out.p));
+        st = SL_FAIL(
+            err, REQUEST,
+            "messages: the rendered prompt holds a NUL at byte %zu: its text can not be given",
+            strlen(out.p));
     if (st || !text) str_fini(&out);
     if (st) {
         mem_free(t.id);

@@ -310,6 +310,8 @@ static sl_status variables(struct tx *x, const struct text_tmpl_vars *vars)
     SL_TRY(define(x, "add_generation_prompt", text_tv_bool(vars->add_generation_prompt)));
     SL_TRY(define_token(x, "bos_token", vars->bos_token));
     SL_TRY(define_token(x, "eos_token", vars->eos_token));
+    for (int i = 0; i < vars->n_token; i++)
+        SL_TRY(define_token(x, vars->token[i].name, vars->token[i].text));
     for (const struct json *k = vars->kwargs ? vars->kwargs->child : NULL; k; k = k->next)
         SL_TRY(define_json(x, k->key, k));
     /* The template's own names go into a scope of their own, above the request's. */

@@ -24,6 +24,10 @@ typedef struct text_tmpl text_tmpl;
 sl_status text_tmpl_open(const char *src, size_t n, text_tmpl **out, sl_err *err) BASE_MUST_USE;
 void text_tmpl_close(text_tmpl *t);
 
+struct text_tmpl_token {
+    const char *name, *text;
+};
+
 struct text_tmpl_vars {
     const struct json *messages; /* array */
     const struct json
@@ -31,6 +35,8 @@ struct text_tmpl_vars {
     const struct json *kwargs; /* object or NULL: further variables */
     bool add_generation_prompt;
     const char *bos_token, *eos_token; /* NULL = undefined */
+    const struct text_tmpl_token *token; /* further special tokens by name */
+    int n_token;
     int64_t now_s;                     /* for strftime_now: seconds since 1970, local time */
 };
 

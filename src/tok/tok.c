@@ -66,6 +66,7 @@ static sl_status open_folder(const io_model *m, tok **out, sl_err *err)
     } file[] = {{"tokenizer.json", &f.tokenizer_json, &f.n_tokenizer_json},
                 {"tokenizer_config.json", &f.tokenizer_config, &f.n_tokenizer_config},
                 {"special_tokens_map.json", &f.special_tokens_map, &f.n_special_tokens_map},
+                {"added_tokens.json", &f.added_tokens, &f.n_added_tokens},
                 {"chat_template.json", &f.chat_template_json, &f.n_chat_template_json},
                 {"chat_template.jinja", &f.chat_template_jinja, &f.n_chat_template_jinja}};
     for (int i = 0; i < BASE_COUNT_OF(file); i++) {
@@ -139,7 +140,25 @@ int32_t tok_eos(const tok *t)
 }
 bool tok_add_bos(const tok *t)
 {
-    return t->add_bos && t->bos >= 0;
+    return t->n_front > 0;
+}
+bool tok_add_eos(const tok *t)
+{
+    return t->n_back > 0;
+}
+
+bool tok_special_get(const tok *t, int i, struct tok_special *out)
+{
+    if (i < 0 || i >= t->n_special) return false;
+    *out = t->special[i];
+    return true;
+}
+
+static const char *special_text(const tok *t, const char *name)
+{
+    for (int i = 0; i < t->n_special; i++)
+        if (strcmp(t->special[i].name, name) == 0) return t->special[i].text;
+    return NULL;
 }
 
 int32_t tok_find(const tok *t, const char *text)
@@ -185,9 +204,9 @@ sl_status tok_template_for(const tok *t, bool tools, const char **text, size_t *
 
 const char *tok_bos_text(const tok *t)
 {
-    return t->bos_text;
+    return special_text(t, "bos_token");
 }
 const char *tok_eos_text(const tok *t)
 {
-    return t->eos_text;
+    return special_text(t, "eos_token");
 }

@@ -29,17 +29,17 @@ struct tok_named {
 
 /* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
 struct tok_files {
-    const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *chat_template_json,
-        *chat_template_jinja;
-    size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_chat_template_json,
-        n_chat_template_jinja;
+    const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *added_tokens,
+        *chat_template_json, *chat_template_jinja;
+    size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_added_tokens,
+        n_chat_template_json, n_chat_template_jinja;
     const struct json *config, *generation_config;
     const struct tok_named *tmpl; /* additional_chat_templates/NAME.jinja */
     int n_tmpl;
 };
 sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err) BASE_MUST_USE;
 
-enum { TOK_SPECIAL = 1, TOK_BOS = 2 };
+enum { TOK_SPECIAL = 1, TOK_BOS = 2, TOK_EOS = 4 };
 struct tok_ids {
     int32_t *id; /* mem_free */
     int n, cap;
@@ -49,8 +49,10 @@ struct tok_ids {
  * recognised in the text; without it only those that are no control tokens (as their owners mean
  * them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
  * generation, and every added token spelled <|...|> with either kind of bar, whatever its file
- * says: DeepSeek's <User> is "special": false. Errors: REQUEST (not UTF-8: byte offset), LIMIT
- * (over 2 GiB; over out->max; a pre-tokenizer that gives up), NOMEM. Threads: any. */
+ * says: DeepSeek's <User> is "special": false. TOK_BOS puts in front what the model's files wish
+ * there, else BOS; TOK_EOS puts behind the text what they wish there. Errors: REQUEST (not UTF-8:
+ * byte offset), LIMIT (over 2 GiB; over out->max; a pre-tokenizer that gives up), NOMEM. Threads:
+ * any. */
 sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
                      sl_err *err) BASE_MUST_USE;
 /* The same for pieces of which some are the user's: control tokens are recognised only where spans
@@ -69,7 +71,15 @@ bool tok_is_special(const tok *t, int32_t id); /* control tokens: left out of pl
 bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
 int32_t tok_bos(const tok *t);                 /* -1 = none */
 int32_t tok_eos(const tok *t);
-bool tok_add_bos(const tok *t); /* the model's own wish for raw prompts */
+/* The model's own wishes for raw prompts: tokens in front, tokens behind. */
+bool tok_add_bos(const tok *t);
+bool tok_add_eos(const tok *t);
+/* The i-th named special token ("pad_token"); false past the last. Borrowed. */
+struct tok_special {
+    const char *name, *text;
+    int32_t id; /* -1 = the text is no token */
+};
+bool tok_special_get(const tok *t, int i, struct tok_special *out);
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);
 /* The chat template's source for a conversation with or without tools: with tools the one named
@@ -94,9 +104,10 @@ sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool sp
 /* What is left at the end, as U+FFFD. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 
-/* The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), for converting: rule i, false past the last. */
+/* The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), for converting: rule i, false past
+ * the last. */
 struct tok_rule {
-    const char *names;       /* separated by one space, one at both ends; the first is the usual one */
+    const char *names; /* separated by one space, one at both ends; the first is the usual one */
     const char *const *step; /* patterns in order, all Isolated; NULL behind the last, at most 7 */
     bool nfc, ignore_merges;
 };

@@ -33,6 +33,12 @@ static bool to_bytes(const char *p, size_t n, char *out, size_t *n_out)
     return true;
 }
 
+sl_status tok_in_file(sl_status st, const char *name, sl_err *err)
+{
+    if (st != SL_OK && st != SL_NOMEM) status_prefix(err, "%s", name);
+    return st;
+}
+
 bool tok_valid(const tok *t, int64_t id)
 {
     return id >= 0 && id < t->n_vocab && (t->v[id].flags & TOK_F_USED);
@@ -73,7 +79,8 @@ sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *er
         return SL_FAIL(err, FORMAT, "token id %lld is outside 0..%d", (long long)id,
                        t->n_vocab - 1);
     struct tok_entry *e = &t->v[id];
-    if (e->flags) return SL_FAIL(err, FORMAT, "token id %lld is given twice", (long long)id);
+    if (e->flags & TOK_F_USED)
+        return SL_FAIL(err, FORMAT, "token id %lld is given twice", (long long)id);
     if (n > UINT16_MAX * 16u)
         return SL_FAIL(err, LIMIT, "token %lld has %zu bytes", (long long)id, n);
     char *q = NULL;
@@ -117,7 +124,7 @@ sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t 
     SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
     e->p = q;
     e->n = (uint32_t)n;
-    e->flags = (e->flags & TOK_F_WORD) | TOK_F_USED | TOK_F_ADDED | flags;
+    e->flags = (e->flags & (TOK_F_WORD | TOK_F_EOG)) | TOK_F_USED | TOK_F_ADDED | flags;
     if ((flags & TOK_F_SPECIAL) || bar_form(p, n)) e->flags |= TOK_F_CONTROL;
     return SL_OK;
 }
@@ -222,6 +229,41 @@ sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, 
     return SL_OK;
 }
 
+sl_status tok_build_special(tok *t, const char *name, const char *p, size_t n, int32_t id,
+                            sl_err *err)
+{
+    char *nm = NULL, *text = NULL;
+    if (t->n_special == TOK_MAX_SPECIAL) return SL_FAIL(err, LIMIT, "%s: too many names", name);
+    SL_TRY(mem_arena_str(&t->a, name, strlen(name), &nm, err));
+    SL_TRY(mem_arena_str(&t->a, p, n, &text, err));
+    t->special[t->n_special++] = (struct tok_special){nm, text, id};
+    if (strcmp(name, "bos_token") == 0) t->bos = id;
+    if (strcmp(name, "eos_token") == 0) t->eos = id;
+    return SL_OK;
+}
+
+void tok_build_eog(tok *t, int64_t id)
+{
+    if (id < 0 || id >= t->n_vocab) return;
+    struct tok_entry *e = &t->v[id];
+    if (!(e->flags & TOK_F_USED)) {
+        e->p = "";
+        e->n = 0;
+        e->flags = TOK_F_USED | TOK_F_SPECIAL;
+    }
+    e->flags |= TOK_F_EOG | TOK_F_CONTROL;
+}
+
+sl_status tok_build_around(tok *t, bool front, int32_t id, sl_err *err)
+{
+    int *n = front ? &t->n_front : &t->n_back;
+    if (*n == BASE_COUNT_OF(t->front))
+        return SL_FAIL(err, LIMIT, "more than %d tokens %s a text", BASE_COUNT_OF(t->front),
+                       front ? "in front of" : "behind");
+    (front ? t->front : t->back)[(*n)++] = id;
+    return SL_OK;
+}
+
 #define EOS_DEEPSEEK                                                                               \
     "<\xef\xbd\x9c"                                                                                \
     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
@@ -259,6 +301,7 @@ sl_status tok_build_end(tok *t, sl_err *err)
             for (int k = 0; k < BASE_COUNT_OF(eog_text); k++)
                 if (strcmp(e->p, eog_text[k]) == 0) e->flags |= TOK_F_EOG;
         if (e->flags & TOK_F_EOG) e->flags |= TOK_F_CONTROL;
+        if (t->split_special && (e->flags & TOK_F_SPECIAL)) continue;
         SL_TRY(tok_trie_add(e->flags & TOK_F_NORMALIZED ? &t->norm : &t->raw, e->p, e->n,
                             (uint32_t)id, err));
     }

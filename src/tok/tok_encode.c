@@ -202,8 +202,13 @@ sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct
                      sl_err *err)
 {
     struct text_tmpl_span all = {.end = n, .user = !(flags & TOK_SPECIAL)};
-    if ((flags & TOK_BOS) && t->bos >= 0) SL_TRY(tok_ids_put(out, t->bos, err));
-    return tok_encode_spans(t, text, n, &all, 1, out, err);
+    if ((flags & TOK_BOS) && !t->n_front && t->bos >= 0) SL_TRY(tok_ids_put(out, t->bos, err));
+    for (int i = 0; (flags & TOK_BOS) && i < t->n_front; i++)
+        SL_TRY(tok_ids_put(out, t->front[i], err));
+    SL_TRY(tok_encode_spans(t, text, n, &all, 1, out, err));
+    for (int i = 0; (flags & TOK_EOS) && i < t->n_back; i++)
+        SL_TRY(tok_ids_put(out, t->back[i], err));
+    return SL_OK;
 }
 
 /* ---- back to text ---- */

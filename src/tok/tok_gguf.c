@@ -2,10 +2,82 @@
 /* The vocabulary in a GGUF file's metadata (tokenizer.ggml.*), tokenizer.ggml.model = gpt2 only. */
 #include <string.h>
 
+#include "base/log.h"
 #include "text/utf8.h"
 #include "tok/tok_internal.h"
 
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
+
+#define WIDE_BAR "\xef\xbd\x9c"
+#define SP_MARK "\xe2\x96\x81"
+/* Control tokens by their text, whatever type a converter wrote: ends of turn, and the marks of
+ * fill-in-the-middle. Those with end set end a generation. As llama.cpp has them. */
+static const struct {
+    const char *text;
+    bool end;
+} control[] = {
+    {"<|eot_id|>", true},
+    {"<|im_end|>", true},
+    {"<|end|>", true},
+    {"<|return|>", true},
+    {"<|call|>", true},
+    {"<|flush|>", true},
+    {"<|calls|>", true},
+    {"<end_of_turn>", true},
+    {"<turn|>", true},
+    {"<|endoftext|>", true},
+    {"<|end_of_text|>", true},
+    {"</s>", true},
+    {"<EOT>", true},
+    {"_<EOT>", true},
+    {"[EOT]", true},
+    {"[EOS]", true},
+    {"<|eom_id|>", true},
+    {"<end_of_utterance>", true},
+    {"<" WIDE_BAR "end" SP_MARK "of" SP_MARK "sentence" WIDE_BAR ">", true},
+    {"<|fim_prefix|>", false},
+    {"<fim-prefix>", false},
+    {"<fim_prefix>", false},
+    {"<" WIDE_BAR "fim" SP_MARK "begin" WIDE_BAR ">", false},
+    {"<PRE>", false},
+    {SP_MARK "<PRE>", false},
+    {"<|code_prefix|>", false},
+    {"<|prefix|>", false},
+    {"<|fim_suffix|>", false},
+    {"<fim-suffix>", false},
+    {"<fim_suffix>", false},
+    {"<" WIDE_BAR "fim" SP_MARK "hole" WIDE_BAR ">", false},
+    {"<SUF>", false},
+    {SP_MARK "<SUF>", false},
+    {"<|code_suffix|>", false},
+    {"<|suffix|>", false},
+    {"<|fim_middle|>", false},
+    {"<fim-middle>", false},
+    {"<fim_middle>", false},
+    {"<" WIDE_BAR "fim" SP_MARK "end" WIDE_BAR ">", false},
+    {"<MID>", false},
+    {SP_MARK "<MID>", false},
+    {"<|code_middle|>", false},
+    {"<|middle|>", false},
+    {"<|fim_pad|>", true},
+    {"<fim-pad>", true},
+    {"<fim_pad>", true},
+    {"<PAD>", true},
+    {"[PAD]", true},
+    {"<|fim_repo|>", true},
+    {"<|repo_name|>", true},
+    {"<fim-repo>", true},
+    {"<REPO>", true},
+    {"<reponame>", true},
+    {"<|file_sep|>", true},
+};
+
+static int control_text(const char *p, uint64_t n)
+{
+    for (int i = 0; i < BASE_COUNT_OF(control); i++)
+        if (strlen(control[i].text) == n && memcmp(control[i].text, p, n) == 0) return i;
+    return -1;
+}
 
 /* OK and *out untouched when the key is not there. */
 static sl_status optional(sl_status st)
@@ -45,6 +117,14 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
         if (!p) return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens is no array of strings");
         if (types.n && !io_array_i64(&types, i, &type))
             return SL_FAIL(err, FORMAT, "tokenizer.ggml.token_type is no array of integers");
+        int c = control_text(p, n);
+        if (c >= 0 && (type == TYPE_NORMAL || type == TYPE_USER_DEFINED)) {
+            log_msg(LOG_WARN,
+                    "the file calls token %llu (%s) plain text: it is taken for a control token",
+                    (unsigned long long)i, control[c].text);
+            type = TYPE_CONTROL;
+        }
+        if (c >= 0 && control[c].end && type == TYPE_CONTROL) t->v[i].flags |= TOK_F_EOG;
         switch (type) {
         case TYPE_CONTROL:
         case TYPE_UNKNOWN:
@@ -93,7 +173,25 @@ static sl_status read_id(const io_model *m, const tok *t, const char *key, int32
     if (v >= (uint64_t)t->n_vocab)
         return SL_FAIL(err, FORMAT, "%s is %llu, the vocabulary has %d tokens", key,
                        (unsigned long long)v, t->n_vocab);
-    if (tok_valid(t, (int64_t)v)) *id = (int32_t)v;
+    *id = (int32_t)v;
+    return SL_OK;
+}
+
+static sl_status read_specials(const io_model *m, tok *t, sl_err *err)
+{
+    static const char *const row[][2] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                         {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                         {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                         {"sep_token", "tokenizer.ggml.seperator_token_id"},
+                                         {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                         {"cls_token", "tokenizer.ggml.cls_token_id"},
+                                         {"mask_token", "tokenizer.ggml.mask_token_id"}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        int32_t id = -1;
+        SL_TRY(read_id(m, t, row[i][1], &id, err));
+        if (id >= 0 && tok_valid(t, id))
+            SL_TRY(tok_build_special(t, row[i][0], t->v[id].p, t->v[id].n, id, err));
+    }
     return SL_OK;
 }
 
@@ -101,19 +199,20 @@ static sl_status read_ids(const io_model *m, tok *t, sl_err *err)
 {
     static const char *const eog[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                       "tokenizer.ggml.eom_token_id"};
-    SL_TRY(read_id(m, t, "tokenizer.ggml.bos_token_id", &t->bos, err));
-    SL_TRY(read_id(m, t, eog[0], &t->eos, err));
+    bool front, back = false;
+    SL_TRY(read_specials(m, t, err));
     for (int i = 0; i < BASE_COUNT_OF(eog); i++) {
         int32_t id = -1;
         SL_TRY(read_id(m, t, eog[i], &id, err));
-        if (id >= 0) t->v[id].flags |= TOK_F_EOG | TOK_F_CONTROL;
+        tok_build_eog(t, id);
+        if (i == 0 && t->eos < 0) t->eos = id;
     }
-    if (t->bos >= 0) t->bos_text = t->v[t->bos].p;
-    if (t->eos >= 0) t->eos_text = t->v[t->eos].p;
-    bool add = t->ignore_merges && t->bos >= 0 &&
-               !strcmp(t->bos_text, "<|begin_of_text|>"); /* Llama 3 without the key */
-    SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_bos_token", &add, err)));
-    t->add_bos = add;
+    front = t->ignore_merges && t->bos >= 0 &&
+            !strcmp(t->v[t->bos].p, "<|begin_of_text|>"); /* Llama 3 without the key */
+    SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_bos_token", &front, err)));
+    SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_eos_token", &back, err)));
+    if (front && t->bos >= 0) SL_TRY(tok_build_around(t, true, t->bos, err));
+    if (back && t->eos >= 0) SL_TRY(tok_build_around(t, false, t->eos, err));
     return SL_OK;
 }
 
@@ -142,24 +241,62 @@ static sl_status read_templates(const io_model *m, tok *t, sl_err *err)
     return SL_OK;
 }
 
+static bool has_word(const struct io_array *words, const char *z)
+{
+    for (uint64_t i = 0; i < words->n; i++) {
+        uint64_t n = 0;
+        const char *p = io_array_str(words, i, &n);
+        if (p && n == strlen(z) && memcmp(p, z, n) == 0) return true;
+    }
+    return false;
+}
+
+/* The rule of a file that names none: that of the model family, where the vocabulary or the
+ * architecture shows it, else llama.cpp's. */
+static const char *guess_rule(const io_model *m, const struct io_array *words)
+{
+    const char *arch = NULL;
+    uint64_t n = 0;
+    bool bar = has_word(words, "<|im_start|>") && has_word(words, "<|endoftext|>");
+    if (io_meta_str(m, "general.architecture", &arch, &n, NULL) != SL_OK) n = 0;
+    if (has_word(words, "<|begin_of_text|>") && words->n > 128000) return "llama-bpe";
+    if (has_word(words, "<" WIDE_BAR "begin" SP_MARK "of" SP_MARK "sentence" WIDE_BAR ">")) {
+        if (words->n >= 128000) return "deepseek-v3";
+        return words->n > 100000 ? "deepseek-llm" : "deepseek-coder";
+    }
+    if (bar && words->n > 150000) return "qwen2";
+    if (n >= 5 && (memcmp(arch, "qwen2", 5) == 0 || memcmp(arch, "qwen3", 5) == 0)) return "qwen2";
+    return "default";
+}
+
+static sl_status read_pre(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
+{
+    const char *pre = NULL, *rule;
+    uint64_t n = 0;
+    sl_status st = io_meta_str(m, "tokenizer.ggml.pre", &pre, &n, err);
+    if (st != SL_OK && st != SL_NOTFOUND) return st;
+    if (st == SL_OK && !(n == 7 && memcmp(pre, "default", 7) == 0))
+        return tok_pre_named(t, pre, n, err);
+    rule = guess_rule(m, words);
+    log_msg(LOG_WARN,
+            "the file does not say how its tokenizer splits text (tokenizer.ggml.pre%s): it is "
+            "split as by \"%s\"",
+            st == SL_OK ? " is default" : " is missing", rule);
+    return tok_pre_named(t, rule, strlen(rule), err);
+}
+
 sl_status tok_gguf_open(const io_model *m, tok *t, sl_err *err)
 {
     struct io_array words = {0}, merges = {0};
-    const char *pre = NULL;
-    uint64_t n = 0;
     SL_TRY(check_model(m, err));
     SL_TRY(io_meta_array(m, "tokenizer.ggml.tokens", &words, err));
     SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
-    sl_status st = io_meta_str(m, "tokenizer.ggml.pre", &pre, &n, err);
-    if (st == SL_NOTFOUND)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "the file does not say how text is split (tokenizer.ggml.pre): convert the "
-                       "model again");
-    SL_TRY(st);
-    SL_TRY(tok_pre_named(t, pre, n, err));
     if (words.n < 1 || words.n > TOK_MAX_VOCAB)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens has %llu items",
                        (unsigned long long)words.n);
+    if (words.type != IO_STR)
+        return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens is no array of strings");
+    SL_TRY(read_pre(m, t, &words, err));
     SL_TRY(tok_build_begin(t, (int)words.n, merges.n, err));
     SL_TRY(read_words(m, t, &words, err));
     SL_TRY(tok_build_index(t, true, err));

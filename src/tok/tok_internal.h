@@ -62,6 +62,8 @@ struct tok_merge {
     uint32_t rank, id;
 };
 
+#define TOK_MAX_SPECIAL 64 /* named special tokens */
+
 struct tok {
     struct arena a; /* bytes, templates */
     struct tok_entry *v;
@@ -74,13 +76,16 @@ struct tok {
     uint32_t byte_id[256]; /* TOK_NONE = not in the vocabulary */
     bool ignore_merges;
     bool nfc;
-    size_t max_piece; /* so many bytes are at least one token; 0 = bytes may vanish */
+    bool split_special; /* special tokens are never recognised in text */
+    size_t max_piece;   /* so many bytes are at least one token; 0 = bytes may vanish */
     struct tok_trie raw, norm;
     struct tok_step step[TOK_MAX_STEP];
     int n_step;
     int32_t bos, eos;
-    bool add_bos;
-    const char *bos_text, *eos_text;
+    int32_t front[8], back[8]; /* what the files wish around raw text */
+    int n_front, n_back;
+    struct tok_special special[TOK_MAX_SPECIAL];
+    int n_special;
     struct tok_named tmpl[TOK_MAX_TEMPLATE];
     int n_tmpl;
 };
@@ -106,6 +111,14 @@ sl_status tok_build_end(tok *t, sl_err *err) BASE_MUST_USE;
 sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n,
                              sl_err *err) BASE_MUST_USE;
 const struct tok_named *tok_template_find(const tok *t, const char *name); /* "": the default */
+/* A named special token ("pad_token"); bos_token and eos_token set BOS and EOS. id -1 = none. */
+sl_status tok_build_special(tok *t, const char *name, const char *p, size_t n, int32_t id,
+                            sl_err *err) BASE_MUST_USE;
+/* id ends a generation. One that no file has a text for becomes a token without bytes; one outside
+ * the vocabulary is passed over. */
+void tok_build_eog(tok *t, int64_t id);
+/* Before words, after words: a token of post-processing. Too many are LIMIT. */
+sl_status tok_build_around(tok *t, bool front, int32_t id, sl_err *err) BASE_MUST_USE;
 uint32_t tok_word_find(const tok *t, const char *p, size_t n);
 const struct tok_merge *tok_merge_find(const tok *t, uint32_t l, uint32_t r);
 bool tok_valid(const tok *t, int64_t id);
@@ -147,7 +160,59 @@ void tok_trie_fini(struct tok_trie *t);
 size_t tok_trie_match(const tok *t, const struct tok_trie *tr, const char *p, size_t n,
                       size_t n_clean, uint32_t *id);
 
+/* ---- added and special tokens of a folder (tok_join.c) ---- */
+struct tok_join_name { /* one text */
+    const char *text;
+    size_t n;
+    int64_t id, word; /* its id, and that which the vocabulary gives it; -1 = none */
+    uint32_t flags;   /* TOK_F_SPECIAL and on */
+    bool plain;       /* given as a special token's plain text */
+};
+struct tok_join_op { /* in the order in which the reference adds tokens */
+    uint32_t name, flags;
+    int64_t id; /* as its file has it; -1 = none */
+    bool fixed; /* tokenizer.json's own: the id counts */
+};
+struct tok_join_special {
+    const char *key, *text; /* text NULL = named, but null */
+    size_t n;
+    uint32_t flags;
+    bool plain;
+};
+struct tok_join {
+    struct arena *a;
+    const struct json *list;                 /* added_tokens of tokenizer.json */
+    const struct json *config, *map, *added; /* tokenizer_config.json and its companions */
+    bool own_ids; /* no tokenizer.json: ids that added_tokens_decoder gives count */
+    struct tok_join_name *name;
+    struct tok_join_op *op;
+    struct tok_join_special special[TOK_MAX_SPECIAL];
+    uint32_t *slot, slot_mask, n_name, n_op;
+    int n_special;
+};
+/* What all files say, in the reference's order. list to own_ids are given; NULL = not there. */
+sl_status tok_join_read(struct tok_join *j, sl_err *err) BASE_MUST_USE;
+/* A word of the vocabulary, as the files spell it. */
+void tok_join_word(struct tok_join *j, const char *p, size_t n, int64_t id);
+/* After all words: ids. n_word: words in the vocabulary; *top: the highest id, -1 = none. */
+void tok_join_ids(struct tok_join *j, int64_t n_word, int64_t *top);
+/* After tok_build_index: added tokens, named tokens, BOS and EOS. */
+sl_status tok_join_build(const struct tok_join *j, tok *t, sl_err *err) BASE_MUST_USE;
+
 /* ---- sources ---- */
+struct tok_src { /* a folder's files, parsed; NULL = not there */
+    const struct tok_files *f;
+    const struct json *config, *map, *added; /* tokenizer_config.json and its companions */
+    struct arena *a;                         /* until the tokenizer is open */
+};
+/* st, with the file's name before the message of err. */
+sl_status tok_in_file(sl_status st, const char *name, sl_err *err) BASE_MUST_USE;
+/* tokenizer.json */
+sl_status tok_json_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+/* Ids of a vocabulary whose words end below n_word, with what is added up to top (-1 = none) and
+ * the end tokens of the configurations: *n_vocab. */
+sl_status tok_src_size(const struct tok_src *s, size_t n_token, int64_t top, int *n_vocab,
+                       sl_err *err) BASE_MUST_USE;
 sl_status tok_hf_open(const struct tok_files *f, tok *t, sl_err *err) BASE_MUST_USE;
 sl_status tok_gguf_open(const io_model *m, tok *t, sl_err *err) BASE_MUST_USE;
 

@@ -65,6 +65,11 @@
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "                                \
     "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 
+/* What llama.cpp does where a file does not name a rule. */
+#define UNNAMED_PUNCT "[\\p{P}\\$\\+<=>\\^~\\|]+"
+#define UNNAMED                                                                                    \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+
 enum { NFC = 1, IGNORE_MERGES = 2 };
 
 /* The names that GGUF files use (tokenizer.ggml.pre), by rule. Rules as in the models' own
@@ -96,6 +101,7 @@ static const struct {
     {" kimi-k2 ", {KIMI_K2}, IGNORE_MERGES},
     {" seed-coder ", {SEED}, 0},
     {" bailingmoe bailingmoe2 llada-moe ", {BAILING}, 0},
+    {" default ", {UNNAMED_PUNCT, UNNAMED, "\\p{N}+", "[0-9][0-9][0-9]"}, 0},
 };
 
 bool tok_rule_get(int i, struct tok_rule *out)

@@ -72,6 +72,8 @@ static tok *fixed_tok(void)
         const char *sp = strchr(merge[i], ' ');
         str_printf(&s, ",\"%.*s%s\":%d", (int)(sp - merge[i]), merge[i], sp + 1, id++);
     }
+    for (; id < 600; id++) /* added tokens follow the vocabulary */
+        str_printf(&s, ",\"[%d]\":%d", id, id);
     str_puts(&s, "},\"merges\":[");
     for (size_t i = 0; i < sizeof merge / sizeof *merge; i++)
         str_printf(&s, "%s\"%s\"", i ? "," : "", merge[i]);

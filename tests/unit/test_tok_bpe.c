@@ -29,6 +29,10 @@ static void make(struct str *s, const char *const *merge, int n_merge, bool arra
         const char *sp = strchr(merge[i], ' ');
         str_printf(s, ",\"%.*s%s\":%d", (int)(sp - merge[i]), merge[i], sp + 1, id++);
     }
+    while (strstr(tail, "\"id\":900") && id < 900) { /* added tokens follow the vocabulary */
+        str_printf(s, ",\"[fill%d]\":%d", id, id);
+        id++;
+    }
     str_puts(s, "},\"merges\":[");
     for (int i = 0; i < n_merge; i++) {
         const char *sp = strchr(merge[i], ' ');

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer.json: a BPE over bytes. */
+#include <string.h>
+
+#include "tok/tok_internal.h"
+
+static sl_status check_model(const struct json *model, sl_err *err)
+{
+    bool yes;
+    const char *s;
+    double f;
+    SL_TRY(text_json_str(model, "type", "BPE", &s, err));
+    if (strcmp(s, "BPE") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "model type \"%.40s\": only byte-level BPE is supported",
+                       s);
+    SL_TRY(text_json_bool(model, "byte_fallback", false, &yes, err));
+    if (yes)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "a SentencePiece vocabulary (byte_fallback) is not supported");
+    SL_TRY(text_json_str(model, "continuing_subword_prefix", "", &s, err));
+    if (*s) return SL_FAIL(err, UNSUPPORTED, "continuing_subword_prefix \"%.20s\"", s);
+    SL_TRY(text_json_str(model, "end_of_word_suffix", "", &s, err));
+    if (*s) return SL_FAIL(err, UNSUPPORTED, "end_of_word_suffix \"%.20s\"", s);
+    SL_TRY(text_json_real(model, "dropout", 0, &f, err));
+    if (f != 0) return SL_FAIL(err, UNSUPPORTED, "dropout");
+    return SL_OK;
+}
+
+/* NFC, nothing, or a Sequence of these. */
+static sl_status read_normalizer(tok *t, const struct json *j, sl_err *err)
+{
+    if (!j || j->kind == JSON_NULL_K) return SL_OK;
+    const struct json *type = text_json_get(j, "type");
+    if (text_json_is(type, "NFC")) {
+        t->nfc = true;
+        return SL_OK;
+    }
+    const struct json *list = text_json_get(j, "normalizers");
+    if (!text_json_is(type, "Sequence") || !list || list->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, UNSUPPORTED, "normalizer \"%.40s\"",
+                       type && type->kind == JSON_STR_K ? type->s : "?");
+    for (size_t i = 0; i < list->n; i++) {
+        const struct json *k = text_json_get(list->item[i], "type");
+        if (!text_json_is(k, "NFC"))
+            return SL_FAIL(err, UNSUPPORTED, "normalizer \"%.40s\"",
+                           k && k->kind == JSON_STR_K ? k->s : "?");
+        t->nfc = true;
+    }
+    return SL_OK;
+}
+
+static sl_status read_merges(tok *t, const struct json *list, sl_err *err)
+{
+    uint32_t i = 0;
+    for (const struct json *m = list->child; m; m = m->next, i++) {
+        if (m->kind == JSON_STR_K) {
+            const char *sp = memchr(m->s, ' ', m->n);
+            size_t a = sp ? (size_t)(sp - m->s) : 0;
+            if (!sp || memchr(sp + 1, ' ', m->n - a - 1))
+                return SL_FAIL(err, FORMAT, "model.merges[%u]: \"%.40s\" is no pair", i, m->s);
+            SL_TRY(tok_build_merge(t, i, m->s, a, sp + 1, m->n - a - 1, true, err));
+            continue;
+        }
+        if (m->kind != JSON_ARRAY_K || m->n != 2 || m->item[0]->kind != JSON_STR_K ||
+            m->item[1]->kind != JSON_STR_K)
+            return SL_FAIL(err, FORMAT, "model.merges[%u] is no pair of strings", i);
+        SL_TRY(tok_build_merge(t, i, m->item[0]->s, m->item[0]->n, m->item[1]->s, m->item[1]->n,
+                               true, err));
+    }
+    return SL_OK;
+}
+
+/* ---- post-processing ---- */
+static sl_status put_special(tok *t, const struct json *special, bool front, sl_err *err)
+{
+    const struct json *id = text_json_get(special, "id");
+    if (!id || id->kind != JSON_STR_K)
+        return SL_FAIL(err, FORMAT, "post_processor: a special token without a name");
+    int32_t found = tok_find(t, id->s);
+    if (found < 0) return SL_FAIL(err, FORMAT, "post_processor: \"%.40s\" is no token", id->s);
+    if (front && t->n_front == 0 && t->bos < 0) t->bos = found;
+    return tok_build_around(t, front, found, err);
+}
+
+/* A template: the special tokens before and after the first sequence. */
+static sl_status read_single(tok *t, const struct json *single, sl_err *err)
+{
+    bool front = true;
+    for (const struct json *m = single->child; m; m = m->next) {
+        const struct json *special = text_json_get(m, "SpecialToken");
+        if (special)
+            SL_TRY(put_special(t, special, front, err));
+        else
+            front = false;
+    }
+    return SL_OK;
+}
+
+static sl_status read_post(tok *t, const struct json *j, int depth, sl_err *err)
+{
+    if (!j || j->kind != JSON_OBJECT_K) return SL_OK;
+    const struct json *type = text_json_get(j, "type"), *list = text_json_get(j, "processors");
+    if (text_json_is(type, "Sequence") && list && list->kind == JSON_ARRAY_K && depth < 4) {
+        for (const struct json *p = list->child; p; p = p->next)
+            SL_TRY(read_post(t, p, depth + 1, err));
+        return SL_OK;
+    }
+    const struct json *single = text_json_get(j, "single");
+    if (!text_json_is(type, "TemplateProcessing") || !single || single->kind != JSON_ARRAY_K)
+        return SL_OK;
+    return read_single(t, single, err);
+}
+
+/* ---- all of it ---- */
+static sl_status read_ids(const struct tok_src *s, const struct json *vocab, struct tok_join *join,
+                          int *n_vocab, sl_err *err)
+{
+    int64_t top = -1, added = -1;
+    for (const struct json *m = vocab->child; m; m = m->next) {
+        if (m->kind != JSON_INT_K || m->i < 0)
+            return SL_FAIL(err, FORMAT, "model.vocab: the id of \"%.40s\" is no number from 0 on",
+                           m->key);
+        top = BASE_MAX(top, m->i);
+        tok_join_word(join, m->key, m->n_key, m->i);
+    }
+    tok_join_ids(join, (int64_t)vocab->n, &added);
+    return tok_src_size(s, vocab->n + join->n_name, BASE_MAX(top, added), n_vocab, err);
+}
+
+struct parts {
+    const struct json *model, *vocab, *merges, *added;
+};
+
+static sl_status read_parts(const struct json *j, struct parts *p, sl_err *err)
+{
+    *p = (struct parts){.model = text_json_get(j, "model"),
+                        .added = text_json_get(j, "added_tokens")};
+    p->vocab = text_json_get(p->model, "vocab");
+    p->merges = text_json_get(p->model, "merges");
+    if (!p->model || p->model->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "no model");
+    SL_TRY(check_model(p->model, err));
+    if (!p->vocab || p->vocab->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, FORMAT, "model.vocab is no object");
+    if (!p->merges || p->merges->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, FORMAT, "model.merges is no array");
+    if (p->added && p->added->kind == JSON_NULL_K) p->added = NULL;
+    if (p->added && p->added->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, FORMAT, "added_tokens is no array");
+    return SL_OK;
+}
+
+static sl_status build(const struct tok_src *s, const struct json *j, const struct parts *p,
+                       struct tok_join *join, tok *t, sl_err *err)
+{
+    int n_vocab = 0;
+    SL_TRY(text_json_bool(p->model, "ignore_merges", false, &t->ignore_merges, err));
+    SL_TRY(read_normalizer(t, text_json_get(j, "normalizer"), err));
+    SL_TRY(tok_pre_json(t, text_json_get(j, "pre_tokenizer"), err));
+    SL_TRY(read_ids(s, p->vocab, join, &n_vocab, err));
+    SL_TRY(tok_build_begin(t, n_vocab, p->merges->n, err));
+    for (const struct json *m = p->vocab->child; m; m = m->next)
+        SL_TRY(tok_build_word(t, m->i, m->key, m->n_key, err));
+    SL_TRY(tok_build_index(t, false, err));
+    SL_TRY(read_merges(t, p->merges, err));
+    SL_TRY(tok_join_build(join, t, err));
+    return read_post(t, text_json_get(j, "post_processor"), 0, err);
+}
+
+sl_status tok_json_open(const struct tok_src *s, tok *t, sl_err *err)
+{
+    static const char name[] = "tokenizer.json";
+    const struct json *j = NULL;
+    struct parts p;
+    struct tok_join join = {.a = s->a, .config = s->config, .map = s->map, .added = s->added};
+    SL_TRY(text_json_parse(s->a, name, s->f->tokenizer_json, s->f->n_tokenizer_json, &j, err));
+    if (j->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is no object", name);
+    SL_TRY(tok_in_file(read_parts(j, &p, err), name, err));
+    join.list = p.added;
+    SL_TRY(tok_join_read(&join, err));
+    return tok_in_file(build(s, j, &p, &join, t, err), name, err);
+}
