@@ -157,7 +157,12 @@ enum {
 SL_API sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags,
                              int32_t **ids, int *n_ids, sl_err *err) SL_MUST_USE;
 
-/* Ids to bytes (special tokens as their text when special is 1, else left out). *text is NUL-terminated; free with sl_free. The bytes
+enum {
+    SL_DETOK_SPECIAL = 1, /* special tokens as their text, else they are left out */
+    SL_DETOK_PART = 2     /* the ids go on with a text: SentencePiece's space in front stays */
+};
+
+/* Ids to bytes (special: of the flags above). *text is NUL-terminated; free with sl_free. The bytes
  * may be cut inside a code point when the ids are. Errors: REQUEST (an id that is not in the vocabulary), NOTFOUND, NOMEM. Threads: any. */
 SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int special,
                                char **text, size_t *n, sl_err *err) SL_MUST_USE;

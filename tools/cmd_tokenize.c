@@ -67,7 +67,7 @@ static sl_status pieces(const sl_model *m, bool json, const struct ids *ids, str
     for (int i = 0; i < ids->n; i++) {
         char *p = NULL;
         size_t n = 0;
-        SL_TRY(sl_detokenize(m, &ids->v[i], 1, 1, &p, &n, err));
+        SL_TRY(sl_detokenize(m, &ids->v[i], 1, SL_DETOK_SPECIAL | SL_DETOK_PART, &p, &n, err));
         if (!json) {
             put_piece(s, &one, ids->v[i], p, n);
         } else {

@@ -31,7 +31,7 @@ void api_form_tag(api *a, struct str *out, const char *tag)
     size_t n_text = 1;
     bool control =
         sl_tokenize(a->o.model, tag, strlen(tag), SL_TOK_SPECIAL, &ids, &n, NULL) == SL_OK &&
-        n == 1 && sl_detokenize(a->o.model, ids, 1, 0, &text, &n_text, NULL) == SL_OK &&
+        n == 1 && sl_detokenize(a->o.model, ids, 1, SL_DETOK_PART, &text, &n_text, NULL) == SL_OK &&
         n_text == 0;
     if (control)
         str_printf(out, "<[%d]>", ids[0]);

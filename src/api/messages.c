@@ -422,7 +422,7 @@ bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag)
     char *text = NULL;
     size_t n = 0;
     int k = BASE_MIN(p->n_ids, 16);
-    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, 1, &text, &n, NULL) != SL_OK)
+    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL) != SL_OK)
         return false;
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;

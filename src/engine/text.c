@@ -44,6 +44,7 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
                         size_t *n, sl_err *err)
 {
     struct str s;
+    struct tok_stream stream = {.front = !(special & SL_DETOK_PART)};
     *text = NULL;
     *n = 0;
     SL_TRY(engine_need_tok(m, err));
@@ -57,7 +58,9 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
             return SL_FAIL(err, REQUEST, "token %d at place %d: not in the vocabulary of %d",
                            ids[i], i, tok_n_vocab(m->tok));
         }
-        if (p && (special || !tok_is_special(m->tok, ids[i]))) str_put(&s, p, (size_t)len);
+        if (!p || (!(special & SL_DETOK_SPECIAL) && tok_is_special(m->tok, ids[i]))) continue;
+        tok_stream_front(m->tok, &stream, &p, &len);
+        str_put(&s, p, (size_t)len);
     }
     str_put(&s, "", 0);
     sl_status st = str_status(&s, err);

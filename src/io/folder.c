@@ -19,7 +19,8 @@ static const char index_name[] = "model.safetensors.index.json";
 static const char ascend_name[] = "quant_model_description";
 static const char *const text_name[] = {
     "tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
-    "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt"};
+    "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt",
+    "tokenizer.model",         "tiktoken.model"};
 static const char template_dir[] = "additional_chat_templates"; /* its *.jinja are texts too */
 
 /* DIR/NAME in the arena. */

@@ -67,6 +67,10 @@ static sl_status open_folder(const io_model *m, tok **out, sl_err *err)
                 {"tokenizer_config.json", &f.tokenizer_config, &f.n_tokenizer_config},
                 {"special_tokens_map.json", &f.special_tokens_map, &f.n_special_tokens_map},
                 {"added_tokens.json", &f.added_tokens, &f.n_added_tokens},
+                {"tokenizer.model", &f.tokenizer_model, &f.n_tokenizer_model},
+                {"tiktoken.model", &f.tiktoken_model, &f.n_tiktoken_model},
+                {"vocab.json", &f.vocab_json, &f.n_vocab_json},
+                {"merges.txt", &f.merges_txt, &f.n_merges_txt},
                 {"chat_template.json", &f.chat_template_json, &f.n_chat_template_json},
                 {"chat_template.jinja", &f.chat_template_jinja, &f.n_chat_template_jinja}};
     for (int i = 0; i < BASE_COUNT_OF(file); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE: text <-> ids, from tokenizer.json or GGUF metadata; added tokens; the streaming
- * detokeniser. Read-only after open. */
+/* BPE over bytes or over code points: text <-> ids, from a folder's files or GGUF metadata; added
+ * tokens; the streaming detokeniser. Read-only after open. */
 #ifndef TOK_TOK_H
 #define TOK_TOK_H
 
@@ -15,8 +15,8 @@
 
 typedef struct tok tok;
 
-/* Errors: NOTFOUND (the model has no tokenizer), UNSUPPORTED (names the kind: SentencePiece, an
- * unknown pre-tokenizer, ...), FORMAT, NOMEM. */
+/* Errors: NOTFOUND (the model has no tokenizer), UNSUPPORTED (names what is not known: unigram,
+ * a pre-tokenizer, ...), FORMAT, NOMEM. */
 sl_status tok_open(const io_model *m, tok **out, sl_err *err) BASE_MUST_USE;
 void tok_close(tok *t);
 
@@ -30,9 +30,11 @@ struct tok_named {
 /* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
 struct tok_files {
     const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *added_tokens,
-        *chat_template_json, *chat_template_jinja;
+        *chat_template_json, *chat_template_jinja, *tokenizer_model, *tiktoken_model, *vocab_json,
+        *merges_txt;
     size_t n_tokenizer_json, n_tokenizer_config, n_special_tokens_map, n_added_tokens,
-        n_chat_template_json, n_chat_template_jinja;
+        n_chat_template_json, n_chat_template_jinja, n_tokenizer_model, n_tiktoken_model,
+        n_vocab_json, n_merges_txt;
     const struct json *config, *generation_config;
     const struct tok_named *tmpl; /* additional_chat_templates/NAME.jinja */
     int n_tmpl;
@@ -83,8 +85,8 @@ bool tok_special_get(const tok *t, int i, struct tok_special *out);
 /* Id of a token by its exact text; -1 = none. */
 int32_t tok_find(const tok *t, const char *text);
 /* The chat template's source for a conversation with or without tools: with tools the one named
- * tool_use, where there is one. NULL = none. Borrowed. Errors: NOTFOUND (there are templates, but no
- * default one: names them). */
+ * tool_use, where there is one. NULL = none. Borrowed. Errors: NOTFOUND (there are templates, but
+ * no default one: names them). */
 sl_status tok_template_for(const tok *t, bool tools, const char **text, size_t *n,
                            sl_err *err) BASE_MUST_USE;
 /* Template i of those that the model brings, from 0 on; NULL past the last. */
@@ -96,11 +98,15 @@ const char *tok_eos_text(const tok *t);
 struct tok_stream {
     char pend[8]; /* an unfinished code point */
     int n_pend;
+    bool front; /* what comes begins a text: spaces go that the reference's decoder leaves out there
+                 */
 };
 /* Append to out the bytes that id completes; special tokens only when special. Invalid bytes become
  * U+FFFD as soon as they can not be completed. */
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
                          struct str *out, sl_err *err) BASE_MUST_USE;
+/* Of the bytes of the next token: those that count, where front says that a text begins. */
+void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n);
 /* What is left at the end, as U+FFFD. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 

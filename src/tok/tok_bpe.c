@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "text/utf8.h"
 #include "tok/tok_internal.h"
 
 #define SHORT 48 /* bytes; above this the heap is faster */
@@ -31,14 +32,97 @@ static uint32_t rank_of(const tok *t, uint32_t l, uint32_t r)
     return m ? m->rank : TOK_NONE;
 }
 
+static uint32_t made_of(const tok *t, uint32_t l, uint32_t r, uint32_t rank)
+{
+    return t->tied ? tok_merge_find(t, l, r)->id : t->rank_id[rank];
+}
+
+/* The symbols that merging p[0..n) begins with: at most n. */
+static size_t symbols(const tok *t, const char *p, size_t n, uint32_t *id)
+{
+    size_t k = 0, len;
+    if (!t->chars) {
+        for (size_t i = 0; i < n; i++) {
+            uint32_t b = t->byte_id[(unsigned char)p[i]];
+            if (b != TOK_NONE) id[k++] = b;
+        }
+        return k;
+    }
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t cp, x;
+        len = (size_t)BASE_MAX(text_utf8_decode(p + i, n - i, &cp), 1);
+        x = len == 1 ? t->byte_id[(unsigned char)p[i]] : tok_word_find(t, p + i, len);
+        if (x != TOK_NONE)
+            id[k++] = x;
+        else
+            k += tok_bpe_unknown(t, p + i, len, id + k);
+    }
+    return k;
+}
+
+size_t tok_bpe_unknown(const tok *t, const char *p, size_t n, uint32_t *id)
+{
+    bool all = true;
+    for (size_t i = 0; i < n; i++)
+        all = all && t->fallback[(unsigned char)p[i]] != TOK_NONE;
+    for (size_t i = 0; all && i < n; i++)
+        id[i] = t->fallback[(unsigned char)p[i]];
+    if (all) return n;
+    if (t->unk < 0) return 0;
+    id[0] = (uint32_t)t->unk;
+    return 1;
+}
+
+/* A merged symbol that is no token is spelled by what it was merged from; one without an id by its
+ * bytes. begin: where the word's ids begin in out. */
+static sl_status put_symbol(const tok *t, uint32_t id, int begin, struct tok_ids *out, sl_err *err)
+{
+    uint32_t stack[64], byte[4];
+    int n = 0;
+    stack[n++] = id;
+    while (n > 0) {
+        uint32_t x = stack[--n];
+        const struct tok_entry *e = &t->v[x];
+        if (x >= (uint32_t)t->n_vocab) {
+            size_t k = tok_bpe_unknown(t, e->key, e->n_key, byte);
+            for (size_t i = 0; i < k; i++)
+                SL_TRY(put_symbol(t, byte[i], begin, out, err));
+            continue;
+        }
+        if ((int64_t)x == t->unk && t->fuse_unk && out->n > begin && out->id[out->n - 1] == t->unk)
+            continue;
+        size_t cut =
+            e->flags & TOK_F_UNUSED && n + 2 <= BASE_COUNT_OF(stack) ? tok_bpe_cut(t, e) : 0;
+        if (cut == 0) {
+            SL_TRY(tok_ids_put(out, (int32_t)x, err));
+            continue;
+        }
+        stack[n++] = tok_word_find(t, e->key + cut, e->n_key - cut);
+        stack[n++] = tok_word_find(t, e->key, cut);
+    }
+    return SL_OK;
+}
+
+size_t tok_bpe_cut(const tok *t, const struct tok_entry *e)
+{
+    uint32_t best = TOK_NONE;
+    size_t cut = 0;
+    for (size_t i = 1; i < e->n_key; i++) {
+        if (t->chars && ((unsigned char)e->key[i] & 0xc0) == 0x80) continue;
+        uint32_t l = tok_word_find(t, e->key, i), r = tok_word_find(t, e->key + i, e->n_key - i);
+        if (l == TOK_NONE || r == TOK_NONE || !tok_merge_find(t, l, r)) continue;
+        if (cut && tok_merge_find(t, l, r)->rank >= best) continue;
+        best = tok_merge_find(t, l, r)->rank;
+        cut = i;
+    }
+    return cut;
+}
+
 static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_ids *out, sl_err *err)
 {
     uint32_t id[SHORT], rank[SHORT];
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t b = t->byte_id[(unsigned char)p[i]];
-        if (b != TOK_NONE) id[k++] = b;
-    }
+    int begin = out->n;
+    size_t k = symbols(t, p, n, id);
     for (size_t i = 0; i + 1 < k; i++)
         rank[i] = rank_of(t, id[i], id[i + 1]);
     while (k > 1) {
@@ -46,7 +130,7 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         for (size_t i = 1; i + 1 < k; i++)
             if (rank[i] < rank[best]) best = i;
         if (rank[best] == TOK_NONE) break;
-        id[best] = t->rank_id[rank[best]];
+        id[best] = made_of(t, id[best], id[best + 1], rank[best]);
         memmove(id + best + 1, id + best + 2, (k - best - 2) * sizeof *id);
         if (best + 3 < k) memmove(rank + best + 1, rank + best + 2, (k - best - 3) * sizeof *rank);
         k--;
@@ -54,7 +138,8 @@ static sl_status short_word(const tok *t, const char *p, size_t n, struct tok_id
         if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
     }
     for (size_t i = 0; i < k; i++)
-        SL_TRY(tok_ids_put(out, (int32_t)id[i], err));
+        SL_TRY(t->chars ? put_symbol(t, id[i], begin, out, err)
+                        : tok_ids_put(out, (int32_t)id[i], err));
     return SL_OK;
 }
 
@@ -111,7 +196,7 @@ static void merge_all(const tok *t, struct list *w)
         uint32_t i = (uint32_t)top, rank = (uint32_t)(top >> 32);
         struct sym *s = &w->v[i];
         if (s->rank != rank) continue; /* the pair is gone */
-        s->id = t->rank_id[rank];
+        s->id = made_of(t, s->id, w->v[s->next].id, rank);
         w->v[s->next].rank = TOK_NONE;
         s->next = w->v[s->next].next;
         if (s->next != TOK_NONE) w->v[s->next].prev = i;
@@ -138,14 +223,11 @@ static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_
     struct list w = {.v = b->mem};
     w.heap = (uint64_t *)(void *)((char *)b->mem + size_round(n * sizeof *w.v, 64)) +
              7; /* heap[1] begins a cache line */
-    uint32_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t c = t->byte_id[(unsigned char)p[i]];
-        if (c == TOK_NONE) continue;
-        w.v[k] =
-            (struct sym){.id = c, .prev = k - 1, .next = k + 1}; /* the first's prev: TOK_NONE */
-        k++;
-    }
+    uint32_t k =
+        (uint32_t)symbols(t, p, n, (uint32_t *)(void *)w.heap); /* the heap is not yet used */
+    for (uint32_t i = 0; i < k; i++)                            /* the first's prev: TOK_NONE */
+        w.v[i] = (struct sym){.id = ((uint32_t *)(void *)w.heap)[i], .prev = i - 1, .next = i + 1};
+    int begin = out->n;
     if (k == 0) return SL_OK;
     w.v[k - 1].next = TOK_NONE;
     for (uint32_t i = 0; i < k; i++) {
@@ -156,21 +238,39 @@ static sl_status long_word(const tok *t, struct tok_bpe *b, const char *p, size_
         if (8 * i + 1 < w.n_heap) heap_down(&w, i);
     merge_all(t, &w);
     for (uint32_t i = 0; i != TOK_NONE; i = w.v[i].next)
-        SL_TRY(tok_ids_put(out, (int32_t)w.v[i].id, err));
+        SL_TRY(t->chars ? put_symbol(t, w.v[i].id, begin, out, err)
+                        : tok_ids_put(out, (int32_t)w.v[i].id, err));
+    return SL_OK;
+}
+
+/* Where no merge crosses from one word into the mark of the next, words are merged one by one. */
+static sl_status by_word(const tok *t, struct tok_bpe *w, const char *p, size_t n,
+                         struct tok_ids *out, sl_err *err)
+{
+    size_t m = strlen(t->mark), begin = 0;
+    for (size_t i = 0; begin < n; begin = i) {
+        while (n - i >= m && memcmp(p + i, t->mark, m) == 0)
+            i += m;
+        const char *hit = memmem(p + i, n - i, t->mark, m);
+        i = hit ? (size_t)(hit - p) : n;
+        SL_TRY(i - begin <= SHORT ? short_word(t, p + begin, i - begin, out, err)
+                                  : long_word(t, w, p + begin, i - begin, out, err));
+    }
     return SL_OK;
 }
 
 sl_status tok_bpe_word(const tok *t, struct tok_bpe *w, const char *p, size_t n,
                        struct tok_ids *out, sl_err *err)
 {
-    if (n == 1) {
+    if (n == 1 && !t->chars) {
         uint32_t id = t->byte_id[(unsigned char)p[0]];
         return id == TOK_NONE ? SL_OK : tok_ids_put(out, (int32_t)id, err);
     }
     if (t->ignore_merges) {
         uint32_t id = tok_word_find(t, p, n);
-        if (id != TOK_NONE) return tok_ids_put(out, (int32_t)id, err);
+        if (id < (uint32_t)t->n_vocab) return tok_ids_put(out, (int32_t)id, err);
     }
+    if (t->by_word) return by_word(t, w, p, n, out, err);
     return n <= SHORT ? short_word(t, p, n, out, err) : long_word(t, w, p, n, out, err);
 }
 

@@ -53,7 +53,9 @@ sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err)
         return SL_FAIL(err, FORMAT, "vocabulary with %llu merges", (unsigned long long)n_merge);
     SL_TRY(mem_alloc_array(MEM_TOK, (size_t)n_vocab, sizeof *t->v, &p, err));
     t->v = p;
-    t->n_vocab = n_vocab;
+    t->n_vocab = t->n_entry = n_vocab;
+    t->unk = -1;
+    memset(t->fallback, 0xff, sizeof t->fallback);
     size_t cap = 16;
     while (cap < (size_t)n_vocab * 2)
         cap *= 2;
@@ -73,7 +75,8 @@ sl_status tok_build_begin(tok *t, int n_vocab, uint64_t n_merge, sl_err *err)
     return SL_OK;
 }
 
-sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *err)
+/* An entry of n bytes for a new word; *q: room for its bytes, which are p's at first. */
+static sl_status new_word(tok *t, int64_t id, const char *p, size_t n, char **q, sl_err *err)
 {
     if (id < 0 || id >= t->n_vocab)
         return SL_FAIL(err, FORMAT, "token id %lld is outside 0..%d", (long long)id,
@@ -83,18 +86,96 @@ sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *er
         return SL_FAIL(err, FORMAT, "token id %lld is given twice", (long long)id);
     if (n > UINT16_MAX * 16u)
         return SL_FAIL(err, LIMIT, "token %lld has %zu bytes", (long long)id, n);
+    SL_TRY(mem_arena_str(&t->a, p, n, q, err));
+    e->p = e->key = *q;
+    e->n = e->n_key = (uint32_t)n;
+    e->flags |= TOK_F_USED;
+    return SL_OK;
+}
+
+sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *err)
+{
     char *q = NULL;
     size_t k = n;
-    SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
-    e->flags = TOK_F_USED;
+    SL_TRY(new_word(t, id, p, n, &q, err));
+    struct tok_entry *e = &t->v[id];
     if (n > 0 && to_bytes(p, n, q, &k)) {
         q[k] = 0;
         e->flags |= TOK_F_WORD;
+        e->n = e->n_key = (uint32_t)k;
     } else {
         memcpy(q, p, n);
     }
+    return SL_OK;
+}
+
+sl_status tok_build_bytes(tok *t, int64_t id, const char *p, size_t n, sl_err *err)
+{
+    char *q = NULL;
+    SL_TRY(new_word(t, id, p, n, &q, err));
+    if (n > 0) t->v[id].flags |= TOK_F_WORD;
+    return SL_OK;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The byte that <0x0A> stands for; -1 = it is no such word. */
+static int byte_word(const char *p, size_t n)
+{
+    if (n != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>' || hex(p[3]) < 0 || hex(p[4]) < 0)
+        return -1;
+    return hex(p[3]) * 16 + hex(p[4]);
+}
+
+/* What a text of a word stands for: marks are spaces. */
+static sl_status unmarked(tok *t, const char *p, size_t n, struct tok_entry *e, sl_err *err)
+{
+    size_t m = strlen(t->mark), k = 0;
+    char *q = NULL;
+    if (m == 0 || n < m || !memmem(p, n, t->mark, m)) return SL_OK;
+    SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
+    for (size_t i = 0; i < n;) {
+        bool hit = n - i >= m && memcmp(p + i, t->mark, m) == 0;
+        q[k++] = hit ? ' ' : p[i];
+        i += hit ? m : 1;
+    }
+    q[k] = 0;
     e->p = q;
     e->n = (uint32_t)k;
+    return SL_OK;
+}
+
+sl_status tok_build_chars(tok *t, int64_t id, const char *p, size_t n, sl_err *err)
+{
+    char *q = NULL;
+    size_t good = text_utf8_check(p, n);
+    if (good < n)
+        return SL_FAIL(err, FORMAT, "token %lld is not UTF-8 at byte %zu", (long long)id, good);
+    SL_TRY(new_word(t, id, p, n, &q, err));
+    struct tok_entry *e = &t->v[id];
+    int byte = t->byte_words ? byte_word(p, n) : -1;
+    if (n > 0) e->flags |= TOK_F_WORD;
+    if (byte < 0 || t->fallback[byte] != TOK_NONE) return unmarked(t, p, n, e, err);
+    t->fallback[byte] = (uint32_t)id;
+    if (!t->byte_decode) return SL_OK;
+    SL_TRY(mem_arena_str(&t->a, (char[]){(char)byte}, 1, &q, err));
+    e->p = q;
+    e->n = 1;
+    return SL_OK;
+}
+
+sl_status tok_build_mark(tok *t, const char *mark, sl_err *err)
+{
+    size_t n = strlen(mark);
+    if (n == 0 || n >= sizeof t->mark)
+        return SL_FAIL(err, UNSUPPORTED, "\"%.40s\" in place of spaces", mark);
+    if (t->mark[0] && strcmp(t->mark, mark) != 0)
+        return SL_FAIL(err, UNSUPPORTED, "both \"%s\" and \"%s\" in place of spaces", t->mark,
+                       mark);
+    memcpy(t->mark, mark, n + 1);
     return SL_OK;
 }
 
@@ -122,8 +203,13 @@ sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t 
         return SL_FAIL(err, FORMAT, "added token id %lld is given twice", (long long)id);
     char *q = NULL;
     SL_TRY(mem_arena_str(&t->a, p, n, &q, err));
+    if (!(e->flags & TOK_F_WORD)) {
+        e->key = q;
+        e->n_key = (uint32_t)n;
+    }
     e->p = q;
     e->n = (uint32_t)n;
+    if (t->chars) SL_TRY(unmarked(t, q, n, e, err));
     e->flags = (e->flags & (TOK_F_WORD | TOK_F_EOG)) | TOK_F_USED | TOK_F_ADDED | flags;
     if ((flags & TOK_F_SPECIAL) || bar_form(p, n)) e->flags |= TOK_F_CONTROL;
     return SL_OK;
@@ -138,7 +224,7 @@ uint32_t tok_word_find(const tok *t, const char *p, size_t n)
 {
     for (uint64_t i = hash_word(p, n) & t->slot_mask;; i = (i + 1) & t->slot_mask) {
         uint32_t id = t->slot[i];
-        if (id == TOK_NONE || (t->v[id].n == n && memcmp(t->v[id].p, p, n) == 0)) return id;
+        if (id == TOK_NONE || (t->v[id].n_key == n && memcmp(t->v[id].key, p, n) == 0)) return id;
     }
 }
 
@@ -148,11 +234,11 @@ sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err)
     for (int id = 0; id < t->n_vocab; id++) {
         struct tok_entry *e = &t->v[id];
         if (!(e->flags & TOK_F_WORD)) continue;
-        uint64_t i = hash_word(e->p, e->n) & t->slot_mask;
+        uint64_t i = hash_word(e->key, e->n_key) & t->slot_mask;
         bool dup = false;
         for (; t->slot[i] != TOK_NONE && !dup; i = (i + 1) & t->slot_mask) {
             const struct tok_entry *o = &t->v[t->slot[i]];
-            dup = o->n == e->n && memcmp(o->p, e->p, e->n) == 0;
+            dup = o->n_key == e->n_key && memcmp(o->key, e->key, e->n_key) == 0;
         }
         if (dup && !dup_ok)
             return SL_FAIL(err, FORMAT, "token %d has the same bytes as another", id);
@@ -161,9 +247,18 @@ sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err)
             continue;
         }
         t->slot[i] = (uint32_t)id;
-        if (e->n == 1) t->byte_id[(unsigned char)e->p[0]] = (uint32_t)id;
+        if (e->n_key == 1) t->byte_id[(unsigned char)e->key[0]] = (uint32_t)id;
     }
     return SL_OK;
+}
+
+void tok_build_slot(tok *t, uint32_t id)
+{
+    uint64_t i = hash_word(t->v[id].key, t->v[id].n_key) & t->slot_mask;
+    while (t->slot[i] != TOK_NONE)
+        i = (i + 1) & t->slot_mask;
+    t->slot[i] = id;
+    if (t->v[id].n_key == 1) t->byte_id[(unsigned char)t->v[id].key[0]] = id;
 }
 
 static uint32_t hash_pair(uint32_t l, uint32_t r)
@@ -181,19 +276,37 @@ const struct tok_merge *tok_merge_find(const tok *t, uint32_t l, uint32_t r)
     }
 }
 
+static void put_merge(tok *t, struct tok_merge m, bool last_wins)
+{
+    uint32_t s = hash_pair(m.left, m.right) & t->merge_mask;
+    for (; t->merge[s].left != TOK_NONE; s = (s + 1) & t->merge_mask)
+        if (t->merge[s].left == m.left && t->merge[s].right == m.right) {
+            if (last_wins) t->merge[s].rank = m.rank;
+            return;
+        }
+    t->merge[s] = m;
+    t->n_merge++;
+}
+
 sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const char *r, size_t n_r,
                           bool last_wins, sl_err *err)
 {
     char small[1024], *both = small;
     void *big = NULL;
     size_t a = 0, b = 0;
-    sl_status st = SL_OK;
     if (n_l + n_r > sizeof small) {
         SL_TRY(mem_alloc(MEM_TOK, n_l + n_r, &big, err));
         both = big;
     }
     uint32_t id_l = TOK_NONE, id_r = TOK_NONE, id = TOK_NONE;
-    if (to_bytes(l, n_l, both, &a) && to_bytes(r, n_r, both + a, &b) && a && b) {
+    bool plain = t->chars;
+    if (plain) {
+        memcpy(both, l, n_l);
+        memcpy(both + n_l, r, n_r);
+        a = n_l;
+        b = n_r;
+    }
+    if ((plain || (to_bytes(l, n_l, both, &a) && to_bytes(r, n_r, both + a, &b))) && a && b) {
         id_l = tok_word_find(t, both, a);
         id_r = tok_word_find(t, both + a, b);
         id = tok_word_find(t, both, a + b);
@@ -206,15 +319,8 @@ sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const c
                        : id_r == TOK_NONE ? "the right half"
                                           : "the result");
     t->rank_id[i] = id;
-    uint32_t s = hash_pair(id_l, id_r) & t->merge_mask;
-    for (; t->merge[s].left != TOK_NONE; s = (s + 1) & t->merge_mask)
-        if (t->merge[s].left == id_l && t->merge[s].right == id_r) {
-            if (last_wins) t->merge[s].rank = i;
-            return st;
-        }
-    t->merge[s] = (struct tok_merge){id_l, id_r, i, id};
-    t->n_merge++;
-    return st;
+    put_merge(t, (struct tok_merge){id_l, id_r, i, id}, last_wins);
+    return SL_OK;
 }
 
 sl_status tok_build_template(tok *t, const char *name, const char *p, size_t n, sl_err *err)
@@ -240,6 +346,13 @@ sl_status tok_build_special(tok *t, const char *name, const char *p, size_t n, i
     if (strcmp(name, "bos_token") == 0) t->bos = id;
     if (strcmp(name, "eos_token") == 0) t->eos = id;
     return SL_OK;
+}
+
+int32_t tok_special_id(const tok *t, const char *name)
+{
+    for (int i = 0; i < t->n_special; i++)
+        if (strcmp(t->special[i].name, name) == 0) return t->special[i].id;
+    return -1;
 }
 
 void tok_build_eog(tok *t, int64_t id)
@@ -276,22 +389,60 @@ static const char *const eog_text[] = {"<|endoftext|>", "<|im_end|>",    "<|end_
                                        "<|eot|>",       "<|endofturn|>", "</s>",
                                        "<eos>",         EOS_DEEPSEEK};
 
-/* Where every byte has a token and no step drops any, texts have a least number of tokens. */
+/* Can every text be told by tokens, and does no step leave bytes out? Then texts have a least
+ * number of tokens. */
 static size_t longest(const tok *t)
 {
     size_t n = 1;
+    if (t->spm.squeeze || t->spm.n_unit) return 0;
     for (int i = 0; i < 256; i++)
-        if (t->byte_id[i] == TOK_NONE) return 0;
+        if ((t->chars ? t->fallback : t->byte_id)[i] == TOK_NONE) return 0;
     for (int i = 0; i < t->n_step; i++)
         if (t->step[i].kind == TOK_STEP_REMOVED) return 0;
-    for (int id = 0; id < t->n_vocab; id++)
-        n = BASE_MAX(n, (size_t)t->v[id].n);
+    for (int i = 0; i < t->n_norm; i++)
+        if (t->norm_step[i].kind == TOK_NORM_REPLACE && t->norm_step[i].n_b < t->norm_step[i].n_a)
+            return 0;
+    for (int id = 0; id < t->n_vocab; id++) {
+        if (t->v[id].flags & (TOK_F_LSTRIP | TOK_F_RSTRIP)) return 0;
+        n = BASE_MAX(n, (size_t)BASE_MAX(t->v[id].n, t->v[id].n_key));
+    }
     return n;
+}
+
+/* Does no word go on with a mark behind something else? */
+static bool marks_begin_words(const tok *t)
+{
+    size_t m = strlen(t->mark);
+    if (!t->chars || m == 0 || tok_word_find(t, t->mark, m) == TOK_NONE) return false;
+    for (int id = 0; id < t->n_vocab; id++) {
+        const struct tok_entry *e = &t->v[id];
+        size_t i = 0;
+        if (!(e->flags & TOK_F_WORD)) continue;
+        while (e->n_key - i >= m && memcmp(e->key + i, t->mark, m) == 0)
+            i += m;
+        if (memmem(e->key + i, e->n_key - i, t->mark, m)) return false;
+    }
+    return true;
+}
+
+/* Where the text of an added token is looked for: as it is, or normalised like texts. */
+static sl_status add_to_trie(tok *t, uint32_t id, sl_err *err)
+{
+    const struct tok_entry *e = &t->v[id];
+    struct str s;
+    if (t->split_special && (e->flags & TOK_F_SPECIAL)) return SL_OK;
+    if (!(e->flags & TOK_F_NORMALIZED)) return tok_trie_add(&t->raw, e->key, e->n_key, id, err);
+    str_init(&s, MEM_TOK, 0);
+    sl_status st = tok_norm_text(t, e->key, e->n_key, &s, err);
+    if (!st && s.n) st = tok_trie_add(&t->norm, str_c(&s), s.n, id, err);
+    str_fini(&s);
+    return st;
 }
 
 sl_status tok_build_end(tok *t, sl_err *err)
 {
     t->max_piece = longest(t);
+    t->by_word = marks_begin_words(t);
     if (t->bos >= 0) t->v[t->bos].flags |= TOK_F_CONTROL;
     if (t->eos >= 0) t->v[t->eos].flags |= TOK_F_EOG;
     for (int id = 0; id < t->n_vocab; id++) {
@@ -301,9 +452,7 @@ sl_status tok_build_end(tok *t, sl_err *err)
             for (int k = 0; k < BASE_COUNT_OF(eog_text); k++)
                 if (strcmp(e->p, eog_text[k]) == 0) e->flags |= TOK_F_EOG;
         if (e->flags & TOK_F_EOG) e->flags |= TOK_F_CONTROL;
-        if (t->split_special && (e->flags & TOK_F_SPECIAL)) continue;
-        SL_TRY(tok_trie_add(e->flags & TOK_F_NORMALIZED ? &t->norm : &t->raw, e->p, e->n,
-                            (uint32_t)id, err));
+        SL_TRY(add_to_trie(t, (uint32_t)id, err));
     }
     return SL_OK;
 }

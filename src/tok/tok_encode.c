@@ -11,8 +11,7 @@
 
 struct run {
     const tok *t;
-    text_match *match;
-    struct tok_pieces a, b;
+    struct tok_cut cut;
     struct tok_bpe bpe;
     struct tok_ids *out;
     sl_err *err;
@@ -24,6 +23,7 @@ struct view {
     size_t n, off;
     const struct text_tmpl_span *span;
     int n_span;
+    bool head; /* it is the beginning of the whole text */
 };
 
 /* How many bytes from p + i on are the template's, at most TOK_MAX_ADDED. */
@@ -89,6 +89,7 @@ static struct view cut(const struct view *v, size_t begin, size_t end)
     c.p += begin;
     c.off += begin;
     c.n = end - begin;
+    c.head = v->head && begin == 0;
     return c;
 }
 
@@ -137,23 +138,30 @@ static sl_status room_for(const struct run *r, size_t n_word)
 
 static sl_status words(struct run *r, const struct view *v)
 {
-    struct tok_pieces *w = NULL;
+    struct tok_cut *c = &r->cut;
     SL_TRY(room_for(r, v->n / BASE_MAX(r->t->max_piece, 1)));
-    SL_TRY(tok_pre_split(r->t, r->match, v->p, v->n, &r->a, &r->b, &w, r->err));
-    SL_TRY(room_for(r, w->n));
-    for (size_t i = 0; i < w->n; i++)
-        SL_TRY(tok_bpe_word(r->t, &r->bpe, v->p + w->v[i].begin, w->v[i].end - w->v[i].begin,
-                            r->out, r->err));
+    c->head = v->head;
+    SL_TRY(tok_pre_split(r->t, c, v->p, v->n, r->err));
+    SL_TRY(room_for(r, c->out->n));
+    for (size_t i = 0; i < c->out->n; i++) {
+        struct tok_piece w = c->out->v[i];
+        SL_TRY(tok_bpe_word(r->t, &r->bpe, c->p + w.begin, w.end - w.begin, r->out, r->err));
+    }
     return SL_OK;
 }
 
-/* Normalise span by span, so that it stays known who wrote what. */
-static sl_status normalise(struct run *r, const struct view *v)
+/* Normalise span by span, so that it stays known who wrote what. Step k and those after it. */
+static sl_status normalise(struct run *r, const struct view *v, int k)
 {
+    struct tok_norm_state state = {.head = v->head};
     struct str s;
     void *p = NULL;
     int n = 0;
     sl_status st = SL_OK;
+    const tok *t = r->t;
+    while (k < t->n_norm && t->norm_step[k].kind == TOK_NORM_NFC && text_nfc_quick(v->p, v->n))
+        k++;
+    if (k == t->n_norm) return scan(r, &t->norm, v, words);
     str_init(&s, MEM_REQUEST, 0);
     SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, (size_t)v->n_span, sizeof *v->span, &p, r->err));
     struct text_tmpl_span *span = p;
@@ -162,11 +170,16 @@ static sl_status normalise(struct run *r, const struct view *v)
         if (b >= e) continue;
         span[n].begin = s.n;
         span[n].user = v->span[i].user;
-        SL_TRY_OUT(text_nfc(v->p + (b - v->off), e - b, &s, r->err));
+        SL_TRY_OUT(tok_norm_part(t, k, &state, v->p + (b - v->off), e - b, &s, r->err));
         span[n++].end = s.n;
     }
-    struct view w = {.p = str_c(&s), .n = s.n, .span = span, .n_span = n};
-    st = scan(r, &r->t->norm, &w, words);
+    tok_norm_end(t, k, &state, &s);
+    for (int i = n - 1; i >= 0 && span[i].end > s.n; i--) {
+        span[i].end = s.n;
+        span[i].begin = BASE_MIN(span[i].begin, s.n);
+    }
+    struct view w = {.p = str_c(&s), .n = s.n, .span = span, .n_span = n, .head = v->head};
+    st = s.n ? normalise(r, &w, k + 1) : SL_OK;
 out:
     str_fini(&s);
     mem_free(p);
@@ -175,8 +188,7 @@ out:
 
 static sl_status plain_raw(struct run *r, const struct view *v)
 {
-    if (r->t->nfc && !text_nfc_quick(v->p, v->n)) return normalise(r, v);
-    return scan(r, &r->t->norm, v, words);
+    return normalise(r, v, 0);
 }
 
 sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
@@ -188,12 +200,13 @@ sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
     if (good < n) return SL_FAIL(err, REQUEST, "text is not UTF-8 at byte %zu", good);
     if (n == 0) return SL_OK;
     struct run r = {.t = t, .out = out, .err = err};
-    struct view v = {.p = text, .n = n, .span = span, .n_span = n_span};
-    sl_status st = text_match_open(MEM_REQUEST, &r.match, err);
+    struct view v = {.p = text, .n = n, .span = span, .n_span = n_span, .head = true};
+    text_match *m = NULL;
+    sl_status st = text_match_open(MEM_REQUEST, &m, err);
+    tok_cut_init(&r.cut, m);
     if (st == SL_OK) st = scan(&r, &t->raw, &v, plain_raw);
-    text_match_close(r.match);
-    mem_free(r.a.v);
-    mem_free(r.b.v);
+    text_match_close(m);
+    tok_cut_fini(&r.cut);
     tok_bpe_fini(&r.bpe);
     return st;
 }
@@ -230,6 +243,18 @@ static void settle(struct tok_stream *s, struct str *out, bool last)
     }
 }
 
+void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n)
+{
+    if (!s->front || *n == 0) return;
+    int most = t->strip_first || t->strip < 0 ? *n : t->strip, k = 0;
+    while (k < *n && k < most && (*p)[k] == ' ')
+        k++;
+    *p += k;
+    *n -= k;
+    /* SentencePiece takes all spaces in front where it takes them out of texts */
+    if (*n > 0 || t->strip >= 0 || t->strip_first) s->front = false;
+}
+
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
                          struct str *out, sl_err *err)
 {
@@ -238,6 +263,7 @@ sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool sp
         return SL_FAIL(err, REQUEST, "token id %d is outside 0..%d", (int)id, t->n_vocab - 1);
     const char *p = tok_bytes(t, id, &n);
     if (!special && tok_is_special(t, id)) return SL_OK;
+    tok_stream_front(t, s, &p, &n);
     for (int i = 0; i < n; i++) {
         if (s->n_pend == 0) { /* whole runs of ASCII at once */
             int k = i;

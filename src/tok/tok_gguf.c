@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vocabulary in a GGUF file's metadata (tokenizer.ggml.*), tokenizer.ggml.model = gpt2 only. */
+/* The vocabulary in a GGUF file's metadata (tokenizer.ggml.*): tokenizer.ggml.model is gpt2 (words
+ * of bytes, and merges) or llama (SentencePiece: words of code points, and scores). */
 #include <string.h>
 
 #include "base/log.h"
@@ -85,7 +86,7 @@ static sl_status optional(sl_status st)
     return st == SL_NOTFOUND ? SL_OK : st;
 }
 
-static sl_status check_model(const io_model *m, sl_err *err)
+static sl_status check_model(const io_model *m, tok *t, sl_err *err)
 {
     const char *s = NULL;
     uint64_t n = 0;
@@ -93,13 +94,10 @@ static sl_status check_model(const io_model *m, sl_err *err)
     if (st == SL_NOTFOUND)
         return SL_FAIL(err, NOTFOUND, "the file has no tokenizer (tokenizer.ggml.model)");
     SL_TRY(st);
-    if (n == 4 && memcmp(s, "gpt2", 4) == 0) return SL_OK;
-    const char *kind =
-        n == 5 && memcmp(s, "llama", 5) == 0
-            ? "a SentencePiece vocabulary (tokenizer.ggml.model is llama) is not supported"
-            : NULL;
-    if (kind) return SL_FAIL(err, UNSUPPORTED, "%s", kind);
-    return SL_FAIL(err, UNSUPPORTED, "tokenizer.ggml.model \"%.*s\" is not supported: only gpt2 is",
+    t->chars = n == 5 && memcmp(s, "llama", 5) == 0;
+    if (t->chars || (n == 4 && memcmp(s, "gpt2", 4) == 0)) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "tokenizer.ggml.model \"%.*s\" is not supported: only gpt2 and llama are",
                    (int)BASE_MIN(n, 40), s);
 }
 
@@ -135,7 +133,8 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
             break;
         case TYPE_NORMAL:
         case TYPE_BYTE:
-            SL_TRY(tok_build_word(t, (int64_t)i, p, n, err));
+            SL_TRY(t->chars ? tok_build_chars(t, (int64_t)i, p, n, err)
+                            : tok_build_word(t, (int64_t)i, p, n, err));
             break;
         case TYPE_UNUSED:
             break; /* a hole */
@@ -186,9 +185,14 @@ static sl_status read_specials(const io_model *m, tok *t, sl_err *err)
                                          {"pad_token", "tokenizer.ggml.padding_token_id"},
                                          {"cls_token", "tokenizer.ggml.cls_token_id"},
                                          {"mask_token", "tokenizer.ggml.mask_token_id"}};
+    static const int32_t usual[] = {1, 2, 0}; /* of SentencePiece vocabularies that do not say */
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int32_t id = -1;
+        uint64_t v = 0;
+        bool missing = io_meta_u64(m, row[i][1], &v, NULL) == SL_NOTFOUND;
         SL_TRY(read_id(m, t, row[i][1], &id, err));
+        if (missing && t->chars && i < BASE_COUNT_OF(usual) && tok_is_special(t, usual[i]))
+            id = usual[i];
         if (id >= 0 && tok_valid(t, id))
             SL_TRY(tok_build_special(t, row[i][0], t->v[id].p, t->v[id].n, id, err));
     }
@@ -207,8 +211,8 @@ static sl_status read_ids(const io_model *m, tok *t, sl_err *err)
         tok_build_eog(t, id);
         if (i == 0 && t->eos < 0) t->eos = id;
     }
-    front = t->ignore_merges && t->bos >= 0 &&
-            !strcmp(t->v[t->bos].p, "<|begin_of_text|>"); /* Llama 3 without the key */
+    front = t->chars || (t->ignore_merges && t->bos >= 0 && /* Llama 3 without the key */
+                         !strcmp(t->v[t->bos].p, "<|begin_of_text|>"));
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_bos_token", &front, err)));
     SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_eos_token", &back, err)));
     if (front && t->bos >= 0) SL_TRY(tok_build_around(t, true, t->bos, err));
@@ -285,22 +289,80 @@ static sl_status read_pre(const io_model *m, tok *t, const struct io_array *word
     return tok_pre_named(t, rule, strlen(rule), err);
 }
 
+/* ---- SentencePiece ---- */
+static sl_status read_spm(const io_model *m, tok *t, struct arena *a, uint64_t n, sl_err *err)
+{
+    struct io_array scores = {0};
+    void *p = NULL;
+    SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.scores", &scores, err)));
+    if (scores.n && scores.n != n)
+        return SL_FAIL(err, FORMAT, "tokenizer.ggml.scores has %llu items, tokens has %llu",
+                       (unsigned long long)scores.n, (unsigned long long)n);
+    SL_TRY(mem_arena_array(a, n, sizeof(float), &p, err));
+    float *score = p;
+    SL_TRY(mem_arena_array(a, n, sizeof(bool), &p, err));
+    bool *merged = p;
+    for (uint64_t i = 0; i < n; i++) {
+        double f = 0;
+        if (scores.n && !io_array_f64(&scores, i, &f))
+            return SL_FAIL(err, FORMAT, "tokenizer.ggml.scores is no array of numbers");
+        score[i] = (float)f;
+        merged[i] = (t->v[i].flags & TOK_F_WORD) != 0;
+    }
+    return tok_spm_merges(t, a, score, merged, err);
+}
+
+static sl_status set_spm(const io_model *m, tok *t, sl_err *err)
+{
+    bool prefix = true, squeeze = false;
+    SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.add_space_prefix", &prefix, err)));
+    SL_TRY(optional(io_meta_bool(m, "tokenizer.ggml.remove_extra_whitespaces", &squeeze, err)));
+    t->spm.prefix = prefix ? TOK_PREPEND_ALWAYS : TOK_PREPEND_NEVER;
+    t->spm.squeeze = squeeze;
+    t->strip = squeeze ? -1 : prefix;
+    t->fuse_unk = t->byte_words = t->byte_decode = true;
+    SL_TRY(tok_build_mark(t, SP_MARK, err));
+    return tok_norm_add(t, TOK_NORM_SPM, NULL, NULL, err);
+}
+
+static sl_status open_spm(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
+{
+    struct arena a;
+    SL_TRY(set_spm(m, t, err));
+    SL_TRY(tok_build_begin(t, (int)words->n, 0, err));
+    SL_TRY(read_words(m, t, words, err));
+    SL_TRY(tok_build_index(t, true, err));
+    mem_arena_init(&a, MEM_TOK, 0);
+    sl_status st = read_spm(m, t, &a, words->n, err);
+    mem_arena_fini(&a);
+    SL_TRY(st);
+    SL_TRY(read_ids(m, t, err));
+    t->unk = tok_special_id(t, "unk_token");
+    return SL_OK;
+}
+
+static sl_status open_bytes(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
+{
+    struct io_array merges = {0};
+    SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
+    SL_TRY(read_pre(m, t, words, err));
+    SL_TRY(tok_build_begin(t, (int)words->n, merges.n, err));
+    SL_TRY(read_words(m, t, words, err));
+    SL_TRY(tok_build_index(t, true, err));
+    SL_TRY(read_merges(t, &merges, err));
+    return read_ids(m, t, err);
+}
+
 sl_status tok_gguf_open(const io_model *m, tok *t, sl_err *err)
 {
-    struct io_array words = {0}, merges = {0};
-    SL_TRY(check_model(m, err));
+    struct io_array words = {0};
+    SL_TRY(check_model(m, t, err));
     SL_TRY(io_meta_array(m, "tokenizer.ggml.tokens", &words, err));
-    SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
     if (words.n < 1 || words.n > TOK_MAX_VOCAB)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens has %llu items",
                        (unsigned long long)words.n);
     if (words.type != IO_STR)
         return SL_FAIL(err, FORMAT, "tokenizer.ggml.tokens is no array of strings");
-    SL_TRY(read_pre(m, t, &words, err));
-    SL_TRY(tok_build_begin(t, (int)words.n, merges.n, err));
-    SL_TRY(read_words(m, t, &words, err));
-    SL_TRY(tok_build_index(t, true, err));
-    SL_TRY(read_merges(t, &merges, err));
-    SL_TRY(read_ids(m, t, err));
+    SL_TRY(t->chars ? open_spm(m, t, &words, err) : open_bytes(m, t, &words, err));
     return read_templates(m, t, err);
 }

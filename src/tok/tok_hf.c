@@ -134,7 +134,15 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
     SL_TRY(parse_file(a, "special_tokens_map.json", f->special_tokens_map, f->n_special_tokens_map,
                       &s.map, err));
     SL_TRY(parse_file(a, "added_tokens.json", f->added_tokens, f->n_added_tokens, &s.added, err));
-    SL_TRY(tok_json_open(&s, t, err));
+    if (f->tokenizer_json) {
+        SL_TRY(tok_json_open(&s, t, err));
+    } else if (f->tokenizer_model) {
+        SL_TRY(tok_spm_open(&s, t, err));
+    } else if (f->tiktoken_model) {
+        SL_TRY(tok_ranks_open(&s, t, err));
+    } else {
+        SL_TRY(tok_vocab_open(&s, t, err));
+    }
     SL_TRY(read_wishes(&s, t, err));
     all_ends(f, mark_end, t);
     return read_templates(&s, t, err);
@@ -143,7 +151,11 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
 sl_status tok_hf_open(const struct tok_files *f, tok *t, sl_err *err)
 {
     struct arena a;
-    if (!f->tokenizer_json) return SL_FAIL(err, NOTFOUND, "the model has no tokenizer.json");
+    if (!f->tokenizer_json && !f->tokenizer_model && !f->tiktoken_model &&
+        !(f->vocab_json && f->merges_txt))
+        return SL_FAIL(err, NOTFOUND,
+                       "the model has no tokenizer.json, nor tokenizer.model, tiktoken.model, or "
+                       "vocab.json with merges.txt");
     mem_arena_init(&a, MEM_TOK, 0);
     sl_status st = read_all(f, t, &a, err);
     mem_arena_fini(&a);

@@ -12,6 +12,8 @@
 #define TOK_MAX_VOCAB (1 << 24) /* highest id + 1 */
 #define TOK_MAX_ADDED 512       /* bytes of an added token */
 #define TOK_MAX_STEP 16         /* pre-tokenizer steps */
+#define TOK_MAX_NORM 8          /* normaliser steps */
+#define TOK_MAX_SPLIT 1024      /* bytes of a word whose halves are looked for */
 #define TOK_NONE 0xffffffffu
 
 enum {
@@ -25,11 +27,14 @@ enum {
     TOK_F_RSTRIP = 128,
     TOK_F_SINGLE_WORD = 256,
     TOK_F_NORMALIZED = 512, /* looked for behind the normaliser */
+    TOK_F_UNUSED = 1024,    /* merges pass through it, but it is spelled by its halves */
 };
 
 struct tok_entry {
     const char *p; /* raw bytes, NUL-terminated */
-    uint32_t n, flags;
+    const char
+        *key; /* how merges and texts spell it: other than p where a mark stands for spaces */
+    uint32_t n, n_key, flags;
 };
 
 /* Added tokens as a trie; node 0 is the root. */
@@ -49,12 +54,32 @@ enum tok_step_kind {
     TOK_STEP_REMOVED,
     TOK_STEP_MERGE_PREV,
     TOK_STEP_MERGE_NEXT,
-    TOK_STEP_CONTIGUOUS
+    TOK_STEP_CONTIGUOUS,
+    TOK_STEP_SPACE, /* a space in front of each piece that has none (ByteLevel) */
+    TOK_STEP_MARK   /* spaces become marks, and a mark in front (Metaspace) */
 };
+enum tok_prepend { TOK_PREPEND_NEVER, TOK_PREPEND_FIRST, TOK_PREPEND_ALWAYS };
 struct tok_step {
-    text_regex *re;
+    text_regex *re; /* NULL for the last two kinds */
     enum tok_step_kind kind;
     bool invert;
+    enum tok_prepend prepend; /* MARK */
+    bool split;               /* MARK: a piece begins at every mark */
+};
+
+enum tok_norm_kind { TOK_NORM_NFC, TOK_NORM_PREPEND, TOK_NORM_REPLACE, TOK_NORM_SPM };
+struct tok_norm {
+    enum tok_norm_kind kind;
+    const char *a, *b; /* PREPEND a; REPLACE a by b */
+    size_t n_a, n_b;
+};
+/* SentencePiece's normaliser. */
+struct tok_spm {
+    const uint32_t *unit; /* its map of characters: a double array, and texts that end in NUL */
+    const char *text;
+    uint32_t n_unit, n_text;
+    enum tok_prepend prefix;
+    bool squeeze; /* runs of spaces become one, none at both ends */
 };
 
 struct tok_merge {
@@ -75,10 +100,24 @@ struct tok {
     uint32_t *rank_id;     /* rank -> what the merge makes */
     uint32_t byte_id[256]; /* TOK_NONE = not in the vocabulary */
     bool ignore_merges;
-    bool nfc;
-    bool split_special; /* special tokens are never recognised in text */
-    size_t max_piece;   /* so many bytes are at least one token; 0 = bytes may vanish */
-    struct tok_trie raw, norm;
+    bool chars; /* merges begin with code points, not with bytes */
+    bool fuse_unk;
+    bool byte_words;  /* words <0x0A> stand for bytes that the vocabulary lacks */
+    bool byte_decode; /* and are those bytes in answers */
+    bool by_word;     /* no token goes on behind a word: text may be cut before each run of marks */
+    bool tied;        /* of several merges of one rank the leftmost comes first: no rank_id */
+    int32_t unk;      /* for what has no token; -1 = none */
+    uint32_t fallback[256]; /* tokens of single bytes, <0x0A>; TOK_NONE = none */
+    char mark[8];           /* stands for a space in words; "" = none does */
+    int n_entry;            /* n_vocab, and symbols that merges pass through and no token is */
+    struct tok_norm norm_step[TOK_MAX_NORM];
+    int n_norm;
+    struct tok_spm spm;
+    int strip;                 /* spaces that decoding leaves out in front of a text; -1 = all */
+    bool strip_first;          /* all of the first token, and no more */
+    bool split_special;        /* special tokens are never recognised in text */
+    size_t max_piece;          /* so many bytes are at least one token; 0 = bytes may vanish */
+    struct tok_trie raw, norm; /* added tokens, of the text as it is and as it is normalised */
     struct tok_step step[TOK_MAX_STEP];
     int n_step;
     int32_t bos, eos;
@@ -99,11 +138,21 @@ sl_status tok_build_word(tok *t, int64_t id, const char *p, size_t n, sl_err *er
  * same text already. */
 sl_status tok_build_added(tok *t, int64_t id, const char *p, size_t n, uint32_t flags,
                           sl_err *err) BASE_MUST_USE;
+/* The sign that stands for a space in words. Two that differ are UNSUPPORTED. */
+sl_status tok_build_mark(tok *t, const char *mark, sl_err *err) BASE_MUST_USE;
+/* The same for a word that is raw bytes; it can be merged. */
+sl_status tok_build_bytes(tok *t, int64_t id, const char *p, size_t n, sl_err *err) BASE_MUST_USE;
+/* The same for a word of code points, in which the mark stands for a space. <0x0A> is a byte. */
+sl_status tok_build_chars(tok *t, int64_t id, const char *p, size_t n, sl_err *err) BASE_MUST_USE;
 /* Index the words; after the last word, before the first merge. */
+void tok_build_slot(tok *t, uint32_t id); /* one word more, the first of its spelling */
 sl_status tok_build_index(tok *t, bool dup_ok, sl_err *err) BASE_MUST_USE;
 /* The halves in the byte alphabet. i: number for messages. last_wins: of two merges of one pair. */
 sl_status tok_build_merge(tok *t, uint32_t i, const char *l, size_t n_l, const char *r, size_t n_r,
                           bool last_wins, sl_err *err) BASE_MUST_USE;
+/* Every way to cut a word into two is a merge, of the word's own rank: rank[id], TOK_NONE for
+ * words that no merge makes. After tok_build_index. */
+sl_status tok_build_splits(tok *t, const uint32_t *rank, sl_err *err) BASE_MUST_USE;
 /* Tries, ends of generation by their usual texts. */
 sl_status tok_build_end(tok *t, sl_err *err) BASE_MUST_USE;
 /* One more chat template; LIMIT over TOK_MAX_TEMPLATE. A name that is there already keeps its text.
@@ -114,6 +163,7 @@ const struct tok_named *tok_template_find(const tok *t, const char *name); /* ""
 /* A named special token ("pad_token"); bos_token and eos_token set BOS and EOS. id -1 = none. */
 sl_status tok_build_special(tok *t, const char *name, const char *p, size_t n, int32_t id,
                             sl_err *err) BASE_MUST_USE;
+int32_t tok_special_id(const tok *t, const char *name); /* -1 = none */
 /* id ends a generation. One that no file has a text for becomes a token without bytes; one outside
  * the vocabulary is passed over. */
 void tok_build_eog(tok *t, int64_t id);
@@ -126,7 +176,9 @@ bool tok_valid(const tok *t, int64_t id);
 /* ---- pre-tokenizers (tok_pre.c) ---- */
 sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kind kind, bool invert,
                         sl_err *err) BASE_MUST_USE;
-sl_status tok_pre_json(tok *t, const struct json *j, sl_err *err) BASE_MUST_USE;
+/* pre_tokenizer of tokenizer.json. *bytes: it ends in ByteLevel. */
+sl_status tok_pre_json(tok *t, const struct json *j, bool *bytes, sl_err *err) BASE_MUST_USE;
+sl_status tok_pre_space(tok *t, sl_err *err) BASE_MUST_USE; /* a space in front of each piece */
 /* By llama.cpp's name. UNSUPPORTED names it. */
 sl_status tok_pre_named(tok *t, const char *name, size_t n, sl_err *err) BASE_MUST_USE;
 
@@ -137,9 +189,38 @@ struct tok_pieces {
     struct tok_piece *v; /* mem_free */
     size_t n, cap;
 };
-/* Split p[0..n) by all steps. a and b are workspaces; *out points to the one with the result. */
-sl_status tok_pre_split(const tok *t, text_match *m, const char *p, size_t n, struct tok_pieces *a,
-                        struct tok_pieces *b, struct tok_pieces **out, sl_err *err) BASE_MUST_USE;
+/* A text being cut. */
+struct tok_cut {
+    text_match *m;
+    struct tok_pieces v[2], *out; /* out: the pieces, of p */
+    struct str text[2];           /* what steps made of the text */
+    const char *p;
+    bool head; /* the text is the beginning of all that is encoded */
+};
+void tok_cut_init(struct tok_cut *c, text_match *m);
+void tok_cut_fini(struct tok_cut *c); /* without m */
+/* Cut p[0..n) by all steps: c->out, pieces of c->p. */
+sl_status tok_pre_split(const tok *t, struct tok_cut *c, const char *p, size_t n,
+                        sl_err *err) BASE_MUST_USE;
+
+/* ---- normalisers (tok_norm.c) ---- */
+struct tok_norm_state { /* of one text, whose parts are normalised one after the other */
+    bool head, begun, space;
+};
+/* Append what step k makes of a part of a text to out. s: zero, and head set, before the first. */
+sl_status tok_norm_part(const tok *t, int k, struct tok_norm_state *s, const char *p, size_t n,
+                        struct str *out, sl_err *err) BASE_MUST_USE;
+/* After the last part. */
+void tok_norm_end(const tok *t, int k, const struct tok_norm_state *s, struct str *out);
+/* All steps on the text of an added token. */
+sl_status tok_norm_text(const tok *t, const char *p, size_t n, struct str *out,
+                        sl_err *err) BASE_MUST_USE;
+sl_status tok_norm_add(tok *t, enum tok_norm_kind kind, const struct json *a, const struct json *b,
+                       sl_err *err) BASE_MUST_USE;
+/* normalizer of tokenizer.json. UNSUPPORTED names what is not known. */
+sl_status tok_norm_json(tok *t, const struct json *j, sl_err *err) BASE_MUST_USE;
+/* The map of characters of a SentencePiece model; p must be 4-byte aligned and stay. */
+sl_status tok_norm_charsmap(tok *t, const char *p, size_t n, sl_err *err) BASE_MUST_USE;
 
 /* ---- merging (tok_bpe.c) ---- */
 struct tok_bpe {
@@ -149,6 +230,10 @@ struct tok_bpe {
 sl_status tok_bpe_word(const tok *t, struct tok_bpe *w, const char *p, size_t n,
                        struct tok_ids *out, sl_err *err) BASE_MUST_USE;
 void tok_bpe_fini(struct tok_bpe *w);
+/* Ids of a code point (n bytes) that the vocabulary lacks: bytes, the unknown token, or none. */
+size_t tok_bpe_unknown(const tok *t, const char *p, size_t n, uint32_t *id);
+/* Where the best merge that makes e cuts it; 0 = none does. */
+size_t tok_bpe_cut(const tok *t, const struct tok_entry *e);
 sl_status tok_ids_put(struct tok_ids *out, int32_t id, sl_err *err) BASE_MUST_USE;
 
 /* ---- added tokens in text (tok_trie.c) ---- */
@@ -196,6 +281,7 @@ sl_status tok_join_read(struct tok_join *j, sl_err *err) BASE_MUST_USE;
 void tok_join_word(struct tok_join *j, const char *p, size_t n, int64_t id);
 /* After all words: ids. n_word: words in the vocabulary; *top: the highest id, -1 = none. */
 void tok_join_ids(struct tok_join *j, int64_t n_word, int64_t *top);
+bool tok_join_has(const struct tok_join *j, const char *p, size_t n); /* a file names this text */
 /* After tok_build_index: added tokens, named tokens, BOS and EOS. */
 sl_status tok_join_build(const struct tok_join *j, tok *t, sl_err *err) BASE_MUST_USE;
 
@@ -209,6 +295,17 @@ struct tok_src { /* a folder's files, parsed; NULL = not there */
 sl_status tok_in_file(sl_status st, const char *name, sl_err *err) BASE_MUST_USE;
 /* tokenizer.json */
 sl_status tok_json_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+/* model.vocab: every word to join; *top: the highest id. */
+sl_status tok_json_words(const struct json *vocab, struct tok_join *join, int64_t *top,
+                         sl_err *err) BASE_MUST_USE;
+/* tokenizer.model; tiktoken.model; vocab.json with merges.txt */
+sl_status tok_spm_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+sl_status tok_vocab_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+/* Merges of SentencePiece: the higher score first, of one score the leftmost. merged: words that
+ * merges make. After tok_build_index. */
+sl_status tok_spm_merges(tok *t, struct arena *a, const float *score, const bool *merged,
+                         sl_err *err) BASE_MUST_USE;
 /* Ids of a vocabulary whose words end below n_word, with what is added up to top (-1 = none) and
  * the end tokens of the configurations: *n_vocab. */
 sl_status tok_src_size(const struct tok_src *s, size_t n_token, int64_t top, int *n_vocab,

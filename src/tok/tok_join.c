@@ -359,6 +359,11 @@ void tok_join_word(struct tok_join *j, const char *p, size_t n, int64_t id)
     if (k != TOK_NONE) j->name[k].word = id;
 }
 
+bool tok_join_has(const struct tok_join *j, const char *p, size_t n)
+{
+    return *slot_of(j, p, n) != TOK_NONE;
+}
+
 void tok_join_ids(struct tok_join *j, int64_t n_word, int64_t *top)
 {
     int64_t next = n_word;
@@ -381,7 +386,8 @@ sl_status tok_join_build(const struct tok_join *j, tok *t, sl_err *err)
 {
     for (uint32_t i = 0; i < j->n_name; i++) {
         const struct tok_join_name *w = &j->name[i];
-        if (w->id >= 0) SL_TRY(tok_build_added(t, w->id, w->text, w->n, w->flags, err));
+        uint32_t flags = w->flags & (j->own_ids ? ~(uint32_t)TOK_F_NORMALIZED : ~0u);
+        if (w->id >= 0) SL_TRY(tok_build_added(t, w->id, w->text, w->n, flags, err));
     }
     bool split = false;
     SL_TRY(tok_in_file(text_json_bool(j->config, "split_special_tokens", false, &split, err),

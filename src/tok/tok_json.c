@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json: a BPE over bytes. */
+/* tokenizer.json: a BPE over bytes, or over code points with tokens for bytes (SentencePiece). */
 #include <string.h>
 
 #include "tok/tok_internal.h"
 
 static sl_status check_model(const struct json *model, sl_err *err)
 {
-    bool yes;
     const char *s;
     double f;
     SL_TRY(text_json_str(model, "type", "BPE", &s, err));
     if (strcmp(s, "BPE") != 0)
-        return SL_FAIL(err, UNSUPPORTED, "model type \"%.40s\": only byte-level BPE is supported",
-                       s);
-    SL_TRY(text_json_bool(model, "byte_fallback", false, &yes, err));
-    if (yes)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "a SentencePiece vocabulary (byte_fallback) is not supported");
+        return SL_FAIL(err, UNSUPPORTED, "model type \"%.40s\": only BPE is supported", s);
     SL_TRY(text_json_str(model, "continuing_subword_prefix", "", &s, err));
     if (*s) return SL_FAIL(err, UNSUPPORTED, "continuing_subword_prefix \"%.20s\"", s);
     SL_TRY(text_json_str(model, "end_of_word_suffix", "", &s, err));
@@ -26,26 +20,74 @@ static sl_status check_model(const struct json *model, sl_err *err)
     return SL_OK;
 }
 
-/* NFC, nothing, or a Sequence of these. */
-static sl_status read_normalizer(tok *t, const struct json *j, sl_err *err)
+/* ---- decoders of words of code points ---- */
+static sl_status decode_replace(tok *t, const struct json *j, sl_err *err)
 {
-    if (!j || j->kind == JSON_NULL_K) return SL_OK;
-    const struct json *type = text_json_get(j, "type");
-    if (text_json_is(type, "NFC")) {
-        t->nfc = true;
-        return SL_OK;
-    }
-    const struct json *list = text_json_get(j, "normalizers");
-    if (!text_json_is(type, "Sequence") || !list || list->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, UNSUPPORTED, "normalizer \"%.40s\"",
-                       type && type->kind == JSON_STR_K ? type->s : "?");
-    for (size_t i = 0; i < list->n; i++) {
-        const struct json *k = text_json_get(list->item[i], "type");
-        if (!text_json_is(k, "NFC"))
-            return SL_FAIL(err, UNSUPPORTED, "normalizer \"%.40s\"",
-                           k && k->kind == JSON_STR_K ? k->s : "?");
-        t->nfc = true;
-    }
+    const struct json *a = text_json_get(text_json_get(j, "pattern"), "String"),
+                      *b = text_json_get(j, "content");
+    if (!a || a->kind != JSON_STR_K || !text_json_is(b, " "))
+        return SL_FAIL(err, UNSUPPORTED, "decoder Replace by anything but a space");
+    return tok_build_mark(t, a->s, err);
+}
+
+static sl_status decode_strip(tok *t, const struct json *j, sl_err *err)
+{
+    int64_t start, stop;
+    SL_TRY(text_json_int(j, "start", 0, &start, err));
+    SL_TRY(text_json_int(j, "stop", 0, &stop, err));
+    if (!text_json_is(text_json_get(j, "content"), " ") || start < 0 || start > 1000 || stop != 0)
+        return SL_FAIL(err, UNSUPPORTED, "decoder Strip of anything but spaces in front");
+    t->strip = (int)start;
+    return SL_OK;
+}
+
+static sl_status decode_mark(tok *t, const struct json *j, sl_err *err)
+{
+    const char *mark, *scheme;
+    bool yes;
+    SL_TRY(text_json_str(j, "replacement", "\xe2\x96\x81", &mark, err));
+    SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
+    SL_TRY(text_json_str(j, "prepend_scheme", yes ? "always" : "never", &scheme, err));
+    t->strip_first = strcmp(scheme, "never") != 0;
+    return tok_build_mark(t, mark, err);
+}
+
+static sl_status decode_step(tok *t, const struct json *j, sl_err *err)
+{
+    const char *type;
+    SL_TRY(text_json_str(j, "type", "?", &type, err));
+    if (strcmp(type, "ByteFallback") == 0) t->byte_decode = true;
+    if (strcmp(type, "ByteFallback") == 0 || strcmp(type, "Fuse") == 0) return SL_OK;
+    if (strcmp(type, "Replace") == 0) return decode_replace(t, j, err);
+    if (strcmp(type, "Strip") == 0) return decode_strip(t, j, err);
+    if (strcmp(type, "Metaspace") == 0) return decode_mark(t, j, err);
+    return SL_FAIL(err, UNSUPPORTED, "decoder \"%.40s\"", type);
+}
+
+static sl_status read_decoder(tok *t, const struct json *j, sl_err *err)
+{
+    if (!j || j->kind != JSON_OBJECT_K)
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "no decoder, and no pre_tokenizer ByteLevel: what its words mean is not known");
+    const struct json *list = text_json_get(j, "decoders");
+    if (!text_json_is(text_json_get(j, "type"), "Sequence")) return decode_step(t, j, err);
+    if (!list || list->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, FORMAT, "decoder Sequence without decoders");
+    for (size_t i = 0; i < list->n; i++)
+        SL_TRY(decode_step(t, list->item[i], err));
+    return SL_OK;
+}
+
+static sl_status read_unknown(tok *t, const struct json *model, sl_err *err)
+{
+    const struct json *unk = text_json_get(model, "unk_token");
+    SL_TRY(text_json_bool(model, "fuse_unk", false, &t->fuse_unk, err));
+    if (!unk || unk->kind != JSON_STR_K) return SL_OK;
+    uint32_t id = tok_word_find(t, unk->s, unk->n);
+    if (id == TOK_NONE)
+        return SL_FAIL(err, FORMAT, "model.unk_token \"%.40s\" is not in the vocabulary", unk->s);
+    t->unk = (int32_t)id;
     return SL_OK;
 }
 
@@ -112,19 +154,17 @@ static sl_status read_post(tok *t, const struct json *j, int depth, sl_err *err)
 }
 
 /* ---- all of it ---- */
-static sl_status read_ids(const struct tok_src *s, const struct json *vocab, struct tok_join *join,
-                          int *n_vocab, sl_err *err)
+sl_status tok_json_words(const struct json *vocab, struct tok_join *join, int64_t *top, sl_err *err)
 {
-    int64_t top = -1, added = -1;
+    *top = -1;
     for (const struct json *m = vocab->child; m; m = m->next) {
         if (m->kind != JSON_INT_K || m->i < 0)
             return SL_FAIL(err, FORMAT, "model.vocab: the id of \"%.40s\" is no number from 0 on",
                            m->key);
-        top = BASE_MAX(top, m->i);
+        *top = BASE_MAX(*top, m->i);
         tok_join_word(join, m->key, m->n_key, m->i);
     }
-    tok_join_ids(join, (int64_t)vocab->n, &added);
-    return tok_src_size(s, vocab->n + join->n_name, BASE_MAX(top, added), n_vocab, err);
+    return SL_OK;
 }
 
 struct parts {
@@ -149,19 +189,34 @@ static sl_status read_parts(const struct json *j, struct parts *p, sl_err *err)
     return SL_OK;
 }
 
+/* Everything that says how text is cut and put together. */
+static sl_status read_rules(const struct json *j, const struct parts *p, tok *t, sl_err *err)
+{
+    bool bytes = false;
+    SL_TRY(text_json_bool(p->model, "ignore_merges", false, &t->ignore_merges, err));
+    SL_TRY(text_json_bool(p->model, "byte_fallback", false, &t->byte_words, err));
+    SL_TRY(tok_norm_json(t, text_json_get(j, "normalizer"), err));
+    SL_TRY(tok_pre_json(t, text_json_get(j, "pre_tokenizer"), &bytes, err));
+    t->chars = !bytes;
+    return bytes ? SL_OK : read_decoder(t, text_json_get(j, "decoder"), err);
+}
+
 static sl_status build(const struct tok_src *s, const struct json *j, const struct parts *p,
                        struct tok_join *join, tok *t, sl_err *err)
 {
+    int64_t top = -1, added = -1;
     int n_vocab = 0;
-    SL_TRY(text_json_bool(p->model, "ignore_merges", false, &t->ignore_merges, err));
-    SL_TRY(read_normalizer(t, text_json_get(j, "normalizer"), err));
-    SL_TRY(tok_pre_json(t, text_json_get(j, "pre_tokenizer"), err));
-    SL_TRY(read_ids(s, p->vocab, join, &n_vocab, err));
+    SL_TRY(read_rules(j, p, t, err));
+    SL_TRY(tok_json_words(p->vocab, join, &top, err));
+    tok_join_ids(join, (int64_t)p->vocab->n, &added);
+    SL_TRY(tok_src_size(s, p->vocab->n + join->n_name, BASE_MAX(top, added), &n_vocab, err));
     SL_TRY(tok_build_begin(t, n_vocab, p->merges->n, err));
     for (const struct json *m = p->vocab->child; m; m = m->next)
-        SL_TRY(tok_build_word(t, m->i, m->key, m->n_key, err));
+        SL_TRY(t->chars ? tok_build_chars(t, m->i, m->key, m->n_key, err)
+                        : tok_build_word(t, m->i, m->key, m->n_key, err));
     SL_TRY(tok_build_index(t, false, err));
     SL_TRY(read_merges(t, p->merges, err));
+    if (t->chars) SL_TRY(read_unknown(t, p->model, err));
     SL_TRY(tok_join_build(join, t, err));
     return read_post(t, text_json_get(j, "post_processor"), 0, err);
 }

@@ -67,8 +67,7 @@
 
 /* What llama.cpp does where a file does not name a rule. */
 #define UNNAMED_PUNCT "[\\p{P}\\$\\+<=>\\^~\\|]+"
-#define UNNAMED                                                                                    \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+#define UNNAMED "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 
 enum { NFC = 1, IGNORE_MERGES = 2 };
 
@@ -120,6 +119,7 @@ sl_status tok_pre_regex(tok *t, const char *pattern, size_t n, enum tok_step_kin
     if (t->n_step == TOK_MAX_STEP)
         return SL_FAIL(err, LIMIT, "pre-tokenizer with more than %d steps", TOK_MAX_STEP);
     struct tok_step *s = &t->step[t->n_step];
+    *s = (struct tok_step){0};
     SL_TRY(text_regex_open(MEM_TOK, pattern, n, &s->re, err));
     s->kind = kind;
     s->invert = invert;
@@ -136,7 +136,7 @@ sl_status tok_pre_named(tok *t, const char *name, size_t n, sl_err *err)
         memcpy(key + 1 + n, " ", 2);
         for (int i = 0; i < BASE_COUNT_OF(named); i++) {
             if (!strstr(named[i].names, key)) continue;
-            t->nfc = (named[i].flags & NFC) != 0;
+            if (named[i].flags & NFC) SL_TRY(tok_norm_add(t, TOK_NORM_NFC, NULL, NULL, err));
             t->ignore_merges = (named[i].flags & IGNORE_MERGES) != 0;
             for (int k = 0; k < 7 && named[i].step[k]; k++)
                 SL_TRY(tok_pre_regex(t, named[i].step[k], strlen(named[i].step[k]),
@@ -185,6 +185,48 @@ static sl_status json_split(tok *t, const struct json *j, sl_err *err)
     return st;
 }
 
+static sl_status add_step(tok *t, struct tok_step step, sl_err *err)
+{
+    if (t->n_step == TOK_MAX_STEP)
+        return SL_FAIL(err, LIMIT, "pre-tokenizer with more than %d steps", TOK_MAX_STEP);
+    t->step[t->n_step++] = step;
+    return SL_OK;
+}
+
+sl_status tok_pre_space(tok *t, sl_err *err)
+{
+    return add_step(t, (struct tok_step){.kind = TOK_STEP_SPACE}, err);
+}
+
+static sl_status json_bytes(tok *t, const struct json *j, sl_err *err)
+{
+    bool yes;
+    SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
+    if (yes) SL_TRY(tok_pre_space(t, err));
+    SL_TRY(text_json_bool(j, "use_regex", true, &yes, err));
+    return yes ? tok_pre_regex(t, GPT2, strlen(GPT2), TOK_STEP_ISOLATED, false, err) : SL_OK;
+}
+
+/* Metaspace. Files of before 2024 say add_prefix_space in place of prepend_scheme. */
+static sl_status json_mark(tok *t, const struct json *j, sl_err *err)
+{
+    static const char *const name[] = {"never", "first", "always"};
+    struct tok_step s = {.kind = TOK_STEP_MARK};
+    const char *mark, *scheme;
+    bool yes;
+    int k = 0;
+    SL_TRY(text_json_str(j, "replacement", "\xe2\x96\x81", &mark, err));
+    SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
+    SL_TRY(text_json_str(j, "prepend_scheme", yes ? "always" : "never", &scheme, err));
+    SL_TRY(text_json_bool(j, "split", true, &s.split, err));
+    while (k < 3 && strcmp(scheme, name[k]) != 0)
+        k++;
+    if (k == 3) return SL_FAIL(err, UNSUPPORTED, "Metaspace with prepend_scheme \"%.40s\"", scheme);
+    s.prepend = (enum tok_prepend)k;
+    SL_TRY(tok_build_mark(t, mark, err));
+    return add_step(t, s, err);
+}
+
 static sl_status json_step(tok *t, const struct json *j, bool *bytes, sl_err *err)
 {
     const char *type;
@@ -197,38 +239,28 @@ static sl_status json_step(tok *t, const struct json *j, bool *bytes, sl_err *er
         return tok_pre_regex(t, "\\p{N}", 5, yes ? TOK_STEP_ISOLATED : TOK_STEP_CONTIGUOUS, false,
                              err);
     }
+    if (strcmp(type, "Metaspace") == 0) return json_mark(t, j, err);
     if (strcmp(type, "ByteLevel") != 0)
         return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer \"%.40s\"", type);
-    SL_TRY(text_json_bool(j, "add_prefix_space", true, &yes, err));
-    if (yes) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer ByteLevel with add_prefix_space");
-    SL_TRY(text_json_bool(j, "use_regex", true, &yes, err));
     *bytes = true;
-    return yes ? tok_pre_regex(t, GPT2, strlen(GPT2), TOK_STEP_ISOLATED, false, err) : SL_OK;
+    return json_bytes(t, j, err);
 }
 
-sl_status tok_pre_json(tok *t, const struct json *j, sl_err *err)
+sl_status tok_pre_json(tok *t, const struct json *j, bool *bytes, sl_err *err)
 {
-    bool bytes = false;
-    if (!j || j->kind != JSON_OBJECT_K)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "no pre_tokenizer: only byte-level vocabularies are supported");
+    *bytes = false;
+    if (!j || j->kind == JSON_NULL_K) return SL_OK;
+    if (j->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "pre_tokenizer is no object");
     const struct json *type = text_json_get(j, "type"), *list = text_json_get(j, "pretokenizers");
-    if (!text_json_is(type, "Sequence")) {
-        SL_TRY(json_step(t, j, &bytes, err));
-    } else {
-        if (!list || list->kind != JSON_ARRAY_K)
-            return SL_FAIL(err, FORMAT, "pre_tokenizer Sequence has no pretokenizers");
-        for (size_t i = 0; i < list->n; i++) {
-            if (list->item[i]->kind != JSON_OBJECT_K)
-                return SL_FAIL(err, FORMAT, "pretokenizers[%zu] is no object", i);
-            SL_TRY(json_step(t, list->item[i], &bytes, err));
-        }
+    if (!text_json_is(type, "Sequence")) return json_step(t, j, bytes, err);
+    if (!list || list->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, FORMAT, "pre_tokenizer Sequence has no pretokenizers");
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->item[i]->kind != JSON_OBJECT_K)
+            return SL_FAIL(err, FORMAT, "pretokenizers[%zu] is no object", i);
+        SL_TRY(json_step(t, list->item[i], bytes, err));
     }
-    return bytes
-               ? SL_OK
-               : SL_FAIL(
-                     err, UNSUPPORTED,
-                     "pre_tokenizer without ByteLevel: only byte-level vocabularies are supported");
+    return SL_OK;
 }
 
 /* ---- splitting ---- */
@@ -263,6 +295,8 @@ static sl_status part(struct split *d, size_t begin, size_t end, bool hit, sl_er
     d->last_hit = hit;
     switch (d->s->kind) {
     case TOK_STEP_ISOLATED:
+    case TOK_STEP_SPACE: /* these two rewrite text */
+    case TOK_STEP_MARK:
         break;
     case TOK_STEP_REMOVED:
         if (hit) return SL_OK;
@@ -310,21 +344,89 @@ static sl_status split_piece(struct split *d, text_match *m, const char *p, size
     return part(d, base + prev, base + n, false, err);
 }
 
-sl_status tok_pre_split(const tok *t, text_match *m, const char *p, size_t n, struct tok_pieces *a,
-                        struct tok_pieces *b, struct tok_pieces **out, sl_err *err)
+void tok_cut_init(struct tok_cut *c, text_match *m)
 {
+    *c = (struct tok_cut){.m = m};
+    str_init(&c->text[0], MEM_REQUEST, 0);
+    str_init(&c->text[1], MEM_REQUEST, 0);
+}
+
+void tok_cut_fini(struct tok_cut *c)
+{
+    for (int i = 0; i < 2; i++) {
+        mem_free(c->v[i].v);
+        str_fini(&c->text[i]);
+    }
+}
+
+/* One piece with its spaces as marks, and a mark in front where s says so. */
+static sl_status put_marked(const tok *t, const struct tok_step *s, const struct tok_cut *c,
+                            struct tok_piece w, struct str *out, struct tok_pieces *to, sl_err *err)
+{
+    const char *p = c->p + w.begin;
+    size_t n = w.end - w.begin, m = strlen(t->mark), begin = out->n;
+    bool first = c->head && w.begin == 0;
+    bool has = p[0] == ' ' || (n >= m && memcmp(p, t->mark, m) == 0);
+    if (!has && (s->prepend == TOK_PREPEND_ALWAYS || (s->prepend == TOK_PREPEND_FIRST && first)))
+        str_puts(out, t->mark);
+    for (size_t i = 0; i < n; i++) {
+        bool mark = p[i] == ' ' || (s->split && n - i >= m && memcmp(p + i, t->mark, m) == 0);
+        if (s->split && mark && out->n > begin) {
+            SL_TRY(put(to, begin, out->n, err));
+            begin = out->n;
+        }
+        if (p[i] == ' ')
+            str_puts(out, t->mark);
+        else
+            str_putc(out, p[i]);
+    }
+    SL_TRY(str_status(out, err));
+    return put(to, begin, out->n, err);
+}
+
+/* A step that changes the text: the pieces of a are written anew into out, theirs into to. */
+static sl_status rewrite(const tok *t, const struct tok_step *s, const struct tok_cut *c,
+                         const struct tok_pieces *a, struct str *out, struct tok_pieces *to,
+                         sl_err *err)
+{
+    str_clear(out);
+    for (size_t i = 0; i < a->n; i++) {
+        struct tok_piece w = a->v[i];
+        if (s->kind == TOK_STEP_MARK) {
+            SL_TRY(put_marked(t, s, c, w, out, to, err));
+            continue;
+        }
+        size_t begin = out->n;
+        if (c->p[w.begin] != ' ') str_putc(out, ' ');
+        str_put(out, c->p + w.begin, w.end - w.begin);
+        SL_TRY(put(to, begin, out->n, err));
+    }
+    return str_status(out, err);
+}
+
+sl_status tok_pre_split(const tok *t, struct tok_cut *c, const char *p, size_t n, sl_err *err)
+{
+    struct tok_pieces *a = &c->v[0], *b = &c->v[1];
+    int text = 0;
     a->n = 0;
+    c->p = p;
     if (n > 0) SL_TRY(put(a, 0, n, err));
     for (int k = 0; k < t->n_step; k++) {
-        struct split d = {.s = &t->step[k], .out = b};
+        const struct tok_step *s = &t->step[k];
+        struct split d = {.s = s, .out = b};
         b->n = 0;
-        for (size_t i = 0; i < a->n; i++)
-            SL_TRY(split_piece(&d, m, p + a->v[i].begin, a->v[i].end - a->v[i].begin, a->v[i].begin,
-                               err));
+        if (!s->re) {
+            SL_TRY(rewrite(t, s, c, a, &c->text[text], b, err));
+            c->p = str_c(&c->text[text]);
+            text = !text;
+        }
+        for (size_t i = 0; s->re && i < a->n; i++)
+            SL_TRY(split_piece(&d, c->m, c->p + a->v[i].begin, a->v[i].end - a->v[i].begin,
+                               a->v[i].begin, err));
         struct tok_pieces *swap = a;
         a = b;
         b = swap;
     }
-    *out = a;
+    c->out = a;
     return SL_OK;
 }

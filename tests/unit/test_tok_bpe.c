@@ -333,7 +333,7 @@ static const struct {
     {"{\"model\":[]}", "no model"},
     {"{\"model\":{\"type\":\"WordPiece\"}}", "WordPiece"},
     {"{\"model\":{\"type\":\"Unigram\"}}", "Unigram"},
-    {"{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true}}", "SentencePiece"},
+    {"{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true}}", "vocab"},
     {"{\"model\":{\"vocab\":[],\"merges\":[]}}", "vocab"},
     {"{\"model\":{\"vocab\":{},\"merges\":{}}}", "merges"},
     {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.5}}", "dropout"},
@@ -343,13 +343,20 @@ static const struct {
     {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}", "pre_tokenizer"},
     {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Metaspace\"}"
      "}",
-     "Metaspace"},
+     "no decoder"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Metaspace\","
+     "\"prepend_scheme\":\"often\"}}",
+     "often"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"decoder\":{\"type\":\"CTC\"}}", "CTC"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"decoder\":{\"type\":\"Strip\","
+     "\"content\":\" \",\"start\":0,\"stop\":1}}",
+     "Strip"},
     {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Digits\","
      "\"individual_digits\":true}}",
      "ByteLevel"},
-    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}"
-     "}",
-     "add_prefix_space"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":"
+     "\"WhitespaceSplit\"}}",
+     "WhitespaceSplit"},
     {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\","
      "\"pattern\":{\"Regex\":\"(\"}}}",
      "regular expression"},
@@ -438,22 +445,22 @@ TEST(tok_every_named_pre_tokenizer_compiles_and_splits)
                                "x\t(y) \xd0\xbf\xd1\x80 e\xcc\x81 \xf0\x9f\x98\x80 ";
     for (int i = 0; i < BASE_COUNT_OF(names); i++) {
         tok t = {0};
-        struct tok_pieces a = {0}, b = {0}, *out = NULL;
+        struct tok_cut c;
         text_match *m = NULL;
         sl_err err = {0};
         if (tok_pre_named(&t, names[i], strlen(names[i]), &err) != SL_OK)
             fail_msg("%s: %s", names[i], err.text);
         ASSERT_OK(text_match_open(MEM_MISC, &m, &err));
-        ASSERT_OK(tok_pre_split(&t, m, text, sizeof text - 1, &a, &b, &out, &err));
+        tok_cut_init(&c, m);
+        ASSERT_OK(tok_pre_split(&t, &c, text, sizeof text - 1, &err));
         size_t at = 0;
-        for (size_t k = 0; k < out->n; k++) {
-            assert_int_equal(out->v[k].begin, at);
-            at = out->v[k].end;
+        for (size_t k = 0; k < c.out->n; k++) {
+            assert_int_equal(c.out->v[k].begin, at);
+            at = c.out->v[k].end;
         }
         assert_int_equal(at, sizeof text - 1);
-        assert_true(out->n > 10);
-        mem_free(a.v);
-        mem_free(b.v);
+        assert_true(c.out->n > 10);
+        tok_cut_fini(&c);
         text_match_close(m);
         for (int k = 0; k < t.n_step; k++)
             text_regex_close(t.step[k].re);

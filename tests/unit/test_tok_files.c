@@ -187,18 +187,18 @@ static tok *open_gguf(const char *keys, int n_key)
 TEST(tok_gguf_without_a_rule_is_split_by_the_usual_one)
 {
     tok *t = open_gguf(GPT2, 4), *d = open_gguf(GPT2 KEY_STR("tokenizer.ggml.pre", "default"), 5);
-    struct tok_pieces a = {0}, b = {0}, *out = NULL;
+    struct tok_cut c;
     text_match *m = NULL;
     sl_err err = {0};
     ASSERT_OK(text_match_open(MEM_MISC, &m, &err));
     for (int i = 0; i < 2; i++) { /* digits by threes from the left of a run, punctuation alone */
         static const char text[] = "it's 12345 (x)";
-        ASSERT_OK(tok_pre_split(i ? d : t, m, text, sizeof text - 1, &a, &b, &out, &err));
-        assert_int_equal(out->n, 10); /* it ' s _ 123 45 _ ( x ) */
+        tok_cut_init(&c, m);
+        ASSERT_OK(tok_pre_split(i ? d : t, &c, text, sizeof text - 1, &err));
+        assert_int_equal(c.out->n, 10); /* it ' s _ 123 45 _ ( x ) */
+        tok_cut_fini(&c);
     }
     text_match_close(m);
-    mem_free(a.v);
-    mem_free(b.v);
     tok_close(t);
     tok_close(d);
 }
