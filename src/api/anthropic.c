@@ -319,7 +319,7 @@ static sl_status prepare(api *a, struct net_req *r, struct api_msg *p, sl_err *e
                                    .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
     SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
-    if (api_parse_wants_special(p->x.parse)) p->g.q.keep_special = 1;
+    api_answer_special(&p->x, &p->g.q);
     return SL_OK;
 }
 

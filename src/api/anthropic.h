@@ -41,10 +41,6 @@ sl_status api_msg_read(api *a, struct net_req *r, struct api_msg *p, bool count,
                        sl_err *err) BASE_MUST_USE;
 
 /* ---- anthropic_blocks.c: content blocks as text ---- */
-/* What is wrong with the type of o's member name, with its path in front. NULL and null are right.
- */
-sl_status api_msg_kind(const struct json *o, const char *path, const char *name,
-                       enum json_kind kind, sl_err *err) BASE_MUST_USE;
 /* The cache_control of a block or tool, which sets *marked. */
 sl_status api_msg_mark(const struct json *o, const char *path, bool *marked,
                        sl_err *err) BASE_MUST_USE;

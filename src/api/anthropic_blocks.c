@@ -6,36 +6,9 @@
 
 #define PATH_MAX_ 120
 
-static const char *what_of(enum json_kind kind)
-{
-    switch (kind) {
-    case JSON_BOOL_K:
-        return "true or false";
-    case JSON_INT_K:
-    case JSON_REAL_K:
-        return "a number";
-    case JSON_STR_K:
-        return "a string";
-    case JSON_ARRAY_K:
-        return "a list";
-    case JSON_OBJECT_K:
-    case JSON_NULL_K:
-        break;
-    }
-    return "an object";
-}
-
-sl_status api_msg_kind(const struct json *o, const char *path, const char *name,
-                       enum json_kind kind, sl_err *err)
-{
-    const struct json *v = api_field(o, name);
-    if (!v || v->kind == kind) return SL_OK;
-    return SL_FAIL(err, REQUEST, "%s%s%s: must be %s", path, *path ? "." : "", name, what_of(kind));
-}
-
 sl_status api_msg_mark(const struct json *o, const char *path, bool *marked, sl_err *err)
 {
-    SL_TRY(api_msg_kind(o, path, "cache_control", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(o, path, "cache_control", JSON_OBJECT_K, err));
     *marked |= api_field(o, "cache_control") != NULL;
     return SL_OK;
 }
@@ -46,7 +19,7 @@ static sl_status need(const struct json *o, const char *path, const char *name,
 {
     *out = api_field(o, name);
     if (!*out) return SL_FAIL(err, REQUEST, "%s.%s: missing", path, name);
-    return api_msg_kind(o, path, name, JSON_STR_K, err);
+    return api_field_kind(o, path, name, JSON_STR_K, err);
 }
 
 /* A line of its own for what a document says of itself. */
@@ -54,7 +27,7 @@ static sl_status put_line(struct str *out, const struct json *o, const char *pat
                           sl_err *err)
 {
     const struct json *v = api_field(o, name);
-    SL_TRY(api_msg_kind(o, path, name, JSON_STR_K, err));
+    SL_TRY(api_field_kind(o, path, name, JSON_STR_K, err));
     if (!v || !v->n) return SL_OK;
     str_put(out, v->s, v->n);
     str_putc(out, '\n');
@@ -69,7 +42,7 @@ static sl_status put_document(struct str *out, const struct json *b, const char 
     bool unused = false;
     snprintf(at, sizeof at, "%.90s.source", path);
     if (!src) return SL_FAIL(err, REQUEST, "%s: missing", at);
-    SL_TRY(api_msg_kind(b, path, "source", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(b, path, "source", JSON_OBJECT_K, err));
     SL_TRY(put_line(out, b, path, "title", err));
     SL_TRY(put_line(out, b, path, "context", err));
     if (text_json_is(type, "text")) {

@@ -84,8 +84,8 @@ static sl_status put_result(struct reader *rd, const struct json *b, const char 
     char at[PATH_MAX_];
     const struct json *id = api_field(b, "tool_use_id");
     if (!id) return SL_FAIL(err, REQUEST, "%s.tool_use_id: missing", path);
-    SL_TRY(api_msg_kind(b, path, "tool_use_id", JSON_STR_K, err));
-    SL_TRY(api_msg_kind(b, path, "is_error", JSON_BOOL_K, err));
+    SL_TRY(api_field_kind(b, path, "tool_use_id", JSON_STR_K, err));
+    SL_TRY(api_field_kind(b, path, "is_error", JSON_BOOL_K, err));
     put_turn(rd);
     snprintf(at, sizeof at, "%.100s.content", path);
     str_init(&s, MEM_REQUEST, 0);
@@ -108,9 +108,9 @@ static sl_status put_call(struct reader *rd, const struct json *b, const char *p
     struct json_w w;
     for (int i = 0; i < BASE_COUNT_OF(field); i++) {
         if (!api_field(b, field[i])) return SL_FAIL(err, REQUEST, "%s.%s: missing", path, field[i]);
-        SL_TRY(api_msg_kind(b, path, field[i], JSON_STR_K, err));
+        SL_TRY(api_field_kind(b, path, field[i], JSON_STR_K, err));
     }
-    SL_TRY(api_msg_kind(b, path, "input", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(b, path, "input", JSON_OBJECT_K, err));
     rd->n_call++;
     if (rd->calls.n) str_putc(&rd->calls, ',');
     text_jw_init(&w, &rd->calls);
@@ -137,8 +137,8 @@ static sl_status put_think(struct reader *rd, const struct json *b, const char *
 {
     const struct json *v = api_field(b, "thinking");
     if (!v) return SL_FAIL(err, REQUEST, "%s.thinking: missing", path);
-    SL_TRY(api_msg_kind(b, path, "thinking", JSON_STR_K, err));
-    SL_TRY(api_msg_kind(b, path, "signature", JSON_STR_K, err));
+    SL_TRY(api_field_kind(b, path, "thinking", JSON_STR_K, err));
+    SL_TRY(api_field_kind(b, path, "signature", JSON_STR_K, err));
     str_put(&rd->think, v->s, v->n);
     return SL_OK;
 }
@@ -162,11 +162,11 @@ static sl_status put_answer_block(struct reader *rd, const struct json *b, const
     if (text_json_is(type, "thinking")) return put_think(rd, b, path, err);
     if (text_json_is(type, "tool_use")) return put_call(rd, b, path, err);
     if (text_json_is(type, "redacted_thinking"))
-        SL_TRY(api_msg_kind(b, path, "data", JSON_STR_K, err));
+        SL_TRY(api_field_kind(b, path, "data", JSON_STR_K, err));
     if (type && type->kind == JSON_STR_K && is_foreign(type)) return SL_OK;
     if (text_json_is(type, "compaction")) { /* a summary of what was before */
         const struct json *v = api_field(b, "content");
-        SL_TRY(api_msg_kind(b, path, "content", JSON_STR_K, err));
+        SL_TRY(api_field_kind(b, path, "content", JSON_STR_K, err));
         if (v) str_put(&rd->text, v->s, v->n);
         return SL_OK;
     }
@@ -323,12 +323,12 @@ static sl_status put_thinking(struct api_msg *p, struct json_w *w, sl_err *err)
                       *kw = api_field(p->body, "chat_template_kwargs"),
                       *type = api_field(t, "type"), *show = api_field(t, "display");
     bool on = t && !text_json_is(type, "disabled");
-    SL_TRY(api_msg_kind(p->body, "", "thinking", JSON_OBJECT_K, err));
-    SL_TRY(api_msg_kind(p->body, "", "chat_template_kwargs", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(p->body, "", "thinking", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(p->body, "", "chat_template_kwargs", JSON_OBJECT_K, err));
     if (t && on && !text_json_is(type, "enabled") && !text_json_is(type, "adaptive") &&
         !text_json_is(type, "between_tools"))
         return SL_FAIL(err, REQUEST, "thinking.type: must be enabled, disabled or adaptive");
-    SL_TRY(api_msg_kind(t, "thinking", "budget_tokens", JSON_INT_K, err));
+    SL_TRY(api_field_kind(t, "thinking", "budget_tokens", JSON_INT_K, err));
     if (show && !text_json_is(show, "summarized") && !text_json_is(show, "omitted"))
         return SL_FAIL(err, REQUEST, "thinking.display: must be summarized or omitted");
     p->hidden = text_json_is(show, "omitted");
@@ -353,10 +353,10 @@ static sl_status put_output(struct api_msg *p, struct json_w *w, sl_err *err)
     const struct json *c = api_field(p->body, "output_config"),
                       *f = api_field(p->body, "output_format"), *effort = api_field(c, "effort");
     p->format = f ? "output_format" : "output_config.format";
-    SL_TRY(api_msg_kind(p->body, "", "output_config", JSON_OBJECT_K, err));
-    SL_TRY(api_msg_kind(p->body, "", "output_format", JSON_OBJECT_K, err));
-    SL_TRY(api_msg_kind(c, "output_config", "format", JSON_OBJECT_K, err));
-    SL_TRY(api_msg_kind(c, "output_config", "effort", JSON_STR_K, err));
+    SL_TRY(api_field_kind(p->body, "", "output_config", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(p->body, "", "output_format", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(c, "output_config", "format", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(c, "output_config", "effort", JSON_STR_K, err));
     if (effort) {
         text_jw_key(w, "reasoning_effort");
         text_jw_node(w, effort);
@@ -366,7 +366,7 @@ static sl_status put_output(struct api_msg *p, struct json_w *w, sl_err *err)
     if (!text_json_is(api_field(f, "type"), "json_schema"))
         return SL_FAIL(err, REQUEST, "%s.type: must be json_schema", p->format);
     if (!api_field(f, "schema")) return SL_FAIL(err, REQUEST, "%s.schema: missing", p->format);
-    SL_TRY(api_msg_kind(f, p->format, "schema", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(f, p->format, "schema", JSON_OBJECT_K, err));
     text_jw_key(w, "response_format");
     text_jw_obj(w);
     text_jw_key(w, "type");
@@ -413,10 +413,10 @@ static sl_status check_rest(struct api_msg *p, sl_err *err)
                {"betas", JSON_ARRAY_K},        {"cache_control", JSON_OBJECT_K}};
     const struct json *c = api_field(p->body, "container"), *m = api_field(p->body, "metadata");
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
-        SL_TRY(api_msg_kind(p->body, "", row[i].name, row[i].kind, err));
+        SL_TRY(api_field_kind(p->body, "", row[i].name, row[i].kind, err));
     if (c && c->kind != JSON_STR_K && c->kind != JSON_OBJECT_K)
         return SL_FAIL(err, REQUEST, "container: must be a string or an object");
-    SL_TRY(api_msg_kind(m, "metadata", "user_id", JSON_STR_K, err));
+    SL_TRY(api_field_kind(m, "metadata", "user_id", JSON_STR_K, err));
     return api_msg_mark(p->body, "", &p->marked, err);
 }
 

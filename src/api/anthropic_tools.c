@@ -65,7 +65,7 @@ static sl_status check_tool(struct api_msg *p, const struct json *t, int i, sl_e
     snprintf(path, sizeof path, "tools[%d]", i);
     if (t->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "%s: must be an object", path);
     for (int k = 0; k < BASE_COUNT_OF(row); k++)
-        SL_TRY(api_msg_kind(t, path, row[k].name, row[k].kind, err));
+        SL_TRY(api_field_kind(t, path, row[k].name, row[k].kind, err));
     SL_TRY(api_msg_mark(t, path, &p->marked, err));
     if (!is_function(t)) return SL_OK;
     if (!name) return SL_FAIL(err, REQUEST, "%s.name: missing", path);
@@ -156,8 +156,8 @@ static sl_status put_choice(struct json_w *w, const struct json *tools, const st
 {
     const struct json *type = api_field(c, "type"), *name = api_field(c, "name");
     bool any = text_json_is(type, "any"), one = text_json_is(type, "tool"), is = false;
-    SL_TRY(api_msg_kind(c, "tool_choice", "name", JSON_STR_K, err));
-    SL_TRY(api_msg_kind(c, "tool_choice", "disable_parallel_tool_use", JSON_BOOL_K, err));
+    SL_TRY(api_field_kind(c, "tool_choice", "name", JSON_STR_K, err));
+    SL_TRY(api_field_kind(c, "tool_choice", "disable_parallel_tool_use", JSON_BOOL_K, err));
     if (!any && !one && !text_json_is(type, "auto") && !text_json_is(type, "none"))
         return SL_FAIL(err, REQUEST, "tool_choice.type: must be auto, any, tool or none");
     if (one) SL_TRY(find(tools, name, &is, err));
@@ -182,8 +182,8 @@ sl_status api_msg_put_tools(struct net_req *r, struct api_msg *p, struct json_w 
                       *choice = api_field(p->body, "tool_choice");
     void *at = NULL;
     int n = 0, i = 0;
-    SL_TRY(api_msg_kind(p->body, "", "tools", JSON_ARRAY_K, err));
-    SL_TRY(api_msg_kind(p->body, "", "tool_choice", JSON_OBJECT_K, err));
+    SL_TRY(api_field_kind(p->body, "", "tools", JSON_ARRAY_K, err));
+    SL_TRY(api_field_kind(p->body, "", "tool_choice", JSON_OBJECT_K, err));
     if (tools) {
         if (tools->n > TOOLS_MAX)
             return SL_FAIL(err, REQUEST, "tools: %zu: at most %d", tools->n, TOOLS_MAX);

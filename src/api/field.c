@@ -117,6 +117,33 @@ const struct json *api_field(const struct json *body, const char *name)
     return v && v->kind != JSON_NULL_K ? v : NULL;
 }
 
+static const char *what_of(enum json_kind kind)
+{
+    switch (kind) {
+    case JSON_BOOL_K:
+        return "true or false";
+    case JSON_INT_K:
+    case JSON_REAL_K:
+        return "a number";
+    case JSON_STR_K:
+        return "a string";
+    case JSON_ARRAY_K:
+        return "a list";
+    case JSON_OBJECT_K:
+    case JSON_NULL_K:
+        break;
+    }
+    return "an object";
+}
+
+sl_status api_field_kind(const struct json *o, const char *path, const char *name,
+                         enum json_kind kind, sl_err *err)
+{
+    const struct json *v = api_field(o, name);
+    if (!v || v->kind == kind) return SL_OK;
+    return SL_FAIL(err, REQUEST, "%s%s%s: must be %s", path, *path ? "." : "", name, what_of(kind));
+}
+
 int64_t api_field_int(const struct json *body, const char *name, int64_t def)
 {
     const struct json *v = api_field(body, name);

@@ -33,6 +33,11 @@ const char *api_field_str(const struct json *body, const char *name, const char 
 /* NULL where absent or null. */
 const struct json *api_field(const struct json *body, const char *name);
 
+/* REQUEST, with its path (path.name; path may be empty), when o has a member name that is neither null
+ * nor of that kind. o may be NULL. */
+sl_status api_field_kind(const struct json *o, const char *path, const char *name,
+                         enum json_kind kind, sl_err *err) BASE_MUST_USE;
+
 /* The table as Markdown: that of the routes after OpenAI, and that of /v1/messages. */
 void api_fields_print(struct str *out);
 void api_fields_print_messages(struct str *out);

@@ -13,7 +13,7 @@
     F(C|T|R|E, model,                 STR,  0, 256,      USE,  "the served name, or any name that the model is known by; another is 404")   \
     F(C,       messages,              ANY,  0, 0,        USE,  "system, developer, user, assistant and tool; text parts only")              \
     F(T,       prompt,                ANY,  0, 0,        USE,  "text, list of texts, token ids, or list of lists of them")                  \
-    F(R,       input,                 ANY,  0, 0,        USE,  "text, or a list of items: message, function_call, function_call_output, reasoning") \
+    F(R,       input,                 ANY,  0, 0,        USE,  "text, or a list of items, see \"Items and tools\"")                            \
     F(E,       input,                 ANY,  0, 0,        USE,  "text, list of up to 2048 texts, token ids, or list of lists of them")       \
     F(C|T|R,   stream,                BOOL, 0, 0,        USE,  "server-sent events")                                                        \
     F(C|T,     stream_options,        ANY,  0, 0,        USE,  "include_usage; continuous_usage_stats; include_obfuscation has no effect")  \
@@ -35,7 +35,7 @@
     F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")                                                    \
     F(T,       echo,                  BOOL, 0, 0,        USE,  "the prompt first, with logprobs its own (n = 1)")                                   \
     F(T,       suffix,                ANY,  0, 0,        DENY, "no model here fills in the middle")                                         \
-    F(C|R,     tools,                 ANY,  0, 0,        USE,  "functions; other kinds of tools are refused; strict: true holds their calls to the schema") \
+    F(C|R,     tools,                 ANY,  0, 0,        USE,  "chat: functions; responses: also custom ones and namespaces, others are left out; strict: true holds their calls to the schema") \
     F(C|R,     tool_choice,           ANY,  0, 0,        USE,  "none, auto, required, one function by name, or allowed_tools") \
     F(C|R,     parallel_tool_calls,   BOOL, 0, 0,        USE,  "false: at most one call in an answer")                                      \
     F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")                                                     \
@@ -51,6 +51,7 @@
     F(C|R,     moderation,            ANY,  0, 0,        DENY, "nothing is moderated here")                                                 \
     F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself")                                          \
     F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")                                                      \
+    F(R,       client_metadata,       ANY,  0, 0,        SKIP, "")                                                                         \
     F(C|R,     metadata,              ANY,  0, 0,        SKIP, "responses: given back")                                                     \
     F(C|R,     store,                 BOOL, 0, 0,        USE,  "responses: default true, so that previous_response_id finds it; chat: without effect") \
     F(C|T|R|E, user,                  STR,  0, 4096,     SKIP, "")                                                                          \

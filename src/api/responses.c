@@ -56,6 +56,11 @@ static void put_logprobs(struct json_w *w, const struct str *s)
     text_jw_arr_end(w);
 }
 
+static bool is_call(const struct api_resp *p)
+{
+    return p->open == API_ITEM_CALL || p->open == API_ITEM_CUSTOM;
+}
+
 /* What the open item holds; not done: nothing. */
 static void put_body(struct json_w *w, const struct api_resp *p, bool done)
 {
@@ -85,7 +90,8 @@ static void put_part(struct json_w *w, const struct api_resp *p, bool done)
 
 static void put_item(struct json_w *w, const struct api_resp *p, bool done, const char *status)
 {
-    static const char *const type[] = {"", "reasoning", "message", "function_call"};
+    static const char *const type[] = {"", "reasoning", "message", "function_call",
+                                       "custom_tool_call"};
     text_jw_obj(w);
     text_jw_key(w, "id");
     text_jw_strz(w, p->item_id);
@@ -93,12 +99,16 @@ static void put_item(struct json_w *w, const struct api_resp *p, bool done, cons
     text_jw_strz(w, type[p->open]);
     text_jw_key(w, "status");
     text_jw_strz(w, status);
-    if (p->open == API_ITEM_CALL) {
+    if (is_call(p)) {
         text_jw_key(w, "call_id");
         text_jw_strz(w, p->call_id);
         text_jw_key(w, "name");
         api_put_text(w, &p->name);
-        text_jw_key(w, "arguments");
+        if (p->ns) {
+            text_jw_key(w, "namespace");
+            text_jw_strz(w, p->ns);
+        }
+        text_jw_key(w, p->open == API_ITEM_CALL ? "arguments" : "input");
         put_body(w, p, done);
     } else {
         if (p->open == API_ITEM_TEXT) {
@@ -142,30 +152,58 @@ static void item_event(struct api_resp *p, const char *type, bool done, const ch
 
 static void done_event(struct api_resp *p)
 {
-    static const char *const type[] = {"", "response.reasoning_text.done",
-                                       "response.output_text.done",
-                                       "response.function_call_arguments.done"};
+    static const char *const type[] = {
+        "", "response.reasoning_text.done", "response.output_text.done",
+        "response.function_call_arguments.done", "response.custom_tool_call_input.done"};
     struct json_w w;
     bool call = p->open == API_ITEM_CALL;
     begin_event(p, &w, type[p->open]);
-    put_place(&w, p, !call);
+    put_place(&w, p, !is_call(p));
     if (call) {
         text_jw_key(&w, "name");
         api_put_text(&w, &p->name);
     }
-    text_jw_key(&w, call ? "arguments" : "text");
+    text_jw_key(&w, call ? "arguments" : is_call(p) ? "input" : "text");
     api_put_text(&w, &p->item);
     if (p->open == API_ITEM_TEXT) put_logprobs(&w, &p->logprobs);
     end_event(p, &w);
+}
+
+static void delta(struct api_resp *p, const char *type, const char *s, size_t n,
+                  const struct str *logprobs)
+{
+    struct json_w w;
+    str_put(&p->item, s, n);
+    if (!p->out) return;
+    begin_event(p, &w, type);
+    put_place(&w, p, !is_call(p));
+    text_jw_key(&w, "delta");
+    text_jw_str(&w, s, n);
+    api_inherit(p->out, &p->item);
+    if (p->open == API_ITEM_TEXT) put_logprobs(&w, logprobs);
+    end_event(p, &w);
+}
+
+/* More of the arguments of a free-form call; last: nothing follows. */
+static void put_custom(struct api_resp *p, const char *s, size_t n, bool last)
+{
+    struct str text;
+    str_init(&text, MEM_REQUEST, 0);
+    if (n) api_unwrap_feed(&p->unwrap, s, n, &text);
+    if (last) api_unwrap_end(&p->unwrap, &text);
+    api_inherit(&p->item, &text);
+    if (text.n) delta(p, "response.custom_tool_call_input.delta", text.p, text.n, NULL);
+    str_fini(&text);
 }
 
 static void close_item(struct api_resp *p, const char *status)
 {
     struct json_w w;
     if (p->open == API_ITEM_NONE) return;
+    if (p->open == API_ITEM_CUSTOM) put_custom(p, NULL, 0, true);
     if (p->out) {
         done_event(p);
-        if (p->open != API_ITEM_CALL) part_event(p, "response.content_part.done", true);
+        if (!is_call(p)) part_event(p, "response.content_part.done", true);
         item_event(p, "response.output_item.done", true, status);
     }
     if (p->items.n) str_putc(&p->items, ',');
@@ -179,29 +217,14 @@ static void close_item(struct api_resp *p, const char *status)
 
 static void open_item(struct api_resp *p, enum api_item kind)
 {
-    static const char *const prefix[] = {"", "rs_", "msg_", "fc_"};
-    if (p->open == kind && kind != API_ITEM_CALL) return;
+    static const char *const prefix[] = {"", "rs_", "msg_", "fc_", "ctc_"};
+    if (p->open == kind && kind < API_ITEM_CALL) return;
     close_item(p, "completed");
     p->open = kind;
     net_random_id(prefix[kind], p->item_id);
-    if (kind == API_ITEM_CALL || !p->out) return;
+    if (kind >= API_ITEM_CALL || !p->out) return;
     item_event(p, "response.output_item.added", false, "in_progress");
     part_event(p, "response.content_part.added", false);
-}
-
-static void delta(struct api_resp *p, const char *type, const char *s, size_t n,
-                  const struct str *logprobs)
-{
-    struct json_w w;
-    str_put(&p->item, s, n);
-    if (!p->out) return;
-    begin_event(p, &w, type);
-    put_place(&w, p, p->open != API_ITEM_CALL);
-    text_jw_key(&w, "delta");
-    text_jw_str(&w, s, n);
-    api_inherit(p->out, &p->item);
-    if (p->open == API_ITEM_TEXT) put_logprobs(&w, logprobs);
-    end_event(p, &w);
 }
 
 /* Those that were told now are the open text's. */
@@ -239,12 +262,14 @@ static void on_call(void *user, int i, const char *name, size_t n)
 {
     struct api_job *j = user;
     struct api_resp *p = j->user;
-    open_item(p, API_ITEM_CALL);
-    api_answer_sink.call(&p->x, i, name, n);
+    const struct api_resp_tool *t = api_resp_tool_of(p, name, n);
+    open_item(p, t && t->custom ? API_ITEM_CUSTOM : API_ITEM_CALL);
+    api_answer_sink.call(&p->x, i, t ? t->flat : name, t ? strlen(t->flat) : n);
     net_random_id("call_", p->call_id);
     if (i < p->x.n_call) memcpy(p->call_id, p->x.call[i].id, sizeof p->x.call[i].id);
     str_clear(&p->name);
-    str_put(&p->name, name, n);
+    str_put(&p->name, t ? t->name : name, t ? strlen(t->name) : n);
+    p->ns = t ? t->ns : NULL;
     if (p->out) item_event(p, "response.output_item.added", false, "in_progress");
 }
 
@@ -252,9 +277,12 @@ static void on_args(void *user, int i, const char *s, size_t n)
 {
     struct api_job *j = user;
     struct api_resp *p = j->user;
-    if (p->open != API_ITEM_CALL) return;
+    if (!is_call(p)) return;
     api_answer_sink.args(&p->x, i, s, n);
-    delta(p, "response.function_call_arguments.delta", s, n, NULL);
+    if (p->open == API_ITEM_CUSTOM)
+        put_custom(p, s, n, false);
+    else
+        delta(p, "response.function_call_arguments.delta", s, n, NULL);
 }
 
 /* ---- the job ---- */
@@ -377,6 +405,7 @@ static void fini(struct api_job *j)
     str_fini(&p->name);
     str_fini(&p->items);
     str_fini(&p->logprobs);
+    api_unwrap_fini(&p->unwrap);
 }
 
 static const struct api_fmt fmt = {event, end, failed, fini};
@@ -387,16 +416,20 @@ static sl_status check_kinds(const struct json *body, sl_err *err)
     static const struct {
         const char *name;
         enum json_kind kind;
-        const char *what;
-    } row[] = {{"text", JSON_OBJECT_K, "an object"},     {"reasoning", JSON_OBJECT_K, "an object"},
-               {"metadata", JSON_OBJECT_K, "an object"}, {"tools", JSON_ARRAY_K, "a list"},
-               {"include", JSON_ARRAY_K, "a list"},      {"user", JSON_STR_K, "a string"}};
-    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        const struct json *v = api_field(body, row[i].name);
-        if (v && v->kind != row[i].kind)
-            return SL_FAIL(err, REQUEST, "%s: must be %s", row[i].name, row[i].what);
-    }
-    return SL_OK;
+    } row[] = {{"text", JSON_OBJECT_K},
+               {"reasoning", JSON_OBJECT_K},
+               {"metadata", JSON_OBJECT_K},
+               {"client_metadata", JSON_OBJECT_K},
+               {"tools", JSON_ARRAY_K},
+               {"include", JSON_ARRAY_K},
+               {"user", JSON_STR_K},
+               {"prompt_cache_key", JSON_STR_K},
+               {"safety_identifier", JSON_STR_K},
+               {"service_tier", JSON_STR_K}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        SL_TRY(api_field_kind(body, "", row[i].name, row[i].kind, err));
+    SL_TRY(api_field_kind(api_field(body, "text"), "text", "verbosity", JSON_STR_K, err));
+    return api_field_kind(api_field(body, "reasoning"), "reasoning", "summary", JSON_STR_K, err);
 }
 
 static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err *err)
@@ -413,7 +446,6 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     p->g.q.n_logprob = p->g.logprobs ? p->g.n_top : -1;
     p->store = api_field_bool(p->body, "store", a->db != NULL);
     SL_TRY(api_resp_read(a, r, p, err));
-    SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));
     bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
     SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
     const struct api_form_in in = {.body = p->body,
@@ -421,7 +453,11 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
                                    .parse = p->x.parse,
                                    .chat = p->chat,
                                    .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
-    SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
+    sl_status st = api_form_parse(a, r, &in, &p->g.grammar, err);
+    if (st) {
+        api_resp_blame(p, err);
+        return st;
+    }
     p->g.q.grammar = p->g.grammar;
     api_answer_special(&p->x, &p->g.q);
     return SL_OK;
@@ -435,6 +471,7 @@ sl_status api_responses(api *a, struct net_req *r, sl_err *err)
     struct str *all[] = {&p->history, &p->input, &p->item, &p->name, &p->items, &p->logprobs};
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         str_init(all[i], MEM_REQUEST, 0);
+    api_unwrap_init(&p->unwrap);
     SL_TRY(api_body_parse(r, API_RESPONSES, &p->body, err));
     net_random_id("resp_", p->g.id);
     sl_status st = read_all(a, r, p, err);

@@ -19,6 +19,8 @@ static void put_id(struct json_w *w, const struct json *it, const char *type)
     } row[] = {{"message", "msg_"},
                {"function_call", "fc_"},
                {"function_call_output", "fco_"},
+               {"custom_tool_call", "ctc_"},
+               {"custom_tool_call_output", "ctco_"},
                {"reasoning", "rs_"}};
     const struct json *given = it ? api_field(it, "id") : NULL;
     char id[48] = "";
@@ -29,6 +31,7 @@ static void put_id(struct json_w *w, const struct json *it, const char *type)
     }
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (strcmp(type, row[i].type) == 0) net_random_id(row[i].prefix, id);
+    if (!id[0]) net_random_id("item_", id);
     text_jw_strz(w, id);
 }
 

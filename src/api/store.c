@@ -10,7 +10,7 @@
 struct api_db {
     net_lock *lock; /* one user at a time */
     sqlite3 *db;
-    sqlite3_stmt *put, *get, *del, *trim, *use;
+    sqlite3_stmt *put, *get, *del, *trim, *use, *find;
 };
 
 static const char schema[] =
@@ -43,6 +43,8 @@ static bool prepare(struct api_db *d)
         {&d->put, "INSERT OR REPLACE INTO response(id, key, at, body, history, items, n_input) "
                   "VALUES(?1,?2,?3,?4,?5,?6,?7)"},
         {&d->get, "SELECT body, history, items, n_input FROM response WHERE id=?1 AND key=?2"},
+        {&d->find, "SELECT items FROM (SELECT items FROM response WHERE key=?1 ORDER BY at DESC, "
+                   "rowid DESC LIMIT ?3) WHERE instr(items, ?2) LIMIT 1"},
         {&d->del, "DELETE FROM response WHERE id=?1 AND key=?2"},
         {&d->trim,
          "DELETE FROM response WHERE rowid IN (SELECT rowid FROM response ORDER BY at DESC, "
@@ -80,7 +82,7 @@ void api_store_close(api *a)
 {
     struct api_db *d = a->db;
     if (!d) return;
-    sqlite3_stmt *all[] = {d->put, d->get, d->del, d->trim, d->use};
+    sqlite3_stmt *all[] = {d->put, d->get, d->del, d->trim, d->use, d->find};
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         sqlite3_finalize(all[i]);
     sqlite3_close(d->db);
@@ -156,6 +158,51 @@ sl_status api_store_get(api *a, const char *id, const char *key, struct arena *a
     return st;
 }
 
+/* The items of the newest response that has one of that id, in brackets, onto out. */
+static sl_status find_items(struct api_db *d, const char *id, const char *key, struct str *out,
+                            sl_err *err)
+{
+    struct str want;
+    sl_status st = SL_OK;
+    str_init(&want, MEM_REQUEST, 0);
+    str_printf(&want, "\"id\":\"%s\"", id);
+    SL_TRY(str_status(&want, err));
+    net_lock_take(d->lock);
+    text(d->find, 1, key);
+    sqlite3_bind_blob64(d->find, 2, want.p, want.n, SQLITE_STATIC);
+    sqlite3_bind_int(d->find, 3, API_STORE_FIND);
+    int rc = sqlite3_step(d->find);
+    if (rc == SQLITE_ROW) {
+        str_putc(out, '[');
+        str_put(out, sqlite3_column_blob(d->find, 0), (size_t)sqlite3_column_bytes(d->find, 0));
+        str_putc(out, ']');
+        st = str_status(out, err);
+    } else if (rc != SQLITE_DONE)
+        st = fail(d, "response store", err);
+    sqlite3_reset(d->find);
+    sqlite3_clear_bindings(d->find);
+    net_lock_give(d->lock);
+    str_fini(&want);
+    return st;
+}
+
+sl_status api_store_item(api *a, const char *id, const char *key, struct arena *arena,
+                         const struct json **out, sl_err *err)
+{
+    const struct json *all = NULL;
+    struct str s;
+    *out = NULL;
+    str_init(&s, MEM_REQUEST, 0);
+    sl_status st = SL_OK;
+    if (strlen(id) < 128 && !strpbrk(id, "\"\\")) st = find_items(a->db, id, key, &s, err);
+    if (!st && s.n) st = text_json_parse(arena, "response store", s.p, s.n, &all, err);
+    str_fini(&s);
+    if (st) return st;
+    for (const struct json *it = all ? all->child : NULL; it && !*out; it = it->next)
+        if (text_json_is(text_json_get(it, "id"), id)) *out = it;
+    return *out ? SL_OK : SL_FAIL(err, NOTFOUND, "no stored response has an item \"%.80s\"", id);
+}
+
 sl_status api_store_delete(api *a, const char *id, const char *key, sl_err *err)
 {
     struct api_db *d = a->db;
@@ -229,6 +276,17 @@ sl_status api_store_get(api *a, const char *id, const char *key, struct arena *a
     (void)key;
     (void)arena;
     (void)out;
+    return none(err);
+}
+
+sl_status api_store_item(api *a, const char *id, const char *key, struct arena *arena,
+                         const struct json **out, sl_err *err)
+{
+    (void)a;
+    (void)id;
+    (void)key;
+    (void)arena;
+    *out = NULL;
     return none(err);
 }
 

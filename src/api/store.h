@@ -24,6 +24,10 @@ sl_status api_store_put(api *a, const struct api_stored *s, sl_err *err) BASE_MU
 /* Copies in the arena. NOTFOUND. */
 sl_status api_store_get(api *a, const char *id, const char *key, struct arena *arena,
                         struct api_stored *out, sl_err *err) BASE_MUST_USE;
+#define API_STORE_FIND 1000 /* of a key's newest responses, in which an item is looked for */
+/* An input or output item of one of key's responses, in the arena. NOTFOUND. */
+sl_status api_store_item(api *a, const char *id, const char *key, struct arena *arena,
+                         const struct json **out, sl_err *err) BASE_MUST_USE;
 sl_status api_store_delete(api *a, const char *id, const char *key, sl_err *err) BASE_MUST_USE;
 /* Add what the keys used since the last call. */
 void api_store_usage(api *a);

@@ -173,11 +173,159 @@ def tools(s):
     need("tool results", status == 200, r)
 
 
+FUNC = {"type": "function", "name": "shell", "strict": False, "description": "Run", "parameters": {
+    "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"], "additionalProperties": False}}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Patch files", "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"x\""}}
+SPACE = {"type": "namespace", "name": "mcp__demo", "description": "d", "tools": [
+    {"type": "function", "name": "get_weather", "description": "Weather of a city", "strict": False,
+     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}, dict(PATCH, name="note")]}
+FOREIGN = [{"type": "web_search", "external_web_access": True}, {"type": "web_search_preview"}, {"type": "local_shell"}, {"type": "shell"}, {"type": "apply_patch"},
+           {"type": "image_generation", "output_format": "png"}, {"type": "code_interpreter", "container": {"type": "auto"}}, {"type": "file_search", "vector_store_ids": []},
+           {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9"}, {"type": "computer_use_preview"}, {"type": "of_tomorrow", "name": "x"},
+           {"type": "tool_search", "execution": "client", "description": "d", "parameters": {"type": "object", "properties": {}}}, {"type": "namespace", "name": "n", "tools": []}]
+
+
+def chat_tokens(s, messages, tools=None):
+    """What the same conversation is in chat's form."""
+    return s.post("/tokenize", {"messages": messages, **({"tools": tools} if tools else {})})[1]["count"]
+
+
+def function(name, of):
+    return {"type": "function", "function": {"name": name, **{k: of[k] for k in ("description", "parameters", "strict") if k in of}}}
+
+
+def tokens(s, items, **more):
+    status, r = s.post(URL, ask(items, max_output_tokens=1, **more))
+    return r["usage"]["input_tokens"] if status == 200 else r
+
+
+def other_tools(s):
+    """Tools that are no functions: left out, free-form calls, functions of namespaces."""
+    plain = tokens(s, "What is 17 + 25?", tools=[FUNC])
+    for t in FOREIGN:
+        status, r = s.post(URL, dict(ask(tools=[FUNC, t], parallel_tool_calls=False, store=False, include=["reasoning.encrypted_content"], client_metadata={"x": "y"},
+                                         reasoning={"effort": "medium", "summary": "auto"}, prompt_cache_key="k", service_tier="auto"), text={"verbosity": "low"}))
+        need(f"{t['type']} beside a function", status == 200 and r["tools"] == [FUNC, t] and r["usage"]["input_tokens"] == plain, r)
+    status, r = s.post(URL, ask(tools=FOREIGN + [FUNC], tool_choice="required"))
+    need("required: of what is left", [o.get("name") for o in r["output"]] == ["shell"], r)
+    for choice in ("auto", "none", {"type": "web_search"}, {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}):
+        status, r = s.post(URL, ask(tools=[FOREIGN[0]], tool_choice=choice))
+        need(f"nothing is left, {choice}", status == 200 and r["output"][0]["type"] == "message", r)
+    for choice in ("required", {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}):
+        status, r = s.post(URL, ask(tools=[FOREIGN[0]], tool_choice=choice))
+        need(f"required and nothing left, {choice}", status == 400 and r["error"]["param"] == "tool_choice", r)
+    for choice, want in (({"type": "custom", "name": "apply_patch"}, ("custom_tool_call", "apply_patch", None)),
+                         ({"type": "function", "name": "get_weather", "namespace": "mcp__demo"}, ("function_call", "get_weather", "mcp__demo")),
+                         ({"type": "function", "name": "mcp__demo__get_weather"}, ("function_call", "get_weather", "mcp__demo")),
+                         ({"type": "custom", "name": "note", "namespace": "mcp__demo"}, ("custom_tool_call", "note", "mcp__demo")),
+                         ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "shell"}, {"type": "web_search"}]},
+                          ("function_call", "shell", None))):
+        body = ask("What is the weather in Oslo?", tools=[FUNC, FOREIGN[0], PATCH, SPACE], tool_choice=choice, parallel_tool_calls=False)
+        status, r = s.post(URL, body)
+        o = r["output"][0] if status == 200 else r
+        need(f"call by {choice}", (o.get("type"), o.get("name"), o.get("namespace")) == want and o["call_id"], r)
+        status, ev = events(s, body)
+        added = [d["item"] for n, d in ev if n == "response.output_item.added"]
+        done = [d["item"] for n, d in ev if n == "response.output_item.done"]
+        kind, key = ("custom_tool_call_input", "input") if o.get("type") == "custom_tool_call" else ("function_call_arguments", "arguments")
+        text = "".join(d["delta"] for n, d in ev if n == f"response.{kind}.delta")
+        need(f"stream of {choice}", added and added[0].get("namespace") == want[2] and added[0][key] == "" and text == done[0][key] == o[key] and
+             [d[key] for n, d in ev if n == f"response.{kind}.done"] == [text], ev)
+    status, r = s.post(URL, ask("What is the weather in Oslo?", tools=[SPACE], tool_choice="required", parallel_tool_calls=False))
+    o = r["output"][0]
+    need("a call goes back", s.post(URL, ask([{"role": "user", "content": "What is the weather in Oslo?"}, o, {
+        "type": "function_call_output", "call_id": o["call_id"], "output": "20 C"}], tools=[SPACE]))[0] == 200, o)
+    flat = [function("mcp__demo__get_weather", SPACE["tools"][0])]
+    only = dict(SPACE, tools=SPACE["tools"][:1])
+    need("names of a namespace", tokens(s, "Hi", tools=[only]) == chat_tokens(s, [{"role": "user", "content": "Hi"}], flat))
+    need("functions is no namespace", tokens(s, "Hi", tools=[dict(only, name="functions")]) == tokens(s, "Hi", tools=only["tools"]))
+    need("one that ends in __", tokens(s, "Hi", tools=[dict(only, name="mcp__demo__")]) == tokens(s, "Hi", tools=[only]))
+
+
+def items(s):
+    """Items of Codex and of other conversations: read, or accepted and left out."""
+    user = {"role": "user", "content": "Hi"}
+
+    def call(name, args):
+        return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}]}
+    tool = {"role": "tool", "tool_call_id": "c", "content": "done"}
+    out = {"call_id": "c", "output": "done"}
+    action = {"type": "exec", "command": ["ls", "-l"], "env": {}}
+    for name, mine, chat in (
+            ("custom_tool_call", [{"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin\n\"x\""},
+                                  {"type": "custom_tool_call_output", **out}], [call("apply_patch", {"input": "*** Begin\n\"x\""}), tool]),
+            ("function_call of a namespace", [{"type": "function_call", "call_id": "c", "name": "get_weather", "namespace": "mcp__demo", "arguments": "{\"city\":\"Oslo\"}"},
+                                              {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "done"}]}],
+             [call("mcp__demo__get_weather", {"city": "Oslo"}), tool]),
+            ("local_shell_call", [{"type": "local_shell_call", "call_id": "c", "status": "completed", "action": action},
+                                  {"type": "local_shell_call_output", **out}], [call("local_shell", action), tool]),
+            ("output as an object", [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                                     {"type": "function_call_output", "call_id": "c", "output": {"content": "done", "success": False}}], [call("f", {}), tool]),
+            ("agent_message", [{"type": "agent_message", "content": [{"type": "input_text", "text": "Hi"}, {"type": "encrypted_content", "encrypted_content": "x"}]}], [user])):
+        got, want = tokens(s, [user] + mine), chat_tokens(s, [user] + chat)
+        need(f"item {name}", got == want, (got, want))
+    plain = tokens(s, [user])
+    for it in ([{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "x"}], "encrypted_content": "x"}],
+               [{"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}],
+               [{"type": "compaction", "encrypted_content": "x"}], [{"type": "context_compaction"}], [{"type": "image_generation_call", "id": "i", "result": ""}],
+               [{"type": "additional_tools", "role": "developer", "tools": []}], [{"type": "item_reference", "id": "rs_gone"}],
+               [{"type": "mcp_list_tools", "id": "m", "server_label": "x", "tools": []}], [{"type": "file_search_call"}, {"type": "code_interpreter_call"}]):
+        need(f"item {it[0]['type']}", tokens(s, [user] + it) == plain)
+    more = {"type": "additional_tools", "role": "developer", "tools": [SPACE, FOREIGN[0]]}
+    need("tools of an item", tokens(s, [user, more]) == tokens(s, [user], tools=[SPACE]) > plain)
+    need("tools told twice", tokens(s, [user, more], tools=[SPACE]) == tokens(s, [user], tools=[SPACE]))
+    found = [{"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "weather"}},
+             {"type": "tool_search_output", "call_id": "c", "status": "completed", "execution": "client", "tools": [SPACE]}]
+    status, r = s.post(URL, ask([user] + found + [user], tools=[FUNC], tool_choice={"type": "function", "name": "get_weather", "namespace": "mcp__demo"}))
+    need("tools that were found", status == 200 and r["output"][0].get("namespace") == "mcp__demo", r)
+    need("system messages in front are one", tokens(s, [{"role": "developer", "content": [{"type": "input_text", "text": "b"}]}, {"role": "system", "content": "c"}, user],
+                                                    instructions="a") == chat_tokens(s, [{"role": "system", "content": "a\n\nb\n\nc"}, user]))
+
+
+def references(s):
+    one = s.post(URL, ask("My name is Anna."))[1]
+    kept = json.loads(s.get(f"{URL}/{one['id']}/input_items")[2])["data"][0]["id"]
+    answer = one["output"][0]
+    body = [{"type": "item_reference", "id": kept}, {"type": "item_reference", "id": answer["id"]}, {"role": "user", "content": "And?"}]
+    status, r = s.post(URL, ask(body))
+    whole = s.post(URL, ask([{"role": "user", "content": "My name is Anna."}, {"role": "assistant", "content": answer["content"][0]["text"]}, body[2]]))[1]
+    need("references", status == 200 and r["output"][0]["content"] == whole["output"][0]["content"] and
+         r["usage"]["input_tokens"] == whole["usage"]["input_tokens"], (r, whole))
+    need("items of references", [x["id"] for x in json.loads(s.get(f"{URL}/{r['id']}/input_items?order=asc")[2])["data"]][:2] == [kept, answer["id"]])
+    status, r = s.post(URL, ask("What is the weather in Oslo?", tools=[PATCH], tool_choice="required", parallel_tool_calls=False))
+    call = r["output"][0]
+    status, r = s.post(URL, ask([{"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "ok"}], previous_response_id=r["id"], tools=[PATCH]))
+    need("going on after a free-form call", status == 200, r)
+
+
 def bad(s):
     for name, body, param in [
             ("no input", {}, "input"), ("input number", {"input": 5}, "input"), ("empty list", {"input": []}, "input"),
             ("item", {"input": ["x"]}, "input[0]"), ("item type", {"input": [{"type": "computer"}]}, "input[0]"),
-            ("item reference", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+            ("item reference", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].id"),
+            ("item reference without id", {"input": [{"type": "item_reference"}]}, "input[0].id"),
+            ("nothing to read", {"input": [{"type": "compaction", "encrypted_content": "x"}]}, "input"),
+            ("call's name", ask([{"type": "custom_tool_call", "call_id": "c", "name": 5}]), "input[0].name"),
+            ("call's input", ask([{"type": "custom_tool_call", "call_id": "c", "name": "x", "input": 5}]), "input[0].input"),
+            ("call's arguments", ask([{"type": "function_call", "call_id": "c", "name": "x", "arguments": 5}]), "input[0].arguments"),
+            ("call's namespace", ask([{"type": "function_call", "call_id": "c", "name": "x", "namespace": 5}]), "input[0].namespace"),
+            ("call's id", ask([{"type": "function_call", "call_id": 5, "name": "x"}]), "input[0].call_id"),
+            ("tools of an item", ask([{"type": "additional_tools", "tools": 5}, {"role": "user", "content": "x"}]), "input[0].tools"),
+            ("tool of an item", ask([{"type": "additional_tools", "tools": [{"type": "function"}]}, {"role": "user", "content": "x"}]), "input[0].tools[0].name"),
+            ("tool without type", ask(tools=[{"name": "x"}]), "tools[0].type"), ("tool's name", ask(tools=[FUNC, dict(FUNC, name=5)]), "tools[1].name"),
+            ("tool's description", ask(tools=[dict(PATCH, description=5)]), "tools[0].description"), ("tool's format", ask(tools=[dict(PATCH, format=5)]), "tools[0].format"),
+            ("tool's parameters", ask(tools=[dict(FUNC, parameters="x")]), "tools[0].parameters"), ("tool's strict", ask(tools=[dict(FUNC, strict="x")]), "tools[0].strict"),
+            ("namespace's name", ask(tools=[dict(SPACE, name=5)]), "tools[0].name"), ("namespace's tools", ask(tools=[dict(SPACE, tools={})]), "tools[0].tools"),
+            ("function of a namespace", ask(tools=[FOREIGN[0], dict(SPACE, tools=[dict(FUNC, name="")])]), "tools[1].tools[0].name"),
+            ("schema of a namespace", ask(tools=[FOREIGN[0], dict(SPACE, tools=[dict(FUNC, strict=True, parameters={"type": "object", "properties": {"a": {"type": "hat"}}})])]),
+             "tools[1].tools[0].parameters"),
+            ("choice of no tool", ask(tools=[FUNC], tool_choice={"type": "function", "name": "x"}), "tool_choice"),
+            ("choice's name", ask(tools=[FUNC], tool_choice={"type": "function", "name": 5}), "tool_choice.name"),
+            ("choice without type", ask(tools=[FUNC], tool_choice={"name": "shell"}), "tool_choice.type"),
+            ("allowed tool", ask(tools=[FUNC], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [5]}), "tool_choice.tools[0]"),
+            ("client_metadata", ask(client_metadata=5), "client_metadata"), ("verbosity", dict(ask(), text={"verbosity": 5}), "text.verbosity"),
+            ("summary", ask(reasoning={"summary": 5}), "reasoning.summary"), ("service_tier", ask(service_tier=5), "service_tier"),
+            ("prompt_cache_key", ask(prompt_cache_key=5), "prompt_cache_key"), ("include", ask(include="x"), "include"),
             ("place behind instructions", ask([{"role": "user", "content": "x"}, {"role": "user", "content": 5}], instructions="y"), "input[1].content"),
             ("place behind calls", ask([{"type": "function_call", "call_id": k, "name": "f", "arguments": "{}"} for k in "ab"] +
                                        [{"role": "robot", "content": "x"}]), "input[2].role"),
@@ -189,7 +337,7 @@ def bad(s):
             ("previous", ask(previous_response_id="resp_nothing"), "previous_response_id"),
             ("conversation", ask(conversation="c"), "conversation"), ("background", ask(background=True), "background"),
             ("truncation", ask(truncation="auto"), "truncation"),
-            ("tool", ask(tools=[{"type": "web_search"}]), "tools[0].type"),
+            ("tool", ask(tools=[5]), "tools[0]"),
             ("prompt", ask(prompt={"id": "x"}), "prompt"), ("max", ask(max_output_tokens=0), "max_output_tokens"),
             ("temperature", ask(temperature=3), "temperature"), ("top_p", ask(top_p=-1), "top_p"),
             ("stream", ask(stream="x"), "stream")]:
@@ -211,6 +359,9 @@ with e2e.scratch() as tmp:
         kept = stored(server)
         listed = input_items(server)
         tools(server)
+        other_tools(server)
+        items(server)
+        references(server)
         bad(server)
         need("exit", server.stop() == 0)
     with open(keys, "w") as f:
