@@ -259,8 +259,8 @@ def keys(tmp):
 with e2e.scratch() as tmp:
     with Server("--alias", "demo") as server:
         url = f"http://127.0.0.1:{server.port}"
-        clients = (anthropic.Anthropic(base_url=url, api_key="none", max_retries=0), anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0))
-        for one in ALL:
-            one(*clients)
+        how = {"base_url": url, "api_key": "none", "max_retries": 0}
+        for one in ALL:  # an async client is of one event loop
+            one(anthropic.Anthropic(**how), anthropic.AsyncAnthropic(**how))
     keys(tmp)
 T.exit()

@@ -115,6 +115,8 @@ def shape(s):
     need("max_tokens", post(s, ask(max_tokens=2))[1]["stop_reason"] == "max_tokens")
     m = post(s, ask(max_tokens=16777216, ignore_eos=True, seed=1))[1]
     need("the context is full", m.get("stop_reason") == "model_context_window_exceeded", m)
+    m = post(s, ask(ignore_eos=True))[1]
+    need("no control tokens", m["usage"]["output_tokens"] == 48 and "\uff5c" not in m["content"][0]["text"], m)
     m = post(s, ask(max_tokens=0))[1]
     need("max_tokens 0", m.get("content") == [] and m["stop_reason"] == "max_tokens" and m["usage"]["output_tokens"] == 0, m)
     for stop, which in ((["zz", "+ 25"], "+ 25"), (["5"], "5"), (["nowhere"], None)):
