@@ -248,7 +248,7 @@ static sl_status put_message(struct reader *rd, const struct json *m, int i, sl_
     if (content->kind != JSON_STR_K && content->kind != JSON_ARRAY_K)
         return SL_FAIL(err, REQUEST, "%s: must be a string or a list of blocks", path);
     if (!answer && !user) return put_system(rd, content, path, err);
-    if (answer || content->kind == JSON_STR_K) turn_to(rd, answer ? "assistant" : "user");
+    if (answer || content->kind == JSON_STR_K || !content->n) turn_to(rd, answer ? "assistant" : "user");
     if (content->kind == JSON_ARRAY_K) return put_blocks(rd, content, answer, path, err);
     if (user && rd->any) str_putc(&rd->text, '\n');
     rd->any = true;
