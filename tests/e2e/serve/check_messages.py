@@ -3,6 +3,8 @@
 comparing token counts with those of the same conversation in chat's form."""
 import json
 import os
+import signal
+import time
 
 from serve import Server, key_line
 import e2e
@@ -338,6 +340,26 @@ def keys(tmp):
         need("counting is no request", post(s, ask(), COUNT, {"x-api-key": "sk-ant-ben"})[0] == 200)
 
 
+def leaving():
+    """A server that is full, and one that goes down while an answer runs."""
+    long = ask(ignore_eos=True, max_tokens=1500)
+    with Server("--alias", "demo", "--max-batch", "1", "--max-queue", "1") as s:
+        held = [s.open(dict(long, stream=True), URL) for _ in range(2)]
+        t0 = time.time()
+        while post(s, ask(max_tokens=1))[0] != 429 and time.time() - t0 < 10:
+            pass
+        status, r, h = post(s, ask(max_tokens=1))
+        need("full", status == 429 and r["error"]["type"] == "rate_limit_error" and int(h["retry-after"]) >= 1, r)
+        s.proc.send_signal(signal.SIGTERM)
+        t0 = time.time()
+        while s.get("/ready")[0] != 503 and time.time() - t0 < 5:
+            pass
+        status, r, h = post(s, ask(max_tokens=1))
+        need("going down", status == 529 and r["error"]["type"] == "overloaded_error" and int(h["retry-after"]) >= 1, (status, r))
+        for k in held:
+            k.close()
+
+
 with e2e.scratch() as tmp:
     with Server("--alias", "demo") as server:
         cache(server)
@@ -349,4 +371,5 @@ with e2e.scratch() as tmp:
         errors(server)
         need("exit", server.stop() == 0)
     keys(tmp)
+leaving()
 T.exit()
