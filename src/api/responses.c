@@ -58,7 +58,7 @@ static void put_logprobs(struct json_w *w, const struct str *s)
 
 static bool is_call(const struct api_resp *p)
 {
-    return p->open == API_ITEM_CALL || p->open == API_ITEM_CUSTOM;
+    return p->open >= API_ITEM_CALL;
 }
 
 /* What the open item holds; not done: nothing. */
@@ -88,10 +88,45 @@ static void put_part(struct json_w *w, const struct api_resp *p, bool done)
     text_jw_obj_end(w);
 }
 
+/* The arguments of a search as what they are; {} where they were cut off. */
+static void put_search(struct json_w *w, const struct api_resp *p, bool done)
+{
+    struct arena a;
+    const struct json *v = NULL;
+    mem_arena_init(&a, MEM_REQUEST, 0);
+    text_jw_key(w, "execution");
+    text_jw_strz(w, "client");
+    text_jw_key(w, "arguments");
+    if (done && text_json_parse(&a, "arguments", str_c(&p->item), p->item.n, &v, NULL) == SL_OK &&
+        v->kind == JSON_OBJECT_K)
+        text_jw_node(w, v);
+    else
+        text_jw_raw(w, "{}", 2);
+    mem_arena_fini(&a);
+}
+
+static void put_call(struct json_w *w, const struct api_resp *p, bool done)
+{
+    text_jw_key(w, "call_id");
+    text_jw_strz(w, p->call_id);
+    if (p->open == API_ITEM_SEARCH) {
+        put_search(w, p, done);
+        return;
+    }
+    text_jw_key(w, "name");
+    api_put_text(w, &p->name);
+    if (p->ns) {
+        text_jw_key(w, "namespace");
+        text_jw_strz(w, p->ns);
+    }
+    text_jw_key(w, p->open == API_ITEM_CALL ? "arguments" : "input");
+    put_body(w, p, done);
+}
+
 static void put_item(struct json_w *w, const struct api_resp *p, bool done, const char *status)
 {
-    static const char *const type[] = {"", "reasoning", "message", "function_call",
-                                       "custom_tool_call"};
+    static const char *const type[] = {
+        "", "reasoning", "message", "function_call", "custom_tool_call", "tool_search_call"};
     text_jw_obj(w);
     text_jw_key(w, "id");
     text_jw_strz(w, p->item_id);
@@ -100,16 +135,7 @@ static void put_item(struct json_w *w, const struct api_resp *p, bool done, cons
     text_jw_key(w, "status");
     text_jw_strz(w, status);
     if (is_call(p)) {
-        text_jw_key(w, "call_id");
-        text_jw_strz(w, p->call_id);
-        text_jw_key(w, "name");
-        api_put_text(w, &p->name);
-        if (p->ns) {
-            text_jw_key(w, "namespace");
-            text_jw_strz(w, p->ns);
-        }
-        text_jw_key(w, p->open == API_ITEM_CALL ? "arguments" : "input");
-        put_body(w, p, done);
+        put_call(w, p, done);
     } else {
         if (p->open == API_ITEM_TEXT) {
             text_jw_key(w, "role");
@@ -174,7 +200,7 @@ static void delta(struct api_resp *p, const char *type, const char *s, size_t n,
 {
     struct json_w w;
     str_put(&p->item, s, n);
-    if (!p->out) return;
+    if (!p->out || p->open == API_ITEM_SEARCH) return; /* there is no event for its arguments */
     begin_event(p, &w, type);
     put_place(&w, p, !is_call(p));
     text_jw_key(&w, "delta");
@@ -202,7 +228,7 @@ static void close_item(struct api_resp *p, const char *status)
     if (p->open == API_ITEM_NONE) return;
     if (p->open == API_ITEM_CUSTOM) put_custom(p, NULL, 0, true);
     if (p->out) {
-        done_event(p);
+        if (p->open != API_ITEM_SEARCH) done_event(p);
         if (!is_call(p)) part_event(p, "response.content_part.done", true);
         item_event(p, "response.output_item.done", true, status);
     }
@@ -217,7 +243,7 @@ static void close_item(struct api_resp *p, const char *status)
 
 static void open_item(struct api_resp *p, enum api_item kind)
 {
-    static const char *const prefix[] = {"", "rs_", "msg_", "fc_", "ctc_"};
+    static const char *const prefix[] = {"", "rs_", "msg_", "fc_", "ctc_", "tsc_"};
     if (p->open == kind && kind < API_ITEM_CALL) return;
     close_item(p, "completed");
     p->open = kind;
@@ -263,7 +289,7 @@ static void on_call(void *user, int i, const char *name, size_t n)
     struct api_job *j = user;
     struct api_resp *p = j->user;
     const struct api_resp_tool *t = api_resp_tool_of(p, name, n);
-    open_item(p, t && t->custom ? API_ITEM_CUSTOM : API_ITEM_CALL);
+    open_item(p, t ? t->item : API_ITEM_CALL);
     api_answer_sink.call(&p->x, i, t ? t->flat : name, t ? strlen(t->flat) : n);
     net_random_id("call_", p->call_id);
     if (i < p->x.n_call) memcpy(p->call_id, p->x.call[i].id, sizeof p->x.call[i].id);

@@ -7,15 +7,22 @@
 #include "api/store.h"
 #include "api/unwrap.h"
 
-enum api_item { API_ITEM_NONE, API_ITEM_REASON, API_ITEM_TEXT, API_ITEM_CALL, API_ITEM_CUSTOM };
+enum api_item {
+    API_ITEM_NONE,
+    API_ITEM_REASON,
+    API_ITEM_TEXT,
+    API_ITEM_CALL,
+    API_ITEM_CUSTOM,
+    API_ITEM_SEARCH
+};
 
 /* A tool that the model may call, by the name that it is told. */
 struct api_resp_tool {
-    const char *flat; /* that name */
-    const char *name; /* the client's */
-    const char *ns;   /* its namespace, or NULL */
-    const char *path; /* where the request has it: "tools[2].tools[0]" */
-    bool custom;      /* free-form: its calls are custom_tool_call items */
+    const char *flat;   /* that name */
+    const char *name;   /* the client's */
+    const char *ns;     /* its namespace, or NULL */
+    const char *path;   /* where the request has it: "tools[2].tools[0]" */
+    enum api_item item; /* of its calls; CUSTOM: free-form, SEARCH: for tools, by the client */
 };
 
 struct api_resp {
@@ -35,12 +42,12 @@ struct api_resp {
     int n_item;  /* output items that are done */
     enum api_item open;
     char item_id[48], call_id[48];
-    struct str item, name;      /* text or arguments of the open one; name of its function */
-    const char *ns;             /* namespace of its function, or NULL */
-    struct api_unwrap unwrap;   /* of a free-form call's arguments */
-    struct str items;           /* done ones as JSON, commas between them */
-    struct str logprobs;        /* of the open text */
-    struct str *out;            /* where its stream events go; NULL = none */
+    struct str item, name;    /* text or arguments of the open one; name of its function */
+    const char *ns;           /* namespace of its function, or NULL */
+    struct api_unwrap unwrap; /* of a free-form call's arguments */
+    struct str items;         /* done ones as JSON, commas between them */
+    struct str logprobs;      /* of the open text */
+    struct str *out;          /* where its stream events go; NULL = none */
     bool begun;
 };
 

@@ -8,6 +8,7 @@
 #include "api/responses.h"
 
 #define TOOLS_MAX 256
+#define SEARCH "tool_search"
 #define FREE_FORM                                                                                  \
     "{\"type\":\"object\",\"properties\":{\"" API_UNWRAP_KEY "\":{\"type\":\"string\"}},"          \
     "\"required\":[\"" API_UNWRAP_KEY "\"],\"additionalProperties\":false}"
@@ -53,6 +54,13 @@ static bool is_custom(const struct json *t)
 static bool is_callable(const struct json *t)
 {
     return is_custom(t) || text_json_is(text_json_get(t, "type"), "function");
+}
+
+/* A search for tools that the client runs, with the arguments it wants. */
+static bool is_search(const struct json *t)
+{
+    return text_json_is(text_json_get(t, "type"), SEARCH) && api_field(t, "parameters") &&
+           text_json_is(text_json_get(t, "execution"), "client");
 }
 
 /* ---- one tool ---- */
@@ -113,6 +121,7 @@ static sl_status check_tool(const struct json *t, const char *path, sl_err *err)
     const struct json *name = api_field(t, "name");
     for (int k = 0; k < BASE_COUNT_OF(row); k++)
         SL_TRY(api_field_kind(t, path, row[k].name, row[k].kind, err));
+    if (is_search(t)) return SL_OK;
     if (!name || !name->n || memchr(name->s, 0, name->n))
         return SL_FAIL(err, REQUEST, "%s.name: must be 1 to 128 bytes", path);
     return SL_OK;
@@ -125,7 +134,7 @@ static sl_status add_tool(struct list *l, const struct json *t, const char *ns, 
     const char *flat = NULL;
     char *where = NULL;
     SL_TRY(check_tool(t, path, err));
-    const char *name = api_field_str(t, "name", "");
+    const char *name = is_search(t) ? SEARCH : api_field_str(t, "name", "");
     SL_TRY(api_resp_flat(&l->r->arena, ns, name, &flat, err));
     if (strlen(flat) > 128)
         return SL_FAIL(err, REQUEST, "%s.name: must be 1 to 128 bytes, with its namespace", path);
@@ -138,7 +147,9 @@ static sl_status add_tool(struct list *l, const struct json *t, const char *ns, 
         .name = name,
         .ns = ns && flat != name ? ns : NULL,
         .path = where,
-        .custom = is_custom(t),
+        .item = is_search(t)   ? API_ITEM_SEARCH
+                : is_custom(t) ? API_ITEM_CUSTOM
+                               : API_ITEM_CALL,
     };
     put_tool(l->w, t, flat);
     return SL_OK;
@@ -158,7 +169,7 @@ static sl_status add_list(struct list *l, const struct json *tools, const char *
         if (t->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "%s: must be an object", at);
         if (!type || type->kind != JSON_STR_K)
             return SL_FAIL(err, REQUEST, "%s.type: must be a string", at);
-        if (is_callable(t)) SL_TRY(add_tool(l, t, ns, at, err));
+        if (is_callable(t) || (!ns && is_search(t))) SL_TRY(add_tool(l, t, ns, at, err));
         if (ns || !text_json_is(type, "namespace")) continue;
         SL_TRY(api_field_kind(t, at, "name", JSON_STR_K, err));
         SL_TRY(api_field_kind(t, at, "tools", JSON_ARRAY_K, err));

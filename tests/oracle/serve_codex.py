@@ -106,6 +106,16 @@ def a_free_form_call(c):
 
 
 @scenario
+def a_search_for_tools(c):
+    out = turn(c, [USER], tools=[TOOLS[5]], tool_choice="required")
+    call = out[-1]
+    assert call.type == "tool_search_call" and call.execution == "client" and "query" in call.arguments
+    found = {"type": "tool_search_output", "call_id": call.call_id, "status": "completed", "execution": "client", "tools": [TOOLS[-1]]}
+    out = turn(c, [USER, back(call), found], tools=[TOOLS[5]], tool_choice={"type": "function", "name": "get_forecast", "namespace": "mcp__weather"})
+    assert (out[-1].name, out[-1].namespace) == ("get_forecast", "mcp__weather")
+
+
+@scenario
 def whole_as_streamed(c):
     for choice in ("auto", "required", {"type": "custom", "name": "apply_patch"}):
         r = c.responses.create(input=FRONT + [USER], **{**BASE, "tool_choice": choice})

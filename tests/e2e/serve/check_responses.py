@@ -182,7 +182,7 @@ SPACE = {"type": "namespace", "name": "mcp__demo", "description": "d", "tools": 
 FOREIGN = [{"type": "web_search", "external_web_access": True}, {"type": "web_search_preview"}, {"type": "local_shell"}, {"type": "shell"}, {"type": "apply_patch"},
            {"type": "image_generation", "output_format": "png"}, {"type": "code_interpreter", "container": {"type": "auto"}}, {"type": "file_search", "vector_store_ids": []},
            {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9"}, {"type": "computer_use_preview"}, {"type": "of_tomorrow", "name": "x"},
-           {"type": "tool_search", "execution": "client", "description": "d", "parameters": {"type": "object", "properties": {}}}, {"type": "namespace", "name": "n", "tools": []}]
+           {"type": "tool_search"}, {"type": "tool_search", "execution": "server", "parameters": {"type": "object", "properties": {}}}, {"type": "namespace", "name": "n", "tools": []}]
 
 
 def chat_tokens(s, messages, tools=None):
@@ -231,6 +231,15 @@ def other_tools(s):
         text = "".join(d["delta"] for n, d in ev if n == f"response.{kind}.delta")
         need(f"stream of {choice}", added and added[0].get("namespace") == want[2] and added[0][key] == "" and text == done[0][key] == o[key] and
              [d[key] for n, d in ev if n == f"response.{kind}.done"] == [text], ev)
+    search = {"type": "tool_search", "execution": "client", "description": "Find tools", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}}
+    body = ask("What is the weather in Oslo?", tools=[search], tool_choice="required", parallel_tool_calls=False)
+    o = s.post(URL, body)[1]["output"][0]
+    done = [d["item"] for n, d in events(s, body)[1] if n == "response.output_item.done"]
+    need("a search of the client's", o["type"] == "tool_search_call" and o["execution"] == "client" and set(o["arguments"]) == {"city"} and
+         done[0]["arguments"] == o["arguments"] and "name" not in o, (o, done))
+    need("a search and what it found", s.post(URL, ask([{"role": "user", "content": "Hi"}, o, {
+        "type": "tool_search_output", "call_id": o["call_id"], "execution": "client", "tools": [SPACE]}], tools=[search]))[0] == 200)
     status, r = s.post(URL, ask("What is the weather in Oslo?", tools=[SPACE], tool_choice="required", parallel_tool_calls=False))
     o = r["output"][0]
     need("a call goes back", s.post(URL, ask([{"role": "user", "content": "What is the weather in Oslo?"}, o, {
