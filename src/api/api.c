@@ -289,7 +289,7 @@ static void begin(void *user, struct net_req *r)
     if (!(t && t->flags & API_OPEN) && !api_key_check(a, r)) {
         net_count_add(&a->metrics.n_auth_failed, 1);
         api_error(a, r, 401, "invalid_api_key", NULL,
-                  "no valid API key: send it as Authorization: Bearer KEY");
+                  "no valid API key: send it as Authorization: Bearer KEY or x-api-key: KEY");
         return;
     }
     if (!t) {
