@@ -186,35 +186,46 @@ static sl_status put_user_block(struct reader *rd, const struct json *b, const c
 
 /* ---- messages ---- */
 
+static bool is_billing(const struct json *block)
+{
+    return strncmp(api_field_str(block, "text", ""), BILLING, strlen(BILLING)) == 0;
+}
+
+/* The texts of a system prompt, without a first block that is none. */
+static sl_status system_text(struct reader *rd, struct str *out, const struct json *content,
+                             const char *path, sl_err *err)
+{
+    char at[PATH_MAX_];
+    int i = 1;
+    if (content->kind != JSON_ARRAY_K || !content->n || !is_billing(content->child))
+        return api_msg_texts(out, content, path, &rd->p->marked, err);
+    for (const struct json *b = content->child->next; b; b = b->next, i++) {
+        snprintf(at, sizeof at, "%.100s[%d]", path, i);
+        if (i > 1) str_putc(out, '\n');
+        SL_TRY(api_msg_text(out, b, at, err));
+        SL_TRY(api_msg_mark(b, at, &rd->p->marked, err));
+    }
+    return SL_OK;
+}
+
+/* Before any message: the system message, or more of it. Later: the user's. */
 static sl_status put_system(struct reader *rd, const struct json *content, const char *path,
                             sl_err *err)
 {
-    struct str s;
-    str_init(&s, MEM_REQUEST, 0);
-    sl_status st = SL_OK;
+    struct str s, *to = &rd->system;
     bool begin = !rd->role && !rd->out.n;
-    if (content->kind == JSON_ARRAY_K && content->n && content->child->kind == JSON_OBJECT_K &&
-        strncmp(api_field_str(content->child, "text", ""), BILLING, strlen(BILLING)) == 0) {
-        char at[PATH_MAX_];
-        int i = 1;
-        for (const struct json *b = content->child->next; b && !st; b = b->next, i++) {
-            snprintf(at, sizeof at, "%.100s[%d]", path, i);
-            if (i > 1) str_putc(&s, '\n');
-            st = api_msg_text(&s, b, at, err);
-            if (!st) st = api_msg_mark(b, at, &rd->p->marked, err);
-        }
-    } else
-        st = api_msg_texts(&s, content, path, &rd->p->marked, err);
-    struct str *to = begin ? &rd->system : &rd->text;
-    if (!begin) turn_to(rd, "user");
-    if (s.n && (begin ? to->n > 0 : rd->any)) str_putc(to, '\n');
+    str_init(&s, MEM_REQUEST, 0);
+    sl_status st = system_text(rd, &s, content, path, err);
     if (!begin) {
-        rd->any = true;
-        str_puts(to, "<system-reminder>\n");
+        turn_to(rd, "user");
+        to = &rd->text;
     }
-    api_inherit(to, &s);
+    if (to->n && s.n) str_putc(to, '\n');
+    if (!begin) str_puts(to, "<system-reminder>\n");
     str_put(to, str_c(&s), s.n);
     if (!begin) str_puts(to, "\n</system-reminder>");
+    rd->any |= !begin;
+    api_inherit(to, &s);
     str_fini(&s);
     return st;
 }
@@ -248,7 +259,8 @@ static sl_status put_message(struct reader *rd, const struct json *m, int i, sl_
     if (content->kind != JSON_STR_K && content->kind != JSON_ARRAY_K)
         return SL_FAIL(err, REQUEST, "%s: must be a string or a list of blocks", path);
     if (!answer && !user) return put_system(rd, content, path, err);
-    if (answer || content->kind == JSON_STR_K || !content->n) turn_to(rd, answer ? "assistant" : "user");
+    if (answer || content->kind == JSON_STR_K || !content->n)
+        turn_to(rd, answer ? "assistant" : "user");
     if (content->kind == JSON_ARRAY_K) return put_blocks(rd, content, answer, path, err);
     if (user && rd->any) str_putc(&rd->text, '\n');
     rd->any = true;
