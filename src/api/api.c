@@ -202,7 +202,7 @@ static void cors(struct net_req *r, const char *origin)
     net_reply_header(r, "Access-Control-Allow-Origin", origin);
     net_reply_header(r, "Vary", "Origin");
     net_reply_header(r, "Access-Control-Expose-Headers",
-                     "x-request-id, retry-after, x-should-retry");
+                     "x-request-id, request-id, retry-after, x-should-retry");
     if (strcmp(r->method, "OPTIONS") != 0) return;
     net_reply_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
     /* those that SDKs add differ from one version to the next, and all do nothing here */
