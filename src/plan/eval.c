@@ -229,3 +229,56 @@ void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan
     r->lo_ttft = exp(-1.2816 * s);
     r->hi_ttft = exp(1.2816 * s);
 }
+
+/* ---- as many users as the limits allow ----------------------------------------------------------
+ */
+
+double plan_most(bool (*holds)(void *user, double n), void *user, double most)
+{
+    double lo = 0, hi = 0;
+    most = floor(fmax(most, 1));
+    for (double n = 1;; n = fmin(2 * n, most)) {
+        if (holds(user, n))
+            lo = n, hi = n;
+        else if (hi == lo)
+            hi = n; /* the first failure above the largest that holds */
+        if (n >= most) break;
+    }
+    if (lo == 0) return 0;
+    while (hi - lo > 1) {
+        double mid = floor(0.5 * (lo + hi));
+        if (holds(user, mid))
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+struct promise {
+    const struct plan_case *c;
+    struct plan_load w;
+    const struct plan_limits *lim;
+};
+
+static bool kept(void *user, double n)
+{
+    struct promise *p = user;
+    struct plan_result r;
+    p->w.n = n;
+    plan_eval(p->c, &p->w, &r);
+    return r.stable && (p->lim->ttft <= 0 || r.ttft <= p->lim->ttft) &&
+           (p->lim->tpot <= 0 || r.tpot <= p->lim->tpot);
+}
+
+double plan_most_users(const struct plan_case *c, const struct plan_load *w,
+                       const struct plan_limits *lim)
+{
+    struct promise p = {.c = c, .w = *w, .lim = lim};
+    struct plan_result one;
+    p.w.n = 1, p.w.rate = 0;
+    plan_eval(c, &p.w, &one);
+    double most = lim->batch > 0 ? lim->batch : PLAN_DIE_BATCH * c->lay.ranks;
+    if (one.mem.free_seq >= 1) most = fmin(most, one.mem.free_seq);
+    return plan_most(kept, &p, most);
+}

@@ -328,4 +328,18 @@ struct plan_result {
 };
 void plan_eval(const struct plan_case *c, const struct plan_load *w, struct plan_result *r);
 
+/* What a service promises. */
+struct plan_limits {
+    double ttft, tpot; /* s, of the means; 0 = no limit */
+    double batch;      /* sequences at a time at most, in all; 0 = 1024 on each die */
+};
+
+/* The most users of a closed loop (w->n is not read) that hold the limits, that the memory holds at
+ * once and that the batch allows: a whole number, 0 when not even one holds. TPOT and TTFT mostly
+ * grow with the users, not always (a last prefill batch that is nearly empty, experts that are all
+ * read already): every power of two is tried, then the gap above the largest that holds is halved.
+ * Cost: about 25 plan_eval. */
+double plan_most_users(const struct plan_case *c, const struct plan_load *w,
+                       const struct plan_limits *lim);
+
 #endif

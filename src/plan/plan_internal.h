@@ -27,4 +27,12 @@ double plan_all_to_all(const struct plan_case *c, double n_tok, bool combine);
 /* Imbalance of experts over ranks as a factor on expert and all-to-all time. */
 double plan_imbalance(const struct plan_case *c);
 
+/* The largest whole number from 1 to most that holds, as plan_most_users() looks for it; 0: none.
+ */
+double plan_most(bool (*holds)(void *user, double n), void *user, double most);
+
+/* Sequences that an engine takes at a time on one die, when nothing else bounds them: the largest
+ * default of the engines in the table (vLLM and SGLang: 256 to 1024). */
+#define PLAN_DIE_BATCH 1024.0
+
 #endif

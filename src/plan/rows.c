@@ -233,6 +233,22 @@ static void row_mtp(const struct plan_row *r, struct plan_layout *l)
         l->accept = pct / 100;
 }
 
+/* Cards of the decode pool in "D:144 cards = 128 ..."; NAN when the number counts something else
+ * ("D: 1 instance", "D: 4 nodes"). */
+static double decode_pool(const char *layout)
+{
+    static const char *const unit[] = {"card", "npu", "gpu", "accelerator"};
+    const char *p = find_ci(layout, "D:");
+    double n = after(layout, "D:");
+    if (!p || isnan(n)) return NAN;
+    p += 2;
+    p += strspn(p, " 0123456789");
+    for (size_t i = 0; i < sizeof unit / sizeof unit[0]; i++) {
+        if (strncasecmp(p, unit[i], strlen(unit[i])) == 0) return n;
+    }
+    return NAN;
+}
+
 /* Cards of the pool that the row measures: "D:144 cards", "48 D", else the column, else what EP
  * says. */
 static double pool_cards(const struct plan_row *r, const struct plan_device *d)
@@ -241,8 +257,8 @@ static double pool_cards(const struct plan_row *r, const struct plan_device *d)
     const char *d_ep = strstr(r->layout, "D EP"), *p_ep = strstr(r->layout, "P EP");
     if (d_ep && p_ep) return after(pre ? p_ep : d_ep, "EP");
     double ep = after(r->layout, "EP");
-    double dpool = after(r->layout, "D:");
-    if (!isnan(dpool)) return dpool;
+    double dpool = decode_pool(r->layout);
+    if (!pre && !isnan(dpool)) return dpool;
     if (!isnan(r->cards) && r->cards > 0) return r->cards;
     if (!isnan(ep)) return fmax(1, ep / d->dies);
     return NAN;
@@ -282,7 +298,7 @@ static void row_layout(const struct plan_row *r, struct plan_setup *s)
         word_ep = true;
     if ((large || word_ep) && s->c.model->experts > 0) {
         l->ep = isnan(ep) ? l->ranks : (int)ep;
-        if (l->ep > l->ranks) l->ranks = l->ep;
+        if (l->ep > l->ranks) l->ranks = l->ep, l->cards = (int)ceil((double)l->ep / d->dies);
         l->tp = isnan(tp) ? 1 : (int)tp;
         l->dp = isnan(tp) ? l->ranks : isnan(dp) ? (int)fmax(1, l->ranks / l->tp) : (int)dp;
         if (!isnan(dp) && isnan(tp)) l->dp = (int)fmax(1, fmin(dp, l->ranks));
@@ -411,6 +427,51 @@ static const char *row_metric(const struct plan_row *r, struct plan_setup *s)
     return NULL;
 }
 
+/* Seconds of "50 ms", "0.05s" at p; NAN when there is no number with such a unit. */
+static double seconds_at(const char *p)
+{
+    char *end;
+    double v = isdigit((unsigned char)*p) ? strtod(p, &end) : NAN;
+    if (isnan(v)) return NAN;
+    while (*end == ' ')
+        end++;
+    bool ms = !strncasecmp(end, "ms", 2);
+    const char *after_unit = end + (ms ? 2 : 1);
+    if ((!ms && *end != 's') || isalpha((unsigned char)*after_unit)) return NAN;
+    return ms ? v * 1e-3 : v;
+}
+
+/* A limit in words, s: "TPOT<=50 ms", "TPOT limit of 0.1 s", "under 100 ms TPOT"; 0 = none. A figure
+ * of the same row counts as the limit that was kept ("TPOT 49.4 ms"). */
+static double limit_in(const char *text, const char *name)
+{
+    static const char *const between[] = {"<=", "\xe2\x89\xa4", "<", "~", "=", ":", " ", "limit",
+                                          "SLO", "SLA", "under", "below", "within", "of", "at",
+                                          "is", "about", "kept", "held", "mean"};
+    for (const char *p = find_ci(text, name); p; p = find_ci(p + 1, name)) {
+        const char *q = p + strlen(name);
+        for (size_t i = 0; i < sizeof between / sizeof between[0]; i++) {
+            size_t n = strlen(between[i]);
+            if (strncasecmp(q, between[i], n) == 0) q += n, i = (size_t)-1;
+        }
+        double v = seconds_at(q);
+        if (v > 0) return v;
+        for (q = p; q > text && strchr("0123456789. ms", q[-1]);) /* the number before the name */
+            q--;
+        while (*q == ' ' || *q == '.')
+            q++;
+        v = q < p ? seconds_at(q) : NAN;
+        if (v > 0) return v;
+    }
+    return 0;
+}
+
+static double row_limit(const struct plan_row *r, const char *name)
+{
+    double v = limit_in(r->note, name);
+    return v > 0 ? v : limit_in(r->layout, name);
+}
+
 static const char *row_load(const struct plan_row *r, struct plan_setup *s)
 {
     struct plan_layout *l = &s->c.lay;
@@ -434,21 +495,16 @@ static const char *row_load(const struct plan_row *r, struct plan_setup *s)
         double ub = after(r->layout, "ub");
         l->chunk = isnan(ub) ? 512 : (int)fmax(1, fmin(ub, 1e6));
     }
-    double limit = before(r->note, " ms");
-    if (strstr(r->note, "TPOT") && !isnan(limit)) s->tpot_limit = limit * 1e-3;
-    const char *le = strstr(r->note, "TPOT<=");
-    if (le) s->tpot_limit = strtod(le + 6, NULL) * 1e-3;
+    struct plan_limits limit = {.ttft = row_limit(r, "TTFT"), .tpot = row_limit(r, "TPOT")};
     if (isnan(conc)) {
-        if (l->cpu_experts || s->c.k.mode == PLAN_MODE_CPU || l->cards == 1)
+        if (!pre && (limit.tpot > 0 || limit.ttft > 0))
+            conc = 0, s->limit = limit;
+        else if (l->cpu_experts || s->c.k.mode == PLAN_MODE_CPU || l->cards == 1)
             conc = 1;
-        else if (dec && s->tpot_limit > 0)
-            conc = 0;
         else if (s->metric == PLAN_M_MEMORY)
             conc = 1;
         else
             return "concurrency is not stated";
-    } else {
-        s->tpot_limit = 0;
     }
     bool per_card = find_ci(r->note, "per NPU") || find_ci(r->note, "per GPU") ||
                     find_ci(r->note, "per card") || find_ci(r->note, "per device");
@@ -533,18 +589,23 @@ static double steady_step(const struct plan_setup *s, double n)
     return t.total;
 }
 
-/* Sequences that just hold the limit, by bisection on the step. */
-static double batch_at_limit(const struct plan_setup *s, double limit)
+static bool step_kept(void *user, double n)
 {
-    double lo = 1, hi = 1024.0 * s->c.lay.ranks;
-    for (int i = 0; i < 40; i++) {
-        double mid = 0.5 * (lo + hi);
-        if (steady_step(s, mid) / (1 + s->c.lay.accept) > limit)
-            hi = mid;
-        else
-            lo = mid;
-    }
-    return lo;
+    const struct plan_setup *s = user;
+    return steady_step(s, n) / (1 + s->c.lay.accept) <= s->limit.tpot;
+}
+
+/* Users of a row that states a limit instead: steady decode asks the step alone, the rest what a
+ * burst shows. A limit that the model cannot hold is answered for one user. */
+static double users_of(struct plan_setup *s)
+{
+    if (s->w.n > 0) return s->w.n;
+    if (!s->step_only || s->limit.tpot <= 0)
+        return fmax(1, plan_most_users(&s->c, &s->w, &s->limit));
+    struct plan_memory m;
+    plan_memory(&s->c, 1, s->w.in + s->w.out, &m);
+    double most = PLAN_DIE_BATCH * s->c.lay.ranks;
+    return fmax(1, plan_most(step_kept, s, m.free_seq >= 1 ? fmin(most, m.free_seq) : most));
 }
 
 double plan_row_predict(struct plan_setup *s)
@@ -552,14 +613,14 @@ double plan_row_predict(struct plan_setup *s)
     struct plan_result r;
     struct plan_time t;
     const struct plan_layout *l = &s->c.lay;
-    double n = s->w.n;
+    struct plan_load w = s->w;
+    double n = w.n = users_of(s);
     switch (s->metric) {
     case PLAN_M_MEMORY:
         return plan_weight_bytes(s->c.model, &s->c.fmt, false) * s->scale;
     case PLAN_M_STEP:
         return steady_step(s, n) * s->scale;
     case PLAN_M_DECODE_TPS:
-        if (n <= 0) n = batch_at_limit(s, s->tpot_limit);
         return n * (1 + l->accept) / steady_step(s, n) / s->per;
     case PLAN_M_PREFILL_TPS:
     case PLAN_M_PREFILL_TIME:
@@ -568,14 +629,14 @@ double plan_row_predict(struct plan_setup *s)
             if (s->metric == PLAN_M_PREFILL_TIME) return t.total * s->scale;
             return n * s->w.in / t.total / s->per;
         }
-        plan_eval(&s->c, &s->w, &r);
+        plan_eval(&s->c, &w, &r);
         if (s->metric == PLAN_M_PREFILL_TIME) return r.ttft * s->scale;
         return (n > 1 ? r.prefill_tps : s->w.in / r.ttft) / s->per;
     default:
         break;
     }
     if (s->step_only) return steady_step(s, n) / (1 + l->accept) * s->scale;
-    plan_eval(&s->c, &s->w, &r);
+    plan_eval(&s->c, &w, &r);
     switch (s->metric) {
     case PLAN_M_TTFT:
         return r.ttft * s->scale;

@@ -44,7 +44,7 @@ struct plan_setup {
     enum plan_metric metric;
     double scale;      /* from SI of the prediction to the row's unit */
     double per;        /* divisor: cards or nodes, for rates */
-    double tpot_limit; /* s; concurrency is found from it when > 0 */
+    struct plan_limits limit; /* of a row without concurrency: as many users as hold it (w.n 0) */
     double past;       /* prefill rows: context before */
     double mult;       /* 1.7 in "tokens per step" etc.; 1 */
     bool step_only;    /* decode metric without a burst */
