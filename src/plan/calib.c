@@ -265,6 +265,35 @@ static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, in
     return k;
 }
 
+/* Both parts, decode and prefill, with the batch of prompts that the engine takes. That batch is a
+ * setting of the engine which rows seldom state: where they have several users and prompts, the
+ * smallest is taken whose errors (of both parts together) are within a point of the best, since
+ * less than that is noise of the rows, and a small batch is the careful guess for users who wait. */
+static void fit_batches(struct plan_data *d, const int *pick, int n, uint32_t pm, uint32_t dm,
+                        struct plan_set *out)
+{
+    static const double batch[] = {1024, 2048, 4096, 8192, 16384, 32768};
+    const struct plan_consts start = out->k;
+    struct plan_set got[BASE_COUNT_OF(batch)];
+    bool search = (pm & bit(PLAN_T_REQ)) && start.mode == PLAN_MODE_TP;
+    double best = INFINITY;
+    int tries = search ? BASE_COUNT_OF(batch) : 1, take = 0;
+    for (int i = 0; i < tries; i++) {
+        struct plan_set *g = &got[i];
+        *g = *out;
+        if (search) g->k.v[PLAN_CHUNK] = batch[i];
+        fit_part(d, pick, n, 1, pm, &g->k, &g->err_prefill);
+        fit_part(d, pick, n, 0, dm, &g->k, &g->err_decode);
+        struct plan_consts from = start;
+        from.v[PLAN_CHUNK] = g->k.v[PLAN_CHUNK];
+        g->k = refit_prefill(d, pick, n, pm, &from, &g->k, &g->err_prefill);
+        best = fmin(best, g->err_prefill + g->err_decode);
+    }
+    while (take + 1 < tries && got[take].err_prefill + got[take].err_decode > best + 2)
+        take++;
+    *out = got[take];
+}
+
 void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
                   struct plan_set *out)
 {
@@ -282,34 +311,27 @@ void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pic
     uint32_t pm = prefill_keys(d, pick, n, k->mode), dm = decode_keys(d, pick, n, k->mode);
     bool hybrid = k->mode == PLAN_MODE_HYBRID || k->mode == PLAN_MODE_CPU;
     if (hybrid) fit_part(d, pick, n, pm ? 2 : 0, dm | pm, k, &out->err_decode);
-    double best = 1e30;
-    struct plan_consts start = *k, keep = *k;
-    static const double chunks[] = {8192, 16384, 32768};
-    int tries = (pm & bit(PLAN_T_REQ)) && k->mode == PLAN_MODE_TP ? 3 : 1;
-    if (hybrid) tries = 0, best = out->err_decode;
-    for (int i = 0; i < tries; i++) { /* the engine's batch is a setting: take the one that fits */
-        *k = start;
-        if (tries > 1) k->v[PLAN_CHUNK] = chunks[i];
-        double e = 0;
-        fit_part(d, pick, n, 1, pm, k, &e);
-        if (e < best) best = e, keep = *k;
-    }
-    *k = keep;
-    out->err_prefill = best;
-    if (!hybrid) {
-        fit_part(d, pick, n, 0, dm, k, &out->err_decode);
-        *k = refit_prefill(d, pick, n, pm, &start, k, &out->err_prefill);
-    }
+    if (hybrid)
+        out->err_prefill = out->err_decode;
+    else
+        fit_batches(d, pick, n, pm, dm, out);
     k->n_rows = n;
     k->sigma_decode = fmax(0.04, 1.4 * out->err_decode / 100);
     k->sigma_prefill = fmax(0.08, 1.4 * out->err_prefill / 100);
     row_list(d, pick, n, out->rows, sizeof out->rows);
 }
 
-void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct plan_set *base,
-                    struct plan_set *out)
+void plan_fit_model(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
+                    const struct plan_set *base, struct plan_set *out)
 {
+    const struct plan_setup *s = &d->item[pick[0]].s;
+    struct plan_format taught;
     *out = *base;
+    if (!plan_format_find(base->k.format, &taught) || taught.act != s->c.fmt.act) {
+        struct plan_consts prior; /* another arithmetic: another kernel of the experts */
+        plan_prior_for(b, s, &prior);
+        out->k.v[PLAN_ETA_W] = prior.v[PLAN_ETA_W], out->k.v[PLAN_T_MULTI] = prior.v[PLAN_T_MULTI];
+    }
     snprintf(out->k.model, sizeof out->k.model, "%s", d->item[pick[0]].s.c.model->name);
     fit_part(d, pick, n, 0, bit(PLAN_T_LAYER), &out->k, &out->err_decode);
     out->k.fitted = bit(PLAN_T_LAYER);
@@ -434,7 +456,7 @@ static void fit_group(struct plan_book *b, struct plan_data *d, const int *pick,
         for (int i = k = 0; i < n; i++) {
             if (d->item[pick[i]].s.c.model == models[j]) some[k++] = pick[i];
         }
-        plan_fit_model(d, some, k, &base, &b->set[b->n_set++]);
+        plan_fit_model(b, d, some, k, &base, &b->set[b->n_set++]);
     }
 }
 

@@ -45,9 +45,11 @@ sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan
 void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
                   struct plan_set *out);
 
-/* The same engine on another model: base with only t_layer fitted on these rows (one is enough). */
-void plan_fit_model(struct plan_data *d, const int *pick, int n, const struct plan_set *base,
-                    struct plan_set *out);
+/* The same engine on another model: base with only t_layer fitted on these rows (one is enough).
+ * What belongs to the kernel of the experts (eta_w, t_multi) is the prior's where the rows multiply
+ * in another arithmetic than those that base was taught on. */
+void plan_fit_model(const struct plan_book *b, struct plan_data *d, const int *pick, int n,
+                    const struct plan_set *base, struct plan_set *out);
 
 /* Fit the priors of every vendor and mode on all rows that may be learned from; skip_sys leaves a
  * system out (-1: none). Only rows of blind and fit role. */

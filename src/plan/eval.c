@@ -36,23 +36,29 @@ static double tpot_of(const struct plan_case *c, double batch, double ctx, struc
     return t->total / (1 + c->lay.accept);
 }
 
+static double hot(const struct plan_case *c, const struct plan_time *t, double n)
+{
+    double t0 = c->k.v[PLAN_T0], req = n / fmax(1, c->lay.dp) * c->k.v[PLAN_T_REQ], x = t->total - req;
+    double dev = sqrt(fmax(0, x * x - t0 * t0));
+    return fmax(dev, t0) + req;
+}
+
 /* A burst of n requests on one pool, prefill first. */
 static void burst(const struct plan_case *c, const struct plan_load *w, double n,
                   struct plan_result *r)
 {
     double per = fmax(1, fmin(n, floor(chunk_of(c) / fmax(1, w->in))));
-    double full = floor(n / per), left = n - full * per, sum = 0, now = 0, t0 = c->k.v[PLAN_T0];
+    double full = floor(n / per), left = n - full * per;
     struct plan_time t;
-    plan_prefill(c, per, w->in, 0, &t);
-    r->pre = t;
-    double one = t.total - t0; /* t0 is paid once: later batches prepare while earlier ones run */
-    sum = per * one * full * (full + 1) / 2 + per * full * t0;
-    now = t0 + full * one;
+    plan_prefill(c, per, w->in, 0, &r->pre);
+    double one = hot(c, &r->pre, per), lead = r->pre.total - one;
+    double now = full * one, sum = per * one * full * (full + 1) / 2;
     if (left > 0) {
         plan_prefill(c, left, w->in, 0, &t);
-        now += t.total - t0;
+        now += hot(c, &t, left);
         sum += left * now;
     }
+    now += lead, sum += n * lead;
     r->ttft = sum / n;
     double steps = fmax(w->out - 1, 0);
     double tok = tpot_of(c, n, w->in + w->out / 2, &r->step);

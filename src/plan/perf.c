@@ -159,39 +159,84 @@ static double comm_time(const struct plan_case *c, double tok_rank, double tok_a
     return t;
 }
 
-/* KV bytes that one decode step reads for one sequence, all layers. */
-static double kv_read(const struct plan_model *m, double ctx, double bits, int tp)
+/* ---- decode attention ---------------------------------------------------------------------------
+ */
+
+/* Share of the dense kernel's speed that attention over gathered rows reaches: FlashMLA's README,
+ * 410 (sparse) of 660 TFLOPS (dense) on an H800. */
+#define SPARSE_SHARE (410.0 / 660.0)
+
+/* Share of the 8-bit peak that scoring the index reaches where the 2048 best are chosen. Beside the
+ * product of all heads with every cached key there are a ReLU, a sum over the heads and the choice
+ * of the k best on the vector unit, which takes longest (Ascend's guide to V3.2) and costs by k. */
+#define INDEX_SHARE 0.2
+
+static double index_share(const struct plan_model *m)
+{
+    return fmin(0.6, INDEX_SHARE * 2048 / m->index_topk);
+}
+
+/* KV bytes that attention reads in one decode step for one sequence that verifies q tokens, all
+ * layers, without the index: every query gathers a top k of its own. */
+static double kv_read(const struct plan_model *m, double ctx, double bits, int tp, double q)
 {
     double b = bits / 8, L = m->layers;
-    if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0) {
-        return L * (fmin(ctx, m->index_topk) * (m->kv_lora + m->rope) * b + ctx * m->index_dim * b);
-    }
+    if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0)
+        return L * fmin(ctx, q * m->index_topk) * (m->kv_lora + m->rope) * b;
     if (m->attn == PLAN_ATTN_V4) {
         double win = fmin(ctx, m->window);
         return b * m->head_dim *
-                   (win * L + m->n_c4 * fmin(ctx / 4, m->index_topk) + m->n_c128 * ctx / 128) +
-               128.0 * b * m->n_c4 * ctx / 4;
+               (win * L + m->n_c4 * fmin(ctx / 4, q * m->index_topk) + m->n_c128 * ctx / 128);
     }
     return plan_kv_bytes(m, ctx, bits, tp);
 }
 
-/* Attention products of one query token against ctx cached tokens, all layers, absorbed form. */
+/* Keys of the index that one query is scored with, summed over the layers that have one. */
+static double index_keys(const struct plan_model *m, double ctx)
+{
+    if (m->attn == PLAN_ATTN_V4) return m->n_c4 * ctx / 4;
+    return m->index_topk > 0 ? m->layers * ctx : 0;
+}
+
+/* Attention products of one query token against ctx cached tokens, all layers, absorbed form,
+ * without the index. */
 static double attn_flop(const struct plan_model *m, double ctx)
 {
     double L = m->layers, H = m->heads;
-    double index = 2.0 * m->index_heads * m->index_dim;
     if (m->attn == PLAN_ATTN_MLA) {
         double n = m->index_topk > 0 ? fmin(ctx, m->index_topk) : ctx;
-        return L *
-               (2 * H * (2.0 * m->kv_lora + m->rope) * n + (m->index_topk > 0 ? index * ctx : 0));
+        return L * 2 * H * (2.0 * m->kv_lora + m->rope) * n;
     }
     if (m->attn == PLAN_ATTN_V4) {
         double n = fmin(ctx, m->window) * L + m->n_c4 * fmin(ctx / 4, m->index_topk) +
                    m->n_c128 * ctx / 128;
-        return 4 * H * m->head_dim * n + index * m->n_c4 * ctx / 4;
+        return 4 * H * m->head_dim * n;
     }
     if (m->attn == PLAN_ATTN_HYB) L = ceil(L / 4);
     return L * 4 * H * m->head_dim * ctx;
+}
+
+/* Products of one query token with the index, all layers. */
+static double index_flop(const struct plan_model *m, double ctx)
+{
+    return 2.0 * m->index_heads * m->index_dim * index_keys(m, ctx);
+}
+
+/* Seconds of attention of seq sequences on a rank, q queries each. The index is repeated on every
+ * rank of a TP group: its score is a sum over heads, which no engine splits. */
+static double attn_time(const struct plan_case *c, double seq, double q, double ctx)
+{
+    const struct plan_model *m = c->model;
+    const double *peak = c->dev->peak;
+    double bw = c->dev->bw * c->k.v[PLAN_ETA_KV], tok = seq * q;
+    double share = plan_physics_of(c->dev)->eta_mla;
+    if (m->attn == PLAN_ATTN_MLA && m->index_topk > 0) share *= SPARSE_SHARE;
+    double reads = seq * kv_read(m, ctx, c->kv_bits, c->lay.tp, q) / bw;
+    double t = fmax(reads, tok * attn_flop(m, ctx) / c->lay.tp / (peak_attn(c) * share));
+    if (m->index_topk <= 0) return t;
+    double eight = fmax(peak[PLAN_NUM_BF16], fmax(peak[PLAN_NUM_INT8], peak[PLAN_NUM_FP8]));
+    double keys = seq * index_keys(m, ctx) * m->index_dim * c->kv_bits / 8 / bw;
+    return t + fmax(keys, tok * index_flop(m, ctx) / (eight * index_share(m)));
 }
 
 /* Operators that one layer launches, beside those of a DeepSeek layer with 16-bit activations
@@ -245,11 +290,24 @@ static double slice_share(const struct plan_case *c)
     return bytes / (bytes + 1e6);
 }
 
-/* Warp-group instructions of the large NVIDIA parts take 64 rows; elsewhere a tile is 16. */
-static double tile_rows(const struct plan_case *c)
+/* Rows that a grouped product computes for each expert at least: the tile of its matrix kernel.
+ * A step of decode, and a prompt too while an expert gets 16 rows or fewer, runs on the smallest
+ * tile, 16. FP8 with block scales has 64 at least on the large NVIDIA parts (the least of Hopper's
+ * warp-group instructions; vLLM's default for block-quantised experts too). */
+static double tile_rows(const struct plan_case *c, double rows_each, bool prompt)
 {
     const struct plan_device *d = c->dev;
-    return d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12 ? 64 : 16;
+    bool large = d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12;
+    if (large && (c->fmt.act != PLAN_NUM_BF16 || rows_each > 16)) return 64;
+    if (!prompt || rows_each <= 16) return 16;
+    return d->vendor == PLAN_ASCEND ? 128 : 64; /* L0C of 128 KiB holds 128 x 256 sums; Triton's 64 */
+}
+
+/* Rows of all experts of one layer for a prompt of tok tokens. */
+static double prompt_rows(const struct plan_case *c, double tok)
+{
+    double rows = tok * c->model->topk, each = rows / fmax(c->model->experts, 1);
+    return fmax(rows, plan_experts_read(c->model, tok) * tile_rows(c, each, true));
 }
 
 /* Rows of a tile of the host's matrix kernels: a prompt's products cost whole tiles for every
@@ -285,10 +343,19 @@ static void host_only(const struct plan_case *c, double tok, double rows, double
     t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
     t->experts = m->moe_layers * m->p_expert * plan_experts_read(m, tok) * c->fmt.expert / 8 / bw;
     t->compute = 2 * (tok * (m->active - m->p_embed) + rows * m->p_embed) / ops;
-    t->attn = batch * kv_read(m, ctx, c->kv_bits, 1) / (bw * k[PLAN_ETA_KV]) +
-              tok * attn_flop(m, ctx) / ops;
+    double keys = index_keys(m, ctx) * m->index_dim * c->kv_bits / 8;
+    t->attn = batch * (kv_read(m, ctx, c->kv_bits, 1, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
+              tok * (attn_flop(m, ctx) + index_flop(m, ctx)) / ops;
     t->fixed = m->layers * layer_ops(c) * k[PLAN_T_LAYER] * 1e-6;
     t->total = t->weights + t->experts + t->compute + t->attn + t->fixed;
+}
+
+/* Share of peak that decode's products reach. A device with little arithmetic for its memory (H20:
+ * 37 flop for each byte, the others 130 and more) fills its units easily: dense rows of 32 and 64
+ * users on it leave 0.9. */
+static double product_share(const struct plan_device *d)
+{
+    return d->peak[PLAN_NUM_BF16] < 60 * d->bw ? 0.9 : plan_physics_of(d)->mfu_dec;
 }
 
 static void device_weights(const struct plan_case *c, double tok_rank, double tok_all,
@@ -309,20 +376,22 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
                                 : s.moe_all * plan_experts_read(m, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
         bool unit = c->fmt.fp_weights && c->fmt.expert < 5 && c->dev->peak[PLAN_NUM_FP4] > 0;
-        bool unpack = c->fmt.expert <= 8.6 && c->fmt.act == PLAN_NUM_BF16 && !unit;
-        if (unpack) eta *= 0.6; /* weight-only formats: the vector unit works beside the reads */
+        /* weights narrower than what is multiplied: the vector unit works beside the reads */
+        double bits = c->fmt.act == PLAN_NUM_BF16 ? 8.6 : 5;
+        if (c->fmt.expert <= bits && !unit) eta *= 0.6;
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
         /* rows of the grouped product: matrix units work on whole tiles for every expert that is
          * touched */
         double group =
             l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_read(m, tok_all);
-        double rows = fmax(tok_all * m->topk * plan_imbalance(c), group * tile_rows(c));
+        double rows = tok_all * m->topk * plan_imbalance(c);
+        rows = fmax(rows, group * tile_rows(c, rows / m->experts, false));
         moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
         double bytes = m->moe_layers * m->p_expert * plan_experts_read(m, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
     }
-    t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / p->mfu_dec;
+    t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / product_share(c->dev);
 }
 
 void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_time *t)
@@ -336,23 +405,21 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
         host_only(c, batch * q, batch * q, batch, ctx, t);
         return;
     }
-    double lanes = l->pp > 1 && !l->serial ? fmin(batch, l->pp) : 1; /* micro-batches in flight */
+    double lanes = 1; /* micro-batches in flight */
+    if (l->pp > 1 && !l->serial) lanes = fmax(1, fmin(batch / fmax(1, l->pp_batch), l->pp));
     double seq = fmax(1, batch / l->dp / lanes);
     double tok_rank = seq * q;
     double tok_all =
         l->ep > 1 ? fmax(batch / lanes, 1) * q : tok_rank; /* without EP a replica is alone */
-    const struct plan_physics *p = plan_physics_of(c->dev);
     device_weights(c, tok_rank, tok_all, t);
-    double reads = seq * kv_read(m, ctx, c->kv_bits, l->tp) / (c->dev->bw * k[PLAN_ETA_KV]);
-    double flop = tok_rank * attn_flop(m, ctx) / l->tp / (peak_attn(c) * p->eta_mla);
-    t->attn = fmax(reads, flop);
+    t->attn = attn_time(c, seq, q, ctx);
     t->comm = comm_time(c, tok_rank, tok_all, false);
-    double multi = tok_all > 1.5 * q ? k[PLAN_T_MULTI] * m->moe_layers / m->layers
-                                     : 0; /* grouping by expert */
+    /* grouping by expert: nothing to do for one sequence, half of it for two */
+    double multi = k[PLAN_T_MULTI] * m->moe_layers / m->layers * (1 - q / fmax(tok_all, q));
     t->fixed = m->layers * layer_ops(c) * (k[PLAN_T_LAYER] + multi) * 1e-6;
     double soft = c->fmt.soft_scale ? k[PLAN_SOFT] : 1;
     double wide =
-        m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 2 : 1); /* V4 carries 4 residual streams */
+        m->hidden / 7168.0 * (m->attn == PLAN_ATTN_V4 ? 4 : 1); /* V4 carries 4 residual streams */
     if (c->dev->vendor == PLAN_NVIDIA) wide *= 3.35e12 / c->dev->bw; /* H100 is the reference */
     t->token = m->layers * tok_rank * k[PLAN_T_TL] * wide * soft * 1e-6;
     t->draft = l->mtp * m->layers * k[PLAN_T_DRAFT] * 1e-6;
@@ -429,12 +496,12 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     device_weights(c, tok_rank, l->ep > 1 ? part : tok_rank, &w);
     t->weights = w.weights;
     t->experts = w.experts;
-    double moe = l->cpu_experts ? 0 : (double)m->moe_layers * m->topk * m->p_expert;
+    double moe = l->cpu_experts ? 0 : prompt_rows(c, part) * m->moe_layers * m->p_expert;
     double rest = m->active - m->p_embed - (double)m->moe_layers * m->topk * m->p_expert;
     double skew = l->ep > 1 ? plan_imbalance(c) : 1, moe_ranks = l->ep > 1 ? l->ep : busy;
     t->compute =
-        2 * part / k[PLAN_MFU] *
-        (rest / (busy * peak_dense(c)) + moe * skew / (moe_ranks * peak_of(c, c->fmt.act)));
+        2 / k[PLAN_MFU] *
+        (part * rest / (busy * peak_dense(c)) + moe * skew / (moe_ranks * peak_of(c, c->fmt.act)));
     t->attn = aflop / chunks / (busy * peak_of(c, PLAN_NUM_BF16) * k[PLAN_ETA_A]);
     t->comm = comm_time(c, tok_rank, part, true);
     double bus = 0;
@@ -452,5 +519,6 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     if (l->micro_batch) comm = fmax(0, fmax(comp, comm) + 0.1 * fmin(comp, comm) - comp);
     double fill = (chunks + l->pp - 1) / fmax(1, l->pp); /* stages filled one after another */
     if (l->serial) fill = chunks;
-    t->total = (comp + comm) * fill + t->fixed + t->cpu;
+    double launch = k[PLAN_T0], req = t->fixed - launch;
+    t->total = plan_soft_max((comp + comm) * fill + t->cpu, launch) + req;
 }

@@ -151,10 +151,11 @@ struct plan_bytes {
     size_t n;
 };
 
-/* Names of engines that tell how mature they are. */
+/* Names of engines, how mature they are, and how they fill a pipeline. */
 struct plan_engine {
     const char *alias; /* lower case, ';' between, found anywhere in a system's name */
     int gen;
+    double pp_batch; /* sequences of one micro-batch before a pipeline gets a second; 1: at once */
 };
 
 struct plan_tables {
@@ -186,7 +187,7 @@ sl_status plan_read_engines(struct plan_tables *t, struct arena *a, struct plan_
 const struct plan_model *plan_find_model(const struct plan_tables *t, const char *name);
 const struct plan_device *plan_find_device(const struct plan_tables *t, const char *name);
 const struct plan_host *plan_find_host(const struct plan_tables *t, const char *name);
-int plan_engine_gen(const struct plan_tables *t, const char *system);
+const struct plan_engine *plan_find_engine(const struct plan_tables *t, const char *system);
 /* The three nearest names as "a, b, c" for a message. kind: 0 models, 1 devices and hosts. */
 void plan_nearest(const struct plan_tables *t, int kind, const char *name, char *out, size_t size);
 
@@ -213,6 +214,7 @@ struct plan_layout {
     bool balanced;       /* experts perfectly balanced (forced or simulated) */
     bool shared_ranks;   /* shared experts live on ranks of their own */
     bool serial;         /* pipeline stages without overlap (layer split on one process) */
+    double pp_batch;     /* as in struct plan_engine; 0 = 1 */
     bool cpu_experts;    /* routed experts in host memory */
     bool stream_prefill; /* prefill streams the experts over the bus, layer by layer */
     int stream_from;     /* ... from this many tokens in a batch; fewer run on the host */
@@ -225,10 +227,10 @@ struct plan_layout {
 
 enum plan_key {
     PLAN_T_LAYER,  /* us per layer and step: launches, norms, collective base */
-    PLAN_T_MULTI,  /* us per layer more once a step holds more than one token */
+    PLAN_T_MULTI,  /* us per layer more where a step groups the tokens of many sequences */
     PLAN_ETA_W,    /* share of bandwidth that reading expert weights reaches */
     PLAN_ETA_KV,   /* share of bandwidth that reading KV reaches */
-    PLAN_T0,       /* s before the first token, per prefill batch */
+    PLAN_T0,       /* s that the host needs to launch one prefill batch, beside the device's work */
     PLAN_T_REQ,    /* s per request in a batch */
     PLAN_MFU,      /* share of peak in prefill's matrix products */
     PLAN_ETA_A,    /* share of peak in prefill's attention */

@@ -568,7 +568,9 @@ const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r
         snprintf(s->engine, sizeof s->engine, "%.*s", (int)n, v);
     }
     snprintf(s->device, sizeof s->device, "%s", s->dev.name);
-    s->gen = plan_engine_gen(t, s->engine);
+    const struct plan_engine *known = plan_find_engine(t, s->engine);
+    s->gen = known ? known->gen : 1;
+    s->c.lay.pp_batch = known ? known->pp_batch : 1;
     s->c.k.mode = cpu_only               ? PLAN_MODE_CPU
                   : s->c.lay.cpu_experts ? PLAN_MODE_HYBRID
                   : s->c.lay.ep > 1      ? PLAN_MODE_EP

@@ -237,6 +237,7 @@ static sl_status add_engine(struct plan_tables *t, struct arena *a, const struct
     SL_TRY(keep_alias(a, c, &e.alias, err));
     SL_TRY(plan_csv_num(c, "gen", 1, 0, 2, &v, err));
     e.gen = (int)v;
+    SL_TRY(plan_csv_num(c, "pp_batch", 1, 1, 1e6, &e.pp_batch, err));
     SL_TRY(grow(a, t->engine, t->n_engine, sizeof e, &p, err));
     t->engine = p;
     t->engine[t->n_engine++] = e;
@@ -377,7 +378,7 @@ const struct plan_host *plan_find_host(const struct plan_tables *t, const char *
     return i < 0 ? NULL : &t->host[i];
 }
 
-int plan_engine_gen(const struct plan_tables *t, const char *system)
+const struct plan_engine *plan_find_engine(const struct plan_tables *t, const char *system)
 {
     char low[256];
     int best = -1, len = 0;
@@ -386,7 +387,7 @@ int plan_engine_gen(const struct plan_tables *t, const char *system)
         int l = alias_in(t->engine[i].alias, low, false);
         if (l > len) len = l, best = i;
     }
-    return best < 0 ? 1 : t->engine[best].gen;
+    return best < 0 ? NULL : &t->engine[best];
 }
 
 void plan_nearest(const struct plan_tables *t, int kind, const char *name, char *out, size_t size)
