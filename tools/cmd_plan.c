@@ -64,6 +64,7 @@ static const struct opt opts[] = {
     TEXT("calibrate", calibrate, "ROWS.csv", NULL, "fit constants; \"published\" makes the shipped file"),
     TEXT("constants", constants, "FILE", NULL, "constants file to use, or to write with --calibrate"),
     FLAG("acceptance-table", acceptance_table, "held-out, leave-one-out and blind errors of the published rows"),
+    TEXT("leave-out", leave_out, "model|device", NULL, "errors of the published rows of each model or device when it is left out whole"),
     FLAG("this-machine", this_machine, "predict this engine here from three measured points"),
     TEXT("grid", grid, "small|full", NULL, "with --this-machine: measure a grid too and print the errors"),
     {"threads", 't', OPT_INT, offsetof(S, common.threads), "N", "0", 0, 1024, "with --this-machine: worker threads (0: physical cores)"},
@@ -508,14 +509,18 @@ static int run(struct cmd_ctx *c)
     if (mem_arena_alloc(&c->arena, sizeof(struct plan_run), &mem, &err)) return cmd_fail(&err);
     struct plan_run *r = mem;
     if (plan_run_open(r, o, &c->arena, &err)) return cmd_fail(&err);
-    int modes = !!o->check + !!o->calibrate + !!o->sweep + o->this_machine + o->acceptance_table;
+    int modes = !!o->check + !!o->calibrate + !!o->sweep + o->this_machine + o->acceptance_table +
+                !!o->leave_out;
     if (modes > 1)
         return cmd_usage("contradiction: one of --check, --calibrate, --sweep, --this-machine, "
-                         "--acceptance-table");
-    if (o->common.json && (o->list || o->acceptance_table || o->calibrate || o->claim_gb > 0))
-        return cmd_usage("--json: not with --list, --acceptance-table, --calibrate or --claim-gb");
+                         "--acceptance-table, --leave-out");
+    if (o->common.json &&
+        (o->list || o->acceptance_table || o->leave_out || o->calibrate || o->claim_gb > 0))
+        return cmd_usage("--json: not with --list, --acceptance-table, --leave-out, --calibrate or "
+                         "--claim-gb");
     if (o->list) return list_names(r);
     if (o->acceptance_table) return plan_cmd_acceptance(r);
+    if (o->leave_out) return plan_cmd_cross(r);
     if (o->check) return plan_cmd_check(r);
     if (o->calibrate) return plan_cmd_calibrate(r);
     if (o->this_machine) return plan_cmd_machine(r);

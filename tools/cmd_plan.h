@@ -15,7 +15,7 @@ struct plan_opts {
     struct opt_common common;
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
-    const char *calibrate, *check, *sweep, *doctor, *bench, *model_name, *grid;
+    const char *calibrate, *check, *sweep, *leave_out, *doctor, *bench, *model_name, *grid;
     int cards, nodes, redundant, mtp, chunk, top, gen;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
     bool explain, acceptance_table, this_machine, chunked, list;
@@ -80,6 +80,7 @@ int plan_cmd_sweep(struct plan_run *r);
 int plan_cmd_check(struct plan_run *r);
 int plan_cmd_calibrate(struct plan_run *r);
 int plan_cmd_acceptance(struct plan_run *r);
+int plan_cmd_cross(struct plan_run *r);
 int plan_cmd_machine(struct plan_run *r);
 
 /* cmd_plan_out.c */

@@ -24,6 +24,8 @@ struct plan_item {
     bool prefill;    /* metric is of the prefill kind */
     int sys;         /* number of its system (engine and device) */
     double got, err; /* prediction, log(got/value) */
+    bool left;       /* left out by plan_cross() */
+    enum plan_role kept_role;
     enum plan_trust trust;
 };
 
@@ -90,5 +92,17 @@ struct plan_score {
 /* Over items for which keep(item, user) holds and that have a prediction. */
 void plan_score(const struct plan_data *d, bool (*keep)(const struct plan_item *, const void *),
                 const void *user, struct plan_score *out);
+
+/* Cross-validation: each model, or each device, is left out with all its rows, priors and sets are
+ * fitted on the others, and its rows are predicted. out has room for most + 1 lines; the last one
+ * written, out[returned], is over all rows. b is room to work in. Names are borrowed from d's
+ * tables. Cost: one plan_fit_book() for each name. */
+enum plan_leave { PLAN_LEAVE_MODEL, PLAN_LEAVE_DEVICE };
+struct plan_left_out {
+    const char *name;
+    struct plan_score score;
+};
+int plan_cross(struct plan_book *b, struct plan_data *d, enum plan_leave what,
+               struct plan_left_out *out, int most);
 
 #endif
