@@ -8,11 +8,21 @@
 #include "plan/plan_internal.h"
 #include "text/json.h"
 
-static sl_status int_of(const struct json *o, const char *a, const char *b, int def, int *out,
-                        sl_err *err)
+/* The first of the keys that the object has; the names that makers of models give to one thing. */
+struct names {
+    const char *key[6];
+};
+
+static sl_status int_of(const struct json *o, struct names n, int def, int *out, sl_err *err)
 {
+    const char *key = n.key[0];
     int64_t v;
-    const char *key = text_json_get(o, a) ? a : b;
+    for (int i = 0; i < BASE_COUNT_OF(n.key) && n.key[i]; i++) {
+        const struct json *at = text_json_get(o, n.key[i]);
+        if (!at || at->kind == JSON_NULL_K) continue;
+        key = n.key[i];
+        break;
+    }
     SL_TRY(text_json_int(o, key, def, &v, err));
     if (v < 0 || v > 1000000000)
         return SL_FAIL(err, FORMAT, "field %s: %lld is absurd", key, (long long)v);
@@ -20,22 +30,112 @@ static sl_status int_of(const struct json *o, const char *a, const char *b, int 
     return SL_OK;
 }
 
+#define N(...) ((struct names){{__VA_ARGS__}})
+
+/* Llama 4 has experts on every n-th layer only, and one shared expert that no key tells. */
+static sl_status llama4_of(const struct json *o, struct plan_model *m, sl_err *err)
+{
+    int every = 1, inter = 0;
+    const char *type;
+    SL_TRY(text_json_str(o, "model_type", "", &type, err));
+    if (strcmp(type, "llama4_text") != 0) return SL_OK;
+    SL_TRY(int_of(o, N("interleave_moe_layer_step"), 1, &every, err));
+    SL_TRY(int_of(o, N("intermediate_size_mlp"), 0, &inter, err));
+    m->shared = 1;
+    m->dense_layers = m->layers - m->layers / (every > 0 ? every : 1);
+    m->dense_inter = inter;
+    return SL_OK;
+}
+
 static sl_status moe_of(const struct json *o, struct plan_model *m, sl_err *err)
 {
     int shared_inter = 0;
-    SL_TRY(int_of(o, "n_routed_experts", "num_experts", 0, &m->experts, err));
-    if (m->experts == 0) SL_TRY(int_of(o, "num_local_experts", "num_experts", 0, &m->experts, err));
-    SL_TRY(int_of(o, "num_experts_per_tok", "experts_per_token", 0, &m->topk, err));
+    SL_TRY(int_of(o, N("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"),
+                  0, &m->experts, err));
+    SL_TRY(int_of(o, N("num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k"), 0,
+                  &m->topk, err));
     if (m->experts == 0) m->topk = 0;
-    SL_TRY(int_of(o, "moe_intermediate_size", "intermediate_size", 0, &m->moe_inter, err));
-    SL_TRY(int_of(o, "n_shared_experts", "num_shared_experts", 0, &m->shared, err));
-    SL_TRY(int_of(o, "shared_expert_intermediate_size", "shared_intermediate_size", 0,
+    SL_TRY(int_of(o, N("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"), 0,
+                  &m->moe_inter, err));
+    SL_TRY(int_of(o, N("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"), 0,
+                  &m->shared, err));
+    SL_TRY(int_of(o, N("shared_expert_intermediate_size", "shared_intermediate_size"), 0,
                   &shared_inter, err));
     if (shared_inter > 0) m->shared_inter = shared_inter, m->shared = m->shared > 0 ? m->shared : 1;
-    SL_TRY(int_of(o, "first_k_dense_replace", "num_dense_layers", 0, &m->dense_layers, err));
-    SL_TRY(int_of(o, "intermediate_size", "ffn_hidden_size", 0, &m->dense_inter, err));
-    if (m->experts == 0) m->dense_layers = m->layers, m->moe_inter = 0, m->shared = 0;
+    SL_TRY(int_of(o, N("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 0,
+                  &m->dense_layers, err));
+    SL_TRY(int_of(o, N("intermediate_size", "ffn_hidden_size"), 0, &m->dense_inter, err));
+    if (m->experts > 0) return llama4_of(o, m, err);
+    for (const struct json *k = o->child; k; k = k->next) {
+        bool number = k->kind == JSON_INT_K && k->f > 1;
+        if (number && strstr(k->key, "expert"))
+            return SL_FAIL(err, FORMAT,
+                           "field %.60s: a key of experts, but none tells how many there are",
+                           k->key);
+    }
+    m->dense_layers = m->layers, m->moe_inter = 0, m->shared = 0;
     return SL_OK;
+}
+
+/* Layers that see a window of the context only (gpt-oss, Gemma 3): as the list of layers says. */
+static sl_status window_of(const struct json *o, struct plan_model *m, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "layer_types");
+    SL_TRY(int_of(o, N("sliding_window"), 0, &m->window, err));
+    for (const struct json *k = list && list->kind == JSON_ARRAY_K ? list->child : NULL; k;
+         k = k->next)
+        m->n_window += text_json_is(k, "sliding_attention");
+    if (m->window == 0) m->n_window = 0;
+    return SL_OK;
+}
+
+/* DeepSeek V4: how far each layer compresses its context. */
+static void compress_of(const struct json *o, struct plan_model *m)
+{
+    const struct json *list = text_json_get(o, "compress_ratios");
+    if (!list || list->kind != JSON_ARRAY_K) return;
+    m->attn = PLAN_ATTN_V4;
+    for (const struct json *k = list->child; k; k = k->next) {
+        m->n_c4 += k->kind == JSON_INT_K && k->f == 4;
+        m->n_c128 += k->kind == JSON_INT_K && k->f == 128;
+    }
+}
+
+static sl_status attn_of(const struct json *o, struct plan_model *m, sl_err *err)
+{
+    SL_TRY(int_of(o, N("num_attention_heads", "n_head"), 0, &m->heads, err));
+    SL_TRY(int_of(o, N("num_key_value_heads", "num_attention_heads"), 0, &m->kv_heads, err));
+    SL_TRY(int_of(o, N("head_dim", "kv_channels"), m->heads > 0 ? m->hidden / m->heads : 0,
+                  &m->head_dim, err));
+    SL_TRY(int_of(o, N("q_lora_rank", "q_lora"), 0, &m->q_lora, err));
+    SL_TRY(int_of(o, N("kv_lora_rank", "kv_lora"), 0, &m->kv_lora, err));
+    SL_TRY(int_of(o, N("qk_nope_head_dim", "nope"), 0, &m->nope, err));
+    SL_TRY(int_of(o, N("qk_rope_head_dim", "rope"), 0, &m->rope, err));
+    SL_TRY(int_of(o, N("v_head_dim", "v_dim"), 0, &m->v_dim, err));
+    SL_TRY(int_of(o, N("index_n_heads", "index_heads"), 0, &m->index_heads, err));
+    SL_TRY(int_of(o, N("index_head_dim", "index_dim"), 0, &m->index_dim, err));
+    SL_TRY(int_of(o, N("index_topk", "index_top_k"), 0, &m->index_topk, err));
+    SL_TRY(int_of(o, N("linear_num_key_heads", "lin_k"), 0, &m->lin_k, err));
+    SL_TRY(int_of(o, N("linear_num_value_heads", "lin_v"), 0, &m->lin_v, err));
+    SL_TRY(int_of(o, N("linear_value_head_dim", "lin_d"), 0, &m->lin_d, err));
+    SL_TRY(window_of(o, m, err));
+    m->attn = m->kv_lora > 0 ? PLAN_ATTN_MLA : m->lin_v > 0 ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
+    compress_of(o, m);
+    return SL_OK;
+}
+
+static sl_status shape_of(const struct json *o, struct plan_model *m, sl_err *err)
+{
+    bool tie;
+    SL_TRY(int_of(o, N("num_hidden_layers", "num_layers", "n_layer"), 0, &m->layers, err));
+    SL_TRY(int_of(o, N("hidden_size", "n_embd"), 0, &m->hidden, err));
+    SL_TRY(int_of(o, N("vocab_size", "n_vocab"), 0, &m->vocab, err));
+    SL_TRY(int_of(o, N("num_nextn_predict_layers", "num_mtp_modules"), 0, &m->mtp_layers, err));
+    SL_TRY(int_of(o, N("max_position_embeddings", "n_positions"), 0, &m->max_ctx, err));
+    SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &tie, err));
+    m->tie_embed = tie;
+    SL_TRY(attn_of(o, m, err));
+    return moe_of(o, m, err);
 }
 
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
@@ -43,36 +143,13 @@ sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const ch
 {
     const struct json *o;
     char why[160];
-    bool tie;
+    sl_err in;
     *m = (struct plan_model){0};
     snprintf(m->name, sizeof m->name, "%s", name);
     SL_TRY(text_json_parse(a, b.name, b.p, b.n, &o, err));
     const struct json *inner = text_json_get(o, "text_config");
     if (inner && inner->kind == JSON_OBJECT_K) o = inner;
-    SL_TRY(int_of(o, "num_hidden_layers", "n_layer", 0, &m->layers, err));
-    SL_TRY(int_of(o, "hidden_size", "n_embd", 0, &m->hidden, err));
-    SL_TRY(int_of(o, "num_attention_heads", "n_head", 0, &m->heads, err));
-    SL_TRY(int_of(o, "num_key_value_heads", "num_attention_heads", 0, &m->kv_heads, err));
-    SL_TRY(int_of(o, "head_dim", "kv_channels", m->heads > 0 ? m->hidden / m->heads : 0,
-                  &m->head_dim, err));
-    SL_TRY(int_of(o, "q_lora_rank", "q_lora", 0, &m->q_lora, err));
-    SL_TRY(int_of(o, "kv_lora_rank", "kv_lora", 0, &m->kv_lora, err));
-    SL_TRY(int_of(o, "qk_nope_head_dim", "nope", 0, &m->nope, err));
-    SL_TRY(int_of(o, "qk_rope_head_dim", "rope", 0, &m->rope, err));
-    SL_TRY(int_of(o, "v_head_dim", "v_dim", 0, &m->v_dim, err));
-    SL_TRY(int_of(o, "vocab_size", "n_vocab", 0, &m->vocab, err));
-    SL_TRY(int_of(o, "num_nextn_predict_layers", "num_mtp_modules", 0, &m->mtp_layers, err));
-    SL_TRY(int_of(o, "max_position_embeddings", "n_positions", 0, &m->max_ctx, err));
-    SL_TRY(int_of(o, "index_n_heads", "index_heads", 0, &m->index_heads, err));
-    SL_TRY(int_of(o, "index_head_dim", "index_dim", 0, &m->index_dim, err));
-    SL_TRY(int_of(o, "index_topk", "index_top_k", 0, &m->index_topk, err));
-    SL_TRY(int_of(o, "linear_num_key_heads", "lin_k", 0, &m->lin_k, err));
-    SL_TRY(int_of(o, "linear_num_value_heads", "lin_v", 0, &m->lin_v, err));
-    SL_TRY(int_of(o, "linear_value_head_dim", "lin_d", 0, &m->lin_d, err));
-    SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &tie, err));
-    m->tie_embed = tie;
-    SL_TRY(moe_of(o, m, err));
-    m->attn = m->kv_lora > 0 ? PLAN_ATTN_MLA : m->lin_v > 0 ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
+    if (shape_of(o, m, &in)) return SL_FAIL(err, FORMAT, "%s: %.200s", b.name, in.text);
     if (!plan_model_finish(m, why, sizeof why)) return SL_FAIL(err, FORMAT, "%s: %s", b.name, why);
     return SL_OK;
 }

@@ -65,6 +65,7 @@ static bool bad_shape(const struct plan_model *m, const char **field)
         {"head_dim", m->head_dim, m->attn == PLAN_ATTN_MLA ? 0 : 1, 65536},
         {"mtp_layers", m->mtp_layers, 0, 64},
         {"shared", m->shared, 0, 1024},
+        {"n_window", m->n_window, 0, m->layers},
     };
     for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
         if (!(f[i].v >= f[i].lo && f[i].v <= f[i].hi)) {
@@ -118,7 +119,8 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size)
         m->p_mtp =
             m->mtp_layers * (m->p_attn + m->p_repl + ff + 2 * D * D) + m->p_embed + m->p_head;
     }
-    if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) m->kv_token = plan_kv_bytes(m, 1, 16, 1);
+    if (m->kv_token <= 0 && m->attn != PLAN_ATTN_V4) /* without a state that does not grow */
+        m->kv_token = plan_kv_bytes(m, 2, 16, 1) - plan_kv_bytes(m, 1, 16, 1);
     return true;
 }
 
@@ -151,6 +153,11 @@ double plan_experts_read(const struct plan_model *m, double n_tok)
     return m->experts * sum;
 }
 
+double plan_keys_seen(const struct plan_model *m, double ctx)
+{
+    return (m->layers - m->n_window) * ctx + m->n_window * fmin(ctx, m->window);
+}
+
 double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp)
 {
     double b = bits / 8, L = m->layers;
@@ -165,7 +172,7 @@ double plan_kv_bytes(const struct plan_model *m, double ctx, double bits, int tp
     }
     double split = fmax(1, fmin(tp, m->kv_heads));
     double full = 2.0 * m->kv_heads * m->head_dim * b * ctx / split;
-    if (m->attn == PLAN_ATTN_GQA) return L * full;
+    if (m->attn == PLAN_ATTN_GQA) return full / ctx * plan_keys_seen(m, ctx);
     double state = (double)m->lin_v * m->lin_d * m->lin_d * 4 / fmax(1, fmin(tp, m->lin_v));
     return ceil(L / 4) * full + floor(L * 0.75) * state;
 }

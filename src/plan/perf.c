@@ -212,8 +212,8 @@ static double attn_flop(const struct plan_model *m, double ctx)
                    m->n_c128 * ctx / 128;
         return 4 * H * m->head_dim * n;
     }
-    if (m->attn == PLAN_ATTN_HYB) L = ceil(L / 4);
-    return L * 4 * H * m->head_dim * ctx;
+    double keys = m->attn == PLAN_ATTN_HYB ? ceil(L / 4) * ctx : plan_keys_seen(m, ctx);
+    return 4 * H * m->head_dim * keys;
 }
 
 /* Products of one query token with the index, all layers. */
@@ -452,8 +452,8 @@ static double prefill_attn_flop(const struct plan_model *m, double n, double pas
                          m->n_c128 * mean / 128) +
                     2.0 * m->index_heads * m->index_dim * m->n_c4 * mean / 4);
     }
-    if (m->attn == PLAN_ATTN_HYB) L = ceil(L / 4);
-    return L * 4 * H * m->head_dim * pairs;
+    if (m->attn == PLAN_ATTN_HYB) return ceil(L / 4) * 4 * H * m->head_dim * pairs;
+    return 4 * H * m->head_dim * n * plan_keys_seen(m, past + n / 2);
 }
 
 /* All experts once over the bus; copying into pinned pages goes on beside the transfer. */

@@ -43,6 +43,7 @@ struct plan_model {
     int lin_k, lin_v, lin_d; /* HYB: linear-attention key heads, value heads, width; 0 unknown */
     int index_heads, index_dim, index_topk; /* sparse indexer (V3.2, GLM-5, V4); 0 none */
     int n_c4, n_c128, window; /* V4: layers compressed 4 and 128 times, window length */
+    int n_window;             /* GQA: layers that see a window only (gpt-oss) */
     double total;             /* parameters without the MTP module; given or computed */
     double active;            /* parameters one token touches, without embedding lookup */
     double kv_token; /* bytes of BF16 KV per token, all layers; 0 for V4 (see plan_kv_bytes) */
