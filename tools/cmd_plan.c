@@ -40,7 +40,8 @@ static const struct opt opts[] = {
     TEXT("kv", kv, "TYPE", "bf16", "bf16 or int8"),
     REAL("input", input, "4096", 1, 1e8, "prompt tokens"),
     REAL("output", output, "512", 1, 1e8, "generated tokens"),
-    REAL("concurrency", concurrency, "8", 1, 1e7, "requests at a time (closed loop)"),
+    REAL("concurrency", concurrency, NULL, 1, 1e7, "requests at a time, closed loop (8; with --ttft-ms or --tpot-ms and no --rate: as many as hold them)"),
+    INT("max-batch", max_batch, "0", 0, 1 << 24, "... of these at most (0: what memory holds, 1024 a die)"),
     REAL("rate", rate, "0", 0, 1e7, "requests/s instead (Poisson)"),
     FLAG("chunked", chunked, "prompt chunks ride along with decode, as sluice serve does"),
     REAL("ttft-ms", ttft_ms, "0", 0, 1e9, "limit on time to first token"),
@@ -392,7 +393,9 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     q->load =
         (struct plan_load){.n = o->concurrency, .in = o->input, .out = o->output, .rate = o->rate};
     q->load.chunked = o->chunked;
-    q->ttft_max = o->ttft_ms * 1e-3, q->tpot_max = o->tpot_ms * 1e-3;
+    q->limit = (struct plan_limits){o->ttft_ms * 1e-3, o->tpot_ms * 1e-3, o->max_batch};
+    bool limited = o->ttft_ms > 0 || o->tpot_ms > 0;
+    if (q->load.n <= 0 && !(limited && q->load.rate <= 0)) q->load.n = 8;
     q->redundant = o->redundant, q->mtp = o->mtp, q->accept = o->acceptance;
     q->chunk = o->chunk, q->hot = o->hot, q->gen = o->gen;
     q->engine = o->engine ? o->engine : "";
@@ -448,7 +451,7 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     text_jw_key(&w, "chunk");
     text_jw_int(&w, l->chunk > 0 ? l->chunk : (int64_t)o->c.k.v[PLAN_CHUNK]);
     text_jw_key(&w, "max-batch");
-    text_jw_int(&w, (int64_t)fmax(1, fmin(hold, r->q.load.n)));
+    text_jw_int(&w, (int64_t)fmax(1, fmin(hold, o->load.n)));
     text_jw_key(&w, "ctx");
     text_jw_int(&w, (int64_t)(r->q.load.in + r->q.load.out));
     text_jw_obj_end(&w);

@@ -16,7 +16,7 @@ struct plan_opts {
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
     const char *calibrate, *check, *sweep, *leave_out, *doctor, *bench, *model_name, *grid;
-    int cards, nodes, redundant, mtp, chunk, top, gen;
+    int cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
     bool explain, acceptance_table, this_machine, chunked, list;
 };

@@ -57,8 +57,8 @@ static void roofline(struct str *s, const struct plan_run *r, const struct plan_
                rate = flop / fmax(o->r.step.total, 1e-9);
         str_printf(s, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\"/>\n", PX(ai), PY(rate),
                    colours[i]);
-        str_printf(s, "<rect x=\"350\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>", 196 + 16 * i,
-                   colours[i]);
+        str_printf(s, "<rect x=\"350\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>",
+                   196 + 16 * i, colours[i]);
         text_at(s, 366, 205 + 16 * i, "start", o->name);
     }
     str_puts(s, "</svg>\n");
@@ -88,8 +88,7 @@ static void tpot_curve(struct str *s, const struct plan_run *r, const struct pla
         str_printf(s, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"",
                    colours[i]);
         for (int j = 0; j < m && y[i][j] <= 1.03 * top; j++) {
-            str_printf(s, "%.1f,%.1f ", 60 + 540.0 * j / (m - 1),
-                       310 - 280 * y[i][j] / top);
+            str_printf(s, "%.1f,%.1f ", 60 + 540.0 * j / (m - 1), 310 - 280 * y[i][j] / top);
         }
         str_puts(s, "\"/>\n");
         str_printf(s, "<rect x=\"70\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>",

@@ -83,8 +83,10 @@ void plan_print_found(const struct plan_run *r, const struct plan_found *f)
                q->host ? q->host->name : "");
     if (q->load.rate > 0)
         printf(", %.3g requests/s", q->load.rate);
-    else
+    else if (q->load.n > 0)
         printf(", %.0f users", q->load.n);
+    else
+        printf(", the most users within the limits");
     printf(", %.0f in, %.0f out; %d candidates, %d fit\n", q->load.in, q->load.out, f->n_tried,
            f->n_fit);
     if (f->n_option == 0) {
@@ -92,15 +94,17 @@ void plan_print_found(const struct plan_run *r, const struct plan_found *f)
         print_rejects(f, 16);
         return;
     }
-    printf("%-30s %9s %10s %9s %9s %9s %9s %7s %-14s %s\n", "layout", "GiB/rank", "TTFT ms",
-           "TPOT ms", "tok/s/usr", "tok/s/crd", "tok/s", "holds", "bound by", "confidence");
+    printf("%-30s %9s %7s %10s %9s %9s %9s %9s %7s %-14s %s\n", "layout", "GiB/rank", "users",
+           "TTFT ms", "TPOT ms", "tok/s/usr", "tok/s/crd", "tok/s", "holds", "bound by",
+           "confidence");
     for (int i = 0; i < f->n_option; i++) {
         const struct plan_option *o = &f->option[i];
         double hold = fmin(o->r.mem.free_seq, 999999);
-        printf("%-30s %9.1f %10.1f %9.2f %9.1f %9.1f %9.1f %7.0f %-14s %s x%.2f..%.2f%s%s%s\n",
-               o->name, o->r.mem.total / GIB, o->r.ttft * 1e3, o->r.tpot * 1e3, o->r.user_tps,
-               o->card_tps, o->card_tps * q->cards, hold, o->r.bound, plan_trust_name(o->c.k.trust),
-               o->r.lo, o->r.hi, o->goals ? "  best: " : "",
+        printf("%-30s %9.1f %7.0f %10.1f %9.2f %9.1f %9.1f %9.1f %7.0f %-14s %s "
+               "x%.2f..%.2f%s%s%s\n",
+               o->name, o->r.mem.total / GIB, o->load.n, o->r.ttft * 1e3, o->r.tpot * 1e3,
+               o->r.user_tps, o->card_tps, o->card_tps * q->cards, hold, o->r.bound,
+               plan_trust_name(o->c.k.trust), o->r.lo, o->r.hi, o->goals ? "  best: " : "",
                o->goals ? goals(o->goals, g, sizeof g) : "", o->within ? "" : "  (over a limit)");
         if (r->o->explain) explain(o);
     }
@@ -161,7 +165,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     double us = 1e9;
     for (int i = 0; i < 16; i++) { /* the quickest: the others were interrupted */
         int64_t t0 = clock_now_ns();
-        plan_eval(&o->c, &r->q.load, &again);
+        plan_eval(&o->c, &o->load, &again);
         double now = 1e-3 * (double)(clock_now_ns() - t0);
         if (now < us) us = now;
     }
@@ -190,6 +194,7 @@ static void json_option(struct json_w *w, const struct plan_run *r, const struct
     text_jw_bool(w, l->cpu_experts || o->c.k.mode == PLAN_MODE_CPU);
     kv(w, "hot", l->hot);
     text_jw_obj_end(w);
+    kv(w, "concurrency", o->load.n);
     kv(w, "ttft_ms", o->r.ttft * 1e3);
     kv(w, "tpot_ms", o->r.tpot * 1e3);
     kv(w, "e2e_s", o->r.e2e);
@@ -241,7 +246,10 @@ void plan_json_found(const struct plan_run *r, const struct plan_found *f, doubl
     if (q->host) ks(&w, "host", q->host->name);
     kv(&w, "input", q->load.in);
     kv(&w, "output", q->load.out);
-    kv(&w, "concurrency", q->load.n);
+    bool searched = q->load.n <= 0; /* each option has its own: as many as hold the limits */
+    kv(&w, "concurrency", !searched ? q->load.n : f->n_option > 0 ? f->option[0].load.n : 0);
+    text_jw_key(&w, "concurrency_searched");
+    text_jw_bool(&w, searched);
     kv(&w, "rate", q->load.rate);
     kv(&w, "params_b", q->model->total * 1e-9);
     kv(&w, "active_b", q->model->active * 1e-9);

@@ -338,9 +338,9 @@ int plan_cmd_sweep(struct plan_run *r)
     struct plan_option *o = &f.option[0];
     bool json = r->o->common.json;
     if (!json)
-        printf("%s on %d x %s, layout %s\n%12s %10s %9s %10s %10s %10s  %s\n", r->q.model->name,
-               r->q.cards, r->q.dev->name, o->name, "value", "TTFT ms", "TPOT ms", "tok/s/usr",
-               "tok/s", "e2e s", "bound by");
+        printf("%s on %d x %s, layout %s\n%12s %8s %10s %9s %10s %10s %10s  %s\n", r->q.model->name,
+               r->q.cards, r->q.dev->name, o->name, "value", "users", "TTFT ms", "TPOT ms",
+               "tok/s/usr", "tok/s", "e2e s", "bound by");
     else
         printf("[");
     int count = 0;
@@ -353,15 +353,18 @@ int plan_cmd_sweep(struct plan_run *r)
         }
         *slot = v;
         struct plan_result x;
-        plan_eval(&o->c, &r->q.load, &x);
+        struct plan_load w = plan_query_load(&r->q, &o->c);
+        plan_eval(&o->c, &w, &x);
         if (json) {
-            printf("%s{\"value\":%.8g,\"ttft_ms\":%.6g,\"tpot_ms\":%.6g,\"tps_user\":%.6g,\"tps\":%"
+            printf("%s{\"value\":%.8g,\"concurrency\":%.8g,\"ttft_ms\":%.6g,\"tpot_ms\":%.6g,\"tps_"
+                   "user\":%.6g,\"tps\":%"
                    ".6g,\"e2e_s\":%.6g,\"bound\":\"%s\"}",
-                   count ? "," : "", v, x.ttft * 1e3, x.tpot * 1e3, x.user_tps, x.out_tps, x.e2e,
-                   x.bound);
+                   count ? "," : "", v, w.n, x.ttft * 1e3, x.tpot * 1e3, x.user_tps, x.out_tps,
+                   x.e2e, x.bound);
         } else {
-            printf("%12g %10.1f %9.2f %10.1f %10.1f %10.2f  %s%s\n", v, x.ttft * 1e3, x.tpot * 1e3,
-                   x.user_tps, x.out_tps, x.e2e, x.bound, x.stable ? "" : " (not stable)");
+            printf("%12g %8.0f %10.1f %9.2f %10.1f %10.1f %10.2f  %s%s\n", v, w.n, x.ttft * 1e3,
+                   x.tpot * 1e3, x.user_tps, x.out_tps, x.e2e, x.bound,
+                   x.stable ? "" : " (not stable)");
         }
         p = end + (*end == ',');
     }

@@ -268,7 +268,8 @@ static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, in
 /* Both parts, decode and prefill, with the batch of prompts that the engine takes. That batch is a
  * setting of the engine which rows seldom state: where they have several users and prompts, the
  * smallest is taken whose errors (of both parts together) are within a point of the best, since
- * less than that is noise of the rows, and a small batch is the careful guess for users who wait. */
+ * less than that is noise of the rows, and a small batch is the careful guess for users who wait.
+ */
 static void fit_batches(struct plan_data *d, const int *pick, int n, uint32_t pm, uint32_t dm,
                         struct plan_set *out)
 {

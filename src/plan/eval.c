@@ -38,7 +38,8 @@ static double tpot_of(const struct plan_case *c, double batch, double ctx, struc
 
 static double hot(const struct plan_case *c, const struct plan_time *t, double n)
 {
-    double t0 = c->k.v[PLAN_T0], req = n / fmax(1, c->lay.dp) * c->k.v[PLAN_T_REQ], x = t->total - req;
+    double t0 = c->k.v[PLAN_T0], req = n / fmax(1, c->lay.dp) * c->k.v[PLAN_T_REQ],
+           x = t->total - req;
     double dev = sqrt(fmax(0, x * x - t0 * t0));
     return fmax(dev, t0) + req;
 }

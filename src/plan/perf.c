@@ -300,7 +300,8 @@ static double tile_rows(const struct plan_case *c, double rows_each, bool prompt
     bool large = d->vendor == PLAN_NVIDIA && d->peak[PLAN_NUM_FP8] > 0 && d->bw > 2e12;
     if (large && (c->fmt.act != PLAN_NUM_BF16 || rows_each > 16)) return 64;
     if (!prompt || rows_each <= 16) return 16;
-    return d->vendor == PLAN_ASCEND ? 128 : 64; /* L0C of 128 KiB holds 128 x 256 sums; Triton's 64 */
+    return d->vendor == PLAN_ASCEND ? 128
+                                    : 64; /* L0C of 128 KiB holds 128 x 256 sums; Triton's 64 */
 }
 
 /* Rows of all experts of one layer for a prompt of tok tokens. */

@@ -18,7 +18,8 @@ struct plan_physics {
 };
 const struct plan_physics *plan_physics_of(const struct plan_device *d);
 
-/* Cached keys that one query of a GQA model sees, summed over its layers; some see a window only. */
+/* Cached keys that one query of a GQA model sees, summed over its layers; some see a window only.
+ */
 double plan_keys_seen(const struct plan_model *m, double ctx);
 
 /* sqrt(a^2+b^2): two uses of a device that overlap, but not perfectly. */

@@ -441,13 +441,13 @@ static double seconds_at(const char *p)
     return ms ? v * 1e-3 : v;
 }
 
-/* A limit in words, s: "TPOT<=50 ms", "TPOT limit of 0.1 s", "under 100 ms TPOT"; 0 = none. A figure
- * of the same row counts as the limit that was kept ("TPOT 49.4 ms"). */
+/* A limit in words, s: "TPOT<=50 ms", "TPOT limit of 0.1 s", "under 100 ms TPOT"; 0 = none. A
+ * figure of the same row counts as the limit that was kept ("TPOT 49.4 ms"). */
 static double limit_in(const char *text, const char *name)
 {
-    static const char *const between[] = {"<=", "\xe2\x89\xa4", "<", "~", "=", ":", " ", "limit",
-                                          "SLO", "SLA", "under", "below", "within", "of", "at",
-                                          "is", "about", "kept", "held", "mean"};
+    static const char *const between[] = {
+        "<=",    "\xe2\x89\xa4", "<",      "~",  "=",  ":",  " ",     "limit", "SLO",  "SLA",
+        "under", "below",        "within", "of", "at", "is", "about", "kept",  "held", "mean"};
     for (const char *p = find_ci(text, name); p; p = find_ci(p + 1, name)) {
         const char *q = p + strlen(name);
         for (size_t i = 0; i < sizeof between / sizeof between[0]; i++) {

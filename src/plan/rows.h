@@ -42,12 +42,12 @@ struct plan_setup {
     struct plan_device dev; /* own copies where the row changes them; c points at these */
     struct plan_host host;
     enum plan_metric metric;
-    double scale;      /* from SI of the prediction to the row's unit */
-    double per;        /* divisor: cards or nodes, for rates */
+    double scale;             /* from SI of the prediction to the row's unit */
+    double per;               /* divisor: cards or nodes, for rates */
     struct plan_limits limit; /* of a row without concurrency: as many users as hold it (w.n 0) */
-    double past;       /* prefill rows: context before */
-    double mult;       /* 1.7 in "tokens per step" etc.; 1 */
-    bool step_only;    /* decode metric without a burst */
+    double past;              /* prefill rows: context before */
+    double mult;              /* 1.7 in "tokens per step" etc.; 1 */
+    bool step_only;           /* decode metric without a burst */
     int gen;
     char engine[PLAN_NAME], device[PLAN_NAME];
 };

@@ -188,6 +188,14 @@ static bool pools_fit(const struct plan_case *c, double ctx, struct plan_memory 
     return true;
 }
 
+struct plan_load plan_query_load(const struct plan_query *q, const struct plan_case *c)
+{
+    struct plan_load w = q->load;
+    if (w.n <= 0 && w.rate <= 0) w.n = plan_most_users(c, &w, &q->limit);
+    w.n = fmax(1, w.n);
+    return w;
+}
+
 static void try_one(struct finder *f, const struct cand *proto)
 {
     struct cand c = *proto;
@@ -204,12 +212,13 @@ static void try_one(struct finder *f, const struct cand *proto)
     }
     f->n_fit++;
     struct plan_result r;
-    plan_eval(&pc, &q->load, &r);
+    struct plan_load w = plan_query_load(q, &pc);
+    plan_eval(&pc, &w, &r);
     c.ttft = r.ttft, c.tpot = r.tpot, c.user_tps = r.user_tps;
     c.card_tps = r.out_tps / fmax(1, q->cards);
     if (!isfinite(c.ttft) || !isfinite(c.tpot) || !isfinite(c.card_tps)) return;
-    c.within = r.stable && (q->ttft_max <= 0 || c.ttft <= q->ttft_max) &&
-               (q->tpot_max <= 0 || c.tpot <= q->tpot_max);
+    c.within = r.stable && (q->limit.ttft <= 0 || c.ttft <= q->limit.ttft) &&
+               (q->limit.tpot <= 0 || c.tpot <= q->limit.tpot);
     put_front(f, &c);
 }
 
@@ -363,7 +372,8 @@ static void fill_option(const struct finder *f, const struct cand *c, struct pla
 {
     *o = (struct plan_option){.within = c->within, .card_tps = c->card_tps};
     make_case(f, c, &o->c);
-    plan_eval(&o->c, &f->q->load, &o->r);
+    o->load = plan_query_load(f->q, &o->c);
+    plan_eval(&o->c, &o->load, &o->r);
     layout_name(c, f->q, o->name, sizeof o->name);
 }
 

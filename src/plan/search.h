@@ -18,10 +18,10 @@ struct plan_query {
     int n_fmt;
     double kv_bits;
     int cards;
-    struct plan_load load;
-    double ttft_max, tpot_max; /* s; 0 = no limit */
-    int tp, pp, dp, ep;        /* fixed parts of the layout */
-    int pools;                 /* 0 any, 1 mixed only, 2 the split n_p:n_d */
+    struct plan_load load;    /* n 0, and no rate: of each layout the most users that hold limit */
+    struct plan_limits limit; /* with a given n or rate: what is within */
+    int tp, pp, dp, ep;       /* fixed parts of the layout */
+    int pools;                /* 0 any, 1 mixed only, 2 the split n_p:n_d */
     int n_p, n_d;
     int redundant, mtp; /* -1 any */
     double accept;      /* per drafted token, 0 = usual */
@@ -37,10 +37,11 @@ enum { PLAN_GOAL_TTFT = 1, PLAN_GOAL_TPOT = 2, PLAN_GOAL_RATE = 4 };
 struct plan_option {
     struct plan_case c;
     struct plan_result r;
-    double card_tps; /* output tokens/s per card, over all cards */
-    int goals;       /* bits: best of which goal */
-    bool within;     /* holds the asked limits */
-    char name[64];   /* "int8 dp32ep32 +r32 mtp1" */
+    struct plan_load load; /* as asked, with the users that were found */
+    double card_tps;       /* output tokens/s per card, over all cards */
+    int goals;             /* bits: best of which goal */
+    bool within;           /* holds the asked limits */
+    char name[64];         /* "int8 dp32ep32 +r32 mtp1" */
 };
 
 struct plan_reject {
@@ -62,6 +63,10 @@ struct plan_found {
  */
 sl_status plan_search(const struct plan_book *b, const struct plan_query *q, struct arena *a,
                       int top, struct plan_found *out, sl_err *err) BASE_MUST_USE;
+
+/* What is asked of one layout: the load as it is, or with the most users that hold the limits (one
+ * where not even one does). */
+struct plan_load plan_query_load(const struct plan_query *q, const struct plan_case *c);
 
 /* "tp8", "tp4pp2", "dp32ep32", "tp4dp8ep32" into q's fixed parts. False: why says what is wrong. */
 bool plan_layout_parse(const char *text, struct plan_query *q, char *why, size_t size);

@@ -54,7 +54,8 @@ static sl_status model_row(const struct plan_csv *c, struct plan_model *m, sl_er
         F(kv_lora),     F(nope),      F(rope),       F(v_dim),     F(dense_layers), F(dense_inter),
         F(experts),     F(topk),      F(shared),     F(moe_inter), F(shared_inter), F(vocab),
         F(mtp_layers),  F(tie_embed), F(max_ctx),    F(lin_k),     F(lin_v),        F(lin_d),
-        F(index_heads), F(index_dim), F(index_topk), F(n_c4),      F(n_c128),       F(window),   F(n_window),
+        F(index_heads), F(index_dim), F(index_topk), F(n_c4),      F(n_c128),       F(window),
+        F(n_window),
 #undef F
     };
     *m = (struct plan_model){0};

@@ -176,6 +176,83 @@ TEST(plan_model_from_a_config)
     assert_non_null(strstr(err.text, "hidden_size"));
 }
 
+/* What makers write into their files, shortened to what the planner reads. */
+static const struct {
+    const char *name, *text;
+    double total, active; /* billions, published or counted from the files */
+    double kv64k;         /* bytes of 64K tokens in BF16 */
+} CONFIGS[] = {
+    {"GLM-4.5-Air",
+     "{\"num_hidden_layers\":46,\"hidden_size\":4096,\"num_attention_heads\":96,"
+     "\"num_key_value_heads\":8,\"head_dim\":128,\"n_routed_experts\":128,"
+     "\"num_experts_per_tok\":8,\"n_shared_experts\":1,\"moe_intermediate_size\":1408,"
+     "\"intermediate_size\":10944,\"first_k_dense_replace\":1,\"vocab_size\":151552}",
+     106.85, 12.8, 188416 * 65536.0},
+    {"MiniMax-M2",
+     "{\"num_hidden_layers\":62,\"hidden_size\":3072,\"num_attention_heads\":48,"
+     "\"num_key_value_heads\":8,\"head_dim\":128,\"num_local_experts\":256,"
+     "\"num_experts_per_tok\":8,\"intermediate_size\":1536,\"shared_intermediate_size\":0,"
+     "\"vocab_size\":200064}",
+     228.7, 10.42, 253952 * 65536.0},
+    {"gpt-oss-120b",
+     "{\"num_hidden_layers\":4,\"hidden_size\":2880,\"num_attention_heads\":64,"
+     "\"num_key_value_heads\":8,\"head_dim\":64,\"num_local_experts\":128,"
+     "\"experts_per_token\":4,\"intermediate_size\":2880,\"sliding_window\":128,"
+     "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+     "\"full_attention\"],\"vocab_size\":201088}",
+     14.0, 1.08, 2048 * (2 * 65536.0 + 2 * 128)},
+    {"Qwen3-Next",
+     "{\"num_hidden_layers\":48,\"hidden_size\":2048,\"num_attention_heads\":16,"
+     "\"num_key_value_heads\":2,\"head_dim\":256,\"num_experts\":512,"
+     "\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,"
+     "\"shared_expert_intermediate_size\":512,\"linear_num_key_heads\":16,"
+     "\"linear_num_value_heads\":32,\"linear_value_head_dim\":128,\"vocab_size\":151936}",
+     79.7, 3.56, 24576 * 65536.0 + 36 * 32 * 128 * 128 * 4.0},
+    {"Kimi-K2.5",
+     "{\"text_config\":{\"num_hidden_layers\":61,\"hidden_size\":7168,"
+     "\"num_attention_heads\":64,\"q_lora_rank\":1536,\"kv_lora_rank\":512,"
+     "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128,"
+     "\"n_routed_experts\":384,\"num_experts_per_tok\":8,\"n_shared_experts\":1,"
+     "\"moe_intermediate_size\":2048,\"intermediate_size\":18432,"
+     "\"first_k_dense_replace\":1,\"vocab_size\":163840}}",
+     1026.4, 31.69, 70272 * 65536.0},
+    {"Llama-4-Maverick",
+     "{\"text_config\":{\"model_type\":\"llama4_text\",\"num_hidden_layers\":48,"
+     "\"hidden_size\":5120,\"num_attention_heads\":40,\"num_key_value_heads\":8,"
+     "\"head_dim\":128,\"num_local_experts\":128,\"num_experts_per_tok\":1,"
+     "\"intermediate_size\":8192,\"intermediate_size_mlp\":16384,"
+     "\"interleave_moe_layer_step\":2,\"vocab_size\":202048}}",
+     400.7, 16.15, 196608 * 65536.0},
+    {"ERNIE-4.5",
+     "{\"num_hidden_layers\":54,\"hidden_size\":8192,\"num_attention_heads\":64,"
+     "\"num_key_value_heads\":8,\"head_dim\":128,\"moe_num_experts\":64,\"moe_k\":8,"
+     "\"moe_intermediate_size\":3584,\"moe_layer_start_index\":3,\"intermediate_size\":28672,"
+     "\"vocab_size\":103424}",
+     299.5, 47.08, 221184 * 65536.0},
+};
+
+TEST(plan_configs_of_todays_experts)
+{
+    struct plan_model m;
+    sl_err err;
+    load();
+    for (int i = 0; i < BASE_COUNT_OF(CONFIGS); i++) {
+        const char *text = CONFIGS[i].text;
+        struct plan_bytes b = {CONFIGS[i].name, text, strlen(text)};
+        ASSERT_OK(plan_model_from_config(&m, &arena, CONFIGS[i].name, b, &err));
+        near(m.total, CONFIGS[i].total * 1e9, 0.01);
+        near(m.active, CONFIGS[i].active * 1e9, 0.01);
+        near(plan_kv_bytes(&m, 65536, 16, 1), CONFIGS[i].kv64k, 1e-6);
+    }
+    static const char text[] = "{\"num_hidden_layers\":4,\"hidden_size\":512,\"vocab_size\":999,"
+                               "\"num_attention_heads\":8,\"intermediate_size\":2048,"
+                               "\"my_expert_count\":64}";
+    struct plan_bytes b = {"odd.json", text, sizeof text - 1};
+    ASSERT_STATUS(plan_model_from_config(&m, &arena, "odd", b, &err), SL_FORMAT);
+    assert_non_null(strstr(err.text, "odd.json"));
+    assert_non_null(strstr(err.text, "my_expert_count"));
+}
+
 TEST(plan_model_from_tensors_takes_the_real_bits)
 {
     struct plan_model m = *model("qwen3-30b-a3b");

@@ -139,6 +139,71 @@ TEST(plan_mtp_verification_costs_what_was_published)
     }
 }
 
+/* Sparse attention: every query gathers a top k of its own and is scored against the whole context;
+ * the score costs by the keys, is not split by TP, and costs more the larger k is. */
+TEST(plan_sparse_attention_pays_for_its_index)
+{
+    struct plan_query q = query("deepseek-v3.2", "cloudmatrix", 64);
+    struct plan_query dense = query("deepseek-v3", "cloudmatrix", 64);
+    struct plan_case c = {.model = q.model, .dev = q.dev, .kv_bits = 8};
+    struct plan_time a, b, d;
+    assert_true(plan_format_find("int8", &c.fmt));
+    c.lay = (struct plan_layout){.cards = 64, .ranks = 128, .tp = 1, .pp = 1, .dp = 128, .ep = 128};
+    c.lay.mtp = 3;
+    plan_query_consts(&book, &q, PLAN_MODE_EP, &c.fmt, &c.lay, &c.k);
+    plan_step(&c, 512, 65536, &a);
+    plan_step(&c, 512, 131072, &b);
+    double slope = (b.attn - a.attn) / 65536; /* 61 layers, 16 queries, 64 heads of 128 */
+    assert_true(fabs(slope / (61 * 16 * 2 * 64 * 128.0 / (0.2 * 752e12)) - 1) < 1e-6);
+    c.model = dense.model;
+    plan_step(&c, 512, 131072, &d);
+    assert_true(b.attn < 0.35 * d.attn); /* and is still far cheaper than all of the context */
+    c.model = q.model, c.lay.tp = 4, c.lay.dp = 32;
+    plan_step(&c, 128, 131072, &d);
+    assert_true(d.attn > slope * 131072); /* the index is on every rank of a TP group */
+    struct plan_model half = *q.model;
+    half.index_topk = 1024, c.model = &half;
+    plan_step(&c, 128, 131072, &b);
+    assert_true(b.attn < 0.6 * d.attn);
+}
+
+/* A prompt's products cost whole tiles once an expert gets more rows than the smallest one has:
+ * from 512 tokens on, R1's 256 experts compute as long as for 4096. Launching goes on beside it. */
+TEST(plan_prompts_cost_whole_tiles_and_hide_launches)
+{
+    struct plan_query q = query("deepseek-r1", "910b1", 8);
+    struct plan_case c = tp8(&q);
+    struct plan_time a, b, e;
+    plan_prefill(&c, 1, 512, 0, &a);
+    plan_prefill(&c, 1, 640, 0, &b);
+    assert_true(b.compute > 2 * a.compute);
+    plan_prefill(&c, 1, 2048, 0, &e);
+    assert_true(e.compute < 1.5 * b.compute);
+    plan_prefill(&c, 1, 16384, 0, &a);
+    plan_prefill(&c, 1, 32768, 0, &b);
+    assert_true(b.compute > 1.99 * a.compute);
+    c.k.v[PLAN_T0] = 0;
+    plan_prefill(&c, 1, 16384, 0, &b);
+    c.k.v[PLAN_T0] = 0.2; /* hidden: far less than it takes alone */
+    plan_prefill(&c, 1, 16384, 0, &a);
+    assert_true(a.total > b.total && a.total < b.total + 0.02);
+}
+
+TEST(plan_one_batch_passes_all_stages_where_an_engine_fills_them_late)
+{
+    struct plan_query q = query("deepseek-r1", "h20", 16);
+    struct plan_case c = tp8(&q);
+    struct plan_time a, b;
+    c.lay.pp = 2, c.lay.ranks = 16, c.lay.cards = 16;
+    plan_step(&c, 64, 1024, &a);
+    c.lay.pp_batch = 128;
+    plan_step(&c, 64, 1024, &b);
+    assert_true(b.total > a.total); /* 64 rows in one pass, not 32 in two */
+    plan_step(&c, 256, 1024, &a);
+    plan_step(&c, 128, 1024, &b);
+    assert_true(a.total < 1.05 * b.total); /* the second half is a second micro-batch */
+}
+
 TEST(plan_search_is_fast_and_explains_every_exclusion)
 {
     struct plan_query q = query("deepseek-r1", "910b1", 8);
