@@ -36,12 +36,12 @@ static double tpot_of(const struct plan_case *c, double batch, double ctx, struc
     return t->total / (1 + c->lay.accept);
 }
 
-static double hot(const struct plan_case *c, const struct plan_time *t, double n)
+/* Time that a batch adds when others came before it: the host launches it while the device is still
+ * busy with them, so the longer of the two counts. */
+static double follow_time(const struct plan_case *c, const struct plan_time *t)
 {
-    double t0 = c->k.v[PLAN_T0], req = n / fmax(1, c->lay.dp) * c->k.v[PLAN_T_REQ],
-           x = t->total - req;
-    double dev = sqrt(fmax(0, x * x - t0 * t0));
-    return fmax(dev, t0) + req;
+    double t0 = c->k.v[PLAN_T0];
+    return fmax(t->device, t0) + t->fixed - t0;
 }
 
 /* A burst of n requests on one pool, prefill first. */
@@ -52,11 +52,11 @@ static void burst(const struct plan_case *c, const struct plan_load *w, double n
     double full = floor(n / per), left = n - full * per;
     struct plan_time t;
     plan_prefill(c, per, w->in, 0, &r->pre);
-    double one = hot(c, &r->pre, per), lead = r->pre.total - one;
+    double one = follow_time(c, &r->pre), lead = r->pre.total - one;
     double now = full * one, sum = per * one * full * (full + 1) / 2;
     if (left > 0) {
         plan_prefill(c, left, w->in, 0, &t);
-        now += hot(c, &t, left);
+        now += follow_time(c, &t);
         sum += left * now;
     }
     now += lead, sum += n * lead;

@@ -483,7 +483,8 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
         host_only(c, tok, n_req, 0, 0, t);
         t->attn = aflop / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
         t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
-        t->total = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->fixed;
+        t->device = plan_soft_max(t->weights + t->experts, t->compute) + t->attn;
+        t->total = t->device + t->fixed;
         return;
     }
     double lanes = fmax(1, (double)l->tp * l->dp); /* ranks that share one layer */
@@ -520,6 +521,6 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     if (l->micro_batch) comm = fmax(0, fmax(comp, comm) + 0.1 * fmin(comp, comm) - comp);
     double fill = (chunks + l->pp - 1) / fmax(1, l->pp); /* stages filled one after another */
     if (l->serial) fill = chunks;
-    double launch = k[PLAN_T0], req = t->fixed - launch;
-    t->total = plan_soft_max((comp + comm) * fill + t->cpu, launch) + req;
+    t->device = (comp + comm) * fill + t->cpu;
+    t->total = plan_soft_max(t->device, k[PLAN_T0]) + t->fixed - k[PLAN_T0];
 }

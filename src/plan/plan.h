@@ -288,6 +288,7 @@ struct plan_time {
     double compute; /* matrix products */
     double attn;    /* KV reads or attention products */
     double comm, fixed, token, cpu, draft;
+    double device; /* prefill: what is not fixed; launches go on beside it */
     double total;
 };
 
