@@ -82,6 +82,11 @@ def table():
         missed.append(name)
         check("MISSED " + figure in out, f"the command says below its table that it misses: {name}")
         check("MISSED " + figure in doc, f"docs/planner.md lists the miss with its figures: {name}")
+    unseen = out[out.index("rows that are never fitted"):].splitlines()[1:5]
+    check(len(unseen) == 4 and all(" rows, mean " in line for line in unseen), "four groups of rows that are never fitted")
+    for line in unseen:
+        check(line in doc, f"docs/planner.md has this line as printed: {line}")
+        check("missed" not in line, line)
     inside = re.search(r"interval .*: (\d+) % of (\d+)", out)
     check(inside and 70 <= int(inside.group(1)) <= 95, "the 80 % interval of blind rows holds about 80 % of them")
     blind = [r for r in rows if r[0].startswith("blind")][0]

@@ -86,6 +86,22 @@ check(1 < best(r)["tps_user"] < 20, f"CPU only: {best(r)['tps_user']:.1f} tok/s"
 r = ask("--model qwen3-30b-a3b --hardware laptop --concurrency 1 --input 512")
 check(best(r)["weights"] == "q4" and 5 < best(r)["tps_user"] < 60, f"laptop: {best(r)['name']}, {best(r)['tps_user']:.1f} tok/s")
 
+# Limits and no users: as many as hold them, and more with looser ones; the same by the row.
+users = []
+for ms in (45, 60, 80):
+    r = ask(f"--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights awq --layout tp8 --mtp 0 --input 1024 --tpot-ms {ms}")
+    o = best(r)
+    users.append(o["concurrency"])
+    check(r["concurrency_searched"] and o["within_limits"] and o["tpot_ms"] <= ms and r["concurrency"] == r["options"][0]["concurrency"],
+          f"TPOT of {ms} ms is held by {o['concurrency']:.0f} users: {o['tpot_ms']:.1f} ms")
+check(1 < users[0] < users[1] < users[2], f"the looser the limit, the more users: {users}")
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights awq --layout tp8 --mtp 0 --input 1024 --tpot-ms 80 --ttft-ms 1500")
+check(best(r)["ttft_ms"] <= 1500 and best(r)["concurrency"] < users[2], "a limit on the first token too")
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights awq --layout tp8 --mtp 0 --tpot-ms 80 --max-batch 5")
+check(best(r)["concurrency"] == 5, "no more than --max-batch")
+r = ask("--model deepseek-r1 --hardware ascend-910b1 --cards 8 --weights awq --tpot-ms 80")
+check(r["search_s"] < 1 and not ask("--model qwen3-32b --hardware h20 --cards 8")["concurrency_searched"], "without limits: 8 users")
+
 # Claims that cannot be true.
 rc, out, _ = e2e.run([EXE, "plan", "--model", "deepseek-r1", "--claim-gb", "289"])
 check(rc == 1 and b"impossible" in out, "289 GB for R1 is flagged")
