@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "load/load.h"
+#include "text/chart.h"
 #include "text/html.h"
 #include "text/json.h"
 
@@ -139,25 +140,25 @@ void load_csv(struct str *s, const struct load_target *t, const struct load_resu
 /* ---- HTML ---- */
 
 struct curve {
-    const char *name, *colour;
+    const char *name;
     double (*of)(const struct load_result *r);
 };
 
 static double ttft_mean(const struct load_result *r)
 {
-    return r->ttft_ms.mean;
+    return r->ttft_ms.mean * 1e-3;
 }
 static double ttft_p99(const struct load_result *r)
 {
-    return load_dist_at(&r->ttft_ms, 99);
+    return load_dist_at(&r->ttft_ms, 99) * 1e-3;
 }
 static double tpot_mean(const struct load_result *r)
 {
-    return r->tpot_ms.mean;
+    return r->tpot_ms.mean * 1e-3;
 }
 static double tpot_p99(const struct load_result *r)
 {
-    return load_dist_at(&r->tpot_ms, 99);
+    return load_dist_at(&r->tpot_ms, 99) * 1e-3;
 }
 static double out_tps(const struct load_result *r)
 {
@@ -168,67 +169,45 @@ static double tps_user(const struct load_result *r)
     return r->tps_user;
 }
 
-/* The next of 1, 2, 5, 10, 20 ... that is >= v. */
-static double round_up(double v)
-{
-    double p = pow(10, floor(log10(v > 1e-9 ? v : 1e-9)));
-    for (double m = 1; m <= 10; m = m < 2 ? 2 : m < 5 ? 5 : 10) {
-        if (p * m >= v * 0.999999) return p * m;
-        if (m >= 10) break;
-    }
-    return p * 10;
-}
+#define LEVELS 64 /* in a chart */
 
-/* One chart: a column of the x axis for each level, evenly spaced. */
-static void chart(struct str *s, const char *title, const struct load_result *r, int n,
-                  const struct curve *c, int n_curve)
+static void chart(struct str *s, const char *title, enum text_unit unit,
+                  const struct load_result *r, int n, const struct curve *c)
 {
-    double top = 0;
-    char name[32];
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n_curve; k++)
-            top = fmax(top, c[k].of(&r[i]));
-    top = round_up(top);
-#define CX(i) (n > 1 ? 60 + 480.0 * (i) / (n - 1) : 300.0)
-#define CY(v) (230 - 200 * (v) / top)
-    str_printf(s,
-               "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 600 290\" role=\"img\" "
-               "aria-label=\"%s\">\n",
-               title, title);
-    for (int g = 0; g <= 4; g++)
-        str_printf(s,
-                   "<path class=\"grid\" d=\"M60 %.1fH540\"/><text x=\"54\" y=\"%.1f\" "
-                   "text-anchor=\"end\">%g</text>\n",
-                   CY(top * g / 4), CY(top * g / 4) + 4, top * g / 4);
+    double y[2][LEVELS];
+    char text[LEVELS][32];
+    const char *name[LEVELS];
+    struct text_line line[2];
+    if (n > LEVELS) n = LEVELS;
     for (int i = 0; i < n; i++) {
-        level_name(name, sizeof name, &r[i]);
-        str_printf(s, "<text x=\"%.1f\" y=\"250\" text-anchor=\"middle\">%s</text>\n", CX(i), name);
+        level_name(text[i], sizeof text[i], &r[i]);
+        name[i] = text[i];
     }
-    for (int k = 0; k < n_curve; k++) {
-        str_printf(s, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"",
-                   c[k].colour);
+    for (int k = 0; k < 2; k++) {
         for (int i = 0; i < n; i++)
-            str_printf(s, "%s%.1f,%.1f", i ? " " : "", CX(i), CY(c[k].of(&r[i])));
-        str_puts(s, "\"/>\n");
-        for (int i = 0; i < n; i++)
-            str_printf(s,
-                       "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s "
-                       "%g</title></circle>\n",
-                       CX(i), CY(c[k].of(&r[i])), c[k].colour, c[k].name, c[k].of(&r[i]));
-        str_printf(s, "<text x=\"%d\" y=\"278\" style=\"fill:%s\">&#9632; %s</text>\n",
-                   60 + 160 * k, c[k].colour, c[k].name);
+            y[k][i] = c[k].of(&r[i]);
+        line[k] = (struct text_line){.name = c[k].name, .y = y[k], .n = n};
     }
-#undef CX
-#undef CY
-    str_puts(s, "</svg></figure>\n");
+    text_chart(s, &(struct text_chart){.title = title,
+                                       .x_title = r[0].level.rate > 0 ? "requests a second"
+                                                                      : "concurrent requests",
+                                       .y_title = "",
+                                       .y_unit = unit,
+                                       .x_name = name,
+                                       .n_x = n,
+                                       .line = line,
+                                       .n_line = 2});
 }
 
 static void table(struct str *s, const struct load_result *r, int n)
 {
     char name[32];
-    str_puts(s, "<table><thead><tr><th>concurrency<th>input<th>output<th>requests<th>success<th>"
-                "TTFT s<th>p50<th>p99<th>TPOT ms<th>p50"
-                "<th>p99<th>ITL p99 ms<th>TPS<th>system tok/s<th>latency s</tr></thead><tbody>\n");
+    str_puts(s,
+             "<div class=\"wide\"><table><thead><tr><th rowspan=2>concur&shy;rency<th "
+             "rowspan=2>input<th rowspan=2>output<th rowspan=2>requests<th rowspan=2>success<th "
+             "colspan=3>TTFT, s<th colspan=3>TPOT, ms<th rowspan=2>ITL p99, ms<th "
+             "colspan=2>tok/s<th rowspan=2>latency, s</tr>\n<tr class=\"sub\"><th>mean<th>p50<th>"
+             "p99<th>mean<th>p50<th>p99<th>of a user<th>system</tr></thead><tbody>\n");
     for (int i = 0; i < n; i++) {
         const struct load_result *c = &r[i];
         level_name(name, sizeof name, c);
@@ -244,39 +223,36 @@ static void table(struct str *s, const struct load_result *r, int n)
                    load_dist_at(&c->itl_ms, 99), c->tps_user, c->out_tps,
                    c->latency_ms.mean * 1e-3);
     }
-    str_puts(s, "</tbody></table>\n");
+    str_puts(s, "</tbody></table></div>\n");
 }
 
 void load_html(struct str *s, const struct load_target *t, const struct load_result *r, int n)
 {
-    static const struct curve tps[] = {{"system tok/s", "#0b7285", out_tps},
-                                       {"tok/s per user", "#e8590c", tps_user}};
-    static const struct curve ttft[] = {{"mean", "#0b7285", ttft_mean},
-                                        {"p99", "#e8590c", ttft_p99}};
-    static const struct curve tpot[] = {{"mean", "#0b7285", tpot_mean},
-                                        {"p99", "#e8590c", tpot_p99}};
-    str_puts(
-        s,
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-        "content=\"width=device-width\">"
-        "<title>sluice load</title>\n<style>body{font:15px/1.4 system-ui,sans-serif;margin:2em "
-        "auto;max-width:70em;padding:0 1em;"
-        "color:#222;background:#fff}table{border-collapse:collapse;display:block;overflow-x:auto}"
-        "td,th{padding:.25em .6em;"
-        "text-align:right;border-bottom:1px solid "
-        "#ccc}figure{display:inline-block;width:32em;max-width:100%;margin:1em 1em 0 0}"
-        "svg{width:100%}text{font:12px system-ui,sans-serif;fill:currentColor}.grid{stroke:#8886}"
-        "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{border-color:#"
-        "444}}</style>\n<h1>");
+    static const struct curve tps[] = {{"system", out_tps}, {"of one user", tps_user}};
+    static const struct curve ttft[] = {{"mean", ttft_mean}, {"p99", ttft_p99}};
+    static const struct curve tpot[] = {{"mean", tpot_mean}, {"p99", tpot_p99}};
+    str_puts(s,
+             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+             "content=\"width=device-width\"><title>sluice load</title>\n<style>body{font:15px/1.4 "
+             "system-ui,sans-serif;margin:2em auto;max-width:76em;padding:0 1em;color:#222;"
+             "background:#fff}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.87em}"
+             "td,th{padding:.25em .45em;text-align:right;border-bottom:1px solid #ccc}thead th{"
+             "vertical-align:bottom}th[colspan]{text-align:center}"
+             "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}td,th{"
+             "border-color:#444}}\n");
+    text_chart_css(s);
+    str_puts(s, "</style>\n<h1>");
     text_html_escape(s, t->model);
     str_puts(s, "</h1>\n<p>");
     text_html_escape(s, t->url);
     str_printf(s, ", %s.</p>\n", t->stream ? "streaming" : "whole answers");
     table(s, r, n);
     if (n) {
-        chart(s, "Output tokens per second", r, n, tps, 2);
-        chart(s, "Time to first token, ms", r, n, ttft, 2);
-        chart(s, "Time per output token, ms", r, n, tpot, 2);
+        str_puts(s, "<div class=\"charts\">\n");
+        chart(s, "Output tokens per second", TEXT_UNIT_RATE, r, n, tps);
+        chart(s, "Time to first token", TEXT_UNIT_SECONDS, r, n, ttft);
+        chart(s, "Time per output token", TEXT_UNIT_SECONDS, r, n, tpot);
+        str_puts(s, "</div>\n");
     }
     str_puts(s, "<p>TTFT: to the first piece of the answer. TPOT: (latency - TTFT) / (output "
                 "tokens - 1). ITL: gaps between pieces. "

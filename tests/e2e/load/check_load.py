@@ -234,8 +234,17 @@ def failures(server, tmp):
     rows = open(csv).read().strip().splitlines()
     check('csv', len(rows) == 3 and all(len(r.split(',')) == len(rows[0].split(',')) for r in rows), rows)
     page = open(html).read()
-    check('colours of the legend', page.count('style="fill:#') == 6 and ' fill="' not in ''.join(re.findall('<text.*', page)))  # a rule for text is stronger
     check('html', page.count('<svg') == 3 and 'http-equiv' not in page and page.count('<tr>') == 3 and 'nan' not in page)
+    labels = re.findall(r'<text x="([\d.-]+)" y="[\d.]+" text-anchor="(\w+)">([^<]*)</text>', page)
+    width = lambda t: 12 * sum(1.0 if c.isupper() or c in 'mw%@' else 0.66 for c in t)  # a bound: see text/chart.h
+    left = [float(x) - {'start': 0, 'middle': 0.5, 'end': 1}[a] * width(t) for x, a, t in labels]
+    check('no label left of the drawing', len(labels) > 30 and min(left) >= 0, sorted(zip(left, labels))[:2])
+    check('no exponents', not any(re.search(r'\de[+-]?\d', t) for _, _, t in labels), labels)
+    ticks = [float(t) for _, a, t in labels if a == 'end']
+    check('round ticks', all(float('%.1g' % t) == t or abs(float('%.2g' % t) - t) < 1e-9 * max(1, t) for t in ticks), ticks)
+    check('colours in both themes', all(page.count('.c%d{fill:#' % k) == 2 for k in range(8)) and
+          all(k in '01' for k in re.findall(r'class="c(\d)"', page)) and 'fill="#' not in page)
+    check('the table has two lines of names', page.count('colspan=3') == 2 and page.count('class="sub"') == 1)
     for args, what in ((['--parallel', '0'], '--parallel'), ([], 'load needs'), (['--rate', '1'], '--rate needs'),
                        (['--parallel', '1', '--extra-args', '[1]'], 'no JSON object'), (['--parallel', '1', '--rate', '2', '--number', '1'], 'one of them'),
                        (['--sla-ttft', '9', '--sla-percentile', '80'], '--sla-percentile 80'),

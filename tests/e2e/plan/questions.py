@@ -2,6 +2,7 @@
 """Questions that people ask before they buy or start anything, and the answers that the planner must give."""
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -132,6 +133,13 @@ with tempfile.TemporaryDirectory() as d:
                           "--emit", emit, "--explain"])
     page = open(html).read()
     check(rc == 0 and page.count("<svg") == 3 and page.count("</svg>") == 3 and "http" not in page, "report with three charts, no links")
+    labels = re.findall(r'<text x="([\d.-]+)" y="[\d.]+" text-anchor="(\w+)">([^<]*)</text>', page)
+    left = [float(x) - {"start": 0, "middle": 0.5, "end": 1}[a] * 12 * sum(1.0 if c.isupper() or c in "mw%@+" else 0.66 for c in t)
+            for x, a, t in labels]
+    check(len(labels) > 40 and min(left) >= 0, f"no label of the report begins left of its drawing: {min(left):.1f}")
+    check(not any(re.search(r"\de[+-]?\d", t) for _, _, t in labels), "no tick in exponent form")
+    check("Top/s" in page and "GiB of" in page and re.search(r"<td>[\d.]+ (ms|s|min)<td>", page), "units that fit")
+    check(page.count("prefers-color-scheme:dark") == 2, "both themes")
     check(json.load(open(emit))["max-batch"] >= 1, "config for serve")
     check("model" not in json.load(open(emit)), "a shape of the table is nothing to serve")
     real = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
