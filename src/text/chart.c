@@ -303,7 +303,7 @@ void text_chart(struct str *out, const struct text_chart *c)
 {
     struct frame f;
     struct str body;
-    const char *name[TEXT_LINES];
+    const char *name[TEXT_LINES] = {0};
     int n = c->n_line < TEXT_LINES ? c->n_line : TEXT_LINES;
     frame_of(&f, c);
     str_init(&body, MEM_MISC, 0);
