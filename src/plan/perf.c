@@ -99,15 +99,24 @@ double plan_all_to_all(const struct plan_case *c, double n_tok, bool combine)
     return base + bytes / (0.6 * bw);
 }
 
-/* All ranks gather every token and scatter the sums (A2): inside the node on all links, between
- * nodes on one eighth each. */
-static double gather_scatter(const struct plan_case *c, double tok_all)
+/* Without a fabric between the nodes (A2): all ranks gather every token and scatter the sums,
+ * inside the node on all links, between nodes on one eighth each. In decode, where the ranks are
+ * many for the experts that a token chooses, a token goes to each node once and there to its ranks
+ * instead. */
+static double a2_exchange(const struct plan_case *c, double tok_rank, double tok_all, bool prefill)
 {
     const struct plan_device *d = c->dev;
+    const struct plan_model *m = c->model;
     double nodes = fmax(1, (double)c->lay.ranks / (d->cards_per_node * d->dies));
-    double bytes = tok_all * c->model->hidden * 3;
+    double link = fmax(d->link, 1e9), base = 4 * plan_physics_of(d)->alpha_tp;
     double net = d->net > 0 ? 0.125 * (nodes - 1) / nodes / d->net : 0;
-    return 4 * plan_physics_of(d)->alpha_tp + bytes * (net + 0.875 / fmax(d->link, 1e9));
+    double gather = tok_all * (net + 0.875 / link);
+    if (!prefill && c->lay.ep >= 4 * m->topk) {
+        double far = d->net > 0 ? fmin(4, nodes) * (nodes - 1) / nodes / d->net : 0;
+        double near = 0.875 * m->topk / c->lay.ep / link;
+        gather = fmin(gather, tok_rank * far + tok_all * near);
+    }
+    return base + 3 * m->hidden * gather;
 }
 
 static double all_reduce(const struct plan_case *c, double n_tok)
@@ -136,7 +145,7 @@ static double comm_time(const struct plan_case *c, double tok_rank, double tok_a
         bool gather = d->vendor == PLAN_ASCEND && !d->a3;
         double one;
         if (gather) {
-            one = gather_scatter(c, tok_all);
+            one = a2_exchange(c, tok_rank, tok_all, prefill);
         } else if (prefill) { /* throughput kernels: link bound, tokens go once to each node */
             double bw =
                 l->ep > d->cards_per_node * d->dies ? fmax(d->net, 1e9) : fmax(d->link, 1e9);

@@ -189,6 +189,24 @@ TEST(plan_prompts_cost_whole_tiles_and_hide_launches)
     assert_true(a.total > b.total && a.total < b.total + 0.02);
 }
 
+/* Four A2 nodes: a token goes once to each of its nodes, then to its ranks, where that is less than
+ * all ranks gathering all tokens; prompts are gathered. */
+TEST(plan_tokens_cross_a2_nodes_once)
+{
+    struct plan_query q = query("deepseek-r1", "910b2", 32);
+    struct plan_case c = {.model = q.model, .dev = q.dev, .kv_bits = 16};
+    struct plan_time t;
+    assert_true(plan_format_find("int8", &c.fmt));
+    c.lay = (struct plan_layout){.cards = 32, .ranks = 32, .tp = 1, .pp = 1, .dp = 32, .ep = 32};
+    c.lay.balanced = true;
+    plan_query_consts(&book, &q, PLAN_MODE_EP, &c.fmt, &c.lay, &c.k);
+    plan_step(&c, 2560, 2048, &t);
+    double near = 0.875 / 196e9, far = 1 / 25e9;
+    double gather = 2560 * (0.125 * 0.75 * far + near), once = 80 * 3 * far + 2560 * 0.25 * near;
+    assert_true(once < gather);
+    assert_true(fabs(t.comm / (58 * (120e-6 + 3 * 7168 * once)) - 1) < 1e-3);
+}
+
 TEST(plan_one_batch_passes_all_stages_where_an_engine_fills_them_late)
 {
     struct plan_query q = query("deepseek-r1", "h20", 16);
