@@ -131,6 +131,9 @@ static void json_row(struct json_w *w, const struct plan_item *it)
     if (it->skip) {
         ks(w, "skipped", it->skip);
     } else {
+        struct plan_setup own = it->s;
+        plan_setup_fix(&own);
+        kv(w, "users", plan_row_users(&own)); /* of a row with a limit: as many as hold it */
         double s = it->prefill ? it->s.c.k.sigma_prefill : it->s.c.k.sigma_decode;
         text_jw_key(w, "interval");
         text_jw_arr(w);

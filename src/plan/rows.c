@@ -599,7 +599,7 @@ static bool step_kept(void *user, double n)
 
 /* Users of a row that states a limit instead: steady decode asks the step alone, the rest what a
  * burst shows. A limit that the model cannot hold is answered for one user. */
-static double users_of(struct plan_setup *s)
+double plan_row_users(struct plan_setup *s)
 {
     if (s->w.n > 0) return s->w.n;
     if (!s->step_only || s->limit.tpot <= 0)
@@ -616,7 +616,7 @@ double plan_row_predict(struct plan_setup *s)
     struct plan_time t;
     const struct plan_layout *l = &s->c.lay;
     struct plan_load w = s->w;
-    double n = w.n = users_of(s);
+    double n = w.n = plan_row_users(s);
     switch (s->metric) {
     case PLAN_M_MEMORY:
         return plan_weight_bytes(s->c.model, &s->c.fmt, false) * s->scale;

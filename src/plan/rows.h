@@ -59,5 +59,8 @@ const char *plan_row_setup(const struct plan_tables *t, const struct plan_row *r
  * pointers must be fixed with plan_setup_fix when s was copied. */
 double plan_row_predict(struct plan_setup *s);
 void plan_setup_fix(struct plan_setup *s);
+/* The users it is predicted for: as stated, or the most that hold the row's limits. s->c.k must be
+ * set. */
+double plan_row_users(struct plan_setup *s);
 
 #endif

@@ -168,6 +168,16 @@ with tempfile.TemporaryDirectory() as d:
     check(c["mape"] < 6 and all(x["confidence"] == "calibrated" for x in c["rows"]), f"and they are met: {c['mape']:.1f} %")
     check(set(c["groups"][0]) >= {"system", "metric", "n", "mape", "worst", "rank"}, "groups as the contract says")
 
+    limit = os.path.join(d, "limit.csv")
+    with open(limit, "w") as f:
+        f.write("system,model,weights_bits,act_bits,hardware,cards,layout,concurrency,input_len,output_len,metric,value,unit,note\n")
+        f.write("vLLM,qwen3-30b-a3b,16,16,H20 96GB,1,TP1,,2048,512,output_throughput,900,tok/s,TPOT<=50 ms\n")
+        f.write("vLLM,qwen3-30b-a3b,16,16,H20 96GB,1,TP1,,2048,512,output_throughput,900,tok/s,\n")
+    rc, out, _ = e2e.run([EXE, "plan", "--check", limit, "--json"])
+    a, b = json.loads(out.decode())["rows"]
+    check(rc == 0 and a["users"] > 8 and b["users"] == 1 and a["predicted"] > 3 * b["predicted"],
+          f"a row with a limit is answered for {a['users']:.0f} users: {a['predicted']:.0f} tok/s, for one {b['predicted']:.0f}")
+
     own = os.path.join(d, "own.json")
     json.dump([{"name": "My Card", "kind": "gpu", "mem_GiB": 48, "mem_bw_GBps": 1000, "tflops_bf16": 200, "tops_int8": 400,
                 "intra_node_GBps_per_card_unidir": 25, "cards_per_node": 8}], open(own, "w"))
