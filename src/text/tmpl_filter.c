@@ -214,6 +214,21 @@ static sl_status f_tojson(struct tx *x, const struct tcall *c, struct tv *out)
     return text_tv_tojson(x, c->in, &o, out);
 }
 
+/* Text of the user's that holds JSON, such as a call's arguments, to what it says; llama.cpp's
+ * filter. */
+static sl_status f_from_json(struct tx *x, const struct tcall *c, struct tv *out)
+{
+    const struct json *j = NULL;
+    sl_err why = {0};
+    if (c->in.kind != TV_STR)
+        return text_tx_fail(x, SL_REQUEST, "from_json of %s", text_tv_kind(c->in));
+    SL_TRY(text_tx_cost(x, c->in.s->n / 2 + 1)); /* the tree's memory */
+    sl_status st = text_json_parse(x->a, "from_json", c->in.s->p, c->in.s->n, &j, &why);
+    if (st == SL_NOMEM) return text_tx_fail(x, st, "from_json: out of memory");
+    if (st) return text_tx_fail(x, SL_REQUEST, "%s", why.text);
+    return text_tv_json(x, j, out);
+}
+
 /* ---- numbers ---- */
 
 static bool number(struct tv v, double *f)
@@ -639,6 +654,7 @@ static const struct {
     {"dictsort", "case_sensitive by reverse", 0, f_dictsort},
     {"first", "", 0, f_first},
     {"float", "default", 0, f_float},
+    {"from_json", "", 0, f_from_json},
     {"indent", "width first blank", 0, f_indent},
     {"int", "default base", 0, f_int},
     {"items", "", 0, f_items},

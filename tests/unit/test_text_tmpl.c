@@ -173,6 +173,10 @@ TEST(tmpl_filters_and_methods_are_pythons)
              {"{{ '12'.isdigit() }}{{ 'ab'.isalpha() }}{{ ' '.isspace() }}{{ "
               "'pre-x'.removeprefix('pre-') }}",
               "TrueTrueTruex"},
+             {"{% set j = '{\"b\": [1, 2.0, null, true], \"a\": \"\\\\u00e9\"}' | from_json %}"
+              "{{ j }}{{ j.b[1] + 1 }}{{ '\"x\"' | from_json }}{{ ' 3 ' | from_json + 1 }}"
+              "{% for k, v in j.items() %}{{ k }}{% endfor %}",
+              "{'b': [1, 2.0, None, True], 'a': '\xc3\xa9'}3.0x4ba"},
              {"{{ 'abc' | list }}{{ 'abc' | reverse }}{{ [1,2] | reverse | list }}{{ 'a' is string "
               "}}{{ {} is mapping }}{{ 1 is number }}",
               "['a', 'b', 'c']cba[2, 1]TrueTrueTrue"}};
@@ -193,7 +197,7 @@ TEST(tmpl_unsupported_is_refused_at_load_with_its_line)
                                     "\n{% with a=1 %}{% endwith %}",
                                     "\n{% autoescape true %}{% endautoescape %}",
                                     "\n{{ x | nofilter }}",
-                                    "\n{{ x | from_json }}",
+                                    "\n{{ x | from_json(1) }}",
                                     "\n{{ x is notest }}",
                                     "\n{{ x.nomethod() }}",
                                     "\n{{ nofunction() }}",
@@ -449,6 +453,29 @@ static void expect_user(const char *src, const char *want)
     str_fini(&out);
 }
 
+TEST(tmpl_says_at_which_line_a_value_does_not_fit)
+{
+    static const struct {
+        const char *src, *want;
+    } t[] = {{"\n{{ messages[1].content | from_json }}", "line 2: from_json: line 1 column 1"},
+             {"\n{{ '{\"a\": [1,' | from_json }}", "line 2: from_json: line 1 column 10"},
+             {"{{ messages[2].tool_calls[0].function.arguments | from_json }}",
+              "line 1: from_json of a mapping"},
+             {"{{ none | from_json }}", "line 1: from_json of none"}};
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        struct str out;
+        struct arena a;
+        sl_err err = {0};
+        str_init(&out, MEM_MISC, 0);
+        mem_arena_init(&a, MEM_MISC, 0);
+        assert_int_equal(render(t[i].src, strlen(t[i].src), &out, &a, NULL, NULL, &err),
+                         SL_REQUEST);
+        if (!strstr(err.text, t[i].want)) fail_msg("%s: %s", t[i].src, err.text);
+        mem_arena_fini(&a);
+        str_fini(&out);
+    }
+}
+
 TEST(tmpl_knows_which_bytes_a_user_wrote)
 {
     static const struct {
@@ -459,6 +486,7 @@ TEST(tmpl_knows_which_bytes_a_user_wrote)
              {"{{ bos_token }}{{ messages[0].content | replace('S', 'ab') }}", "....."},
              {"{{ 'a-b' | replace('-', messages[0].content) }}", ".u."},
              {"{{ [messages[0].content, 'x'] | join('--') }}", "u..."},
+             {"{{ (('[\"' ~ messages[0].content ~ '\"]') | from_json)[0] }}.", "u."},
              {"{{ messages[0] | tojson }}", "uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuu"},
              {"{% set m %}<{{ messages[0].content }}>{% endset %}{{ m[1:] }}{{ m | trim('<') }}",
               "u.u."},
