@@ -11,7 +11,8 @@
 #include "opt.h"
 #include "sluice.h"
 
-enum { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130 };
+/* PIPE: what a shell shows for a command that SIGPIPE ended */
+enum { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130, CMD_PIPE = 141 };
 
 struct cmd_ctx {
     const struct cmd *cmd;
@@ -37,26 +38,35 @@ struct cmd {
 int cmd_fail(const sl_err *err);
 /* Wrong usage: print `sluice: TEXT` and return 2. */
 int cmd_usage(const char *fmt, ...) BASE_PRINTF(1, 2);
-/* Before a long work: can the file of --opt be written at its end? CMD_OK (also for NULL and "-"), else the exit status, behind a line that says why not. */
+/* Before a long work: can the file of --opt be written at its end? CMD_OK (also for NULL and "-"),
+ * else the exit status, behind a line that says why not. */
 int cmd_can_write(const char *opt, const char *path);
 
-/* Flush stdout; a full disk or a closed pipe is a failure of the command: returns rc, or 1 with a
- * line. */
+/* Flush stdout; a full disk is a failure of the command: returns rc, or 1 with a line, or where
+ * nobody reads stdout any more CMD_PIPE without one. */
 int cmd_flush(int rc);
 
 /* Set by the first Ctrl-C or SIGTERM. A second one, or one second without an end, leaves at once
  * with 130. */
 extern volatile sig_atomic_t cmd_stop;
 void cmd_signals_init(void);
+/* For commands with connections: one that breaks is none of the process's. A closed stdout is then
+ * what cmd_flush makes of it. */
+void cmd_signals_sockets(void);
 /* For chat: Ctrl-C during an answer stops the answer only. The flag is cleared by the caller; no
  * timer. */
 extern volatile sig_atomic_t cmd_stop_soft;
 
-/* One progress line on stderr when it is a terminal; nothing otherwise or when quiet. */
+/* Have the terminal of stdout mark what is pasted (ESC [ 200 ~ ... ESC [ 201 ~). Who leaves at once
+ * by a signal turns it off. */
+void cmd_paste_mode(bool on);
+
+/* One progress line on stderr when it is a terminal, no wider than that is at the time; nothing
+ * otherwise or when quiet. Never over 100 %, never less than no time left. */
 struct cmd_progress {
     bool on; /* fixed by init */
     bool drawn;
-    int64_t t0_ns, last_ns;
+    int64_t t0_ns, last_ns, done0; /* when this work was first told of, and how far it was then */
     const char *what;
 };
 void cmd_progress_init(struct cmd_progress *p, bool quiet);

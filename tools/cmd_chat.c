@@ -5,11 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "chat_input.h"
 #include "compute.h"
 #include "os/os.h"
-#ifdef SL_HAVE_EDIT
-#include <editline/readline.h>
-#endif
 
 struct chat_opts {
     struct opt_common common;
@@ -42,6 +40,7 @@ struct message {
 
 struct chat {
     struct compute c;
+    struct chat_input in;
     const struct chat_opts *o;
     struct message msg[TURNS_MAX];
     int n_msg;
@@ -53,7 +52,7 @@ struct chat {
     bool dim, cut;
     sl_finish finish;
     char error[240];
-    int n_prompt, n_token, n_cached;
+    int n_prompt, n_token, n_cached, n_done; /* n_done: of the prompt, so far */
     int64_t ttft_ns, done_ns;
 };
 
@@ -135,12 +134,13 @@ static void show(struct chat *x, const char *p, size_t n)
 static void on_event(void *user, const sl_event *ev)
 {
     struct chat *x = user;
-    cmd_progress_end(&x->c.progress);
+    if (ev->token >= 0) cmd_progress_end(&x->c.progress);
     str_put(&x->text, ev->text, ev->n_text);
     show(x, ev->text, ev->n_text);
     x->n_prompt = ev->n_prompt;
     x->n_token = ev->n_token;
     x->n_cached = ev->n_cached;
+    x->n_done = ev->n_done;
     x->finish = ev->finish;
     if (ev->finish == SL_FINISH_NONE) return;
     x->ttft_ns = ev->ttft_ns;
@@ -151,9 +151,6 @@ static void on_event(void *user, const sl_event *ev)
 static sl_status decode(struct chat *x, sl_err *err)
 {
     sl_status st = SL_OK;
-    sl_stats s;
-    sl_stats_get(x->c.e, &s);
-    uint64_t n0 = s.n_prompt_tok;
     bool cancelled = false;
     cmd_stop_soft = 1;
     while (!st && sl_pending(x->c.e)) {
@@ -162,13 +159,12 @@ static sl_status decode(struct chat *x, sl_err *err)
             cancelled = true;
         }
         st = sl_step(x->c.e, err);
-        sl_stats_get(x->c.e, &s);
         if (x->n_token == 0)
-            cmd_progress_count(&x->c.progress, "prompt", "tok", (int64_t)(s.n_prompt_tok - n0),
-                               x->n_prompt);
+            cmd_progress_count(&x->c.progress, "prompt", "tok", x->n_done, x->n_prompt);
     }
     cmd_progress_end(&x->c.progress);
     cmd_stop_soft = 0;
+    if (cancelled) clearerr(stdout); /* a write that Ctrl-C interrupts is no full disk */
     return st;
 }
 
@@ -193,12 +189,13 @@ static sl_status answer(struct chat *x, sl_err *err)
                     .max_tokens = x->o->n,
                     .ignore_eos = x->o->ignore_eos,
                     .n_logprob = -1,
+                    .want_progress = x->c.progress.on,
                     .on_event = on_event,
                     .user = x};
     q.sampling = compute_sampling(&x->o->sampling, x->o->common.seed + x->n_answer++);
     str_clear(&x->text);
     x->n_prompt = n_ids;
-    x->n_token = 0;
+    x->n_token = x->n_done = 0;
     SL_TRY_OUT(sl_submit(x->c.e, &q, &x->id, err));
     /* templates of reasoning models open the thought in the prompt */
     const char *open_at = n_tail ? strstr(tail, "<think>") : NULL;
@@ -271,7 +268,7 @@ static sl_status load(struct chat *x, const char *path, sl_err *err)
     const struct json *root = NULL;
     char *text = NULL;
     uint64_t n = 0;
-    SL_TRY(os_read_file(path, 64 << 20, &text, &n, err));
+    SL_TRY(os_read_once(path, 64 << 20, &text, &n, err));
     mem_arena_init(&a, MEM_REQUEST, 0);
     sl_status st = text_json_parse(&a, path, text, n, &root, err);
     if (!st && root->kind != JSON_ARRAY_K)
@@ -314,7 +311,9 @@ static bool command(struct chat *x, char *line)
         say(x, "/reset  begin anew\n/system TEXT  begin anew with this system message\n/load FILE, "
                "/save FILE  the conversation as JSON\n"
                "/regen  answer the last question again\n/stats  speed and memory\n/quit  leave "
-               "(also Ctrl-D)\nCtrl-C stops an answer, twice leaves.");
+               "(also Ctrl-D)\nCtrl-C stops an answer, twice leaves.\n"
+               "Several lines: end each but the last in \\, or put \"\"\" before the first and "
+               "after the last; a pasted text is one message.");
     else if (strcmp(line, "/reset") == 0)
         set_system(x, x->o->system);
     else if (strcmp(line, "/system") == 0)
@@ -334,47 +333,25 @@ static bool command(struct chat *x, char *line)
     return true;
 }
 
-/* The next line without its end, malloc-like: free with free_line. NULL at the end. */
-static char *read_line(const struct chat *x)
-{
-#ifdef SL_HAVE_EDIT
-    if (x->tty && isatty(STDIN_FILENO)) {
-        char *s = readline("> ");
-        if (s && *s) add_history(s);
-        return s;
-    }
-#endif
-    if (x->tty && isatty(STDIN_FILENO)) fputs("> ", stdout), fflush(stdout);
-    char *s = NULL;
-    size_t cap = 0;
-    ssize_t n = getline(&s, &cap, stdin);
-    if (n < 0) {
-        free(s);
-        return NULL;
-    }
-    if (n && s[n - 1] == '\n') s[n - 1] = 0;
-    return s;
-}
-
 static void loop(struct chat *x)
 {
     bool on = true;
-    while (on && !cmd_stop) {
+    while (on && !cmd_stop && chat_input_next(&x->in)) {
         sl_err err = {0};
-        char *line = read_line(x);
-        if (!line) break;
-        if (line[0] == '/')
-            on = command(x, line);
-        else if (line[strspn(line, " \t\r")]) {
+        char *text = x->in.text.p ? x->in.text.p : "";
+        size_t n_text = x->in.text.n;
+        if (text[0] == '/' && !strchr(text, '\n')) {
+            on = command(x, text);
+        } else if (text[strspn(text, " \t\r\n")]) {
             int n = x->n_msg;
-            sl_status st = add(x, "user", line, strlen(line), &err);
+            sl_status st = str_status(&x->in.text, &err);
+            if (!st) st = add(x, "user", text, n_text, &err);
             if (!st) st = answer(x, &err);
             if (st) {
                 fprintf(stderr, "sluice: %s\n", err.text);
                 drop_from(x, n); /* the question is not part of the conversation */
             }
         }
-        free(line);
     }
 }
 
@@ -407,7 +384,9 @@ static int run(struct cmd_ctx *ctx)
         if (x->tty && !o->common.quiet)
             fprintf(stderr, "%s, context of %d tokens. /help lists commands.\n", x->c.mi.name,
                     x->c.ei.n_ctx);
+        chat_input_init(&x->in, x->tty);
         loop(x);
+        chat_input_fini(&x->in);
     }
     drop_from(x, 0);
     str_fini(&x->text);

@@ -200,7 +200,7 @@ static sl_status open_source(struct job *j, sl_err *err)
     }
     char *text;
     uint64_t n;
-    SL_TRY(os_read_file(path, (uint64_t)1 << 31, &text, &n, err));
+    SL_TRY(os_read_once(path, (uint64_t)1 << 31, &text, &n, err));
     struct load_file_opts fo = {.words_per_token = o->trace ? per_tok : 1, .max_tokens = o->output, .speed = o->speed};
     sl_status st = load_file_parse(&j->file, path, text, n, &fo, err);
     mem_free(text);
@@ -259,7 +259,7 @@ static sl_status read_key(struct cmd_ctx *c, struct load_target *t, const char *
 {
     char *text, *copy;
     uint64_t n;
-    SL_TRY(os_read_file(path, 65536, &text, &n, err));
+    SL_TRY(os_read_once(path, 65536, &text, &n, err));
     sl_status st = mem_arena_str(&c->arena, text, strcspn(text, "\r\n"), &copy, err);
     mem_free(text);
     if (!st) t->key = copy;
@@ -311,6 +311,7 @@ static int run(struct cmd_ctx *c)
     int bad = usage(o);
     if (bad || (bad = cmd_can_write("json", o->json)) || (bad = cmd_can_write("csv", o->csv)) || (bad = cmd_can_write("html", o->html)))
         return bad;
+    cmd_signals_sockets();
     struct job *j;
     if (mem_alloc_array(MEM_MISC, 1, sizeof *j, (void **)&j, &err)) return cmd_fail(&err);
     j->o = o;

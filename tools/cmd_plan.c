@@ -85,7 +85,7 @@ sl_status plan_slurp(struct plan_run *r, const char *path, struct plan_bytes *ou
     char *p;
     uint64_t n;
     char *keep;
-    SL_TRY(os_read_file(path, 64 << 20, &p, &n, err));
+    SL_TRY(os_read_once(path, 64 << 20, &p, &n, err));
     sl_status st = mem_arena_str(r->a, p, n, &keep, err);
     mem_free(p);
     *out = (struct plan_bytes){path, keep, n};

@@ -49,7 +49,7 @@ struct answer {
     sl_finish finish;
     sl_status status;
     char error[240];
-    int n_prompt;
+    int n_prompt, n_done; /* tokens of the prompt; of them computed */
     int64_t ttft_ns, done_ns;
 };
 
@@ -57,8 +57,10 @@ static void on_event(void *user, const sl_event *ev)
 {
     struct answer *a = user;
     a->n_prompt = ev->n_prompt;
+    a->n_done = ev->n_done;
     if (ev->token >= 0 && a->n_tok < a->cap) a->tok[a->n_tok++] = ev->token;
     str_put(&a->text, ev->text, ev->n_text);
+    if (ev->token >= 0) cmd_progress_end(&a->c->progress);
     if (a->stream) {
         if (!a->c->mi.has_tokenizer && ev->token >= 0)
             printf("%s%d", a->n_tok > 1 ? " " : "", ev->token);
@@ -244,19 +246,15 @@ static sl_request request_of(const struct run_opts *o, struct answer *a)
                         .user = a};
 }
 
-static sl_status run_steps(struct compute *c, struct answer *a, int n_prompt, sl_err *err)
+static sl_status run_steps(struct compute *c, struct answer *a, sl_err *err)
 {
-    sl_stats s;
     while (sl_pending(c->e)) {
         if (cmd_stop) return SL_FAIL(err, CANCELLED, "cancelled");
         SL_TRY(sl_step(c->e, err));
-        sl_stats_get(c->e, &s);
-        if (a && a->n_tok == 0)
-            cmd_progress_count(&c->progress, "prompt", "tok", (int64_t)s.n_prompt_tok, n_prompt);
-        else
-            cmd_progress_end(&c->progress);
-        if (a && a->failed_write)
-            return SL_FAIL(err, IO, "write failed: standard output: disk full or pipe closed");
+        if (a->n_tok == 0 && a->n_prompt)
+            cmd_progress_count(&c->progress, "prompt", "tok", a->n_done, a->n_prompt);
+        if (a->failed_write)
+            return SL_FAIL(err, IO, "write failed: standard output: disk full");
     }
     return SL_OK;
 }
@@ -278,6 +276,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
     SL_TRY(answer_init(&a, c, o->n, err));
     a.stream = !o->common.json;
     sl_request q = request_of(o, &a);
+    q.want_progress = c->progress.on;
     if (o->ids.n) {
         q.ids = o->ids.v;
         q.n_ids = o->ids.n;
@@ -290,7 +289,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         q.text = text;
     }
     SL_TRY_OUT(sl_submit(c->e, &q, NULL, err));
-    SL_TRY_OUT(run_steps(c, &a, q.n_ids ? q.n_ids : (int)(n_text / 4), err));
+    SL_TRY_OUT(run_steps(c, &a, err));
     if (a.finish == SL_FINISH_ERROR) {
         st = SL_FAIL(err, INTERNAL, "%s", a.error);
         goto out;

@@ -305,10 +305,11 @@ static int run(struct cmd_ctx *x)
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
     mem_steady();
+    cmd_signals_sockets();
     const struct api_opts ao = api_opts_of(o);
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
-    sl_status st = o->tls_cert ? os_read_file(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
-    if (!st && o->tls_key) st = os_read_file(o->tls_key, 1 << 20, &key, &n, &err);
+    sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
+    if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &key, &n, &err);
     sl_engine_opts eo = {.n_seq_max = o->max_batch,
                          .n_queue_max = o->max_queue,
                          .n_chunk = o->chunk,

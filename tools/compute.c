@@ -14,7 +14,9 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     int64_t t0 = clock_now_ns();
     memset(c, 0, sizeof *c);
     cmd_progress_init(&c->progress, o->quiet);
-    sl_model_opts mo = {.progress = cmd_progress_bytes, .user = &c->progress, .pack_cache = (sl_pack_cache)o->pack_cache,
+    sl_model_opts mo = {.progress = cmd_progress_bytes,
+                        .user = &c->progress,
+                        .pack_cache = (sl_pack_cache)o->pack_cache,
                         .chat_template_file = o->chat_template};
     sl_engine_opts eo = base ? *base : (sl_engine_opts){0};
     eo.n_thread = o->threads;
@@ -65,7 +67,7 @@ sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed)
 
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
 {
-    if (strcmp(path, "-") != 0) return os_read_file(path, READ_MAX, text, n, err);
+    if (strcmp(path, "-") != 0) return os_read_once(path, READ_MAX, text, n, err);
     struct str s;
     char buf[65536];
     size_t k;

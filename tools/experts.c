@@ -126,7 +126,7 @@ static sl_status print_file(const char *path, struct arena *a, sl_err *err)
     uint64_t n = 0;
     int64_t used = 0;
     const struct json *j = NULL;
-    SL_TRY(os_read_file(path, FILE_MAX, &text, &n, err));
+    SL_TRY(os_read_once(path, FILE_MAX, &text, &n, err));
     sl_status st = text_json_parse(a, path, text, n, &j, err);
     const struct json *layers = st ? NULL : text_json_get(j, "layers");
     if (!st) st = text_json_int(j, "used", 0, &used, err);

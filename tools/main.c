@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the command, fills its options, runs it, turns failures into one line and an
  * exit code. */
+#include <errno.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -57,12 +58,12 @@ int cmd_can_write(const char *opt, const char *path)
 
 int cmd_flush(int rc)
 {
-    bool bad = fflush(stdout) != 0;
-    if ((bad || ferror(stdout)) && rc == CMD_OK) {
-        fprintf(stderr, "sluice: write failed: standard output: disk full or pipe closed\n");
-        return CMD_FAILED;
-    }
-    return rc;
+    errno = 0;
+    bool bad = fflush(stdout) != 0, closed = bad && errno == EPIPE;
+    if (!(bad || ferror(stdout)) || rc != CMD_OK) return rc;
+    if (closed) return CMD_PIPE;
+    fprintf(stderr, "sluice: write failed: standard output: disk full\n");
+    return CMD_FAILED;
 }
 
 static const struct cmd *find(const char *name)

@@ -244,7 +244,7 @@ static sl_status from_file(const struct opt *opts, const char *path, void *dst, 
     char *text = NULL, where[WHERE_MAX];
     uint64_t n = 0;
     const struct json *root = NULL;
-    SL_TRY(os_read_file(path, 1 << 20, &text, &n, err));
+    SL_TRY(os_read_once(path, 1 << 20, &text, &n, err));
     sl_status st = text_json_parse(a, path, text, n, &root, err);
     mem_free(text);
     if (st) return st;

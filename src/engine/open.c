@@ -18,7 +18,7 @@ static sl_status file_template(sl_model *m, const char *path, sl_err *err)
 {
     char *text = NULL;
     uint64_t n = 0;
-    SL_TRY(os_read_file(path, TMPL_FILE_MAX, &text, &n, err));
+    SL_TRY(os_read_once(path, TMPL_FILE_MAX, &text, &n, err));
     size_t bom = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     sl_status st = take_template(m, &m->tmpl[0], text + bom, (size_t)n - bom, err);
     if (st && st != SL_NOMEM) status_prefix(err, "%.100s", path);

@@ -96,6 +96,52 @@ out:
     return st;
 }
 
+/* Bytes of fd until its end, at most max, in memory that grows. */
+static sl_status read_growing(int fd, const char *path, uint64_t max, char **out, uint64_t *n,
+                              sl_err *err)
+{
+    void *p = NULL;
+    uint64_t cap = 0, have = 0, got = 0;
+    sl_status st = SL_OK;
+    do {
+        have += got;
+        if (have > max) {
+            st = SL_FAIL(err, LIMIT, "%s: at most %llu bytes are read", path,
+                         (unsigned long long)max);
+            break;
+        }
+        if (have == cap) {
+            cap = cap ? cap * 2 : 65536;
+            st = mem_realloc(MEM_MISC, p, cap + 1, &p, err);
+            if (st) break;
+        }
+        st = read_all(fd, path, (char *)p + have, cap - have, &got, err);
+    } while (!st && got);
+    if (st) {
+        mem_free(p);
+        return st;
+    }
+    ((char *)p)[have] = 0;
+    *out = p;
+    *n = have;
+    return SL_OK;
+}
+
+sl_status os_read_once(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
+{
+    struct stat info;
+    int fd;
+    if (stat(path, &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)))
+        return os_read_file(path, max, out, n, err);
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return os_fail_errno(errno, path, err);
+    sl_status st = read_growing(fd, path, max, out, n, err);
+    close(fd);
+    return st;
+}
+
 #define STAMP_HEAD ((uint64_t)256 << 10)
 #define STAMP_TAIL ((uint64_t)64 << 10)
 #define STAMP_PAGES 64

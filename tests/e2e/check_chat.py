@@ -5,6 +5,7 @@ within a second and gives the terminal back as it was.
 
   check_chat.py [BUILD]
 """
+import json
 import os
 import pty
 import select
@@ -27,7 +28,7 @@ def read(fd, seconds, until=None):
             if not piece:
                 return got
             got += piece
-            if until and got.rstrip().endswith(until):
+            if until and (got.endswith(until) or got.rstrip().endswith(until)):
                 return got
     return got
 
@@ -51,6 +52,59 @@ def start(exe, model, *more):
         os.environ["LC_ALL"] = "C.UTF-8"
         os.execv(exe, [exe, "chat", "-m", model, *more])
     return pid, fd
+
+
+# what is typed and pasted, and the message that must come of it
+PASTE_ON, PASTE_OFF = b"\x1b[200~", b"\x1b[201~"
+BIG = "".join(f"line {i} of the paste, some words longer\n" for i in range(400)).rstrip("\n")
+ENTRIES = [
+    ("a paste of three lines", [PASTE_ON + b"one\ntwo\nthree" + PASTE_OFF, b"\r"], "one\ntwo\nthree"),
+    ("carriage returns, as terminals send them", [PASTE_ON + b"one\rtwo\r\nthree\r" + PASTE_OFF, b"\r"], "one\ntwo\nthree"),
+    ("words around it", [b"say: ", PASTE_ON + b"a\nb" + PASTE_OFF, b" ok", PASTE_ON + b"c\n\td" + PASTE_OFF, b"\r"], "say: a\nb okc\n\td"),
+    ("a short paste can be edited", [PASTE_ON + "naïve x".encode() + PASTE_OFF, b"\x7fy\r"], "naïve y"),
+    ("a paste that looks like a command", [PASTE_ON + b"/quit\nnow" + PASTE_OFF, b"\r"], "/quit\nnow"),
+    ("controls and a false end in it", [PASTE_ON + b"a\tb\x1b[20\nc~" + PASTE_OFF, b"\r"], "a\tb\x1b[20\nc~"),
+    ("a long paste", [PASTE_ON + BIG.replace("\n", "\r").encode() + PASTE_OFF, b"\r"], BIG),
+    ("a tilde", [b"~a ~ b\r"], "~a ~ b"),
+    ("backslashes", [b"one\\\r", b"two\\\\\\\r", b"three\\\\\r"], "one\ntwo\\\\\nthree\\\\"),
+    ("quotes", [b'"""\r', b"\r", b"  def f():\r", b"    pass\r", b'"""\r'], "\n  def f():\n    pass"),
+    ("quotes with text beside them", [b'"""one\r', b'two"""\r'], "one\ntwo"),
+    ("a mark from the history", [PASTE_ON + b"p\nq" + PASTE_OFF, b"\r"], "p\nq"),
+]
+
+
+def entries(tally, exe, model, tmp):
+    """Each entry is one message: the conversation is saved after it."""
+    saved = tmp + "/saved.json"
+    pid, fd = start(exe, model, "-n", "2", "-q", "-c", "32768")
+    first = read(fd, 30, b">")
+    tally.check("paste mode", b"\x1b[?2004h" not in first and f"not asked for: {first!r}")
+    extra = [("the same once more", [b"\x1b[A", b"\r"], "p\nq")]
+    for name, keys, want in ENTRIES + extra:
+        if extra and name == extra[0][0]:
+            keys = [b"\x1b[A\x1b[A\x1b[A"] + keys[1:]  # over /save and /reset
+        for k in keys[:-1]:
+            os.write(fd, k)
+            read(fd, 0.1)
+        os.write(fd, keys[-1])
+        read(fd, 20, b"> ")
+        os.write(fd, b"/save " + saved.encode() + b"\r")
+        read(fd, 10, b">")
+        try:
+            users = [m["content"] for m in json.load(open(saved)) if m["role"] == "user"]
+            os.unlink(saved)
+        except OSError as e:
+            users = repr(e)
+        tally.check(name, users != [want] and f"{str(users)[:300]!r}, not {want[:100]!r}")
+        os.write(fd, b"/reset\r")
+        read(fd, 10, b">")
+    os.write(fd, b"/quit\r")
+    rest = b""
+    end = time.time() + 10
+    while b"\x1b[?2004l" not in rest and time.time() < end:
+        rest += read(fd, 0.2)
+    tally.check("paste mode off", b"\x1b[?2004l" not in rest and f"left on: {rest!r}")
+    wait(pid, fd, 10)
 
 
 def main():
@@ -87,6 +141,8 @@ def main():
     os.write(fd, b"/quit\r")
     code = wait(pid, fd, 10)
     tally.check("/quit", code != 0 and f"exit {code}")
+    with e2e.scratch() as tmp:
+        entries(tally, exe, model, tmp)
     tally.exit()
 
 

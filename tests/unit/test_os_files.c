@@ -150,6 +150,36 @@ TEST(os_read_file_keeps_its_limit_and_puts_a_nul)
     assert_non_null(strstr(err.text, "5 bytes, at most 4"));
 }
 
+TEST(os_read_once_takes_pipes_to_their_end)
+{
+    static char big[50000];
+    sl_err err;
+    char *p, path[32];
+    uint64_t n;
+    int fd[2];
+    memset(big, 'x', sizeof big);
+    for (int max = 50000; max > 49998; max--) {
+        assert_int_equal(pipe(fd), 0);
+        assert_int_equal(write(fd[1], big, sizeof big), sizeof big);
+        close(fd[1]);
+        snprintf(path, sizeof path, "/dev/fd/%d", fd[0]);
+        if (max == 50000) {
+            ASSERT_OK(os_read_once(path, (uint64_t)max, &p, &n, &err));
+            assert_true(n == 50000 && p[n] == 0 && memcmp(p, big, n) == 0);
+            mem_free(p);
+        } else {
+            ASSERT_STATUS(os_read_once(path, (uint64_t)max, &p, &n, &err), SL_LIMIT);
+            assert_non_null(strstr(err.text, "at most 49999"));
+        }
+        close(fd[0]);
+    }
+    ASSERT_OK(os_read_once("/dev/null", 0, &p, &n, &err));
+    assert_true(n == 0 && p[0] == 0);
+    mem_free(p);
+    ASSERT_STATUS(os_read_once("/tmp", 5, &p, &n, &err), SL_FORMAT);
+    ASSERT_STATUS(os_read_once(in_dir("none"), 5, &p, &n, &err), SL_NOTFOUND);
+}
+
 /* A writer may be killed while a long file is synced: what it leaves behind has no magic number. */
 TEST(os_out_writes_the_first_bytes_of_a_long_file_last)
 {
