@@ -124,6 +124,15 @@ static sl_status write_gguf(struct quant_plan *p, par_team *team, const char *ds
 
 /* ---- folders ---- */
 
+/* A folder of ours: its files, and those of the one folder that it may hold. */
+static void remove_folder(const char *dir)
+{
+    char sub[4400];
+    snprintf(sub, sizeof sub, "%s/additional_chat_templates", dir);
+    os_dir_remove(sub);
+    os_dir_remove(dir);
+}
+
 static sl_status put_file(const char *dir, const char *name, const char *p, uint64_t n, sl_err *err)
 {
     char path[4400];
@@ -133,12 +142,18 @@ static sl_status put_file(const char *dir, const char *name, const char *p, uint
 
 static sl_status copy_texts(const struct quant_plan *p, const char *dir, sl_err *err)
 {
-    static const char *const name[] = {"tokenizer.json",          "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
-                                       "special_tokens_map.json", "added_tokens.json",     "vocab.json",          "merges.txt"};
-    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
+    const char *name;
+    bool made = false;
+    for (int i = 0; (name = io_text_name(p->src, i)); i++) {
         uint64_t n = 0;
-        const char *text = io_text_file(p->src, name[i], &n);
-        if (text) SL_TRY(put_file(dir, name[i], text, n, err));
+        const char *text = io_text_file(p->src, name, &n);
+        if (strchr(name, '/') && !made) {
+            char sub[4400];
+            snprintf(sub, sizeof sub, "%s/%.*s", dir, (int)strcspn(name, "/"), name);
+            SL_TRY(os_dir_make(sub, err));
+            made = true;
+        }
+        SL_TRY(put_file(dir, name, text, n, err));
     }
     const struct json *g = io_generation_config(p->src);
     if (!g) return SL_OK;
@@ -264,13 +279,13 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
         if (!st) st = os_rename(tmp, dir, err);
         if (!st) st = os_rename(unfinished, whole, err);
         if (st) {
-            os_dir_remove(tmp);
+            remove_folder(tmp);
             if (replaced) { /* what has the name now is ours and not whole: the old one comes back */
-                os_dir_remove(dir);
+                remove_folder(dir);
                 if (os_rename(old, dir, NULL)) status_prefix(err, "the folder as it was is now %s", old);
             }
         } else if (replaced) {
-            os_dir_remove(old);
+            remove_folder(old);
         }
     }
     str_fini(&config);
@@ -308,6 +323,17 @@ sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err
     return st;
 }
 
+/* What was written, read again: does it say the same of text? */
+static sl_status compare_target(const io_model *src, const char *dst, struct quant_report *rep, sl_err *err)
+{
+    static const char *const name[] = {"the source", "the target"};
+    io_model *m = NULL;
+    SL_TRY(io_open(dst, true, &m, err));
+    sl_status st = quant_compare_text(src, m, name, rep, err);
+    io_close(m);
+    return st;
+}
+
 sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o, struct quant_report *rep, sl_err *err)
 {
     struct quant_plan p = {.src = src, .o = o, .to = is_gguf_path(dst) ? IO_GGUF : IO_HF, .rep = rep};
@@ -324,6 +350,7 @@ sl_status quant_convert(const io_model *src, const char *dst, const struct quant
     if (o->awq) SL_TRY_OUT(quant_awq(&p, team, err));
     SL_TRY_OUT(p.to == IO_GGUF ? write_gguf(&p, team, dst, err) : write_folder(&p, team, dst, err));
     qsort(rep->row, (size_t)rep->n_row, sizeof rep->row[0], by_class);
+    SL_TRY_OUT(compare_target(src, dst, rep, err));
 out:
     par_close(team);
     close_keep(&p);

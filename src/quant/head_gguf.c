@@ -155,6 +155,7 @@ static sl_status from_hf(const struct quant_plan *p, io_out *out, sl_err *err)
     put_attention(c, &k);
     if (c->n_expert) put_experts(c, &k);
     SL_TRY(put_rope(p, &k, err));
+    quant_put_sampling(p, out);
     return quant_tok_to_gguf(p, out, err);
 }
 

@@ -118,6 +118,8 @@ struct quant_row {
     double err2, ref2; /* sums of squares of the error and of the weights */
 };
 #define QUANT_MAX_ROW 64
+#define QUANT_MAX_NOTE 24
+#define QUANT_NOTE 240
 struct quant_report {
     struct quant_row row[QUANT_MAX_ROW];
     int n_row;
@@ -125,6 +127,10 @@ struct quant_report {
     int n_fallback;    /* matrices whose width the wanted type can not hold */
     int group;         /* of awq */
     int64_t bytes_from, bytes_to;
+    char note[QUANT_MAX_NOTE][QUANT_NOTE]; /* what of tokenizer, templates and sampling the target can not hold: a line each */
+    int n_note;
+    int n_probe, n_probe_diff; /* texts that both tokenizers were given; of them with other ids */
+    char probe[QUANT_NOTE];    /* the first of those, as a JSON string */
 };
 
 /* Convert src into dst: a path that ends in .gguf, or a folder. Errors: REQUEST (the pair of type and target is impossible: says what is possible; dst exists),
@@ -158,5 +164,11 @@ struct quant_verify {
 /* Compare the dequantised values of two models; names are mapped where the kinds differ. Errors: FORMAT (shapes differ: names both), as quant_convert. */
 sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verify *v,
                         sl_err *err) BASE_MUST_USE;
+
+/* The tokenizers, end tokens and chat templates of two models, called by name in the notes of rep (which is added to): QUANT_PROBES texts
+ * are given to both. Where neither has a tokenizer that can be read there is nothing to compare. Errors: NOMEM. */
+#define QUANT_PROBES 1000
+sl_status quant_compare_text(const io_model *a, const io_model *b, const char *const name[2], struct quant_report *rep,
+                             sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -137,11 +137,15 @@ uint64_t quant_item_bytes(const struct quant_plan *p, const struct quant_item *i
 /* ---- awq.c ---- */
 sl_status quant_awq(struct quant_plan *p, par_team *team, sl_err *err) BASE_MUST_USE;
 
-/* ---- head_gguf.c, head_hf.c, tok_conv.c: what is in a model besides its tensors ---- */
+/* ---- head_gguf.c, head_hf.c, tok_gguf.c, tok_conv.c: what is in a model besides its tensors ---- */
 sl_status quant_head_gguf(const struct quant_plan *p, io_out *out, sl_err *err) BASE_MUST_USE;
 /* config.json as text. */
 sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err) BASE_MUST_USE;
 sl_status quant_tok_to_gguf(const struct quant_plan *p, io_out *out, sl_err *err) BASE_MUST_USE;
 sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *err) BASE_MUST_USE;
+/* tok_gguf.c: sampling values of generation_config.json as general.sampling.* */
+void quant_put_sampling(const struct quant_plan *p, io_out *out);
+/* probe.c: one more line of what is not carried; beyond QUANT_MAX_NOTE it is dropped. */
+void quant_note(struct quant_report *rep, const char *fmt, ...) BASE_PRINTF(2, 3);
 
 #endif

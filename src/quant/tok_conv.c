@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers: tokenizer.json <-> tokenizer.ggml.* keys. Byte-level BPE only, the same that the tok room reads. */
+/* A GGUF file's tokenizer, templates and sampling values as a folder's files: tokenizer.json, tokenizer_config.json,
+ * generation_config.json. Byte-level BPE only. tok_gguf.c is the other way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,137 +8,6 @@
 #include "os/os.h"
 #include "quant/quant_internal.h"
 #include "tok/tok.h"
-
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
-
-/* ---- folder -> GGUF ---- */
-
-struct vocab {
-    const char **text;
-    size_t *len;
-    int32_t *type;
-    int64_t n;
-};
-
-static sl_status put_token(struct vocab *v, const struct json *id, const char *s, size_t n, int32_t type, sl_err *err)
-{
-    if (!id || id->kind != JSON_INT_K || id->i < 0 || id->i >= v->n)
-        return SL_FAIL(err, FORMAT, "tokenizer.json: the id of \"%.40s\" is not in the vocabulary of %lld", s, (long long)v->n);
-    v->text[id->i] = s;
-    v->len[id->i] = n;
-    v->type[id->i] = type;
-    return SL_OK;
-}
-
-static int64_t largest_id(const struct json *vocab, const struct json *added)
-{
-    int64_t top = -1;
-    for (const struct json *w = vocab ? vocab->child : NULL; w; w = w->next)
-        if (w->kind == JSON_INT_K && w->i > top && w->i < INT32_MAX) top = w->i;
-    for (const struct json *w = added && added->kind == JSON_ARRAY_K ? added->child : NULL; w; w = w->next) {
-        const struct json *id = text_json_get(w, "id");
-        if (id && id->kind == JSON_INT_K && id->i > top && id->i < INT32_MAX) top = id->i;
-    }
-    return top;
-}
-
-static sl_status read_vocab(const struct json *root, int64_t n_vocab, struct arena *a, struct vocab *v, sl_err *err)
-{
-    const struct json *vocab = text_json_get(text_json_get(root, "model"), "vocab"), *added = text_json_get(root, "added_tokens");
-    void *p = NULL;
-    if (!vocab || vocab->kind != JSON_OBJECT_K) return SL_FAIL(err, UNSUPPORTED, "tokenizer.json: model.vocab is no object: not a BPE");
-    v->n = BASE_MAX(n_vocab, largest_id(vocab, added) + 1);
-    SL_TRY(mem_arena_array(a, (size_t)v->n, sizeof *v->text, &p, err));
-    v->text = p;
-    SL_TRY(mem_arena_array(a, (size_t)v->n, sizeof *v->len, &p, err));
-    v->len = p;
-    SL_TRY(mem_arena_array(a, (size_t)v->n, sizeof *v->type, &p, err));
-    v->type = p;
-    for (const struct json *w = vocab->child; w; w = w->next) SL_TRY(put_token(v, w, w->key, w->n_key, NORMAL, err));
-    for (const struct json *w = added && added->kind == JSON_ARRAY_K ? added->child : NULL; w; w = w->next) {
-        const struct json *text = text_json_get(w, "content"), *sp = text_json_get(w, "special");
-        if (!text || text->kind != JSON_STR_K) return SL_FAIL(err, FORMAT, "tokenizer.json: an added token without content");
-        SL_TRY(put_token(v, text_json_get(w, "id"), text->s, text->n, sp && sp->kind == JSON_BOOL_K && sp->b ? CONTROL : USER_DEFINED, err));
-    }
-    return SL_OK;
-}
-
-static void put_vocab(const struct vocab *v, io_out *out)
-{
-    char pad[32];
-    io_out_array(out, "tokenizer.ggml.tokens", IO_STR, (uint64_t)v->n);
-    for (int64_t i = 0; i < v->n; i++) {
-        snprintf(pad, sizeof pad, "[PAD%lld]", (long long)i);
-        io_out_elem_str(out, v->text[i] ? v->text[i] : pad, v->text[i] ? v->len[i] : strlen(pad));
-    }
-    io_out_array(out, "tokenizer.ggml.token_type", IO_I32, (uint64_t)v->n);
-    for (int64_t i = 0; i < v->n; i++) io_out_elem_i32(out, v->text[i] ? v->type[i] : UNUSED);
-}
-
-static sl_status put_merges(const struct json *root, io_out *out, sl_err *err)
-{
-    const struct json *m = text_json_get(text_json_get(root, "model"), "merges");
-    struct str s;
-    if (!m || m->kind != JSON_ARRAY_K) return SL_FAIL(err, UNSUPPORTED, "tokenizer.json: model.merges is no array: not a BPE");
-    io_out_array(out, "tokenizer.ggml.merges", IO_STR, m->n);
-    str_init(&s, MEM_MISC, 0);
-    for (const struct json *w = m->child; w; w = w->next) {
-        if (w->kind == JSON_STR_K) {
-            io_out_elem_str(out, w->s, w->n);
-        } else if (w->kind == JSON_ARRAY_K && w->n == 2 && w->item[0]->kind == JSON_STR_K && w->item[1]->kind == JSON_STR_K) {
-            str_clear(&s);
-            str_put(&s, w->item[0]->s, w->item[0]->n);
-            str_putc(&s, ' ');
-            str_put(&s, w->item[1]->s, w->item[1]->n);
-            io_out_elem_str(out, str_c(&s), s.n);
-        } else {
-            str_fini(&s);
-            return SL_FAIL(err, FORMAT, "tokenizer.json: a merge is no pair");
-        }
-    }
-    sl_status st = str_status(&s, err);
-    str_fini(&s);
-    return st;
-}
-
-static sl_status to_gguf(const struct quant_plan *p, const struct json *root, const tok *t, struct arena *a, io_out *out, sl_err *err)
-{
-    char pre[64];
-    struct vocab v = {0};
-    size_t n = 0;
-    SL_TRY(tok_rule_name(t, pre, sizeof pre, err));
-    SL_TRY(read_vocab(root, p->cfg.n_vocab, a, &v, err));
-    io_out_str(out, "tokenizer.ggml.model", "gpt2", 4);
-    io_out_str(out, "tokenizer.ggml.pre", pre, strlen(pre));
-    put_vocab(&v, out);
-    SL_TRY(put_merges(root, out, err));
-    if (tok_bos(t) >= 0) io_out_u32(out, "tokenizer.ggml.bos_token_id", (uint32_t)tok_bos(t));
-    if (tok_eos(t) >= 0) io_out_u32(out, "tokenizer.ggml.eos_token_id", (uint32_t)tok_eos(t));
-    io_out_bool(out, "tokenizer.ggml.add_bos_token", tok_add_bos(t));
-    const char *tmpl = NULL;
-    SL_TRY(tok_template_for(t, false, &tmpl, &n, err));
-    if (tmpl) io_out_str(out, "tokenizer.chat_template", tmpl, n);
-    return SL_OK;
-}
-
-sl_status quant_tok_to_gguf(const struct quant_plan *p, io_out *out, sl_err *err)
-{
-    uint64_t n = 0;
-    const char *text = io_text_file(p->src, "tokenizer.json", &n);
-    const struct json *root = NULL;
-    struct arena a;
-    tok *t = NULL;
-    if (!text) return SL_OK; /* a model without a tokenizer stays one */
-    mem_arena_init(&a, MEM_MISC, 0);
-    sl_status st = tok_open(p->src, &t, err);
-    if (!st) st = text_json_parse(&a, "tokenizer.json", text, n, &root, err);
-    if (!st) st = to_gguf(p, root, t, &a, out, err);
-    tok_close(t);
-    mem_arena_fini(&a);
-    return st;
-}
-
-/* ---- GGUF -> folder ---- */
 
 static void put_bool(struct json_w *w, const char *key, bool v)
 {
@@ -190,20 +60,14 @@ static void put_pre(struct json_w *w, const struct tok_rule *r)
     text_jw_obj_end(w);
 }
 
-static int64_t type_of(const struct io_array *types, uint64_t i)
-{
-    int64_t v = NORMAL;
-    return types->n && !io_array_i64(types, i, &v) ? NORMAL : v;
-}
-
-static void put_added(struct json_w *w, const struct io_array *words, const struct io_array *types)
+static void put_added(struct json_w *w, const struct io_array *words, const tok *t)
 {
     text_jw_key(w, "added_tokens");
     text_jw_arr(w);
     for (uint64_t i = 0; i < words->n; i++) {
-        int64_t type = type_of(types, i);
+        enum tok_type type = tok_spell(t, (int32_t)i, NULL);
         uint64_t n = 0;
-        if (type != CONTROL && type != USER_DEFINED && type != 2) continue;
+        if (type != TOK_TYPE_CONTROL && type != TOK_TYPE_USER) continue;
         const char *s = io_array_str(words, i, &n);
         text_jw_obj(w);
         text_jw_key(w, "id");
@@ -214,13 +78,13 @@ static void put_added(struct json_w *w, const struct io_array *words, const stru
         put_bool(w, "lstrip", false);
         put_bool(w, "rstrip", false);
         put_bool(w, "normalized", false);
-        put_bool(w, "special", type != USER_DEFINED);
+        put_bool(w, "special", type == TOK_TYPE_CONTROL);
         text_jw_obj_end(w);
     }
     text_jw_arr_end(w);
 }
 
-static sl_status put_model(struct json_w *w, const struct io_array *words, const struct io_array *types, const struct io_array *merges,
+static sl_status put_model(struct json_w *w, const struct io_array *words, const tok *t, const struct io_array *merges,
                            bool ignore_merges, sl_err *err)
 {
     char key[1024];
@@ -239,8 +103,7 @@ static sl_status put_model(struct json_w *w, const struct io_array *words, const
     for (uint64_t i = 0; i < words->n; i++) {
         uint64_t n = 0;
         const char *s = io_array_str(words, i, &n);
-        int64_t type = type_of(types, i);
-        if (type == UNUSED || type == USER_DEFINED) continue;
+        if (tok_spell(t, (int32_t)i, NULL) == TOK_TYPE_UNUSED) continue; /* added tokens too: one that is no word gets the next free id from tokenizers, not its own */
         if (n >= sizeof key || memchr(s, 0, n))
             return SL_FAIL(err, UNSUPPORTED, "tokenizer.ggml.tokens[%llu]: %llu bytes: too long", (unsigned long long)i, (unsigned long long)n);
         snprintf(key, sizeof key, "%.*s", (int)n, s);
@@ -260,19 +123,75 @@ static sl_status put_model(struct json_w *w, const struct io_array *words, const
     return SL_OK;
 }
 
-static sl_status tokenizer_json(const io_model *m, const struct tok_rule *r, struct str *out, sl_err *err)
+static void put_piece(struct json_w *w, const char *kind, const char *id)
 {
-    struct io_array words = {0}, types = {0}, merges = {0};
+    text_jw_obj(w);
+    text_jw_key(w, kind);
+    text_jw_obj(w);
+    put_str(w, "id", id);
+    text_jw_key(w, "type_id");
+    text_jw_int(w, 0);
+    text_jw_obj_end(w);
+    text_jw_obj_end(w);
+}
+
+static void put_special(struct json_w *w, const char *text, int32_t id)
+{
+    text_jw_key(w, text);
+    text_jw_obj(w);
+    put_str(w, "id", text);
+    text_jw_key(w, "ids");
+    text_jw_arr(w);
+    text_jw_int(w, id);
+    text_jw_arr_end(w);
+    text_jw_key(w, "tokens");
+    text_jw_arr(w);
+    text_jw_strz(w, text);
+    text_jw_arr_end(w);
+    text_jw_obj_end(w);
+}
+
+/* BOS and EOS around raw text, where the file wishes them. */
+static void put_around(struct json_w *w, const tok *t)
+{
+    const char *bos = tok_add_bos(t) ? tok_bos_text(t) : NULL, *eos = tok_add_eos(t) ? tok_eos_text(t) : NULL;
+    text_jw_key(w, "post_processor");
+    if (!bos && !eos) {
+        text_jw_null(w);
+        return;
+    }
+    text_jw_obj(w);
+    put_str(w, "type", "TemplateProcessing");
+    for (int pair = 0; pair < 2; pair++) {
+        text_jw_key(w, pair ? "pair" : "single");
+        text_jw_arr(w);
+        for (int i = 0; i <= pair; i++) {
+            if (bos) put_piece(w, "SpecialToken", bos);
+            put_piece(w, "Sequence", i ? "B" : "A");
+            if (eos) put_piece(w, "SpecialToken", eos);
+        }
+        text_jw_arr_end(w);
+    }
+    text_jw_key(w, "special_tokens");
+    text_jw_obj(w);
+    if (bos) put_special(w, bos, tok_bos(t));
+    if (eos && tok_eos(t) != tok_bos(t)) put_special(w, eos, tok_eos(t));
+    text_jw_obj_end(w);
+    text_jw_obj_end(w);
+}
+
+static sl_status tokenizer_json(const io_model *m, const tok *t, const struct tok_rule *r, struct str *out, sl_err *err)
+{
+    struct io_array words = {0}, merges = {0};
     struct json_w w;
     SL_TRY(io_meta_array(m, "tokenizer.ggml.tokens", &words, err));
     SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
-    if (io_meta_array(m, "tokenizer.ggml.token_type", &types, NULL) != SL_OK) types.n = 0;
     text_jw_init(&w, out);
     text_jw_obj(&w);
     put_str(&w, "version", "1.0");
     put_null(&w, "truncation");
     put_null(&w, "padding");
-    put_added(&w, &words, &types);
+    put_added(&w, &words, t);
     text_jw_key(&w, "normalizer");
     if (r->nfc) {
         text_jw_obj(&w);
@@ -282,49 +201,98 @@ static sl_status tokenizer_json(const io_model *m, const struct tok_rule *r, str
         text_jw_null(&w);
     }
     put_pre(&w, r);
-    put_null(&w, "post_processor");
+    put_around(&w, t);
     text_jw_key(&w, "decoder");
     put_bytelevel(&w);
-    SL_TRY(put_model(&w, &words, &types, &merges, r->ignore_merges, err));
+    SL_TRY(put_model(&w, &words, t, &merges, r->ignore_merges, err));
     text_jw_obj_end(&w);
     return str_status(out, err);
+}
+
+static void put_templates(const tok *t, struct json_w *w)
+{
+    const struct tok_named *k = tok_template_at(t, 0);
+    if (!k) return;
+    text_jw_key(w, "chat_template");
+    if (!tok_template_at(t, 1) && (!*k->name || strcmp(k->name, "default") == 0)) {
+        text_jw_str(w, k->text, k->n);
+        return;
+    }
+    text_jw_arr(w);
+    for (int i = 0; (k = tok_template_at(t, i)); i++) {
+        text_jw_obj(w);
+        put_str(w, "name", *k->name ? k->name : "default");
+        text_jw_key(w, "template");
+        text_jw_str(w, k->text, k->n);
+        text_jw_obj_end(w);
+    }
+    text_jw_arr_end(w);
 }
 
 static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
 {
     struct json_w w;
-    size_t n = 0;
-    const char *tmpl = NULL;
-    SL_TRY(tok_template_for(t, false, &tmpl, &n, err));
+    struct tok_special s;
     text_jw_init(&w, out);
     text_jw_obj(&w);
     put_str(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    if (tok_bos_text(t)) put_str(&w, "bos_token", tok_bos_text(t));
-    if (tok_eos_text(t)) put_str(&w, "eos_token", tok_eos_text(t));
+    for (int i = 0; tok_special_get(t, i, &s); i++) put_str(&w, s.name, s.text);
     put_bool(&w, "add_bos_token", tok_add_bos(t));
+    put_bool(&w, "add_eos_token", tok_add_eos(t));
     put_bool(&w, "clean_up_tokenization_spaces", false);
-    if (tmpl) {
-        text_jw_key(&w, "chat_template");
-        text_jw_str(&w, tmpl, n);
-    }
+    put_templates(t, &w);
     text_jw_obj_end(&w);
     return str_status(out, err);
 }
 
-static bool find_rule(const io_model *m, struct tok_rule *r)
+/* End tokens, and what general.sampling says. */
+static sl_status generation_config(const io_model *m, const tok *t, struct str *out, sl_err *err)
 {
-    char key[72];
-    const char *name = NULL;
-    uint64_t n = 0;
-    if (io_meta_str(m, "tokenizer.ggml.pre", &name, &n, NULL) != SL_OK || n < 1 || n > 64) return false;
-    snprintf(key, sizeof key, " %.*s ", (int)n, name);
+    static const char *const row[][2] = {{"temp", "temperature"}, {"top_k", "top_k"}, {"top_p", "top_p"}, {"min_p", "min_p"},
+                                         {"penalty_repeat", "repetition_penalty"}};
+    struct json_w w;
+    bool any = false;
+    text_jw_init(&w, out);
+    text_jw_obj(&w);
+    if (tok_bos(t) >= 0) {
+        text_jw_key(&w, "bos_token_id");
+        text_jw_int(&w, tok_bos(t));
+    }
+    text_jw_key(&w, "eos_token_id");
+    text_jw_arr(&w);
+    if (tok_eos(t) >= 0) text_jw_int(&w, tok_eos(t));
+    for (int i = 0; i < tok_n_vocab(t); i++)
+        if (i != tok_eos(t) && tok_is_eog(t, i)) text_jw_int(&w, i);
+    text_jw_arr_end(&w);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        char key[64];
+        double v = 0;
+        snprintf(key, sizeof key, "general.sampling.%s", row[i][0]);
+        if (io_meta_f64(m, key, &v, NULL) != SL_OK) continue;
+        any = true;
+        text_jw_key(&w, row[i][1]);
+        if (i == 1) text_jw_int(&w, (int64_t)v);
+        else text_jw_real(&w, v, 7);
+    }
+    if (any) put_bool(&w, "do_sample", true);
+    text_jw_obj_end(&w);
+    return str_status(out, err);
+}
+
+/* The rule by which t splits text, whatever its file calls it. */
+static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
+{
+    char name[64], key[72];
+    SL_TRY(tok_rule_name(t, name, sizeof name, err));
+    snprintf(key, sizeof key, " %s ", name);
     for (int i = 0; tok_rule_get(i, r); i++)
-        if (strstr(r->names, key)) return true;
-    return false;
+        if (strstr(r->names, key)) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "the rule %s is not known", name);
 }
 
 sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *err)
 {
+    static const char *const name[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
     struct tok_rule r;
     struct str s;
     tok *t = NULL;
@@ -333,14 +301,16 @@ sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *e
     if (st == SL_NOTFOUND) return SL_OK; /* none there, none here */
     SL_TRY(st);
     str_init(&s, MEM_MISC, 0);
-    if (!find_rule(p->src, &r)) st = SL_FAIL(err, UNSUPPORTED, "%s: tokenizer.ggml.pre is not known", io_path(p->src));
-    if (!st) st = tokenizer_json(p->src, &r, &s, err);
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    if (!st) st = os_write_file(path, str_c(&s), s.n, err);
-    str_clear(&s);
-    if (!st) st = tokenizer_config(t, &s, err);
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
-    if (!st) st = os_write_file(path, str_c(&s), s.n, err);
+    st = find_rule(t, &r, err);
+    if (st && st != SL_NOMEM) status_prefix(err, "%s: tokenizer.ggml.pre", io_path(p->src));
+    for (int i = 0; i < 3 && !st; i++) {
+        str_clear(&s);
+        st = i == 0   ? tokenizer_json(p->src, t, &r, &s, err)
+             : i == 1 ? tokenizer_config(t, &s, err)
+                      : generation_config(p->src, t, &s, err);
+        snprintf(path, sizeof path, "%s/%s", dir, name[i]);
+        if (!st) st = os_write_file(path, str_c(&s), s.n, err);
+    }
     str_fini(&s);
     tok_close(t);
     return st;

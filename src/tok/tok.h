@@ -110,6 +110,23 @@ void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n
 /* What is left at the end, as U+FFFD. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 
+/* ---- for converting: a vocabulary as GGUF files hold it (tok_export.c) ---- */
+enum tok_type { TOK_TYPE_NORMAL = 1, TOK_TYPE_CONTROL = 3, TOK_TYPE_USER = 4, TOK_TYPE_UNUSED = 5 };
+/* The text of id as files spell it (words in the byte alphabet), appended to out (may be NULL), and
+ * its type. UNUSED: it has none, and nothing is appended. */
+enum tok_type tok_spell(const tok *t, int32_t id, struct str *out);
+/* How an added token is looked for, beside its text: what such a file can not say. */
+enum { TOK_RULE_LSTRIP = 1, TOK_RULE_RSTRIP = 2, TOK_RULE_WORD = 4, TOK_RULE_NORMALIZED = 8 };
+int tok_rules_of(const tok *t, int32_t id);
+/* Merges in their order, in the arena. Those of added tokens are left out: text never comes to
+ * them, since added tokens are taken out of it before. */
+struct tok_pair {
+    int32_t left, right;
+    uint32_t rank;
+};
+sl_status tok_pairs(const tok *t, struct arena *a, struct tok_pair **out, int *n,
+                    sl_err *err) BASE_MUST_USE;
+
 /* The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), for converting: rule i, false past
  * the last. */
 struct tok_rule {

@@ -80,6 +80,29 @@ static int control_text(const char *p, uint64_t n)
     return -1;
 }
 
+/* Which control texts are to be found by their text at all: none where the file lists its end
+ * tokens (our own key, which says that its types are right too), and none that merges make, which
+ * is an ordinary word ("</s>" of Qwen3). */
+static void look_for(const io_model *m, const struct io_array *merges, bool look[])
+{
+    struct io_array own = {0};
+    bool listed = io_meta_array(m, "tokenizer.ggml.eog_token_ids", &own, NULL) == SL_OK;
+    for (int i = 0; i < BASE_COUNT_OF(control); i++)
+        look[i] = !listed;
+    for (uint64_t i = 0; i < merges->n && !listed; i++) {
+        char text[64];
+        uint64_t n = 0;
+        const char *p = io_array_str(merges, i, &n);
+        const char *sp = p && n > 2 && n < sizeof text ? memchr(p + 1, ' ', n - 1) : NULL;
+        if (!sp || (p[n - 1] != '>' && p[n - 1] != ']')) continue;
+        size_t a = (size_t)(sp - p);
+        memcpy(text, p, a);
+        memcpy(text + a, sp + 1, n - a - 1);
+        int c = control_text(text, n - 1);
+        if (c >= 0) look[c] = false;
+    }
+}
+
 /* OK and *out untouched when the key is not there. */
 static sl_status optional(sl_status st)
 {
@@ -101,7 +124,8 @@ static sl_status check_model(const io_model *m, tok *t, sl_err *err)
                    (int)BASE_MIN(n, 40), s);
 }
 
-static sl_status read_words(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
+static sl_status read_words(const io_model *m, tok *t, const struct io_array *words,
+                            const bool look[], sl_err *err)
 {
     struct io_array types = {0};
     SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.token_type", &types, err)));
@@ -116,6 +140,7 @@ static sl_status read_words(const io_model *m, tok *t, const struct io_array *wo
         if (types.n && !io_array_i64(&types, i, &type))
             return SL_FAIL(err, FORMAT, "tokenizer.ggml.token_type is no array of integers");
         int c = control_text(p, n);
+        if (c >= 0 && !look[c]) c = -1;
         if (c >= 0 && (type == TYPE_NORMAL || type == TYPE_USER_DEFINED)) {
             log_msg(LOG_WARN,
                     "the file calls token %llu (%s) plain text: it is taken for a control token",
@@ -203,6 +228,7 @@ static sl_status read_ids(const io_model *m, tok *t, sl_err *err)
 {
     static const char *const eog[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                       "tokenizer.ggml.eom_token_id"};
+    struct io_array more = {0};
     bool front, back = false;
     SL_TRY(read_specials(m, t, err));
     for (int i = 0; i < BASE_COUNT_OF(eog); i++) {
@@ -210,6 +236,14 @@ static sl_status read_ids(const io_model *m, tok *t, sl_err *err)
         SL_TRY(read_id(m, t, eog[i], &id, err));
         tok_build_eog(t, id);
         if (i == 0 && t->eos < 0) t->eos = id;
+    }
+    SL_TRY(optional(io_meta_array(m, "tokenizer.ggml.eog_token_ids", &more, err)));
+    for (uint64_t i = 0; i < more.n; i++) { /* our own key: all of them */
+        int64_t id = -1;
+        if (!io_array_i64(&more, i, &id) || id < 0 || id >= t->n_vocab)
+            return SL_FAIL(err, FORMAT, "tokenizer.ggml.eog_token_ids[%llu] is no token id",
+                           (unsigned long long)i);
+        tok_build_eog(t, id);
     }
     front = t->chars || (t->ignore_merges && t->bos >= 0 && /* Llama 3 without the key */
                          !strcmp(t->v[t->bos].p, "<|begin_of_text|>"));
@@ -327,10 +361,13 @@ static sl_status set_spm(const io_model *m, tok *t, sl_err *err)
 
 static sl_status open_spm(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
 {
+    static const struct io_array no_merges = {0};
+    bool look[BASE_COUNT_OF(control)];
     struct arena a;
     SL_TRY(set_spm(m, t, err));
     SL_TRY(tok_build_begin(t, (int)words->n, 0, err));
-    SL_TRY(read_words(m, t, words, err));
+    look_for(m, &no_merges, look);
+    SL_TRY(read_words(m, t, words, look, err));
     SL_TRY(tok_build_index(t, true, err));
     mem_arena_init(&a, MEM_TOK, 0);
     sl_status st = read_spm(m, t, &a, words->n, err);
@@ -344,10 +381,12 @@ static sl_status open_spm(const io_model *m, tok *t, const struct io_array *word
 static sl_status open_bytes(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
 {
     struct io_array merges = {0};
+    bool look[BASE_COUNT_OF(control)];
     SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
     SL_TRY(read_pre(m, t, words, err));
     SL_TRY(tok_build_begin(t, (int)words->n, merges.n, err));
-    SL_TRY(read_words(m, t, words, err));
+    look_for(m, &merges, look);
+    SL_TRY(read_words(m, t, words, look, err));
     SL_TRY(tok_build_index(t, true, err));
     SL_TRY(read_merges(t, &merges, err));
     return read_ids(m, t, err);

@@ -96,7 +96,7 @@ def types(t, tmp):
         t.check(f"folder {typ}", bad or (None if all((c["error"] or 0) <= tol for c in r["classes"]
                                                    if c["to"] == typ) else f"{r}"))
         t.check(f"folder {typ} has its files", None if not bad and sorted(os.listdir(dst)) == [
-            "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] else "missing")
+            "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] else "missing")
         t.check(f"folder {typ} reads", bad or verify(src, dst, tol))
         t.check(f"folder {typ} runs", e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
     r, bad = quantize(os.path.join(TINY, "qwen3_moe"), os.path.join(tmp, "mix"), "--weights", "int8", "--experts",
