@@ -29,12 +29,12 @@ class Screen:
         self.exe, self.tmp = exe, tmp
 
     def run(self, args, columns, narrow_to=0):
-        """(exit code, what each \\r and \\n separates); narrow_to: columns after half a second of progress lines"""
+        """(exit code, what each \\r and \\n separates); narrow_to: columns after the first progress line, then only what follows"""
         m, s = pty.openpty()
         fcntl.ioctl(s, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         p = subprocess.Popen([self.exe, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=s)
         os.close(s)
-        out, end, seen = b"", time.time() + 120, 0
+        out, end = b"", time.time() + 120
         while time.time() < end:
             if not select.select([m], [], [], 0.1)[0]:
                 if p.poll() is not None:
@@ -47,8 +47,7 @@ class Screen:
             if not piece:
                 break
             out += piece
-            seen = seen or (b"%" in out and time.time())
-            if narrow_to and seen and time.time() - seen > 0.5:
+            if narrow_to and b"%" in out:
                 fcntl.ioctl(m, termios.TIOCSWINSZ, struct.pack("HHHH", 24, narrow_to, 0, 0))
                 out, narrow_to = b"", 0
         os.close(m)
@@ -96,7 +95,11 @@ def progress(tally, exe, tmp):
     for columns in (30, 12):
         code, lines = screen.run(args, columns)
         tally.check(f"{columns} columns", code and f"exit {code}: {lines[-1:]}" or line_faults(lines, columns, n if columns == 30 else 0))
-    code, lines = screen.run(args, 100, narrow_to=24)
+    for more in (2, 4, 8, 16):  # long enough for lines before and after
+        open(f"{tmp}/words", "a").write(WORDS * (n // 4) * (more // 2))
+        code, lines = screen.run(args, 100, narrow_to=24)
+        if any("%" in x and "|" not in x for x in lines):
+            break
     tally.check("a terminal that gets narrow", code and f"exit {code}" or line_faults(lines, 24))
     code, lines = screen.run([*args, "-q"], 80)
     tally.check("quiet", [x for x in lines if "%" in x] or (code and f"exit {code}"))
