@@ -57,11 +57,12 @@ struct json {
 };
 
 /* Parse n bytes: one value, white space around it. what: named in errors ("config.json").
- * Strict: UTF-8 without surrogates, no duplicate keys, no trailing commas or comments, no NaN. An
- * integer that does not fit 64 bits is a REAL. Errors: FORMAT ("config.json: line 3 column 7 (byte
- * 40): ..."), NOMEM, LIMIT (depth over TEXT_JSON_DEPTH). Memory: everything in the arena (about 56
- * bytes for each value, and n for the strings); nothing is shared with the input. No recursion.
- * Threads: any. Cost: linear; about 200 MB/s. Tests: tests/unit/test_text_json.c, fuzz_json. */
+ * Strict: UTF-8 without surrogates, no duplicate keys, no trailing commas or comments, no NaN; a
+ * byte order mark of UTF-8, which some editors put first, is read over. An integer that does not
+ * fit 64 bits is a REAL. Errors: FORMAT ("config.json: line 3 column 7 (byte 40): ..."), NOMEM,
+ * LIMIT (depth over TEXT_JSON_DEPTH). Memory: everything in the arena (about 56 bytes for each
+ * value, and n for the strings); nothing is shared with the input. No recursion. Threads: any.
+ * Cost: linear; about 200 MB/s. Tests: tests/unit/test_text_json.c, fuzz_json. */
 sl_status text_json_parse(struct arena *a, const char *what, const char *p, size_t n,
                           const struct json **out, sl_err *err) BASE_MUST_USE;
 
