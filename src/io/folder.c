@@ -41,6 +41,8 @@ static sl_status join(io_model *m, const char *name, char **out, sl_err *err)
 sl_status io_folder_json(io_model *m, const char *path, const char *p, uint64_t n,
                          const struct json **out, sl_err *err)
 {
+    const char *what = io_foreign(p, n);
+    if (what) return SL_FAIL(err, FORMAT, "%s: not JSON but %s", io_short(path), what);
     SL_TRY(text_json_parse(&m->arena, io_short(path), p, n, out, err));
     if ((*out)->kind == JSON_OBJECT_K) return SL_OK;
     return SL_FAIL(err, FORMAT, "%s: byte 0: not a JSON object", io_short(path));
@@ -54,7 +56,8 @@ static sl_status read_json(io_model *m, const char *name, uint64_t most, const s
     SL_TRY(join(m, name, &path, err));
     if (os_path_kind(path) == OS_NONE) return SL_OK;
     SL_TRY(os_read_file(path, most, &p, &n, err));
-    sl_status st = io_folder_json(m, path, p, n, out, err);
+    bool none = n == 0 && strcmp(name, "generation_config.json") == 0; /* nothing to say */
+    sl_status st = none ? SL_OK : io_folder_json(m, path, p, n, out, err);
     mem_free(p);
     return st;
 }
@@ -78,7 +81,8 @@ static sl_status map_text(io_model *m, const char *name, sl_err *err)
     SL_TRY(os_map_open(path, &t->map, err));
     t->name = name;
     m->n_text++;
-    return SL_OK;
+    const char *what = io_foreign(t->map.data, t->map.size);
+    return what ? SL_FAIL(err, FORMAT, "%s: %s", io_short(path), what) : SL_OK;
 }
 
 /* additional_chat_templates/NAME.jinja, sorted by name. */
@@ -130,7 +134,6 @@ struct shards {
     struct io_index by_name; /* tensor -> shard */
     struct io_index by_file; /* file -> shard */
     char **file;
-    struct io_slot *tensor; /* in the index's order */
     int n_file, n_tensor;
 };
 
@@ -158,7 +161,7 @@ static sl_status read_weight_map(struct io_scan *s, struct shards *sh, sl_err *e
         }
         if (io_index_put(&sh->by_name, name, n, shard) >= 0)
             return IO_FAIL_AT(err, s->path, at, "weight_map: tensor %.80s is there twice", name);
-        sh->tensor[sh->n_tensor++] = (struct io_slot){.p = name, .n = n, .i = shard};
+        sh->n_tensor++;
     }
 }
 
@@ -184,8 +187,6 @@ static sl_status init_shards(io_model *m, uint64_t n, struct shards *sh, sl_err 
     SL_TRY(io_index_init(&sh->by_file, &m->arena, n_file, err));
     SL_TRY(mem_arena_array(&m->arena, n_file, sizeof *sh->file, &p, err));
     sh->file = p;
-    SL_TRY(mem_arena_array(&m->arena, n, sizeof *sh->tensor, &p, err));
-    sh->tensor = p;
     return SL_OK;
 }
 
@@ -222,8 +223,12 @@ static sl_status read_index(io_model *m, const char *path, struct shards *sh, sl
     if (map.size > MAX_INDEX)
         st = SL_FAIL(err, LIMIT, "%s: %llu bytes, at most %llu are read", io_short(path),
                      (unsigned long long)map.size, (unsigned long long)MAX_INDEX);
+    else if (io_foreign(map.data, map.size))
+        st = SL_FAIL(err, FORMAT, "%s: not JSON but %s", io_short(path),
+                     io_foreign(map.data, map.size));
     else {
-        struct io_scan s = io_scan_init(path, map.data, map.size, 0, &m->arena);
+        uint64_t bom = map.size >= 3 && memcmp(map.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+        struct io_scan s = io_scan_init(path, map.data + bom, map.size - bom, bom, &m->arena);
         st = scan_index(m, &s, sh, err);
     }
     os_map_close(&map);
@@ -258,12 +263,8 @@ static sl_status open_shards(io_model *m, const char *index_path, sl_err *err)
         SL_TRY(io_add_file(m, path, err));
         SL_TRY(take_shard(m, i, &sh, err));
     }
-    SL_TRY(io_index_tensors(m, err));
-    for (int i = 0; i < sh.n_tensor; i++)
-        if (io_index_find(&m->by_name, sh.tensor[i].p, sh.tensor[i].n) < 0)
-            return SL_FAIL(err, FORMAT, "%s: weight_map: %s has no tensor %.80s",
-                           io_short(index_path), sh.file[sh.tensor[i].i], sh.tensor[i].p);
-    return SL_OK;
+    m->promised = sh.by_name; /* what a shard lacks is missed where it is needed */
+    return io_index_tensors(m, err);
 }
 
 static sl_status open_single(io_model *m, const char *path, sl_err *err)
@@ -276,11 +277,53 @@ static sl_status open_single(io_model *m, const char *path, sl_err *err)
     return io_index_tensors(m, err);
 }
 
+/* A folder of somebody else's adapter: it has no weights of its own, or those of the adapter alone.
+ */
+static sl_status refuse_adapter(const io_model *m, sl_err *err)
+{
+    char *text = NULL;
+    struct arena a;
+    const struct json *o = NULL;
+    const char *base = NULL;
+    uint64_t n = 0;
+    SL_TRY(io_folder_read(m, "adapter_config.json", &text, &n, err));
+    if (!text) return SL_OK;
+    mem_arena_init(&a, MEM_SCRATCH, 0);
+    if (text_json_parse(&a, "adapter_config.json", text, n, &o, NULL) == SL_OK &&
+        text_json_str(o, "base_model_name_or_path", NULL, &base, NULL) != SL_OK)
+        base = NULL;
+    sl_status st = SL_FAIL(
+        err, UNSUPPORTED,
+        "%s: an adapter (adapter_config.json), not a model: merge it into its base model%s%.80s",
+        io_short(m->path), base ? " " : "", base ? base : "");
+    mem_arena_fini(&a);
+    mem_free(text);
+    return st;
+}
+
+sl_status io_need_config(const io_model *m, const struct json **out, sl_err *err)
+{
+    char *text = NULL;
+    uint64_t n = 0;
+    *out = m->config;
+    if (*out) return SL_OK;
+    if (os_path_kind(m->path) != OS_DIR)
+        return SL_FAIL(err, NOTFOUND,
+                       "%s: weights without config.json: give the folder that has both",
+                       io_short(m->path));
+    SL_TRY(refuse_adapter(m, err));
+    SL_TRY(io_folder_read(m, "params.json", &text, &n, err));
+    mem_free(text);
+    return SL_FAIL(err, NOTFOUND, "no config.json in %s%s", io_short(m->path),
+                   text ? " (params.json is of another layout, which is not read)" : "");
+}
+
 /* Neither of the usual names: the only *.safetensors there is, else say what is wrong. */
 static sl_status open_other(io_model *m, sl_err *err)
 {
     char **names = NULL, *path = NULL;
     int n = 0, n_found = 0, found = -1, gguf = -1, other = -1, index = -1, n_index = 0;
+    SL_TRY(refuse_adapter(m, err));
     SL_TRY(os_list(m->path, &names, &n, err));
     for (int i = 0; i < n; i++) {
         if (io_ends_with(names[i], ".safetensors")) n_found++, found = i;
@@ -387,6 +430,7 @@ sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err)
     SL_TRY(map_texts(m, err));
     if (vocab_only) return SL_OK;
     SL_TRY(open_weights(m, err));
+    SL_TRY(io_plain_names(m, err));
     SL_TRY(io_split_fused(m, err));
     SL_TRY(find_other_scheme(m, err));
     return io_scheme_choose(m, err);

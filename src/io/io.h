@@ -43,8 +43,20 @@ void io_drop(const io_model *m, const void *p, uint64_t n);
 void io_evict(const io_model *m, const void *p, uint64_t n);
 int64_t io_disk_read(void); /* bytes that this process has had read from disks so far; 0 = not known */
 
+/* Why there is no tensor of that name, nor a matrix: NOTFOUND, or UNSUPPORTED where there is one that
+ * is not read. */
+sl_status io_missing(const io_model *m, const char *name, sl_err *err) BASE_MUST_USE;
+/* Tensors that are there and not read, for a type or number of dimensions that is not known: the
+ * i-th name; NULL = no more. */
+const char *io_unread_name(const io_model *m, int i);
+/* FORMAT when a file of weights ends in zeros where numbers should be, as a download does whose
+ * space was taken in advance. Looks at the last tensors only. */
+sl_status io_check_tails(const io_model *m, sl_err *err) BASE_MUST_USE;
+
 /* ---- HF folders: parsed JSON files, NULL where the file is missing. Borrowed. ---- */
 const struct json *io_config(const io_model *m);           /* config.json */
+/* The same; where there is none, why: NOTFOUND, or UNSUPPORTED for folders of another kind. */
+sl_status io_need_config(const io_model *m, const struct json **out, sl_err *err) BASE_MUST_USE;
 const struct json *io_generation_config(const io_model *m);
 /* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the folder by its fixed name; NULL = not there. */
 const char *io_text_file(const io_model *m, const char *name, uint64_t *n);

@@ -55,6 +55,12 @@ struct io_text {
     bool borrowed; /* part of a packed file */
 };
 
+/* A tensor that was found and is not read: of a type or shape that nothing here needs. */
+struct io_unread {
+    const char *name, *why;
+    const struct io_unread *next;
+};
+
 struct io_model {
     enum io_kind kind; /* of a packed file: its source's */
     struct io_pack *pack;
@@ -65,6 +71,8 @@ struct io_model {
     struct tensor *tensor;
     int n_tensor;
     struct io_index by_name;
+    struct io_index promised; /* HF: names that an index gives to files, by file number */
+    const struct io_unread *unread;
     struct io_meta meta;  /* GGUF */
     struct io_text *text; /* HF */
     int n_text;
@@ -126,6 +134,8 @@ sl_status io_awq_prepare(io_model *m, sl_err *err);
 sl_status io_awq_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_gptq_prepare(io_model *m, sl_err *err);
 sl_status io_gptq_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
+sl_status io_autoround_prepare(io_model *m, sl_err *err);
+sl_status io_autoround_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_ct_prepare(io_model *m, sl_err *err);
 sl_status io_ct_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_modelopt_prepare(io_model *m, sl_err *err);
@@ -136,8 +146,17 @@ sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float 
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
 sl_status io_fp8_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 
+/* prefix.c: names as the published checkpoints have them, where tools put their own words before
+ * all of them. */
+sl_status io_plain_names(io_model *m, sl_err *err) BASE_MUST_USE;
 /* fused.c: experts of a layer in one tensor become matrices of their own. */
 sl_status io_split_fused(io_model *m, sl_err *err) BASE_MUST_USE;
+
+/* foreign.c: what bytes are that should be a file of a model and certainly are not: a git-lfs pointer,
+ * a web page, an archive, UTF-16. NULL = nothing that is known. */
+const char *io_foreign(const void *p, uint64_t n);
+/* The same for files of weights, which are not text either; buf "" = not known. */
+void io_foreign_text(const void *p, uint64_t n, char *buf, size_t cap);
 
 /* The end of a path, at most 100 bytes, for messages that have to fit in 240. */
 const char *io_short(const char *path);

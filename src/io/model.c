@@ -156,6 +156,10 @@ static sl_status open_file(io_model *m, bool vocab_only, sl_err *err)
         SL_TRY(io_safetensors_read(m, 0, &m->tensor, &m->n_tensor, err));
         return io_index_tensors(m, err);
     }
+    char what[140];
+    io_foreign_text(f->map.data, f->map.size, what, sizeof what);
+    if (f->map.size && what[0])
+        return SL_FAIL(err, FORMAT, "%s: not a model file but %s", io_short(f->path), what);
     if (f->map.size < 4)
         return SL_FAIL(err, FORMAT, "%s: %llu bytes are no model file", io_short(f->path),
                        (unsigned long long)f->map.size);

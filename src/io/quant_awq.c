@@ -10,6 +10,7 @@ struct awq {
     int bits, zero_add;
     int64_t size;
     bool zeros, sym, ordered; /* ordered: columns belong to groups as g_idx says */
+    bool is_awq;              /* AutoRound: whose layout it is */
 };
 
 static sl_status alloc_own(io_model *m, struct awq **out, sl_err *err)
@@ -168,4 +169,30 @@ sl_status io_gptq_read(const struct io_want *q, struct weight *w, bool *done, sl
     if (order) SL_TRY(io_group_order(q, order, w, err));
     if (a->sym && all_mid(a, w)) w->group.zeros = WEIGHT_ZERO_MID;
     return SL_OK;
+}
+
+/* ---- AutoRound: rounding of its own in the layouts of the others ---- */
+sl_status io_autoround_prepare(io_model *m, sl_err *err)
+{
+    const char *form = NULL, *type = NULL;
+    SL_TRY(text_json_str(m->quant, "packing_format", "auto_round:auto_gptq", &form, err));
+    SL_TRY(text_json_str(m->quant, "data_type", "int", &type, err));
+    if (strcasecmp(type, "int") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "%s: %s: AutoRound's data_type \"%.20s\" is not read (int is)",
+                       io_short(m->path), m->quant_file, type);
+    const char *layout = strncasecmp(form, "auto_round:", 11) == 0 ? form + 11 : form;
+    bool awq = strcasecmp(layout, "auto_awq") == 0 || strcasecmp(layout, "awq") == 0;
+    if (!awq && strcasecmp(layout, "auto_gptq") != 0 && strcasecmp(layout, "gptq") != 0)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %s: AutoRound's packing_format \"%.40s\" is not read (auto_gptq and auto_awq are)",
+                       io_short(m->path), m->quant_file, form);
+    SL_TRY(awq ? io_awq_prepare(m, err) : io_gptq_prepare(m, err));
+    ((struct awq *)m->quant_own)->is_awq = awq;
+    return SL_OK;
+}
+
+sl_status io_autoround_read(const struct io_want *q, struct weight *w, bool *done, sl_err *err)
+{
+    const struct awq *a = q->m->quant_own;
+    return a->is_awq ? io_awq_read(q, w, done, err) : io_gptq_read(q, w, done, err);
 }

@@ -2,6 +2,7 @@
 /* safetensors files: u64 header length, JSON header, data. The rules are those of the reference
  * reader (docs/formats.md): a header of at most 100 000 000 bytes that starts with '{', data
  * offsets that cover the rest of the file from 0 without hole or overlap. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,38 +20,56 @@ struct sft {
     uint64_t n_data; /* bytes of data */
 };
 
+/* The tensor is kept out of the list: t->n_dim < 0 says so. */
+static sl_status leave_out(struct sft *f, struct tensor *t, const char *why, sl_err *err)
+{
+    void *p = NULL;
+    char *copy = NULL;
+    t->n_dim = -1;
+    SL_TRY(mem_arena_alloc(&f->m->arena, sizeof(struct io_unread), &p, err));
+    SL_TRY(mem_arena_str(&f->m->arena, why, strlen(why), &copy, err));
+    struct io_unread *u = p;
+    *u = (struct io_unread){t->name, copy, f->m->unread};
+    f->m->unread = u;
+    return SL_OK;
+}
+
 static sl_status read_dtype(struct sft *f, struct io_scan *s, struct tensor *t, sl_err *err)
 {
     char *text = NULL;
-    uint64_t at = io_scan_at(s), n = 0;
+    uint64_t n = 0;
     SL_TRY(io_scan_str(s, &text, &n, err));
     if (tensor_dtype_from_text(text, n, &t->type) && tensor_dtype(t->type)->block == 1)
         return SL_OK;
-    status_fail(err, SL_UNSUPPORTED, __FILE__, __LINE__,
-                "tensor %.80s: dtype \"%.20s\" is not read", t->name, text);
-    status_prefix(err, "%s: byte %llu", io_short(f->path), (unsigned long long)at);
-    return SL_UNSUPPORTED;
+    char why[64];
+    snprintf(why, sizeof why, "dtype \"%.20s\"", text);
+    return leave_out(f, t, why, err);
 }
 
 static sl_status read_shape(struct sft *f, struct io_scan *s, struct tensor *t, sl_err *err)
 {
     uint64_t count = 1;
+    int n = 0;
     SL_TRY(io_scan_char(s, '[', err));
-    while (io_scan_peek(s) != ']') {
-        if (t->n_dim) SL_TRY(io_scan_char(s, ',', err));
+    for (; io_scan_peek(s) != ']'; n++) {
+        if (n) SL_TRY(io_scan_char(s, ',', err));
         io_scan_peek(s);
         uint64_t v = 0, at = io_scan_at(s);
         SL_TRY(io_scan_u64(s, &v, err));
-        if (t->n_dim == TENSOR_MAX_DIM)
-            return IO_FAIL_AT(err, f->path, at, "tensor %.80s: shape: more than %d dimensions",
-                              t->name, TENSOR_MAX_DIM);
         if (!size_mul(count, v, &count) || count > INT64_MAX || v > INT64_MAX)
             return IO_FAIL_AT(err, f->path, at, "tensor %.80s: shape: the product overflows",
                               t->name);
-        t->shape[t->n_dim++] = (int64_t)v;
+        if (n < TENSOR_MAX_DIM) t->shape[n] = (int64_t)v;
     }
-    for (int i = t->n_dim; i < TENSOR_MAX_DIM; i++)
+    for (int i = n; i < TENSOR_MAX_DIM; i++)
         t->shape[i] = 1;
+    if (n > TENSOR_MAX_DIM) {
+        char why[48];
+        snprintf(why, sizeof why, "a shape of %d dimensions", n);
+        SL_TRY(leave_out(f, t, why, err));
+    } else if (t->n_dim == 0) {
+        t->n_dim = n;
+    }
     return io_scan_char(s, ']', err);
 }
 
@@ -115,6 +134,7 @@ static sl_status read_tensor(struct sft *f, struct io_scan *s, struct tensor *t,
                           !(seen & DTYPE)   ? "dtype"
                           : !(seen & SHAPE) ? "shape"
                                             : "data_offsets");
+    if (t->n_dim < 0) return SL_OK; /* how many bytes it should have is not known */
     if (!tensor_bytes(t->type, (uint64_t)tensor_count(t), &want))
         return IO_FAIL_AT(err, f->path, at, "tensor %.80s: its size overflows", t->name);
     if (want != t->n_bytes)
@@ -124,7 +144,7 @@ static sl_status read_tensor(struct sft *f, struct io_scan *s, struct tensor *t,
     return SL_OK;
 }
 
-/* "__metadata__": strings by name; not kept. */
+/* "__metadata__": strings by name, by some tools other values; not kept. */
 static sl_status read_metadata(struct io_scan *s, sl_err *err)
 {
     bool more = true;
@@ -132,7 +152,7 @@ static sl_status read_metadata(struct io_scan *s, sl_err *err)
     for (bool first = true;; first = false) {
         SL_TRY(io_scan_member(s, first, &more, NULL, NULL, err));
         if (!more) return SL_OK;
-        SL_TRY(io_scan_str(s, NULL, NULL, err));
+        SL_TRY(io_scan_skip(s, err));
     }
 }
 
@@ -217,6 +237,15 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n, s
     void *p = NULL;
     struct rd r = rd_init(m->file[i].map.data, size);
     uint64_t len = rd_u64(&r);
+    char what[140];
+    if (!rd_ok(&r) || len > MAX_HEADER || len > size - 8) {
+        io_foreign_text(m->file[i].map.data, size, what, sizeof what);
+        if (size && what[0])
+            return SL_FAIL(err, FORMAT, "%s: not a safetensors file but %s", io_short(f.path),
+                           what);
+        if (size > 4 && memcmp(m->file[i].map.data, "GGUF", 4) == 0)
+            return SL_FAIL(err, FORMAT, "%s: a GGUF file under a wrong name", io_short(f.path));
+    }
     if (!rd_ok(&r))
         return IO_FAIL_AT(err, f.path, size,
                           "the file ends inside the header's length (%llu bytes in all)",
@@ -238,5 +267,10 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n, s
     *out = p;
     *n = 0;
     SL_TRY(read_members(&f, &s, n_member, *out, n, err));
-    return place(&f, *out, *n, err);
+    SL_TRY(place(&f, *out, *n, err));
+    int kept = 0;
+    for (int k = 0; k < *n; k++)
+        if ((*out)[k].n_dim >= 0) (*out)[kept++] = (*out)[k];
+    *n = kept;
+    return SL_OK;
 }

@@ -5,17 +5,20 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/str.h"
 #include "io/pack_internal.h"
 
 static const struct io_scheme scheme[] = {
     {"fp8", io_fp8_prepare, io_fp8_read},
     {"awq", io_awq_prepare, io_awq_read},
     {"gptq", io_gptq_prepare, io_gptq_read},
+    {"auto-round", io_autoround_prepare, io_autoround_read},
     {"compressed-tensors", io_ct_prepare, io_ct_read},
     {"modelopt", io_modelopt_prepare, io_modelopt_read},
     {"ascend", io_ascend_prepare, io_ascend_read},
 };
-static const char scheme_names[] = "fp8, awq, gptq, compressed-tensors, modelopt and ascend are";
+static const char scheme_names[] =
+    "fp8, awq, gptq, auto-round, compressed-tensors, modelopt and ascend are";
 
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)
@@ -23,6 +26,8 @@ static const struct io_scheme *find_scheme(const char *method)
     if (strcasecmp(method, "modelopt_fp4") == 0 || strcasecmp(method, "modelopt_fp8") == 0)
         method = "modelopt";
     if (strcasecmp(method, "compressed_tensors") == 0) method = "compressed-tensors";
+    if (strcasecmp(method, "auto_round") == 0 || strcasecmp(method, "intel/auto-round") == 0)
+        method = "auto-round";
     for (int i = 0; i < BASE_COUNT_OF(scheme); i++)
         if (strcasecmp(scheme[i].method, method) == 0) return &scheme[i];
     return NULL;
@@ -166,8 +171,8 @@ static sl_status plain_weight(const io_model *m, const struct tensor *t, struct 
     return SL_OK;
 }
 
-/* Why the scheme is not read, with the first tensor that needs it: one of codes, else the one that was
- * asked for. */
+/* Why the scheme is not read, with the first tensor that needs it: one of codes, else the one that
+ * was asked for. */
 static sl_status refuse_scheme(const io_model *m, const char *asked, sl_err *err)
 {
     const char *path = io_short(m->path), *why = m->scheme_err.text, *name = asked;
@@ -213,6 +218,59 @@ static sl_status refuse_type(const io_model *m, const struct tensor *t, sl_err *
                    t->name, type, can);
 }
 
+/* A tensor whose name ends as that one does, behind other words. */
+static const char *like(const io_model *m, const char *name)
+{
+    const char *tail = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
+    size_t k = strlen(tail);
+    for (int i = 0; i < m->n_tensor && m->kind == IO_HF; i++) {
+        size_t n = strlen(m->tensor[i].name);
+        if (n == k && strcmp(m->tensor[i].name, tail) == 0) return m->tensor[i].name;
+        if (n > k && m->tensor[i].name[n - k - 1] == '.' &&
+            strcmp(m->tensor[i].name + n - k, tail) == 0)
+            return m->tensor[i].name;
+    }
+    return NULL;
+}
+
+sl_status io_missing(const io_model *m, const char *name, sl_err *err)
+{
+    const char *path = io_short(m->path), *other = like(m, name);
+    size_t n = strlen(path), k = strlen(".weight");
+    if (n > 60) path += n - 60;
+    for (const struct io_unread *u = m->unread; u; u = u->next)
+        if (strcmp(u->name, name) == 0)
+            return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s: %s is not read", path, name,
+                           u->why);
+    int file = io_index_find(&m->promised, name, strlen(name));
+    if (file >= 0)
+        return SL_FAIL(err, NOTFOUND,
+                       "%s: tensor %.80s is missing: the index names %.60s, which does not have it",
+                       path, name, str_base(m->file[file].path));
+    for (int i = 0;
+         i < BASE_COUNT_OF(codes_tail) && !m->quant_method && io_ends_with(name, ".weight"); i++) {
+        const struct tensor *t =
+            io_findf(m, "%.*s%s", (int)(strlen(name) - k), name, codes_tail[i]);
+        if (t)
+            return SL_FAIL(err, FORMAT,
+                           "%s: %.90s is quantised, but no quantization_config (config.json) or "
+                           "quantize_config.json says how",
+                           path, t->name);
+    }
+    if (other)
+        return SL_FAIL(err, NOTFOUND, "%s: tensor %.70s is missing; there is %.70s", path, name,
+                       other);
+    return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", path, name);
+}
+
+const char *io_unread_name(const io_model *m, int i)
+{
+    const struct io_unread *u = m->unread;
+    for (; u && i > 0; i--)
+        u = u->next;
+    return u ? u->name : NULL;
+}
+
 sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl_err *err)
 {
     char name[512];
@@ -226,15 +284,13 @@ sl_status io_weight(const io_model *m, const char *asked, struct weight *out, sl
                        "%s: tensor %.80s is there in the run layout only: take the source",
                        io_short(m->path), name);
     if (m->quant_method && !m->scheme) {
-        if (!q.t && !io_has_weight(m, name))
-            return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+        if (!q.t && !io_has_weight(m, name)) return io_missing(m, name, err);
         return refuse_scheme(m, name, err);
     }
     if (q.t) SL_TRY(plain_weight(m, q.t, out, err));
     if (m->scheme) SL_TRY(m->scheme->read(&q, out, &done, err));
     if (done) return SL_OK;
-    if (!q.t)
-        return SL_FAIL(err, NOTFOUND, "%s: tensor %.120s is missing", io_short(m->path), name);
+    if (!q.t) return io_missing(m, name, err);
     if (!tensor_dtype_is_weight(q.t->type)) return refuse_type(m, q.t, err);
     if (q.t->type == TENSOR_F8_E4M3) SL_TRY(want_no_scales(&q, err));
     return m->kind == IO_GGUF ? gguf_scale(m, q.t, out, err) : SL_OK;

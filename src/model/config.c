@@ -31,10 +31,34 @@ static void known_names(char *buf, size_t n)
         used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", archs[i]->name);
 }
 
+/* Files that accompany a model are GGUF too. */
+static sl_status check_type(const io_model *m, sl_err *err)
+{
+    static const char *const other[][2] = {
+        {"adapter", "a LoRA adapter, not a model: merge it into its base model"},
+        {"mmproj", "the part of a model that sees or hears (mmproj): give the file of its language model"},
+        {"projector", "the part of a model that sees or hears: give the file of its language model"},
+        {"imatrix", "an importance matrix, not a model"},
+        {"vocab", "a vocabulary without weights"},
+    };
+    const char *type = NULL, *arch = NULL;
+    uint64_t n = 0, n_arch = 0;
+    if (io_meta_str(m, "general.type", &type, &n, NULL) != SL_OK) n = 0;
+    for (int i = 0; i < BASE_COUNT_OF(other); i++)
+        if (n == strlen(other[i][0]) && memcmp(type, other[i][0], n) == 0)
+            return SL_FAIL(err, UNSUPPORTED, "%s: %s (general.type is %s)", io_path(m), other[i][1], other[i][0]);
+    if (n && !(n == 5 && memcmp(type, "model", 5) == 0))
+        return SL_FAIL(err, UNSUPPORTED, "%s: general.type is %.*s, not model", io_path(m), (int)BASE_MIN(n, 40), type);
+    if (io_meta_str(m, "general.architecture", &arch, &n_arch, NULL) == SL_OK && n_arch == 4 && memcmp(arch, "clip", 4) == 0)
+        return SL_FAIL(err, UNSUPPORTED, "%s: the part of a model that sees or hears (clip): give the file of its language model", io_path(m));
+    return SL_OK;
+}
+
 static sl_status find_gguf(const io_model *m, const struct model_arch **out, sl_err *err)
 {
     const char *name = NULL;
     uint64_t n = 0;
+    SL_TRY(check_type(m, err));
     SL_TRY(io_meta_str(m, "general.architecture", &name, &n, err));
     const struct model_arch *found = NULL;
     for (int i = 0; i < BASE_COUNT_OF(archs); i++)
@@ -52,8 +76,9 @@ static sl_status find_gguf(const io_model *m, const struct model_arch **out, sl_
 
 static sl_status find_hf(const io_model *m, const struct model_arch **out, sl_err *err)
 {
-    const struct json *cfg = io_config(m);
+    const struct json *cfg = NULL;
     const char *type = NULL;
+    SL_TRY(io_need_config(m, &cfg, err));
     SL_TRY(text_json_str(cfg, "model_type", NULL, &type, err));
     if (!type) return SL_FAIL(err, FORMAT, "config.json: model_type is missing");
     for (int i = 0; i < BASE_COUNT_OF(archs); i++)

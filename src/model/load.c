@@ -204,7 +204,7 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum model_
 static sl_status read_vector(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
 {
     const struct tensor *t = io_find(io, name);
-    if (!t) return SL_FAIL(err, FORMAT, "%s: tensor %s is missing", io_path(io), name);
+    if (!t) return io_missing(io, name, err);
     if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n || n % tensor_dtype(t->type)->block)
         return SL_FAIL(err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld", name,
                        (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);

@@ -239,6 +239,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->opts = *opts;
     m->kind = io_model_kind(io);
     SL_TRY(model_cfg_read(io, &m->arena, &m->cfg, err));
+    SL_TRY(io_check_tails(io, err));
     SL_TRY(model_unused(io, &m->cfg, &m->arena, &m->unused, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);

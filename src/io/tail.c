@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files whose end was never written: programs that download take the space of a file first, and
+ * fill it from the front. Such a file has its full size, and zeros where its last tensors should
+ * be. */
+#include <string.h>
+
+#include "io/io_internal.h"
+
+/* Where the zeros at the end of p[0 .. n) begin. Touches no more than they take up. */
+static uint64_t zeros_from(const uint8_t *p, uint64_t n)
+{
+    uint64_t v;
+    while (n >= 8) {
+        memcpy(&v, p + n - 8, 8);
+        if (v) break;
+        n -= 8;
+    }
+    while (n > 0 && !p[n - 1])
+        n--;
+    return n;
+}
+
+/* A bias may be all zeros, and a few bytes at the end of any tensor may be. */
+static bool is_lost(const struct tensor *t, uint64_t from)
+{
+    size_t n = strlen(t->name);
+    if (n >= 5 && strcmp(t->name + n - 5, ".bias") == 0) return false;
+    if (t->offset >= from) return t->n_bytes > 0;
+    uint64_t end = t->offset + t->n_bytes;
+    return end > from && end - from >= 4096 && end - from >= t->n_bytes / 2;
+}
+
+static sl_status check_file(const io_model *m, int file, sl_err *err)
+{
+    const struct os_map *map = &m->file[file].map;
+    const struct tensor *first = NULL;
+    uint64_t end = 0, n_lost = 0;
+    for (int i = 0; i < m->n_tensor; i++)
+        if (m->tensor[i].file == file && m->tensor[i].data)
+            end = BASE_MAX(end, m->tensor[i].offset + m->tensor[i].n_bytes);
+    if (!end || end > map->size) return SL_OK;
+    uint64_t from = zeros_from(map->data, end);
+    for (int i = 0; i < m->n_tensor; i++) {
+        const struct tensor *t = &m->tensor[i];
+        if (t->file != file || !t->data || !is_lost(t, from)) continue;
+        n_lost++;
+        if (!first || t->offset < first->offset) first = t;
+    }
+    if (!first) return SL_OK;
+    return SL_FAIL(
+        err, FORMAT,
+        "%s: nothing but zeros from byte %llu on, %llu of its tensors among them (%.60s): "
+        "the download did not end",
+        io_short(m->file[file].path), (unsigned long long)from, (unsigned long long)n_lost,
+        first->name);
+}
+
+sl_status io_check_tails(const io_model *m, sl_err *err)
+{
+    if (m->pack) return SL_OK;
+    for (int i = 0; i < m->n_file; i++)
+        SL_TRY(check_file(m, i, err));
+    return SL_OK;
+}
