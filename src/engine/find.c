@@ -19,7 +19,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= k && strcmp(s + n - k, tail) == 0;
 }
 
-/* The first .gguf file of a folder in name order. */
+/* The first model in .gguf files of a folder, in name order. */
 static bool first_gguf(const char *dir, char *out, size_t n)
 {
     char **names = NULL;
@@ -27,7 +27,7 @@ static bool first_gguf(const char *dir, char *out, size_t n)
     bool found = false;
     if (os_list(dir, &names, &n_name, NULL)) return false;
     for (int i = 0; i < n_name && !found; i++)
-        if (ends_with(names[i], ".gguf")) {
+        if (engine_is_gguf_model(names[i])) {
             int k = snprintf(out, n, "%s/%s", dir, names[i]);
             found = k > 0 && (size_t)k < n;
         }
@@ -35,19 +35,47 @@ static bool first_gguf(const char *dir, char *out, size_t n)
     return found;
 }
 
-/* path as it is when it is a file or a Hugging Face folder; a folder that has only a .gguf file
- * stands for that. */
+/* Does a folder hold GGUF files and no others with weights? Then they are the model, with a
+ * config.json beside them or without. */
+bool engine_only_gguf(const char *dir)
+{
+    char **names = NULL;
+    int n = 0;
+    bool gguf = false, other = false;
+    if (os_list(dir, &names, &n, NULL)) return false;
+    for (int i = 0; i < n; i++) {
+        gguf = gguf || ends_with(names[i], ".gguf");
+        other = other || ends_with(names[i], ".safetensors") ||
+                ends_with(names[i], ".safetensors.index.json");
+    }
+    os_list_free(names, n);
+    return gguf && !other;
+}
+
+/* path as it is when it is a file or a Hugging Face folder; a folder that has only .gguf files
+ * stands for the first. */
 static bool settle(const char *path, char *out, size_t n)
 {
-    char config[PATH_BYTES];
     enum os_kind kind = os_path_kind(path);
     if (kind == OS_NONE) return false;
-    int k = snprintf(config, sizeof config, "%s/config.json", path);
-    if (kind == OS_DIR && k > 0 && (size_t)k < sizeof config && os_path_kind(config) == OS_NONE &&
-        first_gguf(path, out, n))
-        return true;
-    k = snprintf(out, n, "%s", path);
+    if (kind == OS_DIR && engine_only_gguf(path) && first_gguf(path, out, n)) return true;
+    int k = snprintf(out, n, "%s", path);
     return k > 0 && (size_t)k < n;
+}
+
+/* What a folder of the hub's cache, or of that name, stands for: the model in its snapshot. out
+ * stays where path is nothing of the kind. */
+static sl_status from_hub(const char *path, const char *rest, char *out, size_t n, sl_err *err)
+{
+    char snapshot[PATH_BYTES], inside[PATH_BYTES];
+    bool is_hub = false;
+    SL_TRY(engine_hub_snapshot(path, snapshot, sizeof snapshot, &is_hub, err));
+    if (!is_hub) return SL_OK;
+    int k = snprintf(inside, sizeof inside, "%s%s%s", snapshot, *rest ? "/" : "", rest);
+    if (k < 0 || (size_t)k >= sizeof inside || os_path_kind(inside) == OS_NONE)
+        return SL_FAIL(err, NOTFOUND, "model not found: %.80s is not in %.120s", rest, snapshot);
+    snprintf(out, n, "%s", inside);
+    return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, out, n, err) : SL_OK;
 }
 
 static bool in_folder(const char *dir, const char *tail, const char *name, char *out, size_t n)
@@ -89,16 +117,28 @@ static bool by_name(const char *name, char *out, size_t n)
 
 sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
 {
-    char out[PATH_BYTES];
+    char out[PATH_BYTES], hub[PATH_BYTES];
+    const char *rest = "";
     char *copy = NULL;
     if (!name) name = "demo";
     bool is_path = strchr(name, '/') || ends_with(name, ".gguf") || ends_with(name, ".packed");
     if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
     /* a name goes to the model folders first, so that a stray folder called "demo" does not hide
      * the demo model */
-    if (!(!is_path && by_name(name, out, sizeof out)) && !settle(name, out, sizeof out)) {
-        if (is_path)
-            return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder", name);
+    if ((!is_path && by_name(name, out, sizeof out)) || settle(name, out, sizeof out)) {
+        if (os_path_kind(out) == OS_DIR) {
+            snprintf(hub, sizeof hub, "%s", out);
+            SL_TRY(from_hub(hub, "", out, sizeof out, err));
+        }
+    } else if (engine_hub_find(name, hub, sizeof hub, &rest)) {
+        snprintf(out, sizeof out, "%s", hub);
+        SL_TRY(from_hub(hub, rest, out, sizeof out, err));
+    } else if (is_path) {
+        return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder%s", name,
+                       name[0] != '/' && name[0] != '.' && !ends_with(name, ".gguf")
+                           ? ", nor in the hub's cache"
+                           : "");
+    } else {
         return SL_FAIL(err, NOTFOUND,
                        "model not found: %.80s: no such file, and not in $SLUICE_MODELS, "
                        "~/.local/share/sluice/models or %s",
