@@ -230,6 +230,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .progress = o->progress,
                             .user = o->user};
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
+    if (e->m->cfg.group_unsaid)
+        log_msg(LOG_WARN, "%s: expert_group_count is missing: experts are chosen without groups",
+                io_path(e->m->io));
     if (model_unused_text(e->net)) log_msg(LOG_WARN, "%s", model_unused_text(e->net));
     int64_t pack_ns = clock_now_ns() - t0;
     if (pack)

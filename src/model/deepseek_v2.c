@@ -6,6 +6,46 @@
 
 #include "model/model_internal.h"
 
+/* Files of before the middle of 2025 do not say in how many groups the experts are. Of the published models it is known. */
+static sl_status groups(const io_model *m, struct model_cfg *c, sl_err *err)
+{
+    static const struct {
+        bool sigmoid;
+        int n_expert, n_layer, n, used;
+    } known[] = {{true, 256, 61, 8, 4} /* DeepSeek-V3, R1 */, {false, 160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */, {true, 384, 61, 1, 1} /* Kimi-K2 */};
+    SL_TRY(model_gguf_int(m, "expert_group_count", 0, 0, 4096, &c->n_group, err));
+    SL_TRY(model_gguf_int(m, "expert_group_used_count", c->n_group ? 1 : 0, 0, 4096, &c->n_group_used, err));
+    if (c->n_group) return SL_OK;
+    c->n_group = c->n_group_used = 1;
+    for (int i = 0; i < BASE_COUNT_OF(known); i++)
+        if (c->route_sigmoid == known[i].sigmoid && c->n_expert == known[i].n_expert && c->n_layer == known[i].n_layer) {
+            c->n_group = known[i].n;
+            c->n_group_used = known[i].used;
+            return SL_OK;
+        }
+    c->group_unsaid = c->n_expert >= 160;
+    return SL_OK;
+}
+
+/* Shared experts that the file holds and does not count. */
+static sl_status shared_count(const io_model *m, struct model_cfg *c, sl_err *err)
+{
+    char name[96];
+    uint64_t n = 0;
+    if (!c->n_expert || c->n_shared || io_meta_u64(m, "deepseek2.expert_shared_count", &n, NULL) == SL_OK) return SL_OK;
+    for (int i = 0; i < c->n_layer; i++) {
+        model_tensor_name(IO_GGUF, ROLE_UP_SHEXP, i, 0, "weight", name, sizeof name);
+        const struct tensor *t = io_find(m, name);
+        if (!t || t->n_dim != 2) continue;
+        if (t->shape[0] % c->d_ff_expert || t->shape[0] / c->d_ff_expert > 64)
+            return SL_FAIL(err, FORMAT, "%s: expert_shared_count is missing, and %s has %lld rows, no multiple of %d", io_path(m), name,
+                           (long long)t->shape[0], c->d_ff_expert);
+        c->n_shared = (int)(t->shape[0] / c->d_ff_expert);
+        return SL_OK;
+    }
+    return SL_OK;
+}
+
 /* What V2 and V3 share in GGUF ("deepseek2"). */
 static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
 {
@@ -33,9 +73,6 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
         if (log_mul > 0) c->yarn_mscale /= 0.1 * log(c->rope_factor) + 1;
     }
     SL_TRY(model_gguf_moe(m, c, err));
-    SL_TRY(model_gguf_int(m, "expert_group_count", 1, 0, 4096, &c->n_group, err));
-    SL_TRY(model_gguf_int(m, "expert_group_used_count", 1, 0, 4096, &c->n_group_used, err));
-    if (!c->n_group) c->n_group = c->n_group_used = 1;
     SL_TRY(model_gguf_real(m, "expert_weights_scale", 1.0, 0, 1e6, &scale, err));
     c->route_scale = scale == 0 ? 1.0f : (float)scale; /* 0 means not set in old files */
     SL_TRY(model_gguf_flag(m, "expert_weights_norm", false, &c->route_norm, err));
@@ -43,7 +80,8 @@ static sl_status read_gguf(const io_model *m, struct model_cfg *c, sl_err *err)
     c->route_sigmoid = gating == 2;
     c->group_max = !c->route_sigmoid;
     c->route_bias = c->route_sigmoid;
-    return SL_OK;
+    SL_TRY(shared_count(m, c, err));
+    return groups(m, c, err);
 }
 
 static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)

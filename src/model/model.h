@@ -48,6 +48,7 @@ struct model_cfg {
     uint8_t *moe_layer;     /* [n_layer + n_mtp] 1 = routed experts; owned by the model */
     bool route_sigmoid, route_norm, route_bias, group_max;
     int n_group, n_group_used;
+    bool group_unsaid;      /* a GGUF of many experts does not say whether they are in groups: they are taken not to be */
     float route_scale;
 };
 

@@ -134,7 +134,7 @@ sl_status model_unused(const io_model *m, const struct model_cfg *c, struct aren
                        const char **text, sl_err *err)
 {
     char names[200] = "", *copy = NULL;
-    int n = 0, used = 0;
+    int n = 0, used = 0, n_unread = 0;
     *text = NULL;
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
@@ -145,6 +145,10 @@ sl_status model_unused(const io_model *m, const struct model_cfg *c, struct aren
             used += snprintf(names + used, sizeof names - (size_t)used, "%s%.56s",
                              n > 1 ? ", " : "", t->name);
     }
+    for (const char *name; (name = io_unread_name(m, n_unread)); n_unread++)
+        if (n++ < N_NAMED && used < (int)sizeof names)
+            used += snprintf(names + used, sizeof names - (size_t)used, "%s%.56s",
+                             n > 1 ? ", " : "", name);
     if (!n) return SL_OK;
     if (n > N_NAMED && used < (int)sizeof names)
         snprintf(names + used, sizeof names - (size_t)used, " and %d more", n - N_NAMED);

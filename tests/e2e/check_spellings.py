@@ -81,6 +81,17 @@ def conf(**kw):
     return lambda t, c, files: c["quantization_config"].update(kw)
 
 
+def autoround(layout):
+    """AutoRound's configuration over the same tensors."""
+    def edit(t, c, files):
+        q = c["quantization_config"]
+        c["quantization_config"] = dict(quant_method="auto-round", bits=4, group_size=q["group_size"], sym=q.get("sym", False), data_type="int",
+                                        autoround_version="0.5.1", batch_size=8, iters=200, block_name_to_quantize="model.layers")
+        if layout:
+            c["quantization_config"]["packing_format"] = layout
+    return edit
+
+
 def weights(**kw):
     return lambda t, c, files: c["quantization_config"]["config_groups"]["group_0"]["weights"].update(kw)
 
@@ -198,6 +209,9 @@ CASES = {
         quants.qwen(), quantization_config=quants.gptq_config(8)), quants.f(quants.gptq, bits=8), {}, edit), zeros_of(0x80)),
     "gptq_v2 by format": (of("gptq_order.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(
         format=c["quantization_config"].pop("checkpoint_format"))),
+    "auto-round in gptq's layout": (of("gptq.qwen3_moe"), autoround("auto_round:auto_gptq")),
+    "auto-round in awq's layout": (of("awq.qwen3_moe"), autoround("auto_round:auto_awq")),
+    "auto-round of no layout": (of("gptq.qwen3_moe"), autoround(None)),
     "actorder true": (of("ct_int4_order.qwen3_moe"), weights(actorder=True)),
     "block_structure text": (of("ct_fp8_block.qwen3_moe"), weights(block_structure="128x128")),
     "group of activations": (of("ct_int4.qwen3_moe"), activations_alone),
