@@ -65,7 +65,8 @@ static bool settle(const char *path, char *out, size_t n)
 
 /* What a folder of the hub's cache, or of that name, stands for: the model in its snapshot. out
  * stays where path is nothing of the kind. */
-static sl_status from_hub(const char *path, const char *rest, char *out, size_t n, sl_err *err)
+static sl_status from_hub(const char *path, const char *rest, const char *tag, char *out, size_t n,
+                          sl_err *err)
 {
     char snapshot[PATH_BYTES], inside[PATH_BYTES];
     bool is_hub = false;
@@ -75,7 +76,7 @@ static sl_status from_hub(const char *path, const char *rest, char *out, size_t 
     if (k < 0 || (size_t)k >= sizeof inside || os_path_kind(inside) == OS_NONE)
         return SL_FAIL(err, NOTFOUND, "model not found: %.80s is not in %.120s", rest, snapshot);
     snprintf(out, n, "%s", inside);
-    return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, out, n, err) : SL_OK;
+    return os_path_kind(inside) == OS_DIR ? engine_hub_gguf(inside, tag, out, n, err) : SL_OK;
 }
 
 static bool in_folder(const char *dir, const char *tail, const char *name, char *out, size_t n)
@@ -118,21 +119,25 @@ static bool by_name(const char *name, char *out, size_t n)
 sl_status engine_find_model(const char *name, struct arena *a, const char **path, sl_err *err)
 {
     char out[PATH_BYTES], hub[PATH_BYTES];
-    const char *rest = "";
+    const char *rest = "", *tag = "";
     char *copy = NULL;
     if (!name) name = "demo";
     bool is_path = strchr(name, '/') || ends_with(name, ".gguf") || ends_with(name, ".packed");
     if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
+    if (strstr(name, "://"))
+        return SL_FAIL(
+            err, NOTFOUND,
+            "model not found: %.140s: nothing is fetched: download it, and give its path", name);
     /* a name goes to the model folders first, so that a stray folder called "demo" does not hide
      * the demo model */
     if ((!is_path && by_name(name, out, sizeof out)) || settle(name, out, sizeof out)) {
         if (os_path_kind(out) == OS_DIR) {
             snprintf(hub, sizeof hub, "%s", out);
-            SL_TRY(from_hub(hub, "", out, sizeof out, err));
+            SL_TRY(from_hub(hub, "", "", out, sizeof out, err));
         }
-    } else if (engine_hub_find(name, hub, sizeof hub, &rest)) {
+    } else if (engine_hub_find(name, hub, sizeof hub, &rest, &tag)) {
         snprintf(out, sizeof out, "%s", hub);
-        SL_TRY(from_hub(hub, rest, out, sizeof out, err));
+        SL_TRY(from_hub(hub, rest, tag, out, sizeof out, err));
     } else if (is_path) {
         return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder%s", name,
                        name[0] != '/' && name[0] != '.' && !ends_with(name, ".gguf")

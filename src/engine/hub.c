@@ -91,6 +91,7 @@ bool engine_is_gguf_model(const char *name)
 }
 
 struct found {
+    const char *tag; /* part of the names that are wanted, in capitals or not; "" = all */
     int n;
     char path[PATH_BYTES]; /* of the first */
     char names[160];
@@ -98,22 +99,23 @@ struct found {
 
 static void look(const char *dir, const char *sub, struct found *f)
 {
-    char path[PATH_BYTES], **names = NULL;
+    char path[PATH_BYTES], shown[300], **names = NULL;
     int n_name = 0;
     if (!put(path, sizeof path, dir, sub) || os_list(path, &names, &n_name, NULL)) return;
     for (int i = 0; i < n_name; i++) {
         size_t used = strlen(f->names);
-        if (!engine_is_gguf_model(names[i])) continue;
+        snprintf(shown, sizeof shown, "%s%s%s", *sub == '.' ? "" : sub, *sub == '.' ? "" : "/",
+                 names[i]);
+        if (!engine_is_gguf_model(names[i]) || !strcasestr(shown, f->tag)) continue;
         if (f->n++ == 0 && !put(f->path, sizeof f->path, path, names[i])) f->path[0] = 0;
-        snprintf(f->names + used, sizeof f->names - used, "%s%s%s%s", used ? " " : "",
-                 strcmp(sub, ".") == 0 ? "" : sub, strcmp(sub, ".") == 0 ? "" : "/", names[i]);
+        snprintf(f->names + used, sizeof f->names - used, "%s%s", used ? " " : "", shown);
     }
     os_list_free(names, n_name);
 }
 
-sl_status engine_hub_gguf(const char *dir, char *out, size_t n, sl_err *err)
+sl_status engine_hub_gguf(const char *dir, const char *tag, char *out, size_t n, sl_err *err)
 {
-    struct found f = {0};
+    struct found f = {.tag = tag};
     char path[PATH_BYTES], **names = NULL;
     int n_name = 0;
     if (put(path, sizeof path, dir, "config.json") && os_path_kind(path) == OS_FILE &&
@@ -127,6 +129,9 @@ sl_status engine_hub_gguf(const char *dir, char *out, size_t n, sl_err *err)
         os_list_free(names, n_name);
     }
     if (f.n == 1 && f.path[0]) snprintf(out, n, "%s", f.path);
+    if (!f.n && *tag)
+        return SL_FAIL(err, NOTFOUND, "model not found: %.120s has no .gguf file of %.60s", dir,
+                       tag);
     if (f.n < 2) return SL_OK;
     return SL_FAIL(err, NOTFOUND, "%.70s has %d models: add one of %.130s", dir, f.n, f.names);
 }
@@ -141,7 +146,7 @@ static bool in_cache(const char *dir, const char *tail, const char *org, int n_o
     return k > 0 && (size_t)k < n && os_path_kind(out) == OS_DIR;
 }
 
-bool engine_hub_find(const char *name, char *out, size_t n, const char **rest)
+bool engine_hub_find(const char *name, char *out, size_t n, const char **rest, const char **tag)
 {
     static const char *const at[][2] = {{"HF_HUB_CACHE", ""},
                                         {"HUGGINGFACE_HUB_CACHE", ""},
@@ -150,8 +155,9 @@ bool engine_hub_find(const char *name, char *out, size_t n, const char **rest)
                                         {"HOME", "/.cache/huggingface/hub"}};
     const char *slash = strchr(name, '/');
     if (!slash || slash == name || name[0] == '.' || name[0] == '~' || !slash[1]) return false;
-    int n_org = (int)(slash - name), n_name = (int)strcspn(slash + 1, "/");
-    *rest = slash[1 + n_name] ? slash + 2 + n_name : "";
+    int n_org = (int)(slash - name), n_name = (int)strcspn(slash + 1, "/:");
+    *rest = slash[1 + n_name] == '/' ? slash + 2 + n_name : "";
+    *tag = slash[1 + n_name] == ':' ? slash + 2 + n_name : "";
     for (int i = 0; i < BASE_COUNT_OF(at); i++) {
         const char *dir = getenv(at[i][0]);
         if (dir && *dir && in_cache(dir, at[i][1], name, n_org, slash + 1, n_name, out, n))

@@ -299,6 +299,12 @@ sl_status io_gguf_part(io_model *m, int i, struct io_part *out, sl_err *err)
     g.r = rd_init(m->file[i].map.data, m->file[i].map.size);
     memset(out, 0, sizeof *out);
     const uint8_t *magic = rd_bytes(&g.r, 4);
+    char what[140];
+    if (!magic || memcmp(magic, "GGUF", 4) != 0) {
+        io_foreign_text(m->file[i].map.data, m->file[i].map.size, what, sizeof what);
+        if (m->file[i].map.size && what[0])
+            return SL_FAIL(err, FORMAT, "%s: not a GGUF file but %s", io_short(g.path), what);
+    }
     if (!magic || memcmp(magic, "GGUF", 4) != 0)
         return IO_FAIL_AT(err, g.path, 0, "not a GGUF file");
     SL_TRY(read_counts(&g, &n_tensor, &n_kv, err));

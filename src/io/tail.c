@@ -20,14 +20,15 @@ static uint64_t zeros_from(const uint8_t *p, uint64_t n)
     return n;
 }
 
-/* A bias may be all zeros, and a few bytes at the end of any tensor may be. */
-static bool is_lost(const struct tensor *t, uint64_t from)
+/* Matrices of numbers or codes, and norms, are never all zeros; biases, zero points and orders of
+ * columns may be, and a few bytes at the end of any matrix. */
+static bool is_lost(const io_model *m, int i, uint64_t from)
 {
-    size_t n = strlen(t->name);
-    if (n >= 5 && strcmp(t->name + n - 5, ".bias") == 0) return false;
-    if (t->offset >= from) return t->n_bytes > 0;
+    const struct tensor *t = &m->tensor[i];
+    bool norm = t->n_dim == 1 && io_ends_with(t->name, "norm.weight");
+    if (!t->data || !t->n_bytes || !(norm || io_tensor_is_matrix(m, i))) return false;
     uint64_t end = t->offset + t->n_bytes;
-    return end > from && end - from >= 4096 && end - from >= t->n_bytes / 2;
+    return t->offset >= from || (end > from && end - from >= 4096 && end - from >= t->n_bytes / 2);
 }
 
 static sl_status check_file(const io_model *m, int file, sl_err *err)
@@ -42,7 +43,7 @@ static sl_status check_file(const io_model *m, int file, sl_err *err)
     uint64_t from = zeros_from(map->data, end);
     for (int i = 0; i < m->n_tensor; i++) {
         const struct tensor *t = &m->tensor[i];
-        if (t->file != file || !t->data || !is_lost(t, from)) continue;
+        if (t->file != file || !is_lost(m, i, from)) continue;
         n_lost++;
         if (!first || t->offset < first->offset) first = t;
     }

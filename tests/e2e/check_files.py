@@ -216,6 +216,9 @@ def foreign(k):
             if "index" in f:
                 del files["model.safetensors"]
             k.refused(f"{name} {f}", tiny.write(k.path(), files), word, f)
+    g = badgguf.Gguf().add("split.no", badgguf.U16, 0).add("split.count", badgguf.U16, 2).bytes()
+    split = tiny.write(k.path(), {"m-00001-of-00002.gguf": g, "m-00002-of-00002.gguf": LFS})
+    k.refused("second part a pointer", os.path.join(split, "m-00001-of-00002.gguf"), "git-lfs", "m-00002-of-00002.gguf")
     for data, word in ((b"Entry not found", "Entry not found"), (b'{"error":"Repository not found"}', "Repository"), (bytes(4096), "zeros"),
                        (b"lmgg" + bytes(40), "before GGUF")):
         k.refused(f"gguf {data[:9]}", os.path.join(tiny.write(k.path(), {"m.gguf": data}), "m.gguf"), word)
@@ -259,6 +262,7 @@ def zeros(k):
     w = tiny.weights(c)
     w["model.layers.1.self_attn.v_proj.bias"] = ((16,), [0.0] * 16)
     last = w.pop("model.layers.1.self_attn.v_proj.bias")
+    k.runs("an order of columns at the end", tiny.folder(k.path(), c, {**w, "model.layers.1.self_attn.v_proj.bias": last, "z.g_idx": ((64,), [0.0] * 64)}), "z.g_idx")
     k.runs("a bias of zeros at the end", tiny.folder(k.path(), c, {**w, "model.layers.1.self_attn.v_proj.bias": last}))
 
 
@@ -351,6 +355,10 @@ def hub(k):
     rc, _, err = e2e.run([S, "run", "-m", "org/many-GGUF", "--ids", "5", "-n", "1"], env=env)
     k.t.check("gguf, many", e2e.one_line_failure(rc, err) or (None if "name-Q8_0.gguf" in err and "name-Q4_0.gguf" in err else err))
     k.runs("gguf, by file", "org/many-GGUF/name-Q4_0.gguf", env=env)
+    k.runs("gguf, by tag", "org/many-GGUF:q4_0", env=env)
+    rc, _, err = e2e.run([S, "run", "-m", "org/many-GGUF:Q6_K", "--ids", "5", "-n", "1"], env=env)
+    k.t.check("gguf, no such tag", e2e.one_line_failure(rc, err) or (None if "Q6_K" in err else err))
+    k.refused("a URL", "https://huggingface.co/org/name", "fetched")
     repo("org/sub-GGUF", {"abc": {"Q8_0/name-Q8_0.gguf": gguf}})
     k.runs("gguf in a folder", "org/sub-GGUF", env=env)
     rc, out, err = e2e.run([S, "inspect", "org/name"], env=env)
