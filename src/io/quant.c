@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fp.h"
+#include "base/str.h"
 #include "io/io_internal.h"
 
 bool io_ends_with(const char *s, const char *tail)
@@ -27,6 +28,14 @@ sl_status io_need(const struct io_want *q, const char *part, const struct tensor
 {
     *out = io_part_of(q, part);
     if (*out) return SL_OK;
+    char name[512];
+    int k = snprintf(name, sizeof name, "%.*s.%s", q->n_module, q->name, part);
+    int file = k > 0 ? io_index_find(&q->m->promised, name, (uint64_t)k) : -1;
+    if (file >= 0)
+        return SL_FAIL(
+            err, FORMAT,
+            "%s: tensor %.100s is missing: the index names %.60s, which does not have it",
+            io_short(q->m->path), name, str_base(q->m->file[file].path));
     return SL_FAIL(err, FORMAT, "%s: %.80s is quantised (%s), but its %s is missing",
                    io_short(q->m->path), q->name, q->m->quant_method, part);
 }

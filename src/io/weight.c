@@ -18,7 +18,7 @@ static const struct io_scheme scheme[] = {
     {"ascend", io_ascend_prepare, io_ascend_read},
 };
 static const char scheme_names[] =
-    "fp8, awq, gptq, auto-round, compressed-tensors, modelopt and ascend are";
+    "fp8, awq, gptq, compressed-tensors, modelopt, ascend and auto-round are";
 
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)
