@@ -272,7 +272,7 @@ static sl_status bias(struct model *m, const io_model *io, int il, enum model_ro
 {
     char name[MAX_NAME];
     SL_TRY(stored_bias(m, io, il, role, n, out, err));
-    if (*out) return SL_OK;
+    if (*out || !model_reads_bias(io, &m->cfg, role)) return SL_OK;
     model_tensor_name(m->kind, role, il, 0, "bias", name, sizeof name);
     if (!must && !io_find(io, name)) return SL_OK;
     return named_vector(m, io, name, n, out, err);

@@ -145,6 +145,8 @@ struct model {
     struct behind behind;
 };
 
+/* unused.c: is a plain bias of that attention matrix part of the model? In folders only where the configuration says so. */
+bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role);
 /* load.c */
 sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l,
                            sl_err *err) BASE_MUST_USE;

@@ -15,6 +15,15 @@ static bool ends_with(const char *s, const char *tail)
     return n >= k && strcmp(s + n - k, tail) == 0;
 }
 
+bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role)
+{
+    const char *method = io_quant_method(m);
+    if (io_model_kind(m) == IO_GGUF) return true;
+    if (io_model_pack(m) && method && strcmp(method, "ascend") == 0)
+        return true; /* what were its scales' */
+    return c->attn_bias && (role != ROLE_O || strcmp(c->arch, "qwen2") != 0);
+}
+
 /* Does attention of that kind have the role? */
 static bool attention_reads(const struct model_cfg *c, enum model_role role)
 {
@@ -89,6 +98,9 @@ static bool reads(const io_model *m, const struct model_cfg *c, const struct mod
     bool bias =
         strcmp(id->suffix, "bias") == 0 && (id->role == ROLE_ROUTER_BIAS || !is_norm(id->role));
     if (id->role < 0 || !(weight || bias)) return false;
+    if (bias && !c->kv_lora &&
+        (id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O))
+        return model_reads_bias(m, c, (enum model_role)id->role);
     return id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
            attention_reads(c, (enum model_role)id->role) || ffn_reads(c, id);
 }

@@ -383,9 +383,18 @@ static const char *plain_type(const struct quant_plan *p)
     return n[0] > n[1] && n[0] > n[2] ? "float32" : n[2] > n[1] ? "float16" : "bfloat16";
 }
 
+/* Were biases taken out of scales? Then the configuration must say that there are some. */
+static bool has_new_bias(const struct quant_plan *p)
+{
+    for (int i = 0; i < p->n_item; i++)
+        if (p->item[i].from == QUANT_BIAS) return true;
+    return false;
+}
+
 sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err)
 {
     struct json_w w;
+    bool biased = has_new_bias(p);
     text_jw_init(&w, out);
     text_jw_obj(&w);
     if (io_model_kind(p->src) == IO_GGUF) {
@@ -394,9 +403,11 @@ sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err
     } else {
         for (const struct json *m = io_config(p->src)->child; m; m = m->next) {
             if (strcmp(m->key, "quantization_config") == 0 || strcmp(m->key, "compression_config") == 0) continue;
+            if (biased && strcmp(m->key, "attention_bias") == 0) continue;
             text_jw_key(&w, m->key);
             text_jw_node(&w, m);
         }
+        if (biased) put_bool(&w, "attention_bias", true);
     }
     put_quantization(p, &w);
     text_jw_obj_end(&w);

@@ -207,6 +207,14 @@ static sl_status add_freqs(struct quant_plan *p, sl_err *err)
     return SL_OK;
 }
 
+/* A bias that the folder's configuration does not know: it is no part of the model, but a GGUF file would make it one. */
+static bool is_unknown_bias(const struct quant_plan *p, const struct model_name *id)
+{
+    bool attn = id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O;
+    return p->to == IO_GGUF && p->has_cfg && attn && strcmp(id->suffix, "bias") == 0 && !p->cfg.kv_lora &&
+           (!p->cfg.attn_bias || (id->role == ROLE_O && strcmp(p->cfg.arch, "qwen2") == 0));
+}
+
 static sl_status add_cross(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
 {
     char other[QUANT_MAX_NAME];
@@ -219,6 +227,7 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     if (p->to == IO_HF && id->role == ROLE_K_B) return add_kv_b(p, name, id, QUANT_KV_B, err);
     if (p->to == IO_HF && id->role == ROLE_V_B) return SL_OK; /* with attn_k_b */
     if (p->to == IO_HF && strstr(name, "rotary_emb.inv_freq")) return SL_OK;
+    if (is_unknown_bias(p, id)) return SL_OK;
     quant_name_in(p->to, id, other, sizeof other);
     if (!other[0]) {
         if (strstr(name, "rotary_emb.inv_freq")) return SL_OK; /* old folders store what the configuration says */

@@ -145,6 +145,16 @@ def tensors(k):
         k.runs(f"folder {n}", tiny.folder(k.path(), c, {**w, n: x}), n)
     for n in ("model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.self_attn.k_scale", "model.layers.2.embed_tokens.weight", "mtp.fc.weight"):
         k.runs(f"folder {n}", tiny.folder(k.path(), c, {**w, n: x}))
+    # biases that the configuration does not know are no part of the model, in transformers and here
+    odd = {**w, "model.layers.0.self_attn.q_proj.bias": ((32,), [.5] * 32), "model.layers.1.self_attn.o_proj.bias": ((32,), [.5] * 32)}
+    src = tiny.folder(k.path(), c, odd)
+    k.runs("folder biases", src, "2 tensors")
+    want = tiny.Net(c, w).forward(IDS)
+    k.right("folder biases", src, want)
+    dst = k.path(".gguf")
+    rc, _, err = e2e.run([S, "quantize", src, dst, "--weights", "f32", "-q"])
+    k.right("folder biases to gguf", dst, want) if rc == 0 else k.t.check("folder biases to gguf", err)
+    k.runs("gguf bias", tiny.gguf(k.path(".gguf"), c, w, tensors={**t, "blk.0.attn_q.bias": ((32,), [.5] * 32)}))
     c = tiny.config("deepseek_v3")
     w = tiny.weights(c)
     t = tiny.gguf_tensors(c, w)
