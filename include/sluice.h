@@ -176,10 +176,15 @@ SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids,
 typedef struct sl_chat {
     const char *messages, *tools, *kwargs;
     int no_generation_prompt;
-    int max_ids; /* more tokens than this are LIMIT, without making them all; 0 = no limit */
+    int max_ids; /* more tokens than this are LIMIT; 0 = no limit */
+    const char *cut; /* NULL, or a mark that ends in a space and stands at the end of the last message: the prompt ends before it. Where the template
+                        took that space away, white space before it goes too. REQUEST when the rendered text does not hold it */
 } sl_chat;
 SL_API sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
                                 int *n_ids, sl_err *err) SL_MUST_USE;
+
+/* 1: the template (with tools: that of conversations with tools) reads a variable of this name. Threads: any. */
+SL_API int sl_template_reads(const sl_model *m, int tools, const char *name);
 
 SL_API void sl_free(void *p); /* NULL is legal */
 
@@ -276,6 +281,10 @@ typedef struct sl_sampling {
     const sl_bias *bias;     /* copied */
     int n_bias;
 } sl_sampling;
+
+/* What the model's files recommend (generation_config.json, general.sampling.* of a GGUF) over what *s holds: temperature, top_k, top_p, min_p and
+ * repeat_penalty, as far as they say. *max_tokens: 0 = nothing. Returns how many values there were. What can not be used is logged and left out. */
+SL_API int sl_model_sampling(const sl_model *m, sl_sampling *s, int *max_tokens);
 
 typedef enum sl_finish {
     SL_FINISH_NONE,

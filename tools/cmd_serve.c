@@ -22,9 +22,11 @@
 
 struct serve_opts {
     struct opt_common common;
-    const char *host, *alias, *key_file, *tls_cert, *tls_key, *db, *trace;
+    const char *host, *key_file, *tls_cert, *tls_key, *db, *trace;
     const char *tool_parser, *reasoning_parser;
-    struct opt_strs allow_host, cors;
+    struct opt_strs alias, served, allow_host, cors;
+    struct sampling_opts sampling; /* -1: the model's own */
+    int recommended;
     int port, max_batch, max_queue, chunk, prefix_cache, interval_ms, metrics, ui, drain_s, sandbox;
     int64_t kv_tokens, timeout_ms;
     bool log_json;
@@ -34,7 +36,8 @@ struct serve_opts {
 static const struct opt opts[] = {
     {"host",      0, OPT_STR,  offsetof(struct serve_opts, host),      "ADDR", "127.0.0.1", 0, 0, "address to listen on (0.0.0.0: all of them)"},
     {"port",      0, OPT_INT,  offsetof(struct serve_opts, port),      "N", "8080", 0, 65535, "port to listen on (0: a free one)"},
-    {"alias",     0, OPT_STR,  offsetof(struct serve_opts, alias),     "NAME", NULL, 0, 0, "what clients call the model"},
+    {"alias",     0, OPT_STRS, offsetof(struct serve_opts, alias),     "NAME[,NAME]", NULL, 0, 0, "what clients call the model (may be repeated)"},
+    {"served-model-name", 0, OPT_STRS, offsetof(struct serve_opts, served), "NAME", NULL, 0, 0, "the same; vLLM's name of it"},
     {"api-key-file", 0, OPT_STR, offsetof(struct serve_opts, key_file), "FILE", NULL, 0, 0, "keys that clients must have, see docs/serving.md"},
     {"tls-cert",  0, OPT_STR,  offsetof(struct serve_opts, tls_cert),  "FILE", NULL, 0, 0, "certificate chain, PEM"},
     {"tls-key",   0, OPT_STR,  offsetof(struct serve_opts, tls_key),   "FILE", NULL, 0, 0, "its private key, PEM"},
@@ -51,6 +54,14 @@ static const struct opt opts[] = {
     {"db",        0, OPT_STR,  offsetof(struct serve_opts, db),        "FILE", NULL, 0, 0, "stored responses and usage by key (default: in memory)"},
     {"allow-host", 0, OPT_STRS, offsetof(struct serve_opts, allow_host), "NAME", NULL, 0, 0, "a name under which clients reach this server (may be repeated)"},
     {"cors-origin", 0, OPT_STRS, offsetof(struct serve_opts, cors),    "ORIGIN", NULL, 0, 0, "pages of ORIGIN may call this server (may be repeated)"},
+    {"temp",      0, OPT_REAL, offsetof(struct serve_opts, sampling.temp), "X", "-1", -1, 100, "temperature of requests that give none (-1: the model's own, else 1)"},
+    {"top-k",     0, OPT_INT,  offsetof(struct serve_opts, sampling.top_k), "N", "-1", -1, 1 << 30, "likewise; 0: all tokens (-1: the model's own, else 0)"},
+    {"top-p",     0, OPT_REAL, offsetof(struct serve_opts, sampling.top_p), "X", "-1", -1, 1, "likewise (-1: the model's own, else 1)"},
+    {"min-p",     0, OPT_REAL, offsetof(struct serve_opts, sampling.min_p), "X", "-1", -1, 1, "likewise (-1: the model's own, else 0)"},
+    {"repeat-penalty", 0, OPT_REAL, offsetof(struct serve_opts, sampling.repeat), "X", "-1", -1, 100, "likewise (-1: the model's own, else 1)"},
+    {"presence-penalty", 0, OPT_REAL, offsetof(struct serve_opts, sampling.presence), "X", "0", -2, 2, "of requests that give none"},
+    {"frequency-penalty", 0, OPT_REAL, offsetof(struct serve_opts, sampling.frequency), "X", "0", -2, 2, "of requests that give none"},
+    {"generation-config", 0, OPT_ENUM, offsetof(struct serve_opts, recommended), "auto|off", "auto", 0, 0, "sample as the model's files recommend where requests and options are silent"},
     {"metrics",   0, OPT_ENUM, offsetof(struct serve_opts, metrics),   "on|off", "on", 0, 0, "GET /metrics"},
     {"ui",        0, OPT_ENUM, offsetof(struct serve_opts, ui),        "on|off", "on", 0, 0, "web page at /"},
     {"sandbox",   0, OPT_ENUM, offsetof(struct serve_opts, sandbox),   "auto|off", "auto", 0, 0, "give up files, privileges and system calls that are not needed"},
@@ -154,13 +165,68 @@ static void let_go(net_server *s, int64_t deadline)
         nanosleep(&ms, NULL);
 }
 
+/* Sampling of requests that say nothing: the options, else the model's files, else OpenAI's. */
+static void read_sampling(const struct compute *c, const struct serve_opts *o, struct api_opts *ao)
+{
+    const struct sampling_opts *x = &o->sampling;
+    sl_sampling s = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+    int n = o->recommended == 0 ? sl_model_sampling(c->m, &s, &ao->max_tokens) : 0;
+    bool own = x->temp >= 0 || x->top_k >= 0 || x->top_p >= 0 || x->min_p >= 0 || x->repeat >= 0;
+    if (x->temp >= 0) s.temperature = (float)x->temp;
+    if (x->top_k >= 0) s.top_k = x->top_k;
+    if (x->top_p >= 0) s.top_p = (float)x->top_p;
+    if (x->min_p >= 0) s.min_p = (float)x->min_p;
+    if (x->repeat >= 0) s.repeat_penalty = (float)x->repeat;
+    s.presence_penalty = (float)x->presence;
+    s.frequency_penalty = (float)x->frequency;
+    ao->sampling = s;
+    if (n || own)
+        log_msg(LOG_WARN,
+                "requests that say nothing are sampled with temperature %g, top_k %d, top_p %g, "
+                "min_p %g, repetition_penalty %g%s",
+                (double)s.temperature, s.top_k, (double)s.top_p, (double)s.min_p,
+                (double)s.repeat_penalty, n ? ", as the model's files recommend" : "");
+}
+
+/* The names of the options, each of which may be several with commas between them. */
+static sl_status read_names(const struct serve_opts *o, struct arena *a, struct api_opts *ao,
+                            sl_err *err)
+{
+    const struct opt_strs *list[] = {&o->alias, &o->served};
+    void *mem = NULL;
+    size_t n = 0;
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < list[l]->n; i++)
+            for (const char *c = list[l]->v[i]; c; c = strchr(c + 1, ','))
+                n++;
+    SL_TRY(mem_arena_array(a, n + 1, sizeof(char *), &mem, err));
+    const char **name = mem;
+    n = 0;
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < list[l]->n; i++) {
+            char *copy = NULL;
+            SL_TRY(mem_arena_str(a, list[l]->v[i], strlen(list[l]->v[i]), &copy, err));
+            for (char *next; copy; copy = next) {
+                size_t k = 0;
+                next = strchr(copy, ',');
+                if (next) *next++ = 0;
+                while (k < n && strcmp(name[k], copy) != 0)
+                    k++;
+                if (k == n) name[n++] = copy;
+            }
+        }
+    if (!n) return SL_OK;
+    ao->name = name[0];
+    ao->alias = name + 1;
+    ao->n_alias = (int)n - 1;
+    return SL_OK;
+}
+
 /* All but the model and the engine. */
 static struct api_opts api_opts_of(const struct serve_opts *o)
 {
     bool plain = !strpbrk(o->common.model, "/.");
-    return (struct api_opts){.name = o->alias ? o->alias
-                                     : plain  ? o->common.model
-                                              : NULL,
+    return (struct api_opts){.name = plain ? o->common.model : NULL,
                              .model_arg = o->common.model,
                              .key_file = o->key_file,
                              .db_file = o->db,
@@ -189,12 +255,12 @@ static bool takes_all_cpus(const struct compute *c)
            c->ei.n_thread >= os_within_quota(&topo, topo.n_pu);
 }
 
-static sl_status serve(struct compute *c, const struct serve_opts *o, char *cert, char *key,
-                       sl_err *err)
+static sl_status serve(struct compute *c, const struct serve_opts *o, struct api_opts ao,
+                       char *cert, char *key, sl_err *err)
 {
     sl_probe_result probe;
     sl_probe(c->e, PROBE_MS, &probe);
-    struct api_opts ao = api_opts_of(o);
+    read_sampling(c, o, &ao);
     ao.model = c->m;
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
@@ -306,7 +372,8 @@ static int run(struct cmd_ctx *x)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
     mem_steady();
     cmd_signals_sockets();
-    const struct api_opts ao = api_opts_of(o);
+    struct api_opts ao = api_opts_of(o);
+    if (read_names(o, &x->arena, &ao, &err)) return cmd_fail(&err);
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
     sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
     if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &key, &n, &err);
@@ -319,7 +386,7 @@ static int run(struct cmd_ctx *x)
     if (!st && o->trace) st = trace_open(o->trace, &live.trace, &err);
     if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
-    if (!st) st = serve(&c, o, cert, key, &err);
+    if (!st) st = serve(&c, o, ao, cert, key, &err);
     compute_close(&c);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */

@@ -3,23 +3,50 @@
 
 #include <string.h>
 
+static void drop(void *user, const char *p, size_t n)
+{
+    (void)user;
+    (void)p;
+    (void)n;
+}
+
+/* The text of the message that the answer continues: what it says of reasoning and calls holds on.
+ * A call that begins in it is a call of the answer. */
+static sl_status continued(struct api_answer *x, const struct json *body, sl_err *err)
+{
+    const struct json *list = api_field(body, "messages");
+    struct api_parse_sink sink = api_answer_sink;
+    struct str s;
+    if (!list || !api_field_bool(body, "continue_final_message", false)) return SL_OK;
+    sink.user = x;
+    sink.text = sink.reason = drop;
+    str_init(&s, MEM_REQUEST, 0);
+    api_content_text(&s, api_field(list->item[list->n - 1], "content"));
+    sl_status st = str_status(&s, err);
+    if (!st) st = api_parse_prompt(x->parse, str_c(&s), s.n, &sink, err);
+    x->continues = s.n > 0;
+    str_fini(&s);
+    return st;
+}
+
 sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, struct api_answer *x,
                           sl_err *err)
 {
     const struct json *tools = api_field(body, "tools");
     bool one = !api_field_bool(body, "parallel_tool_calls", true);
-    struct api_parse_opts o = {.tool_parser = a->o.tool_parser,
-                               .reasoning_parser = a->o.reasoning_parser,
-                               .template_text = tools ? a->mi.chat_template_tools : a->mi.chat_template,
-                               .tools = tools && tools->n &&
-                                        !text_json_is(api_field(body, "tool_choice"), "none"),
-                               .prompt_thinks = prompt_thinks,
-                               .max_calls = one ? 1 : API_CALL_MAX};
+    struct api_parse_opts o = {
+        .tool_parser = a->o.tool_parser,
+        .reasoning_parser = a->o.reasoning_parser,
+        .template_text = tools ? a->mi.chat_template_tools : a->mi.chat_template,
+        .tools = tools && tools->n && !text_json_is(api_field(body, "tool_choice"), "none"),
+        .prompt_thinks = prompt_thinks,
+        .max_calls = one ? 1 : API_CALL_MAX};
     str_init(&x->text, MEM_REQUEST, 0);
     str_init(&x->reason, MEM_REQUEST, 0);
     str_init(&x->logprobs, MEM_REQUEST, 0);
     str_init(&x->ids, MEM_REQUEST, 0);
-    return api_parse_open(&o, &x->parse, err);
+    SL_TRY(api_parse_open(&o, &x->parse, err));
+    return continued(x, body, err);
 }
 
 void api_answer_fini(struct api_answer *x)

@@ -24,8 +24,10 @@ struct api_answer {
     int n_call, cap_call;
     int finish;
     bool begun;
+    bool continues; /* text of the last message */
 };
 
+/* body: as chat has it. After a failure api_answer_fini is due all the same. */
 sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks,
                           struct api_answer *out, sl_err *err) BASE_MUST_USE;
 void api_answer_fini(struct api_answer *x);

@@ -316,7 +316,8 @@ static sl_status prepare(api *a, struct net_req *r, struct api_msg *p, sl_err *e
                                    .route = API_CHAT,
                                    .parse = p->x.parse,
                                    .chat = p->chat,
-                                   .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
+                                   .thought = p->x.continues ||
+                                              api_prompt_ends(a, &p->prompt, API_THINK_END)};
     SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
     api_answer_special(&p->x, &p->g.q);

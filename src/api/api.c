@@ -53,7 +53,10 @@ sl_status api_opts_check(const struct api_opts *o, sl_err *err)
     sl_status st = api_parse_open(&po, &p, err);
     api_parse_close(p);
     if (st) return st;
-    if (o->name && !*o->name) return SL_FAIL(err, REQUEST, "--alias: an empty name");
+    for (int i = -1; i < o->n_alias; i++) {
+        const char *name = i < 0 ? o->name : o->alias[i];
+        if (name && !*name) return SL_FAIL(err, REQUEST, "--alias: an empty name");
+    }
     for (int i = 0; i < o->n_host; i++)
         if (!*o->host[i] || strpbrk(o->host[i], "/ "))
             return SL_FAIL(err, REQUEST, "--allow-host %.60s: a host name, without scheme and path",
@@ -72,6 +75,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     sl_model_info_get(o->model, &a->mi);
     sl_engine_info_get(o->engine, &a->ei);
     SL_TRY(copy(a, o->name ? o->name : a->mi.name, &a->name, err));
+    SL_TRY(copy_list(a, o->alias, o->n_alias, &a->o.alias, err));
     SL_TRY(copy(a, o->model_arg, &a->o.model_arg, err));
     SL_TRY(copy(a, o->key_file, &a->o.key_file, err));
     SL_TRY(copy(a, o->db_file, &a->o.db_file, err));
@@ -81,6 +85,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
              a->ei.isa, a->ei.acts);
     a->started_s = (int64_t)time(NULL);
     net_random(a->seed, sizeof a->seed);
+    SL_TRY(api_template_open(a, err));
     api_metrics_init(a);
     SL_TRY(api_routing_open(a, err));
     api_beat(a);
@@ -184,6 +189,12 @@ static bool host_ok(const api *a, const char *h)
            listed(a->o.host, a->o.n_host, h, n);
 }
 
+/* A valid key, and no browser: a page of a stranger has no key. */
+static bool is_let_in(api *a, struct net_req *r)
+{
+    return a->o.key_file && !net_req_header(r, "Origin") && api_key_check(a, r);
+}
+
 /* NULL, or the origin that the reply may name. *ok: false = refuse. */
 static const char *origin_of(const api *a, const struct net_req *r, bool *ok)
 {
@@ -266,6 +277,7 @@ static void begin(void *user, struct net_req *r)
 {
     api *a = user;
     bool known = false, ok = true;
+    api_route_path(r);
     const struct api_route *t = api_route_find(r->method, r->path, &known);
     const char *origin = origin_of(a, r, &ok);
     if (t && ((t->flags & API_UI && a->o.no_ui) || (t->flags & API_METRICS && a->o.no_metrics)))
@@ -273,9 +285,9 @@ static void begin(void *user, struct net_req *r)
     r->route = t;
     r->body_max = 0;
     if (origin) cors(r, origin);
-    if (!host_ok(a, r->host)) {
+    if (!host_ok(a, r->host) && !(t && t->flags & API_ANY_HOST) && !is_let_in(a, r)) {
         api_error(a, r, 403, "host_not_allowed", NULL,
-                  "this server does not know that host name: --allow-host names those it has");
+                  "this server does not know that host name: --allow-host NAME makes it known");
         return;
     }
     if (!ok) {
@@ -289,7 +301,7 @@ static void begin(void *user, struct net_req *r)
     if (!(t && t->flags & API_OPEN) && !api_key_check(a, r)) {
         net_count_add(&a->metrics.n_auth_failed, 1);
         api_error(a, r, 401, "invalid_api_key", NULL,
-                  "no valid API key: send it as Authorization: Bearer KEY or x-api-key: KEY");
+                  "no valid API key: send it as Authorization: Bearer KEY (or x-api-key: KEY)");
         return;
     }
     if (!t) {
@@ -299,7 +311,16 @@ static void begin(void *user, struct net_req *r)
             net_reply_header(r, "Allow", allow);
         }
         api_error(a, r, known ? 405 : 404, known ? "method_not_allowed" : "not_found", NULL,
-                  known ? "that method is not for this path" : "there is no such path");
+                  known ? "that method is not for this path"
+                        : "there is no such path: /v1/chat/completions, /v1/models and others are, "
+                          "see docs/api.md");
+        return;
+    }
+    const char *coding = net_req_header(r, "Content-Encoding");
+    if (coding && *coding && strcasecmp(coding, "identity") != 0) {
+        net_reply_header(r, "Accept-Encoding", "identity");
+        api_error(a, r, 415, "unsupported_content_encoding", NULL,
+                  "the body has a Content-Encoding: send it as it is");
         return;
     }
     r->body_max = body_max(a, t);

@@ -20,7 +20,9 @@ typedef struct api api;
 struct api_opts {
     sl_model *model;
     sl_engine *engine;
-    const char *name;        /* what clients call the model; NULL = the model's own name */
+    const char *name;         /* what clients call the model; NULL = the model's own name */
+    const char *const *alias; /* further names of the same */
+    int n_alias;
     const char *model_arg;   /* another name for it: what -m was */
     const char *key_file;    /* NULL = no keys */
     const char *db_file;     /* responses and usage; NULL = in memory */
@@ -29,9 +31,11 @@ struct api_opts {
     const char *const *origin; /* origins that browsers may call from ("*": any) */
     int n_origin;
     int max_batch, max_queue;
-    int64_t timeout_ms;                         /* of a request that gives none; 0 = none */
+    sl_sampling sampling; /* where a request says nothing */
+    int max_tokens;       /* likewise, of chat and responses; 0 = until the context is full */
+    int64_t timeout_ms;   /* of a request that gives none; 0 = none */
     const char *tool_parser, *reasoning_parser; /* "auto", "none", or a family */
-    bool no_prefix_cache; /* the engine keeps nothing for later requests */
+    bool no_prefix_cache;                       /* the engine keeps nothing for later requests */
     bool no_metrics, no_ui, log_json, log_requests;
     /* Reads a whole file: os_read_file. */
     sl_status (*read_file)(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err);

@@ -18,11 +18,12 @@
 
 /* The routes, in the order of the log and the metrics. */
 enum {
-    API_OPEN = 1,    /* no key needed */
-    API_HERE = 2,    /* answered on the net thread */
-    API_GEN = 4,     /* makes the model compute: counted, limited, refused while draining */
-    API_UI = 8,      /* there with --ui on */
-    API_METRICS = 16 /* there with --metrics on */
+    API_OPEN = 1,     /* no key needed */
+    API_HERE = 2,     /* answered on the net thread */
+    API_GEN = 4,      /* makes the model compute: counted, limited, refused while draining */
+    API_UI = 8,       /* there with --ui on */
+    API_METRICS = 16, /* there with --metrics on */
+    API_ANY_HOST = 32 /* says nothing that a stranger may not know */
 };
 
 struct api_route {
@@ -33,13 +34,18 @@ struct api_route {
     const char *prompt_field; /* the field that holds the prompt, or NULL */
 };
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
+#define API_PATH 512 /* bytes of a path that is looked at */
+/* Have r->path be one of the table where it is another name of it. */
+void api_route_path(struct net_req *r);
 #define API_ALLOW 64 /* bytes of a list of methods */
 /* The methods of a path, as the header Allow names them. */
 void api_route_allow(const char *path, char out[static API_ALLOW]);
 const struct api_route *api_route_table(int *n);
 
 struct api_metrics {
-    struct net_hist ttft, tpot, e2e, queue, prefill, decode, n_prompt, n_answer;
+    struct net_hist ttft, tpot, itl, e2e, queue, prefill, decode, n_prompt, n_answer;
+    struct net_hist inference;            /* prefill and decode */
+    struct net_hist max_tokens, n_sample; /* what requests asked for */
     struct net_count finish[SL_N_FINISH], n_refused, n_auth_failed, http[6];
     struct net_count grammar_hit, grammar_miss;
 };
@@ -58,6 +64,15 @@ struct api_routing {
     } * layer; /* [n_layer] */
 };
 
+/* plain.c */
+struct api_template {
+    bool tools, calls, results; /* it writes tools; calls and results of a history */
+    bool thinking;              /* it reads a switch for thinking */
+    bool effort;                /* and reasoning_effort */
+    bool always;                /* its prompts end within reasoning */
+    const char *family;         /* of calls: api_parse_family */
+};
+
 struct api_keys;
 struct api_gcache;
 struct api_parse;
@@ -69,6 +84,7 @@ struct api {
     sl_model_info mi;
     sl_engine_info ei;
     const char *name; /* what clients call the model */
+    struct api_template tmpl;
     char fingerprint[64];
     int64_t started_s; /* wall clock */
     uint8_t seed[16];  /* of this run, for what needs a secret */
@@ -138,6 +154,7 @@ void api_msg_models(api *a, struct net_req *r, bool list);
 /* ---- gen.c: what all generating routes share ---- */
 struct api_gen {
     const struct json *body;
+    const char *model;   /* the name by which it was asked for */
     sl_request q;        /* but for the prompt; owned by the request's arena */
     sl_grammar *grammar; /* unref at the end */
     bool stream, include_usage, continuous_usage, return_ids, echo, logprobs;
@@ -191,6 +208,8 @@ sl_status api_body_parse(struct net_req *r, int route, const struct json **out,
                          sl_err *err) BASE_MUST_USE;
 /* NOTFOUND unless name (NULL or empty: any) is the model's. */
 sl_status api_model_named(const api *a, const char *name, sl_err *err) BASE_MUST_USE;
+/* The name that an answer to a request for this one gives (NULL: none was said). */
+const char *api_model_name(const api *a, const char *asked);
 sl_status api_model_check(const api *a, const struct json *body, sl_err *err) BASE_MUST_USE;
 
 /* ---- job.c: from sl_submit to the last event ---- */
@@ -199,7 +218,7 @@ sl_status api_model_check(const api *a, const struct json *body, sl_err *err) BA
 struct api_event {
     int32_t sub, index, token, n_top, prompt_pos, n_embedding, finish, status;
     int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
-    int32_t stop; /* as sl_event has it */
+    int32_t stop;           /* as sl_event has it */
     int32_t is_end, n_held; /* as in sl_event */
     float logprob;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
@@ -311,6 +330,7 @@ ROUTE(models);
 ROUTE(model_get);
 ROUTE(health);
 ROUTE(ready);
+ROUTE(version);
 ROUTE(tokenize);
 ROUTE(detokenize);
 ROUTE(apply_template);
@@ -321,9 +341,37 @@ ROUTE(page);
 const char *api_role(const struct json *m);
 /* A message's content (NULL is legal): a text, or a list of parts that are text. */
 sl_status api_content_check(const struct json *c, const char *field, sl_err *err) BASE_MUST_USE;
-/* messages as a JSON text for the template; as_text: arguments of tool calls stay texts. */
+/* ---- plain.c: what the chat template knows ---- */
+/* Forms of messages; a template may bear one and not another. */
+struct api_put {
+    bool args_text;     /* arguments of calls stay texts, and tools are completed */
+    bool no_null;       /* content that is null beside calls is "" */
+    bool calls_plain;   /* calls are part of the content */
+    bool results_plain; /* results are messages of the user */
+    bool tell_user;     /* tell goes to the first message of the user, not to the system's */
+    const char *tell;   /* NULL, or a text */
+    const char *mark;   /* NULL, or a text at the end of the last message */
+    const char *family; /* of calls_plain */
+};
+/* Fill a->tmpl, and say what is missing. */
+sl_status api_template_open(api *a, sl_err *err) BASE_MUST_USE;
+/* What a template said of body, with the field that it is about in front. */
+void api_template_blame(const struct json *body, sl_err *err);
+/* What a model is told of tools; many: it may call several at once. */
+void api_plain_tools(struct str *out, const char *family, const struct json *tools, bool many);
+/* The calls of message m (which may have none) behind its text. */
+void api_plain_calls(struct str *out, const char *family, const struct json *m);
+/* What stands before a result: the line that names its function. */
+void api_plain_result(struct str *out, const struct json *list, const struct json *m);
+/* think.c: the variables that body gives the template, as a JSON object. */
+sl_status api_kwargs_put(const api *a, struct net_req *r, struct str *out, const struct json *body,
+                         sl_err *err) BASE_MUST_USE;
+
+/* The texts of a checked content (NULL is legal), joined. */
+void api_content_text(struct str *out, const struct json *c);
+/* messages as a JSON text for the template. */
 sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
-                           bool as_text, sl_err *err) BASE_MUST_USE;
+                           const struct api_put *how, sl_err *err) BASE_MUST_USE;
 /* LIMIT when the texts of messages (a list, or one text) are more than the context's tokens can
  * spell: known without rendering them. */
 sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err) BASE_MUST_USE;

@@ -95,15 +95,18 @@ static void delta_text(void *user, const char *s, size_t n)
 
 static void delta_reason(void *user, const char *s, size_t n)
 {
-    delta(user, "reasoning_content", s, n);
+    struct piece *p = user;
+    open_chunk(p);
+    str_puts(p->out, "\"reasoning_content\":\"");
+    text_json_escape(p->out, s, n);
+    str_puts(p->out, "\",\"reasoning\":\"");
+    text_json_escape(p->out, s, n);
+    str_putc(p->out, '"');
+    close_chunk(p, NULL);
 }
 
-static void delta_call(void *user, int i, const char *name, size_t n)
+static void put_call(struct piece *p, int i, const char *name, size_t n)
 {
-    struct piece *p = user;
-    api_answer_sink.call(p->x, i, name, n);
-    api_inherit(p->out, &p->x->text);
-    if (i >= p->x->n_call) return;
     open_chunk(p);
     str_printf(p->out,
                "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\","
@@ -114,6 +117,14 @@ static void delta_call(void *user, int i, const char *name, size_t n)
     close_chunk(p, NULL);
 }
 
+static void delta_call(void *user, int i, const char *name, size_t n)
+{
+    struct piece *p = user;
+    api_answer_sink.call(p->x, i, name, n);
+    api_inherit(p->out, &p->x->text);
+    if (i < p->x->n_call) put_call(p, i, name, n);
+}
+
 static void delta_args(void *user, int i, const char *s, size_t n)
 {
     struct piece *p = user;
@@ -122,6 +133,16 @@ static void delta_args(void *user, int i, const char *s, size_t n)
     text_json_escape(p->out, s, n);
     str_puts(p->out, "\"}}]");
     close_chunk(p, NULL);
+}
+
+/* Calls that begin in the message that is continued. */
+static void put_begun_calls(struct piece *p)
+{
+    for (int i = 0; i < p->x->n_call; i++) {
+        const struct api_call *c = &p->x->call[i];
+        put_call(p, i, str_c(&c->name), c->name.n);
+        if (c->args.n) delta_args(p, i, c->args.p, c->args.n);
+    }
 }
 
 static void stream(struct api_job *j, struct api_answer *x, const struct api_event *ev,
@@ -135,6 +156,7 @@ static void stream(struct api_job *j, struct api_answer *x, const struct api_eve
         str_puts(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
         close_chunk(&p, NULL);
         x->begun = true;
+        put_begun_calls(&p);
     }
     p.ev = ev;
     api_answer_token(j, x, ev);
@@ -211,6 +233,8 @@ static void put_message(struct json_w *w, const struct api_answer *x)
     text_jw_null(w);
     if (x->reason.n || x->reason.failed) {
         text_jw_key(w, "reasoning_content");
+        api_put_text(w, &x->reason);
+        text_jw_key(w, "reasoning"); /* its newer name */
         api_put_text(w, &x->reason);
     }
     if (x->n_call) api_put_calls(w, x);
@@ -301,7 +325,7 @@ static sl_status answers(api *a, struct net_req *r, struct chat *c, sl_err *err)
     for (int i = 0; i < c->g.n && !st; i++)
         st = api_answer_init(a, c->g.body, thinks, &c->answer[i], err);
     for (int i = 0; i < c->g.n && st; i++)
-        api_answer_fini(&c->answer[i]);
+        api_answer_fini(&c->answer[i]); /* also those that are all zero */
     return st;
 }
 
@@ -322,7 +346,8 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
                                    .route = API_CHAT,
                                    .parse = c->answer[0].parse,
                                    .chat = body,
-                                   .thought = api_prompt_ends(a, &c->prompt, API_THINK_END)};
+                                   .thought = c->answer[0].continues ||
+                                              api_prompt_ends(a, &c->prompt, API_THINK_END)};
     sl_status st = api_form_parse(a, r, &in, &c->g.grammar, err);
     if (st) {
         struct api_job j = {.user = c};

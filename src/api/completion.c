@@ -229,7 +229,8 @@ static void echo_token(struct api_job *j, struct choice *ch, const struct api_ev
     const struct completion *c = j->user;
     struct str s;
     add_logprob(j->a, ch, ev, ch->n_chars);
-    if (c->prompt.v[ev->sub].text && ev->prompt_pos == 0 && j->a->mi.add_bos) return;
+    if (c->prompt.v[ev->sub].text && ev->prompt_pos == 0 && j->a->mi.add_bos && c->g.q.bos >= 0)
+        return;
     str_init(&s, MEM_REQUEST, 0);
     api_token_bytes(j->a, ev->token, &s);
     count_chars(ch, str_c(&s), s.n);

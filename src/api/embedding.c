@@ -107,7 +107,7 @@ static void end(struct api_job *j, struct str *out)
     }
     text_jw_arr_end(&w);
     text_jw_key(&w, "model");
-    text_jw_strz(&w, j->a->name);
+    text_jw_strz(&w, j->g->model);
     text_jw_key(&w, "usage");
     text_jw_obj(&w);
     text_jw_key(&w, "prompt_tokens");
@@ -141,6 +141,7 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "dimensions: %lld: vectors of this model have %d numbers",
                        (long long)want, a->mi.n_embd);
     e->g.body = body;
+    e->g.model = api_model_name(a, api_field_str(body, "model", NULL));
     e->g.n = e->g.q.n = 1;
     e->g.q.embed = strcmp(pool, "last") == 0 ? 2 : 1;
     e->g.q.priority = (int)api_field_int(body, "priority", 0);

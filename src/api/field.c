@@ -36,29 +36,31 @@ static const struct api_field *find(const char *name, int route)
     return NULL;
 }
 
-static bool is_empty(const struct json *v)
+/* Does a value of a field that is refused mean nothing? */
+static bool is_neutral(const struct api_field *f, const struct json *v)
 {
     switch (v->kind) {
     case JSON_NULL_K:
         return true;
     case JSON_BOOL_K:
-        return !v->b;
+        return v->b == (f->type == API_BOOL && f->min == 1);
     case JSON_STR_K:
     case JSON_ARRAY_K:
         return v->n == 0;
     case JSON_OBJECT_K: /* {} turns web_search_options on */
+        return f->type == API_OBJ && v->n == 0;
     case JSON_INT_K:
     case JSON_REAL_K:
-        break;
+        return (f->type == API_INT || f->type == API_REAL) && v->f >= f->min && v->f <= f->max;
     }
     return false;
 }
 
 static sl_status check_number(const struct api_field *f, const struct json *v, sl_err *err)
 {
-    bool whole =
-        v->kind == JSON_INT_K ||
-        (v->kind == JSON_REAL_K && v->f == (double)(int64_t)v->f && v->f > -9e15 && v->f < 9e15);
+    bool whole = v->kind == JSON_INT_K ||
+                 (v->kind == JSON_REAL_K &&
+                  (v->b || (v->f > -9e15 && v->f < 9e15 && v->f == (double)(int64_t)v->f)));
     if (v->kind != JSON_INT_K && v->kind != JSON_REAL_K)
         return SL_FAIL(err, REQUEST, "%s: %s: must be a number", f->name,
                        text_json_kind_text(v->kind));
@@ -74,7 +76,7 @@ static sl_status check(const struct api_field *f, const struct json *v, sl_err *
 {
     if (v->kind == JSON_NULL_K || f->what == API_SKIP) return SL_OK;
     if (f->what == API_DENY) {
-        if (is_empty(v)) return SL_OK;
+        if (is_neutral(f, v)) return SL_OK;
         return SL_FAIL(err, REQUEST, "%s: not supported: %s", f->name, f->note);
     }
     switch (f->type) {
@@ -93,6 +95,10 @@ static sl_status check(const struct api_field *f, const struct json *v, sl_err *
             return SL_FAIL(err, REQUEST, "%s: must be at most %.0f bytes without NUL", f->name,
                            f->max);
         return SL_OK;
+    case API_OBJ:
+        if (v->kind == JSON_OBJECT_K) return SL_OK;
+        return SL_FAIL(err, REQUEST, "%s: %s: must be an object", f->name,
+                       text_json_kind_text(v->kind));
     case API_ANY:
         break;
     }
@@ -148,7 +154,7 @@ int64_t api_field_int(const struct json *body, const char *name, int64_t def)
 {
     const struct json *v = api_field(body, name);
     if (!v) return def;
-    return v->kind == JSON_INT_K ? v->i : (int64_t)v->f;
+    return v->kind == JSON_INT_K || v->b ? v->i : (int64_t)v->f;
 }
 
 double api_field_real(const struct json *body, const char *name, double def)
@@ -182,10 +188,12 @@ static const char *type_text(const struct api_field *f, char *buf, size_t n)
         break;
     case API_STR:
         return "string";
+    case API_OBJ:
+        return "object";
     case API_ANY:
         return "";
     }
-    if (f->max < 1e15) {
+    if (f->max < 1e15 && f->what != API_DENY) {
         size_t k = strlen(buf);
         snprintf(buf + k, n - k, " %.10g to %.10g", f->min, f->max);
     }

@@ -8,7 +8,7 @@
 #include "text/json.h"
 
 enum { API_CHAT = 1, API_TEXT = 2, API_RESPONSES = 4, API_EMBED = 8, API_MESSAGES = 16 };
-enum api_field_type { API_BOOL, API_INT, API_REAL, API_STR, API_ANY };
+enum api_field_type { API_BOOL, API_INT, API_REAL, API_STR, API_OBJ, API_ANY };
 enum api_field_what { API_USE, API_SKIP, API_DENY };
 
 struct api_field {
@@ -25,7 +25,7 @@ const struct api_field *api_field_table(int *n);
  * text begins with the field's name and a colon. */
 sl_status api_fields_check(const struct json *body, int route, sl_err *err) BASE_MUST_USE;
 
-/* Values after the check; def where absent or null. */
+/* Values after the check; def where absent or null. Of integers from 2^63 on: their bits. */
 int64_t api_field_int(const struct json *body, const char *name, int64_t def);
 double api_field_real(const struct json *body, const char *name, double def);
 bool api_field_bool(const struct json *body, const char *name, bool def);

@@ -117,6 +117,8 @@ static const struct {
     {"guided_choice", choice_of},
     {"json_schema", json_of},
     {"grammar", gbnf_of},
+    {"regex", regex_of},
+    {"ebnf", gbnf_of},
 };
 
 sl_status api_format_read(struct net_req *r, const struct json *body, int route, struct api_form *f,

@@ -20,8 +20,16 @@ sl_status api_body_parse(struct net_req *r, int route, const struct json **out, 
     return api_fields_check(*out, route, err);
 }
 
+const char *api_model_name(const api *a, const char *asked)
+{
+    for (int i = 0; asked && i < a->o.n_alias; i++)
+        if (strcmp(asked, a->o.alias[i]) == 0) return a->o.alias[i];
+    return a->name;
+}
+
 sl_status api_model_named(const api *a, const char *name, sl_err *err)
 {
+    if (api_model_name(a, name) != a->name) return SL_OK;
     if (!name || !*name || strcmp(name, a->name) == 0 || strcmp(name, a->mi.name) == 0 ||
         strcmp(name, "default") == 0 || (a->o.model_arg && strcmp(name, a->o.model_arg) == 0))
         return SL_OK;
@@ -140,15 +148,22 @@ static sl_status parse_sampling(api *a, struct net_req *r, const struct json *b,
                                 sl_err *err)
 {
     sl_sampling *s = &g->q.sampling;
-    s->temperature = (float)api_field_real(b, "temperature", 1);
-    s->top_p = (float)api_field_real(b, "top_p", 1);
+    const sl_sampling *def = &a->o.sampling;
+    s->temperature = (float)api_field_real(b, "temperature", (double)def->temperature);
+    s->top_p = (float)api_field_real(b, "top_p", (double)def->top_p);
     if (s->top_p == 0)
         s->top_p = 1e-6f; /* the engine reads 0 as off; here it means the best only */
-    s->min_p = (float)api_field_real(b, "min_p", 0);
-    s->top_k = (int)BASE_MAX(api_field_int(b, "top_k", 0), 0);
-    s->repeat_penalty = (float)api_field_real(b, "repetition_penalty", 1);
-    s->presence_penalty = (float)api_field_real(b, "presence_penalty", 0);
-    s->frequency_penalty = (float)api_field_real(b, "frequency_penalty", 0);
+    s->min_p = (float)api_field_real(b, "min_p", (double)def->min_p);
+    s->top_k = (int)BASE_MAX(api_field_int(b, "top_k", def->top_k), 0);
+    s->repeat_penalty = (float)api_field_real(
+        b, "repetition_penalty", api_field_real(b, "repeat_penalty", (double)def->repeat_penalty));
+    s->presence_penalty =
+        (float)api_field_real(b, "presence_penalty", (double)def->presence_penalty);
+    s->frequency_penalty =
+        (float)api_field_real(b, "frequency_penalty", (double)def->frequency_penalty);
+    if (s->repeat_penalty != 1 && api_field_int(b, "repeat_last_n", -1) != -1)
+        return SL_FAIL(err, REQUEST,
+                       "repeat_last_n: only -1: repetition_penalty looks at all tokens");
     if (api_field(b, "seed"))
         s->seed = (uint64_t)api_field_int(b, "seed", 0);
     else
@@ -168,21 +183,36 @@ static sl_status parse_stream(const struct json *b, struct api_gen *g, sl_err *e
     return SL_OK;
 }
 
-static sl_status parse_lengths(const struct json *b, int route, struct api_gen *g, sl_err *err)
+/* The first of these fields that is there, and its value; -1 (until the context is full) is 0 of
+ * the engine, and 0 its -1. */
+static sl_status parse_max(const api *a, const struct json *b, int route, struct api_gen *g,
+                           int64_t *max, sl_err *err)
+{
+    static const char *const name[] = {"max_output_tokens", "max_completion_tokens", "max_tokens",
+                                       "n_predict"};
+    int from = route == API_RESPONSES ? 0 : route == API_CHAT ? 1 : 2;
+    *max = route == API_TEXT ? 16 : a->o.max_tokens;
+    for (int i = from; i < BASE_COUNT_OF(name); i++) {
+        if (!api_field(b, name[i])) continue;
+        *max = api_field_int(b, name[i], 0);
+        if (*max == 0 && route == API_TEXT && g->echo)
+            *max = -1;
+        else if (*max == 0)
+            return SL_FAIL(err, REQUEST,
+                           "%s: 0: must be at least 1%s, or -1: until the context is full", name[i],
+                           route == API_TEXT ? " (0 only with echo: true)" : "");
+        else if (*max < 0)
+            *max = 0;
+        break;
+    }
+    return SL_OK;
+}
+
+static sl_status parse_lengths(const api *a, const struct json *b, int route, struct api_gen *g,
+                               sl_err *err)
 {
     int64_t max = 0;
-    if (route == API_TEXT) {
-        max = api_field_int(b, "max_tokens", 16);
-        if (max == 0 && !g->echo)
-            return SL_FAIL(err, REQUEST, "max_tokens: 0: only with echo: true");
-        if (max == 0) max = -1;
-    } else if (route == API_CHAT) {
-        max = api_field_int(b, "max_tokens", 0);
-        if (api_field(b, "max_tokens") && max == 0)
-            return SL_FAIL(err, REQUEST, "max_tokens: 0: must be at least 1");
-        max = api_field_int(b, "max_completion_tokens", max);
-    } else
-        max = api_field_int(b, "max_output_tokens", 0);
+    SL_TRY(parse_max(a, b, route, g, &max, err));
     g->q.max_tokens = (int)max;
     g->q.min_tokens = (int)api_field_int(b, "min_tokens", 0);
     if (max > 0 && g->q.min_tokens > max)
@@ -207,6 +237,15 @@ static sl_status parse_logprobs(const struct json *b, int route, struct api_gen 
     return SL_OK;
 }
 
+static sl_status check_reasoning_format(const struct json *b, sl_err *err)
+{
+    const char *f = api_field_str(b, "reasoning_format", "auto");
+    if (strcmp(f, "auto") == 0 || strncmp(f, "deepseek", 8) == 0) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "reasoning_format: must be auto or deepseek: --reasoning-parser none leaves "
+                   "reasoning in the text");
+}
+
 sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int route,
                         struct api_gen *g, sl_err *err)
 {
@@ -214,13 +253,15 @@ sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int rou
     const struct json *ids = api_field(b, "stop_token_ids");
     const char *salt = api_field_str(b, "cache_salt", NULL);
     g->body = b;
+    g->model = api_model_name(a, api_field_str(b, "model", NULL));
     g->created = (int64_t)time(NULL);
     g->n = (int)api_field_int(b, "n", 1);
     g->echo = api_field_bool(b, "echo", false);
     g->return_ids = api_field_bool(b, "return_token_ids", false);
     SL_TRY(api_model_check(a, b, err));
+    SL_TRY(check_reasoning_format(b, err));
     SL_TRY(parse_stream(b, g, err));
-    SL_TRY(parse_lengths(b, route, g, err));
+    SL_TRY(parse_lengths(a, b, route, g, err));
     SL_TRY(parse_logprobs(b, route, g, err));
     SL_TRY(parse_sampling(a, r, b, g, err));
     SL_TRY(parse_stop(ar, api_field(b, "stop"), &g->q, err));
@@ -234,6 +275,7 @@ sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int rou
         g->q.n_stop_ids = list.n_ids;
     }
     g->q.n = g->n;
+    g->q.bos = route == API_TEXT && !api_field_bool(b, "add_special_tokens", true) ? -1 : 0;
     g->q.ignore_eos = api_field_bool(b, "ignore_eos", false);
     g->q.keep_special = !api_field_bool(b, "skip_special_tokens", true);
     g->q.priority = (int)api_field_int(b, "priority", 0);

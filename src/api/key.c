@@ -172,6 +172,7 @@ void api_key_close(api *a)
 static const char *given_key(struct net_req *r)
 {
     const char *auth = net_req_header(r, "Authorization"), *own = net_req_header(r, "x-api-key");
+    if (!own) own = net_req_header(r, "api-key"); /* Azure's */
     if (auth && strncasecmp(auth, "Bearer ", 7) == 0) return auth + 7;
     return own ? own : "";
 }

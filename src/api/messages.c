@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenAI messages as chat templates expect them: contents as one text, developer as system, the
- * arguments of tool calls as objects. Then the prompt. */
+ * arguments of tool calls as objects; older forms as newer ones; calls and their results as plain
+ * text where a template knows none. */
 #include <stdio.h>
 #include <string.h>
 
 #include "api/api_internal.h"
-
-#define KWARG_MAX 16
 
 /* Of a part of a message. */
 static const struct json *part_text(const struct json *p)
@@ -33,27 +32,35 @@ sl_status api_content_check(const struct json *c, const char *field, sl_err *err
     return SL_OK;
 }
 
-/* Parts become one text. */
-static sl_status put_content(struct json_w *w, const struct json *c, int at, sl_err *err)
+/* A list of messages on its way into a template's. */
+struct putter {
+    struct arena *a;
+    struct json_w w;
+    const struct json *list;
+    const struct api_put *how;
+    bool told;   /* how->tell is out */
+    int last_fc; /* the last message with a function_call */
+    sl_err *err;
+};
+
+static bool is_none(const struct json *c)
 {
-    struct str s;
+    return !c || c->kind == JSON_NULL_K;
+}
+
+void api_content_text(struct str *out, const struct json *c)
+{
+    if (is_none(c)) return;
+    if (c->kind == JSON_STR_K) str_put(out, c->s, c->n);
+    for (const struct json *p = c->kind == JSON_ARRAY_K ? c->child : NULL; p; p = p->next)
+        str_put(out, part_text(p)->s, part_text(p)->n);
+}
+
+static sl_status check_content(const struct json *m, int at, sl_err *err)
+{
     char field[48];
     snprintf(field, sizeof field, "messages[%d].content", at);
-    SL_TRY(api_content_check(c, field, err));
-    if (!c || c->kind == JSON_NULL_K) {
-        text_jw_null(w);
-        return SL_OK;
-    }
-    if (c->kind == JSON_STR_K) {
-        text_jw_str(w, c->s, c->n);
-        return SL_OK;
-    }
-    str_init(&s, MEM_REQUEST, 0);
-    for (const struct json *p = c->child; p; p = p->next)
-        str_put(&s, part_text(p)->s, part_text(p)->n);
-    api_put_text(w, &s);
-    str_fini(&s);
-    return SL_OK;
+    return api_content_check(text_json_get(m, "content"), field, err);
 }
 
 /* Templates print arguments as JSON by themselves: a text that is an object is given as one. */
@@ -69,11 +76,38 @@ static void put_arguments(struct arena *a, struct json_w *w, const struct json *
         text_jw_strz(w, "{}");
 }
 
-static sl_status put_calls(struct arena *a, struct json_w *w, const struct json *calls, int at,
-                           bool as_text, sl_err *err)
+/* The call of an older assistant message, and the id by which its result finds it. */
+static sl_status put_function_call(struct putter *p, const struct json *f, int at)
 {
-    if (calls->kind != JSON_ARRAY_K)
-        return SL_FAIL(err, REQUEST, "messages[%d].tool_calls: must be a list", at);
+    struct json_w *w = &p->w;
+    const struct json *name = text_json_get(f, "name");
+    char id[24];
+    if (!name || name->kind != JSON_STR_K)
+        return SL_FAIL(p->err, REQUEST, "messages[%d].function_call: must have a name", at);
+    snprintf(id, sizeof id, "call_%d", at);
+    p->last_fc = at;
+    text_jw_arr(w);
+    text_jw_obj(w);
+    text_jw_key(w, "id");
+    text_jw_strz(w, id);
+    text_jw_key(w, "type");
+    text_jw_strz(w, "function");
+    text_jw_key(w, "function");
+    text_jw_obj(w);
+    text_jw_key(w, "name");
+    text_jw_str(w, name->s, name->n);
+    text_jw_key(w, "arguments");
+    put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
+    text_jw_obj_end(w);
+    text_jw_obj_end(w);
+    text_jw_arr_end(w);
+    return SL_OK;
+}
+
+static sl_status put_calls(struct putter *p, const struct json *calls, int at)
+{
+    struct json_w *w = &p->w;
+    sl_err *err = p->err;
     text_jw_arr(w);
     for (const struct json *c = calls->child; c; c = c->next) {
         const struct json *f = text_json_get(c, "function"), *name = text_json_get(f, "name"),
@@ -93,7 +127,7 @@ static sl_status put_calls(struct arena *a, struct json_w *w, const struct json 
         text_jw_key(w, "name");
         text_jw_str(w, name->s, name->n);
         text_jw_key(w, "arguments");
-        put_arguments(a, w, text_json_get(f, "arguments"), as_text);
+        put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
         text_jw_obj_end(w);
         text_jw_obj_end(w);
     }
@@ -111,97 +145,166 @@ const char *api_role(const struct json *m)
     return NULL;
 }
 
-static sl_status put_message(struct arena *a, struct json_w *w, const struct json *m, int at,
-                             bool as_text, sl_err *err)
+/* The calls of a message: tool_calls, or the older function_call as NULL and *fc. */
+static sl_status calls_of(const struct json *m, int at, const struct json **calls,
+                          const struct json **fc, sl_err *err)
 {
-    static const char *const pass[] = {"name", "tool_call_id", "reasoning_content"};
-    const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
-    const struct json *content = text_json_get(m, "content"), *calls = api_field(m, "tool_calls"),
-                      *v;
-    if (!role)
-        return SL_FAIL(err, REQUEST,
-                       "messages[%d].role: must be system, developer, user, assistant or tool", at);
-    if (api_field(m, "audio") || api_field(m, "function_call"))
-        return SL_FAIL(err, REQUEST, "messages[%d]: audio and function_call are not supported", at);
-    bool none = !content || content->kind == JSON_NULL_K;
-    if (none && strcmp(role, "assistant") != 0)
-        return SL_FAIL(err, REQUEST, "messages[%d].content: missing", at);
-    text_jw_obj(w);
-    text_jw_key(w, "role");
-    text_jw_strz(w, role);
-    text_jw_key(w, "content");
-    if (none && !calls)
-        text_jw_strz(w, "");
-    else
-        SL_TRY(put_content(w, content, at, err));
-    for (int i = 0; i < BASE_COUNT_OF(pass); i++) {
-        if (!(v = api_field(m, pass[i]))) continue;
-        if (v->kind != JSON_STR_K)
-            return SL_FAIL(err, REQUEST, "messages[%d].%s: must be a string", at, pass[i]);
-        text_jw_key(w, pass[i]);
-        text_jw_str(w, v->s, v->n);
-    }
-    if (calls && (calls->n || calls->kind != JSON_ARRAY_K)) {
-        text_jw_key(w, "tool_calls");
-        SL_TRY(put_calls(a, w, calls, at, as_text, err));
-    }
-    text_jw_obj_end(w);
+    *calls = api_field(m, "tool_calls");
+    *fc = api_field(m, "function_call");
+    if (*calls && (*calls)->kind != JSON_ARRAY_K)
+        return SL_FAIL(err, REQUEST, "messages[%d].tool_calls: must be a list", at);
+    if (*fc && (*fc)->kind != JSON_OBJECT_K)
+        return SL_FAIL(err, REQUEST, "messages[%d].function_call: must be an object", at);
+    if (*calls && (*calls)->n) *fc = NULL;
+    if (*calls && !(*calls)->n) *calls = NULL;
     return SL_OK;
 }
 
-sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
-                           bool as_text, sl_err *err)
+/* What stands before and behind a message's own text. */
+static void put_content(struct putter *p, const struct json *m, const char *role, int at)
 {
-    struct json_w w;
+    const struct api_put *how = p->how;
+    const struct json *content = text_json_get(m, "content");
+    const char *want = how->tell_user ? "user" : "system";
+    bool tell = how->tell && !p->told && strcmp(role, want) == 0;
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    if (tell && how->tell_user) str_printf(&s, "%s\n\n", how->tell);
+    api_content_text(&s, content);
+    if (is_none(content)) str_puts(&s, api_field_str(m, "refusal", ""));
+    if (tell && !how->tell_user) str_printf(&s, "%s%s", s.n ? "\n\n" : "", how->tell);
+    p->told |= tell;
+    if (how->calls_plain) api_plain_calls(&s, how->family, m);
+    if (how->mark && (size_t)at + 1 == p->list->n) str_puts(&s, how->mark);
+    text_jw_key(&p->w, "content");
+    api_put_text(&p->w, &s);
+    str_fini(&s);
+}
+
+static sl_status put_fields(struct putter *p, const struct json *m, const char *role, int at)
+{
+    static const char *const pass[] = {"name", "tool_call_id"};
+    const struct json *reason = api_field(m, "reasoning_content"), *v;
+    char id[24];
+    for (int i = 0; i < BASE_COUNT_OF(pass); i++) {
+        if (!(v = api_field(m, pass[i]))) continue;
+        if (v->kind != JSON_STR_K)
+            return SL_FAIL(p->err, REQUEST, "messages[%d].%s: must be a string", at, pass[i]);
+        text_jw_key(&p->w, pass[i]);
+        text_jw_str(&p->w, v->s, v->n);
+    }
+    if (strcmp(role, "tool") == 0 && !api_field(m, "tool_call_id") && p->last_fc >= 0) {
+        snprintf(id, sizeof id, "call_%d", p->last_fc);
+        text_jw_key(&p->w, "tool_call_id");
+        text_jw_strz(&p->w, id);
+    }
+    if (!reason) reason = api_field(m, "reasoning");
+    if (!reason) return SL_OK;
+    if (reason->kind != JSON_STR_K)
+        return SL_FAIL(p->err, REQUEST, "messages[%d].reasoning_content: must be a string", at);
+    text_jw_key(&p->w, "reasoning_content");
+    text_jw_str(&p->w, reason->s, reason->n);
+    return SL_OK;
+}
+
+static sl_status put_message(struct putter *p, const struct json *m, int at)
+{
+    const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
+    const struct json *calls = NULL, *fc = NULL;
+    sl_err *err = p->err;
+    if (!role)
+        return SL_FAIL(
+            err, REQUEST,
+            "messages[%d].role: must be system, developer, user, assistant, tool or function", at);
+    if (api_field(m, "audio"))
+        return SL_FAIL(err, REQUEST, "messages[%d].audio: not supported: text only", at);
+    SL_TRY(calls_of(m, at, &calls, &fc, err));
+    SL_TRY(check_content(m, at, err));
+    text_jw_obj(&p->w);
+    text_jw_key(&p->w, "role");
+    text_jw_strz(&p->w, role);
+    if ((calls || fc) && is_none(text_json_get(m, "content")) && !p->how->no_null &&
+        !p->how->calls_plain) {
+        text_jw_key(&p->w, "content");
+        text_jw_null(&p->w);
+    } else
+        put_content(p, m, role, at);
+    SL_TRY(put_fields(p, m, role, at));
+    if ((calls || fc) && !p->how->calls_plain) {
+        text_jw_key(&p->w, "tool_calls");
+        if (calls)
+            SL_TRY(put_calls(p, calls, at));
+        else
+            SL_TRY(put_function_call(p, fc, at));
+    }
+    text_jw_obj_end(&p->w);
+    return SL_OK;
+}
+
+/* Results that follow each other become one message of the user. Returns the last one. */
+static const struct json *put_results(struct putter *p, const struct json *m, int *at)
+{
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    for (;; m = m->next, ++*at) {
+        const char *next = m->next && m->next->kind == JSON_OBJECT_K ? api_role(m->next) : NULL;
+        if (check_content(m, *at, p->err)) break;
+        if (s.n) str_puts(&s, "\n\n");
+        api_plain_result(&s, p->list, m);
+        api_content_text(&s, text_json_get(m, "content"));
+        if (next && strcmp(next, "tool") == 0) continue;
+        text_jw_obj(&p->w);
+        text_jw_key(&p->w, "role");
+        text_jw_strz(&p->w, "user");
+        text_jw_key(&p->w, "content");
+        api_put_text(&p->w, &s);
+        text_jw_obj_end(&p->w);
+        str_fini(&s);
+        return m;
+    }
+    str_fini(&s);
+    return NULL;
+}
+
+static void put_told(struct putter *p)
+{
+    text_jw_obj(&p->w);
+    text_jw_key(&p->w, "role");
+    text_jw_strz(&p->w, "system");
+    text_jw_key(&p->w, "content");
+    text_jw_strz(&p->w, p->how->tell);
+    text_jw_obj_end(&p->w);
+    p->told = true;
+}
+
+static bool has_role(const struct json *messages, const char *role)
+{
+    for (const struct json *m = messages->child; m; m = m->next) {
+        const char *is = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
+        if (is && strcmp(is, role) == 0) return true;
+    }
+    return false;
+}
+
+sl_status api_messages_put(struct arena *a, struct str *out, const struct json *messages,
+                           const struct api_put *how, sl_err *err)
+{
+    struct putter p = {.a = a, .list = messages, .how = how, .last_fc = -1, .err = err};
     int at = 0;
     if (!messages) return SL_FAIL(err, REQUEST, "messages: missing");
     if (messages->kind != JSON_ARRAY_K || messages->n == 0)
         return SL_FAIL(err, REQUEST, "messages: must be a list of at least one message");
-    text_jw_init(&w, out);
-    text_jw_arr(&w);
-    for (const struct json *m = messages->child; m; m = m->next)
-        SL_TRY(put_message(a, &w, m, at++, as_text, err));
-    text_jw_arr_end(&w);
-    return str_status(out, err);
-}
-
-/* chat_template_kwargs, and what reasoning_effort means to the templates we know. */
-static sl_status put_kwargs(struct str *out, const struct json *body, const char *effort,
-                            sl_err *err)
-{
-    const struct json *kw = api_field(body, "chat_template_kwargs");
-    struct json_w w;
-    text_jw_init(&w, out);
-    text_jw_obj(&w);
-    if (kw && (kw->kind != JSON_OBJECT_K || kw->n > KWARG_MAX))
-        return SL_FAIL(err, REQUEST,
-                       "chat_template_kwargs: must be an object of at most %d members", KWARG_MAX);
-    if (effort) {
-        bool think = strcmp(effort, "none") != 0;
-        text_jw_key(&w, "reasoning_effort");
-        text_jw_strz(&w, effort);
-        if (!text_json_get(kw, "enable_thinking")) {
-            text_jw_key(&w, "enable_thinking");
-            text_jw_bool(&w, think);
-        }
-        if (!text_json_get(kw, "thinking")) {
-            text_jw_key(&w, "thinking");
-            text_jw_bool(&w, think);
-        }
+    text_jw_init(&p.w, out);
+    text_jw_arr(&p.w);
+    if (how->tell && !how->tell_user && !has_role(messages, "system")) put_told(&p);
+    for (const struct json *m = messages->child; m; m = m->next, at++) {
+        const char *role = m->kind == JSON_OBJECT_K ? api_role(m) : NULL;
+        if (!(role && how->results_plain && strcmp(role, "tool") == 0))
+            SL_TRY(put_message(&p, m, at));
+        else if (!(m = put_results(&p, m, &at)))
+            return err ? err->code : SL_REQUEST;
     }
-    for (const struct json *v = kw ? kw->child : NULL; v; v = v->next) {
-        bool reserved = strcmp(v->key, "messages") == 0 || strcmp(v->key, "tools") == 0 ||
-                        strcmp(v->key, "add_generation_prompt") == 0 ||
-                        (effort && strcmp(v->key, "reasoning_effort") == 0);
-        if (v->kind == JSON_ARRAY_K || v->kind == JSON_OBJECT_K || reserved ||
-            (v->kind == JSON_STR_K && v->n > 4096))
-            return SL_FAIL(
-                err, REQUEST,
-                "chat_template_kwargs: %.40s: texts, numbers and booleans of other names", v->key);
-        text_jw_key(&w, v->key);
-        text_jw_node(&w, v);
-    }
-    text_jw_obj_end(&w);
+    text_jw_arr_end(&p.w);
     return str_status(out, err);
 }
 
@@ -276,157 +379,4 @@ sl_status api_tools_check(const struct json *body, sl_err *err)
         return SL_FAIL(err, REQUEST, "tool_choice: must be none, auto, required or a function");
     if (!tools || !tools->n) return SL_FAIL(err, REQUEST, "tool_choice: required: without tools");
     return SL_OK;
-}
-
-static void put_function(struct json_w *w, const struct json *f, bool complete)
-{
-    text_jw_obj(w);
-    for (const struct json *v = f->child; v; v = v->next) {
-        if (v->kind == JSON_NULL_K) continue; /* not given */
-        text_jw_key(w, v->key);
-        text_jw_node(w, v);
-    }
-    if (complete && !api_field(f, "description")) {
-        text_jw_key(w, "description");
-        text_jw_strz(w, "");
-    }
-    if (complete && !api_field(f, "parameters")) {
-        text_jw_key(w, "parameters");
-        text_jw_raw(w, "{\"type\":\"object\",\"properties\":{}}", 33);
-    }
-    text_jw_obj_end(w);
-}
-
-/* As they came; or with what a template may wish for and clients may leave out. */
-static void put_tools(struct str *out, const struct json *tools, bool complete)
-{
-    struct json_w w;
-    text_jw_init(&w, out);
-    text_jw_arr(&w);
-    for (const struct json *t = tools->child; t; t = t->next) {
-        text_jw_obj(&w);
-        for (const struct json *v = t->child; v; v = v->next) {
-            text_jw_key(&w, v->key);
-            if (strcmp(v->key, "function") == 0)
-                put_function(&w, v, complete);
-            else
-                text_jw_node(&w, v);
-        }
-        text_jw_obj_end(&w);
-    }
-    text_jw_arr_end(&w);
-}
-
-static sl_status render(api *a, struct net_req *r, const struct json *body,
-                        const struct json *tools, bool as_text, char **text, int32_t **ids, int *n,
-                        sl_err *err)
-{
-    struct str msg, tl, kw;
-    const struct json *reason = api_field(body, "reasoning");
-    const char *effort = api_field_str(body, "reasoning_effort",
-                                       reason ? api_field_str(reason, "effort", NULL) : NULL);
-    str_init(&msg, MEM_REQUEST, 0);
-    str_init(&tl, MEM_REQUEST, 0);
-    str_init(&kw, MEM_REQUEST, 0);
-    sl_status st = api_messages_put(&r->arena, &msg, api_field(body, "messages"), as_text, err);
-    if (!st) st = put_kwargs(&kw, body, effort, err);
-    if (!st && tools && tools->n) {
-        put_tools(&tl, tools, as_text);
-        st = str_status(&tl, err);
-    }
-    sl_chat chat = {.messages = str_c(&msg),
-                    .tools = tl.n ? str_c(&tl) : NULL,
-                    .kwargs = str_c(&kw),
-                    .no_generation_prompt = !api_field_bool(body, "add_generation_prompt", true),
-                    .max_ids = a->ei.n_ctx};
-    if (!st) st = sl_chat_render(a->o.model, &chat, text, ids, n, err);
-    str_fini(&msg);
-    str_fini(&tl);
-    str_fini(&kw);
-    return st;
-}
-
-static sl_status render_either(api *a, struct net_req *r, const struct json *body, char **text,
-                               int32_t **ids, int *n, sl_err *err)
-{
-    const struct json *tools = api_field(body, "tools");
-    sl_err first = {0};
-    SL_TRY(api_tools_check(body, err));
-    if (text_json_is(api_field(body, "tool_choice"), "none")) tools = NULL;
-    sl_status st = render(a, r, body, tools, false, text, ids, n, &first);
-    if (st != SL_REQUEST && st != SL_FORMAT && st != SL_UNSUPPORTED) {
-        if (st && err) *err = first;
-        return st;
-    }
-    /* A template may join arguments to a text, or want members that were left out. */
-    sl_status again = render(a, r, body, tools, true, text, ids, n, err);
-    if (again == SL_OK || again == SL_NOMEM) return again;
-    if (err) *err = first;
-    return st;
-}
-
-sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out, sl_err *err)
-{
-    return render_either(a, r, body, out, NULL, NULL, err);
-}
-
-static size_t text_bytes(const struct json *content)
-{
-    size_t n = 0;
-    if (!content || content->kind == JSON_STR_K) return content ? content->n : 0;
-    for (const struct json *p = content->kind == JSON_ARRAY_K ? content->child : NULL; p;
-         p = p->next) {
-        const struct json *text = text_json_get(p, "text");
-        if (text && text->kind == JSON_STR_K) n += text->n;
-    }
-    return n;
-}
-
-sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err)
-{
-    size_t n = 0, max = (size_t)a->ei.text_bytes_max;
-    if (!list || !max) return SL_OK;
-    if (list->kind == JSON_STR_K) n = list->n;
-    for (const struct json *m = list->kind == JSON_ARRAY_K ? list->child : NULL; m; m = m->next)
-        n += text_bytes(text_json_get(m, "content"));
-    if (n <= max) return SL_OK;
-    return SL_FAIL(err, LIMIT,
-                   "prompt of %zu bytes: this model's maximum context length is %d tokens", n,
-                   a->ei.n_ctx);
-}
-
-sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
-                          struct api_prompt *out, sl_err *err)
-{
-    const struct json *given = api_field(body, "prompt_token_ids");
-    int32_t *ids = NULL;
-    void *copy = NULL;
-    int n = 0;
-    if (given) {
-        SL_TRY(api_ids_parse(a, &r->arena, "prompt_token_ids", given, out, err));
-        if (!out->n_ids) return SL_FAIL(err, REQUEST, "prompt_token_ids: empty");
-        return SL_OK;
-    }
-    SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
-    SL_TRY(render_either(a, r, body, NULL, &ids, &n, err));
-    sl_status st = mem_arena_array(&r->arena, (size_t)n + 1, sizeof *ids, &copy, err);
-    if (!st && n) memcpy(copy, ids, (size_t)n * sizeof *ids);
-    sl_free(ids);
-    *out = (struct api_prompt){.ids = copy, .n_ids = n};
-    return st;
-}
-
-bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag)
-{
-    size_t n_tag = strlen(tag);
-    char *text = NULL;
-    size_t n = 0;
-    int k = BASE_MIN(p->n_ids, 16);
-    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL) != SL_OK)
-        return false;
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    bool ends = n >= n_tag && memcmp(text + n - n_tag, tag, n_tag) == 0;
-    sl_free(text);
-    return ends;
 }

@@ -13,6 +13,8 @@ static const double per_token[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.07
 static const double tokens[] = {1,   2,    5,    10,   20,  50,  100, 200,
                                 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5};
 
+static const double samples[] = {1, 2, 5, 10, 20};
+
 static void set(struct net_hist *h, const double *bound, int n)
 {
     h->bound = bound;
@@ -22,10 +24,13 @@ static void set(struct net_hist *h, const double *bound, int n)
 void api_metrics_init(api *a)
 {
     struct api_metrics *m = &a->metrics;
-    struct net_hist *s[] = {&m->ttft, &m->e2e, &m->queue, &m->prefill, &m->decode};
+    struct net_hist *s[] = {&m->ttft, &m->e2e, &m->queue, &m->prefill, &m->decode, &m->inference};
     for (int i = 0; i < BASE_COUNT_OF(s); i++)
         set(s[i], seconds, BASE_COUNT_OF(seconds));
     set(&m->tpot, per_token, BASE_COUNT_OF(per_token));
+    set(&m->itl, per_token, BASE_COUNT_OF(per_token));
+    set(&m->max_tokens, tokens, BASE_COUNT_OF(tokens));
+    set(&m->n_sample, samples, BASE_COUNT_OF(samples));
     set(&m->n_prompt, tokens, BASE_COUNT_OF(tokens));
     set(&m->n_answer, tokens, BASE_COUNT_OF(tokens));
 }
@@ -33,7 +38,6 @@ void api_metrics_init(api *a)
 void api_metrics_done(api *a, const struct api_job *j, const struct api_event *ev)
 {
     struct api_metrics *m = &a->metrics;
-    (void)j;
     net_count_add(&m->finish[ev->finish], 1);
     if (ev->finish == SL_FINISH_CANCELLED || ev->finish == SL_FINISH_ERROR) return;
     double ttft = (double)ev->ttft_ns * 1e-9, done = (double)ev->done_ns * 1e-9,
@@ -43,9 +47,14 @@ void api_metrics_done(api *a, const struct api_job *j, const struct api_event *e
     net_hist_add(&m->queue, queue);
     net_hist_add(&m->prefill, ttft - queue);
     net_hist_add(&m->decode, done - ttft);
+    net_hist_add(&m->inference, done - queue);
     net_hist_add(&m->n_prompt, ev->n_prompt);
     net_hist_add(&m->n_answer, ev->n_token);
     if (ev->n_token > 1) net_hist_add(&m->tpot, (done - ttft) / (ev->n_token - 1));
+    if (ev->n_token > 1)
+        net_hist_add_n(&m->itl, (done - ttft) / (ev->n_token - 1), ev->n_token - 1);
+    if (j->g->q.max_tokens > 0) net_hist_add(&m->max_tokens, j->g->q.max_tokens);
+    net_hist_add(&m->n_sample, j->g->n);
 }
 
 struct put {
@@ -80,6 +89,12 @@ static void finished(const api *a, const struct put *p)
         if (i == SL_FINISH_STOP_STRING) continue;
         snprintf(label, sizeof label, "%s,finished_reason=\"%s\"", p->label, reason[i]);
         net_metric_value(p->out, "vllm:request_success_total", label, (double)n[i]);
+    }
+    net_metric_head(p->out, "http_requests_total", "counter", "The same as vLLM names it");
+    for (int i = 1; i < 6; i++) {
+        snprintf(label, sizeof label, "%s,status=\"%dxx\"", p->label, i);
+        net_metric_value(p->out, "http_requests_total", label,
+                         (double)net_count_get(&a->metrics.http[i]));
     }
     net_metric_head(p->out, "sluice:http_responses_total", "counter", "Replies by class of status");
     for (int i = 1; i < 6; i++) {
@@ -165,12 +180,20 @@ sl_status api_metrics_get(api *a, struct net_req *r, sl_err *err)
     api_routing_put(a, &s, label);
     finished(a, &p);
     hist(&p, "vllm:time_to_first_token_seconds", "Submit to first token", &m->ttft);
-    hist(&p, "vllm:time_per_output_token_seconds", "Mean time between the tokens of an answer",
-         &m->tpot);
+    hist(&p, "vllm:request_time_per_output_token_seconds",
+         "Mean time between the tokens of an answer", &m->tpot);
+    hist(&p, "vllm:time_per_output_token_seconds", "The same under its older name", &m->tpot);
+    hist(&p, "vllm:inter_token_latency_seconds", "Time between two tokens, a mean of each answer",
+         &m->itl);
     hist(&p, "vllm:e2e_request_latency_seconds", "Submit to last token", &m->e2e);
     hist(&p, "vllm:request_queue_time_seconds", "Submit to admission", &m->queue);
     hist(&p, "vllm:request_prefill_time_seconds", "Admission to first token", &m->prefill);
     hist(&p, "vllm:request_decode_time_seconds", "First to last token", &m->decode);
+    hist(&p, "vllm:request_inference_time_seconds", "Admission to last token", &m->inference);
+    hist(&p, "vllm:request_params_n", "Samples asked for", &m->n_sample);
+    hist(&p, "vllm:request_params_max_tokens", "Lengths asked for", &m->max_tokens);
+    hist(&p, "vllm:request_max_num_generation_tokens", "Answer lengths under another name",
+         &m->n_answer);
     hist(&p, "vllm:request_prompt_tokens", "Prompt lengths", &m->n_prompt);
     hist(&p, "vllm:request_generation_tokens", "Answer lengths", &m->n_answer);
     value(&p, "sluice:http_requests_active", "gauge", "HTTP requests that are not over",

@@ -21,11 +21,33 @@ static void send(struct net_req *r, struct json_w *w, struct str *s)
     net_reply(r, 200, API_JSON, s);
 }
 
+static void put_sampling(struct json_w *w, const sl_sampling *s)
+{
+    const struct {
+        const char *key;
+        float v;
+    } row[] = {{"temperature", s->temperature},
+               {"top_p", s->top_p},
+               {"min_p", s->min_p},
+               {"repetition_penalty", s->repeat_penalty},
+               {"presence_penalty", s->presence_penalty},
+               {"frequency_penalty", s->frequency_penalty}};
+    text_jw_key(w, "sampling");
+    text_jw_obj(w);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        text_jw_key(w, row[i].key);
+        text_jw_real(w, (double)row[i].v, 6);
+    }
+    text_jw_key(w, "top_k");
+    text_jw_int(w, s->top_k);
+    text_jw_obj_end(w);
+}
+
 /* The members of the one model, into an open object. */
-static void put_model(api *a, struct json_w *w)
+static void put_model(api *a, struct json_w *w, const char *name)
 {
     text_jw_key(w, "id");
-    text_jw_strz(w, a->name);
+    text_jw_strz(w, name);
     text_jw_key(w, "object");
     text_jw_strz(w, "model");
     text_jw_key(w, "created");
@@ -48,6 +70,7 @@ static void put_model(api *a, struct json_w *w)
     text_jw_int(w, a->mi.n_vocab);
     text_jw_key(w, "n_ctx_train");
     text_jw_int(w, a->mi.n_ctx_train);
+    put_sampling(w, &a->o.sampling);
     text_jw_obj_end(w);
 }
 
@@ -65,9 +88,11 @@ sl_status api_models(api *a, struct net_req *r, sl_err *err)
     text_jw_strz(&w, "list");
     text_jw_key(&w, "data");
     text_jw_arr(&w);
-    text_jw_obj(&w);
-    put_model(a, &w);
-    text_jw_obj_end(&w);
+    for (int i = -1; i < a->o.n_alias; i++) {
+        text_jw_obj(&w);
+        put_model(a, &w, i < 0 ? a->name : a->o.alias[i]);
+        text_jw_obj_end(&w);
+    }
     text_jw_arr_end(&w);
     send(r, &w, &s);
     return SL_OK;
@@ -84,7 +109,7 @@ sl_status api_model_get(api *a, struct net_req *r, sl_err *err)
         return SL_OK;
     }
     begin(&w, &s);
-    put_model(a, &w);
+    put_model(a, &w, api_model_name(a, r->path + strlen("/v1/models/")));
     send(r, &w, &s);
     return SL_OK;
 }
@@ -128,6 +153,19 @@ sl_status api_ready(api *a, struct net_req *r, sl_err *err)
     begin(&w, &s);
     text_jw_key(&w, "status");
     text_jw_strz(&w, "ready");
+    send(r, &w, &s);
+    return SL_OK;
+}
+
+sl_status api_version(api *a, struct net_req *r, sl_err *err)
+{
+    struct json_w w;
+    struct str s;
+    (void)a;
+    (void)err;
+    begin(&w, &s);
+    text_jw_key(&w, "version");
+    text_jw_strz(&w, sl_version());
     send(r, &w, &s);
     return SL_OK;
 }

@@ -69,7 +69,7 @@ void api_put_head(struct json_w *w, const struct api_job *j, const char *object)
     text_jw_key(w, "created");
     text_jw_int(w, j->g->created);
     text_jw_key(w, "model");
-    text_jw_strz(w, j->a->name);
+    text_jw_strz(w, j->g->model);
     text_jw_key(w, "system_fingerprint");
     text_jw_strz(w, j->a->fingerprint);
 }

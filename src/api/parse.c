@@ -76,6 +76,7 @@ struct api_parse {
     enum out_kind out_kind;
     struct str gap;  /* white space held back */
     struct str held; /* a call that may still turn out to be text */
+    size_t n_prompt; /* bytes of held that stand in the prompt */
     struct str head; /* DEEPSEEK: name */
     struct api_parse_json json;
     bool json_open;
@@ -232,6 +233,7 @@ static void begin_call(struct api_parse *p, const char *name, size_t n)
     p->any_args = false;
     str_clear(&p->gap); /* white space before a call is no content */
     str_clear(&p->held);
+    p->n_prompt = 0;
     if (!p->muted) p->sink->call(p->sink->user, p->n_call, name, n);
     p->n_call++;
 }
@@ -258,7 +260,8 @@ static void hold(struct api_parse *p, const char *s, size_t n)
 static void give_up(struct api_parse *p)
 {
     put_gap(p, O_TEXT);
-    put(p, O_TEXT, str_c(&p->held), p->held.n);
+    put(p, O_TEXT, str_c(&p->held) + p->n_prompt, p->held.n - p->n_prompt);
+    p->n_prompt = 0;
     if (p->held.failed) p->out.failed = p->held.failed;
     str_clear(&p->held);
     p->after_call = false;
@@ -733,13 +736,10 @@ static size_t next_mark(const struct str *s, size_t at)
     return m ? (size_t)(m - s->p) : s->n;
 }
 
-sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
-                         const struct api_parse_sink *sink, sl_err *err)
+/* Step over what is in buf, as far as it is known what it is. */
+static void run(struct api_parse *p, bool last)
 {
     size_t at = 0, mark = 0; /* mark: where the next control token begins */
-    p->sink = sink;
-    str_put(&p->buf, s, n);
-    SL_TRY(str_status(&p->buf, err));
     while (at < p->buf.n) {
         enum state before = p->state;
         if (at >= mark) mark = next_mark(&p->buf, at);
@@ -758,10 +758,37 @@ sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last
         p->buf.n -= at;
         memmove(p->buf.p, p->buf.p + at, p->buf.n + 1);
     }
-    if (last) finish(p);
-    flush(p);
+}
+
+static sl_status status_of(const struct api_parse *p, sl_err *err)
+{
     SL_TRY(str_status(&p->out, err));
     SL_TRY(str_status(&p->gap, err));
     SL_TRY(str_status(&p->held, err));
     return str_status(&p->head, err);
+}
+
+sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
+                         const struct api_parse_sink *sink, sl_err *err)
+{
+    p->sink = sink;
+    str_put(&p->buf, s, n);
+    SL_TRY(str_status(&p->buf, err));
+    run(p, last);
+    if (last) finish(p);
+    flush(p);
+    return status_of(p, err);
+}
+
+sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
+                           const struct api_parse_sink *sink, sl_err *err)
+{
+    p->sink = sink;
+    str_put(&p->buf, s, n);
+    SL_TRY(str_status(&p->buf, err));
+    run(p, true); /* a tag that the prompt cuts is none */
+    flush(p);
+    str_clear(&p->gap);
+    p->n_prompt = p->held.n;
+    return status_of(p, err);
 }

@@ -47,6 +47,10 @@ void api_parse_close(struct api_parse *p); /* NULL is legal */
  * is lost). Cost: linear in all text together. */
 sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
                          const struct api_parse_sink *sink, sl_err *err) BASE_MUST_USE;
+/* Before the first text: n bytes of the answer stand in the prompt already. sink: gets them as if
+ * they had been fed; nothing of them comes out again later. */
+sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
+                           const struct api_parse_sink *sink, sl_err *err) BASE_MUST_USE;
 bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
 bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */

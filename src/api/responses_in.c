@@ -173,7 +173,8 @@ static sl_status put_messages(struct net_req *r, const struct api_resp *p, struc
 /* The chat request, as text. */
 static sl_status put_chat(struct net_req *r, struct api_resp *p, struct str *out, sl_err *err)
 {
-    static const char *const pass[] = {"parallel_tool_calls", "reasoning", "chat_template_kwargs"};
+    static const char *const pass[] = {"parallel_tool_calls", "reasoning", "enable_thinking",
+                                       "thinking", "chat_template_kwargs"};
     const struct json *reason = api_field(p->body, "reasoning");
     struct json_w w;
     SL_TRY(api_field_kind(reason, "reasoning", "effort", JSON_STR_K, err));

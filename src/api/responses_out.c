@@ -99,7 +99,7 @@ void api_resp_put(struct json_w *w, struct api_job *j, const char *status)
     } else
         text_jw_null(w);
     text_jw_key(w, "model");
-    text_jw_strz(w, j->a->name);
+    text_jw_strz(w, j->g->model);
     text_jw_key(w, "output");
     text_jw_arr(w);
     api_put_json(w, &p->items);

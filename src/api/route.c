@@ -9,8 +9,9 @@
 #define BIG ((size_t)8 << 20) /* cut further by the context's length: api_body_max */
 
 static const struct api_route table[] = {
-    {"GET", "/health", API_OPEN | API_HERE, 0, api_health, NULL},
-    {"GET", "/ready", API_OPEN | API_HERE, 0, api_ready, NULL},
+    {"GET", "/health", API_OPEN | API_HERE | API_ANY_HOST, 0, api_health, NULL},
+    {"GET", "/ready", API_OPEN | API_HERE | API_ANY_HOST, 0, api_ready, NULL},
+    {"GET", "/version", API_HERE, 0, api_version, NULL},
     {"GET", "/metrics", API_HERE | API_METRICS, 0, api_metrics_get, NULL},
     {"GET", "/", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
     {"GET", "/app.js", API_OPEN | API_HERE | API_UI, 0, api_page, NULL},
@@ -34,6 +35,39 @@ static const struct api_route table[] = {
     {"POST", "/apply-template", 0, BIG, api_apply_template, NULL},
 };
 
+static bool known(const char *path);
+
+/* Names that other servers have for these paths. */
+static const char *other_name(const char *path)
+{
+    static const char *const row[][2] = {{"/healthz", "/health"},
+                                         {"/livez", "/health"},
+                                         {"/ping", "/health"},
+                                         {"/readyz", "/ready"}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        if (strcmp(path, row[i][0]) == 0) return row[i][1];
+    return path;
+}
+
+/* The path without a slash at its end, with /v1 in front or without it, where there is one such. */
+void api_route_path(struct net_req *r)
+{
+    char path[API_PATH], tried[API_PATH];
+    char *copy = NULL;
+    size_t n = strlen(r->path);
+    if (n + 4 > API_PATH || known(r->path)) return;
+    memcpy(path, r->path, n + 1);
+    while (n > 1 && path[n - 1] == '/')
+        path[--n] = 0;
+    snprintf(tried, sizeof tried, "%s", other_name(path));
+    if (!known(tried) && strncmp(path, "/v1/", 4) == 0)
+        snprintf(tried, sizeof tried, "%s", other_name(path + 3));
+    else if (!known(tried))
+        snprintf(tried, sizeof tried, "/v1%s", path);
+    if (!known(tried) || strcmp(tried, "/") == 0) return;
+    if (mem_arena_str(&r->arena, tried, strlen(tried), &copy, NULL) == SL_OK) r->path = copy;
+}
+
 const struct api_route *api_route_table(int *n)
 {
     *n = BASE_COUNT_OF(table);
@@ -48,6 +82,14 @@ static bool fits(const char *want, const char *path)
     size_t head = (size_t)(star - want), tail = strlen(star + 1), n = strlen(path);
     return n > head + tail && strncmp(path, want, head) == 0 &&
            strcmp(path + n - tail, star + 1) == 0;
+}
+
+/* Files of the page have no other names. */
+static bool known(const char *path)
+{
+    for (int i = 0; i < BASE_COUNT_OF(table); i++)
+        if (!(table[i].flags & API_UI) && fits(table[i].path, path)) return true;
+    return false;
 }
 
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known)

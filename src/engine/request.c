@@ -16,6 +16,19 @@ static sl_status too_long(const sl_engine *e, const char *more, int n, sl_err *e
                    n, e->n_ctx);
 }
 
+#define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
+
+static sl_status count_too_long(const sl_engine *e, const sl_request *q, sl_err *err)
+{
+    bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(e->m->tok));
+    struct tok_ids t = {.max = e->n_ctx > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * e->n_ctx};
+    sl_status st = tok_encode(e->m->tok, q->text, strlen(q->text),
+                              (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), &t, NULL);
+    int n = st ? t.max : t.n;
+    mem_free(t.id);
+    return too_long(e, st ? "more than " : "", n, err);
+}
+
 /* The prompt's ids; *t is freed by the caller when it is not what *ids points to. */
 static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_ids *t,
                             const int32_t **ids, int *n, sl_err *err)
@@ -31,7 +44,7 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
         sl_status st = tok_encode(
             tk, q->text, strlen(q->text),
             (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0) | (eos ? TOK_EOS : 0), t, err);
-        if (st == SL_LIMIT) return too_long(e, "more than ", e->n_ctx, err);
+        if (st == SL_LIMIT) return count_too_long(e, q, err);
         SL_TRY(st);
         *ids = t->id;
         *n = t->n;

@@ -96,6 +96,45 @@ static sl_status parse(struct arena *a, const char *what, const char *text, enum
     return SL_OK;
 }
 
+int sl_template_reads(const sl_model *m, int tools, const char *name)
+{
+    const struct engine_tmpl *x = engine_tmpl_for(m, tools != 0);
+    return x->t && text_tmpl_reads(x->t, name);
+}
+
+/* End out before the last place of cut; see sl_chat. */
+static sl_status cut_off(const char *cut, struct str *out, struct text_tmpl_span *span, int *n_span,
+                         sl_err *err)
+{
+    size_t n = strlen(cut) - 1, at = out->n; /* the space is not looked for */
+    while (at > 0 && (out->n - at < n || memcmp(out->p + at, cut, n) != 0))
+        at--;
+    if (out->n - at < n || memcmp(out->p + at, cut, n) != 0)
+        return SL_FAIL(err, REQUEST, "the chat template does not write the last message as it is");
+    if (at + n == out->n || out->p[at + n] != ' ')
+        while (at > 0 && strchr(" \t\r\n", out->p[at - 1]))
+            at--;
+    str_cut(out, at);
+    while (*n_span > 0 && span[*n_span - 1].begin >= at)
+        --*n_span;
+    if (*n_span > 0) span[*n_span - 1].end = BASE_MIN(span[*n_span - 1].end, at);
+    return SL_OK;
+}
+
+#define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
+
+static sl_status too_long(const sl_model *m, const struct str *out,
+                          const struct text_tmpl_span *span, int n_span, int max, sl_err *err)
+{
+    struct tok_ids all = {.max = max > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * max};
+    sl_status st = tok_encode_spans(m->tok, out->p, out->n, span, n_span, &all, NULL);
+    int n = st ? all.max : all.n;
+    mem_free(all.id);
+    return SL_FAIL(err, LIMIT,
+                   "prompt of %s%d tokens: this model's maximum context length is %d tokens",
+                   st ? "more than " : "", n, max);
+}
+
 static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a, struct str *out,
                         struct tok_ids *ids, sl_err *err)
 {
@@ -114,14 +153,12 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     SL_TRY(text_tmpl_render(engine_tmpl_for(m, v.tools)->t, &v, a, out, &span, &n_span, err));
     str_put(out, "", 0);
     SL_TRY(str_status(out, err));
+    if (chat->cut) SL_TRY(cut_off(chat->cut, out, span, &n_span, err));
     if (!ids) return SL_OK;
     ids->max = chat->max_ids;
     sl_status st = tok_encode_spans(m->tok, out->p, out->n, span, n_span, ids, err);
     if (st != SL_LIMIT || !ids->max) return st;
-    return SL_FAIL(
-        err, LIMIT,
-        "prompt of more than %d tokens: this model's maximum context length is %d tokens", ids->max,
-        ids->max);
+    return too_long(m, out, span, n_span, ids->max, err);
 }
 
 sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,

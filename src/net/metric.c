@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/metric.h"
 
-void net_hist_add(struct net_hist *h, double v)
+void net_hist_add_n(struct net_hist *h, double v, int n)
 {
     int i = 0;
     if (!(v >= 0)) v = 0;
     while (i < h->n && v > h->bound[i])
         i++;
-    atomic_fetch_add_explicit(&h->count[i], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&h->sum_micro, (uint64_t)(v * 1e6), memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->count[i], (uint64_t)n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->sum_micro, (uint64_t)(v * 1e6 * n), memory_order_relaxed);
+}
+
+void net_hist_add(struct net_hist *h, double v)
+{
+    net_hist_add_n(h, v, 1);
 }
 
 void net_metric_head(struct str *out, const char *name, const char *kind, const char *help)

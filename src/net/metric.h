@@ -34,6 +34,7 @@ static inline uint64_t net_count_get(const struct net_count *c)
     return atomic_load_explicit(&c->v, memory_order_relaxed);
 }
 void net_hist_add(struct net_hist *h, double v);
+void net_hist_add_n(struct net_hist *h, double v, int n); /* n times */
 
 /* "# HELP", "# TYPE". kind: "counter", "gauge", "histogram". */
 void net_metric_head(struct str *out, const char *name, const char *kind, const char *help);

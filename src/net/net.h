@@ -25,6 +25,7 @@
 
 #define NET_HEAD_BYTES 16384      /* request line and headers; longer is refused while it is read */
 #define NET_HEAD_MS 14000         /* for a new connection's request head */
+#define NET_KEEP_ALIVE "timeout=75" /* NET_IDLE_MS, for clients */
 #define NET_IDLE_MS 75000         /* between requests of one connection, the next head included */
 #define NET_BODY_MS 10000         /* for a body, plus its bytes at NET_BODY_RATE */
 #define NET_BODY_RATE (16 * 1024) /* bytes per second */

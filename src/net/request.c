@@ -165,6 +165,7 @@ static bool put_headers(const struct net_req_own *o, struct MHD_Response *m, con
 {
     bool ok = !o->lacks_header && MHD_add_response_header(m, "x-request-id", o->r.id) == MHD_YES;
     if (type) ok = ok && MHD_add_response_header(m, "Content-Type", type) == MHD_YES;
+    if (o->http11) ok = ok && MHD_add_response_header(m, "Keep-Alive", NET_KEEP_ALIVE) == MHD_YES;
     for (int i = 0; i < o->n_header; i++)
         ok = ok && MHD_add_response_header(m, o->header[i].name, o->header[i].value) == MHD_YES;
     return ok;

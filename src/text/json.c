@@ -190,6 +190,8 @@ static sl_status read_number(struct reader *r, struct json *v)
     else
         memcpy(small, at, n), small[n] = 0;
     v->kind = JSON_REAL_K;
+    v->b = !real && !big && !neg;
+    v->i = v->b ? (int64_t)mag : 0;
     v->f = text_real_parse(buf);
     if (!isfinite(v->f)) return bad(r, at, "a number out of range");
     return SL_OK;

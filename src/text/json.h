@@ -41,7 +41,8 @@ struct json {
     union {
         struct {
             int64_t i; /* INT */
-            double f;  /* REAL, and INT as double */
+            double f;  /* REAL, and INT as double; b: REAL for a whole number from 2^63 to
+                          2^64 - 1, whose bits i has */
         };
         struct {
             const char *s; /* STR */

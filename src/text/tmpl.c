@@ -59,6 +59,13 @@ void text_tmpl_close(text_tmpl *t)
     mem_free(t);
 }
 
+bool text_tmpl_reads(const text_tmpl *t, const char *name)
+{
+    for (int i = 0; i < t->n_name; i++)
+        if (t->name[i].read && strcmp(t->name[i].text, name) == 0) return true;
+    return false;
+}
+
 /* ---- scopes ---- */
 
 sl_status text_tx_scope(struct tx *x, struct tscope *up, struct tscope **out)

@@ -24,6 +24,9 @@ typedef struct text_tmpl text_tmpl;
 sl_status text_tmpl_open(const char *src, size_t n, text_tmpl **out, sl_err *err) BASE_MUST_USE;
 void text_tmpl_close(text_tmpl *t);
 
+/* Does it read a variable of this name anywhere? (It may set that itself before.) */
+bool text_tmpl_reads(const text_tmpl *t, const char *name);
+
 struct text_tmpl_token {
     const char *name, *text;
 };

@@ -88,7 +88,7 @@ sl_status text_tp_name(struct tp *p, const char *s, size_t n, const char **out)
     }
     char *copy = NULL;
     SL_TRY(mem_arena_str(&t->a, s, n, &copy, p->err));
-    t->name[t->n_name++] = (struct tname){copy, n, false};
+    t->name[t->n_name++] = (struct tname){copy, n, false, false};
     *out = copy;
     return SL_OK;
 }
@@ -158,6 +158,12 @@ static sl_status list(struct tp *p, enum tn_kind kind, const char *close, struct
     return text_tp_deep(p, n);
 }
 
+static void mark_read(text_tmpl *t, const char *name)
+{
+    for (int i = 0; i < t->n_name; i++)
+        if (t->name[i].text == name) t->name[i].read = true;
+}
+
 static sl_status primary(struct tp *p, struct tn **out)
 {
     static const struct {
@@ -180,7 +186,9 @@ static sl_status primary(struct tp *p, struct tn **out)
         p->at++;
         SL_TRY(text_tp_node(p, E_NAME, t->line, out));
         (*out)->depth = 1;
-        return text_tp_name(p, t->p, t->n, &(*out)->name);
+        SL_TRY(text_tp_name(p, t->p, t->n, &(*out)->name));
+        mark_read(p->t, (*out)->name);
+        return SL_OK;
     case T_STR:
         return string(p, out);
     case T_INT:

@@ -153,6 +153,7 @@ struct tname {
     const char *text;
     size_t n;
     bool assigned; /* by set, for, macro or as a parameter */
+    bool read;     /* as a variable */
 };
 
 struct text_tmpl {

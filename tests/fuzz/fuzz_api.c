@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rooms: api engine. Property: no request body crashes the reading of its fields and messages; what is
- * refused is REQUEST, LIMIT or NOMEM, with a text; messages that are taken give JSON that reads back.
- * Input: a body. */
+/* Rooms: api engine. Property: no request body crashes the reading of its fields and messages; what
+ * is refused is REQUEST, LIMIT or NOMEM, with a text; messages that are taken give JSON that reads
+ * back. Input: a body. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +39,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         clean(st, &err);
         if (st) continue;
         clean(api_tools_check(body, &err), &err);
-        for (int text = 0; text < 2; text++) {
+        for (int form = 0; form < 32; form++) {
+            const struct api_put how = {.args_text = form & 1,
+                                        .no_null = form & 2,
+                                        .calls_plain = form & 4,
+                                        .results_plain = form & 8,
+                                        .tell_user = form & 1,
+                                        .tell = form & 16 ? "tools" : NULL,
+                                        .mark = form & 8 ? "~cut~ " : NULL,
+                                        .family = form & 2 ? "hermes" : "json"};
             str_clear(&s);
-            st = api_messages_put(&r.arena, &s, api_field(body, "messages"), text, &err);
+            st = api_messages_put(&r.arena, &s, api_field(body, "messages"), &how, &err);
             clean(st, &err);
             if (st) continue;
             st = text_json_parse(&r.arena, "messages", str_c(&s), s.n, &again, &err);
-            check(st == SL_OK || st == SL_LIMIT || st == SL_NOMEM, "messages that do not read back");
+            check(st == SL_OK || st == SL_LIMIT || st == SL_NOMEM,
+                  "messages that do not read back");
         }
     }
     str_fini(&s);

@@ -185,6 +185,13 @@ sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int sp
     return SL_OK;
 }
 
+int sl_template_reads(const sl_model *m, int tools, const char *name)
+{
+    (void)m;
+    (void)tools;
+    return strcmp(name, "enable_thinking") == 0; /* and no tools: those are told */
+}
+
 sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
                          int *n_ids, sl_err *err)
 {

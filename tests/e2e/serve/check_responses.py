@@ -353,7 +353,7 @@ def bad(s):
         got, head, data = s.call("POST", URL, body)
         T.check(name, (None if got == 400 else f"status {got}: {data[:200]!r}") or error_of(data) or
                 (None if json.loads(data)["error"]["param"] == param else data.decode()))
-    need("no such id", s.get(f"{URL}/resp_x")[0] == 404 and s.get(f"{URL}/")[0] == 404)
+    need("no such id", s.get(f"{URL}/resp_x")[0] == 404 and s.get(f"{URL}/")[0] == 405)
     need("odd id", s.get(f"{URL}/..%2f..%2fetc")[0] == 404)
 
 

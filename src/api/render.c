@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a chat's body to its prompt: the forms of messages that a template may bear are tried in
+ * turn. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_internal.h"
+
+static void put_function(struct json_w *w, const struct json *f, bool complete)
+{
+    text_jw_obj(w);
+    for (const struct json *v = f->child; v; v = v->next) {
+        if (v->kind == JSON_NULL_K) continue; /* not given */
+        text_jw_key(w, v->key);
+        text_jw_node(w, v);
+    }
+    if (complete && !api_field(f, "description")) {
+        text_jw_key(w, "description");
+        text_jw_strz(w, "");
+    }
+    if (complete && !api_field(f, "parameters")) {
+        text_jw_key(w, "parameters");
+        text_jw_raw(w, "{\"type\":\"object\",\"properties\":{}}", 33);
+    }
+    text_jw_obj_end(w);
+}
+
+/* As they came; or with what a template may wish for and clients may leave out. */
+static void put_tools(struct str *out, const struct json *tools, bool complete)
+{
+    struct json_w w;
+    text_jw_init(&w, out);
+    text_jw_arr(&w);
+    for (const struct json *t = tools->child; t; t = t->next) {
+        text_jw_obj(&w);
+        for (const struct json *v = t->child; v; v = v->next) {
+            text_jw_key(&w, v->key);
+            if (strcmp(v->key, "function") == 0)
+                put_function(&w, v, complete);
+            else
+                text_jw_node(&w, v);
+        }
+        text_jw_obj_end(&w);
+    }
+    text_jw_arr_end(&w);
+}
+
+/* What is the same in all tries. */
+struct chat_in {
+    api *a;
+    struct net_req *r;
+    const struct json *body, *tools; /* tools: NULL where none may be called */
+    struct str kwargs, tell;
+    const char *mark; /* NULL, or what the last message is cut at */
+    bool calls_null;  /* a message has calls and no content */
+};
+
+static sl_status try_form(const struct chat_in *c, const struct api_put *how, char **text,
+                          int32_t **ids, int *n, sl_err *err)
+{
+    api *a = c->a;
+    struct str msg, tl;
+    str_init(&msg, MEM_REQUEST, 0);
+    str_init(&tl, MEM_REQUEST, 0);
+    sl_status st = api_messages_put(&c->r->arena, &msg, api_field(c->body, "messages"), how, err);
+    if (!st && c->tools && !how->tell) {
+        put_tools(&tl, c->tools, how->args_text);
+        st = str_status(&tl, err);
+    }
+    sl_chat chat = {.messages = str_c(&msg),
+                    .tools = tl.n ? str_c(&tl) : NULL,
+                    .kwargs = str_c(&c->kwargs),
+                    .no_generation_prompt =
+                        c->mark || !api_field_bool(c->body, "add_generation_prompt", true),
+                    .max_ids = a->ei.n_ctx,
+                    .cut = c->mark};
+    if (!st) {
+        st = sl_chat_render(a->o.model, &chat, text, ids, n, err);
+        if (st == SL_REQUEST && c->mark && err && strstr(err->text, "the last message"))
+            status_prefix(err, "continue_final_message");
+        else if (st == SL_REQUEST || st == SL_FORMAT || st == SL_UNSUPPORTED)
+            api_template_blame(c->body, err);
+    }
+    str_fini(&msg);
+    str_fini(&tl);
+    return st;
+}
+
+/* Is text other but for "None" in some places: what Jinja prints for content that is null? */
+static bool prints_none(const char *text, const char *other)
+{
+    bool any = false;
+    while (*text || *other) {
+        if (*text == *other) {
+            text++;
+            other++;
+        } else if (strncmp(text, "None", 4) == 0) {
+            text += 4;
+            any = true;
+        } else
+            return false;
+    }
+    return any;
+}
+
+/* The template bears content that is null: but does it write it as a word? */
+static bool writes_null(const struct chat_in *c, const struct api_put *how)
+{
+    struct api_put empty = *how;
+    char *with = NULL, *without = NULL;
+    empty.no_null = true;
+    bool is = !try_form(c, how, &with, NULL, NULL, NULL) &&
+              !try_form(c, &empty, &without, NULL, NULL, NULL) && prints_none(with, without);
+    sl_free(with);
+    sl_free(without);
+    return is;
+}
+
+static bool may_differ(sl_status st)
+{
+    return st == SL_REQUEST || st == SL_FORMAT || st == SL_UNSUPPORTED;
+}
+
+/* A template may join arguments to a text, want members that were left out, add text to content
+ * that is null, or have no system message: what it says of the plainest form counts. */
+static sl_status try_forms(const struct chat_in *c, char **text, int32_t **ids, int *n, sl_err *err)
+{
+    const struct api_template *t = &c->a->tmpl;
+    struct api_put how = {.calls_plain = !t->calls,
+                          .results_plain = !t->results,
+                          .family = t->family,
+                          .tell = c->tell.n ? str_c(&c->tell) : NULL,
+                          .mark = c->mark};
+    sl_err first = {0}, later;
+    sl_status st = SL_OK;
+    for (int i = 0; i < 8; i++) {
+        how.args_text = i & 1;
+        how.no_null = i & 2;
+        how.tell_user = i & 4;
+        if ((how.no_null && !c->calls_null) || (how.tell_user && !how.tell)) continue;
+        if (c->calls_null && !how.no_null && writes_null(c, &how)) how.no_null = true;
+        sl_status now = try_form(c, &how, text, ids, n, i ? &later : &first);
+        if (now == SL_OK) return SL_OK;
+        if (!i) st = now;
+        if (i && now == SL_NOMEM) first = later, st = now;
+        if (!may_differ(now)) break;
+    }
+    if (err) *err = first;
+    return st;
+}
+
+/* continue_final_message: the mark that the last message ends in, or NULL. */
+static sl_status read_mark(struct chat_in *c, char mark[48], sl_err *err)
+{
+    const struct json *list = api_field(c->body, "messages"), *last = NULL;
+    const char *role = NULL;
+    if (!api_field_bool(c->body, "continue_final_message", false)) return SL_OK;
+    if (api_field_bool(c->body, "add_generation_prompt", false))
+        return SL_FAIL(err, REQUEST,
+                       "continue_final_message: not with add_generation_prompt: true");
+    if (list && list->kind == JSON_ARRAY_K && list->n) last = list->item[list->n - 1];
+    if (last && last->kind == JSON_OBJECT_K) role = api_role(last);
+    if (!role || strcmp(role, "assistant") != 0)
+        return SL_FAIL(err, REQUEST,
+                       "continue_final_message: the last message must be the assistant's");
+    const struct json *calls = api_field(last, "tool_calls");
+    if ((calls && calls->n) || api_field(last, "function_call"))
+        return SL_FAIL(err, REQUEST,
+                       "continue_final_message: a message with calls can not be continued");
+    net_random_id("~cut", mark);
+    strcat(mark, "~ ");
+    c->mark = mark;
+    return SL_OK;
+}
+
+static bool has_null_calls(const struct json *list)
+{
+    for (const struct json *m = list && list->kind == JSON_ARRAY_K ? list->child : NULL; m;
+         m = m->next) {
+        const struct json *calls = api_field(m, "tool_calls");
+        if (((calls && calls->n) || api_field(m, "function_call")) && !api_field(m, "content"))
+            return true;
+    }
+    return false;
+}
+
+static sl_status render(api *a, struct net_req *r, const struct json *body, char **text,
+                        int32_t **ids, int *n, sl_err *err)
+{
+    struct chat_in c = {.a = a, .r = r, .body = body, .tools = api_field(body, "tools")};
+    char mark[48] = "";
+    SL_TRY(api_tools_check(body, err));
+    SL_TRY(read_mark(&c, mark, err));
+    if (text_json_is(api_field(body, "tool_choice"), "none") || (c.tools && !c.tools->n))
+        c.tools = NULL;
+    c.calls_null = a->tmpl.calls && has_null_calls(api_field(body, "messages"));
+    str_init(&c.kwargs, MEM_REQUEST, 0);
+    str_init(&c.tell, MEM_REQUEST, 0);
+    sl_status st = api_kwargs_put(a, r, &c.kwargs, body, err);
+    if (!st && c.tools && !a->tmpl.tools) {
+        api_plain_tools(&c.tell, a->tmpl.family, c.tools,
+                        api_field_bool(body, "parallel_tool_calls", true));
+        st = str_status(&c.tell, err);
+    }
+    if (!st) st = try_forms(&c, text, ids, n, err);
+    str_fini(&c.kwargs);
+    str_fini(&c.tell);
+    return st;
+}
+
+sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out, sl_err *err)
+{
+    return render(a, r, body, out, NULL, NULL, err);
+}
+
+static size_t text_bytes(const struct json *content)
+{
+    size_t n = 0;
+    if (!content || content->kind == JSON_STR_K) return content ? content->n : 0;
+    for (const struct json *p = content->kind == JSON_ARRAY_K ? content->child : NULL; p;
+         p = p->next) {
+        const struct json *text = text_json_get(p, "text");
+        if (text && text->kind == JSON_STR_K) n += text->n;
+    }
+    return n;
+}
+
+sl_status api_messages_fit(const api *a, const struct json *list, sl_err *err)
+{
+    size_t n = 0, max = (size_t)a->ei.text_bytes_max;
+    if (!list || !max) return SL_OK;
+    if (list->kind == JSON_STR_K) n = list->n;
+    for (const struct json *m = list->kind == JSON_ARRAY_K ? list->child : NULL; m; m = m->next)
+        n += text_bytes(text_json_get(m, "content"));
+    if (n <= max) return SL_OK;
+    return SL_FAIL(err, LIMIT,
+                   "prompt of %zu bytes: this model's maximum context length is %d tokens", n,
+                   a->ei.n_ctx);
+}
+
+sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
+                          struct api_prompt *out, sl_err *err)
+{
+    const struct json *given = api_field(body, "prompt_token_ids");
+    int32_t *ids = NULL;
+    void *copy = NULL;
+    int n = 0;
+    if (given && api_field_bool(body, "continue_final_message", false))
+        return SL_FAIL(err, REQUEST, "continue_final_message: not with prompt_token_ids");
+    if (given) {
+        SL_TRY(api_ids_parse(a, &r->arena, "prompt_token_ids", given, out, err));
+        if (!out->n_ids) return SL_FAIL(err, REQUEST, "prompt_token_ids: empty");
+        return SL_OK;
+    }
+    SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
+    SL_TRY(render(a, r, body, NULL, &ids, &n, err));
+    sl_status st = mem_arena_array(&r->arena, (size_t)n + 1, sizeof *ids, &copy, err);
+    if (!st && n) memcpy(copy, ids, (size_t)n * sizeof *ids);
+    sl_free(ids);
+    *out = (struct api_prompt){.ids = copy, .n_ids = n};
+    return st;
+}
+
+bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag)
+{
+    size_t n_tag = strlen(tag);
+    char *text = NULL;
+    size_t n = 0;
+    int k = BASE_MIN(p->n_ids, 16);
+    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k,
+                               SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL) != SL_OK)
+        return false;
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    bool ends = n >= n_tag && memcmp(text + n - n_tag, tag, n_tag) == 0;
+    sl_free(text);
+    return ends;
+}
