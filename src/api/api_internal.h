@@ -166,6 +166,8 @@ struct api_gen {
 /* From a body whose fields were checked. */
 sl_status api_gen_parse(api *a, struct net_req *r, const struct json *body, int route,
                         struct api_gen *g, sl_err *err) BASE_MUST_USE;
+/* Into an error about a prompt that is too long: how many tokens were asked for. */
+void api_say_asked(const struct api_gen *g, sl_err *err);
 /* What decides about the answer's form. */
 struct api_form_in {
     const struct json *body;

@@ -340,7 +340,9 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     SL_TRY(api_gen_parse(a, r, body, API_CHAT, &c->g, err));
     str_init(&c->head, MEM_REQUEST, 0);
     net_random_id("chatcmpl-", c->g.id);
-    SL_TRY(api_chat_prompt(a, r, body, &c->prompt, err));
+    sl_status st = api_chat_prompt(a, r, body, &c->prompt, err);
+    if (st) api_say_asked(&c->g, err);
+    SL_TRY(st);
     SL_TRY(answers(a, r, c, err));
     const struct api_form_in in = {.body = body,
                                    .route = API_CHAT,
@@ -348,7 +350,7 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
                                    .chat = body,
                                    .thought = c->answer[0].continues ||
                                               api_prompt_ends(a, &c->prompt, API_THINK_END)};
-    sl_status st = api_form_parse(a, r, &in, &c->g.grammar, err);
+    st = api_form_parse(a, r, &in, &c->g.grammar, err);
     if (st) {
         struct api_job j = {.user = c};
         fini(&j);

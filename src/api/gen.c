@@ -237,6 +237,16 @@ static sl_status parse_logprobs(const struct json *b, int route, struct api_gen 
     return SL_OK;
 }
 
+void api_say_asked(const struct api_gen *g, sl_err *err)
+{
+    const char *colon = err ? strstr(err->text, " tokens: ") : NULL;
+    char rest[sizeof err->text];
+    if (!colon || err->code != SL_LIMIT || g->q.max_tokens < 1) return;
+    snprintf(rest, sizeof rest, "%s", colon + strlen(" tokens"));
+    size_t at = (size_t)(colon - err->text) + strlen(" tokens");
+    snprintf(err->text + at, sizeof err->text - at, " and %d asked for%s", g->q.max_tokens, rest);
+}
+
 static sl_status check_reasoning_format(const struct json *b, sl_err *err)
 {
     const char *f = api_field_str(b, "reasoning_format", "auto");

@@ -111,6 +111,7 @@ static sl_status submit(struct api_job *j, sl_err *err)
     net_count_add(&j->a->n_gen, 1);
     sl_status st = sl_submit(j->a->o.engine, &q, &s->id, err);
     if (st) {
+        api_say_asked(j->g, err);
         net_count_sub(&j->a->n_gen, 1);
         net_req_unref(j->r);
         return st;

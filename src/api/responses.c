@@ -471,7 +471,9 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     p->g.q.want_logprob = p->g.logprobs;
     p->g.q.n_logprob = p->g.logprobs ? p->g.n_top : -1;
     p->store = api_field_bool(p->body, "store", a->db != NULL);
-    SL_TRY(api_resp_read(a, r, p, err));
+    sl_status st = api_resp_read(a, r, p, err);
+    if (st) api_say_asked(&p->g, err);
+    SL_TRY(st);
     bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
     SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
     const struct api_form_in in = {.body = p->body,
