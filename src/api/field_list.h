@@ -42,7 +42,7 @@
     F(C|R,     parallel_tool_calls,   BOOL, 0, 0,        USE,  "false: at most one call in an answer")                                      \
     F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")                                                     \
     F(C,       function_call,         ANY,  0, 0,        DENY, "deprecated: use tool_choice")                                               \
-    F(C|T,     response_format,       ANY,  0, 0,         USE,  "text, json_object, json_schema")                                           \
+    F(C,       response_format,       ANY,  0, 0,        USE,  "text, json_object, json_schema")                                            \
     F(R,       text,                  ANY,  0, 0,        USE,  "format: text, json_object, json_schema; verbosity has no effect")           \
     F(C,       reasoning_effort,      STR,  0, 32,        USE,  "none, minimal, low, medium, high, xhigh, max: see Thinking")               \
     F(C|R,     reasoning,             OBJ,  0, 0,         USE,  "effort as reasoning_effort; enabled as enable_thinking; summary has no effect")\

@@ -481,7 +481,7 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
                                    .parse = p->x.parse,
                                    .chat = p->chat,
                                    .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
-    sl_status st = api_form_parse(a, r, &in, &p->g.grammar, err);
+    st = api_form_parse(a, r, &in, &p->g.grammar, err);
     if (st) {
         api_resp_blame(p, err);
         return st;
