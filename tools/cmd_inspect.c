@@ -232,7 +232,8 @@ static void print_overview(const struct inspect *v)
         printf("shape        %d layers\n", v->n_layer);
     if (v->n_ctx) printf("context      %d tokens\n", v->n_ctx);
     if (v->tok)
-        printf("tokenizer    byte-level BPE, %d tokens\n", tok_n_vocab(v->tok));
+        printf("tokenizer    %s, %d tokens\n",
+               tok_is_chars(v->tok) ? "SentencePiece BPE" : "byte-level BPE", tok_n_vocab(v->tok));
     else
         printf("tokenizer    none: %s\n", v->tok_err.text);
     print_templates(v->tok);

@@ -82,6 +82,19 @@ static sl_status list_tokens(sl_model *m, int n, sl_err *err)
     return SL_OK;
 }
 
+/* Without a tokenizer: the end tokens that the configurations name. */
+static sl_status list_ends(sl_model *m, int n, sl_err *err)
+{
+    int32_t id[64];
+    void *p = NULL;
+    int n_id = tok_end_ids(m->io, id, BASE_COUNT_OF(id));
+    SL_TRY(mem_arena_array(&m->arena, (size_t)n_id + 1, sizeof *m->eog, &p, err));
+    m->eog = p;
+    for (int i = 0; i < n_id; i++)
+        if (id[i] < n) m->eog[m->n_eog++] = id[i];
+    return SL_OK;
+}
+
 static sl_status read_name(sl_model *m, const char *path, sl_err *err)
 {
     const char *s = NULL;
@@ -124,7 +137,8 @@ static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, 
     for (int i = 0; i < io_n_tensor(m->io); i++)
         m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
     if (m->pack_cache != SL_PACK_IGNORE) engine_pack_find(m);
-    return list_tokens(m, m->cfg.n_vocab, err);
+    SL_TRY(list_tokens(m, m->cfg.n_vocab, err));
+    return m->tok ? SL_OK : list_ends(m, m->cfg.n_vocab, err);
 }
 
 sl_status sl_model_open(const char *name, const sl_model_opts *opts, sl_model **out, sl_err *err)

@@ -27,6 +27,10 @@ struct tok_named {
 };
 #define TOK_MAX_TEMPLATE 64
 
+/* The end tokens that a model's configurations name (at most most of them), for models whose
+ * tokenizer is not read: how many. */
+int tok_end_ids(const io_model *m, int32_t *id, int most);
+
 /* The same from the bytes of a Hugging Face folder's files; NULL = not there. */
 struct tok_files {
     const char *tokenizer_json, *tokenizer_config, *special_tokens_map, *added_tokens,
@@ -70,6 +74,9 @@ int tok_n_vocab(const tok *t); /* ids 0 .. n-1; holes have no bytes */
 /* Bytes of one token (an added token: its text). NULL and 0 for a hole. Borrowed. */
 const char *tok_bytes(const tok *t, int32_t id, int *n);
 bool tok_is_special(const tok *t, int32_t id); /* control tokens: left out of plain text */
+/* Looked for in text; *special: left out of plain text. */
+bool tok_is_added(const tok *t, int32_t id, bool *special);
+bool tok_is_chars(const tok *t); /* words of code points (SentencePiece), not of bytes */
 bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
 int32_t tok_bos(const tok *t);                 /* -1 = none */
 int32_t tok_eos(const tok *t);
@@ -135,6 +142,8 @@ struct tok_rule {
     bool nfc, ignore_merges;
 };
 bool tok_rule_get(int i, struct tok_rule *out);
+/* The rule for a GGUF file of bytes that names none. */
+const char *tok_gguf_rule(const io_model *m);
 /* The name of the rule that splits as t does. UNSUPPORTED when there is none. */
 sl_status tok_rule_name(const tok *t, char *name, size_t n, sl_err *err) BASE_MUST_USE;
 

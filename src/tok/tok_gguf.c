@@ -289,25 +289,28 @@ static bool has_word(const struct io_array *words, const char *z)
     return false;
 }
 
-/* The rule of a file that names none: that of the model family, where the vocabulary or the
- * architecture shows it, else llama.cpp's. */
-static const char *guess_rule(const io_model *m, const struct io_array *words)
+/* The rule of the model family, where the vocabulary or the architecture shows it, else
+ * llama.cpp's. */
+const char *tok_gguf_rule(const io_model *m)
 {
+    struct io_array words = {0};
     const char *arch = NULL;
     uint64_t n = 0;
-    bool bar = has_word(words, "<|im_start|>") && has_word(words, "<|endoftext|>");
+    if (io_meta_array(m, "tokenizer.ggml.tokens", &words, NULL) != SL_OK || words.type != IO_STR)
+        return "default";
+    bool bar = has_word(&words, "<|im_start|>") && has_word(&words, "<|endoftext|>");
     if (io_meta_str(m, "general.architecture", &arch, &n, NULL) != SL_OK) n = 0;
-    if (has_word(words, "<|begin_of_text|>") && words->n > 128000) return "llama-bpe";
-    if (has_word(words, "<" WIDE_BAR "begin" SP_MARK "of" SP_MARK "sentence" WIDE_BAR ">")) {
-        if (words->n >= 128000) return "deepseek-v3";
-        return words->n > 100000 ? "deepseek-llm" : "deepseek-coder";
+    if (has_word(&words, "<|begin_of_text|>") && words.n > 128000) return "llama-bpe";
+    if (has_word(&words, "<" WIDE_BAR "begin" SP_MARK "of" SP_MARK "sentence" WIDE_BAR ">")) {
+        if (words.n >= 128000) return "deepseek-v3";
+        return words.n > 100000 ? "deepseek-llm" : "deepseek-coder";
     }
-    if (bar && words->n > 150000) return "qwen2";
+    if (bar && words.n > 150000) return "qwen2";
     if (n >= 5 && (memcmp(arch, "qwen2", 5) == 0 || memcmp(arch, "qwen3", 5) == 0)) return "qwen2";
     return "default";
 }
 
-static sl_status read_pre(const io_model *m, tok *t, const struct io_array *words, sl_err *err)
+static sl_status read_pre(const io_model *m, tok *t, sl_err *err)
 {
     const char *pre = NULL, *rule;
     uint64_t n = 0;
@@ -315,7 +318,7 @@ static sl_status read_pre(const io_model *m, tok *t, const struct io_array *word
     if (st != SL_OK && st != SL_NOTFOUND) return st;
     if (st == SL_OK && !(n == 7 && memcmp(pre, "default", 7) == 0))
         return tok_pre_named(t, pre, n, err);
-    rule = guess_rule(m, words);
+    rule = tok_gguf_rule(m);
     log_msg(LOG_WARN,
             "the file does not say how its tokenizer splits text (tokenizer.ggml.pre%s): it is "
             "split as by \"%s\"",
@@ -383,7 +386,7 @@ static sl_status open_bytes(const io_model *m, tok *t, const struct io_array *wo
     struct io_array merges = {0};
     bool look[BASE_COUNT_OF(control)];
     SL_TRY(io_meta_array(m, "tokenizer.ggml.merges", &merges, err));
-    SL_TRY(read_pre(m, t, words, err));
+    SL_TRY(read_pre(m, t, err));
     SL_TRY(tok_build_begin(t, (int)words->n, merges.n, err));
     look_for(m, &merges, look);
     SL_TRY(read_words(m, t, words, look, err));

@@ -63,6 +63,31 @@ sl_status tok_src_size(const struct tok_src *s, size_t n_token, int64_t top, int
     return SL_OK;
 }
 
+struct list {
+    int32_t *id;
+    int n, most;
+};
+
+static void put_end(void *arg, int64_t id)
+{
+    struct list *l = arg;
+    if (id >= 0 && id < TOK_MAX_VOCAB && l->n < l->most) l->id[l->n++] = (int32_t)id;
+}
+
+int tok_end_ids(const io_model *m, int32_t *id, int most)
+{
+    static const char *const key[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                      "tokenizer.ggml.eom_token_id"};
+    struct tok_files f = {.config = io_config(m), .generation_config = io_generation_config(m)};
+    struct list l = {.id = id, .most = most};
+    uint64_t v = 0;
+    all_ends(&f, put_end, &l);
+    for (int i = 0; i < BASE_COUNT_OF(key); i++)
+        if (io_meta_u64(m, key[i], &v, NULL) == SL_OK && v < TOK_MAX_VOCAB)
+            put_end(&l, (int64_t)v);
+    return l.n;
+}
+
 /* ---- templates ---- */
 static sl_status put_template(tok *t, const char *name, const struct json *text, sl_err *err)
 {
