@@ -378,6 +378,11 @@ static sl_status open_spm(const io_model *m, tok *t, const struct io_array *word
     SL_TRY(st);
     SL_TRY(read_ids(m, t, err));
     t->unk = tok_special_id(t, "unk_token");
+    for (int i = 0; i < 256 && t->unk < 0; i++)
+        if (t->fallback[i] == TOK_NONE)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "a SentencePiece vocabulary with neither tokens for all bytes nor an "
+                           "unknown token (tokenizer.ggml.unknown_token_id)");
     return SL_OK;
 }
 

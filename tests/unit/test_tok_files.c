@@ -163,18 +163,24 @@ TEST(tok_post_processors_put_tokens_on_both_sides)
 #define WORDS8(k, a, b, c, d, e, f, g, h)                                                          \
     "s=" k " u32=9 u32=8 u64=8 s=" a " s=" b " s=" c " s=" d " s=" e " s=" f " s=" g " s=" h " "
 
-static tok *open_gguf(const char *keys, int n_key)
+static sl_status try_gguf(const char *keys, int n_key, tok **t, sl_err *err)
 {
     char words[4096];
     io_model *m = NULL;
-    tok *t = NULL;
-    sl_err err = {0};
     snprintf(words, sizeof words, "GGUF u32=3 u64=0 u64=%d %s pad=32", n_key, keys);
     struct make *f = make_file(words);
-    ASSERT_OK(io_open_bytes("test.gguf", f->p, f->n, &m, &err));
-    ASSERT_OK(tok_open(m, &t, &err));
+    sl_status st = io_open_bytes("test.gguf", f->p, f->n, &m, err);
+    if (!st) st = tok_open(m, t, err);
     io_close(m);
     free(f);
+    return st;
+}
+
+static tok *open_gguf(const char *keys, int n_key)
+{
+    tok *t = NULL;
+    sl_err err = {0};
+    ASSERT_OK(try_gguf(keys, n_key, &t, &err));
     return t;
 }
 
@@ -210,5 +216,36 @@ TEST(tok_gguf_control_tokens_are_known_by_their_text)
     expect(t, "a<fim_middle>", TOK_SPECIAL, "0 6");
     assert_true(tok_is_eog(t, 5) && tok_is_special(t, 5));
     assert_true(!tok_is_eog(t, 6) && tok_is_special(t, 6));
+    tok_close(t);
+}
+
+#define SPM                                                                                        \
+    KEY_STR("tokenizer.ggml.model", "llama")                                                       \
+    WORDS8("tokenizer.ggml.tokens", "<unk>", "<s>", "</s>", "a", "b", "ab", "\xe2\x96\x81",        \
+           "\xe2\x96\x81"                                                                          \
+           "a")                                                                                    \
+    "s=tokenizer.ggml.scores u32=9 u32=6 u64=8 f32=0 f32=0 f32=0 f32=-5 f32=-6 f32=-1 f32=-7 "     \
+    "f32=-2 "
+
+TEST(tok_gguf_of_type_llama_merges_by_score)
+{
+    static const char types[] = "s=tokenizer.ggml.token_type u32=9 u32=5 u64=8 u32=2 u32=3 u32=3 "
+                                "u32=1 u32=1 u32=1 u32=1 u32=1 ";
+    char keys[2048];
+    sl_err err = {0};
+    tok *t = NULL;
+    /* no token for what the vocabulary lacks */
+    assert_int_equal(try_gguf(SPM, 3, &t, &err), SL_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "SentencePiece"));
+    snprintf(keys, sizeof keys, "%s%s", SPM, types);
+    t = open_gguf(keys, 4);
+    expect(t, "aba", TOK_BOS, "1 6 5 3"); /* "ab" scores more than the mark with "a" */
+    expect(t, "a</s>x", TOK_SPECIAL, "7 2 6 0");
+    assert_true(tok_add_bos(t) && !tok_add_eos(t) && tok_is_chars(t));
+    assert_int_equal(tok_eos(t), 2);
+    tok_close(t);
+    snprintf(keys, sizeof keys, "%s%ss=tokenizer.ggml.add_space_prefix u32=7 u8=0 ", SPM, types);
+    t = open_gguf(keys, 5);
+    expect(t, "aba a", 0, "5 3 7");
     tok_close(t);
 }
