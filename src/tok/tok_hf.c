@@ -83,8 +83,7 @@ int tok_end_ids(const io_model *m, int32_t *id, int most)
     uint64_t v = 0;
     all_ends(&f, put_end, &l);
     for (int i = 0; i < BASE_COUNT_OF(key); i++)
-        if (io_meta_u64(m, key[i], &v, NULL) == SL_OK && v < TOK_MAX_VOCAB)
-            put_end(&l, (int64_t)v);
+        if (io_meta_u64(m, key[i], &v, NULL) == SL_OK && v < TOK_MAX_VOCAB) put_end(&l, (int64_t)v);
     return l.n;
 }
 
@@ -173,9 +172,15 @@ static sl_status read_all(const struct tok_files *f, tok *t, struct arena *a, sl
     return read_templates(&s, t, err);
 }
 
-sl_status tok_hf_open(const struct tok_files *f, tok *t, sl_err *err)
+sl_status tok_hf_open(const struct tok_files *given, tok *t, sl_err *err)
 {
     struct arena a;
+    struct tok_files files = *given, *f = &files;
+    if (f->tokenizer_model && tok_ranks_like(f->tokenizer_model, f->n_tokenizer_model)) {
+        f->tiktoken_model = f->tokenizer_model; /* GLM-4's name for such a file */
+        f->n_tiktoken_model = f->n_tokenizer_model;
+        f->tokenizer_model = NULL;
+    }
     if (!f->tokenizer_json && !f->tokenizer_model && !f->tiktoken_model &&
         !(f->vocab_json && f->merges_txt))
         return SL_FAIL(err, NOTFOUND,

@@ -301,6 +301,7 @@ sl_status tok_json_words(const struct json *vocab, struct tok_join *join, int64_
 /* tokenizer.model; tiktoken.model; vocab.json with merges.txt */
 sl_status tok_spm_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
 sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
+bool tok_ranks_like(const char *p, size_t n); /* is its first line one of tiktoken.model? */
 sl_status tok_vocab_open(const struct tok_src *s, tok *t, sl_err *err) BASE_MUST_USE;
 /* Merges of SentencePiece: the higher score first, of one score the leftmost. merged: words that
  * merges make. After tok_build_index. */

@@ -114,16 +114,16 @@ static sl_status put_words(const struct tok_src *s, tok *t, uint32_t *rank, sl_e
     return tok_build_splits(t, rank, err);
 }
 
-#define RESERVED 256 /* ids behind the words that are tokens whether a file names them or not */
+#define RESERVED 256 /* Kimi-K2: ids behind the words are tokens whether a file names them or not */
 
-static sl_status build_ranks(const struct tok_src *s, struct tok_join *join, int64_t n_word, tok *t,
-                             sl_err *err)
+static sl_status build_ranks(const struct tok_src *s, struct tok_join *join, int64_t n_word,
+                             int n_reserved, tok *t, sl_err *err)
 {
-    int64_t top = -1, last = n_word + RESERVED - 1;
+    int64_t top = -1, last = n_word + n_reserved - 1;
     int n_vocab = 0;
     void *p = NULL;
     tok_join_ids(join, n_word, &top);
-    SL_TRY(tok_src_size(s, (size_t)(n_word + RESERVED), BASE_MAX(top, last), &n_vocab, err));
+    SL_TRY(tok_src_size(s, (size_t)(n_word + n_reserved), BASE_MAX(top, last), &n_vocab, err));
     t->ignore_merges = true;
     SL_TRY(tok_build_begin(t, n_vocab, 0, err));
     SL_TRY(mem_arena_array(s->a, (size_t)n_vocab, sizeof(uint32_t), &p, err));
@@ -139,6 +139,15 @@ static sl_status build_ranks(const struct tok_src *s, struct tok_join *join, int
     return SL_OK;
 }
 
+bool tok_ranks_like(const char *p, size_t n)
+{
+    size_t at = 0;
+    struct rank_line w;
+    bool more = false;
+    char word[8192];
+    return next_line(p, n, &at, &w, &more, NULL) == SL_OK && more && from64(w.p, w.n, word) > 0;
+}
+
 sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
 {
     static const char name[] = "tiktoken.model";
@@ -146,6 +155,7 @@ sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
                                          {"moonshot", "kimi-k2"},
                                          {"TikTokenTokenizer", "kimi-k2"},
                                          {"deepseek_v3", "kimi-k2"},
+                                         {"ChatGLM4Tokenizer", "glm4"},
                                          {"PreTrainedTokenizerFast", "llama-bpe"},
                                          {"TokenizersBackend", "llama-bpe"}};
     struct tok_join join = {
@@ -164,7 +174,8 @@ sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
     }
     SL_TRY(tok_pre_named(t, rule, strlen(rule), err));
     SL_TRY(tok_join_read(&join, err));
-    return tok_in_file(build_ranks(s, &join, n_word, t, err), name, err);
+    int n_reserved = strcmp(rule, "kimi-k2") == 0 ? RESERVED : 0;
+    return tok_in_file(build_ranks(s, &join, n_word, n_reserved, t, err), name, err);
 }
 
 /* ---- vocab.json and merges.txt ---- */

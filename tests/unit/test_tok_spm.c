@@ -273,6 +273,23 @@ TEST(tok_tiktoken_models_merge_by_rank_and_reserve_256)
     tok_close(t);
 }
 
+TEST(tok_tiktoken_models_may_be_called_tokenizer_model)
+{
+    static const char ranks[] = "dA== 0\naA== 1\ndGg= 2\n",
+                      config[] =
+                          "{\"tokenizer_class\":\"ChatGLM4Tokenizer\",\"eos_token\":\"[E]\"}";
+    struct tok_files f = {.tokenizer_model = ranks,
+                          .n_tokenizer_model = sizeof ranks - 1,
+                          .tokenizer_config = config,
+                          .n_tokenizer_config = sizeof config - 1};
+    sl_err err = {0};
+    tok *t = NULL;
+    ASSERT_OK(tok_open_files(&f, &t, &err));
+    expect(t, "tht[E]", TOK_SPECIAL, "2 0 3");
+    assert_int_equal(tok_n_vocab(t), 4);
+    tok_close(t);
+}
+
 TEST(tok_bad_vocabularies_without_tokenizer_json_are_refused_by_place)
 {
     static const char kimi[] = "{\"tokenizer_class\":\"TikTokenTokenizer\"}";
