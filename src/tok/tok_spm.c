@@ -110,7 +110,6 @@ struct model {
     size_t n;
     int64_t type, unk, bos, eos;
     bool byte_fallback, suffix, dummy, squeeze, escape;
-    const char *unk_surface;
     struct rd charsmap;
 };
 
@@ -136,7 +135,6 @@ static bool read_trainer(struct rd r, struct model *m)
         if (f.number == 3) m->type = (int64_t)BASE_MIN(f.num, 100);
         if (f.number == 24) m->suffix = f.num != 0;
         if (f.number == 35) m->byte_fallback = f.num != 0;
-        if (f.number == 40) m->unk = id;
         if (f.number == 41) m->bos = id;
         if (f.number == 42) m->eos = id;
     }
@@ -187,17 +185,25 @@ static sl_status read_model(const char *p, size_t n, struct arena *a, struct mod
 }
 
 /* ---- building ---- */
-static sl_status check(const struct model *m, sl_err *err)
+static sl_status check(struct model *m, sl_err *err)
 {
     if (m->type != BPE)
         return SL_FAIL(err, UNSUPPORTED, "a SentencePiece model of type %s: only bpe is supported",
                        m->type >= 1 && m->type <= 4 ? model_name[m->type] : model_name[0]);
     if (m->suffix)
         return SL_FAIL(err, UNSUPPORTED, "SentencePiece with treat_whitespace_as_suffix");
-    for (size_t i = 0; i < m->n; i++)
+    m->unk = -1;
+    for (size_t i = 0; i < m->n; i++) {
         if (m->v[i].type < NORMAL || m->v[i].type > BYTE)
             return SL_FAIL(err, FORMAT, "piece %zu has the type %d", i, m->v[i].type);
-    return SL_OK;
+        if (m->v[i].n == 0) return SL_FAIL(err, FORMAT, "piece %zu is empty", i);
+        if (m->v[i].type != UNKNOWN) continue;
+        if (m->unk >= 0)
+            return SL_FAIL(err, FORMAT, "pieces %lld and %zu are both the unknown one",
+                           (long long)m->unk, i);
+        m->unk = (int64_t)i;
+    }
+    return m->unk >= 0 ? SL_OK : SL_FAIL(err, FORMAT, "no piece is the unknown one");
 }
 
 static sl_status set_normalizer(const struct tok_src *s, const struct model *m, tok *t, sl_err *err)
@@ -271,9 +277,11 @@ static sl_status build(const struct tok_src *s, const struct model *m, struct to
     t->byte_words = t->byte_decode = m->byte_fallback;
     SL_TRY(set_normalizer(s, m, t, err));
     SL_TRY(tok_build_begin(t, n_vocab, 0, err));
-    t->unk = m->unk >= 0 && m->unk < (int64_t)m->n ? (int32_t)m->unk : -1;
+    t->unk = (int32_t)m->unk;
     SL_TRY(put_pieces(m, join, t, s->a, err));
     SL_TRY(tok_join_build(join, t, err));
+    if (!tok_valid(t, t->unk))
+        return SL_FAIL(err, FORMAT, "two pieces are spelled like the unknown one");
     SL_TRY(set_names(m, t, err));
     SL_TRY(text_json_bool(s->config, "add_bos_token", true, &front, err));
     SL_TRY(text_json_bool(s->config, "add_eos_token", false, &back, err));
