@@ -246,12 +246,12 @@ static void settle(struct tok_stream *s, struct str *out, bool last)
 void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n)
 {
     if (!s->front || *n == 0) return;
-    int most = t->strip_first || t->strip < 0 ? *n : t->strip, k = 0;
+    int most = t->strip_first ? *n : t->strip < 0 ? 1 : t->strip, k = 0;
     while (k < *n && k < most && (*p)[k] == ' ')
         k++;
     *p += k;
     *n -= k;
-    /* SentencePiece takes all spaces in front where it takes them out of texts */
+    /* where SentencePiece squeezes spaces it takes one from every token before the first text */
     if (*n > 0 || t->strip >= 0 || t->strip_first) s->front = false;
 }
 

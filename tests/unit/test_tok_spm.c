@@ -165,6 +165,21 @@ TEST(tok_sentencepiece_gives_text_back)
     tok_close(t);
 }
 
+TEST(tok_squeezed_sentencepiece_leaves_out_a_space_of_each_first_token)
+{
+    static const int32_t ids[] = {T_MARK, T_MM, T_MTHE};
+    tok *t = model(&(struct spec){.type = 2, .squeeze = true}, NULL);
+    struct tok_stream s = {.front = true};
+    struct str out;
+    sl_err err;
+    str_init(&out, MEM_MISC, 0);
+    for (int i = 0; i < BASE_COUNT_OF(ids); i++)
+        ASSERT_OK(tok_stream_put(t, &s, ids[i], false, &out, &err));
+    assert_string_equal(str_c(&out), "  the");
+    str_fini(&out);
+    tok_close(t);
+}
+
 TEST(tok_sentencepiece_of_another_kind_is_refused_by_name)
 {
     static const char *const name[] = {"?", "unigram", "bpe", "word", "char"};
