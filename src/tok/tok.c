@@ -129,13 +129,6 @@ bool tok_is_special(const tok *t, int32_t id)
     return tok_valid(t, id) && (t->v[id].flags & TOK_F_SPECIAL);
 }
 
-bool tok_is_added(const tok *t, int32_t id, bool *special)
-{
-    if (!tok_valid(t, id) || !(t->v[id].flags & TOK_F_ADDED)) return false;
-    *special = (t->v[id].flags & TOK_F_SPECIAL) != 0;
-    return true;
-}
-
 bool tok_is_chars(const tok *t)
 {
     return t->chars;

@@ -74,8 +74,6 @@ int tok_n_vocab(const tok *t); /* ids 0 .. n-1; holes have no bytes */
 /* Bytes of one token (an added token: its text). NULL and 0 for a hole. Borrowed. */
 const char *tok_bytes(const tok *t, int32_t id, int *n);
 bool tok_is_special(const tok *t, int32_t id); /* control tokens: left out of plain text */
-/* Looked for in text; *special: left out of plain text. */
-bool tok_is_added(const tok *t, int32_t id, bool *special);
 bool tok_is_chars(const tok *t); /* words of code points (SentencePiece), not of bytes */
 bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
 int32_t tok_bos(const tok *t);                 /* -1 = none */
@@ -142,8 +140,6 @@ struct tok_rule {
     bool nfc, ignore_merges;
 };
 bool tok_rule_get(int i, struct tok_rule *out);
-/* The rule for a GGUF file of bytes that names none. */
-const char *tok_gguf_rule(const io_model *m);
 /* The name of the rule that splits as t does. UNSUPPORTED when there is none. */
 sl_status tok_rule_name(const tok *t, char *name, size_t n, sl_err *err) BASE_MUST_USE;
 

@@ -291,7 +291,7 @@ static bool has_word(const struct io_array *words, const char *z)
 
 /* The rule of the model family, where the vocabulary or the architecture shows it, else
  * llama.cpp's. */
-const char *tok_gguf_rule(const io_model *m)
+static const char *guess_rule(const io_model *m)
 {
     struct io_array words = {0};
     const char *arch = NULL;
@@ -318,7 +318,7 @@ static sl_status read_pre(const io_model *m, tok *t, sl_err *err)
     if (st != SL_OK && st != SL_NOTFOUND) return st;
     if (st == SL_OK && !(n == 7 && memcmp(pre, "default", 7) == 0))
         return tok_pre_named(t, pre, n, err);
-    rule = tok_gguf_rule(m);
+    rule = guess_rule(m);
     log_msg(LOG_WARN,
             "the file does not say how its tokenizer splits text (tokenizer.ggml.pre%s): it is "
             "split as by \"%s\"",
