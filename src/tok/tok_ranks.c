@@ -114,7 +114,8 @@ static sl_status put_words(const struct tok_src *s, tok *t, uint32_t *rank, sl_e
     return tok_build_splits(t, rank, err);
 }
 
-#define RESERVED 256 /* Kimi-K2: ids behind the words are tokens whether a file names them or not */
+#define RESERVED 256 /* Kimi-K2: ids behind the words are tokens whether a file names them or not  \
+                      */
 
 static sl_status build_ranks(const struct tok_src *s, struct tok_join *join, int64_t n_word,
                              int n_reserved, tok *t, sl_err *err)
@@ -164,14 +165,19 @@ sl_status tok_ranks_open(const struct tok_src *s, tok *t, sl_err *err)
     size_t at = 0;
     struct rank_line w;
     bool more = true;
-    int64_t n_word = 0;
+    int64_t n_word = 0, n_line = 0;
     SL_TRY(class_rule(s, name, row, BASE_COUNT_OF(row), &rule, err));
     while (more) {
         SL_TRY(tok_in_file(
             next_line(s->f->tiktoken_model, s->f->n_tiktoken_model, &at, &w, &more, err), name,
             err));
-        if (more) n_word = BASE_MAX(n_word, w.rank + 1);
+        if (!more) break;
+        n_word = BASE_MAX(n_word, w.rank + 1);
+        n_line++;
     }
+    if (n_word > n_line * 4 + 65536)
+        return SL_FAIL(err, FORMAT, "%s: rank %lld in a vocabulary of %lld words", name,
+                       (long long)n_word - 1, (long long)n_line);
     SL_TRY(tok_pre_named(t, rule, strlen(rule), err));
     SL_TRY(tok_join_read(&join, err));
     int n_reserved = strcmp(rule, "kimi-k2") == 0 ? RESERVED : 0;

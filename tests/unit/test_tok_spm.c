@@ -311,6 +311,7 @@ TEST(tok_bad_vocabularies_without_tokenizer_json_are_refused_by_place)
     static const struct {
         const char *ranks, *config, *says;
     } row[] = {
+        {"dA== 9999999\n", kimi, "9999999"},
         {"dA== 0\nx 1\n", kimi, "rank 1"},
         {"dA== 0\ndA==\n", kimi, "byte 7"},
         {"dA== 0\naA== 0\n", kimi, "twice"},
