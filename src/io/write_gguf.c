@@ -78,6 +78,13 @@ void io_out_elem_i32(io_out *o, int32_t v)
     put_uint(&o->meta, (uint32_t)v, 4);
 }
 
+void io_out_elem_f32(io_out *o, float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    put_uint(&o->meta, bits, 4);
+}
+
 void io_out_copy(io_out *o, const io_model *m, int i_meta)
 {
     const struct io_kv *kv = &m->meta.kv[i_meta];

@@ -283,6 +283,10 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
 static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
 {
     char name[64], key[72];
+    bool scored = false;
+    SL_TRY(tok_is_scored(t, &scored, err));
+    if (scored)
+        return SL_FAIL(err, UNSUPPORTED, "a SentencePiece vocabulary can not be written into a folder: give a name that ends in .gguf");
     SL_TRY(tok_rule_name(t, name, sizeof name, err));
     snprintf(key, sizeof key, " %s ", name);
     for (int i = 0; tok_rule_get(i, r); i++)
@@ -302,7 +306,7 @@ sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *e
     SL_TRY(st);
     str_init(&s, MEM_MISC, 0);
     st = find_rule(t, &r, err);
-    if (st && st != SL_NOMEM) status_prefix(err, "%s: tokenizer.ggml.pre", io_path(p->src));
+    if (st && st != SL_NOMEM) status_prefix(err, "%s", io_path(p->src));
     for (int i = 0; i < 3 && !st; i++) {
         str_clear(&s);
         st = i == 0   ? tokenizer_json(p->src, t, &r, &s, err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder's tokenizer, templates and sampling values as GGUF's keys. Byte-level BPE only. What those keys can not say is noted. */
+/* A folder's tokenizer, templates and sampling values as GGUF's keys: byte-level BPE as gpt2, SentencePiece as llama. What those keys can not say is noted. */
 #include <stdio.h>
 #include <string.h>
 
@@ -99,7 +99,7 @@ static sl_status put_around(const tok *t, bool front, struct quant_report *rep, 
     bool one = ids.n == 1 && ids.id[0] == want;
     io_out_bool(out, front ? GGML "add_bos_token" : GGML "add_eos_token", has && one);
     if (has && !one)
-        quant_note(rep, "tokenizer.json: the post-processor puts %d tokens %s text: GGUF can say %s only", ids.n, front ? "before" : "after",
+        quant_note(rep, "tokenizer: the post-processor puts %d tokens %s text: GGUF can say %s only", ids.n, front ? "before" : "after",
                    front ? "BOS" : "EOS");
     mem_free(ids.id);
     return SL_OK;
@@ -114,7 +114,7 @@ static void note_rules(const tok *t, struct quant_report *rep)
             if (!(tok_rules_of(t, i) >> k & 1)) continue;
             if (n++ == 0) first = i;
         }
-        if (n) quant_note(rep, "tokenizer.json: %s of %d added token%s (%.60s): GGUF can not say it", name[k], n, n == 1 ? "" : "s", tok_bytes(t, first, &len));
+        if (n) quant_note(rep, "tokenizer: %s of %d added token%s (%.60s): GGUF can not say it", name[k], n, n == 1 ? "" : "s", tok_bytes(t, first, &len));
     }
 }
 
@@ -164,14 +164,64 @@ void quant_put_sampling(const struct quant_plan *p, io_out *out)
     if (n) quant_note(p->rep, "generation_config.json: %s: no key in GGUF", list);
 }
 
-static sl_status to_gguf(const struct quant_plan *p, const tok *t, struct arena *a, io_out *out, sl_err *err)
+/* Does text get a space in front? */
+static sl_status puts_space(const tok *t, bool *out, sl_err *err)
+{
+    struct tok_ids ids = {0};
+    int n = 0;
+    SL_TRY(tok_encode(t, "a", 1, 0, &ids, err));
+    const char *s = ids.n ? tok_bytes(t, ids.id[0], &n) : NULL;
+    *out = s && n && *s == ' ';
+    mem_free(ids.id);
+    return SL_OK;
+}
+
+/* Are runs of spaces one for it? */
+static sl_status squeezes(const tok *t, bool *out, sl_err *err)
+{
+    struct tok_ids a = {0}, b = {0};
+    sl_status st = tok_encode(t, "a a", 3, 0, &a, err);
+    if (!st) st = tok_encode(t, "a   a", 5, 0, &b, err);
+    *out = !st && a.n == b.n;
+    mem_free(a.id);
+    mem_free(b.id);
+    return st;
+}
+
+/* A SentencePiece vocabulary: scores instead of merges. */
+static sl_status put_scored(const tok *t, int n, struct arena *a, io_out *out, sl_err *err)
+{
+    float *score = NULL;
+    bool space = false, squeeze = false;
+    SL_TRY(puts_space(t, &space, err));
+    SL_TRY(squeezes(t, &squeeze, err));
+    SL_TRY(tok_scores(t, a, &score, err));
+    io_out_str(out, GGML "model", "llama", 5);
+    io_out_str(out, GGML "pre", "default", 7);
+    SL_TRY(put_vocab(t, n, out, err));
+    io_out_array(out, GGML "scores", IO_F32, (uint64_t)n);
+    for (int i = 0; i < n; i++) io_out_elem_f32(out, i < tok_n_vocab(t) ? score[i] : -1e9f);
+    io_out_bool(out, GGML "add_space_prefix", space);
+    io_out_bool(out, GGML "remove_extra_whitespaces", squeeze);
+    return SL_OK;
+}
+
+static sl_status put_merged(const tok *t, int n, struct arena *a, io_out *out, sl_err *err)
 {
     char pre[64];
     SL_TRY(tok_rule_name(t, pre, sizeof pre, err));
     io_out_str(out, GGML "model", "gpt2", 4);
     io_out_str(out, GGML "pre", pre, strlen(pre));
-    SL_TRY(put_vocab(t, BASE_MAX(tok_n_vocab(t), p->cfg.n_vocab), out, err));
-    SL_TRY(put_merges(t, a, out, err));
+    SL_TRY(put_vocab(t, n, out, err));
+    return put_merges(t, a, out, err);
+}
+
+static sl_status to_gguf(const struct quant_plan *p, const tok *t, struct arena *a, io_out *out, sl_err *err)
+{
+    int n = BASE_MAX(tok_n_vocab(t), p->cfg.n_vocab);
+    bool scored = false;
+    SL_TRY(tok_is_scored(t, &scored, err));
+    SL_TRY(scored ? put_scored(t, n, a, out, err) : put_merged(t, n, a, out, err));
     put_named(t, p->rep, out);
     SL_TRY(put_ends(t, a, p->rep, out, err));
     SL_TRY(put_around(t, true, p->rep, out, err));

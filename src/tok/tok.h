@@ -116,7 +116,19 @@ void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 
 /* ---- for converting: a vocabulary as GGUF files hold it (tok_export.c) ---- */
-enum tok_type { TOK_TYPE_NORMAL = 1, TOK_TYPE_CONTROL = 3, TOK_TYPE_USER = 4, TOK_TYPE_UNUSED = 5 };
+enum tok_type {
+    TOK_TYPE_NORMAL = 1,
+    TOK_TYPE_UNKNOWN,
+    TOK_TYPE_CONTROL,
+    TOK_TYPE_USER,
+    TOK_TYPE_UNUSED,
+    TOK_TYPE_BYTE
+};
+/* Words of code points, as SentencePiece has them, which such a file can hold: with a mark for
+ * spaces and tokens for bytes. UNSUPPORTED: of another kind. */
+sl_status tok_is_scored(const tok *t, bool *out, sl_err *err) BASE_MUST_USE;
+/* Their scores, [n_vocab] in the arena: merges in their order, 0 the first. */
+sl_status tok_scores(const tok *t, struct arena *a, float **out, sl_err *err) BASE_MUST_USE;
 /* The text of id as files spell it (words in the byte alphabet), appended to out (may be NULL), and
  * its type. UNUSED: it has none, and nothing is appended. */
 enum tok_type tok_spell(const tok *t, int32_t id, struct str *out);
@@ -126,7 +138,7 @@ int tok_rules_of(const tok *t, int32_t id);
 /* Merges in their order, in the arena. Those of added tokens are left out: text never comes to
  * them, since added tokens are taken out of it before. */
 struct tok_pair {
-    int32_t left, right;
+    int32_t left, right, made;
     uint32_t rank;
 };
 sl_status tok_pairs(const tok *t, struct arena *a, struct tok_pair **out, int *n,

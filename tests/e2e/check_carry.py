@@ -146,6 +146,33 @@ def ordinary(t, tmp):
                 ((v + 2 in gen) == made and f"{gen}") or (r["probes_differ"] and f"{r}"))
 
 
+def scored(t, tmp):
+    """A SentencePiece vocabulary: merges become scores."""
+    mark, flags = "\u2581", dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    toks = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + list(mark + "theors") + ["th", "er", mark + "o", "the", mark + "the", "ther", mark + "other"]
+    merges = ["t h", "e r", mark + " o", "th e", mark + " the", "th er", mark + "o ther"]
+    src = shutil.copytree(TINY + "/llama2", tmp + "/spm")
+    json.dump({"added_tokens": [dict(flags, id=i, content=toks[i]) for i in range(3)],
+               "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, {"type": "Replace", "pattern": {"String": " "}, "content": mark}]},
+               "pre_tokenizer": None, "post_processor": None,
+               "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": mark}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+               "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, "vocab": {x: i for i, x in enumerate(toks)}, "merges": merges}},
+              open(src + "/tokenizer.json", "w"))
+    json.dump({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}, open(src + "/tokenizer_config.json", "w"))
+    r, _ = quantize(src, tmp + "/spm.gguf")
+    k = ggufkeys.read(tmp + "/spm.gguf")
+    score = dict(zip(k["tokenizer.ggml.tokens"][1][1], k.get("tokenizer.ggml.scores", (9, (6, [])))[1][1]))
+    order = sorted(toks[-7:], key=lambda x: -score.get(x, 0))
+    t.check("SentencePiece", (k["tokenizer.ggml.model"][1], order, r.get("probes"), r.get("probes_differ")) !=
+            ("llama", [m.replace(" ", "") for m in merges], 1000, 0) and f"{order} {r}")
+    types = k["tokenizer.ggml.token_type"][1][1]
+    t.check("SentencePiece: types", types[:4] + types[258:261] != [2, 3, 3, 6, 6, 1, 1] and f"{types[:4]} {types[258:261]}")
+    t.check("SentencePiece: verify", verify(src, tmp + "/spm.gguf") != (0, [], 0) and f"{verify(src, tmp + '/spm.gguf')}")
+    code, _, err = e2e.run([S, "quantize", tmp + "/spm.gguf", tmp + "/spm2", "--weights", "f32"])
+    t.check("SentencePiece to a folder", e2e.one_line_failure(code, err) or ("SentencePiece" not in err and err))
+
+
 def differences(t, tmp):
     src = TINY + "/qwen3.gguf"
     for name, keys, word in (("template", {"tokenizer.chat_template": (8, "other")}, "chat template default"),
@@ -161,7 +188,7 @@ def differences(t, tmp):
 def main():
     t = e2e.Tally("what conversion carries")
     with e2e.scratch() as tmp:
-        for check in (to_gguf, rules, around, copies, ordinary, differences):
+        for check in (to_gguf, rules, around, copies, ordinary, scored, differences):
             check(t, tmp)
     t.exit()
 
