@@ -258,7 +258,7 @@ def meaning():
 def text():
     """The model runs from ids, but its tokenizer is broken: tokenize must say so."""
     k = "tokenizer.ggml."
-    yield "tok_model_unknown", Gguf().key(k + "model", STR, "llama").bytes()
+    yield "tok_model_unknown", Gguf().key(k + "model", STR, "frob").bytes()
     yield "tok_pre_unknown", Gguf().key(k + "pre", STR, "nobody-knows").bytes()
     yield "tok_tokens_numbers", Gguf().key(k + "tokens", ARR, (I32, [1] * V)).bytes()
     yield "tok_merge_no_space", Gguf().key(k + "merges", ARR, (STR, ["t1"])).bytes()
