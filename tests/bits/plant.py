@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Do the checks of bits see a fault? Plants one of each kind in a copy of the tree, builds it, and
+runs what scripts/check runs (dev_check, bits, trials): at least one of them must fail.
+
+  plant.py [BUILD] [NAME...]    BUILD: a build folder whose wide models are used; default build
+
+About a minute a fault. A fault is one replacement in one file; one that no longer applies is an
+error, so that this list follows the code."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import e2e  # noqa: E402
+
+# name: (file, what stands there, what is planted)
+FAULTS = {
+    # a lane's scale depends on the longest token of its unit
+    "scale-of-a-neighbour": ("src/kern/x86/attn_avx2.c", "ATTN_I16_SUM - hi[j + i]",
+                             "ATTN_I16_SUM - m->n_pos"),
+    # spans are folded from the last to the first where a step is small enough to be split
+    "sum-order-by-batch": ("src/dev/cpu/span.c",
+                           "        for (int i = w0; i < w0 + j->window; i++)\n",
+                           "        for (int i = w0 + j->window - 1; i >= w0; i--)\n"),
+    # what only the later tokens of a tile see is cut to pairs
+    "tail-by-chunk": ("src/dev/cpu/mla.c", "1, v16 / 16, hi[i] - all, 1);",
+                      "1, v16 / 16, (hi[i] - all) / 2 * 2, 1);"),
+    # MLA's form depends on how many tokens of a sequence happen to be in the step
+    "form-by-time": ("src/model/model.c", "in->pos[t] < in->n_prompt[s];",
+                     "in->pos[t] < in->n_prompt[s] &&\n"
+                     "                           in->seq_tok0[s + 1] - in->seq_tok0[s] > 8;"),
+    # rows are read on beyond the end of a block
+    "page-past-its-end": ("src/dev/cpu/mla.c",
+                          "int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;",
+                          "int n = end - p;"),
+}
+
+
+def plant(tree, name):
+    path, old, new = FAULTS[name]
+    path = os.path.join(tree, path)
+    with open(path) as f:
+        text = f.read()
+    if text.count(old) != 1:
+        sys.exit(f"plant: {name}: {path} has its place {text.count(old)} times, not once")
+    with open(path, "w") as f:
+        f.write(text.replace(old, new))
+
+
+def caught(tree, wide):
+    """The tests of scripts/check that fail, by name."""
+    env = dict(os.environ, SLUICE_CMAKE="-DSL_TESTS=ON")
+    for args in (["scripts/build", "release", "check_dev", "bits", "trials", "sluice"],):
+        p = subprocess.run(args, cwd=tree, env=env, capture_output=True, text=True)
+        if p.returncode:
+            sys.exit(f"plant: the tree does not build:\n{p.stdout[-2000:]}{p.stderr[-2000:]}")
+    if not os.path.exists(f"{tree}/build/tests/wide"):
+        os.symlink(wide, f"{tree}/build/tests/wide")
+    p = subprocess.run(["ctest", "--test-dir", "build", "-R", "^(dev_|bits|trials)", "-LE", "slow"],
+                       cwd=tree, capture_output=True, text=True)
+    return [x.split()[2] for x in p.stdout.split("\n") if "(Failed)" in x]
+
+
+def main():
+    build = e2e.build_dir()
+    wide = os.path.join(build, "tests", "wide")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-plant-") as tmp:
+        tree = os.path.join(tmp, "tree")
+        shutil.copytree(e2e.ROOT, tree, ignore=shutil.ignore_patterns("build*", ".git", "venv*"))
+        for name in sys.argv[2:] or FAULTS:
+            path = FAULTS[name][0]
+            plant(tree, name)
+            by = caught(tree, wide)
+            shutil.copy(os.path.join(e2e.ROOT, path), os.path.join(tree, path))
+            print(f"{name}: {'caught by ' + ', '.join(by) if by else 'NOT CAUGHT'}", flush=True)
+            missed += not by
+    print(f"plant: {missed} of {len(sys.argv[2:] or FAULTS)} faults were not caught")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wide tiny checkpoints: few layers, but as many columns as real models have, so that they run the
+kernels that real models run (quantised models of at most 512 columns take f32 by themselves).
+
+  wide.py OUT SLUICE [NAME[.TYPE]...]   writes OUT/NAME (a folder) and OUT/NAME.TYPE
+
+Weights come from a seeded generator of this file, the same bytes on every machine. Quantised forms
+are made from the folders by `sluice quantize`. Python's own library is all that this needs."""
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+
+V = 320  # tokens; those of the tiny checkpoints
+BASE = dict(vocab_size=V, hidden_act="silu", rms_norm_eps=1e-6, max_position_embeddings=2048,
+            bos_token_id=0, eos_token_id=1, torch_dtype="bfloat16", tie_word_embeddings=False)
+YARN = dict(type="yarn", factor=4.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0,
+            original_max_position_embeddings=64)
+MLA = dict(qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64, kv_lora_rank=256,
+           first_k_dense_replace=1, moe_layer_freq=1, rope_theta=10000, attention_bias=False)
+
+
+def config(arch, kind, **kw):
+    return dict(BASE, architectures=[arch], model_type=kind, **kw)
+
+
+# What each adds: heads that share keys 5 : 1 and do not; biases; norms of heads; windows; routed
+# experts with and without groups, shared ones, a dense layer first; both forms of q in MLA; an MTP
+# layer; 17 heads, which fill no vector; and `long`, whose inner width of 8448 columns is over two
+# spans of groups in the choice of second planes.
+CONFIGS = {
+    "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
+                    num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
+                    head_dim=64, rope_theta=10000.0, attention_bias=False, mlp_bias=False),
+    "window": config("MistralForCausalLM", "mistral", hidden_size=768, intermediate_size=512,
+                     num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=6,
+                     head_dim=64, rope_theta=10000.0, sliding_window=50),
+    "qwen2": config("Qwen2ForCausalLM", "qwen2", hidden_size=640, intermediate_size=672,
+                    num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=1,
+                    head_dim=80, rope_theta=1000000.0, use_sliding_window=False),
+    "qwen3": config("Qwen3ForCausalLM", "qwen3", hidden_size=768, intermediate_size=512,
+                    num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=3,
+                    head_dim=128, rope_theta=1000000.0, attention_bias=False),
+    "qwen3_moe": config("Qwen3MoeForCausalLM", "qwen3_moe", hidden_size=768,
+                        intermediate_size=512, num_hidden_layers=2, num_attention_heads=8,
+                        num_key_value_heads=2, head_dim=64, rope_theta=1000000.0,
+                        attention_bias=False, decoder_sparse_step=1, moe_intermediate_size=256,
+                        num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
+                        mlp_only_layers=[]),
+    "deepseek_v2": config("DeepseekV2ForCausalLM", "deepseek_v2", hidden_size=768,
+                          intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=4, q_lora_rank=None, n_routed_experts=4,
+                          num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=256,
+                          routed_scaling_factor=1.0, scoring_func="softmax", n_group=1,
+                          topk_group=1, topk_method="greedy", norm_topk_prob=False,
+                          rope_scaling=None, **MLA),
+    "deepseek_v3": config("DeepseekV3ForCausalLM", "deepseek_v3", hidden_size=768,
+                          intermediate_size=512, num_hidden_layers=2, num_attention_heads=17,
+                          num_key_value_heads=17, q_lora_rank=256, n_routed_experts=8,
+                          num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=256,
+                          routed_scaling_factor=2.5, scoring_func="sigmoid", n_group=4,
+                          topk_group=2, topk_method="noaux_tc", norm_topk_prob=True,
+                          num_nextn_predict_layers=1, rope_scaling=YARN, **MLA),
+    "long": config("LlamaForCausalLM", "llama", hidden_size=640, intermediate_size=8448,
+                   num_hidden_layers=1, num_attention_heads=5, num_key_value_heads=1,
+                   head_dim=64, rope_theta=10000.0, attention_bias=False, mlp_bias=False),
+}
+TYPES = ["bf16", "q4_0", "q4_k", "q6_k", "q8_0", "int8", "awq", "nvfp4", "mxfp4"]
+FOLDERS = {"int8", "awq", "nvfp4"}  # written as folders
+TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
+             "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
+
+
+def names():
+    """All that are checked. 640 columns are no multiple of the 256 that K types need; `long` is
+    slow, and what is particular in it concerns activations only."""
+    return [f"{n}.{t}" for n in CONFIGS for t in TYPES
+            if not (t in ("q4_k", "q6_k") and CONFIGS[n]["hidden_size"] % 256)
+            and (n != "long" or t in ("q4_0", "int8"))]
+
+
+class Weights:
+    """Random bf16 matrices: a mantissa of 7 bits, the exponent's last bit and the rest of the
+    exponent from a table whose frequencies are about a bell's, so that no floats are made here."""
+
+    def __init__(self, name):
+        self.rng = random.Random("sluice wide " + name)
+        self.out = []
+
+    def mat(self, name, rows, cols, gain=1.0):
+        e = round(math.log2(gain / cols**0.5)) + 127
+        high = [max((e - d) >> 1, 1) for d in (0, 0, 0, 0, 2, 2, 2, 4, 4, 6)]
+        table = bytes(high[i % 128 % 10] | (i & 128) for i in range(256))
+        raw = bytearray(self.rng.randbytes(2 * rows * cols))
+        raw[1::2] = raw[1::2].translate(table)
+        self.out.append((name, [rows, cols], "BF16", bytes(raw)))
+
+    def vec(self, name, n, mean=1.0, std=0.1, outliers=0, dtype="BF16"):
+        x = [self.rng.gauss(mean, std) for _ in range(n)]
+        for i in range(outliers):  # columns that stand out, as those of real models do
+            x[(i * 97 + 13) % n] *= 24
+        raw = struct.pack(f"<{n}f", *x)
+        if dtype == "BF16":
+            raw = b"".join(raw[4 * i + 2:4 * i + 4] for i in range(n))
+        self.out.append((name, [n], dtype, raw))
+
+    def write(self, path):
+        head, at = {}, 0
+        for name, shape, dtype, raw in self.out:
+            head[name] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(raw)])
+            at += len(raw)
+        text = json.dumps(head).encode()
+        text += b" " * (-len(text) % 8)
+        with open(path, "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            for _, _, _, raw in self.out:
+                f.write(raw)
+
+
+def attention(w, c, p):
+    D, h = c["hidden_size"], c["num_attention_heads"]
+    if "kv_lora_rank" in c:
+        r, rope, v = c["kv_lora_rank"], c["qk_rope_head_dim"], c["v_head_dim"]
+        nope, q = c["qk_nope_head_dim"], c["q_lora_rank"]
+        if q:
+            w.mat(p + "q_a_proj.weight", q, D)
+            w.vec(p + "q_a_layernorm.weight", q)
+            w.mat(p + "q_b_proj.weight", h * (nope + rope), q, 2.0)
+        else:
+            w.mat(p + "q_proj.weight", h * (nope + rope), D, 2.0)
+        w.mat(p + "kv_a_proj_with_mqa.weight", r + rope, D)
+        w.vec(p + "kv_a_layernorm.weight", r)
+        w.mat(p + "kv_b_proj.weight", h * (nope + v), r, 2.0)
+        w.mat(p + "o_proj.weight", D, h * v)
+        return
+    kv, d = c["num_key_value_heads"], c["head_dim"]
+    w.mat(p + "q_proj.weight", h * d, D, 2.0)
+    w.mat(p + "k_proj.weight", kv * d, D, 2.0)
+    w.mat(p + "v_proj.weight", kv * d, D)
+    w.mat(p + "o_proj.weight", D, h * d)
+    if c["model_type"] == "qwen2":
+        for n, rows in (("q", h), ("k", kv), ("v", kv)):
+            w.vec(f"{p}{n}_proj.bias", rows * d, 0.0, 0.5)
+    if c["model_type"].startswith("qwen3"):
+        w.vec(p + "q_norm.weight", d, 1.5)
+        w.vec(p + "k_norm.weight", d, 1.2)
+
+
+def mlp(w, c, p, width):
+    w.mat(p + "gate_proj.weight", width, c["hidden_size"], 2.0)
+    w.mat(p + "up_proj.weight", width, c["hidden_size"], 2.0)
+    w.mat(p + "down_proj.weight", c["hidden_size"], width, 2.0)
+
+
+def layer(w, c, i):
+    p, D = f"model.layers.{i}.", c["hidden_size"]
+    n = c.get("n_routed_experts") or c.get("num_experts")
+    w.vec(p + "input_layernorm.weight", D, outliers=8)
+    w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
+    attention(w, c, p + "self_attn.")
+    if not n or i < c.get("first_k_dense_replace", 0):
+        mlp(w, c, p + "mlp.", c["intermediate_size"])
+        return
+    w.mat(p + "mlp.gate.weight", n, D, 2.0)
+    if c.get("topk_method") == "noaux_tc":
+        w.vec(p + "mlp.gate.e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    for e in range(n):
+        mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
+    if c.get("n_shared_experts"):
+        mlp(w, c, p + "mlp.shared_experts.", c["n_shared_experts"] * c["moe_intermediate_size"])
+
+
+def write_folder(path, name):
+    c, w = CONFIGS[name], Weights(name)
+    D, L = c["hidden_size"], c["num_hidden_layers"]
+    w.mat("model.embed_tokens.weight", V, D, D**0.5)
+    for i in range(L + c.get("num_nextn_predict_layers", 0)):
+        layer(w, c, i)
+    w.vec("model.norm.weight", D)
+    w.mat("lm_head.weight", V, D, 2.0)
+    for i in range(L, L + c.get("num_nextn_predict_layers", 0)):
+        p = f"model.layers.{i}."
+        w.vec(p + "enorm.weight", D)
+        w.vec(p + "hnorm.weight", D)
+        w.mat(p + "eh_proj.weight", D, 2 * D)
+        w.vec(p + "shared_head.norm.weight", D)
+        w.mat(p + "embed_tokens.weight", V, D, D**0.5)
+        w.mat(p + "shared_head.head.weight", V, D, 2.0)
+    os.makedirs(path, exist_ok=True)
+    with open(path + "/config.json", "w") as f:
+        json.dump(c, f, indent=1)
+    w.write(path + "/model.safetensors")
+
+
+def make(out, sluice, name, tiny=None):
+    """The path of NAME.TYPE, made where it is not there yet."""
+    base, kind = name.split(".")
+    folder = f"{out}/{base}"
+    if not os.path.exists(folder):
+        part = f"{folder}.{os.getpid()}.part"
+        write_folder(part, base)
+        for f in ("tokenizer.json", "tokenizer_config.json"):
+            if tiny:
+                shutil.copy(f"{tiny}/{TOKENIZER.get(base, 'llama3')}/{f}", part)
+        os.rename(part, folder)
+    path = f"{out}/{name}" + ("" if kind in FOLDERS else ".gguf")
+    if not os.path.exists(path):
+        part = f"{out}/part.{os.getpid()}.{name}" + ("" if kind in FOLDERS else ".gguf")
+        p = subprocess.run([sluice, "quantize", folder, part, "--weights", kind, "--plain", "-q"],
+                           capture_output=True, text=True)
+        if p.returncode:
+            raise RuntimeError(f"{name}: {p.stderr.strip()}")
+        os.rename(part, path)
+    return path
+
+
+if __name__ == "__main__":
+    os.makedirs(sys.argv[1], exist_ok=True)
+    tiny_dir = os.path.join(os.path.dirname(sys.argv[2]), "tests", "tiny")
+    for each in sys.argv[3:] or names():
+        print(make(sys.argv[1], sys.argv[2], each, tiny_dir))
