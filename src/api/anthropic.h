@@ -24,6 +24,7 @@ struct api_msg {
     bool marked;        /* a cache_control is there: cache_creation_input_tokens are told */
     bool hidden;        /* thinking.display omitted: blocks of thinking without their text */
     bool warm;          /* max_tokens 0: read the prompt, answer nothing */
+    bool can_switch;    /* the template has a switch for thinking */
     /* the answer as it grows */
     enum api_block open;
     int n_block;        /* blocks that are done */

@@ -4,6 +4,7 @@
  * message; later ones stand in the user's turn, in <system-reminder> tags, because many templates
  * take a system message in front only and others would move it there, before all that was cached.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -328,6 +329,27 @@ static sl_status read_messages(struct api_msg *p, struct json_w *w, sl_err *err)
 
 /* ---- what else there is ---- */
 
+static bool of_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '\'' || c == '"';
+}
+
+/* Does a template's code have this variable? */
+static bool reads(const char *t, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = t; at && (at = strstr(at, name)); at += n) {
+        const char *code = NULL;
+        if (of_name(at[n]) || (at > t && of_name(at[-1]))) continue;
+        for (const char *c = at; c > t && !code; c--) /* back to where code begins, or ends */
+            if (c[-1] == '{' ? *c == '%' || *c == '{' : *c == '}' && (c[-1] == '%' || c[-1] == '}'))
+                code = c;
+        if (code && *code != '}') return true;
+    }
+    return false;
+}
+
+/* A template without a switch is given none: it thinks, or not, whatever is asked. */
 static sl_status put_thinking(struct api_msg *p, struct json_w *w, sl_err *err)
 {
     static const char *const key[] = {"enable_thinking", "thinking"};
@@ -344,9 +366,10 @@ static sl_status put_thinking(struct api_msg *p, struct json_w *w, sl_err *err)
     if (show && !text_json_is(show, "summarized") && !text_json_is(show, "omitted"))
         return SL_FAIL(err, REQUEST, "thinking.display: must be summarized or omitted");
     p->hidden = text_json_is(show, "omitted");
+    if (!p->can_switch && !kw) return SL_OK;
     text_jw_key(w, "chat_template_kwargs");
     text_jw_obj(w);
-    for (int i = 0; i < BASE_COUNT_OF(key); i++) {
+    for (int i = 0; p->can_switch && i < BASE_COUNT_OF(key); i++) {
         if (text_json_get(kw, key[i])) continue;
         text_jw_key(w, key[i]);
         text_jw_bool(w, on);
@@ -468,6 +491,8 @@ sl_status api_msg_read(api *a, struct net_req *r, struct api_msg *p, bool count,
 {
     struct str chat;
     SL_TRY(api_messages_fit(a, api_field(p->body, "messages"), err));
+    p->can_switch =
+        reads(a->mi.chat_template, "enable_thinking") || reads(a->mi.chat_template, "thinking");
     str_init(&chat, MEM_REQUEST, 0);
     sl_status st = put_chat(r, p, count, &chat, err);
     if (!st) st = text_json_parse(&r->arena, "messages", str_c(&chat), chat.n, &p->chat, err);

@@ -39,11 +39,14 @@ static void close_rig(struct rig *g)
     test_free(g);
 }
 
+static const char *tmpl = "{% if enable_thinking %}<think>{% endif %}";
+
 /* One member of the chat request that body becomes. */
 static void check_chat(const char *body, const char *key, const char *want)
 {
     struct rig *g = open_rig();
     struct json_w w;
+    g->a.mi.chat_template = tmpl;
     g->msg.body = parse(g, body);
     if (api_msg_read(&g->a, &g->r, &g->msg, false, &g->err)) fail_msg("%s: %s", body, g->err.text);
     const struct json *v = text_json_get(g->msg.chat, key);
@@ -125,6 +128,24 @@ TEST(api_anthropic_switches_become_those_of_the_template)
     check_chat(BODY(",\"thinking\":{\"type\":\"adaptive\"},\"chat_template_kwargs\":{\"a\":1,"
                     "\"thinking\":false}"),
                "chat_template_kwargs", "{\"enable_thinking\":true,\"a\":1,\"thinking\":false}");
+    static const char *const with[] = {"{%- if not thinking -%}", "{{ 1 if thinking is defined }}"},
+                             *const without[] = {"{{ m['thinking'] }}",
+                                                 "<thinking> {{ x }} thinking",
+                                                 "{% if rethinking %}thinking",
+                                                 "{{ m.thinking }}",
+                                                 "thinking",
+                                                 ""};
+    for (int i = 0; i < 2; i++) {
+        tmpl = with[i];
+        check_chat(BODY(""), "chat_template_kwargs",
+                   "{\"enable_thinking\":false,\"thinking\":false}");
+    }
+    for (int i = 0; i < 6; i++) {
+        tmpl = without[i];
+        check_chat(BODY(",\"thinking\":{\"type\":\"adaptive\"}"), "chat_template_kwargs", "none");
+    }
+    tmpl = NULL;
+    check_chat(BODY(""), "chat_template_kwargs", "none");
     check_chat(BODY(",\"stop_sequences\":[\"x\"]"), "stop", "[\"x\"]");
     check_chat(BODY(",\"stop_sequences\":[]"), "stop", "none");
     check_chat(BODY(",\"output_config\":{\"effort\":\"high\"}"), "reasoning_effort", "\"high\"");
