@@ -341,15 +341,14 @@ def keys(tmp):
 
 
 def leaving():
-    """A server that is full, and one that goes down while an answer runs."""
-    long = ask(ignore_eos=True, max_tokens=1500)
-    with Server("--alias", "demo", "--max-batch", "1", "--max-queue", "1") as s:
-        held = [s.open(dict(long, stream=True), URL) for _ in range(2)]
-        t0 = time.time()
-        while post(s, ask(max_tokens=1))[0] != 429 and time.time() - t0 < 10:
-            pass
-        status, r, h = post(s, ask(max_tokens=1))
-        need("full", status == 429 and r["error"]["type"] == "rate_limit_error" and int(h["retry-after"]) >= 1, r)
+    """A server that is full, and one that goes down while answers run: eight, one after the other, which take seconds."""
+    long = dict(ask(ignore_eos=True, max_tokens=1500), stream=True)
+    with Server("--alias", "demo", "--max-batch", "1", "--max-queue", "7") as s:
+        held, full = [], None
+        while not full and len(held) < 200:
+            held += [s.open(long, URL) for _ in range(8)]
+            full = next((x for x in (post(s, ask(max_tokens=1)) for _ in range(2)) if x[0] != 200), None)
+        need("full", full and full[0] == 429 and full[1]["error"]["type"] == "rate_limit_error" and int(full[2]["retry-after"]) >= 1, full)
         s.proc.send_signal(signal.SIGTERM)
         t0 = time.time()
         while s.get("/ready")[0] != 503 and time.time() - t0 < 5:
