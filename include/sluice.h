@@ -195,7 +195,8 @@ typedef enum sl_grammar_kind {
     SL_GRAMMAR_JSON_SCHEMA, /* text: a JSON schema */
     SL_GRAMMAR_JSON_OBJECT, /* any JSON object; text is not read */
     SL_GRAMMAR_REGEX,       /* text: a regular expression that the whole answer matches */
-    SL_GRAMMAR_GBNF         /* text: a grammar, as llama.cpp writes them */
+    SL_GRAMMAR_GBNF,        /* text: a grammar, as llama.cpp writes them */
+    SL_GRAMMAR_JSON_SCHEMA_LOOSE /* a JSON schema, held as far as it can be: refused is only what is no schema */
 } sl_grammar_kind;
 
 /* Compile a grammar for the vocabulary of m. It is immutable and counted: one reference is the caller's, each request that uses it has its own.
@@ -207,6 +208,9 @@ SL_API sl_grammar *sl_grammar_ref(sl_grammar *g); /* one more reference; returns
 SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
 /* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more). Threads: any. */
 SL_API size_t sl_grammar_bytes(const sl_grammar *g);
+/* What a loose schema does not hold, as places in it ("#/properties/a/uniqueItems, #/not"); "" = all is held. Lives as long as g.
+ * Threads: any. */
+SL_API const char *sl_grammar_relaxed(const sl_grammar *g);
 
 /* ---- engines ---- */
 

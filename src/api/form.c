@@ -122,7 +122,7 @@ static void put_form(struct str *out, const struct api_form *f)
         str_puts(out, "%regex ");
         api_form_literal(out, str_c(&f->text), f->text.n);
     } else {
-        str_puts(out, "%json ");
+        str_puts(out, f->kind == SL_GRAMMAR_JSON_SCHEMA ? "%json " : "%json-loose ");
         str_put(out, f->text.p, f->text.n);
     }
     str_putc(out, '\n');

@@ -85,15 +85,13 @@ static bool says_form(const struct json *p)
     return false;
 }
 
-static void put_schema(struct str *out, const struct json *tool, bool enforced)
+static void put_schema(struct str *out, const struct json *tool)
 {
     const struct json *p = api_field(function_of(tool), "parameters");
     struct json_w w;
-    str_puts(out, "%json ");
+    str_puts(out, is_strict(tool) ? "%json " : "%json-loose ");
     text_jw_init(&w, out);
-    if (!enforced)
-        str_puts(out, "{\"type\":\"object\"}");
-    else if (!p) /* OpenAI: no parameters is an empty list of them */
+    if (!p) /* OpenAI: no parameters is an empty list of them */
         str_puts(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
     else if (p->kind != JSON_OBJECT_K || says_form(p))
         text_jw_node(&w, p);
@@ -111,7 +109,7 @@ static void put_schema(struct str *out, const struct json *tool, bool enforced)
 
 /* sl-call-I: one call of this tool, without what stands around calls. */
 static sl_status put_call(struct str *out, enum family f, const struct json *tool, int i,
-                          bool enforced, sl_err *err)
+                          sl_err *err)
 {
     const struct json *name = text_json_get(function_of(tool), "name");
     struct str head;
@@ -133,7 +131,7 @@ static sl_status put_call(struct str *out, enum family f, const struct json *too
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
     if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");
     if (f > DEEPSEEK_31) str_putc(out, ' ');
-    put_schema(out, tool, enforced);
+    put_schema(out, tool);
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```\"");
     if (f > DEEPSEEK_31) str_puts(out, " \"}\"");
     str_putc(out, '\n');
@@ -210,7 +208,7 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
                         struct str *out, sl_err *err)
 {
     const struct json *tools = api_field(chat, "tools"), *choice = api_field(chat, "tool_choice");
-    bool must = api_calls_mode(chat, false) == API_CALLS_MUST, first = true;
+    bool first = true;
     bool one = !api_field_bool(chat, "parallel_tool_calls", true);
     struct str names;
     enum family f = JSON;
@@ -220,7 +218,7 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
     sl_status st = SL_OK;
     for (const struct json *t = tools->child; t && !st; t = t->next, i++) {
         if (!may_call(choice, t)) continue;
-        st = put_call(out, f, t, i, must || is_strict(t), err);
+        st = put_call(out, f, t, i, err);
         str_printf(&names, "%ssl-call-%d", first ? "" : " | ", i);
         first = false;
     }
@@ -237,20 +235,22 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
 sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err)
 {
     const struct json *tools = api_field(chat, "tools"), *choice = api_field(chat, "tool_choice");
-    bool must = api_calls_mode(chat, false) == API_CALLS_MUST;
     int i = 0;
     for (const struct json *t = tools->child; t; t = t->next, i++) {
         const struct json *p = api_field(function_of(t), "parameters");
         sl_grammar *g = NULL;
         struct str s;
         struct json_w w;
-        if (!p || !may_call(choice, t) || !(must || is_strict(t))) continue;
+        if (!p || !may_call(choice, t)) continue;
         str_init(&s, MEM_REQUEST, 0);
         text_jw_init(&w, &s);
         text_jw_node(&w, p);
         sl_status st = str_status(&s, err);
         if (!st)
-            st = sl_grammar_compile(a->o.model, SL_GRAMMAR_JSON_SCHEMA, str_c(&s), s.n, &g, err);
+            st = sl_grammar_compile(
+                a->o.model,
+                is_strict(t) ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_JSON_SCHEMA_LOOSE, str_c(&s),
+                s.n, &g, err);
         str_fini(&s);
         sl_grammar_unref(g);
         if (st) {

@@ -5,20 +5,20 @@
 
 #include "api/form.h"
 
-static sl_status schema_of(const char *name, const struct json *schema, struct api_form *f,
-                           sl_err *err)
+static sl_status schema_of(const char *name, const struct json *schema, bool strict,
+                           struct api_form *f, sl_err *err)
 {
     struct json_w w;
     if (!schema || (schema->kind != JSON_OBJECT_K && schema->kind != JSON_BOOL_K))
         return SL_FAIL(err, REQUEST, "%s: must be a JSON schema", name);
     f->any = true;
-    f->kind = SL_GRAMMAR_JSON_SCHEMA;
+    f->kind = strict ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_JSON_SCHEMA_LOOSE;
     text_jw_init(&w, &f->text);
     text_jw_node(&w, schema);
     return str_status(&f->text, err);
 }
 
-/* A schema may come as JSON inside a string. */
+/* A schema may come as JSON inside a string; held exactly or refused. */
 static sl_status json_of(struct net_req *r, const char *name, const struct json *v,
                          struct api_form *f, sl_err *err)
 {
@@ -28,7 +28,7 @@ static sl_status json_of(struct net_req *r, const char *name, const struct json 
         if (st == SL_FORMAT && err) err->code = SL_REQUEST;
         if (st) return st == SL_FORMAT ? SL_REQUEST : st;
     }
-    return schema_of(name, schema, f, err);
+    return schema_of(name, schema, true, f, err);
 }
 
 /* One of several texts, word for word, as a grammar. */
@@ -73,13 +73,14 @@ static sl_status gbnf_of(struct net_req *r, const char *name, const struct json 
     return text_of(SL_GRAMMAR_GBNF, name, v, f, err);
 }
 
-/* {"type": "json_schema", ...}: chat has the schema one level deeper than responses. */
+/* {"type": "json_schema", ...}: chat has the schema one level deeper than responses. With strict
+ * the schema is held exactly or refused; without, as far as it can be. */
 static sl_status of_format(const char *name, const struct json *v, struct api_form *f, sl_err *err)
 {
     const struct json *type = text_json_get(v, "type"), *js = api_field(v, "json_schema");
     if (text_json_is(type, "text")) return SL_OK;
     if (text_json_is(type, "json_object") && api_field(v, "schema")) /* as llama.cpp takes it */
-        return schema_of(name, api_field(v, "schema"), f, err);
+        return schema_of(name, api_field(v, "schema"), false, f, err);
     if (text_json_is(type, "json_object")) {
         f->any = true;
         f->kind = SL_GRAMMAR_JSON_OBJECT;
@@ -87,7 +88,8 @@ static sl_status of_format(const char *name, const struct json *v, struct api_fo
     }
     if (!text_json_is(type, "json_schema"))
         return SL_FAIL(err, REQUEST, "%s.type: must be text, json_object or json_schema", name);
-    return schema_of(name, api_field(js ? js : v, "schema"), f, err);
+    const struct json *in = js ? js : v;
+    return schema_of(name, api_field(in, "schema"), api_field_bool(in, "strict", false), f, err);
 }
 
 static sl_status of_structured(struct net_req *r, const char *name, const struct json *s,

@@ -6,6 +6,7 @@
 
 #include "api/api_internal.h"
 #include "base/hash.h"
+#include "base/log.h"
 
 #define N_SLOT 256
 #define MAX_BYTES ((size_t)32 << 20)
@@ -127,6 +128,8 @@ sl_status api_gcache_get(api *a, sl_grammar_kind kind, const char *text, size_t 
     net_count_add(e ? &a->metrics.grammar_hit : &a->metrics.grammar_miss, 1);
     if (e) return SL_OK;
     SL_TRY(sl_grammar_compile(a->o.model, kind, text, n, out, err));
+    if (sl_grammar_relaxed(*out)[0])
+        log_msg(LOG_DEBUG, "schema not held in: %s", sl_grammar_relaxed(*out));
     net_lock_take(c->lock);
     keep(c, hash, kind, text, n, *out);
     net_lock_give(c->lock);

@@ -65,11 +65,12 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
     const grammar_vocab *v = NULL;
     grammar *g = NULL;
     *out = NULL;
-    if (kind < SL_GRAMMAR_JSON_SCHEMA || kind > SL_GRAMMAR_GBNF)
+    if (kind < SL_GRAMMAR_JSON_SCHEMA || kind > SL_GRAMMAR_JSON_SCHEMA_LOOSE)
         return SL_FAIL(err, REQUEST, "grammar: kind %d is not known", (int)kind);
     SL_TRY(vocab_of((sl_model *)m, &v, err)); /* the cache in it is atomic */
     static const enum grammar_kind kinds[] = {GRAMMAR_JSON_SCHEMA, GRAMMAR_JSON_OBJECT,
-                                              GRAMMAR_REGEX, GRAMMAR_GBNF};
+                                              GRAMMAR_REGEX, GRAMMAR_GBNF,
+                                              GRAMMAR_JSON_SCHEMA_LOOSE};
     SL_TRY(grammar_open(kinds[kind], text, n, &g, err));
     sl_status st = mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err);
     if (st) {
@@ -105,6 +106,11 @@ size_t sl_grammar_bytes(const sl_grammar *g)
 {
     return sizeof *g + grammar_bytes(g->g) +
            atomic_load_explicit(&g->run_bytes, memory_order_relaxed);
+}
+
+const char *sl_grammar_relaxed(const sl_grammar *g)
+{
+    return grammar_relaxed(g->g);
 }
 
 static void lock(sl_grammar *g)

@@ -3,8 +3,9 @@
  * repeats and comments; <[id]> is one token. A rule ends at the end of its line; inside groups and
  * behind | lines go on. Groups nest by recursion, at most GRAMMAR_MAX_DEPTH deep.
  *
- * Beyond llama.cpp's: %json SCHEMA and %regex "PATTERN" are the two other languages in the place of
- * a literal, and a first line %root NAME makes another rule than root the start. */
+ * Beyond llama.cpp's: %json SCHEMA, %json-loose SCHEMA and %regex "PATTERN" are the two other
+ * languages in the place of a literal, and a first line %root NAME makes another rule than root the
+ * start. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct name {
 struct part { /* a %json that is compiled when all rules are there */
     size_t at, n;
     int rule;
+    bool loose;
 };
 struct parser {
     struct build *b;
@@ -228,7 +230,7 @@ static size_t value_end(const struct parser *q)
     return q->n;
 }
 
-/* %json SCHEMA, %regex "PATTERN" */
+/* %json SCHEMA, %json-loose SCHEMA, %regex "PATTERN" */
 static const struct ir *other_language(struct parser *q)
 {
     struct build *b = q->b;
@@ -236,14 +238,15 @@ static const struct ir *other_language(struct parser *q)
     const struct ir *e = grammar_ir_never(b);
     struct str s;
     space(q, false);
-    if (n == 4 && memcmp(q->p + start + 1, "json", 4) == 0) {
+    bool loose = n == 10 && memcmp(q->p + start + 1, "json-loose", 10) == 0;
+    if (loose || (n == 4 && memcmp(q->p + start + 1, "json", 4) == 0)) {
         size_t from = q->i, end = value_end(q);
         int r = new_rule(q, &(struct name){.defined = true, .at = start});
         if (r < 0) return e;
         b->st =
             grammar_grow(&q->part, &q->cap_part, (uint64_t)q->n_part + 1, sizeof *q->part, b->err);
         if (b->st) return e;
-        q->part[q->n_part++] = (struct part){from, end - from, r};
+        q->part[q->n_part++] = (struct part){from, end - from, r, loose};
         q->i = end;
         return grammar_ir_call(b, r);
     }
@@ -466,7 +469,7 @@ static void compile_parts(struct parser *q)
     for (uint32_t i = 0; i < q->n_part && !q->b->st; i++) {
         sl_err *err = q->b->err;
         char what[sizeof err->text];
-        grammar_schema(q->b, q->p + q->part[i].at, q->part[i].n, q->part[i].rule);
+        grammar_schema(q->b, q->p + q->part[i].at, q->part[i].n, q->part[i].rule, q->part[i].loose);
         if (!q->b->st || !err) continue;
         memcpy(what, err->text, sizeof what);
         sl_status st = q->b->st;

@@ -35,7 +35,11 @@ enum grammar_kind {
     GRAMMAR_JSON_SCHEMA, /* text: a schema; the answer is one JSON value that it accepts */
     GRAMMAR_JSON_OBJECT, /* text unused; the answer is any JSON object */
     GRAMMAR_REGEX,       /* text: a pattern; the whole answer matches it */
-    GRAMMAR_GBNF         /* text: llama.cpp's grammar language; the start is the rule root */
+    GRAMMAR_GBNF,        /* text: llama.cpp's grammar language; the start is the rule root */
+    /* A schema that is held as far as it can be: keywords that no mask can hold are left out and
+     * named by grammar_relaxed; in the worst case the answer is any value of the schema's type, any
+     * object where it names none. Refused is only what is no JSON schema. */
+    GRAMMAR_JSON_SCHEMA_LOOSE
 };
 
 /* Errors: REQUEST (names the keyword and its JSON pointer, or the byte; also: the grammar matches
@@ -45,6 +49,9 @@ enum grammar_kind {
 sl_status grammar_open(enum grammar_kind kind, const char *text, size_t n, grammar **out,
                        sl_err *err) BASE_MUST_USE;
 void grammar_close(grammar *g); /* NULL is legal */
+/* What loose schemas do not hold: "#/properties/a/uniqueItems, #/not"; "" = everything is held.
+ * Lives as long as g. */
+const char *grammar_relaxed(const grammar *g);
 size_t grammar_bytes(const grammar *g);
 
 /* What a token is to a grammar. */

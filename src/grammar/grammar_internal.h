@@ -5,6 +5,7 @@
 #define GRAMMAR_GRAMMAR_INTERNAL_H
 
 #include "grammar/grammar.h"
+#include "base/str.h"
 #include "text/json.h"
 
 /* ---- expressions (ir.c). They live in the builder's arena; a failure is kept in the builder, so
@@ -12,17 +13,17 @@
 #define GRAMMAR_INF UINT32_MAX
 
 enum ir_kind {
-    IR_EMPTY, /* the empty text */
-    IR_NEVER, /* nothing */
-    IR_LIT,   /* p[0..n) */
-    IR_CLASS, /* one code point of range[0..n) */
-    IR_SEQ,   /* kid[0..n) one after another */
-    IR_ALT,   /* one of kid[0..n) */
-    IR_REP,   /* kid[0] from min to max times; max GRAMMAR_INF = no end */
-    IR_CALL,  /* rule */
+    IR_EMPTY,  /* the empty text */
+    IR_NEVER,  /* nothing */
+    IR_LIT,    /* p[0..n) */
+    IR_CLASS,  /* one code point of range[0..n) */
+    IR_SEQ,    /* kid[0..n) one after another */
+    IR_ALT,    /* one of kid[0..n) */
+    IR_REP,    /* kid[0] from min to max times; max GRAMMAR_INF = no end */
+    IR_CALL,   /* rule */
     IR_DIGITS, /* an automaton over digits */
-    IR_CHAIN  /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are
-                 there; then tail (NULL = none)  where something came before, else tail0 */
+    IR_CHAIN /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are
+                there; then tail (NULL = none)  where something came before, else tail0 */
 };
 struct ir_range {
     uint32_t lo, hi; /* code points, inclusive */
@@ -54,17 +55,36 @@ struct rule {
     const char *name; /* for messages */
 };
 
+/* Schemas that are held as far as they can be. One that can not be compiled is tried again at a
+ * higher level, so this outlives a builder. */
+#define LOOSE_MAX 1024 /* more of them are any object */
+enum loose_level {
+    LOOSE_ALL,   /* what can be held */
+    LOOSE_SMALL, /* the same without large counts */
+    LOOSE_ANY,   /* any value of the type */
+    LOOSE_STRICT /* not loose: held exactly, or refused */
+};
+struct loose {
+    uint8_t level[LOOSE_MAX]; /* by number, in the order of the text */
+    int rule[LOOSE_MAX];
+    int n;
+    int failed;      /* which of them the failure is in; -1 = not known */
+    struct str note; /* what is not held */
+};
+
 struct build {
     struct arena a;
     struct rule *rule; /* mem_free; [0] is where the answer begins */
     int n_rule, cap_rule;
     sl_status st;
     sl_err *err;
+    bool wrong; /* the failure: the text is no schema at all */
+    struct loose *loose;
     int shared[16]; /* rules of common parts, by enum shared_rule of schema_internal.h; 0 = none yet
                      */
 };
 
-void grammar_build_init(struct build *b, sl_err *err);
+void grammar_build_init(struct build *b, struct loose *loose, sl_err *err);
 void grammar_build_fini(struct build *b);
 /* Keep the first failure: SL_REQUEST or SL_LIMIT. */
 void grammar_build_fail(struct build *b, sl_status code, const char *fmt, ...) BASE_PRINTF(3, 4);
@@ -107,7 +127,7 @@ void grammar_ir_list_add(struct build *b, struct ir_list *l, const struct ir *e)
 bool grammar_hex(const char *p, size_t n, int n_digit, size_t *i, uint32_t *v);
 void grammar_regex(struct build *b, const char *p, size_t n);
 void grammar_gbnf(struct build *b, const char *p, size_t n);
-void grammar_schema(struct build *b, const char *p, size_t n, int rule);
+void grammar_schema(struct build *b, const char *p, size_t n, int rule, bool loose);
 void grammar_object(struct build *b);
 /* A pattern as an expression. json: inside a JSON string. search: may match anywhere in the text
  * (else the whole). what: for messages. */
@@ -136,6 +156,7 @@ struct grammar {
     uint32_t n_state, n_edge;
     int n_rule;
     size_t bytes;
+    char *relaxed; /* NULL = nothing */
 };
 /* State 0 is the end of every rule. */
 sl_status grammar_nfa(struct build *b, grammar *g, sl_err *err) BASE_MUST_USE;
@@ -210,7 +231,7 @@ struct grammar_run {
     struct found *found;
     uint32_t n_found, cap_found;
     struct arena kept; /* what found points to */
-    uint32_t *state; /* node of each sequence, or FREE | next free */
+    uint32_t *state;   /* node of each sequence, or FREE | next free */
     uint32_t n_state, cap_state, free_state;
     /* workspace of one call */
     int64_t budget;

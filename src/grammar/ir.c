@@ -13,9 +13,13 @@
 
 static const struct ir empty = {.kind = IR_EMPTY}, never = {.kind = IR_NEVER};
 
-void grammar_build_init(struct build *b, sl_err *err)
+void grammar_build_init(struct build *b, struct loose *loose, sl_err *err)
 {
     memset(b, 0, sizeof *b);
+    b->loose = loose;
+    loose->n = 0;
+    loose->failed = -1;
+    str_clear(&loose->note);
     mem_arena_init(&b->a, MEM_REQUEST, BUILD_MAX_BYTES);
     b->err = err;
 }

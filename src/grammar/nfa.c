@@ -496,6 +496,11 @@ static sl_status solve_all(struct nfa *a, const uint32_t *start, grammar *g, str
     SL_TRY(mem_arena_array(m, n_rule, 4, (void **)&rank, err));
     SL_TRY(mem_arena_array(m, a->n_state, 4, (void **)&k->stamp, err));
     solve_back(&v, good, false);
+    for (int i = 0; i < a->b->loose->n; i++) {
+        if (good[start[a->b->loose->rule[i]]]) continue;
+        a->b->loose->failed = i;
+        return SL_FAIL(err, REQUEST, "nothing can match: no answer is possible");
+    }
     if (!good[start[0]]) return SL_FAIL(err, REQUEST, "nothing can match: no answer is possible");
     solve_back(&v, null_state, true);
     for (uint32_t r = 0; r < n_rule; r++)

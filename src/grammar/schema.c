@@ -237,7 +237,7 @@ static const struct ir *values(struct schema *x, const struct place *at)
     static const char *const with[] = {
         "properties",       "required",         "items",     "prefixItems", "pattern",
         "format",           "minLength",        "maxLength", "minimum",     "maximum",
-        "exclusiveMinimum", "exclusiveMaximum", "minItems",  "maxItems",  "multipleOf"};
+        "exclusiveMinimum", "exclusiveMaximum", "minItems",  "maxItems",    "multipleOf"};
     const struct json *e = text_json_get(at->v, "enum"), *c = text_json_get(at->v, "const");
     struct ir_list l = {0};
     for (int i = 0; i < BASE_COUNT_OF(with); i++)
@@ -455,7 +455,30 @@ static const struct ir *body(struct schema *x, const struct place *at)
     return typed(x, at);
 }
 
-void grammar_schema(struct build *b, const char *p, size_t n, int rule)
+/* Any value of the types that the schema names; any object where it names none. */
+static const struct ir *any_of_type(struct build *b, const struct json *root)
+{
+    static const struct {
+        const char *type;
+        enum shared_rule rule;
+    } row[] = {{"object", SHARED_OBJECT},
+               {"array", SHARED_ARRAY},
+               {"string", SHARED_STRING},
+               {"number", SHARED_NUMBER},
+               {"integer", SHARED_INTEGER}};
+    const struct json *t = text_json_get(root, "type");
+    struct ir_list l = {0};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        bool has = t && text_json_is(t, row[i].type);
+        for (size_t k = 0; t && t->kind == JSON_ARRAY_K && k < t->n; k++)
+            has |= text_json_is(t->item[k], row[i].type);
+        if (has) grammar_ir_list_add(b, &l, grammar_shared(b, row[i].rule));
+    }
+    if (!l.n) return grammar_shared(b, t ? SHARED_VALUE : SHARED_OBJECT);
+    return grammar_ir_alt(b, l.v, l.n);
+}
+
+void grammar_schema(struct build *b, const char *p, size_t n, int rule, bool loose)
 {
     struct schema *x = grammar_build_alloc(b, 1, sizeof *x);
     sl_err err = {0};
@@ -465,6 +488,19 @@ void grammar_schema(struct build *b, const char *p, size_t n, int rule)
     sl_status st = text_json_parse(&b->a, "schema", p, n, &x->root, &err);
     if (st) {
         grammar_build_fail(b, st == SL_FORMAT ? SL_REQUEST : st, "%s", err.text);
+        b->wrong = true;
+        return;
+    }
+    x->number = -1;
+    x->level = loose ? LOOSE_ANY : LOOSE_STRICT;
+    if (loose && b->loose->n < LOOSE_MAX) {
+        x->number = b->loose->n++;
+        b->loose->rule[x->number] = rule;
+        x->level = b->loose->level[x->number];
+    }
+    if (x->level == LOOSE_ANY) {
+        str_puts(&b->loose->note, b->loose->note.n ? ", #" : "#");
+        grammar_rule_set(b, rule, any_of_type(b, x->root));
         return;
     }
     (void)grammar_schema_call(x, &(struct place){x->root, "#"});
@@ -472,5 +508,6 @@ void grammar_schema(struct build *b, const char *p, size_t n, int rule)
         struct work w = x->work[x->n_done++];
         grammar_rule_set(b, w.rule, body(x, &w.at));
     }
+    if (b->st) b->loose->failed = x->number;
     mem_free(x->work);
 }

@@ -36,7 +36,9 @@ struct work {
 struct schema {
     struct build *b;
     const struct json *root;
-    int rule; /* of the whole */
+    int rule;   /* of the whole */
+    int number; /* among the loose ones; -1 = not one of them */
+    enum loose_level level;
     struct work *work;
     uint32_t n_work, cap_work, n_done;
     uint32_t head[4096];
@@ -58,7 +60,7 @@ const struct ir *grammar_schema_object(struct schema *x, const struct place *at)
 const struct ir *grammar_schema_array(struct schema *x, const struct place *at);
 const struct ir *grammar_schema_string(struct schema *x, const struct place *at);
 const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer);
-struct multiple { /* the multiples N of step in lo..hi, read as N / 10^point */
+struct multiple {  /* the multiples N of step in lo..hi, read as N / 10^point */
     uint64_t step; /* 1 .. 10^18 */
     int64_t lo, hi;
     int point;    /* 0 .. 9 */
