@@ -22,11 +22,18 @@ enum ir_kind {
     IR_REP,    /* kid[0] from min to max times; max GRAMMAR_INF = no end */
     IR_CALL,   /* rule */
     IR_DIGITS, /* an automaton over digits */
+    IR_AUTO,   /* dfa: an automaton over code points (dfa.h) */
+    IR_GRAPH,  /* arc[0..n) between min states: from state 0 to those in which it may end */
     IR_CHAIN /* kid[0..n) in order, each may be left out unless must[i]; sep between those that are
                 there; then tail (NULL = none)  where something came before, else tail0 */
 };
 struct ir_range {
     uint32_t lo, hi; /* code points, inclusive */
+};
+struct dfa;
+struct ir_arc {
+    uint32_t from, to; /* states; to = the number of states: the end of the graph */
+    const struct ir *e;
 };
 #define GRAMMAR_NO_DIGIT UINT32_MAX
 struct ir_digit {
@@ -36,7 +43,8 @@ struct ir_digit {
 struct ir {
     enum ir_kind kind;
     bool plain; /* in a repeat: every plain character (see vocab.c) is one round */
-    bool json;  /* CLASS: quotes, backslashes and control characters are written as JSON escapes */
+    bool json;  /* CLASS, AUTO: quotes, backslashes and control characters are written as JSON
+                   escapes */
     uint32_t n, min, max;
     int rule;
     union {
@@ -44,6 +52,8 @@ struct ir {
         const struct ir_range *range;
         const struct ir **kid;
         const struct ir_digit *row; /* [n] */
+        const struct dfa *dfa;
+        const struct ir_arc *arc; /* [n] */
     };
     const uint32_t *start; /* [min] rows of DIGITS */
     const bool *must;
@@ -106,7 +116,16 @@ const struct ir *grammar_ir_call(struct build *b, int rule);
 /* Copied. */
 const struct ir *grammar_ir_digits(struct build *b, const struct ir_digit *row, uint32_t n,
                                    const uint32_t *start, uint32_t n_start);
-/* SEQ of up to six; NULL ends. */
+/* d NULL or empty: never. */
+const struct ir *grammar_ir_auto(struct build *b, const struct dfa *d, bool json);
+/* arc is in the arena. */
+const struct ir *grammar_ir_graph(struct build *b, const struct ir_arc *arc, uint32_t n,
+                                  uint32_t n_state);
+/* min to max times kid, in a number of states that grows with the logarithm of the counts: by rules
+ * for block, 2 block, 4 block ... of it. block: how many are spelled out. */
+const struct ir *grammar_ir_count(struct build *b, const struct ir *kid, uint32_t min, uint32_t max,
+                                  uint32_t block);
+/* SEQ of up to four; NULL ends. */
 const struct ir *grammar_ir_seqv(struct build *b, const struct ir *k0, const struct ir *k1,
                                  const struct ir *k2, const struct ir *k3);
 const struct ir *grammar_ir_opt(struct build *b, const struct ir *kid);

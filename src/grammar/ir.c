@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions: small trees in the builder's arena. A failure sticks to the builder and everything
  * after it is empty, so front ends need not look at each step. */
-#include "grammar/grammar_internal.h"
+#include "grammar/dfa.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -223,6 +223,100 @@ const struct ir *grammar_ir_digits(struct build *b, const struct ir_digit *row, 
     e->start = s;
     e->min = n_start;
     return e;
+}
+
+const struct ir *grammar_ir_auto(struct build *b, const struct dfa *d, bool json)
+{
+    struct ir *e = d && d->n ? new_ir(b, IR_AUTO) : NULL;
+    if (!e) return &never;
+    e->dfa = d;
+    e->json = json;
+    return e;
+}
+
+const struct ir *grammar_ir_graph(struct build *b, const struct ir_arc *arc, uint32_t n,
+                                  uint32_t n_state)
+{
+    struct ir *e = new_ir(b, IR_GRAPH);
+    if (!e) return &never;
+    e->arc = arc;
+    e->n = n;
+    e->min = n_state;
+    return e;
+}
+
+static const struct ir *rule_of(struct build *b, const struct ir *e)
+{
+    int rule = grammar_rule_new(b, "repeat", 6);
+    grammar_rule_set(b, rule, e);
+    return grammar_ir_call(b, rule);
+}
+
+/* ---- large counts ---- */
+
+struct count {
+    struct build *b;
+    const struct ir *kid, *unit[32],
+        *less[32]; /* unit[i]: 2^i blocks; less[i]: at least one less */
+    uint32_t block;
+};
+
+static const struct ir *unit(struct count *c, int i)
+{
+    struct build *b = c->b;
+    if (!c->unit[i])
+        c->unit[i] = i ? rule_of(b, grammar_ir_seqv(b, unit(c, i - 1), unit(c, i - 1), NULL, NULL))
+                       : rule_of(b, grammar_ir_rep(b, c->kid, c->block, c->block));
+    return c->unit[i];
+}
+
+static const struct ir *less(struct count *c, int i)
+{
+    struct build *b = c->b;
+    if (!c->less[i] && i == 0) c->less[0] = rule_of(b, grammar_ir_rep(b, c->kid, 0, c->block - 1));
+    if (!c->less[i]) {
+        const struct ir *k[2] = {less(c, i - 1),
+                                 grammar_ir_seqv(b, unit(c, i - 1), less(c, i - 1), NULL, NULL)};
+        c->less[i] = rule_of(b, grammar_ir_alt(b, k, 2));
+    }
+    return c->less[i];
+}
+
+static int blocks_of(const struct count *c, uint32_t n)
+{
+    return 31 - __builtin_clz(n / c->block);
+}
+
+static const struct ir *up_to(struct count *c, uint32_t n)
+{
+    if (n < c->block) return grammar_ir_rep(c->b, c->kid, 0, n);
+    int i = blocks_of(c, n);
+    const struct ir *k[2] = {
+        less(c, i), grammar_ir_seqv(c->b, unit(c, i), up_to(c, n - (c->block << i)), NULL, NULL)};
+    return grammar_ir_alt(c->b, k, 2);
+}
+
+static const struct ir *exactly(struct count *c, uint32_t n)
+{
+    struct ir_list l = {0};
+    while (n >= c->block) {
+        int i = blocks_of(c, n);
+        grammar_ir_list_add(c->b, &l, unit(c, i));
+        n -= c->block << i;
+    }
+    grammar_ir_list_add(c->b, &l, grammar_ir_rep(c->b, c->kid, n, n));
+    return grammar_ir_seq(c->b, l.v, l.n);
+}
+
+const struct ir *grammar_ir_count(struct build *b, const struct ir *kid, uint32_t min, uint32_t max,
+                                  uint32_t block)
+{
+    struct count c = {.b = b, .kid = kid, .block = block};
+    if ((max == GRAMMAR_INF ? min : max) <= 4 * block) return grammar_ir_rep(b, kid, min, max);
+    const struct ir *first = exactly(&c, min);
+    return grammar_ir_seqv(
+        b, first, max == GRAMMAR_INF ? grammar_ir_rep(b, kid, 0, max) : up_to(&c, max - min), NULL,
+        NULL);
 }
 
 const struct ir *grammar_ir_call(struct build *b, int rule)

@@ -200,6 +200,19 @@ static uint32_t comp_digits(struct nfa *a, const struct ir *e, uint32_t next)
     return s;
 }
 
+static uint32_t comp_graph(struct nfa *a, const struct ir *e, uint32_t next)
+{
+    uint32_t base = grammar_nfa_state(a);
+    for (uint32_t i = 1; i < e->min; i++)
+        (void)grammar_nfa_state(a);
+    for (uint32_t i = 0; i < e->n && !a->b->st; i++) {
+        const struct ir_arc *r = &e->arc[i];
+        uint32_t to = r->to == e->min ? next : base + r->to;
+        grammar_nfa_edge(a, base + r->from, EDGE_EPS, 0, comp(a, r->e, to));
+    }
+    return base;
+}
+
 /* The first state of e in front of next. Recursion: as deep as expressions nest, which their
  * parsers limit. */
 static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next)
@@ -227,6 +240,10 @@ static uint32_t comp(struct nfa *a, const struct ir *e, uint32_t next)
         return comp_chain(a, e, next);
     case IR_DIGITS:
         return comp_digits(a, e, next);
+    case IR_AUTO:
+        return grammar_nfa_auto(a, e, next);
+    case IR_GRAPH:
+        return comp_graph(a, e, next);
     case IR_CALL:
         s = grammar_nfa_state(a);
         grammar_nfa_edge(a, s, EDGE_CALL, (uint32_t)e->rule, next);

@@ -27,5 +27,7 @@ void grammar_nfa_edge(struct nfa *a, uint32_t from, int kind, uint32_t arg, uint
 uint32_t grammar_nfa_lit(struct nfa *a, const char *p, size_t n, uint32_t next);
 /* The byte edges of a class. */
 uint32_t grammar_nfa_class(struct nfa *a, const struct ir *e, uint32_t next);
+/* The states and byte edges of an automaton over code points. */
+uint32_t grammar_nfa_auto(struct nfa *a, const struct ir *e, uint32_t next);
 
 #endif

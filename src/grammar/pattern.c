@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions as ECMAScript, Python and PCRE agree on them. What is not regular (back
- * references, look-around) or where they differ is refused by name. Groups nest by recursion, at
+ * references) or where they differ is refused by name. Look-around is held at the two ends, where
+ * it is an intersection of languages. Groups nest by recursion, at
  * most GRAMMAR_MAX_DEPTH deep. */
 #include <string.h>
 
-#include "grammar/grammar_internal.h"
+#include "grammar/dfa.h"
 #include "text/utf8.h"
 
-#define CLASS_MAX 4096 /* ranges of one class */
+enum around { BEFORE = 1, AFTER = 2 }; /* anything may stand there unless ^ or $ does */
+#define CLASS_MAX 4096                 /* ranges of one class */
 
 struct parser {
     struct build *b;
     const char *p;
     size_t n, i;
     int depth;
+    int look; /* inside so many look-arounds */
     bool json;
     const char *what;
 };
@@ -208,7 +211,7 @@ static const struct ir *class_of(struct parser *q)
     return grammar_ir_class(q->b, r.v, r.n, negate, q->json);
 }
 
-static const struct ir *alternatives(struct parser *q, bool top, bool search);
+static const struct ir *alternatives(struct parser *q, bool top, int around);
 
 static const struct ir *group(struct parser *q)
 {
@@ -232,15 +235,17 @@ static const struct ir *group(struct parser *q)
             q->i = (size_t)(end - q->p) + 1;
         } else {
             bad(q, start,
-                c == '=' || c == '!' || c == '<' ? "look-around is not supported"
-                                                 : "this kind of group is not supported");
+                c == '=' || c == '!' || c == '<'
+                    ? "look-around is supported at the two ends only: (?=...) or (?!...) after ^, "
+                      "(?<=...) or (?<!...) before $"
+                    : "this kind of group is not supported");
             return grammar_ir_never(q->b);
         }
     }
     if (++q->depth > GRAMMAR_MAX_DEPTH)
         grammar_build_fail(q->b, SL_LIMIT, "%s: byte %zu: groups nest deeper than %d", q->what,
                            start, GRAMMAR_MAX_DEPTH);
-    const struct ir *e = alternatives(q, false, false);
+    const struct ir *e = alternatives(q, false, 0);
     q->depth--;
     if (!at(q, ')')) bad(q, start, "a group without its )");
     q->i++;
@@ -341,57 +346,130 @@ static const struct ir *atom(struct parser *q)
     return q->json ? grammar_ir_lit_json(q->b, text, n) : grammar_ir_lit(q->b, text, n);
 }
 
-/* One alternative. top: ^ and $ may stand at its ends, and where they do not and search is set,
- * anything may. */
-static const struct ir *sequence(struct parser *q, bool top, bool search)
+/* ---- look-around ---- */
+
+struct looks { /* what a whole alternative must match, or not match, besides */
+    const struct ir *e[8];
+    bool neg[8];
+    int n;
+    bool at_end;
+};
+
+/* At (?= or (?! (end: at (?<= or (?<!)? */
+static bool at_look(const struct parser *q, bool end)
+{
+    size_t k = q->i + 2 + end;
+    return at(q, '(') && k < q->n && q->p[q->i + 1] == '?' && (!end || q->p[q->i + 2] == '<') &&
+           (q->p[k] == '=' || q->p[k] == '!');
+}
+
+static void look(struct parser *q, struct looks *l, bool end)
+{
+    size_t start = q->i;
+    if (l->n == BASE_COUNT_OF(l->e) || q->look == 4)
+        grammar_build_fail(q->b, SL_LIMIT, "%s: byte %zu: too many look-arounds", q->what, start);
+    if (q->b->st) return;
+    l->neg[l->n] = q->p[q->i + 2 + end] == '!';
+    l->at_end |= end;
+    q->i += 3 + end;
+    q->look++;
+    l->e[l->n++] = alternatives(q, true, end ? BEFORE : AFTER);
+    q->look--;
+    if (!at(q, ')')) bad(q, start, "a group without its )");
+    q->i++;
+}
+
+static const struct ir *with_looks(struct parser *q, const struct ir *e, const struct looks *l)
+{
+    const struct dfa *d = grammar_dfa_of(q->b, e);
+    for (int i = 0; d && i < l->n; i++) {
+        const struct dfa *x = grammar_dfa_of(q->b, l->e[i]);
+        d = grammar_dfa_and(q->b, d, l->neg[i] && x ? grammar_dfa_not(q->b, x) : x);
+    }
+    if (!d) grammar_build_fail(q->b, SL_LIMIT, "%s: look-around: too many states", q->what);
+    return grammar_ir_auto(q->b, d, false);
+}
+
+/* At $ at the end of an alternative? Goes behind it. */
+static bool at_end(struct parser *q)
+{
+    size_t k = q->i;
+    while (k < q->n && q->p[k] == '$')
+        k++;
+    if (k == q->i || (k < q->n && q->p[k] != '|' && !(q->look && q->p[k] == ')'))) return false;
+    q->i = k;
+    return true;
+}
+
+/* One alternative. top: ^ and $ may stand at its ends, and where they do not, anything may that
+ * around says. */
+static const struct ir *sequence(struct parser *q, bool top, int around)
 {
     struct ir_list l = {0};
+    struct looks k = {.n = 0};
     bool begin = false, end = false;
+    size_t start = q->i;
     while (top && at(q, '^')) {
         begin = true;
         q->i++;
     }
+    while (top && at_look(q, false) && !q->b->st)
+        look(q, &k, false);
+    if (k.n && around & BEFORE && !begin)
+        bad(q, start, "look-around at the beginning is supported after ^ only");
     const struct ir *any =
-        search
+        around
             ? grammar_ir_rep(q->b, grammar_ir_class(q->b, NULL, 0, true, q->json), 0, GRAMMAR_INF)
             : NULL;
-    if (any && !begin) grammar_ir_list_add(q->b, &l, any);
-    while (more(q) && !at(q, '|') && !at(q, ')')) {
-        if (top && at(q, '$')) {
-            size_t k = q->i;
-            while (k < q->n && q->p[k] == '$')
-                k++;
-            if (k == q->n || q->p[k] == '|') {
-                q->i = k;
-                end = true;
-                break;
-            }
+    if (around & BEFORE && !begin) grammar_ir_list_add(q->b, &l, any);
+    while (more(q) && !at(q, '|') && !at(q, ')') && !end) {
+        if (top && (end = at_end(q))) break;
+        if (top && at_look(q, true)) {
+            size_t from = q->i;
+            while (at_look(q, true) && !q->b->st)
+                look(q, &k, true);
+            end = at_end(q);
+            if (end || (!(around & AFTER) && (!more(q) || at(q, '|')))) continue;
+            bad(q, from, "look-around at the end is supported before $ only");
         }
-        const struct ir *e = atom(q);
+        const struct ir *e = more(q) ? atom(q) : grammar_ir_empty(q->b);
         grammar_ir_list_add(q->b, &l, repeated(q, e));
     }
-    if (any && !end) grammar_ir_list_add(q->b, &l, any);
-    return grammar_ir_seq(q->b, l.v, l.n);
+    if (around & AFTER && !end) grammar_ir_list_add(q->b, &l, any);
+    const struct ir *all = grammar_ir_seq(q->b, l.v, l.n);
+    return k.n ? with_looks(q, all, &k) : all;
 }
 
-static const struct ir *alternatives(struct parser *q, bool top, bool search)
+static const struct ir *alternatives(struct parser *q, bool top, int around)
 {
     struct ir_list l = {0};
-    grammar_ir_list_add(q->b, &l, sequence(q, top, search));
+    grammar_ir_list_add(q->b, &l, sequence(q, top, around));
     while (at(q, '|')) {
         q->i++;
-        grammar_ir_list_add(q->b, &l, sequence(q, top, search));
+        grammar_ir_list_add(q->b, &l, sequence(q, top, around));
     }
     return grammar_ir_alt(q->b, l.v, l.n);
+}
+
+static bool has_look(const char *p, size_t n)
+{
+    for (size_t i = 0; i + 3 < n; i++)
+        if (p[i] == '(' && p[i + 1] == '?' && strchr("=!", p[i + 2 + (p[i + 2] == '<')]))
+            return true;
+    return false;
 }
 
 const struct ir *grammar_pattern(struct build *b, const char *p, size_t n, bool json, bool search,
                                  const char *what)
 {
-    struct parser q = {.b = b, .p = p, .n = n, .json = json, .what = what};
-    const struct ir *e = alternatives(&q, true, search);
+    bool looks = has_look(p, n); /* automata are built of what is not escaped yet */
+    struct parser q = {.b = b, .p = p, .n = n, .json = json && !looks, .what = what};
+    const struct ir *e = alternatives(&q, true, search ? BEFORE | AFTER : 0);
     if (!b->st && q.i < n) bad(&q, q.i, "a ) without its group");
-    return e;
+    if (!looks || !json || b->st) return e;
+    const struct dfa *d = grammar_dfa_of(b, e);
+    if (!d) grammar_build_fail(b, SL_LIMIT, "%s: look-around: too many states", what);
+    return grammar_ir_auto(b, d, true);
 }
 
 void grammar_regex(struct build *b, const char *p, size_t n)

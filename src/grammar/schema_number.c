@@ -3,6 +3,7 @@
  * the point, and so few behind it that different texts near a bound are different doubles. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "grammar/schema_internal.h"
@@ -198,46 +199,6 @@ static bool to_bound(double v, bool open, struct bound *out)
 
 /* ---- the keywords ---- */
 
-struct limits {
-    bool has_lo, has_hi, lo_open, hi_open;
-    const struct json *lo, *hi;
-};
-
-static bool limit_of(struct schema *x, const struct place *at, const char *key,
-                     const struct json **out, bool *there)
-{
-    const struct json *v = text_json_get(at->v, key);
-    if (!v) return true;
-    if (v->kind != JSON_INT_K && v->kind != JSON_REAL_K) {
-        grammar_schema_bad(x, at, key, "must be a number");
-        return false;
-    }
-    *out = v;
-    *there = true;
-    return true;
-}
-
-static bool read_limits(struct schema *x, const struct place *at, struct limits *l)
-{
-    const struct json *xlo = NULL, *xhi = NULL;
-    bool has_xlo = false, has_xhi = false;
-    memset(l, 0, sizeof *l);
-    if (!limit_of(x, at, "minimum", &l->lo, &l->has_lo) ||
-        !limit_of(x, at, "maximum", &l->hi, &l->has_hi) ||
-        !limit_of(x, at, "exclusiveMinimum", &xlo, &has_xlo) ||
-        !limit_of(x, at, "exclusiveMaximum", &xhi, &has_xhi))
-        return false;
-    if (has_xlo && (!l->has_lo || xlo->f >= l->lo->f)) {
-        l->lo = xlo;
-        l->lo_open = l->has_lo = true;
-    }
-    if (has_xhi && (!l->has_hi || xhi->f <= l->hi->f)) {
-        l->hi = xhi;
-        l->hi_open = l->has_hi = true;
-    }
-    return true;
-}
-
 /* The smallest integer at or above a bound (the largest at or below for upper), in our digits. */
 static int64_t whole_bound(const struct json *v, bool open, bool upper)
 {
@@ -258,13 +219,13 @@ static const struct ir *decimals(struct schema *x, const struct place *at, const
     struct ir_list alt = {0};
     struct bound lo = {0}, hi = {0};
     const struct bound zero = {.there = true};
-    if ((l->has_lo && !to_bound(l->lo->f, l->lo_open, &lo)) ||
-        (l->has_hi && !to_bound(l->hi->f, l->hi_open, &hi))) {
-        grammar_schema_bad(x, at, NULL, "a bound has more digits than are supported (15)");
-        return grammar_ir_never(b);
+    if ((l->lo && !to_bound(l->lo->f, l->lo_open, &lo)) ||
+        (l->hi && !to_bound(l->hi->f, l->hi_open, &hi))) {
+        grammar_schema_cannot(x, at, NULL, "a bound has more digits than are supported (15)");
+        return b->st ? grammar_ir_never(b) : grammar_shared(b, SHARED_NUMBER);
     }
-    bool lo_neg = !l->has_lo || l->lo->f < 0, hi_neg = l->has_hi && l->hi->f < 0;
-    if (l->has_lo && l->has_hi &&
+    bool lo_neg = !l->lo || l->lo->f < 0, hi_neg = l->hi && l->hi->f < 0;
+    if (l->lo && l->hi &&
         (l->lo->f > l->hi->f || (l->lo->f == l->hi->f && (l->lo_open || l->hi_open))))
         return grammar_ir_never(b);
     if (!hi_neg) grammar_ir_list_add(b, &alt, magnitudes(b, lo_neg ? &zero : &lo, &hi));
@@ -272,7 +233,7 @@ static const struct ir *decimals(struct schema *x, const struct place *at, const
         struct bound from = zero;
         if (hi_neg)
             from = hi;
-        else if (l->has_hi && l->hi->f == 0)
+        else if (l->hi && l->hi->f == 0)
             from.open = l->hi_open;
         grammar_ir_list_add(
             b, &alt,
@@ -310,11 +271,11 @@ static double multiple_at(const struct multiple *m, double k)
 static const struct ir *decimal_steps(struct build *b, const struct limits *l, struct multiple *m)
 {
     double most = floor((double)WHOLE_LIMIT / (double)m->step), lo = -most, hi = most;
-    if (l->has_lo) lo = fmax(lo, floor(l->lo->f / m->value) - 2);
-    if (l->has_hi) hi = fmin(hi, ceil(l->hi->f / m->value) + 2);
-    for (double v; l->has_lo && lo <= hi; lo++)
+    if (l->lo) lo = fmax(lo, floor(l->lo->f / m->value) - 2);
+    if (l->hi) hi = fmin(hi, ceil(l->hi->f / m->value) + 2);
+    for (double v; l->lo && lo <= hi; lo++)
         if ((v = multiple_at(m, lo)) > l->lo->f || (v == l->lo->f && !l->lo_open)) break;
-    for (double v; l->has_hi && lo <= hi; hi--)
+    for (double v; l->hi && lo <= hi; hi--)
         if ((v = multiple_at(m, hi)) < l->hi->f || (v == l->hi->f && !l->hi_open)) break;
     if (!(lo <= hi)) return grammar_ir_never(b);
     m->lo = (int64_t)lo * (int64_t)m->step;
@@ -336,46 +297,197 @@ static uint64_t whole_step(struct multiple m)
     return m.step / a; /* of multiples N / 10^point, those whose N is one of 10^point */
 }
 
-const struct ir *grammar_schema_number(struct schema *x, const struct place *at, bool integer)
+/* ---- formats and several steps ---- */
+
+/* The bounds that a number's format means; others are annotations. */
+static void format_bounds(const struct json *f, int64_t *lo, int64_t *hi)
 {
-    const struct json *f = text_json_get(at->v, "format"), *by = text_json_get(at->v, "multipleOf");
-    struct limits l;
-    struct multiple m = {.step = 1, .exact = true};
-    if (!read_limits(x, at, &l)) return grammar_ir_never(x->b);
-    if (by && ((by->kind != JSON_INT_K && by->kind != JSON_REAL_K) || !to_step(by->f, &m))) {
-        grammar_schema_bad(x, at, "multipleOf", "must be a number over 0 of at most 15 digits");
-        return grammar_ir_never(x->b);
+    static const struct {
+        const char *name;
+        int64_t lo, hi;
+    } row[] = {{"int8", INT8_MIN, INT8_MAX},    {"int16", INT16_MIN, INT16_MAX},
+               {"int32", INT32_MIN, INT32_MAX}, {"uint8", 0, UINT8_MAX},
+               {"uint16", 0, UINT16_MAX},       {"uint32", 0, UINT32_MAX},
+               {"uint64", 0, INT_LIMIT},        {"uint", 0, INT_LIMIT}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        if (!text_json_is(f, row[i].name)) continue;
+        *lo = BASE_MAX(*lo, row[i].lo);
+        *hi = BASE_MIN(*hi, row[i].hi);
     }
-    int64_t lo = -INT_LIMIT, hi = INT_LIMIT;
-    if (f && f->kind == JSON_STR_K && integer && strcmp(f->s, "int32") == 0) {
-        lo = INT32_MIN;
-        hi = INT32_MAX;
-    } else if (f && !(text_json_is(f, "int64") || text_json_is(f, "float") ||
-                      text_json_is(f, "double"))) {
-        grammar_schema_bad(x, at, "format", "this format is not supported");
-        return grammar_ir_never(x->b);
+}
+
+/* The least whole number that all steps divide; 0: one is not whole, or it is too large. */
+static uint64_t common_step(const struct facts *f)
+{
+    uint64_t step = 1;
+    for (const struct fact *e = f->multiple; e; e = e->next) {
+        if (e->v->f > 1e9 || e->v->f != floor(e->v->f)) return 0;
+        uint64_t v = (uint64_t)e->v->f, a = step, b = v;
+        while (b) {
+            uint64_t r = a % b;
+            a = b;
+            b = r;
+        }
+        step = step / a * v;
+        if (step > 1000000000) return 0;
     }
-    if (!integer && m.point) return decimal_steps(x->b, &l, &m);
-    if (!integer && !by)
-        return l.has_lo || l.has_hi ? decimals(x, at, &l) : grammar_shared(x->b, SHARED_NUMBER);
-    if (l.has_lo) {
-        int64_t v = whole_bound(l.lo, l.lo_open, false);
-        if (v > INT_LIMIT) grammar_schema_bad(x, at, "minimum", "over 18 digits");
-        lo = BASE_MAX(lo, v);
+    return step;
+}
+
+/* The step of all multipleOf together. false: not held. */
+static bool read_step(struct schema *x, const struct facts *f, struct multiple *m)
+{
+    uint64_t whole = common_step(f);
+    *m = (struct multiple){.step = 1, .exact = true};
+    if (whole) {
+        m->step = whole;
+        m->value = (double)whole;
+        return true;
     }
-    if (l.has_hi) {
-        int64_t v = whole_bound(l.hi, l.hi_open, true);
-        if (v < -INT_LIMIT) grammar_schema_bad(x, at, "maximum", "over 18 digits");
-        hi = BASE_MIN(hi, v);
+    for (const struct fact *e = f->multiple; e; e = e->next) {
+        struct multiple k = {.step = 1};
+        bool ok = to_step(e->v->f, &k);
+        for (const struct fact *o = f->multiple; o && ok; o = o->next)
+            ok = e->v->f / o->v->f == floor(e->v->f / o->v->f);
+        *m = k;
+        if (ok) return true;
     }
-    if (lo > hi) return grammar_ir_never(x->b);
-    if (by) {
+    if (f->multiple)
+        grammar_schema_cannot(x, &f->multiple->at, "multipleOf",
+                              f->multiple->next ? "two steps of which none divides the other"
+                                                : "must be a number over 0 of at most 15 digits");
+    *m = (struct multiple){.step = 1, .exact = true};
+    return false;
+}
+
+/* ---- one range ---- */
+
+struct range {
+    struct schema *x;
+    struct facts *f;
+    struct place at;
+    struct multiple m;
+    bool by;        /* m is to be kept to */
+    int64_t lo, hi; /* of integers, by format */
+};
+
+static const struct ir *whole_numbers(const struct range *r, const struct limits *l)
+{
+    struct build *b = r->x->b;
+    struct multiple m = r->m;
+    int64_t lo = r->lo, hi = r->hi;
+    if (l->lo) {
+        int64_t v = whole_bound(l->lo, l->lo_open, false);
+        if (v > INT_LIMIT) grammar_schema_cannot(r->x, &r->at, "minimum", "over 18 digits");
+        if (v <= INT_LIMIT) lo = BASE_MAX(lo, v);
+    }
+    if (l->hi) {
+        int64_t v = whole_bound(l->hi, l->hi_open, true);
+        if (v < -INT_LIMIT) grammar_schema_cannot(r->x, &r->at, "maximum", "over 18 digits");
+        if (v >= -INT_LIMIT) hi = BASE_MIN(hi, v);
+    }
+    if (lo > hi) return grammar_ir_never(b);
+    if (r->by) {
         m.step = whole_step(m);
         m.point = 0;
         m.lo = lo;
         m.hi = hi;
-        return grammar_multiples(x->b, &m);
+        const struct ir *e = grammar_multiples(b, &m);
+        if (!b->st || !grammar_schema_forgive(r->x, &r->at, "multipleOf")) return e;
     }
-    if (lo == -INT_LIMIT && hi == INT_LIMIT) return grammar_shared(x->b, SHARED_INTEGER);
-    return integers(x->b, lo, hi);
+    if (lo == -INT_LIMIT && hi == INT_LIMIT) return grammar_shared(b, SHARED_INTEGER);
+    return integers(b, lo, hi);
+}
+
+/* Those of e that are no whole numbers. */
+static const struct ir *with_point(const struct range *r, const struct ir *e)
+{
+    static const char part[] = "-?[0-9]+\\.[0-9]*[1-9]";
+    struct build *b = r->x->b;
+    const struct dfa *d = grammar_dfa_and(
+        b, grammar_dfa_of(b, e),
+        grammar_dfa_of(b, grammar_pattern(b, part, sizeof part - 1, false, false, "number")));
+    if (!d && !b->st) grammar_schema_cannot(r->x, &r->at, NULL, "numbers that are not whole");
+    return d ? grammar_ir_auto(b, d, false) : e;
+}
+
+static const struct ir *real_numbers(const struct range *r, const struct limits *l, unsigned types)
+{
+    static const char any[] = "-?(?:0|[1-9][0-9]{0,8})\\.[0-9]{1,6}";
+    struct build *b = r->x->b;
+    const struct ir *e;
+    struct multiple m = r->m;
+    if (r->by && m.point) {
+        e = decimal_steps(b, l, &m);
+        if (b->st && grammar_schema_forgive(r->x, &r->at, "multipleOf")) e = NULL;
+        if (e && types == T_NUM) return e;
+        if (e) grammar_schema_cannot(r->x, &r->at, "multipleOf", "of numbers that are not whole");
+    }
+    if (l->lo || l->hi)
+        e = decimals(r->x, &r->at, l);
+    else if (types == T_NUM)
+        return grammar_shared(b, SHARED_NUMBER);
+    else
+        e = grammar_pattern(b, any, sizeof any - 1, false, false, "number");
+    return types == T_NUM ? e : with_point(r, e);
+}
+
+static const struct ir *one_range(const struct range *r, const struct limits *l, unsigned types)
+{
+    if (types == T_INT || (r->by && !r->m.point))
+        return types & T_INT ? whole_numbers(r, l) : grammar_ir_never(r->x->b);
+    return real_numbers(r, l, types);
+}
+
+/* ---- together ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = (*(const struct json *const *)a)->f, y = (*(const struct json *const *)b)->f;
+    return x < y ? -1 : x > y;
+}
+
+/* Numbers that are not wanted, rising. */
+static const struct json **unwanted(struct build *b, const struct fact *except, uint32_t *n)
+{
+    uint32_t cap = 1;
+    for (const struct fact *e = except; e; e = e->next)
+        cap += e->neg ? (uint32_t)e->v->n : 1;
+    const struct json **v = grammar_build_alloc(b, cap, sizeof *v);
+    *n = 0;
+    for (const struct fact *e = v ? except : NULL; e; e = e->next)
+        for (const struct json *m = e->neg ? e->v->child : e->v; m; m = e->neg ? m->next : NULL)
+            if (m->kind == JSON_INT_K || m->kind == JSON_REAL_K) v[(*n)++] = m;
+    if (*n > 1) qsort((void *)v, *n, sizeof *v, by_value);
+    return v;
+}
+
+const struct ir *grammar_schema_number(struct schema *x, const struct place *at, struct facts *f)
+{
+    struct range r = {x, f, *at, {.step = 1, .exact = true}, false, -INT_LIMIT, INT_LIMIT};
+    struct ir_list alt = {0};
+    struct limits l = f->limits;
+    uint32_t n = 0;
+    unsigned types = f->types & T_NUM;
+    r.by = f->multiple && read_step(x, f, &r.m);
+    for (const struct fact *e = f->format; e && types == T_INT; e = e->next)
+        format_bounds(e->v, &r.lo, &r.hi);
+    const struct json **no = unwanted(x->b, f->except, &n);
+    for (uint32_t i = 0; i <= n && no && !x->b->st; i++) { /* the ranges between them */
+        if (i < n && l.lo && no[i]->f < l.lo->f) continue;
+        struct limits part = l;
+        if (i < n && (!l.hi || no[i]->f <= l.hi->f)) {
+            part.hi = no[i];
+            part.hi_open = true;
+        } else if (i < n) {
+            continue;
+        }
+        if (!part.lo || !part.hi || part.lo->f < part.hi->f ||
+            (part.lo->f == part.hi->f && !part.lo_open && !part.hi_open))
+            grammar_ir_list_add(x->b, &alt, one_range(&r, &part, types));
+        if (i == n) break;
+        l.lo = no[i];
+        l.lo_open = true;
+    }
+    return grammar_ir_alt(x->b, alt.v, alt.n);
 }

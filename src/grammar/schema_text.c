@@ -16,9 +16,11 @@
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?"                                 \
     "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 #define LABEL "[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?"
+#define SHORT "[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?"
 #define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 
 /* clang-format off */
+/* The first is the one without bounds on the length; shorter ones follow for those. */
 static const struct {
     const char *name, *pattern;
 } format[] = {
@@ -30,12 +32,18 @@ static const struct {
                  "T(?:[0-9]{1,2}H(?:[0-9]{1,2}M(?:[0-9]{1,2}S)?)?|[0-9]{1,2}M(?:[0-9]{1,2}S)?|[0-9]{1,2}S))"},
     {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
     {"email", "[A-Za-z0-9_+-]{1,30}(?:\\.[A-Za-z0-9_+-]{1,30}){0,3}@" LABEL "(?:\\." LABEL "){1,4}"},
+    {"email", "[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20})?@" SHORT "(?:\\." SHORT "){1,2}"},
     {"hostname", LABEL "(?:\\." LABEL "){0,5}"},
+    {"hostname", SHORT "(?:\\." SHORT "){0,2}"},
     {"ipv4", "(?:" BYTE "\\.){3}" BYTE},
     {"ipv6", "(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|::(?:[0-9a-f]{1,4}:){0,5}[0-9a-f]{1,4}|"
              "[0-9a-f]{1,4}::(?:[0-9a-f]{1,4}:){0,4}[0-9a-f]{1,4}|::"},
     {"uri", "[a-z][a-z0-9+.-]{0,15}://" LABEL "(?:\\." LABEL "){0,5}(?::[1-9][0-9]{0,3})?"
             "(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]*)*(?:\\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?(?:#[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?"},
+    {"uri", "[a-z][a-z0-9+.-]{0,15}://" LABEL "(?:\\." LABEL "){0,5}(?::[1-9][0-9]{0,3})?"
+            "(?:/[A-Za-z0-9._~!$&'()*+,;=:@/-]{0,400})?(?:\\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]{0,200})?(?:#[A-Za-z0-9._~!$&'()*+,;=:@/?-]{0,100})?"},
+    {"uri", "[a-z]{1,8}://" SHORT "(?:\\." SHORT "){0,2}(?:/[A-Za-z0-9._~!$&'()*+,;=:@/-]{0,100})?(?:\\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]{0,60})?"},
+    {"uri", "https?://" SHORT "(?:\\." SHORT ")?(?:/[A-Za-z0-9._~-]{0,20})?"},
 };
 /* clang-format on */
 
@@ -50,70 +58,206 @@ const struct ir *grammar_schema_char(struct build *b, bool counted)
     return e;
 }
 
-static const struct ir *quoted(struct build *b, const struct ir *e)
+static const char *format_pattern(const struct json *f)
 {
-    const struct ir *q = grammar_ir_litz(b, "\"");
-    return grammar_ir_seqv(b, q, e, q, NULL);
+    for (int i = 0; i < BASE_COUNT_OF(format); i++)
+        if (strcmp(format[i].name, f->s) == 0) return format[i].pattern;
+    return NULL;
 }
 
-static const struct ir *formatted(struct schema *x, const struct place *at, const struct json *f)
-{
-    for (int i = 0; f->kind == JSON_STR_K && i < BASE_COUNT_OF(format); i++)
-        if (strcmp(format[i].name, f->s) == 0)
-            return quoted(x->b, grammar_pattern(x->b, format[i].pattern, strlen(format[i].pattern),
-                                                true, false, f->s));
-    grammar_schema_bad(x, at, "format", "this format is not supported");
-    return grammar_ir_never(x->b);
-}
+/* ---- automata ---- */
 
-static const struct ir *patterned(struct schema *x, const struct place *at, const struct json *p,
-                                  uint32_t min, uint32_t max)
+struct cached {
+    struct cached *next;
+    const char *p;
+    size_t n;
+    const struct dfa *dfa; /* NULL = not held */
+};
+
+const struct dfa *grammar_schema_pattern(struct schema *x, const struct place *at,
+                                         const struct json *p)
 {
     struct build *b = x->b;
-    struct place here = grammar_schema_at(x, at, p, "pattern", 0);
-    if (p->kind != JSON_STR_K) {
-        grammar_schema_bad(x, at, "pattern", "must be a string");
-        return grammar_ir_never(b);
-    }
-    const struct ir *e = grammar_pattern(b, p->s, p->n, true, true, here.path);
-    if (min == 0 && max == GRAMMAR_INF) return quoted(b, e);
-    /* lengths: of one repeated class they are its counts */
-    uint32_t lo = 1, hi = 1;
-    const struct ir *one = e;
-    if (e->kind == IR_REP) {
-        one = e->kid[0];
-        lo = e->min;
-        hi = e->max;
-    }
-    if (one->kind != IR_CLASS) {
-        grammar_schema_bad(x, at, "pattern",
-                           "together with minLength or maxLength only one repeated class, as in "
-                           "^[a-z]*$, is supported");
-        return grammar_ir_never(b);
-    }
-    lo = BASE_MAX(lo, min);
-    hi = BASE_MIN(hi, max);
-    return lo > hi ? grammar_ir_never(b) : quoted(b, grammar_ir_rep(b, one, lo, hi));
+    struct cached *c = x->cached;
+    for (; c; c = c->next)
+        if (c->n == p->n && c->n && memcmp(c->p, p->s, p->n) == 0) return c->dfa;
+    struct place here = grammar_schema_at(x, at, p, p->key ? p->key : NULL, 0);
+    const struct ir *e = grammar_pattern(b, p->s, p->n, false, true, here.path);
+    const struct dfa *d = b->st ? NULL : grammar_dfa_of(b, e);
+    if (b->st) (void)grammar_schema_forgive(x, at, "pattern");
+    c = grammar_build_alloc(b, 1, sizeof *c);
+    if (!c) return NULL;
+    *c = (struct cached){x->cached, p->s, p->n, d};
+    x->cached = c;
+    return d;
 }
 
-const struct ir *grammar_schema_string(struct schema *x, const struct place *at)
+/* The automaton of a pattern that the whole text matches. */
+static const struct dfa *whole_dfa(struct schema *x, const char *p)
 {
-    const struct json *f = text_json_get(at->v, "format"), *p = text_json_get(at->v, "pattern");
-    uint32_t min, max;
-    if (!grammar_schema_count(x, at, "minLength", 0, &min) ||
-        !grammar_schema_count(x, at, "maxLength", GRAMMAR_INF, &max))
-        return grammar_ir_never(x->b);
-    bool length = min > 0 || max != GRAMMAR_INF;
-    if (f && (p || length)) {
-        grammar_schema_bad(x, at, "format",
-                           "is not supported together with pattern, minLength or maxLength");
-        return grammar_ir_never(x->b);
+    struct build *b = x->b;
+    struct cached *c = x->cached;
+    while (c && c->p != p)
+        c = c->next;
+    if (c) return c->dfa;
+    c = grammar_build_alloc(b, 1, sizeof *c);
+    if (!c) return NULL;
+    *c = (struct cached){x->cached, p, 0, NULL};
+    c->dfa = grammar_dfa_of(b, grammar_pattern(b, p, strlen(p), false, false, "format"));
+    x->cached = c;
+    return c->dfa;
+}
+
+/* A format in texts of at most max characters: the first form of it that is no longer, else its
+ * shortest form. */
+static const struct dfa *format_dfa(struct schema *x, const char *name, uint32_t max)
+{
+    const struct dfa *d = NULL;
+    for (int i = 0; i < BASE_COUNT_OF(format); i++) {
+        if (strcmp(format[i].name, name) != 0) continue;
+        d = whole_dfa(x, format[i].pattern);
+        if (d && (max == GRAMMAR_INF || grammar_dfa_longest(x->b, d) <= max)) return d;
     }
-    if (f) return formatted(x, at, f);
-    if (p) return patterned(x, at, p, min, max);
-    if (!length) return grammar_shared(x->b, SHARED_STRING);
-    if (min > max) return grammar_ir_never(x->b);
-    return quoted(x->b, grammar_ir_rep(x->b, grammar_schema_char(x->b, true), min, max));
+    return d;
+}
+
+/* Strings that are not wanted as values. */
+static const struct dfa *unwanted(struct build *b, const struct fact *except)
+{
+    struct ir_list l = {0};
+    for (const struct fact *e = except; e; e = e->next)
+        for (const struct json *v = e->neg ? e->v->child : e->v; v; v = e->neg ? v->next : NULL)
+            if (v->kind == JSON_STR_K) grammar_ir_list_add(b, &l, grammar_ir_lit(b, v->s, v->n));
+    return l.n ? grammar_dfa_of(b, grammar_ir_alt(b, l.v, l.n)) : NULL;
+}
+
+struct meet {
+    struct schema *x;
+    const struct place *at;
+    const struct dfa *d; /* NULL = all strings so far */
+};
+
+/* Join with e; where that is too large, e is not held. */
+static void meet(struct meet *m, const struct place *at, const char *key, const struct dfa *e,
+                 bool neg)
+{
+    struct build *b = m->x->b;
+    if (e && neg) e = grammar_dfa_not(b, e);
+    const struct dfa *d = e && m->d ? grammar_dfa_and(b, m->d, e) : e;
+    if (d)
+        m->d = d;
+    else if (!b->st)
+        grammar_schema_cannot(m->x, at, key,
+                              "too many states together with the keywords beside it");
+}
+
+/* All that the facts say of a string but formats when without is set. */
+static const struct dfa *joined(struct schema *x, const struct place *at, struct facts *f)
+{
+    struct build *b = x->b;
+    struct meet m = {x, at, NULL};
+    for (const struct fact *e = f->pattern; e; e = e->next)
+        meet(&m, &e->at, "pattern", grammar_schema_pattern(x, &e->at, e->v), e->neg);
+    for (const struct fact *e = f->format; e; e = e->next)
+        if (format_pattern(e->v))
+            meet(&m, &e->at, "format", format_dfa(x, e->v->s, f->max_len), false);
+    const struct dfa *no = unwanted(b, f->except);
+    if (no) meet(&m, at, "not", no, true);
+    uint32_t max = f->max_len;
+    if (m.d && max != GRAMMAR_INF && grammar_dfa_longest(b, m.d) <= max) max = GRAMMAR_INF;
+    if (f->min_len || max != GRAMMAR_INF)
+        meet(&m, at, f->max_len == GRAMMAR_INF ? "minLength" : "maxLength",
+             grammar_dfa_length(b, f->min_len, max), false);
+    return m.d ? m.d : grammar_dfa_length(b, 0, GRAMMAR_INF);
+}
+
+const struct dfa *grammar_schema_strings(struct schema *x, const struct all *all)
+{
+    struct build *b = x->b;
+    struct opened o = {0};
+    const struct dfa *sum = NULL;
+    grammar_schema_open(x, all, &o);
+    for (uint32_t i = 0; i < o.n && !b->st; i++) {
+        struct facts *f = &o.v[i];
+        const struct dfa *d = NULL;
+        struct ir_list l = {0};
+        if (f->call)
+            d = grammar_schema_strings(x, f->call);
+        else if (!f->value)
+            d = f->types & T_STR ? joined(x, &all->one[0].at, f) : grammar_dfa_length(b, 1, 0);
+        for (const struct json *v = f->value && f->value->neg ? f->value->v->child
+                                    : f->value                ? f->value->v
+                                                              : NULL;
+             v; v = f->value->neg ? v->next : NULL)
+            if (v->kind == JSON_STR_K && grammar_schema_holds_all(x, all, v) == YES)
+                grammar_ir_list_add(b, &l, grammar_ir_lit(b, v->s, v->n));
+        if (f->value) d = grammar_dfa_of(b, grammar_ir_alt(b, l.v, l.n));
+        sum = sum && d ? grammar_dfa_or(b, sum, d) : d;
+        if (!d) break;
+    }
+    bool none = !o.n;
+    mem_free(o.v);
+    return none ? grammar_dfa_length(b, 1, 0) : sum;
+}
+
+/* ---- text ---- */
+
+static const struct ir *characters(struct build *b, uint32_t min, uint32_t max)
+{
+    if (min > max) return grammar_ir_never(b);
+    return grammar_json_quoted(b,
+                               grammar_ir_count(b, grammar_schema_char(b, true), min, max, 1024));
+}
+
+/* One pattern and perhaps lengths; NULL: not that simple. */
+static const struct ir *patterned(struct schema *x, const struct fact *p, const struct facts *f)
+{
+    struct build *b = x->b;
+    struct place here = grammar_schema_at(x, &p->at, p->v, "pattern", 0);
+    bool length = f->min_len > 0 || f->max_len != GRAMMAR_INF;
+    const struct ir *e = grammar_pattern(b, p->v->s, p->v->n, true, true, here.path);
+    if (b->st) return NULL;
+    if (!length) return grammar_json_quoted(b, e);
+    /* lengths: of one repeated class they are its counts */
+    uint32_t lo = e->kind == IR_REP ? e->min : 1, hi = e->kind == IR_REP ? e->max : 1;
+    const struct ir *one = e->kind == IR_REP ? e->kid[0] : e;
+    if (one->kind != IR_CLASS) return NULL;
+    lo = BASE_MAX(lo, f->min_len);
+    hi = BASE_MIN(hi, f->max_len);
+    if (lo > hi) return grammar_ir_never(b);
+    return grammar_json_quoted(b, grammar_ir_count(b, one, lo, hi, 1024));
+}
+
+static bool has_text(const struct fact *except)
+{
+    for (const struct fact *e = except; e; e = e->next)
+        for (const struct json *v = e->neg ? e->v->child : e->v; v; v = e->neg ? v->next : NULL)
+            if (v->kind == JSON_STR_K) return true;
+    return false;
+}
+
+const struct ir *grammar_schema_string(struct schema *x, const struct place *at, struct facts *f)
+{
+    struct build *b = x->b;
+    const struct fact *p = f->pattern, *known = NULL;
+    const struct ir *e = NULL;
+    for (const struct fact *o = f->format; o; o = o->next)
+        if (format_pattern(o->v)) known = o;
+    bool length = f->min_len > 0 || f->max_len != GRAMMAR_INF, except = has_text(f->except);
+    if (f->min_len > f->max_len) return grammar_ir_never(b);
+    if (!p && !known && !except)
+        return length ? characters(b, f->min_len, f->max_len) : grammar_shared(b, SHARED_STRING);
+    if (!p && known && !length && !except && !f->format->next) {
+        const char *z = format_pattern(known->v);
+        return grammar_json_quoted(b, grammar_pattern(b, z, strlen(z), true, false, known->v->s));
+    }
+    if (p && !p->next && !p->neg && !known && !except) e = patterned(x, p, f);
+    if (e) return e;
+    if (b->st && !grammar_schema_forgive(x, &p->at, "pattern")) return grammar_ir_never(b);
+    const struct dfa *d = joined(x, at, f);
+    if (!d && !b->st) grammar_schema_cannot(x, at, NULL, "too many states");
+    return d ? grammar_json_quoted(b, grammar_ir_auto(b, d, true))
+             : grammar_shared(b, SHARED_STRING);
 }
 
 /* ---- keys of additional properties ---- */

@@ -6,7 +6,8 @@
  * "{...}", "seed": 7} -> {"text": "...", "finish": "stop|length"}: tokens drawn by random logits
  * under the mask, at most N; every mask is checked against pushes grammar_walk bench TOKENIZER.json
  * [N]  the same input -> time of masks and pushes, in microseconds kind: schema, object, regex,
- * gbnf. What does not compile gives {"error": "...", "status": "..."}. */
+ * gbnf, loose (a schema held as far as it can be; "relaxed" names what is not). What does not
+ * compile gives {"error": "...", "status": "..."}. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,8 @@ static int vocab_open(struct vocab *v, const char *path)
 
 static int kind_of(const struct json *v)
 {
-    static const char *const name[] = {"schema", "object", "regex", "gbnf"};
-    for (int i = 0; i < 4; i++)
+    static const char *const name[] = {"schema", "object", "regex", "gbnf", "loose"};
+    for (int i = 0; i < BASE_COUNT_OF(name); i++)
         if (text_json_is(text_json_get(v, "kind"), name[i])) return i;
     return -1;
 }
@@ -296,6 +297,10 @@ static void one(const char *mode, struct vocab *v, int n_max, const char *line, 
         if (!st) st = grammar_open((enum grammar_kind)kind, text->s, text->n, &g, &err);
         text_jw_key(&w, "open_us");
         text_jw_real(&w, now() - t0, 6);
+    }
+    if (!st && grammar_relaxed(g)[0]) {
+        text_jw_key(&w, "relaxed");
+        text_jw_strz(&w, grammar_relaxed(g));
     }
     if (!st && strcmp(mode, "match") == 0)
         st = match(g, q, &w, &err);

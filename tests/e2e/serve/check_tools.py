@@ -169,15 +169,18 @@ def refused(s):
             problem = None if word in e["message"] and e["param"] == param else f"{e}"
         T.check(name, problem)
 
-    bad = [tool("ok", ADD), tool("f", {"type": "object", "not": {}})]
-    one("a schema of a tool", "#/not", "tools[1].function.parameters", tools=bad, tool_choice="required")
-    one("a strict schema", "#/not", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", {"not": {}}, strict=True)])
+    unique = obj(s={"type": "array", "uniqueItems": True})  # no mask holds it
+    bad = [tool("ok", ADD), tool("f", unique)]
+    status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2, tool_choice="required"))
+    need("not strict: held as far as it can be", status == 200)
+    one("a tool that is no schema", "#/type", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", {"type": "text"})], tool_choice="required")
+    one("a strict schema", "#/properties/s/uniqueItems", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", unique, strict=True)])
     one("parameters that are no schema", "must be an object", "tools[0].function.parameters",
         tools=[tool("f", [1])], tool_choice="required")
     status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2))
-    need("not enforced: not compiled", status == 200)
+    need("auto", status == 200)
     status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2, tool_choice={"type": "function", "function": {"name": "ok"}}))
-    need("not the one that is named: not compiled", status == 200)
+    need("named", status == 200)
     one("mode", "auto or required", "tool_choice.mode", tools=TOOLS,
         tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "x", "tools": TOOLS}})
     one("no tools", "at least one", "tool_choice.tools", tools=TOOLS,
@@ -185,8 +188,11 @@ def refused(s):
     one("foreign tool", "names no function", "tool_choice", tools=TOOLS,
         tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("other")]}})
     one("name of two lines", "line ends", "tools[0].function.name", tools=[tool("a\nb", ADD)], tool_choice="required")
-    one("form beside forced calls", "#/not", "response_format", tools=TOOLS, response_format={
-        "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}})
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": unique, "strict": True}}
+    one("form beside forced calls", "#/properties/s/uniqueItems", "response_format", tools=TOOLS, response_format=form)
+    del form["json_schema"]["strict"]
+    status, _ = s.post(CHAT, chat("x", response_format=form, max_tokens=2))
+    need("a form that is not strict", status == 200)
 
 
 def written(s):
