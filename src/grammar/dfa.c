@@ -13,7 +13,6 @@
 #define TOP 0x10ffff
 #define MAX_EDGE (1 << 18)
 #define MAX_NFA 60000
-#define MAX_STEP (8 * 1000 * 1000) /* of one construction */
 
 /* ---- a deterministic automaton while it is made ---- */
 
@@ -35,7 +34,7 @@ static void edge_put(struct maker *m, uint32_t lo, uint32_t hi, uint32_t to)
         last->hi = hi;
         return;
     }
-    m->over |= m->n_edge >= MAX_EDGE;
+    m->over |= m->n_edge >= MAX_EDGE || --b->left < 0;
     if (m->over || b->st) return;
     b->st = grammar_grow(&m->edge, &m->cap_edge, (uint64_t)m->n_edge + 1, sizeof *m->edge, b->err);
     if (!b->st) m->edge[m->n_edge++] = (struct dfa_edge){lo, hi, to};
@@ -194,7 +193,7 @@ static uint32_t new_state(struct steps *a)
 static void put_step(struct steps *a, uint32_t from, uint32_t lo, uint32_t hi, uint32_t to)
 {
     struct build *b = a->b;
-    a->over |= a->n_step >= MAX_EDGE;
+    a->over |= a->n_step >= MAX_EDGE || --b->left < 0;
     if (a->over || b->st) return;
     b->st = grammar_grow(&a->step, &a->cap_step, (uint64_t)a->n_step + 1, sizeof *a->step, b->err);
     if (b->st) return;
@@ -298,7 +297,6 @@ struct sets {
     struct step *out; /* of one set */
     uint32_t n_out, cap_out;
     uint32_t *cut, n_cut, cap_cut;
-    int64_t left;
 };
 
 static void add(struct sets *v, uint32_t s)
@@ -312,7 +310,7 @@ static void add(struct sets *v, uint32_t s)
         for (uint32_t i = v->a->head[s]; i; i = v->a->step[i - 1].next) {
             const struct step *t = &v->a->step[i - 1];
             takes |= t->lo <= t->hi;
-            v->left--;
+            v->a->b->left--;
             if (t->lo <= t->hi || v->stamp[t->to] == v->mark) continue;
             v->stamp[t->to] = v->mark;
             v->todo[n++] = t->to;
@@ -367,9 +365,9 @@ static void determine(struct sets *v, struct maker *m)
             v->n_set = 0;
             for (uint32_t k = 0; k < v->n_out; k++)
                 if (v->out[k].lo <= lo && v->out[k].hi >= lo) add(v, v->out[k].to);
-            v->left -= v->n_out;
+            v->a->b->left -= v->n_out;
             if (v->n_set) edge_put(m, lo, hi, set_number(v));
-            m->over |= v->left < 0 || v->k.n > DFA_MAX_STATE;
+            m->over |= v->a->b->left < 0 || v->k.n > DFA_MAX_STATE;
         }
         state_end(m);
     }
@@ -379,7 +377,8 @@ const struct dfa *grammar_dfa_of(struct build *b, const struct ir *e)
 {
     struct steps a = {.b = b};
     struct maker m = {.b = b};
-    struct sets v = {.a = &a, .k = {.b = b}, .left = MAX_STEP};
+    struct sets v = {.a = &a, .k = {.b = b}};
+    if (b->left < 0) return NULL;
     new_state(&a); /* 0: the end */
     uint32_t start = steps_of(&a, e, 0);
     v.stamp = grammar_build_alloc(b, a.n, 4);
@@ -428,7 +427,7 @@ const struct dfa *grammar_dfa_and(struct build *b, const struct dfa *x, const st
 {
     struct maker m = {.b = b};
     struct keys k = {.b = b};
-    m.over = !x || !y;
+    m.over = !x || !y || b->left < 0;
     if (!m.over) key_number(&k, (uint32_t[2]){0, 0}, 2);
     if (!m.over && (!x->n || !y->n)) {
         if (state_begin(&m, false)) state_end(&m);

@@ -88,7 +88,8 @@ struct build {
     int n_rule, cap_rule;
     sl_status st;
     sl_err *err;
-    bool wrong; /* the failure: the text is no schema at all */
+    int64_t left; /* steps that automata and comparisons of values may still take */
+    bool wrong;   /* the failure: the text is no schema at all */
     struct loose *loose;
     int shared[16]; /* rules of common parts, by enum shared_rule of schema_internal.h; 0 = none yet
                      */

@@ -10,6 +10,7 @@
 
 #define BUILD_MAX_BYTES ((size_t)48 << 20)
 #define BUILD_MAX_RULE 65536
+#define BUILD_STEPS (8 * 1000 * 1000) /* 50 to 200 ms */
 
 static const struct ir empty = {.kind = IR_EMPTY}, never = {.kind = IR_NEVER};
 
@@ -17,6 +18,7 @@ void grammar_build_init(struct build *b, struct loose *loose, sl_err *err)
 {
     memset(b, 0, sizeof *b);
     b->loose = loose;
+    b->left = BUILD_STEPS;
     loose->n = 0;
     loose->failed = -1;
     str_clear(&loose->note);

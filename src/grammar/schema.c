@@ -186,14 +186,14 @@ const struct ir *grammar_schema_call(struct schema *x, const struct all *all)
 /* ---- from facts to text ---- */
 
 /* The values that enum and const name, as far as all else allows them. */
-static const struct ir *values(struct schema *x, const struct all *all, const struct facts *f)
+static const struct ir *values(struct schema *x, const struct facts *f)
 {
     struct ir_list l = {0};
     const struct json *v = f->value->v;
     bool list = f->value->neg; /* an enum */
     for (const struct json *e = list ? v->child : v; e && !x->b->st; e = list ? e->next : NULL) {
         if (!(grammar_json_types(e) & f->types)) continue;
-        enum holds h = grammar_schema_holds_all(x, all, e);
+        enum holds h = grammar_schema_facts_hold(x, f, e, true);
         if (h == UNSURE)
             grammar_schema_cannot(x, &f->value->at, list ? "enum" : "const",
                                   "is not supported together with the keywords beside it");
@@ -225,17 +225,23 @@ static void typed(struct schema *x, const struct place *at, struct facts *f, str
     if (t & T_NULL) grammar_ir_list_add(b, l, grammar_ir_litz(b, "null"));
 }
 
+static const struct ir *any_of_type(struct build *b, const struct json *v, enum shared_rule def);
+
 static const struct ir *body(struct schema *x, const struct all *all)
 {
     struct ir_list l = {0};
     struct opened o = {0};
     grammar_schema_open(x, all, &o);
+    if (x->b->st && grammar_schema_forgive(x, &all->one[0].at, NULL)) { /* too many choices */
+        mem_free(o.v);
+        return any_of_type(x->b, all->one[0].at.v, SHARED_VALUE);
+    }
     for (uint32_t i = 0; i < o.n && !x->b->st; i++) {
         struct facts *f = &o.v[i];
         if (f->call)
             grammar_ir_list_add(x->b, &l, grammar_schema_call(x, f->call));
         else if (f->value)
-            grammar_ir_list_add(x->b, &l, values(x, all, f));
+            grammar_ir_list_add(x->b, &l, values(x, f));
         else if (!f->any)
             grammar_ir_list_add(x->b, &l, grammar_shared(x->b, SHARED_VALUE));
         else
@@ -245,8 +251,8 @@ static const struct ir *body(struct schema *x, const struct all *all)
     return grammar_ir_alt(x->b, l.v, l.n);
 }
 
-/* Any value of the types that the schema names; any object where it names none. */
-static const struct ir *any_of_type(struct build *b, const struct json *root)
+/* Any value of the types that the schema names; def where it names none. */
+static const struct ir *any_of_type(struct build *b, const struct json *v, enum shared_rule def)
 {
     static const struct {
         const char *type;
@@ -256,7 +262,7 @@ static const struct ir *any_of_type(struct build *b, const struct json *root)
                {"string", SHARED_STRING},
                {"number", SHARED_NUMBER},
                {"integer", SHARED_INTEGER}};
-    const struct json *t = text_json_get(root, "type");
+    const struct json *t = text_json_get(v, "type");
     struct ir_list l = {0};
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         bool has = t && text_json_is(t, row[i].type);
@@ -264,7 +270,7 @@ static const struct ir *any_of_type(struct build *b, const struct json *root)
             has |= text_json_is(t->item[k], row[i].type);
         if (has) grammar_ir_list_add(b, &l, grammar_shared(b, row[i].rule));
     }
-    if (!l.n) return grammar_shared(b, t ? SHARED_VALUE : SHARED_OBJECT);
+    if (!l.n) return grammar_shared(b, t ? SHARED_VALUE : def);
     return grammar_ir_alt(b, l.v, l.n);
 }
 
@@ -300,7 +306,7 @@ void grammar_schema(struct build *b, const char *p, size_t n, int rule, bool loo
     if (!read_root(x, p, n)) return;
     if (x->level == LOOSE_ANY) {
         note(x, &(struct place){x->root, "#"}, NULL);
-        grammar_rule_set(b, rule, any_of_type(b, x->root));
+        grammar_rule_set(b, rule, any_of_type(b, x->root, SHARED_OBJECT));
         return;
     }
     grammar_schema_index(x);

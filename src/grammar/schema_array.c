@@ -26,6 +26,8 @@ static struct item_schemas schemas_of(const struct json *v)
     if (s.rest && s.rest->kind == JSON_ARRAY_K)
         s = (struct item_schemas){s.rest, text_json_get(v, "additionalItems"), "items",
                                   "additionalItems"};
+    const struct json *u = text_json_get(v, "unevaluatedItems");
+    if (!s.rest && u && u->kind == JSON_BOOL_K && u->b) s.rest = u;
     return s;
 }
 

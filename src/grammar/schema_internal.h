@@ -67,10 +67,11 @@ struct schema {
     bool old_ref; /* draft 7 and older: nothing counts beside $ref */
     struct resource *res;
     uint32_t n_res, cap_res;
-    struct cached *cached; /* automata of patterns */
-    int64_t left;          /* steps for all sets */
-    int deep;              /* of questions inside questions */
-    uint32_t n_set;        /* schemas in the set that is opened */
+    struct cached *cached;       /* automata of patterns */
+    struct same_string *strings; /* rules of strings */
+    int64_t left;                /* steps for all sets */
+    int deep;                    /* of questions inside questions */
+    uint32_t n_set;              /* schemas in the set that is opened */
     struct work *work;
     uint32_t n_work, cap_work, n_done;
     uint32_t head[4096];
@@ -158,6 +159,9 @@ enum holds { NO, YES, UNSURE };
 bool grammar_json_same(const struct json *a, const struct json *b);
 unsigned grammar_json_types(const struct json *v);
 enum holds grammar_schema_holds(struct schema *x, const struct place *at, const struct json *v);
+/* member: v is in the first of the lists f->value. */
+enum holds grammar_schema_facts_hold(struct schema *x, const struct facts *f, const struct json *v,
+                                     bool member);
 enum holds grammar_schema_holds_all(struct schema *x, const struct all *all, const struct json *v);
 
 /* ---- one type each ---- */

@@ -232,7 +232,10 @@ static bool key_rest(struct schema *x, struct facts *f, const struct fact *l, bo
     static const char *const choice[] = {"anyOf",        "oneOf",   "not", "if", "dependentSchemas",
                                          "dependencies", "contains"};
     bool items = strcmp(l->v->key, "unevaluatedItems") == 0;
-    if (l->v->kind == JSON_BOOL_K && l->v->b) return !neg;
+    if (l->v->kind == JSON_BOOL_K && l->v->b) { /* as additionalProperties or items: true */
+        if (!neg) say_once(x, items ? &f->array : &f->object, l);
+        return !neg;
+    }
     const struct fact *first = f->done;
     while (first && first->next)
         first = first->next;

@@ -148,6 +148,12 @@ static const struct fact *fixed_names(struct object *o)
     return NULL;
 }
 
+/* v where it is true. */
+static const struct json *always(const struct json *v)
+{
+    return v && v->kind == JSON_BOOL_K && v->b ? v : NULL;
+}
+
 static void take_view(struct object *o, uint32_t i, const struct fact *says, bool *closed)
 {
     struct schema *x = o->x;
@@ -155,6 +161,7 @@ static void take_view(struct object *o, uint32_t i, const struct fact *says, boo
                       *pat = text_json_get(s, "patternProperties");
     struct view *v = &o->view[i];
     *v = (struct view){says, props, text_json_get(s, "additionalProperties"), says->at};
+    if (!v->more) v->more = always(text_json_get(s, "unevaluatedProperties"));
     if (props) v->list = grammar_schema_at(x, &says->at, props, "properties", 0);
     for (const struct json *m = props && props->n ? props->child : NULL; m && !x->b->st;
          m = m->next)
@@ -449,8 +456,9 @@ static bool counts(struct object *o, const struct chain *c, uint32_t *lo, uint32
     if (*lo > c->n_must + 1 && c->other) /* the same name may come twice */
         grammar_schema_cannot(x, &o->at, "minProperties",
                               "more than one of names that are not listed is not supported");
+    if (*lo == 0 && *hi == GRAMMAR_INF) return false;
     uint64_t most = *hi == GRAMMAR_INF ? *lo : *hi;
-    if ((most + 1) * (c->n + 1) <= MAX_GRAPH) return *lo > 0 || *hi != GRAMMAR_INF;
+    if ((most + 1) * (c->n + 1) <= MAX_GRAPH) return true;
     grammar_schema_cannot(x, &o->at, *hi == GRAMMAR_INF ? "minProperties" : "maxProperties",
                           "too large for so many members");
     return false;

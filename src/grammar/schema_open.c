@@ -278,11 +278,11 @@ static bool values_left(struct schema *x, const struct facts *f)
     for (const struct json *e = f->value->neg ? v->child : v; e;
          e = f->value->neg ? e->next : NULL) {
         bool ok = (grammar_json_types(e) & f->types) != 0;
-        x->left--;
+        if (x->b->left < 0) return true; /* not looked at */
         for (const struct fact *o = f->value->next; o && ok; o = o->next)
-            ok = grammar_value_in(o, e);
+            ok = grammar_value_in(o, e), x->b->left -= o->neg ? (int64_t)o->v->n : 1;
         for (const struct fact *o = f->except; o && ok; o = o->next)
-            ok = !grammar_value_in(o, e);
+            ok = !grammar_value_in(o, e), x->b->left -= o->neg ? (int64_t)o->v->n : 1;
         if (ok) return true;
     }
     return false;

@@ -75,6 +75,7 @@ static void walk(struct schema *x, struct resource in, const struct json *v)
         char uri[MAX_URI];
         in.v = v;
         if (!id && !text_of(v, "$ref")) id = text_of(v, "id");
+        if (x->old_ref && text_of(v, "$ref")) id = NULL;
         if (id && id[0] == '#') { /* draft 6's spelling of $anchor */
             anchor = id + 1;
             id = NULL;

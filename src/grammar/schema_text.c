@@ -131,6 +131,13 @@ static const struct dfa *unwanted(struct build *b, const struct fact *except)
     return l.n ? grammar_dfa_of(b, grammar_ir_alt(b, l.v, l.n)) : NULL;
 }
 
+struct same_string {
+    struct same_string *next;
+    const char *key;
+    size_t n;
+    int rule;
+};
+
 struct meet {
     struct schema *x;
     const struct place *at;
@@ -236,7 +243,7 @@ static bool has_text(const struct fact *except)
     return false;
 }
 
-const struct ir *grammar_schema_string(struct schema *x, const struct place *at, struct facts *f)
+static const struct ir *text(struct schema *x, const struct place *at, struct facts *f)
 {
     struct build *b = x->b;
     const struct fact *p = f->pattern, *known = NULL;
@@ -258,6 +265,43 @@ const struct ir *grammar_schema_string(struct schema *x, const struct place *at,
     if (!d && !b->st) grammar_schema_cannot(x, at, NULL, "too many states");
     return d ? grammar_json_quoted(b, grammar_ir_auto(b, d, true))
              : grammar_shared(b, SHARED_STRING);
+}
+
+/* What a string must match as a text of its own, for those that are worth a rule; false: not so. */
+static bool string_key(struct str *s, const struct facts *f)
+{
+    if (f->except || (!f->pattern && !f->format && f->max_len == GRAMMAR_INF && f->min_len < 64))
+        return false;
+    str_printf(s, "%u %u", f->min_len, f->max_len);
+    for (const struct fact *e = f->format; e; e = e->next)
+        str_printf(s, " f%s", e->v->s);
+    for (const struct fact *e = f->pattern; e; e = e->next) {
+        str_printf(s, " %c%zu ", e->neg ? 'n' : 'p', e->v->n);
+        str_put(s, e->v->s, e->v->n);
+    }
+    return true;
+}
+
+/* The same strings in many places are one rule. */
+const struct ir *grammar_schema_string(struct schema *x, const struct place *at, struct facts *f)
+{
+    struct build *b = x->b;
+    struct str s;
+    struct same_string *r = NULL;
+    str_init(&s, MEM_REQUEST, 0);
+    bool shared = string_key(&s, f) && !s.failed;
+    for (r = shared ? x->strings : NULL; r; r = r->next)
+        if (r->n == s.n && memcmp(r->key, str_c(&s), s.n) == 0) break;
+    if (shared && !r && (r = grammar_build_alloc(b, 1, sizeof *r))) {
+        char *key = grammar_build_alloc(b, s.n + 1, 1);
+        if (key) memcpy(key, str_c(&s), s.n);
+        *r = (struct same_string){x->strings, key, s.n,
+                                  grammar_rule_new(b, at->path, strlen(at->path))};
+        if (key) x->strings = r;
+        grammar_rule_set(b, r->rule, text(x, at, f));
+    }
+    str_fini(&s);
+    return r ? grammar_ir_call(b, r->rule) : text(x, at, f);
 }
 
 /* ---- keys of additional properties ---- */

@@ -54,13 +54,19 @@ static enum holds worse(enum holds a, enum holds b)
     return a == NO || b == NO ? NO : a == UNSURE || b == UNSURE ? UNSURE : YES;
 }
 
-/* The facts of f, all but those about members and items, for a value. */
-static enum holds plain_facts(struct schema *x, const struct facts *f, const struct json *v)
+/* The facts of f, all but those about members and items, for a value. member: it is in the first
+ * list of values. */
+static enum holds plain_facts(struct schema *x, const struct facts *f, const struct json *v,
+                              bool member)
 {
     enum holds h = YES;
     if (!(f->types & grammar_json_types(v))) return NO;
-    for (const struct fact *e = f->value; e; e = e->next)
+    for (const struct fact *e = f->value; e; e = e->next) {
+        if (member && e == f->value) continue;
+        x->b->left -= e->neg ? (int64_t)e->v->n : 1;
+        if (x->b->left < 0) return UNSURE;
         if (!grammar_value_in(e, v)) return NO;
+    }
     for (const struct fact *e = f->except; e; e = e->next)
         if (grammar_value_in(e, v)) return NO;
     if (is_number(v)) {
@@ -163,6 +169,15 @@ static enum holds array_facts(struct schema *x, const struct facts *f, const str
     return f->rest_items ? worse(h, UNSURE) : h;
 }
 
+enum holds grammar_schema_facts_hold(struct schema *x, const struct facts *f, const struct json *v,
+                                     bool member)
+{
+    enum holds h = plain_facts(x, f, v, member);
+    if (h != NO && v->kind == JSON_OBJECT_K) h = worse(h, object_facts(x, f, v));
+    if (h != NO && v->kind == JSON_ARRAY_K) h = worse(h, array_facts(x, f, v));
+    return h;
+}
+
 enum holds grammar_schema_holds_all(struct schema *x, const struct all *all, const struct json *v)
 {
     struct opened o = {0};
@@ -173,9 +188,8 @@ enum holds grammar_schema_holds_all(struct schema *x, const struct all *all, con
     grammar_schema_open(x, all, &o);
     for (uint32_t i = 0; i < o.n && best != YES && !x->b->st; i++) {
         const struct facts *f = &o.v[i];
-        enum holds h = f->call ? grammar_schema_holds_all(x, f->call, v) : plain_facts(x, f, v);
-        if (!f->call && h != NO && v->kind == JSON_OBJECT_K) h = worse(h, object_facts(x, f, v));
-        if (!f->call && h != NO && v->kind == JSON_ARRAY_K) h = worse(h, array_facts(x, f, v));
+        enum holds h = f->call ? grammar_schema_holds_all(x, f->call, v)
+                               : grammar_schema_facts_hold(x, f, v, false);
         if (h == YES || best == NO) best = h;
     }
     mem_free(o.v);

@@ -14,6 +14,7 @@ import sys
 
 import jsonschema
 
+FORMATS = ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"]  # of docs/grammar.md; others are annotations
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 
@@ -26,7 +27,9 @@ def main():
     p.add_argument("--tokenizer", default=os.path.join(ROOT, "models", "demo", "tokenizer.json"))
     a = p.parse_args()
     with open(os.path.join(HERE, "..", "data", "schemas.json"), encoding="utf-8") as f:
-        rows = json.load(f)
+        rows = [r for r in json.load(f) if "openapi" not in r["name"]]  # nullable is no word of JSON Schema
+    formats = jsonschema.FormatChecker(())
+    formats.checkers = {k: v for k, v in jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers.items() if k in FORMATS}
     lines, what = [], []
     for i in range(a.draws):
         r = rows[i // 2 % len(rows)]
@@ -48,7 +51,7 @@ def main():
         draft = jsonschema.validators.validator_for(r["schema"], jsonschema.Draft202012Validator)
         try:
             v = json.loads(o["text"])
-            draft(r["schema"], format_checker=draft.FORMAT_CHECKER).validate(v)
+            draft(r["schema"], format_checker=formats).validate(v)
             n["valid"] += 1
         except Exception as e:  # also references that can not be resolved
             bad = not (loose and r["relaxed"])
