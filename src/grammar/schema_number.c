@@ -402,7 +402,7 @@ static const struct ir *whole_numbers(const struct range *r, const struct limits
 /* Those of e that are no whole numbers. */
 static const struct ir *with_point(const struct range *r, const struct ir *e)
 {
-    static const char part[] = "-?[0-9]+\\.[0-9]*[1-9]";
+    static const char part[] = "-?(?:[0-9]{1,9}\\.[0-9]{0,5}|[0-9]{10,13}\\.[0-9]?)[1-9]";
     struct build *b = r->x->b;
     const struct dfa *d = grammar_dfa_and(
         b, grammar_dfa_of(b, e),

@@ -225,7 +225,8 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
                              sl_grammar **out, sl_err *err)
 {
     static const enum grammar_kind kinds[] = {GRAMMAR_JSON_SCHEMA, GRAMMAR_JSON_OBJECT,
-                                              GRAMMAR_REGEX, GRAMMAR_GBNF};
+                                              GRAMMAR_REGEX, GRAMMAR_GBNF,
+                                              GRAMMAR_JSON_SCHEMA_LOOSE};
     grammar *g = NULL;
     (void)m;
     *out = NULL;
