@@ -251,7 +251,7 @@ static const struct ir *text(struct schema *x, const struct place *at, struct fa
     for (const struct fact *o = f->format; o; o = o->next)
         if (format_pattern(o->v)) known = o;
     bool length = f->min_len > 0 || f->max_len != GRAMMAR_INF, except = has_text(f->except);
-    if (f->min_len > f->max_len) return grammar_ir_never(b);
+    if (f->min_len > f->max_len || b->st) return grammar_ir_never(b);
     if (!p && !known && !except)
         return length ? characters(b, f->min_len, f->max_len) : grammar_shared(b, SHARED_STRING);
     if (!p && known && !length && !except && !f->format->next) {
@@ -260,7 +260,7 @@ static const struct ir *text(struct schema *x, const struct place *at, struct fa
     }
     if (p && !p->next && !p->neg && !known && !except) e = patterned(x, p, f);
     if (e) return e;
-    if (b->st && !grammar_schema_forgive(x, &p->at, "pattern")) return grammar_ir_never(b);
+    if (b->st && !(p && grammar_schema_forgive(x, &p->at, "pattern"))) return grammar_ir_never(b);
     const struct dfa *d = joined(x, at, f);
     if (!d && !b->st) grammar_schema_cannot(x, at, NULL, "too many states");
     return d ? grammar_json_quoted(b, grammar_ir_auto(b, d, true))
