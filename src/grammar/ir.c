@@ -10,7 +10,7 @@
 
 #define BUILD_MAX_BYTES ((size_t)48 << 20)
 #define BUILD_MAX_RULE 65536
-#define BUILD_STEPS (8 * 1000 * 1000) /* 50 to 200 ms */
+#define BUILD_STEPS (3 * 1000 * 1000) /* about 50 ms */
 
 static const struct ir empty = {.kind = IR_EMPTY}, never = {.kind = IR_NEVER};
 

@@ -10,6 +10,7 @@
 #define MAX_FACTS 512  /* lists of one set */
 #define MAX_DEEP 4     /* questions inside questions */
 #define MAX_ONE_OF 200 /* alternatives that are compared with each other */
+#define MAX_PAIRS 64   /* of them that are not apart */
 
 void grammar_schema_say(struct schema *x, const struct fact **list, const struct fact *f)
 {
@@ -76,6 +77,7 @@ static void one_of(struct schema *x, struct facts *f, const struct place *at, co
 {
     struct place list = grammar_schema_at(x, at, m, m->key, 0);
     const struct fact **alt = alternatives(x, m->n);
+    uint32_t n_pair = 0;
     if (m->n > MAX_ONE_OF)
         grammar_schema_cannot(x, at, m->key, "more than 200 alternatives: use anyOf");
     for (size_t i = 0; alt && i < m->n && !x->b->st; i++)
@@ -83,7 +85,11 @@ static void one_of(struct schema *x, struct facts *f, const struct place *at, co
     for (size_t i = 0; alt && m->n <= MAX_ONE_OF && i < m->n; i++)
         for (size_t k = i + 1; k < m->n && !x->b->st; k++) {
             struct place a = {m->item[i], list.path}, b = {m->item[k], list.path};
-            if (apart(x, a, b)) continue;
+            if (n_pair > MAX_PAIRS || apart(x, a, b)) continue;
+            if (n_pair++ == MAX_PAIRS)
+                grammar_schema_cannot(x, at, m->key,
+                                      "too many alternatives that may accept the same value: use "
+                                      "anyOf");
             put_schema(x, &alt[i], b, true);
             put_schema(x, &alt[k], a, true);
         }
