@@ -45,7 +45,8 @@ enum grammar_kind {
 /* Errors: REQUEST (names the keyword and its JSON pointer, or the byte; also: the grammar matches
  * nothing), LIMIT (text, depth, size: names the limit), NOMEM. Memory: *out is closed with
  * grammar_close; at most 64 MiB while it works. No recursion deeper than GRAMMAR_MAX_DEPTH groups.
- * Threads: any. Cost: linear in text and automaton; at most about 100 ms. */
+ * Threads: any. Cost: linear in text and automaton; at most about 100 ms, for loose schemas, which
+ * may be tried three times, 250 ms. */
 sl_status grammar_open(enum grammar_kind kind, const char *text, size_t n, grammar **out,
                        sl_err *err) BASE_MUST_USE;
 void grammar_close(grammar *g); /* NULL is legal */
