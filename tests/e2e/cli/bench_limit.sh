@@ -4,7 +4,7 @@
 cat >look.py <<'E2'
 import json, sys
 for t in json.load(sys.stdin):
-    read, ops = 100 if t["pct_bandwidth"] is None else t["pct_bandwidth"], t["pct_int8_peak"]
+    read, ops = 1e9 if t["pct_bandwidth"] is None else t["pct_bandwidth"], t["pct_int8_peak"]
     attn = 1e5 * t["attn_gflop_per_step"] / t["attn_gops_peak"] / t["ms_per_step"]
     print(t["test"], t["depth"], round(t["attn_gflop_per_step"] * 1e9), max(ops, attn) <= 1.001 * t["pct_limit"] <= 1.002 * (read + ops + attn))
 E2

@@ -267,12 +267,17 @@ def addresses():
                 n += 1
             status, _, data = s.call("POST", "/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": u}]}]})
             need(f"address: input_image {u}", status == 400 and not error_of(data), (status, data[:200]))
-            schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$ref": u}}}
+            schema = {"type": "json_schema",
+                      "json_schema": {"name": "x", "schema": {"$ref": u}, "strict": True}}
             status, _, data = s.call("POST", "/v1/chat/completions", chat(response_format=schema))
             need(f"address: $ref {u}", status == 400 and not error_of(data), (status, data[:200]))
+            del schema["json_schema"]["strict"]  # held as far as it can be, and still not fetched
+            status, _, data = s.call("POST", "/v1/chat/completions",
+                                     chat(response_format=schema, max_tokens=1))
+            need(f"address: loose $ref {u}", status == 200, (status, data[:200]))
             status, _, data = s.call("POST", "/v1/chat/completions", chat(u, max_tokens=1, user=u, metadata={"a": u}))
             need(f"address: as text {u}", status in (200, 400), (status, data[:200]))
-            n += 3
+            n += 4
         try:
             trap.accept()
             need("nothing came", False)
