@@ -40,6 +40,16 @@ FAULTS = {
 }
 
 
+def copy_tree(tree):
+    """Everything of this checkout but what git ignores."""
+    p = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=e2e.ROOT, check=True,
+                       capture_output=True, text=True)
+    for name in p.stdout.split("\n"):
+        if name and os.path.isfile(os.path.join(e2e.ROOT, name)):
+            os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
+            shutil.copy2(os.path.join(e2e.ROOT, name), os.path.join(tree, name))
+
+
 def plant(tree, name):
     path, old, new = FAULTS[name]
     path = os.path.join(tree, path)
@@ -54,13 +64,14 @@ def plant(tree, name):
 def caught(tree, wide):
     """The tests of scripts/check that fail, by name."""
     env = dict(os.environ, SLUICE_CMAKE="-DSL_TESTS=ON")
-    for args in (["scripts/build", "release", "check_dev", "bits", "trials", "sluice"],):
-        p = subprocess.run(args, cwd=tree, env=env, capture_output=True, text=True)
-        if p.returncode:
-            sys.exit(f"plant: the tree does not build:\n{p.stdout[-2000:]}{p.stderr[-2000:]}")
+    p = subprocess.run(["scripts/build", "release", "check_dev", "bits", "trials", "sluice"],
+                       cwd=tree, env=env, capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"plant: the tree does not build:\n{p.stdout[-2000:]}{p.stderr[-2000:]}")
     if not os.path.exists(f"{tree}/build/tests/wide"):
         os.symlink(wide, f"{tree}/build/tests/wide")
-    p = subprocess.run(["ctest", "--test-dir", "build", "-R", "^(dev_|bits|trials)", "-LE", "slow"],
+    p = subprocess.run(["ctest", "--test-dir", "build", "-R", "^(dev_|bits|trials)", "-LE", "slow",
+                        "--stop-on-failure"],
                        cwd=tree, capture_output=True, text=True)
     return [x.split()[2] for x in p.stdout.split("\n") if "(Failed)" in x]
 
@@ -71,7 +82,7 @@ def main():
     missed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-plant-") as tmp:
         tree = os.path.join(tmp, "tree")
-        shutil.copytree(e2e.ROOT, tree, ignore=shutil.ignore_patterns("build*", ".git", "venv*"))
+        copy_tree(tree)
         for name in sys.argv[2:] or FAULTS:
             path = FAULTS[name][0]
             plant(tree, name)
