@@ -152,6 +152,15 @@ const char *api_answer_finish(const struct api_answer *x)
     return x->n_call ? "tool_calls" : "stop";
 }
 
+void api_function_begin(struct json_w *w)
+{
+    text_jw_key(w, "type");
+    text_jw_strz(w, "function");
+    text_jw_key(w, "function");
+    text_jw_obj(w);
+    text_jw_key(w, "name");
+}
+
 void api_put_calls(struct json_w *w, const struct api_answer *x)
 {
     text_jw_key(w, "tool_calls");
@@ -161,11 +170,7 @@ void api_put_calls(struct json_w *w, const struct api_answer *x)
         text_jw_obj(w);
         text_jw_key(w, "id");
         text_jw_strz(w, c->id);
-        text_jw_key(w, "type");
-        text_jw_strz(w, "function");
-        text_jw_key(w, "function");
-        text_jw_obj(w);
-        text_jw_key(w, "name");
+        api_function_begin(w);
         api_put_text(w, &c->name);
         text_jw_key(w, "arguments");
         api_put_text(w, &c->args);

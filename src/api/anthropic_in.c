@@ -118,11 +118,7 @@ static sl_status put_call(struct reader *rd, const struct json *b, const char *p
     text_jw_obj(&w);
     text_jw_key(&w, "id");
     text_jw_node(&w, api_field(b, "id"));
-    text_jw_key(&w, "type");
-    text_jw_strz(&w, "function");
-    text_jw_key(&w, "function");
-    text_jw_obj(&w);
-    text_jw_key(&w, "name");
+    api_function_begin(&w);
     text_jw_node(&w, api_field(b, "name"));
     text_jw_key(&w, "arguments");
     if (input)
@@ -477,12 +473,7 @@ static sl_status put_chat(struct net_req *r, struct api_msg *p, bool count, stru
         text_jw_key(&w, "max_completion_tokens");
         text_jw_int(&w, BASE_MAX(api_field_int(p->body, "max_tokens", 1), 1));
     }
-    for (int i = 0; i < BASE_COUNT_OF(pass); i++) {
-        const struct json *v = api_field(p->body, pass[i]);
-        if (!v) continue;
-        text_jw_key(&w, pass[i]);
-        text_jw_node(&w, v);
-    }
+    api_fields_put(&w, p->body, pass, BASE_COUNT_OF(pass));
     text_jw_obj_end(&w);
     return str_status(out, err);
 }

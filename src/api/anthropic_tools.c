@@ -82,11 +82,7 @@ static void put_tool(struct json_w *w, const struct json *t)
     const struct json *schema = api_field(t, "input_schema"), *text = api_field(t, "description"),
                       *strict = api_field(t, "strict");
     text_jw_obj(w);
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
+    api_function_begin(w);
     text_jw_node(w, api_field(t, "name"));
     if (text || k) text_jw_key(w, "description");
     if (text)
@@ -141,11 +137,7 @@ static sl_status find(const struct json *tools, const struct json *name, bool *i
 static void put_named(struct json_w *w, const struct json *name)
 {
     text_jw_obj(w);
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
+    api_function_begin(w);
     text_jw_node(w, name);
     text_jw_obj_end(w);
     text_jw_obj_end(w);

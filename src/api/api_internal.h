@@ -302,6 +302,9 @@ static inline void api_inherit(struct str *whole, const struct str *part)
 }
 /* A text as a value, and a value, or several, that are JSON already; with api_inherit. */
 void api_put_text(struct json_w *w, const struct str *s);
+/* In the object of a call, a tool or a choice: its type and what opens "function"; the value of
+ * "name" comes next. Two ends close both. */
+void api_function_begin(struct json_w *w);
 void api_put_json(struct json_w *w, const struct str *s);
 const char *api_finish_text(int finish); /* "stop", "length" */
 void api_put_usage(struct json_w *w, const struct api_job *j);

@@ -123,6 +123,16 @@ const struct json *api_field(const struct json *body, const char *name)
     return v && v->kind != JSON_NULL_K ? v : NULL;
 }
 
+void api_fields_put(struct json_w *w, const struct json *body, const char *const *name, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct json *v = api_field(body, name[i]);
+        if (!v) continue;
+        text_jw_key(w, name[i]);
+        text_jw_node(w, v);
+    }
+}
+
 static const char *what_of(enum json_kind kind)
 {
     switch (kind) {

@@ -32,6 +32,8 @@ bool api_field_bool(const struct json *body, const char *name, bool def);
 const char *api_field_str(const struct json *body, const char *name, const char *def);
 /* NULL where absent or null. */
 const struct json *api_field(const struct json *body, const char *name);
+/* Write those of the n members into an open object, as they are, that are neither absent nor null. */
+void api_fields_put(struct json_w *w, const struct json *body, const char *const *name, int n);
 
 /* REQUEST, with its path (path.name; path may be empty), when o has a member name that is neither null
  * nor of that kind. o may be NULL. */

@@ -76,6 +76,18 @@ static void put_arguments(struct arena *a, struct json_w *w, const struct json *
         text_jw_strz(w, "{}");
 }
 
+/* The rest of an open call: its function f, and the end of both. */
+static void put_function(struct putter *p, const struct json *f, const struct json *name)
+{
+    struct json_w *w = &p->w;
+    api_function_begin(w);
+    text_jw_str(w, name->s, name->n);
+    text_jw_key(w, "arguments");
+    put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
+    text_jw_obj_end(w);
+    text_jw_obj_end(w);
+}
+
 /* The call of an older assistant message, and the id by which its result finds it. */
 static sl_status put_function_call(struct putter *p, const struct json *f, int at)
 {
@@ -90,16 +102,7 @@ static sl_status put_function_call(struct putter *p, const struct json *f, int a
     text_jw_obj(w);
     text_jw_key(w, "id");
     text_jw_strz(w, id);
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
-    text_jw_str(w, name->s, name->n);
-    text_jw_key(w, "arguments");
-    put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
-    text_jw_obj_end(w);
-    text_jw_obj_end(w);
+    put_function(p, f, name);
     text_jw_arr_end(w);
     return SL_OK;
 }
@@ -120,16 +123,7 @@ static sl_status put_calls(struct putter *p, const struct json *calls, int at)
             text_jw_key(w, "id");
             text_jw_str(w, id->s, id->n);
         }
-        text_jw_key(w, "type");
-        text_jw_strz(w, "function");
-        text_jw_key(w, "function");
-        text_jw_obj(w);
-        text_jw_key(w, "name");
-        text_jw_str(w, name->s, name->n);
-        text_jw_key(w, "arguments");
-        put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
-        text_jw_obj_end(w);
-        text_jw_obj_end(w);
+        put_function(p, f, name);
     }
     text_jw_arr_end(w);
     return SL_OK;

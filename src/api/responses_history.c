@@ -112,11 +112,7 @@ static sl_status put_call(struct net_req *r, struct json_w *w, const struct kind
     text_jw_obj(w);
     text_jw_key(w, "id");
     text_jw_strz(w, api_field_str(it, "call_id", api_field_str(it, "id", "")));
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
+    api_function_begin(w);
     text_jw_strz(w, name);
     text_jw_key(w, "arguments");
     put_arguments(w, k, v);

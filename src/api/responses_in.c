@@ -183,12 +183,7 @@ static sl_status put_chat(struct net_req *r, struct api_resp *p, struct str *out
     SL_TRY(put_messages(r, p, &w, err));
     SL_TRY(api_resp_put_tools(r, p, &w, err));
     SL_TRY(api_resp_put_choice(r, p, &w, err));
-    for (int i = 0; i < BASE_COUNT_OF(pass); i++) {
-        const struct json *v = api_field(p->body, pass[i]);
-        if (!v) continue;
-        text_jw_key(&w, pass[i]);
-        text_jw_node(&w, v);
-    }
+    api_fields_put(&w, p->body, pass, BASE_COUNT_OF(pass));
     text_jw_obj_end(&w);
     return str_status(out, err);
 }

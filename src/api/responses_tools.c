@@ -87,22 +87,14 @@ static void put_tool(struct json_w *w, const struct json *t, const char *flat)
 {
     static const char *const pass[] = {"description", "parameters", "strict"};
     text_jw_obj(w);
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
+    api_function_begin(w);
     text_jw_strz(w, flat);
     if (is_custom(t)) {
         put_custom_text(w, t);
         text_jw_key(w, "parameters");
         text_jw_raw(w, FREE_FORM, sizeof FREE_FORM - 1);
-    }
-    for (int k = 0; !is_custom(t) && k < BASE_COUNT_OF(pass); k++) {
-        const struct json *v = api_field(t, pass[k]);
-        if (!v) continue;
-        text_jw_key(w, pass[k]);
-        text_jw_node(w, v);
+    } else {
+        api_fields_put(w, t, pass, BASE_COUNT_OF(pass));
     }
     text_jw_obj_end(w);
     text_jw_obj_end(w);
@@ -237,11 +229,7 @@ static sl_status named(struct net_req *r, const struct api_resp *p, const struct
 static void put_name(struct json_w *w, const struct api_resp_tool *t)
 {
     text_jw_obj(w);
-    text_jw_key(w, "type");
-    text_jw_strz(w, "function");
-    text_jw_key(w, "function");
-    text_jw_obj(w);
-    text_jw_key(w, "name");
+    api_function_begin(w);
     text_jw_strz(w, t->flat);
     text_jw_obj_end(w);
     text_jw_obj_end(w);
