@@ -113,6 +113,32 @@ static inline struct make *make_file(const char *words)
     return m;
 }
 
+/* One more key, in make_file's words, of those of a GGUF file. */
+static inline void make_key(struct make *kv, uint64_t *n_kv, const char *words)
+{
+    struct make *one = make_file(words);
+    make_bytes(kv, one->p, one->n);
+    free(one);
+    ++*n_kv;
+}
+
+/* A GGUF file of these keys, which it frees, with an embedding of 300 tokens and 64 columns (I8).
+ * Free it. */
+static inline struct make *make_gguf(struct make *kv, uint64_t n_kv)
+{
+    struct make *f = make_file("GGUF u32=3 u64=1 u64=0");
+    struct make *w = make_file("s=token_embd.weight u32=2 u64=64 u64=300 u32=24 u64=0");
+    memcpy(f->p + 16, &n_kv, 8);
+    make_bytes(f, kv->p, kv->n);
+    make_bytes(f, w->p, w->n);
+    while (f->n % 32)
+        make_zero(f, 1);
+    make_zero(f, 64 * 300);
+    free(kv);
+    free(w);
+    return f;
+}
+
 /* Open a copy of exactly n bytes, so that a sanitizer sees a read past the end; *copy is to be
  * freed after io_close. */
 static inline sl_status make_open_as(const char *name, const void *p, size_t n, io_model **out,

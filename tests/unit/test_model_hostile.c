@@ -69,7 +69,6 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
                           sl_err *err)
 {
     char word[128];
-    struct make *f = make_file("GGUF u32=3 u64=1 u64=0");
     struct arena a;
     io_model *m = NULL;
     uint8_t *copy = NULL;
@@ -80,20 +79,9 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
         const char *v = i == which ? value : keys[i].value;
         if (!v || (i != which && !belongs(arch, keys[i].name))) continue;
         snprintf(word, sizeof word, "s=%s.%s %s", arch, keys[i].name, v);
-        struct make *one = make_file(word);
-        make_bytes(kv, one->p, one->n);
-        free(one);
-        n_kv++;
+        make_key(kv, &n_kv, word);
     }
-    memcpy(f->p + 16, &n_kv, 8);
-    make_bytes(f, kv->p, kv->n);
-    struct make *w = make_file("s=token_embd.weight u32=2 u64=64 u64=300 u32=24 u64=0");
-    make_bytes(f, w->p, w->n);
-    while (f->n % 32)
-        make_zero(f, 1);
-    make_zero(f, 64 * 300);
-    free(kv);
-    free(w);
+    struct make *f = make_gguf(kv, n_kv);
     mem_arena_init(&a, MEM_MISC, 0);
     memset(err, 0, sizeof *err);
     sl_status st = make_open(f->p, f->n, &m, &copy, err);

@@ -233,7 +233,7 @@ static void read_gguf(const char *arch, const char *const *more, struct answer *
         "feed_forward_length u32=4 u32=96", "context_length u32=4 u32=512",
         "attention.head_count u32=4 u32=4", "attention.layer_norm_rms_epsilon u32=6 f32=1e-6"};
     char word[160];
-    struct make *f = make_file("GGUF u32=3 u64=1 u64=0"), *kv;
+    struct make *kv;
     struct arena a;
     io_model *m = NULL;
     uint8_t *copy = NULL;
@@ -244,20 +244,9 @@ static void read_gguf(const char *arch, const char *const *more, struct answer *
         const char *k = i < BASE_COUNT_OF(base) ? base[i] : more[i - BASE_COUNT_OF(base)];
         if (!k) break;
         snprintf(word, sizeof word, "s=%s.%s", arch, k);
-        struct make *one = make_file(word);
-        make_bytes(kv, one->p, one->n);
-        free(one);
-        n_kv++;
+        make_key(kv, &n_kv, word);
     }
-    memcpy(f->p + 16, &n_kv, 8);
-    make_bytes(f, kv->p, kv->n);
-    struct make *w = make_file("s=token_embd.weight u32=2 u64=64 u64=300 u32=24 u64=0");
-    make_bytes(f, w->p, w->n);
-    while (f->n % 32)
-        make_zero(f, 1);
-    make_zero(f, 64 * 300);
-    free(kv);
-    free(w);
+    struct make *f = make_gguf(kv, n_kv);
     mem_arena_init(&a, MEM_MISC, 0);
     memset(r, 0, sizeof *r);
     r->st = make_open(f->p, f->n, &m, &copy, &r->err);

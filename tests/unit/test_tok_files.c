@@ -6,6 +6,7 @@
 #include "io_make.h"
 #include "test.h"
 #include "tok/tok_internal.h"
+#include "tok_expect.h"
 
 #define VOCAB "\"a\":0,\"b\":1,\"<\":2,\"|\":3,\"n\":4,\">\":5,\"<s>\":6,\"</s>\":7"
 #define FLAGS ",\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"single_word\":false"
@@ -40,18 +41,6 @@ static tok *open_texts(const struct texts *x)
     ASSERT_OK(tok_open_files(&f, &t, &err));
     mem_arena_fini(&a);
     return t;
-}
-
-static void expect(const tok *t, const char *text, int flags, const char *want)
-{
-    struct tok_ids ids = {0};
-    sl_err err = {0};
-    char got[256] = "";
-    ASSERT_OK(tok_encode(t, text, strlen(text), flags, &ids, &err));
-    for (int i = 0; i < ids.n; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", (int)ids.id[i]);
-    mem_free(ids.id);
-    assert_string_equal(got, want);
 }
 
 TEST(tok_a_token_that_any_file_names_is_one_token)

@@ -8,6 +8,7 @@
 #include "test.h"
 #include "text/utf8.h"
 #include "tok/tok_internal.h"
+#include "tok_expect.h"
 
 #define M "\xe2\x96\x81" /* the mark */
 
@@ -91,18 +92,6 @@ static tok *model(const struct spec *x, const char *config)
     ASSERT_OK(open_model(&s, config, &t, &err));
     str_fini(&s);
     return t;
-}
-
-static void expect(const tok *t, const char *text, int flags, const char *want)
-{
-    struct tok_ids ids = {0};
-    sl_err err = {0};
-    char got[256] = "";
-    ASSERT_OK(tok_encode(t, text, strlen(text), flags, &ids, &err));
-    for (int i = 0; i < ids.n; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", (int)ids.id[i]);
-    mem_free(ids.id);
-    assert_string_equal(got, want);
 }
 
 TEST(tok_sentencepiece_merges_by_score_and_falls_back_to_bytes)
