@@ -111,6 +111,12 @@ const char *str_base(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+bool str_ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && strcmp(s + n - k, tail) == 0;
+}
+
 int str_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);

@@ -32,6 +32,7 @@ sl_status str_status(const struct str *s, sl_err *err) BASE_MUST_USE;
 const char *str_c(const struct str *s);
 /* Of a path what stands behind the last slash; all of it where nothing does. */
 const char *str_base(const char *path);
+bool str_ends(const char *s, const char *tail);
 /* Damerau-free edit distance for "did you mean", lengths up to 63; longer gives a large number. */
 int str_distance(const char *a, const char *b);
 

@@ -13,12 +13,6 @@
 #endif
 #define PATH_BYTES 1024
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
-
 /* The first model in .gguf files of a folder, in name order. */
 static bool first_gguf(const char *dir, char *out, size_t n)
 {
@@ -44,9 +38,9 @@ bool engine_only_gguf(const char *dir)
     bool gguf = false, other = false;
     if (os_list(dir, &names, &n, NULL)) return false;
     for (int i = 0; i < n; i++) {
-        gguf = gguf || ends_with(names[i], ".gguf");
-        other = other || ends_with(names[i], ".safetensors") ||
-                ends_with(names[i], ".safetensors.index.json");
+        gguf = gguf || str_ends(names[i], ".gguf");
+        other = other || str_ends(names[i], ".safetensors") ||
+                str_ends(names[i], ".safetensors.index.json");
     }
     os_list_free(names, n);
     return gguf && !other;
@@ -122,7 +116,7 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
     const char *rest = "", *tag = "";
     char *copy = NULL;
     if (!name) name = "demo";
-    bool is_path = strchr(name, '/') || ends_with(name, ".gguf") || ends_with(name, ".packed");
+    bool is_path = strchr(name, '/') || str_ends(name, ".gguf") || str_ends(name, ".packed");
     if (!*name) return SL_FAIL(err, NOTFOUND, "model: empty name");
     if (strstr(name, "://"))
         return SL_FAIL(
@@ -140,7 +134,7 @@ sl_status engine_find_model(const char *name, struct arena *a, const char **path
         SL_TRY(from_hub(hub, rest, tag, out, sizeof out, err));
     } else if (is_path) {
         return SL_FAIL(err, NOTFOUND, "model not found: %.160s: no such file or folder%s", name,
-                       name[0] != '/' && name[0] != '.' && !ends_with(name, ".gguf")
+                       name[0] != '/' && name[0] != '.' && !str_ends(name, ".gguf")
                            ? ", nor in the hub's cache"
                            : "");
     } else {

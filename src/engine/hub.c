@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine/engine_internal.h"
 #include "os/os.h"
@@ -43,15 +42,14 @@ static bool newest_snapshot(const char *root, char *out, size_t n)
     char dir[PATH_BYTES], path[PATH_BYTES], **names = NULL;
     int n_name = 0;
     bool found = false;
-    time_t newest = 0;
+    int64_t newest = 0;
     if (!put(dir, sizeof dir, root, "snapshots") || os_list(dir, &names, &n_name, NULL))
         return false;
     for (int i = 0; i < n_name; i++) {
-        struct stat st;
-        if (!put(path, sizeof path, dir, names[i]) || stat(path, &st) || !S_ISDIR(st.st_mode))
-            continue;
-        if (found && st.st_mtime <= newest) continue;
-        newest = st.st_mtime;
+        if (!put(path, sizeof path, dir, names[i]) || os_path_kind(path) != OS_DIR) continue;
+        int64_t at = os_path_mtime_ns(path);
+        if (found && at <= newest) continue;
+        newest = at;
         found = put(out, n, dir, names[i]);
     }
     os_list_free(names, n_name);
@@ -72,18 +70,12 @@ sl_status engine_hub_snapshot(const char *root, char *out, size_t n, bool *is_hu
 
 /* ---- GGUF repositories: many files of one model ---- */
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
-
 /* A file of a model; of split ones the first part. */
 bool engine_is_gguf_model(const char *name)
 {
     unsigned no = 0, count = 0;
     size_t n = strlen(name), tail = strlen("-00001-of-00003.gguf");
-    if (!ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0 ||
+    if (!str_ends(name, ".gguf") || strncmp(name, "mmproj", 6) == 0 ||
         strncmp(name, "imatrix", 7) == 0)
         return false;
     if (n > tail && sscanf(name + n - tail, "-%5u-of-%5u.gguf", &no, &count) == 2) return no == 1;

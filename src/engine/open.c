@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "text/utf8.h"
 
 #define TMPL_FILE_MAX ((uint64_t)4 << 20) /* of a template that the user brings */
 
@@ -19,7 +20,7 @@ static sl_status file_template(sl_model *m, const char *path, sl_err *err)
     char *text = NULL;
     uint64_t n = 0;
     SL_TRY(os_read_once(path, TMPL_FILE_MAX, &text, &n, err));
-    size_t bom = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t bom = text_utf8_bom(text, (size_t)n);
     sl_status st = take_template(m, &m->tmpl[0], text + bom, (size_t)n - bom, err);
     if (st && st != SL_NOMEM) status_prefix(err, "%.100s", path);
     mem_free(text);

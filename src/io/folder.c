@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "io/pack_internal.h"
+#include "text/utf8.h"
 
 #define MAX_CONFIG ((uint64_t)4 << 20)
 #define MAX_INDEX ((uint64_t)256 << 20)
@@ -227,7 +228,7 @@ static sl_status read_index(io_model *m, const char *path, struct shards *sh, sl
         st = SL_FAIL(err, FORMAT, "%s: not JSON but %s", io_short(path),
                      io_foreign(map.data, map.size));
     else {
-        uint64_t bom = map.size >= 3 && memcmp(map.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+        uint64_t bom = text_utf8_bom(map.data, (size_t)map.size);
         struct io_scan s = io_scan_init(path, map.data + bom, map.size - bom, bom, &m->arena);
         st = scan_index(m, &s, sh, err);
     }

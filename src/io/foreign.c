@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "io/io_internal.h"
+#include "text/utf8.h"
 
 static const struct {
     uint64_t at;
@@ -47,7 +48,9 @@ static const struct {
 static bool is_page(const uint8_t *p, uint64_t n)
 {
     static const char *const tag[] = {"<!doctype", "<html", "<?xml", "<head", "<body"};
-    if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0) p += 3, n -= 3;
+    size_t bom = text_utf8_bom(p, (size_t)n);
+    p += bom;
+    n -= bom;
     while (n > 0 && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++, n--;
     for (int i = 0; i < BASE_COUNT_OF(tag); i++) {

@@ -5,15 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "model/model_internal.h"
 
 #define N_NAMED 3 /* in full; of the others their number */
-
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
 
 bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role)
 {
@@ -125,18 +120,18 @@ static bool is_harmless(const io_model *m, const struct model_cfg *c, const stru
     static const char *const hf[] = {".k_scale",  ".v_scale",     ".q_scale",
                                      ".kv_scale", ".masked_bias", ".prob_output_scale"};
     for (int i = 0; i < BASE_COUNT_OF(both); i++)
-        if (ends_with(t->name, both[i])) return true;
-    if (ends_with(t->name, ".bias") && (!t->data || (t->n_bytes && tensor_is_zero(t)))) return true;
+        if (str_ends(t->name, both[i])) return true;
+    if (str_ends(t->name, ".bias") && (!t->data || (t->n_bytes && tensor_is_zero(t)))) return true;
     if (io_model_kind(m) == IO_GGUF) {
         if (strcmp(t->name, "rope_freqs.weight") == 0) return true; /* read */
         const struct tensor *w =
-            ends_with(t->name, ".scale")
+            str_ends(t->name, ".scale")
                 ? io_findf(m, "%.*s.weight", (int)(strlen(t->name) - 6), t->name)
                 : NULL;
         return w && w->type == TENSOR_NVFP4;
     }
     for (int i = 0; i < BASE_COUNT_OF(hf); i++)
-        if (ends_with(t->name, hf[i])) return true;
+        if (str_ends(t->name, hf[i])) return true;
     return io_is_beside(m, t->name) || id->layer >= c->n_layer ||
            strncmp(t->name, "mtp.", 4) == 0 || strncmp(t->name, "model.mtp.", 10) == 0 ||
            (id->global == GLOBAL_HEAD && is_same_head(m, t));

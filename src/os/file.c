@@ -231,6 +231,13 @@ enum os_kind os_path_kind(const char *path)
     return S_ISREG(st.st_mode) ? OS_FILE : S_ISDIR(st.st_mode) ? OS_DIR : OS_OTHER;
 }
 
+int64_t os_path_mtime_ns(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return INT64_MIN;
+    return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

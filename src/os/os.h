@@ -85,6 +85,8 @@ void os_out_sweep(const char *path);
 
 enum os_kind { OS_NONE, OS_FILE, OS_DIR, OS_OTHER };
 enum os_kind os_path_kind(const char *path);
+/* When it was last changed; INT64_MIN where there is nothing. */
+int64_t os_path_mtime_ns(const char *path);
 /* Names in a directory, sorted by byte, without . and ..; free with os_list_free. Errors: as os_map_open; LIMIT over 100000 names. */
 sl_status os_list(const char *dir, char ***names, int *n, sl_err *err) BASE_MUST_USE;
 void os_list_free(char **names, int n);

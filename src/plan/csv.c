@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/csv.h"
+#include "text/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
 sl_status plan_csv_open(struct plan_csv *c, struct plan_bytes src, sl_err *err)
 {
     *c = (struct plan_csv){.src = src, .next_line = 1};
-    if (src.n >= 3 && memcmp(src.p, "\xef\xbb\xbf", 3) == 0) c->pos = 3;
+    c->pos = text_utf8_bom(src.p, src.n);
     bool more;
     SL_TRY(record(c, c->head_buf, sizeof c->head_buf, c->head, &c->n_head, &more, err));
     if (!more) return SL_FAIL(err, FORMAT, "%s: empty file: a header line is needed", src.name);

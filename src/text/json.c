@@ -351,7 +351,7 @@ sl_status text_json_parse(struct arena *a, const char *what, const char *p, size
     struct reader r = {.a = a, .what = what, .base = p, .p = p, .end = p + n, .err = err};
     void *buf = NULL;
     struct json *root = NULL;
-    if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0) r.p += 3;
+    r.p += text_utf8_bom(p, n);
     if (n >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0))
         return bad(&r, p, "a byte order mark of UTF-16: save the text as UTF-8");
     SL_TRY(mem_arena_alloc(a, n + 1, &buf, err));

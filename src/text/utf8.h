@@ -5,8 +5,15 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define TEXT_UTF8_MAX 4 /* bytes of a code point */
+
+/* Bytes of the byte order mark that begins p[0..n): 3, or 0. */
+static inline size_t text_utf8_bom(const void *p, size_t n)
+{
+    return n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
 
 /* The code point at p[0..n), n >= 1. Returns its bytes (1 to 4), or 0 when they are not UTF-8 (*cp
  * untouched). */
