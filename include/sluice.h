@@ -96,7 +96,8 @@ typedef struct sl_model_opts {
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
     sl_pack_cache pack_cache;
-    const char *chat_template_file; /* NULL, or a file with a chat template (Jinja) that is taken instead of all that the model brings */
+    const char *chat_template_file; /* NULL, or a file with a chat template (Jinja) that is taken
+                                       instead of all that the model brings */
 } sl_model_opts;
 
 /* Open MODEL: a .gguf file (any part of a split one), a packed file, a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
@@ -120,7 +121,8 @@ typedef struct sl_model_info {
     int add_bos;                 /* the files wish BOS in front of raw text */
     int has_tokenizer, has_template;
     const char *chat_template; /* its source, NUL-terminated; NULL = none */
-    const char *chat_template_tools; /* that of conversations with tools: the one named tool_use where there is one, else the same */
+    const char *chat_template_tools; /* that of conversations with tools: the one named tool_use
+                                        where there is one, else the same */
     int n_embd;                /* numbers in the vector of a token; 0 = not known */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
@@ -163,27 +165,32 @@ enum {
 };
 
 /* Ids to bytes (special: of the flags above). *text is NUL-terminated; free with sl_free. The bytes
- * may be cut inside a code point when the ids are. Errors: REQUEST (an id that is not in the vocabulary), NOTFOUND, NOMEM. Threads: any. */
+ * may be cut inside a code point when the ids are. Errors: REQUEST (an id that is not in the
+ * vocabulary), NOTFOUND, NOMEM. Threads: any. */
 SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids, int special,
                                char **text, size_t *n, sl_err *err) SL_MUST_USE;
 
-/* Render the model's chat template: with tools the one named tool_use, where the model brings one. messages, tools, kwargs: JSON texts (an
- * array of OpenAI messages; an array of tools or NULL; an object or NULL). Text that a user wrote can not become a control token: *ids (may
- * be NULL) receives the tokenised prompt with only the template's own control tokens recognised. *text (may be NULL) receives the rendered
- * bytes. Free both with sl_free.
- * Errors: NOTFOUND (no template), REQUEST (bad JSON, raise_exception of the template, a NUL where text is asked for), LIMIT (step or
- * output budget). Threads: any. */
+/* Render the model's chat template: with tools the one named tool_use, where the model brings one.
+ * messages, tools, kwargs: JSON texts (an array of OpenAI messages; an array of tools or NULL; an
+ * object or NULL). Text that a user wrote can not become a control token: *ids (may be NULL)
+ * receives the tokenised prompt with only the template's own control tokens recognised. *text (may
+ * be NULL) receives the rendered bytes. Free both with sl_free. Errors: NOTFOUND (no template),
+ * REQUEST (bad JSON, raise_exception of the template, a NUL where text is asked for), LIMIT (step
+ * or output budget). Threads: any. */
 typedef struct sl_chat {
     const char *messages, *tools, *kwargs;
     int no_generation_prompt;
     int max_ids; /* more tokens than this are LIMIT; 0 = no limit */
-    const char *cut; /* NULL, or a mark that ends in a space and stands at the end of the last message: the prompt ends before it. Where the template
-                        took that space away, white space before it goes too. REQUEST when the rendered text does not hold it */
+    const char *cut; /* NULL, or a mark that ends in a space and stands at the end of the last
+                        message: the prompt ends before it. Where the template took that space away,
+                        white space before it goes too. REQUEST when the rendered text does not
+                        hold it */
 } sl_chat;
 SL_API sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,
                                 int *n_ids, sl_err *err) SL_MUST_USE;
 
-/* 1: the template (with tools: that of conversations with tools) reads a variable of this name. Threads: any. */
+/* 1: the template (with tools: that of conversations with tools) reads a variable of this name.
+ * Threads: any. */
 SL_API int sl_template_reads(const sl_model *m, int tools, const char *name);
 
 SL_API void sl_free(void *p); /* NULL is legal */
@@ -192,11 +199,12 @@ SL_API void sl_free(void *p); /* NULL is legal */
 
 typedef struct sl_grammar sl_grammar;
 typedef enum sl_grammar_kind {
-    SL_GRAMMAR_JSON_SCHEMA, /* text: a JSON schema */
-    SL_GRAMMAR_JSON_OBJECT, /* any JSON object; text is not read */
-    SL_GRAMMAR_REGEX,       /* text: a regular expression that the whole answer matches */
-    SL_GRAMMAR_GBNF,        /* text: a grammar, as llama.cpp writes them */
-    SL_GRAMMAR_JSON_SCHEMA_LOOSE /* a JSON schema, held as far as it can be: refused is only what is no schema */
+    SL_GRAMMAR_JSON_SCHEMA,      /* text: a JSON schema */
+    SL_GRAMMAR_JSON_OBJECT,      /* any JSON object; text is not read */
+    SL_GRAMMAR_REGEX,            /* text: a regular expression that the whole answer matches */
+    SL_GRAMMAR_GBNF,             /* text: a grammar, as llama.cpp writes them */
+    SL_GRAMMAR_JSON_SCHEMA_LOOSE /* a JSON schema, held as far as it can be: refused is only what is
+                                    no schema */
 } sl_grammar_kind;
 
 /* Compile a grammar for the vocabulary of m. It is immutable and counted: one reference is the caller's, each request that uses it has its own.
@@ -208,8 +216,8 @@ SL_API sl_grammar *sl_grammar_ref(sl_grammar *g); /* one more reference; returns
 SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
 /* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more). Threads: any. */
 SL_API size_t sl_grammar_bytes(const sl_grammar *g);
-/* What a loose schema does not hold, as places in it ("#/properties/a/uniqueItems, #/not"); "" = all is held. Lives as long as g.
- * Threads: any. */
+/* What a loose schema does not hold, as places in it ("#/properties/a/uniqueItems, #/not"); ""
+ * = all is held. Lives as long as g. Threads: any. */
 SL_API const char *sl_grammar_relaxed(const sl_grammar *g);
 
 /* ---- engines ---- */
@@ -286,8 +294,9 @@ typedef struct sl_sampling {
     int n_bias;
 } sl_sampling;
 
-/* What the model's files recommend (generation_config.json, general.sampling.* of a GGUF) over what *s holds: temperature, top_k, top_p, min_p and
- * repeat_penalty, as far as they say. *max_tokens: 0 = nothing. Returns how many values there were. What can not be used is logged and left out. */
+/* What the model's files recommend (generation_config.json, general.sampling.* of a GGUF) over what
+ * *s holds: temperature, top_k, top_p, min_p and repeat_penalty, as far as they say. *max_tokens: 0
+ * = nothing. Returns how many values there were. What can not be used is logged and left out. */
 SL_API int sl_model_sampling(const sl_model *m, sl_sampling *s, int *max_tokens);
 
 typedef enum sl_finish {
@@ -322,12 +331,16 @@ typedef struct sl_event {
     int prompt_pos;                  /* -1; echo_logprob: the event is of prompt token number prompt_pos */
     const float *embedding;          /* embed: the vector; NULL otherwise; borrowed during the call */
     int n_embedding;
-    int64_t ttft_ns, done_ns;        /* since submit; 0 before they are known; without tokens ttft_ns is when the prompt was computed */
+    int64_t ttft_ns, done_ns; /* since submit; 0 before they are known; without tokens ttft_ns is
+                                 when the prompt was computed */
     int64_t queue_ns, prefill_ns;    /* submit to first admission; that to the first token */
     int n_preempt;                   /* times it lost its KV blocks and was computed again */
-    int stop;                        /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token. Else no meaning */
-    int is_end;                      /* 1: token ended the answer and is no part of it: an end of sequence, a stop token */
-    size_t n_held;                   /* bytes of text that are held back after this event, because a stop string may begin with them */
+    int stop;   /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token.
+                   Else no meaning */
+    int is_end; /* 1: token ended the answer and is no part of it: an end of sequence or a stop
+                   token */
+    size_t n_held; /* bytes of text that are held back after this event, because a stop string may
+                      begin with them */
 } sl_event;
 
 #define SL_MARK 0xff /* keep_special 2 */
@@ -338,8 +351,9 @@ typedef struct sl_request {
     int n_ids;
     int special;         /* for text: as SL_TOK_SPECIAL */
     int bos;             /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always, -1 = never */
-    int keep_special;    /* 0: special tokens have no text in the events; 1: they appear; 2: they appear, each between two bytes SL_MARK, which
-                            no other text holds */
+    int keep_special;    /* 0: special tokens have no text in the events; 1: they appear; 2: they
+                            appear, each between two bytes SL_MARK, which no other text
+                            holds */
     int max_tokens;      /* 0 = until the context is full; -1 = none, with echo_logprob only */
     int min_tokens;      /* no end-of-sequence or stop token before */
     int ignore_eos;

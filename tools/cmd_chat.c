@@ -182,8 +182,8 @@ static sl_status answer(struct chat *x, sl_err *err)
     sl_chat chat = {.messages = str_c(&json)};
     SL_TRY_OUT(st);
     SL_TRY_OUT(sl_chat_render(x->c.m, &chat, NULL, &ids, &n_ids, err));
-    SL_TRY_OUT(sl_detokenize(x->c.m, ids + BASE_MAX(0, n_ids - 3), BASE_MIN(n_ids, 3), SL_DETOK_SPECIAL | SL_DETOK_PART, &tail,
-                             &n_tail, err));
+    SL_TRY_OUT(sl_detokenize(x->c.m, ids + BASE_MAX(0, n_ids - 3), BASE_MIN(n_ids, 3),
+                             SL_DETOK_SPECIAL | SL_DETOK_PART, &tail, &n_tail, err));
     sl_request q = {.ids = ids,
                     .n_ids = n_ids,
                     .max_tokens = x->o->n,

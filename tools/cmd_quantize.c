@@ -146,8 +146,10 @@ static void print_table(const struct quant_report *r)
     printf("%-13s %-9s %-7s %7s %12lld %12lld\n", "all", "", "", "", (long long)r->bytes_to, (long long)r->bytes_from);
     if (r->n_fallback) printf("%d matrices got another type: theirs can not hold their width, or has no place in such a file\n", r->n_fallback);
     if (r->n_folded) printf("scales of %d inputs folded\n", r->n_folded);
-    for (int i = 0; i < r->n_note; i++) printf("note: %s\n", r->note[i]);
-    if (r->n_probe && !r->n_probe_diff) printf("%d probe texts: the same ids from both tokenizers\n", r->n_probe);
+    for (int i = 0; i < r->n_note; i++)
+        printf("note: %s\n", r->note[i]);
+    if (r->n_probe && !r->n_probe_diff)
+        printf("%d probe texts: the same ids from both tokenizers\n", r->n_probe);
 }
 
 static void json_int(struct json_w *w, const char *key, int64_t v)
@@ -193,7 +195,8 @@ static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
     json_int(&w, "probes_differ", r->n_probe_diff);
     text_jw_key(&w, "notes");
     text_jw_arr(&w);
-    for (int i = 0; i < r->n_note; i++) text_jw_strz(&w, r->note[i]);
+    for (int i = 0; i < r->n_note; i++)
+        text_jw_strz(&w, r->note[i]);
     text_jw_arr_end(&w);
     text_jw_key(&w, "seconds");
     text_jw_real(&w, s, 4);
@@ -291,8 +294,10 @@ static int run(struct cmd_ctx *x)
     cmd_progress_end(&progress);
     if (st) return cmd_fail(&err);
     if (rep.n_probe_diff)
-        fprintf(stderr, "sluice: %d of %d probe texts get other ids from the target's tokenizer, such as \"%s\"\n", rep.n_probe_diff, rep.n_probe,
-                rep.probe);
+        fprintf(stderr,
+                "sluice: %d of %d probe texts get other ids from the target's tokenizer, such as "
+                "\"%s\"\n",
+                rep.n_probe_diff, rep.n_probe, rep.probe);
     if (o->common.json) return print_json(&rep, (double)(clock_now_ns() - t0) * 1e-9, &err) ? cmd_fail(&err) : CMD_OK;
     if (!o->common.quiet) print_table(&rep);
     return CMD_OK;

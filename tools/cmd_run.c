@@ -253,8 +253,7 @@ static sl_status run_steps(struct compute *c, struct answer *a, sl_err *err)
         SL_TRY(sl_step(c->e, err));
         if (a->n_tok == 0 && a->n_prompt)
             cmd_progress_count(&c->progress, "prompt", "tok", a->n_done, a->n_prompt);
-        if (a->failed_write)
-            return SL_FAIL(err, IO, "write failed: standard output: disk full");
+        if (a->failed_write) return SL_FAIL(err, IO, "write failed: standard output: disk full");
     }
     return SL_OK;
 }

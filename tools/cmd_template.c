@@ -149,7 +149,8 @@ static int run(struct cmd_ctx *c)
 const struct cmd cmd_template = {
     .name = "template",
     .summary = "the prompt that a chat template makes of messages",
-    .usage = "[-m MODEL [--chat-template FILE] | --template FILE] --messages FILE.json [--tools FILE.json] "
+    .usage = "[-m MODEL [--chat-template FILE] | --template FILE] --messages FILE.json [--tools "
+             "FILE.json] "
              "[--no-generation-prompt]\n"
              "       [--kwargs JSON] [--bos TEXT --eos TEXT]",
     .about = "Prints the rendered prompt byte for byte, as transformers renders it.",

@@ -64,7 +64,8 @@ static int on_progress(void *user, const char *what, int64_t done, int64_t total
     return cmd_stop != 0;
 }
 
-static sl_status work(struct cmd_ctx *x, struct quant_verify *q, struct quant_report *text, sl_err *err)
+static sl_status work(struct cmd_ctx *x, struct quant_verify *q, struct quant_report *text,
+                      sl_err *err)
 {
     static const char *const name[] = {"A", "B"};
     io_model *m[2] = {NULL, NULL};
@@ -86,11 +87,15 @@ static void print_text(struct verify *v, const struct quant_report *r)
 {
     v->n_over += r->n_note + (r->n_probe_diff > 0);
     if (v->o->common.json) return;
-    for (int i = 0; i < r->n_note; i++) printf("%s\n", r->note[i]);
-    if (r->n_probe_diff) printf("%d of %d probe texts get other ids, such as \"%s\"\n", r->n_probe_diff, r->n_probe, r->probe);
+    for (int i = 0; i < r->n_note; i++)
+        printf("%s\n", r->note[i]);
+    if (r->n_probe_diff)
+        printf("%d of %d probe texts get other ids, such as \"%s\"\n", r->n_probe_diff, r->n_probe,
+               r->probe);
 }
 
-static sl_status print_json(struct verify *v, const struct quant_verify *q, const struct quant_report *r, sl_err *err)
+static sl_status print_json(struct verify *v, const struct quant_verify *q,
+                            const struct quant_report *r, sl_err *err)
 {
     text_jw_arr_end(&v->w);
     text_jw_key(&v->w, "same");
@@ -105,7 +110,8 @@ static sl_status print_json(struct verify *v, const struct quant_verify *q, cons
     text_jw_real(&v->w, q->rms_rel, 6);
     text_jw_key(&v->w, "notes");
     text_jw_arr(&v->w);
-    for (int i = 0; i < r->n_note; i++) text_jw_strz(&v->w, r->note[i]);
+    for (int i = 0; i < r->n_note; i++)
+        text_jw_strz(&v->w, r->note[i]);
     text_jw_arr_end(&v->w);
     text_jw_key(&v->w, "probes");
     text_jw_int(&v->w, r->n_probe);
@@ -136,8 +142,12 @@ static int run(struct cmd_ctx *x)
     str_fini(&v.json);
     if (st) return cmd_fail(&err);
     if (!v.o->common.json)
-        printf("%d tensors in both, %d only in A, %d only in B; worst: max %.3e, relative rms %.3e; %s\n", q.n_same, q.n_only_a, q.n_only_b,
-               q.max_abs, q.rms_rel, v.n_over ? "not the same" : text.n_probe ? "ok, and the same ids for the probe texts" : "ok");
+        printf("%d tensors in both, %d only in A, %d only in B; worst: max %.3e, relative rms "
+               "%.3e; %s\n",
+               q.n_same, q.n_only_a, q.n_only_b, q.max_abs, q.rms_rel,
+               v.n_over       ? "not the same"
+               : text.n_probe ? "ok, and the same ids for the probe texts"
+                              : "ok");
     return v.n_over ? CMD_FAILED : CMD_OK;
 }
 
@@ -145,7 +155,8 @@ const struct cmd cmd_verify = {
     .name = "verify",
     .summary = "compare two models: tensors, tokenizers, templates",
     .usage = "A B [--tol X]",
-    .about = "Same tensors? Per tensor the largest and the relative RMS difference of the dequantised values. Same ids for 1000 texts, end tokens, chat\n"
+    .about = "Same tensors? Per tensor the largest and the relative RMS difference of the "
+             "dequantised values. Same ids for 1000 texts, end tokens, chat\n"
              "templates? Exit 1 where a tensor is above --tol or anything else differs.",
     .example = "sluice verify demo demo-q8_0.gguf --tol 0.02",
     .opts = opts,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request fields: one table (field_list.h, field_messages.h) says what each is, and these read it. */
+/* Request fields: one table (field_list.h, field_messages.h) says what each is, and these
+ * read it. */
 #ifndef API_FIELD_H
 #define API_FIELD_H
 
@@ -32,11 +33,12 @@ bool api_field_bool(const struct json *body, const char *name, bool def);
 const char *api_field_str(const struct json *body, const char *name, const char *def);
 /* NULL where absent or null. */
 const struct json *api_field(const struct json *body, const char *name);
-/* Write those of the n members into an open object, as they are, that are neither absent nor null. */
+/* Write into an open object, as they are, those of the n members that are neither absent nor
+ * null. */
 void api_fields_put(struct json_w *w, const struct json *body, const char *const *name, int n);
 
-/* REQUEST, with its path (path.name; path may be empty), when o has a member name that is neither null
- * nor of that kind. o may be NULL. */
+/* REQUEST, with its path (path.name; path may be empty), when o has a member name that is neither
+ * null nor of that kind. o may be NULL. */
 sl_status api_field_kind(const struct json *o, const char *path, const char *name,
                          enum json_kind kind, sl_err *err) BASE_MUST_USE;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every field that a request body may have, once: docs/api.md, the checks and the tests are made from
- * this table. Unknown fields are ignored:
- * what other servers are known to read and could change an answer is here.
+/* Every field that a request body may have, once: docs/api.md, the checks and the tests are made
+ * from this table. Unknown fields are ignored: what other servers are known to read and could
+ * change an answer is here.
  *
  * F(routes, name, type, min, max, what, note)
  *   routes  C chat, T completions, R responses, E embeddings (any of them, as an OR)

@@ -248,9 +248,8 @@ sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err)
         sl_status st = str_status(&s, err);
         if (!st)
             st = sl_grammar_compile(
-                a->o.model,
-                is_strict(t) ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_JSON_SCHEMA_LOOSE, str_c(&s),
-                s.n, &g, err);
+                a->o.model, is_strict(t) ? SL_GRAMMAR_JSON_SCHEMA : SL_GRAMMAR_JSON_SCHEMA_LOOSE,
+                str_c(&s), s.n, &g, err);
         str_fini(&s);
         sl_grammar_unref(g);
         if (st) {

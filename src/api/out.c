@@ -98,7 +98,8 @@ void api_token_bytes(const api *a, int32_t id, struct str *out)
 {
     char *text = NULL;
     size_t n = 0;
-    sl_status st = sl_detokenize(a->o.model, &id, 1, SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL);
+    sl_status st =
+        sl_detokenize(a->o.model, &id, 1, SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL);
     if (st == SL_OK) str_put(out, text, n);
     if (st == SL_NOMEM) out->failed = st;
     sl_free(text);

@@ -104,7 +104,8 @@ static sl_status read_name(sl_model *m, const char *path, sl_err *err)
         io_meta_str(m->io, "general.name", &s, &n, NULL) == SL_OK && n > 0 && n < 200)
         return mem_arena_str(&m->arena, s, (size_t)n, &m->name, err);
     char hub[200];
-    if (engine_hub_name(path, hub, sizeof hub)) return mem_arena_str(&m->arena, hub, strlen(hub), &m->name, err);
+    if (engine_hub_name(path, hub, sizeof hub))
+        return mem_arena_str(&m->arena, hub, strlen(hub), &m->name, err);
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;

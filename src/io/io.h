@@ -43,8 +43,8 @@ void io_drop(const io_model *m, const void *p, uint64_t n);
 void io_evict(const io_model *m, const void *p, uint64_t n);
 int64_t io_disk_read(void); /* bytes that this process has had read from disks so far; 0 = not known */
 
-/* Why there is no tensor of that name, nor a matrix: NOTFOUND, or UNSUPPORTED where there is one that
- * is not read. */
+/* Why there is no tensor of that name, nor a matrix: NOTFOUND, or UNSUPPORTED where there is one
+ * that is not read. */
 sl_status io_missing(const io_model *m, const char *name, sl_err *err) BASE_MUST_USE;
 /* Tensors that are there and not read, for a type or number of dimensions that is not known: the
  * i-th name; NULL = no more. */
@@ -60,7 +60,8 @@ sl_status io_need_config(const io_model *m, const struct json **out, sl_err *err
 const struct json *io_generation_config(const io_model *m);
 /* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the folder by its fixed name; NULL = not there. */
 const char *io_text_file(const io_model *m, const char *name, uint64_t *n);
-/* Names of those that are there, from 0 on; NULL past the last. Further chat templates: "additional_chat_templates/NAME.jinja". */
+/* Names of those that are there, from 0 on; NULL past the last. Further chat templates:
+ * "additional_chat_templates/NAME.jinja". */
 const char *io_text_name(const io_model *m, int i);
 
 /* ---- GGUF metadata. Each getter: NOTFOUND when the key is missing, FORMAT when its type does not fit (names file, key and type).

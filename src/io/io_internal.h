@@ -152,8 +152,8 @@ sl_status io_plain_names(io_model *m, sl_err *err) BASE_MUST_USE;
 /* fused.c: experts of a layer in one tensor become matrices of their own. */
 sl_status io_split_fused(io_model *m, sl_err *err) BASE_MUST_USE;
 
-/* foreign.c: what bytes are that should be a file of a model and certainly are not: a git-lfs pointer,
- * a web page, an archive, UTF-16. NULL = nothing that is known. */
+/* foreign.c: what bytes are that should be a file of a model and certainly are not: a git-lfs
+ * pointer, a web page, an archive, UTF-16. NULL = nothing that is known. */
 const char *io_foreign(const void *p, uint64_t n);
 /* The same for files of weights, which are not text either; buf "" = not known. */
 void io_foreign_text(const void *p, uint64_t n, char *buf, size_t cap);

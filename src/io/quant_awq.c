@@ -178,14 +178,16 @@ sl_status io_autoround_prepare(io_model *m, sl_err *err)
     SL_TRY(text_json_str(m->quant, "packing_format", "auto_round:auto_gptq", &form, err));
     SL_TRY(text_json_str(m->quant, "data_type", "int", &type, err));
     if (strcasecmp(type, "int") != 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %s: AutoRound's data_type \"%.20s\" is not read (int is)",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %s: AutoRound's data_type \"%.20s\" is not read (int is)",
                        io_short(m->path), m->quant_file, type);
     const char *layout = strncasecmp(form, "auto_round:", 11) == 0 ? form + 11 : form;
     bool awq = strcasecmp(layout, "auto_awq") == 0 || strcasecmp(layout, "awq") == 0;
     if (!awq && strcasecmp(layout, "auto_gptq") != 0 && strcasecmp(layout, "gptq") != 0)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: %s: AutoRound's packing_format \"%.40s\" is not read (auto_gptq and auto_awq are)",
-                       io_short(m->path), m->quant_file, form);
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: %s: AutoRound's packing_format \"%.40s\" is not read (auto_gptq and auto_awq are)",
+            io_short(m->path), m->quant_file, form);
     SL_TRY(awq ? io_awq_prepare(m, err) : io_gptq_prepare(m, err));
     ((struct awq *)m->quant_own)->is_awq = awq;
     return SL_OK;

@@ -20,7 +20,8 @@ void io_out_u32(io_out *o, const char *key, uint32_t v);
 void io_out_u64(io_out *o, const char *key, uint64_t v);
 void io_out_f32(io_out *o, const char *key, float v);
 void io_out_bool(io_out *o, const char *key, bool v);
-/* An array of n values: its head; then n calls of io_out_elem_str (IO_STR), io_out_elem_i32 (IO_I32) or io_out_elem_f32 (IO_F32). */
+/* An array of n values: its head; then n calls of io_out_elem_str (IO_STR), io_out_elem_i32
+ * (IO_I32) or io_out_elem_f32 (IO_F32). */
 void io_out_array(io_out *o, const char *key, enum io_type elem, uint64_t n);
 void io_out_elem_str(io_out *o, const char *p, uint64_t n);
 void io_out_elem_i32(io_out *o, int32_t v);

@@ -135,9 +135,9 @@ size_t kern_mm_act_bytes(unsigned forms, int n_col, int n_tok_max);
 void kern_mm_act_init(struct mm_act_buf *b, unsigned forms, int n_col, int n_tok_max, void *base);
 /* Prepare token t from x[n_col] f32. Different tokens may be prepared by different workers. */
 void kern_mm_prep(struct mm_act_buf *b, int t, const float *x);
-/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer with is_parts that
- * has INT8 alone and whose n_col is a multiple of 32: the parts of a token, in any order and by any
- * workers, give the bits that kern_mm_prep gives in such a buffer. */
+/* The same for n_group groups of 32 from group g0 on, x their values, in a buffer with is_parts
+ * that has INT8 alone and whose n_col is a multiple of 32: the parts of a token, in any order and
+ * by any workers, give the bits that kern_mm_prep gives in such a buffer. */
 void kern_mm_prep_part(struct mm_act_buf *b, int t, int g0, int n_group, const float *x);
 
 /* ---- the product ---- */

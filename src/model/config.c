@@ -36,8 +36,10 @@ static sl_status check_type(const io_model *m, sl_err *err)
 {
     static const char *const other[][2] = {
         {"adapter", "a LoRA adapter, not a model: merge it into its base model"},
-        {"mmproj", "the part of a model that sees or hears (mmproj): give the file of its language model"},
-        {"projector", "the part of a model that sees or hears: give the file of its language model"},
+        {"mmproj",
+         "the part of a model that sees or hears (mmproj): give the file of its language model"},
+        {"projector",
+         "the part of a model that sees or hears: give the file of its language model"},
         {"imatrix", "an importance matrix, not a model"},
         {"vocab", "a vocabulary without weights"},
     };
@@ -46,11 +48,17 @@ static sl_status check_type(const io_model *m, sl_err *err)
     if (io_meta_str(m, "general.type", &type, &n, NULL) != SL_OK) n = 0;
     for (int i = 0; i < BASE_COUNT_OF(other); i++)
         if (n == strlen(other[i][0]) && memcmp(type, other[i][0], n) == 0)
-            return SL_FAIL(err, UNSUPPORTED, "%s: %s (general.type is %s)", io_path(m), other[i][1], other[i][0]);
+            return SL_FAIL(err, UNSUPPORTED, "%s: %s (general.type is %s)", io_path(m), other[i][1],
+                           other[i][0]);
     if (n && !(n == 5 && memcmp(type, "model", 5) == 0))
-        return SL_FAIL(err, UNSUPPORTED, "%s: general.type is %.*s, not model", io_path(m), (int)BASE_MIN(n, 40), type);
-    if (io_meta_str(m, "general.architecture", &arch, &n_arch, NULL) == SL_OK && n_arch == 4 && memcmp(arch, "clip", 4) == 0)
-        return SL_FAIL(err, UNSUPPORTED, "%s: the part of a model that sees or hears (clip): give the file of its language model", io_path(m));
+        return SL_FAIL(err, UNSUPPORTED, "%s: general.type is %.*s, not model", io_path(m),
+                       (int)BASE_MIN(n, 40), type);
+    if (io_meta_str(m, "general.architecture", &arch, &n_arch, NULL) == SL_OK && n_arch == 4 &&
+        memcmp(arch, "clip", 4) == 0)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: the part of a model that sees or hears (clip): give the file of its "
+                       "language model",
+                       io_path(m));
     return SL_OK;
 }
 

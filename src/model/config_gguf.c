@@ -104,7 +104,8 @@ static sl_status rope(const io_model *m, struct model_cfg *c, sl_err *err)
     bool given = false;
     double attn = 1, yarn_attn = 1;
     SL_TRY(model_gguf_real(m, "rope.freq_base", 10000.0, 1.0, 1e12, &c->rope_theta, err));
-    SL_TRY(model_gguf_real(m, "rope.scaling.original_context_length", c->n_ctx_train, 1, 1e9, &c->rope_orig_ctx, err));
+    SL_TRY(model_gguf_real(m, "rope.scaling.original_context_length", c->n_ctx_train, 1, 1e9,
+                           &c->rope_orig_ctx, err));
     SL_TRY(model_gguf_real(m, "rope.scaling.attn_factor", 1.0, 0, 1e3, &attn, err));
     SL_TRY(model_gguf_real(m, "rope.scaling.yarn_attn_factor", 1.0, 0, 1e3, &yarn_attn, err));
     SL_TRY(rope_factor(m, &c->rope_factor, &given, err));
@@ -160,7 +161,8 @@ sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err)
     return SL_OK;
 }
 
-/* attention.sliding_window_pattern: which layers have the window, or, as one number n, all but every n-th (0: all). */
+/* attention.sliding_window_pattern: which layers have the window, or, as one number n, all but
+ * every n-th (0: all). */
 static sl_status window_layers(const io_model *m, struct model_cfg *c, sl_err *err)
 {
     char full[128];
@@ -170,11 +172,13 @@ static sl_status window_layers(const io_model *m, struct model_cfg *c, sl_err *e
     full_key(m, "attention.sliding_window_pattern", full, sizeof full);
     if (io_meta_array(m, full, &arr, NULL) != SL_OK) {
         SL_TRY(model_gguf_int(m, "attention.sliding_window_pattern", 0, 0, 1024, &every, err));
-        for (int i = 0; i < c->n_layer; i++) c->window_layer[i] = every == 0 || i % every < every - 1;
+        for (int i = 0; i < c->n_layer; i++)
+            c->window_layer[i] = every == 0 || i % every < every - 1;
         return SL_OK;
     }
     if (arr.n != (uint64_t)c->n_layer && arr.n != (uint64_t)(c->n_layer + c->n_mtp))
-        return SL_FAIL(err, FORMAT, "%s: %s has %llu entries for %d layers", io_path(m), full, (unsigned long long)arr.n, c->n_layer);
+        return SL_FAIL(err, FORMAT, "%s: %s has %llu entries for %d layers", io_path(m), full,
+                       (unsigned long long)arr.n, c->n_layer);
     for (int i = 0; i < c->n_layer; i++) {
         if (!io_array_i64(&arr, (uint64_t)i, &v) || v < 0 || v > 1)
             return SL_FAIL(err, FORMAT, "%s: %s[%d] is neither 0 nor 1", io_path(m), full, i);
@@ -190,7 +194,10 @@ sl_status model_gguf_layers(const io_model *m, struct model_cfg *c, sl_err *err)
     if (c->kv_lora) return SL_OK;
     SL_TRY(model_gguf_int(m, "attention.value_length", c->d_head, 1, 65536, &d_v, err));
     if (d_v == c->d_head) return SL_OK;
-    return SL_FAIL(err, UNSUPPORTED, "%s: attention.value_length is %d, the keys' is %d: only equal ones are supported", io_path(m), d_v, c->d_head);
+    return SL_FAIL(
+        err, UNSUPPORTED,
+        "%s: attention.value_length is %d, the keys' is %d: only equal ones are supported",
+        io_path(m), d_v, c->d_head);
 }
 
 sl_status model_gguf_moe(const io_model *m, struct model_cfg *c, sl_err *err)

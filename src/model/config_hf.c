@@ -62,7 +62,8 @@ sl_status model_hf_real(const struct json *o, const char *names, double def, dou
 /* Another name of it is refused where the usual one is missing; beside it, it is a leftover. */
 static sl_status norm_eps(const struct json *o, double *eps, sl_err *err)
 {
-    static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_epsilon|rms_norm_epsilon";
+    static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_"
+                                "epsilon|rms_norm_epsilon";
     char name[64];
     if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
         return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
@@ -131,7 +132,8 @@ static sl_status yarn(const struct json *s, struct model_cfg *c, sl_err *err)
 }
 
 /* The member that is an object with something in it; NULL = none. */
-static sl_status rope_object(const struct json *o, const char *name, const struct json **out, sl_err *err)
+static sl_status rope_object(const struct json *o, const char *name, const struct json **out,
+                             sl_err *err)
 {
     const struct json *s = text_json_get(o, name);
     *out = NULL;
@@ -143,7 +145,8 @@ static sl_status rope_object(const struct json *o, const char *name, const struc
 
 static bool same_value(const struct json *a, const struct json *b)
 {
-    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K, num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
+    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K,
+         num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
     if (!b) return a->kind == JSON_NULL_K;
     if (num_a && num_b) return a->f == b->f;
     if (a->kind != b->kind) return false;
@@ -158,7 +161,10 @@ static sl_status one_rope(const struct json *old, const struct json *new, sl_err
         const struct json *v = text_json_get(new, k->key);
         if (!v && strcmp(k->key, "type") == 0) v = text_json_get(new, "rope_type");
         if (!same_value(k, v))
-            return SL_FAIL(err, UNSUPPORTED, "rope_scaling and rope_parameters differ in %.40s: which of them holds is not said", k->key);
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "rope_scaling and rope_parameters differ in %.40s: which of them holds is not said",
+                k->key);
     }
     return SL_OK;
 }
@@ -196,35 +202,48 @@ sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl
     return model_keys_rope(s, name, type, c, err);
 }
 
-sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c, sl_err *err)
+sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c,
+                               sl_err *err)
 {
     const struct json *list = text_json_get(o, "layer_types");
     int i = 0;
     if (!list || list->kind == JSON_NULL_K) return SL_OK;
     if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
     if (list->n != (size_t)c->n_layer)
-        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers", (long long)list->n, c->n_layer);
+        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers",
+                       (long long)list->n, c->n_layer);
     for (const struct json *v = list->child; v; v = v->next, i++) {
         bool slides = text_json_is(v, "sliding_attention");
         if (!slides && !text_json_is(v, "full_attention"))
-            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is %.40s: full_attention and sliding_attention are supported", i,
-                           v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "layer_types[%d] is %.40s: full_attention and sliding_attention are supported", i,
+                v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
         if (slides && !c->n_window)
-            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is sliding_attention, but there is no sliding window", i);
-        if (by_layer) c->window_layer[i] = slides;
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer_types[%d] is sliding_attention, but there is no sliding window",
+                           i);
+        if (by_layer)
+            c->window_layer[i] = slides;
         else if (c->n_window && !slides)
-            return SL_FAIL(err, UNSUPPORTED, "layer_types[%d] is full_attention, but all layers of this architecture have the window", i);
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer_types[%d] is full_attention, but all layers of this architecture "
+                           "have the window",
+                           i);
     }
     return SL_OK;
 }
 
-sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c, sl_err *err)
+sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c,
+                          sl_err *err)
 {
     const struct json *v = text_json_get(o, "sliding_window");
     int from = 0;
-    SL_TRY(model_hf_int(o, "sliding_window", v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28, &c->n_window, err));
+    SL_TRY(model_hf_int(o, "sliding_window", v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28,
+                        &c->n_window, err));
     if (by_layer) SL_TRY(model_hf_int(o, "max_window_layers", 28, 0, 1024, &from, err));
-    for (int i = 0; i < c->n_layer + c->n_mtp; i++) c->window_layer[i] = c->n_window && i >= from;
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        c->window_layer[i] = c->n_window && i >= from;
     return model_hf_layer_types(o, by_layer, c, err);
 }
 
@@ -239,7 +258,8 @@ sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err)
     SL_TRY(model_hf_int(o, "qk_nope_head_dim", -1, 1, 65536, &c->d_nope, err));
     SL_TRY(model_hf_int(o, "qk_rope_head_dim", -1, 2, 65536, &c->d_rope, err));
     SL_TRY(model_hf_int(o, "v_head_dim", -1, 1, 65536, &c->d_v, err));
-    if (strcmp(c->arch, "deepseek_v3") == 0) SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
+    if (strcmp(c->arch, "deepseek_v3") == 0)
+        SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
     c->rope_style = interleave ? MODEL_ROPE_PAIRS : MODEL_ROPE_HALF;
     c->d_head = c->d_nope + c->d_rope;
     c->n_head_kv = c->n_head;

@@ -6,19 +6,24 @@
 
 #include "model/model_internal.h"
 
-/* Files of before the middle of 2025 do not say in how many groups the experts are. Of the published models it is known. */
+/* Files of before the middle of 2025 do not say in how many groups the experts are. Of the
+ * published models it is known. */
 static sl_status groups(const io_model *m, struct model_cfg *c, sl_err *err)
 {
     static const struct {
         bool sigmoid;
         int n_expert, n_layer, n, used;
-    } known[] = {{true, 256, 61, 8, 4} /* DeepSeek-V3, R1 */, {false, 160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */, {true, 384, 61, 1, 1} /* Kimi-K2 */};
+    } known[] = {{true, 256, 61, 8, 4} /* DeepSeek-V3, R1 */,
+                 {false, 160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */,
+                 {true, 384, 61, 1, 1} /* Kimi-K2 */};
     SL_TRY(model_gguf_int(m, "expert_group_count", 0, 0, 4096, &c->n_group, err));
-    SL_TRY(model_gguf_int(m, "expert_group_used_count", c->n_group ? 1 : 0, 0, 4096, &c->n_group_used, err));
+    SL_TRY(model_gguf_int(m, "expert_group_used_count", c->n_group ? 1 : 0, 0, 4096,
+                          &c->n_group_used, err));
     if (c->n_group) return SL_OK;
     c->n_group = c->n_group_used = 1;
     for (int i = 0; i < BASE_COUNT_OF(known); i++)
-        if (c->route_sigmoid == known[i].sigmoid && c->n_expert == known[i].n_expert && c->n_layer == known[i].n_layer) {
+        if (c->route_sigmoid == known[i].sigmoid && c->n_expert == known[i].n_expert &&
+            c->n_layer == known[i].n_layer) {
             c->n_group = known[i].n;
             c->n_group_used = known[i].used;
             return SL_OK;
@@ -32,14 +37,18 @@ static sl_status shared_count(const io_model *m, struct model_cfg *c, sl_err *er
 {
     char name[96];
     uint64_t n = 0;
-    if (!c->n_expert || c->n_shared || io_meta_u64(m, "deepseek2.expert_shared_count", &n, NULL) == SL_OK) return SL_OK;
+    if (!c->n_expert || c->n_shared ||
+        io_meta_u64(m, "deepseek2.expert_shared_count", &n, NULL) == SL_OK)
+        return SL_OK;
     for (int i = 0; i < c->n_layer; i++) {
         model_tensor_name(IO_GGUF, ROLE_UP_SHEXP, i, 0, "weight", name, sizeof name);
         const struct tensor *t = io_find(m, name);
         if (!t || t->n_dim != 2) continue;
         if (t->shape[0] % c->d_ff_expert || t->shape[0] / c->d_ff_expert > 64)
-            return SL_FAIL(err, FORMAT, "%s: expert_shared_count is missing, and %s has %lld rows, no multiple of %d", io_path(m), name,
-                           (long long)t->shape[0], c->d_ff_expert);
+            return SL_FAIL(
+                err, FORMAT,
+                "%s: expert_shared_count is missing, and %s has %lld rows, no multiple of %d",
+                io_path(m), name, (long long)t->shape[0], c->d_ff_expert);
         c->n_shared = (int)(t->shape[0] / c->d_ff_expert);
         return SL_OK;
     }

@@ -19,10 +19,14 @@ static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
     if (text_json_is(text_json_get(o, "model_type"), "mistral")) {
         SL_TRY(model_hf_window(o, 4096, false, c, err));
     } else {
-        int window = 0; /* of an architecture that has none: harmless only where it holds all of the context */
+        int window = 0; /* of an architecture that has none: harmless only where it holds all of the
+                           context */
         SL_TRY(model_hf_int(o, "sliding_window", 0, 0, 1 << 28, &window, err));
         if (window && window < c->n_ctx_train)
-            return SL_FAIL(err, UNSUPPORTED, "sliding_window is %d, which model_type llama does not have (mistral does)", window);
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "sliding_window is %d, which model_type llama does not have (mistral does)",
+                window);
         SL_TRY(model_hf_layer_types(o, false, c, err));
     }
     SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));

@@ -423,14 +423,15 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
 }
 
 /* Both matrices of all experts in one stack, of each expert gate's rows first. */
-static sl_status fused_weights(struct model *m, const io_model *io, const char *name, bool up, int64_t rows, int64_t cols, struct weight *w,
-                               sl_err *err)
+static sl_status fused_weights(struct model *m, const io_model *io, const char *name, bool up,
+                               int64_t rows, int64_t cols, struct weight *w, sl_err *err)
 {
     int E = m->cfg.n_expert;
     struct weight all;
     SL_TRY(get_weight(io, name, &all, err));
     SL_TRY(want_shape(&all, 2 * E * rows, cols, err));
-    for (int e = 0; e < E; e++) w[e] = weight_rows(&all, (2 * e + up) * rows, rows);
+    for (int e = 0; e < E; e++)
+        w[e] = weight_rows(&all, (2 * e + up) * rows, rows);
     return SL_OK;
 }
 

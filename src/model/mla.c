@@ -10,7 +10,8 @@
 
 #include "model/model_internal.h"
 
-/* The norms of both latents have this epsilon whatever rms_norm_eps says: the published code makes them without naming one, and this is its default. */
+/* The norms of both latents have this epsilon whatever rms_norm_eps says: the published code makes
+ * them without naming one, and this is its default. */
 #define LATENT_EPS 1e-6f
 
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A prompt in one chunk breaks even when it is a little longer than where it
@@ -34,8 +35,13 @@ static void queries(struct model *m, const struct dev_batch *b, const struct lay
     }
     struct dev_matmul a = {.act = m->a_attn, .n_row = b->n_tok, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {m->qa, m->k}};
     dev_matmul(m->d, b, &a);
-    struct dev_norm n = {.x = m->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .n_row = b->n_tok,
-                         .act = m->a_q_a, .y = m->tap_fn ? m->tap_y : NULL};
+    struct dev_norm n = {.x = m->qa,
+                         .w = l->q_a_norm,
+                         .eps = LATENT_EPS,
+                         .n = c->q_lora,
+                         .n_row = b->n_tok,
+                         .act = m->a_q_a,
+                         .y = m->tap_fn ? m->tap_y : NULL};
     dev_norm(m->d, b, &n);
     model_tap_put(m, MODEL_TAP_Q_B, m->tap_y, b->n_tok, c->q_lora, c->q_lora);
     struct dev_matmul q = {.act = m->a_q_a, .n_row = b->n_tok, .n_mat = 1, .w = {l->q_b}, .y = {m->q}};
@@ -56,8 +62,14 @@ void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, cons
     const struct model_cfg *c = &m->cfg;
     int64_t row = c->kv_lora + c->d_rope;
     queries(m, b, l);
-    struct dev_norm n = {.x = m->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .n_row = b->n_tok,
-                         .ldx = row, .ldy = row, .y = m->k};
+    struct dev_norm n = {.x = m->k,
+                         .w = l->kv_a_norm,
+                         .eps = LATENT_EPS,
+                         .n = c->kv_lora,
+                         .n_row = b->n_tok,
+                         .ldx = row,
+                         .ldy = row,
+                         .y = m->k};
     dev_norm(m->d, b, &n);
     model_tap_put(m, MODEL_TAP_KV_B, m->k, b->n_tok, c->kv_lora, row);
     rope(m, b, m->k + c->kv_lora, 1, row, row);

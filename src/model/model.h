@@ -29,7 +29,8 @@ struct model_cfg {
     float norm_eps;
     bool tied_head, attn_bias, qk_norm;
     int n_window;           /* sliding window in tokens, the token itself included; 0 = none */
-    uint8_t *window_layer;  /* [n_layer + n_mtp] 1 = has it, where there is one; owned by the model */
+    uint8_t *window_layer;  /* [n_layer + n_mtp] 1 = has it, where there is one; owned by the
+                               model */
     /* rope */
     enum model_rope_style rope_style;
     int n_rot;              /* rotated dimensions */
@@ -38,7 +39,8 @@ struct model_cfg {
     double rope_factor, rope_orig_ctx;
     double rope_low_freq, rope_high_freq;               /* llama3 */
     double yarn_beta_fast, yarn_beta_slow, yarn_mscale; /* yarn_mscale: factor on cos and sin */
-    bool yarn_real;         /* the correction range is not rounded to whole dimensions ("truncate": false) */
+    bool yarn_real;         /* the correction range is not rounded to whole dimensions
+                               ("truncate": false) */
     double attn_scale;                                  /* of q k^T, YaRN's mscale_all_dim regarded */
     /* MLA */
     int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
@@ -48,7 +50,8 @@ struct model_cfg {
     uint8_t *moe_layer;     /* [n_layer + n_mtp] 1 = routed experts; owned by the model */
     bool route_sigmoid, route_norm, route_bias, group_max;
     int n_group, n_group_used;
-    bool group_unsaid;      /* a GGUF of many experts does not say whether they are in groups: they are taken not to be */
+    bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
+                          taken not to be */
     float route_scale;
 };
 
@@ -68,16 +71,19 @@ struct model_opts {
     void *user;
 };
 
-/* Read and check the hyperparameters only (inspect, planning). cfg->moe_layer and window_layer are allocated in the arena. UNSUPPORTED names an unknown architecture.
- * FORMAT names the field and its value. */
+/* Read and check the hyperparameters only (inspect, planning). cfg->moe_layer and window_layer are
+ * allocated in the arena. UNSUPPORTED names an unknown architecture. FORMAT names the field and its
+ * value. */
 sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *out, sl_err *err)
     BASE_MUST_USE;
 /* Is the model a quantised one of at most 512 columns? Such models are computed in f32 by default: what coarser activations lose does not average out over so few
  * columns, in mixtures of experts they choose another expert now and then, and exact ones cost them milliseconds. */
 bool model_wants_f32(const io_model *m, const struct model_cfg *cfg);
-/* Tensors that nothing of the architecture reads, but for those that change nothing (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED
- * names the first ones. In a folder *text, in the arena, is a line that does; NULL = there are none. */
-sl_status model_unused(const io_model *m, const struct model_cfg *cfg, struct arena *a, const char **text, sl_err *err) BASE_MUST_USE;
+/* Tensors that nothing of the architecture reads, but for those that change nothing
+ * (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED names the first ones. In a folder
+ * *text, in the arena, is a line that does; NULL = there are none. */
+sl_status model_unused(const io_model *m, const struct model_cfg *cfg, struct arena *a,
+                       const char **text, sl_err *err) BASE_MUST_USE;
 /* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
 void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t *total, int64_t *active);
 

@@ -31,7 +31,8 @@ sl_status model_gguf_real(const io_model *m, const char *key, double def, double
 sl_status model_gguf_flag(const io_model *m, const char *key, bool def, bool *out, sl_err *err)
     BASE_MUST_USE;
 sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Which layers have the sliding window, and that a head's values are as wide as its keys, unless it is MLA's. */
+/* Which layers have the sliding window, and that a head's values are as wide as its keys, unless it
+ * is MLA's. */
 sl_status model_gguf_layers(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 /* Experts, and which layers have them (c->moe_layer). */
 sl_status model_gguf_moe(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
@@ -46,19 +47,26 @@ sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err
 sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
     BASE_MUST_USE;
 /* What Qwen3 and Qwen3-MoE share; by_layer as in model_hf_window. */
-sl_status model_hf_qwen3(const struct json *o, bool by_layer, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status model_hf_qwen3(const struct json *o, bool by_layer, struct model_cfg *c,
+                         sl_err *err) BASE_MUST_USE;
 sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* sliding_window (def where the key is absent; null is none) of all layers, or, by_layer, of those that layer_types names, else of those from
- * max_window_layers on. */
-sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* layer_types of a configuration whose c->n_window and c->window_layer are known: by_layer: obeyed; else it must say the same. */
-sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+/* sliding_window (def where the key is absent; null is none) of all layers, or, by_layer, of those
+ * that layer_types names, else of those from max_window_layers on. */
+sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c,
+                          sl_err *err) BASE_MUST_USE;
+/* layer_types of a configuration whose c->n_window and c->window_layer are known: by_layer: obeyed;
+ * else it must say the same. */
+sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c,
+                               sl_err *err) BASE_MUST_USE;
 sl_status model_cfg_check(const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 
-/* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is not at its neutral value ---- */
-sl_status model_keys_hf(const struct json *config, const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+/* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is
+ * not at its neutral value ---- */
+sl_status model_keys_hf(const struct json *config, const struct model_cfg *c,
+                        sl_err *err) BASE_MUST_USE;
 /* name: "rope_scaling" or "rope_parameters"; rope may be NULL. */
-sl_status model_keys_rope(const struct json *rope, const char *name, const char *type, const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status model_keys_rope(const struct json *rope, const char *name, const char *type,
+                          const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 sl_status model_keys_gguf(const io_model *m, const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 
 /* ---- packed layers ---- */
@@ -145,7 +153,8 @@ struct model {
     struct behind behind;
 };
 
-/* unused.c: is a plain bias of that attention matrix part of the model? In folders only where the configuration says so. */
+/* unused.c: is a plain bias of that attention matrix part of the model? In folders only where the
+ * configuration says so. */
 bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role);
 /* load.c */
 sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l,

@@ -59,12 +59,14 @@ static bool number_after(const char *s, const char *prefix, int *n, const char *
 static bool is_part(const char *s, const char *part, char *suffix, size_t n_suffix)
 {
     size_t k = strlen(part);
-    if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix) return false;
+    if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix)
+        return false;
     snprintf(suffix, n_suffix, "%s", s + k + 1);
     return true;
 }
 
-/* The expert's number is cut out of an HF name: "mlp.experts.7.up_proj.weight" -> "mlp.experts.%d.up_proj.weight". */
+/* The expert's number is cut out of an HF name: "mlp.experts.7.up_proj.weight" ->
+ * "mlp.experts.%d.up_proj.weight". */
 static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
 {
     const char *rest = NULL;
@@ -84,13 +86,19 @@ void model_name_parse(enum io_kind kind, const char *name, struct model_name *id
             snprintf(id->suffix, sizeof id->suffix, "weight");
             return;
         }
-    if (!number_after(name, kind == IO_GGUF ? "blk." : "model.layers.", &id->layer, &rest) || *rest != '.') return;
+    if (!number_after(name, kind == IO_GGUF ? "blk." : "model.layers.", &id->layer, &rest) ||
+        *rest != '.')
+        return;
     rest++;
     if (kind == IO_HF) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
-    if (kind == IO_GGUF && strcmp(rest, roles[ROLE_ROUTER_BIAS].gguf) == 0) rest = "exp_probs_b.bias"; /* some files leave it out */
+    if (kind == IO_GGUF && strcmp(rest, roles[ROLE_ROUTER_BIAS].gguf) == 0)
+        rest = "exp_probs_b.bias"; /* some files leave it out */
     for (int r = 0; r < N_ROLE; r++) {
-        if (!is_part(rest, kind == IO_GGUF ? roles[r].gguf : roles[r].hf, id->suffix, sizeof id->suffix)) continue;
-        if (kind == IO_HF && r == ROLE_ROUTER && strcmp(id->suffix, "e_score_correction_bias") == 0) r = ROLE_ROUTER_BIAS;
+        if (!is_part(rest, kind == IO_GGUF ? roles[r].gguf : roles[r].hf, id->suffix,
+                     sizeof id->suffix))
+            continue;
+        if (kind == IO_HF && r == ROLE_ROUTER && strcmp(id->suffix, "e_score_correction_bias") == 0)
+            r = ROLE_ROUTER_BIAS;
         if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
         id->role = r;
         return;

@@ -53,8 +53,8 @@ void model_tensor_name(enum io_kind kind, enum model_role role, int layer, int e
 enum model_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
 /* The reverse. */
 struct model_name {
-    int global; /* enum model_global, -1 = none */
-    int role;   /* enum model_role, -1 = unknown */
+    int global;        /* enum model_global, -1 = none */
+    int role;          /* enum model_role, -1 = unknown */
     int layer, expert; /* -1 = none; expert: -1 in stacks too */
     char suffix[32];   /* "weight", "bias", ...; "" where role is unknown */
 };

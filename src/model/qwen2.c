@@ -15,8 +15,10 @@ static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
     bool sliding = false;
     c->attn_bias = true;
     SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding) SL_TRY(model_hf_window(o, 4096, true, c, err));
-    else SL_TRY(model_hf_layer_types(o, true, c, err));
+    if (sliding)
+        SL_TRY(model_hf_window(o, 4096, true, c, err));
+    else
+        SL_TRY(model_hf_layer_types(o, true, c, err));
     return model_hf_rope(o, c->d_head, c, err);
 }
 

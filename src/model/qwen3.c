@@ -16,8 +16,10 @@ sl_status model_hf_qwen3(const struct json *o, bool by_layer, struct model_cfg *
     c->qk_norm = true;
     SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));
     SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding) SL_TRY(model_hf_window(o, 4096, by_layer, c, err));
-    else SL_TRY(model_hf_layer_types(o, by_layer, c, err));
+    if (sliding)
+        SL_TRY(model_hf_window(o, 4096, by_layer, c, err));
+    else
+        SL_TRY(model_hf_layer_types(o, by_layer, c, err));
     return model_hf_rope(o, c->d_head, c, err);
 }
 

@@ -34,7 +34,9 @@ static sl_status read_layers(const struct json *o, struct model_cfg *c, sl_err *
 
 static sl_status read_hf(const struct json *o, struct model_cfg *c, sl_err *err)
 {
-    SL_TRY(model_hf_qwen3(o, false, c, err)); /* transformers gives the window to all layers, whatever max_window_layers says */
+    SL_TRY(model_hf_qwen3(
+        o, false, c,
+        err)); /* transformers gives the window to all layers, whatever max_window_layers says */
     SL_TRY(model_hf_int(o, "num_experts|num_local_experts", -1, 0, 4096, &c->n_expert, err));
     c->group_max = true;
     if (c->n_expert) {

@@ -40,10 +40,10 @@ void os_map_guard(void);
 /* A whole small file into memory (mem_free). Errors as os_map_open, LIMIT when longer than max. NUL is put behind. */
 sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
     BASE_MUST_USE;
-/* The same of a file that is read only once: a pipe, a terminal or a device (/dev/stdin, /dev/fd/63, a named pipe) is fine too and read to its
- * end. Errors: as os_read_file. */
-sl_status os_read_once(const char *path, uint64_t max, char **out, uint64_t *n, sl_err *err)
-    BASE_MUST_USE;
+/* The same of a file that is read only once: a pipe, a terminal or a device (/dev/stdin,
+ * /dev/fd/63, a named pipe) is fine too and read to its end. Errors: as os_read_file. */
+sl_status os_read_once(const char *path, uint64_t max, char **out, uint64_t *n,
+                       sl_err *err) BASE_MUST_USE;
 /* Write a file through a temporary name, fsync and rename; an existing one is replaced. */
 sl_status os_write_file(const char *path, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 

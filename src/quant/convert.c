@@ -324,7 +324,8 @@ sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err
 }
 
 /* What was written, read again: does it say the same of text? */
-static sl_status compare_target(const io_model *src, const char *dst, struct quant_report *rep, sl_err *err)
+static sl_status compare_target(const io_model *src, const char *dst, struct quant_report *rep,
+                                sl_err *err)
 {
     static const char *const name[] = {"the source", "the target"};
     io_model *m = NULL;

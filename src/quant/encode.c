@@ -347,7 +347,10 @@ static bool scale_unheard(const struct quant_plan *p, const struct quant_item *i
     if (p->to != IO_GGUF || !p->has_cfg || (!mla && strcmp(p->cfg.arch, "qwen2") != 0)) return false;
     switch (it->id.role) {
     case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
-    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_UP_EXPS: case ROLE_DOWN_EXPS:
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+    case ROLE_GATE_UP_EXPS:
+    case ROLE_DOWN_EXPS:
         return true;
     case ROLE_Q:
         return mla;

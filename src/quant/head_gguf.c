@@ -55,12 +55,14 @@ static sl_status put_rope(const struct quant_plan *p, const struct keys *k, sl_e
     put_real(k, "rope.scaling.yarn_beta_fast", c->yarn_beta_fast);
     put_real(k, "rope.scaling.yarn_beta_slow", c->yarn_beta_slow);
     if (c->yarn_real)
-        return SL_FAIL(err, UNSUPPORTED, "%s: config.json: truncate false, which GGUF can not say", io_path(p->src));
+        return SL_FAIL(err, UNSUPPORTED, "%s: config.json: truncate false, which GGUF can not say",
+                       io_path(p->src));
     if (!s || s->kind != JSON_OBJECT_K) s = text_json_get(o, "rope_scaling");
     SL_TRY(text_json_real(s, "mscale_all_dim", 0, &all, err));
     SL_TRY(text_json_real(s, "mscale", all, &one, err));
     double usual = 0.1 * log(c->rope_factor) + 1, want = c->kv_lora && all > 0 ? 1 : usual;
-    if (fabs(c->yarn_mscale / want - 1) > 1e-9) put_real(k, "rope.scaling.attn_factor", c->yarn_mscale / want);
+    if (fabs(c->yarn_mscale / want - 1) > 1e-9)
+        put_real(k, "rope.scaling.attn_factor", c->yarn_mscale / want);
     if (!c->kv_lora) return SL_OK;
     if (one != all)
         return SL_FAIL(err, UNSUPPORTED, "%s: config.json: mscale %g and mscale_all_dim %g differ, which GGUF can not say",
@@ -95,12 +97,15 @@ static void put_window(const struct model_cfg *c, const struct keys *k)
 {
     char buf[128];
     int n = 0;
-    for (int i = 0; i < c->n_layer; i++) n += c->window_layer[i];
+    for (int i = 0; i < c->n_layer; i++)
+        n += c->window_layer[i];
     if (!c->n_window || !n) return;
     put_int(k, "attention.sliding_window", c->n_window);
     if (n == c->n_layer) return;
-    io_out_array(k->out, full(k, "attention.sliding_window_pattern", buf, sizeof buf), IO_I32, (uint64_t)c->n_layer);
-    for (int i = 0; i < c->n_layer; i++) io_out_elem_i32(k->out, c->window_layer[i]);
+    io_out_array(k->out, full(k, "attention.sliding_window_pattern", buf, sizeof buf), IO_I32,
+                 (uint64_t)c->n_layer);
+    for (int i = 0; i < c->n_layer; i++)
+        io_out_elem_i32(k->out, c->window_layer[i]);
 }
 
 static void put_attention(const struct model_cfg *c, const struct keys *k)
@@ -136,7 +141,9 @@ static sl_status from_hf(const struct quant_plan *p, io_out *out, sl_err *err)
 {
     const struct model_cfg *c = &p->cfg;
     struct keys k = {out, gguf_arch(c->arch)};
-    if (!k.arch) return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%s' can not be written as GGUF", io_path(p->src), c->arch);
+    if (!k.arch)
+        return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%s' can not be written as GGUF",
+                       io_path(p->src), c->arch);
     if (c->kv_lora && c->rope_style != MODEL_ROPE_PAIRS)
         return SL_FAIL(err, UNSUPPORTED, "%s: config.json: rope_interleave false, which GGUF can not say", io_path(p->src));
     const char *path = io_path(p->src), *base = path + strlen(path);

@@ -232,7 +232,8 @@ static void put_rope(const struct quant_plan *p, struct json_w *w)
             put_real(w, "mscale_all_dim", (double)(float)(log_mul * 10));
         }
         double usual = log_mul > 0 ? 1 : 0.1 * log(c->rope_factor) + 1;
-        if (fabs(c->yarn_mscale / usual - 1) > 1e-9) put_real(w, "attention_factor", c->yarn_mscale);
+        if (fabs(c->yarn_mscale / usual - 1) > 1e-9)
+            put_real(w, "attention_factor", c->yarn_mscale);
     }
     text_jw_obj_end(w);
 }
@@ -279,27 +280,32 @@ static bool has_bias(const struct quant_plan *p)
     return io_find(p->src, "blk.0.attn_q.bias") != NULL;
 }
 
-/* Which layers have a window: layer_types for the architectures whose configuration has it, none for the others. */
+/* Which layers have a window: layer_types for the architectures whose configuration has it, none
+ * for the others. */
 static sl_status put_window(const struct quant_plan *p, struct json_w *w, sl_err *err)
 {
     const struct model_cfg *c = &p->cfg;
-    bool by_layer = strcmp(c->arch, "qwen2") == 0 || strcmp(c->arch, "qwen3") == 0, qwen = strncmp(c->arch, "qwen", 4) == 0;
+    bool by_layer = strcmp(c->arch, "qwen2") == 0 || strcmp(c->arch, "qwen3") == 0,
+         qwen = strncmp(c->arch, "qwen", 4) == 0;
     int n = 0;
-    for (int i = 0; i < c->n_layer; i++) n += c->n_window && c->window_layer[i];
+    for (int i = 0; i < c->n_layer; i++)
+        n += c->n_window && c->window_layer[i];
     if (!n) {
         if (strcmp(c->arch, "llama") != 0) put_null(w, "sliding_window");
         return SL_OK;
     }
     if (n < c->n_layer && !by_layer)
-        return SL_FAIL(err, UNSUPPORTED, "%s: a sliding window in %d of %d layers, which a folder of %s can not say", io_path(p->src), n,
-                       c->n_layer, c->arch);
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: a sliding window in %d of %d layers, which a folder of %s can not say",
+                       io_path(p->src), n, c->n_layer, c->arch);
     put_int(w, "sliding_window", c->n_window);
     if (qwen) put_bool(w, "use_sliding_window", true);
     if (!by_layer) return SL_OK;
     put_int(w, "max_window_layers", 0);
     text_jw_key(w, "layer_types");
     text_jw_arr(w);
-    for (int i = 0; i < c->n_layer; i++) text_jw_strz(w, c->window_layer[i] ? "sliding_attention" : "full_attention");
+    for (int i = 0; i < c->n_layer; i++)
+        text_jw_strz(w, c->window_layer[i] ? "sliding_attention" : "full_attention");
     text_jw_arr_end(w);
     return SL_OK;
 }
@@ -309,15 +315,23 @@ static sl_status only_said(const struct quant_plan *p, sl_err *err)
 {
     const struct model_cfg *c = &p->cfg;
     if (c->rope_kind != MODEL_ROPE_YARN && c->yarn_mscale != 1)
-        return SL_FAIL(err, UNSUPPORTED, "%s: rope.scaling.attn_factor %g without YaRN, which a folder can not say", io_path(p->src), c->yarn_mscale);
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: rope.scaling.attn_factor %g without YaRN, which a folder can not say",
+                       io_path(p->src), c->yarn_mscale);
     if (c->kv_lora) return SL_OK;
     if (c->n_rot != c->d_head)
-        return SL_FAIL(err, UNSUPPORTED, "%s: rope.dimension_count %d of a head of %d, which a folder of %s can not say", io_path(p->src), c->n_rot,
-                       c->d_head, c->arch);
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: rope.dimension_count %d of a head of %d, which a folder of %s can not say",
+            io_path(p->src), c->n_rot, c->d_head, c->arch);
     if (fabs(c->attn_scale * sqrt((double)c->d_head) - 1) > 1e-6)
-        return SL_FAIL(err, UNSUPPORTED, "%s: attention.scale %g, which a folder of %s can not say", io_path(p->src), c->attn_scale, c->arch);
+        return SL_FAIL(err, UNSUPPORTED, "%s: attention.scale %g, which a folder of %s can not say",
+                       io_path(p->src), c->attn_scale, c->arch);
     if (strncmp(c->arch, "qwen", 4) == 0 && (c->route_sigmoid || c->route_scale != 1.0f))
-        return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func or expert_weights_scale, which a folder of %s can not say", io_path(p->src), c->arch);
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: expert_gating_func or expert_weights_scale, which a folder of %s can not say",
+            io_path(p->src), c->arch);
     return SL_OK;
 }
 

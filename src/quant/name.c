@@ -89,7 +89,10 @@ enum quant_class quant_class_of(const struct model_name *id, const char *name, i
         return QUANT_CLASS_ATTN;
     case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
         return QUANT_CLASS_FFN;
-    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_UP_EXPS: case ROLE_DOWN_EXPS:
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+    case ROLE_GATE_UP_EXPS:
+    case ROLE_DOWN_EXPS:
         return QUANT_CLASS_EXPERTS;
     case ROLE_MTP_EMBED:
         return QUANT_CLASS_EMBED;
@@ -120,7 +123,13 @@ bool quant_input_of(const struct model_name *id, enum quant_input *in)
     case ROLE_O:
         *in = QUANT_IN_O;
         return true;
-    case ROLE_GATE: case ROLE_UP: case ROLE_GATE_EXPS: case ROLE_UP_EXPS: case ROLE_GATE_UP_EXPS: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP:
+    case ROLE_GATE:
+    case ROLE_UP:
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+    case ROLE_GATE_UP_EXPS:
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
     case ROLE_ROUTER:
         *in = QUANT_IN_FFN;
         return true;

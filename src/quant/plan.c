@@ -70,8 +70,8 @@ static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 }
 
 /* One tensor as it is, perhaps under another name. */
-static sl_status add_same(struct quant_plan *p, const char *name, const struct model_name *id, const char *new_name,
-                          sl_err *err)
+static sl_status add_same(struct quant_plan *p, const char *name, const struct model_name *id,
+                          const char *new_name, sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
@@ -108,7 +108,8 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct m
 }
 
 /* The stack of all experts of a role (to GGUF). */
-static sl_status add_stack(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
+static sl_status add_stack(struct quant_plan *p, const char *name, const struct model_name *id,
+                           sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
@@ -127,7 +128,8 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
 }
 
 /* Matrix i of the n of a stack, which is expert e's of that role (to a folder). */
-static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct model_name *of, int e, int i, int n, sl_err *err)
+static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct model_name *of,
+                               int e, int i, int n, sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
@@ -137,7 +139,8 @@ static sl_status add_unstacked(struct quant_plan *p, const char *name, const str
     quant_name_in(IO_HF, &it->id, it->name, sizeof it->name);
     SL_TRY(describe(p, it, name, &w, err));
     if (w.rows % n)
-        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld rows are not %d matrices", io_path(p->src), name, (long long)w.rows, n);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld rows are not %d matrices",
+                       io_path(p->src), name, (long long)w.rows, n);
     it->sub = i;
     it->n_sub = n;
     it->bytes_from /= n;
@@ -148,12 +151,14 @@ static sl_status add_unstacked(struct quant_plan *p, const char *name, const str
 }
 
 /* Every expert of a stack by itself; of a stack that holds gate and up, both. */
-static sl_status add_all_unstacked(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
+static sl_status add_all_unstacked(struct quant_plan *p, const char *name,
+                                   const struct model_name *id, sl_err *err)
 {
     int E = p->cfg.n_expert;
     struct model_name of = *id;
     if (id->role != ROLE_GATE_UP_EXPS) {
-        for (int e = 0; e < E; e++) SL_TRY(add_unstacked(p, name, id, e, e, E, err));
+        for (int e = 0; e < E; e++)
+            SL_TRY(add_unstacked(p, name, id, e, e, E, err));
         return SL_OK;
     }
     for (int i = 0; i < 2 * E; i++) {
@@ -165,12 +170,13 @@ static sl_status add_all_unstacked(struct quant_plan *p, const char *name, const
 
 static bool is_stack(int role)
 {
-    return role == ROLE_GATE_EXPS || role == ROLE_UP_EXPS || role == ROLE_DOWN_EXPS || role == ROLE_GATE_UP_EXPS;
+    return role == ROLE_GATE_EXPS || role == ROLE_UP_EXPS || role == ROLE_DOWN_EXPS ||
+           role == ROLE_GATE_UP_EXPS;
 }
 
 /* kv_b: one matrix in folders, two in GGUF. part: which of the two, or the whole. */
-static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct model_name *id, enum quant_source part,
-                          sl_err *err)
+static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct model_name *id,
+                          enum quant_source part, sl_err *err)
 {
     const struct model_cfg *c = &p->cfg;
     struct quant_item *it = NULL;
@@ -207,15 +213,19 @@ static sl_status add_freqs(struct quant_plan *p, sl_err *err)
     return SL_OK;
 }
 
-/* A bias that the folder's configuration does not know: it is no part of the model, but a GGUF file would make it one. */
+/* A bias that the folder's configuration does not know: it is no part of the model, but a GGUF file
+ * would make it one. */
 static bool is_unknown_bias(const struct quant_plan *p, const struct model_name *id)
 {
-    bool attn = id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O;
-    return p->to == IO_GGUF && p->has_cfg && attn && strcmp(id->suffix, "bias") == 0 && !p->cfg.kv_lora &&
+    bool attn =
+        id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O;
+    return p->to == IO_GGUF && p->has_cfg && attn && strcmp(id->suffix, "bias") == 0 &&
+           !p->cfg.kv_lora &&
            (!p->cfg.attn_bias || (id->role == ROLE_O && strcmp(p->cfg.arch, "qwen2") == 0));
 }
 
-static sl_status add_cross(struct quant_plan *p, const char *name, const struct model_name *id, sl_err *err)
+static sl_status add_cross(struct quant_plan *p, const char *name, const struct model_name *id,
+                           sl_err *err)
 {
     char other[QUANT_MAX_NAME];
     if (p->to == IO_GGUF && id->expert >= 0 && id->role >= 0) return add_stack(p, name, id, err);
@@ -255,7 +265,8 @@ static sl_status find_bias(const struct quant_plan *p, const char *name, struct 
 }
 
 /* It becomes a tensor of its own, instead of one that is there besides. */
-static sl_status add_bias(struct quant_plan *p, const char *name, const struct model_name *of, sl_err *err)
+static sl_status add_bias(struct quant_plan *p, const char *name, const struct model_name *of,
+                          sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two tokenizers side by side: what they say of a thousand texts, their end tokens, their templates. */
+/* Two tokenizers side by side: what they say of a thousand texts, their end tokens, their
+ * templates. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,15 +25,53 @@ void quant_note(struct quant_report *rep, const char *fmt, ...)
 /* Code points that scripts and marks are drawn from. */
 static const struct {
     uint32_t from, to;
-} range[] = {{0x20, 0x7e},     {0x30, 0x39},     {0xa0, 0xff},     {0x100, 0x17f},   {0x300, 0x36f},     {0x391, 0x3c9},     {0x410, 0x44f},
-             {0x5d0, 0x5ea},   {0x621, 0x64a},   {0x660, 0x669},   {0x905, 0x939},   {0xe01, 0xe2e},     {0xac00, 0xad00},   {0x3041, 0x30fa},
-             {0x4e00, 0x4f00}, {0x2000, 0x2060}, {0x2190, 0x2200}, {0xff01, 0xff5e}, {0x1f300, 0x1f640}, {0x1d400, 0x1d420}, {0xfe00, 0xfe0f}};
+} range[] = {{0x20, 0x7e},     {0x30, 0x39},     {0xa0, 0xff},       {0x100, 0x17f},
+             {0x300, 0x36f},   {0x391, 0x3c9},   {0x410, 0x44f},     {0x5d0, 0x5ea},
+             {0x621, 0x64a},   {0x660, 0x669},   {0x905, 0x939},     {0xe01, 0xe2e},
+             {0xac00, 0xad00}, {0x3041, 0x30fa}, {0x4e00, 0x4f00},   {0x2000, 0x2060},
+             {0x2190, 0x2200}, {0xff01, 0xff5e}, {0x1f300, 0x1f640}, {0x1d400, 0x1d420},
+             {0xfe00, 0xfe0f}};
 
-static const char *const bits[] = {" ", "  ", "\t", "\n", "\r\n", "\n\n\n", " \n ", "\xc2\xa0", "\xe3\x80\x80", "\xe2\x80\x8b", "'s", "'LL", "don't",
-                                   "I'm", "12", "3456", "7890123", "3.14", "1,000", "x = y[0];", "{\n    ", "</", "->", "!!!", "...", "\"",
-                                   "http://a.b/c?d=e", "_", "A", "the", " the", "The", "CamelCase", "\xc3\xa9", "e\xcc\x81", "\xef\xac\x81", "\xe2\x84\xab"};
+static const char *const bits[] = {" ",
+                                   "  ",
+                                   "\t",
+                                   "\n",
+                                   "\r\n",
+                                   "\n\n\n",
+                                   " \n ",
+                                   "\xc2\xa0",
+                                   "\xe3\x80\x80",
+                                   "\xe2\x80\x8b",
+                                   "'s",
+                                   "'LL",
+                                   "don't",
+                                   "I'm",
+                                   "12",
+                                   "3456",
+                                   "7890123",
+                                   "3.14",
+                                   "1,000",
+                                   "x = y[0];",
+                                   "{\n    ",
+                                   "</",
+                                   "->",
+                                   "!!!",
+                                   "...",
+                                   "\"",
+                                   "http://a.b/c?d=e",
+                                   "_",
+                                   "A",
+                                   "the",
+                                   " the",
+                                   "The",
+                                   "CamelCase",
+                                   "\xc3\xa9",
+                                   "e\xcc\x81",
+                                   "\xef\xac\x81",
+                                   "\xe2\x84\xab"};
 
-/* A special or other token's text as it is, of either tokenizer; "" for a hole or half a character. */
+/* A special or other token's text as it is, of either tokenizer; "" for a hole or half a
+ * character. */
 static void put_token(struct str *s, const tok *t, int32_t id)
 {
     int n = 0;
@@ -70,7 +109,8 @@ static void make_text(const tok *t, int i, struct str *s)
             int q = (int)(x % BASE_COUNT_OF(range));
             for (int j = 0; j < 4; j++) {
                 char buf[TEXT_UTF8_MAX];
-                uint32_t cp = range[q].from + (uint32_t)(rng_next(&r) % (range[q].to - range[q].from + 1));
+                uint32_t cp =
+                    range[q].from + (uint32_t)(rng_next(&r) % (range[q].to - range[q].from + 1));
                 str_put(s, buf, (size_t)text_utf8_encode(cp, buf));
             }
         }
@@ -79,12 +119,14 @@ static void make_text(const tok *t, int i, struct str *s)
 }
 
 /* Do both give the text the same ids, its special tokens taken as such or not? */
-static sl_status same_ids(const tok *a, const tok *b, const struct str *s, int flags, bool *same, sl_err *err)
+static sl_status same_ids(const tok *a, const tok *b, const struct str *s, int flags, bool *same,
+                          sl_err *err)
 {
     struct tok_ids x = {0}, y = {0};
     sl_status st = tok_encode(a, str_c(s), s->n, flags, &x, err);
     if (!st) st = tok_encode(b, str_c(s), s->n, flags, &y, err);
-    *same = *same && x.n == y.n && (x.n == 0 || memcmp(x.id, y.id, (size_t)x.n * sizeof *x.id) == 0);
+    *same =
+        *same && x.n == y.n && (x.n == 0 || memcmp(x.id, y.id, (size_t)x.n * sizeof *x.id) == 0);
     mem_free(x.id);
     mem_free(y.id);
     return st;
@@ -109,7 +151,8 @@ static sl_status probe(const tok *a, const tok *b, struct quant_report *rep, sl_
         struct str q;
         str_init(&q, MEM_MISC, 0);
         text_json_escape(&q, str_c(&s), s.n);
-        snprintf(rep->probe, sizeof rep->probe, "%.*s", (int)text_utf8_check(str_c(&q), BASE_MIN(q.n, sizeof rep->probe - 1)), str_c(&q));
+        snprintf(rep->probe, sizeof rep->probe, "%.*s",
+                 (int)text_utf8_check(str_c(&q), BASE_MIN(q.n, sizeof rep->probe - 1)), str_c(&q));
         str_fini(&q);
     }
     str_fini(&s);
@@ -141,7 +184,8 @@ static void compare_templates(const struct both *x)
             if (!o)
                 quant_note(x->rep, "chat template %.60s: only in %s", name, x->name[side]);
             else if (!side && (o->n != k->n || memcmp(o->text, k->text, k->n) != 0))
-                quant_note(x->rep, "chat template %.60s: %zu bytes in %s, others (%zu bytes) in %s", name, k->n, x->name[0], o->n, x->name[1]);
+                quant_note(x->rep, "chat template %.60s: %zu bytes in %s, others (%zu bytes) in %s",
+                           name, k->n, x->name[0], o->n, x->name[1]);
         }
     }
 }
@@ -151,7 +195,8 @@ static void compare_size(const struct both *x)
 {
     int n[2] = {0, 0}, len;
     for (int side = 0; side < 2; side++)
-        for (int i = 0; i < tok_n_vocab(x->t[side]); i++) n[side] += tok_bytes(x->t[side], i, &len) && len;
+        for (int i = 0; i < tok_n_vocab(x->t[side]); i++)
+            n[side] += tok_bytes(x->t[side], i, &len) && len;
     compare_id(x, "tokens", n[0], n[1]);
 }
 
@@ -163,7 +208,8 @@ static void compare_ends(const struct both *x)
     }
 }
 
-sl_status quant_compare_text(const io_model *ma, const io_model *mb, const char *const name[2], struct quant_report *rep, sl_err *err)
+sl_status quant_compare_text(const io_model *ma, const io_model *mb, const char *const name[2],
+                             struct quant_report *rep, sl_err *err)
 {
     tok *t[2] = {NULL, NULL};
     const io_model *m[2] = {ma, mb};
@@ -176,7 +222,8 @@ sl_status quant_compare_text(const io_model *ma, const io_model *mb, const char 
         goto out;
     }
     st = SL_OK;
-    if (!t[0] != !t[1]) quant_note(rep, "tokenizer: only in %s: %.150s", name[!t[0]], why[!t[1]].text);
+    if (!t[0] != !t[1])
+        quant_note(rep, "tokenizer: only in %s: %.150s", name[!t[0]], why[!t[1]].text);
     if (!t[0] || !t[1]) goto out;
     struct both x = {{t[0], t[1]}, name, rep};
     compare_size(&x);

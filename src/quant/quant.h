@@ -127,7 +127,8 @@ struct quant_report {
     int n_fallback;    /* matrices whose width the wanted type can not hold */
     int group;         /* of awq */
     int64_t bytes_from, bytes_to;
-    char note[QUANT_MAX_NOTE][QUANT_NOTE]; /* what of tokenizer, templates and sampling the target can not hold: a line each */
+    char note[QUANT_MAX_NOTE][QUANT_NOTE]; /* what of tokenizer, templates and sampling the target
+                                              can not hold: a line each */
     int n_note;
     int n_probe, n_probe_diff; /* texts that both tokenizers were given; of them with other ids */
     char probe[QUANT_NOTE];    /* the first of those, as a JSON string */
@@ -165,10 +166,11 @@ struct quant_verify {
 sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verify *v,
                         sl_err *err) BASE_MUST_USE;
 
-/* The tokenizers, end tokens and chat templates of two models, called by name in the notes of rep (which is added to): QUANT_PROBES texts
- * are given to both. Where neither has a tokenizer that can be read there is nothing to compare. Errors: NOMEM. */
+/* The tokenizers, end tokens and chat templates of two models, called by name in the notes of rep
+ * (which is added to): QUANT_PROBES texts are given to both. Where neither has a tokenizer that can
+ * be read there is nothing to compare. Errors: NOMEM. */
 #define QUANT_PROBES 1000
-sl_status quant_compare_text(const io_model *a, const io_model *b, const char *const name[2], struct quant_report *rep,
-                             sl_err *err) BASE_MUST_USE;
+sl_status quant_compare_text(const io_model *a, const io_model *b, const char *const name[2],
+                             struct quant_report *rep, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -47,7 +47,7 @@ enum quant_source {
 struct quant_item {
     char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
     char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
-    struct model_name id;        /* of the target's tensor */
+    struct model_name id;      /* of the target's tensor */
     enum quant_class cls;
     enum quant_source from;
     enum quant_type type;    /* QUANT_AS_IS: stored plainly as store */
@@ -137,7 +137,8 @@ uint64_t quant_item_bytes(const struct quant_plan *p, const struct quant_item *i
 /* ---- awq.c ---- */
 sl_status quant_awq(struct quant_plan *p, par_team *team, sl_err *err) BASE_MUST_USE;
 
-/* ---- head_gguf.c, head_hf.c, tok_gguf.c, tok_conv.c: what is in a model besides its tensors ---- */
+/* ---- head_gguf.c, head_hf.c, tok_gguf.c, tok_conv.c: what is in a model besides its
+ * tensors ---- */
 sl_status quant_head_gguf(const struct quant_plan *p, io_out *out, sl_err *err) BASE_MUST_USE;
 /* config.json as text. */
 sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err) BASE_MUST_USE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file's tokenizer, templates and sampling values as a folder's files: tokenizer.json, tokenizer_config.json,
- * generation_config.json. Byte-level BPE only. tok_gguf.c is the other way. */
+/* A GGUF file's tokenizer, templates and sampling values as a folder's files: tokenizer.json,
+ * tokenizer_config.json, generation_config.json. Byte-level BPE only. tok_gguf.c is the other way.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static void put_added(struct json_w *w, const struct io_array *words, const tok 
     text_jw_arr_end(w);
 }
 
-static sl_status put_model(struct json_w *w, const struct io_array *words, const tok *t, const struct io_array *merges,
-                           bool ignore_merges, sl_err *err)
+static sl_status put_model(struct json_w *w, const struct io_array *words, const tok *t,
+                           const struct io_array *merges, bool ignore_merges, sl_err *err)
 {
     char key[1024];
     text_jw_key(w, "model");
@@ -103,7 +104,9 @@ static sl_status put_model(struct json_w *w, const struct io_array *words, const
     for (uint64_t i = 0; i < words->n; i++) {
         uint64_t n = 0;
         const char *s = io_array_str(words, i, &n);
-        if (tok_spell(t, (int32_t)i, NULL) == TOK_TYPE_UNUSED) continue; /* added tokens too: one that is no word gets the next free id from tokenizers, not its own */
+        if (tok_spell(t, (int32_t)i, NULL) == TOK_TYPE_UNUSED)
+            continue; /* added tokens too: one that is no word gets the next free id from
+                         tokenizers, not its own */
         if (n >= sizeof key || memchr(s, 0, n))
             return SL_FAIL(err, UNSUPPORTED, "tokenizer.ggml.tokens[%llu]: %llu bytes: too long", (unsigned long long)i, (unsigned long long)n);
         snprintf(key, sizeof key, "%.*s", (int)n, s);
@@ -154,7 +157,8 @@ static void put_special(struct json_w *w, const char *text, int32_t id)
 /* BOS and EOS around raw text, where the file wishes them. */
 static void put_around(struct json_w *w, const tok *t)
 {
-    const char *bos = tok_add_bos(t) ? tok_bos_text(t) : NULL, *eos = tok_add_eos(t) ? tok_eos_text(t) : NULL;
+    const char *bos = tok_add_bos(t) ? tok_bos_text(t) : NULL,
+               *eos = tok_add_eos(t) ? tok_eos_text(t) : NULL;
     text_jw_key(w, "post_processor");
     if (!bos && !eos) {
         text_jw_null(w);
@@ -180,7 +184,8 @@ static void put_around(struct json_w *w, const tok *t)
     text_jw_obj_end(w);
 }
 
-static sl_status tokenizer_json(const io_model *m, const tok *t, const struct tok_rule *r, struct str *out, sl_err *err)
+static sl_status tokenizer_json(const io_model *m, const tok *t, const struct tok_rule *r,
+                                struct str *out, sl_err *err)
 {
     struct io_array words = {0}, merges = {0};
     struct json_w w;
@@ -236,7 +241,8 @@ static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
     text_jw_init(&w, out);
     text_jw_obj(&w);
     put_str(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    for (int i = 0; tok_special_get(t, i, &s); i++) put_str(&w, s.name, s.text);
+    for (int i = 0; tok_special_get(t, i, &s); i++)
+        put_str(&w, s.name, s.text);
     put_bool(&w, "add_bos_token", tok_add_bos(t));
     put_bool(&w, "add_eos_token", tok_add_eos(t));
     put_bool(&w, "clean_up_tokenization_spaces", false);
@@ -248,7 +254,10 @@ static sl_status tokenizer_config(const tok *t, struct str *out, sl_err *err)
 /* End tokens, and what general.sampling says. */
 static sl_status generation_config(const io_model *m, const tok *t, struct str *out, sl_err *err)
 {
-    static const char *const row[][2] = {{"temp", "temperature"}, {"top_k", "top_k"}, {"top_p", "top_p"}, {"min_p", "min_p"},
+    static const char *const row[][2] = {{"temp", "temperature"},
+                                         {"top_k", "top_k"},
+                                         {"top_p", "top_p"},
+                                         {"min_p", "min_p"},
                                          {"penalty_repeat", "repetition_penalty"}};
     struct json_w w;
     bool any = false;
@@ -271,8 +280,10 @@ static sl_status generation_config(const io_model *m, const tok *t, struct str *
         if (io_meta_f64(m, key, &v, NULL) != SL_OK) continue;
         any = true;
         text_jw_key(&w, row[i][1]);
-        if (i == 1) text_jw_int(&w, (int64_t)v);
-        else text_jw_real(&w, v, 7);
+        if (i == 1)
+            text_jw_int(&w, (int64_t)v);
+        else
+            text_jw_real(&w, v, 7);
     }
     if (any) put_bool(&w, "do_sample", true);
     text_jw_obj_end(&w);
@@ -286,7 +297,9 @@ static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
     bool scored = false;
     SL_TRY(tok_is_scored(t, &scored, err));
     if (scored)
-        return SL_FAIL(err, UNSUPPORTED, "a SentencePiece vocabulary can not be written into a folder: give a name that ends in .gguf");
+        return SL_FAIL(err, UNSUPPORTED,
+                       "a SentencePiece vocabulary can not be written into a folder: give a name "
+                       "that ends in .gguf");
     SL_TRY(tok_rule_name(t, name, sizeof name, err));
     snprintf(key, sizeof key, " %s ", name);
     for (int i = 0; tok_rule_get(i, r); i++)
@@ -296,7 +309,8 @@ static sl_status find_rule(const tok *t, struct tok_rule *r, sl_err *err)
 
 sl_status quant_tok_to_hf(const struct quant_plan *p, const char *dir, sl_err *err)
 {
-    static const char *const name[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+    static const char *const name[] = {"tokenizer.json", "tokenizer_config.json",
+                                       "generation_config.json"};
     struct tok_rule r;
     struct str s;
     tok *t = NULL;

@@ -54,7 +54,8 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
     }
     if (w->part_scale) {
         int64_t part = w->rows / w->n_part;
-        ASSERT(n_rows > 0 && row0 / part == (row0 + n_rows - 1) / part); /* all of it, or some rows of one */
+        ASSERT(n_rows > 0 &&
+               row0 / part == (row0 + n_rows - 1) / part); /* all of it, or some rows of one */
         out.tensor_scale = part_scale(w, row0);
         out.part_scale = NULL;
     }

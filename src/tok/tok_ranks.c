@@ -114,8 +114,7 @@ static sl_status put_words(const struct tok_src *s, tok *t, uint32_t *rank, sl_e
     return tok_build_splits(t, rank, err);
 }
 
-#define RESERVED 256 /* Kimi-K2: ids behind the words are tokens whether a file names them or not  \
-                      */
+#define RESERVED 256 /* Kimi-K2: ids after the words are tokens, whether a file names them or not */
 
 static sl_status build_ranks(const struct tok_src *s, struct tok_join *join, int64_t n_word,
                              int n_reserved, tok *t, sl_err *err)

@@ -60,7 +60,9 @@ sl_status tok_rule_name(const tok *t, char *name, size_t n, sl_err *err)
     tok other;
     bool found = false;
     if (t->chars)
-        return SL_FAIL(err, UNSUPPORTED, "a SentencePiece tokenizer is not converted: a folder stays a folder, a GGUF file a GGUF file");
+        return SL_FAIL(err, UNSUPPORTED,
+                       "a SentencePiece tokenizer is not converted: a folder stays a folder, a "
+                       "GGUF file a GGUF file");
     memset(&other, 0, sizeof other);
     sl_status st = text_match_open(MEM_TOK, &m, err);
     tok_cut_init(&want, m);
