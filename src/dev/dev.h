@@ -231,6 +231,8 @@ struct dev_attn {
     const float *q;
     float *y;
     int n_window;
+    /* [H] or NULL: a score of each head, without a value, that its tokens see beside their keys */
+    const float *sink;
 };
 /* MLA. q [T, H, nope + rope] (rope part rotated). For tokens with expand 0: q_lat = W_kb q_nope, attention over latents, y = W_vb o. For expand 1: keys
  * and values of the context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H matrices [v, r].
@@ -246,6 +248,13 @@ struct dev_attn_mla {
     /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention over a long context leaves the memory idle. */
     const dev_mat *next[4];
 };
+/* A gated unit of gate and up: g = min(gate, limit), u = clamp(up, -limit, limit),
+ * h = g * sigmoid(alpha * g) * (plus1 ? u + 1 : u). All zero: silu(gate) * up. */
+struct dev_glu {
+    float limit; /* 0 = none */
+    float alpha; /* 0 = 1 */
+    bool plus1;
+};
 /* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act (n_row rows). */
 struct dev_ffn {
     const dev_act *act;
@@ -255,6 +264,9 @@ struct dev_ffn {
     dev_act *h_act; /* prepared silu(g)*u */
     float *h;       /* [n_row, F] scratch */
     float *y;       /* [n_row, D] */
+    struct dev_glu glu; /* in place of silu(g)*u */
+    const float *gate_up_bias; /* [2F]: of the gates, then of the ups; or NULL */
+    const float *down_bias;    /* [D] or NULL */
     bool keep_h; /* h is looked at afterwards; else its contents are undefined */
 };
 /* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
@@ -265,7 +277,7 @@ struct dev_route {
     int sigmoid;        /* 1 sigmoid scores, 0 softmax over all E */
     int n_group, k_group; /* 1, 1 = none */
     int group_max;      /* group score: 1 = its best, 0 = sum of its two best */
-    int norm;           /* weights sum to 1 before scale */
+    int norm;           /* weights sum to 1 before scale; of a softmax: that of the chosen alone */
     float scale;
     int32_t *id;        /* [T, K] out, host-visible */
     float *weight;      /* [T, K] out */
@@ -278,6 +290,9 @@ struct dev_moe {
     const float *weight;
     const dev_mat *gate_up; /* stack of E pairs */
     const dev_mat *down;    /* stack of E */
+    struct dev_glu glu;     /* in place of silu(gate) * up */
+    const float *gate_up_bias; /* [E, 2F]: of an expert's gates, then of its ups; or NULL */
+    const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
     const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;               /* [T, D] */
     /* NULL, or told afterwards of what every expert in use gave to its down matrix: h [n_row, F] host memory, borrowed (calibration) */

@@ -27,6 +27,8 @@
  * rmsnorm_f32      y = x / sqrt(mean(x^2) + eps) * w over n; y may be x.
  * silu_mul_f32     h = g / (1 + exp(-g)) * u over n; h may be g or u.
  * silu_pairs_f32   h[16 i + j] = silu(y[32 i + j]) * y[32 i + 16 + j] for n values of h: tiles of gate and up side by side.
+ * glu_pairs_f32    the same with biases and the parameters of struct vec_glu; bg, bu: biases of
+ *                  the n gates and ups, or both NULL.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
  * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2, in place.
  * rope_pairs_f32   the same for pairs (2i, 2i + 1).
@@ -55,6 +57,9 @@
     X(rmsnorm_f32, void, (float *y, const float *x, const float *w, int n, float eps))             \
     X(silu_mul_f32, void, (float *h, const float *g, const float *u, int n))                       \
     X(silu_pairs_f32, void, (float *h, const float *y, int n))                                     \
+    X(glu_pairs_f32, void,                                                                         \
+      (float *h, const float *y, const float *bg, const float *bu, int n,                          \
+       const struct vec_glu *p))                                                                   \
     X(wsum_f32, void,                                                                              \
       (float *y, const float *const *row, const float *w, int n_row, const float *add, int n))     \
     X(rope_half_f32, void, (float *x, const float *cs, int n))                                     \
@@ -77,6 +82,13 @@
     X(get_v, void,                                                                                 \
       (int t, const uint8_t *row, int64_t row_bytes, int n, int d, float *dst, int64_t ld))
 /* clang-format on */
+
+/* A gated unit: g = min(gate, limit), u = clamp(up, -limit, limit),
+ * h = g / (1 + exp(-alpha g)) * (u + add). NaN stays. */
+struct vec_glu {
+    float limit; /* INFINITY = none */
+    float alpha, add;
+};
 
 /* Storage of keys and values. Q8: groups of 32 dimensions (the last may be shorter), int8 times one
  * f32 scale = max|x| / 127, scales first. */

@@ -87,14 +87,16 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
     }
 }
 
-/* softmax(scale q k) v of one query in double; tolerance: scores err by u (d + 2) sum|q k| scale,
+/* softmax(scale q k) v of one query in double, with one more score beside the keys where sink is
+ * not NULL; tolerance: scores err by u (d + 2) sum|q k| scale,
  * which scales weights by e^err; sums over n add u n. u16: what queries, keys, weights and values
  * are rounded to besides (0 = not). */
 static void attend(int n_lo, int n_hi, int d, int dv, double scale, double u16, const float *q,
-                   double (*key)(void *, int, int), double (*value)(void *, int, int), void *arg,
-                   double *y, double *tol)
+                   const float *sink, double (*key)(void *, int, int),
+                   double (*value)(void *, int, int), void *arg, double *y, double *tol)
 {
-    double *w = malloc(sizeof(double) * (size_t)n_hi), max = -1e300, sum = 0, err = 0;
+    double *w = malloc(sizeof(double) * (size_t)n_hi), max = sink ? *sink : -1e300, sum = 0,
+           err = 0;
     for (int p = n_lo; p < n_hi; p++) {
         double s = 0, a = 0;
         for (int i = 0; i < d; i++) {
@@ -108,6 +110,7 @@ static void attend(int n_lo, int n_hi, int d, int dv, double scale, double u16, 
     }
     for (int p = n_lo; p < n_hi; p++)
         sum += w[p] = exp(w[p] - max);
+    if (sink) sum += exp(*sink - max);
     for (int i = 0; i < dv; i++) {
         double s = 0, a = 0;
         for (int p = n_lo; p < n_hi; p++) {
@@ -163,7 +166,8 @@ void check_attn(void)
         fill(d, kv, &s, C * dk, C * dv);
         float *q = rand_array((int64_t)s.T * H * dk),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
-        float scale = 1.0f / sqrtf((float)dk);
+        float scale = 1.0f / sqrtf((float)dk), *sink = trial % 3 == 1 ? rand_array(H) : NULL;
+        if (sink) sink[rand_int(0, H - 1)] = 40.0f; /* far above every key */
         dev_attn(d, &s.b.b,
                  &(struct dev_attn){.kv = kv,
                                     .layer = 1,
@@ -171,14 +175,15 @@ void check_attn(void)
                                     .scale = scale,
                                     .q = q,
                                     .y = y,
-                                    .n_window = window});
+                                    .n_window = window,
+                                    .sink = sink});
         double want[256], tol[256];
         for (int t = 0; t<s.T; t += s.T> 40 ? rand_int(1, s.T / 20) : 1)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
                 struct gqa_arg a = {&s, s.b.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
-                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk, gqa_key,
-                       gqa_value, &a, want, tol);
+                attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk,
+                       sink ? sink + h : NULL, gqa_key, gqa_value, &a, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
         if (dev_kv_bytes(&(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)
@@ -235,8 +240,8 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
         int n_new = a.s->n_new[a.seq];
         materialise(&a, a.s->len[a.seq]);
         for (int t = b->seq_tok0[a.seq]; t < b->seq_tok0[a.seq + 1];) {
-            attend(0, b->pos[t] + 1, qd, v, scale, 0, q + t * n_head * qd, mla_key, mla_value, &a,
-                   want, tol);
+            attend(0, b->pos[t] + 1, qd, v, scale, 0, q + t * n_head * qd, NULL, mla_key, mla_value,
+                   &a, want, tol);
             for (int i = 0; i < v; i++)
                 tol[i] = tol[i] * (coarse ? 400 : 1) * (4 + a.r / 8.0) + (coarse ? 3e-4 : 3e-6);
             compare("attn_mla", y + t * n_head * v, want, tol, v);

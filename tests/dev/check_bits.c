@@ -20,6 +20,9 @@ struct weights {
     struct shape s;
     struct weight q, k, v, o, gate, up, down, router, eg[E], eu[E], ed[E], wkb[H_MAX], wvb[H_MAX];
     float *norm, *freq, *x[SEQ]; /* x: [LEN][D] layer input of each sequence */
+    /* in every other layer with keys and values per head, else NULL and 0 */
+    float *sink, *gate_up_bias, *down_bias;
+    struct dev_glu glu;
 };
 
 /* One device with the layer on it. */
@@ -126,10 +129,14 @@ static void attention(struct rig *r, const struct weights *w, const struct dev_b
     rotate(r, w, b, k, C, a->n_k);
     dev_kv_put(r->d, b,
                &(struct dev_kv_put){.kv = r->kv, .k = k, .v = v, .ldk = a->n_k, .ldv = a->n_k});
-    dev_attn(
-        r->d, b,
-        &(struct dev_attn){
-            .kv = r->kv, .n_head = H, .scale = 0.25f, .q = q, .y = y, .n_window = a->n_window});
+    dev_attn(r->d, b,
+             &(struct dev_attn){.kv = r->kv,
+                                .n_head = H,
+                                .scale = 0.25f,
+                                .q = q,
+                                .y = y,
+                                .n_window = a->n_window,
+                                .sink = w->sink});
 }
 
 /* The layer on a batch: x [T, D] in and out. */
@@ -158,10 +165,16 @@ static void layer(struct rig *r, const struct weights *w, const struct dev_batch
                                   .scale = 1,
                                   .id = id,
                                   .weight = weight});
-    dev_ffn(
-        d, b,
-        &(struct dev_ffn){
-            .act = r->act, .gate_up = r->gu, .down = r->down, .h_act = r->hact, .h = h, .y = y});
+    dev_ffn(d, b,
+            &(struct dev_ffn){.act = r->act,
+                              .gate_up = r->gu,
+                              .down = r->down,
+                              .h_act = r->hact,
+                              .h = h,
+                              .y = y,
+                              .glu = w->glu,
+                              .gate_up_bias = w->gate_up_bias,
+                              .down_bias = w->down_bias});
     dev_moe(d, b,
             &(struct dev_moe){.act = r->act,
                               .k = K,
@@ -170,6 +183,9 @@ static void layer(struct rig *r, const struct weights *w, const struct dev_batch
                               .weight = weight,
                               .gate_up = r->egu,
                               .down = r->ed,
+                              .glu = w->glu,
+                              .gate_up_bias = w->gate_up_bias,
+                              .down_bias = w->down_bias,
                               .add = y,
                               .y = y});
     dev_add(d, b, &(struct dev_add){.x = x, .y = y, .n = (int64_t)b->n_tok * D});
@@ -266,6 +282,12 @@ static struct weights *make_weights(int is_mla)
         int exact = a->nope % 32 || a->r % 32;
         w->wkb[h] = rand_weight(exact ? TENSOR_BF16 : TENSOR_Q8_0, a->r, a->nope);
         w->wvb[h] = rand_weight(exact ? TENSOR_BF16 : TENSOR_Q8_0, a->v, a->r);
+    }
+    if (!is_mla && rand_int(0, 1)) {
+        w->sink = rand_array(a->n_head);
+        w->gate_up_bias = rand_array(E * 2 * F);
+        w->down_bias = rand_array(E * D);
+        w->glu = (struct dev_glu){.limit = 1.5f, .alpha = 1.702f, .plus1 = true};
     }
     w->norm = rand_array(D);
     w->freq = rand_array(ROPE);

@@ -29,11 +29,6 @@ static void reserve(dev *d, struct dev_plan p)
     MUST(dev_reserve(d, &p, &err_));
 }
 
-static double silu(double x)
-{
-    return x / (1 + exp(-x));
-}
-
 /* y = W x and its bound: c(n) u sum |w x|; with rounded activations rel more of the same sum. */
 static void product(const double *w, const float *x, int rows, int cols, double rel, double *y,
                     double *tol)
@@ -264,36 +259,73 @@ static void check_heads(void)
 }
 
 /* One feed-forward row in double; slack: what errors before the last product may do to it. */
-static void ffn_row(const double *gate, const double *up, const double *down, const float *x, int D,
-                    int F, double *y, double *tol)
+struct ffn_of {
+    const double *gate, *up, *down;
+    int D, F;
+    struct dev_glu glu;
+    const float *gate_up_bias, *down_bias; /* of this block, or NULL */
+};
+
+/* gt, ut: how far gate and up may be off; afterwards gv is the hidden value and gt its own. The
+ * slope of g sigmoid(a g) is at most 1.1, whatever a is. */
+static void glu_row(const struct ffn_of *f, double *gv, double *gt, const double *uv,
+                    const double *ut)
 {
+    double limit = f->glu.limit > 0 ? f->glu.limit : 1e300,
+           alpha = f->glu.alpha > 0 ? f->glu.alpha : 1;
+    for (int i = 0; i < f->F; i++) {
+        double x = gv[i], u = uv[i], wide = 0;
+        if (f->gate_up_bias) {
+            x += f->gate_up_bias[i];
+            u += f->gate_up_bias[f->F + i];
+            wide = U * (fabs(x) + fabs(u));
+        }
+        x = fmin(x, limit);
+        u = fmax(fmin(u, limit), -limit) + f->glu.plus1;
+        double s = x / (1 + exp(-alpha * x));
+        gt[i] = 1.1 * (gt[i] + wide) * fabs(u) + fabs(s) * (ut[i] + wide + U * fabs(u)) +
+                10 * U * fabs(s * u);
+        gv[i] = s * u;
+    }
+}
+
+static void ffn_row(const struct ffn_of *f, const float *x, double *y, double *tol)
+{
+    int D = f->D, F = f->F;
     double *gv = get_mem(sizeof(double) * (size_t)F), *uv = get_mem(sizeof(double) * (size_t)F);
     double *gt = get_mem(sizeof(double) * (size_t)F), *ut = get_mem(sizeof(double) * (size_t)F);
     float *h = get_mem(sizeof(float) * (size_t)F);
-    product(gate, x, F, D, 0, gv, gt);
-    product(up, x, F, D, 0, uv, ut);
-    for (int i = 0; i < F; i++) {
-        gt[i] = 1.1 * gt[i] * fabs(uv[i]) + fabs(silu(gv[i])) * ut[i] +
-                8 * U * fabs(silu(gv[i]) * uv[i]);
-        gv[i] = silu(gv[i]) * uv[i];
+    product(f->gate, x, F, D, 0, gv, gt);
+    product(f->up, x, F, D, 0, uv, ut);
+    glu_row(f, gv, gt, uv, ut);
+    for (int i = 0; i < F; i++)
         h[i] = (float)gv[i];
-    }
-    product(down, h, D, F, 0, y, tol);
+    product(f->down, h, D, F, 0, y, tol);
     for (int r = 0; r < D; r++) {
         double s = 0;
         y[r] = 0;
         for (int i = 0; i < F; i++) {
-            y[r] += down[(int64_t)r * F + i] * gv[i];
-            s += fabs(down[(int64_t)r * F + i]) * (gt[i] + U * fabs(gv[i]));
+            y[r] += f->down[(int64_t)r * F + i] * gv[i];
+            s += fabs(f->down[(int64_t)r * F + i]) * (gt[i] + U * fabs(gv[i]));
         }
-        tol[r] += s;
+        if (f->down_bias) y[r] += f->down_bias[r];
+        tol[r] += s + (f->down_bias ? U * fabs(y[r]) : 0);
     }
+}
+
+/* None in every other trial. */
+static struct dev_glu rand_glu(int trial)
+{
+    if (trial % 2 == 0) return (struct dev_glu){0};
+    return (struct dev_glu){.limit = rand_int(0, 2) ? 0.5f : 0,
+                            .alpha = rand_int(0, 1) ? 1.702f : 0,
+                            .plus1 = rand_int(0, 1)};
 }
 
 static void check_ffn(void)
 {
-    for (int trial = 0; trial < 4; trial++) {
-        dev *d = open_dev(1 + trial, DEV_ACTS_F32);
+    for (int trial = 0; trial < 8; trial++) {
+        dev *d = open_dev(1 + trial % 4, DEV_ACTS_F32);
         int D = 32 * rand_int(1, 4), F = trial == 1 ? 96 : 8 * rand_int(4, 20),
             T = trial == 0 ? 1 : rand_int(1, 40);
         F = F / 32 * 32;
@@ -307,14 +339,30 @@ static void check_ffn(void)
         float *x = rand_array((int64_t)T * D), *h = rand_array((int64_t)T * F),
               *y = rand_array((int64_t)T * D);
         struct dev_batch b = {.n_tok = T};
+        struct ffn_of of = {weight_numbers(&wg),
+                            weight_numbers(&wu),
+                            weight_numbers(&wd),
+                            D,
+                            F,
+                            rand_glu(trial),
+                            NULL,
+                            NULL};
+        if (trial % 4 == 2) of.gate_up_bias = rand_array(2 * F);
+        if (trial % 4 >= 2) of.down_bias = rand_array(D);
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
-        dev_ffn(
-            d, &b,
-            &(struct dev_ffn){.act = a, .gate_up = gu, .down = dn, .h_act = ha, .h = h, .y = y});
-        double *ng = weight_numbers(&wg), *nu = weight_numbers(&wu), *nd = weight_numbers(&wd),
-               want[128], tol[128];
+        dev_ffn(d, &b,
+                &(struct dev_ffn){.act = a,
+                                  .gate_up = gu,
+                                  .down = dn,
+                                  .h_act = ha,
+                                  .h = h,
+                                  .y = y,
+                                  .glu = of.glu,
+                                  .gate_up_bias = of.gate_up_bias,
+                                  .down_bias = of.down_bias});
+        double want[128], tol[128];
         for (int t = 0; t < T; t++) {
-            ffn_row(ng, nu, nd, x + t * D, D, F, want, tol);
+            ffn_row(&of, x + t * D, want, tol);
             compare("ffn", y + t * D, want, tol, D);
         }
         dev_close(d);
@@ -356,13 +404,17 @@ static void check_ffn_beside_wider(void)
 
 static void check_moe(void)
 {
-    for (int trial = 0; trial < 5; trial++) {
+    for (int trial = 0; trial < 9; trial++) {
         dev *d = open_dev(1 + trial % 4, DEV_ACTS_F32);
         int D = 32 * rand_int(1, 3), F = 32 * rand_int(1, 3), E = rand_int(2, 9),
             K = rand_int(1, E < 4 ? E : 4);
         int T = trial == 0 ? 1 : rand_int(1, 50);
         struct weight wg[9], wu[9], wd[9];
-        double *ng[9], *nu[9], *nd[9];
+        struct ffn_of of[9];
+        struct dev_glu glu = rand_glu(trial);
+        const float *gate_up_bias = NULL, *down_bias = NULL;
+        if (trial % 4 >= 2) gate_up_bias = rand_array((int64_t)E * 2 * F);
+        if (trial % 4 == 3) down_bias = rand_array((int64_t)E * D);
         for (int e = 0; e < E; e++) {
             wg[e] = rand_weight(TENSOR_Q4_0, F, D);
             wu[e] = rand_weight(TENSOR_Q4_0, F, D);
@@ -370,9 +422,14 @@ static void check_moe(void)
             wg[e].tensor_scale = 1.0f + 0.25f * (float)e; /* each expert its own */
             wu[e].tensor_scale = 2.0f;
             wd[e].tensor_scale = 0.5f + (float)e;
-            ng[e] = weight_numbers(&wg[e]);
-            nu[e] = weight_numbers(&wu[e]);
-            nd[e] = weight_numbers(&wd[e]);
+            of[e] = (struct ffn_of){weight_numbers(&wg[e]),
+                                    weight_numbers(&wu[e]),
+                                    weight_numbers(&wd[e]),
+                                    D,
+                                    F,
+                                    glu,
+                                    gate_up_bias ? gate_up_bias + e * 2 * F : NULL,
+                                    down_bias ? down_bias + e * D : NULL};
         }
         dev_mat *gu = load(d, wg, wu, E, DEV_USE_EXPERTS),
                 *dn = load(d, wd, NULL, E, DEV_USE_EXPERTS);
@@ -405,13 +462,16 @@ static void check_moe(void)
                                   .weight = weight,
                                   .gate_up = gu,
                                   .down = dn,
+                                  .glu = glu,
+                                  .gate_up_bias = gate_up_bias,
+                                  .down_bias = down_bias,
                                   .add = trial % 2 ? add : NULL,
                                   .y = y});
         for (int t = 0; t < T; t++) {
             double want[96] = {0}, tol[96] = {0}, one[96], one_tol[96];
             for (int k = 0; k < K; k++) {
                 int e = id[t * K + k];
-                ffn_row(ng[e], nu[e], nd[e], x + t * D, D, F, one, one_tol);
+                ffn_row(&of[e], x + t * D, one, one_tol);
                 for (int i = 0; i < D; i++) {
                     want[i] += weight[t * K + k] * one[i];
                     tol[i] += fabs(weight[t * K + k]) * (one_tol[i] + (K + 2) * U * fabs(one[i]));
@@ -469,6 +529,42 @@ static void route_want(const struct dev_route *p, int t, struct cand *out, doubl
     memcpy(out, all, sizeof *all * (size_t)p->k);
 }
 
+/* Softmax over the chosen K is what softmax over all E with weights that sum to 1 gives, far apart
+ * as the logits may be. */
+static void check_route_of_chosen(dev *d)
+{
+    enum { E = 32, K = 4 };
+    for (int trial = 0; trial < 20; trial++) {
+        float *logit = rand_array(E), weight[K];
+        int32_t id[K];
+        for (int e = 0; e < E; e++)
+            logit[e] *= trial % 2 ? 1 : 30;
+        dev_route(d, &(struct dev_batch){.n_tok = 1},
+                  &(struct dev_route){.logit = logit,
+                                      .n_expert = E,
+                                      .k = K,
+                                      .n_group = 1,
+                                      .k_group = 1,
+                                      .norm = 1,
+                                      .scale = 1,
+                                      .id = id,
+                                      .weight = weight});
+        struct cand all[E];
+        double want[K], tol[K], sum = 0;
+        for (int e = 0; e < E; e++)
+            all[e] = (struct cand){logit[e], e};
+        qsort(all, E, sizeof *all, by_key);
+        for (int k = 0; k < K; k++)
+            sum += exp(all[k].key - all[0].key);
+        for (int k = 0; k < K; k++) {
+            want[k] = exp(all[k].key - all[0].key) / sum;
+            tol[k] = (E + 200) * U * want[k] + 1e-35; /* exp's argument is rounded */
+            if (id[k] != all[k].id) FAIL("route: chosen %d is %d, want %d", k, id[k], all[k].id);
+        }
+        compare("route of the chosen", weight, want, tol, K);
+    }
+}
+
 static void check_route(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
@@ -508,6 +604,7 @@ static void check_route(void)
             compare("route", weight + t * K, w, tol, K);
         }
     }
+    check_route_of_chosen(d);
     /* ties go to the lower number; whole groups too */
     float flat[16] = {0}, weight[3];
     int32_t id[3];

@@ -167,6 +167,36 @@ static void check_silu_pairs_f32(void (*f)(float *, const float *, int))
     }
 }
 
+static void check_glu_pairs_f32(void (*f)(float *, const float *, const float *, const float *, int,
+                                          const struct vec_glu *))
+{
+    int n = rand_size(), t = (n + 15) / 16, biased = rand_int(0, 1);
+    struct vec_glu p = {rand_int(0, 2) ? 1.5f : INFINITY, rand_int(0, 1) ? 1.702f : 1.0f,
+                        (float)rand_int(0, 1)};
+    float *y = rand_v(32 * t, 5), *a = rand_v(n, 1), *b = rand_v(n, 1);
+    const float *bg = biased ? rand_v(n, 1) : NULL, *bu = biased ? rand_v(n, 1) : NULL;
+    y[0] = NAN; /* of a gate, of an up: it stays */
+    if (n > 1) y[17] = NAN;
+    f(a, y, bg, bu, n, &p);
+    kern_glu_pairs_f32_ref(b, y, bg, bu, n, &p);
+    same(a, b, 4 * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        float g = y[i / 16 * 32 + i % 16], u = y[i / 16 * 32 + 16 + i % 16];
+        if (biased) {
+            g += bg[i];
+            u += bu[i];
+        }
+        if (i < 2) {
+            n_checked++;
+            if (!isnan(a[i])) fail("a value that is not a number is lost", a[i], NAN);
+            continue;
+        }
+        double x = fmin(g, p.limit), v = fmax(fmin(u, p.limit), -p.limit) + p.add;
+        double want = x / (1 + exp(-p.alpha * x)) * v;
+        near(a[i], want, 14 * U * fabs(want) + 1e-30);
+    }
+}
+
 static void check_wsum_f32(void (*f)(float *, const float *const *, const float *, int,
                                      const float *, int))
 {

@@ -40,9 +40,14 @@ static void moe_run(void *arg, int worker, int n_w)
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
     int64_t n_ff = j->gate_up->m.n_row, n_out = j->down->m.n_row, b, e;
     struct cpu_piece at = {0};
+    struct vec_glu glu;
+    struct cpu_hidden out = {.ldh = n_ff, .act = j->parts ? &c->moe_act : NULL};
+    out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        struct cpu_hidden out = {c->moe_h + s0 * n_ff, n_ff, j->parts ? &c->moe_act : NULL, s0};
+        out.h = c->moe_h + s0 * n_ff;
+        out.row0 = s0;
+        if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * at.seg->user * n_ff;
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0, &out);
     }
     par_barrier(c->team);
@@ -55,8 +60,11 @@ static void moe_run(void *arg, int worker, int n_w)
     at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        dev_cpu_product(c, worker, &at, &c->moe_act, j->down->form, c->iota + s0, s1 - s0,
-                        c->moe_y + s0 * n_out, n_out);
+        float *y = c->moe_y + s0 * n_out;
+        dev_cpu_product(c, worker, &at, &c->moe_act, j->down->form, c->iota + s0, s1 - s0, y,
+                        n_out);
+        if (p->down_bias)
+            dev_cpu_product_bias(c, &at, p->down_bias + at.seg->user * n_out, s1 - s0, y, n_out);
     }
     par_barrier(c->team);
     const float **row = c->scratch[worker].rowp;

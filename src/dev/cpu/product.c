@@ -17,11 +17,7 @@ void dev_cpu_matmul_take(struct cpu *c, int worker, struct cpu_work *set,
         const struct cpu_mat *w = dev_cpu_mat_of(p->w[i]);
         int64_t ldy = p->ldy[i] ? p->ldy[i] : w->m.n_row;
         dev_cpu_product(c, worker, &at, x, w->form, p->rows, n_row, p->y[i], ldy);
-        if (!p->bias[i]) continue;
-        int r0 = 16 * at.tile0, n = 16 * at.n_tile;
-        if (n > w->m.n_row - r0) n = w->m.n_row - r0;
-        for (int t = 0; t < n_row; t++)
-            c->k.add_f32(p->y[i] + t * ldy + r0, p->bias[i] + r0, n);
+        if (p->bias[i]) dev_cpu_product_bias(c, &at, p->bias[i], n_row, p->y[i], ldy);
     }
 }
 
@@ -115,7 +111,10 @@ static void ffn_run(void *arg, int worker, int n_w)
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
     int64_t n_ff = j->gate_up->m.n_row, b, e;
     struct cpu_piece at = {0};
-    struct cpu_hidden out = {p->h, n_ff, j->parts ? &j->hx : NULL, 0};
+    struct vec_glu glu;
+    struct cpu_hidden out = {.h = p->h, .ldh = n_ff, .act = j->parts ? &j->hx : NULL};
+    out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
+    out.bias = p->gate_up_bias;
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, &out);
     par_barrier(c->team);
@@ -126,9 +125,11 @@ static void ffn_run(void *arg, int worker, int n_w)
         par_barrier(c->team);
     }
     at = (struct cpu_piece){0};
-    while (dev_cpu_work_take(c, &c->work[1], worker, &at))
-        dev_cpu_product(c, worker, &at, &j->hx, j->down->form, NULL, j->n_row, p->y,
-                        j->down->m.n_row);
+    while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
+        int64_t ldy = j->down->m.n_row;
+        dev_cpu_product(c, worker, &at, &j->hx, j->down->form, NULL, j->n_row, p->y, ldy);
+        if (p->down_bias) dev_cpu_product_bias(c, &at, p->down_bias, j->n_row, p->y, ldy);
+    }
 }
 
 void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)

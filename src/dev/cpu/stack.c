@@ -340,7 +340,8 @@ static void feed_forward(struct mine *m)
     const struct cpu_mat *gate_up = dev_cpu_mat_of(l->p.gate_up);
     int n_tok = j->b->n_tok;
     struct cpu_piece at = {0};
-    struct cpu_hidden out = {s->h, gate_up->m.n_row, l->parts ? &s->hidden : NULL, 0};
+    struct cpu_hidden out = {
+        .h = s->h, .ldh = gate_up->m.n_row, .act = l->parts ? &s->hidden : NULL};
     deal(m, &l->set[SET_DOWN]);
     norm(m, 1, l->p.ffn_norm, &m->own->ffn);
     while (dev_cpu_work_take(c, &l->set[SET_GATE_UP].w, m->worker, &at))

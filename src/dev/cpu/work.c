@@ -238,6 +238,14 @@ void dev_cpu_product(struct cpu *c, int worker, const struct cpu_piece *p,
         memcpy(y + j * ldy + 16 * tile, s->tile + 16 * j, sizeof(float) * (size_t)rest);
 }
 
+void dev_cpu_product_bias(struct cpu *c, const struct cpu_piece *p, const float *bias, int n_tok,
+                          float *y, int64_t ldy)
+{
+    int r0 = 16 * p->tile0, n = BASE_MIN(16 * p->n_tile, p->seg->m.n_row - r0);
+    for (int t = 0; t < n_tok; t++)
+        c->k.add_f32(y + t * ldy + r0, bias + r0, n);
+}
+
 void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
                           const struct mm_act_buf *x, const struct cpu_mat *w, const int32_t *idx,
                           int n_tok, const struct cpu_hidden *out)
@@ -248,6 +256,7 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
     int row0 = unit0 * 16, n = BASE_MIN(n_unit * 16, m->n_row - row0);
     int n_set = (n_tok + CPU_SET - 1) / CPU_SET;
     int64_t ld = 32 * (int64_t)n_unit;
+    const float *bg = out->bias ? out->bias + row0 : NULL, *bu = bg ? bg + m->n_row : NULL;
     if (!idx) idx = c->iota;
     for (int i = 0; i < n_set; i++) {
         int j0 = (int)((int64_t)n_tok * i / n_set),
@@ -261,7 +270,10 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
         }
         for (int j = 0; j < n_j; j++) {
             float *h = out->act ? s->row : out->h + (j0 + j) * out->ldh + row0;
-            c->k.silu_pairs_f32(h, s->tile + j * ld, n);
+            if (out->glu)
+                c->k.glu_pairs_f32(h, s->tile + j * ld, bg, bu, n, out->glu);
+            else
+                c->k.silu_pairs_f32(h, s->tile + j * ld, n);
             if (out->act) kern_mm_prep_part(out->act, out->row0 + j0 + j, row0 / 32, n / 32, h);
         }
     }
