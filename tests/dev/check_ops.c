@@ -402,6 +402,28 @@ static void check_ffn_beside_wider(void)
     }
 }
 
+/* p's results, of x [T, D] through the experts of, whose one shape is of[0]'s. */
+static void check_moe_rows(const struct ffn_of *of, const float *x, const struct dev_moe *p, int T)
+{
+    int D = of->D, K = p->k;
+    for (int t = 0; t < T; t++) {
+        double want[96] = {0}, tol[96] = {0}, one[96], one_tol[96];
+        for (int k = 0; k < K; k++) {
+            double w = p->weight[t * K + k];
+            ffn_row(&of[p->id[t * K + k]], x + t * D, one, one_tol);
+            for (int i = 0; i < D; i++) {
+                want[i] += w * one[i];
+                tol[i] += fabs(w) * (one_tol[i] + (K + 2) * U * fabs(one[i]));
+            }
+        }
+        for (int i = 0; i < D && p->add; i++) {
+            want[i] += p->add[t * D + i];
+            tol[i] += 2 * U * (fabs(want[i]) + fabs(p->add[t * D + i]));
+        }
+        compare("moe", p->y + t * D, want, tol, D);
+    }
+}
+
 static void check_moe(void)
 {
     for (int trial = 0; trial < 9; trial++) {
@@ -467,22 +489,11 @@ static void check_moe(void)
                                   .down_bias = down_bias,
                                   .add = trial % 2 ? add : NULL,
                                   .y = y});
-        for (int t = 0; t < T; t++) {
-            double want[96] = {0}, tol[96] = {0}, one[96], one_tol[96];
-            for (int k = 0; k < K; k++) {
-                int e = id[t * K + k];
-                ffn_row(&of[e], x + t * D, one, one_tol);
-                for (int i = 0; i < D; i++) {
-                    want[i] += weight[t * K + k] * one[i];
-                    tol[i] += fabs(weight[t * K + k]) * (one_tol[i] + (K + 2) * U * fabs(one[i]));
-                }
-            }
-            for (int i = 0; i < D && trial % 2; i++) {
-                want[i] += add[t * D + i];
-                tol[i] += 2 * U * (fabs(want[i]) + fabs(add[t * D + i]));
-            }
-            compare("moe", y + t * D, want, tol, D);
-        }
+        check_moe_rows(
+            of, x,
+            &(struct dev_moe){
+                .k = K, .id = id, .weight = weight, .y = y, .add = trial % 2 ? add : NULL},
+            T);
         dev_close(d);
     }
 }
