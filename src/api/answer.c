@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/answer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void drop(void *user, const char *p, size_t n)
@@ -38,6 +39,7 @@ sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, s
         .tool_parser = a->o.tool_parser,
         .reasoning_parser = a->o.reasoning_parser,
         .template_text = tools ? a->mi.chat_template_tools : a->mi.chat_template,
+        .tool_list = tools,
         .tools = tools && tools->n && !text_json_is(api_field(body, "tool_choice"), "none"),
         .prompt_thinks = prompt_thinks,
         .max_calls = one ? 1 : API_CALL_MAX};
@@ -91,11 +93,16 @@ static struct api_call *new_call(struct api_answer *x)
 
 static void add_call(void *user, int i, const char *name, size_t n)
 {
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:";
     struct api_answer *x = user;
     struct api_call *c = i == x->n_call && i < API_CALL_MAX ? new_call(x) : NULL;
     if (!c && i < API_CALL_MAX) x->text.failed = SL_NOMEM;
     if (!c) return;
+    const char *own = api_parse_call_id(x->parse);
     net_random_id("call_", c->id);
+    if (own[0] && strlen(own) < sizeof c->id && strspn(own, plain) == strlen(own))
+        snprintf(c->id, sizeof c->id, "%s", own);
     str_init(&c->name, MEM_REQUEST, 0);
     str_init(&c->args, MEM_REQUEST, 0);
     str_put(&c->name, name, n);

@@ -8,8 +8,10 @@
 
 #define API_CALL_MAX 128 /* of one answer; later ones are left out */
 
+#define API_CALL_ID 96 /* bytes of a call's id; a longer one of the model's is replaced */
+
 struct api_call {
-    char id[40];
+    char id[API_CALL_ID]; /* the model's own, where its family gives one of plain characters */
     struct str name, args;
 };
 

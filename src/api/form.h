@@ -35,6 +35,12 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
                         struct str *out, sl_err *err) BASE_MUST_USE;
 /* Compile the parameters of each tool alone, to find the one that is refused. */
 sl_status api_calls_blame(api *a, const struct json *chat, sl_err *err) BASE_MUST_USE;
+/* form_xml.c: the rule sl-args-TOOL, arguments with a tag each by their schema (root; NULL = none).
+ * Errors: REQUEST. */
+sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
+                            sl_err *err) BASE_MUST_USE;
+/* The rules that those are made of. */
+void api_form_xml_tags(api *a, struct str *out, bool glm);
 /* Texts that do not hold tag; its first character must be none of its others.
  * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
 void api_form_without(struct str *out, const char *name, const char *tag, bool until,

@@ -6,10 +6,10 @@
 
 #include "api/answer.h"
 #include "api/form.h"
+#include "api/parse_internal.h"
 
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
-#define DS(z) "<" BAR "tool" LOW z BAR ">"
 
 /* ---- which tools ---- */
 
@@ -72,7 +72,12 @@ enum api_calls api_calls_mode(const struct json *chat, bool form)
 
 /* ---- rules ---- */
 
-enum family { DEEPSEEK_3, DEEPSEEK_31, HERMES, LLAMA, JSON };
+enum form { DEEPSEEK_3, DEEPSEEK_31, KIMI, GLM, MINIMAX, HERMES, LLAMA, JSON };
+
+static bool is_xml(enum form f)
+{
+    return f == GLM || f == MINIMAX;
+}
 
 /* Does a schema say what arguments look like? Else any value would do, and they are an object. */
 static bool says_form(const struct json *p)
@@ -107,35 +112,54 @@ static void put_schema(struct str *out, const struct json *tool)
     }
 }
 
+/* Names stand between tags in these forms. */
+static sl_status check_name(enum form f, const struct json *name, int i, sl_err *err)
+{
+    const char *bad = is_xml(f) ? "<>\" \t\n{" : "<\n";
+    for (size_t k = 0; k < name->n && f < HERMES; k++)
+        if (strchr(bad, name->s[k]))
+            return SL_FAIL(err, REQUEST,
+                           "tools[%d].function.name: must not hold %s in this model's form", i,
+                           is_xml(f) ? "<, >, {, quotes or white space" : "< or line ends");
+    return SL_OK;
+}
+
 /* sl-call-I: one call of this tool, without what stands around calls. */
-static sl_status put_call(struct str *out, enum family f, const struct json *tool, int i,
-                          sl_err *err)
+static sl_status put_call(struct str *out, enum form f, const struct json *tool, int i, sl_err *err)
 {
     const struct json *name = text_json_get(function_of(tool), "name");
     struct str head;
-    if (f <= DEEPSEEK_31 && (memchr(name->s, '<', name->n) || memchr(name->s, '\n', name->n)))
-        return SL_FAIL(err, REQUEST,
-                       "tools[%d].function.name: must not hold < or line ends in this model's form",
-                       i);
+    SL_TRY(check_name(f, name, i, err));
     str_init(&head, MEM_REQUEST, 0);
-    if (f <= DEEPSEEK_31)
+    if (f == KIMI) str_puts(&head, "functions.");
+    if (f == MINIMAX) str_puts(&head, "<invoke name=\"");
+    if (f < HERMES)
         str_put(&head, name->s, name->n);
     else {
         str_puts(&head, "{\"name\": \"");
         text_json_escape(&head, name->s, name->n);
         str_printf(&head, "\", \"%s\": ", f == LLAMA ? "parameters" : "arguments");
     }
+    if (f == KIMI) str_putc(&head, ':');
+    if (f == MINIMAX) str_puts(&head, "\">\n");
     str_printf(out, "sl-call-%d ::= ", i);
     api_inherit(out, &head);
     api_form_literal(out, str_c(&head), head.n);
+    str_fini(&head);
+    if (is_xml(f)) {
+        str_printf(out, " %ssl-args-%d%s\n", f == GLM ? "\"\\n\"? " : "", i,
+                   f == GLM ? "" : " \"</invoke>\"");
+        return api_form_xml_args(out, api_field(function_of(tool), "parameters"), i,
+                                 is_strict(tool), err);
+    }
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
     if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");
+    if (f == KIMI) str_puts(out, " [0-9]{1,5} sl-sep ");
     if (f > DEEPSEEK_31) str_putc(out, ' ');
     put_schema(out, tool);
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```\"");
-    if (f > DEEPSEEK_31) str_puts(out, " \"}\"");
+    if (f >= HERMES) str_puts(out, " \"}\"");
     str_putc(out, '\n');
-    str_fini(&head);
     return SL_OK;
 }
 
@@ -146,39 +170,54 @@ static void put_tag(api *a, struct str *out, const char *name, const char *tag)
     str_putc(out, '\n');
 }
 
-/* sl-calls of sl-one, and the tags; more: how many may follow the first. */
-static void put_calls(api *a, struct str *out, enum family f, int more)
+/* The five tags of DeepSeek's forms, or Kimi's. */
+static void put_tags(api *a, struct str *out, enum form f)
 {
-    static const char *const between[] = {"\"\\n\" ", "", "\"\\n\" ", "\"; \" ", "\", \" "};
-    if (f <= DEEPSEEK_31) {
-        put_tag(a, out, "sl-begin", DS("calls" LOW "begin"));
-        put_tag(a, out, "sl-end", DS("calls" LOW "end"));
-        put_tag(a, out, "sl-call-begin", DS("call" LOW "begin"));
-        put_tag(a, out, "sl-call-end", DS("call" LOW "end"));
-        put_tag(a, out, "sl-sep", DS("sep"));
-        str_printf(out, "sl-whole ::= sl-call-begin %s sl-one sl-call-end\n",
-                   f == DEEPSEEK_3 ? "\"function\" sl-sep" : "");
-    } else if (f == HERMES) {
+    static const char *const name[] = {"sl-begin", "sl-end", "sl-call-begin", "sl-call-end",
+                                       "sl-sep"};
+    for (int i = 0; i < BASE_COUNT_OF(name); i++)
+        put_tag(a, out, name[i], api_parse_tag[(f == KIMI ? T_KIMI_CALLS : T_DS_CALLS) + i]);
+    str_printf(out, "sl-whole ::= sl-call-begin %s sl-one sl-call-end\n",
+               f == DEEPSEEK_3 ? "\"function\" sl-sep" : "");
+}
+
+/* sl-calls of sl-one, and the tags; more: how many may follow the first. */
+static void put_calls(api *a, struct str *out, enum form f, int more)
+{
+    static const char *const between[] = {"\"\\n\" ", "",         "",        "\"\\n\"? ",
+                                          "\"\\n\" ", "\"\\n\" ", "\"; \" ", "\", \" "};
+    bool block = f <= KIMI || f == MINIMAX;
+    if (f <= KIMI)
+        put_tags(a, out, f);
+    else if (f == MINIMAX) {
+        put_tag(a, out, "sl-begin", api_parse_tag[T_BLOCK]);
+        put_tag(a, out, "sl-end", api_parse_tag[T_BLOCK_END]);
+    } else if (f == HERMES || f == GLM) {
         put_tag(a, out, "sl-begin", "<tool_call>");
         put_tag(a, out, "sl-end", "</tool_call>");
-        str_puts(out, "sl-whole ::= sl-begin \"\\n\" sl-one \"\\n\" sl-end\n");
-    } else
-        str_puts(out, "sl-whole ::= sl-one\n");
+    }
+    if (is_xml(f)) api_form_xml_tags(a, out, f == GLM);
+    if (f == GLM) str_puts(out, "sl-whole ::= sl-begin sl-one sl-end\n");
+    if (f == HERMES) str_puts(out, "sl-whole ::= sl-begin \"\\n\" sl-one \"\\n\" sl-end\n");
+    if (f > HERMES || f == MINIMAX) str_puts(out, "sl-whole ::= sl-one\n");
     str_puts(out, "sl-calls ::= ");
-    if (f <= DEEPSEEK_31) str_puts(out, "sl-begin ");
+    if (block) str_puts(out, f == MINIMAX ? "sl-begin \"\\n\" " : "sl-begin ");
     if (f == JSON && more) str_puts(out, "sl-whole | \"[\" ");
     str_puts(out, "sl-whole");
     if (more) str_printf(out, " (%ssl-whole){0,%d}", between[f], more);
     if (f == JSON && more) str_puts(out, " \"]\"");
-    if (f <= DEEPSEEK_31) str_puts(out, " sl-end");
+    if (block) str_puts(out, f == MINIMAX ? " \"\\n\" sl-end" : " sl-end");
     str_putc(out, '\n');
 }
 
 /* An answer in words, or words and then calls, where the form allows that. */
-static void put_text(struct str *out, enum family f)
+static void put_text(struct str *out, enum form f)
 {
     if (f <= HERMES) {
-        const char *tag = f == HERMES ? "<tool_call>" : "<" BAR "tool" LOW "call";
+        const char *tag = f == HERMES || f == GLM ? "<tool_call>"
+                          : f == MINIMAX          ? api_parse_tag[T_BLOCK]
+                          : f == KIMI             ? "<|tool_call"
+                                                  : "<" BAR "tool" LOW "call";
         api_form_without(out, "sl-words", tag, false, "");
         str_puts(out, "sl-text ::= sl-words sl-calls?\n");
     } else
@@ -186,11 +225,17 @@ static void put_text(struct str *out, enum family f)
                    f == LLAMA ? "<" : "\\[");
 }
 
-static sl_status family_of(const api *a, const struct api_parse *parse, enum family *f, sl_err *err)
+static sl_status family_of(const api *a, const struct api_parse *parse, enum form *f, sl_err *err)
 {
     const char *name = api_parse_family(parse), *t = a->mi.chat_template_tools;
     if (strcmp(name, "deepseek") == 0)
         *f = t && strstr(t, "```json") ? DEEPSEEK_3 : DEEPSEEK_31;
+    else if (strcmp(name, "kimi") == 0)
+        *f = KIMI;
+    else if (strcmp(name, "glm") == 0)
+        *f = GLM;
+    else if (strcmp(name, "minimax") == 0)
+        *f = MINIMAX;
     else if (strcmp(name, "hermes") == 0)
         *f = HERMES;
     else if (strcmp(name, "llama3") == 0)
@@ -211,7 +256,7 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
     bool first = true;
     bool one = !api_field_bool(chat, "parallel_tool_calls", true);
     struct str names;
-    enum family f = JSON;
+    enum form f = JSON;
     int i = 0;
     SL_TRY(family_of(a, parse, &f, err));
     str_init(&names, MEM_REQUEST, 0);

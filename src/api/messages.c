@@ -38,8 +38,10 @@ struct putter {
     struct json_w w;
     const struct json *list;
     const struct api_put *how;
-    bool told;   /* how->tell is out */
-    int last_fc; /* the last message with a function_call */
+    bool told;    /* how->tell is out */
+    int last_fc;  /* the last message with a function_call */
+    bool own_ids; /* calls get ids that the family's models know */
+    int n_call;   /* calls that are out */
     sl_err *err;
 };
 
@@ -88,6 +90,67 @@ static void put_function(struct putter *p, const struct json *f, const struct js
     text_jw_obj_end(w);
 }
 
+/* ---- ids of calls ---- */
+
+#define ID_BYTES 192 /* of an id that holds a function's name */
+
+/* Kimi's models read the ids of calls: functions.NAME:NUMBER, numbered over the whole conversation
+ * from 0. Theirs come back as they were given; others, be it one, are all made anew. */
+static bool is_kimi_id(const struct json *id)
+{
+    static const char lead[] = "functions.";
+    const char *colon = id && id->kind == JSON_STR_K ? strrchr(id->s, ':') : NULL;
+    return colon && strncmp(id->s, lead, sizeof lead - 1) == 0 && colon[1] &&
+           strspn(colon + 1, "0123456789") == strlen(colon + 1);
+}
+
+static const struct json *calls_in(const struct json *m)
+{
+    const struct json *calls = m->kind == JSON_OBJECT_K ? api_field(m, "tool_calls") : NULL;
+    return calls && calls->kind == JSON_ARRAY_K && calls->n ? calls->child : NULL;
+}
+
+static bool needs_ids(const struct json *list, const char *family)
+{
+    if (!family || strcmp(family, "kimi") != 0) return false;
+    for (const struct json *m = list->child; m; m = m->next) {
+        if (m->kind == JSON_OBJECT_K && !calls_in(m) && api_field(m, "function_call")) return true;
+        for (const struct json *c = calls_in(m); c; c = c->next)
+            if (!is_kimi_id(text_json_get(c, "id"))) return true;
+    }
+    return false;
+}
+
+static void put_id(struct json_w *w, const char *key, const struct json *name, int n)
+{
+    char id[ID_BYTES];
+    snprintf(id, sizeof id, "functions.%.*s:%d", (int)BASE_MIN(name->n, (size_t)128), name->s, n);
+    text_jw_key(w, key);
+    text_jw_strz(w, id);
+}
+
+/* The id, made anew, of the call before message m that has this one; false: there is none. id NULL:
+ * of the last function_call. */
+static bool put_new_id(struct putter *p, const struct json *m, const struct json *id)
+{
+    const struct json *name = NULL;
+    int n = 0, at = 0;
+    for (const struct json *x = p->list->child; x != m; x = x->next) {
+        const struct json *fc = x->kind == JSON_OBJECT_K ? api_field(x, "function_call") : NULL;
+        const struct json *c = calls_in(x);
+        if (!c && fc) {
+            if (!id) name = text_json_get(fc, "name"), at = n;
+            n++;
+        }
+        for (; c; c = c->next, n++)
+            if (id && id->kind == JSON_STR_K && text_json_is(text_json_get(c, "id"), id->s))
+                name = text_json_get(text_json_get(c, "function"), "name"), at = n;
+    }
+    if (!name || name->kind != JSON_STR_K) return false;
+    put_id(&p->w, "tool_call_id", name, at);
+    return true;
+}
+
 /* The call of an older assistant message, and the id by which its result finds it. */
 static sl_status put_function_call(struct putter *p, const struct json *f, int at)
 {
@@ -100,8 +163,12 @@ static sl_status put_function_call(struct putter *p, const struct json *f, int a
     p->last_fc = at;
     text_jw_arr(w);
     text_jw_obj(w);
-    text_jw_key(w, "id");
-    text_jw_strz(w, id);
+    if (p->own_ids)
+        put_id(w, "id", name, p->n_call++);
+    else {
+        text_jw_key(w, "id");
+        text_jw_strz(w, id);
+    }
     put_function(p, f, name);
     text_jw_arr_end(w);
     return SL_OK;
@@ -119,7 +186,9 @@ static sl_status put_calls(struct putter *p, const struct json *calls, int at)
             return SL_FAIL(err, REQUEST, "messages[%d].tool_calls: a call without function.name",
                            at);
         text_jw_obj(w);
-        if (id && id->kind == JSON_STR_K) {
+        if (p->own_ids)
+            put_id(w, "id", name, p->n_call++);
+        else if (id && id->kind == JSON_STR_K) {
             text_jw_key(w, "id");
             text_jw_str(w, id->s, id->n);
         }
@@ -184,10 +253,12 @@ static sl_status put_fields(struct putter *p, const struct json *m, const char *
         if (!(v = api_field(m, pass[i]))) continue;
         if (v->kind != JSON_STR_K)
             return SL_FAIL(p->err, REQUEST, "messages[%d].%s: must be a string", at, pass[i]);
+        if (i == 1 && p->own_ids && put_new_id(p, m, v)) continue;
         text_jw_key(&p->w, pass[i]);
         text_jw_str(&p->w, v->s, v->n);
     }
-    if (strcmp(role, "tool") == 0 && !api_field(m, "tool_call_id") && p->last_fc >= 0) {
+    if (strcmp(role, "tool") == 0 && !api_field(m, "tool_call_id") && p->last_fc >= 0 &&
+        !(p->own_ids && put_new_id(p, m, NULL))) {
         snprintf(id, sizeof id, "call_%d", p->last_fc);
         text_jw_key(&p->w, "tool_call_id");
         text_jw_strz(&p->w, id);
@@ -288,6 +359,7 @@ sl_status api_messages_put(struct arena *a, struct str *out, const struct json *
     if (!messages) return SL_FAIL(err, REQUEST, "messages: missing");
     if (messages->kind != JSON_ARRAY_K || messages->n == 0)
         return SL_FAIL(err, REQUEST, "messages: must be a list of at least one message");
+    p.own_ids = needs_ids(messages, how->family);
     text_jw_init(&p.w, out);
     text_jw_arr(&p.w);
     if (how->tell && !how->tell_user && !has_role(messages, "system")) put_told(&p);

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "text/json.h"
 
 struct api_parse_sink {
     void *user;
@@ -25,10 +26,13 @@ struct api_parse_sink {
 
 struct api_parse_opts {
     const char *tool_parser;      /* "auto", "none", "deepseek_v3", "deepseek_r1", "deepseek_v31",
-                                     "hermes", "qwen3", "llama3", "json" */
+                                     "hermes", "qwen3", "llama3", "glm45", "minimax_m2",
+                                     "kimi_k2", "json" */
     const char *reasoning_parser; /* "auto", "none", "deepseek_r1", "deepseek_v3", "deepseek_v31",
-                                     "qwen3" */
+                                     "qwen3", "glm45", "minimax_m2", "kimi_k2" */
     const char *template_text;    /* the chat template, for "auto"; may be NULL */
+    const struct json *tool_list; /* of a chat body, checked, or NULL: the kinds of arguments that
+                                     are written without quotes; read in open only */
     bool tools;         /* the request has tools that may be called; else no call is looked for */
     bool prompt_thinks; /* the prompt ended inside reasoning: the answer has no opening tag */
     int max_calls;      /* later ones are left out; 0 = no limit */
@@ -54,8 +58,11 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
 bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
 bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
-/* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json". */
+/* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json", "glm",
+ * "minimax", "kimi". */
 const char *api_parse_family(const struct api_parse *p);
+/* The id that the model gave the call that began last; "" where its family gives none. */
+const char *api_parse_call_id(const struct api_parse *p);
 /* Control tokens must be part of the text that is fed, marked: the calls of this family, or the
  * ends of reasoning, are made of them. */
 bool api_parse_wants_special(const struct api_parse *p);

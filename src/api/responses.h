@@ -41,7 +41,7 @@ struct api_resp {
     int64_t seq; /* of the next event */
     int n_item;  /* output items that are done */
     enum api_item open;
-    char item_id[48], call_id[48];
+    char item_id[48], call_id[API_CALL_ID];
     struct str item, name;    /* text or arguments of the open one; name of its function */
     const char *ns;           /* namespace of its function, or NULL */
     struct api_unwrap unwrap; /* of a free-form call's arguments */

@@ -19,6 +19,22 @@
 #define SEP DS("sep")
 #define CT(z) "\xff" z "\xff" /* a control token */
 
+#define K_CALLS "<|tool_calls_section_begin|>"
+#define K_CALLS_END "<|tool_calls_section_end|>"
+#define K_CALL "<|tool_call_begin|>"
+#define K_CALL_END "<|tool_call_end|>"
+#define K_ARGS "<|tool_call_argument_begin|>"
+#define KEY(k, v) "<arg_key>" k "</arg_key>\n<arg_value>" v "</arg_value>"
+#define PAR(k, v) "<parameter name=\"" k "\">" v "</parameter>\n"
+
+static const char tool_text[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+    "\"$defs\":{\"t\":{\"type\":\"string\"}},\"properties\":{\"s\":{\"type\":\"string\"},"
+    "\"n\":{\"type\":\"integer\"},\"b\":{\"type\":\"boolean\"},\"o\":{\"type\":\"object\"},"
+    "\"u\":{\"type\":[\"string\",\"null\"]},\"e\":{\"enum\":[\"1\",\"2\"]},"
+    "\"r\":{\"$ref\":\"#/$defs/t\"},\"a\":{\"anyOf\":[{\"type\":\"array\"},{\"type\":\"null\"}]},"
+    "\"x\":{}}}}},{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]";
+
 /* What came out, as one line: R(reasoning) C(content) 0:name(arguments) 1:name(arguments) ... */
 struct out {
     struct str text, reason, args[8], name[8];
@@ -154,12 +170,63 @@ static const struct row rows[] = {
     {"llama3", "none", false, CT("<|begin_of_text|>") CT("<|python_tag|>") "{\"name\": \"f\", \"parameters\": {}}" CT("<|eot_id|>"), "0:f({})"},
     {"llama3", "none", false, CT("<|python_tag|>") "print(1)", "C(print(1))"},
     {"json", "none", false, "[" CT("<s>") "1]" "\xff<cut", "C([1])"},
+    /* GLM: with line ends and without, by the schema's types */
+    {"glm45", "glm45", false, "\n<think>hm</think>\nLook.\n<tool_call>f\n" KEY("s", "5") "\n" KEY("n", "7") "\n</tool_call>", "R(hm)C(Look.)0:f({\"s\": \"5\", \"n\": 7})"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>a \"b\"\n</arg_value><arg_key>o</arg_key><arg_value>{\"k\": [1]}</arg_value></tool_call><tool_call>g</tool_call>",
+        "0:f({\"s\": \"a \\\"b\\\"\\n\", \"o\": {\"k\": [1]}})1:g({})"},
+    {"glm47", "none", false, "<tool_call>g\n</tool_call>", "0:g({})"},
+    {"glm47", "none", false, "<tool_call>f <arg_key>u</arg_key> <arg_value>null</arg_value> <arg_key>u</arg_key><arg_value>\"5\"</arg_value></tool_call>", "0:f({\"u\": null, \"u\": \"\\\"5\\\"\"})"},
+    {"glm47", "none", false, "<tool_call>f" KEY("e", "1") KEY("r", "2") KEY("a", " [1] ") KEY("x", "3") KEY("x", "\"q\"") KEY("x", "q") KEY("b", "True") "</tool_call>",
+        "0:f({\"e\": \"1\", \"r\": \"2\", \"a\": [1], \"x\": 3, \"x\": \"q\", \"x\": \"q\", \"b\": true})"},
+    {"glm47", "none", false, "<tool_call>f" KEY("n", "seven") KEY("s", "</arg_valu") KEY("z", "1") "</tool_call>", "0:f({\"n\": \"seven\", \"s\": \"</arg_valu\", \"z\": 1})"},
+    {"glm47", "glm45", true, "I call <b\n<tool_call>f" KEY("n", "1") "</tool_call></think>done", "R(I call <b)C(done)0:f({\"n\": 1})"},
+    {"glm47", "glm45", true, "no <tool_call> here</think>x", "R(no <tool_call> here)C(x)"},
+    {"glm47", "glm45", true, "cut <tool_call>f", "R(cut <tool_call>f)"},
+    {"glm47", "none", false, "a <tool_call>no call</tool_call> b", "C(a <tool_call>no call</tool_call> b)"},
+    {"glm47", "none", false, "<tool_call></tool_call>", "C(<tool_call></tool_call>)"},
+    {"glm47", "none", false, "<tool_call>{\"name\": \"f\"}</tool_call>", "C(<tool_call>{\"name\": \"f\"}</tool_call>)"},
+    {"glm47", "none", false, "<tool_call>f" KEY("s", "x") "junk</tool_call>", "C(junk</tool_call>)0:f({\"s\": \"x\"})"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>cut o", "0:f({\"s\": \"cut o)"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>o</arg_key><arg_value>{\"cut", "0:f({\"o\": {\"cut)"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>s", "0:f({})"},
+    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "s" CT("</arg_key>") CT("<arg_value>") "1" CT("<|user|>") "2" CT("</tool_call>") CT("<|observation|>"), "0:f({\"s\": \"12\"})"},
+    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "n" CT("</arg_key>") CT("<arg_value>") "1" CT("</arg_value>") CT("</tool_call>") "b", "C(b)0:f({\"n\": 1})"},
+    /* MiniMax */
+    {"minimax_m2", "minimax_m2", true, "hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name=\"f\">\n" PAR("s", "a\nb") PAR("n", "-1") "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+        "R(hm)C(Look.)0:f({\"s\": \"a\\nb\", \"n\": -1})1:g({})"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\">" PAR("o", "{}") "</minimax:tool_call>x", "C(x)0:f({\"o\": {}})"},
+    {"minimax_m2", "none", false, "<minimax:tool_call>\n<invoke>\n</minimax:tool_call>", "C(<minimax:tool_call>\n<invoke>\n</minimax:tool_call>)"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=f>x", "C(<minimax:tool_call><invoke name=f>x)"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">cut", "0:f({\"s\": \"cut)"},
+    {"minimax_m2", "minimax_m2", true, "so <minimax:tool_call><invoke name=\"g\"></invoke></minimax:tool_call>", "R(so)0:g({})"},
+    {"minimax_m2", "none", false, CT("<minimax:tool_call>") "\n<invoke name=\"f\">" PAR("s", "1") "</invoke>\n" CT("</minimax:tool_call>") CT("[e~["), "0:f({\"s\": \"1\"})"},
+    {"minimax_m2", "none", false, CT("<minimax:tool_call>") "<invoke name=\"f\"><parameter name=\"n\">1" CT("</minimax:tool_call>") "x", "C(x)0:f({\"n\": 1})"},
+    /* Kimi: the head is the id */
+    {"kimi_k2", "kimi_k2", false, "<think>hm</think>Look." K_CALLS K_CALL "functions.get_weather:0" K_ARGS "{\"city\": \"Paris\"}" K_CALL_END K_CALL "functions.f:1" K_ARGS "{}" K_CALL_END K_CALLS_END,
+        "R(hm)C(Look.)0:get_weather({\"city\": \"Paris\"})1:f({})"},
+    {"kimi_k2", "none", false, K_CALLS "\n" K_CALL "\n functions.a.b:12\n" K_ARGS " {\"a\":1} " K_CALL_END "\n" K_CALLS_END, "0:a.b({\"a\":1})"},
+    {"kimi_k2", "none", false, K_CALL "f" K_ARGS K_CALL_END "x", "C(x)0:f({})"},
+    {"kimi_k2", "none", false, K_CALL "functions.:3" K_ARGS "{}" K_CALL_END, "C(" K_CALL "functions.:3" K_ARGS "{})"},
+    {"kimi_k2", "kimi_k2", true, "so I" K_CALLS K_CALL "functions.f:0" K_ARGS "{}" K_CALL_END K_CALLS_END, "R(so I)0:f({})"},
+    {"kimi_k2", "none", false, CT(K_CALLS) CT(K_CALL) "functions.f:0" CT(K_ARGS) "{\"a\": " CT("<|im_end|>") "1}" CT(K_CALL_END) CT(K_CALLS_END) CT("<|im_end|>"), "0:f({\"a\": 1})"},
 };
 /* clang-format on */
 
-static struct api_parse_opts opts_of(const struct row *r)
+static struct arena arena;
+
+static const struct json *tool_list(void)
+{
+    const struct json *v = NULL;
+    sl_err err;
+    mem_arena_init(&arena, MEM_MISC, 0);
+    ASSERT_OK(text_json_parse(&arena, "tools", tool_text, sizeof tool_text - 1, &v, &err));
+    return v;
+}
+
+static struct api_parse_opts opts_of(const struct row *r, const struct json *tools)
 {
     return (struct api_parse_opts){.tool_parser = r->tool,
+                                   .tool_list = tools,
                                    .reasoning_parser = r->reason,
                                    .tools = true,
                                    .prompt_thinks = r->thinks};
@@ -169,8 +236,9 @@ TEST(api_parse_forms_in_every_cut)
 {
     struct str line;
     str_init(&line, MEM_MISC, 0);
+    const struct json *tools = tool_list();
     for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
-        struct api_parse_opts o = opts_of(&rows[i]);
+        struct api_parse_opts o = opts_of(&rows[i], tools);
         size_t n = strlen(rows[i].in), one[600];
         parse(&o, rows[i].in, n, NULL, 0, &line);
         if (strcmp(str_c(&line), rows[i].out) != 0)
@@ -189,6 +257,7 @@ TEST(api_parse_forms_in_every_cut)
         if (strcmp(str_c(&line), rows[i].out) != 0)
             fail_msg("%s byte by byte gives %s", rows[i].in, str_c(&line));
     }
+    mem_arena_fini(&arena);
     str_fini(&line);
 }
 
@@ -237,20 +306,39 @@ static const char *const part[] = {"<think>",
                                    CT(CALL),
                                    CT(SEP),
                                    CT(CALL_END),
+                                   "<arg_key>",
+                                   "</arg_key>",
+                                   "<arg_value>",
+                                   "</arg_value>",
+                                   "<minimax:tool_call>",
+                                   "</minimax:tool_call>",
+                                   "<invoke name=\"f\">",
+                                   "</invoke>",
+                                   "<parameter name=\"n\">",
+                                   "</parameter>",
+                                   K_CALL,
+                                   K_ARGS,
+                                   "functions.f:0",
+                                   CT(K_CALL_END),
+                                   CT("<arg_value>"),
+                                   CT("<minimax:tool_call>"),
                                    "          ",
                                    LONG LONG LONG LONG};
 
 TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
-    static const char *const tool[] = {"none", "hermes", "deepseek_v3", "llama3", "json"};
+    static const char *const tool[] = {"none", "hermes", "deepseek_v3", "llama3",
+                                       "json", "glm45",  "minimax_m2",  "kimi_k2"};
     struct str in, whole, line;
+    const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
     str_init(&whole, MEM_MISC, 0);
     str_init(&line, MEM_MISC, 0);
     for (uint64_t seed = 1; seed <= 12000; seed++) {
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
-        struct api_parse_opts o = {.tool_parser = tool[seed % 5],
+        struct api_parse_opts o = {.tool_parser = tool[seed % 8],
+                                   .tool_list = seed % 13 ? tools : NULL,
                                    .reasoning_parser = seed % 3 ? "qwen3" : "none",
                                    .tools = true,
                                    .prompt_thinks = seed % 7 == 0,
@@ -272,6 +360,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
             fail_msg("seed %d: %s\n whole %s\n parts %s", (int)seed, str_c(&in), str_c(&whole),
                      str_c(&line));
     }
+    mem_arena_fini(&arena);
     str_fini(&in);
     str_fini(&whole);
     str_fini(&line);
@@ -292,10 +381,17 @@ TEST(api_parse_long_texts_are_cheap)
                                        CALLS CALL "f" SEP,
                                        "<tool_call>{\"arguments\":{\"a\":\"",
                                        "<think>",
+                                       "<tool_call>f",
+                                       "<arg_key>",
+                                       "<tool_call>f<arg_key>n</arg_key><arg_value>1",
+                                       "<minimax:tool_call><invoke name=\"",
+                                       "<parameter name=\"n\">",
+                                       K_CALL "functions.f:0" K_ARGS,
                                        "\\"};
-    static const char *const tool[] = {"hermes", "deepseek_v3", "llama3", "json"};
+    static const char *const tool[] = {"hermes", "deepseek_v3", "llama3", "json",
+                                       "glm45",  "minimax_m2",  "kimi_k2"};
     for (int u = 0; u < BASE_COUNT_OF(unit); u++)
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < BASE_COUNT_OF(tool); t++) {
             struct api_parse_opts o = {
                 .tool_parser = tool[t], .reasoning_parser = "qwen3", .tools = true};
             struct out out;
@@ -330,6 +426,9 @@ TEST(api_parse_auto_reads_the_template)
         bool reasoning;
     } row[] = {{"{{ '" CALLS "' }} </think>", "deepseek", true},
                {"<tool_call> <think>", "hermes", true},
+               {"<tool_call>{name}\n<arg_key> </think>", "glm", true},
+               {"'<minimax:tool_call>' <think>", "minimax", true},
+               {K_CALLS, "kimi", false},
                {"<|python_tag|>", "llama3", false},
                {"{{ x }}", "json", false},
                {NULL, "json", false}};
@@ -367,4 +466,43 @@ TEST(api_parse_max_calls_leaves_later_ones_out)
     parse(&o, in, sizeof in - 1, NULL, 0, &line);
     assert_int_equal(line.n, sizeof in - 1 + 3); /* all content */
     str_fini(&line);
+}
+
+static void keep_id(void *u, int i, const char *p, size_t n)
+{
+    (void)i;
+    (void)p;
+    (void)n;
+    str_printf(((void **)u)[0], "%s ", api_parse_call_id(((void **)u)[1]));
+}
+static void no_text(void *u, const char *p, size_t n)
+{
+    (void)u;
+    (void)p;
+    (void)n;
+}
+static void no_args(void *u, int i, const char *p, size_t n)
+{
+    (void)u;
+    (void)i;
+    (void)p;
+    (void)n;
+}
+
+TEST(api_parse_kimi_ids_are_the_models_own)
+{
+    static const char in[] = K_CALLS K_CALL " functions.f:3 " K_ARGS "{}" K_CALL_END K_CALL
+        "functions.g" K_ARGS "{}" K_CALL_END K_CALL "functions.x:y:14" K_ARGS "{}" K_CALL_END;
+    struct api_parse_opts o = {.tool_parser = "kimi_k2", .tools = true};
+    struct api_parse *p = NULL;
+    struct str ids;
+    sl_err err;
+    str_init(&ids, MEM_MISC, 0);
+    ASSERT_OK(api_parse_open(&o, &p, &err));
+    void *user[2] = {&ids, p};
+    struct api_parse_sink sink = {user, no_text, no_text, keep_id, no_args};
+    ASSERT_OK(api_parse_feed(p, in, sizeof in - 1, true, &sink, &err));
+    assert_string_equal(str_c(&ids), "functions.f:3  functions.x:y:14 ");
+    api_parse_close(p);
+    str_fini(&ids);
 }

@@ -229,11 +229,35 @@ def cache(s, n):
     need("bounded", (grown <= 64 << 10 or not plain) and held <= 32 << 20, (grown, held))
 
 
-for fam in ("auto", "hermes", "llama3", "json"):
+def text_forms(s, family):
+    """Families that write a tag for each argument: texts as they are, everything else as JSON."""
+    params = {"type": "object", "required": ["s", "n", "list", "e"], "additionalProperties": False, "$defs": {
+        "i": {"type": "integer"}}, "properties": {
+        "s": {"type": "string"}, "n": {"$ref": "#/$defs/i"}, "list": {"type": "array", "items": {"$ref": "#/$defs/i"}, "maxItems": 2},
+        "e": {"enum": ["1", "two"]}, "flag": {"type": "boolean"}}}
+    for seed in range(6):
+        status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required", parallel_tool_calls=False,
+                                      temperature=1.5, seed=seed, max_tokens=200))
+        c = r["choices"][0]
+        ok = status == 200 and (c["finish_reason"] == "length" or len(calls_of(c["message"])) == 1)
+        for _, text in calls_of(c["message"]) if ok and c["finish_reason"] != "length" else []:
+            v = json.loads(text)
+            ok = ok and set(v) - {"flag"} == {"s", "n", "list", "e"} and type(v["s"]) is str and \
+                type(v["n"]) is int and all(type(x) is int for x in v["list"]) and v["e"] in ("1", "two") and \
+                type(v.get("flag", True)) is bool
+        need(f"{family} texts and JSON {seed}", ok, r)
+    for props, word in (({"s": {"type": "string", "pattern": "a+"}}, "pattern"), ({"s": {}}, "string or not")):
+        got, _, data = s.call("POST", CHAT, chat("x", tools=[tool("f", obj(**props), strict=True)], tool_choice="required"))
+        need(f"{family} strict {word}", got == 400 and word.encode() in data, data)
+
+
+for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2"):
     with Server("--tool-parser", fam) as server:
         forced(server, fam, 100 if FULL else 12)
         strict(server, fam, 200 if FULL else 12)
         loose(server, fam)
+        if fam in ("glm45", "minimax_m2"):
+            text_forms(server, fam)
         if fam == "auto":
             for part in (reasoning, responses, refused):
                 part(server)

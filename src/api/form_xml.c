@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls with a tag for each argument (parse_xml.c reads them) as rules of a grammar: arguments in
+ * the schema's order, those that are not required may be left out. A value that may be a string is
+ * any text up to the closing tag, or one of an enum; any other is JSON of its schema. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/form.h"
+#include "api/parse_internal.h"
+
+struct args {
+    struct str *out;
+    const struct json *root; /* the parameters */
+    int tool;
+    bool strict, glm;
+    sl_err *err;
+};
+
+/* ---- one argument's schema, apart from the others ---- */
+
+static bool has_ref(const struct json *v)
+{
+    if (v->kind != JSON_OBJECT_K && v->kind != JSON_ARRAY_K) return false;
+    for (const struct json *c = v->child; c; c = c->next)
+        if ((v->kind == JSON_OBJECT_K && strcmp(c->key, "$ref") == 0) || has_ref(c)) return true;
+    return false;
+}
+
+#define HOME "#/$defs/sl-root"
+
+/* v with references from the root as they are where the root is a definition. */
+static void put_moved(struct json_w *w, const struct json *v)
+{
+    if (v->kind != JSON_OBJECT_K && v->kind != JSON_ARRAY_K) {
+        text_jw_node(w, v);
+        return;
+    }
+    bool object = v->kind == JSON_OBJECT_K;
+    if (object)
+        text_jw_obj(w);
+    else
+        text_jw_arr(w);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (object) text_jw_key(w, c->key);
+        if (object && strcmp(c->key, "$ref") == 0 && c->kind == JSON_STR_K && c->s[0] == '#') {
+            struct str s;
+            str_init(&s, MEM_REQUEST, 0);
+            str_printf(&s, HOME "%s", c->s + 1);
+            api_put_text(w, &s);
+            str_fini(&s);
+        } else
+            put_moved(w, c);
+    }
+    if (object)
+        text_jw_obj_end(w);
+    else
+        text_jw_arr_end(w);
+}
+
+static void put_json(const struct args *x, const struct json *prop)
+{
+    struct json_w w;
+    struct str ref;
+    str_puts(x->out, x->strict ? "%json " : "%json-loose ");
+    text_jw_init(&w, x->out);
+    if (!has_ref(prop)) {
+        text_jw_node(&w, prop);
+        return;
+    }
+    str_init(&ref, MEM_REQUEST, 0);
+    str_puts(&ref, HOME "/properties/");
+    for (const char *c = prop->key; *c; c++)
+        str_printf(&ref, *c == '~' ? "~0" : *c == '/' ? "~1" : *c == '%' ? "%%25" : "%c", *c);
+    text_jw_obj(&w);
+    text_jw_key(&w, "$ref");
+    api_put_text(&w, &ref);
+    text_jw_key(&w, "$defs");
+    text_jw_obj(&w);
+    text_jw_key(&w, "sl-root");
+    put_moved(&w, x->root);
+    text_jw_obj_end(&w);
+    text_jw_obj_end(&w);
+    str_fini(&ref);
+}
+
+/* ---- rules ---- */
+
+/* An enum of strings, each with the closing tag; false: there is none. */
+static bool put_enum(const struct args *x, const struct json *prop)
+{
+    const struct json *list = text_json_get(prop, "enum"), *one = text_json_get(prop, "const");
+    if (one && one->kind == JSON_STR_K) {
+        api_form_literal(x->out, one->s, one->n);
+        str_puts(x->out, " sl-value-end");
+        return true;
+    }
+    if (!list || list->kind != JSON_ARRAY_K || !list->n) return false;
+    for (const struct json *v = list->child; v; v = v->next)
+        if (v->kind != JSON_STR_K) return false;
+    str_puts(x->out, "(");
+    for (const struct json *v = list->child; v; v = v->next) {
+        if (v != list->child) str_puts(x->out, " | ");
+        api_form_literal(x->out, v->s, v->n);
+    }
+    str_puts(x->out, ") sl-value-end");
+    return true;
+}
+
+/* What a strict schema says of a text and this form can not hold. */
+static const char *says_more(const struct json *prop)
+{
+    static const char *const key[] = {"pattern", "format"};
+    for (int i = 0; i < BASE_COUNT_OF(key); i++)
+        if (text_json_get(prop, key[i])) return key[i];
+    return NULL;
+}
+
+#define LENGTH_MAX 4096 /* characters that are counted; beyond that a length is not held */
+
+/* A text of bounded length: of the texts that may be, those without "<", which could begin the
+ * closing tag. 1 = put, 0 = no bounds, -1 = bounds that are not held. */
+static int put_bounded(const struct args *x, const struct json *prop)
+{
+    const struct json *lo = text_json_get(prop, "minLength"),
+                      *hi = text_json_get(prop, "maxLength");
+    int64_t min = lo && lo->kind == JSON_INT_K ? lo->i : 0,
+            max = hi && hi->kind == JSON_INT_K ? hi->i : -1;
+    if (min <= 0 && max < 0) return 0;
+    if (min > LENGTH_MAX || max > LENGTH_MAX) return -1;
+    str_printf(x->out, "[^<]{%d,", (int)BASE_MAX(min, 0));
+    if (max >= 0) str_printf(x->out, "%d", (int)max);
+    str_puts(x->out, "} sl-value-end");
+    return 1;
+}
+
+static sl_status put_value(const struct args *x, const struct json *prop)
+{
+    int bound = 0;
+    unsigned kinds = api_parse_kinds(prop, x->root);
+    const char *more = says_more(prop);
+    if (kinds && !(kinds & API_PARSE_STR)) {
+        put_json(x, prop);
+        str_puts(x->out, " sl-value-end");
+        return SL_OK;
+    }
+    if (put_enum(x, prop)) return SL_OK;
+    if (kinds == API_PARSE_STR && (bound = put_bounded(x, prop)) == 1 && !(x->strict && more))
+        return SL_OK;
+    if (x->strict && bound < 0) more = "a length over 4096";
+    if (x->strict && (more || kinds != API_PARSE_STR))
+        return SL_FAIL(x->err, REQUEST,
+                       "tools[%d].function.parameters.properties.%.40s: %s can not be enforced "
+                       "strictly in this model's form of calls",
+                       x->tool, prop->key, more ? more : "what may be a string or not");
+    str_puts(x->out, "sl-value");
+    return SL_OK;
+}
+
+static bool is_required(const struct json *root, const char *key)
+{
+    const struct json *list = text_json_get(root, "required");
+    for (const struct json *v = list && list->kind == JSON_ARRAY_K ? list->child : NULL; v;
+         v = v->next)
+        if (text_json_is(v, key)) return true;
+    return false;
+}
+
+static sl_status put_arg(const struct args *x, const struct json *prop, int at)
+{
+    size_t n = strlen(prop->key);
+    if (strpbrk(prop->key, "<>\"\n"))
+        return SL_FAIL(
+            x->err, REQUEST,
+            "tools[%d].function.parameters.properties: %.40s: a name must not hold <, >, "
+            "quotes or line ends in this model's form",
+            x->tool, prop->key);
+    str_printf(x->out, "sl-arg-%d-%d ::= sl-key ", x->tool, at);
+    api_form_literal(x->out, prop->key, n);
+    str_puts(x->out, " sl-key-end ");
+    SL_TRY(put_value(x, prop));
+    str_puts(x->out, " \"\\n\"?\n");
+    return SL_OK;
+}
+
+sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, bool strict,
+                            sl_err *err)
+{
+    const struct args x = {.out = out, .root = root, .tool = tool, .strict = strict, .err = err};
+    const struct json *props = root ? text_json_get(root, "properties") : NULL, *extra = NULL;
+    int n = 0;
+    if (props && props->kind != JSON_OBJECT_K) props = NULL;
+    if (root) extra = text_json_get(root, "additionalProperties");
+    bool closed = !root || (extra && extra->kind == JSON_BOOL_K && !extra->b);
+    if (strict && root && !props && !closed)
+        return SL_FAIL(err, REQUEST,
+                       "tools[%d].function.parameters: strict: must have properties in this "
+                       "model's form of calls",
+                       tool);
+    for (const struct json *p = props ? props->child : NULL; p; p = p->next)
+        SL_TRY(put_arg(&x, p, n++));
+    str_printf(out, "sl-args-%d ::= \"\"", tool);
+    n = 0;
+    for (const struct json *p = props ? props->child : NULL; p; p = p->next, n++)
+        str_printf(out, " sl-arg-%d-%d%s", tool, n, is_required(root, p->key) ? "" : "?");
+    if (!props && !closed) str_puts(out, " (sl-key [^<>\"\\n]+ sl-key-end sl-value \"\\n\"?)*");
+    str_putc(out, '\n');
+    return SL_OK;
+}
+
+void api_form_xml_tags(api *a, struct str *out, bool glm)
+{
+    struct str end;
+    int close = glm ? T_ARG_VALUE_END : T_PARAM_END;
+    str_init(&end, MEM_REQUEST, 0);
+    api_form_tag(a, &end, api_parse_tag[close]);
+    api_form_without(out, "sl-value", api_parse_tag[close], true, str_c(&end));
+    str_printf(out, "sl-value-end ::= %s\nsl-key ::= ", str_c(&end));
+    api_form_tag(a, out, api_parse_tag[glm ? T_ARG_KEY : T_PARAM]);
+    str_puts(out, "\nsl-key-end ::= ");
+    if (glm) {
+        api_form_tag(a, out, api_parse_tag[T_ARG_KEY_END]);
+        str_puts(out, " \"\\n\"? ");
+        api_form_tag(a, out, api_parse_tag[T_ARG_VALUE]);
+    } else
+        str_puts(out, "\"\\\">\"");
+    str_putc(out, '\n');
+    api_inherit(out, &end);
+    str_fini(&end);
+}

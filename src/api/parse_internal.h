@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parser's files share: parse.c has the loop, reasoning and content; parse_calls.c calls
+ * whose arguments are JSON; parse_xml.c calls with one tag for each argument; parse_types.c what a
+ * tool's schema says of them. */
+#ifndef API_PARSE_INTERNAL_H
+#define API_PARSE_INTERNAL_H
+
+#include "api/parse.h"
+#include "api/parse_json.h"
+
+#define API_PARSE_GAP ((size_t)1024) /* white space that is held back */
+#define API_PARSE_NAME ((size_t)512) /* bytes of the name of a function or an argument */
+
+enum tag {
+    T_THINK,
+    T_THINK_END,
+    T_CALL,
+    T_CALL_END,
+    T_DS_CALLS, /* the five of DeepSeek and of Kimi are in the same order: api_parse_ds */
+    T_DS_CALLS_END,
+    T_DS_CALL,
+    T_DS_CALL_END,
+    T_DS_SEP,
+    T_KIMI_CALLS,
+    T_KIMI_CALLS_END,
+    T_KIMI_CALL,
+    T_KIMI_CALL_END,
+    T_KIMI_SEP,
+    T_PYTHON,
+    T_ARG_KEY,
+    T_ARG_KEY_END,
+    T_ARG_VALUE,
+    T_ARG_VALUE_END,
+    T_BLOCK,
+    T_BLOCK_END,
+    T_INVOKE,
+    T_INVOKE_END,
+    T_PARAM,
+    T_PARAM_END,
+    N_TAG
+};
+extern const char *const api_parse_tag[N_TAG];
+#define BIT(t) (1u << (t))
+
+enum family { F_NONE, F_DEEPSEEK, F_HERMES, F_LLAMA, F_JSON, F_GLM, F_MINIMAX, F_KIMI };
+
+enum state {
+    S_BEGIN, /* nothing but white space yet; reasoning may begin */
+    S_REASON,
+    S_START, /* of the content */
+    S_TEXT,
+    S_JSON,  /* inside a call's object */
+    S_CLOSE, /* HERMES: after the object, before the closing tag */
+    S_NEXT,  /* LLAMA, JSON: after an object, another may follow */
+    S_HEAD,  /* DEEPSEEK, KIMI: before the separator */
+    S_NAME,  /* DEEPSEEK, older form: the line with the name */
+    S_FENCE, /* before the arguments */
+    S_ARGS,
+    S_TAIL,    /* after the arguments, before the closing tag */
+    S_X_BLOCK, /* MINIMAX: between calls */
+    S_X_NAME,  /* GLM, MINIMAX: the function's name */
+    S_X_NEXT,  /* between arguments */
+    S_X_KEY,
+    S_X_GAP, /* GLM: between a name and its value */
+    S_X_VALUE
+};
+
+enum out_kind { O_NONE, O_TEXT, O_REASON, O_ARGS };
+
+/* The kinds of JSON value that a schema allows, as bits; 0 = not known. */
+enum {
+    API_PARSE_STR = 1,
+    API_PARSE_NUM = 2,
+    API_PARSE_BOOL = 4,
+    API_PARSE_NULL = 8,
+    API_PARSE_OBJ = 16,
+    API_PARSE_ARR = 32
+};
+
+/* The arguments of all tools, and of which kinds they are. */
+struct api_parse_types {
+    struct str text; /* names one after the other */
+    struct api_parse_type *v;
+    int n, cap;
+};
+/* tools: of a chat body, checked; NULL is legal. After a failure fini is due all the same. */
+sl_status api_parse_types_read(struct api_parse_types *t, const struct json *tools,
+                               sl_err *err) BASE_MUST_USE;
+void api_parse_types_fini(struct api_parse_types *t);
+/* Of argument key of that function: kinds as bits; 0 = not known. */
+unsigned api_parse_types_of(const struct api_parse_types *t, const struct str *name,
+                            const struct str *key);
+/* The kinds that a schema allows; root: what its references are seen from. */
+unsigned api_parse_kinds(const struct json *schema, const struct json *root);
+
+struct api_parse {
+    /* fixed after open */
+    enum family family;
+    bool reasoning, tools;
+    int max_calls;
+    struct api_parse_types types;
+    /* as text comes */
+    enum state state;
+    bool strip;      /* white space at the front of what comes is dropped */
+    bool after_call; /* white space is dropped when nothing but calls follow */
+    bool in_list, fenced, any_args, muted;
+    bool control;     /* what is stepped over is a control token: it is no text */
+    bool from_reason; /* the call at hand began within reasoning */
+    bool cut_reason;  /* a call ended reasoning: its closing tag may still come */
+    bool named;       /* XML: the name is complete, its tag is not */
+    bool open_str;    /* XML: a value that is a string is on its way out */
+    bool any_call;    /* MINIMAX: of this block */
+    unsigned kinds;   /* XML: of the value at hand */
+    int n_call;
+    struct str buf; /* fed, not taken yet */
+    struct str out; /* on its way to the sink */
+    enum out_kind out_kind;
+    struct str gap;  /* white space held back */
+    struct str held; /* a call that may still turn out to be text; XML: a value */
+    size_t n_prompt; /* bytes of held that stand in the prompt */
+    struct str head; /* a name */
+    struct str func; /* XML: the function's name, while its arguments come */
+    struct str id;   /* KIMI: of the last call */
+    struct api_parse_json json;
+    bool json_open;
+    const struct api_parse_sink *sink;
+};
+
+/* ---- parse.c ---- */
+void api_parse_put(struct api_parse *p, enum out_kind kind, const char *s, size_t n);
+void api_parse_put_gap(struct api_parse *p, enum out_kind kind);
+void api_parse_begin_call(struct api_parse *p, const char *name, size_t n);
+void api_parse_put_args(struct api_parse *p, const char *s, size_t n);
+void api_parse_end_call(struct api_parse *p);
+void api_parse_hold(struct api_parse *p, const char *s, size_t n);
+/* What looked like a call is text, or reasoning. */
+void api_parse_give_up(struct api_parse *p);
+bool api_parse_white(char c);
+size_t api_parse_white_run(const char *s, size_t n);
+/* Which of the tags begins s: its number; -1 = none; -2 = more text is needed to know. */
+int api_parse_tag_at(const char *s, size_t n, bool last, unsigned tags);
+/* Text up to a tag or white space at its end. Takes at least one byte, or 0 to wait; *tag: the tag
+ * that was taken, -1 = none. */
+size_t api_parse_run_of(const char *s, size_t n, bool last, unsigned tags, int *tag);
+void api_parse_hold_white(struct api_parse *p, const char *s, size_t n, enum out_kind kind);
+/* How many of n bytes may go into a name: one more than it may have ends it, at the same byte
+ * however the text was cut. */
+size_t api_parse_name_part(const struct api_parse *p, size_t n);
+
+/* ---- parse_calls.c, parse_xml.c: a step in one of their states ---- */
+/* A DeepSeek tag, or Kimi's in its place. */
+int api_parse_ds(const struct api_parse *p, enum tag t);
+void api_parse_begin_json(struct api_parse *p, bool strict);
+size_t api_parse_calls_step(struct api_parse *p, const char *s, size_t n, bool last);
+void api_parse_xml_begin(struct api_parse *p, int tag);
+size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool last);
+unsigned api_parse_xml_tags(const struct api_parse *p);
+void api_parse_xml_finish(struct api_parse *p);
+
+#endif
