@@ -32,7 +32,7 @@ import e2e  # noqa: E402
 import random_chats  # noqa: E402
 from chats import CHATS, TOOLS  # noqa: E402
 
-FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|mistral|chatml", re.I)
+FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|glm-4|minimax-m2|mistral|chatml", re.I)
 OTHER = re.compile(r"vl\b|vision|_vl", re.I)  # other models
 PACKAGES = ["llama-cpp-python==0.3.36", "axolotl==0.19.0", "trl==1.16.0"]
 BOS, EOS = "<|bos|>", "<|eos|>"

@@ -35,7 +35,7 @@ T_FULL, T_TAIL, N_TAIL, T_LONG = 16, 56, 6, 700
 
 def sequences(name, spec):
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    n = spec["config"]["vocab_size"]
+    n = tiny_hf.text_config(spec["config"])["vocab_size"]
     s = [(rng.integers(3, n, T_FULL).tolist(), list(range(T_FULL))),
          (rng.integers(3, n, T_TAIL).tolist(), list(range(T_TAIL - N_TAIL, T_TAIL)))]
     if spec.get("long"):
@@ -65,7 +65,7 @@ def make_reference(out, name, spec, value, tmp):
     ref = dict(n_vocab=logits[0].shape[1], std=std,
                seqs=[entry(s[0], z, s[1], std, blob) for s, z in zip(seqs, logits)])
     if spec.get("mtp"):
-        c = spec["config"]
+        c = tiny_hf.text_config(spec["config"])
         ref["mtp"] = []
         for s, h in list(zip(ids, hidden64))[:2]:
             z = mtp_ref.forward(c, value, c["num_hidden_layers"], s, h)
@@ -92,7 +92,7 @@ def make_plain(out, name, spec, tmp, manifest):
         base = name if kind == "plain" else f"{name}_{kind}"
         path = f"{out}/{base}.gguf"
         w = to_np(value)
-        tok = tiny_tok.gguf_keys(spec["tok"], spec["config"]["vocab_size"])
+        tok = tiny_tok.gguf_keys(spec["tok"], tiny_hf.text_config(spec["config"])["vocab_size"])
         s = dict(spec, mtp=0) if kind == "legacy" else spec
         tiny_gguf.write(path, name, s, w, tok, legacy=kind == "legacy",
                         split=20 if kind == "split" else 0)

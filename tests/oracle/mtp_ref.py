@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layer of DeepSeek-V3, written out: no code shared with the engine or with transformers.
+"""The MTP layers of DeepSeek-V3 and GLM-4.5, written out: no code shared with the engine or with transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]     h = hidden after the main model's final norm
   x        = h' + attention(norm(h')); x = x + experts(norm(x))
@@ -37,7 +37,32 @@ def rotate(x, ang):
     return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
 
 
+def gqa(c, w, x):
+    """GLM-4.5: the first half of each head is rotated, in halves; norms of heads where they are."""
+    h, kv, d, T = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], len(x)
+    n = d // 2
+    ang = torch.arange(T, dtype=torch.float64)[:, None] * c["rope_theta"] ** (
+        -torch.arange(0, n, 2, dtype=torch.float64) / n)
+    cos, sin = ang.cos()[:, None], ang.sin()[:, None]
+
+    def heads(name, norm, n_head):
+        y = (x @ w[name].T + w[name + ".bias"]).view(T, n_head, d)
+        if norm is None:
+            return y
+        if norm in w:
+            y = rms(y, w[norm], c["rms_norm_eps"])
+        a, b = y[..., :n // 2], y[..., n // 2:n]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, y[..., n:]], -1)
+    q, k = heads("q_proj", "q_norm", h), heads("k_proj", "k_norm", kv)
+    v = heads("v_proj", None, kv).repeat_interleave(h // kv, 1)
+    s = torch.einsum("ihd,jhd->hij", q, k.repeat_interleave(h // kv, 1)) / math.sqrt(d)
+    s = s.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf).softmax(-1)
+    return torch.einsum("hij,jhd->ihd", s, v).reshape(T, h * d) @ w["o_proj"].T
+
+
 def attention(c, w, x):
+    if "kv_lora_rank" not in c:
+        return gqa(c, w, x)
     h, nope, v = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"]
     rope, r, T = c["qk_rope_head_dim"], c["kv_lora_rank"], len(x)
     f, mul = yarn(c)
@@ -82,7 +107,7 @@ def forward(c, value, layer, ids, hidden):
     main model's."""
     p = f"model.layers.{layer}."
     g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
-    at = {n.split(".")[1]: t for n, t in g.items() if n.startswith("self_attn.")}
+    at = {n[10:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("self_attn.")}
     ml = {n[4:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("mlp.")}
     ml["bias"] = ml.pop("gate.e_score_correction_bias")
     eps = c["rms_norm_eps"]

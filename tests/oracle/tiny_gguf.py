@@ -8,7 +8,8 @@ import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q
 
-from tiny_hf import head_dim, is_moe, n_expert
+from tiny_hf import (d_expert, has_router_bias, head_dim, is_moe, moe_names, n_expert,
+                     text_config)
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
 NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
@@ -51,8 +52,9 @@ def plan(c, w, legacy, n_layer):
                     lambda a: back("v", a)))
 
     def experts(p, hf):
-        for a, b in DENSE:
-            names = [f"{hf}mlp.experts.{e}.{a}.weight" for e in range(n_expert(c))]
+        moe, _, parts = moe_names(c)
+        for a, (_, b) in zip(parts, DENSE):
+            names = [f"{hf}{moe}experts.{e}.{a}.weight" for e in range(n_expert(c))]
             out.append((f"{p}{b}_exps.weight", np.stack([w[n] for n in names]),
                         lambda x, names=names: dict(zip(names, x))))
 
@@ -65,7 +67,8 @@ def plan(c, w, legacy, n_layer):
     for i in range(n_layer):
         p, hf = f"blk.{i}.", f"model.layers.{i}."
         same(p + "attn_norm.weight", hf + "input_layernorm.weight")
-        same(p + "ffn_norm.weight", hf + "post_attention_layernorm.weight")
+        ffn_norm = "post_attention_norm" if c["model_type"] == "glm4_moe" else "ffn_norm"
+        same(f"{p}{ffn_norm}.weight", hf + "post_attention_layernorm.weight")
         for a, b in ATTN.items():
             for part in ("weight", "bias"):
                 name = f"{hf}self_attn.{a}.{part}"
@@ -83,8 +86,9 @@ def plan(c, w, legacy, n_layer):
             else:
                 kv_b(p, hf + "self_attn.kv_b_proj.weight")
         if is_moe(c, i):
-            same(p + "ffn_gate_inp.weight", hf + "mlp.gate.weight")
-            same(p + "exp_probs_b.bias", hf + "mlp.gate.e_score_correction_bias")
+            moe, bias, _ = moe_names(c)
+            same(p + "ffn_gate_inp.weight", f"{hf}{moe}gate.weight")
+            same(p + "exp_probs_b.bias", hf + moe + bias)
             experts(p, hf)
         for a, b in DENSE:
             same(f"{p}{b}.weight", f"{hf}mlp.{a}.weight")
@@ -117,6 +121,14 @@ def llama3_factors(c, rp):
     return np.array(out, np.float32)
 
 
+def n_rot(c, rp):
+    """Rotated values of each head, of which GLM-4.5 rotates the half where nothing is said."""
+    factor = rp.get("partial_rotary_factor", c.get("partial_rotary_factor"))
+    if factor is None:
+        factor = 0.5 if c["model_type"] == "glm4_moe" else 1.0
+    return c.get("rotary_dim") or int(head_dim(c) * factor)
+
+
 def keys(wr, c, name, legacy, n_layer, n_mtp):
     wr.add_name(name)
     wr.add_block_count(n_layer)
@@ -141,7 +153,7 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_head_count_kv(c["num_key_value_heads"])
         wr.add_key_length(head_dim(c))
         wr.add_value_length(head_dim(c))
-        wr.add_rope_dimension_count(head_dim(c))
+        wr.add_rope_dimension_count(n_rot(c, rp))
     else:
         r, rope = c["kv_lora_rank"], c["qk_rope_head_dim"]
         qk = c["qk_nope_head_dim"] + rope
@@ -158,26 +170,28 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
     if n_expert(c):
         wr.add_expert_count(n_expert(c))
         wr.add_expert_used_count(c["num_experts_per_tok"])
-        wr.add_expert_feed_forward_length(c["moe_intermediate_size"])
+        wr.add_expert_feed_forward_length(d_expert(c))
+        sigmoid = has_router_bias(c) or c.get("scoring_func") == "sigmoid"
         if "first_k_dense_replace" in c:
             wr.add_leading_dense_block_count(c["first_k_dense_replace"])
             wr.add_expert_shared_count(c["n_shared_experts"])
             wr.add_expert_weights_scale(c["routed_scaling_factor"])
-            sigmoid = c["scoring_func"] == "sigmoid"
+        if sigmoid or "first_k_dense_replace" in c:
             wr.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid
                                       else gguf.ExpertGatingFuncType.SOFTMAX)
         if c.get("n_group") and c["n_group"] > 1:
             wr.add_expert_group_count(c["n_group"])
             wr.add_expert_group_used_count(c["topk_group"])
         # qwen3moe files say nothing and mean "normalised"
-        if "first_k_dense_replace" in c or not c["norm_topk_prob"]:
+        if "first_k_dense_replace" in c or not c.get("norm_topk_prob", True):
             wr.add_expert_weights_norm(c["norm_topk_prob"])
     if n_mtp:
         wr.add_nextn_predict_layers(n_mtp)
 
 
 ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-        "qwen3_moe": "qwen3moe", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
+        "qwen3_moe": "qwen3moe", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "kimi_k2": "deepseek2",
+        "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "minimax_m2": "minimax-m2"}
 SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
           Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
           Q.IQ4_XS: [0]}
@@ -249,7 +263,7 @@ def q_of(gname, x, spec):
 
 def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
     """Write the GGUF file; return {checkpoint name: values it stands for}."""
-    c = spec["config"]
+    c = text_config(spec["config"])
     rng = np.random.default_rng(seed)
     n_mtp = spec.get("mtp", 0)
     n_layer = c["num_hidden_layers"] + n_mtp

@@ -11,6 +11,11 @@ from safetensors.torch import save_file
 TORCH = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
+def text_config(c):
+    """Where the language model's numbers are: in a member of its own where there is more."""
+    return c.get("text_config", c)
+
+
 def n_expert(c):
     return c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts") or 0
 
@@ -18,9 +23,27 @@ def n_expert(c):
 def is_moe(c, i):
     if c["model_type"] == "qwen3_moe":
         return i not in c["mlp_only_layers"] and (i + 1) % c["decoder_sparse_step"] == 0
-    if c["model_type"].startswith("deepseek"):
+    if "first_k_dense_replace" in c:
         return i >= c["first_k_dense_replace"]
-    return False
+    if "mlp_layer_types" in c:
+        return i >= len(c["mlp_layer_types"]) or c["mlp_layer_types"][i] == "sparse"
+    return c["model_type"] == "minimax_m2"
+
+
+def d_expert(c):
+    return c.get("moe_intermediate_size") or c["intermediate_size"]
+
+
+def moe_names(c):
+    """(module of the experts and the router, name of the router's bias, gate, up, down)"""
+    if c["model_type"] == "minimax_m2":
+        return "block_sparse_moe.", "e_score_correction_bias", ("w1", "w3", "w2")
+    return "mlp.", "gate.e_score_correction_bias", ("gate_proj", "up_proj", "down_proj")
+
+
+def has_router_bias(c):
+    return c.get("topk_method") == "noaux_tc" or c["model_type"] in ("glm4_moe", "glm4_moe_lite",
+                                                                     "minimax_m2")
 
 
 def head_dim(c):
@@ -29,7 +52,7 @@ def head_dim(c):
 
 def weights(name, spec):
     """name -> f32 tensor whose values the spec's dtype holds exactly. FP8 comes later."""
-    c = spec["config"]
+    c = text_config(spec["config"])
     g = torch.Generator().manual_seed(zlib.crc32(name.encode()) & 0x7fffffff)
     dt = TORCH[spec["dtype"]]
     out = {}
@@ -42,10 +65,10 @@ def weights(name, spec):
     def vec(n, size, mean=1.0, std=0.1, dtype=dt):
         out[n] = (mean + std * torch.randn(size, generator=g)).to(dtype).float()
 
-    def mlp(p, rows):
-        mat(p + "gate_proj.weight", rows, D, 1.5)
-        mat(p + "up_proj.weight", rows, D, 1.5)
-        mat(p + "down_proj.weight", D, rows, 1.5)
+    def mlp(p, rows, names=("gate_proj", "up_proj", "down_proj")):
+        mat(f"{p}{names[0]}.weight", rows, D, 1.5)
+        mat(f"{p}{names[1]}.weight", rows, D, 1.5)
+        mat(f"{p}{names[2]}.weight", D, rows, 1.5)
 
     def attn_gqa(p):
         h, kv, d = c["num_attention_heads"], c["num_key_value_heads"], head_dim(c)
@@ -56,9 +79,12 @@ def weights(name, spec):
         if c["model_type"] == "qwen2" or c.get("attention_bias"):
             for n, r in (("q", h), ("k", kv), ("v", kv)):
                 vec(p + n + "_proj.bias", r * d, 0.0, 0.5)
-        if c.get("attention_bias"):
+        if c.get("attention_bias") and c["model_type"] != "glm4_moe":
             vec(p + "o_proj.bias", D, 0.0, 0.5)
-        if c["model_type"].startswith("qwen3"):
+        if c["model_type"] == "minimax_m2":
+            vec(p + "q_norm.weight", h * d, 1.5)
+            vec(p + "k_norm.weight", kv * d, 1.2)
+        elif c["model_type"].startswith("qwen3") or c.get("use_qk_norm"):
             vec(p + "q_norm.weight", d, 1.5)
             vec(p + "k_norm.weight", d, 1.2)
 
@@ -84,11 +110,12 @@ def weights(name, spec):
         if not is_moe(c, i):
             mlp(p + "mlp.", c["intermediate_size"])
             return
-        mat(p + "mlp.gate.weight", n_expert(c), D, 1.5)
-        if c.get("topk_method") == "noaux_tc":
-            vec(p + "mlp.gate.e_score_correction_bias", n_expert(c), 0.0, 0.1, torch.float32)
+        moe, bias, names = moe_names(c)
+        mat(f"{p}{moe}gate.weight", n_expert(c), D, 1.5)
+        if has_router_bias(c):
+            vec(p + moe + bias, n_expert(c), 0.0, 0.1, torch.float32)
         for e in range(n_expert(c)):
-            mlp(f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
+            mlp(f"{p}{moe}experts.{e}.", d_expert(c), names)
         if c.get("n_shared_experts"):
             mlp(p + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
 
@@ -112,7 +139,7 @@ def weights(name, spec):
 
 
 def is_fp8(n):
-    keep = ("norm", "mlp.gate.", "embed_tokens", "lm_head", "eh_proj", "shared_head")
+    keep = ("norm", "mlp.gate.", "moe.gate.", "embed_tokens", "lm_head", "eh_proj", "shared_head")
     return n.endswith(".weight") and not any(k in n for k in keep)
 
 
@@ -131,18 +158,52 @@ def fp8_pack(w):
     return q, s, deq
 
 
+def fp8_channel(w):
+    """(e4m3 tensor, scale [N, 1], values): compressed-tensors, one scale for each row."""
+    s = (w.abs().amax(1, keepdim=True) / 448.0).to(torch.bfloat16)
+    q = (w / s.float()).to(torch.float8_e4m3fn)
+    return q, s, q.float() * s.float()
+
+
+def int4_pack(w):
+    """(words of eight values, scale, values): compressed-tensors pack-quantized, groups of 32."""
+    rows, cols = w.shape
+    g = w.reshape(rows, cols // 32, 32)
+    s = (g.abs().amax(2, keepdim=True) / 7.0).to(torch.bfloat16)
+    q = (g / s.float()).round().clamp(-8, 7).to(torch.int64)
+    nib = (q + 8).reshape(rows, cols // 8, 8)
+    word = (nib << (4 * torch.arange(8))).sum(2)
+    word = torch.where(word >= 2**31, word - 2**32, word).to(torch.int32)
+    return word, s[..., 0], (q.float() * s.float()).reshape(rows, cols)
+
+
+def store(spec, n, t):
+    """({name: tensor as it is stored}, values that it stands for)"""
+    base = n.removesuffix(".weight")
+    if spec.get("fp8") and is_fp8(n):
+        q, s, v = fp8_pack(t)
+        return {n: q, n + "_scale_inv": s}, v
+    if spec.get("fp8_channel") and is_fp8(n):
+        q, s, v = fp8_channel(t)
+        return {n: q, n + "_scale": s}, v
+    if spec.get("int4") and ".experts." in n:
+        q, s, v = int4_pack(t)
+        return {base + ".weight_packed": q, base + ".weight_scale": s,
+                base + ".weight_shape": torch.tensor(t.shape, dtype=torch.int32)}, v
+    f32 = "e_score_correction_bias" in n
+    return {n: t.to(torch.float32 if f32 else TORCH[spec["dtype"]]).contiguous().clone()}, t
+
+
 def write_folder(path, spec, w):
-    """Write the checkpoint; return the values it stands for."""
+    """Write the checkpoint; return the values it stands for. prefix: of the names in the file, which
+    then holds something that sees too (beside: its tensors, that no language model reads)."""
     os.makedirs(path, exist_ok=True)
-    dt = TORCH[spec["dtype"]]
     stored, value = {}, {}
     for n, t in w.items():
-        if spec.get("fp8") and is_fp8(n):
-            q, s, value[n] = fp8_pack(t)
-            stored[n], stored[n + "_scale_inv"] = q, s
-        else:
-            f32 = "e_score_correction_bias" in n
-            stored[n], value[n] = t.to(torch.float32 if f32 else dt).contiguous().clone(), t
+        got, value[n] = store(spec, n, t)
+        stored.update({spec.get("prefix", "") + k: x for k, x in got.items()})
+    for n, shape in spec.get("beside", {}).items():
+        stored[n] = torch.full(shape, 0.5, dtype=TORCH[spec["dtype"]])
     shards = spec.get("shards", 1)
     meta = {"format": "pt"}
     if shards == 1:
@@ -164,7 +225,8 @@ def write_folder(path, spec, w):
 def reference(spec, value, work, seqs, dtype=torch.float32):
     """Logits [T, V] of each sequence, from transformers: eager attention, weights as given."""
     from transformers import AutoModelForCausalLM
-    plain = dict(spec["config"])
+    plain = dict(text_config(spec["config"]))
+    plain["model_type"] = {"kimi_k2": "deepseek_v3"}.get(plain["model_type"], plain["model_type"])
     plain.pop("quantization_config", None)
     plain["torch_dtype"] = "float32"
     plain.pop("dtype", None)
@@ -173,8 +235,12 @@ def reference(spec, value, work, seqs, dtype=torch.float32):
     keep = {n: t for n, t in value.items()
             if not n.startswith("model.layers.") or int(n.split(".")[2]) < last}
     write_folder(work, dict(config=plain, dtype="F32"), keep)
-    model = AutoModelForCausalLM.from_pretrained(
-        work, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+    model, info = AutoModelForCausalLM.from_pretrained(
+        work, dtype=dtype, attn_implementation="eager", experts_implementation="eager",
+        output_loading_info=True)
+    model.eval()
+    bad = {k: v for k, v in info.items() if v}
+    assert not bad, bad
     sd = model.state_dict()
     assert torch.equal(sd["model.embed_tokens.weight"].float(),
                        keep["model.embed_tokens.weight"]), "weights were not loaded"

@@ -30,6 +30,47 @@ def deepseek(n, **kw):
     return base(f"DeepseekV{n}ForCausalLM", f"deepseek_v{n}", attention_bias=False, **kw)
 
 
+def glm(**kw):
+    return base("Glm4MoeForCausalLM", "glm4_moe", attention_bias=True, n_shared_experts=1,
+                n_group=1, topk_group=1, norm_topk_prob=True, num_nextn_predict_layers=1,
+                eos_token_id=[1, 2], **kw)
+
+
+def glm_lite(**kw):
+    return base("Glm4MoeLiteForCausalLM", "glm4_moe_lite", attention_bias=False,
+                n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                topk_method="noaux_tc", num_nextn_predict_layers=0, rms_norm_eps=1e-5, **kw)
+
+
+def minimax(**kw):
+    return base("MiniMaxM2ForCausalLM", "minimax_m2", use_routing_bias=True, use_qk_norm=True,
+                scoring_func="sigmoid", qk_norm_type="per_layer", num_mtp_modules=3,
+                use_mtp=True, mtp_transformer_layers=1, attn_type_list=[1, 1], **kw)
+
+
+CT_FP8 = dict(quant_method="compressed-tensors", format="float-quantized",
+              ignore=["lm_head", "re:.*mlp[.]gate$", "re:.*shared_head.*", "re:.*eh_proj$"],
+              quantization_status="compressed", kv_cache_scheme=None,
+              config_groups=dict(group_0=dict(
+                  targets=["Linear"], output_activations=None, format="float-quantized",
+                  weights=dict(num_bits=8, type="float", strategy="channel", symmetric=True,
+                               dynamic=False, group_size=None, block_structure=None,
+                               actorder=None, observer="minmax", observer_kwargs={}),
+                  input_activations=dict(num_bits=8, type="float", strategy="token",
+                                         symmetric=True, dynamic=True, group_size=None,
+                                         block_structure=None, actorder=None, observer=None,
+                                         observer_kwargs={}))))
+CT_INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
+               ignore=["language_model.lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
+                       r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", "re:vision_tower.*",
+                       "re:mm_projector.*"],
+               quantization_status="compressed", kv_cache_scheme=None, global_compression_ratio=None,
+               config_groups=dict(group_0=dict(
+                   targets=["Linear"], output_activations=None, input_activations=None,
+                   weights=dict(num_bits=4, type="int", strategy="group", symmetric=True,
+                                dynamic=False, group_size=32, block_structure=None,
+                                actorder=None, observer="minmax", observer_kwargs={}))))
+
 SPECS = {
     "llama2": dict(
         dtype="BF16", tok="gpt-2", gguf=["plain"],
@@ -172,6 +213,94 @@ SPECS = {
                                                  weight_block_size=[128, 128]),
                         rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0,
                                           **YARN))),
+    # GLM-4.5 and later: half of each head rotated, norms of heads, an MTP layer
+    "glm4_moe": dict(
+        dtype="BF16", tok="llama-bpe", mtp=1, shards=2, gguf=["plain"],
+        config=glm(hidden_size=56, intermediate_size=72, moe_intermediate_size=24,
+                   num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, head_dim=24,
+                   n_routed_experts=10, num_experts_per_tok=3, routed_scaling_factor=2.5,
+                   first_k_dense_replace=2, use_qk_norm=True, partial_rotary_factor=0.5,
+                   rope_theta=10000, rope_scaling=None, torch_dtype="bfloat16",
+                   rms_norm_eps=1e-5)),
+    # Air: no norms of heads; transformers 5's spelling, which leaves out the factor; no MTP tensors
+    "glm4_moe_air": dict(
+        dtype="BF16", tok="llama-bpe", gguf=["plain"],
+        config=glm(hidden_size=48, intermediate_size=56, moe_intermediate_size=16,
+                   num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
+                   n_routed_experts=8, num_experts_per_tok=2, routed_scaling_factor=1.0,
+                   first_k_dense_replace=1, use_qk_norm=False, dtype="bfloat16",
+                   rope_parameters=dict(rope_theta=10000.0, rope_type="default"))),
+    "glm4_moe_fp8": dict(
+        dtype="BF16", tok="llama-bpe", fp8_channel=True, gguf=[],
+        config=glm(hidden_size=64, intermediate_size=72, moe_intermediate_size=24,
+                   num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+                   n_routed_experts=6, num_experts_per_tok=2, routed_scaling_factor=1.5,
+                   first_k_dense_replace=1, use_qk_norm=True, torch_dtype="bfloat16",
+                   rope_parameters=dict(rope_theta=10000.0, rope_type="default",
+                                        partial_rotary_factor=0.5),
+                   quantization_config=CT_FP8)),
+    "glm4_moe_lite": dict(
+        dtype="BF16", tok="llama-bpe", gguf=["plain"],
+        config=glm_lite(hidden_size=56, intermediate_size=72, moe_intermediate_size=24,
+                        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
+                        n_routed_experts=10, num_experts_per_tok=3, routed_scaling_factor=1.8,
+                        kv_lora_rank=32, q_lora_rank=40, qk_rope_head_dim=8, v_head_dim=40,
+                        qk_nope_head_dim=24, first_k_dense_replace=1, rope_scaling=None,
+                        rope_theta=10000, partial_rotary_factor=1.0, torch_dtype="bfloat16")),
+    "glm4_moe_lite5": dict(
+        dtype="BF16", tok="llama-bpe", gguf=[],
+        config=glm_lite(hidden_size=48, intermediate_size=56, moe_intermediate_size=16,
+                        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+                        n_routed_experts=6, num_experts_per_tok=2, routed_scaling_factor=1.8,
+                        kv_lora_rank=24, q_lora_rank=32, qk_rope_head_dim=8, v_head_dim=24,
+                        qk_nope_head_dim=16, mlp_layer_types=["dense", "sparse"],
+                        rope_interleave=True, dtype="bfloat16",
+                        rope_parameters=dict(rope_theta=10000.0, rope_type="default"))),
+    # norms over all heads at once, a part of each head rotated, names of its own
+    "minimax_m2": dict(
+        dtype="BF16", tok="qwen2", shards=2, gguf=["plain"],
+        config=minimax(hidden_size=64, intermediate_size=24, num_hidden_layers=2, head_dim=32,
+                       num_attention_heads=6, num_key_value_heads=2, rotary_dim=16,
+                       num_local_experts=12, num_experts_per_tok=3, rope_theta=10000,
+                       torch_dtype="bfloat16")),
+    "minimax_m2_fp8": dict(
+        dtype="BF16", tok="qwen2", fp8=True, gguf=[],
+        config=minimax(hidden_size=136, intermediate_size=40, num_hidden_layers=2, head_dim=24,
+                       num_attention_heads=6, num_key_value_heads=2,
+                       num_local_experts=5, num_experts_per_tok=2, dtype="bfloat16",
+                       rope_parameters=dict(rope_theta=10000.0, rope_type="default",
+                                            partial_rotary_factor=0.5),
+                       quantization_config=dict(quant_method="fp8", fmt="float8_e4m3fn",
+                                                activation_scheme="dynamic",
+                                                weight_block_size=[128, 128],
+                                                modules_to_not_convert=[
+                                                    "gate", "e_score_correction_bias",
+                                                    "lm_head"]))),
+    # a language model within one that sees: nested configuration, prefixed names, INT4 experts
+    "kimi_k25": dict(
+        dtype="BF16", tok="kimi-k2", gguf=[], prefix="language_model.", int4=True,
+        beside={"vision_tower.patch_embed.proj.weight": (4, 8),
+                "vision_tower.encoder.blocks.0.norm0.weight": (8,),
+                "mm_projector.proj.0.weight": (8, 8)},
+        config=dict(
+            architectures=["KimiK25ForConditionalGeneration"], model_type="kimi_k25",
+            media_placeholder_token_id=330, pad_token_id=330, bos_token_id=320, eos_token_id=322,
+            tie_word_embeddings=False, use_unified_vision_chunk=True, ignore_index=-100,
+            dtype="bfloat16", vision_config=dict(hidden_size=8, num_hidden_layers=1, patch_size=2),
+            text_config=base(
+                "DeepseekV3ForCausalLM", "kimi_k2", attention_bias=False, hidden_size=64,
+                intermediate_size=72, moe_intermediate_size=32, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
+                n_routed_experts=6, num_experts_per_tok=2, routed_scaling_factor=2.827,
+                kv_lora_rank=24, q_lora_rank=40, qk_rope_head_dim=8, v_head_dim=16,
+                qk_nope_head_dim=16, topk_method="noaux_tc", n_group=1, topk_group=1,
+                scoring_func="sigmoid", first_k_dense_replace=1, moe_layer_freq=1, ep_size=1,
+                norm_topk_prob=True, num_nextn_predict_layers=0, rope_theta=50000.0,
+                rms_norm_eps=1e-5, quantization_config=CT_INT4, dtype="bfloat16",
+                vocab_size=580, bos_token_id=320, eos_token_id=322,
+                rope_scaling=dict(type="yarn", factor=64.0, beta_fast=32.0, beta_slow=1.0,
+                                  mscale=1.0, mscale_all_dim=1.0,
+                                  original_max_position_embeddings=32)))),
 }
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each tensor.

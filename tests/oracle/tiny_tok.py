@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small real byte-level BPE for each pre-tokenizer family, as tokenizer.json and as GGUF keys."""
+import base64
 import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
@@ -76,7 +77,52 @@ def make(family):
     return t, added, TURNS if ds else CHATML, bos, eos
 
 
+# Kimi's: the words' ranks in base64, and the names of tokens that follow them.
+KIMI_TOKENS = ["[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|start_header_id|>",
+               "<|end_header_id|>", "[EOT]", "<|im_system|>", "<|tool_calls_section_begin|>",
+               "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+               "<|tool_call_end|>", "<|im_middle|>", "<think>", "</think>"]
+KIMI_WORDS = 320
+KIMI = ("{% for m in messages %}{% if m['role'] == 'user' %}<|im_user|>user<|im_middle|>"
+        "{% elif m['role'] == 'assistant' %}<|im_assistant|>assistant<|im_middle|><think></think>"
+        "{% else %}<|im_system|>{{ m['role'] }}<|im_middle|>{% endif %}{{ m['content'] }}<|im_end|>"
+        "{% endfor %}{% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>"
+        "{% endif %}")
+
+
+def kimi_words():
+    """Words by rank: the bytes, then what is joined first."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre.Sequence([split(LLAMA3), byte_level()])
+    t.train_from_iterator(TEXT.split("\n"), trainers.BpeTrainer(
+        vocab_size=KIMI_WORDS, show_progress=False, initial_alphabet=pre.ByteLevel.alphabet()))
+    byte = {c: b for b, c in zip(sorted(range(256), key=lambda b: (not (33 <= b <= 126 or 161 <= b <= 172
+                                                                        or b >= 174), b)),
+                                 [chr(b) for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+                                 + [chr(256 + i) for i in range(68)])}
+    merges = json.loads(t.to_str())["model"]["merges"]
+    pairs = [m if isinstance(m, list) else m.split(" ") for m in merges]
+    return [bytes([b]) for b in range(256)] + [bytes(byte[c] for c in a + b) for a, b in pairs]
+
+
+def write_kimi(path):
+    with open(path + "/tiktoken.model", "w") as f:
+        for i, w in enumerate(kimi_words()):
+            f.write(f"{base64.b64encode(w).decode()} {i}\n")
+    cfg = dict(tokenizer_class="TikTokenTokenizer", bos_token="[BOS]", eos_token="[EOS]",
+               auto_map={"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
+               clean_up_tokenization_spaces=False, model_max_length=1024, chat_template=KIMI,
+               additional_special_tokens=KIMI_TOKENS[2:5],
+               added_tokens_decoder={str(KIMI_WORDS + i): dict(
+                   content=t, lstrip=False, normalized=False, rstrip=False, single_word=False,
+                   special=not t.endswith("think>")) for i, t in enumerate(KIMI_TOKENS)})
+    with open(path + "/tokenizer_config.json", "w", encoding="utf-8") as f:
+        json.dump(cfg, f, ensure_ascii=False, indent=1)
+
+
 def write_folder(path, family):
+    if family == "kimi-k2":
+        return write_kimi(path)
     t, added, template, bos, eos = make(family)
     with open(path + "/tokenizer.json", "w", encoding="utf-8") as f:
         json.dump(json.loads(t.to_str()), f, ensure_ascii=False, separators=(",", ":"))
