@@ -2,7 +2,11 @@
 /* Experts that are stored as transformers keeps them in memory: one tensor of a layer,
  * experts.gate_up_proj [E, 2F, D] and experts.down_proj [E, D, F], with ..._scale_inv where they
  * are FP8. They become the matrices of the published checkpoints, experts.7.up_proj.weight, in
- * place. */
+ * place.
+ *
+ * Those of gpt_oss lie otherwise: gate_up_proj [E, D, 2F] and down_proj [E, F, D], input by input,
+ * with gate and up in turn; as MXFP4 in rows again, ..._blocks [E, 2F, D/32, 16] and ..._scales
+ * [E, 2F, D/32], gate and up row by row in turn; and there are biases [E, 2F] and [E, D]. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,35 +14,98 @@
 
 #define MAX_EXPERTS 65536
 
-static const struct fused {
+/* The second dimension of HALVES is one part after the other, of TURNS row by row in turn; ACROSS
+ * has rows in the last one, in turn. */
+enum lie { HALVES, TURNS, ACROSS };
+
+struct fused {
     const char *tail, *suffix;
     int n_part;
     const char *part[2];
-} fused[] = {
-    {".mlp.experts.gate_up_proj", "weight", 2, {"gate_proj", "up_proj"}},
-    {".mlp.experts.down_proj", "weight", 1, {"down_proj"}},
-    {".mlp.experts.gate_up_proj_scale_inv", "weight_scale_inv", 2, {"gate_proj", "up_proj"}},
-    {".mlp.experts.down_proj_scale_inv", "weight_scale_inv", 1, {"down_proj"}},
+    enum lie lie;
+    int n_dim;
 };
+static const struct fused halves[] = {
+    {".mlp.experts.gate_up_proj", "weight", 2, {"gate_proj", "up_proj"}, HALVES, 3},
+    {".mlp.experts.down_proj", "weight", 1, {"down_proj"}, HALVES, 3},
+    {".mlp.experts.gate_up_proj_scale_inv",
+     "weight_scale_inv",
+     2,
+     {"gate_proj", "up_proj"},
+     HALVES,
+     3},
+    {".mlp.experts.down_proj_scale_inv", "weight_scale_inv", 1, {"down_proj"}, HALVES, 3},
+    {NULL}};
+static const struct fused turns[] = {
+    {".mlp.experts.gate_up_proj", "weight", 2, {"gate_proj", "up_proj"}, ACROSS, 3},
+    {".mlp.experts.down_proj", "weight", 1, {"down_proj"}, ACROSS, 3},
+    {".mlp.experts.gate_up_proj_blocks", "weight_blocks", 2, {"gate_proj", "up_proj"}, TURNS, 4},
+    {".mlp.experts.down_proj_blocks", "weight_blocks", 1, {"down_proj"}, TURNS, 4},
+    {".mlp.experts.gate_up_proj_scales", "weight_scales", 2, {"gate_proj", "up_proj"}, TURNS, 3},
+    {".mlp.experts.down_proj_scales", "weight_scales", 1, {"down_proj"}, TURNS, 3},
+    {".mlp.experts.gate_up_proj_bias", "bias", 2, {"gate_proj", "up_proj"}, TURNS, 2},
+    {".mlp.experts.down_proj_bias", "bias", 1, {"down_proj"}, TURNS, 2},
+    {NULL}};
 
-/* How t is to be taken apart; NULL: not at all. */
-static const struct fused *form_of(const struct tensor *t)
-{
-    if (t->n_dim != 3 || t->shape[0] > MAX_EXPERTS || !t->n_bytes) return NULL;
-    for (int i = 0; i < BASE_COUNT_OF(fused); i++)
-        if (io_ends_with(t->name, fused[i].tail) && t->shape[1] % fused[i].n_part == 0)
-            return &fused[i];
-    return NULL;
-}
-
-/* Other architectures have such names for matrices that lie the other way round. */
-static bool is_ours(const io_model *m)
+/* Other architectures have such names for matrices that lie otherwise. */
+static const struct fused *forms_of(const io_model *m)
 {
     static const char *const type[] = {"qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2"};
     const struct json *v = text_json_get(m->config, "model_type");
+    if (text_json_is(v, "gpt_oss")) return turns;
     for (int i = 0; i < BASE_COUNT_OF(type); i++)
-        if (text_json_is(v, type[i])) return true;
-    return false;
+        if (text_json_is(v, type[i])) return halves;
+    return NULL;
+}
+
+/* How t is to be taken apart; NULL: not at all. */
+static const struct fused *form_of(const struct fused *f, const struct tensor *t)
+{
+    if (t->n_dim < 2 || t->shape[0] > MAX_EXPERTS || !t->n_bytes) return NULL;
+    for (; f->tail; f++) {
+        int64_t rows = t->shape[f->lie == ACROSS ? 2 : 1];
+        bool fits = t->n_dim == f->n_dim && rows % f->n_part == 0;
+        if (f->lie != HALVES && tensor_dtype(t->type)->block != 1) fits = false;
+        if (fits && io_ends_with(t->name, f->tail)) return f;
+    }
+    return NULL;
+}
+
+/* Part p of expert e of t, without its name. */
+static struct tensor part_of(const struct tensor *t, const struct fused *f, int64_t e, int p)
+{
+    uint64_t n = (uint64_t)f->n_part, all = t->n_bytes / (uint64_t)t->shape[0], at = 0;
+    uint64_t value = (uint64_t)tensor_dtype(t->type)->bytes, row = all / (uint64_t)t->shape[1];
+    struct tensor out = {.type = t->type,
+                         .n_dim = 2,
+                         .shape = {t->shape[1] / f->n_part, t->shape[2], 1, 1, 1, 1},
+                         .n_bytes = all / n,
+                         .file = t->file};
+    switch (f->lie) {
+    case HALVES:
+        at = (uint64_t)p * out.n_bytes;
+        break;
+    case TURNS:
+        at = (uint64_t)p * row;
+        out.shape[1] = (int64_t)(row / value);
+        if (t->n_dim == 2) {
+            out.n_dim = 1;
+            out.col_bytes = n > 1 ? n * row : 0;
+        } else if (n > 1)
+            out.row_bytes = n * row;
+        break;
+    case ACROSS:
+        at = (uint64_t)p * value;
+        out.shape[0] = t->shape[2] / f->n_part;
+        out.shape[1] = t->shape[1];
+        out.row_bytes = n * value;
+        out.col_bytes = row;
+        break;
+    }
+    at += (uint64_t)e * all;
+    out.data = (const uint8_t *)t->data + at;
+    out.offset = t->offset + at;
+    return out;
 }
 
 static sl_status take_apart(io_model *m, const struct tensor *t, const struct fused *f,
@@ -47,7 +114,6 @@ static sl_status take_apart(io_model *m, const struct tensor *t, const struct fu
     char name[512];
     int n = (int)(strlen(t->name) - strlen(f->tail));
     int64_t n_part = t->shape[0] * f->n_part;
-    uint64_t bytes = t->n_bytes / (uint64_t)n_part;
     for (int64_t i = 0; i < n_part; i++) {
         char *copy = NULL;
         int k = snprintf(name, sizeof name, "%.*s.mlp.experts.%d.%s.%s", n, t->name,
@@ -56,14 +122,8 @@ static sl_status take_apart(io_model *m, const struct tensor *t, const struct fu
             return SL_FAIL(err, FORMAT, "%s: tensor %.90s: its name is too long",
                            io_short(m->file[t->file].path), t->name);
         SL_TRY(mem_arena_str(&m->arena, name, (size_t)k, &copy, err));
-        out[i] = (struct tensor){.name = copy,
-                                 .type = t->type,
-                                 .n_dim = 2,
-                                 .shape = {t->shape[1] / f->n_part, t->shape[2], 1, 1, 1, 1},
-                                 .data = (const uint8_t *)t->data + (uint64_t)i * bytes,
-                                 .n_bytes = bytes,
-                                 .offset = t->offset + (uint64_t)i * bytes,
-                                 .file = t->file};
+        out[i] = part_of(t, f, i / f->n_part, (int)(i % f->n_part));
+        out[i].name = copy;
     }
     return SL_OK;
 }
@@ -73,9 +133,10 @@ sl_status io_split_fused(io_model *m, sl_err *err)
     int64_t n = 0;
     bool any = false;
     void *p = NULL;
-    if (!is_ours(m)) return SL_OK;
+    const struct fused *forms = forms_of(m);
+    if (!forms) return SL_OK;
     for (int i = 0; i < m->n_tensor; i++) {
-        const struct fused *f = form_of(&m->tensor[i]);
+        const struct fused *f = form_of(forms, &m->tensor[i]);
         any = any || f;
         n += f ? m->tensor[i].shape[0] * f->n_part : 1;
     }
@@ -86,7 +147,7 @@ sl_status io_split_fused(io_model *m, sl_err *err)
     struct tensor *t = p;
     n = 0;
     for (int i = 0; i < m->n_tensor; i++) {
-        const struct fused *f = form_of(&m->tensor[i]);
+        const struct fused *f = form_of(forms, &m->tensor[i]);
         if (f)
             SL_TRY(take_apart(m, &m->tensor[i], f, t + n, err));
         else

@@ -143,6 +143,8 @@ sl_status io_modelopt_read(const struct io_want *q, struct weight *out, bool *do
 sl_status io_ascend_prepare(io_model *m, sl_err *err);
 sl_status io_ascend_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float *out, bool *any, sl_err *err);
+sl_status io_mxfp4_prepare(io_model *m, sl_err *err);
+sl_status io_mxfp4_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
 sl_status io_fp8_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 

@@ -226,6 +226,16 @@ static bool is_replaced(const io_pack_out *o, const char *name)
     return false;
 }
 
+/* The bytes of a vector, or of one to each expert, which may be a part of another tensor. */
+static void put_values(struct str *s, const struct tensor *t)
+{
+    size_t bytes = (size_t)tensor_dtype(t->type)->bytes;
+    const uint8_t *p = t->data;
+    if (!t->col_bytes) str_put(s, t->data, t->n_bytes);
+    for (uint64_t i = 0; t->col_bytes && i * bytes < t->n_bytes; i++)
+        str_put(s, (const char *)p + i * t->col_bytes, bytes);
+}
+
 static void put_tensors(const io_pack_out *o, struct str *s)
 {
     const io_model *src = o->src;
@@ -236,7 +246,7 @@ static void put_tensors(const io_pack_out *o, struct str *s)
     str_put(s, str_c(&o->vectors), o->vectors.n);
     for (int i = 0; i < src->n_tensor; i++) {
         const struct tensor *t = &src->tensor[i];
-        bool stored = t->n_dim < 2;
+        bool stored = t->n_dim < 2 || io_ends_with(t->name, ".bias"); /* an expert's each */
         if (is_replaced(o, t->name)) continue;
         put_name(s, t->name);
         put_name(s, tensor_dtype(t->type)->text);
@@ -244,7 +254,7 @@ static void put_tensors(const io_pack_out *o, struct str *s)
         for (int k = 0; k < t->n_dim; k++)
             put_uint(s, (uint64_t)t->shape[k], 8);
         put_uint(s, stored, 1);
-        if (stored) str_put(s, t->data, t->n_bytes);
+        if (stored) put_values(s, t);
     }
 }
 

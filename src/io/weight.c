@@ -16,9 +16,10 @@ static const struct io_scheme scheme[] = {
     {"compressed-tensors", io_ct_prepare, io_ct_read},
     {"modelopt", io_modelopt_prepare, io_modelopt_read},
     {"ascend", io_ascend_prepare, io_ascend_read},
+    {"mxfp4", io_mxfp4_prepare, io_mxfp4_read},
 };
 static const char scheme_names[] =
-    "fp8, awq, gptq, compressed-tensors, modelopt, ascend and auto-round are";
+    "fp8, awq, gptq, compressed-tensors, modelopt, ascend, mxfp4 and auto-round are";
 
 /* ---- the table at work ---- */
 static const struct io_scheme *find_scheme(const char *method)
@@ -103,11 +104,12 @@ static sl_status gguf_scale(const io_model *m, const struct tensor *t, struct we
 }
 
 /* The tensors that hold codes, by the end of their names; the matrix is called MODULE.weight. */
-static const char *const codes_tail[] = {".qweight", ".weight_packed"};
+static const char *const codes_tail[] = {".qweight", ".weight_packed", ".weight_blocks"};
 /* What stands beside codes. */
 static const char *const beside_tail[] = {"_scale_inv",
                                           ".weight_scale",
                                           ".weight_scale_2",
+                                          ".weight_scales",
                                           ".weight_global_scale",
                                           ".weight_zero_point",
                                           ".weight_shape",
@@ -168,6 +170,8 @@ static sl_status plain_weight(const io_model *m, const struct tensor *t, struct 
     if (!tensor_bytes(t->type, (uint64_t)out->cols, &out->row_bytes))
         return SL_FAIL(err, FORMAT, "%s: tensor %.100s: its rows are too long", io_short(m->path),
                        t->name);
+    if (t->row_bytes) out->row_bytes = t->row_bytes;
+    out->col_bytes = t->col_bytes;
     return SL_OK;
 }
 

@@ -325,17 +325,21 @@ static void pack_decoded_block(int fmt, const struct weight *w, int64_t row0, in
     }
 }
 
-static void pack_float_block(int fmt, const uint8_t *const rows[16], int k0, int n, uint8_t *dst)
+/* step: bytes from one value of a row to the next. */
+static void pack_float_block(int fmt, const uint8_t *const rows[16], size_t step, const int k01[2],
+                             uint8_t *dst)
 {
+    int k0 = k01[0], n = k01[1] - k0;
     memset(dst, 0, (size_t)kern_mm_fmts[fmt].blk_bytes);
     for (int r = 0; r < 16 && rows[r]; r++)
         for (int k = 0; k < n; k++) {
             if (fmt == MM_f32)
-                memcpy(dst + 64 * k + 4 * r, rows[r] + 4 * (size_t)(k0 + k), 4);
+                memcpy(dst + 64 * k + 4 * r, rows[r] + step * (size_t)(k0 + k), 4);
             else if (fmt == MM_f16)
-                memcpy(dst + 32 * k + 2 * r, rows[r] + 2 * (size_t)(k0 + k), 2);
+                memcpy(dst + 32 * k + 2 * r, rows[r] + step * (size_t)(k0 + k), 2);
             else
-                memcpy(dst + 64 * (k / 2) + 4 * r + 2 * (k % 2), rows[r] + 2 * (size_t)(k0 + k), 2);
+                memcpy(dst + 64 * (k / 2) + 4 * r + 2 * (k % 2), rows[r] + step * (size_t)(k0 + k),
+                       2);
         }
 }
 
@@ -345,6 +349,7 @@ void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which
     const struct tensor_dtype_info *d = tensor_dtype(f->type);
     uint8_t *dst = m->data + (size_t)(m->is_pair ? 2 * t + which : t) * m->tile_bytes;
     uint8_t *end = dst + m->tile_bytes;
+    size_t step = w->col_bytes ? (size_t)w->col_bytes : (size_t)d->bytes;
     const uint8_t *rows[16];
     for (int r = 0; r < 16; r++) {
         int64_t row = 16 * (int64_t)t + r;
@@ -361,7 +366,7 @@ void kern_mm_pack_tile(const struct mm_mat *m, const struct weight *w, int which
         else if (m->fmt == MM_f8)
             pack_f8_block(w, rows, 16 * (int64_t)t, k0, n, dst);
         else if (m->fmt >= MM_N_CODE)
-            pack_float_block(m->fmt, rows, k0, n, dst);
+            pack_float_block(m->fmt, rows, step, (const int[]){k0, k0 + n}, dst);
         else
             pack_code_block(f, rows, (size_t)(k0 / d->block) * (size_t)d->bytes, n / d->block, dst);
     }

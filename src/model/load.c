@@ -97,8 +97,8 @@ static void dropped(void *user, const struct weight *w)
 {
     struct drop *d = user;
     struct model *m = d->m;
-    uint64_t n = w->row_bytes * (uint64_t)w->rows;
-    m->done_bytes += (int64_t)n;
+    uint64_t n = weight_span(w);
+    m->done_bytes += (int64_t)weight_bytes(w);
     if (!m->out) measure_behind(&m->behind, m->done_bytes);
     if (m->behind.on)
         evict(&m->behind, d->io, w->data, n);
@@ -208,7 +208,9 @@ static sl_status read_vector(const io_model *io, const char *name, int64_t n, fl
     if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n || n % tensor_dtype(t->type)->block)
         return SL_FAIL(err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld", name,
                        (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);
-    tensor_dequant(t->type, t->data, n, p);
+    for (int64_t i = 0, step = (int64_t)t->col_bytes; step && i < n; i++)
+        tensor_dequant(t->type, (const uint8_t *)t->data + i * step, 1, p + i);
+    if (!t->col_bytes) tensor_dequant(t->type, t->data, n, p);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(p[i])) return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
     return SL_OK;

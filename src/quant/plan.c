@@ -57,7 +57,7 @@ static sl_status describe(const struct quant_plan *p, struct quant_item *it, con
 {
     SL_TRY(io_weight(p->src, name, w, err));
     it->from_text = quant_scheme_text(w);
-    it->bytes_from = (int64_t)w->row_bytes * w->rows;
+    it->bytes_from = (int64_t)weight_bytes(w);
     snprintf(it->src, sizeof it->src, "%s", name);
     return SL_OK;
 }

@@ -129,7 +129,7 @@ static sl_status compare_item(struct quant_plan *p, const struct quant_item *it,
     sl_status st = compare_rows(&a, &w, team, d, err);
     quant_rows_drop(&a, 0, it->rows);
     quant_rows_close(&a);
-    if (!st && !stored) io_drop(b, w.data, (uint64_t)w.rows * w.row_bytes);
+    if (!st && !stored) io_drop(b, w.data, weight_span(&w));
     return st;
 }
 

@@ -86,7 +86,16 @@ bool tensor_is_zero(const struct tensor *t)
 {
     const uint8_t *p = t->data;
     uint8_t any = 0;
-    for (uint64_t i = 0; p && i < t->n_bytes; i++)
+    uint64_t n = t->n_bytes;
+    if (p && (t->row_bytes || t->col_bytes)) {
+        uint64_t bytes = (uint64_t)tensor_dtype(t->type)->bytes;
+        uint64_t cols = (uint64_t)tensor_cols(t), step = t->col_bytes ? t->col_bytes : bytes;
+        for (uint64_t i = 0; i * bytes < n; i++)
+            for (uint64_t k = 0; k < bytes; k++)
+                any |= p[i / cols * t->row_bytes + i % cols * step + k];
+        return !any;
+    }
+    for (uint64_t i = 0; p && i < n; i++)
         any |= p[i];
     return !any;
 }

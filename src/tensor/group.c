@@ -24,8 +24,8 @@ int weight_bits(const struct weight *w)
 
 bool weight_by_row(const struct weight *w)
 {
-    return w->scheme != TENSOR_SCHEME_GROUP || w->group.codes <= WEIGHT_E2M1 ||
-           w->group.codes == WEIGHT_I4;
+    if (w->scheme != TENSOR_SCHEME_GROUP) return w->col_bytes == 0;
+    return w->group.codes <= WEIGHT_E2M1 || w->group.codes == WEIGHT_I4;
 }
 
 /* Row r's zero point in GPTQ's words of `per` rows. What was taken off before it was stored was
@@ -303,6 +303,8 @@ sl_status weight_check(const struct weight *w, sl_err *err)
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
     bool e4m3 = g->scale.type == TENSOR_F8_E4M3;
     int64_t n_scale = g->scale.ld_row == 0 && g->n_group == 1 ? 1 : g->n_row * g->n_group;
+    if (g->scale.ld_row > g->n_group && g->scale.ld_group == 1) /* rows between those of another */
+        n_scale = (g->n_row - 1) * g->scale.ld_row + g->n_group;
     int64_t n_row = g->scale2.p || suspicious(&g->scale, n_scale) ? w->rows : 0;
     for (int64_t r = 0; r < n_row; r++)
         for (int64_t i = 0; i < g->n_group; i++) {

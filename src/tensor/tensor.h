@@ -44,6 +44,10 @@ struct tensor {
     uint64_t n_bytes;
     uint64_t offset; /* of data in its file */
     int file;        /* which file of the model */
+    /* 0 where values lie side by side. Else it shows a part of another tensor: bytes from one row
+     * to the next, and, where col_bytes is not 0, from one value of a row (of a vector) to the
+     * next. n_bytes counts what is shown. */
+    uint64_t row_bytes, col_bytes;
 };
 
 int64_t tensor_count(const struct tensor *t);
@@ -124,6 +128,8 @@ struct weight {
     int64_t rows, cols;
     const uint8_t *data; /* GROUP: of the whole stored matrix */
     uint64_t row_bytes;  /* where codes lie across rows: bytes of the whole by rows */
+    uint64_t col_bytes; /* PLAIN, types of one value a block: from one value of a row to the next,
+                           where they do not lie side by side; else 0 */
     const float *scale; /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any alignment of 4 */
     int block_rows, block_cols;
     float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
@@ -137,6 +143,9 @@ struct weight {
 int weight_bits(const struct weight *w);
 /* True where the bytes of a row lie in one piece, row after row. */
 bool weight_by_row(const struct weight *w);
+/* Bytes of its values or codes, and from the first of them to behind the last. */
+uint64_t weight_bytes(const struct weight *w);
+uint64_t weight_span(const struct weight *w);
 /* The codes of columns [col0, col0 + n) of row r of a GROUP weight, one a byte; its zero points and scales. Pure. */
 void weight_codes(const struct weight *w, int64_t r, int64_t col0, int64_t n, uint8_t *code);
 int weight_zero(const struct weight *w, int64_t r, int64_t group);

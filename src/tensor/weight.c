@@ -36,12 +36,31 @@ void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, 
     DEBUG_ASSERT(r >= 0 && r < w->rows && col0 >= 0 && n >= 0 && col0 + n <= w->cols);
     DEBUG_ASSERT(col0 % d->block == 0 && n % d->block == 0);
     const uint8_t *row = w->data + (uint64_t)r * w->row_bytes;
-    tensor_dequant(w->type, row + (uint64_t)(col0 / d->block) * (uint64_t)d->bytes, n, dst);
+    if (w->col_bytes)
+        for (int64_t i = 0; i < n; i++)
+            tensor_dequant(w->type, row + (uint64_t)(col0 + i) * w->col_bytes, 1, dst + i);
+    else
+        tensor_dequant(w->type, row + (uint64_t)(col0 / d->block) * (uint64_t)d->bytes, n, dst);
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) apply_f8_block(w, r, col0, n, dst);
     float s = w->part_scale ? part_scale(w, r) : w->tensor_scale;
     if (s != 1.0f)
         for (int64_t i = 0; i < n; i++)
             dst[i] *= s;
+}
+
+uint64_t weight_bytes(const struct weight *w)
+{
+    uint64_t n = 0;
+    if (w->scheme == TENSOR_SCHEME_GROUP && w->group.codes != WEIGHT_E2M1)
+        return w->row_bytes * (uint64_t)w->rows;
+    if (w->scheme == TENSOR_SCHEME_GROUP) return (uint64_t)w->cols / 2 * (uint64_t)w->rows;
+    return tensor_bytes(w->type, (uint64_t)w->cols, &n) ? n * (uint64_t)w->rows : 0;
+}
+
+uint64_t weight_span(const struct weight *w)
+{
+    uint64_t n = w->row_bytes * (uint64_t)w->rows;
+    return w->col_bytes ? n + (uint64_t)(w->cols - 1) * w->col_bytes : n;
 }
 
 struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
