@@ -16,7 +16,7 @@ struct kern {
     int bf16_pairs; /* mm_bf16x is faster than mm_bf16 */
     int attn_bf16;  /* attention on bf16 is faster than on f32 */
     int attn_i16;   /* attention on 16-bit integers is */
-    int brief;      /* the code formats take short records up to so many columns; 0 = none */
+    int short_rec;  /* the code formats take short records up to so many columns; 0 = none */
     int two_tiles;  /* all code formats take two tiles at once, where a variant does at all */
     int prefetch_1; /* bytes ahead of a weight stream at one column; 0 = none */
     int prefetch_n; /* at several columns, prefetch_from or more */
@@ -46,7 +46,17 @@ enum kern_op {
 KERN_LIST(X)
 #undef X
 
-/* Fill *k with the best variants in an ISA mask (base/cpu.h). Pure. */
+/* A row of cpu_tune.h, which says what the fields mean. family KERN_CPU_ANY: of every CPU. */
+struct kern_tune {
+    const char *core;
+    int family, model0, model1;
+    int two_tiles, prefetch_1, prefetch_n, prefetch_from, prefetch_far;
+};
+/* The row for a CPU by cpu_family_model's number; never NULL. Pure. */
+const struct kern_tune *kern_tune_for(uint32_t family_model);
+/* Fill *k with the best variants in an ISA mask (base/cpu.h), and the constants of a core. Pure. */
+void kern_select_for(struct kern *k, uint32_t isa_mask, uint32_t family_model);
+/* The same for the core that this is. */
 void kern_select(struct kern *k, uint32_t isa_mask);
 /* The table for this CPU (capped by SL_CPU), chosen at the first call. Threads: any. */
 const struct kern *kern_get(void);

@@ -365,9 +365,9 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
     const struct mm_rec *rec = records(x, form);
     struct mm_rec *panel = (struct mm_rec *)(void *)s->panel;
     size_t stride = row_recs(x->n_col, form), n = (size_t)r->n;
-    struct mm_short *brief = (struct mm_short *)(void *)s->panel;
+    struct mm_short *recs = (struct mm_short *)(void *)s->panel;
     int copy = r->n > 1 && r->n <= COPY_COLS && r->n * r->g1 <= MM_PANEL * 2;
-    if (copy && r->n <= kern->brief && !(f->half && f->min && f->off)) r->brief = brief;
+    if (copy && r->n <= kern->short_rec && !(f->half && f->min && f->off)) r->short_rec = recs;
     for (size_t j = 0; j < n; j++) {
         const struct mm_rec *from = s->hi[j] = rec + tok_at(idx, j0 + (int)j) * stride;
         float unit = from[stride - 1].d;
@@ -376,8 +376,8 @@ static void code_columns(const struct kern *kern, const struct mm_mat *m, int ti
         s->unit[j][1] = unit * (tile0 & 1 ? even : odd);
         if (!copy) continue;
         s->hi[j] = panel + j;
-        if (r->brief) {
-            shorten(from, r->g1, f, n, brief + j);
+        if (r->short_rec) {
+            shorten(from, r->g1, f, n, recs + j);
             continue;
         }
         for (size_t g = 0; g < (size_t)r->g1; g++)

@@ -65,9 +65,9 @@ struct mm_short {
 
 /* The product kernels' arguments: n_tile tiles times n columns, groups [g0, g1) of 32 k (code
  * formats: all of them, g0 = 0).
- * hi[j] + g * step: record of column j and group g; where brief is not NULL (2 to MM_FEW columns,
- * in variants that ask for it: struct kern) brief[g * n + j] instead. Second planes: lo[j] + g, of
- * columns lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one
+ * hi[j] + g * step: record of column j and group g; where short_rec is not NULL (2 to MM_FEW
+ * columns, in variants that ask for it: struct kern) short_rec[g * n + j] instead. Second planes:
+ * lo[j] + g, of columns lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one
  * column lo_off holds the numbers of the n_lo groups that have one. x (float formats): [(g1 - g0) *
  * 4][n][8] f32. acc: scratch [4][MM_N_COL][16] f32, 64-byte aligned. */
 struct mm_run {
@@ -75,7 +75,7 @@ struct mm_run {
     size_t tile_bytes;
     int n_tile, n, g0, g1;
     const struct mm_rec *const *hi, *const *lo;
-    const struct mm_short *brief;
+    const struct mm_short *short_rec;
     const float (*unit)[2]; /* code formats: [n], what the outputs of a column are multiplied with
                                at the end, in tiles 0, 2, .. of the run and in 1, 3, .. */
     size_t step;

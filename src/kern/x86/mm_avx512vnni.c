@@ -351,8 +351,8 @@ AI vacc column(const struct wgroup *w, const struct mm_rec *e, vacc acc, enum mm
     return add_column(w, of_rec(e, half, min, h), acc, header, half, min, off);
 }
 
-#define MM_BRIEF
-AI vacc brief_column(const struct wgroup *w, const struct mm_short *e, vacc acc,
+#define MM_SHORT
+AI vacc short_column(const struct wgroup *w, const struct mm_short *e, vacc acc,
                      enum mm_header header, int half, int min, int off)
 {
     return add_column(w, of_short(e, off), acc, header, half, min, off);
