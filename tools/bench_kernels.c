@@ -128,7 +128,7 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
 }
 
 /* Columns n_tok times all matrices; seconds. */
-static double pass(const struct kernel *k, const struct dev_batch *b, int n_tok, int n_mat)
+static double pass(const struct kernel *k, const struct dev_step *b, int n_tok, int n_mat)
 {
     int64_t t0 = clock_now_ns();
     for (int i = 0; i < n_mat; i += DEV_MATMUL_MAX) {
@@ -148,8 +148,7 @@ static void time_one(struct kernel *k, int n_tok, struct result *r)
 {
     static int32_t zero[N_TOK_MAX];
     int32_t tok0[2] = {0, n_tok};
-    struct dev_batch b = {
-        .n_tok = n_tok, .n_seq = 1, .ids = zero, .pos = zero, .seq = zero, .seq_tok0 = tok0};
+    struct dev_step b = {.n_tok = n_tok, .n_seq = 1, .ids = zero, .pos = zero, .seq_tok0 = tok0};
     struct dev_prep prep = {.x = k->x, .n = COLS, .n_row = n_tok, .act = k->act};
     int n_mat = n_tok > 64 ? BASE_MIN(4, k->n_mat) : k->n_mat;
     double best = INFINITY, bytes = 0;

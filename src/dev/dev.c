@@ -129,9 +129,9 @@ sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err
     return d->cls->kv_open(d, s, out, err);
 }
 
-void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst)
+void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
 {
-    d->cls->kv_copy(d, kv, src, dst);
+    d->cls->step_begin(d, kv, s);
 }
 
 void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
@@ -209,7 +209,7 @@ static void count(dev *d, enum dev_op op, struct stamp s)
 }
 
 #define X(name, params)                                                                            \
-    void dev_##name(dev *d, const struct dev_batch *b, const struct params *p)                     \
+    void dev_##name(dev *d, const struct dev_step *b, const struct params *p)                      \
     {                                                                                              \
         struct stamp s = stamp(d);                                                                 \
         d->cls->name(d, b, p);                                                                     \

@@ -128,32 +128,57 @@ int64_t dev_kv_bytes(const struct dev_kv_shape *s);
 /* The type to take where the user names none, for the device that dev_open calls name. */
 enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts);
 /* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
-sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err) BASE_MUST_USE;
-/* Copy block src to dst in every layer (copy on write). */
-void dev_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
+                      sl_err *err) BASE_MUST_USE;
 /* Write zeros to n blocks in every layer, so that their memory is there before a step needs it. */
 void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 /* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int blk);
 
-/* MLA: a sequence whose prompt is computed in pieces, so that what pieces have in common may be kept between them. */
+/* ---- a step: all that is asked of a device at once ---- */
+
+/* MLA: a sequence whose prompt is computed in pieces, so that what pieces have in common may be
+ * kept between them. */
 struct dev_keep {
     uint64_t id; /* of the prompt, always the same tokens; 0 = nothing to keep */
     bool last;   /* this is its last piece */
 };
 
-/* ---- a step's ragged batch, shared by the operators. Arrays are host memory, borrowed during the step. ---- */
-struct dev_batch {
-    int n_tok, n_seq;
-    const int32_t *ids;      /* [T] */
-    const int32_t *pos;      /* [T] position in its sequence */
-    const int32_t *seq;      /* [T] which sequence, rising */
-    const int32_t *seq_tok0; /* [S+1] first token of each sequence in the step */
-    const int32_t *blk;      /* [S, ld_blk] block table: blk[s * ld_blk + p / blk_tok] holds position p */
-    int ld_blk;
-    const uint8_t *expand;   /* [T] MLA only: 1 = materialised keys and values, 0 = absorbed; chosen by position, see model/mla.c */
-    const struct dev_keep *keep; /* [S] or NULL */
+enum dev_want {
+    DEV_WANT_LOGITS = 1, /* of the rows of row_tok */
+    DEV_WANT_HIDDEN = 2, /* hidden states after the final norm, of all tokens */
+    DEV_WANT_FINITE = 4  /* of every sequence: is its last token's hidden state finite? */
 };
+
+/* Plain data: it can be recorded, replayed, sent to another process. Arrays are host memory,
+ * borrowed until the step is over. T = n_tok, S = n_seq; an array of [S] or [T] that does not apply
+ * is NULL. */
+struct dev_step {
+    int pass; /* 0: the main model; 1 ..: an MTP layer, after the pass whose hidden states go in */
+    int n_tok, n_seq;
+    const int32_t *ids;      /* [T]; pass > 0: the token after the one at this position */
+    const int32_t *pos;      /* [T] position in its sequence */
+    const int32_t *seq_tok0; /* [S+1] first token of each sequence in the step */
+    const int32_t *blk;      /* [S, ld_blk]: blk[s * ld_blk + p / blk_tok] holds position p */
+    int ld_blk;
+    const int32_t *seat;     /* [S] a number that a sequence has as long as it runs, below the most
+                                sequences of a step: for state that is not in blocks */
+    const int32_t *n_prompt; /* [S] tokens at positions below it are prompt, the others generated */
+    const struct dev_keep *keep; /* [S] prompts that are computed in pieces */
+    int n_copy;
+    const int32_t *copy; /* [n_copy, 2] blocks copied from, to in all layers before anything
+                            else; pass 0 only */
+    int n_row;
+    const int32_t *row_tok;    /* [n_row] tokens of the step whose rows are wanted, rising */
+    const int32_t *hidden_row; /* [T] pass > 0: whose hidden state of the pass before goes in with
+                                  each token; NULL = the same row */
+    unsigned want;             /* of enum dev_want */
+};
+
+/* Begin a step or a pass of it: copies blocks, prepares what operators derive from s. kv may be
+ * NULL where n_copy is 0. Called before the first operator that is given s, which stays unchanged
+ * until the last one is over. Work is laid out alike from pass to pass of one number. */
+void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 
 #include "dev/op_list.h"
 
@@ -234,9 +259,10 @@ struct dev_attn {
     /* [H] or NULL: a score of each head, without a value, that its tokens see beside their keys */
     const float *sink;
 };
-/* MLA. q [T, H, nope + rope] (rope part rotated). For tokens with expand 0: q_lat = W_kb q_nope, attention over latents, y = W_vb o. For expand 1: keys
- * and values of the context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H matrices [v, r].
- * y [T, H, v]. */
+/* MLA. q [T, H, nope + rope] (rope part rotated). For absorbed tokens: q_lat = W_kb q_nope,
+ * attention over latents, y = W_vb o. Else (dev_plan.mla_expand_from): keys and values of the
+ * context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H
+ * matrices [v, r]. y [T, H, v]. */
 struct dev_attn_mla {
     const dev_kv *kv;
     int layer, n_head;
@@ -321,7 +347,8 @@ struct dev_rows {
     float *y;
 };
 
-#define DEV_OP_DECL(name, params) void dev_##name(dev *d, const struct dev_batch *b, const struct params *p);
+#define DEV_OP_DECL(name, params)                                                                  \
+    void dev_##name(dev *d, const struct dev_step *b, const struct params *p);
 DEV_OP_LIST(DEV_OP_DECL)
 #undef DEV_OP_DECL
 
@@ -331,6 +358,9 @@ struct dev_plan {
     int n_tok, n_seq, n_ctx;
     int n_head, d_k, d_v;         /* attention; MLA: d_k = nope + rope, d_v = v */
     int mla_r, mla_nope, mla_rope; /* 0 without MLA */
+    int mla_expand_from; /* MLA: prompt tokens at this position and after it are computed with
+                            materialised keys and values, all other tokens are absorbed */
+    int n_pass;          /* of a step: 1 + MTP layers; 0 = 1 */
     int n_expert, k, d_model, d_ff_expert; /* 0 without experts */
     int n_layer;        /* MLA: of the KV cache */
     int64_t keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */

@@ -30,17 +30,17 @@ struct dev_class {
     int64_t (*kv_bytes)(const struct dev_kv_shape *s);
     enum dev_kv_type (*kv_auto)(enum dev_acts acts);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
-    void (*kv_copy)(dev *d, dev_kv *kv, int src, int dst);
     void (*kv_touch)(dev *d, dev_kv *kv, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);
     int64_t (*keep_bytes)(const struct dev_plan *p, enum dev_acts acts);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
+    void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
     /* NULL: no stacks. */
     sl_status (*stack_open)(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
     double (*probe_attn_gops)(dev *d, const dev_kv *kv, int ms);
-#define X(name, params) void (*name)(dev * d, const struct dev_batch *b, const struct params *p);
+#define X(name, params) void (*name)(dev * d, const struct dev_step *b, const struct params *p);
     DEV_OP_LIST(X)
 #undef X
 };

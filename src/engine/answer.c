@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the rows of a step lead to: tokens, text, echoed prompts, embeddings, ends. Nothing here
  * allocates. */
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -155,9 +154,8 @@ static bool embed(sl_engine *e, struct request *r, const struct sched_item *it, 
     if (it->pos0 == 0) memset(r->pool, 0, (size_t)d * sizeof *r->pool); /* also after preemption */
     for (int i = 0; i < it->n_tok; i++) {
         if (r->g->embed == 2 && it->pos0 + i < r->n_prompt - 1) continue;
-        dev_get(e->d, e->row, hidden + (int64_t)i * d, (int64_t)d * (int64_t)sizeof *e->row);
         for (int k = 0; k < d; k++)
-            r->pool[k] += (double)e->row[k];
+            r->pool[k] += (double)hidden[(int64_t)i * d + k];
     }
     if (end < r->n_prompt) return false;
     double by = r->g->embed == 1 ? 1.0 / r->n_prompt : 1.0;
@@ -172,17 +170,6 @@ static bool embed(sl_engine *e, struct request *r, const struct sched_item *it, 
                    .n_embedding = d};
     engine_request_done(e, r, &ev);
     return true;
-}
-
-/* A row whose last hidden state is not a number: everything behind it would be, so its blocks are
- * not kept and the request ends, alone. */
-static bool finite_row(sl_engine *e, const float *last)
-{
-    int d = e->m->cfg.d_model, bad = 0;
-    dev_get(e->d, e->row, last, (int64_t)d * (int64_t)sizeof *e->row);
-    for (int k = 0; k < d; k++)
-        bad |= !isfinite(e->row[k]);
-    return !bad;
 }
 
 /* The prompt is computed: the other samples share its blocks, as far as there are sequences for
@@ -227,21 +214,21 @@ static void end_nan(sl_engine *e, struct request *r)
     engine_request_end(e, r, -1, SL_FINISH_ERROR, &why);
 }
 
-static void one_row(sl_engine *e, const struct sched_item *it, const float *logits,
-                    const float *hidden)
+static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struct model_rows *rows)
 {
-    const struct engine_pick *pick = &e->pick[it - e->sched.plan.item];
+    const struct sched_item *it = &p->item[i];
+    const struct engine_pick *pick = &e->pick[i];
     struct request *r = e->req[it->req];
     struct kv_path path = engine_path(e, r);
-    if (!finite_row(e, hidden + (int64_t)(it->n_tok - 1) * e->m->cfg.d_model)) {
+    if (!rows->finite[i]) { /* all after it would not be either: its blocks are not cached */
         end_nan(e, r);
         return;
     }
     if (!r->g->no_cache) kv_cache_put(&e->pool, &path, &e->sched.run[it->run].seq);
     if (r->pool) {
-        if (embed(e, r, it, hidden)) return;
+        if (embed(e, r, it, rows->hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model)) return;
     } else if (it->all_rows) {
-        echo(e, r, it->pos0, it->n_tok, logits);
+        echo(e, r, it->pos0, it->n_tok, rows->logits + (int64_t)e->item_row[i] * e->n_vocab);
     }
     if (it->sample && !r->pool) {
         end_row(e, r, pick);
@@ -253,10 +240,9 @@ static void one_row(sl_engine *e, const struct sched_item *it, const float *logi
     }
 }
 
-void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits, const float *hidden)
+void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows)
 {
-    engine_pick_all(e, p, logits);
+    engine_pick_all(e, p, rows->logits);
     for (int i = 0; i < p->n_item; i++)
-        one_row(e, &p->item[i], logits + (int64_t)e->item_logit[i] * e->n_vocab,
-                hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model);
+        one_row(e, p, i, rows);
 }

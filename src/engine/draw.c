@@ -146,7 +146,7 @@ void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logi
         if (!it->sample || r->pool || r->g->max_new == 0)
             e->pick[i].r = NULL;
         else
-            e->pick[i].logit = logits + (int64_t)(e->item_logit[i] + n_logit - 1) * e->n_vocab;
+            e->pick[i].logit = logits + (int64_t)(e->item_row[i] + n_logit - 1) * e->n_vocab;
         n += e->pick[i].r != NULL;
         n_draw += e->pick[i].r && !r->grammar && draws(r);
     }

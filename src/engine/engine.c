@@ -166,8 +166,10 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk, &e->blk, err));
     SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
     SL_TRY(array(n_seq, sizeof *e->keep, &e->keep, err));
-    SL_TRY(array(n_tok, sizeof *e->logit_tok, &e->logit_tok, err));
-    return array(n_seq, sizeof *e->item_logit, &e->item_logit, err);
+    SL_TRY(array(n_seq, sizeof *e->seat, &e->seat, err));
+    SL_TRY(array(2 * n_seq, sizeof *e->copy, &e->copy, err));
+    SL_TRY(array(n_tok, sizeof *e->row_tok, &e->row_tok, err));
+    return array(n_seq, sizeof *e->item_row, &e->item_row, err);
 }
 
 static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
@@ -301,8 +303,10 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->blk);
     mem_free(e->n_prompt);
     mem_free(e->keep);
-    mem_free(e->logit_tok);
-    mem_free(e->item_logit);
+    mem_free(e->seat);
+    mem_free(e->copy);
+    mem_free(e->row_tok);
+    mem_free(e->item_row);
     engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);

@@ -197,7 +197,7 @@ struct sl_engine {
     struct engine_piece *piece; /* [n_seq_max, n_piece] */
     int n_piece;
     sl_logprob top[ENGINE_TOP_MAX];
-    float *row;     /* [D] a hidden state on the host */
+    float *row;     /* [D] an embedding */
     uint32_t *mask; /* [V / 32] */
     struct request *forked[ENGINE_SAMPLE_MAX];
     struct sl_stats stats;
@@ -217,7 +217,8 @@ struct sl_engine {
                 const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
     /* the step's batch */
-    int32_t *ids, *pos, *seq_tok0, *blk, *n_prompt, *logit_tok, *item_logit;
+    int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok;
+    int32_t *item_row;     /* [n_seq_max] first wanted row of each */
     struct dev_keep *keep; /* [n_seq_max] */
     int ld_blk;
 };
@@ -277,15 +278,17 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
                           int32_t *token, sl_err *err) BASE_MUST_USE;
 
 /* answer.c: what the rows of a step lead to. */
-void engine_rows(sl_engine *e, const struct sched_plan *p, const float *logits,
-                 const float *hidden);
+void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);
 
 /* threads.c */
 sl_status engine_threads_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_threads_fini(sl_engine *e);
 void engine_publish(sl_engine *e); /* stats, for other threads */
-/* The step that stands in the engine's arrays. */
-struct model_batch engine_batch(const sl_engine *e, int n_tok, int n_seq, int n_logit);
+/* The step that stands in the engine's arrays: logits of n_row rows are wanted. */
+struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row);
+/* Run a step to its end. */
+sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                     sl_err *err) BASE_MUST_USE;
 
 /* ---- find.c, hub.c: where models are ---- */
 bool engine_only_gguf(const char *dir);

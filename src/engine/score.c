@@ -9,19 +9,24 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
 {
     int32_t src, dst;
     SL_TRY(kv_seq_grow(&e->pool, &e->score, n_chunk, &src, &dst, err));
-    int n_logit = 0;
+    int rows = 0;
+    struct model_rows out;
     for (int i = 0; i < n_chunk; i++) {
         e->pos[i] = pos0 + i;
-        if (pos0 + i >= first_row) e->logit_tok[n_logit++] = i;
+        if (pos0 + i >= first_row) e->row_tok[rows++] = i;
     }
     e->seq_tok0[0] = 0;
     e->seq_tok0[1] = n_chunk;
     e->n_prompt[0] = n;
-    struct model_batch b = engine_batch(e, n_chunk, 1, n_logit);
-    b.ids = ids + pos0;
-    b.blk = e->score.blk;
-    model_step(e->net, e->kv, &b, logits, NULL);
-    *n_row = n_logit;
+    e->seat[0] = e->n_seq_max; /* behind those of requests */
+    struct dev_step s = engine_step(e, n_chunk, 1, rows);
+    s.ids = ids + pos0;
+    s.blk = e->score.blk;
+    s.n_copy = src >= 0;
+    s.copy = (const int32_t[2]){src, dst};
+    SL_TRY(engine_run(e, &s, &out, err));
+    *logits = out.logits;
+    *n_row = rows;
     return SL_OK;
 }
 

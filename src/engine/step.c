@@ -50,7 +50,7 @@ void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *
     if (r->n_ids == r->n_prompt) find_leader(e, r, n, m);
 }
 
-/* ---- the batch ---- */
+/* ---- the message of a step ---- */
 
 static void begin_request(sl_engine *e, struct request *r, int64_t now)
 {
@@ -59,18 +59,26 @@ static void begin_request(sl_engine *e, struct request *r, int64_t now)
     r->n_cached = e->sched.req[r->slot].n_reused;
 }
 
-struct model_batch engine_batch(const sl_engine *e, int n_tok, int n_seq, int n_logit)
+struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
 {
-    return (struct model_batch){.n_tok = n_tok,
-                                .n_seq = n_seq,
-                                .ids = e->ids,
-                                .pos = e->pos,
-                                .seq_tok0 = e->seq_tok0,
-                                .blk = e->blk,
-                                .ld_blk = e->ld_blk,
-                                .n_prompt = e->n_prompt,
-                                .n_logit = n_logit,
-                                .logit_tok = e->logit_tok};
+    return (struct dev_step){.n_tok = n_tok,
+                             .n_seq = n_seq,
+                             .ids = e->ids,
+                             .pos = e->pos,
+                             .seq_tok0 = e->seq_tok0,
+                             .blk = e->blk,
+                             .ld_blk = e->ld_blk,
+                             .seat = e->seat,
+                             .n_prompt = e->n_prompt,
+                             .n_row = n_row,
+                             .row_tok = e->row_tok,
+                             .want = DEV_WANT_LOGITS};
+}
+
+sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out, sl_err *err)
+{
+    SL_TRY(model_launch(e->net, e->kv, s, err));
+    return model_wait(e->net, out, err);
 }
 
 /* A prompt that is not computed in one piece. */
@@ -83,31 +91,40 @@ static struct dev_keep keep_of(const struct request *r, const struct sched_item 
                              end >= r->n_prompt};
 }
 
-static void fill_batch(sl_engine *e, const struct sched_plan *p, struct model_batch *b)
+static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step *s)
 {
-    int n_tok = 0, n_logit = 0;
+    int n_tok = 0, n_row = 0, n_copy = 0;
+    unsigned want = DEV_WANT_LOGITS | DEV_WANT_FINITE;
     int64_t now = clock_now_ns();
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = e->req[it->req];
         const struct kv_seq *seq = &e->sched.run[it->run].seq;
         begin_request(e, r, now);
-        if (it->copy_src >= 0) dev_kv_copy(e->d, e->kv, it->copy_src, it->copy_dst);
+        if (it->copy_src >= 0) {
+            e->copy[2 * n_copy] = it->copy_src;
+            e->copy[2 * n_copy++ + 1] = it->copy_dst;
+        }
+        if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
-        e->item_logit[i] = n_logit;
+        e->item_row[i] = n_row;
+        e->seat[i] = it->run;
         e->n_prompt[i] = r->n_prompt;
         e->keep[i] = keep_of(r, it);
         memcpy(e->blk + (int64_t)i * e->ld_blk, seq->blk, (size_t)seq->n_blk * sizeof *seq->blk);
         for (int k = 0; k < it->n_tok; k++) {
             if (it->all_rows || (it->sample && k == it->n_tok - 1 && !r->pool))
-                e->logit_tok[n_logit++] = n_tok;
+                e->row_tok[n_row++] = n_tok;
             e->ids[n_tok] = r->ids[it->pos0 + k];
             e->pos[n_tok++] = it->pos0 + k;
         }
     }
     e->seq_tok0[p->n_item] = n_tok;
-    *b = engine_batch(e, n_tok, p->n_item, n_logit);
-    b->keep = e->keep;
+    *s = engine_step(e, n_tok, p->n_item, n_row);
+    s->keep = e->keep;
+    s->n_copy = n_copy;
+    s->copy = e->copy;
+    s->want = want;
 }
 
 /* ---- counting ---- */
@@ -151,9 +168,8 @@ static void check_all(const sl_engine *e)
 
 sl_status sl_step(sl_engine *e, sl_err *err)
 {
-    (void)err; /* no step of this device can fail; a request that fails ends by its event */
-    struct model_batch b;
-    const float *logits = NULL, *hidden = NULL;
+    struct dev_step s;
+    struct model_rows rows;
     engine_intake(e);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
     const struct sched_plan *p = sched_step(&e->sched);
@@ -162,9 +178,9 @@ sl_status sl_step(sl_engine *e, sl_err *err)
         engine_publish(e);
         return SL_OK;
     }
-    fill_batch(e, p, &b);
+    fill_step(e, p, &s);
     int64_t t1 = clock_now_ns();
-    model_step(e->net, e->kv, &b, &logits, &hidden);
+    SL_TRY(engine_run(e, &s, &rows, err));
     int64_t t2 = clock_now_ns();
     sched_observe(&e->sched, t2 - t1);
     rec.n = e->stats.n_step + 1;
@@ -174,7 +190,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.n_prompt = p->n_tok - p->n_decode;
     rec.n_seq = p->n_item;
     rec.n_preempt = p->n_preempt;
-    engine_rows(e, p, logits, hidden);
+    engine_rows(e, p, &rows);
     rec.sample_ns = clock_now_ns() - t2;
     count_step(e, p, &rec);
     engine_publish(e);

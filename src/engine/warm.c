@@ -15,16 +15,17 @@ struct warm {
 
 /* One step: n_decode sequences of one token at position 0, and a prompt of n_prompt tokens, as far
  * as there are blocks. */
-static void run(const struct warm *w, int n_decode, int n_prompt)
+static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *err)
 {
     sl_engine *e = w->e;
-    const float *logits;
+    struct model_rows rows;
     int n_tok = 0, n_seq = 0, used = 0;
     for (; n_seq < n_decode && used < w->n_blk; n_seq++) {
         e->seq_tok0[n_seq] = n_tok;
         e->n_prompt[n_seq] = 0;
         e->blk[(int64_t)n_seq * e->ld_blk] = w->blk[used++];
-        e->logit_tok[n_seq] = n_tok;
+        e->seat[n_seq] = n_seq;
+        e->row_tok[n_seq] = n_tok;
         e->ids[n_tok] = 0;
         e->pos[n_tok++] = 0;
     }
@@ -39,16 +40,31 @@ static void run(const struct warm *w, int n_decode, int n_prompt)
             e->ids[n_tok] = i % e->n_vocab;
             e->pos[n_tok++] = i;
         }
-        e->logit_tok[n_seq++] = n_tok - 1;
+        e->seat[n_seq] = n_seq;
+        e->row_tok[n_seq++] = n_tok - 1;
     }
-    if (n_tok == 0) return;
+    if (n_tok == 0) return SL_OK;
     e->seq_tok0[n_seq] = n_tok;
-    struct model_batch b = engine_batch(e, n_tok, n_seq, n_seq);
+    struct dev_step s = engine_step(e, n_tok, n_seq, n_seq);
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();
-        model_step(e->net, e->kv, &b, &logits, NULL);
+        SL_TRY(engine_run(e, &s, &rows, err));
         if (pass) sched_cost_observe(&e->sched.cost, n_decode, n_prompt, 0, clock_now_ns() - t0);
     }
+    return SL_OK;
+}
+
+static sl_status run_all(const struct warm *w, int n_prompt, int n_seq, sl_err *err)
+{
+    for (int n = n_prompt; n > 0; n /= 2) /* the largest first: it touches everything */
+        SL_TRY(run(w, 0, n, err));
+    for (int n = 1; n < n_seq; n *= 2)
+        SL_TRY(run(w, n, 0, err));
+    SL_TRY(run(w, n_seq, 0, err));
+    for (int n = SCHED_MIX_FIRST; n_seq > 1 && n <= 4 * SCHED_MIX_FIRST;
+         n *= 4) /* two sizes: a line */
+        SL_TRY(run(w, 1, BASE_MIN(n, n_prompt), err));
+    return SL_OK;
 }
 
 sl_status sl_warm(sl_engine *e, sl_err *err)
@@ -65,16 +81,9 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool, (struct kv_who){0})) >= 0)
         w.n_blk++;
     dev_kv_touch(e->d, e->kv, w.blk, w.n_blk);
-    for (int n = n_prompt; n > 0; n /= 2) /* the largest first: it touches everything */
-        run(&w, 0, n);
-    for (int n = 1; n < n_seq; n *= 2)
-        run(&w, n, 0);
-    run(&w, n_seq, 0);
-    for (int n = SCHED_MIX_FIRST; n_seq > 1 && n <= 4 * SCHED_MIX_FIRST;
-         n *= 4) /* two sizes: a line */
-        run(&w, 1, BASE_MIN(n, n_prompt));
+    sl_status st = run_all(&w, n_prompt, n_seq, err);
     while (w.n_blk > 0)
         kv_block_unref(&e->pool, w.blk[--w.n_blk], 0);
     mem_free(w.blk);
-    return SL_OK;
+    return st;
 }

@@ -104,7 +104,7 @@ int kv_seq_need(const struct kv_pool *p, const struct kv_seq *s, int n_new);
 int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
 /* Make room for n_new more positions and count them as stored. BUSY, and nothing changed, when
  * blocks run out; LIMIT over cap. *copy_src/-dst: -1, or a shared last block that the caller must
- * copy (dev_kv_copy) before the step. */
+ * copy (dev_step.copy) before the step. */
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err) BASE_MUST_USE;
 /* Forget positions from n_tok on (speculation, failed steps). */

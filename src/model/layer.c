@@ -2,14 +2,14 @@
 /* One transformer layer and the head, as device operators. The output of a sub-layer is left in m->r and added by the next norm. */
 #include "model/model_internal.h"
 
-static void qk_norm(struct model *m, const struct dev_batch *b, float *x, const float *w, int n_head)
+static void qk_norm(struct model *m, const struct dev_step *b, float *x, const float *w, int n_head)
 {
     const struct model_cfg *c = &m->cfg;
     struct dev_norm p = {.x = x, .w = w, .eps = c->norm_eps, .n = c->d_head, .n_row = b->n_tok * n_head, .y = x};
     dev_norm(m->d, b, &p);
 }
 
-static void rope(struct model *m, const struct dev_batch *b, float *x, int n_head)
+static void rope(struct model *m, const struct dev_step *b, float *x, int n_head)
 {
     const struct model_cfg *c = &m->cfg;
     struct dev_rope p = {.x = x, .n_head = n_head, .ldx = (int64_t)n_head * c->d_head, .ldx_h = c->d_head,
@@ -18,7 +18,8 @@ static void rope(struct model *m, const struct dev_batch *b, float *x, int n_hea
     dev_rope(m->d, b, &p);
 }
 
-static void gqa_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l, int il)
+static void gqa_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
+                     int il)
 {
     const struct model_cfg *c = &m->cfg;
     int nk = c->n_head_kv * c->d_head;
@@ -45,7 +46,7 @@ static void count_routed(struct model *m, int il, int n_tok)
     for (int i = 0; i < n_tok * m->cfg.n_expert_used; i++) n[m->id_r[i]]++;
 }
 
-static void moe_step(struct model *m, const struct dev_batch *b, const struct layer *l, int il)
+static void moe_step(struct model *m, const struct dev_step *b, const struct layer *l, int il)
 {
     const struct model_cfg *c = &m->cfg;
     struct dev_matmul gate = {.act = m->a_ffn, .n_row = b->n_tok, .n_mat = 1, .w = {l->router}, .y = {m->logit_r}};
@@ -69,8 +70,8 @@ static void moe_step(struct model *m, const struct dev_batch *b, const struct la
     dev_moe(m->d, b, &moe);
 }
 
-void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l, int il,
-                      bool first)
+void model_layer_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
+                      int il, bool first)
 {
     const struct model_cfg *c = &m->cfg;
     float *tap_y = m->tap_fn ? m->tap_y : NULL;
@@ -101,23 +102,26 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, co
     model_tap_put(m, MODEL_TAP_DOWN, m->h, b->n_tok, c->d_ff, c->d_ff);
 }
 
-void model_head_step(struct model *m, const struct dev_batch *b, const struct model_batch *in, const float *norm,
+void model_head_step(struct model *m, const struct dev_step *b, const float *norm,
                      const dev_mat *head)
 {
     const struct model_cfg *c = &m->cfg;
-    bool all = in->n_logit == b->n_tok;
+    int n_row = b->want & DEV_WANT_LOGITS ? b->n_row : 0;
+    bool all = n_row == b->n_tok;
     struct dev_norm fin = {.x = m->x, .r = m->r, .w = norm, .eps = c->norm_eps, .n = c->d_model, .n_row = b->n_tok,
                            .y = m->hidden, .act = all ? m->a_head : NULL};
     dev_norm(m->d, b, &fin);
     m->tap_layer = c->n_layer;
     model_tap_put(m, MODEL_TAP_HEAD, m->hidden, b->n_tok, c->d_model, c->d_model);
-    if (in->n_logit == 0) return;
+    if (n_row == 0) return;
     if (!all) {
-        struct dev_rows sel = {.x = m->hidden, .row = in->logit_tok, .n_row = in->n_logit, .n = c->d_model, .y = m->sel};
+        struct dev_rows sel = {
+            .x = m->hidden, .row = b->row_tok, .n_row = n_row, .n = c->d_model, .y = m->sel};
         dev_rows(m->d, b, &sel);
-        struct dev_prep p = {.x = m->sel, .n = c->d_model, .n_row = in->n_logit, .act = m->a_head};
+        struct dev_prep p = {.x = m->sel, .n = c->d_model, .n_row = n_row, .act = m->a_head};
         dev_prep(m->d, b, &p);
     }
-    struct dev_matmul hd = {.act = m->a_head, .n_row = in->n_logit, .n_mat = 1, .w = {head}, .y = {m->logits}};
+    struct dev_matmul hd = {
+        .act = m->a_head, .n_row = n_row, .n_mat = 1, .w = {head}, .y = {m->logits}};
     dev_matmul(m->d, b, &hd);
 }

@@ -25,7 +25,7 @@ int model_mla_expand_from(const struct model_cfg *c)
     return at > INT_MAX ? INT_MAX : (int)at;
 }
 
-static void queries(struct model *m, const struct dev_batch *b, const struct layer *l)
+static void queries(struct model *m, const struct dev_step *b, const struct layer *l)
 {
     const struct model_cfg *c = &m->cfg;
     if (!c->q_lora) {
@@ -48,7 +48,8 @@ static void queries(struct model *m, const struct dev_batch *b, const struct lay
     dev_matmul(m->d, b, &q);
 }
 
-static void rope(struct model *m, const struct dev_batch *b, float *x, int n_head, int64_t ld, int64_t ld_h)
+static void rope(struct model *m, const struct dev_step *b, float *x, int n_head, int64_t ld,
+                 int64_t ld_h)
 {
     const struct model_cfg *c = &m->cfg;
     struct dev_rope p = {.x = x, .n_head = n_head, .ldx = ld, .ldx_h = ld_h, .n_rot = c->n_rot,
@@ -57,7 +58,8 @@ static void rope(struct model *m, const struct dev_batch *b, float *x, int n_hea
     dev_rope(m->d, b, &p);
 }
 
-void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l, int il)
+void model_mla_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
+                    int il)
 {
     const struct model_cfg *c = &m->cfg;
     int64_t row = c->kv_lora + c->d_rope;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a model (weights, inputs, buffers, all reserved once) and running a step. */
+/* Opening a model (weights, inputs, buffers, all reserved once). */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -136,11 +136,11 @@ static sl_status open_buffers(struct model *m, sl_err *err)
         m->n_routed = n;
     }
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, (size_t)T, sizeof(int32_t), &p, err));
-    m->seq_of = p;
-    SL_TRY(mem_arena_array(&m->arena, (size_t)T, 1, &p, err));
-    m->expand = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_seq_max, 1, &p, err));
+    m->finite = p;
     struct dev_plan plan = shapes(c, m->opts.n_ctx);
+    plan.mla_expand_from = m->expand_from;
+    plan.n_pass = 1 + m->n_mtp;
     plan.n_tok = (int)T;
     plan.n_seq = m->opts.n_seq_max;
     plan.keep_bytes = m->opts.keep_bytes;
@@ -319,36 +319,4 @@ const uint64_t *model_routed(const model *m, int layer)
 int64_t model_weight_bytes(const model *m)
 {
     return m->weight_bytes;
-}
-
-/* ---- a step ---- */
-
-void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b)
-{
-    DEBUG_ASSERT(in->n_tok >= 0 && in->n_tok <= m->opts.n_tok_max && in->n_seq <= m->opts.n_seq_max);
-    DEBUG_ASSERT(in->n_logit <= m->opts.n_logit_max);
-    for (int s = 0; s < in->n_seq; s++)
-        for (int t = in->seq_tok0[s]; t < in->seq_tok0[s + 1]; t++) {
-            DEBUG_ASSERT(in->ids[t] >= 0 && in->ids[t] < m->cfg.n_vocab);
-            DEBUG_ASSERT(in->pos[t] >= 0 && in->pos[t] < m->opts.n_ctx);
-            m->seq_of[t] = s;
-            m->expand[t] = in->pos[t] >= m->expand_from && in->pos[t] < in->n_prompt[s];
-        }
-    *b = (struct dev_batch){.n_tok = in->n_tok, .n_seq = in->n_seq, .ids = in->ids, .pos = in->pos, .seq = m->seq_of,
-                            .seq_tok0 = in->seq_tok0, .blk = in->blk, .ld_blk = in->ld_blk, .expand = m->expand, .keep = in->keep};
-}
-
-void model_step(model *m, dev_kv *kv, const struct model_batch *in, const float **logits, const float **hidden)
-{
-    struct dev_batch b;
-    model_batch_begin(m, in, &b);
-    struct dev_embed e = {.w = m->embed, .y = m->x, .scale = 1.0f};
-    dev_embed(m->d, &b, &e);
-    struct dev_layers all = {.stack = m->stack, .kv = kv, .x = m->x, .r = m->r};
-    if (b.n_tok <= dev_stack_tok_max(m->stack) && !m->tap_fn) dev_layers(m->d, &b, &all);
-    else for (int i = 0; i < m->cfg.n_layer; i++) model_layer_step(m, kv, &b, &m->layer[i], i, i == 0);
-    model_head_step(m, &b, in, m->norm, m->head);
-    dev_sync(m->d);
-    *logits = m->logits;
-    if (hidden) *hidden = m->hidden;
 }

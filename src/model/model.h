@@ -110,30 +110,24 @@ int64_t model_weight_bytes(const model *m);
 /* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense layer. */
 const uint64_t *model_routed(const model *m, int layer);
 
-/* One step's input. Arrays: host memory, borrowed. */
-struct model_batch {
-    int n_tok, n_seq;
-    const int32_t *ids;      /* [T], each in [0, V) */
-    const int32_t *pos;      /* [T] */
-    const int32_t *seq_tok0; /* [S+1] */
-    const int32_t *blk;      /* [S, ld_blk] */
-    int ld_blk;
-    const int32_t *n_prompt; /* [S] prompt length of each sequence: tokens at positions below it are prompt, the rest generated. Decides the form of
-                                MLA by position, so that chunking never changes a bit */
-    const struct dev_keep *keep; /* [S] prompts that are computed in pieces; NULL = none */
-    int n_logit;
-    const int32_t *logit_tok; /* [n_logit] tokens of the step whose logits are wanted, rising */
+/* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
+ * was not wanted. */
+struct model_rows {
+    const float *logits;   /* [n_row, V] */
+    const float *hidden;   /* [T, D] hidden states after the final norm */
+    const uint8_t *finite; /* [S] 1: the hidden state of the sequence's last token is finite; all
+                              that is computed after one that is not would not be either */
 };
-/* Run the step: stores keys and values, writes logits [n_logit, V] f32 (host memory of the model, valid until the next step) to *logits.
- * hidden (may be NULL): receives a device pointer to the final-norm hidden states [T, D] of all tokens of the step, for MTP.
- * Cannot fail: the batch was checked by the engine (debug builds assert it). */
-void model_step(model *m, dev_kv *kv, const struct model_batch *b, const float **logits,
-                const float **hidden);
-/* The MTP layer i on tokens of a batch: ids are the NEXT tokens (t_{pos+1}), hidden [T, D] the final-norm states of the main model (or of the MTP layer before) at the
- * same rows; writes its own KV (layer n_layer + i). Position 0's embedding is not zeroed. *logits [n_logit, V]; *hidden_out (may be NULL) [T, D]: after
- * shared_head.norm. */
-void model_mtp(model *m, dev_kv *kv, int i, const struct model_batch *b, const float *hidden,
-               const float **logits, const float **hidden_out);
+/* Begin a step, or a pass of it: stores keys and values, makes what s->want says. Nothing else of
+ * the model may be called before model_wait, and s and its arrays stay as they are until then. Pass
+ * 1 .. n_mtp runs an MTP layer on ids t_{pos+1} and the hidden states of the launch before it, and
+ * writes that layer's own keys and values (layer n_layer + pass - 1); position 0's embedding is not
+ * zeroed. Its hidden states are those after shared_head.norm.
+ * The engine checked s (debug builds assert it). */
+sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err) BASE_MUST_USE;
+/* Wait for what was launched. After an error of either the contents of the step's blocks from its
+ * first positions on are undefined, and so are its rows. */
+sl_status model_wait(model *m, struct model_rows *out, sl_err *err) BASE_MUST_USE;
 /* What goes into matrices, for calibration: called for the rows of every step, on the calling thread. DOWN_EXPS: per expert, its tokens in order; the others
  * have expert -1; HEAD has the layer n_layer. The rows are borrowed during the call. */
 enum model_tap_in {

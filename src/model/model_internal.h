@@ -135,9 +135,9 @@ struct model {
     int32_t *id_r;       /* [T, K] */
     dev_stack *stack;    /* all layers, for steps of a few tokens; NULL = only one by one */
     uint64_t *n_routed;  /* host [L + MTP, E]: tokens that each expert was chosen for */
-    /* host scratch of a step */
-    int32_t *seq_of;
-    uint8_t *expand;
+    /* the step under way */
+    const struct dev_step *step;
+    uint8_t *finite; /* host [n_seq_max] */
     /* while packing into a file; NULL otherwise */
     io_pack_out *out;
     const char *out_name; /* of the matrix that comes next */
@@ -164,18 +164,18 @@ sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 /* layer.c */
-void model_layer_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
+void model_layer_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                       int il, bool first);
 /* Final norm (+ pending r), hidden states, and logits of the rows asked for. */
-void model_head_step(struct model *m, const struct dev_batch *b, const struct model_batch *in, const float *norm,
+void model_head_step(struct model *m, const struct dev_step *b, const float *norm,
                      const dev_mat *head);
 /* mla.c */
-void model_mla_step(struct model *m, dev_kv *kv, const struct dev_batch *b, const struct layer *l,
+void model_mla_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                     int il);
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct model_cfg *c);
-/* model.c */
-void model_batch_begin(struct model *m, const struct model_batch *in, struct dev_batch *b);
+/* mtp.c: the pass b->pass >= 1. */
+void model_mtp_pass(struct model *m, dev_kv *kv, const struct dev_step *b);
 /* tap.c: tell the tap, if there is one, of rows x [n_row, n_col] that go into matrices of the layer under way. */
 void model_tap_put(struct model *m, enum model_tap_in in, const float *x, int n_row, int n_col, int64_t ldx);
 /* As dev_moe.tap; user is the model. */

@@ -146,27 +146,32 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
         }
     }
     tok0[n_seq] = n;
-    struct model_batch b = {.n_tok = n,
-                            .n_seq = n_seq,
-                            .ids = ids,
-                            .pos = pos,
-                            .seq_tok0 = tok0,
-                            .blk = blk,
-                            .ld_blk = LD,
-                            .n_prompt = prompt,
-                            .keep = keep ? kept : NULL,
-                            .n_logit = n,
-                            .logit_tok = row};
-    const float *z, *hidden;
+    struct dev_step b = {.n_tok = n,
+                         .n_seq = n_seq,
+                         .ids = ids,
+                         .pos = pos,
+                         .seq_tok0 = tok0,
+                         .blk = blk,
+                         .ld_blk = LD,
+                         .n_prompt = prompt,
+                         .keep = keep ? kept : NULL,
+                         .n_row = n,
+                         .row_tok = row,
+                         .want = DEV_WANT_LOGITS};
+    struct model_rows out;
+    sl_err err;
     bool mtp = model_n_mtp(r->m) > 0;
-    model_step(r->m, r->kv, &b, &z, mtp ? &hidden : NULL);
+    must(model_launch(r->m, r->kv, &b, &err), &err);
+    must(model_wait(r->m, &out, &err), &err);
     for (int i = 0; i < n; i++)
-        j->got[of[i]][pos[i]].main = row_hash(j, z + (int64_t)i * j->n_vocab);
+        j->got[of[i]][pos[i]].main = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
     if (!mtp) return;
     b.ids = next;
-    model_mtp(r->m, r->kv, 0, &b, hidden, &z, NULL);
+    b.pass = 1;
+    must(model_launch(r->m, r->kv, &b, &err), &err);
+    must(model_wait(r->m, &out, &err), &err);
     for (int i = 0; i < n; i++)
-        j->got[of[i]][pos[i]].mtp = row_hash(j, z + (int64_t)i * j->n_vocab);
+        j->got[of[i]][pos[i]].mtp = row_hash(j, out.logits + (int64_t)i * j->n_vocab);
 }
 
 static void play(struct job *j, struct rig *r, enum cut cut, bool keep)

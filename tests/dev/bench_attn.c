@@ -45,8 +45,7 @@ struct run {
     dev *d;
     dev_kv *kv;
     dev_mat *wk, *wv;
-    int32_t *pos, *seq, *blk, seq_tok0[2];
-    uint8_t *expand;
+    int32_t *pos, *blk, seq_tok0[2], n_prompt;
 };
 
 static dev_mat *stack(dev *d, int n_row, int n_col, int n)
@@ -69,19 +68,18 @@ static dev_mat *stack(dev *d, int n_row, int n_col, int n)
 static void step(struct run *r, const struct shape *s, int depth, int n_tok, int put, float *k,
                  float *v, float *q, float *y, int expand)
 {
-    struct dev_batch b = {.n_tok = n_tok,
-                          .n_seq = 1,
-                          .pos = r->pos,
-                          .seq = r->seq,
-                          .seq_tok0 = r->seq_tok0,
-                          .blk = r->blk,
-                          .ld_blk = 1 << 16,
-                          .expand = r->expand};
+    struct dev_step b = {.n_tok = n_tok,
+                         .n_seq = 1,
+                         .pos = r->pos,
+                         .seq_tok0 = r->seq_tok0,
+                         .blk = r->blk,
+                         .ld_blk = 1 << 16,
+                         .n_prompt = &r->n_prompt};
     r->seq_tok0[1] = n_tok;
-    for (int i = 0; i < n_tok; i++) {
+    for (int i = 0; i < n_tok; i++)
         r->pos[i] = depth + i;
-        r->expand[i] = (uint8_t)expand;
-    }
+    r->n_prompt = expand ? depth + n_tok : 0;
+    dev_step_begin(r->d, r->kv, &b);
     int row = s->n_kv ? s->n_kv * s->d : 576;
     if (put)
         dev_kv_put(r->d, &b,
@@ -157,8 +155,6 @@ static void bench(const struct shape *s, int type, int n_thread)
     if (mla) p.mla_r = 512, p.mla_nope = 128, p.mla_rope = 64;
     must(dev_reserve(r.d, &p, &err), &err);
     r.pos = calloc(CHUNK, sizeof *r.pos);
-    r.seq = calloc(CHUNK, sizeof *r.seq);
-    r.expand = calloc(CHUNK, 1);
     r.blk = calloc((size_t)n_blk, sizeof *r.blk);
     for (int i = 0; i < n_blk; i++)
         r.blk[i] = i;

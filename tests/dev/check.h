@@ -63,7 +63,8 @@ struct weight rand_weight(enum tensor_dtype type, int rows, int cols);
 double *weight_numbers(const struct weight *w);
 
 struct batch {
-    struct dev_batch b;
+    struct dev_step b;
+    const int32_t *seq; /* [T] */
     int n_ctx, blk_tok;
 };
 /* n_seq sequences; sequence s has n_new[s] new tokens from position pos0[s] on. Block tables

@@ -73,10 +73,11 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
         const int *from = part ? s->pos0 : zero, *n = part ? s->n_new : s->pos0;
         struct batch b = make_batch(s->S, from, n, s->blk_tok, s->n_blk, s->table, s->ld);
         if (b.b.n_tok == 0) continue;
+        dev_step_begin(d, kv, &b.b);
         float *k = get_mem(sizeof(float) * (size_t)(b.b.n_tok * kw)),
               *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1));
         for (int t = 0; t < b.b.n_tok; t++) {
-            int q = b.b.seq[t], p = b.b.pos[t];
+            int q = b.seq[t], p = b.b.pos[t];
             memcpy(k + t * kw, s->k[q] + p * kw, sizeof(float) * (size_t)kw);
             if (vw) memcpy(v + t * vw, s->v[q] + p * vw, sizeof(float) * (size_t)vw);
         }
@@ -168,6 +169,7 @@ void check_attn(void)
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
         float scale = 1.0f / sqrtf((float)dk), *sink = trial % 3 == 1 ? rand_array(H) : NULL;
         if (sink) sink[rand_int(0, H - 1)] = 40.0f; /* far above every key */
+        dev_step_begin(d, kv, &s.b.b);
         dev_attn(d, &s.b.b,
                  &(struct dev_attn){.kv = kv,
                                     .layer = 1,
@@ -180,7 +182,7 @@ void check_attn(void)
         double want[256], tol[256];
         for (int t = 0; t<s.T; t += s.T> 40 ? rand_int(1, s.T / 20) : 1)
             for (int h = 0; h<H; h += H> 8 ? rand_int(1, 16) : 1) {
-                struct gqa_arg a = {&s, s.b.b.seq[t], h / G, C, dk, dv, type};
+                struct gqa_arg a = {&s, s.b.seq[t], h / G, C, dk, dv, type};
                 int hi = s.b.b.pos[t] + 1, lo = window && hi > window ? hi - window : 0;
                 attend(lo, hi, dk, dv, scale, coarse ? U16 : 0, q + (t * H + h) * dk,
                        sink ? sink + h : NULL, gqa_key, gqa_value, &a, want, tol);
@@ -233,7 +235,7 @@ static void materialise(struct mla_arg *a, int len)
 static void check_head(struct mla_arg a, const float *q, const float *y, int n_head, float scale,
                        int coarse)
 {
-    const struct dev_batch *b = &a.s->b.b;
+    const struct dev_step *b = &a.s->b.b;
     int qd = a.nope + a.rope, v = a.v;
     double want[64], tol[64];
     for (a.seq = 0; a.seq < a.s->S; a.seq++) {
@@ -256,7 +258,7 @@ static void check_head(struct mla_arg a, const float *q, const float *y, int n_h
  * nothing, those of a shorter context, all. */
 static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, size_t n)
 {
-    struct dev_batch b = s->b.b, half = s->b.b;
+    struct dev_step b = s->b.b, half = s->b.b;
     struct dev_keep keep[8];
     int32_t *pos = get_mem(sizeof *pos * (size_t)s->T);
     float *want = op.y;
@@ -268,8 +270,10 @@ static void check_kept(dev *d, const struct scene *s, struct dev_attn_mla op, si
     half.pos = pos;
     b.keep = half.keep = keep;
     for (int round = 0; round < 4; round++) {
+        const struct dev_step *now = round == 1 ? &half : &b;
+        dev_step_begin(d, NULL, now);
         for (op.layer = 0; op.layer < 2; op.layer++)
-            dev_attn_mla(d, round == 1 ? &half : &b, &op);
+            dev_attn_mla(d, now, &op);
         if (round == 1) keep[0].id = 99; /* another prompt: begins anew */
         if (round == 1) continue;
         g.n_checked++;
@@ -306,27 +310,22 @@ void check_mla(void)
                          &err_));
         MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
         MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
-        MUST(dev_reserve(
-            d,
-            &(struct dev_plan){.n_tok = 1200,
-                               .n_seq = 4,
-                               .n_ctx = bf16 ? 8192 : 300, /* pages for all that is kept */
-                               .n_head = H,
-                               .d_k = qd,
-                               .d_v = v,
-                               .mla_r = r,
-                               .mla_nope = nope,
-                               .mla_rope = rope,
-                               .n_layer = LAYERS,
-                               .keep_bytes = trial % 4 * (int64_t)30000000},
-            &err_));
+        struct dev_plan plan = {.n_tok = 1200, .n_seq = 4, .n_head = H, .d_k = qd, .d_v = v};
+        plan.n_ctx = bf16 ? 8192 : 300; /* pages for all that is kept */
+        plan.mla_r = r;
+        plan.mla_nope = nope;
+        plan.mla_rope = rope;
+        plan.mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60);
+        plan.n_layer = LAYERS;
+        plan.keep_bytes = trial % 4 * (int64_t)30000000;
+        MUST(dev_reserve(d, &plan, &err_));
         fill(d, kv, &s, w, 0);
         float *q = rand_array((int64_t)s.T * H * qd),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));
-        uint8_t *expand = get_mem((size_t)s.T);
-        for (int t = 0; t < s.T; t++)
-            expand[t] = trial % 4 == 0 ? 0 : trial % 4 == 1 ? 1 : (uint8_t)rand_int(0, 1);
-        s.b.b.expand = expand;
+        int32_t n_prompt[4];
+        for (int i = 0; i < s.S; i++)
+            n_prompt[i] = trial % 4 == 0 ? 0 : trial % 4 == 1 ? s.len[i] : rand_int(0, s.len[i]);
+        s.b.b.n_prompt = n_prompt;
         float scale = 1.0f / sqrtf((float)qd);
         struct dev_attn_mla op = {.kv = kv,
                                   .layer = 1,
@@ -340,6 +339,7 @@ void check_mla(void)
                                   .w_vb = wvb,
                                   .q = q,
                                   .y = y};
+        dev_step_begin(d, kv, &s.b.b);
         dev_attn_mla(d, &s.b.b, &op);
         check_kept(d, &s, op, (size_t)(s.T * H * v));
         int coarse = trial % 2;

@@ -84,7 +84,7 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
     MUST(dev_reserve(r->d, &p, &err_));
 }
 
-static void rotate(struct rig *r, const struct weights *w, const struct dev_batch *b, float *x,
+static void rotate(struct rig *r, const struct weights *w, const struct dev_step *b, float *x,
                    int n_head, int ldx)
 {
     dev_rope(r->d, b,
@@ -98,7 +98,7 @@ static void rotate(struct rig *r, const struct weights *w, const struct dev_batc
                                 .mscale = 1});
 }
 
-static void attention(struct rig *r, const struct weights *w, const struct dev_batch *b, float *y)
+static void attention(struct rig *r, const struct weights *w, const struct dev_step *b, float *y)
 {
     static float q[T_MAX * H_MAX * 80], k[T_MAX * H_MAX * 40], v[T_MAX * H_MAX * 40];
     const struct shape *a = &w->s;
@@ -140,7 +140,7 @@ static void attention(struct rig *r, const struct weights *w, const struct dev_b
 }
 
 /* The layer on a batch: x [T, D] in and out. */
-static void layer(struct rig *r, const struct weights *w, const struct dev_batch *b, float *x)
+static void layer(struct rig *r, const struct weights *w, const struct dev_step *b, float *x)
 {
     static float a[T_MAX * H_MAX * 40], y[T_MAX * D], h[T_MAX * F], logit[T_MAX * E],
         weight[T_MAX * K];
@@ -207,7 +207,6 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
     for (int s = 0; s < SEQ; s++)
         left += len[s];
     float *x = malloc(sizeof(float) * T_MAX * D);
-    uint8_t expand[T_MAX];
     for (int turn = 0; left > 0; turn++) {
         int n_new[SEQ] = {0}, total = 0;
         for (int s = 0; s < SEQ; s++) {
@@ -222,14 +221,13 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
         }
         if (total == 0) continue;
         struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
-        for (int t = 0; t < total; t++) {
-            memcpy(x + t * D, w->x[b.b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
-            expand[t] = b.b.pos[t] < n_prompt[b.b.seq[t]];
-        }
-        b.b.expand = expand;
+        for (int t = 0; t < total; t++)
+            memcpy(x + t * D, w->x[b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
+        b.b.n_prompt = n_prompt;
+        dev_step_begin(r->d, r->kv, &b.b);
         layer(r, w, &b.b, x);
         for (int t = 0; t < total; t++)
-            memcpy(out[b.b.seq[t]] + b.b.pos[t] * D, x + t * D, sizeof(float) * D);
+            memcpy(out[b.seq[t]] + b.b.pos[t] * D, x + t * D, sizeof(float) * D);
         for (int s = 0; s < SEQ; s++)
             at[s] += n_new[s];
         left -= total;

@@ -131,10 +131,10 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
                                 .n_seq = n_seq,
                                 .ids = ids,
                                 .pos = pos,
-                                .seq = seq,
                                 .seq_tok0 = tok0,
                                 .blk = table,
                                 .ld_blk = ld},
+                          .seq = seq,
                           .blk_tok = blk_tok};
 }
 

@@ -56,7 +56,7 @@ static void check_rows(void)
         double *want = get_mem(sizeof(double) * (size_t)(T * n)),
                *tol = get_mem(sizeof(double) * (size_t)(T * n));
         memcpy(x2, x, sizeof(float) * (size_t)(T * n));
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_norm(d, &b,
                  &(struct dev_norm){
                      .x = x2, .r = trial % 2 ? r : NULL, .w = w, .eps = 1e-5f, .n = n, .y = y});
@@ -113,7 +113,7 @@ static void check_rope(void)
             double *want = get_mem(sizeof(double) * (size_t)(T * H * dh));
             double *tol = get_mem(sizeof(double) * (size_t)(T * H * dh));
             memcpy(y, x, sizeof(float) * (size_t)(T * H * dh));
-            struct dev_batch b = {.n_tok = T, .pos = pos};
+            struct dev_step b = {.n_tok = T, .pos = pos};
             dev_rope(d, &b,
                      &(struct dev_rope){.x = y + at,
                                         .n_head = H,
@@ -170,7 +170,7 @@ static void check_matmul(void)
         if (trial % 2) p.rows = rows;
         dev_act *a = NULL;
         MUST(dev_act_open(d, (const dev_mat *const *)m, n_mat, cols, T, &a, &err_));
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = cols, .act = a});
         p.act = a;
         dev_matmul(d, &b, &p);
@@ -203,7 +203,7 @@ static void check_embed(void)
     float y[70 * 96], want[96];
     for (int t = 0; t < 70; t++)
         ids[t] = rand_int(0, 9);
-    struct dev_batch b = {.n_tok = 70, .ids = ids};
+    struct dev_step b = {.n_tok = 70, .ids = ids};
     dev_embed(d, &b, &(struct dev_embed){.w = m, .y = y, .scale = 2.0f});
     for (int t = 0; t < 70; t++) {
         weight_dequant(&w, ids[t], 0, 96, want);
@@ -236,7 +236,7 @@ static void check_heads(void)
                                      .mla_nope = 96,
                                      .mla_rope = 8});
         float *x = rand_array((int64_t)T * H * (cols + 5)), *y = rand_array((int64_t)T * H * rows);
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_matmul_heads(d, &b,
                          &(struct dev_matmul_heads){.w = m,
                                                     .n_head = H,
@@ -338,7 +338,7 @@ static void check_ffn(void)
         dev_act *a = act_for(d, gu, D, T), *ha = act_for(d, dn, F, T);
         float *x = rand_array((int64_t)T * D), *h = rand_array((int64_t)T * F),
               *y = rand_array((int64_t)T * D);
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         struct ffn_of of = {weight_numbers(&wg),
                             weight_numbers(&wu),
                             weight_numbers(&wd),
@@ -388,7 +388,7 @@ static void check_ffn_beside_wider(void)
         MUST(dev_act_open(d, (const dev_mat *[]){dn, other}, 2, wide, T, &shared, &err_));
         float *x = rand_array(T * D), *h = rand_array((int64_t)T * wide), *y = rand_array(T * D),
               *z = rand_array(T * D);
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
         struct dev_ffn f = {.act = a, .gate_up = gu, .down = dn, .h_act = own, .h = h, .y = y};
         dev_ffn(d, &b, &f);
@@ -474,7 +474,7 @@ static void check_moe(void)
             for (int k = 0; k < K; k++) /* distinct, skewed to low numbers */
                 id[t * K + k] =
                     k == 0 ? rand_int(0, rand_int(0, E - 1)) : (id[t * K + k - 1] + 1) % E;
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_prep(d, &b, &(struct dev_prep){.x = x, .n = D, .act = a});
         dev_moe(d, &b,
                 &(struct dev_moe){.act = a,
@@ -550,7 +550,7 @@ static void check_route_of_chosen(dev *d)
         int32_t id[K];
         for (int e = 0; e < E; e++)
             logit[e] *= trial % 2 ? 1 : 30;
-        dev_route(d, &(struct dev_batch){.n_tok = 1},
+        dev_route(d, &(struct dev_step){.n_tok = 1},
                   &(struct dev_route){.logit = logit,
                                       .n_expert = E,
                                       .k = K,
@@ -597,7 +597,7 @@ static void check_route(void)
                               .scale = 2.5f,
                               .id = id,
                               .weight = weight};
-        struct dev_batch b = {.n_tok = T};
+        struct dev_step b = {.n_tok = T};
         dev_route(d, &b, &p);
         for (int t = 0; t < T; t++) {
             struct cand want[8];
@@ -619,7 +619,7 @@ static void check_route(void)
     /* ties go to the lower number; whole groups too */
     float flat[16] = {0}, weight[3];
     int32_t id[3];
-    struct dev_batch one = {.n_tok = 1};
+    struct dev_step one = {.n_tok = 1};
     dev_route(d, &one,
               &(struct dev_route){.logit = flat,
                                   .n_expert = 16,

@@ -116,14 +116,14 @@ static void rig_open(struct rig *r, const struct weights *w, const struct shape 
     if (together) stack_open(r);
 }
 
-static void head_norm(struct rig *r, const struct dev_batch *b, float *x, const float *w, int n)
+static void head_norm(struct rig *r, const struct dev_step *b, float *x, const float *w, int n)
 {
     dev_norm(
         r->d, b,
         &(struct dev_norm){.x = x, .w = w, .eps = 1e-5f, .n = DH, .n_row = b->n_tok * n, .y = x});
 }
 
-static void rotate(struct rig *r, const struct dev_batch *b, float *x, int n)
+static void rotate(struct rig *r, const struct dev_step *b, float *x, int n)
 {
     dev_rope(r->d, b,
              &(struct dev_rope){.x = x,
@@ -137,7 +137,7 @@ static void rotate(struct rig *r, const struct dev_batch *b, float *x, int n)
 }
 
 /* Layer i by operators. */
-static void layer(struct rig *r, const struct dev_batch *b, int i, float *x, float *y)
+static void layer(struct rig *r, const struct dev_step *b, int i, float *x, float *y)
 {
     static float q[T_MAX * H * DH], k[T_MAX * C * DH], v[T_MAX * C * DH], a[T_MAX * H * DH],
         h[T_MAX * F];
@@ -185,7 +185,7 @@ static void layer(struct rig *r, const struct dev_batch *b, int i, float *x, flo
             .act = r->act, .gate_up = m->gu, .down = m->down, .h_act = r->hact, .h = h, .y = y});
 }
 
-static void step(struct rig *r, const struct dev_batch *b, float *x, float *y)
+static void step(struct rig *r, const struct dev_step *b, float *x, float *y)
 {
     if (b->n_tok <= dev_stack_tok_max(r->stack)) {
         dev_layers(r->d, b, &(struct dev_layers){.stack = r->stack, .kv = r->kv, .x = x, .r = y});
@@ -218,10 +218,11 @@ static void play(struct rig *r, const int *len, float *out[SEQ])
         n_small += total <= dev_stack_tok_max(r->stack);
         struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
         for (int t = 0; t < total; t++)
-            memcpy(x + t * D, r->w->x[b.b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
+            memcpy(x + t * D, r->w->x[b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
+        dev_step_begin(r->d, r->kv, &b.b);
         step(r, &b.b, x, y);
         for (int t = 0; t < total; t++) {
-            float *to = out[b.b.seq[t]] + b.b.pos[t] * 2 * D;
+            float *to = out[b.seq[t]] + b.b.pos[t] * 2 * D;
             memcpy(to, x + t * D, sizeof(float) * D);
             memcpy(to + D, y + t * D, sizeof(float) * D);
         }

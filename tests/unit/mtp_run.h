@@ -11,7 +11,8 @@
 #define MTP_MAX_TOK 64
 
 /* ids [n + 1]; out [n, V]: row i is what the layer makes of token i + 1 and hidden i, chunk tokens a step. */
-static void mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int n, int chunk, float *out)
+static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int n, int chunk,
+                           float *out, sl_err *err)
 {
     int32_t pos[MTP_MAX_TOK], all[MTP_MAX_TOK], blk[MTP_MAX_TOK / MTP_BLK];
     int n_vocab = model_config(m)->n_vocab;
@@ -21,16 +22,29 @@ static void mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int n, in
         int k = t0 + chunk < n ? chunk : n - t0;
         int32_t seq_tok0[2] = {0, k}, n_prompt = n;
         for (int i = 0; i < k; i++) pos[i] = t0 + i;
-        struct model_batch b = {.n_tok = k, .n_seq = 1, .ids = ids + t0, .pos = pos, .seq_tok0 = seq_tok0, .blk = blk,
-                                .ld_blk = MTP_MAX_TOK / MTP_BLK, .n_prompt = &n_prompt};
-        const float *logits, *hidden;
-        model_step(m, kv, &b, &logits, &hidden);
+        struct dev_step b = {.n_tok = k,
+                             .n_seq = 1,
+                             .ids = ids + t0,
+                             .pos = pos,
+                             .seq_tok0 = seq_tok0,
+                             .blk = blk,
+                             .ld_blk = MTP_MAX_TOK / MTP_BLK,
+                             .n_prompt = &n_prompt,
+                             .row_tok = all};
+        struct model_rows rows;
+        SL_TRY(model_launch(m, kv, &b, err));
+        SL_TRY(model_wait(m, &rows, err));
         b.ids = ids + t0 + 1;
-        b.n_logit = k;
-        b.logit_tok = all;
-        model_mtp(m, kv, 0, &b, hidden, &logits, NULL);
-        memcpy(out + (int64_t)t0 * n_vocab, logits, sizeof(float) * (size_t)k * (size_t)n_vocab);
+        b.pass = 1;
+        b.n_row = k;
+        b.want = DEV_WANT_LOGITS;
+        if (t0 % 2) b.hidden_row = all; /* the same rows */
+        SL_TRY(model_launch(m, kv, &b, err));
+        SL_TRY(model_wait(m, &rows, err));
+        memcpy(out + (int64_t)t0 * n_vocab, rows.logits,
+               sizeof(float) * (size_t)k * (size_t)n_vocab);
     }
+    return SL_OK;
 }
 
 /* *out is from mem_alloc; 1 <= n <= MTP_MAX_TOK. */
@@ -59,7 +73,7 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
     SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)n * (size_t)*n_vocab, sizeof(float), &p, err));
     *out = p;
-    mtp_steps(m, kv, ids, n, chunk, *out);
+    st = mtp_steps(m, kv, ids, n, chunk, *out, err);
 out:
     model_close(m);
     dev_close(d);

@@ -213,7 +213,7 @@ static void end(struct cpu *c, const struct cpu_span_job *j, const struct cpu_un
 }
 
 /* Units of the step: per sequence tiles of tokens, times KV heads. */
-static int make_units(struct cpu *c, const struct dev_batch *b, const struct attn *a, int tile,
+static int make_units(struct cpu *c, const struct dev_step *b, const struct attn *a, int tile,
                       double *work)
 {
     int n = 0, w = a->p->n_window;
@@ -239,7 +239,7 @@ static int make_units(struct cpu *c, const struct dev_batch *b, const struct att
     return n;
 }
 
-void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev_attn *p,
+void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j)
 {
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
@@ -264,7 +264,7 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev
     j->products.flops = 2.0 * work * p->n_head * (kv->s.d_k + kv->s.d_v);
 }
 
-void dev_cpu_attn(dev *d, const struct dev_batch *b, const struct dev_attn *p)
+void dev_cpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct attn a;

@@ -14,7 +14,7 @@ struct attn {
 
 /* Attention of p over the step: units into c->unit, the rest into *a and *j, which points to *a and
  * *a to *p. */
-void dev_cpu_attn_job(struct cpu *c, const struct dev_batch *b, const struct dev_attn *p,
+void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j);
 
 /* The positions of a span that token t of the step sees, from the span's first: [*lo, *hi); empty

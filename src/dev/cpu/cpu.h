@@ -75,7 +75,12 @@ struct cpu_ahead {
     _Alignas(64) const uint8_t *p;
     const uint8_t *end;
 };
-#define CPU_ORDER_MAX 1024 /* sets of products of a step that are remembered */
+#define CPU_ORDER_MAX 1024 /* sets of products of a pass that are remembered */
+/* Where workers began in the sets of products of one pass. */
+struct cpu_order {
+    struct cpu_stream *set; /* [CPU_ORDER_MAX][n_worker] of this step and, further on, the last */
+    int n, last;            /* sets so far; in the step before */
+};
 #define CPU_AHEAD_MAX 64   /* workers that fetch ahead */
 
 struct cpu_work {
@@ -156,8 +161,9 @@ struct cpu {
     size_t tile_floats;
     struct cpu_work work[2];
     int32_t *iota;            /* 0, 1, 2, ... */
-    struct cpu_stream *order; /* [CPU_ORDER_MAX][n_worker] of this step and, further on, the last */
-    int n_order, order_last;  /* sets of products so far; in the step before */
+    struct cpu_order *orders, *order; /* [n_pass]; of the pass under way */
+    int32_t *seq_of;                  /* [T] which sequence of the step a token is of, rising */
+    uint8_t *expand;                  /* [T] MLA: 1 = materialised keys and values, 0 = absorbed */
     struct par_counter *counter;
     struct cpu_angles angles[CPU_N_ANGLES];
     int angles_next, n_rot_max;
@@ -230,8 +236,8 @@ void dev_cpu_work_divide(struct cpu *c, struct cpu_work *w);
 void dev_cpu_work_starts(const struct cpu *c, const struct cpu_work *w, struct cpu_stream *start);
 void dev_cpu_work_remember(struct cpu *c, struct cpu_work *w);
 void dev_cpu_work_count(struct cpu *c, const struct cpu_work *w);
-/* A step begins: its sets of products come in the order of the last one's. */
-void dev_cpu_work_begin(struct cpu *c);
+/* A pass of a step begins: its sets of products come in the order of the same pass before. */
+void dev_cpu_work_begin(struct cpu *c, int pass);
 /* For par_opts.on_wait. */
 int dev_cpu_work_ahead(void *cpu, int worker);
 /* The next piece for a worker; false when there is none. */
@@ -303,7 +309,7 @@ static inline const struct cpu_mat *dev_cpu_mat_of(const dev_mat *m)
 
 /* ---- parts of the operators on rows (rows.c) ---- */
 /* Cosines and sines of the step's tokens: token t's from t * c->n_rot_max on. */
-const float *dev_cpu_angles(struct cpu *c, const struct dev_batch *b, const struct dev_rope *p);
+const float *dev_cpu_angles(struct cpu *c, const struct dev_step *b, const struct dev_rope *p);
 static inline void dev_cpu_rotate(const struct cpu *c, int style, float *x, const float *cs,
                                   int n_rot)
 {
@@ -318,8 +324,8 @@ static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
     return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
 }
 /* The block of position pos of sequence seq. */
-static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer,
-                                       const struct dev_batch *b, int seq, int pos)
+static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_step *b,
+                                       int seq, int pos)
 {
     return dev_cpu_page(kv, layer, b->blk[(int64_t)seq * b->ld_blk + pos / kv->s.blk_tok]);
 }
@@ -335,7 +341,7 @@ static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
 }
 /* For dev_op_times, when operators are timed: keys and values that the step's tokens see in one
  * layer, each once, and attention's products. */
-void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
+void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_step *b,
                         int n_window, const struct dev_cost *products);
 /* Positions of one block that lie side by side, a power of two. */
 static inline int dev_cpu_run_length(const struct cpu_kv *kv)
@@ -350,11 +356,12 @@ struct cpu_place {
     uint8_t *page;
     int in; /* position in the page */
 };
-static inline struct cpu_place dev_cpu_place(const struct cpu_kv *kv, int layer,
-                                             const struct dev_batch *b, int t)
+static inline struct cpu_place dev_cpu_place(const struct cpu *c, const struct cpu_kv *kv,
+                                             int layer, const struct dev_step *b, int t)
 {
     int pos = b->pos[t];
-    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, b->seq[t], pos), pos % kv->s.blk_tok};
+    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, c->seq_of[t], pos),
+                              pos % kv->s.blk_tok};
 }
 /* Key and value of head h (rows.c). */
 void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
@@ -371,7 +378,7 @@ struct cpu_part {
     float *m, *l, *o;
 };
 struct cpu_span_job {
-    const struct dev_batch *b;
+    const struct dev_step *b;
     const void *op;
     int n_unit;
     int n_row, ldo;           /* rows of a part at most, floats of a row */
@@ -426,8 +433,8 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
 /* keep.c */
 int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts);
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
-/* Once a step, before its first layer. */
-void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b);
+/* Once a step, before its first layer, when seq_of and expand are there. */
+void dev_cpu_keep_step(struct cpu *c, const struct dev_step *b);
 /* Where one head's keys, and behind them values, of a span are kept, or NULL. */
 void *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
                         int span);
@@ -440,7 +447,7 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
 
 /* ---- the table's entries ---- */
 #define X(name, params)                                                                            \
-    void dev_cpu_##name(dev *d, const struct dev_batch *b, const struct params *p);
+    void dev_cpu_##name(dev *d, const struct dev_step *b, const struct params *p);
 DEV_OP_LIST(X)
 #undef X
 sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
@@ -457,7 +464,9 @@ sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_
 int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
-void dev_cpu_kv_copy(dev *d, dev_kv *kv, int src, int dst);
+void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
+/* Copy block src to dst in every layer. */
+void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);

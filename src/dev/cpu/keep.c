@@ -108,7 +108,7 @@ static struct cpu_kept *begin(struct cpu *c, uint64_t id)
     return NULL;
 }
 
-void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
+void dev_cpu_keep_step(struct cpu *c, const struct dev_step *b)
 {
     struct cpu_keep *k = &c->keep;
     if (!k->n_page) return;
@@ -120,7 +120,7 @@ void dev_cpu_keep_step(struct cpu *c, const struct dev_batch *b)
     for (int s = 0; b->keep && s < b->n_seq; s++) {
         const struct dev_keep *of = &b->keep[s];
         int end = b->pos[b->seq_tok0[s + 1] - 1] + 1;
-        if (!of->id || !b->expand[b->seq_tok0[s + 1] - 1]) continue;
+        if (!of->id || !c->expand[b->seq_tok0[s + 1] - 1]) continue;
         struct cpu_kept *e = find(c, of->id);
         if (!e && !of->last && k->n_free) e = begin(c, of->id);
         if (!e) continue;

@@ -59,7 +59,7 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
     return SL_OK;
 }
 
-void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_batch *b,
+void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_step *b,
                         int n_window, const struct dev_cost *products)
 {
     struct dev_cost *cost = &c->head.cost;
@@ -75,10 +75,8 @@ void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev
     }
 }
 
-void dev_cpu_kv_copy(dev *d, dev_kv *kv_, int src, int dst)
+void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst)
 {
-    (void)d;
-    const struct cpu_kv *kv = (const struct cpu_kv *)kv_;
     for (int l = 0; l < kv->s.n_layer; l++)
         memcpy(dev_cpu_page(kv, l, dst), dev_cpu_page(kv, l, src), kv->page_bytes);
 }

@@ -8,8 +8,8 @@
  * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
 #include "dev/cpu/mla.h"
 
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq,
-                       int p, int end, float *x)
+void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,
+                       int end, float *x)
 {
     const struct cpu_kv *kv = a->kv;
     while (p < end) {
@@ -98,12 +98,12 @@ static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cp
     }
 }
 
-static int abs_units(struct cpu *c, const struct dev_batch *b, const struct mla *a, double *work)
+static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *a, double *work)
 {
     int n = 0, H = a->p->n_head, heads = H < CPU_LANES ? H : CPU_LANES, tile = CPU_LANES / heads;
     for (int i = 0; i < a->n_list;) {
-        int seq = b->seq[c->tok_list[i]], k = i, hi = 0;
-        for (; k < a->n_list && k < i + tile && b->seq[c->tok_list[k]] == seq; k++) {
+        int seq = c->seq_of[c->tok_list[i]], k = i, hi = 0;
+        for (; k < a->n_list && k < i + tile && c->seq_of[c->tok_list[k]] == seq; k++) {
             int end = b->pos[c->tok_list[k]] + 1;
             hi = end > hi ? end : hi;
             *work += end;
@@ -141,7 +141,7 @@ static void look_ahead(struct mla *a, int n_span)
     }
 }
 
-static void absorbed(struct cpu *c, const struct dev_batch *b, struct mla *a,
+static void absorbed(struct cpu *c, const struct dev_step *b, struct mla *a,
                      struct dev_cost *products)
 {
     const struct dev_attn_mla *p = a->p;
@@ -365,13 +365,13 @@ static void exp_run(void *arg, int worker, int n_w)
         (bf16 ? dev_cpu_exp16_unit : exp_unit)(j->c, j, &j->c->unit[b], worker);
 }
 
-static void materialised(struct cpu *c, const struct dev_batch *b, const struct mla *a,
+static void materialised(struct cpu *c, const struct dev_step *b, const struct mla *a,
                          struct dev_cost *products)
 {
     struct mla_job j = {c, b, *a, 0};
     for (int i = 0; i < a->n_list;) {
-        int seq = b->seq[c->tok_list[i]], k = i;
-        while (k < a->n_list && b->seq[c->tok_list[k]] == seq)
+        int seq = c->seq_of[c->tok_list[i]], k = i;
+        while (k < a->n_list && c->seq_of[c->tok_list[k]] == seq)
             k++;
         for (int h = 0; h < a->p->n_head; h++)
             c->unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
@@ -408,7 +408,7 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
     *mem_floats = BASE_MAX(BASE_MAX(abs16, exp16), BASE_MAX(abs, exp));
 }
 
-void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_mla *p)
+void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct mla a = {.p = p, .kv = (const struct cpu_kv *)p->kv, .d_k = p->r + p->rope};
@@ -420,11 +420,10 @@ void dev_cpu_attn_mla(dev *d, const struct dev_batch *b, const struct dev_attn_m
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
            p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
     struct dev_cost products = {0};
-    if (p->layer == 0) dev_cpu_keep_step(c, b);
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)
-            if ((b->expand && b->expand[t]) == form) c->tok_list[a.n_list++] = t;
+            if (c->expand[t] == form) c->tok_list[a.n_list++] = t;
         if (a.n_list == 0) continue;
         if (form)
             materialised(c, b, &a, &products);

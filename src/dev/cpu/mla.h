@@ -65,7 +65,7 @@ size_t dev_cpu_abs_i16_floats(int r, int rope);
 void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit *u, int i,
                        float *row);
 /* Where position p of a sequence has its latent row; those behind it in its block follow. */
-static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struct dev_batch *b,
+static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struct dev_step *b,
                                                 int seq, int p)
 {
     const struct cpu_kv *kv = a->kv;
@@ -73,13 +73,13 @@ static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struc
            (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
 }
 /* mla.c: widen the latent rows of positions [p, end) to x[][ldx]. */
-void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_batch *b, int seq,
-                       int p, int end, float *x);
+void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,
+                       int end, float *x);
 
 /* The materialised form: a unit is one head of one sequence. */
 struct mla_job {
     struct cpu *c;
-    const struct dev_batch *b;
+    const struct dev_step *b;
     struct mla a;
     int n_unit;
 };

@@ -77,7 +77,7 @@ static void moe_run(void *arg, int worker, int n_w)
     }
 }
 
-void dev_cpu_moe(dev *d, const struct dev_batch *b, const struct dev_moe *p)
+void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct moe_job j = {.c = c, .p = p, .n_tok = p->n_tok ? p->n_tok : b->n_tok};

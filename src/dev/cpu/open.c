@@ -185,6 +185,17 @@ static sl_status reserve_angles(struct cpu *c, sl_err *err)
     return SL_OK;
 }
 
+static sl_status reserve_orders(struct cpu *c, sl_err *err)
+{
+    int n_pass = BASE_MAX(c->plan.n_pass, 1);
+    SL_TRY(dev_cpu_scratch(c, (size_t)n_pass, sizeof *c->orders, &c->orders, err));
+    c->order = c->orders;
+    for (int i = 0; i < n_pass; i++)
+        SL_TRY(dev_cpu_scratch(c, (size_t)CPU_ORDER_MAX * (size_t)c->n_worker,
+                               sizeof(struct cpu_stream), &c->orders[i].set, err));
+    return SL_OK;
+}
+
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
@@ -216,8 +227,9 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
         SL_TRY(dev_cpu_scratch(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
         SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
     }
-    SL_TRY(
-        dev_cpu_scratch(c, (size_t)CPU_ORDER_MAX * (size_t)n_w, sizeof *c->order, &c->order, err));
+    SL_TRY(reserve_orders(c, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof *c->seq_of, &c->seq_of, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, 1, &c->expand, err));
     int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
     SL_TRY(dev_cpu_scratch(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
     for (int64_t i = 0; i < n_iota; i++)
@@ -245,11 +257,11 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .kv_bytes = dev_cpu_kv_bytes,
                                         .kv_auto = dev_cpu_kv_auto,
                                         .kv_open = dev_cpu_kv_open,
-                                        .kv_copy = dev_cpu_kv_copy,
                                         .kv_touch = dev_cpu_kv_touch,
                                         .kv_poison = dev_cpu_kv_poison,
                                         .keep_bytes = dev_cpu_keep_bytes,
                                         .reserve = dev_cpu_reserve,
+                                        .step_begin = dev_cpu_step_begin,
                                         .stack_open = dev_cpu_stack_open,
                                         .probe_read_gbps = dev_cpu_probe_read_gbps,
                                         .probe_int8_gops = dev_cpu_probe_int8_gops,

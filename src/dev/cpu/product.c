@@ -29,7 +29,7 @@ static void matmul_run(void *arg, int worker, int n_w)
                         j->n_row);
 }
 
-void dev_cpu_matmul(dev *d, const struct dev_batch *b, const struct dev_matmul *p)
+void dev_cpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct matmul_job j = {c, p, p->n_row ? p->n_row : b->n_tok};
@@ -87,7 +87,7 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
     par_run(c->team, heads_run, &j);
 }
 
-void dev_cpu_matmul_heads(dev *d, const struct dev_batch *b, const struct dev_matmul_heads *p)
+void dev_cpu_matmul_heads(dev *d, const struct dev_step *b, const struct dev_matmul_heads *p)
 {
     struct dev_matmul_heads q = *p;
     if (!q.n_tok) q.n_tok = b->n_tok;
@@ -132,7 +132,7 @@ static void ffn_run(void *arg, int worker, int n_w)
     }
 }
 
-void dev_cpu_ffn(dev *d, const struct dev_batch *b, const struct dev_ffn *p)
+void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct ffn_job j = {.c = c, .p = p, .n_row = p->n_row ? p->n_row : b->n_tok};

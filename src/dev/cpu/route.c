@@ -66,7 +66,7 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
         weight[k] *= f;
 }
 
-void dev_cpu_route(dev *d, const struct dev_batch *b, const struct dev_route *p)
+void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
 {
     int n_tok = p->n_tok ? p->n_tok : b->n_tok;
     ASSERT(p->n_expert <= EXPERT_MAX && p->k >= 1 &&

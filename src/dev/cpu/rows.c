@@ -11,7 +11,7 @@ static struct cpu_act *act_of(const dev_act *a)
 
 /* ---- embed ---- */
 struct embed_job {
-    const struct dev_batch *b;
+    const struct dev_step *b;
     const struct dev_embed *p;
 };
 
@@ -25,10 +25,9 @@ static void embed_row(struct cpu *c, void *arg, int t, int worker)
     if (j->p->scale != 1.0f) c->k.scale_f32(y, j->p->scale, w->m.n_col);
 }
 
-void dev_cpu_embed(dev *d, const struct dev_batch *b, const struct dev_embed *p)
+void dev_cpu_embed(dev *d, const struct dev_step *b, const struct dev_embed *p)
 {
     struct embed_job j = {b, p};
-    dev_cpu_work_begin(dev_cpu_of(d));
     dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, dev_cpu_mat_of(p->w)->m.n_col * 0.5, embed_row, &j);
 }
 
@@ -44,7 +43,7 @@ static void norm_row(struct cpu *c, void *arg, int i, int worker)
     if (p->act) kern_mm_prep(&act_of(p->act)->b, i, y);
 }
 
-void dev_cpu_norm(dev *d, const struct dev_batch *b, const struct dev_norm *p)
+void dev_cpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
 {
     int n_row = p->n_row ? p->n_row : b->n_tok;
     dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * (p->act ? 0.4 : 0.1), norm_row, (void *)p);
@@ -59,7 +58,7 @@ static void prep_row(struct cpu *c, void *arg, int i, int worker)
     kern_mm_prep(&act_of(p->act)->b, i, p->x + i * (p->ldx ? p->ldx : p->n));
 }
 
-void dev_cpu_prep(dev *d, const struct dev_batch *b, const struct dev_prep *p)
+void dev_cpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
 {
     int n_row = p->n_row ? p->n_row : b->n_tok;
     dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.3, prep_row, (void *)p);
@@ -85,7 +84,7 @@ static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
 }
 
 /* The angles of token t. */
-static const float *angles_at(const struct cpu *c, struct cpu_angles *a, const struct dev_batch *b,
+static const float *angles_at(const struct cpu *c, struct cpu_angles *a, const struct dev_step *b,
                               int t)
 {
     float *cs = a->cs + (int64_t)t * c->n_rot_max;
@@ -100,7 +99,7 @@ static const float *angles_at(const struct cpu *c, struct cpu_angles *a, const s
     return cs;
 }
 
-const float *dev_cpu_angles(struct cpu *c, const struct dev_batch *b, const struct dev_rope *p)
+const float *dev_cpu_angles(struct cpu *c, const struct dev_step *b, const struct dev_rope *p)
 {
     struct cpu_angles *a = angles_of(c, p);
     for (int t = 0; t < b->n_tok; t++)
@@ -109,7 +108,7 @@ const float *dev_cpu_angles(struct cpu *c, const struct dev_batch *b, const stru
 }
 
 struct rope_job {
-    const struct dev_batch *b;
+    const struct dev_step *b;
     const struct dev_rope *p;
     struct cpu_angles *a;
 };
@@ -125,7 +124,7 @@ static void rope_row(struct cpu *c, void *arg, int t, int worker)
         dev_cpu_rotate(c, p->style, x, cs, p->n_rot);
 }
 
-void dev_cpu_rope(dev *d, const struct dev_batch *b, const struct dev_rope *p)
+void dev_cpu_rope(dev *d, const struct dev_step *b, const struct dev_rope *p)
 {
     struct cpu *c = dev_cpu_of(d);
     ASSERT(b->n_tok <= c->plan.n_tok && p->n_rot <= c->n_rot_max);
@@ -142,7 +141,7 @@ void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place a
 }
 
 struct put_job {
-    const struct dev_batch *b;
+    const struct dev_step *b;
     const struct dev_kv_put *p;
 };
 
@@ -151,9 +150,9 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     (void)worker;
     struct put_job *j = arg;
     const struct dev_kv_put *p = j->p;
-    const struct dev_batch *b = j->b;
+    const struct dev_step *b = j->b;
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
-    struct cpu_place at = dev_cpu_place(kv, p->layer, b, t);
+    struct cpu_place at = dev_cpu_place(c, kv, p->layer, b, t);
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
         c->k.put_v(kv->t, at.page + (size_t)at.in * kv->row_bytes, k, kv->s.d_k);
@@ -164,7 +163,7 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
         dev_cpu_put_head(c, kv, at, h, k + h * kv->s.d_k, v + h * kv->s.d_v);
 }
 
-void dev_cpu_kv_put(dev *d, const struct dev_batch *b, const struct dev_kv_put *p)
+void dev_cpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p)
 {
     struct put_job j = {b, p};
     const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
@@ -182,7 +181,7 @@ static void add_part(struct cpu *c, void *arg, int i, int worker)
     c->k.add_f32(p->x + at, p->y + at, n);
 }
 
-void dev_cpu_add(dev *d, const struct dev_batch *b, const struct dev_add *p)
+void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
 {
     (void)b;
     int n = (int)((p->n + ADD_PART - 1) / ADD_PART);
@@ -198,7 +197,7 @@ static void copy_row(struct cpu *c, void *arg, int i, int worker)
     memcpy(p->y + i * ldy, p->x + p->row[i] * ldx, sizeof(float) * (size_t)p->n);
 }
 
-void dev_cpu_rows(dev *d, const struct dev_batch *b, const struct dev_rows *p)
+void dev_cpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
 {
     (void)b;
     dev_cpu_for_rows(dev_cpu_of(d), p->n_row, p->n * 0.1, copy_row, (void *)p);

@@ -201,7 +201,7 @@ sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *p, dev_stack 
 
 struct stack_job {
     struct cpu *c;
-    const struct dev_batch *b;
+    const struct dev_step *b;
     const struct dev_layers *p;
     struct cpu_stack *s;
     const struct cpu_kv *kv;
@@ -304,7 +304,7 @@ static void ready(const struct mine *m, int t, int h)
     for (int i = 0; i < s->group; i++)
         rotate_head(m, q + i * d, m->l->p.q_norm, t);
     rotate_head(m, s->k + at, m->l->p.k_norm, t);
-    dev_cpu_put_head(j->c, j->kv, dev_cpu_place(j->kv, m->attn.layer, j->b, t), h, s->k + at,
+    dev_cpu_put_head(j->c, j->kv, dev_cpu_place(j->c, j->kv, m->attn.layer, j->b, t), h, s->k + at,
                      s->v + at);
 }
 
@@ -477,7 +477,7 @@ static void begin(struct stack_job *j)
                 s->layer[i].set[k].w.seg[g].n_tok = j->b->n_tok;
 }
 
-void dev_cpu_layers(dev *d, const struct dev_batch *b, const struct dev_layers *p)
+void dev_cpu_layers(dev *d, const struct dev_step *b, const struct dev_layers *p)
 {
     struct stack_job j = {.c = dev_cpu_of(d),
                           .b = b,

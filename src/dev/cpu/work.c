@@ -83,10 +83,11 @@ void dev_cpu_work_count(struct cpu *c, const struct cpu_work *w)
     }
 }
 
-void dev_cpu_work_begin(struct cpu *c)
+void dev_cpu_work_begin(struct cpu *c, int pass)
 {
-    c->order_last = c->n_order;
-    c->n_order = 0;
+    c->order = &c->orders[pass];
+    c->order->last = c->order->n;
+    c->order->n = 0;
 }
 
 /* What a worker reads first. seg: where the worker before it begins, moved on. */
@@ -115,18 +116,19 @@ void dev_cpu_work_starts(const struct cpu *c, const struct cpu_work *w, struct c
  * experts. */
 void dev_cpu_work_remember(struct cpu *c, struct cpu_work *w)
 {
-    int k = c->n_order++, seg = 0;
+    struct cpu_order *o = c->order;
+    int k = o->n++, seg = 0;
     w->next = NULL;
     if (k >= CPU_ORDER_MAX) return;
-    struct cpu_stream *s = c->order + (size_t)k * (size_t)c->n_worker;
+    struct cpu_stream *s = o->set + (size_t)k * (size_t)c->n_worker;
     for (int i = 0; i < c->n_worker; i++) {
         struct cpu_stream now = start_of(w, i, &seg);
         now.again = s[i].p == now.p;
         s[i] = now;
     }
-    int next = k + 1 == c->order_last ? 0 : k + 1;
+    int next = k + 1 == o->last ? 0 : k + 1;
     if (w->n_tok <= AHEAD_TOK && next < CPU_ORDER_MAX)
-        w->next = c->order + (size_t)next * (size_t)c->n_worker;
+        w->next = o->set + (size_t)next * (size_t)c->n_worker;
 }
 
 /* Reads, not prefetches: those are dropped when more are under way than the core can hold. */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step, or a pass of it, begins: blocks are copied, and what several operators need of the step
+ * is worked out once. */
+#include "dev/cpu/cpu.h"
+
+void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
+{
+    struct cpu *c = dev_cpu_of(d);
+    const struct dev_plan *max = &c->plan;
+    ASSERT(s->n_tok <= max->n_tok && s->n_seq <= max->n_seq && s->pass >= 0 &&
+           s->pass < BASE_MAX(max->n_pass, 1));
+    for (int i = 0; i < s->n_copy; i++)
+        dev_cpu_kv_copy((const struct cpu_kv *)kv, s->copy[2 * i], s->copy[2 * i + 1]);
+    for (int q = 0; q < s->n_seq; q++) {
+        int end = s->n_prompt ? s->n_prompt[q] : 0;
+        for (int t = s->seq_tok0[q]; t < s->seq_tok0[q + 1]; t++) {
+            c->seq_of[t] = q;
+            c->expand[t] = max->mla_r && s->pos[t] >= max->mla_expand_from && s->pos[t] < end;
+        }
+    }
+    dev_cpu_work_begin(c, s->pass);
+    if (s->pass == 0) dev_cpu_keep_step(c, s);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a step: its passes and their results. */
+#include <math.h>
+
+#include "model/model_internal.h"
+
+static void check_step(const struct model *m, const struct dev_step *s)
+{
+    (void)m;
+    (void)s;
+    DEBUG_ASSERT(s->n_tok >= 0 && s->n_tok <= m->opts.n_tok_max && s->n_seq <= m->opts.n_seq_max);
+    DEBUG_ASSERT(s->n_row <= m->opts.n_logit_max && s->pass >= 0 && s->pass <= m->n_mtp);
+    for (int t = 0; t < s->n_tok; t++) {
+        DEBUG_ASSERT(s->ids[t] >= 0 && s->ids[t] < m->cfg.n_vocab);
+        DEBUG_ASSERT(s->pos[t] >= 0 && s->pos[t] < m->opts.n_ctx);
+    }
+}
+
+static void main_pass(struct model *m, dev_kv *kv, const struct dev_step *s)
+{
+    struct dev_embed e = {.w = m->embed, .y = m->x, .scale = 1.0f};
+    dev_embed(m->d, s, &e);
+    struct dev_layers all = {.stack = m->stack, .kv = kv, .x = m->x, .r = m->r};
+    if (s->n_tok <= dev_stack_tok_max(m->stack) && !m->tap_fn) {
+        dev_layers(m->d, s, &all);
+    } else {
+        for (int i = 0; i < m->cfg.n_layer; i++)
+            model_layer_step(m, kv, s, &m->layer[i], i, i == 0);
+    }
+    model_head_step(m, s, m->norm, m->head);
+}
+
+sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
+{
+    (void)err; /* operators of the CPU can not fail */
+    check_step(m, s);
+    m->step = s;
+    dev_step_begin(m->d, kv, s);
+    if (s->pass)
+        model_mtp_pass(m, kv, s);
+    else
+        main_pass(m, kv, s);
+    return SL_OK;
+}
+
+static const uint8_t *finite_seqs(struct model *m, const struct dev_step *s)
+{
+    int D = m->cfg.d_model;
+    for (int i = 0; i < s->n_seq; i++) {
+        const float *last = m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D;
+        int bad = 0;
+        for (int k = 0; k < D; k++)
+            bad |= !isfinite(last[k]);
+        m->finite[i] = !bad;
+    }
+    return m->finite;
+}
+
+sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
+{
+    (void)err;
+    const struct dev_step *s = m->step;
+    dev_sync(m->d);
+    *out = (struct model_rows){0};
+    if (s->want & DEV_WANT_LOGITS) out->logits = m->logits;
+    if (s->want & DEV_WANT_HIDDEN) out->hidden = m->hidden;
+    if (s->want & DEV_WANT_FINITE) out->finite = finite_seqs(m, s);
+    return SL_OK;
+}
