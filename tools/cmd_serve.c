@@ -340,6 +340,7 @@ static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_e
     const struct os_path path[] = {
         {dir ? model : folder(a, model), false},
         {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), false},
+        {folder(a, o->common.chat_template), false},
         {folder(a, o->key_file), false},
         {folder(a, o->tls_cert), false},
         {folder(a, o->tls_key), false},
