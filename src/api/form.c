@@ -147,6 +147,12 @@ static sl_status put_all(api *a, const struct api_form *f, const struct api_form
     enum api_calls calls = calls_of(in, f);
     enum think think = think_of(in);
     const char *content = f->kind == SL_GRAMMAR_GBNF ? "root" : "sl-form";
+    if (api_form_is_harmony(in->parse)) {
+        api_form_harmony_root(a, in->parse, calls, f->any ? content : NULL, out);
+        if (calls != API_CALLS_FREE) SL_TRY(api_calls_put(a, in->parse, in->chat, out, err));
+        if (f->any && calls != API_CALLS_MUST) put_form(out, f);
+        return str_status(out, err);
+    }
     str_puts(out, "%root sl-root\nsl-root ::= ");
     if (think == THINK_ON) str_puts(out, "sl-think [ \\n]{0,4} ");
     if (think == THINK_MAY) str_puts(out, "(sl-open sl-think [ \\n]{0,4})? ");
@@ -211,7 +217,7 @@ static sl_status compile(api *a, const struct api_form *f, const struct api_form
     struct str s;
     bool calls = calls_of(in, f) != API_CALLS_FREE;
     if (!calls && !f->any) return SL_OK;
-    if (!calls && think_of(in) == THINK_NO)
+    if (!calls && think_of(in) == THINK_NO && !api_form_is_harmony(in->parse))
         return name_it(api_gcache_get(a, f->kind, str_c(&f->text), f->text.n, out, err), f->name,
                        err);
     str_init(&s, MEM_REQUEST, 0);

@@ -41,6 +41,13 @@ sl_status api_form_xml_args(struct str *out, const struct json *root, int tool, 
                             sl_err *err) BASE_MUST_USE;
 /* The rules that those are made of. */
 void api_form_xml_tags(api *a, struct str *out, bool glm);
+/* form_harmony.c: the root and all that stands around calls and content (its rule; NULL = any
+ * text), where answers are a row of messages; what stands between a function's name and its
+ * arguments. */
+bool api_form_is_harmony(const struct api_parse *parse);
+void api_form_harmony_root(api *a, const struct api_parse *parse, enum api_calls calls,
+                           const char *content, struct str *out);
+void api_form_harmony_call(api *a, struct str *out);
 /* Texts that do not hold tag; its first character must be none of its others.
  * until false: rule NAME, which may end anywhere; true: up to and with the tag, or token id. */
 void api_form_without(struct str *out, const char *name, const char *tag, bool until,

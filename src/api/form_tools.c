@@ -72,7 +72,7 @@ enum api_calls api_calls_mode(const struct json *chat, bool form)
 
 /* ---- rules ---- */
 
-enum form { DEEPSEEK_3, DEEPSEEK_31, KIMI, GLM, MINIMAX, HERMES, LLAMA, JSON };
+enum form { DEEPSEEK_3, DEEPSEEK_31, KIMI, GLM, MINIMAX, HARMONY, HERMES, LLAMA, JSON };
 
 static bool is_xml(enum form f)
 {
@@ -115,17 +115,19 @@ static void put_schema(struct str *out, const struct json *tool)
 /* Names stand between tags in these forms. */
 static sl_status check_name(enum form f, const struct json *name, int i, sl_err *err)
 {
-    const char *bad = is_xml(f) ? "<>\" \t\n{" : "<\n";
+    bool word = is_xml(f) || f == HARMONY;
+    const char *bad = word ? "<>\" \t\n{" : "<\n";
     for (size_t k = 0; k < name->n && f < HERMES; k++)
         if (strchr(bad, name->s[k]))
             return SL_FAIL(err, REQUEST,
                            "tools[%d].function.name: must not hold %s in this model's form", i,
-                           is_xml(f) ? "<, >, {, quotes or white space" : "< or line ends");
+                           word ? "<, >, {, quotes or white space" : "< or line ends");
     return SL_OK;
 }
 
 /* sl-call-I: one call of this tool, without what stands around calls. */
-static sl_status put_call(struct str *out, enum form f, const struct json *tool, int i, sl_err *err)
+static sl_status put_call(api *a, struct str *out, enum form f, const struct json *tool, int i,
+                          sl_err *err)
 {
     const struct json *name = text_json_get(function_of(tool), "name");
     struct str head;
@@ -155,6 +157,7 @@ static sl_status put_call(struct str *out, enum form f, const struct json *tool,
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```json\\n\" ");
     if (f == DEEPSEEK_31) str_puts(out, " sl-sep ");
     if (f == KIMI) str_puts(out, " [0-9]{1,5} sl-sep ");
+    if (f == HARMONY) api_form_harmony_call(a, out);
     if (f > DEEPSEEK_31) str_putc(out, ' ');
     put_schema(out, tool);
     if (f == DEEPSEEK_3) str_puts(out, " \"\\n```\"");
@@ -184,8 +187,9 @@ static void put_tags(api *a, struct str *out, enum form f)
 /* sl-calls of sl-one, and the tags; more: how many may follow the first. */
 static void put_calls(api *a, struct str *out, enum form f, int more)
 {
-    static const char *const between[] = {"\"\\n\" ", "",         "",        "\"\\n\"? ",
-                                          "\"\\n\" ", "\"\\n\" ", "\"; \" ", "\", \" "};
+    static const char *const between[] = {
+        [DEEPSEEK_3] = "\"\\n\" ", [DEEPSEEK_31] = "",    [KIMI] = "",         [GLM] = "\"\\n\"? ",
+        [MINIMAX] = "\"\\n\" ",    [HERMES] = "\"\\n\" ", [LLAMA] = "\"; \" ", [JSON] = "\", \" "};
     bool block = f <= KIMI || f == MINIMAX;
     if (f <= KIMI)
         put_tags(a, out, f);
@@ -242,6 +246,9 @@ static sl_status family_of(const api *a, const struct api_parse *parse, enum for
         *f = LLAMA;
     else if (strcmp(name, "json") == 0)
         *f = JSON;
+    else if (strcmp(name, "harmony") == 0 &&
+             !(a->o.tool_parser && strcmp(a->o.tool_parser, "none") == 0))
+        *f = HARMONY;
     else
         return SL_FAIL(
             err, REQUEST,
@@ -263,14 +270,16 @@ sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json
     sl_status st = SL_OK;
     for (const struct json *t = tools->child; t && !st; t = t->next, i++) {
         if (!may_call(choice, t)) continue;
-        st = put_call(out, f, t, i, err);
+        st = put_call(a, out, f, t, i, err);
         str_printf(&names, "%ssl-call-%d", first ? "" : " | ", i);
         first = false;
     }
     if (!st) {
         str_printf(out, "sl-one ::= %s\n", str_c(&names));
-        put_calls(a, out, f, one ? 0 : API_CALL_MAX - 1);
-        put_text(out, f);
+        if (f != HARMONY) { /* one call a turn, and rules of its own */
+            put_calls(a, out, f, one ? 0 : API_CALL_MAX - 1);
+            put_text(out, f);
+        }
         st = str_status(&names, err);
     }
     str_fini(&names);

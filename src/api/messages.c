@@ -223,6 +223,17 @@ static sl_status calls_of(const struct json *m, int at, const struct json **call
     return SL_OK;
 }
 
+static bool is_harmony(const struct api_put *how)
+{
+    return how->family && strcmp(how->family, "harmony") == 0;
+}
+
+static bool is_called(const struct json *m)
+{
+    const struct json *calls = api_field(m, "tool_calls");
+    return (calls && calls->n) || api_field(m, "function_call");
+}
+
 /* What stands before and behind a message's own text. */
 static void put_content(struct putter *p, const struct json *m, const char *role, int at)
 {
@@ -233,7 +244,7 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     struct str s;
     str_init(&s, MEM_REQUEST, 0);
     if (tell && how->tell_user) str_printf(&s, "%s\n\n", how->tell);
-    api_content_text(&s, content);
+    if (!(is_harmony(how) && is_called(m))) api_content_text(&s, content);
     if (is_none(content)) str_puts(&s, api_field_str(m, "refusal", ""));
     if (tell && !how->tell_user) str_printf(&s, "%s%s", s.n ? "\n\n" : "", how->tell);
     p->told |= tell;
@@ -241,6 +252,24 @@ static void put_content(struct putter *p, const struct json *m, const char *role
     if (how->mark && (size_t)at + 1 == p->list->n) str_puts(&s, how->mark);
     text_jw_key(&p->w, "content");
     api_put_text(&p->w, &s);
+    str_fini(&s);
+}
+
+/* Harmony's templates have reasoning under this name, and beside calls only one text: words before
+ * a call are part of it. */
+static void put_thinking(struct putter *p, const struct json *m, const struct json *reason)
+{
+    struct str s;
+    str_init(&s, MEM_REQUEST, 0);
+    if (reason) str_put(&s, reason->s, reason->n);
+    if (is_called(m)) {
+        if (s.n && !is_none(text_json_get(m, "content"))) str_putc(&s, '\n');
+        api_content_text(&s, text_json_get(m, "content"));
+    }
+    if (s.n) {
+        text_jw_key(&p->w, "thinking");
+        api_put_text(&p->w, &s);
+    }
     str_fini(&s);
 }
 
@@ -264,9 +293,10 @@ static sl_status put_fields(struct putter *p, const struct json *m, const char *
         text_jw_strz(&p->w, id);
     }
     if (!reason) reason = api_field(m, "reasoning");
-    if (!reason) return SL_OK;
-    if (reason->kind != JSON_STR_K)
+    if (reason && reason->kind != JSON_STR_K)
         return SL_FAIL(p->err, REQUEST, "messages[%d].reasoning_content: must be a string", at);
+    if (is_harmony(p->how)) put_thinking(p, m, reason);
+    if (!reason) return SL_OK;
     text_jw_key(&p->w, "reasoning_content");
     text_jw_str(&p->w, reason->s, reason->n);
     return SL_OK;

@@ -33,11 +33,23 @@ const char *const api_parse_tag[N_TAG] = {[T_THINK] = "<think>",
                                           [T_INVOKE] = "<invoke name=\"",
                                           [T_INVOKE_END] = "</invoke>",
                                           [T_PARAM] = "<parameter name=\"",
-                                          [T_PARAM_END] = "</parameter>"};
-static const char *const family_name[] = {"none", "deepseek", "hermes",  "llama3",
-                                          "json", "glm",      "minimax", "kimi"};
+                                          [T_PARAM_END] = "</parameter>",
+                                          [T_H_START] = "<|start|>",
+                                          [T_H_END] = "<|end|>",
+                                          [T_H_MESSAGE] = "<|message|>",
+                                          [T_H_CHANNEL] = "<|channel|>",
+                                          [T_H_CONSTRAIN] = "<|constrain|>",
+                                          [T_H_RETURN] = "<|return|>",
+                                          [T_H_CALL] = "<|call|>"};
+static const char *const family_name[] = {"none", "deepseek", "hermes", "llama3", "json",
+                                          "glm",  "minimax",  "kimi",   "harmony"};
 
 /* ---- choice ---- */
+
+static bool is_harmony(const char *t)
+{
+    return t && strstr(t, api_parse_tag[T_H_CHANNEL]) && strstr(t, api_parse_tag[T_H_MESSAGE]);
+}
 
 static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_err *err)
 {
@@ -60,7 +72,9 @@ static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_
                {"minimax_m2", F_MINIMAX},
                {"minimax", F_MINIMAX},
                {"kimi_k2", F_KIMI},
-               {"kimi", F_KIMI}};
+               {"kimi", F_KIMI},
+               {"harmony", F_HARMONY},
+               {"openai", F_HARMONY}};
     const char *name = o->tool_parser ? o->tool_parser : "auto", *t = o->template_text;
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (strcmp(row[i].name, name) == 0) {
@@ -70,11 +84,14 @@ static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_
     if (strcmp(name, "auto") != 0)
         return SL_FAIL(err, REQUEST,
                        "--tool-parser %.40s: not known: auto, none, deepseek_v3, deepseek_r1, "
-                       "deepseek_v31, hermes, qwen3, llama3, glm45, minimax_m2, kimi_k2 or json",
+                       "deepseek_v31, hermes, qwen3, llama3, glm45, minimax_m2, kimi_k2, harmony "
+                       "or json",
                        name);
     *out = F_JSON;
     if (!t) return SL_OK;
-    if (strstr(t, api_parse_tag[T_DS_CALLS]))
+    if (is_harmony(t))
+        *out = F_HARMONY;
+    else if (strstr(t, api_parse_tag[T_DS_CALLS]))
         *out = F_DEEPSEEK;
     else if (strstr(t, api_parse_tag[T_KIMI_CALLS]))
         *out = F_KIMI;
@@ -91,20 +108,24 @@ static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_
 
 static sl_status reasoning_of(const struct api_parse_opts *o, struct api_parse *p, sl_err *err)
 {
-    static const char *const row[] = {"deepseek_r1", "deepseek_v3", "deepseek_v31", "qwen3",
-                                      "glm45",       "minimax_m2",  "kimi_k2",      "think"};
+    static const char *const row[] = {"deepseek_r1", "deepseek_v3", "deepseek_v31",
+                                      "qwen3",       "glm45",       "minimax_m2",
+                                      "kimi_k2",     "harmony",     "think"};
     const char *name = o->reasoning_parser ? o->reasoning_parser : "auto", *t = o->template_text;
     bool think = t && (strstr(t, "<think>") || strstr(t, "</think>"));
+    if (p->family == F_NONE && is_harmony(t)) p->family = F_HARMONY; /* headers all the same */
+    think |= p->family == F_HARMONY;
     p->reasoning = strcmp(name, "auto") == 0 && (think || o->prompt_thinks);
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         p->reasoning |= strcmp(row[i], name) == 0;
     if (!p->reasoning && strcmp(name, "auto") != 0 && strcmp(name, "none") != 0)
         return SL_FAIL(err, REQUEST,
                        "--reasoning-parser %.40s: not known: auto, none, deepseek_r1, "
-                       "deepseek_v3, deepseek_v31, qwen3, glm45, minimax_m2 or kimi_k2",
+                       "deepseek_v3, deepseek_v31, qwen3, glm45, minimax_m2, kimi_k2 or harmony",
                        name);
     p->state = !p->reasoning ? S_START : o->prompt_thinks ? S_REASON : S_BEGIN;
     p->strip = p->state == S_REASON;
+    if (p->family == F_HARMONY) api_parse_harmony_begin(p, 0);
     return SL_OK;
 }
 
@@ -150,12 +171,12 @@ void api_parse_close(struct api_parse *p)
 
 bool api_parse_in_reasoning(const struct api_parse *p)
 {
-    return p->state == S_REASON;
+    return p->state == S_REASON || p->state == S_H_REASON;
 }
 
 bool api_parse_in_content(const struct api_parse *p)
 {
-    return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT;
+    return p->state == S_BEGIN || p->state == S_START || p->state == S_TEXT || p->state == S_H_TEXT;
 }
 
 bool api_parse_has_reasoning(const struct api_parse *p)
@@ -175,7 +196,7 @@ const char *api_parse_call_id(const struct api_parse *p)
 
 bool api_parse_wants_special(const struct api_parse *p)
 {
-    return p->reasoning || (p->tools && p->family != F_JSON);
+    return p->reasoning || p->family == F_HARMONY || (p->tools && p->family != F_JSON);
 }
 
 /* ---- output: pieces of one kind are given out together ---- */
@@ -474,6 +495,7 @@ static size_t step(struct api_parse *p, const char *s, size_t n, bool last)
     case S_TEXT:
         return in_text(p, s, n, last);
     default:
+        if (p->state >= S_H_HEAD) return api_parse_harmony_step(p, s, n, last);
         return p->state < S_X_BLOCK ? api_parse_calls_step(p, s, n, last)
                                     : api_parse_xml_step(p, s, n, last);
     }
@@ -506,6 +528,7 @@ static unsigned tags_now(const struct api_parse *p)
         return BIT(api_parse_ds(p, T_DS_SEP)) | BIT(api_parse_ds(p, T_DS_CALL_END)) |
                BIT(api_parse_ds(p, T_DS_CALLS_END));
     default:
+        if (p->state >= S_H_HEAD) return api_parse_harmony_tags();
         return p->state < S_X_BLOCK ? ends : api_parse_xml_tags(p);
     }
 }
@@ -535,6 +558,10 @@ static void take_control(struct api_parse *p, const char *s, size_t n)
 /* The text is over. */
 static void finish(struct api_parse *p)
 {
+    if (p->state >= S_H_HEAD) {
+        api_parse_harmony_finish(p);
+        return;
+    }
     if (p->state >= S_X_BLOCK) {
         api_parse_xml_finish(p);
         return;
@@ -610,6 +637,10 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
                            const struct api_parse_sink *sink, sl_err *err)
 {
     p->sink = sink;
+    if (p->family == F_HARMONY) {
+        api_parse_harmony_begin(p, n);
+        return SL_OK;
+    }
     str_put(&p->buf, s, n);
     SL_TRY(str_status(&p->buf, err));
     run(p, true); /* a tag that the prompt cuts is none */

@@ -27,9 +27,9 @@ struct api_parse_sink {
 struct api_parse_opts {
     const char *tool_parser;      /* "auto", "none", "deepseek_v3", "deepseek_r1", "deepseek_v31",
                                      "hermes", "qwen3", "llama3", "glm45", "minimax_m2",
-                                     "kimi_k2", "json" */
+                                     "kimi_k2", "harmony", "json" */
     const char *reasoning_parser; /* "auto", "none", "deepseek_r1", "deepseek_v3", "deepseek_v31",
-                                     "qwen3", "glm45", "minimax_m2", "kimi_k2" */
+                                     "qwen3", "glm45", "minimax_m2", "kimi_k2", "harmony" */
     const char *template_text;    /* the chat template, for "auto"; may be NULL */
     const struct json *tool_list; /* of a chat body, checked, or NULL: the kinds of arguments that
                                      are written without quotes; read in open only */
@@ -59,7 +59,7 @@ bool api_parse_in_reasoning(const struct api_parse *p);  /* now */
 bool api_parse_in_content(const struct api_parse *p);    /* now, as far as is known */
 bool api_parse_has_reasoning(const struct api_parse *p); /* a reasoning parser is at work */
 /* The family that "auto" chose; "none", "deepseek", "hermes", "llama3", "json", "glm",
- * "minimax", "kimi". */
+ * "minimax", "kimi", "harmony". */
 const char *api_parse_family(const struct api_parse *p);
 /* The id that the model gave the call that began last; "" where its family gives none. */
 const char *api_parse_call_id(const struct api_parse *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parser's files share: parse.c has the loop, reasoning and content; parse_calls.c calls
  * whose arguments are JSON; parse_xml.c calls with one tag for each argument; parse_types.c what a
- * tool's schema says of them. */
+ * tool's schema says of them; parse_harmony.c answers that are a row of messages. */
 #ifndef API_PARSE_INTERNAL_H
 #define API_PARSE_INTERNAL_H
 
@@ -37,12 +37,19 @@ enum tag {
     T_INVOKE_END,
     T_PARAM,
     T_PARAM_END,
+    T_H_START,
+    T_H_END,
+    T_H_MESSAGE,
+    T_H_CHANNEL,
+    T_H_CONSTRAIN,
+    T_H_RETURN,
+    T_H_CALL,
     N_TAG
 };
 extern const char *const api_parse_tag[N_TAG];
 #define BIT(t) (1u << (t))
 
-enum family { F_NONE, F_DEEPSEEK, F_HERMES, F_LLAMA, F_JSON, F_GLM, F_MINIMAX, F_KIMI };
+enum family { F_NONE, F_DEEPSEEK, F_HERMES, F_LLAMA, F_JSON, F_GLM, F_MINIMAX, F_KIMI, F_HARMONY };
 
 enum state {
     S_BEGIN, /* nothing but white space yet; reasoning may begin */
@@ -62,7 +69,11 @@ enum state {
     S_X_NEXT,  /* between arguments */
     S_X_KEY,
     S_X_GAP, /* GLM: between a name and its value */
-    S_X_VALUE
+    S_X_VALUE,
+    S_H_HEAD, /* HARMONY: a message's header, then its body */
+    S_H_REASON,
+    S_H_TEXT,
+    S_H_ARGS
 };
 
 enum out_kind { O_NONE, O_TEXT, O_REASON, O_ARGS };
@@ -104,13 +115,15 @@ struct api_parse {
     bool strip;      /* white space at the front of what comes is dropped */
     bool after_call; /* white space is dropped when nothing but calls follow */
     bool in_list, fenced, any_args, muted;
-    bool control;     /* what is stepped over is a control token: it is no text */
-    bool from_reason; /* the call at hand began within reasoning */
-    bool cut_reason;  /* a call ended reasoning: its closing tag may still come */
-    bool named;       /* XML: the name is complete, its tag is not */
-    bool open_str;    /* XML: a value that is a string is on its way out */
-    bool any_call;    /* MINIMAX: of this block */
-    unsigned kinds;   /* XML: of the value at hand */
+    bool control;              /* what is stepped over is a control token: it is no text */
+    bool from_reason;          /* the call at hand began within reasoning */
+    bool cut_reason;           /* a call ended reasoning: its closing tag may still come */
+    bool named;                /* XML: the name is complete, its tag is not */
+    bool open_str;             /* XML: a value that is a string is on its way out */
+    bool any_call;             /* MINIMAX: of this block */
+    bool started;              /* HARMONY: the header at hand has its <|start|> */
+    bool any_text, any_reason; /* HARMONY: some came out */
+    unsigned kinds;            /* XML: of the value at hand */
     int n_call;
     struct str buf; /* fed, not taken yet */
     struct str out; /* on its way to the sink */
@@ -156,5 +169,12 @@ void api_parse_xml_begin(struct api_parse *p, int tag);
 size_t api_parse_xml_step(struct api_parse *p, const char *s, size_t n, bool last);
 unsigned api_parse_xml_tags(const struct api_parse *p);
 void api_parse_xml_finish(struct api_parse *p);
+
+/* ---- parse_harmony.c ---- */
+/* Of the answer's text, n bytes stand in the prompt. */
+void api_parse_harmony_begin(struct api_parse *p, size_t n);
+size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool last);
+unsigned api_parse_harmony_tags(void);
+void api_parse_harmony_finish(struct api_parse *p);
 
 #endif

@@ -439,6 +439,18 @@ static sl_status add_to_trie(tok *t, uint32_t id, sl_err *err)
     return st;
 }
 
+/* In Harmony's vocabularies <|end|> ends a message, of which an answer has several. */
+static void messages_are_no_answers(tok *t)
+{
+    static const char *const text[] = {"<|return|>", "<|call|>", "<|end|>"};
+    int id[3] = {-1, -1, -1};
+    for (int i = 0; i < t->n_vocab; i++)
+        for (int k = 0; k < 3; k++)
+            if ((t->v[i].flags & TOK_F_ADDED) && strcmp(t->v[i].p, text[k]) == 0) id[k] = i;
+    if (id[0] < 0 || id[1] < 0 || id[2] < 0 || id[2] == t->eos) return;
+    t->v[id[2]].flags &= ~(uint32_t)TOK_F_EOG;
+}
+
 sl_status tok_build_end(tok *t, sl_err *err)
 {
     t->max_piece = longest(t);
@@ -454,5 +466,6 @@ sl_status tok_build_end(tok *t, sl_err *err)
         if (e->flags & TOK_F_EOG) e->flags |= TOK_F_CONTROL;
         SL_TRY(add_to_trie(t, (uint32_t)id, err));
     }
+    messages_are_no_answers(t);
     return SL_OK;
 }

@@ -25,6 +25,13 @@
 #define K_CALL_END "<|tool_call_end|>"
 #define K_ARGS "<|tool_call_argument_begin|>"
 #define KEY(k, v) "<arg_key>" k "</arg_key>\n<arg_value>" v "</arg_value>"
+#define ST "<|start|>"
+#define END "<|end|>"
+#define MSG "<|message|>"
+#define CH "<|channel|>"
+#define CON "<|constrain|>"
+#define RET "<|return|>"
+#define CALLH "<|call|>"
 #define PAR(k, v) "<parameter name=\"" k "\">" v "</parameter>\n"
 
 static const char tool_text[] =
@@ -128,6 +135,23 @@ static const struct row rows[] = {
     {"hermes", "none", false, "<tool_call>{\"name\": 7}</tool_call>", "C(<tool_call>{\"name\": 7}</tool_call>)"},
     {"hermes", "none", false, "a <tool_cal b", "C(a <tool_cal b)"},
     {"hermes", "none", false, "a <tool_call", "C(a <tool_call)"},
+    /* Harmony */
+    {"harmony", "harmony", false, CH "analysis" MSG "Hm, so." END ST "assistant" CH "final" MSG "Yes.\n", "R(Hm, so.)C(Yes.\n)"},
+    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "commentary to=functions.f " CON "json" MSG "{\"x\": 1}" CALLH, "R(a)0:f({\"x\": 1})"},
+    {"harmony", "harmony", false, CT("<|channel|>") "analysis" CT("<|message|>") "a <|b|> c" CT("<|end|>") CT("<|start|>") "assistant" CT("<|channel|>") "final" CT("<|message|>") "d", "R(a <|b|> c)C(d)"},
+    {"harmony", "harmony", false, " to=functions.f" CH "commentary json" MSG "{}", "0:f({})"},
+    {"harmony", "harmony", false, CH "analysis to=functions.g code" MSG " {\"a\": [1, 2]} \n" CALLH, "0:g({\"a\": [1, 2]})"},
+    {"harmony", "harmony", false, CH "commentary to=python code" MSG "print(1)\n\nprint(2)" CALLH, "0:python(print(1)\n\nprint(2))"},
+    {"harmony", "harmony", false, CH "commentary" MSG "I look." END ST "assistant" CH "commentary to=functions.f" CON "json" MSG CALLH, "C(I look.)0:f({})"},
+    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "analysis" MSG "b" END ST "assistant" CH "final" MSG "c" END ST "assistant" CH "final" MSG "d" RET, "R(a\nb)C(c\nd)"},
+    {"harmony", "harmony", false, ST "assistant" CH "final" MSG "a < b <|en", "C(a < b <|en)"},
+    {"harmony", "harmony", false, "no header at all < x", "C(no header at all < x)"},
+    {"harmony", "harmony", false, "none" END ST "assistant" CH "final" MSG "b", "C(none\nb)"},
+    {"harmony", "harmony", false, CH "analysis" MSG "cut", "R(cut)"},
+    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assist", "R(a)"},
+    {"harmony", "harmony", false, CH "commentary to=functions.f " CON "json" MSG "{\"a\": ", "0:f({\"a\":)"},
+    {"harmony", "none", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b", "C(a\nb)"},
+    {"none", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b", "C(" CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b)"},
     /* DeepSeek V3 and R1 */
     {"deepseek_v3", "none", false, "Let me see." CALLS CALL "function" SEP "get_weather\n```json\n{\"city\": \"Paris\"}\n```" CALL_END "\n" CALL "function" SEP "f\n```json\n{}\n```" CALL_END CALLS_END,
         "C(Let me see.)0:get_weather({\"city\": \"Paris\"})1:f({})"},
@@ -264,6 +288,13 @@ TEST(api_parse_forms_in_every_cut)
 #define LONG "a_part_of_a_name_that_is_longer_than_any_may_be__"
 static const char *const part[] = {"<think>",
                                    "</think>",
+                                   ST,
+                                   ST "assistant",
+                                   CH "analysis" MSG,
+                                   CH "commentary to=functions.f " CON "json" MSG,
+                                   CT("<|channel|>") "final" CT("<|message|>"),
+                                   END,
+                                   CALLH,
                                    "<tool_call>",
                                    "</tool_call>",
                                    CALLS,
@@ -327,8 +358,8 @@ static const char *const part[] = {"<think>",
 
 TEST(api_parse_random_texts_are_the_same_in_any_cut)
 {
-    static const char *const tool[] = {"none", "hermes", "deepseek_v3", "llama3",
-                                       "json", "glm45",  "minimax_m2",  "kimi_k2"};
+    static const char *const tool[] = {"none",  "hermes",     "deepseek_v3", "llama3", "json",
+                                       "glm45", "minimax_m2", "kimi_k2",     "harmony"};
     struct str in, whole, line;
     const struct json *tools = tool_list();
     str_init(&in, MEM_MISC, 0);
@@ -337,7 +368,7 @@ TEST(api_parse_random_texts_are_the_same_in_any_cut)
     for (uint64_t seed = 1; seed <= 12000; seed++) {
         size_t cut[64];
         int n_cut = 0, n_part = (int)(rng_uniform(seed, 0, 0) * 24);
-        struct api_parse_opts o = {.tool_parser = tool[seed % 8],
+        struct api_parse_opts o = {.tool_parser = tool[seed % 9],
                                    .tool_list = seed % 13 ? tools : NULL,
                                    .reasoning_parser = seed % 3 ? "qwen3" : "none",
                                    .tools = true,
@@ -429,6 +460,7 @@ TEST(api_parse_auto_reads_the_template)
                {"<tool_call>{name}\n<arg_key> </think>", "glm", true},
                {"'<minimax:tool_call>' <think>", "minimax", true},
                {K_CALLS, "kimi", false},
+               {CH "analysis" MSG, "harmony", true},
                {"<|python_tag|>", "llama3", false},
                {"{{ x }}", "json", false},
                {NULL, "json", false}};
@@ -491,8 +523,9 @@ static void no_args(void *u, int i, const char *p, size_t n)
 
 TEST(api_parse_kimi_ids_are_the_models_own)
 {
-    static const char in[] = K_CALLS K_CALL " functions.f:3 " K_ARGS "{}" K_CALL_END K_CALL
-        "functions.g" K_ARGS "{}" K_CALL_END K_CALL "functions.x:y:14" K_ARGS "{}" K_CALL_END;
+    static const char in[] =
+        K_CALLS K_CALL " functions.f:3 " K_ARGS "{}" K_CALL_END K_CALL "functions.g" K_ARGS
+                       "{}" K_CALL_END K_CALL "functions.x:y:14" K_ARGS "{}" K_CALL_END;
     struct api_parse_opts o = {.tool_parser = "kimi_k2", .tools = true};
     struct api_parse *p = NULL;
     struct str ids;

@@ -208,6 +208,23 @@ TEST(tok_gguf_control_tokens_are_known_by_their_text)
     tok_close(t);
 }
 
+/* In Harmony <|end|> ends a message, of which an answer has several; elsewhere it ends an answer. */
+TEST(tok_end_of_a_message_is_no_end_of_an_answer)
+{
+#define WITH(other)                                                                                \
+    KEY_STR("general.architecture", "llama")                                                       \
+    KEY_STR("tokenizer.ggml.model", "gpt2")                                                        \
+    WORDS8("tokenizer.ggml.tokens", "a", "b", "c", "<|return|>", other, "<|end|>", "d", "x")       \
+    "s=tokenizer.ggml.merges u32=9 u32=8 u64=0 "
+    for (int i = 0; i < 2; i++) {
+        tok *t = open_gguf(i ? WITH("<|call|>") : WITH("e"), 4);
+        assert_true(tok_is_special(t, 5) && tok_is_eog(t, 3));
+        assert_int_equal(tok_is_eog(t, 4), i);
+        assert_int_equal(tok_is_eog(t, 5), !i);
+        tok_close(t);
+    }
+}
+
 #define SPM                                                                                        \
     KEY_STR("tokenizer.ggml.model", "llama")                                                       \
     WORDS8("tokenizer.ggml.tokens", "<unk>", "<s>", "</s>", "a", "b", "ab", "\xe2\x96\x81",        \

@@ -5,6 +5,7 @@ check_tools.py BUILD [--full]: --full takes the numbers of the reliability table
 import json
 import random
 import sys
+import tempfile
 import threading
 
 from serve import Server, chat, error_of, rss
@@ -251,7 +252,31 @@ def text_forms(s, family):
         need(f"{family} strict {word}", got == 400 and word.encode() in data, data)
 
 
-for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2"):
+HARMONY = """{{ reasoning_effort }};{% for m in messages %}{% if m.role == 'assistant' %}<|start|>assistant{% if m.thinking %}
+<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif %}{% if 'tool_calls' in m %} to=functions.{{ m.tool_calls[0].function.name }}
+<|channel|>commentary<|message|>{{ m.tool_calls[0].function.arguments|tojson }}<|call|>{% endif %}<|message|>{{ m.content }}
+<|end|>{% else %}{{ m.content }}{% endif %};{% endfor %}{% if tools %}tools{% endif %}"""
+
+
+def harmony(s):
+    """Histories as its templates want them: reasoning as thinking, one text beside a call, three efforts."""
+    call = {"id": "a", "type": "function", "function": {"name": "nothing", "arguments": '{"a": 1}'}}
+    past = [{"role": "user", "content": "u"},
+            {"role": "assistant", "content": "w", "reasoning_content": "r", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "a", "content": "t"},
+            {"role": "assistant", "content": "c", "reasoning_content": "q"}]
+    for effort, want in (("low", "low"), ("minimal", "low"), ("medium", "medium"), ("max", "high")):
+        status, r = s.post("/apply-template", {"messages": past, "tools": TOOLS, "reasoning_effort": effort})
+        text = (r.get("prompt") or "").replace("\n", "")
+        need(f"harmony's history {effort}", status == 200 and text == want + ";u;<|start|>assistant"
+             "<|channel|>analysis<|message|>rw<|end|> to=functions.nothing<|channel|>commentary<|message|>"
+             '{"a": 1}<|call|><|message|><|end|>;t;<|start|>assistant<|channel|>analysis<|message|>q<|end|>'
+             "<|message|>c<|end|>;tools", r)
+    status, r = s.post(CHAT, chat("Go", tools=TOOLS, tool_choice="required", seed=1, temperature=1.3, max_tokens=300))
+    need("harmony by its template", status == 200 and r["choices"][0]["message"]["content"] is None, r)
+
+
+for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2", "harmony"):
     with Server("--tool-parser", fam) as server:
         forced(server, fam, 100 if FULL else 12)
         strict(server, fam, 200 if FULL else 12)
@@ -263,6 +288,11 @@ for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2"
                 part(server)
             cache(server, 10000 if FULL else 400)
         need("exit", server.stop() == 0)
+with tempfile.TemporaryDirectory() as tmp:
+    with open(f"{tmp}/t.jinja", "w") as f:
+        f.write(HARMONY)
+    with Server("--chat-template", f"{tmp}/t.jinja") as server:
+        harmony(server)
 with Server("--tool-parser", "none") as server:
     got = server.call("POST", CHAT, chat(tools=TOOLS, tool_choice="required"))
     need("no parser", got[0] == 400 and b"--tool-parser none" in got[2], got)

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Harmony (gpt-oss): an answer is a row of messages, each a header and a body:
+ *   <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...
+ * The prompt ends inside the first header. What a body is, its header says: one with a recipient
+ * (to=functions.NAME, before or after the channel) is a call, whatever its channel; else the
+ * channel analysis is reasoning and every other one content. Headers come out only where they turn
+ * out to be none: text that no <|message|> follows. */
+#include <string.h>
+
+#include "api/parse_internal.h"
+
+#define HEAD_MAX ((size_t)512) /* bytes of a header */
+
+/* In a header: <|channel|> becomes this byte, <|constrain|> the other. Text has neither. */
+#define CHANNEL '\x01'
+#define CONSTRAIN '\x02'
+
+void api_parse_harmony_begin(struct api_parse *p, size_t n)
+{
+    p->state = n ? S_H_TEXT : S_H_HEAD; /* a message that goes on is an answer's last one */
+    p->any_text = n > 0;
+    p->strip = false;
+}
+
+/* ---- headers ---- */
+
+/* The first word of s, n bytes, that begins with key, without it; NULL = none. */
+static const char *word_after(const char *s, size_t n, const char *key, size_t *n_word)
+{
+    size_t k = strlen(key);
+    for (size_t i = 0; i + k <= n; i++) {
+        bool begins = i == 0 || api_parse_white(s[i - 1]) || s[i - 1] == CHANNEL;
+        if (!begins || memcmp(s + i, key, k) != 0) continue;
+        size_t end = i + k;
+        while (end < n && !api_parse_white(s[end]) && s[end] != CHANNEL && s[end] != CONSTRAIN)
+            end++;
+        *n_word = end - i - k;
+        return s + i + k;
+    }
+    return NULL;
+}
+
+static bool is_word(const char *s, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(s, word, n) == 0;
+}
+
+/* The function that the message calls; NULL: it is no call. */
+static const char *recipient(const struct api_parse *p, size_t *n)
+{
+    static const char own[] = "functions.";
+    size_t k = sizeof own - 1;
+    const char *to = word_after(p->head.p, p->head.n, "to=", n);
+    if (!to || !p->tools || !*n || is_word(to, *n, "assistant") || is_word(to, *n, "user") ||
+        is_word(to, *n, "all"))
+        return NULL;
+    if (*n > k && memcmp(to, own, k) == 0) {
+        to += k;
+        *n -= k;
+    }
+    return to;
+}
+
+static bool is_analysis(const struct api_parse *p)
+{
+    const char *c = p->head.n ? memchr(p->head.p, CHANNEL, p->head.n) : NULL;
+    size_t n = 0;
+    if (!c) return false;
+    c++;
+    const char *word = word_after(c, (size_t)(p->head.p + p->head.n - c), "", &n);
+    return word && is_word(word, n, "analysis");
+}
+
+/* A header is whole: what follows is its body. */
+static void begin_body(struct api_parse *p)
+{
+    size_t n = 0;
+    const char *to = recipient(p, &n);
+    if (to) {
+        api_parse_begin_call(p, to, n);
+        p->state = S_H_ARGS;
+    } else {
+        p->state = p->reasoning && is_analysis(p) ? S_H_REASON : S_H_TEXT;
+        p->strip = p->state == S_H_REASON ? p->any_reason : p->any_text;
+    }
+    str_clear(&p->head);
+}
+
+static void end_body(struct api_parse *p)
+{
+    if (p->state == S_H_ARGS) {
+        api_parse_end_call(p);
+        str_clear(&p->gap);
+    }
+    str_clear(&p->head);
+    p->started = false;
+    p->state = S_H_HEAD;
+}
+
+static void put_body(struct api_parse *p, const char *s, size_t n)
+{
+    bool reason = p->state == S_H_REASON, *any = reason ? &p->any_reason : &p->any_text;
+    if (p->state == S_H_ARGS) {
+        size_t white = api_parse_white_run(s, n);
+        if (white == n) {
+            if (p->any_args) api_parse_hold_white(p, s, n, p->muted ? O_NONE : O_ARGS);
+            return;
+        }
+        if (p->any_args) api_parse_put_args(p, str_c(&p->gap), p->gap.n);
+        str_clear(&p->gap);
+        api_parse_put_args(p, s, n);
+        return;
+    }
+    if (p->strip) api_parse_put(p, reason ? O_REASON : O_TEXT, "\n", 1); /* of a later message */
+    p->strip = false;
+    *any = true;
+    api_parse_put(p, reason ? O_REASON : O_TEXT, s, n);
+}
+
+/* What was taken for a header is content: the model does without. */
+static void no_header(struct api_parse *p)
+{
+    p->state = S_H_TEXT;
+    p->strip = p->any_text;
+    for (size_t i = 0; i < p->head.n; i++)
+        if (p->head.p[i] != CHANNEL && p->head.p[i] != CONSTRAIN) put_body(p, p->head.p + i, 1);
+    str_clear(&p->head);
+}
+
+/* Text that stands where a header should begin. */
+static bool is_bare(const struct api_parse *p)
+{
+    size_t n = 0;
+    if (word_after(str_c(&p->head), p->head.n, "to=", &n)) return false;
+    return !p->started && api_parse_white_run(str_c(&p->head), p->head.n) < p->head.n &&
+           !memchr(p->head.p, CHANNEL, p->head.n);
+}
+
+/* ---- tags ---- */
+
+static void take_tag(struct api_parse *p, enum tag t)
+{
+    bool head = p->state == S_H_HEAD;
+    switch (t) {
+    case T_H_MESSAGE:
+        if (head) begin_body(p);
+        break;
+    case T_H_CHANNEL:
+        if (!head) end_body(p);
+        if (p->head.n < HEAD_MAX) str_putc(&p->head, CHANNEL);
+        break;
+    case T_H_CONSTRAIN:
+        if (head && p->head.n < HEAD_MAX) str_putc(&p->head, CONSTRAIN);
+        break;
+    default: /* an end, or the start of the next one */
+        if (head && is_bare(p)) no_header(p);
+        end_body(p);
+        p->started = t == T_H_START;
+        break;
+    }
+}
+
+#define TAGS                                                                                       \
+    (BIT(T_H_START) | BIT(T_H_END) | BIT(T_H_MESSAGE) | BIT(T_H_CHANNEL) | BIT(T_H_CONSTRAIN) |    \
+     BIT(T_H_RETURN) | BIT(T_H_CALL))
+
+unsigned api_parse_harmony_tags(void)
+{
+    return TAGS;
+}
+
+size_t api_parse_harmony_step(struct api_parse *p, const char *s, size_t n, bool last)
+{
+    int t = -1;
+    size_t k = api_parse_white_run(s, n);
+    if (!k) k = api_parse_run_of(s, n, last, TAGS, &t);
+    if (!k) return 0;
+    if (t >= 0) {
+        take_tag(p, (enum tag)t);
+        return k;
+    }
+    if (p->state != S_H_HEAD) {
+        put_body(p, s, k);
+        return k;
+    }
+    k = BASE_MIN(k, HEAD_MAX + 1 - p->head.n);
+    str_put(&p->head, s, k);
+    if (p->head.n > HEAD_MAX) no_header(p);
+    return k;
+}
+
+/* The end: what has begun as a header is one that was cut off. */
+void api_parse_harmony_finish(struct api_parse *p)
+{
+    if (p->state == S_H_HEAD && is_bare(p)) no_header(p);
+    end_body(p);
+}
