@@ -116,7 +116,7 @@ static void check_runs(struct inspect *v)
 static sl_status gather(struct inspect *v, const char *path, struct arena *a, sl_err *err)
 {
     SL_TRY(io_open(path, false, &v->io, err));
-    sl_status st = model_cfg_read(v->io, a, &v->cfg, &v->why_not);
+    sl_status st = arch_cfg_read(v->io, a, &v->cfg, &v->why_not);
     if (st == SL_NOMEM) {
         *err = v->why_not;
         return st;
@@ -138,7 +138,7 @@ static sl_status gather(struct inspect *v, const char *path, struct arena *a, sl
     v->n_vocab = guess_vocab(v);
     v->n_ctx = plain_number(v, "context_length", "max_position_embeddings");
     if (v->has_cfg) {
-        model_count_params(v->io, &v->cfg, &v->params, &v->active);
+        arch_count_params(v->io, &v->cfg, &v->params, &v->active);
         v->n_layer = v->cfg.n_layer;
         v->n_vocab = v->cfg.n_vocab;
         v->n_ctx = v->cfg.n_ctx_train;
@@ -158,7 +158,7 @@ static void shape_text(const struct tensor *t, char *buf, size_t cap)
     if (n < cap) snprintf(buf + n, cap - n, "]");
 }
 
-static void print_shape_line(const struct model_cfg *c)
+static void print_shape_line(const struct arch_cfg *c)
 {
     printf("shape        %d layers, width %d, %d heads", c->n_layer, c->d_model, c->n_head);
     if (c->kv_lora)
@@ -354,11 +354,11 @@ static void json_kernels(struct json_w *w)
 
 static void json_experts(const struct inspect *v, struct json_w *w)
 {
-    const struct model_cfg *c = &v->cfg;
+    const struct arch_cfg *c = &v->cfg;
     text_jw_key(w, "experts");
     text_jw_arr(w);
     for (int i = 0; v->has_cfg && c->n_expert && i < c->n_layer + c->n_mtp; i++)
-        text_jw_int(w, c->moe_layer[i] ? c->n_expert : 0);
+        text_jw_int(w, c->layer[i].ffn == ARCH_MOE ? c->n_expert : 0);
     text_jw_arr_end(w);
 }
 

@@ -148,13 +148,13 @@ static sl_status print_file(const char *path, struct arena *a, sl_err *err)
 
 sl_status inspect_experts(const struct inspect *v, const char *file, struct arena *a, sl_err *err)
 {
-    const struct model_cfg *c = &v->cfg;
+    const struct arch_cfg *c = &v->cfg;
     if (file) return print_file(file, a, err);
     if (!v->has_cfg || c->n_expert == 0)
         printf("no routed experts%s\n", v->has_cfg ? "" : " that this version knows of");
     for (int i = 0; v->has_cfg && c->n_expert && i < c->n_layer + c->n_mtp; i++) {
         const char *mtp = i >= c->n_layer ? " (MTP)" : "";
-        if (c->moe_layer[i])
+        if (c->layer[i].ffn == ARCH_MOE)
             printf("layer %3d%s  %d experts, %d used, %d shared\n", i, mtp, c->n_expert,
                    c->n_expert_used, c->n_shared);
         else

@@ -12,7 +12,7 @@
 
 struct inspect {
     io_model *io;
-    struct model_cfg cfg;
+    struct arch_cfg cfg;
     bool has_cfg;
     sl_err why_not; /* why it can not be run; code SL_OK = it can */
     char arch[64];

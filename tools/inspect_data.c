@@ -97,7 +97,7 @@ static sl_status packed_bytes(const io_model *io, int i, int64_t *n, sl_err *err
 /* The step's buffers for T tokens: residual stream and its copy, hidden states, queries, keys,
  * values, outputs, feed-forward; the products' inputs are prepared beside them, which about doubles
  * it. */
-static int64_t act_bytes(const struct model_cfg *c, int64_t n_seq)
+static int64_t act_bytes(const struct arch_cfg *c, int64_t n_seq)
 {
     int64_t D = c->d_model, d_ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
     int64_t q = (int64_t)c->n_head * c->d_head;
@@ -109,7 +109,7 @@ static int64_t act_bytes(const struct model_cfg *c, int64_t n_seq)
 
 /* What each worker keeps for itself: a row of scores or materialised keys, and the products'
  * scratch. */
-static int64_t scratch_bytes(const struct model_cfg *c, int64_t n_ctx, int64_t n_thread)
+static int64_t scratch_bytes(const struct arch_cfg *c, int64_t n_ctx, int64_t n_thread)
 {
     int64_t wide = BASE_MAX(BASE_MAX(c->d_ff, c->d_model), c->n_head * BASE_MAX(c->d_head, c->d_v));
     int64_t mat = c->kv_lora ? n_ctx * (c->d_nope + c->d_v) * 4 : 0;

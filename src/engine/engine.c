@@ -61,7 +61,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
 
 static enum dev_acts acts_of(const sl_engine *e)
 {
-    bool small = e->opts.acts == SL_ACTS_AUTO && model_wants_f32(e->m->io, &e->m->cfg);
+    bool small = e->opts.acts == SL_ACTS_AUTO && arch_wants_f32(e->m->io, &e->m->cfg);
     return small ? DEV_ACTS_F32 : (enum dev_acts)e->opts.acts;
 }
 

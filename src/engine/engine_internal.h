@@ -44,7 +44,7 @@ struct sl_model {
         sl_err why;
     } tmpl[2]; /* [1]: with tools; its t is NULL where it is the same as [0] */
     struct arena arena;
-    struct model_cfg cfg;
+    struct arch_cfg cfg;
     bool has_cfg;
     char *name;
     int64_t params, active_params, bytes;

@@ -133,9 +133,9 @@ static sl_status fill(sl_model *m, const char *name, const sl_model_opts *opts, 
         }
         return list_tokens(m, tok_n_vocab(m->tok), err);
     }
-    SL_TRY(model_cfg_read(m->io, &m->arena, &m->cfg, err));
+    SL_TRY(arch_cfg_read(m->io, &m->arena, &m->cfg, err));
     m->has_cfg = true;
-    model_count_params(m->io, &m->cfg, &m->params, &m->active_params);
+    arch_count_params(m->io, &m->cfg, &m->params, &m->active_params);
     for (int i = 0; i < io_n_tensor(m->io); i++)
         m->bytes += (int64_t)io_tensor(m->io, i)->n_bytes;
     if (m->pack_cache != SL_PACK_IGNORE) engine_pack_find(m);

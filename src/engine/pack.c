@@ -188,7 +188,7 @@ static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts 
     dev *d = NULL;
     io_pack *p = NULL;
     struct watch w = {o->progress, o->user};
-    bool f32 = model_wants_f32(m->io, &m->cfg);
+    bool f32 = arch_wants_f32(m->io, &m->cfg);
     struct dev_opts dopts = {.n_thread = o->n_thread, .acts = f32 ? DEV_ACTS_F32 : DEV_ACTS_AUTO};
     int64_t t0 = clock_now_ns();
     if (dst) {

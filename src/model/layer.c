@@ -4,16 +4,18 @@
 
 static void qk_norm(struct model *m, const struct dev_step *b, float *x, const float *w, int n_head)
 {
-    const struct model_cfg *c = &m->cfg;
-    struct dev_norm p = {.x = x, .w = w, .eps = c->norm_eps, .n = c->d_head, .n_row = b->n_tok * n_head, .y = x};
+    const struct arch_cfg *c = &m->cfg;
+    int n = c->qk_norm_whole ? n_head * c->d_head : c->d_head;
+    struct dev_norm p = {.x = x, .w = w, .eps = c->norm_eps, .n = n,
+                         .n_row = b->n_tok * n_head * c->d_head / n, .y = x};
     dev_norm(m->d, b, &p);
 }
 
 static void rope(struct model *m, const struct dev_step *b, float *x, int n_head)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     struct dev_rope p = {.x = x, .n_head = n_head, .ldx = (int64_t)n_head * c->d_head, .ldx_h = c->d_head,
-                         .n_rot = c->n_rot, .style = c->rope_style == MODEL_ROPE_PAIRS, .freq = m->rope_freq,
+                         .n_rot = c->n_rot, .style = c->rope_style == ARCH_ROPE_PAIRS, .freq = m->rope_freq,
                          .mscale = (float)c->yarn_mscale};
     dev_rope(m->d, b, &p);
 }
@@ -21,7 +23,7 @@ static void rope(struct model *m, const struct dev_step *b, float *x, int n_head
 static void gqa_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                      int il)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int nk = c->n_head_kv * c->d_head;
     struct dev_matmul qkv = {.act = m->a_attn, .n_row = b->n_tok, .n_mat = 3, .w = {l->q, l->k, l->v},
                              .bias = {l->q_bias, l->k_bias, l->v_bias}, .y = {m->q, m->k, m->v}};
@@ -48,7 +50,7 @@ static void count_routed(struct model *m, int il, int n_tok)
 
 static void moe_step(struct model *m, const struct dev_step *b, const struct layer *l, int il)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     struct dev_matmul gate = {.act = m->a_ffn, .n_row = b->n_tok, .n_mat = 1, .w = {l->router}, .y = {m->logit_r}};
     dev_matmul(m->d, b, &gate);
     struct dev_route rt = {.logit = m->logit_r, .bias = l->router_bias, .n_tok = b->n_tok, .n_expert = c->n_expert,
@@ -73,7 +75,7 @@ static void moe_step(struct model *m, const struct dev_step *b, const struct lay
 void model_layer_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                       int il, bool first)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     float *tap_y = m->tap_fn ? m->tap_y : NULL;
     m->tap_layer = il;
     struct dev_norm an = {.x = m->x, .r = first ? NULL : m->r, .w = l->attn_norm, .eps = c->norm_eps,
@@ -105,7 +107,7 @@ void model_layer_step(struct model *m, dev_kv *kv, const struct dev_step *b, con
 void model_head_step(struct model *m, const struct dev_step *b, const float *norm,
                      const dev_mat *head)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int n_row = b->want & DEV_WANT_LOGITS ? b->n_row : 0;
     bool all = n_row == b->n_tok;
     struct dev_norm fin = {.x = m->x, .r = m->r, .w = norm, .eps = c->norm_eps, .n = c->d_model, .n_row = b->n_tok,

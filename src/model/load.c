@@ -190,11 +190,11 @@ static sl_status biased_matrix(struct model *m, const io_model *io, const char *
     return pack(m, io, name, &w, NULL, 1, use, out, err);
 }
 
-static sl_status matrix(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows, int64_t cols,
+static sl_status matrix(struct model *m, const io_model *io, int il, enum arch_role role, int64_t rows, int64_t cols,
                         enum dev_use use, dev_mat **out, sl_err *err)
 {
     char name[MAX_NAME];
-    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
     if (!m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
         return biased_matrix(m, io, name, rows, cols, use, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
@@ -239,16 +239,16 @@ out:
     return st;
 }
 
-static sl_status vector(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
+static sl_status vector(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float **out,
                         sl_err *err)
 {
     char name[MAX_NAME];
-    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
     return named_vector(m, io, name, n, out, err);
 }
 
 /* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
-static sl_status stored_bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, float **out,
+static sl_status stored_bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float **out,
                              sl_err *err)
 {
     char name[MAX_NAME], own[MAX_NAME];
@@ -256,8 +256,8 @@ static sl_status stored_bias(struct model *m, const io_model *io, int il, enum m
     void *host = NULL;
     bool any = false;
     if (io_model_pack(io)) return SL_OK; /* it has become the layer's own there */
-    model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
-    model_tensor_name(m->kind, role, il, 0, "bias", own, sizeof own);
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "bias", own, sizeof own);
     SL_TRY(io_weight(io, name, &w, err));
     if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != n) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(float), &host, err));
@@ -269,20 +269,20 @@ static sl_status stored_bias(struct model *m, const io_model *io, int il, enum m
 }
 
 /* A bias: required when must is set, NULL when the file has none. */
-static sl_status bias(struct model *m, const io_model *io, int il, enum model_role role, int64_t n, bool must,
+static sl_status bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, bool must,
                       float **out, sl_err *err)
 {
     char name[MAX_NAME];
     SL_TRY(stored_bias(m, io, il, role, n, out, err));
-    if (*out || !model_reads_bias(io, &m->cfg, role)) return SL_OK;
-    model_tensor_name(m->kind, role, il, 0, "bias", name, sizeof name);
+    if (*out || !arch_reads_bias(io, &m->cfg, role)) return SL_OK;
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "bias", name, sizeof name);
     if (!must && !io_find(io, name)) return SL_OK;
     return named_vector(m, io, name, n, out, err);
 }
 
 static sl_status load_gqa(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head, nk = (int64_t)c->n_head_kv * c->d_head;
     SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     SL_TRY(matrix(m, io, il, ROLE_K, nk, D, DEV_USE_MATMUL, &l->k, err));
@@ -293,8 +293,8 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
     SL_TRY(bias(m, io, il, ROLE_V, nk, c->attn_bias, &l->v_bias, err));
     SL_TRY(bias(m, io, il, ROLE_O, D, false, &l->o_bias, err));
     if (c->qk_norm) {
-        SL_TRY(vector(m, io, il, ROLE_Q_NORM, c->d_head, &l->q_norm, err));
-        SL_TRY(vector(m, io, il, ROLE_K_NORM, c->d_head, &l->k_norm, err));
+        SL_TRY(vector(m, io, il, ROLE_Q_NORM, c->qk_norm_whole ? nq : c->d_head, &l->q_norm, err));
+        SL_TRY(vector(m, io, il, ROLE_K_NORM, c->qk_norm_whole ? nk : c->d_head, &l->k_norm, err));
     }
     return SL_OK;
 }
@@ -304,7 +304,7 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
 static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool keys, void **owned, struct weight *out,
                             sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v, stride = nope + v;
     int64_t rows = keys ? r : v, cols = keys ? nope : r;
     struct dev_info info;
@@ -347,20 +347,21 @@ static sl_status pack_stack(struct model *m, const io_model *io, const char *nam
 
 static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v;
     char name[MAX_NAME], key_k[MAX_NAME], key_v[MAX_NAME];
     struct weight kb, vb, both;
-    model_tensor_name(IO_GGUF, ROLE_K_B, il, 0, "weight", key_k, sizeof key_k); /* whatever the source's spelling */
-    model_tensor_name(IO_GGUF, ROLE_V_B, il, 0, "weight", key_v, sizeof key_v);
+    static const struct arch_naming gguf = {IO_GGUF, NULL};
+    arch_tensor_name(&gguf, ROLE_K_B, il, 0, "weight", key_k, sizeof key_k); /* whatever the source's spelling */
+    arch_tensor_name(&gguf, ROLE_V_B, il, 0, "weight", key_v, sizeof key_v);
     if (m->opts.pack) {
         SL_TRY(map(m, key_k, (int)H, false, r, nope, DEV_USE_EXACT, &l->k_b, err));
         return map(m, key_v, (int)H, false, v, r, DEV_USE_EXACT, &l->v_b, err);
     }
-    model_tensor_name(m->kind, ROLE_K_B, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_K_B, il, 0, "weight", name, sizeof name);
     if (m->kind == IO_GGUF && io_find(io, name)) { /* the split spelling */
         SL_TRY(get_weight(io, name, &kb, err));
-        model_tensor_name(m->kind, ROLE_V_B, il, 0, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, ROLE_V_B, il, 0, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &vb, err));
         if (kb.rows == nope && kb.cols == H * r && nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
             return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
@@ -370,7 +371,7 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
         SL_TRY(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
         return pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err);
     }
-    model_tensor_name(m->kind, ROLE_KV_B, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_KV_B, il, 0, "weight", name, sizeof name);
     SL_TRY(get_weight(io, name, &both, err));
     SL_TRY(want_shape(&both, H * (nope + v), r, err));
     void *own_k = NULL, *own_v = NULL;
@@ -387,7 +388,7 @@ out:
 
 static sl_status load_mla(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head;
     if (c->q_lora) {
         SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_LATENT, &l->q_a, err));
@@ -409,14 +410,14 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     char name[MAX_NAME], name_up[MAX_NAME];
     struct weight gate, up;
     int64_t D = m->cfg.d_model;
-    model_tensor_name(m->kind, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
     enum dev_use use = shared ? DEV_USE_PLAIN : DEV_USE_MATMUL; /* a shared expert is as precise as the others */
     if (m->opts.pack) {
         SL_TRY(map(m, name, 1, true, F, D, use, &l->gate_up, err));
     } else {
         SL_TRY(get_weight(io, name, &gate, err));
         SL_TRY(want_shape(&gate, F, D, err));
-        model_tensor_name(m->kind, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
+        arch_tensor_name(&m->cfg.naming, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
         SL_TRY(get_weight(io, name_up, &up, err));
         SL_TRY(want_shape(&up, F, D, err));
         SL_TRY(pack(m, io, name, &gate, &up, 1, use, &l->gate_up, err));
@@ -438,24 +439,24 @@ static sl_status fused_weights(struct model *m, const io_model *io, const char *
 }
 
 /* The E matrices of one role: a stack in GGUF, one tensor each in HF. */
-static sl_status expert_weights(struct model *m, const io_model *io, int il, enum model_role role, int64_t rows,
+static sl_status expert_weights(struct model *m, const io_model *io, int il, enum arch_role role, int64_t rows,
                                 int64_t cols, struct weight *w, sl_err *err)
 {
     int E = m->cfg.n_expert;
     char name[MAX_NAME];
     struct weight all;
     if (m->kind == IO_GGUF) {
-        model_tensor_name(m->kind, ROLE_GATE_UP_EXPS, il, 0, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, ROLE_GATE_UP_EXPS, il, 0, "weight", name, sizeof name);
         if (role != ROLE_DOWN_EXPS && io_find(io, name))
             return fused_weights(m, io, name, role == ROLE_UP_EXPS, rows, cols, w, err);
-        model_tensor_name(m->kind, role, il, 0, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &all, err));
         SL_TRY(want_shape(&all, E * rows, cols, err));
         for (int e = 0; e < E; e++) w[e] = weight_rows(&all, e * rows, rows);
         return SL_OK;
     }
     for (int e = 0; e < E; e++) {
-        model_tensor_name(m->kind, role, il, e, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, role, il, e, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &w[e], err));
         SL_TRY(want_shape(&w[e], rows, cols, err));
     }
@@ -470,8 +471,8 @@ static sl_status load_experts(struct model *m, const io_model *io, int il, struc
     char name[MAX_NAME], name_down[MAX_NAME];
     void *p = NULL;
     sl_status st = SL_OK;
-    model_tensor_name(m->kind, ROLE_GATE_EXPS, il, 0, "weight", name, sizeof name);
-    model_tensor_name(m->kind, ROLE_DOWN_EXPS, il, 0, "weight", name_down, sizeof name_down);
+    arch_tensor_name(&m->cfg.naming, ROLE_GATE_EXPS, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_DOWN_EXPS, il, 0, "weight", name_down, sizeof name_down);
     if (m->opts.pack) {
         SL_TRY(map(m, name, E, true, F, D, DEV_USE_EXPERTS, &l->gate_up_exps, err));
         return map(m, name_down, E, false, D, F, DEV_USE_EXPERTS, &l->down_exps, err);
@@ -492,7 +493,7 @@ out:
 static void router_bias_name(const struct model *m, const io_model *io, int il, char *name, int n)
 {
     static const char *const tail[] = {"", ".weight"};
-    model_tensor_name(m->kind, ROLE_ROUTER_BIAS, il, 0, "", name, n);
+    arch_tensor_name(&m->cfg.naming, ROLE_ROUTER_BIAS, il, 0, "", name, n);
     for (int i = 0; i < 2 && m->kind == IO_GGUF && !io_find(io, name); i++) {
         char other[MAX_NAME];
         snprintf(other, sizeof other, "blk.%d.exp_probs_b%s", il, tail[i]);
@@ -502,7 +503,7 @@ static void router_bias_name(const struct model *m, const io_model *io, int il, 
 
 static sl_status load_moe(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     char name[MAX_NAME];
     SL_TRY(matrix(m, io, il, ROLE_ROUTER, c->n_expert, c->d_model, DEV_USE_EXACT, &l->router, err));
     router_bias_name(m, io, il, name, sizeof name);
@@ -516,29 +517,29 @@ static sl_status load_moe(struct model *m, const io_model *io, int il, struct la
     return c->n_shared ? load_ffn(m, io, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err) : SL_OK;
 }
 
-sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l, sl_err *err)
+sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
-    l->is_moe = is_moe;
-    l->n_window = c->window_layer[il] ? c->n_window : 0;
+    const struct arch_cfg *c = &m->cfg;
+    l->is_moe = c->layer[il].ffn == ARCH_MOE;
+    l->n_window = c->layer[il].n_window;
     SL_TRY(vector(m, io, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(vector(m, io, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
-    if (c->kv_lora) SL_TRY(load_mla(m, io, il, l, err));
+    if (c->layer[il].mixer == ARCH_MLA) SL_TRY(load_mla(m, io, il, l, err));
     else SL_TRY(load_gqa(m, io, il, l, err));
-    if (is_moe) return load_moe(m, io, il, l, err);
+    if (l->is_moe) return load_moe(m, io, il, l, err);
     if (c->d_ff < 1) return SL_FAIL(err, FORMAT, "%s: the feed-forward width is missing", io_path(io));
     return load_ffn(m, io, il, false, c->d_ff, l, err);
 }
 
 sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
-    SL_TRY(named_matrix(m, io, model_global_name(m->kind, GLOBAL_EMBED), c->n_vocab, c->d_model, DEV_USE_EMBED, &m->embed,
+    const struct arch_cfg *c = &m->cfg;
+    SL_TRY(named_matrix(m, io, arch_global_name(m->kind, GLOBAL_EMBED), c->n_vocab, c->d_model, DEV_USE_EMBED, &m->embed,
                         err));
-    SL_TRY(named_vector(m, io, model_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
+    SL_TRY(named_vector(m, io, arch_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
     m->head = m->embed;
     if (c->tied_head) return SL_OK;
-    return named_matrix(m, io, model_global_name(m->kind, GLOBAL_HEAD), c->n_vocab, c->d_model, DEV_USE_MATMUL, &m->head, err);
+    return named_matrix(m, io, arch_global_name(m->kind, GLOBAL_HEAD), c->n_vocab, c->d_model, DEV_USE_MATMUL, &m->head, err);
 }
 
 /* Is there a tensor of that name with other bytes than the main one's? Published files hold the embedding and the head a second time. */
@@ -552,7 +553,7 @@ static bool differs(const struct model *m, const io_model *io, const char *name,
 
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     struct mtp *t = &m->mtp[i];
     int il = c->n_layer + i;
     int64_t D = c->d_model;
@@ -560,17 +561,17 @@ sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err
     SL_TRY(vector(m, io, il, ROLE_MTP_ENORM, D, &t->enorm, err));
     SL_TRY(vector(m, io, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
     SL_TRY(matrix(m, io, il, ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh, err));
-    model_tensor_name(m->kind, ROLE_MTP_HEAD_NORM, il, 0, "weight", name, sizeof name);
+    arch_tensor_name(&m->cfg.naming, ROLE_MTP_HEAD_NORM, il, 0, "weight", name, sizeof name);
     if (io_find(io, name)) SL_TRY(named_vector(m, io, name, D, &t->head_norm, err));
     else t->head_norm = m->norm;
     t->embed = m->embed;
     t->head = m->head;
-    model_tensor_name(m->kind, ROLE_MTP_EMBED, il, 0, "weight", name, sizeof name);
-    if (differs(m, io, name, model_global_name(m->kind, GLOBAL_EMBED)))
+    arch_tensor_name(&m->cfg.naming, ROLE_MTP_EMBED, il, 0, "weight", name, sizeof name);
+    if (differs(m, io, name, arch_global_name(m->kind, GLOBAL_EMBED)))
         SL_TRY(matrix(m, io, il, ROLE_MTP_EMBED, c->n_vocab, D, DEV_USE_EMBED, &t->embed, err));
-    model_tensor_name(m->kind, ROLE_MTP_HEAD, il, 0, "weight", name, sizeof name);
-    const char *head = model_global_name(m->kind, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD);
+    arch_tensor_name(&m->cfg.naming, ROLE_MTP_HEAD, il, 0, "weight", name, sizeof name);
+    const char *head = arch_global_name(m->kind, c->tied_head ? GLOBAL_EMBED : GLOBAL_HEAD);
     if (differs(m, io, name, head))
         SL_TRY(matrix(m, io, il, ROLE_MTP_HEAD, c->n_vocab, D, DEV_USE_MATMUL, &t->head, err));
-    return model_load_layer(m, io, il, c->moe_layer[il], &t->layer, err);
+    return model_load_layer(m, io, il, &t->layer, err);
 }

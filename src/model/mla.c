@@ -16,7 +16,7 @@
 
 /* Materialising pays when at least crit = r * (nope + v) / (2r - nope - v) queries share a key. A prompt in one chunk breaks even when it is a little longer than where it
  * begins to be materialised; much earlier than crit would only keep short answers from being found again as parts of the next prompt. */
-int model_mla_expand_from(const struct model_cfg *c)
+int model_mla_expand_from(const struct arch_cfg *c)
 {
     int64_t gain = 2ll * c->kv_lora - c->d_nope - c->d_v;
     if (gain <= 0) return INT_MAX;
@@ -27,7 +27,7 @@ int model_mla_expand_from(const struct model_cfg *c)
 
 static void queries(struct model *m, const struct dev_step *b, const struct layer *l)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     if (!c->q_lora) {
         struct dev_matmul p = {.act = m->a_attn, .n_row = b->n_tok, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {m->q, m->k}};
         dev_matmul(m->d, b, &p);
@@ -51,9 +51,9 @@ static void queries(struct model *m, const struct dev_step *b, const struct laye
 static void rope(struct model *m, const struct dev_step *b, float *x, int n_head, int64_t ld,
                  int64_t ld_h)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     struct dev_rope p = {.x = x, .n_head = n_head, .ldx = ld, .ldx_h = ld_h, .n_rot = c->n_rot,
-                         .style = c->rope_style == MODEL_ROPE_PAIRS, .freq = m->rope_freq,
+                         .style = c->rope_style == ARCH_ROPE_PAIRS, .freq = m->rope_freq,
                          .mscale = (float)c->yarn_mscale};
     dev_rope(m->d, b, &p);
 }
@@ -61,7 +61,7 @@ static void rope(struct model *m, const struct dev_step *b, float *x, int n_head
 void model_mla_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                     int il)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t row = c->kv_lora + c->d_rope;
     queries(m, b, l);
     struct dev_norm n = {.x = m->k,

@@ -64,7 +64,7 @@ static sl_status open_input(struct model *m, enum input in, int n_col, dev_act *
 
 static sl_status open_inputs(struct model *m, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int D = c->d_model, n_mat = 0;
     const dev_mat *heads[1 + 16], *ehs[16];
     int ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
@@ -93,7 +93,7 @@ static sl_status buffer(struct model *m, int64_t rows, int64_t cols, void *out, 
     return SL_OK;
 }
 
-static struct dev_plan shapes(const struct model_cfg *c, int n_ctx)
+static struct dev_plan shapes(const struct arch_cfg *c, int n_ctx)
 {
     return (struct dev_plan){.n_ctx = n_ctx, .n_head = c->n_head, .d_k = c->d_head,
                              .d_v = c->kv_lora ? c->d_v : c->d_head, .mla_r = c->kv_lora,
@@ -102,7 +102,7 @@ static struct dev_plan shapes(const struct model_cfg *c, int n_ctx)
                              .n_layer = c->n_layer + c->n_mtp};
 }
 
-int64_t model_keep_bytes(const struct model_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx)
+int64_t model_keep_bytes(const struct arch_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx)
 {
     struct dev_plan p = shapes(cfg, n_ctx);
     return cfg->kv_lora && model_mla_expand_from(cfg) < n_ctx ? dev_keep_bytes(name, &p, acts) : 0;
@@ -110,7 +110,7 @@ int64_t model_keep_bytes(const struct model_cfg *cfg, const char *name, enum dev
 
 static sl_status open_buffers(struct model *m, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
     int64_t nq = (int64_t)c->n_head * c->d_head, nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)c->n_head_kv * c->d_head;
     int64_t ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
@@ -150,9 +150,9 @@ static sl_status open_buffers(struct model *m, sl_err *err)
 /* Layers that the device may run together: keys and values per head, dense, all with the same window. */
 static sl_status open_stack(struct model *m, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
-    if (c->kv_lora || c->n_expert) return SL_OK;
+    if (c->kv_lora || c->n_expert || c->qk_norm_whole) return SL_OK;
     for (int i = 1; i < c->n_layer; i++)
         if (m->layer[i].n_window != m->layer[0].n_window) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(struct dev_stack_layer), &p, err));
@@ -167,7 +167,7 @@ static sl_status open_stack(struct model *m, sl_err *err)
     struct dev_stack_shape s = {.n_layer = c->n_layer, .layer = of, .n_head = c->n_head, .n_head_kv = c->n_head_kv,
                                 .d_head = c->d_head, .n_window = m->layer[0].n_window, .eps = c->norm_eps,
                                 .scale = (float)c->attn_scale, .n_rot = c->n_rot,
-                                .rope_style = c->rope_style == MODEL_ROPE_PAIRS, .freq = m->rope_freq,
+                                .rope_style = c->rope_style == ARCH_ROPE_PAIRS, .freq = m->rope_freq,
                                 .mscale = (float)c->yarn_mscale};
     sl_status st = dev_stack_open(m->d, &s, &m->stack, err);
     mem_free(p);
@@ -182,7 +182,7 @@ static int count_mtp(const struct model *m, const io_model *io)
     int n = 0;
     for (; n < m->cfg.n_mtp; n++) {
         char name[128];
-        model_tensor_name(m->kind, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name, sizeof name);
         if (!io_has_weight(io, name)) break;
     }
     return n;
@@ -195,7 +195,7 @@ static int64_t mat_bytes(const dev_mat *w)
 
 static void count_bytes(struct model *m)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     double b = (double)mat_bytes(m->head);
     for (int i = 0; i < c->n_layer; i++) {
         const struct layer *l = &m->layer[i];
@@ -210,7 +210,7 @@ static void count_bytes(struct model *m)
 
 static sl_status load(struct model *m, const io_model *io, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, (size_t)c->n_layer, sizeof(struct layer), &p, err));
     m->layer = p;
@@ -220,7 +220,7 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     if (m->opts.pack) m->total_bytes = (int64_t)io_pack_bytes(m->opts.pack);
     m->behind = (struct behind){.t0 = clock_now_ns(), .disk0 = io_disk_read()};
     SL_TRY(model_load_globals(m, io, err));
-    for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, c->moe_layer[i], &m->layer[i], err));
+    for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, &m->layer[i], err));
     for (int i = 0; i < m->n_mtp; i++) SL_TRY(model_load_mtp(m, io, i, err));
     SL_TRY(model_rope_freqs(m, io, err));
     count_bytes(m);
@@ -238,9 +238,9 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->d = d;
     m->opts = *opts;
     m->kind = io_model_kind(io);
-    SL_TRY(model_cfg_read(io, &m->arena, &m->cfg, err));
+    SL_TRY(arch_cfg_read(io, &m->arena, &m->cfg, err));
     SL_TRY(io_check_tails(io, err));
-    SL_TRY(model_unused(io, &m->cfg, &m->arena, &m->unused, err));
+    SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
@@ -289,7 +289,7 @@ void model_close(model *m)
     mem_free(m);
 }
 
-const struct model_cfg *model_config(const model *m)
+const struct arch_cfg *model_config(const model *m)
 {
     return &m->cfg;
 }
@@ -311,8 +311,8 @@ int64_t model_bytes_per_token(const model *m)
 
 const uint64_t *model_routed(const model *m, int layer)
 {
-    const struct model_cfg *c = &m->cfg;
-    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp || !c->moe_layer[layer]) return NULL;
+    const struct arch_cfg *c = &m->cfg;
+    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp || c->layer[layer].ffn != ARCH_MOE) return NULL;
     return m->n_routed + (size_t)layer * (size_t)c->n_expert;
 }
 

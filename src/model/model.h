@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Architectures: one file each and one row in model/arch_list.h. A model maps a ragged batch of tokens to logits through dev operators.
+/* A model maps a ragged batch of tokens to logits through dev operators.
  *
  * The model knows no sequences beyond the step: block tables come as plain ints. */
 #ifndef MODEL_MODEL_H
@@ -8,52 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
 #include "base/status.h"
 #include "dev/dev.h"
 #include "io/io.h"
 #include "io/pack.h"
-
-enum model_rope_style { MODEL_ROPE_HALF, MODEL_ROPE_PAIRS };
-
-/* Hyperparameters of every architecture, checked. Unused ones are 0. */
-struct model_cfg {
-    char arch[32];          /* "deepseek_v3" */
-    int n_layer;            /* L, without MTP layers */
-    int n_mtp;
-    int d_model;            /* D */
-    int n_vocab;            /* V: rows of the embedding */
-    int n_head, n_head_kv;  /* H, C */
-    int d_head;             /* d; MLA: nope + rope */
-    int d_ff;               /* of dense layers */
-    int n_ctx_train;
-    float norm_eps;
-    bool tied_head, attn_bias, qk_norm;
-    int n_window;           /* sliding window in tokens, the token itself included; 0 = none */
-    uint8_t *window_layer;  /* [n_layer + n_mtp] 1 = has it, where there is one; owned by the
-                               model */
-    /* rope */
-    enum model_rope_style rope_style;
-    int n_rot;              /* rotated dimensions */
-    double rope_theta;
-    enum { MODEL_ROPE_PLAIN, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN } rope_kind;
-    double rope_factor, rope_orig_ctx;
-    double rope_low_freq, rope_high_freq;               /* llama3 */
-    double yarn_beta_fast, yarn_beta_slow, yarn_mscale; /* yarn_mscale: factor on cos and sin */
-    bool yarn_real;         /* the correction range is not rounded to whole dimensions
-                               ("truncate": false) */
-    double attn_scale;                                  /* of q k^T, YaRN's mscale_all_dim regarded */
-    /* MLA */
-    int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
-    /* experts */
-    int n_expert, n_expert_used, n_shared, d_ff_expert;
-    int n_dense_lead;       /* leading dense layers */
-    uint8_t *moe_layer;     /* [n_layer + n_mtp] 1 = routed experts; owned by the model */
-    bool route_sigmoid, route_norm, route_bias, group_max;
-    int n_group, n_group_used;
-    bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
-                          taken not to be */
-    float route_scale;
-};
 
 typedef struct model model;
 
@@ -71,22 +30,6 @@ struct model_opts {
     void *user;
 };
 
-/* Read and check the hyperparameters only (inspect, planning). cfg->moe_layer and window_layer are
- * allocated in the arena. UNSUPPORTED names an unknown architecture. FORMAT names the field and its
- * value. */
-sl_status model_cfg_read(const io_model *m, struct arena *a, struct model_cfg *out, sl_err *err)
-    BASE_MUST_USE;
-/* Is the model a quantised one of at most 512 columns? Such models are computed in f32 by default: what coarser activations lose does not average out over so few
- * columns, in mixtures of experts they choose another expert now and then, and exact ones cost them milliseconds. */
-bool model_wants_f32(const io_model *m, const struct model_cfg *cfg);
-/* Tensors that nothing of the architecture reads, but for those that change nothing
- * (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED names the first ones. In a folder
- * *text, in the arena, is a line that does; NULL = there are none. */
-sl_status model_unused(const io_model *m, const struct model_cfg *cfg, struct arena *a,
-                       const char **text, sl_err *err) BASE_MUST_USE;
-/* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
-void model_count_params(const io_model *m, const struct model_cfg *cfg, int64_t *total, int64_t *active);
-
 /* Check every tensor, pack the weights on dev, reserve activations. Errors: FORMAT (tensor missing or misshapen, by name), UNSUPPORTED, NOMEM, CANCELLED.
  * The model keeps no pointer to io afterwards. */
 sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out, sl_err *err)
@@ -97,13 +40,13 @@ void model_close(model *m);
  * model_open, IO. progress may be NULL. */
 sl_status model_pack(const io_model *m, dev *d, io_pack_out *out, int (*progress)(void *user, const char *what, int64_t done, int64_t total),
                      void *user, bool *exact, sl_err *err) BASE_MUST_USE;
-const struct model_cfg *model_config(const model *m);
-/* model_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
+const struct arch_cfg *model_config(const model *m);
+/* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);
-struct dev_kv_shape model_kv_shape(const struct model_cfg *cfg, enum dev_kv_type type, int n_blk,
+struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, enum dev_kv_type type, int n_blk,
                                    int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
-int64_t model_keep_bytes(const struct model_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx);
+int64_t model_keep_bytes(const struct arch_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);

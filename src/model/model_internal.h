@@ -1,73 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share: the architecture table, the packed layers, the step's buffers. */
+/* What the files of this room share: the packed layers, the step's buffers. */
 #ifndef MODEL_INTERNAL_H
 #define MODEL_INTERNAL_H
 
 #include "base/mem.h"
 #include "model/model.h"
-#include "model/names.h"
-
-/* ---- architectures ---- */
-
-/* One row of model/arch_list.h. A reader fills what is special to the architecture after the common fields were read; it may refuse. */
-struct model_arch {
-    const char *name;    /* ours */
-    const char *gguf;    /* general.architecture */
-    const char *hf_type; /* model_type of config.json, "|"-separated */
-    bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a GGUF name */
-    sl_status (*read_gguf)(const io_model *m, struct model_cfg *c, sl_err *err);
-    sl_status (*read_hf)(const struct json *config, struct model_cfg *c, sl_err *err);
-};
-#define X(name) extern const struct model_arch model_arch_##name;
-#include "model/arch_list.h"
-#undef X
-
-/* ---- config readers (config_gguf.c, config_hf.c) ---- */
-/* "<arch>.key" as an integer in [lo, hi]; def < lo means required. */
-sl_status model_gguf_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
-                         int *out, sl_err *err) BASE_MUST_USE;
-sl_status model_gguf_real(const io_model *m, const char *key, double def, double lo, double hi,
-                          double *out, sl_err *err) BASE_MUST_USE;
-sl_status model_gguf_flag(const io_model *m, const char *key, bool def, bool *out, sl_err *err)
-    BASE_MUST_USE;
-sl_status model_gguf_common(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Which layers have the sliding window, and that a head's values are as wide as its keys, unless it
- * is MLA's. */
-sl_status model_gguf_layers(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Experts, and which layers have them (c->moe_layer). */
-sl_status model_gguf_moe(const io_model *m, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-
-/* The first of the "|"-separated names that is present and not null; def < lo means required. */
-sl_status model_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
-                       int *out, sl_err *err) BASE_MUST_USE;
-sl_status model_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
-                        double *out, sl_err *err) BASE_MUST_USE;
-sl_status model_hf_common(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* rope_scaling / rope_parameters / rope_theta. head: width that YaRN and the others work on. */
-sl_status model_hf_rope(const struct json *o, int n_rot, struct model_cfg *c, sl_err *err)
-    BASE_MUST_USE;
-/* What Qwen3 and Qwen3-MoE share; by_layer as in model_hf_window. */
-sl_status model_hf_qwen3(const struct json *o, bool by_layer, struct model_cfg *c,
-                         sl_err *err) BASE_MUST_USE;
-sl_status model_hf_mla(const struct json *o, struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-/* sliding_window (def where the key is absent; null is none) of all layers, or, by_layer, of those
- * that layer_types names, else of those from max_window_layers on. */
-sl_status model_hf_window(const struct json *o, int def, bool by_layer, struct model_cfg *c,
-                          sl_err *err) BASE_MUST_USE;
-/* layer_types of a configuration whose c->n_window and c->window_layer are known: by_layer: obeyed;
- * else it must say the same. */
-sl_status model_hf_layer_types(const struct json *o, bool by_layer, struct model_cfg *c,
-                               sl_err *err) BASE_MUST_USE;
-sl_status model_cfg_check(const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-
-/* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is
- * not at its neutral value ---- */
-sl_status model_keys_hf(const struct json *config, const struct model_cfg *c,
-                        sl_err *err) BASE_MUST_USE;
-/* name: "rope_scaling" or "rope_parameters"; rope may be NULL. */
-sl_status model_keys_rope(const struct json *rope, const char *name, const char *type,
-                          const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
-sl_status model_keys_gguf(const io_model *m, const struct model_cfg *c, sl_err *err) BASE_MUST_USE;
 
 /* ---- packed layers ---- */
 struct layer {
@@ -108,7 +45,7 @@ struct behind {
 
 struct model {
     /* fixed after open */
-    struct model_cfg cfg;
+    struct arch_cfg cfg;
     struct model_opts opts;
     enum io_kind kind;
     const char *unused; /* NULL = no tensor is */
@@ -153,11 +90,8 @@ struct model {
     struct behind behind;
 };
 
-/* unused.c: is a plain bias of that attention matrix part of the model? In folders only where the
- * configuration says so. */
-bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role);
 /* load.c */
-sl_status model_load_layer(struct model *m, const io_model *io, int il, bool is_moe, struct layer *l,
+sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l,
                            sl_err *err) BASE_MUST_USE;
 sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err) BASE_MUST_USE;
@@ -173,7 +107,7 @@ void model_head_step(struct model *m, const struct dev_step *b, const float *nor
 void model_mla_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
                     int il);
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
-int model_mla_expand_from(const struct model_cfg *c);
+int model_mla_expand_from(const struct arch_cfg *c);
 /* mtp.c: the pass b->pass >= 1. */
 void model_mtp_pass(struct model *m, dev_kv *kv, const struct dev_step *b);
 /* tap.c: tell the tap, if there is one, of rows x [n_row, n_col] that go into matrices of the layer under way. */

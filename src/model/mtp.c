@@ -10,7 +10,7 @@ int model_n_mtp(const model *m)
 
 void model_mtp_pass(struct model *m, dev_kv *kv, const struct dev_step *b)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     const struct mtp *t = &m->mtp[b->pass - 1];
     int D = c->d_model;
     float *hidden = m->hidden; /* of the pass before; only read, and written again at the end */

@@ -6,7 +6,7 @@
 #include "model/model_internal.h"
 
 /* llama3: long waves are slowed by factor, short ones kept, those between blended. */
-static double llama3(const struct model_cfg *c, double f)
+static double llama3(const struct arch_cfg *c, double f)
 {
     const double two_pi = 6.283185307179586;
     double wave = two_pi / f;
@@ -17,13 +17,13 @@ static double llama3(const struct model_cfg *c, double f)
 }
 
 /* The dimension whose wave turns n_turn times over the original context. */
-static double yarn_dim(const struct model_cfg *c, double n_turn)
+static double yarn_dim(const struct arch_cfg *c, double n_turn)
 {
     const double two_pi = 6.283185307179586;
     return c->n_rot * log(c->rope_orig_ctx / (n_turn * two_pi)) / (2 * log(c->rope_theta));
 }
 
-static double yarn(const struct model_cfg *c, int i, double f)
+static double yarn(const struct arch_cfg *c, int i, double f)
 {
     double lo = yarn_dim(c, c->yarn_beta_fast), hi = yarn_dim(c, c->yarn_beta_slow);
     lo = fmax(c->yarn_real ? lo : floor(lo), 0);
@@ -35,16 +35,16 @@ static double yarn(const struct model_cfg *c, int i, double f)
 
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     int n = c->n_rot / 2;
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, (size_t)n, sizeof(float), &p, err));
     m->rope_freq = p;
     for (int i = 0; i < n; i++) {
         double f = 1.0 / pow(c->rope_theta, 2.0 * i / c->n_rot);
-        if (c->rope_kind == MODEL_ROPE_LINEAR) f /= c->rope_factor;
-        else if (c->rope_kind == MODEL_ROPE_LLAMA3) f = llama3(c, f);
-        else if (c->rope_kind == MODEL_ROPE_YARN) f = yarn(c, i, f);
+        if (c->rope_kind == ARCH_ROPE_LINEAR) f /= c->rope_factor;
+        else if (c->rope_kind == ARCH_ROPE_LLAMA3) f = llama3(c, f);
+        else if (c->rope_kind == ARCH_ROPE_YARN) f = yarn(c, i, f);
         m->rope_freq[i] = (float)f;
     }
     const struct tensor *t = m->kind == IO_GGUF ? io_find(io, "rope_freqs.weight") : NULL;

@@ -4,7 +4,7 @@
 
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
 {
-    const struct model_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
     if (fn && !m->tap_y) {
         SL_TRY(dev_alloc(m->d, MEM_ACTS, (int64_t)m->opts.n_tok_max * BASE_MAX(c->d_model, c->q_lora) * 4, &p, err));

@@ -146,7 +146,7 @@ static double loss_of(const struct search *s, const struct group *g, const struc
 /* mean|x|^alpha, tied where heads share their values, its extremes around 1. */
 static void scales(const struct search *s, const struct group *g, double alpha, float *out)
 {
-    const struct model_cfg *c = &s->p->cfg;
+    const struct arch_cfg *c = &s->p->cfg;
     const struct quant_stat *st = g->st;
     int n = st->n_col, d = c->d_head, tie = g->in == QUANT_IN_O && !c->kv_lora ? c->n_head / c->n_head_kv : 1;
     double mean = 0, lo = INFINITY, hi = 0;

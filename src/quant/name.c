@@ -49,20 +49,13 @@ const char *quant_class_text(enum quant_class c)
     return text[c];
 }
 
-static const struct {
-    const char *gguf, *hf;
-} roles[] = {
-#define X(role, gguf, hf) {gguf, hf},
-    MODEL_ROLE_LIST(X)
-#undef X
-};
-
-void quant_name_in(enum io_kind kind, const struct model_name *id, char *buf, int n)
+void quant_name_in(const struct arch_naming *by, const struct arch_name *id, char *buf, int n)
 {
     buf[0] = 0;
-    if (id->global >= 0) snprintf(buf, (size_t)n, "%s", model_global_name(kind, (enum model_global)id->global));
-    else if (id->role >= 0 && (kind == IO_GGUF ? roles[id->role].gguf : roles[id->role].hf)[0])
-        model_tensor_name(kind, (enum model_role)id->role, id->layer, id->expert, id->suffix, buf, n);
+    if (id->global >= 0)
+        snprintf(buf, (size_t)n, "%s", arch_global_name(by->kind, (enum arch_global)id->global));
+    else if (id->role >= 0 && arch_role_name(by, (enum arch_role)id->role)[0])
+        arch_tensor_name(by, (enum arch_role)id->role, id->layer, id->expert, id->suffix, buf, n);
 }
 
 static enum quant_class class_by_name(const char *name, int n_dim)
@@ -76,7 +69,7 @@ static enum quant_class class_by_name(const char *name, int n_dim)
     return strstr(name, "ffn") || strstr(name, "mlp") ? QUANT_CLASS_FFN : QUANT_CLASS_OTHER;
 }
 
-enum quant_class quant_class_of(const struct model_name *id, const char *name, int n_dim)
+enum quant_class quant_class_of(const struct arch_name *id, const char *name, int n_dim)
 {
     if (id->global == GLOBAL_EMBED) return QUANT_CLASS_EMBED;
     if (id->global == GLOBAL_HEAD) return QUANT_CLASS_HEAD;
@@ -103,7 +96,7 @@ enum quant_class quant_class_of(const struct model_name *id, const char *name, i
     }
 }
 
-bool quant_input_of(const struct model_name *id, enum quant_input *in)
+bool quant_input_of(const struct arch_name *id, enum quant_input *in)
 {
     if (id->global == GLOBAL_HEAD) {
         *in = QUANT_IN_HEAD;

@@ -45,9 +45,9 @@ static sl_status refuse_name(const struct quant_plan *p, const char *name, sl_er
 }
 
 /* Heads whose rows llama's GGUF files keep in another order. */
-static int perm_of(const struct quant_plan *p, const struct model_name *id)
+static int perm_of(const struct quant_plan *p, const struct arch_name *id)
 {
-    if (io_model_kind(p->src) == p->to || strcmp(p->cfg.arch, "llama") != 0) return 0;
+    if (io_model_kind(p->src) == p->to || !arch_permutes_qk(&p->cfg)) return 0;
     int n = id->role == ROLE_Q ? p->cfg.n_head : id->role == ROLE_K ? p->cfg.n_head_kv : 0;
     return p->to == IO_GGUF ? n : -n;
 }
@@ -70,7 +70,7 @@ static bool is_raw(const struct quant_plan *p, const struct tensor *t)
 }
 
 /* One tensor as it is, perhaps under another name. */
-static sl_status add_same(struct quant_plan *p, const char *name, const struct model_name *id,
+static sl_status add_same(struct quant_plan *p, const char *name, const struct arch_name *id,
                           const char *new_name, sl_err *err)
 {
     struct quant_item *it = NULL;
@@ -108,7 +108,7 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct m
 }
 
 /* The stack of all experts of a role (to GGUF). */
-static sl_status add_stack(struct quant_plan *p, const char *name, const struct model_name *id,
+static sl_status add_stack(struct quant_plan *p, const char *name, const struct arch_name *id,
                            sl_err *err)
 {
     struct quant_item *it = NULL;
@@ -117,7 +117,7 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
     SL_TRY(add_item(p, &it, err));
     it->id = *id;
     it->id.expert = -1;
-    quant_name_in(IO_GGUF, id, it->name, sizeof it->name);
+    quant_name_in(&p->naming[IO_GGUF], id, it->name, sizeof it->name);
     SL_TRY(describe(p, it, name, &w, err));
     it->n_src = p->cfg.n_expert;
     it->bytes_from *= it->n_src;
@@ -128,7 +128,7 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
 }
 
 /* Matrix i of the n of a stack, which is expert e's of that role (to a folder). */
-static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct model_name *of,
+static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct arch_name *of,
                                int e, int i, int n, sl_err *err)
 {
     struct quant_item *it = NULL;
@@ -136,7 +136,7 @@ static sl_status add_unstacked(struct quant_plan *p, const char *name, const str
     SL_TRY(add_item(p, &it, err));
     it->id = *of;
     it->id.expert = e;
-    quant_name_in(IO_HF, &it->id, it->name, sizeof it->name);
+    quant_name_in(&p->naming[IO_HF], &it->id, it->name, sizeof it->name);
     SL_TRY(describe(p, it, name, &w, err));
     if (w.rows % n)
         return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %lld rows are not %d matrices",
@@ -152,10 +152,10 @@ static sl_status add_unstacked(struct quant_plan *p, const char *name, const str
 
 /* Every expert of a stack by itself; of a stack that holds gate and up, both. */
 static sl_status add_all_unstacked(struct quant_plan *p, const char *name,
-                                   const struct model_name *id, sl_err *err)
+                                   const struct arch_name *id, sl_err *err)
 {
     int E = p->cfg.n_expert;
-    struct model_name of = *id;
+    struct arch_name of = *id;
     if (id->role != ROLE_GATE_UP_EXPS) {
         for (int e = 0; e < E; e++)
             SL_TRY(add_unstacked(p, name, id, e, e, E, err));
@@ -175,16 +175,16 @@ static bool is_stack(int role)
 }
 
 /* kv_b: one matrix in folders, two in GGUF. part: which of the two, or the whole. */
-static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct model_name *id,
+static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct arch_name *id,
                           enum quant_source part, sl_err *err)
 {
-    const struct model_cfg *c = &p->cfg;
+    const struct arch_cfg *c = &p->cfg;
     struct quant_item *it = NULL;
     struct weight w;
     SL_TRY(add_item(p, &it, err));
     it->id = *id;
     it->id.role = part == QUANT_K_B ? ROLE_K_B : part == QUANT_V_B ? ROLE_V_B : ROLE_KV_B;
-    quant_name_in(p->to, &it->id, it->name, sizeof it->name);
+    quant_name_in(&p->naming[p->to], &it->id, it->name, sizeof it->name);
     SL_TRY(describe(p, it, name, &w, err));
     it->from = part;
     it->cls = QUANT_CLASS_ATTN;
@@ -201,9 +201,9 @@ static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct m
 static sl_status add_freqs(struct quant_plan *p, sl_err *err)
 {
     struct quant_item *it = NULL;
-    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF || p->cfg.rope_kind != MODEL_ROPE_LLAMA3) return SL_OK;
+    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF || p->cfg.rope_kind != ARCH_ROPE_LLAMA3) return SL_OK;
     SL_TRY(add_item(p, &it, err));
-    it->id = (struct model_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
+    it->id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     snprintf(it->name, sizeof it->name, "rope_freqs.weight");
     it->from = QUANT_FREQS;
     it->cls = QUANT_CLASS_OTHER;
@@ -215,16 +215,16 @@ static sl_status add_freqs(struct quant_plan *p, sl_err *err)
 
 /* A bias that the folder's configuration does not know: it is no part of the model, but a GGUF file
  * would make it one. */
-static bool is_unknown_bias(const struct quant_plan *p, const struct model_name *id)
+static bool is_unknown_bias(const struct quant_plan *p, const struct arch_name *id)
 {
     bool attn =
         id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O;
     return p->to == IO_GGUF && p->has_cfg && attn && strcmp(id->suffix, "bias") == 0 &&
            !p->cfg.kv_lora &&
-           (!p->cfg.attn_bias || (id->role == ROLE_O && strcmp(p->cfg.arch, "qwen2") == 0));
+           !(id->role == ROLE_O ? p->cfg.o_bias : p->cfg.attn_bias);
 }
 
-static sl_status add_cross(struct quant_plan *p, const char *name, const struct model_name *id,
+static sl_status add_cross(struct quant_plan *p, const char *name, const struct arch_name *id,
                            sl_err *err)
 {
     char other[QUANT_MAX_NAME];
@@ -238,7 +238,7 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     if (p->to == IO_HF && id->role == ROLE_V_B) return SL_OK; /* with attn_k_b */
     if (p->to == IO_HF && strstr(name, "rotary_emb.inv_freq")) return SL_OK;
     if (is_unknown_bias(p, id)) return SL_OK;
-    quant_name_in(p->to, id, other, sizeof other);
+    quant_name_in(&p->naming[p->to], id, other, sizeof other);
     if (!other[0]) {
         if (strstr(name, "rotary_emb.inv_freq")) return SL_OK; /* old folders store what the configuration says */
         if (strcmp(name, "rope_freqs.weight") == 0)
@@ -265,7 +265,7 @@ static sl_status find_bias(const struct quant_plan *p, const char *name, struct 
 }
 
 /* It becomes a tensor of its own, instead of one that is there besides. */
-static sl_status add_bias(struct quant_plan *p, const char *name, const struct model_name *of,
+static sl_status add_bias(struct quant_plan *p, const char *name, const struct arch_name *of,
                           sl_err *err)
 {
     struct quant_item *it = NULL;
@@ -279,7 +279,7 @@ static sl_status add_bias(struct quant_plan *p, const char *name, const struct m
     SL_TRY(add_item(p, &it, err));
     it->id = *of;
     snprintf(it->id.suffix, sizeof it->id.suffix, "bias");
-    quant_name_in(p->to, &it->id, it->name, sizeof it->name);
+    quant_name_in(&p->naming[p->to], &it->id, it->name, sizeof it->name);
     snprintf(it->src, sizeof it->src, "%s", name);
     it->from = QUANT_BIAS;
     it->cls = QUANT_CLASS_OTHER;
@@ -307,11 +307,11 @@ static sl_status is_doubled(const struct quant_plan *p, const char *name, bool *
 static sl_status add_tensor(struct quant_plan *p, const char *name, sl_err *err)
 {
     enum io_kind from = io_model_kind(p->src);
-    struct model_name id;
+    struct arch_name id;
     bool doubled;
     SL_TRY(is_doubled(p, name, &doubled, err));
     if (doubled) return SL_OK;
-    model_name_parse(from, name, &id);
+    arch_name_parse(&p->naming[from], name, &id);
     SL_TRY(from == p->to ? add_same(p, name, &id, name, err) : add_cross(p, name, &id, err));
     return add_bias(p, name, &id, err);
 }
@@ -320,7 +320,10 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
 {
     enum io_kind from = io_model_kind(p->src);
     sl_err why = {0};
-    p->has_cfg = model_cfg_read(p->src, &p->arena, &p->cfg, &why) == SL_OK;
+    p->has_cfg = arch_cfg_read(p->src, &p->arena, &p->cfg, &why) == SL_OK;
+    for (int i = 0; i < 2; i++)
+        p->naming[i] = p->has_cfg ? arch_naming_in(&p->cfg, (enum io_kind)i)
+                                  : (struct arch_naming){.kind = (enum io_kind)i};
     if (from != p->to && !p->has_cfg) {
         if (err) *err = why;
         return why.code;

@@ -3,10 +3,9 @@
 #ifndef QUANT_INTERNAL_H
 #define QUANT_INTERNAL_H
 
+#include "arch/arch.h"
 #include "base/str.h"
 #include "io/write.h"
-#include "model/model.h"
-#include "model/names.h"
 #include "par/par.h"
 #include "quant/quant.h"
 #include "quant/round.h"
@@ -15,11 +14,11 @@
 #define QUANT_MAX_NAME 256
 
 /* ---- name.c: what a tensor is, by its name ---- */
-/* The name of the same tensor in the other kind of file; "" where it has none. */
-void quant_name_in(enum io_kind kind, const struct model_name *id, char *buf, int n);
-enum quant_class quant_class_of(const struct model_name *id, const char *name, int n_dim);
+/* The name of that tensor in files named by that naming; "" where they have none. */
+void quant_name_in(const struct arch_naming *by, const struct arch_name *id, char *buf, int n);
+enum quant_class quant_class_of(const struct arch_name *id, const char *name, int n_dim);
 /* The statistics that belong to the columns of a matrix: false = none do. */
-bool quant_input_of(const struct model_name *id, enum quant_input *in);
+bool quant_input_of(const struct arch_name *id, enum quant_input *in);
 /* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it is a scale or the like). */
 bool quant_weight_name(const io_model *m, int i, char *buf, int n);
 
@@ -47,7 +46,7 @@ enum quant_source {
 struct quant_item {
     char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
     char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
-    struct model_name id;      /* of the target's tensor */
+    struct arch_name id;      /* of the target's tensor */
     enum quant_class cls;
     enum quant_source from;
     enum quant_type type;    /* QUANT_AS_IS: stored plainly as store */
@@ -71,8 +70,9 @@ struct quant_plan {
     const struct quant_opts *o;
     enum io_kind to;
     struct arena arena;
-    struct model_cfg cfg;
+    struct arch_cfg cfg;
     bool has_cfg;
+    struct arch_naming naming[2]; /* by enum io_kind: of the source, and of the target */
     struct quant_item *item;
     int n_item, cap_item;
     int64_t done_bytes; /* of the source */

@@ -27,8 +27,8 @@ static sl_status find_pair(const struct quant_plan *p, const struct quant_item *
                            sl_err *err)
 {
     char name[QUANT_MAX_NAME];
-    const struct model_cfg *c = &p->cfg;
-    model_tensor_name(IO_GGUF, ROLE_V_B, it->id.layer, 0, "weight", name, sizeof name);
+    const struct arch_cfg *c = &p->cfg;
+    arch_tensor_name(&p->naming[IO_GGUF], ROLE_V_B, it->id.layer, 0, "weight", name, sizeof name);
     SL_TRY(quant_weight(p->src, it->src, kb, err));
     SL_TRY(quant_weight(p->src, name, vb, err));
     if (kb->rows != (int64_t)c->n_head * c->kv_lora || kb->cols != c->d_nope || vb->rows != (int64_t)c->n_head * c->d_v ||
@@ -39,7 +39,7 @@ static sl_status find_pair(const struct quant_plan *p, const struct quant_item *
 }
 
 /* kv_b [H * (nope + v), r] out of k_b [H, r, nope] and v_b [H, v, r]. */
-static void join_kv_b(const struct model_cfg *c, const struct weight *kb, const struct weight *vb, float *line, float *out)
+static void join_kv_b(const struct arch_cfg *c, const struct weight *kb, const struct weight *vb, float *line, float *out)
 {
     int64_t r = c->kv_lora, nope = c->d_nope, v = c->d_v;
     for (int64_t h = 0; h < c->n_head; h++, out += (nope + v) * r) {
@@ -51,7 +51,7 @@ static void join_kv_b(const struct model_cfg *c, const struct weight *kb, const 
     }
 }
 
-static void split_kv_b(const struct model_cfg *c, const struct weight *w, bool keys, float *line, float *out)
+static void split_kv_b(const struct arch_cfg *c, const struct weight *w, bool keys, float *line, float *out)
 {
     int64_t r = c->kv_lora, nope = c->d_nope, v = c->d_v;
     for (int64_t h = 0; h < c->n_head; h++) {
@@ -62,7 +62,7 @@ static void split_kv_b(const struct model_cfg *c, const struct weight *w, bool k
     }
 }
 
-static double llama3_factor(const struct model_cfg *c, int i)
+static double llama3_factor(const struct arch_cfg *c, int i)
 {
     double f = 1.0 / pow(c->rope_theta, 2.0 * i / c->n_rot), wave = 6.283185307179586 / f;
     if (wave < c->rope_orig_ctx / c->rope_high_freq) return 1.0;
@@ -119,17 +119,18 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
 {
     const struct quant_plan *p = r->p;
     const struct quant_item *it = r->it;
-    struct model_name id;
+    const struct arch_naming *by = &p->naming[io_model_kind(p->src)];
+    struct arch_name id;
     void *q = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)it->n_src, sizeof *r->w, &q, err));
     r->w = q;
     r->n = it->n_src;
-    model_name_parse(io_model_kind(p->src), it->src, &id);
+    arch_name_parse(by, it->src, &id);
     for (int e = 0; e < it->n_src; e++) {
         char name[QUANT_MAX_NAME];
         snprintf(name, sizeof name, "%s", it->src);
         id.expert = e;
-        if (it->n_src > 1) quant_name_in(io_model_kind(p->src), &id, name, sizeof name);
+        if (it->n_src > 1) quant_name_in(by, &id, name, sizeof name);
         SL_TRY(quant_weight(p->src, name, &r->w[e], err));
         int64_t rows = it->rows / it->n_src * (it->sub >= 0 ? it->n_sub : 1);
         if (r->w[e].rows != rows || r->w[e].cols != it->cols)
@@ -143,7 +144,7 @@ static sl_status open_weights(struct quant_rows *r, sl_err *err)
 /* ---- folded scales and importance, one of each for every expert of a stack ---- */
 
 /* The input that rows of this matrix make: what it is divided by. */
-static bool makes(const struct model_name *id, enum quant_input *in)
+static bool makes(const struct arch_name *id, enum quant_input *in)
 {
     switch (id->role) {
     case ROLE_V: case ROLE_V_B: case ROLE_KV_B: *in = QUANT_IN_O; return true;
@@ -229,7 +230,7 @@ int64_t quant_permuted(int64_t i, int64_t n, int perm)
 static float row_divisor(const struct quant_rows *r, const struct quant_fold *f, int64_t i)
 {
     const struct quant_item *it = r->it;
-    const struct model_cfg *c = &r->p->cfg;
+    const struct arch_cfg *c = &r->p->cfg;
     if (it->id.role == ROLE_KV_B) {
         int64_t stride = c->d_nope + c->d_v, k = i % stride;
         return k < c->d_nope ? 1.0f : f->s[i / stride * c->d_v + k - c->d_nope];

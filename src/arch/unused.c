@@ -5,22 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "base/str.h"
-#include "model/model_internal.h"
+#include "io/pack.h"
 
 #define N_NAMED 3 /* in full; of the others their number */
 
-bool model_reads_bias(const io_model *m, const struct model_cfg *c, enum model_role role)
+bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role)
 {
     const char *method = io_quant_method(m);
     if (io_model_kind(m) == IO_GGUF) return true;
     if (io_model_pack(m) && method && strcmp(method, "ascend") == 0)
         return true; /* what were its scales' */
-    return c->attn_bias && (role != ROLE_O || strcmp(c->arch, "qwen2") != 0);
+    return role == ROLE_O ? c->o_bias : c->attn_bias;
 }
 
 /* Does attention of that kind have the role? */
-static bool attention_reads(const struct model_cfg *c, enum model_role role)
+static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
 {
     switch (role) {
     case ROLE_Q:
@@ -48,9 +49,9 @@ static bool attention_reads(const struct model_cfg *c, enum model_role role)
     }
 }
 
-static bool ffn_reads(const struct model_cfg *c, const struct model_name *id)
+static bool ffn_reads(const struct arch_cfg *c, const struct arch_name *id)
 {
-    bool moe = c->moe_layer[id->layer];
+    bool moe = c->layer[id->layer].ffn == ARCH_MOE;
     switch (id->role) {
     case ROLE_GATE:
     case ROLE_UP:
@@ -80,7 +81,7 @@ static bool is_norm(int role)
            role == ROLE_K_NORM || role == ROLE_Q_A_NORM || role == ROLE_KV_A_NORM;
 }
 
-static bool reads(const io_model *m, const struct model_cfg *c, const struct model_name *id)
+static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch_name *id)
 {
     bool hf = io_model_kind(m) == IO_HF;
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
@@ -95,24 +96,31 @@ static bool reads(const io_model *m, const struct model_cfg *c, const struct mod
     if (id->role < 0 || !(weight || bias)) return false;
     if (bias && !c->kv_lora &&
         (id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O))
-        return model_reads_bias(m, c, (enum model_role)id->role);
+        return arch_reads_bias(m, c, (enum arch_role)id->role);
     return id->role == ROLE_ATTN_NORM || id->role == ROLE_FFN_NORM ||
-           attention_reads(c, (enum model_role)id->role) || ffn_reads(c, id);
+           attention_reads(c, (enum arch_role)id->role) || ffn_reads(c, id);
 }
 
 /* The head of a tied model, stored a second time. */
 static bool is_same_head(const io_model *m, const struct tensor *t)
 {
-    const struct tensor *e = io_find(m, model_global_name(io_model_kind(m), GLOBAL_EMBED));
+    const struct tensor *e = io_find(m, arch_global_name(io_model_kind(m), GLOBAL_EMBED));
     if (!e || !e->data || !t->data || e->type != t->type || e->n_bytes != t->n_bytes)
         return !t->data;
     return memcmp(e->data, t->data, t->n_bytes) == 0;
 }
 
+/* Is it of another part of a model that does more than text, which its configuration nests? */
+static bool is_beside_text(const io_model *m, const struct arch_name *id)
+{
+    const struct json *o = io_model_kind(m) == IO_HF ? io_config(m) : NULL;
+    return arch_text_config(o) != o && id->layer < 0 && id->global < 0;
+}
+
 /* Things that change nothing: tables that the configuration says anyway, scales of caches and of
  * inputs, biases of zeros, layers behind the last. */
-static bool is_harmless(const io_model *m, const struct model_cfg *c, const struct tensor *t,
-                        const struct model_name *id)
+static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struct tensor *t,
+                        const struct arch_name *id)
 {
     static const char *const both[] = {".attn_rot_embd",         ".attn_rot_embd.weight",
                                        ".rotary_emb.inv_freq",   ".rotary_emb.cos_cached",
@@ -137,17 +145,17 @@ static bool is_harmless(const io_model *m, const struct model_cfg *c, const stru
            (id->global == GLOBAL_HEAD && is_same_head(m, t));
 }
 
-sl_status model_unused(const io_model *m, const struct model_cfg *c, struct arena *a,
-                       const char **text, sl_err *err)
+sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena *a,
+                      const char **text, sl_err *err)
 {
     char names[200] = "", *copy = NULL;
     int n = 0, used = 0, n_unread = 0;
     *text = NULL;
     for (int i = 0; i < io_n_tensor(m); i++) {
         const struct tensor *t = io_tensor(m, i);
-        struct model_name id;
-        model_name_parse(io_model_kind(m), t->name, &id);
-        if (reads(m, c, &id) || is_harmless(m, c, t, &id)) continue;
+        struct arch_name id;
+        arch_name_parse(&c->naming, t->name, &id);
+        if (is_beside_text(m, &id) || reads(m, c, &id) || is_harmless(m, c, t, &id)) continue;
         if (n++ < N_NAMED && used < (int)sizeof names)
             used += snprintf(names + used, sizeof names - (size_t)used, "%s%.56s",
                              n > 1 ? ", " : "", t->name);

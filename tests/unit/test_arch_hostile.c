@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "io_make.h"
-#include "model/model.h"
+#include "arch/arch.h"
 #include "test.h"
 
 struct key {
@@ -65,7 +65,7 @@ static bool belongs(const char *arch, const char *key)
 
 /* All keys of an architecture, key number `which` (-1 = none) with another value; NULL leaves it
  * out. */
-static sl_status read_cfg(const char *arch, int which, const char *value, struct model_cfg *cfg,
+static sl_status read_cfg(const char *arch, int which, const char *value, struct arch_cfg *cfg,
                           sl_err *err)
 {
     char word[128];
@@ -86,8 +86,8 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
     memset(err, 0, sizeof *err);
     sl_status st = make_open(f->p, f->n, &m, &copy, err);
     if (st == SL_OK) {
-        st = model_cfg_read(m, &a, cfg, err);
-        cfg->moe_layer = cfg->window_layer = NULL;
+        st = arch_cfg_read(m, &a, cfg, err);
+        cfg->layer = NULL;
     }
     io_close(m);
     mem_arena_fini(&a);
@@ -97,7 +97,7 @@ static sl_status read_cfg(const char *arch, int which, const char *value, struct
 }
 
 /* What was taken can be computed with. */
-static const char *cfg_fault(const struct model_cfg *c)
+static const char *cfg_fault(const struct arch_cfg *c)
 {
     if (c->n_layer < 1 || c->n_layer > 1024 || c->n_mtp < 0 || c->n_mtp > 16) return "layers";
     if (c->d_model < 8 || c->n_head < 1 || c->n_head_kv < 1 || c->n_head % c->n_head_kv ||
@@ -117,7 +117,7 @@ static const char *cfg_fault(const struct model_cfg *c)
     return NULL;
 }
 
-TEST(model_gguf_keys_of_every_type_are_taken_or_refused_by_name)
+TEST(arch_gguf_keys_of_every_type_are_taken_or_refused_by_name)
 {
     static const struct {
         const char *value;
@@ -143,7 +143,7 @@ TEST(model_gguf_keys_of_every_type_are_taken_or_refused_by_name)
     for (int a = 0; a < BASE_COUNT_OF(archs); a++)
         for (int k = 0; k < BASE_COUNT_OF(keys); k++)
             for (int t = 0; t < BASE_COUNT_OF(type); t++) {
-                struct model_cfg cfg;
+                struct arch_cfg cfg;
                 sl_err err;
                 sl_status st = read_cfg(archs[a], k, type[t].value, &cfg, &err);
                 bool per_layer =
@@ -166,7 +166,7 @@ TEST(model_gguf_keys_of_every_type_are_taken_or_refused_by_name)
     assert_true(n_taken > 500);
 }
 
-TEST(model_gguf_keys_with_hostile_values_never_give_a_broken_model)
+TEST(arch_gguf_keys_with_hostile_values_never_give_a_broken_model)
 {
     static const char *const value[] = {
         "u32=4 u32=0",
@@ -194,7 +194,7 @@ TEST(model_gguf_keys_with_hostile_values_never_give_a_broken_model)
     for (int a = 0; a < BASE_COUNT_OF(archs); a++)
         for (int k = 0; k < BASE_COUNT_OF(keys); k++)
             for (int v = 0; v < BASE_COUNT_OF(value); v++) {
-                struct model_cfg cfg;
+                struct arch_cfg cfg;
                 sl_err err;
                 sl_status st = read_cfg(archs[a], k, value[v], &cfg, &err);
                 const char *shown = value[v] ? value[v] : "left out";
@@ -208,7 +208,7 @@ TEST(model_gguf_keys_with_hostile_values_never_give_a_broken_model)
 }
 
 /* One number per layer, as some converters write them. */
-TEST(model_gguf_numbers_of_layers_are_read_where_all_are_equal)
+TEST(arch_gguf_numbers_of_layers_are_read_where_all_are_equal)
 {
     static const struct {
         const char *key;
@@ -216,7 +216,7 @@ TEST(model_gguf_numbers_of_layers_are_read_where_all_are_equal)
     } t[] = {
         {"feed_forward_length", 96}, {"attention.head_count", 4}, {"attention.head_count_kv", 2}};
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
-        struct model_cfg cfg;
+        struct arch_cfg cfg;
         sl_err err;
         char value[100];
         int k = 0;
@@ -235,9 +235,9 @@ TEST(model_gguf_numbers_of_layers_are_read_where_all_are_equal)
     }
 }
 
-TEST(model_gguf_good_keys_are_read)
+TEST(arch_gguf_good_keys_are_read)
 {
-    struct model_cfg cfg;
+    struct arch_cfg cfg;
     sl_err err;
     for (int a = 0; a < BASE_COUNT_OF(archs); a++) {
         ASSERT_OK(read_cfg(archs[a], -1, NULL, &cfg, &err));

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "io_make.h"
-#include "model/model.h"
+#include "arch/arch.h"
 #include "test.h"
 
 #define SMALL                                                                                      \
@@ -35,7 +35,7 @@
 struct answer {
     sl_status st;
     sl_err err;
-    struct model_cfg cfg; /* without its arrays */
+    struct arch_cfg cfg; /* without its arrays */
     uint8_t window[8];
 };
 
@@ -53,8 +53,9 @@ static void read_config(const char *text, struct answer *r)
     memset(r, 0, sizeof *r);
     mem_arena_init(&a, MEM_MISC, 0);
     r->st = io_open(dir, true, &io, &r->err);
-    if (r->st == SL_OK) r->st = model_cfg_read(io, &a, &r->cfg, &r->err);
-    if (r->st == SL_OK) memcpy(r->window, r->cfg.window_layer, (size_t)BASE_MIN(r->cfg.n_layer, 8));
+    if (r->st == SL_OK) r->st = arch_cfg_read(io, &a, &r->cfg, &r->err);
+    for (int i = 0; r->st == SL_OK && i < BASE_MIN(r->cfg.n_layer, 8); i++)
+        r->window[i] = r->cfg.layer[i].n_window > 0;
     io_close(io);
     mem_arena_fini(&a);
     unlink(file);
@@ -131,7 +132,7 @@ static const char *const refused[][3] = {
     {V3 ",\"moe_router_scaling\":3", "moe_router_scaling", "3"},
 };
 
-TEST(model_keys_of_configurations_that_change_numbers_are_refused_by_name)
+TEST(arch_keys_of_configurations_that_change_numbers_are_refused_by_name)
 {
     for (int i = 0; i < BASE_COUNT_OF(refused); i++) {
         struct answer r;
@@ -142,7 +143,7 @@ TEST(model_keys_of_configurations_that_change_numbers_are_refused_by_name)
     }
 }
 
-TEST(model_keys_that_change_nothing_are_taken)
+TEST(arch_keys_that_change_nothing_are_taken)
 {
     static const char *const t[] = {
         LLAMA ",\"partial_rotary_factor\":1.0,\"logit_scale\":1,\"use_rope\":true,\"alibi\":false,"
@@ -185,7 +186,7 @@ TEST(model_keys_that_change_nothing_are_taken)
     }
 }
 
-TEST(model_layer_types_say_which_layers_have_the_window)
+TEST(arch_layer_types_say_which_layers_have_the_window)
 {
     static const struct {
         const char *text;
@@ -250,15 +251,16 @@ static void read_gguf(const char *arch, const char *const *more, struct answer *
     mem_arena_init(&a, MEM_MISC, 0);
     memset(r, 0, sizeof *r);
     r->st = make_open(f->p, f->n, &m, &copy, &r->err);
-    if (r->st == SL_OK) r->st = model_cfg_read(m, &a, &r->cfg, &r->err);
-    if (r->st == SL_OK) memcpy(r->window, r->cfg.window_layer, (size_t)BASE_MIN(r->cfg.n_layer, 8));
+    if (r->st == SL_OK) r->st = arch_cfg_read(m, &a, &r->cfg, &r->err);
+    for (int i = 0; r->st == SL_OK && i < BASE_MIN(r->cfg.n_layer, 8); i++)
+        r->window[i] = r->cfg.layer[i].n_window > 0;
     io_close(m);
     mem_arena_fini(&a);
     free(copy);
     free(f);
 }
 
-TEST(model_gguf_keys_that_change_numbers_are_refused_by_name)
+TEST(arch_gguf_keys_that_change_numbers_are_refused_by_name)
 {
     static const struct {
         const char *arch, *key, *refused; /* NULL = taken */
@@ -295,23 +297,23 @@ TEST(model_gguf_keys_that_change_numbers_are_refused_by_name)
     }
 }
 
-TEST(model_gguf_rope_without_a_type_is_linear)
+TEST(arch_gguf_rope_without_a_type_is_linear)
 {
     static const struct {
         const char *key[4];
         int kind;
         double factor;
     } t[] = {
-        {{"rope.scaling.factor u32=6 f32=4"}, MODEL_ROPE_LINEAR, 4},
-        {{"rope.scale_linear u32=6 f32=8"}, MODEL_ROPE_LINEAR, 8},
+        {{"rope.scaling.factor u32=6 f32=4"}, ARCH_ROPE_LINEAR, 4},
+        {{"rope.scale_linear u32=6 f32=8"}, ARCH_ROPE_LINEAR, 8},
         {{"rope.scale_linear u32=6 f32=8", "rope.scaling.factor u32=6 f32=2"},
-         MODEL_ROPE_LINEAR,
+         ARCH_ROPE_LINEAR,
          2},
         {{"rope.scaling.type u32=8 s=none", "rope.scaling.factor u32=6 f32=4"},
-         MODEL_ROPE_PLAIN,
+         ARCH_ROPE_PLAIN,
          1},
-        {{"rope.scaling.factor u32=6 f32=0"}, MODEL_ROPE_PLAIN, 1},
-        {{"rope.scaling.type u32=8 s=yarn", "rope.scaling.factor u32=6 f32=4"}, MODEL_ROPE_YARN, 4},
+        {{"rope.scaling.factor u32=6 f32=0"}, ARCH_ROPE_PLAIN, 1},
+        {{"rope.scaling.type u32=8 s=yarn", "rope.scaling.factor u32=6 f32=4"}, ARCH_ROPE_YARN, 4},
     };
     for (int i = 0; i < BASE_COUNT_OF(t); i++) {
         struct answer r;
@@ -322,7 +324,7 @@ TEST(model_gguf_rope_without_a_type_is_linear)
     }
 }
 
-TEST(model_gguf_window_is_per_layer)
+TEST(arch_gguf_window_is_per_layer)
 {
     static const struct {
         const char *pattern;

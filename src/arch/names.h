@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor names of the architectures in both kinds of files, by role: for loading, and for converting one kind into the other. */
-#ifndef MODEL_NAMES_H
-#define MODEL_NAMES_H
+/* Tensor names in both kinds of files, by role: for loading, and for converting one kind into the
+ * other. The table holds the usual names; an architecture lists the roles that it names
+ * otherwise (arch/row.h). Names that tools put words before are made plain by io when a folder is
+ * opened ("model." is the only prefix here). */
+#ifndef ARCH_NAMES_H
+#define ARCH_NAMES_H
 
 #include "io/io.h"
 
-/* X(ROLE, GGUF name within the block, HF name within the layer) */
-#define MODEL_ROLE_LIST(X)                                                                         \
+/* X(ROLE, GGUF name within the block, HF name within the layer); "" = that kind has none */
+#define ARCH_ROLE_LIST(X)                                                                         \
     X(ATTN_NORM, "attn_norm", "input_layernorm")                                                   \
     X(FFN_NORM, "ffn_norm", "post_attention_layernorm")                                            \
     X(Q, "attn_q", "self_attn.q_proj")                                                             \
@@ -41,24 +44,42 @@
     X(MTP_EMBED, "nextn.embed_tokens", "embed_tokens")                                             \
     X(MTP_HEAD, "nextn.shared_head_head", "shared_head.head")                                      \
     X(MTP_HEAD_NORM, "nextn.shared_head_norm", "shared_head.norm")
-enum model_role {
+enum arch_role {
 #define X(role, gguf, hf) ROLE_##role,
-    MODEL_ROLE_LIST(X)
+    ARCH_ROLE_LIST(X)
 #undef X
         N_ROLE
 };
-/* The tensor's name in this file, with suffix ("weight", "bias"; the router's bias has its own). expert is used where the HF name has a number. */
-void model_tensor_name(enum io_kind kind, enum model_role role, int layer, int expert,
-                       const char *suffix, char *buf, int n);
-enum model_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
+enum arch_global { GLOBAL_EMBED, GLOBAL_NORM, GLOBAL_HEAD };
+
+/* A role whose name differs from the table's. NULL: it does not. The list of an architecture ends
+ * with role N_ROLE. "%d" in the HF name of an expert's matrix stands for its number. */
+struct arch_alias {
+    enum arch_role role;
+    const char *gguf, *hf;
+};
+
+/* How the tensors of a file are called: what kind it is, and whose names differ. */
+struct arch_naming {
+    enum io_kind kind;
+    const struct arch_alias *alias; /* NULL = the table alone */
+};
+
+/* The tensor's name within its block or layer, without a suffix; "" = that kind has none. */
+const char *arch_role_name(const struct arch_naming *by, enum arch_role role);
+/* The tensor's name with suffix ("weight", "bias"; the router's selection bias has its own). expert
+ * is used where the name has a number. */
+void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer, int expert,
+                      const char *suffix, char *buf, int n);
+const char *arch_global_name(enum io_kind kind, enum arch_global g);
+
 /* The reverse. */
-struct model_name {
-    int global;        /* enum model_global, -1 = none */
-    int role;          /* enum model_role, -1 = unknown */
+struct arch_name {
+    int global;        /* enum arch_global, -1 = none */
+    int role;          /* enum arch_role, -1 = unknown */
     int layer, expert; /* -1 = none; expert: -1 in stacks too */
     char suffix[32];   /* "weight", "bias", ...; "" where role is unknown */
 };
-void model_name_parse(enum io_kind kind, const char *name, struct model_name *out);
-const char *model_global_name(enum io_kind kind, enum model_global g);
+void arch_name_parse(const struct arch_naming *by, const char *name, struct arch_name *out);
 
 #endif

@@ -7,19 +7,17 @@
 #include <string.h>
 #include <strings.h>
 
-#include "model/model_internal.h"
+#include "arch/arch_internal.h"
 
-/* The first row whose names fit decides. names: "|"-separated, * stands for any bytes. by: the
- * architectures (or types of rope) that obey the key, "*" for all. neutral: values that change
- * nothing, in addition to null, false, 0, [], {} and empty strings where the row has "-" among
- * them; @head stands for the width of a head. moe: of interest only where there are experts. */
+/* What the architecture's row says that it obeys is obeyed; of the others the first row whose names
+ * fit decides. names: "|"-separated, * stands for any bytes. by: "*" = all obey it, "" = nothing
+ * else does (in a rope object: the types of rope that do). neutral: values that change nothing, in
+ * addition to null, false, 0, [], {} and empty strings where the row has "-" among them; @head
+ * stands for the width of a head. moe: of interest only where there are experts. */
 struct rule {
     const char *names, *by, *neutral;
     bool moe;
 };
-#define MLA "deepseek_v2|deepseek_v3"
-#define MOE "qwen3_moe|deepseek_v2|deepseek_v3"
-#define QWEN "qwen2|qwen3|qwen3_moe"
 
 static const struct rule hf_rules[] = {
     /* read by all, or held against what is computed */
@@ -27,11 +25,9 @@ static const struct rule hf_rules[] = {
      "attention_bias|rms_norm_eps",
      "*", "", false},
     {"head_dim|tie_word_embeddings|layer_types|max_window_layers", "*", "", false},
-    {"sliding_window", QWEN "|llama", "-", false},
-    {"use_sliding_window", QWEN, "-", false},
-    {"rope_interleave", MLA, "-", false}, /* V2 interleaves whatever it says */
-    {"qk_rope_head_dim|qk_nope_head_dim|q_lora_rank|kv_lora_rank", MLA, "-", false},
-    {"v_head_dim", MLA, "-|@head", false},
+    {"rope_interleave", "", "-", false},
+    {"qk_rope_head_dim|qk_nope_head_dim|q_lora_rank|kv_lora_rank", "", "-", false},
+    {"v_head_dim", "", "-|@head", false},
     {"qk_head_dim|kv_channels|attention_head_dim|attention_head_size|head_size|d_head|d_kv", "",
      "-|@head", false},
     /* positions */
@@ -55,7 +51,7 @@ static const struct rule hf_rules[] = {
      "kv_sharing*",
      "", "-", false},
     /* factors, limits, norms, biases */
-    {"routed_scaling_factor", MLA, "1|-", true},
+    {"routed_scaling_factor", "", "1|-", true},
     {"scale_fmt|*_scale_init*|*init_scale*|loss_scale*", "*", "", false},
     {"scale_attn_weights|scale_attention_weights", "", "true|null", false},
     {"*multiplier*|*logit_scale*|*logits_scal*|*_scale|scale_*|*scaling*|*_scale_factor|*mup*|*"
@@ -67,7 +63,7 @@ static const struct rule hf_rules[] = {
     {"hidden_activation|activation|activation_function|activation_type|mlp_activation|*_hidden_act|"
      "ffn_act*|act_fn|mlp_hidden_act",
      "", "silu|swish|swiglu|-", false},
-    {"*qkv_bias*", QWEN "|llama", "-", false},
+    {"*qkv_bias*", "", "-", false},
     {"bias|use_bias|*_proj_bias|*linear_bias|lm_head_bias|*head_bias|o_bias|attn_bias|attention_"
      "out*_bias|use_*_bias|add_bias*",
      "", "-", false},
@@ -84,18 +80,18 @@ static const struct rule hf_rules[] = {
      "", "-", false},
     {"*per_layer_input*|*altup*|*laurel*|*hyper_connection*|hc_mult|*ple_dim*", "", "-", false},
     /* experts */
-    {"num_experts|num_local_experts|n_routed_experts", MOE, "1|-", false},
+    {"num_experts|num_local_experts|n_routed_experts", "", "1|-", false},
     {"moe_num_experts|n_experts|moe_num_expert|num_moe_experts|moe_*_num_experts", "", "1|-",
      false},
-    {"num_experts_per_tok|moe_intermediate_size|norm_topk_prob", MOE, "", true},
-    {"n_shared_experts", MLA, "-", true},
-    {"n_group|topk_group", MLA, "1|-", true},
-    {"topk_method", MLA, "greedy|-", true},
-    {"scoring_func", "deepseek_v3", "softmax|-", true},
-    {"first_k_dense_replace", MLA, "-", true},
-    {"moe_layer_freq", MLA, "1|-", true},
-    {"decoder_sparse_step", "qwen3_moe", "1|-", true},
-    {"mlp_only_layers", "qwen3_moe", "-", true},
+    {"num_experts_per_tok|moe_intermediate_size|norm_topk_prob", "", "", true},
+    {"n_shared_experts", "", "-", true},
+    {"n_group|topk_group", "", "1|-", true},
+    {"topk_method", "", "greedy|-", true},
+    {"scoring_func", "", "softmax|-", true},
+    {"first_k_dense_replace", "", "-", true},
+    {"moe_layer_freq", "", "1|-", true},
+    {"decoder_sparse_step", "", "1|-", true},
+    {"mlp_only_layers", "", "-", true},
     {"*aux_loss*|*z_loss*|*router_logits*|*jitter*|*router_dtype*|*capacity*|ep_size|expert_"
      "parallel*|*experts_implementation*|expert_model*",
      "*", "", true},
@@ -120,18 +116,14 @@ static const struct rule gguf_rules[] = {
     {"rope.scaling.attn_factor|rope.scaling.yarn_attn_factor|rope.scaling.yarn_beta_fast|rope."
      "scaling.yarn_beta_slow|rope.scaling.finetuned",
      "*", "", false},
-    {"rope.scaling.yarn_log_multiplier", MLA, "-", false},
+    {"rope.scaling.yarn_log_multiplier", "", "-", false},
     {"rope.scaling.yarn_ext_factor", "", "1|-1|-", false},
     {"rope.scaling.*|rope.freq_scale*|rope.scale*|rope.freq_base_*|rope.dimension_count_*|rope.*",
      "", "1|-", false},
     {"attention.layer_norm_rms_epsilon|attention.head_count|attention.head_count_kv|attention.key_"
      "length|attention.value_length",
      "*", "", false},
-    {"attention.sliding_window|attention.sliding_window_pattern", QWEN "|llama", "-", false},
-    {"attention.key_length_mla|attention.value_length_mla|attention.q_lora_rank|attention.kv_lora_"
-     "rank",
-     MLA, "-", false},
-    {"attention.scale", "llama|qwen2|qwen3|qwen3_moe", "-", false},
+    {"attention.scale", "", "-", false},
     {"attention.causal", "", "true", false},
     {"attention.layer_norm_epsilon|attention.group_norm_*|attention.dropout*", "*", "", false},
     {"attention.*scale*", "", "1|-", false},
@@ -145,12 +137,12 @@ static const struct rule gguf_rules[] = {
     {"ssm.*|wkv*|token_shift*|shortconv.*|*altup*|*hyper_connection*|*n_deepstack*|*per_layer*|"
      "interleave_moe_*|decoder_*|*swin_norm*",
      "", "-", false},
-    {"expert_count", MOE, "-", false},
+    {"expert_count", "", "-", false},
     {"expert_used_count|expert_feed_forward_length|expert_weights_norm|expert_gating_func|expert_"
      "weights_scale",
-     MOE, "", true},
-    {"expert_group_count|expert_group_used_count", MLA, "1|-", true},
-    {"expert_shared_count|leading_dense_block_count", MLA, "-", true},
+     "", "", true},
+    {"expert_group_count|expert_group_used_count", "", "1|-", true},
+    {"expert_shared_count|leading_dense_block_count", "", "-", true},
     {"moe_every_n_layers", "", "1|-", true},
     {"expert*|moe_*", "", "1|-", true},
 };
@@ -208,10 +200,12 @@ static bool is_neutral(const struct value *v, const char *list, int d_head)
     return false;
 }
 
-/* Is key something that who would pass over, though it matters? */
+/* Is key something that would be passed over, though it matters? own: what the architecture obeys;
+ * who: the type of rope. */
 static bool matters(const struct rule *rule, int n, const char *key, const char *who,
-                    const struct value *v, const struct model_cfg *c)
+                    const struct value *v, const struct arch_cfg *c, const char *own)
 {
+    if (fits(own, key)) return false;
     for (int i = 0; i < n; i++) {
         const struct rule *r = &rule[i];
         if (!fits(r->names, key) || (r->moe && !c->n_expert)) continue;
@@ -250,11 +244,11 @@ static struct value of_json(const struct json *v)
     return o;
 }
 
-sl_status model_keys_hf(const struct json *config, const struct model_cfg *c, sl_err *err)
+sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c, sl_err *err)
 {
     for (const struct json *k = config->child; k; k = k->next) {
         struct value v = of_json(k);
-        if (matters(hf_rules, BASE_COUNT_OF(hf_rules), k->key, c->arch, &v, c))
+        if (matters(hf_rules, BASE_COUNT_OF(hf_rules), k->key, "", &v, c, c->row->hf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%.60s is %s, which changes what %s computes and is not supported",
                            k->key, v.text, c->arch);
@@ -262,12 +256,12 @@ sl_status model_keys_hf(const struct json *config, const struct model_cfg *c, sl
     return SL_OK;
 }
 
-sl_status model_keys_rope(const struct json *rope, const char *name, const char *type,
-                          const struct model_cfg *c, sl_err *err)
+sl_status arch_keys_rope(const struct json *rope, const char *name, const char *type,
+                         const struct arch_cfg *c, sl_err *err)
 {
     for (const struct json *k = rope ? rope->child : NULL; k; k = k->next) {
         struct value v = of_json(k);
-        if (matters(rope_rules, BASE_COUNT_OF(rope_rules), k->key, type, &v, c))
+        if (matters(rope_rules, BASE_COUNT_OF(rope_rules), k->key, type, &v, c, c->row->hf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.60s is %s, which is not supported with rope_type '%.20s'", name,
                            k->key, v.text, type);
@@ -303,7 +297,7 @@ static struct value of_meta(const io_model *m, const char *key)
     return o;
 }
 
-sl_status model_keys_gguf(const io_model *m, const struct model_cfg *c, sl_err *err)
+sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *err)
 {
     const char *arch = NULL;
     uint64_t n = 0;
@@ -312,7 +306,8 @@ sl_status model_keys_gguf(const io_model *m, const struct model_cfg *c, sl_err *
         const char *key = io_meta_key(m, i);
         if (strncmp(key, arch, n) != 0 || key[n] != '.') continue;
         struct value v = of_meta(m, key);
-        if (matters(gguf_rules, BASE_COUNT_OF(gguf_rules), key + n + 1, c->arch, &v, c))
+        if (matters(gguf_rules, BASE_COUNT_OF(gguf_rules), key + n + 1, "", &v, c,
+                    c->row->gguf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.80s is %s, which changes what %s computes and is not supported",
                            io_path(m), key, v.text, c->arch);

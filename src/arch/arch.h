@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Architectures: one file and one row of arch/arch_list.h each. This room knows what a family is
+ * called, reads and writes its configuration in both kinds of files, and names its tensors. It
+ * computes nothing: model, quant, plan and the tools ask it.
+ *
+ * Threads: everything here may be called by several at once; nothing is kept. */
+#ifndef ARCH_ARCH_H
+#define ARCH_ARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arch/names.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/io.h"
+#include "io/write.h"
+#include "text/json.h"
+
+struct arch;      /* a row: arch/row.h */
+struct arch_keys; /* where keys of GGUF go: arch/row.h */
+
+enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
+enum arch_mixer { ARCH_GQA, ARCH_MLA };
+enum arch_ffn { ARCH_DENSE, ARCH_MOE };
+
+/* What one layer is made of. */
+struct arch_layer {
+    enum arch_mixer mixer;
+    enum arch_ffn ffn;
+    int n_window; /* sliding window in tokens, the token itself included; 0 = none */
+};
+
+/* Hyperparameters of every architecture, checked: those of the file, whatever part of it a process
+ * holds. Unused ones are 0. */
+struct arch_cfg {
+    char arch[32]; /* "deepseek_v3" */
+    const struct arch *row;
+    struct arch_naming naming; /* of the file that was read */
+    int n_layer;               /* L, without MTP layers */
+    int n_mtp;
+    int d_model;           /* D */
+    int n_vocab;           /* V: rows of the embedding */
+    int n_head, n_head_kv; /* H, C */
+    int d_head;            /* d; MLA: nope + rope */
+    int d_ff;              /* of dense layers */
+    int n_ctx_train;
+    float norm_eps;
+    bool tied_head;
+    bool attn_bias,
+        o_bias;         /* of q, k and v; of o. Folders only: GGUF files say it by the tensors */
+    bool qk_norm;       /* q and k are normed, each head for itself */
+    bool qk_norm_whole; /* ... or all heads at once, with weights [H d] and [C d] */
+    int n_window;       /* of those layers that have one; 0 = none has */
+    struct arch_layer *layer; /* [n_layer + n_mtp]; in the arena that it was read into */
+    /* rope */
+    enum arch_rope_style rope_style;
+    int n_rot; /* rotated dimensions: the first of a head */
+    double rope_theta;
+    enum { ARCH_ROPE_PLAIN, ARCH_ROPE_LINEAR, ARCH_ROPE_LLAMA3, ARCH_ROPE_YARN } rope_kind;
+    double rope_factor, rope_orig_ctx;
+    double rope_low_freq, rope_high_freq;               /* llama3 */
+    double yarn_beta_fast, yarn_beta_slow, yarn_mscale; /* yarn_mscale: factor on cos and sin */
+    bool yarn_real;    /* the correction range is not rounded to whole dimensions ("truncate":
+                          false) */
+    double attn_scale; /* of q k^T, YaRN's mscale_all_dim included */
+    /* MLA */
+    int q_lora, kv_lora, d_nope, d_rope, d_v; /* q_lora 0 = plain q projection */
+    /* experts */
+    int n_expert, n_expert_used, n_shared, d_ff_expert;
+    int n_dense_lead; /* leading dense layers */
+    bool route_sigmoid, route_norm, route_bias, group_max;
+    int n_group, n_group_used;
+    bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
+                          taken not to be */
+    float route_scale;
+};
+
+/* Read and check the hyperparameters. cfg->layer is allocated in the arena. UNSUPPORTED names an
+ * unknown architecture, or a key that changes what is computed and is not obeyed (keys.c). FORMAT
+ * names the field and its value. */
+sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *out,
+                        sl_err *err) BASE_MUST_USE;
+/* The text model's part of a parsed config.json: text_config where it is an object, else all. */
+const struct json *arch_text_config(const struct json *config);
+/* Names of that architecture in the other kind of file. */
+struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind);
+/* Do GGUF files of the architecture keep the rows of q and k in the order of rotated pairs, where
+ * folders have halves? */
+bool arch_permutes_qk(const struct arch_cfg *c);
+
+/* Is the model a quantised one of at most 512 columns? Such models are computed in f32 by default:
+ * what coarser activations lose does not average out over so few columns, in mixtures of experts
+ * they choose another expert now and then, and exact ones cost them milliseconds. */
+bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
+/* Is a plain bias of that attention matrix part of the model? In folders only where the
+ * configuration says so. */
+bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role);
+/* Tensors that nothing of the architecture reads, but for those that change nothing
+ * (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED names the first ones. In a folder
+ * *text, in the arena, is a line that does; NULL = there are none. */
+sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct arena *a,
+                      const char **text, sl_err *err) BASE_MUST_USE;
+/* Parameters in all, and read for one token at batch 1. From the tensors' shapes. */
+void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
+                       int64_t *active);
+
+/* ---- writing: the configuration of src, which was read into c, in the other kind of file ---- */
+
+/* GGUF's keys of the architecture (general.architecture and <arch>.*), from a folder. n_mtp: MTP
+ * layers that are written. UNSUPPORTED: what GGUF has no key for. */
+sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_mtp, io_out *out,
+                          sl_err *err) BASE_MUST_USE;
+/* config.json's members of the architecture, from a GGUF file, into the object that w has open. */
+sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                        sl_err *err) BASE_MUST_USE;
+
+#endif

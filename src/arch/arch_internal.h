@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share beside rows. */
+#ifndef ARCH_INTERNAL_H
+#define ARCH_INTERNAL_H
+
+#include "arch/row.h"
+
+/* ---- config_gguf.c, config_hf.c: what all architectures have ---- */
+sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Which layers have the sliding window, and that a head's values are as wide as its keys, unless it
+ * is MLA's. */
+sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+
+/* ---- keys.c: UNSUPPORTED names a key that changes what the model computes, is not obeyed, and is
+ * not at its neutral value ---- */
+sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c,
+                       sl_err *err) BASE_MUST_USE;
+/* name: "rope_scaling" or "rope_parameters"; rope may be NULL. */
+sl_status arch_keys_rope(const struct json *rope, const char *name, const char *type,
+                         const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+
+#endif

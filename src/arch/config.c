@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which architecture a file is, and the checks that every configuration must pass before anything
+ * is computed from it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "arch/arch_internal.h"
+
+static const struct arch *const archs[] = {
+#define X(name) &arch_##name,
+#include "arch/arch_list.h"
+#undef X
+};
+
+static bool name_in(const char *list, const char *name, size_t n)
+{
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, "|");
+        if (len == n && memcmp(p, name, n) == 0) return true;
+        p += len + (p[len] == '|');
+    }
+    return false;
+}
+
+static void known_names(char *buf, size_t n)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < BASE_COUNT_OF(archs) && used < n; i++)
+        used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", archs[i]->name);
+}
+
+/* Files that accompany a model are GGUF too. */
+static sl_status check_type(const io_model *m, sl_err *err)
+{
+    static const char *const other[][2] = {
+        {"adapter", "a LoRA adapter, not a model: merge it into its base model"},
+        {"mmproj",
+         "the part of a model that sees or hears (mmproj): give the file of its language model"},
+        {"projector",
+         "the part of a model that sees or hears: give the file of its language model"},
+        {"imatrix", "an importance matrix, not a model"},
+        {"vocab", "a vocabulary without weights"},
+    };
+    const char *type = NULL, *arch = NULL;
+    uint64_t n = 0, n_arch = 0;
+    if (io_meta_str(m, "general.type", &type, &n, NULL) != SL_OK) n = 0;
+    for (int i = 0; i < BASE_COUNT_OF(other); i++)
+        if (n == strlen(other[i][0]) && memcmp(type, other[i][0], n) == 0)
+            return SL_FAIL(err, UNSUPPORTED, "%s: %s (general.type is %s)", io_path(m), other[i][1],
+                           other[i][0]);
+    if (n && !(n == 5 && memcmp(type, "model", 5) == 0))
+        return SL_FAIL(err, UNSUPPORTED, "%s: general.type is %.*s, not model", io_path(m),
+                       (int)BASE_MIN(n, 40), type);
+    if (io_meta_str(m, "general.architecture", &arch, &n_arch, NULL) == SL_OK && n_arch == 4 &&
+        memcmp(arch, "clip", 4) == 0)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: the part of a model that sees or hears (clip): give the file of its "
+                       "language model",
+                       io_path(m));
+    return SL_OK;
+}
+
+static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *err)
+{
+    const char *name = NULL;
+    uint64_t n = 0;
+    SL_TRY(check_type(m, err));
+    SL_TRY(io_meta_str(m, "general.architecture", &name, &n, err));
+    const struct arch *found = NULL;
+    for (int i = 0; i < BASE_COUNT_OF(archs); i++)
+        if (name_in(archs[i]->gguf, name, n) && (!archs[i]->match_gguf || archs[i]->match_gguf(m)))
+            found = archs[i];
+    if (!found) {
+        char known[128];
+        known_names(known, sizeof known);
+        return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%.*s' is not supported (known: %s)",
+                       io_path(m), (int)BASE_MIN(n, 40), name, known);
+    }
+    *out = found;
+    return SL_OK;
+}
+
+const struct json *arch_text_config(const struct json *config)
+{
+    const struct json *inner = text_json_get(config, "text_config");
+    return inner && inner->kind == JSON_OBJECT_K ? inner : config;
+}
+
+/* By the type of the whole model: one with parts that see is listed by its own. */
+static sl_status find_hf(const io_model *m, const struct arch **out, sl_err *err)
+{
+    const struct json *cfg = NULL;
+    const char *type = NULL;
+    SL_TRY(io_need_config(m, &cfg, err));
+    SL_TRY(text_json_str(cfg, "model_type", NULL, &type, err));
+    if (!type) return SL_FAIL(err, FORMAT, "config.json: model_type is missing");
+    for (int i = 0; i < BASE_COUNT_OF(archs); i++)
+        if (name_in(archs[i]->hf_type, type, strlen(type))) {
+            *out = archs[i];
+            return SL_OK;
+        }
+    char known[128];
+    known_names(known, sizeof known);
+    return SL_FAIL(err, UNSUPPORTED, "config.json: model_type '%.40s' is not supported (known: %s)",
+                   type, known);
+}
+
+static sl_status check_mla(const struct arch_cfg *c, sl_err *err)
+{
+    if (c->d_nope < 8 || c->d_nope % 8 || c->d_rope < 2 || c->d_rope % 2 || c->d_v < 8 ||
+        c->d_v % 8)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "head sizes nope %d, rope %d, v %d: multiples of 8, 2, 8 are supported",
+                       c->d_nope, c->d_rope, c->d_v);
+    if (c->kv_lora % 8)
+        return SL_FAIL(err, UNSUPPORTED, "kv_lora_rank %d: multiples of 8 are supported",
+                       c->kv_lora);
+    return SL_OK;
+}
+
+static sl_status check_moe(const struct arch_cfg *c, sl_err *err)
+{
+    if (c->n_expert_used < 1 || c->n_expert_used > c->n_expert || c->n_expert_used > 64)
+        return SL_FAIL(err, FORMAT, "experts used per token %d of %d", c->n_expert_used,
+                       c->n_expert);
+    if (c->n_group < 1 || c->n_expert % c->n_group || c->n_group_used < 1 ||
+        c->n_group_used > c->n_group)
+        return SL_FAIL(err, FORMAT, "expert groups: %d of %d groups over %d experts",
+                       c->n_group_used, c->n_group, c->n_expert);
+    if (c->n_expert_used > c->n_expert / c->n_group * c->n_group_used)
+        return SL_FAIL(err, FORMAT, "experts used per token %d, but the chosen groups hold %d",
+                       c->n_expert_used, c->n_expert / c->n_group * c->n_group_used);
+    if (!c->group_max && c->n_group > 1 && c->n_expert / c->n_group < 2)
+        return SL_FAIL(err, FORMAT, "expert groups of %d: at least 2 are needed",
+                       c->n_expert / c->n_group);
+    if (c->d_ff_expert < 1)
+        return SL_FAIL(err, FORMAT, "expert feed-forward width %d", c->d_ff_expert);
+    return SL_OK;
+}
+
+sl_status arch_cfg_check(const struct arch_cfg *c, sl_err *err)
+{
+    if (c->n_head % c->n_head_kv)
+        return SL_FAIL(err, FORMAT, "%d query heads are not a multiple of %d key heads", c->n_head,
+                       c->n_head_kv);
+    if (c->kv_lora)
+        SL_TRY(check_mla(c, err));
+    else if (c->d_head % 8)
+        return SL_FAIL(err, UNSUPPORTED, "head size %d: multiples of 8 are supported", c->d_head);
+    if (c->n_rot < 2 || c->n_rot % 2 || (!c->kv_lora && c->n_rot > c->d_head))
+        return SL_FAIL(err, FORMAT, "rotated dimensions %d of a head of %d", c->n_rot, c->d_head);
+    if (c->n_expert) SL_TRY(check_moe(c, err));
+    if (c->rope_kind != ARCH_ROPE_PLAIN && !(c->rope_factor >= 1e-3 && c->rope_factor <= 1e6))
+        return SL_FAIL(err, FORMAT, "rope scaling factor %g", c->rope_factor);
+    if (c->rope_kind == ARCH_ROPE_LLAMA3 &&
+        !(c->rope_high_freq > c->rope_low_freq && c->rope_low_freq > 0))
+        return SL_FAIL(err, FORMAT, "rope scaling llama3: low_freq_factor %g, high_freq_factor %g",
+                       c->rope_low_freq, c->rope_high_freq);
+    return SL_OK;
+}
+
+/* Layers as most are; readers change what is otherwise. */
+static sl_status new_layers(struct arena *a, struct arch_cfg *c, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(a, (size_t)(c->n_layer + c->n_mtp), sizeof *c->layer, &p, err));
+    c->layer = p;
+    return SL_OK;
+}
+
+static sl_status read_gguf(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(arch_gguf_common(m, c, err));
+    SL_TRY(new_layers(a, c, err));
+    SL_TRY(c->row->read_gguf(m, c, err));
+    SL_TRY(arch_gguf_layers(m, c, err));
+    return arch_keys_gguf(m, c, err);
+}
+
+/* The outer object of a nested configuration says what holds for the whole model. */
+static sl_status read_hf(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *outer = io_config(m), *o = arch_text_config(outer);
+    sl_status st = SL_OK;
+    SL_TRY_OUT(arch_hf_common(o, c, err));
+    SL_TRY_OUT(text_json_bool(outer, "tie_word_embeddings", c->tied_head, &c->tied_head, err));
+    SL_TRY_OUT(new_layers(a, c, err));
+    SL_TRY_OUT(c->row->read_hf(o, c, err));
+    SL_TRY_OUT(arch_keys_hf(o, c, err));
+out:
+    if (st) status_prefix(err, o == outer ? "config.json" : "config.json: text_config");
+    return st;
+}
+
+sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+{
+    bool gguf = io_model_kind(m) == IO_GGUF;
+    memset(c, 0, sizeof *c);
+    c->yarn_mscale = 1.0;
+    c->route_scale = 1.0f;
+    c->n_group = c->n_group_used = 1;
+    SL_TRY(gguf ? find_gguf(m, &c->row, err) : find_hf(m, &c->row, err));
+    snprintf(c->arch, sizeof c->arch, "%s", c->row->name);
+    c->naming = arch_naming_in(c, gguf ? IO_GGUF : IO_HF);
+    SL_TRY(gguf ? read_gguf(m, a, c, err) : read_hf(m, a, c, err));
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
+        if (c->kv_lora) c->layer[i].mixer = ARCH_MLA;
+        if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
+    }
+    sl_status st = arch_cfg_check(c, err);
+    if (st) status_prefix(err, "%s", gguf ? io_path(m) : "config.json");
+    return st;
+}
+
+struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
+{
+    return (struct arch_naming){kind, c->row->alias};
+}
+
+bool arch_permutes_qk(const struct arch_cfg *c)
+{
+    return c->row->permutes_qk;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hyperparameters from config.json, in both spellings: rope_theta and rope_scaling at top level, or
+ * rope_parameters. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arch/arch_internal.h"
+
+/* The first of names that is present and not null; *name its spelling for messages. */
+static const struct json *find(const struct json *o, const char *names, char *name, size_t n_name)
+{
+    const struct json *v = NULL;
+    for (const char *p = names; *p && !v;) {
+        size_t len = strcspn(p, "|");
+        snprintf(name, n_name, "%.*s", (int)len, p);
+        v = text_json_get(o, name);
+        if (v && v->kind == JSON_NULL_K) v = NULL;
+        p += len + (p[len] == '|');
+    }
+    if (!v) snprintf(name, n_name, "%.*s", (int)strcspn(names, "|"), names);
+    return v;
+}
+
+sl_status arch_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
+                      int *out, sl_err *err)
+{
+    char name[64];
+    const struct json *v = find(o, names, name, sizeof name);
+    if (!v && def >= lo) {
+        *out = (int)def;
+        return SL_OK;
+    }
+    if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
+    int64_t i = v->i;
+    if (v->kind == JSON_REAL_K && v->f == floor(v->f) && fabs(v->f) < 1e15)
+        i = (int64_t)v->f;
+    else if (v->kind != JSON_INT_K)
+        return SL_FAIL(err, FORMAT, "%s is not an integer", name);
+    if (i < lo || i > hi)
+        return SL_FAIL(err, FORMAT, "%s is %lld, not in %lld .. %lld", name, (long long)i,
+                       (long long)lo, (long long)hi);
+    *out = (int)i;
+    return SL_OK;
+}
+
+sl_status arch_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
+                       double *out, sl_err *err)
+{
+    char name[64];
+    const struct json *v = find(o, names, name, sizeof name);
+    if (!v && def >= lo) {
+        *out = def;
+        return SL_OK;
+    }
+    if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
+    if (v->kind != JSON_REAL_K && v->kind != JSON_INT_K)
+        return SL_FAIL(err, FORMAT, "%s is not a number", name);
+    if (!(v->f >= lo && v->f <= hi))
+        return SL_FAIL(err, FORMAT, "%s is %g, not in %g .. %g", name, v->f, lo, hi);
+    *out = v->f;
+    return SL_OK;
+}
+
+/* Another name of it is refused where the usual one is missing; beside it, it is a leftover. */
+static sl_status norm_eps(const struct json *o, double *eps, sl_err *err)
+{
+    static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_"
+                                "epsilon|rms_norm_epsilon";
+    char name[64];
+    if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
+        return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
+    return arch_hf_real(o, "rms_norm_eps", 1e-6, 0, 1, eps, err);
+}
+
+sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    double eps = 0;
+    const char *act = NULL;
+    bool mlp_bias = false;
+    SL_TRY(arch_hf_int(o, "num_hidden_layers", -1, 1, 1024, &c->n_layer, err));
+    SL_TRY(arch_hf_int(o, "hidden_size", -1, 8, 1 << 20, &c->d_model, err));
+    SL_TRY(arch_hf_int(o, "intermediate_size", 0, 0, 1 << 22, &c->d_ff, err));
+    SL_TRY(arch_hf_int(o, "num_attention_heads", -1, 1, 4096, &c->n_head, err));
+    SL_TRY(arch_hf_int(o, "num_key_value_heads", c->n_head, 1, 4096, &c->n_head_kv, err));
+    SL_TRY(arch_hf_int(o, "max_position_embeddings", 2048, 1, 1 << 28, &c->n_ctx_train, err));
+    SL_TRY(arch_hf_int(o, "vocab_size", -1, 1, 1 << 28, &c->n_vocab, err));
+    SL_TRY(arch_hf_int(o, "num_nextn_predict_layers", 0, 0, 16, &c->n_mtp, err));
+    SL_TRY(norm_eps(o, &eps, err));
+    c->norm_eps = (float)eps;
+    SL_TRY(arch_hf_int(o, "head_dim", c->d_model / c->n_head, 1, 65536, &c->d_head, err));
+    SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
+    SL_TRY(text_json_bool(o, "mlp_bias", false, &mlp_bias, err));
+    SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
+    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
+        return SL_FAIL(err, UNSUPPORTED, "hidden_act '%.40s' is not supported (silu)", act);
+    if (mlp_bias) return SL_FAIL(err, UNSUPPORTED, "mlp_bias is not supported");
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    c->n_rot = c->d_head;
+    c->rope_factor = 1.0;
+    return SL_OK;
+}
+
+static sl_status yarn(const struct json *s, struct arch_cfg *c, sl_err *err)
+{
+    double mscale = 0, all = 0, attn = -1;
+    c->rope_kind = ARCH_ROPE_YARN;
+    bool truncate = true;
+    SL_TRY(arch_hf_real(s, "beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
+    SL_TRY(arch_hf_real(s, "beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
+    if (c->yarn_beta_fast == 0) c->yarn_beta_fast = 32; /* as transformers reads it */
+    if (c->yarn_beta_slow == 0) c->yarn_beta_slow = 1;
+    SL_TRY(text_json_bool(s, "truncate", true, &truncate, err));
+    c->yarn_real = !truncate;
+    SL_TRY(arch_hf_real(s, "mscale", 0, 0, 1e3, &mscale, err));
+    SL_TRY(arch_hf_real(s, "mscale_all_dim", 0, 0, 1e3, &all, err));
+    SL_TRY(arch_hf_real(s, "attention_factor", -1, -1, 1e3, &attn, err));
+    double lf = c->rope_factor > 1 ? log(c->rope_factor) : 0;
+    if (attn >= 0)
+        c->yarn_mscale = attn;
+    else if (mscale > 0 && all > 0)
+        c->yarn_mscale = (0.1 * mscale * lf + 1) / (0.1 * all * lf + 1);
+    else
+        c->yarn_mscale = 0.1 * lf + 1;
+    if (c->kv_lora && all > 0) { /* DeepSeek: the softmax scale too */
+        double f = 0.1 * all * lf + 1;
+        c->attn_scale *= f * f;
+    }
+    return SL_OK;
+}
+
+/* The member that is an object with something in it; NULL = none. */
+static sl_status rope_object(const struct json *o, const char *name, const struct json **out,
+                             sl_err *err)
+{
+    const struct json *s = text_json_get(o, name);
+    *out = NULL;
+    if (!s || s->kind == JSON_NULL_K) return SL_OK;
+    if (s->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s is not an object", name);
+    if (s->n) *out = s;
+    return SL_OK;
+}
+
+static bool same_value(const struct json *a, const struct json *b)
+{
+    bool num_a = a->kind == JSON_INT_K || a->kind == JSON_REAL_K,
+         num_b = b && (b->kind == JSON_INT_K || b->kind == JSON_REAL_K);
+    if (!b) return a->kind == JSON_NULL_K;
+    if (num_a && num_b) return a->f == b->f;
+    if (a->kind != b->kind) return false;
+    if (a->kind == JSON_BOOL_K) return a->b == b->b;
+    return a->kind != JSON_STR_K || strcmp(a->s, b->s) == 0;
+}
+
+/* Both spellings at once, by a tool that changed one of them: only where they say the same. */
+static sl_status one_rope(const struct json *old, const struct json *new, sl_err *err)
+{
+    for (const struct json *k = old ? old->child : NULL; k && new; k = k->next) {
+        const struct json *v = text_json_get(new, k->key);
+        if (!v && strcmp(k->key, "type") == 0) v = text_json_get(new, "rope_type");
+        if (!same_value(k, v))
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "rope_scaling and rope_parameters differ in %.40s: which of them holds is not said",
+                k->key);
+    }
+    return SL_OK;
+}
+
+sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *s = NULL, *old = NULL;
+    SL_TRY(rope_object(o, "rope_parameters", &s, err));
+    SL_TRY(rope_object(o, "rope_scaling", &old, err));
+    SL_TRY(one_rope(old, s, err));
+    const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
+    if (!s) s = old;
+    double top = 0;
+    SL_TRY(arch_hf_real(o, "rope_theta", 10000.0, 1.0, 1e12, &top, err));
+    SL_TRY(arch_hf_real(s, "rope_theta", top, 1.0, 1e12, &c->rope_theta, err));
+    c->n_rot = n_rot;
+    SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));
+    if (!type) SL_TRY(text_json_str(s, "type", "default", &type, err));
+    if (strcmp(type, "default") == 0) return arch_keys_rope(s, name, type, c, err);
+    double orig_top = 0;
+    SL_TRY(arch_hf_real(s, "factor", -1, 1e-3, 1e6, &c->rope_factor, err));
+    SL_TRY(arch_hf_real(o, "original_max_position_embeddings", c->n_ctx_train, 1, 1e9, &orig_top,
+                        err));
+    SL_TRY(arch_hf_real(s, "original_max_position_embeddings", orig_top, 1, 1e9, &c->rope_orig_ctx,
+                        err));
+    if (strcmp(type, "linear") == 0) {
+        c->rope_kind = ARCH_ROPE_LINEAR;
+    } else if (strcmp(type, "llama3") == 0) {
+        c->rope_kind = ARCH_ROPE_LLAMA3;
+        SL_TRY(arch_hf_real(s, "low_freq_factor", -1, 1e-3, 1e6, &c->rope_low_freq, err));
+        SL_TRY(arch_hf_real(s, "high_freq_factor", -1, 1e-3, 1e6, &c->rope_high_freq, err));
+    } else if (strcmp(type, "yarn") == 0) {
+        SL_TRY(yarn(s, c, err));
+    } else {
+        return SL_FAIL(err, UNSUPPORTED,
+                       "rope_type '%.40s' is not supported (default, linear, llama3, yarn)", type);
+    }
+    return arch_keys_rope(s, name, type, c, err);
+}
+
+sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg *c, int *n_rot,
+                        sl_err *err)
+{
+    double part = def;
+    SL_TRY(arch_hf_real(o, "partial_rotary_factor", def, 1e-6, 1, &part, err));
+    SL_TRY(arch_hf_real(text_json_get(o, "rope_parameters"), "partial_rotary_factor", part, 1e-6, 1,
+                        &part, err));
+    *n_rot = (int)(c->d_head * part);
+    return SL_OK;
+}
+
+sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(text_json_bool(o, "attention_bias", false, &c->attn_bias, err));
+    c->o_bias = o_bias && c->attn_bias;
+    return SL_OK;
+}
+
+sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "layer_types");
+    int i = 0;
+    if (!list || list->kind == JSON_NULL_K) return SL_OK;
+    if (list->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "layer_types is not an array");
+    if (list->n != (size_t)c->n_layer)
+        return SL_FAIL(err, FORMAT, "layer_types has %lld entries for %d layers",
+                       (long long)list->n, c->n_layer);
+    for (const struct json *v = list->child; v; v = v->next, i++) {
+        bool slides = text_json_is(v, "sliding_attention");
+        if (!slides && !text_json_is(v, "full_attention"))
+            return SL_FAIL(
+                err, UNSUPPORTED,
+                "layer_types[%d] is %.40s: full_attention and sliding_attention are supported", i,
+                v->kind == JSON_STR_K ? v->s : text_json_kind_text(v->kind));
+        if (slides && !c->n_window)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer_types[%d] is sliding_attention, but there is no sliding window",
+                           i);
+        if (by_layer)
+            c->layer[i].n_window = slides ? c->n_window : 0;
+        else if (c->n_window && !slides)
+            return SL_FAIL(err, UNSUPPORTED,
+                           "layer_types[%d] is full_attention, but all layers of this architecture "
+                           "have the window",
+                           i);
+    }
+    return SL_OK;
+}
+
+sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct arch_cfg *c,
+                         sl_err *err)
+{
+    const struct json *v = text_json_get(o, "sliding_window");
+    int from = 0;
+    SL_TRY(arch_hf_int(o, "sliding_window", v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28,
+                       &c->n_window, err));
+    if (by_layer) SL_TRY(arch_hf_int(o, "max_window_layers", 28, 0, 1024, &from, err));
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        c->layer[i].n_window = i >= from ? c->n_window : 0;
+    return arch_hf_layer_types(o, by_layer, c, err);
+}
+
+sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    bool interleave = true, bias = false;
+    SL_TRY(text_json_bool(o, "attention_bias", false, &bias, err));
+    if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
+    SL_TRY(arch_hf_layer_types(o, false, c, err));
+    SL_TRY(arch_hf_int(o, "kv_lora_rank", -1, 1, 65536, &c->kv_lora, err));
+    SL_TRY(arch_hf_int(o, "q_lora_rank", 0, 0, 65536, &c->q_lora, err));
+    SL_TRY(arch_hf_int(o, "qk_nope_head_dim", -1, 1, 65536, &c->d_nope, err));
+    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", -1, 2, 65536, &c->d_rope, err));
+    SL_TRY(arch_hf_int(o, "v_head_dim", -1, 1, 65536, &c->d_v, err));
+    SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
+    c->rope_style = interleave ? ARCH_ROPE_PAIRS : ARCH_ROPE_HALF;
+    c->d_head = c->d_nope + c->d_rope;
+    c->n_head_kv = c->n_head;
+    c->attn_scale = 1.0 / sqrt((double)c->d_head);
+    return arch_hf_rope(o, c->d_rope, c, err);
+}
+
+sl_status arch_hf_moe_v3(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    double scale = 1;
+    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", -1, 1, 4096,
+                       &c->n_expert, err));
+    SL_TRY(arch_hf_int(o, "first_k_dense_replace", 3, 0, 1024, &c->n_dense_lead, err));
+    for (int i = c->n_dense_lead; i < c->n_layer; i++)
+        c->layer[i].ffn = ARCH_MOE;
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", 8, 1, 64, &c->n_expert_used, err));
+    SL_TRY(arch_hf_int(o, "moe_intermediate_size", 2048, 1, 1 << 22, &c->d_ff_expert, err));
+    SL_TRY(arch_hf_int(o, "n_shared_experts", 1, 0, 64, &c->n_shared, err));
+    SL_TRY(arch_hf_int(o, "n_group", 8, 1, 4096, &c->n_group, err));
+    SL_TRY(arch_hf_int(o, "topk_group", 4, 1, 4096, &c->n_group_used, err));
+    SL_TRY(arch_hf_real(o, "routed_scaling_factor", 2.5, 0, 1e6, &scale, err));
+    c->route_scale = (float)scale;
+    SL_TRY(text_json_bool(o, "norm_topk_prob", true, &c->route_norm, err));
+    c->route_sigmoid = c->route_bias = true;
+    return SL_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tensors of a file add up to: parameters, and whether it is a small quantised model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "arch/arch.h"
+
+#define F32_COLS 512 /* see arch_wants_f32 */
+
+bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg)
+{
+    if (cfg->d_model > F32_COLS) return false;
+    for (int i = 0; i < io_n_tensor(m); i++) {
+        const struct tensor *t = io_tensor(m, i);
+        bool is_float = t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16;
+        if (t->n_dim >= 2 && !is_float) return true;
+    }
+    return false;
+}
+
+/* A routed expert's tensor counts for K of E; the embedding for one row unless it is the head too.
+ */
+void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
+                       int64_t *active)
+{
+    double act = 0;
+    *total = 0;
+    for (int i = 0; i < io_n_tensor(m); i++) {
+        const struct tensor *t = io_tensor(m, i);
+        int64_t n = io_tensor_params(m, i);
+        const char *s = t->name;
+        *total += n;
+        bool mtp = strstr(s, "nextn.") != NULL;
+        int il = -1;
+        if (sscanf(s, "model.layers.%d.", &il) == 1 || sscanf(s, "blk.%d.", &il) == 1)
+            mtp = mtp || il >= cfg->n_layer;
+        if (mtp) continue;
+        if (strstr(s, "embed_tokens") || strncmp(s, "token_embd", 10) == 0) {
+            if (cfg->tied_head) act += (double)n;
+        } else if (strstr(s, "_exps.") || strstr(s, ".experts.")) {
+            act += (double)n * cfg->n_expert_used / BASE_MAX(cfg->n_expert, 1);
+        } else {
+            act += (double)n;
+        }
+    }
+    *active = (int64_t)act;
+}

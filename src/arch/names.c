@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor names by role, and roles by name. */
+#include "arch/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NAME 256
+
+static const char selection_bias[] = "e_score_correction_bias"; /* HF's suffix */
+
+static const struct {
+    const char *gguf, *hf;
+} roles[] = {
+#define X(role, gguf, hf) {gguf, hf},
+    ARCH_ROLE_LIST(X)
+#undef X
+};
+
+const char *arch_role_name(const struct arch_naming *by, enum arch_role role)
+{
+    for (const struct arch_alias *a = by->alias; a && a->role != N_ROLE; a++) {
+        const char *name = by->kind == IO_GGUF ? a->gguf : a->hf;
+        if (a->role == role && name) return name;
+    }
+    return by->kind == IO_GGUF ? roles[role].gguf : roles[role].hf;
+}
+
+void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int layer, int expert,
+                      const char *suffix, char *buf, int n)
+{
+    char part[64];
+    const char *name = arch_role_name(by, role);
+    if (role == ROLE_ROUTER_BIAS) suffix = by->kind == IO_GGUF ? "bias" : selection_bias;
+    if (by->kind == IO_GGUF) {
+        snprintf(buf, (size_t)n, "blk.%d.%s.%s", layer, name, suffix);
+        return;
+    }
+    const char *hole = strstr(name, "%d");
+    if (hole)
+        snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, expert, hole + 2);
+    else
+        snprintf(part, sizeof part, "%s", name);
+    snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", layer, part, suffix);
+}
+
+const char *arch_global_name(enum io_kind kind, enum arch_global g)
+{
+    static const char *const names[2][3] = {
+        {"token_embd.weight", "output_norm.weight", "output.weight"},
+        {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"},
+    };
+    return names[kind == IO_HF][g];
+}
+
+/* "PREFIX%dREST": the number; false when s does not begin so. */
+static bool number_after(const char *s, const char *prefix, int *n, const char **rest)
+{
+    size_t k = strlen(prefix);
+    char *end;
+    if (strncmp(s, prefix, k) != 0 || s[k] < '0' || s[k] > '9') return false;
+    long v = strtol(s + k, &end, 10);
+    if (v > 1000000) return false;
+    *n = (int)v;
+    *rest = end;
+    return true;
+}
+
+/* s is PART.SUFFIX. */
+static bool is_part(const char *s, const char *part, char *suffix, size_t n_suffix)
+{
+    size_t k = strlen(part);
+    if (k == 0 || strncmp(s, part, k) != 0 || s[k] != '.' || strlen(s + k + 1) >= n_suffix)
+        return false;
+    snprintf(suffix, n_suffix, "%s", s + k + 1);
+    return true;
+}
+
+/* The expert's number is cut out of an HF name: "mlp.experts.7.up_proj.weight" ->
+ * "mlp.experts.%d.up_proj.weight". */
+static const char *cut_expert(const char *s, char *buf, size_t n, int *expert)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(s, word), *rest = NULL;
+    if (!at || !number_after(at, word, expert, &rest)) return s;
+    snprintf(buf, n, "%.*s%s%%d%s", (int)(at - s), s, word, rest);
+    return buf;
+}
+
+/* The router and its selection bias may have one name, and differ in the suffix. */
+static bool is_suffix_of(const struct arch_naming *by, int role, const char *suffix)
+{
+    bool selects = strcmp(suffix, selection_bias) == 0;
+    if (by->kind == IO_GGUF || (role != ROLE_ROUTER && role != ROLE_ROUTER_BIAS)) return true;
+    return selects == (role == ROLE_ROUTER_BIAS);
+}
+
+void arch_name_parse(const struct arch_naming *by, const char *name, struct arch_name *id)
+{
+    char cut[MAX_NAME];
+    const char *rest = NULL;
+    bool gguf = by->kind == IO_GGUF;
+    *id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
+    for (int g = 0; g < 3; g++)
+        if (strcmp(name, arch_global_name(by->kind, (enum arch_global)g)) == 0) {
+            id->global = g;
+            snprintf(id->suffix, sizeof id->suffix, "weight");
+            return;
+        }
+    if (!number_after(name, gguf ? "blk." : "model.layers.", &id->layer, &rest) || *rest != '.')
+        return;
+    rest++;
+    if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
+    if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
+        rest = "exp_probs_b.bias"; /* some files leave it out */
+    for (int r = 0; r < N_ROLE; r++) {
+        if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
+            !is_suffix_of(by, r, id->suffix))
+            continue;
+        if (r == ROLE_ROUTER_BIAS) snprintf(id->suffix, sizeof id->suffix, "bias");
+        id->role = r;
+        return;
+    }
+    id->suffix[0] = 0;
+}

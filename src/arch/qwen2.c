@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen2 and Qwen2.5: GQA with biases on q, k and v. */
+#include "arch/row.h"
+
+static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    (void)m;
+    (void)err;
+    c->attn_bias = true;
+    return SL_OK;
+}
+
+static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    bool sliding = false;
+    c->attn_bias = true;
+    SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
+    if (sliding)
+        SL_TRY(arch_hf_window(o, 4096, true, c, err));
+    else
+        SL_TRY(arch_hf_layer_types(o, true, c, err));
+    return arch_hf_rope(o, c->d_head, c, err);
+}
+
+static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                          sl_err *err)
+{
+    SL_TRY(arch_jw_window(c, src, true, true, w, err));
+    return arch_jw_heads(c, src, w, err);
+}
+
+const struct arch arch_qwen2 = {
+    .name = "qwen2",
+    .gguf = "qwen2",
+    .hf_type = "qwen2",
+    .hf_class = "Qwen2ForCausalLM",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*",
+    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale",
+    .read_gguf = read_gguf,
+    .read_hf = read_hf,
+    .write_hf = write_hf};

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3 (dense): GQA, RMSNorm of every query and key head before RoPE. */
+#include "arch/row.h"
+
+static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    (void)m;
+    (void)err;
+    c->qk_norm = true;
+    return SL_OK;
+}
+
+sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c, sl_err *err)
+{
+    bool sliding = false;
+    c->qk_norm = true;
+    SL_TRY(arch_hf_attn_bias(o, true, c, err));
+    SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
+    if (sliding)
+        SL_TRY(arch_hf_window(o, 4096, by_layer, c, err));
+    else
+        SL_TRY(arch_hf_layer_types(o, by_layer, c, err));
+    return arch_hf_rope(o, c->d_head, c, err);
+}
+
+static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(arch_hf_int(o, "head_dim", 128, 1, 65536, &c->d_head, err));
+    c->attn_scale = 1.0 / __builtin_sqrt((double)c->d_head);
+    return arch_hf_qwen3(o, true, c, err);
+}
+
+static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                          sl_err *err)
+{
+    SL_TRY(arch_jw_window(c, src, true, true, w, err));
+    return arch_jw_heads(c, src, w, err);
+}
+
+const struct arch arch_qwen3 = {
+    .name = "qwen3",
+    .gguf = "qwen3",
+    .hf_type = "qwen3",
+    .hf_class = "Qwen3ForCausalLM",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|*qk_norm*|*qk_layernorm*|"
+               "*qk_layer_norm*|*qknorm*|query_norm|key_norm",
+    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale",
+    .read_gguf = read_gguf,
+    .read_hf = read_hf,
+    .write_hf = write_hf};

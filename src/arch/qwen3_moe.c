@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3-MoE: Qwen3's attention; softmax over all experts, the best K, renormalised when
+ * norm_topk_prob; no shared expert. */
+#include "arch/row.h"
+
+static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    c->qk_norm = true;
+    SL_TRY(arch_gguf_moe(m, c, err));
+    c->group_max = true;
+    if (!c->n_expert) return SL_OK;
+    return arch_gguf_router(m, true, false, c, err);
+}
+
+static sl_status read_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    int step = 1;
+    SL_TRY(arch_hf_int(o, "decoder_sparse_step", 1, 1, 1024, &step, err));
+    for (int i = 0; i < c->n_layer && c->n_expert; i++)
+        if ((i + 1) % step == 0) c->layer[i].ffn = ARCH_MOE;
+    const struct json *only = text_json_get(o, "mlp_only_layers");
+    if (!only || only->kind == JSON_NULL_K) return SL_OK;
+    if (only->kind != JSON_ARRAY_K) return SL_FAIL(err, FORMAT, "mlp_only_layers is not an array");
+    for (const struct json *v = only->child; v; v = v->next) {
+        if (v->kind != JSON_INT_K || v->i < 0)
+            return SL_FAIL(err, FORMAT, "mlp_only_layers: not a layer number");
+        if (v->i < c->n_layer) c->layer[v->i].ffn = ARCH_DENSE;
+    }
+    return SL_OK;
+}
+
+static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    SL_TRY(arch_hf_qwen3(
+        o, false, c,
+        err)); /* transformers gives the window to all layers, whatever max_window_layers says */
+    SL_TRY(arch_hf_int(o, "num_experts|num_local_experts", -1, 0, 4096, &c->n_expert, err));
+    c->group_max = true;
+    if (c->n_expert) {
+        SL_TRY(arch_hf_int(o, "num_experts_per_tok", -1, 1, 64, &c->n_expert_used, err));
+        SL_TRY(arch_hf_int(o, "moe_intermediate_size", -1, 1, 1 << 22, &c->d_ff_expert, err));
+        SL_TRY(text_json_bool(o, "norm_topk_prob", false, &c->route_norm, err));
+    }
+    return read_layers(o, c, err);
+}
+
+static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                          sl_err *err)
+{
+    if (c->route_sigmoid || c->route_scale != 1.0f)
+        return SL_FAIL(
+            err, UNSUPPORTED,
+            "%s: expert_gating_func or expert_weights_scale, which a folder of %s can not say",
+            io_path(src), c->arch);
+    SL_TRY(arch_jw_window(c, src, true, false, w, err));
+    SL_TRY(arch_jw_heads(c, src, w, err));
+    if (!c->n_expert) return SL_OK;
+    arch_jw_int(w, "num_experts", c->n_expert);
+    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
+    arch_jw_int(w, "moe_intermediate_size", c->d_ff_expert);
+    arch_jw_bool(w, "norm_topk_prob", c->route_norm);
+    arch_jw_int(w, "decoder_sparse_step", 1);
+    text_jw_key(w, "mlp_only_layers");
+    text_jw_arr(w);
+    for (int i = 0; i < c->n_layer; i++)
+        if (c->layer[i].ffn != ARCH_MOE) text_jw_int(w, i);
+    text_jw_arr_end(w);
+    return SL_OK;
+}
+
+const struct arch arch_qwen3_moe = {
+    .name = "qwen3_moe",
+    .gguf = "qwen3moe",
+    .hf_type = "qwen3_moe",
+    .hf_class = "Qwen3MoeForCausalLM",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|*qk_norm*|*qk_layernorm*|"
+               "*qk_layer_norm*|*qknorm*|query_norm|key_norm|num_experts|num_local_experts|"
+               "n_routed_experts|num_experts_per_tok|moe_intermediate_size|norm_topk_prob|"
+               "decoder_sparse_step|mlp_only_layers",
+    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale|"
+                 "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"
+                 "expert_gating_func|expert_weights_scale",
+    .read_gguf = read_gguf,
+    .read_hf = read_hf,
+    .write_gguf = arch_put_moe,
+    .write_hf = write_hf};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an architecture's file is made of: its row, and what readers and writers share. */
+#ifndef ARCH_ROW_H
+#define ARCH_ROW_H
+
+#include "arch/arch.h"
+
+/* What MLA and DeepSeek's experts say in GGUF. */
+#define ARCH_GGUF_KEYS_MLA                                                                         \
+    "rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"        \
+    "attention.q_lora_rank|attention.kv_lora_rank|expert_count|expert_used_count|"                 \
+    "expert_feed_forward_length|expert_weights_norm|expert_gating_func|expert_weights_scale|"      \
+    "expert_group_count|expert_group_used_count|expert_shared_count|leading_dense_block_count"
+
+/* One row of arch/arch_list.h. A reader fills what is special to the architecture after the common
+ * fields were read, and says of every layer what it is; it may refuse. */
+struct arch {
+    const char *name;     /* ours */
+    const char *gguf;     /* general.architecture, "|"-separated; the first is written */
+    const char *hf_type;  /* model_type of config.json, "|"-separated; the first is written */
+    const char *hf_class; /* its class in transformers ("Qwen3ForCausalLM") */
+    /* Keys that it obeys beyond those that all do, "|"-separated, * stands for any bytes: of
+     * config.json, and of GGUF without the architecture before them. keys.c says what becomes of
+     * others. */
+    const char *hf_keys, *gguf_keys;
+    const struct arch_alias *alias;        /* names that differ from the usual ones; NULL = none */
+    bool permutes_qk;                      /* see arch_permutes_qk */
+    bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
+    sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
+    sl_status (*read_hf)(const struct json *config, struct arch_cfg *c, sl_err *err);
+    /* Keys between those of attention and those of rope; NULL = none. */
+    void (*write_gguf)(const struct arch_cfg *c, const struct arch_keys *k);
+    /* Members that only some have: windows, heads, experts. */
+    sl_status (*write_hf)(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                          sl_err *err);
+};
+#define X(name) extern const struct arch arch_##name;
+#include "arch/arch_list.h"
+#undef X
+
+/* ---- reading GGUF (config_gguf.c) ---- */
+/* "<arch>.key" as an integer in [lo, hi]; def < lo means required. */
+sl_status arch_gguf_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
+                        int *out, sl_err *err) BASE_MUST_USE;
+sl_status arch_gguf_real(const io_model *m, const char *key, double def, double lo, double hi,
+                         double *out, sl_err *err) BASE_MUST_USE;
+sl_status arch_gguf_flag(const io_model *m, const char *key, bool def, bool *out,
+                         sl_err *err) BASE_MUST_USE;
+/* Experts, and which layers have them. */
+sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* expert_weights_scale (1 where it is missing or 0), expert_weights_norm and expert_gating_func,
+ * with what holds where a file does not say. */
+sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct arch_cfg *c,
+                           sl_err *err) BASE_MUST_USE;
+/* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
+bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
+
+/* ---- reading config.json (config_hf.c) ---- */
+/* The first of the "|"-separated names that is present and not null; def < lo means required. */
+sl_status arch_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
+                      int *out, sl_err *err) BASE_MUST_USE;
+sl_status arch_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
+                       double *out, sl_err *err) BASE_MUST_USE;
+/* rope_scaling / rope_parameters / rope_theta. n_rot: dimensions that are rotated, which YaRN and
+ * the others work on. */
+sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c,
+                       sl_err *err) BASE_MUST_USE;
+/* Dimensions of a head that are rotated: partial_rotary_factor, there or in rope_parameters (def
+ * where neither has it), of the head. */
+sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg *c, int *n_rot,
+                        sl_err *err) BASE_MUST_USE;
+/* attention_bias for q, k and v, and o's where o is set. */
+sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *c,
+                            sl_err *err) BASE_MUST_USE;
+/* What Qwen3 and Qwen3-MoE share; by_layer as in arch_hf_window. */
+sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
+                        sl_err *err) BASE_MUST_USE;
+sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Experts as DeepSeek-V3 has them (sigmoid, a bias that chooses, groups, shared experts, dense
+ * layers in front), with the defaults of that architecture. */
+sl_status arch_hf_moe_v3(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* sliding_window (def where the key is absent; null is none) of all layers, or, by_layer, of those
+ * that layer_types names, else of those from max_window_layers on. */
+sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct arch_cfg *c,
+                         sl_err *err) BASE_MUST_USE;
+/* layer_types of a configuration whose windows are known: by_layer: obeyed; else it must say the
+ * same. */
+sl_status arch_hf_layer_types(const struct json *o, bool by_layer, struct arch_cfg *c,
+                              sl_err *err) BASE_MUST_USE;
+
+/* ---- writing GGUF (write_gguf.c) ---- */
+struct arch_keys {
+    io_out *out;
+    const char *arch; /* before every key */
+};
+void arch_put_int(const struct arch_keys *k, const char *key, int64_t v);
+void arch_put_real(const struct arch_keys *k, const char *key, double v);
+void arch_put_flag(const struct arch_keys *k, const char *key, bool v);
+/* Experts: how many, used, how wide, expert_weights_norm. */
+void arch_put_moe(const struct arch_cfg *c, const struct arch_keys *k);
+/* The same and what DeepSeek's router needs besides: dense layers in front, shared experts, scale,
+ * gating, groups. */
+void arch_put_moe_shared(const struct arch_cfg *c, const struct arch_keys *k);
+
+/* ---- writing config.json (write_hf.c) ---- */
+void arch_jw_int(struct json_w *w, const char *key, int64_t v);
+void arch_jw_str(struct json_w *w, const char *key, const char *v);
+void arch_jw_bool(struct json_w *w, const char *key, bool v);
+void arch_jw_null(struct json_w *w, const char *key);
+/* The shortest decimal that is the same number, as f32 where it came from one. */
+void arch_jw_real(struct json_w *w, const char *key, double v);
+/* head_dim; UNSUPPORTED where the file rotates a part of a head or scales by another factor than
+ * the head's, which a folder of these architectures can not say. */
+sl_status arch_jw_heads(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                        sl_err *err) BASE_MUST_USE;
+void arch_jw_mla(const struct arch_cfg *c, struct json_w *w);
+/* sliding_window, use_sliding_window where use is set, and, by_layer, layer_types. Without a window
+ * null. */
+sl_status arch_jw_window(const struct arch_cfg *c, const io_model *src, bool use, bool by_layer,
+                         struct json_w *w, sl_err *err) BASE_MUST_USE;
+/* n_routed_experts and all that DeepSeek's router has. func, method: scoring_func, topk_method. */
+void arch_jw_moe_shared(const struct arch_cfg *c, const char *func, const char *method,
+                        struct json_w *w);
+
+#endif
