@@ -54,7 +54,8 @@ extern "C" {
     X(BUSY, 429, "no capacity now")                                                                \
     X(CANCELLED, 499, "cancelled")                                                                 \
     X(TIMEOUT, 504, "over its time limit")                                                         \
-    X(INTERNAL, 500, "internal error")
+    X(INTERNAL, 500, "internal error")                                                             \
+    X(DEVICE, 503, "the device was lost")
 
 typedef enum sl_status {
 #define X(name, http, text) SL_##name,
@@ -305,7 +306,8 @@ typedef enum sl_finish {
     SL_FINISH_STOP_STRING, /* a stop string or stop token of the request */
     SL_FINISH_LENGTH,      /* max_tokens or the context is full */
     SL_FINISH_CANCELLED,
-    SL_FINISH_ERROR /* status and error say why: TIMEOUT, INTERNAL (the model gave no number), NOMEM */
+    SL_FINISH_ERROR /* status and error say why: TIMEOUT, INTERNAL (the model gave no number),
+                       NOMEM, DEVICE */
 } sl_finish;
 #define SL_N_FINISH 6
 
@@ -379,26 +381,33 @@ typedef struct sl_request {
     int want_progress;   /* an event without token after each piece of the prompt */
 } sl_request;
 
-/* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the calling thread.
- * Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context: both numbers), BUSY (the queue is full: found before any text
- * is read), NOTFOUND (text without a tokenizer), NOMEM. Threads: any. */
+/* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
+ * calling thread. Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context:
+ * both numbers), BUSY (the queue is full: found before any text is read), NOTFOUND (text without a
+ * tokenizer), NOMEM, DEVICE (see sl_step). Threads: any. */
 SL_API sl_status sl_submit(sl_engine *e, const sl_request *req, uint64_t *id, sl_err *err)
     SL_MUST_USE;
 /* End all samples of a request within the next two steps; their last events say CANCELLED. Unknown ids are ignored. Threads: any. */
 SL_API void sl_cancel(sl_engine *e, uint64_t id);
 /* Requests that have not finished. Threads: any. */
 SL_API int sl_pending(const sl_engine *e);
-/* One step: admits requests, runs one ragged batch of prompt chunks and single tokens, samples, and calls on_event. Does nothing when
- * nothing is pending. A request that fails ends alone, by its event; an error here means that the engine is unusable (only close is legal). */
+/* One step: admits requests, runs one ragged batch of prompt chunks and single tokens, samples, and
+ * calls on_event. Does nothing when nothing is pending. A request that fails ends alone, by its
+ * event. A step that the device can not compute ends the requests that were in it, with
+ * FINISH_ERROR, and the engine goes on. DEVICE: the device is lost: every request ended with
+ * FINISH_ERROR, DEVICE; from now on sl_submit and all that computes say the same, and only closing
+ * the engine helps. */
 SL_API sl_status sl_step(sl_engine *e, sl_err *err) SL_MUST_USE;
 
-/* Sleep until something was submitted or cancelled, sl_wake was called, or timeout_ms are over (-1 = no limit). Returns at once while requests
- * are pending. A serving loop: for (;;) { sl_wait(e, 1000); if (stop) break; sl_step(e, &err); } */
+/* Sleep until something was submitted or cancelled, sl_wake was called, or timeout_ms are over (-1
+ * = no limit). Returns at once while requests are pending. A serving loop:
+ * for (;;) { sl_wait(e, 1000); if (stop || sl_step(e, &err)) break; } */
 SL_API void sl_wait(sl_engine *e, int timeout_ms);
 /* End a sl_wait, or the next one. Threads: any. */
 SL_API void sl_wake(sl_engine *e);
-/* Run every shape of step once, so that no request pays for first touches, and learn what steps cost. When nothing is pending only.
- * Errors: BUSY (requests are pending). */
+/* Run every shape of step once, so that no request pays for first touches, and learn what steps
+ * cost. When nothing is pending only. Errors: BUSY (requests are pending), and what sl_step says of
+ * steps. */
 SL_API sl_status sl_warm(sl_engine *e, sl_err *err) SL_MUST_USE;
 /* Forget the prefix cache at the beginning of the next step. Threads: any. */
 SL_API void sl_drop_cache(sl_engine *e);
@@ -423,6 +432,7 @@ typedef struct sl_stats {
     uint64_t n_mask;                        /* grammar masks computed, and the time they took */
     int64_t mask_ns;
     uint64_t n_answer_tok;                  /* tokens of answers; n_decode_tok counts those that were computed further */
+    uint64_t n_step_failed;                 /* steps that the device could not compute */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
@@ -431,9 +441,12 @@ SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
  * no such layer. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
-/* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows [row0, row0 + n_row), rising, for all rows from first_row
- * on; logits [n_row, V] f32 are borrowed during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). Uses free KV blocks and leaves running
- * requests alone. Errors: REQUEST (an id, or n over the context), BUSY (no KV blocks), CANCELLED. */
+/* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows
+ * [row0, row0 + n_row), rising, for all rows from first_row on; logits [n_row, V] f32 are borrowed
+ * during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). Uses free KV
+ * blocks and leaves running requests alone. Errors: REQUEST (an id, or n over the context), BUSY
+ * (no KV blocks), CANCELLED, and those of a step: DEVICE (see sl_step) or another that the next try
+ * need not have. */
 SL_API sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
                           int (*on_rows)(void *user, int row0, int n_row, const float *logits),
                           void *user, sl_err *err) SL_MUST_USE;

@@ -18,6 +18,7 @@
 #include "trace.h"
 
 #define PROBE_MS 60 /* of reading memory, for the metrics */
+#define LOST_NS 2000000000 /* left to the readers of the last bytes when the engine failed */
 #endif
 
 struct serve_opts {
@@ -283,7 +284,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, struct api
         announce(o, net_server_port(live.server));
         int64_t deadline = 0;
         st = engine_loop(c, o, &deadline, err);
-        if (!st) let_go(live.server, deadline);
+        let_go(live.server, st ? clock_now_ns() + LOST_NS : deadline);
     }
     net_server_close(live.server);
     return !st && atomic_load(&live.ctrl_c) ? SL_FAIL(err, CANCELLED, "interrupted") : st;

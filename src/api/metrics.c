@@ -140,6 +140,8 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:kv_cached_tokens", "gauge", "KV held for reuse only", (double)s.kv_cached_tok);
     value(p, "sluice:nan_total", "counter", "Requests that ended because the model gave no number",
           (double)s.n_nan);
+    value(p, "sluice:failed_steps_total", "counter", "Steps that the device could not compute",
+          (double)s.n_step_failed);
     value(p, "sluice:timeout_total", "counter", "Requests that ended at their time limit",
           (double)s.n_timeout);
     value(p, "sluice:bandwidth_gbps", "gauge",

@@ -208,6 +208,8 @@ struct sl_engine {
     struct ring inbox;        /* groups on their way to the engine thread */
     _Atomic uint64_t *cancel; /* [n_req_max] by a group's first slot: the id to cancel */
     atomic_int any_cancel, drop_cache, n_pending, closing;
+    atomic_int lost; /* 1: the device is lost, lost_err says how; set once */
+    sl_err lost_err;
     atomic_int signalled; /* the event is set and not yet waited for */
     _Atomic uint64_t n_id, n_submit, n_busy;
     struct os_event event;
@@ -216,6 +218,9 @@ struct sl_engine {
     void (*tap)(void *user, const struct request *r,
                 const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
+    /* tests: what the step's launch (wait false) and its end (wait true) say instead of OK; NULL */
+    sl_status (*fault)(void *user, bool wait, sl_err *err);
+    void *fault_user;
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok;
     int32_t *item_row;     /* [n_seq_max] first wanted row of each */
@@ -284,9 +289,11 @@ void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_ro
 sl_status engine_threads_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_threads_fini(sl_engine *e);
 void engine_publish(sl_engine *e); /* stats, for other threads */
+/* DEVICE where the device is lost. Threads: any. */
+sl_status engine_lost(const sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* The step that stands in the engine's arrays: logits of n_row rows are wanted. */
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row);
-/* Run a step to its end. */
+/* Run a step to its end. DEVICE: the engine is lost. */
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                      sl_err *err) BASE_MUST_USE;
 

@@ -235,6 +235,7 @@ sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err
     int64_t now = clock_now_ns();
     SL_TRY(engine_check_request(e, q, err));
     if (atomic_load(&e->closing)) return SL_FAIL(err, CANCELLED, "the engine is being closed");
+    SL_TRY(engine_lost(e, err));
     SL_TRY(take_slots(e, q->owner, slot, n, err)); /* before any text is tokenised */
     sl_status st = make_group(e, q, n, &g, err);
     if (st) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/engine_internal.h"
 
 /* ---- the prefix tree ---- */
@@ -75,10 +76,33 @@ struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
                              .want = DEV_WANT_LOGITS};
 }
 
+static sl_status fault(sl_engine *e, bool wait, sl_err *err)
+{
+    return e->fault ? e->fault(e->fault_user, wait, err) : SL_OK;
+}
+
+static sl_status launch_and_wait(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                                 sl_err *err)
+{
+    SL_TRY(fault(e, false, err));
+    SL_TRY(model_launch(e->net, e->kv, s, err));
+    SL_TRY(model_wait(e->net, out, err));
+    return fault(e, true, err);
+}
+
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out, sl_err *err)
 {
-    SL_TRY(model_launch(e->net, e->kv, s, err));
-    return model_wait(e->net, out, err);
+    sl_err why = {0};
+    SL_TRY(engine_lost(e, err));
+    sl_status st = launch_and_wait(e, s, out, &why);
+    if (!st) return SL_OK;
+    e->stats.n_step_failed++;
+    if (st == SL_DEVICE) {
+        e->lost_err = why;
+        atomic_store(&e->lost, 1);
+    }
+    if (err) *err = why;
+    return st;
 }
 
 /* A prompt that is not computed in one piece. */
@@ -166,11 +190,42 @@ static void check_all(const sl_engine *e)
 }
 #endif
 
+/* ---- steps that fail ---- */
+
+/* Nothing of the step is in the prefix tree: its requests end, the others go on. */
+static void end_step(sl_engine *e, const struct sched_plan *p, const sl_err *why)
+{
+    log_msg(LOG_WARN, "a step of %d tokens failed: %s: its %d sequences end", p->n_tok, why->text,
+            p->n_item);
+    for (int i = 0; i < p->n_item; i++)
+        engine_request_end(e, e->req[p->item[i].req], -1, SL_FINISH_ERROR, why);
+}
+
+/* The device is lost: every request ends. */
+static sl_status end_all(sl_engine *e, sl_err *err)
+{
+    for (int i = 0; i < e->n_req_max; i++)
+        if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_ERROR, &e->lost_err);
+    engine_publish(e);
+    return engine_lost(e, err);
+}
+
+static sl_status failed_step(sl_engine *e, const struct sched_plan *p, const sl_err *why,
+                             sl_err *err)
+{
+    if (atomic_load(&e->lost)) return end_all(e, err);
+    end_step(e, p, why);
+    engine_publish(e);
+    return SL_OK;
+}
+
 sl_status sl_step(sl_engine *e, sl_err *err)
 {
     struct dev_step s;
     struct model_rows rows;
+    sl_err why = {0};
     engine_intake(e);
+    if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
     const struct sched_plan *p = sched_step(&e->sched);
     check_all(e);
@@ -180,7 +235,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     }
     fill_step(e, p, &s);
     int64_t t1 = clock_now_ns();
-    SL_TRY(engine_run(e, &s, &rows, err));
+    if (engine_run(e, &s, &rows, &why)) return failed_step(e, p, &why, err);
     int64_t t2 = clock_now_ns();
     sched_observe(&e->sched, t2 - t1);
     rec.n = e->stats.n_step + 1;

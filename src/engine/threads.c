@@ -55,6 +55,12 @@ void sl_stats_get(const sl_engine *e_, sl_stats *out)
     out->n_busy = atomic_load_explicit(&e->n_busy, memory_order_relaxed);
 }
 
+sl_status engine_lost(const sl_engine *e, sl_err *err)
+{
+    if (!atomic_load(&e->lost)) return SL_OK;
+    return SL_FAIL(err, DEVICE, "%s", e->lost_err.text);
+}
+
 void sl_wake(sl_engine *e)
 {
     if (!atomic_exchange(&e->signalled, 1)) os_event_set(&e->event);
