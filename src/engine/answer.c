@@ -224,7 +224,7 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
         end_nan(e, r);
         return;
     }
-    if (!r->g->no_cache) kv_cache_put(&e->pool, &path, &e->sched.run[it->run].seq);
+    if (!r->g->no_cache) sched_put(&e->sched, it->req, &path);
     if (r->pool) {
         if (embed(e, r, it, rows->hidden + (int64_t)e->seq_tok0[i] * e->m->cfg.d_model)) return;
     } else if (it->all_rows) {

@@ -39,6 +39,8 @@ void kv_pool_fini(struct kv_pool *p)
     mem_free(p->tok);
     mem_free(p->bucket);
     mem_free(p->owner);
+    mem_free(p->snap_free);
+    mem_free(p->snap);
     memset(p, 0, sizeof *p);
 }
 
@@ -108,6 +110,7 @@ sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_KV, (size_t)cap, sizeof(int32_t), &p, err));
     s->blk = p;
     s->cap = cap;
+    s->snap = -1;
     return SL_OK;
 }
 
@@ -234,5 +237,6 @@ int kv_pool_check(const struct kv_pool *p, const struct kv_seq *const *seqs, int
         int32_t b = p->free_blk[i];
         if (p->ref[b] || kv_in_tree(p, b) || p->seen[b]++) return 2;
     }
-    return p->node ? kv_tree_check(p) : 0;
+    broken = p->node ? kv_tree_check(p) : 0;
+    return broken ? broken : kv_snap_check(p);
 }

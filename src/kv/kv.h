@@ -21,6 +21,7 @@ struct kv_node {
     int32_t lru_prev, lru_next; /* while in the tree with no reference; -1 = end */
     uint32_t mark;              /* which of the positions are marked, see kv_path */
     int32_t owner;              /* whose sequence let it go last */
+    int32_t snap;               /* snapshot of the state after its last token; -1 = none */
     uint64_t stamp;             /* when: later is larger */
     uint64_t salt, hash;
 };
@@ -32,6 +33,12 @@ struct kv_node {
 struct kv_owner {
     int32_t lru_old, lru_new; /* kept blocks by the time they were let go; -1 = none */
     int n_kept, reserve;
+};
+
+/* A snapshot of a recurrent state: the place for one, on the device. */
+struct kv_snap {
+    int32_t blk;        /* whose node owns it; -1 = free */
+    int32_t prev, next; /* in the order of use, while owned; -1 = end */
 };
 
 /* A pool of n_blk blocks of blk_tok tokens. free + referenced + kept == n_blk at all times, where
@@ -57,7 +64,14 @@ struct kv_pool {
     int n_owner;            /* places of it that were ever used */
     int n_reserved;         /* kept blocks that are within their owners' reserves */
     uint64_t n_stamp;
-    int32_t *seen; /* [n_blk] scratch of kv_pool_check */
+    /* snapshots, see kv_snap_init */
+    bool has_state;
+    int n_snap, n_snap_free;
+    int32_t *snap_free;         /* stack of free ones */
+    struct kv_snap *snap;       /* [n_snap] */
+    int32_t snap_old, snap_new; /* least and most recently used */
+    uint64_t n_snap_evict;      /* taken from a node for another, since init */
+    int32_t *seen;              /* [n_blk] scratch of kv_pool_check */
 };
 
 sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err) BASE_MUST_USE;
@@ -91,6 +105,8 @@ struct kv_seq {
     int n_blk, cap;
     int n_tok;      /* positions stored */
     int n_put;      /* leading blocks that are in the tree */
+    int n_path;     /* kv_cache_match: tokens of the path that the tree had; >= what it gave */
+    int32_t snap;   /* kv_cache_match: the snapshot of the state after its tokens; -1 = none */
     uint32_t epoch; /* of the tree when it began: an older one puts nothing */
     struct kv_who who;
 };
@@ -107,7 +123,8 @@ int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
  * copy (dev_step.copy) before the step. */
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err) BASE_MUST_USE;
-/* Forget positions from n_tok on (speculation, failed steps). */
+/* Forget positions from n_tok on (speculation, failed steps). A recurrent state does not go back
+ * with them: see kv_snap_before. */
 void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok);
 /* dst (empty) shares all blocks of src. */
 sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq *dst,
@@ -129,12 +146,26 @@ struct kv_path {
 sl_status kv_cache_init(struct kv_pool *p, sl_err *err) BASE_MUST_USE;
 /* Give the empty sequence s the blocks of the longest beginning of the path that the tree has,
  * whole blocks, at most max_tok tokens. Tokens are compared, hashes only find them. Returns the
- * tokens. Cost: linear in them. */
+ * tokens. Cost: linear in them. For models with a recurrent state: the longest beginning whose last
+ * block owns a snapshot, s->snap, to be copied to the sequence's state before its next step; and
+ * s->n_path says how far the tree had blocks: where the path left another one. */
 int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s);
 /* Put the full blocks of s into the tree: path says what they hold. A block that the tree has
  * already (another sequence computed the same) replaces the one of s. Their contents must be final.
  * A sequence that began before the tree was dropped puts nothing. */
 void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *s);
+/* The model has a recurrent state: a hit is only of use where there is a snapshot of it. n_snap
+ * places for them, each owned by a node of the tree from kv_snap_take until its block leaves the
+ * tree or the place is needed for another: the least recently used goes first. n_snap 0, or a pool
+ * without a tree: no hits. After kv_cache_init, once. Errors: NOMEM. */
+sl_status kv_snap_init(struct kv_pool *p, int n_snap, sl_err *err) BASE_MUST_USE;
+/* A place for the state after the last token of blk, which is in the tree: the caller copies the
+ * state there before the sequence's next step. -1: the node has one already, or n_snap is 0. */
+int32_t kv_snap_take(struct kv_pool *p, int32_t blk);
+/* The snapshot of a block; -1 = none. */
+int32_t kv_snap_of(const struct kv_pool *p, int32_t blk);
+/* The deepest position of s, at most n_tok, of which there is a snapshot: *snap. 0 = none. */
+int kv_snap_before(const struct kv_pool *p, const struct kv_seq *s, int n_tok, int32_t *snap);
 /* Empty the tree: kept blocks become free, those in use when their sequences end. */
 void kv_cache_drop(struct kv_pool *p);
 

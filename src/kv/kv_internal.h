@@ -15,5 +15,8 @@ void kv_tree_keep(struct kv_pool *p, int32_t blk, int owner); /* the last sequen
 void kv_tree_use(struct kv_pool *p, int32_t blk);         /* a kept block is in a sequence again */
 void kv_tree_evict(struct kv_pool *p, struct kv_who who); /* a kept block is free */
 int kv_tree_check(const struct kv_pool *p);
+void kv_snap_drop(struct kv_pool *p, int32_t blk); /* the block leaves the tree */
+void kv_snap_use(struct kv_pool *p, int32_t snap); /* used most recently of all from now on */
+int kv_snap_check(const struct kv_pool *p);
 
 #endif

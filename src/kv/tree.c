@@ -97,6 +97,7 @@ static void forget(struct kv_pool *p, int32_t blk)
     *at = n->chain;
     if (n->parent >= 0) p->node[n->parent].n_child--;
     n->in_tree = false;
+    kv_snap_drop(p, blk);
 }
 
 /* The block of an owner that was let go first, of those nothing hangs on. A child that another
@@ -140,6 +141,7 @@ void kv_cache_drop(struct kv_pool *p)
     while (p->n_kept)
         kv_tree_evict(p, (struct kv_who){.all = true});
     for (int32_t b = 0; b < p->n_blk; b++) {
+        if (p->node[b].in_tree) kv_snap_drop(p, b);
         p->node[b].in_tree = false;
         p->node[b].n_child = 0;
     }
@@ -200,9 +202,14 @@ int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, s
         struct key k = key_of(p, path, i, i ? s->blk[i - 1] : -1);
         int32_t b = find(p, &k);
         if (b < 0) break;
-        kv_block_ref(p, b);
         s->blk[s->n_blk++] = b;
     }
+    s->n_path = s->n_blk * p->blk_tok;
+    s->snap = -1;
+    if (p->has_state) s->n_blk = kv_snap_before(p, s, s->n_path, &s->snap) / p->blk_tok;
+    if (s->snap >= 0) kv_snap_use(p, s->snap);
+    for (int i = 0; i < s->n_blk; i++)
+        kv_block_ref(p, s->blk[i]);
     s->n_tok = s->n_blk * p->blk_tok;
     s->n_put = s->n_blk;
     s->epoch = p->epoch;
@@ -232,6 +239,7 @@ void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *
                               .chain = *at,
                               .lru_prev = -1,
                               .lru_next = -1,
+                              .snap = -1,
                               .mark = k.mark,
                               .salt = k.salt,
                               .hash = k.hash};

@@ -28,12 +28,17 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->active = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_run_max, sizeof *s->plan.item, &p, err));
     s->plan.item = p;
+    size_t n_copy = (size_t)opts->n_run_max;
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, 3 * n_copy, sizeof *s->plan.copy, &p, err));
+    s->plan.copy = p;
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, 2 * n_copy, sizeof *s->later, &p, err));
+    s->later = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, SCHED_OWNER_MAX, sizeof *s->owner, &p, err));
     s->owner = p;
     SL_TRY_OUT(sched_cost_init(&s->cost, opts->n_run_max, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
-        s->run[i].req = -1;
+        s->run[i].req = s->run[i].restore = -1;
         SL_TRY_OUT(kv_seq_init(&s->run[i].seq, cap, err));
     }
 out:
@@ -52,6 +57,8 @@ void sched_fini(struct sched *s)
     mem_free(s->wait);
     mem_free(s->active);
     mem_free(s->plan.item);
+    mem_free(s->plan.copy);
+    mem_free(s->later);
     mem_free(s->owner);
     sched_cost_fini(&s->cost);
     memset(s, 0, sizeof *s);
@@ -116,7 +123,7 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q)
 static void leave_run(struct sched *s, struct sched_req *r)
 {
     kv_seq_clear(s->pool, &s->run[r->run].seq);
-    s->run[r->run].req = -1;
+    s->run[r->run].req = s->run[r->run].restore = -1;
     s->owner[r->owner].n_run--;
     r->run = -1;
 }
@@ -186,6 +193,7 @@ bool sched_fork(struct sched *s, int from, int slot)
     s->run[run].seq.who = (struct kv_who){.owner = r->owner};
     sl_status st = kv_seq_fork(s->pool, &s->run[f->run].seq, &s->run[run].seq, NULL);
     ASSERT(st == SL_OK); /* all sequences are of one capacity */
+    if (s->pool->has_state) sched_state_copy(s, f->run, run);
     start(s, slot, run);
     return true;
 }
@@ -287,6 +295,8 @@ static int wish(const struct sched *s, const struct sched_req *r, int budget)
 {
     int n = BASE_MIN(r->n_known - r->n_done, budget);
     n = BASE_MIN(n, sched_owner_limit(s, r->owner));
+    n = BASE_MIN(n, sched_state_cut(s, r, r->item >= 0 ? s->plan.item[r->item].pos0 : r->n_done) -
+                        r->n_done);
     bool rows =
         r->item >= 0 ? s->plan.item[r->item].all_rows : r->all_rows && r->n_done < r->n_prompt;
     return rows ? BASE_MIN(n, s->row_left) : n;
@@ -380,6 +390,7 @@ static bool admit(struct sched *s, int slot, bool take)
         r->after_tok = m.after_tok;
         r->after_order = s->req[m.after].order;
         r->fork = false;
+        sched_state_branch(&s->req[m.after], m.after_tok);
         return true;
     }
     int need = kv_seq_need(s->pool, seq, r->n_known - seq->n_tok);
@@ -393,6 +404,7 @@ static bool admit(struct sched *s, int slot, bool take)
     s->n_query_tok += (uint64_t)r->n_known;
     s->n_hit_tok += (uint64_t)seq->n_tok;
     start(s, slot, run);
+    sched_state_begin(s, r);
     return true;
 }
 
@@ -535,7 +547,7 @@ const struct sched_plan *sched_step(struct sched *s)
     struct sched_cost_want want;
     s->n_step++;
     s->row_left = s->opts.n_row_max - s->opts.n_run_max;
-    p->n_item = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = 0;
+    p->n_item = p->n_copy = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = 0;
     release_followers(s);
     for (int i = 0; i < s->n_active; i++)
         s->req[s->active[i]].item = -1;
@@ -553,6 +565,7 @@ const struct sched_plan *sched_step(struct sched *s)
         plan_answers(s);
     }
     plan_prompts(s, budget);
+    if (p->n_item) sched_state_plan(s);
     return p;
 }
 
@@ -598,6 +611,7 @@ int sched_check(const struct sched *s)
         if (!ranks_before(&s->req[s->wait[i - 1]], &s->req[s->wait[i]])) return 5;
     for (int i = 0; i < s->opts.n_run_max; i++)
         if (s->run[i].req < 0 && s->run[i].seq.n_blk != 0) return 6;
+    if (!sched_state_ok(s)) return 8;
     for (int i = 0; i < s->n_owner; i++)
         n_live += s->owner[i].n_live, n_seq += s->owner[i].n_run;
     return n_live == n_run + n_wait && n_seq == n_run ? 0 : 7;

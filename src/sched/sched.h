@@ -20,6 +20,7 @@
 #include "sched/cost.h"
 
 #define SCHED_AGE_NS 5000000000      /* so much waiting is worth one level of priority */
+#define SCHED_SNAP_TOK 4096          /* tokens of a long path from snapshot to snapshot */
 #define SCHED_OWNER_MAX KV_OWNER_MAX /* owners that are told apart at one time */
 
 /* What the caller found for a request that is about to be admitted. */
@@ -29,11 +30,12 @@ struct sched_match {
 };
 
 struct sched_opts {
-    int n_req_max; /* requests that exist: running and waiting; >= n_run_max */
-    int n_run_max; /* sequences that hold blocks */
-    int n_chunk;   /* prompt tokens of one step */
-    int n_ctx;     /* tokens of one sequence; at most the pool's */
-    int n_row_max; /* rows of logits in one step; > n_run_max */
+    int n_req_max;  /* requests that exist: running and waiting; >= n_run_max */
+    int n_run_max;  /* sequences that hold blocks */
+    int n_chunk;    /* prompt tokens of one step */
+    int n_ctx;      /* tokens of one sequence; at most the pool's */
+    int n_row_max;  /* rows of logits in one step; > n_run_max */
+    int n_snap_tok; /* a snapshot of the state after every so many tokens; 0 = SCHED_SNAP_TOK */
     /* Fill the empty sequence with the blocks that a prefix tree has for request slot, fewer tokens
      * than are known (the last one's logits are wanted). NULL = no tree. */
     void (*match)(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
@@ -66,6 +68,7 @@ struct sched_req {
     int item;            /* its row of the step, -1 = none yet */
     int n_preempt;       /* times it lost its blocks */
     int n_reused;        /* positions taken over at the last admission */
+    int branch;          /* here it leaves another path: a snapshot pays; 0 = nowhere */
     int after,
         after_tok; /* waits until slot after has computed after_tok tokens; -1 = for nobody */
     uint64_t after_order; /* of that request: slots are used again */
@@ -73,7 +76,8 @@ struct sched_req {
 
 /* A sequence that holds blocks. */
 struct sched_run {
-    int req; /* slot; -1 = none */
+    int req;         /* slot; -1 = none */
+    int32_t restore; /* snapshot to copy to its state before the next step; -1 = none */
     struct kv_seq seq;
 };
 
@@ -98,12 +102,23 @@ struct sched_item {
     int32_t copy_src, copy_dst; /* -1, or a block to copy before the step */
 };
 
+/* Copy a recurrent state. Places are numbered: that of sequence i is i, in [0, n_run_max);
+ * n_run_max is free for the caller's own use; snapshot k of the pool is SCHED_SNAP(s, k). */
+struct sched_copy {
+    int32_t src, dst;
+};
+#define SCHED_SNAP(s, k) ((s)->opts.n_run_max + 1 + (k))
+
 struct sched_plan {
     struct sched_item *item; /* [n_run_max] rows that decode first, but for the first in rank */
     int n_item, n_tok;
     int n_decode;  /* tokens of rows that continue an answer */
     int n_preempt; /* requests that lost their blocks in this step */
     int n_spent;   /* of the budget for prompts */
+    /* models with a recurrent state: copies to make in this order, before the rows. A row from
+     * position 0 begins with an empty state, whatever is in its place. */
+    struct sched_copy *copy; /* [3 n_run_max] */
+    int n_copy;
 };
 
 struct sched {
@@ -129,6 +144,8 @@ struct sched {
     uint64_t n_query_tok, n_hit_tok; /* tokens of admissions; of them found in the tree */
     bool measured;                   /* the last step only decoded, to measure that */
     int row_left;                    /* of this step, for requests that want all rows */
+    struct sched_copy *later;        /* [2 n_run_max] decided since the last step, in order */
+    int n_later;
     struct sched_plan plan;
     struct sched_cost cost;
 };
@@ -154,6 +171,13 @@ void sched_push(struct sched *s, int slot);
 /* The prompt of slot from was computed in this step: let slot, which waits for it, share its blocks
  * and run; its first token comes from the same logits. False: no sequence is free, it waits on. */
 bool sched_fork(struct sched *s, int from, int slot);
+/* The row of a running request was computed and is good: put its full blocks into the tree
+ * (kv_cache_put) and, where it ends at a place for one, keep a snapshot of its state. */
+void sched_put(struct sched *s, int slot, const struct kv_path *path);
+/* Forget what a running request computed from position n on (drafts that were wrong); between
+ * steps. A model with a recurrent state goes back to the deepest snapshot at or before n. Returns
+ * the position from which it is computed again; -1, and nothing changed: there is no snapshot. */
+int sched_rewind(struct sched *s, int slot, int n);
 /* The request is over (finished, failed, cancelled; running or waiting): its slot and its blocks
  * are free at once (blocks in the tree are kept). */
 void sched_finish(struct sched *s, int slot);

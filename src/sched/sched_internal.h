@@ -23,6 +23,16 @@ int sched_owner_limit(const struct sched *s, int at);
 int sched_share_run(const struct sched *s);
 int sched_share_blk(const struct sched *s);
 int sched_owner_blk(const struct sched *s, int at); /* blocks of its sequences now */
+/* state.c: models with a recurrent state; nothing of it does anything for others. */
+/* Copy a state after all that was decided before, before the next step's rows. */
+void sched_state_copy(struct sched *s, int src, int dst);
+/* The first position after pos at which a row of r has to end, for a snapshot. */
+int sched_state_cut(const struct sched *s, const struct sched_req *r, int pos);
+/* Others share the path of r up to position at. */
+void sched_state_branch(struct sched_req *r, int at);
+void sched_state_begin(struct sched *s, struct sched_req *r); /* it was admitted */
+void sched_state_plan(struct sched *s);                       /* the step's copies */
+bool sched_state_ok(const struct sched *s);                   /* invariant 8 */
 /* The step that was planned last took so long. */
 void sched_owner_used(struct sched *s, int64_t ns, double decode_ns);
 

@@ -3,12 +3,14 @@
  * K4, K6, K7, K8, K10, K15, N1). The device is a list of what each block holds: a value per
  * position that depends on the tokens before it, on the form in which they were computed and on the
  * salt, so that any block that is shared wrongly is found when it is read. A freed block is
- * overwritten at once. Requests arrive with random prompts that begin alike, priorities, owners,
- * deadlines, samples and salts; they are cancelled and fail at any moment; blocks run out; the tree
- * is dropped. After every step: the accounting identity, the tree, sched_check, and that whatever a
- * row would read is what it would have written. Every request ends with the tokens that it has
- * alone, none waits longer than the bound, deadlines are kept to the step, and no block is held at
- * the end.
+ * overwritten at once. Half of the models have a layer with a recurrent state: the same value,
+ * updated in place, of which nothing but copies can be had; what is free of states and snapshots is
+ * overwritten before every step. Requests also go back to an earlier position, as after drafts.
+ * Requests arrive with random prompts that begin alike, priorities, owners, deadlines, samples and
+ * salts; they are cancelled and fail at any moment; blocks run out; the tree is dropped. After
+ * every step: the accounting identity, the tree, sched_check, and that whatever a row would read is
+ * what it would have written. Every request ends with the tokens that it has alone, none waits
+ * longer than the bound, deadlines are kept to the step, and no block is held at the end.
  *
  * sim_sched FIRST N: seeds FIRST .. FIRST+N-1. Prints the seed of a failure. */
 #include <stdio.h>
@@ -23,6 +25,7 @@
 #define MAX_CTX 256
 #define MAX_BLK 256
 #define MAX_SAMPLE 4
+#define MAX_SNAP 12
 #define STEP_NS 1000000
 
 struct user { /* one sample as the outside sees it */
@@ -41,12 +44,15 @@ struct sim {
     int64_t now;
     struct kv_pool pool;
     struct sched s;
-    struct user *user[MAX_REQ]; /* by slot */
-    uint64_t next_group, first; /* first: in rank, by order */
-    uint32_t cell[MAX_BLK][32]; /* what block b holds at offset o */
+    struct user *user[MAX_REQ];             /* by slot */
+    bool planning; /* a plan's copies may read what it gives away */
+    uint64_t next_group, first;             /* first: in rank, by order */
+    uint32_t cell[MAX_BLK][32];             /* what block b holds at offset o */
+    uint32_t state[MAX_RUN + 1 + MAX_SNAP]; /* by place, see struct sched_copy */
     int form_from, idle, n_last;
     int32_t last[MAX_CTX + 1]; /* a conversation that ended: next turns begin with it */
-    long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix;
+    long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix, n_restore, n_save,
+        n_back, n_stuck, n_state_fork;
 };
 
 static void die(const struct sim *m, const char *what)
@@ -113,7 +119,7 @@ static void match(void *user, int slot, struct kv_seq *seq, struct sched_match *
 static void on_free(void *user, int32_t blk)
 {
     struct sim *m = user;
-    memset(m->cell[blk], 0xdb, sizeof m->cell[blk]);
+    if (!m->planning) memset(m->cell[blk], 0xdb, sizeof m->cell[blk]);
 }
 
 /* ---- coming and going ---- */
@@ -199,17 +205,17 @@ static void compute(struct sim *m, const struct sched_item *it)
     const struct user *u = m->user[it->req];
     const struct kv_seq *seq = &m->s.run[it->run].seq;
     int bt = m->pool.blk_tok;
-    if (it->copy_src >= 0) {
-        memcpy(m->cell[it->copy_dst], m->cell[it->copy_src], sizeof m->cell[0]);
-        m->n_copy++;
-    }
     if (it->pos0 + it->n_tok > u->n_known) die(m, "a row past the known tokens");
-    uint32_t h = mix(7, (uint32_t)u->salt);
+    uint32_t h = mix(7, (uint32_t)u->salt), *state = &m->state[it->run];
+    if (it->pos0 == 0) *state = h;
     for (int p = 0; p < it->pos0 + it->n_tok; p++) {
         int32_t b = seq->blk[p / bt];
         bool form = p >= m->form_from && p < u->n_prompt;
+        if (p == it->pos0 && m->pool.has_state && *state != h)
+            die(m, "a state is not that of the tokens before");
         h = mix(h, (uint32_t)u->tok[p] * 2 + form);
         if (p >= it->pos0) {
+            *state = mix(*state, (uint32_t)u->tok[p] * 2 + form);
             if (m->pool.ref[b] != 1) die(m, "a shared block is written");
             if (m->pool.node && m->pool.node[b].in_tree) die(m, "a block of the tree is written");
             m->cell[b][p % bt] = h;
@@ -217,6 +223,54 @@ static void compute(struct sim *m, const struct sched_item *it)
             die(m, "a stored position holds something else");
         }
     }
+}
+
+/* The step's copies of blocks; then nothing is left in those that are free. */
+static void copy_blocks(struct sim *m, const struct sched_plan *p)
+{
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        if (it->copy_src < 0) continue;
+        memcpy(m->cell[it->copy_dst], m->cell[it->copy_src], sizeof m->cell[0]);
+        m->n_copy++;
+    }
+    for (int i = 0; i < m->pool.n_free; i++)
+        on_free(m, m->pool.free_blk[i]);
+}
+
+/* The step's copies of states; then nothing is left in places that nobody has. */
+static void copy_states(struct sim *m, const struct sched_plan *p)
+{
+    int n_run = m->s.opts.n_run_max;
+    if (p->n_copy && !m->pool.has_state) die(m, "a state is copied that is not there");
+    for (int i = 0; i < p->n_copy; i++) {
+        const struct sched_copy *c = &p->copy[i];
+        int n_place = n_run + 1 + m->pool.n_snap;
+        if (c->src < 0 || c->src >= n_place || c->dst < 0 || c->dst >= n_place || c->src == n_run ||
+            c->dst == n_run)
+            die(m, "a place for a state that is not there");
+        m->state[c->dst] = m->state[c->src];
+        m->n_restore += c->src > n_run;
+        m->n_save += c->dst > n_run;
+        m->n_state_fork += c->src < n_run && c->dst < n_run;
+    }
+    for (int i = 0; i < n_run && p->n_item; i++)
+        if (m->s.run[i].req < 0) m->state[i] = 0xdbdbdbdb;
+    for (int k = 0; k < m->pool.n_snap && p->n_item; k++)
+        if (m->pool.snap[k].blk < 0) m->state[n_run + 1 + k] = 0xdbdbdbdb;
+}
+
+/* Go back to an earlier position, as after drafts that were wrong. */
+static void rewind_one(struct sim *m)
+{
+    if (m->s.n_active == 0) return;
+    int slot = m->s.active[pick(m, m->s.n_active)], had = m->s.req[slot].n_done;
+    int n = pick(m, pick(m, 4) ? 6 : had + 1), want = BASE_MAX(had - n, 0);
+    int got = sched_rewind(&m->s, slot, want), now = m->s.req[slot].n_done;
+    if (got > want || now != (got < 0 ? had : got)) die(m, "went back to another position");
+    if (got != want && !m->pool.has_state) die(m, "did not go back");
+    m->n_back += got >= 0 && got < had;
+    m->n_stuck += got < 0;
 }
 
 static void check(struct sim *m)
@@ -256,7 +310,7 @@ static void after_row(struct sim *m, const struct sched_item *it)
         return;
     }
     struct kv_path path = path_of(m, u);
-    if (!u->no_cache) kv_cache_put(&m->pool, &path, &m->s.run[it->run].seq);
+    if (!u->no_cache) sched_put(&m->s, it->req, &path);
     if (!it->sample) return;
     for (int i = 0; i < m->s.opts.n_req_max && u->index == 0 && u->n_known == u->n_prompt; i++) {
         const struct user *o = m->user[i];
@@ -306,9 +360,13 @@ static void one_step(struct sim *m)
     for (int i = 0; i < m->s.opts.n_req_max; i++)
         if (m->user[i] && m->user[i]->deadline && m->user[i]->deadline <= m->now)
             die(m, "a deadline was missed");
+    m->planning = true;
     const struct sched_plan *p = sched_step(&m->s);
+    m->planning = false;
     check(m);
     check_rows(m, p);
+    copy_blocks(m, p);
+    copy_states(m, p);
     for (int i = 0; i < p->n_item; i++)
         compute(m, &p->item[i]);
     int n_prompt = p->n_spent, n_decode = p->n_tok - p->n_spent;
@@ -336,6 +394,7 @@ static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
                            .user = m};
     o.n_req_max = o.n_run_max + pick(m, 32);
     o.n_row_max = o.n_run_max + 1 + pick(m, 20);
+    o.n_snap_tok = pick(m, 2) ? 0 : 1 + pick(m, MAX_CTX / 2);
     m->form_from = pick(m, 2) ? MAX_CTX * 2 : 64;
     if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
         exit(1);
@@ -344,6 +403,7 @@ static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
     m->pool.on_free = on_free;
     m->pool.user = m;
     kv_pool_shuffle(&m->pool, seed);
+    if (pick(m, 2) && kv_snap_init(&m->pool, pick(m, MAX_SNAP + 1), NULL)) exit(1);
 }
 
 static void run_seed(uint64_t seed, struct sim *m)
@@ -368,6 +428,10 @@ static void run_seed(uint64_t seed, struct sim *m)
             check(m);
         }
         one_step(m);
+        if (open && pick(m, 8) == 0) {
+            rewind_one(m);
+            check(m);
+        }
         if (!open && m->s.n_active + m->s.n_wait == 0) break;
     }
     if (m->s.n_active + m->s.n_wait) die(m, "requests starve");
@@ -381,6 +445,7 @@ int main(int argc, char **argv)
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
              n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     static struct sim m;
+    long long restore = 0, save = 0, back = 0, stuck = 0, sfork = 0, sevict = 0;
     long long done = 0, cancel = 0, preempt = 0, hit = 0, steps = 0, late = 0, fail = 0, copy = 0,
               fork = 0, evict = 0, mixed = 0, alike = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -388,6 +453,8 @@ int main(int argc, char **argv)
         done += m.n_done, cancel += m.n_cancel, late += m.n_late, fail += m.n_fail;
         preempt += (long long)m.s.n_preempt, hit += (long long)m.s.n_hit_tok;
         evict += (long long)m.pool.n_evict, copy += m.n_copy, fork += m.n_fork;
+        restore += m.n_restore, save += m.n_save, back += m.n_back, stuck += m.n_stuck;
+        sfork += m.n_state_fork, sevict += (long long)m.pool.n_snap_evict;
         steps += (long long)m.step, mixed += m.n_mix;
         if (m.pool.hash_mask <= 0xff) alike += m.n_done;
         sched_fini(&m.s);
@@ -399,7 +466,12 @@ int main(int argc, char **argv)
            "forked, %lld tails copied, %lld mixed steps\n",
            (unsigned long long)n, steps, done, alike, cancel, late, fail, preempt, hit, evict, fork,
            copy, mixed);
+    printf(
+        "states: %lld snapshots taken, %lld of them in another's place, %lld restored, %lld forks; "
+        "%lld times back to an earlier position, %lld times refused\n",
+        save, sevict, restore, sfork, back, stuck);
+    bool states = save && sevict && restore && sfork && back && stuck;
     /* a simulation that reaches none of these is worth nothing */
-    return done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed ? 0
-                                                                                              : 1;
+    bool all = done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed;
+    return all && states ? 0 : 1;
 }

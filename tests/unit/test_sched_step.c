@@ -398,6 +398,6 @@ TEST(sched_init_fails_cleanly_without_memory)
         assert_int_equal(st, SL_NOMEM);
         assert_int_equal(mem_used(MEM_MISC) + mem_used(MEM_KV), before);
     }
-    assert_int_equal(n_fail, 7 + small.n_run_max);
+    assert_int_equal(n_fail, 9 + small.n_run_max);
     kv_pool_fini(&pool);
 }

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recurrent states: which snapshots are taken, and the copies between the states of sequences and
+ * the snapshots. Copies that follow from a step's rows (snapshots, forks, rewinds) are decided
+ * before those that follow from the next plan (admissions), so the next step makes them in that
+ * order, and a snapshot's place may be given away as soon as somebody decided to copy it. */
+#include <limits.h>
+
+#include "sched/sched_internal.h"
+
+void sched_state_copy(struct sched *s, int src, int dst)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_later; i++) /* what nobody will read need not be copied */
+        if (dst >= s->opts.n_run_max || s->later[i].dst != dst) s->later[n++] = s->later[i];
+    ASSERT(n < 2 * s->opts.n_run_max);
+    s->later[n++] = (struct sched_copy){src, dst};
+    s->n_later = n;
+}
+
+int sched_state_cut(const struct sched *s, const struct sched_req *r, int pos)
+{
+    const struct kv_pool *p = s->pool;
+    if (!p->n_snap) return INT_MAX;
+    int blk = p->blk_tok, step = s->opts.n_snap_tok ? s->opts.n_snap_tok : SCHED_SNAP_TOK;
+    step = BASE_MAX(step / blk, 1) * blk;
+    int at = (pos / step + 1) * step;
+    int end = (r->n_prompt - 1) / blk * blk; /* of use to the same prompt and to what goes on */
+    if (end > pos) at = BASE_MIN(at, end);
+    if (r->branch > pos) at = BASE_MIN(at, r->branch);
+    return at;
+}
+
+void sched_state_branch(struct sched_req *r, int at)
+{
+    if (at > r->n_done && (r->branch <= r->n_done || at < r->branch)) r->branch = at;
+}
+
+void sched_state_begin(struct sched *s, struct sched_req *r)
+{
+    struct sched_run *run = &s->run[r->run];
+    if (!s->pool->has_state) return;
+    run->restore = run->seq.n_tok ? run->seq.snap : -1;
+    r->branch = run->seq.n_path > run->seq.n_tok ? run->seq.n_path : 0;
+}
+
+void sched_state_plan(struct sched *s)
+{
+    struct sched_plan *p = &s->plan;
+    for (int i = 0; i < s->n_later; i++)
+        p->copy[p->n_copy++] = s->later[i];
+    s->n_later = 0;
+    for (int i = 0; i < s->opts.n_run_max; i++) {
+        struct sched_run *run = &s->run[i];
+        if (run->restore >= 0)
+            p->copy[p->n_copy++] = (struct sched_copy){SCHED_SNAP(s, run->restore), i};
+        run->restore = -1;
+    }
+}
+
+void sched_put(struct sched *s, int slot, const struct kv_path *path)
+{
+    struct sched_req *r = &s->req[slot];
+    struct kv_seq *seq = &s->run[r->run].seq;
+    int at = r->n_done;
+    kv_cache_put(s->pool, path, seq);
+    if (at == 0 || sched_state_cut(s, r, at - 1) != at) return;
+    if (seq->n_put * s->pool->blk_tok != at) return; /* the tree was dropped */
+    int32_t snap = kv_snap_take(s->pool, seq->blk[seq->n_put - 1]);
+    if (snap >= 0) sched_state_copy(s, r->run, SCHED_SNAP(s, snap));
+}
+
+int sched_rewind(struct sched *s, int slot, int n)
+{
+    struct sched_req *r = &s->req[slot];
+    struct sched_run *run = &s->run[r->run];
+    ASSERT(r->state == SCHED_RUNNING && n >= 0 && n <= r->n_done);
+    if (n == r->n_done) return n;
+    if (s->pool->has_state && n > 0) {
+        int32_t snap;
+        n = kv_snap_before(s->pool, &run->seq, n, &snap);
+        if (n == 0) return -1;
+        sched_state_copy(s, SCHED_SNAP(s, snap), r->run);
+    }
+    run->restore = -1;
+    kv_seq_trim(s->pool, &run->seq, n);
+    r->n_done = n;
+    return n;
+}
+
+bool sched_state_ok(const struct sched *s)
+{
+    for (int i = 0; i < s->opts.n_run_max; i++) {
+        const struct sched_run *run = &s->run[i];
+        if (run->restore >= 0 &&
+            (run->req < 0 || run->restore >= s->pool->n_snap || run->seq.n_tok == 0))
+            return false;
+    }
+    return s->n_later <= 2 * s->opts.n_run_max && s->plan.n_copy <= 3 * s->opts.n_run_max;
+}
