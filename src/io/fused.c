@@ -47,15 +47,25 @@ static const struct fused turns[] = {
     {".mlp.experts.down_proj_bias", "bias", 1, {"down_proj"}, TURNS, 2},
     {NULL}};
 
-/* Other architectures have such names for matrices that lie otherwise. */
+/* Rows as long as the hidden vector are rows of gate and up; other architectures have such names
+ * for matrices that lie the other way round. */
+static bool has_rows_of(const io_model *m, int64_t d)
+{
+    for (int i = 0; i < m->n_tensor; i++) {
+        const struct tensor *t = &m->tensor[i];
+        if (t->n_dim == 3 && io_ends_with(t->name, halves[0].tail)) return t->shape[2] == d;
+    }
+    return false;
+}
+
 static const struct fused *forms_of(const io_model *m)
 {
-    static const char *const type[] = {"qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2"};
-    const struct json *v = text_json_get(m->config, "model_type");
-    if (text_json_is(v, "gpt_oss")) return turns;
-    for (int i = 0; i < BASE_COUNT_OF(type); i++)
-        if (text_json_is(v, type[i])) return halves;
-    return NULL;
+    const struct json *o = m->config, *inner = text_json_get(o, "text_config");
+    int64_t d = 0;
+    if (text_json_is(text_json_get(o, "model_type"), "gpt_oss")) return turns;
+    if (inner && inner->kind == JSON_OBJECT_K) o = inner;
+    if (text_json_int(o, "hidden_size", 0, &d, NULL) != SL_OK || !has_rows_of(m, d)) return NULL;
+    return halves;
 }
 
 /* How t is to be taken apart; NULL: not at all. */

@@ -217,3 +217,39 @@ TEST(io_experts_of_mxfp4_without_scales_or_configuration_are_refused)
         remove_folder(&f);
     }
 }
+
+/* Whatever the architecture: rows as long as the hidden vector are gate's, then up's. */
+TEST(io_experts_of_one_tensor_are_taken_apart_where_rows_fit_the_hidden_size)
+{
+    static const struct {
+        const char *config, *shape;
+        bool apart;
+    } row[] = {
+        {"{\"model_type\":\"any\",\"hidden_size\":64}", "2,6,64", true},
+        {"{\"model_type\":\"any\",\"hidden_size\":64}", "2,64,6", false},
+        {"{\"model_type\":\"any\",\"hidden_size\":8,\"text_config\":{\"hidden_size\":64}}",
+         "2,6,64", true},
+        {"{\"model_type\":\"any\"}", "2,6,64", false},
+    };
+    static struct folder f;
+    static uint16_t gate_up[E][2 * F][D];
+    for (int e = 0; e < E; e++)
+        for (int r = 0; r < 2 * F; r++)
+            gate_up[e][r][0] = number(e, r, 0);
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        sl_err err = {0};
+        io_model *m = NULL;
+        float x[D];
+        f = (struct folder){.n_head = 0};
+        add(&f, "gate_up_proj", "BF16", row[i].shape, gate_up, sizeof gate_up);
+        ASSERT_OK(open_folder(&f, row[i].config, &m, &err));
+        assert_int_equal(io_find(m, LAYER "gate_up_proj") == NULL, row[i].apart);
+        if (row[i].apart) {
+            struct weight w = get(m, 1, "up_proj.weight");
+            weight_dequant(&w, 2, 0, D, x);
+            assert_true(x[0] == fp_bf16_to_f32(number(1, F + 2, 0)));
+        }
+        io_close(m);
+        remove_folder(&f);
+    }
+}
