@@ -217,3 +217,14 @@ static void count(dev *d, enum dev_op op, struct stamp s)
     }
 DEV_OP_LIST(X)
 #undef X
+
+void dev_slots_init(struct dev_slots *s, int n_expert)
+{
+    int n = 0;
+    for (int e = 0; e < n_expert; e++) {
+        s->first[e] = n;
+        for (int i = 0; i < s->n; i++)
+            if (s->expert[i] == e) s->list[n++] = i;
+    }
+    s->first[n_expert] = n;
+}

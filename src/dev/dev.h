@@ -308,14 +308,25 @@ struct dev_route {
     int32_t *id;        /* [T, K] out, host-visible */
     float *weight;      /* [T, K] out */
 };
+/* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie in
+ * several slots, which take tokens in turn by their index in the step, or in none, and then adds
+ * nothing. Built by dev_slots_init; the arrays are the owner's and stay until the device closes. */
+struct dev_slots {
+    int n;                 /* slots */
+    const int32_t *expert; /* [n] expert in a slot */
+    int32_t *first, *list; /* [E + 1], [n]: expert e lies in slots list[first[e] .. first[e + 1]) */
+};
+/* Fills s->first and s->list from s->n and s->expert. */
+void dev_slots_init(struct dev_slots *s, int n_expert);
 /* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+ shared(x)). Sum in the order k = 0 .. K-1, shared last. */
 struct dev_moe {
     const dev_act *act;  /* prepared for DEV_USE_EXPERTS */
     int n_tok, k, n_expert;
     const int32_t *id;
     const float *weight;
-    const dev_mat *gate_up; /* stack of E pairs */
-    const dev_mat *down;    /* stack of E */
+    const struct dev_slots *slots; /* NULL: expert e is in slot e of the stacks */
+    const dev_mat *gate_up; /* stack of pairs, one a slot */
+    const dev_mat *down;    /* stack, one a slot */
     struct dev_glu glu;     /* in place of silu(gate) * up */
     const float *gate_up_bias; /* [E, 2F]: of an expert's gates, then of its ups; or NULL */
     const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
@@ -361,7 +372,8 @@ struct dev_plan {
     int mla_expand_from; /* MLA: prompt tokens at this position and after it are computed with
                             materialised keys and values, all other tokens are absorbed */
     int n_pass;          /* of a step: 1 + MTP layers; 0 = 1 */
-    int n_expert, k, d_model, d_ff_expert; /* 0 without experts */
+    int n_expert, k, d_model, d_ff_expert; /* 0 without experts; n_expert: of a router or, where
+                                              there are more, slots of a stack */
     int n_layer;        /* MLA: of the KV cache */
     int64_t keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
 };

@@ -66,7 +66,8 @@ static void moe_step(struct model *m, const struct dev_step *b, const struct lay
         model_tap_put(m, MODEL_TAP_DOWN_SHEXP, m->h, b->n_tok, c->n_shared * c->d_ff_expert, (int64_t)c->n_shared * c->d_ff_expert);
     }
     struct dev_moe moe = {.act = m->a_ffn, .n_tok = b->n_tok, .k = c->n_expert_used, .n_expert = c->n_expert,
-                          .id = m->id_r, .weight = m->weight_r, .gate_up = l->gate_up_exps, .down = l->down_exps,
+                          .id = m->id_r, .weight = m->weight_r,
+                          .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps, .down = l->down_exps,
                           .add = l->gate_up ? m->shared : NULL, .y = m->r,
                           .tap = m->tap_fn ? model_tap_expert : NULL, .tap_user = m};
     dev_moe(m->d, b, &moe);

@@ -425,24 +425,33 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
     return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, use, &l->down, err);
 }
 
+/* Slots of the stacks, and the expert in slot i. */
+static int n_slot(const struct model *m)
+{
+    return m->slots.n ? m->slots.n : m->cfg.n_expert;
+}
+
+static int expert_in(const struct model *m, int i)
+{
+    return m->slots.n ? m->slots.expert[i] : i;
+}
+
 /* Both matrices of all experts in one stack, of each expert gate's rows first. */
 static sl_status fused_weights(struct model *m, const io_model *io, const char *name, bool up,
                                int64_t rows, int64_t cols, struct weight *w, sl_err *err)
 {
-    int E = m->cfg.n_expert;
     struct weight all;
     SL_TRY(get_weight(io, name, &all, err));
-    SL_TRY(want_shape(&all, 2 * E * rows, cols, err));
-    for (int e = 0; e < E; e++)
-        w[e] = weight_rows(&all, (2 * e + up) * rows, rows);
+    SL_TRY(want_shape(&all, 2 * m->cfg.n_expert * rows, cols, err));
+    for (int i = 0; i < n_slot(m); i++)
+        w[i] = weight_rows(&all, (2 * expert_in(m, i) + up) * rows, rows);
     return SL_OK;
 }
 
-/* The E matrices of one role: a stack in GGUF, one tensor each in HF. */
+/* The matrices of one role, one a slot: a stack in GGUF, one tensor each in HF. */
 static sl_status expert_weights(struct model *m, const io_model *io, int il, enum arch_role role, int64_t rows,
                                 int64_t cols, struct weight *w, sl_err *err)
 {
-    int E = m->cfg.n_expert;
     char name[MAX_NAME];
     struct weight all;
     if (m->kind == IO_GGUF) {
@@ -451,22 +460,23 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
             return fused_weights(m, io, name, role == ROLE_UP_EXPS, rows, cols, w, err);
         arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &all, err));
-        SL_TRY(want_shape(&all, E * rows, cols, err));
-        for (int e = 0; e < E; e++) w[e] = weight_rows(&all, e * rows, rows);
+        SL_TRY(want_shape(&all, m->cfg.n_expert * rows, cols, err));
+        for (int i = 0; i < n_slot(m); i++)
+            w[i] = weight_rows(&all, expert_in(m, i) * rows, rows);
         return SL_OK;
     }
-    for (int e = 0; e < E; e++) {
-        arch_tensor_name(&m->cfg.naming, role, il, e, "weight", name, sizeof name);
-        SL_TRY(get_weight(io, name, &w[e], err));
-        SL_TRY(want_shape(&w[e], rows, cols, err));
+    for (int i = 0; i < n_slot(m); i++) {
+        arch_tensor_name(&m->cfg.naming, role, il, expert_in(m, i), "weight", name, sizeof name);
+        SL_TRY(get_weight(io, name, &w[i], err));
+        SL_TRY(want_shape(&w[i], rows, cols, err));
     }
     return SL_OK;
 }
 
-/* gate and up, and down, of all experts of a layer. */
+/* gate and up, and down, of all experts of a layer that have slots. */
 static sl_status load_experts(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
-    int E = m->cfg.n_expert;
+    int n = n_slot(m);
     int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     char name[MAX_NAME], name_down[MAX_NAME];
     void *p = NULL;
@@ -474,16 +484,16 @@ static sl_status load_experts(struct model *m, const io_model *io, int il, struc
     arch_tensor_name(&m->cfg.naming, ROLE_GATE_EXPS, il, 0, "weight", name, sizeof name);
     arch_tensor_name(&m->cfg.naming, ROLE_DOWN_EXPS, il, 0, "weight", name_down, sizeof name_down);
     if (m->opts.pack) {
-        SL_TRY(map(m, name, E, true, F, D, DEV_USE_EXPERTS, &l->gate_up_exps, err));
-        return map(m, name_down, E, false, D, F, DEV_USE_EXPERTS, &l->down_exps, err);
+        SL_TRY(map(m, name, n, true, F, D, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+        return map(m, name_down, n, false, D, F, DEV_USE_EXPERTS, &l->down_exps, err);
     }
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)E, sizeof(struct weight), &p, err));
-    struct weight *a = p, *b = a + E;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 2 * (size_t)n, sizeof(struct weight), &p, err));
+    struct weight *a = p, *b = a + n;
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_GATE_EXPS, F, D, a, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_UP_EXPS, F, D, b, err));
-    SL_TRY_OUT(pack(m, io, name, a, b, E, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+    SL_TRY_OUT(pack(m, io, name, a, b, n, DEV_USE_EXPERTS, &l->gate_up_exps, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_DOWN_EXPS, D, F, a, err));
-    SL_TRY_OUT(pack(m, io, name_down, a, NULL, E, DEV_USE_EXPERTS, &l->down_exps, err));
+    SL_TRY_OUT(pack(m, io, name_down, a, NULL, n, DEV_USE_EXPERTS, &l->down_exps, err));
 out:
     mem_free(p);
     return st;

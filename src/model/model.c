@@ -143,6 +143,7 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     plan.n_pass = 1 + m->n_mtp;
     plan.n_tok = (int)T;
     plan.n_seq = m->opts.n_seq_max;
+    plan.n_expert = BASE_MAX(plan.n_expert, m->slots.n);
     plan.keep_bytes = m->opts.keep_bytes;
     return dev_reserve(m->d, &plan, err);
 }
@@ -203,7 +204,7 @@ static void count_bytes(struct model *m)
                       mat_bytes(l->q_b) + mat_bytes(l->kv_a) + mat_bytes(l->k_b) + mat_bytes(l->v_b) +
                       mat_bytes(l->gate_up) + mat_bytes(l->down) + mat_bytes(l->router));
         if (l->is_moe)
-            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used / c->n_expert;
+            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used / BASE_MAX(m->slots.n, c->n_expert);
     }
     m->bytes_per_token = (int64_t)b;
 }
@@ -241,6 +242,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(arch_cfg_read(io, &m->arena, &m->cfg, err));
     SL_TRY(io_check_tails(io, err));
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
+    SL_TRY(model_slots_open(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;

@@ -24,6 +24,8 @@ struct model_opts {
     int n_logit_max; /* rows of logits of the largest step */
     enum dev_kv_type kv;
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
+    int n_slot;     /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
+    const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all */
     bool no_mtp;    /* leave the MTP layers out of memory */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they lie, until the model closes */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);

@@ -48,6 +48,7 @@ struct model {
     struct arch_cfg cfg;
     struct model_opts opts;
     enum io_kind kind;
+    struct dev_slots slots; /* n 0 = expert e in slot e */
     const char *unused; /* NULL = no tensor is */
     dev *d;
     struct arena arena;
@@ -90,6 +91,8 @@ struct model {
     struct behind behind;
 };
 
+/* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
+sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* load.c */
 sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l,
                            sl_err *err) BASE_MUST_USE;

@@ -77,6 +77,7 @@ void check_attn(void);
 void check_mla(void);
 void check_bits(void);
 void check_stack(void);
+void check_slots(void);
 void check_faults(void);
 
 #endif

@@ -168,7 +168,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*fn)(void);
     } all[] = {{"ops", check_ops},   {"attn", check_attn},   {"mla", check_mla},
-               {"bits", check_bits}, {"stack", check_stack}, {"faults", check_faults}};
+               {"bits", check_bits}, {"stack", check_stack}, {"slots", check_slots},
+               {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;

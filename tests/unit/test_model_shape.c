@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes that follow from a configuration. */
+#include <stdio.h>
+#include <string.h>
+
 #include "model/model.h"
 #include "test.h"
 
@@ -17,4 +20,89 @@ TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
     assert_int_equal(s.n_head, 4);
     assert_int_equal(s.d_k, 24);
     assert_int_equal(s.d_v, 24);
+}
+
+enum { N_TOK = 5, BLK = 16 };
+
+/* Logits of the last of N_TOK tokens, with those slots. */
+static sl_status logits_with(const char *name, const int32_t *expert, int n_slot, float *out,
+                             sl_err *err)
+{
+    int32_t ids[N_TOK] = {3, 1, 4, 1, 5}, pos[N_TOK] = {0, 1, 2, 3, 4}, seq[2] = {0, N_TOK},
+            blk = 0, last = N_TOK - 1, n_prompt = N_TOK;
+    struct dev_step b = {.n_tok = N_TOK,
+                         .n_seq = 1,
+                         .ids = ids,
+                         .pos = pos,
+                         .seq_tok0 = seq,
+                         .blk = &blk,
+                         .ld_blk = 1,
+                         .n_prompt = &n_prompt,
+                         .n_row = 1,
+                         .row_tok = &last,
+                         .want = DEV_WANT_LOGITS};
+    struct model_opts o = {.n_tok_max = N_TOK,
+                           .n_seq_max = 1,
+                           .n_ctx = BLK,
+                           .blk_tok = BLK,
+                           .n_logit_max = 1,
+                           .kv = DEV_KV_F32,
+                           .n_slot = n_slot,
+                           .slot_expert = expert};
+    io_model *io = NULL;
+    dev *d = NULL;
+    model *m = NULL;
+    dev_kv *kv = NULL;
+    struct model_rows rows;
+    char path[512];
+    sl_status st = SL_OK;
+    snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
+    SL_TRY_OUT(io_open(path, false, &io, err));
+    SL_TRY_OUT(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_INT8}, &d, err));
+    SL_TRY_OUT(model_open(io, d, &o, &m, err));
+    struct dev_kv_shape shape = model_kv_shape(model_config(m), DEV_KV_F32, 1, BLK);
+    SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
+    SL_TRY_OUT(model_launch(m, kv, &b, err));
+    SL_TRY_OUT(model_wait(m, &rows, err));
+    memcpy(out, rows.logits, sizeof(float) * (size_t)model_config(m)->n_vocab);
+out:
+    model_close(m);
+    dev_close(d);
+    io_close(io);
+    return st;
+}
+
+TEST(model_experts_in_other_or_more_slots_give_the_same_bits)
+{
+    static const char *const name[] = {"qwen3_moe.gguf", "qwen3_moe", "deepseek_v3.gguf"};
+    sl_err err = {0};
+    for (int i = 0; i < BASE_COUNT_OF(name); i++) {
+        char path[512];
+        static float want[4096], got[4096];
+        int32_t expert[64];
+        io_model *io = NULL;
+        struct arena a;
+        struct arch_cfg c;
+        snprintf(path, sizeof path, "%s/%s", TEST_TINY, name[i]);
+        if (io_open(path, false, &io, &err)) skip(); /* unpacked by CTest's fixture */
+        mem_arena_init(&a, MEM_MISC, 0);
+        ASSERT_OK(arch_cfg_read(io, &a, &c, &err));
+        int E = c.n_expert, n = E + E / 2;
+        mem_arena_fini(&a);
+        io_close(io);
+        assert_true(E >= 2 && n <= 64 && c.n_vocab <= 4096);
+        for (int s = 0; s < n; s++)
+            expert[s] = s < E ? E - 1 - s : s % 2;
+        size_t bytes = sizeof(float) * (size_t)c.n_vocab;
+        ASSERT_OK(logits_with(name[i], NULL, 0, want, &err));
+        ASSERT_OK(logits_with(name[i], expert, E, got, &err));
+        assert_memory_equal(got, want, bytes);
+        ASSERT_OK(logits_with(name[i], expert, n, got, &err));
+        assert_memory_equal(got, want, bytes);
+        ASSERT_OK(logits_with(name[i], expert, E - 1, got, &err)); /* one of them is not there */
+        assert_true(memcmp(got, want, bytes) != 0);
+        expert[1] = E;
+        assert_int_equal(logits_with(name[i], expert, E, got, &err), SL_REQUEST);
+        assert_non_null(strstr(err.text, "expert slot 1"));
+    }
 }

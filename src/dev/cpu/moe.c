@@ -12,24 +12,67 @@ struct moe_job {
     int parts; /* the hidden values are prepared as they come */
 };
 
-/* Slots 0 .. T*K-1 sorted by expert, within an expert by token. */
-static void group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+static int n_place(const struct dev_moe *p)
 {
-    int n = n_tok * p->k;
+    return p->slots ? p->slots->n : p->n_expert;
+}
+
+static int64_t expert_at(const struct dev_moe *p, int64_t place)
+{
+    return p->slots ? p->slots->expert[place] : place;
+}
+
+/* Where in the stacks expert e is computed for token t; -1 = it is not here. */
+static int place_of(const struct dev_moe *p, int e, int t)
+{
+    if (!p->slots) return e;
+    int first = p->slots->first[e], n = p->slots->first[e + 1] - first;
+    return n ? p->slots->list[first + t % n] : -1;
+}
+
+/* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for experts that are not here. The
+ * number of rows. */
+static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
+{
+    int n = n_tok * p->k, last = n_place(p);
     int32_t *first = c->expert_slot0;
-    memset(first, 0, sizeof *first * (size_t)(p->n_expert + 1));
-    for (int i = 0; i < n; i++)
-        first[p->id[i] + 1]++;
-    for (int e = 0; e < p->n_expert; e++)
+    memset(first, 0, sizeof *first * (size_t)(last + 1));
+    for (int i = 0; i < n; i++) {
+        int at = place_of(p, p->id[i], i / p->k);
+        if (at >= 0) first[at + 1]++;
+    }
+    for (int e = 0; e < last; e++)
         first[e + 1] += first[e];
     for (int i = 0; i < n; i++) {
-        int32_t slot = first[p->id[i]]++;
+        int at = place_of(p, p->id[i], i / p->k);
+        c->slot_of[i] = -1;
+        if (at < 0) continue;
+        int32_t slot = first[at]++;
         c->slot_row[slot] = i / p->k;
         c->slot_of[i] = slot;
     }
-    for (int e = p->n_expert; e > 0; e--)
+    for (int e = last; e > 0; e--)
         first[e] = first[e - 1]; /* first[e] had moved to its end */
     first[0] = 0;
+    return first[last];
+}
+
+/* Token t's results in the order of its list. */
+static void sum_results(struct moe_job *j, int worker, int64_t t)
+{
+    const struct dev_moe *p = j->p;
+    struct cpu_scratch *s = &j->c->scratch[worker];
+    int64_t n_out = j->down->m.n_row;
+    const float *weight = p->weight + t * p->k;
+    int n = 0;
+    for (int k = 0; k < p->k; k++) {
+        int32_t slot = j->c->slot_of[t * p->k + k];
+        if (slot < 0) continue;
+        s->row[n] = weight[k];
+        s->rowp[n++] = j->c->moe_y + slot * n_out;
+    }
+    j->c->k.wsum_f32(p->y + t * n_out, s->rowp, s->row, n, p->add ? p->add + t * n_out : NULL,
+                     (int)n_out);
 }
 
 static void moe_run(void *arg, int worker, int n_w)
@@ -47,7 +90,7 @@ static void moe_run(void *arg, int worker, int n_w)
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
         out.h = c->moe_h + s0 * n_ff;
         out.row0 = s0;
-        if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * at.seg->user * n_ff;
+        if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0, &out);
     }
     par_barrier(c->team);
@@ -64,17 +107,13 @@ static void moe_run(void *arg, int worker, int n_w)
         dev_cpu_product(c, worker, &at, &c->moe_act, j->down->form, c->iota + s0, s1 - s0, y,
                         n_out);
         if (p->down_bias)
-            dev_cpu_product_bias(c, &at, p->down_bias + at.seg->user * n_out, s1 - s0, y, n_out);
+            dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s1 - s0,
+                                 y, n_out);
     }
     par_barrier(c->team);
-    const float **row = c->scratch[worker].rowp;
     par_split(j->n_tok, worker, n_w, &b, &e);
-    for (int64_t t = b; t < e; t++) {
-        for (int k = 0; k < p->k; k++)
-            row[k] = c->moe_y + c->slot_of[t * p->k + k] * n_out;
-        c->k.wsum_f32(p->y + t * n_out, row, p->weight + t * p->k, p->k,
-                      p->add ? p->add + t * n_out : NULL, (int)n_out);
-    }
+    for (int64_t t = b; t < e; t++)
+        sum_results(j, worker, t);
 }
 
 void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
@@ -83,15 +122,14 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     struct moe_job j = {.c = c, .p = p, .n_tok = p->n_tok ? p->n_tok : b->n_tok};
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);
-    j.n_slot = j.n_tok * p->k;
     j.parts = !p->tap && dev_cpu_takes_parts(j.down);
-    ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && p->n_expert <= c->plan.n_expert &&
+    ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && n_place(p) <= c->plan.n_expert &&
            j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
     if (j.n_tok == 0) return;
-    group_by_expert(c, p, j.n_tok);
+    j.n_slot = group_by_expert(c, p, j.n_tok);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
-    for (int e = 0; e < p->n_expert; e++) {
+    for (int e = 0; e < n_place(p); e++) {
         int n = c->expert_slot0[e + 1] - c->expert_slot0[e];
         if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
@@ -104,8 +142,8 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
     c->moe_act.is_parts = dev_cpu_takes_parts(j.down);
     par_run(c->team, moe_run, &j);
-    for (int e = 0; p->tap && e < p->n_expert; e++) {
+    for (int e = 0; p->tap && e < n_place(p); e++) {
         int s0 = c->expert_slot0[e], n = c->expert_slot0[e + 1] - s0, n_ff = j.gate_up->m.n_row;
-        if (n) p->tap(p->tap_user, e, c->moe_h + (int64_t)s0 * n_ff, n, n_ff);
+        if (n) p->tap(p->tap_user, (int)expert_at(p, e), c->moe_h + (int64_t)s0 * n_ff, n, n_ff);
     }
 }
