@@ -81,7 +81,8 @@ struct arch_cfg {
  * names the field and its value. */
 sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *out,
                         sl_err *err) BASE_MUST_USE;
-/* The text model's part of a parsed config.json: text_config where it is an object, else all. */
+/* The text model's part of a parsed config.json: text_config where it has a hidden_size, else all.
+ */
 const struct json *arch_text_config(const struct json *config);
 /* Names of that architecture in the other kind of file. */
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind);

@@ -84,7 +84,7 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
 const struct json *arch_text_config(const struct json *config)
 {
     const struct json *inner = text_json_get(config, "text_config");
-    return inner && inner->kind == JSON_OBJECT_K ? inner : config;
+    return text_json_get(inner, "hidden_size") ? inner : config;
 }
 
 /* By the type of the whole model: one with parts that see is listed by its own. */

@@ -63,7 +63,7 @@ static const struct fused *forms_of(const io_model *m)
     const struct json *o = m->config, *inner = text_json_get(o, "text_config");
     int64_t d = 0;
     if (text_json_is(text_json_get(o, "model_type"), "gpt_oss")) return turns;
-    if (inner && inner->kind == JSON_OBJECT_K) o = inner;
+    if (text_json_get(inner, "hidden_size")) o = inner;
     if (text_json_int(o, "hidden_size", 0, &d, NULL) != SL_OK || !has_rows_of(m, d)) return NULL;
     return halves;
 }

@@ -200,7 +200,9 @@ TEST(arch_reads_the_text_model_of_a_nested_configuration)
     assert_int_equal(r.cfg.d_model, 64);
     assert_true(r.cfg.tied_head);
     mem_arena_fini(&r.arena);
-    read_config("{\"model_type\":\"kimi_k25\",\"text_config\":{\"model_type\":\"kimi_k2\"}}", &r);
+    read_config("{\"model_type\":\"kimi_k25\",\"text_config\":{\"model_type\":\"kimi_k2\",\"hidden_"
+                "size\":64}}",
+                &r);
     assert_int_equal(r.st, SL_FORMAT);
     assert_non_null(strstr(r.err.text, "config.json: text_config: num_hidden_layers"));
     mem_arena_fini(&r.arena);
