@@ -181,8 +181,7 @@ static int fork_samples(sl_engine *e, struct request *r)
     for (int i = 0; i < g->n; i++) {
         struct request *s = g->r[i];
         if (!s || s == r || s->n_ids > s->n_prompt) continue;
-        const struct sched_req *q = &e->sched.req[s->slot];
-        if (q->state != SCHED_WAITING || !q->fork || q->after != r->slot) continue;
+        if (!sched_may_fork(&e->sched, r->slot, s->slot)) continue;
         if (!sched_fork(&e->sched, r->slot, s->slot)) break;
         s->t_admit_ns = r->t_admit_ns;
         s->n_cached = r->n_cached;

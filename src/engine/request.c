@@ -293,8 +293,9 @@ void engine_intake(sl_engine *e)
     bool cancels = atomic_exchange(&e->any_cancel, 0);
     while (ring_pop(&e->inbox, &v))
         take_in(e, (struct group *)(uintptr_t)v);
-    atomic_store_explicit(&e->n_owner, e->sched.n_owner, memory_order_relaxed);
-    atomic_store_explicit(&e->n_owner_live, e->sched.n_owner_live, memory_order_relaxed);
+    struct sched_totals all = sched_totals_get(&e->sched);
+    atomic_store_explicit(&e->n_owner, all.n_owner, memory_order_relaxed);
+    atomic_store_explicit(&e->n_owner_live, all.n_owner_live, memory_order_relaxed);
     if (cancels) end_cancelled(e);
     int64_t now = clock_now_ns();
     while ((slot = sched_expired(&e->sched, now)) >= 0) {
@@ -317,7 +318,7 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev)
     ev->ttft_ns = r->t_first_ns ? r->t_first_ns - g->t_submit_ns : 0;
     ev->queue_ns = r->t_admit_ns ? r->t_admit_ns - g->t_submit_ns : 0;
     ev->prefill_ns = r->t_first_ns ? r->t_first_ns - r->t_admit_ns : 0;
-    const struct sched_req *sr = &e->sched.req[r->slot];
+    const struct sched_req *sr = sched_request(&e->sched, r->slot);
     ev->n_done = r->n_ids > r->n_prompt ? r->n_prompt : BASE_MIN(sr->n_done, r->n_prompt);
     if (ev->finish == SL_FINISH_NONE) ev->n_preempt = sr->n_preempt;
     if (ev->finish != SL_FINISH_NONE) ev->done_ns = clock_now_ns() - g->t_submit_ns;
@@ -333,7 +334,7 @@ static void count_end(sl_engine *e, const sl_event *ev)
 void engine_request_done(sl_engine *e, struct request *r, sl_event *ev)
 {
     struct group *g = r->g;
-    ev->n_preempt = e->sched.req[r->slot].n_preempt;
+    ev->n_preempt = sched_request(&e->sched, r->slot)->n_preempt;
     sched_finish(&e->sched, r->slot);
     e->req[r->slot] = NULL;
     count_end(e, ev);

@@ -22,18 +22,19 @@ struct kv_path engine_path(const sl_engine *e, const struct request *r)
 static void find_leader(const sl_engine *e, const struct request *r, int n_have,
                         struct sched_match *m)
 {
-    for (int i = 0; i < e->sched.n_active; i++) {
-        int slot = e->sched.active[i];
+    int slot;
+    for (int i = 0; (slot = sched_running(&e->sched, i)) >= 0; i++) {
         const struct request *o = e->req[slot];
+        int n_done = sched_request(&e->sched, slot)->n_done;
         int most = BASE_MIN(o->n_prompt, r->n_prompt - 1) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
         if (o->g->no_cache || o->g->salt != r->g->salt || o->g->owner != r->g->owner ||
-            e->sched.req[slot].n_done >= most || most < n_have + 2 * ENGINE_BLK_TOK)
+            n_done >= most || most < n_have + 2 * ENGINE_BLK_TOK)
             continue;
         int n = 0;
         while (n < most && o->ids[n] == r->ids[n])
             n++;
         n = n / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
-        if (n < n_have + 2 * ENGINE_BLK_TOK || e->sched.req[slot].n_done >= n) continue;
+        if (n < n_have + 2 * ENGINE_BLK_TOK || n_done >= n) continue;
         *m = (struct sched_match){.after = slot, .after_tok = n};
         return;
     }
@@ -57,7 +58,7 @@ static void begin_request(sl_engine *e, struct request *r, int64_t now)
 {
     if (r->t_admit_ns) return;
     r->t_admit_ns = now;
-    r->n_cached = e->sched.req[r->slot].n_reused;
+    r->n_cached = sched_request(&e->sched, r->slot)->n_reused;
 }
 
 struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
@@ -123,7 +124,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = e->req[it->req];
-        const struct kv_seq *seq = &e->sched.run[it->run].seq;
+        const struct kv_seq *seq = sched_seq(&e->sched, it->run);
         begin_request(e, r, now);
         if (it->copy_src >= 0) {
             e->copy[2 * n_copy] = it->copy_src;
@@ -179,7 +180,7 @@ static void check_all(const sl_engine *e)
     ASSERT(sched_check(&e->sched) == 0);
     if (e->n_seq_max > SCHED_OWNER_MAX) return;
     for (int i = 0; i < e->n_seq_max; i++)
-        seq[n++] = &e->sched.run[i].seq;
+        seq[n++] = sched_seq(&e->sched, i);
     seq[n++] = &e->score;
     ASSERT(kv_pool_check(&e->pool, seq, n) == 0);
 }

@@ -33,13 +33,14 @@ void engine_publish(sl_engine *e)
 {
     uint64_t word[STAT_WORDS];
     sl_stats *s = &e->stats;
-    s->n_running = e->sched.n_active;
-    s->n_waiting = e->sched.n_wait;
+    struct sched_totals t = sched_totals_get(&e->sched);
+    s->n_running = t.n_run;
+    s->n_waiting = t.n_wait;
     s->kv_used_tok = (int64_t)(e->pool.n_blk - kv_pool_avail(&e->pool)) * e->pool.blk_tok;
     s->kv_cached_tok = (int64_t)e->pool.n_kept * e->pool.blk_tok;
-    s->n_preempt = e->sched.n_preempt;
-    s->cache_query_tok = e->sched.n_query_tok;
-    s->cache_hit_tok = e->sched.n_hit_tok;
+    s->n_preempt = t.n_preempt;
+    s->cache_query_tok = t.n_query_tok;
+    s->cache_hit_tok = t.n_hit_tok;
     s->n_evict = e->pool.n_evict;
     memcpy(word, s, sizeof word);
     ring_snap_put(&e->snap, word);

@@ -49,7 +49,7 @@ static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *e
     for (int pass = 0; pass < 2; pass++) { /* the first one pays for first touches */
         int64_t t0 = clock_now_ns();
         SL_TRY(engine_run(e, &s, &rows, err));
-        if (pass) sched_cost_observe(&e->sched.cost, n_decode, n_prompt, 0, clock_now_ns() - t0);
+        if (pass) sched_learn(&e->sched, n_decode, n_prompt, clock_now_ns() - t0);
     }
     return SL_OK;
 }

@@ -168,6 +168,8 @@ void sched_observe(struct sched *s, int64_t ns);
 
 /* One more token of a request is known. The caller keeps n_known <= n_ctx. */
 void sched_push(struct sched *s, int slot);
+/* Does slot wait for the prompt of slot from, as another sample of it? */
+bool sched_may_fork(const struct sched *s, int from, int slot);
 /* The prompt of slot from was computed in this step: let slot, which waits for it, share its blocks
  * and run; its first token comes from the same logits. False: no sequence is free, it waits on. */
 bool sched_fork(struct sched *s, int from, int slot);
@@ -183,6 +185,25 @@ int sched_rewind(struct sched *s, int slot, int n);
 void sched_finish(struct sched *s, int slot);
 /* A request whose deadline is not after now, -1 = none. */
 int sched_expired(const struct sched *s, int64_t now_ns);
+
+/* ---- what other rooms may see: they read no fields of struct sched ---- */
+struct sched_totals {
+    int n_run, n_wait;               /* requests that run and wait */
+    int n_owner, n_owner_live;       /* as in struct sched */
+    uint64_t n_preempt;              /* since init */
+    uint64_t n_query_tok, n_hit_tok; /* as in struct sched */
+};
+struct sched_totals sched_totals_get(const struct sched *s);
+/* The request of a slot that was submitted and is not over. Borrowed until the next call that
+ * changes s. */
+const struct sched_req *sched_request(const struct sched *s, int slot);
+/* The slot of the i-th in rank of the running requests; -1 = there are no more. */
+int sched_running(const struct sched *s, int i);
+/* The sequence at a place, in [0, n_run_max): sched_item.run. */
+const struct kv_seq *sched_seq(const struct sched *s, int run);
+/* A step that nobody planned (a warm-up) took so long: n_decode sequences of one token, and a
+ * prompt of n_prompt from position 0. */
+void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns);
 
 /* The invariants of sched/README.md; 0, or the number of the one that is broken. For tests and
  * debug builds. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The laws of the house. laws.sh SOURCE_DIR BUILD_DIR includes|symbols|touch|headers|sizes|tree
-# includes  every #include "x/y.h" under src is an edge of ROOMS, carries its room, and _internal.h stays in its room
+# includes  every #include "x/y.h" under src is an edge of ROOMS, carries its room, and _internal.h stays in its room; no other room reads fields of struct sched
 # symbols   lib<room>.a exports <room>_* only (base: <file>_*; rooms with "+" also sl_*)
 # touch     undefined symbols against TOUCH
 # headers   every header compiles alone; every .c of a room includes its own header first where it has one
@@ -36,7 +36,9 @@ includes)
     done
     # every dependency is an earlier line
     out=$(sed 's/#.*//' ROOMS | awk -F: 'NF == 2 { n = split($2, d, " "); for (i = 1; i <= n; i++) if (d[i] != "+" && !(d[i] in seen)) print "ROOMS: " $1 ": " d[i] " is not an earlier line"; seen[$1] = 1 }')
-    [ -z "$out" ] || fail "$out" ;;
+    [ -z "$out" ] || fail "$out"
+    out=$(grep -rnE 'sched(\.|->)[a-z]' src --include='*.[ch]' | grep -Ev '^src/sched/|#[ \t]*include' || true)
+    [ -z "$out" ] || fail "fields of struct sched are read outside of its room: $out" ;;
 symbols)
     for room in $rooms; do
         lib=$(find "$build/src" -name "lib$room.a" | head -1)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What other rooms may see of the scheduler: they do not read its fields. */
+#include "sched/sched.h"
+
+struct sched_totals sched_totals_get(const struct sched *s)
+{
+    return (struct sched_totals){.n_run = s->n_active,
+                                 .n_wait = s->n_wait,
+                                 .n_owner = s->n_owner,
+                                 .n_owner_live = s->n_owner_live,
+                                 .n_preempt = s->n_preempt,
+                                 .n_query_tok = s->n_query_tok,
+                                 .n_hit_tok = s->n_hit_tok};
+}
+
+const struct sched_req *sched_request(const struct sched *s, int slot)
+{
+    return &s->req[slot];
+}
+
+int sched_running(const struct sched *s, int i)
+{
+    return i < s->n_active ? s->active[i] : -1;
+}
+
+const struct kv_seq *sched_seq(const struct sched *s, int run)
+{
+    return &s->run[run].seq;
+}
+
+bool sched_may_fork(const struct sched *s, int from, int slot)
+{
+    const struct sched_req *r = &s->req[slot];
+    return r->state == SCHED_WAITING && r->fork && r->after == from;
+}
+
+void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns)
+{
+    sched_cost_observe(&s->cost, n_decode, n_prompt, 0, ns);
+}
