@@ -248,7 +248,8 @@ typedef struct sl_engine_opts {
     sl_kv kv;          /* KV cache type; AUTO = bf16 or f16 by the CPU, f32 in the reference mode */
     int no_reuse;      /* 1 = no prefix cache: never start from the KV that another request left (measurements) */
     int no_hugepages;
-    int no_numa;
+    const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL = the
+                           environment's SL_DEVICE, or the CPU */
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;

@@ -87,16 +87,15 @@ static bool fill(enum tensor_dtype type, uint8_t *p, uint64_t n)
 static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum tensor_dtype type,
                              enum dev_use use, sl_err *err)
 {
-    void *stored = NULL, *p = NULL;
+    void *stored = NULL, *host = NULL, *p = NULL;
     uint64_t row = 0;
     struct dev_opts dopts = {.n_thread = o->threads,
                              .acts = (enum dev_acts)o->acts,
-                             .no_hugepages = o->no_hugepages,
-                             .no_numa = o->numa == 1};
+                             .no_hugepages = o->no_hugepages};
     struct dev_plan plan = {
         .n_tok = N_TOK_MAX, .n_seq = 1, .n_ctx = 1, .n_head = 1, .d_k = 64, .d_v = 64};
     memset(k, 0, sizeof *k);
-    SL_TRY(dev_open("cpu", &dopts, &k->d, err));
+    SL_TRY(dev_open(o->device, &dopts, &k->d, err));
     if (!tensor_bytes(type, COLS, &row)) return SL_FAIL(err, INTERNAL, "rows too long");
     SL_TRY(mem_alloc(MEM_SCRATCH, row * ROWS, &stored, err));
     sl_status st = fill(type, stored, row * ROWS)
@@ -122,41 +121,50 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
     k->x = p;
     SL_TRY(dev_alloc(k->d, MEM_SCRATCH, (int64_t)DEV_MATMUL_MAX * N_TOK_MAX * ROWS * 4, &p, err));
     k->y = p;
+    SL_TRY(mem_alloc(MEM_SCRATCH, (size_t)N_TOK_MAX * COLS * 4, &host, err));
     for (int64_t i = 0; i < (int64_t)N_TOK_MAX * COLS; i++)
-        k->x[i] = (float)(i % 251) * 0.01f - 1.25f;
+        ((float *)host)[i] = (float)(i % 251) * 0.01f - 1.25f;
+    st = dev_put(k->d, k->x, host, (int64_t)N_TOK_MAX * COLS * 4, err);
+    mem_free(host);
+    SL_TRY(st);
     return dev_reserve(k->d, &plan, err);
 }
 
 /* Columns n_tok times all matrices; seconds. */
-static double pass(const struct kernel *k, const struct dev_step *b, int n_tok, int n_mat)
+static sl_status pass(const struct kernel *k, const struct dev_step *b, int n_mat, double *s,
+                      sl_err *err)
 {
     int64_t t0 = clock_now_ns();
     for (int i = 0; i < n_mat; i += DEV_MATMUL_MAX) {
         struct dev_matmul m = {
-            .act = k->act, .n_row = n_tok, .n_mat = BASE_MIN(DEV_MATMUL_MAX, n_mat - i)};
+            .act = k->act, .n_row = b->n_tok, .n_mat = BASE_MIN(DEV_MATMUL_MAX, n_mat - i)};
         for (int j = 0; j < m.n_mat; j++) {
             m.w[j] = k->mat[i + j];
             m.y[j] = k->y + (int64_t)j * N_TOK_MAX * ROWS;
         }
         dev_matmul(k->d, b, &m);
     }
-    dev_sync(k->d);
-    return (double)(clock_now_ns() - t0) * 1e-9;
+    SL_TRY(dev_sync(k->d, err));
+    *s = (double)(clock_now_ns() - t0) * 1e-9;
+    return SL_OK;
 }
 
-static void time_one(struct kernel *k, int n_tok, struct result *r)
+static sl_status time_one(struct kernel *k, int n_tok, struct result *r, sl_err *err)
 {
     static int32_t zero[N_TOK_MAX];
     int32_t tok0[2] = {0, n_tok};
     struct dev_step b = {.n_tok = n_tok, .n_seq = 1, .ids = zero, .pos = zero, .seq_tok0 = tok0};
     struct dev_prep prep = {.x = k->x, .n = COLS, .n_row = n_tok, .act = k->act};
     int n_mat = n_tok > 64 ? BASE_MIN(4, k->n_mat) : k->n_mat;
-    double best = INFINITY, bytes = 0;
+    double best = INFINITY, bytes = 0, s;
+    dev_step_begin(k->d, NULL, &b);
     dev_prep(k->d, &b, &prep);
-    pass(k, &b, n_tok, n_mat);
+    SL_TRY(pass(k, &b, n_mat, &s, err));
     int64_t begin = clock_now_ns();
-    for (int i = 0; (i < 3 || clock_now_ns() - begin < PASS_NS) && !cmd_stop; i++)
-        best = fmin(best, pass(k, &b, n_tok, n_mat));
+    for (int i = 0; (i < 3 || clock_now_ns() - begin < PASS_NS) && !cmd_stop; i++) {
+        SL_TRY(pass(k, &b, n_mat, &s, err));
+        best = fmin(best, s);
+    }
     for (int i = 0; i < n_mat; i++)
         bytes += (double)dev_mat_bytes(k->mat[i]);
     r->n_tok = n_tok;
@@ -164,6 +172,7 @@ static void time_one(struct kernel *k, int n_tok, struct result *r)
     r->gops = 2.0 * n_mat * ROWS * COLS * n_tok / best * 1e-9;
     r->probe_gbps = k->gbps;
     r->probe_gops = k->gops;
+    return SL_OK;
 }
 
 static void print_result(const struct result *r)
@@ -188,10 +197,10 @@ static sl_status time_type(const struct opt_common *o, enum tensor_dtype type, e
         struct result *q = &r[(*n)++];
         snprintf(q->type, sizeof q->type, "%s", tensor_dtype(type)->text);
         snprintf(q->use, sizeof q->use, "%s", use == DEV_USE_EXPERTS ? "experts" : "dense");
-        time_one(&k, n_cols[i], q);
-        if (cmd_stop)
+        st = time_one(&k, n_cols[i], q, err);
+        if (!st && cmd_stop)
             st = SL_FAIL(err, CANCELLED, "cancelled");
-        else if (!o->json)
+        else if (!st && !o->json)
             print_result(q);
     }
     dev_close(k.d);

@@ -16,6 +16,8 @@ struct doctor_opts {
 static const struct opt opts[] = {
     {"threads", 't', OPT_INT, offsetof(struct doctor_opts, common.threads), "N", "0", 0, 1024,
      "worker threads (0: physical cores)"},
+    {"device", 0, OPT_STR, offsetof(struct doctor_opts, common.device), "NAME", NULL, 0, 0,
+     "the device to look at (SL_DEVICE, or the CPU)"},
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
 };
@@ -63,7 +65,6 @@ static void judge(struct report *r)
            "less than 2 GiB of memory are available: only small models fit");
     advise(r, r->n_file >= 0 && r->n_file < 1024,
            "fewer than 1024 open files are allowed: ulimit -n 4096 for serving");
-    advise(r, t->n_numa > 1, "several NUMA nodes: leave --numa at auto");
     advise(r, r->read_gbps > 0 && r->read_gbps < 5,
            "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
 }
@@ -74,7 +75,7 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, sl_err *e
     struct dev_opts dopts = {.n_thread = o->common.threads};
     memset(r, 0, sizeof *r);
     SL_TRY(os_topology_get(&r->top, err));
-    SL_TRY(dev_open("cpu", &dopts, &d, err));
+    SL_TRY(dev_open(o->common.device, &dopts, &d, err));
     dev_info_get(d, &r->dev);
     r->read_gbps = dev_probe_read_gbps(d, 400);
     r->int8_gops = dev_probe_int8_gops(d, 200);
@@ -121,7 +122,10 @@ static void print_text(const struct report *r)
     printf("huge pages   %s, %lld KiB\n", t->thp, (long long)(t->hugepage_bytes >> 10));
     printf("read speed   %.1f GB/s with %d threads\nint8 peak    %.0f Gop/s\n", r->read_gbps,
            r->dev.n_thread, r->int8_gops);
-    printf("gpus         none used in this version\nlimits       memlock %s, open files %s\n", lock,
+    printf("devices     ");
+    for (int i = 0; dev_name(i); i++)
+        printf(" %s%s", dev_name(i), strcmp(dev_name(i), r->dev.name) ? "" : " (in use)");
+    printf("\ngpus         none used in this version\nlimits       memlock %s, open files %s\n", lock,
            files);
     for (int i = 0; i < r->n_advice; i++)
         printf("advice       %s\n", r->advice[i]);
@@ -171,6 +175,13 @@ static sl_status print_json(const struct report *r, sl_err *err)
     text_jw_real(&w, r->read_gbps, 6);
     text_jw_key(&w, "int8_gops");
     text_jw_real(&w, r->int8_gops, 6);
+    text_jw_key(&w, "device");
+    text_jw_strz(&w, r->dev.name);
+    text_jw_key(&w, "devices");
+    text_jw_arr(&w);
+    for (int i = 0; dev_name(i); i++)
+        text_jw_strz(&w, dev_name(i));
+    text_jw_arr_end(&w);
     text_jw_key(&w, "gpus");
     text_jw_arr(&w);
     text_jw_arr_end(&w);

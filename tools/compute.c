@@ -24,7 +24,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.acts = (sl_acts)o->acts;
     eo.kv = (sl_kv)o->kv;
     eo.no_hugepages = o->no_hugepages;
-    eo.no_numa = o->numa == 1;
+    eo.device = o->device;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);

@@ -120,6 +120,7 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
                              struct inspect_memory *out, sl_err *err)
 {
     struct os_topology top;
+    dev *d = NULL;
     memset(out, 0, sizeof *out);
     if (v->why_not.code) {
         if (err) *err = v->why_not;
@@ -135,7 +136,9 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
     struct dev_kv_shape shape = model_kv_shape(&v->cfg, DEV_KV_BF16, n_blk, BLK_TOK);
     out->n_ctx = n_ctx;
     out->n_seq = n_seq;
-    out->kv = dev_kv_bytes(&shape);
+    SL_TRY(dev_open(NULL, &(struct dev_opts){.n_thread = 1}, &d, err));
+    out->kv = dev_kv_bytes(d, &shape);
+    dev_close(d);
     out->acts = act_bytes(&v->cfg, n_seq);
     out->scratch = scratch_bytes(&v->cfg, n_ctx, n_thread ? n_thread : top.n_core);
     out->total = out->weights + out->kv + out->acts + out->scratch;

@@ -2,6 +2,8 @@
 /* Calls go through the device's table. */
 #include "dev/dev.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,13 +11,30 @@
 
 static const struct dev_class *const classes[] = {&dev_cpu_class};
 
+const char *dev_name(int i)
+{
+    return i >= 0 && i < BASE_COUNT_OF(classes) ? classes[i]->name : NULL;
+}
+
+static sl_status unknown(const char *name, sl_err *err)
+{
+    char list[128];
+    size_t k = 0;
+    for (int i = 0; i < BASE_COUNT_OF(classes) && k < sizeof list; i++)
+        k += (size_t)snprintf(list + k, sizeof list - k, "%s%s", i ? ", " : "", classes[i]->name);
+    return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there are: %s)", name, list);
+}
+
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
 {
     static const struct dev_opts none;
+    if (!name) name = getenv("SL_DEVICE");
+    if (!name || !*name) name = classes[0]->name;
+    size_t n = strcspn(name, ":");
     for (int i = 0; i < BASE_COUNT_OF(classes); i++)
-        if (strcmp(classes[i]->name, name) == 0)
-            return classes[i]->open(opts ? opts : &none, out, err);
-    return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there is: cpu)", name);
+        if (strlen(classes[i]->name) == n && strncmp(classes[i]->name, name, n) == 0)
+            return classes[i]->open(name + n + (name[n] == ':'), opts ? opts : &none, out, err);
+    return unknown(name, err);
 }
 
 void dev_close(dev *d)
@@ -28,24 +47,41 @@ void dev_info_get(const dev *d, struct dev_info *out)
     d->cls->info(d, out);
 }
 
+sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)
+{
+    return d->cls->memory(d, free_bytes, total, err);
+}
+
 sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
 {
     return d->cls->alloc(d, tag, n_bytes, out, err);
 }
 
-void dev_put(dev *d, void *dst, const void *src, int64_t n_bytes)
+sl_status dev_put(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
 {
-    d->cls->put(d, dst, src, n_bytes);
+    return d->cls->put(d, dst, src, n_bytes, err);
 }
 
-void dev_get(dev *d, void *dst, const void *src, int64_t n_bytes)
+sl_status dev_get(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
 {
-    d->cls->get(d, dst, src, n_bytes);
+    return d->cls->get(d, dst, src, n_bytes, err);
 }
 
-void dev_sync(dev *d)
+bool dev_is_host(const dev *d)
 {
-    d->cls->sync(d);
+    return d->cls->is_host;
+}
+
+sl_status dev_read(dev *d, const void *src, int64_t n_bytes, void *room, const void **out,
+                   sl_err *err)
+{
+    *out = d->cls->is_host ? src : room;
+    return d->cls->is_host ? d->cls->sync(d, err) : d->cls->get(d, room, src, n_bytes, err);
+}
+
+sl_status dev_sync(dev *d, sl_err *err)
+{
+    return d->cls->sync(d, err);
 }
 
 void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
@@ -102,26 +138,24 @@ int dev_mat_cols(const dev_mat *m)
 sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                        dev_act **out, sl_err *err)
 {
+    for (int i = 0; i < n_mat; i++)
+        ASSERT(!mats[i] || mats[i]->d == d);
     return d->cls->act_open(d, mats, n_mat, n_col, n_tok_max, out, err);
 }
 
-enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts)
+enum dev_kv_type dev_kv_auto(const dev *d)
 {
-    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
-        if (strcmp(classes[i]->name, name) == 0) return classes[i]->kv_auto(acts);
-    return DEV_KV_F16;
+    return d->cls->kv_auto(d);
 }
 
-int64_t dev_kv_bytes(const struct dev_kv_shape *s)
+int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s)
 {
-    return dev_cpu_class.kv_bytes(s); /* devices store the cache alike */
+    return d->cls->kv_bytes(d, s);
 }
 
-int64_t dev_keep_bytes(const char *name, const struct dev_plan *p, enum dev_acts acts)
+int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p)
 {
-    for (int i = 0; i < BASE_COUNT_OF(classes); i++)
-        if (strcmp(classes[i]->name, name) == 0) return classes[i]->keep_bytes(p, acts);
-    return 0;
+    return d->cls->keep_bytes(d, p);
 }
 
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
@@ -131,16 +165,19 @@ sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err
 
 void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
 {
+    ASSERT(!kv || kv->d == d);
     d->cls->step_begin(d, kv, s);
 }
 
 void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
 {
+    ASSERT(kv->d == d);
     d->cls->kv_touch(d, kv, blk, n);
 }
 
 void dev_kv_poison(dev *d, dev_kv *kv, int blk)
 {
+    ASSERT(kv->d == d);
     d->cls->kv_poison(d, kv, blk);
 }
 
@@ -172,6 +209,7 @@ double dev_probe_int8_gops(dev *d, int ms)
 
 double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 {
+    ASSERT(kv->d == d);
     return d->cls->probe_attn_gops(d, kv, ms);
 }
 
@@ -208,10 +246,20 @@ static void count(dev *d, enum dev_op op, struct stamp s)
     dev_cost_add(&t->cost, &d->cost, &s.cost);
 }
 
+/* Matrices, activations and caches of an operator are the device's. */
+static void check_refs(const dev *d, enum dev_op op, const void *params)
+{
+    for (const struct dev_ref *r = dev_op_refs(op); r->kind; r++) {
+        const void *p = *(void *const *)((const char *)params + r->at);
+        if (p && r->kind != DEV_REF_BUF) ASSERT(*(dev *const *)p == d);
+    }
+}
+
 #define X(name, params)                                                                            \
     void dev_##name(dev *d, const struct dev_step *b, const struct params *p)                      \
     {                                                                                              \
         struct stamp s = stamp(d);                                                                 \
+        check_refs(d, DEV_OP_##name, p);                                                           \
         d->cls->name(d, b, p);                                                                     \
         count(d, DEV_OP_##name, s);                                                                \
     }

@@ -27,7 +27,7 @@ enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
 struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
-    int no_hugepages, no_numa;
+    int no_hugepages;
 };
 
 typedef struct dev dev;
@@ -36,8 +36,12 @@ typedef struct dev_act dev_act; /* prepared activations of one layer input */
 typedef struct dev_kv dev_kv;   /* paged KV cache of all layers */
 typedef struct dev_stack dev_stack; /* layers that are run together */
 
-sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
-    BASE_MUST_USE; /* name: "cpu" */
+/* name: one of dev_name, perhaps followed by ':' and options of that device; NULL = what the
+ * environment's SL_DEVICE says, or the first of them. Errors: UNSUPPORTED (no such device), REQUEST
+ * (an option), NOMEM, IO. */
+sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
+                   sl_err *err) BASE_MUST_USE;
+const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
 void dev_close(dev *d); /* NULL is legal; frees every buffer and matrix made on it */
 
 struct dev_info {
@@ -47,12 +51,26 @@ struct dev_info {
     enum dev_acts acts;
 };
 void dev_info_get(const dev *d, struct dev_info *out);
+/* Bytes of the device's memory: what is free for buffers, weights and the cache, and all of it. */
+sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err) BASE_MUST_USE;
 
-/* ---- memory: at open time only ---- */
-sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err) BASE_MUST_USE;
-void dev_put(dev *d, void *dst, const void *src, int64_t n_bytes);
-void dev_get(dev *d, void *dst, const void *src, int64_t n_bytes); /* waits */
-void dev_sync(dev *d);
+/* ---- memory: at open time only ----
+ * Its addresses mean something to operators and to the functions here, nothing to the host. When
+ * an operator of a step could not be computed, dev_get, dev_read and dev_sync say so until the next
+ * step begins: what the step writes is undefined then, and the device goes on. DEVICE: the device is
+ * lost, nothing but dev_close is of use. */
+sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out,
+                    sl_err *err) BASE_MUST_USE;
+sl_status dev_put(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err) BASE_MUST_USE;
+/* Wait, and copy to the host. */
+sl_status dev_get(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err) BASE_MUST_USE;
+/* The device's memory is the host's: dev_read copies nothing. */
+bool dev_is_host(const dev *d);
+/* Wait, and give the host n_bytes at src to read: where they lie (dev_is_host), else copied to room.
+ * They stay until the next operator. */
+sl_status dev_read(dev *d, const void *src, int64_t n_bytes, void *room, const void **out,
+                   sl_err *err) BASE_MUST_USE;
+sl_status dev_sync(dev *d, sl_err *err) BASE_MUST_USE;
 /* Run fn(arg, worker, n_worker) once on every host worker of the device and wait, as par_run does: for work on what the device gave to the host. Another
  * n_worker than dev_info's may be given; worker < dev_info's n_thread. */
 void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
@@ -124,9 +142,9 @@ struct dev_kv_shape {
     int d_k;    /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;    /* GQA: value width. MLA: 0 */
 };
-int64_t dev_kv_bytes(const struct dev_kv_shape *s);
-/* The type to take where the user names none, for the device that dev_open calls name. */
-enum dev_kv_type dev_kv_auto(const char *name, enum dev_acts acts);
+int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s);
+/* The type to take where the user names none. */
+enum dev_kv_type dev_kv_auto(const dev *d);
 /* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
                       sl_err *err) BASE_MUST_USE;
@@ -377,8 +395,8 @@ struct dev_plan {
     int n_layer;        /* MLA: of the KV cache */
     int64_t keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
 };
-/* The most keep_bytes of which a device makes use; 0: it keeps nothing. name as in dev_open. */
-int64_t dev_keep_bytes(const char *name, const struct dev_plan *p, enum dev_acts acts);
+/* The most keep_bytes of which a device makes use; 0: it keeps nothing. */
+int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p);
 sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
 
 /* ---- layers that are run together ---- */

@@ -7,13 +7,16 @@
 
 struct dev_class {
     const char *name;
-    sl_status (*open)(const struct dev_opts *o, dev **out, sl_err *err);
+    /* options: what stands after the ':' of its name; "" = nothing */
+    sl_status (*open)(const char *options, const struct dev_opts *o, dev **out, sl_err *err);
     void (*close)(dev *d);
     void (*info)(const dev *d, struct dev_info *out);
+    sl_status (*memory)(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err);
     sl_status (*alloc)(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err);
-    void (*put)(dev *d, void *dst, const void *src, int64_t n_bytes);
-    void (*get)(dev *d, void *dst, const void *src, int64_t n_bytes);
-    void (*sync)(dev *d);
+    sl_status (*put)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
+    sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
+    sl_status (*sync)(dev *d, sl_err *err);
+    bool is_host; /* its memory is the host's */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
@@ -27,12 +30,12 @@ struct dev_class {
                           sl_err *err);
     sl_status (*act_open)(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                           dev_act **out, sl_err *err);
-    int64_t (*kv_bytes)(const struct dev_kv_shape *s);
-    enum dev_kv_type (*kv_auto)(enum dev_acts acts);
+    int64_t (*kv_bytes)(const dev *d, const struct dev_kv_shape *s);
+    enum dev_kv_type (*kv_auto)(const dev *d);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
     void (*kv_touch)(dev *d, dev_kv *kv, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int blk);
-    int64_t (*keep_bytes)(const struct dev_plan *p, enum dev_acts acts);
+    int64_t (*keep_bytes)(const dev *d, const struct dev_plan *p);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
     /* NULL: no stacks. */
@@ -68,18 +71,34 @@ enum dev_op {
 };
 struct dev {
     const struct dev_class *cls;
-    int timing;                    /* operators are timed; set by the first dev_op_times */
-    struct dev_cost cost;          /* counted up by the device while timing */
+    int timing;           /* operators are timed; set by the first dev_op_times */
+    struct dev_cost cost; /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];
 };
 struct dev_mat {
+    dev *d;
     int64_t bytes;
     int rows, cols;
+};
+
+struct dev_act {
+    dev *d;
+};
+struct dev_kv {
+    dev *d;
 };
 
 struct dev_stack {
     int n_tok_max;
 };
+
+/* A pointer in the parameters of an operator to something of a device. */
+struct dev_ref {
+    enum { DEV_REF_END, DEV_REF_MAT, DEV_REF_ACT, DEV_REF_KV, DEV_REF_BUF } kind; /* BUF: memory */
+    size_t at;                                                                    /* its offset */
+};
+/* All of an operator, and an END (ref.c). */
+const struct dev_ref *dev_op_refs(enum dev_op op);
 
 extern const struct dev_class dev_cpu_class;
 

@@ -67,7 +67,7 @@ static enum dev_acts acts_of(const sl_engine *e)
 
 static enum dev_kv_type kv_type(const sl_engine *e)
 {
-    return e->opts.kv == SL_KV_AUTO ? dev_kv_auto("cpu", acts_of(e)) : kv_types[e->opts.kv];
+    return e->opts.kv == SL_KV_AUTO ? dev_kv_auto(e->d) : kv_types[e->opts.kv];
 }
 
 static int blocks_of(int64_t n_tok)
@@ -79,7 +79,7 @@ static int blocks_of(int64_t n_tok)
 static int64_t fits(const sl_engine *e, int64_t bytes)
 {
     struct dev_kv_shape one = model_kv_shape(&e->m->cfg, kv_type(e), 1, ENGINE_BLK_TOK);
-    int64_t blk_bytes = dev_kv_bytes(&one);
+    int64_t blk_bytes = dev_kv_bytes(e->d, &one);
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
 
@@ -89,9 +89,9 @@ static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
     struct dev_kv_shape kv = model_kv_shape(
         &e->m->cfg, kv_type(e), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
-    int64_t left = BASE_MIN(room - dev_kv_bytes(&kv), BASE_MIN(room, e->m->bytes) / 4);
+    int64_t left = BASE_MIN(room - dev_kv_bytes(e->d, &kv), BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
-    int64_t use = model_keep_bytes(&e->m->cfg, "cpu", acts_of(e), n_ctx);
+    int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
 }
 
@@ -99,10 +99,10 @@ static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
  */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
 {
-    struct os_topology top;
+    int64_t available, total;
     const sl_engine_opts *o = &e->opts;
-    SL_TRY(os_topology_get(&top, err));
-    int64_t room = top.mem_available - e->m->bytes - e->m->bytes / 16 - SPARE_BYTES;
+    SL_TRY(dev_memory(e->d, &available, &total, err));
+    int64_t room = available - e->m->bytes - e->m->bytes / 16 - SPARE_BYTES;
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
     if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
     plan_keep(e, room, BASE_MAX(wish, o->kv_tokens));
@@ -118,7 +118,7 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
         return SL_FAIL(err, NOMEM,
                        "not enough memory: weights of %.2f GiB and a KV cache of %" PRId64
                        " tokens: %.2f GiB are available: a smaller -c or --kv q8 needs less",
-                       (double)e->m->bytes * gib, least, (double)top.mem_available * gib);
+                       (double)e->m->bytes * gib, least, (double)available * gib);
     if (wish > most) {
         log_msg(LOG_WARN,
                 "context cut from %" PRId64 " to %" PRId64
@@ -187,7 +187,7 @@ static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
         .kv = kv_names[kv_type(e)],
         .bytes_per_token = model_bytes_per_token(e->net),
         .weight_bytes = model_weight_bytes(e->net),
-        .kv_bytes = dev_kv_bytes(&ks),
+        .kv_bytes = dev_kv_bytes(e->d, &ks),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
@@ -207,18 +207,16 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
     if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK;
     e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
+    struct dev_opts dopts = {
+        .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
+    SL_TRY(dev_open(o->device, &dopts, &e->d, err));
     SL_TRY(plan_memory(e, &kv_tokens, err));
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
     e->n_tok_max = o->n_chunk + e->n_seq_max;
     int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
     e->n_logit_max =
         (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
-    struct dev_opts dopts = {.n_thread = o->n_thread,
-                             .acts = acts_of(e),
-                             .no_hugepages = o->no_hugepages,
-                             .no_numa = o->no_numa};
     const io_pack *pack = NULL;
-    SL_TRY(dev_open("cpu", &dopts, &e->d, err));
     SL_TRY(engine_pack_use(e, &pack, err));
     struct model_opts mo = {.n_tok_max = e->n_tok_max,
                             .n_seq_max = e->n_seq_max,
@@ -324,8 +322,8 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
     struct dev_op_row row[64];
     int n_row = dev_op_times(e->d, row, BASE_COUNT_OF(row));
     for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++)
-        out[i] = (sl_op_stat){row[i].name, row[i].n_call, row[i].ns, row[i].cost.bytes,
-                              row[i].cost.ops, row[i].cost.flops};
+        out[i] = (sl_op_stat){row[i].name,       row[i].n_call,   row[i].ns,
+                              row[i].cost.bytes, row[i].cost.ops, row[i].cost.flops};
     return n_row;
 }
 

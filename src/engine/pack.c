@@ -206,7 +206,7 @@ static sl_status pack_to(const sl_model *m, const char *dst, const sl_pack_opts 
                        "%.150s: is there already and is no packed file: --force replaces it",
                        out->path);
     SL_TRY(check_room(m, out->path, o->cache && !dst, err));
-    sl_status st = dev_open("cpu", &dopts, &d, err);
+    sl_status st = dev_open(NULL, &dopts, &d, err);
     if (!st) st = write_pack(m, d, out->path, &w, err);
     dev_close(d);
     if (!st) st = io_pack_open(out->path, &p, err);

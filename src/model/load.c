@@ -220,7 +220,7 @@ static sl_status put_vector(struct model *m, const float *host, int64_t n, float
 {
     void *p = NULL;
     SL_TRY(dev_alloc(m->d, MEM_WEIGHTS, n * 4, &p, err));
-    dev_put(m->d, p, host, n * 4);
+    SL_TRY(dev_put(m->d, p, host, n * 4, err));
     m->weight_bytes += n * 4;
     *out = p;
     return SL_OK;

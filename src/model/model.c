@@ -102,10 +102,26 @@ static struct dev_plan shapes(const struct arch_cfg *c, int n_ctx)
                              .n_layer = c->n_layer + c->n_mtp};
 }
 
-int64_t model_keep_bytes(const struct arch_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx)
+int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx)
 {
     struct dev_plan p = shapes(cfg, n_ctx);
-    return cfg->kv_lora && model_mla_expand_from(cfg) < n_ctx ? dev_keep_bytes(name, &p, acts) : 0;
+    return cfg->kv_lora && model_mla_expand_from(cfg) < n_ctx ? dev_keep_bytes(d, &p) : 0;
+}
+
+/* Where results of a step go to be read, unless the host can read them where they are. */
+static sl_status open_host_rows(struct model *m, sl_err *err)
+{
+    size_t D = (size_t)m->cfg.d_model;
+    size_t n_logit = (size_t)m->opts.n_logit_max * (size_t)m->cfg.n_vocab;
+    void *p = NULL;
+    if (dev_is_host(m->d)) return SL_OK;
+    SL_TRY(mem_arena_array(&m->arena, n_logit, sizeof(float), &p, err));
+    m->host_logits = p;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_tok_max * D, sizeof(float), &p, err));
+    m->host_hidden = p;
+    SL_TRY(mem_arena_array(&m->arena, D, sizeof(float), &p, err));
+    m->host_row = p;
+    return SL_OK;
 }
 
 static sl_status open_buffers(struct model *m, sl_err *err)
@@ -138,6 +154,7 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_seq_max, 1, &p, err));
     m->finite = p;
+    SL_TRY(open_host_rows(m, err));
     struct dev_plan plan = shapes(c, m->opts.n_ctx);
     plan.mla_expand_from = m->expand_from;
     plan.n_pass = 1 + m->n_mtp;

@@ -48,7 +48,7 @@ const char *model_unused_text(const model *m);
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, enum dev_kv_type type, int n_blk,
                                    int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
-int64_t model_keep_bytes(const struct arch_cfg *cfg, const char *name, enum dev_acts acts, int n_ctx);
+int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);

@@ -76,6 +76,8 @@ struct model {
     /* the step under way */
     const struct dev_step *step;
     uint8_t *finite; /* host [n_seq_max] */
+    /* host copies of a step's results, where the device's memory is not the host's; else NULL */
+    float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
     /* while packing into a file; NULL otherwise */
     io_pack_out *out;
     const char *out_name; /* of the matrix that comes next */

@@ -43,27 +43,44 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     return SL_OK;
 }
 
-static const uint8_t *finite_seqs(struct model *m, const struct dev_step *s)
+/* Rows of a buffer of the device, for the host. */
+static sl_status read_rows(struct model *m, const float *x, int64_t n_row, int n_col, float *room,
+                           const float **out, sl_err *err)
+{
+    const void *p = NULL;
+    SL_TRY(dev_read(m->d, x, n_row * n_col * 4, room, &p, err));
+    *out = p;
+    return SL_OK;
+}
+
+static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *err)
 {
     int D = m->cfg.d_model;
     for (int i = 0; i < s->n_seq; i++) {
-        const float *last = m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D;
+        const float *last;
         int bad = 0;
+        SL_TRY(read_rows(m, m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D, 1, D, m->host_row,
+                         &last, err));
         for (int k = 0; k < D; k++)
             bad |= !isfinite(last[k]);
         m->finite[i] = !bad;
     }
-    return m->finite;
+    return SL_OK;
 }
 
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
 {
-    (void)err;
     const struct dev_step *s = m->step;
-    dev_sync(m->d);
+    const struct arch_cfg *c = &m->cfg;
     *out = (struct model_rows){0};
-    if (s->want & DEV_WANT_LOGITS) out->logits = m->logits;
-    if (s->want & DEV_WANT_HIDDEN) out->hidden = m->hidden;
-    if (s->want & DEV_WANT_FINITE) out->finite = finite_seqs(m, s);
+    SL_TRY(dev_sync(m->d, err));
+    if (s->want & DEV_WANT_LOGITS)
+        SL_TRY(read_rows(m, m->logits, s->n_row, c->n_vocab, m->host_logits, &out->logits, err));
+    if (s->want & DEV_WANT_HIDDEN)
+        SL_TRY(read_rows(m, m->hidden, s->n_tok, c->d_model, m->host_hidden, &out->hidden, err));
+    if (s->want & DEV_WANT_FINITE) {
+        SL_TRY(finite_seqs(m, s, err));
+        out->finite = m->finite;
+    }
     return SL_OK;
 }

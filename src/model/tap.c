@@ -18,7 +18,7 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
 void model_tap_put(struct model *m, enum model_tap_in in, const float *x, int n_row, int n_col, int64_t ldx)
 {
     if (!m->tap_fn) return;
-    dev_sync(m->d);
+    if (dev_sync(m->d, NULL)) return; /* model_wait says why */
     struct model_tap_rows r = {.in = in, .layer = m->tap_layer, .expert = -1, .x = x, .n_row = n_row, .n_col = n_col, .ldx = ldx};
     m->tap_fn(m->tap_user, &r);
 }

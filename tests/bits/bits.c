@@ -78,7 +78,7 @@ static void rig_open(struct job *j, struct rig *r, int n_thread, bool keep)
                            .keep_bytes = keep ? (int64_t)64 << 20 : 0,
                            .kv = j->kv};
     *r = (struct rig){0};
-    must(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread, .acts = j->acts}, &r->d, &err),
+    must(dev_open(NULL, &(struct dev_opts){.n_thread = n_thread, .acts = j->acts}, &r->d, &err),
          &err);
     must(model_open(j->io, r->d, &o, &r->m, &err), &err);
     struct dev_kv_shape s = model_kv_shape(model_config(r->m), j->kv, N_BLK, BLK);

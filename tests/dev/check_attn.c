@@ -188,7 +188,7 @@ void check_attn(void)
                        sink ? sink + h : NULL, gqa_key, gqa_value, &a, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
-        if (dev_kv_bytes(&(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)
+        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)
             FAIL("kv bytes");
         dev_close(d);
     }

@@ -423,6 +423,7 @@ void check_faults(void)
     dev_mat *m = NULL;
     dev_kv *kv = NULL;
     want_status("unknown device", dev_open("abacus", NULL, &d, &err), SL_UNSUPPORTED, &err);
+    want_status("option of a device", dev_open("cpu:fast", NULL, &d, &err), SL_REQUEST, &err);
     MUST(dev_open("cpu", NULL, &d, &err_));
     want_status("shapes differ",
                 dev_mat_load(d, &w, &other, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err), SL_FORMAT,

@@ -59,7 +59,7 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
     struct model_opts o = {.n_tok_max = MTP_MAX_TOK, .n_seq_max = 1, .n_ctx = MTP_MAX_TOK, .blk_tok = MTP_BLK,
                            .n_logit_max = MTP_MAX_TOK, .kv = DEV_KV_F32};
     SL_TRY_OUT(io_open(path, false, &io, err));
-    SL_TRY_OUT(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, err));
+    SL_TRY_OUT(dev_open(NULL, &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, err));
     SL_TRY_OUT(model_open(io, d, &o, &m, err));
     if (model_n_mtp(m) != 1) {
         st = SL_FAIL(err, UNSUPPORTED, "%s: no MTP layer", path);

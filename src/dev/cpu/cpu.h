@@ -41,12 +41,14 @@ struct cpu_mat {
 };
 
 struct cpu_act {
+    struct dev_act head;
     struct mm_act_buf b;
 };
 
 /* Page of one block in one layer: GQA: C heads of keys (groups of 16 positions, transposed), then C
  * heads of values (rows). MLA: rows. */
 struct cpu_kv {
+    struct dev_kv head;
     struct dev_kv_shape s;
     int t;                           /* enum vec_kv */
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
@@ -431,7 +433,7 @@ static inline int dev_cpu_i16_attn(const struct cpu *c, int t)
 void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 /* keep.c */
-int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts);
+int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_plan *p);
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
 /* Once a step, before its first layer, when seq_of and expand are there. */
 void dev_cpu_keep_step(struct cpu *c, const struct dev_step *b);
@@ -461,8 +463,8 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
                            sl_err *err);
 sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                            dev_act **out, sl_err *err);
-int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s);
-enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts);
+int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
+enum dev_kv_type dev_cpu_kv_auto(const dev *d);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 /* Copy block src to dst in every layer. */

@@ -44,9 +44,9 @@ static size_t all_wide_bytes(const struct dev_plan *p, size_t elem)
     return wide_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
-int64_t dev_cpu_keep_bytes(const struct dev_plan *p, enum dev_acts acts)
+int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_plan *p)
 {
-    size_t elem = elem_bytes(acts);
+    size_t elem = elem_bytes(((const struct cpu *)d)->acts);
     if (!p->mla_r || !p->n_layer) return 0;
     return (int64_t)all_wide_bytes(p, elem) +
            (int64_t)page_bytes(p, elem) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
@@ -56,7 +56,7 @@ sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
 {
     const struct dev_plan *p = &c->plan;
     struct cpu_keep *k = &c->keep;
-    int64_t most = dev_cpu_keep_bytes(p, c->acts), room = BASE_MIN(p->keep_bytes, most);
+    int64_t most = dev_cpu_keep_bytes(&c->head, p), room = BASE_MIN(p->keep_bytes, most);
     size_t n_head = (size_t)p->n_head * (size_t)p->n_layer;
     k->elem = elem_bytes(c->acts);
     k->wide_bytes = wide_bytes(p);

@@ -20,8 +20,9 @@ static void layout(const struct dev_kv_shape *s, struct cpu_kv *kv)
     kv->page_bytes = size_round((kv->k_head_bytes + kv->head_bytes) * heads, 64);
 }
 
-int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s)
+int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
 {
+    (void)d;
     struct cpu_kv kv;
     layout(s, &kv);
     return (int64_t)kv.page_bytes * s->n_layer * s->n_blk;
@@ -30,9 +31,9 @@ int64_t dev_cpu_kv_bytes(const struct dev_kv_shape *s)
 /* Where the CPU multiplies bf16 twice as fast as f32, a bf16 cache makes attention 2 to 3 times as
  * fast as an f32 one, and its roundings cost little: mean KL against f32 on SmolLM2 0.00005 (q8
  * 0.0006). Elsewhere an f16 one takes the same time and is the finer one (0.000001). */
-enum dev_kv_type dev_cpu_kv_auto(enum dev_acts acts)
+enum dev_kv_type dev_cpu_kv_auto(const dev *d)
 {
-    if (acts == DEV_ACTS_F32) return DEV_KV_F32;
+    if (((const struct cpu *)d)->acts == DEV_ACTS_F32) return DEV_KV_F32;
     return kern_get()->attn_bf16 ? DEV_KV_BF16 : DEV_KV_F16;
 }
 
@@ -50,6 +51,7 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
                        s->blk_tok);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *kv, (void **)&kv, err));
     layout(s, kv);
+    kv->head.d = d;
     if (!size_mul(kv->page_bytes, (uint64_t)s->n_layer * (uint64_t)s->n_blk, &n) ||
         n > SIZE_MAX / 4)
         return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",

@@ -110,6 +110,7 @@ sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows,
     kern_mm_layout(fmt, rows, cols, pair && fmt == fmt2, &w->m, &n_bytes);
     w->n = n;
     w->stride = n_bytes;
+    w->head.d = &c->head;
     w->head.bytes = (int64_t)w->stride * n;
     w->head.rows = w->m.n_row;
     w->head.cols = w->m.n_col;
@@ -200,6 +201,7 @@ sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_
             forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, sizeof *a, (void **)&a, err));
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, kern_mm_act_bytes(forms, n_col, n_tok_max), &base, err));
+    a->head.d = d;
     kern_mm_act_init(&a->b, forms, n_col, n_tok_max, base);
     *out = (dev_act *)a;
     return SL_OK;

@@ -3,6 +3,7 @@
 #include "dev/cpu/cpu.h"
 
 #include "base/cpu.h"
+#include "os/os.h"
 
 #define SLAB_FROM ((size_t)1 << 20)    /* smaller: from the heap */
 #define CHUNK_BYTES ((size_t)32 << 20) /* weights smaller than half of this share slabs */
@@ -57,9 +58,11 @@ static void cpu_close(dev *d)
     mem_free(c);
 }
 
-static sl_status cpu_open(const struct dev_opts *o, dev **out, sl_err *err)
+static sl_status cpu_open(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
 {
     struct cpu *c = NULL;
+    if (*options)
+        return SL_FAIL(err, REQUEST, "device 'cpu': option '%.40s': it has none", options);
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof *c, (void **)&c, err));
     c->head.cls = &dev_cpu_class;
     c->huge = !o->no_hugepages;
@@ -82,20 +85,34 @@ static void cpu_info(const dev *d, struct dev_info *out)
     *out = (struct dev_info){"cpu", cpu_isa_best(cpu_isa_mask()), c->n_worker, c->acts};
 }
 
+static sl_status cpu_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)
+{
+    struct os_topology top;
+    (void)d;
+    SL_TRY(os_topology_get(&top, err));
+    *free_bytes = top.mem_available;
+    *total = top.mem_total;
+    return SL_OK;
+}
+
 static sl_status cpu_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
 {
     return dev_cpu_mem(dev_cpu_of(d), tag, (size_t)n_bytes, out, err);
 }
 
-static void cpu_copy(dev *d, void *dst, const void *src, int64_t n_bytes)
+static sl_status cpu_copy(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
 {
     (void)d;
+    (void)err;
     memcpy(dst, src, (size_t)n_bytes);
+    return SL_OK;
 }
 
-static void cpu_sync(dev *d)
+static sl_status cpu_sync(dev *d, sl_err *err)
 {
-    (void)d; /* operators are complete when they return */
+    (void)d; /* operators are complete when they return, and can not fail */
+    (void)err;
+    return SL_OK;
 }
 
 static void cpu_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
@@ -244,10 +261,12 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .open = cpu_open,
                                         .close = cpu_close,
                                         .info = cpu_info,
+                                        .memory = cpu_memory,
                                         .alloc = cpu_alloc,
                                         .put = cpu_copy,
                                         .get = cpu_copy,
                                         .sync = cpu_sync,
+                                        .is_host = true,
                                         .host_run = cpu_host_run,
                                         .mat_load = dev_cpu_mat_load,
                                         .layout = KERN_MM_LAYOUT,

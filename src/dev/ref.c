@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What in the parameters of operators is of a device: one list per operator, for all that looks at
+ * operators without computing them. Pointers that are not listed are host memory. */
+#include <stddef.h>
+
+#include "dev/dev_internal.h"
+
+#define MAT(s, f)                                                                                  \
+    {                                                                                              \
+        DEV_REF_MAT, offsetof(struct s, f)                                                         \
+    }
+#define ACT(s, f)                                                                                  \
+    {                                                                                              \
+        DEV_REF_ACT, offsetof(struct s, f)                                                         \
+    }
+#define KV(s, f)                                                                                   \
+    {                                                                                              \
+        DEV_REF_KV, offsetof(struct s, f)                                                          \
+    }
+#define BUF(s, f)                                                                                  \
+    {                                                                                              \
+        DEV_REF_BUF, offsetof(struct s, f)                                                         \
+    }
+#define FOUR(kind, s, f) kind(s, f[0]), kind(s, f[1]), kind(s, f[2]), kind(s, f[3])
+#define END                                                                                        \
+    {                                                                                              \
+        DEV_REF_END, 0                                                                             \
+    }
+
+static const struct dev_ref embed_refs[] = {MAT(dev_embed, w), BUF(dev_embed, y), END};
+static const struct dev_ref norm_refs[] = {BUF(dev_norm, x), BUF(dev_norm, r),   BUF(dev_norm, w),
+                                           BUF(dev_norm, y), ACT(dev_norm, act), END};
+static const struct dev_ref prep_refs[] = {BUF(dev_prep, x), ACT(dev_prep, act), END};
+static const struct dev_ref matmul_refs[] = {ACT(dev_matmul, act), FOUR(MAT, dev_matmul, w),
+                                             FOUR(BUF, dev_matmul, bias), FOUR(BUF, dev_matmul, y),
+                                             END};
+static const struct dev_ref matmul_heads_refs[] = {
+    MAT(dev_matmul_heads, w), BUF(dev_matmul_heads, x), BUF(dev_matmul_heads, y), END};
+static const struct dev_ref rope_refs[] = {BUF(dev_rope, x), END};
+static const struct dev_ref kv_put_refs[] = {KV(dev_kv_put, kv), BUF(dev_kv_put, k),
+                                             BUF(dev_kv_put, v), END};
+static const struct dev_ref attn_refs[] = {KV(dev_attn, kv), BUF(dev_attn, q), BUF(dev_attn, y),
+                                           BUF(dev_attn, sink), END};
+static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
+                                               MAT(dev_attn_mla, w_kb),
+                                               MAT(dev_attn_mla, w_vb),
+                                               BUF(dev_attn_mla, q),
+                                               BUF(dev_attn_mla, y),
+                                               FOUR(MAT, dev_attn_mla, next),
+                                               END};
+static const struct dev_ref ffn_refs[] = {
+    ACT(dev_ffn, act),          MAT(dev_ffn, gate_up),   MAT(dev_ffn, down),
+    ACT(dev_ffn, h_act),        BUF(dev_ffn, h),         BUF(dev_ffn, y),
+    BUF(dev_ffn, gate_up_bias), BUF(dev_ffn, down_bias), END};
+static const struct dev_ref route_refs[] = {BUF(dev_route, logit), BUF(dev_route, id),
+                                            BUF(dev_route, weight), END};
+static const struct dev_ref moe_refs[] = {ACT(dev_moe, act),       BUF(dev_moe, id),
+                                          BUF(dev_moe, weight),    MAT(dev_moe, gate_up),
+                                          MAT(dev_moe, down),      BUF(dev_moe, gate_up_bias),
+                                          BUF(dev_moe, down_bias), BUF(dev_moe, add),
+                                          BUF(dev_moe, y),         END};
+static const struct dev_ref layers_refs[] = {KV(dev_layers, kv), BUF(dev_layers, x),
+                                             BUF(dev_layers, r), END};
+static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
+static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), BUF(dev_rows, y), END};
+
+const struct dev_ref *dev_op_refs(enum dev_op op)
+{
+    static const struct dev_ref *const of[] = {
+#define X(name, params) [DEV_OP_##name] = name##_refs,
+        DEV_OP_LIST(X)
+#undef X
+    };
+    return of[op];
+}
