@@ -74,6 +74,13 @@ struct arch_cfg {
     bool group_unsaid; /* a GGUF of many experts does not say whether they are in groups: they are
                           taken not to be */
     float route_scale;
+    /* gated units: see dev_glu; all 0 = silu(gate) * up */
+    struct {
+        float limit, alpha;
+        bool plus1;
+    } glu;
+    bool moe_bias; /* router and experts have biases: added, unlike route_bias */
+    bool sinks;    /* each head has a score beside those of its keys */
 };
 
 /* Read and check the hyperparameters. cfg->layer is allocated in the arena. UNSUPPORTED names an

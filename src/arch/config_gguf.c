@@ -177,7 +177,8 @@ static sl_status window_layers(const io_model *m, struct arch_cfg *c, sl_err *er
     int64_t v = 0;
     full_key(m, "attention.sliding_window_pattern", full, sizeof full);
     if (io_meta_array(m, full, &arr, NULL) != SL_OK) {
-        SL_TRY(arch_gguf_int(m, "attention.sliding_window_pattern", 0, 0, 1024, &every, err));
+        SL_TRY(arch_gguf_int(m, "attention.sliding_window_pattern", c->row->window_every, 0, 1024,
+                             &every, err));
         for (int i = 0; i < c->n_layer; i++)
             c->layer[i].n_window = every == 0 || i % every < every - 1 ? c->n_window : 0;
         return SL_OK;

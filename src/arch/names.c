@@ -42,6 +42,10 @@ void arch_tensor_name(const struct arch_naming *by, enum arch_role role, int lay
         snprintf(part, sizeof part, "%.*s%d%s", (int)(hole - name), name, expert, hole + 2);
     else
         snprintf(part, sizeof part, "%s", name);
+    if (role == ROLE_SINKS) { /* the one without a suffix */
+        snprintf(buf, (size_t)n, "model.layers.%d.%s", layer, part);
+        return;
+    }
     snprintf(buf, (size_t)n, "model.layers.%d.%s.%s", layer, part, suffix);
 }
 
@@ -114,6 +118,7 @@ void arch_name_parse(const struct arch_naming *by, const char *name, struct arch
     if (!gguf) rest = cut_expert(rest, cut, sizeof cut, &id->expert);
     if (gguf && strcmp(rest, arch_role_name(by, ROLE_ROUTER_BIAS)) == 0)
         rest = "exp_probs_b.bias"; /* some files leave it out */
+    if (!gguf && strcmp(rest, arch_role_name(by, ROLE_SINKS)) == 0) rest = "self_attn.sinks.weight";
     for (int r = 0; r < N_ROLE; r++) {
         if (!is_part(rest, arch_role_name(by, (enum arch_role)r), id->suffix, sizeof id->suffix) ||
             !is_suffix_of(by, r, id->suffix))

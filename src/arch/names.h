@@ -16,6 +16,7 @@
     X(K, "attn_k", "self_attn.k_proj")                                                             \
     X(V, "attn_v", "self_attn.v_proj")                                                             \
     X(O, "attn_output", "self_attn.o_proj")                                                        \
+    X(SINKS, "attn_sinks", "self_attn.sinks")                                                      \
     X(Q_NORM, "attn_q_norm", "self_attn.q_norm")                                                   \
     X(K_NORM, "attn_k_norm", "self_attn.k_norm")                                                   \
     X(Q_A, "attn_q_a", "self_attn.q_a_proj")                                                       \

@@ -25,6 +25,10 @@ struct arch {
     const char *hf_keys, *gguf_keys;
     const struct arch_alias *alias;        /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;                      /* see arch_permutes_qk */
+    int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
+                         0 = in all */
+    bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */
+    float glu_limit, glu_alpha; /* and what clamps their gated units have */
     bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
     sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
     sl_status (*read_hf)(const struct json *config, struct arch_cfg *c, sl_err *err);

@@ -34,6 +34,8 @@ static bool attention_reads(const struct arch_cfg *c, enum arch_role role)
     case ROLE_Q_NORM:
     case ROLE_K_NORM:
         return c->qk_norm;
+    case ROLE_SINKS:
+        return c->sinks;
     case ROLE_Q_A:
     case ROLE_Q_A_NORM:
     case ROLE_Q_B:
@@ -90,7 +92,8 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
     bool weight =
         strcmp(id->suffix, "weight") == 0 ||
         (hf && io_quant_method(m) &&
-         (strcmp(id->suffix, "qweight") == 0 || strcmp(id->suffix, "weight_packed") == 0));
+         (strcmp(id->suffix, "qweight") == 0 || strcmp(id->suffix, "weight_packed") == 0 ||
+          strcmp(id->suffix, "weight_blocks") == 0));
     bool bias =
         strcmp(id->suffix, "bias") == 0 && (id->role == ROLE_ROUTER_BIAS || !is_norm(id->role));
     if (id->role < 0 || !(weight || bias)) return false;

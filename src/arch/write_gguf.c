@@ -41,9 +41,9 @@ static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const s
     arch_put_int(k, "rope.scaling.original_context_length", (int64_t)c->rope_orig_ctx);
     arch_put_real(k, "rope.scaling.yarn_beta_fast", c->yarn_beta_fast);
     arch_put_real(k, "rope.scaling.yarn_beta_slow", c->yarn_beta_slow);
-    if (c->yarn_real)
-        return SL_FAIL(err, UNSUPPORTED, "%s: config.json: truncate false, which GGUF can not say",
-                       io_path(src));
+    if (c->yarn_real != c->row->yarn_real)
+        return SL_FAIL(err, UNSUPPORTED, "%s: config.json: truncate %s, which GGUF can not say",
+                       io_path(src), c->yarn_real ? "false" : "true");
     if (!s || s->kind != JSON_OBJECT_K) s = text_json_get(o, "rope_scaling");
     SL_TRY(text_json_real(s, "mscale_all_dim", 0, &all, err));
     SL_TRY(text_json_real(s, "mscale", all, &one, err));
@@ -137,6 +137,11 @@ sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_m
         return SL_FAIL(err, UNSUPPORTED,
                        "%s: config.json: rope_interleave false, which GGUF can not say",
                        io_path(src));
+    if (c->glu.limit != c->row->glu_limit || c->glu.alpha != c->row->glu_alpha)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: config.json: swiglu_limit %g and swiglu_alpha %g, which GGUF can not "
+                       "say",
+                       io_path(src), (double)c->glu.limit, (double)c->glu.alpha);
     snprintf(arch, sizeof arch, "%.*s", (int)strcspn(c->row->gguf, "|"), c->row->gguf);
     const char *path = io_path(src), *base = path + strlen(path);
     size_t n = strlen(path);

@@ -69,6 +69,7 @@ static void put_rope(const struct arch_cfg *c, const io_model *src, struct json_
         arch_jw_int(w, "original_max_position_embeddings", (int64_t)c->rope_orig_ctx);
         arch_jw_real(w, "beta_fast", c->yarn_beta_fast);
         arch_jw_real(w, "beta_slow", c->yarn_beta_slow);
+        if (c->yarn_real) arch_jw_bool(w, "truncate", false);
         snprintf(key, sizeof key, "deepseek2.rope.scaling.yarn_log_multiplier");
         if (c->kv_lora && io_meta_f64(src, key, &log_mul, NULL) == SL_OK && log_mul > 0) {
             arch_jw_real(w, "mscale", (double)(float)(log_mul * 10));

@@ -37,7 +37,7 @@ static void gqa_step(struct model *m, dev_kv *kv, const struct dev_step *b, cons
     struct dev_kv_put put = {.kv = kv, .layer = il, .k = m->k, .v = m->v, .ldk = nk, .ldv = nk};
     dev_kv_put(m->d, b, &put);
     struct dev_attn at = {.kv = kv, .layer = il, .n_head = c->n_head, .scale = (float)c->attn_scale, .q = m->q,
-                          .y = m->y, .n_window = l->n_window};
+                          .y = m->y, .n_window = l->n_window, .sink = l->sink};
     dev_attn(m->d, b, &at);
 }
 
@@ -51,7 +51,8 @@ static void count_routed(struct model *m, int il, int n_tok)
 static void moe_step(struct model *m, const struct dev_step *b, const struct layer *l, int il)
 {
     const struct arch_cfg *c = &m->cfg;
-    struct dev_matmul gate = {.act = m->a_ffn, .n_row = b->n_tok, .n_mat = 1, .w = {l->router}, .y = {m->logit_r}};
+    struct dev_matmul gate = {.act = m->a_ffn, .n_row = b->n_tok, .n_mat = 1, .w = {l->router},
+                              .bias = {l->router_add}, .y = {m->logit_r}};
     dev_matmul(m->d, b, &gate);
     struct dev_route rt = {.logit = m->logit_r, .bias = l->router_bias, .n_tok = b->n_tok, .n_expert = c->n_expert,
                            .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
@@ -68,6 +69,8 @@ static void moe_step(struct model *m, const struct dev_step *b, const struct lay
     struct dev_moe moe = {.act = m->a_ffn, .n_tok = b->n_tok, .k = c->n_expert_used, .n_expert = c->n_expert,
                           .id = m->id_r, .weight = m->weight_r,
                           .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps, .down = l->down_exps,
+                          .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
+                          .gate_up_bias = l->gate_up_bias, .down_bias = l->down_bias,
                           .add = l->gate_up ? m->shared : NULL, .y = m->r,
                           .tap = m->tap_fn ? model_tap_expert : NULL, .tap_user = m};
     dev_moe(m->d, b, &moe);

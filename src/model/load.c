@@ -195,6 +195,7 @@ static sl_status matrix(struct model *m, const io_model *io, int il, enum arch_r
 {
     char name[MAX_NAME];
     arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
+    if (role == ROLE_ROUTER && m->cfg.moe_bias) return biased_matrix(m, io, name, rows, cols, use, out, err);
     if (!m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
         return biased_matrix(m, io, name, rows, cols, use, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
@@ -292,6 +293,7 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
     SL_TRY(bias(m, io, il, ROLE_K, nk, c->attn_bias, &l->k_bias, err));
     SL_TRY(bias(m, io, il, ROLE_V, nk, c->attn_bias, &l->v_bias, err));
     SL_TRY(bias(m, io, il, ROLE_O, D, false, &l->o_bias, err));
+    if (c->sinks) SL_TRY(vector(m, io, il, ROLE_SINKS, c->n_head, &l->sink, err));
     if (c->qk_norm) {
         SL_TRY(vector(m, io, il, ROLE_Q_NORM, c->qk_norm_whole ? nq : c->d_head, &l->q_norm, err));
         SL_TRY(vector(m, io, il, ROLE_K_NORM, c->qk_norm_whole ? nk : c->d_head, &l->k_norm, err));
@@ -459,7 +461,7 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
         if (role != ROLE_DOWN_EXPS && io_find(io, name))
             return fused_weights(m, io, name, role == ROLE_UP_EXPS, rows, cols, w, err);
         arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
-        SL_TRY(get_weight(io, name, &all, err));
+        SL_TRY((m->cfg.moe_bias ? get_biased : get_weight)(io, name, &all, err));
         SL_TRY(want_shape(&all, m->cfg.n_expert * rows, cols, err));
         for (int i = 0; i < n_slot(m); i++)
             w[i] = weight_rows(&all, expert_in(m, i) * rows, rows);
@@ -467,7 +469,7 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
     }
     for (int i = 0; i < n_slot(m); i++) {
         arch_tensor_name(&m->cfg.naming, role, il, expert_in(m, i), "weight", name, sizeof name);
-        SL_TRY(get_weight(io, name, &w[i], err));
+        SL_TRY((m->cfg.moe_bias ? get_biased : get_weight)(io, name, &w[i], err));
         SL_TRY(want_shape(&w[i], rows, cols, err));
     }
     return SL_OK;
@@ -499,6 +501,53 @@ out:
     return st;
 }
 
+/* Biases of one role's matrices, those of expert e to out + e * ld. */
+static sl_status expert_bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float *out,
+                             int64_t ld, sl_err *err)
+{
+    int E = m->cfg.n_expert;
+    char name[MAX_NAME];
+    for (int e = 0; e < E; e++) {
+        arch_tensor_name(&m->cfg.naming, role, il, e, "bias", name, sizeof name);
+        if (m->kind == IO_HF) {
+            SL_TRY(read_vector(io, name, n, out + e * ld, err));
+            continue;
+        }
+        const struct tensor *t = io_find(io, name); /* of all experts */
+        if (!t) return io_missing(io, name, err);
+        if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n || tensor_dtype(t->type)->block != 1 || !t->data)
+            return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %d x %lld values of a plain type are expected", io_path(io),
+                           name, E, (long long)n);
+        uint64_t row = t->n_bytes / (uint64_t)E;
+        tensor_dequant(t->type, (const uint8_t *)t->data + (uint64_t)e * row, n, out + e * ld);
+        for (int64_t i = 0; i < n; i++)
+            if (!isfinite(out[e * ld + i]))
+                return SL_FAIL(err, FORMAT, "%s[%d][%lld] is not finite", name, e, (long long)i);
+    }
+    return SL_OK;
+}
+
+/* What moe_bias says there is: the router's, gates and ups of each expert side by side, downs. */
+static sl_status load_moe_biases(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+{
+    int64_t E = m->cfg.n_expert, D = m->cfg.d_model, F = m->cfg.d_ff_expert;
+    char name[MAX_NAME];
+    void *p = NULL;
+    arch_tensor_name(&m->cfg.naming, ROLE_ROUTER, il, 0, "bias", name, sizeof name);
+    SL_TRY(named_vector(m, io, name, E, &l->router_add, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)(E * BASE_MAX(2 * F, D)), sizeof(float), &p, err));
+    float *host = p;
+    sl_status st = SL_OK;
+    SL_TRY_OUT(expert_bias(m, io, il, ROLE_GATE_EXPS, F, host, 2 * F, err));
+    SL_TRY_OUT(expert_bias(m, io, il, ROLE_UP_EXPS, F, host + F, 2 * F, err));
+    SL_TRY_OUT(put_vector(m, host, E * 2 * F, &l->gate_up_bias, err));
+    SL_TRY_OUT(expert_bias(m, io, il, ROLE_DOWN_EXPS, D, host, D, err));
+    SL_TRY_OUT(put_vector(m, host, E * D, &l->down_bias, err));
+out:
+    mem_free(p);
+    return st;
+}
+
 /* blk.N.exp_probs_b.bias; some files leave the end out. */
 static void router_bias_name(const struct model *m, const io_model *io, int il, char *name, int n)
 {
@@ -524,6 +573,7 @@ static sl_status load_moe(struct model *m, const io_model *io, int il, struct la
         l->router_bias = host;
     }
     SL_TRY(load_experts(m, io, il, l, err));
+    if (c->moe_bias) SL_TRY(load_moe_biases(m, io, il, l, err));
     return c->n_shared ? load_ffn(m, io, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err) : SL_OK;
 }
 

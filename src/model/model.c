@@ -170,7 +170,7 @@ static sl_status open_stack(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
-    if (c->kv_lora || c->n_expert || c->qk_norm_whole) return SL_OK;
+    if (c->kv_lora || c->n_expert || c->qk_norm_whole || c->sinks) return SL_OK;
     for (int i = 1; i < c->n_layer; i++)
         if (m->layer[i].n_window != m->layer[0].n_window) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(struct dev_stack_layer), &p, err));

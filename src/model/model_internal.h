@@ -22,6 +22,8 @@ struct layer {
     /* experts */
     dev_mat *router, *gate_up_exps, *down_exps;
     const float *router_bias;     /* host [E] or NULL */
+    float *router_add, *gate_up_bias, *down_bias; /* [E], [E, 2F], [E, D], or NULL */
+    float *sink;                  /* [H] or NULL */
 };
 
 struct mtp {

@@ -516,7 +516,7 @@ static bool unchanged(const struct quant_plan *p, const struct quant_item *it, c
     bool folded = false;
     for (int i = 0; i < r->n_part; i++) folded = folded || r->col[i] || r->row[i];
     return t && r->n == 1 && !r->dense && !folded && !it->perm && it->sub < 0 && r->w[0].scheme == TENSOR_SCHEME_PLAIN &&
-           r->w[0].tensor_scale == 1.0f && !r->w[0].part_scale && t->type == it->store;
+           !t->row_bytes && !t->col_bytes && r->w[0].tensor_scale == 1.0f && !r->w[0].part_scale && t->type == it->store;
 }
 
 sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team, io_out *out,

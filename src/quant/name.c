@@ -159,7 +159,7 @@ static bool is_no_bias(const struct tensor *t)
 
 bool quant_weight_name(const io_model *m, int i, char *buf, int n)
 {
-    static const char *const packed[] = {".qweight", ".weight_packed"};
+    static const char *const packed[] = {".qweight", ".weight_packed", ".weight_blocks"};
     const struct tensor *t = io_tensor(m, i);
     char base[QUANT_MAX_NAME];
     snprintf(buf, (size_t)n, "%s", t->name);

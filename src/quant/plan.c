@@ -107,6 +107,11 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
     return SL_OK;
 }
 
+static bool is_bias(const struct arch_name *id)
+{
+    return strcmp(id->suffix, "bias") == 0;
+}
+
 /* The stack of all experts of a role (to GGUF). */
 static sl_status add_stack(struct quant_plan *p, const char *name, const struct arch_name *id,
                            sl_err *err)
@@ -121,9 +126,10 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
     SL_TRY(describe(p, it, name, &w, err));
     it->n_src = p->cfg.n_expert;
     it->bytes_from *= it->n_src;
-    it->cls = QUANT_CLASS_EXPERTS;
-    set_shape(it, 3, it->n_src, w.rows, w.cols);
-    it->store = quant_store_of(IO_GGUF, IO_HF, &w, false);
+    it->cls = quant_class_of(id, name, 2);
+    if (is_bias(id)) set_shape(it, 2, it->n_src, w.cols, 0);
+    else set_shape(it, 3, it->n_src, w.rows, w.cols);
+    it->store = quant_store_of(IO_GGUF, IO_HF, &w, is_bias(id));
     return SL_OK;
 }
 
@@ -144,9 +150,10 @@ static sl_status add_unstacked(struct quant_plan *p, const char *name, const str
     it->sub = i;
     it->n_sub = n;
     it->bytes_from /= n;
-    it->cls = QUANT_CLASS_EXPERTS;
-    set_shape(it, 2, w.rows / n, w.cols, 0);
-    it->store = quant_store_of(IO_HF, IO_GGUF, &w, false);
+    it->cls = quant_class_of(of, name, 2);
+    if (is_bias(of)) set_shape(it, 1, w.cols, 0, 0);
+    else set_shape(it, 2, w.rows / n, w.cols, 0);
+    it->store = quant_store_of(IO_HF, IO_GGUF, &w, is_bias(of));
     return SL_OK;
 }
 
@@ -220,8 +227,7 @@ static bool is_unknown_bias(const struct quant_plan *p, const struct arch_name *
     bool attn =
         id->role == ROLE_Q || id->role == ROLE_K || id->role == ROLE_V || id->role == ROLE_O;
     return p->to == IO_GGUF && p->has_cfg && attn && strcmp(id->suffix, "bias") == 0 &&
-           !p->cfg.kv_lora &&
-           !(id->role == ROLE_O ? p->cfg.o_bias : p->cfg.attn_bias);
+           !p->cfg.kv_lora && !(id->role == ROLE_O ? p->cfg.o_bias : p->cfg.attn_bias);
 }
 
 static sl_status add_cross(struct quant_plan *p, const char *name, const struct arch_name *id,

@@ -30,7 +30,7 @@ def config(arch, kind, **kw):
 
 # What each adds: heads that share keys 5 : 1 and do not; biases; norms of heads; windows; routed
 # experts with and without groups, shared ones, a dense layer first; both forms of q in MLA; an MTP
-# layer; 17 heads, which fill no vector; and `long`, whose inner width of 8448 columns is over two
+# layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; and `long`, whose inner width of 8448 columns is over two
 # spans of groups in the choice of second planes.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
@@ -68,6 +68,12 @@ CONFIGS = {
     "long": config("LlamaForCausalLM", "llama", hidden_size=640, intermediate_size=8448,
                    num_hidden_layers=1, num_attention_heads=5, num_key_value_heads=1,
                    head_dim=64, rope_theta=10000.0, attention_bias=False, mlp_bias=False),
+    "gpt_oss": config("GptOssForCausalLM", "gpt_oss", hidden_size=768, intermediate_size=256,
+                      num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=2,
+                      head_dim=64, rope_theta=150000, attention_bias=True, num_local_experts=6,
+                      num_experts_per_tok=3, sliding_window=50, swiglu_limit=7.0,
+                      rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32, beta_slow=1,
+                                        truncate=False, original_max_position_embeddings=64)),
 }
 TYPES = ["bf16", "q4_0", "q4_k", "q6_k", "q8_0", "int8", "awq", "nvfp4", "mxfp4"]
 FOLDERS = {"int8", "awq", "nvfp4"}  # written as folders
@@ -77,10 +83,12 @@ TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
 
 def names():
     """All that are checked. 640 columns are no multiple of the 256 that K types need; `long` is
-    slow, and what is particular in it concerns activations only."""
+    slow, and what is particular in it concerns activations only; what is in gpt_oss, its experts'
+    and its attention, whatever their type."""
     return [f"{n}.{t}" for n in CONFIGS for t in TYPES
             if not (t in ("q4_k", "q6_k") and CONFIGS[n]["hidden_size"] % 256)
-            and (n != "long" or t in ("q4_0", "int8"))]
+            and (n != "long" or t in ("q4_0", "int8"))
+            and (n != "gpt_oss" or t in ("bf16", "q4_k", "int8", "mxfp4"))]
 
 
 class Weights:
@@ -142,7 +150,10 @@ def attention(w, c, p):
     w.mat(p + "k_proj.weight", kv * d, D, 2.0)
     w.mat(p + "v_proj.weight", kv * d, D)
     w.mat(p + "o_proj.weight", D, h * d)
-    if c["model_type"] == "qwen2":
+    if c["model_type"] == "gpt_oss":
+        w.vec(p + "sinks", h, 0.0, 1.0)
+        w.vec(p + "o_proj.bias", D, 0.0, 0.5)
+    if c["model_type"] in ("qwen2", "gpt_oss"):
         for n, rows in (("q", h), ("k", kv), ("v", kv)):
             w.vec(f"{p}{n}_proj.bias", rows * d, 0.0, 0.5)
     if c["model_type"].startswith("qwen3"):
@@ -156,14 +167,27 @@ def mlp(w, c, p, width):
     w.mat(p + "down_proj.weight", c["hidden_size"], width, 2.0)
 
 
+def gpt_oss_experts(w, c, p, n):
+    D, F = c["hidden_size"], c["intermediate_size"]
+    w.mat(p + "mlp.router.weight", n, D, 2.0)
+    w.vec(p + "mlp.router.bias", n, 0.0, 0.5)
+    for e in range(n):
+        mlp(w, c, f"{p}mlp.experts.{e}.", F)
+        for part, rows in (("gate", F), ("up", F), ("down", D)):
+            w.vec(f"{p}mlp.experts.{e}.{part}_proj.bias", rows, 0.0, 0.5)
+
+
 def layer(w, c, i):
     p, D = f"model.layers.{i}.", c["hidden_size"]
-    n = c.get("n_routed_experts") or c.get("num_experts")
+    n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     w.vec(p + "input_layernorm.weight", D, outliers=8)
     w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
     attention(w, c, p + "self_attn.")
     if not n or i < c.get("first_k_dense_replace", 0):
         mlp(w, c, p + "mlp.", c["intermediate_size"])
+        return
+    if c["model_type"] == "gpt_oss":
+        gpt_oss_experts(w, c, p, n)
         return
     w.mat(p + "mlp.gate.weight", n, D, 2.0)
     if c.get("topk_method") == "noaux_tc":

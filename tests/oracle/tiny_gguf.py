@@ -9,7 +9,7 @@ import gguf
 from gguf import GGMLQuantizationType as Q
 
 from tiny_hf import (d_expert, has_router_bias, head_dim, is_moe, moe_names, n_expert,
-                     text_config)
+                     router_name, text_config)
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
 NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
@@ -57,6 +57,10 @@ def plan(c, w, legacy, n_layer):
             names = [f"{hf}{moe}experts.{e}.{a}.weight" for e in range(n_expert(c))]
             out.append((f"{p}{b}_exps.weight", np.stack([w[n] for n in names]),
                         lambda x, names=names: dict(zip(names, x))))
+            names = [n.replace(".weight", ".bias") for n in names]
+            if names[0] in w:
+                out.append((f"{p}{b}_exps.bias", np.stack([w[n] for n in names]),
+                            lambda x, names=names: dict(zip(names, x))))
 
     same("token_embd.weight", "model.embed_tokens.weight")
     same("output_norm.weight", "model.norm.weight")
@@ -67,7 +71,8 @@ def plan(c, w, legacy, n_layer):
     for i in range(n_layer):
         p, hf = f"blk.{i}.", f"model.layers.{i}."
         same(p + "attn_norm.weight", hf + "input_layernorm.weight")
-        ffn_norm = "post_attention_norm" if c["model_type"] == "glm4_moe" else "ffn_norm"
+        ffn_norm = ("post_attention_norm" if c["model_type"] in ("glm4_moe", "gpt_oss")
+                    else "ffn_norm")
         same(f"{p}{ffn_norm}.weight", hf + "post_attention_layernorm.weight")
         for a, b in ATTN.items():
             for part in ("weight", "bias"):
@@ -78,6 +83,7 @@ def plan(c, w, legacy, n_layer):
                     rope_rows(f"{p}{b}.{part}", name, heads)
                 else:
                     same(f"{p}{b}.{part}", name)
+        same(p + "attn_sinks.weight", hf + "self_attn.sinks")
         for a, b in NORMS.items():
             same(f"{p}{b}.weight", f"{hf}self_attn.{a}.weight")
         if hf + "self_attn.kv_b_proj.weight" in w:
@@ -87,7 +93,8 @@ def plan(c, w, legacy, n_layer):
                 kv_b(p, hf + "self_attn.kv_b_proj.weight")
         if is_moe(c, i):
             moe, bias, _ = moe_names(c)
-            same(p + "ffn_gate_inp.weight", f"{hf}{moe}gate.weight")
+            for part in ("weight", "bias"):
+                same(f"{p}ffn_gate_inp.{part}", f"{hf}{moe}{router_name(c)}.{part}")
             same(p + "exp_probs_b.bias", hf + moe + bias)
             experts(p, hf)
         for a, b in DENSE:
@@ -145,7 +152,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         wr.add_rope_scaling_factor(rp["factor"])
         wr.add_rope_scaling_orig_ctx_len(rp["original_max_position_embeddings"])
-        wr.add_rope_scaling_yarn_log_mul(0.1 * rp["mscale_all_dim"])
+        if "mscale_all_dim" in rp:
+            wr.add_rope_scaling_yarn_log_mul(0.1 * rp["mscale_all_dim"])
         if (rp["beta_fast"], rp["beta_slow"]) != (32, 1):
             wr.add_rope_scaling_yarn_beta_fast(rp["beta_fast"])
             wr.add_rope_scaling_yarn_beta_slow(rp["beta_slow"])
@@ -167,6 +175,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_kv_lora_rank(r)
         if c["q_lora_rank"]:
             wr.add_q_lora_rank(c["q_lora_rank"])
+    if c["model_type"] == "gpt_oss":
+        wr.add_sliding_window(c["sliding_window"])
     if n_expert(c):
         wr.add_expert_count(n_expert(c))
         wr.add_expert_used_count(c["num_experts_per_tok"])
@@ -191,7 +201,8 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
 
 ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
         "qwen3_moe": "qwen3moe", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "kimi_k2": "deepseek2",
-        "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "minimax_m2": "minimax-m2"}
+        "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "minimax_m2": "minimax-m2",
+        "gpt_oss": "gpt-oss"}
 SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
           Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
           Q.IQ4_XS: [0]}
@@ -250,7 +261,7 @@ def encode(q, x, rng, stacked=False):
 def q_of(gname, x, spec):
     base = gname.rsplit(".", 1)[0]
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
-    if x.ndim == 1 or short in ("ffn_gate_inp", "exp_probs_b") or "norm" in short:
+    if x.ndim == 1 or gname.endswith(".bias") or short in ("ffn_gate_inp", "exp_probs_b") or "norm" in short:
         return Q.F32
     t = spec.get("types")
     if t is None:

@@ -27,7 +27,7 @@ def is_moe(c, i):
         return i >= c["first_k_dense_replace"]
     if "mlp_layer_types" in c:
         return i >= len(c["mlp_layer_types"]) or c["mlp_layer_types"][i] == "sparse"
-    return c["model_type"] == "minimax_m2"
+    return c["model_type"] in ("minimax_m2", "gpt_oss")
 
 
 def d_expert(c):
@@ -39,6 +39,10 @@ def moe_names(c):
     if c["model_type"] == "minimax_m2":
         return "block_sparse_moe.", "e_score_correction_bias", ("w1", "w3", "w2")
     return "mlp.", "gate.e_score_correction_bias", ("gate_proj", "up_proj", "down_proj")
+
+
+def router_name(c):
+    return "router" if c["model_type"] == "gpt_oss" else "gate"
 
 
 def has_router_bias(c):
@@ -81,6 +85,8 @@ def weights(name, spec):
                 vec(p + n + "_proj.bias", r * d, 0.0, 0.5)
         if c.get("attention_bias") and c["model_type"] != "glm4_moe":
             vec(p + "o_proj.bias", D, 0.0, 0.5)
+        if c["model_type"] == "gpt_oss":
+            vec(p + "sinks", h, 0.0, 1.0)
         if c["model_type"] == "minimax_m2":
             vec(p + "q_norm.weight", h * d, 1.5)
             vec(p + "k_norm.weight", kv * d, 1.2)
@@ -111,7 +117,12 @@ def weights(name, spec):
             mlp(p + "mlp.", c["intermediate_size"])
             return
         moe, bias, names = moe_names(c)
-        mat(f"{p}{moe}gate.weight", n_expert(c), D, 1.5)
+        mat(f"{p}{moe}{router_name(c)}.weight", n_expert(c), D, 1.5)
+        if c["model_type"] == "gpt_oss":
+            vec(p + "mlp.router.bias", n_expert(c), 0.0, 0.5)
+            for e in range(n_expert(c)):
+                for n, k in zip(names, (d_expert(c), d_expert(c), D)):
+                    vec(f"{p}mlp.experts.{e}.{n}.bias", k, 0.0, 0.5)
         if has_router_bias(c):
             vec(p + moe + bias, n_expert(c), 0.0, 0.1, torch.float32)
         for e in range(n_expert(c)):
@@ -177,6 +188,43 @@ def int4_pack(w):
     return word, s[..., 0], (q.float() * s.float()).reshape(rows, cols)
 
 
+def mxfp4_pack(w):
+    """(blocks [N, K/32, 16], scales [N, K/32], values): even columns in the low nibbles."""
+    level = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    g = w.reshape(w.shape[0], -1, 32)
+    e = torch.floor(torch.log2(g.abs().amax(2))) - 2
+    x = g / 2.0 ** e[..., None]
+    code = (x.abs()[..., None] - level).abs().argmin(-1)
+    val = level[code] * torch.sign(x) * 2.0 ** e[..., None]
+    code = (code + 8 * (x < 0)).to(torch.uint8)
+    return code[..., ::2] | code[..., 1::2] << 4, (e + 127).to(torch.uint8), val.reshape(w.shape)
+
+
+def fuse_gpt_oss(stored, value, mxfp4):
+    """All experts of a layer in one tensor: gate and up in turn; plain ones input by input."""
+    heads = sorted({n.split(".experts.")[0] for n in stored if ".experts." in n})
+    for h in heads:
+        p = h + ".experts."
+        n = 1 + max(int(k.removeprefix(p).split(".")[0]) for k in stored if k.startswith(p))
+
+        def take(part):
+            return torch.stack([stored.pop(f"{p}{e}.{part}") for e in range(n)])
+        for out, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+            b = torch.stack([take(x + ".bias") for x in parts], 2)
+            stored[f"{p}{out}_bias"] = b.reshape(n, -1).contiguous()
+            w = torch.stack([take(x + ".weight") for x in parts], 2)
+            w = w.reshape(n, -1, w.shape[-1])
+            if not mxfp4:
+                stored[p + out] = w.transpose(1, 2).contiguous()
+                continue
+            blocks, scales, val = zip(*(mxfp4_pack(x.float()) for x in w))
+            stored[f"{p}{out}_blocks"] = torch.stack(blocks).contiguous()
+            stored[f"{p}{out}_scales"] = torch.stack(scales).contiguous()
+            for e in range(n):
+                for i, x in enumerate(parts):
+                    value[f"{p}{e}.{x}.weight"] = val[e][i::len(parts)].contiguous()
+
+
 def store(spec, n, t):
     """({name: tensor as it is stored}, values that it stands for)"""
     base = n.removesuffix(".weight")
@@ -202,6 +250,8 @@ def write_folder(path, spec, w):
     for n, t in w.items():
         got, value[n] = store(spec, n, t)
         stored.update({spec.get("prefix", "") + k: x for k, x in got.items()})
+    if text_config(spec["config"])["model_type"] == "gpt_oss":
+        fuse_gpt_oss(stored, value, spec.get("mxfp4"))
     for n, shape in spec.get("beside", {}).items():
         stored[n] = torch.full(shape, 0.5, dtype=TORCH[spec["dtype"]])
     shards = spec.get("shards", 1)

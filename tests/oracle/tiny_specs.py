@@ -71,6 +71,10 @@ CT_INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
                                 dynamic=False, group_size=32, block_structure=None,
                                 actorder=None, observer="minmax", observer_kwargs={}))))
 
+def gpt_oss(**kw):
+    return base("GptOssForCausalLM", "gpt_oss", attention_bias=True, router_aux_loss_coef=0.9, **kw)
+
+
 SPECS = {
     "llama2": dict(
         dtype="BF16", tok="gpt-2", gguf=["plain"],
@@ -213,6 +217,28 @@ SPECS = {
                                                  weight_block_size=[128, 128]),
                         rope_scaling=dict(type="yarn", mscale=1.0, mscale_all_dim=1.0,
                                           **YARN))),
+    # gpt-oss: clamps that bite, a window shorter than the sequences, both spellings; the second as
+    # it is published
+    "gpt_oss": dict(
+        dtype="BF16", tok="llama-bpe", gguf=[],
+        config=gpt_oss(hidden_size=56, intermediate_size=40, num_hidden_layers=3,
+                       num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+                       num_local_experts=5, num_experts_per_tok=2, sliding_window=16,
+                       swiglu_limit=1.5, dtype="bfloat16",
+                       rope_parameters=dict(rope_theta=150000.0, rope_type="yarn", truncate=False,
+                                            **YARN))),
+    "gpt_oss_mxfp4": dict(
+        dtype="BF16", tok="llama-bpe", mxfp4=True, shards=2, gguf=[],
+        config=gpt_oss(hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+                       num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+                       num_local_experts=5, experts_per_token=2, num_experts_per_tok=2,
+                       sliding_window=16, swiglu_limit=1.5, torch_dtype="bfloat16",
+                       layer_types=["sliding_attention", "full_attention"],
+                       rope_theta=150000, initial_context_length=64,
+                       rope_scaling=dict(rope_type="yarn", truncate=False, **YARN),
+                       quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=[
+                           "model.layers.*.self_attn", "model.layers.*.mlp.router",
+                           "model.embed_tokens", "lm_head"]))),
     # GLM-4.5 and later: half of each head rotated, norms of heads, an MTP layer
     "glm4_moe": dict(
         dtype="BF16", tok="llama-bpe", mtp=1, shards=2, gguf=["plain"],
@@ -305,6 +331,16 @@ SPECS = {
 
 # Quantised GGUF files: a spec like those above (not written as a folder) and the type of each tensor.
 QUANT = {
+    # experts as published in GGUF; gpt-oss's files say no clamp, so theirs is 7
+    "q_gpt_oss": dict(
+        dtype="F32", tok="llama-bpe",
+        config=gpt_oss(hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+                       num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+                       num_local_experts=6, num_experts_per_tok=2, sliding_window=16,
+                       rope_parameters=dict(rope_theta=150000.0, rope_type="yarn", truncate=False,
+                                            **YARN)),
+        types={"token_embd": "Q8_0", "output": "Q8_0", "ffn_gate_exps": "MXFP4",
+               "ffn_up_exps": "MXFP4", "ffn_down_exps": "MXFP4", "*": "Q8_0"}),
     # every type of FORMATS 4.8 in one dense model
     "q_all": dict(
         dtype="F32", tok="llama-bpe",

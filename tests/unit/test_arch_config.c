@@ -115,6 +115,54 @@ TEST(arch_reads_qwen3_moe_layers)
     }
 }
 
+TEST(arch_reads_gpt_oss)
+{
+#define GPT_OSS                                                                                    \
+    "{\"model_type\":\"gpt_oss\"," BASE                                                            \
+    ",\"num_local_experts\":8,\"rope_theta\":150000,\"rope_scaling\":{\"rope_type\":\"yarn\","     \
+    "\"factor\":32,\"beta_fast\":32,\"beta_slow\":1,\"original_max_position_embeddings\":4096,"    \
+    "\"truncate\":false}"
+    static const char *const used[] = {"num_experts_per_tok", "experts_per_token"};
+    char text[1024];
+    struct read r;
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%s,\"%s\":4,\"swiglu_limit\":6.5%s}", GPT_OSS, used[i],
+                 i ? ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]" : "");
+        read_config(text, &r);
+        if (r.st) fail_msg("%s", r.err.text);
+        assert_int_equal(r.cfg.n_expert_used, 4);
+        assert_int_equal(r.cfg.layer[0].n_window, i ? 0 : 128);
+        assert_int_equal(r.cfg.layer[1].n_window, i ? 128 : 0);
+        assert_int_equal(r.cfg.layer[1].ffn, ARCH_MOE);
+        assert_true(r.cfg.sinks && r.cfg.moe_bias && r.cfg.attn_bias && r.cfg.o_bias &&
+                    r.cfg.yarn_real && r.cfg.route_norm && !r.cfg.route_sigmoid);
+        assert_true(r.cfg.glu.limit == 6.5f && r.cfg.glu.alpha == 1.702f && r.cfg.glu.plus1);
+        assert_true(fabs(r.cfg.yarn_mscale - (0.1 * log(32.0) + 1)) < 1e-12);
+        mem_arena_fini(&r.arena);
+    }
+    snprintf(text, sizeof text, "%s,\"num_experts_per_tok\":4,\"attention_bias\":false}", GPT_OSS);
+    read_config(text, &r);
+    assert_int_equal(r.st, SL_UNSUPPORTED);
+    assert_non_null(strstr(r.err.text, "config.json: attention_bias false"));
+    mem_arena_fini(&r.arena);
+}
+
+/* The one tensor of a folder's layer that has no suffix. */
+TEST(arch_names_sinks_in_both_kinds)
+{
+    static const char *const name[] = {"blk.3.attn_sinks.weight", "model.layers.3.self_attn.sinks"};
+    for (int i = 0; i < 2; i++) {
+        struct arch_naming by = {i ? IO_HF : IO_GGUF, NULL};
+        struct arch_name id;
+        char buf[128];
+        arch_tensor_name(&by, ROLE_SINKS, 3, 0, "weight", buf, sizeof buf);
+        assert_string_equal(buf, name[i]);
+        arch_name_parse(&by, buf, &id);
+        assert_int_equal(id.role, ROLE_SINKS);
+        assert_string_equal(id.suffix, "weight");
+    }
+}
+
 TEST(arch_uses_the_sliding_window_of_qwen2_from_its_layer)
 {
     struct read r;
