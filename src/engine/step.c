@@ -124,7 +124,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         struct request *r = e->req[it->req];
-        const struct kv_seq *seq = sched_seq(&e->sched, it->run);
+        const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
         begin_request(e, r, now);
         if (it->copy_src >= 0) {
             e->copy[2 * n_copy] = it->copy_src;
@@ -133,7 +133,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
         e->item_row[i] = n_row;
-        e->seat[i] = it->run;
+        e->seat[i] = it->seat;
         e->n_prompt[i] = r->n_prompt;
         e->keep[i] = keep_of(r, it);
         memcpy(e->blk + (int64_t)i * e->ld_blk, seq->blk, (size_t)seq->n_blk * sizeof *seq->blk);

@@ -5,10 +5,11 @@
  * enough for theirs. With one owner none of this does anything. */
 #include "sched/sched_internal.h"
 
-#define TREE_NS ((int64_t)300 * 1000000000) /* so long an owner's part of the tree is kept for it  \
-                                             */
-#define STEP_NS ((int64_t)60 * 1000000000)  /* so long steps are short for it */
-#define USED_NS 4e9                         /* what was used longer ago counts little */
+#define TREE_NS                                                                                    \
+    ((int64_t)300 * 1000000000)            /* so long an owner's part of the tree is kept for it   \
+                                            */
+#define STEP_NS ((int64_t)60 * 1000000000) /* so long steps are short for it */
+#define USED_NS 4e9                        /* what was used longer ago counts little */
 #define LEAST_PIECE                                                                                \
     32 /* fewer prompt tokens than this in a step cost a mixture's experts too much */
 #define LIGHT_FIRST 4 /* prompt tokens of the first in rank beside prompts that go before it */
@@ -127,7 +128,7 @@ int sched_owner_blk(const struct sched *s, int at)
     int n = 0;
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
-        if (r->owner == at) n += s->run[r->run].seq.n_blk;
+        if (r->owner == at) n += s->seat[r->seat].seq.n_blk;
     }
     return n;
 }

@@ -20,8 +20,8 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->pool = pool;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_req_max, sizeof *s->req, &p, err));
     s->req = p;
-    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_run_max, sizeof *s->run, &p, err));
-    s->run = p;
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_run_max, sizeof *s->seat, &p, err));
+    s->seat = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_req_max, sizeof *s->wait, &p, err));
     s->wait = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_run_max, sizeof *s->active, &p, err));
@@ -38,8 +38,8 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     SL_TRY_OUT(sched_cost_init(&s->cost, opts->n_run_max, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
-        s->run[i].req = s->run[i].restore = -1;
-        SL_TRY_OUT(kv_seq_init(&s->run[i].seq, cap, err));
+        s->seat[i].req = s->seat[i].restore = -1;
+        SL_TRY_OUT(kv_seq_init(&s->seat[i].seq, cap, err));
     }
 out:
     if (st) sched_fini(s);
@@ -48,12 +48,12 @@ out:
 
 void sched_fini(struct sched *s)
 {
-    for (int i = 0; s->run && i < s->opts.n_run_max; i++) {
-        if (s->run[i].seq.blk) kv_seq_clear(s->pool, &s->run[i].seq);
-        kv_seq_fini(&s->run[i].seq);
+    for (int i = 0; s->seat && i < s->opts.n_run_max; i++) {
+        if (s->seat[i].seq.blk) kv_seq_clear(s->pool, &s->seat[i].seq);
+        kv_seq_fini(&s->seat[i].seq);
     }
     mem_free(s->req);
-    mem_free(s->run);
+    mem_free(s->seat);
     mem_free(s->wait);
     mem_free(s->active);
     mem_free(s->plan.item);
@@ -107,7 +107,7 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q)
                             .owner = sched_owner_of(s, q->owner),
                             .n_prompt = q->n_prompt,
                             .n_known = q->n_prompt,
-                            .run = -1,
+                            .seat = -1,
                             .item = -1,
                             .after = -1};
     sched_owner_begin(s, r->owner, q->now_ns);
@@ -122,10 +122,10 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q)
 
 static void leave_run(struct sched *s, struct sched_req *r)
 {
-    kv_seq_clear(s->pool, &s->run[r->run].seq);
-    s->run[r->run].req = s->run[r->run].restore = -1;
+    kv_seq_clear(s->pool, &s->seat[r->seat].seq);
+    s->seat[r->seat].req = s->seat[r->seat].restore = -1;
     s->owner[r->owner].n_run--;
-    r->run = -1;
+    r->seat = -1;
 }
 
 static void preempt(struct sched *s, int slot)
@@ -162,21 +162,21 @@ void sched_push(struct sched *s, int slot)
     r->n_known++;
 }
 
-static int free_run(const struct sched *s)
+static int free_seat(const struct sched *s)
 {
     for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].req < 0) return i;
+        if (s->seat[i].req < 0) return i;
     return -1;
 }
 
-static void start(struct sched *s, int slot, int run)
+static void start(struct sched *s, int slot, int seat)
 {
     struct sched_req *r = &s->req[slot];
     r->state = SCHED_RUNNING;
-    r->run = run;
-    r->n_done = r->n_reused = s->run[run].seq.n_tok;
+    r->seat = seat;
+    r->n_done = r->n_reused = s->seat[seat].seq.n_tok;
     r->after = -1;
-    s->run[run].req = slot;
+    s->seat[seat].req = slot;
     s->owner[r->owner].n_run++;
     list_remove(s->wait, &s->n_wait, slot);
     list_insert(s, s->active, &s->n_active, slot);
@@ -188,13 +188,13 @@ bool sched_fork(struct sched *s, int from, int slot)
     const struct sched_req *r = &s->req[slot];
     ASSERT(f->state == SCHED_RUNNING && r->state == SCHED_WAITING);
     ASSERT(f->n_done == r->n_prompt && r->n_known == r->n_prompt);
-    int run = free_run(s);
-    if (run < 0) return false;
-    s->run[run].seq.who = (struct kv_who){.owner = r->owner};
-    sl_status st = kv_seq_fork(s->pool, &s->run[f->run].seq, &s->run[run].seq, NULL);
+    int seat = free_seat(s);
+    if (seat < 0) return false;
+    s->seat[seat].seq.who = (struct kv_who){.owner = r->owner};
+    sl_status st = kv_seq_fork(s->pool, &s->seat[f->seat].seq, &s->seat[seat].seq, NULL);
     ASSERT(st == SL_OK); /* all sequences are of one capacity */
-    if (s->pool->has_state) sched_state_copy(s, f->run, run);
-    start(s, slot, run);
+    if (s->pool->has_state) sched_state_copy(s, f->seat, seat);
+    start(s, slot, seat);
     return true;
 }
 
@@ -226,7 +226,7 @@ static int over_share(const struct sched *s, int slot)
 static bool make_room(struct sched *s, int slot, int n_tok)
 {
     const struct sched_req *r = &s->req[slot];
-    struct kv_seq *seq = &s->run[r->run].seq;
+    struct kv_seq *seq = &s->seat[r->seat].seq;
     bool first = slot == s->active[0];
     while (kv_seq_need(s->pool, seq, n_tok) > kv_pool_avail_to(s->pool, seq->who)) {
         int victim = over_share(s, slot);
@@ -263,13 +263,13 @@ static void add_row(struct sched *s, int slot, int n_tok)
     struct sched_req *r = &s->req[slot];
     int32_t src, dst;
     if (n_tok <= 0) return;
-    sl_status st = kv_seq_grow(s->pool, &s->run[r->run].seq, n_tok, &src, &dst, NULL);
+    sl_status st = kv_seq_grow(s->pool, &s->seat[r->seat].seq, n_tok, &src, &dst, NULL);
     ASSERT(st == SL_OK); /* make_room or fit was asked first */
     if (r->item < 0) {
         r->item = s->plan.n_item++;
         s->plan.item[r->item] =
             (struct sched_item){.req = slot,
-                                .run = r->run,
+                                .seat = r->seat,
                                 .pos0 = r->n_done,
                                 .copy_src = src,
                                 .copy_dst = dst,
@@ -375,12 +375,12 @@ static bool admit(struct sched *s, int slot, bool take)
 {
     struct sched_req *r = &s->req[slot];
     struct sched_match m = {.after = -1};
-    int run = free_run(s);
-    while (run < 0) {
+    int seat = free_seat(s);
+    while (seat < 0) {
         if (!take || !displace(s, slot, 0)) return false;
-        run = free_run(s);
+        seat = free_seat(s);
     }
-    struct kv_seq *seq = &s->run[run].seq;
+    struct kv_seq *seq = &s->seat[seat].seq;
     seq->who = (struct kv_who){.owner = r->owner};
     if (s->opts.match) s->opts.match(s->opts.user, slot, seq, &m);
     ASSERT(seq->n_tok < r->n_known);
@@ -403,7 +403,7 @@ static bool admit(struct sched *s, int slot, bool take)
     if (!r->n_preempt) sched_owner_piece(s, r->owner, r->n_known - seq->n_tok);
     s->n_query_tok += (uint64_t)r->n_known;
     s->n_hit_tok += (uint64_t)seq->n_tok;
-    start(s, slot, run);
+    start(s, slot, seat);
     sched_state_begin(s, r);
     return true;
 }
@@ -470,13 +470,13 @@ static void plan_first(struct sched *s, int budget, bool others)
     int slot = s->active[0];
     const struct sched_req *r = &s->req[slot];
     for (int i = 1; i < s->n_active; i++)
-        s->run[s->req[s->active[i]].run].seq.who.all = false;
+        s->seat[s->req[s->active[i]].seat].seq.who.all = false;
     int share = others ? (budget + 1) / 2 : budget;
     int want = decodes(r) ? 1 : wish(s, r, share);
     if (want <= 0) return; /* a step to measure */
     bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
     ASSERT(room); /* alone it has the whole pool */
-    add_row(s, slot, fit(s, &s->run[r->run].seq, want));
+    add_row(s, slot, fit(s, &s->seat[r->seat].seq, want));
 }
 
 /* Answers: they wait for nobody. A preemption shortens the list behind i only, so planned rows
@@ -520,7 +520,7 @@ static void plan_prompts(struct sched *s, int budget)
     int slot;
     while (s->plan.n_spent < budget && (slot = shortest_prompt(s, budget - s->plan.n_spent)) >= 0) {
         const struct sched_req *r = &s->req[slot];
-        int n = fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent));
+        int n = fit(s, &s->seat[r->seat].seq, wish(s, r, budget - s->plan.n_spent));
         if (n == 0) break;
         add_row(s, slot, n);
     }
@@ -530,14 +530,14 @@ static void plan_prompts(struct sched *s, int budget)
         if (!admit(s, slot, false)) break;
         const struct sched_req *r = &s->req[slot];
         if (r->state != SCHED_RUNNING) continue; /* it waits for a prompt like its own */
-        add_row(s, slot, fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent)));
+        add_row(s, slot, fit(s, &s->seat[r->seat].seq, wish(s, r, budget - s->plan.n_spent)));
     }
     if (s->n_active &&
         s->plan.n_spent < budget) { /* what is left is the first's, if it is a prompt */
         slot = s->active[0];
         const struct sched_req *r = &s->req[slot];
         if (r->item >= 0 && r->n_done < r->n_known)
-            add_row(s, slot, fit(s, &s->run[r->run].seq, wish(s, r, budget - s->plan.n_spent)));
+            add_row(s, slot, fit(s, &s->seat[r->seat].seq, wish(s, r, budget - s->plan.n_spent)));
     }
 }
 
@@ -589,9 +589,9 @@ void sched_observe(struct sched *s, int64_t ns)
 static int check_req(const struct sched *s, int i)
 {
     const struct sched_req *r = &s->req[i];
-    if (r->state == SCHED_WAITING) return r->run != -1 || r->n_done != 0 ? 1 : 0;
-    if (r->run < 0 || s->run[r->run].req != i || r->after >= 0) return 2;
-    return s->run[r->run].seq.n_tok != r->n_done || r->n_done > r->n_known ? 3 : 0;
+    if (r->state == SCHED_WAITING) return r->seat != -1 || r->n_done != 0 ? 1 : 0;
+    if (r->seat < 0 || s->seat[r->seat].req != i || r->after >= 0) return 2;
+    return s->seat[r->seat].seq.n_tok != r->n_done || r->n_done > r->n_known ? 3 : 0;
 }
 
 int sched_check(const struct sched *s)
@@ -610,7 +610,7 @@ int sched_check(const struct sched *s)
     for (int i = 1; i < s->n_wait; i++)
         if (!ranks_before(&s->req[s->wait[i - 1]], &s->req[s->wait[i]])) return 5;
     for (int i = 0; i < s->opts.n_run_max; i++)
-        if (s->run[i].req < 0 && s->run[i].seq.n_blk != 0) return 6;
+        if (s->seat[i].req < 0 && s->seat[i].seq.n_blk != 0) return 6;
     if (!sched_state_ok(s)) return 8;
     for (int i = 0; i < s->n_owner; i++)
         n_live += s->owner[i].n_live, n_seq += s->owner[i].n_run;

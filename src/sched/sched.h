@@ -64,7 +64,7 @@ struct sched_req {
     int n_prompt;        /* tokens of the prompt */
     int n_known;         /* tokens known: prompt + answer so far */
     int n_done;          /* positions computed and stored */
-    int run;             /* index of its sequence; -1 while waiting */
+    int seat;            /* index of its sequence; -1 while waiting */
     int item;            /* its row of the step, -1 = none yet */
     int n_preempt;       /* times it lost its blocks */
     int n_reused;        /* positions taken over at the last admission */
@@ -74,8 +74,8 @@ struct sched_req {
     uint64_t after_order; /* of that request: slots are used again */
 };
 
-/* A sequence that holds blocks. */
-struct sched_run {
+/* A seat: a sequence that holds blocks, and the place of its recurrent state. */
+struct sched_seat {
     int req;         /* slot; -1 = none */
     int32_t restore; /* snapshot to copy to its state before the next step; -1 = none */
     struct kv_seq seq;
@@ -94,7 +94,7 @@ struct sched_owner {
 
 /* One row of a step. */
 struct sched_item {
-    int req, run;
+    int req, seat;
     int pos0, n_tok; /* positions [pos0, pos0 + n_tok) are computed */
     bool sample;     /* they reach the last known token: logits of the last one are wanted */
     bool all_rows;   /* logits of all of them are wanted */
@@ -102,7 +102,7 @@ struct sched_item {
     int32_t copy_src, copy_dst; /* -1, or a block to copy before the step */
 };
 
-/* Copy a recurrent state. Places are numbered: that of sequence i is i, in [0, n_run_max);
+/* Copy a recurrent state. Places are numbered: that of seat i is i, in [0, n_run_max);
  * n_run_max is free for the caller's own use; snapshot k of the pool is SCHED_SNAP(s, k). */
 struct sched_copy {
     int32_t src, dst;
@@ -125,11 +125,11 @@ struct sched {
     /* fixed after init */
     struct sched_opts opts;
     /* engine thread */
-    struct kv_pool *pool;  /* borrowed */
-    struct sched_req *req; /* [n_req_max] */
-    struct sched_run *run; /* [n_run_max] */
-    int *wait;             /* [n_req_max] slots that wait, by rank */
-    int *active;           /* [n_run_max] slots that run, by rank */
+    struct kv_pool *pool;    /* borrowed */
+    struct sched_req *req;   /* [n_req_max] */
+    struct sched_seat *seat; /* [n_run_max] */
+    int *wait;               /* [n_req_max] slots that wait, by rank */
+    int *active;             /* [n_run_max] slots that run, by rank */
     int n_wait, n_active;
     struct sched_owner *owner; /* [SCHED_OWNER_MAX] */
     int n_owner, n_owner_live; /* places that were ever used; owners that have requests */
@@ -199,8 +199,8 @@ struct sched_totals sched_totals_get(const struct sched *s);
 const struct sched_req *sched_request(const struct sched *s, int slot);
 /* The slot of the i-th in rank of the running requests; -1 = there are no more. */
 int sched_running(const struct sched *s, int i);
-/* The sequence at a place, in [0, n_run_max): sched_item.run. */
-const struct kv_seq *sched_seq(const struct sched *s, int run);
+/* The sequence at a place, in [0, n_run_max): sched_item.seat. */
+const struct kv_seq *sched_seq(const struct sched *s, int seat);
 /* A step that nobody planned (a warm-up) took so long: n_decode sequences of one token, and a
  * prompt of n_prompt from position 0. */
 void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns);

@@ -37,10 +37,10 @@ void sched_state_branch(struct sched_req *r, int at)
 
 void sched_state_begin(struct sched *s, struct sched_req *r)
 {
-    struct sched_run *run = &s->run[r->run];
+    struct sched_seat *seat = &s->seat[r->seat];
     if (!s->pool->has_state) return;
-    run->restore = run->seq.n_tok ? run->seq.snap : -1;
-    r->branch = run->seq.n_path > run->seq.n_tok ? run->seq.n_path : 0;
+    seat->restore = seat->seq.n_tok ? seat->seq.snap : -1;
+    r->branch = seat->seq.n_path > seat->seq.n_tok ? seat->seq.n_path : 0;
 }
 
 void sched_state_plan(struct sched *s)
@@ -50,39 +50,39 @@ void sched_state_plan(struct sched *s)
         p->copy[p->n_copy++] = s->later[i];
     s->n_later = 0;
     for (int i = 0; i < s->opts.n_run_max; i++) {
-        struct sched_run *run = &s->run[i];
-        if (run->restore >= 0)
-            p->copy[p->n_copy++] = (struct sched_copy){SCHED_SNAP(s, run->restore), i};
-        run->restore = -1;
+        struct sched_seat *seat = &s->seat[i];
+        if (seat->restore >= 0)
+            p->copy[p->n_copy++] = (struct sched_copy){SCHED_SNAP(s, seat->restore), i};
+        seat->restore = -1;
     }
 }
 
 void sched_put(struct sched *s, int slot, const struct kv_path *path)
 {
     struct sched_req *r = &s->req[slot];
-    struct kv_seq *seq = &s->run[r->run].seq;
+    struct kv_seq *seq = &s->seat[r->seat].seq;
     int at = r->n_done;
     kv_cache_put(s->pool, path, seq);
     if (at == 0 || sched_state_cut(s, r, at - 1) != at) return;
     if (seq->n_put * s->pool->blk_tok != at) return; /* the tree was dropped */
     int32_t snap = kv_snap_take(s->pool, seq->blk[seq->n_put - 1]);
-    if (snap >= 0) sched_state_copy(s, r->run, SCHED_SNAP(s, snap));
+    if (snap >= 0) sched_state_copy(s, r->seat, SCHED_SNAP(s, snap));
 }
 
 int sched_rewind(struct sched *s, int slot, int n)
 {
     struct sched_req *r = &s->req[slot];
-    struct sched_run *run = &s->run[r->run];
+    struct sched_seat *seat = &s->seat[r->seat];
     ASSERT(r->state == SCHED_RUNNING && n >= 0 && n <= r->n_done);
     if (n == r->n_done) return n;
     if (s->pool->has_state && n > 0) {
         int32_t snap;
-        n = kv_snap_before(s->pool, &run->seq, n, &snap);
+        n = kv_snap_before(s->pool, &seat->seq, n, &snap);
         if (n == 0) return -1;
-        sched_state_copy(s, SCHED_SNAP(s, snap), r->run);
+        sched_state_copy(s, SCHED_SNAP(s, snap), r->seat);
     }
-    run->restore = -1;
-    kv_seq_trim(s->pool, &run->seq, n);
+    seat->restore = -1;
+    kv_seq_trim(s->pool, &seat->seq, n);
     r->n_done = n;
     return n;
 }
@@ -90,9 +90,9 @@ int sched_rewind(struct sched *s, int slot, int n)
 bool sched_state_ok(const struct sched *s)
 {
     for (int i = 0; i < s->opts.n_run_max; i++) {
-        const struct sched_run *run = &s->run[i];
-        if (run->restore >= 0 &&
-            (run->req < 0 || run->restore >= s->pool->n_snap || run->seq.n_tok == 0))
+        const struct sched_seat *seat = &s->seat[i];
+        if (seat->restore >= 0 &&
+            (seat->req < 0 || seat->restore >= s->pool->n_snap || seat->seq.n_tok == 0))
             return false;
     }
     return s->n_later <= 2 * s->opts.n_run_max && s->plan.n_copy <= 3 * s->opts.n_run_max;

@@ -23,9 +23,9 @@ int sched_running(const struct sched *s, int i)
     return i < s->n_active ? s->active[i] : -1;
 }
 
-const struct kv_seq *sched_seq(const struct sched *s, int run)
+const struct kv_seq *sched_seq(const struct sched *s, int seat)
 {
-    return &s->run[run].seq;
+    return &s->seat[seat].seq;
 }
 
 bool sched_may_fork(const struct sched *s, int from, int slot)

@@ -203,10 +203,10 @@ static void cancel_group(struct sim *m, uint64_t group)
 static void compute(struct sim *m, const struct sched_item *it)
 {
     const struct user *u = m->user[it->req];
-    const struct kv_seq *seq = &m->s.run[it->run].seq;
+    const struct kv_seq *seq = &m->s.seat[it->seat].seq;
     int bt = m->pool.blk_tok;
     if (it->pos0 + it->n_tok > u->n_known) die(m, "a row past the known tokens");
-    uint32_t h = mix(7, (uint32_t)u->salt), *state = &m->state[it->run];
+    uint32_t h = mix(7, (uint32_t)u->salt), *state = &m->state[it->seat];
     if (it->pos0 == 0) *state = h;
     for (int p = 0; p < it->pos0 + it->n_tok; p++) {
         int32_t b = seq->blk[p / bt];
@@ -255,7 +255,7 @@ static void copy_states(struct sim *m, const struct sched_plan *p)
         m->n_state_fork += c->src < n_run && c->dst < n_run;
     }
     for (int i = 0; i < n_run && p->n_item; i++)
-        if (m->s.run[i].req < 0) m->state[i] = 0xdbdbdbdb;
+        if (m->s.seat[i].req < 0) m->state[i] = 0xdbdbdbdb;
     for (int k = 0; k < m->pool.n_snap && p->n_item; k++)
         if (m->pool.snap[k].blk < 0) m->state[n_run + 1 + k] = 0xdbdbdbdb;
 }
@@ -277,7 +277,7 @@ static void check(struct sim *m)
 {
     const struct kv_seq *seqs[MAX_RUN];
     for (int i = 0; i < m->s.opts.n_run_max; i++)
-        seqs[i] = &m->s.run[i].seq;
+        seqs[i] = &m->s.seat[i].seq;
     int broken = kv_pool_check(&m->pool, seqs, m->s.opts.n_run_max);
     if (broken) fprintf(stderr, "kv invariant %d\n", broken);
     if (broken) die(m, "block accounting is broken");

@@ -143,7 +143,7 @@ static void check(struct sim *m)
 {
     const struct kv_seq *seqs[MAX_REQ];
     for (int i = 0; i < m->s.opts.n_run_max; i++)
-        seqs[i] = &m->s.run[i].seq;
+        seqs[i] = &m->s.seat[i].seq;
     int broken = kv_pool_check(&m->pool, seqs, m->s.opts.n_run_max);
     if (broken) fprintf(stderr, "kv invariant %d\n", broken);
     if (broken || sched_check(&m->s)) die(m, "an invariant is broken");
@@ -169,7 +169,7 @@ static void one_step(struct sim *m)
     if (p->n_item) sched_observe(&m->s, (int64_t)ns);
     for (int i = 0; i < p->n_item; i++) {
         struct kv_path path = path_of(job[i]);
-        kv_cache_put(&m->pool, &path, &m->s.run[p->item[i].run].seq);
+        kv_cache_put(&m->pool, &path, &m->s.seat[p->item[i].seat].seq);
         if (p->item[i].sample) token(m, job[i]);
     }
     if (m->n_step++ % 16 == 0) check(m);

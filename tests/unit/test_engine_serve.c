@@ -287,7 +287,7 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* REL
     sl_request q = base(&a, 120);
     ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
     ASSERT_OK(sl_step(r.e, &err));
-    const struct kv_seq *seq = &r.e->sched.run[r.e->sched.req[r.e->sched.active[0]].run].seq;
+    const struct kv_seq *seq = &r.e->sched.seat[r.e->sched.req[r.e->sched.active[0]].seat].seq;
     dev_kv_poison(r.e->d, r.e->kv, seq->blk[0]); /* a fault in the middle of the prompt */
     int32_t other[40];
     for (int i = 0; i < 40; i++)
@@ -355,7 +355,7 @@ TEST(engine_faults_at_any_place_hurt_one_request) /* RELIABILITY K15 */
             ASSERT_OK(sl_step(r.e, &err));
         const struct sched_req *at = &r.e->sched.req[r.e->sched.active[0]];
         int blk = (int)(rng_next(&rng) % (uint64_t)(at->n_done / ENGINE_BLK_TOK));
-        dev_kv_poison(r.e->d, r.e->kv, r.e->sched.run[at->run].seq.blk[blk]);
+        dev_kv_poison(r.e->d, r.e->kv, r.e->sched.seat[at->seat].seq.blk[blk]);
         run_beside_fault(&r, &b, other);
         assert_int_equal(a.status, SL_INTERNAL);
         assert_int_equal(b.finish, SL_FINISH_LENGTH);

@@ -90,7 +90,7 @@ TEST(sched_state_rows_end_where_snapshots_are_taken)
     for (int i = 0; i < 4; i++) {
         assert_int_equal(step(&r), end[i]);
         assert_int_equal(r.s.plan.n_copy, i > 0); /* what the step before left */
-        if (i) assert_copy(&r, 0, r.s.req[a].run, SCHED_SNAP(&r.s, i - 1));
+        if (i) assert_copy(&r, 0, r.s.req[a].seat, SCHED_SNAP(&r.s, i - 1));
     }
     assert_int_equal(r.pool.n_snap_free, 1);
     rig_close(&r);
@@ -109,7 +109,7 @@ TEST(sched_state_a_common_beginning_gets_a_snapshot_where_it_ends)
     assert_int_equal(step(&r), 8);
     assert_int_equal(r.s.req[b].n_reused, 0);
     assert_int_equal(step(&r), 12);
-    assert_copy(&r, 0, r.s.req[b].run, SCHED_SNAP(&r.s, 1));
+    assert_copy(&r, 0, r.s.req[b].seat, SCHED_SNAP(&r.s, 1));
     assert_int_equal(step(&r), 14);
     sched_finish(&r.s, b);
     int c = submit(&r, 14, 8, -1);
@@ -117,7 +117,7 @@ TEST(sched_state_a_common_beginning_gets_a_snapshot_where_it_ends)
     assert_int_equal(step(&r), 12);
     assert_int_equal(r.s.req[c].n_reused, 8);
     assert_int_equal(r.s.plan.n_copy, 1);
-    assert_copy(&r, 0, SCHED_SNAP(&r.s, 1), r.s.req[c].run);
+    assert_copy(&r, 0, SCHED_SNAP(&r.s, 1), r.s.req[c].seat);
     rig_close(&r);
 }
 
@@ -133,7 +133,7 @@ TEST(sched_state_goes_with_a_fork_and_back_to_a_snapshot)
     sched_push(&r.s, a);
     sched_push(&r.s, b);
     assert_int_equal(sched_step(&r.s)->n_item, 2);
-    assert_copy(&r, 0, r.s.req[a].run, r.s.req[b].run);
+    assert_copy(&r, 0, r.s.req[a].seat, r.s.req[b].seat);
     assert_int_equal(sched_rewind(&r.s, b, 7), -1); /* nothing before 8 */
     assert_int_equal(r.s.req[b].n_done, 10);
     assert_int_equal(sched_rewind(&r.s, b, 9), 8);
@@ -141,6 +141,6 @@ TEST(sched_state_goes_with_a_fork_and_back_to_a_snapshot)
     assert_int_equal(sched_step(&r.s)->n_item, 1);
     assert_int_equal(r.s.plan.item[0].pos0, 8);
     assert_int_equal(r.s.plan.item[0].n_tok, 2);
-    assert_copy(&r, 0, SCHED_SNAP(&r.s, 0), r.s.req[b].run);
+    assert_copy(&r, 0, SCHED_SNAP(&r.s, 0), r.s.req[b].seat);
     rig_close(&r);
 }
