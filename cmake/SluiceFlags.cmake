@@ -25,7 +25,7 @@ set(CMAKE_C_FLAGS_ASAN "-O1 -g -DSL_DEBUG -fsanitize=address,undefined -fno-sani
 set(CMAKE_C_FLAGS_TSAN "-O1 -g -DSL_DEBUG -fsanitize=thread -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_COV "-O0 -g --coverage")
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  # Hardening (RELIABILITY S5): PIE, full RELRO, NX, canaries, FORTIFY, stack clash, CET.
+  # Hardening (docs/reliability.md S5): PIE, full RELRO, NX, canaries, FORTIFY, stack clash, CET.
   add_compile_options(-fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
   check_c_compiler_flag(-fcf-protection SL_HAVE_CET)
   if(SL_HAVE_CET AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Draws a bar chart as SVG. */
 #include "chart.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads messages from a terminal or a pipe; editing is libedit's. */
 #include "chat_input.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens model and engine from a command's options, and reads prompts from files. */
 #include "compute.h"
 
 #include <string.h>

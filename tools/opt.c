@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses options by a command's table, and prints help and man page from it. */
 #include "opt.h"
 
 #include <ctype.h>

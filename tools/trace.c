@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the steps of an engine as a Chrome trace. */
 #include "trace.h"
 
 #include <errno.h>

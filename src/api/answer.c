@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds a whole answer from its events, and writes it as chat or responses JSON. */
 #include "api/answer.h"
 
 #include <stdio.h>

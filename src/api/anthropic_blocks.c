@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The content blocks of Anthropic's messages: each kind is checked and read into the template's
+ * form. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of request fields, and the checks that read a body by it. */
 #include "api/field.h"
 
 #include <stdio.h>

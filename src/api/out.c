@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The parts that JSON answers share: usage, timings, text, token ids, logprobs,
+ * progress, and the frame of an event. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stored responses and usage rows in SQLite: the statements, and closing after an error. */
 #include "api/store.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes the text out of {"input": "..."} while it streams, however it was cut. */
 #include "api/unwrap.h"
 
 #include <string.h>

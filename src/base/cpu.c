@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what this CPU can do, and the cap that SL_CPU sets. */
 #include "base/cpu.h"
 
 #include <stdatomic.h>

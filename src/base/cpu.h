@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this CPU can do, as the ISA bundles of HOUSE 5.8. */
+/* What this CPU can do, as bundles of instruction sets (docs/house.md, Kernels). */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 

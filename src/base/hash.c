@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* XXH3-64, by the xxHash library. */
 #include "base/hash.h"
 
 #define XXH_INLINE_ALL /* no library to link: cross builds have none */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes lines to stderr, one write for each; the level is one atomic. */
 #include "base/log.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on stderr: `sluice: text`. Rooms below engine log only what HOUSE 5.2 allows. */
+/* Lines on stderr: `sluice: text`. docs/house.md (Borders) says which rooms
+ * may log. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only allocator (HOUSE 5.5): aligned, counted by tag, and able to fail on request for tests. */
+/* The only allocator (docs/house.md, Memory): aligned, counted by tag, and able to fail on request for tests. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 

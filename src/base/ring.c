@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The bounded queue and the snapshot of counters; ring.h says how they stay correct. */
 #include "base/ring.h"
 
 #include <string.h>

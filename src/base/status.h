@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status and error text: the one scheme by which a function says that it failed (HOUSE 5.4).
+/* Status and error text: the one scheme by which a function says that it failed (docs/house.md,
+ * Errors).
  *
  * Every function that can fail returns sl_status and takes an sl_err* last (NULL allowed). The list of codes is in include/sluice.h.
  * ASSERT is for broken invariants of the program only; nothing that a file, a request or a machine can do may reach it.

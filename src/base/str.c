@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Growing strings: an append that fails marks the string and leaves it as it was. */
 #include "base/str.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hands a tap to the model of an engine. */
 #include "engine/tap.h"
 
 #include "engine/engine_internal.h"

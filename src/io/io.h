@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model files: bytes -> named, checked tensor views and metadata. GGUF v3 (split files too) and Hugging Face folders (safetensors).
  *
- * What this room refuses to do: run anything, open anything but the files named in io/open.c (no .bin, .pt, .py), trust a number.
- * Every offset, count and size was checked against the mapped bytes before it is handed out.
+ * What this room refuses to do: run anything, open other files than io_open lists below (no .bin,
+ * .pt, .py), trust a number. Every offset, count and size was checked against the mapped bytes before it is handed out.
  */
 #ifndef IO_IO_H
 #define IO_IO_H

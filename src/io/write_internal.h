@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The state of a file being written, shared by the writers of GGUF and safetensors. */
 #ifndef IO_WRITE_INTERNAL_H
 #define IO_WRITE_INTERNAL_H
 

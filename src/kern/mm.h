@@ -5,7 +5,7 @@
  *     y[j][r] = sum_k w[r][k] * x[tok(j)][k]    r: rows of the matrix, j: 0 .. n_tok-1,
  *                                               tok(j) = idx ? idx[j] : j
  *
- * Weights are packed once, at load, into tiles of 16 rows ("R16K4", PERF.md): a 64-byte line holds
+ * Weights are packed once, at load, into tiles of 16 rows ("R16K4"): a 64-byte line holds
  * the 16 rows of a tile for 4 consecutive k (8 k for 4-bit codes), K ascending, scales before the
  * lines that they scale, one tile after another: a worker that owns a range of tiles reads one
  * strictly sequential stream, at batch 1 and in prefill alike. The packed form of a storage type is

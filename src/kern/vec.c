@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the variants of the streaming kernels for this CPU. */
 #include "kern/vec.h"
 
 #include "base/cpu.h"

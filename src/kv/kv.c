@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of blocks: allocation, reference counts, and eviction when none is free. */
 #include "kv/kv.h"
 
 #include <string.h>

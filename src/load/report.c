@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Results of load runs as a table, JSON and an HTML page with charts. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Means and percentiles of measured times. */
 #include <math.h>
 #include <stdlib.h>
 

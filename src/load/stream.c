@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads an answer as it arrives: events or one JSON body, tokens and their times. */
 #include <stdio.h>
 #include <string.h>
 

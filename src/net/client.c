@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP client over libcurl's multi interface, driven by one epoll set. */
 #include "net/client.h"
 
 #include <curl/curl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256, constant-time comparison and random bytes by GnuTLS; the lock by pthread. */
 #include "net/crypt.h"
 
 #include <gnutls/crypto.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Carries events from the engine's thread to the net thread: a byte ring and one wake-up. */
 #include "net/feed.h"
 
 sl_status net_feed_init(struct net_feed *f, struct net_req *r, size_t bytes, bool lazy, sl_err *err)

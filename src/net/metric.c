@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counters and histograms, and their text for Prometheus. */
 #include "net/metric.h"
 
 void net_hist_add_n(struct net_hist *h, double v, int n)

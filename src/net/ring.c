@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The ring of bytes between one producer and one consumer. */
 #include "net/ring.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Gives up privileges, files (Landlock) and system calls (a seccomp filter). */
 #include "os/sandbox.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names and priors of the engine's constants, choosing a set, and fitting. */
 #include "plan/consts.h"
 
 #include <math.h>

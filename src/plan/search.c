@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tries every layout: those that fit in memory are timed and kept if they are on the front. */
 #include "plan/search.h"
 
 #include <ctype.h>

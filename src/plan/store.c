@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes the file of constants. */
 #include "plan/store.h"
 
 #include <math.h>

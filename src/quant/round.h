@@ -32,7 +32,8 @@ void quant_round_int(enum quant_type t, const float *x, const float *weight, int
 void quant_round_fp4(enum quant_type t, const float *x, const float *weight, int64_t n, float mul,
                      bool search, struct quant_codes *out);
 
-/* e2m1 code of v (saturating at 6) and the value of a code. Ties as in FORMATS: up at 0.75, 1.75, 3.5, down elsewhere. */
+/* e2m1 code of v (saturating at 6) and the value of a code. Ties go up at 0.75, 1.75 and
+ * 3.5, down elsewhere. */
 int quant_e2m1(float v);
 float quant_e2m1_value(int code);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Averages of step times by number of sequences and prompt tokens; sched/cost.h has the model. */
 #include "sched/cost.h"
 
 #include <math.h>

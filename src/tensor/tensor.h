@@ -59,7 +59,8 @@ int64_t tensor_rows(const struct tensor *t);
 /* Bytes of n contiguous weights; n must be a multiple of the block. False on overflow. */
 bool tensor_bytes(enum tensor_dtype t, uint64_t n, uint64_t *out);
 
-/* The reference dequantiser, bit-exact with FORMATS 4.8 (and gguf-py): n weights (a multiple of the block) from src to dst.
+/* The reference dequantiser, bit-exact with docs/formats.md ("Blocks of GGUF types")
+ * and gguf-py: n weights (a multiple of the block) from src to dst.
  * src needs no alignment. Only for types where tensor_dtype_is_weight. Pure. */
 void tensor_dequant(enum tensor_dtype t, const void *src, int64_t n, float *dst);
 

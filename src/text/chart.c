@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lays out and draws line and bar charts as SVG. */
 #include "text/chart.h"
 
 #include <math.h>

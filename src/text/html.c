@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Escapes text for HTML. */
 #include "text/html.h"
 
 void text_html_escape(struct str *out, const char *z)

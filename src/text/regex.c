@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Rewrites Oniguruma's syntax for PCRE2, compiles it and finds matches. */
 #include "text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

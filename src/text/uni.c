@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Properties and case of code points, by utf8proc. */
 #include "text/uni.h"
 
 #include <utf8proc.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks, counts and steps through UTF-8. */
 #include "text/utf8.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a tokenizer, its added tokens, and looking tokens up. */
 #include "tok/tok.h"
 
 #include <stdio.h>

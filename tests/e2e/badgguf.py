@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GGUF writer that can be told to lie, and the table of bad GGUF files (RELIABILITY F2, F6, F8, F9).
+"""A GGUF writer that can be told to lie, and the table of bad GGUF files (docs/reliability.md F2, F6, F8, F9).
 
 kinds() yields (name, bytes, also_inspect): also_inspect is false where the file is well formed and only cannot
 be run, so `inspect` may accept it.

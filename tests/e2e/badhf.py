@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad Hugging Face folders (RELIABILITY F4, F5, F8, F9): each kind is {file name: bytes}.
+"""Bad Hugging Face folders (docs/reliability.md F4, F5, F8, F9): each kind is {file name: bytes}.
 
 structure() yields what no reader may accept, meaning() what is well formed but cannot be run.
 """

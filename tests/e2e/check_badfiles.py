@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bad model files: one clear line, exit 1, in time, in little memory (RELIABILITY F1, F2, F4, F6, F8, F9, F12).
+"""Bad model files: one clear line, exit 1, in time, in little memory (docs/reliability.md F1, F2, F4, F6, F8, F9, F12).
 
   check_badfiles.py [BUILD [KIND...]]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The harness of the kernel checks (HOUSE 5.8): memory that ends at a guard page, faults turned
+/* The harness of the kernel checks (docs/house.md): memory that ends at a guard page, faults turned
  * into failures, seeded numbers. A row of kern_list.h needs a check_<op> here: it compares one
  * variant with the reference. */
 #ifndef CHECK_H

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# RELIABILITY S5: what the linker and the compiler were asked for is in the program.   hardening.sh BUILD
+# docs/reliability.md S5: what the linker and the compiler were asked for is in the program.   hardening.sh BUILD
 set -eu
 build=$1
 exe=$build/sluice

@@ -111,7 +111,7 @@ def no_special(t):
 
 
 def from_gguf(path):
-    """The rules of FORMATS 4.11 for tokenizer.ggml.pre, from the file's vocabulary."""
+    """The rules of docs/formats.md (Tokenizers) for tokenizer.ggml.pre, from the file's vocabulary."""
     import gguf
     from tiny_tok import FAMILY
     from tokenizers import normalizers

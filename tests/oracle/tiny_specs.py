@@ -341,7 +341,7 @@ QUANT = {
                                             **YARN)),
         types={"token_embd": "Q8_0", "output": "Q8_0", "ffn_gate_exps": "MXFP4",
                "ffn_up_exps": "MXFP4", "ffn_down_exps": "MXFP4", "*": "Q8_0"}),
-    # every type of FORMATS 4.8 in one dense model
+    # every type of docs/formats.md ("Blocks of GGUF types") in one dense model
     "q_all": dict(
         dtype="F32", tok="llama-bpe",
         config=llama(hidden_size=256, intermediate_size=256, num_hidden_layers=2, head_dim=40,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same result whatever the company (RELIABILITY N1, N3, K6, K8, K10): every row of logits that
+/* The same result whatever the company (docs/reliability.md N1, N3, K6, K8, K10): every row of logits that
  * a request sees is compared, bit for bit, with the row that it sees alone. A trial draws threads
  * (1 to 4), chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context,
  * so that requests are preempted and computed again), scattered blocks, the prefix tree on or off
@@ -122,7 +122,7 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
     must(sl_engine_open(m, &o, &e, &err), &err);
     e->tap = tap;
     e->tap_user = t;
-    e->pool.on_free = poison; /* RELIABILITY K10: nobody reads a freed block */
+    e->pool.on_free = poison; /* docs/reliability.md K10: nobody reads a freed block */
     e->pool.user = e;
     return e;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every GGUF key that the models read, with every value type and with hostile values (RELIABILITY
- * F7, F8): taken or refused by name, and what is taken lies in its range, so that nothing
+/* Every GGUF key that the models read, with every value type and with hostile values
+ * (docs/reliability.md F7, F8): taken or refused by name, and what is taken lies in its range, so that nothing
  * downstream divides by zero or allocates by a number from the file. */
 #include <math.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Small floats, sizes, bounded reading, allocation, arenas, strings, random numbers, hashes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -272,7 +272,7 @@ TEST(engine_queue_is_bounded)
     rig_close(&r);
 }
 
-TEST(engine_refuses_bad_requests_by_field) /* RELIABILITY P1, P5 */
+TEST(engine_refuses_bad_requests_by_field) /* docs/reliability.md P1, P5 */
 {
     struct rig r;
     struct got g;
@@ -324,7 +324,7 @@ TEST(engine_refuses_bad_requests_by_field) /* RELIABILITY P1, P5 */
     rig_close(&r);
 }
 
-TEST(engine_refuses_ids_outside_the_vocabulary_and_bad_lists) /* RELIABILITY P5 */
+TEST(engine_refuses_ids_outside_the_vocabulary_and_bad_lists) /* docs/reliability.md P5 */
 {
     struct rig r;
     struct got g;
@@ -469,7 +469,7 @@ TEST(engine_marks_control_tokens_and_tells_ends)
     rig_close(&r);
 }
 
-TEST(engine_ends_one_request_alone_when_its_output_is_not_a_number) /* RELIABILITY K15 */
+TEST(engine_ends_one_request_alone_when_its_output_is_not_a_number) /* docs/reliability.md K15 */
 {
     struct rig r;
     struct got bad, good;
@@ -604,7 +604,7 @@ static sl_status whole_life(const char *path, struct got *g)
     return st;
 }
 
-TEST(engine_survives_every_failing_allocation) /* RELIABILITY S1 */
+TEST(engine_survives_every_failing_allocation) /* docs/reliability.md S1 */
 {
     char path[1024];
     snprintf(path, sizeof path, "%s", tiny("qwen3_moe.gguf"));

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The sampler: distributions, seeds, penalties, logprobs and stop strings. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +176,7 @@ TEST(engine_penalties_and_bias_change_the_choice)
     rig_close(&r);
 }
 
-TEST(engine_degenerate_logits_give_a_valid_id_or_an_error) /* RELIABILITY P6 */
+TEST(engine_degenerate_logits_give_a_valid_id_or_an_error) /* docs/reliability.md P6 */
 {
     struct rig r;
     uint64_t rng = 9;
@@ -216,7 +217,7 @@ TEST(engine_degenerate_logits_give_a_valid_id_or_an_error) /* RELIABILITY P6 */
     rig_close(&r);
 }
 
-TEST(engine_logprobs_sum_to_one_and_are_sorted) /* RELIABILITY N8 */
+TEST(engine_logprobs_sum_to_one_and_are_sorted) /* docs/reliability.md N8 */
 {
     enum { V = 20 };
     float logit[V];
@@ -278,7 +279,7 @@ static void feed(const char *s, const char *const *stop, int n_stop, uint64_t *r
     str_fini(&st.held);
 }
 
-TEST(engine_stop_strings_are_exact_in_any_pieces) /* RELIABILITY A4 */
+TEST(engine_stop_strings_are_exact_in_any_pieces) /* docs/reliability.md A4 */
 {
     static const char *const stops[] = {"ab", "aab", "ba", "abcabc", "c", "aaa", "bcb", "cc"};
     uint64_t rng = 7;

@@ -193,7 +193,7 @@ TEST(engine_prefix_hits_are_salted_counted_and_can_be_refused)
     assert_int_equal(b.n_cached, 96);
     assert_memory_equal(a.tok, b.tok, sizeof a.tok);
     q = base(&b, 100);
-    q.cache_salt = 7; /* RELIABILITY K7 */
+    q.cache_salt = 7; /* docs/reliability.md K7 */
     ask(r.e, &q);
     assert_int_equal(b.n_cached, 0);
     assert_memory_equal(a.tok, b.tok, sizeof a.tok);
@@ -238,7 +238,7 @@ TEST(engine_computes_a_prefix_once_for_requests_that_come_together)
     rig_close(&r);
 }
 
-TEST(engine_ends_a_request_at_its_deadline) /* RELIABILITY K4 */
+TEST(engine_ends_a_request_at_its_deadline) /* docs/reliability.md K4 */
 {
     struct rig r;
     static struct got a, b;
@@ -278,7 +278,7 @@ static void run_beside_fault(struct rig *r, struct got *b, const int32_t *other)
     drain(r->e);
 }
 
-TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* RELIABILITY K15 */
+TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* docs/reliability.md K15 */
 {
     struct rig r;
     static struct got a, b, c;
@@ -306,7 +306,7 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* REL
     rig_close(&r);
 }
 
-TEST(engine_leaves_a_cancelled_request_within_two_steps) /* RELIABILITY H8 */
+TEST(engine_leaves_a_cancelled_request_within_two_steps) /* docs/reliability.md H8 */
 {
     struct rig r;
     static struct got a;
@@ -333,7 +333,7 @@ TEST(engine_leaves_a_cancelled_request_within_two_steps) /* RELIABILITY H8 */
 }
 
 /* The same at any block and any step of the prompt: nobody else's tokens change. */
-TEST(engine_faults_at_any_place_hurt_one_request) /* RELIABILITY K15 */
+TEST(engine_faults_at_any_place_hurt_one_request) /* docs/reliability.md K15 */
 {
     struct rig r;
     static struct got a, b, want, c;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Block tables of sequences: growing, sharing, trimming, forking. */
 #include <string.h>
 
 #include "base/rng.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the tests that registered themselves; an argument selects by part of a name. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files: mapping, writing aside and renaming, refusing what is not a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The worker team: every worker runs once, barriers hold, work is split completely. */
 #include "test.h"
 
 #include <stdio.h>

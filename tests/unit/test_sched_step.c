@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the scheduler puts into a step: answers first, chunks, preemption, fairness. */
 #include <string.h>
 
 #include "sched/sched.h"

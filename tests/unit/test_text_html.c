@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Escaping for HTML. */
 #include "base/str.h"
 #include "test.h"
 #include "text/html.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The JSON reader and writer: what is refused, and what comes back unchanged. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The template interpreter against Jinja's answers, and hostile templates. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -279,7 +280,7 @@ static void repeat(struct str *s, const char *z, int n)
         str_puts(s, z);
 }
 
-/* RELIABILITY T5: an error, within 100 ms of CPU. {A, n, B, m, C}: A n times, then B, then C m
+/* docs/reliability.md T5: an error, within 100 ms of CPU. {A, n, B, m, C}: A n times, then B, then C m
  * times. */
 /* clang-format off */
 static const struct {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tokenizers of both kinds: ids, streaming text, hostile files, time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,7 +322,7 @@ TEST(tok_stream_gives_whole_code_points_only)
     tok_close(t);
 }
 
-/* RELIABILITY T4. Each is a change to a good file; all are refused with one line that names the
+/* docs/reliability.md T4. Each is a change to a good file; all are refused with one line that names the
  * place. */
 /* clang-format off */
 static const struct {
@@ -574,7 +575,7 @@ TEST(nfc_composes_orders_and_is_linear)
     free(p);
 }
 
-/* RELIABILITY T1, coarsely: sixteen times the text in at most 2.3^4 times the CPU time. */
+/* docs/reliability.md T1, coarsely: sixteen times the text in at most 2.3^4 times the CPU time. */
 TEST(tok_one_long_word_is_near_linear)
 {
     tok *t = standard("", BYTES ADDED, NULL);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic peaks in plain C: loops of independent sums. */
 #include "kern/vec.h"
 
 double kern_peak_i8_ref(int n)

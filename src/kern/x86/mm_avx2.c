@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of code formats with AVX2. Products of u8 codes and s8 activations are summed in s16 as
- * long as the largest code allows it (PERF.md E0.3): 8 lines up to 15, 4 up to 31, 2 up to 63.
+ * long as the largest code allows it: 8 lines up to 15, 4 up to 31, 2 up to 63.
  * Eight-bit codes are multiplied as their upper and their lower four bits. */
 #include <immintrin.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The vector operations that tmpl/vec.inc is written in, with AVX-512. */
 #ifndef KERN_SIMD_AVX512_H
 #define KERN_SIMD_AVX512_H
 

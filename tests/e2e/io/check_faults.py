@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults around files: failing allocations (RELIABILITY S1), failing and short system calls (F11), code in the model folder (F13), a file
+"""Faults around files: failing allocations (docs/reliability.md S1), failing and short system calls (F11), code in the model folder (F13), a file
 that is cut while it is read (F10), a kill in the middle of quantising and packing.
 
   check_faults.py BUILD [alloc|calls|code|cut|kill]...

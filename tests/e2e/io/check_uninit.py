@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No output depends on memory that nobody wrote (RELIABILITY F14): every command gives the same bytes when fresh memory holds 0x00, 0x55
+"""No output depends on memory that nobody wrote (docs/reliability.md F14): every command gives the same bytes when fresh memory holds 0x00, 0x55
 and 0xff, and valgrind, where it is installed, finds no use of an uninitialised value.
 
   check_uninit.py BUILD [NAME]..."""

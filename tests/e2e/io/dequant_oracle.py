@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the reference dequantisers with gguf-py, bit for bit, on random blocks (RELIABILITY N5).
+"""Compare the reference dequantisers with gguf-py, bit for bit, on random blocks (docs/reliability.md N5).
 
 dequant_oracle.py DEQUANT_CAT [BLOCKS]   compare, 1000000 blocks of each type unless told otherwise
 dequant_oracle.py --golden               print the table of tests/unit/test_tensor_dequant.c
