@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice: the public C API, and the only installed header.
  *
- * A model is what was read from disk: weights, tokenizer, chat template. An engine runs one model: it owns the KV cache and the worker
- * threads. A request is one prompt that an engine continues. Requests are decoded together; what one returns depends on nothing else
- * that runs beside it.
+ * A model is what was read from disk: weights, tokenizer, chat template. An engine runs one model:
+ * it owns the KV cache and the worker threads. A request is one prompt that an engine continues.
+ * Requests are decoded together; what one returns depends on nothing else that runs beside it.
  *
  *     sl_model *m; sl_engine *e; uint64_t id; sl_err err;
  *     sl_model_open("demo", NULL, &m, &err);
  *     sl_engine_open(m, NULL, &e, &err);
- *     sl_submit(e, &(sl_request){.text = "Once upon", .max_tokens = 32, .on_event = print, .user = stdout}, &id, &err);
+ *     sl_request r = {.text = "Once upon", .max_tokens = 32, .on_event = print, .user = stdout};
+ *     sl_submit(e, &r, &id, &err);
  *     while (sl_pending(e)) sl_step(e, &err);
  *     sl_engine_close(e); sl_model_close(m);
  *
  * The whole of it is docs/examples/hello.c, which the tests compile and run.
  *
- * Errors: every function that can fail returns an sl_status and fills *err when err is not NULL. Nothing aborts on bad input.
- * Threads: sl_step, sl_wait, sl_warm, sl_score, sl_logits, sl_probe and sl_engine_close belong to one thread at a time, the engine thread;
- * sl_submit, sl_cancel, sl_pending, sl_wake, sl_drop_cache, sl_stats_get and sl_engine_info_get may be called by any thread while it works.
- * Events are given by the engine thread, inside sl_step. A model is read-only after it was opened and may be shared.
+ * Errors: every function that can fail returns an sl_status and fills *err when err is not NULL.
+ * Nothing aborts on bad input.
+ * Threads: sl_step, sl_wait, sl_warm, sl_score, sl_logits, sl_probe and sl_engine_close belong to
+ * one thread at a time, the engine thread; sl_submit, sl_cancel, sl_pending, sl_wake,
+ * sl_drop_cache, sl_stats_get and sl_engine_info_get may be called by any thread while it works.
+ * Events are given by the engine thread, inside sl_step. A model is read-only after it was opened
+ * and may be shared.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -81,18 +85,22 @@ SL_API int sl_status_http(sl_status code);
 
 /* ---- models ---- */
 
-/* Packed files: the weights in the layout that the kernels read, to be mapped and run at once (docs/formats.md). One is used when it lies beside
- * the model ("MODEL.packed") or in $XDG_CACHE_HOME/sluice/pack (~/.cache/sluice/pack) and its source's sizes, times and contents are still the same. */
+/* Packed files: the weights in the layout that the kernels read, to be mapped and run at once
+ * (docs/formats.md). One is used when it lies beside the model ("MODEL.packed") or in
+ * $XDG_CACHE_HOME/sluice/pack (~/.cache/sluice/pack) and its source's sizes, times and contents are
+ * still the same. */
 typedef enum sl_pack_cache {
     SL_PACK_USE,      /* use one that fits; keep none */
-    SL_PACK_BESIDE,   /* where none fits the first engine writes one beside the model, and runs from it */
+    SL_PACK_BESIDE,   /* where none fits the first engine writes one beside the model, and runs from
+                         it */
     SL_PACK_IN_CACHE, /* the same in the cache folder */
     SL_PACK_IGNORE    /* take the source whatever lies there */
 } sl_pack_cache;
 
 typedef struct sl_model_opts {
     int vocab_only; /* 1 = tokenizer and template only: weights are not opened and may be missing */
-    /* Called from sl_model_open and sl_engine_open while they work, at most ten times a second; NULL = silent.
+    /* Called from sl_model_open and sl_engine_open while they work, at most ten times a second;
+     * NULL = silent.
      * what: static text; done and total in bytes. Return 1 to stop (SL_CANCELLED). */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
@@ -101,9 +109,11 @@ typedef struct sl_model_opts {
                                        instead of all that the model brings */
 } sl_model_opts;
 
-/* Open MODEL: a .gguf file (any part of a split one), a packed file, a Hugging Face directory, or a name that is looked up in $SLUICE_MODELS,
- * ~/.local/share/sluice/models and the install's share directory; "demo" or NULL is the model that comes with sluice.
- * Errors: NOTFOUND, IO, FORMAT (names file, field and byte), UNSUPPORTED (names the architecture, type or template line), NOMEM.
+/* Open MODEL: a .gguf file (any part of a split one), a packed file, a Hugging Face directory, or a
+ * name that is looked up in $SLUICE_MODELS, ~/.local/share/sluice/models and the install's share
+ * directory; "demo" or NULL is the model that comes with sluice.
+ * Errors: NOTFOUND, IO, FORMAT (names file, field and byte), UNSUPPORTED (names the architecture,
+ * type or template line), NOMEM.
  * Memory: files are mapped. Close with sl_model_close after every engine on it was closed. */
 SL_API sl_status sl_model_open(const char *model, const sl_model_opts *opts, sl_model **out,
                                sl_err *err) SL_MUST_USE;
@@ -121,10 +131,10 @@ typedef struct sl_model_info {
     int bos, eos;                /* -1 = none */
     int add_bos;                 /* the files wish BOS in front of raw text */
     int has_tokenizer, has_template;
-    const char *chat_template; /* its source, NUL-terminated; NULL = none */
+    const char *chat_template;       /* its source, NUL-terminated; NULL = none */
     const char *chat_template_tools; /* that of conversations with tools: the one named tool_use
                                         where there is one, else the same */
-    int n_embd;                /* numbers in the vector of a token; 0 = not known */
+    int n_embd;                      /* numbers in the vector of a token; 0 = not known */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
 
@@ -141,10 +151,12 @@ typedef struct sl_pack_info {
     int n_matrix;
     double ms;
 } sl_pack_info;
-/* Write the packed file of a model. It appears under its name when it is whole. Errors: as sl_model_open and sl_engine_open; IO; REQUEST. */
+/* Write the packed file of a model. It appears under its name when it is whole. Errors: as
+ * sl_model_open and sl_engine_open; IO; REQUEST. */
 SL_API sl_status sl_pack(const char *name, const char *dst, const sl_pack_opts *opts,
                          sl_pack_info *out, sl_err *err) SL_MUST_USE;
-/* Read a packed file whole and hold every matrix against its checksum. FORMAT names the first that is wrong. */
+/* Read a packed file whole and hold every matrix against its checksum. FORMAT names the first that
+ * is wrong. */
 SL_API sl_status sl_pack_check(const char *path, const sl_pack_opts *opts, sl_pack_info *out,
                                sl_err *err) SL_MUST_USE;
 
@@ -156,7 +168,8 @@ enum {
 };
 
 /* Text to ids. *ids is malloc-like memory: free with sl_free. Linear in n.
- * Errors: NOTFOUND (the model has no tokenizer), REQUEST (text is not UTF-8: names the byte), NOMEM. Threads: any. */
+ * Errors: NOTFOUND (the model has no tokenizer), REQUEST (text is not UTF-8: names the byte),
+ * NOMEM. Threads: any. */
 SL_API sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags,
                              int32_t **ids, int *n_ids, sl_err *err) SL_MUST_USE;
 
@@ -181,7 +194,7 @@ SL_API sl_status sl_detokenize(const sl_model *m, const int32_t *ids, int n_ids,
 typedef struct sl_chat {
     const char *messages, *tools, *kwargs;
     int no_generation_prompt;
-    int max_ids; /* more tokens than this are LIMIT; 0 = no limit */
+    int max_ids;     /* more tokens than this are LIMIT; 0 = no limit */
     const char *cut; /* NULL, or a mark that ends in a space and stands at the end of the last
                         message: the prompt ends before it. Where the template took that space away,
                         white space before it goes too. REQUEST when the rendered text does not
@@ -208,14 +221,18 @@ typedef enum sl_grammar_kind {
                                     no schema */
 } sl_grammar_kind;
 
-/* Compile a grammar for the vocabulary of m. It is immutable and counted: one reference is the caller's, each request that uses it has its own.
- * Errors: REQUEST (names the keyword and its path, or line and column), LIMIT (size, depth, time), UNSUPPORTED, NOTFOUND (no tokenizer), NOMEM.
+/* Compile a grammar for the vocabulary of m. It is immutable and counted: one reference is the
+ * caller's, each request that uses it has its own.
+ * Errors: REQUEST (names the keyword and its path, or line and column), LIMIT (size, depth, time),
+ * UNSUPPORTED, NOTFOUND (no tokenizer), NOMEM.
  * Threads: any. */
 SL_API sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char *text,
                                     size_t n, sl_grammar **out, sl_err *err) SL_MUST_USE;
-SL_API sl_grammar *sl_grammar_ref(sl_grammar *g); /* one more reference; returns g. NULL is legal. Threads: any */
+SL_API sl_grammar *
+sl_grammar_ref(sl_grammar *g); /* one more reference; returns g. NULL is legal. Threads: any */
 SL_API void sl_grammar_unref(sl_grammar *g); /* NULL is legal. Threads: any */
-/* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more). Threads: any. */
+/* Memory of the grammar and of what its users made it compute so far (at most about 16 MiB more).
+ * Threads: any. */
 SL_API size_t sl_grammar_bytes(const sl_grammar *g);
 /* What a loose schema does not hold, as places in it ("#/properties/a/uniqueItems, #/not"); ""
  * = all is held. Lives as long as g. Threads: any. */
@@ -228,11 +245,11 @@ typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl
 
 /* One step, for traces. */
 typedef struct sl_step_record {
-    uint64_t n;            /* number of the step, from 1 */
-    int64_t t0_ns;         /* monotonic clock when it began */
+    uint64_t n;                             /* number of the step, from 1 */
+    int64_t t0_ns;                          /* monotonic clock when it began */
     int64_t plan_ns, compute_ns, sample_ns; /* its parts: schedule, model, tokens and events */
-    int n_decode, n_prompt; /* tokens: of answers, of prompts */
-    int n_seq;             /* sequences in the step */
+    int n_decode, n_prompt;                 /* tokens: of answers, of prompts */
+    int n_seq;                              /* sequences in the step */
     int n_running, n_waiting, n_preempt;
     int64_t kv_used_tok;
 } sl_step_record;
@@ -243,37 +260,44 @@ typedef struct sl_engine_opts {
     int n_seq_max;     /* sequences decoded together; 0 = 32 */
     int n_chunk;       /* prompt tokens per step; 0 = 512 */
     int n_queue_max;   /* requests that wait; 0 = 256 */
-    int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want it and memory allows */
-    sl_acts acts;      /* precision of the activations of quantised products; F32 is the reference mode, which AUTO takes for small models (512 columns) */
-    sl_kv kv;          /* KV cache type; AUTO = bf16 or f16 by the CPU, f32 in the reference mode */
-    int no_reuse;      /* 1 = no prefix cache: never start from the KV that another request left (measurements) */
+    int64_t kv_tokens; /* KV cache in tokens, all sequences; 0 = n_ctx, and more where batches want
+                          it and memory allows */
+    sl_acts acts; /* precision of the activations of quantised products; F32 is the reference mode,
+                     which AUTO takes for small models (512 columns) */
+    sl_kv kv;     /* KV cache type; AUTO = bf16 or f16 by the CPU, f32 in the reference mode */
+    int no_reuse; /* 1 = no prefix cache: never start from the KV that another request left
+                     (measurements) */
     int no_hugepages;
     const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL = the
                            environment's SL_DEVICE, or the CPU */
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
-    /* called by the engine thread after every step; NULL = not. Must not call back into the engine. */
+    /* called by the engine thread after every step; NULL = not. Must not call back into the
+     * engine. */
     void (*on_step)(void *step_user, const sl_step_record *step);
     void *step_user;
 } sl_engine_opts;
 
-/* Pack the weights for this CPU, reserve the KV cache and start the workers. After this returns OK no step allocates.
- * Errors: NOMEM (says what was needed and what there is), UNSUPPORTED, FORMAT (a tensor that is missing or misshapen), CANCELLED. */
+/* Pack the weights for this CPU, reserve the KV cache and start the workers. After this returns OK
+ * no step allocates.
+ * Errors: NOMEM (says what was needed and what there is), UNSUPPORTED, FORMAT (a tensor that is
+ * missing or misshapen), CANCELLED. */
 SL_API sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **out,
                                 sl_err *err) SL_MUST_USE;
-SL_API void sl_engine_close(sl_engine *e); /* NULL is legal; open requests end with CANCELLED events */
+SL_API void
+sl_engine_close(sl_engine *e); /* NULL is legal; open requests end with CANCELLED events */
 
 typedef struct sl_engine_info {
     int n_thread, n_ctx, n_seq_max;
     int64_t kv_tokens;
-    const char *isa;  /* "avx512vnni", "avx2", "neon", "ref", ... */
-    const char *acts; /* "auto" (by format and place), "int8", "bf16", "f32" */
-    const char *kv;   /* "bf16", ... */
+    const char *isa;         /* "avx512vnni", "avx2", "neon", "ref", ... */
+    const char *acts;        /* "auto" (by format and place), "int8", "bf16", "f32" */
+    const char *kv;          /* "bf16", ... */
     int64_t bytes_per_token; /* weight bytes that decoding one token at batch 1 reads */
     int64_t weight_bytes, kv_bytes, act_bytes, scratch_bytes;
     double pack_ms;
-    int packed; /* 1 = the weights are a packed file, mapped */
+    int packed;             /* 1 = the weights are a packed file, mapped */
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
@@ -318,26 +342,28 @@ typedef struct sl_logprob {
 } sl_logprob;
 
 typedef struct sl_event {
-    uint64_t id;        /* of the request */
-    int32_t token;      /* -1 = none in this event; the token that ended the answer is reported too, without text */
-    const char *text;   /* new text, whole code points only, may be empty; borrowed during the call */
+    uint64_t id;      /* of the request */
+    int32_t token;    /* -1 = none in this event; the token that ended the answer is reported too,
+                         without text */
+    const char *text; /* new text, whole code points only, may be empty; borrowed during the call */
     size_t n_text;
-    int index;          /* which sample, from 0 to n - 1 */
-    sl_finish finish;   /* != NONE: the last event of this sample */
-    sl_status status;   /* with FINISH_ERROR */
-    const char *error;  /* with FINISH_ERROR: one line */
-    float logprob;      /* of token, when asked for */
+    int index;             /* which sample, from 0 to n - 1 */
+    sl_finish finish;      /* != NONE: the last event of this sample */
+    sl_status status;      /* with FINISH_ERROR */
+    const char *error;     /* with FINISH_ERROR: one line */
+    float logprob;         /* of token, when asked for */
     const sl_logprob *top; /* n_top entries, best first */
     int n_top;
-    int n_prompt, n_token, n_cached; /* prompt tokens; tokens so far; prompt tokens taken from the prefix cache */
-    int n_done;                      /* prompt tokens computed or taken so far (want_progress) */
-    int prompt_pos;                  /* -1; echo_logprob: the event is of prompt token number prompt_pos */
-    const float *embedding;          /* embed: the vector; NULL otherwise; borrowed during the call */
+    int n_prompt, n_token,
+        n_cached;   /* prompt tokens; tokens so far; prompt tokens taken from the prefix cache */
+    int n_done;     /* prompt tokens computed or taken so far (want_progress) */
+    int prompt_pos; /* -1; echo_logprob: the event is of prompt token number prompt_pos */
+    const float *embedding; /* embed: the vector; NULL otherwise; borrowed during the call */
     int n_embedding;
     int64_t ttft_ns, done_ns; /* since submit; 0 before they are known; without tokens ttft_ns is
                                  when the prompt was computed */
-    int64_t queue_ns, prefill_ns;    /* submit to first admission; that to the first token */
-    int n_preempt;                   /* times it lost its KV blocks and was computed again */
+    int64_t queue_ns, prefill_ns; /* submit to first admission; that to the first token */
+    int n_preempt;                /* times it lost its KV blocks and was computed again */
     int stop;   /* with FINISH_STOP_STRING: which of the request's stop strings; -1 = a stop token.
                    Else no meaning */
     int is_end; /* 1: token ended the answer and is no part of it: an end of sequence or a stop
@@ -349,46 +375,59 @@ typedef struct sl_event {
 #define SL_MARK 0xff /* keep_special 2 */
 
 typedef struct sl_request {
-    const char *text;    /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
-    const int32_t *ids;  /* prompt ids; when not NULL they are used instead */
+    const char
+        *text; /* prompt, UTF-8 (raw text, special tokens recognised when special is 1); or */
+    const int32_t *ids; /* prompt ids; when not NULL they are used instead */
     int n_ids;
-    int special;         /* for text: as SL_TOK_SPECIAL */
-    int bos;             /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always, -1 = never */
-    int keep_special;    /* 0: special tokens have no text in the events; 1: they appear; 2: they
-                            appear, each between two bytes SL_MARK, which no other text
-                            holds */
-    int max_tokens;      /* 0 = until the context is full; -1 = none, with echo_logprob only */
-    int min_tokens;      /* no end-of-sequence or stop token before */
+    int special; /* for text: as SL_TOK_SPECIAL */
+    int bos; /* for text: 0 = BOS in front when the model's files wish it for raw text, 1 = always,
+                -1 = never */
+    int keep_special; /* 0: special tokens have no text in the events; 1: they appear; 2: they
+                         appear, each between two bytes SL_MARK, which no other text
+                         holds */
+    int max_tokens;   /* 0 = until the context is full; -1 = none, with echo_logprob only */
+    int min_tokens;   /* no end-of-sequence or stop token before */
     int ignore_eos;
-    const char *const *stop; /* up to 16 stop strings of 1 to 1024 bytes, never part of the text; the one that ends first counts */
+    const char *const *stop; /* up to 16 stop strings of 1 to 1024 bytes, never part of the text;
+                                the one that ends first counts */
     int n_stop;
     const int32_t *stop_ids; /* up to 64 */
     int n_stop_ids;
-    int n_logprob;       /* -1 = none (0 in a zeroed struct also means none: set want_logprob), up to 20 alternatives */
+    int n_logprob; /* -1 = none (0 in a zeroed struct also means none: set want_logprob), up to 20
+                      alternatives */
     int want_logprob;
     sl_sampling sampling;
-    void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step; may call sl_submit and sl_cancel. NULL = silent */
+    void (*on_event)(void *user, const sl_event *ev); /* called inside sl_step; may call sl_submit
+                                                         and sl_cancel. NULL = silent */
     void *user;
-    int n;               /* samples of one prompt, up to 128; 0 = 1; they share the prompt's KV blocks. Each has its own last event */
-    int priority;        /* -100 to 100, higher first; a request that waits gains on higher ones, so that none starves */
-    int64_t timeout_ms;  /* since submit; past it every sample ends with FINISH_ERROR, TIMEOUT; 0 = none */
-    uint64_t owner;      /* whose it is: owners that wait get equal shares of the tokens; 0 = nobody in particular */
+    int n; /* samples of one prompt, up to 128; 0 = 1; they share the prompt's KV blocks. Each has
+              its own last event */
+    int priority; /* -100 to 100, higher first; a request that waits gains on higher ones, so that
+                     none starves */
+    int64_t timeout_ms; /* since submit; past it every sample ends with FINISH_ERROR, TIMEOUT; 0 =
+                           none */
+    uint64_t owner; /* whose it is: owners that wait get equal shares of the tokens; 0 = nobody in
+                       particular */
     uint64_t cache_salt; /* prefix cache: only requests of the same salt share blocks */
     int no_cache;        /* neither start from the prefix cache nor leave anything there */
-    int echo_logprob;    /* first one event for every prompt token, of sample 0: token, prompt_pos, and with want_logprob logprob and top (the
-                            first token has none: n_top 0, logprob 0). The prefix cache is not read */
-    sl_grammar *grammar; /* NULL, or what the answer must match; the request takes a reference of its own */
-    int embed;           /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not normalised), finish STOP */
-    int want_progress;   /* an event without token after each piece of the prompt */
+    int echo_logprob; /* first one event for every prompt token, of sample 0: token, prompt_pos, and
+                         with want_logprob logprob and top (the first token has none: n_top 0,
+                         logprob 0). The prefix cache is not read */
+    sl_grammar *
+        grammar; /* NULL, or what the answer must match; the request takes a reference of its own */
+    int embed; /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not
+                  normalised), finish STOP */
+    int want_progress; /* an event without token after each piece of the prompt */
 } sl_request;
 
 /* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
  * calling thread. Errors: REQUEST (names the field), LIMIT (the prompt is longer than the context:
  * both numbers), BUSY (the queue is full: found before any text is read), NOTFOUND (text without a
  * tokenizer), NOMEM, DEVICE (see sl_step). Threads: any. */
-SL_API sl_status sl_submit(sl_engine *e, const sl_request *req, uint64_t *id, sl_err *err)
-    SL_MUST_USE;
-/* End all samples of a request within the next two steps; their last events say CANCELLED. Unknown ids are ignored. Threads: any. */
+SL_API sl_status sl_submit(sl_engine *e, const sl_request *req, uint64_t *id,
+                           sl_err *err) SL_MUST_USE;
+/* End all samples of a request within the next two steps; their last events say CANCELLED. Unknown
+ * ids are ignored. Threads: any. */
 SL_API void sl_cancel(sl_engine *e, uint64_t id);
 /* Requests that have not finished. Threads: any. */
 SL_API int sl_pending(const sl_engine *e);
@@ -417,29 +456,32 @@ SL_API void sl_drop_cache(sl_engine *e);
 typedef struct sl_stats {
     uint64_t n_step, n_prompt_tok, n_decode_tok;
     int n_running, n_waiting;
-    int64_t kv_used_tok, kv_total_tok;      /* used: by running requests; shared blocks count once */
+    int64_t kv_used_tok, kv_total_tok; /* used: by running requests; shared blocks count once */
     int64_t step_ns, prefill_ns, decode_ns; /* sums; a mixed step counts by its tokens */
-    int64_t kv_cached_tok;                  /* held for reuse only; given up when someone needs the blocks */
-    int64_t kv_blk_tok;                     /* tokens of a block */
-    uint64_t n_submit, n_busy;              /* accepted; refused because the queue was full */
-    uint64_t n_finish[SL_N_FINISH];         /* ended, by sl_finish */
-    uint64_t n_timeout, n_nan;              /* of those with FINISH_ERROR: over their time, output not a number */
-    uint64_t n_preempt;                     /* times a running request lost its blocks */
-    uint64_t cache_query_tok, cache_hit_tok; /* prompt tokens of admitted requests; of them taken from the cache */
-    uint64_t n_evict;                       /* cached blocks given up */
-    uint64_t n_mixed_step;                  /* steps with prompt and answer tokens */
+    int64_t kv_cached_tok;     /* held for reuse only; given up when someone needs the blocks */
+    int64_t kv_blk_tok;        /* tokens of a block */
+    uint64_t n_submit, n_busy; /* accepted; refused because the queue was full */
+    uint64_t n_finish[SL_N_FINISH]; /* ended, by sl_finish */
+    uint64_t n_timeout,
+        n_nan;          /* of those with FINISH_ERROR: over their time, output not a number */
+    uint64_t n_preempt; /* times a running request lost its blocks */
+    uint64_t cache_query_tok,
+        cache_hit_tok;     /* prompt tokens of admitted requests; of them taken from the cache */
+    uint64_t n_evict;      /* cached blocks given up */
+    uint64_t n_mixed_step; /* steps with prompt and answer tokens */
     int64_t last_step_ns, max_step_ns;
-    int64_t plan_ns, sample_ns;             /* sums: scheduling; choosing tokens and giving events */
-    uint64_t n_mask;                        /* grammar masks computed, and the time they took */
+    int64_t plan_ns, sample_ns; /* sums: scheduling; choosing tokens and giving events */
+    uint64_t n_mask;            /* grammar masks computed, and the time they took */
     int64_t mask_ns;
-    uint64_t n_answer_tok;                  /* tokens of answers; n_decode_tok counts those that were computed further */
-    uint64_t n_step_failed;                 /* steps that the device could not compute */
+    uint64_t
+        n_answer_tok; /* tokens of answers; n_decode_tok counts those that were computed further */
+    uint64_t n_step_failed; /* steps that the device could not compute */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
-/* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the number of experts of that layer; 0 = dense, or
- * no such layer. Threads: the engine's. */
+/* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the
+ * number of experts of that layer; 0 = dense, or no such layer. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows
@@ -455,13 +497,15 @@ SL_API sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row
 SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_row, float *out,
                            sl_err *err) SL_MUST_USE;
 
-/* What this machine can do with this engine's threads, measured now for about ms milliseconds each. */
+/* What this machine can do with this engine's threads, measured now for about ms milliseconds
+ * each. */
 typedef struct sl_probe_result {
     double read_gbps; /* reading memory, 1e9 bytes per second */
     double int8_gops; /* 8-bit products and sums, 1e9 per second */
 } sl_probe_result;
 SL_API void sl_probe(sl_engine *e, int ms, sl_probe_result *out);
-/* Likewise products and sums of the floating-point type that attention is in (bf16 or f32), 1e9 per second. */
+/* Likewise products and sums of the floating-point type that attention is in (bf16 or f32), 1e9 per
+ * second. */
 SL_API double sl_probe_attn(sl_engine *e, int ms);
 
 /* Where steps spend their time: one row per operator of the device. Counting starts with the first

@@ -9,11 +9,14 @@ struct bench_files {
     const char *csv, *svg; /* NULL = none */
 };
 
-/* The same work from everything off to everything on, one measure at a time: n_req requests of n_prompt tokens, two thirds of them shared, and n_new new
- * ones. Every row is a process of its own. */
-sl_status bench_ablation(const struct opt_common *o, int n_req, int n_prompt, int n_new, const struct bench_files *f,
-                         sl_err *err) BASE_MUST_USE;
-/* Products with weights of one type ("q4_0", or "all") on this device, at rising numbers of columns. */
-sl_status bench_kernels(const struct opt_common *o, const char *type, const struct bench_files *f, sl_err *err) BASE_MUST_USE;
+/* The same work from everything off to everything on, one measure at a time: n_req requests of
+ * n_prompt tokens, two thirds of them shared, and n_new new ones. Every row is a process of its
+ * own. */
+sl_status bench_ablation(const struct opt_common *o, int n_req, int n_prompt, int n_new,
+                         const struct bench_files *f, sl_err *err) BASE_MUST_USE;
+/* Products with weights of one type ("q4_0", or "all") on this device, at rising numbers of
+ * columns. */
+sl_status bench_kernels(const struct opt_common *o, const char *type, const struct bench_files *f,
+                        sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -111,8 +111,9 @@ static int spare(const struct test *t)
 }
 
 /* Compute the context of every sequence by itself and leave it in the prefix tree, where the next
- * repeat finds it. Else the first sequences would decode, and be over, while the prompts of the last
- * are computed in small pieces beside them. The same random numbers then make the same prompts. */
+ * repeat finds it. Else the first sequences would decode, and be over, while the prompts of the
+ * last are computed in small pieces beside them. The same random numbers then make the same
+ * prompts. */
 static sl_status fill(struct bench *b, const struct test *t, sl_err *err)
 {
     uint64_t start = b->rng;
@@ -140,8 +141,7 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
         SL_TRY(submit(b, t->depth + t->n, 1, 0, err));
     } else {
         for (int i = 0; i < t->batch; i++)
-            SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), t->batch > 1,
-                          err));
+            SL_TRY(submit(b, BASE_MAX(t->depth, 1), t->n + 1 + spare(t), t->batch > 1, err));
         while (b->n_first < t->batch)
             SL_TRY(step(b, err));
         *tok = (double)t->n * t->batch;
@@ -175,8 +175,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The least time of the counted steps: all products at the read bandwidth or the integer peak, whichever is slower, and attention (operators with flops), which
- * waits for them, likewise. */
+/* The least time of the counted steps: all products at the read bandwidth or the integer peak,
+ * whichever is slower, and attention (operators with flops), which waits for them, likewise. */
 static double least_ns(const struct bench *b, const struct result *r, double gops_peak)
 {
     double read[2] = {0}, calc[2] = {0}; /* products, attention */
@@ -220,7 +220,8 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
                          .ms_per_step = ms[n / 2],
                          .probe_gbps = probe_gbps[n / 2],
                          .rss_mb = (double)os_rss_now() * 1e-6};
-    double bytes = 0, ops = 0; /* counted: of matrices in use only, the head only where logits are */
+    double bytes = 0,
+           ops = 0; /* counted: of matrices in use only, the head only where logits are */
     for (int i = 0; i < b->n_op; i++) {
         bytes += b->op[i].bytes;
         ops += b->op[i].ops;
@@ -367,7 +368,8 @@ static void put_csv(struct str *s, const struct bench *b, const struct test *t,
 static void put_bar(struct chart_bar *bar, const struct test *t, const struct result *r)
 {
     char name[32];
-    snprintf(bar->label, sizeof bar->label, "%s, batch %d, depth %d", test_name(t, name, sizeof name), t->batch, t->depth);
+    snprintf(bar->label, sizeof bar->label, "%s, batch %d, depth %d",
+             test_name(t, name, sizeof name), t->batch, t->depth);
     snprintf(bar->note, sizeof bar->note, "%.1f tok/s, %.0f %% of the limit", r->tps, r->pct_limit);
     bar->v = r->tps;
 }
@@ -434,8 +436,9 @@ static bool other(struct bench_opts *o, int *rc)
     else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))
         *rc = cmd_usage("--ablation: one -p, one -n and one -b, without -d and --expert-stats");
     else {
-        sl_status st = o->kernels ? bench_kernels(&o->common, o->kernels, &f, &err)
-                                  : bench_ablation(&o->common, o->b.v[0], o->p.v[0], o->n, &f, &err);
+        sl_status st = o->kernels
+                           ? bench_kernels(&o->common, o->kernels, &f, &err)
+                           : bench_ablation(&o->common, o->b.v[0], o->p.v[0], o->n, &f, &err);
         *rc = !st ? CMD_OK : st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
     }
     return true;
@@ -497,7 +500,8 @@ static int run(struct cmd_ctx *x)
 const struct cmd cmd_bench = {
     .name = "bench",
     .summary = "speed of prompts and answers, beside what the machine can do",
-    .usage = "[-m MODEL] [-p 512,2048] [-n 64] [-b 1,2,4] [-d 0,4096] [-r 5] [options] | --ablation | --kernels TYPE",
+    .usage = "[-m MODEL] [-p 512,2048] [-n 64] [-b 1,2,4] [-d 0,4096] [-r 5] [options] | "
+             "--ablation | --kernels TYPE",
     .about = "Random tokens through the engine alone. One line per test; --json an array.",
     .example = "sluice bench -p 512 -n 64 -b 1,8",
     .opts = opts,

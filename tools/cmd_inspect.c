@@ -449,7 +449,8 @@ static int run(struct cmd_ctx *x)
     if (!o->dump && x->rest.n > 1)
         return cmd_usage("unexpected argument: %.60s: see sluice inspect --help", x->rest.v[1]);
     if (o->expert_stats && (!o->experts || o->common.json))
-        return cmd_usage("--expert-stats: goes with --experts, without --json (the file is JSON itself)");
+        return cmd_usage(
+            "--expert-stats: goes with --experts, without --json (the file is JSON itself)");
     for (int i = 0; i < o->memory.n; i++)
         if (o->memory.n > 2 || o->memory.v[i] < 1 || o->memory.v[i] > (i ? 4096 : 1 << 24))
             return cmd_usage("--memory: CTX in 1 .. 16777216 and BATCH in 1 .. 4096 are taken");

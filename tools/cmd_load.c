@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice load: measure any OpenAI server. Levels of concurrency or rate, one table row each; with --sla-* the highest level that holds. */
+/* sluice load: measure any OpenAI server. Levels of concurrency or rate, one table row each; with
+ * --sla-* the highest level that holds. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,8 @@ static void show(struct job *j, const struct load_result *r)
     fflush(stdout);
     str_fini(&s);
     if (r->n_ok < r->n)
-        fprintf(stderr, "sluice: %lld of %lld requests failed: %s\n", (long long)(r->n - r->n_ok), (long long)r->n, r->why);
+        fprintf(stderr, "sluice: %lld of %lld requests failed: %s\n", (long long)(r->n - r->n_ok),
+                (long long)r->n, r->why);
 }
 
 static sl_status level(struct job *j, const struct load_level *l, sl_err *err)
@@ -119,12 +121,14 @@ static struct load_level level_at(const struct job *j, double x)
         l.rate = x;
     else
         l.parallel = (int)x;
-    l.number = o->number.n ? BASE_MAX(o->number.v[0], (int64_t)l.parallel) : 0; /* every place is taken */
+    l.number =
+        o->number.n ? BASE_MAX(o->number.v[0], (int64_t)l.parallel) : 0; /* every place is taken */
     if (!l.number && !(o->duration > 0)) l.number = BASE_MAX(16, (int64_t)(4 * x));
     return l;
 }
 
-/* The highest concurrency (or rate) that holds: doubling, then halving the gap down to 1 place or 5 %. */
+/* The highest concurrency (or rate) that holds: doubling, then halving the gap down to 1 place or 5
+ * %. */
 static sl_status search(struct job *j, sl_err *err)
 {
     bool by_rate = j->o->rate > 0;
@@ -150,7 +154,8 @@ static sl_status search(struct job *j, sl_err *err)
         if (by_rate && x < 1e-3) break;
     }
     if (good > 0)
-        fprintf(j->to_stdout ? stdout : stderr, "highest %s that holds: %g\n", by_rate ? "rate" : "concurrency", good);
+        fprintf(j->to_stdout ? stdout : stderr, "highest %s that holds: %g\n",
+                by_rate ? "rate" : "concurrency", good);
     else
         fprintf(j->to_stdout ? stdout : stderr, "no %s holds\n", by_rate ? "rate" : "concurrency");
     return SL_OK;
@@ -171,8 +176,8 @@ static sl_status probe_one(struct job *j, int n_words, int *n_tok, sl_err *err)
     return st;
 }
 
-/* How many words make the tokens that were asked for: two requests with every word equally often tell the tokens of a word and those around
- * the prompt. */
+/* How many words make the tokens that were asked for: two requests with every word equally often
+ * tell the tokens of a word and those around the prompt. */
 static sl_status calibrate(struct job *j, double *per_tok, double *around, sl_err *err)
 {
     int a, b;
@@ -194,20 +199,23 @@ static sl_status open_source(struct job *j, sl_err *err)
     if (!path || o->trace) SL_TRY(calibrate(j, &per_tok, &around, err));
     if (!path) {
         int n = (int)lround((o->input - o->prefix - around) * per_tok);
-        load_words_init(&j->words, o->seed, (int)lround(o->prefix * per_tok), BASE_MAX(n, 1), o->output);
+        load_words_init(&j->words, o->seed, (int)lround(o->prefix * per_tok), BASE_MAX(n, 1),
+                        o->output);
         j->source = (struct load_source){load_words_next, &j->words};
         return SL_OK;
     }
     char *text;
     uint64_t n;
     SL_TRY(os_read_once(path, (uint64_t)1 << 31, &text, &n, err));
-    struct load_file_opts fo = {.words_per_token = o->trace ? per_tok : 1, .max_tokens = o->output, .speed = o->speed};
+    struct load_file_opts fo = {
+        .words_per_token = o->trace ? per_tok : 1, .max_tokens = o->output, .speed = o->speed};
     sl_status st = load_file_parse(&j->file, path, text, n, &fo, err);
     mem_free(text);
     SL_TRY(st);
     j->timed = j->file.timed;
     j->source = (struct load_source){load_file_next, &j->file};
-    if (o->trace && !j->timed) return SL_FAIL(err, FORMAT, "%s: no line has a timestamp: use --dataset", path);
+    if (o->trace && !j->timed)
+        return SL_FAIL(err, FORMAT, "%s: no line has a timestamp: use --dataset", path);
     return SL_OK;
 }
 
@@ -216,7 +224,8 @@ static sl_status levels(struct job *j, sl_err *err)
     const struct load_cmd_opts *o = j->o;
     if (o->sla_ttft > 0 || o->sla_tpot > 0) return search(j, err);
     if (j->timed) {
-        struct load_level l = {.number = j->file.n, .duration_s = o->duration, .timed = true, .seed = o->seed};
+        struct load_level l = {
+            .number = j->file.n, .duration_s = o->duration, .timed = true, .seed = o->seed};
         return level(j, &l, err);
     }
     if (o->rate > 0) {
@@ -239,7 +248,9 @@ static sl_status warm(struct job *j, sl_err *err)
     return load_level_run(j->run, &l, &j->source, &r, err);
 }
 
-static sl_status write_out(const char *path, void (*put)(struct str *, const struct load_target *, const struct load_result *, int),
+static sl_status write_out(const char *path,
+                           void (*put)(struct str *, const struct load_target *,
+                                       const struct load_result *, int),
                            struct job *j, sl_err *err)
 {
     struct str s;
@@ -286,16 +297,20 @@ static int usage(const struct load_cmd_opts *o)
 {
     const char *low = below_one(o);
     if (!is_known_percentile(o->sla_pct))
-        return cmd_usage("--sla-percentile %g: one of 1, 5, 10, 25, 50, 75, 90, 95, 99, or 0 for the mean", o->sla_pct);
+        return cmd_usage(
+            "--sla-percentile %g: one of 1, 5, 10, 25, 50, 75, 90, 95, 99, or 0 for the mean",
+            o->sla_pct);
     if (low) return cmd_usage("--%s: a value is out of range (1 and more)", low);
     if (!o->url) return cmd_usage("load needs --url URL");
     if (!o->model) return cmd_usage("load needs --model NAME");
     if (o->dataset && o->trace) return cmd_usage("--dataset and --trace: one of them");
     if (o->stream && o->no_stream) return cmd_usage("--stream and --no-stream: one of them");
     if (o->rate > 0 && o->parallel.n) return cmd_usage("--parallel and --rate: one of them");
-    if (o->rate > 0 && !o->number.n && !(o->duration > 0)) return cmd_usage("--rate needs --duration or --number");
+    if (o->rate > 0 && !o->number.n && !(o->duration > 0))
+        return cmd_usage("--rate needs --duration or --number");
     bool sla = o->sla_ttft > 0 || o->sla_tpot > 0;
-    if (!o->parallel.n && !(o->rate > 0) && !o->trace && !sla) return cmd_usage("load needs --parallel, --rate, --trace or --sla-*");
+    if (!o->parallel.n && !(o->rate > 0) && !o->trace && !sla)
+        return cmd_usage("load needs --parallel, --rate, --trace or --sla-*");
     if (o->number.n > 1 && o->number.n != o->parallel.n)
         return cmd_usage("--number has %d values, --parallel %d", o->number.n, o->parallel.n);
     if (o->prefix >= o->input) return cmd_usage("--prefix-length must be below --input-length");
@@ -309,15 +324,23 @@ static int run(struct cmd_ctx *c)
     const struct load_cmd_opts *o = c->opts;
     sl_err err;
     int bad = usage(o);
-    if (bad || (bad = cmd_can_write("json", o->json)) || (bad = cmd_can_write("csv", o->csv)) || (bad = cmd_can_write("html", o->html)))
+    if (bad || (bad = cmd_can_write("json", o->json)) || (bad = cmd_can_write("csv", o->csv)) ||
+        (bad = cmd_can_write("html", o->html)))
         return bad;
     cmd_signals_sockets();
     struct job *j;
     if (mem_alloc_array(MEM_MISC, 1, sizeof *j, (void **)&j, &err)) return cmd_fail(&err);
     j->o = o;
     j->to_stdout = !(o->json && !strcmp(o->json, "-"));
-    j->t = (struct load_target){.url = o->url, .model = o->model, .key = o->key, .chat = o->api == 0, .stream = !o->no_stream,
-                                .insecure = o->insecure, .temperature = o->temp, .ignore_eos = !o->eos, .extra = o->extra,
+    j->t = (struct load_target){.url = o->url,
+                                .model = o->model,
+                                .key = o->key,
+                                .chat = o->api == 0,
+                                .stream = !o->no_stream,
+                                .insecure = o->insecure,
+                                .temperature = o->temp,
+                                .ignore_eos = !o->eos,
+                                .extra = o->extra,
                                 .timeout_ms = o->timeout_s * 1000};
     cmd_progress_init(&j->progress, o->quiet);
     sl_status st = SL_OK;
@@ -346,10 +369,13 @@ static int run(struct cmd_ctx *c)
 const struct cmd cmd_load = {
     .name = "load",
     .summary = "measure any OpenAI server: TTFT, TPOT, throughput",
-    .usage = "--url URL --model NAME (--parallel 1,2,4 [--number 8,16,32] | --rate R --duration S | --trace FILE | --sla-ttft MS)",
-    .about = "Sends chat or text completions with prompts of a given length and prints a row of figures for each level.\n"
+    .usage = "--url URL --model NAME (--parallel 1,2,4 [--number 8,16,32] | --rate R --duration S "
+             "| --trace FILE | --sla-ttft MS)",
+    .about = "Sends chat or text completions with prompts of a given length and prints a row of "
+             "figures for each level.\n"
              "Exit code 1 when a request failed.",
-    .example = "sluice load --url http://127.0.0.1:8080 --model demo --parallel 1,4,16 --number 8,16,32 --html load.html",
+    .example = "sluice load --url http://127.0.0.1:8080 --model demo --parallel 1,4,16 --number "
+               "8,16,32 --html load.html",
     .opts = opts,
     .opts_bytes = sizeof(struct load_cmd_opts),
     .run = run,

@@ -58,14 +58,19 @@ struct calib {
 
 static void on_input(void *user, const struct model_tap_rows *t)
 {
-    static const enum quant_input of[] = {[MODEL_TAP_ATTN] = QUANT_IN_ATTN,     [MODEL_TAP_Q_B] = QUANT_IN_Q_B,
-                                          [MODEL_TAP_KV_B] = QUANT_IN_KV_B,     [MODEL_TAP_O] = QUANT_IN_O,
-                                          [MODEL_TAP_FFN] = QUANT_IN_FFN,       [MODEL_TAP_DOWN] = QUANT_IN_DOWN,
+    static const enum quant_input of[] = {[MODEL_TAP_ATTN] = QUANT_IN_ATTN,
+                                          [MODEL_TAP_Q_B] = QUANT_IN_Q_B,
+                                          [MODEL_TAP_KV_B] = QUANT_IN_KV_B,
+                                          [MODEL_TAP_O] = QUANT_IN_O,
+                                          [MODEL_TAP_FFN] = QUANT_IN_FFN,
+                                          [MODEL_TAP_DOWN] = QUANT_IN_DOWN,
                                           [MODEL_TAP_DOWN_SHEXP] = QUANT_IN_DOWN_SHEXP,
-                                          [MODEL_TAP_DOWN_EXPS] = QUANT_IN_DOWN_EXPS, [MODEL_TAP_HEAD] = QUANT_IN_HEAD};
+                                          [MODEL_TAP_DOWN_EXPS] = QUANT_IN_DOWN_EXPS,
+                                          [MODEL_TAP_HEAD] = QUANT_IN_HEAD};
     struct calib *c = user;
     if (!c->st)
-        c->st = quant_stats_add(c->stats, of[t->in], t->layer, t->expert, t->x, t->n_row, t->n_col, t->ldx, &c->err);
+        c->st = quant_stats_add(c->stats, of[t->in], t->layer, t->expert, t->x, t->n_row, t->n_col,
+                                t->ldx, &c->err);
 }
 
 static int on_rows(void *user, int row0, int n_row, const float *logits)
@@ -93,7 +98,8 @@ static sl_status windows(struct compute *c, struct calib *k, const int32_t *ids,
 }
 
 /* Run the source over the text. */
-static sl_status calibrate(const struct quantize_opts *o, const char *path, quant_stats **out, sl_err *err)
+static sl_status calibrate(const struct quantize_opts *o, const char *path, quant_stats **out,
+                           sl_err *err)
 {
     struct compute c;
     struct calib k = {0};
@@ -112,11 +118,13 @@ static sl_status calibrate(const struct quantize_opts *o, const char *path, quan
     }
     k.progress = &c.progress;
     n_text = BASE_MIN(n_text, (uint64_t)o->calib_tokens * 16 + 4096);
-    while (n_text > 0 && ((unsigned char)text[n_text] & 0xc0) == 0x80) n_text--; /* no half character */
+    while (n_text > 0 && ((unsigned char)text[n_text] & 0xc0) == 0x80)
+        n_text--; /* no half character */
     st = sl_tokenize(c.m, text, (size_t)n_text, 0, &ids, &n_ids, err);
     if (st) status_prefix(err, "%.80s", o->calib);
     if (st) goto out;
-    if (n_ids < 16) st = SL_FAIL(err, REQUEST, "%s: %d tokens: too short to calibrate with", o->calib, n_ids);
+    if (n_ids < 16)
+        st = SL_FAIL(err, REQUEST, "%s: %d tokens: too short to calibrate with", o->calib, n_ids);
     if (!st) st = quant_stats_open(c.mi.n_layer, c.mi.n_expert, &k.stats, err);
     if (st) goto out;
     SL_TRY_OUT(engine_tap(c.e, on_input, &k, err));
@@ -126,8 +134,10 @@ out:
     sl_free(ids);
     mem_free(text);
     compute_close(&c);
-    if (st) quant_stats_close(k.stats);
-    else *out = k.stats;
+    if (st)
+        quant_stats_close(k.stats);
+    else
+        *out = k.stats;
     return st;
 }
 
@@ -135,16 +145,23 @@ out:
 
 static void print_table(const struct quant_report *r)
 {
-    printf("%-13s %-9s %-7s %7s %12s %12s %10s\n", "class", "from", "to", "tensors", "bytes", "was", "error");
+    printf("%-13s %-9s %-7s %7s %12s %12s %10s\n", "class", "from", "to", "tensors", "bytes", "was",
+           "error");
     for (int i = 0; i < r->n_row; i++) {
         const struct quant_row *w = &r->row[i];
-        printf("%-13s %-9s %-7s %7lld %12lld %12lld", quant_class_text(w->cls), w->from, w->to, (long long)w->n_tensor,
-               (long long)w->bytes_to, (long long)w->bytes_from);
-        if (w->ref2 > 0) printf(" %9.3f%%\n", 100 * sqrt(w->err2 / w->ref2));
-        else printf(" %10s\n", "-");
+        printf("%-13s %-9s %-7s %7lld %12lld %12lld", quant_class_text(w->cls), w->from, w->to,
+               (long long)w->n_tensor, (long long)w->bytes_to, (long long)w->bytes_from);
+        if (w->ref2 > 0)
+            printf(" %9.3f%%\n", 100 * sqrt(w->err2 / w->ref2));
+        else
+            printf(" %10s\n", "-");
     }
-    printf("%-13s %-9s %-7s %7s %12lld %12lld\n", "all", "", "", "", (long long)r->bytes_to, (long long)r->bytes_from);
-    if (r->n_fallback) printf("%d matrices got another type: theirs can not hold their width, or has no place in such a file\n", r->n_fallback);
+    printf("%-13s %-9s %-7s %7s %12lld %12lld\n", "all", "", "", "", (long long)r->bytes_to,
+           (long long)r->bytes_from);
+    if (r->n_fallback)
+        printf("%d matrices got another type: theirs can not hold their width, or has no place in "
+               "such a file\n",
+               r->n_fallback);
     if (r->n_folded) printf("scales of %d inputs folded\n", r->n_folded);
     for (int i = 0; i < r->n_note; i++)
         printf("note: %s\n", r->note[i]);
@@ -181,8 +198,10 @@ static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
         json_int(&w, "bytes", q->bytes_to);
         json_int(&w, "bytes_from", q->bytes_from);
         text_jw_key(&w, "error");
-        if (q->ref2 > 0) text_jw_real(&w, sqrt(q->err2 / q->ref2), 6);
-        else text_jw_null(&w);
+        if (q->ref2 > 0)
+            text_jw_real(&w, sqrt(q->err2 / q->ref2), 6);
+        else
+            text_jw_null(&w);
         text_jw_obj_end(&w);
     }
     text_jw_arr_end(&w);
@@ -211,8 +230,11 @@ static sl_status print_json(const struct quant_report *r, double s, sl_err *err)
 /* The options' types into o; wrong ones end the command. */
 static int read_types(const struct quantize_opts *o, struct quant_opts *q)
 {
-    static const char *const name[] = {[QUANT_CLASS_ATTN] = "attn", [QUANT_CLASS_FFN] = "weights", [QUANT_CLASS_EXPERTS] = "experts",
-                                       [QUANT_CLASS_EMBED] = "embed", [QUANT_CLASS_HEAD] = "head"};
+    static const char *const name[] = {[QUANT_CLASS_ATTN] = "attn",
+                                       [QUANT_CLASS_FFN] = "weights",
+                                       [QUANT_CLASS_EXPERTS] = "experts",
+                                       [QUANT_CLASS_EMBED] = "embed",
+                                       [QUANT_CLASS_HEAD] = "head"};
     char gguf[200], hf[200];
     for (int c = 0; c < QUANT_CLASS_OTHER; c++) {
         const char *t = o->type[c];
@@ -222,7 +244,8 @@ static int read_types(const struct quantize_opts *o, struct quant_opts *q)
         if (!t || quant_type_from_text(t, &q->type[c])) continue;
         quant_types_of(IO_GGUF, gguf, sizeof gguf);
         quant_types_of(IO_HF, hf, sizeof hf);
-        return cmd_usage("--%s %.20s: no such type: a .gguf file takes %s; a folder takes %s", o->type[c] ? name[c] : "weights", t, gguf, hf);
+        return cmd_usage("--%s %.20s: no such type: a .gguf file takes %s; a folder takes %s",
+                         o->type[c] ? name[c] : "weights", t, gguf, hf);
     }
     q->type[QUANT_CLASS_OTHER] = QUANT_AS_IS;
     return CMD_OK;
@@ -241,7 +264,8 @@ static enum io_kind kind_of(const char *dst)
     return n > 5 && strcmp(dst + n - 5, ".gguf") == 0 ? IO_GGUF : IO_HF;
 }
 
-static sl_status work(struct cmd_ctx *x, struct quant_opts *q, struct quant_report *rep, sl_err *err)
+static sl_status work(struct cmd_ctx *x, struct quant_opts *q, struct quant_report *rep,
+                      sl_err *err)
 {
     const struct quantize_opts *o = x->opts;
     const char *path = NULL;
@@ -267,23 +291,34 @@ static int on_progress(void *p, const char *what, int64_t done, int64_t total)
 static int run(struct cmd_ctx *x)
 {
     const struct quantize_opts *o = x->opts;
-    struct quant_opts q = {.keep = o->keep, .awq = o->awq, .plain = o->plain, .force = o->force, .group = o->group,
-                           .n_thread = o->common.threads, .memory = o->memory, .shard = o->shard};
+    struct quant_opts q = {.keep = o->keep,
+                           .awq = o->awq,
+                           .plain = o->plain,
+                           .force = o->force,
+                           .group = o->group,
+                           .n_thread = o->common.threads,
+                           .memory = o->memory,
+                           .shard = o->shard};
     struct quant_report rep;
     struct cmd_progress progress;
     sl_err err = {0};
     int64_t t0 = clock_now_ns();
     int rc = read_types(o, &q);
     if (rc) return rc;
-    if (!o->type[QUANT_CLASS_FFN] && !o->type[QUANT_CLASS_ATTN] && !o->type[QUANT_CLASS_EXPERTS] && !o->type[QUANT_CLASS_HEAD] &&
-        !o->type[QUANT_CLASS_EMBED])
+    if (!o->type[QUANT_CLASS_FFN] && !o->type[QUANT_CLASS_ATTN] && !o->type[QUANT_CLASS_EXPERTS] &&
+        !o->type[QUANT_CLASS_HEAD] && !o->type[QUANT_CLASS_EMBED])
         return cmd_usage("--weights: TYPE is needed: see sluice quantize --help");
-    if (o->awq && !o->calib) return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
-    if (o->calib_tokens != CALIB_TOKENS && !o->calib) return cmd_usage("--calib-tokens: needs a text to calibrate with: --calib TEXT");
-    if (o->group && o->group != 32 && o->group != 64 && o->group != 128) return cmd_usage("--group %d: 32, 64 or 128", o->group);
-    if (o->group && !has_type(&q, QUANT_AWQ)) return cmd_usage("--group %d: only with weights of type awq", o->group);
+    if (o->awq && !o->calib)
+        return cmd_usage("--awq: needs a text to calibrate with: --calib TEXT");
+    if (o->calib_tokens != CALIB_TOKENS && !o->calib)
+        return cmd_usage("--calib-tokens: needs a text to calibrate with: --calib TEXT");
+    if (o->group && o->group != 32 && o->group != 64 && o->group != 128)
+        return cmd_usage("--group %d: 32, 64 or 128", o->group);
+    if (o->group && !has_type(&q, QUANT_AWQ))
+        return cmd_usage("--group %d: only with weights of type awq", o->group);
     if (!*x->rest.v[1]) return cmd_usage("DST: an empty name");
-    if (o->shard != SHARD && kind_of(x->rest.v[1]) == IO_GGUF) return cmd_usage("--shard: only of a folder: %s is one file", x->rest.v[1]);
+    if (o->shard != SHARD && kind_of(x->rest.v[1]) == IO_GGUF)
+        return cmd_usage("--shard: only of a folder: %s is one file", x->rest.v[1]);
     q.awq = false; /* the statistics come later */
     if (quant_check(kind_of(x->rest.v[1]), &q, &err)) return cmd_usage("%s", err.text);
     q.awq = o->awq;
@@ -298,7 +333,9 @@ static int run(struct cmd_ctx *x)
                 "sluice: %d of %d probe texts get other ids from the target's tokenizer, such as "
                 "\"%s\"\n",
                 rep.n_probe_diff, rep.n_probe, rep.probe);
-    if (o->common.json) return print_json(&rep, (double)(clock_now_ns() - t0) * 1e-9, &err) ? cmd_fail(&err) : CMD_OK;
+    if (o->common.json)
+        return print_json(&rep, (double)(clock_now_ns() - t0) * 1e-9, &err) ? cmd_fail(&err)
+                                                                            : CMD_OK;
     if (!o->common.quiet) print_table(&rep);
     return CMD_OK;
 }
@@ -307,8 +344,10 @@ const struct cmd cmd_quantize = {
     .name = "quantize",
     .summary = "convert a model to other weight types, GGUF or folder",
     .usage = "SRC DST --weights TYPE [options]",
-    .about = "SRC: a model. DST: a name that ends in .gguf, or a folder (safetensors). TYPE for .gguf: f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1\n"
-             "q4_k q5_k q6_k nvfp4 mxfp4; for a folder: f32 f16 bf16 int8 int4 awq fp8 nvfp4 mxfp4. Nothing is overwritten without --force.",
+    .about = "SRC: a model. DST: a name that ends in .gguf, or a folder (safetensors). TYPE for "
+             ".gguf: f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1\n"
+             "q4_k q5_k q6_k nvfp4 mxfp4; for a folder: f32 f16 bf16 int8 int4 awq fp8 nvfp4 "
+             "mxfp4. Nothing is overwritten without --force.",
     .example = "sluice quantize demo demo-q8_0.gguf --weights q8_0",
     .opts = opts,
     .opts_bytes = sizeof(struct quantize_opts),

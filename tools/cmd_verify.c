@@ -12,8 +12,10 @@ struct verify_opts {
 };
 
 static const struct opt opts[] = {
-    {"tol", 0, OPT_REAL, offsetof(struct verify_opts, tol), "X", "0", 0, 1e30, "largest relative RMS difference of a tensor that passes"},
-    {"threads", 't', OPT_INT, offsetof(struct verify_opts, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
+    {"tol", 0, OPT_REAL, offsetof(struct verify_opts, tol), "X", "0", 0, 1e30,
+     "largest relative RMS difference of a tensor that passes"},
+    {"threads", 't', OPT_INT, offsetof(struct verify_opts, common.threads), "N", "0", 0,
+     OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct verify_opts),
     {0},
 };
@@ -44,7 +46,8 @@ static void on_diff(void *user, const struct quant_diff *d)
         text_jw_obj_end(&v->w);
     } else if (over || v->o->common.verbose) {
         cmd_progress_end(&v->progress);
-        printf("%-48s max %.3e  rms %.3e%s\n", d->name, d->max_abs, d->rms_rel, over ? "  over" : "");
+        printf("%-48s max %.3e  rms %.3e%s\n", d->name, d->max_abs, d->rms_rel,
+               over ? "  over" : "");
     }
 }
 
@@ -126,7 +129,11 @@ static sl_status print_json(struct verify *v, const struct quant_verify *q,
 static int run(struct cmd_ctx *x)
 {
     struct verify v = {.o = x->opts};
-    struct quant_verify q = {.on_diff = on_diff, .on_only = on_only, .progress = on_progress, .user = &v, .n_thread = v.o->common.threads};
+    struct quant_verify q = {.on_diff = on_diff,
+                             .on_only = on_only,
+                             .progress = on_progress,
+                             .user = &v,
+                             .n_thread = v.o->common.threads};
     struct quant_report text = {0};
     sl_err err = {0};
     str_init(&v.json, MEM_MISC, 0);

@@ -25,7 +25,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
 void compute_close(struct compute *c);
 
 /* The file of --expert-stats, where it is asked for; once, when everything has run. */
-sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err) BASE_MUST_USE;
+sl_status compute_experts(const struct compute *c, const struct opt_common *o,
+                          sl_err *err) BASE_MUST_USE;
 
 /* Sampling, as options. */
 struct sampling_opts {

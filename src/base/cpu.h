@@ -25,8 +25,9 @@ enum cpu_isa {
         CPU_N_ISA
 };
 
-/* Bundles that this CPU and the operating system support, capped by the environment's SL_CPU (a bundle's name: it and what is below it in
- * the list). Read once; the first call decides. ref is always set. Threads: any. */
+/* Bundles that this CPU and the operating system support, capped by the environment's SL_CPU (a
+ * bundle's name: it and what is below it in the list). Read once; the first call decides. ref is
+ * always set. Threads: any. */
 uint32_t cpu_isa_mask(void);
 /* The mask for a cap by name; 0 when the name is unknown. Without regard to this CPU. */
 uint32_t cpu_isa_cap(const char *name);
@@ -39,7 +40,8 @@ static inline bool cpu_has(uint32_t mask, enum cpu_isa isa)
 {
     return (mask >> isa) & 1u;
 }
-/* "AMD EPYC ..." from /proc is the business of os; this is family/model for per-CPU tables: 0xFFMM, 0 elsewhere. Zen 3 and 4 are 0x19MM, Zen 5 is 0x1AMM. */
+/* "AMD EPYC ..." from /proc is the business of os; this is family/model for per-CPU tables: 0xFFMM,
+ * 0 elsewhere. Zen 3 and 4 are 0x19MM, Zen 5 is 0x1AMM. */
 uint32_t cpu_family_model(void);
 
 #endif

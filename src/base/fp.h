@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small floats as bits: f16, bf16, fp8 (E4M3FN, UE4M3), E8M0, e2m1. The only conversions outside kern. Formats: docs/formats.md.
- * Rounding is to nearest even everywhere. */
+/* Small floats as bits: f16, bf16, fp8 (E4M3FN, UE4M3), E8M0, e2m1. The only conversions outside
+ * kern. Formats: docs/formats.md. Rounding is to nearest even everywhere. */
 #ifndef BASE_FP_H
 #define BASE_FP_H
 
@@ -65,7 +65,8 @@ static inline float fp_e4m3_to_f32(uint8_t x)
     return fp_from_bits(fp_to_bits(f) | sign);
 }
 
-/* GGUF's UE4M3 scale: unsigned, codes 0 and 0x7f are 0. The top bit is not looked at, except that 0xff is then 480 (as gguf-py has it). */
+/* GGUF's UE4M3 scale: unsigned, codes 0 and 0x7f are 0. The top bit is not looked at, except that
+ * 0xff is then 480 (as gguf-py has it). */
 static inline float fp_ue4m3_to_f32(uint8_t x)
 {
     if (x == 0x7f) return 0.0f;

@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-static _Atomic int level_now = LOG_WARN; /* any thread; relaxed: a late change of level loses nothing */
+static _Atomic int level_now =
+    LOG_WARN; /* any thread; relaxed: a late change of level loses nothing */
 
 void log_set_level(enum log_level level)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every block carries a 64-byte head (size, tag) before the pointer that is given out, so that frees can be counted. */
+/* Every block carries a 64-byte head (size, tag) before the pointer that is given out, so that
+ * frees can be counted. */
 #include "base/mem.h"
 
 #include <malloc.h>
@@ -202,7 +203,8 @@ void mem_arena_reset(struct arena *a)
 sl_status mem_arena_alloc(struct arena *a, size_t n, void **out, sl_err *err)
 {
     uint64_t want;
-    if (!size_align(n ? n : 1, 16, &want) || (a->limit && want > a->limit - BASE_MIN(a->total, a->limit)))
+    if (!size_align(n ? n : 1, 16, &want) ||
+        (a->limit && want > a->limit - BASE_MIN(a->total, a->limit)))
         return SL_FAIL(err, NOMEM, "out of memory: limit of %zu bytes for %s", a->limit,
                        mem_tag_text(a->tag));
     if (want > a->cap - a->used) {

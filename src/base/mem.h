@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only allocator (docs/house.md, Memory): aligned, counted by tag, and able to fail on request for tests. */
+/* The only allocator (docs/house.md, Memory): aligned, counted by tag, and able to fail on request
+ * for tests. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -25,7 +26,8 @@ enum mem_tag {
         MEM_N_TAG
 };
 
-/* n bytes, 64-byte aligned, contents undefined. SL_NOMEM with the size in the text. n = 0 gives a valid pointer.
+/* n bytes, 64-byte aligned, contents undefined. SL_NOMEM with the size in the text. n = 0 gives a
+ * valid pointer.
  * Memory: caller owns, mem_free. Threads: any. */
 sl_status mem_alloc(enum mem_tag tag, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
@@ -39,19 +41,19 @@ sl_status mem_realloc(enum mem_tag tag, void *p, size_t n, void **out, sl_err *e
 /* NULL is legal. */
 void mem_free(void *p);
 
-/* Huge-page slab: n bytes of zeroed anonymous memory, 2 MiB aligned, madvise(HUGEPAGE) unless huge is 0. Pages are touched by whoever
- * writes first. Free with mem_slab_free(p, n). */
+/* Huge-page slab: n bytes of zeroed anonymous memory, 2 MiB aligned, madvise(HUGEPAGE) unless huge
+ * is 0. Pages are touched by whoever writes first. Free with mem_slab_free(p, n). */
 sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
     BASE_MUST_USE;
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
-/* For a program that runs for long: blocks of 128 KiB and more have pages of their own and go back when
- * freed. Without this glibc puts larger and larger ones into the heap, which then grows by the gaps
- * between them. Call it before the first thread. */
+/* For a program that runs for long: blocks of 128 KiB and more have pages of their own and go back
+ * when freed. Without this glibc puts larger and larger ones into the heap, which then grows by the
+ * gaps between them. Call it before the first thread. */
 void mem_steady(void);
 
-/* Give free pages back to the system: what long running programs do now and then, for allocators keep
- * what lies between blocks in use. Milliseconds. Threads: any. */
+/* Give free pages back to the system: what long running programs do now and then, for allocators
+ * keep what lies between blocks in use. Milliseconds. Threads: any. */
 void mem_trim(void);
 
 /* Bytes now held under a tag, and the number of allocations made since start (all tags, atomic). */
@@ -59,7 +61,8 @@ int64_t mem_used(enum mem_tag tag);
 uint64_t mem_n_alloc(void);
 const char *mem_tag_text(enum mem_tag tag);
 
-/* Tests: the n-th allocation from now (1 = the next) fails, and every later one too when sticky; 0 turns it off. */
+/* Tests: the n-th allocation from now (1 = the next) fails, and every later one too when sticky; 0
+ * turns it off. */
 void mem_fail_at(uint64_t n, int sticky);
 
 /* ---- arenas: many small pieces with one life ---- */

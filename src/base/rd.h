@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one checked reader: little-endian values from (base, size, pos). After a read past the end it is failed and stays so: every later
- * read gives zeros. Check rd_ok once per record, before the values are used. Every parser of bytes that are not ours goes through this. */
+/* The one checked reader: little-endian values from (base, size, pos). After a read past the end it
+ * is failed and stays so: every later read gives zeros. Check rd_ok once per record, before the
+ * values are used. Every parser of bytes that are not ours goes through this. */
 #ifndef BASE_RD_H
 #define BASE_RD_H
 

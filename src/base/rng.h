@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counter-based random numbers (Philox4x32-10; Salmon et al., SC 2011): the number for a counter depends on key and counter only. */
+/* Counter-based random numbers (Philox4x32-10; Salmon et al., SC 2011): the number for a counter
+ * depends on key and counter only. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked sizes: the only place where sizes that come from a file or a request are multiplied and added. */
+/* Checked sizes: the only place where sizes that come from a file or a request are multiplied and
+ * added. */
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 

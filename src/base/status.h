@@ -2,8 +2,9 @@
 /* Status and error text: the one scheme by which a function says that it failed (docs/house.md,
  * Errors).
  *
- * Every function that can fail returns sl_status and takes an sl_err* last (NULL allowed). The list of codes is in include/sluice.h.
- * ASSERT is for broken invariants of the program only; nothing that a file, a request or a machine can do may reach it.
+ * Every function that can fail returns sl_status and takes an sl_err* last (NULL allowed). The list
+ * of codes is in include/sluice.h. ASSERT is for broken invariants of the program only; nothing
+ * that a file, a request or a machine can do may reach it.
  */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
@@ -18,7 +19,8 @@
 #define BASE_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #endif
 
-/* Fill *err (may be NULL) and return code. The text is one line without a full stop; control bytes in it are replaced by '?'. */
+/* Fill *err (may be NULL) and return code. The text is one line without a full stop; control bytes
+ * in it are replaced by '?'. */
 sl_status status_fail(sl_err *err, sl_status code, const char *file, int line, const char *fmt, ...)
     BASE_PRINTF(5, 6);
 

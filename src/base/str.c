@@ -41,7 +41,8 @@ static bool room(struct str *s, size_t n)
     }
     if (n + 1 <= s->cap - s->n) return true;
     size_t cap = s->cap ? s->cap * 2 : 128;
-    while (cap < s->n + n + 1) cap *= 2;
+    while (cap < s->n + n + 1)
+        cap *= 2;
     void *p = NULL;
     s->failed = mem_realloc(s->tag, s->p, cap, &p, NULL);
     if (s->failed) return false;
@@ -96,7 +97,8 @@ void str_printf(struct str *s, const char *fmt, ...)
 
 sl_status str_status(const struct str *s, sl_err *err)
 {
-    if (s->failed == SL_LIMIT) return SL_FAIL(err, LIMIT, "text is longer than %zu bytes", s->limit);
+    if (s->failed == SL_LIMIT)
+        return SL_FAIL(err, LIMIT, "text is longer than %zu bytes", s->limit);
     if (s->failed) return SL_FAIL(err, NOMEM, "out of memory: text of %zu bytes", s->n);
     return SL_OK;
 }
@@ -123,7 +125,8 @@ int str_distance(const char *a, const char *b)
     size_t n = strlen(a), m = strlen(b);
     if (n > 63 || m > 63) return 1000;
     int row[64];
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (int)j;
     for (size_t i = 1; i <= n; i++) {
         int diag = row[0];
         row[0] = (int)i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing byte strings. After a failed append the string is failed and stays as it was; check str_status once at the end. */
+/* Growing byte strings. After a failed append the string is failed and stays as it was; check
+ * str_status once at the end. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
@@ -20,11 +21,13 @@ struct str {
 void str_init(struct str *s, enum mem_tag tag, size_t limit);
 void str_fini(struct str *s);
 void str_clear(struct str *s); /* keeps the memory */
-void str_cut(struct str *s, size_t n); /* to its first n bytes, as if no append behind them had been tried */
+void str_cut(struct str *s,
+             size_t n); /* to its first n bytes, as if no append behind them had been tried */
 void str_put(struct str *s, const char *p, size_t n);
 void str_puts(struct str *s, const char *z);
 void str_putc(struct str *s, char c);
-void str_int(struct str *s, int64_t v); /* decimal; what streams of tokens are made of, so without printf */
+void str_int(struct str *s,
+             int64_t v); /* decimal; what streams of tokens are made of, so without printf */
 void str_printf(struct str *s, const char *fmt, ...) BASE_PRINTF(2, 3);
 /* OK, or NOMEM or LIMIT if any append failed. */
 sl_status str_status(const struct str *s, sl_err *err) BASE_MUST_USE;

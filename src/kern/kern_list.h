@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel that has variants per ISA: X(op, return, (parameters)). A row gives the prototypes kern_<op>_<isa>, a pointer in struct kern,
- * and demands a reference kern_<op>_ref and a check_<op> in tests/kern. Which ISAs have which: x86/variants.h, arm/variants.h. */
+/* Every kernel that has variants per ISA: X(op, return, (parameters)). A row gives the prototypes
+ * kern_<op>_<isa>, a pointer in struct kern, and demands a reference kern_<op>_ref and a check_<op>
+ * in tests/kern. Which ISAs have which: x86/variants.h, arm/variants.h. */
 #ifndef KERN_LIST_H
 #define KERN_LIST_H
 

@@ -67,9 +67,9 @@ struct mm_short {
  * formats: all of them, g0 = 0).
  * hi[j] + g * step: record of column j and group g; where short_rec is not NULL (2 to MM_FEW
  * columns, in variants that ask for it: struct kern) short_rec[g * n + j] instead. Second planes:
- * lo[j] + g, of columns lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has none. At one
- * column lo_off holds the numbers of the n_lo groups that have one. x (float formats): [(g1 - g0) *
- * 4][n][8] f32. acc: scratch [4][MM_N_COL][16] f32, 64-byte aligned. */
+ * lo[j] + g, of columns lo_col[lo_off[g] ..  lo_off[g + 1] - 1] in group g; lo NULL: the form has
+ * none. At one column lo_off holds the numbers of the n_lo groups that have one. x (float formats):
+ * [(g1 - g0) * 4][n][8] f32. acc: scratch [4][MM_N_COL][16] f32, 64-byte aligned. */
 struct mm_run {
     const uint8_t *w; /* block that holds group g0 (g0 is a multiple of 8) of the first tile */
     size_t tile_bytes;

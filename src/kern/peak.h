@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Independent chains of one instruction, so that its throughput decides: the loop of a probe of the machine's peak. Room-internal. */
+/* Independent chains of one instruction, so that its throughput decides: the loop of a probe of the
+ * machine's peak. Room-internal. */
 #ifndef KERN_PEAK_H
 #define KERN_PEAK_H
 
-/* n rounds of STEP(acc) on each of n_chain accumulators of a vector type that stay in registers. What is volatile is not left out, though nobody reads the sums. */
+/* n rounds of STEP(acc) on each of n_chain accumulators of a vector type that stay in registers.
+ * What is volatile is not left out, though nobody reads the sums. */
 #define PEAK_LOOP(n, vector, n_chain, STEP)                                                        \
     do {                                                                                           \
         vector acc[n_chain] = {0};                                                                 \

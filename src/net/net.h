@@ -23,14 +23,14 @@
 #include "base/status.h"
 #include "base/str.h"
 
-#define NET_HEAD_BYTES 16384      /* request line and headers; longer is refused while it is read */
-#define NET_HEAD_MS 14000         /* for a new connection's request head */
+#define NET_HEAD_BYTES 16384 /* request line and headers; longer is refused while it is read */
+#define NET_HEAD_MS 14000    /* for a new connection's request head */
 #define NET_KEEP_ALIVE "timeout=75" /* NET_IDLE_MS, for clients */
-#define NET_IDLE_MS 75000         /* between requests of one connection, the next head included */
-#define NET_BODY_MS 10000         /* for a body, plus its bytes at NET_BODY_RATE */
-#define NET_BODY_RATE (16 * 1024) /* bytes per second */
-#define NET_STALL_MS 14000        /* a reader that takes nothing of what is there */
-#define NET_PING_MS 10000         /* a silent stream gets a comment, so that no proxy cuts it */
+#define NET_IDLE_MS 75000           /* between requests of one connection, the next head included */
+#define NET_BODY_MS 10000           /* for a body, plus its bytes at NET_BODY_RATE */
+#define NET_BODY_RATE (16 * 1024)   /* bytes per second */
+#define NET_STALL_MS 14000          /* a reader that takes nothing of what is there */
+#define NET_PING_MS 10000           /* a silent stream gets a comment, so that no proxy cuts it */
 #define NET_ID_BYTES 72
 #define NET_REPLY_HEADERS 12
 
@@ -63,7 +63,8 @@ struct net_req {
     net_server *server;
     char id[NET_ID_BYTES]; /* x-request-id: the client's own when it is harmless, else made here */
     const char *method, *path;
-    const char *host; /* of the target where that names one (RFC 9112 3.2.2), else the field; NULL */
+    const char
+        *host; /* of the target where that names one (RFC 9112 3.2.2), else the field; NULL */
     int64_t t0_ns;
     /* set by hooks.begin */
     size_t body_max;
@@ -91,7 +92,8 @@ struct net_hooks {
     void *user;
     /* The head is there. Sets body_max; or replies, and then the body is never read. Net thread. */
     void (*begin)(void *user, struct net_req *r);
-    /* n more bytes of the body come. May reply: then the rest is not kept. Net thread. May be NULL. */
+    /* n more bytes of the body come. May reply: then the rest is not kept. Net thread. May be
+     * NULL. */
     void (*body)(void *user, struct net_req *r, size_t n);
     /* Method, path and body are there: reply, or set ops and user. Worker thread. */
     void (*handle)(void *user, struct net_req *r);
@@ -155,8 +157,8 @@ sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err) BASE_MUST_US
 /* A chunked reply whose bytes come from ops->pull. */
 void net_reply_stream(struct net_req *r, int status, const char *type);
 
-/* There is news for r: poll or pull runs at once. Cheap and without locks (the engine's thread calls
- * it); several before the net thread comes are one. Threads: any that holds a reference. */
+/* There is news for r: poll or pull runs at once. Cheap and without locks (the engine's thread
+ * calls it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
 /* The same, but it may wait for more: it is passed on by the first net_server_flush behind which
  * another step as long as the last would make it older than gather_ms; where few streams have news

@@ -119,8 +119,8 @@ static inline struct net_req_own *net_own(const struct net_req *r)
     return r->own;
 }
 
-/* server.c: the library with our limits and callbacks. flags: who runs it; the fuzz target does it by
- * itself. */
+/* server.c: the library with our limits and callbacks. flags: who runs it; the fuzz target does it
+ * by itself. */
 #define NET_SPARE 16 /* entries of conn over the limit that the library keeps */
 sl_status net_daemon_open(net_server *s, unsigned flags, sl_err *err) BASE_MUST_USE;
 

@@ -26,8 +26,8 @@ struct os_pu {
  * how many, at least 1. */
 int os_pu_list(struct os_pu *pu, struct os_topology *cache);
 
-/* Narrow t by the control groups below root that self (the text of /proc/self/cgroup, which is cut into
- * pieces) names and by those above them, of versions 2 and 1. */
+/* Narrow t by the control groups below root that self (the text of /proc/self/cgroup, which is cut
+ * into pieces) names and by those above them, of versions 2 and 1. */
 void os_cgroup_limits(const char *root, char *self, struct os_topology *t);
 
 #endif

@@ -74,7 +74,8 @@ static void read_cgroup(const char *dir, struct os_topology *t)
         t->cgroup_cpus = quota / period;
 }
 
-/* A limit of any ancestor binds. In a container the path may be the host's: its mount is the root. */
+/* A limit of any ancestor binds. In a container the path may be the host's: its mount is the
+ * root. */
 static void read_ancestors(const char *mount, char *path, struct os_topology *t)
 {
     char dir[4200];

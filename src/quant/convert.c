@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing the target: one GGUF file, or a folder. Nothing that loads exists before everything was written: a file gets its name at the end; a folder is
- * filled under a temporary name, renamed, and config.json, without which it is no model, gets its name last. */
+/* Writing the target: one GGUF file, or a folder. Nothing that loads exists before everything was
+ * written: a file gets its name at the end; a folder is filled under a temporary name, renamed, and
+ * config.json, without which it is no model, gets its name last. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,15 @@ static bool is_gguf_path(const char *path)
 
 /* ---- the table ---- */
 
-static void tally(struct quant_report *rep, const struct quant_item *it, const struct quant_error *e)
+static void tally(struct quant_report *rep, const struct quant_item *it,
+                  const struct quant_error *e)
 {
-    const char *to = it->type != QUANT_AS_IS ? quant_type_text(it->type) : tensor_dtype(it->store)->text;
+    const char *to =
+        it->type != QUANT_AS_IS ? quant_type_text(it->type) : tensor_dtype(it->store)->text;
     struct quant_row *r = NULL;
     for (int i = 0; i < rep->n_row && !r; i++)
-        if (rep->row[i].cls == it->cls && strcmp(rep->row[i].from, it->from_text) == 0 && strcmp(rep->row[i].to, to) == 0)
+        if (rep->row[i].cls == it->cls && strcmp(rep->row[i].from, it->from_text) == 0 &&
+            strcmp(rep->row[i].to, to) == 0)
             r = &rep->row[i];
     if (!r && rep->n_row < QUANT_MAX_ROW) {
         r = &rep->row[rep->n_row++];
@@ -48,7 +52,8 @@ static int by_class(const void *a, const void *b)
 
 /* ---- tensors ---- */
 
-/* In a folder items whose bytes are multiples of 4 (then of 2) come first, so that every tensor is aligned to its type. */
+/* In a folder items whose bytes are multiples of 4 (then of 2) come first, so that every tensor is
+ * aligned to its type. */
 static int align_rank(const struct quant_plan *p, const struct quant_item *it)
 {
     uint64_t n = quant_item_bytes(p, it);
@@ -59,19 +64,23 @@ static int align_rank(const struct quant_plan *p, const struct quant_item *it)
 static void declare(struct quant_plan *p, int begin, int end, io_out *out)
 {
     int n_rank = p->to == IO_HF ? 3 : 1;
-    for (int i = begin; i < end; i++) quant_declare_first(p, &p->item[i], out);
+    for (int i = begin; i < end; i++)
+        quant_declare_first(p, &p->item[i], out);
     for (int r = 0; r < n_rank; r++)
         for (int i = begin; i < end; i++)
             if (n_rank == 1 || align_rank(p, &p->item[i]) == r) quant_declare(p, &p->item[i], out);
 }
 
-static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, int end, io_out *out, sl_err *err)
+static sl_status write_tensors(struct quant_plan *p, par_team *team, int begin, int end,
+                               io_out *out, sl_err *err)
 {
     int n_rank = p->to == IO_HF ? 3 : 1;
     int64_t total = 0;
-    for (int i = 0; i < p->n_item; i++) total += p->item[i].bytes_from;
+    for (int i = 0; i < p->n_item; i++)
+        total += p->item[i].bytes_from;
     SL_TRY(io_out_begin(out, err));
-    for (int i = begin; i < end; i++) SL_TRY(quant_write_first(p, &p->item[i], out, err));
+    for (int i = begin; i < end; i++)
+        SL_TRY(quant_write_first(p, &p->item[i], out, err));
     for (int r = 0; r < n_rank; r++)
         for (int i = begin; i < end; i++) {
             struct quant_item *it = &p->item[i];
@@ -94,14 +103,17 @@ static sl_status check_target(const char *dst, const struct quant_opts *o, sl_er
     enum os_kind k = os_path_kind(dst);
     if (k == OS_NONE) return SL_OK;
     if (is_gguf_path(dst) && k == OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a folder", dst);
-    if (!is_gguf_path(dst) && k != OS_DIR) return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder", dst);
+    if (!is_gguf_path(dst) && k != OS_DIR)
+        return SL_FAIL(err, REQUEST, "%s: is a file: give a name that ends in .gguf, or a folder",
+                       dst);
     if (!o->force) return SL_FAIL(err, REQUEST, "%s: exists already: --force replaces it", dst);
     if (is_gguf_path(dst)) return SL_OK;
     char path[4400], unfinished[4400];
     snprintf(path, sizeof path, "%s/config.json", dst);
     snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED, dst); /* a killed one of ours */
     if (os_path_kind(path) == OS_NONE && os_path_kind(unfinished) == OS_NONE && !os_dir_empty(dst))
-        return SL_FAIL(err, REQUEST, "%s: is no model's folder (no config.json): it is not replaced", dst);
+        return SL_FAIL(err, REQUEST,
+                       "%s: is no model's folder (no config.json): it is not replaced", dst);
     return SL_OK;
 }
 
@@ -168,7 +180,8 @@ static sl_status copy_texts(const struct quant_plan *p, const char *dir, sl_err 
     return st;
 }
 
-/* The end of the shard that begins at an item, and its bytes: at least one item, then as many as fit. */
+/* The end of the shard that begins at an item, and its bytes: at least one item, then as many as
+ * fit. */
 static int shard_end(const struct quant_plan *p, int begin, uint64_t *n_bytes)
 {
     int i = begin;
@@ -197,7 +210,8 @@ static void put_index(void *user, const char *name)
     str_printf(&x->map, ":\"%s\"", x->file);
 }
 
-static sl_status write_shard(struct quant_plan *p, par_team *team, int begin, int end, struct index *x, sl_err *err)
+static sl_status write_shard(struct quant_plan *p, par_team *team, int begin, int end,
+                             struct index *x, sl_err *err)
 {
     char path[4400];
     io_out *out = NULL;
@@ -219,18 +233,21 @@ static sl_status write_shards(struct quant_plan *p, par_team *team, struct index
     char head[80];
     uint64_t n_bytes, total = 0;
     int n_shard = 0, end;
-    for (int i = 0; i < p->n_item; i = shard_end(p, i, &n_bytes)) n_shard++;
+    for (int i = 0; i < p->n_item; i = shard_end(p, i, &n_bytes))
+        n_shard++;
     snprintf(x->file, sizeof x->file, "model.safetensors");
     for (int i = 0, k = 1; i < p->n_item; i = end, k++) {
         end = shard_end(p, i, &n_bytes);
         total += n_bytes;
-        if (n_shard > 1) snprintf(x->file, sizeof x->file, "model-%05d-of-%05d.safetensors", k, n_shard);
+        if (n_shard > 1)
+            snprintf(x->file, sizeof x->file, "model-%05d-of-%05d.safetensors", k, n_shard);
         SL_TRY(write_shard(p, team, i, end, x, err));
     }
     if (n_shard < 2) return SL_OK;
     struct str text;
     str_init(&text, MEM_MISC, 0);
-    snprintf(head, sizeof head, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{\n", (unsigned long long)total);
+    snprintf(head, sizeof head, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{\n",
+             (unsigned long long)total);
     str_puts(&text, head);
     str_put(&text, str_c(&x->map), x->map.n);
     str_puts(&text, "}}\n");
@@ -256,7 +273,8 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
     char dir[4200], tmp[4300], old[4300], unfinished[4400], whole[4400];
     struct str config;
     size_t n = strlen(dst);
-    while (n > 1 && dst[n - 1] == '/') n--;
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
     if (n > 4000) return SL_FAIL(err, REQUEST, "%.60s...: the name is too long", dst);
     snprintf(dir, sizeof dir, "%.*s", (int)n, dst);
     snprintf(tmp, sizeof tmp, "%s.%ld.tmp", dir, (long)getpid());
@@ -280,9 +298,11 @@ static sl_status write_folder(struct quant_plan *p, par_team *team, const char *
         if (!st) st = os_rename(unfinished, whole, err);
         if (st) {
             remove_folder(tmp);
-            if (replaced) { /* what has the name now is ours and not whole: the old one comes back */
+            if (replaced) { /* what has the name now is ours and not whole: the old one comes back
+                             */
                 remove_folder(dir);
-                if (os_rename(old, dir, NULL)) status_prefix(err, "the folder as it was is now %s", old);
+                if (os_rename(old, dir, NULL))
+                    status_prefix(err, "the folder as it was is now %s", old);
             }
         } else if (replaced) {
             remove_folder(old);
@@ -314,7 +334,8 @@ sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err
     struct quant_plan p = {.o = o};
     char name[4200];
     size_t n = strlen(dst);
-    while (n > 1 && dst[n - 1] == '/') n--;
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
     snprintf(name, sizeof name, "%.*s", (int)BASE_MIN(n, sizeof name - 1), dst);
     SL_TRY(check_target(dst, o, err));
     if (os_path_kind(name) != OS_DIR) SL_TRY(os_out_check(name, err));
@@ -335,9 +356,11 @@ static sl_status compare_target(const io_model *src, const char *dst, struct qua
     return st;
 }
 
-sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o, struct quant_report *rep, sl_err *err)
+sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o,
+                        struct quant_report *rep, sl_err *err)
 {
-    struct quant_plan p = {.src = src, .o = o, .to = is_gguf_path(dst) ? IO_GGUF : IO_HF, .rep = rep};
+    struct quant_plan p = {
+        .src = src, .o = o, .to = is_gguf_path(dst) ? IO_GGUF : IO_HF, .rep = rep};
     par_team *team = NULL;
     sl_status st = SL_OK;
     memset(rep, 0, sizeof *rep);

@@ -33,15 +33,16 @@ static void set_shape(struct quant_item *it, int n_dim, int64_t a, int64_t b, in
 {
     int64_t s[3] = {a, b, c};
     it->n_dim = n_dim;
-    for (int i = 0; i < TENSOR_MAX_DIM; i++) it->shape[i] = i < n_dim ? s[i] : 1;
+    for (int i = 0; i < TENSOR_MAX_DIM; i++)
+        it->shape[i] = i < n_dim ? s[i] : 1;
     it->cols = it->shape[n_dim - 1];
     it->rows = n_dim == 3 ? a * b : n_dim == 2 ? a : 1;
 }
 
 static sl_status refuse_name(const struct quant_plan *p, const char *name, sl_err *err)
 {
-    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s has no place in a %s", io_path(p->src), name,
-                   p->to == IO_GGUF ? ".gguf file" : "folder");
+    return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s has no place in a %s", io_path(p->src),
+                   name, p->to == IO_GGUF ? ".gguf file" : "folder");
 }
 
 /* Heads whose rows llama's GGUF files keep in another order. */
@@ -52,8 +53,8 @@ static int perm_of(const struct quant_plan *p, const struct arch_name *id)
     return p->to == IO_GGUF ? n : -n;
 }
 
-static sl_status describe(const struct quant_plan *p, struct quant_item *it, const char *name, struct weight *w,
-                          sl_err *err)
+static sl_status describe(const struct quant_plan *p, struct quant_item *it, const char *name,
+                          struct weight *w, sl_err *err)
 {
     SL_TRY(io_weight(p->src, name, w, err));
     it->from_text = quant_scheme_text(w);
@@ -92,18 +93,24 @@ static sl_status add_same(struct quant_plan *p, const char *name, const struct a
         return SL_OK;
     }
     SL_TRY(describe(p, it, name, &w, err));
-    if (t && t->n_dim == 3) set_shape(it, 3, t->shape[0], t->shape[1], t->shape[2]);
-    else if (t && t->n_dim < 2) set_shape(it, 1, w.cols, 0, 0);
+    if (t && t->n_dim == 3)
+        set_shape(it, 3, t->shape[0], t->shape[1], t->shape[2]);
+    else if (t && t->n_dim < 2)
+        set_shape(it, 1, w.cols, 0, 0);
     else if (t && t->n_dim > 3)
-        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s has %d dimensions, 3 are converted", io_path(p->src), name,
-                       t->n_dim);
-    else set_shape(it, 2, w.rows, w.cols, 0);
+        return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.100s has %d dimensions, 3 are converted",
+                       io_path(p->src), name, t->n_dim);
+    else
+        set_shape(it, 2, w.rows, w.cols, 0);
     it->cls = quant_class_of(id, name, it->n_dim);
     it->perm = perm_of(p, id);
-    if (id->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora) it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
+    if (id->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora)
+        it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
     if (abs(it->perm) && (it->n_dim == 1 ? it->cols : it->rows) % (2 * abs(it->perm)))
-        return SL_FAIL(err, FORMAT, "%s: tensor %.100s does not fall into %d heads", io_path(p->src), name, abs(it->perm));
-    it->store = quant_store_of(p->to, io_model_kind(p->src), &w, it->n_dim == 1 || id->role == ROLE_ROUTER);
+        return SL_FAIL(err, FORMAT, "%s: tensor %.100s does not fall into %d heads",
+                       io_path(p->src), name, abs(it->perm));
+    it->store =
+        quant_store_of(p->to, io_model_kind(p->src), &w, it->n_dim == 1 || id->role == ROLE_ROUTER);
     return SL_OK;
 }
 
@@ -196,11 +203,16 @@ static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct a
     it->from = part;
     it->cls = QUANT_CLASS_ATTN;
     it->store = quant_store_of(p->to, io_model_kind(p->src), &w, false);
-    if (part == QUANT_K_B) set_shape(it, 3, c->n_head, c->kv_lora, c->d_nope);
-    else if (part == QUANT_V_B) set_shape(it, 3, c->n_head, c->d_v, c->kv_lora);
-    else set_shape(it, 2, (int64_t)c->n_head * (c->d_nope + c->d_v), c->kv_lora, 0);
-    it->bytes_from = part == QUANT_KV_B ? it->bytes_from * (c->d_nope + c->d_v) / c->d_nope
-                                        : it->bytes_from * (part == QUANT_K_B ? c->d_nope : c->d_v) / (c->d_nope + c->d_v);
+    if (part == QUANT_K_B)
+        set_shape(it, 3, c->n_head, c->kv_lora, c->d_nope);
+    else if (part == QUANT_V_B)
+        set_shape(it, 3, c->n_head, c->d_v, c->kv_lora);
+    else
+        set_shape(it, 2, (int64_t)c->n_head * (c->d_nope + c->d_v), c->kv_lora, 0);
+    it->bytes_from =
+        part == QUANT_KV_B
+            ? it->bytes_from * (c->d_nope + c->d_v) / c->d_nope
+            : it->bytes_from * (part == QUANT_K_B ? c->d_nope : c->d_v) / (c->d_nope + c->d_v);
     return SL_OK;
 }
 
@@ -208,7 +220,9 @@ static sl_status add_kv_b(struct quant_plan *p, const char *name, const struct a
 static sl_status add_freqs(struct quant_plan *p, sl_err *err)
 {
     struct quant_item *it = NULL;
-    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF || p->cfg.rope_kind != ARCH_ROPE_LLAMA3) return SL_OK;
+    if (p->to != IO_GGUF || io_model_kind(p->src) == IO_GGUF ||
+        p->cfg.rope_kind != ARCH_ROPE_LLAMA3)
+        return SL_OK;
     SL_TRY(add_item(p, &it, err));
     it->id = (struct arch_name){.global = -1, .role = -1, .layer = -1, .expert = -1};
     snprintf(it->name, sizeof it->name, "rope_freqs.weight");
@@ -246,10 +260,12 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     if (is_unknown_bias(p, id)) return SL_OK;
     quant_name_in(&p->naming[p->to], id, other, sizeof other);
     if (!other[0]) {
-        if (strstr(name, "rotary_emb.inv_freq")) return SL_OK; /* old folders store what the configuration says */
+        if (strstr(name, "rotary_emb.inv_freq"))
+            return SL_OK; /* old folders store what the configuration says */
         if (strcmp(name, "rope_freqs.weight") == 0)
             return SL_FAIL(err, UNSUPPORTED,
-                           "%s: rope_freqs.weight: the configuration that made it is not in the file: convert the "
+                           "%s: rope_freqs.weight: the configuration that made it is not in the "
+                           "file: convert the "
                            "original folder instead",
                            io_path(p->src));
         return refuse_name(p, name, err);
@@ -258,11 +274,13 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
 }
 
 /* Does that matrix have a bias among its scales? */
-static sl_status find_bias(const struct quant_plan *p, const char *name, struct weight *w, bool *any, sl_err *err)
+static sl_status find_bias(const struct quant_plan *p, const char *name, struct weight *w,
+                           bool *any, sl_err *err)
 {
     void *q = NULL;
     *any = false;
-    if (io_model_kind(p->src) != IO_HF || io_weight(p->src, name, w, NULL) != SL_OK || w->scheme != TENSOR_SCHEME_GROUP)
+    if (io_model_kind(p->src) != IO_HF || io_weight(p->src, name, w, NULL) != SL_OK ||
+        w->scheme != TENSOR_SCHEME_GROUP)
         return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &q, err));
     sl_status st = io_weight_bias(p->src, name, w, q, any, err);
@@ -280,7 +298,8 @@ static sl_status add_bias(struct quant_plan *p, const char *name, const struct a
     SL_TRY(find_bias(p, name, &w, &any, err));
     if (!any) return SL_OK;
     if (of->role != ROLE_Q && of->role != ROLE_K && of->role != ROLE_V && of->role != ROLE_O)
-        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s: its quant_bias holds a bias, which that layer has no place for",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: %.100s: its quant_bias holds a bias, which that layer has no place for",
                        io_path(p->src), name);
     SL_TRY(add_item(p, &it, err));
     it->id = *of;
@@ -293,7 +312,8 @@ static sl_status add_bias(struct quant_plan *p, const char *name, const struct a
     it->from_text = tensor_dtype(TENSOR_I32)->text;
     it->bytes_from = 4 * w.rows;
     it->perm = perm_of(p, of);
-    if (of->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora) it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
+    if (of->role == ROLE_V && p->has_cfg && !p->cfg.kv_lora)
+        it->v_heads = p->cfg.n_head / p->cfg.n_head_kv;
     set_shape(it, 1, w.rows, 0, 0);
     return SL_OK;
 }
@@ -337,8 +357,8 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
     for (int i = 0; i < io_n_tensor(p->src); i++) {
         char name[QUANT_MAX_NAME];
         if (strlen(io_tensor(p->src, i)->name) >= QUANT_MAX_NAME - 32)
-            return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s...: its name is too long", io_path(p->src),
-                           io_tensor(p->src, i)->name);
+            return SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s...: its name is too long",
+                           io_path(p->src), io_tensor(p->src, i)->name);
         if (quant_weight_name(p->src, i, name, sizeof name)) SL_TRY(add_tensor(p, name, err));
     }
     return add_freqs(p, err);
@@ -346,10 +366,12 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err)
 
 /* ---- types ---- */
 
-enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w, bool vector)
+enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w,
+                                 bool vector)
 {
-    bool plain = w->scheme == TENSOR_SCHEME_PLAIN && tensor_dtype(w->type)->block == 1 && w->type != TENSOR_F64 &&
-                 w->type != TENSOR_F8_E4M3 && w->type != TENSOR_F8_E5M2 && w->type != TENSOR_I8;
+    bool plain = w->scheme == TENSOR_SCHEME_PLAIN && tensor_dtype(w->type)->block == 1 &&
+                 w->type != TENSOR_F64 && w->type != TENSOR_F8_E4M3 && w->type != TENSOR_F8_E5M2 &&
+                 w->type != TENSOR_I8;
     if (to == from && plain) return w->type;
     if (vector && to == IO_GGUF) return TENSOR_F32;
     if (to == IO_GGUF && from == IO_GGUF && w->scheme == TENSOR_SCHEME_PLAIN) return w->type;
@@ -381,7 +403,8 @@ static bool is_coded(enum quant_type t)
     return t != QUANT_AS_IS && t != QUANT_F32 && t != QUANT_F16 && t != QUANT_BF16;
 }
 
-/* awq's and DeepSeek's fp8 schemes know only themselves; the others are all compressed-tensors and mix. */
+/* awq's and DeepSeek's fp8 schemes know only themselves; the others are all compressed-tensors and
+ * mix. */
 static bool is_ct(enum quant_type t)
 {
     return t == QUANT_INT8 || t == QUANT_INT4 || t == QUANT_NVFP4 || t == QUANT_MXFP4;
@@ -395,23 +418,30 @@ sl_status quant_check(enum io_kind to, const struct quant_opts *o, sl_err *err)
         enum quant_type t = o->type[c];
         if (!goes_to(t, to)) {
             quant_types_of(to, can, sizeof can);
-            return SL_FAIL(err, REQUEST, "%s: a %s can not hold it: it takes %s", quant_type_text(t),
-                           to == IO_GGUF ? ".gguf file" : "folder", can);
+            return SL_FAIL(err, REQUEST, "%s: a %s can not hold it: it takes %s",
+                           quant_type_text(t), to == IO_GGUF ? ".gguf file" : "folder", can);
         }
         if (to == IO_GGUF || !is_coded(t)) continue;
         if (t == QUANT_FP8 && c != QUANT_CLASS_EMBED && c != QUANT_CLASS_HEAD) {
             if (lone == QUANT_AS_IS) lone = t;
-        } else if (is_ct(t)) ct = t;
+        } else if (is_ct(t))
+            ct = t;
         if (t == QUANT_AWQ) lone = t;
         if (c == QUANT_CLASS_EMBED)
-            return SL_FAIL(err, REQUEST, "--embed %s: the embedding of a folder can be f32, f16 or bf16", quant_type_text(t));
-        if (c == QUANT_CLASS_HEAD && !is_ct(t))
-            return SL_FAIL(err, REQUEST, "--head %s: the head of a folder can be f32, f16, bf16, int8, int4, nvfp4 or mxfp4",
+            return SL_FAIL(err, REQUEST,
+                           "--embed %s: the embedding of a folder can be f32, f16 or bf16",
                            quant_type_text(t));
+        if (c == QUANT_CLASS_HEAD && !is_ct(t))
+            return SL_FAIL(
+                err, REQUEST,
+                "--head %s: the head of a folder can be f32, f16, bf16, int8, int4, nvfp4 or mxfp4",
+                quant_type_text(t));
         if (lone != QUANT_AS_IS && t != lone && ct == QUANT_AS_IS) ct = t;
     }
     if (lone == QUANT_AWQ && ct != QUANT_AS_IS)
-        return SL_FAIL(err, REQUEST, "awq and %s: a folder can not mix them: int8, int4, fp8, nvfp4 and mxfp4 mix, awq stands alone",
+        return SL_FAIL(err, REQUEST,
+                       "awq and %s: a folder can not mix them: int8, int4, fp8, nvfp4 and mxfp4 "
+                       "mix, awq stands alone",
                        quant_type_text(ct));
     if (o->awq && !o->stats) return SL_FAIL(err, REQUEST, "--awq: needs --calib TEXT");
     return SL_OK;
@@ -421,21 +451,32 @@ sl_status quant_check(enum io_kind to, const struct quant_opts *o, sl_err *err)
 static enum quant_type fall_back(enum quant_type t)
 {
     switch (t) {
-    case QUANT_Q4_K: return QUANT_Q5_0;
-    case QUANT_Q5_K: return QUANT_Q5_1;
-    case QUANT_Q6_K: return QUANT_Q8_0;
-    case QUANT_NVFP4: return QUANT_Q5_0;
-    default: return QUANT_F16;
+    case QUANT_Q4_K:
+        return QUANT_Q5_0;
+    case QUANT_Q5_K:
+        return QUANT_Q5_1;
+    case QUANT_Q6_K:
+        return QUANT_Q8_0;
+    case QUANT_NVFP4:
+        return QUANT_Q5_0;
+    default:
+        return QUANT_F16;
     }
 }
 
-/* Is there a place for X.scale? llama.cpp refuses a file with scales that it does not look for: of embeddings, MLA's own
- * matrices and MTP layers. */
+/* Is there a place for X.scale? llama.cpp refuses a file with scales that it does not look for: of
+ * embeddings, MLA's own matrices and MTP layers. */
 static bool takes_scale(const struct quant_plan *p, const struct quant_item *it)
 {
-    if (it->cls == QUANT_CLASS_EMBED || (p->has_cfg && it->id.layer >= p->cfg.n_layer)) return false;
+    if (it->cls == QUANT_CLASS_EMBED || (p->has_cfg && it->id.layer >= p->cfg.n_layer))
+        return false;
     switch (it->id.role) {
-    case ROLE_Q_A: case ROLE_Q_B: case ROLE_KV_A: case ROLE_KV_B: case ROLE_K_B: case ROLE_V_B:
+    case ROLE_Q_A:
+    case ROLE_Q_B:
+    case ROLE_KV_A:
+    case ROLE_KV_B:
+    case ROLE_K_B:
+    case ROLE_V_B:
         return false;
     default:
         return true;
@@ -447,15 +488,21 @@ static bool fits(const struct quant_plan *p, enum quant_type t, const struct qua
     if (p->to == IO_GGUF && t == QUANT_NVFP4 && !takes_scale(p, it)) return false;
     if (p->to == IO_GGUF) return it->cols % tensor_dtype((enum tensor_dtype)gguf_of(t))->block == 0;
     switch (t) {
-    case QUANT_AWQ: return it->cols % p->group == 0 && it->rows % 8 == 0;
-    case QUANT_INT4: return it->cols % 8 == 0;
-    case QUANT_NVFP4: return it->cols % 16 == 0;
-    case QUANT_MXFP4: return it->cols % 32 == 0;
-    default: return true;
+    case QUANT_AWQ:
+        return it->cols % p->group == 0 && it->rows % 8 == 0;
+    case QUANT_INT4:
+        return it->cols % 8 == 0;
+    case QUANT_NVFP4:
+        return it->cols % 16 == 0;
+    case QUANT_MXFP4:
+        return it->cols % 32 == 0;
+    default:
+        return true;
     }
 }
 
-/* Embedding and head where nothing was said: as the rest when that is plain; else in a folder as they are, in GGUF not below 6 bits. */
+/* Embedding and head where nothing was said: as the rest when that is plain; else in a folder as
+ * they are, in GGUF not below 6 bits. */
 static enum quant_type wanted(const struct quant_plan *p, const struct quant_item *it)
 {
     enum quant_type t = it->cls == QUANT_CLASS_OTHER ? QUANT_AS_IS : p->o->type[it->cls];
@@ -508,7 +555,8 @@ sl_status quant_plan_types(struct quant_plan *p, sl_err *err)
             it->type = p->to == IO_HF ? QUANT_AS_IS : fall_back(it->type);
         }
         p->rep->n_fallback += it->fallback;
-        if (it->type != QUANT_AS_IS && gguf_of(it->type) < TENSOR_N_DTYPE && (p->to == IO_GGUF || !is_coded(it->type)))
+        if (it->type != QUANT_AS_IS && gguf_of(it->type) < TENSOR_N_DTYPE &&
+            (p->to == IO_GGUF || !is_coded(it->type)))
             it->store = (enum tensor_dtype)gguf_of(it->type);
         if (p->to == IO_HF && is_ct(it->type)) only_fp8 = false;
     }

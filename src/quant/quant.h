@@ -15,7 +15,8 @@
 #include "base/status.h"
 #include "io/io.h"
 
-/* X(NAME, "text", GGUF storage type or TENSOR_N_DTYPE, bits of where it can go: 1 = .gguf, 2 = folder) */
+/* X(NAME, "text", GGUF storage type or TENSOR_N_DTYPE, bits of where it can go: 1 = .gguf, 2 =
+ * folder) */
 #define QUANT_TYPE_LIST(X)                                                                         \
     X(F32, "f32", TENSOR_F32, 3)                                                                   \
     X(F16, "f16", TENSOR_F16, 3)                                                                   \
@@ -40,7 +41,8 @@ enum quant_type {
     QUANT_TYPE_LIST(X)
 #undef X
         QUANT_N_TYPE,
-    QUANT_AS_IS = QUANT_N_TYPE /* the storage type of the source, or the nearest that the target has */
+    QUANT_AS_IS =
+        QUANT_N_TYPE /* the storage type of the source, or the nearest that the target has */
 };
 /* "q4_0", ...; "" for QUANT_AS_IS. */
 const char *quant_type_text(enum quant_type t);
@@ -86,9 +88,11 @@ typedef struct quant_stats quant_stats;
 /* For layers 0 .. n_layer-1 and experts 0 .. n_expert-1. Memory: close with quant_stats_close. */
 sl_status quant_stats_open(int n_layer, int n_expert, quant_stats **out, sl_err *err) BASE_MUST_USE;
 void quant_stats_close(quant_stats *s); /* NULL is legal */
-/* Add rows x [n_row, n_col] with ldx elements from row to row. Layers beyond n_layer are ignored. Errors: NOMEM, INTERNAL (width changed). */
-sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert, const float *x,
-                          int n_row, int n_col, int64_t ldx, sl_err *err) BASE_MUST_USE;
+/* Add rows x [n_row, n_col] with ldx elements from row to row. Layers beyond n_layer are ignored.
+ * Errors: NOMEM, INTERNAL (width changed). */
+sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert,
+                          const float *x, int n_row, int n_col, int64_t ldx,
+                          sl_err *err) BASE_MUST_USE;
 /* NULL = nothing was seen. */
 const struct quant_stat *quant_stats_get(const quant_stats *s, enum quant_input in, int layer,
                                          int expert);
@@ -96,16 +100,17 @@ const struct quant_stat *quant_stats_get(const quant_stats *s, enum quant_input 
 /* ---- converting ---- */
 struct quant_opts {
     enum quant_type type[QUANT_N_CLASS]; /* QUANT_AS_IS: see docs; OTHER is not looked at */
-    const char *keep;                    /* NULL, or a regular expression: names that keep their type */
-    const quant_stats *stats;            /* NULL = no calibration */
-    bool awq;                            /* search and fold per-channel scales; needs stats */
-    bool plain;                          /* round to nearest, no search */
-    bool force;                          /* replace what is at dst */
-    int64_t shard;                       /* of a folder: tensors beyond so many bytes go to a next file; 0 = one file */
-    int group;                           /* of awq: 0 = the largest of 128, 64, 32 that divides every width */
-    int n_thread;                        /* 0 = physical cores */
-    int64_t memory;                      /* refuse when a tensor needs more bytes of buffers; 0 = no limit */
-    int (*progress)(void *user, const char *what, int64_t done, int64_t total); /* bytes of the source; 1 = stop */
+    const char *keep;         /* NULL, or a regular expression: names that keep their type */
+    const quant_stats *stats; /* NULL = no calibration */
+    bool awq;                 /* search and fold per-channel scales; needs stats */
+    bool plain;               /* round to nearest, no search */
+    bool force;               /* replace what is at dst */
+    int64_t shard;  /* of a folder: tensors beyond so many bytes go to a next file; 0 = one file */
+    int group;      /* of awq: 0 = the largest of 128, 64, 32 that divides every width */
+    int n_thread;   /* 0 = physical cores */
+    int64_t memory; /* refuse when a tensor needs more bytes of buffers; 0 = no limit */
+    int (*progress)(void *user, const char *what, int64_t done,
+                    int64_t total); /* bytes of the source; 1 = stop */
     void *user;
 };
 
@@ -123,9 +128,9 @@ struct quant_row {
 struct quant_report {
     struct quant_row row[QUANT_MAX_ROW];
     int n_row;
-    int n_folded;      /* AWQ: inputs whose scales were folded */
-    int n_fallback;    /* matrices whose width the wanted type can not hold */
-    int group;         /* of awq */
+    int n_folded;   /* AWQ: inputs whose scales were folded */
+    int n_fallback; /* matrices whose width the wanted type can not hold */
+    int group;      /* of awq */
     int64_t bytes_from, bytes_to;
     char note[QUANT_MAX_NOTE][QUANT_NOTE]; /* what of tokenizer, templates and sampling the target
                                               can not hold: a line each */
@@ -134,23 +139,27 @@ struct quant_report {
     char probe[QUANT_NOTE];    /* the first of those, as a JSON string */
 };
 
-/* Convert src into dst: a path that ends in .gguf, or a folder. Errors: REQUEST (the pair of type and target is impossible: says what is possible; dst exists),
- * UNSUPPORTED (architecture or tensor can not be converted), IO (a full disk, no rights: nothing is left behind), FORMAT, NOMEM, CANCELLED.
+/* Convert src into dst: a path that ends in .gguf, or a folder. Errors: REQUEST (the pair of type
+ * and target is impossible: says what is possible; dst exists), UNSUPPORTED (architecture or tensor
+ * can not be converted), IO (a full disk, no rights: nothing is left behind), FORMAT, NOMEM,
+ * CANCELLED.
  * Memory: source pages and one tensor of the target at a time. */
 sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o,
                         struct quant_report *rep, sl_err *err) BASE_MUST_USE;
 /* The checks of quant_convert that need nothing but options and kinds. */
 sl_status quant_check(enum io_kind to, const struct quant_opts *o, sl_err *err) BASE_MUST_USE;
 
-/* Those that need no source besides: may dst be written, is o->keep an expression? For callers with long work before. */
-sl_status quant_check_target(const char *dst, const struct quant_opts *o, sl_err *err) BASE_MUST_USE;
+/* Those that need no source besides: may dst be written, is o->keep an expression? For callers with
+ * long work before. */
+sl_status quant_check_target(const char *dst, const struct quant_opts *o,
+                             sl_err *err) BASE_MUST_USE;
 
 /* ---- comparing ---- */
 struct quant_diff {
-    const char *name;    /* in a */
+    const char *name; /* in a */
     int64_t n_weight;
-    double max_abs;      /* largest |a - b| */
-    double rms_rel;      /* sqrt(sum (a-b)^2 / sum a^2) */
+    double max_abs; /* largest |a - b| */
+    double rms_rel; /* sqrt(sum (a-b)^2 / sum a^2) */
 };
 struct quant_verify {
     int n_same, n_only_a, n_only_b;
@@ -162,7 +171,8 @@ struct quant_verify {
     void *user;
     int n_thread;
 };
-/* Compare the dequantised values of two models; names are mapped where the kinds differ. Errors: FORMAT (shapes differ: names both), as quant_convert. */
+/* Compare the dequantised values of two models; names are mapped where the kinds differ. Errors:
+ * FORMAT (shapes differ: names both), as quant_convert. */
 sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verify *v,
                         sl_err *err) BASE_MUST_USE;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share: tensors by what they are, the plan of the target, sources of rows. */
+/* What the files of this room share: tensors by what they are, the plan of the target, sources of
+ * rows. */
 #ifndef QUANT_INTERNAL_H
 #define QUANT_INTERNAL_H
 
@@ -19,26 +20,29 @@ void quant_name_in(const struct arch_naming *by, const struct arch_name *id, cha
 enum quant_class quant_class_of(const struct arch_name *id, const char *name, int n_dim);
 /* The statistics that belong to the columns of a matrix: false = none do. */
 bool quant_input_of(const struct arch_name *id, enum quant_input *in);
-/* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it is a scale or the like). */
+/* Names of weights, not of their scales: the i-th tensor of m as a weight's name in buf (false: it
+ * is a scale or the like). */
 bool quant_weight_name(const io_model *m, int i, char *buf, int n);
 
 /* ---- folded scales (awq.c) ---- */
-/* Per-channel scales of one input: its matrices' columns are multiplied, what makes the input is divided. */
+/* Per-channel scales of one input: its matrices' columns are multiplied, what makes the input is
+ * divided. */
 struct quant_fold {
     float *s; /* [n] */
     int n;
 };
 struct quant_folds;
 /* NULL = not folded. */
-const struct quant_fold *quant_fold_get(const struct quant_folds *f, enum quant_input in, int layer, int expert);
+const struct quant_fold *quant_fold_get(const struct quant_folds *f, enum quant_input in, int layer,
+                                        int expert);
 
 /* ---- plan.c ---- */
 enum quant_source {
-    QUANT_RAW,  /* bytes of a tensor as they are */
-    QUANT_ROWS, /* rows of one weight, or of n_src weights behind each other */
-    QUANT_K_B,  /* GGUF's attn_k_b out of kv_b */
-    QUANT_V_B,  /* GGUF's attn_v_b out of kv_b */
-    QUANT_KV_B, /* kv_b out of both */
+    QUANT_RAW,   /* bytes of a tensor as they are */
+    QUANT_ROWS,  /* rows of one weight, or of n_src weights behind each other */
+    QUANT_K_B,   /* GGUF's attn_k_b out of kv_b */
+    QUANT_V_B,   /* GGUF's attn_v_b out of kv_b */
+    QUANT_KV_B,  /* kv_b out of both */
     QUANT_FREQS, /* GGUF's rope_freqs out of the configuration */
     QUANT_BIAS   /* the bias that a matrix has among its scales (io_weight_bias) */
 };
@@ -46,7 +50,7 @@ enum quant_source {
 struct quant_item {
     char name[QUANT_MAX_NAME]; /* in the target, with ".weight" */
     char src[QUANT_MAX_NAME];  /* in the source: the weight, or the first of a stack */
-    struct arch_name id;      /* of the target's tensor */
+    struct arch_name id;       /* of the target's tensor */
     enum quant_class cls;
     enum quant_source from;
     enum quant_type type;    /* QUANT_AS_IS: stored plainly as store */
@@ -75,7 +79,7 @@ struct quant_plan {
     struct arch_naming naming[2]; /* by enum io_kind: of the source, and of the target */
     struct quant_item *item;
     int n_item, cap_item;
-    int64_t done_bytes; /* of the source */
+    int64_t done_bytes;        /* of the source */
     struct quant_folds *folds; /* NULL = none */
     struct quant_report *rep;
     text_regex *keep;
@@ -87,29 +91,32 @@ sl_status quant_plan_make(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
 /* Types of the items: which the target takes, what a width can not hold. */
 sl_status quant_plan_types(struct quant_plan *p, sl_err *err) BASE_MUST_USE;
 /* How a tensor that is kept is stored in a target of that kind. */
-enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w, bool vector);
+enum tensor_dtype quant_store_of(enum io_kind to, enum io_kind from, const struct weight *w,
+                                 bool vector);
 
 /* ---- source.c: f32 rows of an item ---- */
 /* How its values are stored, for the table. Static. */
 const char *quant_scheme_text(const struct weight *w);
 /* io_weight, and weight_check of what it gives. */
-sl_status quant_weight(const io_model *m, const char *name, struct weight *w, sl_err *err) BASE_MUST_USE;
+sl_status quant_weight(const io_model *m, const char *name, struct weight *w,
+                       sl_err *err) BASE_MUST_USE;
 struct quant_rows {
     const struct quant_plan *p;
     const struct quant_item *it;
     struct weight *w; /* [n] */
     int n;
-    float *dense;     /* QUANT_K_B and the like: all rows */
+    float *dense; /* QUANT_K_B and the like: all rows */
     /* per part of it->rows / n_part rows */
     int n_part;
     const struct quant_fold **col; /* [n_part] columns are multiplied; NULL entries */
     const struct quant_fold **row; /* [n_part] rows are divided */
     float **weight;                /* [n_part] importance of columns; NULL entries */
 };
-sl_status quant_rows_open(const struct quant_plan *p, const struct quant_item *it, struct quant_rows *out,
-                          sl_err *err) BASE_MUST_USE;
+sl_status quant_rows_open(const struct quant_plan *p, const struct quant_item *it,
+                          struct quant_rows *out, sl_err *err) BASE_MUST_USE;
 void quant_rows_close(struct quant_rows *r);
-/* Source row of target row i of n: within each of perm heads, GGUF has the two halves interleaved. */
+/* Source row of target row i of n: within each of perm heads, GGUF has the two halves
+ * interleaved. */
 int64_t quant_permuted(int64_t i, int64_t n, int perm);
 /* Row i of the target's matrix, folded scales applied. Threads: any. */
 void quant_rows_get(const struct quant_rows *r, int64_t i, float *x);
@@ -123,14 +130,14 @@ void quant_rows_drop(const struct quant_rows *r, int64_t a, int64_t b);
 void quant_declare(const struct quant_plan *p, const struct quant_item *it, io_out *out);
 /* Tensors of an item that stand in front of all others (weight_shape); and their bytes. */
 void quant_declare_first(const struct quant_plan *p, struct quant_item *it, io_out *out);
-sl_status quant_write_first(const struct quant_plan *p, const struct quant_item *it, io_out *out, sl_err *err)
-    BASE_MUST_USE;
+sl_status quant_write_first(const struct quant_plan *p, const struct quant_item *it, io_out *out,
+                            sl_err *err) BASE_MUST_USE;
 struct quant_error {
     double err2, ref2;
     int64_t bytes;
 };
-sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team, io_out *out,
-                       struct quant_error *e, sl_err *err) BASE_MUST_USE;
+sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team,
+                       io_out *out, struct quant_error *e, sl_err *err) BASE_MUST_USE;
 /* Bytes that it takes in the target. */
 uint64_t quant_item_bytes(const struct quant_plan *p, const struct quant_item *it);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounding rows of weights to codes: the quantisers. Each minimises sum weight[j] * (value - x)^2 over its scales when search is set, and is never
- * worse than plain rounding by that measure; without search it is the simplest good scale and round to nearest.
+/* Rounding rows of weights to codes: the quantisers. Each minimises sum weight[j] * (value - x)^2
+ * over its scales when search is set, and is never worse than plain rounding by that measure;
+ * without search it is the simplest good scale and round to nearest.
  *
  * x [n] finite; weight [n] >= 0, or NULL for all equal. Pure. */
 #ifndef QUANT_ROUND_H
@@ -12,16 +13,18 @@
 #include "quant/quant.h"
 #include "tensor/tensor.h"
 
-/* A row of a GGUF block type (and F32, F16, BF16): n a multiple of the block; dst as tensor_dequant reads it. */
-void quant_round_gguf(enum tensor_dtype t, const float *x, const float *weight, int64_t n, bool search,
-                      uint8_t *dst);
+/* A row of a GGUF block type (and F32, F16, BF16): n a multiple of the block; dst as tensor_dequant
+ * reads it. */
+void quant_round_gguf(enum tensor_dtype t, const float *x, const float *weight, int64_t n,
+                      bool search, uint8_t *dst);
 /* Does quant_round_gguf know the type? */
 bool quant_can_round(enum tensor_dtype t);
 
 /* A row of a folder's scheme, as codes and scales of groups. */
 struct quant_codes {
     int8_t *q;    /* [n] INT8, INT4: signed; AWQ: 0 .. 15; FP4: 0 .. 15 */
-    float *scale; /* [n / group] value of the stored scale (INT8, INT4: bf16; AWQ: f16; FP4: e4m3 or e8m0 times the tensor's) */
+    float *scale; /* [n / group] value of the stored scale (INT8, INT4: bf16; AWQ: f16; FP4: e4m3 or
+                     e8m0 times the tensor's) */
     uint8_t *z;   /* [n / group] AWQ: zero point; FP4: the scale's code */
     float *deq;   /* [n] the values that they stand for */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* e2m1 codes under small float scales: NVFP4 (e4m3 per 16, and one f32 of the tensor) and MXFP4 (a power of two per 32). The scale is sought among
- * its own codes: there are few that make sense. Also the list of GGUF block types. */
+/* e2m1 codes under small float scales: NVFP4 (e4m3 per 16, and one f32 of the tensor) and MXFP4 (a
+ * power of two per 32). The scale is sought among its own codes: there are few that make sense.
+ * Also the list of GGUF block types. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 int quant_e2m1(float v)
 {
     float a = fabsf(v);
-    int c = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
+    int c = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) +
+            (a > 5.0f);
     return c | (v < 0.0f && c) << 3;
 }
 
@@ -23,23 +25,27 @@ float quant_e2m1_value(int code)
 /* The magnitude nearest to a, without a table. */
 static inline float near_e2m1(float a)
 {
-    return 0.5f * (float)((a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f)) + (float)((a > 2.5f) + (a >= 3.5f)) +
-           2.0f * (float)(a > 5.0f);
+    return 0.5f * (float)((a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f)) +
+           (float)((a > 2.5f) + (a >= 3.5f)) + 2.0f * (float)(a > 5.0f);
 }
 
 static float fp4_error(const float *x, const float *w, int n, float s)
 {
     float r[32], e, is = s != 0.0f ? 1.0f / s : 0.0f;
-    for (int j = 0; j < n; j++) r[j] = fabsf(x[j]) - s * near_e2m1(fabsf(x[j]) * is);
-    if (w) QUANT_SUM(e, n, j, w[j] * r[j] * r[j]);
-    else QUANT_SUM(e, n, j, r[j] * r[j]);
+    for (int j = 0; j < n; j++)
+        r[j] = fabsf(x[j]) - s * near_e2m1(fabsf(x[j]) * is);
+    if (w)
+        QUANT_SUM(e, n, j, w[j] * r[j] * r[j]);
+    else
+        QUANT_SUM(e, n, j, r[j] * r[j]);
     return e;
 }
 
 static float largest(const float *x, int n)
 {
     float amax = 0.0f;
-    for (int j = 0; j < n; j++) amax = fmaxf(amax, fabsf(x[j]));
+    for (int j = 0; j < n; j++)
+        amax = fmaxf(amax, fabsf(x[j]));
     return amax;
 }
 
@@ -52,7 +58,8 @@ static int nvfp4_scale(const float *x, const float *w, float mul, bool search)
     base = base < 1 ? 1 : base > 0x7e ? 0x7e : base;
     int best = base;
     float e_best = fp4_error(x, w, 16, fp_e4m3_to_f32((uint8_t)base) * mul);
-    for (int c = base - 4; search && c <= base + 6; c++) { /* from 0.7 times to past 1.5 times: the largest may become 6 or 4 */
+    for (int c = base - 4; search && c <= base + 6;
+         c++) { /* from 0.7 times to past 1.5 times: the largest may become 6 or 4 */
         if (c < 1 || c > 0x7e) continue;
         float e = fp4_error(x, w, 16, fp_e4m3_to_f32((uint8_t)c) * mul);
         if (e < e_best) {
@@ -63,7 +70,8 @@ static int nvfp4_scale(const float *x, const float *w, float mul, bool search)
     return best;
 }
 
-/* The e8m0 code of 32 weights. Plain: the largest power of two that keeps the largest magnitude's exponent at e2m1's. */
+/* The e8m0 code of 32 weights. Plain: the largest power of two that keeps the largest magnitude's
+ * exponent at e2m1's. */
 static int mxfp4_scale(const float *x, const float *w, bool search)
 {
     float amax = largest(x, 32);
@@ -85,8 +93,8 @@ static int mxfp4_scale(const float *x, const float *w, bool search)
     return best;
 }
 
-void quant_round_fp4(enum quant_type t, const float *x, const float *weight, int64_t n, float mul, bool search,
-                     struct quant_codes *out)
+void quant_round_fp4(enum quant_type t, const float *x, const float *weight, int64_t n, float mul,
+                     bool search, struct quant_codes *out)
 {
     int group = t == QUANT_NVFP4 ? 16 : 32;
     for (int64_t g = 0; g < n / group; g++, x += group) {
@@ -131,17 +139,28 @@ void quant_round_nvfp4(const float *x, const float *w, bool search, uint8_t *dst
 static quant_block_fn *block_fn(enum tensor_dtype t)
 {
     switch (t) {
-    case TENSOR_Q8_0: return quant_round_q8_0;
-    case TENSOR_Q4_0: return quant_round_q4_0;
-    case TENSOR_Q4_1: return quant_round_q4_1;
-    case TENSOR_Q5_0: return quant_round_q5_0;
-    case TENSOR_Q5_1: return quant_round_q5_1;
-    case TENSOR_Q4_K: return quant_round_q4_k;
-    case TENSOR_Q5_K: return quant_round_q5_k;
-    case TENSOR_Q6_K: return quant_round_q6_k;
-    case TENSOR_MXFP4: return quant_round_mxfp4;
-    case TENSOR_NVFP4: return quant_round_nvfp4;
-    default: return NULL;
+    case TENSOR_Q8_0:
+        return quant_round_q8_0;
+    case TENSOR_Q4_0:
+        return quant_round_q4_0;
+    case TENSOR_Q4_1:
+        return quant_round_q4_1;
+    case TENSOR_Q5_0:
+        return quant_round_q5_0;
+    case TENSOR_Q5_1:
+        return quant_round_q5_1;
+    case TENSOR_Q4_K:
+        return quant_round_q4_k;
+    case TENSOR_Q5_K:
+        return quant_round_q5_k;
+    case TENSOR_Q6_K:
+        return quant_round_q6_k;
+    case TENSOR_MXFP4:
+        return quant_round_mxfp4;
+    case TENSOR_NVFP4:
+        return quant_round_nvfp4;
+    default:
+        return NULL;
     }
 }
 
@@ -150,7 +169,8 @@ bool quant_can_round(enum tensor_dtype t)
     return block_fn(t) || t == TENSOR_F32 || t == TENSOR_F16 || t == TENSOR_BF16;
 }
 
-void quant_round_gguf(enum tensor_dtype t, const float *x, const float *weight, int64_t n, bool search, uint8_t *dst)
+void quant_round_gguf(enum tensor_dtype t, const float *x, const float *weight, int64_t n,
+                      bool search, uint8_t *dst)
 {
     quant_block_fn *fn = block_fn(t);
     const struct tensor_dtype_info *d = tensor_dtype(t);

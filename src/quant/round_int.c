@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integer codes: scale search shared by all of them, the legacy GGUF blocks, and the folders' int8, int4 and awq. */
+/* Integer codes: scale search shared by all of them, the legacy GGUF blocks, and the folders' int8,
+ * int4 and awq. */
 #include <math.h>
 #include <string.h>
 
@@ -20,8 +21,10 @@ double quant_sym_error(const float *x, const float *w, int64_t n, float d, float
     double e = 0;
     for (int64_t left = n; left > 0; left -= 256, x += 256) {
         int64_t k = left < 256 ? left : 256;
-        if (w) QUANT_SUM(part, k, j, w[j] * square(x[j] - d * quant_near(x[j] * id, lo, hi)));
-        else QUANT_SUM(part, k, j, square(x[j] - d * quant_near(x[j] * id, lo, hi)));
+        if (w)
+            QUANT_SUM(part, k, j, w[j] * square(x[j] - d * quant_near(x[j] * id, lo, hi)));
+        else
+            QUANT_SUM(part, k, j, square(x[j] - d * quant_near(x[j] * id, lo, hi)));
         e += (double)part;
         if (w) w += 256;
     }
@@ -91,8 +94,14 @@ static void per_channel(int bits, const float *x, const float *w, int64_t n, boo
                         struct quant_codes *out)
 {
     float hi = bits == 8 ? 127.0f : 7.0f, lo = bits == 8 ? -127.0f : -8.0f;
-    struct quant_sym s = {.lo = lo, .hi = hi, .reach = bits == 8 ? 127.0f : 7.5f, .search = search,
-                          .f_lo = bits == 8 ? 0.8f : 0.3f, .f_hi = 1.05f, .n_try = bits == 8 ? 6 : 31, .store = store_bf16};
+    struct quant_sym s = {.lo = lo,
+                          .hi = hi,
+                          .reach = bits == 8 ? 127.0f : 7.5f,
+                          .search = search,
+                          .f_lo = bits == 8 ? 0.8f : 0.3f,
+                          .f_hi = 1.05f,
+                          .n_try = bits == 8 ? 6 : 31,
+                          .store = store_bf16};
     float d = quant_sym_scale(x, w, n, &s);
     if (d == 0.0f) d = 1.0f; /* a row of zeros, or below the smallest scale */
     float id = 1.0f / d;
@@ -112,8 +121,11 @@ struct zp {
 static double zp_error(const float *x, const float *w, int n, struct zp p)
 {
     float e, id = p.d != 0.0f ? 1.0f / p.d : 0.0f;
-    if (w) QUANT_SUM(e, n, j, w[j] * square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
-    else QUANT_SUM(e, n, j, square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
+    if (w)
+        QUANT_SUM(e, n, j,
+                  w[j] * square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
+    else
+        QUANT_SUM(e, n, j, square(x[j] - p.d * (quant_near(x[j] * id + p.z, 0.0f, 15.0f) - p.z)));
     return (double)e;
 }
 
@@ -184,8 +196,10 @@ static void awq_row(const float *x, const float *w, int64_t n, int group, bool s
 void quant_round_int(enum quant_type t, const float *x, const float *weight, int64_t n, int group,
                      bool search, struct quant_codes *out)
 {
-    if (t == QUANT_AWQ) awq_row(x, weight, n, group, search, out);
-    else per_channel(t == QUANT_INT8 ? 8 : 4, x, weight, n, search, out);
+    if (t == QUANT_AWQ)
+        awq_row(x, weight, n, group, search, out);
+    else
+        per_channel(t == QUANT_INT8 ? 8 : 4, x, weight, n, search, out);
 }
 
 /* ---- GGUF's blocks of 32 ---- */
@@ -197,7 +211,8 @@ static void put_f16(uint8_t *p, float v)
     p[1] = (uint8_t)(h >> 8);
 }
 
-/* Nibbles: low of elements 0 .. 15, high of 16 .. 31; the fifth bits of all as 32 bits in qh (NULL for 4-bit types). */
+/* Nibbles: low of elements 0 .. 15, high of 16 .. 31; the fifth bits of all as 32 bits in qh (NULL
+ * for 4-bit types). */
 static void put_nibbles(const int *q, uint8_t *qh, uint8_t *qs)
 {
     uint32_t high = 0;
@@ -211,8 +226,14 @@ static void put_nibbles(const int *q, uint8_t *qh, uint8_t *qs)
 
 void quant_round_q8_0(const float *x, const float *w, bool search, uint8_t *dst)
 {
-    struct quant_sym s = {.lo = -127, .hi = 127, .reach = 127, .search = search && w,
-                          .f_lo = 0.95f, .f_hi = 1.03f, .n_try = 5, .store = quant_store_f16};
+    struct quant_sym s = {.lo = -127,
+                          .hi = 127,
+                          .reach = 127,
+                          .search = search && w,
+                          .f_lo = 0.95f,
+                          .f_hi = 1.03f,
+                          .n_try = 5,
+                          .store = quant_store_f16};
     float d = quant_sym_scale(x, w, 32, &s), id = d != 0.0f ? 1.0f / d : 0.0f;
     put_f16(dst, d);
     for (int j = 0; j < 32; j++)
@@ -222,8 +243,14 @@ void quant_round_q8_0(const float *x, const float *w, bool search, uint8_t *dst)
 /* Q4_0 and Q5_0: half = 8 or 16. */
 static void round_sym(int half, const float *x, const float *w, bool search, uint8_t *dst)
 {
-    struct quant_sym s = {.lo = -(float)half, .hi = (float)(half - 1), .negative = true, .search = search,
-                          .f_lo = 0.7f, .f_hi = 1.15f, .n_try = 19, .store = quant_store_f16};
+    struct quant_sym s = {.lo = -(float)half,
+                          .hi = (float)(half - 1),
+                          .negative = true,
+                          .search = search,
+                          .f_lo = 0.7f,
+                          .f_hi = 1.15f,
+                          .n_try = 19,
+                          .store = quant_store_f16};
     float d = quant_sym_scale(x, w, 32, &s), id = d != 0.0f ? 1.0f / d : 0.0f;
     int q[32];
     put_f16(dst, d);
@@ -247,14 +274,17 @@ void quant_round_q5_0(const float *x, const float *w, bool search, uint8_t *dst)
 static double affine_error(const float *x, const float *w, int n, float top, struct quant_affine a)
 {
     float id = a.d != 0.0f ? 1.0f / a.d : 0.0f, e;
-    if (w) QUANT_SUM(e, n, j, w[j] * square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
-    else QUANT_SUM(e, n, j, square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
+    if (w)
+        QUANT_SUM(e, n, j,
+                  w[j] * square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
+    else
+        QUANT_SUM(e, n, j, square(x[j] - (a.d * quant_near((x[j] - a.m) * id, 0.0f, top) + a.m)));
     return (double)e;
 }
 
 /* The best d and m for the codes that a gives. m_neg: m is held at or below zero. */
-static struct quant_affine affine_refit(const float *x, const float *w, int n, float top, bool m_neg,
-                                        struct quant_affine a)
+static struct quant_affine affine_refit(const float *x, const float *w, int n, float top,
+                                        bool m_neg, struct quant_affine a)
 {
     double sw = 0, sq = 0, sqq = 0, sx = 0, sxq = 0;
     float id = a.d != 0.0f ? 1.0f / a.d : 0.0f;
@@ -277,7 +307,8 @@ static struct quant_affine affine_refit(const float *x, const float *w, int n, f
     return (struct quant_affine){(float)d, (float)m};
 }
 
-struct quant_affine quant_affine_fit(const float *x, const float *w, int n, float top, bool m_neg, bool search)
+struct quant_affine quant_affine_fit(const float *x, const float *w, int n, float top, bool m_neg,
+                                     bool search)
 {
     float lo = x[0], hi = x[0];
     for (int j = 1; j < n; j++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The K types: small integer scales of sub-blocks under f16 scales of 256 weights. First the best scale of each sub-block by itself, then the
- * super-block's scale, then each sub-block's integers again among their neighbours. */
+/* The K types: small integer scales of sub-blocks under f16 scales of 256 weights. First the best
+ * scale of each sub-block by itself, then the super-block's scale, then each sub-block's integers
+ * again among their neighbours. */
 #include <math.h>
 #include <string.h>
 
@@ -18,9 +19,12 @@ static void put_f16(uint8_t *p, float v)
 static float error_min(const float *x, const float *w, float d, float m, float top)
 {
     float r[32], e, id = d != 0.0f ? 1.0f / d : 0.0f;
-    for (int j = 0; j < 32; j++) r[j] = x[j] - (d * quant_near((x[j] + m) * id, 0.0f, top) - m);
-    if (w) QUANT_SUM(e, 32, j, w[j] * r[j] * r[j]);
-    else QUANT_SUM(e, 32, j, r[j] * r[j]);
+    for (int j = 0; j < 32; j++)
+        r[j] = x[j] - (d * quant_near((x[j] + m) * id, 0.0f, top) - m);
+    if (w)
+        QUANT_SUM(e, 32, j, w[j] * r[j] * r[j]);
+    else
+        QUANT_SUM(e, 32, j, r[j] * r[j]);
     return e;
 }
 
@@ -30,8 +34,8 @@ struct kblock {
 };
 
 /* Integers of the sub-blocks for given fits; wide: also their neighbours. */
-static double choose(const float *x, const float *w, float top, bool wide, const struct quant_affine *fit,
-                     struct kblock *b)
+static double choose(const float *x, const float *w, float top, bool wide,
+                     const struct quant_affine *fit, struct kblock *b)
 {
     float d_max = 0.0f, m_max = 0.0f;
     double sum = 0;
@@ -81,7 +85,8 @@ static void round_k(int top, const float *x, const float *w, bool search, uint8_
     double e = choose(x, w, (float)top, false, fit, &b);
     if (search) {
         for (int g = 0; g < 8; g++)
-            fit[g] = quant_affine_fit(x + 32 * g, w ? w + 32 * g : NULL, 32, (float)top, true, true);
+            fit[g] =
+                quant_affine_fit(x + 32 * g, w ? w + 32 * g : NULL, 32, (float)top, true, true);
         if (choose(x, w, (float)top, true, fit, &c) < e) b = c;
     }
     put_f16(dst, b.d);
@@ -90,7 +95,8 @@ static void round_k(int top, const float *x, const float *w, bool search, uint8_
     uint8_t *qh = dst + 16, *qs = dst + (top == 31 ? 48 : 16);
     memset(qh, 0, top == 31 ? 160 : 128);
     for (int g = 0; g < 8; g++) {
-        float d = b.d * (float)b.sc[g], m = b.dmin * (float)b.m[g], id = d != 0.0f ? 1.0f / d : 0.0f;
+        float d = b.d * (float)b.sc[g], m = b.dmin * (float)b.m[g],
+              id = d != 0.0f ? 1.0f / d : 0.0f;
         for (int l = 0; l < 32; l++) {
             int q = (int)quant_near((x[32 * g + l] + m) * id, 0.0f, (float)top);
             qs[32 * (g / 2) + l] |= (uint8_t)((q & 15) << 4 * (g % 2));
@@ -134,8 +140,14 @@ static int choose_q6(const float *x, const float *w, float fit, float d, bool wi
 /* d and the 16 scales; returns the error. */
 static double scales_q6(const float *x, const float *w, bool search, float *d, int *sc)
 {
-    struct quant_sym s = {.lo = -32, .hi = 31, .negative = true, .search = search, .f_lo = 0.85f, .f_hi = 1.1f,
-                          .n_try = 11, .store = identity};
+    struct quant_sym s = {.lo = -32,
+                          .hi = 31,
+                          .negative = true,
+                          .search = search,
+                          .f_lo = 0.85f,
+                          .f_hi = 1.1f,
+                          .n_try = 11,
+                          .store = identity};
     float fit[16], top = 0.0f;
     double e = 0;
     for (int g = 0; g < 16; g++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a calibration text showed of the inputs of matrices: per channel, sums of squares and of magnitudes. */
+/* What a calibration text showed of the inputs of matrices: per channel, sums of squares and of
+ * magnitudes. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ sl_status quant_stats_open(int n_layer, int n_expert, quant_stats **out, sl_err 
     mem_arena_init(&s->arena, MEM_MISC, 0);
     s->n_layer = n_layer;
     s->n_expert = n_expert;
-    sl_status st = mem_arena_array(&s->arena, (size_t)n_layer * (size_t)(QUANT_N_INPUT + n_expert), sizeof *s->at, &p, err);
+    sl_status st = mem_arena_array(&s->arena, (size_t)n_layer * (size_t)(QUANT_N_INPUT + n_expert),
+                                   sizeof *s->at, &p, err);
     if (st) {
         quant_stats_close(s);
         return st;
@@ -41,11 +43,13 @@ static struct quant_stat **slot(const quant_stats *s, enum quant_input in, int l
     if (in == QUANT_IN_HEAD) layer = 0;
     if (layer < 0 || layer >= s->n_layer || expert >= s->n_expert) return NULL;
     int i = in == QUANT_IN_DOWN_EXPS ? QUANT_N_INPUT + expert : (int)in;
-    return in == QUANT_IN_DOWN_EXPS && expert < 0 ? NULL : &s->at[(int64_t)layer * (QUANT_N_INPUT + s->n_expert) + i];
+    return in == QUANT_IN_DOWN_EXPS && expert < 0
+               ? NULL
+               : &s->at[(int64_t)layer * (QUANT_N_INPUT + s->n_expert) + i];
 }
 
-sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert, const float *x, int n_row, int n_col,
-                          int64_t ldx, sl_err *err)
+sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert,
+                          const float *x, int n_row, int n_col, int64_t ldx, sl_err *err)
 {
     struct quant_stat **at = slot(s, in, layer, expert);
     void *p = NULL;
@@ -60,7 +64,8 @@ sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int ex
         *at = t;
     }
     struct quant_stat *t = *at;
-    if (t->n_col != n_col) return SL_FAIL(err, INTERNAL, "calibration: %d columns after %d", n_col, t->n_col);
+    if (t->n_col != n_col)
+        return SL_FAIL(err, INTERNAL, "calibration: %d columns after %d", n_col, t->n_col);
     for (int r = 0; r < n_row; r++, x += ldx)
         for (int j = 0; j < n_col; j++) {
             t->sq[j] += (double)x[j] * (double)x[j];
@@ -70,7 +75,8 @@ sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int ex
     return SL_OK;
 }
 
-const struct quant_stat *quant_stats_get(const quant_stats *s, enum quant_input in, int layer, int expert)
+const struct quant_stat *quant_stats_get(const quant_stats *s, enum quant_input in, int layer,
+                                         int expert)
 {
     struct quant_stat **at = slot(s, in, layer, expert);
     return at ? *at : NULL;

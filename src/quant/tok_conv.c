@@ -108,7 +108,8 @@ static sl_status put_model(struct json_w *w, const struct io_array *words, const
             continue; /* added tokens too: one that is no word gets the next free id from
                          tokenizers, not its own */
         if (n >= sizeof key || memchr(s, 0, n))
-            return SL_FAIL(err, UNSUPPORTED, "tokenizer.ggml.tokens[%llu]: %llu bytes: too long", (unsigned long long)i, (unsigned long long)n);
+            return SL_FAIL(err, UNSUPPORTED, "tokenizer.ggml.tokens[%llu]: %llu bytes: too long",
+                           (unsigned long long)i, (unsigned long long)n);
         snprintf(key, sizeof key, "%.*s", (int)n, s);
         text_jw_key(w, key);
         text_jw_int(w, (int64_t)i);

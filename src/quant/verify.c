@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two models side by side: what the converter would make of the first, tensor by tensor, against the values of the second. */
+/* Two models side by side: what the converter would make of the first, tensor by tensor, against
+ * the values of the second. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +54,16 @@ static void sum_up(const struct rows *j, struct quant_diff *d)
     d->rms_rel = err2 == 0 ? 0 : ref2 > 0 ? sqrt(err2 / ref2) : INFINITY;
 }
 
-static sl_status compare_rows(const struct quant_rows *a, const struct weight *b, par_team *team, struct quant_diff *d, sl_err *err)
+static sl_status compare_rows(const struct quant_rows *a, const struct weight *b, par_team *team,
+                              struct quant_diff *d, sl_err *err)
 {
     struct rows j = {.a = a, .b = b};
     struct arena mem;
     void *p = NULL;
     sl_status st = SL_OK;
     mem_arena_init(&mem, MEM_SCRATCH, 0);
-    SL_TRY_OUT(mem_arena_array(&mem, 2 * (size_t)par_size(team) * (size_t)b->cols, sizeof(float), &p, err));
+    SL_TRY_OUT(mem_arena_array(&mem, 2 * (size_t)par_size(team) * (size_t)b->cols, sizeof(float),
+                               &p, err));
     j.x = p;
     SL_TRY_OUT(mem_arena_array(&mem, 2 * (size_t)b->rows, sizeof(double), &p, err));
     j.err2 = p;
@@ -78,15 +81,19 @@ out:
 }
 
 /* Tensors that are no weights: their bytes. */
-static void compare_raw(const struct quant_plan *p, const struct quant_item *it, const io_model *b, struct quant_diff *d)
+static void compare_raw(const struct quant_plan *p, const struct quant_item *it, const io_model *b,
+                        struct quant_diff *d)
 {
     const struct tensor *x = io_find(p->src, it->src), *y = io_find(b, it->name);
-    bool same = x && y && x->type == y->type && x->n_bytes == y->n_bytes && memcmp(x->data, y->data, x->n_bytes) == 0;
+    bool same = x && y && x->type == y->type && x->n_bytes == y->n_bytes &&
+                memcmp(x->data, y->data, x->n_bytes) == 0;
     d->max_abs = d->rms_rel = same ? 0 : INFINITY;
 }
 
-/* B's bias of that name where it is stored among the scales of its matrix, as a vector in the arena. */
-static sl_status stored_bias(const io_model *b, const char *name, struct arena *mem, struct weight *out, bool *any, sl_err *err)
+/* B's bias of that name where it is stored among the scales of its matrix, as a vector in the
+ * arena. */
+static sl_status stored_bias(const io_model *b, const char *name, struct arena *mem,
+                             struct weight *out, bool *any, sl_err *err)
 {
     char matrix[QUANT_MAX_NAME];
     struct weight w;
@@ -98,8 +105,13 @@ static sl_status stored_bias(const io_model *b, const char *name, struct arena *
     if (io_weight(b, matrix, &w, NULL) != SL_OK || w.scheme != TENSOR_SCHEME_GROUP) return SL_OK;
     SL_TRY(mem_arena_array(mem, (size_t)w.rows, sizeof(float), &q, err));
     SL_TRY(io_weight_bias(b, matrix, &w, q, any, err));
-    *out = (struct weight){.name = name, .type = TENSOR_F32, .rows = 1, .cols = w.rows, .data = q,
-                           .row_bytes = 4 * (uint64_t)w.rows, .tensor_scale = 1.0f};
+    *out = (struct weight){.name = name,
+                           .type = TENSOR_F32,
+                           .rows = 1,
+                           .cols = w.rows,
+                           .data = q,
+                           .row_bytes = 4 * (uint64_t)w.rows,
+                           .tensor_scale = 1.0f};
     return SL_OK;
 }
 
@@ -109,8 +121,8 @@ static const char *shown(const struct quant_item *it)
     return it->sub < 0 && it->n_src == 1 && it->from != QUANT_BIAS ? it->src : it->name;
 }
 
-static sl_status compare_item(struct quant_plan *p, const struct quant_item *it, const io_model *b, par_team *team,
-                              struct quant_diff *d, sl_err *err)
+static sl_status compare_item(struct quant_plan *p, const struct quant_item *it, const io_model *b,
+                              par_team *team, struct quant_diff *d, sl_err *err)
 {
     struct quant_rows a;
     struct weight w;
@@ -123,8 +135,9 @@ static sl_status compare_item(struct quant_plan *p, const struct quant_item *it,
     SL_TRY(stored_bias(b, it->name, &p->arena, &w, &stored, err));
     if (!stored) SL_TRY(quant_weight(b, it->name, &w, err));
     if (w.rows != it->rows || w.cols != it->cols)
-        return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s", it->src, (long long)it->rows,
-                       (long long)it->cols, str_base(io_path(p->src)), (long long)w.rows, (long long)w.cols, str_base(io_path(b)));
+        return SL_FAIL(err, FORMAT, "tensor %.80s is [%lld, %lld] in %.50s, [%lld, %lld] in %.50s",
+                       it->src, (long long)it->rows, (long long)it->cols, str_base(io_path(p->src)),
+                       (long long)w.rows, (long long)w.cols, str_base(io_path(b)));
     SL_TRY(quant_rows_open(p, it, &a, err));
     sl_status st = compare_rows(&a, &w, team, d, err);
     quant_rows_drop(&a, 0, it->rows);
@@ -135,7 +148,8 @@ static sl_status compare_item(struct quant_plan *p, const struct quant_item *it,
 
 static int by_name(const void *a, const void *b)
 {
-    const struct quant_item *x = *(const struct quant_item *const *)a, *y = *(const struct quant_item *const *)b;
+    const struct quant_item *x = *(const struct quant_item *const *)a,
+                            *y = *(const struct quant_item *const *)b;
     return strcmp(x->name, y->name);
 }
 
@@ -149,14 +163,16 @@ static sl_status index_items(struct quant_plan *p, const struct quant_item ***ou
     void *q = NULL;
     SL_TRY(mem_arena_array(&p->arena, (size_t)p->n_item + 1, sizeof **out, &q, err));
     const struct quant_item **ix = q;
-    for (int i = 0; i < p->n_item; i++) ix[i] = &p->item[i];
+    for (int i = 0; i < p->n_item; i++)
+        ix[i] = &p->item[i];
     qsort(ix, (size_t)p->n_item, sizeof *ix, by_name);
     *out = ix;
     return SL_OK;
 }
 
 /* Is the tensor, or the weight that it is a part of, in the other model? */
-static sl_status has_weight(struct quant_plan *p, const io_model *b, const char *name, bool *out, sl_err *err)
+static sl_status has_weight(struct quant_plan *p, const io_model *b, const char *name, bool *out,
+                            sl_err *err)
 {
     struct weight w;
     *out = io_find(b, name) || io_weight(b, name, &w, NULL) == SL_OK;
@@ -164,8 +180,8 @@ static sl_status has_weight(struct quant_plan *p, const io_model *b, const char 
 }
 
 /* What B alone has of that name: a tensor, or a bias among the scales of a matrix. */
-static sl_status only_in_b(struct quant_plan *p, const io_model *b, const char *name, const struct quant_item **ix,
-                           struct quant_verify *v, sl_err *err)
+static sl_status only_in_b(struct quant_plan *p, const io_model *b, const char *name,
+                           const struct quant_item **ix, struct quant_verify *v, sl_err *err)
 {
     char bias[QUANT_MAX_NAME];
     struct weight w;
@@ -185,17 +201,21 @@ static sl_status only_in_b(struct quant_plan *p, const io_model *b, const char *
     return SL_OK;
 }
 
-static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *team, struct quant_verify *v, sl_err *err)
+static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *team,
+                             struct quant_verify *v, sl_err *err)
 {
     const struct quant_item **ix = NULL;
     for (int i = 0; i < p->n_item; i++) {
         struct quant_diff d;
         bool there;
-        if (v->progress && v->progress(v->user, "comparing", i, p->n_item)) return SL_FAIL(err, CANCELLED, "cancelled");
+        if (v->progress && v->progress(v->user, "comparing", i, p->n_item))
+            return SL_FAIL(err, CANCELLED, "cancelled");
         SL_TRY(has_weight(p, b, p->item[i].name, &there, err));
         if (!there) {
             v->n_only_a++;
-            if (v->on_only) v->on_only(v->user, false, p->item[i].from == QUANT_BIAS ? p->item[i].name : p->item[i].src);
+            if (v->on_only)
+                v->on_only(v->user, false,
+                           p->item[i].from == QUANT_BIAS ? p->item[i].name : p->item[i].src);
             continue;
         }
         SL_TRY(compare_item(p, &p->item[i], b, team, &d, err));
@@ -219,7 +239,8 @@ sl_status quant_compare(const io_model *a, const io_model *b, struct quant_verif
     struct quant_plan p = {.src = a, .o = &o, .to = io_model_kind(b), .rep = &rep};
     par_team *team = NULL;
     sl_status st = SL_OK;
-    for (int c = 0; c < QUANT_N_CLASS; c++) o.type[c] = QUANT_AS_IS;
+    for (int c = 0; c < QUANT_N_CLASS; c++)
+        o.type[c] = QUANT_AS_IS;
     mem_arena_init(&p.arena, MEM_MISC, 0);
     SL_TRY_OUT(par_open(&(struct par_opts){.n_worker = v->n_thread}, &team, err));
     SL_TRY_OUT(quant_plan_make(&p, err));

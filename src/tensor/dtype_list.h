@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every storage type that a file can hold. X(NAME, "text", GGUF id or -1, weights per block, bytes per block)
- * Block layouts: docs/formats.md, tensor/quant_*.c. Types with a GGUF id of -1 come from safetensors only. Those after F8_E8M0 have sizes
- * but no dequantiser: files with them can be looked at, not run. */
+/* Every storage type that a file can hold. X(NAME, "text", GGUF id or -1, weights per block, bytes
+ * per block) Block layouts: docs/formats.md, tensor/quant_*.c. Types with a GGUF id of -1 come from
+ * safetensors only. Those after F8_E8M0 have sizes but no dequantiser: files with them can be
+ * looked at, not run. */
 #define TENSOR_DTYPE_LIST(X)                                                                       \
     X(F32, "F32", 0, 1, 4)                                                                         \
     X(F16, "F16", 1, 1, 2)                                                                         \

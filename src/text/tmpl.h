@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The chat-template interpreter: the subset of Jinja that docs/house.md lists (Templates),
- * rendered as transformers does (trim_blocks, lstrip_blocks). Strict: a template that uses anything else is
- * refused when it is compiled, with the line. Safe: no attribute escapes, no recursion on input,
- * budgets of steps, depth and output. */
+ * rendered as transformers does (trim_blocks, lstrip_blocks). Strict: a template that uses anything
+ * else is refused when it is compiled, with the line. Safe: no attribute escapes, no recursion on
+ * input, budgets of steps, depth and output. */
 #ifndef TEXT_TMPL_H
 #define TEXT_TMPL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mtp_dump MODEL IDS OUT.f32: the logits [T - 1, V] of the MTP layer with f32 everywhere, for the checks of quantised folders; IDS is a file of
- * T token numbers with commas between them. */
+/* mtp_dump MODEL IDS OUT.f32: the logits [T - 1, V] of the MTP layer with f32 everywhere, for the
+ * checks of quantised folders; IDS is a file of T token numbers with commas between them. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -17,7 +17,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "mtp_dump MODEL IDS OUT.f32\n");
         return 2;
     }
-    while (n <= MTP_MAX_TOK && fscanf(f, "%d,", &ids[n]) == 1) n++;
+    while (n <= MTP_MAX_TOK && fscanf(f, "%d,", &ids[n]) == 1)
+        n++;
     fclose(f);
     if (n < 2) {
         fprintf(stderr, "mtp_dump: %s: no two numbers\n", argv[2]);
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
         return 1;
     }
     f = fopen(argv[3], "wb");
-    size_t want = (size_t)(n - 1) * (size_t)n_vocab, done = f ? fwrite(z, sizeof(float), want, f) : 0;
+    size_t want = (size_t)(n - 1) * (size_t)n_vocab,
+           done = f ? fwrite(z, sizeof(float), want, f) : 0;
     bool ok = f && fclose(f) == 0 && done == want;
     mem_free(z);
     if (!ok) fprintf(stderr, "mtp_dump: %s: not written\n", argv[3]);

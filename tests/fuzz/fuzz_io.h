@@ -31,7 +31,8 @@ static inline io_model *fuzz_open(const char *name, const uint8_t *data, size_t 
     return NULL;
 }
 
-/* Every tensor is found by its name, lies inside the data, and is dequantised row by row from its first and last blocks. */
+/* Every tensor is found by its name, lies inside the data, and is dequantised row by row from its
+ * first and last blocks. */
 static inline void fuzz_tensors(const io_model *m, const uint8_t *data, size_t size)
 {
     for (int i = 0; i < io_n_tensor(m); i++) {

@@ -2,8 +2,8 @@
 /* Rooms: text. Property: the reader never crashes; what it accepts, written and read again, is
  * written the same; and it accepts exactly what Jansson accepts (where Jansson is there), but for
  * four differences on purpose: integers past 64 bits (ours: a real), depth (ours: 128, its: 2048),
- * NUL in a key (ours: fine) and a byte order mark (ours: read over); and one mistake of Jansson 2.14: it skips a NUL byte behind a
- * number. */
+ * NUL in a key (ours: fine) and a byte order mark (ours: read over); and one mistake of Jansson
+ * 2.14: it skips a NUL byte behind a number. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static void check(int ok, const char *what)
 static void compare(const uint8_t *data, size_t size, sl_status st, const sl_err *err)
 {
     json_error_t je;
-    if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) data += 3, size -= 3; /* ours reads over it */
+    if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0)
+        data += 3, size -= 3; /* ours reads over it */
     json_t *j = json_loadb((const char *)data, size,
                            JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
     if (j && st != SL_OK && st != SL_LIMIT && !memchr(data, 0, size)) {

@@ -38,7 +38,8 @@ static void use(const tok *t, const char *text, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char config[] = "{\"tokenizer_class\":\"TikTokenTokenizer\",\"pad_token\":\"<p>\"}",
+    static const char config[] =
+        "{\"tokenizer_class\":\"TikTokenTokenizer\",\"pad_token\":\"<p>\"}",
                       gpt2[] = "{\"tokenizer_class\":\"GPT2Tokenizer\",\"pad_token\":\"<p>\"}";
     struct tok_files f = {.tokenizer_config = config, .n_tokenizer_config = sizeof config - 1};
     tok *t = NULL;

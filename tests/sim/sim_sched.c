@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler, the block tables and the prefix tree under a seeded simulator (docs/reliability.md K1, K2,
- * K4, K6, K7, K8, K10, K15, N1). The device is a list of what each block holds: a value per
+/* The scheduler, the block tables and the prefix tree under a seeded simulator (docs/reliability.md
+ * K1, K2, K4, K6, K7, K8, K10, K15, N1). The device is a list of what each block holds: a value per
  * position that depends on the tokens before it, on the form in which they were computed and on the
  * salt, so that any block that is shared wrongly is found when it is read. A freed block is
  * overwritten at once. Half of the models have a layer with a recurrent state: the same value,

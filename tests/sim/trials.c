@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same result whatever the company (docs/reliability.md N1, N3, K6, K8, K10): every row of logits that
- * a request sees is compared, bit for bit, with the row that it sees alone. A trial draws threads
- * (1 to 4), chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to one context,
- * so that requests are preempted and computed again), scattered blocks, the prefix tree on or off
- * (with hashes that all collide or not, dropped now and then), and which requests come when, with
- * which priority, owner and salt, in how many samples, and which are cancelled when. Freed blocks
- * are filled with NaN.
+/* The same result whatever the company (docs/reliability.md N1, N3, K6, K8, K10): every row of
+ * logits that a request sees is compared, bit for bit, with the row that it sees alone. A trial
+ * draws threads (1 to 4), chunk (1 to 512), sequences (1 to 32), the size of the KV cache (down to
+ * one context, so that requests are preempted and computed again), scattered blocks, the prefix
+ * tree on or off (with hashes that all collide or not, dropped now and then), and which requests
+ * come when, with which priority, owner and salt, in how many samples, and which are cancelled
+ * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32]: models: the .gguf
  * files of DIR, and the folders with a dot in their name (with NAME in it); N trials over all of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unit tests over cmocka. TEST(kv_evicts_oldest) { ... } registers itself; the name states the fact. One executable per room. Run with a
- * substring of a name to run only those tests. */
+/* Unit tests over cmocka. TEST(kv_evicts_oldest) { ... } registers itself; the name states the
+ * fact. One executable per room. Run with a substring of a name to run only those tests. */
 #ifndef TEST_H
 #define TEST_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every GGUF key that the models read, with every value type and with hostile values
- * (docs/reliability.md F7, F8): taken or refused by name, and what is taken lies in its range, so that nothing
- * downstream divides by zero or allocates by a number from the file. */
+ * (docs/reliability.md F7, F8): taken or refused by name, and what is taken lies in its range, so
+ * that nothing downstream divides by zero or allocates by a number from the file. */
 #include <math.h>
 
 #include "io_make.h"
@@ -56,8 +56,10 @@ static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deep
 /* Is it a key of that architecture? Those of others are refused where they say something. */
 static bool belongs(const char *arch, const char *key)
 {
-    static const char *const mla[] = {"_mla", "lora_rank", "log_multiplier", "group", "shared_count", "leading_dense"};
-    bool dense = strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
+    static const char *const mla[] = {"_mla",  "lora_rank",    "log_multiplier",
+                                      "group", "shared_count", "leading_dense"};
+    bool dense =
+        strcmp(arch, "llama") == 0 || strcmp(arch, "qwen2") == 0 || strcmp(arch, "qwen3") == 0;
     for (int i = 0; i < BASE_COUNT_OF(mla); i++)
         if (strstr(key, mla[i])) return strcmp(arch, "deepseek2") == 0;
     return !dense || !strstr(key, "expert");

@@ -18,8 +18,10 @@ TEST(fp_f16_round_trips_every_code)
 {
     for (uint32_t i = 0; i < 65536; i++) {
         float f = fp_f16_to_f32((uint16_t)i);
-        if (isnan(f)) assert_true(isnan(fp_f16_to_f32(fp_f32_to_f16(f))));
-        else assert_int_equal(fp_f32_to_f16(f), i);
+        if (isnan(f))
+            assert_true(isnan(fp_f16_to_f32(fp_f32_to_f16(f))));
+        else
+            assert_int_equal(fp_f32_to_f16(f), i);
     }
 }
 
@@ -28,9 +30,17 @@ TEST(fp_f16_rounds_to_nearest_even)
     static const struct {
         float in;
         uint16_t out;
-    } t[] = {{1.0f + 0x1p-11f, 0x3c00}, {1.0f + 0x3p-11f, 0x3c02}, {0x1p-25f, 0}, {0x1.8p-25f, 1}, {65504.0f, 0x7bff},
-             {65519.9f, 0x7bff},        {65520.0f, 0x7c00},        {1e9f, 0x7c00},  {-0.0f, 0x8000}};
-    for (int i = 0; i < BASE_COUNT_OF(t); i++) assert_int_equal(fp_f32_to_f16(t[i].in), t[i].out);
+    } t[] = {{1.0f + 0x1p-11f, 0x3c00},
+             {1.0f + 0x3p-11f, 0x3c02},
+             {0x1p-25f, 0},
+             {0x1.8p-25f, 1},
+             {65504.0f, 0x7bff},
+             {65519.9f, 0x7bff},
+             {65520.0f, 0x7c00},
+             {1e9f, 0x7c00},
+             {-0.0f, 0x8000}};
+    for (int i = 0; i < BASE_COUNT_OF(t); i++)
+        assert_int_equal(fp_f32_to_f16(t[i].in), t[i].out);
 }
 
 TEST(fp_bf16_rounds_to_nearest_even_and_keeps_nan)
@@ -44,8 +54,10 @@ TEST(fp_e4m3_round_trips_every_code)
 {
     for (uint32_t i = 0; i < 256; i++) {
         float f = fp_e4m3_to_f32((uint8_t)i);
-        if (isnan(f)) assert_int_equal(fp_f32_to_e4m3(f) & 0x7f, 0x7f);
-        else assert_int_equal(fp_f32_to_e4m3(f), i);
+        if (isnan(f))
+            assert_int_equal(fp_f32_to_e4m3(f) & 0x7f, 0x7f);
+        else
+            assert_int_equal(fp_f32_to_e4m3(f), i);
     }
     assert_true(fp_e4m3_to_f32(0x7e) == 448.0f);
     assert_int_equal(fp_f32_to_e4m3(1000.0f), 0x7e);
@@ -107,7 +119,8 @@ TEST(mem_arena_gives_zeroed_pieces_and_keeps_its_limit)
     mem_arena_init(&a, MEM_MISC, 100000);
     ASSERT_OK(mem_arena_alloc(&a, 10, &p, &err));
     ASSERT_OK(mem_arena_alloc(&a, 50000, &q, &err));
-    for (int i = 0; i < 50000; i++) assert_int_equal(((char *)q)[i], 0);
+    for (int i = 0; i < 50000; i++)
+        assert_int_equal(((char *)q)[i], 0);
     memset(q, 1, 50000);
     memset(p, 2, 10);
     assert_int_equal(((char *)q)[0], 1);
@@ -131,8 +144,10 @@ TEST(mem_arena_reset_keeps_a_single_block)
     ASSERT_OK(mem_arena_alloc(&a, 100, &q, &err));
     assert_ptr_equal(p, q);
     assert_int_equal(mem_n_alloc(), n);
-    for (int i = 0; i < 100; i++) assert_int_equal(((char *)q)[i], 0);
-    for (int i = 0; i < 9; i++) ASSERT_OK(mem_arena_alloc(&a, 10000, &q, &err)); /* a second block */
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(((char *)q)[i], 0);
+    for (int i = 0; i < 9; i++)
+        ASSERT_OK(mem_arena_alloc(&a, 10000, &q, &err)); /* a second block */
     mem_arena_reset(&a);
     assert_int_equal(mem_used(MEM_MISC), 0);
     ASSERT_OK(mem_arena_alloc(&a, 99000, &q, &err)); /* the limit counts from the reset */

@@ -278,7 +278,8 @@ static void run_beside_fault(struct rig *r, struct got *b, const int32_t *other)
     drain(r->e);
 }
 
-TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* docs/reliability.md K15 */
+TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* docs/reliability.md K15
+                                                                           */
 {
     struct rig r;
     static struct got a, b, c;

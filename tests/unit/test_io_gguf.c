@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF: good files read right, and bad ones refused with the byte (docs/reliability.md F1, F2, F6, F7). */
+/* GGUF: good files read right, and bad ones refused with the byte (docs/reliability.md F1, F2, F6,
+ * F7). */
 #include <math.h>
 
 #include "base/clock.h"

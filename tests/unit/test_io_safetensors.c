@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors: good files read right, bad ones refused with the byte (docs/reliability.md F1, F4). */
+/* safetensors: good files read right, bad ones refused with the byte (docs/reliability.md F1,
+ * F4). */
 #include "base/mem.h"
 #include "io_cases.h"
 #include "test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MTP layer against the independent forward of tests/oracle/mtp_ref.py: logits within 1e-4 of their deviation, argmax equal everywhere. */
+/* The MTP layer against the independent forward of tests/oracle/mtp_ref.py: logits within 1e-4 of
+ * their deviation, argmax equal everywhere. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static char *slurp(const char *name, long *n)
 static int ints(const struct json *a, int32_t *out)
 {
     int n = 0;
-    for (const struct json *v = a->child; v; v = v->next) out[n++] = (int32_t)v->i;
+    for (const struct json *v = a->child; v; v = v->next)
+        out[n++] = (int32_t)v->i;
     return n;
 }
 
@@ -41,7 +43,8 @@ static int best(const float *z, int n)
 }
 
 /* One sequence; chunk: tokens per step. */
-static void run(const char *file, const struct json *seq, const float *blob, int want_vocab, double std, int chunk)
+static void run(const char *file, const struct json *seq, const float *blob, int want_vocab,
+                double std, int chunk)
 {
     sl_err err;
     char path[512];
@@ -62,7 +65,8 @@ static void run(const char *file, const struct json *seq, const float *blob, int
             for (int j = 0; rows[r] == i && j < n_vocab; j++)
                 worst = fmax(worst, fabs((double)z[j] - ref[(int64_t)r * n_vocab + j]));
     }
-    if (!(worst <= 1e-4 * std)) fail_msg("%s, chunks of %d: %g of the deviation", file, chunk, worst / std);
+    if (!(worst <= 1e-4 * std))
+        fail_msg("%s, chunks of %d: %g of the deviation", file, chunk, worst / std);
     mem_free(all);
 }
 
@@ -73,14 +77,16 @@ TEST(model_mtp_equals_the_written_out_forward)
     struct arena a;
     const struct json *ref = NULL;
     long n_text = 0, n_blob = 0;
-    char *text = slurp("ref/deepseek_v3.json", &n_text), *blob = slurp("ref/deepseek_v3.f32", &n_blob);
+    char *text = slurp("ref/deepseek_v3.json", &n_text),
+         *blob = slurp("ref/deepseek_v3.f32", &n_blob);
     if (!text || !blob) skip(); /* the checkpoints are unpacked by CTest's fixture */
     mem_arena_init(&a, MEM_MISC, 0);
     ASSERT_OK(text_json_parse(&a, "ref", text, (size_t)n_text, &ref, &err));
     int n_vocab = (int)text_json_get(ref, "n_vocab")->i, n_seq = 0;
     for (const struct json *s = text_json_get(ref, "mtp")->child; s; s = s->next, n_seq++)
         for (int f = 0; f < 2; f++) {
-            run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, MTP_MAX_TOK);
+            run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f,
+                MTP_MAX_TOK);
             run(files[f], s, (const float *)(void *)blob, n_vocab, text_json_get(ref, "std")->f, 7);
         }
     assert_true(n_seq >= 2);

@@ -328,7 +328,8 @@ static struct os_topology limits(const char *self)
 
 TEST(os_cgroups_of_both_versions_limit)
 {
-    static const char *const made[] = {"cpu/a/b", "cpu/a", "cpu", "memory/m", "memory", "two/x", "two"};
+    static const char *const made[] = {"cpu/a/b", "cpu/a", "cpu", "memory/m",
+                                       "memory",  "two/x", "two"};
     (void)in_dir("");
     put("cpu/a", "cpu.cfs_quota_us", "150000\n");
     put("cpu/a", "cpu.cfs_period_us", "100000\n");
@@ -341,7 +342,8 @@ TEST(os_cgroups_of_both_versions_limit)
     put("two", "cpu.max", "50000 100000\n");
     put("two/x", "memory.max", "max\n");
     put("two", "memory.max", "3145728\n");
-    struct os_topology t = limits("9:name=systemd:/\n4:memory:/m\n3:cpuset:/\n1:cpu,cpuacct:/a/b\n0::/\n");
+    struct os_topology t =
+        limits("9:name=systemd:/\n4:memory:/m\n3:cpuset:/\n1:cpu,cpuacct:/a/b\n0::/\n");
     assert_true(t.cgroup_cpus == 1.5 && t.mem_total == 2 << 20 && t.mem_available == 1 << 20);
     t = limits("1:cpu:/host/only\n4:memory:/m/gone\n"); /* the folder above one that is not there */
     assert_true(t.cgroup_cpus == 0 && t.mem_total == 2 << 20);

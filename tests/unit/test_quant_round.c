@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quantisers: what they write is what the dequantisers read, search never loses to plain rounding, and values that a type holds exactly come back. */
+/* The quantisers: what they write is what the dequantisers read, search never loses to plain
+ * rounding, and values that a type holds exactly come back. */
 #include <math.h>
 #include <string.h>
 
@@ -10,16 +11,19 @@
 
 enum { N = 512 };
 
-static const enum tensor_dtype gguf_types[] = {TENSOR_Q8_0, TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0, TENSOR_Q5_1,
-                                               TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K, TENSOR_MXFP4, TENSOR_NVFP4};
-static const enum quant_type hf_types[] = {QUANT_INT8, QUANT_INT4, QUANT_AWQ, QUANT_NVFP4, QUANT_MXFP4};
+static const enum tensor_dtype gguf_types[] = {TENSOR_Q8_0,  TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0,
+                                               TENSOR_Q5_1,  TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K,
+                                               TENSOR_MXFP4, TENSOR_NVFP4};
+static const enum quant_type hf_types[] = {QUANT_INT8, QUANT_INT4, QUANT_AWQ, QUANT_NVFP4,
+                                           QUANT_MXFP4};
 
 /* About normal, a few outliers; importance between 0.01 and 1. */
 static void values(uint64_t seed, float scale, float *x, float *w)
 {
     for (int i = 0; i < N; i++) {
         float v = 0.0f;
-        for (int k = 0; k < 6; k++) v += (float)(rng_next(&seed) >> 40) * 0x1p-24f - 0.5f;
+        for (int k = 0; k < 6; k++)
+            v += (float)(rng_next(&seed) >> 40) * 0x1p-24f - 0.5f;
         x[i] = scale * v * (i % 97 == 5 ? 8.0f : 1.0f);
         w[i] = 0.01f + 0.99f * (float)(rng_next(&seed) >> 40) * 0x1p-24f;
     }
@@ -28,7 +32,9 @@ static void values(uint64_t seed, float scale, float *x, float *w)
 static double error(const float *x, const float *y, const float *w)
 {
     double e = 0;
-    for (int i = 0; i < N; i++) e += (double)(w ? w[i] : 1.0f) * ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    for (int i = 0; i < N; i++)
+        e += (double)(w ? w[i] : 1.0f) * ((double)x[i] - (double)y[i]) *
+             ((double)x[i] - (double)y[i]);
     return e;
 }
 
@@ -41,7 +47,8 @@ static double gguf_error(enum tensor_dtype t, const float *x, const float *w, bo
     return error(x, y, w);
 }
 
-/* The values out of codes and scales, as the formats define them, against those that the quantiser says. */
+/* The values out of codes and scales, as the formats define them, against those that the quantiser
+ * says. */
 static double hf_error(enum quant_type t, const float *x, const float *w, float mul, bool search)
 {
     int8_t q[N];
@@ -49,8 +56,10 @@ static double hf_error(enum quant_type t, const float *x, const float *w, float 
     uint8_t z[N];
     int group = t == QUANT_NVFP4 ? 16 : t == QUANT_MXFP4 ? 32 : t == QUANT_AWQ ? 128 : N;
     struct quant_codes c = {q, scale, z, deq};
-    if (t == QUANT_NVFP4 || t == QUANT_MXFP4) quant_round_fp4(t, x, w, N, mul, search, &c);
-    else quant_round_int(t, x, w, N, 128, search, &c);
+    if (t == QUANT_NVFP4 || t == QUANT_MXFP4)
+        quant_round_fp4(t, x, w, N, mul, search, &c);
+    else
+        quant_round_int(t, x, w, N, 128, search, &c);
     for (int i = 0; i < N; i++) {
         float s = scale[i / group], v = (float)q[i] * s;
         if (t == QUANT_AWQ) {
@@ -64,7 +73,8 @@ static double hf_error(enum quant_type t, const float *x, const float *w, float 
             v = quant_e2m1_value(q[i]) * fp_e8m0_to_f32(z[i / group]);
         } else {
             assert_true(s == fp_bf16_to_f32(fp_f32_to_bf16(s)));
-            assert_true(q[i] >= (t == QUANT_INT4 ? -8 : -127) && q[i] <= (t == QUANT_INT4 ? 7 : 127));
+            assert_true(q[i] >= (t == QUANT_INT4 ? -8 : -127) &&
+                        q[i] <= (t == QUANT_INT4 ? 7 : 127));
         }
         assert_true(v == deq[i]);
     }
@@ -79,11 +89,14 @@ TEST(quant_search_is_never_worse_than_plain_rounding)
         for (int k = 0; k < 2; k++) {
             const float *u = k ? w : NULL;
             for (int i = 0; i < BASE_COUNT_OF(gguf_types); i++) {
-                if (gguf_types[i] == TENSOR_NVFP4 && seed % 3 == 0) continue; /* small values need the tensor's scale */
-                assert_true(gguf_error(gguf_types[i], x, u, true) <= gguf_error(gguf_types[i], x, u, false) * (1 + 1e-5));
+                if (gguf_types[i] == TENSOR_NVFP4 && seed % 3 == 0)
+                    continue; /* small values need the tensor's scale */
+                assert_true(gguf_error(gguf_types[i], x, u, true) <=
+                            gguf_error(gguf_types[i], x, u, false) * (1 + 1e-5));
             }
             for (int i = 0; i < BASE_COUNT_OF(hf_types); i++)
-                assert_true(hf_error(hf_types[i], x, u, 1e-3f, true) <= hf_error(hf_types[i], x, u, 1e-3f, false) * (1 + 1e-5));
+                assert_true(hf_error(hf_types[i], x, u, 1e-3f, true) <=
+                            hf_error(hf_types[i], x, u, 1e-3f, false) * (1 + 1e-5));
         }
     }
 }
@@ -96,25 +109,29 @@ TEST(quant_search_gains_on_four_bit_types)
     assert_true(gguf_error(TENSOR_Q4_K, x, w, true) < 0.9 * gguf_error(TENSOR_Q4_K, x, w, false));
     assert_true(gguf_error(TENSOR_Q6_K, x, w, true) < 0.97 * gguf_error(TENSOR_Q6_K, x, w, false));
     for (int i = 1; i < BASE_COUNT_OF(hf_types); i++) /* int8 has little to gain */
-        assert_true(hf_error(hf_types[i], x, w, 1e-4f, true) < 0.97 * hf_error(hf_types[i], x, w, 1e-4f, false));
+        assert_true(hf_error(hf_types[i], x, w, 1e-4f, true) <
+                    0.97 * hf_error(hf_types[i], x, w, 1e-4f, false));
 }
 
 TEST(quant_holds_what_a_type_can_say)
 {
     float x[N], y[N];
     uint8_t raw[4 * N];
-    for (int i = 0; i < N; i++) x[i] = 0.25f * (float)(i % 16 - 8);
+    for (int i = 0; i < N; i++)
+        x[i] = 0.25f * (float)(i % 16 - 8);
     static const enum tensor_dtype sixteen[] = {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0};
     for (int i = 0; i < BASE_COUNT_OF(sixteen); i++) {
         quant_round_gguf(sixteen[i], x, NULL, N, true, raw);
         tensor_dequant(sixteen[i], raw, N, y);
         assert_true(error(x, y, NULL) < 1e-9);
     }
-    for (int i = 0; i < N; i++) x[i] = 3.0f * quant_e2m1_value(i % 16);
+    for (int i = 0; i < N; i++)
+        x[i] = 3.0f * quant_e2m1_value(i % 16);
     quant_round_gguf(TENSOR_NVFP4, x, NULL, N, true, raw);
     tensor_dequant(TENSOR_NVFP4, raw, N, y);
     assert_true(error(x, y, NULL) == 0);
-    for (int i = 0; i < N; i++) x[i] = 0.125f * quant_e2m1_value(i % 16);
+    for (int i = 0; i < N; i++)
+        x[i] = 0.125f * quant_e2m1_value(i % 16);
     quant_round_gguf(TENSOR_MXFP4, x, NULL, N, true, raw);
     tensor_dequant(TENSOR_MXFP4, raw, N, y);
     assert_true(error(x, y, NULL) == 0);
@@ -130,11 +147,14 @@ TEST(quant_takes_zeros_and_extremes)
         for (int i = 0; i < BASE_COUNT_OF(gguf_types); i++) {
             quant_round_gguf(gguf_types[i], x, NULL, N, true, raw);
             tensor_dequant(gguf_types[i], raw, N, y);
-            for (int j = 0; j < N; j++) assert_true(isfinite(y[j]) && (x[j] != 0 || fabsf(y[j]) <= 600.0f));
+            for (int j = 0; j < N; j++)
+                assert_true(isfinite(y[j]) && (x[j] != 0 || fabsf(y[j]) <= 600.0f));
             if (k == 0)
-                for (int j = 0; j < N; j++) assert_true(y[j] == 0);
+                for (int j = 0; j < N; j++)
+                    assert_true(y[j] == 0);
         }
-        for (int i = 0; i < BASE_COUNT_OF(hf_types); i++) assert_true(isfinite(hf_error(hf_types[i], x, NULL, 60000.0f / 2688.0f, true)));
+        for (int i = 0; i < BASE_COUNT_OF(hf_types); i++)
+            assert_true(isfinite(hf_error(hf_types[i], x, NULL, 60000.0f / 2688.0f, true)));
     }
 }
 
@@ -143,8 +163,10 @@ TEST(quant_e2m1_ties_go_where_the_format_says)
     static const struct {
         float v;
         int code;
-    } row[] = {{0.25f, 0}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4}, {2.5f, 4}, {3.5f, 6}, {5.0f, 6}, {5.01f, 7}, {99.0f, 7}, {-0.75f, 10}, {-0.1f, 0}};
-    for (int i = 0; i < BASE_COUNT_OF(row); i++) assert_int_equal(quant_e2m1(row[i].v), row[i].code);
+    } row[] = {{0.25f, 0}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4},   {2.5f, 4}, {3.5f, 6},
+               {5.0f, 6},  {5.01f, 7}, {99.0f, 7}, {-0.75f, 10}, {-0.1f, 0}};
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        assert_int_equal(quant_e2m1(row[i].v), row[i].code);
 }
 
 TEST(quant_types_have_names_both_ways)

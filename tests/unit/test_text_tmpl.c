@@ -280,8 +280,8 @@ static void repeat(struct str *s, const char *z, int n)
         str_puts(s, z);
 }
 
-/* docs/reliability.md T5: an error, within 100 ms of CPU. {A, n, B, m, C}: A n times, then B, then C m
- * times. */
+/* docs/reliability.md T5: an error, within 100 ms of CPU. {A, n, B, m, C}: A n times, then B, then
+ * C m times. */
 /* clang-format off */
 static const struct {
     const char *a;

@@ -322,8 +322,8 @@ TEST(tok_stream_gives_whole_code_points_only)
     tok_close(t);
 }
 
-/* docs/reliability.md T4. Each is a change to a good file; all are refused with one line that names the
- * place. */
+/* docs/reliability.md T4. Each is a change to a good file; all are refused with one line that names
+ * the place. */
 /* clang-format off */
 static const struct {
     const char *json, *says;

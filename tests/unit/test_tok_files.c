@@ -208,7 +208,8 @@ TEST(tok_gguf_control_tokens_are_known_by_their_text)
     tok_close(t);
 }
 
-/* In Harmony <|end|> ends a message, of which an answer has several; elsewhere it ends an answer. */
+/* In Harmony <|end|> ends a message, of which an answer has several; elsewhere it ends an
+ * answer. */
 TEST(tok_end_of_a_message_is_no_end_of_an_answer)
 {
 #define WITH(other)                                                                                \

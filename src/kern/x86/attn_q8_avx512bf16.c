@@ -182,8 +182,8 @@ void kern_attn_mix_q8_avx512bf16(const struct attn_q8 *m)
     const __m512i index = _mm512_loadu_si512((const void *)zipped);
     int64_t scales = (m->d + 31) / 32 * 4;
     int n_chunk = (m->n_pos + CHUNK - 1) / CHUNK, n_col = 16 * m->n_vec;
-    struct fetch f =
-        fetch_over(m->next, m->n_next, (int64_t)n_chunk * ((m->n_row + ROWS - 1) / ROWS) * m->n_vec);
+    struct fetch f = fetch_over(m->next, m->n_next,
+                                (int64_t)n_chunk * ((m->n_row + ROWS - 1) / ROWS) * m->n_vec);
     for (int r0 = 0; r0 < m->n_row; r0 += ROWS) {
         int n_r = m->n_row - r0 < ROWS ? m->n_row - r0 : ROWS;
         for (int p0 = 0; p0 < m->n_pos; p0 += CHUNK) {
@@ -212,8 +212,9 @@ void kern_attn_mix_q8_avx512bf16(const struct attn_q8 *m)
                         MIX(1)
                         MIX(2)
                         MIX(3)
-                        MIX(4) MIX(5) MIX(6) MIX(7) MIX(8) MIX(9) MIX(10) MIX(11) MIX(12) MIX(13)
-                            MIX(14) MIX(15) MIX(16)
+                        MIX(4)
+                        MIX(5) MIX(6) MIX(7) MIX(8) MIX(9) MIX(10) MIX(11) MIX(12) MIX(13) MIX(14)
+                            MIX(15) MIX(16)
                     }
                     fetch_some(&f);
                 }
