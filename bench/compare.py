@@ -412,7 +412,8 @@ COLOURS = {"sluice": "#1f6f8b", "llama.cpp": "#b8bec6", "ik_llama.cpp": "#7d8794
 
 
 def write_chart(path, rows, title, models):
-    """Two panels of bars: tokens per second of each program, prompts left and decoding right."""
+    """Two panels of bars: tokens per second of each program, prompts left and decoding right.
+    Bars of one model share a scale."""
     left, top, bar, gap, width = 150, 78, 16, 14, 330
     height = len(models) * (bar * 3 + gap)
     s = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {top + height + 10}" '
@@ -424,10 +425,10 @@ def write_chart(path, rows, title, models):
     for panel, (test, says) in enumerate([("pp512", "a prompt of 512 tokens, tokens/s"),
                                           ("tg64", "decoding one sequence, tokens/s")]):
         x = left + panel * (width + 45)
-        most = max(max(rows[f"{m}/{test}"].values()) for m, _ in models)
         s.append(f'<text x="{x}" y="{top - 10}" font-weight="bold">{says}</text>')
         for i, (model, label) in enumerate(models):
             y = top + i * (bar * 3 + gap)
+            most = max(rows[f"{model}/{test}"].values())
             if not panel:
                 s.append(f'<text x="{left - 8}" y="{y + 28}" text-anchor="end">{label}</text>')
             for k, (program, colour) in enumerate(COLOURS.items()):
