@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice bench --ablation. Every row is run in a process of its own, so that the kernels can be
- * chosen anew and the peak of memory is that row's. What this build can not switch off is left out
+ * chosen anew and the peak of memory is that row's. What this build cannot switch off is left out
  * of the table and named below it. */
 #include <errno.h>
 #include <math.h>

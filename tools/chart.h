@@ -8,7 +8,7 @@
 struct chart_bar {
     char label[96];
     double v;      /* >= 0 and finite; others are drawn as nothing */
-    char note[96]; /* behind the bar */
+    char note[96]; /* after the bar */
 };
 /* Write n bars to path, the longest as wide as the chart, on a logarithmic scale where the largest
  * is over 50 times the least. */

@@ -39,7 +39,7 @@ int cmd_fail(const sl_err *err);
 /* Wrong usage: print `sluice: TEXT` and return 2. */
 int cmd_usage(const char *fmt, ...) BASE_PRINTF(1, 2);
 /* Before a long work: can the file of --opt be written at its end? CMD_OK (also for NULL and "-"),
- * else the exit status, behind a line that says why not. */
+ * else the exit status, after a line that says why not. */
 int cmd_can_write(const char *opt, const char *path);
 
 /* Flush stdout; a full disk is a failure of the command: returns rc, or 1 with a line, or where

@@ -369,7 +369,7 @@ static int run(struct cmd_ctx *ctx)
     str_init(&x->text, MEM_REQUEST, 0);
     sl_engine_opts eo = {.n_seq_max = 1};
     sl_status st = compute_open(&x->c, &o->common, &eo, &err);
-    if (!st && !x->c.mi.has_tokenizer) { /* the reason that text can not be used */
+    if (!st && !x->c.mi.has_tokenizer) { /* the reason that text cannot be used */
         int32_t *ids = NULL;
         int n = 0;
         st = sl_tokenize(x->c.m, "", 0, 0, &ids, &n, &err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice inspect: what a model's files say, without running it. Works on every well-formed GGUF and
- * safetensors model; what it can not make out of an unknown architecture it takes from the tensors'
+ * safetensors model; what it cannot make out of an unknown architecture it takes from the tensors'
  * shapes and names. */
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@ struct inspect {
     io_model *io;
     struct arch_cfg cfg;
     bool has_cfg;
-    sl_err why_not; /* why it can not be run; code SL_OK = it can */
+    sl_err why_not; /* why it cannot be run; code SL_OK = it can */
     char arch[64];
     int64_t params, active, bytes;
     int n_layer, n_vocab, n_ctx; /* 0 = not known */
@@ -29,7 +29,7 @@ struct inspect_memory {
     int n_ctx, n_seq;
     int64_t weights, kv, acts, scratch, total, available;
 };
-/* n_thread 0 = physical cores. UNSUPPORTED when the model can not be run. */
+/* n_thread 0 = physical cores. UNSUPPORTED when the model cannot be run. */
 sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int n_thread,
                              struct inspect_memory *out, sl_err *err) BASE_MUST_USE;
 

@@ -22,7 +22,7 @@ void str_init(struct str *s, enum mem_tag tag, size_t limit);
 void str_fini(struct str *s);
 void str_clear(struct str *s); /* keeps the memory */
 void str_cut(struct str *s,
-             size_t n); /* to its first n bytes, as if no append behind them had been tried */
+             size_t n); /* to its first n bytes, as if no append after them had been tried */
 void str_put(struct str *s, const char *p, size_t n);
 void str_puts(struct str *s, const char *z);
 void str_putc(struct str *s, char c);
@@ -33,7 +33,7 @@ void str_printf(struct str *s, const char *fmt, ...) BASE_PRINTF(2, 3);
 sl_status str_status(const struct str *s, sl_err *err) BASE_MUST_USE;
 /* "" when empty. Borrowed until the next append. */
 const char *str_c(const struct str *s);
-/* Of a path what stands behind the last slash; all of it where nothing does. */
+/* The part of a path after the last slash; the whole path if it has none. */
 const char *str_base(const char *path);
 bool str_ends(const char *s, const char *tail);
 /* Damerau-free edit distance for "did you mean", lengths up to 63; longer gives a large number. */

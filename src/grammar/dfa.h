@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deterministic automata over code points: what a string must match when it must match several
  * things at once, or must not match one. Small ones only: where a result would have more than
- * DFA_MAX_STATE states, the functions give NULL and the caller says what it can not hold. */
+ * DFA_MAX_STATE states, the functions give NULL and the caller says what it cannot hold. */
 #ifndef GRAMMAR_DFA_H
 #define GRAMMAR_DFA_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GBNF, the grammar language of llama.cpp: name ::= alternatives, with literals, classes, groups,
  * repeats and comments; <[id]> is one token. A rule ends at the end of its line; inside groups and
- * behind | lines go on. Groups nest by recursion, at most GRAMMAR_MAX_DEPTH deep.
+ * after | lines go on. Groups nest by recursion, at most GRAMMAR_MAX_DEPTH deep.
  *
  * Beyond llama.cpp's: %json SCHEMA, %json-loose SCHEMA and %regex "PATTERN" are the two other
  * languages in the place of a literal, and a first line %root NAME makes another rule than root the
@@ -410,7 +410,7 @@ static const struct ir *atom(struct parser *q)
 static const struct ir *sequence(struct parser *q, bool nested)
 {
     struct ir_list l = {0};
-    space(q, true); /* behind ::=, ( and | the next line goes on */
+    space(q, true); /* after ::=, ( and | the next line goes on */
     while (more(q) && !at(q, '|') && !at(q, ')') && !at(q, '\n') && !at(q, '\r')) {
         int depth = q->depth;
         const struct ir *e = atom(q);

@@ -65,7 +65,7 @@ struct rule {
     const char *name; /* for messages */
 };
 
-/* Schemas that are held as far as they can be. One that can not be compiled is tried again at a
+/* Schemas that are held as far as they can be. One that cannot be compiled is tried again at a
  * higher level, so this outlives a builder. */
 #define LOOSE_MAX 1024 /* more of them are any object */
 enum loose_level {
@@ -142,7 +142,7 @@ struct ir_list {
 void grammar_ir_list_add(struct build *b, struct ir_list *l, const struct ir *e);
 
 /* ---- front ends: set rule 0, or the one that is named ---- */
-/* The value of n_digit hexadecimal digits at p[*i ..], *i behind them; false, and *i at it, where
+/* The value of n_digit hexadecimal digits at p[*i ..], *i after them; false, and *i at it, where
  * one is missing. */
 bool grammar_hex(const char *p, size_t n, int n_digit, size_t *i, uint32_t *v);
 void grammar_regex(struct build *b, const char *p, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions to an automaton, from back to front: an expression is compiled in front of the state
- * that follows it. Then what can not lead to an end is taken out, so that every state that a run
+ * that follows it. Then what cannot lead to an end is taken out, so that every state that a run
  * reaches can be completed; rules that can be empty are found; and rules are ranked so that one
  * that may begin with another comes first, which is impossible exactly for left recursion. */
 #include <stdlib.h>

@@ -127,7 +127,7 @@ static uint32_t unicode_escape(struct parser *q)
     return v;
 }
 
-/* Behind a backslash: one character. */
+/* After a backslash: one character. */
 static uint32_t escape(struct parser *q, bool in_class)
 {
     static const char from[] = "nrtfv0", to[] = "\n\r\t\f\v";
@@ -390,7 +390,7 @@ static const struct ir *with_looks(struct parser *q, const struct ir *e, const s
     return grammar_ir_auto(q->b, d, false);
 }
 
-/* At $ at the end of an alternative? Goes behind it. */
+/* At $ at the end of an alternative? Goes after it. */
 static bool at_end(struct parser *q)
 {
     size_t k = q->i;

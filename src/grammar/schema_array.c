@@ -76,8 +76,8 @@ static void read_array(struct array *a)
     a->min = a->f->min_item;
     a->max = a->f->max_item;
     for (uint32_t i = 0; i <= a->n_prefix && i < a->max; i++)
-        if (item_set(a, i, NULL, false).never) a->max = i; /* the first that can not be */
-    /* behind a prefix nothing follows by itself, as in tuples */
+        if (item_set(a, i, NULL, false).never) a->max = i; /* the first that cannot be */
+    /* after a prefix nothing follows by itself, as in tuples */
     if (ends && !goes_on && !a->f->rest_items && a->min <= a->n_prefix && !a->f->contains)
         a->max = BASE_MIN(a->max, a->n_prefix);
     if (a->n_prefix > a->max) a->n_prefix = a->max;

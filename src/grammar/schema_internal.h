@@ -10,7 +10,7 @@
  * where one of several things must hold (anyOf, not, if) there is one list of facts for each
  * choice: struct facts. Each list of facts then becomes text, type by type (schema_object.c, ...).
  *
- * Held exactly or not: what can not be held goes through grammar_schema_cannot, which refuses in
+ * Held exactly or not: what cannot be held goes through grammar_schema_cannot, which refuses in
  * strict schemas; in loose ones it notes the place, and the caller goes on without it. */
 #ifndef GRAMMAR_SCHEMA_INTERNAL_H
 #define GRAMMAR_SCHEMA_INTERNAL_H

@@ -156,7 +156,7 @@ static bool key_pattern(struct schema *x, struct facts *f, const struct fact *l,
     return true;
 }
 
-/* An annotation to most validators: so it can not be refuted. */
+/* An annotation to most validators: so it cannot be refuted. */
 static bool key_format(struct schema *x, struct facts *f, const struct fact *l, bool neg)
 {
     if (!need(x, l, l->v->kind == JSON_STR_K, "must be a string")) return false;

@@ -13,7 +13,7 @@
 #define MAX_STATE 40000
 #define MAX_DIGITS 18
 #define NONE GRAMMAR_NO_DIGIT
-#define POINT 10 /* the column behind those of the digits */
+#define POINT 10 /* the column after those of the digits */
 
 struct state {
     uint64_t rest; /* of the digits to come, as a number, divided by the step */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers: bounds become digits. An integer has at most 18 digits; a number has at most 15 before
- * the point, and so few behind it that different texts near a bound are different doubles. */
+ * the point, and so few after it that different texts near a bound are different doubles. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ struct bound { /* of a magnitude */
 struct between {
     struct build *b;
     const struct bound *lo, *hi;
-    int max; /* digits behind the point */
+    int max; /* digits after the point */
 };
 
 static int digit_at(const struct bound *x, int i)

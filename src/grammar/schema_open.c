@@ -416,7 +416,7 @@ bool grammar_schema_void(struct schema *x, const struct all *all)
     x->deep++;
     enum loose_level level = x->level;
     size_t n_note = x->b->loose->note.n;
-    x->level = LOOSE_ALL; /* what can not be held may match */
+    x->level = LOOSE_ALL; /* what cannot be held may match */
     grammar_schema_open(x, all, &o);
     for (uint32_t i = 0; i < o.n && empty && !x->b->st; i++)
         empty = grammar_schema_facts_void(x, &o.v[i]);

@@ -313,7 +313,7 @@ struct key_node {
     int rule;
 };
 
-/* Put the name into the trie; a name that needs an escape can not be spelled by other keys, which
+/* Put the name into the trie; a name that needs an escape cannot be spelled by other keys, which
  * have none. */
 static void add_name(struct build *b, struct key_node *t, uint32_t *n, const struct json *name)
 {
@@ -334,7 +334,7 @@ static void add_name(struct build *b, struct key_node *t, uint32_t *n, const str
     t[at].ends = true;
 }
 
-/* Behind the characters that lead to node i: anything that is no name. */
+/* After the characters that lead to node i: anything that is no name. */
 static const struct ir *other_tail(struct build *b, struct key_node *t, uint32_t i,
                                    const struct ir *rest)
 {

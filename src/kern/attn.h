@@ -18,7 +18,7 @@
  * attn_mix_bf16   c[r][16 j + i] (+)= sum over k0 <= p < n_k of w(r, p) v(p, 16 j + i), where
  *                 w(r, p) = a[r lda + p / 2 lda_k + p % 2] and row p of v is row p % blk_rows of
  *                 blk[p / blk_rows], rows ldb apart; blk_rows and k0 are even. When n_k is odd the
- *                 weight behind the last is read and counts nothing. b, ldb_v are not used.
+ *                 weight after the last is read and counts nothing. b, ldb_v are not used.
  *
  * c starts at 0, or with add at what it holds. next: n_next regions that will be needed soon; they
  * are fetched into the second-level cache on the way. */

@@ -76,12 +76,12 @@ const char *kern_op_isa(int op, uint32_t isa_mask);
  * in INT15 wherever amax[g] has no sign, and as INT8 where it has one. What is quantised is x * inv
  * (mm.h: 1 / unit). See kern_mm_prep. attn_dot_bf16, attn_mix_bf16, attn_soft_bf16: attn.h.
  * attn_rows_bf16: y[r * ldy + i] = x[r * ldx + i] rounded to bf16 (nearest even), i < n.
- * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; behind
+ * attn_pairs_bf16: the same with pairs of rows side by side: y[r / 2 * ldy + 2 i + r % 2]; after
  * an odd last row zeros. attn_f16_rows, attn_f16_keys: as attn_q8_rows, attn_q8_keys, of an f16
  * cache. attn_q8_rows: rows of d values of a q8 cache (vec.h) to bf16, d rounded up to 16.
  * attn_q8_keys: a group of 16 keys of a q8 cache to the pairs of a bf16 one.
  * attn_q8_query: x[d] (finite) to int8 in lane lane of ld: code i to q[4 (i / 4 ld + lane) + i %
- * 4], i < d rounded up to 4, zeros behind d; for group g of 32 scale[g ld + lane] = max|x| / 127
+ * 4], i < d rounded up to 4, zeros after d; for group g of 32 scale[g ld + lane] = max|x| / 127
  * and bias[g ld + lane] = -128 times the sum of its codes. attn_dot_q8, attn_mix_q8: attn.h. */
 
 #endif

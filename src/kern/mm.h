@@ -90,7 +90,7 @@ struct mm_act_buf {
     uint8_t *base;            /* owned by the caller */
     float *f32;               /* [n_tok, ld] */
     float *bf16;              /* [n_tok, ld], rounded to bf16, stored as f32 */
-    struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart; behind a
+    struct mm_rec *i8;        /* [n_tok, ld / 32], rows an odd number of records apart; after a
                                  row's records one whose d is the unit */
     struct mm_rec *i8x;       /* [n_tok, plane, ld / 32], likewise */
     struct mm_rec *i15;       /* [n_tok, plane, ld / 32], likewise */

@@ -5,7 +5,7 @@
 #define KERN_PEAK_H
 
 /* n rounds of STEP(acc) on each of n_chain accumulators of a vector type that stay in registers.
- * What is volatile is not left out, though nobody reads the sums. */
+ * volatile keeps the compiler from removing the unused sums. */
 #define PEAK_LOOP(n, vector, n_chain, STEP)                                                        \
     do {                                                                                           \
         vector acc[n_chain] = {0};                                                                 \

@@ -49,7 +49,7 @@
  * put_k            key x[d] to place lane (0..15) of a group of 16 positions.
  * get_k            a group: dst[i * ld + lane], i < d.
  * put_v            row x[d].
- * get_v            n rows, row_bytes apart: dst[p * ld + i], i < d rounded up to 16 (zeros behind d).
+ * get_v            n rows, row_bytes apart: dst[p * ld + i], i < d rounded up to 16 (zeros after d).
  */
 #define VEC_LIST(X)                                                                                \
     X(add_f32, void, (float *x, const float *y, int64_t n))                                        \

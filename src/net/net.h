@@ -74,7 +74,7 @@ struct net_req {
     int retry_s;
     bool counted;
     uint64_t claimed;
-    /* the body, NUL behind */
+    /* the body, NUL after */
     struct str body;
     struct arena arena; /* until the request is freed; net and worker threads, never at once */
     /* set by hooks.handle for what goes on after it */
@@ -160,9 +160,9 @@ void net_reply_stream(struct net_req *r, int status, const char *type);
 /* There is news for r: poll or pull runs at once. Cheap and without locks (the engine's thread
  * calls it); several before the net thread comes are one. Threads: any that holds a reference. */
 void net_wake(struct net_req *r);
-/* The same, but it may wait for more: it is passed on by the first net_server_flush behind which
+/* The same, but it may wait for more: it is passed on by the first net_server_flush after which
  * another step as long as the last would make it older than gather_ms; where few streams have news
- * also by the first behind a step of more than half of that. */
+ * also by the first after a step of more than half of that. */
 void net_wake_later(struct net_req *r);
 /* After each step, even one that did nothing while requests are pending. now: nothing waits, the
  * next step may be long. Threads: one. */

@@ -30,7 +30,7 @@ static void break_off(struct net_req_own *o)
     hand_over(o);
 }
 
-/* Put the length in front of what was appended behind HEAD, and CR LF behind it. */
+/* Put the length in front of what was appended after HEAD, and CR LF after it. */
 static void frame(struct net_req_own *o)
 {
     char *p = o->out.p + HEAD;
@@ -90,7 +90,7 @@ void net_push(struct net_req_own *o)
         }
         if (next == NET_END) {
             o->ended = true;
-            o->out_at = HEAD; /* as content: the library frames it, and the end behind it */
+            o->out_at = HEAD; /* as content: the library frames it, and the end after it */
             hand_over(o);
             return;
         }

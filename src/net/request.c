@@ -13,7 +13,7 @@
 #define ARENA_BYTES ((size_t)192 << 20) /* parsed JSON and what is made of it */
 #define OUT_BYTES ((size_t)4 << 20)     /* what one pull may append */
 
-/* The client's own id when it can not do harm in a log or a header. */
+/* The client's own id when it cannot do harm in a log or a header. */
 static bool take_id(char *out, const char *given)
 {
     size_t n = given ? strlen(given) : 0;

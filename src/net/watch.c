@@ -126,7 +126,7 @@ static void check_deadlines(net_server *s, int64_t now, int64_t late)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Wake all that sleep, so that they end (the server library can not stop while one is suspended).
+/* Wake all that sleep, so that they end (the server library cannot stop while one is suspended).
  */
 static void wake_all(net_server *s)
 {

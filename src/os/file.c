@@ -21,7 +21,7 @@
 sl_status os_fail_errno(int e, const char *path, sl_err *err)
 {
     size_t n = strlen(path);
-    if (n > 160) path += n - 160; /* the reason has to fit behind it */
+    if (n > 160) path += n - 160; /* the reason has to fit after it */
     if (e == ENOENT || e == ENOTDIR) return SL_FAIL(err, NOTFOUND, "%s: %s", path, strerror(e));
     return SL_FAIL(err, IO, "%s: %s", path, strerror(e));
 }

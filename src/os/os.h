@@ -69,8 +69,8 @@ struct os_out {
     bool open, direct; /* direct: the name is a device or a pipe, which is written to as it is */
 };
 sl_status os_out_open(const char *path, struct os_out *out, sl_err *err) BASE_MUST_USE;
-/* Could it be opened now? For who works long before there is something to write. Nothing stays
- * behind; a device or pipe is not touched. */
+/* Check early that the file can be written, for work that takes long before it writes. Leaves
+ * nothing behind; a device or pipe is not touched. */
 sl_status os_out_check(const char *path, sl_err *err) BASE_MUST_USE;
 sl_status os_out_write(struct os_out *out, const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
 /* Flush, fsync, rename to the final name, fsync the folder; closes. */
@@ -130,7 +130,7 @@ int os_within_quota(const struct os_topology *t, int n);
  * Returns how many distinct ones. */
 int os_worker_cpus(int n, int *cpu);
 
-/* A thread sleeps until another sets the event; sets before the wait count, several count once.
+/* Wait until another thread sets the event; a set before the wait is not lost, several count once.
  * Zero-initialise. */
 struct os_event {
     int fd;

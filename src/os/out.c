@@ -156,7 +156,7 @@ static sl_status sync_file(struct os_out *out, sl_err *err)
     return rc ? os_fail_errno(errno, out->tmp, err) : SL_OK;
 }
 
-/* Make the new name durable. Some file systems can not sync a folder; that is no error. */
+/* Make the new name durable. Some file systems cannot sync a folder; that is no error. */
 static void sync_folder(const char *path)
 {
     char dir[4096];

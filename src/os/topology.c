@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "os/os_internal.h"
 
-/* The start of a small kernel file as a string; "" when it can not be read. */
+/* The start of a small kernel file as a string; "" when it cannot be read. */
 static void slurp(const char *path, char *buf, size_t cap)
 {
     size_t n = 0;

@@ -27,7 +27,7 @@ struct par_opts {
                     par_run */
 };
 
-/* Errors: NOMEM, IO (a thread can not be made). Close with par_close (NULL is legal). */
+/* Errors: NOMEM, IO (a thread cannot be made). Close with par_close (NULL is legal). */
 sl_status par_open(const struct par_opts *opts, par_team **out, sl_err *err) BASE_MUST_USE;
 void par_close(par_team *t);
 int par_size(const par_team *t);

@@ -75,7 +75,7 @@ void tensor_quant(enum tensor_dtype t, const float *src, int64_t n, void *dst);
 
 /* ---- weights: a matrix with whatever scales belong to it ---- */
 
-/* How the number of a weight comes about from its bytes. One row of the loader table per scheme
+/* How a weight's value is decoded from its bytes. One row of the loader table per scheme
  * (io/weight.c). */
 enum tensor_scheme {
     TENSOR_SCHEME_PLAIN,    /* the dtype's own blocks */
@@ -154,7 +154,7 @@ struct weight {
 int weight_bits(const struct weight *w);
 /* True where the bytes of a row lie in one piece, row after row. */
 bool weight_by_row(const struct weight *w);
-/* Bytes of its values or codes, and from the first of them to behind the last. */
+/* Bytes of its values or codes, and from the first of them to after the last. */
 uint64_t weight_bytes(const struct weight *w);
 uint64_t weight_span(const struct weight *w);
 /* The codes of columns [col0, col0 + n) of row r of a GROUP weight, one a byte; its zero points and
@@ -164,7 +164,7 @@ int weight_zero(const struct weight *w, int64_t r, int64_t group);
 float weight_scale_at(const struct weight *w, int64_t r, int64_t group);
 /* A shift s for which every scale times 2^s is an f16 exactly; false where there is none. GROUP. */
 bool weight_scale_shift(const struct weight *w, int *shift);
-/* What a file may say and no weight may have: scales that are not finite (or, where e4m3,
+/* Rejects what a file may contain but no weight may: scales that are not finite (or, where e4m3,
  * negative), 4-bit codes out of range. Reads every scale. Errors: FORMAT with the tensor's name,
  * row and group. */
 sl_status weight_check(const struct weight *w, sl_err *err) BASE_MUST_USE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reader: one pass, an explicit stack, nodes in slabs, all strings of a document in one buffer
- * (together with their NULs they can not be longer than the input, since each brought two quotes).
+ * (together with their NULs they cannot be longer than the input, since each brought two quotes).
  */
 #include "text/json.h"
 
@@ -83,7 +83,7 @@ static int hex4(const char *p, const char *end)
     return v;
 }
 
-/* r->p is behind the backslash. */
+/* r->p is after the backslash. */
 static sl_status read_escape(struct reader *r, char **w)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

@@ -109,7 +109,7 @@ sl_status text_nfc(const char *p, size_t n, struct str *out, sl_err *err)
     }
     order_all(c, len, tmp);
     for (size_t i = 0; i < len;) {
-        /* utf8proc 2.8 swallows U+11A7 behind a Hangul syllable as if it were a final consonant:
+        /* utf8proc 2.8 swallows U+11A7 after a Hangul syllable as if it were a final consonant:
          * keep it away from there. */
         size_t j = i;
         while (j < len && c[j] != 0x11a7)

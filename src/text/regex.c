@@ -53,7 +53,7 @@ static sl_status refuse(sl_err *err, const char *at, int n)
     return SL_FAIL(err, UNSUPPORTED, "regular expression with %.*s", n, at);
 }
 
-/* p is behind a backslash at p[-1]; *used bytes of it were taken. */
+/* p is after a backslash at p[-1]; *used bytes of it were taken. */
 static sl_status put_escape(struct str *s, const char *p, size_t n, bool in_class, size_t *used,
                             sl_err *err)
 {
@@ -110,7 +110,7 @@ static sl_status put_escape(struct str *s, const char *p, size_t n, bool in_clas
     return SL_OK;
 }
 
-/* p is at "(": only groups that can not recurse or refer back. */
+/* p is at "(": only groups that cannot recurse or refer back. */
 static sl_status check_group(const char *p, size_t n, sl_err *err)
 {
     if (n > 1 && p[1] == '*') return refuse(err, "a verb (*", 9);

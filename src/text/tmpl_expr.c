@@ -212,7 +212,7 @@ static sl_status primary(struct tp *p, struct tn **out)
     return text_tp_expect(p, ")");
 }
 
-/* Arguments of n, from behind "(" to behind ")". */
+/* Arguments of n, from after "(" to after ")". */
 static sl_status arguments(struct tp *p, struct tn *n)
 {
     struct tn **tail = &n->kids, *kid = NULL;

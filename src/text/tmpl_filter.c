@@ -544,7 +544,7 @@ static sl_status f_sum(struct tx *x, const struct tcall *c, struct tv *out)
 
 /* ---- map, select, reject and their attr forms ---- */
 
-/* The call of the filter or test that argument i names, with what is behind it as its arguments. */
+/* The call of the filter or test that argument i names, with what is after it as its arguments. */
 static struct tcall inner(const struct tcall *c, int i)
 {
     struct tcall in = {.arg = c->arg + i + 1, .n_arg = BASE_MAX(c->n_arg - i - 1, 0), .params = ""};

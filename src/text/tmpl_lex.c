@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jinja's lexer with trim_blocks and lstrip_blocks on: a block or comment takes the newline behind
+/* Jinja's lexer with trim_blocks and lstrip_blocks on: a block or comment takes the newline after
  * it with it, and the blanks before it when it stands first on its line; '-' takes all white space
  * on its side, '+' none. */
 #include <stdio.h>
@@ -94,7 +94,7 @@ static sl_status put_data(struct lx *l, size_t begin, size_t end, char sign, boo
     return SL_OK;
 }
 
-/* Behind a tag: what its end sign and trim_blocks swallow. at is behind the closing pair. */
+/* After a tag: what its end sign and trim_blocks swallow. at is after the closing pair. */
 static void after(struct lx *l, char sign, bool block)
 {
     size_t from = l->at;
@@ -128,7 +128,7 @@ static int hex(const char *p, int n)
     return v;
 }
 
-/* A backslash at q[0] (with what is behind it, up to end): Python's escapes. Returns the bytes
+/* A backslash at q[0] (with what is after it, up to end): Python's escapes. Returns the bytes
  * taken, 0 when it is none that we know. */
 static size_t escape(const char *q, const char *end, char *w, size_t *n)
 {
@@ -256,7 +256,7 @@ static sl_status inside(struct lx *l)
     return bad(l, "a character that has no meaning here");
 }
 
-/* The inside of {{ }} or {% %}. at is behind the opening pair and its sign. */
+/* The inside of {{ }} or {% %}. at is after the opening pair and its sign. */
 static sl_status tag(struct lx *l, bool block)
 {
     char close = block ? '%' : '}';

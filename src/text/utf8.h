@@ -46,7 +46,7 @@ static inline int text_utf8_decode(const char *p, size_t n, uint32_t *cp)
     return 4;
 }
 
-/* Bytes that a lead byte asks for: 1 to 4; 0 for a byte that can not begin a code point. */
+/* Bytes that a lead byte asks for: 1 to 4; 0 for a byte that cannot begin a code point. */
 static inline int text_utf8_need(unsigned char lead)
 {
     if (lead < 0x80) return 1;
