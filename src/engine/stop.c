@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stop strings over text that comes in pieces: what may go out, and where one ends. */
 #include <string.h>
 
 #include "engine/engine_internal.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the readers and writers of this room share: slots by hash, scanners, files. */
 #ifndef IO_INTERNAL_H
 #define IO_INTERNAL_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The requests that a load run sends: made of common words, or read from files. */
 #include <string.h>
 
 #include "base/rng.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share: errors by errno, opening regular files. */
 #ifndef OS_INTERNAL_H
 #define OS_INTERNAL_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fits the engine's constants to measured rows. */
 #include "plan/calib.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads CSV records and the numbers in them. */
 #include "plan/csv.h"
 #include "text/utf8.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The data files of data/, inside the program. */
 #include "plan/embed.h"
 
 /* The assembler copies the files; PLAN_DATA is the folder, given by the build. */

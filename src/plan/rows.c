@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measured rows: reading them, and what a model predicts for them. */
 #include "plan/rows.h"
 
 #include <ctype.h>

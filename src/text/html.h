@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Escaping text for HTML and SVG. */
 #ifndef TEXT_HTML_H
 #define TEXT_HTML_H
 

@@ -4,7 +4,7 @@
 
 width   no line of code, scripts or documents is over 100 columns (rows of Markdown tables are free)
 params  no function outside src/kern has more than 6 parameters
-heads   every .c and .h file says in a comment, before its first declaration, what it holds
+heads   every .c and .h file says in a comment, right after the SPDX line, what it holds
 links   every document, source file or row of docs/reliability.md that is named exists
 
 exceptions.txt beside this file holds what breaks `width` and `params` still: law, count, file. A
@@ -81,11 +81,9 @@ def too_many_params(name, text):
 
 
 def without_head(text):
-    for line in text.split("\n"):
-        line = line.strip()
-        if line and "SPDX" not in line and not line.startswith("#"):
-            return not line.startswith(("/*", "//"))
-    return True
+    """The line after the SPDX line (and after one for clang-format) must begin a comment."""
+    lines = [line for line in text.split("\n")[:3] if "clang-format" not in line]
+    return len(lines) < 2 or not lines[1].startswith("/* ")
 
 
 def counted(root, law):

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The integer peak of NEON's dot product, for the probe. */
 #include <arm_neon.h>
 
 #include "kern/peak.h"

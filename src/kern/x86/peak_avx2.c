@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic peaks of AVX2, for the probe. */
 #include <immintrin.h>
 
 #include "kern/peak.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The f32 peak of AVX-512, for the probe. */
 #include <immintrin.h>
 
 #include "kern/peak.h"

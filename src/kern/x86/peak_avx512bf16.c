@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The bf16 peak of AVX-512 BF16, for the probe. */
 #include <immintrin.h>
 
 #include "kern/peak.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The integer peak of AVX-512 VNNI, for the probe. */
 #include <immintrin.h>
 
 #include "kern/peak.h"
