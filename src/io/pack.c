@@ -446,3 +446,26 @@ sl_status io_pack_model(io_model *m, bool vocab_only, sl_err *err)
     SL_TRY(open_map(given.path, &given.map, &m->pack, err));
     return read_rest(m, vocab_only, err);
 }
+
+sl_status io_pack_rows(const struct io_pack_mat *m, int i, int64_t row0, int64_t n_row,
+                       struct io_pack_rows *out, sl_err *err)
+{
+    *out = (struct io_pack_rows){.scale = NULL};
+    if (i < 0 || i >= m->n || row0 < 0 || n_row < 1 || row0 > m->rows - n_row)
+        return SL_FAIL(
+            err, REQUEST, "matrix %.80s: rows %lld to %lld of number %d: %d of %lld are there",
+            m->name, (long long)row0, (long long)(row0 + n_row), i, m->n, (long long)m->rows);
+    if (row0 % 16 || (n_row % 16 && row0 + n_row != m->rows))
+        return SL_FAIL(err, REQUEST, "matrix %.80s: rows %lld to %lld are not whole units of 16",
+                       m->name, (long long)row0, (long long)(row0 + n_row));
+    uint64_t per = ((uint64_t)m->rows + 15) / 16, first = (uint64_t)i * per + (uint64_t)row0 / 16,
+             n = ((uint64_t)n_row + 15) / 16;
+    const uint8_t *half = m->data;
+    for (int k = 0; k < 2 && (k == 0 || m->fmt[1]); k++) {
+        out->data[k] = half + first * m->unit_bytes[k];
+        out->n_bytes[k] = n * m->unit_bytes[k];
+        half += m->n_unit * m->unit_bytes[k];
+    }
+    out->scale = m->scale + 2 * (size_t)i;
+    return SL_OK;
+}

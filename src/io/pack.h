@@ -46,6 +46,16 @@ const struct io_stamp *io_pack_stamp(const io_pack *p, int i);
 int io_pack_n_mat(const io_pack *p);
 const struct io_pack_mat *io_pack_mat_at(const io_pack *p, int i);
 const struct io_pack_mat *io_pack_find(const io_pack *p, const char *name); /* NULL = none */
+/* A range of rows of one matrix of a stack, in place: of a pair of two formats each half for itself. */
+struct io_pack_rows {
+    const uint8_t *data[2]; /* data[1] NULL: one format */
+    uint64_t n_bytes[2];
+    const float *scale;     /* [2] of that matrix */
+};
+/* Rows [row0, row0 + n_row) of matrix i of m: whole units, so row0 is a multiple of 16, and n_row
+ * too unless the range ends with the matrix. Errors: REQUEST. */
+sl_status io_pack_rows(const struct io_pack_mat *m, int i, int64_t row0, int64_t n_row,
+                       struct io_pack_rows *out, sl_err *err) BASE_MUST_USE;
 /* Is it made from src as src is now? False: why says in what they differ. Reads a few hundred kilobytes of every file. */
 bool io_pack_fits(const io_pack *p, const io_model *src, sl_err *why);
 /* The checksum of matrix i. FORMAT names it. */

@@ -14,6 +14,24 @@
 #include "io/io.h"
 #include "io/pack.h"
 
+/* What this process has of a model whose file's shapes are in struct arch_cfg: rank r of n_rank, the
+ * query heads of its key heads. (MLA: key heads are all heads, each with its rows of kv_b.) */
+struct model_dims {
+    int rank, n_rank;
+    int head0, n_head;
+    int head_kv0, n_head_kv;
+};
+/* Rows [row0, row0 + n_row) of a matrix; 0 rows where there are more ranks than parts. */
+struct model_slice {
+    int64_t row0, n_row;
+};
+/* 0 <= rank < n_rank. */
+struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank);
+/* Which rows of the role's matrix (of one expert's; of rows in all) d holds. The slices of all
+ * ranks follow each other and are all of it, or, of what every rank needs, each is all of it. */
+struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
+                                  enum arch_role role, int64_t rows);
+
 typedef struct model model;
 
 struct model_opts {

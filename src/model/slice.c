@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which rows of which matrix a rank holds: the one table that loading goes by. Every matrix that is
+ * divided is divided by its output rows, so each output stays one dot product over all columns, in
+ * the same order whatever the number of ranks. Slices begin at multiples of 16 rows, as tiles do.
+ */
+#include "model/model_internal.h"
+
+#define TILE 16
+
+enum cut { WHOLE, ROWS, HEADS, KV_HEADS }; /* roles that are not named are held whole */
+
+static const enum cut cut_of[N_ROLE] = {
+    [ROLE_Q] = HEADS,       [ROLE_K] = KV_HEADS,      [ROLE_V] = KV_HEADS,
+    [ROLE_Q_B] = HEADS,     [ROLE_KV_B] = HEADS,      [ROLE_K_B] = HEADS,
+    [ROLE_V_B] = HEADS,     [ROLE_O] = ROWS,          [ROLE_GATE] = ROWS,
+    [ROLE_UP] = ROWS,       [ROLE_DOWN] = ROWS,       [ROLE_GATE_EXPS] = ROWS,
+    [ROLE_UP_EXPS] = ROWS,  [ROLE_DOWN_EXPS] = ROWS,  [ROLE_GATE_SHEXP] = ROWS,
+    [ROLE_UP_SHEXP] = ROWS, [ROLE_DOWN_SHEXP] = ROWS, [ROLE_MTP_EH] = ROWS,
+    [ROLE_MTP_HEAD] = ROWS,
+};
+
+/* Where rank's part of n begins, in whole units. */
+static int64_t begin_of(int64_t n, int64_t unit, int rank, int n_rank)
+{
+    int64_t n_unit = (n + unit - 1) / unit;
+    return BASE_MIN(n, n_unit * rank / n_rank * unit);
+}
+
+/* Key heads whose rows fill tiles, of width d. */
+static int head_unit(int d)
+{
+    int unit = TILE;
+    while (unit > 1 && d * (unit / 2) % TILE == 0)
+        unit /= 2;
+    return unit;
+}
+
+static int64_t rows_cut(const struct arch_cfg *c, enum arch_role role)
+{
+    switch (role) {
+    case ROLE_GATE:
+    case ROLE_UP:
+        return c->d_ff;
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+        return c->d_ff_expert;
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
+        return (int64_t)c->d_ff_expert * c->n_shared;
+    case ROLE_MTP_HEAD:
+        return c->n_vocab;
+    default:
+        return c->d_model;
+    }
+}
+
+/* Rows of one head. */
+static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
+{
+    return role == ROLE_KV_B  ? c->d_nope + c->d_v
+           : role == ROLE_K_B ? c->kv_lora
+           : role == ROLE_V_B ? c->d_v
+                              : c->d_head;
+}
+
+struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
+{
+    /* query heads go where their key heads are */
+    int n_kv = c->kv_lora ? c->n_head : c->n_head_kv, per = n_kv ? c->n_head / n_kv : 0,
+        unit = head_unit(c->d_head);
+    int kv0 = (int)begin_of(n_kv, unit, rank, n_rank),
+        kv1 = (int)begin_of(n_kv, unit, rank + 1, n_rank);
+    return (struct model_dims){.rank = rank,
+                               .n_rank = n_rank,
+                               .head0 = kv0 * per,
+                               .n_head = (kv1 - kv0) * per,
+                               .head_kv0 = kv0,
+                               .n_head_kv = kv1 - kv0};
+}
+
+struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
+                                  enum arch_role role, int64_t rows)
+{
+    switch (cut_of[role]) {
+    case HEADS:
+        return (struct model_slice){d->head0 * head_rows(c, role), d->n_head * head_rows(c, role)};
+    case KV_HEADS:
+        return (struct model_slice){(int64_t)d->head_kv0 * c->d_head,
+                                    (int64_t)d->n_head_kv * c->d_head};
+    case ROWS: {
+        int64_t n = rows_cut(c, role), at = begin_of(n, TILE, d->rank, d->n_rank);
+        return (struct model_slice){at, begin_of(n, TILE, d->rank + 1, d->n_rank) - at};
+    }
+    default:
+        return (struct model_slice){0, rows};
+    }
+}
