@@ -54,6 +54,7 @@ static const struct opt opts[] = {
     INT("chunk", chunk, "0", 0, 1 << 24, "prompt tokens per prefill batch (0: searched)"),
     TEXT("experts-on", experts_on, "cpu|card", NULL, "where routed experts live (searched)"),
     REAL("hot-experts", hot, "-1", -1, 1, "share of expert reads on the card (-1: what fits)"),
+    {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "of sluice run, bench or eval: which experts the model chose"},
     TEXT("engine", engine, "NAME", NULL, "engine whose constants are used (the best known here)"),
     INT("gen", gen, "1", 0, 2, "maturity of an unknown engine: 0 first release, 1, 2 tuned"),
     INT("top", top, "10", 1, 1000, "rows of the table"),
@@ -349,6 +350,25 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
     return SL_OK;
 }
 
+/* What the engine counted takes the place of the usual unevenness. */
+static sl_status query_counts(struct plan_run *r, sl_err *err)
+{
+    struct plan_bytes b;
+    const char *path = r->o->common.expert_stats;
+    SL_TRY(plan_slurp(r, path, &b, err));
+    SL_TRY(plan_read_counts(&r->counts, r->a, b, err));
+    if (r->counts.n_expert != r->q.model->experts || r->counts.n_used != r->q.model->topk)
+        return SL_FAIL(err, REQUEST,
+                       "contradiction: --expert-stats %.100s counts %d experts of which %d are "
+                       "used, %s has %d and %d",
+                       path, r->counts.n_expert, r->counts.n_used, r->q.model->name,
+                       r->q.model->experts, r->q.model->topk);
+    if (r->q.model != &r->model) r->model = *r->q.model;
+    r->model.counts = &r->counts;
+    r->q.model = &r->model;
+    return SL_OK;
+}
+
 sl_status plan_run_query(struct plan_run *r, sl_err *err)
 {
     const struct plan_opts *o = r->o;
@@ -356,6 +376,7 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     if (!o->common.model)
         return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
     SL_TRY(plan_run_model(r, o->common.model, err));
+    if (o->common.expert_stats) SL_TRY(query_counts(r, err));
     SL_TRY(query_hardware(r, err));
     q->cards = q->cpu_only ? 1 : o->cards;
     if (strcmp(o->kv, "bf16") && strcmp(o->kv, "int8") && strcmp(o->kv, "f16")) {

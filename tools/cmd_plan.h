@@ -54,6 +54,7 @@ struct plan_run {
     struct plan_book book;
     struct plan_query q;
     struct plan_model model; /* when it is not from the table */
+    struct plan_counts counts; /* of --expert-stats */
     struct plan_device dev;  /* own copy: --nodes and CPU-only change it */
     struct plan_host host;
     struct plan_format real; /* bits of a real file */

@@ -31,15 +31,87 @@ static void put_layer(struct json_w *w, int layer, const uint64_t *count, int n,
     text_jw_obj_end(w);
 }
 
+/* The file as it is; *out NULL: there is none, or it is to be replaced. */
+static sl_status read_old(const struct compute *c, const struct opt_common *o, struct arena *a,
+                          const struct json **out, sl_err *err)
+{
+    const char *path = o->expert_stats;
+    char *text = NULL, *copy = NULL;
+    uint64_t n = 0;
+    int64_t experts = 0, used = 0;
+    *out = NULL;
+    if (!o->expert_half_life || os_path_kind(path) != OS_FILE) return SL_OK;
+    SL_TRY(os_read_once(path, FILE_MAX, &text, &n, err));
+    sl_status st = mem_arena_str(a, text, n, &copy, err);
+    mem_free(text);
+    SL_TRY(st);
+    SL_TRY(text_json_parse(a, path, copy, n, out, err));
+    SL_TRY(text_json_int(*out, "experts", 0, &experts, err));
+    SL_TRY(text_json_int(*out, "used", 0, &used, err));
+    if (experts == c->mi.n_expert && used == c->mi.n_expert_used) return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "%.150s: of a model with %lld experts of which %lld are used, not %d and %d",
+                   path, (long long)experts, (long long)used, c->mi.n_expert, c->mi.n_expert_used);
+}
+
+/* Adds what the file holds of that layer, half as much for each half-life of newer tokens. */
+static sl_status add_old(const struct json *old, int layer, const struct compute *c, int half_life,
+                         uint64_t *count, sl_err *err)
+{
+    double sum = 0;
+    int n = c->mi.n_expert;
+    const struct json *list = text_json_get(old, "layers");
+    for (int i = 0; i < n; i++)
+        sum += (double)count[i];
+    double weight = exp2(-sum / c->mi.n_expert_used / half_life);
+    for (const struct json *l = list && list->kind == JSON_ARRAY_K ? list->child : NULL; l;
+         l = l->next) {
+        const struct json *of = text_json_get(l, "layer"), *v = text_json_get(l, "counts");
+        if (!of || of->kind != JSON_INT_K || of->i != layer) continue;
+        if (!v || v->kind != JSON_ARRAY_K || v->n != (size_t)n)
+            return SL_FAIL(err, FORMAT, "layer %d: %d counts are expected", layer, n);
+        int i = 0;
+        for (v = v->child; v; v = v->next, i++) {
+            if (v->kind != JSON_INT_K || v->i < 0)
+                return SL_FAIL(err, FORMAT, "layer %d: counts[%d] is no number of tokens", layer,
+                               i);
+            count[i] += (uint64_t)(weight * (double)v->i + 0.5);
+        }
+    }
+    return SL_OK;
+}
+
+static sl_status put_layers(const struct compute *c, const struct opt_common *o, struct json_w *w,
+                            sl_err *err)
+{
+    const struct json *old = NULL;
+    struct arena a;
+    void *p = NULL;
+    sl_status st = SL_OK;
+    mem_arena_init(&a, MEM_MISC, 0);
+    SL_TRY_OUT(mem_arena_array(&a, (size_t)c->mi.n_expert, sizeof(uint64_t), &p, err));
+    SL_TRY_OUT(read_old(c, o, &a, &old, err));
+    for (int il = 0; il < c->mi.n_layer + c->mi.n_mtp; il++) {
+        int n = sl_routed(c->e, il, p, c->mi.n_expert);
+        if (n && old) {
+            st = add_old(old, il, c, o->expert_half_life, p, err);
+            if (st) status_prefix(err, "%.150s", o->expert_stats);
+            if (st) goto out;
+        }
+        if (n) put_layer(w, il, p, n, c->mi.n_expert_used);
+    }
+out:
+    mem_arena_fini(&a);
+    return st;
+}
+
 sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err)
 {
     struct str s;
     struct json_w w;
-    void *p = NULL;
     if (!o->expert_stats) return SL_OK;
     if (!c->mi.n_expert)
         return SL_FAIL(err, REQUEST, "--expert-stats: %.100s has no routed experts", c->mi.name);
-    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)c->mi.n_expert, sizeof(uint64_t), &p, err));
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
@@ -51,17 +123,13 @@ sl_status compute_experts(const struct compute *c, const struct opt_common *o, s
     text_jw_int(&w, c->mi.n_expert_used);
     text_jw_key(&w, "layers");
     text_jw_arr(&w);
-    for (int il = 0; il < c->mi.n_layer + c->mi.n_mtp; il++) {
-        int n = sl_routed(c->e, il, p, c->mi.n_expert);
-        if (n) put_layer(&w, il, p, n, c->mi.n_expert_used);
-    }
+    sl_status st = put_layers(c, o, &w, err);
     text_jw_arr_end(&w);
     text_jw_obj_end(&w);
     str_putc(&s, '\n');
-    sl_status st = str_status(&s, err);
+    if (!st) st = str_status(&s, err);
     if (!st) st = os_write_file(o->expert_stats, s.p, s.n, err);
     str_fini(&s);
-    mem_free(p);
     return st;
 }
 

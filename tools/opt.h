@@ -57,7 +57,7 @@ struct opt {
  * takes the rows it needs. */
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device;
-    int threads, ctx, acts, kv, pack_cache;
+    int threads, ctx, acts, kv, pack_cache, expert_half_life;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -80,7 +80,8 @@ struct opt_common {
 #define OPT_ROWS_TEMPLATE(S)                                                                                               \
     {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template), "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}
 #define OPT_ROWS_EXPERTS(S)                                                                                                \
-    {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it)"}
+    {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"}, \
+    {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N", "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
 #define OPT_ROWS_ENGINE(S)                                                                                                 \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),    "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"}, \
     {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),      "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},          \

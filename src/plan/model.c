@@ -143,6 +143,7 @@ double plan_experts_read(const struct plan_model *m, double n_tok)
                                      0.1012285362903763};
     if (m->experts <= 0 || n_tok <= 0) return 0;
     double share = (double)m->topk / m->experts, s = fmin(3.0, 1 / share - 1), sum = 0;
+    if (m->counts) return plan_counts_read(m->counts, n_tok);
     if (m->spread > 0) return plan_experts_touched(m, pow(n_tok, m->spread));
     if (s < 0.01) return plan_experts_touched(m, n_tok);
     double top = share * s / (1 - exp(-s));

@@ -57,7 +57,14 @@ struct plan_model {
     double p_embed, p_head; /* p_head is 0 when tied */
     double p_mtp;           /* the whole MTP module with its copy of embedding and head */
     int moe_layers;
+    const struct plan_counts *counts; /* which experts were chosen; NULL unknown */
     double spread; /* T tokens choose as T^spread even ones do, where that was counted; 0 unknown */
+};
+
+/* What the engine counted (docs/cli.md, --expert-stats). */
+struct plan_counts {
+    int n_layer, n_expert, n_used;
+    const float *share; /* [n_layer, n_expert] how likely a token chooses that expert */
 };
 
 /* A tensor of a real checkpoint, as the tools layer lists it. */
@@ -75,7 +82,7 @@ bool plan_model_finish(struct plan_model *m, char *why, size_t why_size);
 /* Expected distinct experts that n_tok tokens touch, uniform routing: N(1-(1-k/N)^T). */
 double plan_experts_touched(const struct plan_model *m, double n_tok);
 /* The same with routing as it is found: p_i ~ exp(-3 i/N). The same first value, then fewer. With
- * m->spread set, T tokens count as T^spread even ones instead. */
+ * m->spread set, T tokens count as T^spread even ones instead; with m->counts, as was counted. */
 double plan_experts_read(const struct plan_model *m, double n_tok);
 
 /* Bytes of KV that one sequence of ctx tokens keeps, all layers, on one rank of a TP group of tp.
@@ -191,6 +198,13 @@ const struct plan_host *plan_find_host(const struct plan_tables *t, const char *
 const struct plan_engine *plan_find_engine(const struct plan_tables *t, const char *system);
 /* The three nearest names as "a, b, c" for a message. kind: 0 models, 1 devices and hosts. */
 void plan_nearest(const struct plan_tables *t, int kind, const char *name, char *out, size_t size);
+
+/* The file of --expert-stats. Memory in the arena. Errors: FORMAT with the name of the file, the
+ * layer and the field. */
+sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan_bytes b,
+                           sl_err *err) BASE_MUST_USE;
+/* Different experts of a layer that n_tok tokens choose on average, each token for itself. */
+double plan_counts_read(const struct plan_counts *c, double n_tok);
 
 /* A model from the text of a config.json (Hugging Face). name: shown. */
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
