@@ -186,17 +186,6 @@ sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err)
     return d->cls->reserve(d, p, err);
 }
 
-sl_status dev_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err)
-{
-    *out = NULL;
-    return d->cls->stack_open ? d->cls->stack_open(d, s, out, err) : SL_OK;
-}
-
-int dev_stack_tok_max(const dev_stack *s)
-{
-    return s ? s->n_tok_max : 0;
-}
-
 double dev_probe_read_gbps(dev *d, int ms)
 {
     return d->cls->probe_read_gbps(d, ms);
@@ -215,13 +204,9 @@ double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 
 int dev_op_times(dev *d, struct dev_op_row *out, int n)
 {
-    static const char *const names[] = {
-#define X(name, params) #name,
-        DEV_OP_LIST(X)
-#undef X
-    };
     for (int i = 0; i < DEV_N_OP && i < n; i++)
-        out[i] = (struct dev_op_row){names[i], d->op[i].n_call, d->op[i].ns, d->op[i].cost};
+        out[i] = (struct dev_op_row){dev_op_name((enum dev_op_kind)i), d->op[i].n_call, d->op[i].ns,
+                                     d->op[i].cost};
     memset(d->op, 0, sizeof d->op);
     d->timing = 1;
     return DEV_N_OP;
@@ -237,7 +222,7 @@ static struct stamp stamp(const dev *d)
     return (struct stamp){d->timing ? clock_now_ns() : 0, d->cost};
 }
 
-static void count(dev *d, enum dev_op op, struct stamp s)
+static void count(dev *d, enum dev_op_kind op, struct stamp s)
 {
     if (!d->timing) return;
     struct dev_op_time *t = &d->op[op];
@@ -247,7 +232,7 @@ static void count(dev *d, enum dev_op op, struct stamp s)
 }
 
 /* Matrices, activations and caches of an operator are the device's. */
-static void check_refs(const dev *d, enum dev_op op, const void *params)
+static void check_refs(const dev *d, enum dev_op_kind op, const void *params)
 {
     for (const struct dev_ref *r = dev_op_refs(op); r->kind; r++) {
         const void *p = *(void *const *)((const char *)params + r->at);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device interface: buffers, packed weights, the paged KV cache, and the operators that models are made of (dev/op_list.h).
  *
- * A model calls operators one after another; each is complete when the next begins (a device may queue them; dev_sync waits). Pointers to
- * activations are device addresses from dev_alloc: float *, row-major [T, n], leading dimension = n unless an ld is given. Host data (ids,
+ * A model lists its operators once, as programs (dev_prog_open), and a step runs one of them; each operator is complete when the next begins (a device
+ * may queue them; dev_sync waits). Pointers to activations are device addresses from dev_alloc: float *, row-major [T, n], leading dimension = n unless an ld is given. Host data (ids,
  * positions, tables) goes through dev_put.
- * An operator that a device lacks is a NULL entry and found when a model is opened, never in a step. Operators cannot fail: shapes were checked at
+ * An operator that a device lacks is a NULL entry and found when a program is opened, never in a step. Operators cannot fail: shapes were checked at
  * open. Nothing allocates in a step.
  * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other rows, on the chunking or on the threads.
  */
@@ -34,7 +34,7 @@ typedef struct dev dev;
 typedef struct dev_mat dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
 typedef struct dev_act dev_act; /* prepared activations of one layer input */
 typedef struct dev_kv dev_kv;   /* paged KV cache of all layers */
-typedef struct dev_stack dev_stack; /* layers that are run together */
+typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device */
 
 /* name: one of dev_name, perhaps followed by ':' and options of that device; NULL = what the
  * environment's SL_DEVICE says, or the first of them. Errors: UNSUPPORTED (no such device), REQUEST
@@ -200,7 +200,26 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 
 #include "dev/op_list.h"
 
-/* ---- operators: parameters. All activation pointers are f32 device memory. ---- */
+/* ---- operators: parameters. All activation pointers are f32 device memory. ----
+ * n_row, n_tok: 0 = the tokens of the step, DEV_ROWS_WANTED = the rows of it that are wanted.
+ * kv: of a program's operators always the cache that the program is run on. */
+#define DEV_ROWS_WANTED (-1)
+
+/* Rows shown to a caller that calibrates: fn is called on the thread that runs the step. */
+struct dev_tapped {
+    int what, layer, expert; /* what, layer: as in dev_tap; expert: -1 = of no expert */
+    const float *x;          /* [n_row, n_col] host memory, borrowed */
+    int n_row, n_col;
+    int64_t ldx;
+};
+struct dev_tap {
+    void (*fn)(void *user, const struct dev_tapped *rows);
+    void *user;
+    int what, layer;
+    const float *x; /* [T, n] */
+    int n;
+    int64_t ldx;
+};
 
 /* y[t] = row ids[t] of w (an EMBED matrix), times scale. */
 struct dev_embed {
@@ -209,13 +228,15 @@ struct dev_embed {
     float scale;
 };
 /* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be NULL; when act is not NULL the result is prepared
- * there; y may be x. n_row rows (default b->n_tok; rows may be heads: n_row = T * H), ldx/ldy leading dimensions (0 = n). */
+ * there; y may be x. n_row rows, or, where rows are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). */
 struct dev_norm {
     float *x;
     const float *r;
     const float *w;
     float eps;
     int n, n_row;
+    int n_head;  /* with n_row 0: rows of a token; 0 = 1 */
+    bool gather; /* row i is x[hidden_row[i]], where the step has a hidden_row; r is NULL */
     int64_t ldx, ldy;
     float *y;
     dev_act *act;
@@ -325,6 +346,7 @@ struct dev_route {
     float scale;
     int32_t *id;        /* [T, K] out, host-visible */
     float *weight;      /* [T, K] out */
+    uint64_t *count;    /* [E] host: for how many tokens each expert was chosen, counted up; or NULL */
 };
 /* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie in
  * several slots, which take tokens in turn by their index in the step, or in none, and then adds
@@ -350,16 +372,8 @@ struct dev_moe {
     const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
     const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;               /* [T, D] */
-    /* NULL, or told afterwards of what every expert in use gave to its down matrix: h [n_row, F] host memory, borrowed (calibration) */
-    void (*tap)(void *user, int expert, const float *h, int n_row, int n_col);
-    void *tap_user;
-};
-/* All layers of a stack (see dev_stack_open), on at most dev_stack_tok_max tokens. x [T, D]: what goes into the first layer; afterwards the output of the last is
- * x + r, not added yet. r [T, D]. */
-struct dev_layers {
-    dev_stack *stack;
-    dev_kv *kv;
-    float *x, *r;
+    struct dev_tap tap; /* fn NULL, or told afterwards what every expert in use gives to its down
+                           matrix: [its tokens, F]; x, n and ldx are not used */
 };
 /* x += y over n values. */
 struct dev_add {
@@ -367,13 +381,11 @@ struct dev_add {
     const float *y;
     int64_t n;
 };
-/* Gather rows: y[i] = x[row[i]], n values each. */
+/* The rows that the step wants, prepared: row i of act is x[row_tok[i]] of n values. */
 struct dev_rows {
     const float *x;
-    const int32_t *row; /* host */
-    int n_row, n;
-    int64_t ldx, ldy;
-    float *y;
+    int n;
+    dev_act *act;
 };
 
 #define DEV_OP_DECL(name, params)                                                                  \
@@ -399,28 +411,35 @@ struct dev_plan {
 int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p);
 sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
 
-/* ---- layers that are run together ---- */
-/* Layers with keys and values per head and a dense feed-forward block, all of the same shape but for the feed-forward width. What dev_layers computes is bit for bit what
- * dev_norm, dev_matmul, (dev_norm of heads,) dev_rope, dev_kv_put, dev_attn, dev_prep, dev_matmul, dev_norm and dev_ffn compute one after another; with few tokens it
- * waits less. Pointers of a layer are kept, the list is not. */
-struct dev_stack_layer {
-    const float *attn_norm, *ffn_norm;              /* [D] */
-    const float *q_norm, *k_norm;                   /* [d_head], or NULL */
-    const float *q_bias, *k_bias, *v_bias, *o_bias; /* or NULL */
-    const dev_mat *q, *k, *v, *o, *gate_up, *down;
+/* ---- programs ---- */
+enum dev_op_kind {
+#define DEV_OP_KIND(name, params) DEV_OP_##name,
+    DEV_OP_LIST(DEV_OP_KIND)
+#undef DEV_OP_KIND
+        DEV_N_OP
 };
-struct dev_stack_shape {
-    int n_layer;
-    const struct dev_stack_layer *layer;
-    int n_head, n_head_kv, d_head, n_window; /* n_window as in dev_attn */
-    float eps, scale;
-    int n_rot, rope_style; /* as in dev_rope */
-    const float *freq;
-    float mscale;
+/* An operator and its parameters: plain data. What changes from step to step comes from the step. */
+struct dev_op {
+    enum dev_op_kind kind;
+    int layer; /* of the model, for whoever reads it; -1 = of none */
+    union {
+#define DEV_OP_PARAMS(name, params) struct params name;
+        DEV_OP_LIST(DEV_OP_PARAMS)
+#undef DEV_OP_PARAMS
+    } u;
 };
-/* After dev_reserve. *out NULL: the device runs operators one by one only. Errors: NOMEM. */
-sl_status dev_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err) BASE_MUST_USE;
-int dev_stack_tok_max(const dev_stack *s); /* 0 for NULL */
+const char *dev_op_name(enum dev_op_kind kind);
+/* Take the list, which is copied: a pass of a step, in its order. A device may run several of its
+ * operators as one (how far: dev_prog_fused); the bits are those of one after another, but the
+ * contents of buffers that only operators run together write and read are undefined. After
+ * dev_reserve. Errors: NOMEM; UNSUPPORTED names the operator and the layer that the device lacks. */
+sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
+                        sl_err *err) BASE_MUST_USE;
+void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
+/* Run it on s, which begins with it (dev_step_begin). */
+void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s);
+/* How many of its operators a step of n_tok tokens runs together with others. */
+int dev_prog_fused(const dev_prog *p, int n_tok);
 
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
 double dev_probe_read_gbps(dev *d, int ms);

@@ -5,6 +5,8 @@
 
 #include "dev/dev.h"
 
+struct dev_fused;
+
 struct dev_class {
     const char *name;
     /* options: what stands after the ':' of its name; "" = nothing */
@@ -38,8 +40,13 @@ struct dev_class {
     int64_t (*keep_bytes)(const dev *d, const struct dev_plan *p);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
-    /* NULL: no stacks. */
-    sl_status (*stack_open)(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
+    /* What of the operator's parameters the device can not do; NULL = it takes it. */
+    const char *(*lacks)(const dev *d, const struct dev_op *op);
+    /* Operators from op[at] on that are run together: *out NULL: none; else out->n_op of them. NULL:
+     * the device runs one after another. */
+    sl_status (*fuse)(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
+                      sl_err *err);
+    void (*run_fused)(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
     double (*probe_attn_gops)(dev *d, const dev_kv *kv, int ms);
@@ -63,12 +70,6 @@ struct dev_op_time {
     int64_t ns;
     struct dev_cost cost;
 };
-enum dev_op {
-#define X(name, params) DEV_OP_##name,
-    DEV_OP_LIST(X)
-#undef X
-        DEV_N_OP
-};
 struct dev {
     const struct dev_class *cls;
     int timing;           /* operators are timed; set by the first dev_op_times */
@@ -88,17 +89,24 @@ struct dev_kv {
     dev *d;
 };
 
-struct dev_stack {
-    int n_tok_max;
-};
-
 /* A pointer in the parameters of an operator to something of a device. */
 struct dev_ref {
     enum { DEV_REF_END, DEV_REF_MAT, DEV_REF_ACT, DEV_REF_KV, DEV_REF_BUF } kind; /* BUF: memory */
     size_t at;                                                                    /* its offset */
 };
 /* All of an operator, and an END (ref.c). */
-const struct dev_ref *dev_op_refs(enum dev_op op);
+const struct dev_ref *dev_op_refs(enum dev_op_kind op);
+
+/* Operators of a program that are run together on steps of at most n_tok_max tokens. */
+struct dev_fused {
+    int n_op, n_tok_max;
+};
+
+static inline int dev_n_row(const struct dev_step *s, int n_row)
+{
+    if (n_row != DEV_ROWS_WANTED) return n_row ? n_row : s->n_tok;
+    return s->want & DEV_WANT_LOGITS ? s->n_row : 0;
+}
 
 extern const struct dev_class dev_cpu_class;
 

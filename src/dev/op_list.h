@@ -17,8 +17,8 @@
     OP(ffn, dev_ffn)                                                                               \
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \
-    OP(layers, dev_layers)                                                                         \
     OP(add, dev_add)                                                                               \
-    OP(rows, dev_rows)
+    OP(rows, dev_rows)                                                                             \
+    OP(tap, dev_tap)
 
 #endif

@@ -59,12 +59,11 @@ static const struct dev_ref moe_refs[] = {ACT(dev_moe, act),       BUF(dev_moe, 
                                           MAT(dev_moe, down),      BUF(dev_moe, gate_up_bias),
                                           BUF(dev_moe, down_bias), BUF(dev_moe, add),
                                           BUF(dev_moe, y),         END};
-static const struct dev_ref layers_refs[] = {KV(dev_layers, kv), BUF(dev_layers, x),
-                                             BUF(dev_layers, r), END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
-static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), BUF(dev_rows, y), END};
+static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
+static const struct dev_ref tap_refs[] = {BUF(dev_tap, x), END};
 
-const struct dev_ref *dev_op_refs(enum dev_op op)
+const struct dev_ref *dev_op_refs(enum dev_op_kind op)
 {
     static const struct dev_ref *const of[] = {
 #define X(name, params) [DEV_OP_##name] = name##_refs,

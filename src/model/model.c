@@ -66,7 +66,7 @@ static sl_status open_inputs(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int D = c->d_model, n_mat = 0;
-    const dev_mat *heads[1 + 16], *ehs[16];
+    const dev_mat *heads[1 + MODEL_MTP_MAX], *ehs[MODEL_MTP_MAX];
     int ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
     int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
     SL_TRY(open_input(m, IN_ATTN, D, &m->a_attn, err));
@@ -139,7 +139,6 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     if (c->q_lora) SL_TRY(buffer(m, T, c->q_lora, &m->qa, err));
     SL_TRY(buffer(m, T, ff, &m->h, err));
     SL_TRY(buffer(m, T, D, &m->hidden, err));
-    SL_TRY(buffer(m, nl, D, &m->sel, err));
     SL_TRY(buffer(m, nl, c->n_vocab, &m->logits, err));
     if (m->n_mtp) SL_TRY(buffer(m, T, 2 * D, &m->eh_in, err));
     if (c->n_expert) {
@@ -163,33 +162,6 @@ static sl_status open_buffers(struct model *m, sl_err *err)
     plan.n_expert = BASE_MAX(plan.n_expert, m->slots.n);
     plan.keep_bytes = m->opts.keep_bytes;
     return dev_reserve(m->d, &plan, err);
-}
-
-/* Layers that the device may run together: keys and values per head, dense, all with the same window. */
-static sl_status open_stack(struct model *m, sl_err *err)
-{
-    const struct arch_cfg *c = &m->cfg;
-    void *p = NULL;
-    if (c->kv_lora || c->n_expert || c->qk_norm_whole || c->sinks) return SL_OK;
-    for (int i = 1; i < c->n_layer; i++)
-        if (m->layer[i].n_window != m->layer[0].n_window) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)c->n_layer, sizeof(struct dev_stack_layer), &p, err));
-    struct dev_stack_layer *of = p;
-    for (int i = 0; i < c->n_layer; i++) {
-        const struct layer *l = &m->layer[i];
-        of[i] = (struct dev_stack_layer){.attn_norm = l->attn_norm, .ffn_norm = l->ffn_norm, .q_norm = l->q_norm,
-                                         .k_norm = l->k_norm, .q_bias = l->q_bias, .k_bias = l->k_bias, .v_bias = l->v_bias,
-                                         .o_bias = l->o_bias, .q = l->q, .k = l->k, .v = l->v, .o = l->o,
-                                         .gate_up = l->gate_up, .down = l->down};
-    }
-    struct dev_stack_shape s = {.n_layer = c->n_layer, .layer = of, .n_head = c->n_head, .n_head_kv = c->n_head_kv,
-                                .d_head = c->d_head, .n_window = m->layer[0].n_window, .eps = c->norm_eps,
-                                .scale = (float)c->attn_scale, .n_rot = c->n_rot,
-                                .rope_style = c->rope_style == ARCH_ROPE_PAIRS, .freq = m->rope_freq,
-                                .mscale = (float)c->yarn_mscale};
-    sl_status st = dev_stack_open(m->d, &s, &m->stack, err);
-    mem_free(p);
-    return st;
 }
 
 /* ---- open ---- */
@@ -279,7 +251,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!st) st = load(m, io, err);
     if (!st) st = open_inputs(m, err);
     if (!st) st = open_buffers(m, err);
-    if (!st) st = open_stack(m, err);
+    if (!st) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
     if (st) model_close(m);
     else *out = m;
     return st;
@@ -304,6 +276,10 @@ sl_status model_pack(const io_model *io, dev *d, io_pack_out *out,
 void model_close(model *m)
 {
     if (!m) return;
+    for (int i = 0; i <= MODEL_MTP_MAX; i++) {
+        dev_prog_close(m->prog[i]);
+        dev_prog_close(m->tap_prog[i]);
+    }
     mem_arena_fini(&m->arena); /* device memory belongs to the device */
     mem_free(m);
 }

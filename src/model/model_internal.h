@@ -45,6 +45,8 @@ struct behind {
     int last; /* the run that grew last */
 };
 
+#define MODEL_MTP_MAX 16
+
 struct model {
     /* fixed after open */
     struct arch_cfg cfg;
@@ -69,11 +71,11 @@ struct model {
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
     float *qa, *h;       /* [T, q_lora], [T, F] */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
-    float *hidden, *sel; /* [T, D], [n_logit_max, D] */
+    float *hidden;       /* [T, D] */
     float *logits;       /* [n_logit_max, V] */
     float *eh_in;        /* [T, 2D] */
     int32_t *id_r;       /* [T, K] */
-    dev_stack *stack;    /* all layers, for steps of a few tokens; NULL = only one by one */
+    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
     uint64_t *n_routed;  /* host [L + MTP, E]: tokens that each expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
@@ -88,7 +90,7 @@ struct model {
     model_tap_fn *tap_fn;
     void *tap_user;
     float *tap_y;        /* [T, max(D, q_lora)] normed inputs */
-    int tap_layer;       /* under way */
+    dev_prog *tap_prog[1 + MODEL_MTP_MAX]; /* that show rows; NULL until there was a tap */
     /* progress while opening */
     int64_t done_bytes, total_bytes;
     bool cancelled;
@@ -104,22 +106,12 @@ sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err) B
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err) BASE_MUST_USE;
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
-/* layer.c */
-void model_layer_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
-                      int il, bool first);
-/* Final norm (+ pending r), hidden states, and logits of the rows asked for. */
-void model_head_step(struct model *m, const struct dev_step *b, const float *norm,
-                     const dev_mat *head);
+/* prog.c: open the programs of all passes, with tap's operators where its fn is not NULL: into
+ * out[1 + n_mtp]. */
+sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
+                           sl_err *err) BASE_MUST_USE;
 /* mla.c */
-void model_mla_step(struct model *m, dev_kv *kv, const struct dev_step *b, const struct layer *l,
-                    int il);
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct arch_cfg *c);
-/* mtp.c: the pass b->pass >= 1. */
-void model_mtp_pass(struct model *m, dev_kv *kv, const struct dev_step *b);
-/* tap.c: tell the tap, if there is one, of rows x [n_row, n_col] that go into matrices of the layer under way. */
-void model_tap_put(struct model *m, enum model_tap_in in, const float *x, int n_row, int n_col, int64_t ldx);
-/* As dev_moe.tap; user is the model. */
-void model_tap_expert(void *user, int expert, const float *h, int n_row, int n_col);
 
 #endif

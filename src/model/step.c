@@ -16,30 +16,12 @@ static void check_step(const struct model *m, const struct dev_step *s)
     }
 }
 
-static void main_pass(struct model *m, dev_kv *kv, const struct dev_step *s)
-{
-    struct dev_embed e = {.w = m->embed, .y = m->x, .scale = 1.0f};
-    dev_embed(m->d, s, &e);
-    struct dev_layers all = {.stack = m->stack, .kv = kv, .x = m->x, .r = m->r};
-    if (s->n_tok <= dev_stack_tok_max(m->stack) && !m->tap_fn) {
-        dev_layers(m->d, s, &all);
-    } else {
-        for (int i = 0; i < m->cfg.n_layer; i++)
-            model_layer_step(m, kv, s, &m->layer[i], i, i == 0);
-    }
-    model_head_step(m, s, m->norm, m->head);
-}
-
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     (void)err; /* operators of the CPU can not fail */
     check_step(m, s);
     m->step = s;
-    dev_step_begin(m->d, kv, s);
-    if (s->pass)
-        model_mtp_pass(m, kv, s);
-    else
-        main_pass(m, kv, s);
+    dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s);
     return SL_OK;
 }
 

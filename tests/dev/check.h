@@ -76,7 +76,7 @@ void check_ops(void);
 void check_attn(void);
 void check_mla(void);
 void check_bits(void);
-void check_stack(void);
+void check_prog(void);
 void check_slots(void);
 void check_faults(void);
 

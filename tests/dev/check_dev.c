@@ -168,7 +168,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*fn)(void);
     } all[] = {{"ops", check_ops},   {"attn", check_attn},   {"mla", check_mla},
-               {"bits", check_bits}, {"stack", check_stack}, {"slots", check_slots},
+               {"bits", check_bits}, {"prog", check_prog}, {"slots", check_slots},
                {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

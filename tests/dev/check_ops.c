@@ -83,9 +83,14 @@ static void check_rows(void)
         int32_t idx[40];
         for (int t = 0; t < T; t++)
             idx[t] = rand_int(0, T - 1);
-        dev_rows(d, &b, &(struct dev_rows){.x = x, .row = idx, .n_row = T, .n = n, .y = y});
+        b.hidden_row = idx; /* a norm that takes others' rows */
+        struct dev_norm norm = {.x = x, .w = w, .eps = 1e-5f, .n = n, .y = x2};
+        dev_norm(d, &b, &norm);
+        norm.gather = true;
+        norm.y = y;
+        dev_norm(d, &b, &norm);
         for (int t = 0; t < T; t++)
-            same_bits("rows", y + t * n, x + idx[t] * n, n);
+            same_bits("norm of gathered rows", y + t * n, x2 + idx[t] * n, n);
     }
     dev_close(d);
 }

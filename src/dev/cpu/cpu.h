@@ -142,6 +142,16 @@ struct cpu_keep {
     struct cpu_kept of[CPU_KEEP_MAX];
 };
 
+/* Memory of fused regions: x and an input of each worker, and hidden values. */
+struct cpu_own {
+    float **x;  /* [n_worker] */
+    void **act; /* [n_worker] */
+    void *hidden;
+    size_t n_x, n_act, n_hidden;
+};
+
+#define CPU_EXPERT_MAX 4096
+
 struct cpu {
     struct dev head;
     /* fixed after open */
@@ -189,6 +199,7 @@ struct cpu {
     float *part;                  /* partial results of spans */
     struct par_range *span_range; /* [n_worker] */
     struct cpu_keep keep;
+    struct cpu_own own;
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -472,7 +483,11 @@ void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
 void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
-sl_status dev_cpu_stack_open(dev *d, const struct dev_stack_shape *s, dev_stack **out, sl_err *err);
+const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
+/* Operators that are run together (region.c). */
+sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
+                       sl_err *err);
+void dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f);
 double dev_cpu_probe_read_gbps(dev *d, int ms);
 double dev_cpu_probe_int8_gops(dev *d, int ms);
 double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);

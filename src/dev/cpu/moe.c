@@ -116,13 +116,30 @@ static void moe_run(void *arg, int worker, int n_w)
         sum_results(j, worker, t);
 }
 
+static void tell_tap(const struct moe_job *j)
+{
+    const struct dev_moe *p = j->p;
+    int n_ff = j->gate_up->m.n_row;
+    for (int e = 0; e < n_place(p); e++) {
+        int s0 = j->c->expert_slot0[e], n = j->c->expert_slot0[e + 1] - s0;
+        struct dev_tapped r = {.what = p->tap.what,
+                               .layer = p->tap.layer,
+                               .expert = (int)expert_at(p, e),
+                               .x = j->c->moe_h + (int64_t)s0 * n_ff,
+                               .n_row = n,
+                               .n_col = n_ff,
+                               .ldx = n_ff};
+        if (n) p->tap.fn(p->tap.user, &r);
+    }
+}
+
 void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
 {
     struct cpu *c = dev_cpu_of(d);
     struct moe_job j = {.c = c, .p = p, .n_tok = p->n_tok ? p->n_tok : b->n_tok};
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);
-    j.parts = !p->tap && dev_cpu_takes_parts(j.down);
+    j.parts = !p->tap.fn && dev_cpu_takes_parts(j.down);
     ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && n_place(p) <= c->plan.n_expert &&
            j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
     if (j.n_tok == 0) return;
@@ -142,8 +159,5 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
     c->moe_act.is_parts = dev_cpu_takes_parts(j.down);
     par_run(c->team, moe_run, &j);
-    for (int e = 0; p->tap && e < n_place(p); e++) {
-        int s0 = c->expert_slot0[e], n = c->expert_slot0[e + 1] - s0, n_ff = j.gate_up->m.n_row;
-        if (n) p->tap(p->tap_user, (int)expert_at(p, e), c->moe_h + (int64_t)s0 * n_ff, n, n_ff);
-    }
+    if (p->tap.fn) tell_tap(&j);
 }

@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-#define EXPERT_MAX 4096
-
 /* The best of v[0..n) that is still free (taken[i] = 0). */
 static int best_of(const float *v, const uint8_t *taken, int n)
 {
@@ -23,7 +21,7 @@ static int best_of(const float *v, const uint8_t *taken, int n)
 
 static float group_score(const float *v, int n, int best_only)
 {
-    uint8_t taken[EXPERT_MAX];
+    uint8_t taken[CPU_EXPERT_MAX];
     memset(taken, 0, (size_t)n);
     int a = best_of(v, taken, n);
     if (best_only || n == 1) return v[a];
@@ -35,8 +33,8 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
 {
     (void)worker;
     const struct dev_route *p = arg;
-    float score[EXPERT_MAX], choose[EXPERT_MAX], group[EXPERT_MAX];
-    uint8_t taken[EXPERT_MAX] = {0}, group_taken[EXPERT_MAX] = {0};
+    float score[CPU_EXPERT_MAX], choose[CPU_EXPERT_MAX], group[CPU_EXPERT_MAX];
+    uint8_t taken[CPU_EXPERT_MAX] = {0}, group_taken[CPU_EXPERT_MAX] = {0};
     int n = p->n_expert, per = n / (p->n_group > 1 ? p->n_group : 1);
     memcpy(score, p->logit + (int64_t)t * n, sizeof(float) * (size_t)n);
     if (p->sigmoid)
@@ -69,8 +67,10 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
 void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
 {
     int n_tok = p->n_tok ? p->n_tok : b->n_tok;
-    ASSERT(p->n_expert <= EXPERT_MAX && p->k >= 1 &&
+    ASSERT(p->n_expert <= CPU_EXPERT_MAX && p->k >= 1 &&
            p->k <=
                p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
     dev_cpu_for_rows(dev_cpu_of(d), n_tok, p->n_expert * (p->k + 2.0), route_row, (void *)p);
+    for (int i = 0; p->count && i < n_tok * p->k; i++)
+        p->count[p->id[i]]++;
 }

@@ -32,11 +32,17 @@ void dev_cpu_embed(dev *d, const struct dev_step *b, const struct dev_embed *p)
 }
 
 /* ---- norm ---- */
+struct norm_job {
+    const struct dev_norm *p;
+    const int32_t *from; /* NULL: row i of i */
+};
+
 static void norm_row(struct cpu *c, void *arg, int i, int worker)
 {
-    const struct dev_norm *p = arg;
+    const struct norm_job *j = arg;
+    const struct dev_norm *p = j->p;
     int64_t ldx = p->ldx ? p->ldx : p->n, ldy = p->ldy ? p->ldy : p->n;
-    float *x = p->x + i * ldx;
+    float *x = p->x + (j->from ? j->from[i] : i) * ldx;
     if (p->r) c->k.add_f32(x, p->r + i * ldx, p->n);
     float *y = p->y ? p->y + i * ldy : c->scratch[worker].row;
     c->k.rmsnorm_f32(y, x, p->w, p->n, p->eps);
@@ -45,8 +51,9 @@ static void norm_row(struct cpu *c, void *arg, int i, int worker)
 
 void dev_cpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
 {
-    int n_row = p->n_row ? p->n_row : b->n_tok;
-    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * (p->act ? 0.4 : 0.1), norm_row, (void *)p);
+    int n_row = p->n_row ? p->n_row : b->n_tok * BASE_MAX(p->n_head, 1);
+    struct norm_job j = {p, p->gather ? b->hidden_row : NULL};
+    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * (p->act ? 0.4 : 0.1), norm_row, &j);
 }
 
 /* ---- prep ---- */
@@ -60,8 +67,7 @@ static void prep_row(struct cpu *c, void *arg, int i, int worker)
 
 void dev_cpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
 {
-    int n_row = p->n_row ? p->n_row : b->n_tok;
-    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.3, prep_row, (void *)p);
+    dev_cpu_for_rows(dev_cpu_of(d), dev_n_row(b, p->n_row), p->n * 0.3, prep_row, (void *)p);
 }
 
 /* ---- rope ---- */
@@ -171,7 +177,7 @@ void dev_cpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p
                      &j);
 }
 
-/* ---- add, rows ---- */
+/* ---- add ---- */
 #define ADD_PART 4096
 static void add_part(struct cpu *c, void *arg, int i, int worker)
 {
@@ -188,17 +194,39 @@ void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
     dev_cpu_for_rows(dev_cpu_of(d), n, ADD_PART * 0.1, add_part, (void *)p);
 }
 
-static void copy_row(struct cpu *c, void *arg, int i, int worker)
+/* ---- rows that are wanted ---- */
+struct rows_job {
+    const struct dev_rows *p;
+    const int32_t *from; /* NULL: all */
+};
+
+static void rows_row(struct cpu *c, void *arg, int i, int worker)
 {
     (void)c;
     (void)worker;
-    const struct dev_rows *p = arg;
-    int64_t ldx = p->ldx ? p->ldx : p->n, ldy = p->ldy ? p->ldy : p->n;
-    memcpy(p->y + i * ldy, p->x + p->row[i] * ldx, sizeof(float) * (size_t)p->n);
+    const struct rows_job *j = arg;
+    const struct dev_rows *p = j->p;
+    const float *x = p->x + (int64_t)(j->from ? j->from[i] : i) * p->n;
+    kern_mm_prep(&act_of(p->act)->b, i, x);
 }
 
 void dev_cpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
 {
-    (void)b;
-    dev_cpu_for_rows(dev_cpu_of(d), p->n_row, p->n * 0.1, copy_row, (void *)p);
+    int n_row = dev_n_row(b, DEV_ROWS_WANTED);
+    struct rows_job j = {p, n_row == b->n_tok ? NULL : b->row_tok};
+    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.4, rows_row, &j);
+}
+
+/* ---- tap ---- */
+void dev_cpu_tap(dev *d, const struct dev_step *b, const struct dev_tap *p)
+{
+    (void)d;
+    struct dev_tapped r = {.what = p->what,
+                           .layer = p->layer,
+                           .expert = -1,
+                           .x = p->x,
+                           .n_row = b->n_tok,
+                           .n_col = p->n,
+                           .ldx = p->ldx ? p->ldx : p->n};
+    p->fn(p->user, &r);
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of an operator's parameters this device can not do, when a program is opened. */
+#include "dev/cpu/cpu.h"
+
+static const char *route_lacks(const struct dev_route *p)
+{
+    int n_group = BASE_MAX(p->n_group, 1), k_group = n_group > 1 ? p->k_group : 1;
+    if (p->n_expert > CPU_EXPERT_MAX) return "more than 4096 experts";
+    if (p->n_expert % n_group) return "groups of different sizes";
+    if (p->k < 1 || p->k > p->n_expert / n_group * k_group)
+        return "more experts of a token than it may choose from";
+    return NULL;
+}
+
+static const char *moe_lacks(const struct cpu *c, const struct dev_moe *p)
+{
+    const struct dev_plan *w = &c->plan;
+    int n = p->slots ? p->slots->n : p->n_expert;
+    if (n > w->n_expert || p->k > w->k) return "more experts than were planned";
+    if (n > dev_cpu_mat_of(p->gate_up)->n || n > dev_cpu_mat_of(p->down)->n)
+        return "more experts than weights";
+    if (dev_cpu_mat_of(p->gate_up)->m.n_row > w->d_ff_expert ||
+        dev_cpu_mat_of(p->down)->m.n_row > w->d_model)
+        return "wider experts than were planned";
+    return NULL;
+}
+
+static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
+{
+    const struct dev_plan *w = &c->plan;
+    if (p->r > w->mla_r || p->nope > w->mla_nope || p->rope > w->mla_rope || p->v > w->d_v)
+        return "wider heads or latents than were planned";
+    return p->n_head > w->n_head ? "more heads than were planned" : NULL;
+}
+
+static const char *ffn_lacks(const struct dev_ffn *p)
+{
+    const struct cpu_act *h = (const struct cpu_act *)p->h_act;
+    return dev_cpu_mat_of(p->down)->m.n_col > h->b.n_col ? "more hidden values than h_act has"
+                                                         : NULL;
+}
+
+const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
+{
+    const struct cpu *c = (const struct cpu *)d;
+    switch (op->kind) {
+    case DEV_OP_rope:
+        return op->u.rope.n_rot > c->n_rot_max ? "more rotated dimensions than were planned" : NULL;
+    case DEV_OP_attn:
+        return op->u.attn.n_head > c->plan.n_head ? "more heads than were planned" : NULL;
+    case DEV_OP_attn_mla:
+        return mla_lacks(c, &op->u.attn_mla);
+    case DEV_OP_ffn:
+        return ffn_lacks(&op->u.ffn);
+    case DEV_OP_route:
+        return route_lacks(&op->u.route);
+    case DEV_OP_moe:
+        return moe_lacks(c, &op->u.moe);
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs: the operators of a pass, checked when they are opened, and run in their order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "dev/dev_internal.h"
+
+struct dev_prog {
+    dev *d;
+    dev_kv *kv; /* that operators are bound to */
+    int n_op;
+    struct dev_op *op;
+    struct dev_fused **fused; /* [n_op] what begins there; NULL = nothing */
+};
+
+const char *dev_op_name(enum dev_op_kind kind)
+{
+    static const char *const names[] = {
+#define X(name, params) #name,
+        DEV_OP_LIST(X)
+#undef X
+    };
+    return names[kind];
+}
+
+static int has_op(const struct dev_class *c, enum dev_op_kind kind)
+{
+    switch (kind) {
+#define X(name, params)                                                                            \
+    case DEV_OP_##name:                                                                            \
+        return c->name != NULL;
+        DEV_OP_LIST(X)
+#undef X
+    case DEV_N_OP:
+        break;
+    }
+    return 0;
+}
+
+static sl_status check_op(const dev *d, const struct dev_op *op, sl_err *err)
+{
+    const struct dev_class *c = d->cls;
+    char where[32] = "outside of the layers";
+    if (op->layer >= 0) snprintf(where, sizeof where, "layer %d", op->layer);
+    if (!has_op(c, op->kind))
+        return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' has no operator '%s'", where, c->name,
+                       dev_op_name(op->kind));
+    const char *what = c->lacks ? c->lacks(d, op) : NULL;
+    if (what)
+        return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
+                       c->name, dev_op_name(op->kind), what);
+    return SL_OK;
+}
+
+static sl_status fuse(dev_prog *p, sl_err *err)
+{
+    if (!p->d->cls->fuse) return SL_OK;
+    for (int i = 0; i < p->n_op;) {
+        SL_TRY(p->d->cls->fuse(p->d, p->op, p->n_op, i, &p->fused[i], err));
+        i += p->fused[i] ? p->fused[i]->n_op : 1;
+    }
+    return SL_OK;
+}
+
+sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out, sl_err *err)
+{
+    void *p = NULL;
+    *out = NULL;
+    for (int i = 0; i < n_op; i++)
+        SL_TRY(check_op(d, &op[i], err));
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(dev_prog), &p, err));
+    dev_prog *g = p;
+    *g = (dev_prog){.d = d, .n_op = n_op};
+    sl_status st = mem_alloc_array(MEM_MISC, (size_t)n_op, sizeof *g->op, &p, err);
+    if (!st) {
+        g->op = p;
+        memcpy(g->op, op, sizeof *op * (size_t)n_op);
+        st = mem_alloc_array(MEM_MISC, (size_t)n_op, sizeof(struct dev_fused *), &p, err);
+    }
+    if (!st) {
+        g->fused = p;
+        st = fuse(g, err);
+    }
+    if (st)
+        dev_prog_close(g);
+    else
+        *out = g;
+    return st;
+}
+
+void dev_prog_close(dev_prog *p)
+{
+    if (!p) return;
+    mem_free(p->op); /* what is fused is the device's */
+    mem_free(p->fused);
+    mem_free(p);
+}
+
+static void bind(dev_prog *p, dev_kv *kv)
+{
+    for (int i = 0; i < p->n_op; i++)
+        for (const struct dev_ref *r = dev_op_refs(p->op[i].kind); r->kind; r++)
+            if (r->kind == DEV_REF_KV) *(dev_kv **)(void *)((char *)&p->op[i].u + r->at) = kv;
+    p->kv = kv;
+}
+
+static void run_op(dev *d, const struct dev_step *s, const struct dev_op *op)
+{
+    switch (op->kind) {
+#define X(name, params)                                                                            \
+    case DEV_OP_##name:                                                                            \
+        dev_##name(d, s, &op->u.name);                                                             \
+        break;
+        DEV_OP_LIST(X)
+#undef X
+    case DEV_N_OP:
+        break;
+    }
+}
+
+void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s)
+{
+    dev *d = p->d;
+    if (kv != p->kv) bind(p, kv);
+    dev_step_begin(d, kv, s);
+    for (int i = 0; i < p->n_op;) {
+        struct dev_fused *f = p->fused[i];
+        if (f && s->n_tok <= f->n_tok_max) {
+            d->cls->run_fused(d, kv, s, f);
+            i += f->n_op;
+        } else {
+            run_op(d, s, &p->op[i++]);
+        }
+    }
+}
+
+int dev_prog_fused(const dev_prog *p, int n_tok)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_op; i++)
+        if (p->fused[i] && n_tok <= p->fused[i]->n_tok_max) n += p->fused[i]->n_op;
+    return n;
+}

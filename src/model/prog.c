@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's programs: the operators of every pass of a step, listed once. */
+#include "model/emit.h"
+
+#define OPS_LAYER 32 /* of a layer, at most; and of what is outside of the layers */
+
+static void main_emit(struct emit *e)
+{
+    const struct model *m = e->m;
+    EMIT(e, embed, .w = m->embed, .y = m->x, .scale = 1.0f);
+    for (int i = 0; i < m->cfg.n_layer; i++)
+        model_layer_emit(e, &m->layer[i], i, i == 0);
+    model_head_emit(e, m->norm, m->head);
+}
+
+sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out, sl_err *err)
+{
+    void *p = NULL;
+    int n_max = (m->cfg.n_layer + 1) * OPS_LAYER;
+    sl_status st = SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
+    for (int i = 0; i <= m->n_mtp && !st; i++) {
+        struct emit e = {.m = m, .op = p, .n_max = n_max, .layer = -1, .tap = tap};
+        if (i == 0)
+            main_emit(&e);
+        else
+            model_mtp_emit(&e, i - 1);
+        st = dev_prog_open(m->d, e.op, e.n, &out[i], err);
+    }
+    for (int i = 0; i <= m->n_mtp && st; i++) {
+        dev_prog_close(out[i]);
+        out[i] = NULL;
+    }
+    mem_free(p);
+    return st;
+}

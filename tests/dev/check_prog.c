@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program, whose layers may be run together, gives the bits of the operators one by one, for any
+ * division of sequences into steps, with 1 to 4 threads; and what a device lacks is named. */
+#include "check.h"
+
+enum { L = 3, D = 96, H = 6, C = 3, DH = 16, F = 160, ROPE = 12 };
+enum { SEQ = 3, LEN = 300, T_MAX = 64, BLK = 32, LD = LEN / BLK + 1, N_BLK = SEQ * LD + 3 };
+
+struct layer_weights {
+    struct weight q, k, v, o, gate, up, down;
+    float *norm[2], *head_norm[2], *bias[4], *sink, *ffn_bias[2];
+};
+struct weights {
+    struct layer_weights of[L];
+    float *freq, *zero, *x[SEQ];
+};
+struct shape {
+    enum dev_acts acts;
+    enum dev_kv_type kv;
+    int n_window, style, head_norm, bias, sink, glu;
+    int split; /* a layer with an operator after it that no region has; -1 = none */
+};
+
+struct layer_mats {
+    dev_mat *q, *k, *v, *o, *gu, *down;
+};
+struct rig {
+    dev *d;
+    dev_kv *kv;
+    dev_prog *prog; /* NULL: one by one */
+    float *x, *y, *q, *k, *v, *a, *h;
+    struct layer_mats of[L];
+    dev_act *act, *oact, *hact;
+    const struct shape *p;
+    const struct weights *w;
+};
+
+static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2)
+{
+    dev_mat *m = NULL;
+    MUST(dev_mat_load(d, w, w2, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err_));
+    return m;
+}
+
+static dev_act *act(dev *d, const dev_mat *const *m, int n, int n_col)
+{
+    dev_act *a = NULL;
+    MUST(dev_act_open(d, m, n, n_col, T_MAX, &a, &err_));
+    return a;
+}
+
+static struct dev_norm head_norm(float *x, const float *w, int n)
+{
+    return (struct dev_norm){.x = x, .w = w, .eps = 1e-5f, .n = DH, .n_head = n, .y = x};
+}
+
+static struct dev_rope rotate(const struct rig *r, float *x, int n)
+{
+    return (struct dev_rope){.x = x,
+                             .n_head = n,
+                             .ldx = n * DH,
+                             .ldx_h = DH,
+                             .n_rot = ROPE,
+                             .style = r->p->style,
+                             .freq = r->w->freq,
+                             .mscale = 1.1f};
+}
+
+#define OP(name, ...)                                                                              \
+    op[n++] = (struct dev_op)                                                                      \
+    {                                                                                              \
+        .kind = DEV_OP_##name, .layer = i, .u.name = __VA_ARGS__                                   \
+    }
+
+/* Layer i; returns the number of operators. */
+static int layer(const struct rig *r, int i, struct dev_op *op)
+{
+    const struct layer_weights *w = &r->w->of[i];
+    const struct layer_mats *m = &r->of[i];
+    const struct shape *p = r->p;
+    int n = 0, nk = C * DH, bias = p->bias;
+    const float *const *b = (const float *const *)w->bias;
+    OP(norm,
+       {.x = r->x, .r = i ? r->y : NULL, .w = w->norm[0], .eps = 1e-5f, .n = D, .act = r->act});
+    OP(matmul, {.act = r->act, .n_mat = 3, .w = {m->q, m->k, m->v}, .y = {r->q, r->k, r->v}});
+    for (int k = 0; bias && k < 3; k++)
+        op[n - 1].u.matmul.bias[k] = b[k];
+    if (p->head_norm) {
+        OP(norm, head_norm(r->q, w->head_norm[0], H));
+        OP(norm, head_norm(r->k, w->head_norm[1], C));
+    }
+    OP(rope, rotate(r, r->q, H));
+    OP(rope, rotate(r, r->k, C));
+    OP(kv_put, {.kv = r->kv, .layer = i, .k = r->k, .v = r->v, .ldk = nk, .ldv = nk});
+    OP(attn, {.kv = r->kv,
+              .layer = i,
+              .n_head = H,
+              .scale = 0.2f,
+              .q = r->q,
+              .y = r->a,
+              .n_window = p->n_window,
+              .sink = p->sink ? w->sink : NULL});
+    OP(prep, {.x = r->a, .n = H * DH, .act = r->oact});
+    OP(matmul,
+       {.act = r->oact, .n_mat = 1, .w = {m->o}, .bias = {bias ? b[3] : NULL}, .y = {r->y}});
+    OP(norm, {.x = r->x, .r = r->y, .w = w->norm[1], .eps = 1e-5f, .n = D, .act = r->act});
+    OP(ffn,
+       {.act = r->act, .gate_up = m->gu, .down = m->down, .h_act = r->hact, .h = r->h, .y = r->y});
+    if (p->glu) {
+        op[n - 1].u.ffn.glu = (struct dev_glu){.limit = 1.5f, .alpha = 1.7f, .plus1 = true};
+        op[n - 1].u.ffn.gate_up_bias = w->ffn_bias[0];
+        op[n - 1].u.ffn.down_bias = w->ffn_bias[1];
+    }
+    if (i == p->split) /* an operator that no region has */
+        OP(add, {.x = r->y, .y = r->w->zero, .n = D});
+    return n;
+}
+#undef OP
+
+static int layers(const struct rig *r, struct dev_op *op)
+{
+    int n = 0;
+    for (int i = 0; i < L; i++)
+        n += layer(r, i, op + n);
+    return n;
+}
+
+static void prog_open(struct rig *r)
+{
+    struct dev_op op[L * 16];
+    int n = layers(r, op), apart = r->p->split >= 0;
+    MUST(dev_prog_open(r->d, op, n, &r->prog, &err_));
+    int fused = dev_prog_fused(r->prog, 1);
+    if (fused != n - apart) FAIL("%d of %d operators are run together", fused, n);
+    if (dev_prog_fused(r->prog, T_MAX)) FAIL("large steps are run together");
+}
+
+static void step(struct rig *r, const struct dev_step *b)
+{
+    struct dev_op op[L * 16];
+    if (r->prog) {
+        dev_prog_run(r->prog, r->kv, b);
+        return;
+    }
+    dev_step_begin(r->d, r->kv, b);
+    int n = layers(r, op);
+    for (int i = 0; i < n; i++)
+        switch (op[i].kind) {
+#define X(name, params)                                                                            \
+    case DEV_OP_##name:                                                                            \
+        dev_##name(r->d, b, &op[i].u.name);                                                        \
+        break;
+            DEV_OP_LIST(X)
+#undef X
+        case DEV_N_OP:
+            break;
+        }
+}
+
+static void rig_open(struct rig *r, const struct weights *w, const struct shape *p, int n_thread,
+                     int together)
+{
+    *r = (struct rig){.p = p, .w = w};
+    MUST(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread, .acts = p->acts}, &r->d, &err_));
+    const dev_mat *in[5 * L], *o[L], *down[L];
+    for (int i = 0; i < L; i++) {
+        const struct layer_weights *lw = &w->of[i];
+        struct layer_mats *m = &r->of[i];
+        in[5 * i] = m->q = load(r->d, &lw->q, NULL);
+        in[5 * i + 1] = m->k = load(r->d, &lw->k, NULL);
+        in[5 * i + 2] = m->v = load(r->d, &lw->v, NULL);
+        in[5 * i + 3] = m->gu = load(r->d, &lw->gate, &lw->up);
+        in[5 * i + 4] = NULL;
+        o[i] = m->o = load(r->d, &lw->o, NULL);
+        down[i] = m->down = load(r->d, &lw->down, NULL);
+    }
+    r->act = act(r->d, in, 5 * L, D);
+    r->oact = act(r->d, o, L, H * DH);
+    r->hact = act(r->d, down, L, F);
+    struct dev_kv_shape s = {p->kv, L, N_BLK, BLK, C, DH, DH};
+    MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
+    struct dev_plan plan = {
+        .n_tok = T_MAX, .n_seq = SEQ, .n_ctx = LEN, .n_head = H, .d_k = DH, .d_v = DH};
+    MUST(dev_reserve(r->d, &plan, &err_));
+    float **buf[] = {&r->x, &r->y, &r->q, &r->k, &r->v, &r->a, &r->h};
+    const int width[] = {D, D, H * DH, C * DH, C * DH, H * DH, F};
+    for (int i = 0; i < 7; i++)
+        *buf[i] = get_mem(sizeof(float) * T_MAX * (size_t)width[i]);
+    if (together) prog_open(r);
+}
+
+/* Run the sequences by random steps, most of them of few tokens, and keep x and r of each token. */
+static void play(struct rig *r, const int *len, float *out[SEQ])
+{
+    float *x = r->x, *y = r->y;
+    int32_t table[SEQ * LD], perm[N_BLK];
+    int at[SEQ] = {0}, left = 0, n_small = 0;
+    shuffled(perm, N_BLK);
+    for (int i = 0; i < N_BLK; i++)
+        dev_kv_poison(r->d, r->kv, i);
+    memcpy(table, perm, sizeof table);
+    for (int s = 0; s < SEQ; s++)
+        left += len[s];
+    while (left > 0) {
+        int n_new[SEQ] = {0}, total = 0, many = rand_int(0, 9) == 0;
+        for (int s = 0; s < SEQ; s++) {
+            int most = many ? T_MAX / SEQ : rand_int(0, 2);
+            n_new[s] = BASE_MIN(most, len[s] - at[s]);
+            total += n_new[s];
+        }
+        if (total == 0) continue;
+        n_small += r->prog && dev_prog_fused(r->prog, total) > 0;
+        struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
+        for (int t = 0; t < total; t++)
+            memcpy(x + t * D, r->w->x[b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
+        step(r, &b.b);
+        for (int t = 0; t < total; t++) {
+            float *to = out[b.seq[t]] + b.b.pos[t] * 2 * D;
+            memcpy(to, x + t * D, sizeof(float) * D);
+            memcpy(to + D, y + t * D, sizeof(float) * D);
+        }
+        for (int s = 0; s < SEQ; s++)
+            at[s] += n_new[s];
+        left -= total;
+    }
+    if (r->prog && n_small < 10) FAIL("only %d steps ran their layers together", n_small);
+}
+
+/* round 0: all of one type; then mixtures, of which some have pairs of two formats. */
+static struct weights *make_weights(int round)
+{
+    static const enum tensor_dtype type[] = {TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_BF16, TENSOR_F32};
+    struct weights *w = get_mem(sizeof *w);
+    for (int i = 0; i < L; i++) {
+        struct layer_weights *l = &w->of[i];
+        struct {
+            struct weight *w;
+            int rows, cols;
+        } all[] = {{&l->q, H * DH, D}, {&l->k, C * DH, D}, {&l->v, C * DH, D}, {&l->o, D, H * DH},
+                   {&l->gate, F, D},   {&l->up, F, D},     {&l->down, D, F}};
+        for (int k = 0; k < 7; k++) {
+            enum tensor_dtype t = type[round ? rand_int(0, 3) : 1];
+            *all[k].w = rand_weight(t, all[k].rows, all[k].cols);
+        }
+        for (int k = 0; k < 4; k++)
+            l->bias[k] = rand_array(k == 0 ? H * DH : k == 3 ? D : C * DH);
+        for (int k = 0; k < 2; k++) {
+            l->norm[k] = rand_array(D);
+            l->head_norm[k] = rand_array(DH);
+        }
+        l->sink = rand_array(H);
+        l->ffn_bias[0] = rand_array(2 * F);
+        l->ffn_bias[1] = rand_array(D);
+    }
+    w->freq = rand_array(ROPE / 2);
+    w->zero = get_mem(sizeof(float) * D);
+    for (int s = 0; s < SEQ; s++)
+        w->x[s] = rand_array(LEN * D);
+    return w;
+}
+
+/* What a device lacks is named with its layer, and nothing is left open. */
+static void check_refused(void)
+{
+    static const struct shape p = {.split = -1};
+    struct dev_op op[L * 16];
+    struct weights *w = make_weights(0);
+    struct rig r;
+    sl_err err = {0};
+    dev_prog *prog = NULL;
+    rig_open(&r, w, &p, 1, 0);
+    int n = layers(&r, op), last = n - 1;
+    while (op[last].kind != DEV_OP_rope)
+        last--;
+    op[last].u.rope.n_rot = DH + 2;
+    sl_status st = dev_prog_open(r.d, op, n, &prog, &err);
+    if (st != SL_UNSUPPORTED || prog || !strstr(err.text, "layer 2") || !strstr(err.text, "'rope'"))
+        FAIL("a rotation that is too wide: %s: %s", status_text(st), err.text);
+    op[last] = (struct dev_op){.kind = DEV_OP_route,
+                               .layer = -1,
+                               .u.route = {.n_expert = 8, .k = 3, .n_group = 4, .k_group = 1}};
+    st = dev_prog_open(r.d, op, n, &prog, &err);
+    if (st != SL_UNSUPPORTED || prog || !strstr(err.text, "outside of the layers") ||
+        !strstr(err.text, "'route'"))
+        FAIL("a router with too few experts to choose from: %s: %s", status_text(st), err.text);
+    dev_close(r.d);
+}
+
+void check_prog(void)
+{
+    static const enum dev_acts acts[] = {DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_AUTO,
+                                         DEV_ACTS_F32,  DEV_ACTS_BF16, DEV_ACTS_AUTO};
+    for (int round = 0; round < 6; round++) {
+        struct weights *w = make_weights(round);
+        struct shape p = {.acts = acts[round],
+                          .kv = (enum dev_kv_type)(round % 4),
+                          .n_window = round % 3 == 2 ? 150 : 0,
+                          .style = round & 1,
+                          .head_norm = round % 4 < 2,
+                          .bias = round % 3 == 1,
+                          .sink = round % 2,
+                          .glu = round % 3 == 0,
+                          .split = round < 3 ? round - 1 : -1};
+        int len[SEQ];
+        float *want[SEQ], *got[SEQ];
+        struct rig r[5];
+        for (int s = 0; s < SEQ; s++) {
+            len[s] = s == 0 ? rand_int(140, LEN) : rand_int(1, 60);
+            want[s] = get_mem(sizeof(float) * LEN * 2 * D);
+            got[s] = get_mem(sizeof(float) * LEN * 2 * D);
+        }
+        for (int i = 0; i < 5; i++)
+            rig_open(&r[i], w, &p, i ? i : 2, i > 0);
+        play(&r[0], len, want);
+        for (int trial = 0; trial < 8; trial++) {
+            play(&r[1 + trial % 4], len, got);
+            for (int s = 0; s < SEQ; s++)
+                same_bits("layers together", got[s], want[s], (int64_t)len[s] * 2 * D);
+        }
+        for (int s = 0; s < SEQ; s++)
+            for (int i = 0; i < len[s] * 2 * D; i++)
+                if (!isfinite(want[s][i])) {
+                    FAIL("a result is not finite: sequence %d value %d", s, i);
+                    break;
+                }
+        for (int i = 0; i < 5; i++) {
+            dev_prog_close(r[i].prog);
+            dev_close(r[i].d);
+        }
+    }
+    check_refused();
+}
