@@ -16,7 +16,7 @@ struct inspect_opts {
     struct opt_common common;
     const char *dump, *expert_stats;
     struct opt_ints memory;
-    bool tensors, kernels, experts;
+    bool tensors, kernels, experts, program;
 };
 
 #define AT(m) offsetof(struct inspect_opts, m)
@@ -30,6 +30,8 @@ static const struct opt opts[] = {
      "bytes by purpose, and whether they fit this machine"},
     {"kernels", 0, OPT_FLAG, AT(kernels), NULL, NULL, 0, 0, "operations, chosen variant, ISA"},
     {"experts", 0, OPT_FLAG, AT(experts), NULL, NULL, 0, 0, "experts per layer"},
+    {"program", 0, OPT_FLAG, AT(program), NULL, NULL, 0, 0,
+     "what a step computes: one line per operator, layers that are alike told once"},
     {"expert-stats", 0, OPT_STR, AT(expert_stats), "FILE", NULL, 0, 0,
      "with --experts: the load that run, eval or bench wrote there"},
     {"threads", 't', OPT_INT, AT(common.threads), "N", "0", 0, 1024,
@@ -397,11 +399,27 @@ static sl_status print_json(const struct inspect_opts *o, const struct inspect *
         json_tensors(v, &w);
         if (o->experts) json_experts(v, &w);
     }
+    sl_status st = SL_OK;
+    if (o->program) {
+        text_jw_key(&w, "program");
+        st = model_show(v->io, NULL, &w, err);
+    }
     if (m) json_memory(m, &w);
     if (o->kernels) json_kernels(&w);
     text_jw_obj_end(&w);
     str_putc(&s, '\n');
-    sl_status st = str_status(&s, err);
+    if (st == SL_OK) st = str_status(&s, err);
+    if (st == SL_OK) fwrite(s.p, 1, s.n, stdout);
+    str_fini(&s);
+    return st;
+}
+
+static sl_status print_program(const struct inspect *v, sl_err *err)
+{
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    sl_status st = model_show(v->io, &s, NULL, err);
+    if (st == SL_OK) st = str_status(&s, err);
     if (st == SL_OK) fwrite(s.p, 1, s.n, stdout);
     str_fini(&s);
     return st;
@@ -410,7 +428,7 @@ static sl_status print_json(const struct inspect_opts *o, const struct inspect *
 static void print_text(const struct inspect_opts *o, const struct inspect *v,
                        const struct inspect_memory *m)
 {
-    bool part = o->tensors || m || o->kernels || o->experts;
+    bool part = o->tensors || m || o->kernels || o->experts || o->program;
     if (!part) print_overview(v);
     if (o->common.verbose && !part) print_meta(v);
     if (o->tensors) print_tensors(v);
@@ -423,7 +441,8 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     const struct inspect_opts *o = x->opts;
     const char *name = x->rest.n ? x->rest.v[0] : o->common.model, *path = NULL;
     struct inspect_memory mem;
-    bool kernels_only = o->kernels && !x->rest.n && !o->tensors && !o->experts && !o->memory.n;
+    bool kernels_only = o->kernels && !x->rest.n && !o->tensors && !o->experts && !o->program &&
+                        !o->memory.n;
     if (!kernels_only) {
         SL_TRY(engine_find_model(name, &x->arena, &path, err));
         SL_TRY(gather(v, path, &x->arena, err));
@@ -434,6 +453,7 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
                                   o->common.threads, &mem, err));
     if (o->common.json) return print_json(o, v, o->memory.n ? &mem : NULL, err);
     print_text(o, v, o->memory.n ? &mem : NULL);
+    if (o->program) SL_TRY(print_program(v, err));
     return o->experts ? inspect_experts(v, o->expert_stats, &x->arena, err) : SL_OK;
 }
 

@@ -441,6 +441,16 @@ void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s);
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);
 
+/* ---- a device to look at models with ---- */
+/* It keeps of a model's matrices their shapes and types, takes no program, and its addresses can not
+ * be read. No other function but those of memory, weights and inputs may be called. */
+sl_status dev_dry_open(dev **out, sl_err *err) BASE_MUST_USE;
+struct dev_dry_mat {
+    int n, rows, cols; /* n: of a stack */
+    const char *type;  /* of the weights; both halves of a pair where they differ */
+};
+struct dev_dry_mat dev_dry_mat(const dev_mat *m); /* of that device */
+
 /* ---- probes of the machine's limits (bench, doctor): take about ms milliseconds each ---- */
 double dev_probe_read_gbps(dev *d, int ms);
 double dev_probe_int8_gops(dev *d, int ms);

@@ -39,5 +39,8 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
 void model_head_emit(struct emit *e, const float *norm, const dev_mat *head);
 /* An MTP pass; i from 0. */
 void model_mtp_emit(struct emit *e, int i);
+/* All of a pass; and operators of one at most. */
+void model_pass_emit(struct emit *e, int pass);
+int model_op_max(const struct model *m);
 
 #endif

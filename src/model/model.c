@@ -239,6 +239,20 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     return SL_OK;
 }
 
+sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *opts, model **out,
+                           sl_err *err)
+{
+    sl_status st = new_model(io, d, opts, out, err);
+    if (!st) st = load(*out, io, err);
+    if (!st) st = open_inputs(*out, err);
+    if (!st) st = open_buffers(*out, err);
+    if (st) {
+        model_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out, sl_err *err)
 {
     struct model *m = NULL;
@@ -247,10 +261,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (o.pack && strcmp(io_pack_layout(o.pack), dev_layout(d)) != 0)
         return SL_FAIL(err, UNSUPPORTED, "%.120s: packed in layout %.24s, this sluice runs %.24s: pack it again",
                        io_pack_path(o.pack), io_pack_layout(o.pack), dev_layout(d));
-    sl_status st = new_model(io, d, &o, &m, err);
-    if (!st) st = load(m, io, err);
-    if (!st) st = open_inputs(m, err);
-    if (!st) st = open_buffers(m, err);
+    sl_status st = model_open_parts(io, d, &o, &m, err);
     if (!st) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
     if (st) model_close(m);
     else *out = m;

@@ -13,6 +13,7 @@
 #include "dev/dev.h"
 #include "io/io.h"
 #include "io/pack.h"
+#include "text/json.h"
 
 /* What this process has of a model whose file's shapes are in struct arch_cfg: rank r of n_rank, the
  * query heads of its key heads. (MLA: key heads are all heads, each with its rows of kv_b.) */
@@ -70,6 +71,11 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* The model's programs, which are what a step runs: into s as text, one line per operator, layers
+ * that are alike told once; or, where w is not NULL, into w as an array with an object per operator.
+ * Nothing is packed or computed. Errors: as model_open. */
+sl_status model_show(const io_model *io, struct str *s, struct json_w *w,
+                     sl_err *err) BASE_MUST_USE;
 /* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense layer. */
 const uint64_t *model_routed(const model *m, int layer);
 

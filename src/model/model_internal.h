@@ -106,6 +106,9 @@ sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err) B
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err) BASE_MUST_USE;
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
+/* model.c: open all but the programs; *out is NULL after an error. */
+sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *opts, model **out,
+                           sl_err *err) BASE_MUST_USE;
 /* prog.c: open the programs of all passes, with tap's operators where its fn is not NULL: into
  * out[1 + n_mtp]. */
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,

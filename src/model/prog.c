@@ -13,18 +13,28 @@ static void main_emit(struct emit *e)
     model_head_emit(e, m->norm, m->head);
 }
 
+void model_pass_emit(struct emit *e, int pass)
+{
+    if (pass)
+        model_mtp_emit(e, pass - 1);
+    else
+        main_emit(e);
+}
+
+int model_op_max(const struct model *m)
+{
+    return (m->cfg.n_layer + 1) * OPS_LAYER;
+}
+
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out, sl_err *err)
 {
     void *p = NULL;
-    int n_max = (m->cfg.n_layer + 1) * OPS_LAYER;
+    int n_max = model_op_max(m);
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
     for (int i = 0; i <= m->n_mtp && !st; i++) {
         struct emit e = {.m = m, .op = p, .n_max = n_max, .layer = -1, .tap = tap};
-        if (i == 0)
-            main_emit(&e);
-        else
-            model_mtp_emit(&e, i - 1);
+        model_pass_emit(&e, i);
         st = dev_prog_open(m->d, e.op, e.n, &out[i], err);
     }
     for (int i = 0; i <= m->n_mtp && st; i++) {

@@ -9,9 +9,10 @@
  *     x += r, norm, prepare | q, k, v | for each KV head: norms, rotation, storing, attention |
  *     prepare | output -> r | x += r, norm, prepare | gate, up, silu | prepare | down -> r
  */
+#include "dev/cpu/region.h"
+
 #include "base/clock.h"
 #include "dev/cpu/attn.h"
-#include "dev/cpu/region.h"
 
 #define ASK_LINES 24                    /* about what a core can have under way */
 #define FETCH_BYTES ((size_t)128 << 10) /* of keys and values, by a worker: stay in its cache */
