@@ -113,6 +113,10 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *cfg, struct aren
 void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
                        int64_t *active);
 
+/* Bytes that a process on a CPU holds beside weights of that many bytes and its KV cache:
+ * activations, tables, scales. The engine sizes its cache by it, the planner says by it what fits. */
+int64_t arch_beside_bytes(int64_t weights);
+
 /* ---- writing: the configuration of src, which was read into c, in the other kind of file ---- */
 
 /* GGUF's keys of the architecture (general.architecture and <arch>.*), from a folder. n_mtp: MTP

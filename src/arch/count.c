@@ -5,6 +5,7 @@
 
 #include "arch/arch.h"
 
+#define SPARE_BYTES ((int64_t)256 << 20)
 #define F32_COLS 512 /* see arch_wants_f32 */
 
 bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg)
@@ -44,4 +45,9 @@ void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *t
         }
     }
     *active = (int64_t)act;
+}
+
+int64_t arch_beside_bytes(int64_t weights)
+{
+    return weights / 16 + SPARE_BYTES;
 }

@@ -18,7 +18,6 @@
 #define LOGIT_BYTES                                                                                \
     ((int64_t)32 << 20) /* of logits kept in one step, beyond one row per sequence */
 #define LOGIT_ROWS 16   /* at least so many beyond */
-#define SPARE_BYTES ((int64_t)256 << 20) /* activations, tables and everybody else */
 #define CTX_LEAST 512                    /* less than this is refused, not cut to */
 
 static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16,
@@ -102,7 +101,7 @@ static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     int64_t available, total;
     const sl_engine_opts *o = &e->opts;
     SL_TRY(dev_memory(e->d, &available, &total, err));
-    int64_t room = available - e->m->bytes - e->m->bytes / 16 - SPARE_BYTES;
+    int64_t room = available - e->m->bytes - arch_beside_bytes(e->m->bytes);
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
     if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
     plan_keep(e, room, BASE_MAX(wish, o->kv_tokens));

@@ -2,6 +2,7 @@
 /* Memory of one rank by purpose, and how many sequences fit beside the weights. */
 #include <math.h>
 
+#include "arch/arch.h"
 #include "plan/plan_internal.h"
 
 /* EP buffers 645 MB per die for dispatch and combine (published, A3); TP work space and allocator
@@ -55,7 +56,9 @@ void plan_memory(const struct plan_case *c, double batch, double ctx, struct pla
         out->host = (double)m->moe_layers * m->experts * m->p_expert * bits / 8;
     }
     double chunk = fmin(l->chunk > 0 ? l->chunk : c->k.v[PLAN_CHUNK], 16384);
-    out->acts = chunk * m->hidden * 2 * 8 + fmin(chunk, 1024) * (double)m->vocab * 4 / l->tp;
+    out->acts = c->k.mode == PLAN_MODE_CPU
+                    ? (double)arch_beside_bytes((int64_t)out->weights)
+                    : chunk * m->hidden * 2 * 8 + fmin(chunk, 1024) * (double)m->vocab * 4 / l->tp;
     double pp = fmax(1, l->pp);
     out->seq = plan_kv_bytes(m, ctx, c->kv_bits, l->tp) / pp;
     double per_rank = ceil(batch / l->dp);
