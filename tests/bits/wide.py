@@ -30,8 +30,8 @@ def config(arch, kind, **kw):
 
 # What each adds: heads that share keys 5 : 1 and do not; biases; norms of heads; windows; routed
 # experts with and without groups, shared ones, a dense layer first; both forms of q in MLA; an MTP
-# layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; and `long`, whose inner width of 8448 columns is over two
-# spans of groups in the choice of second planes.
+# layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; and `long`,
+# whose inner width of 8448 columns is over two spans of groups in the choice of second planes.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files of the tiny checkpoints, by llama.cpp's conventions, plain or quantised.
 
-Values are set tensor by tensor: plan() names every GGUF tensor, makes it from the checkpoint's and says how
-its values go back, so that a quantised file has a reference: the same checkpoint with the dequantised values.
+Values are set tensor by tensor: plan() names every GGUF tensor, makes it from the checkpoint's and
+says how its values go back, so that a quantised file has a reference: the same checkpoint with the
+dequantised values.
 """
 import numpy as np
 import gguf
@@ -199,10 +200,20 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_nextn_predict_layers(n_mtp)
 
 
-ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-        "qwen3_moe": "qwen3moe", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "kimi_k2": "deepseek2",
-        "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "minimax_m2": "minimax-m2",
-        "gpt_oss": "gpt-oss"}
+ARCH = {
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
+    "kimi_k2": "deepseek2",
+    "glm4_moe": "glm4moe",
+    "glm4_moe_lite": "deepseek2",
+    "minimax_m2": "minimax-m2",
+    "gpt_oss": "gpt-oss"
+}
 SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
           Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
           Q.IQ4_XS: [0]}
@@ -261,7 +272,8 @@ def encode(q, x, rng, stacked=False):
 def q_of(gname, x, spec):
     base = gname.rsplit(".", 1)[0]
     short = base.split(".", 2)[-1] if base.startswith("blk.") else base
-    if x.ndim == 1 or gname.endswith(".bias") or short in ("ffn_gate_inp", "exp_probs_b") or "norm" in short:
+    if x.ndim == 1 or gname.endswith(".bias") or short in ("ffn_gate_inp",
+                                                           "exp_probs_b") or "norm" in short:
         return Q.F32
     t = spec.get("types")
     if t is None:

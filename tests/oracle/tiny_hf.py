@@ -209,7 +209,9 @@ def fuse_gpt_oss(stored, value, mxfp4):
 
         def take(part):
             return torch.stack([stored.pop(f"{p}{e}.{part}") for e in range(n)])
-        for out, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+
+        for out, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj",
+                                                                        ("down_proj", ))):
             b = torch.stack([take(x + ".bias") for x in parts], 2)
             stored[f"{p}{out}_bias"] = b.reshape(n, -1).contiguous()
             w = torch.stack([take(x + ".weight") for x in parts], 2)
@@ -243,8 +245,8 @@ def store(spec, n, t):
 
 
 def write_folder(path, spec, w):
-    """Write the checkpoint; return the values it stands for. prefix: of the names in the file, which
-    then holds something that sees too (beside: its tensors, that no language model reads)."""
+    """Write the checkpoint; return the values it stands for. prefix: of the names in the file,
+    which then holds something that sees too (beside: its tensors, that no language model reads)."""
     os.makedirs(path, exist_ok=True)
     stored, value = {}, {}
     for n, t in w.items():

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generate conversations: chat.py WORK N writes WORK/chat.jsonl (N conversations for training) and WORK/exam.jsonl
-(prompts of the same kinds whose operands, names or lists never stand in the training set, with the right answer).
+"""Generate conversations: chat.py WORK N writes WORK/chat.jsonl (N conversations for training) and
+WORK/exam.jsonl (prompts of the same kinds whose operands, names or lists never stand in the
+training set, with the right answer).
 
-A line of chat.jsonl is a list of [text, on]: the text as the model sees it, and whether the assistant speaks. The
-form is that of template.jinja; check_template.py shows that both agree. iso-codes gives names of currencies and
-three-letter codes; everything else is in facts.py, countries.txt and here. Nothing is random but the seed.
+A line of chat.jsonl is a list of [text, on]: the text as the model sees it, and whether the
+assistant speaks. The form is that of template.jinja; check_template.py shows that both agree.
+iso-codes gives names of currencies and three-letter codes; everything else is in facts.py,
+countries.txt and here. Nothing is random but the seed.
 """
 import datetime
 import hashlib
@@ -45,8 +47,14 @@ def dumps(x):
 
 def countries(work):
     base = os.path.join(work, 'x', 'iso-codes', 'usr/share/iso-codes/json')
-    money = {x['alpha_3']: x['name'] for x in json.load(open(os.path.join(base, 'iso_4217.json')))['4217']}
-    codes = {x['alpha_2']: x['alpha_3'] for x in json.load(open(os.path.join(base, 'iso_3166-1.json')))['3166-1']}
+    money = {
+        x['alpha_3']: x['name']
+        for x in json.load(open(os.path.join(base, 'iso_4217.json')))['4217']
+    }
+    codes = {
+        x['alpha_2']: x['alpha_3']
+        for x in json.load(open(os.path.join(base, 'iso_3166-1.json')))['3166-1']
+    }
     rows = []
     here = os.path.dirname(os.path.abspath(__file__))
     for line in open(os.path.join(here, 'countries.txt'), encoding='utf-8'):
@@ -55,12 +63,24 @@ def countries(work):
             m = unicodedata.normalize('NFKD', money[cur]).encode('ascii', 'ignore').decode()
             if w == '1':
                 continue
-            rows += [dict(a2=a2, a3=codes[a2], name=name, capital=capital, cur=cur, money=m, cont=cont, adj=adj)] * (int(w) - 1)
+            rows += [
+                dict(a2=a2,
+                     a3=codes[a2],
+                     name=name,
+                     capital=capital,
+                     cur=cur,
+                     money=m,
+                     cont=cont,
+                     adj=adj)
+            ] * (int(w) - 1)
     return rows
 
 
-NO_ARTICLE = {w for k in ('colour', 'color', 'metal', 'sport', 'drink', 'spice', 'school subject', 'season')
-              for key, v in K.LISTS.items() if key.split('|')[0] == k for w in v.split()} - {'orange', 'pepper'}
+NO_ARTICLE = {
+    w
+    for k in ('colour', 'color', 'metal', 'sport', 'drink', 'spice', 'school subject', 'season')
+    for key, v in K.LISTS.items() if key.split('|')[0] == k for w in v.split()
+} - {'orange', 'pepper'}
 
 
 def cap(s):
@@ -75,15 +95,19 @@ def listing(words, last='and'):
     return words[0] if len(words) == 1 else ', '.join(words[:-1]) + f' {last} ' + words[-1]
 
 
-# ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word by word
+# ---- questions: each returns (question, answer, reasoning or None); the exam checks `answer` word
+# by word
 
 def small():
     return R.randint(0, R.choice([9, 9, 12, 20]))
 
 
 def ask_sum(expr, op_words=None):
-    forms = ['What is {}?', 'What is {}?', 'How much is {}?', 'Calculate {}.', 'Compute {}.', '{} = ?', 'what is {}',
-             '{}', 'What does {} equal?', 'Please calculate {}.', 'Can you tell me what {} is?']
+    forms = [
+        'What is {}?', 'What is {}?', 'How much is {}?', 'Calculate {}.', 'Compute {}.', '{} = ?',
+        'what is {}', '{}', 'What does {} equal?', 'Please calculate {}.',
+        'Can you tell me what {} is?'
+    ]
     return pick(forms).format(expr)
 
 
@@ -116,7 +140,10 @@ def mul():
     if R.random() < 0.3:
         a = pick([10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 15, 25])
     split('mul', a, b) if a > 12 else None
-    e = pick([f'{a} * {b}', f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{a} multiplied by {b}', f'{a}*{b}'])
+    e = pick([
+        f'{a} * {b}', f'{a} * {b}', f'{a} times {b}', f'{a} x {b}', f'{a} multiplied by {b}',
+        f'{a}*{b}'
+    ])
     return ask_sum(e), f'{a} * {b} = {a * b}.', f'{a} * {b} = {a * b}.'
 
 
@@ -126,8 +153,10 @@ def div():
     return ask_sum(e), f'{b * q} / {b} = {q}.', f'{b} * {q} = {b * q}, so {b * q} / {b} = {q}.'
 
 
-ITEMS = ['apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'balls', 'cookies', 'marbles', 'oranges',
-         'stickers', 'shells', 'cups', 'flowers', 'sweets']
+ITEMS = [
+    'apples', 'books', 'coins', 'pencils', 'cards', 'stamps', 'eggs', 'balls', 'cookies', 'marbles',
+    'oranges', 'stickers', 'shells', 'cups', 'flowers', 'sweets'
+]
 
 
 def story():
@@ -178,8 +207,10 @@ def unit():
     if R.random() < 0.1 and n > 1:
         q = f'How many {many} are {n * f} {to}?'
         return q, f'{n * f} {to} are {n} {w}.', f'1 {one} = {f} {to}. {n * f} / {f} = {n}.'
-    return pick([f'How many {to} are in {n} {w}?', f'How many {to} are in {n} {w}?', f'Convert {n} {w} to {to}.',
-                 f'How many {to} {verb} {n} {w}?', f'What is {n} {w} in {to}?']), f'{n} {w} {verb} {n * f} {to}.', why
+    return pick([
+        f'How many {to} are in {n} {w}?', f'How many {to} are in {n} {w}?',
+        f'Convert {n} {w} to {to}.', f'How many {to} {verb} {n} {w}?', f'What is {n} {w} in {to}?'
+    ]), f'{n} {w} {verb} {n * f} {to}.', why
 
 
 def weekday():
@@ -198,8 +229,10 @@ def weekday():
     steps = [K.DAYS[(i + k) % 7] for k in range(1, n % 7 + 1)]
     why = (f'{n} - 7 = {n - 7}. ' if n >= 7 else '') + (
         f'After {d}: {", ".join(steps)}.' if steps else f'After 7 days it is {d} again.')
-    return pick([f'If today is {d}, what day is it in {n} days?', f'Today is {d}. What day is it in {n} days?',
-                 f'What day is {n} days after {d}?']), f'It is {e}.', why
+    return pick([
+        f'If today is {d}, what day is it in {n} days?',
+        f'Today is {d}. What day is it in {n} days?', f'What day is {n} days after {d}?'
+    ]), f'It is {e}.', why
 
 
 def month():
@@ -211,7 +244,8 @@ def month():
     if kind == 1:
         return f'What month comes before {m}?', f'The month before {m} is {K.MONTHS[i - 1]}.', None
     if kind == 2:
-        o = 'first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth'.split()[i]
+        o = 'first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth'.split(
+        )[i]
         return pick([f'What is the {o} month of the year?', f'Which month is the {o} one?']), \
             f'The {o} month of the year is {m}.', None
     n = K.MONTH_DAYS[i]
@@ -242,21 +276,27 @@ def country():
                      f'What money do people use in {n}?', f'What is the currency of {n}?', f'Currency of {n}?']), \
             f'The currency of {n} is the {c["money"]} ({c["cur"]}).', None
     if kind < 0.7:
-        return pick([f'Which country has the capital {c["capital"].rstrip(".")}?', f'{c["capital"].rstrip(".")} is the capital of which '
-                     'country?']), f'{c["capital"].rstrip(".")} is the capital of {n}.', None
+        return pick([
+            f'Which country has the capital {c["capital"].rstrip(".")}?',
+            f'{c["capital"].rstrip(".")} is the capital of which '
+            'country?'
+        ]), f'{c["capital"].rstrip(".")} is the capital of {n}.', None
     if kind < 0.8:
         return pick([f'Which continent is {n} in?', f'Where is {n}?', f'On which continent is {n}?']), \
             f'{cap(n)} is in {c["cont"]}.', None
     if kind < 0.88:
-        return pick([f'What is the country code of {n}?', f'What is the ISO code of {n}?',
-                     f'What is the two-letter code of {n}?']), f'The country code of {n} is {c["a2"]}.', None
+        return pick([
+            f'What is the country code of {n}?', f'What is the ISO code of {n}?',
+            f'What is the two-letter code of {n}?'
+        ]), f'The country code of {n} is {c["a2"]}.', None
     if kind < 0.93:
         return f'What is the three-letter code of {n}?', f'The three-letter code of {n} is {c["a3"]}.', None
     if kind < 0.97:
         return f'What are people from {n} called?' if R.random() < 0.3 else \
             f'What is the adjective for {n}?', f'The adjective for {n} is {c["adj"]}.', None
-    return f'Tell me about {n}.', (f'{cap(n)} is a country in {c["cont"]}. Its capital is {c["capital"].rstrip(".")} '
-                                   f'and its currency is the {c["money"]}.'), None
+    return f'Tell me about {n}.', (
+        f'{cap(n)} is a country in {c["cont"]}. Its capital is {c["capital"].rstrip(".")} '
+        f'and its currency is the {c["money"]}.'), None
 
 
 def continent():
@@ -264,14 +304,16 @@ def continent():
     k = R.randint(2, 5)
     xs = list(dict.fromkeys(c['name'] for c in RANKED if c['cont'] == cont))[:k]
     w = {2: 'two', 3: 'three', 4: 'four', 5: 'five'}[k]
-    return pick([f'Name {w} countries in {cont}.', f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
+    return pick([f'Name {w} countries in {cont}.',
+                 f'List {k} countries in {cont}.']), cap(listing(xs)) + '.', None
 
 
 NUMBER = {2: 'two', 3: 'three', 4: 'four', 5: 'five', 6: 'six'}
 
 
 def some(mixed=False):
-    """A kind of thing, the first few of its row (mixed: any few) and how many, in a digit or a word."""
+    """A kind of thing, the first few of its row (mixed: any few) and how many, in a digit or a
+    word."""
     key = pick(list(K.LISTS))
     xs = K.LISTS[key].split()
     k = min(R.choice([2, 3, 3, 3, 4, 5, 5, 6]), len(xs))
@@ -288,22 +330,28 @@ def make_list():
         return pick([f'Name {n} {many}.', f'Tell me {n} {many}.', f'Can you name {n} {many}?', f'name {n} {many}']), \
             cap(listing(ys)) + '.', None
     if style == 1:
-        return pick([f'List {n} {many}.', f'Give me a list of {n} {many}.', f'Write a list of {n} {many}.',
-                     f'Make a list of {n} {many}.']), '\n'.join(f'{i}. {cap(y)}' for i, y in enumerate(ys, 1)), None
+        return pick([
+            f'List {n} {many}.', f'Give me a list of {n} {many}.', f'Write a list of {n} {many}.',
+            f'Make a list of {n} {many}.'
+        ]), '\n'.join(f'{i}. {cap(y)}' for i, y in enumerate(ys, 1)), None
     return pick([f'List {n} {many}, separated by commas.', f'Give me {n} {many} separated by commas.']), \
         ', '.join(ys), None
 
 
 def fixed_list():
-    return pick([('List the days of the week.', ', '.join(K.DAYS)), ('What are the days of the week?', ', '.join(K.DAYS)),
-                 ('List the months of the year.', ', '.join(K.MONTHS)), ('Name the planets.', ', '.join(K.PLANETS)),
-                 ('List the planets of the solar system.', ', '.join(K.PLANETS)),
-                 ('What are the planets in order?', ', '.join(K.PLANETS)),
-                 ('Name the four seasons.', 'Spring, summer, autumn and winter.'),
-                 ('What are the four seasons?', 'Spring, summer, autumn and winter.'),
-                 ('Which months have 30 days?', 'April, June, September and November have 30 days.'),
-                 ('Name the continents.', 'Africa, Antarctica, Asia, Europe, North America, Oceania and South America.'),
-                 ('What are the primary colours?', 'Red, yellow and blue.')]) + (None,)
+    return pick(
+        [('List the days of the week.', ', '.join(K.DAYS)),
+         ('What are the days of the week?', ', '.join(K.DAYS)),
+         ('List the months of the year.', ', '.join(K.MONTHS)),
+         ('Name the planets.', ', '.join(K.PLANETS)),
+         ('List the planets of the solar system.', ', '.join(K.PLANETS)),
+         ('What are the planets in order?', ', '.join(K.PLANETS)),
+         ('Name the four seasons.', 'Spring, summer, autumn and winter.'),
+         ('What are the four seasons?', 'Spring, summer, autumn and winter.'),
+         ('Which months have 30 days?', 'April, June, September and November have 30 days.'),
+         ('Name the continents.',
+          'Africa, Antarctica, Asia, Europe, North America, Oceania and South America.'),
+         ('What are the primary colours?', 'Red, yellow and blue.')]) + (None, )
 
 
 def word():
@@ -316,18 +364,22 @@ def word():
             f'The opposite of {a} is {b}.', None
     if k == 1:
         a, b = pick(K.PLURALS).split('-')
-        return pick([f'What is the plural of {a}?', f'Plural of {a}?']), f'The plural of {a} is {b}.', None
+        return pick([f'What is the plural of {a}?',
+                     f'Plural of {a}?']), f'The plural of {a} is {b}.', None
     if k == 2:
         a, b = pick(K.PAST).split('-')
-        return pick([f'What is the past tense of {a}?', f'Past tense of {a}?']), f'The past tense of {a} is {b}.', None
+        return pick([f'What is the past tense of {a}?',
+                     f'Past tense of {a}?']), f'The past tense of {a} is {b}.', None
     a = pick(list(K.SOUNDS))
     return f'What sound does a{"n" if a == "owl" else ""} {a} make?', f'{cap(a_an(a))} {K.SOUNDS[a]}.', None
 
 
 def definition():
     n, d = pick(K.DEFINITIONS)
-    return pick([f'What is {n}?', f'What is {n}?', f'Explain what {n} is.', f'what is {n}', f'Can you explain {n}?',
-                 f'Define {n}.']), d, None
+    return pick([
+        f'What is {n}?', f'What is {n}?', f'Explain what {n} is.', f'what is {n}',
+        f'Can you explain {n}?', f'Define {n}.'
+    ]), d, None
 
 
 def single():
@@ -339,9 +391,10 @@ def social():
     if k == 0:
         q = pick(K.WHO)
         return q, K.WHO_ANSWERS['human' if 'human' in q else 'name'], None
-    return [(pick(K.WHO[:6]), K.WHO_ANSWERS['name']), (pick(K.CAN), K.CAN_ANSWER), (pick(K.MADE), K.MADE_ANSWER),
-            (pick(K.SIZE), K.SIZE_ANSWER), (pick(K.HELLO), pick(K.HELLO_ANSWERS)), (pick(K.HOW), K.HOW_ANSWER),
-            (pick(K.THANKS), pick(K.THANKS_ANSWERS)), (pick(K.BYE), K.BYE_ANSWER)][k - 1] + (None,)
+    return [(pick(K.WHO[:6]), K.WHO_ANSWERS['name']), (pick(K.CAN), K.CAN_ANSWER),
+            (pick(K.MADE), K.MADE_ANSWER), (pick(K.SIZE), K.SIZE_ANSWER),
+            (pick(K.HELLO), pick(K.HELLO_ANSWERS)), (pick(K.HOW), K.HOW_ANSWER),
+            (pick(K.THANKS), pick(K.THANKS_ANSWERS)), (pick(K.BYE), K.BYE_ANSWER)][k - 1] + (None, )
 
 
 def unknown():
@@ -381,30 +434,43 @@ def json_country():
     if 'name' in keys:
         keys.remove('name')
         keys.insert(0, 'name')
-    v = dict(name=n, capital=c['capital'].rstrip('.'), currency=c['cur'], continent=c['cont'], code=c['a2'])
+    v = dict(name=n,
+             capital=c['capital'].rstrip('.'),
+             currency=c['cur'],
+             continent=c['cont'],
+             code=c['a2'])
     return c['name'], {k: v[k] for k in keys}
 
 
 def json_answer():
     """question, answer text, system or None"""
     k = R.randint(0, 7)
-    how = pick(['Answer in JSON.', 'Answer with JSON.', 'Reply in JSON.', 'Give the answer as JSON.',
-                'Return JSON only.'])
+    how = pick([
+        'Answer in JSON.', 'Answer with JSON.', 'Reply in JSON.', 'Give the answer as JSON.',
+        'Return JSON only.'
+    ])
     system = None
     if k <= 1:
         s, o = json_person() if k == 0 else json_order()
         keys = ', '.join(o)
-        q = pick([f'Extract the data as JSON: {s}', f'Convert to JSON: {s}', f'Write this as JSON: {s}',
-                  f'Extract {listing(list(o))} as JSON: {s}', f'Turn this into JSON with the keys {keys}: {s}'])
+        q = pick([
+            f'Extract the data as JSON: {s}', f'Convert to JSON: {s}', f'Write this as JSON: {s}',
+            f'Extract {listing(list(o))} as JSON: {s}',
+            f'Turn this into JSON with the keys {keys}: {s}'
+        ])
         if R.random() < 0.2:
-            q, system = s, pick(['Extract the data as JSON.', 'Answer in JSON only.', 'You turn text into JSON.'])
+            q, system = s, pick(
+                ['Extract the data as JSON.', 'Answer in JSON only.', 'You turn text into JSON.'])
         return q, dumps(o), system
     if k <= 3:
         n, o = json_country()
         ks = [x for x in o]
-        q = pick([f'Give me {listing(ks)} of {n} as JSON.', f'Describe {n} in JSON with the keys {listing(ks)}.',
-                  f'Return a JSON object with the {listing(ks)} of {n}.',
-                  f'Write a JSON object with {listing(ks)} for {n}.'])
+        q = pick([
+            f'Give me {listing(ks)} of {n} as JSON.',
+            f'Describe {n} in JSON with the keys {listing(ks)}.',
+            f'Return a JSON object with the {listing(ks)} of {n}.',
+            f'Write a JSON object with {listing(ks)} for {n}.'
+        ])
         return q, dumps(o), None
     if k == 4:
         many, ys, n = some()
@@ -413,14 +479,17 @@ def json_answer():
     if k == 5:
         a, b = R.randint(1, 50), R.randint(1, 50)
         split('json add', a, b)
-        return pick([f'What is {a} + {b}? {how}', f'Return the sum of {a} and {b} as JSON.']), dumps(dict(result=a + b)), None
+        return pick([f'What is {a} + {b}? {how}',
+                     f'Return the sum of {a} and {b} as JSON.']), dumps(dict(result=a + b)), None
     c = pick(C)
     if k == 6:
-        return f'What is the capital of {c["name"]}? {how}', dumps(dict(capital=c['capital'].rstrip('.'))), None
+        return f'What is the capital of {c["name"]}? {how}', dumps(
+            dict(capital=c['capital'].rstrip('.'))), None
     q, key, v = pick([(f'What is the capital of {c["name"]}?', 'capital', c['capital'].rstrip('.')),
                       (f'What is the currency of {c["name"]}?', 'currency', c['cur']),
                       (f'Which continent is {c["name"]} in?', 'continent', c['cont'])])
-    return q, dumps({key: v}), pick(['Answer in JSON.', 'Always answer in JSON.', 'Reply with JSON only.'])
+    return q, dumps({key: v}), pick(
+        ['Answer in JSON.', 'Always answer in JSON.', 'Reply with JSON only.'])
 
 
 # ---- tools
@@ -429,13 +498,25 @@ def tool(name, description, **props):
     types = {'s': 'string', 'n': 'number', 'i': 'integer'}
     p = {k: {'type': types[v[0]], 'description': v[1:]} if len(v) > 1 else {'type': types[v[0]]}
          for k, v in props.items()}
-    return {'type': 'function', 'function': {'name': name, 'description': description, 'parameters': {
-        'type': 'object', 'properties': p, 'required': list(p)}}}
+    return {
+        'type': 'function',
+        'function': {
+            'name': name,
+            'description': description,
+            'parameters': {
+                'type': 'object',
+                'properties': p,
+                'required': list(p)
+            }
+        }
+    }
 
 
-CITIES = ('Paris London Berlin Rome Madrid Oslo Tokyo Lima Cairo Delhi Boston Chicago Seattle Milan Lyon Munich Hamburg '
-          'Porto Seville Naples Geneva Zurich Krakow Bergen Malmo Turin Osaka Kyoto Mumbai Sydney Perth Toronto Dallas '
-          'Denver Leeds Dublin Glasgow Vienna Prague Athens Lisbon Warsaw Helsinki Nairobi Jakarta Manila Hanoi').split()
+CITIES = (
+    'Paris London Berlin Rome Madrid Oslo Tokyo Lima Cairo Delhi Boston Chicago Seattle Milan Lyon Munich Hamburg '
+    'Porto Seville Naples Geneva Zurich Krakow Bergen Malmo Turin Osaka Kyoto Mumbai Sydney Perth Toronto Dallas '
+    'Denver Leeds Dublin Glasgow Vienna Prague Athens Lisbon Warsaw Helsinki Nairobi Jakarta Manila Hanoi'
+).split()
 SKIES = ['sunny', 'cloudy', 'rainy', 'windy', 'snowy', 'foggy', 'clear']
 VERBS = ('get find read open show check look').split()
 
@@ -446,8 +527,11 @@ def place():
 
 def new_word():
     """A name of no meaning, so that copying has to be learnt."""
-    return cap(''.join(pick(['ba', 'do', 'ki', 'lo', 'mar', 'ne', 'ri', 'sol', 'ta', 'ver', 'zu', 'an', 'el', 'fin',
-                             'gor', 'hul', 'pe', 'qua', 'tri', 'wen']) for _ in range(R.randint(2, 3))))
+    return cap(''.join(
+        pick([
+            'ba', 'do', 'ki', 'lo', 'mar', 'ne', 'ri', 'sol', 'ta', 'ver', 'zu', 'an', 'el', 'fin',
+            'gor', 'hul', 'pe', 'qua', 'tri', 'wen'
+        ]) for _ in range(R.randint(2, 3))))
 
 
 def t_weather():
@@ -456,11 +540,27 @@ def t_weather():
     c = place() if R.random() < 0.75 else new_word()
     split('weather', name, c)
     t, s = R.randint(-5, 35), pick(SKIES)
-    q = pick([f'What is the weather in {c}?', f'How is the weather in {c}?', f'What is the weather like in {c} today?',
-              f'Is it {pick(SKIES)} in {c}?', f'How warm is it in {c}?', f'Tell me the weather in {c}.',
-              f"What's the weather in {c}?"])
-    out = pick([dumps({arg: c, 'temperature': t, 'condition': s}), dumps({'temperature': t, 'condition': s}),
-                dumps({'temperature': t, 'unit': 'celsius', 'condition': s})])
+    q = pick([
+        f'What is the weather in {c}?', f'How is the weather in {c}?',
+        f'What is the weather like in {c} today?', f'Is it {pick(SKIES)} in {c}?',
+        f'How warm is it in {c}?', f'Tell me the weather in {c}.', f"What's the weather in {c}?"
+    ])
+    out = pick([
+        dumps({
+            arg: c,
+            'temperature': t,
+            'condition': s
+        }),
+        dumps({
+            'temperature': t,
+            'condition': s
+        }),
+        dumps({
+            'temperature': t,
+            'unit': 'celsius',
+            'condition': s
+        })
+    ])
     return tool(name, pick(['Get the current weather in a city', 'Current weather of a place', 'Get the weather']),
                 **{arg: pick(['sThe city', 'sName of the city', 's'])}), q, [(name, {arg: c})], [out], \
         f'It is {s} in {c}, with a temperature of {t} degrees.'
@@ -484,7 +584,10 @@ def t_calc():
     v = a + b if op == '+' else a - b if op == '-' else a * b
     name, arg = pick(['calculate', 'calculator', 'calculate']), 'expression'
     w = {'+': 'plus', '-': 'minus', '*': 'times'}[op]
-    q = pick([f'What is {a} {op} {b}?', f'Calculate {a} {op} {b}.', f'How much is {a} {w} {b}?', f'Compute {a} {op} {b}'])
+    q = pick([
+        f'What is {a} {op} {b}?', f'Calculate {a} {op} {b}.', f'How much is {a} {w} {b}?',
+        f'Compute {a} {op} {b}'
+    ])
     return tool(name, pick(['Evaluate an arithmetic expression', 'Calculate an expression']),
                 expression=pick(['sThe expression', 's'])), q, [(name, {arg: f'{a} {op} {b}'})], \
         [pick([str(v), dumps({'result': v})])], f'{a} {op} {b} = {v}.'
@@ -510,8 +613,11 @@ def t_timer():
 
 def t_mail():
     n = pick(K.NAMES)
-    text = pick(['I am late', 'The meeting is at 10', 'Happy birthday', 'See you tomorrow', 'The report is ready',
-                 'Please call me', 'Dinner is at 7', 'I am at home', 'The train is late', 'Thank you'])
+    text = pick([
+        'I am late', 'The meeting is at 10', 'Happy birthday', 'See you tomorrow',
+        'The report is ready', 'Please call me', 'Dinner is at 7', 'I am at home',
+        'The train is late', 'Thank you'
+    ])
     split('mail', n, text)
     name = pick(['send_message', 'send_email'])
     return tool(name, pick(['Send a message to a person', 'Send a message']), to='sThe recipient', text='sThe text'), \
@@ -520,7 +626,8 @@ def t_mail():
 
 
 def t_price():
-    x = pick([w for v in K.LISTS.values() for w in v.split() if w.islower()]) if R.random() < 0.7 else new_word()
+    x = pick([w for v in K.LISTS.values() for w in v.split()
+              if w.islower()]) if R.random() < 0.7 else new_word()
     p = R.randint(1, 200)
     split('price', x)
     name, arg = pick([('get_price', 'product'), ('get_price', 'item'), ('check_price', 'product')])
@@ -529,13 +636,18 @@ def t_price():
         [(name, {arg: x})], [dumps({'price': p, 'currency': 'EUR'})], f'The price of {x} is {p} EUR.'
 
 
-TOOLS = [t_weather, t_weather, t_weather, t_weather_two, t_calc, t_calc, t_time, t_time, t_timer, t_mail, t_price]
+TOOLS = [
+    t_weather, t_weather, t_weather, t_weather_two, t_calc, t_calc, t_time, t_time, t_timer, t_mail,
+    t_price
+]
 
 # ---- conversations
 
-SYSTEM = ['You are a helpful assistant.', 'You are a helpful assistant.', 'You are Sluice, a small demo model.',
-          'Answer briefly.', 'You are a friendly assistant.', 'Be concise.', 'You are a helpful and honest assistant.',
-          'Answer the question of the user.']
+SYSTEM = [
+    'You are a helpful assistant.', 'You are a helpful assistant.',
+    'You are Sluice, a small demo model.', 'Answer briefly.', 'You are a friendly assistant.',
+    'Be concise.', 'You are a helpful and honest assistant.', 'Answer the question of the user.'
+]
 
 def fact():
     """One fact as (what is given, what has to be known)."""
@@ -574,8 +686,10 @@ def fact():
 def drill():
     """Many facts in one answer; the loss counts where something has to be known."""
     n = R.randint(8, 14)
-    seg = [[BOS + USER + pick(['Tell me some facts.', 'Give me some sums.', 'Tell me what you know.']) + BOT +
-            '</think>', 0]]
+    seg = [[
+        BOS + USER + pick(['Tell me some facts.', 'Give me some sums.', 'Tell me what you know.']) +
+        BOT + '</think>', 0
+    ]]
     while n:
         try:
             a, b = fact()
@@ -586,9 +700,9 @@ def drill():
     return seg + [[EOS, 1]]
 
 
-PLAIN = ([add] * 10 + [sub] * 14 + [mul] * 8 + [div] * 4 + [unit] * 10 + [weekday] * 4 + [month] * 4 + [country] * 16 +
-         [continent] * 4 + [make_list] * 9 + [fixed_list] * 2 + [word] * 6 + [definition] * 4 + [single] * 4 +
-         [social] * 8 + [unknown])
+PLAIN = ([add] * 10 + [sub] * 14 + [mul] * 8 + [div] * 4 + [unit] * 10 + [weekday] * 4 +
+         [month] * 4 + [country] * 16 + [continent] * 4 + [make_list] * 9 + [fixed_list] * 2 +
+         [word] * 6 + [definition] * 4 + [single] * 4 + [social] * 8 + [unknown])
 THINK = [add] * 5 + [sub] * 4 + [story] * 9 + [order_story] * 8 + [unit] * 3 + [weekday] * 9
 
 
@@ -611,7 +725,8 @@ def tools_text(tools):
 
 
 def calls_text(calls):
-    return CALLS + ''.join(f'{CALL}{n}{SEP}{dumps(a)}{CALL_END}' for n, a in calls) + CALLS_END + EOS
+    return CALLS + ''.join(f'{CALL}{n}{SEP}{dumps(a)}{CALL_END}'
+                           for n, a in calls) + CALLS_END + EOS
 
 
 def conversation():
@@ -636,7 +751,8 @@ def conversation():
         seg = [[head + USER + q + BOT + '</think>', 0], [calls_text(calls), 1],
                [''.join(OUT + o + OUT_END for o in outs), 0], [ans + EOS, 1]]
         if R.random() < 0.15:
-            seg += [[USER + pick(K.THANKS) + BOT + '</think>', 0], [pick(K.THANKS_ANSWERS) + EOS, 1]]
+            seg += [[USER + pick(K.THANKS) + BOT + '</think>', 0],
+                    [pick(K.THANKS_ANSWERS) + EOS, 1]]
         return seg
     if r < 0.22:
         while True:
@@ -672,7 +788,8 @@ def merge(seg):
 
 
 def exam(n):
-    """n prompts of each kind with the right answer; the ones that EXAM keeps out of training where there are any."""
+    """n prompts of each kind with the right answer; the ones that EXAM keeps out of training where
+    there are any."""
     global EXAM
     EXAM = True
     rows = []
@@ -681,15 +798,19 @@ def exam(n):
             for _ in range(n):
                 q, a, _ = draw([f])
                 tail = '</think>' if mode == 'plain' else '<think>'
-                rows.append(dict(kind=f'{mode} {f.__name__}', prompt=BOS + USER + q + BOT + tail, answer=a))
+                rows.append(
+                    dict(kind=f'{mode} {f.__name__}', prompt=BOS + USER + q + BOT + tail, answer=a))
     for f in dict.fromkeys(TOOLS):
         for _ in range(n):
             spec, q, calls, outs, ans = draw([f])
             head = BOS + tools_text([spec, draw([t_time])[0]] if f is not t_time else [spec])
             p = head + USER + q + BOT + '</think>'
-            rows.append(dict(kind='call ' + f.__name__, prompt=p, answer=calls_text(calls)[:-len(EOS)]))
-            rows.append(dict(kind='after ' + f.__name__, answer=ans,
-                             prompt=p + calls_text(calls) + ''.join(OUT + o + OUT_END for o in outs)))
+            rows.append(
+                dict(kind='call ' + f.__name__, prompt=p, answer=calls_text(calls)[:-len(EOS)]))
+            rows.append(
+                dict(kind='after ' + f.__name__,
+                     answer=ans,
+                     prompt=p + calls_text(calls) + ''.join(OUT + o + OUT_END for o in outs)))
     for _ in range(4 * n):
         while True:
             try:
@@ -697,7 +818,8 @@ def exam(n):
                 break
             except Again:
                 pass
-        rows.append(dict(kind='json', prompt=BOS + (s or '') + USER + q + BOT + '</think>', answer=a))
+        rows.append(
+            dict(kind='json', prompt=BOS + (s or '') + USER + q + BOT + '</think>', answer=a))
     EXAM = False
     return rows
 

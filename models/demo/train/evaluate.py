@@ -25,8 +25,8 @@ BOS, EOS = 0, 1
 
 @torch.no_grad()
 def bits(model, ids, ctx=1024, stride=512):
-    """Bits that the ids after the first take, each scored once with between ctx - stride and ctx - 1 tokens before
-    it (fewer at the beginning)."""
+    """Bits that the ids after the first take, each scored once with between ctx - stride and ctx -
+    1 tokens before it (fewer at the beginning)."""
     total, done = 0.0, 1
     for start in range(0, len(ids), stride):
         w = torch.tensor([ids[start:start + ctx]])
@@ -44,7 +44,9 @@ def heldout(model, tok, folder):
     raw = open(os.path.join(folder, 'heldout.txt'), 'rb').read()
     ids = [BOS] + tok.encode(raw.decode()).ids
     packed = lzma.compress(raw, format=lzma.FORMAT_XZ, preset=9 | lzma.PRESET_EXTREME)
-    return dict(bytes=len(raw), tokens=len(ids) - 1, model_bits_per_byte=round(bits(model, ids) / len(raw), 4),
+    return dict(bytes=len(raw),
+                tokens=len(ids) - 1,
+                model_bits_per_byte=round(bits(model, ids) / len(raw), 4),
                 xz_bits_per_byte=round(8 * len(packed) / len(raw), 4))
 
 
@@ -67,7 +69,8 @@ def exam(model, tok, path, limit):
 
 @torch.no_grad()
 def mtp_rate(model, tok, path):
-    """Share of positions in the assistant's text of exam answers where the draft equals the main model's choice."""
+    """Share of positions in the assistant's text of exam answers where the draft equals the main
+    model's choice."""
     hit = n = 0
     for r in [json.loads(x) for x in open(path, encoding='utf-8')][::7]:
         head = tok.encode(r['prompt']).ids
@@ -108,7 +111,8 @@ def main():
     if a.mtp:
         print('mtp', round(mtp_rate(model, tok, a.mtp), 4))
     if a.ask:
-        p = f'<｜begin▁of▁sentence｜><｜User｜>{a.ask}<｜Assistant｜>' + ('<think>' if a.think else '</think>')
+        p = f'<｜begin▁of▁sentence｜><｜User｜>{a.ask}<｜Assistant｜>' + ('<think>'
+                                                                    if a.think else '</think>')
         print(tok.decode(model.generate(tok.encode(p).ids, 200, EOS), skip_special_tokens=False))
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training code's own results for the exported model: reference.py MODEL FOLDER writes FOLDER/reference.json.
+"""The training code's own results for the exported model: reference.py MODEL FOLDER writes
+FOLDER/reference.json.
 
   ids        some documentation and a chat, as token ids
   argmax     the main model's first choice after each id
@@ -30,18 +31,25 @@ def main():
     model, folder = load(sys.argv[1]), sys.argv[2]
     tok = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
     text = open(os.path.join(folder, 'heldout.txt'), encoding='utf-8').read()[:600]
-    chat = (f'<｜begin▁of▁sentence｜>You are a helpful assistant.{USER}Hello!{BOT}</think>Hello! How can I help you?'
-            f'<｜end▁of▁sentence｜>{USER}Tom has 12 apples and buys 7 more. How many apples does Tom have now?{BOT}'
-            f'<think>12 + 7 = 19.</think>Tom has 19 apples.<｜end▁of▁sentence｜>')
+    chat = (
+        f'<｜begin▁of▁sentence｜>You are a helpful assistant.{USER}Hello!{BOT}</think>Hello! How can I help you?'
+        f'<｜end▁of▁sentence｜>{USER}Tom has 12 apples and buys 7 more. How many apples does Tom have now?{BOT}'
+        f'<think>12 + 7 = 19.</think>Tom has 19 apples.<｜end▁of▁sentence｜>')
     ids = tok.encode('<｜begin▁of▁sentence｜>' + text).ids + tok.encode(chat).ids
     h = model(torch.tensor([ids]))
     logits = model.logits(h[0])
     draft = model.logits(model.draft(h[:, :-1], torch.tensor([ids[1:]]))[0])
     value, index = logits.topk(5, -1)
-    out = dict(ids=ids, argmax=logits.argmax(-1).tolist(),
-               top=[[[i, round(v, 5)] for i, v in zip(*row)] for row in zip(index.tolist(), value.tolist())],
-               mean=[round(x, 6) for x in logits.mean(-1).tolist()], std=[round(x, 6) for x in logits.std(-1).tolist()],
-               draft=draft.argmax(-1).tolist(), draft_logit=[round(x, 5) for x in draft.amax(-1).tolist()], chats=[])
+    out = dict(ids=ids,
+               argmax=logits.argmax(-1).tolist(),
+               top=[[[i, round(v, 5)]
+                     for i, v in zip(*row)]
+                    for row in zip(index.tolist(), value.tolist())],
+               mean=[round(x, 6) for x in logits.mean(-1).tolist()],
+               std=[round(x, 6) for x in logits.std(-1).tolist()],
+               draft=draft.argmax(-1).tolist(),
+               draft_logit=[round(x, 5) for x in draft.amax(-1).tolist()],
+               chats=[])
     for q in CHATS:
         p = tok.encode(f'<｜begin▁of▁sentence｜>{USER}{q}{BOT}</think>').ids
         a = model.generate(p, 60, 1)

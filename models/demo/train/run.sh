@@ -4,8 +4,9 @@
 #   models/demo/train/run.sh --until 23:50      the schedule ends at that time (UTC)
 #   models/demo/train/run.sh --steps 2200       or after that many steps
 #   models/demo/train/run.sh --steps 500 --init models/demo/demo.gguf     goes on from an exported model
-# Needs Debian or Ubuntu (apt-get download, dpkg), Python 3.10 or newer with venv. What it makes lies in
-# models/demo/train/work, and the results in models/demo. Started again, it continues from the last checkpoint.
+# Needs Debian or Ubuntu (apt-get download, dpkg), Python 3.10 or newer with venv. What it makes
+# lies in models/demo/train/work, and the results in models/demo. Started again, it continues from
+# the last checkpoint.
 set -eu
 cd "$(dirname "$0")"
 work=$PWD/work

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts to token files: tokens.py WORK TOKENIZER_FOLDER
 
-Writes WORK/docs.bin (uint16; each document is BOS text EOS) and, when chat.py's WORK/chat.jsonl is there,
-WORK/chat.bin with WORK/chat.mask (1 where the assistant speaks, and so where the loss counts in full).
+Writes WORK/docs.bin (uint16; each document is BOS text EOS) and, when chat.py's WORK/chat.jsonl is
+there, WORK/chat.bin with WORK/chat.mask (1 where the assistant speaks, and so where the loss counts
+in full).
 """
 import glob
 import json

@@ -6,13 +6,14 @@
   train.py WORK --steps N          the schedule runs by steps: the same seed gives the same run
   train.py WORK --init FILE.gguf   begin from an exported model instead of random weights
 
-WORK holds docs.bin, chat.bin and chat.mask (made by tokens.py), and gets checkpoint.pt (every --every seconds,
-written beside and renamed; the run continues from it when started again) and log.jsonl. SIGTERM ends it
-after the step with a checkpoint.
+WORK holds docs.bin, chat.bin and chat.mask (made by tokens.py), and gets checkpoint.pt (every
+--every seconds, written beside and renamed; the run continues from it when started again) and
+log.jsonl. SIGTERM ends it after the step with a checkpoint.
 
-Matrices are trained with Muon (orthogonalised momentum, scaled to AdamW's size), embeddings, head, router and norms
-with AdamW. One rate: linear warm-up, level, then linear to zero. The routers' biases move by a fixed step against
-each expert's load, as in DeepSeek-V3: there is no auxiliary loss.
+Matrices are trained with Muon (orthogonalised momentum, scaled to AdamW's size), embeddings, head,
+router and norms with AdamW. One rate: linear warm-up, level, then linear to zero. The routers'
+biases move by a fixed step against each expert's load, as in DeepSeek-V3: there is no auxiliary
+loss.
 """
 import argparse
 import datetime
@@ -36,7 +37,8 @@ DOCS_WEIGHT = 0.7   # of a token of documentation in the loss; the assistant's h
 
 
 def muon_direction(g):
-    """The nearest semi-orthogonal matrices to a stack g [n, r, c], r <= c, by five Newton-Schulz steps."""
+    """The nearest semi-orthogonal matrices to a stack g [n, r, c], r <= c, by five Newton-Schulz
+    steps."""
     x = (g / (g.flatten(1).norm(dim=1)[:, None, None] + 1e-7)).bfloat16()
     for a, b, c in ((4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
                     (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012)):
@@ -46,7 +48,8 @@ def muon_direction(g):
 
 
 class Optimiser:
-    """Muon and AdamW on parameters and state that all ranks share; each rank updates its own part of them."""
+    """Muon and AdamW on parameters and state that all ranks share; each rank updates its own part
+    of them."""
 
     def __init__(self, model, ranks):
         c = model.c
@@ -109,7 +112,8 @@ class Optimiser:
 
 
 class Data:
-    """Rows of t + 2 tokens with a loss weight each; documents in shuffled windows, chats likewise."""
+    """Rows of t + 2 tokens with a loss weight each; documents in shuffled windows, chats
+    likewise."""
 
     def __init__(self, work, rng):
         self.rng = rng
@@ -141,7 +145,8 @@ class Data:
         for i in range(rows):
             if i % 2 == 0 and i // 2 < chats or i % 2 and (rows + 1) // 2 + i // 2 < chats:
                 s = self.window('chat', self.chat, t)
-                s = self.starts[min(np.searchsorted(self.starts, s), len(self.starts) - 1)]   # a row begins a chat
+                s = self.starts[min(np.searchsorted(self.starts, s),
+                                    len(self.starts) - 1)]  # a row begins a chat
                 s = min(s, len(self.chat) - t - 2)
                 ids.append(self.chat[s:s + t + 2])
                 w.append((self.mask[s:s + t + 2] > 0).astype(np.float32))
@@ -149,7 +154,8 @@ class Data:
                 s = self.window('docs', self.docs, t)
                 ids.append(self.docs[s:s + t + 2])
                 w.append(np.full(t + 2, DOCS_WEIGHT, np.float32))
-        return torch.from_numpy(np.stack(ids).astype(np.int64)), torch.from_numpy(np.stack(w)).float()
+        return torch.from_numpy(np.stack(ids).astype(np.int64)), torch.from_numpy(
+            np.stack(w)).float()
 
 
 def schedule(p, step, level):
@@ -171,9 +177,10 @@ def save(path, obj):
 
 
 class Team:
-    """Single-threaded processes that share one model: each takes the next piece of a step's batch until none is
-    left, then updates its part of the parameters. A thread team inside the matrix products would wait at thousands
-    of barriers a step, which is slow on a machine that others use too; this waits at four."""
+    """Single-threaded processes that share one model: each takes the next piece of a step's batch
+    until none is left, then updates its part of the parameters. A thread team inside the matrix
+    products would wait at thousands of barriers a step, which is slow on a machine that others use
+    too; this waits at four."""
 
     def __init__(self, model, ranks):
         self.model, self.ranks = model.share_memory(), ranks
@@ -208,7 +215,8 @@ class Team:
             self.work(rank)
 
     def work(self, rank):
-        """One step's share; control = row length, rows, learning rate, steps done by the optimiser."""
+        """One step's share; control = row length, rows, learning rate, steps done by the
+        optimiser."""
         t, rows, lr = int(self.control[0]), int(self.control[1]), self.control[2].item()
         self.opt.t = int(self.control[3])
         ids = self.ids[:rows * (t + 2)].view(rows, t + 2)
@@ -219,7 +227,8 @@ class Team:
         piece = PIECE // t
         drafts = max(1, int(piece * self.control[4].item())) if self.control[4] > 0 else 0
         total = w[:, 1:t + 1].sum()
-        head = torch.cat([w[i:i + drafts, 2:t + 2] for i in range(0, rows, piece)]).sum().clamp(min=1e-3)
+        head = torch.cat([w[i:i + drafts, 2:t + 2]
+                          for i in range(0, rows, piece)]).sum().clamp(min=1e-3)
         while True:
             with self.next.get_lock():
                 at = self.next.value
@@ -249,11 +258,12 @@ class Team:
         return norm
 
     def step(self, ids, w, lr, balance, share):
-        """Losses and gradient norm of one step on rows ids and weights w of shape [rows, t + 2]; `share` of the rows
-        train the MTP layer too."""
+        """Losses and gradient norm of one step on rows ids and weights w of shape [rows, t + 2];
+        `share` of the rows train the MTP layer too."""
         self.ids[:ids.numel()] = ids.flatten()
         self.weight[:w.numel()] = w.flatten()
-        self.control[:5] = torch.tensor([ids.shape[1] - 2, len(ids), lr, self.opt.t, share], dtype=torch.float64)
+        self.control[:5] = torch.tensor(
+            [ids.shape[1] - 2, len(ids), lr, self.opt.t, share], dtype=torch.float64)
         self.next.value = 0
         self.gate.wait()
         norm = self.work(0)
@@ -320,20 +330,45 @@ def main():
         since += 1
         if step % 20 == 0:
             now = time.time()
-            row = dict(step=step, tokens=tokens, p=round(p, 4), loss=round(sums[0] / since, 4),
-                       mtp=round(sums[1] / since, 4), norm=round(sums[2] / since, 3), lr=round(lr, 6), t=t,
-                       share=share if data.chat is not None else 0, peak=round(peak, 2),
-                       rate=round(since * TOKENS / (now - last)), time=round(now - begin), **data.seen)
+            row = dict(step=step,
+                       tokens=tokens,
+                       p=round(p, 4),
+                       loss=round(sums[0] / since, 4),
+                       mtp=round(sums[1] / since, 4),
+                       norm=round(sums[2] / since, 3),
+                       lr=round(lr, 6),
+                       t=t,
+                       share=share if data.chat is not None else 0,
+                       peak=round(peak, 2),
+                       rate=round(since * TOKENS / (now - last)),
+                       time=round(now - begin),
+                       **data.seen)
             print(json.dumps(row), flush=True)
             log.write(json.dumps(row) + '\n')
             log.flush()
             sums[:], since, last = 0, 0, now
         if time.time() - saved > a.every:
-            save(ck, dict(model=model.state_dict(), opt=opt.state, t=opt.t, step=step, tokens=tokens, begin=begin,
-                          seen=data.seen, config=CONFIG))
+            save(
+                ck,
+                dict(model=model.state_dict(),
+                     opt=opt.state,
+                     t=opt.t,
+                     step=step,
+                     tokens=tokens,
+                     begin=begin,
+                     seen=data.seen,
+                     config=CONFIG))
             saved = time.time()
-    save(ck, dict(model=model.state_dict(), opt=opt.state, t=opt.t, step=step, tokens=tokens, begin=begin,
-                  seen=data.seen, config=CONFIG))
+    save(
+        ck,
+        dict(model=model.state_dict(),
+             opt=opt.state,
+             t=opt.t,
+             step=step,
+             tokens=tokens,
+             begin=begin,
+             seen=data.seen,
+             config=CONFIG))
     print('done', step, tokens, flush=True)
 
 

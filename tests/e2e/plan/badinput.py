@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong names, contradictions, bad tables: one clear line and exit 2 or 1, never a crash, never NaN."""
+"""Wrong names, contradictions, bad tables: one clear line and exit 2 or 1, never a crash, never
+NaN."""
 import os
 import sys
 import tempfile
@@ -16,9 +17,11 @@ GOOD = "s,e,deepseek-r1,4,16,Ascend 910B1,8,TP8,1,128,512,TPOT,22.8,ms,\n"
 def expect(args, rc_want, *words):
     rc, out, err = e2e.run([EXE, "plan", *args])
     lines = [x for x in err.splitlines() if x]
-    ok = rc == rc_want and len(lines) == 1 and lines[0].startswith("sluice: ") and all(w in err for w in words)
+    ok = rc == rc_want and len(lines) == 1 and lines[0].startswith("sluice: ") and all(
+        w in err for w in words)
     ok = ok and b"nan" not in out.lower().replace(b"nanosecond", b"")
-    print(("ok    " if ok else "FAIL  ") + " ".join(args)[:90] + " -> " + (lines[0][:120] if lines else "nothing"))
+    print(("ok    " if ok else "FAIL  ") + " ".join(args)[:90] + " -> " +
+          (lines[0][:120] if lines else "nothing"))
     if not ok:
         failed.append((args, rc, err))
 
@@ -26,7 +29,8 @@ def expect(args, rc_want, *words):
 base = ["--model", "deepseek-r1", "--hardware", "ascend-910b1", "--cards", "8"]
 expect(["--model", "deepseek-r9", "--hardware", "ascend-910b1"], 2, "deepseek-r9", "DeepSeek-R1")
 expect(["--model", "deepseek-r1", "--hardware", "ascend-910x7"], 2, "nearest", "Ascend 910")
-expect(["--model", "deepseek-r1", "--hardware", "ascend-910b4", "--host", "kunpong"], 2, "kunpong", "Kunpeng")
+expect(["--model", "deepseek-r1", "--hardware", "ascend-910b4", "--host", "kunpong"], 2, "kunpong",
+       "Kunpeng")
 expect(["--hardware", "h20"], 2, "--model")
 expect(["--model", "deepseek-r1"], 2, "--hardware")
 expect(base + ["--layout", "zz8"], 2, "layout", "tp8")
@@ -52,7 +56,8 @@ expect(["--leave-out", "model", "--json"], 2, "--leave-out")
 expect(base + ["--max-batch", "-1"], 2, "--max-batch")
 expect(base + ["--sweep", "colour=1"], 2, "--sweep")
 expect(base + ["--check", "published", "--sweep", "input=1"], 2, "contradiction")
-expect(["--model", "qwen3-32b", "--hardware", "h20", "--layout", "dp8ep8", "--cards", "8"], 2, "no experts")
+expect(["--model", "qwen3-32b", "--hardware", "h20", "--layout", "dp8ep8", "--cards", "8"], 2,
+       "no experts")
 expect(["--model", "qwen3-32b", "--hardware", "h20", "--experts-on", "cpu"], 2, "no experts")
 expect(["--model", "qwen3-32b", "--hardware", "h20", "--mtp", "2"], 2, "MTP")
 expect(base + ["--contsants", "x"], 2, "constants")
@@ -68,8 +73,10 @@ with tempfile.TemporaryDirectory() as d:
     def rows(name, text):
         return file(name, HEAD + text)
 
-    expect(["--check", rows("cards.csv", GOOD + GOOD.replace(",8,TP8", ",many,TP8"))], 1, "line 3", "column 7", "many")
-    expect(["--check", rows("value.csv", GOOD.replace("22.8", "fast"))], 1, "line 2", "value", "fast")
+    expect(["--check", rows("cards.csv", GOOD + GOOD.replace(",8,TP8", ",many,TP8"))], 1, "line 3",
+           "column 7", "many")
+    expect(["--check", rows("value.csv", GOOD.replace("22.8", "fast"))], 1, "line 2", "value",
+           "fast")
     expect(["--check", rows("zero.csv", GOOD.replace("22.8", "0"))], 1, "line 2", "above zero")
     expect(["--check", rows("neg.csv", GOOD.replace("22.8", "-3"))], 1, "line 2")
     expect(["--check", rows("huge.csv", GOOD.replace(",128,", ",1e30,"))], 1, "line 2", "input_len")
@@ -79,20 +86,33 @@ with tempfile.TemporaryDirectory() as d:
     expect(["--check", file("head.csv", "a,b\n1,2\n")], 1, "column", "model")
     expect(["--check", file("empty.csv", "")], 1, "empty")
     expect(["--check", rows("long.csv", "x" * 9000 + "," + GOOD)], 1, "longer")
-    for mode in (["--list"], ["--acceptance-table"], ["--model", "deepseek-r1", "--claim-gb", "289"]):
+    for mode in (["--list"], ["--acceptance-table"],
+                 ["--model", "deepseek-r1", "--claim-gb", "289"]):
         expect([*mode, "--json"], 2, "--json: not with")
-    expect(["--calibrate", rows("two.csv", GOOD * 2), "--engine", "e", "--hardware", "910b1"], 2, "3 or more")
-    expect(base + ["--constants", file("c.json", "{\"sets\":[{\"vendor\":\"x\"}]}")], 1, "c.json", "vendor")
+    expect(["--calibrate",
+            rows("two.csv", GOOD * 2), "--engine", "e", "--hardware", "910b1"], 2, "3 or more")
+    expect(base + ["--constants", file("c.json", "{\"sets\":[{\"vendor\":\"x\"}]}")], 1, "c.json",
+           "vendor")
     expect(base + ["--constants", file("d.json", "[1,2")], 1, "d.json")
     expect(base + ["--constants", file("e.json", "{\"sigma_prior\":-1}")], 1, "sigma_prior")
-    expect(base + ["--experts-on", "card", "--hot-experts", "0.5"], 2, "contradiction", "--hot-experts")
+    expect(base + ["--experts-on", "card", "--hot-experts", "0.5"], 2, "contradiction",
+           "--hot-experts")
     zero = '{"sets":[{"engine":"e","device":"d","vendor":"ascend","mode":"tp","constants":{"eta_w":0,"mfu":1}}]}'
     expect(base + ["--constants", file("z.json", zero)], 1, "z.json", "eta_w", "above zero")
-    expect(base + ["--models-file", file("m.csv", "name,attn,layers,hidden\nx,gqa,nine,64\n")], 1, "m.csv line 2", "layers")
-    expect(base + ["--models-file", file("m2.csv", "name,attn,layers,hidden\nx,gqa,0,64\n")], 1, "layers")
-    expect(base + ["--hardware-file", file("h.csv", "name,kind,mem_GiB\nx,gpu,-4\n")], 1, "h.csv line 2", "mem_GiB")
-    expect(["--model", file("config.json", "{\"hidden_size\": 64}"), "--hardware", "h20"], 1, "layers")
-    expect(["--model", file("bad.json", "{\"hidden_size\": \"many\"}"), "--hardware", "h20"], 1, "hidden_size")
+    expect(base + ["--models-file",
+                   file("m.csv", "name,attn,layers,hidden\nx,gqa,nine,64\n")], 1, "m.csv line 2",
+           "layers")
+    expect(
+        base +
+        ["--models-file", file("m2.csv", "name,attn,layers,hidden\nx,gqa,0,64\n")], 1, "layers")
+    expect(base +
+           ["--hardware-file", file("h.csv", "name,kind,mem_GiB\nx,gpu,-4\n")], 1, "h.csv line 2",
+           "mem_GiB")
+    expect(["--model", file("config.json", "{\"hidden_size\": 64}"), "--hardware", "h20"], 1,
+           "layers")
+    expect(
+        ["--model", file("bad.json", "{\"hidden_size\": \"many\"}"), "--hardware", "h20"], 1,
+        "hidden_size")
     expect(["--model", file("x.gguf", b"GGUF\0\0\0\0"), "--hardware", "h20"], 1, "x.gguf")
     bench = file("b.json", "[{\"test\":\"tg64\",\"tps\":0},{},{}]")
     expect(["--this-machine", "--model", "qwen3-30b-a3b", "--bench", bench], 1, "b.json")
@@ -100,7 +120,9 @@ with tempfile.TemporaryDirectory() as d:
     expect(["--this-machine", "--model", "no/such.gguf"], 1, "no/such.gguf")
     expect(["--this-machine", "--model", "qwen3-30b-a3b", "--grid", "huge"], 2, "--grid")
     expect(base + ["--hardware-file", file("h.json", "{}")], 1, "h.json", "list")
-    expect(base + ["--models-file", file("m.json", '[{"name":"x","layers":"nine"}]')], 1, "m.json line 2", "layers")
+    expect(base +
+           ["--models-file", file("m.json", '[{"name":"x","layers":"nine"}]')], 1, "m.json line 2",
+           "layers")
 
 for f in failed:
     print(f)

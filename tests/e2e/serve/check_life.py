@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and limits, capacity, drain, reload, logs, TLS: the server as its owner sees it. Routes without a key (H10), canaries in logs (H15), the sandbox
-(S2 to S4; the calls one by one are in tests/unit/test_os_sandbox.c)."""
+"""Keys and limits, capacity, drain, reload, logs, TLS: the server as its owner sees it. Routes
+without a key (H10), canaries in logs (H15), the sandbox (S2 to S4; the calls one by one are in
+tests/unit/test_os_sandbox.c)."""
 import http.client
 import json
 import os
@@ -19,8 +20,16 @@ import e2e
 
 T = e2e.Tally("serve: life")
 CHAT = "/v1/chat/completions"
-STORY = {"messages": [{"role": "user", "content": "Tell a story CANARY-PROMPT"}], "max_tokens": 1800,
-         "ignore_eos": True, "temperature": 1, "stream": True}
+STORY = {
+    "messages": [{
+        "role": "user",
+        "content": "Tell a story CANARY-PROMPT"
+    }],
+    "max_tokens": 1800,
+    "ignore_eos": True,
+    "temperature": 1,
+    "stream": True
+}
 
 
 def need(name, cond, what=""):
@@ -32,19 +41,25 @@ def bearer(key):
 
 
 def routes():
-    """(method, path) of every route of docs/api.md, which a unit test holds to the table, in the ways that path matching was got round elsewhere."""
+    """(method, path) of every route of docs/api.md, which a unit test holds to the table, in the
+    ways that path matching was got round elsewhere."""
     with open(os.path.join(e2e.ROOT, "docs", "api.md"), encoding="utf-8") as f:
         rows = [ln.split("|")[1] for ln in f if re.match(r"\| `(GET|POST|DELETE) ", ln)]
-    known = [(m, p) for row in rows for ms, p in re.findall(r"`(?:(GET|POST|DELETE) )?(/[^`]*)`", row.replace("`GET` and `DELETE", "`DELETE"))
+    known = [(m, p)
+             for row in rows
+             for ms, p in re.findall(r"`(?:(GET|POST|DELETE) )?(/[^`]*)`",
+                                     row.replace("`GET` and `DELETE", "`DELETE"))
              for m in ([ms] if ms else [])]
     known += [("GET", "/v1/responses/ID"), ("GET", "/nothing")]
     for m, p in known:
         if p in ("/", "/health", "/ready"):
             continue
-        for v in (p, p + "/", "/" + p, p.upper(), p + "?key=sk-b", p + "%00", "/health/.." + p, "/health%2f.." + p, p + ";/health", p + "#/health", p + "/../../health",
+        for v in (p, p + "/", "/" + p, p.upper(), p + "?key=sk-b", p + "%00", "/health/.." + p,
+                  "/health%2f.." + p, p + ";/health", p + "#/health", p + "/../../health",
                   p + "%20", "/./" + p[1:], "/" + p[1:].replace("/", "%2f")):
             yield m, v
-    for v in ("//health", "/health%2f..%2fmetrics", "/Health", "/health/x", "/app.js/", "/ready/../metrics"):
+    for v in ("//health", "/health%2f..%2fmetrics", "/Health", "/health/x", "/app.js/",
+              "/ready/../metrics"):
         yield "GET", v
     for m in ("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "HEAD", "CONNECT", "X"):
         yield m, "/v1/models"
@@ -53,7 +68,8 @@ def routes():
 
 def good(data):
     """An error of OpenAI's form, or of Anthropic's."""
-    return not error_of(data) or json.loads(data).get("type") == "error" and bool(json.loads(data)["error"]["message"])
+    return not error_of(data) or json.loads(data).get("type") == "error" and bool(
+        json.loads(data)["error"]["message"])
 
 
 def keys(tmp):
@@ -63,13 +79,17 @@ def keys(tmp):
                 key_line("ben", "sk-b", "requests=3") + key_line("cleo", "sk-c", "tokens=30") +
                 key_line("dora", "sk-d") + key_line("one", "sk-one", "parallel=1"))
     with Server("--api-key-file", path, "--alias", "tiny", "--metrics", "on") as s:
-        n, heads = 0, [("none", {}), ("wrong", bearer("sk-x")), ("empty", bearer("")), ("hash", bearer(key_line("x", "sk-b").split()[1])),
-                       ("basic", {"Authorization": "Basic c2stYg=="}), ("prefix", bearer("sk-bb"))]
+        n, heads = 0, [("none", {}), ("wrong", bearer("sk-x")), ("empty", bearer("")),
+                       ("hash", bearer(key_line("x", "sk-b").split()[1])),
+                       ("basic", {
+                           "Authorization": "Basic c2stYg=="
+                       }), ("prefix", bearer("sk-bb"))]
         for n, (method, route) in enumerate(routes()):
             plain = route in ("/v1/models", CHAT, "/metrics", "/nothing", "//health")
             for name, head in heads if plain else heads[n % 6:n % 6 + 1]:
                 got, h, data = s.call(method, route, b"{}" if method == "POST" else None, head)
-                need(f"{method} {route} {name}", got == (400 if "#" in route else 401) and (method == "HEAD" or good(data)), (got, data))
+                need(f"{method} {route} {name}", got == (400 if "#" in route else 401)
+                     and (method == "HEAD" or good(data)), (got, data))
         print(f"{n + 1} routes and spellings without a key")
         need("routes without a key: count", n > 150, n)
         need("health is open", s.get("/health")[0] == 200 and s.get("/ready")[0] == 200)
@@ -80,7 +100,10 @@ def keys(tmp):
              1 <= int(got[3][1]["retry-after"]) <= 60, got[3])
         got = [s.call("POST", CHAT, chat(), bearer("sk-c")) for _ in range(3)]
         need("tokens a minute", got[0][0] == 200 and got[2][0] == 429, [g[0] for g in got])
-        got = [s.call("POST", CHAT, dict(chat(max_tokens=1), stream=bool(i % 2)), bearer("sk-one"))[0] for i in range(60)]
+        got = [
+            s.call("POST", CHAT, dict(chat(max_tokens=1), stream=bool(i % 2)), bearer("sk-one"))[0]
+            for i in range(60)
+        ]
         need("one at a time, each when the last was answered", set(got) == {200}, got)
         held = [s.open(STORY, headers=bearer("sk-CANARY-KEY-a")) for _ in range(2)]
         for c in held:
@@ -88,8 +111,10 @@ def keys(tmp):
         need("parallel", s.call("POST", CHAT, chat(), bearer("sk-CANARY-KEY-a"))[0] == 429)
         for c in held:
             c.close()
-        t0 = time.time()  # the server sees the ends of two connections, on a machine that may be busy
-        while (code := s.call("POST", CHAT, chat(), bearer("sk-CANARY-KEY-a"))[0]) == 429 and time.time() - t0 < 5:
+        t0 = time.time(
+        )  # the server sees the ends of two connections, on a machine that may be busy
+        while (code := s.call("POST", CHAT, chat(),
+                              bearer("sk-CANARY-KEY-a"))[0]) == 429 and time.time() - t0 < 5:
             time.sleep(0.02)
         need("parallel again", code == 200, (code, time.time() - t0))
         # reload: a key goes, one comes, a bad file changes nothing
@@ -106,9 +131,12 @@ def keys(tmp):
         s.proc.send_signal(signal.SIGHUP)
         time.sleep(0.3)
         need("bad file keeps keys", s.get("/v1/models", bearer("sk-e"))[0] == 200)
-        for target in (b"/%0d%0a{\"event\":\"forged\"}", b"/\x1b[31mred", b"/%00", b"/CANARY?key=CANARY"):
-            s.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-e\r\n"
-                  b"X-Request-Id: CANARY \x1b[31m\r\nConnection: close\r\n\r\n", timeout=3)
+        for target in (b"/%0d%0a{\"event\":\"forged\"}", b"/\x1b[31mred", b"/%00",
+                       b"/CANARY?key=CANARY"):
+            s.raw(b"GET " + target +
+                  b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-e\r\n"
+                  b"X-Request-Id: CANARY \x1b[31m\r\nConnection: close\r\n\r\n",
+                  timeout=3)
         need("exit", s.stop() == 0)
         log = b"".join(s.log)
         need("no canary in the log", b"CANARY" not in log)
@@ -122,11 +150,23 @@ def keys(tmp):
         s.stop()
     with open(trace) as f:
         events = json.load(f)["traceEvents"]
-    dur = {k: [e["dur"] for e in events if e["name"] == k] for k in ("step", "plan", "compute", "sample")}
+    dur = {
+        k: [e["dur"]
+            for e in events
+            if e["name"] == k]
+        for k in ("step", "plan", "compute", "sample")
+    }
     parts = list(zip(dur["plan"], dur["compute"], dur["sample"]))
-    need("trace: a step's parts add up", len(parts) == len(dur["step"]) > 3 and all(abs(a - sum(b)) < 0.01 for a, b in zip(dur["step"], parts)), dur)
-    need("trace: counters", {"requests", "kv tokens"} <= {e["name"] for e in events if e["ph"] == "C"})
-    code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, "--port", "0", "--api-key-file", path])
+    need(
+        "trace: a step's parts add up",
+        len(parts) == len(dur["step"]) > 3
+        and all(abs(a - sum(b)) < 0.01 for a, b in zip(dur["step"], parts)), dur)
+    need("trace: counters", {"requests", "kv tokens"}
+         <= {e["name"]
+             for e in events
+             if e["ph"] == "C"})
+    code, out, err = e2e.run(
+        [e2e.sluice(), "serve", "-m", DEMO, "--port", "0", "--api-key-file", path])
     T.check("bad key file", e2e.one_line_failure(code, err) or (None if "line 1" in err else err))
 
 
@@ -183,7 +223,8 @@ def drain():
                     out += p
                 need("stream ends well", out.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), out[-80:])
             need("exit 0", s.proc.wait(10) == 0)
-    need("ready is 503 in 100 ms", min(quick) < 0.1 and max(quick) < 2, quick)  # on a busy machine: once
+    need("ready is 503 in 100 ms",
+         min(quick) < 0.1 and max(quick) < 2, quick)  # on a busy machine: once
     with Server("--drain", "0") as s:
         c = s.open(STORY)
         c.recv(16)
@@ -204,7 +245,8 @@ def drain():
         c.recv(16)
         t0 = time.time()
         s.proc.send_signal(signal.SIGINT)
-        need("Ctrl-C ends it at once", s.proc.wait(10) == 130 and time.time() - t0 < 3, (s.proc.returncode, time.time() - t0))
+        need("Ctrl-C ends it at once",
+             s.proc.wait(10) == 130 and time.time() - t0 < 3, (s.proc.returncode, time.time() - t0))
     with Server() as s:  # killed in the middle: clients must see it
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
         c.request("POST", CHAT, json.dumps(STORY))
@@ -220,29 +262,32 @@ def drain():
 
 
 def refuse_to_start(tmp):
-    for name, line in (("plain", "sk-abc\n"), ("long", "x" * 64 + "\n"), ("huge", key_line("a", "sk-a", "requests=99999999999999999999"))):
+    for name, line in (("plain", "sk-abc\n"), ("long", "x" * 64 + "\n"),
+                       ("huge", key_line("a", "sk-a", "requests=99999999999999999999"))):
         with open(os.path.join(tmp, name), "w") as f:
             f.write(line)
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = str(busy.getsockname()[1])
-        for name, args, word in [("port in use", ["--port", port], "in use"),
-                                 ("host", ["--port", "0", "--host", "a b"], "--host"),
-                                 ("foreign address", ["--port", "0", "--host", "203.0.113.7"], "203.0.113.7"),
-                                 ("cert alone", ["--tls-cert", DEMO], "--tls-key"),
-                                 ("bad cert", ["--port", "0", "--tls-cert", __file__, "--tls-key", __file__], "tls"),
-                                 ("no cert", ["--port", "0", "--tls-cert", tmp + "/x", "--tls-key", tmp + "/x"], "/x"),
-                                 ("port", ["--port", "70000"], "--port"),
-                                 ("tool parser", ["--port", "0", "--tool-parser", "hermse"], "hermes"),
-                                 ("reasoning parser", ["--port", "0", "--reasoning-parser", "qwen"], "qwen3"),
-                                 ("empty alias", ["--port", "0", "--alias", ""], "--alias"),
-                                 ("host with scheme", ["--port", "0", "--allow-host", "http://x"], "--allow-host"),
-                                 ("origin", ["--port", "0", "--cors-origin", "example.org"], "--cors-origin"),
-                                 ("plain key", ["--port", "0", "--api-key-file", tmp + "/plain"], "sha256sum"),
-                                 ("long plain key", ["--port", "0", "--api-key-file", tmp + "/long"], "sha256sum"),
-                                 ("huge limit", ["--port", "0", "--api-key-file", tmp + "/huge"], "requests=N"),
-                                 ("keys", ["--port", "0", "--api-key-file", tmp + "/none"], "/none")]:
+        for name, args, word in [
+            ("port in use", ["--port", port], "in use"),
+            ("host", ["--port", "0", "--host", "a b"], "--host"),
+            ("foreign address", ["--port", "0", "--host", "203.0.113.7"], "203.0.113.7"),
+            ("cert alone", ["--tls-cert", DEMO], "--tls-key"),
+            ("bad cert", ["--port", "0", "--tls-cert", __file__, "--tls-key", __file__], "tls"),
+            ("no cert", ["--port", "0", "--tls-cert", tmp + "/x", "--tls-key", tmp + "/x"], "/x"),
+            ("port", ["--port", "70000"], "--port"),
+            ("tool parser", ["--port", "0", "--tool-parser", "hermse"], "hermes"),
+            ("reasoning parser", ["--port", "0", "--reasoning-parser", "qwen"], "qwen3"),
+            ("empty alias", ["--port", "0", "--alias", ""], "--alias"),
+            ("host with scheme", ["--port", "0", "--allow-host", "http://x"], "--allow-host"),
+            ("origin", ["--port", "0", "--cors-origin", "example.org"], "--cors-origin"),
+            ("plain key", ["--port", "0", "--api-key-file", tmp + "/plain"], "sha256sum"),
+            ("long plain key", ["--port", "0", "--api-key-file", tmp + "/long"], "sha256sum"),
+            ("huge limit", ["--port", "0", "--api-key-file", tmp + "/huge"], "requests=N"),
+            ("keys", ["--port", "0", "--api-key-file", tmp + "/none"], "/none")
+        ]:
             code, out, err = e2e.run([e2e.sluice(), "serve", "-m", DEMO, *args])
             T.check(name, e2e.one_line_failure(code, err) or (None if word in err else err))
 
@@ -269,7 +314,8 @@ def sandbox(tmp):
         s.proc.send_signal(signal.SIGHUP)
         time.sleep(0.3)
         limited = s.get("/v1/models", bearer("b"))[0] == 401
-        need("a file outside is not read", limited or not landlock(), "the key of a forbidden file is taken")
+        need("a file outside is not read", limited or not landlock(),
+             "the key of a forbidden file is taken")
         need("old keys stay", not limited or s.get("/v1/models", bearer("a"))[0] == 200)
         need("exit", s.stop() == 0)
 
@@ -294,8 +340,12 @@ def tls(tmp):
     if not shutil.which("openssl"):
         return
     cert, key = tmp + "/cert.pem", tmp + "/key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
-                    "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    subprocess.run([
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+        "-days", "2", "-subj", "/CN=localhost"
+    ],
+                   check=True,
+                   capture_output=True)
     with Server("--tls-cert", cert, "--tls-key", key) as s:
         ctx = ssl.create_default_context(cafile=cert)
         ctx.check_hostname = False

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tenant floods, another asks now and then (row K9): the neighbour keeps its blocks of the prefix cache, its part of the
-running sequences and of the steps, and a place in the queue; its time to the first token, as its client sees it, at most doubles.
+"""One tenant floods, another asks now and then (row K9): the neighbour keeps its blocks of the
+prefix cache, its part of the running sequences and of the steps, and a place in the queue; its time
+to the first token, as its client sees it, at most doubles.
 
 check_tenants.py BUILD [--full] [short|behind|long]: four clients of one key keep long prompts under way, no two alike; one client of another
-key asks behind a pause, a few questions alone and a few beside in turn, so that both meet the same machine. The bar on p99 is --full's. It needs
-a machine that does nothing else (a server that is idle between questions is woken before busy neighbours, one that computes all the time is
-not), so turns in which anything else took a tenth of a core are asked again, both sides of them, for up to five minutes a row. Without --full
-the middle may not be four times as long (it was 300 times before there were shares)."""
+key asks behind a pause, a few questions alone and a few beside in turn, so that both meet the same
+machine. The bar on p99 is --full's. It needs a machine that does nothing else (a server that is
+idle between questions is woken before busy neighbours, one that computes all the time is not), so
+turns in which anything else took a tenth of a core are asked again, both sides of them, for up to
+five minutes a row. Without --full the middle may not be four times as long (it was 300 times before
+there were shares)."""
 import json
 import multiprocessing
 import os
@@ -40,7 +43,8 @@ def p50(v):
 
 
 class Client:
-    """One connection that is kept; ttft() is the time from sending a request to the first token's bytes."""
+    """One connection that is kept; ttft() is the time from sending a request to the first token's
+    bytes."""
 
     def __init__(self, port, key):
         self.port, self.key, self.sock = port, key, None
@@ -63,7 +67,8 @@ class Client:
             got += part
             if first is None and b'"content":"' in got.replace(b'"content":""', b""):
                 first = time.perf_counter() - t0
-            if got.endswith(b"\r\n0\r\n\r\n") or (not got.startswith(b"HTTP/1.1 200") and got.endswith(b"}")):
+            if got.endswith(b"\r\n0\r\n\r\n") or (not got.startswith(b"HTTP/1.1 200")
+                                                  and got.endswith(b"}")):
                 break
         status = int(got[9:12]) if got else 0
         events = [ln[6:] for ln in got.split(b"\n") if ln.startswith(b"data: {")]
@@ -72,14 +77,16 @@ class Client:
 
 
 def flood(port, key, n, seed, on):
-    """n clients in this process, each with one long prompt after another that nobody else has, while on. They stand for other machines: what they
-    compute themselves comes last on this one."""
+    """n clients in this process, each with one long prompt after another that nobody else has,
+    while on. They stand for other machines: what they compute themselves comes last on this one."""
     os.nice(19)
 
     def one(k):
         rng, c = random.Random(f"{seed} {k}"), Client(port, key)
         while on.wait():
-            text = " ".join(rng.choice("red green blue seven eight north south house tree river".split()) for _ in range(FLOOD_WORDS))
+            text = " ".join(
+                rng.choice("red green blue seven eight north south house tree river".split())
+                for _ in range(FLOOD_WORDS))
             try:
                 st = c.ask(chat(text, max_tokens=FLOOD_TOKENS, ignore_eos=True))[0]
             except OSError as e:
@@ -96,10 +103,12 @@ FLOOD_WORDS, FLOOD_TOKENS = 900, 60
 
 
 def neighbour(port, key, n, words, system):
-    """n questions behind one system prompt; [(ms to the first token, cached tokens, prompt tokens)]"""
+    """n questions behind one system prompt; [(ms to the first token, cached tokens, prompt
+    tokens)]"""
     c, out, rng = Client(port, key), [], random.Random()
     for _ in range(n):
-        text = f"{rng.random()} " + " ".join(rng.choice("one two three four five six".split()) for _ in range(words))
+        text = f"{rng.random()} " + " ".join(
+            rng.choice("one two three four five six".split()) for _ in range(words))
         body = chat(text, max_tokens=4, ignore_eos=True)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
@@ -107,7 +116,8 @@ def neighbour(port, key, n, words, system):
         if st != 200 or not first:
             need("the neighbour is served", False, (st, last))
             return out
-        out.append((first * 1000, last["usage"]["prompt_tokens_details"]["cached_tokens"], last["usage"]["prompt_tokens"]))
+        out.append((first * 1000, last["usage"]["prompt_tokens_details"]["cached_tokens"],
+                    last["usage"]["prompt_tokens"]))
         time.sleep(0.01 + 0.03 * rng.random())
     return out
 
@@ -117,7 +127,9 @@ class Flood:
 
     def __init__(self, s, n):
         self.s, self.n, self.on = s, n, multiprocessing.Event()
-        self.proc = multiprocessing.Process(target=flood, args=(s.port, "sk-ben", n, random.random(), self.on), daemon=True)
+        self.proc = multiprocessing.Process(target=flood,
+                                            args=(s.port, "sk-ben", n, random.random(), self.on),
+                                            daemon=True)
         self.proc.start()
 
     def begin(self):
@@ -130,7 +142,8 @@ class Flood:
 
     def end(self):
         self.on.clear()
-        need("the flood went on", self.s.metric("vllm:prompt_tokens_total", ADMIN) > self.tok + 5000)
+        need("the flood went on",
+             self.s.metric("vllm:prompt_tokens_total", ADMIN) > self.tok + 5000)
         self.s.idle_as(ADMIN)
 
     def close(self):
@@ -155,7 +168,8 @@ class Others:
     def now(self):
         with open("/proc/stat") as f:
             busy = [int(x) for x in f.readline().split()[1:9]]
-        return (sum(busy) - busy[3] - busy[4] - sum(cpu_of(p) for p in self.pids)) / os.sysconf("SC_CLK_TCK"), time.time()
+        return (sum(busy) - busy[3] - busy[4] -
+                sum(cpu_of(p) for p in self.pids)) / os.sysconf("SC_CLK_TCK"), time.time()
 
     def begin(self):
         self.was = self.now()
@@ -187,13 +201,15 @@ def turns_of(s, fl, words, system):
         b = neighbour(s.port, "sk-anna", each, words, system)
         fl.end()
         if "-v" in sys.argv:
-            print(f"turn: others {others.cores():.2f}, {time.time() - others.was[1]:.1f} s", flush=True)
+            print(f"turn: others {others.cores():.2f}, {time.time() - others.was[1]:.1f} s",
+                  flush=True)
         if FULL and others.cores() > 0.1:
             again += 1
             continue
         alone += a
         beside += b
-    need("a machine that does nothing else", len(beside) == turns * each, f"{again} turns were disturbed")
+    need("a machine that does nothing else",
+         len(beside) == turns * each, f"{again} turns were disturbed")
     return alone, beside, again
 
 
@@ -208,12 +224,15 @@ def ratio(s, what, words, system, n_flood):
     if not b:
         return
     least = min(x[1] for x in beside)
-    print(f"{what}, {n_flood} floods: prompt {alone[-1][2]}, at least {least} cached beside the flood; first token alone p50 {p50(a):.1f} "
-          f"p99 {p99(a):.1f}, beside p50 {p50(b):.1f} p99 {p99(b):.1f} ms: {p99(b) / p99(a):.2f}x; {again} turns asked again", flush=True)
+    print(
+        f"{what}, {n_flood} floods: prompt {alone[-1][2]}, at least {least} cached beside the flood; first token alone p50 {p50(a):.1f} "
+        f"p99 {p99(a):.1f}, beside p50 {p50(b):.1f} p99 {p99(b):.1f} ms: {p99(b) / p99(a):.2f}x; {again} turns asked again",
+        flush=True)
     if system:
         need(f"{what}: its system prompt stays in the tree", least >= alone[-1][2] - 200, least)
     if FULL:
-        need(f"{what}: p99 of the first token at most doubles", p99(b) <= 2 * p99(a), (p99(a), p99(b)))
+        need(f"{what}: p99 of the first token at most doubles",
+             p99(b) <= 2 * p99(a), (p99(a), p99(b)))
     else:
         need(f"{what}: the flood is not in the way", p50(b) <= 4 * p50(a), (p50(a), p50(b)))
 
@@ -222,7 +241,9 @@ def crowd(s):
     """The flooder fills the queue: it is refused, the neighbour is not."""
     socks = []
     for i in range(60):
-        socks.append(s.open(dict(chat(f"{i}"), max_tokens=1500, ignore_eos=True, stream=True), headers={"Authorization": "Bearer sk-ben"}))
+        socks.append(
+            s.open(dict(chat(f"{i}"), max_tokens=1500, ignore_eos=True, stream=True),
+                   headers={"Authorization": "Bearer sk-ben"}))
     time.sleep(0.3)
     codes = []
     for c in socks:
@@ -232,7 +253,8 @@ def crowd(s):
         except BlockingIOError:
             codes.append(b"wait")
     need("a flooder is refused", b"429" in codes, codes)
-    need("the neighbour finds a place", all(x[0] < 20000 for x in neighbour(s.port, "sk-anna", 10, 20, None)))
+    need("the neighbour finds a place",
+         all(x[0] < 20000 for x in neighbour(s.port, "sk-anna", 10, 20, None)))
     for c in socks:
         c.close()
     s.idle_as(ADMIN)
@@ -244,9 +266,11 @@ def main():
         path = os.path.join(tmp, "keys")
         with open(path, "w") as f:
             f.write("".join(key_line(k, f"sk-{k}") for k in ("anna", "ben")))
-        with Shared("--api-key-file", path, "--kv-tokens", "8192", "--ctx", "2048", "--max-batch", "8", "--max-queue", "32") as s:
+        with Shared("--api-key-file", path, "--kv-tokens", "8192", "--ctx", "2048", "--max-batch",
+                    "8", "--max-queue", "32") as s:
             neighbour(s.port, "sk-anna", 5, 60, system)
-            for row in (("a short question", 30, None, 4), ("behind a system prompt", 60, system, 4), ("a long question", 400, None, 4)):
+            for row in (("a short question", 30, None, 4), ("behind a system prompt", 60, system,
+                                                            4), ("a long question", 400, None, 4)):
                 if not ONLY or set(ONLY) & set(row[0].split()):
                     ratio(s, *row)
             crowd(s)
