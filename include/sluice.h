@@ -268,8 +268,8 @@ typedef struct sl_engine_opts {
     int no_reuse; /* 1 = no prefix cache: never start from the KV that another request left
                      (measurements) */
     int no_hugepages;
-    const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL = the
-                           environment's SL_DEVICE, or the CPU */
+    const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =
+                           the environment's SL_DEVICE, or the CPU */
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;

@@ -125,8 +125,8 @@ static void print_text(const struct report *r)
     printf("devices     ");
     for (int i = 0; dev_name(i); i++)
         printf(" %s%s", dev_name(i), strcmp(dev_name(i), r->dev.name) ? "" : " (in use)");
-    printf("\ngpus         none used in this version\nlimits       memlock %s, open files %s\n", lock,
-           files);
+    printf("\ngpus         none used in this version\nlimits       memlock %s, open files %s\n",
+           lock, files);
     for (int i = 0; i < r->n_advice; i++)
         printf("advice       %s\n", r->advice[i]);
     if (r->n_advice == 0) printf("advice       none: all is as it should be\n");

@@ -81,10 +81,10 @@ struct io_model {
     const struct io_scheme
         *scheme;       /* HF: how quantised weights are stored; NULL = they are plain */
     sl_err scheme_err; /* why io_weight refuses, where scheme is NULL and quant_method is not */
-    const char *quant_method;   /* HF: of the configuration; NULL = none */
-    const struct json *quant;   /* HF: quantization_config, or the file that stands for it */
-    const char *quant_file;     /* where that is, for messages */
-    void *quant_own;            /* what the scheme's prepare keeps, in the arena */
+    const char *quant_method; /* HF: of the configuration; NULL = none */
+    const struct json *quant; /* HF: quantization_config, or the file that stands for it */
+    const char *quant_file;   /* where that is, for messages */
+    void *quant_own;          /* what the scheme's prepare keeps, in the arena */
     void (*quant_close)(void *own);
     int block_rows, block_cols; /* HF fp8; 0 = one scale for all of a tensor, or for each row */
     const char *scale_tail;     /* HF fp8: what follows a weight's name in that of its scales */
@@ -101,34 +101,43 @@ struct io_want {
 };
 struct io_scheme {
     const char *method; /* quantization_config.quant_method */
-    /* Check the configuration. NULL: known by name, not read. UNSUPPORTED is told when a weight is asked for. */
+    /* Check the configuration. NULL: known by name, not read. UNSUPPORTED is told when a weight is
+     * asked for. */
     sl_status (*prepare)(io_model *m, sl_err *err);
     /* Fill *out where the matrix is quantised, and say so in *done; else leave it. */
     sl_status (*read)(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 };
 /* quant.c: what the readers share. Every function that returns a status names the tensor. */
-const struct tensor *io_part_of(const struct io_want *q, const char *part); /* MODULE.part; NULL = none */
-sl_status io_need(const struct io_want *q, const char *part, const struct tensor **out, sl_err *err) BASE_MUST_USE;
+const struct tensor *io_part_of(const struct io_want *q,
+                                const char *part); /* MODULE.part; NULL = none */
+sl_status io_need(const struct io_want *q, const char *part, const struct tensor **out,
+                  sl_err *err) BASE_MUST_USE;
 /* FORMAT unless the shape of t is [d0, d1] (d1 < 0: [d0]). */
 sl_status io_want_shape(const struct io_want *q, const struct tensor *t, int64_t d0, int64_t d1,
                         sl_err *err) BASE_MUST_USE;
 /* FORMAT unless t is of that type. */
-sl_status io_want_type(const struct io_want *q, const struct tensor *t, enum tensor_dtype type, sl_err *err) BASE_MUST_USE;
-/* A GROUP weight of codes t: no zero points or scales yet. shape: rows, columns, columns of a group (<= 0: all); FORMAT where they do not
- * divide. */
-sl_status io_group_init(const struct io_want *q, const struct tensor *t, enum weight_codes codes, const int64_t shape[3],
-                        struct weight *w, sl_err *err) BASE_MUST_USE;
-/* Its scales: t is [rows, groups] in F32, F16 or BF16 ([rows] and, for all rows together, one value are fine too where there is one group). */
-sl_status io_group_scale(const struct io_want *q, const struct tensor *t, const struct weight *w, struct weight_scale *out,
-                         sl_err *err) BASE_MUST_USE;
+sl_status io_want_type(const struct io_want *q, const struct tensor *t, enum tensor_dtype type,
+                       sl_err *err) BASE_MUST_USE;
+/* A GROUP weight of codes t: no zero points or scales yet. shape: rows, columns, columns of a group
+ * (<= 0: all); FORMAT where they do not divide. */
+sl_status io_group_init(const struct io_want *q, const struct tensor *t, enum weight_codes codes,
+                        const int64_t shape[3], struct weight *w, sl_err *err) BASE_MUST_USE;
+/* Its scales: t is [rows, groups] in F32, F16 or BF16 ([rows] and, for all rows together, one value
+ * are fine too where there is one group). */
+sl_status io_group_scale(const struct io_want *q, const struct tensor *t, const struct weight *w,
+                         struct weight_scale *out, sl_err *err) BASE_MUST_USE;
 /* Its order of columns: t is i32 [cols]; kept only where it is not k / size. */
-sl_status io_group_order(const struct io_want *q, const struct tensor *t, struct weight *w, sl_err *err) BASE_MUST_USE;
-/* An F8_E4M3 weight with its scales in f32: of blocks (rows, cols > 0), else of each row or of all. */
-sl_status io_f8_weight(const struct io_want *q, const struct tensor *scale, int rows, int cols, struct weight *w, sl_err *err) BASE_MUST_USE;
+sl_status io_group_order(const struct io_want *q, const struct tensor *t, struct weight *w,
+                         sl_err *err) BASE_MUST_USE;
+/* An F8_E4M3 weight with its scales in f32: of blocks (rows, cols > 0), else of each row or of
+ * all. */
+sl_status io_f8_weight(const struct io_want *q, const struct tensor *scale, int rows, int cols,
+                       struct weight *w, sl_err *err) BASE_MUST_USE;
 /* Every tensor MODULE.weight<suffix> of an F8_E4M3 weight as f32 in m->scale. */
 sl_status io_f8_scales(io_model *m, const char *suffix, sl_err *err) BASE_MUST_USE;
 /* A member of the configuration, with UNSUPPORTED where it is not what is read. */
-sl_status io_quant_int(const io_model *m, const struct json *o, const char *key, int64_t def, int64_t *out, sl_err *err) BASE_MUST_USE;
+sl_status io_quant_int(const io_model *m, const struct json *o, const char *key, int64_t def,
+                       int64_t *out, sl_err *err) BASE_MUST_USE;
 bool io_ends_with(const char *s, const char *tail);
 
 sl_status io_awq_prepare(io_model *m, sl_err *err);
@@ -143,7 +152,8 @@ sl_status io_modelopt_prepare(io_model *m, sl_err *err);
 sl_status io_modelopt_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_ascend_prepare(io_model *m, sl_err *err);
 sl_status io_ascend_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
-sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float *out, bool *any, sl_err *err);
+sl_status io_ascend_bias(const struct io_want *q, const struct weight *w, float *out, bool *any,
+                         sl_err *err);
 sl_status io_mxfp4_prepare(io_model *m, sl_err *err);
 sl_status io_mxfp4_read(const struct io_want *q, struct weight *out, bool *done, sl_err *err);
 sl_status io_fp8_prepare(io_model *m, sl_err *err);
@@ -229,7 +239,8 @@ sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n,
 sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err) BASE_MUST_USE;
 /* weight.c: choose m->scheme from config.json. */
 sl_status io_scheme_choose(io_model *m, sl_err *err) BASE_MUST_USE;
-/* config.json's quantization_config, or compression_config, as compressed-tensors called it once; NULL = none. */
+/* config.json's quantization_config, or compression_config, as compressed-tensors called it once;
+ * NULL = none. */
 const struct json *io_quant_config(const io_model *m);
 
 #endif

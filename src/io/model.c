@@ -279,11 +279,13 @@ const struct tensor *io_findf(const io_model *m, const char *fmt, ...)
     return n < 0 || n >= (int)sizeof name ? NULL : io_find(m, name);
 }
 
-static void drop(const io_model *m, const void *p, uint64_t n, void (*how)(const struct os_map *, uint64_t, uint64_t))
+static void drop(const io_model *m, const void *p, uint64_t n,
+                 void (*how)(const struct os_map *, uint64_t, uint64_t))
 {
     for (int i = 0; i < m->n_file; i++) {
         const struct os_map *map = &m->file[i].map;
-        uint64_t at = (uint64_t)((uintptr_t)p - (uintptr_t)map->data); /* wraps far up when p lies before */
+        uint64_t at =
+            (uint64_t)((uintptr_t)p - (uintptr_t)map->data); /* wraps far up when p lies before */
         if (m->file[i].borrowed || at >= map->size) continue;
         how(map, at, BASE_MIN(n, map->size - at));
         return;
@@ -317,7 +319,8 @@ int io_n_stamp(const io_model *m)
     return m->n_file + (m->config != NULL) + has_quant_file(m);
 }
 
-sl_status io_stamp_now(const io_model *m, int i, char *path, size_t n, struct io_stamp *out, sl_err *err)
+sl_status io_stamp_now(const io_model *m, int i, char *path, size_t n, struct io_stamp *out,
+                       sl_err *err)
 {
     char other[4096];
     bool quant = has_quant_file(m) && i == io_n_stamp(m) - 1;

@@ -201,7 +201,8 @@ static sl_status put_texts(const io_model *src, struct str *s, sl_err *err)
     return st;
 }
 
-sl_status io_pack_out_vector(io_pack_out *o, const char *name, const float *p, int64_t n, sl_err *err)
+sl_status io_pack_out_vector(io_pack_out *o, const char *name, const float *p, int64_t n,
+                             sl_err *err)
 {
     put_name(&o->vectors, name);
     put_name(&o->vectors, tensor_dtype(TENSOR_F32)->text);

@@ -295,7 +295,8 @@ static sl_status read_shape(const struct io_want *q, const struct tensor *t, int
                    (long long)t->shape[0], (long long)t->shape[1]);
 }
 
-/* Old files have zero points of symmetric weights too: all zero, or 2^(bits-1) where they are packed. */
+/* Old files have zero points of symmetric weights too: all zero, or 2^(bits-1) where they are
+ * packed. */
 static sl_status want_none(const struct io_want *q, const struct ct_group *g, sl_err *err)
 {
     const struct tensor *z = io_part_of(q, "weight_zero_point");

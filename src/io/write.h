@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing model files, tensor after tensor: what is held in memory is the header and one buffer. The file appears under its name when it
- * is whole (os_out). GGUF 3, or one safetensors file.
+/* Writing model files, tensor after tensor: what is held in memory is the header and one buffer.
+ * The file appears under its name when it is whole (os_out). GGUF 3, or one safetensors file.
  *
- * Order of calls: open, metadata and tensor declarations, begin, write (the bytes of the tensors in the order of their declaration, in
- * pieces of any size), commit. Errors of the metadata and tensor calls come out of begin. abort is legal at any time and frees; so is
- * commit, whether it succeeds or not. Errors: IO (file, reason), NOMEM, REQUEST (what was declared can not be written). Threads: one. */
+ * Order of calls: open, metadata and tensor declarations, begin, write (the bytes of the tensors in
+ * the order of their declaration, in pieces of any size), commit. Errors of the metadata and tensor
+ * calls come out of begin. abort is legal at any time and frees; so is commit, whether it succeeds
+ * or not. Errors: IO (file, reason), NOMEM, REQUEST (what was declared can not be written).
+ * Threads: one. */
 #ifndef IO_WRITE_H
 #define IO_WRITE_H
 
@@ -30,7 +32,8 @@ void io_out_elem_f32(io_out *o, float v);
 void io_out_copy(io_out *o, const io_model *m, int i_meta);
 
 /* Declare the next tensor; shape row-major. The type must be one of the file's kind. */
-void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim, const int64_t *shape);
+void io_out_tensor(io_out *o, const char *name, enum tensor_dtype type, int n_dim,
+                   const int64_t *shape);
 
 /* Every name that was declared so far, in order. */
 void io_out_each_name(const io_out *o, void (*fn)(void *user, const char *name), void *user);

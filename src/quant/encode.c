@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an item to bytes: GGUF's types in chunks of rows as they come; a folder's schemes whole, since their parts lie behind each other. Rows are shared
- * out to the team; what is written and the error that is told do not depend on its size. */
+/* From an item to bytes: GGUF's types in chunks of rows as they come; a folder's schemes whole,
+ * since their parts lie behind each other. Rows are shared out to the team; what is written and the
+ * error that is told do not depend on its size. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,10 @@ static int parts_of(const struct quant_plan *p, const struct quant_item *it, str
         out[2] = (struct part){"scales", P_SCALE, TENSOR_F16, 2, {K / g, N}};
         return 3;
     case QUANT_FP8:
-        out[0] = (struct part){p->ct ? "weight_scale" : "weight_scale_inv", P_SCALE, TENSOR_F32, 2,
+        out[0] = (struct part){p->ct ? "weight_scale" : "weight_scale_inv",
+                               P_SCALE,
+                               TENSOR_F32,
+                               2,
                                {(N + 127) / 128, (K + 127) / 128}};
         out[1] = (struct part){"weight", P_CODES, TENSOR_F8_E4M3, 2, {N, K}};
         return 2;
@@ -59,13 +63,16 @@ static int parts_of(const struct quant_plan *p, const struct quant_item *it, str
 static uint64_t part_bytes(const struct part *s)
 {
     uint64_t n = 0;
-    return tensor_bytes(s->type, (uint64_t)(s->shape[0] * (s->n_dim > 1 ? s->shape[1] : 1)), &n) ? n : 0;
+    return tensor_bytes(s->type, (uint64_t)(s->shape[0] * (s->n_dim > 1 ? s->shape[1] : 1)), &n)
+               ? n
+               : 0;
 }
 
 /* Stored as one plain tensor of it->store? */
 static bool is_plain(const struct quant_plan *p, const struct quant_item *it)
 {
-    return p->to == IO_GGUF || it->type == QUANT_AS_IS || it->type == QUANT_F32 || it->type == QUANT_F16 || it->type == QUANT_BF16;
+    return p->to == IO_GGUF || it->type == QUANT_AS_IS || it->type == QUANT_F32 ||
+           it->type == QUANT_F16 || it->type == QUANT_BF16;
 }
 
 /* "X.weight" with another suffix. */
@@ -91,7 +98,8 @@ void quant_declare_first(const struct quant_plan *p, struct quant_item *it, io_o
     it->shape_sidecar = true;
 }
 
-sl_status quant_write_first(const struct quant_plan *p, const struct quant_item *it, io_out *out, sl_err *err)
+sl_status quant_write_first(const struct quant_plan *p, const struct quant_item *it, io_out *out,
+                            sl_err *err)
 {
     (void)p;
     int64_t shape[2] = {it->rows, it->cols};
@@ -121,9 +129,11 @@ uint64_t quant_item_bytes(const struct quant_plan *p, const struct quant_item *i
     struct part s[MAX_PART];
     uint64_t n = 0, count = (uint64_t)(it->rows * it->cols);
     if (it->from == QUANT_RAW) return (uint64_t)it->bytes_from;
-    if (is_plain(p, it)) return tensor_bytes(it->store, count, &n) ? n + 4 * (uint64_t)n_outer(p, it) : 0;
+    if (is_plain(p, it))
+        return tensor_bytes(it->store, count, &n) ? n + 4 * (uint64_t)n_outer(p, it) : 0;
     int k = parts_of(p, it, s);
-    for (int i = 0; i < k; i++) n += part_bytes(&s[i]);
+    for (int i = 0; i < k; i++)
+        n += part_bytes(&s[i]);
     return n;
 }
 
@@ -139,13 +149,13 @@ struct job {
     const struct quant_plan *p;
     const struct quant_item *it;
     struct quant_rows *src;
-    int unit;          /* rows that are worked on together */
-    int64_t row0, n;   /* rows [row0, row0 + n) */
-    uint8_t *out;      /* plain types: rows from row0; else the whole of the parts */
+    int unit;        /* rows that are worked on together */
+    int64_t row0, n; /* rows [row0, row0 + n) */
+    uint8_t *out;    /* plain types: rows from row0; else the whole of the parts */
     uint64_t row_bytes;
     struct part part[MAX_PART];
     uint8_t *part_at[MAX_PART]; /* by enum what */
-    float *mul;        /* [n_mul] NVFP4: second scale of each part of the rows */
+    float *mul;                 /* [n_mul] NVFP4: second scale of each part of the rows */
     int n_mul;
     double *err2, *ref2; /* [n] of the rows */
     float *amax;         /* [rows] first pass */
@@ -166,7 +176,8 @@ static void region(void *arg, int worker, int n_w)
         }
 }
 
-static void run(struct job *j, par_team *team, void (*fn)(const struct job *, struct scratch *, int64_t, int))
+static void run(struct job *j, par_team *team,
+                void (*fn)(const struct job *, struct scratch *, int64_t, int))
 {
     j->fn = fn;
     atomic_store(&j->next->next, 0);
@@ -190,7 +201,8 @@ static void row_amax(const struct job *j, struct scratch *s, int64_t row, int n)
     float amax = 0.0f;
     (void)n;
     quant_rows_get(j->src, row, s->x);
-    for (int64_t k = 0; k < j->it->cols; k++) amax = fmaxf(amax, fabsf(s->x[k]));
+    for (int64_t k = 0; k < j->it->cols; k++)
+        amax = fmaxf(amax, fabsf(s->x[k]));
     j->amax[row] = amax;
 }
 
@@ -206,10 +218,13 @@ static void plain_row(const struct job *j, struct scratch *s, int64_t row, int n
     float mul = mul_of(j, row);
     (void)n;
     quant_rows_get(j->src, row, s->x);
-    for (int64_t k = 0; j->n_mul && k < it->cols; k++) s->deq[k] = s->x[k] / mul;
-    quant_round_gguf(it->store, j->n_mul ? s->deq : s->x, quant_rows_weight(j->src, row), it->cols, !j->p->o->plain, dst);
+    for (int64_t k = 0; j->n_mul && k < it->cols; k++)
+        s->deq[k] = s->x[k] / mul;
+    quant_round_gguf(it->store, j->n_mul ? s->deq : s->x, quant_rows_weight(j->src, row), it->cols,
+                     !j->p->o->plain, dst);
     tensor_dequant(it->store, dst, it->cols, s->deq);
-    for (int64_t k = 0; j->n_mul && k < it->cols; k++) s->deq[k] *= mul;
+    for (int64_t k = 0; j->n_mul && k < it->cols; k++)
+        s->deq[k] *= mul;
     measure(j, row, s->x, s->deq);
 }
 
@@ -231,7 +246,8 @@ static void channel_row(const struct job *j, struct scratch *s, int64_t row, int
         memcpy(j->part_at[P_CODES] + row * K, s->q, (size_t)K);
     } else {
         uint8_t *dst = j->part_at[P_CODES] + row * K / 2;
-        for (int64_t k = 0; k < K; k += 2) dst[k / 2] = (uint8_t)((s->q[k] + 8) | (s->q[k + 1] + 8) << 4);
+        for (int64_t k = 0; k < K; k += 2)
+            dst[k / 2] = (uint8_t)((s->q[k] + 8) | (s->q[k + 1] + 8) << 4);
     }
     measure(j, row, s->x, s->deq);
 }
@@ -243,9 +259,11 @@ static void fp4_row(const struct job *j, struct scratch *s, int64_t row, int n)
     uint8_t *dst = j->part_at[P_CODES] + row * K / 2;
     (void)n;
     quant_rows_get(j->src, row, s->x);
-    quant_round_fp4(j->it->type, s->x, quant_rows_weight(j->src, row), K, mul_of(j, row), !j->p->o->plain, &c);
+    quant_round_fp4(j->it->type, s->x, quant_rows_weight(j->src, row), K, mul_of(j, row),
+                    !j->p->o->plain, &c);
     memcpy(j->part_at[P_SCALE] + row * n_scale, s->z, (size_t)n_scale);
-    for (int64_t k = 0; k < K; k += 2) dst[k / 2] = (uint8_t)(s->q[k] | s->q[k + 1] << 4);
+    for (int64_t k = 0; k < K; k += 2)
+        dst[k / 2] = (uint8_t)(s->q[k] | s->q[k + 1] << 4);
     measure(j, row, s->x, s->deq);
 }
 
@@ -254,13 +272,16 @@ static void awq_rows(const struct job *j, struct scratch *s, int64_t row, int n)
 {
     static const int nibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     int64_t K = j->it->cols, N = j->it->rows, g = j->p->group, ld = N / 8, col = row / 8;
-    uint8_t *words = j->part_at[P_CODES], *zeros = j->part_at[P_ZERO], *scales = j->part_at[P_SCALE];
+    uint8_t *words = j->part_at[P_CODES], *zeros = j->part_at[P_ZERO],
+            *scales = j->part_at[P_SCALE];
     for (int r = 0; r < n; r++) {
         struct quant_codes c = {s->q, s->scale, s->z, s->deq};
         int at = nibble[r] / 2, up = nibble[r] % 2 * 4;
         quant_rows_get(j->src, row + r, s->x);
-        quant_round_int(QUANT_AWQ, s->x, quant_rows_weight(j->src, row + r), K, (int)g, !j->p->o->plain, &c);
-        for (int64_t k = 0; k < K; k++) words[4 * (k * ld + col) + at] |= (uint8_t)(s->q[k] << up);
+        quant_round_int(QUANT_AWQ, s->x, quant_rows_weight(j->src, row + r), K, (int)g,
+                        !j->p->o->plain, &c);
+        for (int64_t k = 0; k < K; k++)
+            words[4 * (k * ld + col) + at] |= (uint8_t)(s->q[k] << up);
         for (int64_t k = 0; k < K / g; k++) {
             uint16_t h = fp_f32_to_f16(s->scale[k]);
             zeros[4 * (k * ld + col) + at] |= (uint8_t)(s->z[k] << up);
@@ -275,12 +296,14 @@ static void fp8_rows(const struct job *j, struct scratch *s, int64_t row, int n)
 {
     int64_t K = j->it->cols, n_scale = (K + 127) / 128;
     uint8_t *codes = j->part_at[P_CODES] + row * K;
-    for (int r = 0; r < n; r++) quant_rows_get(j->src, row + r, s->x + r * K);
+    for (int r = 0; r < n; r++)
+        quant_rows_get(j->src, row + r, s->x + r * K);
     for (int64_t b = 0; b < n_scale; b++) {
         int64_t end = BASE_MIN(K, 128 * b + 128);
         float amax = 0.0f;
         for (int r = 0; r < n; r++)
-            for (int64_t k = 128 * b; k < end; k++) amax = fmaxf(amax, fabsf(s->x[r * K + k]));
+            for (int64_t k = 128 * b; k < end; k++)
+                amax = fmaxf(amax, fabsf(s->x[r * K + k]));
         float d = amax > 0.0f ? amax / 448.0f : 1.0f;
         memcpy(j->part_at[P_SCALE] + 4 * (row / 128 * n_scale + b), &d, 4);
         for (int r = 0; r < n; r++)
@@ -290,7 +313,8 @@ static void fp8_rows(const struct job *j, struct scratch *s, int64_t row, int n)
                 s->deq[r * K + k] = fp_e4m3_to_f32(c) * d;
             }
     }
-    for (int r = 0; r < n; r++) measure(j, row + r, s->x + r * K, s->deq + r * K);
+    for (int r = 0; r < n; r++)
+        measure(j, row + r, s->x + r * K, s->deq + r * K);
 }
 
 /* ---- buffers ---- */
@@ -334,19 +358,27 @@ static sl_status add_errors(const struct job *j, struct quant_error *e, sl_err *
         e->err2 += j->err2[i];
         e->ref2 += j->ref2[i];
         if (!isfinite(j->ref2[i]))
-            return SL_FAIL(err, FORMAT, "%s: tensor %.80s: row %lld has a weight that is no finite number", io_path(j->p->src), j->it->src,
-                           (long long)(j->row0 + i));
+            return SL_FAIL(err, FORMAT,
+                           "%s: tensor %.80s: row %lld has a weight that is no finite number",
+                           io_path(j->p->src), j->it->src, (long long)(j->row0 + i));
     }
     return SL_OK;
 }
 
-/* llama.cpp loads X.scale of these matrices, but its graphs of these architectures multiply by none. */
+/* llama.cpp loads X.scale of these matrices, but its graphs of these architectures multiply by
+ * none. */
 static bool scale_unheard(const struct quant_plan *p, const struct quant_item *it)
 {
     bool mla = p->has_cfg && p->cfg.kv_lora;
-    if (p->to != IO_GGUF || !p->has_cfg || (!mla && strcmp(p->cfg.arch, "qwen2") != 0)) return false;
+    if (p->to != IO_GGUF || !p->has_cfg || (!mla && strcmp(p->cfg.arch, "qwen2") != 0))
+        return false;
     switch (it->id.role) {
-    case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
+    case ROLE_GATE:
+    case ROLE_UP:
+    case ROLE_DOWN:
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
+    case ROLE_DOWN_SHEXP:
     case ROLE_GATE_EXPS:
     case ROLE_UP_EXPS:
     case ROLE_GATE_UP_EXPS:
@@ -359,8 +391,9 @@ static bool scale_unheard(const struct quant_plan *p, const struct quant_item *i
     }
 }
 
-/* NVFP4's second scale, of a matrix whose largest magnitude is amax: that becomes 6 * 448. Where it would not be heeded it is 1, as long as
- * scales of blocks alone, whose least is 2^-9, can hold the matrix. */
+/* NVFP4's second scale, of a matrix whose largest magnitude is amax: that becomes 6 * 448. Where it
+ * would not be heeded it is 1, as long as scales of blocks alone, whose least is 2^-9, can hold the
+ * matrix. */
 static float second_scale(const struct job *j, float amax)
 {
     if (amax >= 6.0f * 0x1p-8f && amax <= NVFP4_TOP && scale_unheard(j->p, j->it)) return 1.0f;
@@ -368,22 +401,35 @@ static float second_scale(const struct job *j, float amax)
     return j->p->to == IO_HF ? 1.0f / (1.0f / mul) : mul; /* a folder holds the reciprocal */
 }
 
-/* Engines multiply q, k and v as one matrix, as well as gate and up, and q_a and kv_a: in a folder these have one second scale, as the format's own
- * tools give them. 0: alone. */
+/* Engines multiply q, k and v as one matrix, as well as gate and up, and q_a and kv_a: in a folder
+ * these have one second scale, as the format's own tools give them. 0: alone. */
 static int joined(const struct quant_item *it)
 {
     switch (it->id.role) {
-    case ROLE_Q: case ROLE_K: case ROLE_V: return 1;
-    case ROLE_Q_A: case ROLE_KV_A: return 2;
-    case ROLE_GATE: case ROLE_UP: return 3;
-    case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: return 4;
-    case ROLE_GATE_EXPS: case ROLE_UP_EXPS: return 5;
-    default: return 0;
+    case ROLE_Q:
+    case ROLE_K:
+    case ROLE_V:
+        return 1;
+    case ROLE_Q_A:
+    case ROLE_KV_A:
+        return 2;
+    case ROLE_GATE:
+    case ROLE_UP:
+        return 3;
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
+        return 4;
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+        return 5;
+    default:
+        return 0;
     }
 }
 
 /* The largest magnitude of another item than the job's. */
-static sl_status amax_of(const struct quant_plan *p, const struct quant_item *it, par_team *team, float *out, sl_err *err)
+static sl_status amax_of(const struct quant_plan *p, const struct quant_item *it, par_team *team,
+                         float *out, sl_err *err)
 {
     struct quant_rows src;
     struct arena a;
@@ -395,7 +441,8 @@ static sl_status amax_of(const struct quant_plan *p, const struct quant_item *it
     if (!st) st = mem_arena_array(&a, (size_t)it->rows, sizeof(float), &v, err);
     j.amax = v;
     if (!st) run(&j, team, row_amax);
-    for (int64_t r = 0; !st && r < it->rows; r++) *out = fmaxf(*out, j.amax[r]);
+    for (int64_t r = 0; !st && r < it->rows; r++)
+        *out = fmaxf(*out, j.amax[r]);
     mem_arena_fini(&a);
     quant_rows_close(&src);
     return st;
@@ -406,8 +453,11 @@ static sl_status joined_amax(const struct job *j, par_team *team, float *amax, s
     int set = joined(j->it);
     for (int i = 0; set && i < j->p->n_item; i++) {
         const struct quant_item *o = &j->p->item[i];
-        if (o == j->it || o->id.layer != j->it->id.layer || o->id.expert != j->it->id.expert || joined(o) != set) continue;
-        if (o->type == QUANT_NVFP4 && strcmp(o->id.suffix, "weight") == 0) SL_TRY(amax_of(j->p, o, team, amax, err));
+        if (o == j->it || o->id.layer != j->it->id.layer || o->id.expert != j->it->id.expert ||
+            joined(o) != set)
+            continue;
+        if (o->type == QUANT_NVFP4 && strcmp(o->id.suffix, "weight") == 0)
+            SL_TRY(amax_of(j->p, o, team, amax, err));
     }
     return SL_OK;
 }
@@ -428,7 +478,8 @@ static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena
     j->unit = unit;
     for (int m = 0; m < n_mul; m++) {
         float amax = 0.0f;
-        for (int64_t r = m * per; r < (m + 1) * per; r++) amax = fmaxf(amax, j->amax[r]);
+        for (int64_t r = m * per; r < (m + 1) * per; r++)
+            amax = fmaxf(amax, j->amax[r]);
         if (j->p->to == IO_HF) SL_TRY(joined_amax(j, team, &amax, err));
         j->mul[m] = second_scale(j, amax);
     }
@@ -436,14 +487,17 @@ static sl_status find_mul(struct job *j, par_team *team, int n_mul, struct arena
     return SL_OK;
 }
 
-static sl_status encode_plain(struct job *j, par_team *team, io_out *out, struct arena *a, struct quant_error *e, sl_err *err)
+static sl_status encode_plain(struct job *j, par_team *team, io_out *out, struct arena *a,
+                              struct quant_error *e, sl_err *err)
 {
     const struct quant_item *it = j->it;
     void *p = NULL;
     int outer = n_outer(j->p, it);
-    if (!tensor_bytes(it->store, (uint64_t)it->cols, &j->row_bytes)) return SL_FAIL(err, FORMAT, "%s: rows too long", it->name);
+    if (!tensor_bytes(it->store, (uint64_t)it->cols, &j->row_bytes))
+        return SL_FAIL(err, FORMAT, "%s: rows too long", it->name);
     if (outer) SL_TRY(find_mul(j, team, outer, a, err));
-    int64_t chunk = BASE_MIN(it->rows, BASE_MAX(1, CHUNK_BYTES / (int64_t)BASE_MAX(j->row_bytes, 1)));
+    int64_t chunk =
+        BASE_MIN(it->rows, BASE_MAX(1, CHUNK_BYTES / (int64_t)BASE_MAX(j->row_bytes, 1)));
     SL_TRY(mem_arena_array(a, (size_t)chunk, (size_t)j->row_bytes, &p, err));
     j->out = p;
     SL_TRY(rows_of(j, chunk, a, err));
@@ -457,14 +511,16 @@ static sl_status encode_plain(struct job *j, par_team *team, io_out *out, struct
     return outer ? io_out_write(out, j->mul, 4 * (uint64_t)outer, err) : SL_OK;
 }
 
-static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct arena *a, struct quant_error *e, sl_err *err)
+static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct arena *a,
+                              struct quant_error *e, sl_err *err)
 {
     const struct quant_item *it = j->it;
     void *p = NULL;
     int n_part = parts_of(j->p, it, j->part);
     uint64_t total = 0;
     float global = 1.0f;
-    for (int i = 0; i < n_part; i++) total += part_bytes(&j->part[i]);
+    for (int i = 0; i < n_part; i++)
+        total += part_bytes(&j->part[i]);
     if (it->type == QUANT_NVFP4) SL_TRY(find_mul(j, team, 1, a, err));
     SL_TRY(mem_arena_alloc(a, total, &p, err));
     j->out = p;
@@ -475,8 +531,11 @@ static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct
     SL_TRY(rows_of(j, it->rows, a, err));
     j->row0 = 0;
     j->n = it->rows;
-    run(j, team, it->type == QUANT_AWQ ? awq_rows : it->type == QUANT_FP8 ? fp8_rows
-                 : it->type == QUANT_INT8 || it->type == QUANT_INT4 ? channel_row : fp4_row);
+    run(j, team,
+        it->type == QUANT_AWQ                              ? awq_rows
+        : it->type == QUANT_FP8                            ? fp8_rows
+        : it->type == QUANT_INT8 || it->type == QUANT_INT4 ? channel_row
+                                                           : fp4_row);
     SL_TRY(add_errors(j, e, err));
     if (it->type == QUANT_NVFP4) {
         global = 1.0f / j->mul[0];
@@ -486,7 +545,8 @@ static sl_status encode_parts(struct job *j, par_team *team, io_out *out, struct
     return io_out_write(out, j->out, total, err);
 }
 
-static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *it, io_out *out, sl_err *err)
+static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *it, io_out *out,
+                          sl_err *err)
 {
     const struct tensor *t = io_find(p->src, it->src);
     for (uint64_t at = 0; at < t->n_bytes; at += CHUNK_BYTES) {
@@ -498,47 +558,64 @@ static sl_status copy_raw(const struct quant_plan *p, const struct quant_item *i
 }
 
 /* Buffers that an item needs at once, against opts.memory. */
-static sl_status check_memory(const struct quant_plan *p, const struct quant_item *it, int unit, int n_worker, sl_err *err)
+static sl_status check_memory(const struct quant_plan *p, const struct quant_item *it, int unit,
+                              int n_worker, sl_err *err)
 {
-    uint64_t out = quant_item_bytes(p, it), need = (uint64_t)n_worker * (uint64_t)unit * (uint64_t)it->cols * 10;
+    uint64_t out = quant_item_bytes(p, it),
+             need = (uint64_t)n_worker * (uint64_t)unit * (uint64_t)it->cols * 10;
     if (is_plain(p, it)) out = BASE_MIN(out, (uint64_t)CHUNK_BYTES);
-    need += out + 20 * (uint64_t)it->rows + (it->from == QUANT_ROWS ? 0 : 4 * (uint64_t)(it->rows * it->cols));
+    need += out + 20 * (uint64_t)it->rows +
+            (it->from == QUANT_ROWS ? 0 : 4 * (uint64_t)(it->rows * it->cols));
     if (p->o->memory > 0 && need > (uint64_t)p->o->memory)
-        return SL_FAIL(err, LIMIT, "%s: tensor %.80s needs %llu bytes of buffers, --memory allows %lld", io_path(p->src), it->name,
-                       (unsigned long long)need, (long long)p->o->memory);
+        return SL_FAIL(
+            err, LIMIT, "%s: tensor %.80s needs %llu bytes of buffers, --memory allows %lld",
+            io_path(p->src), it->name, (unsigned long long)need, (long long)p->o->memory);
     return SL_OK;
 }
 
-/* Nothing is changed, so the bytes can stay (GGUF's quantised types can not even be written otherwise). */
-static bool unchanged(const struct quant_plan *p, const struct quant_item *it, const struct quant_rows *r)
+/* Nothing is changed, so the bytes can stay (GGUF's quantised types can not even be written
+ * otherwise). */
+static bool unchanged(const struct quant_plan *p, const struct quant_item *it,
+                      const struct quant_rows *r)
 {
     const struct tensor *t = io_find(p->src, it->src);
     bool folded = false;
-    for (int i = 0; i < r->n_part; i++) folded = folded || r->col[i] || r->row[i];
-    return t && r->n == 1 && !r->dense && !folded && !it->perm && it->sub < 0 && r->w[0].scheme == TENSOR_SCHEME_PLAIN &&
-           !t->row_bytes && !t->col_bytes && r->w[0].tensor_scale == 1.0f && !r->w[0].part_scale && t->type == it->store;
+    for (int i = 0; i < r->n_part; i++)
+        folded = folded || r->col[i] || r->row[i];
+    return t && r->n == 1 && !r->dense && !folded && !it->perm && it->sub < 0 &&
+           r->w[0].scheme == TENSOR_SCHEME_PLAIN && !t->row_bytes && !t->col_bytes &&
+           r->w[0].tensor_scale == 1.0f && !r->w[0].part_scale && t->type == it->store;
 }
 
-sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team, io_out *out,
-                       struct quant_error *e, sl_err *err)
+sl_status quant_encode(const struct quant_plan *p, const struct quant_item *it, par_team *team,
+                       io_out *out, struct quant_error *e, sl_err *err)
 {
     struct quant_rows src;
     struct arena a;
     *e = (struct quant_error){.bytes = (int64_t)quant_item_bytes(p, it)};
     if (it->from == QUANT_RAW) return copy_raw(p, it, out, err);
-    struct job j = {.p = p, .it = it, .src = &src, .unit = it->type == QUANT_AWQ ? 8 : it->type == QUANT_FP8 ? 128 : 1};
+    struct job j = {.p = p,
+                    .it = it,
+                    .src = &src,
+                    .unit = it->type == QUANT_AWQ   ? 8
+                            : it->type == QUANT_FP8 ? 128
+                                                    : 1};
     SL_TRY(quant_rows_open(p, it, &src, err));
     sl_status st = SL_OK;
     mem_arena_init(&a, MEM_SCRATCH, 0);
     if (it->type == QUANT_AS_IS && unchanged(p, it, &src)) {
         st = copy_raw(p, it, out, err);
     } else if (is_plain(p, it) && !quant_can_round(it->store)) {
-        st = SL_FAIL(err, UNSUPPORTED, "%s: tensor %.80s: values change, and %s can not be written: give its class another type",
+        st = SL_FAIL(err, UNSUPPORTED,
+                     "%s: tensor %.80s: values change, and %s can not be written: give its class "
+                     "another type",
                      io_path(p->src), it->src, tensor_dtype(it->store)->text);
     } else {
         st = check_memory(p, it, j.unit, par_size(team), err);
         if (!st) st = open_scratch(&j, par_size(team), &a, err);
-        if (!st) st = is_plain(p, it) ? encode_plain(&j, team, out, &a, e, err) : encode_parts(&j, team, out, &a, e, err);
+        if (!st)
+            st = is_plain(p, it) ? encode_plain(&j, team, out, &a, e, err)
+                                 : encode_parts(&j, team, out, &a, e, err);
     }
     mem_arena_fini(&a);
     quant_rows_close(&src);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json of a folder: the source's own with another quantization_config, or one made from GGUF's metadata. */
+/* config.json of a folder: the source's own with another quantization_config, or one made from
+ * GGUF's metadata. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +20,11 @@ static void put_kept(const struct quant_plan *p, struct json_w *w, const char *k
         const struct quant_item *it = &p->item[i];
         size_t n = strlen(it->name);
         if (it->cls == QUANT_CLASS_HEAD && it->id.global == GLOBAL_HEAD) tied = false;
-        bool codes = it->type != QUANT_AS_IS && it->type != QUANT_F32 && it->type != QUANT_F16 && it->type != QUANT_BF16;
-        if (codes || it->n_dim != 2 || it->cls == QUANT_CLASS_EMBED || n < 8 || strcmp(it->name + n - 7, ".weight") != 0) continue;
+        bool codes = it->type != QUANT_AS_IS && it->type != QUANT_F32 && it->type != QUANT_F16 &&
+                     it->type != QUANT_BF16;
+        if (codes || it->n_dim != 2 || it->cls == QUANT_CLASS_EMBED || n < 8 ||
+            strcmp(it->name + n - 7, ".weight") != 0)
+            continue;
         snprintf(name, sizeof name, "%.*s", (int)(n - 7), it->name);
         text_jw_strz(w, name);
     }
@@ -31,11 +35,16 @@ static void put_kept(const struct quant_plan *p, struct json_w *w, const char *k
 static const char *ct_format(enum quant_type t)
 {
     switch (t) {
-    case QUANT_INT8: return "int-quantized";
-    case QUANT_INT4: return "pack-quantized";
-    case QUANT_FP8: return "float-quantized";
-    case QUANT_NVFP4: return "nvfp4-pack-quantized";
-    default: return "mxfp4-pack-quantized";
+    case QUANT_INT8:
+        return "int-quantized";
+    case QUANT_INT4:
+        return "pack-quantized";
+    case QUANT_FP8:
+        return "float-quantized";
+    case QUANT_NVFP4:
+        return "nvfp4-pack-quantized";
+    default:
+        return "mxfp4-pack-quantized";
     }
 }
 
@@ -45,12 +54,20 @@ static void put_scheme(struct json_w *w, enum quant_type t, bool act)
     text_jw_obj(w);
     arch_jw_int(w, "num_bits", t == QUANT_INT8 || t == QUANT_FP8 ? 8 : 4);
     arch_jw_str(w, "type", floats ? "float" : "int");
-    arch_jw_str(w, "strategy", act ? (t == QUANT_FP8 ? "group" : "token") : t == QUANT_FP8 ? "block" : t == QUANT_NVFP4 ? "tensor_group"
-                           : t == QUANT_MXFP4 ? "group" : "channel");
-    if (act && t == QUANT_FP8) arch_jw_int(w, "group_size", 128);
-    else if (t == QUANT_NVFP4) arch_jw_int(w, "group_size", 16);
-    else if (t == QUANT_MXFP4) arch_jw_int(w, "group_size", 32);
-    else arch_jw_null(w, "group_size");
+    arch_jw_str(w, "strategy",
+                act                ? (t == QUANT_FP8 ? "group" : "token")
+                : t == QUANT_FP8   ? "block"
+                : t == QUANT_NVFP4 ? "tensor_group"
+                : t == QUANT_MXFP4 ? "group"
+                                   : "channel");
+    if (act && t == QUANT_FP8)
+        arch_jw_int(w, "group_size", 128);
+    else if (t == QUANT_NVFP4)
+        arch_jw_int(w, "group_size", 16);
+    else if (t == QUANT_MXFP4)
+        arch_jw_int(w, "group_size", 32);
+    else
+        arch_jw_null(w, "group_size");
     if (t == QUANT_FP8 && !act) {
         text_jw_key(w, "block_structure");
         text_jw_arr(w);
@@ -81,8 +98,8 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
     enum quant_type last = QUANT_INT8;
     for (int i = 0; i < p->n_item; i++) {
         const struct quant_item *it = &p->item[i];
-        if (it->type != QUANT_INT8 && it->type != QUANT_INT4 && it->type != QUANT_FP8 && it->type != QUANT_NVFP4 &&
-            it->type != QUANT_MXFP4)
+        if (it->type != QUANT_INT8 && it->type != QUANT_INT4 && it->type != QUANT_FP8 &&
+            it->type != QUANT_NVFP4 && it->type != QUANT_MXFP4)
             continue;
         n_used += !used[it->type];
         used[it->type] = by_class[it->type][it->cls] = true;
@@ -109,8 +126,10 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
         text_jw_key(w, "weights");
         put_scheme(w, (enum quant_type)t, false);
         text_jw_key(w, "input_activations");
-        if (t == QUANT_INT8 || t == QUANT_FP8) put_scheme(w, (enum quant_type)t, true);
-        else text_jw_null(w);
+        if (t == QUANT_INT8 || t == QUANT_FP8)
+            put_scheme(w, (enum quant_type)t, true);
+        else
+            text_jw_null(w);
         arch_jw_null(w, "output_activations");
         arch_jw_str(w, "format", ct_format((enum quant_type)t));
         text_jw_obj_end(w);
@@ -156,7 +175,9 @@ static const char *plain_type(const struct quant_plan *p)
     int64_t n[3] = {0};
     for (int i = 0; i < p->n_item; i++) {
         const struct quant_item *it = &p->item[i];
-        if (it->n_dim < 2 || it->type == QUANT_INT8 || (it->type > QUANT_BF16 && it->type != QUANT_AS_IS)) continue;
+        if (it->n_dim < 2 || it->type == QUANT_INT8 ||
+            (it->type > QUANT_BF16 && it->type != QUANT_AS_IS))
+            continue;
         n[it->store == TENSOR_BF16 ? 1 : it->store == TENSOR_F16 ? 2 : 0] += it->rows * it->cols;
     }
     return n[0] > n[1] && n[0] > n[2] ? "float32" : n[2] > n[1] ? "float16" : "bfloat16";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors by name: role, layer and expert of a name, the name in the other kind of file, and what a tensor is for. */
+/* Tensors by name: role, layer and expert of a name, the name in the other kind of file, and what a
+ * tensor is for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +62,9 @@ void quant_name_in(const struct arch_naming *by, const struct arch_name *id, cha
 static enum quant_class class_by_name(const char *name, int n_dim)
 {
     size_t n = strlen(name);
-    if (n_dim < 2 || n < 8 || strcmp(name + n - 7, ".weight") != 0 || strstr(name, "norm") || strstr(name, "nextn") ||
-        strstr(name, "gate_inp") || strstr(name, "mlp.gate.") || strstr(name, "conv"))
+    if (n_dim < 2 || n < 8 || strcmp(name + n - 7, ".weight") != 0 || strstr(name, "norm") ||
+        strstr(name, "nextn") || strstr(name, "gate_inp") || strstr(name, "mlp.gate.") ||
+        strstr(name, "conv"))
         return QUANT_CLASS_OTHER;
     if (strstr(name, "_exps") || strstr(name, ".experts.")) return QUANT_CLASS_EXPERTS;
     if (strstr(name, "attn")) return QUANT_CLASS_ATTN;
@@ -77,10 +79,23 @@ enum quant_class quant_class_of(const struct arch_name *id, const char *name, in
         return id->global >= 0 || id->role >= 0 ? QUANT_CLASS_OTHER : class_by_name(name, n_dim);
     }
     switch (id->role) {
-    case ROLE_Q: case ROLE_K: case ROLE_V: case ROLE_O: case ROLE_Q_A: case ROLE_Q_B: case ROLE_KV_A: case ROLE_KV_B:
-    case ROLE_K_B: case ROLE_V_B:
+    case ROLE_Q:
+    case ROLE_K:
+    case ROLE_V:
+    case ROLE_O:
+    case ROLE_Q_A:
+    case ROLE_Q_B:
+    case ROLE_KV_A:
+    case ROLE_KV_B:
+    case ROLE_K_B:
+    case ROLE_V_B:
         return QUANT_CLASS_ATTN;
-    case ROLE_GATE: case ROLE_UP: case ROLE_DOWN: case ROLE_GATE_SHEXP: case ROLE_UP_SHEXP: case ROLE_DOWN_SHEXP:
+    case ROLE_GATE:
+    case ROLE_UP:
+    case ROLE_DOWN:
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
+    case ROLE_DOWN_SHEXP:
         return QUANT_CLASS_FFN;
     case ROLE_GATE_EXPS:
     case ROLE_UP_EXPS:
@@ -104,13 +119,18 @@ bool quant_input_of(const struct arch_name *id, enum quant_input *in)
     }
     if (id->global >= 0 || strcmp(id->suffix, "weight") != 0) return false;
     switch (id->role) {
-    case ROLE_Q: case ROLE_K: case ROLE_V: case ROLE_Q_A: case ROLE_KV_A:
+    case ROLE_Q:
+    case ROLE_K:
+    case ROLE_V:
+    case ROLE_Q_A:
+    case ROLE_KV_A:
         *in = QUANT_IN_ATTN;
         return true;
     case ROLE_Q_B:
         *in = QUANT_IN_Q_B;
         return true;
-    case ROLE_KV_B: case ROLE_V_B: /* the latent; attn_k_b has other columns */
+    case ROLE_KV_B:
+    case ROLE_V_B: /* the latent; attn_k_b has other columns */
         *in = QUANT_IN_KV_B;
         return true;
     case ROLE_O:
@@ -150,11 +170,13 @@ static bool cut_tail(const char *name, const char *tail, char *buf, int n)
     return true;
 }
 
-/* Old GPTQ folders hold biases of zeros for every matrix; nothing has a place for those of an MLP. */
+/* Old GPTQ folders hold biases of zeros for every matrix; nothing has a place for those of an
+ * MLP. */
 static bool is_no_bias(const struct tensor *t)
 {
     char base[QUANT_MAX_NAME];
-    return strstr(t->name, ".mlp.") && cut_tail(t->name, "_proj.bias", base, sizeof base) && tensor_is_zero(t);
+    return strstr(t->name, ".mlp.") && cut_tail(t->name, "_proj.bias", base, sizeof base) &&
+           tensor_is_zero(t);
 }
 
 bool quant_weight_name(const io_model *m, int i, char *buf, int n)

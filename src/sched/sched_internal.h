@@ -17,7 +17,7 @@ void sched_owner_piece(struct sched *s, int at, int n);
 bool sched_owner_light(const struct sched *s, int at);
 /* A step begins; light: with a prompt of an owner who uses less than its share. */
 void sched_owner_step(struct sched *s, bool light);
-/* Prompt tokens that it may still have in this step, for the sake of the others. */
+/* Prompt tokens that this owner may still take in this step: the fairness cap. */
 int sched_owner_limit(const struct sched *s, int at);
 /* Sequences, and blocks, that each owner who has requests may have for certain. */
 int sched_share_run(const struct sched *s);

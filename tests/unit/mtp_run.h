@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sequence through the main model and its MTP layer, with f32 everywhere: for the unit test and for mtp_dump. */
+/* One sequence through the main model and its MTP layer, with f32 everywhere: for the unit test and
+ * for mtp_dump. */
 #ifndef TESTS_MTP_RUN_H
 #define TESTS_MTP_RUN_H
 
@@ -10,18 +11,22 @@
 #define MTP_BLK 16
 #define MTP_MAX_TOK 64
 
-/* ids [n + 1]; out [n, V]: row i is what the layer makes of token i + 1 and hidden i, chunk tokens a step. */
+/* ids [n + 1]; out [n, V]: row i is what the layer makes of token i + 1 and hidden i, chunk tokens
+ * a step. */
 static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int n, int chunk,
                            float *out, sl_err *err)
 {
     int32_t pos[MTP_MAX_TOK], all[MTP_MAX_TOK], blk[MTP_MAX_TOK / MTP_BLK];
     int n_vocab = model_config(m)->n_vocab;
-    for (int i = 0; i < MTP_MAX_TOK / MTP_BLK; i++) blk[i] = MTP_MAX_TOK / MTP_BLK - 1 - i;
-    for (int i = 0; i < MTP_MAX_TOK; i++) all[i] = i;
+    for (int i = 0; i < MTP_MAX_TOK / MTP_BLK; i++)
+        blk[i] = MTP_MAX_TOK / MTP_BLK - 1 - i;
+    for (int i = 0; i < MTP_MAX_TOK; i++)
+        all[i] = i;
     for (int t0 = 0; t0 < n; t0 += chunk) {
         int k = t0 + chunk < n ? chunk : n - t0;
         int32_t seq_tok0[2] = {0, k}, n_prompt = n;
-        for (int i = 0; i < k; i++) pos[i] = t0 + i;
+        for (int i = 0; i < k; i++)
+            pos[i] = t0 + i;
         struct dev_step b = {.n_tok = k,
                              .n_seq = 1,
                              .ids = ids + t0,
@@ -48,7 +53,8 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int 
 }
 
 /* *out is from mem_alloc; 1 <= n <= MTP_MAX_TOK. */
-static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chunk, float **out, int *n_vocab, sl_err *err)
+static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chunk, float **out,
+                            int *n_vocab, sl_err *err)
 {
     io_model *io = NULL;
     dev *d = NULL;
@@ -56,8 +62,12 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
     dev_kv *kv = NULL;
     void *p = NULL;
     sl_status st = SL_OK;
-    struct model_opts o = {.n_tok_max = MTP_MAX_TOK, .n_seq_max = 1, .n_ctx = MTP_MAX_TOK, .blk_tok = MTP_BLK,
-                           .n_logit_max = MTP_MAX_TOK, .kv = DEV_KV_F32};
+    struct model_opts o = {.n_tok_max = MTP_MAX_TOK,
+                           .n_seq_max = 1,
+                           .n_ctx = MTP_MAX_TOK,
+                           .blk_tok = MTP_BLK,
+                           .n_logit_max = MTP_MAX_TOK,
+                           .kv = DEV_KV_F32};
     SL_TRY_OUT(io_open(path, false, &io, err));
     SL_TRY_OUT(dev_open(NULL, &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_F32}, &d, err));
     SL_TRY_OUT(model_open(io, d, &o, &m, err));
@@ -67,9 +77,11 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
     }
     *n_vocab = model_config(m)->n_vocab;
     for (int i = 0; i <= n && !st; i++)
-        if (ids[i] < 0 || ids[i] >= *n_vocab) st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)ids[i]);
+        if (ids[i] < 0 || ids[i] >= *n_vocab)
+            st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)ids[i]);
     if (st) goto out;
-    struct dev_kv_shape shape = model_kv_shape(model_config(m), DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
+    struct dev_kv_shape shape =
+        model_kv_shape(model_config(m), DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
     SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)n * (size_t)*n_vocab, sizeof(float), &p, err));
     *out = p;

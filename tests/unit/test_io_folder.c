@@ -279,8 +279,9 @@ TEST(io_weight_refuses_fp8_with_wrong_scales)
         if (!strstr(err.text, t[i].text)) fail_msg("%s (want %s)", err.text, t[i].text);
         io_close(m);
     }
-    put("model.safetensors", "json={\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                             "\"a_scale_inv\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[1,5]}} zero=5");
+    put("model.safetensors",
+        "json={\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]},"
+        "\"a_scale_inv\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[1,5]}} zero=5");
     expect(SL_FORMAT, "a_scale_inv is I32, scales are F32, F16, BF16 or F8_E8M0 (U8)");
 }
 
@@ -291,18 +292,21 @@ TEST(io_weight_refuses_other_quantisers_by_name_but_opens_them)
     } t[] = {
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
          "version \"gemv\" of 4 bits is not read (gemm"},
-        {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":3}}", "of 3 bits"},
+        {"config.json", "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":3}}",
+         "of 3 bits"},
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":2}}",
          "GPTQ of 2 bits is not read (4 and 8 are)"},
         {"config.json",
          "{\"quantization_config\":{\"quant_method\":\"gptq\",\"checkpoint_format\":\"marlin\"}}",
          "checkpoint_format \"marlin\""},
         {"config.json",
-         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\","
+         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-"
+         "24\","
          "\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"]}}}}",
          "compressed-tensors format \"marlin-24\" is not read (pack-"},
         {"config.json",
-         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
+         "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-"
+         "quantized\","
          "\"config_groups\":{\"g\":{\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":3}}}}}",
          "g: weights of type int with 3 bits are not read"},
         {"config.json", "{\"quantization_config\":{\"quant_method\":\"new one\"}}",
