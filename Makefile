@@ -22,7 +22,8 @@ serve-check: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target sluice
 	for c in api errors http responses tools; do SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
 	ASAN_OPTIONS=detect_leaks=0 python3 tests/e2e/serve/check_life.py $(BUILD)
-# The serving rows of docs/reliability.md at their full numbers (about 80 minutes), and the simulations at theirs (about ten).
+# The serving rows of docs/reliability.md at their full numbers (about 80 minutes), and the
+# simulations at theirs (about ten).
 rows: all
 	for c in rows http tools wire tenants stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
 deep: all

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Libraries from the system. The required ones stop the configuration; each optional one that is missing turns one feature off and says so.
+# Libraries from the system. The required ones stop the configuration; each optional one that is
+# missing turns one feature off and says so.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 

@@ -30,8 +30,9 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   check_c_compiler_flag(-fcf-protection SL_HAVE_CET)
   if(SL_HAVE_CET AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     add_compile_options(-fcf-protection)
-    # Debian's crt1.o carries no CET note, so the linker would drop ours. Shadow stacks need nothing of it; for IBT its _init lacks the landing pad,
-    # so the program is compiled for IBT but not marked.
+    # Debian's crt1.o carries no CET note, so the linker would drop ours. Shadow stacks need nothing
+    # of it; for IBT its _init lacks the landing pad, so the program is compiled for IBT but not
+    # marked.
     add_link_options(-Wl,-z,shstk)
   endif()
   add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# libsluice, shared and static: all rooms in one, with sl_* as the only names that can be seen; pkg-config; installing.
+# libsluice, shared and static: all rooms in one, with sl_* as the only names that can be seen;
+# pkg-config; installing.
 include(GNUInstallDirs)
 set(sl_rooms engine model sched kv grammar tok io dev kern par tensor text os base)
 set(sl_sys_libs PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::XXHASH Threads::Threads m)
@@ -25,7 +26,8 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/libsluice.a
 add_custom_target(sluice_static ALL DEPENDS ${CMAKE_BINARY_DIR}/libsluice.a)
 
 set(sl_pc_private "libpcre2-8 libutf8proc libxxhash")
-# Paths from where the file lies: cmake --install --prefix may choose another place than was configured.
+# Paths from where the file lies: cmake --install --prefix may choose another place than was
+# configured.
 file(RELATIVE_PATH sl_pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH sl_pc_lib ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH sl_pc_include ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# room(NAME SRC a.c ... USES other rooms LIBS imported targets): a folder, a static library, an include prefix and a symbol prefix.
-# USES mirrors ROOMS; tests/laws checks that every #include agrees with it.
+# room(NAME SRC a.c ... USES other rooms LIBS imported targets): a folder, a static library, an
+# include prefix and a symbol prefix. USES mirrors ROOMS; tests/laws checks that every #include
+# agrees with it.
 set_property(GLOBAL PROPERTY SL_ROOMS "")
 function(room name)
   cmake_parse_arguments(R "" "" "SRC;USES;LIBS" ${ARGN})

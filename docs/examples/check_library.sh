@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The library as its users see it: only sl_* can be seen, the installed headers and pkg-config file work, shared and static, and the
-# examples run.   check_library.sh SOURCE BUILD CC
+# The library as its users see it: only sl_* can be seen, the installed headers and pkg-config file
+# work, shared and static, and the examples run.   check_library.sh SOURCE BUILD CC
 set -eu
 src=$1 build=$2 cc=$3
 tmp=$(mktemp -d)

@@ -24,7 +24,8 @@ want "stack canaries" has "$sym" __stack_chk_fail
 want "FORTIFY" has "$sym" '__(snprintf|memcpy|vsnprintf|fprintf|printf)_chk'
 want "stack clash protection" grep -q -- -fstack-clash-protection "$build/compile_commands.json"
 if [ "$(uname -m)" = x86_64 ]; then
-    # Debian 12's own start files lack the IBT mark, so the linked program has SHSTK only; our objects are built with both
+    # Debian 12's own start files lack the IBT mark, so the linked program has SHSTK only; our
+    # objects are built with both
     cet() { has "$notes" SHSTK && grep -q -- -fcf-protection "$build/compile_commands.json"; }
     want "CET" cet
 fi

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The laws of the house. laws.sh SOURCE_DIR BUILD_DIR includes|symbols|touch|headers|sizes|tree
-# includes  every #include "x/y.h" under src is an edge of ROOMS, carries its room, and _internal.h stays in its room; no other room reads fields of struct sched
+# includes  every #include "x/y.h" under src is an edge of ROOMS, carries its room, and _internal.h
+#           stays in its room; no other room reads fields of struct sched
 # symbols   lib<room>.a exports <room>_* only (base: <file>_*; rooms with "+" also sl_*)
 # touch     undefined symbols against TOUCH
 # headers   every header compiles alone; every .c of a room includes its own header first where it has one
