@@ -104,6 +104,9 @@ bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg);
 /* Is a plain bias of that attention matrix part of the model? In folders only where the
  * configuration says so. */
 bool arch_reads_bias(const io_model *m, const struct arch_cfg *c, enum arch_role role);
+/* Is a tensor of that name of another part of a model that does more than text, whose configuration
+ * nests the text model's? */
+bool arch_is_beside_text(const io_model *m, const struct arch_name *id);
 /* Tensors that nothing of the architecture reads, but for those that change nothing
  * (docs/formats.md). In a GGUF file they are refused: UNSUPPORTED names the first ones. In a folder
  * *text, in the arena, is a line that does; NULL = there are none. */

@@ -113,8 +113,7 @@ static bool is_same_head(const io_model *m, const struct tensor *t)
     return memcmp(e->data, t->data, t->n_bytes) == 0;
 }
 
-/* Is it of another part of a model that does more than text, which its configuration nests? */
-static bool is_beside_text(const io_model *m, const struct arch_name *id)
+bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
 {
     const struct json *o = io_model_kind(m) == IO_HF ? io_config(m) : NULL;
     return arch_text_config(o) != o && id->layer < 0 && id->global < 0;
@@ -158,7 +157,7 @@ sl_status arch_unused(const io_model *m, const struct arch_cfg *c, struct arena 
         const struct tensor *t = io_tensor(m, i);
         struct arch_name id;
         arch_name_parse(&c->naming, t->name, &id);
-        if (is_beside_text(m, &id) || reads(m, c, &id) || is_harmless(m, c, t, &id)) continue;
+        if (arch_is_beside_text(m, &id) || reads(m, c, &id) || is_harmless(m, c, t, &id)) continue;
         if (n++ < N_NAMED && used < (int)sizeof names)
             used += snprintf(names + used, sizeof names - (size_t)used, "%s%.56s",
                              n > 1 ? ", " : "", t->name);

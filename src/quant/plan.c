@@ -257,7 +257,7 @@ static sl_status add_cross(struct quant_plan *p, const char *name, const struct 
     if (p->to == IO_HF && id->role == ROLE_K_B) return add_kv_b(p, name, id, QUANT_KV_B, err);
     if (p->to == IO_HF && id->role == ROLE_V_B) return SL_OK; /* with attn_k_b */
     if (p->to == IO_HF && strstr(name, "rotary_emb.inv_freq")) return SL_OK;
-    if (is_unknown_bias(p, id)) return SL_OK;
+    if (is_unknown_bias(p, id) || arch_is_beside_text(p->src, id)) return SL_OK;
     quant_name_in(&p->naming[p->to], id, other, sizeof other);
     if (!other[0]) {
         if (strstr(name, "rotary_emb.inv_freq"))

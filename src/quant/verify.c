@@ -227,7 +227,10 @@ static sl_status compare_all(struct quant_plan *p, const io_model *b, par_team *
     SL_TRY(index_items(p, &ix, err));
     for (int i = 0; i < io_n_tensor(b); i++) {
         char name[QUANT_MAX_NAME];
-        if (quant_weight_name(b, i, name, sizeof name)) SL_TRY(only_in_b(p, b, name, ix, v, err));
+        struct arch_name id;
+        if (!quant_weight_name(b, i, name, sizeof name)) continue;
+        arch_name_parse(&p->naming[io_model_kind(b)], name, &id);
+        if (io_model_kind(p->src) == io_model_kind(b) || !arch_is_beside_text(b, &id)) SL_TRY(only_in_b(p, b, name, ix, v, err));
     }
     return SL_OK;
 }
