@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MiniMax-M2: GQA with one RMSNorm over all query heads and one over all key heads, of which a part
+ * of each head is rotated; experts in every layer, chosen by sigmoid and bias, no shared one. */
+#include <string.h>
+
+#include "arch/row.h"
+
+static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
+{
+    c->qk_norm = c->qk_norm_whole = true;
+    SL_TRY(arch_gguf_moe(m, c, err));
+    if (!c->n_expert) return SL_OK;
+    SL_TRY(arch_gguf_router(m, true, true, c, err));
+    c->route_bias = c->route_sigmoid;
+    c->group_max = !c->route_sigmoid;
+    return SL_OK;
+}
+
+/* attn_type_list: 1 is full attention; the others are of models before this one. */
+static sl_status check_layers(const struct json *o, sl_err *err)
+{
+    const struct json *list = text_json_get(o, "attn_type_list");
+    int i = 0;
+    for (const struct json *v = list && list->kind == JSON_ARRAY_K ? list->child : NULL; v;
+         v = v->next, i++)
+        if (v->kind != JSON_INT_K || v->i != 1)
+            return SL_FAIL(err, UNSUPPORTED, "attn_type_list[%d] is not 1 (full attention)", i);
+    return SL_OK;
+}
+
+/* A switch and a word that all published models have at one value. */
+static sl_status must(const struct json *o, const char *key, sl_err *err)
+{
+    bool on = true;
+    SL_TRY(text_json_bool(o, key, true, &on, err));
+    return on ? SL_OK : SL_FAIL(err, UNSUPPORTED, "%s false is not supported", key);
+}
+
+static sl_status must_be(const struct json *o, const char *key, const char *word, sl_err *err)
+{
+    const char *is = NULL;
+    SL_TRY(text_json_str(o, key, word, &is, err));
+    if (strcmp(is, word) == 0) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "%s '%.40s' is not supported (%s)", key, is, word);
+}
+
+static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
+{
+    int n_rot = 0;
+    c->qk_norm = c->qk_norm_whole = true;
+    SL_TRY(must(o, "use_qk_norm", err));
+    SL_TRY(must(o, "use_routing_bias", err));
+    SL_TRY(must_be(o, "qk_norm_type", "per_layer", err));
+    SL_TRY(must_be(o, "scoring_func", "sigmoid", err));
+    SL_TRY(check_layers(o, err));
+    SL_TRY(arch_hf_layer_types(o, false, c, err));
+    SL_TRY(arch_hf_n_rot(o, 1.0, c, &n_rot, err));
+    SL_TRY(arch_hf_int(o, "rotary_dim", n_rot, 2, 65536, &n_rot, err));
+    SL_TRY(arch_hf_rope(o, n_rot, c, err));
+    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", -1, 1, 4096, &c->n_expert, err));
+    for (int i = 0; i < c->n_layer; i++)
+        c->layer[i].ffn = ARCH_MOE;
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", -1, 1, 64, &c->n_expert_used, err));
+    c->d_ff_expert = c->d_ff;
+    c->route_norm = c->route_sigmoid = c->route_bias = true;
+    return SL_OK;
+}
+
+static void write_gguf(const struct arch_cfg *c, const struct arch_keys *k)
+{
+    arch_put_moe(c, k);
+    arch_put_int(k, "expert_gating_func", 2);
+}
+
+static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
+                          sl_err *err)
+{
+    if (!c->route_sigmoid || !c->route_norm || c->route_scale != 1.0f || c->d_ff != c->d_ff_expert)
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%s: keys of experts, which a folder of minimax_m2 can not say",
+                       io_path(src));
+    arch_jw_int(w, "head_dim", c->d_head);
+    arch_jw_int(w, "rotary_dim", c->n_rot);
+    arch_jw_int(w, "num_local_experts", c->n_expert);
+    arch_jw_int(w, "num_experts_per_tok", c->n_expert_used);
+    arch_jw_str(w, "scoring_func", "sigmoid");
+    arch_jw_str(w, "qk_norm_type", "per_layer");
+    arch_jw_bool(w, "use_qk_norm", true);
+    arch_jw_bool(w, "use_routing_bias", true);
+    return SL_OK;
+}
+
+static const struct arch_alias alias[] = {{ROLE_ROUTER, NULL, "block_sparse_moe.gate"},
+                                          {ROLE_ROUTER_BIAS, NULL, "block_sparse_moe"},
+                                          {ROLE_GATE_EXPS, NULL, "block_sparse_moe.experts.%d.w1"},
+                                          {ROLE_UP_EXPS, NULL, "block_sparse_moe.experts.%d.w3"},
+                                          {ROLE_DOWN_EXPS, NULL, "block_sparse_moe.experts.%d.w2"},
+                                          {N_ROLE, NULL, NULL}};
+
+const struct arch arch_minimax_m2 = {
+    .name = "minimax_m2",
+    .gguf = "minimax-m2",
+    .hf_type = "minimax_m2",
+    .hf_class = "MiniMaxM2ForCausalLM",
+    .hf_keys = "partial_rotary_factor|rotary_dim|use_qk_norm|qk_norm_type|use_routing_bias|"
+               "scoring_func|num_experts|num_local_experts|num_experts_per_tok",
+    .gguf_keys = "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"
+                 "expert_gating_func|expert_weights_scale",
+    .alias = alias,
+    .read_gguf = read_gguf,
+    .read_hf = read_hf,
+    .write_gguf = write_gguf,
+    .write_hf = write_hf};
