@@ -5,7 +5,8 @@
   make_tiny.py OUT [--only NAME,...] [--all-types] [--pack tests/data/tiny.tar.xz]
 
 OUT receives NAME/ (Hugging Face folders), NAME*.gguf, ref/NAME.json + .f32 and manifest.json, which
-lists what is to be compared with what. Seeds are fixed. --all-types also writes one GGUF file for each
+lists what is to be compared with what; with --only, what OUT holds already stays, so that models are
+added to an unpacked tiny.tar.xz. Seeds are fixed. The newer architectures need transformers 5. --all-types also writes one GGUF file for each
 block type and each of three architectures (not kept in the repository). --pack writes OUT as one archive: LZMA finds
 the rows that a folder and its GGUF file share, so it is half the size.
 ref/NAME.json: {"n_vocab", "std", "seqs": [{"ids", "argmax" (-1: a tie), "rows", "offset"}]}: row i of the
@@ -135,6 +136,9 @@ def main():
     only = set(filter(None, a.only.split(",")))
     os.makedirs(a.out, exist_ok=True)
     manifest = []
+    kept = []  # with --only: what OUT holds already stays
+    if a.only and os.path.exists(a.out + "/manifest.json"):
+        kept = json.load(open(a.out + "/manifest.json"))
     todo = [(make_plain, n, s) for n, s in SPECS.items()]
     todo += [(make_quant, n, s) for n, s in QUANT.items()]
     if a.all_types:
@@ -146,6 +150,8 @@ def main():
         for fn, n, s in todo:
             if not only or n in only:
                 fn(a.out, n, s, tmp, manifest)
+    made = {m["model"] for m in manifest}
+    manifest = [m for m in kept if m["model"] not in made] + manifest
     with open(a.out + "/manifest.json", "w") as f:
         json.dump(manifest, f, indent=0)
     if a.pack:

@@ -163,6 +163,59 @@ TEST(arch_names_sinks_in_both_kinds)
     }
 }
 
+#define MINIMAX                                                                                    \
+    "{\"model_type\":\"minimax_m2\"," BASE ",\"head_dim\":32,\"num_local_experts\":8,"             \
+    "\"num_experts_per_tok\":2"
+
+TEST(arch_reads_how_much_of_a_head_is_rotated)
+{
+    static const struct {
+        const char *text;
+        int n_rot;
+    } t[] = {
+        {"{\"model_type\":\"glm4_moe\"," BASE ",\"head_dim\":32}", 16}, /* where nothing is said */
+        {"{\"model_type\":\"glm4_moe\"," BASE ",\"head_dim\":32,\"partial_rotary_factor\":0.25}",
+         8},
+        {"{\"model_type\":\"glm4_moe\"," BASE
+         ",\"head_dim\":32,\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6,"
+         "\"partial_rotary_factor\":0.75}}",
+         24},
+        {MINIMAX "}", 32},
+        {MINIMAX ",\"rotary_dim\":16}", 16},
+        {MINIMAX ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5e6,"
+                 "\"partial_rotary_factor\":0.5}}",
+         16},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        struct read r;
+        read_config(t[i].text, &r);
+        if (r.st) fail_msg("case %d: %s", i, r.err.text);
+        assert_int_equal(r.cfg.n_rot, t[i].n_rot);
+        assert_true(r.cfg.route_sigmoid && r.cfg.route_bias && r.cfg.route_norm);
+        mem_arena_fini(&r.arena);
+    }
+}
+
+TEST(arch_reads_dense_layers_of_glm_flash_in_both_spellings)
+{
+    static const char *const say[] = {"\"first_k_dense_replace\":1",
+                                      "\"mlp_layer_types\":[\"dense\",\"sparse\"]"};
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        struct read r;
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"glm4_moe_lite\",%s,\"kv_lora_rank\":32,\"q_lora_rank\":24,"
+                 "\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":24,%s}",
+                 BASE, say[i]);
+        read_config(text, &r);
+        if (r.st) fail_msg("%s", r.err.text);
+        assert_int_equal(r.cfg.layer[0].ffn, ARCH_DENSE);
+        assert_int_equal(r.cfg.layer[1].ffn, ARCH_MOE);
+        assert_int_equal(r.cfg.n_group, 1);
+        mem_arena_fini(&r.arena);
+    }
+}
+
 TEST(arch_uses_the_sliding_window_of_qwen2_from_its_layer)
 {
     struct read r;
@@ -211,6 +264,17 @@ TEST(arch_refuses_bad_numbers_by_name)
          SL_UNSUPPORTED},
         {"{\"model_type\":\"deepseek_v3\"," DEEPSEEK ",\"scoring_func\":\"softmax\"}", "softmax",
          SL_UNSUPPORTED},
+        {MINIMAX ",\"qk_norm_type\":\"per_head\"}", "per_head", SL_UNSUPPORTED},
+        {MINIMAX ",\"use_qk_norm\":false}", "use_qk_norm", SL_UNSUPPORTED},
+        {MINIMAX ",\"scoring_func\":\"softmax\"}", "softmax", SL_UNSUPPORTED},
+        {MINIMAX ",\"attn_type_list\":[1,0]}", "attn_type_list[1]", SL_UNSUPPORTED},
+        {MINIMAX ",\"rotary_dim\":64}", "rotated dimensions 64", SL_FORMAT},
+        {"{\"model_type\":\"glm4_moe\"," BASE ",\"partial_rotary_factor\":2}",
+         "partial_rotary_factor", SL_FORMAT},
+        {"{\"model_type\":\"glm4_moe_lite\"," DEEPSEEK ",\"mlp_layer_types\":[\"dense\",\"x\"]}",
+         "mlp_layer_types[1]", SL_UNSUPPORTED},
+        {"{\"model_type\":\"llama\"," BASE ",\"partial_rotary_factor\":0.5}",
+         "partial_rotary_factor", SL_UNSUPPORTED},
         {"{\"model_type\":\"qwen3_moe\"," BASE
          ",\"num_experts\":4,\"num_experts_per_tok\":5,\"moe_intermediate_size\":8}",
          "5 of 4", SL_FORMAT},

@@ -70,15 +70,19 @@ static void run(const char *file, const struct json *seq, const float *blob, int
     mem_free(all);
 }
 
-TEST(model_mtp_equals_the_written_out_forward)
+/* name: of the folder, the GGUF file and the reference. */
+static void equals_reference(const char *name)
 {
-    static const char *const files[] = {"deepseek_v3", "deepseek_v3.gguf"};
+    char gguf[64], path[2][64];
+    snprintf(gguf, sizeof gguf, "%s.gguf", name);
+    snprintf(path[0], sizeof path[0], "ref/%s.json", name);
+    snprintf(path[1], sizeof path[1], "ref/%s.f32", name);
+    const char *const files[] = {name, gguf};
     sl_err err;
     struct arena a;
     const struct json *ref = NULL;
     long n_text = 0, n_blob = 0;
-    char *text = slurp("ref/deepseek_v3.json", &n_text),
-         *blob = slurp("ref/deepseek_v3.f32", &n_blob);
+    char *text = slurp(path[0], &n_text), *blob = slurp(path[1], &n_blob);
     if (!text || !blob) skip(); /* the checkpoints are unpacked by CTest's fixture */
     mem_arena_init(&a, MEM_MISC, 0);
     ASSERT_OK(text_json_parse(&a, "ref", text, (size_t)n_text, &ref, &err));
@@ -93,4 +97,14 @@ TEST(model_mtp_equals_the_written_out_forward)
     mem_arena_fini(&a);
     free(text);
     free(blob);
+}
+
+TEST(model_mtp_equals_the_written_out_forward)
+{
+    equals_reference("deepseek_v3");
+}
+
+TEST(model_mtp_of_glm_equals_the_written_out_forward)
+{
+    equals_reference("glm4_moe");
 }
