@@ -277,6 +277,11 @@ typedef struct sl_engine_opts {
      * engine. */
     void (*on_step)(void *step_user, const sl_step_record *step);
     void *step_user;
+    /* Called by the engine thread with the bytes of a recording as they come (docs/record.md): from
+     * sl_engine_open, and in every step before and after it is computed; NULL = not. They hold the
+     * tokens of all requests. Must not call back into the engine. */
+    void (*on_record)(void *record_user, const void *p, size_t n);
+    void *record_user;
 } sl_engine_opts;
 
 /* Pack the weights for this CPU, reserve the KV cache and start the workers. After this returns OK
@@ -495,6 +500,27 @@ SL_API sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row
                           void *user, sl_err *err) SL_MUST_USE;
 /* The same into one array: out [n - first_row, V]. */
 SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_row, float *out,
+                           sl_err *err) SL_MUST_USE;
+
+/* ---- recordings: the steps of a run, to be computed again (docs/record.md) ---- */
+
+/* Set in *opts what an engine must have been opened with to replay n bytes: acts, kv, n_ctx,
+ * n_seq_max, n_chunk, kv_tokens. Errors: FORMAT (names the byte), UNSUPPORTED (another version). */
+SL_API sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts,
+                                sl_err *err) SL_MUST_USE;
+typedef struct sl_replay_info {
+    uint64_t n_step, n_tok, n_row; /* computed again; n_row: rows of logits that were compared */
+    uint64_t n_differ;             /* results that are not the same bits */
+    uint64_t first_step;           /* of them the first: its step, from 1, */
+    int first_row;                 /* and row of the step; -1 = another result than logits */
+    int64_t ns;                    /* time in steps */
+    char isa[24], program[40];     /* what made the recording */
+} sl_replay_info;
+/* Compute the steps of a recording on an engine that ran no requests, and compare every result. A
+ * recording that ends between a step and its result is fine: a program that crashed leaves such a
+ * one. Errors: REQUEST (the recording is of another model or other options: names what differs),
+ * FORMAT (names the byte), UNSUPPORTED, NOMEM, those of steps. Differences are not an error. */
+SL_API sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out,
                            sl_err *err) SL_MUST_USE;
 
 /* What this machine can do with this engine's threads, measured now for about ms milliseconds

@@ -242,7 +242,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
     struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
+    e->kv_type = kv_type(e);
     SL_TRY(engine_threads_init(e, err));
+    SL_TRY(engine_record_open(e, err));
     fill_info(e, n_blk, pack_ns);
     e->info.packed = pack != NULL;
     if (strcmp(e->info.isa, "ref") == 0)
@@ -304,6 +306,7 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->copy);
     mem_free(e->row_tok);
     mem_free(e->item_row);
+    engine_record_close(e);
     engine_threads_fini(e);
     model_close(e->net);
     dev_close(e->d);

@@ -185,6 +185,7 @@ struct sl_engine {
     struct sl_engine_info info;
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
     int form_from; /* model_form_from */
+    enum dev_kv_type kv_type;
     int64_t keep_bytes; /* of model_opts */
     /* engine thread */
     struct kv_pool pool;
@@ -221,6 +222,7 @@ struct sl_engine {
     /* tests: what the step's launch (wait false) and its end (wait true) say instead of OK; NULL */
     sl_status (*fault)(void *user, bool wait, sl_err *err);
     void *fault_user;
+    struct engine_record *record; /* NULL: steps are not recorded */
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok;
     int32_t *item_row;     /* [n_seq_max] first wanted row of each */
@@ -296,6 +298,14 @@ struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
 /* Run a step to its end. DEVICE: the engine is lost. */
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                      sl_err *err) BASE_MUST_USE;
+
+/* record.c. open: after everything else of the engine; writes the header where opts.on_record is
+ * set. A step is written before it runs, its result (st, and where that is OK rows) after it. */
+sl_status engine_record_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_record_close(sl_engine *e);
+void engine_record_step(sl_engine *e, const struct dev_step *s);
+void engine_record_result(sl_engine *e, const struct dev_step *s, sl_status st,
+                          const struct model_rows *rows);
 
 /* ---- find.c, hub.c: where models are ---- */
 bool engine_only_gguf(const char *dir);

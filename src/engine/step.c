@@ -95,7 +95,9 @@ sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *
 {
     sl_err why = {0};
     SL_TRY(engine_lost(e, err));
+    if (e->record) engine_record_step(e, s);
     sl_status st = launch_and_wait(e, s, out, &why);
+    if (e->record) engine_record_result(e, s, st, out);
     if (!st) return SL_OK;
     e->stats.n_step_failed++;
     if (st == SL_DEVICE) {

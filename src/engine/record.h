@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recordings of steps (docs/record.md): written by the engine while it runs, read and run again by
+ * sl_replay. The reader trusts no byte. */
+#ifndef ENGINE_RECORD_H
+#define ENGINE_RECORD_H
+
+#include "base/rd.h"
+#include "base/status.h"
+#include "dev/dev.h"
+
+#define RECORD_HEAD 124 /* bytes of the header */
+#define RECORD_ISA 24
+#define RECORD_PROGRAM 40
+enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
+enum { RECORD_HAS_KEEP = 1, RECORD_HAS_HIDDEN_ROW = 2 }; /* flags of a step */
+
+struct record_head {
+    uint64_t model;   /* hash of what the model is */
+    int32_t acts, kv; /* enum dev_acts, dev_kv_type */
+    int32_t n_ctx, n_seq_max, n_chunk, n_blk, blk_tok, n_vocab;
+    char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
+};
+
+/* What a step may be at most; an engine's, or those that the header gives. */
+struct record_limits {
+    int n_tok, n_seq, n_row, n_copy, n_pass, n_ctx, n_blk, blk_tok, n_vocab;
+};
+
+/* A step that was read, and the arrays it points into. */
+struct record_step {
+    struct dev_step s;
+    int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok, *hidden_row;
+    struct dev_keep *keep;
+};
+
+struct record_result {
+    sl_status status;
+    int n_row;
+    const uint8_t *row; /* [n_row] u64 hashes of the logits of each row; in place, unaligned */
+    uint64_t hidden, finite;
+};
+
+/* One record: kind, and its bytes as a reader of their own. r stands after it. Errors: FORMAT
+ * (names the byte). */
+sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint64_t *at,
+                             sl_err *err) BASE_MUST_USE;
+/* Errors: FORMAT (no recording, damaged), UNSUPPORTED (another version). */
+sl_status engine_record_read_head(struct rd *r, struct record_head *out, sl_err *err) BASE_MUST_USE;
+struct record_limits engine_record_limits_of(const struct record_head *h);
+/* Memory for steps within the limits. Errors: NOMEM. */
+sl_status engine_record_step_init(struct record_step *s, const struct record_limits *max,
+                                  sl_err *err) BASE_MUST_USE;
+void engine_record_step_fini(struct record_step *s); /* a zeroed one is legal */
+/* The body of a step that began at byte at. Errors: FORMAT (names the byte and what is wrong). */
+sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct record_limits *max,
+                                  struct record_step *out, sl_err *err) BASE_MUST_USE;
+sl_status engine_record_read_result(struct rd *body, uint64_t at, struct record_result *out,
+                                    sl_err *err) BASE_MUST_USE;
+
+#endif

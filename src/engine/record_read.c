@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading recordings: every number is checked before it is used. */
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "engine/record.h"
+
+#define LIMIT_MAX (1 << 24) /* of a number in the header */
+
+static const char magic[8] = {'S', 'L', 'S', 'T', 'E', 'P', 'S', '\n'};
+
+static sl_status bad(uint64_t at, const char *what, sl_err *err)
+{
+    return SL_FAIL(err, FORMAT, "byte %" PRIu64 ": %s", at, what);
+}
+
+static void text(struct rd *r, char *out, size_t n)
+{
+    const uint8_t *p = rd_bytes(r, n);
+    memset(out, 0, n);
+    for (size_t i = 0; p && i + 1 < n && p[i] >= ' ' && p[i] < 0x7f; i++)
+        out[i] = (char)p[i];
+}
+
+sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *err)
+{
+    const uint8_t *p = rd_bytes(r, sizeof magic);
+    if (!p || memcmp(p, magic, sizeof magic) != 0) return bad(0, "not a recording of steps", err);
+    uint32_t version = rd_u32(r);
+    if (rd_ok(r) && version != 1)
+        return SL_FAIL(err, UNSUPPORTED, "recording of version %u: this sluice reads version 1",
+                       version);
+    int32_t *number[] = {&h->blk_tok,   &h->acts,    &h->kv,    &h->n_ctx,
+                         &h->n_seq_max, &h->n_chunk, &h->n_blk, &h->n_vocab};
+    h->model = rd_u64(r);
+    for (int i = 0; i < BASE_COUNT_OF(number); i++)
+        *number[i] = (int32_t)rd_u32(r);
+    text(r, h->isa, sizeof h->isa);
+    text(r, h->program, sizeof h->program);
+    uint64_t end = r->pos, check = rd_u64(r);
+    if (!rd_ok(r)) return bad(r->size, "the recording ends in its header", err);
+    if (check != hash_bytes(r->base, end, 0)) return bad(0, "the header is damaged", err);
+    for (int i = 3; i < BASE_COUNT_OF(number); i++)
+        if (*number[i] < 1 || *number[i] > LIMIT_MAX)
+            return bad(20, "a size in the header is not possible", err);
+    if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->acts < 0 ||
+        h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32)
+        return bad(20, "a number in the header is not possible", err);
+    return SL_OK;
+}
+
+struct record_limits engine_record_limits_of(const struct record_head *h)
+{
+    int n_tok = h->n_chunk + h->n_seq_max;
+    return (struct record_limits){.n_tok = n_tok,
+                                  .n_seq = h->n_seq_max,
+                                  .n_row = n_tok,
+                                  .n_copy = h->n_seq_max,
+                                  .n_pass = 1,
+                                  .n_ctx = h->n_ctx,
+                                  .n_blk = h->n_blk,
+                                  .blk_tok = h->blk_tok,
+                                  .n_vocab = h->n_vocab};
+}
+
+sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint64_t *at,
+                             sl_err *err)
+{
+    uint64_t begin = r->pos;
+    *kind = rd_u32(r);
+    uint64_t n = rd_u32(r);
+    const uint8_t *p = rd_bytes(r, n);
+    uint64_t end = r->pos, check = rd_u64(r);
+    if (!rd_ok(r))
+        return SL_FAIL(err, FORMAT,
+                       "byte %" PRIu64 ": the recording ends inside of the record at byte %" PRIu64,
+                       r->size, begin);
+    if (check != hash_bytes(r->base + begin, end - begin, 0))
+        return bad(begin, "the record is damaged", err);
+    if (*kind != RECORD_STEP && *kind != RECORD_RESULT)
+        return bad(begin, "not a record of a step or a result", err);
+    *at = begin + 8;
+    *body = rd_init(p, n);
+    return SL_OK;
+}
+
+/* ---- steps ---- */
+
+static sl_status array(int64_t n, size_t size, void *out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)BASE_MAX(n, 1), size, &p, err));
+    memcpy(out, &p, sizeof p);
+    return SL_OK;
+}
+
+sl_status engine_record_step_init(struct record_step *s, const struct record_limits *max,
+                                  sl_err *err)
+{
+    int64_t ld = (max->n_ctx + max->blk_tok - 1) / max->blk_tok;
+    *s = (struct record_step){.s.ld_blk = (int)ld};
+    SL_TRY(array(max->n_tok, 4, &s->ids, err));
+    SL_TRY(array(max->n_tok, 4, &s->pos, err));
+    SL_TRY(array(max->n_seq + 1, 4, &s->seq_tok0, err));
+    SL_TRY(array(max->n_seq * ld, 4, &s->blk, err));
+    SL_TRY(array(max->n_seq, 4, &s->seat, err));
+    SL_TRY(array(max->n_seq, 4, &s->n_prompt, err));
+    SL_TRY(array(2 * (int64_t)max->n_copy, 4, &s->copy, err));
+    SL_TRY(array(max->n_row, 4, &s->row_tok, err));
+    SL_TRY(array(max->n_tok, 4, &s->hidden_row, err));
+    return array(max->n_seq, sizeof *s->keep, &s->keep, err);
+}
+
+void engine_record_step_fini(struct record_step *s)
+{
+    mem_free(s->ids);
+    mem_free(s->pos);
+    mem_free(s->seq_tok0);
+    mem_free(s->blk);
+    mem_free(s->seat);
+    mem_free(s->n_prompt);
+    mem_free(s->copy);
+    mem_free(s->row_tok);
+    mem_free(s->hidden_row);
+    mem_free(s->keep);
+}
+
+/* n numbers in [lo, hi) into out; what: named where one is not. */
+static sl_status numbers(struct rd *r, uint64_t at, const char *what, int32_t *out, int n,
+                         const int lim[2], sl_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        uint64_t here = at + r->pos;
+        out[i] = (int32_t)rd_u32(r);
+        if (!rd_ok(r)) return bad(here, "the step ends too early", err);
+        if (out[i] < lim[0] || out[i] >= lim[1])
+            return SL_FAIL(err, FORMAT, "byte %" PRIu64 ": %s: %d: from %d to %d", here, what,
+                           out[i], lim[0], lim[1] - 1);
+    }
+    return SL_OK;
+}
+
+static sl_status rising(uint64_t at, const char *what, const int32_t *v, int n, sl_err *err)
+{
+    for (int i = 1; i < n; i++)
+        if (v[i] <= v[i - 1])
+            return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": %s: %d after %d", at, what, v[i],
+                           v[i - 1]);
+    return SL_OK;
+}
+
+static sl_status read_counts(struct rd *r, uint64_t at, const struct record_limits *max,
+                             struct dev_step *s, int32_t *flags, sl_err *err)
+{
+    int32_t v;
+    SL_TRY(numbers(r, at, "pass", &v, 1, (const int[]){0, max->n_pass}, err));
+    s->pass = v;
+    SL_TRY(numbers(r, at, "want", &v, 1, (const int[]){0, 8}, err));
+    s->want = (unsigned)v;
+    SL_TRY(numbers(r, at, "tokens", &v, 1, (const int[]){1, max->n_tok + 1}, err));
+    s->n_tok = v;
+    SL_TRY(numbers(r, at, "sequences", &v, 1, (const int[]){1, max->n_seq + 1}, err));
+    s->n_seq = v;
+    SL_TRY(numbers(r, at, "copies", &v, 1, (const int[]){0, max->n_copy + 1}, err));
+    s->n_copy = v;
+    SL_TRY(numbers(r, at, "rows", &v, 1, (const int[]){0, max->n_row + 1}, err));
+    s->n_row = v;
+    return numbers(r, at, "flags", flags, 1, (const int[]){0, 4}, err);
+}
+
+static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
+{
+    for (int i = 0; i < s->s.n_seq; i++) {
+        uint64_t id = rd_u64(r);
+        uint32_t last = rd_u32(r);
+        if (!rd_ok(r) || last > 1) return bad(at + r->pos, "keep: the step is damaged", err);
+        s->keep[i] = (struct dev_keep){id, last == 1};
+    }
+    return SL_OK;
+}
+
+/* Positions go on by one in a sequence; its blocks follow at the end. */
+static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limits *max,
+                             struct record_step *s, sl_err *err)
+{
+    for (int q = 0; q < s->s.n_seq; q++) {
+        int b = s->seq_tok0[q], e = s->seq_tok0[q + 1];
+        for (int t = b + 1; t < e; t++)
+            if (s->pos[t] != s->pos[t - 1] + 1)
+                return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": positions: %d after %d", at,
+                               s->pos[t], s->pos[t - 1]);
+        SL_TRY(numbers(r, at, "block", s->blk + (int64_t)q * s->s.ld_blk,
+                       s->pos[e - 1] / max->blk_tok + 1, (const int[]){0, max->n_blk}, err));
+    }
+    return r->pos == r->size ? SL_OK : bad(at + r->pos, "the step is longer than it says", err);
+}
+
+static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limits *max,
+                             struct record_step *s, int flags, sl_err *err)
+{
+    const struct dev_step *d = &s->s;
+    const int vocab[] = {0, max->n_vocab}, ctx[] = {0, max->n_ctx}, tok[] = {0, d->n_tok};
+    SL_TRY(numbers(r, at, "token", s->ids, d->n_tok, vocab, err));
+    SL_TRY(numbers(r, at, "position", s->pos, d->n_tok, ctx, err));
+    SL_TRY(numbers(r, at, "first token", s->seq_tok0, d->n_seq + 1, (const int[]){0, d->n_tok + 1},
+                   err));
+    if (s->seq_tok0[0] != 0 || s->seq_tok0[d->n_seq] != d->n_tok)
+        return bad(at, "the step's sequences are not its tokens", err);
+    SL_TRY(rising(at, "first tokens", s->seq_tok0, d->n_seq + 1, err));
+    SL_TRY(numbers(r, at, "seat", s->seat, d->n_seq, (const int[]){0, max->n_seq + 1}, err));
+    SL_TRY(numbers(r, at, "prompt", s->n_prompt, d->n_seq, (const int[]){0, max->n_ctx + 1}, err));
+    if (flags & RECORD_HAS_KEEP) SL_TRY(read_keep(r, at, s, err));
+    SL_TRY(
+        numbers(r, at, "copied block", s->copy, 2 * d->n_copy, (const int[]){0, max->n_blk}, err));
+    SL_TRY(numbers(r, at, "row", s->row_tok, d->n_row, tok, err));
+    SL_TRY(rising(at, "rows", s->row_tok, d->n_row, err));
+    if (flags & RECORD_HAS_HIDDEN_ROW)
+        SL_TRY(numbers(r, at, "hidden row", s->hidden_row, d->n_tok, (const int[]){0, max->n_tok},
+                       err));
+    return read_blocks(r, at, max, s, err);
+}
+
+sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct record_limits *max,
+                                  struct record_step *s, sl_err *err)
+{
+    int32_t flags;
+    s->s = (struct dev_step){.ids = s->ids,
+                             .pos = s->pos,
+                             .seq_tok0 = s->seq_tok0,
+                             .blk = s->blk,
+                             .ld_blk = s->s.ld_blk,
+                             .seat = s->seat,
+                             .n_prompt = s->n_prompt,
+                             .copy = s->copy,
+                             .row_tok = s->row_tok};
+    SL_TRY(read_counts(body, at, max, &s->s, &flags, err));
+    SL_TRY(read_arrays(body, at, max, s, flags, err));
+    if (flags & RECORD_HAS_KEEP) s->s.keep = s->keep;
+    if (flags & RECORD_HAS_HIDDEN_ROW) s->s.hidden_row = s->hidden_row;
+    return SL_OK;
+}
+
+sl_status engine_record_read_result(struct rd *body, uint64_t at, struct record_result *out,
+                                    sl_err *err)
+{
+    uint32_t status = rd_u32(body);
+    uint64_t n_row = rd_u32(body);
+    *out = (struct record_result){.status = (sl_status)status, .n_row = (int)n_row};
+    out->row = rd_bytes(body, 8 * n_row);
+    out->hidden = rd_u64(body);
+    out->finite = rd_u64(body);
+    if (!rd_ok(body) || body->pos != body->size || n_row > INT_MAX || status > 255)
+        return bad(at, "the result is damaged", err);
+    return SL_OK;
+}
