@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two other things that `sluice bench` does. */
+/* The other things that `sluice bench` does. */
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
 
@@ -18,5 +18,7 @@ sl_status bench_ablation(const struct opt_common *o, int n_req, int n_prompt, in
  * columns. */
 sl_status bench_kernels(const struct opt_common *o, const char *type, const struct bench_files *f,
                         sl_err *err) BASE_MUST_USE;
+/* The steps of a recording again; other bits are an error that names the first. */
+sl_status bench_replay(const struct opt_common *o, const char *path, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -16,7 +16,7 @@ struct bench_opts {
     struct opt_common common;
     struct opt_ints p, b, d;
     int n, r;
-    const char *csv, *svg, *kernels;
+    const char *csv, *svg, *kernels, *replay;
     bool ops, ablation;
 };
 
@@ -32,6 +32,7 @@ static const struct opt opts[] = {
     {"svg",      0,  OPT_STR,  offsetof(struct bench_opts, svg), "FILE", NULL, 0, 0, "draw it as a chart too"},
     {"ablation", 0,  OPT_FLAG, offsetof(struct bench_opts, ablation), NULL, NULL, 0, 0, "the same work from everything off to everything on"},
     {"kernels",  0,  OPT_STR,  offsetof(struct bench_opts, kernels), "TYPE", NULL, 0, 0, "products alone with weights of that type (all: every type)"},
+    {"replay",   0,  OPT_STR,  offsetof(struct bench_opts, replay), "FILE", NULL, 0, 0, "the steps that --record wrote again: are the results the same bits?"},
     OPT_ROWS_EXPERTS(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
@@ -418,7 +419,7 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
     return st;
 }
 
-/* What is not given, and the two commands inside this one; true: *rc is the result. */
+/* What is not given, and the commands inside this one; true: *rc is the result. */
 static bool other(struct bench_opts *o, int *rc)
 {
     bool lists = o->p.n || o->b.n || o->n >= 0, deep = o->d.n != 1 || o->d.v[0];
@@ -428,18 +429,23 @@ static bool other(struct bench_opts *o, int *rc)
     if (o->n < 0) o->n = o->ablation ? 32 : 64;
     if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : prompt, 1};
     if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
-    if (!o->kernels && !o->ablation) return false;
-    if (o->kernels && o->ablation)
-        *rc = cmd_usage("--kernels and --ablation: give one of them");
+    if (!o->kernels && !o->ablation && !o->replay) return false;
+    if (!!o->kernels + o->ablation + !!o->replay > 1)
+        *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");
+    else if (o->replay && (lists || deep || o->csv || o->svg || o->ops || o->common.expert_stats))
+        *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
     else if (o->kernels && (lists || deep || o->common.expert_stats))
         *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");
     else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))
         *rc = cmd_usage("--ablation: one -p, one -n and one -b, without -d and --expert-stats");
     else {
-        sl_status st = o->kernels
+        sl_status st = o->replay ? bench_replay(&o->common, o->replay, &err)
+                       : o->kernels
                            ? bench_kernels(&o->common, o->kernels, &f, &err)
                            : bench_ablation(&o->common, o->b.v[0], o->p.v[0], o->n, &f, &err);
-        *rc = !st ? CMD_OK : st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
+        *rc = !st                              ? CMD_OK
+              : st == SL_REQUEST && !o->replay ? cmd_usage("%s", err.text)
+                                               : cmd_fail(&err);
     }
     return true;
 }

@@ -33,6 +33,7 @@ static const struct opt opts[] = {
     {"grammar",  0,  OPT_STR,  offsetof(struct run_opts, grammar), "FILE", NULL, 0, 0, "the answer matches this grammar (GBNF)"},
     OPT_ROWS_TEMPLATE(struct run_opts),
     OPT_ROWS_EXPERTS(struct run_opts),
+    OPT_ROWS_RECORD(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };
@@ -446,6 +447,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
         cmd_progress_end(&c.progress);
         if (!st) st = compute_experts(&c, &o->common, &err);
+        if (!st) st = record_check(c.record, &err);
         compute_close(&c);
     }
     for (int i = 0; line && i < n_line; i++)
@@ -495,6 +497,7 @@ static int run(struct cmd_ctx *x)
         if (!st) st = one(&c, o, text, (size_t)n, &err);
         cmd_progress_end(&c.progress);
         if (!st) st = compute_experts(&c, &o->common, &err);
+        if (!st) st = record_check(c.record, &err);
         compute_close(&c);
     }
     mem_free(file_text);

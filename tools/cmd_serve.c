@@ -69,6 +69,7 @@ static const struct opt opts[] = {
     {"log-json",  0, OPT_FLAG, offsetof(struct serve_opts, log_json),  NULL, NULL, 0, 0, "log as JSON lines on stderr, one per request"},
     {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),     "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
     OPT_ROWS_TEMPLATE(struct serve_opts),
+    OPT_ROWS_RECORD(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
     {0},
 };
@@ -347,6 +348,7 @@ static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_e
         {folder(a, o->tls_key), false},
         {folder(a, o->db), true},
         {folder(a, o->trace), true},
+        {folder(a, o->common.record), true},
         {cache_folder(a), true},
         {"/proc", false},
         {"/sys", false},
@@ -389,6 +391,7 @@ static int run(struct cmd_ctx *x)
     if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
     if (!st) st = compute_open(&c, &o->common, &eo, &err);
     if (!st) st = serve(&c, o, ao, cert, key, &err);
+    if (!st) st = record_check(c.record, &err);
     compute_close(&c);
     trace_close(live.trace);
     api_close(live.api); /* after the engine: its last events still go there */

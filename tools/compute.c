@@ -29,6 +29,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);
+    if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) {
         sl_model_info_get(c->m, &c->mi);
         st = sl_engine_open(c->m, &eo, &c->e, err);
@@ -50,6 +51,8 @@ void compute_close(struct compute *c)
     c->grammar = NULL;
     sl_engine_close(c->e);
     sl_model_close(c->m);
+    record_close(c->record);
+    c->record = NULL;
     c->e = NULL;
     c->m = NULL;
 }

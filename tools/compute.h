@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cmd.h"
+#include "record.h"
 #include "text/json.h"
 
 struct compute {
@@ -16,6 +17,7 @@ struct compute {
     sl_grammar *grammar; /* NULL, or what answers must match; the caller's to set */
     struct cmd_progress progress;
     double load_ms;
+    struct record *record; /* of --record; record_check at the end */
 };
 
 /* Model and engine with progress lines. base: further engine options, or NULL. On failure
