@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device interface: buffers, packed weights, the paged KV cache, and the operators that models are made of (dev/op_list.h).
  *
- * A model lists its operators once, as programs (dev_prog_open), and a step runs one of them; each operator is complete when the next begins (a device
- * may queue them; dev_sync waits). Pointers to activations are device addresses from dev_alloc: float *, row-major [T, n], leading dimension = n unless an ld is given. Host data (ids,
- * positions, tables) goes through dev_put.
- * An operator that a device lacks is a NULL entry and found when a program is opened, never in a step. Operators cannot fail: shapes were checked at
- * open. Nothing allocates in a step.
+ * A model lists its operators once, as programs (dev_prog_open), and a step runs one of them; each
+ * operator is complete when the next begins (a device may queue them; dev_sync waits). Pointers to
+ * activations are device addresses from dev_alloc: float *, row-major [T, n], leading dimension = n
+ * unless an ld is given. Host data (ids, positions, tables) comes with the step.
+ * An operator that a device lacks is a NULL entry and found when a program is opened, never in a
+ * step. Operators cannot fail: shapes were checked at open. Nothing allocates in a step.
  * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other rows, on the chunking or on the threads.
  */
 #ifndef DEV_DEV_H
