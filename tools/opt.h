@@ -89,7 +89,8 @@ struct opt_common {
     {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),      "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},          \
     {"seed",    0,  OPT_U64,  offsetof(S, common.seed),    "N", "0", 0, 0, "of the random numbers"},                        \
     {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages), NULL, NULL, 0, 0, "do not ask for huge pages"},         \
-    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0, "what computes, as doctor lists it (SL_DEVICE, or the CPU)"}, \
+    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,         \
+     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                     \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache), "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"}, \
     OPT_ROWS_BASIC(S)
 // clang-format on

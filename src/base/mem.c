@@ -100,6 +100,22 @@ void mem_free(void *p)
     free(h);
 }
 
+sl_status mem_reserve(size_t n, void **out, sl_err *err)
+{
+    void *p = MAP_FAILED;
+    atomic_fetch_add_explicit(&n_alloc, 1, memory_order_relaxed);
+    if (!must_fail())
+        p = mmap(NULL, n ? n : 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return SL_FAIL(err, NOMEM, "out of memory: addresses of %zu bytes", n);
+    *out = p;
+    return SL_OK;
+}
+
+void mem_unreserve(void *p, size_t n)
+{
+    munmap(p, n ? n : 1);
+}
+
 sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
 {
     const size_t big = (size_t)2 << 20;

@@ -47,6 +47,11 @@ sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_er
     BASE_MUST_USE;
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
+/* Addresses of n bytes without memory: whoever reads or writes there faults. Give them back with
+ * mem_unreserve(p, n). */
+sl_status mem_reserve(size_t n, void **out, sl_err *err) BASE_MUST_USE;
+void mem_unreserve(void *p, size_t n);
+
 /* For a program that runs for long: blocks of 128 KiB and more have pages of their own and go back
  * when freed. Without this glibc puts larger and larger ones into the heap, which then grows by the
  * gaps between them. Call it before the first thread. */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "dev/dev_internal.h"
 
-static const struct dev_class *const classes[] = {&dev_cpu_class};
+static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class};
 
 const char *dev_name(int i)
 {
@@ -175,6 +175,11 @@ void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
     d->cls->kv_touch(d, kv, blk, n);
 }
 
+void dev_kv_free(dev *d, dev_kv *kv, int blk)
+{
+    if (d->cls->frees_poisoned) dev_kv_poison(d, kv, blk);
+}
+
 void dev_kv_poison(dev *d, dev_kv *kv, int blk)
 {
     ASSERT(kv->d == d);
@@ -224,7 +229,7 @@ static struct stamp stamp(const dev *d)
 
 static void count(dev *d, enum dev_op_kind op, struct stamp s)
 {
-    if (!d->timing) return;
+    if (!d->timing || d->cls->is_late) return;
     struct dev_op_time *t = &d->op[op];
     t->n_call++;
     t->ns += clock_now_ns() - s.ns;

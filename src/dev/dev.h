@@ -151,6 +151,8 @@ sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
                       sl_err *err) BASE_MUST_USE;
 /* Write zeros to n blocks in every layer, so that their memory is there before a step needs it. */
 void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
+/* Nobody needs a block's contents any more. */
+void dev_kv_free(dev *d, dev_kv *kv, int blk);
 /* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int blk);
 

@@ -19,6 +19,8 @@ struct dev_class {
     sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*sync)(dev *d, sl_err *err);
     bool is_host; /* its memory is the host's */
+    bool is_late; /* it queues operators, and times them itself */
+    bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
@@ -42,8 +44,8 @@ struct dev_class {
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
     /* What of the operator's parameters the device can not do; NULL = it takes it. */
     const char *(*lacks)(const dev *d, const struct dev_op *op);
-    /* Operators from op[at] on that are run together: *out NULL: none; else out->n_op of them. NULL:
-     * the device runs one after another. */
+    /* Operators from op[at] on that are run together: *out NULL: none; else out->n_op of them.
+     * NULL: the device runs one after another. */
     sl_status (*fuse)(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
                       sl_err *err);
     void (*run_fused)(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f);
@@ -108,6 +110,6 @@ static inline int dev_n_row(const struct dev_step *s, int n_row)
     return s->want & DEV_WANT_LOGITS ? s->n_row : 0;
 }
 
-extern const struct dev_class dev_cpu_class;
+extern const struct dev_class dev_cpu_class, dev_check_class;
 
 #endif

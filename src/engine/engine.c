@@ -140,6 +140,12 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
     return SL_OK;
 }
 
+static void freed(void *user, int32_t blk)
+{
+    sl_engine *e = user;
+    dev_kv_free(e->d, e->kv, blk);
+}
+
 static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
 {
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
@@ -151,6 +157,8 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
                             .match = engine_match,
                             .user = e};
     SL_TRY(kv_pool_init(&e->pool, n_blk, ENGINE_BLK_TOK, err));
+    e->pool.on_free = freed;
+    e->pool.user = e;
     if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));

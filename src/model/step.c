@@ -25,12 +25,12 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     return SL_OK;
 }
 
-/* Rows of a buffer of the device, for the host. */
-static sl_status read_rows(struct model *m, const float *x, int64_t n_row, int n_col, float *room,
-                           const float **out, sl_err *err)
+/* Values of a buffer of the device, for the host; room: for n of them. */
+static sl_status read_values(struct model *m, const float *x, int64_t n, float *room,
+                             const float **out, sl_err *err)
 {
     const void *p = NULL;
-    SL_TRY(dev_read(m->d, x, n_row * n_col * 4, room, &p, err));
+    SL_TRY(dev_read(m->d, x, n * 4, room, &p, err));
     *out = p;
     return SL_OK;
 }
@@ -41,8 +41,8 @@ static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *
     for (int i = 0; i < s->n_seq; i++) {
         const float *last;
         int bad = 0;
-        SL_TRY(read_rows(m, m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D, 1, D, m->host_row,
-                         &last, err));
+        const float *at = m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D;
+        SL_TRY(read_values(m, at, D, m->host_row, &last, err));
         for (int k = 0; k < D; k++)
             bad |= !isfinite(last[k]);
         m->finite[i] = !bad;
@@ -53,13 +53,14 @@ static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
 {
     const struct dev_step *s = m->step;
-    const struct arch_cfg *c = &m->cfg;
+    int64_t n_logit = (int64_t)s->n_row * m->cfg.n_vocab;
+    int64_t n_hidden = (int64_t)s->n_tok * m->cfg.d_model;
     *out = (struct model_rows){0};
     SL_TRY(dev_sync(m->d, err));
     if (s->want & DEV_WANT_LOGITS)
-        SL_TRY(read_rows(m, m->logits, s->n_row, c->n_vocab, m->host_logits, &out->logits, err));
+        SL_TRY(read_values(m, m->logits, n_logit, m->host_logits, &out->logits, err));
     if (s->want & DEV_WANT_HIDDEN)
-        SL_TRY(read_rows(m, m->hidden, s->n_tok, c->d_model, m->host_hidden, &out->hidden, err));
+        SL_TRY(read_values(m, m->hidden, n_hidden, m->host_hidden, &out->hidden, err));
     if (s->want & DEV_WANT_FINITE) {
         SL_TRY(finite_seqs(m, s, err));
         out->finite = m->finite;

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the device `check`, its memory, and the handles of what the CPU device holds for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/check/check.h"
+#include "kern/mm.h"
+
+sl_status dev_check_count(struct check *c, const char *what, sl_err *err)
+{
+    unsigned long long n = ++c->n_count;
+    if (c->lost || n == c->lost_at) {
+        c->lost = true;
+        return SL_FAIL(err, DEVICE, "device 'check': lost at call %llu, as its option says (%s)",
+                       (unsigned long long)c->lost_at, what);
+    }
+    if (n == c->fail_at)
+        return SL_FAIL(err, INTERNAL, "device 'check': call %llu (%s) fails, as its option says", n,
+                       what);
+    return SL_OK;
+}
+
+static struct check_buf *buf_of(const struct check *c, const void *p, size_t n)
+{
+    uintptr_t at = (uintptr_t)p;
+    for (struct check_buf *b = c->buf; b; b = b->next)
+        if (at >= (uintptr_t)b->base && at - (uintptr_t)b->base + n <= b->n) return b;
+    return NULL;
+}
+
+void *dev_check_mem(const struct check *c, const void *p, size_t n)
+{
+    const struct check_buf *b = buf_of(c, p, n);
+    ASSERT(b); /* else it is no memory of this device */
+    return b->mem + ((const uint8_t *)p - b->base);
+}
+
+/* ---- open ---- */
+
+/* One option [s, s + n). */
+static bool read_option(struct check *c, const char *s, size_t n)
+{
+    char *end = NULL;
+    if (n > 6 && strncmp(s, "lacks=", 6) == 0 && n - 6 < sizeof c->lacks) {
+        memcpy(c->lacks, s + 6, n - 6);
+        return true;
+    }
+    uint64_t *at = NULL;
+    if (n > 5 && strncmp(s, "fail=", 5) == 0) at = &c->fail_at;
+    if (n > 5 && strncmp(s, "lost=", 5) == 0) at = &c->lost_at;
+    if (!at) return false;
+    *at = strtoull(s + 5, &end, 10);
+    return *at > 0 && end == s + n;
+}
+
+static sl_status read_options(struct check *c, const char *s, sl_err *err)
+{
+    for (size_t n; *s; s += n + (s[n] == ',')) {
+        n = strcspn(s, ",");
+        if (!read_option(c, s, n))
+            return SL_FAIL(
+                err, REQUEST,
+                "device 'check': option '%.40s': there are fail=K, lost=K and lacks=NAME", s);
+    }
+    return SL_OK;
+}
+
+static void check_close(dev *d)
+{
+    struct check *c = dev_check_of(d);
+    for (struct check_buf *b = c->buf; b; b = b->next)
+        mem_unreserve(b->base, b->n);
+    dev_check_queue_free(c);
+    mem_arena_fini(&c->arena);
+    dev_close(c->in);
+    mem_free(c);
+}
+
+static sl_status check_open(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct check), &p, err));
+    struct check *c = p;
+    c->head.cls = &dev_check_class;
+    mem_arena_init(&c->arena, MEM_MISC, 0);
+    sl_status st = read_options(c, options, err);
+    if (!st) st = dev_open(dev_cpu_class.name, o, &c->in, err);
+    if (st)
+        check_close(&c->head);
+    else
+        *out = &c->head;
+    return st;
+}
+
+static void check_info(const dev *d, struct dev_info *out)
+{
+    dev_info_get(dev_check_of(d)->in, out);
+    out->name = dev_check_class.name;
+}
+
+/* ---- memory ---- */
+
+static sl_status check_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)
+{
+    return dev_memory(dev_check_of(d)->in, free_bytes, total, err);
+}
+
+static sl_status check_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    void *p = NULL, *mem = NULL, *base = NULL;
+    SL_TRY(dev_check_count(c, "allocation", err));
+    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_buf), &p, err));
+    SL_TRY(dev_alloc(c->in, tag, n_bytes, &mem, err));
+    SL_TRY(mem_reserve((size_t)n_bytes, &base, err));
+    struct check_buf *b = p;
+    *b = (struct check_buf){.next = c->buf, .base = base, .mem = mem, .n = (size_t)n_bytes};
+    c->buf = b;
+    *out = base;
+    return SL_OK;
+}
+
+static sl_status check_put(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    struct check_buf *b = buf_of(c, dst, (size_t)n_bytes);
+    ASSERT(b);
+    dev_check_drain(c);
+    SL_TRY(dev_check_count(c, "copy to it", err));
+    b->is_kept = true;
+    return dev_put(c->in, dev_check_mem(c, dst, (size_t)n_bytes), src, n_bytes, err);
+}
+
+/* Everything that was called has run; why not, if not. */
+static sl_status finish(struct check *c, const char *what, sl_err *err)
+{
+    dev_check_drain(c);
+    if (c->why.code) {
+        if (err) *err = c->why;
+        return c->why.code;
+    }
+    return dev_check_count(c, what, err);
+}
+
+static sl_status check_get(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    SL_TRY(finish(c, "copy from it", err));
+    if (n_bytes == 0) return SL_OK;
+    return dev_get(c->in, dst, dev_check_mem(c, src, (size_t)n_bytes), n_bytes, err);
+}
+
+static sl_status check_sync(dev *d, sl_err *err)
+{
+    return finish(dev_check_of(d), "wait", err);
+}
+
+static void check_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
+{
+    dev_host_run(dev_check_of(d)->in, fn, arg);
+}
+
+/* ---- matrices and activations ---- */
+
+static sl_status add_mat(struct check *c, dev_mat *in, dev_mat **out, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_mat), &p, err));
+    struct check_mat *m = p;
+    m->in = in;
+    m->head = *in;
+    m->head.d = &c->head;
+    *out = &m->head;
+    return SL_OK;
+}
+
+static sl_status check_mat_load(dev *d, const struct weight *first, const struct weight *second,
+                                int n, enum dev_use use,
+                                void (*drop)(void *user, const struct weight *w), void *user,
+                                dev_mat **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    dev_mat *in = NULL;
+    SL_TRY(dev_check_count(c, "matrix", err));
+    SL_TRY(dev_mat_load(c->in, first, second, n, use, drop, user, &in, err));
+    return add_mat(c, in, out, err);
+}
+
+static sl_status check_mat_map(dev *d, const char *name, const struct dev_image *im,
+                               enum dev_use use, dev_mat **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    dev_mat *in = NULL;
+    SL_TRY(dev_check_count(c, "matrix", err));
+    SL_TRY(dev_mat_map(c->in, name, im, use, &in, err));
+    return add_mat(c, in, out, err);
+}
+
+static sl_status check_mat_pack(dev *d, const struct weight *first, const struct weight *second,
+                                int n, const struct dev_image_sink *sink,
+                                void (*drop)(void *user, const struct weight *w), void *user,
+                                sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    SL_TRY(dev_check_count(c, "matrix", err));
+    return dev_mat_pack(c->in, first, second, n, sink, drop, user, err);
+}
+
+static sl_status check_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
+                                int n_tok_max, dev_act **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    void *p = NULL, *list = NULL;
+    SL_TRY(dev_check_count(c, "activations", err));
+    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_act), &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_mat, sizeof(dev_mat *), &list, err));
+    struct check_act *a = p;
+    const dev_mat **in = list;
+    for (int i = 0; i < n_mat; i++)
+        in[i] = mats[i] ? ((const struct check_mat *)mats[i])->in : NULL;
+    sl_status st = dev_act_open(c->in, in, n_mat, n_col, n_tok_max, &a->in, err);
+    mem_free(list);
+    a->head.d = d;
+    *out = &a->head;
+    return st;
+}
+
+/* ---- the cache ---- */
+
+static int64_t check_kv_bytes(const dev *d, const struct dev_kv_shape *s)
+{
+    return dev_kv_bytes(dev_check_of(d)->in, s);
+}
+
+static enum dev_kv_type check_kv_auto(const dev *d)
+{
+    return dev_kv_auto(dev_check_of(d)->in);
+}
+
+static sl_status check_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    void *p = NULL;
+    SL_TRY(dev_check_count(c, "cache", err));
+    SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_kv), &p, err));
+    struct check_kv *kv = p;
+    SL_TRY(dev_kv_open(c->in, s, &kv->in, err));
+    kv->head.d = d;
+    *out = &kv->head;
+    return SL_OK;
+}
+
+static void check_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+{
+    dev_check_drain(dev_check_of(d));
+    dev_kv_touch(dev_check_of(d)->in, ((struct check_kv *)kv)->in, blk, n);
+}
+
+static void check_kv_poison(dev *d, dev_kv *kv, int blk)
+{
+    dev_check_drain(dev_check_of(d));
+    dev_kv_poison(dev_check_of(d)->in, ((struct check_kv *)kv)->in, blk);
+}
+
+/* ---- workspace, probes ---- */
+
+static int64_t check_keep_bytes(const dev *d, const struct dev_plan *p)
+{
+    return dev_keep_bytes(dev_check_of(d)->in, p);
+}
+
+static sl_status check_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    SL_TRY(dev_check_count(c, "workspace", err));
+    SL_TRY(dev_check_queue_reserve(c, p, err));
+    return dev_reserve(c->in, p, err);
+}
+
+static double check_probe_read_gbps(dev *d, int ms)
+{
+    return dev_probe_read_gbps(dev_check_of(d)->in, ms);
+}
+
+static double check_probe_int8_gops(dev *d, int ms)
+{
+    return dev_probe_int8_gops(dev_check_of(d)->in, ms);
+}
+
+static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
+{
+    return dev_probe_attn_gops(dev_check_of(d)->in, ((const struct check_kv *)kv)->in, ms);
+}
+
+const struct dev_class dev_check_class = {.name = "check",
+                                          .open = check_open,
+                                          .close = check_close,
+                                          .info = check_info,
+                                          .memory = check_memory,
+                                          .alloc = check_alloc,
+                                          .put = check_put,
+                                          .get = check_get,
+                                          .sync = check_sync,
+                                          .is_late = true,
+                                          .frees_poisoned = true,
+                                          .host_run = check_host_run,
+                                          .mat_load = check_mat_load,
+                                          .layout = KERN_MM_LAYOUT,
+                                          .mat_map = check_mat_map,
+                                          .mat_pack = check_mat_pack,
+                                          .act_open = check_act_open,
+                                          .kv_bytes = check_kv_bytes,
+                                          .kv_auto = check_kv_auto,
+                                          .kv_open = check_kv_open,
+                                          .kv_touch = check_kv_touch,
+                                          .kv_poison = check_kv_poison,
+                                          .keep_bytes = check_keep_bytes,
+                                          .reserve = check_reserve,
+                                          .step_begin = dev_check_step_begin,
+                                          .lacks = dev_check_lacks,
+                                          .probe_read_gbps = check_probe_read_gbps,
+                                          .probe_int8_gops = check_probe_int8_gops,
+                                          .probe_attn_gops = check_probe_attn_gops,
+#define X(name, params) .name = dev_check_##name,
+                                          DEV_OP_LIST(X)
+#undef X
+};

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps and operators of the device `check`: taken now, run later. */
+#include <string.h>
+
+#include "dev/check/check.h"
+
+#define CALLS 4096 /* that find room at once */
+
+/* ---- a step's arrays, copied ---- */
+
+struct copy {
+    uint8_t *mem; /* NULL: sizes are added up */
+    size_t at;
+};
+
+static const void *copy_array(struct copy *c, const void *src, size_t n)
+{
+    if (!src) return NULL;
+    uint8_t *dst = c->mem + c->at;
+    if (c->mem) memcpy(dst, src, n);
+    c->at += (n + 63) / 64 * 64;
+    return c->mem ? dst : src;
+}
+
+static struct dev_step copy_step(struct copy *c, const struct dev_step *s)
+{
+    struct dev_step o = *s;
+    size_t T = (size_t)s->n_tok, S = (size_t)s->n_seq, i4 = sizeof(int32_t);
+    o.ids = copy_array(c, s->ids, T * i4);
+    o.pos = copy_array(c, s->pos, T * i4);
+    o.seq_tok0 = copy_array(c, s->seq_tok0, (S + 1) * i4);
+    o.blk = copy_array(c, s->blk, S * (size_t)s->ld_blk * i4);
+    o.seat = copy_array(c, s->seat, S * i4);
+    o.n_prompt = copy_array(c, s->n_prompt, S * i4);
+    o.keep = copy_array(c, s->keep, S * sizeof *s->keep);
+    o.copy = copy_array(c, s->copy, 2 * (size_t)s->n_copy * i4);
+    o.row_tok = copy_array(c, s->row_tok, (size_t)s->n_row * i4);
+    o.hidden_row = copy_array(c, s->hidden_row, T * i4);
+    return o;
+}
+
+static sl_status room_for_step(struct check *c, size_t n, sl_err *err)
+{
+    struct check_step *t = &c->step;
+    void *p = NULL;
+    if (n <= t->n_mem) return SL_OK;
+    SL_TRY(mem_alloc(MEM_SCRATCH, n, &p, err));
+    mem_free(t->mem);
+    t->mem = p;
+    t->n_mem = n;
+    return SL_OK;
+}
+
+static sl_status take_step(struct check *c, const struct dev_step *s, sl_err *err)
+{
+    struct copy size = {NULL, 0};
+    (void)copy_step(&size, s);
+    SL_TRY(room_for_step(c, size.at, err));
+    struct copy to = {c->step.mem, 0};
+    c->step.s = copy_step(&to, s);
+    return SL_OK;
+}
+
+void dev_check_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
+{
+    struct check *c = dev_check_of(d);
+    dev_check_drain(c);
+    c->why.code = SL_OK;
+    c->step.kv = kv ? ((struct check_kv *)kv)->in : NULL;
+    c->step.is_new = true;
+    c->step.s = (struct dev_step){0};
+    if (take_step(c, s, &c->why)) c->step.is_new = false; /* why says that it failed */
+}
+
+/* ---- operators ---- */
+
+/* What the parameters of op refer to becomes the CPU device's. */
+static void translate(const struct check *c, enum dev_op_kind op, void *params)
+{
+    for (const struct dev_ref *r = dev_op_refs(op); r->kind; r++) {
+        void **p = (void **)(void *)((char *)params + r->at);
+        if (!*p) continue;
+        switch (r->kind) {
+        case DEV_REF_END:
+            break;
+        case DEV_REF_MAT:
+            *p = ((struct check_mat *)*p)->in;
+            break;
+        case DEV_REF_ACT:
+            *p = ((struct check_act *)*p)->in;
+            break;
+        case DEV_REF_KV:
+            *p = ((struct check_kv *)*p)->in;
+            break;
+        case DEV_REF_BUF:
+            *p = dev_check_mem(c, *p, 1);
+            break;
+        }
+    }
+}
+
+const char *dev_check_lacks(const dev *d, const struct dev_op *op)
+{
+    const struct check *c = dev_check_of(d);
+    struct dev_op o = *op;
+    if (strcmp(dev_op_name(op->kind), c->lacks) == 0) return "its option says so";
+    translate(c, op->kind, &o.u);
+    return c->in->cls->lacks ? c->in->cls->lacks(c->in, &o) : NULL;
+}
+
+static sl_status room_for_call(struct check *c, int n, sl_err *err)
+{
+    void *p = NULL;
+    if (n <= c->n_call_max) return SL_OK;
+    SL_TRY(mem_realloc(MEM_SCRATCH, c->call, (size_t)n * sizeof *c->call, &p, err));
+    c->call = p;
+    c->n_call_max = n;
+    return SL_OK;
+}
+
+sl_status dev_check_queue_reserve(struct check *c, const struct dev_plan *p, sl_err *err)
+{
+    size_t n_blk = (size_t)p->n_ctx / 16 + 1, n_seq = (size_t)p->n_seq;
+    size_t of_seq = 4 * (n_blk + 8) + sizeof(struct dev_keep), lines = 16 * 64;
+    SL_TRY(room_for_step(c, 16 * (size_t)p->n_tok + n_seq * of_seq + lines, err));
+    return room_for_call(c, CALLS, err);
+}
+
+static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op,
+                  const void *params, size_t n)
+{
+    if (c->why.code) return;
+    ASSERT(b->n_tok == c->step.s.n_tok && b->n_seq == c->step.s.n_seq &&
+           b->pass == c->step.s.pass); /* the step that began last */
+    if (c->n_call == c->n_call_max && room_for_call(c, 2 * c->n_call + CALLS, &c->why)) return;
+    struct check_call *q = &c->call[c->n_call++];
+    q->op = op;
+    memcpy(&q->u, params, n);
+    translate(c, op, &q->u);
+}
+
+#define X(name, params)                                                                            \
+    void dev_check_##name(dev *d, const struct dev_step *b, const struct params *p)                \
+    {                                                                                              \
+        queue(dev_check_of(d), b, DEV_OP_##name, p, sizeof *p);                                    \
+    }
+DEV_OP_LIST(X)
+#undef X
+
+/* ---- running ---- */
+
+static void run(struct check *c, const struct check_call *q)
+{
+    switch (q->op) {
+#define X(name, params)                                                                            \
+    case DEV_OP_##name:                                                                            \
+        if (!dev_check_count(c, #name, &c->why)) dev_##name(c->in, &c->step.s, &q->u.name);        \
+        break;
+        DEV_OP_LIST(X)
+#undef X
+    case DEV_N_OP:
+        break;
+    }
+}
+
+static void begin(struct check *c)
+{
+    if (!c->step.is_new || c->why.code) return;
+    c->step.is_new = false;
+    if (dev_check_count(c, "step", &c->why)) return;
+    for (struct check_buf *b = c->buf; b && c->step.s.pass == 0; b = b->next)
+        if (!b->is_kept) memset(b->mem, 0xff, b->n); /* NaN */
+    dev_step_begin(c->in, c->step.kv, &c->step.s);
+}
+
+/* Operators are timed where they run. */
+static void move_times(struct check *c)
+{
+    for (int i = 0; i < DEV_N_OP; i++) {
+        struct dev_op_time *t = &c->head.op[i], *from = &c->in->op[i];
+        static const struct dev_cost none;
+        t->n_call += from->n_call;
+        t->ns += from->ns;
+        dev_cost_add(&t->cost, &from->cost, &none);
+    }
+    memset(c->in->op, 0, sizeof c->in->op);
+}
+
+void dev_check_drain(struct check *c)
+{
+    c->in->timing = c->head.timing;
+    begin(c);
+    for (int i = 0; i < c->n_call && !c->why.code; i++)
+        run(c, &c->call[i]);
+    c->n_call = 0;
+    if (c->head.timing) move_times(c);
+}
+
+void dev_check_queue_free(struct check *c)
+{
+    mem_free(c->call);
+    mem_free(c->step.mem);
+}
