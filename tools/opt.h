@@ -82,8 +82,9 @@ struct opt_common {
 #define OPT_ROWS_EXPERTS(S)                                                                                                \
     {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"}, \
     {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N", "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
-#define OPT_ROWS_RECORD(S)                                                                                                  \
-    {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0, "write every step, for bench --replay (holds all tokens)"}
+#define OPT_ROWS_RECORD(S)                                                                         \
+    {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
+     "write every step, for bench --replay (holds all tokens)"}
 #define OPT_ROWS_ENGINE(S)                                                                                                 \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),    "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"}, \
     {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),      "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},          \

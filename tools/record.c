@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The file that --record writes, and what becomes of errors while it is written. */
 #include "record.h"
 
 #include <errno.h>

@@ -259,10 +259,17 @@ static void compare(const sl_engine *e, const struct dev_step *s, const struct m
     out->n_differ += (uint64_t)n_bad;
 }
 
+struct replay {
+    struct rd r, body; /* the file, the record under way */
+    struct record_step step;
+    sl_replay_info *out;
+};
+
 /* The step at byte at, and the result that follows it. */
-static sl_status replay_step(sl_engine *e, struct rd *r, struct rd *body, uint64_t at,
-                             struct record_step *step, sl_replay_info *out, sl_err *err)
+static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err *err)
 {
+    struct record_step *step = &p->step;
+    sl_replay_info *out = p->out;
     struct record_limits max = {.n_tok = e->n_tok_max,
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
@@ -275,45 +282,44 @@ static sl_status replay_step(sl_engine *e, struct rd *r, struct rd *body, uint64
     struct record_result want;
     struct model_rows rows;
     uint32_t kind;
-    SL_TRY(engine_record_read_step(body, at, &max, step, err));
+    SL_TRY(engine_record_read_step(&p->body, at, &max, step, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_run(e, &step->s, &rows, err));
     out->ns += clock_now_ns() - t0;
     out->n_step++;
     out->n_tok += (uint64_t)step->s.n_tok;
-    if (!rd_left(r)) return SL_OK; /* it was written until this step's end */
-    SL_TRY(engine_record_next(r, &kind, body, &at, err));
+    if (!rd_left(&p->r)) return SL_OK; /* it was written until this step's end */
+    SL_TRY(engine_record_next(&p->r, &kind, &p->body, &at, err));
     if (kind != RECORD_RESULT)
         return SL_FAIL(err, FORMAT, "byte %" PRIu64 ": a step without its result", at);
-    SL_TRY(engine_record_read_result(body, at, &want, err));
+    SL_TRY(engine_record_read_result(&p->body, at, &want, err));
     if (want.status == SL_OK) compare(e, &step->s, &rows, &want, out);
     return SL_OK;
 }
 
 sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, sl_err *err)
 {
-    struct rd r = rd_init(p, n), body;
+    struct replay play = {.r = rd_init(p, n), .out = out};
     struct record_head h;
-    struct record_step step = {0};
     struct record_limits max;
     sl_status st = SL_OK;
     memset(out, 0, sizeof *out);
-    SL_TRY(engine_record_read_head(&r, &h, err));
+    SL_TRY(engine_record_read_head(&play.r, &h, err));
     SL_TRY(check_head(e, &h, err));
     memcpy(out->isa, h.isa, sizeof out->isa);
     memcpy(out->program, h.program, sizeof out->program);
     if (e->stats.n_step || sl_pending(e))
         return SL_FAIL(err, REQUEST, "a recording is replayed on an engine that ran no requests");
     max = engine_record_limits_of(&h);
-    st = engine_record_step_init(&step, &max, err);
-    while (!st && rd_left(&r)) {
+    st = engine_record_step_init(&play.step, &max, err);
+    while (!st && rd_left(&play.r)) {
         uint32_t kind;
         uint64_t at;
-        st = engine_record_next(&r, &kind, &body, &at, err);
+        st = engine_record_next(&play.r, &kind, &play.body, &at, err);
         if (!st && kind != RECORD_STEP)
             st = SL_FAIL(err, FORMAT, "byte %" PRIu64 ": a result without its step", at);
-        if (!st) st = replay_step(e, &r, &body, at, &step, out, err);
+        if (!st) st = replay_step(e, &play, at, err);
     }
-    engine_record_step_fini(&step);
+    engine_record_step_fini(&play.step);
     return st;
 }

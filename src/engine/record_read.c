@@ -128,17 +128,23 @@ void engine_record_step_fini(struct record_step *s)
     mem_free(s->keep);
 }
 
-/* n numbers in [lo, hi) into out; what: named where one is not. */
-static sl_status numbers(struct rd *r, uint64_t at, const char *what, int32_t *out, int n,
-                         const int lim[2], sl_err *err)
+/* Numbers in [lim[0], lim[1]), and their name where one is not. */
+struct field {
+    const char *what;
+    const int *lim;
+};
+
+/* n numbers into out. */
+static sl_status numbers(struct rd *r, uint64_t at, const struct field *f, int32_t *out, int n,
+                         sl_err *err)
 {
     for (int i = 0; i < n; i++) {
         uint64_t here = at + r->pos;
         out[i] = (int32_t)rd_u32(r);
         if (!rd_ok(r)) return bad(here, "the step ends too early", err);
-        if (out[i] < lim[0] || out[i] >= lim[1])
-            return SL_FAIL(err, FORMAT, "byte %" PRIu64 ": %s: %d: from %d to %d", here, what,
-                           out[i], lim[0], lim[1] - 1);
+        if (out[i] < f->lim[0] || out[i] >= f->lim[1])
+            return SL_FAIL(err, FORMAT, "byte %" PRIu64 ": %s: %d: from %d to %d", here, f->what,
+                           out[i], f->lim[0], f->lim[1] - 1);
     }
     return SL_OK;
 }
@@ -156,19 +162,21 @@ static sl_status read_counts(struct rd *r, uint64_t at, const struct record_limi
                              struct dev_step *s, int32_t *flags, sl_err *err)
 {
     int32_t v;
-    SL_TRY(numbers(r, at, "pass", &v, 1, (const int[]){0, max->n_pass}, err));
+    SL_TRY(numbers(r, at, &(struct field){"pass", (const int[]){0, max->n_pass}}, &v, 1, err));
     s->pass = v;
-    SL_TRY(numbers(r, at, "want", &v, 1, (const int[]){0, 8}, err));
+    SL_TRY(numbers(r, at, &(struct field){"want", (const int[]){0, 8}}, &v, 1, err));
     s->want = (unsigned)v;
-    SL_TRY(numbers(r, at, "tokens", &v, 1, (const int[]){1, max->n_tok + 1}, err));
+    SL_TRY(numbers(r, at, &(struct field){"tokens", (const int[]){1, max->n_tok + 1}}, &v, 1, err));
     s->n_tok = v;
-    SL_TRY(numbers(r, at, "sequences", &v, 1, (const int[]){1, max->n_seq + 1}, err));
+    SL_TRY(
+        numbers(r, at, &(struct field){"sequences", (const int[]){1, max->n_seq + 1}}, &v, 1, err));
     s->n_seq = v;
-    SL_TRY(numbers(r, at, "copies", &v, 1, (const int[]){0, max->n_copy + 1}, err));
+    SL_TRY(
+        numbers(r, at, &(struct field){"copies", (const int[]){0, max->n_copy + 1}}, &v, 1, err));
     s->n_copy = v;
-    SL_TRY(numbers(r, at, "rows", &v, 1, (const int[]){0, max->n_row + 1}, err));
+    SL_TRY(numbers(r, at, &(struct field){"rows", (const int[]){0, max->n_row + 1}}, &v, 1, err));
     s->n_row = v;
-    return numbers(r, at, "flags", flags, 1, (const int[]){0, 4}, err);
+    return numbers(r, at, &(struct field){"flags", (const int[]){0, 4}}, flags, 1, err);
 }
 
 static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
@@ -192,8 +200,8 @@ static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limi
             if (s->pos[t] != s->pos[t - 1] + 1)
                 return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": positions: %d after %d", at,
                                s->pos[t], s->pos[t - 1]);
-        SL_TRY(numbers(r, at, "block", s->blk + (int64_t)q * s->s.ld_blk,
-                       s->pos[e - 1] / max->blk_tok + 1, (const int[]){0, max->n_blk}, err));
+        SL_TRY(numbers(r, at, &(struct field){"block", (const int[]){0, max->n_blk}},
+                       s->blk + (int64_t)q * s->s.ld_blk, s->pos[e - 1] / max->blk_tok + 1, err));
     }
     return r->pos == r->size ? SL_OK : bad(at + r->pos, "the step is longer than it says", err);
 }
@@ -203,23 +211,25 @@ static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limi
 {
     const struct dev_step *d = &s->s;
     const int vocab[] = {0, max->n_vocab}, ctx[] = {0, max->n_ctx}, tok[] = {0, d->n_tok};
-    SL_TRY(numbers(r, at, "token", s->ids, d->n_tok, vocab, err));
-    SL_TRY(numbers(r, at, "position", s->pos, d->n_tok, ctx, err));
-    SL_TRY(numbers(r, at, "first token", s->seq_tok0, d->n_seq + 1, (const int[]){0, d->n_tok + 1},
-                   err));
+    SL_TRY(numbers(r, at, &(struct field){"token", vocab}, s->ids, d->n_tok, err));
+    SL_TRY(numbers(r, at, &(struct field){"position", ctx}, s->pos, d->n_tok, err));
+    SL_TRY(numbers(r, at, &(struct field){"first token", (const int[]){0, d->n_tok + 1}},
+                   s->seq_tok0, d->n_seq + 1, err));
     if (s->seq_tok0[0] != 0 || s->seq_tok0[d->n_seq] != d->n_tok)
         return bad(at, "the step's sequences are not its tokens", err);
     SL_TRY(rising(at, "first tokens", s->seq_tok0, d->n_seq + 1, err));
-    SL_TRY(numbers(r, at, "seat", s->seat, d->n_seq, (const int[]){0, max->n_seq + 1}, err));
-    SL_TRY(numbers(r, at, "prompt", s->n_prompt, d->n_seq, (const int[]){0, max->n_ctx + 1}, err));
+    SL_TRY(numbers(r, at, &(struct field){"seat", (const int[]){0, max->n_seq + 1}}, s->seat,
+                   d->n_seq, err));
+    SL_TRY(numbers(r, at, &(struct field){"prompt", (const int[]){0, max->n_ctx + 1}}, s->n_prompt,
+                   d->n_seq, err));
     if (flags & RECORD_HAS_KEEP) SL_TRY(read_keep(r, at, s, err));
-    SL_TRY(
-        numbers(r, at, "copied block", s->copy, 2 * d->n_copy, (const int[]){0, max->n_blk}, err));
-    SL_TRY(numbers(r, at, "row", s->row_tok, d->n_row, tok, err));
+    SL_TRY(numbers(r, at, &(struct field){"copied block", (const int[]){0, max->n_blk}}, s->copy,
+                   2 * d->n_copy, err));
+    SL_TRY(numbers(r, at, &(struct field){"row", tok}, s->row_tok, d->n_row, err));
     SL_TRY(rising(at, "rows", s->row_tok, d->n_row, err));
     if (flags & RECORD_HAS_HIDDEN_ROW)
-        SL_TRY(numbers(r, at, "hidden row", s->hidden_row, d->n_tok, (const int[]){0, max->n_tok},
-                       err));
+        SL_TRY(numbers(r, at, &(struct field){"hidden row", (const int[]){0, max->n_tok}},
+                       s->hidden_row, d->n_tok, err));
     return read_blocks(r, at, max, s, err);
 }
 

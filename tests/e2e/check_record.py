@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--record of run, batch files and serve, and bench --replay: the same bits with one and two threads; what does not fit is refused in one line.
+"""--record of run, batch files and serve, and bench --replay: the same bits with one and two
+threads; what does not fit is refused in one line.
 
   check_record.py [BUILD]
 """
@@ -30,7 +31,8 @@ def replay(path, *more):
 def good(what, path, *more):
     code, out, err = replay(path, "--json", *more)
     r = json.loads(out) if code == 0 else {}
-    check(code == 0 and r["steps"] > 3 and r["rows"] > 3 and r["differ"] == 0, f"{what} {more}: {code} {out} {err}")
+    check(code == 0 and r["steps"] > 3 and r["rows"] > 3 and r["differ"] == 0,
+          f"{what} {more}: {code} {out} {err}")
     return r
 
 
@@ -51,13 +53,17 @@ def serve(path):
 def main():
     with e2e.tempfile.TemporaryDirectory() as d:
         one, many, served = (os.path.join(d, n) for n in ("one", "many", "served"))
-        lines = "".join(json.dumps({"ids": [(7 * i + k) % 90 for k in range(3 + 9 * i)], "n": 6}) + "\n" for i in range(6))
+        lines = "".join(
+            json.dumps({"ids": [(7 * i + k) % 90 for k in range(3 + 9 * i)], "n": 6}) + "\n"
+            for i in range(6))
         with open(os.path.join(d, "lines"), "w") as f:
             f.write(lines)
-        code, out, err = e2e.run([SLUICE, "run", "-p", "Once upon", "-n", "8", "-c", "512", "--record", one])
+        code, out, err = e2e.run(
+            [SLUICE, "run", "-p", "Once upon", "-n", "8", "-c", "512", "--record", one])
         plain = e2e.run([SLUICE, "run", "-p", "Once upon", "-n", "8", "-c", "512"])[1]
         check(code == 0 and out == plain, f"run --record: {code} {out} {err}")
-        code, out, err = e2e.run([SLUICE, "run", "--batch-file", os.path.join(d, "lines"), "-c", "512", "-t", "2", "--record", many])
+        code, out, err = e2e.run([SLUICE, "run", "--batch-file", os.path.join(d, "lines"),
+                                  "-c", "512", "-t", "2", "--record", many])
         check(code == 0, f"batch --record: {code} {err}")
         names = [one, many, served]
         try:
@@ -66,7 +72,8 @@ def main():
             names.pop()
         for name in names:
             for t in "12":
-                check(good(os.path.basename(name), name, "-t", t).get("threads") == int(t), "threads")
+                r = good(os.path.basename(name), name, "-t", t)
+                check(r.get("threads") == int(t), "threads")
         with open(many, "rb") as f:
             data = f.read()
         cut = os.path.join(d, "cut")
@@ -82,7 +89,8 @@ def main():
         refused("another version", ["version 9"], cut)
         write(b"GGUF" + data[4:])
         refused("no recording", ["byte 0", "not a recording"], cut)
-        refused("another model", ["another model"], many, "-m", os.path.join(e2e.tiny(), "llama3.gguf"))
+        refused("another model", ["another model"], many,
+                "-m", os.path.join(e2e.tiny(), "llama3.gguf"))
         refused("other options", ["type of the KV cache"], many, "--kv", "q8")
         refused("not there", ["none"], os.path.join(d, "none"))
         refused("with -p", ["--replay"], many, "-p", "5", code=2)
