@@ -8,19 +8,9 @@
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
-#include "os/os.h"
-#include "test.h"
+#include "engine_tiny.h"
 
 static sl_err err;
-
-static const char *tiny(const char *name)
-{
-    static char path[1024];
-    const char *dir = getenv("SLUICE_TINY");
-    snprintf(path, sizeof path, "%s/%s", dir ? dir : TEST_TINY, name);
-    if (os_path_kind(path) == OS_NONE) skip();
-    return path;
-}
 
 struct rig {
     sl_model *m;

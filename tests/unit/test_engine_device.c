@@ -9,8 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_internal.h"
-#include "os/os.h"
-#include "test.h"
+#include "engine_tiny.h"
 
 #define N_NEW 3
 #define CALLS_MAX 3000
@@ -136,14 +135,10 @@ static bool lost_call(sl_model *m, int k)
 
 static void every_call(const char *name)
 {
-    char path[1024];
-    const char *dir = getenv("SLUICE_TINY");
     sl_model *m = NULL;
     struct got good[2], same[2];
     int k = 1, n_step = 0;
-    snprintf(path, sizeof path, "%s/%s", dir ? dir : TEST_TINY, name);
-    if (os_path_kind(path) == OS_NONE) skip();
-    ASSERT_OK(sl_model_open(path, NULL, &m, &err));
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
     ASSERT_OK(run(m, "cpu", good));
     ASSERT_OK(run(m, "check", same));
     assert_true(good[0].n_tok == N_NEW && same_answer(&good[0], &good[1]));

@@ -8,8 +8,7 @@
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
-#include "os/os.h"
-#include "test.h"
+#include "engine_tiny.h"
 
 #define N_GOT 6
 #define N_NEW 6
@@ -48,13 +47,9 @@ static void poison(void *user, int32_t blk)
 
 static void rig_open(struct rig *r)
 {
-    char path[1024];
-    const char *dir = getenv("SLUICE_TINY");
     sl_engine_opts o = {.n_thread = 1, .n_ctx = 256, .n_seq_max = 4, .n_chunk = 24};
-    snprintf(path, sizeof path, "%s/llama3.gguf", dir ? dir : TEST_TINY);
     memset(r, 0, sizeof *r);
-    if (os_path_kind(path) == OS_NONE) skip();
-    ASSERT_OK(sl_model_open(path, NULL, &r->m, &err));
+    ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &r->m, &err));
     ASSERT_OK(sl_engine_open(r->m, &o, &r->e, &err));
     r->e->pool.on_free = poison;
     r->e->pool.user = r->e;
@@ -202,15 +197,6 @@ TEST(engine_lost_device_ends_every_request)
         check_ends(&r);
         rig_close(&r);
     }
-}
-
-static int no_rows(void *user, int row0, int n_row, const float *logits)
-{
-    (void)user;
-    (void)row0;
-    (void)n_row;
-    (void)logits;
-    return 0;
 }
 
 TEST(engine_score_and_warm_pass_a_failed_step_on)

@@ -11,8 +11,7 @@
 #include "base/rng.h"
 #include "engine/engine_internal.h"
 #include "engine/record.h"
-#include "os/os.h"
-#include "test.h"
+#include "engine_tiny.h"
 
 #define N_RUN 10 /* of each model */
 #define CAP ((size_t)4 << 20)
@@ -31,11 +30,7 @@ static void keep(void *user, const void *p, size_t n)
 
 static void open_model(const char *name, sl_model **m)
 {
-    char path[1024];
-    const char *dir = getenv("SLUICE_TINY");
-    snprintf(path, sizeof path, "%s/%s", dir ? dir : TEST_TINY, name);
-    if (os_path_kind(path) == OS_NONE) skip();
-    ASSERT_OK(sl_model_open(path, NULL, m, &err));
+    ASSERT_OK(sl_model_open(tiny(name), NULL, m, &err));
 }
 
 static int pick(uint64_t *rng, int n)
@@ -61,15 +56,6 @@ static uint64_t submit(sl_engine *e, sl_grammar *g, int n_vocab, uint64_t *rng)
     if (!q.embed && pick(rng, 4) == 0) q.grammar = g, q.ignore_eos = 0;
     ASSERT_OK(sl_submit(e, &q, &id, &err));
     return id;
-}
-
-static int no_rows(void *user, int row0, int n_row, const float *logits)
-{
-    (void)user;
-    (void)row0;
-    (void)n_row;
-    (void)logits;
-    return 0;
 }
 
 struct sums {

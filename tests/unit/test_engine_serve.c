@@ -9,8 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/engine_internal.h"
-#include "os/os.h"
-#include "test.h"
+#include "engine_tiny.h"
 
 static sl_err err;
 
@@ -22,13 +21,9 @@ struct rig {
 
 static void rig_open(struct rig *r, const char *name, sl_engine_opts o)
 {
-    char path[1024];
-    const char *dir = getenv("SLUICE_TINY");
-    snprintf(path, sizeof path, "%s/%s", dir ? dir : TEST_TINY, name);
-    if (os_path_kind(path) == OS_NONE) skip();
     if (!o.n_thread) o.n_thread = 1;
     if (!o.n_ctx) o.n_ctx = 256;
-    ASSERT_OK(sl_model_open(path, NULL, &r->m, &err));
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &r->m, &err));
     ASSERT_OK(sl_engine_open(r->m, &o, &r->e, &err));
     sl_model_info_get(r->m, &r->mi);
 }
