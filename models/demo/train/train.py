@@ -317,6 +317,19 @@ def main():
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     sums, since = np.zeros(3), 0
+
+    def keep():
+        save(
+            ck,
+            dict(model=model.state_dict(),
+                 opt=opt.state,
+                 t=opt.t,
+                 step=step,
+                 tokens=tokens,
+                 begin=begin,
+                 seen=data.seen,
+                 config=CONFIG))
+
     while True:
         p = (time.time() - begin) / (end - begin) if end else step / a.steps
         if p >= 1 or stop:
@@ -348,27 +361,9 @@ def main():
             log.flush()
             sums[:], since, last = 0, 0, now
         if time.time() - saved > a.every:
-            save(
-                ck,
-                dict(model=model.state_dict(),
-                     opt=opt.state,
-                     t=opt.t,
-                     step=step,
-                     tokens=tokens,
-                     begin=begin,
-                     seen=data.seen,
-                     config=CONFIG))
+            keep()
             saved = time.time()
-    save(
-        ck,
-        dict(model=model.state_dict(),
-             opt=opt.state,
-             t=opt.t,
-             step=step,
-             tokens=tokens,
-             begin=begin,
-             seen=data.seen,
-             config=CONFIG))
+    keep()
     print('done', step, tokens, flush=True)
 
 
