@@ -262,27 +262,32 @@ static void compare(const sl_engine *e, const struct dev_step *s, const struct m
 struct replay {
     struct rd r, body; /* the file, the record under way */
     struct record_step step;
+    struct record_limits max; /* the engine's */
     sl_replay_info *out;
 };
+
+static struct record_limits limits_of(const sl_engine *e)
+{
+    return (struct record_limits){.n_tok = e->n_tok_max,
+                                  .n_seq = e->n_seq_max,
+                                  .n_row = e->n_logit_max,
+                                  .n_copy = e->n_seq_max,
+                                  .n_pass = 1,
+                                  .n_ctx = e->n_ctx,
+                                  .n_blk = e->pool.n_blk,
+                                  .blk_tok = ENGINE_BLK_TOK,
+                                  .n_vocab = e->n_vocab};
+}
 
 /* The step at byte at, and the result that follows it. */
 static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err *err)
 {
     struct record_step *step = &p->step;
     sl_replay_info *out = p->out;
-    struct record_limits max = {.n_tok = e->n_tok_max,
-                                .n_seq = e->n_seq_max,
-                                .n_row = e->n_logit_max,
-                                .n_copy = e->n_seq_max,
-                                .n_pass = 1,
-                                .n_ctx = e->n_ctx,
-                                .n_blk = e->pool.n_blk,
-                                .blk_tok = ENGINE_BLK_TOK,
-                                .n_vocab = e->n_vocab};
     struct record_result want;
     struct model_rows rows;
     uint32_t kind;
-    SL_TRY(engine_record_read_step(&p->body, at, &max, step, err));
+    SL_TRY(engine_record_read_step(&p->body, at, &p->max, step, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_run(e, &step->s, &rows, err));
     out->ns += clock_now_ns() - t0;
@@ -299,9 +304,8 @@ static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err
 
 sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, sl_err *err)
 {
-    struct replay play = {.r = rd_init(p, n), .out = out};
+    struct replay play = {.r = rd_init(p, n), .max = limits_of(e), .out = out};
     struct record_head h;
-    struct record_limits max;
     sl_status st = SL_OK;
     memset(out, 0, sizeof *out);
     SL_TRY(engine_record_read_head(&play.r, &h, err));
@@ -310,8 +314,7 @@ sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, 
     memcpy(out->program, h.program, sizeof out->program);
     if (e->stats.n_step || sl_pending(e))
         return SL_FAIL(err, REQUEST, "a recording is replayed on an engine that ran no requests");
-    max = engine_record_limits_of(&h);
-    st = engine_record_step_init(&play.step, &max, err);
+    st = engine_record_step_init(&play.step, &play.max, err);
     while (!st && rd_left(&play.r)) {
         uint32_t kind;
         uint64_t at;

@@ -21,7 +21,7 @@ struct record_head {
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
 };
 
-/* What a step may be at most; an engine's, or those that the header gives. */
+/* What a step of an engine may be at most. */
 struct record_limits {
     int n_tok, n_seq, n_row, n_copy, n_pass, n_ctx, n_blk, blk_tok, n_vocab;
 };
@@ -46,7 +46,6 @@ sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint
                              sl_err *err) BASE_MUST_USE;
 /* Errors: FORMAT (no recording, damaged), UNSUPPORTED (another version). */
 sl_status engine_record_read_head(struct rd *r, struct record_head *out, sl_err *err) BASE_MUST_USE;
-struct record_limits engine_record_limits_of(const struct record_head *h);
 /* Memory for steps within the limits. Errors: NOMEM. */
 sl_status engine_record_step_init(struct record_step *s, const struct record_limits *max,
                                   sl_err *err) BASE_MUST_USE;

@@ -52,20 +52,6 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     return SL_OK;
 }
 
-struct record_limits engine_record_limits_of(const struct record_head *h)
-{
-    int n_tok = h->n_chunk + h->n_seq_max;
-    return (struct record_limits){.n_tok = n_tok,
-                                  .n_seq = h->n_seq_max,
-                                  .n_row = n_tok,
-                                  .n_copy = h->n_seq_max,
-                                  .n_pass = 1,
-                                  .n_ctx = h->n_ctx,
-                                  .n_blk = h->n_blk,
-                                  .blk_tok = h->blk_tok,
-                                  .n_vocab = h->n_vocab};
-}
-
 sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint64_t *at,
                              sl_err *err)
 {
