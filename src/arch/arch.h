@@ -88,9 +88,6 @@ struct arch_cfg {
  * names the field and its value. */
 sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *out,
                         sl_err *err) BASE_MUST_USE;
-/* The text model's part of a parsed config.json: text_config where it has a hidden_size, else all.
- */
-const struct json *arch_text_config(const struct json *config);
 /* Names of that architecture in the other kind of file. */
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind);
 /* Do GGUF files of the architecture keep the rows of q and k in the order of rotated pairs, where
@@ -117,7 +114,8 @@ void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *t
                        int64_t *active);
 
 /* Bytes that a process on a CPU holds beside weights of that many bytes and its KV cache:
- * activations, tables, scales. The engine sizes its cache by it, the planner says by it what fits. */
+ * activations, tables, scales. The engine sizes its cache by it, the planner says by it what fits.
+ */
 int64_t arch_beside_bytes(int64_t weights);
 
 /* ---- writing: the configuration of src, which was read into c, in the other kind of file ---- */

@@ -81,12 +81,6 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
     return SL_OK;
 }
 
-const struct json *arch_text_config(const struct json *config)
-{
-    const struct json *inner = text_json_get(config, "text_config");
-    return text_json_get(inner, "hidden_size") ? inner : config;
-}
-
 /* By the type of the whole model: one with parts that see is listed by its own. */
 static sl_status find_hf(const io_model *m, const struct arch **out, sl_err *err)
 {
@@ -181,7 +175,7 @@ static sl_status read_gguf(const io_model *m, struct arena *a, struct arch_cfg *
 /* The outer object of a nested configuration says what holds for the whole model. */
 static sl_status read_hf(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
 {
-    const struct json *outer = io_config(m), *o = arch_text_config(outer);
+    const struct json *outer = io_config(m), *o = io_text_config(outer);
     sl_status st = SL_OK;
     SL_TRY_OUT(arch_hf_common(o, c, err));
     SL_TRY_OUT(text_json_bool(outer, "tie_word_embeddings", c->tied_head, &c->tied_head, err));

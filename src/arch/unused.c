@@ -89,11 +89,10 @@ static bool reads(const io_model *m, const struct arch_cfg *c, const struct arch
     if (id->global >= 0) return id->global != GLOBAL_HEAD || !c->tied_head;
     if (id->layer >= c->n_layer + c->n_mtp) return false;
     if (id->layer >= c->n_layer) return true; /* MTP: read or left out as a whole */
-    bool weight =
-        strcmp(id->suffix, "weight") == 0 ||
-        (hf && io_quant_method(m) &&
-         (strcmp(id->suffix, "qweight") == 0 || strcmp(id->suffix, "weight_packed") == 0 ||
-          strcmp(id->suffix, "weight_blocks") == 0));
+    bool weight = strcmp(id->suffix, "weight") == 0 || (hf && io_quant_method(m) &&
+                                                        (strcmp(id->suffix, "qweight") == 0 ||
+                                                         strcmp(id->suffix, "weight_packed") == 0 ||
+                                                         strcmp(id->suffix, "weight_blocks") == 0));
     bool bias =
         strcmp(id->suffix, "bias") == 0 && (id->role == ROLE_ROUTER_BIAS || !is_norm(id->role));
     if (id->role < 0 || !(weight || bias)) return false;
@@ -116,7 +115,7 @@ static bool is_same_head(const io_model *m, const struct tensor *t)
 bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
 {
     const struct json *o = io_model_kind(m) == IO_HF ? io_config(m) : NULL;
-    return arch_text_config(o) != o && id->layer < 0 && id->global < 0;
+    return io_text_config(o) != o && id->layer < 0 && id->global < 0;
 }
 
 /* Things that change nothing: tables that the configuration says anyway, scales of caches and of

@@ -437,6 +437,12 @@ sl_status io_folder_open(io_model *m, bool vocab_only, sl_err *err)
     return io_scheme_choose(m, err);
 }
 
+const struct json *io_text_config(const struct json *config)
+{
+    const struct json *inner = text_json_get(config, "text_config");
+    return text_json_get(inner, "hidden_size") ? inner : config;
+}
+
 const struct json *io_config(const io_model *m)
 {
     return m->config;

@@ -60,11 +60,10 @@ static bool has_rows_of(const io_model *m, int64_t d)
 
 static const struct fused *forms_of(const io_model *m)
 {
-    const struct json *o = m->config, *inner = text_json_get(o, "text_config");
+    const struct json *text = io_text_config(m->config);
     int64_t d = 0;
-    if (text_json_is(text_json_get(o, "model_type"), "gpt_oss")) return turns;
-    if (text_json_get(inner, "hidden_size")) o = inner;
-    if (text_json_int(o, "hidden_size", 0, &d, NULL) != SL_OK || !has_rows_of(m, d)) return NULL;
+    if (text_json_is(text_json_get(m->config, "model_type"), "gpt_oss")) return turns;
+    if (text_json_int(text, "hidden_size", 0, &d, NULL) != SL_OK || !has_rows_of(m, d)) return NULL;
     return halves;
 }
 

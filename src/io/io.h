@@ -64,6 +64,9 @@ sl_status io_check_tails(const io_model *m, sl_err *err) BASE_MUST_USE;
 const struct json *io_config(const io_model *m); /* config.json */
 /* The same; where there is none, why: NOTFOUND, or UNSUPPORTED for folders of another kind. */
 sl_status io_need_config(const io_model *m, const struct json **out, sl_err *err) BASE_MUST_USE;
+/* The language model's part of a parsed config.json: text_config where that has a hidden_size (a
+ * model with parts that see), else all of it. */
+const struct json *io_text_config(const struct json *config);
 const struct json *io_generation_config(const io_model *m);
 /* Raw bytes of tokenizer.json, tokenizer_config.json, chat_template.jinja, ...: a file of the
  * folder by its fixed name; NULL = not there. */

@@ -237,7 +237,7 @@ sl_status quant_head_hf(const struct quant_plan *p, struct str *out, sl_err *err
         SL_TRY(arch_write_hf(&p->cfg, p->src, &w, err));
         arch_jw_str(&w, "torch_dtype", plain_type(p));
     } else {
-        put_members(&w, io_config(p->src), arch_text_config(io_config(p->src)), biased);
+        put_members(&w, io_config(p->src), io_text_config(io_config(p->src)), biased);
     }
     put_quantization(p, &w);
     text_jw_obj_end(&w);
