@@ -284,22 +284,42 @@ sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
     return arch_hf_rope(o, c->d_rope, c, err);
 }
 
-sl_status arch_hf_moe_v3(const struct json *o, struct arch_cfg *c, sl_err *err)
+sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
+                         sl_err *err)
 {
     double scale = 1;
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", -1, 1, 4096,
+    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", def->n_expert, 1, 4096,
                        &c->n_expert, err));
-    SL_TRY(arch_hf_int(o, "first_k_dense_replace", 3, 0, 1024, &c->n_dense_lead, err));
+    SL_TRY(
+        arch_hf_int(o, "first_k_dense_replace", def->n_dense_lead, 0, 1024, &c->n_dense_lead, err));
     for (int i = c->n_dense_lead; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", 8, 1, 64, &c->n_expert_used, err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", 2048, 1, 1 << 22, &c->d_ff_expert, err));
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", def->n_used, 1, 64, &c->n_expert_used, err));
+    SL_TRY(arch_hf_int(o, "moe_intermediate_size", def->d_ff_expert, 1, 1 << 22, &c->d_ff_expert,
+                       err));
     SL_TRY(arch_hf_int(o, "n_shared_experts", 1, 0, 64, &c->n_shared, err));
-    SL_TRY(arch_hf_int(o, "n_group", 8, 1, 4096, &c->n_group, err));
-    SL_TRY(arch_hf_int(o, "topk_group", 4, 1, 4096, &c->n_group_used, err));
-    SL_TRY(arch_hf_real(o, "routed_scaling_factor", 2.5, 0, 1e6, &scale, err));
+    SL_TRY(arch_hf_int(o, "n_group", def->n_group, 1, 4096, &c->n_group, err));
+    SL_TRY(arch_hf_int(o, "topk_group", def->n_group_used, 1, 4096, &c->n_group_used, err));
+    SL_TRY(arch_hf_real(o, "routed_scaling_factor", def->scale, 0, 1e6, &scale, err));
     c->route_scale = (float)scale;
     SL_TRY(text_json_bool(o, "norm_topk_prob", true, &c->route_norm, err));
     c->route_sigmoid = c->route_bias = true;
     return SL_OK;
+}
+
+sl_status arch_hf_must_be(const struct json *o, const char *key, const char *word, sl_err *err)
+{
+    const char *is = NULL;
+    SL_TRY(text_json_str(o, key, word, &is, err));
+    if (strcmp(is, word) == 0) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED, "%s '%.40s' is not supported (%s)", key, is, word);
+}
+
+sl_status arch_hf_switched_window(const struct json *o, bool by_layer, struct arch_cfg *c,
+                                  sl_err *err)
+{
+    bool slides = false;
+    SL_TRY(text_json_bool(o, "use_sliding_window", false, &slides, err));
+    return slides ? arch_hf_window(o, 4096, by_layer, c, err)
+                  : arch_hf_layer_types(o, by_layer, c, err);
 }

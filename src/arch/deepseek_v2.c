@@ -143,12 +143,10 @@ const struct arch arch_deepseek_v2 = {
     .gguf = "deepseek2",
     .hf_type = "deepseek_v2",
     .hf_class = "DeepseekV2ForCausalLM",
-    .hf_keys = "rope_interleave|qk_rope_head_dim|qk_nope_head_dim|q_lora_rank|kv_lora_rank|"
-               "v_head_dim|routed_scaling_factor|num_experts|num_local_experts|n_routed_experts|"
-               "num_experts_per_tok|moe_intermediate_size|norm_topk_prob|n_shared_experts|n_group|"
-               "topk_group|topk_method|first_k_dense_replace|moe_layer_freq",
+    .hf_keys = "moe_layer_freq|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_MLA,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe_shared,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

@@ -18,28 +18,14 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    double scale = 1;
+    static const struct arch_moe_v3 def = {128, 8, 1, 1408, 1, 1, 1.0};
     int n_rot = 0;
     SL_TRY(arch_hf_attn_bias(o, false, c, err));
     SL_TRY(text_json_bool(o, "use_qk_norm", false, &c->qk_norm, err));
     SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_n_rot(o, 0.5, c, &n_rot, err));
     SL_TRY(arch_hf_rope(o, n_rot, c, err));
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", 128, 1, 4096,
-                       &c->n_expert, err));
-    SL_TRY(arch_hf_int(o, "first_k_dense_replace", 1, 0, 1024, &c->n_dense_lead, err));
-    for (int i = c->n_dense_lead; i < c->n_layer; i++)
-        c->layer[i].ffn = ARCH_MOE;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", 8, 1, 64, &c->n_expert_used, err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", 1408, 1, 1 << 22, &c->d_ff_expert, err));
-    SL_TRY(arch_hf_int(o, "n_shared_experts", 1, 0, 64, &c->n_shared, err));
-    SL_TRY(arch_hf_int(o, "n_group", 1, 1, 4096, &c->n_group, err));
-    SL_TRY(arch_hf_int(o, "topk_group", 1, 1, 4096, &c->n_group_used, err));
-    SL_TRY(arch_hf_real(o, "routed_scaling_factor", 1.0, 0, 1e6, &scale, err));
-    c->route_scale = (float)scale;
-    SL_TRY(text_json_bool(o, "norm_topk_prob", true, &c->route_norm, err));
-    c->route_sigmoid = c->route_bias = true;
-    return SL_OK;
+    return arch_hf_moe_v3(o, &def, c, err);
 }
 
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
@@ -65,15 +51,11 @@ const struct arch arch_glm4_moe = {
     .gguf = "glm4moe",
     .hf_type = "glm4_moe",
     .hf_class = "Glm4MoeForCausalLM",
-    .hf_keys = "partial_rotary_factor|use_qk_norm|routed_scaling_factor|num_experts|"
-               "num_local_experts|n_routed_experts|num_experts_per_tok|moe_intermediate_size|"
-               "norm_topk_prob|n_shared_experts|n_group|topk_group|topk_method|scoring_func|"
-               "first_k_dense_replace|moe_layer_freq",
-    .gguf_keys = "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"
-                 "expert_gating_func|expert_weights_scale|expert_group_count|"
-                 "expert_group_used_count|expert_shared_count|leading_dense_block_count",
+    .hf_keys = "partial_rotary_factor|use_qk_norm|scoring_func|moe_layer_freq|" ARCH_HF_KEYS_MOE,
+    .gguf_keys = ARCH_GGUF_KEYS_MOE_SHARED,
     .alias = alias,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe_shared,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

@@ -83,8 +83,8 @@ const struct arch arch_gpt_oss = {
     .hf_class = "GptOssForCausalLM",
     .hf_keys = "sliding_window|num_local_experts|num_experts|num_experts_per_tok|experts_per_token|"
                "swiglu_limit|swiglu_alpha",
-    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|expert_count|"
-                 "expert_used_count|expert_feed_forward_length|expert_gating_func",
+    .gguf_keys = ARCH_GGUF_KEYS_WINDOW
+    "|expert_count|expert_used_count|expert_feed_forward_length|expert_gating_func",
     .alias = alias,
     .window_every = WINDOW_EVERY,
     .yarn_real = true,
@@ -93,4 +93,5 @@ const struct arch arch_gpt_oss = {
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = write_gguf,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

@@ -67,8 +67,7 @@ static const struct rule hf_rules[] = {
     {"bias|use_bias|*_proj_bias|*linear_bias|lm_head_bias|*head_bias|o_bias|attn_bias|attention_"
      "out*_bias|use_*_bias|add_bias*",
      "", "-", false},
-    {"*qk_norm*|*qk_layernorm*|*qk_layer_norm*|*qknorm*|query_norm|key_norm", "qwen3|qwen3_moe",
-     "-", false},
+    {"*qk_norm*|*qk_layernorm*|*qk_layer_norm*|*qknorm*|query_norm|key_norm", "", "-", false},
     {"norm_type|normalization|normalization_type|norm_class|layer_norm_type|norm_layer|"
      "normalization_function",
      "", "rms|rmsnorm|rms_norm|-", false},

@@ -48,8 +48,9 @@ const struct arch arch_llama = {
     .hf_type = "llama|mistral",
     .hf_class = "LlamaForCausalLM",
     .hf_keys = "sliding_window|*qkv_bias*",
-    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale",
+    .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .permutes_qk = true,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

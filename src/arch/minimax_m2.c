@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MiniMax-M2: GQA with one RMSNorm over all query heads and one over all key heads, of which a part
  * of each head is rotated; experts in every layer, chosen by sigmoid and bias, no shared one. */
-#include <string.h>
-
 #include "arch/row.h"
 
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
@@ -28,20 +26,12 @@ static sl_status check_layers(const struct json *o, sl_err *err)
     return SL_OK;
 }
 
-/* A switch and a word that all published models have at one value. */
+/* A switch that all published models have on. */
 static sl_status must(const struct json *o, const char *key, sl_err *err)
 {
     bool on = true;
     SL_TRY(text_json_bool(o, key, true, &on, err));
     return on ? SL_OK : SL_FAIL(err, UNSUPPORTED, "%s false is not supported", key);
-}
-
-static sl_status must_be(const struct json *o, const char *key, const char *word, sl_err *err)
-{
-    const char *is = NULL;
-    SL_TRY(text_json_str(o, key, word, &is, err));
-    if (strcmp(is, word) == 0) return SL_OK;
-    return SL_FAIL(err, UNSUPPORTED, "%s '%.40s' is not supported (%s)", key, is, word);
 }
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
@@ -50,8 +40,8 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     c->qk_norm = c->qk_norm_whole = true;
     SL_TRY(must(o, "use_qk_norm", err));
     SL_TRY(must(o, "use_routing_bias", err));
-    SL_TRY(must_be(o, "qk_norm_type", "per_layer", err));
-    SL_TRY(must_be(o, "scoring_func", "sigmoid", err));
+    SL_TRY(arch_hf_must_be(o, "qk_norm_type", "per_layer", err));
+    SL_TRY(arch_hf_must_be(o, "scoring_func", "sigmoid", err));
     SL_TRY(check_layers(o, err));
     SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_n_rot(o, 1.0, c, &n_rot, err));
@@ -104,10 +94,10 @@ const struct arch arch_minimax_m2 = {
     .hf_class = "MiniMaxM2ForCausalLM",
     .hf_keys = "partial_rotary_factor|rotary_dim|use_qk_norm|qk_norm_type|use_routing_bias|"
                "scoring_func|num_experts|num_local_experts|num_experts_per_tok",
-    .gguf_keys = "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"
-                 "expert_gating_func|expert_weights_scale",
+    .gguf_keys = ARCH_GGUF_KEYS_MOE,
     .alias = alias,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = write_gguf,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

@@ -12,13 +12,8 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    bool sliding = false;
     c->attn_bias = true;
-    SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding)
-        SL_TRY(arch_hf_window(o, 4096, true, c, err));
-    else
-        SL_TRY(arch_hf_layer_types(o, true, c, err));
+    SL_TRY(arch_hf_switched_window(o, true, c, err));
     return arch_hf_rope(o, c->d_head, c, err);
 }
 
@@ -35,7 +30,8 @@ const struct arch arch_qwen2 = {
     .hf_type = "qwen2",
     .hf_class = "Qwen2ForCausalLM",
     .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*",
-    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale",
+    .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .read_gguf = read_gguf,
     .read_hf = read_hf,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

@@ -12,14 +12,9 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 
 sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c, sl_err *err)
 {
-    bool sliding = false;
     c->qk_norm = true;
     SL_TRY(arch_hf_attn_bias(o, true, c, err));
-    SL_TRY(text_json_bool(o, "use_sliding_window", false, &sliding, err));
-    if (sliding)
-        SL_TRY(arch_hf_window(o, 4096, by_layer, c, err));
-    else
-        SL_TRY(arch_hf_layer_types(o, by_layer, c, err));
+    SL_TRY(arch_hf_switched_window(o, by_layer, c, err));
     return arch_hf_rope(o, c->d_head, c, err);
 }
 
@@ -42,9 +37,9 @@ const struct arch arch_qwen3 = {
     .gguf = "qwen3",
     .hf_type = "qwen3",
     .hf_class = "Qwen3ForCausalLM",
-    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|*qk_norm*|*qk_layernorm*|"
-               "*qk_layer_norm*|*qknorm*|query_norm|key_norm",
-    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM,
+    .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .read_gguf = read_gguf,
     .read_hf = read_hf,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

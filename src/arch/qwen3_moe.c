@@ -73,14 +73,12 @@ const struct arch arch_qwen3_moe = {
     .gguf = "qwen3moe",
     .hf_type = "qwen3_moe",
     .hf_class = "Qwen3MoeForCausalLM",
-    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|*qk_norm*|*qk_layernorm*|"
-               "*qk_layer_norm*|*qknorm*|query_norm|key_norm|num_experts|num_local_experts|"
-               "n_routed_experts|num_experts_per_tok|moe_intermediate_size|norm_topk_prob|"
-               "decoder_sparse_step|mlp_only_layers",
-    .gguf_keys = "attention.sliding_window|attention.sliding_window_pattern|attention.scale|"
-                 "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"
-                 "expert_gating_func|expert_weights_scale",
+    .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM
+               "|num_experts|num_local_experts|n_routed_experts|num_experts_per_tok|moe_"
+               "intermediate_size|norm_topk_prob|decoder_sparse_step|mlp_only_layers",
+    .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale|" ARCH_GGUF_KEYS_MOE,
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe,
-    .write_hf = write_hf};
+    .write_hf = write_hf,
+};

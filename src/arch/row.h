@@ -5,12 +5,26 @@
 
 #include "arch/arch.h"
 
-/* What MLA and DeepSeek's experts say in GGUF. */
+/* Keys that several architectures obey (hf_keys, gguf_keys of struct arch). */
+#define ARCH_HF_KEYS_MLA                                                                           \
+    "rope_interleave|qk_rope_head_dim|qk_nope_head_dim|q_lora_rank|kv_lora_rank|v_head_dim"
+#define ARCH_HF_KEYS_QK_NORM "*qk_norm*|*qk_layernorm*|*qk_layer_norm*|*qknorm*|query_norm|key_norm"
+/* of DeepSeek's experts */
+#define ARCH_HF_KEYS_MOE                                                                           \
+    "routed_scaling_factor|num_experts|num_local_experts|n_routed_experts|num_experts_per_tok|"    \
+    "moe_intermediate_size|norm_topk_prob|n_shared_experts|n_group|topk_group|topk_method|"        \
+    "first_k_dense_replace"
+#define ARCH_GGUF_KEYS_WINDOW "attention.sliding_window|attention.sliding_window_pattern"
+#define ARCH_GGUF_KEYS_MOE                                                                         \
+    "expert_count|expert_used_count|expert_feed_forward_length|expert_weights_norm|"               \
+    "expert_gating_func|expert_weights_scale"
+#define ARCH_GGUF_KEYS_MOE_SHARED                                                                  \
+    ARCH_GGUF_KEYS_MOE "|expert_group_count|expert_group_used_count|expert_shared_count|"          \
+                       "leading_dense_block_count"
 #define ARCH_GGUF_KEYS_MLA                                                                         \
-    "rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"        \
-    "attention.q_lora_rank|attention.kv_lora_rank|expert_count|expert_used_count|"                 \
-    "expert_feed_forward_length|expert_weights_norm|expert_gating_func|expert_weights_scale|"      \
-    "expert_group_count|expert_group_used_count|expert_shared_count|leading_dense_block_count"
+    ARCH_GGUF_KEYS_MOE_SHARED                                                                      \
+    "|rope.scaling.yarn_log_multiplier|attention.key_length_mla|attention.value_length_mla|"       \
+    "attention.q_lora_rank|attention.kv_lora_rank"
 
 /* One row of arch/arch_list.h. A reader fills what is special to the architecture after the common
  * fields were read, and says of every layer what it is; it may refuse. */
@@ -23,12 +37,12 @@ struct arch {
      * config.json, and of GGUF without the architecture before them. keys.c says what becomes of
      * others. */
     const char *hf_keys, *gguf_keys;
-    const struct arch_alias *alias;        /* names that differ from the usual ones; NULL = none */
-    bool permutes_qk;                      /* see arch_permutes_qk */
+    const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
+    bool permutes_qk;               /* see arch_permutes_qk */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */
-    float glu_limit, glu_alpha; /* and what clamps their gated units have */
+    float glu_limit, glu_alpha;            /* and what clamps their gated units have */
     bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
     sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
     sl_status (*read_hf)(const struct json *config, struct arch_cfg *c, sl_err *err);
@@ -80,9 +94,20 @@ sl_status arch_hf_attn_bias(const struct json *o, bool o_bias, struct arch_cfg *
 sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
                         sl_err *err) BASE_MUST_USE;
 sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
-/* Experts as DeepSeek-V3 has them (sigmoid, a bias that chooses, groups, shared experts, dense
- * layers in front), with the defaults of that architecture. */
-sl_status arch_hf_moe_v3(const struct json *o, struct arch_cfg *c, sl_err *err) BASE_MUST_USE;
+/* Experts as DeepSeek-V3 has them: sigmoid, a bias that chooses, groups, shared experts, dense
+ * layers in front. def: what holds where a configuration does not say; n_expert -1: it must. */
+struct arch_moe_v3 {
+    int n_expert, n_used, n_dense_lead, d_ff_expert, n_group, n_group_used;
+    double scale;
+};
+sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, struct arch_cfg *c,
+                         sl_err *err) BASE_MUST_USE;
+/* A word that has to be this one, where it is there. UNSUPPORTED names key and word. */
+sl_status arch_hf_must_be(const struct json *o, const char *key, const char *word,
+                          sl_err *err) BASE_MUST_USE;
+/* use_sliding_window: the window as arch_hf_window reads it, or none. */
+sl_status arch_hf_switched_window(const struct json *o, bool by_layer, struct arch_cfg *c,
+                                  sl_err *err) BASE_MUST_USE;
 /* sliding_window (def where the key is absent; null is none) of all layers, or, by_layer, of those
  * that layer_types names, else of those from max_window_layers on. */
 sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct arch_cfg *c,
