@@ -104,6 +104,7 @@ struct dev_fused {
     int n_op, n_tok_max;
 };
 
+/* The rows that an operator works on whose n_row or n_tok is n_row. */
 static inline int dev_n_row(const struct dev_step *s, int n_row)
 {
     if (n_row != DEV_ROWS_WANTED) return n_row ? n_row : s->n_tok;

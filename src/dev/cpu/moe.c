@@ -136,7 +136,7 @@ static void tell_tap(const struct moe_job *j)
 void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct moe_job j = {.c = c, .p = p, .n_tok = p->n_tok ? p->n_tok : b->n_tok};
+    struct moe_job j = {.c = c, .p = p, .n_tok = dev_n_row(b, p->n_tok)};
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);
     j.parts = !p->tap.fn && dev_cpu_takes_parts(j.down);

@@ -91,7 +91,7 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
 void dev_cpu_matmul_heads(dev *d, const struct dev_step *b, const struct dev_matmul_heads *p)
 {
     struct dev_matmul_heads q = *p;
-    if (!q.n_tok) q.n_tok = b->n_tok;
+    q.n_tok = dev_n_row(b, q.n_tok);
     dev_cpu_heads(dev_cpu_of(d), &q, NULL);
 }
 
@@ -136,7 +136,7 @@ static void ffn_run(void *arg, int worker, int n_w)
 void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct ffn_job j = {.c = c, .p = p, .n_row = p->n_row ? p->n_row : b->n_tok};
+    struct ffn_job j = {.c = c, .p = p, .n_row = dev_n_row(b, p->n_row)};
     const struct mm_act_buf *wide = &((const struct cpu_act *)p->h_act)->b;
     j.gate_up = dev_cpu_mat_of(p->gate_up);
     j.down = dev_cpu_mat_of(p->down);

@@ -66,7 +66,7 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
 
 void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
 {
-    int n_tok = p->n_tok ? p->n_tok : b->n_tok;
+    int n_tok = dev_n_row(b, p->n_tok);
     ASSERT(p->n_expert <= CPU_EXPERT_MAX && p->k >= 1 &&
            p->k <=
                p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
