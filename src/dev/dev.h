@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device interface: buffers, packed weights, the paged KV cache, and the operators that models are made of (dev/op_list.h).
+/* The device interface: buffers, packed weights, the paged KV cache, and the operators that models
+ * are made of (dev/op_list.h).
  *
  * A model lists its operators once, as programs (dev_prog_open), and a step runs one of them; each
  * operator is complete when the next begins (a device may queue them; dev_sync waits). Pointers to
@@ -7,7 +8,8 @@
  * unless an ld is given. Host data (ids, positions, tables) comes with the step.
  * An operator that a device lacks is a NULL entry and found when a program is opened, never in a
  * step. Operators cannot fail: shapes were checked at open. Nothing allocates in a step.
- * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other rows, on the chunking or on the threads.
+ * Determinism: a token's results depend on that token's sequence only: not on n_tok, on the other
+ * rows, on the chunking or on the threads.
  */
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
@@ -19,9 +21,11 @@
 #include "base/status.h"
 #include "tensor/tensor.h"
 
-/* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention outputs; elsewhere int8 with a second int8 plane in groups that stand out (kern/mm.h); 15 bits (two
- * planes) for routers, MLA's per-head matrices and latents; bf16 with bf16 weights, f32 with other floats.
- * (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second planes for outliers 0.0011, plain int8 0.0046.) */
+/* Form of the activations of products. AUTO: int8 for experts (routed and shared) and attention
+ * outputs; elsewhere int8 with a second int8 plane in groups that stand out (kern/mm.h); 15 bits
+ * (two planes) for routers, MLA's per-head matrices and latents; bf16 with bf16 weights, f32 with
+ * other floats. (Mean KL against exact activations on SmolLM2: 15 bits 3e-7, second planes for
+ * outliers 0.0011, plain int8 0.0046.) */
 enum dev_acts { DEV_ACTS_AUTO, DEV_ACTS_INT8, DEV_ACTS_BF16, DEV_ACTS_F32 };
 enum dev_kv_type { DEV_KV_BF16, DEV_KV_F16, DEV_KV_Q8, DEV_KV_F32 };
 
@@ -32,9 +36,10 @@ struct dev_opts {
 };
 
 typedef struct dev dev;
-typedef struct dev_mat dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
-typedef struct dev_act dev_act; /* prepared activations of one layer input */
-typedef struct dev_kv dev_kv;   /* paged KV cache of all layers */
+typedef struct dev_mat
+    dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
+typedef struct dev_act dev_act;   /* prepared activations of one layer input */
+typedef struct dev_kv dev_kv;     /* paged KV cache of all layers */
 typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device */
 
 /* name: one of dev_name, perhaps followed by ':' and options of that device; NULL = what the
@@ -43,7 +48,7 @@ typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
                    sl_err *err) BASE_MUST_USE;
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
-void dev_close(dev *d); /* NULL is legal; frees every buffer and matrix made on it */
+void dev_close(dev *d);      /* NULL is legal; frees every buffer and matrix made on it */
 
 struct dev_info {
     const char *name;
@@ -58,8 +63,8 @@ sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *
 /* ---- memory: at open time only ----
  * Its addresses mean something to operators and to the functions here, nothing to the host. When
  * an operator of a step could not be computed, dev_get, dev_read and dev_sync say so until the next
- * step begins: what the step writes is undefined then, and the device goes on. DEVICE: the device is
- * lost, nothing but dev_close is of use. */
+ * step begins: what the step writes is undefined then, and the device goes on. DEVICE: the device
+ * is lost, nothing but dev_close is of use. */
 sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out,
                     sl_err *err) BASE_MUST_USE;
 sl_status dev_put(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err) BASE_MUST_USE;
@@ -67,68 +72,81 @@ sl_status dev_put(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *e
 sl_status dev_get(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err) BASE_MUST_USE;
 /* The device's memory is the host's: dev_read copies nothing. */
 bool dev_is_host(const dev *d);
-/* Wait, and give the host n_bytes at src to read: where they lie (dev_is_host), else copied to room.
- * They stay until the next operator. */
+/* Wait, and give the host n_bytes at src to read: where they lie (dev_is_host), else copied to
+ * room. They stay until the next operator. */
 sl_status dev_read(dev *d, const void *src, int64_t n_bytes, void *room, const void **out,
                    sl_err *err) BASE_MUST_USE;
 sl_status dev_sync(dev *d, sl_err *err) BASE_MUST_USE;
-/* Run fn(arg, worker, n_worker) once on every host worker of the device and wait, as par_run does: for work on what the device gave to the host. Another
- * n_worker than dev_info's may be given; worker < dev_info's n_thread. */
+/* Run fn(arg, worker, n_worker) once on every host worker of the device and wait, as par_run does:
+ * for work on what the device gave to the host. Another n_worker than dev_info's may be given;
+ * worker < dev_info's n_thread. */
 void dev_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
 
 /* ---- weights: at open time only ---- */
 enum dev_use {
     DEV_USE_MATMUL,  /* y = W x */
     DEV_USE_EMBED,   /* row look-up, and perhaps y = W x too (tied heads) */
-    DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts = auto) */
+    DEV_USE_EXPERTS, /* activations of a single int8 plane are precise enough (see dev_opts.acts =
+                        auto) */
     DEV_USE_PLAIN,   /* the same for other matrices: GQA's output, shared experts */
-    DEV_USE_LATENT,  /* to and from MLA's latents, whose errors are in all heads: integer codes take 15 bits unless acts = f32 or int8, the rest is as MATMUL */
-    DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer codes take 15 bits unless acts = f32 */
+    DEV_USE_LATENT,  /* to and from MLA's latents, whose errors are in all heads: integer codes take
+                        15 bits unless acts = f32 or int8, the rest is as MATMUL */
+    DEV_USE_EXACT    /* routers, MLA's per-head matrices: f32 whatever dev_opts.acts says; integer
+                        codes take 15 bits unless acts = f32 */
 };
-/* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n partners of pairs (gate in first, up in
- * second). Slab memory, first touched by the worker that will read it. Source pages are dropped behind: drop (may be NULL) is called from the calling
- * thread with views of rows that are packed: data, rows and row_bytes say which bytes are not needed any more; every row comes once.
- * Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ). */
+/* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n
+ * partners of pairs (gate in first, up in second). Slab memory, first touched by the worker that
+ * will read it. Source pages are dropped behind: drop (may be NULL) is called from the calling
+ * thread with views of rows that are packed: data, rows and row_bytes say which bytes are not
+ * needed any more; every row comes once. Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ).
+ */
 sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *second, int n,
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err) BASE_MUST_USE;
 
-/* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file holds. It is a row of n * ceil(rows / 16) units of
- * unit_bytes[0] each (a tile of 16 rows, or the two tiles of a pair), and behind them, for pairs of two formats, as many of unit_bytes[1]. */
+/* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file
+ * holds. It is a row of n * ceil(rows / 16) units of unit_bytes[0] each (a tile of 16 rows, or the
+ * two tiles of a pair), and behind them, for pairs of two formats, as many of unit_bytes[1]. */
 struct dev_image {
     const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
     int n, is_pair;
-    int is_rounded; /* no run format holds its weights exactly: the reference mode must not use it */
+    int is_rounded; /* no run format holds its weights exactly: the reference mode must not use it
+                     */
     int64_t rows, cols;
     uint64_t unit_bytes[2];
-    const float *scale; /* [n][2] */
+    const float *scale;  /* [n][2] */
     const uint8_t *data; /* 64-byte aligned; NULL while it is being made */
 };
 uint64_t dev_image_bytes(const struct dev_image *im);
-/* Name of the layout that this device's kernels read. Images of another layout mean nothing to it. */
+/* Name of the layout that this device's kernels read. Images of another layout mean nothing to it.
+ */
 const char *dev_layout(const dev *d);
-/* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes. Pages are touched by the worker that will read them.
- * Errors: NOMEM; FORMAT (what the image says of itself does not fit together: name says which); IO (a page can not be read). */
-sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use, dev_mat **out, sl_err *err)
-    BASE_MUST_USE;
-/* Pack as dev_mat_load does, but hand the bytes out instead of keeping them: begin once, then bytes from all workers at the same time: whole units,
- * each once, n bytes from at on of the image. Nothing is handed out any more when begin has failed. Errors: as dev_mat_load, and begin's. */
+/* Take an image as it is: no copy, its memory (read-only is enough) stays until the device closes.
+ * Pages are touched by the worker that will read them. Errors: NOMEM; FORMAT (what the image says
+ * of itself does not fit together: name says which); IO (a page can not be read). */
+sl_status dev_mat_map(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
+                      dev_mat **out, sl_err *err) BASE_MUST_USE;
+/* Pack as dev_mat_load does, but hand the bytes out instead of keeping them: begin once, then bytes
+ * from all workers at the same time: whole units, each once, n bytes from at on of the image.
+ * Nothing is handed out any more when begin has failed. Errors: as dev_mat_load, and begin's. */
 struct dev_image_sink {
     sl_status (*begin)(void *user, const struct dev_image *im, sl_err *err);
     void (*bytes)(void *user, int worker, uint64_t at, const void *p, uint64_t n);
     void *user;
 };
 sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *second, int n,
-                       const struct dev_image_sink *sink, void (*drop)(void *user, const struct weight *w),
-                       void *user, sl_err *err) BASE_MUST_USE;
+                       const struct dev_image_sink *sink,
+                       void (*drop)(void *user, const struct weight *w), void *user,
+                       sl_err *err) BASE_MUST_USE;
 
-int64_t dev_mat_bytes(const dev_mat *m);      /* of the whole stack */
-int dev_mat_rows(const dev_mat *m);           /* of one matrix */
+int64_t dev_mat_bytes(const dev_mat *m); /* of the whole stack */
+int dev_mat_rows(const dev_mat *m);      /* of one matrix */
 int dev_mat_cols(const dev_mat *m);
 
 /* ---- prepared activations: the input of one or several products ---- */
-/* mats: every matrix that will ever take this input (of all layers). Each matrix has one activation form, fixed when it was loaded (from dev_opts.acts,
- * its use and its storage type: integer codes take int8 or 15 bits, float weights take bf16 or f32); the union of the forms is prepared.
+/* mats: every matrix that will ever take this input (of all layers). Each matrix has one activation
+ * form, fixed when it was loaded (from dev_opts.acts, its use and its storage type: integer codes
+ * take int8 or 15 bits, float weights take bf16 or f32); the union of the forms is prepared.
  * n_tok_max tokens of n_col values. */
 sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                        dev_act **out, sl_err *err) BASE_MUST_USE;
@@ -140,18 +158,19 @@ struct dev_kv_shape {
     int n_blk;
     int blk_tok; /* a multiple of 16 */
     int n_head;  /* KV heads C; 1 for MLA */
-    int d_k;    /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
-    int d_v;    /* GQA: value width. MLA: 0 */
+    int d_k;     /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
+    int d_v;     /* GQA: value width. MLA: 0 */
 };
 int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 /* The type to take where the user names none. */
 enum dev_kv_type dev_kv_auto(const dev *d);
-/* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined; pages are touched when first written. */
+/* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined;
+ * pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
                       sl_err *err) BASE_MUST_USE;
 /* Write zeros to n blocks in every layer, so that their memory is there before a step needs it. */
 void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
-/* Nobody needs a block's contents any more. */
+/* A block's contents are not needed any more. */
 void dev_kv_free(dev *d, dev_kv *kv, int blk);
 /* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
 void dev_kv_poison(dev *d, dev_kv *kv, int blk);
@@ -230,8 +249,9 @@ struct dev_embed {
     float *y;
     float scale;
 };
-/* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be NULL; when act is not NULL the result is prepared
- * there; y may be x. n_row rows, or, where rows are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). */
+/* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be
+ * NULL; when act is not NULL the result is prepared there; y may be x. n_row rows, or, where rows
+ * are the heads of tokens, n_tok times n_head; ldx/ldy leading dimensions (0 = n). */
 struct dev_norm {
     float *x;
     const float *r;
@@ -251,7 +271,8 @@ struct dev_prep {
     int64_t ldx;
     dev_act *act;
 };
-/* y_i = W_i act (+ bias_i) for up to 4 matrices that share the input. rows: token rows of act to use, NULL = 0 .. n_row-1. */
+/* y_i = W_i act (+ bias_i) for up to 4 matrices that share the input. rows: token rows of act to
+ * use, NULL = 0 .. n_row-1. */
 #define DEV_MATMUL_MAX 4
 struct dev_matmul {
     const dev_act *act;
@@ -263,8 +284,8 @@ struct dev_matmul {
     float *y[DEV_MATMUL_MAX];
     int64_t ldy[DEV_MATMUL_MAX]; /* 0 = rows of W_i */
 };
-/* For every head h: y[t, h, :] = W_h x[t, h, :], W a stack of H matrices. f32 activations are prepared inside (f32 x dequantised weights).
- * x [T, H, ldx_h], y [T, H, ldy_h]. */
+/* For every head h: y[t, h, :] = W_h x[t, h, :], W a stack of H matrices. f32 activations are
+ * prepared inside (f32 x dequantised weights). x [T, H, ldx_h], y [T, H, ldy_h]. */
 struct dev_matmul_heads {
     const dev_mat *w;
     int n_head, n_tok;
@@ -273,8 +294,9 @@ struct dev_matmul_heads {
     float *y;
     int64_t ldy, ldy_h;
 };
-/* Rotate pairs of the first n_rot of each head's d values in place. style 0: half-split (i, i + n_rot/2); 1: interleaved (2i, 2i+1).
- * Angle of pair i at position p: p * freq[i]; sin and cos times mscale. x [T, H, ...] with strides. */
+/* Rotate pairs of the first n_rot of each head's d values in place. style 0: half-split (i, i +
+ * n_rot/2); 1: interleaved (2i, 2i+1). Angle of pair i at position p: p * freq[i]; sin and cos
+ * times mscale. x [T, H, ...] with strides. */
 struct dev_rope {
     float *x; /* freq keeps its contents while the device lives: angles are cached by its address */
     int n_head;
@@ -283,14 +305,16 @@ struct dev_rope {
     const float *freq; /* [n_rot/2], host */
     float mscale;
 };
-/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v NULL). */
+/* Store the step's keys and values: k [T, C, d_k], v [T, C, d_v] (MLA: k = [latent | rope], v
+ * NULL). */
 struct dev_kv_put {
     dev_kv *kv;
     int layer;
     const float *k, *v;
     int64_t ldk, ldv; /* token strides */
 };
-/* Causal attention over the paged cache: y[t, h, :] = softmax(scale * q k^T) v. q [T, H, d_k], y [T, H, d_v]. n_window 0 = whole context. */
+/* Causal attention over the paged cache: y[t, h, :] = softmax(scale * q k^T) v. q [T, H, d_k], y
+ * [T, H, d_v]. n_window 0 = whole context. */
 struct dev_attn {
     const dev_kv *kv;
     int layer, n_head;
@@ -313,7 +337,8 @@ struct dev_attn_mla {
     const dev_mat *w_kb, *w_vb;
     const float *q;
     float *y;
-    /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention over a long context leaves the memory idle. */
+    /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention
+     * over a long context leaves the memory idle. */
     const dev_mat *next[4];
 };
 /* A gated unit of gate and up: g = min(gate, limit), u = clamp(up, -limit, limit),
@@ -323,36 +348,37 @@ struct dev_glu {
     float alpha; /* 0 = 1 */
     bool plus1;
 };
-/* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act (n_row rows). */
+/* y = silu(g) * u of a pair product: act -> [gate | up] pair matrix -> h -> prepared in h_act
+ * (n_row rows). */
 struct dev_ffn {
     const dev_act *act;
     int n_row;
     const dev_mat *gate_up; /* pair */
     const dev_mat *down;
-    dev_act *h_act; /* prepared silu(g)*u */
-    float *h;       /* [n_row, F] scratch */
-    float *y;       /* [n_row, D] */
-    struct dev_glu glu; /* in place of silu(g)*u */
+    dev_act *h_act;            /* prepared silu(g)*u */
+    float *h;                  /* [n_row, F] scratch */
+    float *y;                  /* [n_row, D] */
+    struct dev_glu glu;        /* in place of silu(g)*u */
     const float *gate_up_bias; /* [2F]: of the gates, then of the ups; or NULL */
     const float *down_bias;    /* [D] or NULL */
-    bool keep_h; /* h is looked at afterwards; else its contents are undefined */
+    bool keep_h;               /* h is looked at afterwards; else its contents are undefined */
 };
 /* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
 struct dev_route {
     const float *logit;
-    const float *bias;  /* [E] host or NULL: used to choose, never to weigh */
+    const float *bias; /* [E] host or NULL: used to choose, never to weigh */
     int n_tok, n_expert, k;
-    int sigmoid;        /* 1 sigmoid scores, 0 softmax over all E */
+    int sigmoid;          /* 1 sigmoid scores, 0 softmax over all E */
     int n_group, k_group; /* 1, 1 = none */
-    int group_max;      /* group score: 1 = its best, 0 = sum of its two best */
-    int norm;           /* weights sum to 1 before scale; of a softmax: that of the chosen alone */
+    int group_max;        /* group score: 1 = its best, 0 = sum of its two best */
+    int norm; /* weights sum to 1 before scale; of a softmax: that of the chosen alone */
     float scale;
-    int32_t *id;        /* [T, K] out, host-visible */
-    float *weight;      /* [T, K] out */
-    uint64_t *count;    /* [E] host: for how many tokens each expert was chosen, counted up; or NULL */
+    int32_t *id;     /* [T, K] out, host-visible */
+    float *weight;   /* [T, K] out */
+    uint64_t *count; /* [E] host: for how many tokens each expert was chosen, counted up; or NULL */
 };
-/* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie in
- * several slots, which take tokens in turn by their index in the step, or in none, and then adds
+/* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie
+ * in several slots, which take tokens in turn by their index in the step, or in none, and then adds
  * nothing. Built by dev_slots_init; the arrays are the owner's and stay until the device closes. */
 struct dev_slots {
     int n;                 /* slots */
@@ -361,20 +387,21 @@ struct dev_slots {
 };
 /* Fills s->first and s->list from s->n and s->expert. */
 void dev_slots_init(struct dev_slots *s, int n_expert);
-/* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+ shared(x)). Sum in the order k = 0 .. K-1, shared last. */
+/* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+
+ * shared(x)). Sum in the order k = 0 .. K-1, shared last. */
 struct dev_moe {
-    const dev_act *act;  /* prepared for DEV_USE_EXPERTS */
+    const dev_act *act; /* prepared for DEV_USE_EXPERTS */
     int n_tok, k, n_expert;
     const int32_t *id;
     const float *weight;
     const struct dev_slots *slots; /* NULL: expert e is in slot e of the stacks */
-    const dev_mat *gate_up; /* stack of pairs, one a slot */
-    const dev_mat *down;    /* stack, one a slot */
-    struct dev_glu glu;     /* in place of silu(gate) * up */
-    const float *gate_up_bias; /* [E, 2F]: of an expert's gates, then of its ups; or NULL */
+    const dev_mat *gate_up;        /* stack of pairs, one a slot */
+    const dev_mat *down;           /* stack, one a slot */
+    struct dev_glu glu;            /* in place of silu(gate) * up */
+    const float *gate_up_bias;     /* [E, 2F]: of an expert's gates, then of its ups; or NULL */
     const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
-    const float *add;       /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
-    float *y;               /* [T, D] */
+    const float *add; /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
+    float *y;         /* [T, D] */
     struct dev_tap tap; /* fn NULL, or told afterwards what every expert in use gives to its down
                            matrix: [its tokens, F]; x, n and ldx are not used */
 };
@@ -396,19 +423,20 @@ struct dev_rows {
 DEV_OP_LIST(DEV_OP_DECL)
 #undef DEV_OP_DECL
 
-/* Reserve the workspace that a step of at most n_tok tokens, n_seq sequences and n_ctx positions needs for the shapes given; once, at open, after
- * every matrix was loaded. */
+/* Reserve the workspace that a step of at most n_tok tokens, n_seq sequences and n_ctx positions
+ * needs for the shapes given; once, at open, after every matrix was loaded. */
 struct dev_plan {
     int n_tok, n_seq, n_ctx;
-    int n_head, d_k, d_v;         /* attention; MLA: d_k = nope + rope, d_v = v */
+    int n_head, d_k, d_v;          /* attention; MLA: d_k = nope + rope, d_v = v */
     int mla_r, mla_nope, mla_rope; /* 0 without MLA */
     int mla_expand_from; /* MLA: prompt tokens at this position and after it are computed with
                             materialised keys and values, all other tokens are absorbed */
     int n_pass;          /* of a step: 1 + MTP layers; 0 = 1 */
     int n_expert, k, d_model, d_ff_expert; /* 0 without experts; n_expert: of a router or, where
                                               there are more, slots of a stack */
-    int n_layer;        /* MLA: of the KV cache */
-    int64_t keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
+    int n_layer;                           /* MLA: of the KV cache */
+    int64_t
+        keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
 };
 /* The most keep_bytes of which a device makes use; 0: it keeps nothing. */
 int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p);
@@ -421,7 +449,8 @@ enum dev_op_kind {
 #undef DEV_OP_KIND
         DEV_N_OP
 };
-/* An operator and its parameters: plain data. What changes from step to step comes from the step. */
+/* An operator and its parameters: plain data. What changes from step to step comes from the step.
+ */
 struct dev_op {
     enum dev_op_kind kind;
     int layer; /* of the model, for whoever reads it; -1 = of none */
@@ -435,7 +464,8 @@ const char *dev_op_name(enum dev_op_kind kind);
 /* Take the list, which is copied: a pass of a step, in its order. A device may run several of its
  * operators as one (how far: dev_prog_fused); the bits are those of one after another, but the
  * contents of buffers that only operators run together write and read are undefined. After
- * dev_reserve. Errors: NOMEM; UNSUPPORTED names the operator and the layer that the device lacks. */
+ * dev_reserve. Errors: NOMEM; UNSUPPORTED names the operator and the layer that the device lacks.
+ */
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
                         sl_err *err) BASE_MUST_USE;
 void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
@@ -445,8 +475,8 @@ void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s);
 int dev_prog_fused(const dev_prog *p, int n_tok);
 
 /* ---- a device to look at models with ---- */
-/* It keeps of a model's matrices their shapes and types, takes no program, and its addresses can not
- * be read. No other function but those of memory, weights and inputs may be called. */
+/* It keeps of a model's matrices their shapes and types, takes no program, and its addresses can
+ * not be read. No other function but those of memory, weights and inputs may be called. */
 sl_status dev_dry_open(dev **out, sl_err *err) BASE_MUST_USE;
 struct dev_dry_mat {
     int n, rows, cols; /* n: of a stack */
@@ -466,7 +496,8 @@ struct dev_cost {
     double ops;   /* products and sums of matrices, and of attention's on 8-bit codes */
     double flops; /* attention's other products and sums: queries by keys, weights by values */
 };
-/* Time of every operator since the call before (from the first call on): returns their number and writes at most n rows. */
+/* Time of every operator since the call before (from the first call on): returns their number and
+ * writes at most n rows. */
 struct dev_op_row {
     const char *name;
     uint64_t n_call;

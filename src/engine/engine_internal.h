@@ -192,9 +192,10 @@ struct sl_engine {
     struct sched sched;
     struct request **req; /* [n_req_max] by slot */
     struct kv_seq score;  /* of sl_score */
-    struct engine_sampler *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
+    struct engine_sampler
+        *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
     int n_sampler;
-    struct engine_pick *pick; /* [n_seq_max] by row of the step */
+    struct engine_pick *pick;   /* [n_seq_max] by row of the step */
     struct engine_piece *piece; /* [n_seq_max, n_piece] */
     int n_piece;
     sl_logprob top[ENGINE_TOP_MAX];
@@ -264,13 +265,13 @@ void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *
 #define ENGINE_PIECE 8192 /* logits of a row that are looked through by one worker at a time */
 #define ENGINE_SAMPLER_MAX 8
 struct engine_piece {
-    float v; /* the largest */
+    float v;    /* the largest */
     int32_t id; /* of it; -1: a logit is not a number */
 };
 struct engine_pick {
     struct request *r; /* NULL: no token is wanted of this row */
     const float *logit;
-    int best; /* engine_argmax */
+    int best;  /* engine_argmax */
     bool done; /* what follows is set, else engine_pick_one chooses */
     int32_t token;
     sl_err why;
@@ -280,9 +281,10 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_draw_fini(sl_engine *e);
 /* Into e->pick. Rows under a grammar only as far as best. */
 void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits);
-/* The token for r, which may be another sample than the row's. mask: NULL or what a grammar allows. */
-sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick, const uint32_t *mask,
-                          int32_t *token, sl_err *err) BASE_MUST_USE;
+/* The token for r, which may be another sample than the row's. mask: NULL or what a grammar allows.
+ */
+sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
+                          const uint32_t *mask, int32_t *token, sl_err *err) BASE_MUST_USE;
 
 /* answer.c: what the rows of a step lead to. */
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);

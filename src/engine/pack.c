@@ -37,10 +37,9 @@ static bool in_cache(const char *src, char *out, size_t n)
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool own = xdg && xdg[0] == '/';
     if ((!own && (!home || !*home)) || !os_path_full(src, full, sizeof full)) return false;
-    int k =
-        snprintf(out, n, "%s%s/sluice/pack/%.100s-%016llx.packed", own ? xdg : home,
-                 own ? "" : "/.cache", str_base(full),
-                 (unsigned long long)hash_bytes(full, strlen(full), 0));
+    int k = snprintf(out, n, "%s%s/sluice/pack/%.100s-%016llx.packed", own ? xdg : home,
+                     own ? "" : "/.cache", str_base(full),
+                     (unsigned long long)hash_bytes(full, strlen(full), 0));
     return k > 0 && (size_t)k < n;
 }
 
@@ -171,8 +170,8 @@ sl_status engine_pack_use(sl_engine *e, const io_pack **out, sl_err *err)
 
 /* ---- by hand ---- */
 
-/* Is path one of the model's own files? A packed file can not be packed again, nor quantised: it is no
- * replacement for its source. */
+/* Is path one of the model's own files? A packed file can not be packed again, nor quantised: it is
+ * no replacement for its source. */
 static bool is_source(const io_model *io, const char *path)
 {
     char a[PATH_BYTES], b[PATH_BYTES];

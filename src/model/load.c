@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From named tensors to packed layers: every shape is checked here, by name, before anything is packed. */
+/* From named tensors to packed layers: every shape is checked here, by name, before anything is
+ * packed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, sl_err *err)
 {
     if (w->rows == rows && w->cols == cols) return SL_OK;
-    return SL_FAIL(err, FORMAT, "%s: shape [%lld, %lld], expected [%lld, %lld]", w->name, (long long)w->rows,
-                   (long long)w->cols, (long long)rows, (long long)cols);
+    return SL_FAIL(err, FORMAT, "%s: shape [%lld, %lld], expected [%lld, %lld]", w->name,
+                   (long long)w->rows, (long long)w->cols, (long long)rows, (long long)cols);
 }
 
 /* A matrix with its scales, which are numbers. */
@@ -43,13 +44,15 @@ static sl_status get_weight(const io_model *io, const char *name, struct weight 
     bool any = false;
     SL_TRY(get_biased(io, name, w, err));
     if (has_bias(io, name))
-        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for", io_path(io), name);
+        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for",
+                       io_path(io), name);
     if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
     sl_status st = io_weight_bias(io, name, w, p, &any, err);
     mem_free(p);
     if (st || !any) return st;
-    return SL_FAIL(err, UNSUPPORTED, "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
+    return SL_FAIL(err, UNSUPPORTED,
+                   "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
                    io_path(io), name);
 }
 
@@ -58,8 +61,8 @@ struct drop {
     const io_model *io;
 };
 
-/* Decides for the weights that come next; done: source bytes so far. Slower than 1.5 GB/s with hardly anything read from a disk: try it,
- * and keep it unless the next stretch is slower still. */
+/* Decides for the weights that come next; done: source bytes so far. Slower than 1.5 GB/s with
+ * hardly anything read from a disk: try it, and keep it unless the next stretch is slower still. */
 static void measure_behind(struct behind *b, int64_t done)
 {
     int64_t now = clock_now_ns(), disk = io_disk_read(), n = done - b->byte0;
@@ -80,7 +83,8 @@ static void measure_behind(struct behind *b, int64_t done)
     b->disk0 = disk;
 }
 
-/* The page cache lets go of whole folios only, of up to 2 MiB: what a weight shares with the one before it goes with this one. */
+/* The page cache lets go of whole folios only, of up to 2 MiB: what a weight shares with the one
+ * before it goes with this one. */
 static void evict(struct behind *b, const io_model *io, const uint8_t *p, uint64_t n)
 {
     const uint64_t folio = 2 << 20;
@@ -104,7 +108,8 @@ static void dropped(void *user, const struct weight *w)
         evict(&m->behind, d->io, w->data, n);
     else
         io_drop(d->io, w->data, n);
-    if (m->opts.progress && m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
+    if (m->opts.progress &&
+        m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
         m->cancelled = true;
 }
 
@@ -114,9 +119,15 @@ static sl_status out_begin(void *user, const struct dev_image *im, sl_err *err)
 {
     struct model *m = user;
     if (im->is_rounded) m->rounded = true;
-    struct io_pack_mat p = {.name = m->out_name, .fmt = {im->fmt[0], im->fmt[1]}, .n = im->n, .is_pair = im->is_pair,
-                            .rows = im->rows, .cols = im->cols, .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]},
-                            .n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16), .scale = im->scale};
+    struct io_pack_mat p = {.name = m->out_name,
+                            .fmt = {im->fmt[0], im->fmt[1]},
+                            .n = im->n,
+                            .is_pair = im->is_pair,
+                            .rows = im->rows,
+                            .cols = im->cols,
+                            .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]},
+                            .n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16),
+                            .scale = im->scale};
     return io_pack_out_mat(m->out, &p, err);
 }
 
@@ -127,8 +138,8 @@ static void out_bytes(void *user, int worker, uint64_t at, const void *p, uint64
 }
 
 /* name: what packed files know the matrix by: that of its (first) tensor. */
-static sl_status pack(struct model *m, const io_model *io, const char *name, const struct weight *a, const struct weight *b,
-                      int n, enum dev_use use, dev_mat **out, sl_err *err)
+static sl_status pack(struct model *m, const io_model *io, const char *name, const struct weight *a,
+                      const struct weight *b, int n, enum dev_use use, dev_mat **out, sl_err *err)
 {
     struct drop d = {m, io};
     struct dev_image_sink sink = {out_begin, out_bytes, m};
@@ -144,18 +155,25 @@ static sl_status pack(struct model *m, const io_model *io, const char *name, con
 }
 
 /* One that a packed file must have. */
-static sl_status map(struct model *m, const char *name, int n, bool pair, int64_t rows, int64_t cols, enum dev_use use,
-                     dev_mat **out, sl_err *err)
+static sl_status map(struct model *m, const char *name, int n, bool pair, int64_t rows,
+                     int64_t cols, enum dev_use use, dev_mat **out, sl_err *err)
 {
     const char *path = io_pack_path(m->opts.pack);
     const struct io_pack_mat *p = io_pack_find(m->opts.pack, name);
     if (!p) return SL_FAIL(err, FORMAT, "%.100s: matrix %.80s is missing", path, name);
     if (p->n != n || p->is_pair != pair || p->rows != rows || p->cols != cols)
-        return SL_FAIL(err, FORMAT, "%.60s: matrix %.60s: %d x [%lld, %lld]%s, expected %d x [%lld, %lld]%s", path, name, p->n,
-                       (long long)p->rows, (long long)p->cols, p->is_pair ? " in pairs" : "", n, (long long)rows,
-                       (long long)cols, pair ? " in pairs" : "");
-    struct dev_image im = {.fmt = {p->fmt[0], p->fmt[1]}, .n = n, .is_pair = pair, .rows = rows, .cols = cols,
-                           .unit_bytes = {p->unit_bytes[0], p->unit_bytes[1]}, .scale = p->scale, .data = p->data};
+        return SL_FAIL(
+            err, FORMAT, "%.60s: matrix %.60s: %d x [%lld, %lld]%s, expected %d x [%lld, %lld]%s",
+            path, name, p->n, (long long)p->rows, (long long)p->cols, p->is_pair ? " in pairs" : "",
+            n, (long long)rows, (long long)cols, pair ? " in pairs" : "");
+    struct dev_image im = {.fmt = {p->fmt[0], p->fmt[1]},
+                           .n = n,
+                           .is_pair = pair,
+                           .rows = rows,
+                           .cols = cols,
+                           .unit_bytes = {p->unit_bytes[0], p->unit_bytes[1]},
+                           .scale = p->scale,
+                           .data = p->data};
     sl_status st = dev_mat_map(m->d, name, &im, use, out, err);
     if (st) {
         status_prefix(err, "%.100s", path);
@@ -163,14 +181,15 @@ static sl_status map(struct model *m, const char *name, int n, bool pair, int64_
     }
     m->weight_bytes += dev_mat_bytes(*out);
     m->done_bytes += dev_mat_bytes(*out);
-    if (m->opts.progress && m->opts.progress(m->opts.user, "mapping weights", m->done_bytes, m->total_bytes))
+    if (m->opts.progress &&
+        m->opts.progress(m->opts.user, "mapping weights", m->done_bytes, m->total_bytes))
         return SL_FAIL(err, CANCELLED, "cancelled while mapping %s", path);
     return SL_OK;
 }
 
 /* A whole tensor. */
-static sl_status named_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
-                              enum dev_use use, dev_mat **out, sl_err *err)
+static sl_status named_matrix(struct model *m, const io_model *io, const char *name, int64_t rows,
+                              int64_t cols, enum dev_use use, dev_mat **out, sl_err *err)
 {
     struct weight w;
     if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
@@ -180,8 +199,8 @@ static sl_status named_matrix(struct model *m, const io_model *io, const char *n
 }
 
 /* One with a place for a bias. */
-static sl_status biased_matrix(struct model *m, const io_model *io, const char *name, int64_t rows, int64_t cols,
-                               enum dev_use use, dev_mat **out, sl_err *err)
+static sl_status biased_matrix(struct model *m, const io_model *io, const char *name, int64_t rows,
+                               int64_t cols, enum dev_use use, dev_mat **out, sl_err *err)
 {
     struct weight w;
     if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
@@ -190,12 +209,13 @@ static sl_status biased_matrix(struct model *m, const io_model *io, const char *
     return pack(m, io, name, &w, NULL, 1, use, out, err);
 }
 
-static sl_status matrix(struct model *m, const io_model *io, int il, enum arch_role role, int64_t rows, int64_t cols,
-                        enum dev_use use, dev_mat **out, sl_err *err)
+static sl_status matrix(struct model *m, const io_model *io, int il, enum arch_role role,
+                        int64_t rows, int64_t cols, enum dev_use use, dev_mat **out, sl_err *err)
 {
     char name[MAX_NAME];
     arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
-    if (role == ROLE_ROUTER && m->cfg.moe_bias) return biased_matrix(m, io, name, rows, cols, use, out, err);
+    if (role == ROLE_ROUTER && m->cfg.moe_bias)
+        return biased_matrix(m, io, name, rows, cols, use, out, err);
     if (!m->cfg.kv_lora && (role == ROLE_Q || role == ROLE_K || role == ROLE_V || role == ROLE_O))
         return biased_matrix(m, io, name, rows, cols, use, out, err);
     return named_matrix(m, io, name, rows, cols, use, out, err);
@@ -206,14 +226,17 @@ static sl_status read_vector(const io_model *io, const char *name, int64_t n, fl
 {
     const struct tensor *t = io_find(io, name);
     if (!t) return io_missing(io, name, err);
-    if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n || n % tensor_dtype(t->type)->block)
-        return SL_FAIL(err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld", name,
-                       (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);
+    if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n ||
+        n % tensor_dtype(t->type)->block)
+        return SL_FAIL(
+            err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld",
+            name, (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);
     for (int64_t i = 0, step = (int64_t)t->col_bytes; step && i < n; i++)
         tensor_dequant(t->type, (const uint8_t *)t->data + i * step, 1, p + i);
     if (!t->col_bytes) tensor_dequant(t->type, t->data, n, p);
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(p[i])) return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
+        if (!isfinite(p[i]))
+            return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
     return SL_OK;
 }
 
@@ -227,8 +250,8 @@ static sl_status put_vector(struct model *m, const float *host, int64_t n, float
     return SL_OK;
 }
 
-static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n, float **out,
-                              sl_err *err)
+static sl_status named_vector(struct model *m, const io_model *io, const char *name, int64_t n,
+                              float **out, sl_err *err)
 {
     void *host = NULL;
     SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
@@ -240,8 +263,8 @@ out:
     return st;
 }
 
-static sl_status vector(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float **out,
-                        sl_err *err)
+static sl_status vector(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n,
+                        float **out, sl_err *err)
 {
     char name[MAX_NAME];
     arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
@@ -249,8 +272,8 @@ static sl_status vector(struct model *m, const io_model *io, int il, enum arch_r
 }
 
 /* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
-static sl_status stored_bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float **out,
-                             sl_err *err)
+static sl_status stored_bias(struct model *m, const io_model *io, int il, enum arch_role role,
+                             int64_t n, float **out, sl_err *err)
 {
     char name[MAX_NAME], own[MAX_NAME];
     struct weight w;
@@ -270,8 +293,8 @@ static sl_status stored_bias(struct model *m, const io_model *io, int il, enum a
 }
 
 /* A bias: required when must is set, NULL when the file has none. */
-static sl_status bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, bool must,
-                      float **out, sl_err *err)
+static sl_status bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n,
+                      bool must, float **out, sl_err *err)
 {
     char name[MAX_NAME];
     SL_TRY(stored_bias(m, io, il, role, n, out, err));
@@ -284,7 +307,8 @@ static sl_status bias(struct model *m, const io_model *io, int il, enum arch_rol
 static sl_status load_gqa(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head, nk = (int64_t)c->n_head_kv * c->d_head;
+    int64_t D = c->d_model, nq = (int64_t)c->n_head * c->d_head,
+            nk = (int64_t)c->n_head_kv * c->d_head;
     SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     SL_TRY(matrix(m, io, il, ROLE_K, nk, D, DEV_USE_MATMUL, &l->k, err));
     SL_TRY(matrix(m, io, il, ROLE_V, nk, D, DEV_USE_MATMUL, &l->v, err));
@@ -301,17 +325,19 @@ static sl_status load_gqa(struct model *m, const io_model *io, int il, struct la
     return SL_OK;
 }
 
-/* One part of kv_b as plain matrices of our own: transposed to [r, nope] per head, or [v, r]. BF16 where the source is BF16 (exact), else f32 in the
- * reference mode and for exact sources, BF16 otherwise. */
-static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool keys, void **owned, struct weight *out,
-                            sl_err *err)
+/* One part of kv_b as plain matrices of our own: transposed to [r, nope] per head, or [v, r]. BF16
+ * where the source is BF16 (exact), else f32 in the reference mode and for exact sources, BF16
+ * otherwise. */
+static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool keys, void **owned,
+                            struct weight *out, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v, stride = nope + v;
     int64_t rows = keys ? r : v, cols = keys ? nope : r;
     struct dev_info info;
     dev_info_get(m->d, &info);
-    bool half = kv_b->type == TENSOR_BF16 || (info.acts != DEV_ACTS_F32 && kv_b->type != TENSOR_F32);
+    bool half =
+        kv_b->type == TENSOR_BF16 || (info.acts != DEV_ACTS_F32 && kv_b->type != TENSOR_F32);
     if (half && kv_b->type != TENSOR_BF16) m->rounded = true;
     size_t item = half ? 2 : 4;
     void *line_p = NULL;
@@ -323,38 +349,49 @@ static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool key
             weight_dequant(kv_b, h * stride + (keys ? i : nope + i), 0, r, line);
             for (int64_t j = 0; j < r; j++) {
                 size_t at = (size_t)(h * rows * cols + (keys ? j * cols + i : i * cols + j));
-                if (half) ((uint16_t *)*owned)[at] = fp_f32_to_bf16(line[j]);
-                else ((float *)*owned)[at] = line[j];
+                if (half)
+                    ((uint16_t *)*owned)[at] = fp_f32_to_bf16(line[j]);
+                else
+                    ((float *)*owned)[at] = line[j];
             }
         }
     }
     mem_free(line_p);
-    *out = (struct weight){.name = kv_b->name, .type = half ? TENSOR_BF16 : TENSOR_F32, .rows = H * rows, .cols = cols,
-                           .data = *owned, .row_bytes = (uint64_t)cols * item, .tensor_scale = 1.0f};
+    *out = (struct weight){.name = kv_b->name,
+                           .type = half ? TENSOR_BF16 : TENSOR_F32,
+                           .rows = H * rows,
+                           .cols = cols,
+                           .data = *owned,
+                           .row_bytes = (uint64_t)cols * item,
+                           .tensor_scale = 1.0f};
     return st;
 }
 
 /* A stack of n matrices from one weight of n * rows rows. */
-static sl_status pack_stack(struct model *m, const io_model *io, const char *name, const struct weight *a, int n,
-                            enum dev_use use, dev_mat **out, sl_err *err)
+static sl_status pack_stack(struct model *m, const io_model *io, const char *name,
+                            const struct weight *a, int n, enum dev_use use, dev_mat **out,
+                            sl_err *err)
 {
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(struct weight), &p, err));
     struct weight *w = p;
-    for (int i = 0; i < n; i++) w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
+    for (int i = 0; i < n; i++)
+        w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
     sl_status st = pack(m, io, name, w, NULL, n, use, out, err);
     mem_free(p);
     return st;
 }
 
-static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct layer *l,
+                           sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int64_t H = c->n_head, r = c->kv_lora, nope = c->d_nope, v = c->d_v;
     char name[MAX_NAME], key_k[MAX_NAME], key_v[MAX_NAME];
     struct weight kb, vb, both;
     static const struct arch_naming gguf = {IO_GGUF, NULL};
-    arch_tensor_name(&gguf, ROLE_K_B, il, 0, "weight", key_k, sizeof key_k); /* whatever the source's spelling */
+    arch_tensor_name(&gguf, ROLE_K_B, il, 0, "weight", key_k,
+                     sizeof key_k); /* whatever the source's spelling */
     arch_tensor_name(&gguf, ROLE_V_B, il, 0, "weight", key_v, sizeof key_v);
     if (m->opts.pack) {
         SL_TRY(map(m, key_k, (int)H, false, r, nope, DEV_USE_EXACT, &l->k_b, err));
@@ -365,9 +402,10 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
         SL_TRY(get_weight(io, name, &kb, err));
         arch_tensor_name(&m->cfg.naming, ROLE_V_B, il, 0, "weight", name, sizeof name);
         SL_TRY(get_weight(io, name, &vb, err));
-        if (kb.rows == nope && kb.cols == H * r && nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
-            return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported", kb.name,
-                           (long long)kb.rows, (long long)kb.cols);
+        if (kb.rows == nope && kb.cols == H * r &&
+            nope != H * r) /* ik's [H * r, nope] seen as 2-D the other way round */
+            return SL_FAIL(err, UNSUPPORTED, "%s: attn_k_b as [%lld, %lld] is not supported",
+                           kb.name, (long long)kb.rows, (long long)kb.cols);
         SL_TRY(want_shape(&kb, H * r, nope, err));
         SL_TRY(want_shape(&vb, H * v, r, err));
         SL_TRY(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
@@ -395,7 +433,8 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
     if (c->q_lora) {
         SL_TRY(matrix(m, io, il, ROLE_Q_A, c->q_lora, D, DEV_USE_LATENT, &l->q_a, err));
         SL_TRY(vector(m, io, il, ROLE_Q_A_NORM, c->q_lora, &l->q_a_norm, err));
-        SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_LATENT, &l->q_b, err)); /* a latent's error is in all heads */
+        SL_TRY(matrix(m, io, il, ROLE_Q_B, nq, c->q_lora, DEV_USE_LATENT, &l->q_b,
+                      err)); /* a latent's error is in all heads */
     } else {
         SL_TRY(matrix(m, io, il, ROLE_Q, nq, D, DEV_USE_MATMUL, &l->q, err));
     }
@@ -406,20 +445,23 @@ static sl_status load_mla(struct model *m, const io_model *io, int il, struct la
 }
 
 /* gate and up as one pair matrix, and down; roles of the dense or the shared form. */
-static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shared, int64_t F, struct layer *l,
-                          sl_err *err)
+static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shared, int64_t F,
+                          struct layer *l, sl_err *err)
 {
     char name[MAX_NAME], name_up[MAX_NAME];
     struct weight gate, up;
     int64_t D = m->cfg.d_model;
-    arch_tensor_name(&m->cfg.naming, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name, sizeof name);
-    enum dev_use use = shared ? DEV_USE_PLAIN : DEV_USE_MATMUL; /* a shared expert is as precise as the others */
+    arch_tensor_name(&m->cfg.naming, shared ? ROLE_GATE_SHEXP : ROLE_GATE, il, 0, "weight", name,
+                     sizeof name);
+    enum dev_use use =
+        shared ? DEV_USE_PLAIN : DEV_USE_MATMUL; /* a shared expert is as precise as the others */
     if (m->opts.pack) {
         SL_TRY(map(m, name, 1, true, F, D, use, &l->gate_up, err));
     } else {
         SL_TRY(get_weight(io, name, &gate, err));
         SL_TRY(want_shape(&gate, F, D, err));
-        arch_tensor_name(&m->cfg.naming, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up, sizeof name_up);
+        arch_tensor_name(&m->cfg.naming, shared ? ROLE_UP_SHEXP : ROLE_UP, il, 0, "weight", name_up,
+                         sizeof name_up);
         SL_TRY(get_weight(io, name_up, &up, err));
         SL_TRY(want_shape(&up, F, D, err));
         SL_TRY(pack(m, io, name, &gate, &up, 1, use, &l->gate_up, err));
@@ -451,8 +493,8 @@ static sl_status fused_weights(struct model *m, const io_model *io, const char *
 }
 
 /* The matrices of one role, one a slot: a stack in GGUF, one tensor each in HF. */
-static sl_status expert_weights(struct model *m, const io_model *io, int il, enum arch_role role, int64_t rows,
-                                int64_t cols, struct weight *w, sl_err *err)
+static sl_status expert_weights(struct model *m, const io_model *io, int il, enum arch_role role,
+                                int64_t rows, int64_t cols, struct weight *w, sl_err *err)
 {
     char name[MAX_NAME];
     struct weight all;
@@ -476,7 +518,8 @@ static sl_status expert_weights(struct model *m, const io_model *io, int il, enu
 }
 
 /* gate and up, and down, of all experts of a layer that have slots. */
-static sl_status load_experts(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+static sl_status load_experts(struct model *m, const io_model *io, int il, struct layer *l,
+                              sl_err *err)
 {
     int n = n_slot(m);
     int64_t D = m->cfg.d_model, F = m->cfg.d_ff_expert;
@@ -502,8 +545,8 @@ out:
 }
 
 /* Biases of one role's matrices, those of expert e to out + e * ld. */
-static sl_status expert_bias(struct model *m, const io_model *io, int il, enum arch_role role, int64_t n, float *out,
-                             int64_t ld, sl_err *err)
+static sl_status expert_bias(struct model *m, const io_model *io, int il, enum arch_role role,
+                             int64_t n, float *out, int64_t ld, sl_err *err)
 {
     int E = m->cfg.n_expert;
     char name[MAX_NAME];
@@ -515,9 +558,11 @@ static sl_status expert_bias(struct model *m, const io_model *io, int il, enum a
         }
         const struct tensor *t = io_find(io, name); /* of all experts */
         if (!t) return io_missing(io, name, err);
-        if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n || tensor_dtype(t->type)->block != 1 || !t->data)
-            return SL_FAIL(err, FORMAT, "%s: tensor %.100s: %d x %lld values of a plain type are expected", io_path(io),
-                           name, E, (long long)n);
+        if (t->n_dim != 2 || t->shape[0] != E || t->shape[1] != n ||
+            tensor_dtype(t->type)->block != 1 || !t->data)
+            return SL_FAIL(err, FORMAT,
+                           "%s: tensor %.100s: %d x %lld values of a plain type are expected",
+                           io_path(io), name, E, (long long)n);
         uint64_t row = t->n_bytes / (uint64_t)E;
         tensor_dequant(t->type, (const uint8_t *)t->data + (uint64_t)e * row, n, out + e * ld);
         for (int64_t i = 0; i < n; i++)
@@ -528,7 +573,8 @@ static sl_status expert_bias(struct model *m, const io_model *io, int il, enum a
 }
 
 /* What moe_bias says there is: the router's, gates and ups of each expert side by side, downs. */
-static sl_status load_moe_biases(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+static sl_status load_moe_biases(struct model *m, const io_model *io, int il, struct layer *l,
+                                 sl_err *err)
 {
     int64_t E = m->cfg.n_expert, D = m->cfg.d_model, F = m->cfg.d_ff_expert;
     char name[MAX_NAME];
@@ -574,41 +620,49 @@ static sl_status load_moe(struct model *m, const io_model *io, int il, struct la
     }
     SL_TRY(load_experts(m, io, il, l, err));
     if (c->moe_bias) SL_TRY(load_moe_biases(m, io, il, l, err));
-    return c->n_shared ? load_ffn(m, io, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err) : SL_OK;
+    return c->n_shared ? load_ffn(m, io, il, true, (int64_t)c->d_ff_expert * c->n_shared, l, err)
+                       : SL_OK;
 }
 
-sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l, sl_err *err)
+sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l,
+                           sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     l->is_moe = c->layer[il].ffn == ARCH_MOE;
     l->n_window = c->layer[il].n_window;
     SL_TRY(vector(m, io, il, ROLE_ATTN_NORM, c->d_model, &l->attn_norm, err));
     SL_TRY(vector(m, io, il, ROLE_FFN_NORM, c->d_model, &l->ffn_norm, err));
-    if (c->layer[il].mixer == ARCH_MLA) SL_TRY(load_mla(m, io, il, l, err));
-    else SL_TRY(load_gqa(m, io, il, l, err));
+    if (c->layer[il].mixer == ARCH_MLA)
+        SL_TRY(load_mla(m, io, il, l, err));
+    else
+        SL_TRY(load_gqa(m, io, il, l, err));
     if (l->is_moe) return load_moe(m, io, il, l, err);
-    if (c->d_ff < 1) return SL_FAIL(err, FORMAT, "%s: the feed-forward width is missing", io_path(io));
+    if (c->d_ff < 1)
+        return SL_FAIL(err, FORMAT, "%s: the feed-forward width is missing", io_path(io));
     return load_ffn(m, io, il, false, c->d_ff, l, err);
 }
 
 sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    SL_TRY(named_matrix(m, io, arch_global_name(m->kind, GLOBAL_EMBED), c->n_vocab, c->d_model, DEV_USE_EMBED, &m->embed,
-                        err));
+    SL_TRY(named_matrix(m, io, arch_global_name(m->kind, GLOBAL_EMBED), c->n_vocab, c->d_model,
+                        DEV_USE_EMBED, &m->embed, err));
     SL_TRY(named_vector(m, io, arch_global_name(m->kind, GLOBAL_NORM), c->d_model, &m->norm, err));
     m->head = m->embed;
     if (c->tied_head) return SL_OK;
-    return named_matrix(m, io, arch_global_name(m->kind, GLOBAL_HEAD), c->n_vocab, c->d_model, DEV_USE_MATMUL, &m->head, err);
+    return named_matrix(m, io, arch_global_name(m->kind, GLOBAL_HEAD), c->n_vocab, c->d_model,
+                        DEV_USE_MATMUL, &m->head, err);
 }
 
-/* Is there a tensor of that name with other bytes than the main one's? Published files hold the embedding and the head a second time. */
+/* Is there a tensor of that name with other bytes than the main one's? Published files hold the
+ * embedding and the head a second time. */
 static bool differs(const struct model *m, const io_model *io, const char *name, const char *other)
 {
     if (m->opts.pack) return io_pack_find(m->opts.pack, name) != NULL;
     const struct tensor *a = io_find(io, name), *b = io_find(io, other);
     if (!a) return io_has_weight(io, name);
-    return !(b && a->type == b->type && a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+    return !(b && a->type == b->type && a->n_bytes == b->n_bytes &&
+             memcmp(a->data, b->data, a->n_bytes) == 0);
 }
 
 sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err)
@@ -622,8 +676,10 @@ sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err
     SL_TRY(vector(m, io, il, ROLE_MTP_HNORM, D, &t->hnorm, err));
     SL_TRY(matrix(m, io, il, ROLE_MTP_EH, D, 2 * D, DEV_USE_MATMUL, &t->eh, err));
     arch_tensor_name(&m->cfg.naming, ROLE_MTP_HEAD_NORM, il, 0, "weight", name, sizeof name);
-    if (io_find(io, name)) SL_TRY(named_vector(m, io, name, D, &t->head_norm, err));
-    else t->head_norm = m->norm;
+    if (io_find(io, name))
+        SL_TRY(named_vector(m, io, name, D, &t->head_norm, err));
+    else
+        t->head_norm = m->norm;
     t->embed = m->embed;
     t->head = m->head;
     arch_tensor_name(&m->cfg.naming, ROLE_MTP_EMBED, il, 0, "weight", name, sizeof name);

@@ -53,10 +53,13 @@ static sl_status open_input(struct model *m, enum input in, int n_col, dev_act *
 {
     void *p = NULL;
     int n_layer = m->cfg.n_layer;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
+    SL_TRY(
+        mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
     struct mats s = {p, 0};
-    for (int i = 0; i < n_layer; i++) add_layer(&s, &m->layer[i], in);
-    for (int i = 0; i < m->n_mtp; i++) add_layer(&s, &m->mtp[i].layer, in);
+    for (int i = 0; i < n_layer; i++)
+        add_layer(&s, &m->layer[i], in);
+    for (int i = 0; i < m->n_mtp; i++)
+        add_layer(&s, &m->mtp[i].layer, in);
     sl_status st = s.n ? dev_act_open(m->d, s.p, s.n, n_col, m->opts.n_tok_max, out, err) : SL_OK;
     mem_free(p);
     return st;
@@ -79,8 +82,10 @@ static sl_status open_inputs(struct model *m, sl_err *err)
         ehs[i] = m->mtp[i].eh;
         if (m->mtp[i].head != m->head) heads[n_mat++] = m->mtp[i].head;
     }
-    if (m->n_mtp) SL_TRY(dev_act_open(m->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &m->a_eh, err));
-    return dev_act_open(m->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max), &m->a_head, err);
+    if (m->n_mtp)
+        SL_TRY(dev_act_open(m->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &m->a_eh, err));
+    return dev_act_open(m->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max),
+                        &m->a_head, err);
 }
 
 /* ---- step buffers ---- */
@@ -95,10 +100,17 @@ static sl_status buffer(struct model *m, int64_t rows, int64_t cols, void *out, 
 
 static struct dev_plan shapes(const struct arch_cfg *c, int n_ctx)
 {
-    return (struct dev_plan){.n_ctx = n_ctx, .n_head = c->n_head, .d_k = c->d_head,
-                             .d_v = c->kv_lora ? c->d_v : c->d_head, .mla_r = c->kv_lora,
-                             .mla_nope = c->d_nope, .mla_rope = c->d_rope, .n_expert = c->n_expert,
-                             .k = c->n_expert_used, .d_model = c->d_model, .d_ff_expert = c->d_ff_expert,
+    return (struct dev_plan){.n_ctx = n_ctx,
+                             .n_head = c->n_head,
+                             .d_k = c->d_head,
+                             .d_v = c->kv_lora ? c->d_v : c->d_head,
+                             .mla_r = c->kv_lora,
+                             .mla_nope = c->d_nope,
+                             .mla_rope = c->d_rope,
+                             .n_expert = c->n_expert,
+                             .k = c->n_expert_used,
+                             .d_model = c->d_model,
+                             .d_ff_expert = c->d_ff_expert,
                              .n_layer = c->n_layer + c->n_mtp};
 }
 
@@ -128,7 +140,8 @@ static sl_status open_buffers(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
-    int64_t nq = (int64_t)c->n_head * c->d_head, nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)c->n_head_kv * c->d_head;
+    int64_t nq = (int64_t)c->n_head * c->d_head,
+            nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)c->n_head_kv * c->d_head;
     int64_t ff = BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
     SL_TRY(buffer(m, T, D, &m->x, err));
     SL_TRY(buffer(m, T, D, &m->r, err));
@@ -147,7 +160,8 @@ static sl_status open_buffers(struct model *m, sl_err *err)
         SL_TRY(buffer(m, T, c->n_expert_used, &m->id_r, err));
         if (c->n_shared) SL_TRY(buffer(m, T, D, &m->shared, err));
         void *n = NULL;
-        SL_TRY(mem_arena_array(&m->arena, (size_t)(c->n_layer + m->n_mtp) * (size_t)c->n_expert, sizeof(uint64_t), &n, err));
+        SL_TRY(mem_arena_array(&m->arena, (size_t)(c->n_layer + m->n_mtp) * (size_t)c->n_expert,
+                               sizeof(uint64_t), &n, err));
         m->n_routed = n;
     }
     void *p = NULL;
@@ -172,7 +186,8 @@ static int count_mtp(const struct model *m, const io_model *io)
     int n = 0;
     for (; n < m->cfg.n_mtp; n++) {
         char name[128];
-        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name, sizeof name);
+        arch_tensor_name(&m->cfg.naming, ROLE_MTP_EH, m->cfg.n_layer + n, 0, "weight", name,
+                         sizeof name);
         if (!io_has_weight(io, name)) break;
     }
     return n;
@@ -189,11 +204,13 @@ static void count_bytes(struct model *m)
     double b = (double)mat_bytes(m->head);
     for (int i = 0; i < c->n_layer; i++) {
         const struct layer *l = &m->layer[i];
-        b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) + mat_bytes(l->q_a) +
-                      mat_bytes(l->q_b) + mat_bytes(l->kv_a) + mat_bytes(l->k_b) + mat_bytes(l->v_b) +
-                      mat_bytes(l->gate_up) + mat_bytes(l->down) + mat_bytes(l->router));
+        b += (double)(mat_bytes(l->q) + mat_bytes(l->k) + mat_bytes(l->v) + mat_bytes(l->o) +
+                      mat_bytes(l->q_a) + mat_bytes(l->q_b) + mat_bytes(l->kv_a) +
+                      mat_bytes(l->k_b) + mat_bytes(l->v_b) + mat_bytes(l->gate_up) +
+                      mat_bytes(l->down) + mat_bytes(l->router));
         if (l->is_moe)
-            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used / BASE_MAX(m->slots.n, c->n_expert);
+            b += (double)(mat_bytes(l->gate_up_exps) + mat_bytes(l->down_exps)) * c->n_expert_used /
+                 BASE_MAX(m->slots.n, c->n_expert);
     }
     m->bytes_per_token = (int64_t)b;
 }
@@ -206,19 +223,23 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     m->layer = p;
     SL_TRY(mem_arena_array(&m->arena, (size_t)BASE_MAX(m->n_mtp, 1), sizeof(struct mtp), &p, err));
     m->mtp = p;
-    for (int i = 0; i < io_n_tensor(io); i++) m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
+    for (int i = 0; i < io_n_tensor(io); i++)
+        m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
     if (m->opts.pack) m->total_bytes = (int64_t)io_pack_bytes(m->opts.pack);
     m->behind = (struct behind){.t0 = clock_now_ns(), .disk0 = io_disk_read()};
     SL_TRY(model_load_globals(m, io, err));
-    for (int i = 0; i < c->n_layer; i++) SL_TRY(model_load_layer(m, io, i, &m->layer[i], err));
-    for (int i = 0; i < m->n_mtp; i++) SL_TRY(model_load_mtp(m, io, i, err));
+    for (int i = 0; i < c->n_layer; i++)
+        SL_TRY(model_load_layer(m, io, i, &m->layer[i], err));
+    for (int i = 0; i < m->n_mtp; i++)
+        SL_TRY(model_load_mtp(m, io, i, err));
     SL_TRY(model_rope_freqs(m, io, err));
     count_bytes(m);
     return SL_OK;
 }
 
 /* A model of which nothing but the configuration is there yet. */
-static sl_status new_model(const io_model *io, dev *d, const struct model_opts *opts, struct model **out, sl_err *err)
+static sl_status new_model(const io_model *io, dev *d, const struct model_opts *opts,
+                           struct model **out, sl_err *err)
 {
     void *p = NULL;
     *out = NULL;
@@ -253,24 +274,28 @@ sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *
     return st;
 }
 
-sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out, sl_err *err)
+sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, model **out,
+                     sl_err *err)
 {
     struct model *m = NULL;
     struct model_opts o = *opts;
     if (!o.pack) o.pack = io_model_pack(io);
     if (o.pack && strcmp(io_pack_layout(o.pack), dev_layout(d)) != 0)
-        return SL_FAIL(err, UNSUPPORTED, "%.120s: packed in layout %.24s, this sluice runs %.24s: pack it again",
+        return SL_FAIL(err, UNSUPPORTED,
+                       "%.120s: packed in layout %.24s, this sluice runs %.24s: pack it again",
                        io_pack_path(o.pack), io_pack_layout(o.pack), dev_layout(d));
     sl_status st = model_open_parts(io, d, &o, &m, err);
     if (!st) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
-    if (st) model_close(m);
-    else *out = m;
+    if (st)
+        model_close(m);
+    else
+        *out = m;
     return st;
 }
 
 sl_status model_pack(const io_model *io, dev *d, io_pack_out *out,
-                     int (*progress)(void *user, const char *what, int64_t done, int64_t total), void *user, bool *exact,
-                     sl_err *err)
+                     int (*progress)(void *user, const char *what, int64_t done, int64_t total),
+                     void *user, bool *exact, sl_err *err)
 {
     struct model *m = NULL;
     struct model_opts o = {.progress = progress, .user = user};
@@ -318,7 +343,9 @@ int64_t model_bytes_per_token(const model *m)
 const uint64_t *model_routed(const model *m, int layer)
 {
     const struct arch_cfg *c = &m->cfg;
-    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp || c->layer[layer].ffn != ARCH_MOE) return NULL;
+    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp ||
+        c->layer[layer].ffn != ARCH_MOE)
+        return NULL;
     return m->n_routed + (size_t)layer * (size_t)c->n_expert;
 }
 

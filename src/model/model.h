@@ -15,8 +15,8 @@
 #include "io/pack.h"
 #include "text/json.h"
 
-/* What this process has of a model whose file's shapes are in struct arch_cfg: rank r of n_rank, the
- * query heads of its key heads. (MLA: key heads are all heads, each with its rows of kv_b.) */
+/* What this process has of a model whose file's shapes are in struct arch_cfg: rank r of n_rank,
+ * the query heads of its key heads. (MLA: key heads are all heads, each with its rows of kv_b.) */
 struct model_dims {
     int rank, n_rank;
     int head0, n_head;
@@ -36,30 +36,33 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
 typedef struct model model;
 
 struct model_opts {
-    int n_tok_max;  /* tokens of the largest step */
+    int n_tok_max; /* tokens of the largest step */
     int n_seq_max;
-    int n_ctx;      /* positions of the longest sequence; 0 = n_ctx_train */
-    int blk_tok;    /* tokens per KV block */
+    int n_ctx;       /* positions of the longest sequence; 0 = n_ctx_train */
+    int blk_tok;     /* tokens per KV block */
     int n_logit_max; /* rows of logits of the largest step */
     enum dev_kv_type kv;
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
-    int n_slot;     /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
+    int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
     const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all */
-    bool no_mtp;    /* leave the MTP layers out of memory */
-    const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they lie, until the model closes */
+    bool no_mtp;                /* leave the MTP layers out of memory */
+    const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
+                            lie, until the model closes */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
 };
 
-/* Check every tensor, pack the weights on dev, reserve activations. Errors: FORMAT (tensor missing or misshapen, by name), UNSUPPORTED, NOMEM, CANCELLED.
- * The model keeps no pointer to io afterwards. */
-sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out, sl_err *err)
-    BASE_MUST_USE;
+/* Check every tensor, pack the weights on dev, reserve activations. Errors: FORMAT (tensor missing
+ * or misshapen, by name), UNSUPPORTED, NOMEM, CANCELLED. The model keeps no pointer to io
+ * afterwards. */
+sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out,
+                     sl_err *err) BASE_MUST_USE;
 void model_close(model *m);
 
-/* Pack the matrices of a model, MTP layers too, on d into out (all but the commit). *exact: nothing was rounded. Peak memory: a few buffers. Errors: as
- * model_open, IO. progress may be NULL. */
-sl_status model_pack(const io_model *m, dev *d, io_pack_out *out, int (*progress)(void *user, const char *what, int64_t done, int64_t total),
+/* Pack the matrices of a model, MTP layers too, on d into out (all but the commit). *exact: nothing
+ * was rounded. Peak memory: a few buffers. Errors: as model_open, IO. progress may be NULL. */
+sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
+                     int (*progress)(void *user, const char *what, int64_t done, int64_t total),
                      void *user, bool *exact, sl_err *err) BASE_MUST_USE;
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
@@ -72,11 +75,12 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
 /* The model's programs, which are what a step runs: into s as text, one line per operator, layers
- * that are alike told once; or, where w is not NULL, into w as an array with an object per operator.
- * Nothing is packed or computed. Errors: as model_open. */
+ * that are alike told once; or, where w is not NULL, into w as an array with an object per
+ * operator. Nothing is packed or computed. Errors: as model_open. */
 sl_status model_show(const io_model *io, struct str *s, struct json_w *w,
                      sl_err *err) BASE_MUST_USE;
-/* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense layer. */
+/* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense
+ * layer. */
 const uint64_t *model_routed(const model *m, int layer);
 
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
@@ -97,10 +101,18 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
 /* Wait for what was launched. After an error of either the contents of the step's blocks from its
  * first positions on are undefined, and so are its rows. */
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err) BASE_MUST_USE;
-/* What goes into matrices, for calibration: called for the rows of every step, on the calling thread. DOWN_EXPS: per expert, its tokens in order; the others
- * have expert -1; HEAD has the layer n_layer. The rows are borrowed during the call. */
+/* What goes into matrices, for calibration: called for the rows of every step, on the calling
+ * thread. DOWN_EXPS: per expert, its tokens in order; the others have expert -1; HEAD has the layer
+ * n_layer. The rows are borrowed during the call. */
 enum model_tap_in {
-    MODEL_TAP_ATTN, MODEL_TAP_Q_B, MODEL_TAP_KV_B, MODEL_TAP_O, MODEL_TAP_FFN, MODEL_TAP_DOWN, MODEL_TAP_DOWN_SHEXP, MODEL_TAP_DOWN_EXPS,
+    MODEL_TAP_ATTN,
+    MODEL_TAP_Q_B,
+    MODEL_TAP_KV_B,
+    MODEL_TAP_O,
+    MODEL_TAP_FFN,
+    MODEL_TAP_DOWN,
+    MODEL_TAP_DOWN_SHEXP,
+    MODEL_TAP_DOWN_EXPS,
     MODEL_TAP_HEAD
 };
 struct model_tap_rows {
@@ -113,8 +125,8 @@ struct model_tap_rows {
 typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
 /* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
-/* Prompt tokens at this position and behind are computed in another form than generated ones (model/mla.c), so their stored values differ in the last
- * bits. INT_MAX: one form only. */
+/* Prompt tokens at this position and behind are computed in another form than generated ones
+ * (model/mla.c), so their stored values differ in the last bits. INT_MAX: one form only. */
 int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);

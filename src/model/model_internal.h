@@ -13,17 +13,17 @@ struct layer {
     /* norms: device f32 */
     float *attn_norm, *ffn_norm, *q_norm, *k_norm, *q_a_norm, *kv_a_norm;
     /* attention */
-    dev_mat *q, *k, *v, *o;       /* GQA; q also MLA without q_lora */
-    dev_mat *q_a, *q_b, *kv_a;    /* MLA */
-    dev_mat *k_b, *v_b;           /* MLA: stacks of H: [r, nope], [v, r] */
+    dev_mat *q, *k, *v, *o;    /* GQA; q also MLA without q_lora */
+    dev_mat *q_a, *q_b, *kv_a; /* MLA */
+    dev_mat *k_b, *v_b;        /* MLA: stacks of H: [r, nope], [v, r] */
     float *q_bias, *k_bias, *v_bias, *o_bias;
     /* FFN: dense, or shared expert in MoE layers (NULL without one) */
     dev_mat *gate_up, *down;
     /* experts */
     dev_mat *router, *gate_up_exps, *down_exps;
-    const float *router_bias;     /* host [E] or NULL */
+    const float *router_bias;                     /* host [E] or NULL */
     float *router_add, *gate_up_bias, *down_bias; /* [E], [E, 2F], [E, D], or NULL */
-    float *sink;                  /* [H] or NULL */
+    float *sink;                                  /* [H] or NULL */
 };
 
 struct mtp {
@@ -33,15 +33,18 @@ struct mtp {
     dev_mat *embed, *head; /* own ones, or those of the model */
 };
 
-/* Packing gives up the page cache of what it has read where that makes it faster: on a virtual machine whose host takes free pages
- * back, memory touched for the first time comes at 0.1 to 1 GB/s, and pages just given up come at once. Zero = nothing measured. */
+/* Packing gives up the page cache of what it has read where that makes it faster: on a virtual
+ * machine whose host takes free pages back, memory touched for the first time comes at 0.1 to 1
+ * GB/s, and pages just given up come at once. Zero = nothing measured. */
 struct behind {
-    int64_t t0, byte0, disk0; /* where the stretch began: ns, source bytes done, bytes read from disks */
-    double slow;              /* bytes/s before it was tried; 0 = not tried */
-    bool on, off;             /* off: tried, no gain */
+    int64_t t0, byte0,
+        disk0;    /* where the stretch began: ns, source bytes done, bytes read from disks */
+    double slow;  /* bytes/s before it was tried; 0 = not tried */
+    bool on, off; /* off: tried, no gain */
     struct {
         const uint8_t *begin, *end;
-    } run[2]; /* source bytes given up so far without a hole, for each of the two tensors that are packed together */
+    } run[2]; /* source bytes given up so far without a hole, for each of the two tensors that are
+                 packed together */
     int last; /* the run that grew last */
 };
 
@@ -53,7 +56,7 @@ struct model {
     struct model_opts opts;
     enum io_kind kind;
     struct dev_slots slots; /* n 0 = expert e in slot e */
-    const char *unused; /* NULL = no tensor is */
+    const char *unused;     /* NULL = no tensor is */
     dev *d;
     struct arena arena;
     struct layer *layer; /* [L] */
@@ -61,22 +64,22 @@ struct model {
     int n_mtp;           /* kept */
     dev_mat *embed, *head;
     float *norm;
-    float *rope_freq;    /* host [n_rot/2] */
+    float *rope_freq; /* host [n_rot/2] */
     int64_t weight_bytes, bytes_per_token;
-    int expand_from;     /* MLA: prompt positions from here on use materialised keys */
+    int expand_from; /* MLA: prompt positions from here on use materialised keys */
     /* prepared inputs, one per kind of input */
     dev_act *a_attn, *a_q_a, *a_o, *a_ffn, *a_h, *a_head, *a_eh;
     /* step buffers, device f32, n_tok_max rows */
-    float *x, *r;        /* [T, D] residual stream; output of the sub-layer that is not added yet */
+    float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
     float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
-    float *qa, *h;       /* [T, q_lora], [T, F] */
+    float *qa, *h;        /* [T, q_lora], [T, F] */
     float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
-    float *hidden;       /* [T, D] */
-    float *logits;       /* [n_logit_max, V] */
-    float *eh_in;        /* [T, 2D] */
-    int32_t *id_r;       /* [T, K] */
-    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
-    uint64_t *n_routed;  /* host [L + MTP, E]: tokens that each expert was chosen for */
+    float *hidden;                      /* [T, D] */
+    float *logits;                      /* [n_logit_max, V] */
+    float *eh_in;                       /* [T, 2D] */
+    int32_t *id_r;                      /* [T, K] */
+    dev_prog *prog[1 + MODEL_MTP_MAX];  /* of each pass */
+    uint64_t *n_routed; /* host [L + MTP, E]: tokens that each expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
     uint8_t *finite; /* host [n_seq_max] */
@@ -89,7 +92,7 @@ struct model {
     /* calibration; tap_fn NULL = none */
     model_tap_fn *tap_fn;
     void *tap_user;
-    float *tap_y;        /* [T, max(D, q_lora)] normed inputs */
+    float *tap_y;                          /* [T, max(D, q_lora)] normed inputs */
     dev_prog *tap_prog[1 + MODEL_MTP_MAX]; /* that show rows; NULL until there was a tap */
     /* progress while opening */
     int64_t done_bytes, total_bytes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows of which matrix a rank holds: the one table that loading goes by. Every matrix that is
+/* Which rows of which matrix a rank holds: the one table for loading a part of a model. So far
+ * every process is the only rank and loads all, and tests alone read it. Every matrix that is
  * divided is divided by its output rows, so each output stays one dot product over all columns, in
  * the same order whatever the number of ranks. Slices begin at multiples of 16 rows, as tiles do.
  */

@@ -18,7 +18,7 @@ static void check_step(const struct model *m, const struct dev_step *s)
 
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
-    (void)err; /* operators of the CPU can not fail */
+    (void)err; /* an operator that fails is said by model_wait */
     check_step(m, s);
     m->step = s;
     dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s);
