@@ -169,21 +169,21 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
     d->cls->step_begin(d, kv, s);
 }
 
-void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+void dev_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n)
 {
     ASSERT(kv->d == d);
-    d->cls->kv_touch(d, kv, blk, n);
+    d->cls->kv_touch(d, kv, group, blk, n);
 }
 
-void dev_kv_free(dev *d, dev_kv *kv, int blk)
+void dev_kv_free(dev *d, dev_kv *kv, int group, int blk)
 {
-    if (d->cls->frees_poisoned) dev_kv_poison(d, kv, blk);
+    if (d->cls->frees_poisoned) dev_kv_poison(d, kv, group, blk);
 }
 
-void dev_kv_poison(dev *d, dev_kv *kv, int blk)
+void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk)
 {
     ASSERT(kv->d == d);
-    d->cls->kv_poison(d, kv, blk);
+    d->cls->kv_poison(d, kv, group, blk);
 }
 
 sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err)

@@ -39,7 +39,7 @@ typedef struct dev dev;
 typedef struct dev_mat
     dev_mat; /* packed weights: one matrix, a stack of them, or a stack of pairs */
 typedef struct dev_act dev_act;   /* prepared activations of one layer input */
-typedef struct dev_kv dev_kv;     /* paged KV cache of all layers */
+typedef struct dev_kv dev_kv;     /* KV cache of all layers */
 typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device */
 
 /* name: one of dev_name, perhaps followed by ':' and options of that device; NULL = what the
@@ -151,29 +151,41 @@ int dev_mat_cols(const dev_mat *m);
 sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
                        dev_act **out, sl_err *err) BASE_MUST_USE;
 
-/* ---- the KV cache: pages of blk_tok tokens ---- */
-struct dev_kv_shape {
-    enum dev_kv_type type;
-    int n_layer;
-    int n_blk;
-    int blk_tok; /* a multiple of 16 */
+/* ---- the KV cache: groups of layers that are stored alike; pages of blk_tok tokens ---- */
+#define DEV_KV_GROUPS 2
+enum dev_kv_kind {
+    DEV_KV_PAGED, /* every position of a sequence has its block */
+    DEV_KV_WINDOW /* those that the layers' sliding window still sees */
+};
+struct dev_kv_group {
+    enum dev_kv_kind kind;
+    int n_layer; /* a layer is named by its group and its place there */
+    int n_blk;   /* numbered from 0 in every group */
     int n_head;  /* KV heads C; 1 for MLA */
     int d_k;     /* GQA: head width. MLA: latent + rope (576), keys and values share the row */
     int d_v;     /* GQA: value width. MLA: 0 */
 };
+struct dev_kv_shape {
+    enum dev_kv_type type;
+    int blk_tok; /* a multiple of 16 */
+    int n_group;
+    struct dev_kv_group group[DEV_KV_GROUPS];
+};
 int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 /* The type to take where the user names none. */
 enum dev_kv_type dev_kv_auto(const dev *d);
-/* Errors: NOMEM; REQUEST: a count below 1, blk_tok not a multiple of 16. Contents are undefined;
- * pages are touched when first written. */
+/* Errors: NOMEM; REQUEST: a count below 1 (a group may have no layer), blk_tok not a multiple
+ * of 16. Contents are undefined; pages are touched when first written. */
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out,
                       sl_err *err) BASE_MUST_USE;
-/* Write zeros to n blocks in every layer, so that their memory is there before a step needs it. */
-void dev_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
+/* Write zeros to n blocks in every layer of the group, so that their memory is there before a step
+ * needs it. */
+void dev_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 /* A block's contents are not needed any more. */
-void dev_kv_free(dev *d, dev_kv *kv, int blk);
-/* Fill a block with NaN in every layer (tests, debug builds: nothing may read a freed block). */
-void dev_kv_poison(dev *d, dev_kv *kv, int blk);
+void dev_kv_free(dev *d, dev_kv *kv, int group, int blk);
+/* Fill a block with NaN in every layer of the group (tests, debug builds: nothing may read a freed
+ * block). */
+void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 
 /* ---- a step: all that is asked of a device at once ---- */
 
@@ -199,15 +211,17 @@ struct dev_step {
     const int32_t *ids;      /* [T]; pass > 0: the token after the one at this position */
     const int32_t *pos;      /* [T] position in its sequence */
     const int32_t *seq_tok0; /* [S+1] first token of each sequence in the step */
-    const int32_t *blk;      /* [S, ld_blk]: blk[s * ld_blk + p / blk_tok] holds position p */
+    /* Of each group [S, ld_blk]: blk[g][s * ld_blk + p / blk_tok] holds position p. Where a window
+     * does not reach any more: any block of the group. */
+    const int32_t *blk[DEV_KV_GROUPS];
     int ld_blk;
     const int32_t *seat;     /* [S] a number that a sequence has as long as it runs, below the most
                                 sequences of a step: for state that is not in blocks */
     const int32_t *n_prompt; /* [S] tokens at positions below it are prompt, the others generated */
     const struct dev_keep *keep; /* [S] prompts that are computed in pieces */
     int n_copy;
-    const int32_t *copy; /* [n_copy, 2] blocks copied from, to in all layers before anything
-                            else; pass 0 only */
+    const int32_t *copy; /* [n_copy, 3] group, and its blocks copied from, to in all of its layers
+                            before anything else, in this order; pass 0 only */
     int n_row;
     const int32_t *row_tok;    /* [n_row] tokens of the step whose rows are wanted, rising */
     const int32_t *hidden_row; /* [T] pass > 0: whose hidden state of the pass before goes in with
@@ -309,7 +323,7 @@ struct dev_rope {
  * NULL). */
 struct dev_kv_put {
     dev_kv *kv;
-    int layer;
+    int group, layer; /* of the cache */
     const float *k, *v;
     int64_t ldk, ldv; /* token strides */
 };
@@ -317,7 +331,7 @@ struct dev_kv_put {
  * [T, H, d_v]. n_window 0 = whole context. */
 struct dev_attn {
     const dev_kv *kv;
-    int layer, n_head;
+    int group, layer, n_head;
     float scale;
     const float *q;
     float *y;
@@ -331,7 +345,7 @@ struct dev_attn {
  * matrices [v, r]. y [T, H, v]. */
 struct dev_attn_mla {
     const dev_kv *kv;
-    int layer, n_head;
+    int group, layer, n_head;
     int r, nope, rope, v;
     float scale;
     const dev_mat *w_kb, *w_vb;
@@ -434,7 +448,7 @@ struct dev_plan {
     int n_pass;          /* of a step: 1 + MTP layers; 0 = 1 */
     int n_expert, k, d_model, d_ff_expert; /* 0 without experts; n_expert: of a router or, where
                                               there are more, slots of a stack */
-    int n_layer;                           /* MLA: of the KV cache */
+    int n_layer;                           /* MLA: of the KV cache's group */
     int64_t
         keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
 };

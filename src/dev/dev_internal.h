@@ -18,8 +18,8 @@ struct dev_class {
     sl_status (*put)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*sync)(dev *d, sl_err *err);
-    bool is_host; /* its memory is the host's */
-    bool is_late; /* it queues operators, and times them itself */
+    bool is_host;        /* its memory is the host's */
+    bool is_late;        /* it queues operators, and times them itself */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
@@ -37,8 +37,8 @@ struct dev_class {
     int64_t (*kv_bytes)(const dev *d, const struct dev_kv_shape *s);
     enum dev_kv_type (*kv_auto)(const dev *d);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
-    void (*kv_touch)(dev *d, dev_kv *kv, const int32_t *blk, int n);
-    void (*kv_poison)(dev *d, dev_kv *kv, int blk);
+    void (*kv_touch)(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
+    void (*kv_poison)(dev *d, dev_kv *kv, int group, int blk);
     int64_t (*keep_bytes)(const dev *d, const struct dev_plan *p);
     sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);

@@ -18,7 +18,7 @@
 #define LOGIT_BYTES                                                                                \
     ((int64_t)32 << 20) /* of logits kept in one step, beyond one row per sequence */
 #define LOGIT_ROWS 16   /* at least so many beyond */
-#define CTX_LEAST 512                    /* less than this is refused, not cut to */
+#define CTX_LEAST 512   /* less than this is refused, not cut to */
 
 static const enum dev_kv_type kv_types[] = {[SL_KV_AUTO] = DEV_KV_F16,
                                             [SL_KV_F16] = DEV_KV_F16,
@@ -143,7 +143,8 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
 static void freed(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    dev_kv_free(e->d, e->kv, blk);
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        dev_kv_free(e->d, e->kv, g, blk);
 }
 
 static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
@@ -170,31 +171,31 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     SL_TRY(array(n_tok, sizeof *e->ids, &e->ids, err));
     SL_TRY(array(n_tok, sizeof *e->pos, &e->pos, err));
     SL_TRY(array(n_seq + 1, sizeof *e->seq_tok0, &e->seq_tok0, err));
-    SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk, &e->blk, err));
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        SL_TRY(array(n_seq * (size_t)e->ld_blk, sizeof *e->blk[g], &e->blk[g], err));
     SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
     SL_TRY(array(n_seq, sizeof *e->keep, &e->keep, err));
     SL_TRY(array(n_seq, sizeof *e->seat, &e->seat, err));
-    SL_TRY(array(2 * n_seq, sizeof *e->copy, &e->copy, err));
+    SL_TRY(array(3 * DEV_KV_GROUPS * n_seq, sizeof *e->copy, &e->copy, err));
     SL_TRY(array(n_tok, sizeof *e->row_tok, &e->row_tok, err));
     return array(n_seq, sizeof *e->item_row, &e->item_row, err);
 }
 
-static void fill_info(sl_engine *e, int n_blk, int64_t pack_ns)
+static void fill_info(sl_engine *e, int64_t pack_ns)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
-    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
     e->info = (struct sl_engine_info){
         .n_thread = di.n_thread,
         .n_ctx = e->n_ctx,
         .n_seq_max = e->n_seq_max,
-        .kv_tokens = (int64_t)n_blk * ENGINE_BLK_TOK,
+        .kv_tokens = (int64_t)e->pool.n_blk * ENGINE_BLK_TOK,
         .isa = di.isa,
         .acts = acts_names[di.acts],
-        .kv = kv_names[kv_type(e)],
+        .kv = kv_names[e->kv_shape.type],
         .bytes_per_token = model_bytes_per_token(e->net),
         .weight_bytes = model_weight_bytes(e->net),
-        .kv_bytes = dev_kv_bytes(e->d, &ks),
+        .kv_bytes = dev_kv_bytes(e->d, &e->kv_shape),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
@@ -247,13 +248,12 @@ static sl_status fill(sl_engine *e, sl_err *err)
                 (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
     int n_blk = blocks_of(kv_tokens);
-    struct dev_kv_shape ks = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
-    SL_TRY(dev_kv_open(e->d, &ks, &e->kv, err));
+    e->kv_shape = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
+    SL_TRY(dev_kv_open(e->d, &e->kv_shape, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
-    e->kv_type = kv_type(e);
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));
-    fill_info(e, n_blk, pack_ns);
+    fill_info(e, pack_ns);
     e->info.packed = pack != NULL;
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are "
@@ -307,7 +307,8 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->ids);
     mem_free(e->pos);
     mem_free(e->seq_tok0);
-    mem_free(e->blk);
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        mem_free(e->blk[g]);
     mem_free(e->n_prompt);
     mem_free(e->keep);
     mem_free(e->seat);

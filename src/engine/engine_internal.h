@@ -181,11 +181,11 @@ struct sl_engine {
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
+    struct dev_kv_shape kv_shape;
     struct sl_engine_opts opts;
     struct sl_engine_info info;
     int n_ctx, n_vocab, n_tok_max, n_logit_max, n_seq_max, n_req_max;
-    int form_from; /* model_form_from */
-    enum dev_kv_type kv_type;
+    int form_from;      /* model_form_from */
     int64_t keep_bytes; /* of model_opts */
     /* engine thread */
     struct kv_pool pool;
@@ -225,9 +225,10 @@ struct sl_engine {
     void *fault_user;
     struct engine_record *record; /* NULL: steps are not recorded */
     /* the step's batch */
-    int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok;
-    int32_t *item_row;     /* [n_seq_max] first wanted row of each */
-    struct dev_keep *keep; /* [n_seq_max] */
+    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok;
+    int32_t *blk[DEV_KV_GROUPS]; /* [n_seq_max, ld_blk]; NULL = the cache has no such group */
+    int32_t *item_row;           /* [n_seq_max] first wanted row of each */
+    struct dev_keep *keep;       /* [n_seq_max] */
     int ld_blk;
 };
 

@@ -82,13 +82,14 @@ static struct record_head head_of(const sl_engine *e)
     dev_info_get(e->d, &di);
     struct record_head h = {.model = hash_model(e),
                             .acts = (int32_t)di.acts,
-                            .kv = (int32_t)e->kv_type,
+                            .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
                             .n_seq_max = e->n_seq_max,
                             .n_chunk = e->opts.n_chunk,
-                            .n_blk = e->pool.n_blk,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        h.n_blk[g] = e->kv_shape.group[g].n_blk;
     snprintf(h.isa, sizeof h.isa, "%s", di.isa);
     snprintf(h.program, sizeof h.program, "%s", sl_version());
     return h;
@@ -98,11 +99,11 @@ static void write_head(sl_engine *e)
 {
     struct engine_record *r = e->record;
     struct record_head h = head_of(e);
-    const int32_t number[] = {h.blk_tok,   h.acts,    h.kv,    h.n_ctx,
-                              h.n_seq_max, h.n_chunk, h.n_blk, h.n_vocab};
+    const int32_t number[] = {h.blk_tok, h.acts,    h.kv,       h.n_ctx,   h.n_seq_max,
+                              h.n_chunk, h.n_vocab, h.n_blk[0], h.n_blk[1]};
     r->n = 0;
     put(r, magic, sizeof magic);
-    put_i32(r, 1);
+    put_i32(r, RECORD_VERSION);
     put_u64(r, h.model);
     put_i32s(r, number, BASE_COUNT_OF(number));
     put(r, h.isa, sizeof h.isa);
@@ -118,7 +119,7 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    e->record->cap = 256 + 24 * n_tok + n_seq * (40 + 4 * (size_t)e->ld_blk);
+    e->record->cap = 256 + 24 * n_tok + n_seq * (40 + 4 * DEV_KV_GROUPS * (3 + (size_t)e->ld_blk));
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));
     e->record->p = p;
     write_head(e);
@@ -153,12 +154,13 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
         put_u64(r, s->keep[i].id);
         put_i32(r, s->keep[i].last);
     }
-    put_i32s(r, s->copy, 2 * s->n_copy);
+    put_i32s(r, s->copy, 3 * s->n_copy);
     put_i32s(r, s->row_tok, s->n_row);
     if (s->hidden_row) put_i32s(r, s->hidden_row, s->n_tok);
     for (int i = 0; i < s->n_seq; i++) {
         int last = s->pos[s->seq_tok0[i + 1] - 1];
-        put_i32s(r, s->blk + (int64_t)i * s->ld_blk, last / ENGINE_BLK_TOK + 1);
+        for (int g = 0; g < e->kv_shape.n_group; g++)
+            put_i32s(r, s->blk[g] + (int64_t)i * s->ld_blk, last / ENGINE_BLK_TOK + 1);
     }
     end(e);
 }
@@ -213,7 +215,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_ctx = h.n_ctx;
     opts->n_seq_max = h.n_seq_max;
     opts->n_chunk = h.n_chunk;
-    opts->kv_tokens = (int64_t)h.n_blk * h.blk_tok;
+    opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;
     return SL_OK;
 }
 
@@ -234,7 +236,8 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     SL_TRY(differs("context", h->n_ctx, own.n_ctx, err));
     SL_TRY(differs("number of sequences", h->n_seq_max, own.n_seq_max, err));
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk, err));
-    return differs("number of KV blocks", h->n_blk, own.n_blk, err);
+    SL_TRY(differs("number of KV blocks", h->n_blk[0], own.n_blk[0], err));
+    return differs("number of window KV blocks", h->n_blk[1], own.n_blk[1], err);
 }
 
 /* Hold a step's results against those of the recording. */
@@ -268,15 +271,17 @@ struct replay {
 
 static struct record_limits limits_of(const sl_engine *e)
 {
-    return (struct record_limits){.n_tok = e->n_tok_max,
-                                  .n_seq = e->n_seq_max,
-                                  .n_row = e->n_logit_max,
-                                  .n_copy = e->n_seq_max,
-                                  .n_pass = 1,
-                                  .n_ctx = e->n_ctx,
-                                  .n_blk = e->pool.n_blk,
-                                  .blk_tok = ENGINE_BLK_TOK,
-                                  .n_vocab = e->n_vocab};
+    struct record_limits max = {.n_tok = e->n_tok_max,
+                                .n_seq = e->n_seq_max,
+                                .n_row = e->n_logit_max,
+                                .n_copy = DEV_KV_GROUPS * e->n_seq_max,
+                                .n_pass = 1,
+                                .n_ctx = e->n_ctx,
+                                .blk_tok = ENGINE_BLK_TOK,
+                                .n_vocab = e->n_vocab};
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        max.n_blk[g] = e->kv_shape.group[g].n_blk;
+    return max;
 }
 
 /* The step at byte at, and the result that follows it. */

@@ -8,7 +8,8 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
-#define RECORD_HEAD 124 /* bytes of the header */
+#define RECORD_VERSION 2
+#define RECORD_HEAD 128 /* bytes of the header */
 #define RECORD_ISA 24
 #define RECORD_PROGRAM 40
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
@@ -17,19 +18,22 @@ enum { RECORD_HAS_KEEP = 1, RECORD_HAS_HIDDEN_ROW = 2 }; /* flags of a step */
 struct record_head {
     uint64_t model;   /* hash of what the model is */
     int32_t acts, kv; /* enum dev_acts, dev_kv_type */
-    int32_t n_ctx, n_seq_max, n_chunk, n_blk, blk_tok, n_vocab;
+    int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
+    int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
 };
 
 /* What a step of an engine may be at most. */
 struct record_limits {
-    int n_tok, n_seq, n_row, n_copy, n_pass, n_ctx, n_blk, blk_tok, n_vocab;
+    int n_tok, n_seq, n_row, n_copy, n_pass, n_ctx, blk_tok, n_vocab;
+    int n_blk[DEV_KV_GROUPS]; /* 0 = the cache has no such group */
 };
 
 /* A step that was read, and the arrays it points into. */
 struct record_step {
     struct dev_step s;
-    int32_t *ids, *pos, *seq_tok0, *blk, *seat, *n_prompt, *copy, *row_tok, *hidden_row;
+    int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok, *hidden_row;
+    int32_t *blk[DEV_KV_GROUPS];
     struct dev_keep *keep;
 };
 

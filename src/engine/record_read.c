@@ -30,11 +30,11 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     const uint8_t *p = rd_bytes(r, sizeof magic);
     if (!p || memcmp(p, magic, sizeof magic) != 0) return bad(0, "not a recording of steps", err);
     uint32_t version = rd_u32(r);
-    if (rd_ok(r) && version != 1)
-        return SL_FAIL(err, UNSUPPORTED, "recording of version %u: this sluice reads version 1",
-                       version);
-    int32_t *number[] = {&h->blk_tok,   &h->acts,    &h->kv,    &h->n_ctx,
-                         &h->n_seq_max, &h->n_chunk, &h->n_blk, &h->n_vocab};
+    if (rd_ok(r) && version != RECORD_VERSION)
+        return SL_FAIL(err, UNSUPPORTED, "recording of version %u: this sluice reads version %d",
+                       version, RECORD_VERSION);
+    int32_t *number[] = {&h->blk_tok, &h->acts,    &h->kv,       &h->n_ctx,   &h->n_seq_max,
+                         &h->n_chunk, &h->n_vocab, &h->n_blk[0], &h->n_blk[1]};
     h->model = rd_u64(r);
     for (int i = 0; i < BASE_COUNT_OF(number); i++)
         *number[i] = (int32_t)rd_u32(r);
@@ -44,7 +44,7 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     if (!rd_ok(r)) return bad(r->size, "the recording ends in its header", err);
     if (check != hash_bytes(r->base, end, 0)) return bad(0, "the header is damaged", err);
     for (int i = 3; i < BASE_COUNT_OF(number); i++)
-        if (*number[i] < 1 || *number[i] > LIMIT_MAX)
+        if (*number[i] < (number[i] != &h->n_blk[1]) || *number[i] > LIMIT_MAX)
             return bad(20, "a size in the header is not possible", err);
     if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->acts < 0 ||
         h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32)
@@ -91,10 +91,11 @@ sl_status engine_record_step_init(struct record_step *s, const struct record_lim
     SL_TRY(array(max->n_tok, 4, &s->ids, err));
     SL_TRY(array(max->n_tok, 4, &s->pos, err));
     SL_TRY(array(max->n_seq + 1, 4, &s->seq_tok0, err));
-    SL_TRY(array(max->n_seq * ld, 4, &s->blk, err));
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        SL_TRY(array(max->n_seq * ld, 4, &s->blk[g], err));
     SL_TRY(array(max->n_seq, 4, &s->seat, err));
     SL_TRY(array(max->n_seq, 4, &s->n_prompt, err));
-    SL_TRY(array(2 * (int64_t)max->n_copy, 4, &s->copy, err));
+    SL_TRY(array(3 * (int64_t)max->n_copy, 4, &s->copy, err));
     SL_TRY(array(max->n_row, 4, &s->row_tok, err));
     SL_TRY(array(max->n_tok, 4, &s->hidden_row, err));
     return array(max->n_seq, sizeof *s->keep, &s->keep, err);
@@ -105,7 +106,8 @@ void engine_record_step_fini(struct record_step *s)
     mem_free(s->ids);
     mem_free(s->pos);
     mem_free(s->seq_tok0);
-    mem_free(s->blk);
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        mem_free(s->blk[g]);
     mem_free(s->seat);
     mem_free(s->n_prompt);
     mem_free(s->copy);
@@ -186,10 +188,26 @@ static sl_status read_blocks(struct rd *r, uint64_t at, const struct record_limi
             if (s->pos[t] != s->pos[t - 1] + 1)
                 return SL_FAIL(err, FORMAT, "step at byte %" PRIu64 ": positions: %d after %d", at,
                                s->pos[t], s->pos[t - 1]);
-        SL_TRY(numbers(r, at, &(struct field){"block", (const int[]){0, max->n_blk}},
-                       s->blk + (int64_t)q * s->s.ld_blk, s->pos[e - 1] / max->blk_tok + 1, err));
+        for (int g = 0; g < DEV_KV_GROUPS; g++)
+            if (max->n_blk[g])
+                SL_TRY(numbers(r, at, &(struct field){"block", (const int[]){0, max->n_blk[g]}},
+                               s->blk[g] + (int64_t)q * s->s.ld_blk,
+                               s->pos[e - 1] / max->blk_tok + 1, err));
     }
     return r->pos == r->size ? SL_OK : bad(at + r->pos, "the step is longer than it says", err);
+}
+
+/* Groups, and their blocks from and to. */
+static sl_status read_copies(struct rd *r, uint64_t at, const struct record_limits *max,
+                             struct record_step *s, sl_err *err)
+{
+    for (int32_t *c = s->copy, *end = c + 3 * s->s.n_copy; c < end; c += 3) {
+        static const int groups[] = {0, DEV_KV_GROUPS};
+        SL_TRY(numbers(r, at, &(struct field){"group of a copied block", groups}, c, 1, err));
+        const int blocks[] = {0, max->n_blk[c[0]]};
+        SL_TRY(numbers(r, at, &(struct field){"copied block", blocks}, c + 1, 2, err));
+    }
+    return SL_OK;
 }
 
 static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limits *max,
@@ -209,8 +227,7 @@ static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limi
     SL_TRY(numbers(r, at, &(struct field){"prompt", (const int[]){0, max->n_ctx + 1}}, s->n_prompt,
                    d->n_seq, err));
     if (flags & RECORD_HAS_KEEP) SL_TRY(read_keep(r, at, s, err));
-    SL_TRY(numbers(r, at, &(struct field){"copied block", (const int[]){0, max->n_blk}}, s->copy,
-                   2 * d->n_copy, err));
+    SL_TRY(read_copies(r, at, max, s, err));
     SL_TRY(numbers(r, at, &(struct field){"row", tok}, s->row_tok, d->n_row, err));
     SL_TRY(rising(at, "rows", s->row_tok, d->n_row, err));
     if (flags & RECORD_HAS_HIDDEN_ROW)
@@ -226,7 +243,7 @@ sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct rec
     s->s = (struct dev_step){.ids = s->ids,
                              .pos = s->pos,
                              .seq_tok0 = s->seq_tok0,
-                             .blk = s->blk,
+                             .blk = {s->blk[0], max->n_blk[1] ? s->blk[1] : NULL},
                              .ld_blk = s->s.ld_blk,
                              .seat = s->seat,
                              .n_prompt = s->n_prompt,

@@ -21,9 +21,9 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
     e->seat[0] = e->n_seq_max; /* behind those of requests */
     struct dev_step s = engine_step(e, n_chunk, 1, rows);
     s.ids = ids + pos0;
-    s.blk = e->score.blk;
-    s.n_copy = src >= 0;
-    s.copy = (const int32_t[2]){src, dst};
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        s.blk[g] = e->score.blk;
+    ASSERT(src < 0); /* nobody shares its blocks */
     SL_TRY(engine_run(e, &s, &out, err));
     *logits = out.logits;
     *n_row = rows;

@@ -68,7 +68,7 @@ struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
                              .ids = e->ids,
                              .pos = e->pos,
                              .seq_tok0 = e->seq_tok0,
-                             .blk = e->blk,
+                             .blk = {e->blk[0], e->blk[1]},
                              .ld_blk = e->ld_blk,
                              .seat = e->seat,
                              .n_prompt = e->n_prompt,
@@ -128,9 +128,11 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         struct request *r = e->req[it->req];
         const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
         begin_request(e, r, now);
-        if (it->copy_src >= 0) {
-            e->copy[2 * n_copy] = it->copy_src;
-            e->copy[2 * n_copy++ + 1] = it->copy_dst;
+        for (int g = 0; g < e->kv_shape.n_group && it->copy_src >= 0; g++) {
+            int32_t *copy = e->copy + 3 * n_copy++;
+            copy[0] = g;
+            copy[1] = it->copy_src;
+            copy[2] = it->copy_dst;
         }
         if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
@@ -138,7 +140,9 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         e->seat[i] = it->seat;
         e->n_prompt[i] = r->n_prompt;
         e->keep[i] = keep_of(r, it);
-        memcpy(e->blk + (int64_t)i * e->ld_blk, seq->blk, (size_t)seq->n_blk * sizeof *seq->blk);
+        for (int g = 0; g < e->kv_shape.n_group; g++)
+            memcpy(e->blk[g] + (int64_t)i * e->ld_blk, seq->blk,
+                   (size_t)seq->n_blk * sizeof *seq->blk);
         for (int k = 0; k < it->n_tok; k++) {
             if (it->all_rows || (it->sample && k == it->n_tok - 1 && !r->pool))
                 e->row_tok[n_row++] = n_tok;

@@ -13,6 +13,12 @@ struct warm {
     int n_blk;
 };
 
+static void set_block(sl_engine *e, int seq, int i, int32_t blk)
+{
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        e->blk[g][(int64_t)seq * e->ld_blk + i] = blk;
+}
+
 /* One step: n_decode sequences of one token at position 0, and a prompt of n_prompt tokens, as far
  * as there are blocks. */
 static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *err)
@@ -23,7 +29,7 @@ static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *e
     for (; n_seq < n_decode && used < w->n_blk; n_seq++) {
         e->seq_tok0[n_seq] = n_tok;
         e->n_prompt[n_seq] = 0;
-        e->blk[(int64_t)n_seq * e->ld_blk] = w->blk[used++];
+        set_block(e, n_seq, 0, w->blk[used++]);
         e->seat[n_seq] = n_seq;
         e->row_tok[n_seq] = n_tok;
         e->ids[n_tok] = 0;
@@ -35,8 +41,7 @@ static sl_status run(const struct warm *w, int n_decode, int n_prompt, sl_err *e
         e->seq_tok0[n_seq] = n_tok;
         e->n_prompt[n_seq] = n_prompt;
         for (int i = 0; i < n_prompt; i++) {
-            if (i % ENGINE_BLK_TOK == 0)
-                e->blk[(int64_t)n_seq * e->ld_blk + i / ENGINE_BLK_TOK] = w->blk[used++];
+            if (i % ENGINE_BLK_TOK == 0) set_block(e, n_seq, i / ENGINE_BLK_TOK, w->blk[used++]);
             e->ids[n_tok] = i % e->n_vocab;
             e->pos[n_tok++] = i;
         }
@@ -80,7 +85,8 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     w.blk = p;
     while (w.n_blk < want && (w.blk[w.n_blk] = kv_block_alloc(&e->pool, (struct kv_who){0})) >= 0)
         w.n_blk++;
-    dev_kv_touch(e->d, e->kv, w.blk, w.n_blk);
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        dev_kv_touch(e->d, e->kv, g, w.blk, w.n_blk);
     sl_status st = run_all(&w, n_prompt, n_seq, err);
     while (w.n_blk > 0)
         kv_block_unref(&e->pool, w.blk[--w.n_blk], 0);

@@ -24,7 +24,10 @@ void model_gqa_emit(struct emit *e, const struct layer *l)
     }
     model_rope_emit(e, m->q, c->n_head, nq, c->d_head);
     model_rope_emit(e, m->k, c->n_head_kv, nk, c->d_head);
-    EMIT(e, kv_put, .layer = e->layer, .k = m->k, .v = m->v, .ldk = nk, .ldv = nk);
-    EMIT(e, attn, .layer = e->layer, .n_head = c->n_head, .scale = (float)c->attn_scale, .q = m->q,
-         .y = m->y, .n_window = l->n_window, .sink = l->sink);
+    struct model_kv_place at = model_kv_place(c, e->layer);
+    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = m->k, .v = m->v, .ldk = nk,
+         .ldv = nk);
+    EMIT(e, attn, .group = at.group, .layer = at.layer, .n_head = c->n_head,
+         .scale = (float)c->attn_scale, .q = m->q, .y = m->y, .n_window = l->n_window,
+         .sink = l->sink);
 }

@@ -57,9 +57,10 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     model_tap_emit(e, MODEL_TAP_KV_B, m->k, c->kv_lora, row);
     model_rope_emit(e, m->k + c->kv_lora, 1, row, row);
     model_rope_emit(e, m->q + c->d_nope, c->n_head, (int64_t)c->n_head * c->d_head, c->d_head);
-    EMIT(e, kv_put, .layer = e->layer, .k = m->k, .ldk = row);
-    EMIT(e, attn_mla, .layer = e->layer, .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope,
-         .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale, .w_kb = l->k_b,
-         .w_vb = l->v_b, .q = m->q, .y = m->y,
+    struct model_kv_place at = model_kv_place(c, e->layer);
+    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = m->k, .ldk = row);
+    EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = c->n_head, .r = c->kv_lora,
+         .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
+         .w_kb = l->k_b, .w_vb = l->v_b, .q = m->q, .y = m->y,
          .next = {l->o, l->is_moe ? l->router : NULL, l->gate_up, l->down});
 }

@@ -67,6 +67,8 @@ sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);
+/* Groups: DEV_KV_PAGED (it may have no layer) and, where layers have a window, DEV_KV_WINDOW; n_blk
+ * in each. */
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, enum dev_kv_type type, int n_blk,
                                    int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */

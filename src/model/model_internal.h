@@ -102,6 +102,11 @@ struct model {
 
 /* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* shape.c: where layer il (MTP layers follow the others) has its keys and values. */
+struct model_kv_place {
+    int group, layer;
+};
+struct model_kv_place model_kv_place(const struct arch_cfg *c, int il);
 /* load.c */
 sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l,
                            sl_err *err) BASE_MUST_USE;

@@ -28,17 +28,38 @@ sl_status model_slots_open(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+/* A layer's group: DEV_KV_GROUPS has a kind each. */
+static int group_of(const struct arch_layer *l)
+{
+    return l->n_window ? DEV_KV_WINDOW : DEV_KV_PAGED;
+}
+
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
                                    int blk_tok)
 {
-    struct dev_kv_shape s = {
-        .type = type, .n_layer = c->n_layer + c->n_mtp, .n_blk = n_blk, .blk_tok = blk_tok};
-    if (c->kv_lora) {
-        s.n_head = 1;
-        s.d_k = c->kv_lora + c->d_rope;
-    } else {
-        s.n_head = c->n_head_kv;
-        s.d_k = s.d_v = c->d_head;
+    struct dev_kv_shape s = {.type = type, .blk_tok = blk_tok, .n_group = 1};
+    for (int i = 0; i < DEV_KV_GROUPS; i++) {
+        struct dev_kv_group *g = &s.group[i];
+        *g = (struct dev_kv_group){.kind = (enum dev_kv_kind)i, .n_blk = n_blk, .n_head = 1};
+        if (c->kv_lora) {
+            g->d_k = c->kv_lora + c->d_rope;
+        } else {
+            g->n_head = c->n_head_kv;
+            g->d_k = g->d_v = c->d_head;
+        }
+    }
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
+        int g = group_of(&c->layer[i]);
+        s.n_group = BASE_MAX(s.n_group, g + 1);
+        s.group[g].n_layer++;
     }
     return s;
+}
+
+struct model_kv_place model_kv_place(const struct arch_cfg *c, int il)
+{
+    struct model_kv_place p = {group_of(&c->layer[il]), 0};
+    for (int i = 0; i < il; i++)
+        p.layer += group_of(&c->layer[i]) == p.group;
+    return p;
 }

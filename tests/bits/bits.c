@@ -53,6 +53,7 @@ struct rig {
     dev *d;
     model *m;
     dev_kv *kv;
+    int n_group;
 };
 
 static void must(sl_status st, const sl_err *err)
@@ -83,6 +84,7 @@ static void rig_open(struct job *j, struct rig *r, int n_thread, bool keep)
     must(model_open(j->io, r->d, &o, &r->m, &err), &err);
     struct dev_kv_shape s = model_kv_shape(model_config(r->m), j->kv, N_BLK, BLK);
     must(dev_kv_open(r->d, &s, &r->kv, &err), &err);
+    r->n_group = s.n_group;
     j->n_vocab = model_config(r->m)->n_vocab;
 }
 
@@ -151,7 +153,7 @@ static void step(struct job *j, struct rig *r, const int32_t *table, const int *
                          .ids = ids,
                          .pos = pos,
                          .seq_tok0 = tok0,
-                         .blk = blk,
+                         .blk = {blk, blk},
                          .ld_blk = LD,
                          .n_prompt = prompt,
                          .keep = keep ? kept : NULL,
@@ -182,7 +184,8 @@ static void play(struct job *j, struct rig *r, enum cut cut, bool keep)
         int k = cut == CUT_RANDOM ? pick(j, i + 1) : i;
         perm[i] = perm[k];
         perm[k] = i;
-        dev_kv_poison(r->d, r->kv, i);
+        for (int g = 0; g < r->n_group; g++)
+            dev_kv_poison(r->d, r->kv, g, i);
     }
     memcpy(table, perm, sizeof table);
     memset(j->got, 0, sizeof j->got);

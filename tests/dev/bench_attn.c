@@ -72,7 +72,7 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
                          .n_seq = 1,
                          .pos = r->pos,
                          .seq_tok0 = r->seq_tok0,
-                         .blk = r->blk,
+                         .blk = {r->blk},
                          .ld_blk = 1 << 16,
                          .n_prompt = &r->n_prompt};
     r->seq_tok0[1] = n_tok;
@@ -134,13 +134,12 @@ static void bench(const struct shape *s, int type, int n_thread)
     struct run r = {0};
     must(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread}, &r.d, &err), &err);
     int mla = s->n_kv == 0, n_blk = CTX / 32 + 1;
-    struct dev_kv_shape ks = {.type = (enum dev_kv_type)type,
-                              .n_layer = 1,
-                              .n_blk = n_blk,
-                              .blk_tok = 32,
-                              .n_head = mla ? 1 : s->n_kv,
-                              .d_k = mla ? 576 : s->d,
-                              .d_v = mla ? 0 : s->d};
+    struct dev_kv_group group = {.n_layer = 1,
+                                 .n_blk = n_blk,
+                                 .n_head = mla ? 1 : s->n_kv,
+                                 .d_k = mla ? 576 : s->d,
+                                 .d_v = mla ? 0 : s->d};
+    struct dev_kv_shape ks = {(enum dev_kv_type)type, 32, 1, {group}};
     must(dev_kv_open(r.d, &ks, &r.kv, &err), &err);
     if (mla) {
         r.wk = stack(r.d, 512, 128, s->n_head);

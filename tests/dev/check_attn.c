@@ -33,9 +33,9 @@ static double stored(enum dev_kv_type t, const float *x, int n, int i)
 
 /* Sequences of random lengths in random blocks; unused blocks poisoned. */
 struct scene {
-    int S, blk_tok, n_blk, ld, T;
+    int S, blk_tok, n_blk, ld, T, group;
     int pos0[4], n_new[4], len[4];
-    int32_t *table;
+    int32_t *table, spare;
     float *k[4], *v[4]; /* [len][C * d] of each sequence */
     struct batch b;
 };
@@ -52,14 +52,32 @@ static struct scene make_scene(int kw, int vw, int max_len)
         s.k[i] = rand_array((int64_t)s.len[i] * kw);
         s.v[i] = vw ? rand_array((int64_t)s.len[i] * vw) : NULL;
     }
-    s.n_blk = s.S * s.ld + 3;
+    s.n_blk = s.S * s.ld + 3; /* perm[S * ld] on: of nobody */
     s.table = get_mem(sizeof(int32_t) * (size_t)(s.S * s.ld));
     int32_t *perm = get_mem(sizeof(int32_t) * (size_t)s.n_blk);
     shuffled(perm, s.n_blk);
     for (int i = 0; i < s.S * s.ld; i++)
         s.table[i] = perm[i];
+    s.spare = perm[s.S * s.ld];
     s.b = make_batch(s.S, s.pos0, s.n_new, s.blk_tok, s.n_blk, s.table, s.ld);
     return s;
+}
+
+/* The step's table is that of group. */
+static void in_group(struct dev_step *b, int group)
+{
+    const int32_t *table = b->blk[0];
+    b->blk[0] = NULL;
+    b->blk[group] = table;
+}
+
+/* Its layers are in group 1, and see a window: of the blocks before it nothing is left. */
+static void slide(struct scene *s, int window)
+{
+    for (int i = 0; i < s->S; i++)
+        for (int k = 0; window && k < (s->pos0[i] - window + 1) / s->blk_tok; k++)
+            s->table[i * s->ld + k] = s->spare;
+    in_group(&s->b.b, s->group);
 }
 
 /* Fill the cache: everything before the step's tokens in one step, then (put_new) the step's. All
@@ -67,12 +85,13 @@ static struct scene make_scene(int kw, int vw, int max_len)
 static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
 {
     for (int i = 0; i < s->n_blk; i++)
-        dev_kv_poison(d, kv, i);
+        dev_kv_poison(d, kv, s->group, i);
     int zero[4] = {0};
     for (int part = 0; part < 2; part++) {
         const int *from = part ? s->pos0 : zero, *n = part ? s->n_new : s->pos0;
         struct batch b = make_batch(s->S, from, n, s->blk_tok, s->n_blk, s->table, s->ld);
         if (b.b.n_tok == 0) continue;
+        in_group(&b.b, s->group);
         dev_step_begin(d, kv, &b.b);
         float *k = get_mem(sizeof(float) * (size_t)(b.b.n_tok * kw)),
               *v = get_mem(sizeof(float) * (size_t)(b.b.n_tok * vw + 1));
@@ -83,8 +102,13 @@ static void fill(dev *d, dev_kv *kv, const struct scene *s, int kw, int vw)
         }
         for (int l = 0; l < LAYERS; l++)
             dev_kv_put(d, &b.b,
-                       &(struct dev_kv_put){
-                           .kv = kv, .layer = l, .k = k, .v = vw ? v : NULL, .ldk = kw, .ldv = vw});
+                       &(struct dev_kv_put){.kv = kv,
+                                            .group = s->group,
+                                            .layer = l,
+                                            .k = k,
+                                            .v = vw ? v : NULL,
+                                            .ldk = kw,
+                                            .ldv = vw});
     }
 }
 
@@ -157,14 +181,19 @@ void check_attn(void)
         enum dev_acts acts = trial / 4 % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32;
         MUST(dev_open("cpu", &(struct dev_opts){.n_thread = 1 + trial % 3, .acts = acts}, &d,
                       &err_));
-        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, C, dk, dv},
-                         &kv, &err_));
+        struct dev_kv_group g0 = {DEV_KV_PAGED, rand_int(0, 2), 3, C, dk, dv},
+                            g1 = {DEV_KV_WINDOW, LAYERS, s.n_blk, C, dk, dv};
+        s.group = trial % 5 > 1;
+        struct dev_kv_shape shape = {type, s.blk_tok, 1, {g1}};
+        if (s.group) shape = (struct dev_kv_shape){type, s.blk_tok, 2, {g0, g1}};
+        MUST(dev_kv_open(d, &shape, &kv, &err_));
         MUST(dev_reserve(
             d,
             &(struct dev_plan){
                 .n_tok = 2800, .n_seq = 4, .n_ctx = 700, .n_head = H, .d_k = dk, .d_v = dv},
             &err_));
         fill(d, kv, &s, C * dk, C * dv);
+        slide(&s, window);
         float *q = rand_array((int64_t)s.T * H * dk),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * dv));
         float scale = 1.0f / sqrtf((float)dk), *sink = trial % 3 == 1 ? rand_array(H) : NULL;
@@ -172,6 +201,7 @@ void check_attn(void)
         dev_step_begin(d, kv, &s.b.b);
         dev_attn(d, &s.b.b,
                  &(struct dev_attn){.kv = kv,
+                                    .group = s.group,
                                     .layer = 1,
                                     .n_head = H,
                                     .scale = scale,
@@ -188,7 +218,8 @@ void check_attn(void)
                        sink ? sink + h : NULL, gqa_key, gqa_value, &a, want, tol);
                 compare("attn", y + (t * H + h) * dv, want, tol, dv);
             }
-        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 1, 1, 16, 1, 64, 64}) < 16 * 2 * 64)
+        if (dev_kv_bytes(d, &(struct dev_kv_shape){type, 16, 1, {{0, 1, 1, 1, 64, 64}}}) <
+            16 * 2 * 64)
             FAIL("kv bytes");
         dev_close(d);
     }
@@ -306,8 +337,9 @@ void check_mla(void)
                       &(struct dev_opts){.n_thread = 1 + trial % 3,
                                          .acts = bf16 || trial % 2 ? DEV_ACTS_AUTO : DEV_ACTS_F32},
                       &d, &err_));
-        MUST(dev_kv_open(d, &(struct dev_kv_shape){type, LAYERS, s.n_blk, s.blk_tok, 1, w, 0}, &kv,
-                         &err_));
+        MUST(dev_kv_open(
+            d, &(struct dev_kv_shape){type, s.blk_tok, 1, {{0, LAYERS, s.n_blk, 1, w, 0}}}, &kv,
+            &err_));
         MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
         MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
         struct dev_plan plan = {.n_tok = 1200, .n_seq = 4, .n_head = H, .d_k = qd, .d_v = v};

@@ -9,6 +9,18 @@
 enum { D = 64, H_MAX = 33, F = 96, E = 6, K = 2, ROPE = 8 };
 enum { SEQ = 4, LEN = 280, T_MAX = 320, BLK = 32, LD = LEN / BLK + 1, N_BLK = SEQ * LD + 5 };
 
+/* A cache of one group. */
+#define SHAPE(type, blk_tok, ...)                                                                  \
+    &(struct dev_kv_shape)                                                                         \
+    {                                                                                              \
+        type, blk_tok, 1,                                                                          \
+        {                                                                                          \
+            {                                                                                      \
+                DEV_KV_PAGED, __VA_ARGS__                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
 /* Of attention. GQA: n_head_kv heads of keys and values of width d; MLA: the latent's width r, and
  * what a head adds to its ROPE and makes of it. */
 struct shape {
@@ -65,8 +77,9 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
     MUST(dev_act_open(r->d, in, a->is_mla ? 5 : 6, D, T_MAX, &r->act, &err_));
     MUST(dev_act_open(r->d, (const dev_mat *const *)&r->o, 1, a->n_out, T_MAX, &r->oact, &err_));
     MUST(dev_act_open(r->d, (const dev_mat *const *)&r->down, 1, F, T_MAX, &r->hact, &err_));
-    struct dev_kv_shape s = {
-        type, 1, N_BLK, BLK, a->n_head_kv, a->n_k / a->n_head_kv, a->is_mla ? 0 : a->d};
+    struct dev_kv_group group = {DEV_KV_PAGED,        1, N_BLK, a->n_head_kv, a->n_k / a->n_head_kv,
+                                 a->is_mla ? 0 : a->d};
+    struct dev_kv_shape s = {type, BLK, 1, {group}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
     struct dev_plan p = {.n_tok = T_MAX,
                          .n_seq = SEQ,
@@ -201,7 +214,7 @@ static void play(struct rig *r, const struct weights *w, const int *len, const i
     if (!whole) shuffled(perm, N_BLK);
     for (int i = 0; i < N_BLK; i++) {
         if (whole) perm[i] = i;
-        dev_kv_poison(r->d, r->kv, i);
+        dev_kv_poison(r->d, r->kv, 0, i);
     }
     memcpy(table, perm, sizeof table);
     for (int s = 0; s < SEQ; s++)
@@ -364,8 +377,7 @@ static sl_status open_all(const struct weight *w, sl_err *err)
         st = dev_mat_load(d, w, NULL, 1, DEV_USE_MATMUL, count_drop, (void *)w, &m, err);
     if (st == SL_OK) st = dev_act_open(d, (const dev_mat *const *)&m, 1, (int)w->cols, 8, &a, err);
     if (st == SL_OK) st = dev_alloc(d, MEM_ACTS, 1000, &p, err);
-    if (st == SL_OK)
-        st = dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_BF16, 1, 4, 16, 1, 64, 64}, &kv, err);
+    if (st == SL_OK) st = dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 4, 1, 64, 64), &kv, err);
     if (st == SL_OK)
         st = dev_reserve(d,
                          &(struct dev_plan){.n_tok = 8,
@@ -441,24 +453,24 @@ void check_faults(void)
     want_status("no rows", dev_mat_load(d, &ints, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err),
                 SL_FORMAT, &err);
     want_status("kv of 24 tokens",
-                dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_BF16, 1, 4, 24, 1, 64, 64}, &kv, &err),
-                SL_REQUEST, &err);
+                dev_kv_open(d, SHAPE(DEV_KV_BF16, 24, 1, 4, 1, 64, 64), &kv, &err), SL_REQUEST,
+                &err);
     want_status("kv without blocks",
-                dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_BF16, 1, 0, 16, 1, 64, 64}, &kv, &err),
-                SL_REQUEST, &err);
-    want_status(
-        "kv beyond memory",
-        dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_F32, 1 << 20, 1 << 30, 1 << 14, 64, 512, 512},
-                    &kv, &err),
-        SL_NOMEM, &err);
+                dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 0, 1, 64, 64), &kv, &err), SL_REQUEST,
+                &err);
+    want_status("kv beyond memory",
+                dev_kv_open(d,
+                            &(struct dev_kv_shape){
+                                DEV_KV_F32, 1 << 14, 1, {{0, 1 << 20, 1 << 30, 64, 512, 512}}},
+                            &kv, &err),
+                SL_NOMEM, &err);
     want_status("empty plan", dev_reserve(d, &(struct dev_plan){0}, &err), SL_REQUEST, &err);
     double read = dev_probe_read_gbps(d, 20), int8 = dev_probe_int8_gops(d, 20);
     g.n_checked++;
     printf("         probes: read %.1f GB/s, int8 %.0f Gop/s\n", read, int8);
     if (!(read > 0.01 && read < 10000) || !(int8 > 0.01 && int8 < 1e6)) FAIL("probes");
-    want_status("kv",
-                dev_kv_open(d, &(struct dev_kv_shape){DEV_KV_F32, 1, 4, 16, 1, 64, 64}, &kv, &err),
-                SL_OK, &err);
+    want_status("kv", dev_kv_open(d, SHAPE(DEV_KV_F32, 16, 1, 4, 1, 64, 64), &kv, &err), SL_OK,
+                &err);
     double attn = dev_probe_attn_gops(d, kv, 20);
     if (!(attn > 0.01 && attn < 1e6)) FAIL("probe of attention's arithmetic");
     dev_close(d);

@@ -132,7 +132,7 @@ struct batch make_batch(int n_seq, const int *pos0, const int *n_new, int blk_to
                                 .ids = ids,
                                 .pos = pos,
                                 .seq_tok0 = tok0,
-                                .blk = table,
+                                .blk = {table},
                                 .ld_blk = ld},
                           .seq = seq,
                           .blk_tok = blk_tok};
@@ -167,8 +167,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"ops", check_ops},   {"attn", check_attn},   {"mla", check_mla},
-               {"bits", check_bits}, {"prog", check_prog}, {"slots", check_slots},
+    } all[] = {{"ops", check_ops},      {"attn", check_attn}, {"mla", check_mla},
+               {"bits", check_bits},    {"prog", check_prog}, {"slots", check_slots},
                {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

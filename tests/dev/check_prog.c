@@ -35,6 +35,12 @@ struct rig {
     const struct weights *w;
 };
 
+/* Layers that see a window are in the second group of the cache. */
+static int group_of(const struct shape *p)
+{
+    return p->n_window ? DEV_KV_WINDOW : DEV_KV_PAGED;
+}
+
 static dev_mat *load(dev *d, const struct weight *w, const struct weight *w2)
 {
     dev_mat *m = NULL;
@@ -91,8 +97,10 @@ static int layer(const struct rig *r, int i, struct dev_op *op)
     }
     OP(rope, rotate(r, r->q, H));
     OP(rope, rotate(r, r->k, C));
-    OP(kv_put, {.kv = r->kv, .layer = i, .k = r->k, .v = r->v, .ldk = nk, .ldv = nk});
+    OP(kv_put,
+       {.kv = r->kv, .group = group_of(p), .layer = i, .k = r->k, .v = r->v, .ldk = nk, .ldv = nk});
     OP(attn, {.kv = r->kv,
+              .group = group_of(p),
               .layer = i,
               .n_head = H,
               .scale = 0.2f,
@@ -177,7 +185,10 @@ static void rig_open(struct rig *r, const struct weights *w, const struct shape 
     r->act = act(r->d, in, 5 * L, D);
     r->oact = act(r->d, o, L, H * DH);
     r->hact = act(r->d, down, L, F);
-    struct dev_kv_shape s = {p->kv, L, N_BLK, BLK, C, DH, DH};
+    struct dev_kv_shape s = {p->kv, BLK, 1, {{DEV_KV_PAGED, L, N_BLK, C, DH, DH}}};
+    if (p->n_window)
+        s = (struct dev_kv_shape){
+            p->kv, BLK, 2, {{DEV_KV_PAGED, 0, 1, C, DH, DH}, {DEV_KV_WINDOW, L, N_BLK, C, DH, DH}}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
     struct dev_plan plan = {
         .n_tok = T_MAX, .n_seq = SEQ, .n_ctx = LEN, .n_head = H, .d_k = DH, .d_v = DH};
@@ -197,7 +208,7 @@ static void play(struct rig *r, const int *len, float *out[SEQ])
     int at[SEQ] = {0}, left = 0, n_small = 0;
     shuffled(perm, N_BLK);
     for (int i = 0; i < N_BLK; i++)
-        dev_kv_poison(r->d, r->kv, i);
+        dev_kv_poison(r->d, r->kv, group_of(r->p), i);
     memcpy(table, perm, sizeof table);
     for (int s = 0; s < SEQ; s++)
         left += len[s];
@@ -210,7 +221,12 @@ static void play(struct rig *r, const int *len, float *out[SEQ])
         }
         if (total == 0) continue;
         n_small += r->prog && dev_prog_fused(r->prog, total) > 0;
+        for (int s = 0; s < SEQ; s++) /* what is before the window is given to nobody */
+            for (int k = 0; k < (at[s] - r->p->n_window + 1) / BLK && r->p->n_window; k++)
+                table[s * LD + k] = perm[SEQ * LD];
         struct batch b = make_batch(SEQ, at, n_new, BLK, N_BLK, table, LD);
+        b.b.blk[0] = NULL;
+        b.b.blk[group_of(r->p)] = table;
         for (int t = 0; t < total; t++)
             memcpy(x + t * D, r->w->x[b.seq[t]] + b.b.pos[t] * D, sizeof(float) * D);
         step(r, &b.b);

@@ -14,10 +14,15 @@ static void check(const struct dev_step *s, const struct record_limits *max)
         if (s->seq_tok0[q + 1] <= s->seq_tok0[q]) abort();
         int last = s->pos[s->seq_tok0[q + 1] - 1];
         for (int b = 0; b <= last / max->blk_tok; b++) {
-            int32_t blk = s->blk[(int64_t)q * s->ld_blk + b];
-            if (blk < 0 || blk >= max->n_blk) abort();
+            for (int g = 0; g < DEV_KV_GROUPS; g++) {
+                int32_t blk = s->blk[g][(int64_t)q * s->ld_blk + b];
+                if (blk < 0 || blk >= max->n_blk[g]) abort();
+            }
         }
     }
+    for (int i = 0; i < 3 * s->n_copy; i += 3)
+        for (int k = 1; k < 3; k++)
+            if (s->copy[i + k] < 0 || s->copy[i + k] >= max->n_blk[s->copy[i]]) abort();
     for (int i = 0; i < s->n_row; i++)
         if (s->row_tok[i] < 0 || s->row_tok[i] >= s->n_tok) abort();
 }
@@ -30,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                 .n_copy = 4,
                                 .n_pass = 2,
                                 .n_ctx = 96,
-                                .n_blk = 20,
+                                .n_blk = {20, 15},
                                 .blk_tok = 32,
                                 .n_vocab = 300};
     struct rd r = rd_init(data, n), body;

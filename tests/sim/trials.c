@@ -112,7 +112,8 @@ static uint64_t submit(sl_engine *e, struct spec *s, struct trial *t)
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    dev_kv_poison(e->d, e->kv, blk);
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        dev_kv_poison(e->d, e->kv, g, blk);
 }
 
 static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)

@@ -32,7 +32,7 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int 
                              .ids = ids + t0,
                              .pos = pos,
                              .seq_tok0 = seq_tok0,
-                             .blk = blk,
+                             .blk = {blk, blk},
                              .ld_blk = MTP_MAX_TOK / MTP_BLK,
                              .n_prompt = &n_prompt,
                              .row_tok = all};

@@ -42,7 +42,8 @@ static sl_status fault(void *user, bool wait, sl_err *why)
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    dev_kv_poison(e->d, e->kv, blk);
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        dev_kv_poison(e->d, e->kv, g, blk);
 }
 
 static void rig_open(struct rig *r)

@@ -284,7 +284,7 @@ TEST(engine_output_that_is_not_a_number_ends_one_request_and_is_not_kept) /* doc
     ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
     ASSERT_OK(sl_step(r.e, &err));
     const struct kv_seq *seq = &r.e->sched.seat[r.e->sched.req[r.e->sched.active[0]].seat].seq;
-    dev_kv_poison(r.e->d, r.e->kv, seq->blk[0]); /* a fault in the middle of the prompt */
+    dev_kv_poison(r.e->d, r.e->kv, 0, seq->blk[0]); /* a fault in the middle of the prompt */
     int32_t other[40];
     for (int i = 0; i < 40; i++)
         other[i] = (i * 5 + 1) % r.mi.n_vocab;
@@ -351,7 +351,7 @@ TEST(engine_faults_at_any_place_hurt_one_request) /* docs/reliability.md K15 */
             ASSERT_OK(sl_step(r.e, &err));
         const struct sched_req *at = &r.e->sched.req[r.e->sched.active[0]];
         int blk = (int)(rng_next(&rng) % (uint64_t)(at->n_done / ENGINE_BLK_TOK));
-        dev_kv_poison(r.e->d, r.e->kv, r.e->sched.seat[at->seat].seq.blk[blk]);
+        dev_kv_poison(r.e->d, r.e->kv, 0, r.e->sched.seat[at->seat].seq.blk[blk]);
         run_beside_fault(&r, &b, other);
         assert_int_equal(a.status, SL_INTERNAL);
         assert_int_equal(b.finish, SL_FINISH_LENGTH);

@@ -8,18 +8,29 @@
 
 TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
 {
-    struct arch_cfg mla = {.n_layer = 2, .n_mtp = 1, .n_head_kv = 4, .kv_lora = 32, .d_rope = 8};
-    struct arch_cfg gqa = {.n_layer = 2, .n_head_kv = 4, .d_head = 24};
+    struct arch_layer layer[5] = {{0}};
+    struct arch_cfg mla = {
+        .n_layer = 2, .n_mtp = 1, .n_head_kv = 4, .kv_lora = 32, .d_rope = 8, .layer = layer};
+    struct arch_cfg gqa = {.n_layer = 5, .n_head_kv = 4, .d_head = 24, .layer = layer};
     struct dev_kv_shape s = model_kv_shape(&mla, DEV_KV_BF16, 10, 16);
-    assert_int_equal(s.n_layer, 3);
-    assert_int_equal(s.n_head, 1);
-    assert_int_equal(s.d_k, 40);
-    assert_int_equal(s.d_v, 0);
+    assert_int_equal(s.n_group, 1);
+    assert_int_equal(s.group[0].n_layer, 3);
+    assert_int_equal(s.group[0].n_head, 1);
+    assert_int_equal(s.group[0].d_k, 40);
+    assert_int_equal(s.group[0].d_v, 0);
+    layer[0].n_window = layer[3].n_window = 128;
     s = model_kv_shape(&gqa, DEV_KV_BF16, 10, 16);
-    assert_int_equal(s.n_layer, 2);
-    assert_int_equal(s.n_head, 4);
-    assert_int_equal(s.d_k, 24);
-    assert_int_equal(s.d_v, 24);
+    assert_int_equal(s.n_group, 2);
+    assert_int_equal(s.group[0].kind, DEV_KV_PAGED);
+    assert_int_equal(s.group[1].kind, DEV_KV_WINDOW);
+    assert_int_equal(s.group[0].n_layer, 3);
+    assert_int_equal(s.group[1].n_layer, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(s.group[i].n_blk, 10);
+        assert_int_equal(s.group[i].n_head, 4);
+        assert_int_equal(s.group[i].d_k, 24);
+        assert_int_equal(s.group[i].d_v, 24);
+    }
 }
 
 enum { N_TOK = 5, BLK = 16 };
@@ -35,7 +46,7 @@ static sl_status logits_with(const char *name, const int32_t *expert, int n_slot
                          .ids = ids,
                          .pos = pos,
                          .seq_tok0 = seq,
-                         .blk = &blk,
+                         .blk = {&blk},
                          .ld_blk = 1,
                          .n_prompt = &n_prompt,
                          .n_row = 1,

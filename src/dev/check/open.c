@@ -250,16 +250,16 @@ static sl_status check_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **ou
     return SL_OK;
 }
 
-static void check_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+static void check_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n)
 {
     dev_check_drain(dev_check_of(d));
-    dev_kv_touch(dev_check_of(d)->in, ((struct check_kv *)kv)->in, blk, n);
+    dev_kv_touch(dev_check_of(d)->in, ((struct check_kv *)kv)->in, group, blk, n);
 }
 
-static void check_kv_poison(dev *d, dev_kv *kv, int blk)
+static void check_kv_poison(dev *d, dev_kv *kv, int group, int blk)
 {
     dev_check_drain(dev_check_of(d));
-    dev_kv_poison(dev_check_of(d)->in, ((struct check_kv *)kv)->in, blk);
+    dev_kv_poison(dev_check_of(d)->in, ((struct check_kv *)kv)->in, group, blk);
 }
 
 /* ---- workspace, probes ---- */

@@ -29,11 +29,12 @@ static struct dev_step copy_step(struct copy *c, const struct dev_step *s)
     o.ids = copy_array(c, s->ids, T * i4);
     o.pos = copy_array(c, s->pos, T * i4);
     o.seq_tok0 = copy_array(c, s->seq_tok0, (S + 1) * i4);
-    o.blk = copy_array(c, s->blk, S * (size_t)s->ld_blk * i4);
+    for (int g = 0; g < DEV_KV_GROUPS; g++)
+        o.blk[g] = copy_array(c, s->blk[g], S * (size_t)s->ld_blk * i4);
     o.seat = copy_array(c, s->seat, S * i4);
     o.n_prompt = copy_array(c, s->n_prompt, S * i4);
     o.keep = copy_array(c, s->keep, S * sizeof *s->keep);
-    o.copy = copy_array(c, s->copy, 2 * (size_t)s->n_copy * i4);
+    o.copy = copy_array(c, s->copy, 3 * (size_t)s->n_copy * i4);
     o.row_tok = copy_array(c, s->row_tok, (size_t)s->n_row * i4);
     o.hidden_row = copy_array(c, s->hidden_row, T * i4);
     return o;
@@ -121,7 +122,7 @@ static sl_status room_for_call(struct check *c, int n, sl_err *err)
 sl_status dev_check_queue_reserve(struct check *c, const struct dev_plan *p, sl_err *err)
 {
     size_t n_blk = (size_t)p->n_ctx / 16 + 1, n_seq = (size_t)p->n_seq;
-    size_t of_seq = 4 * (n_blk + 8) + sizeof(struct dev_keep), lines = 16 * 64;
+    size_t of_seq = 4 * DEV_KV_GROUPS * (n_blk + 8) + sizeof(struct dev_keep), lines = 20 * 64;
     SL_TRY(room_for_step(c, 16 * (size_t)p->n_tok + n_seq * of_seq + lines, err));
     return room_for_call(c, CALLS, err);
 }

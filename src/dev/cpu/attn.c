@@ -66,14 +66,14 @@ static const uint8_t *keys_at(const struct cpu_span_job *j, const struct cpu_uni
 {
     const struct attn *a = j->op;
     return dev_cpu_seq_page(j, u, p) +
-           dev_cpu_key_at(a->kv, u->head0 / a->group, p % a->kv->s.blk_tok);
+           dev_cpu_key_at(a->kv, u->head0 / a->group, p % a->kv->blk_tok);
 }
 
 static const uint8_t *values_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p)
 {
     const struct attn *a = j->op;
     return dev_cpu_seq_page(j, u, p) +
-           dev_cpu_value_at(a->kv, u->head0 / a->group, p % a->kv->s.blk_tok);
+           dev_cpu_value_at(a->kv, u->head0 / a->group, p % a->kv->blk_tok);
 }
 
 /* The last position that a token of the unit sees. */
@@ -242,7 +242,7 @@ static int make_units(struct cpu *c, const struct dev_step *b, const struct attn
 void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j)
 {
-    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     *a = (struct attn){p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
     ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
            kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);

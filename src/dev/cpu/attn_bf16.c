@@ -59,7 +59,7 @@ static void run_at(const struct cpu_span_job *j, const struct cpu_unit *u, int p
 {
     const struct attn *a = j->op;
     const struct cpu_kv *kv = a->kv;
-    int head = u->head0 / a->group, in = p % kv->s.blk_tok;
+    int head = u->head0 / a->group, in = p % kv->blk_tok;
     const uint8_t *page = dev_cpu_seq_page(j, u, p);
     *k = page + dev_cpu_key_at(kv, head, in);
     *v = page + dev_cpu_value_at(kv, head, in);

@@ -45,17 +45,27 @@ struct cpu_act {
     struct mm_act_buf b;
 };
 
-/* Page of one block in one layer: GQA: C heads of keys (groups of 16 positions, transposed), then C
- * heads of values (rows). MLA: rows. */
+/* The pages of a group of layers. That of one block in one layer: GQA: C heads of keys (groups of
+ * 16 positions, transposed), then C heads of values (rows). MLA: rows. */
 struct cpu_kv {
-    struct dev_kv head;
-    struct dev_kv_shape s;
-    int t;                           /* enum vec_kv */
+    struct dev_kv_group s;
+    int id; /* which group */
+    int t;  /* enum vec_kv */
+    int blk_tok;
     size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
     size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
     size_t page_bytes;
     uint8_t *base; /* [n_blk][L] pages */
 };
+struct cpu_cache {
+    struct dev_kv head;
+    int n_group;
+    struct cpu_kv group[DEV_KV_GROUPS];
+};
+static inline const struct cpu_kv *dev_cpu_kv_of(const dev_kv *kv, int group)
+{
+    return &((const struct cpu_cache *)kv)->group[group];
+}
 
 /* A set of products that share the worker team, as one row of units (a tile, or the two tiles of a
  * pair): worker w begins at its own range of about equal bytes and helps the others at the end. */
@@ -83,7 +93,7 @@ struct cpu_order {
     struct cpu_stream *set; /* [CPU_ORDER_MAX][n_worker] of this step and, further on, the last */
     int n, last;            /* sets so far; in the step before */
 };
-#define CPU_AHEAD_MAX 64   /* workers that fetch ahead */
+#define CPU_AHEAD_MAX 64 /* workers that fetch ahead */
 
 struct cpu_work {
     struct cpu_seg *seg;
@@ -172,7 +182,7 @@ struct cpu {
     int n_tok_max;
     size_t tile_floats;
     struct cpu_work work[2];
-    int32_t *iota;            /* 0, 1, 2, ... */
+    int32_t *iota;                    /* 0, 1, 2, ... */
     struct cpu_order *orders, *order; /* [n_pass]; of the pass under way */
     int32_t *seq_of;                  /* [T] which sequence of the step a token is of, rising */
     uint8_t *expand;                  /* [T] MLA: 1 = materialised keys and values, 0 = absorbed */
@@ -340,7 +350,7 @@ static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
 static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_step *b,
                                        int seq, int pos)
 {
-    return dev_cpu_page(kv, layer, b->blk[(int64_t)seq * b->ld_blk + pos / kv->s.blk_tok]);
+    return dev_cpu_page(kv, layer, b->blk[kv->id][(int64_t)seq * b->ld_blk + pos / kv->blk_tok]);
 }
 /* In a page, from head h's position `in` on: keys (of the group of 16 that it is in) and values. */
 static inline size_t dev_cpu_key_at(const struct cpu_kv *kv, int h, int in)
@@ -360,7 +370,7 @@ void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev
 static inline int dev_cpu_run_length(const struct cpu_kv *kv)
 {
     int n = VEC_SPAN;
-    while (kv->s.blk_tok % n)
+    while (kv->blk_tok % n)
         n /= 2;
     return n;
 }
@@ -373,8 +383,7 @@ static inline struct cpu_place dev_cpu_place(const struct cpu *c, const struct c
                                              int layer, const struct dev_step *b, int t)
 {
     int pos = b->pos[t];
-    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, c->seq_of[t], pos),
-                              pos % kv->s.blk_tok};
+    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, c->seq_of[t], pos), pos % kv->blk_tok};
 }
 /* Key and value of head h (rows.c). */
 void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
@@ -480,8 +489,8 @@ sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 /* Copy block src to dst in every layer. */
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
-void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n);
-void dev_cpu_kv_poison(dev *d, dev_kv *kv, int blk);
+void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
+void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
 const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
 /* Operators that are run together (region.c). */

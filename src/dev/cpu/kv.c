@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The paged KV cache: [n_blk][L] pages. A block's pages of all layers lie together, so that memory
- * that is touched for the first time comes evenly: in the other order every layer reaches a new
- * huge page at about the same token, and that step takes ten times as long. */
+/* The KV cache: [n_blk][L] pages in every group of layers. A block's pages of all layers of the
+ * group lie together, so that memory that is touched for the first time comes evenly: in the other
+ * order every layer reaches a new huge page at about the same token, and that step takes ten times
+ * as long. */
 #include "dev/cpu/cpu.h"
 
-static void layout(const struct dev_kv_shape *s, struct cpu_kv *kv)
+static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
 {
-    *kv = (struct cpu_kv){.s = *s, .t = (int)s->type};
-    size_t blk = (size_t)s->blk_tok, heads = (size_t)s->n_head;
-    if (s->d_v == 0) {
-        kv->row_bytes = vec_v_row_bytes(kv->t, s->d_k);
+    const struct dev_kv_group *g = &s->group[group];
+    *kv = (struct cpu_kv){.s = *g, .id = group, .t = (int)s->type, .blk_tok = s->blk_tok};
+    size_t blk = (size_t)s->blk_tok, heads = (size_t)g->n_head;
+    if (g->d_v == 0) {
+        kv->row_bytes = vec_v_row_bytes(kv->t, g->d_k);
         kv->head_bytes = kv->row_bytes * blk;
     } else {
-        kv->group_bytes = vec_k_group_bytes(kv->t, s->d_k);
+        kv->group_bytes = vec_k_group_bytes(kv->t, g->d_k);
         kv->k_head_bytes = kv->group_bytes * (blk / 16);
-        kv->row_bytes = vec_v_row_bytes(kv->t, s->d_v);
+        kv->row_bytes = vec_v_row_bytes(kv->t, g->d_v);
         kv->head_bytes = kv->row_bytes * blk;
     }
     kv->page_bytes = size_round((kv->k_head_bytes + kv->head_bytes) * heads, 64);
@@ -23,9 +25,13 @@ static void layout(const struct dev_kv_shape *s, struct cpu_kv *kv)
 int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s)
 {
     (void)d;
-    struct cpu_kv kv;
-    layout(s, &kv);
-    return (int64_t)kv.page_bytes * s->n_layer * s->n_blk;
+    int64_t n = 0;
+    for (int i = 0; i < s->n_group; i++) {
+        struct cpu_kv kv;
+        layout(s, i, &kv);
+        n += (int64_t)kv.page_bytes * kv.s.n_layer * kv.s.n_blk;
+    }
+    return n;
 }
 
 /* Where the CPU multiplies bf16 twice as fast as f32, a bf16 cache makes attention 2 to 3 times as
@@ -37,26 +43,38 @@ enum dev_kv_type dev_cpu_kv_auto(const dev *d)
     return kern_get()->attn_bf16 ? DEV_KV_BF16 : DEV_KV_F16;
 }
 
+static sl_status open_group(struct cpu *c, const struct dev_kv_shape *s, int group,
+                            struct cpu_kv *kv, sl_err *err)
+{
+    const struct dev_kv_group *g = &s->group[group];
+    uint64_t n;
+    if (g->n_layer < 0 || g->n_blk < 1 || g->n_head < 1 || g->d_k < 1 || g->d_v < 0 ||
+        (g->d_v == 0 && g->n_head != 1))
+        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
+                       g->n_layer, g->n_blk, g->n_head, g->d_k, g->d_v);
+    layout(s, group, kv);
+    if (!size_mul(kv->page_bytes, (uint64_t)g->n_layer * (uint64_t)g->n_blk, &n) ||
+        n > SIZE_MAX / 4)
+        return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",
+                       g->n_blk, kv->page_bytes, g->n_layer);
+    return dev_cpu_mem(c, MEM_KV, n + 64, (void **)&kv->base, err);
+}
+
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct cpu_kv *kv = NULL;
-    uint64_t n;
-    if (s->n_layer < 1 || s->n_blk < 1 || s->n_head < 1 || s->d_k < 1 || s->d_v < 0 ||
-        (s->d_v == 0 && s->n_head != 1))
-        return SL_FAIL(err, REQUEST, "kv cache: %d layers, %d blocks, %d heads of %d and %d",
-                       s->n_layer, s->n_blk, s->n_head, s->d_k, s->d_v);
+    struct cpu_cache *kv = NULL;
+    if (s->n_group < 1 || s->n_group > DEV_KV_GROUPS)
+        return SL_FAIL(err, REQUEST, "kv cache: %d groups of layers: from 1 to %d", s->n_group,
+                       DEV_KV_GROUPS);
     if (s->blk_tok < 16 || s->blk_tok % 16)
         return SL_FAIL(err, REQUEST, "kv cache: a block of %d tokens is no multiple of 16",
                        s->blk_tok);
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *kv, (void **)&kv, err));
-    layout(s, kv);
     kv->head.d = d;
-    if (!size_mul(kv->page_bytes, (uint64_t)s->n_layer * (uint64_t)s->n_blk, &n) ||
-        n > SIZE_MAX / 4)
-        return SL_FAIL(err, NOMEM, "kv cache: %d blocks of %zu bytes in %d layers do not fit",
-                       s->n_blk, kv->page_bytes, s->n_layer);
-    SL_TRY(dev_cpu_mem(c, MEM_KV, n + 64, (void **)&kv->base, err));
+    kv->n_group = s->n_group;
+    for (int i = 0; i < s->n_group; i++)
+        SL_TRY(open_group(c, s, i, &kv->group[i], err));
     *out = (dev_kv *)kv;
     return SL_OK;
 }
@@ -96,16 +114,16 @@ static void touch_block(struct cpu *c, void *arg, int i, int worker)
     memset(dev_cpu_page(t->kv, 0, t->blk[i]), 0, t->kv->page_bytes * (size_t)t->kv->s.n_layer);
 }
 
-void dev_cpu_kv_touch(dev *d, dev_kv *kv, const int32_t *blk, int n)
+void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n)
 {
-    struct touch t = {(const struct cpu_kv *)kv, blk};
+    struct touch t = {dev_cpu_kv_of(kv, group), blk};
     dev_cpu_for_rows(dev_cpu_of(d), n, 1e6, touch_block, &t);
 }
 
-void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int blk)
+void dev_cpu_kv_poison(dev *d, dev_kv *kv_, int group, int blk)
 {
     (void)d;
-    const struct cpu_kv *kv = (const struct cpu_kv *)kv_;
+    const struct cpu_kv *kv = dev_cpu_kv_of(kv_, group);
     for (int l = 0; l < kv->s.n_layer; l++)
         memset(dev_cpu_page(kv, l, blk), 0xff,
                kv->page_bytes); /* NaN as f32, f16, bf16; q8: NaN scales */

@@ -96,7 +96,8 @@ static bool mixer(struct reader *r, struct cpu_layer_ops *l)
         put->u.kv_put.ldv != nk || !at_)
         return false;
     l->attn = &at_->u.attn;
-    return l->attn->q == q && l->attn->n_head == H && l->attn->layer == put->u.kv_put.layer;
+    return l->attn->q == q && l->attn->n_head == H && l->attn->group == put->u.kv_put.group &&
+           l->attn->layer == put->u.kv_put.layer;
 }
 
 static bool output(struct reader *r, struct cpu_layer_ops *l)
@@ -140,6 +141,7 @@ bool dev_cpu_match_next(const struct cpu_layer_ops *l, const struct cpu_layer_op
     return l->ffn && next->ffn && b->x == a->x && b->n == a->n && b->r == l->out->y[0] &&
            next->out->y[0] == l->out->y[0] && next->n_head_kv == l->n_head_kv &&
            next->d_head == l->d_head && next->attn->n_head == l->attn->n_head &&
-           next->attn->n_window == l->attn->n_window && next->attn->y == l->attn->y &&
-           same_rope(l->rope, next->rope) && cols(next->ffn->down) == cols(l->ffn->down);
+           next->attn->group == l->attn->group && next->attn->n_window == l->attn->n_window &&
+           next->attn->y == l->attn->y && same_rope(l->rope, next->rope) &&
+           cols(next->ffn->down) == cols(l->ffn->down);
 }

@@ -13,7 +13,7 @@ void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step
 {
     const struct cpu_kv *kv = a->kv;
     while (p < end) {
-        int in = p % kv->s.blk_tok, n = kv->s.blk_tok - in;
+        int in = p % kv->blk_tok, n = kv->blk_tok - in;
         if (n > end - p) n = end - p;
         c->k.get_v(kv->t, dev_cpu_mla_row_at(a, b, seq, p), (int64_t)kv->row_bytes, n, a->d_k, x,
                    a->ldx);
@@ -411,7 +411,7 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct mla a = {.p = p, .kv = (const struct cpu_kv *)p->kv, .d_k = p->r + p->rope};
+    struct mla a = {.p = p, .kv = dev_cpu_kv_of(p->kv, p->group), .d_k = p->r + p->rope};
     a.row = dev_cpu_round16(a.d_k);
     a.ldx = dev_cpu_row_ld(a.d_k, 4);
     a.r16 = dev_cpu_round16(p->r);

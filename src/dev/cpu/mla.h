@@ -69,8 +69,7 @@ static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struc
                                                 int seq, int p)
 {
     const struct cpu_kv *kv = a->kv;
-    return dev_cpu_page_of(kv, a->p->layer, b, seq, p) +
-           (size_t)(p % kv->s.blk_tok) * kv->row_bytes;
+    return dev_cpu_page_of(kv, a->p->layer, b, seq, p) + (size_t)(p % kv->blk_tok) * kv->row_bytes;
 }
 /* mla.c: widen the latent rows of positions [p, end) to x[][ldx]. */
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,

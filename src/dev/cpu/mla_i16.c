@@ -92,7 +92,7 @@ static void make_rows(struct cpu *c, const struct cpu_span_job *j, const struct 
     const struct mla *a = j->op;
     struct part part[2];
     parts_of(a->p->r, a->p->rope, part);
-    int row = row_codes(a->p->r, a->p->rope), blk = a->kv->s.blk_tok;
+    int row = row_codes(a->p->r, a->p->rope), blk = a->kv->blk_tok;
     int f16 = a->kv->t == VEC_KV_F16 && part[0].n % 16 == 0 && part[1].n % 16 == 0;
     for (int at = range[0], n; at < range[1]; at += n) {
         int p = range[2] + at;

@@ -132,7 +132,7 @@ double dev_cpu_probe_int8_gops(dev *d, int ms)
 double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 {
     struct cpu *c = dev_cpu_of(d);
-    const struct cpu_kv *x = (const struct cpu_kv *)kv;
+    const struct cpu_kv *x = dev_cpu_kv_of(kv, 0);
     if (dev_cpu_bf16_attn(c, x->t)) return peak_gops(c, c->k.peak_bf16, ms);
     /* Over latents; keys and values that are made of them are f32, and so further from this. */
     if (x->s.d_v == 0 && dev_cpu_i16_attn(c, x->t)) return peak_gops(c, c->k.peak_i16, ms);

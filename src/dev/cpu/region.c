@@ -359,9 +359,9 @@ static void fetch(const struct mine *m)
         int h = u->head0 / u->n_head, p = u->span0 * VEC_SPAN,
             end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
         for (int n; p < end; p += n) {
-            n = kv->s.blk_tok - p % kv->s.blk_tok;
+            n = kv->blk_tok - p % kv->blk_tok;
             if (n > end - p) n = end - p;
-            int in = p % kv->s.blk_tok;
+            int in = p % kv->blk_tok;
             size_t k = (size_t)(n + 15) / 16 * kv->group_bytes, v = (size_t)n * kv->row_bytes;
             const uint8_t *page = dev_cpu_seq_page(&m->spans, u, p);
             if (k + v > left) return;
@@ -461,8 +461,9 @@ static void begin(struct region_job *j)
 
 void dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f)
 {
-    struct region_job j = {
-        .c = dev_cpu_of(d), .b = b, .s = (struct region *)f, .kv = (const struct cpu_kv *)kv};
+    struct region *s = (struct region *)f;
+    int group = s->layer[0].p.attn->group;
+    struct region_job j = {.c = dev_cpu_of(d), .b = b, .s = s, .kv = dev_cpu_kv_of(kv, group)};
     ASSERT(b->n_tok <= f->n_tok_max);
     if (b->n_tok == 0) return;
     begin(&j);

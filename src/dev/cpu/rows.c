@@ -157,7 +157,7 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
     struct put_job *j = arg;
     const struct dev_kv_put *p = j->p;
     const struct dev_step *b = j->b;
-    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     struct cpu_place at = dev_cpu_place(c, kv, p->layer, b, t);
     const float *k = p->k + t * p->ldk;
     if (kv->s.d_v == 0) {
@@ -172,7 +172,7 @@ static void put_row(struct cpu *c, void *arg, int t, int worker)
 void dev_cpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p)
 {
     struct put_job j = {b, p};
-    const struct cpu_kv *kv = (const struct cpu_kv *)p->kv;
+    const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     dev_cpu_for_rows(dev_cpu_of(d), b->n_tok, kv->s.n_head * (kv->s.d_k + kv->s.d_v) * 0.8, put_row,
                      &j);
 }

@@ -9,8 +9,8 @@ void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
     const struct dev_plan *max = &c->plan;
     ASSERT(s->n_tok <= max->n_tok && s->n_seq <= max->n_seq && s->pass >= 0 &&
            s->pass < BASE_MAX(max->n_pass, 1));
-    for (int i = 0; i < s->n_copy; i++)
-        dev_cpu_kv_copy((const struct cpu_kv *)kv, s->copy[2 * i], s->copy[2 * i + 1]);
+    for (const int32_t *c3 = s->copy, *end = c3 + 3 * s->n_copy; c3 < end; c3 += 3)
+        dev_cpu_kv_copy(dev_cpu_kv_of(kv, c3[0]), c3[1], c3[2]);
     for (int q = 0; q < s->n_seq; q++) {
         int end = s->n_prompt ? s->n_prompt[q] : 0;
         for (int t = s->seq_tok0[q]; t < s->seq_tok0[q + 1]; t++) {
