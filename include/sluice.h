@@ -486,7 +486,8 @@ typedef struct sl_stats {
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
 
 /* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the
- * number of experts of that layer; 0 = dense, or no such layer. Threads: the engine's. */
+ * number of experts of that layer; 0 = dense, or no such layer; -1 = the device has lost them, or
+ * its last step. Threads: the engine's. */
 SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows

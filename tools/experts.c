@@ -93,6 +93,10 @@ static sl_status put_layers(const struct compute *c, const struct opt_common *o,
     SL_TRY_OUT(read_old(c, o, &a, &old, err));
     for (int il = 0; il < c->mi.n_layer + c->mi.n_mtp; il++) {
         int n = sl_routed(c->e, il, p, c->mi.n_expert);
+        if (n < 0) {
+            st = SL_FAIL(err, DEVICE, "--expert-stats: the device has lost its counts");
+            goto out;
+        }
         if (n && old) {
             st = add_old(old, il, c, o->expert_half_life, p, err);
             if (st) status_prefix(err, "%.150s", o->expert_stats);

@@ -49,6 +49,7 @@ void api_sample(api *a)
     for (int l = 0; l < r->n_layer; l++) {
         uint64_t peak = 0, sum = 0;
         int n = BASE_MIN(sl_routed(a->o.engine, l, r->one, r->n_expert), r->n_expert);
+        if (n < 0) return; /* what was known stays */
         for (int i = 0; i < n; i++) {
             peak = BASE_MAX(peak, r->one[i]);
             sum += r->one[i];

@@ -389,14 +389,14 @@ struct dev_route {
     float scale;
     int32_t *id;     /* [T, K] out, host-visible */
     float *weight;   /* [T, K] out */
-    uint64_t *count; /* [E] host: for how many tokens each expert was chosen, counted up; or NULL */
+    uint64_t *count; /* [E] for how many tokens each expert was chosen, counted up; or NULL */
 };
 /* Which experts the stacks of dev_moe hold, where it is not expert e in slot e: an expert may lie
  * in several slots, which take tokens in turn by their index in the step, or in none, and then adds
  * nothing. Built by dev_slots_init; the arrays are the owner's and stay until the device closes. */
 struct dev_slots {
     int n;                 /* slots */
-    const int32_t *expert; /* [n] expert in a slot */
+    const int32_t *expert; /* [n] expert in a slot, -1 = none */
     int32_t *first, *list; /* [E + 1], [n]: expert e lies in slots list[first[e] .. first[e + 1]) */
 };
 /* Fills s->first and s->list from s->n and s->expert. */

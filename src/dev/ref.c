@@ -53,7 +53,7 @@ static const struct dev_ref ffn_refs[] = {
     ACT(dev_ffn, h_act),        BUF(dev_ffn, h),         BUF(dev_ffn, y),
     BUF(dev_ffn, gate_up_bias), BUF(dev_ffn, down_bias), END};
 static const struct dev_ref route_refs[] = {BUF(dev_route, logit), BUF(dev_route, id),
-                                            BUF(dev_route, weight), END};
+                                            BUF(dev_route, weight), BUF(dev_route, count), END};
 static const struct dev_ref moe_refs[] = {ACT(dev_moe, act),       BUF(dev_moe, id),
                                           BUF(dev_moe, weight),    MAT(dev_moe, gate_up),
                                           MAT(dev_moe, down),      BUF(dev_moe, gate_up_bias),

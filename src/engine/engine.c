@@ -340,11 +340,9 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 
 int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 {
-    const uint64_t *count = model_routed(e->net, layer);
-    int n_expert = count ? model_config(e->net)->n_expert : 0;
-    for (int i = 0; i < n && i < n_expert; i++)
-        out[i] = count[i];
-    return n_expert;
+    sl_status st = model_routed(e->net, layer, out, n, NULL);
+    if (st) return st == SL_NOTFOUND ? 0 : -1;
+    return model_config(e->net)->n_expert;
 }
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)

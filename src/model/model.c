@@ -136,6 +136,18 @@ static sl_status open_host_rows(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+static sl_status open_counts(struct model *m, sl_err *err)
+{
+    size_t n = (size_t)(m->cfg.n_layer + m->n_mtp) * (size_t)m->cfg.n_expert;
+    void *zero = NULL, *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *m->n_routed, &zero, err));
+    sl_status st = dev_alloc(m->d, MEM_ACTS, (int64_t)(n * sizeof *m->n_routed), &p, err);
+    if (!st) st = dev_put(m->d, p, zero, (int64_t)(n * sizeof *m->n_routed), err);
+    mem_free(zero);
+    m->n_routed = p;
+    return st;
+}
+
 static sl_status open_buffers(struct model *m, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -159,10 +171,7 @@ static sl_status open_buffers(struct model *m, sl_err *err)
         SL_TRY(buffer(m, T, c->n_expert_used, &m->weight_r, err));
         SL_TRY(buffer(m, T, c->n_expert_used, &m->id_r, err));
         if (c->n_shared) SL_TRY(buffer(m, T, D, &m->shared, err));
-        void *n = NULL;
-        SL_TRY(mem_arena_array(&m->arena, (size_t)(c->n_layer + m->n_mtp) * (size_t)c->n_expert,
-                               sizeof(uint64_t), &n, err));
-        m->n_routed = n;
+        SL_TRY(open_counts(m, err));
     }
     void *p = NULL;
     SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_seq_max, 1, &p, err));
@@ -340,13 +349,13 @@ int64_t model_bytes_per_token(const model *m)
     return m->bytes_per_token;
 }
 
-const uint64_t *model_routed(const model *m, int layer)
+sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
-    if (!c->n_expert || layer < 0 || layer >= c->n_layer + m->n_mtp ||
-        c->layer[layer].ffn != ARCH_MOE)
-        return NULL;
-    return m->n_routed + (size_t)layer * (size_t)c->n_expert;
+    int64_t E = c->n_expert;
+    if (!E || layer < 0 || layer >= c->n_layer + m->n_mtp || c->layer[layer].ffn != ARCH_MOE)
+        return SL_FAIL(err, NOTFOUND, "layer %d has no routed experts", layer);
+    return dev_get(m->d, out, m->n_routed + layer * E, BASE_MIN(n, E) * (int64_t)sizeof *out, err);
 }
 
 int64_t model_weight_bytes(const model *m)

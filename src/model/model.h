@@ -44,7 +44,9 @@ struct model_opts {
     enum dev_kv_type kv;
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
     int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
-    const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all */
+    const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all. The
+                                   stacks of a packed file stay as they are; of an expert that has
+                                   no slot no page is read */
     bool no_mtp;                /* leave the MTP layers out of memory */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
                             lie, until the model closes */
@@ -81,9 +83,9 @@ int64_t model_weight_bytes(const model *m);
  * operator. Nothing is packed or computed. Errors: as model_open. */
 sl_status model_show(const io_model *io, struct str *s, struct json_w *w,
                      sl_err *err) BASE_MUST_USE;
-/* For how many tokens each expert of a layer was chosen since open: [n_expert]; NULL for a dense
- * layer. */
-const uint64_t *model_routed(const model *m, int layer);
+/* For how many tokens each expert of a layer was chosen since open: up to n counts. The device
+ * counts; this waits and copies, between steps. NOTFOUND: a dense layer. Else as dev_get. */
+sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err) BASE_MUST_USE;
 
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
  * was not wanted. */

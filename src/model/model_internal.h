@@ -79,7 +79,7 @@ struct model {
     float *eh_in;                       /* [T, 2D] */
     int32_t *id_r;                      /* [T, K] */
     dev_prog *prog[1 + MODEL_MTP_MAX];  /* of each pass */
-    uint64_t *n_routed; /* host [L + MTP, E]: tokens that each expert was chosen for */
+    uint64_t *n_routed; /* [L + MTP, E] on the device: tokens that each expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
     uint8_t *finite; /* host [n_seq_max] */

@@ -7,23 +7,20 @@
 sl_status model_slots_open(struct model *m, sl_err *err)
 {
     const struct model_opts *o = &m->opts;
-    int E = m->cfg.n_expert;
+    int E = m->cfg.n_expert, n = o->pack ? E : o->n_slot;
     void *p = NULL;
     if (!o->n_slot || !E) return SL_OK;
-    if (o->pack)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: expert slots: a packed file holds its experts in order",
-                       io_pack_path(o->pack));
-    for (int i = 0; i < o->n_slot; i++)
-        if (o->slot_expert[i] < 0 || o->slot_expert[i] >= E)
-            return SL_FAIL(err, REQUEST, "expert slot %d: expert %d of %d", i,
-                           (int)o->slot_expert[i], E);
-    size_t n = (size_t)o->n_slot;
-    SL_TRY(mem_arena_array(&m->arena, 2 * n + (size_t)E + 1, sizeof(int32_t), &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)n + (size_t)E + 1, sizeof(int32_t), &p, err));
     int32_t *expert = p;
-    memcpy(expert, o->slot_expert, n * sizeof *expert);
-    m->slots = (struct dev_slots){
-        .n = o->n_slot, .expert = expert, .list = expert + n, .first = expert + 2 * n};
+    memset(expert, 0xff, (size_t)n * sizeof *expert); /* -1: in none */
+    for (int i = 0; i < o->n_slot; i++) {
+        int e = o->slot_expert[i];
+        if (e < 0 || e >= E)
+            return SL_FAIL(err, REQUEST, "expert slot %d: expert %d of %d", i, e, E);
+        expert[o->pack ? e : i] = e;
+    }
+    m->slots =
+        (struct dev_slots){.n = n, .expert = expert, .list = expert + n, .first = expert + 2 * n};
     dev_slots_init(&m->slots, E);
     return SL_OK;
 }

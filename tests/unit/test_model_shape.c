@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes that follow from a configuration. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "io/pack.h"
 #include "model/model.h"
 #include "test.h"
 
@@ -36,8 +39,8 @@ TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
 enum { N_TOK = 5, BLK = 16 };
 
 /* Logits of the last of N_TOK tokens, with those slots. */
-static sl_status logits_with(const char *name, const int32_t *expert, int n_slot, float *out,
-                             sl_err *err)
+static sl_status logits_at(const char *path, const int32_t *expert, int n_slot, float *out,
+                           sl_err *err)
 {
     int32_t ids[N_TOK] = {3, 1, 4, 1, 5}, pos[N_TOK] = {0, 1, 2, 3, 4}, seq[2] = {0, N_TOK},
             blk = 0, last = N_TOK - 1, n_prompt = N_TOK;
@@ -65,9 +68,7 @@ static sl_status logits_with(const char *name, const int32_t *expert, int n_slot
     model *m = NULL;
     dev_kv *kv = NULL;
     struct model_rows rows;
-    char path[512];
     sl_status st = SL_OK;
-    snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
     SL_TRY_OUT(io_open(path, false, &io, err));
     SL_TRY_OUT(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_INT8}, &d, err));
     SL_TRY_OUT(model_open(io, d, &o, &m, err));
@@ -81,6 +82,56 @@ out:
     dev_close(d);
     io_close(io);
     return st;
+}
+
+static sl_status logits_with(const char *name, const int32_t *expert, int n_slot, float *out,
+                             sl_err *err)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
+    return logits_at(path, expert, n_slot, out, err);
+}
+
+/* tiny/name as a packed file at path. */
+static void make_packed(const char *name, const char *path)
+{
+    char src[512];
+    sl_err err = {0};
+    io_model *io = NULL;
+    dev *d = NULL;
+    io_pack_out *out = NULL;
+    bool exact = false;
+    snprintf(src, sizeof src, "%s/%s", TEST_TINY, name);
+    ASSERT_OK(io_open(src, false, &io, &err));
+    ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_INT8}, &d, &err));
+    ASSERT_OK(io_pack_out_open(path, io, dev_layout(d), &out, &err));
+    ASSERT_OK(model_pack(io, d, out, NULL, NULL, &exact, &err));
+    ASSERT_OK(io_pack_out_commit(out, exact, &err));
+    dev_close(d);
+    io_close(io);
+}
+
+TEST(model_experts_of_a_packed_file_may_have_no_slot)
+{
+    char packed[64], dir[] = "/tmp/sluice-slots-XXXXXX";
+    static float want[4096], got[4096];
+    int32_t expert[64];
+    sl_err err = {0};
+    assert_non_null(mkdtemp(dir));
+    snprintf(packed, sizeof packed, "%s/q.packed", dir);
+    make_packed("qwen3_moe.gguf", packed);
+    for (int n = 7; n >= 5; n--) { /* 7 experts: all, without the first, without two */
+        for (int s = 0; s < n; s++)
+            expert[s] = 6 - s;
+        expert[n] = expert[0]; /* a second time: the same memory */
+        ASSERT_OK(logits_with("qwen3_moe.gguf", expert, n, want, &err));
+        ASSERT_OK(logits_at(packed, expert, n + 1, got, &err));
+        assert_memory_equal(got, want, sizeof(float) * 320);
+    }
+    expert[2] = 7;
+    assert_int_equal(logits_at(packed, expert, 5, got, &err), SL_REQUEST);
+    unlink(packed);
+    rmdir(dir);
 }
 
 TEST(model_experts_in_other_or_more_slots_give_the_same_bits)
