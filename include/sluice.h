@@ -135,6 +135,8 @@ typedef struct sl_model_info {
     const char *chat_template_tools; /* that of conversations with tools: the one named tool_use
                                         where there is one, else the same */
     int n_embd;                      /* numbers in the vector of a token; 0 = not known */
+    const char *tool_family; /* the form of calls that the architecture's models are trained on:
+                                "glm", "hermes", ...; NULL = several, or not known */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "arch/arch.h"
 #include "cmd_plan.h"
 #include "io/io.h"
 
@@ -31,7 +32,8 @@ static int meta_int(const io_model *m, const char *arch, const char *key, int de
     return (int)v;
 }
 
-static sl_status gguf_shape(const io_model *io, struct plan_model *m, sl_err *err)
+/* A family that this engine does not serve. */
+static sl_status other_shape(const io_model *io, struct plan_model *m, sl_err *err)
 {
     const char *p;
     uint64_t n;
@@ -72,6 +74,15 @@ static sl_status gguf_shape(const io_model *io, struct plan_model *m, sl_err *er
     return SL_OK;
 }
 
+static sl_status gguf_shape(const io_model *io, struct arena *a, struct plan_model *m, sl_err *err)
+{
+    struct arch_cfg c;
+    sl_status st = arch_cfg_read(io, a, &c, err);
+    if (st == SL_UNSUPPORTED) return other_shape(io, m, err);
+    if (!st) plan_model_from_arch(m, &c);
+    return st;
+}
+
 /* Fill r->model and r->real from an open checkpoint. The shape of a folder was read from its
  * config.json before. */
 sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
@@ -85,7 +96,7 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
     if (io_model_kind(io) == IO_GGUF) {
         r->model = (struct plan_model){0};
         snprintf(r->model.name, sizeof r->model.name, "%.90s", str_base(path));
-        st = gguf_shape(io, &r->model, err);
+        st = gguf_shape(io, r->a, &r->model, err);
         if (st == SL_OK && !plan_model_finish(&r->model, why, sizeof why)) {
             st = SL_FAIL(err, FORMAT, "%s: %s", path, why);
         }
@@ -96,10 +107,8 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err)
         struct plan_tensor *t = mem;
         for (int i = 0; i < n; i++) {
             const struct tensor *x = io_tensor(io, i);
-            double packed =
-                strstr(x->name, "qweight") ? 8 : 1; /* eight 4-bit weights in one int32 */
-            t[i] =
-                (struct plan_tensor){x->name, packed * (double)tensor_count(x), (double)x->n_bytes};
+            t[i] = (struct plan_tensor){x->name, (double)io_tensor_params(io, i),
+                                        (double)x->n_bytes};
         }
         plan_format_find("q8", &r->real);
         snprintf(r->real.name, sizeof r->real.name, "file");

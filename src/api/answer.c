@@ -40,6 +40,7 @@ sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks, s
         .tool_parser = a->o.tool_parser,
         .reasoning_parser = a->o.reasoning_parser,
         .template_text = tools ? a->mi.chat_template_tools : a->mi.chat_template,
+        .trained = a->tmpl.tools ? a->mi.tool_family : NULL,
         .tool_list = tools,
         .tools = tools && tools->n && !text_json_is(api_field(body, "tool_choice"), "none"),
         .prompt_thinks = prompt_thinks,

@@ -51,7 +51,7 @@ static bool is_harmony(const char *t)
     return t && strstr(t, api_parse_tag[T_H_CHANNEL]) && strstr(t, api_parse_tag[T_H_MESSAGE]);
 }
 
-static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_err *err)
+static bool family_named(const char *name, enum family *out)
 {
     static const struct {
         const char *name;
@@ -75,34 +75,41 @@ static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_
                {"kimi", F_KIMI},
                {"harmony", F_HARMONY},
                {"openai", F_HARMONY}};
-    const char *name = o->tool_parser ? o->tool_parser : "auto", *t = o->template_text;
     for (int i = 0; i < BASE_COUNT_OF(row); i++)
         if (strcmp(row[i].name, name) == 0) {
             *out = row[i].f;
-            return SL_OK;
+            return true;
         }
+    return false;
+}
+
+/* By what the template writes around calls; of one that shows none of the forms, as the models of
+ * the architecture were trained. */
+static enum family family_auto(const char *t, const char *trained)
+{
+    enum family f = F_JSON;
+    if (!t) return F_JSON;
+    if (is_harmony(t)) return F_HARMONY;
+    if (strstr(t, api_parse_tag[T_DS_CALLS])) return F_DEEPSEEK;
+    if (strstr(t, api_parse_tag[T_KIMI_CALLS])) return F_KIMI;
+    if (strstr(t, api_parse_tag[T_BLOCK])) return F_MINIMAX;
+    if (strstr(t, api_parse_tag[T_ARG_KEY])) return F_GLM;
+    if (strstr(t, api_parse_tag[T_CALL])) return F_HERMES;
+    if (strstr(t, api_parse_tag[T_PYTHON]) || strstr(t, "ipython")) return F_LLAMA;
+    return trained && family_named(trained, &f) ? f : F_JSON;
+}
+
+static sl_status family_of(const struct api_parse_opts *o, enum family *out, sl_err *err)
+{
+    const char *name = o->tool_parser ? o->tool_parser : "auto";
+    if (family_named(name, out)) return SL_OK;
     if (strcmp(name, "auto") != 0)
         return SL_FAIL(err, REQUEST,
                        "--tool-parser %.40s: not known: auto, none, deepseek_v3, deepseek_r1, "
                        "deepseek_v31, hermes, qwen3, llama3, glm45, minimax_m2, kimi_k2, harmony "
                        "or json",
                        name);
-    *out = F_JSON;
-    if (!t) return SL_OK;
-    if (is_harmony(t))
-        *out = F_HARMONY;
-    else if (strstr(t, api_parse_tag[T_DS_CALLS]))
-        *out = F_DEEPSEEK;
-    else if (strstr(t, api_parse_tag[T_KIMI_CALLS]))
-        *out = F_KIMI;
-    else if (strstr(t, api_parse_tag[T_BLOCK]))
-        *out = F_MINIMAX;
-    else if (strstr(t, api_parse_tag[T_ARG_KEY]))
-        *out = F_GLM;
-    else if (strstr(t, api_parse_tag[T_CALL]))
-        *out = F_HERMES;
-    else if (strstr(t, api_parse_tag[T_PYTHON]) || strstr(t, "ipython"))
-        *out = F_LLAMA;
+    *out = family_auto(o->template_text, o->trained);
     return SL_OK;
 }
 

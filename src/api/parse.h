@@ -31,6 +31,8 @@ struct api_parse_opts {
     const char *reasoning_parser; /* "auto", "none", "deepseek_r1", "deepseek_v3", "deepseek_v31",
                                      "qwen3", "glm45", "minimax_m2", "kimi_k2", "harmony" */
     const char *template_text;    /* the chat template, for "auto"; may be NULL */
+    const char *trained;          /* a tool parser's name: "auto" where the template writes tools in
+                                     none of the forms; NULL = "json" */
     const struct json *tool_list; /* of a chat body, checked, or NULL: the kinds of arguments that
                                      are written without quotes; read in open only */
     bool tools;         /* the request has tools that may be called; else no call is looked for */

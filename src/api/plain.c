@@ -37,12 +37,14 @@ sl_status api_template_open(api *a, sl_err *err)
     struct api_template *t = &a->tmpl;
     const sl_model *m = a->o.model;
     const char *src = a->mi.chat_template_tools;
-    const struct api_parse_opts o = {.tool_parser = a->o.tool_parser, .template_text = src};
     struct api_parse *p = NULL;
+    t->tools = sl_template_reads(m, 1, "tools");
+    const struct api_parse_opts o = {.tool_parser = a->o.tool_parser,
+                                     .template_text = src,
+                                     .trained = t->tools ? a->mi.tool_family : NULL};
     SL_TRY(api_parse_open(&o, &p, err));
     t->family = api_parse_family(p); /* static */
     api_parse_close(p);
-    t->tools = sl_template_reads(m, 1, "tools");
     t->calls = t->tools || (src && strstr(src, "tool_calls"));
     t->results = t->tools || has_word(src, "tool") || has_word(src, "ipython");
     t->thinking = sl_template_reads(m, 0, "thinking") || sl_template_reads(m, 0, "enable_thinking");

@@ -88,11 +88,19 @@ struct arch_cfg {
  * names the field and its value. */
 sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *out,
                         sl_err *err) BASE_MUST_USE;
+/* The same of a parsed config.json alone. Errors do not say which file it was. */
+sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct arch_cfg *out,
+                             sl_err *err) BASE_MUST_USE;
 /* Names of that architecture in the other kind of file. */
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind);
 /* Do GGUF files of the architecture keep the rows of q and k in the order of rotated pairs, where
  * folders have halves? */
 bool arch_permutes_qk(const struct arch_cfg *c);
+/* How its models write calls of tools: see sl_model_info. Static. */
+const char *arch_tool_family(const struct arch_cfg *c);
+/* Does llama.cpp multiply by the X.scale that lies beside that matrix of a GGUF file? It loads all
+ * of them; the graphs of some architectures leave those of the feed-forward out, MLA's q too. */
+bool arch_scale_used(const struct arch_cfg *c, enum arch_role role);
 
 /* Is the model a quantised one of at most 512 columns? Such models are computed in f32 by default:
  * what coarser activations lose does not average out over so few columns, in mixtures of experts

@@ -82,13 +82,11 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
 }
 
 /* By the type of the whole model: one with parts that see is listed by its own. */
-static sl_status find_hf(const io_model *m, const struct arch **out, sl_err *err)
+static sl_status find_hf(const struct json *config, const struct arch **out, sl_err *err)
 {
-    const struct json *cfg = NULL;
     const char *type = NULL;
-    SL_TRY(io_need_config(m, &cfg, err));
-    SL_TRY(text_json_str(cfg, "model_type", NULL, &type, err));
-    if (!type) return SL_FAIL(err, FORMAT, "config.json: model_type is missing");
+    SL_TRY(text_json_str(config, "model_type", NULL, &type, err));
+    if (!type) return SL_FAIL(err, FORMAT, "model_type is missing");
     for (int i = 0; i < BASE_COUNT_OF(archs); i++)
         if (name_in(archs[i]->hf_type, type, strlen(type))) {
             *out = archs[i];
@@ -96,8 +94,8 @@ static sl_status find_hf(const io_model *m, const struct arch **out, sl_err *err
         }
     char known[128];
     known_names(known, sizeof known);
-    return SL_FAIL(err, UNSUPPORTED, "config.json: model_type '%.40s' is not supported (known: %s)",
-                   type, known);
+    return SL_FAIL(err, UNSUPPORTED, "model_type '%.40s' is not supported (known: %s)", type,
+                   known);
 }
 
 static sl_status check_mla(const struct arch_cfg *c, sl_err *err)
@@ -173,9 +171,9 @@ static sl_status read_gguf(const io_model *m, struct arena *a, struct arch_cfg *
 }
 
 /* The outer object of a nested configuration says what holds for the whole model. */
-static sl_status read_hf(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+static sl_status read_hf(const struct json *outer, struct arena *a, struct arch_cfg *c, sl_err *err)
 {
-    const struct json *outer = io_config(m), *o = io_text_config(outer);
+    const struct json *o = io_text_config(outer);
     sl_status st = SL_OK;
     SL_TRY_OUT(arch_hf_common(o, c, err));
     SL_TRY_OUT(text_json_bool(outer, "tie_word_embeddings", c->tied_head, &c->tied_head, err));
@@ -183,28 +181,55 @@ static sl_status read_hf(const io_model *m, struct arena *a, struct arch_cfg *c,
     SL_TRY_OUT(c->row->read_hf(o, c, err));
     SL_TRY_OUT(arch_keys_hf(o, c, err));
 out:
-    if (st) status_prefix(err, o == outer ? "config.json" : "config.json: text_config");
+    if (st && o != outer) status_prefix(err, "text_config");
     return st;
 }
 
-sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+static void begin(struct arch_cfg *c, enum io_kind kind)
 {
-    bool gguf = io_model_kind(m) == IO_GGUF;
-    memset(c, 0, sizeof *c);
+    c->naming = arch_naming_in(c, kind);
+    snprintf(c->arch, sizeof c->arch, "%s", c->row->name);
     c->yarn_mscale = 1.0;
     c->route_scale = 1.0f;
     c->n_group = c->n_group_used = 1;
-    SL_TRY(gguf ? find_gguf(m, &c->row, err) : find_hf(m, &c->row, err));
-    snprintf(c->arch, sizeof c->arch, "%s", c->row->name);
-    c->naming = arch_naming_in(c, gguf ? IO_GGUF : IO_HF);
-    SL_TRY(gguf ? read_gguf(m, a, c, err) : read_hf(m, a, c, err));
+}
+
+/* What follows from all that was read. */
+static sl_status finish(struct arch_cfg *c, sl_err *err)
+{
     for (int i = 0; i < c->n_layer + c->n_mtp; i++) {
         if (c->kv_lora) c->layer[i].mixer = ARCH_MLA;
         if (i >= c->n_layer && c->n_expert) c->layer[i].ffn = ARCH_MOE;
     }
-    sl_status st = arch_cfg_check(c, err);
-    if (st) status_prefix(err, "%s", gguf ? io_path(m) : "config.json");
+    return arch_cfg_check(c, err);
+}
+
+sl_status arch_cfg_read(const io_model *m, struct arena *a, struct arch_cfg *c, sl_err *err)
+{
+    const struct json *config = NULL;
+    memset(c, 0, sizeof *c);
+    if (io_model_kind(m) == IO_HF) {
+        SL_TRY(io_need_config(m, &config, err));
+        sl_status st = arch_cfg_read_json(config, a, c, err);
+        if (st) status_prefix(err, "config.json");
+        return st;
+    }
+    SL_TRY(find_gguf(m, &c->row, err));
+    begin(c, IO_GGUF);
+    SL_TRY(read_gguf(m, a, c, err));
+    sl_status st = finish(c, err);
+    if (st) status_prefix(err, "%s", io_path(m));
     return st;
+}
+
+sl_status arch_cfg_read_json(const struct json *config, struct arena *a, struct arch_cfg *c,
+                             sl_err *err)
+{
+    memset(c, 0, sizeof *c);
+    SL_TRY(find_hf(config, &c->row, err));
+    begin(c, IO_HF);
+    SL_TRY(read_hf(config, a, c, err));
+    return finish(c, err);
 }
 
 struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
@@ -215,4 +240,30 @@ struct arch_naming arch_naming_in(const struct arch_cfg *c, enum io_kind kind)
 bool arch_permutes_qk(const struct arch_cfg *c)
 {
     return c->row->permutes_qk;
+}
+
+const char *arch_tool_family(const struct arch_cfg *c)
+{
+    return c->row->tool_family;
+}
+
+bool arch_scale_used(const struct arch_cfg *c, enum arch_role role)
+{
+    switch (role) {
+    case ROLE_GATE:
+    case ROLE_UP:
+    case ROLE_DOWN:
+    case ROLE_GATE_SHEXP:
+    case ROLE_UP_SHEXP:
+    case ROLE_DOWN_SHEXP:
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+    case ROLE_GATE_UP_EXPS:
+    case ROLE_DOWN_EXPS:
+        return !c->row->ffn_scale_unused;
+    case ROLE_Q:
+        return !c->kv_lora;
+    default:
+        return true;
+    }
 }

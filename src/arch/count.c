@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tensors of a file add up to: parameters, and whether it is a small quantised model. */
-#include <stdio.h>
 #include <string.h>
 
 #include "arch/arch.h"
@@ -19,24 +18,22 @@ bool arch_wants_f32(const io_model *m, const struct arch_cfg *cfg)
     return false;
 }
 
-/* A routed expert's tensor counts for K of E; the embedding for one row unless it is the head too.
- */
+/* A routed expert's tensor counts for K of E; the embedding for one row unless it is the head too;
+ * the parts of a model that sees for nothing. */
 void arch_count_params(const io_model *m, const struct arch_cfg *cfg, int64_t *total,
                        int64_t *active)
 {
     double act = 0;
     *total = 0;
     for (int i = 0; i < io_n_tensor(m); i++) {
-        const struct tensor *t = io_tensor(m, i);
+        const char *s = io_tensor(m, i)->name;
         int64_t n = io_tensor_params(m, i);
-        const char *s = t->name;
+        struct arch_name id;
+        arch_name_parse(&cfg->naming, s, &id);
+        if (arch_is_beside_text(m, &id)) continue;
         *total += n;
-        bool mtp = strstr(s, "nextn.") != NULL;
-        int il = -1;
-        if (sscanf(s, "model.layers.%d.", &il) == 1 || sscanf(s, "blk.%d.", &il) == 1)
-            mtp = mtp || il >= cfg->n_layer;
-        if (mtp) continue;
-        if (strstr(s, "embed_tokens") || strncmp(s, "token_embd", 10) == 0) {
+        if (id.layer >= cfg->n_layer) continue; /* MTP */
+        if (id.global == GLOBAL_EMBED) {
             if (cfg->tied_head) act += (double)n;
         } else if (strstr(s, "_exps.") || strstr(s, ".experts.")) {
             act += (double)n * cfg->n_expert_used / BASE_MAX(cfg->n_expert, 1);

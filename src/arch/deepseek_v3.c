@@ -39,6 +39,7 @@ const struct arch arch_deepseek_v3 = {
     .hf_class = "DeepseekV3ForCausalLM",
     .hf_keys = "scoring_func|moe_layer_freq|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_MLA,
+    .ffn_scale_unused = true,
     .match_gguf = match_gguf,
     .read_gguf = read_gguf,
     .read_hf = read_hf,

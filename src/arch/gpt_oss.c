@@ -81,10 +81,12 @@ const struct arch arch_gpt_oss = {
     .gguf = "gpt-oss",
     .hf_type = "gpt_oss",
     .hf_class = "GptOssForCausalLM",
+    .tool_family = "harmony",
     .hf_keys = "sliding_window|num_local_experts|num_experts|num_experts_per_tok|experts_per_token|"
                "swiglu_limit|swiglu_alpha",
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW
     "|expert_count|expert_used_count|expert_feed_forward_length|expert_gating_func",
+    .ffn_scale_unused = true,
     .alias = alias,
     .window_every = WINDOW_EVERY,
     .yarn_real = true,

@@ -37,6 +37,7 @@ const struct arch arch_qwen3 = {
     .gguf = "qwen3",
     .hf_type = "qwen3",
     .hf_class = "Qwen3ForCausalLM",
+    .tool_family = "hermes",
     .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM,
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .read_gguf = read_gguf,

@@ -73,6 +73,7 @@ const struct arch arch_qwen3_moe = {
     .gguf = "qwen3moe",
     .hf_type = "qwen3_moe",
     .hf_class = "Qwen3MoeForCausalLM",
+    .tool_family = "hermes",
     .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM
                "|num_experts|num_local_experts|n_routed_experts|num_experts_per_tok|moe_"
                "intermediate_size|norm_topk_prob|decoder_sparse_step|mlp_only_layers",

@@ -33,12 +33,14 @@ struct arch {
     const char *gguf;     /* general.architecture, "|"-separated; the first is written */
     const char *hf_type;  /* model_type of config.json, "|"-separated; the first is written */
     const char *hf_class; /* its class in transformers ("Qwen3ForCausalLM") */
+    const char *tool_family; /* see arch_tool_family; NULL = its models differ */
     /* Keys that it obeys beyond those that all do, "|"-separated, * stands for any bytes: of
      * config.json, and of GGUF without the architecture before them. keys.c says what becomes of
      * others. */
     const char *hf_keys, *gguf_keys;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
+    bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */
     int window_every; /* the window is in all but every n-th layer of a GGUF file without a pattern;
                          0 = in all */
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */

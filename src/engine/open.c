@@ -196,5 +196,6 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .chat_template = m->tmpl[0].text,
         .chat_template_tools = engine_tmpl_for(m, true)->text,
         .n_embd = m->has_cfg ? m->cfg.d_model : 0,
+        .tool_family = m->has_cfg ? arch_tool_family(&m->cfg) : NULL,
     };
 }

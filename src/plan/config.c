@@ -1,36 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model from a config.json, and its correction by the tensors of a real checkpoint. */
+/* A model from a configuration, read by room arch where it knows the family, and its correction by
+ * the tensors of a real checkpoint. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/row.h"
 #include "plan/plan_internal.h"
 #include "text/json.h"
 
-/* The first of the keys that the object has; the names that makers of models give to one thing. */
-struct names {
-    const char *key[6];
-};
+#define MOST 1000000000 /* of any count */
 
-static sl_status int_of(const struct json *o, struct names n, int def, int *out, sl_err *err)
+/* The first of the "|"-separated keys that the object has, the names that makers give to one
+ * thing. */
+static sl_status int_of(const struct json *o, const char *names, int def, int *out, sl_err *err)
 {
-    const char *key = n.key[0];
-    int64_t v;
-    for (int i = 0; i < BASE_COUNT_OF(n.key) && n.key[i]; i++) {
-        const struct json *at = text_json_get(o, n.key[i]);
-        if (!at || at->kind == JSON_NULL_K) continue;
-        key = n.key[i];
-        break;
-    }
-    SL_TRY(text_json_int(o, key, def, &v, err));
-    if (v < 0 || v > 1000000000)
-        return SL_FAIL(err, FORMAT, "field %s: %lld is absurd", key, (long long)v);
-    *out = (int)v;
-    return SL_OK;
+    return arch_hf_int(o, names, def, 0, MOST, out, err);
 }
-
-#define N(...) ((struct names){{__VA_ARGS__}})
 
 /* Llama 4 has experts on every n-th layer only, and one shared expert that no key tells. */
 static sl_status llama4_of(const struct json *o, struct plan_model *m, sl_err *err)
@@ -39,8 +26,8 @@ static sl_status llama4_of(const struct json *o, struct plan_model *m, sl_err *e
     const char *type;
     SL_TRY(text_json_str(o, "model_type", "", &type, err));
     if (strcmp(type, "llama4_text") != 0) return SL_OK;
-    SL_TRY(int_of(o, N("interleave_moe_layer_step"), 1, &every, err));
-    SL_TRY(int_of(o, N("intermediate_size_mlp"), 0, &inter, err));
+    SL_TRY(int_of(o, "interleave_moe_layer_step", 1, &every, err));
+    SL_TRY(int_of(o, "intermediate_size_mlp", 0, &inter, err));
     m->shared = 1;
     m->dense_layers = m->layers - m->layers / (every > 0 ? every : 1);
     m->dense_inter = inter;
@@ -50,21 +37,20 @@ static sl_status llama4_of(const struct json *o, struct plan_model *m, sl_err *e
 static sl_status moe_of(const struct json *o, struct plan_model *m, sl_err *err)
 {
     int shared_inter = 0;
-    SL_TRY(int_of(o, N("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"),
-                  0, &m->experts, err));
-    SL_TRY(int_of(o, N("num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k"), 0,
-                  &m->topk, err));
+    SL_TRY(int_of(o, "n_routed_experts|num_experts|num_local_experts|moe_num_experts", 0,
+                  &m->experts, err));
+    SL_TRY(int_of(o, "num_experts_per_tok|experts_per_token|moe_topk|moe_k", 0, &m->topk, err));
     if (m->experts == 0) m->topk = 0;
-    SL_TRY(int_of(o, N("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"), 0,
+    SL_TRY(int_of(o, "moe_intermediate_size|expert_ffn_hidden_size|intermediate_size", 0,
                   &m->moe_inter, err));
-    SL_TRY(int_of(o, N("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"), 0,
-                  &m->shared, err));
-    SL_TRY(int_of(o, N("shared_expert_intermediate_size", "shared_intermediate_size"), 0,
+    SL_TRY(int_of(o, "n_shared_experts|num_shared_experts|moe_num_shared_experts", 0, &m->shared,
+                  err));
+    SL_TRY(int_of(o, "shared_expert_intermediate_size|shared_intermediate_size", 0,
                   &shared_inter, err));
     if (shared_inter > 0) m->shared_inter = shared_inter, m->shared = m->shared > 0 ? m->shared : 1;
-    SL_TRY(int_of(o, N("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 0,
+    SL_TRY(int_of(o, "first_k_dense_replace|num_dense_layers|moe_layer_start_index", 0,
                   &m->dense_layers, err));
-    SL_TRY(int_of(o, N("intermediate_size", "ffn_hidden_size"), 0, &m->dense_inter, err));
+    SL_TRY(int_of(o, "intermediate_size|ffn_hidden_size", 0, &m->dense_inter, err));
     if (m->experts > 0) return llama4_of(o, m, err);
     for (const struct json *k = o->child; k; k = k->next) {
         bool number = k->kind == JSON_INT_K && k->f > 1;
@@ -81,7 +67,7 @@ static sl_status moe_of(const struct json *o, struct plan_model *m, sl_err *err)
 static sl_status window_of(const struct json *o, struct plan_model *m, sl_err *err)
 {
     const struct json *list = text_json_get(o, "layer_types");
-    SL_TRY(int_of(o, N("sliding_window"), 0, &m->window, err));
+    SL_TRY(int_of(o, "sliding_window", 0, &m->window, err));
     for (const struct json *k = list && list->kind == JSON_ARRAY_K ? list->child : NULL; k;
          k = k->next)
         m->n_window += text_json_is(k, "sliding_attention");
@@ -103,21 +89,21 @@ static void compress_of(const struct json *o, struct plan_model *m)
 
 static sl_status attn_of(const struct json *o, struct plan_model *m, sl_err *err)
 {
-    SL_TRY(int_of(o, N("num_attention_heads", "n_head"), 0, &m->heads, err));
-    SL_TRY(int_of(o, N("num_key_value_heads", "num_attention_heads"), 0, &m->kv_heads, err));
-    SL_TRY(int_of(o, N("head_dim", "kv_channels"), m->heads > 0 ? m->hidden / m->heads : 0,
-                  &m->head_dim, err));
-    SL_TRY(int_of(o, N("q_lora_rank", "q_lora"), 0, &m->q_lora, err));
-    SL_TRY(int_of(o, N("kv_lora_rank", "kv_lora"), 0, &m->kv_lora, err));
-    SL_TRY(int_of(o, N("qk_nope_head_dim", "nope"), 0, &m->nope, err));
-    SL_TRY(int_of(o, N("qk_rope_head_dim", "rope"), 0, &m->rope, err));
-    SL_TRY(int_of(o, N("v_head_dim", "v_dim"), 0, &m->v_dim, err));
-    SL_TRY(int_of(o, N("index_n_heads", "index_heads"), 0, &m->index_heads, err));
-    SL_TRY(int_of(o, N("index_head_dim", "index_dim"), 0, &m->index_dim, err));
-    SL_TRY(int_of(o, N("index_topk", "index_top_k"), 0, &m->index_topk, err));
-    SL_TRY(int_of(o, N("linear_num_key_heads", "lin_k"), 0, &m->lin_k, err));
-    SL_TRY(int_of(o, N("linear_num_value_heads", "lin_v"), 0, &m->lin_v, err));
-    SL_TRY(int_of(o, N("linear_value_head_dim", "lin_d"), 0, &m->lin_d, err));
+    SL_TRY(int_of(o, "num_attention_heads|n_head", 0, &m->heads, err));
+    SL_TRY(int_of(o, "num_key_value_heads|num_attention_heads", 0, &m->kv_heads, err));
+    SL_TRY(int_of(o, "head_dim|kv_channels", m->heads > 0 ? m->hidden / m->heads : 0, &m->head_dim,
+                  err));
+    SL_TRY(int_of(o, "q_lora_rank|q_lora", 0, &m->q_lora, err));
+    SL_TRY(int_of(o, "kv_lora_rank|kv_lora", 0, &m->kv_lora, err));
+    SL_TRY(int_of(o, "qk_nope_head_dim|nope", 0, &m->nope, err));
+    SL_TRY(int_of(o, "qk_rope_head_dim|rope", 0, &m->rope, err));
+    SL_TRY(int_of(o, "v_head_dim|v_dim", 0, &m->v_dim, err));
+    SL_TRY(int_of(o, "index_n_heads|index_heads", 0, &m->index_heads, err));
+    SL_TRY(int_of(o, "index_head_dim|index_dim", 0, &m->index_dim, err));
+    SL_TRY(int_of(o, "index_topk|index_top_k", 0, &m->index_topk, err));
+    SL_TRY(int_of(o, "linear_num_key_heads|lin_k", 0, &m->lin_k, err));
+    SL_TRY(int_of(o, "linear_num_value_heads|lin_v", 0, &m->lin_v, err));
+    SL_TRY(int_of(o, "linear_value_head_dim|lin_d", 0, &m->lin_d, err));
     SL_TRY(window_of(o, m, err));
     m->attn = m->kv_lora > 0 ? PLAN_ATTN_MLA : m->lin_v > 0 ? PLAN_ATTN_HYB : PLAN_ATTN_GQA;
     compress_of(o, m);
@@ -127,15 +113,34 @@ static sl_status attn_of(const struct json *o, struct plan_model *m, sl_err *err
 static sl_status shape_of(const struct json *o, struct plan_model *m, sl_err *err)
 {
     bool tie;
-    SL_TRY(int_of(o, N("num_hidden_layers", "num_layers", "n_layer"), 0, &m->layers, err));
-    SL_TRY(int_of(o, N("hidden_size", "n_embd"), 0, &m->hidden, err));
-    SL_TRY(int_of(o, N("vocab_size", "n_vocab"), 0, &m->vocab, err));
-    SL_TRY(int_of(o, N("num_nextn_predict_layers", "num_mtp_modules"), 0, &m->mtp_layers, err));
-    SL_TRY(int_of(o, N("max_position_embeddings", "n_positions"), 0, &m->max_ctx, err));
+    SL_TRY(int_of(o, "num_hidden_layers|num_layers|n_layer", 0, &m->layers, err));
+    SL_TRY(int_of(o, "hidden_size|n_embd", 0, &m->hidden, err));
+    SL_TRY(int_of(o, "vocab_size|n_vocab", 0, &m->vocab, err));
+    SL_TRY(int_of(o, "num_nextn_predict_layers|num_mtp_modules", 0, &m->mtp_layers, err));
+    SL_TRY(int_of(o, "max_position_embeddings|n_positions", 0, &m->max_ctx, err));
     SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &tie, err));
     m->tie_embed = tie;
     SL_TRY(attn_of(o, m, err));
     return moe_of(o, m, err);
+}
+
+/* A family that this engine does not serve, or a model of one with something that it does not do:
+ * other engines may. */
+static sl_status read_other(const struct json *o, struct plan_model *m, sl_err *err)
+{
+    const struct json *inner = text_json_get(o, "text_config");
+    return shape_of(inner && inner->kind == JSON_OBJECT_K ? inner : o, m, err);
+}
+
+static sl_status read_config(const struct json *o, struct arena *a, struct plan_model *m,
+                             sl_err *err)
+{
+    struct arch_cfg c;
+    if (!text_json_get(o, "model_type")) return read_other(o, m, err);
+    sl_status st = arch_cfg_read_json(o, a, &c, err);
+    if (st == SL_UNSUPPORTED) return read_other(o, m, err);
+    if (!st) plan_model_from_arch(m, &c);
+    return st;
 }
 
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
@@ -143,15 +148,32 @@ sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const ch
 {
     const struct json *o;
     char why[160];
-    sl_err in;
     *m = (struct plan_model){0};
     snprintf(m->name, sizeof m->name, "%s", name);
     SL_TRY(text_json_parse(a, b.name, b.p, b.n, &o, err));
-    const struct json *inner = text_json_get(o, "text_config");
-    if (inner && inner->kind == JSON_OBJECT_K) o = inner;
-    if (shape_of(o, m, &in)) return SL_FAIL(err, FORMAT, "%s: %.200s", b.name, in.text);
+    sl_status st = read_config(o, a, m, err);
+    if (st) status_prefix(err, "%s", b.name);
+    SL_TRY(st);
     if (!plan_model_finish(m, why, sizeof why)) return SL_FAIL(err, FORMAT, "%s: %s", b.name, why);
     return SL_OK;
+}
+
+void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c)
+{
+    m->attn = c->kv_lora ? PLAN_ATTN_MLA : PLAN_ATTN_GQA;
+    m->layers = c->n_layer, m->mtp_layers = c->n_mtp;
+    m->hidden = c->d_model, m->vocab = c->n_vocab, m->tie_embed = c->tied_head;
+    m->max_ctx = c->n_ctx_train;
+    m->heads = c->n_head, m->kv_heads = c->n_head_kv, m->head_dim = c->d_head;
+    m->q_lora = c->q_lora, m->kv_lora = c->kv_lora;
+    m->nope = c->d_nope, m->rope = c->d_rope, m->v_dim = c->d_v;
+    m->experts = c->n_expert, m->topk = c->n_expert_used, m->shared = c->n_shared;
+    m->dense_inter = c->d_ff, m->moe_inter = c->d_ff_expert;
+    m->window = c->n_window, m->n_window = m->dense_layers = 0;
+    for (int i = 0; i < c->n_layer; i++) {
+        m->n_window += c->layer[i].n_window > 0;
+        m->dense_layers += c->layer[i].ffn == ARCH_DENSE;
+    }
 }
 
 enum class_of { C_EXPERT, C_SHARED, C_ATTN, C_EMBED, C_HEAD, C_MTP, C_DENSE, C_N };
@@ -170,13 +192,6 @@ static enum class_of classify(const char *n, int layers)
     return C_DENSE;
 }
 
-/* Scales and zero points have bytes but are no parameters. */
-static bool is_scale(const char *n)
-{
-    return strstr(n, "scale") || strstr(n, "qzeros") || strstr(n, "g_idx") ||
-           strstr(n, "e_score_correction");
-}
-
 double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,
                                const struct plan_tensor *t, size_t n)
 {
@@ -185,7 +200,7 @@ double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,
         enum class_of c = classify(t[i].name, m->layers);
         bytes[c] += t[i].bytes;
         all += t[i].bytes;
-        if (!is_scale(t[i].name)) par[c] += t[i].n_elem;
+        par[c] += t[i].n_elem;
     }
     double total = all > 0 ? par[C_EXPERT] + par[C_SHARED] + par[C_ATTN] + par[C_EMBED] +
                                  par[C_HEAD] + par[C_DENSE]

@@ -19,6 +19,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+struct arch_cfg; /* arch/arch.h */
+
 #define PLAN_NAME 96 /* bytes of a name, with the NUL */
 
 /* ---- models ------------------------------------------------------------------------------------
@@ -70,7 +72,7 @@ struct plan_counts {
 /* A tensor of a real checkpoint, as the tools layer lists it. */
 struct plan_tensor {
     const char *name; /* GGUF or Hugging Face name */
-    double n_elem;    /* product of the shape */
+    double n_elem;    /* parameters; of codes the numbers that they stand for, of scales none */
     double bytes;     /* bytes in the file */
 };
 
@@ -206,9 +208,12 @@ sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan
 /* Different experts of a layer that n_tok tokens choose on average, each token for itself. */
 double plan_counts_read(const struct plan_counts *c, double n_tok);
 
-/* A model from the text of a config.json (Hugging Face). name: shown. */
+/* A model from the text of a config.json (Hugging Face). name: shown. What room arch does not know
+ * or would refuse is read by the names that makers use: other engines may serve it. */
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
                                  struct plan_bytes b, sl_err *err) BASE_MUST_USE;
+/* The shape of a configuration that room arch has read; plan_model_finish() does the rest. */
+void plan_model_from_arch(struct plan_model *m, const struct arch_cfg *c);
 /* Correct a model by the tensors of a real file: parameters by class as they are. The format gets
  * the real bits per class. Returns the file's bytes. */
 double plan_model_from_tensors(struct plan_model *m, struct plan_format *f,

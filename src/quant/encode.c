@@ -365,40 +365,17 @@ static sl_status add_errors(const struct job *j, struct quant_error *e, sl_err *
     return SL_OK;
 }
 
-/* llama.cpp loads X.scale of these matrices, but its graphs of these architectures multiply by
- * none. */
-static bool scale_unheard(const struct quant_plan *p, const struct quant_item *it)
-{
-    bool mla = p->has_cfg && p->cfg.kv_lora;
-    if (p->to != IO_GGUF || !p->has_cfg || (!mla && strcmp(p->cfg.arch, "qwen2") != 0))
-        return false;
-    switch (it->id.role) {
-    case ROLE_GATE:
-    case ROLE_UP:
-    case ROLE_DOWN:
-    case ROLE_GATE_SHEXP:
-    case ROLE_UP_SHEXP:
-    case ROLE_DOWN_SHEXP:
-    case ROLE_GATE_EXPS:
-    case ROLE_UP_EXPS:
-    case ROLE_GATE_UP_EXPS:
-    case ROLE_DOWN_EXPS:
-        return true;
-    case ROLE_Q:
-        return mla;
-    default:
-        return false;
-    }
-}
-
 /* NVFP4's second scale, of a matrix whose largest magnitude is amax: that becomes 6 * 448. Where it
  * would not be heeded it is 1, as long as scales of blocks alone, whose least is 2^-9, can hold the
  * matrix. */
 static float second_scale(const struct job *j, float amax)
 {
-    if (amax >= 6.0f * 0x1p-8f && amax <= NVFP4_TOP && scale_unheard(j->p, j->it)) return 1.0f;
+    const struct quant_plan *p = j->p;
+    bool used = p->to != IO_GGUF || !p->has_cfg || j->it->id.role < 0 ||
+                 arch_scale_used(&p->cfg, (enum arch_role)j->it->id.role);
+    if (amax >= 6.0f * 0x1p-8f && amax <= NVFP4_TOP && !used) return 1.0f;
     float mul = amax > 0.0f ? amax / NVFP4_TOP : 1.0f;
-    return j->p->to == IO_HF ? 1.0f / (1.0f / mul) : mul; /* a folder holds the reciprocal */
+    return p->to == IO_HF ? 1.0f / (1.0f / mul) : mul; /* a folder holds the reciprocal */
 }
 
 /* Engines multiply q, k and v as one matrix, as well as gate and up, and q_a and kv_a: in a folder

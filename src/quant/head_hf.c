@@ -95,10 +95,10 @@ static const char *const class_target[QUANT_CLASS_OTHER] = {
 static bool put_own_experts(const struct quant_plan *p, struct json_w *w)
 {
     static const enum arch_role role[] = {ROLE_GATE_EXPS, ROLE_UP_EXPS, ROLE_DOWN_EXPS};
-    const struct arch_naming usual = {IO_HF, NULL};
-    if (strcmp(arch_role_name(&p->naming[IO_HF], role[0]), arch_role_name(&usual, role[0])) == 0) return false;
+    const struct arch_naming usual = {IO_HF, NULL}, *own = &p->naming[IO_HF];
+    if (strcmp(arch_role_name(own, role[0]), arch_role_name(&usual, role[0])) == 0) return false;
     for (int i = 0; i < BASE_COUNT_OF(role); i++) {
-        const char *name = arch_role_name(&p->naming[IO_HF], role[i]), *hole = strstr(name, "%d");
+        const char *name = arch_role_name(own, role[i]), *hole = strstr(name, "%d");
         char text[160];
         if (!hole) continue;
         snprintf(text, sizeof text, "re:.*[.]%.*s[0-9]+%s$", (int)(hole - name), name, hole + 2);
@@ -136,7 +136,8 @@ static void put_ct(const struct quant_plan *p, struct json_w *w)
         text_jw_key(w, "targets");
         text_jw_arr(w);
         for (int c = 0; n_used > 1 && c < QUANT_CLASS_OTHER; c++)
-            if (by_class[t][c] && !(c == QUANT_CLASS_EXPERTS && put_own_experts(p, w))) text_jw_strz(w, class_target[c]);
+            if (by_class[t][c] && !(c == QUANT_CLASS_EXPERTS && put_own_experts(p, w)))
+                text_jw_strz(w, class_target[c]);
         if (n_used == 1) text_jw_strz(w, "Linear");
         text_jw_arr_end(w);
         text_jw_key(w, "weights");

@@ -62,7 +62,7 @@ def same_logits(a, b):
 def both_ways(t, tmp):
     """folder -> GGUF -> folder with all values and logits kept"""
     for name in ("llama2", "qwen2", "qwen3", "qwen3_moe_mixed", "deepseek_v2", "deepseek_v3", "kimi_k2",
-                 "glm4_moe", "glm4_moe_air", "minimax_m2", "kimi_k25"):
+                 "glm4_moe", "glm4_moe_air", "glm4_moe_lite", "minimax_m2", "kimi_k25"):
         src, g, hf = os.path.join(TINY, name), os.path.join(tmp, name + ".gguf"), os.path.join(tmp, name)
         _, bad = quantize(src, g, "--weights", "f32")
         t.check(f"{name} to GGUF", bad or verify(src, g, 0) or verify(g, src, 0))
@@ -80,6 +80,27 @@ def both_ways(t, tmp):
                for m in (src, g, hf)]
         t.check(f"{name} tokens", None if ids[0] and ids[0] == ids[1] == ids[2] else f"{ids}")
         shutil.rmtree(hf, ignore_errors=True)
+
+
+def gguf_first(t, tmp):
+    """GGUF -> folder -> GGUF, of a family whose published GGUF files come first."""
+    for name in ("q_gpt_oss",):
+        src, hf, g = f"{TINY}/{name}.gguf", f"{tmp}/{name}", f"{tmp}/{name}.back.gguf"
+        _, bad = quantize(src, hf, "--weights", "f32")
+        t.check(f"{name} to a folder", bad or verify(src, hf, 0) or verify(hf, src, 0))
+        _, bad = quantize(hf, g, "--weights", "f32")
+        t.check(f"{name} back to GGUF", bad or verify(src, g, 0))
+        raw = [logits(m, f"{tmp}/l.f32") for m in (src, hf, g)]
+        wrong = next((r for r in raw if isinstance(r, str)), None)
+        for i in (1, 2):
+            d = 0 if wrong else same_logits(raw[0], raw[i])
+            t.check(f"{name} logits {i}", wrong or (f"differ by {d}" if d > 1e-5 else None))
+        for typ in ("bf16", "mxfp4", "int8", "nvfp4", "awq", "fp8"):
+            dst = f"{tmp}/{name}.{typ}"
+            _, bad = quantize(src, dst, "--weights", typ)
+            t.check(f"{name} as {typ}", bad or verify(src, dst, FOLDER[typ]))
+            t.check(f"{name} as {typ} runs",
+                    e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
 
 
 def types(t, tmp):
@@ -104,6 +125,12 @@ def types(t, tmp):
     r, bad = quantize(os.path.join(TINY, "qwen3_moe"), os.path.join(tmp, "mix"), "--weights", "int8", "--experts",
                       "int4", "--keep", r"layers\.0\..*v_proj")
     t.check("mixed folder", bad or verify(os.path.join(TINY, "qwen3_moe"), os.path.join(tmp, "mix"), 0.17))
+    for name in ("minimax_m2", "gpt_oss", "kimi_k25", "glm4_moe", "glm4_moe_lite"):
+        src, dst = os.path.join(TINY, name), os.path.join(tmp, "mix." + name)
+        _, bad = quantize(src, dst, "--weights", "int8", "--experts", "int4")
+        t.check(f"mixed folder of {name}", bad or verify(src, dst, 0.17))
+        t.check(f"mixed folder of {name} runs",
+                e2e.run([S, "run", "-m", dst, "--ids", IDS, "-n", "3", "-q"])[0])
     q = json.load(open(os.path.join(tmp, "mix", "config.json")))["quantization_config"]
     t.check("mixed groups", None if len(q["config_groups"]) == 2 and "model.layers.0.self_attn.v_proj" in
             q["ignore"] else f"{q}")
@@ -308,7 +335,7 @@ def taken_meanwhile(t, tmp):
 def main():
     t = e2e.Tally("quantize and verify")
     with e2e.scratch() as tmp:
-        for part in (both_ways, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, names, not_numbers, crashes, taken_meanwhile):
+        for part in (both_ways, gguf_first, types, scales_of_one_product, scales_of_others, shards, calibrated, refusals, names, not_numbers, crashes, taken_meanwhile):
             part(t, tmp)
     t.exit()
 

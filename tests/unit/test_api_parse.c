@@ -455,18 +455,22 @@ TEST(api_parse_auto_reads_the_template)
     static const struct {
         const char *tmpl, *family;
         bool reasoning;
-    } row[] = {{"{{ '" CALLS "' }} </think>", "deepseek", true},
-               {"<tool_call> <think>", "hermes", true},
-               {"<tool_call>{name}\n<arg_key> </think>", "glm", true},
-               {"'<minimax:tool_call>' <think>", "minimax", true},
-               {K_CALLS, "kimi", false},
-               {CH "analysis" MSG, "harmony", true},
-               {"<|python_tag|>", "llama3", false},
-               {"{{ x }}", "json", false},
-               {NULL, "json", false}};
+        const char *trained;
+    } row[] = {{"{{ '" CALLS "' }} </think>", "deepseek", true, NULL},
+               {"<tool_call> <think>", "hermes", true, NULL},
+               {"<tool_call>{name}\n<arg_key> </think>", "glm", true, NULL},
+               {"'<minimax:tool_call>' <think>", "minimax", true, NULL},
+               {K_CALLS, "kimi", false, NULL},
+               {CH "analysis" MSG, "harmony", true, NULL},
+               {"<|python_tag|>", "llama3", false, NULL},
+               {"{{ x }}", "json", false, NULL},
+               {"{{ x }}", "glm", false, "glm"},
+               {"<tool_call>", "hermes", false, "glm"},
+               {NULL, "json", false, "glm"}};
     sl_err err;
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
-        struct api_parse_opts o = {.template_text = row[i].tmpl, .tools = true};
+        struct api_parse_opts o = {
+            .template_text = row[i].tmpl, .trained = row[i].trained, .tools = true};
         struct api_parse *p = NULL;
         ASSERT_OK(api_parse_open(&o, &p, &err));
         assert_string_equal(api_parse_family(p), row[i].family);
