@@ -30,8 +30,10 @@ def config(arch, kind, **kw):
 
 # What each adds: heads that share keys 5 : 1 and do not; biases; norms of heads; windows; routed
 # experts with and without groups, shared ones, a dense layer first; both forms of q in MLA; an MTP
-# layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; and `long`,
-# whose inner width of 8448 columns is over two spans of groups in the choice of second planes.
+# layer; 17 heads, which fill no vector; sinks, biases of experts and clamped units; `long`, whose
+# inner width of 8448 columns is over two spans of groups in the choice of second planes; a part of
+# a head rotated, with an MTP layer of GQA; norms over all heads at once; values wider than keys'
+# plain part; a nested configuration with the experts in integers of 4 bits.
 CONFIGS = {
     "llama": config("LlamaForCausalLM", "llama", hidden_size=768, intermediate_size=768,
                     num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=2,
@@ -74,21 +76,67 @@ CONFIGS = {
                       num_experts_per_tok=3, sliding_window=50, swiglu_limit=7.0,
                       rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32, beta_slow=1,
                                         truncate=False, original_max_position_embeddings=64)),
+    "glm4_moe": config("Glm4MoeForCausalLM", "glm4_moe", hidden_size=768, intermediate_size=512,
+                       num_hidden_layers=2, num_attention_heads=12, num_key_value_heads=2,
+                       head_dim=64, partial_rotary_factor=0.5, rope_theta=1000000,
+                       attention_bias=True, use_qk_norm=True, n_routed_experts=8,
+                       num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=256,
+                       routed_scaling_factor=2.5, n_group=1, topk_group=1, norm_topk_prob=True,
+                       first_k_dense_replace=1, num_nextn_predict_layers=1),
+    "minimax_m2": config("MiniMaxM2ForCausalLM", "minimax_m2", hidden_size=768,
+                         intermediate_size=256, num_hidden_layers=2, num_attention_heads=6,
+                         num_key_value_heads=2, head_dim=128, rotary_dim=64, rope_theta=5000000,
+                         num_local_experts=8, num_experts_per_tok=3, scoring_func="sigmoid",
+                         use_routing_bias=True, use_qk_norm=True, qk_norm_type="per_layer"),
+    "glm4_moe_lite": config("Glm4MoeLiteForCausalLM", "glm4_moe_lite", hidden_size=640,
+                            intermediate_size=512, num_hidden_layers=2, num_attention_heads=5,
+                            num_key_value_heads=5, q_lora_rank=256, kv_lora_rank=256,
+                            qk_nope_head_dim=96, qk_rope_head_dim=32, v_head_dim=128,
+                            rope_theta=1000000, attention_bias=False, n_routed_experts=8,
+                            num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=256,
+                            routed_scaling_factor=1.8, n_group=1, topk_group=1,
+                            norm_topk_prob=True, topk_method="noaux_tc",
+                            mlp_layer_types=["dense", "sparse"]),
+    "kimi_k25": dict(
+        BASE, architectures=["KimiK25ForConditionalGeneration"], model_type="kimi_k25",
+        vision_config=dict(hidden_size=8), text_config=config(
+            "DeepseekV3ForCausalLM", "kimi_k2", hidden_size=768, intermediate_size=512,
+            num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=8, q_lora_rank=256,
+            n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1,
+            moe_intermediate_size=256, routed_scaling_factor=2.827, scoring_func="sigmoid",
+            n_group=1, topk_group=1, topk_method="noaux_tc", norm_topk_prob=True,
+            rope_scaling=YARN, **MLA)),
 }
+INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
+            ignore=["re:.*self_attn.*", "re:.*shared_experts.*", "re:.*lm_head",
+                    "re:.*mlp[.](gate|up|down)_proj"],
+            config_groups=dict(group_0=dict(targets=["Linear"], weights=dict(
+                num_bits=4, type="int", strategy="group", symmetric=True, dynamic=False,
+                group_size=32))))
+CONFIGS["kimi_k25"]["text_config"]["quantization_config"] = INT4
 TYPES = ["bf16", "q4_0", "q4_k", "q6_k", "q8_0", "int8", "awq", "nvfp4", "mxfp4"]
 FOLDERS = {"int8", "awq", "nvfp4"}  # written as folders
+# Of these what is their own does not depend on the type of weights: some types each. `own`: the
+# folder as it is.
+SOME = {"long": ("q4_0", "int8"),  # which is slow
+        "gpt_oss": ("bf16", "q4_k", "int8", "mxfp4"),
+        "glm4_moe": ("bf16", "q4_k", "nvfp4", "mxfp4"),
+        "minimax_m2": ("bf16", "q4_0", "q6_k", "awq"),
+        "glm4_moe_lite": ("bf16", "q8_0", "int8", "awq"),
+        "kimi_k25": ("own", "q4_0", "q4_k", "int8")}
 TOKENIZER = {"qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3_moe",
              "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3"}
 
 
 def names():
-    """All that are checked. 640 columns are no multiple of the 256 that K types need; `long` is
-    slow, and what is particular in it concerns activations only; what is in gpt_oss, its experts'
-    and its attention, whatever their type."""
-    return [f"{n}.{t}" for n in CONFIGS for t in TYPES
-            if not (t in ("q4_k", "q6_k") and CONFIGS[n]["hidden_size"] % 256)
-            and (n != "long" or t in ("q4_0", "int8"))
-            and (n != "gpt_oss" or t in ("bf16", "q4_k", "int8", "mxfp4"))]
+    """All that are checked. 640 columns are no multiple of the 256 that K types need."""
+    return [f"{n}.{t}" for n in CONFIGS for t in SOME.get(n, TYPES)
+            if not (t in ("q4_k", "q6_k") and text_of(n)["hidden_size"] % 256)]
+
+
+def text_of(name):
+    """The configuration of the model of text."""
+    return CONFIGS[name].get("text_config", CONFIGS[name])
 
 
 class Weights:
@@ -116,10 +164,22 @@ class Weights:
             raw = b"".join(raw[4 * i + 2:4 * i + 4] for i in range(n))
         self.out.append((name, [n], dtype, raw))
 
-    def write(self, path):
+    def int4(self, name, rows, cols, gain=1.0):
+        """Codes of 4 bits, their scales of 32 columns, as compressed-tensors has them."""
+        scale = round(math.log2(gain / cols**0.5 / 4.6)) + 127  # 4.6: the deviation of the codes
+        raw = self.rng.randbytes(rows * cols // 2)
+        high = bytes(scale - d >> 1 for d in (0, 0, 1, 1)) * 64
+        scales = bytearray(self.rng.randbytes(rows * cols // 16))
+        scales[1::2] = scales[1::2].translate(high)
+        shape = struct.pack("<2q", rows, cols)
+        self.out.append((name + "_packed", [rows, cols // 8], "I32", raw))
+        self.out.append((name + "_scale", [rows, cols // 32], "BF16", bytes(scales)))
+        self.out.append((name + "_shape", [2], "I64", shape))
+
+    def write(self, path, prefix):
         head, at = {}, 0
         for name, shape, dtype, raw in self.out:
-            head[name] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(raw)])
+            head[prefix + name] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(raw)])
             at += len(raw)
         text = json.dumps(head).encode()
         text += b" " * (-len(text) % 8)
@@ -153,18 +213,19 @@ def attention(w, c, p):
     if c["model_type"] == "gpt_oss":
         w.vec(p + "sinks", h, 0.0, 1.0)
         w.vec(p + "o_proj.bias", D, 0.0, 0.5)
-    if c["model_type"] in ("qwen2", "gpt_oss"):
+    if c["model_type"] in ("qwen2", "gpt_oss", "glm4_moe"):
         for n, rows in (("q", h), ("k", kv), ("v", kv)):
             w.vec(f"{p}{n}_proj.bias", rows * d, 0.0, 0.5)
-    if c["model_type"].startswith("qwen3"):
-        w.vec(p + "q_norm.weight", d, 1.5)
-        w.vec(p + "k_norm.weight", d, 1.2)
+    if c["model_type"].startswith("qwen3") or c.get("use_qk_norm"):
+        whole = c["model_type"] == "minimax_m2"
+        w.vec(p + "q_norm.weight", h * d if whole else d, 1.5)
+        w.vec(p + "k_norm.weight", kv * d if whole else d, 1.2)
 
 
-def mlp(w, c, p, width):
-    w.mat(p + "gate_proj.weight", width, c["hidden_size"], 2.0)
-    w.mat(p + "up_proj.weight", width, c["hidden_size"], 2.0)
-    w.mat(p + "down_proj.weight", c["hidden_size"], width, 2.0)
+def mlp(w, c, p, width, names=("gate_proj", "up_proj", "down_proj"), put=Weights.mat):
+    put(w, f"{p}{names[0]}.weight", width, c["hidden_size"], 2.0)
+    put(w, f"{p}{names[1]}.weight", width, c["hidden_size"], 2.0)
+    put(w, f"{p}{names[2]}.weight", c["hidden_size"], width, 2.0)
 
 
 def gpt_oss_experts(w, c, p, n):
@@ -177,29 +238,46 @@ def gpt_oss_experts(w, c, p, n):
             w.vec(f"{p}mlp.experts.{e}.{part}_proj.bias", rows, 0.0, 0.5)
 
 
+def minimax_experts(w, c, p, n):
+    p += "block_sparse_moe."
+    w.mat(p + "gate.weight", n, c["hidden_size"], 2.0)
+    w.vec(p + "e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    for e in range(n):
+        mlp(w, c, f"{p}experts.{e}.", c["intermediate_size"], ("w1", "w3", "w2"))
+
+
+def is_dense(c, i):
+    kinds = c.get("mlp_layer_types")
+    return kinds[i] == "dense" if kinds else i < c.get("first_k_dense_replace", 0)
+
+
 def layer(w, c, i):
     p, D = f"model.layers.{i}.", c["hidden_size"]
     n = c.get("n_routed_experts") or c.get("num_experts") or c.get("num_local_experts")
     w.vec(p + "input_layernorm.weight", D, outliers=8)
     w.vec(p + "post_attention_layernorm.weight", D, outliers=8)
     attention(w, c, p + "self_attn.")
-    if not n or i < c.get("first_k_dense_replace", 0):
+    if not n or is_dense(c, i):
         mlp(w, c, p + "mlp.", c["intermediate_size"])
         return
     if c["model_type"] == "gpt_oss":
         gpt_oss_experts(w, c, p, n)
         return
+    if c["model_type"] == "minimax_m2":
+        minimax_experts(w, c, p, n)
+        return
     w.mat(p + "mlp.gate.weight", n, D, 2.0)
-    if c.get("topk_method") == "noaux_tc":
+    if c.get("topk_method") == "noaux_tc" or c["model_type"] == "glm4_moe":
         w.vec(p + "mlp.gate.e_score_correction_bias", n, 0.0, 0.1, dtype="F32")
+    put = Weights.int4 if "quantization_config" in c else Weights.mat
     for e in range(n):
-        mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"])
+        mlp(w, c, f"{p}mlp.experts.{e}.", c["moe_intermediate_size"], put=put)
     if c.get("n_shared_experts"):
         mlp(w, c, p + "mlp.shared_experts.", c["n_shared_experts"] * c["moe_intermediate_size"])
 
 
 def write_folder(path, name):
-    c, w = CONFIGS[name], Weights(name)
+    c, w = text_of(name), Weights(name)
     D, L = c["hidden_size"], c["num_hidden_layers"]
     w.mat("model.embed_tokens.weight", V, D, D**0.5)
     for i in range(L + c.get("num_nextn_predict_layers", 0)):
@@ -216,8 +294,8 @@ def write_folder(path, name):
         w.mat(p + "shared_head.head.weight", V, D, 2.0)
     os.makedirs(path, exist_ok=True)
     with open(path + "/config.json", "w") as f:
-        json.dump(c, f, indent=1)
-    w.write(path + "/model.safetensors")
+        json.dump(CONFIGS[name], f, indent=1)
+    w.write(path + "/model.safetensors", "" if c is CONFIGS[name] else "language_model.")
 
 
 def make(out, sluice, name, tiny=None):
@@ -231,6 +309,8 @@ def make(out, sluice, name, tiny=None):
             if tiny:
                 shutil.copy(f"{tiny}/{TOKENIZER.get(base, 'llama3')}/{f}", part)
         os.rename(part, folder)
+    if kind == "own":
+        return folder
     path = f"{out}/{name}" + ("" if kind in FOLDERS else ".gguf")
     if not os.path.exists(path):
         part = f"{out}/part.{os.getpid()}.{name}" + ("" if kind in FOLDERS else ".gguf")

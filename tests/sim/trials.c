@@ -8,10 +8,10 @@
  * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32]: models: the .gguf
- * files of DIR, and the folders with a dot in their name (with NAME in it); N trials over all of
- * them. Without --acts and --kv another form comes with every model, and small quantised ones run
- * in int8 as well, which they do not take by default. SL_CPU caps the instruction set. Prints one
- * line per model and the trial of a failure. */
+ * files of DIR, and the folders without a .gguf file of their name (with NAME in it); N trials over
+ * all of them. Without --acts and --kv another form comes with every model, and small quantised
+ * ones run in int8 as well, which they do not take by default. SL_CPU caps the instruction set.
+ * Prints one line per model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,13 +239,16 @@ static void trials(sl_model *m, struct trial *t, const char *name, int acts, int
     fflush(stdout);
 }
 
-static bool is_model(const char *name)
+static bool is_model(const char *dir, const char *name)
 {
+    char config[1024], gguf[1024];
     size_t len = strlen(name);
-    bool gguf = len > 5 && strcmp(name + len - 5, ".gguf") == 0;
     if (strstr(name, "-of-") && !strstr(name, "-00001-of-")) return false;
-    return gguf ||
-           (strchr(name, '.') && name[0] != '.' && !strstr(name, ".json") && !strstr(name, "part"));
+    if (len > 5 && strcmp(name + len - 5, ".gguf") == 0) return true;
+    snprintf(config, sizeof config, "%s/%s/config.json", dir, name);
+    snprintf(gguf, sizeof gguf, "%s/%s.gguf", dir, name);
+    return os_path_kind(config) == OS_FILE && os_path_kind(gguf) != OS_FILE &&
+           !strstr(name, "part");
 }
 
 struct args {
@@ -303,7 +306,7 @@ int main(int argc, char **argv)
     sl_err err;
     must(os_list(a.dir, &names, &n_name, &err), &err);
     for (int i = 0; i < n_name; i++) /* those that count come first */
-        if (is_model(names[i]) && (!a.name || strstr(names[i], a.name))) {
+        if (is_model(a.dir, names[i]) && (!a.name || strstr(names[i], a.name))) {
             char *name = names[i];
             names[i] = names[n_model];
             names[n_model++] = name;

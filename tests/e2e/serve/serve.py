@@ -95,8 +95,9 @@ atexit.register(leaks.verdict)
 class Server:
     """A server on a free port. with Server("--max-batch", "4") as s: ..."""
 
-    def __init__(self, *args, env=None):
-        self.cmd = [e2e.sluice(), "serve", "-m", DEMO, "--port", "0", "--log-json", "-t", "2", *args]
+    def __init__(self, *args, env=None, model=DEMO):
+        self.cmd = [e2e.sluice(), "serve", "-m", model, "--port", "0", "--log-json", "-t", "2",
+                    *args]
         self.proc = subprocess.Popen(self.cmd, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                      env=dict(os.environ, LC_ALL="C.UTF-8", **(env or {})))
         self.log, self.port = [], 0
