@@ -322,7 +322,9 @@ typedef struct sl_sampling {
     float repeat_penalty;    /* 1 = off; 0 is read as 1; over prompt and answer */
     float presence_penalty;  /* 0 = off; over the answer */
     float frequency_penalty; /* 0 = off; over the answer */
-    uint64_t seed;           /* token i of sample k depends on (seed, k, i) and the logits only */
+    uint64_t seed;           /* token i of sample k depends on (seed, k, i) and the logits only: the
+                                winner of a race in which every id has its own noise, the same on
+                                all machines */
     const sl_bias *bias;     /* copied */
     int n_bias;
 } sl_sampling;

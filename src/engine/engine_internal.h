@@ -89,11 +89,11 @@ struct engine_draw {
     const uint32_t *mask;     /* [V / 32] bits of the ids that can be chosen; NULL = all */
     const int32_t *forbid[3]; /* lists of ids that can not be chosen */
     int n_forbid[3];
-    uint64_t stream, index; /* of the sample; of the token in the answer */
+    uint64_t stream, index; /* of the sample; of the token in the answer; both below 2^32 */
 };
 /* Choose a token: bias, penalties, temperature, then min_p, top_k, top_p over what is left, and a
- * draw by the number (seed, index). Greedy takes the largest logit, the lowest id of equals.
- * Errors: INTERNAL when a logit is not a number or nothing can be chosen. Cost: O(V), no
+ * draw with the noise of (seed, stream, index). Greedy takes the largest logit, the lowest id of
+ * equals. Errors: INTERNAL when a logit is not a number or nothing can be chosen. Cost: O(V), no
  * allocation. */
 sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, int32_t *token,
                         sl_err *err) BASE_MUST_USE;
@@ -102,6 +102,12 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
  * ENGINE_TOP_MAX. */
 void engine_logprobs(const float *logit, int n_vocab, int32_t token, int n_top, float *logprob,
                      sl_logprob *top);
+
+/* race.c: one draw, with the noise of (d->p->seed, d->stream, d->index, id). Among ids of weights
+ * e^z[id], none over 1 and that of first 1; and among n > 0 candidates of weights e^v, whose order
+ * does not matter. */
+int32_t engine_race_all(const float *z, int n, int32_t first, const struct engine_draw *d);
+int32_t engine_race(const struct engine_cand *c, int n, const struct engine_draw *d);
 
 /* ---- stop.c: text on its way out ---- */
 /* Holds back what could become a stop string. The first occurrence that is complete ends the text,

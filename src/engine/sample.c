@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sum runs in the order of the ids or of the sorted candidates, so a draw depends on the
- * logits, the history and (seed, index) only. */
+/* What can be drawn: bias, penalties, temperature and filters; race.c draws. Every sum runs in the
+ * order of the ids or of the sorted candidates, so a draw depends on the logits, the history and
+ * (seed, sample, index) only. */
 #include <math.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/fp_math.h"
 #include "engine/engine_internal.h"
 
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err)
@@ -193,29 +194,19 @@ static void best_first(struct engine_cand *c, int n, int want)
 static int near_nucleus(struct engine_cand *c, int n, double z, double top_p)
 {
     if (1 - top_p < 1e-6) return n;
-    float floor_v = (float)log((1 - top_p) * z / (2.0 * n));
+    float floor_v = (float)fp_log((1 - top_p) * z / (2.0 * n));
     int m = 0;
     for (int i = 0; i < n; i++)
         if (c[i].v >= floor_v) c[m++] = c[i];
     return m;
 }
 
-/* Draw among c[0 .. n), best first. */
-static int32_t draw_of(const struct engine_cand *c, int n, double kept, double u)
-{
-    double x = u * kept, sum = 0;
-    for (int i = 0; i < n; i++) {
-        sum += exp((double)c[i].v);
-        if (x < sum) return c[i].id;
-    }
-    return c[0].id; /* rounding: the best */
-}
-
 /* Draw among filtered candidates: work holds (logit - max) / temperature. */
-static int32_t draw_filtered(struct engine_sampler *s, const sl_sampling *p, double u)
+static int32_t draw_filtered(struct engine_sampler *s, const struct engine_draw *d)
 {
+    const sl_sampling *p = d->p;
     struct engine_cand *c = s->cand;
-    float floor_v = p->min_p > 0 ? logf(p->min_p) : -INFINITY;
+    float floor_v = p->min_p > 0 ? (float)fp_log((double)p->min_p) : -INFINITY;
     int n = 0, take = 0;
     for (int i = 0; i < s->n_vocab; i++)
         if (s->work[i] > -INFINITY && s->work[i] >= floor_v)
@@ -227,45 +218,21 @@ static int32_t draw_filtered(struct engine_sampler *s, const sl_sampling *p, dou
         n = p->top_k;
     }
     for (int i = 0; i < n; i++)
-        z += exp((double)c[i].v);
+        z += fp_exp((double)c[i].v);
     double goal = nucleus ? (double)p->top_p * z : INFINITY;
     if (some) {
         while (take < n && kept < goal)
-            kept += exp((double)c[take++].v);
-        return draw_of(c, take, kept, u);
+            kept += fp_exp((double)c[take++].v);
+        return engine_race(c, take, d);
     }
     if (nucleus) n = near_nucleus(c, n, z, (double)p->top_p);
     int left = n, all = n;
     heap(c, n, false);
     while (left > 0 && kept < goal) {
         pop(c, &left, false); /* sorted from the end */
-        kept += exp((double)c[left].v);
+        kept += fp_exp((double)c[left].v);
     }
-    for (int i = left, k = all - 1; i < k; i++, k--) {
-        struct engine_cand t = c[i];
-        c[i] = c[k];
-        c[k] = t;
-    }
-    return draw_of(c + left, all - left, kept, u);
-}
-
-static int32_t draw_all(struct engine_sampler *s, double u)
-{
-    double z = 0, sum = 0;
-    int last = -1;
-    for (int i = 0; i < s->n_vocab; i++) {
-        s->work[i] = expf(s->work[i]);
-        z += (double)s->work[i];
-    }
-    double x = u * z;
-    for (int i = 0; i < s->n_vocab; i++) {
-        float w = s->work[i];
-        if (w <= 0) continue;
-        sum += (double)w;
-        last = i;
-        if (x < sum) return i;
-    }
-    return last;
+    return engine_race(c + left, all - left, d);
 }
 
 static bool needs_copy(const struct engine_draw *d)
@@ -299,9 +266,8 @@ sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, i
     if (greedy || top == INFINITY || p->top_k == 1) return SL_OK;
     for (int i = 0; i < s->n_vocab; i++)
         s->work[i] = (s->work[i] - top) / p->temperature;
-    double u = rng_uniform(p->seed, d->stream, d->index);
     bool filter = p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1);
-    *token = filter ? draw_filtered(s, p, u) : draw_all(s, u);
+    *token = filter ? draw_filtered(s, d) : engine_race_all(s->work, s->n_vocab, best, d);
     return SL_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/fp.h"
+#include "base/fp_math.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/rd.h"
@@ -173,6 +174,34 @@ TEST(str_distance_is_levenshtein)
     assert_int_equal(str_distance("threads", "thread"), 1);
     assert_int_equal(str_distance("kitten", "sitting"), 3);
     assert_int_equal(str_distance("", "abc"), 3);
+}
+
+/* Units of the last place between two results. */
+static double ulps(double a, double b)
+{
+    int e;
+    frexp(b, &e);
+    return fabs(a - b) / ldexp(1, e - 53);
+}
+
+TEST(fp_log_and_exp_are_near_libm_and_the_same_bits_everywhere)
+{
+    uint64_t rng = 4, h = 0;
+    double worst = 0;
+    for (int i = 0; i < 200000; i++) {
+        double u = (double)((rng_next(&rng) >> 32) + 0.5) * 0x1p-32, v[4];
+        v[0] = fp_log(u);
+        v[1] = fp_log(-v[0]);
+        v[2] = fp_exp(-700 * u);
+        v[3] = fp_exp(v[0]);
+        worst = fmax(worst, ulps(v[0], log(u)));
+        worst = fmax(worst, fabs(v[1]) > 1e-3 ? ulps(v[1], log(-v[0])) : 0);
+        worst = fmax(worst, ulps(v[2], exp(-700 * u)));
+        h = hash_bytes(v, sizeof v, h);
+    }
+    if (worst > 3) fail_msg("%g units of the last place", worst);
+    assert_true(fp_log(1) == 0 && fp_exp(0) == 1 && fp_exp(-709) == 0 && fp_exp(-INFINITY) == 0);
+    assert_int_equal(h, 0xb6d66cfb5a76d9a1u);
 }
 
 TEST(rng_philox_matches_the_published_vectors)

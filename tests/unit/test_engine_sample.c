@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fp_math.h"
 #include "base/rng.h"
 #include "engine/engine_internal.h"
 #include "test.h"
@@ -334,7 +335,8 @@ TEST(engine_stop_holds_back_no_more_than_it_must)
     str_fini(&s.held);
 }
 
-/* What draw_filtered promises, by sorting everything: the place of u among the kept candidates. */
+/* What draw_filtered promises, by sorting everything: the first to arrive of the kept candidates.
+ */
 struct plain {
     float v;
     int32_t id;
@@ -351,7 +353,8 @@ static int32_t draw_plainly(const struct rig *r, uint64_t index)
     static struct plain c[4000];
     int n = r->s.n_vocab, take = 0;
     float top = -INFINITY;
-    double z = 0, kept = 0, sum = 0;
+    double z = 0, kept = 0, best = -INFINITY;
+    int32_t id = -1;
     for (int i = 0; i < n; i++)
         top = fmaxf(top, r->logit[i]);
     for (int i = 0; i < n; i++)
@@ -361,16 +364,18 @@ static int32_t draw_plainly(const struct rig *r, uint64_t index)
         n = r->p.top_k < n ? r->p.top_k : n;
     }
     for (int i = 0; i < n; i++)
-        z += exp((double)c[i].v);
+        z += fp_exp((double)c[i].v);
     qsort(c, (size_t)n, sizeof *c, best_first);
     while (take < n && (take == 0 || !(r->p.top_p < 1) || kept < (double)r->p.top_p * z))
-        kept += exp((double)c[take++].v);
-    double x = rng_uniform(r->p.seed, 0, index) * kept;
+        kept += fp_exp((double)c[take++].v);
     for (int i = 0; i < take; i++) {
-        sum += exp((double)c[i].v);
-        if (x < sum) return c[i].id;
+        uint32_t w[4];
+        rng_philox(r->p.seed, index, (uint64_t)c[i].id / 4, w);
+        double e = -fp_log((0x1p32 - 0.5 - (double)w[c[i].id % 4]) * 0x1p-32);
+        double s = (double)c[i].v - fp_log(e);
+        if (s > best || (s == best && c[i].id < id)) best = s, id = c[i].id;
     }
-    return c[0].id;
+    return id;
 }
 
 TEST(engine_filtered_draws_are_those_of_a_plain_sort)
