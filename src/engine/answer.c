@@ -111,7 +111,7 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     ev.n_held = r->stop.held.n - n_out;
     ev.is_end = silent;
     if (finish == SL_FINISH_NONE) {
-        sched_push(&e->sched, r->slot);
+        sched_accept(&e->sched, r->slot, 0);
         engine_event(e, r, &ev);
         engine_stop_drop(&r->stop, n_out);
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Averages of step times by number of sequences and prompt tokens; sched/cost.h has the model. */
+/* Averages of step times by number of decoding and prompt tokens; sched/cost.h has the model. */
 #include "sched/cost.h"
 
 #include <math.h>
@@ -13,13 +13,13 @@
 #define DOUBT 0.3          /* of a token's cost, standard deviation */
 #define DRIFT_DEPTH 0.0003 /* the same of what grows with depth */
 
-sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err)
+sl_status sched_cost_init(struct sched_cost *c, int n_tok_max, sl_err *err)
 {
     void *p = NULL;
     memset(c, 0, sizeof *c);
-    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)n_run_max + 1, sizeof *c->row, &p, err));
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)n_tok_max + 1, sizeof *c->row, &p, err));
     c->row = p;
-    c->n_row_max = n_run_max;
+    c->n_row_max = n_tok_max;
     return SL_OK;
 }
 
@@ -29,15 +29,27 @@ void sched_cost_fini(struct sched_cost *c)
     memset(c, 0, sizeof *c);
 }
 
-/* The time of a step that decodes n sequences: of a number within an eighth, the one seen last. 0 =
- * not known, or too long ago. */
+static bool fresh(const struct sched_cost *c, int i, uint64_t n_fresh)
+{
+    return c->row[i].ns > 0 && c->n_step - c->row[i].step <= n_fresh;
+}
+
+/* The time of a step that decodes n tokens: of a number within an eighth, the one seen last, else
+ * between the next smaller and larger ones. 0 = not known, or too long ago. */
 static double decode_ns(const struct sched_cost *c, int n, uint64_t n_fresh)
 {
     const struct sched_cost_row *best = NULL;
-    int hi = BASE_MIN(n + n / 8, c->n_row_max);
-    for (int i = n - n / 8; i <= hi; i++)
+    int lo = n - n / 8, hi = BASE_MIN(n + n / 8, c->n_row_max);
+    for (int i = lo; i <= hi; i++)
         if (c->row[i].ns > 0 && (!best || c->row[i].step > best->step)) best = &c->row[i];
-    return best && c->n_step - best->step <= n_fresh ? best->ns : 0;
+    if (best) return c->n_step - best->step <= n_fresh ? best->ns : 0;
+    while (lo > 0 && !fresh(c, lo, n_fresh))
+        lo--;
+    while (hi <= c->n_row_max && !fresh(c, hi, n_fresh))
+        hi++;
+    if (lo <= 0 || hi > c->n_row_max) return 0;
+    double at = (double)(n - lo) / (hi - lo);
+    return c->row[lo].ns + at * (c->row[hi].ns - c->row[lo].ns);
 }
 
 double sched_cost_decode(const struct sched_cost *c, int n_decode)
@@ -164,9 +176,10 @@ static double aim(const struct sched_cost *c, double share, double end)
 int sched_cost_budget(struct sched_cost *c, int n_decode, const struct sched_cost_want *w)
 {
     /* who uses less than its share does not wait for a measurement */
-    double base =
-               decode_ns(c, BASE_MIN(n_decode, c->n_row_max), w->light ? UINT64_MAX : SCHED_FRESH),
-           d = w->depth / DEPTH_UNIT;
+    uint64_t n_fresh = w->light ? UINT64_MAX : SCHED_FRESH;
+    double base = 0, d = w->depth / DEPTH_UNIT;
+    if (w->n_draft) base = decode_ns(c, BASE_MIN(n_decode + w->n_draft, c->n_row_max), n_fresh);
+    if (base <= 0) base = decode_ns(c, BASE_MIN(n_decode, c->n_row_max), n_fresh);
     if (c->n_step == 0) return w->n_max; /* nobody measures */
     if (base <= 0) return w->light ? BASE_MIN(SCHED_MIX_LIGHT, w->n_max) : 0;
     if (c->n_mixed == 0) return BASE_MIN(SCHED_MIX_FIRST, w->n_max);

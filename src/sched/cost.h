@@ -23,7 +23,7 @@
 #define SCHED_FRESH 64     /* after so many steps the time of a decoding step is measured again */
 
 struct sched_cost_row {
-    double ns;     /* of a step with so many decoding sequences and nothing else; 0 = never seen */
+    double ns;     /* of a step with so many decoding tokens and nothing else; 0 = never seen */
     uint64_t step; /* when it was seen last */
 };
 
@@ -32,7 +32,7 @@ struct sched_cost_row {
 enum { SCHED_F0, SCHED_F1, SCHED_S0, SCHED_T0, SCHED_T1, SCHED_N_PARAM };
 
 struct sched_cost {
-    struct sched_cost_row *row; /* [n_row_max + 1] by sequences that decode */
+    struct sched_cost_row *row; /* [n_row_max + 1] by tokens of sequences that decode */
     int n_row_max;
     uint64_t n_step;
     double par[SCHED_N_PARAM];                /* ns; d in units of 1024 tokens */
@@ -47,15 +47,17 @@ struct sched_cost_want {
     int n_wait;     /* prompts that are there */
     int depth, end; /* of the first one: where it is; where the longest ends */
     int n_max;      /* tokens at most */
+    int n_draft;    /* drafts that the step may take */
     bool light;     /* one is of an owner that uses less than its share */
 };
 
-sl_status sched_cost_init(struct sched_cost *c, int n_run_max, sl_err *err) BASE_MUST_USE;
+/* n_tok_max: decoding tokens of one step. */
+sl_status sched_cost_init(struct sched_cost *c, int n_tok_max, sl_err *err) BASE_MUST_USE;
 void sched_cost_fini(struct sched_cost *c);
-/* A step of n_decode sequences that decode and n_prompt prompt tokens, in the mean at depth, took
- * ns. */
+/* A step of n_decode tokens of sequences that decode and n_prompt prompt tokens, in the mean at
+ * depth, took ns. */
 void sched_cost_observe(struct sched_cost *c, int n_decode, int n_prompt, int depth, int64_t ns);
-/* What a step of n_decode sequences that decode took lately; 0 = not known. */
+/* What a step of n_decode such tokens took lately; 0 = not known. */
 double sched_cost_decode(const struct sched_cost *c, int n_decode);
 /* Prompt tokens for a step beside n_decode > 0 sequences that decode. 0: a step that only decodes
  * is wanted, to measure it. */

@@ -35,7 +35,9 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->later = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, SCHED_OWNER_MAX, sizeof *s->owner, &p, err));
     s->owner = p;
-    SL_TRY_OUT(sched_cost_init(&s->cost, opts->n_run_max, err));
+    int64_t n_tok = BASE_MIN((int64_t)opts->n_run_max * (1 + SCHED_DRAFT_MAX),
+                             (int64_t)opts->n_run_max + opts->n_chunk);
+    SL_TRY_OUT(sched_cost_init(&s->cost, (int)n_tok, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
         s->seat[i].req = s->seat[i].restore = -1;
@@ -134,7 +136,7 @@ static void preempt(struct sched *s, int slot)
     leave_run(s, r);
     list_remove(s->active, &s->n_active, slot);
     r->state = SCHED_WAITING;
-    r->n_done = 0;
+    r->n_done = r->n_offer = r->n_draft = 0;
     r->n_preempt++;
     list_insert(s, s->wait, &s->n_wait, slot);
     s->plan.n_preempt++;
@@ -153,13 +155,6 @@ void sched_finish(struct sched *s, int slot)
     }
     sched_owner_end(s, r->owner);
     r->state = SCHED_FREE;
-}
-
-void sched_push(struct sched *s, int slot)
-{
-    struct sched_req *r = &s->req[slot];
-    ASSERT(r->state == SCHED_RUNNING && r->n_done == r->n_known && r->n_known < s->opts.n_ctx);
-    r->n_known++;
 }
 
 static int free_seat(const struct sched *s)
@@ -250,9 +245,7 @@ static int fit(const struct sched *s, const struct kv_seq *seq, int n)
     return (int)BASE_MIN((int64_t)n, kv_seq_room(s->pool, seq));
 }
 
-/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
- * prompt). */
-static bool decodes(const struct sched_req *r)
+bool sched_decodes(const struct sched_req *r)
 {
     return r->n_known - r->n_done == 1 && r->n_done > 0;
 }
@@ -273,7 +266,7 @@ static void add_row(struct sched *s, int slot, int n_tok)
                                 .pos0 = r->n_done,
                                 .copy_src = src,
                                 .copy_dst = dst,
-                                .answer = decodes(r),
+                                .answer = sched_decodes(r),
                                 .all_rows = r->all_rows && r->n_done < r->n_prompt};
         if (r->n_done >= r->n_prompt) s->plan.n_decode += n_tok;
     } else {
@@ -415,7 +408,7 @@ static bool is_due(const struct sched *s, int slot)
     if (!has_claim(s, r, 0)) return false;
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *o = &s->req[s->active[i]];
-        if (o->owner == r->owner && !decodes(o)) return false;
+        if (o->owner == r->owner && !sched_decodes(o)) return false;
     }
     return true;
 }
@@ -445,7 +438,7 @@ static int count_prompts(const struct sched *s, struct sched_cost_want *w)
     *w = (struct sched_cost_want){.n_max = s->opts.n_chunk};
     for (int i = 0; i < s->n_active; i++) {
         const struct sched_req *r = &s->req[s->active[i]];
-        if (decodes(r)) {
+        if (sched_decodes(r)) {
             n_decode++;
             continue;
         }
@@ -472,10 +465,10 @@ static void plan_first(struct sched *s, int budget, bool others)
     for (int i = 1; i < s->n_active; i++)
         s->seat[s->req[s->active[i]].seat].seq.who.all = false;
     int share = others ? (budget + 1) / 2 : budget;
-    int want = decodes(r) ? 1 : wish(s, r, share);
+    int want = sched_decodes(r) ? 1 : wish(s, r, share);
     if (want <= 0) return; /* a step to measure */
-    bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok));
-    ASSERT(room); /* alone it has the whole pool */
+    bool room = make_room(s, slot, BASE_MIN(want, s->pool->blk_tok)) || make_room(s, slot, 1);
+    ASSERT(room); /* alone it has the whole pool; less a copy of the tail that it went back to */
     add_row(s, slot, fit(s, &s->seat[r->seat].seq, want));
 }
 
@@ -486,7 +479,7 @@ static void plan_answers(struct sched *s)
 {
     for (int i = 1; i < s->n_active; i++) {
         int slot = s->active[i];
-        if (!decodes(&s->req[slot])) continue;
+        if (!sched_decodes(&s->req[slot])) continue;
         if (make_room(s, slot, 1))
             add_row(s, slot, 1);
         else
@@ -547,7 +540,7 @@ const struct sched_plan *sched_step(struct sched *s)
     struct sched_cost_want want;
     s->n_step++;
     s->row_left = s->opts.n_row_max - s->opts.n_run_max;
-    p->n_item = p->n_copy = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = 0;
+    p->n_item = p->n_copy = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = p->n_draft = 0;
     release_followers(s);
     for (int i = 0; i < s->n_active; i++)
         s->req[s->active[i]].item = -1;
@@ -555,6 +548,7 @@ const struct sched_plan *sched_step(struct sched *s)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);
     int n_decode = count_prompts(s, &want), budget = want.n_max;
+    want.n_draft = sched_draft_offers(s);
     sched_owner_step(s, want.light);
     if (n_decode && want.n_wait) budget = sched_cost_budget(&s->cost, n_decode, &want);
     if (budget == 0 && s->measured) /* never twice: the first in rank advances */
@@ -565,6 +559,7 @@ const struct sched_plan *sched_step(struct sched *s)
         plan_answers(s);
     }
     plan_prompts(s, budget);
+    sched_draft_plan(s);
     if (p->n_item) sched_state_plan(s);
     return p;
 }
@@ -576,7 +571,7 @@ void sched_observe(struct sched *s, int64_t ns)
     int64_t sum = 0;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
-        n_decode += it->answer;
+        if (it->answer) n_decode += it->n_tok;
         if (!it->answer) sum += (int64_t)it->n_tok * it->pos0;
     }
     int n = p->n_tok - n_decode;
@@ -591,7 +586,7 @@ static int check_req(const struct sched *s, int i)
     const struct sched_req *r = &s->req[i];
     if (r->state == SCHED_WAITING) return r->seat != -1 || r->n_done != 0 ? 1 : 0;
     if (r->seat < 0 || s->seat[r->seat].req != i || r->after >= 0) return 2;
-    return s->seat[r->seat].seq.n_tok != r->n_done || r->n_done > r->n_known ? 3 : 0;
+    return s->seat[r->seat].seq.n_tok != r->n_done || r->n_done > r->n_known + r->n_draft ? 3 : 0;
 }
 
 int sched_check(const struct sched *s)

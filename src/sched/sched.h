@@ -20,6 +20,7 @@
 #include "sched/cost.h"
 
 #define SCHED_AGE_NS 5000000000      /* so much waiting is worth one level of priority */
+#define SCHED_DRAFT_MAX 7            /* drafts of one row */
 #define SCHED_SNAP_TOK 4096          /* tokens of a long path from snapshot to snapshot */
 #define SCHED_OWNER_MAX KV_OWNER_MAX /* owners that are told apart at one time */
 
@@ -63,7 +64,9 @@ struct sched_req {
     int priority, owner; /* owner: index */
     int n_prompt;        /* tokens of the prompt */
     int n_known;         /* tokens known: prompt + answer so far */
-    int n_done;          /* positions computed and stored */
+    int n_done;          /* positions computed and stored, those of drafts too */
+    int n_offer;         /* drafts that the next step may take */
+    int n_draft;         /* drafts behind the known tokens in the step under way */
     int seat;            /* index of its sequence; -1 while waiting */
     int item;            /* its row of the step, -1 = none yet */
     int n_preempt;       /* times it lost its blocks */
@@ -96,7 +99,8 @@ struct sched_owner {
 struct sched_item {
     int req, seat;
     int pos0, n_tok; /* positions [pos0, pos0 + n_tok) are computed */
-    bool sample;     /* they reach the last known token: logits of the last one are wanted */
+    int n_draft;     /* the last so many of them are drafts; their logits are wanted too */
+    bool sample;     /* they reach the last known token: its logits are wanted */
     bool all_rows;   /* logits of all of them are wanted */
     bool answer;     /* it continues an answer: outside of the budget */
     int32_t copy_src, copy_dst; /* -1, or a block to copy before the step */
@@ -112,7 +116,8 @@ struct sched_copy {
 struct sched_plan {
     struct sched_item *item; /* [n_run_max] rows that decode first, but for the first in rank */
     int n_item, n_tok;
-    int n_decode;  /* tokens of rows that continue an answer */
+    int n_decode;  /* tokens of rows that continue an answer, drafts among them */
+    int n_draft;   /* drafts */
     int n_preempt; /* requests that lost their blocks in this step */
     int n_spent;   /* of the budget for prompts */
     /* models with a recurrent state: copies to make in this order, before the rows. A row from
@@ -161,13 +166,19 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q);
 
 /* Decide the next step and take the blocks for it. The plan is borrowed until the next call; n_item
  * 0: nothing to do (no request). After the step was computed, the caller names each sampled row's
- * outcome with sched_push or sched_finish. */
+ * outcome with sched_accept or sched_finish. */
 const struct sched_plan *sched_step(struct sched *s);
 /* How long the step took that was planned last. */
 void sched_observe(struct sched *s, int64_t ns);
 
-/* One more token of a request is known. The caller keeps n_known <= n_ctx. */
-void sched_push(struct sched *s, int slot);
+/* Between steps: n guesses follow the known tokens of a running request. The next step takes as
+ * many of them as there are blocks, rows and tokens left for when everything else is planned: none
+ * where it preempted, where more than one token of the request is missing, before the first token
+ * of its answer, and of models with a recurrent state. They are forgotten after that step. */
+void sched_draft(struct sched *s, int slot, int n);
+/* A sampled row was computed: n_right of its drafts were right, and one more token is known; what
+ * was stored of the other drafts is trimmed. The caller keeps n_known <= n_ctx. */
+void sched_accept(struct sched *s, int slot, int n_right);
 /* Does slot wait for the prompt of slot from, as another sample of it? */
 bool sched_may_fork(const struct sched *s, int from, int slot);
 /* The prompt of slot from was computed in this step: let slot, which waits for it, share its blocks
@@ -201,9 +212,12 @@ const struct sched_req *sched_request(const struct sched *s, int slot);
 int sched_running(const struct sched *s, int i);
 /* The sequence at a place, in [0, n_run_max): sched_item.seat. */
 const struct kv_seq *sched_seq(const struct sched *s, int seat);
-/* A step that nobody planned (a warm-up) took so long: n_decode sequences of one token, and a
- * prompt of n_prompt from position 0. */
+/* A step that nobody planned (a warm-up) took so long: n_decode tokens of sequences that decode,
+ * and a prompt of n_prompt from position 0. */
 void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns);
+/* How long steps lately took that only decoded n_tok tokens, by those of about as many; 0 = not
+ * known. */
+double sched_decode_ns(const struct sched *s, int n_tok);
 
 /* The invariants of sched/README.md; 0, or the number of the one that is broken. For tests and
  * debug builds. */

@@ -5,6 +5,13 @@
 
 #include "sched/sched.h"
 
+/* Only one token is missing and it is not the first: the next row continues an answer (or ends a
+ * prompt). */
+bool sched_decodes(const struct sched_req *r);
+/* draft.c: how many drafts are offered for the next step; and what of them the step takes. */
+int sched_draft_offers(const struct sched *s);
+void sched_draft_plan(struct sched *s);
+
 /* The place of an owner: its own, a free one, one that nobody uses now, or else a shared one. */
 int sched_owner_of(struct sched *s, uint64_t id);
 void sched_owner_begin(struct sched *s, int at, int64_t now_ns); /* a request came */

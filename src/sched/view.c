@@ -38,3 +38,8 @@ void sched_learn(struct sched *s, int n_decode, int n_prompt, int64_t ns)
 {
     sched_cost_observe(&s->cost, n_decode, n_prompt, 0, ns);
 }
+
+double sched_decode_ns(const struct sched *s, int n_tok)
+{
+    return sched_cost_decode(&s->cost, n_tok);
+}

@@ -83,7 +83,7 @@ static int step(struct run *r, int slot)
     r->ns += base + more;
     r->ns_prompt += more;
     for (int i = 0; i < p->n_item; i++)
-        if (p->item[i].sample) sched_push(&r->s, p->item[i].req);
+        if (p->item[i].sample) sched_accept(&r->s, p->item[i].req, 0);
     sched_observe(&r->s, (int64_t)((base + more) * noise(r)));
     return n_stream;
 }

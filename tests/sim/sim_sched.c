@@ -5,7 +5,8 @@
  * salt, so that any block that is shared wrongly is found when it is read. A freed block is
  * overwritten at once. Half of the models have a layer with a recurrent state: the same value,
  * updated in place, of which nothing but copies can be had; what is free of states and snapshots is
- * overwritten before every step. Requests also go back to an earlier position, as after drafts.
+ * overwritten before every step. Requests also go back to an earlier position. Tokens are guessed
+ * ahead, rightly and wrongly, and computed together with the known ones.
  * Requests arrive with random prompts that begin alike, priorities, owners, deadlines, samples and
  * salts; they are cancelled and fail at any moment; blocks run out; the tree is dropped. After
  * every step: the accounting identity, the tree, sched_check, and that whatever a row would read is
@@ -32,8 +33,8 @@ struct user { /* one sample as the outside sees it */
     uint64_t group, salt;
     int index, leader; /* leader: slot of sample 0 */
     int n_prompt, n_want, n_known, n_left;
-    int32_t tok[MAX_CTX + 1];
-    uint32_t sum[MAX_CTX + 2]; /* hash of the first i tokens */
+    int32_t tok[MAX_CTX + 1], draft[SCHED_DRAFT_MAX]; /* draft: guesses behind the known ones */
+    uint32_t sum[MAX_CTX + 2];                        /* hash of the first i tokens */
     int64_t deadline;
     uint64_t born;
     bool fails, no_cache, all_rows;
@@ -45,14 +46,14 @@ struct sim {
     struct kv_pool pool;
     struct sched s;
     struct user *user[MAX_REQ];             /* by slot */
-    bool planning; /* a plan's copies may read what it gives away */
+    bool planning;                          /* a plan's copies may read what it gives away */
     uint64_t next_group, first;             /* first: in rank, by order */
     uint32_t cell[MAX_BLK][32];             /* what block b holds at offset o */
     uint32_t state[MAX_RUN + 1 + MAX_SNAP]; /* by place, see struct sched_copy */
     int form_from, idle, n_last;
     int32_t last[MAX_CTX + 1]; /* a conversation that ended: next turns begin with it */
     long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix, n_restore, n_save,
-        n_back, n_stuck, n_state_fork;
+        n_back, n_stuck, n_state_fork, n_draft, n_right;
 };
 
 static void die(const struct sim *m, const char *what)
@@ -205,17 +206,18 @@ static void compute(struct sim *m, const struct sched_item *it)
     const struct user *u = m->user[it->req];
     const struct kv_seq *seq = &m->s.seat[it->seat].seq;
     int bt = m->pool.blk_tok;
-    if (it->pos0 + it->n_tok > u->n_known) die(m, "a row past the known tokens");
+    if (it->pos0 + it->n_tok > u->n_known + it->n_draft) die(m, "a row past what is known");
     uint32_t h = mix(7, (uint32_t)u->salt), *state = &m->state[it->seat];
     if (it->pos0 == 0) *state = h;
     for (int p = 0; p < it->pos0 + it->n_tok; p++) {
         int32_t b = seq->blk[p / bt];
         bool form = p >= m->form_from && p < u->n_prompt;
+        uint32_t tok = (uint32_t)(p < u->n_known ? u->tok[p] : u->draft[p - u->n_known]);
         if (p == it->pos0 && m->pool.has_state && *state != h)
             die(m, "a state is not that of the tokens before");
-        h = mix(h, (uint32_t)u->tok[p] * 2 + form);
+        h = mix(h, tok * 2 + form);
         if (p >= it->pos0) {
-            *state = mix(*state, (uint32_t)u->tok[p] * 2 + form);
+            *state = mix(*state, tok * 2 + form);
             if (m->pool.ref[b] != 1) die(m, "a shared block is written");
             if (m->pool.node && m->pool.node[b].in_tree) die(m, "a block of the tree is written");
             m->cell[b][p % bt] = h;
@@ -286,12 +288,35 @@ static void check(struct sim *m)
     if (broken) die(m, "scheduler invariant");
 }
 
-static void end_token(struct sim *m, int slot)
+/* Guesses for the next step, of which some are wrong; some requests never have any. */
+static void guess(struct sim *m)
+{
+    static struct user ahead;
+    for (int i = 0; i < m->s.n_active; i++) {
+        int slot = m->s.active[i], n = pick(m, SCHED_DRAFT_MAX + 1);
+        struct user *u = m->user[slot];
+        if (u->group % 3 == 0 || u->n_known + n > MAX_CTX) continue;
+        ahead = *u;
+        for (int k = 0; k < n; k++) {
+            push_token(&ahead, next_token(&ahead, ahead.n_known));
+            u->draft[k] = ahead.tok[ahead.n_known - 1] ^ (pick(m, 4) == 0);
+        }
+        sched_draft(&m->s, slot, n);
+    }
+}
+
+/* The tokens that a row with n_draft drafts leads to: one, and one more for each that was right. */
+static void end_row(struct sim *m, int slot, int n_draft)
 {
     struct user *u = m->user[slot];
-    push_token(u, next_token(u, u->n_known));
-    if (u->n_known - u->n_prompt < u->n_want && u->n_known < m->s.opts.n_ctx) {
-        sched_push(&m->s, slot);
+    for (int k = 0;; k++) {
+        int32_t t = next_token(u, u->n_known);
+        push_token(u, t);
+        if (u->n_known - u->n_prompt >= u->n_want || u->n_known >= m->s.opts.n_ctx) break;
+        if (k < n_draft && u->draft[k] == t) continue;
+        sched_accept(&m->s, slot, k);
+        m->n_draft += n_draft;
+        m->n_right += k;
         return;
     }
     m->n_done++;
@@ -321,21 +346,26 @@ static void after_row(struct sim *m, const struct sched_item *it)
         forked[n_fork++] = i;
         m->n_fork++;
     }
-    end_token(m, it->req);
+    end_row(m, it->req, it->n_draft);
     for (int i = 0; i < n_fork; i++)
-        end_token(m, forked[i]);
+        end_row(m, forked[i], 0);
 }
 
 static void check_rows(struct sim *m, const struct sched_plan *p)
 {
-    int n_tok = 0, n_row = 0;
+    int n_tok = 0, n_row = 0, n_draft = 0;
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
         n_tok += it->n_tok;
-        n_row += it->all_rows ? it->n_tok : it->sample;
-        if (it->n_tok < 1 || (it->answer && it->n_tok != 1)) die(m, "a row's length");
+        n_draft += it->n_draft;
+        n_row += it->all_rows ? it->n_tok : it->sample + it->n_draft;
+        if (it->n_tok < 1 || (it->answer && it->n_tok != 1 + it->n_draft)) die(m, "a row's length");
+        if (it->n_draft && (!it->answer || it->all_rows)) die(m, "drafts of a prompt");
     }
     if (n_tok != p->n_tok || p->n_spent > m->s.opts.n_chunk) die(m, "budget");
+    if (n_draft != p->n_draft || n_tok > m->s.opts.n_chunk + m->s.opts.n_run_max)
+        die(m, "too many tokens");
+    if (n_draft && p->n_preempt) die(m, "drafts beside a preemption");
     if (n_row > m->s.opts.n_row_max) die(m, "rows of logits");
     /* the first in rank advances: it may just have been admitted, and one step may only measure */
     const struct sched_req *f = m->s.n_active ? &m->s.req[m->s.active[0]] : NULL;
@@ -360,6 +390,7 @@ static void one_step(struct sim *m)
     for (int i = 0; i < m->s.opts.n_req_max; i++)
         if (m->user[i] && m->user[i]->deadline && m->user[i]->deadline <= m->now)
             die(m, "a deadline was missed");
+    guess(m);
     m->planning = true;
     const struct sched_plan *p = sched_step(&m->s);
     m->planning = false;
@@ -445,7 +476,8 @@ int main(int argc, char **argv)
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
              n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000;
     static struct sim m;
-    long long restore = 0, save = 0, back = 0, stuck = 0, sfork = 0, sevict = 0;
+    long long restore = 0, save = 0, back = 0, stuck = 0, sfork = 0, sevict = 0, draft = 0,
+              right = 0;
     long long done = 0, cancel = 0, preempt = 0, hit = 0, steps = 0, late = 0, fail = 0, copy = 0,
               fork = 0, evict = 0, mixed = 0, alike = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -454,6 +486,7 @@ int main(int argc, char **argv)
         preempt += (long long)m.s.n_preempt, hit += (long long)m.s.n_hit_tok;
         evict += (long long)m.pool.n_evict, copy += m.n_copy, fork += m.n_fork;
         restore += m.n_restore, save += m.n_save, back += m.n_back, stuck += m.n_stuck;
+        draft += m.n_draft, right += m.n_right;
         sfork += m.n_state_fork, sevict += (long long)m.pool.n_snap_evict;
         steps += (long long)m.step, mixed += m.n_mix;
         if (m.pool.hash_mask <= 0xff) alike += m.n_done;
@@ -470,7 +503,8 @@ int main(int argc, char **argv)
         "states: %lld snapshots taken, %lld of them in another's place, %lld restored, %lld forks; "
         "%lld times back to an earlier position, %lld times refused\n",
         save, sevict, restore, sfork, back, stuck);
-    bool states = save && sevict && restore && sfork && back && stuck;
+    printf("drafts: %lld computed, %lld of them right\n", draft, right);
+    bool states = save && sevict && restore && sfork && back && stuck && draft > right && right;
     /* a simulation that reaches none of these is worth nothing */
     bool all = done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed;
     return all && states ? 0 : 1;

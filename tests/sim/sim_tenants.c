@@ -134,7 +134,7 @@ static void token(struct sim *m, struct job *j)
     if (j->n_known == j->n_prompt && j->owner == 1) m->ttft[m->n_first++] = m->now - j->born;
     j->tok[j->n_known++] = (int32_t)(rng_next(&m->rng) & 0x7fffffff);
     if (j->n_known - j->n_prompt < j->n_want)
-        sched_push(&m->s, j->slot);
+        sched_accept(&m->s, j->slot, 0);
     else
         end(m, j);
 }

@@ -130,8 +130,8 @@ TEST(sched_state_goes_with_a_fork_and_back_to_a_snapshot)
     assert_int_equal(step(&r), 9);
     assert_true(sched_fork(&r.s, a, b));
     r.n[a] = r.n[b] = 10;
-    sched_push(&r.s, a);
-    sched_push(&r.s, b);
+    sched_accept(&r.s, a, 0);
+    sched_accept(&r.s, b, 0);
     assert_int_equal(sched_step(&r.s)->n_item, 2);
     assert_copy(&r, 0, r.s.req[a].seat, r.s.req[b].seat);
     assert_int_equal(sched_rewind(&r.s, b, 7), -1); /* nothing before 8 */

@@ -43,7 +43,7 @@ static int submit(struct rig *r, int n_prompt)
 static void answer(struct rig *r, const struct sched_plan *p)
 {
     for (int i = 0; i < p->n_item; i++)
-        if (p->item[i].sample) sched_push(&r->s, p->item[i].req);
+        if (p->item[i].sample) sched_accept(&r->s, p->item[i].req, 0);
     assert_int_equal(sched_check(&r->s), 0);
 }
 
@@ -201,8 +201,8 @@ TEST(sched_forks_samples_from_one_prompt)
     assert_true(p->item[0].sample);
     assert_true(sched_fork(&r.s, a, b));
     assert_int_equal(r.pool.n_free, 14);
-    sched_push(&r.s, a);
-    sched_push(&r.s, b);
+    sched_accept(&r.s, a, 0);
+    sched_accept(&r.s, b, 0);
     p = sched_step(&r.s);
     assert_int_equal(p->n_item, 2);
     assert_int_equal(p->item[0].copy_src >= 0, 1); /* the first to write copies the tail */
