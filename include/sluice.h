@@ -245,12 +245,15 @@ SL_API const char *sl_grammar_relaxed(const sl_grammar *g);
 typedef enum sl_acts { SL_ACTS_AUTO, SL_ACTS_INT8, SL_ACTS_BF16, SL_ACTS_F32 } sl_acts;
 typedef enum sl_kv { SL_KV_AUTO, SL_KV_F16, SL_KV_BF16, SL_KV_Q8, SL_KV_F32 } sl_kv;
 
+#define SL_DRAFT_MAX 7 /* guesses in one step for one sequence */
+
 /* One step, for traces. */
 typedef struct sl_step_record {
     uint64_t n;                             /* number of the step, from 1 */
     int64_t t0_ns;                          /* monotonic clock when it began */
     int64_t plan_ns, compute_ns, sample_ns; /* its parts: schedule, model, tokens and events */
     int n_decode, n_prompt;                 /* tokens: of answers, of prompts */
+    int n_draft, n_right; /* of those of answers: guesses, and guesses that were right */
     int n_seq;                              /* sequences in the step */
     int n_running, n_waiting, n_preempt;
     int64_t kv_used_tok;
@@ -270,6 +273,13 @@ typedef struct sl_engine_opts {
     int no_reuse; /* 1 = no prefix cache: never start from the KV that another request left
                      (measurements) */
     int no_hugepages;
+    /* Speculation: what guesses tokens ahead, which are computed together with the known one and
+     * kept as long as they are what is drawn anyway: no answer changes by it. "off"; "auto": all
+     * that there is; "ngram": the text itself, and what a request expects; "replay:RATE": a
+     * request's draft_ids are its answer, wrong at 1 - RATE (measurements). NULL = "off". */
+    const char *draft;
+    int draft_max;    /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
+    int draft_always; /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =
                            the environment's SL_DEVICE, or the CPU */
     /* as in sl_model_opts; reports the packing of the weights */
@@ -377,6 +387,8 @@ typedef struct sl_event {
                    Else no meaning */
     int is_end; /* 1: token ended the answer and is no part of it: an end of sequence or a stop
                    token */
+    int n_draft, n_right; /* guesses computed for this sample so far; of them right */
+    int n_text_draft, n_text_right; /* of those: from the request's draft_ids */
     size_t n_held; /* bytes of text that are held back after this event, because a stop string may
                       begin with them */
 } sl_event;
@@ -427,6 +439,10 @@ typedef struct sl_request {
     int embed; /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not
                   normalised), finish STOP */
     int want_progress; /* an event without token after each piece of the prompt */
+    const int32_t *draft_ids; /* NULL, or the tokens of a text that the answer is expected to hold
+                                 for the most part: makes it faster where it does (see
+                                 sl_engine_opts.draft), and changes nothing else. With n 1 only */
+    int n_draft_ids;
 } sl_request;
 
 /* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
@@ -485,6 +501,10 @@ typedef struct sl_stats {
     uint64_t
         n_answer_tok; /* tokens of answers; n_decode_tok counts those that were computed further */
     uint64_t n_step_failed; /* steps that the device could not compute */
+    /* guesses: rows that had any; [j]: the guess j computed, and right */
+    uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
+    int64_t draft_ns;      /* sum: making them */
+    uint64_t n_draft_stop; /* times they were switched off because they did not pay */
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);

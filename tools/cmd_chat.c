@@ -24,6 +24,7 @@ static const struct opt opts[] = {
     {"ignore-eos", 0, OPT_FLAG, offsetof(struct chat_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     OPT_ROWS_TEMPLATE(struct chat_opts),
     OPT_ROWS_SAMPLING(struct chat_opts),
+    OPT_ROWS_DRAFT(struct chat_opts),
     OPT_ROWS_COMPUTE(struct chat_opts),
     {0},
 };

@@ -34,6 +34,7 @@ static const struct opt opts[] = {
     OPT_ROWS_TEMPLATE(struct run_opts),
     OPT_ROWS_EXPERTS(struct run_opts),
     OPT_ROWS_RECORD(struct run_opts),
+    OPT_ROWS_DRAFT(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };
@@ -51,14 +52,22 @@ struct answer {
     sl_status status;
     char error[240];
     int n_prompt, n_done; /* tokens of the prompt; of them computed */
+    int n_draft, n_right;
     int64_t ttft_ns, done_ns;
 };
+
+static bool drafts(const struct opt_common *o)
+{
+    return strcmp(o->draft, "off") != 0;
+}
 
 static void on_event(void *user, const sl_event *ev)
 {
     struct answer *a = user;
     a->n_prompt = ev->n_prompt;
     a->n_done = ev->n_done;
+    a->n_draft = ev->n_draft;
+    a->n_right = ev->n_right;
     if (ev->token >= 0 && a->n_tok < a->cap) a->tok[a->n_tok++] = ev->token;
     str_put(&a->text, ev->text, ev->n_text);
     if (ev->token >= 0) cmd_progress_end(&a->c->progress);
@@ -148,8 +157,8 @@ static void put_answer(struct json_w *w, const struct answer *a)
     text_jw_strz(w, hash);
 }
 
-static sl_status print_json(const struct answer *a, const struct speed *s, uint64_t seed,
-                            sl_err *err)
+static sl_status print_json(const struct answer *a, const struct speed *s,
+                            const struct opt_common *o, sl_err *err)
 {
     struct str out;
     struct json_w w;
@@ -183,7 +192,8 @@ static sl_status print_json(const struct answer *a, const struct speed *s, uint6
     text_jw_key(&w, "kv");
     text_jw_strz(&w, c->ei.kv);
     text_jw_key(&w, "seed");
-    text_jw_int(&w, (int64_t)seed);
+    text_jw_int(&w, (int64_t)o->seed);
+    if (drafts(o)) compute_draft_json(c, o->draft, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&out, err);
     str_fini(&out);
@@ -297,9 +307,11 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
     struct speed s = speed_of(&a);
     if (!o->common.quiet || o->common.json) probe(c, &s);
     if (o->common.json)
-        st = print_json(&a, &s, o->common.seed, err);
+        st = print_json(&a, &s, &o->common, err);
     else if (!o->common.quiet)
         closing_line(&a, &s);
+    if (!o->common.json && !o->common.quiet && drafts(&o->common))
+        compute_draft_line(c, o->common.draft);
 out:
     sl_free(ids);
     answer_fini(&a);
@@ -384,7 +396,7 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
     return st;
 }
 
-static sl_status print_line(const struct line *l, sl_err *err)
+static sl_status print_line(const struct line *l, bool with_drafts, sl_err *err)
 {
     struct str out;
     struct json_w w;
@@ -396,6 +408,15 @@ static sl_status print_line(const struct line *l, sl_err *err)
         text_jw_strz(&w, l->a.error);
     } else
         put_answer(&w, &l->a);
+    if (with_drafts) {
+        text_jw_key(&w, "draft");
+        text_jw_obj(&w);
+        text_jw_key(&w, "drafted");
+        text_jw_int(&w, l->a.n_draft);
+        text_jw_key(&w, "accepted");
+        text_jw_int(&w, l->a.n_right);
+        text_jw_obj_end(&w);
+    }
     text_jw_obj_end(&w);
     sl_status st = compute_print(&out, err);
     str_fini(&out);
@@ -422,7 +443,7 @@ static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct 
         SL_TRY(sl_step(c->e, err));
         for (; printed < next && line[printed].a.finish != SL_FINISH_NONE; printed++) {
             *n_bad += line[printed].a.finish == SL_FINISH_ERROR;
-            SL_TRY(print_line(&line[printed], err));
+            SL_TRY(print_line(&line[printed], drafts(&o->common), err));
         }
         fflush(stdout);
         cmd_progress_count(&c->progress, "answers", "lines", printed, n_line);
@@ -446,6 +467,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         if (!st) st = constrain(&c, o, &err);
         if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
         cmd_progress_end(&c.progress);
+        if (!st && !o->common.quiet && drafts(&o->common)) compute_draft_line(&c, o->common.draft);
         if (!st) st = compute_experts(&c, &o->common, &err);
         if (!st) st = record_check(c.record, &err);
         compute_close(&c);

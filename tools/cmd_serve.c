@@ -70,6 +70,7 @@ static const struct opt opts[] = {
     {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),     "FILE", NULL, 0, 0, "write every step in Chrome's trace format"},
     OPT_ROWS_TEMPLATE(struct serve_opts),
     OPT_ROWS_RECORD(struct serve_opts),
+    OPT_ROWS_DRAFT(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
     {0},
 };

@@ -14,6 +14,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
 {
     int64_t t0 = clock_now_ns();
     memset(c, 0, sizeof *c);
+    if (o->draft && strncmp(o->draft, "replay", 6) == 0)
+        return SL_FAIL(err, REQUEST, "--draft %.40s: no answer is known here to replay", o->draft);
     cmd_progress_init(&c->progress, o->quiet);
     sl_model_opts mo = {.progress = cmd_progress_bytes,
                         .user = &c->progress,
@@ -26,6 +28,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.kv = (sl_kv)o->kv;
     eo.no_hugepages = o->no_hugepages;
     eo.device = o->device;
+    eo.draft = o->draft;
+    eo.draft_max = o->draft_max;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);
@@ -90,6 +94,64 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
     *text = s.p;
     *n = s.n;
     return SL_OK;
+}
+
+/* ---- drafts ---- */
+
+static uint64_t sum_of(const uint64_t *v)
+{
+    uint64_t n = 0;
+    for (int j = 0; j < SL_DRAFT_MAX; j++)
+        n += v[j];
+    return n;
+}
+
+struct compute_draft compute_draft_get(const struct compute *c)
+{
+    struct compute_draft d = {0};
+    sl_stats s;
+    sl_stats_get(c->e, &s);
+    d.n_draft = sum_of(s.n_draft);
+    d.n_right = sum_of(s.n_right);
+    double n_row = (double)(s.n_answer_tok - d.n_right);
+    d.per_step = n_row > 0 ? (double)s.n_answer_tok / n_row : 0;
+    for (int j = 0; j < SL_DRAFT_MAX && s.n_draft[j]; j++) {
+        uint64_t reached = j ? s.n_right[j - 1] : s.n_draft[0];
+        if (!reached) break;
+        d.right[d.n_pos++] = (double)s.n_right[j] / (double)reached;
+    }
+    return d;
+}
+
+void compute_draft_line(const struct compute *c, const char *source)
+{
+    struct compute_draft d = compute_draft_get(c);
+    fprintf(stderr, "draft %s: %.2f tok/step, %llu of %llu right", source, d.per_step,
+            (unsigned long long)d.n_right, (unsigned long long)d.n_draft);
+    for (int j = 0; j < d.n_pos; j++)
+        fprintf(stderr, "%s%.2f", j ? " " : ", by place ", d.right[j]);
+    fputc('\n', stderr);
+}
+
+void compute_draft_json(const struct compute *c, const char *source, struct json_w *w)
+{
+    struct compute_draft d = compute_draft_get(c);
+    text_jw_key(w, "draft");
+    text_jw_obj(w);
+    text_jw_key(w, "source");
+    text_jw_strz(w, source);
+    text_jw_key(w, "drafted");
+    text_jw_int(w, (int64_t)d.n_draft);
+    text_jw_key(w, "accepted");
+    text_jw_int(w, (int64_t)d.n_right);
+    text_jw_key(w, "tokens_per_step");
+    text_jw_real(w, d.per_step, 6);
+    text_jw_key(w, "accepted_by_position");
+    text_jw_arr(w);
+    for (int j = 0; j < d.n_pos; j++)
+        text_jw_real(w, d.right[j], 6);
+    text_jw_arr_end(w);
+    text_jw_obj_end(w);
 }
 
 const char *compute_finish_text(sl_finish f)

@@ -51,6 +51,18 @@ sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
  * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
 
+/* What drafts did since the engine opened. */
+struct compute_draft {
+    uint64_t n_draft, n_right;  /* computed; of them right */
+    double per_step;            /* tokens of a sequence in a step */
+    double right[SL_DRAFT_MAX]; /* [n_pos] of those that came after right ones */
+    int n_pos;
+};
+struct compute_draft compute_draft_get(const struct compute *c);
+/* As a line on stderr; as member "draft" of an object. source: what --draft says. */
+void compute_draft_line(const struct compute *c, const char *source);
+void compute_draft_json(const struct compute *c, const char *source, struct json_w *w);
+
 const char *
 compute_finish_text(sl_finish f); /* "stop", "length", "stop_string", "cancelled", "error" */
 

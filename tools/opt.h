@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "sluice.h"
 
 /* X(kind, type of the member) */
 #define OPT_KIND_LIST(X)                                                                           \
@@ -56,8 +57,8 @@ struct opt {
 /* The options that many commands share. A command's struct has a member `common` of this type and
  * takes the rows it needs. */
 struct opt_common {
-    const char *model, *config, *expert_stats, *chat_template, *device, *record;
-    int threads, ctx, acts, kv, pack_cache, expert_half_life;
+    const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
+    int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -82,6 +83,11 @@ struct opt_common {
 #define OPT_ROWS_EXPERTS(S)                                                                                                \
     {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"}, \
     {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N", "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
+#define OPT_ROWS_DRAFT(S)                                                                          \
+    {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram", "off", 0, 0,          \
+     "guess tokens ahead and compute them together: the same answers, sooner"},                    \
+    {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
+     "guesses for one sequence in a step at most (0: chosen)"}
 #define OPT_ROWS_RECORD(S)                                                                         \
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}

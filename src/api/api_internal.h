@@ -222,6 +222,7 @@ struct api_event {
     int32_t n_prompt, n_token, n_cached, n_done, n_text, n_error;
     int32_t stop;           /* as sl_event has it */
     int32_t is_end, n_held; /* as in sl_event */
+    int32_t n_draft, n_right, n_text_draft, n_text_right; /* likewise */
     float logprob;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
     const char *text, *error;
@@ -260,6 +261,7 @@ struct api_job {
     sl_err err; /* of the failure */
     /* sums over prompts and samples */
     int64_t n_prompt_tok, n_answer_tok, n_cached_tok;
+    int64_t n_text_draft, n_text_right; /* tokens of the request's prediction: tried; right */
     int64_t n_reason_tok;              /* of the answers: reasoning; -1 = not told apart */
     int64_t n_seen_prompt, n_seen_tok; /* so far: for the usage of a request that breaks off */
     struct api_event last;             /* of the first sample: its times */

@@ -49,7 +49,7 @@
     F(C,       audio,                 ANY,  0, 0,        DENY, "text only")                                                                 \
     F(C,       modalities,            ANY,  0, 0,        USE,  "[\"text\"] only")                                                           \
     F(C,       web_search_options,    ANY,  0, 0,        DENY, "this server never connects anywhere")                                       \
-    F(C,       prediction,            ANY,  0, 0,        SKIP, "")                                                                          \
+    F(C,       prediction,            ANY,  0, 0,        USE,  "content: text that the answer is expected to hold for the most part: sooner with --draft; n = 1") \
     F(C|R,     moderation,            ANY,  0, 0,         DENY, "nothing is moderated here")                                                \
     F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself")                                          \
     F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")                                                      \

@@ -237,6 +237,44 @@ static sl_status parse_logprobs(const struct json *b, int route, struct api_gen 
     return SL_OK;
 }
 
+/* The ids of a text, in the arena; what is over the context is left out. */
+static sl_status text_ids(const api *a, struct arena *ar, const struct str *text, sl_request *q,
+                          sl_err *err)
+{
+    int32_t *ids = NULL;
+    void *p = NULL;
+    int n = 0;
+    SL_TRY(str_status(text, err));
+    SL_TRY(sl_tokenize(a->o.model, str_c(text), text->n, 0, &ids, &n, err));
+    n = BASE_MIN(n, a->ei.n_ctx);
+    sl_status st = mem_arena_array(ar, (size_t)n + 1, sizeof *ids, &p, err);
+    if (!st && n) memcpy(p, ids, (size_t)n * sizeof *ids);
+    q->draft_ids = p;
+    q->n_draft_ids = st ? 0 : n;
+    sl_free(ids);
+    return st;
+}
+
+/* A text that the answer is expected to hold. */
+static sl_status parse_prediction(const api *a, struct arena *ar, const struct json *v,
+                                  struct api_gen *g, sl_err *err)
+{
+    struct str text;
+    if (!v) return SL_OK;
+    if (v->kind != JSON_OBJECT_K) return SL_FAIL(err, REQUEST, "prediction: must be an object");
+    const struct json *type = text_json_get(v, "type"), *content = text_json_get(v, "content");
+    if (!type || type->kind != JSON_STR_K || strcmp(type->s, "content") != 0)
+        return SL_FAIL(err, REQUEST, "prediction: type: must be \"content\"");
+    if (!content) return SL_FAIL(err, REQUEST, "prediction: content: missing");
+    SL_TRY(api_content_check(content, "prediction", err));
+    if (g->n > 1) return SL_FAIL(err, REQUEST, "prediction: not together with n: %d", g->n);
+    str_init(&text, MEM_REQUEST, 0);
+    api_content_text(&text, content);
+    sl_status st = text_ids(a, ar, &text, &g->q, err);
+    str_fini(&text);
+    return st;
+}
+
 void api_say_asked(const struct api_gen *g, sl_err *err)
 {
     const char *colon = err ? strstr(err->text, " tokens: ") : NULL;
@@ -284,6 +322,7 @@ sl_status api_gen_parse(api *a, struct net_req *r, const struct json *b, int rou
         g->q.stop_ids = list.ids;
         g->q.n_stop_ids = list.n_ids;
     }
+    SL_TRY(parse_prediction(a, ar, api_field(b, "prediction"), g, err));
     g->q.n = g->n;
     g->q.bos = route == API_TEXT && !api_field_bool(b, "add_special_tokens", true) ? -1 : 0;
     g->q.ignore_eos = api_field_bool(b, "ignore_eos", false);

@@ -33,6 +33,7 @@ struct rec {
 };
 struct more {
     int32_t prompt_pos, n_embedding, finish, status, n_cached, n_error, stop, is_end;
+    int32_t n_draft, n_right, n_text_draft, n_text_right;
     int64_t ttft_ns, done_ns, queue_ns, prefill_ns;
 };
 
@@ -58,6 +59,10 @@ static void on_event(void *user, const sl_event *ev)
                         .is_end = ev->is_end,
                         .n_error = ev->error ? (int32_t)strlen(ev->error) : 0,
                         .stop = ev->stop,
+                        .n_draft = ev->n_draft,
+                        .n_right = ev->n_right,
+                        .n_text_draft = ev->n_text_draft,
+                        .n_text_right = ev->n_text_right,
                         .ttft_ns = ev->ttft_ns,
                         .done_ns = ev->done_ns,
                         .queue_ns = ev->queue_ns,
@@ -138,6 +143,8 @@ static void sums(struct api_job *j, const struct api_event *ev)
 {
     struct api_sub *s = &j->sub[ev->sub];
     j->n_answer_tok += ev->n_token;
+    j->n_text_draft += ev->n_text_draft;
+    j->n_text_right += ev->n_text_right;
     if (s->n_over++ == 0) {
         j->n_prompt_tok += ev->n_prompt;
         j->n_cached_tok += ev->n_cached;
@@ -215,6 +222,10 @@ static struct api_event next_event(struct net_ring *ring)
                               .n_error = more.n_error,
                               .stop = more.stop,
                               .is_end = more.is_end,
+                              .n_draft = more.n_draft,
+                              .n_right = more.n_right,
+                              .n_text_draft = more.n_text_draft,
+                              .n_text_right = more.n_text_right,
                               .n_held = rec.n_held,
                               .logprob = rec.logprob,
                               .ttft_ns = more.ttft_ns,

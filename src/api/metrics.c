@@ -104,6 +104,36 @@ static void finished(const api *a, const struct put *p)
     }
 }
 
+/* Speculation, under vLLM's names. */
+static void drafts(const struct put *p, const sl_stats *s)
+{
+    static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+    char label[400];
+    uint64_t n_draft = 0, n_right = 0;
+    for (int j = 0; j < SL_DRAFT_MAX; j++) {
+        n_draft += s->n_draft[j];
+        n_right += s->n_right[j];
+    }
+    double n_row = (double)(s->n_answer_tok - n_right);
+    value(p, "vllm:spec_decode_num_drafts_total", "counter", "Steps of a sequence with drafts",
+          (double)s->n_draft_row);
+    value(p, "vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts computed",
+          (double)n_draft);
+    value(p, "vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that were right",
+          (double)n_right);
+    net_metric_head(p->out, name, "counter", "The same by place");
+    for (int j = 0; j < SL_DRAFT_MAX; j++) {
+        snprintf(label, sizeof label, "%s,position=\"%d\"", p->label, j);
+        net_metric_value(p->out, name, label, (double)s->n_right[j]);
+    }
+    value(p, "sluice:tokens_per_step", "gauge", "Tokens of a sequence in a step, since the start",
+          n_row > 0 ? (double)s->n_answer_tok / n_row : 0);
+    value(p, "sluice:draft_seconds_total", "counter", "Time for making drafts",
+          (double)s->draft_ns * 1e-9);
+    value(p, "sluice:draft_stops_total", "counter",
+          "Times drafts were switched off because they did not pay", (double)s->n_draft_stop);
+}
+
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
@@ -146,6 +176,7 @@ static void engine(const api *a, const struct put *p)
           (double)s.n_timeout);
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
+    drafts(p, &s);
     api_gcache_stat(a, &n_grammar, &grammar_bytes);
     value(p, "sluice:grammar_cache_hits_total", "counter",
           "Requests whose grammar was compiled before",

@@ -26,11 +26,17 @@ void api_put_usage(struct json_w *w, const struct api_job *j)
     text_jw_key(w, "cached_tokens");
     text_jw_int(w, j->n_cached_tok);
     text_jw_obj_end(w);
-    if (j->n_reason_tok >= 0) {
+    if (j->n_reason_tok >= 0 || j->g->q.n_draft_ids) {
         text_jw_key(w, "completion_tokens_details");
         text_jw_obj(w);
         text_jw_key(w, "reasoning_tokens");
-        text_jw_int(w, j->n_reason_tok);
+        text_jw_int(w, BASE_MAX(j->n_reason_tok, 0));
+        if (j->g->q.n_draft_ids) {
+            text_jw_key(w, "accepted_prediction_tokens");
+            text_jw_int(w, j->n_text_right);
+            text_jw_key(w, "rejected_prediction_tokens");
+            text_jw_int(w, j->n_text_draft - j->n_text_right);
+        }
         text_jw_obj_end(w);
     }
     text_jw_obj_end(w);
@@ -58,6 +64,12 @@ void api_put_timings(struct json_w *w, const struct api_job *j)
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         text_jw_key(w, row[i].key);
         text_jw_real(w, row[i].v, 6);
+    }
+    if (e->n_draft) {
+        text_jw_key(w, "draft_n");
+        text_jw_int(w, e->n_draft);
+        text_jw_key(w, "draft_n_accepted");
+        text_jw_int(w, e->n_right);
     }
     text_jw_obj_end(w);
 }

@@ -66,8 +66,8 @@ static sl_status put_text(sl_engine *e, struct request *r, int32_t token, bool l
     return SL_OK;
 }
 
-/* What one row's logits lead to. */
-static void answer(sl_engine *e, struct request *r, const struct engine_pick *pick)
+/* What one row's logits lead to: a token more. False: the request is over. */
+static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pick)
 {
     const float *logit = pick->logit;
     sl_err err = {0};
@@ -78,7 +78,7 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     if (e->tap) e->tap(e->tap_user, r, logit);
     if (choose(e, r, pick, &token, &done, &err)) {
         engine_request_end(e, r, -1, SL_FINISH_ERROR, &err);
-        return;
+        return false;
     }
     if (!r->t_first_ns) r->t_first_ns = clock_now_ns();
     if (r->g->n_top >= 0) {
@@ -101,7 +101,7 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
         finish = SL_FINISH_LENGTH;
     if (put_text(e, r, silent ? -1 : token, finish != SL_FINISH_NONE, &n_out, &stopped, &err)) {
         engine_request_end(e, r, token, SL_FINISH_ERROR, &err);
-        return;
+        return false;
     }
     if (stopped) finish = SL_FINISH_STOP_STRING;
     ev.stop = stopped ? r->stop.which : -1;
@@ -111,13 +111,13 @@ static void answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     ev.n_held = r->stop.held.n - n_out;
     ev.is_end = silent;
     if (finish == SL_FINISH_NONE) {
-        sched_accept(&e->sched, r->slot, 0);
         engine_event(e, r, &ev);
         engine_stop_drop(&r->stop, n_out);
-        return;
+        return true;
     }
     ev.finish = finish;
     engine_request_done(e, r, &ev);
+    return false;
 }
 
 /* ---- prompts ---- */
@@ -190,21 +190,6 @@ static int fork_samples(sl_engine *e, struct request *r)
     return n;
 }
 
-/* The last row of a request that computed all it knows. */
-static void end_row(sl_engine *e, struct request *r, const struct engine_pick *pick)
-{
-    bool first = r->n_ids == r->n_prompt;
-    int n_fork = first && r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
-    if (r->g->max_new == 0) {
-        r->t_first_ns = clock_now_ns(); /* all of its time is the prompt's */
-        engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
-        return;
-    }
-    answer(e, r, pick);
-    for (int i = 0; i < n_fork; i++)
-        answer(e, e->forked[i], pick);
-}
-
 static void end_nan(sl_engine *e, struct request *r)
 {
     sl_err why;
@@ -213,13 +198,49 @@ static void end_nan(sl_engine *e, struct request *r)
     engine_request_end(e, r, -1, SL_FINISH_ERROR, &why);
 }
 
+/* The row of a request that computed all it knows, and n_draft drafts, of whose positions n_good
+ * have finite hidden states: a token, and one more for every draft that was what is drawn. */
+static void end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
+                    const struct engine_pick *pick)
+{
+    int n_right = 0;
+    engine_spec_computed(e, r, n_draft);
+    for (;;) {
+        int32_t draft = n_right < n_draft ? r->ids[r->n_ids] : -1;
+        if (!answer(e, r, &pick[n_right])) return;
+        if (r->ids[r->n_ids - 1] != draft) break;
+        engine_spec_right(e, r, n_right);
+        if (++n_right > n_good) {
+            end_nan(e, r);
+            return;
+        }
+    }
+    sched_accept(&e->sched, r->slot, n_right);
+    engine_spec_learn(r);
+}
+
+/* A prompt was computed to its end: its first token, and those of the samples that share it. */
+static void end_prompt(sl_engine *e, struct request *r, const struct engine_pick *pick)
+{
+    int n_fork = r->g->n > 1 && r->index == 0 ? fork_samples(e, r) : 0;
+    if (r->g->max_new == 0) {
+        r->t_first_ns = clock_now_ns(); /* all of its time is the prompt's */
+        engine_request_end(e, r, -1, SL_FINISH_LENGTH, NULL);
+        return;
+    }
+    end_row(e, r, 0, 0, pick);
+    for (int i = 0; i < n_fork; i++)
+        end_row(e, e->forked[i], 0, 0, pick);
+}
+
 static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struct model_rows *rows)
 {
     const struct sched_item *it = &p->item[i];
-    const struct engine_pick *pick = &e->pick[i];
+    const struct engine_pick *pick = &e->pick[BASE_MAX(e->item_pick[i], 0)];
     struct request *r = e->req[it->req];
     struct kv_path path = engine_path(e, r);
-    if (!rows->finite[i]) { /* all after it would not be either: its blocks are not cached */
+    int n_good = it->n_draft - rows->n_bad[i]; /* of the drafts; a bad one says nothing of others */
+    if (n_good < 0) { /* all after it would not be either: its blocks are not cached */
         end_nan(e, r);
         return;
     }
@@ -230,7 +251,10 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
         echo(e, r, it->pos0, it->n_tok, rows->logits + (int64_t)e->item_row[i] * e->n_vocab);
     }
     if (it->sample && !r->pool) {
-        end_row(e, r, pick);
+        if (r->n_ids == r->n_prompt)
+            end_prompt(e, r, pick);
+        else
+            end_row(e, r, it->n_draft, n_good, pick);
         return;
     }
     if (r->g->progress && it->pos0 < r->n_prompt) {

@@ -88,5 +88,10 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
     }
     SL_TRY(engine_check_ids(e, "stop_ids", q->stop_ids, q->n_stop_ids, err));
     SL_TRY(check_serving(q, err));
+    SL_TRY(int_in("n_draft_ids", q->n_draft_ids, 0, INT32_MAX, err));
+    if (q->n_draft_ids && !q->draft_ids) return SL_FAIL(err, REQUEST, "draft_ids: missing");
+    if (q->n_draft_ids && q->n > 1)
+        return SL_FAIL(err, REQUEST, "draft_ids: not together with n: %d", q->n);
+    SL_TRY(engine_check_ids(e, "draft_ids", q->draft_ids, q->n_draft_ids, err));
     return check_sampling(e, &q->sampling, err);
 }

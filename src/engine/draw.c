@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a step's rows. Workers take pieces of rows to find the largest logits (with that
- * greedy rows are done), then whole rows that draw. Which worker takes what changes nothing: a
- * maximum has no order, and a row's draw is one worker's. */
+ * greedy rows are done), then whole sequences that draw, whose rows come in turn, as far as drafts
+ * are right. Which worker takes what changes nothing: a maximum has no order, and a row's draw is
+ * one worker's. */
 #include "engine/engine_internal.h"
 #include "par/par.h"
 
@@ -12,17 +13,19 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
     struct dev_info di;
     void *p = NULL;
     dev_info_get(e->d, &di);
-    size_t n_seq = (size_t)e->n_seq_max;
+    size_t n_seq = (size_t)e->n_seq_max, n_row = (size_t)e->n_logit_max;
     int n = BASE_MIN(BASE_MIN(di.n_thread, ENGINE_SAMPLER_MAX), e->n_seq_max);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof *e->sampler, &p, err));
     e->sampler = p;
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
     e->n_piece = (e->n_vocab + ENGINE_PIECE - 1) / ENGINE_PIECE;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->pick, &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->pick, &p, err));
     e->pick = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq * (size_t)e->n_piece, sizeof *e->piece, &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row * (size_t)e->n_piece, sizeof *e->piece, &p, err));
     e->piece = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->item_pick, &p, err));
+    e->item_pick = p;
     return SL_OK;
 }
 
@@ -33,35 +36,45 @@ void engine_draw_fini(sl_engine *e)
     mem_free(e->sampler);
     mem_free(e->pick);
     mem_free(e->piece);
+    mem_free(e->item_pick);
 }
 
 /* ---- one row ---- */
 
-static sl_status draw(const sl_engine *e, struct engine_sampler *s, const struct request *r,
+/* What is drawn: the token after the first n_ids of r. */
+struct place {
+    const struct request *r;
+    int n_ids;
+};
+
+static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place at,
                       const struct engine_pick *pick, const uint32_t *mask, int32_t *token,
                       sl_err *err)
 {
+    const struct request *r = at.r;
     const struct group *g = r->g;
-    bool early = r->n_ids - r->n_prompt < g->min_new;
+    int n_new = at.n_ids - r->n_prompt;
+    bool early = n_new < g->min_new;
     struct engine_draw d = {.logit = pick->logit,
                             .best = &pick->best,
                             .mask = mask,
                             .p = &g->sampling,
                             .known = r->ids,
                             .n_prompt = r->n_prompt,
-                            .n_known = r->n_ids,
+                            .n_known = at.n_ids,
                             .forbid = {e->m->hole, e->m->eog, g->stop_id},
                             .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
                                          early ? g->n_stop_id : 0},
                             .stream = (uint64_t)r->index,
-                            .index = (uint64_t)(r->n_ids - r->n_prompt)};
+                            .index = (uint64_t)n_new};
     return engine_sample(s, &d, token, err);
 }
 
 sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
                           const uint32_t *mask, int32_t *token, sl_err *err)
 {
-    if (!pick->done || r != pick->r) return draw(e, &e->sampler[0], r, pick, mask, token, err);
+    if (!pick->done || r != pick->r)
+        return draw(e, &e->sampler[0], (struct place){r, r->n_ids}, pick, mask, token, err);
     *token = pick->token;
     if (pick->st && err) *err = pick->why;
     return pick->st;
@@ -71,7 +84,7 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
 
 struct job {
     sl_engine *e;
-    int n_row;
+    int n_unit; /* picks, or rows of the plan */
     struct par_counter at;
 };
 
@@ -82,10 +95,9 @@ static void find_pieces(void *arg, int worker, int n_worker)
     int b, end;
     (void)worker;
     (void)n_worker;
-    while (par_take(&j->at, j->n_row * e->n_piece, 1, &b, &end)) {
+    while (par_take(&j->at, j->n_unit * e->n_piece, 1, &b, &end)) {
         int from = b % e->n_piece * ENGINE_PIECE, n = BASE_MIN(ENGINE_PIECE, e->n_vocab - from);
         const struct engine_pick *k = &e->pick[b / e->n_piece];
-        if (!k->r) continue;
         int best = engine_argmax(k->logit + from, n);
         e->piece[b] = best < 0 ? (struct engine_piece){0, -1}
                                : (struct engine_piece){k->logit[from + best], from + best};
@@ -109,18 +121,25 @@ static void draw_rows(void *arg, int worker, int n_worker)
     int b, end;
     (void)n_worker;
     if (worker >= e->n_sampler) return;
-    while (par_take(&j->at, j->n_row, 1, &b, &end)) {
-        struct engine_pick *k = &e->pick[b];
-        if (!k->r || k->r->grammar) continue; /* a grammar's mask is made on the engine thread */
-        k->st = draw(e, &e->sampler[worker], k->r, k, NULL, &k->token, &k->why);
-        k->done = true;
+    while (par_take(&j->at, j->n_unit, 1, &b, &end)) {
+        int i = e->item_pick[b];
+        if (i < 0 || e->pick[i].r->grammar) continue; /* its mask is made on the engine thread */
+        const struct request *r = e->pick[i].r;
+        for (; i < e->n_pick && e->pick[i].r == r; i++) {
+            struct engine_pick *k = &e->pick[i];
+            struct place at = {r, r->n_ids + k->at};
+            k->st = draw(e, &e->sampler[worker], at, k, NULL, &k->token, &k->why);
+            k->done = true;
+            bool last = i + 1 == e->n_pick || e->pick[i + 1].r != r;
+            if (last || k->st || k->token != r->ids[at.n_ids]) break;
+        }
     }
 }
 
-static void run(sl_engine *e, int n_row, int n_logit,
+static void run(sl_engine *e, int n_unit, int n_logit,
                 void (*fn)(void *arg, int worker, int n_worker))
 {
-    struct job j = {.e = e, .n_row = n_row};
+    struct job j = {.e = e, .n_unit = n_unit};
     if (n_logit <= ALONE)
         fn(&j, 0, 1);
     else
@@ -135,24 +154,32 @@ static bool draws(const struct request *r)
            s->frequency_penalty != 0 || (s->repeat_penalty > 0 && s->repeat_penalty != 1.0f);
 }
 
+/* The rows of item i from which tokens are wanted. */
+static void add_picks(sl_engine *e, const struct sched_item *it, int i, const float *logits)
+{
+    struct request *r = e->req[it->req];
+    int n_logit = it->all_rows ? it->n_tok : 1 + it->n_draft, first = n_logit - 1 - it->n_draft;
+    e->item_pick[i] = -1;
+    if (!it->sample || r->pool || r->g->max_new == 0) return;
+    e->item_pick[i] = e->n_pick;
+    for (int at = 0; at <= it->n_draft; at++) {
+        const float *logit = logits + (int64_t)(e->item_row[i] + first + at) * e->n_vocab;
+        e->pick[e->n_pick++] = (struct engine_pick){.r = r, .at = at, .logit = logit};
+    }
+}
+
 void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits)
 {
-    int n = 0, n_draw = 0;
-    for (int i = 0; i < p->n_item; i++) {
-        const struct sched_item *it = &p->item[i];
-        struct request *r = e->req[it->req];
-        int n_logit = it->all_rows ? it->n_tok : 1;
-        e->pick[i] = (struct engine_pick){.r = r};
-        if (!it->sample || r->pool || r->g->max_new == 0)
-            e->pick[i].r = NULL;
-        else
-            e->pick[i].logit = logits + (int64_t)(e->item_row[i] + n_logit - 1) * e->n_vocab;
-        n += e->pick[i].r != NULL;
-        n_draw += e->pick[i].r && !r->grammar && draws(r);
-    }
-    if (!n) return;
-    run(e, p->n_item, n * e->n_vocab, find_pieces);
+    int n_draw = 0;
+    e->n_pick = 0;
     for (int i = 0; i < p->n_item; i++)
-        if (e->pick[i].r) e->pick[i].best = best_of(e->piece + (int64_t)i * e->n_piece, e->n_piece);
+        add_picks(e, &p->item[i], i, logits);
+    if (!e->n_pick) return;
+    run(e, e->n_pick, e->n_pick * e->n_vocab, find_pieces);
+    for (int i = 0; i < e->n_pick; i++) {
+        struct engine_pick *k = &e->pick[i];
+        k->best = best_of(e->piece + (int64_t)i * e->n_piece, e->n_piece);
+        n_draw += !k->r->grammar && draws(k->r);
+    }
     if (n_draw > 1) run(e, p->n_item, n_draw * e->n_vocab, draw_rows);
 }

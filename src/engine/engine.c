@@ -164,6 +164,7 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_draw_init(e, err));
+    SL_TRY(engine_spec_open(e, err));
     e->ld_blk = blocks_of(e->n_ctx);
     SL_TRY(array((size_t)e->n_req_max, sizeof *e->req, &e->req, err));
     SL_TRY(array((size_t)e->m->cfg.d_model, sizeof *e->row, &e->row, err));
@@ -301,6 +302,7 @@ void sl_engine_close(sl_engine *e)
     }
     kv_pool_fini(&e->pool);
     engine_draw_fini(e);
+    engine_spec_close(e);
     mem_free(e->req);
     mem_free(e->row);
     mem_free(e->mask);

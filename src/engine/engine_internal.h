@@ -18,6 +18,7 @@
 #include "model/model.h"
 #include "os/os.h"
 #include "sched/sched.h"
+#include "spec/spec.h"
 #include "text/tmpl.h"
 #include "tok/tok.h"
 
@@ -139,6 +140,13 @@ sl_status engine_grammar_mask(struct engine_grammar_state *s, uint32_t *bits,
 sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, bool *done,
                               sl_err *err) BASE_MUST_USE;
 
+/* How many of up to n_max tokens after the state are certain: the grammar allows no other. Into
+ * out. bits: scratch of a mask. */
+int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_vocab, int n_max,
+                          int32_t *out);
+/* How many of n tokens the grammar allows one after the other. */
+int engine_grammar_fits(struct engine_grammar_state *s, const int32_t *id, int n);
+
 /* ---- requests ---- */
 /* What the samples of one request share. It is freed with the last of them. */
 struct group {
@@ -156,6 +164,8 @@ struct group {
     const int32_t *stop_id;
     int n_stop_id;
     sl_grammar *grammar;
+    const int32_t *draft_id;
+    int n_draft_id;
     void (*on_event)(void *user, const sl_event *ev);
     void *user;
     int64_t t_submit_ns, deadline_ns; /* 0 = none */
@@ -170,7 +180,7 @@ struct request {
     struct group *g;
     int index, slot, n_prompt; /* slot: of the scheduler; taken at submit */
     /* engine thread */
-    int32_t *ids; /* [cap] prompt and answer */
+    int32_t *ids; /* [cap] prompt and answer; behind them the drafts of the step under way */
     int n_ids, cap;
     int n_cached, n_echo; /* n_echo: prompt tokens that were told */
     double *pool;         /* [D] embed: sum of hidden states */
@@ -178,6 +188,21 @@ struct request {
     struct tok_stream stream;
     struct engine_stop stop;
     struct engine_grammar_state *grammar;
+    bool has_spec; /* guesses are made for it: */
+    struct spec_seq spec;
+    int n_draft, n_right, n_text_draft, n_text_right; /* as in sl_event */
+};
+
+/* Speculation. */
+struct engine_spec {
+    /* fixed after open */
+    bool on, ngram, replay;
+    double right; /* of replay */
+    int n_max;    /* drafts of one sequence */
+    /* engine thread */
+    struct spec_plan plan;
+    struct spec_want *want; /* [n_seq_max] */
+    int *slot;              /* [n_seq_max] */
 };
 
 struct sl_engine {
@@ -201,9 +226,11 @@ struct sl_engine {
     struct engine_sampler
         *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
     int n_sampler;
-    struct engine_pick *pick;   /* [n_seq_max] by row of the step */
-    struct engine_piece *piece; /* [n_seq_max, n_piece] */
-    int n_piece;
+    struct engine_pick *pick;   /* [n_logit_max] by row from which a token is wanted */
+    struct engine_piece *piece; /* [n_logit_max, n_piece] */
+    int n_piece, n_pick;
+    int32_t *item_pick; /* [n_seq_max] first pick of each row of the plan; -1 = none */
+    struct engine_spec spec;
     sl_logprob top[ENGINE_TOP_MAX];
     float *row;     /* [D] an embedding */
     uint32_t *mask; /* [V / 32] */
@@ -226,6 +253,9 @@ struct sl_engine {
     void (*tap)(void *user, const struct request *r,
                 const float *logit); /* tests: sees each row before its token is chosen; NULL */
     void *tap_user;
+    /* tests: makes the guesses for r in place of everything else: up to n_max into out; NULL */
+    int (*guess)(void *user, const struct request *r, int n_max, int32_t *out);
+    void *guess_user;
     /* tests: what the step's launch (wait false) and its end (wait true) say instead of OK; NULL */
     sl_status (*fault)(void *user, bool wait, sl_err *err);
     void *fault_user;
@@ -276,7 +306,8 @@ struct engine_piece {
     int32_t id; /* of it; -1: a logit is not a number */
 };
 struct engine_pick {
-    struct request *r; /* NULL: no token is wanted of this row */
+    struct request *r;
+    int at; /* so many drafts of r stand before the token: it is of use when they are right */
     const float *logit;
     int best;  /* engine_argmax */
     bool done; /* what follows is set, else engine_pick_one chooses */
@@ -292,6 +323,22 @@ void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logi
  */
 sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,
                           const uint32_t *mask, int32_t *token, sl_err *err) BASE_MUST_USE;
+
+/* draft.c: guesses at the tokens that follow. What they are, and how many, changes no answer. */
+sl_status engine_spec_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_spec_close(sl_engine *e);
+/* On the submitting thread, when r has its group and ids. */
+sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err) BASE_MUST_USE;
+/* Before a step is planned: guesses behind the ids of running requests, offered to the scheduler.
+ */
+void engine_spec_propose(sl_engine *e);
+/* A row of r was computed with n_draft drafts; draft j of it was right, told before the token after
+ * it; all of them were judged, and r goes on. */
+void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
+void engine_spec_right(sl_engine *e, struct request *r, int j);
+void engine_spec_learn(struct request *r);
+/* A step gave n_new tokens of answers and took ns in all. */
+void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns);
 
 /* answer.c: what the rows of a step lead to. */
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);

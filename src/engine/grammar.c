@@ -182,3 +182,61 @@ sl_status engine_grammar_push(struct engine_grammar_state *s, int32_t token, boo
     *done = where == GRAMMAR_DONE;
     return SL_OK;
 }
+
+/* ---- drafts: on a copy of the state ---- */
+
+/* A copy of the state in s's run; -1 = there is no memory for one, or the like: then nothing is
+ * known. Under the lock. */
+static int copy_of(struct engine_grammar_state *s)
+{
+    int at = -1;
+    if (begin(s, NULL) || grammar_state_copy(s->g->run, s->state, &at, NULL)) return -1;
+    return at;
+}
+
+/* The only bit that is set; -1 = there are more. */
+static int32_t only_bit(const uint32_t *bits, int n_vocab)
+{
+    int32_t id = -1;
+    for (int i = 0; i * 32 < n_vocab; i++) {
+        if (!bits[i]) continue;
+        if (id >= 0 || (bits[i] & (bits[i] - 1))) return -1;
+        id = i * 32 + __builtin_ctz(bits[i]);
+    }
+    return id;
+}
+
+int engine_grammar_forced(struct engine_grammar_state *s, uint32_t *bits, int n_vocab, int n_max,
+                          int32_t *out)
+{
+    int n = 0;
+    lock(s->g);
+    int at = copy_of(s);
+    while (at >= 0 && n < n_max) {
+        enum grammar_where where;
+        if (grammar_mask(s->g->run, at, bits, NULL)) break;
+        int32_t id = only_bit(bits, n_vocab);
+        if (id < 0) break;
+        out[n++] = id;
+        if (grammar_push(s->g->run, at, id, &where, NULL) || where == GRAMMAR_DONE) break;
+    }
+    if (at >= 0) grammar_state_close(s->g->run, at);
+    unlock(s->g);
+    return n;
+}
+
+int engine_grammar_fits(struct engine_grammar_state *s, const int32_t *id, int n)
+{
+    int fit = 0;
+    lock(s->g);
+    int at = copy_of(s);
+    while (at >= 0 && fit < n) {
+        enum grammar_where where;
+        if (grammar_push(s->g->run, at, id[fit], &where, NULL) || where == GRAMMAR_DEAD) break;
+        fit++;
+        if (where == GRAMMAR_DONE) break;
+    }
+    if (at >= 0) grammar_state_close(s->g->run, at);
+    unlock(s->g);
+    return fit;
+}

@@ -82,7 +82,7 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
         r->pool = p;
     }
     size_t held = 64 + 4 * (size_t)e->m->max_piece, /* two marks are in the 64 */
-           most = held; /* invalid bytes grow to three each */
+        most = held;                                /* invalid bytes grow to three each */
     for (int k = 0; k < q->n_stop; k++) {
         char *s = NULL;
         size_t len = strlen(q->stop[k]);
@@ -96,6 +96,7 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
     r->stop.held.p = p;
     r->stop.held.p[0] = 0;
     r->stop.held.cap = most;
+    SL_TRY(engine_spec_begin(e, r, err));
     return engine_grammar_open(g->grammar, &r->grammar, err);
 }
 
@@ -131,6 +132,9 @@ static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const 
     SL_TRY(copy(&g->arena, q->stop_ids, (size_t)q->n_stop_ids * sizeof *q->stop_ids, &g->stop_id,
                 err));
     g->n_stop_id = q->n_stop_ids;
+    SL_TRY(copy(&g->arena, q->draft_ids, (size_t)q->n_draft_ids * sizeof *q->draft_ids,
+                &g->draft_id, err));
+    g->n_draft_id = q->n_draft_ids;
     SL_TRY(mem_arena_array(&g->arena, (size_t)g->n, sizeof(struct request *), &p, err));
     g->r = p;
     for (int i = 0; i < g->n; i++)
@@ -142,6 +146,7 @@ static void request_free(struct request *r)
 {
     if (!r) return;
     engine_grammar_close(r->grammar);
+    spec_seq_fini(&r->spec);
     mem_free(r->ids);
     mem_free(r->pool);
     str_fini(&r->stop.held);
@@ -315,6 +320,10 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev)
     ev->n_prompt = r->n_prompt;
     ev->n_token = r->n_ids - r->n_prompt;
     ev->n_cached = r->n_cached;
+    ev->n_draft = r->n_draft;
+    ev->n_right = r->n_right;
+    ev->n_text_draft = r->n_text_draft;
+    ev->n_text_right = r->n_text_right;
     ev->ttft_ns = r->t_first_ns ? r->t_first_ns - g->t_submit_ns : 0;
     ev->queue_ns = r->t_admit_ns ? r->t_admit_ns - g->t_submit_ns : 0;
     ev->prefill_ns = r->t_first_ns ? r->t_first_ns - r->t_admit_ns : 0;

@@ -144,9 +144,9 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
             memcpy(e->blk[g] + (int64_t)i * e->ld_blk, seq->blk,
                    (size_t)seq->n_blk * sizeof *seq->blk);
         for (int k = 0; k < it->n_tok; k++) {
-            if (it->all_rows || (it->sample && k == it->n_tok - 1 && !r->pool))
+            if (it->all_rows || (it->sample && k >= it->n_tok - 1 - it->n_draft && !r->pool))
                 e->row_tok[n_row++] = n_tok;
-            e->ids[n_tok] = r->ids[it->pos0 + k];
+            e->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are behind the known ones */
             e->pos[n_tok++] = it->pos0 + k;
         }
     }
@@ -175,6 +175,14 @@ static void count_step(sl_engine *e, const struct sched_plan *p, const sl_step_r
     s->max_step_ns = BASE_MAX(s->max_step_ns, s->last_step_ns);
     s->plan_ns += r->plan_ns;
     s->sample_ns += r->sample_ns;
+}
+
+static int n_right(const sl_stats *s)
+{
+    uint64_t n = 0;
+    for (int j = 0; j < SL_DRAFT_MAX; j++)
+        n += s->n_right[j];
+    return (int)n;
 }
 
 #ifdef SL_DEBUG
@@ -234,6 +242,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     engine_intake(e);
     if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};
+    engine_spec_propose(e);
     const struct sched_plan *p = sched_step(&e->sched);
     check_all(e);
     if (p->n_item == 0) {
@@ -252,9 +261,14 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.n_prompt = p->n_tok - p->n_decode;
     rec.n_seq = p->n_item;
     rec.n_preempt = p->n_preempt;
+    rec.n_draft = p->n_draft;
+    sl_stats before = e->stats;
     engine_rows(e, p, &rows);
     rec.sample_ns = clock_now_ns() - t2;
+    rec.n_right = n_right(&e->stats) - n_right(&before);
     count_step(e, p, &rec);
+    engine_spec_observe(e, p, (int)(e->stats.n_answer_tok - before.n_answer_tok),
+                        e->stats.last_step_ns);
     engine_publish(e);
     rec.n_running = e->stats.n_running;
     rec.n_waiting = e->stats.n_waiting;

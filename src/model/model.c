@@ -174,8 +174,9 @@ static sl_status open_buffers(struct model *m, sl_err *err)
         SL_TRY(open_counts(m, err));
     }
     void *p = NULL;
-    SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_seq_max, 1, &p, err));
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)m->opts.n_seq_max, 1, &p, err));
     m->finite = p;
+    m->n_bad = m->finite + m->opts.n_seq_max;
     SL_TRY(open_host_rows(m, err));
     struct dev_plan plan = shapes(c, m->opts.n_ctx);
     plan.mla_expand_from = m->expand_from;

@@ -94,6 +94,8 @@ struct model_rows {
     const float *hidden;   /* [T, D] hidden states after the final norm */
     const uint8_t *finite; /* [S] 1: the hidden state of the sequence's last token is finite; all
                               that is computed after one that is not would not be either */
+    const uint8_t *n_bad;  /* [S] for how many of its tokens in a row, counted from the last, it is
+                              not finite; at most 255 */
 };
 /* Begin a step, or a pass of it: stores keys and values, makes what s->want says. Nothing else of
  * the model may be called before model_wait, and s and its arrays stay as they are until then. Pass

@@ -82,7 +82,7 @@ struct model {
     uint64_t *n_routed; /* [L + MTP, E] on the device: tokens that each expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
-    uint8_t *finite; /* host [n_seq_max] */
+    uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
     /* while packing into a file; NULL otherwise */

@@ -35,17 +35,27 @@ static sl_status read_values(struct model *m, const float *x, int64_t n, float *
     return SL_OK;
 }
 
+static sl_status finite_row(struct model *m, int row, bool *finite, sl_err *err)
+{
+    int D = m->cfg.d_model, bad = 0;
+    const float *x;
+    SL_TRY(read_values(m, m->hidden + (int64_t)row * D, D, m->host_row, &x, err));
+    for (int k = 0; k < D; k++)
+        bad |= !isfinite(x[k]);
+    *finite = !bad;
+    return SL_OK;
+}
+
 static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *err)
 {
-    int D = m->cfg.d_model;
     for (int i = 0; i < s->n_seq; i++) {
-        const float *last;
-        int bad = 0;
-        const float *at = m->hidden + (int64_t)(s->seq_tok0[i + 1] - 1) * D;
-        SL_TRY(read_values(m, at, D, m->host_row, &last, err));
-        for (int k = 0; k < D; k++)
-            bad |= !isfinite(last[k]);
-        m->finite[i] = !bad;
+        int n = BASE_MIN(s->seq_tok0[i + 1] - s->seq_tok0[i], UINT8_MAX), n_bad = 0;
+        for (bool finite = false; n_bad < n; n_bad++) {
+            SL_TRY(finite_row(m, s->seq_tok0[i + 1] - 1 - n_bad, &finite, err));
+            if (finite) break;
+        }
+        m->finite[i] = n_bad == 0;
+        m->n_bad[i] = (uint8_t)n_bad;
     }
     return SL_OK;
 }
@@ -64,6 +74,7 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
     if (s->want & DEV_WANT_FINITE) {
         SL_TRY(finite_seqs(m, s, err));
         out->finite = m->finite;
+        out->n_bad = m->n_bad;
     }
     return SL_OK;
 }

@@ -176,8 +176,20 @@ def chat_fields(s):
              "temperature": 0, "max_tokens": 16}
     need("parts", s.post("/v1/chat/completions", parts)[1]["choices"][0]["message"]["content"] == whole)
     status, r = post(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
-                     n_discard=-1, unknown={"x": [1]}, prediction={"type": "content", "content": "x"})
+                     n_discard=-1, unknown={"x": [1]})
     need("ignored fields", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
+    for text in (whole, [{"type": "text", "text": whole}]):
+        status, r = post(prediction={"type": "content", "content": text})
+        u = r["usage"]["completion_tokens_details"]
+        need("prediction", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
+        need("prediction: tokens", u["accepted_prediction_tokens"] > 0 and
+             u["rejected_prediction_tokens"] >= 0 and r["timings"]["draft_n"] > 0, r)
+    for bad in ("x", {"type": "text", "content": "x"}, {"type": "content"},
+                {"type": "content", "content": 5}):
+        status, r = post(prediction=bad)
+        need("bad prediction", status == 400 and "prediction" in r["error"]["message"], (bad, r))
+    status, r = post(prediction={"type": "content", "content": "x"}, n=2)
+    need("prediction and n", status == 400 and "prediction" in r["error"]["message"], r)
     status, r = post(timeout_ms=1, max_tokens=2000, ignore_eos=True)
     need("timeout", status == 504 and r["error"]["code"] == "timeout", (status, r))
     a = post(top_k=1, temperature=1.5)[1]["choices"][0]["message"]["content"]
@@ -383,7 +395,7 @@ def company(s):
     need("alone and in company", got == alone)
 
 
-with Server() as server:
+with Server("--draft", "auto") as server:
     for part in (get_routes, counted, aborted, forbidden, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The drafts of one sequence: from one source at a time, the surest that has any. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "spec/spec.h"
+
+#define SEEN_MAX 16 /* a rate is the mean of all that was seen, later of about so many */
+
+/* Before anything was seen: that the first draft is right, and each after right ones. */
+static const float prior[SPEC_N_ROW][2] = {
+    [SPEC_FORCED] = {1.0f, 1.0f},        [SPEC_PREDICTION] = {0.8f, 0.9f},
+    [SPEC_NGRAM] = {0.3f, 0.7f}, /* two tokens alike; then three, and more */
+    [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
+    [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
+};
+
+const char *spec_source_name(enum spec_source s)
+{
+    static const char *const name[] = {
+#define X(NAME, name) name,
+        SPEC_SOURCE_LIST(X)
+#undef X
+    };
+    return name[s];
+}
+
+sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap, sl_err *err)
+{
+    memset(s, 0, sizeof *s);
+    s->o = *o;
+    for (int i = 0; i < SPEC_N_ROW; i++)
+        for (int j = 0; j < SPEC_MAX; j++) {
+            s->rate[i].right[j] = prior[i][j > 0];
+            s->rate[i].n[j] = 1;
+        }
+    if (o->ngram) SL_TRY(spec_index_init(&s->own, cap, err));
+    if (!o->n_text || o->replay) return SL_OK;
+    SL_TRY(spec_index_init(&s->text, o->n_text, err));
+    spec_index_add(&s->text, o->text, o->n_text);
+    return SL_OK;
+}
+
+void spec_seq_fini(struct spec_seq *s)
+{
+    spec_index_fini(&s->own);
+    spec_index_fini(&s->text);
+}
+
+/* ---- sources ---- */
+
+/* Move along the expected text with the tokens that came since; where they left it, look for the
+ * place at which they came back. */
+static void follow(struct spec_seq *s, const int32_t *ids, int n_ids)
+{
+    int len, n_prompt = s->o.n_prompt;
+    for (int i = BASE_MAX(s->n_text_seen, n_prompt); i < n_ids; i++) {
+        if (s->at >= 0 && s->at < s->o.n_text && s->o.text[s->at] == ids[i])
+            s->at++;
+        else
+            s->at = -1;
+    }
+    s->n_text_seen = n_ids;
+    if (s->at < 0)
+        s->at = spec_index_find(&s->text, s->o.text, ids + n_prompt, n_ids - n_prompt, &len);
+}
+
+static int from_prediction(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max,
+                           int32_t *out)
+{
+    if (!s->o.n_text || s->o.replay) return 0;
+    follow(s, ids, n_ids);
+    if (s->at < 0) return 0;
+    int n = BASE_MIN(n_max, s->o.n_text - s->at);
+    memcpy(out, s->o.text + s->at, (size_t)n * sizeof *out);
+    return n;
+}
+
+/* Whether a token of the answer is proposed rightly depends on its place alone. */
+static int from_replay(const struct spec_seq *s, int n_ids, int n_max, int32_t *out)
+{
+    int at = n_ids - s->o.n_prompt, n = BASE_MIN(n_max, s->o.n_text - at);
+    if (!s->o.replay || n <= 0) return 0;
+    for (int i = 0; i < n; i++) {
+        int32_t id = s->o.text[at + i];
+        bool right = rng_uniform(0, 0, (uint64_t)(at + i)) < s->o.right;
+        out[i] = right ? id : id ? id - 1 : 1;
+    }
+    return n;
+}
+
+/* What followed the same tokens before; it may run into itself, as in a text that repeats. */
+static int from_ngram(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max, int32_t *out)
+{
+    int len;
+    if (!s->o.ngram) return 0;
+    spec_index_add(&s->own, ids, n_ids);
+    int at = spec_index_find(&s->own, ids, ids, n_ids, &len);
+    if (at < 0) return 0;
+    for (int i = 0; i < n_max; i++)
+        out[i] = at + i < n_ids ? ids[at + i] : out[at + i - n_ids];
+    s->row = len == 2 ? SPEC_NGRAM : len == 3 ? SPEC_N_SOURCE : SPEC_N_SOURCE + 1;
+    return n_max;
+}
+
+static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max, int32_t *out)
+{
+    int n = from_replay(s, n_ids, n_max, out);
+    s->source = SPEC_REPLAY;
+    s->row = SPEC_REPLAY;
+    if (n > 0 || s->o.replay) return n;
+    n = from_prediction(s, ids, n_ids, n_max, out);
+    s->source = s->row = SPEC_PREDICTION;
+    if (n > 0) return n;
+    s->source = SPEC_NGRAM;
+    return from_ngram(s, ids, n_ids, n_max, out);
+}
+
+int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
+                 int32_t *out)
+{
+    int n = forced;
+    n_max = BASE_MIN(n_max, SPEC_MAX);
+    if (forced > 0)
+        s->source = s->row = SPEC_FORCED;
+    else
+        n = from_any(s, ids, n_ids, n_max, out);
+    s->n_prop = n;
+    s->prop_pos = n_ids;
+    memcpy(s->prop, out, (size_t)n * sizeof *out);
+    if (s->n_chain == 0 && n > 1) {
+        s->n_chain = n;
+        s->chain_at = 0;
+        s->chain_row = s->row;
+        s->chain_pos = n_ids;
+        memcpy(s->chain, out, (size_t)n * sizeof *out);
+    }
+    return n;
+}
+
+/* ---- rates ---- */
+
+static void see(struct spec_rate *r, int j, bool right)
+{
+    r->n[j] = BASE_MIN(r->n[j] + 1, SEEN_MAX);
+    r->right[j] += ((right ? 1.0f : 0.0f) - r->right[j]) / (float)r->n[j];
+}
+
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids)
+{
+    if (s->n_prop > 0 && n_ids > s->prop_pos)
+        see(&s->rate[s->row], 0, s->prop[0] == ids[s->prop_pos]);
+    s->n_prop = 0;
+    while (s->n_chain > 0 && s->chain_pos < n_ids) {
+        bool right = s->chain[s->chain_at] == ids[s->chain_pos++];
+        if (s->chain_at > 0) see(&s->rate[s->chain_row], s->chain_at, right);
+        if (!right || ++s->chain_at == s->n_chain) s->n_chain = 0;
+    }
+}
+
+double spec_chance(const struct spec_seq *s, int j)
+{
+    double p = 1;
+    for (int i = 0; i <= j; i++)
+        p *= (double)s->rate[s->row].right[i];
+    return p;
+}

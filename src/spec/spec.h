@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speculation: guesses at the next tokens of a sequence (drafts), and how many of them are worth
+ * computing. Integers and rates only: no tensors, no clock, no threads. Whoever computes a draft
+ * draws every token as if it were not there and keeps drafts as long as they are equal, so nothing
+ * here can change an answer, only its speed. See spec/README.md. */
+#ifndef SPEC_SPEC_H
+#define SPEC_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#define SPEC_MAX 7 /* drafts of one sequence in one step */
+
+/* Where drafts come from. X(NAME, name) */
+#define SPEC_SOURCE_LIST(X)                                                                        \
+    X(FORCED, "grammar")        /* the grammar allows nothing else */                              \
+    X(PREDICTION, "prediction") /* the text that the request expects */                            \
+    X(NGRAM, "ngram")           /* what followed the same tokens before, in prompt or answer */    \
+    X(REPLAY, "replay")         /* a known answer, made wrong at a rate: for measurements */
+enum spec_source {
+#define X(NAME, name) SPEC_##NAME,
+    SPEC_SOURCE_LIST(X)
+#undef X
+        SPEC_N_SOURCE
+};
+const char *spec_source_name(enum spec_source s);
+
+/* ---- index.c: where did these tokens stand before? ---- */
+#define SPEC_MATCH_LEAST 2 /* tokens that must be alike */
+#define SPEC_MATCH_MOST 8  /* more are not looked at */
+
+/* The places of all pairs of tokens in a text that grows at its end: 8 to 12 bytes per token. */
+struct spec_index {
+    int32_t *head; /* [mask + 1] newest place of a pair's second token, by hash; -1 = none */
+    int32_t *prev; /* [cap] the place before it of the same hash */
+    uint32_t mask;
+    int n, cap; /* tokens taken in; at most */
+};
+/* Errors: NOMEM. */
+sl_status spec_index_init(struct spec_index *x, int cap, sl_err *err) BASE_MUST_USE;
+void spec_index_fini(struct spec_index *x);
+/* Take in ids[x->n .. n); n <= cap. */
+void spec_index_add(struct spec_index *x, const int32_t *ids, int n);
+/* The place after the tokens of text x (ids) that are like the last ones of tail[0 .. n_tail): the
+ * newest of the longest matches among the 64 newest candidates; *len: how many are alike. -1 =
+ * none, or fewer than SPEC_MATCH_LEAST. tail may be the text itself, whose end is then no match. */
+int spec_index_find(const struct spec_index *x, const int32_t *ids, const int32_t *tail, int n_tail,
+                    int *len);
+
+/* ---- propose.c: one sequence ---- */
+
+/* How often drafts were right: [j] that draft j was, of those after j right ones. A row of rates
+ * for each source, and for n-grams by the length of the match. */
+#define SPEC_N_ROW (SPEC_N_SOURCE + 2)
+struct spec_rate {
+    float right[SPEC_MAX];
+    int n[SPEC_MAX]; /* seen, up to 16 */
+};
+
+struct spec_opts {
+    int n_prompt;        /* the answer begins here */
+    bool ngram;          /* look for n-grams */
+    bool replay;         /* the expected text is the answer itself, and */
+    double right;        /* each token of it is proposed rightly at this rate */
+    const int32_t *text; /* expected text: borrowed; NULL = none */
+    int n_text;
+};
+
+struct spec_seq {
+    struct spec_opts o;
+    struct spec_index own, text; /* over prompt and answer; over the expected text */
+    int at;                      /* place in the expected text; -1 = lost */
+    int n_text_seen;             /* tokens of prompt and answer that moved it */
+    struct spec_rate rate[SPEC_N_ROW];
+    /* the last proposal */
+    enum spec_source source;
+    int row, n_prop, prop_pos; /* prop_pos: where its first token would stand */
+    int32_t prop[SPEC_MAX];
+    /* one that is followed to its end, whether it was computed or not */
+    int chain_row, chain_at, n_chain, chain_pos; /* chain_pos: where its next token would stand */
+    int32_t chain[SPEC_MAX];
+};
+
+/* cap: tokens of prompt and answer at most. Errors: NOMEM. Memory: about 10 bytes per token, and
+ * 10 more for each token of text. */
+sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap,
+                        sl_err *err) BASE_MUST_USE;
+void spec_seq_fini(struct spec_seq *s);
+/* Up to n_max guesses at what follows ids[0 .. n_ids) into out; they are remembered for spec_learn.
+ * Returns how many. forced: so many in out are given already, and no others are right. Linear in
+ * the tokens that are new, and cheap. */
+int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
+                 int32_t *out);
+/* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids);
+/* The probability that the first j + 1 tokens of the last proposal are all right. */
+double spec_chance(const struct spec_seq *s, int j);
+
+/* ---- plan.c: how many drafts of which sequence ---- */
+
+struct spec_want {
+    const struct spec_seq *s;
+    int n; /* drafts that it proposes */
+    int k; /* out: how many are worth computing */
+};
+
+/* Steps without drafts, [0], and with, [1], of as many sequences. */
+struct spec_window {
+    int n_seq, n[2];
+    double new_tok[2], ns[2];
+};
+
+struct spec_plan {
+    /* fixed after init */
+    int n_want_max;
+    bool always; /* compute all that is proposed, whatever it costs */
+    int *heap;   /* [n_want_max] */
+    /* changes */
+    struct spec_window window;
+    uint64_t n_step, off_until; /* plans made; none has drafts before plan number off_until */
+    uint64_t n_off;             /* times that drafts were switched off */
+};
+/* Errors: NOMEM. */
+sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err) BASE_MUST_USE;
+void spec_plan_fini(struct spec_plan *p);
+/* Set w[i].k of n sequences for the next step, in which n_seq sequences decode. step_ns(user, c):
+ * how long steps of c decoding tokens take; 0 = not known. */
+void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
+                    double (*step_ns)(void *user, int n_tok), void *user);
+/* A step that only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts were computed.
+ */
+void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns);
+
+#endif

@@ -1,0 +1,1 @@
+sluice: .*draft: "guess": off, auto, ngram.*

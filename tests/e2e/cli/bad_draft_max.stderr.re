@@ -1,0 +1,1 @@
+sluice: .*draft-max 8: an integer from 0 to 7.*

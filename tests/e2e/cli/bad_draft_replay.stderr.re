@@ -1,0 +1,1 @@
+sluice: --draft replay:0.5: .*

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many drafts a step computes: what pays by measured times, and nothing that does not. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "spec/spec.h"
+#include "test.h"
+
+static sl_err err;
+
+/* A device: the time of a step of c tokens. */
+struct device {
+    double first, more; /* of one token; of each further one */
+    int known;          /* steps up to so many tokens were seen; 0 = all */
+};
+
+static double step_ns(void *user, int n_tok)
+{
+    const struct device *d = user;
+    if (d->known && n_tok > d->known) return 0;
+    return d->first + d->more * (n_tok - 1);
+}
+
+/* A sequence whose draft j is right with chance a[j] after right ones. */
+static void make_seq(struct spec_seq *s, double first, double next)
+{
+    memset(s, 0, sizeof *s);
+    for (int j = 0; j < SPEC_MAX; j++)
+        s->rate[0].right[j] = (float)(j ? next : first);
+}
+
+static int drafts_of(struct spec_plan *p, struct spec_want *w, int n, struct device d)
+{
+    int sum = 0;
+    spec_plan_step(p, w, n, n, step_ns, &d);
+    for (int i = 0; i < n; i++)
+        sum += w[i].k;
+    return sum;
+}
+
+TEST(spec_plan_takes_the_number_that_gives_most_tokens_per_time)
+{
+    static const struct {
+        double first, next, cost;
+        int want;
+    } row[] = {
+        {0.9, 0.9, 0.05, 7}, {0.9, 0.9, 1.0, 0},  {0.5, 0.5, 0.1, 3}, {0.3, 0.9, 0.25, 4},
+        {0.3, 0.9, 0.45, 0}, {0.05, 0.5, 0.1, 0}, {1, 1, 0.9, 7},     {0.6, 0.1, 0.3, 1},
+    };
+    struct spec_plan p;
+    struct spec_seq s;
+    ASSERT_OK(spec_plan_init(&p, 4, &err));
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        make_seq(&s, row[i].first, row[i].next);
+        struct spec_want w = {.s = &s, .n = SPEC_MAX};
+        int got = drafts_of(&p, &w, 1, (struct device){1, row[i].cost, 0}), best = 0;
+        double tok = 1, chance = 1, most = 1;
+        for (int k = 1; k <= SPEC_MAX; k++) {
+            chance *= k == 1 ? row[i].first : row[i].next;
+            tok += chance;
+            if (tok / (1 + row[i].cost * k) > most) most = tok / (1 + row[i].cost * k), best = k;
+        }
+        if (got != best) fail_msg("row %d: %d drafts, not %d", i, got, best);
+        if (row[i].want == 0) assert_int_equal(best, 0);
+    }
+    spec_plan_fini(&p);
+}
+
+TEST(spec_plan_prefers_the_sequences_that_are_surer)
+{
+    struct spec_plan p;
+    struct spec_seq s[3];
+    struct spec_want w[3];
+    ASSERT_OK(spec_plan_init(&p, 3, &err));
+    make_seq(&s[0], 0.2, 0.2);
+    make_seq(&s[1], 0.95, 0.95);
+    make_seq(&s[2], 0.6, 0.5);
+    for (int i = 0; i < 3; i++)
+        w[i] = (struct spec_want){.s = &s[i], .n = 4};
+    drafts_of(&p, w, 3, (struct device){3, 0.8, 0});
+    assert_int_equal(w[0].k, 0);
+    assert_int_equal(w[1].k, 4);
+    assert_true(w[2].k <= 1);
+    spec_plan_fini(&p);
+}
+
+TEST(spec_plan_tries_a_number_that_nobody_measured)
+{
+    struct spec_plan p;
+    struct spec_seq s;
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    make_seq(&s, 0.7, 0.7);
+    struct spec_want w = {.s = &s, .n = 3};
+    assert_int_equal(drafts_of(&p, &w, 1, (struct device){1, 5, 1}), 3); /* only one token known */
+    assert_int_equal(drafts_of(&p, &w, 1, (struct device){1, 5, 0}), 0);
+    spec_plan_fini(&p);
+}
+
+TEST(spec_plan_leaves_drafts_out_now_and_then_and_when_they_are_slow)
+{
+    struct spec_plan p;
+    struct spec_seq s;
+    struct device d = {1, 0.1, 0};
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    make_seq(&s, 0.9, 0.9);
+    struct spec_want w = {.s = &s, .n = 2};
+    int n_none = 0;
+    for (int i = 0; i < 640; i++) { /* they are as right as is thought */
+        int k = drafts_of(&p, &w, 1, d);
+        n_none += k == 0;
+        spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0);
+    }
+    assert_int_equal(n_none, 10);
+    assert_int_equal(p.n_off, 0);
+    for (int i = 0; i < 1300 && !p.n_off; i++) { /* they never are */
+        int k = drafts_of(&p, &w, 1, d);
+        spec_plan_observe(&p, 1, k, 1, k ? 1.2 : 1.0);
+    }
+    assert_int_equal(p.n_off, 1);
+    for (int i = 0; i < 4096; i++)
+        assert_int_equal(drafts_of(&p, &w, 1, d), 0);
+    int k = 0;
+    for (int i = 0; i < 2; i++)
+        k += drafts_of(&p, &w, 1, d);
+    assert_true(k > 0);
+    spec_plan_fini(&p);
+}
+
+TEST(spec_plan_computes_everything_when_it_is_told_to)
+{
+    struct spec_plan p;
+    struct spec_seq s;
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    p.always = true;
+    make_seq(&s, 0, 0);
+    struct spec_want w = {.s = &s, .n = 5};
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(drafts_of(&p, &w, 1, (struct device){1, 9, 0}), 5);
+    spec_plan_fini(&p);
+}
