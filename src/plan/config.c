@@ -151,6 +151,7 @@ sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const ch
     *m = (struct plan_model){0};
     snprintf(m->name, sizeof m->name, "%s", name);
     SL_TRY(text_json_parse(a, b.name, b.p, b.n, &o, err));
+    if (o->kind != JSON_OBJECT_K) return SL_FAIL(err, FORMAT, "%s: not an object", b.name);
     sl_status st = read_config(o, a, m, err);
     if (st) status_prefix(err, "%s", b.name);
     SL_TRY(st);

@@ -229,5 +229,8 @@ TEST(plan_reads_what_this_engine_refuses)
                                          (struct plan_bytes){"x.json", bad, sizeof bad - 1}, &err),
                   SL_FORMAT);
     assert_non_null(strstr(err.text, "x.json: hidden_size is -64"));
+    ASSERT_STATUS(plan_model_from_config(&m, &a, "x", (struct plan_bytes){"x.json", "1", 1}, &err),
+                  SL_FORMAT);
+    assert_string_equal(err.text, "x.json: not an object");
     mem_arena_fini(&a);
 }
