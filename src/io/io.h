@@ -45,10 +45,6 @@ const struct tensor *io_findf(const io_model *m, const char *fmt, ...) BASE_PRIN
 /* The bytes [p, p + n) of a tensor are not needed for a while: their pages leave this process.
  * Nothing happens when they are in no file of m. */
 void io_drop(const io_model *m, const void *p, uint64_t n);
-/* io_drop, and out of the system's page cache. */
-void io_evict(const io_model *m, const void *p, uint64_t n);
-int64_t
-io_disk_read(void); /* bytes that this process has had read from disks so far; 0 = not known */
 
 /* Why there is no tensor of that name, nor a matrix: NOTFOUND, or UNSUPPORTED where there is one
  * that is not read. */

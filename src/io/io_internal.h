@@ -232,6 +232,8 @@ sl_status io_scan_member(struct io_scan *s, bool first, bool *more, char **name,
                          sl_err *err) BASE_MUST_USE;
 uint64_t io_scan_at(const struct io_scan *s); /* byte of the file */
 
+/* model.c: io_drop, and out of the system's page cache. */
+void io_evict(const io_model *m, const void *p, uint64_t n);
 /* safetensors.c: the tensors of file i, in order of their offset, into the arena. */
 sl_status io_safetensors_read(io_model *m, int i, struct tensor **out, int *n,
                               sl_err *err) BASE_MUST_USE;

@@ -302,11 +302,6 @@ void io_evict(const io_model *m, const void *p, uint64_t n)
     drop(m, p, n, os_map_evict);
 }
 
-int64_t io_disk_read(void)
-{
-    return os_disk_read();
-}
-
 /* ---- what packed files are held against ---- */
 /* The quantiser's own file, where config.json does not say how the weights are stored. */
 static bool has_quant_file(const io_model *m)

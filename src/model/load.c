@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fp.h"
 #include "base/size.h"
 #include "model/model_internal.h"
@@ -56,58 +55,12 @@ static sl_status get_weight(const io_model *io, const char *name, struct weight 
                    io_path(io), name);
 }
 
-struct drop {
-    struct model *m;
-    const io_model *io;
-};
-
-/* Decides for the weights that come next; done: source bytes so far. Slower than 1.5 GB/s with
- * hardly anything read from a disk: try it, and keep it unless the next stretch is slower still. */
-static void measure_behind(struct behind *b, int64_t done)
-{
-    int64_t now = clock_now_ns(), disk = io_disk_read(), n = done - b->byte0;
-    if (b->off || n < (b->on ? 512 << 20 : 64 << 20)) return;
-    double rate = (double)n * 1e9 / (double)(now - b->t0 + 1);
-    bool cached = disk - b->disk0 < n / 8;
-    if (b->slow > 0 && rate < b->slow) {
-        b->off = true;
-        b->on = false;
-    } else if (b->slow > 0) {
-        b->slow = 1; /* it pays: no more questions */
-    } else if (cached && rate < 1.5e9) {
-        b->on = true;
-        b->slow = rate;
-    }
-    b->t0 = now;
-    b->byte0 = done;
-    b->disk0 = disk;
-}
-
-/* The page cache lets go of whole folios only, of up to 2 MiB: what a weight shares with the one
- * before it goes with this one. */
-static void evict(struct behind *b, const io_model *io, const uint8_t *p, uint64_t n)
-{
-    const uint64_t folio = 2 << 20;
-    int i = b->run[b->last].end == p ? b->last : !b->last;
-    if (b->run[i].end != p) b->run[i].begin = p;
-    b->run[i].end = p + n;
-    b->last = i;
-    uint64_t before = BASE_MIN((uint64_t)(p - b->run[i].begin), folio);
-    io_evict(io, p - before, n + before);
-}
-
 /* A source weight was packed: its pages go, progress is told. */
 static void dropped(void *user, const struct weight *w)
 {
-    struct drop *d = user;
-    struct model *m = d->m;
-    uint64_t n = weight_span(w);
+    struct model *m = user;
     m->done_bytes += (int64_t)weight_bytes(w);
-    if (!m->out) measure_behind(&m->behind, m->done_bytes);
-    if (m->behind.on)
-        evict(&m->behind, d->io, w->data, n);
-    else
-        io_drop(d->io, w->data, n);
+    io_reading_done(&m->reading, w);
     if (m->opts.progress &&
         m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
         m->cancelled = true;
@@ -138,17 +91,16 @@ static void out_bytes(void *user, int worker, uint64_t at, const void *p, uint64
 }
 
 /* name: what packed files know the matrix by: that of its (first) tensor. */
-static sl_status pack(struct model *m, const io_model *io, const char *name, const struct weight *a,
+static sl_status pack(struct model *m, const char *name, const struct weight *a,
                       const struct weight *b, int n, enum dev_use use, dev_mat **out, sl_err *err)
 {
-    struct drop d = {m, io};
     struct dev_image_sink sink = {out_begin, out_bytes, m};
     m->out_name = name;
     if (m->out) {
-        SL_TRY(dev_mat_pack(m->d, a, b, n, &sink, dropped, &d, err));
+        SL_TRY(dev_mat_pack(m->d, a, b, n, &sink, dropped, m, err));
         SL_TRY(io_pack_out_failed(m->out, err));
     } else {
-        SL_TRY(dev_mat_load(m->d, a, b, n, use, dropped, &d, out, err));
+        SL_TRY(dev_mat_load(m->d, a, b, n, use, dropped, m, out, err));
         m->weight_bytes += dev_mat_bytes(*out);
     }
     return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
@@ -195,7 +147,7 @@ static sl_status named_matrix(struct model *m, const io_model *io, const char *n
     if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
     SL_TRY(get_weight(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
-    return pack(m, io, name, &w, NULL, 1, use, out, err);
+    return pack(m, name, &w, NULL, 1, use, out, err);
 }
 
 /* One with a place for a bias. */
@@ -206,7 +158,7 @@ static sl_status biased_matrix(struct model *m, const io_model *io, const char *
     if (m->opts.pack) return map(m, name, 1, false, rows, cols, use, out, err);
     SL_TRY(get_biased(io, name, &w, err));
     SL_TRY(want_shape(&w, rows, cols, err));
-    return pack(m, io, name, &w, NULL, 1, use, out, err);
+    return pack(m, name, &w, NULL, 1, use, out, err);
 }
 
 static sl_status matrix(struct model *m, const io_model *io, int il, enum arch_role role,
@@ -368,16 +320,15 @@ static sl_status split_kv_b(struct model *m, const struct weight *kv_b, bool key
 }
 
 /* A stack of n matrices from one weight of n * rows rows. */
-static sl_status pack_stack(struct model *m, const io_model *io, const char *name,
-                            const struct weight *a, int n, enum dev_use use, dev_mat **out,
-                            sl_err *err)
+static sl_status pack_stack(struct model *m, const char *name, const struct weight *a, int n,
+                            enum dev_use use, dev_mat **out, sl_err *err)
 {
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n, sizeof(struct weight), &p, err));
     struct weight *w = p;
     for (int i = 0; i < n; i++)
         w[i] = weight_rows(a, a->rows / n * i, a->rows / n);
-    sl_status st = pack(m, io, name, w, NULL, n, use, out, err);
+    sl_status st = pack(m, name, w, NULL, n, use, out, err);
     mem_free(p);
     return st;
 }
@@ -408,8 +359,8 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
                            kb.name, (long long)kb.rows, (long long)kb.cols);
         SL_TRY(want_shape(&kb, H * r, nope, err));
         SL_TRY(want_shape(&vb, H * v, r, err));
-        SL_TRY(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
-        return pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err);
+        SL_TRY(pack_stack(m, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
+        return pack_stack(m, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err);
     }
     arch_tensor_name(&m->cfg.naming, ROLE_KV_B, il, 0, "weight", name, sizeof name);
     SL_TRY(get_weight(io, name, &both, err));
@@ -418,8 +369,8 @@ static sl_status load_kv_b(struct model *m, const io_model *io, int il, struct l
     sl_status st = SL_OK;
     SL_TRY_OUT(split_kv_b(m, &both, true, &own_k, &kb, err));
     SL_TRY_OUT(split_kv_b(m, &both, false, &own_v, &vb, err));
-    SL_TRY_OUT(pack_stack(m, io, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
-    SL_TRY_OUT(pack_stack(m, io, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err));
+    SL_TRY_OUT(pack_stack(m, key_k, &kb, (int)H, DEV_USE_EXACT, &l->k_b, err));
+    SL_TRY_OUT(pack_stack(m, key_v, &vb, (int)H, DEV_USE_EXACT, &l->v_b, err));
 out:
     mem_free(own_k);
     mem_free(own_v);
@@ -464,7 +415,7 @@ static sl_status load_ffn(struct model *m, const io_model *io, int il, bool shar
                          sizeof name_up);
         SL_TRY(get_weight(io, name_up, &up, err));
         SL_TRY(want_shape(&up, F, D, err));
-        SL_TRY(pack(m, io, name, &gate, &up, 1, use, &l->gate_up, err));
+        SL_TRY(pack(m, name, &gate, &up, 1, use, &l->gate_up, err));
     }
     return matrix(m, io, il, shared ? ROLE_DOWN_SHEXP : ROLE_DOWN, D, F, use, &l->down, err);
 }
@@ -536,9 +487,9 @@ static sl_status load_experts(struct model *m, const io_model *io, int il, struc
     struct weight *a = p, *b = a + n;
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_GATE_EXPS, F, D, a, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_UP_EXPS, F, D, b, err));
-    SL_TRY_OUT(pack(m, io, name, a, b, n, DEV_USE_EXPERTS, &l->gate_up_exps, err));
+    SL_TRY_OUT(pack(m, name, a, b, n, DEV_USE_EXPERTS, &l->gate_up_exps, err));
     SL_TRY_OUT(expert_weights(m, io, il, ROLE_DOWN_EXPS, D, F, a, err));
-    SL_TRY_OUT(pack(m, io, name_down, a, NULL, n, DEV_USE_EXPERTS, &l->down_exps, err));
+    SL_TRY_OUT(pack(m, name_down, a, NULL, n, DEV_USE_EXPERTS, &l->down_exps, err));
 out:
     mem_free(p);
     return st;

@@ -6,8 +6,6 @@
 
 #include "model/model_internal.h"
 
-#include "base/clock.h"
-
 /* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
 
 struct mats {
@@ -236,12 +234,13 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     for (int i = 0; i < io_n_tensor(io); i++)
         m->total_bytes += (int64_t)io_tensor(io, i)->n_bytes;
     if (m->opts.pack) m->total_bytes = (int64_t)io_pack_bytes(m->opts.pack);
-    m->behind = (struct behind){.t0 = clock_now_ns(), .disk0 = io_disk_read()};
+    io_reading_begin(&m->reading, io, !m->out);
     SL_TRY(model_load_globals(m, io, err));
     for (int i = 0; i < c->n_layer; i++)
         SL_TRY(model_load_layer(m, io, i, &m->layer[i], err));
     for (int i = 0; i < m->n_mtp; i++)
         SL_TRY(model_load_mtp(m, io, i, err));
+    m->reading = (struct io_reading){0};
     SL_TRY(model_rope_freqs(m, io, err));
     count_bytes(m);
     return SL_OK;

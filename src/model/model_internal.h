@@ -4,6 +4,7 @@
 #define MODEL_INTERNAL_H
 
 #include "base/mem.h"
+#include "io/reading.h"
 #include "model/model.h"
 
 /* ---- packed layers ---- */
@@ -31,21 +32,6 @@ struct mtp {
     float *enorm, *hnorm, *head_norm;
     dev_mat *eh;
     dev_mat *embed, *head; /* own ones, or those of the model */
-};
-
-/* Packing gives up the page cache of what it has read where that makes it faster: on a virtual
- * machine whose host takes free pages back, memory touched for the first time comes at 0.1 to 1
- * GB/s, and pages just given up come at once. Zero = nothing measured. */
-struct behind {
-    int64_t t0, byte0,
-        disk0;    /* where the stretch began: ns, source bytes done, bytes read from disks */
-    double slow;  /* bytes/s before it was tried; 0 = not tried */
-    bool on, off; /* off: tried, no gain */
-    struct {
-        const uint8_t *begin, *end;
-    } run[2]; /* source bytes given up so far without a hole, for each of the two tensors that are
-                 packed together */
-    int last; /* the run that grew last */
 };
 
 #define MODEL_MTP_MAX 16
@@ -97,7 +83,7 @@ struct model {
     /* progress while opening */
     int64_t done_bytes, total_bytes;
     bool cancelled;
-    struct behind behind;
+    struct io_reading reading; /* of the source */
 };
 
 /* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
