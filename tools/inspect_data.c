@@ -133,7 +133,7 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
         out->weights += n;
     }
     int n_blk = n_seq * size_div_up(n_ctx, BLK_TOK);
-    struct dev_kv_shape shape = model_kv_shape(&v->cfg, DEV_KV_BF16, n_blk, BLK_TOK);
+    struct dev_kv_shape shape = model_kv_shape(&v->cfg, NULL, DEV_KV_BF16, n_blk, BLK_TOK);
     out->n_ctx = n_ctx;
     out->n_seq = n_seq;
     SL_TRY(dev_open(NULL, &(struct dev_opts){.n_thread = 1}, &d, err));

@@ -114,8 +114,12 @@ struct dev_image {
                      */
     int64_t rows, cols;
     uint64_t unit_bytes[2];
-    const float *scale;  /* [n][2] */
-    const uint8_t *data; /* 64-byte aligned; NULL while it is being made */
+    const float *scale; /* [n][2] */
+    /* Where the units of each format begin, 64-byte aligned; NULL while it is being made. step:
+     * from a matrix of the stack to the next; more than its units where each is some rows of
+     * another. */
+    const uint8_t *data[2];
+    uint64_t step[2];
 };
 uint64_t dev_image_bytes(const struct dev_image *im);
 /* Name of the layout that this device's kernels read. Images of another layout mean nothing to it.
@@ -419,17 +423,26 @@ struct dev_moe {
     struct dev_tap tap; /* fn NULL, or told afterwards what every expert in use gives to its down
                            matrix: [its tokens, F]; x, n and ldx are not used */
 };
-/* x += y over n values. */
+/* x += y over rows of n values. */
 struct dev_add {
     float *x;
     const float *y;
-    int64_t n;
+    int n, n_row;
 };
 /* The rows that the step wants, prepared: row i of act is x[row_tok[i]] of n values. */
 struct dev_rows {
     const float *x;
     int n;
     dev_act *act;
+};
+/* Rows of n values of 4 bytes between this device and another, whose memory is the host's
+ * (dev_is_host). What is at host is not touched otherwise before this device was waited for. */
+struct dev_move {
+    void *at;   /* this device's memory */
+    void *host; /* the other's */
+    bool out;   /* from at to host; else from host to at */
+    int n, n_row;
+    bool gather; /* row i of the target is row row_tok[i] of the source; with DEV_ROWS_WANTED */
 };
 
 #define DEV_OP_DECL(name, params)                                                                  \
@@ -468,6 +481,7 @@ enum dev_op_kind {
 struct dev_op {
     enum dev_op_kind kind;
     int layer; /* of the model, for whoever reads it; -1 = of none */
+    dev *d;    /* that runs it; NULL = the program's own */
     union {
 #define DEV_OP_PARAMS(name, params) struct params name;
         DEV_OP_LIST(DEV_OP_PARAMS)
@@ -475,16 +489,20 @@ struct dev_op {
     } u;
 };
 const char *dev_op_name(enum dev_op_kind kind);
-/* Take the list, which is copied: a pass of a step, in its order. A device may run several of its
- * operators as one (how far: dev_prog_fused); the bits are those of one after another, but the
- * contents of buffers that only operators run together write and read are undefined. After
- * dev_reserve. Errors: NOMEM; UNSUPPORTED names the operator and the layer that the device lacks.
- */
+/* Take the list, which is copied: a pass of a step, in its order. Its operators may be of several
+ * devices (at most DEV_PROG_DEVS), between which dev_move takes rows: where the next operator is of
+ * another device, the one that is left is waited for. A device may run several of its operators as
+ * one (how far: dev_prog_fused); the bits are those of one after another, but the contents of
+ * buffers that only operators run together write and read are undefined. After dev_reserve. Errors:
+ * NOMEM; UNSUPPORTED names the device, and the operator and the layer that it lacks. */
+#define DEV_PROG_DEVS 4
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
                         sl_err *err) BASE_MUST_USE;
 void dev_prog_close(dev_prog *p); /* NULL is legal; before dev_close */
-/* Run it on s, which begins with it (dev_step_begin). */
-void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s);
+/* Run it on s, which begins with it on every device (dev_step_begin); kv is of one of them. Errors:
+ * what dev_sync says of a device that the program leaves. The others are said by waiting. */
+sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s,
+                       sl_err *err) BASE_MUST_USE;
 /* How many of its operators a step of n_tok tokens runs together with others. */
 int dev_prog_fused(const dev_prog *p, int n_tok);
 

@@ -19,6 +19,7 @@
     OP(moe, dev_moe)                                                                               \
     OP(add, dev_add)                                                                               \
     OP(rows, dev_rows)                                                                             \
+    OP(move, dev_move)                                                                             \
     OP(tap, dev_tap)
 
 #endif

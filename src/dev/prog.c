@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs: the operators of a pass, checked when they are opened, and run in their order. */
+/* Programs: the operators of a pass, checked when they are opened, and run in their order, on one
+ * device or on several. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,8 @@
 #include "dev/dev_internal.h"
 
 struct dev_prog {
-    dev *d;
+    dev *d[DEV_PROG_DEVS]; /* of all operators */
+    int n_dev;
     dev_kv *kv; /* that operators are bound to */
     int n_op;
     struct dev_op *op;
@@ -38,8 +40,9 @@ static int has_op(const struct dev_class *c, enum dev_op_kind kind)
     return 0;
 }
 
-static sl_status check_op(const dev *d, const struct dev_op *op, sl_err *err)
+static sl_status check_op(const struct dev_op *op, sl_err *err)
 {
+    const dev *d = op->d;
     const struct dev_class *c = d->cls;
     char where[32] = "outside of the layers";
     if (op->layer >= 0) snprintf(where, sizeof where, "layer %d", op->layer);
@@ -53,35 +56,59 @@ static sl_status check_op(const dev *d, const struct dev_op *op, sl_err *err)
     return SL_OK;
 }
 
+static void add_dev(dev_prog *p, dev *d)
+{
+    for (int i = 0; i < p->n_dev; i++)
+        if (p->d[i] == d) return;
+    ASSERT(p->n_dev < DEV_PROG_DEVS);
+    p->d[p->n_dev++] = d;
+}
+
+/* Where the operators of one device that begin at op[at] end. */
+static int stretch_end(const dev_prog *p, int at)
+{
+    int end = at + 1;
+    while (end < p->n_op && p->op[end].d == p->op[at].d)
+        end++;
+    return end;
+}
+
 static sl_status fuse(dev_prog *p, sl_err *err)
 {
-    if (!p->d->cls->fuse) return SL_OK;
-    for (int i = 0; i < p->n_op;) {
-        SL_TRY(p->d->cls->fuse(p->d, p->op, p->n_op, i, &p->fused[i], err));
+    for (int i = 0, end = 0; i < p->n_op;) {
+        dev *d = p->op[i].d;
+        if (i >= end) end = stretch_end(p, i);
+        if (d->cls->fuse) SL_TRY(d->cls->fuse(d, p->op, end, i, &p->fused[i], err));
         i += p->fused[i] ? p->fused[i]->n_op : 1;
     }
     return SL_OK;
+}
+
+/* The list, in which every operator has its device. */
+static sl_status take(dev_prog *g, dev *d, const struct dev_op *op, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)g->n_op, sizeof *g->op, &p, err));
+    g->op = p;
+    memcpy(g->op, op, sizeof *op * (size_t)g->n_op);
+    for (int i = 0; i < g->n_op; i++) {
+        if (!g->op[i].d) g->op[i].d = d;
+        add_dev(g, g->op[i].d);
+        SL_TRY(check_op(&g->op[i], err));
+    }
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)g->n_op, sizeof(struct dev_fused *), &p, err));
+    g->fused = p;
+    return fuse(g, err);
 }
 
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out, sl_err *err)
 {
     void *p = NULL;
     *out = NULL;
-    for (int i = 0; i < n_op; i++)
-        SL_TRY(check_op(d, &op[i], err));
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(dev_prog), &p, err));
     dev_prog *g = p;
-    *g = (dev_prog){.d = d, .n_op = n_op};
-    sl_status st = mem_alloc_array(MEM_MISC, (size_t)n_op, sizeof *g->op, &p, err);
-    if (!st) {
-        g->op = p;
-        memcpy(g->op, op, sizeof *op * (size_t)n_op);
-        st = mem_alloc_array(MEM_MISC, (size_t)n_op, sizeof(struct dev_fused *), &p, err);
-    }
-    if (!st) {
-        g->fused = p;
-        st = fuse(g, err);
-    }
+    *g = (dev_prog){.n_op = n_op};
+    sl_status st = take(g, d, op, err);
     if (st)
         dev_prog_close(g);
     else
@@ -105,12 +132,12 @@ static void bind(dev_prog *p, dev_kv *kv)
     p->kv = kv;
 }
 
-static void run_op(dev *d, const struct dev_step *s, const struct dev_op *op)
+static void run_op(const struct dev_step *s, const struct dev_op *op)
 {
     switch (op->kind) {
 #define X(name, params)                                                                            \
     case DEV_OP_##name:                                                                            \
-        dev_##name(d, s, &op->u.name);                                                             \
+        dev_##name(op->d, s, &op->u.name);                                                         \
         break;
         DEV_OP_LIST(X)
 #undef X
@@ -119,20 +146,34 @@ static void run_op(dev *d, const struct dev_step *s, const struct dev_op *op)
     }
 }
 
-void dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s)
+/* The step begins everywhere; its blocks are copied where the cache is. */
+static void begin(const dev_prog *p, dev_kv *kv, const struct dev_step *s)
 {
-    dev *d = p->d;
+    for (int i = 0; i < p->n_dev; i++) {
+        bool is_here = kv && kv->d == p->d[i];
+        struct dev_step t = *s;
+        if (!is_here) t.n_copy = 0;
+        dev_step_begin(p->d[i], is_here ? kv : NULL, is_here ? s : &t);
+    }
+}
+
+sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
+{
     if (kv != p->kv) bind(p, kv);
-    dev_step_begin(d, kv, s);
+    begin(p, kv, s);
     for (int i = 0; i < p->n_op;) {
+        const struct dev_op *op = &p->op[i];
         struct dev_fused *f = p->fused[i];
+        if (i && op->d != op[-1].d) SL_TRY(dev_sync(op[-1].d, err));
         if (f && s->n_tok <= f->n_tok_max) {
-            d->cls->run_fused(d, kv, s, f);
+            op->d->cls->run_fused(op->d, kv, s, f);
             i += f->n_op;
         } else {
-            run_op(d, s, &p->op[i++]);
+            run_op(s, op);
+            i++;
         }
     }
+    return SL_OK;
 }
 
 int dev_prog_fused(const dev_prog *p, int n_tok)

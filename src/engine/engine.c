@@ -77,7 +77,7 @@ static int blocks_of(int64_t n_tok)
 /* Tokens of KV cache that fit into bytes. */
 static int64_t fits(const sl_engine *e, int64_t bytes)
 {
-    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, kv_type(e), 1, ENGINE_BLK_TOK);
+    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, NULL, kv_type(e), 1, ENGINE_BLK_TOK);
     int64_t blk_bytes = dev_kv_bytes(e->d, &one);
     return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
 }
@@ -87,7 +87,7 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
     struct dev_kv_shape kv = model_kv_shape(
-        &e->m->cfg, kv_type(e), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
+        &e->m->cfg, NULL, kv_type(e), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
     int64_t left = BASE_MIN(room - dev_kv_bytes(e->d, &kv), BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
@@ -249,7 +249,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                 (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
     int n_blk = blocks_of(kv_tokens);
-    e->kv_shape = model_kv_shape(&e->m->cfg, kv_type(e), n_blk, ENGINE_BLK_TOK);
+    e->kv_shape = model_kv_shape(&e->m->cfg, NULL, kv_type(e), n_blk, ENGINE_BLK_TOK);
     SL_TRY(dev_kv_open(e->d, &e->kv_shape, &e->kv, err));
     SL_TRY(open_tables(e, n_blk, err));
     SL_TRY(engine_threads_init(e, err));

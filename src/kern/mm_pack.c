@@ -295,7 +295,8 @@ static void pack_f8_block(const struct weight *w, const uint8_t *const rows[16],
         int nan = 0;
         if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
             int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
-            memcpy(&s, w->scale + (row0 + r) / w->block_rows * ld + k0 / w->block_cols, 4);
+            int64_t at = w->block_row0 + row0 + r;
+            memcpy(&s, w->scale + at / w->block_rows * ld + k0 / w->block_cols, 4);
         }
         for (int k = 0; k < n; k++) {
             uint8_t c = rows[r][k0 + k];

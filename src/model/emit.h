@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the emitters share: they list a model's operators once, when it opens; a step runs the list.
- * The output of a sub-layer is left in m->r and added by the next norm. */
+ * The output of a sub-layer is left in r and added by the next norm. Attention's side has the
+ * residual stream; what is computed elsewhere has its input moved there, and its output back. */
 #ifndef MODEL_EMIT_H
 #define MODEL_EMIT_H
 
@@ -13,27 +14,46 @@ struct emit {
     int n, n_max;
     int layer; /* of the operators that come next; -1 = of none */
     struct dev_tap tap;
+    const struct side *side; /* whose operators come next */
+    /* sides, by bits, which the feed-forward block's input has come to, and where it is prepared */
+    unsigned moved, prepared;
 };
+void model_emit_begin(struct emit *e, struct model *m);
 
 struct dev_op *model_op(struct emit *e, enum dev_op_kind kind);
 #define EMIT(e, name, ...)                                                                         \
     ((void)(model_op(e, DEV_OP_##name)->u.name = (struct dev_##name){__VA_ARGS__}))
+
+/* Rows on a side. */
+struct at {
+    const struct side *side;
+    void *p;
+};
+/* Rows of n values from one side to another; wanted: those of them that are, packed. Nothing where
+ * it is the same side. */
+void model_move_emit(struct emit *e, struct at from, struct at to, int n, bool wanted);
+/* The weights w of a part, if that is on the side whose operators come next; else NULL. */
+const dev_mat *model_if_here(const struct emit *e, enum model_part part, const dev_mat *w);
 
 /* Show x [T, n] where there is a tap. */
 void model_tap_emit(struct emit *e, enum model_tap_in in, const float *x, int n, int64_t ldx);
 /* Where a norm leaves rows that a tap is shown; NULL = there is none. */
 float *model_tap_row(const struct emit *e);
 
-/* Mixers: from the input a_attn to m->y, and how wide that is. */
+/* Mixers: from the input a_attn to y. */
 void model_gqa_emit(struct emit *e, const struct layer *l);
 void model_mla_emit(struct emit *e, const struct layer *l);
-/* Feed-forward blocks: from a_ffn to m->r. */
+/* Does any of the layer's feed-forward block lie elsewhere than attention? */
+bool model_ffn_apart(const struct model *m, const struct layer *l);
+/* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */
 void model_dense_emit(struct emit *e, const struct layer *l);
 void model_moe_emit(struct emit *e, const struct layer *l);
 /* Rotation of n_head heads. */
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h);
 
-/* Layer number il (MTP layers follow the others); first: nothing is left in m->r. */
+/* The tokens' rows of the table w, in x. */
+void model_embed_emit(struct emit *e, const dev_mat *w);
+/* Layer number il (MTP layers follow the others); first: nothing is left in r. */
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first);
 /* Final norm (+ pending r), hidden states, and logits of the rows that are wanted. */
 void model_head_emit(struct emit *e, const float *norm, const dev_mat *head);

@@ -2,38 +2,123 @@
 /* Feed-forward blocks: dense, and routed experts with shared ones beside them. */
 #include "model/emit.h"
 
+static const struct side *home_of(const struct emit *e)
+{
+    return model_side(e->m, MODEL_ATTN);
+}
+
+static unsigned bit_of(const struct emit *e, const struct side *s)
+{
+    return 1u << (s - e->m->side);
+}
+
+bool model_ffn_apart(const struct model *m, const struct layer *l)
+{
+    const struct side *home = model_side(m, MODEL_ATTN);
+    if (!l->is_moe) return model_side(m, MODEL_DENSE) != home;
+    return model_side(m, MODEL_ROUTER) != home || model_side(m, MODEL_EXPERTS) != home ||
+           (l->gate_up && model_side(m, MODEL_SHARED) != home);
+}
+
+/* The block's input comes to that side. */
+static void bring(struct emit *e, const struct side *to)
+{
+    const struct side *home = home_of(e);
+    if (e->moved & bit_of(e, to)) return;
+    model_move_emit(e, (struct at){home, home->rows}, (struct at){to, to->rows}, e->m->cfg.d_model,
+                    false);
+    e->moved |= bit_of(e, to);
+}
+
+/* Operators of that part come next; the block's input is prepared there. */
+static const struct side *enter(struct emit *e, enum model_part part)
+{
+    const struct side *s = model_side(e->m, part);
+    bring(e, s);
+    e->side = s;
+    if (s == home_of(e) || e->prepared & bit_of(e, s)) return s;
+    EMIT(e, prep, .x = s->rows, .n = e->m->cfg.d_model, .act = s->a_ffn);
+    e->prepared |= bit_of(e, s);
+    return s;
+}
+
+/* What the side has in r is the block's output. */
+static void leave(struct emit *e, const struct side *s)
+{
+    const struct side *home = home_of(e);
+    model_move_emit(e, (struct at){s, s->r}, (struct at){home, home->r}, e->m->cfg.d_model, false);
+    e->side = home;
+}
+
 static void gated(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)
 {
-    const struct model *m = e->m;
+    const struct side *s = e->side;
     int n_ff = dev_mat_cols(l->down);
-    EMIT(e, ffn, .act = m->a_ffn, .gate_up = l->gate_up, .down = l->down, .h_act = m->a_h,
-         .h = m->h, .y = y, .keep_h = e->tap.fn != NULL);
-    model_tap_emit(e, in, m->h, n_ff, n_ff);
+    EMIT(e, ffn, .act = s->a_ffn, .gate_up = l->gate_up, .down = l->down, .h_act = s->a_h,
+         .h = s->h, .y = y, .keep_h = e->tap.fn != NULL);
+    model_tap_emit(e, in, s->h, n_ff, n_ff);
 }
 
 void model_dense_emit(struct emit *e, const struct layer *l)
 {
-    gated(e, l, e->m->r, MODEL_TAP_DOWN);
+    const struct side *s = enter(e, MODEL_DENSE);
+    gated(e, l, s->r, MODEL_TAP_DOWN);
+    leave(e, s);
+}
+
+/* Which experts take each token. */
+static const struct side *route(struct emit *e, const struct layer *l)
+{
+    const struct model *m = e->m;
+    const struct arch_cfg *c = &m->cfg;
+    const struct side *s = enter(e, MODEL_ROUTER);
+    EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .bias = {l->router_add},
+         .y = {s->logit_r});
+    EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
+         .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
+         .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
+         .scale = c->route_scale, .id = s->id_r, .weight = s->weight_r,
+         .count = m->n_routed + (size_t)e->layer * (size_t)c->n_expert);
+    return s;
+}
+
+/* The experts of each token, which a router on another side chose. Shared ones are added last, on
+ * this side or afterwards. */
+static void experts(struct emit *e, const struct layer *l, const struct side *router)
+{
+    const struct model *m = e->m;
+    const struct arch_cfg *c = &m->cfg;
+    const struct side *s = model_side(m, MODEL_EXPERTS);
+    struct dev_tap tap = e->tap;
+    int K = c->n_expert_used;
+    bool add = l->gate_up && model_side(m, MODEL_SHARED) == s;
+    tap.what = MODEL_TAP_DOWN_EXPS;
+    tap.layer = e->layer;
+    bring(e, s);
+    model_move_emit(e, (struct at){router, router->id_r}, (struct at){s, s->id_r}, K, false);
+    model_move_emit(e, (struct at){router, router->weight_r}, (struct at){s, s->weight_r}, K,
+                    false);
+    enter(e, MODEL_EXPERTS);
+    EMIT(e, moe, .act = s->a_ffn, .k = K, .n_expert = c->n_expert, .id = s->id_r,
+         .weight = s->weight_r, .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps,
+         .down = l->down_exps, .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
+         .gate_up_bias = l->gate_up_bias, .down_bias = l->down_bias, .add = add ? s->shared : NULL,
+         .y = s->r, .tap = tap);
+    leave(e, s);
 }
 
 void model_moe_emit(struct emit *e, const struct layer *l)
 {
-    struct model *m = e->m;
-    const struct arch_cfg *c = &m->cfg;
-    struct dev_tap tap = e->tap;
-    tap.what = MODEL_TAP_DOWN_EXPS;
-    tap.layer = e->layer;
-    EMIT(e, matmul, .act = m->a_ffn, .n_mat = 1, .w = {l->router}, .bias = {l->router_add},
-         .y = {m->logit_r});
-    EMIT(e, route, .logit = m->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
-         .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
-         .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
-         .scale = c->route_scale, .id = m->id_r, .weight = m->weight_r,
-         .count = m->n_routed + (size_t)e->layer * (size_t)c->n_expert);
-    if (l->gate_up) gated(e, l, m->shared, MODEL_TAP_DOWN_SHEXP);
-    EMIT(e, moe, .act = m->a_ffn, .k = c->n_expert_used, .n_expert = c->n_expert, .id = m->id_r,
-         .weight = m->weight_r, .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps,
-         .down = l->down_exps, .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
-         .gate_up_bias = l->gate_up_bias, .down_bias = l->down_bias,
-         .add = l->gate_up ? m->shared : NULL, .y = m->r, .tap = tap);
+    const struct side *home = home_of(e), *shared = model_side(e->m, MODEL_SHARED);
+    const struct side *router = route(e, l);
+    if (l->gate_up) {
+        enter(e, MODEL_SHARED);
+        gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
+    }
+    experts(e, l, router);
+    if (!l->gate_up || shared == model_side(e->m, MODEL_EXPERTS)) return;
+    int D = e->m->cfg.d_model;
+    model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared}, D,
+                    false);
+    EMIT(e, add, .x = home->r, .y = home->shared, .n = D);
 }

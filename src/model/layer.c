@@ -8,12 +8,53 @@ typedef void emit_fn(struct emit *e, const struct layer *l);
 static emit_fn *const mixer[] = {[ARCH_GQA] = model_gqa_emit, [ARCH_MLA] = model_mla_emit};
 static emit_fn *const ffn[] = {[ARCH_DENSE] = model_dense_emit, [ARCH_MOE] = model_moe_emit};
 
+void model_emit_begin(struct emit *e, struct model *m)
+{
+    e->m = m;
+    e->n = 0;
+    e->layer = -1;
+    e->side = model_side(m, MODEL_ATTN);
+}
+
 struct dev_op *model_op(struct emit *e, enum dev_op_kind kind)
 {
     ASSERT(e->n < e->n_max);
     struct dev_op *op = &e->op[e->n++];
-    *op = (struct dev_op){.kind = kind, .layer = e->layer};
+    *op = (struct dev_op){.kind = kind, .layer = e->layer, .d = e->side->d};
     return op;
+}
+
+void model_move_emit(struct emit *e, struct at from, struct at to, int n, bool wanted)
+{
+    const struct side *before = e->side;
+    int n_row = wanted ? DEV_ROWS_WANTED : 0;
+    if (from.side == to.side) return;
+    bool direct = dev_is_host(from.side->d) || dev_is_host(to.side->d);
+    if (!direct) {
+        e->side = from.side;
+        EMIT(e, move, .at = from.p, .host = e->m->stage, .out = true, .n = n, .n_row = n_row,
+             .gather = wanted);
+        from.p = e->m->stage;
+    }
+    bool out = direct && dev_is_host(to.side->d);
+    e->side = out ? from.side : to.side;
+    EMIT(e, move, .at = out ? from.p : to.p, .host = out ? to.p : from.p, .out = out, .n = n,
+         .n_row = n_row, .gather = wanted && direct);
+    e->side = before;
+}
+
+const dev_mat *model_if_here(const struct emit *e, enum model_part part, const dev_mat *w)
+{
+    return model_side(e->m, part) == e->side ? w : NULL;
+}
+
+void model_embed_emit(struct emit *e, const dev_mat *w)
+{
+    const struct side *home = model_side(e->m, MODEL_ATTN), *s = model_side(e->m, MODEL_EMBED);
+    e->side = s;
+    EMIT(e, embed, .w = w, .y = s->x, .scale = 1.0f);
+    e->side = home;
+    model_move_emit(e, (struct at){s, s->x}, (struct at){home, home->x}, e->m->cfg.d_model, false);
 }
 
 void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t ldx_h)
@@ -26,34 +67,45 @@ void model_rope_emit(struct emit *e, float *x, int n_head, int64_t ldx, int64_t 
 
 void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
 {
-    const struct model *m = e->m;
-    const struct arch_cfg *c = &m->cfg;
+    const struct arch_cfg *c = &e->m->cfg;
+    const struct side *s = e->side;
     int D = c->d_model, n_o = dev_mat_cols(l->o);
     float *row = model_tap_row(e);
     e->layer = il;
-    EMIT(e, norm, .x = m->x, .r = first ? NULL : m->r, .w = l->attn_norm, .eps = c->norm_eps,
-         .n = D, .y = row, .act = m->a_attn);
+    EMIT(e, norm, .x = s->x, .r = first ? NULL : s->r, .w = l->attn_norm, .eps = c->norm_eps,
+         .n = D, .y = row, .act = s->a_attn);
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
-    model_tap_emit(e, MODEL_TAP_O, m->y, n_o, n_o);
-    EMIT(e, prep, .x = m->y, .n = n_o, .act = m->a_o);
-    EMIT(e, matmul, .act = m->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias}, .y = {m->r});
-    EMIT(e, norm, .x = m->x, .r = m->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
-         .act = m->a_ffn);
+    model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
+    EMIT(e, prep, .x = s->y, .n = n_o, .act = s->a_o);
+    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias}, .y = {s->r});
+    if (model_ffn_apart(e->m, l)) row = s->rows;
+    EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
+         .act = s->a_ffn);
     model_tap_emit(e, MODEL_TAP_FFN, row, D, D);
+    e->moved = e->prepared = 0;
     ffn[c->layer[il].ffn](e, l);
+    e->side = s;
     e->layer = -1;
 }
 
 void model_head_emit(struct emit *e, const float *norm, const dev_mat *head)
 {
     const struct model *m = e->m;
+    const struct side *s = e->side, *h = model_side(m, MODEL_HEAD);
     int D = m->cfg.d_model;
-    EMIT(e, norm, .x = m->x, .r = m->r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = m->hidden);
+    EMIT(e, norm, .x = s->x, .r = s->r, .w = norm, .eps = m->cfg.norm_eps, .n = D, .y = s->hidden);
     e->layer = e->tap.fn ? m->cfg.n_layer : -1;
-    model_tap_emit(e, MODEL_TAP_HEAD, m->hidden, D, D);
+    model_tap_emit(e, MODEL_TAP_HEAD, s->hidden, D, D);
     e->layer = -1;
-    EMIT(e, rows, .x = m->hidden, .n = D, .act = m->a_head);
-    EMIT(e, matmul, .act = m->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
-         .y = {m->logits});
+    if (h == s) {
+        EMIT(e, rows, .x = s->hidden, .n = D, .act = s->a_head);
+    } else {
+        model_move_emit(e, (struct at){s, s->hidden}, (struct at){h, h->hidden}, D, true);
+        e->side = h;
+        EMIT(e, prep, .x = h->hidden, .n = D, .n_row = DEV_ROWS_WANTED, .act = h->a_head);
+    }
+    EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
+         .y = {h->logits});
+    e->side = s;
 }

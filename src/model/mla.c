@@ -32,35 +32,38 @@ int model_mla_expand_from(const struct arch_cfg *c)
 
 static void queries(struct emit *e, const struct layer *l)
 {
-    const struct model *m = e->m;
-    const struct arch_cfg *c = &m->cfg;
+    const struct side *s = e->side;
+    const struct arch_cfg *c = &e->m->cfg;
     float *row = model_tap_row(e);
     if (!c->q_lora) {
-        EMIT(e, matmul, .act = m->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {m->q, m->k});
+        EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q, l->kv_a}, .y = {s->q, s->k});
         return;
     }
-    EMIT(e, matmul, .act = m->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {m->qa, m->k});
-    EMIT(e, norm, .x = m->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = m->a_q_a,
+    EMIT(e, matmul, .act = s->a_attn, .n_mat = 2, .w = {l->q_a, l->kv_a}, .y = {s->qa, s->k});
+    EMIT(e, norm, .x = s->qa, .w = l->q_a_norm, .eps = LATENT_EPS, .n = c->q_lora, .act = s->a_q_a,
          .y = row);
     model_tap_emit(e, MODEL_TAP_Q_B, row, c->q_lora, c->q_lora);
-    EMIT(e, matmul, .act = m->a_q_a, .n_mat = 1, .w = {l->q_b}, .y = {m->q});
+    EMIT(e, matmul, .act = s->a_q_a, .n_mat = 1, .w = {l->q_b}, .y = {s->q});
 }
 
 void model_mla_emit(struct emit *e, const struct layer *l)
 {
-    const struct model *m = e->m;
-    const struct arch_cfg *c = &m->cfg;
+    const struct side *s = e->side;
+    const struct arch_cfg *c = &e->m->cfg;
+    int H = e->m->dims.n_head;
     int64_t row = c->kv_lora + c->d_rope;
+    enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
     queries(e, l);
-    EMIT(e, norm, .x = m->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .ldx = row,
-         .ldy = row, .y = m->k);
-    model_tap_emit(e, MODEL_TAP_KV_B, m->k, c->kv_lora, row);
-    model_rope_emit(e, m->k + c->kv_lora, 1, row, row);
-    model_rope_emit(e, m->q + c->d_nope, c->n_head, (int64_t)c->n_head * c->d_head, c->d_head);
+    EMIT(e, norm, .x = s->k, .w = l->kv_a_norm, .eps = LATENT_EPS, .n = c->kv_lora, .ldx = row,
+         .ldy = row, .y = s->k);
+    model_tap_emit(e, MODEL_TAP_KV_B, s->k, c->kv_lora, row);
+    model_rope_emit(e, s->k + c->kv_lora, 1, row, row);
+    model_rope_emit(e, s->q + c->d_nope, H, (int64_t)H * c->d_head, c->d_head);
     struct model_kv_place at = model_kv_place(c, e->layer);
-    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = m->k, .ldk = row);
-    EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = c->n_head, .r = c->kv_lora,
+    EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row);
+    EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
-         .w_kb = l->k_b, .w_vb = l->v_b, .q = m->q, .y = m->y,
-         .next = {l->o, l->is_moe ? l->router : NULL, l->gate_up, l->down});
+         .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = s->y,
+         .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
+                  model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
 }

@@ -32,8 +32,35 @@ struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank);
  * ranks follow each other and are all of it, or, of what every rank needs, each is all of it. */
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows);
+/* Of the n_bytes of the tensor or packed matrix of that name those of the rows that d holds. */
+int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, const char *name,
+                          int64_t n_bytes);
 
 typedef struct model model;
+
+/* Parts of a model that may lie on devices of their own: what they are called to users, too. */
+#define MODEL_PART_LIST(X)                                                                         \
+    X(EMBED, "embed")   /* the look-up */                                                          \
+    X(ATTN, "attn")     /* mixers, norms, the residual stream, the cache */                        \
+    X(DENSE, "dense")   /* feed-forward blocks without experts */                                  \
+    X(SHARED, "shared") /* experts that take every token */                                        \
+    X(ROUTER, "router")                                                                            \
+    X(EXPERTS, "experts") /* those that are chosen */                                              \
+    X(HEAD, "head")
+enum model_part {
+#define X(name, text) MODEL_##name,
+    MODEL_PART_LIST(X)
+#undef X
+        MODEL_N_PART
+};
+const char *model_part_name(enum model_part p);
+#define MODEL_DEV_MAX DEV_PROG_DEVS
+/* Which devices a model is on, and on which of them each part lies. */
+struct model_place {
+    dev *d[MODEL_DEV_MAX];
+    int n_dev;
+    uint8_t on[MODEL_N_PART]; /* an index into d */
+};
 
 struct model_opts {
     int n_tok_max; /* tokens of the largest step */
@@ -43,6 +70,9 @@ struct model_opts {
     int n_logit_max; /* rows of logits of the largest step */
     enum dev_kv_type kv;
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
+    const struct model_place *place; /* NULL = all on one device */
+    int rank,
+        n_rank; /* which of how many processes that hold a part each; n_rank 0 = the only one */
     int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
     const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all. The
                                    stacks of a packed file stay as they are; of an expert that has
@@ -54,9 +84,10 @@ struct model_opts {
     void *user;
 };
 
-/* Check every tensor, pack the weights on dev, reserve activations. Errors: FORMAT (tensor missing
- * or misshapen, by name), UNSUPPORTED, NOMEM, CANCELLED. The model keeps no pointer to io
- * afterwards. */
+/* Check every tensor, pack the weights on d (of opts->place: the device of attention) and the other
+ * devices, reserve activations. Errors: FORMAT (tensor missing
+ * or misshapen, by name), REQUEST (an option), UNSUPPORTED, NOMEM, CANCELLED. The model keeps no
+ * pointer to io afterwards. */
 sl_status model_open(const io_model *m, dev *d, const struct model_opts *opts, model **out,
                      sl_err *err) BASE_MUST_USE;
 void model_close(model *m);
@@ -69,15 +100,17 @@ sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);
-/* Groups: DEV_KV_PAGED (it may have no layer) and, where layers have a window, DEV_KV_WINDOW; n_blk
- * in each. */
-struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, enum dev_kv_type type, int n_blk,
-                                   int blk_tok);
+/* The cache of what dims holds (NULL: of all heads). Groups: DEV_KV_PAGED (it may have no layer)
+ * and, where layers have a window, DEV_KV_WINDOW; n_blk in each. */
+struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, const struct model_dims *dims,
+                                   enum dev_kv_type type, int n_blk, int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */
 int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* Of them those on d. */
+int64_t model_weight_bytes_on(const model *m, const dev *d);
 /* The model's programs, which are what a step runs: into s as text, one line per operator, layers
  * that are alike told once; or, where w is not NULL, into w as an array with an object per
  * operator. Nothing is packed or computed. Errors: as model_open. */

@@ -36,14 +36,36 @@ struct mtp {
 
 #define MODEL_MTP_MAX 16
 
+/* What a device has of a model's step: what the parts that lie there need (buffers.c). */
+struct side {
+    dev *d;
+    int64_t weight_bytes;
+    /* prepared inputs, one per kind of input */
+    dev_act *a_attn, *a_q_a, *a_o, *a_ffn, *a_h, *a_head, *a_eh;
+    /* step buffers, device f32, n_tok_max rows */
+    float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
+    float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
+    float *qa, *h;        /* [T, q_lora], [T, F] */
+    float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
+    float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */
+    float *hidden; /* [T, D] */
+    float *logits; /* [n_logit_max, V] */
+    float *eh_in;  /* [T, 2D] */
+    int32_t *id_r; /* [T, K] */
+};
+
 struct model {
     /* fixed after open */
-    struct arch_cfg cfg;
+    struct arch_cfg cfg;    /* of the file */
+    struct model_dims dims; /* of this process */
     struct model_opts opts;
     enum io_kind kind;
+    const io_model *io;     /* while opening */
     struct dev_slots slots; /* n 0 = expert e in slot e */
     const char *unused;     /* NULL = no tensor is */
-    dev *d;
+    dev *d;                 /* of attention and the cache */
+    struct model_place place;
+    struct side side[MODEL_DEV_MAX];
     struct arena arena;
     struct layer *layer; /* [L] */
     struct mtp *mtp;     /* [n_mtp kept] */
@@ -53,19 +75,11 @@ struct model {
     float *rope_freq; /* host [n_rot/2] */
     int64_t weight_bytes, bytes_per_token;
     int expand_from; /* MLA: prompt positions from here on use materialised keys */
-    /* prepared inputs, one per kind of input */
-    dev_act *a_attn, *a_q_a, *a_o, *a_ffn, *a_h, *a_head, *a_eh;
-    /* step buffers, device f32, n_tok_max rows */
-    float *x, *r; /* [T, D] residual stream; output of the sub-layer that is not added yet */
-    float *q, *k, *v, *y; /* [T, H*d], [T, C*d] or [T, r+rope], [T, C*d], [T, H*d_v] */
-    float *qa, *h;        /* [T, q_lora], [T, F] */
-    float *logit_r, *weight_r, *shared; /* [T, E], [T, K], [T, D] */
-    float *hidden;                      /* [T, D] */
-    float *logits;                      /* [n_logit_max, V] */
-    float *eh_in;                       /* [T, 2D] */
-    int32_t *id_r;                      /* [T, K] */
-    dev_prog *prog[1 + MODEL_MTP_MAX];  /* of each pass */
-    uint64_t *n_routed; /* [L + MTP, E] on the device: tokens that each expert was chosen for */
+    float
+        *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's */
+    dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
+    uint64_t
+        *n_routed; /* [L + MTP, E] on the router's device: tokens that an expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
@@ -86,6 +100,20 @@ struct model {
     struct io_reading reading; /* of the source */
 };
 
+/* The side on which a part lies. */
+static inline struct side *model_side(const struct model *m, enum model_part p)
+{
+    return (struct side *)&m->side[m->place.on[p]];
+}
+/* place.c: m->place and its sides, from the options or all on d. */
+void model_place_open(struct model *m, dev *d);
+/* The part to which matrices and vectors of a role belong. */
+enum model_part model_part_of(enum arch_role role);
+/* model.c: shapes of a device's workspace, but for the counts of a step; d NULL: of a process that
+ * has all of the model. */
+struct dev_plan model_plan(const struct arch_cfg *c, const struct model_dims *d, int n_ctx);
+/* buffers.c: what steps use, reserved once. */
+sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* shape.c: where layer il (MTP layers follow the others) has its keys and values. */
@@ -93,11 +121,10 @@ struct model_kv_place {
     int group, layer;
 };
 struct model_kv_place model_kv_place(const struct arch_cfg *c, int il);
-/* load.c */
-sl_status model_load_layer(struct model *m, const io_model *io, int il, struct layer *l,
-                           sl_err *err) BASE_MUST_USE;
-sl_status model_load_globals(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
-sl_status model_load_mtp(struct model *m, const io_model *io, int i, sl_err *err) BASE_MUST_USE;
+/* load.c; m->io is set */
+sl_status model_load_layer(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+sl_status model_load_globals(struct model *m, sl_err *err) BASE_MUST_USE;
+sl_status model_load_mtp(struct model *m, int i, sl_err *err) BASE_MUST_USE;
 /* rope.c: frequencies of every kind, host memory in the arena. */
 sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BASE_MUST_USE;
 /* model.c: open all but the programs; *out is NULL after an error. */

@@ -14,15 +14,16 @@ void model_mtp_emit(struct emit *e, int i)
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
     const struct mtp *t = &m->mtp[i];
+    const struct side *s = e->side;
     int D = c->d_model;
-    EMIT(e, embed, .w = t->embed, .y = m->x, .scale = 1.0f);
-    EMIT(e, norm, .x = m->x, .w = t->enorm, .eps = c->norm_eps, .n = D, .y = m->eh_in,
+    model_embed_emit(e, t->embed);
+    EMIT(e, norm, .x = s->x, .w = t->enorm, .eps = c->norm_eps, .n = D, .y = s->eh_in,
          .ldy = 2 * D);
     /* of the pass before; only read, and written again at the end */
-    EMIT(e, norm, .x = m->hidden, .w = t->hnorm, .eps = c->norm_eps, .n = D, .gather = true,
-         .y = m->eh_in + D, .ldy = 2 * D);
-    EMIT(e, prep, .x = m->eh_in, .n = 2 * D, .act = m->a_eh);
-    EMIT(e, matmul, .act = m->a_eh, .n_mat = 1, .w = {t->eh}, .y = {m->x});
+    EMIT(e, norm, .x = s->hidden, .w = t->hnorm, .eps = c->norm_eps, .n = D, .gather = true,
+         .y = s->eh_in + D, .ldy = 2 * D);
+    EMIT(e, prep, .x = s->eh_in, .n = 2 * D, .act = s->a_eh);
+    EMIT(e, matmul, .act = s->a_eh, .n_mat = 1, .w = {t->eh}, .y = {s->x});
     model_layer_emit(e, &t->layer, c->n_layer + i, true);
     model_head_emit(e, t->head_norm, t->head);
 }

@@ -7,7 +7,7 @@
 static void main_emit(struct emit *e)
 {
     const struct model *m = e->m;
-    EMIT(e, embed, .w = m->embed, .y = m->x, .scale = 1.0f);
+    model_embed_emit(e, m->embed);
     for (int i = 0; i < m->cfg.n_layer; i++)
         model_layer_emit(e, &m->layer[i], i, i == 0);
     model_head_emit(e, m->norm, m->head);
@@ -33,7 +33,8 @@ sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out, 
     sl_status st = SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
     for (int i = 0; i <= m->n_mtp && !st; i++) {
-        struct emit e = {.m = m, .op = p, .n_max = n_max, .layer = -1, .tap = tap};
+        struct emit e = {.op = p, .n_max = n_max, .tap = tap};
+        model_emit_begin(&e, m);
         model_pass_emit(&e, i);
         st = dev_prog_open(m->d, e.op, e.n, &out[i], err);
     }

@@ -31,8 +31,8 @@ static int group_of(const struct arch_layer *l)
     return l->n_window ? DEV_KV_WINDOW : DEV_KV_PAGED;
 }
 
-struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
-                                   int blk_tok)
+struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
+                                   enum dev_kv_type type, int n_blk, int blk_tok)
 {
     struct dev_kv_shape s = {.type = type, .blk_tok = blk_tok, .n_group = 1};
     for (int i = 0; i < DEV_KV_GROUPS; i++) {
@@ -41,7 +41,7 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, enum dev_kv_type ty
         if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;
         } else {
-            g->n_head = c->n_head_kv;
+            g->n_head = d ? d->n_head_kv : c->n_head_kv;
             g->d_k = g->d_v = c->d_head;
         }
     }

@@ -16,27 +16,28 @@ struct name {
 /* What buffers and prepared inputs are called. */
 static const char *name_of(const struct model *m, const void *p)
 {
-    const struct name all[] = {{m->x, "x"},
-                               {m->r, "r"},
-                               {m->q, "q"},
-                               {m->k, "k"},
-                               {m->v, "v"},
-                               {m->y, "y"},
-                               {m->qa, "q_latent"},
-                               {m->h, "h"},
-                               {m->hidden, "hidden"},
-                               {m->logits, "logits"},
-                               {m->eh_in, "pair"},
-                               {m->logit_r, "scores"},
-                               {m->id_r, "experts"},
-                               {m->shared, "shared"},
-                               {m->a_attn, "in_attn"},
-                               {m->a_q_a, "in_q_b"},
-                               {m->a_o, "in_o"},
-                               {m->a_ffn, "in_ffn"},
-                               {m->a_h, "in_down"},
-                               {m->a_head, "in_head"},
-                               {m->a_eh, "in_eh"}};
+    const struct side *d = model_side(m, MODEL_ATTN); /* the model is on one device */
+    const struct name all[] = {{d->x, "x"},
+                               {d->r, "r"},
+                               {d->q, "q"},
+                               {d->k, "k"},
+                               {d->v, "v"},
+                               {d->y, "y"},
+                               {d->qa, "q_latent"},
+                               {d->h, "h"},
+                               {d->hidden, "hidden"},
+                               {d->logits, "logits"},
+                               {d->eh_in, "pair"},
+                               {d->logit_r, "scores"},
+                               {d->id_r, "experts"},
+                               {d->shared, "shared"},
+                               {d->a_attn, "in_attn"},
+                               {d->a_q_a, "in_q_b"},
+                               {d->a_o, "in_o"},
+                               {d->a_ffn, "in_ffn"},
+                               {d->a_h, "in_down"},
+                               {d->a_head, "in_head"},
+                               {d->a_eh, "in_eh"}};
     const struct name *best = NULL;
     for (int i = 0; i < BASE_COUNT_OF(all); i++)
         if (all[i].at && (uintptr_t)all[i].at <= (uintptr_t)p &&
@@ -185,7 +186,7 @@ static void put_what(struct str *s, const struct model *m, const struct dev_op *
         str_printf(s, "%s = %s, the rows that are wanted", name_of(m, op->u.rows.act),
                    name_of(m, op->u.rows.x));
         break;
-    default: /* in no program of a model without a tap */
+    default: /* in no program of a model on one device without a tap */
         break;
     }
 }
@@ -297,7 +298,8 @@ static sl_status show(struct model *m, struct str *s, struct json_w *w, sl_err *
     SL_TRY_OUT(mem_alloc_array(MEM_SCRATCH, (size_t)n_layer, sizeof(bool), &done, err));
     if (w) text_jw_arr(w);
     for (int pass = 0; pass <= m->n_mtp; pass++) {
-        struct emit e = {.m = m, .op = p, .n_max = n_max, .layer = -1};
+        struct emit e = {.op = p, .n_max = n_max};
+        model_emit_begin(&e, m);
         model_pass_emit(&e, pass);
         if (w)
             put_json(w, m, &e, pass);

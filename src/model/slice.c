@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows of which matrix a rank holds: the one table for loading a part of a model. So far
- * every process is the only rank and loads all, and tests alone read it. Every matrix that is
- * divided is divided by its output rows, so each output stays one dot product over all columns, in
- * the same order whatever the number of ranks. Slices begin at multiples of 16 rows, as tiles do.
- */
+/* Which rows of which matrix a rank holds: the one table by which a model is loaded (weights.c).
+ * Every matrix that is divided is divided by its output rows, so each output stays one dot product
+ * over all columns, in the same order whatever the number of ranks. Slices begin at multiples of 16
+ * rows, as tiles do. */
 #include "model/model_internal.h"
 
 #define TILE 16
@@ -17,7 +16,8 @@ static const enum cut cut_of[N_ROLE] = {
     [ROLE_UP] = ROWS,       [ROLE_DOWN] = ROWS,       [ROLE_GATE_EXPS] = ROWS,
     [ROLE_UP_EXPS] = ROWS,  [ROLE_DOWN_EXPS] = ROWS,  [ROLE_GATE_SHEXP] = ROWS,
     [ROLE_UP_SHEXP] = ROWS, [ROLE_DOWN_SHEXP] = ROWS, [ROLE_MTP_EH] = ROWS,
-    [ROLE_MTP_HEAD] = ROWS,
+    [ROLE_MTP_HEAD] = ROWS, [ROLE_MTP_EMBED] = ROWS,  [ROLE_GATE_UP_EXPS] = ROWS,
+    [ROLE_SINKS] = HEADS,
 };
 
 /* Where rank's part of n begins, in whole units. */
@@ -44,11 +44,13 @@ static int64_t rows_cut(const struct arch_cfg *c, enum arch_role role)
         return c->d_ff;
     case ROLE_GATE_EXPS:
     case ROLE_UP_EXPS:
+    case ROLE_GATE_UP_EXPS: /* of each half */
         return c->d_ff_expert;
     case ROLE_GATE_SHEXP:
     case ROLE_UP_SHEXP:
         return (int64_t)c->d_ff_expert * c->n_shared;
     case ROLE_MTP_HEAD:
+    case ROLE_MTP_EMBED:
         return c->n_vocab;
     default:
         return c->d_model;
@@ -58,10 +60,11 @@ static int64_t rows_cut(const struct arch_cfg *c, enum arch_role role)
 /* Rows of one head. */
 static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
 {
-    return role == ROLE_KV_B  ? c->d_nope + c->d_v
-           : role == ROLE_K_B ? c->kv_lora
-           : role == ROLE_V_B ? c->d_v
-                              : c->d_head;
+    return role == ROLE_KV_B    ? c->d_nope + c->d_v
+           : role == ROLE_K_B   ? c->kv_lora
+           : role == ROLE_V_B   ? c->d_v
+           : role == ROLE_SINKS ? 1
+                                : c->d_head;
 }
 
 struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
@@ -95,4 +98,27 @@ struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_d
     default:
         return (struct model_slice){0, rows};
     }
+}
+
+/* The role by whose slice a tensor's rows are held; N_ROLE: whole. Packed files spell some names as
+ * GGUF does. */
+static enum arch_role role_of(const struct arch_cfg *c, const char *name)
+{
+    static const struct arch_naming gguf = {IO_GGUF, NULL};
+    struct arch_name n;
+    arch_name_parse(&c->naming, name, &n);
+    if (n.role < 0 && n.global < 0) arch_name_parse(&gguf, name, &n);
+    if (n.global == GLOBAL_EMBED) return ROLE_MTP_EMBED;
+    if (n.global == GLOBAL_HEAD) return ROLE_MTP_HEAD;
+    return n.role < 0 ? N_ROLE : (enum arch_role)n.role;
+}
+
+int64_t model_slice_bytes(const struct arch_cfg *c, const struct model_dims *d, const char *name,
+                          int64_t n_bytes)
+{
+    enum arch_role role = d->n_rank > 1 ? role_of(c, name) : N_ROLE;
+    struct model_dims all = model_dims_of(c, 0, 1);
+    if (role == N_ROLE) return n_bytes;
+    int64_t ours = model_slice_of(c, d, role, 1).n_row, of = model_slice_of(c, &all, role, 1).n_row;
+    return of > 0 ? (int64_t)((double)n_bytes * (double)ours / (double)of) : n_bytes;
 }

@@ -18,19 +18,17 @@ static void check_step(const struct model *m, const struct dev_step *s)
 
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
-    (void)err; /* an operator that fails is said by model_wait */
     check_step(m, s);
     m->step = s;
-    dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s);
-    return SL_OK;
+    return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s, err);
 }
 
-/* Values of a buffer of the device, for the host; room: for n of them. */
-static sl_status read_values(struct model *m, const float *x, int64_t n, float *room,
-                             const float **out, sl_err *err)
+/* Values of a buffer of a device, for the host; room: for n of them. */
+static sl_status read_values(dev *d, const float *x, int64_t n, float *room, const float **out,
+                             sl_err *err)
 {
     const void *p = NULL;
-    SL_TRY(dev_read(m->d, x, n * 4, room, &p, err));
+    SL_TRY(dev_read(d, x, n * 4, room, &p, err));
     *out = p;
     return SL_OK;
 }
@@ -39,7 +37,8 @@ static sl_status finite_row(struct model *m, int row, bool *finite, sl_err *err)
 {
     int D = m->cfg.d_model, bad = 0;
     const float *x;
-    SL_TRY(read_values(m, m->hidden + (int64_t)row * D, D, m->host_row, &x, err));
+    const float *hidden = model_side(m, MODEL_ATTN)->hidden;
+    SL_TRY(read_values(m->d, hidden + (int64_t)row * D, D, m->host_row, &x, err));
     for (int k = 0; k < D; k++)
         bad |= !isfinite(x[k]);
     *finite = !bad;
@@ -65,12 +64,14 @@ sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
     const struct dev_step *s = m->step;
     int64_t n_logit = (int64_t)s->n_row * m->cfg.n_vocab;
     int64_t n_hidden = (int64_t)s->n_tok * m->cfg.d_model;
+    const struct side *home = model_side(m, MODEL_ATTN), *head = model_side(m, MODEL_HEAD);
     *out = (struct model_rows){0};
-    SL_TRY(dev_sync(m->d, err));
+    for (int i = 0; i < m->place.n_dev; i++)
+        SL_TRY(dev_sync(m->place.d[i], err));
     if (s->want & DEV_WANT_LOGITS)
-        SL_TRY(read_values(m, m->logits, n_logit, m->host_logits, &out->logits, err));
+        SL_TRY(read_values(head->d, head->logits, n_logit, m->host_logits, &out->logits, err));
     if (s->want & DEV_WANT_HIDDEN)
-        SL_TRY(read_values(m, m->hidden, n_hidden, m->host_hidden, &out->hidden, err));
+        SL_TRY(read_values(home->d, home->hidden, n_hidden, m->host_hidden, &out->hidden, err));
     if (s->want & DEV_WANT_FINITE) {
         SL_TRY(finite_seqs(m, s, err));
         out->finite = m->finite;

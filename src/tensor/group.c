@@ -215,7 +215,8 @@ bool weight_scale_shift(const struct weight *w, int *shift)
     int lo = 1000, hi = -1000;
     *shift = 0;
     if (g->scale.type == TENSOR_F16 && !g->scale2.p) return true;
-    for (int64_t r = 0; r < w->rows; r++)
+    int64_t first = g->of_rows ? g->of_row0 - g->row0 : 0, n = g->of_rows ? g->of_rows : w->rows;
+    for (int64_t r = first; r < first + n; r++)
         for (int64_t i = 0; i < g->n_group; i++) {
             int l, h;
             if (!bit_range(weight_scale_at(w, r, i), &l, &h)) continue;
@@ -295,7 +296,7 @@ sl_status weight_check(const struct weight *w, sl_err *err)
     }
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
         int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
-        int64_t n = (w->rows + w->block_rows - 1) / w->block_rows;
+        int64_t n = (w->block_row0 + w->rows + w->block_rows - 1) / w->block_rows;
         for (int64_t i = 0; i < n * ld; i++)
             SL_TRY(check_scale(w, w->scale[i], i / ld * w->block_rows, i % ld, err));
         return SL_OK;

@@ -123,6 +123,8 @@ struct weight_group {
     int size;        /* columns of a group */
     int64_t n_group; /* ceil(cols / size) */
     int64_t n_row, row0; /* rows of the stored matrix, and the first that this view has */
+    int64_t of_row0,
+        of_rows; /* weight_slice: the matrix that it is a part of; of_rows 0 = itself */
     const uint8_t *zero;
     const uint8_t
         *col_group; /* NULL, or i32 [cols]: the group of each column, in 0 .. n_group - 1 */
@@ -142,6 +144,7 @@ struct weight {
     const float *scale;  /* F8_BLOCK: [ceil(rows/block_rows), ceil(cols/block_cols)] f32, any
                             alignment of 4 */
     int block_rows, block_cols;
+    int block_row0;     /* F8_BLOCK: rows of the first block that are before this view's */
     float tensor_scale; /* multiplies everything; 1 for most, NVFP4's second scale */
     const uint8_t
         *part_scale; /* NULL, or n_part f32 (any alignment): rows fall into n_part equal parts with
@@ -162,7 +165,8 @@ uint64_t weight_span(const struct weight *w);
 void weight_codes(const struct weight *w, int64_t r, int64_t col0, int64_t n, uint8_t *code);
 int weight_zero(const struct weight *w, int64_t r, int64_t group);
 float weight_scale_at(const struct weight *w, int64_t r, int64_t group);
-/* A shift s for which every scale times 2^s is an f16 exactly; false where there is none. GROUP. */
+/* A shift s for which every scale times 2^s is an f16 exactly; false where there is none. GROUP; of
+ * a slice: the scales of the whole. */
 bool weight_scale_shift(const struct weight *w, int *shift);
 /* Rejects what a file may contain but no weight may: scales that are not finite (or, where e4m3,
  * negative), 4-bit codes out of range. Reads every scale. Errors: FORMAT with the tensor's name,
@@ -173,8 +177,11 @@ sl_status weight_check(const struct weight *w, sl_err *err) BASE_MUST_USE;
  * Pure. */
 void weight_dequant(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst);
 
-/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack). row0 must be a multiple
- * of block_rows where there is one, the range one whole part where there are several. */
+/* The same matrix from row0 on, n_rows rows (a head, an expert of a stack); rows of one part where
+ * there are several. */
 struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows);
+/* Any rows of a matrix, as a part of it: what is decided by a matrix's numbers (the format that it
+ * runs in) is decided for the part by those of the whole. */
+struct weight weight_slice(const struct weight *w, int64_t row0, int64_t n_rows);
 
 #endif

@@ -10,7 +10,7 @@
 static void apply_f8_block(const struct weight *w, int64_t r, int64_t col0, int64_t n, float *dst)
 {
     int64_t ld = (w->cols + w->block_cols - 1) / w->block_cols;
-    const float *scale = w->scale + r / w->block_rows * ld;
+    const float *scale = w->scale + (w->block_row0 + r) / w->block_rows * ld;
     for (int64_t c = col0; c < col0 + n;) {
         int64_t end = BASE_MIN(col0 + n, (c / w->block_cols + 1) * w->block_cols);
         float s = scale[c / w->block_cols];
@@ -68,8 +68,9 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
     struct weight out = *w;
     ASSERT(row0 >= 0 && n_rows >= 0 && row0 + n_rows <= w->rows);
     if (w->scheme == TENSOR_SCHEME_F8_BLOCK) {
-        ASSERT(row0 % w->block_rows == 0);
-        out.scale += row0 / w->block_rows * ((w->cols + w->block_cols - 1) / w->block_cols);
+        int64_t at = w->block_row0 + row0;
+        out.scale += at / w->block_rows * ((w->cols + w->block_cols - 1) / w->block_cols);
+        out.block_row0 = (int)(at % w->block_rows);
     }
     if (w->part_scale) {
         int64_t part = w->rows / w->n_part;
@@ -78,10 +79,20 @@ struct weight weight_rows(const struct weight *w, int64_t row0, int64_t n_rows)
         out.tensor_scale = part_scale(w, row0);
         out.part_scale = NULL;
     }
+    out.group.of_rows = 0;
     if (w->scheme == TENSOR_SCHEME_GROUP)
         out.group.row0 += row0;
     else
         out.data += (uint64_t)row0 * w->row_bytes;
     out.rows = n_rows;
+    return out;
+}
+
+struct weight weight_slice(const struct weight *w, int64_t row0, int64_t n_rows)
+{
+    const struct weight_group *g = &w->group;
+    struct weight out = weight_rows(w, row0, n_rows);
+    out.group.of_row0 = g->of_rows ? g->of_row0 : g->row0;
+    out.group.of_rows = g->of_rows ? g->of_rows : w->rows;
     return out;
 }

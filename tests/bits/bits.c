@@ -82,7 +82,7 @@ static void rig_open(struct job *j, struct rig *r, int n_thread, bool keep)
     must(dev_open(NULL, &(struct dev_opts){.n_thread = n_thread, .acts = j->acts}, &r->d, &err),
          &err);
     must(model_open(j->io, r->d, &o, &r->m, &err), &err);
-    struct dev_kv_shape s = model_kv_shape(model_config(r->m), j->kv, N_BLK, BLK);
+    struct dev_kv_shape s = model_kv_shape(model_config(r->m), NULL, j->kv, N_BLK, BLK);
     must(dev_kv_open(r->d, &s, &r->kv, &err), &err);
     r->n_group = s.n_group;
     j->n_vocab = model_config(r->m)->n_vocab;

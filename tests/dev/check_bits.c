@@ -201,7 +201,7 @@ static void layer(struct rig *r, const struct weights *w, const struct dev_step 
                               .down_bias = w->down_bias,
                               .add = y,
                               .y = y});
-    dev_add(d, b, &(struct dev_add){.x = x, .y = y, .n = (int64_t)b->n_tok * D});
+    dev_add(d, b, &(struct dev_add){.x = x, .y = y, .n = D});
 }
 
 /* Run sequences of len[] tokens by steps of random composition (or whole, one after another) and

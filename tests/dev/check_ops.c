@@ -74,7 +74,7 @@ static void check_rows(void)
         }
         compare("norm", y, want, tol, (int64_t)T * n);
         memcpy(x2, x, sizeof(float) * (size_t)(T * n));
-        dev_add(d, &b, &(struct dev_add){.x = x2, .y = r, .n = (int64_t)T * n});
+        dev_add(d, &b, &(struct dev_add){.x = x2, .y = r, .n = n});
         for (int i = 0; i < T * n; i++) {
             want[i] = x[i] + r[i];
             tol[i] = 0;

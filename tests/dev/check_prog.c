@@ -120,7 +120,7 @@ static int layer(const struct rig *r, int i, struct dev_op *op)
         op[n - 1].u.ffn.down_bias = w->ffn_bias[1];
     }
     if (i == p->split) /* an operator that no region has */
-        OP(add, {.x = r->y, .y = r->w->zero, .n = D});
+        OP(add, {.x = r->y, .y = r->w->zero, .n = D, .n_row = 1});
     return n;
 }
 #undef OP
@@ -147,7 +147,7 @@ static void step(struct rig *r, const struct dev_step *b)
 {
     struct dev_op op[L * 16];
     if (r->prog) {
-        dev_prog_run(r->prog, r->kv, b);
+        MUST(dev_prog_run(r->prog, r->kv, b, &err_));
         return;
     }
     dev_step_begin(r->d, r->kv, b);

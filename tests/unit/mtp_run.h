@@ -81,7 +81,7 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
             st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)ids[i]);
     if (st) goto out;
     struct dev_kv_shape shape =
-        model_kv_shape(model_config(m), DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
+        model_kv_shape(model_config(m), NULL, DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
     SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)n * (size_t)*n_vocab, sizeof(float), &p, err));
     *out = p;

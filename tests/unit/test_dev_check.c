@@ -100,7 +100,7 @@ static void give_host_memory(struct rig *r)
 {
     static float here[D];
     dev_step_begin(r->d, NULL, &r->s);
-    dev_add(r->d, &r->s, &(struct dev_add){.x = r->y, .y = here, .n = D});
+    dev_add(r->d, &r->s, &(struct dev_add){.x = r->y, .y = here, .n = D, .n_row = 1});
 }
 
 static void give_another_device(struct rig *r)
@@ -144,7 +144,7 @@ TEST(dev_check_runs_late_on_the_step_as_it_was)
     dev_step_begin(r.d, NULL, &r.s);
     embed(&r);
     memset(r.ids, 0, sizeof r.ids); /* the step has begun: these are nobody's */
-    dev_add(r.d, &r.s, &(struct dev_add){.x = r.y, .y = r.scale, .n = D});
+    dev_add(r.d, &r.s, &(struct dev_add){.x = r.y, .y = r.scale, .n = D, .n_row = 1});
     ASSERT_OK(dev_get(r.d, y, r.y, sizeof y, &err));
     for (int i = 0; i < T * D; i++)
         assert_true(y[i] == (i < D ? 4.0f : 2.0f)); /* rows 2 and 1; 1 added to the first */

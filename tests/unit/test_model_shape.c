@@ -15,14 +15,14 @@ TEST(model_caches_a_latent_for_mla_and_heads_for_gqa)
     struct arch_cfg mla = {
         .n_layer = 2, .n_mtp = 1, .n_head_kv = 4, .kv_lora = 32, .d_rope = 8, .layer = layer};
     struct arch_cfg gqa = {.n_layer = 5, .n_head_kv = 4, .d_head = 24, .layer = layer};
-    struct dev_kv_shape s = model_kv_shape(&mla, DEV_KV_BF16, 10, 16);
+    struct dev_kv_shape s = model_kv_shape(&mla, NULL, DEV_KV_BF16, 10, 16);
     assert_int_equal(s.n_group, 1);
     assert_int_equal(s.group[0].n_layer, 3);
     assert_int_equal(s.group[0].n_head, 1);
     assert_int_equal(s.group[0].d_k, 40);
     assert_int_equal(s.group[0].d_v, 0);
     layer[0].n_window = layer[3].n_window = 128;
-    s = model_kv_shape(&gqa, DEV_KV_BF16, 10, 16);
+    s = model_kv_shape(&gqa, NULL, DEV_KV_BF16, 10, 16);
     assert_int_equal(s.n_group, 2);
     assert_int_equal(s.group[0].kind, DEV_KV_PAGED);
     assert_int_equal(s.group[1].kind, DEV_KV_WINDOW);
@@ -72,7 +72,7 @@ static sl_status logits_at(const char *path, const int32_t *expert, int n_slot, 
     SL_TRY_OUT(io_open(path, false, &io, err));
     SL_TRY_OUT(dev_open("cpu", &(struct dev_opts){.n_thread = 2, .acts = DEV_ACTS_INT8}, &d, err));
     SL_TRY_OUT(model_open(io, d, &o, &m, err));
-    struct dev_kv_shape shape = model_kv_shape(model_config(m), DEV_KV_F32, 1, BLK);
+    struct dev_kv_shape shape = model_kv_shape(model_config(m), NULL, DEV_KV_F32, 1, BLK);
     SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
     SL_TRY_OUT(model_launch(m, kv, &b, err));
     SL_TRY_OUT(model_wait(m, &rows, err));

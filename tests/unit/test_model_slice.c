@@ -31,6 +31,7 @@ static int64_t rows_of(const struct arch_cfg *c, enum arch_role role)
     case ROLE_UP_SHEXP:
         return (int64_t)c->d_ff_expert * c->n_shared;
     case ROLE_MTP_HEAD:
+    case ROLE_MTP_EMBED:
         return c->n_vocab;
     default:
         return c->d_model;
@@ -40,7 +41,7 @@ static int64_t rows_of(const struct arch_cfg *c, enum arch_role role)
 static bool is_whole(enum arch_role role)
 {
     static const enum arch_role whole[] = {ROLE_ROUTER,    ROLE_Q_A,       ROLE_KV_A,
-                                           ROLE_MTP_EMBED, ROLE_ATTN_NORM, ROLE_FFN_NORM,
+                                           ROLE_ATTN_NORM, ROLE_FFN_NORM,
                                            ROLE_Q_NORM};
     for (int i = 0; i < BASE_COUNT_OF(whole); i++)
         if (role == whole[i]) return true;
@@ -51,7 +52,7 @@ static const enum arch_role divided[] = {
     ROLE_Q,        ROLE_K,          ROLE_V,       ROLE_O,         ROLE_Q_B,
     ROLE_KV_B,     ROLE_K_B,        ROLE_V_B,     ROLE_GATE,      ROLE_UP,
     ROLE_DOWN,     ROLE_GATE_EXPS,  ROLE_UP_EXPS, ROLE_DOWN_EXPS, ROLE_GATE_SHEXP,
-    ROLE_UP_SHEXP, ROLE_DOWN_SHEXP, ROLE_MTP_EH,  ROLE_MTP_HEAD};
+    ROLE_UP_SHEXP, ROLE_DOWN_SHEXP, ROLE_MTP_EH,  ROLE_MTP_HEAD,  ROLE_MTP_EMBED};
 
 static const struct arch_cfg cfgs[] = {
     {.d_model = 576, .n_head = 9, .n_head_kv = 3, .d_head = 64, .d_ff = 1536, .n_vocab = 49152},

@@ -165,4 +165,12 @@ TEST(weight_of_fp8_takes_the_scale_of_its_block)
     struct weight v = weight_rows(&w, 2, 3);
     weight_dequant(&v, 0, 6, 1, row);
     assert_true(row[0] == 3.0f);
+    for (int row0 = 0; row0 < 5; row0++) /* wherever a part begins in a block */
+        for (int sub = 0; row0 + sub < 5; sub++) {
+            struct weight part = weight_slice(&w, row0, 5 - row0), of = weight_rows(&part, sub, 1);
+            float all[7];
+            weight_dequant(&w, row0 + sub, 0, 7, all);
+            weight_dequant(&of, 0, 0, 7, row);
+            assert_memory_equal(row, all, sizeof all);
+        }
 }

@@ -344,6 +344,11 @@ TEST(tensor_group_scale_shift_keeps_every_bit)
         for (int k = 0; k < ROWS * GROUPS; k++)
             m.scale[k / GROUPS][k % GROUPS] = k % 2 ? t[i].a : t[i].b;
         if (weight_scale_shift(&m.w, &shift) != t[i].can) fail_msg("row %d", i);
+        struct weight part = weight_slice(&m.w, 5, 1); /* one row, judged by all */
+        part = weight_slice(&part, 0, 1);
+        int same = 0;
+        assert_int_equal(weight_scale_shift(&part, &same), t[i].can);
+        assert_int_equal(same, shift);
         if (!t[i].can) continue;
         for (int k = 0; k < 2; k++) {
             float f = ldexpf(m.scale[0][k], shift);

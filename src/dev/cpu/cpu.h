@@ -23,18 +23,18 @@ struct cpu_block {
     int slab;
 };
 
-/* A stack of n matrices (or pairs), stride bytes apart. */
+/* A stack of n matrices (or pairs) of stride bytes, step bytes from one to the next. */
 struct cpu_mat {
     struct dev_mat head;
-    struct mm_mat m; /* of the first; data of matrix i = m.data + i * stride */
+    struct mm_mat m; /* of the first; data of matrix i = m.data + i * step */
     int n;
-    size_t stride;
+    size_t stride, step;
     float *scale; /* [n][2] tensor scales */
     enum mm_act form;
     /* Pairs whose two halves have different run formats: m is the first half and m2 the second,
      * both plain; else m2.data is NULL. */
     struct mm_mat m2;
-    size_t stride2;
+    size_t stride2, step2;
     enum mm_act form2;
     enum dev_use use;
     struct cpu_mat *next;
@@ -309,7 +309,7 @@ void dev_cpu_product_silu(struct cpu *c, int worker, const struct cpu_piece *p,
 static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m;
-    m.data += (size_t)i * w->stride;
+    m.data += (size_t)i * w->step;
     m.scale = w->scale[2 * i];
     m.scale2 = w->scale[2 * i + 1];
     return m;
@@ -317,7 +317,7 @@ static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
 static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
 {
     struct mm_mat m = w->m2;
-    if (m.data) m.data += (size_t)i * w->stride2;
+    if (m.data) m.data += (size_t)i * w->step2;
     m.scale = w->scale[2 * i + 1];
     return m;
 }

@@ -14,9 +14,8 @@
 /* ---- taking ---- */
 
 struct touch_job {
-    const struct cpu_mat *w;
-    const uint8_t *data[2];
-    uint64_t n_unit, unit_bytes[2];
+    const struct dev_image *im;
+    uint64_t n_tile; /* of one matrix */
     sl_err err[CPU_TOUCH_MAX];
 };
 
@@ -25,15 +24,15 @@ struct touch_job {
 static void touch_run(void *arg, int worker, int n_w)
 {
     struct touch_job *j = arg;
-    uint64_t n_tile = j->n_unit / (uint64_t)j->w->n;
+    const struct dev_image *im = j->im;
     int64_t b, e;
     int n = n_w < CPU_TOUCH_MAX ? n_w : CPU_TOUCH_MAX;
     if (worker >= n) return;
-    par_split((int64_t)n_tile, worker, n, &b, &e);
-    for (int half = 0; half < 2 && j->unit_bytes[half]; half++) {
-        uint64_t unit = j->unit_bytes[half];
-        for (int i = 0; i < j->w->n && !j->err[worker].code; i++)
-            if (os_touch(j->data[half] + ((uint64_t)i * n_tile + (uint64_t)b) * unit,
+    par_split((int64_t)j->n_tile, worker, n, &b, &e);
+    for (int half = 0; half < 2 && im->unit_bytes[half]; half++) {
+        uint64_t unit = im->unit_bytes[half];
+        for (int i = 0; i < im->n && !j->err[worker].code; i++)
+            if (os_touch(im->data[half] + (uint64_t)i * im->step[half] + (uint64_t)b * unit,
                          (uint64_t)(e - b) * unit, &j->err[worker]))
                 return;
     }
@@ -55,7 +54,9 @@ static sl_status check_image(const char *name, const struct dev_image *im, int f
     if (fmt[0] < 0 || fmt[1] < 0) return wrong(name, "its run format is not known", err);
     if (im->fmt[1] && (fmt[0] == fmt[1] || !im->is_pair))
         return wrong(name, "two formats, but no pair of two", err);
-    if ((uintptr_t)im->data % 64) return wrong(name, "its bytes are not aligned to 64", err);
+    for (int i = 0; i < 2; i++)
+        if ((uintptr_t)im->data[i] % 64 || im->step[i] % 64)
+            return wrong(name, "its bytes are not aligned to 64", err);
     for (int i = 0; i < 2 * im->n; i++)
         if (!isfinite(im->scale[i])) return wrong(name, "a scale is not finite", err);
     return SL_OK;
@@ -74,13 +75,12 @@ sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
         return wrong(name, "its bytes do not fit its shape", err);
     for (int i = 0; i < 2 * im->n; i++)
         w->scale[i] = im->scale[i];
-    w->m.data = (uint8_t *)(uintptr_t)im->data; /* kernels only read it */
-    if (w->stride2) w->m2.data = w->m.data + w->stride * (size_t)im->n;
+    w->m.data = (uint8_t *)(uintptr_t)im->data[0]; /* kernels only read it */
+    if (w->stride2) w->m2.data = (uint8_t *)(uintptr_t)im->data[1];
+    w->step = im->step[0];
+    w->step2 = im->step[1];
     dev_cpu_mat_add(c, w, use);
-    struct touch_job j = {.w = w,
-                          .data = {w->m.data, w->m2.data},
-                          .n_unit = n_tile * (uint64_t)im->n,
-                          .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]}};
+    struct touch_job j = {.im = im, .n_tile = n_tile};
     par_run(c->team, touch_run, &j);
     for (int i = 0; i < CPU_TOUCH_MAX; i++)
         if (j.err[i].code) {

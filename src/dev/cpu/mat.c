@@ -82,7 +82,9 @@ static void drop_rows(const struct weight *w, int64_t tile0, int64_t tile1,
         if (r1 == w->rows && r1 > r0) drop(user, &part);
         return;
     }
-    part.data += (uint64_t)r0 * w->row_bytes;
+    /* the data of a GROUP weight begin with the first row of the stored matrix */
+    int64_t row0 = w->scheme == TENSOR_SCHEME_GROUP ? w->group.row0 : 0;
+    part.data += (uint64_t)(row0 + r0) * w->row_bytes;
     part.rows = r1 - r0;
     if (part.rows > 0) drop(user, &part);
 }
@@ -109,14 +111,14 @@ sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows,
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof(float) * 2 * (size_t)n, (void **)&w->scale, err));
     kern_mm_layout(fmt, rows, cols, pair && fmt == fmt2, &w->m, &n_bytes);
     w->n = n;
-    w->stride = n_bytes;
+    w->stride = w->step = n_bytes;
     w->head.d = &c->head;
     w->head.bytes = (int64_t)w->stride * n;
     w->head.rows = w->m.n_row;
     w->head.cols = w->m.n_col;
     if (pair && fmt2 != fmt) {
         kern_mm_layout(fmt2, rows, cols, 0, &w->m2, &n_bytes);
-        w->stride2 = n_bytes;
+        w->stride2 = w->step2 = n_bytes;
         w->head.bytes += (int64_t)w->stride2 * n;
     }
     *out = w;

@@ -3,6 +3,7 @@
 #include "dev/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 static struct cpu_act *act_of(const dev_act *a)
 {
@@ -178,20 +179,16 @@ void dev_cpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p
 }
 
 /* ---- add ---- */
-#define ADD_PART 4096
-static void add_part(struct cpu *c, void *arg, int i, int worker)
+static void add_row(struct cpu *c, void *arg, int i, int worker)
 {
     (void)worker;
     const struct dev_add *p = arg;
-    int64_t at = (int64_t)i * ADD_PART, n = p->n - at < ADD_PART ? p->n - at : ADD_PART;
-    c->k.add_f32(p->x + at, p->y + at, n);
+    c->k.add_f32(p->x + (int64_t)i * p->n, p->y + (int64_t)i * p->n, p->n);
 }
 
 void dev_cpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
 {
-    (void)b;
-    int n = (int)((p->n + ADD_PART - 1) / ADD_PART);
-    dev_cpu_for_rows(dev_cpu_of(d), n, ADD_PART * 0.1, add_part, (void *)p);
+    dev_cpu_for_rows(dev_cpu_of(d), dev_n_row(b, p->n_row), p->n * 0.1, add_row, (void *)p);
 }
 
 /* ---- rows that are wanted ---- */
@@ -215,6 +212,33 @@ void dev_cpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
     int n_row = dev_n_row(b, DEV_ROWS_WANTED);
     struct rows_job j = {p, n_row == b->n_tok ? NULL : b->row_tok};
     dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.4, rows_row, &j);
+}
+
+/* ---- move ---- */
+struct move_job {
+    float *to;
+    const float *x;
+    const int32_t *from; /* NULL: all */
+    int n;
+};
+
+static void move_row(struct cpu *c, void *arg, int i, int worker)
+{
+    (void)c;
+    (void)worker;
+    const struct move_job *j = arg;
+    memcpy(j->to + (int64_t)i * j->n, j->x + (int64_t)(j->from ? j->from[i] : i) * j->n,
+           sizeof(float) * (size_t)j->n);
+}
+
+void dev_cpu_move(dev *d, const struct dev_step *b, const struct dev_move *p)
+{
+    int n_row = dev_n_row(b, p->n_row);
+    struct move_job j = {.to = p->out ? p->host : p->at,
+                         .x = p->out ? p->at : p->host,
+                         .from = p->gather ? b->row_tok : NULL,
+                         .n = p->n};
+    dev_cpu_for_rows(dev_cpu_of(d), n_row, p->n * 0.1, move_row, &j);
 }
 
 /* ---- tap ---- */

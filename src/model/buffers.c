@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What steps use, reserved once: on every device the prepared inputs and buffers of the parts that
+ * lie there. */
+#include <string.h>
+
+#include "model/model_internal.h"
+
+/* ---- prepared inputs: one per kind, told of every matrix of all layers that takes it ---- */
+
+struct mats {
+    const struct model *m;
+    const struct side *side;
+    const dev_mat **p;
+    int n;
+};
+
+/* One of that part, if it is on the side. */
+static void add(struct mats *s, enum model_part part, const dev_mat *w)
+{
+    if (w && model_side(s->m, part) == s->side) s->p[s->n++] = w;
+}
+
+enum input { IN_ATTN, IN_Q_A, IN_O, IN_FFN, IN_H };
+
+static void add_layer(struct mats *s, const struct layer *l, enum input in)
+{
+    enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
+    switch (in) {
+    case IN_ATTN:
+        add(s, MODEL_ATTN, l->q);
+        add(s, MODEL_ATTN, l->k);
+        add(s, MODEL_ATTN, l->v);
+        add(s, MODEL_ATTN, l->q_a);
+        add(s, MODEL_ATTN, l->kv_a);
+        break;
+    case IN_Q_A:
+        add(s, MODEL_ATTN, l->q_b);
+        break;
+    case IN_O:
+        add(s, MODEL_ATTN, l->o);
+        break;
+    case IN_FFN:
+        add(s, gated, l->gate_up);
+        add(s, MODEL_ROUTER, l->router);
+        add(s, MODEL_EXPERTS, l->gate_up_exps);
+        break;
+    case IN_H:
+        add(s, gated, l->down);
+        break;
+    }
+}
+
+/* NULL where nothing on the side takes it. */
+static sl_status open_input(struct model *m, const struct side *side, enum input in, int n_col,
+                            dev_act **out, sl_err *err)
+{
+    void *p = NULL;
+    int n_layer = m->cfg.n_layer;
+    SL_TRY(
+        mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
+    struct mats s = {m, side, p, 0};
+    for (int i = 0; i < n_layer; i++)
+        add_layer(&s, &m->layer[i], in);
+    for (int i = 0; i < m->n_mtp; i++)
+        add_layer(&s, &m->mtp[i].layer, in);
+    sl_status st =
+        s.n ? dev_act_open(side->d, s.p, s.n, n_col, m->opts.n_tok_max, out, err) : SL_OK;
+    mem_free(p);
+    return st;
+}
+
+/* The widest input of down. */
+static int wide_ff(const struct arch_cfg *c)
+{
+    return BASE_MAX(c->d_ff, c->n_shared * c->d_ff_expert);
+}
+
+static sl_status open_inputs(struct model *m, struct side *s, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    int D = c->d_model, n_mat = 0;
+    const dev_mat *heads[1 + MODEL_MTP_MAX], *ehs[MODEL_MTP_MAX];
+    int n_o = c->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    SL_TRY(open_input(m, s, IN_ATTN, D, &s->a_attn, err));
+    SL_TRY(open_input(m, s, IN_O, n_o, &s->a_o, err));
+    SL_TRY(open_input(m, s, IN_FFN, D, &s->a_ffn, err));
+    SL_TRY(open_input(m, s, IN_H, wide_ff(c), &s->a_h, err));
+    if (c->q_lora) SL_TRY(open_input(m, s, IN_Q_A, c->q_lora, &s->a_q_a, err));
+    heads[n_mat++] = m->head;
+    for (int i = 0; i < m->n_mtp; i++) {
+        ehs[i] = m->mtp[i].eh;
+        if (m->mtp[i].head != m->head) heads[n_mat++] = m->mtp[i].head;
+    }
+    if (m->n_mtp && s == model_side(m, MODEL_ATTN))
+        SL_TRY(dev_act_open(s->d, ehs, m->n_mtp, 2 * D, m->opts.n_tok_max, &s->a_eh, err));
+    if (s != model_side(m, MODEL_HEAD)) return SL_OK;
+    return dev_act_open(s->d, heads, n_mat, D, BASE_MAX(m->opts.n_logit_max, m->opts.n_tok_max),
+                        &s->a_head, err);
+}
+
+/* ---- step buffers ---- */
+
+/* Parts of the model, as bits. */
+enum {
+    B_EMBED = 1 << MODEL_EMBED,
+    B_ATTN = 1 << MODEL_ATTN,
+    B_DENSE = 1 << MODEL_DENSE,
+    B_SHARED = 1 << MODEL_SHARED,
+    B_ROUTER = 1 << MODEL_ROUTER,
+    B_EXPERTS = 1 << MODEL_EXPERTS,
+    B_HEAD = 1 << MODEL_HEAD,
+    B_FFN = B_DENSE | B_SHARED | B_ROUTER | B_EXPERTS
+};
+
+/* A buffer of rows of that many values, which the parts use. */
+struct buffer {
+    void *out; /* a pointer's address */
+    unsigned parts;
+    int64_t rows, cols; /* cols 0: the model has no use for it */
+};
+
+static unsigned parts_on(const struct model *m, const struct side *s)
+{
+    unsigned parts = 0;
+    for (int p = 0; p < MODEL_N_PART; p++)
+        if (model_side(m, (enum model_part)p) == s) parts |= 1u << p;
+    return parts;
+}
+
+static sl_status open_side(struct model *m, struct side *s, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    const struct model_dims *d = &m->dims;
+    int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
+    int64_t nq = (int64_t)d->n_head * c->d_head,
+            nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
+    int64_t K = c->n_expert ? c->n_expert_used : 0, ny = (int64_t)d->n_head * c->d_v;
+    bool apart = (parts_on(m, model_side(m, MODEL_ATTN)) & B_FFN) != B_FFN;
+    unsigned sum = model_side(m, MODEL_SHARED) == model_side(m, MODEL_EXPERTS) ? 0 : B_ATTN;
+    unsigned parts = parts_on(m, s);
+    const struct buffer all[] = {
+        {&s->x, B_EMBED | B_ATTN, T, D},
+        {&s->r, B_ATTN | B_DENSE | B_EXPERTS, T, D},
+        {&s->q, B_ATTN, T, nq},
+        {&s->k, B_ATTN, T, nk},
+        {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
+        {&s->y, B_ATTN, T, c->kv_lora ? ny : nq},
+        {&s->qa, B_ATTN, T, c->q_lora},
+        {&s->h, B_DENSE | B_SHARED, T, wide_ff(c)},
+        {&s->rows, B_ATTN | B_FFN, T, apart ? D : 0},
+        {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
+        {&s->logits, B_HEAD, nl, c->n_vocab},
+        {&s->eh_in, B_ATTN, T, m->n_mtp ? 2 * D : 0},
+        {&s->logit_r, B_ROUTER, T, c->n_expert},
+        {&s->weight_r, B_ROUTER | B_EXPERTS, T, K},
+        {&s->id_r, B_ROUTER | B_EXPERTS, T, K},
+        {&s->shared, B_SHARED | sum, T, K && c->n_shared ? D : 0},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        const struct buffer *b = &all[i];
+        void *p = NULL;
+        if (!(b->parts & parts) || b->cols == 0) continue;
+        SL_TRY(dev_alloc(s->d, MEM_ACTS, b->rows * b->cols * 4, &p, err));
+        memcpy(b->out, &p, sizeof p);
+    }
+    return SL_OK;
+}
+
+/* What operators need beside: no more than those of the parts that are there. */
+static sl_status reserve(const struct model *m, const struct side *s, sl_err *err)
+{
+    unsigned parts = parts_on(m, s);
+    struct dev_plan p = model_plan(&m->cfg, &m->dims, m->opts.n_ctx);
+    p.mla_expand_from = m->expand_from;
+    p.n_pass = 1 + m->n_mtp;
+    p.n_tok = m->opts.n_tok_max;
+    p.n_seq = m->opts.n_seq_max;
+    p.n_expert = BASE_MAX(p.n_expert, m->slots.n);
+    p.keep_bytes = m->opts.keep_bytes;
+    if (!(parts & B_ATTN)) {
+        p.n_head = 1;
+        p.mla_r = p.mla_nope = p.mla_rope = 0;
+        p.keep_bytes = 0;
+    }
+    if (!(parts & B_EXPERTS)) p.n_expert = 0;
+    return dev_reserve(s->d, &p, err);
+}
+
+/* Where results of a step go to be read, unless the host can read them where they are. */
+static sl_status open_host_rows(struct model *m, sl_err *err)
+{
+    size_t D = (size_t)m->cfg.d_model;
+    size_t n_logit = (size_t)m->opts.n_logit_max * (size_t)m->cfg.n_vocab;
+    void *p = NULL;
+    if (!dev_is_host(model_side(m, MODEL_HEAD)->d)) {
+        SL_TRY(mem_arena_array(&m->arena, n_logit, sizeof(float), &p, err));
+        m->host_logits = p;
+    }
+    if (dev_is_host(m->d)) return SL_OK;
+    SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_tok_max * D, sizeof(float), &p, err));
+    m->host_hidden = p;
+    SL_TRY(mem_arena_array(&m->arena, D, sizeof(float), &p, err));
+    m->host_row = p;
+    return SL_OK;
+}
+
+/* Of several devices, is there a pair of which neither's memory is the host's? */
+static bool needs_stage(const struct model *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->place.n_dev; i++)
+        n += !dev_is_host(m->place.d[i]);
+    return n > 1;
+}
+
+static sl_status open_counts(struct model *m, sl_err *err)
+{
+    dev *d = model_side(m, MODEL_ROUTER)->d;
+    size_t n = (size_t)(m->cfg.n_layer + m->n_mtp) * (size_t)m->cfg.n_expert;
+    void *zero = NULL, *p = NULL;
+    if (n == 0) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *m->n_routed, &zero, err));
+    sl_status st = dev_alloc(d, MEM_ACTS, (int64_t)(n * sizeof *m->n_routed), &p, err);
+    if (!st) st = dev_put(d, p, zero, (int64_t)(n * sizeof *m->n_routed), err);
+    mem_free(zero);
+    m->n_routed = p;
+    return st;
+}
+
+static sl_status open_host(struct model *m, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    size_t T = (size_t)BASE_MAX(m->opts.n_tok_max, m->opts.n_logit_max);
+    void *p = NULL;
+    SL_TRY(mem_arena_array(&m->arena, 2 * (size_t)m->opts.n_seq_max, 1, &p, err));
+    m->finite = p;
+    m->n_bad = m->finite + m->opts.n_seq_max;
+    if (needs_stage(m)) {
+        size_t wide = (size_t)BASE_MAX(c->d_model, c->n_expert_used);
+        SL_TRY(mem_arena_array(&m->arena, T * wide, sizeof(float), &p, err));
+        m->stage = p;
+    }
+    return open_host_rows(m, err);
+}
+
+sl_status model_buffers_open(struct model *m, sl_err *err)
+{
+    for (int i = 0; i < m->place.n_dev; i++) {
+        SL_TRY(open_inputs(m, &m->side[i], err));
+        SL_TRY(open_side(m, &m->side[i], err));
+        SL_TRY(reserve(m, &m->side[i], err));
+    }
+    SL_TRY(open_counts(m, err));
+    return open_host(m, err);
+}

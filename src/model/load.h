@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrices and vectors of a model by role: their shapes in the file are checked by name, and this
+ * rank's rows of them (slice.c) go to the device, or into a packed file, or come out of one. */
+#ifndef MODEL_LOAD_H
+#define MODEL_LOAD_H
+
+#include "model/model_internal.h"
+
+#define LOAD_NAME 128
+
+/* A matrix, a stack of n of one shape, or of n pairs: all of it, as the file has it. */
+struct want {
+    char name[LOAD_NAME]; /* of the (first) tensor, which packed files know it by */
+    enum arch_role role;  /* the model's own embedding and head: MTP_EMBED, MTP_HEAD */
+    int layer, n;
+    bool pair;
+    int64_t rows, cols; /* of one */
+    enum dev_use use;
+};
+/* One matrix of a layer under its usual name. */
+struct want model_want(const struct model *m, int il, enum arch_role role, int64_t rows,
+                       int64_t cols, enum dev_use use);
+
+/* Read the tensor called name, of s's role and shape. A bias is refused unless the role has a place
+ * for one. */
+sl_status model_load_weight(const struct model *m, const char *name, const struct want *s,
+                            struct weight *w, sl_err *err) BASE_MUST_USE;
+/* Our part of w, out of the packed file that the model has. NULL where we have none of its rows. */
+sl_status model_load_map(struct model *m, const struct want *w, dev_mat **out,
+                         sl_err *err) BASE_MUST_USE;
+/* Our part of w, whose n matrices are a, and with pairs b; both are changed. */
+sl_status model_load_part(struct model *m, const struct want *w, struct weight *a, struct weight *b,
+                          dev_mat **out, sl_err *err) BASE_MUST_USE;
+/* The same where all of w is ours. */
+sl_status model_load_pack(struct model *m, const struct want *w, const struct weight *a,
+                          const struct weight *b, dev_mat **out, sl_err *err) BASE_MUST_USE;
+/* A plain matrix: model_load_map, or model_load_weight and model_load_part. */
+sl_status model_load_matrix(struct model *m, const struct want *w, dev_mat **out,
+                            sl_err *err) BASE_MUST_USE;
+
+/* A vector of n values as f32, into p. */
+sl_status model_load_read(const io_model *io, const char *name, int64_t n, float *p,
+                          sl_err *err) BASE_MUST_USE;
+/* n values to the device of the role's part; none: NULL. */
+sl_status model_load_put(struct model *m, enum arch_role role, const float *host, int64_t n,
+                         float **out, sl_err *err) BASE_MUST_USE;
+/* The vector called name of n values, one for each row of the role's matrix: those of our rows. */
+sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,
+                            float **out, sl_err *err) BASE_MUST_USE;
+/* The role's own vector. */
+sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,
+                                 float **out, sl_err *err) BASE_MUST_USE;
+/* The bias of the rows of w: required when must is set, else NULL where there is none. */
+sl_status model_load_bias(struct model *m, const struct want *w, bool must, float **out,
+                          sl_err *err) BASE_MUST_USE;
+
+/* Feed-forward blocks of a layer (load_ffn.c): dense, or experts with their router. */
+sl_status model_load_dense(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+sl_status model_load_moe(struct model *m, int il, struct layer *l, sl_err *err) BASE_MUST_USE;
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From named tensors to matrices and vectors of the device: shapes are checked by name before
+ * anything is packed, and this rank's rows are taken. */
+#include <math.h>
+#include <string.h>
+
+#include "model/load.h"
+
+struct want model_want(const struct model *m, int il, enum arch_role role, int64_t rows,
+                       int64_t cols, enum dev_use use)
+{
+    struct want w = {.role = role, .layer = il, .n = 1, .rows = rows, .cols = cols, .use = use};
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", w.name, sizeof w.name);
+    return w;
+}
+
+/* ---- weights of the source ---- */
+
+static sl_status want_shape(const struct weight *w, int64_t rows, int64_t cols, sl_err *err)
+{
+    if (w->rows == rows && w->cols == cols) return SL_OK;
+    return SL_FAIL(err, FORMAT, "%s: shape [%lld, %lld], expected [%lld, %lld]", w->name,
+                   (long long)w->rows, (long long)w->cols, (long long)rows, (long long)cols);
+}
+
+/* A matrix with its scales, which are numbers. */
+static sl_status get_biased(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    SL_TRY(io_weight(io, name, w, err));
+    sl_status st = weight_check(w, err);
+    if (st) status_prefix(err, "%s", io_path(io));
+    return st;
+}
+
+/* Is there a bias of that matrix with anything in it? Old GPTQ files have some full of zeros. */
+static bool has_bias(const io_model *io, const char *name)
+{
+    size_t n = strlen(name), k = strlen(".weight");
+    if (n <= k || strcmp(name + n - k, ".weight") != 0) return false;
+    const struct tensor *t = io_findf(io, "%.*s.bias", (int)(n - k), name);
+    return t && !tensor_is_zero(t);
+}
+
+/* The same for a layer that has no place for a bias, be it a tensor or among the scales. */
+static sl_status get_unbiased(const io_model *io, const char *name, struct weight *w, sl_err *err)
+{
+    void *p = NULL;
+    bool any = false;
+    SL_TRY(get_biased(io, name, w, err));
+    if (has_bias(io, name))
+        return SL_FAIL(err, UNSUPPORTED, "%s: %.100s has a bias, which this layer has no place for",
+                       io_path(io), name);
+    if (w->scheme != TENSOR_SCHEME_GROUP) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)w->rows, sizeof(float), &p, err));
+    sl_status st = io_weight_bias(io, name, w, p, &any, err);
+    mem_free(p);
+    if (st || !any) return st;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "%s: %.100s: its quant_bias holds a bias, which this layer has no place for",
+                   io_path(io), name);
+}
+
+static bool takes_bias(const struct arch_cfg *c, enum arch_role role)
+{
+    switch (role) {
+    case ROLE_Q:
+    case ROLE_K:
+    case ROLE_V:
+    case ROLE_O:
+        return !c->kv_lora;
+    case ROLE_ROUTER:
+    case ROLE_GATE_EXPS:
+    case ROLE_UP_EXPS:
+    case ROLE_DOWN_EXPS:
+        return c->moe_bias;
+    default:
+        return false;
+    }
+}
+
+sl_status model_load_weight(const struct model *m, const char *name, const struct want *s,
+                            struct weight *w, sl_err *err)
+{
+    SL_TRY((takes_bias(&m->cfg, s->role) ? get_biased : get_unbiased)(m->io, name, w, err));
+    return want_shape(w, s->rows, s->cols, err);
+}
+
+/* ---- this rank's part ---- */
+
+/* Of the matrices of a stack those from i0 on, and of each the rows from row0 on. */
+struct part {
+    int i0, n;
+    int64_t row0, n_row;
+};
+
+static struct part part_of(const struct model *m, const struct want *w)
+{
+    bool by_head = w->role == ROLE_K_B || w->role == ROLE_V_B; /* a matrix a head */
+    struct model_slice s =
+        model_slice_of(&m->cfg, &m->dims, w->role, by_head ? w->n * w->rows : w->rows);
+    if (by_head)
+        return (struct part){(int)(s.row0 / w->rows), (int)(s.n_row / w->rows), 0, w->rows};
+    return (struct part){0, w->n, s.row0, s.n_row};
+}
+
+static bool is_none(const struct part *p)
+{
+    return p->n == 0 || p->n_row == 0;
+}
+
+/* ---- the device ---- */
+
+static struct side *side_of(const struct model *m, enum arch_role role)
+{
+    return model_side(m, model_part_of(role));
+}
+
+static void count(struct model *m, enum arch_role role, int64_t n)
+{
+    side_of(m, role)->weight_bytes += n;
+    m->weight_bytes += n;
+}
+
+/* ---- into the device, into a packed file, or out of one ---- */
+
+/* A source weight was packed: its pages go, progress is told. */
+static void dropped(void *user, const struct weight *w)
+{
+    struct model *m = user;
+    m->done_bytes += (int64_t)weight_bytes(w);
+    io_reading_done(&m->reading, w);
+    if (m->opts.progress &&
+        m->opts.progress(m->opts.user, "packing weights", m->done_bytes, m->total_bytes))
+        m->cancelled = true;
+}
+
+static sl_status out_begin(void *user, const struct dev_image *im, sl_err *err)
+{
+    struct model *m = user;
+    if (im->is_rounded) m->rounded = true;
+    struct io_pack_mat p = {.name = m->out_name,
+                            .fmt = {im->fmt[0], im->fmt[1]},
+                            .n = im->n,
+                            .is_pair = im->is_pair,
+                            .rows = im->rows,
+                            .cols = im->cols,
+                            .unit_bytes = {im->unit_bytes[0], im->unit_bytes[1]},
+                            .n_unit = (uint64_t)im->n * (((uint64_t)im->rows + 15) / 16),
+                            .scale = im->scale};
+    return io_pack_out_mat(m->out, &p, err);
+}
+
+static void out_bytes(void *user, int worker, uint64_t at, const void *p, uint64_t n)
+{
+    struct model *m = user;
+    io_pack_out_bytes(m->out, worker, at, p, n);
+}
+
+sl_status model_load_pack(struct model *m, const struct want *w, const struct weight *a,
+                          const struct weight *b, dev_mat **out, sl_err *err)
+{
+    struct dev_image_sink sink = {out_begin, out_bytes, m};
+    m->out_name = w->name;
+    if (m->out) {
+        SL_TRY(dev_mat_pack(m->d, a, b, w->n, &sink, dropped, m, err));
+        SL_TRY(io_pack_out_failed(m->out, err));
+    } else {
+        dev *d = side_of(m, w->role)->d;
+        SL_TRY(dev_mat_load(d, a, b, w->n, w->use, dropped, m, out, err));
+        count(m, w->role, dev_mat_bytes(*out));
+    }
+    return m->cancelled ? SL_FAIL(err, CANCELLED, "cancelled while packing %s", a->name) : SL_OK;
+}
+
+sl_status model_load_part(struct model *m, const struct want *w, struct weight *a, struct weight *b,
+                          dev_mat **out, sl_err *err)
+{
+    struct part p = part_of(m, w);
+    if (is_none(&p)) return SL_OK;
+    for (int i = 0; i < p.n; i++) {
+        a[i] = weight_slice(&a[p.i0 + i], p.row0, p.n_row);
+        if (b) b[i] = weight_slice(&b[p.i0 + i], p.row0, p.n_row);
+    }
+    struct want ours = *w;
+    ours.n = p.n;
+    return model_load_pack(m, &ours, a, b, out, err);
+}
+
+static sl_status check_packed(const struct want *w, const char *path, const struct io_pack_mat *p,
+                              sl_err *err)
+{
+    if (!p) return SL_FAIL(err, FORMAT, "%.100s: matrix %.80s is missing", path, w->name);
+    if (p->n == w->n && p->is_pair == w->pair && p->rows == w->rows && p->cols == w->cols)
+        return SL_OK;
+    return SL_FAIL(
+        err, FORMAT, "%.60s: matrix %.60s: %d x [%lld, %lld]%s, expected %d x [%lld, %lld]%s", path,
+        w->name, p->n, (long long)p->rows, (long long)p->cols, p->is_pair ? " in pairs" : "", w->n,
+        (long long)w->rows, (long long)w->cols, w->pair ? " in pairs" : "");
+}
+
+sl_status model_load_map(struct model *m, const struct want *w, dev_mat **out, sl_err *err)
+{
+    const char *path = io_pack_path(m->opts.pack);
+    const struct io_pack_mat *p = io_pack_find(m->opts.pack, w->name);
+    struct io_pack_rows rows;
+    SL_TRY(check_packed(w, path, p, err));
+    struct part part = part_of(m, w);
+    if (is_none(&part)) return SL_OK;
+    SL_TRY(io_pack_rows(p, part.i0, part.row0, part.n_row, &rows, err));
+    uint64_t n_tile = p->n_unit / (uint64_t)p->n;
+    struct dev_image im = {.fmt = {p->fmt[0], p->fmt[1]},
+                           .n = part.n,
+                           .is_pair = w->pair,
+                           .rows = part.n_row,
+                           .cols = w->cols,
+                           .unit_bytes = {p->unit_bytes[0], p->unit_bytes[1]},
+                           .scale = rows.scale,
+                           .data = {rows.data[0], rows.data[1]},
+                           .step = {n_tile * p->unit_bytes[0], n_tile * p->unit_bytes[1]}};
+    sl_status st = dev_mat_map(side_of(m, w->role)->d, w->name, &im, w->use, out, err);
+    if (st) {
+        status_prefix(err, "%.100s", path);
+        return st;
+    }
+    count(m, w->role, dev_mat_bytes(*out));
+    m->done_bytes += dev_mat_bytes(*out);
+    if (m->opts.progress &&
+        m->opts.progress(m->opts.user, "mapping weights", m->done_bytes, m->total_bytes))
+        return SL_FAIL(err, CANCELLED, "cancelled while mapping %s", path);
+    return SL_OK;
+}
+
+sl_status model_load_matrix(struct model *m, const struct want *w, dev_mat **out, sl_err *err)
+{
+    struct weight a;
+    if (m->opts.pack) return model_load_map(m, w, out, err);
+    SL_TRY(model_load_weight(m, w->name, w, &a, err));
+    return model_load_part(m, w, &a, NULL, out, err);
+}
+
+/* ---- vectors ---- */
+
+sl_status model_load_read(const io_model *io, const char *name, int64_t n, float *p, sl_err *err)
+{
+    const struct tensor *t = io_find(io, name);
+    if (!t) return io_missing(io, name, err);
+    if (!tensor_dtype_is_weight(t->type) || t->n_dim != 1 || t->shape[0] != n ||
+        n % tensor_dtype(t->type)->block)
+        return SL_FAIL(
+            err, FORMAT, "%s: %lld values in %d dimensions of type %s, expected a vector of %lld",
+            name, (long long)tensor_count(t), t->n_dim, tensor_dtype(t->type)->text, (long long)n);
+    for (int64_t i = 0, step = (int64_t)t->col_bytes; step && i < n; i++)
+        tensor_dequant(t->type, (const uint8_t *)t->data + i * step, 1, p + i);
+    if (!t->col_bytes) tensor_dequant(t->type, t->data, n, p);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(p[i]))
+            return SL_FAIL(err, FORMAT, "%s[%lld] is not finite", name, (long long)i);
+    return SL_OK;
+}
+
+sl_status model_load_put(struct model *m, enum arch_role role, const float *host, int64_t n,
+                         float **out, sl_err *err)
+{
+    dev *d = side_of(m, role)->d;
+    void *p = NULL;
+    if (n == 0) return SL_OK;
+    SL_TRY(dev_alloc(d, MEM_WEIGHTS, n * 4, &p, err));
+    SL_TRY(dev_put(d, p, host, n * 4, err));
+    count(m, role, n * 4);
+    *out = p;
+    return SL_OK;
+}
+
+/* Of n values, one for each row of the role's matrix, ours. */
+static sl_status put_part(struct model *m, enum arch_role role, const float *host, int64_t n,
+                          float **out, sl_err *err)
+{
+    struct model_slice s = model_slice_of(&m->cfg, &m->dims, role, n);
+    return model_load_put(m, role, host + s.row0, s.n_row, out, err);
+}
+
+sl_status model_load_vector(struct model *m, const char *name, enum arch_role role, int64_t n,
+                            float **out, sl_err *err)
+{
+    void *host = NULL;
+    SL_TRY(mem_alloc_array(MEM_WEIGHTS, (size_t)n, sizeof(float), &host, err));
+    sl_status st = SL_OK;
+    SL_TRY_OUT(model_load_read(m->io, name, n, host, err));
+    SL_TRY_OUT(put_part(m, role, host, n, out, err));
+out:
+    mem_free(host);
+    return st;
+}
+
+sl_status model_load_role_vector(struct model *m, int il, enum arch_role role, int64_t n,
+                                 float **out, sl_err *err)
+{
+    char name[LOAD_NAME];
+    arch_tensor_name(&m->cfg.naming, role, il, 0, "weight", name, sizeof name);
+    return model_load_vector(m, name, role, n, out, err);
+}
+
+/* A bias that is stored among the scales of a matrix: it stands for the layer's own. */
+static sl_status stored_bias(struct model *m, const struct want *s, float **out, bool *any,
+                             sl_err *err)
+{
+    char own[LOAD_NAME];
+    struct weight w;
+    void *host = NULL;
+    *any = false;
+    if (io_model_pack(m->io)) return SL_OK; /* it has become the layer's own there */
+    arch_tensor_name(&m->cfg.naming, s->role, s->layer, 0, "bias", own, sizeof own);
+    SL_TRY(io_weight(m->io, s->name, &w, err));
+    if (w.scheme != TENSOR_SCHEME_GROUP || w.rows != s->rows) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)s->rows, sizeof(float), &host, err));
+    sl_status st = io_weight_bias(m->io, s->name, &w, host, any, err);
+    if (!st && *any) st = put_part(m, s->role, host, s->rows, out, err);
+    if (!st && *any && m->out) st = io_pack_out_vector(m->out, own, host, s->rows, err);
+    mem_free(host);
+    return st;
+}
+
+sl_status model_load_bias(struct model *m, const struct want *w, bool must, float **out,
+                          sl_err *err)
+{
+    char name[LOAD_NAME];
+    bool any;
+    SL_TRY(stored_bias(m, w, out, &any, err));
+    if (any || !arch_reads_bias(m->io, &m->cfg, w->role)) return SL_OK;
+    arch_tensor_name(&m->cfg.naming, w->role, w->layer, 0, "bias", name, sizeof name);
+    if (!must && !io_find(m->io, name)) return SL_OK;
+    return model_load_vector(m, name, w->role, w->rows, out, err);
+}

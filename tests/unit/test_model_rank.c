@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading rank r of R: of every matrix that is divided each row is with exactly one rank, tile for
+ * tile the bytes of the whole model's, from the source and from a packed file; what is read and
+ * held is the share that the shapes say; and a rank's heads compute what they compute in the
+ * whole. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dev/cpu/cpu.h"
+#include "io/pack.h"
+#include "model/emit.h"
+#include "os/os.h"
+#include "test.h"
+
+static sl_err err;
+
+struct opened {
+    io_model *io;
+    io_pack *pack;
+    dev *d;
+    model *m;
+};
+
+/* pack NULL = from the source. False: there is no such checkpoint. */
+static bool open_rank(const char *name, const char *pack, int rank, int n_rank, struct opened *o)
+{
+    char path[512];
+    struct model_opts mo = {.n_tok_max = 8,
+                            .n_seq_max = 1,
+                            .n_ctx = 32,
+                            .blk_tok = 16,
+                            .n_logit_max = 1,
+                            .rank = rank,
+                            .n_rank = n_rank};
+    snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
+    *o = (struct opened){0};
+    if (os_path_kind(path) == OS_NONE) return false;
+    ASSERT_OK(io_open(path, false, &o->io, &err));
+    if (pack) ASSERT_OK(io_pack_open(pack, &o->pack, &err));
+    mo.pack = o->pack;
+    ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2}, &o->d, &err));
+    ASSERT_OK(model_open_parts(o->io, o->d, &mo, &o->m, &err));
+    return true;
+}
+
+static void close_rank(struct opened *o)
+{
+    model_close(o->m);
+    dev_close(o->d);
+    io_pack_close(o->pack);
+    io_close(o->io);
+}
+
+/* ---- matrices ---- */
+
+enum cut { WHOLE, ROWS, STACK }; /* STACK: whole matrices of a stack */
+
+/* Where the next rank's part begins, of each matrix. */
+struct cursor {
+    int64_t next[64 * 16];
+};
+
+static void same_tiles(const struct cpu_mat *a, const struct cpu_mat *b, int i0, int64_t row0)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct mm_mat of[2][2] = {{dev_cpu_mat_at(a, i0 + i), dev_cpu_mat_at(b, i)},
+                                  {dev_cpu_mat2_at(a, i0 + i), dev_cpu_mat2_at(b, i)}};
+        for (int half = 0; half < 2; half++) {
+            const struct mm_mat *w = &of[half][0], *p = &of[half][1];
+            if (!w->data) continue;
+            size_t unit = w->tile_bytes * (w->is_pair ? 2 : 1);
+            assert_int_equal(p->fmt, w->fmt);
+            assert_int_equal(p->tile_bytes, w->tile_bytes);
+            assert_true(p->scale == w->scale && p->scale2 == w->scale2);
+            assert_memory_equal(p->data, w->data + (size_t)(row0 / 16) * unit,
+                                p->tile_bytes * (size_t)p->n_tile);
+        }
+    }
+}
+
+/* part, of a rank, is what whole has from *next on, which moves. */
+static void check_mat(const dev_mat *whole, const dev_mat *part, enum cut cut, int64_t *next)
+{
+    const struct cpu_mat *a = dev_cpu_mat_of(whole), *b = dev_cpu_mat_of(part);
+    if (!a) {
+        assert_null(b);
+        return;
+    }
+    if (!b) { /* more ranks than parts */
+        assert_int_not_equal(cut, WHOLE);
+        return;
+    }
+    assert_int_equal(b->m.n_col, a->m.n_col);
+    assert_int_equal(b->form, a->form);
+    if (cut == STACK) {
+        assert_int_equal(b->m.n_row, a->m.n_row);
+        same_tiles(a, b, (int)*next, 0);
+        *next += b->n;
+        return;
+    }
+    assert_int_equal(b->n, a->n);
+    if (cut == WHOLE) assert_int_equal(b->m.n_row, a->m.n_row);
+    same_tiles(a, b, 0, cut == WHOLE ? 0 : *next);
+    *next += cut == WHOLE ? 0 : b->m.n_row;
+}
+
+static void check_end(const dev_mat *whole, enum cut cut, int64_t next)
+{
+    const struct cpu_mat *a = dev_cpu_mat_of(whole);
+    if (a && cut != WHOLE) assert_int_equal(next, cut == STACK ? a->n : a->m.n_row);
+}
+
+static const struct {
+    size_t at;
+    enum cut cut;
+} mats[] = {{offsetof(struct layer, q), ROWS},
+            {offsetof(struct layer, k), ROWS},
+            {offsetof(struct layer, v), ROWS},
+            {offsetof(struct layer, o), ROWS},
+            {offsetof(struct layer, q_a), WHOLE},
+            {offsetof(struct layer, q_b), ROWS},
+            {offsetof(struct layer, kv_a), WHOLE},
+            {offsetof(struct layer, k_b), STACK},
+            {offsetof(struct layer, v_b), STACK},
+            {offsetof(struct layer, gate_up), ROWS},
+            {offsetof(struct layer, down), ROWS},
+            {offsetof(struct layer, router), WHOLE},
+            {offsetof(struct layer, gate_up_exps), ROWS},
+            {offsetof(struct layer, down_exps), ROWS}};
+#define N_MAT BASE_COUNT_OF(mats)
+
+static const dev_mat *mat_of(const struct layer *l, int i)
+{
+    return *(dev_mat *const *)(const void *)((const char *)l + mats[i].at);
+}
+
+static const struct layer *layer_of(const model *m, int i)
+{
+    return i < m->cfg.n_layer ? &m->layer[i] : &m->mtp[i - m->cfg.n_layer].layer;
+}
+
+/* ---- vectors: of the rows of a matrix ---- */
+
+static void check_vector(const float *whole, const float *part, const dev_mat *of, int64_t *next)
+{
+    assert_int_equal(part != NULL, whole != NULL && of != NULL);
+    if (!part) return;
+    assert_memory_equal(part, whole + *next, sizeof(float) * (size_t)dev_mat_rows(of));
+    *next += dev_mat_rows(of);
+}
+
+/* Biases of experts: [E, 2F], gates then ups, and [E, D]. */
+static void check_expert_biases(const struct layer *a, const struct layer *b, int E, int64_t f0,
+                                int64_t d0)
+{
+    if (!a->gate_up_bias) return;
+    int64_t F = dev_mat_rows(a->gate_up_exps),
+            f = b->gate_up_exps ? dev_mat_rows(b->gate_up_exps) : 0, D = dev_mat_rows(a->down_exps),
+            d = b->down_exps ? dev_mat_rows(b->down_exps) : 0;
+    for (int64_t e = 0; e < E; e++)
+        for (int up = 0; up < 2; up++) {
+            if (f)
+                assert_memory_equal(b->gate_up_bias + (2 * e + up) * f,
+                                    a->gate_up_bias + (2 * e + up) * F + f0,
+                                    sizeof(float) * (size_t)f);
+            if (d)
+                assert_memory_equal(b->down_bias + e * d, a->down_bias + e * D + d0,
+                                    sizeof(float) * (size_t)d);
+        }
+}
+
+static void check_vectors(const model *whole, const model *part, int i, struct cursor *c)
+{
+    const struct layer *a = layer_of(whole, i), *b = layer_of(part, i);
+    int64_t *next = c->next + i * 8;
+    check_vector(a->q_bias, b->q_bias, b->q, &next[0]);
+    check_vector(a->k_bias, b->k_bias, b->k, &next[1]);
+    check_vector(a->v_bias, b->v_bias, b->v, &next[2]);
+    check_vector(a->o_bias, b->o_bias, b->o, &next[3]);
+    if (a->sink && b->q) {
+        assert_memory_equal(b->sink, a->sink + next[4], sizeof(float) * (size_t)part->dims.n_head);
+        next[4] += part->dims.n_head;
+    }
+    check_expert_biases(a, b, whole->cfg.n_expert, next[5], next[6]);
+    next[5] += b->gate_up_exps ? dev_mat_rows(b->gate_up_exps) : 0;
+    next[6] += b->down_exps ? dev_mat_rows(b->down_exps) : 0;
+}
+
+/* ---- all of a model ---- */
+
+static void check_rank(const model *whole, const model *part, struct cursor *mat,
+                       struct cursor *vec)
+{
+    int n = whole->cfg.n_layer + whole->n_mtp;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < N_MAT; k++)
+            check_mat(mat_of(layer_of(whole, i), k), mat_of(layer_of(part, i), k), mats[k].cut,
+                      &mat->next[i * 16 + k]);
+        check_vectors(whole, part, i, vec);
+    }
+    int64_t *next = mat->next + 60 * 16;
+    check_mat(whole->embed, part->embed, ROWS, &next[0]);
+    check_mat(whole->head, part->head, ROWS, &next[1]);
+    for (int i = 0; i < whole->n_mtp; i++) {
+        check_mat(whole->mtp[i].eh, part->mtp[i].eh, ROWS, &next[2 + 3 * i]);
+        check_mat(whole->mtp[i].embed, part->mtp[i].embed, ROWS, &next[3 + 3 * i]);
+        check_mat(whole->mtp[i].head, part->mtp[i].head, ROWS, &next[4 + 3 * i]);
+    }
+}
+
+static void check_all_there(const model *whole, const struct cursor *mat)
+{
+    for (int i = 0; i < whole->cfg.n_layer + whole->n_mtp; i++)
+        for (int k = 0; k < N_MAT; k++)
+            check_end(mat_of(layer_of(whole, i), k), mats[k].cut, mat->next[i * 16 + k]);
+    check_end(whole->embed, ROWS, mat->next[60 * 16]);
+    check_end(whole->head, ROWS, mat->next[60 * 16 + 1]);
+}
+
+/* Bytes of the matrices that every rank has: in the run layout, and in the source. */
+static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
+{
+    *run = *source = 0;
+    const model *m = o->m;
+    for (int i = 0; i < m->cfg.n_layer + m->n_mtp; i++)
+        for (int k = 0; k < N_MAT; k++) {
+            static const enum arch_role role[] = {ROLE_Q_A, ROLE_KV_A, ROLE_ROUTER};
+            const dev_mat *w = mat_of(layer_of(m, i), k);
+            if (mats[k].cut != WHOLE || !w) continue;
+            char name[128];
+            struct weight x;
+            int r = mats[k].at == offsetof(struct layer, q_a)    ? 0
+                    : mats[k].at == offsetof(struct layer, kv_a) ? 1
+                                                                 : 2;
+            arch_tensor_name(&m->cfg.naming, role[r], i, 0, "weight", name, sizeof name);
+            *run += dev_mat_bytes(w);
+            if (o->pack) continue;
+            ASSERT_OK(io_weight(o->io, name, &x, &err));
+            *source += (int64_t)weight_bytes(&x);
+        }
+    if (o->pack) *source = *run;
+}
+
+static int64_t held(const model *m)
+{
+    int64_t n = m->embed ? dev_mat_bytes(m->embed) : 0;
+    if (m->head && m->head != m->embed) n += dev_mat_bytes(m->head);
+    for (int i = 0; i < m->cfg.n_layer + m->n_mtp; i++)
+        for (int k = 0; k < N_MAT; k++)
+            n += mat_of(layer_of(m, i), k) ? dev_mat_bytes(mat_of(layer_of(m, i), k)) : 0;
+    for (int i = 0; i < m->n_mtp; i++) {
+        const struct mtp *t = &m->mtp[i];
+        n += t->eh ? dev_mat_bytes(t->eh) : 0;
+        n += t->embed && t->embed != m->embed ? dev_mat_bytes(t->embed) : 0;
+        n += t->head && t->head != m->head ? dev_mat_bytes(t->head) : 0;
+    }
+    return n;
+}
+
+/* pack NULL: from the source. False: no such checkpoint. */
+static bool check_ranks(const char *name, const char *pack)
+{
+    struct opened whole, o;
+    int64_t run, source;
+    if (!open_rank(name, NULL, 0, 1, &whole)) return false;
+    assert_true(whole.m->cfg.n_layer + whole.m->n_mtp < 60);
+    for (int n_rank = 1; n_rank <= 5; n_rank++) {
+        static struct cursor mat, vec;
+        int64_t all_held = 0, all_done = 0, most = 0, done = whole.m->done_bytes;
+        memset(&mat, 0, sizeof mat);
+        memset(&vec, 0, sizeof vec);
+        for (int rank = 0; rank < n_rank; rank++) {
+            assert_true(open_rank(name, pack, rank, n_rank, &o));
+            check_rank(whole.m, o.m, &mat, &vec);
+            all_held += held(o.m);
+            all_done += o.m->done_bytes;
+            most = BASE_MAX(most, held(o.m));
+            if (pack) assert_int_equal(o.m->done_bytes, held(o.m));
+            if (rank == 0) whole_bytes(&o, &run, &source);
+            close_rank(&o);
+        }
+        check_all_there(whole.m, &mat);
+        if (pack) done = held(whole.m);
+        assert_int_equal(all_held, held(whole.m) + (n_rank - 1) * run);
+        assert_int_equal(all_done, done + (n_rank - 1) * source);
+        if (n_rank == 2) /* tiles and heads that do not divide are the only difference */
+            assert_true(most - run < (held(whole.m) - run) * 2 / 3);
+    }
+    close_rank(&whole);
+    return true;
+}
+
+static const char *const models[] = {
+    "llama3.gguf",      "qwen2",           "qwen3_moe.gguf", "qwen3_moe",
+    "deepseek_v3.gguf", "deepseek_v3_fp8", "deepseek_v2",    "deepseek_v2_lite_legacy.gguf",
+    "q_mla.gguf",       "q_moe.gguf",      "gpt_oss",        "gpt_oss_mxfp4",
+    "kimi_k25",         "minimax_m2_fp8",  "glm4_moe_fp8",   "smollm.gguf",
+    "q_gpt_oss.gguf",   "glm4_moe.gguf"};
+
+TEST(model_rank_holds_its_rows_of_every_matrix)
+{
+    int n = 0;
+    for (int i = 0; i < BASE_COUNT_OF(models); i++)
+        n += check_ranks(models[i], NULL);
+    if (n == 0) skip(); /* unpacked by CTest's fixture */
+    assert_int_equal(n, BASE_COUNT_OF(models));
+}
+
+static void pack_file(const char *name, const char *to)
+{
+    char path[512];
+    io_model *io = NULL;
+    io_pack_out *out = NULL;
+    dev *d = NULL;
+    bool exact = false;
+    snprintf(path, sizeof path, "%s/%s", TEST_TINY, name);
+    ASSERT_OK(io_open(path, false, &io, &err));
+    ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 2}, &d, &err));
+    ASSERT_OK(io_pack_out_open(to, io, dev_layout(d), &out, &err));
+    ASSERT_OK(model_pack(io, d, out, NULL, NULL, &exact, &err));
+    ASSERT_OK(io_pack_out_commit(out, exact, &err));
+    dev_close(d);
+    io_close(io);
+}
+
+TEST(model_rank_holds_its_rows_of_a_packed_file)
+{
+    char path[64], tiny[512];
+    snprintf(tiny, sizeof tiny, "%s/%s", TEST_TINY, models[0]);
+    if (os_path_kind(tiny) == OS_NONE) skip();
+    for (int i = 0; i < BASE_COUNT_OF(models); i++) {
+        snprintf(path, sizeof path, "rank_test_%ld.packed", (long)getpid());
+        pack_file(models[i], path);
+        assert_true(check_ranks(models[i], path));
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+TEST(model_rank_out_of_range_and_programs_of_several_are_refused)
+{
+    char path[512];
+    io_model *io = NULL;
+    dev *d = NULL;
+    model *m = NULL;
+    struct model_opts o = {
+        .n_tok_max = 1, .n_seq_max = 1, .n_logit_max = 1, .rank = 2, .n_rank = 2};
+    snprintf(path, sizeof path, "%s/llama3.gguf", TEST_TINY);
+    if (os_path_kind(path) == OS_NONE) skip();
+    ASSERT_OK(io_open(path, false, &io, &err));
+    ASSERT_OK(dev_open("cpu", &(struct dev_opts){.n_thread = 1}, &d, &err));
+    ASSERT_STATUS(model_open_parts(io, d, &o, &m, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "rank 2 of 2"));
+    o.rank = 1;
+    ASSERT_STATUS(model_open(io, d, &o, &m, &err), SL_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "rank 1 of 2"));
+    dev_close(d);
+    io_close(io);
+}
+
+/* ---- a rank's heads ---- */
+
+enum { T = 7 };
+
+/* y of layer 0's attention over T tokens of random x: [T, own heads' values]. The program without
+ * the look-up, up to its first attention. */
+static int heads_of(struct opened *o, const float *x, float *y)
+{
+    static int32_t pos[T] = {0, 1, 2, 3, 4, 5, 6};
+    int32_t tok0[2] = {0, T}, blk = 0, n_prompt = T;
+    model *m = o->m;
+    int n_max = model_op_max(m), last = 0;
+    struct dev_op *op = NULL;
+    void *p = NULL;
+    dev_prog *prog = NULL;
+    dev_kv *kv = NULL;
+    struct dev_step s = {.n_tok = T,
+                         .n_seq = 1,
+                         .ids = pos,
+                         .pos = pos,
+                         .seq_tok0 = tok0,
+                         .blk = {&blk, &blk},
+                         .ld_blk = 1,
+                         .n_prompt = &n_prompt};
+    ASSERT_OK(mem_alloc_array(MEM_MISC, (size_t)n_max, sizeof *op, &p, &err));
+    op = p;
+    struct emit e = {.op = op, .n_max = n_max};
+    model_emit_begin(&e, m);
+    model_pass_emit(&e, 0);
+    assert_int_equal(op[0].kind, DEV_OP_embed);
+    while (op[last].kind != DEV_OP_attn && op[last].kind != DEV_OP_attn_mla)
+        last++;
+    struct dev_kv_shape shape = model_kv_shape(&m->cfg, &m->dims, DEV_KV_F32, 1, 16);
+    ASSERT_OK(dev_kv_open(o->d, &shape, &kv, &err));
+    ASSERT_OK(dev_put(o->d, model_side(m, MODEL_ATTN)->x, x,
+                      sizeof(float) * T * (size_t)m->cfg.d_model, &err));
+    ASSERT_OK(dev_prog_open(o->d, op + 1, last, &prog, &err));
+    ASSERT_OK(dev_prog_run(prog, kv, &s, &err));
+    int width = m->dims.n_head * (m->cfg.kv_lora ? m->cfg.d_v : m->cfg.d_head);
+    ASSERT_OK(
+        dev_get(o->d, y, model_side(m, MODEL_ATTN)->y, sizeof(float) * T * (size_t)width, &err));
+    dev_prog_close(prog);
+    mem_free(op);
+    return width;
+}
+
+TEST(model_rank_computes_its_heads_as_the_whole_does)
+{
+    static const char *const some[] = {"llama2.gguf", "deepseek_v3", "deepseek_v2_lite.gguf",
+                                       "kimi_k2"};
+    static float x[T * 4096], want[T * 8192], got[T * 8192];
+    for (int i = 0; i < T * 4096; i++)
+        x[i] = (float)((i * 37 + 11) % 101) / 50.0f - 1.0f;
+    for (int i = 0; i < BASE_COUNT_OF(some); i++) {
+        struct opened whole, o;
+        if (!open_rank(some[i], NULL, 0, 1, &whole)) skip();
+        int all = heads_of(&whole, x, want), at = 0;
+        for (int rank = 0; rank < 2; rank++) {
+            assert_true(open_rank(some[i], NULL, rank, 2, &o));
+            int n = heads_of(&o, x, got);
+            assert_true(n > 0 && n < all);
+            for (int t = 0; t < T; t++)
+                assert_memory_equal(got + t * n, want + t * all + at, sizeof(float) * (size_t)n);
+            at += n;
+            close_rank(&o);
+        }
+        assert_int_equal(at, all);
+        close_rank(&whole);
+    }
+}
