@@ -84,7 +84,7 @@ struct opt_common {
     {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"}, \
     {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N", "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
-    {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram", "off", 0, 0,          \
+    {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram|mtp", "off", 0, 0,      \
      "guess tokens ahead and compute them together: the same answers, sooner"},                    \
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
      "guesses for one sequence in a step at most (0: chosen)"}

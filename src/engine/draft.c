@@ -11,12 +11,20 @@
 
 /* ---- options ---- */
 
-static sl_status parse(struct engine_spec *s, const char *draft, sl_err *err)
+sl_status engine_spec_parse(sl_engine *e, sl_err *err)
 {
     static const char replay[] = "replay:";
+    struct engine_spec *s = &e->spec;
+    const char *draft = e->opts.draft;
     char *end = NULL;
     s->on = draft && strcmp(draft, "off") != 0;
     if (!s->on) return SL_OK;
+    if (strcmp(draft, "mtp") == 0) {
+        if (e->opts.on_record)
+            return SL_FAIL(err, REQUEST, "draft: mtp: its passes can not be recorded");
+        e->mtp.on = true;
+        return SL_OK;
+    }
     if (strcmp(draft, "auto") == 0 || strcmp(draft, "ngram") == 0) {
         s->ngram = true;
         return SL_OK;
@@ -28,7 +36,7 @@ static sl_status parse(struct engine_spec *s, const char *draft, sl_err *err)
         if (*rate && !*end && s->right >= 0 && s->right <= 1) return SL_OK;
         return SL_FAIL(err, REQUEST, "draft: \"%.60s\": a rate from 0 to 1", draft);
     }
-    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram or replay:RATE", draft);
+    return SL_FAIL(err, REQUEST, "draft: \"%.60s\": off, auto, ngram, mtp or replay:RATE", draft);
 }
 
 sl_status engine_spec_open(sl_engine *e, sl_err *err)
@@ -38,7 +46,6 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     void *p = NULL;
     if (o->draft_max < 0 || o->draft_max > SPEC_MAX)
         return SL_FAIL(err, REQUEST, "draft_max: %d: from 0 to %d", o->draft_max, SPEC_MAX);
-    SL_TRY(parse(s, o->draft, err));
     s->n_max = o->draft_max ? o->draft_max : SPEC_MAX;
     size_t n_seq = (size_t)e->n_seq_max;
     SL_TRY(spec_plan_init(&s->plan, e->n_seq_max, err));
@@ -47,7 +54,7 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     s->want = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->slot, &p, err));
     s->slot = p;
-    return SL_OK;
+    return engine_mtp_open(e, err);
 }
 
 void engine_spec_close(sl_engine *e)
@@ -55,6 +62,7 @@ void engine_spec_close(sl_engine *e)
     spec_plan_fini(&e->spec.plan);
     mem_free(e->spec.want);
     mem_free(e->spec.slot);
+    engine_mtp_close(e);
 }
 
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
@@ -138,10 +146,13 @@ void engine_spec_learn(struct request *r)
     if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids);
 }
 
-void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns)
+void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
+                         int64_t mtp_ns)
 {
     struct spec_plan *s = &e->spec.plan;
+    e->stats.draft_ns += mtp_ns;
     if (!e->spec.on || p->n_spent) return;
-    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)ns);
+    /* without drafts nobody would run the layer */
+    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)(p->n_draft ? ns + mtp_ns : ns));
     e->stats.n_draft_stop = s->n_off;
 }

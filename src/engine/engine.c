@@ -218,6 +218,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
+    SL_TRY(engine_spec_parse(e, err));
     SL_TRY(dev_open(o->device, &dopts, &e->d, err));
     SL_TRY(plan_memory(e, &kv_tokens, err));
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
@@ -234,7 +235,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .n_logit_max = e->n_logit_max,
                             .kv = kv_type(e),
                             .keep_bytes = e->keep_bytes,
-                            .no_mtp = true,
+                            .no_mtp = !e->mtp.on,
                             .pack = pack,
                             .progress = o->progress,
                             .user = o->user};

@@ -205,6 +205,13 @@ struct engine_spec {
     int *slot;              /* [n_seq_max] */
 };
 
+/* The pass of the MTP layer after a step. */
+struct engine_mtp {
+    bool on;
+    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] */
+    struct request **of;                       /* [n_seq_max] whose rows are wanted */
+};
+
 struct sl_engine {
     /* fixed after open */
     sl_model *m;
@@ -231,6 +238,7 @@ struct sl_engine {
     int n_piece, n_pick;
     int32_t *item_pick; /* [n_seq_max] first pick of each row of the plan; -1 = none */
     struct engine_spec spec;
+    struct engine_mtp mtp;
     sl_logprob top[ENGINE_TOP_MAX];
     float *row;     /* [D] an embedding */
     uint32_t *mask; /* [V / 32] */
@@ -325,6 +333,8 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
                           const uint32_t *mask, int32_t *token, sl_err *err) BASE_MUST_USE;
 
 /* draft.c: guesses at the tokens that follow. What they are, and how many, changes no answer. */
+/* What opts.draft says; before the model is opened. Then all that is needed for it. */
+sl_status engine_spec_parse(sl_engine *e, sl_err *err) BASE_MUST_USE;
 sl_status engine_spec_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_spec_close(sl_engine *e);
 /* On the submitting thread, when r has its group and ids. */
@@ -337,8 +347,14 @@ void engine_spec_propose(sl_engine *e);
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
 void engine_spec_right(sl_engine *e, struct request *r, int j);
 void engine_spec_learn(struct request *r);
-/* A step gave n_new tokens of answers and took ns in all. */
-void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns);
+/* A step gave n_new tokens of answers and took ns, and mtp_ns for the MTP layer. */
+void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
+                         int64_t mtp_ns);
+
+/* mtp.c. run: after the rows of a step; returns the time that it took. */
+sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+void engine_mtp_close(sl_engine *e);
+int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p);
 
 /* answer.c: what the rows of a step lead to. */
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);

@@ -267,8 +267,8 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.sample_ns = clock_now_ns() - t2;
     rec.n_right = n_right(&e->stats) - n_right(&before);
     count_step(e, p, &rec);
-    engine_spec_observe(e, p, (int)(e->stats.n_answer_tok - before.n_answer_tok),
-                        e->stats.last_step_ns);
+    int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
+    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, engine_mtp_run(e, p));
     engine_publish(e);
     rec.n_running = e->stats.n_running;
     rec.n_waiting = e->stats.n_waiting;

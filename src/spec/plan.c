@@ -117,6 +117,11 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
         (void)take(p, w, n);
 }
 
+bool spec_plan_is_off(const struct spec_plan *p)
+{
+    return p->n_step < p->off_until;
+}
+
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns)
 {
     struct spec_window *v = &p->window;

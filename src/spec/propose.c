@@ -29,6 +29,7 @@ sl_status spec_seq_init(struct spec_seq *s, const struct spec_opts *o, int cap, 
 {
     memset(s, 0, sizeof *s);
     s->o = *o;
+    s->offer_at = -1;
     for (int i = 0; i < SPEC_N_ROW; i++)
         for (int j = 0; j < SPEC_MAX; j++) {
             s->rate[i].right[j] = prior[i][j > 0];
@@ -113,7 +114,17 @@ static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max
     s->source = s->row = SPEC_PREDICTION;
     if (n > 0) return n;
     s->source = SPEC_NGRAM;
-    return from_ngram(s, ids, n_ids, n_max, out);
+    n = from_ngram(s, ids, n_ids, n_max, out);
+    if (n > 0 || s->offer_at != n_ids || n_max < 1) return n;
+    s->source = s->row = SPEC_MTP;
+    out[0] = s->offer;
+    return 1;
+}
+
+void spec_offer(struct spec_seq *s, int n_ids, int32_t id)
+{
+    s->offer = id;
+    s->offer_at = n_ids;
 }
 
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,

@@ -19,6 +19,7 @@
     X(FORCED, "grammar")        /* the grammar allows nothing else */                              \
     X(PREDICTION, "prediction") /* the text that the request expects */                            \
     X(NGRAM, "ngram")           /* what followed the same tokens before, in prompt or answer */    \
+    X(MTP, "mtp")               /* the model's MTP layer; whoever runs it offers them */           \
     X(REPLAY, "replay")         /* a known answer, made wrong at a rate: for measurements */
 enum spec_source {
 #define X(NAME, name) SPEC_##NAME,
@@ -75,6 +76,8 @@ struct spec_seq {
     int at;                      /* place in the expected text; -1 = lost */
     int n_text_seen;             /* tokens of prompt and answer that moved it */
     struct spec_rate rate[SPEC_N_ROW];
+    int32_t offer; /* a guess at the token at offer_at */
+    int offer_at;  /* -1 = none */
     /* the last proposal */
     enum spec_source source;
     int row, n_prop, prop_pos; /* prop_pos: where its first token would stand */
@@ -94,6 +97,8 @@ void spec_seq_fini(struct spec_seq *s);
  * the tokens that are new, and cheap. */
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
                  int32_t *out);
+/* The next token after n_ids known ones may be id: taken where no other source has any. */
+void spec_offer(struct spec_seq *s, int n_ids, int32_t id);
 /* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
 void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids);
 /* The probability that the first j + 1 tokens of the last proposal are all right. */
@@ -130,6 +135,8 @@ void spec_plan_fini(struct spec_plan *p);
  * how long steps of c decoding tokens take; 0 = not known. */
 void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                     double (*step_ns)(void *user, int n_tok), void *user);
+/* Drafts are switched off for now. */
+bool spec_plan_is_off(const struct spec_plan *p);
 /* A step that only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts were computed.
  */
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns);

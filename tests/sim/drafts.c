@@ -51,6 +51,7 @@ struct trial {
     uint64_t rng;
     int right; /* of 8 guesses */
     int n_vocab;
+    bool has_mtp;
     long long n_trial, n_event, n_draft, n_right, n_preempt, n_hit;
 };
 
@@ -268,8 +269,9 @@ static void end_trial(struct trial *t, sl_engine *e)
 
 static void one_trial(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv)
 {
-    static const char *const from[] = {"ngram", "auto", "replay:0.8", "ngram"};
-    int how = pick(t, 4), batch = 1 + pick(t, 32), n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
+    static const char *const from[] = {"ngram", "auto", "replay:0.8", "ngram", "mtp"};
+    int how = pick(t, t->has_mtp ? 5 : 4), batch = 1 + pick(t, 32),
+        n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
     sl_engine_opts o = {.n_thread = 1 + pick(t, 3),
                         .n_ctx = CTX,
                         .n_seq_max = batch,
@@ -320,6 +322,7 @@ static void one_model(const char *path, int i_model, int n, struct trial *t)
     must(sl_model_open(path, NULL, &m, &err), &err);
     sl_model_info_get(m, &mi);
     t->n_vocab = mi.n_vocab;
+    t->has_mtp = mi.n_mtp > 0;
     if (mi.has_tokenizer) {
         must(sl_grammar_compile(m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g[0], &err),
              &err);

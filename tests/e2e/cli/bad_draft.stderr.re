@@ -1,1 +1,1 @@
-sluice: .*draft: "guess": off, auto, ngram.*
+sluice: .*draft: "guess": off, auto, ngram, mtp.*

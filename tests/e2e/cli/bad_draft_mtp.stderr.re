@@ -1,0 +1,1 @@
+sluice: .*draft: mtp: .* has no MTP layer.*

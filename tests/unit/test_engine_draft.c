@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drafts in whole engines: what is refused, what is counted, and that the MTP layer's drafts are
+ * those that it makes of the sequence alone. tests/sim/drafts.c holds events against those without.
+ */
+#include <string.h>
+
+#include "engine/engine_internal.h"
+#include "engine_tiny.h"
+#include "mtp_run.h"
+
+#define DEMO TEST_DATA "/../../models/demo/demo.gguf"
+
+static sl_err err;
+
+struct answer {
+    int32_t id[200];
+    int n;
+    sl_event last;
+};
+
+static void on_event(void *user, const sl_event *ev)
+{
+    struct answer *a = user;
+    if (ev->token >= 0) a->id[a->n++] = ev->token;
+    a->last = *ev;
+}
+
+static sl_status open_with(const char *path, const char *draft, sl_model **m, sl_engine **e)
+{
+    sl_engine_opts o = {.n_thread = 2,
+                        .n_ctx = 256,
+                        .n_seq_max = 2,
+                        .acts = SL_ACTS_F32,
+                        .kv = SL_KV_F32,
+                        .draft = draft,
+                        .draft_always = 1};
+    ASSERT_OK(sl_model_open(path, NULL, m, &err));
+    sl_status st = sl_engine_open(*m, &o, e, &err);
+    if (st) sl_model_close(*m);
+    return st;
+}
+
+static void run(sl_engine *e, const sl_request *q, struct answer *a)
+{
+    sl_request r = *q;
+    memset(a, 0, sizeof *a);
+    r.on_event = on_event;
+    r.user = a;
+    ASSERT_OK(sl_submit(e, &r, NULL, &err));
+    while (sl_pending(e))
+        ASSERT_OK(sl_step(e, &err));
+}
+
+TEST(engine_refuses_drafts_that_it_can_not_make)
+{
+    static const char *const bad[][2] = {{"guess", "off, auto, ngram, mtp or replay"},
+                                         {"", "off, auto"},
+                                         {"replay:", "a rate from 0 to 1"},
+                                         {"replay:1.5", "a rate from 0 to 1"},
+                                         {"replay:0.5x", "a rate from 0 to 1"},
+                                         {"mtp", "has no MTP layer"}};
+    sl_model *m;
+    sl_engine *e;
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        assert_int_equal(open_with(tiny("llama3"), bad[i][0], &m, &e), SL_REQUEST);
+        assert_non_null(strstr(err.text, "draft: "));
+        if (!strstr(err.text, bad[i][1])) fail_msg("%s: %s", bad[i][0], err.text);
+    }
+}
+
+TEST(engine_refuses_a_prediction_for_several_samples)
+{
+    sl_model *m;
+    sl_engine *e;
+    int32_t ids[] = {5, 6, 7};
+    ASSERT_OK(open_with(tiny("llama3"), "ngram", &m, &e));
+    sl_request q = {.ids = ids, .n_ids = 3, .max_tokens = 2, .n = 2};
+    q.draft_ids = ids;
+    q.n_draft_ids = 3;
+    assert_int_equal(sl_submit(e, &q, NULL, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "draft_ids"));
+    q.n = 1;
+    ids[2] = 1 << 30;
+    q.ids = (const int32_t[]){1};
+    q.n_ids = 1;
+    assert_int_equal(sl_submit(e, &q, NULL, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "draft_ids"));
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+TEST(engine_takes_a_replayed_answer_in_few_steps_and_counts_it)
+{
+    sl_model *m;
+    sl_engine *e;
+    struct answer plain, fast;
+    const int32_t ids[] = {5, 6, 7};
+    sl_request q = {.ids = ids, .n_ids = 3, .max_tokens = 41, .ignore_eos = 1};
+    ASSERT_OK(open_with(tiny("llama3"), "replay:1", &m, &e));
+    run(e, &q, &plain);
+    assert_int_equal(plain.n, 41);
+    assert_int_equal(plain.last.n_draft, 0);
+    sl_stats a, b;
+    sl_stats_get(e, &a);
+    q.draft_ids = plain.id;
+    q.n_draft_ids = plain.n;
+    run(e, &q, &fast);
+    sl_stats_get(e, &b);
+    assert_int_equal(fast.n, 41);
+    assert_memory_equal(plain.id, fast.id, sizeof plain.id);
+    assert_int_equal(b.n_step - a.n_step, 6); /* the prompt, then eight tokens each */
+    assert_int_equal(fast.last.n_draft, 35);
+    assert_int_equal(fast.last.n_right, 35);
+    for (int j = 0; j < SL_DRAFT_MAX; j++)
+        assert_true(b.n_draft[j] == 5 && b.n_right[j] == 5);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+/* What the layer says of ids [n + 1] alone: draft[i] guesses ids[i + 2]. */
+static void drafts_alone(const int32_t *ids, int n, int32_t *draft)
+{
+    float *logits = NULL;
+    int n_vocab = 0;
+    ASSERT_OK(mtp_logits(DEMO, ids, n, 5, &logits, &n_vocab, &err));
+    for (int i = 0; i < n; i++)
+        draft[i] = engine_argmax(logits + (int64_t)i * n_vocab, n_vocab);
+    mem_free(logits);
+}
+
+TEST(engine_drafts_of_the_mtp_layer_are_those_of_the_sequence_alone)
+{
+    static const char *const text[] = {"Once upon a time there was", "The capital of France is",
+                                       "1 2 3 4 5 6"};
+    sl_model *m;
+    sl_engine *e;
+    int n_all = 0;
+    ASSERT_OK(open_with(DEMO, "mtp", &m, &e));
+    for (int i = 0; i < BASE_COUNT_OF(text); i++) {
+        int32_t *prompt = NULL, ids[MTP_MAX_TOK + 1], draft[MTP_MAX_TOK];
+        int n_prompt = 0, n_draft = 0, n_right = 0;
+        struct answer a;
+        ASSERT_OK(sl_tokenize(m, text[i], strlen(text[i]), SL_TOK_BOS, &prompt, &n_prompt, &err));
+        sl_request q = {.ids = prompt, .n_ids = n_prompt, .max_tokens = 40, .ignore_eos = 1};
+        run(e, &q, &a);
+        memcpy(ids, prompt, (size_t)n_prompt * sizeof *ids);
+        memcpy(ids + n_prompt, a.id, (size_t)a.n * sizeof *ids);
+        int n = n_prompt + a.n;
+        assert_in_range(n, 20, MTP_MAX_TOK);
+        drafts_alone(ids, n - 1, draft);
+        for (int known = n_prompt + 1; known < n - 1;) { /* the last token is never a draft */
+            bool right = draft[known - 2] == ids[known];
+            n_draft++;
+            n_right += right;
+            known += 1 + right;
+        }
+        assert_int_equal(a.last.n_draft, n_draft);
+        assert_int_equal(a.last.n_right, n_right);
+        n_all += n_right;
+        sl_free(prompt);
+    }
+    assert_true(n_all > 20);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
