@@ -21,6 +21,8 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     int gating = 0;
     SL_TRY(arch_gguf_moe(m, c, err));
+    if (!c->n_expert)
+        return SL_FAIL(err, FORMAT, "%s: gpt-oss.expert_count is missing", io_path(m));
     SL_TRY(arch_gguf_int(m, "expert_gating_func", 3, 0, 3, &gating, err));
     if (gating != 3)
         return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is %d, not 3", io_path(m), gating);

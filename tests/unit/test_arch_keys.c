@@ -260,6 +260,15 @@ static void read_gguf(const char *arch, const char *const *more, struct answer *
     free(f);
 }
 
+TEST(arch_refuses_gpt_oss_without_experts)
+{
+    static const char *const none[4] = {NULL};
+    struct answer r;
+    read_gguf("gpt-oss", none, &r);
+    assert_int_equal(r.st, SL_FORMAT);
+    assert_non_null(strstr(r.err.text, "gpt-oss.expert_count is missing"));
+}
+
 TEST(arch_gguf_keys_that_change_numbers_are_refused_by_name)
 {
     static const struct {
