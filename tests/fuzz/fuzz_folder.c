@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: a folder with any files under the names that io reads opens, and then its tensors can
- * be read, or is refused with a text; nothing is leaked and no name outside the folder is opened.
+/* Rooms: io. Property: a folder with any files under the names that io reads opens, and then its
+ * tensors can be read, or is refused with a text; nothing is leaked and no name outside the folder
+ * is opened.
  *
  * Input: files in a row, each a byte that chooses its name from the list below, a u16 length, the
  * bytes. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: any bytes either open as GGUF, and then every tensor's bytes, every value and every
- * string can be read and every weight dequantised, or are refused with a text; nothing is leaked.
- */
+/* Rooms: io. Property: any bytes either open as GGUF, and then every tensor's bytes, every value
+ * and every string can be read and every weight dequantised, or are refused with a text; nothing is
+ * leaked. */
 #include <math.h>
 #include <string.h>
 

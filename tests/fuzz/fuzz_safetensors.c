@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Property: any bytes either open as safetensors, and then the tensors tile the data exactly and
- * can be read, or are refused with a text; nothing is leaked. */
+/* Rooms: io. Property: any bytes either open as safetensors, and then the tensors tile the data
+ * exactly and can be read, or are refused with a text; nothing is leaked. */
 #include "fuzz_io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
