@@ -15,9 +15,10 @@ elsewhere (column f32). Any change of bits is a change of this file, seen in rev
 
 Without options (what CI runs): every model on every instruction set that this machine has, one of
 its four pairs on each, another one on the next (f32, which is slow, on one set of four; of the
-reference kernels the demo model alone); in full on the best set and on avx2, quickly on the others. --all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND
-(a qemu and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which
-makes the models), quickly. --update fills in the hashes (with --only: those): all four pairs on one
+reference kernels the demo model alone); in full on the best set and on avx2, quickly on the others.
+--all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND (a qemu
+and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which makes the
+models), quickly. --update fills in the hashes (with --only: those): all four pairs on one
 set of each form."""
 import os
 import re
@@ -159,6 +160,9 @@ def jobs_of(sets, everything, update):
 
 
 def main():
+    if flag("--help") or flag("-h"):
+        print(__doc__)
+        return
     rows = read_rows()
     everything, update = flag("--all"), flag("--update")
     cpu, only = option("--cpu"), option("--only", "")
