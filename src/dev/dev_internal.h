@@ -48,7 +48,8 @@ struct dev_class {
      * NULL: the device runs one after another. */
     sl_status (*fuse)(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
                       sl_err *err);
-    void (*run_fused)(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f);
+    /* False: it can not on this step; the operators are run one by one. */
+    bool (*run_fused)(dev *d, dev_kv *kv, const struct dev_step *s, struct dev_fused *f);
     double (*probe_read_gbps)(dev *d, int ms);
     double (*probe_int8_gops)(dev *d, int ms);
     double (*probe_attn_gops)(dev *d, const dev_kv *kv, int ms);

@@ -165,8 +165,7 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
         const struct dev_op *op = &p->op[i];
         struct dev_fused *f = p->fused[i];
         if (i && op->d != op[-1].d) SL_TRY(dev_sync(op[-1].d, err));
-        if (f && s->n_tok <= f->n_tok_max) {
-            op->d->cls->run_fused(op->d, kv, s, f);
+        if (f && s->n_tok <= f->n_tok_max && op->d->cls->run_fused(op->d, kv, s, f)) {
             i += f->n_op;
         } else {
             run_op(s, op);

@@ -496,7 +496,7 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
 /* Operators that are run together (region.c). */
 sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
                        sl_err *err);
-void dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f);
+bool dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f);
 double dev_cpu_probe_read_gbps(dev *d, int ms);
 double dev_cpu_probe_int8_gops(dev *d, int ms);
 double dev_cpu_probe_attn_gops(dev *d, const dev_kv *kv, int ms);

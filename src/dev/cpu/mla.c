@@ -122,7 +122,7 @@ static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *
 #define AHEAD_MAX ((int64_t)8 << 20)
 #define AHEAD_TOKENS 16 /* with more the products are no longer bound by memory */
 
-static void look_ahead(struct mla *a, int n_span)
+void dev_cpu_mla_look_ahead(struct mla *a, int n_span)
 {
     const struct dev_attn_mla *p = a->p;
     const dev_mat *mat[MLA_AHEAD] = {p->w_vb, p->next[0], p->next[1], p->next[2], p->next[3]};
@@ -141,6 +141,33 @@ static void look_ahead(struct mla *a, int n_span)
     }
 }
 
+void dev_cpu_mla_job(struct cpu *c, const struct dev_step *b, const struct mla *a,
+                     struct cpu_span_job *j)
+{
+    const struct dev_attn_mla *p = a->p;
+    double work = 0;
+    int H = p->n_head, heads = H < CPU_LANES ? H : CPU_LANES;
+    bool bf16 = dev_cpu_bf16_attn(c, a->kv->t), by_codes = bf16 && a->kv->t == VEC_KV_Q8;
+    *j = (struct cpu_span_job){.b = b, .op = a, .n_row = CPU_LANES / heads * heads, .ldo = a->r16};
+    j->begin = abs_begin;
+    j->span = abs_span;
+    j->end = abs_end;
+    j->mem_floats =
+        (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->ldx;
+    if (bf16) {
+        j->begin = dev_cpu_abs16_begin;
+        j->span = dev_cpu_abs16_span;
+        j->mem_floats = dev_cpu_abs16_floats(a->d_k);
+    } else if (dev_cpu_i16_attn(c, a->kv->t)) {
+        j->begin = dev_cpu_abs_i16_begin;
+        j->span = dev_cpu_abs_i16_span;
+        j->mem_floats = dev_cpu_abs_i16_floats(p->r, p->rope);
+    }
+    j->n_unit = abs_units(c, b, a, &work);
+    j->products.flops = 2.0 * work * H * (p->r + (by_codes ? 0 : a->d_k)); /* codes: the scores */
+    j->products.ops = by_codes ? 2.0 * work * H * a->d_k : 0;
+}
+
 static void absorbed(struct cpu *c, const struct dev_step *b, struct mla *a,
                      struct dev_cost *products)
 {
@@ -157,28 +184,9 @@ static void absorbed(struct cpu *c, const struct dev_step *b, struct mla *a,
                                              .ldy = (int64_t)H * p->r,
                                              .ldy_h = p->r},
                   c->tok_list);
-    double work = 0;
-    int heads = H < CPU_LANES ? H : CPU_LANES;
-    struct cpu_span_job j = {.b = b, .op = a, .n_row = CPU_LANES / heads * heads, .ldo = a->r16};
-    j.begin = abs_begin;
-    j.span = abs_span;
-    j.end = abs_end;
-    j.mem_floats =
-        (size_t)(a->d_k + VEC_SPAN) * (size_t)a->n_lane + (size_t)VEC_SPAN * (size_t)a->ldx;
-    if (dev_cpu_bf16_attn(c, a->kv->t)) {
-        j.begin = dev_cpu_abs16_begin;
-        j.span = dev_cpu_abs16_span;
-        j.mem_floats = dev_cpu_abs16_floats(a->d_k);
-    } else if (dev_cpu_i16_attn(c, a->kv->t)) {
-        j.begin = dev_cpu_abs_i16_begin;
-        j.span = dev_cpu_abs_i16_span;
-        j.mem_floats = dev_cpu_abs_i16_floats(p->r, p->rope);
-    }
-    j.n_unit = abs_units(c, b, a, &work);
-    int by_codes = dev_cpu_bf16_attn(c, a->kv->t) && a->kv->t == VEC_KV_Q8; /* the scores */
-    j.products.flops = 2.0 * work * H * (p->r + (by_codes ? 0 : a->d_k));
-    j.products.ops = by_codes ? 2.0 * work * H * a->d_k : 0;
-    look_ahead(a, c->unit[0].span1);
+    struct cpu_span_job j;
+    dev_cpu_mla_job(c, b, a, &j);
+    dev_cpu_mla_look_ahead(a, c->unit[0].span1);
     dev_cpu_spans(c, &j);
     products->ops += j.products.ops;
     products->flops += j.products.flops;
@@ -408,14 +416,20 @@ void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *me
     *mem_floats = BASE_MAX(BASE_MAX(abs16, exp16), BASE_MAX(abs, exp));
 }
 
+void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct cpu_kv *kv)
+{
+    *a = (struct mla){.p = p, .kv = kv, .d_k = p->r + p->rope};
+    a->row = dev_cpu_round16(a->d_k);
+    a->ldx = dev_cpu_row_ld(a->d_k, 4);
+    a->r16 = dev_cpu_round16(p->r);
+    a->n_lane = CPU_LANES;
+}
+
 void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_mla *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    struct mla a = {.p = p, .kv = dev_cpu_kv_of(p->kv, p->group), .d_k = p->r + p->rope};
-    a.row = dev_cpu_round16(a.d_k);
-    a.ldx = dev_cpu_row_ld(a.d_k, 4);
-    a.r16 = dev_cpu_round16(p->r);
-    a.n_lane = CPU_LANES;
+    struct mla a;
+    dev_cpu_mla_init(&a, p, dev_cpu_kv_of(p->kv, p->group));
     const struct dev_plan *max = &c->plan;
     ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
            p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);

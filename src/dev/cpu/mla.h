@@ -25,6 +25,15 @@ struct mla {
     struct mla_ahead ahead;
 };
 
+/* mla.c: everything of *a but n_list and ahead. */
+void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct cpu_kv *kv);
+/* Absorbed attention of the a->n_list tokens in c->tok_list, whose queries are in c->lat, to
+ * c->olat: units into c->unit, the rest into *j, which points to *a. */
+void dev_cpu_mla_job(struct cpu *c, const struct dev_step *b, const struct mla *a,
+                     struct cpu_span_job *j);
+/* Into a->ahead; n_span: of the first unit. */
+void dev_cpu_mla_look_ahead(struct mla *a, int n_span);
+
 static inline int dev_cpu_round16(int n)
 {
     return (n + 15) / 16 * 16;

@@ -2,15 +2,9 @@
 /* Routed experts: tokens are grouped by expert with index lists (no copies), the tiles of all
  * experts in use are one row of work, and each token's K results are added in the order of its
  * list. */
-#include "dev/cpu/cpu.h"
+#include "dev/cpu/moe.h"
 
-struct moe_job {
-    struct cpu *c;
-    const struct dev_moe *p;
-    const struct cpu_mat *gate_up, *down;
-    int n_tok, n_slot;
-    int parts; /* the hidden values are prepared as they come */
-};
+#define SUM_COLS 512 /* of a token's results: what a worker adds up at a time */
 
 static int n_place(const struct dev_moe *p)
 {
@@ -57,66 +51,91 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
     return first[last];
 }
 
-/* Token t's results in the order of its list. */
-static void sum_results(struct moe_job *j, int worker, int64_t t)
+/* Columns [at, at + n) of token t's results, in the order of its list. */
+static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t at, int n)
 {
-    const struct dev_moe *p = j->p;
-    struct cpu_scratch *s = &j->c->scratch[worker];
-    int64_t n_out = j->down->m.n_row;
+    const struct dev_moe *p = m->p;
+    struct cpu_scratch *s = &m->c->scratch[worker];
+    int64_t n_out = m->down->m.n_row, to = t * n_out + at;
     const float *weight = p->weight + t * p->k;
-    int n = 0;
+    int n_row = 0;
     for (int k = 0; k < p->k; k++) {
-        int32_t slot = j->c->slot_of[t * p->k + k];
+        int32_t slot = m->c->slot_of[t * p->k + k];
         if (slot < 0) continue;
-        s->row[n] = weight[k];
-        s->rowp[n++] = j->c->moe_y + slot * n_out;
+        s->row[n_row] = weight[k];
+        s->rowp[n_row++] = m->c->moe_y + slot * n_out + at;
     }
-    j->c->k.wsum_f32(p->y + t * n_out, s->rowp, s->row, n, p->add ? p->add + t * n_out : NULL,
-                     (int)n_out);
+    m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, p->add ? p->add + to : NULL, n);
 }
 
-static void moe_run(void *arg, int worker, int n_w)
+void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)
 {
-    struct moe_job *j = arg;
-    const struct dev_moe *p = j->p;
-    struct cpu *c = j->c;
-    const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
-    int64_t n_ff = j->gate_up->m.n_row, n_out = j->down->m.n_row, b, e;
+    int64_t n_out = m->down->m.n_row, n_part = (n_out + SUM_COLS - 1) / SUM_COLS, b, e;
+    par_split(m->n_tok * n_part, worker, n_w, &b, &e);
+    for (; b < e; b++) {
+        int64_t at = b % n_part * SUM_COLS;
+        sum_results(m, worker, b / n_part, at, (int)BASE_MIN(n_out - at, SUM_COLS));
+    }
+}
+
+void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf *x)
+{
+    const struct dev_moe *p = m->p;
+    struct cpu *c = m->c;
+    int64_t n_ff = m->gate_up->m.n_row;
     struct cpu_piece at = {0};
     struct vec_glu glu;
-    struct cpu_hidden out = {.ldh = n_ff, .act = j->parts ? &c->moe_act : NULL};
+    struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe_act : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
         out.h = c->moe_h + s0 * n_ff;
         out.row0 = s0;
         if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
-        dev_cpu_product_silu(c, worker, &at, x, j->gate_up, c->slot_row + s0, s1 - s0, &out);
+        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, c->slot_row + s0, s1 - s0, &out);
     }
-    par_barrier(c->team);
-    if (!j->parts) {
-        par_split(j->n_slot, worker, n_w, &b, &e);
-        for (int64_t s = b; s < e; s++)
-            kern_mm_prep(&c->moe_act, (int)s, c->moe_h + s * n_ff);
-        par_barrier(c->team);
-    }
-    at = (struct cpu_piece){0};
+}
+
+void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
+{
+    int64_t n_ff = m->gate_up->m.n_row, b, e;
+    par_split(m->n_slot, worker, n_w, &b, &e);
+    for (int64_t s = b; s < e; s++)
+        kern_mm_prep(&m->c->moe_act, (int)s, m->c->moe_h + s * n_ff);
+}
+
+void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
+{
+    const struct dev_moe *p = m->p;
+    struct cpu *c = m->c;
+    int64_t n_out = m->down->m.n_row;
+    struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
         float *y = c->moe_y + s0 * n_out;
-        dev_cpu_product(c, worker, &at, &c->moe_act, j->down->form, c->iota + s0, s1 - s0, y,
+        dev_cpu_product(c, worker, &at, &c->moe_act, m->down->form, c->iota + s0, s1 - s0, y,
                         n_out);
         if (p->down_bias)
             dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s1 - s0,
                                  y, n_out);
     }
-    par_barrier(c->team);
-    par_split(j->n_tok, worker, n_w, &b, &e);
-    for (int64_t t = b; t < e; t++)
-        sum_results(j, worker, t);
 }
 
-static void tell_tap(const struct moe_job *j)
+static void moe_run(void *arg, int worker, int n_w)
+{
+    const struct cpu_moe *m = arg;
+    dev_cpu_moe_up(m, worker, &((const struct cpu_act *)m->p->act)->b);
+    par_barrier(m->c->team);
+    if (!m->parts) {
+        dev_cpu_moe_prep(m, worker, n_w);
+        par_barrier(m->c->team);
+    }
+    dev_cpu_moe_down(m, worker);
+    par_barrier(m->c->team);
+    dev_cpu_moe_sum(m, worker, n_w);
+}
+
+static void tell_tap(const struct cpu_moe *j)
 {
     const struct dev_moe *p = j->p;
     int n_ff = j->gate_up->m.n_row;
@@ -133,31 +152,38 @@ static void tell_tap(const struct moe_job *j)
     }
 }
 
-void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
+void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p, int n_tok)
 {
-    struct cpu *c = dev_cpu_of(d);
-    struct moe_job j = {.c = c, .p = p, .n_tok = dev_n_row(b, p->n_tok)};
-    j.gate_up = dev_cpu_mat_of(p->gate_up);
-    j.down = dev_cpu_mat_of(p->down);
-    j.parts = !p->tap.fn && dev_cpu_takes_parts(j.down);
-    ASSERT(j.n_tok <= c->plan.n_tok && p->k <= c->plan.k && n_place(p) <= c->plan.n_expert &&
-           j.gate_up->m.n_row <= c->plan.d_ff_expert && j.down->m.n_row <= c->plan.d_model);
-    if (j.n_tok == 0) return;
-    j.n_slot = group_by_expert(c, p, j.n_tok);
+    *m = (struct cpu_moe){.c = c, .p = p, .n_tok = n_tok};
+    m->gate_up = dev_cpu_mat_of(p->gate_up);
+    m->down = dev_cpu_mat_of(p->down);
+    m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down);
+    ASSERT(n_tok <= c->plan.n_tok && p->k <= c->plan.k && n_place(p) <= c->plan.n_expert &&
+           m->gate_up->m.n_row <= c->plan.d_ff_expert && m->down->m.n_row <= c->plan.d_model);
+    m->n_slot = group_by_expert(c, p, n_tok);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
     for (int e = 0; e < n_place(p); e++) {
         int n = c->expert_slot0[e + 1] - c->expert_slot0[e];
         if (n == 0) continue;
-        struct mm_mat gate_up = dev_cpu_mat_at(j.gate_up, e), down = dev_cpu_mat_at(j.down, e);
-        struct mm_mat up = dev_cpu_mat2_at(j.gate_up, e);
-        dev_cpu_work_add(&c->work[0], &gate_up, &up, n, j.parts ? 32 : 16)->user = e;
+        struct mm_mat gate_up = dev_cpu_mat_at(m->gate_up, e), down = dev_cpu_mat_at(m->down, e);
+        struct mm_mat up = dev_cpu_mat2_at(m->gate_up, e);
+        dev_cpu_work_add(&c->work[0], &gate_up, &up, n, m->parts ? 32 : 16)->user = e;
         dev_cpu_work_add(&c->work[1], &down, NULL, n, 16)->user = e;
     }
+    kern_mm_act_init(&c->moe_act, 1u << m->down->form, m->down->m.n_col, m->n_slot, c->moe_mem);
+    c->moe_act.is_parts = dev_cpu_takes_parts(m->down);
+}
+
+void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
+{
+    struct cpu *c = dev_cpu_of(d);
+    struct cpu_moe m;
+    int n_tok = dev_n_row(b, p->n_tok);
+    if (n_tok == 0) return;
+    dev_cpu_moe_begin(&m, c, p, n_tok);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);
-    kern_mm_act_init(&c->moe_act, 1u << j.down->form, j.down->m.n_col, j.n_slot, c->moe_mem);
-    c->moe_act.is_parts = dev_cpu_takes_parts(j.down);
-    par_run(c->team, moe_run, &j);
-    if (p->tap.fn) tell_tap(&j);
+    par_run(c->team, moe_run, &m);
+    if (p->tap.fn) tell_tap(&m);
 }

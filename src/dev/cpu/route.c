@@ -6,7 +6,7 @@
  * its two best), the others' experts are never taken. Best first; a tie goes to the lower number. A
  * NaN score never wins against a number, and the K numbers are distinct whatever the scores.
  * Source: DeepseekV2/V3 and Qwen3Moe routers of transformers. */
-#include "dev/cpu/cpu.h"
+#include "dev/cpu/moe.h"
 
 #include <math.h>
 
@@ -29,10 +29,8 @@ static float group_score(const float *v, int n, int best_only)
     return v[a] + v[best_of(v, taken, n)];
 }
 
-static void route_row(struct cpu *c, void *arg, int t, int worker)
+void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t)
 {
-    (void)worker;
-    const struct dev_route *p = arg;
     float score[CPU_EXPERT_MAX], choose[CPU_EXPERT_MAX], group[CPU_EXPERT_MAX];
     uint8_t taken[CPU_EXPERT_MAX] = {0}, group_taken[CPU_EXPERT_MAX] = {0};
     int n = p->n_expert, per = n / (p->n_group > 1 ? p->n_group : 1);
@@ -64,6 +62,18 @@ static void route_row(struct cpu *c, void *arg, int t, int worker)
         weight[k] *= f;
 }
 
+static void route_row(struct cpu *c, void *arg, int t, int worker)
+{
+    (void)worker;
+    dev_cpu_route_row(c, arg, t);
+}
+
+void dev_cpu_route_count(const struct dev_route *p, int n_tok)
+{
+    for (int i = 0; p->count && i < n_tok * p->k; i++)
+        p->count[p->id[i]]++;
+}
+
 void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
 {
     int n_tok = dev_n_row(b, p->n_tok);
@@ -71,6 +81,5 @@ void dev_cpu_route(dev *d, const struct dev_step *b, const struct dev_route *p)
            p->k <=
                p->n_expert / (p->n_group > 1 ? p->n_group : 1) * (p->n_group > 1 ? p->k_group : 1));
     dev_cpu_for_rows(dev_cpu_of(d), n_tok, p->n_expert * (p->k + 2.0), route_row, (void *)p);
-    for (int i = 0; p->count && i < n_tok * p->k; i++)
-        p->count[p->id[i]]++;
+    dev_cpu_route_count(p, n_tok);
 }
