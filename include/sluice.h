@@ -254,7 +254,7 @@ typedef struct sl_step_record {
     int64_t plan_ns, compute_ns, sample_ns; /* its parts: schedule, model, tokens and events */
     int n_decode, n_prompt;                 /* tokens: of answers, of prompts */
     int n_draft, n_right; /* of those of answers: guesses, and guesses that were right */
-    int n_seq;                              /* sequences in the step */
+    int n_seq;            /* sequences in the step */
     int n_running, n_waiting, n_preempt;
     int64_t kv_used_tok;
 } sl_step_record;
@@ -276,12 +276,12 @@ typedef struct sl_engine_opts {
     /* Speculation: what guesses tokens ahead, which are computed together with the known one and
      * kept as long as they are what is drawn anyway: no answer changes by it. "off"; "ngram": the
      * text itself, what a request expects, and what a grammar leaves no choice about; "mtp": the
-     * model's MTP layer in place of the text itself (REQUEST where there is none; not together with
-     * on_record); "auto": today the same as "ngram"; "replay:RATE": a request's draft_ids are its
-     * answer, wrong at 1 - RATE (measurements). NULL = "off". */
+     * model's MTP layer in place of the text itself (REQUEST where there is none); "auto":
+     * today the same as "ngram"; "replay:RATE": a request's draft_ids are its answer, wrong at 1 -
+     * RATE (measurements). NULL = "off". */
     const char *draft;
-    int draft_max;    /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
-    int draft_always; /* 1 = as many as there are, even where fewer are faster (measurements) */
+    int draft_max;      /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
+    int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =
                            the environment's SL_DEVICE, or the CPU */
     /* as in sl_model_opts; reports the packing of the weights */
@@ -389,7 +389,7 @@ typedef struct sl_event {
                    Else no meaning */
     int is_end; /* 1: token ended the answer and is no part of it: an end of sequence or a stop
                    token */
-    int n_draft, n_right; /* guesses computed for this sample so far; of them right */
+    int n_draft, n_right;           /* guesses computed for this sample so far; of them right */
     int n_text_draft, n_text_right; /* of those: from the request's draft_ids */
     size_t n_held; /* bytes of text that are held back after this event, because a stop string may
                       begin with them */
@@ -440,7 +440,7 @@ typedef struct sl_request {
         grammar; /* NULL, or what the answer must match; the request takes a reference of its own */
     int embed; /* 1 = mean, 2 = last: no answer; one event with the pooled final hidden states (not
                   normalised), finish STOP */
-    int want_progress; /* an event without token after each piece of the prompt */
+    int want_progress;        /* an event without token after each piece of the prompt */
     const int32_t *draft_ids; /* NULL, or the tokens of a text that the answer is expected to hold
                                  for the most part: makes it faster where it does (see
                                  sl_engine_opts.draft), and changes nothing else. With n 1 only */
@@ -532,14 +532,15 @@ SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_ro
 /* ---- recordings: the steps of a run, to be computed again (docs/record.md) ---- */
 
 /* Set in *opts what an engine must have been opened with to replay n bytes: acts, kv, n_ctx,
- * n_seq_max, n_chunk, kv_tokens. Errors: FORMAT (names the byte), UNSUPPORTED (another version). */
+ * n_seq_max, n_chunk, kv_tokens, draft. Errors: FORMAT (names the byte), UNSUPPORTED (another
+ * version). */
 SL_API sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts,
                                 sl_err *err) SL_MUST_USE;
 typedef struct sl_replay_info {
-    uint64_t n_step, n_tok, n_row; /* computed again; n_row: rows of logits that were compared */
+    uint64_t n_step, n_tok, n_row; /* computed again; n_row: rows that were compared */
     uint64_t n_differ;             /* results that are not the same bits */
     uint64_t first_step;           /* of them the first: its step, from 1, */
-    int first_row;                 /* and row of the step; -1 = another result than logits */
+    int first_row;                 /* and row of the step; -1 = another result than a row's */
     int64_t ns;                    /* time in steps */
     char isa[24], program[40];     /* what made the recording */
 } sl_replay_info;

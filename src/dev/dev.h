@@ -201,9 +201,10 @@ struct dev_keep {
 };
 
 enum dev_want {
-    DEV_WANT_LOGITS = 1, /* of the rows of row_tok */
+    DEV_WANT_LOGITS = 1, /* of rows of row_tok */
     DEV_WANT_HIDDEN = 2, /* hidden states after the final norm, of all tokens */
-    DEV_WANT_FINITE = 4  /* of every sequence: is its last token's hidden state finite? */
+    DEV_WANT_FINITE = 4, /* of every sequence: is its last token's hidden state finite? */
+    DEV_WANT_BEST = 8    /* of rows of row_tok: the id of the largest logit */
 };
 
 /* Plain data: it can be recorded, replayed, sent to another process. Arrays are host memory,
@@ -227,11 +228,19 @@ struct dev_step {
     const int32_t *copy; /* [n_copy, 3] group, and its blocks copied from, to in all of its layers
                             before anything else, in this order; pass 0 only */
     int n_row;
-    const int32_t *row_tok;    /* [n_row] tokens of the step whose rows are wanted, rising */
+    const int32_t *row_tok; /* [n_row] tokens of the step whose rows are wanted, rising */
+    /* [n_row] what of a row is wanted, DEV_WANT_LOGITS, DEV_WANT_BEST or both, all in want; NULL:
+     * what want says */
+    const uint8_t *row_want;
     const int32_t *hidden_row; /* [T] pass > 0: whose hidden state of the pass before goes in with
                                   each token; NULL = the same row */
     unsigned want;             /* of enum dev_want */
 };
+
+static inline bool dev_row_wants(const struct dev_step *s, int row, enum dev_want what)
+{
+    return ((s->row_want ? s->row_want[row] : s->want) & what) != 0;
+}
 
 /* Begin a step or a pass of it: copies blocks, prepares what operators derive from s. kv may be
  * NULL where n_copy is 0. Called before the first operator that is given s, which stays unchanged
@@ -434,6 +443,17 @@ struct dev_rows {
     const float *x;
     int n;
     dev_act *act;
+};
+/* Of row i of x [n_row, n], where the step wants it (DEV_WANT_BEST): the index of the largest
+ * value, the lowest of equals. Of other rows id is DEV_BEST_NAN. */
+enum {
+    DEV_BEST_NAN = -1, /* a value is not a number */
+    DEV_BEST_NONE = -2 /* all are -infinity */
+};
+struct dev_best {
+    const float *x;
+    int n;
+    int32_t *id; /* [n_row] */
 };
 /* Rows of n values of 4 bytes between this device and another, whose memory is the host's
  * (dev_is_host). What is at host is not touched otherwise before this device was waited for. */

@@ -109,7 +109,7 @@ struct dev_fused {
 static inline int dev_n_row(const struct dev_step *s, int n_row)
 {
     if (n_row != DEV_ROWS_WANTED) return n_row ? n_row : s->n_tok;
-    return s->want & DEV_WANT_LOGITS ? s->n_row : 0;
+    return s->want & (DEV_WANT_LOGITS | DEV_WANT_BEST) ? s->n_row : 0;
 }
 
 extern const struct dev_class dev_cpu_class, dev_check_class;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operators that a device offers. OP(name, parameter struct): dev_<name>(d, batch, &params). One row here, one entry in each device's table, one
- * check in tests/dev. */
+/* The operators that a device offers. OP(name, parameter struct): dev_<name>(d, batch, &params).
+ * One row here, one entry in each device's table, one check in tests/dev. */
 #ifndef DEV_OP_LIST_H
 #define DEV_OP_LIST_H
 
@@ -19,6 +19,7 @@
     OP(moe, dev_moe)                                                                               \
     OP(add, dev_add)                                                                               \
     OP(rows, dev_rows)                                                                             \
+    OP(best, dev_best)                                                                             \
     OP(move, dev_move)                                                                             \
     OP(tap, dev_tap)
 

@@ -61,6 +61,7 @@ static const struct dev_ref moe_refs[] = {ACT(dev_moe, act),       BUF(dev_moe, 
                                           BUF(dev_moe, y),         END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
+static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};
 static const struct dev_ref move_refs[] = {BUF(dev_move, at), END};
 static const struct dev_ref tap_refs[] = {BUF(dev_tap, x), END};
 

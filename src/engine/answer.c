@@ -265,7 +265,7 @@ static void one_row(sl_engine *e, const struct sched_plan *p, int i, const struc
 
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows)
 {
-    engine_pick_all(e, p, rows->logits);
+    engine_pick_all(e, p, rows);
     for (int i = 0; i < p->n_item; i++)
         one_row(e, p, i, rows);
 }

@@ -20,8 +20,6 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
     s->on = draft && strcmp(draft, "off") != 0;
     if (!s->on) return SL_OK;
     if (strcmp(draft, "mtp") == 0) {
-        if (e->opts.on_record)
-            return SL_FAIL(err, REQUEST, "draft: mtp: its passes can not be recorded");
         e->mtp.on = true;
         return SL_OK;
     }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a step's rows. Workers take pieces of rows to find the largest logits (with that
- * greedy rows are done), then whole sequences that draw, whose rows come in turn, as far as drafts
- * are right. Which worker takes what changes nothing: a maximum has no order, and a row's draw is
- * one worker's. */
+/* The tokens of a step's rows. The device finds the largest logits, and with that greedy rows are
+ * done; workers take whole sequences that draw, whose rows come in turn, as far as drafts are
+ * right. Which worker takes what changes nothing: a row's draw is one worker's. */
 #include "engine/engine_internal.h"
 #include "par/par.h"
 
-#define ALONE 8192 /* logits that one worker looks through sooner than others wake up */
+#define ALONE 8192 /* logits from which one worker draws sooner than others wake up */
 
 sl_status engine_draw_init(sl_engine *e, sl_err *err)
 {
@@ -19,11 +18,10 @@ sl_status engine_draw_init(sl_engine *e, sl_err *err)
     e->sampler = p;
     while (e->n_sampler < n)
         SL_TRY(engine_sampler_init(&e->sampler[e->n_sampler++], e->n_vocab, err));
-    e->n_piece = (e->n_vocab + ENGINE_PIECE - 1) / ENGINE_PIECE;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->pick, &p, err));
     e->pick = p;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row * (size_t)e->n_piece, sizeof *e->piece, &p, err));
-    e->piece = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_row, sizeof *e->row_want, &p, err));
+    e->row_want = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *e->item_pick, &p, err));
     e->item_pick = p;
     return SL_OK;
@@ -35,7 +33,7 @@ void engine_draw_fini(sl_engine *e)
         engine_sampler_fini(&e->sampler[i]);
     mem_free(e->sampler);
     mem_free(e->pick);
-    mem_free(e->piece);
+    mem_free(e->row_want);
     mem_free(e->item_pick);
 }
 
@@ -84,35 +82,9 @@ sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct en
 
 struct job {
     sl_engine *e;
-    int n_unit; /* picks, or rows of the plan */
+    int n_unit; /* rows of the plan */
     struct par_counter at;
 };
-
-static void find_pieces(void *arg, int worker, int n_worker)
-{
-    struct job *j = arg;
-    const sl_engine *e = j->e;
-    int b, end;
-    (void)worker;
-    (void)n_worker;
-    while (par_take(&j->at, j->n_unit * e->n_piece, 1, &b, &end)) {
-        int from = b % e->n_piece * ENGINE_PIECE, n = BASE_MIN(ENGINE_PIECE, e->n_vocab - from);
-        const struct engine_pick *k = &e->pick[b / e->n_piece];
-        int best = engine_argmax(k->logit + from, n);
-        e->piece[b] = best < 0 ? (struct engine_piece){0, -1}
-                               : (struct engine_piece){k->logit[from + best], from + best};
-    }
-}
-
-static int best_of(const struct engine_piece *p, int n)
-{
-    int best = 0;
-    for (int i = 0; i < n; i++) {
-        if (p[i].id < 0) return -1;
-        if (p[i].v > p[best].v) best = i;
-    }
-    return p[best].id;
-}
 
 static void draw_rows(void *arg, int worker, int n_worker)
 {
@@ -136,16 +108,6 @@ static void draw_rows(void *arg, int worker, int n_worker)
     }
 }
 
-static void run(sl_engine *e, int n_unit, int n_logit,
-                void (*fn)(void *arg, int worker, int n_worker))
-{
-    struct job j = {.e = e, .n_unit = n_unit};
-    if (n_logit <= ALONE)
-        fn(&j, 0, 1);
-    else
-        dev_host_run(e->d, fn, &j);
-}
-
 /* More than the largest logit is needed. */
 static bool draws(const struct request *r)
 {
@@ -154,8 +116,18 @@ static bool draws(const struct request *r)
            s->frequency_penalty != 0 || (s->repeat_penalty > 0 && s->repeat_penalty != 1.0f);
 }
 
+unsigned engine_row_want(const sl_engine *e, const struct request *r, int at)
+{
+    const struct group *g = r->g;
+    bool early = r->n_ids + at - r->n_prompt < g->min_new;
+    bool forbids = e->m->n_hole || (early && (g->n_stop_id || !g->ignore_eos));
+    bool more = draws(r) || r->grammar || g->n_top >= 0 || forbids || e->tap;
+    return DEV_WANT_BEST | (more ? DEV_WANT_LOGITS : 0u);
+}
+
 /* The rows of item i from which tokens are wanted. */
-static void add_picks(sl_engine *e, const struct sched_item *it, int i, const float *logits)
+static void add_picks(sl_engine *e, const struct sched_item *it, int i,
+                      const struct model_rows *rows)
 {
     struct request *r = e->req[it->req];
     int n_logit = it->all_rows ? it->n_tok : 1 + it->n_draft, first = n_logit - 1 - it->n_draft;
@@ -163,23 +135,27 @@ static void add_picks(sl_engine *e, const struct sched_item *it, int i, const fl
     if (!it->sample || r->pool || r->g->max_new == 0) return;
     e->item_pick[i] = e->n_pick;
     for (int at = 0; at <= it->n_draft; at++) {
-        const float *logit = logits + (int64_t)(e->item_row[i] + first + at) * e->n_vocab;
-        e->pick[e->n_pick++] = (struct engine_pick){.r = r, .at = at, .logit = logit};
+        int row = e->item_row[i] + first + at;
+        bool whole = e->row_want[row] & DEV_WANT_LOGITS;
+        e->pick[e->n_pick++] =
+            (struct engine_pick){.r = r,
+                                 .at = at,
+                                 .logit = whole ? rows->logits + (int64_t)row * e->n_vocab : NULL,
+                                 .best = rows->best[row]};
     }
 }
 
-void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits)
+void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows)
 {
+    struct job j = {.e = e, .n_unit = p->n_item};
     int n_draw = 0;
     e->n_pick = 0;
     for (int i = 0; i < p->n_item; i++)
-        add_picks(e, &p->item[i], i, logits);
-    if (!e->n_pick) return;
-    run(e, e->n_pick, e->n_pick * e->n_vocab, find_pieces);
-    for (int i = 0; i < e->n_pick; i++) {
-        struct engine_pick *k = &e->pick[i];
-        k->best = best_of(e->piece + (int64_t)i * e->n_piece, e->n_piece);
-        n_draw += !k->r->grammar && draws(k->r);
-    }
-    if (n_draw > 1) run(e, p->n_item, n_draw * e->n_vocab, draw_rows);
+        add_picks(e, &p->item[i], i, rows);
+    for (int i = 0; i < e->n_pick; i++)
+        n_draw += !e->pick[i].r->grammar && draws(e->pick[i].r);
+    if (n_draw > 1 && n_draw * e->n_vocab > ALONE)
+        dev_host_run(e->d, draw_rows, &j);
+    else if (n_draw > 1)
+        draw_rows(&j, 0, 1);
 }

@@ -78,12 +78,9 @@ struct engine_sampler {
 sl_status engine_sampler_init(struct engine_sampler *s, int n_vocab, sl_err *err) BASE_MUST_USE;
 void engine_sampler_fini(struct engine_sampler *s);
 
-/* The index of the largest value, the lowest of equals; -1 when any is not a number. */
-int engine_argmax(const float *v, int n);
-
 struct engine_draw {
-    const float *logit;   /* [V] */
-    const int *best;      /* NULL, or what engine_argmax says of them */
+    const float *logit;   /* [V]; NULL where best alone decides: nothing is drawn or forbidden */
+    const int *best;      /* NULL, or what dev_best says of them */
     const sl_sampling *p; /* checked */
     const int32_t *known; /* prompt and answer so far */
     int n_prompt, n_known;
@@ -233,9 +230,9 @@ struct sl_engine {
     struct engine_sampler
         *sampler; /* [n_sampler] one per worker that draws; [0] the engine thread's */
     int n_sampler;
-    struct engine_pick *pick;   /* [n_logit_max] by row from which a token is wanted */
-    struct engine_piece *piece; /* [n_logit_max, n_piece] */
-    int n_piece, n_pick;
+    struct engine_pick *pick; /* [n_logit_max] by row from which a token is wanted */
+    int n_pick;
+    uint8_t *row_want;  /* [n_logit_max] of the step */
     int32_t *item_pick; /* [n_seq_max] first pick of each row of the plan; -1 = none */
     struct engine_spec spec;
     struct engine_mtp mtp;
@@ -307,26 +304,23 @@ struct kv_path engine_path(const sl_engine *e, const struct request *r);
 void engine_match(void *user, int slot, struct kv_seq *seq, struct sched_match *m);
 /* draw.c: the tokens of a step's rows, on the device's host workers. What is chosen does not depend
  * on how many there are. */
-#define ENGINE_PIECE 8192 /* logits of a row that are looked through by one worker at a time */
 #define ENGINE_SAMPLER_MAX 8
-struct engine_piece {
-    float v;    /* the largest */
-    int32_t id; /* of it; -1: a logit is not a number */
-};
 struct engine_pick {
     struct request *r;
     int at; /* so many drafts of r stand before the token: it is of use when they are right */
-    const float *logit;
-    int best;  /* engine_argmax */
-    bool done; /* what follows is set, else engine_pick_one chooses */
+    const float *logit; /* NULL = it was not wanted */
+    int best;           /* dev_best */
+    bool done;          /* what follows is set, else engine_pick_one chooses */
     int32_t token;
     sl_err why;
     sl_status st;
 };
 sl_status engine_draw_init(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_draw_fini(sl_engine *e);
+/* What of a row is wanted from which r's token after at drafts comes: enum dev_want. */
+unsigned engine_row_want(const sl_engine *e, const struct request *r, int at);
 /* Into e->pick. Rows under a grammar only as far as best. */
-void engine_pick_all(sl_engine *e, const struct sched_plan *p, const float *logits);
+void engine_pick_all(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);
 /* The token for r, which may be another sample than the row's. mask: NULL or what a grammar allows.
  */
 sl_status engine_pick_one(sl_engine *e, const struct request *r, const struct engine_pick *pick,

@@ -39,8 +39,7 @@ static void offer(sl_engine *e, const struct model_rows *rows, int n)
 {
     for (int i = 0; i < n; i++) {
         struct request *r = e->mtp.of[i];
-        int32_t id = engine_argmax(rows->logits + (int64_t)i * e->n_vocab, e->n_vocab);
-        if (id >= 0) spec_offer(&r->spec, r->n_ids, id);
+        if (rows->best[i] >= 0) spec_offer(&r->spec, r->n_ids, rows->best[i]);
     }
 }
 
@@ -71,6 +70,7 @@ int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
     s.pos = m->pos;
     s.hidden_row = m->hidden_row;
     s.row_tok = m->row_tok;
+    s.want = DEV_WANT_BEST;
     if (engine_run(e, &s, &rows, &err)) /* a lost device ends the next step */
         log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it in this step", err.text);
     else

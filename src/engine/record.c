@@ -86,6 +86,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_ctx = e->n_ctx,
                             .n_seq_max = e->n_seq_max,
                             .n_chunk = e->opts.n_chunk,
+                            .n_pass = 1 + e->mtp.on,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
@@ -99,8 +100,8 @@ static void write_head(sl_engine *e)
 {
     struct engine_record *r = e->record;
     struct record_head h = head_of(e);
-    const int32_t number[] = {h.blk_tok, h.acts,    h.kv,       h.n_ctx,   h.n_seq_max,
-                              h.n_chunk, h.n_vocab, h.n_blk[0], h.n_blk[1]};
+    const int32_t number[] = {h.blk_tok, h.acts,    h.kv,       h.n_ctx,    h.n_seq_max,
+                              h.n_chunk, h.n_vocab, h.n_blk[0], h.n_blk[1], h.n_pass};
     r->n = 0;
     put(r, magic, sizeof magic);
     put_i32(r, RECORD_VERSION);
@@ -119,7 +120,7 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
-    e->record->cap = 256 + 24 * n_tok + n_seq * (40 + 4 * DEV_KV_GROUPS * (3 + (size_t)e->ld_blk));
+    e->record->cap = 256 + 28 * n_tok + n_seq * (40 + 4 * DEV_KV_GROUPS * (3 + (size_t)e->ld_blk));
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));
     e->record->p = p;
     write_head(e);
@@ -142,7 +143,8 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
                              s->n_copy,
                              s->n_row,
                              (s->keep ? RECORD_HAS_KEEP : 0) |
-                                 (s->hidden_row ? RECORD_HAS_HIDDEN_ROW : 0)};
+                                 (s->hidden_row ? RECORD_HAS_HIDDEN_ROW : 0) |
+                                 (s->row_want ? RECORD_HAS_ROW_WANT : 0)};
     begin(r, RECORD_STEP);
     put_i32s(r, count, BASE_COUNT_OF(count));
     put_i32s(r, s->ids, s->n_tok);
@@ -157,6 +159,8 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
     put_i32s(r, s->copy, 3 * s->n_copy);
     put_i32s(r, s->row_tok, s->n_row);
     if (s->hidden_row) put_i32s(r, s->hidden_row, s->n_tok);
+    for (int i = 0; s->row_want && i < s->n_row; i++)
+        put_i32(r, s->row_want[i]);
     for (int i = 0; i < s->n_seq; i++) {
         int last = s->pos[s->seq_tok0[i + 1] - 1];
         for (int g = 0; g < e->kv_shape.n_group; g++)
@@ -165,10 +169,21 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
     end(e);
 }
 
-static uint64_t hash_row(const sl_engine *e, const struct model_rows *rows, int i)
+/* What was wanted of it: its logits, the id of the largest. */
+static uint64_t hash_row(const sl_engine *e, const struct dev_step *s,
+                         const struct model_rows *rows, int i)
 {
     size_t n = (size_t)e->n_vocab;
-    return hash_bytes(rows->logits + (size_t)i * n, n * sizeof(float), 0);
+    uint64_t h = 0;
+    if (dev_row_wants(s, i, DEV_WANT_LOGITS))
+        h = hash_bytes(rows->logits + (size_t)i * n, n * sizeof(float), 0);
+    if (dev_row_wants(s, i, DEV_WANT_BEST)) h = hash_bytes(&rows->best[i], sizeof *rows->best, h);
+    return h;
+}
+
+static int n_row_of(const struct dev_step *s, const struct model_rows *rows)
+{
+    return rows->logits || rows->best ? s->n_row : 0;
 }
 
 static uint64_t hash_hidden(const sl_engine *e, const struct dev_step *s,
@@ -188,12 +203,12 @@ void engine_record_result(sl_engine *e, const struct dev_step *s, sl_status st,
 {
     struct engine_record *r = e->record;
     bool good = st == SL_OK;
-    int n_row = good && rows->logits ? s->n_row : 0;
+    int n_row = good ? n_row_of(s, rows) : 0;
     begin(r, RECORD_RESULT);
     put_i32(r, (int32_t)st);
     put_i32(r, n_row);
     for (int i = 0; i < n_row; i++)
-        put_u64(r, hash_row(e, rows, i));
+        put_u64(r, hash_row(e, s, rows, i));
     put_u64(r, good ? hash_hidden(e, s, rows) : 0);
     put_u64(r, good ? hash_finite(s, rows) : 0);
     end(e);
@@ -215,6 +230,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_ctx = h.n_ctx;
     opts->n_seq_max = h.n_seq_max;
     opts->n_chunk = h.n_chunk;
+    opts->draft = h.n_pass > 1 ? "mtp" : NULL;
     opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;
     return SL_OK;
 }
@@ -236,6 +252,7 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     SL_TRY(differs("context", h->n_ctx, own.n_ctx, err));
     SL_TRY(differs("number of sequences", h->n_seq_max, own.n_seq_max, err));
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk, err));
+    SL_TRY(differs("number of passes of a step", h->n_pass, own.n_pass, err));
     SL_TRY(differs("number of KV blocks", h->n_blk[0], own.n_blk[0], err));
     return differs("number of window KV blocks", h->n_blk[1], own.n_blk[1], err);
 }
@@ -244,9 +261,9 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
 static void compare(const sl_engine *e, const struct dev_step *s, const struct model_rows *rows,
                     const struct record_result *want, sl_replay_info *out)
 {
-    int n_row = rows->logits ? s->n_row : 0, n_bad = n_row != want->n_row, first = -1;
+    int n_row = n_row_of(s, rows), n_bad = n_row != want->n_row, first = -1;
     for (int i = 0; i < n_row && i < want->n_row; i++) {
-        uint64_t h = hash_row(e, rows, i), w;
+        uint64_t h = hash_row(e, s, rows, i), w;
         memcpy(&w, want->row + 8 * i, sizeof w);
         if (h == w) continue;
         if (first < 0) first = i;
@@ -266,6 +283,7 @@ struct replay {
     struct rd r, body; /* the file, the record under way */
     struct record_step step;
     struct record_limits max; /* the engine's */
+    int n_hidden;             /* tokens of the pass before, whose hidden states there are */
     sl_replay_info *out;
 };
 
@@ -275,13 +293,27 @@ static struct record_limits limits_of(const sl_engine *e)
                                 .n_seq = e->n_seq_max,
                                 .n_row = e->n_logit_max,
                                 .n_copy = DEV_KV_GROUPS * e->n_seq_max,
-                                .n_pass = 1,
+                                .n_pass = 1 + e->mtp.on,
                                 .n_ctx = e->n_ctx,
                                 .blk_tok = ENGINE_BLK_TOK,
                                 .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
         max.n_blk[g] = e->kv_shape.group[g].n_blk;
     return max;
+}
+
+/* The hidden states that go into a pass behind the first are there. */
+static sl_status check_hidden(const struct replay *p, uint64_t at, sl_err *err)
+{
+    const struct dev_step *s = &p->step.s;
+    for (int t = 0; t < s->n_tok && s->pass; t++) {
+        int row = s->hidden_row ? s->hidden_row[t] : t;
+        if (row >= p->n_hidden)
+            return SL_FAIL(err, FORMAT,
+                           "step at byte %" PRIu64 ": hidden row: %d: the pass before has %d", at,
+                           row, p->n_hidden);
+    }
+    return SL_OK;
 }
 
 /* The step at byte at, and the result that follows it. */
@@ -293,8 +325,10 @@ static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err
     struct model_rows rows;
     uint32_t kind;
     SL_TRY(engine_record_read_step(&p->body, at, &p->max, step, err));
+    SL_TRY(check_hidden(p, at, err));
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_run(e, &step->s, &rows, err));
+    p->n_hidden = step->s.n_tok;
     out->ns += clock_now_ns() - t0;
     out->n_step++;
     out->n_tok += (uint64_t)step->s.n_tok;
@@ -316,7 +350,7 @@ sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, 
     SL_TRY(engine_record_read_head(&play.r, &h, err));
     SL_TRY(check_head(e, &h, err));
     memcpy(out->isa, h.isa, sizeof out->isa);
-    memcpy(out->program, h.program, sizeof out->program);
+    memcpy(out->program, h.program, sizeof h.program);
     if (e->stats.n_step || sl_pending(e))
         return SL_FAIL(err, REQUEST, "a recording is replayed on an engine that ran no requests");
     st = engine_record_step_init(&play.step, &play.max, err);

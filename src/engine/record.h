@@ -8,18 +8,23 @@
 #include "base/status.h"
 #include "dev/dev.h"
 
-#define RECORD_VERSION 2
+#define RECORD_VERSION 3
 #define RECORD_HEAD 128 /* bytes of the header */
 #define RECORD_ISA 24
-#define RECORD_PROGRAM 40
+#define RECORD_PROGRAM 36
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
-enum { RECORD_HAS_KEEP = 1, RECORD_HAS_HIDDEN_ROW = 2 }; /* flags of a step */
+enum { /* flags of a step */
+       RECORD_HAS_KEEP = 1,
+       RECORD_HAS_HIDDEN_ROW = 2,
+       RECORD_HAS_ROW_WANT = 4
+};
 
 struct record_head {
     uint64_t model;   /* hash of what the model is */
     int32_t acts, kv; /* enum dev_acts, dev_kv_type */
     int32_t n_ctx, n_seq_max, n_chunk, blk_tok, n_vocab;
     int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
+    int32_t n_pass;                                /* of a step: 1, 2 with a pass of an MTP layer */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
 };
 
@@ -33,6 +38,7 @@ struct record_limits {
 struct record_step {
     struct dev_step s;
     int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok, *hidden_row;
+    uint8_t *row_want;
     int32_t *blk[DEV_KV_GROUPS];
     struct dev_keep *keep;
 };
@@ -40,7 +46,7 @@ struct record_step {
 struct record_result {
     sl_status status;
     int n_row;
-    const uint8_t *row; /* [n_row] u64 hashes of the logits of each row; in place, unaligned */
+    const uint8_t *row; /* [n_row] u64 hashes of what was wanted of each row; in place, unaligned */
     uint64_t hidden, finite;
 };
 

@@ -33,8 +33,8 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     if (rd_ok(r) && version != RECORD_VERSION)
         return SL_FAIL(err, UNSUPPORTED, "recording of version %u: this sluice reads version %d",
                        version, RECORD_VERSION);
-    int32_t *number[] = {&h->blk_tok, &h->acts,    &h->kv,       &h->n_ctx,   &h->n_seq_max,
-                         &h->n_chunk, &h->n_vocab, &h->n_blk[0], &h->n_blk[1]};
+    int32_t *number[] = {&h->blk_tok, &h->acts,    &h->kv,       &h->n_ctx,    &h->n_seq_max,
+                         &h->n_chunk, &h->n_vocab, &h->n_blk[0], &h->n_blk[1], &h->n_pass};
     h->model = rd_u64(r);
     for (int i = 0; i < BASE_COUNT_OF(number); i++)
         *number[i] = (int32_t)rd_u32(r);
@@ -46,8 +46,8 @@ sl_status engine_record_read_head(struct rd *r, struct record_head *h, sl_err *e
     for (int i = 3; i < BASE_COUNT_OF(number); i++)
         if (*number[i] < (number[i] != &h->n_blk[1]) || *number[i] > LIMIT_MAX)
             return bad(20, "a size in the header is not possible", err);
-    if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->acts < 0 ||
-        h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32)
+    if (h->blk_tok < 16 || h->blk_tok > 4096 || h->n_seq_max > 4096 || h->n_pass > 2 ||
+        h->acts < 0 || h->acts > DEV_ACTS_F32 || h->kv < 0 || h->kv > DEV_KV_F32)
         return bad(20, "a number in the header is not possible", err);
     return SL_OK;
 }
@@ -98,6 +98,7 @@ sl_status engine_record_step_init(struct record_step *s, const struct record_lim
     SL_TRY(array(3 * (int64_t)max->n_copy, 4, &s->copy, err));
     SL_TRY(array(max->n_row, 4, &s->row_tok, err));
     SL_TRY(array(max->n_tok, 4, &s->hidden_row, err));
+    SL_TRY(array(max->n_row, 1, &s->row_want, err));
     return array(max->n_seq, sizeof *s->keep, &s->keep, err);
 }
 
@@ -113,6 +114,7 @@ void engine_record_step_fini(struct record_step *s)
     mem_free(s->copy);
     mem_free(s->row_tok);
     mem_free(s->hidden_row);
+    mem_free(s->row_want);
     mem_free(s->keep);
 }
 
@@ -152,7 +154,7 @@ static sl_status read_counts(struct rd *r, uint64_t at, const struct record_limi
     int32_t v;
     SL_TRY(numbers(r, at, &(struct field){"pass", (const int[]){0, max->n_pass}}, &v, 1, err));
     s->pass = v;
-    SL_TRY(numbers(r, at, &(struct field){"want", (const int[]){0, 8}}, &v, 1, err));
+    SL_TRY(numbers(r, at, &(struct field){"want", (const int[]){0, 16}}, &v, 1, err));
     s->want = (unsigned)v;
     SL_TRY(numbers(r, at, &(struct field){"tokens", (const int[]){1, max->n_tok + 1}}, &v, 1, err));
     s->n_tok = v;
@@ -164,7 +166,7 @@ static sl_status read_counts(struct rd *r, uint64_t at, const struct record_limi
     s->n_copy = v;
     SL_TRY(numbers(r, at, &(struct field){"rows", (const int[]){0, max->n_row + 1}}, &v, 1, err));
     s->n_row = v;
-    return numbers(r, at, &(struct field){"flags", (const int[]){0, 4}}, flags, 1, err);
+    return numbers(r, at, &(struct field){"flags", (const int[]){0, 8}}, flags, 1, err);
 }
 
 static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
@@ -174,6 +176,20 @@ static sl_status read_keep(struct rd *r, uint64_t at, struct record_step *s, sl_
         uint32_t last = rd_u32(r);
         if (!rd_ok(r) || last > 1) return bad(at + r->pos, "keep: the step is damaged", err);
         s->keep[i] = (struct dev_keep){id, last == 1};
+    }
+    return SL_OK;
+}
+
+/* What of each row is wanted; the step wants all of it. */
+static sl_status read_row_want(struct rd *r, uint64_t at, struct record_step *s, sl_err *err)
+{
+    for (int i = 0; i < s->s.n_row; i++) {
+        uint64_t here = at + r->pos;
+        uint32_t v = rd_u32(r);
+        if (!rd_ok(r)) return bad(here, "the step ends too early", err);
+        if (v & ~((DEV_WANT_LOGITS | DEV_WANT_BEST) & s->s.want))
+            return bad(here, "a row wants more than its step", err);
+        s->row_want[i] = (uint8_t)v;
     }
     return SL_OK;
 }
@@ -233,6 +249,7 @@ static sl_status read_arrays(struct rd *r, uint64_t at, const struct record_limi
     if (flags & RECORD_HAS_HIDDEN_ROW)
         SL_TRY(numbers(r, at, &(struct field){"hidden row", (const int[]){0, max->n_tok}},
                        s->hidden_row, d->n_tok, err));
+    if (flags & RECORD_HAS_ROW_WANT) SL_TRY(read_row_want(r, at, s, err));
     return read_blocks(r, at, max, s, err);
 }
 
@@ -253,6 +270,7 @@ sl_status engine_record_read_step(struct rd *body, uint64_t at, const struct rec
     SL_TRY(read_arrays(body, at, max, s, flags, err));
     if (flags & RECORD_HAS_KEEP) s->s.keep = s->keep;
     if (flags & RECORD_HAS_HIDDEN_ROW) s->s.hidden_row = s->hidden_row;
+    if (flags & RECORD_HAS_ROW_WANT) s->s.row_want = s->row_want;
     return SL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/argmax.h"
 #include "base/fp_math.h"
 #include "engine/engine_internal.h"
 
@@ -28,68 +29,6 @@ void engine_sampler_fini(struct engine_sampler *s)
     mem_free(s->cand);
     mem_free(s->count);
     memset(s, 0, sizeof *s);
-}
-
-/* Four at a time, by hand: gcc makes one at a time of the plain loop, which took longer than a
- * layer of a small model. */
-typedef float floats __attribute__((vector_size(16)));
-typedef int32_t masks __attribute__((vector_size(16))); /* all bits or none */
-#define LANES 4
-#define RUN 16 /* values of a round */
-
-static floats load(const float *v)
-{
-    floats x;
-    memcpy(&x, v, sizeof x);
-    return x;
-}
-
-static bool any_of(masks m)
-{
-    uint64_t half[2];
-    memcpy(half, &m, sizeof half);
-    return half[0] | half[1];
-}
-
-/* The first of v that is x, which is there. */
-static int first_of(const float *v, int n, float x)
-{
-    floats all = {x, x, x, x};
-    int i = 0;
-    for (; i + RUN <= n; i += RUN) {
-        masks same = load(v + i) == all;
-        for (int k = LANES; k < RUN; k += LANES)
-            same |= load(v + i + k) == all;
-        if (any_of(same)) break;
-    }
-    while (i < n - 1 && v[i] != x)
-        i++;
-    return i;
-}
-
-int engine_argmax(const float *v, int n)
-{
-    floats top[RUN / LANES];
-    masks bad = {0};
-    float best = -INFINITY;
-    bool any = false;
-    int i = 0;
-    for (int k = 0; k < RUN / LANES; k++)
-        top[k] = (floats){-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    for (; i + RUN <= n; i += RUN)
-        for (int k = 0; k < RUN / LANES; k++) {
-            floats x = load(v + i + k * LANES);
-            masks more = x > top[k];
-            top[k] = (floats)((more & (masks)x) | (~more & (masks)top[k]));
-            bad |= x != x;
-        }
-    for (; i < n; i++) {
-        best = v[i] > best ? v[i] : best;
-        any |= v[i] != v[i];
-    }
-    for (int k = 0; k < RUN; k++)
-        best = top[k / LANES][k % LANES] > best ? top[k / LANES][k % LANES] : best;
-    return any || any_of(bad) ? -1 : first_of(v, n, best);
 }
 
 static bool listed(const struct engine_draw *d, int32_t id)
@@ -242,21 +181,30 @@ static bool needs_copy(const struct engine_draw *d)
            (p->repeat_penalty > 0 && p->repeat_penalty != 1.0f);
 }
 
+/* As dev_best says. */
+static int best_of(const struct engine_draw *d, int n)
+{
+    if (d->best) return *d->best;
+    int best = argmax_f32(d->logit, n);
+    return best >= 0 && d->logit[best] == -INFINITY ? DEV_BEST_NONE : best;
+}
+
 sl_status engine_sample(struct engine_sampler *s, const struct engine_draw *d, int32_t *token,
                         sl_err *err)
 {
     const sl_sampling *p = d->p;
-    int best = d->best ? *d->best : engine_argmax(d->logit, s->n_vocab);
+    int best = best_of(d, s->n_vocab);
+    if (best == DEV_BEST_NONE)
+        return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible");
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     bool greedy = !(p->temperature > 0);
-    if (greedy && !needs_copy(d) && !listed(d, best) && d->logit[best] > -INFINITY) {
+    if (greedy && !needs_copy(d) && !listed(d, best)) {
         *token = best;
         return SL_OK;
     }
-    if (d->logit[best] == -INFINITY)
-        return SL_FAIL(err, INTERNAL, "no token can be chosen: all are impossible");
+    ASSERT(d->logit);
     adjust(s, d);
-    best = engine_argmax(s->work, s->n_vocab);
+    best = argmax_f32(s->work, s->n_vocab);
     if (best < 0) return SL_FAIL(err, INTERNAL, "the model's output is not a number");
     float top = s->work[best];
     if (top == -INFINITY)

@@ -121,7 +121,7 @@ static struct dev_keep keep_of(const struct request *r, const struct sched_item 
 static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step *s)
 {
     int n_tok = 0, n_row = 0, n_copy = 0;
-    unsigned want = DEV_WANT_LOGITS | DEV_WANT_FINITE;
+    unsigned want = DEV_WANT_FINITE;
     int64_t now = clock_now_ns();
     for (int i = 0; i < p->n_item; i++) {
         const struct sched_item *it = &p->item[i];
@@ -144,14 +144,22 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
             memcpy(e->blk[g] + (int64_t)i * e->ld_blk, seq->blk,
                    (size_t)seq->n_blk * sizeof *seq->blk);
         for (int k = 0; k < it->n_tok; k++) {
-            if (it->all_rows || (it->sample && k >= it->n_tok - 1 - it->n_draft && !r->pool))
+            int at = k - (it->n_tok - 1 - it->n_draft); /* rows of tokens begin at 0 */
+            bool draws = it->sample && at >= 0 && !r->pool;
+            unsigned of_row =
+                (it->all_rows ? DEV_WANT_LOGITS : 0u) | (draws ? engine_row_want(e, r, at) : 0u);
+            want |= of_row;
+            if (of_row) {
+                e->row_want[n_row] = (uint8_t)of_row;
                 e->row_tok[n_row++] = n_tok;
+            }
             e->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are behind the known ones */
             e->pos[n_tok++] = it->pos0 + k;
         }
     }
     e->seq_tok0[p->n_item] = n_tok;
     *s = engine_step(e, n_tok, p->n_item, n_row);
+    s->row_want = e->row_want;
     s->keep = e->keep;
     s->n_copy = n_copy;
     s->copy = e->copy;

@@ -150,6 +150,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->rows, B_ATTN | B_FFN, T, apart ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
         {&s->logits, B_HEAD, nl, c->n_vocab},
+        {&s->best, B_HEAD, nl, 1},
         {&s->eh_in, B_ATTN, T, m->n_mtp ? 2 * D : 0},
         {&s->logit_r, B_ROUTER, T, c->n_expert},
         {&s->weight_r, B_ROUTER | B_EXPERTS, T, K},
@@ -195,6 +196,8 @@ static sl_status open_host_rows(struct model *m, sl_err *err)
     if (!dev_is_host(model_side(m, MODEL_HEAD)->d)) {
         SL_TRY(mem_arena_array(&m->arena, n_logit, sizeof(float), &p, err));
         m->host_logits = p;
+        SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_logit_max, sizeof(int32_t), &p, err));
+        m->host_best = p;
     }
     if (dev_is_host(m->d)) return SL_OK;
     SL_TRY(mem_arena_array(&m->arena, (size_t)m->opts.n_tok_max * D, sizeof(float), &p, err));

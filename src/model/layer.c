@@ -107,5 +107,6 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head)
     }
     EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
          .y = {h->logits});
+    EMIT(e, best, .x = h->logits, .n = e->m->cfg.n_vocab, .id = h->best);
     e->side = s;
 }

@@ -123,7 +123,9 @@ sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err) B
 /* What a pass of a step gives: host arrays of the model, valid until the next launch. NULL where it
  * was not wanted. */
 struct model_rows {
-    const float *logits;   /* [n_row, V] */
+    const float *logits;   /* [n_row, V]; rows whose logits were not wanted are undefined */
+    const int32_t *best;   /* [n_row] ids, the lowest of equals, DEV_BEST_NAN or DEV_BEST_NONE; of
+                              rows of which it was not wanted DEV_BEST_NAN */
     const float *hidden;   /* [T, D] hidden states after the final norm */
     const uint8_t *finite; /* [S] 1: the hidden state of the sequence's last token is finite; all
                               that is computed after one that is not would not be either */

@@ -50,6 +50,7 @@ struct side {
     float *rows;   /* [T, D] the feed-forward block's input, where some of the block is elsewhere */
     float *hidden; /* [T, D] */
     float *logits; /* [n_logit_max, V] */
+    int32_t *best; /* [n_logit_max] */
     float *eh_in;  /* [T, 2D] */
     int32_t *id_r; /* [T, K] */
 };
@@ -85,6 +86,7 @@ struct model {
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
     /* host copies of a step's results, where the device's memory is not the host's; else NULL */
     float *host_logits, *host_hidden, *host_row; /* as logits, hidden, a row of hidden */
+    int32_t *host_best;                          /* as best */
     /* while packing into a file; NULL otherwise */
     io_pack_out *out;
     const char *out_name; /* of the matrix that comes next */

@@ -27,6 +27,7 @@ static const char *name_of(const struct model *m, const void *p)
                                {d->h, "h"},
                                {d->hidden, "hidden"},
                                {d->logits, "logits"},
+                               {d->best, "best"},
                                {d->eh_in, "pair"},
                                {d->logit_r, "scores"},
                                {d->id_r, "experts"},
@@ -185,6 +186,10 @@ static void put_what(struct str *s, const struct model *m, const struct dev_op *
     case DEV_OP_rows:
         str_printf(s, "%s = %s, the rows that are wanted", name_of(m, op->u.rows.act),
                    name_of(m, op->u.rows.x));
+        break;
+    case DEV_OP_best:
+        str_printf(s, "%s = largest of %s, of %d", name_of(m, op->u.best.id),
+                   name_of(m, op->u.best.x), op->u.best.n);
         break;
     default: /* in no program of a model on one device without a tap */
         break;

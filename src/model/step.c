@@ -23,6 +23,35 @@ sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *e
     return dev_prog_run((m->tap_fn ? m->tap_prog : m->prog)[s->pass], kv, s, err);
 }
 
+/* The rows of logits that are wanted, where they are to be read. */
+static sl_status read_logits(struct model *m, const struct dev_step *s, const float **out,
+                             sl_err *err)
+{
+    const struct side *h = model_side(m, MODEL_HEAD);
+    int64_t V = m->cfg.n_vocab;
+    *out = dev_is_host(h->d) ? h->logits : m->host_logits;
+    for (int i = 0, end; i < s->n_row && !dev_is_host(h->d); i = end) {
+        for (end = i; end < s->n_row && dev_row_wants(s, end, DEV_WANT_LOGITS); end++)
+            continue;
+        if (end > i)
+            SL_TRY(
+                dev_get(h->d, m->host_logits + i * V, h->logits + i * V, (end - i) * V * 4, err));
+        else
+            end++;
+    }
+    return SL_OK;
+}
+
+static sl_status read_best(struct model *m, const struct dev_step *s, const int32_t **out,
+                           sl_err *err)
+{
+    const struct side *h = model_side(m, MODEL_HEAD);
+    const void *p = NULL;
+    SL_TRY(dev_read(h->d, h->best, s->n_row * (int64_t)sizeof *h->best, m->host_best, &p, err));
+    *out = p;
+    return SL_OK;
+}
+
 /* Values of a buffer of a device, for the host; room: for n of them. */
 static sl_status read_values(dev *d, const float *x, int64_t n, float *room, const float **out,
                              sl_err *err)
@@ -62,14 +91,13 @@ static sl_status finite_seqs(struct model *m, const struct dev_step *s, sl_err *
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err)
 {
     const struct dev_step *s = m->step;
-    int64_t n_logit = (int64_t)s->n_row * m->cfg.n_vocab;
     int64_t n_hidden = (int64_t)s->n_tok * m->cfg.d_model;
-    const struct side *home = model_side(m, MODEL_ATTN), *head = model_side(m, MODEL_HEAD);
+    const struct side *home = model_side(m, MODEL_ATTN);
     *out = (struct model_rows){0};
     for (int i = 0; i < m->place.n_dev; i++)
         SL_TRY(dev_sync(m->place.d[i], err));
-    if (s->want & DEV_WANT_LOGITS)
-        SL_TRY(read_values(head->d, head->logits, n_logit, m->host_logits, &out->logits, err));
+    if (s->want & DEV_WANT_LOGITS) SL_TRY(read_logits(m, s, &out->logits, err));
+    if (s->want & DEV_WANT_BEST) SL_TRY(read_best(m, s, &out->best, err));
     if (s->want & DEV_WANT_HIDDEN)
         SL_TRY(read_values(home->d, home->hidden, n_hidden, m->host_hidden, &out->hidden, err));
     if (s->want & DEV_WANT_FINITE) {

@@ -167,9 +167,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*fn)(void);
-    } all[] = {{"ops", check_ops},      {"attn", check_attn}, {"mla", check_mla},
-               {"bits", check_bits},    {"prog", check_prog}, {"slots", check_slots},
-               {"faults", check_faults}};
+    } all[] = {{"ops", check_ops},   {"attn", check_attn},    {"mla", check_mla},
+               {"bits", check_bits}, {"prog", check_prog},    {"slots", check_slots},
+               {"best", check_best}, {"faults", check_faults}};
     for (int r = 0; r < g.repeat; r++, g.seed++) {
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             if (g.filter && !strstr(all[i].name, g.filter)) continue;

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/argmax.h"
 #include "engine/engine_internal.h"
 #include "engine_tiny.h"
 #include "mtp_run.h"
@@ -124,7 +125,7 @@ static void drafts_alone(const int32_t *ids, int n, int32_t *draft)
     int n_vocab = 0;
     ASSERT_OK(mtp_logits(DEMO, ids, n, 5, &logits, &n_vocab, &err));
     for (int i = 0; i < n; i++)
-        draft[i] = engine_argmax(logits + (int64_t)i * n_vocab, n_vocab);
+        draft[i] = argmax_f32(logits + (int64_t)i * n_vocab, n_vocab);
     mem_free(logits);
 }
 

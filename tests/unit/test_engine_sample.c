@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/argmax.h"
 #include "base/fp_math.h"
 #include "base/rng.h"
 #include "engine/engine_internal.h"
@@ -410,9 +411,9 @@ TEST(engine_argmax_by_pieces_is_that_of_the_whole)
         for (int i = 0; i < 1000; i++)
             r.logit[i] = roundf(r.logit[i]);
         if (at % 10 == 9) r.logit[at * 4] = NAN;
-        int whole = engine_argmax(r.logit, 1000), best = -1;
+        int whole = argmax_f32(r.logit, 1000), best = -1;
         for (int from = 0; from < 1000; from += 96) {
-            int n = from + 96 <= 1000 ? 96 : 1000 - from, b = engine_argmax(r.logit + from, n);
+            int n = from + 96 <= 1000 ? 96 : 1000 - from, b = argmax_f32(r.logit + from, n);
             if (b < 0) {
                 best = -1;
                 break;

@@ -36,6 +36,7 @@ static struct dev_step copy_step(struct copy *c, const struct dev_step *s)
     o.keep = copy_array(c, s->keep, S * sizeof *s->keep);
     o.copy = copy_array(c, s->copy, 3 * (size_t)s->n_copy * i4);
     o.row_tok = copy_array(c, s->row_tok, (size_t)s->n_row * i4);
+    o.row_want = copy_array(c, s->row_want, (size_t)s->n_row);
     o.hidden_row = copy_array(c, s->hidden_row, T * i4);
     return o;
 }
@@ -122,8 +123,8 @@ static sl_status room_for_call(struct check *c, int n, sl_err *err)
 sl_status dev_check_queue_reserve(struct check *c, const struct dev_plan *p, sl_err *err)
 {
     size_t n_blk = (size_t)p->n_ctx / 16 + 1, n_seq = (size_t)p->n_seq;
-    size_t of_seq = 4 * DEV_KV_GROUPS * (n_blk + 8) + sizeof(struct dev_keep), lines = 20 * 64;
-    SL_TRY(room_for_step(c, 16 * (size_t)p->n_tok + n_seq * of_seq + lines, err));
+    size_t of_seq = 4 * DEV_KV_GROUPS * (n_blk + 8) + sizeof(struct dev_keep), lines = 21 * 64;
+    SL_TRY(room_for_step(c, 17 * (size_t)p->n_tok + n_seq * of_seq + lines, err));
     return room_for_call(c, CALLS, err);
 }
 

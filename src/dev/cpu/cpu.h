@@ -160,6 +160,12 @@ struct cpu_own {
     size_t n_x, n_act, n_hidden;
 };
 
+/* The largest logit of a row, or of a part of one. */
+struct cpu_best {
+    float v;
+    int32_t id; /* or DEV_BEST_NAN, DEV_BEST_NONE */
+};
+
 #define CPU_EXPERT_MAX 4096
 
 struct cpu {
@@ -210,6 +216,7 @@ struct cpu {
     struct par_range *span_range; /* [n_worker] */
     struct cpu_keep keep;
     struct cpu_own own;
+    struct cpu_best *best; /* [n_worker, n_tok_max] */
     int n_part, n_run;
     size_t part_floats; /* of one */
 };
@@ -493,7 +500,17 @@ void dev_cpu_kv_touch(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
 void dev_cpu_kv_poison(dev *d, dev_kv *kv, int group, int blk);
 sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err);
 const char *dev_cpu_lacks(const dev *d, const struct dev_op *op);
-/* Operators that are run together (region.c). */
+/* Operators that are run together (fuse.c): a head that says how. */
+struct cpu_fused {
+    struct dev_fused head;
+    bool (*run)(struct cpu *c, dev_kv *kv, const struct dev_step *b, struct cpu_fused *f);
+};
+/* Those that begin at op[at]; *out NULL: none. Layers (region.c), products whose largest values are
+ * wanted (best.c). */
+sl_status dev_cpu_fuse_layers(struct cpu *c, const struct dev_op *op, int n_op, int at,
+                              struct cpu_fused **out, sl_err *err);
+sl_status dev_cpu_fuse_best(struct cpu *c, const struct dev_op *op, int n_op, int at,
+                            struct cpu_fused **out, sl_err *err);
 sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
                        sl_err *err);
 bool dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f);

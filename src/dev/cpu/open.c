@@ -253,6 +253,7 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
         c->iota[i] = (int32_t)i;
     SL_TRY(reserve_angles(c, err));
     SL_TRY(reserve_experts(c, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)n_w * (size_t)p->n_tok, sizeof *c->best, &c->best, err));
     SL_TRY(dev_cpu_keep_init(c, err));
     return reserve_heads(c, err);
 }

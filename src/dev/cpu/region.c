@@ -107,7 +107,7 @@ static sl_status open_ffn(struct cpu *c, struct region_layer *l, int n_tok, sl_e
 static sl_status open_layer(struct cpu *c, const struct region *s, struct region_layer *l,
                             sl_err *err)
 {
-    int n_tok = s->head.n_tok_max;
+    int n_tok = s->head.head.n_tok_max;
     struct fixed *set = l->set;
     const struct dev_attn_mla *p = l->p.mla;
     SL_TRY(open_set(c, &set[SET_IN], l->p.in, n_tok, err));
@@ -141,7 +141,7 @@ static void chain(struct region *s, struct region_layer *l)
 static sl_status open_own(struct cpu *c, const struct region *s, sl_err *err)
 {
     struct cpu_own *o = &c->own;
-    int n = s->head.n_tok_max;
+    int n = s->head.head.n_tok_max;
     size_t n_x = (size_t)n * (size_t)s->d_model, n_act = 0, n_hidden = 0;
     for (int i = 0; i < s->n_layer; i++)
         for (int k = 0; k < N_SET; k++) {
@@ -179,10 +179,11 @@ static sl_status open_region(struct cpu *c, struct region *s, sl_err *err)
     return open_own(c, s, err);
 }
 
-sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
-                       sl_err *err)
+static bool run_region(struct cpu *c, dev_kv *kv, const struct dev_step *b, struct cpu_fused *f);
+
+sl_status dev_cpu_fuse_layers(struct cpu *c, const struct dev_op *op, int n_op, int at,
+                              struct cpu_fused **out, sl_err *err)
 {
-    struct cpu *c = dev_cpu_of(d);
     struct region *s = NULL;
     struct cpu_layer_ops one, next;
     int n = 1, end;
@@ -195,7 +196,7 @@ sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct
     }
     SL_TRY(dev_cpu_mem(c, MEM_MISC, sizeof *s, (void **)&s, err));
     SL_TRY(dev_cpu_scratch(c, (size_t)n, sizeof *s->layer, &s->layer, err));
-    s->head = (struct dev_fused){.n_op = end - at, .n_tok_max = BASE_MIN(TOK_MAX, c->n_tok_max)};
+    s->head = (struct cpu_fused){{end - at, BASE_MIN(TOK_MAX, c->n_tok_max)}, run_region};
     for (s->n_layer = 0; s->n_layer < n; at += s->layer[s->n_layer++].p.n_op)
         (void)dev_cpu_match_layer(op, n_op, at, &s->layer[s->n_layer].p);
     SL_TRY(open_region(c, s, err));
@@ -244,7 +245,7 @@ void dev_cpu_region_ask(const struct mine *m)
 
 void dev_cpu_region_input(struct mine *m, const struct fixed *f)
 {
-    kern_mm_act_init(&m->in, f->form, f->n_col, m->j->s->head.n_tok_max,
+    kern_mm_act_init(&m->in, f->form, f->n_col, m->j->s->head.head.n_tok_max,
                      m->j->c->own.act[m->worker]);
 }
 
@@ -370,15 +371,14 @@ static bool is_absorbed(const struct region_job *j)
     return true;
 }
 
-bool dev_cpu_run_fused(dev *d, dev_kv *kv, const struct dev_step *b, struct dev_fused *f)
+static bool run_region(struct cpu *c, dev_kv *kv, const struct dev_step *b, struct cpu_fused *f)
 {
     struct region *s = (struct region *)f;
-    struct region_job j = {.c = dev_cpu_of(d), .b = b, .s = s};
-    ASSERT(b->n_tok <= f->n_tok_max);
+    struct region_job j = {.c = c, .b = b, .s = s};
     if (!is_absorbed(&j)) return false;
     if (b->n_tok == 0) return true;
     j.kv = dev_cpu_kv_of(kv, s->kv_group);
     begin(&j);
-    par_run(j.c->team, region_run, &j);
+    par_run(c->team, region_run, &j);
     return true;
 }

@@ -70,7 +70,7 @@ struct region_layer {
 };
 
 struct region {
-    struct dev_fused head;
+    struct cpu_fused head;
     int n_layer;
     struct region_layer *layer;
     struct fixed *last;             /* the last set, unless routed experts are */
