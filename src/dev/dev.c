@@ -52,6 +52,11 @@ sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *
     return d->cls->memory(d, free_bytes, total, err);
 }
 
+bool dev_takes_host(const dev *d)
+{
+    return d->cls->takes_host && d->cls->takes_host(d);
+}
+
 sl_status dev_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
 {
     return d->cls->alloc(d, tag, n_bytes, out, err);

@@ -59,6 +59,8 @@ struct dev_info {
 void dev_info_get(const dev *d, struct dev_info *out);
 /* Bytes of the device's memory: what is free for buffers, weights and the cache, and all of it. */
 sl_status dev_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err) BASE_MUST_USE;
+/* Its memory is the machine's: what one such device takes all others lack. */
+bool dev_takes_host(const dev *d);
 
 /* ---- memory: at open time only ----
  * Its addresses mean something to operators and to the functions here, nothing to the host. When

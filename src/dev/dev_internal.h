@@ -14,6 +14,7 @@ struct dev_class {
     void (*close)(dev *d);
     void (*info)(const dev *d, struct dev_info *out);
     sl_status (*memory)(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err);
+    bool (*takes_host)(const dev *d); /* NULL: it has memory of its own */
     sl_status (*alloc)(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err);
     sl_status (*put)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);

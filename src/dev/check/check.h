@@ -10,7 +10,7 @@
  *   of the cache that are given back.
  * - Options, between commas: fail=K: the K-th call (from 1: allocations, copies, opened things,
  *   steps, operators, waits) fails; lost=K: from the K-th on all do, and the device is lost;
- *   lacks=NAME: it has no such operator. */
+ *   lacks=NAME: it has no such operator; mem=N: it says that it has N bytes of its own. */
 #ifndef DEV_CHECK_CHECK_H
 #define DEV_CHECK_CHECK_H
 
@@ -63,6 +63,7 @@ struct check {
     struct check_call *call;
     int n_call, n_call_max;
     uint64_t n_count, fail_at, lost_at; /* calls so far; 0 = never */
+    uint64_t mem;                       /* bytes; 0 = the machine's */
     char lacks[24];                     /* operator; "" = none */
     bool lost;
     sl_err why; /* of the step under way; code OK: nothing failed */

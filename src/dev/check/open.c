@@ -46,10 +46,12 @@ static bool read_option(struct check *c, const char *s, size_t n)
         return true;
     }
     uint64_t *at = NULL;
+    size_t k = 5;
     if (n > 5 && strncmp(s, "fail=", 5) == 0) at = &c->fail_at;
     if (n > 5 && strncmp(s, "lost=", 5) == 0) at = &c->lost_at;
+    if (n > 4 && strncmp(s, "mem=", 4) == 0) at = &c->mem, k = 4;
     if (!at) return false;
-    *at = strtoull(s + 5, &end, 10);
+    *at = strtoull(s + k, &end, 10);
     return *at > 0 && end == s + n;
 }
 
@@ -60,7 +62,8 @@ static sl_status read_options(struct check *c, const char *s, sl_err *err)
         if (!read_option(c, s, n))
             return SL_FAIL(
                 err, REQUEST,
-                "device 'check': option '%.40s': there are fail=K, lost=K and lacks=NAME", s);
+                "device 'check': option '%.40s': there are fail=K, lost=K, lacks=NAME and mem=N",
+                s);
     }
     return SL_OK;
 }
@@ -102,7 +105,15 @@ static void check_info(const dev *d, struct dev_info *out)
 
 static sl_status check_memory(const dev *d, int64_t *free_bytes, int64_t *total, sl_err *err)
 {
-    return dev_memory(dev_check_of(d)->in, free_bytes, total, err);
+    const struct check *c = dev_check_of(d);
+    if (!c->mem) return dev_memory(c->in, free_bytes, total, err);
+    *free_bytes = *total = (int64_t)BASE_MIN(c->mem, (uint64_t)INT64_MAX);
+    return SL_OK;
+}
+
+static bool check_takes_host(const dev *d)
+{
+    return !dev_check_of(d)->mem;
 }
 
 static sl_status check_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
@@ -297,6 +308,7 @@ const struct dev_class dev_check_class = {.name = "check",
                                           .close = check_close,
                                           .info = check_info,
                                           .memory = check_memory,
+                                          .takes_host = check_takes_host,
                                           .alloc = check_alloc,
                                           .put = check_put,
                                           .get = check_get,

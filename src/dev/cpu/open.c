@@ -95,6 +95,12 @@ static sl_status cpu_memory(const dev *d, int64_t *free_bytes, int64_t *total, s
     return SL_OK;
 }
 
+static bool cpu_takes_host(const dev *d)
+{
+    (void)d;
+    return true;
+}
+
 static sl_status cpu_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **out, sl_err *err)
 {
     return dev_cpu_mem(dev_cpu_of(d), tag, (size_t)n_bytes, out, err);
@@ -263,6 +269,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .close = cpu_close,
                                         .info = cpu_info,
                                         .memory = cpu_memory,
+                                        .takes_host = cpu_takes_host,
                                         .alloc = cpu_alloc,
                                         .put = cpu_copy,
                                         .get = cpu_copy,
