@@ -14,38 +14,38 @@ struct mats {
     int n;
 };
 
-/* One of that part, if it is on the side. */
-static void add(struct mats *s, enum model_part part, const dev_mat *w)
+/* One of that part of layer il, if it is on the side. */
+static void add(struct mats *s, int il, enum model_part part, const dev_mat *w)
 {
-    if (w && model_side(s->m, part) == s->side) s->p[s->n++] = w;
+    if (w && model_side_in(s->m, il, part) == s->side) s->p[s->n++] = w;
 }
 
 enum input { IN_ATTN, IN_Q_A, IN_O, IN_FFN, IN_H };
 
-static void add_layer(struct mats *s, const struct layer *l, enum input in)
+static void add_layer(struct mats *s, int il, const struct layer *l, enum input in)
 {
     enum model_part gated = l->is_moe ? MODEL_SHARED : MODEL_DENSE;
     switch (in) {
     case IN_ATTN:
-        add(s, MODEL_ATTN, l->q);
-        add(s, MODEL_ATTN, l->k);
-        add(s, MODEL_ATTN, l->v);
-        add(s, MODEL_ATTN, l->q_a);
-        add(s, MODEL_ATTN, l->kv_a);
+        add(s, il, MODEL_ATTN, l->q);
+        add(s, il, MODEL_ATTN, l->k);
+        add(s, il, MODEL_ATTN, l->v);
+        add(s, il, MODEL_ATTN, l->q_a);
+        add(s, il, MODEL_ATTN, l->kv_a);
         break;
     case IN_Q_A:
-        add(s, MODEL_ATTN, l->q_b);
+        add(s, il, MODEL_ATTN, l->q_b);
         break;
     case IN_O:
-        add(s, MODEL_ATTN, l->o);
+        add(s, il, MODEL_ATTN, l->o);
         break;
     case IN_FFN:
-        add(s, gated, l->gate_up);
-        add(s, MODEL_ROUTER, l->router);
-        add(s, MODEL_EXPERTS, l->gate_up_exps);
+        add(s, il, gated, l->gate_up);
+        add(s, il, MODEL_ROUTER, l->router);
+        add(s, il, MODEL_EXPERTS, l->gate_up_exps);
         break;
     case IN_H:
-        add(s, gated, l->down);
+        add(s, il, gated, l->down);
         break;
     }
 }
@@ -60,9 +60,9 @@ static sl_status open_input(struct model *m, const struct side *side, enum input
         mem_alloc_array(MEM_SCRATCH, 8 * (size_t)(n_layer + m->n_mtp), sizeof(dev_mat *), &p, err));
     struct mats s = {m, side, p, 0};
     for (int i = 0; i < n_layer; i++)
-        add_layer(&s, &m->layer[i], in);
+        add_layer(&s, i, &m->layer[i], in);
     for (int i = 0; i < m->n_mtp; i++)
-        add_layer(&s, &m->mtp[i].layer, in);
+        add_layer(&s, n_layer + i, &m->mtp[i].layer, in);
     sl_status st =
         s.n ? dev_act_open(side->d, s.p, s.n, n_col, m->opts.n_tok_max, out, err) : SL_OK;
     mem_free(p);
@@ -119,12 +119,42 @@ struct buffer {
     int64_t rows, cols; /* cols 0: the model has no use for it */
 };
 
+static bool is_of_layers(enum model_part p)
+{
+    return 1u << p & (B_ATTN | B_FFN);
+}
+
 static unsigned parts_on(const struct model *m, const struct side *s)
 {
     unsigned parts = 0;
+    int n_layer = m->cfg.n_layer + m->n_mtp;
     for (int p = 0; p < MODEL_N_PART; p++)
-        if (model_side(m, (enum model_part)p) == s) parts |= 1u << p;
+        if (!is_of_layers((enum model_part)p) && model_side(m, (enum model_part)p) == s)
+            parts |= 1u << p;
+        else
+            for (int il = 0; il < n_layer; il++)
+                if (model_has_part(&m->cfg, il, (enum model_part)p) &&
+                    model_side_in(m, il, (enum model_part)p) == s)
+                    parts |= 1u << p;
     return parts;
+}
+
+/* Does any layer's feed-forward block lie elsewhere than attention? */
+static bool any_apart(const struct model *m)
+{
+    for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++)
+        if (model_ffn_apart(m, il)) return true;
+    return false;
+}
+
+/* Are any layer's shared experts elsewhere than the others? Then attention's side adds them. */
+static bool any_added(const struct model *m)
+{
+    for (int il = 0; il < m->cfg.n_layer + m->n_mtp; il++)
+        if (model_has_part(&m->cfg, il, MODEL_SHARED) &&
+            model_side_in(m, il, MODEL_SHARED) != model_side_in(m, il, MODEL_EXPERTS))
+            return true;
+    return false;
 }
 
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
@@ -135,8 +165,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t nq = (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0, ny = (int64_t)d->n_head * c->d_v;
-    bool apart = (parts_on(m, model_side(m, MODEL_ATTN)) & B_FFN) != B_FFN;
-    unsigned sum = model_side(m, MODEL_SHARED) == model_side(m, MODEL_EXPERTS) ? 0 : B_ATTN;
+    unsigned sum = any_added(m) ? B_ATTN : 0;
     unsigned parts = parts_on(m, s);
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
@@ -147,7 +176,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->y, B_ATTN, T, c->kv_lora ? ny : nq},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->h, B_DENSE | B_SHARED, T, wide_ff(c)},
-        {&s->rows, B_ATTN | B_FFN, T, apart ? D : 0},
+        {&s->rows, B_ATTN | B_FFN, T, any_apart(m) ? D : 0},
         {&s->hidden, B_ATTN | B_HEAD, BASE_MAX(T, nl), D},
         {&s->logits, B_HEAD, nl, c->n_vocab},
         {&s->best, B_HEAD, nl, 1},
@@ -216,17 +245,17 @@ static bool needs_stage(const struct model *m)
     return n > 1;
 }
 
-static sl_status open_counts(struct model *m, sl_err *err)
+static sl_status open_counts(const struct model *m, struct side *s, sl_err *err)
 {
-    dev *d = model_side(m, MODEL_ROUTER)->d;
+    dev *d = s->d;
     size_t n = (size_t)(m->cfg.n_layer + m->n_mtp) * (size_t)m->cfg.n_expert;
     void *zero = NULL, *p = NULL;
-    if (n == 0) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *m->n_routed, &zero, err));
-    sl_status st = dev_alloc(d, MEM_ACTS, (int64_t)(n * sizeof *m->n_routed), &p, err);
-    if (!st) st = dev_put(d, p, zero, (int64_t)(n * sizeof *m->n_routed), err);
+    if (n == 0 || !(parts_on(m, s) & B_ROUTER)) return SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n, sizeof *s->n_routed, &zero, err));
+    sl_status st = dev_alloc(d, MEM_ACTS, (int64_t)(n * sizeof *s->n_routed), &p, err);
+    if (!st) st = dev_put(d, p, zero, (int64_t)(n * sizeof *s->n_routed), err);
     mem_free(zero);
-    m->n_routed = p;
+    s->n_routed = p;
     return st;
 }
 
@@ -251,8 +280,8 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
     for (int i = 0; i < m->place.n_dev; i++) {
         SL_TRY(open_inputs(m, &m->side[i], err));
         SL_TRY(open_side(m, &m->side[i], err));
+        SL_TRY(open_counts(m, &m->side[i], err));
         SL_TRY(reserve(m, &m->side[i], err));
     }
-    SL_TRY(open_counts(m, err));
     return open_host(m, err);
 }

@@ -7,17 +7,15 @@ static const struct side *home_of(const struct emit *e)
     return model_side(e->m, MODEL_ATTN);
 }
 
+/* The side of a part of the layer under way. */
+static const struct side *side_of(const struct emit *e, enum model_part part)
+{
+    return model_side_in(e->m, e->layer, part);
+}
+
 static unsigned bit_of(const struct emit *e, const struct side *s)
 {
     return 1u << (s - e->m->side);
-}
-
-bool model_ffn_apart(const struct model *m, const struct layer *l)
-{
-    const struct side *home = model_side(m, MODEL_ATTN);
-    if (!l->is_moe) return model_side(m, MODEL_DENSE) != home;
-    return model_side(m, MODEL_ROUTER) != home || model_side(m, MODEL_EXPERTS) != home ||
-           (l->gate_up && model_side(m, MODEL_SHARED) != home);
 }
 
 /* The block's input comes to that side. */
@@ -33,7 +31,7 @@ static void bring(struct emit *e, const struct side *to)
 /* Operators of that part come next; the block's input is prepared there. */
 static const struct side *enter(struct emit *e, enum model_part part)
 {
-    const struct side *s = model_side(e->m, part);
+    const struct side *s = side_of(e, part);
     bring(e, s);
     e->side = s;
     if (s == home_of(e) || e->prepared & bit_of(e, s)) return s;
@@ -78,7 +76,7 @@ static const struct side *route(struct emit *e, const struct layer *l)
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
          .scale = c->route_scale, .id = s->id_r, .weight = s->weight_r,
-         .count = m->n_routed + (size_t)e->layer * (size_t)c->n_expert);
+         .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert);
     return s;
 }
 
@@ -88,10 +86,10 @@ static void experts(struct emit *e, const struct layer *l, const struct side *ro
 {
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
-    const struct side *s = model_side(m, MODEL_EXPERTS);
+    const struct side *s = side_of(e, MODEL_EXPERTS);
     struct dev_tap tap = e->tap;
     int K = c->n_expert_used;
-    bool add = l->gate_up && model_side(m, MODEL_SHARED) == s;
+    bool add = l->gate_up && side_of(e, MODEL_SHARED) == s;
     tap.what = MODEL_TAP_DOWN_EXPS;
     tap.layer = e->layer;
     bring(e, s);
@@ -109,14 +107,14 @@ static void experts(struct emit *e, const struct layer *l, const struct side *ro
 
 void model_moe_emit(struct emit *e, const struct layer *l)
 {
-    const struct side *home = home_of(e), *shared = model_side(e->m, MODEL_SHARED);
+    const struct side *home = home_of(e), *shared = side_of(e, MODEL_SHARED);
     const struct side *router = route(e, l);
     if (l->gate_up) {
         enter(e, MODEL_SHARED);
         gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
     }
     experts(e, l, router);
-    if (!l->gate_up || shared == model_side(e->m, MODEL_EXPERTS)) return;
+    if (!l->gate_up || shared == side_of(e, MODEL_EXPERTS)) return;
     int D = e->m->cfg.d_model;
     model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared}, D,
                     false);

@@ -45,7 +45,7 @@ void model_move_emit(struct emit *e, struct at from, struct at to, int n, bool w
 
 const dev_mat *model_if_here(const struct emit *e, enum model_part part, const dev_mat *w)
 {
-    return model_side(e->m, part) == e->side ? w : NULL;
+    return model_side_in(e->m, e->layer, part) == e->side ? w : NULL;
 }
 
 void model_embed_emit(struct emit *e, const dev_mat *w)
@@ -79,7 +79,7 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
     EMIT(e, prep, .x = s->y, .n = n_o, .act = s->a_o);
     EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias}, .y = {s->r});
-    if (model_ffn_apart(e->m, l)) row = s->rows;
+    if (model_ffn_apart(e->m, il)) row = s->rows;
     EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn);
     model_tap_emit(e, MODEL_TAP_FFN, row, D, D);

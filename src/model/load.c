@@ -242,7 +242,9 @@ sl_status model_load_globals(struct model *m, sl_err *err)
     if (!c->tied_head)
         return load_global(m, GLOBAL_HEAD, ROLE_MTP_HEAD, DEV_USE_MATMUL, &m->head, err);
     if (model_side(m, MODEL_HEAD) == model_side(m, MODEL_EMBED)) return SL_OK;
-    return load_global(m, GLOBAL_EMBED, ROLE_MTP_HEAD, DEV_USE_EMBED, &m->head, err);
+    SL_TRY(load_global(m, GLOBAL_EMBED, ROLE_MTP_HEAD, DEV_USE_EMBED, &m->head, err));
+    m->weight_bytes -= m->head ? dev_mat_bytes(m->head) : 0; /* the model's, which are once */
+    return SL_OK;
 }
 
 /* Is there a tensor of that name with other bytes than the main one's? Published files hold the

@@ -89,11 +89,16 @@ static sl_status load(struct model *m, const io_model *io, sl_err *err)
     m->io = io;
     m->total_bytes = count_source(m);
     io_reading_begin(&m->reading, io, !m->out);
+    m->load_layer = -1;
     SL_TRY(model_load_globals(m, err));
-    for (int i = 0; i < c->n_layer; i++)
+    for (int i = 0; i < c->n_layer; i++) {
+        m->load_layer = i;
         SL_TRY(model_load_layer(m, i, &m->layer[i], err));
-    for (int i = 0; i < m->n_mtp; i++)
+    }
+    for (int i = 0; i < m->n_mtp; i++) {
+        m->load_layer = c->n_layer + i;
         SL_TRY(model_load_mtp(m, i, err));
+    }
     m->reading = (struct io_reading){0};
     m->io = NULL;
     SL_TRY(model_rope_freqs(m, io, err));
@@ -230,8 +235,8 @@ sl_status model_routed(model *m, int layer, uint64_t *out, int n, sl_err *err)
     int64_t E = c->n_expert;
     if (!E || layer < 0 || layer >= c->n_layer + m->n_mtp || c->layer[layer].ffn != ARCH_MOE)
         return SL_FAIL(err, NOTFOUND, "layer %d has no routed experts", layer);
-    return dev_get(model_side(m, MODEL_ROUTER)->d, out, m->n_routed + layer * E,
-                   BASE_MIN(n, E) * (int64_t)sizeof *out, err);
+    const struct side *s = model_side_in(m, layer, MODEL_ROUTER);
+    return dev_get(s->d, out, s->n_routed + layer * E, BASE_MIN(n, E) * (int64_t)sizeof *out, err);
 }
 
 int64_t model_weight_bytes(const model *m)

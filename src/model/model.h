@@ -10,6 +10,7 @@
 
 #include "arch/arch.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "dev/dev.h"
 #include "io/io.h"
 #include "io/pack.h"
@@ -58,9 +59,24 @@ const char *model_part_name(enum model_part p);
 /* Which devices a model is on, and on which of them each part lies. */
 struct model_place {
     dev *d[MODEL_DEV_MAX];
+    char *name[MODEL_DEV_MAX]; /* by which they are opened */
     int n_dev;
     uint8_t on[MODEL_N_PART]; /* an index into d */
+    /* [n_layer + MTP layers, MODEL_N_PART] the same of each layer, or NULL: all are as on says.
+     * Only the parts of feed-forward blocks may differ from it. */
+    const uint8_t *in_layer;
 };
+/* What a user says of it, "experts=check; dense@0-15=cpu" (docs/devices.md): into out, d apart.
+ * home is the name of the device of all that is not named. Devices on which nothing lies are left
+ * out, texts and tables are the arena's. Errors: REQUEST names the item, and what there is. */
+sl_status model_place_parse(const char *text, const struct arch_cfg *c, const char *home,
+                            struct arena *a, struct model_place *out, sl_err *err) BASE_MUST_USE;
+/* Bytes of the source's tensors that go to each device; a table of tokens that is the head too
+ * counts on both of its devices. */
+void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
+                       int64_t bytes[MODEL_DEV_MAX]);
+/* What lies on the place's device i, for people: "embed, attn, head, experts@4-7". */
+void model_place_text(const struct model_place *p, const struct arch_cfg *c, int i, struct str *s);
 
 struct model_opts {
     int n_tok_max; /* tokens of the largest step */
@@ -109,7 +125,7 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
-/* Of them those on d. */
+/* Those on d; a table of tokens that is the head too may lie on two devices. */
 int64_t model_weight_bytes_on(const model *m, const dev *d);
 /* The model's programs, which are what a step runs: into s as text, one line per operator, layers
  * that are alike told once; or, where w is not NULL, into w as an array with an object per

@@ -52,7 +52,8 @@ struct side {
     float *logits; /* [n_logit_max, V] */
     int32_t *best; /* [n_logit_max] */
     float *eh_in;  /* [T, 2D] */
-    int32_t *id_r; /* [T, K] */
+    int32_t *id_r;      /* [T, K] */
+    uint64_t *n_routed; /* [L + MTP, E] tokens that an expert was chosen for, by routers here */
 };
 
 struct model {
@@ -62,6 +63,7 @@ struct model {
     struct model_opts opts;
     enum io_kind kind;
     const io_model *io;     /* while opening */
+    int load_layer;         /* whose weights are being loaded; -1 = outside of the layers */
     struct dev_slots slots; /* n 0 = expert e in slot e */
     const char *unused;     /* NULL = no tensor is */
     dev *d;                 /* of attention and the cache */
@@ -79,8 +81,6 @@ struct model {
     float
         *stage; /* host [T, D]: rows between two devices of which neither's memory is the host's */
     dev_prog *prog[1 + MODEL_MTP_MAX]; /* of each pass */
-    uint64_t
-        *n_routed; /* [L + MTP, E] on the router's device: tokens that an expert was chosen for */
     /* the step under way */
     const struct dev_step *step;
     uint8_t *finite, *n_bad; /* host [n_seq_max] */
@@ -102,13 +102,26 @@ struct model {
     struct io_reading reading; /* of the source */
 };
 
-/* The side on which a part lies. */
+/* The side on which a part that is not a layer's lies, or all layers' one. */
 static inline struct side *model_side(const struct model *m, enum model_part p)
 {
     return (struct side *)&m->side[m->place.on[p]];
 }
-/* place.c: m->place and its sides, from the options or all on d. */
+/* The side on which a part of layer il lies; il -1: outside of the layers. */
+static inline struct side *model_side_in(const struct model *m, int il, enum model_part p)
+{
+    const uint8_t *in = m->place.in_layer;
+    return (struct side *)&m->side[in && il >= 0 ? in[il * MODEL_N_PART + (int)p] : m->place.on[p]];
+}
+/* place.c: m->place and its sides, from the options or all on d. The table of the options' place
+ * stays the caller's until the model closes. */
 void model_place_open(struct model *m, dev *d);
+/* Has layer il such a part? */
+bool model_has_part(const struct arch_cfg *c, int il, enum model_part p);
+/* Does any of the layer's feed-forward block lie elsewhere than attention? */
+bool model_ffn_apart(const struct model *m, int il);
+/* The part to which a tensor of that name belongs, and its layer, -1 = of none. */
+enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, int *layer);
 /* The part to which matrices and vectors of a role belong. */
 enum model_part model_part_of(enum arch_role role);
 /* model.c: shapes of a device's workspace, but for the counts of a step; d NULL: of a process that

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which part of a model lies on which device. */
+/* Which part of a model lies on which device, and how much of it. */
 #include "model/model_internal.h"
 
 const char *model_part_name(enum model_part p)
@@ -20,6 +20,34 @@ void model_place_open(struct model *m, dev *d)
     ASSERT(m->d == d);
     for (int i = 0; i < m->place.n_dev; i++)
         m->side[i].d = m->place.d[i];
+}
+
+bool model_has_part(const struct arch_cfg *c, int il, enum model_part p)
+{
+    bool moe = c->layer[il].ffn == ARCH_MOE;
+    switch (p) {
+    case MODEL_ATTN:
+        return true;
+    case MODEL_DENSE:
+        return !moe;
+    case MODEL_SHARED:
+        return moe && c->n_shared > 0;
+    case MODEL_ROUTER:
+    case MODEL_EXPERTS:
+        return moe;
+    default:
+        return false;
+    }
+}
+
+bool model_ffn_apart(const struct model *m, int il)
+{
+    const struct side *home = model_side(m, MODEL_ATTN);
+    for (int p = 0; p < MODEL_N_PART; p++)
+        if (p != MODEL_ATTN && model_has_part(&m->cfg, il, (enum model_part)p) &&
+            model_side_in(m, il, (enum model_part)p) != home)
+            return true;
+    return false;
 }
 
 enum model_part model_part_of(enum arch_role role)
@@ -48,4 +76,74 @@ enum model_part model_part_of(enum arch_role role)
     default:
         return MODEL_ATTN;
     }
+}
+
+enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, int *layer)
+{
+    static const struct arch_naming gguf = {IO_GGUF, NULL}; /* packed files spell some so */
+    struct arch_name n;
+    arch_name_parse(&c->naming, name, &n);
+    if (n.role < 0 && n.global < 0) arch_name_parse(&gguf, name, &n);
+    *layer = n.layer;
+    if (n.global == GLOBAL_EMBED) return MODEL_EMBED;
+    if (n.global == GLOBAL_HEAD) return MODEL_HEAD;
+    return n.role < 0 ? MODEL_ATTN : model_part_of((enum arch_role)n.role);
+}
+
+void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
+                       int64_t bytes[MODEL_DEV_MAX])
+{
+    for (int i = 0; i < MODEL_DEV_MAX; i++)
+        bytes[i] = 0;
+    for (int i = 0; i < io_n_tensor(io); i++) {
+        const struct tensor *t = io_tensor(io, i);
+        int il = -1;
+        enum model_part part = model_part_of_name(c, t->name, &il);
+        bool in = p->in_layer && il >= 0 && il < c->n_layer + c->n_mtp;
+        int at = in ? p->in_layer[il * MODEL_N_PART + (int)part] : p->on[part];
+        bytes[at] += (int64_t)t->n_bytes;
+        if (part == MODEL_EMBED && il < 0 && c->tied_head && p->on[MODEL_HEAD] != at)
+            bytes[p->on[MODEL_HEAD]] += (int64_t)t->n_bytes;
+    }
+}
+
+/* "experts@0-3, experts@8": that part where it lies on device i. */
+static void part_text(const struct model_place *p, const struct arch_cfg *c, int i,
+                      enum model_part part, struct str *s)
+{
+    const char *name = model_part_name(part);
+    int n = c->n_layer + c->n_mtp, n_has = 0, n_on = 0, from = -1;
+    for (int il = 0; il < n; il++) {
+        if (!model_has_part(c, il, part)) continue;
+        n_has++;
+        n_on += (p->in_layer ? p->in_layer[il * MODEL_N_PART + (int)part] : p->on[part]) == i;
+    }
+    if (n_on == n_has && n_on) str_puts(s, name);
+    for (int il = 0; il <= n && n_on < n_has; il++) {
+        bool has = il < n && model_has_part(c, il, part) &&
+                   p->in_layer[il * MODEL_N_PART + (int)part] == i;
+        if (has && from < 0) from = il;
+        if (has || from < 0) continue;
+        str_printf(s, "%s%s@%d", s->n ? ", " : "", name, from);
+        if (il - 1 > from) str_printf(s, "-%d", il - 1);
+        from = -1;
+    }
+}
+
+void model_place_text(const struct model_place *p, const struct arch_cfg *c, int i, struct str *s)
+{
+    size_t n0 = s->n;
+    struct str one;
+    str_init(&one, MEM_MISC, 0);
+    for (int k = 0; k < MODEL_N_PART; k++) {
+        enum model_part part = (enum model_part)k;
+        str_clear(&one);
+        if (part == MODEL_EMBED || part == MODEL_HEAD || part == MODEL_ATTN) {
+            if (p->on[part] == i) str_printf(&one, "%s", model_part_name(part));
+        } else {
+            part_text(p, c, i, part, &one);
+        }
+        if (one.n) str_printf(s, "%s%s", s->n > n0 ? ", " : "", str_c(&one));
+    }
+    str_fini(&one);
 }

@@ -112,7 +112,7 @@ static bool is_none(const struct part *p)
 
 static struct side *side_of(const struct model *m, enum arch_role role)
 {
-    return model_side(m, model_part_of(role));
+    return model_side_in(m, m->load_layer, model_part_of(role));
 }
 
 static void count(struct model *m, enum arch_role role, int64_t n)
