@@ -284,6 +284,10 @@ typedef struct sl_engine_opts {
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */
     const char *device; /* what computes: "cpu" or another name that `sluice doctor` lists; NULL =
                            the environment's SL_DEVICE, or the CPU */
+    /* Which parts of the model lie on other devices: "experts=cpu", "experts@0-15=cpu; head=check"
+     * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
+     * SL_PLACE, or all on device. */
+    const char *place;
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
@@ -320,6 +324,15 @@ typedef struct sl_engine_info {
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
+
+/* A device that an engine's model lies on. Texts are borrowed until the engine is closed. */
+typedef struct sl_device_info {
+    const char *name;  /* as device or place named it */
+    const char *parts; /* what lies there: "embed, attn, head, experts@0-15" */
+    int64_t weight_bytes, kv_bytes;
+} sl_device_info;
+/* Returns how many there are and writes at most n. Threads: any. */
+SL_API int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n);
 
 typedef struct sl_bias {
     int32_t token;

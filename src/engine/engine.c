@@ -98,10 +98,9 @@ static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
  */
 static sl_status plan_memory(sl_engine *e, int64_t *kv_tokens, sl_err *err)
 {
-    int64_t available, total;
+    int64_t available, room;
     const sl_engine_opts *o = &e->opts;
-    SL_TRY(dev_memory(e->d, &available, &total, err));
-    int64_t room = available - e->m->bytes - arch_beside_bytes(e->m->bytes);
+    SL_TRY(engine_place_room(e, &room, &available, err));
     int64_t wish = o->n_ctx ? o->n_ctx : e->m->cfg.n_ctx_train;
     if (!o->n_ctx && o->kv_tokens) wish = BASE_MIN(wish, o->kv_tokens);
     plan_keep(e, room, BASE_MAX(wish, o->kv_tokens));
@@ -219,7 +218,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     SL_TRY(engine_spec_parse(e, err));
-    SL_TRY(dev_open(o->device, &dopts, &e->d, err));
+    SL_TRY(engine_place_open(e, &dopts, err));
     SL_TRY(plan_memory(e, &kv_tokens, err));
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
     e->n_tok_max = o->n_chunk + e->n_seq_max;
@@ -235,6 +234,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .n_logit_max = e->n_logit_max,
                             .kv = kv_type(e),
                             .keep_bytes = e->keep_bytes,
+                            .place = &e->place.p,
                             .no_mtp = !e->mtp.on,
                             .pack = pack,
                             .progress = o->progress,
@@ -321,7 +321,7 @@ void sl_engine_close(sl_engine *e)
     engine_record_close(e);
     engine_threads_fini(e);
     model_close(e->net);
-    dev_close(e->d);
+    engine_place_close(e);
     io_pack_close(e->pack);
     mem_free(e);
 }
@@ -334,10 +334,18 @@ void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
 int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 {
     struct dev_op_row row[64];
-    int n_row = dev_op_times(e->d, row, BASE_COUNT_OF(row));
-    for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++)
-        out[i] = (sl_op_stat){row[i].name,       row[i].n_call,   row[i].ns,
-                              row[i].cost.bytes, row[i].cost.ops, row[i].cost.flops};
+    int n_row = 0;
+    for (int k = 0; k < e->place.p.n_dev; k++) {
+        n_row = dev_op_times(e->place.p.d[k], row, BASE_COUNT_OF(row));
+        for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++) {
+            if (k == 0) out[i] = (sl_op_stat){.name = row[i].name};
+            out[i].n_call += row[i].n_call;
+            out[i].ns += row[i].ns;
+            out[i].bytes += row[i].cost.bytes;
+            out[i].ops += row[i].cost.ops;
+            out[i].flops += row[i].cost.flops;
+        }
+    }
     return n_row;
 }
 

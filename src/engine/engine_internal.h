@@ -202,6 +202,14 @@ struct engine_spec {
     int *slot;              /* [n_seq_max] */
 };
 
+/* Where the model's parts lie. */
+struct engine_place {
+    struct model_place p;
+    struct arena arena;           /* of its texts and tables */
+    char *parts[MODEL_DEV_MAX];   /* what lies on each, for people */
+    int64_t bytes[MODEL_DEV_MAX]; /* of the source that goes there */
+};
+
 /* The pass of the MTP layer after a step. */
 struct engine_mtp {
     bool on;
@@ -212,7 +220,8 @@ struct engine_mtp {
 struct sl_engine {
     /* fixed after open */
     sl_model *m;
-    dev *d;
+    dev *d; /* of attention and the cache */
+    struct engine_place place;
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
     dev_kv *kv;
@@ -279,6 +288,14 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
 sl_status engine_need_tok(const sl_model *m, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
+
+/* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
+sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;
+void engine_place_close(sl_engine *e); /* the devices too */
+/* *room: what e->d has for the cache beside the weights, of *available bytes. Errors: NOMEM names a
+ * device on which what is placed there does not fit. */
+sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
+                            sl_err *err) BASE_MUST_USE;
 
 /* pack.c */
 /* Set m->pack where a packed file fits m->io; says why one does not. */

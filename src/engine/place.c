@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of an engine, as its options place the model's parts on them, and whether these fit
+ * there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/* All on one device, without a table. */
+static sl_status open_one(sl_engine *e, const char *home, const struct dev_opts *o, sl_err *err)
+{
+    struct model_place *p = &e->place.p;
+    *p = (struct model_place){.n_dev = 1};
+    SL_TRY(mem_arena_str(&e->place.arena, home, strlen(home), &p->name[0], err));
+    return dev_open(home, o, &p->d[0], err);
+}
+
+static sl_status open_all(sl_engine *e, const char *home, const char *text,
+                          const struct dev_opts *o, sl_err *err)
+{
+    struct model_place *p = &e->place.p;
+    SL_TRY(model_place_parse(text, &e->m->cfg, home, &e->place.arena, p, err));
+    for (int i = 0; i < p->n_dev; i++) {
+        sl_status st = dev_open(p->name[i], o, &p->d[i], err);
+        if (st && strcmp(p->name[i], home) != 0) status_prefix(err, "place");
+        if (st) return st;
+    }
+    return SL_OK;
+}
+
+static sl_status tell(sl_engine *e, sl_err *err)
+{
+    const struct model_place *p = &e->place.p;
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    sl_status st = SL_OK;
+    for (int i = 0; i < p->n_dev && !st; i++) {
+        str_clear(&s);
+        model_place_text(p, &e->m->cfg, i, &s);
+        st = str_status(&s, err);
+        if (!st) st = mem_arena_str(&e->place.arena, str_c(&s), s.n, &e->place.parts[i], err);
+        if (!st && p->n_dev > 1)
+            log_msg(LOG_DEBUG, "place: %.2f GiB on %s: %s", (double)e->place.bytes[i] / (1 << 30),
+                    p->name[i], e->place.parts[i]);
+    }
+    str_fini(&s);
+    return st;
+}
+
+sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
+{
+    struct model_place *p = &e->place.p;
+    const char *home = e->opts.device, *text = e->opts.place;
+    if (!home) home = getenv("SL_DEVICE");
+    if (!home || !*home) home = dev_name(0);
+    if (!text) text = getenv("SL_PLACE");
+    mem_arena_init(&e->place.arena, MEM_MISC, 0);
+    if (text && *text)
+        SL_TRY(open_all(e, home, text, o, err));
+    else
+        SL_TRY(open_one(e, home, o, err));
+    e->d = p->d[p->on[MODEL_ATTN]];
+    model_place_bytes(p, &e->m->cfg, e->m->io, e->place.bytes);
+    return tell(e, err);
+}
+
+void engine_place_close(sl_engine *e)
+{
+    for (int i = 0; i < MODEL_DEV_MAX; i++)
+        dev_close(e->place.p.d[i]);
+    mem_arena_fini(&e->place.arena);
+}
+
+/* Bytes for weights, and beside them, that are taken where device i takes its memory. */
+static int64_t need_at(const sl_engine *e, int i)
+{
+    const struct model_place *p = &e->place.p;
+    int64_t n = 0;
+    for (int k = 0; k < p->n_dev; k++)
+        if (k == i || (dev_takes_host(p->d[k]) && dev_takes_host(p->d[i])))
+            n += e->place.bytes[k] + arch_beside_bytes(e->place.bytes[k]);
+    return n;
+}
+
+sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available, sl_err *err)
+{
+    const struct model_place *p = &e->place.p;
+    int64_t total, n_free;
+    SL_TRY(dev_memory(e->d, available, &total, err));
+    *room = *available - need_at(e, p->on[MODEL_ATTN]);
+    for (int i = 0; i < p->n_dev; i++) {
+        if (p->d[i] == e->d || (dev_takes_host(p->d[i]) && dev_takes_host(e->d))) continue;
+        SL_TRY(dev_memory(p->d[i], &n_free, &total, err));
+        if (need_at(e, i) > n_free)
+            return SL_FAIL(err, NOMEM,
+                           "not enough memory on device '%.60s': %.2f GiB are needed for what is "
+                           "placed there (%.80s), %.2f GiB are available",
+                           p->name[i], (double)need_at(e, i) / (1 << 30), e->place.parts[i],
+                           (double)n_free / (1 << 30));
+    }
+    return SL_OK;
+}
+
+int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
+{
+    const struct model_place *p = &e->place.p;
+    for (int i = 0; i < p->n_dev && i < n; i++)
+        out[i] = (sl_device_info){.name = p->name[i],
+                                  .parts = e->place.parts[i],
+                                  .weight_bytes = model_weight_bytes_on(e->net, p->d[i]),
+                                  .kv_bytes = p->d[i] == e->d ? e->info.kv_bytes : 0};
+    return p->n_dev;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of a model on a device of their own (opts.place): every row of logits has the bits that it
+ * has on one device, with drafts of the MTP layer too; what cannot be obeyed is refused by name. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "engine/engine_internal.h"
+#include "engine_tiny.h"
+
+#define N_NEW 24
+
+static sl_err err;
+
+struct got {
+    int n_tok;
+    int32_t tok[N_NEW];
+    uint64_t row[N_NEW]; /* hashes of logits, by position in the answer */
+    uint64_t n_draft;
+};
+
+static void on_event(void *user, const sl_event *ev)
+{
+    struct got *g = user;
+    if (ev->token >= 0 && g->n_tok < N_NEW) g->tok[g->n_tok++] = ev->token;
+    if (ev->finish == SL_FINISH_ERROR) fail_msg("%s", ev->error);
+}
+
+static void tap(void *user, const struct request *r, const float *logit)
+{
+    struct got *g = user;
+    int i = r->n_ids - r->n_prompt;
+    assert_true(i >= 0 && i < N_NEW);
+    g->row[i] = hash_bytes(logit, 300 * sizeof *logit, 0);
+}
+
+static sl_engine_opts opts_of(const char *place, const char *draft)
+{
+    return (sl_engine_opts){.n_thread = 2,
+                            .n_ctx = 256,
+                            .n_seq_max = 2,
+                            .n_chunk = 16,
+                            .device = "cpu",
+                            .place = place,
+                            .draft = draft,
+                            .draft_always = 1};
+}
+
+static void run(sl_model *m, const char *place, const char *draft, struct got *g)
+{
+    sl_engine *e = NULL;
+    sl_engine_opts o = opts_of(place, draft);
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++)
+        ids[i] = (i * 7 + 3) % 300;
+    sl_request q = {.ids = ids,
+                    .n_ids = 40,
+                    .max_tokens = N_NEW,
+                    .ignore_eos = 1,
+                    .on_event = on_event,
+                    .user = g};
+    memset(g, 0, sizeof *g);
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    e->tap = tap;
+    e->tap_user = g;
+    ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    while (sl_pending(e))
+        ASSERT_OK(sl_step(e, &err));
+    sl_stats st;
+    sl_stats_get(e, &st);
+    for (int i = 0; i < SL_DRAFT_MAX; i++)
+        g->n_draft += st.n_draft[i];
+    sl_engine_close(e);
+}
+
+static void check_same(const struct got *a, const struct got *b, const char *what)
+{
+    if (a->n_tok != N_NEW || b->n_tok != N_NEW || memcmp(a->tok, b->tok, sizeof a->tok) != 0 ||
+        memcmp(a->row, b->row, sizeof a->row) != 0)
+        fail_msg("%s: other bits", what);
+}
+
+static void places(const char *name, const char *const *spec)
+{
+    struct got one, other;
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_model_info mi;
+    sl_model_info_get(m, &mi);
+    run(m, "", NULL, &one);
+    for (; *spec; spec++) {
+        run(m, *spec, NULL, &other);
+        check_same(&one, &other, *spec);
+        if (!mi.n_mtp) continue;
+        run(m, *spec, "mtp", &other);
+        assert_true(other.n_draft > 0);
+        check_same(&one, &other, *spec);
+    }
+    sl_model_close(m);
+}
+
+TEST(engine_place_has_the_bits_of_one_device)
+{
+    static const char *const mtp[] = {"experts=check",
+                                      "attn=check",
+                                      "embed=check;head=check",
+                                      "router=check; shared=check ;",
+                                      "dense=check;experts@2=check",
+                                      "re:ffn_=check",
+                                      "attn=check;head=check:lacks=attn;re:blk.1.ffn=check",
+                                      NULL};
+    static const char *const oss[] = {"experts@1=check", "attn=check;router=check", "head=check",
+                                      NULL};
+    static const char *const tied[] = {"head=check",  "embed=check",   "attn=check",
+                                       "dense=check", "dense@1=check", NULL};
+    places("deepseek_v3", mtp);
+    places("gpt_oss", oss);
+    places("smollm", tied);
+}
+
+TEST(engine_place_says_what_lies_where)
+{
+    sl_engine *e = NULL;
+    sl_model *m = NULL;
+    sl_device_info d[4];
+    ASSERT_OK(sl_model_open(tiny("deepseek_v3"), NULL, &m, &err));
+    sl_engine_opts o =
+        opts_of("experts@2=check;head=check;head=cpu;dense=nothing;dense=cpu", "mtp");
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    assert_int_equal(sl_engine_devices(e, d, 4), 2);
+    assert_string_equal(d[0].name, "cpu");
+    assert_string_equal(d[0].parts, "embed, attn, dense, shared, router, experts@1, head");
+    assert_string_equal(d[1].name, "check");
+    assert_string_equal(d[1].parts, "experts@2");
+    sl_engine_info info;
+    sl_engine_info_get(e, &info);
+    assert_true(d[0].weight_bytes > 0 && d[1].weight_bytes > 0);
+    assert_int_equal(d[0].weight_bytes + d[1].weight_bytes, info.weight_bytes);
+    assert_int_equal(d[0].kv_bytes, info.kv_bytes);
+    assert_int_equal(d[1].kv_bytes, 0);
+    uint64_t n[64];
+    assert_int_equal(sl_routed(e, 1, n, 64), sl_routed(e, 2, n, 64));
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
+static void refused(sl_model *m, const char *place, sl_status code, const char *what)
+{
+    sl_engine *e = NULL;
+    sl_engine_opts o = opts_of(place, NULL);
+    log_set_level(LOG_ERROR);
+    sl_status st = sl_engine_open(m, &o, &e, &err);
+    log_set_level(LOG_WARN);
+    if (st != code || !strstr(err.text, what) || strchr(err.text, '\n'))
+        fail_msg("%s: %d '%s', not %d '%s'", place, (int)st, st ? err.text : "", (int)code, what);
+}
+
+TEST(engine_place_refuses_by_name)
+{
+    static const struct {
+        const char *place;
+        sl_status code;
+        const char *what;
+    } row[] = {
+        {"foo=cpu", SL_REQUEST, "'foo' is no part of a model"},
+        {"experts=foo", SL_UNSUPPORTED, "device 'foo' is not known"},
+        {"experts@3=check", SL_REQUEST, "'experts@3=check': there is no layer 3"},
+        {"experts@2-1=check", SL_REQUEST, "'experts@2-1=check': layers are named"},
+        {"experts@=check", SL_REQUEST, "layers are named"},
+        {"experts@1-2x=check", SL_REQUEST, "layers are named"},
+        {"experts@0=check", SL_REQUEST, "these layers of this model have no 'experts'"},
+        {"attn@1=check", SL_REQUEST, "attn lies on one device"},
+        {"head@1=check", SL_REQUEST, "head lies on one device"},
+        {"experts", SL_REQUEST, "'experts': PART=DEVICE"},
+        {"experts=", SL_REQUEST, "PART=DEVICE"},
+        {"=cpu", SL_REQUEST, "PART=DEVICE"},
+        {"head=cpu;re:ffn_gate_exps=check", SL_REQUEST, "but not blk.1.ffn_down_exps.weight"},
+        {"re:attn_q=check", SL_REQUEST, "attention lies on one device"},
+        {"re:(=check", SL_REQUEST, "'re:(=check'"},
+        {"re:nowhere=check", SL_REQUEST, "matches no matrix"},
+        {"head=a;embed=b;dense=c;router=d", SL_REQUEST, "more than 4 devices"},
+        {"head=check:mem=1000", SL_NOMEM, "device 'check:mem=1000'"},
+        {"head=check:lacks=prep", SL_UNSUPPORTED, "can not run operator 'prep'"},
+    };
+    sl_model *m = NULL, *dense = NULL;
+    ASSERT_OK(sl_model_open(tiny("deepseek_v3"), NULL, &m, &err));
+    for (int i = 0; i < BASE_COUNT_OF(row); i++)
+        refused(m, row[i].place, row[i].code, row[i].what);
+    sl_model_close(m);
+    ASSERT_OK(sl_model_open(tiny("smollm"), NULL, &dense, &err));
+    refused(dense, "experts=check", SL_REQUEST, "no layer of this model has 'experts'");
+    sl_model_close(dense);
+}
+
+/* What an engine takes is asked of each device: memory of its own counts apart, the machine's
+ * once. */
+TEST(engine_place_asks_every_device_for_memory)
+{
+    sl_engine *e = NULL;
+    sl_model *m = NULL;
+    int64_t room[3], have;
+    static const char *const place[] = {"", "experts=check", "experts=check:mem=999999999999"};
+    ASSERT_OK(sl_model_open(tiny("deepseek_v3"), NULL, &m, &err));
+    for (int i = 0; i < 3; i++) {
+        sl_engine_opts o = opts_of(place[i], NULL);
+        ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+        ASSERT_OK(engine_place_room(e, &room[i], &have, &err));
+        room[i] = have - room[i]; /* what weights take where the cache is */
+        sl_engine_close(e);
+    }
+    assert_true(room[0] - room[2] >= 100000); /* the experts' bytes are elsewhere */
+    assert_true(room[1] >= room[0]);
+    sl_model_close(m);
+}
