@@ -435,6 +435,8 @@ static bool other(struct bench_opts *o, int *rc)
         *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");
     else if (o->replay && (lists || deep || o->csv || o->svg || o->ops || o->common.expert_stats))
         *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
+    else if (o->kernels && (o->common.place || o->common.experts_device))
+        *rc = cmd_usage("--kernels: products alone are on one device: without --place");
     else if (o->kernels && (lists || deep || o->common.expert_stats))
         *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");
     else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))

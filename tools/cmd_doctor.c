@@ -7,7 +7,9 @@
 #include "base/cpu.h"
 #include "compute.h"
 #include "dev/dev.h"
+#include "engine/find.h"
 #include "os/os.h"
+#include "place.h"
 
 struct doctor_opts {
     struct opt_common common;
@@ -18,6 +20,12 @@ static const struct opt opts[] = {
      "worker threads (0: physical cores)"},
     {"device", 0, OPT_STR, offsetof(struct doctor_opts, common.device), "NAME", NULL, 0, 0,
      "the device to look at (SL_DEVICE, or the CPU)"},
+    {"model", 'm', OPT_STR, offsetof(struct doctor_opts, common.model), "MODEL", NULL, 0, 0,
+     "a model: what of it lies on which device"},
+    {"place", 0, OPT_STR, offsetof(struct doctor_opts, common.place), "PART=NAME;...", NULL, 0, 0,
+     "with -m: parts on other devices, as in \"experts@0-15=cpu; head=check\""},
+    {"experts-device", 0, OPT_STR, offsetof(struct doctor_opts, common.experts_device), "NAME",
+     NULL, 0, 0, "short for --place experts=NAME, before what --place says"},
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
 };
@@ -31,6 +39,8 @@ struct report {
     int64_t memlock, n_file; /* -1 = no limit */
     char advice[ADVICE_MAX][160];
     int n_advice;
+    bool placed;
+    struct place_table place;
 };
 
 static int64_t limit_of(int what)
@@ -69,11 +79,28 @@ static void judge(struct report *r)
            "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
 }
 
-static sl_status gather(struct report *r, const struct doctor_opts *o, sl_err *err)
+/* What of the model lies where. */
+static sl_status gather_place(struct report *r, const struct opt_common *o, struct arena *a,
+                              sl_err *err)
+{
+    const char *path = NULL;
+    io_model *io = NULL;
+    struct arch_cfg c;
+    SL_TRY(engine_find_model(o->model, a, &path, err));
+    SL_TRY(io_open(path, false, &io, err));
+    sl_status st = arch_cfg_read(io, a, &c, err);
+    if (!st) st = place_get(io, &c, o, a, &r->place, err);
+    io_close(io);
+    r->placed = !st;
+    return st;
+}
+
+static sl_status gather(struct report *r, const struct doctor_opts *o, struct arena *a, sl_err *err)
 {
     dev *d = NULL;
     struct dev_opts dopts = {.n_thread = o->common.threads};
     memset(r, 0, sizeof *r);
+    if (o->common.model) SL_TRY(gather_place(r, &o->common, a, err));
     SL_TRY(os_topology_get(&r->top, err));
     SL_TRY(dev_open(o->common.device, &dopts, &d, err));
     dev_info_get(d, &r->dev);
@@ -127,6 +154,10 @@ static void print_text(const struct report *r)
         printf(" %s%s", dev_name(i), strcmp(dev_name(i), r->dev.name) ? "" : " (in use)");
     printf("\ngpus         none used in this version\nlimits       memlock %s, open files %s\n",
            lock, files);
+    if (r->placed) {
+        printf("placement\n");
+        place_print(&r->place);
+    }
     for (int i = 0; i < r->n_advice; i++)
         printf("advice       %s\n", r->advice[i]);
     if (r->n_advice == 0) printf("advice       none: all is as it should be\n");
@@ -182,6 +213,7 @@ static sl_status print_json(const struct report *r, sl_err *err)
     for (int i = 0; dev_name(i); i++)
         text_jw_strz(&w, dev_name(i));
     text_jw_arr_end(&w);
+    if (r->placed) place_json(&r->place, &w);
     text_jw_key(&w, "gpus");
     text_jw_arr(&w);
     text_jw_arr_end(&w);
@@ -201,7 +233,9 @@ static int run(struct cmd_ctx *x)
     const struct doctor_opts *o = x->opts;
     struct report r;
     sl_err err = {0};
-    if (gather(&r, o, &err)) return cmd_fail(&err);
+    if ((o->common.place || o->common.experts_device) && !o->common.model)
+        return cmd_usage("--place: what lies where depends on the model: -m MODEL is needed");
+    if (gather(&r, o, &x->arena, &err)) return cmd_fail(&err);
     if (!o->common.json)
         print_text(&r);
     else if (print_json(&r, &err))
@@ -212,7 +246,7 @@ static int run(struct cmd_ctx *x)
 const struct cmd cmd_doctor = {
     .name = "doctor",
     .summary = "this machine: CPU, memory, measured limits, advice",
-    .usage = "[--json]",
+    .usage = "[-m MODEL [--place PART=NAME;...]] [--json]",
     .example = "sluice doctor",
     .opts = opts,
     .opts_bytes = sizeof(struct doctor_opts),

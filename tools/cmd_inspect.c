@@ -11,6 +11,7 @@
 #include "kern/kern.h"
 #include "kern/mm.h"
 #include "os/os.h"
+#include "place.h"
 
 struct inspect_opts {
     struct opt_common common;
@@ -34,6 +35,12 @@ static const struct opt opts[] = {
      "what a step computes: one line per operator, layers that are alike told once"},
     {"expert-stats", 0, OPT_STR, AT(expert_stats), "FILE", NULL, 0, 0,
      "with --experts: the load that run, eval or bench wrote there"},
+    {"device", 0, OPT_STR, AT(common.device), "NAME", NULL, 0, 0,
+     "with --place: the device of all that is not placed (SL_DEVICE, or the CPU)"},
+    {"place", 0, OPT_STR, AT(common.place), "PART=NAME;...", NULL, 0, 0,
+     "what would lie on which device, as in \"experts@0-15=cpu; head=check\""},
+    {"experts-device", 0, OPT_STR, AT(common.experts_device), "NAME", NULL, 0, 0,
+     "short for --place experts=NAME, before what --place says"},
     {"threads", 't', OPT_INT, AT(common.threads), "N", "0", 0, 1024,
      "worker threads for --memory (0: physical cores)"},
     OPT_ROWS_BASIC(struct inspect_opts),
@@ -386,8 +393,14 @@ static void json_overview(const struct inspect *v, struct json_w *w)
 }
 
 /* ---- the command ---- */
+/* What was asked for beside the files' own facts; NULL = not. */
+struct shown {
+    const struct inspect_memory *memory;
+    const struct place_table *place;
+};
+
 static sl_status print_json(const struct inspect_opts *o, const struct inspect *v,
-                            const struct inspect_memory *m, sl_err *err)
+                            const struct shown *m, sl_err *err)
 {
     struct str s;
     struct json_w w;
@@ -404,7 +417,8 @@ static sl_status print_json(const struct inspect_opts *o, const struct inspect *
         text_jw_key(&w, "program");
         st = model_show(v->io, NULL, &w, err);
     }
-    if (m) json_memory(m, &w);
+    if (m->memory) json_memory(m->memory, &w);
+    if (m->place) place_json(m->place, &w);
     if (o->kernels) json_kernels(&w);
     text_jw_obj_end(&w);
     str_putc(&s, '\n');
@@ -426,13 +440,14 @@ static sl_status print_program(const struct inspect *v, sl_err *err)
 }
 
 static void print_text(const struct inspect_opts *o, const struct inspect *v,
-                       const struct inspect_memory *m)
+                       const struct shown *m)
 {
-    bool part = o->tensors || m || o->kernels || o->experts || o->program;
+    bool part = o->tensors || m->memory || m->place || o->kernels || o->experts || o->program;
     if (!part) print_overview(v);
     if (o->common.verbose && !part) print_meta(v);
     if (o->tensors) print_tensors(v);
-    if (m) print_memory(m);
+    if (m->memory) print_memory(m->memory);
+    if (m->place) place_print(m->place);
     if (o->kernels) print_kernels();
 }
 
@@ -441,8 +456,11 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     const struct inspect_opts *o = x->opts;
     const char *name = x->rest.n ? x->rest.v[0] : o->common.model, *path = NULL;
     struct inspect_memory mem;
+    struct place_table place;
+    struct shown shown = {0};
+    bool placed = o->common.device || o->common.place || o->common.experts_device;
     bool kernels_only = o->kernels && !x->rest.n && !o->tensors && !o->experts && !o->program &&
-                        !o->memory.n;
+                        !o->memory.n && !placed;
     if (!kernels_only) {
         SL_TRY(engine_find_model(name, &x->arena, &path, err));
         SL_TRY(gather(v, path, &x->arena, err));
@@ -451,8 +469,17 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     if (o->memory.n)
         SL_TRY(inspect_memory_get(v, o->memory.v[0], o->memory.n > 1 ? o->memory.v[1] : 1,
                                   o->common.threads, &mem, err));
-    if (o->common.json) return print_json(o, v, o->memory.n ? &mem : NULL, err);
-    print_text(o, v, o->memory.n ? &mem : NULL);
+    if (o->memory.n) shown.memory = &mem;
+    if (placed) {
+        if (v->why_not.code) {
+            *err = v->why_not;
+            return err->code;
+        }
+        SL_TRY(place_get(v->io, &v->cfg, &o->common, &x->arena, &place, err));
+        shown.place = &place;
+    }
+    if (o->common.json) return print_json(o, v, &shown, err);
+    print_text(o, v, &shown);
     if (o->program) SL_TRY(print_program(v, err));
     return o->experts ? inspect_experts(v, o->expert_stats, &x->arena, err) : SL_OK;
 }
@@ -471,6 +498,8 @@ static int run(struct cmd_ctx *x)
     if (o->expert_stats && (!o->experts || o->common.json))
         return cmd_usage(
             "--expert-stats: goes with --experts, without --json (the file is JSON itself)");
+    if (o->memory.n && (o->common.place || o->common.experts_device || o->common.device))
+        return cmd_usage("--memory: is of one device: without --place and --device");
     for (int i = 0; i < o->memory.n; i++)
         if (o->memory.n > 2 || o->memory.v[i] < 1 || o->memory.v[i] > (i ? 4096 : 1 << 24))
             return cmd_usage("--memory: CTX in 1 .. 16777216 and BATCH in 1 .. 4096 are taken");
@@ -484,7 +513,8 @@ const struct cmd cmd_inspect = {
     .name = "inspect",
     .summary = "what a model's files say: shapes, types, memory",
     .usage =
-        "[MODEL] [--tensors] [--dump TENSOR FILE] [--memory CTX[,BATCH]] [--kernels] [--experts]",
+        "[MODEL] [--tensors] [--dump TENSOR FILE] [--memory CTX[,BATCH]] [--kernels] [--experts] "
+        "[--place PART=NAME;...]",
     .about = "Works on every well-formed GGUF file and safetensors folder, of unknown "
              "architectures too. -v lists GGUF metadata.",
     .example = "sluice inspect demo --memory 4096,8",

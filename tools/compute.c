@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "os/os.h"
+#include "place.h"
 
 #define READ_MAX ((uint64_t)1 << 30)
 
@@ -13,6 +14,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
                        sl_err *err)
 {
     int64_t t0 = clock_now_ns();
+    char place[4096];
     memset(c, 0, sizeof *c);
     if (o->draft && strncmp(o->draft, "replay", 6) == 0)
         return SL_FAIL(err, REQUEST, "--draft %.40s: no answer is known here to replay", o->draft);
@@ -28,6 +30,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.kv = (sl_kv)o->kv;
     eo.no_hugepages = o->no_hugepages;
     eo.device = o->device;
+    SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = o->draft;
     eo.draft_max = o->draft_max;
     eo.progress = cmd_progress_bytes;

@@ -58,6 +58,7 @@ struct opt {
  * takes the rows it needs. */
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
+    const char *place, *experts_device;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
@@ -98,6 +99,10 @@ struct opt_common {
     {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages), NULL, NULL, 0, 0, "do not ask for huge pages"},         \
     {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,         \
      "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                     \
+    {"place",   0,  OPT_STR,  offsetof(S, common.place),   "PART=NAME;...", NULL, 0, 0,            \
+     "parts on other devices, as in \"experts@0-15=cpu; head=check\" (SL_PLACE)"},                 \
+    {"experts-device", 0, OPT_STR, offsetof(S, common.experts_device), "NAME", NULL, 0, 0,         \
+     "short for --place experts=NAME, before what --place says"},                                  \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache), "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"}, \
     OPT_ROWS_BASIC(S)
 // clang-format on

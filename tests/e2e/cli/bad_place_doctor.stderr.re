@@ -1,0 +1,1 @@
+sluice: --place: what lies where depends on the model: -m MODEL is needed

@@ -1,0 +1,1 @@
+sluice: --memory: is of one device: without --place and --device

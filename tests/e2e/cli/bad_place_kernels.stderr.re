@@ -1,0 +1,1 @@
+sluice: --kernels: products alone are on one device: without --place

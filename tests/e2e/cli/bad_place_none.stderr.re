@@ -1,0 +1,1 @@
+sluice: place: 'experts=check': no layer of this model has 'experts'

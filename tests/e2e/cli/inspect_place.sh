@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+t='import json,sys
+for l in sys.stdin:
+    p = json.loads(l)["place"]
+    print(*[d["device"] + ": " + d["parts"] for d in p], sep=" | ", end=" ")
+    print(sum(d["bytes"] for d in p), all(d["available"] > 0 for d in p))'
+for place in "experts=check" "experts@2=check;head=check" "re:shexp=check" "head=check:mem=4096"; do
+    $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "$place" --json
+done | python3 -c "$t"
+$SLUICE inspect $TINY/deepseek_v3 --device cpu --experts-device check --json | python3 -c "$t"
+$SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | sed 's/([^)]*) *//; s/  */ /g'
+$SLUICE doctor -m $TINY/deepseek_v3 --device cpu --place "experts=check" | sed -n '/^placement/,/^check/p' | sed 's/([^)]*) *//; s/  */ /g'
+$SLUICE doctor -m $TINY/deepseek_v3 --device cpu --place "experts=check" --json | python3 -c "$t"

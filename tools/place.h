@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which part of a model lies on which device: the options that say so, and a table of it without
+ * running the model (inspect, doctor). */
+#ifndef TOOLS_PLACE_H
+#define TOOLS_PLACE_H
+
+#include "cmd.h"
+#include "io/io.h"
+#include "model/model.h"
+#include "text/json.h"
+
+/* What --experts-device and --place say together, in buf or as it stands there; NULL: nothing.
+ * Errors: REQUEST: it is too long. */
+sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
+                       sl_err *err) BASE_MUST_USE;
+
+struct place_table {
+    struct model_place p;
+    struct {
+        char *parts;
+        int64_t bytes, available; /* of tensors that go there; of memory */
+    } on[MODEL_DEV_MAX];
+};
+/* What the options (--device too) say of a model. Texts are the arena's. Errors: REQUEST names an
+ * item; UNSUPPORTED: no such device; NOMEM. */
+sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct opt_common *o,
+                    struct arena *a, struct place_table *out, sl_err *err) BASE_MUST_USE;
+/* Lines "DEVICE  BYTES of what is there  PARTS". */
+void place_print(const struct place_table *t);
+/* As member "place" of an object: [{"device","parts","bytes","available"}]. */
+void place_json(const struct place_table *t, struct json_w *w);
+
+#endif
