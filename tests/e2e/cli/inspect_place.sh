@@ -8,6 +8,8 @@ for place in "experts=check" "experts@2=check;head=check" "re:shexp=check" "head
     $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "$place" --json
 done | python3 -c "$t"
 $SLUICE inspect $TINY/deepseek_v3 --device cpu --experts-device check --json | python3 -c "$t"
-$SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | sed 's/([^)]*) *//; s/  */ /g'
-$SLUICE doctor -m $TINY/deepseek_v3 --device cpu --place "experts=check" | sed -n '/^placement/,/^check/p' | sed 's/([^)]*) *//; s/  */ /g'
-$SLUICE doctor -m $TINY/deepseek_v3 --device cpu --place "experts=check" --json | python3 -c "$t"
+plain() { sed 's/([^)]*) *//; s/  */ /g'; }
+$SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | plain
+where="doctor -m $TINY/deepseek_v3 --device cpu --place experts=check"
+$SLUICE $where | sed -n '/^placement/,/^check/p' | plain
+$SLUICE $where --json | python3 -c "$t"

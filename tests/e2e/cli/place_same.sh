@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-same='import json,sys; h = [json.loads(l)["run_hash"] for l in sys.stdin]; print(len(h), len(set(h)))'
+same='import json,sys; h = [json.loads(l)["run_hash"] for l in sys.stdin]
+print(len(h), len(set(h)))'
 run() {
     $SLUICE run -m $TINY/deepseek_v3 --ids 5,6,7,8,5,6,7,8,5,6,7 -n 24 --ignore-eos --json "$@"
 }
