@@ -8,6 +8,8 @@
  * one chain over the positions that the row sees, in rising order. Positions that a row does not
  * see never enter its arithmetic. */
 #include "dev/cpu/attn.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/span.h"
 
 /* Positions whose keys or values are widened at a time: they stay in the L1 while all rows use
  * them. */
@@ -228,13 +230,13 @@ static int make_units(struct cpu *c, const struct dev_step *b, const struct attn
                 *work += b->pos[t] + 1 - from;
             }
             for (int h = 0; h < a->kv->s.n_head; h++)
-                c->unit[n++] = (struct cpu_unit){s,
-                                                 t0,
-                                                 t1 - t0,
-                                                 h * a->group,
-                                                 a->group,
-                                                 lo / VEC_SPAN,
-                                                 (hi + VEC_SPAN - 1) / VEC_SPAN};
+                c->span.unit[n++] = (struct cpu_unit){s,
+                                                      t0,
+                                                      t1 - t0,
+                                                      h * a->group,
+                                                      a->group,
+                                                      lo / VEC_SPAN,
+                                                      (hi + VEC_SPAN - 1) / VEC_SPAN};
         }
     return n;
 }

@@ -5,6 +5,10 @@
 #define DEV_CPU_ATTN_H
 
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+
+/* Rows and row floats of a part, and floats of scratch per worker, at most. */
+void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 
 struct attn {
     const struct dev_attn *p;
@@ -12,8 +16,8 @@ struct attn {
     int group, ldv; /* query heads per KV head; d_v rounded up to 16 */
 };
 
-/* Attention of p over the step: units into c->unit, the rest into *a and *j, which points to *a and
- * *a to *p. */
+/* Attention of p over the step: units into c->span.unit, the rest into *a and *j, which points to
+ * *a and *a to *p. */
 void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_attn *p,
                       struct attn *a, struct cpu_span_job *j);
 

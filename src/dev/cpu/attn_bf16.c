@@ -5,6 +5,8 @@
  * positions from the even one at or before the first that it sees, in which those before count
  * zero. */
 #include "dev/cpu/attn.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/span.h"
 
 struct mem16 {
     uint16_t *q, *w; /* [rows][2 n_pair], [rows][SPAN] */

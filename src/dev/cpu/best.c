@@ -5,6 +5,11 @@
 #include "base/argmax.h"
 #include "base/clock.h"
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/fuse.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/mem.h"
+#include "dev/cpu/product.h"
+#include "dev/cpu/work.h"
 
 #include <limits.h>
 

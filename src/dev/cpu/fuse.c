@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of a program that are run together, of every kind. */
+#include "dev/cpu/fuse.h"
+
 #include "dev/cpu/cpu.h"
 
 sl_status dev_cpu_fuse(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,

@@ -4,7 +4,10 @@
 #include <math.h>
 
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
 #include "os/os.h"
+
+#define CPU_TOUCH_MAX 16 /* workers that read a mapped file in */
 
 #define PIECE_BYTES                                                                                \
     ((uint64_t)16                                                                                  \
@@ -157,7 +160,8 @@ static sl_status run_half(struct cpu *c, struct image_job *j,
     return SL_OK;
 }
 
-/* Some of n weights that no run format holds exactly, or not all of one, were decoded and rounded. */
+/* Some of n weights that no run format holds exactly, or not all of one, were decoded and rounded.
+ */
 static bool is_rounded(const struct weight *w, int n, const struct mm_mat *m)
 {
     for (int i = 0; w && i < n && m->fmt == kern_mm_decoded(0); i++)

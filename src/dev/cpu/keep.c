@@ -4,7 +4,11 @@
  * does. Kept in pages of VEC_SPAN positions, all layers and heads together, from one reservation;
  * positions for which there is no page are made again as ever. What is kept are the very bits that
  * would be made, so results are the same. So are the weights that make them, widened once. */
+#include "dev/cpu/keep.h"
+
+#include "dev/cpu/mem.h"
 #include "dev/cpu/mla.h"
+#include "dev/cpu/span.h"
 
 #define DEAD_STEPS                                                                                 \
     64 /* a prompt that no step continued for so long was cancelled or lost its blocks */

@@ -4,6 +4,9 @@
  * order every layer reaches a new huge page at about the same token, and that step takes ten times
  * as long. */
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/mem.h"
+#include "dev/cpu/rows.h"
 
 static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
 {
@@ -93,6 +96,13 @@ void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev
         int from = n_window > 0 ? b->pos[t0] - n_window + 1 : 0;
         cost->bytes += (double)per * (b->pos[t1 - 1] + 1 - BASE_MAX(from, 0));
     }
+}
+
+struct cpu_place dev_cpu_place(const struct cpu *c, const struct cpu_kv *kv, int layer,
+                               const struct dev_step *b, int t)
+{
+    int pos = b->pos[t];
+    return (struct cpu_place){dev_cpu_page_of(kv, layer, b, c->seq_of[t], pos), pos % kv->blk_tok};
 }
 
 void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst)

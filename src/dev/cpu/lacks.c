@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of an operator's parameters this device can not do, when a program is opened. */
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/moe.h"
 
 static const char *route_lacks(const struct dev_route *p)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packing weights into the run layout, and the buffers of prepared inputs. */
+#include "dev/cpu/mat.h"
+
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/mem.h"
 
 #define SLICE_BYTES                                                                                \
     ((int64_t)32 << 20) /* of source between two drops: bounds what lies in memory twice */

@@ -8,6 +8,12 @@
  * step. Spans, folds and orders are the same in both; see attn.c for why rows are independent. */
 #include "dev/cpu/mla.h"
 
+#include "dev/cpu/keep.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/product.h"
+#include "dev/cpu/span.h"
+
 void dev_cpu_mla_widen(struct cpu *c, const struct mla *a, const struct dev_step *b, int seq, int p,
                        int end, float *x)
 {
@@ -39,9 +45,9 @@ void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit
                        float *row)
 {
     const struct dev_attn_mla *p = a->p;
-    int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->tok_list[at];
+    int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head, t = c->mla.tok_list[at];
     const float *rope = p->q + (t * p->n_head + h) * (p->nope + p->rope) + p->nope;
-    memcpy(row, c->lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
+    memcpy(row, c->mla.lat + (at * p->n_head + h) * p->r, sizeof(float) * (size_t)p->r);
     memcpy(row + p->r, rope, sizeof(float) * (size_t)p->rope);
     c->k.scale_f32(row, p->scale, a->d_k);
 }
@@ -67,7 +73,7 @@ static void abs_span(struct cpu *c, const struct cpu_span_job *j, const struct c
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), to = 0, p0 = where[0] * VEC_SPAN;
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
+        hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
     for (int at = 0; at < to; at += VEC_PIECE) {
@@ -92,7 +98,7 @@ static void abs_end(struct cpu *c, const struct cpu_span_job *j, const struct cp
     int r = a->p->r;
     for (int i = rows[0]; i < rows[1]; i++) {
         int64_t at = u->tok0 + i / u->n_head, h = u->head0 + i % u->n_head;
-        float *y = c->olat + (at * a->p->n_head + h) * r;
+        float *y = c->mla.olat + (at * a->p->n_head + h) * r;
         memcpy(y, in.o + (int64_t)i * j->ldo, sizeof(float) * (size_t)r);
         c->k.scale_f32(y, 1.0f / in.l[i], r);
     }
@@ -102,14 +108,14 @@ static int abs_units(struct cpu *c, const struct dev_step *b, const struct mla *
 {
     int n = 0, H = a->p->n_head, heads = H < CPU_LANES ? H : CPU_LANES, tile = CPU_LANES / heads;
     for (int i = 0; i < a->n_list;) {
-        int seq = c->seq_of[c->tok_list[i]], k = i, hi = 0;
-        for (; k < a->n_list && k < i + tile && c->seq_of[c->tok_list[k]] == seq; k++) {
-            int end = b->pos[c->tok_list[k]] + 1;
+        int seq = c->seq_of[c->mla.tok_list[i]], k = i, hi = 0;
+        for (; k < a->n_list && k < i + tile && c->seq_of[c->mla.tok_list[k]] == seq; k++) {
+            int end = b->pos[c->mla.tok_list[k]] + 1;
             hi = end > hi ? end : hi;
             *work += end;
         }
         for (int h = 0; h < H; h += heads)
-            c->unit[n++] = (struct cpu_unit){
+            c->span.unit[n++] = (struct cpu_unit){
                 seq, i, k - i, h, H - h < heads ? H - h : heads, 0, (hi + VEC_SPAN - 1) / VEC_SPAN};
         i = k;
     }
@@ -180,22 +186,22 @@ static void absorbed(struct cpu *c, const struct dev_step *b, struct mla *a,
                                              .x = p->q,
                                              .ldx = (int64_t)H * qd,
                                              .ldx_h = qd,
-                                             .y = c->lat,
+                                             .y = c->mla.lat,
                                              .ldy = (int64_t)H * p->r,
                                              .ldy_h = p->r},
-                  c->tok_list);
+                  c->mla.tok_list);
     struct cpu_span_job j;
     dev_cpu_mla_job(c, b, a, &j);
-    dev_cpu_mla_look_ahead(a, c->unit[0].span1);
+    dev_cpu_mla_look_ahead(a, c->span.unit[0].span1);
     dev_cpu_spans(c, &j);
     products->ops += j.products.ops;
     products->flops += j.products.flops;
-    float *y = all ? p->y : c->lat; /* results of a part of the tokens go by way of lat */
+    float *y = all ? p->y : c->mla.lat; /* results of a part of the tokens go by way of lat */
     dev_cpu_heads(c,
                   &(struct dev_matmul_heads){.w = p->w_vb,
                                              .n_head = H,
                                              .n_tok = n,
-                                             .x = c->olat,
+                                             .x = c->mla.olat,
                                              .ldx = (int64_t)H * p->r,
                                              .ldx_h = p->r,
                                              .y = y,
@@ -205,7 +211,7 @@ static void absorbed(struct cpu *c, const struct dev_step *b, struct mla *a,
     if (all) return;
     int64_t row = (int64_t)H * p->v;
     for (int i = 0; i < n; i++)
-        memcpy(p->y + c->tok_list[i] * row, y + i * row, sizeof(float) * (size_t)row);
+        memcpy(p->y + c->mla.tok_list[i] * row, y + i * row, sizeof(float) * (size_t)row);
 }
 
 /* ---- materialised ---- */
@@ -333,7 +339,7 @@ static void exp_queries(const struct mla_job *j, const int32_t *tok, int n_tok, 
 static void exp_unit(struct cpu *c, const struct mla_job *j, const struct cpu_unit *u, int worker)
 {
     const struct dev_attn_mla *p = j->a.p;
-    const int32_t *tok = c->tok_list + u->tok0;
+    const int32_t *tok = c->mla.tok_list + u->tok0;
     int v16 = dev_cpu_round16(p->v);
     struct exp_mem m;
     (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
@@ -369,8 +375,8 @@ static void exp_run(void *arg, int worker, int n_w)
     struct mla_job *j = arg;
     int b, e;
     int bf16 = dev_cpu_bf16_attn(j->c, j->a.kv->t);
-    while (par_take(j->c->counter, j->n_unit, 1, &b, &e))
-        (bf16 ? dev_cpu_exp16_unit : exp_unit)(j->c, j, &j->c->unit[b], worker);
+    while (par_take(j->c->span.counter, j->n_unit, 1, &b, &e))
+        (bf16 ? dev_cpu_exp16_unit : exp_unit)(j->c, j, &j->c->span.unit[b], worker);
 }
 
 static void materialised(struct cpu *c, const struct dev_step *b, const struct mla *a,
@@ -378,23 +384,23 @@ static void materialised(struct cpu *c, const struct dev_step *b, const struct m
 {
     struct mla_job j = {c, b, *a, 0};
     for (int i = 0; i < a->n_list;) {
-        int seq = c->seq_of[c->tok_list[i]], k = i;
-        while (k < a->n_list && c->seq_of[c->tok_list[k]] == seq)
+        int seq = c->seq_of[c->mla.tok_list[i]], k = i;
+        while (k < a->n_list && c->seq_of[c->mla.tok_list[k]] == seq)
             k++;
         for (int h = 0; h < a->p->n_head; h++)
-            c->unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
+            c->span.unit[j.n_unit++] = (struct cpu_unit){seq, i, k - i, h, 1, 0, 0};
         i = k;
     }
     if (dev_cpu_bf16_attn(c, a->kv->t)) dev_cpu_exp16_weights(c, a);
-    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->span.counter->next, 0, memory_order_relaxed);
     par_run(c->team, exp_run, &j);
     int width = a->p->n_head * (a->p->nope + a->p->rope + a->p->v);
     for (int i = 0; i < a->n_list; i++)
-        products->flops += 2.0 * width * (b->pos[c->tok_list[i]] + 1);
+        products->flops += 2.0 * width * (b->pos[c->mla.tok_list[i]] + 1);
     for (int i = 0; i < j.n_unit; i += a->p->n_head) {
-        const struct cpu_unit *u = &c->unit[i];
+        const struct cpu_unit *u = &c->span.unit[i];
         struct cpu_kept *e = dev_cpu_keep_of(&j, u->seq);
-        int end = b->pos[c->tok_list[u->tok0 + u->n_tok - 1]] + 1;
+        int end = b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]] + 1;
         if (!e) continue;
         end = BASE_MIN(end, e->n_page * VEC_SPAN); /* others are not kept */
         e->valid[a->p->layer] = BASE_MAX(e->valid[a->p->layer], end);
@@ -437,7 +443,7 @@ void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;
         for (int t = 0; t < b->n_tok; t++)
-            if (c->expand[t] == form) c->tok_list[a.n_list++] = t;
+            if (c->expand[t] == form) c->mla.tok_list[a.n_list++] = t;
         if (a.n_list == 0) continue;
         if (form)
             materialised(c, b, &a, &products);

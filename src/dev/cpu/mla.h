@@ -4,6 +4,10 @@
 #define DEV_CPU_MLA_H
 
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+
+/* Rows and row floats of a part, and floats of scratch per worker, at most. */
+void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
 
 /* What is read behind attention and may be fetched while it computes: the first n_bytes of the
  * regions, a share of it with every span of the first unit. */
@@ -18,7 +22,7 @@ struct mla_ahead {
 struct mla {
     const struct dev_attn_mla *p;
     const struct cpu_kv *kv;
-    int n_list;        /* tokens of this form: c->tok_list */
+    int n_list;        /* tokens of this form: c->mla.tok_list */
     int d_k, row, r16; /* r + rope; the same and r rounded up to 16 */
     int ldx;           /* floats from a widened row to the next */
     int n_lane;        /* lanes of a unit at most */
@@ -27,8 +31,8 @@ struct mla {
 
 /* mla.c: everything of *a but n_list and ahead. */
 void dev_cpu_mla_init(struct mla *a, const struct dev_attn_mla *p, const struct cpu_kv *kv);
-/* Absorbed attention of the a->n_list tokens in c->tok_list, whose queries are in c->lat, to
- * c->olat: units into c->unit, the rest into *j, which points to *a. */
+/* Absorbed attention of the a->n_list tokens in c->mla.tok_list, whose queries are in c->mla.lat,
+ * to c->mla.olat: units into c->span.unit, the rest into *j, which points to *a. */
 void dev_cpu_mla_job(struct cpu *c, const struct dev_step *b, const struct mla *a,
                      struct cpu_span_job *j);
 /* Into a->ahead; n_span: of the first unit. */

@@ -2,7 +2,12 @@
 /* MLA on bf16 (kern/attn.h): scores and weighted sums of the latent rows, heads in lanes. Rows of a
  * bf16 cache are used where they lie (absorbed: of a q8 cache too); others are made for each span.
  */
+#include "dev/cpu/keep.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/mat.h"
 #include "dev/cpu/mla.h"
+#include "dev/cpu/rows.h"
+#include "dev/cpu/span.h"
 
 struct abs16_mem {
     uint16_t *q, *w, *x; /* q [d_k / 2][lanes][2], weights [SPAN / 2][lanes][2], rows [SPAN][row] */
@@ -124,7 +129,8 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
 {
     const struct mla *a = j->op;
     const struct mla_ahead *w = &a->ahead;
-    int last = j->b->pos[c->tok_list[u->tok0 + u->n_tok - 1]], n_run = dev_cpu_run_length(a->kv);
+    int last = j->b->pos[c->mla.tok_list[u->tok0 + u->n_tok - 1]],
+        n_run = dev_cpu_run_length(a->kv);
     x->n = 0;
     x->n_bytes = 0;
     for (int at = 0; at < VEC_SPAN; at += n_run) {
@@ -134,7 +140,7 @@ static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct
                                           n * (int64_t)a->kv->row_bytes};
         x->n_bytes += x->r[x->n++].n_bytes;
     }
-    if (u != c->unit) return; /* once, however many units there are */
+    if (u != c->span.unit) return; /* once, however many units there are */
     const int part[2] = {where[0], w->n_span};
     int n = regions_part(w->r, w->n, w->n_bytes, part, x->r + x->n);
     for (; n > 0; n--)
@@ -274,7 +280,8 @@ void dev_cpu_abs16_span(struct cpu *c, const struct cpu_span_job *j, const struc
     int n = u->n_tok * u->n_head, ld = dev_cpu_round16(n), q8 = a->kv->t == VEC_KV_Q8;
     int32_t lo[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        x.hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
+        x.hi[i] =
+            dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - x.p0);
         x.to = x.hi[i] > x.to ? x.hi[i] : x.to;
     }
     look_ahead(c, j, u, where, &x.ahead);
@@ -507,7 +514,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
                         int worker)
 {
     const struct dev_attn_mla *p = j->a.p;
-    const int32_t *tok = c->tok_list + u->tok0;
+    const int32_t *tok = c->mla.tok_list + u->tok0;
     int v16 = dev_cpu_round16(p->v), end = 0;
     struct exp16_mem m;
     (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);

@@ -3,6 +3,7 @@
  * of a row have a scale each, for their magnitudes are far apart: rows are [r16 | rope16] with
  * zeros behind each part. */
 #include "dev/cpu/mla.h"
+#include "dev/cpu/span.h"
 
 /* Positions whose rows are made and multiplied at a time: two tiles. They stay in the first-level
  * cache, beside the queries. */
@@ -126,7 +127,7 @@ void dev_cpu_abs_i16_span(struct cpu *c, const struct cpu_span_job *j, const str
     int row = row_codes(a->p->r, a->p->rope);
     int32_t lo[CPU_LANES] = {0}, hi[CPU_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        hi[i] = dev_cpu_clamp_span(j->b->pos[c->tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
+        hi[i] = dev_cpu_clamp_span(j->b->pos[c->mla.tok_list[u->tok0 + i / u->n_head]] + 1 - p0);
         to = hi[i] > to ? hi[i] : to;
     }
     for (int at = 0; at < to; at += PIECE) {

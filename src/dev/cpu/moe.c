@@ -4,6 +4,11 @@
  * list. */
 #include "dev/cpu/moe.h"
 
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/product.h"
+#include "dev/cpu/work.h"
+
 #define SUM_COLS 512 /* of a token's results: what a worker adds up at a time */
 
 static int n_place(const struct dev_moe *p)
@@ -29,7 +34,7 @@ static int place_of(const struct dev_moe *p, int e, int t)
 static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     int n = n_tok * p->k, last = n_place(p);
-    int32_t *first = c->expert_slot0;
+    int32_t *first = c->moe.expert_slot0;
     memset(first, 0, sizeof *first * (size_t)(last + 1));
     for (int i = 0; i < n; i++) {
         int at = place_of(p, p->id[i], i / p->k);
@@ -39,11 +44,11 @@ static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
         first[e + 1] += first[e];
     for (int i = 0; i < n; i++) {
         int at = place_of(p, p->id[i], i / p->k);
-        c->slot_of[i] = -1;
+        c->moe.slot_of[i] = -1;
         if (at < 0) continue;
         int32_t slot = first[at]++;
-        c->slot_row[slot] = i / p->k;
-        c->slot_of[i] = slot;
+        c->moe.slot_row[slot] = i / p->k;
+        c->moe.slot_of[i] = slot;
     }
     for (int e = last; e > 0; e--)
         first[e] = first[e - 1]; /* first[e] had moved to its end */
@@ -60,10 +65,10 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
     const float *weight = p->weight + t * p->k;
     int n_row = 0;
     for (int k = 0; k < p->k; k++) {
-        int32_t slot = m->c->slot_of[t * p->k + k];
+        int32_t slot = m->c->moe.slot_of[t * p->k + k];
         if (slot < 0) continue;
         s->row[n_row] = weight[k];
-        s->rowp[n_row++] = m->c->moe_y + slot * n_out + at;
+        s->rowp[n_row++] = m->c->moe.y + slot * n_out + at;
     }
     m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, p->add ? p->add + to : NULL, n);
 }
@@ -85,14 +90,14 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
     int64_t n_ff = m->gate_up->m.n_row;
     struct cpu_piece at = {0};
     struct vec_glu glu;
-    struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe_act : NULL};
+    struct cpu_hidden out = {.ldh = n_ff, .act = m->parts ? &c->moe.act : NULL};
     out.glu = dev_cpu_glu(&p->glu, p->gate_up_bias, &glu);
     while (dev_cpu_work_take(c, &c->work[0], worker, &at)) {
-        int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        out.h = c->moe_h + s0 * n_ff;
+        int s0 = c->moe.expert_slot0[at.seg->user], s1 = c->moe.expert_slot0[at.seg->user + 1];
+        out.h = c->moe.h + s0 * n_ff;
         out.row0 = s0;
         if (p->gate_up_bias) out.bias = p->gate_up_bias + 2 * expert_at(p, at.seg->user) * n_ff;
-        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, c->slot_row + s0, s1 - s0, &out);
+        dev_cpu_product_silu(c, worker, &at, x, m->gate_up, c->moe.slot_row + s0, s1 - s0, &out);
     }
 }
 
@@ -101,7 +106,7 @@ void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
     int64_t n_ff = m->gate_up->m.n_row, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
-        kern_mm_prep(&m->c->moe_act, (int)s, m->c->moe_h + s * n_ff);
+        kern_mm_prep(&m->c->moe.act, (int)s, m->c->moe.h + s * n_ff);
 }
 
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
@@ -111,9 +116,9 @@ void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
     int64_t n_out = m->down->m.n_row;
     struct cpu_piece at = {0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
-        int s0 = c->expert_slot0[at.seg->user], s1 = c->expert_slot0[at.seg->user + 1];
-        float *y = c->moe_y + s0 * n_out;
-        dev_cpu_product(c, worker, &at, &c->moe_act, m->down->form, c->iota + s0, s1 - s0, y,
+        int s0 = c->moe.expert_slot0[at.seg->user], s1 = c->moe.expert_slot0[at.seg->user + 1];
+        float *y = c->moe.y + s0 * n_out;
+        dev_cpu_product(c, worker, &at, &c->moe.act, m->down->form, c->iota + s0, s1 - s0, y,
                         n_out);
         if (p->down_bias)
             dev_cpu_product_bias(c, &at, p->down_bias + expert_at(p, at.seg->user) * n_out, s1 - s0,
@@ -140,11 +145,11 @@ static void tell_tap(const struct cpu_moe *j)
     const struct dev_moe *p = j->p;
     int n_ff = j->gate_up->m.n_row;
     for (int e = 0; e < n_place(p); e++) {
-        int s0 = j->c->expert_slot0[e], n = j->c->expert_slot0[e + 1] - s0;
+        int s0 = j->c->moe.expert_slot0[e], n = j->c->moe.expert_slot0[e + 1] - s0;
         struct dev_tapped r = {.what = p->tap.what,
                                .layer = p->tap.layer,
                                .expert = (int)expert_at(p, e),
-                               .x = j->c->moe_h + (int64_t)s0 * n_ff,
+                               .x = j->c->moe.h + (int64_t)s0 * n_ff,
                                .n_row = n,
                                .n_col = n_ff,
                                .ldx = n_ff};
@@ -164,15 +169,15 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);
     for (int e = 0; e < n_place(p); e++) {
-        int n = c->expert_slot0[e + 1] - c->expert_slot0[e];
+        int n = c->moe.expert_slot0[e + 1] - c->moe.expert_slot0[e];
         if (n == 0) continue;
         struct mm_mat gate_up = dev_cpu_mat_at(m->gate_up, e), down = dev_cpu_mat_at(m->down, e);
         struct mm_mat up = dev_cpu_mat2_at(m->gate_up, e);
         dev_cpu_work_add(&c->work[0], &gate_up, &up, n, m->parts ? 32 : 16)->user = e;
         dev_cpu_work_add(&c->work[1], &down, NULL, n, 16)->user = e;
     }
-    kern_mm_act_init(&c->moe_act, 1u << m->down->form, m->down->m.n_col, m->n_slot, c->moe_mem);
-    c->moe_act.is_parts = dev_cpu_takes_parts(m->down);
+    kern_mm_act_init(&c->moe.act, 1u << m->down->form, m->down->m.n_col, m->n_slot, c->moe.mem);
+    c->moe.act.is_parts = dev_cpu_takes_parts(m->down);
 }
 
 void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)

@@ -4,7 +4,22 @@
 #ifndef DEV_CPU_MOE_H
 #define DEV_CPU_MOE_H
 
-#include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
+
+struct cpu;
+
+#define CPU_EXPERT_MAX 4096
+
+/* Memory of experts: slots are tokens' experts, sorted by expert. */
+struct cpu_experts {
+    int32_t *slot_row;     /* [T * K] token of each slot */
+    int32_t *slot_of;      /* [T, K] slot of token t's k-th expert */
+    int32_t *expert_slot0; /* [E + 1] */
+    float *h;              /* [T * K, F] */
+    float *y;              /* [T * K, D] */
+    void *mem;             /* of act */
+    struct mm_act_buf act;
+};
 
 /* Row t of the router's logits: its experts and weights. The counts of n_tok rows come after. */
 void dev_cpu_route_row(struct cpu *c, const struct dev_route *p, int t);

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening the device, its memory, and the workspace of a step. */
+#include "dev/cpu/attn.h"
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/keep.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/mem.h"
+#include "dev/cpu/mla.h"
+#include "dev/cpu/product.h"
+#include "dev/cpu/rows.h"
+#include "dev/cpu/span.h"
+#include "dev/cpu/work.h"
 
 #include "base/cpu.h"
 #include "os/os.h"
@@ -20,8 +29,8 @@ sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out, sl_
         mem_free(b);
         return st;
     }
-    *b = (struct cpu_block){c->blocks, p, n, tag, slab};
-    c->blocks = b;
+    *b = (struct cpu_block){c->mem.blocks, p, n, tag, slab};
+    c->mem.blocks = b;
     *out = p;
     return SL_OK;
 }
@@ -30,15 +39,15 @@ sl_status dev_cpu_carve(struct cpu *c, size_t n, void **out, sl_err *err)
 {
     n = size_round(n, 64);
     if (n >= CHUNK_BYTES / 2) return dev_cpu_mem(c, MEM_WEIGHTS, n, out, err);
-    if (n > c->chunk_left) {
+    if (n > c->mem.chunk_left) {
         void *p = NULL;
         SL_TRY(dev_cpu_mem(c, MEM_WEIGHTS, CHUNK_BYTES, &p, err));
-        c->chunk = p;
-        c->chunk_left = CHUNK_BYTES;
+        c->mem.chunk = p;
+        c->mem.chunk_left = CHUNK_BYTES;
     }
-    *out = c->chunk;
-    c->chunk += n;
-    c->chunk_left -= n;
+    *out = c->mem.chunk;
+    c->mem.chunk += n;
+    c->mem.chunk_left -= n;
     return SL_OK;
 }
 
@@ -47,7 +56,7 @@ static void cpu_close(dev *d)
     struct cpu *c = dev_cpu_of(d);
     struct cpu_block *b, *next;
     par_close(c->team);
-    for (b = c->blocks; b; b = next) {
+    for (b = c->mem.blocks; b; b = next) {
         next = b->next;
         if (b->slab)
             mem_slab_free(b->tag, b->p, b->n);
@@ -167,12 +176,12 @@ static sl_status reserve_experts(struct cpu *c, sl_err *err)
         size_t n = kern_mm_act_bytes(1u << m->form, p->d_ff_expert, (int)slots);
         bytes = n > bytes ? n : bytes;
     }
-    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->slot_row, err));
-    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->slot_of, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_expert + 1, sizeof(int32_t), &c->expert_slot0, err));
-    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_ff_expert, sizeof(float), &c->moe_h, err));
-    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_model, sizeof(float), &c->moe_y, err));
-    return dev_cpu_scratch(c, bytes, 1, &c->moe_mem, err);
+    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->moe.slot_row, err));
+    SL_TRY(dev_cpu_scratch(c, slots, sizeof(int32_t), &c->moe.slot_of, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_expert + 1, sizeof(int32_t), &c->moe.expert_slot0, err));
+    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_ff_expert, sizeof(float), &c->moe.h, err));
+    SL_TRY(dev_cpu_scratch(c, slots * (size_t)p->d_model, sizeof(float), &c->moe.y, err));
+    return dev_cpu_scratch(c, bytes, 1, &c->moe.mem, err);
 }
 
 static sl_status reserve_heads(struct cpu *c, sl_err *err)
@@ -180,18 +189,18 @@ static sl_status reserve_heads(struct cpu *c, sl_err *err)
     const struct dev_plan *p = &c->plan;
     size_t rows = (size_t)p->n_tok * (size_t)p->n_head, bytes = 0;
     if (p->mla_r == 0) return SL_OK;
-    c->n_head_rows = (int64_t)rows;
-    c->n_head_col = p->mla_r > p->mla_nope ? p->mla_r : p->mla_nope;
+    c->heads.n_row = (int64_t)rows;
+    c->heads.n_col = p->mla_r > p->mla_nope ? p->mla_r : p->mla_nope;
     for (const struct cpu_mat *m = c->mats; m; m = m->next) {
-        if (m->m.n_col > c->n_head_col) continue;
-        size_t n = kern_mm_act_bytes(1u << m->form, c->n_head_col, (int)rows);
+        if (m->m.n_col > c->heads.n_col) continue;
+        size_t n = kern_mm_act_bytes(1u << m->form, c->heads.n_col, (int)rows);
         bytes = n > bytes ? n : bytes;
     }
     int wide = p->mla_r > p->d_v ? p->mla_r : p->d_v;
-    SL_TRY(dev_cpu_scratch(c, bytes, 1, &c->head_mem, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &c->tok_list, err));
-    SL_TRY(dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->lat, err));
-    return dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->olat, err);
+    SL_TRY(dev_cpu_scratch(c, bytes, 1, &c->heads.mem, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &c->mla.tok_list, err));
+    SL_TRY(dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->mla.lat, err));
+    return dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->mla.olat, err);
 }
 
 static sl_status reserve_angles(struct cpu *c, sl_err *err)
@@ -233,16 +242,16 @@ sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
         dev_cpu_mla_need(p, &n_row, &ldo, &mem);
     else
         dev_cpu_attn_need(p, &n_row, &ldo, &mem);
-    c->part_floats = size_round(dev_cpu_part_floats(n_row, ldo), 16);
-    SL_TRY(reserve_workers(c, mem + 2 * c->part_floats, err));
-    c->n_run = CPU_SPLIT * n_w;
-    c->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
-    SL_TRY(dev_cpu_scratch(c, (size_t)(c->n_run + c->n_part) * c->part_floats, sizeof(float),
-                           &c->part, err));
-    c->n_unit_max = p->n_tok * p->n_head;
-    SL_TRY(dev_cpu_scratch(c, (size_t)c->n_unit_max, sizeof *c->unit, &c->unit, err));
-    SL_TRY(dev_cpu_scratch(c, 1, sizeof *c->counter, &c->counter, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->span_range, &c->span_range, err));
+    c->span.part_floats = size_round(dev_cpu_part_floats(n_row, ldo), 16);
+    SL_TRY(reserve_workers(c, mem + 2 * c->span.part_floats, err));
+    c->span.n_run = CPU_SPLIT * n_w;
+    c->span.n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
+    SL_TRY(dev_cpu_scratch(c, (size_t)(c->span.n_run + c->span.n_part) * c->span.part_floats,
+                           sizeof(float), &c->span.part, err));
+    size_t n_unit = (size_t)p->n_tok * (size_t)p->n_head;
+    SL_TRY(dev_cpu_scratch(c, n_unit, sizeof *c->span.unit, &c->span.unit, err));
+    SL_TRY(dev_cpu_scratch(c, 1, sizeof *c->span.counter, &c->span.counter, err));
+    SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->span.range, &c->span.range, err));
     int seg_max = p->n_expert > p->n_head ? p->n_expert : p->n_head;
     if (seg_max < DEV_MATMUL_MAX) seg_max = DEV_MATMUL_MAX;
     for (int i = 0; i < 2; i++) {

@@ -2,6 +2,9 @@
 /* What this machine can do at most, measured beside a run: reading memory, and
  * multiply-adds. */
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/span.h"
 
 #include "base/clock.h"
 #include "os/os.h"

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: plain, by head, and the feed-forward block in one region. */
+#include "dev/cpu/product.h"
+
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/work.h"
 
 struct matmul_job {
     struct cpu *c;
@@ -77,8 +81,8 @@ void dev_cpu_heads(struct cpu *c, const struct dev_matmul_heads *p, const int32_
 {
     struct heads_job j = {
         .c = c, .p = p, .rows = rows, .w = dev_cpu_mat_of(p->w), .n_tok = p->n_tok};
-    ASSERT((int64_t)j.n_tok * p->n_head <= c->n_head_rows && j.w->m.n_col <= c->n_head_col);
-    kern_mm_act_init(&j.x, 1u << j.w->form, j.w->m.n_col, j.n_tok * p->n_head, c->head_mem);
+    ASSERT((int64_t)j.n_tok * p->n_head <= c->heads.n_row && j.w->m.n_col <= c->heads.n_col);
+    kern_mm_act_init(&j.x, 1u << j.w->form, j.w->m.n_col, j.n_tok * p->n_head, c->heads.mem);
     dev_cpu_work_clear(&c->work[0]);
     for (int h = 0; h < p->n_head; h++) {
         struct mm_mat m = dev_cpu_mat_at(j.w, h);

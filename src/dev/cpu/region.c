@@ -17,6 +17,9 @@
  */
 #include "dev/cpu/region.h"
 
+#include "dev/cpu/fuse.h"
+#include "dev/cpu/mem.h"
+
 #include "base/clock.h"
 
 #define ASK_LINES 24 /* about what a core can have under way */

@@ -6,6 +6,7 @@
 #define DEV_CPU_REGION_H
 
 #include "dev/cpu/attn.h"
+#include "dev/cpu/fuse.h"
 #include "dev/cpu/mla.h"
 #include "dev/cpu/moe.h"
 

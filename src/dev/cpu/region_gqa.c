@@ -10,7 +10,7 @@ static void rotate_head(const struct mine *m, float *x, const struct dev_norm *n
     const struct region_job *j = m->j;
     const struct dev_rope *p = m->l->p.rope;
     if (n) j->c->k.rmsnorm_f32(x, x, n->w, n->n, n->eps);
-    dev_cpu_rotate(j->c, p->style, x, j->cs + (int64_t)t * j->c->n_rot_max, p->n_rot);
+    dev_cpu_rotate(&j->c->k, p->style, x, j->cs + (int64_t)t * j->c->n_rot_max, p->n_rot);
 }
 
 /* KV head h of token t: its queries and its key are ready after this, key and value stored. */
@@ -69,7 +69,7 @@ void dev_cpu_region_gqa_begin(struct region_job *j)
     dev_cpu_spans_begin(c, &j->spans);
     j->whole = !j->spans.window;
     for (int i = 0; i < j->spans.n_unit; i++) {
-        const struct cpu_unit *u = &c->unit[i];
+        const struct cpu_unit *u = &c->span.unit[i];
         if (u->n_tok < j->b->seq_tok0[u->seq + 1] - j->b->seq_tok0[u->seq]) j->whole = 0;
     }
 }
@@ -89,7 +89,7 @@ void dev_cpu_region_fetch(const struct mine *m)
     int layer = m->l->p.attn->layer;
     size_t left = FETCH_BYTES;
     for (int i = m->worker; i < j->spans.n_unit; i += m->n_w) {
-        const struct cpu_unit *u = &j->c->unit[j->spans.n_unit - 1 - i];
+        const struct cpu_unit *u = &j->c->span.unit[j->spans.n_unit - 1 - i];
         int h = u->head0 / u->n_head, p = u->span0 * VEC_SPAN,
             end = j->b->pos[u->tok0 + u->n_tok - 1] + 1;
         for (int n; p < end; p += n) {

@@ -13,7 +13,7 @@ static void put_latents(const struct mine *m)
     for (int t = m->worker; t < j->b->n_tok; t += m->n_w) {
         float *k = n->x + t * n->ldx;
         c->k.rmsnorm_f32(k, k, n->w, n->n, n->eps);
-        dev_cpu_rotate(c, p->rope->style, k + n->n, j->cs + (int64_t)t * c->n_rot_max,
+        dev_cpu_rotate(&c->k, p->rope->style, k + n->n, j->cs + (int64_t)t * c->n_rot_max,
                        p->rope->n_rot);
         struct cpu_place at = dev_cpu_place(c, j->kv, p->mla->layer, j->b, t);
         c->k.put_v(j->kv->t, at.page + (size_t)at.in * j->kv->row_bytes, k, j->kv->s.d_k);
@@ -46,7 +46,7 @@ static void rotate_queries(const struct mine *m)
     par_split((int64_t)j->b->n_tok * p->n_head, m->worker, m->n_w, &b, &e);
     for (; b < e; b++) {
         int64_t t = b / p->n_head, h = b % p->n_head;
-        dev_cpu_rotate(j->c, p->style, p->x + t * p->ldx + h * p->ldx_h,
+        dev_cpu_rotate(&j->c->k, p->style, p->x + t * p->ldx + h * p->ldx_h,
                        j->cs + t * j->c->n_rot_max, p->n_rot);
     }
 }
@@ -78,16 +78,16 @@ static void attend(struct mine *m)
     struct fixed *set = m->l->set;
     int64_t H = p->n_head, qd = p->nope + p->rope, r = p->r, v = p->v;
     rotate_queries(m);
-    take_heads(m, &set[SET_K_B], p->q, c->lat, (const int64_t[]){H * qd, H * r},
+    take_heads(m, &set[SET_K_B], p->q, c->mla.lat, (const int64_t[]){H * qd, H * r},
                (const int64_t[]){qd, r});
     m->mla = j->mla;
     m->mla.p = p;
     m->spans.op = &m->mla;
-    dev_cpu_mla_look_ahead(&m->mla, c->unit[0].span1);
+    dev_cpu_mla_look_ahead(&m->mla, c->span.unit[0].span1);
     par_barrier(c->team);
     dev_cpu_spans_run(c, &m->spans, m->worker, m->n_w);
     par_barrier(c->team);
-    take_heads(m, &set[SET_V_B], c->olat, p->y, (const int64_t[]){H * r, H * v},
+    take_heads(m, &set[SET_V_B], c->mla.olat, p->y, (const int64_t[]){H * r, H * v},
                (const int64_t[]){r, v});
     par_barrier(c->team);
     if (m->worker != 0 || !c->head.timing) return;
@@ -109,7 +109,7 @@ void dev_cpu_region_mla_begin(struct region_job *j)
     dev_cpu_mla_init(&j->mla, j->s->layer[0].p.mla, j->kv);
     j->mla.n_list = j->b->n_tok;
     for (int t = 0; t < j->b->n_tok; t++)
-        c->tok_list[t] = t;
+        c->mla.tok_list[t] = t;
     dev_cpu_mla_job(c, j->b, &j->mla, &j->spans);
     dev_cpu_spans_begin(c, &j->spans);
 }

@@ -6,7 +6,9 @@
  * its two best), the others' experts are never taken. Best first; a tie goes to the lower number. A
  * NaN score never wins against a number, and the K numbers are distinct whatever the scores.
  * Source: DeepseekV2/V3 and Qwen3Moe routers of transformers. */
+#include "dev/cpu/cpu.h"
 #include "dev/cpu/moe.h"
+#include "dev/cpu/rows.h"
 
 #include <math.h>
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators on rows: look-up, norms, preparing, rotation, sums, gathering. */
+#include "dev/cpu/rows.h"
+
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/mat.h"
 
 #include <math.h>
 #include <string.h>
@@ -128,7 +132,7 @@ static void rope_row(struct cpu *c, void *arg, int t, int worker)
     const float *cs = angles_at(c, j->a, j->b, t);
     float *x = p->x + t * p->ldx;
     for (int h = 0; h < p->n_head; h++, x += p->ldx_h)
-        dev_cpu_rotate(c, p->style, x, cs, p->n_rot);
+        dev_cpu_rotate(&c->k, p->style, x, cs, p->n_rot);
 }
 
 void dev_cpu_rope(dev *d, const struct dev_step *b, const struct dev_rope *p)

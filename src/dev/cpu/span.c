@@ -4,9 +4,21 @@
  * folded in rising order of spans. With enough units each is one worker's; with few, unit-spans are
  * handed out and folded after a barrier, a window of spans at a time so that partial results stay
  * few. The arithmetic is the same. */
+#include "dev/cpu/span.h"
+
 #include "dev/cpu/cpu.h"
 
 #define INLINE_OPS 150e3 /* fewer are not worth waking the team */
+
+bool dev_cpu_bf16_attn(const struct cpu *c, int t)
+{
+    return kern_get()->attn_bf16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
+}
+
+bool dev_cpu_i16_attn(const struct cpu *c, int t)
+{
+    return kern_get()->attn_i16 && c->acts != DEV_ACTS_F32 && t != VEC_KV_F32;
+}
 
 struct spans_job {
     struct cpu *c;
@@ -31,12 +43,12 @@ static void run_whole(void *arg, int worker, int n_w)
     struct cpu_span_job *j = s->j;
     float *mem = c->scratch[worker].attn;
     struct cpu_part part = dev_cpu_part_at(mem + j->mem_floats, j->n_row);
-    struct cpu_part run = dev_cpu_part_at(mem + j->mem_floats + c->part_floats, j->n_row);
+    struct cpu_part run = dev_cpu_part_at(mem + j->mem_floats + c->span.part_floats, j->n_row);
     int first = worker < j->n_unit, b = worker, e;
-    while (first || par_take(c->counter, j->n_unit, 1, &b, &e)) {
+    while (first || par_take(c->span.counter, j->n_unit, 1, &b, &e)) {
         if (!first && b < n_w) continue;
         first = 0;
-        const struct cpu_unit *u = &c->unit[j->n_unit - 1 - b];
+        const struct cpu_unit *u = &c->span.unit[j->n_unit - 1 - b];
         int rows[2] = {0, u->n_tok * u->n_head};
         j->begin(c, j, u, mem);
         for (int i = u->span0; i < u->span1; i++) {
@@ -50,7 +62,7 @@ static void run_whole(void *arg, int worker, int n_w)
 
 static float *part_of(struct cpu *c, const struct cpu_span_job *j, int unit, int i)
 {
-    return c->part + (size_t)(c->n_run + unit * j->window + i) * c->part_floats;
+    return c->span.part + (size_t)(c->span.n_run + unit * j->window + i) * c->span.part_floats;
 }
 
 /* Fold what the units' spans of a window gave; each worker takes its share of all rows. */
@@ -58,16 +70,17 @@ static void fold_window(struct cpu *c, const struct cpu_span_job *j, int w0, int
 {
     int n_row = 0, row = 0;
     for (int i = 0; i < j->n_unit; i++)
-        n_row += c->unit[i].n_tok * c->unit[i].n_head;
+        n_row += c->span.unit[i].n_tok * c->span.unit[i].n_head;
     int64_t begin, end;
     par_split(n_row, worker, n_w, &begin, &end);
     for (int ui = 0; ui < j->n_unit; ui++) {
-        const struct cpu_unit *u = &c->unit[ui];
+        const struct cpu_unit *u = &c->span.unit[ui];
         int n = u->n_tok * u->n_head, b = (int)begin - row, e = (int)end - row;
         int rows[2] = {b < 0 ? 0 : b, e > n ? n : e};
         row += n;
         if (rows[0] >= rows[1]) continue;
-        struct cpu_part run = dev_cpu_part_at(c->part + (size_t)ui * c->part_floats, j->n_row);
+        struct cpu_part run =
+            dev_cpu_part_at(c->span.part + (size_t)ui * c->span.part_floats, j->n_row);
         if (w0 == 0) memset(run.l + rows[0], 0, sizeof(float) * (size_t)(rows[1] - rows[0]));
         for (int i = w0; i < w0 + j->window; i++)
             if (i >= u->span0 && i < u->span1)
@@ -93,7 +106,7 @@ static void set_ranges(struct cpu *c, int n_item, int n_w)
     for (int w = 0; w < n_w; w++) {
         int64_t b, e;
         par_split(n_item, w, n_w, &b, &e);
-        par_range_set(&c->span_range[w], (int)b, (int)e);
+        par_range_set(&c->span.range[w], (int)b, (int)e);
     }
 }
 
@@ -111,10 +124,10 @@ static void run_split(void *arg, int worker, int n_w)
     }
     for (int w0 = 0; w0 < j->n_span; w0 += j->window) {
         int b, e;
-        while (par_range_take(c->span_range, worker, n_w, 1, 2, &b, &e))
+        while (par_range_take(c->span.range, worker, n_w, 1, 2, &b, &e))
             for (; b < e; b++) {
                 int ui = b / j->window, i = w0 + b % j->window;
-                const struct cpu_unit *u = &c->unit[ui];
+                const struct cpu_unit *u = &c->span.unit[ui];
                 if (i < u->span0 || i >= u->span1) continue;
                 if (begun != ui) j->begin(c, j, u, mem);
                 begun = ui;
@@ -131,7 +144,7 @@ static void run_split(void *arg, int worker, int n_w)
 /* Give out every span and unit anew; before the region. */
 static void deal(struct cpu *c, const struct cpu_span_job *j)
 {
-    atomic_store_explicit(&c->counter->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->span.counter->next, 0, memory_order_relaxed);
     if (j->window) set_ranges(c, j->n_unit * j->window, c->n_worker);
 }
 
@@ -140,11 +153,11 @@ void dev_cpu_spans_begin(struct cpu *c, struct cpu_span_job *j)
     int most = 0;
     j->n_span = j->window = 0;
     for (int i = 0; i < j->n_unit; i++) {
-        const struct cpu_unit *u = &c->unit[i];
+        const struct cpu_unit *u = &c->span.unit[i];
         if (u->span1 > j->n_span) j->n_span = u->span1;
         if (u->span1 - u->span0 > most) most = u->span1 - u->span0;
     }
-    ASSERT(dev_cpu_part_floats(j->n_row, j->ldo) <= c->part_floats);
+    ASSERT(dev_cpu_part_floats(j->n_row, j->ldo) <= c->span.part_floats);
     if (j->n_unit < CPU_SPLIT * c->n_worker && most >= 2 && c->n_worker > 1) {
         j->window = CPU_SPLIT_ITEMS * c->n_worker / j->n_unit;
         if (j->window < 1) j->window = 1;

@@ -2,6 +2,9 @@
 /* A step, or a pass of it, begins: blocks are copied, and what several operators need of the step
  * is worked out once. */
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/keep.h"
+#include "dev/cpu/kv_page.h"
+#include "dev/cpu/work.h"
 
 void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
 {

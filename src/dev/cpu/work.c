@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splitting work over the team. Every result is computed by the same arithmetic whoever computes
  * it, so who takes what is free. */
+#include "dev/cpu/work.h"
+
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/mat.h"
+#include "dev/cpu/product.h"
+#include "dev/cpu/rows.h"
 
 #define INLINE_NS 3000.0 /* less than this is not worth waking the team */
 #define PIECE_MIN ((size_t)64 << 10)

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache: where the keys and values of a position lie (kv.c). Room-internal. */
+#ifndef DEV_CPU_KV_PAGE_H
+#define DEV_CPU_KV_PAGE_H
+
+#include "dev/dev_internal.h"
+#include "kern/vec.h"
+
+struct cpu;
+
+/* The pages of a group of layers. That of one block in one layer: GQA: C heads of keys (groups of
+ * 16 positions, transposed), then C heads of values (rows). MLA: rows. */
+struct cpu_kv {
+    struct dev_kv_group s;
+    int id; /* which group */
+    int t;  /* enum vec_kv */
+    int blk_tok;
+    size_t group_bytes, row_bytes;   /* a group of 16 keys; a row of values, or of latents */
+    size_t k_head_bytes, head_bytes; /* keys of one head in a page; rows of one head */
+    size_t page_bytes;
+    uint8_t *base; /* [n_blk][L] pages */
+};
+struct cpu_cache {
+    struct dev_kv head;
+    int n_group;
+    struct cpu_kv group[DEV_KV_GROUPS];
+};
+static inline const struct cpu_kv *dev_cpu_kv_of(const dev_kv *kv, int group)
+{
+    return &((const struct cpu_cache *)kv)->group[group];
+}
+
+static inline uint8_t *dev_cpu_page(const struct cpu_kv *kv, int layer, int blk)
+{
+    return kv->base + ((size_t)blk * (size_t)kv->s.n_layer + (size_t)layer) * kv->page_bytes;
+}
+/* The block of position pos of sequence seq. */
+static inline uint8_t *dev_cpu_page_of(const struct cpu_kv *kv, int layer, const struct dev_step *b,
+                                       int seq, int pos)
+{
+    return dev_cpu_page(kv, layer, b->blk[kv->id][(int64_t)seq * b->ld_blk + pos / kv->blk_tok]);
+}
+/* In a page, from head h's position `in` on: keys (of the group of 16 that it is in) and values. */
+static inline size_t dev_cpu_key_at(const struct cpu_kv *kv, int h, int in)
+{
+    return (size_t)h * kv->k_head_bytes + (size_t)(in / 16) * kv->group_bytes;
+}
+static inline size_t dev_cpu_value_at(const struct cpu_kv *kv, int h, int in)
+{
+    return (size_t)kv->s.n_head * kv->k_head_bytes + (size_t)h * kv->head_bytes +
+           (size_t)in * kv->row_bytes;
+}
+/* For dev_op_times, when operators are timed: keys and values that the step's tokens see in one
+ * layer, each once, and attention's products. */
+void dev_cpu_attn_count(struct cpu *c, const struct cpu_kv *kv, const struct dev_step *b,
+                        int n_window, const struct dev_cost *products);
+/* Positions of one block that lie side by side, a power of two. */
+static inline int dev_cpu_run_length(const struct cpu_kv *kv)
+{
+    int n = VEC_SPAN;
+    while (kv->blk_tok % n)
+        n /= 2;
+    return n;
+}
+/* Where token t of the step has its place. */
+struct cpu_place {
+    uint8_t *page;
+    int in; /* position in the page */
+};
+struct cpu_place dev_cpu_place(const struct cpu *c, const struct cpu_kv *kv, int layer,
+                               const struct dev_step *b, int t);
+/* Key and value of head h (rows.c). */
+void dev_cpu_put_head(struct cpu *c, const struct cpu_kv *kv, struct cpu_place at, int h,
+                      const float *k, const float *v);
+/* Copy block src to dst in every layer. */
+void dev_cpu_kv_copy(const struct cpu_kv *kv, int src, int dst);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packed matrices (mat.c, image.c) and prepared activations. Room-internal. */
+#ifndef DEV_CPU_MAT_H
+#define DEV_CPU_MAT_H
+
+#include "dev/dev_internal.h"
+#include "kern/mm.h"
+
+struct cpu;
+
+/* A stack of n matrices (or pairs) of stride bytes, step bytes from one to the next. */
+struct cpu_mat {
+    struct dev_mat head;
+    struct mm_mat m; /* of the first; data of matrix i = m.data + i * step */
+    int n;
+    size_t stride, step;
+    float *scale; /* [n][2] tensor scales */
+    enum mm_act form;
+    /* Pairs whose two halves have different run formats: m is the first half and m2 the second,
+     * both plain; else m2.data is NULL. */
+    struct mm_mat m2;
+    size_t stride2, step2;
+    enum mm_act form2;
+    enum dev_use use;
+    struct cpu_mat *next;
+};
+
+struct cpu_act {
+    struct dev_act head;
+    struct mm_act_buf b;
+};
+
+/* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
+sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
+                          bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
+/* The same, with scales, for weights that were checked to belong together. */
+sl_status dev_cpu_mat_of_weights(struct cpu *c, const struct weight *first,
+                                 const struct weight *second, int n, struct cpu_mat **out,
+                                 sl_err *err) BASE_MUST_USE;
+/* Its bytes and scales are there: choose its form and let the workspace know of it. */
+void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use);
+/* Tell the owner of the source that units [begin, end) are packed; unit i * n_tile + t is tile t of
+ * matrix i. */
+void dev_cpu_mat_drop(const struct weight *first, const struct weight *second, int n_tile,
+                      int64_t begin, int64_t end, void (*drop)(void *user, const struct weight *w),
+                      void *user);
+static inline struct mm_mat dev_cpu_mat_at(const struct cpu_mat *w, int i)
+{
+    struct mm_mat m = w->m;
+    m.data += (size_t)i * w->step;
+    m.scale = w->scale[2 * i];
+    m.scale2 = w->scale[2 * i + 1];
+    return m;
+}
+static inline struct mm_mat dev_cpu_mat2_at(const struct cpu_mat *w, int i)
+{
+    struct mm_mat m = w->m2;
+    if (m.data) m.data += (size_t)i * w->step2;
+    m.scale = w->scale[2 * i + 1];
+    return m;
+}
+static inline const struct cpu_mat *dev_cpu_mat_of(const dev_mat *m)
+{
+    return (const struct cpu_mat *)m;
+}
+
+#endif
