@@ -42,6 +42,9 @@ void kv_pool_fini(struct kv_pool *p)
     mem_free(p->owner);
     mem_free(p->snap_free);
     mem_free(p->snap);
+    mem_free(p->win_free);
+    mem_free(p->win);
+    mem_free(p->win_of);
     memset(p, 0, sizeof *p);
 }
 
@@ -111,7 +114,7 @@ sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_KV, (size_t)cap, sizeof(int32_t), &p, err));
     s->blk = p;
     s->cap = cap;
-    s->snap = -1;
+    s->snap = s->win_src = s->win_dst = -1;
     return SL_OK;
 }
 
@@ -149,6 +152,13 @@ int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s)
     return avail ? own + (avail - 1) * p->blk_tok : 0;
 }
 
+static int32_t new_block(struct kv_pool *p, const struct kv_seq *s)
+{
+    int32_t blk = kv_block_alloc(p, s->who);
+    if (p->n_win) kv_win_take(p, blk);
+    return blk;
+}
+
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err)
 {
@@ -161,17 +171,24 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
     if (need > kv_pool_avail_to(p, s->who))
         return SL_FAIL(err, BUSY, "kv cache is full: %d blocks needed, %d free", need,
                        kv_pool_avail_to(p, s->who));
+    if (p->n_win && need > kv_win_avail(p))
+        return SL_FAIL(err, BUSY, "kv cache is full: %d places of windows needed, %d free", need,
+                       kv_win_avail(p));
+    s->win_src = s->win_dst = -1;
     if (s->n_tok == 0) s->epoch = p->epoch;
     if (shared_tail(p, s)) {
         int32_t *last = &s->blk[s->n_blk - 1];
         *copy_src = *last;
-        *copy_dst = kv_block_alloc(p, s->who);
+        *copy_dst = new_block(p, s);
+        s->win_src = kv_win_of(p, *copy_src);
+        s->win_dst = kv_win_of(p, *copy_dst);
+        if (p->n_win) kv_win_give(p, *last);
         kv_block_unref(p, *last, s->who.owner);
         *last = *copy_dst;
         s->n_put = BASE_MIN(s->n_put, s->n_blk - 1);
     }
     while (s->n_blk < total)
-        s->blk[s->n_blk++] = kv_block_alloc(p, s->who);
+        s->blk[s->n_blk++] = new_block(p, s);
     s->n_tok += n_new;
     return SL_OK;
 }
@@ -180,9 +197,14 @@ void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok)
 {
     ASSERT(n_tok >= 0 && n_tok <= s->n_tok);
     int keep = blocks_for(p, n_tok);
-    while (s->n_blk > keep)
-        kv_block_unref(p, s->blk[--s->n_blk], s->who.owner);
+    while (s->n_blk > keep) {
+        int32_t blk = s->blk[--s->n_blk];
+        if (p->n_win && s->n_blk >= s->win0) kv_win_give(p, blk);
+        kv_block_unref(p, blk, s->who.owner);
+    }
     s->n_tok = n_tok;
+    s->win0 = BASE_MIN(s->win0, s->n_blk);
+    kv_win_hold(p, s);
     s->n_put = BASE_MIN(s->n_put, n_tok / p->blk_tok);
 }
 
@@ -199,6 +221,8 @@ sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq
     dst->n_blk = src->n_blk;
     dst->n_tok = src->n_tok;
     dst->n_put = src->n_put;
+    dst->win0 = src->win0;
+    kv_win_fork(p, dst);
     dst->epoch = src->epoch;
     return SL_OK;
 }
@@ -239,5 +263,6 @@ int kv_pool_check(const struct kv_pool *p, const struct kv_seq *const *seqs, int
         if (p->ref[b] || kv_in_tree(p, b) || p->seen[b]++) return 2;
     }
     broken = p->node ? kv_tree_check(p) : 0;
-    return broken ? broken : kv_snap_check(p);
+    if (!broken) broken = kv_snap_check(p);
+    return broken ? broken : kv_win_check(p, seqs, n_seq);
 }

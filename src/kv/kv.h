@@ -41,6 +41,13 @@ struct kv_snap {
     int32_t prev, next; /* in the order of use, while owned; -1 = end */
 };
 
+/* A block's place in the pool of windows: for layers that see the last positions only. */
+struct kv_win {
+    int32_t blk;        /* whose it is; -1 = free */
+    int32_t n_use;      /* sequences that see the block */
+    int32_t prev, next; /* in the order of use, while kept; -1 = end */
+};
+
 /* A pool of n_blk blocks of blk_tok tokens. free + referenced + kept == n_blk at all times, where
  * kept blocks are in the tree and in no sequence. Engine thread. */
 struct kv_pool {
@@ -71,7 +78,15 @@ struct kv_pool {
     struct kv_snap *snap;       /* [n_snap] */
     int32_t snap_old, snap_new; /* least and most recently used */
     uint64_t n_snap_evict;      /* taken from a node for another, since init */
-    int32_t *seen;              /* [n_blk] scratch of kv_pool_check */
+    /* windows, see kv_win_init */
+    int n_window, n_win, n_win_free, n_win_kept;
+    int32_t *win_free;        /* stack of free places */
+    struct kv_win *win;       /* [n_win] */
+    int32_t *win_of;          /* [n_blk] a block's place, -1 = none */
+    int32_t win_old, win_new; /* least and most recently used of the kept ones */
+    uint64_t n_win_evict;     /* taken from a node for another, since init */
+    void (*on_win_free)(void *user, int32_t win); /* a place lost its contents; NULL */
+    int32_t *seen;                                /* [n_blk] scratch of kv_pool_check */
 };
 
 sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err) BASE_MUST_USE;
@@ -103,8 +118,10 @@ void kv_block_unref(struct kv_pool *p, int32_t blk, int owner);
 struct kv_seq {
     int32_t *blk; /* [cap] */
     int n_blk, cap;
-    int n_tok;      /* positions stored */
-    int n_put;      /* leading blocks that are in the tree */
+    int n_tok;                /* positions stored */
+    int n_put;                /* leading blocks that are in the tree */
+    int win0;                 /* with windows: the first block whose place it sees */
+    int32_t win_src, win_dst; /* the same of kv_seq_grow's copy; -1 = none */
     int n_path;     /* kv_cache_match: tokens of the path that the tree had; >= what it gave */
     int32_t snap;   /* kv_cache_match: the snapshot of the state after its tokens; -1 = none */
     uint32_t epoch; /* of the tree when it began: an older one puts nothing */
@@ -124,7 +141,7 @@ int64_t kv_seq_room(const struct kv_pool *p, const struct kv_seq *s);
 sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *copy_src,
                       int32_t *copy_dst, sl_err *err) BASE_MUST_USE;
 /* Forget positions from n_tok on (speculation, failed steps). A recurrent state does not go back
- * with them: see kv_snap_before. */
+ * with them: see kv_snap_before; with windows: to where kv_win_before allows. */
 void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok);
 /* dst (empty) shares all blocks of src. */
 sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq *dst,
@@ -166,6 +183,25 @@ int32_t kv_snap_take(struct kv_pool *p, int32_t blk);
 int32_t kv_snap_of(const struct kv_pool *p, int32_t blk);
 /* The deepest position of s, at most n_tok, of which there is a snapshot: *snap. 0 = none. */
 int kv_snap_before(const struct kv_pool *p, const struct kv_seq *s, int n_tok, int32_t *snap);
+/* The model has layers that see the last n_window positions only, itself included: their cache is
+ * another pool, of n_win places for blk_tok tokens each. A block that a sequence sees has a place;
+ * nodes of the tree keep theirs until they are needed. A match goes no deeper than where all blocks
+ * that the next position sees have places. n_win: at least the lesser of n_blk and kv_win_most, so
+ * that places never run out before blocks do. After kv_cache_init, once. Errors: NOMEM. */
+sl_status kv_win_init(struct kv_pool *p, int n_window, int n_win, sl_err *err) BASE_MUST_USE;
+/* The most places that n_seq sequences see together, when kv_seq_slide is called for all of them
+ * before every step of n_tok tokens, and one more beside them. */
+int kv_win_most(int n_window, int blk_tok, int n_seq, int n_tok);
+/* The place of a block; -1 = none. */
+int32_t kv_win_of(const struct kv_pool *p, int32_t blk);
+int kv_win_avail(const struct kv_pool *p); /* places that no sequence sees */
+/* A place for a block that has none, seen by the caller until kv_win_give. */
+void kv_win_take(struct kv_pool *p, int32_t blk);
+void kv_win_give(struct kv_pool *p, int32_t blk);
+/* s sees no more what its next position does not see; before it grows. */
+void kv_seq_slide(struct kv_pool *p, struct kv_seq *s);
+/* The largest n <= n_tok to which s can be trimmed: what position n sees has places. */
+int kv_win_before(const struct kv_pool *p, const struct kv_seq *s, int n_tok);
 /* Empty the tree: kept blocks become free, those in use when their sequences end. */
 void kv_cache_drop(struct kv_pool *p);
 

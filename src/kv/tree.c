@@ -96,8 +96,9 @@ static void forget(struct kv_pool *p, int32_t blk)
         at = &p->node[*at].chain;
     *at = n->chain;
     if (n->parent >= 0) p->node[n->parent].n_child--;
-    n->in_tree = false;
     kv_snap_drop(p, blk);
+    kv_win_drop(p, blk);
+    n->in_tree = false;
 }
 
 /* The block of an owner that was let go first, of those nothing hangs on. A child that another
@@ -141,7 +142,10 @@ void kv_cache_drop(struct kv_pool *p)
     while (p->n_kept)
         kv_tree_evict(p, (struct kv_who){.all = true});
     for (int32_t b = 0; b < p->n_blk; b++) {
-        if (p->node[b].in_tree) kv_snap_drop(p, b);
+        if (p->node[b].in_tree) {
+            kv_snap_drop(p, b);
+            kv_win_drop(p, b);
+        }
         p->node[b].in_tree = false;
         p->node[b].n_child = 0;
     }
@@ -194,6 +198,18 @@ static int32_t find(const struct kv_pool *p, const struct key *k)
     return -1;
 }
 
+/* Blocks of the path in s after which it can go on: with a snapshot of the state, and places of all
+ * that the next position sees. */
+static int usable(const struct kv_pool *p, struct kv_seq *s)
+{
+    for (int n = s->n_path;;) {
+        int to = kv_win_before(p, s, n);
+        if (p->has_state) to = kv_snap_before(p, s, to, &s->snap);
+        if (to == n) return n / p->blk_tok;
+        n = to;
+    }
+}
+
 int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, struct kv_seq *s)
 {
     ASSERT(s->n_blk == 0 && s->n_tok == 0);
@@ -206,12 +222,13 @@ int kv_cache_match(struct kv_pool *p, const struct kv_path *path, int max_tok, s
     }
     s->n_path = s->n_blk * p->blk_tok;
     s->snap = -1;
-    if (p->has_state) s->n_blk = kv_snap_before(p, s, s->n_path, &s->snap) / p->blk_tok;
+    s->n_blk = usable(p, s);
     if (s->snap >= 0) kv_snap_use(p, s->snap);
     for (int i = 0; i < s->n_blk; i++)
         kv_block_ref(p, s->blk[i]);
     s->n_tok = s->n_blk * p->blk_tok;
-    s->n_put = s->n_blk;
+    s->n_put = s->win0 = s->n_blk;
+    kv_win_hold(p, s);
     s->epoch = p->epoch;
     return s->n_tok;
 }
@@ -226,6 +243,7 @@ void kv_cache_put(struct kv_pool *p, const struct kv_path *path, struct kv_seq *
         int32_t had = find(p, &k), blk = s->blk[i];
         if (had == blk) continue;
         if (had >= 0) {
+            if (!kv_win_swap(p, s, i, had)) return;
             kv_block_ref(p, had);
             s->blk[i] = had;
             kv_block_unref(p, blk, s->who.owner);

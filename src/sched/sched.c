@@ -7,6 +7,13 @@
 
 #include "sched/sched_internal.h"
 
+/* With windows: for all that sequences can see at a time. */
+static bool has_places(const struct sched_opts *o, const struct kv_pool *p)
+{
+    int most = p->n_win ? kv_win_most(p->n_window, p->blk_tok, o->n_run_max, sched_tok_max(o)) : 0;
+    return p->n_win >= BASE_MIN(most, p->n_blk);
+}
+
 sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_pool *pool,
                      sl_err *err)
 {
@@ -16,6 +23,7 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     ASSERT(opts->n_run_max >= 1 && opts->n_req_max >= opts->n_run_max && opts->n_chunk >= 1);
     ASSERT(opts->n_ctx >= 1 && (int64_t)opts->n_ctx <= (int64_t)pool->n_blk * pool->blk_tok);
     ASSERT(opts->n_row_max > opts->n_run_max);
+    ASSERT(has_places(opts, pool));
     s->opts = *opts;
     s->pool = pool;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)opts->n_req_max, sizeof *s->req, &p, err));
@@ -35,8 +43,8 @@ sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_p
     s->later = p;
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, SCHED_OWNER_MAX, sizeof *s->owner, &p, err));
     s->owner = p;
-    int64_t n_tok = BASE_MIN((int64_t)opts->n_run_max * (1 + SCHED_DRAFT_MAX),
-                             (int64_t)opts->n_run_max + opts->n_chunk);
+    int64_t n_tok =
+        BASE_MIN((int64_t)opts->n_run_max * (1 + SCHED_DRAFT_MAX), (int64_t)sched_tok_max(opts));
     SL_TRY_OUT(sched_cost_init(&s->cost, (int)n_tok, err));
     int cap = (opts->n_ctx + pool->blk_tok - 1) / pool->blk_tok;
     for (int i = 0; i < opts->n_run_max; i++) {
@@ -256,7 +264,8 @@ static void add_row(struct sched *s, int slot, int n_tok)
     struct sched_req *r = &s->req[slot];
     int32_t src, dst;
     if (n_tok <= 0) return;
-    sl_status st = kv_seq_grow(s->pool, &s->seat[r->seat].seq, n_tok, &src, &dst, NULL);
+    struct kv_seq *seq = &s->seat[r->seat].seq;
+    sl_status st = kv_seq_grow(s->pool, seq, n_tok, &src, &dst, NULL);
     ASSERT(st == SL_OK); /* make_room or fit was asked first */
     if (r->item < 0) {
         r->item = s->plan.n_item++;
@@ -266,6 +275,8 @@ static void add_row(struct sched *s, int slot, int n_tok)
                                 .pos0 = r->n_done,
                                 .copy_src = src,
                                 .copy_dst = dst,
+                                .win_src = seq->win_src,
+                                .win_dst = seq->win_dst,
                                 .answer = sched_decodes(r),
                                 .all_rows = r->all_rows && r->n_done < r->n_prompt};
         if (r->n_done >= r->n_prompt) s->plan.n_decode += n_tok;
@@ -542,8 +553,10 @@ const struct sched_plan *sched_step(struct sched *s)
     s->row_left = s->opts.n_row_max - s->opts.n_run_max;
     p->n_item = p->n_copy = p->n_tok = p->n_decode = p->n_preempt = p->n_spent = p->n_draft = 0;
     release_followers(s);
-    for (int i = 0; i < s->n_active; i++)
+    for (int i = 0; i < s->n_active; i++) {
         s->req[s->active[i]].item = -1;
+        kv_seq_slide(s->pool, &s->seat[s->req[s->active[i]].seat].seq);
+    }
     for (int i = 0; i < s->n_wait; i++)
         s->req[s->wait[i]].item = -1;
     admit_urgent(s);

@@ -43,6 +43,12 @@ struct sched_opts {
     void *user;
 };
 
+/* Tokens of a step, at most. */
+static inline int sched_tok_max(const struct sched_opts *o)
+{
+    return o->n_chunk + o->n_run_max;
+}
+
 enum sched_state { SCHED_FREE, SCHED_WAITING, SCHED_RUNNING };
 
 struct sched_new {
@@ -104,6 +110,7 @@ struct sched_item {
     bool all_rows;   /* logits of all of them are wanted */
     bool answer;     /* it continues an answer: outside of the budget */
     int32_t copy_src, copy_dst; /* -1, or a block to copy before the step */
+    int32_t win_src, win_dst;   /* and, with windows, its place */
 };
 
 /* Copy a recurrent state. Places are numbered: that of seat i is i, in [0, n_run_max);
@@ -155,8 +162,8 @@ struct sched {
     struct sched_cost cost;
 };
 
-/* The pool must be able to hold one sequence of n_ctx tokens (asserted). Errors: NOMEM. Memory:
- * sched_fini. */
+/* The pool must be able to hold one sequence of n_ctx tokens, and with windows have as many places
+ * as kv_win_init says (asserted). Errors: NOMEM. Memory: sched_fini. */
 sl_status sched_init(struct sched *s, const struct sched_opts *opts, struct kv_pool *pool,
                      sl_err *err) BASE_MUST_USE;
 void sched_fini(struct sched *s); /* gives all blocks back */
@@ -188,8 +195,9 @@ bool sched_fork(struct sched *s, int from, int slot);
  * (kv_cache_put) and, where it ends at a place for one, keep a snapshot of its state. */
 void sched_put(struct sched *s, int slot, const struct kv_path *path);
 /* Forget what a running request computed from position n on (drafts that were wrong); between
- * steps. A model with a recurrent state goes back to the deepest snapshot at or before n. Returns
- * the position from which it is computed again; -1, and nothing changed: there is no snapshot. */
+ * steps. A model with a recurrent state goes back to the deepest snapshot at or before n, one with
+ * windows to where what the next position sees is there. Returns the position from which it is
+ * computed again; -1, and nothing changed: there is no snapshot. */
 int sched_rewind(struct sched *s, int slot, int n);
 /* The request is over (finished, failed, cancelled; running or waiting): its slot and its blocks
  * are free at once (blocks in the tree are kept). */

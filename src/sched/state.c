@@ -75,12 +75,15 @@ int sched_rewind(struct sched *s, int slot, int n)
     struct sched_seat *seat = &s->seat[r->seat];
     ASSERT(r->state == SCHED_RUNNING && n >= 0 && n <= r->n_done);
     if (n == r->n_done) return n;
-    if (s->pool->has_state && n > 0) {
-        int32_t snap;
+    int32_t snap = -1;
+    for (int to = -1; n > 0 && to != n;) { /* to where both can go on */
+        to = n;
+        n = kv_win_before(s->pool, &seat->seq, n);
+        if (!s->pool->has_state) continue;
         n = kv_snap_before(s->pool, &seat->seq, n, &snap);
         if (n == 0) return -1;
-        sched_state_copy(s, SCHED_SNAP(s, snap), r->seat);
     }
+    if (snap >= 0) sched_state_copy(s, SCHED_SNAP(s, snap), r->seat);
     seat->restore = -1;
     kv_seq_trim(s->pool, &seat->seq, n);
     r->n_done = n;

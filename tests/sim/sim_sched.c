@@ -5,13 +5,15 @@
  * salt, so that any block that is shared wrongly is found when it is read. A freed block is
  * overwritten at once. Half of the models have a layer with a recurrent state: the same value,
  * updated in place, of which nothing but copies can be had; what is free of states and snapshots is
- * overwritten before every step. Requests also go back to an earlier position. Tokens are guessed
- * ahead, rightly and wrongly, and computed together with the known ones.
- * Requests arrive with random prompts that begin alike, priorities, owners, deadlines, samples and
- * salts; they are cancelled and fail at any moment; blocks run out; the tree is dropped. After
- * every step: the accounting identity, the tree, sched_check, and that whatever a row would read is
- * what it would have written. Every request ends with the tokens that it has alone, none waits
- * longer than the bound, deadlines are kept to the step, and no block is held at the end.
+ * overwritten before every step. Half have layers with a window, whose places are given back behind
+ * it and overwritten at once; every row finds what it sees. Requests also go back to an earlier
+ * position. Tokens are guessed ahead, rightly and wrongly, and computed together with the known
+ * ones. Requests arrive with random prompts that begin alike, priorities, owners, deadlines,
+ * samples and salts; they are cancelled and fail at any moment; blocks run out; the tree is
+ * dropped. After every step: the accounting identity, the tree, sched_check, and that whatever a
+ * row would read is what it would have written. Every request ends with the tokens that it has
+ * alone, none waits longer than the bound, deadlines are kept to the step, and no block is held at
+ * the end.
  *
  * sim_sched FIRST N: seeds FIRST .. FIRST+N-1. Prints the seed of a failure. */
 #include <stdio.h>
@@ -49,11 +51,12 @@ struct sim {
     bool planning;                          /* a plan's copies may read what it gives away */
     uint64_t next_group, first;             /* first: in rank, by order */
     uint32_t cell[MAX_BLK][32];             /* what block b holds at offset o */
+    uint32_t seen[MAX_BLK][32];             /* and place w of layers with a window */
     uint32_t state[MAX_RUN + 1 + MAX_SNAP]; /* by place, see struct sched_copy */
     int form_from, idle, n_last;
     int32_t last[MAX_CTX + 1]; /* a conversation that ended: next turns begin with it */
     long long n_done, n_cancel, n_late, n_fail, n_copy, n_fork, n_drop, n_mix, n_restore, n_save,
-        n_back, n_stuck, n_state_fork, n_draft, n_right;
+        n_back, n_stuck, n_state_fork, n_draft, n_right, n_slid, n_whit;
 };
 
 static void die(const struct sim *m, const char *what)
@@ -103,6 +106,7 @@ static void match(void *user, int slot, struct kv_seq *seq, struct sched_match *
     if (u->no_cache || u->all_rows) return;
     struct kv_path path = path_of(m, u);
     int have = kv_cache_match(&m->pool, &path, u->n_known - 1, seq);
+    if (m->pool.n_win) m->n_whit += have;
     for (int i = 0; i < m->s.n_active && u->n_known == u->n_prompt; i++) {
         int at = m->s.active[i], n = 0, bt = m->pool.blk_tok;
         const struct user *o = m->user[at];
@@ -121,6 +125,13 @@ static void on_free(void *user, int32_t blk)
 {
     struct sim *m = user;
     if (!m->planning) memset(m->cell[blk], 0xdb, sizeof m->cell[blk]);
+}
+
+static void on_win_free(void *user, int32_t win)
+{
+    struct sim *m = user;
+    m->n_slid++;
+    if (!m->planning) memset(m->seen[win], 0xdb, sizeof m->seen[win]);
 }
 
 /* ---- coming and going ---- */
@@ -199,6 +210,20 @@ static void cancel_group(struct sim *m, uint64_t group)
 
 /* ---- a step ---- */
 
+/* Position p of block i, in the layers with a window. */
+static void compute_window(struct sim *m, const struct sched_item *it, int p, uint32_t h)
+{
+    const struct kv_seq *seq = &m->s.seat[it->seat].seq;
+    const struct kv_pool *k = &m->pool;
+    int i = p / k->blk_tok, at = p % k->blk_tok;
+    int32_t b = seq->blk[i], w = kv_win_of(k, b);
+    if (p + k->n_window <= it->pos0) return; /* out of all windows of the row */
+    if (i < seq->win0 || w < 0) die(m, "a position in the window has no place");
+    if (p < it->pos0 && m->seen[w][at] != h) die(m, "a place in the window holds something else");
+    if (p >= it->pos0 && k->win[w].n_use != 1) die(m, "a shared place is written");
+    m->seen[w][at] = h;
+}
+
 /* Compute a row: write its cells, then check that all positions up to its end hold this request's
  * values. */
 static void compute(struct sim *m, const struct sched_item *it)
@@ -224,6 +249,7 @@ static void compute(struct sim *m, const struct sched_item *it)
         } else if (m->cell[b][p % bt] != h) {
             die(m, "a stored position holds something else");
         }
+        if (m->pool.n_win) compute_window(m, it, p, h);
     }
 }
 
@@ -234,10 +260,13 @@ static void copy_blocks(struct sim *m, const struct sched_plan *p)
         const struct sched_item *it = &p->item[i];
         if (it->copy_src < 0) continue;
         memcpy(m->cell[it->copy_dst], m->cell[it->copy_src], sizeof m->cell[0]);
+        if (m->pool.n_win) memcpy(m->seen[it->win_dst], m->seen[it->win_src], sizeof m->seen[0]);
         m->n_copy++;
     }
     for (int i = 0; i < m->pool.n_free; i++)
         on_free(m, m->pool.free_blk[i]);
+    for (int i = 0; i < m->pool.n_win_free; i++)
+        memset(m->seen[m->pool.win_free[i]], 0xdb, sizeof m->seen[0]);
 }
 
 /* The step's copies of states; then nothing is left in places that nobody has. */
@@ -270,7 +299,7 @@ static void rewind_one(struct sim *m)
     int n = pick(m, pick(m, 4) ? 6 : had + 1), want = BASE_MAX(had - n, 0);
     int got = sched_rewind(&m->s, slot, want), now = m->s.req[slot].n_done;
     if (got > want || now != (got < 0 ? had : got)) die(m, "went back to another position");
-    if (got != want && !m->pool.has_state) die(m, "did not go back");
+    if (got != want && !m->pool.has_state && !m->pool.n_win) die(m, "did not go back");
     m->n_back += got >= 0 && got < had;
     m->n_stuck += got < 0;
 }
@@ -427,14 +456,18 @@ static void open_sim(struct sim *m, uint64_t seed, int *n_ctx)
     o.n_row_max = o.n_run_max + 1 + pick(m, 20);
     o.n_snap_tok = pick(m, 2) ? 0 : 1 + pick(m, MAX_CTX / 2);
     m->form_from = pick(m, 2) ? MAX_CTX * 2 : 64;
-    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL) || sched_init(&m->s, &o, &m->pool, NULL))
-        exit(1);
+    if (kv_pool_init(&m->pool, n_blk, blk_tok, NULL)) exit(1);
     if (pick(m, 5) && kv_cache_init(&m->pool, NULL)) exit(1);
     if (pick(m, 3) == 0) m->pool.hash_mask = pick(m, 2) ? 0xff : 0; /* everything collides */
     m->pool.on_free = on_free;
     m->pool.user = m;
     kv_pool_shuffle(&m->pool, seed);
     if (pick(m, 2) && kv_snap_init(&m->pool, pick(m, MAX_SNAP + 1), NULL)) exit(1);
+    m->pool.on_win_free = on_win_free;
+    int window = 1 + pick(m, pick(m, 3) ? 40 : MAX_CTX), more = pick(m, 3) ? 0 : pick(m, 40);
+    int n_win = kv_win_most(window, blk_tok, o.n_run_max, sched_tok_max(&o)) + more;
+    if (pick(m, 2) && kv_win_init(&m->pool, window, BASE_MIN(n_win, n_blk), NULL)) exit(1);
+    if (sched_init(&m->s, &o, &m->pool, NULL)) exit(1);
 }
 
 static void run_seed(uint64_t seed, struct sim *m)
@@ -469,6 +502,7 @@ static void run_seed(uint64_t seed, struct sim *m)
     if (kv_pool_avail(&m->pool) != m->pool.n_blk) die(m, "blocks leaked");
     kv_cache_drop(&m->pool);
     if (m->pool.n_free != m->pool.n_blk) die(m, "the tree leaked");
+    if (m->pool.n_win_free != m->pool.n_win) die(m, "places of windows leaked");
 }
 
 int main(int argc, char **argv)
@@ -480,6 +514,7 @@ int main(int argc, char **argv)
               right = 0;
     long long done = 0, cancel = 0, preempt = 0, hit = 0, steps = 0, late = 0, fail = 0, copy = 0,
               fork = 0, evict = 0, mixed = 0, alike = 0;
+    long long slid = 0, wevict = 0, whit = 0;
     for (uint64_t i = 0; i < n; i++) {
         run_seed(first + i, &m);
         done += m.n_done, cancel += m.n_cancel, late += m.n_late, fail += m.n_fail;
@@ -487,6 +522,7 @@ int main(int argc, char **argv)
         evict += (long long)m.pool.n_evict, copy += m.n_copy, fork += m.n_fork;
         restore += m.n_restore, save += m.n_save, back += m.n_back, stuck += m.n_stuck;
         draft += m.n_draft, right += m.n_right;
+        slid += m.n_slid, wevict += (long long)m.pool.n_win_evict, whit += m.n_whit;
         sfork += m.n_state_fork, sevict += (long long)m.pool.n_snap_evict;
         steps += (long long)m.step, mixed += m.n_mix;
         if (m.pool.hash_mask <= 0xff) alike += m.n_done;
@@ -503,9 +539,11 @@ int main(int argc, char **argv)
         "states: %lld snapshots taken, %lld of them in another's place, %lld restored, %lld forks; "
         "%lld times back to an earlier position, %lld times refused\n",
         save, sevict, restore, sfork, back, stuck);
+    printf("windows: %lld places given back, %lld of them taken from the tree, %lld tokens found\n",
+           slid, wevict, whit);
     printf("drafts: %lld computed, %lld of them right\n", draft, right);
     bool states = save && sevict && restore && sfork && back && stuck && draft > right && right;
     /* a simulation that reaches none of these is worth nothing */
     bool all = done && preempt && hit && cancel && late && fail && copy && fork && evict && mixed;
-    return all && states ? 0 : 1;
+    return all && states && slid && wevict && whit ? 0 : 1;
 }
