@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "engine/cache.h"
 #include "inspect.h"
 #include "kern/mm.h"
 #include "os/os.h"
 
 #define DUMP_PIECE 65536 /* weights at a time; a multiple of every block */
-#define BLK_TOK 32       /* tokens per KV block, as the engine has them */
 #define N_CHUNK 512      /* tokens of its largest step */
 
 const char *inspect_count_text(int64_t n, char *buf, size_t cap)
@@ -132,8 +132,9 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
         SL_TRY(packed_bytes(v->io, i, &n, err));
         out->weights += n;
     }
-    int n_blk = n_seq * size_div_up(n_ctx, BLK_TOK);
-    struct dev_kv_shape shape = model_kv_shape(&v->cfg, NULL, DEV_KV_BF16, n_blk, BLK_TOK);
+    int n_blk = n_seq * size_div_up(n_ctx, ENGINE_BLK_TOK);
+    struct dev_kv_shape shape =
+        engine_kv_shape(&v->cfg, DEV_KV_BF16, n_blk, n_seq, N_CHUNK + n_seq);
     out->n_ctx = n_ctx;
     out->n_seq = n_seq;
     SL_TRY(dev_open(NULL, &(struct dev_opts){.n_thread = 1}, &d, err));

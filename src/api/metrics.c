@@ -168,6 +168,10 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:cache_evictions_total", "counter", "Cached KV blocks given up",
           (double)s.n_evict);
     value(p, "sluice:kv_cached_tokens", "gauge", "KV held for reuse only", (double)s.kv_cached_tok);
+    value(p, "sluice:kv_window_tokens", "gauge", "KV of layers with a sliding window",
+          (double)s.window_total_tok);
+    value(p, "sluice:kv_window_used_tokens", "gauge", "of them those that sequences see",
+          (double)s.window_used_tok);
     value(p, "sluice:nan_total", "counter", "Requests that ended because the model gave no number",
           (double)s.n_nan);
     value(p, "sluice:failed_steps_total", "counter", "Steps that the device could not compute",

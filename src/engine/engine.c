@@ -74,20 +74,32 @@ static int blocks_of(int64_t n_tok)
     return (int)((n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK);
 }
 
-/* Tokens of KV cache that fit into bytes. */
+static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk)
+{
+    return engine_kv_shape(&e->m->cfg, kv_type(e), n_blk, e->n_seq_max,
+                           e->opts.n_chunk + e->n_seq_max);
+}
+
+/* Tokens of KV cache that fit into bytes: layers with a window need less than the others. */
 static int64_t fits(const sl_engine *e, int64_t bytes)
 {
-    struct dev_kv_shape one = model_kv_shape(&e->m->cfg, NULL, kv_type(e), 1, ENGINE_BLK_TOK);
-    int64_t blk_bytes = dev_kv_bytes(e->d, &one);
-    return blk_bytes > 0 ? bytes / blk_bytes * ENGINE_BLK_TOK : INT_MAX;
+    int lo = 0, hi = INT_MAX / ENGINE_BLK_TOK;
+    while (lo < hi) {
+        int n = lo + (hi - lo + 1) / 2;
+        struct dev_kv_shape s = shape_of(e, n);
+        if (dev_kv_bytes(e->d, &s) <= bytes)
+            lo = n;
+        else
+            hi = n - 1;
+    }
+    return (int64_t)lo * ENGINE_BLK_TOK;
 }
 
 /* What prompts may keep between their pieces: a quarter of the room, behind the KV tokens wished,
  * and of the weights. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
-    struct dev_kv_shape kv = model_kv_shape(
-        &e->m->cfg, NULL, kv_type(e), blocks_of(BASE_MIN(kv_tokens, INT_MAX)), ENGINE_BLK_TOK);
+    struct dev_kv_shape kv = shape_of(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)));
     int64_t left = BASE_MIN(room - dev_kv_bytes(e->d, &kv), BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
@@ -139,14 +151,7 @@ static sl_status array(size_t n, size_t size, void *out, sl_err *err)
     return SL_OK;
 }
 
-static void freed(void *user, int32_t blk)
-{
-    sl_engine *e = user;
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        dev_kv_free(e->d, e->kv, g, blk);
-}
-
-static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
+static sl_status open_tables(sl_engine *e, sl_err *err)
 {
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
     struct sched_opts so = {.n_req_max = e->n_req_max,
@@ -156,10 +161,7 @@ static sl_status open_tables(sl_engine *e, int n_blk, sl_err *err)
                             .n_row_max = e->n_logit_max,
                             .match = engine_match,
                             .user = e};
-    SL_TRY(kv_pool_init(&e->pool, n_blk, ENGINE_BLK_TOK, err));
-    e->pool.on_free = freed;
-    e->pool.user = e;
-    if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
+    SL_TRY(engine_cache_open(e, err));
     SL_TRY(sched_init(&e->sched, &so, &e->pool, err));
     SL_TRY(kv_seq_init(&e->score, blocks_of(e->n_ctx), err));
     SL_TRY(engine_draw_init(e, err));
@@ -249,10 +251,9 @@ static sl_status fill(sl_engine *e, sl_err *err)
         log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack),
                 (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
-    int n_blk = blocks_of(kv_tokens);
-    e->kv_shape = model_kv_shape(&e->m->cfg, NULL, kv_type(e), n_blk, ENGINE_BLK_TOK);
+    e->kv_shape = shape_of(e, blocks_of(kv_tokens));
     SL_TRY(dev_kv_open(e->d, &e->kv_shape, &e->kv, err));
-    SL_TRY(open_tables(e, n_blk, err));
+    SL_TRY(open_tables(e, err));
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));
     fill_info(e, pack_ns);

@@ -11,6 +11,7 @@
 #include "base/ring.h"
 #include "base/str.h"
 #include "dev/dev.h"
+#include "engine/cache.h"
 #include "engine/find.h"
 #include "grammar/grammar.h"
 #include "io/io.h"
@@ -22,7 +23,6 @@
 #include "text/tmpl.h"
 #include "tok/tok.h"
 
-#define ENGINE_BLK_TOK 32      /* tokens per KV block */
 #define ENGINE_STOP_MAX 16     /* stop strings */
 #define ENGINE_STOP_BYTES 1024 /* of one */
 #define ENGINE_STOP_IDS 64
@@ -288,6 +288,14 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
 sl_status engine_need_tok(const sl_model *m, sl_err *err) BASE_MUST_USE;
 sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *ids, int n,
                            sl_err *err) BASE_MUST_USE;
+
+/* cache.c: e->pool as e->kv_shape says. */
+sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
+/* A sequence's blocks into the step's tables. */
+void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq);
+/* The copies that a row of the plan needs behind n others of e->copy; returns how many there are.
+ */
+int engine_cache_copy(sl_engine *e, int n, const struct sched_item *it);
 
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;

@@ -8,7 +8,9 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
                              int first_row, const float **logits, int *n_row, sl_err *err)
 {
     int32_t src, dst;
+    kv_seq_slide(&e->pool, &e->score);
     SL_TRY(kv_seq_grow(&e->pool, &e->score, n_chunk, &src, &dst, err));
+    engine_cache_table(e, 0, &e->score);
     int rows = 0;
     struct model_rows out;
     for (int i = 0; i < n_chunk; i++) {
@@ -21,8 +23,6 @@ static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, 
     e->seat[0] = e->n_seq_max; /* behind those of requests */
     struct dev_step s = engine_step(e, n_chunk, 1, rows);
     s.ids = ids + pos0;
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        s.blk[g] = e->score.blk;
     ASSERT(src < 0); /* nobody shares its blocks */
     SL_TRY(engine_run(e, &s, &out, err));
     *logits = out.logits;

@@ -128,21 +128,14 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         struct request *r = e->req[it->req];
         const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
         begin_request(e, r, now);
-        for (int g = 0; g < e->kv_shape.n_group && it->copy_src >= 0; g++) {
-            int32_t *copy = e->copy + 3 * n_copy++;
-            copy[0] = g;
-            copy[1] = it->copy_src;
-            copy[2] = it->copy_dst;
-        }
+        n_copy = engine_cache_copy(e, n_copy, it);
         if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
         e->item_row[i] = n_row;
         e->seat[i] = it->seat;
         e->n_prompt[i] = r->n_prompt;
         e->keep[i] = keep_of(r, it);
-        for (int g = 0; g < e->kv_shape.n_group; g++)
-            memcpy(e->blk[g] + (int64_t)i * e->ld_blk, seq->blk,
-                   (size_t)seq->n_blk * sizeof *seq->blk);
+        engine_cache_table(e, i, seq);
         for (int k = 0; k < it->n_tok; k++) {
             int at = k - (it->n_tok - 1 - it->n_draft); /* rows of tokens begin at 0 */
             bool draws = it->sample && at >= 0 && !r->pool;

@@ -38,6 +38,8 @@ void engine_publish(sl_engine *e)
     s->n_waiting = t.n_wait;
     s->kv_used_tok = (int64_t)(e->pool.n_blk - kv_pool_avail(&e->pool)) * e->pool.blk_tok;
     s->kv_cached_tok = (int64_t)e->pool.n_kept * e->pool.blk_tok;
+    s->window_total_tok = (int64_t)e->pool.n_win * e->pool.blk_tok;
+    s->window_used_tok = (int64_t)(e->pool.n_win - kv_win_avail(&e->pool)) * e->pool.blk_tok;
     s->n_preempt = t.n_preempt;
     s->cache_query_tok = t.n_query_tok;
     s->cache_hit_tok = t.n_hit_tok;

@@ -121,8 +121,13 @@ static int guess(void *user, const struct request *r, int n_max, int32_t *out)
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        dev_kv_poison(e->d, e->kv, g, blk);
+    dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
+}
+
+static void poison_window(void *user, int32_t win)
+{
+    sl_engine *e = user;
+    dev_kv_poison(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
 static sl_engine *open_engine(sl_model *m, const sl_engine_opts *o)
@@ -131,6 +136,7 @@ static sl_engine *open_engine(sl_model *m, const sl_engine_opts *o)
     sl_engine *e = NULL;
     must(sl_engine_open(m, o, &e, &err), &err);
     e->pool.on_free = poison;
+    e->pool.on_win_free = poison_window;
     e->pool.user = e;
     return e;
 }

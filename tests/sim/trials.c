@@ -112,8 +112,13 @@ static uint64_t submit(sl_engine *e, struct spec *s, struct trial *t)
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        dev_kv_poison(e->d, e->kv, g, blk);
+    dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
+}
+
+static void poison_window(void *user, int32_t win)
+{
+    sl_engine *e = user;
+    dev_kv_poison(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
 static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
@@ -124,6 +129,7 @@ static sl_engine *open_engine(sl_model *m, sl_engine_opts o, struct trial *t)
     e->tap = tap;
     e->tap_user = t;
     e->pool.on_free = poison; /* docs/reliability.md K10: nobody reads a freed block */
+    e->pool.on_win_free = poison_window;
     e->pool.user = e;
     return e;
 }
@@ -201,6 +207,7 @@ static void one_trial(sl_model *m, struct trial *t)
     t->n_hit += (long long)st.cache_hit_tok;
     t->n_step += (long long)st.n_step;
     if (kv_pool_avail(&e->pool) != e->pool.n_blk) t->n_bad++; /* a block leaked */
+    if (kv_win_avail(&e->pool) != e->pool.n_win) t->n_bad++;
     sl_engine_close(e);
     if (t->n_bad) {
         fprintf(

@@ -42,8 +42,13 @@ static sl_status fault(void *user, bool wait, sl_err *why)
 static void poison(void *user, int32_t blk)
 {
     sl_engine *e = user;
-    for (int g = 0; g < e->kv_shape.n_group; g++)
-        dev_kv_poison(e->d, e->kv, g, blk);
+    dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
+}
+
+static void poison_window(void *user, int32_t win)
+{
+    sl_engine *e = user;
+    dev_kv_poison(e->d, e->kv, DEV_KV_WINDOW, win);
 }
 
 static void rig_open(struct rig *r)
@@ -53,6 +58,7 @@ static void rig_open(struct rig *r)
     ASSERT_OK(sl_model_open(tiny("llama3.gguf"), NULL, &r->m, &err));
     ASSERT_OK(sl_engine_open(r->m, &o, &r->e, &err));
     r->e->pool.on_free = poison;
+    r->e->pool.on_win_free = poison_window;
     r->e->pool.user = r->e;
     r->e->fault = fault;
     r->e->fault_user = r;

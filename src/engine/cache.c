@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache's blocks: how many of each group, their pools, and the tables of a step. */
+#include "engine/cache.h"
+
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+int engine_kv_window(const struct arch_cfg *c)
+{
+    int w = 0;
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        w = BASE_MAX(w, c->layer[i].n_window);
+    return w;
+}
+
+struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
+                                    int n_seq, int n_tok)
+{
+    struct dev_kv_shape s = model_kv_shape(c, NULL, type, n_blk, ENGINE_BLK_TOK);
+    if (s.n_group <= DEV_KV_WINDOW) return s;
+    int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
+    s.group[DEV_KV_WINDOW].n_blk = BASE_MIN(n_blk, most + n_blk / 4);
+    return s;
+}
+
+static void freed(void *user, int32_t blk)
+{
+    sl_engine *e = user;
+    dev_kv_free(e->d, e->kv, DEV_KV_PAGED, blk);
+}
+
+static void win_freed(void *user, int32_t win)
+{
+    sl_engine *e = user;
+    dev_kv_free(e->d, e->kv, DEV_KV_WINDOW, win);
+}
+
+sl_status engine_cache_open(sl_engine *e, sl_err *err)
+{
+    const struct dev_kv_shape *s = &e->kv_shape;
+    SL_TRY(kv_pool_init(&e->pool, s->group[DEV_KV_PAGED].n_blk, ENGINE_BLK_TOK, err));
+    e->pool.on_free = freed;
+    e->pool.on_win_free = win_freed;
+    e->pool.user = e;
+    if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
+    if (s->n_group <= DEV_KV_WINDOW) return SL_OK;
+    return kv_win_init(&e->pool, engine_kv_window(&e->m->cfg), s->group[DEV_KV_WINDOW].n_blk, err);
+}
+
+void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq)
+{
+    int32_t *to = e->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
+    memcpy(to, seq->blk, (size_t)seq->n_blk * sizeof *to);
+    if (e->kv_shape.n_group <= DEV_KV_WINDOW) return;
+    to = e->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
+    memset(to, 0, (size_t)seq->win0 * sizeof *to); /* nobody reads these */
+    for (int i = seq->win0; i < seq->n_blk; i++)
+        to[i] = kv_win_of(&e->pool, seq->blk[i]);
+}
+
+int engine_cache_copy(sl_engine *e, int n, const struct sched_item *it)
+{
+    if (it->copy_src < 0) return n;
+    memcpy(e->copy + 3 * n++, (const int32_t[]){DEV_KV_PAGED, it->copy_src, it->copy_dst},
+           3 * sizeof *e->copy);
+    if (it->win_src >= 0)
+        memcpy(e->copy + 3 * n++, (const int32_t[]){DEV_KV_WINDOW, it->win_src, it->win_dst},
+               3 * sizeof *e->copy);
+    return n;
+}
