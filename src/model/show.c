@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's programs, for people: one line per operator, layers that are alike told once. The model
  * is opened on a device that keeps nothing but shapes (dev_dry_open). */
+#include "model/show.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "model/emit.h"
-#include "text/json.h"
 
 struct name {
     const void *at;
     const char *text;
 };
 
-/* What buffers and prepared inputs are called. */
-static const char *name_of(const struct model *m, const void *p)
+const char *model_name_of(const struct model *m, const void *p)
 {
     const struct side *d = model_side(m, MODEL_ATTN); /* the model is on one device */
     const struct name all[] = {{d->x, "x"},
@@ -57,15 +56,15 @@ static void put_mat(struct str *s, const dev_mat *w)
 
 static void put_embed(struct str *s, const struct model *m, const struct dev_embed *p)
 {
-    str_printf(s, "%s = the tokens' rows of ", name_of(m, p->y));
+    str_printf(s, "%s = the tokens' rows of ", model_name_of(m, p->y));
     put_mat(s, p->w);
 }
 
 static void put_norm(struct str *s, const struct model *m, const struct dev_norm *p)
 {
     const void *to = p->act ? (const void *)p->act : p->y;
-    str_printf(s, "%s = rmsnorm(%s", name_of(m, to), name_of(m, p->x));
-    if (p->r) str_printf(s, " += %s", name_of(m, p->r));
+    str_printf(s, "%s = rmsnorm(%s", model_name_of(m, to), model_name_of(m, p->x));
+    if (p->r) str_printf(s, " += %s", model_name_of(m, p->r));
     str_printf(s, ")");
     if (p->n_head > 1)
         str_printf(s, ", %d heads of %d", p->n_head, p->n);
@@ -77,8 +76,8 @@ static void put_norm(struct str *s, const struct model *m, const struct dev_norm
 static void put_matmul(struct str *s, const struct model *m, const struct dev_matmul *p)
 {
     for (int i = 0; i < p->n_mat; i++)
-        str_printf(s, "%s%s", i ? ", " : "", name_of(m, p->y[i]));
-    str_printf(s, " = %s by ", name_of(m, p->act));
+        str_printf(s, "%s%s", i ? ", " : "", model_name_of(m, p->y[i]));
+    str_printf(s, " = %s by ", model_name_of(m, p->act));
     for (int i = 0; i < p->n_mat; i++) {
         if (i) str_puts(s, ", ");
         put_mat(s, p->w[i]);
@@ -88,8 +87,8 @@ static void put_matmul(struct str *s, const struct model *m, const struct dev_ma
 
 static void put_attn(struct str *s, const struct model *m, const struct dev_attn *p)
 {
-    str_printf(s, "%s = attention of %s over cache: %d heads, scale %g", name_of(m, p->y),
-               name_of(m, p->q), p->n_head, (double)p->scale);
+    str_printf(s, "%s = attention of %s over cache: %d heads, scale %g", model_name_of(m, p->y),
+               model_name_of(m, p->q), p->n_head, (double)p->scale);
     if (p->n_window) str_printf(s, ", window %d", p->n_window);
     if (p->sink) str_puts(s, ", sinks");
 }
@@ -97,7 +96,7 @@ static void put_attn(struct str *s, const struct model *m, const struct dev_attn
 static void put_mla(struct str *s, const struct model *m, const struct dev_attn_mla *p)
 {
     str_printf(s, "%s = attention of %s over cache: %d heads of %d + %d, latents of %d, scale %g; ",
-               name_of(m, p->y), name_of(m, p->q), p->n_head, p->nope, p->rope, p->r,
+               model_name_of(m, p->y), model_name_of(m, p->q), p->n_head, p->nope, p->rope, p->r,
                (double)p->scale);
     str_puts(s, "keys ");
     put_mat(s, p->w_kb);
@@ -119,8 +118,8 @@ static void put_glu(struct str *s, const dev_mat *gate_up, const dev_mat *down,
 
 static void put_route(struct str *s, const struct model *m, const struct dev_route *p)
 {
-    str_printf(s, "%s = %d of %d by %s of %s", name_of(m, p->id), p->k, p->n_expert,
-               p->sigmoid ? "sigmoid" : "softmax", name_of(m, p->logit));
+    str_printf(s, "%s = %d of %d by %s of %s", model_name_of(m, p->id), p->k, p->n_expert,
+               p->sigmoid ? "sigmoid" : "softmax", model_name_of(m, p->logit));
     if (p->bias) str_puts(s, " + bias");
     if (p->n_group > 1) str_printf(s, ", from %d of %d groups", p->k_group, p->n_group);
     if (p->norm) str_puts(s, ", weights sum to 1");
@@ -129,8 +128,9 @@ static void put_route(struct str *s, const struct model *m, const struct dev_rou
 
 static void put_moe(struct str *s, const struct model *m, const struct dev_moe *p)
 {
-    str_printf(s, "%s = %s by %s", name_of(m, p->y), name_of(m, p->act), name_of(m, p->id));
-    if (p->add) str_printf(s, " + %s", name_of(m, p->add));
+    str_printf(s, "%s = %s by %s", model_name_of(m, p->y), model_name_of(m, p->act),
+               model_name_of(m, p->id));
+    if (p->add) str_printf(s, " + %s", model_name_of(m, p->add));
     str_puts(s, ": ");
     put_glu(s, p->gate_up, p->down, &p->glu);
     if (p->down_bias) str_puts(s, ", biases");
@@ -138,7 +138,7 @@ static void put_moe(struct str *s, const struct model *m, const struct dev_moe *
 
 static void put_ffn(struct str *s, const struct model *m, const struct dev_ffn *p)
 {
-    str_printf(s, "%s = %s by ", name_of(m, p->y), name_of(m, p->act));
+    str_printf(s, "%s = %s by ", model_name_of(m, p->y), model_name_of(m, p->act));
     put_glu(s, p->gate_up, p->down, &p->glu);
     if (p->down_bias) str_puts(s, ", biases");
 }
@@ -153,20 +153,21 @@ static void put_what(struct str *s, const struct model *m, const struct dev_op *
         put_norm(s, m, &op->u.norm);
         break;
     case DEV_OP_prep:
-        str_printf(s, "%s = %s of %d", name_of(m, op->u.prep.act), name_of(m, op->u.prep.x),
-                   op->u.prep.n);
+        str_printf(s, "%s = %s of %d", model_name_of(m, op->u.prep.act),
+                   model_name_of(m, op->u.prep.x), op->u.prep.n);
         break;
     case DEV_OP_matmul:
         put_matmul(s, m, &op->u.matmul);
         break;
     case DEV_OP_rope:
-        str_printf(s, "%s: %d head%s, %d values in %s", name_of(m, op->u.rope.x), op->u.rope.n_head,
-                   op->u.rope.n_head == 1 ? "" : "s", op->u.rope.n_rot,
+        str_printf(s, "%s: %d head%s, %d values in %s", model_name_of(m, op->u.rope.x),
+                   op->u.rope.n_head, op->u.rope.n_head == 1 ? "" : "s", op->u.rope.n_rot,
                    op->u.rope.style ? "pairs" : "halves");
         break;
     case DEV_OP_kv_put:
-        str_printf(s, "cache = %s%s%s", name_of(m, op->u.kv_put.k), op->u.kv_put.v ? ", " : "",
-                   op->u.kv_put.v ? name_of(m, op->u.kv_put.v) : "");
+        str_printf(s, "cache = %s%s%s", model_name_of(m, op->u.kv_put.k),
+                   op->u.kv_put.v ? ", " : "",
+                   op->u.kv_put.v ? model_name_of(m, op->u.kv_put.v) : "");
         break;
     case DEV_OP_attn:
         put_attn(s, m, &op->u.attn);
@@ -184,12 +185,12 @@ static void put_what(struct str *s, const struct model *m, const struct dev_op *
         put_moe(s, m, &op->u.moe);
         break;
     case DEV_OP_rows:
-        str_printf(s, "%s = %s, the rows that are wanted", name_of(m, op->u.rows.act),
-                   name_of(m, op->u.rows.x));
+        str_printf(s, "%s = %s, the rows that are wanted", model_name_of(m, op->u.rows.act),
+                   model_name_of(m, op->u.rows.x));
         break;
     case DEV_OP_best:
-        str_printf(s, "%s = largest of %s, of %d", name_of(m, op->u.best.id),
-                   name_of(m, op->u.best.x), op->u.best.n);
+        str_printf(s, "%s = largest of %s, of %d", model_name_of(m, op->u.best.id),
+                   model_name_of(m, op->u.best.x), op->u.best.n);
         break;
     default: /* in no program of a model on one device without a tap */
         break;
@@ -276,22 +277,8 @@ static void put_text(struct str *s, const struct model *m, const struct emit *e,
 
 static void put_json(struct json_w *w, const struct model *m, const struct emit *e, int pass)
 {
-    for (int i = 0; i < e->n; i++) {
-        struct str s;
-        str_init(&s, MEM_MISC, 0);
-        put_what(&s, m, &e->op[i]);
-        text_jw_obj(w);
-        text_jw_key(w, "pass");
-        text_jw_int(w, pass);
-        text_jw_key(w, "layer");
-        text_jw_int(w, e->op[i].layer);
-        text_jw_key(w, "op");
-        text_jw_strz(w, dev_op_name(e->op[i].kind));
-        text_jw_key(w, "what");
-        text_jw_str(w, s.p, s.n);
-        text_jw_obj_end(w);
-        str_fini(&s);
-    }
+    for (int i = 0; i < e->n; i++)
+        model_op_json(w, m, &e->op[i], pass);
 }
 
 static sl_status show(struct model *m, struct str *s, struct json_w *w, sl_err *err)
