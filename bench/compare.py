@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure sluice beside llama.cpp (and ik_llama.cpp) on the same files, in one run.
 
-  bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--reps 3] [--threads 2] [--isa native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
+  bench/compare.py [--only TEXT]... [--list] [--rounds 3] [--reps 3] [--threads 2] [--isa
+  native|avx2] [--work DIR] [--llama DIR] [--ik DIR]
                    [--fresh] [--no-pack] [--timeout S] [--csv FILE] [--svg FILE]
                    [--docs FILE [--table NAME]]
   bench/compare.py --from docs/performance.md --table NAME --svg FILE [--title TEXT]
@@ -492,7 +493,8 @@ def write_svg(path, table, title):
     scale, left, top, step = 480 / hi, 250, 50, 26
     esc = lambda s: s.replace("&", "&amp;").replace("<", "&lt;")
     s = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {top + step * len(rows) + 20}" font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {top + step * len(rows) + 20}" '
+        'font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="#fff"/>',
         f'<text x="10" y="24" font-size="16">{esc(title)}</text>'
     ]
@@ -500,12 +502,15 @@ def write_svg(path, table, title):
         y = top + i * step
         s.append(
             f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{esc(t["case"])}</text>'
-            f'<rect x="{left}" y="{y}" width="{t["ratio"] * scale:.1f}" height="18" fill="#3b6ea5"/>'
-            f'<line x1="{left + t["min"] * scale:.1f}" x2="{left + t["max"] * scale:.1f}" y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="2"/>'
+            f'<rect x="{left}" y="{y}" width="{t["ratio"] * scale:.1f}" height="18" '
+            'fill="#3b6ea5"/>'
+            f'<line x1="{left + t["min"] * scale:.1f}" x2="{left + t["max"] * scale:.1f}" '
+            f'y1="{y + 9}" y2="{y + 9}" stroke="#111" stroke-width="2"/>'
             f'<text x="{left + t["max"] * scale + 8:.1f}" y="{y + 14}">{t["ratio"]:.2f}' +
             (f', {t["pct"]:.0f} % of the limit' if t["pct"] else "") + "</text>")
     s.append(
-        f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="{top - 8}" y2="{top + step * len(rows)}" stroke="#a33"/></svg>'
+        f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="{top - 8}" '
+        f'y2="{top + step * len(rows)}" stroke="#a33"/></svg>'
     )
     with open(path, "w") as f:
         f.write("\n".join(s) + "\n")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure `sluice serve` beside llama-server: the same file, prompts, clients and cores.
 
-  bench/compare_serve.py [--only TEXT]... [--list] [--rounds 3] [--threads 2] [--work DIR] [--llama DIR] [--fresh] [--timeout S]
+  bench/compare_serve.py [--only TEXT]... [--list] [--rounds 3] [--threads 2] [--work DIR] [--llama
+  DIR] [--fresh] [--timeout S]
                          [--csv FILE] [--docs FILE]
 
 Each case is a model and a number of clients. In every round the servers run in turn (A B A B ...),

@@ -111,7 +111,8 @@ class W:
     def write(s):
         tot = sum(s.act.values())
         print(
-            f'file weights {s.tot/1e9:.3f} GB; active weight bytes per decoded token {tot/1e6:.1f} MB'
+            f'file weights {s.tot/1e9:.3f} GB; active weight bytes per decoded token {tot/1e6:.1f} '
+            'MB'
         )
         for k, v in sorted(s.act.items(), key=lambda x: -x[1]): print(f'   {k:18s} {v/1e6:9.2f} MB')
         if a.dry: return

@@ -7,7 +7,8 @@
   bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
   bench/serve_figures.py masks MODEL.gguf [ANSWERS]         token masks of constrained answers beside the time of the steps
 
-Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5); TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
+Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5);
+TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.
 """
 import json
 import os
@@ -29,7 +30,8 @@ ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 class Serve:
     def __init__(self, model, *args):
-        self.p = subprocess.Popen([SLUICE, "serve", "-m", model, "--port", "0", "-t", str(THREADS), *args], stderr=subprocess.PIPE, text=True)
+        self.p = subprocess.Popen([SLUICE, "serve", "-m", model, "--port", "0",
+                                   "-t", str(THREADS), *args], stderr=subprocess.PIPE, text=True)
         self.port = 0
         for line in self.p.stderr:
             m = re.search(r"listening on http://127.0.0.1:(\d+)", line)
@@ -47,48 +49,62 @@ class Serve:
         self.p.wait()
 
     def http_ms(self):
-        """CPU time of all threads but the team's: the engine's thread is the first, its workers follow."""
+        """CPU time of all threads but the team's: the engine's thread is the first, its workers
+        follow."""
         ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
-        return sum(int(open(f"/proc/{self.p.pid}/task/{i}/schedstat").read().split()[0]) for i in ids[THREADS:]) * 1e-6
+        return sum(int(open(f"/proc/{self.p.pid}/task/{i}/schedstat").read().split()[0])
+                   for i in ids[THREADS:]) * 1e-6
 
     def push_ms(self):
         """Time that the engine's thread spent in writing to streams."""
         return 1e3 * metric(self, "sluice:push_seconds_total", 0)
 
     def http_ticks(self):
-        """Clock ticks of the same threads in user mode, and in the kernel (on a loopback device that is the receiver's side of TCP, too)."""
+        """Clock ticks of the same threads in user mode, and in the kernel (on a loopback device
+        that is the receiver's side of TCP, too)."""
         ids = sorted(map(int, os.listdir(f"/proc/{self.p.pid}/task")))
-        rows = [open(f"/proc/{self.p.pid}/task/{i}/stat").read().rsplit(")", 1)[1].split() for i in ids[THREADS:]]
+        rows = [open(f"/proc/{self.p.pid}/task/{i}/stat").read().rsplit(")", 1)[1].split()
+                for i in ids[THREADS:]]
         return sum(int(r[11]) for r in rows), sum(int(r[12]) for r in rows)
 
     def load(self, *args):
-        cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/completions", "--api", "completions", "--model", "default", "-q", "--json", "-"]
-        r = json.loads(subprocess.run(cmd + list(map(str, args)), stdout=subprocess.PIPE, check=True, text=True).stdout)["levels"][0]
+        cmd = [SLUICE, "load", "--url", f"http://127.0.0.1:{self.port}/v1/completions",
+               "--api", "completions", "--model", "default", "-q", "--json", "-"]
+        r = json.loads(subprocess.run(cmd + list(map(str, args)), stdout=subprocess.PIPE,
+                                      check=True, text=True).stdout)["levels"][0]
         assert r["failed"] == 0, r
         return r
 
     def post(self, body):
         s = socket.create_connection(("127.0.0.1", self.port))
-        b = json.dumps({"model": "default", "temperature": 0, "ignore_eos": True, "stream": True, **body}).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(b) + b)
+        b = json.dumps({"model": "default", "temperature": 0,
+                        "ignore_eos": True, "stream": True, **body}).encode()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+                  % len(b) + b)
         return s
 
 
 def bench_rate(model, n, n_out):
-    cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS), "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
-    return json.loads(subprocess.run(cmd, stdout=subprocess.PIPE, check=True, text=True).stdout)[0]["tps"]
+    cmd = [SLUICE, "bench", "-m", model, "-t", str(THREADS),
+           "-p", "0", "-n", str(n_out), "-b", str(n), "-d", "32", "-r", "1", "--json", "-q"]
+    return json.loads(subprocess.run(cmd, stdout=subprocess.PIPE,
+                                     check=True, text=True).stdout)[0]["tps"]
 
 
 def decode_round(s, n, n_out):
-    """n streams of n_out tokens behind 32 tokens of context, greedy and with the bias that `sluice bench` gives its sequences where there are several. When it began and ended,
-    and the streams' rates added up, from the times in their last chunks. The client stands for one on another machine: it reads every 100 ms, because one that
-    wakes for every token takes the server's cores."""
+    """n streams of n_out tokens behind 32 tokens of context, greedy and with the bias that `sluice
+    bench` gives its sequences where there are several. When it began and ended, and the streams'
+    rates added up, from the times in their last chunks. The client stands for one on another
+    machine: it reads every 100 ms, because one that wakes for every token takes the server's
+    cores."""
     began = time.monotonic()
     def body(i):
-        b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)], "max_tokens": n_out, "temperature": 0, "stream_options": {"include_usage": True}}
+        b = {"prompt": [100 + (37 * i + 7919 * k) % 3000 for k in range(33)],
+             "max_tokens": n_out, "temperature": 0, "stream_options": {"include_usage": True}}
         return {**b, "logit_bias": {str(200 + 11 * i): 100}} if n > 1 else b
     left = [(s.post(body(i)), bytearray()) for i in range(n)]
-    ends, room = [], bytearray(1 << 18)  # one buffer for all: fresh ones cost this client twice what reading does
+    # one buffer for all: fresh ones cost this client twice what reading does
+    ends, room = [], bytearray(1 << 18)
     view = memoryview(room)
     while left:
         time.sleep(0.1)
@@ -105,28 +121,33 @@ def decode_round(s, n, n_out):
                 c.close()
     rates = [re.findall(rb'"decode_tps":([0-9.e+]+)', e) for e in ends]
     if any(len(r) != 1 for r in rates):
-        raise SystemExit("serve_figures: a stream did not end as it should: " + next(e for e, r in zip(ends, rates) if len(r) != 1)[-300:].decode(errors="replace"))
+        raise SystemExit("serve_figures: a stream did not end as it should: " + next(
+            e for e, r in zip(ends, rates) if len(r) != 1)[-300:].decode(errors="replace"))
     return began, time.monotonic(), sum(float(r[0]) for r in rates)
 
 
 def full_rate(steps, n, began, ended):
-    """Tokens/s from the first step of a round that decodes for all n streams to the last, whatever lies between them: what `sluice bench` measures. And the share
-    of that time that is not in steps."""
+    """Tokens/s from the first step of a round that decodes for all n streams to the last, whatever
+    lies between them: what `sluice bench` measures. And the share of that time that is not in
+    steps."""
     full = [e for e in steps if began < e["ts"] * 1e-6 < ended and e["args"]["decode"] == n]
     if len(full) < 2:
-        raise SystemExit(f"serve_figures: answers are over before all {n} streams decode: TOKENS=N for longer ones")
+        raise SystemExit(f"serve_figures: answers are over before all {n} streams decode: TOKENS=N "
+                         "for longer ones")
     us = full[-1]["ts"] - full[0]["ts"]
     inside = sum(e["dur"] for e in steps if full[0]["ts"] <= e["ts"] < full[-1]["ts"])
     return n * (len(full) - 1) / us * 1e6, 1 - inside / us
 
 
 def serve_rates(model, n, n_out, rounds, between):
-    """Of each round: what full_rate says, and the streams' own rates added up (they begin one after the other); CPU of serving HTTP in ms per 1000 tokens; then
-    the share of it in user mode. between() runs before, between and after the rounds."""
+    """Of each round: what full_rate says, and the streams' own rates added up (they begin one after
+    the other); CPU of serving HTTP in ms per 1000 tokens; then the share of it in user mode.
+    between() runs before, between and after the rounds."""
     times, cpu = [], []
     with tempfile.TemporaryDirectory() as d:
         trace = os.path.join(d, "trace.json")
-        with Serve(model, "--max-batch", str(n), "-c", "4096", "--kv-tokens", str(4096 * (n + 1)), "--trace", trace) as s:
+        with Serve(model, "--max-batch", str(n), "-c",
+                   "4096", "--kv-tokens", str(4096 * (n + 1)), "--trace", trace) as s:
             decode_round(s, n, 8)  # the contexts stay in the prefix cache, as in the bench
             between()
             for _ in range(rounds):
@@ -139,21 +160,30 @@ def serve_rates(model, n, n_out, rounds, between):
             user, kernel = s.http_ticks()
         with open(trace) as f:
             steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step"]
-    return [full_rate(steps, n, a, b) for a, b, _ in times], [r for _, _, r in times], cpu, user / max(1, user + kernel)
+    return [full_rate(steps, n, a, b) for a, b,
+            _ in times], [r for _, _, r in times], cpu, user / max(1, user + kernel)
 
 
 def overhead(model, *batches):
-    """Server and bench in turn, because machines drift: each server run beside the mean of the bench runs before and after it."""
+    """Server and bench in turn, because machines drift: each server run beside the mean of the
+    bench runs before and after it."""
     for n in map(int, batches or ("1", "32")):
         n_out = int(os.environ.get("TOKENS", "128" if n > 1 else "512"))
         alone = []
-        full, own, cpu, user = serve_rates(model, n, n_out, ROUNDS, lambda: alone.append(bench_rate(model, n, n_out)))
+        full, own, cpu, user = serve_rates(model, n, n_out, ROUNDS,
+                                           lambda: alone.append(bench_rate(model, n, n_out)))
         rates, between = zip(*full)
-        ratios, whole = ([2 * r / (a + b) for r, a, b in zip(v, alone, alone[1:])] for v in (rates, own))
+        ratios, whole = ([2 * r / (a + b) for r, a, b in zip(v, alone, alone[1:])]
+                         for v in (rates, own))
         m = statistics.median
-        print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
-              f"{ROUNDS} rounds {100 * m(ratios):.1f} % ({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
-              f"{100 * max(rates) / max(alone):.1f} %, of the medians {100 * m(rates) / m(alone):.1f} %; the streams' own rates, starts included {100 * m(whole):.1f} %; between steps {100 * m(between):.1f} % of the time; HTTP {m(cpu):.1f} ms of CPU per 1000 tokens, "
+        print(f"batch {n}: {m(rates):.1f} tok/s ({min(rates):.1f} .. {max(rates):.1f}), `sluice "
+              f"bench` {m(alone):.1f} ({min(alone):.1f} .. {max(alone):.1f}): median of "
+              f"{ROUNDS} rounds {100 * m(ratios):.1f} % "
+              f"({', '.join(f'{100 * r:.1f}' for r in sorted(ratios))}); of the fastest runs "
+              f"{100 * max(rates) / max(alone):.1f} %, of the medians "
+              f"{100 * m(rates) / m(alone):.1f} %; the streams' own rates, starts included "
+              f"{100 * m(whole):.1f} %; between steps {100 * m(between):.1f} % of the time; HTTP "
+              f"{m(cpu):.1f} ms of CPU per 1000 tokens, "
               f"{100 * user:.0f} % of it in user mode", flush=True)
 
 
@@ -167,7 +197,8 @@ class Streams:
     def __init__(self, server, n):
         self.times = [[] for _ in range(n)]
         self.stop = False
-        self.all = [threading.Thread(target=self.read, args=(server, i), daemon=True) for i in range(n)]
+        self.all = [threading.Thread(target=self.read, args=(server, i), daemon=True)
+                    for i in range(n)]
         for t in self.all:
             t.start()
 
@@ -184,7 +215,8 @@ class Streams:
 
 
 def busy_s(*pids):
-    """CPU seconds of the whole machine, of these processes, and those that a host took away from the machine while it had work."""
+    """CPU seconds of the whole machine, of these processes, and those that a host took away from
+    the machine while it had work."""
     tick = os.sysconf("SC_CLK_TCK")
     user, nice, system, *_, steal = map(int, open("/proc/stat").readline().split()[1:9])
     own = 0
@@ -195,18 +227,21 @@ def busy_s(*pids):
 
 
 def read_prompt(s, n):
-    with s.post({"prompt": [100 + i * 7919 % 300 for i in range(n)], "max_tokens": 1, "cache_salt": str(time.time())}) as c:
+    with s.post({"prompt": [100 + i * 7919 % 300 for i in range(n)],
+                 "max_tokens": 1, "cache_salt": str(time.time())}) as c:
         text = b""
         while b"[DONE]" not in text:
             data = c.recv(1 << 16)
             if not data:
-                raise SystemExit("serve_figures: the prompt was not read: " + text.decode(errors="replace"))
+                raise SystemExit("serve_figures: the prompt was not read: "
+                                 + text.decode(errors="replace"))
             text = text[-300:] + data
 
 
 def fair_once(model, n_stream, n, trace):
     ctx = n + 4096
-    with Serve(model, "-c", str(ctx), "--kv-tokens", str(ctx + 4096 * n_stream), "--trace", trace) as s:
+    with Serve(model, "-c", str(ctx), "--kv-tokens",
+               str(ctx + 4096 * n_stream), "--trace", trace) as s:
         streams = Streams(s, n_stream)
         time.sleep(1.5)
         pids = (s.p.pid, os.getpid())
@@ -221,16 +256,19 @@ def fair_once(model, n_stream, n, trace):
 
 
 def fair_steps(trace, n_stream):
-    """Steps from the first that carries prompt tokens to the last: p99 over their median, and over the median of those in between that only decode; and
-    how far the machine alone spreads them: p99 over the median of those that only decode before the prompt."""
+    """Steps from the first that carries prompt tokens to the last: p99 over their median, and over
+    the median of those in between that only decode; and how far the machine alone spreads them: p99
+    over the median of those that only decode before the prompt."""
     with open(trace) as f:
-        steps = [e for e in json.load(f)["traceEvents"] if e["name"] == "step" and e["args"]["decode"] == n_stream]
+        steps = [e for e in json.load(f)["traceEvents"]
+                 if e["name"] == "step" and e["args"]["decode"] == n_stream]
     mixed = [i for i, e in enumerate(steps) if e["args"]["prompt"]]
     dur = [e["dur"] for e in steps[mixed[0]:mixed[-1] + 1]]
     alone = [e["dur"] for e in steps[mixed[0] - 1:mixed[-1] + 2] if not e["args"]["prompt"]]
     p99 = quantile(dur, 0.99)
     first = [e["dur"] for e in steps[max(0, mixed[0] - 200):mixed[0]]]
-    return p99 / quantile(dur, 0.5), p99 / quantile(alone, 0.5), quantile(first, 0.99) / quantile(first, 0.5)
+    return p99 / quantile(dur, 0.5), p99 / quantile(
+        alone, 0.5), quantile(first, 0.99) / quantile(first, 0.5)
 
 
 def fair(model, n_stream, *lengths):
@@ -241,30 +279,42 @@ def fair(model, n_stream, *lengths):
             with tempfile.TemporaryDirectory() as d:
                 trace = os.path.join(d, "trace.json")
                 g, quiet, took, others = fair_once(model, n_stream, n, trace)
-                rows.append((quantile(g, 0.5), quantile(g, 0.99), quantile(g, 0.99) / quantile(g, 0.5), max(g), statistics.mean(quiet), took, others,
+                rows.append((quantile(g, 0.5), quantile(g, 0.99), quantile(g, 0.99)
+                             / quantile(g, 0.5), max(g), statistics.mean(quiet), took, others,
                              *fair_steps(trace, n_stream)))
-        mid, p99, ratio, most, before, took, others, steps, decode, noise = (statistics.median(c) for c in zip(*rows))
+        mid, p99, ratio, most, before, took, others, steps, decode, noise = (
+            statistics.median(c) for c in zip(*rows))
         each = [", ".join(f"{r[k]:.2f}" for r in rows) for k in (2, 7, 8, 9)]
-        print(f"{n_stream} streams, a prompt of {n} tokens, {THREADS} threads, medians of {ROUNDS} rounds: read in {took:.2f} s; gaps p50 {mid:.2f} ms, "
-              f"p99 {p99:.2f} ms: {ratio:.2f} of the p50 ({each[0]}), most {most:.2f} ms; mean before it {before:.2f} ms\n"
-              f"  steps: p99 {steps:.2f} of the p50 ({each[1]}), {decode:.2f} of those that only decode ({each[2]}); "
-              f"before the prompt, steps that only decode: p99 {noise:.2f} of their p50 ({each[3]}); "
+        print(f"{n_stream} streams, a prompt of {n} tokens, {THREADS} threads, medians of {ROUNDS} "
+              f"rounds: read in {took:.2f} s; gaps p50 {mid:.2f} ms, "
+              f"p99 {p99:.2f} ms: {ratio:.2f} of the p50 ({each[0]}), most {most:.2f} ms; mean "
+              f"before it {before:.2f} ms\n"
+              f"  steps: p99 {steps:.2f} of the p50 ({each[1]}), {decode:.2f} of those that only "
+              f"decode ({each[2]}); "
+              f"before the prompt, steps that only decode: p99 {noise:.2f} of their p50 "
+              f"({each[3]}); "
               f"other programs and the host took {100 * others:.0f} % of a CPU", flush=True)
 
 
 def prefix(model):
     with Serve(model, "-c", "4096", "--kv-tokens", "16384") as s:
-        cold = s.load("--parallel", 1, "--number", 3, "--input-length", 2100, "--output-length", 8, "--seed", 5)["ttft_ms"]["p50"]
-        args = ("--parallel", 1, "--input-length", 2050, "--prefix-length", 2000, "--output-length", 8, "--seed", 9)
+        cold = s.load("--parallel", 1, "--number", 3,
+                      "--input-length", 2100, "--output-length", 8, "--seed", 5)["ttft_ms"]["p50"]
+        args = ("--parallel", 1, "--input-length",
+                2050, "--prefix-length", 2000, "--output-length", 8, "--seed", 9)
         s.load(*args, "--number", 1)
         hot = s.load(*args, "--number", 50)
     t = hot["ttft_ms"]
-    print(f"2000 of {hot['input_mean']:.0f} tokens in common, 50 requests: TTFT p50 {t['p50']:.1f} ms, p99 {t['p99']:.1f} ms; cold {cold:.1f} ms: "
-          f"{t['p50'] / cold:.3f} of it; {100 * hot['cached_tokens'] / hot['input_tokens']:.0f} % of the prompt tokens were there")
+    print(f"2000 of {hot['input_mean']:.0f} tokens in common, 50 requests: TTFT p50 {t['p50']:.1f} "
+          f"ms, p99 {t['p99']:.1f} ms; cold {cold:.1f} ms: "
+          f"{t['p50'] / cold:.3f} of it; {100 * hot['cached_tokens'] / hot['input_tokens']:.0f} % "
+          "of the prompt tokens were there")
 
 
-SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "born", "age", "tags"], "properties": {
-    "name": {"type": "string", "maxLength": 200}, "born": {"type": "string", "format": "date"}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+SCHEMA = {"type": "object", "additionalProperties": False,
+          "required": ["name", "born", "age", "tags"], "properties": {
+    "name": {"type": "string", "maxLength": 200}, "born": {"type": "string", "format": "date"},
+    "age": {"type": "integer", "minimum": 0, "maximum": 150},
     "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8}}}
 
 
@@ -279,21 +329,26 @@ def metric(s, name, missing=None):
 
 
 def masks(model, n=8):
-    """Time of token masks beside that of the steps, n answers at a time, each under a grammar that nobody used before."""
-    n, names = int(n), ("sluice:grammar_masks_total", "sluice:grammar_mask_seconds_total", "sluice:step_seconds_total")
+    """Time of token masks beside that of the steps, n answers at a time, each under a grammar that
+    nobody used before."""
+    n, names = int(n), ("sluice:grammar_masks_total",
+                        "sluice:grammar_mask_seconds_total", "sluice:step_seconds_total")
     with Serve(model, "--max-batch", str(n), "-c", "1024", "--kv-tokens", str(1024 * (n + 1))) as s:
         for what in ("new grammars", "the same again"):
             before = [metric(s, k) for k in names]
             form = [{**SCHEMA, "description": f"{i}"} for i in range(n)]
-            all_ = [s.post({"prompt": f"Person {i}: ", "max_tokens": 64, "temperature": 1, "seed": i, "ignore_eos": False, "stream": False,
-                            "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": f}}}) for i, f in enumerate(form)]
+            all_ = [s.post({"prompt": f"Person {i}: ", "max_tokens": 64,
+                            "temperature": 1, "seed": i, "ignore_eos": False, "stream": False,
+                            "response_format": {"type": "json_schema", "json_schema": {
+                                "name": "p", "schema": f}}}) for i, f in enumerate(form)]
             for c in all_:
                 head = c.recv(1 << 16)
                 if b" 200 " not in head[:20]:
                     raise SystemExit(f"serve_figures: {head.decode(errors='replace')}")
                 c.close()
             count, mask, step = (metric(s, k) - b for k, b in zip(names, before))
-            print(f"{n} answers at a time, {what}: {count:.0f} masks, {1e6 * mask / count:.1f} us each, {100 * mask / step:.2f} % of the steps' time")
+            print(f"{n} answers at a time, {what}: {count:.0f} masks, {1e6 * mask / count:.1f} us "
+                  f"each, {100 * mask / step:.2f} % of the steps' time")
 
 
 def main():

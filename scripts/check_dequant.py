@@ -5,8 +5,8 @@
   check_dequant.py [BUILD] [--blocks N]      N random blocks of each type (1000000)
 
 Runs in the oracle environment: $(tests/oracle/venv.sh) scripts/check_dequant.py build
-Scales are any finite f16 (subnormal, negative, zero too), all E8M0 codes below NaN, all UE4M3 codes; F16, BF16
-and F8_E4M3 run through every bit pattern. NaN equals NaN.
+Scales are any finite f16 (subnormal, negative, zero too), all E8M0 codes below NaN, all UE4M3
+codes; F16, BF16 and F8_E4M3 run through every bit pattern. NaN equals NaN.
 """
 import argparse
 import json
@@ -66,7 +66,8 @@ def gguf_file(path, tensors):
 
 
 def check_fp8(exe, tmp):
-    """All 256 codes under random 128x128 scales, in a matrix whose sides are no multiples of 128."""
+    """All 256 codes under random 128x128 scales, in a matrix whose sides are no multiples of
+    128."""
     rng = np.random.default_rng(5)
     rows, cols = 200, 300
     code = rng.integers(0, 256, (rows, cols)).astype(np.uint8)

@@ -75,7 +75,8 @@ def read_rows():
 def write_rows(rows):
     with open(ROWS, "w") as f:
         f.write("# SPDX-License-Identifier: Apache-2.0\n"
-                "# The release list of check_bits.py, and the hash of each row's logits by the form\n"
+                "# The release list of check_bits.py, and the hash of each row's logits by the "
+                "form\n"
                 "# of attention. Made by check_bits.py --update.\n"
                 f"# {'model':24} {'acts':5} {'kv':5} {'f32':16} {'i16':16} bf16\n")
         for (model, acts, kv), h in rows.items():
@@ -124,7 +125,8 @@ class Check:
             key = row + (FORM_OF[isa],)
             known = {} if self.update else self.rows.get(row, {})
             want = self.seen.setdefault(key, known.get(FORM_OF[isa], got))
-            self.tally.check(what, want != got and f"{isa}: logits' hash {got}, rows.txt has {want}")
+            self.tally.check(what,
+                             want != got and f"{isa}: logits' hash {got}, rows.txt has {want}")
 
 
 def machine_sets(check, emulate):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GGUF writer that can be told to lie, and the table of bad GGUF files (docs/reliability.md F2, F6, F8, F9).
+"""A GGUF writer that can be told to lie, and the table of bad GGUF files (docs/reliability.md F2,
+F6, F8, F9).
 
-kinds() yields (name, bytes, also_inspect): also_inspect is false where the file is well formed and only cannot
-be run, so `inspect` may accept it.
+kinds() yields (name, bytes, also_inspect): also_inspect is false where the file is well formed and
+only cannot be run, so `inspect` may accept it.
 """
 import math
 import random
@@ -29,7 +30,8 @@ def value(t, v):
 
 
 class Gguf:
-    """keys: [name, type, value]; tensors: [name, dims (ne), type, data]. Everything may be overridden."""
+    """keys: [name, type, value]; tensors: [name, dims (ne), type, data]. Everything may be
+    overridden."""
 
     def __init__(self):
         r = random.Random(3)

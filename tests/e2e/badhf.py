@@ -129,7 +129,8 @@ def structure():
     def index(m):
         return json.dumps(dict(metadata=dict(total_size=size), weight_map=m)).encode()
     st = pack(head, data)
-    for name, target in (("missing_shard", "model-00009.safetensors"), ("parent", "../x.safetensors"),
+    for name, target in (("missing_shard", "model-00009.safetensors"),
+                         ("parent", "../x.safetensors"),
                          ("absolute", "/etc/passwd"), ("folder", "."), ("nul", "a\0b"),
                          ("empty_name", ""), ("sub", "sub/../../x.safetensors"),
                          ("other_kind", "config.json"), ("long", "x" * 5000)):
@@ -211,7 +212,8 @@ def meaning():
     for k, v in (("kv_lora_rank", 0), ("qk_rope_head_dim", 7), ("qk_rope_head_dim", 0),
                  ("v_head_dim", -8), ("n_group", 3), ("n_group", 0), ("topk_group", 3),
                  ("topk_group", 0), ("n_routed_experts", 2**31), ("first_k_dense_replace", -1),
-                 ("scoring_func", "tanh"), ("topk_method", "random"), ("routed_scaling_factor", "x"),
+                 ("scoring_func", "tanh"), ("topk_method", "random"),
+                 ("routed_scaling_factor", "x"),
                  ("num_nextn_predict_layers", 2**31), ("q_lora_rank", -3)):
         yield f"ds_{k}_{v}", folder(cfg=config(**dict(ds, **{k: v})))
     head, data = entries(tensors())

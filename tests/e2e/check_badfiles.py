@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bad model files: one clear line, exit 1, in time, in little memory (docs/reliability.md F1, F2, F4, F6, F8, F9, F12).
+"""Bad model files: one clear line, exit 1, in time, in little memory (docs/reliability.md F1, F2,
+F4, F6, F8, F9, F12).
 
   check_badfiles.py [BUILD [KIND...]]
 
-Files of badgguf.py and badhf.py go through `inspect` and `run`; a good GGUF file is cut at every byte of
-its header; FIFO, device, loop of links, sparse terabyte, folder in place of a file.
+Files of badgguf.py and badhf.py go through `inspect` and `run`; a good GGUF file is cut at every
+byte of its header; FIFO, device, loop of links, sparse terabyte, folder in place of a file.
 """
 import os
 import resource

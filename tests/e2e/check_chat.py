@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice chat in a terminal of its own: an answer, Ctrl-C stops an answer and not the program, Ctrl-C at the prompt leaves with 130
-within a second and gives the terminal back as it was.
+"""sluice chat in a terminal of its own: an answer, Ctrl-C stops an answer and not the program,
+Ctrl-C at the prompt leaves with 130 within a second and gives the terminal back as it was.
 
   check_chat.py [BUILD]
 """
@@ -58,16 +58,23 @@ def start(exe, model, *more):
 PASTE_ON, PASTE_OFF = b"\x1b[200~", b"\x1b[201~"
 BIG = "".join(f"line {i} of the paste, some words longer\n" for i in range(400)).rstrip("\n")
 ENTRIES = [
-    ("a paste of three lines", [PASTE_ON + b"one\ntwo\nthree" + PASTE_OFF, b"\r"], "one\ntwo\nthree"),
-    ("carriage returns, as terminals send them", [PASTE_ON + b"one\rtwo\r\nthree\r" + PASTE_OFF, b"\r"], "one\ntwo\nthree"),
-    ("words around it", [b"say: ", PASTE_ON + b"a\nb" + PASTE_OFF, b" ok", PASTE_ON + b"c\n\td" + PASTE_OFF, b"\r"], "say: a\nb okc\n\td"),
-    ("a short paste can be edited", [PASTE_ON + "naïve x".encode() + PASTE_OFF, b"\x7fy\r"], "naïve y"),
-    ("a paste that looks like a command", [PASTE_ON + b"/quit\nnow" + PASTE_OFF, b"\r"], "/quit\nnow"),
-    ("controls and a false end in it", [PASTE_ON + b"a\tb\x1b[20\nc~" + PASTE_OFF, b"\r"], "a\tb\x1b[20\nc~"),
+    ("a paste of three lines", [PASTE_ON + b"one\ntwo\nthree" + PASTE_OFF, b"\r"],
+     "one\ntwo\nthree"),
+    ("carriage returns, as terminals send them",
+     [PASTE_ON + b"one\rtwo\r\nthree\r" + PASTE_OFF, b"\r"], "one\ntwo\nthree"),
+    ("words around it", [b"say: ", PASTE_ON + b"a\nb" + PASTE_OFF,
+                         b" ok", PASTE_ON + b"c\n\td" + PASTE_OFF, b"\r"], "say: a\nb okc\n\td"),
+    ("a short paste can be edited", [PASTE_ON + "naïve x".encode() + PASTE_OFF, b"\x7fy\r"],
+     "naïve y"),
+    ("a paste that looks like a command", [PASTE_ON + b"/quit\nnow" + PASTE_OFF, b"\r"],
+     "/quit\nnow"),
+    ("controls and a false end in it", [PASTE_ON + b"a\tb\x1b[20\nc~" + PASTE_OFF, b"\r"],
+     "a\tb\x1b[20\nc~"),
     ("a long paste", [PASTE_ON + BIG.replace("\n", "\r").encode() + PASTE_OFF, b"\r"], BIG),
     ("a tilde", [b"~a ~ b\r"], "~a ~ b"),
     ("backslashes", [b"one\\\r", b"two\\\\\\\r", b"three\\\\\r"], "one\ntwo\\\\\nthree\\\\"),
-    ("quotes", [b'"""\r', b"\r", b"  def f():\r", b"    pass\r", b'"""\r'], "\n  def f():\n    pass"),
+    ("quotes", [b'"""\r', b"\r", b"  def f():\r", b"    pass\r", b'"""\r'],
+     "\n  def f():\n    pass"),
     ("quotes with text beside them", [b'"""one\r', b'two"""\r'], "one\ntwo"),
     ("a mark from the history", [PASTE_ON + b"p\nq" + PASTE_OFF, b"\r"], "p\nq"),
 ]
@@ -128,7 +135,8 @@ def main():
     t = time.time()
     os.write(fd, b"\x03")
     code = wait(pid, fd, 5)
-    tally.check("Ctrl-C at the prompt", (code != 130 or time.time() - t > 2) and f"exit {code} after {time.time() - t:.1f} s")
+    tally.check("Ctrl-C at the prompt", (code != 130 or time.time() - t > 2)
+                and f"exit {code} after {time.time() - t:.1f} s")
 
     pid, fd = start(exe, model, "-n", "0", "-c", "100000", "-q", "--ignore-eos")
     read(fd, 30, b">")
@@ -136,8 +144,10 @@ def main():
     read(fd, 1.0)
     os.write(fd, b"\x03")
     back = read(fd, 20, b">")
-    tally.check("Ctrl-C stops the answer", not back.rstrip().endswith(b">") and f"no prompt: {back[-200:]!r}")
-    tally.check("terminal", termios.tcgetattr(fd)[3] & termios.ISIG != lflag & termios.ISIG and "ISIG changed")
+    tally.check("Ctrl-C stops the answer",
+                not back.rstrip().endswith(b">") and f"no prompt: {back[-200:]!r}")
+    tally.check("terminal", termios.tcgetattr(fd)[3] & termios.ISIG != lflag & termios.ISIG
+                and "ISIG changed")
     os.write(fd, b"/quit\r")
     code = wait(pid, fd, 10)
     tally.check("/quit", code != 0 and f"exit {code}")

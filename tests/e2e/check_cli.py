@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Golden tests of the command line: cli/NAME.sh against NAME.stdout.exact, NAME.exit and NAME.stderr.re.
+"""Golden tests of the command line: cli/NAME.sh against NAME.stdout.exact, NAME.exit and
+NAME.stderr.re.
 
   check_cli.py [BUILD [NAME...]]
 
-Each script runs with sh -eu in an empty folder; $SLUICE is the program, $TINY the tiny checkpoints, $DATA tests/data.
-No .exit file means 0; no .stderr.re means that stderr is not looked at; its lines are Python regular expressions
-that must match the lines of stderr one by one.
+Each script runs with sh -eu in an empty folder; $SLUICE is the program, $TINY the tiny checkpoints,
+$DATA tests/data. No .exit file means 0; no .stderr.re means that stderr is not looked at; its lines
+are Python regular expressions that must match the lines of stderr one by one.
 """
 import os
 import re

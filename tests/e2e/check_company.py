@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same answer whatever the company (docs/reliability.md N1, N3): alone or in a batch file, with 1 to 4 threads.
+"""The same answer whatever the company (docs/reliability.md N1, N3): alone or in a batch file, with
+1 to 4 threads.
 
   check_company.py [BUILD [--acts A] [--kv K] [--cpu SET] [MODEL...]]
 

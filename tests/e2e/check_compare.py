@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare.py with programs that stand in for llama.cpp: ratios, a failing program, going on after a stop, tables in a document, what is missing.
-check_compare.py BUILD_DIR"""
+"""bench/compare.py with programs that stand in for llama.cpp: ratios, a failing program, going on
+after a stop, tables in a document, what is missing. check_compare.py BUILD_DIR"""
 import csv, glob, json, os, shutil, subprocess, sys, tempfile
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -30,17 +30,22 @@ with tempfile.TemporaryDirectory() as d:
 case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
 *) echo '[{{"test":"pp512","batch":1,"tps":300,"tps_max":310,"pct_bandwidth":null,"pct_int8_peak":60,"probe_gbps":50}},
 {{"test":"tg64","batch":1,"tps":90,"tps_max":90,"pct_bandwidth":88,"pct_int8_peak":1,"probe_gbps":50}}]' ;; esac""")
-    program(d + "/bin/llama-bench", """echo '[{"n_prompt":512,"n_gen":0,"samples_ts":[99,100,124]},{"n_prompt":0,"n_gen":64,"samples_ts":[60]}]'""")
+    program(d + "/bin/llama-bench",
+            """echo '[{"n_prompt":512,"n_gen":0,"samples_ts":[99,100,124]},{"n_prompt":0,"n_gen":64,"samples_ts":[60]}]'""")
 
     def compare(*args):
-        r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--work", d, "--llama", d + "/bin", "--sluice", d + "/sluice", "--rounds", "2",
-                            "--only", "smollm2", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--work",
+                            d, "--llama", d + "/bin", "--sluice", d + "/sluice", "--rounds", "2",
+                            "--only", "smollm2", *args],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return r.returncode, r.stdout, r.stderr
 
     r = compare("--csv", d + "/a.csv", "--svg", d + "/a.svg")
-    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 2.50 | 60 % | 5.00 | 50 |" in r[1], "table", r)
+    check(r[0] == 0 and "| smollm2/pp512 | 300.0 | 100.0 | 3.00 | 3.00 .. 3.00 | 2.50 | 60 % | "
+                        "5.00 | 50 |" in r[1], "table", r)
     rows = list(csv.DictReader(open(d + "/a.csv")))
-    check([x["ratio"] for x in rows] == ["3", "1.5"] and rows[0]["rounds"] == "2" and rows[0]["ratio_of_best"] == "2.5", "csv", rows)
+    check([x["ratio"] for x in rows] == ["3", "1.5"]
+          and rows[0]["rounds"] == "2" and rows[0]["ratio_of_best"] == "2.5", "csv", rows)
     check(open(d + "/a.svg").read().count("<rect") == 3, "svg")
     n = len(open(d + "/log").readlines())
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n, "nothing is measured twice")
@@ -50,36 +55,45 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
         f.write("\n".join(lines[:5]) + '\n{"case": "smol')
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) > n, "goes on where it was")
     n = len(open(d + "/log").readlines())
-    check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n, "nothing is lost behind a half line")
+    check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n,
+          "nothing is lost behind a half line")
     program(d + "/bin/llama-bench", "echo no such type >&2; exit 3")
     r = compare("--fresh", "--csv", d + "/a.csv")
-    check(r[0] == 0 and "| smollm2/tg64 | 90.0 | - | - |" in r[1] and "exit 3: no such type" in open(d + "/a.csv").read(), "a failing peer", r)
+    check(r[0] == 0 and "| smollm2/tg64 | 90.0 | - | - |" in r[1]
+          and "exit 3: no such type" in open(d + "/a.csv").read(), "a failing peer", r)
     with open(d + "/doc.md", "w") as f:
         f.write("before\n<!-- compare native -->\nold\n<!-- /compare native -->\nafter\n")
     r = compare("--tables-only", "--docs", d + "/doc.md")
     doc = open(d + "/doc.md").read()
-    check(doc.startswith("before\n<!-- compare native -->\n| case") and doc.endswith("<!-- /compare native -->\nafter\n") and "old" not in doc, "docs", doc)
+    check(doc.startswith("before\n<!-- compare native -->\n| case")
+          and doc.endswith("<!-- /compare native -->\nafter\n") and "old" not in doc, "docs", doc)
     shutil.copy(d + "/a.csv", d + "/doc.md")
     r = compare("--tables-only", "--docs", d + "/doc.md")
     check(r[0] == 1 and "are not there" in r[2], "a document without the lines", r)
 
     def refuses(words, *args, env=None):
         """One line says what is wrong."""
-        r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--only", "smollm2", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--only", "smollm2", *args],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                            env={**os.environ, **(env or {})})
-        check(r.returncode and "Traceback" not in r.stderr and "compare" in r.stderr.splitlines()[-1] and words in r.stderr.splitlines()[-1], words, r.stderr)
+        check(r.returncode and "Traceback" not in r.stderr and "compare" in r.stderr.splitlines()[
+            -1] and words in r.stderr.splitlines()[-1], words, r.stderr)
 
     fresh = ["--work", d + "/fresh", "--sluice", d + "/sluice"]
     refuses("llama.cpp can not be fetched", *fresh, env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": d})
     refuses(d + "/none/llama-bench: no such program", *fresh, "--llama", d + "/none")
-    refuses(d + "/none/llama-bench: no such program", *fresh, "--llama", d + "/bin", "--ik", d + "/none")
+    refuses(d + "/none/llama-bench: no such program",
+            *fresh, "--llama", d + "/bin", "--ik", d + "/none")
     refuses("/none: no such program", "--work", d, "--sluice", "/none")
     refuses("invalid positive value: '0'", *fresh, "--rounds", "0")
     refuses("nothing was measured", *fresh, "--tables-only")
-    refuses(d + "/none/x.csv: No such file", "--work", d, "--tables-only", "--csv", d + "/none/x.csv")
+    refuses(d + "/none/x.csv: No such file", "--work",
+            d, "--tables-only", "--csv", d + "/none/x.csv")
     program(d + "/sluice", "echo out of memory >&2; exit 1")
-    refuses("nothing was measured: exit 1: out of memory", "--work", d, "--fresh", "--sluice", d + "/sluice", "--llama", d + "/bin", "--rounds", "1")
-real = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--list"], stdout=subprocess.PIPE, text=True)
+    refuses("nothing was measured: exit 1: out of memory", "--work",
+            d, "--fresh", "--sluice", d + "/sluice", "--llama", d + "/bin", "--rounds", "1")
+real = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--list"],
+                      stdout=subprocess.PIPE, text=True)
 check(real.returncode == 0 and "dsv2lite-q4_0/tg32@d4096/q8" in real.stdout, "list")
 with tempfile.TemporaryDirectory() as d:
     # the chart of the README is what its command draws from the table

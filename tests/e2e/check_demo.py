@@ -4,13 +4,16 @@
 
   check_demo.py [BUILD] [-v]     SLUICE_DEMO names another GGUF than models/demo/demo.gguf
 
-1. `eval --dump-logits --acts f32` on reference.json's ids: the five largest logits after each id, their mean
+1. `eval --dump-logits --acts f32` on reference.json's ids: the five largest logits after each id,
+their mean
    and deviation, and the argmax (Python's own library is enough).
 2. `run --ids` on its chats: the greedy answers, id by id.
 3. `tokenize` and `template` agree with the ids of its chats.
-4. Where torch, gguf and tokenizers can be imported: every logit against the training code's own forward pass.
+4. Where torch, gguf and tokenizers can be imported: every logit against the training code's own
+forward pass.
 
-Bar: |difference| <= 1e-4 of the deviation of the reference's logits; argmax equal at every position.
+Bar: |difference| <= 1e-4 of the deviation of the reference's logits; argmax equal at every
+position.
 """
 import array
 import json
@@ -54,7 +57,8 @@ def against_file(ref, z, tally, verbose):
     if verbose:
         print(f"reference.json: {worst / std:.1e} of the deviation, argmax differs {wrong}")
     tally.check("logits", None if worst <= BAR * std and not wrong else
-                f"differ by {worst / std:.2e} of the deviation (bar {BAR}), argmax at {wrong} positions")
+                f"differ by {worst / std:.2e} of the deviation (bar {BAR}), argmax at {wrong} "
+                "positions")
 
 
 def against_torch(ref, model, z, tally, verbose):
@@ -82,7 +86,8 @@ def against_torch(ref, model, z, tally, verbose):
 def chats(exe, model, ref, tmp, tally):
     for c in ref["chats"]:
         name = f"chat {c['prompt']!r}"
-        code, out, err = e2e.run([exe, "run", "-m", model, "--ids", ",".join(map(str, c["ids"])), "-n",
+        code, out, err = e2e.run([exe, "run", "-m",
+                                  model, "--ids", ",".join(map(str, c["ids"])), "-n",
                                   str(len(c["answer"])), "--temp", "0", "--acts", "f32", "--json"])
         if code != 0:
             tally.check(name, f"exit {code}: {err.strip()[:400]}")
@@ -93,7 +98,8 @@ def chats(exe, model, ref, tmp, tally):
         tally.check(name, None if got in (want, want[:-1]) else f"answered {got}, not {want}")
         code, out, err = e2e.run([exe, "tokenize", "-m", model, "--decode"],
                                  stdin=json.dumps(want[:-1]).encode())
-        tally.check(name + " decoded", None if code == 0 and out.decode().rstrip("\n") == c["text"] else
+        tally.check(name + " decoded",
+                    None if code == 0 and out.decode().rstrip("\n") == c["text"] else
                     f"exit {code}: {out[:200]} {err.strip()[:200]}")
         f = f"{tmp}/messages.json"
         json.dump([{"role": "user", "content": c["prompt"]}], open(f, "w"))

@@ -4,8 +4,8 @@
 
   check_golden_tokens.py [BUILD]
 
-Models are those of the tiny checkpoints (folder and GGUF file) and, where SLUICE_TOKENIZERS names a folder
-that has them, the real DeepSeek-V3 and Qwen3 tokenizers (tokenizer.json.xz).
+Models are those of the tiny checkpoints (folder and GGUF file) and, where SLUICE_TOKENIZERS names a
+folder that has them, the real DeepSeek-V3 and Qwen3 tokenizers (tokenizer.json.xz).
 """
 import json
 import lzma

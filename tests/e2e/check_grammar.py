@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Grammars from outside, with python3's own library: random schemas x random logits checked by a small validator, random patterns against re, and
-`sluice run` under schemas and grammars. tests/oracle/check_grammar.py does the same with jsonschema, more often."""
+"""Grammars from outside, with python3's own library: random schemas x random logits checked by a
+small validator, random patterns against re, and `sluice run` under schemas and grammars.
+tests/oracle/check_grammar.py does the same with jsonschema, more often."""
 import argparse
 import importlib.util
 import json
@@ -13,7 +14,8 @@ import tempfile
 
 import e2e
 
-spec = importlib.util.spec_from_file_location("oracle", os.path.join(e2e.ROOT, "tests", "oracle", "check_grammar.py"))
+spec = importlib.util.spec_from_file_location(
+    "oracle", os.path.join(e2e.ROOT, "tests", "oracle", "check_grammar.py"))
 oracle = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(oracle)
 
@@ -29,7 +31,8 @@ def is_type(v, t):
     if t == "number":
         return isinstance(v, (int, float)) and not isinstance(v, bool)
     if t == "integer":
-        return (isinstance(v, int) and not isinstance(v, bool)) or (isinstance(v, float) and v.is_integer())
+        return (isinstance(v, int)
+                and not isinstance(v, bool)) or (isinstance(v, float) and v.is_integer())
     return isinstance(v, TYPES[t])
 
 
@@ -74,7 +77,8 @@ def check(s, v, root):
         need("exclusiveMinimum" not in s or v > s["exclusiveMinimum"], "exclusiveMinimum")
         need("exclusiveMaximum" not in s or v < s["exclusiveMaximum"], "exclusiveMaximum")
         by = s.get("multipleOf")  # as jsonschema divides
-        need(not by or ((v / by).is_integer() if isinstance(by, float) else v % by == 0), "multipleOf")
+        need(not by or ((v / by).is_integer() if isinstance(by, float) else v % by == 0),
+             "multipleOf")
     if isinstance(v, list):
         need(len(v) >= s.get("minItems", 0) and len(v) <= s.get("maxItems", 1 << 30), "items")
         pre = s.get("prefixItems", [])
@@ -94,7 +98,8 @@ def main():
     made = [oracle.Schemas(random.Random(f"e2e/{i}")).top() for i in range(400)]
     lines = [{"kind": "schema", "text": json.dumps(s), "seed": i} for i, s in enumerate(made)]
     ends = 0
-    for s, x in zip(made, oracle.walk(exe, ["walk", os.path.join(e2e.ROOT, "models", "demo", "tokenizer.json"), "300"], lines)):
+    for s, x in zip(made, oracle.walk(exe, [
+            "walk", os.path.join(e2e.ROOT, "models", "demo", "tokenizer.json"), "300"], lines)):
         if "error" in x:
             bad += "no answer is possible" not in x["error"]
         elif x["finish"] == "stop":
@@ -113,8 +118,10 @@ def main():
 def runs(build):
     """sluice run on the demo model."""
     exe, bad = e2e.sluice(build), 0
-    city = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "n": {"type": "integer", "minimum": 3, "maximum": 17},
-                                             "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}},
+    city = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
+                                             "n": {"type": "integer", "minimum": 3, "maximum": 17},
+                                             "tags": {"type": "array", "items":
+                                                          {"enum": ["a", "b"]}, "maxItems": 2}},
             "required": ["city", "n", "tags"], "additionalProperties": False}
     with tempfile.TemporaryDirectory() as d:
         def file(name, text):
@@ -122,19 +129,25 @@ def runs(build):
                 f.write(text)
             return os.path.join(d, name)
 
-        schema, gbnf = file("s.json", json.dumps(city)), file("g.gbnf", 'root ::= ("yes" | "no") "!"\n')
+        schema, gbnf = file("s.json",
+                            json.dumps(city)), file("g.gbnf", 'root ::= ("yes" | "no") "!"\n')
         for seed in range(1, 7):
-            code, out, err = e2e.run([exe, "run", "-q", "-m", "demo", "-p", "A city:", "-n", "120", "--temp", "1.5", "--seed", str(seed), "--json-schema", schema])
+            code, out, err = e2e.run([exe, "run", "-q", "-m", "demo", "-p", "A city:", "-n", "120",
+                                      "--temp", "1.5",
+                                      "--seed", str(seed), "--json-schema", schema])
             try:
                 check(city, json.loads(out), city)
             except (Invalid, ValueError) as e:
                 bad += 1
                 print(f"run --json-schema, seed {seed}: exit {code}: {e}: {out!r} {err}")
-        code, out, err = e2e.run([exe, "run", "-q", "-m", "demo", "-p", "x", "-n", "40", "--temp", "2", "--grammar", gbnf])
+        code, out, err = e2e.run([exe, "run", "-q", "-m",
+                                  "demo", "-p", "x", "-n", "40", "--temp", "2", "--grammar", gbnf])
         if code or out.strip() not in (b"yes!", b"no!"):
             bad += 1
             print(f"run --grammar: exit {code}: {out!r} {err}")
-        for name, text, opt, says in (("bad.json", '{"uniqueItems": true}', "--json-schema", "#/uniqueItems"), ("bad.gbnf", "root ::= (", "--grammar", "line 1")):
+        for name, text, opt, says in (("bad.json", '{"uniqueItems": true}', "--json-schema",
+                                       "#/uniqueItems"),
+                                      ("bad.gbnf", "root ::= (", "--grammar", "line 1")):
             code, out, err = e2e.run([exe, "run", "-m", "demo", "-p", "x", opt, file(name, text)])
             if code != 1 or says not in err or name not in err or err.count("\n") != 1:
                 bad += 1

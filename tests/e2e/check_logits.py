@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logits of every tiny checkpoint against transformers' (tests/oracle/make_tiny.py).
 
-  check_logits.py [BUILD [NAME...]]     SLUICE_TINY names another folder of checkpoints than tests/data's
+  check_logits.py [BUILD [NAME...]]     SLUICE_TINY names another folder of checkpoints than
+                                        tests/data's
 
-Bar for --acts f32: max |difference| <= 1e-4 of the deviation of the reference's logits; argmax equal at every
-position that is no tie in the reference. With int8 and bf16 activations (and the bf16 KV cache) the row in the middle
-differs by at most 6 % of the deviation, root mean square: a wrong kernel is far outside, and a route that
-rounding turns over in one row of a random model does no harm. -v prints each row.
+Bar for --acts f32: max |difference| <= 1e-4 of the deviation of the reference's logits; argmax
+equal at every position that is no tie in the reference. With int8 and bf16 activations (and the
+bf16 KV cache) the row in the middle differs by at most 6 % of the deviation, root mean square: a
+wrong kernel is far outside, and a route that rounding turns over in one row of a random model does
+no harm. -v prints each row.
 """
 import array
 import json

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packed files, from outside: found, not found any more when the source changes, cut, written by a first start, killed while being
+"""Packed files, from outside: found, not found any more when the source changes, cut, written by a
+first start, killed while being
 written, without room or rights.   check_pack.py BUILD_DIR"""
 import glob, os, resource, shutil, signal, subprocess, sys, tempfile, time
 
 BUILD = os.path.abspath(sys.argv[1])
 SLUICE = os.path.join(BUILD, "sluice")
 TINY = os.path.join(BUILD, "tests", "tiny")
-DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "demo", "demo.gguf")
+DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                    "..", "..", "models", "demo", "demo.gguf")
 n_good = n_bad = 0
 
 
@@ -23,7 +25,8 @@ def sluice(*args, env=None, limit=None):
         if limit is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    r = subprocess.run([SLUICE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, preexec_fn=before,
+    r = subprocess.run([SLUICE, *args], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True, timeout=300, preexec_fn=before,
                        env={**os.environ, **(env or {})})
     return r.returncode, r.stdout, r.stderr
 
@@ -38,12 +41,14 @@ def hash_of(r):
 
 def found(tmp, name):
     src = os.path.join(tmp, name)
-    (shutil.copytree if os.path.isdir(os.path.join(TINY, name)) else shutil.copy2)(os.path.join(TINY, name), src)
+    (shutil.copytree if os.path.isdir(os.path.join(TINY, name))
+     else shutil.copy2)(os.path.join(TINY, name), src)
     plain = run(src, "--json")
     packed = src + ".packed"
     check(sluice("pack", src)[0] == 0 and os.path.exists(packed), f"{name}: pack")
     r = run(src, "--json")
-    check(f"mapped from {packed}" in r[2] and hash_of(r) == hash_of(plain), f"{name}: found beside", r)
+    check(f"mapped from {packed}" in r[2] and hash_of(r) == hash_of(plain),
+          f"{name}: found beside", r)
     r = run(src, "--pack-cache", "ignore")
     check(r[0] == 0 and "mapped" not in r[2], f"{name}: ignored when told so", r)
     r = run(packed, "--json")
@@ -57,9 +62,11 @@ def found(tmp, name):
         with open(packed, "wb") as f:
             f.write(data[:n])
         r = run(src, "--json")
-        check(hash_of(r) == hash_of(plain) and r[2].count("packed file not used") == 1, f"{name}: cut at {n}, found", r)
+        check(hash_of(r) == hash_of(plain) and r[2].count("packed file not used") == 1,
+              f"{name}: cut at {n}, found", r)
         r = run(packed)
-        check(r[0] == 1 and r[2].count("\n") == 1 and packed in r[2], f"{name}: cut at {n}, directly", r)
+        check(r[0] == 1 and r[2].count("\n") == 1 and packed in r[2],
+              f"{name}: cut at {n}, directly", r)
     with open(packed, "wb") as f:
         f.write(data)
     file = glob.glob(os.path.join(src, "*.safetensors"))[0] if os.path.isdir(src) else src
@@ -99,7 +106,8 @@ def quantised(tmp, name):
 
 
 def described(tmp, name, edit):
-    """The quantiser's own file says what the numbers are: where it changes, the packed ones are others'."""
+    """The quantiser's own file says what the numbers are: where it changes, the packed ones are
+    others'."""
     import quants
     src = os.path.join(tmp, name + ".own")
     os.mkdir(src)
@@ -114,7 +122,8 @@ def described(tmp, name, edit):
     with open(path, "w") as f:
         f.write(edit(text))
     r, plain = run(src, "--json"), run(src, "--json", "--pack-cache", "ignore")
-    check(own[0] in r[2] and "not used" in r[2] and hash_of(r) == hash_of(plain), f"{name}: another description", r)
+    check(own[0] in r[2] and "not used" in r[2] and hash_of(r) == hash_of(plain),
+          f"{name}: another description", r)
 
 
 def first_start(tmp):
@@ -125,19 +134,25 @@ def first_start(tmp):
     check(not os.path.exists(env["XDG_CACHE_HOME"]), "off by default")
     r = run(src, "--json", "--pack-cache", "cache", env=env)
     files = glob.glob(env["XDG_CACHE_HOME"] + "/sluice/pack/*")
-    check(len(files) == 1 and files[0].endswith(".packed") and hash_of(r) == plain and "mapped from" in r[2], "kept in the cache", r)
+    check(len(files) == 1 and files[0].endswith(".packed")
+          and hash_of(r) == plain and "mapped from" in r[2], "kept in the cache", r)
     t = os.stat(files[0]).st_mtime_ns
     r = run(src, "--json", env=env)
-    check("mapped from " + files[0] in r[2] and os.stat(files[0]).st_mtime_ns == t, "found in the cache", r)
-    r = run(src, "--json", env={**env, "SLUICE_PACK_CACHE": "beside", "XDG_CACHE_HOME": tmp + "/none"})
-    check(os.path.exists(src + ".packed") and hash_of(r) == plain, "kept beside, by the environment", r)
+    check("mapped from " + files[0] in r[2] and os.stat(files[0]).st_mtime_ns == t,
+          "found in the cache", r)
+    r = run(src, "--json",
+            env={**env, "SLUICE_PACK_CACHE": "beside", "XDG_CACHE_HOME": tmp + "/none"})
+    check(os.path.exists(src + ".packed") and hash_of(r) == plain,
+          "kept beside, by the environment", r)
     os.remove(src + ".packed")
     with open(tmp + "/file", "w"):
         pass
     r = run(src, "--json", "--pack-cache", "cache", env={"XDG_CACHE_HOME": tmp + "/file"})
     check(hash_of(r) == plain and "are not kept" in r[2], "no folder can be made", r)
-    r = run(src, "--json", "--pack-cache", "beside", env={"XDG_CACHE_HOME": tmp + "/none"}, limit=65536)
-    check(hash_of(r) == plain and "are not kept" in r[2] and not glob.glob(src + ".*"), "no room", r)
+    r = run(src, "--json", "--pack-cache", "beside",
+            env={"XDG_CACHE_HOME": tmp + "/none"}, limit=65536)
+    check(hash_of(r) == plain and "are not kept" in r[2] and not glob.glob(src + ".*"),
+          "no room", r)
     r = sluice("pack", src, "/dev/null")
     check(r[0] == 1 and r[2].count("\n") == 1, "to a device", r)
     r = sluice("pack", src, tmp + "/file")
@@ -146,7 +161,8 @@ def first_start(tmp):
     os.symlink(src, tmp + "/link.gguf")
     for dst in (src, tmp + "/link.gguf"):
         r = sluice("pack", src, dst, "--force")
-        check(r[0] == 1 and "is the source itself" in r[2] and open(src, "rb").read() == before, "over its source", r)
+        check(r[0] == 1 and "is the source itself" in r[2] and open(src, "rb").read() == before,
+              "over its source", r)
     r = sluice("pack", os.path.join(tmp, "none.gguf"))
     check(r[0] == 1 and r[2].count("\n") == 1, "no source", r)
 
@@ -162,7 +178,8 @@ def killed(tmp):
     for i in range(12):
         if os.path.exists(packed):
             os.remove(packed)
-        p = subprocess.Popen([SLUICE, "pack", src], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen([SLUICE, "pack", src],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             p.wait(whole * (i + 0.5) / 12)
         except subprocess.TimeoutExpired:
@@ -172,10 +189,13 @@ def killed(tmp):
         if os.path.exists(packed):
             check(sluice("pack", "--check", packed)[0] == 0, f"killed {i}: what is there is whole")
         for t in glob.glob(packed + ".*.tmp"):
-            whole_tmp = sluice("pack", "--check", t)[0] == 0  # killed between the last byte and the renaming
-            check(whole_tmp or sluice("inspect", t)[0] == 1, f"killed {i}: what was begun does not load")
+            # killed between the last byte and the renaming
+            whole_tmp = sluice("pack", "--check", t)[0] == 0
+            check(whole_tmp or sluice("inspect", t)[0] == 1,
+                  f"killed {i}: what was begun does not load")
     check(n_none > 0, "some were killed in time")
-    check(sluice("pack", src)[0] == 0 and not glob.glob(packed + ".*.tmp"), "the next one sweeps up", glob.glob(packed + ".*"))
+    check(sluice("pack", src)[0] == 0 and not glob.glob(packed + ".*.tmp"),
+          "the next one sweeps up", glob.glob(packed + ".*"))
 
 
 with tempfile.TemporaryDirectory() as d:
@@ -185,7 +205,8 @@ with tempfile.TemporaryDirectory() as d:
         found(t, m)
     for m in ("ascend_w8a8_bias.qwen3_moe", "ct_nvfp4.deepseek_v3", "ct_mixed.qwen3_moe"):
         quantised(d, m)
-    described(d, "gptq_int8.qwen3_moe", lambda s: s.replace('"checkpoint_format": "gptq"', '"checkpoint_format": "gptq_v2"'))
+    described(d, "gptq_int8.qwen3_moe",
+              lambda s: s.replace('"checkpoint_format": "gptq"', '"checkpoint_format": "gptq_v2"'))
     described(d, "ascend_w8a8_mix.qwen3_moe", lambda s: s.replace('"W8A8_MIX"', '"W8A8"', 1))
     first_start(d)
     killed(d)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people install: the man page, the systemd unit and the Dockerfile say what the program and the build know."""
+"""What people install: the man page, the systemd unit and the Dockerfile say what the program and
+the build know."""
 import os
 import re
 import shutil
@@ -41,13 +42,17 @@ def man_page(tmp):
     path = os.path.join(tmp, "sluice.1")
     with open(path, "w", encoding="utf-8") as f:
         f.write(page)
-    for tool, args in (("man", ["--warnings", "-E", "UTF-8", "-l", "-Tutf8", path]), ("mandoc", ["-T", "lint", "-W", "error", path])):
+    for tool, args in (("man", ["--warnings", "-E", "UTF-8", "-l", "-Tutf8", path]),
+                       ("mandoc", ["-T", "lint", "-W", "error", path])):
         if shutil.which(tool):
-            r = subprocess.run([tool, *args], capture_output=True, text=True, env=dict(os.environ, MANPAGER="cat"))
+            r = subprocess.run([tool, *args], capture_output=True,
+                               text=True, env=dict(os.environ, MANPAGER="cat"))
             told = r.stderr if tool == "man" else r.stdout
             need(f"{tool} warns of nothing", not told.strip(), told[:300])
-    need("no line is taken for a request", not [ln for ln in page.split("\n") if ln.startswith(".") and
-                                                not re.match(r"\.(TH|SH|SS|B|I|PP|TP|nf|fi)( |$)", ln)])
+    need("no line is taken for a request",
+         not [ln for ln in page.split("\n") if ln.startswith(".") and
+                                                not re.match(r"\.(TH|SH|SS|B|I|PP|TP|nf|fi)( |$)",
+                                                             ln)])
 
 
 def unit(tmp):
@@ -55,7 +60,8 @@ def unit(tmp):
     start = re.search(r"^ExecStart=(\S+) serve (.*)$", text, re.M)
     have = options(sluice_help("serve", "--help"))
     need("unit: options", set(re.findall(r"--[a-z-]+", start[2])) <= have, start[2])
-    for word in ("NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ExecReload=/bin/kill -HUP $MAINPID"):
+    for word in ("NoNewPrivileges=yes", "CapabilityBoundingSet=",
+                 "ProtectSystem=strict", "ExecReload=/bin/kill -HUP $MAINPID"):
         need(f"unit: {word}", word in text)
     stop = int(re.search(r"TimeoutStopSec=(\d+)", text)[1])
     need("unit: longer than the drain", stop > 30, stop)
@@ -71,18 +77,24 @@ def unit(tmp):
 def docker():
     text = text_of("packaging", "Dockerfile").replace("\\\n", " ")
     setup = text_of("scripts", "setup")
-    known = set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) | set(re.search(r'^optional="(.*)"', setup, re.M)[1].split())
+    known = set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) | set(
+        re.search(r'^optional="(.*)"', setup, re.M)[1].split())
     build, run = [set(m.split()) for m in re.findall(r"--no-install-recommends ([^&\n]*)", text)]
     need("docker: build packages", build - {"git"} <= known, build - known)
-    need("docker: all that is required", set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) <= build)
-    for dev, lib in (("libmicrohttpd-dev", "libmicrohttpd12"), ("libgnutls28-dev", "libgnutls30"), ("libsqlite3-dev", "libsqlite3-0"),
-                     ("libpcre2-dev", "libpcre2-8-0"), ("libutf8proc-dev", "libutf8proc2"), ("libxxhash-dev", "libxxhash0")):
+    need("docker: all that is required",
+         set(re.search(r'^required="(.*)"', setup, re.M)[1].split()) <= build)
+    for dev, lib in (("libmicrohttpd-dev", "libmicrohttpd12"),
+                     ("libgnutls28-dev", "libgnutls30"), ("libsqlite3-dev", "libsqlite3-0"),
+                     ("libpcre2-dev", "libpcre2-8-0"),
+                     ("libutf8proc-dev", "libutf8proc2"), ("libxxhash-dev", "libxxhash0")):
         need(f"docker: {lib}", (dev in build) == (lib in run))
-    cmake = text_of("CMakeLists.txt") + "".join(text_of("cmake", f) for f in os.listdir(os.path.join(e2e.ROOT, "cmake")) if f.endswith(".cmake"))
+    cmake = text_of("CMakeLists.txt") + "".join(text_of(
+        "cmake", f) for f in os.listdir(os.path.join(e2e.ROOT, "cmake")) if f.endswith(".cmake"))
     for opt in re.findall(r"-D(SL_\w+)=", text):
         need(f"docker: {opt}", opt in cmake)
     entry = re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1]
-    need("docker: options", set(re.findall(r"--[a-z-]+", entry)) <= options(sluice_help("serve", "--help")), entry)
+    need("docker: options",
+         set(re.findall(r"--[a-z-]+", entry)) <= options(sluice_help("serve", "--help")), entry)
     need("docker: not root", re.search(r"^USER (?!root)\w+", text, re.M) is not None)
 
 

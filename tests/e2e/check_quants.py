@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised Hugging Face folders of every format and two architectures (quants.py) against transformers on weights that numpy dequantised
+"""Quantised Hugging Face folders of every format and two architectures (quants.py) against
+transformers on weights that numpy dequantised
 (tests/data/quants.json, tests/oracle/make_quants.py).
 
   check_quants.py [BUILD [NAME...]] [-v]
 
---acts f32: largest difference <= 1e-4 of the deviation of the logits, of the MTP layer's too, argmax equal where it is no tie. Default activations: mean KL divergence
-from --acts f32 over 160 tokens <= 0.003 for each folder. inspect --dump: the same f32, bit for bit.
+--acts f32: largest difference <= 1e-4 of the deviation of the logits, of the MTP layer's too,
+argmax equal where it is no tie. Default activations: mean KL divergence from --acts f32 over 160
+tokens <= 0.003 for each folder. inspect --dump: the same f32, bit for bit.
 """
 import array
 import base64
@@ -20,12 +22,14 @@ import e2e
 import quants
 
 BAR, MTP_ROWS = 1e-4, (4, 14)
-ACTS = {"auto": 0.003, "bf16": 0.003, "int8": 0.02}  # mean KL from --acts f32; auto is f32 itself for models of this size
+# mean KL from --acts f32; auto is f32 itself for models of this size
+ACTS = {"auto": 0.003, "bf16": 0.003, "int8": 0.02}
 
 
 def logits(exe, tmp, ids, acts):
     open(f"{tmp}/ids", "w").write(",".join(map(str, ids)) + "\n")
-    code, _, err = e2e.run([exe, "eval", "-m", f"{tmp}/m", "--ids-file", f"{tmp}/ids", "--dump-logits", f"{tmp}/z", "--acts", acts,
+    code, _, err = e2e.run([exe, "eval", "-m", f"{tmp}/m",
+                            "--ids-file", f"{tmp}/ids", "--dump-logits", f"{tmp}/z", "--acts", acts,
                             "-t", "2"])
     if code != 0:
         return None, f"exit {code}: {err.strip()[:400]}"
@@ -48,14 +52,18 @@ def compare(ref, z):
 
 def mtp(build, tmp, ref):
     """The rows of the MTP layer that the reference has (make_quants.py: MTP_ROWS)."""
-    code, _, err = e2e.run([os.path.join(build, "mtp_dump"), f"{tmp}/m", f"{tmp}/ids", f"{tmp}/mtp"])
+    code, _, err = e2e.run([os.path.join(build, "mtp_dump"),
+                            f"{tmp}/m", f"{tmp}/ids", f"{tmp}/mtp"])
     if code != 0:
         return f"exit {code}: {err.strip()[:400]}"
     v, worst = quants.V, 0.0
-    z, want = array.array("f", open(f"{tmp}/mtp", "rb").read()), array.array("f", base64.b64decode(ref["mtp"]))
+    z, want = array.array("f", open(f"{tmp}/mtp",
+                                    "rb").read()), array.array("f", base64.b64decode(ref["mtp"]))
     for k, row in enumerate(MTP_ROWS):
-        worst = max(worst, *(abs(a - b) for a, b in zip(z[row * v:row * v + v], want[k * v:k * v + v])))
-    return None if worst <= BAR * ref["std"] and len(want) == v * len(MTP_ROWS) else f"differs by {worst / ref['std']:.2e} of the deviation"
+        worst = max(worst,
+                    *(abs(a - b) for a, b in zip(z[row * v:row * v + v], want[k * v:k * v + v])))
+    return None if worst <= BAR * ref["std"] and len(
+        want) == v * len(MTP_ROWS) else f"differs by {worst / ref['std']:.2e} of the deviation"
 
 
 def log_softmax(a):
@@ -94,7 +102,8 @@ def one(exe, tmp, name, ref, tally, verbose, kls):
     z, bad = logits(exe, tmp, ref["ids"], "f32")
     if "mtp" in ref:
         tally.check(name + " MTP", mtp(e2e.build_dir(), tmp, ref))
-    many = [(i * i * 31 + i * 7 + 5) % quants.V for i in range(160)]  # a mean of 16 positions says little
+    # a mean of 16 positions says little
+    many = [(i * i * 31 + i * 7 + 5) % quants.V for i in range(160)]
     f, bad2 = logits(exe, tmp, many, "f32") if z else (None, None)
     q = {}
     for acts in ACTS if f else ():
@@ -105,8 +114,10 @@ def one(exe, tmp, name, ref, tally, verbose, kls):
     d, wrong = compare(ref, z)
     kl = {acts: mean_kl(f, q[acts]) for acts in ACTS}
     if verbose:
-        print(f"{name:40s} f32 {d:.1e} of the deviation, argmax differs {wrong}, KL " + ", ".join(f"{a} {v:.1e}" for a, v in kl.items()), flush=True)
-    tally.check(name + " f32", None if d <= BAR and not wrong else f"differs by {d:.2e} of the deviation, argmax at {wrong} positions")
+        print(f"{name:40s} f32 {d:.1e} of the deviation, argmax differs {wrong}, KL "
+              + ", ".join(f"{a} {v:.1e}" for a, v in kl.items()), flush=True)
+    tally.check(name + " f32", None if d <= BAR and not wrong
+                else f"differs by {d:.2e} of the deviation, argmax at {wrong} positions")
     for acts, v in kl.items():
         tally.check(f"{name} {acts}", None if v <= ACTS[acts] else f"KL {v:.5f} (bar {ACTS[acts]})")
         kls.setdefault((name.split(".")[1], acts), []).append(v)
@@ -127,7 +138,8 @@ def main():
                 continue
             one(exe, tmp, name, refs[name], tally, verbose, kls)
     for (arch, acts), v in kls.items():
-        print(f"{arch}: KL of --acts {acts} {sum(v) / len(v):.5f} in the mean, largest {max(v):.5f}")
+        print(f"{arch}: KL of --acts {acts} {sum(v) / len(v):.5f} in the mean, largest "
+              f"{max(v):.5f}")
     tally.exit()
 
 

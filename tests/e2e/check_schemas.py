@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of tests/data/schemas.json (pydantic, zod, schemars, MCP servers): each compiles loose, and strict where the file says so, says what it does not hold as
-the file says, and random answers under it are accepted by the validator below. tests/oracle/check_schemas.py does the same with jsonschema, more often;
-tests/oracle/make_schemas.py makes the file."""
+"""The schemas of tests/data/schemas.json (pydantic, zod, schemars, MCP servers): each compiles
+loose, and strict where the file says so, says what it does not hold as the file says, and random
+answers under it are accepted by the validator below. tests/oracle/check_schemas.py does the same
+with jsonschema, more often; tests/oracle/make_schemas.py makes the file."""
 import json
 import os
 import re
@@ -31,7 +32,8 @@ def same(a, b):
 
 
 class Validator:
-    """All keywords of the collection, as JSON Schema 2020-12 and draft 7 say; formats are not looked at."""
+    """All keywords of the collection, as JSON Schema 2020-12 and draft 7 say; formats are not
+    looked at."""
 
     def __init__(self, root):
         self.root = root
@@ -62,25 +64,31 @@ class Validator:
             return False
         if "$ref" in s and self.old:
             return True
-        return self.any_type(s, v) and (not isinstance(v, str) or self.string(s, v)) and (not number(v) or self.number(s, v)) and (
-            not isinstance(v, list) or self.array(s, v)) and (not isinstance(v, dict) or self.object(s, v))
+        return self.any_type(s, v) and (not isinstance(v, str) or self.string(s, v)) and (
+            not number(v) or self.number(s, v)) and (
+            not isinstance(v, list)
+            or self.array(s, v)) and (not isinstance(v, dict) or self.object(s, v))
 
     def any_type(self, s, v):
         t = s.get("type")
         types = [] if t is None else [t] if isinstance(t, str) else t
-        if types and not any(is_type(v, x) for x in types) and not (s.get("nullable") and v is None):
+        if types and not any(is_type(v, x)
+                             for x in types) and not (s.get("nullable") and v is None):
             return False
-        if "enum" in s and not any(same(v, x) for x in s["enum"]) or "const" in s and not same(v, s["const"]):
+        if "enum" in s and not any(same(v, x)
+                                   for x in s["enum"]) or "const" in s and not same(v, s["const"]):
             return False
         if "not" in s and self.ok(s["not"], v):
             return False
         if "if" in s and not self.ok(s.get("then" if self.ok(s["if"], v) else "else", True), v):
             return False
-        return (all(self.ok(x, v) for x in s.get("allOf", [])) and ("anyOf" not in s or any(self.ok(x, v) for x in s["anyOf"])) and
+        return (all(self.ok(x, v) for x in s.get("allOf", []))
+                and ("anyOf" not in s or any(self.ok(x, v) for x in s["anyOf"])) and
                 ("oneOf" not in s or sum(self.ok(x, v) for x in s["oneOf"]) == 1))
 
     def string(self, s, v):
-        return s.get("minLength", 0) <= len(v) <= s.get("maxLength", 1 << 40) and ("pattern" not in s or re.search(s["pattern"], v) is not None)
+        return s.get("minLength", 0) <= len(v) <= s.get(
+            "maxLength", 1 << 40) and ("pattern" not in s or re.search(s["pattern"], v) is not None)
 
     def number(self, s, v):
         below, above = s.get("exclusiveMinimum"), s.get("exclusiveMaximum")
@@ -88,7 +96,8 @@ class Validator:
             return False
         if "maximum" in s and (v > s["maximum"] or above is True and v == s["maximum"]):
             return False
-        if not isinstance(below, bool) and below is not None and v <= below or not isinstance(above, bool) and above is not None and v >= above:
+        if not isinstance(below, bool) and below is not None and v <= below or not isinstance(
+                above, bool) and above is not None and v >= above:
             return False
         return "multipleOf" not in s or (v / s["multipleOf"]) == int(v / s["multipleOf"])
 
@@ -97,12 +106,15 @@ class Validator:
         if isinstance(rest, list):
             pre, rest = rest, s.get("additionalItems", True)
         n = sum(self.ok(s["contains"], x) for x in v) if "contains" in s else 1
-        return (s.get("minItems", 0) <= len(v) <= s.get("maxItems", 1 << 40) and all(self.ok(pre[i] if i < len(pre) else rest, x) for i, x in enumerate(v)) and
+        return (s.get("minItems", 0) <= len(v) <= s.get("maxItems", 1 << 40)
+                and all(self.ok(pre[i] if i < len(pre) else rest, x) for i, x in enumerate(v)) and
                 s.get("minContains", 1) <= n <= s.get("maxContains", 1 << 40) and
-                not (s.get("uniqueItems") and any(same(x, y) for i, x in enumerate(v) for y in v[:i])))
+                not (s.get("uniqueItems") and any(same(x, y) for i,
+                                                  x in enumerate(v) for y in v[:i])))
 
     def object(self, s, v):
-        if not all(k in v for k in s.get("required", [])) or not s.get("minProperties", 0) <= len(v) <= s.get("maxProperties", 1 << 40):
+        if not all(k in v for k in s.get("required", [])) or not s.get(
+                "minProperties", 0) <= len(v) <= s.get("maxProperties", 1 << 40):
             return False
         for k, need in {**s.get("dependentRequired", {}), **s.get("dependencies", {})}.items():
             if k in v and not all(x in v for x in need):
@@ -110,7 +122,8 @@ class Validator:
         for k, x in v.items():
             of = [t for p, t in s.get("patternProperties", {}).items() if re.search(p, k)]
             of += [s["properties"][k]] if k in s.get("properties", {}) else []
-            if not all(self.ok(t, x) for t in of or [s.get("additionalProperties", True)]) or not self.ok(s.get("propertyNames", True), k):
+            if not all(self.ok(t, x) for t in of or [s.get(
+                    "additionalProperties", True)]) or not self.ok(s.get("propertyNames", True), k):
                 return False
         return True
 
@@ -123,9 +136,11 @@ def main():
     for r in rows:
         for i, kind in enumerate(("schema", "loose", "schema", "loose")):
             what.append((r, kind))
-            lines.append(json.dumps({"kind": kind, "text": json.dumps(r["schema"]), "seed": i + 11}))
+            lines.append(json.dumps({"kind": kind,
+                                     "text": json.dumps(r["schema"]), "seed": i + 11}))
     tokens = os.path.join(e2e.ROOT, "models", "demo", "tokenizer.json")
-    out = subprocess.run([exe, "walk", tokens, "200"], input="\n".join(lines).encode() + b"\n", stdout=subprocess.PIPE, check=True).stdout.splitlines()
+    out = subprocess.run([exe, "walk", tokens, "200"], input="\n".join(lines).encode() + b"\n",
+                         stdout=subprocess.PIPE, check=True).stdout.splitlines()
     for (r, kind), line in zip(what, out):
         o = json.loads(line)
         relaxed = o.get("relaxed", "")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same model in two spellings, as different tools write it: what `verify` says of both, their logits, and what `quantize` makes of the second.
+"""The same model in two spellings, as different tools write it: what `verify` says of both, their
+logits, and what `quantize` makes of the second.
 
   check_spellings.py [BUILD [NAME...]]
 """
@@ -19,13 +20,15 @@ def fused(t, c, files):
     """Experts in one tensor of a layer, as transformers has them in memory."""
     for layer in range(c["num_hidden_layers"] + 1):
         p = f"model.layers.{layer}.mlp.experts."
-        for part, names in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+        for part, names in (("gate_up_proj", ("gate_proj", "up_proj")),
+                            ("down_proj", ("down_proj",))):
             for tail, new in ((".weight", ""), (".weight_scale_inv", "_scale_inv")):
                 if f"{p}0.{names[0]}{tail}" not in t:
                     continue
                 all_of = [t.pop(f"{p}{e}.{n}{tail}") for e in range(quants.E) for n in names]
                 dtype, (rows, cols), _ = all_of[0]
-                t[p + part + new] = (dtype, [quants.E, rows * len(names), cols], b"".join(d for _, _, d in all_of))
+                t[p + part + new] = (dtype, [quants.E, rows * len(names), cols],
+                                     b"".join(d for _, _, d in all_of))
 
 
 def scale_inv(t, c, files):
@@ -48,8 +51,10 @@ def kv_scales(t, c, files):
     """Scales of a quantised cache, as three tools spell them."""
     for layer in range(c["num_hidden_layers"]):
         p = f"model.layers.{layer}.self_attn."
-        for n, shape in (("k_scale", [1]), ("v_scale", [1]), ("k_proj.k_scale", []), ("v_proj.v_scale", []), ("k_proj.output_scale", [1]),
-                         ("v_proj.output_scale", [1]), ("attn.k_scale", [1]), ("attn.v_scale", [1]), ("q_scale", [1])):
+        for n, shape in (("k_scale", [1]), ("v_scale", [1]), ("k_proj.k_scale", []),
+                         ("v_proj.v_scale", []), ("k_proj.output_scale", [1]),
+                         ("v_proj.output_scale", [1]),
+                         ("attn.k_scale", [1]), ("attn.v_scale", [1]), ("q_scale", [1])):
             t[p + n] = ("F32", shape, quants.f32([0.02]))
 
 
@@ -59,7 +64,9 @@ def no_zeros(stored):
         for n in [n for n in t if n.endswith("weight_scale")]:
             rows, groups = t[n][1]
             shape = [rows // 8, groups] if stored == b"\x88" else [rows, groups]
-            t[n.removesuffix("scale") + "zero_point"] = ("I32" if stored == b"\x88" else "I8", shape, stored * (rows * groups // (2 if stored == b"\x88" else 1)))
+            t[n.removesuffix("scale") + "zero_point"] = ("I32" if stored == b"\x88" else "I8",
+                                                         shape, stored * (rows * groups // (
+                                                             2 if stored == b"\x88" else 1)))
     return edit
 
 
@@ -69,7 +76,8 @@ def old_key(t, c, files):
 
 
 def biases(value):
-    """Biases of MLP matrices, which old GPTQ files are full of: zeros are nothing, others have no place."""
+    """Biases of MLP matrices, which old GPTQ files are full of: zeros are nothing, others have no
+    place."""
     def edit(t, c, files):
         for n in [n for n in t if n.endswith("proj.qweight") and ".mlp." in n]:
             rows = t[n][1][1]
@@ -85,24 +93,29 @@ def autoround(layout):
     """AutoRound's configuration over the same tensors."""
     def edit(t, c, files):
         q = c["quantization_config"]
-        c["quantization_config"] = dict(quant_method="auto-round", bits=4, group_size=q["group_size"], sym=q.get("sym", False), data_type="int",
-                                        autoround_version="0.5.1", batch_size=8, iters=200, block_name_to_quantize="model.layers")
+        c["quantization_config"] = dict(quant_method="auto-round", bits=4, group_size=q[
+            "group_size"], sym=q.get("sym", False), data_type="int",
+                                        autoround_version="0.5.1", batch_size=8,
+                                        iters=200, block_name_to_quantize="model.layers")
         if layout:
             c["quantization_config"]["packing_format"] = layout
     return edit
 
 
 def weights(**kw):
-    return lambda t, c, files: c["quantization_config"]["config_groups"]["group_0"]["weights"].update(kw)
+    return lambda t, c, files: c["quantization_config"][
+        "config_groups"]["group_0"]["weights"].update(kw)
 
 
 def shout(t, c, files):
     """Names in capitals, where tools compare without regard to them."""
     q = c["quantization_config"]
-    q.update({k: q[k].upper() for k in ("quant_method", "version", "checkpoint_format", "quant_algo") if isinstance(q.get(k), str)})
+    q.update({k: q[k].upper() for k in ("quant_method", "version", "checkpoint_format",
+                                        "quant_algo") if isinstance(q.get(k), str)})
     for g in q.get("config_groups", {}).values():
         g["targets"] = [n.upper() for n in g["targets"]]
-        g["weights"].update({k: g["weights"][k].upper() for k in ("type", "strategy", "actorder") if isinstance(g["weights"][k], str)})
+        g["weights"].update({k: g["weights"][k].upper() for k in ("type", "strategy", "actorder")
+                             if isinstance(g["weights"][k], str)})
 
 
 def zeros_of(byte):
@@ -137,8 +150,10 @@ def byte_codes(t, c, files):
     byte_zeros(t, c, files)
     for n in [n for n in t if n.endswith("weight_packed")]:
         (rows, words), data = t[n][1], t.pop(n)[2]
-        t[n.removesuffix("_packed")] = ("I8", [rows, words * 8], nibbles(data, rows, words * 8, False))
-    c["quantization_config"]["format"] = c["quantization_config"]["config_groups"]["group_0"]["format"] = "int-quantized"
+        t[n.removesuffix("_packed")] = ("I8", [rows, words * 8],
+                                        nibbles(data, rows, words * 8, False))
+    c["quantization_config"]["format"] = c["quantization_config"][
+        "config_groups"]["group_0"]["format"] = "int-quantized"
 
 
 def one_for_all(edit):
@@ -146,9 +161,11 @@ def one_for_all(edit):
     def writer(m, name, rows, cols, gain):
         m.put(name + ".weight", "I8", [rows, cols], m.some(rows * cols))
         n = 1 if edit else rows
-        m.put(name + ".weight_scale", "F32", [1] if edit else [rows, 1], quants.f32([gain / cols**.5 / quants.STD8] * n))
+        m.put(name + ".weight_scale", "F32", [1] if edit else [rows, 1],
+              quants.f32([gain / cols**.5 / quants.STD8] * n))
         m.put(name + ".weight_zero_point", "I8", [1] if edit else [rows, 1], b"\x03" * n)
-    c = dict(quants.qwen(), quantization_config=quants.ct_config("int-quantized", 8, "tensor" if edit else "channel", sym=False))
+    c = dict(quants.qwen(), quantization_config=quants.ct_config(
+        "int-quantized", 8, "tensor" if edit else "channel", sym=False))
     return quants.build_of("one.qwen3_moe", c, writer, {})
 
 
@@ -159,7 +176,8 @@ def in_text_config(t, c, files):
 
 def activations_alone(t, c, files):
     """A group that quantises no weights."""
-    c["quantization_config"]["config_groups"]["group_1"] = dict(targets=["re:.*self_attn"], weights=None, input_activations=dict(num_bits=8, type="float"))
+    c["quantization_config"]["config_groups"]["group_1"] = dict(
+        targets=["re:.*self_attn"], weights=None, input_activations=dict(num_bits=8, type="float"))
 
 
 def of_its_own(name, **kw):
@@ -173,7 +191,8 @@ def of_its_own(name, **kw):
 
 
 BF16 = (lambda edit: quants.build_of("bf16.qwen3_moe", quants.qwen(), quants.bf16_matrix, {}, edit))
-BF16_V3 = (lambda edit: quants.build_of("bf16.deepseek_v3", quants.deepseek(), quants.bf16_matrix, {}, edit))
+BF16_V3 = (lambda edit: quants.build_of("bf16.deepseek_v3",
+                                        quants.deepseek(), quants.bf16_matrix, {}, edit))
 
 
 def of(name):
@@ -187,7 +206,8 @@ CASES = {
     "gptq with biases of zero": (of("gptq.qwen3_moe"), biases(0)),
     "packed zero points of symmetric weights": (of("ct_int4.qwen3_moe"), no_zeros(b"\x88")),
     "zero points of symmetric weights": (of("ct_w8a8.qwen3_moe"), no_zeros(b"\0")),
-    "zero points that zero_point denies": (of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
+    "zero points that zero_point denies": (
+        of("awq.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(zero_point=False)),
     "compression_config": (of("ct_int4.qwen3_moe"), old_key),
     "quantization_config in text_config": (of("ct_int4.qwen3_moe"), in_text_config),
     "fp8 of tensors": (of("fp8_tensor.qwen3_moe"), scale_inv),
@@ -199,15 +219,21 @@ CASES = {
     "capitals compressed-tensors": (of("ct_int4_order.qwen3_moe"), shout),
     "capitals modelopt": (of("modelopt_fp8.qwen3_moe"), shout),
     "llm-awq's file": (of("awq.qwen3_moe"), of_its_own("quant_config.json")),
-    "modelopt without a method": (of("modelopt_nvfp4_config.qwen3_moe"), of_its_own("hf_quant_config.json", producer=dict(name="modelopt"))),
-    "modelopt of weights alone": (of("modelopt_nvfp4_config.qwen3_moe"), conf(quant_algo="W4A16_NVFP4")),
-    "ascend in config.json": (of("ascend_w8a8.qwen3_moe"), lambda t, c, files: c.update(quantization_config=dict(quant_method="ascend"))),
+    "modelopt without a method": (of("modelopt_nvfp4_config.qwen3_moe"), of_its_own(
+        "hf_quant_config.json", producer=dict(name="modelopt"))),
+    "modelopt of weights alone": (of("modelopt_nvfp4_config.qwen3_moe"),
+                                  conf(quant_algo="W4A16_NVFP4")),
+    "ascend in config.json": (of("ascend_w8a8.qwen3_moe"), lambda t,
+                              c, files: c.update(quantization_config=dict(quant_method="ascend"))),
     "gptq of no form": (of("gptq.qwen3_moe"), conf(checkpoint_format="")),
     "gptq zero points of the other form": (of("gptq.qwen3_moe"), zeros_of(0x88)),
     "gptq_v2 zero points of the other form": (of("gptq_order.qwen3_moe"), zeros_of(0x77)),
-    "gptq 8 bits, zero points of the other form": (lambda edit: quants.build_of("g8.qwen3_moe", dict(
-        quants.qwen(), quantization_config=quants.gptq_config(8)), quants.f(quants.gptq, bits=8), {}, edit), zeros_of(0x80)),
-    "gptq_v2 by format": (of("gptq_order.qwen3_moe"), lambda t, c, files: c["quantization_config"].update(
+    "gptq 8 bits, zero points of the other form":
+        (lambda edit: quants.build_of("g8.qwen3_moe", dict(
+        quants.qwen(), quantization_config=quants.gptq_config(8)),
+                                      quants.f(quants.gptq, bits=8), {}, edit), zeros_of(0x80)),
+    "gptq_v2 by format": (of("gptq_order.qwen3_moe"),
+                          lambda t, c, files: c["quantization_config"].update(
         format=c["quantization_config"].pop("checkpoint_format"))),
     "auto-round in gptq's layout": (of("gptq.qwen3_moe"), autoround("auto_round:auto_gptq")),
     "auto-round in awq's layout": (of("awq.qwen3_moe"), autoround("auto_round:auto_awq")),
@@ -233,7 +259,8 @@ def write(folder, files):
 
 
 def logits(model, out):
-    rc, _, err = e2e.run([S, "eval", "-m", model, "--ids", IDS, "--dump-logits", out, "--acts", "f32", "-q"])
+    rc, _, err = e2e.run([S, "eval", "-m", model, "--ids",
+                          IDS, "--dump-logits", out, "--acts", "f32", "-q"])
     return err.strip() or f"exit code {rc}" if rc else open(out, "rb").read()
 
 
@@ -242,7 +269,8 @@ def verify(a, b):
     if rc not in (0, 1) or not out:
         return err.strip() or f"exit code {rc}"
     r = e2e.last_json(out)
-    return None if rc == 0 and r["ok"] and r["same"] else f"{r['only_a']} and {r['only_b']} alone, {r['rms_rel']}"
+    return None if rc == 0 and r["ok"] and r[
+        "same"] else f"{r['only_a']} and {r['only_b']} alone, {r['rms_rel']}"
 
 
 def one(t, name, make, edit, tmp):
@@ -250,27 +278,33 @@ def one(t, name, make, edit, tmp):
     a, b = write(d + ".a", make(None)), write(d + ".b", make(edit))
     t.check(f"{name}: verify", verify(a, b))
     z = [logits(m, d + ".z") for m in (a, b)]
-    t.check(f"{name}: logits", None if z[0] == z[1] and isinstance(z[0], bytes) else f"{z[1] if isinstance(z[1], str) else 'differ'}")
+    t.check(f"{name}: logits", None if z[0] == z[1]
+            and isinstance(z[0], bytes) else f"{z[1] if isinstance(z[1], str) else 'differ'}")
     for dst, typ in ((d + ".gguf", "q8_0"), (d + ".q", "int8"), (d + ".f", "bf16")):
         rc, _, err = e2e.run([S, "quantize", b, dst, "--weights", typ, "-q"])
-        t.check(f"{name}: quantize {typ}", (err.strip() or rc) if rc else None if verify_near(b, dst) else "is another model")
+        t.check(f"{name}: quantize {typ}",
+                (err.strip() or rc) if rc else None if verify_near(b, dst) else "is another model")
 
 
 def stored_biases(t, tmp):
-    """ModelSlim's quant_bias with a bias in it: converted, it is a tensor of its own, and stands for one that was there besides."""
+    """ModelSlim's quant_bias with a bias in it: converted, it is a tensor of its own, and stands
+    for one that was there besides."""
     def besides(t, c, files):
         for n in [n for n in t if n.endswith("q_proj.quant_bias")]:
             rows = t[n][1][0]
             t[n.removesuffix("quant_bias") + "bias"] = ("BF16", [rows], quants.bf16([7.0] * rows))
-            files["quant_model_description_w8a8.json"][n.removesuffix("quant_bias") + "bias"] = "FLOAT"
+            files["quant_model_description_w8a8.json"][
+                n.removesuffix("quant_bias") + "bias"] = "FLOAT"
     for name, edit in (("biases in scales", None), ("biases in scales and besides", besides)):
-        d = write(os.path.join(tmp, name.replace(" ", "_")), quants.build("ascend_w8a8_bias.qwen3_moe", edit))
+        d = write(os.path.join(tmp, name.replace(" ", "_")),
+                  quants.build("ascend_w8a8_bias.qwen3_moe", edit))
         want = logits(d, d + ".z")
         t.check(f"{name}: verify itself", verify(d, d))
         unbiased = write(d + ".u", quants.build("ascend_w8a8.qwen3_moe"))
         for side, a, b in (("a", d, unbiased), ("b", unbiased, d)):
             r = e2e.last_json(e2e.run([S, "verify", a, b, "--json", "-q"])[1])
-            t.check(f"{name}: verify without, {side}", None if r[f"only_{side}"] and not r["ok"] else f"{r}"[:200])
+            t.check(f"{name}: verify without, {side}",
+                    None if r[f"only_{side}"] and not r["ok"] else f"{r}"[:200])
         for dst in (d + ".gguf", d + ".f"):
             rc, _, err = e2e.run([S, "quantize", d, dst, "--weights", "f32", "-q"])
             got = logits(dst, d + ".z") if rc == 0 else err
@@ -279,7 +313,8 @@ def stored_biases(t, tmp):
                 continue
             a, b = array.array("f", want), array.array("f", got)
             d_max, size = max(abs(x - y) for x, y in zip(a, b)), max(abs(x) for x in a)
-            t.check(f"{name}: {dst[-2:]}", None if d_max < 1e-4 * size else f"logits differ by {d_max} of {size}")
+            t.check(f"{name}: {dst[-2:]}",
+                    None if d_max < 1e-4 * size else f"logits differ by {d_max} of {size}")
             t.check(f"{name}: verify {dst[-2:]}", verify(d, dst))
             t.check(f"{name}: verify {dst[-2:]} the other way", verify(dst, d))
 
@@ -287,7 +322,8 @@ def stored_biases(t, tmp):
 def refused(t, tmp):
     d = write(os.path.join(tmp, "biased"), quants.build("gptq.qwen3_moe", biases(0.5)))
     z = logits(d, d + ".z")
-    t.check("biases of an MLP", None if isinstance(z, str) and e2e.one_line_failure(1, z) is None and "bias" in z else f"{z[:200]!r}")
+    t.check("biases of an MLP", None if isinstance(z, str)
+            and e2e.one_line_failure(1, z) is None and "bias" in z else f"{z[:200]!r}")
 
 
 def verify_near(a, b):

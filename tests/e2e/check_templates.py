@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replay tests/data/templates: what jinja2 (set up as transformers does) makes of them, byte for byte.
+"""Replay tests/data/templates: what jinja2 (set up as transformers does) makes of them, byte for
+byte.
 
   check_templates.py [BUILD]        (tests/oracle/check_templates.py --store made expected.json.xz)
 """

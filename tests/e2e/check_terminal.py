@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program makes of the terminal and of pipes: the progress line, readers that leave, files that are pipes.
+"""What the program makes of the terminal and of pipes: the progress line, readers that leave, files
+that are pipes.
 
   check_terminal.py [BUILD]
 """
@@ -29,10 +30,12 @@ class Screen:
         self.exe, self.tmp = exe, tmp
 
     def run(self, args, columns, narrow_to=0):
-        """(exit code, what each \\r and \\n separates); narrow_to: columns after the first progress line, then only what follows"""
+        """(exit code, what each \\r and \\n separates); narrow_to: columns after the first progress
+        line, then only what follows"""
         m, s = pty.openpty()
         fcntl.ioctl(s, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        p = subprocess.Popen([self.exe, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=s)
+        p = subprocess.Popen([self.exe, *args], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=s)
         os.close(s)
         out, end = b"", time.time() + 120
         while time.time() < end:
@@ -74,11 +77,13 @@ def line_faults(lines, columns, total=None):
 
 
 def long_prompt(screen, exe, model, path, word):
-    """(arguments, tokens) of a prompt of words that takes long enough for progress lines, and not much longer."""
+    """(arguments, tokens) of a prompt of words that takes long enough for progress lines, and not
+    much longer."""
     for n in range(8, 18):
         open(path, "w").write(word * 2**n)
         ids = json.loads(e2e.run([exe, "tokenize", "-m", model], stdin=open(path, "rb").read())[1])
-        args = ["run", "-m", model, "-f", path, "-n", "1", "-c", "1000000", "-t", "1", "--acts", "f32", "--kv", "f32"]
+        args = ["run", "-m", model, "-f", path, "-n",
+                "1", "-c", "1000000", "-t", "1", "--acts", "f32", "--kv", "f32"]
         t = time.time()
         _, lines = screen.run(args, 300)
         if time.time() - t > 1.2 and any("%" in x and "|" not in x for x in lines):
@@ -94,7 +99,8 @@ def progress(tally, exe, tmp):
         tally.check(f"{name} in 300 columns", line_faults(lines, 300, n))
     for columns in (30, 12):
         code, lines = screen.run(args, columns)
-        tally.check(f"{columns} columns", code and f"exit {code}: {lines[-1:]}" or line_faults(lines, columns, n if columns == 30 else 0))
+        tally.check(f"{columns} columns", code and f"exit {code}: {lines[-1:]}"
+                    or line_faults(lines, columns, n if columns == 30 else 0))
     for more in (2, 4, 8, 16):  # long enough for lines before and after
         open(f"{tmp}/words", "a").write(WORDS * (n // 4) * (more // 2))
         code, lines = screen.run(args, 100, narrow_to=24)
@@ -112,38 +118,52 @@ def closed_pipes(tally, exe, tmp):
     open(big, "w").write(WORDS * 60000)
     batch = tmp + "/batch.jsonl"
     open(batch, "w").write('{"prompt":"x","n":8}\n' * 3000)
-    for name, args, n in (("run", ["run", "-m", model, "-p", "a", "-n", "2000", "--ignore-eos", "-c", "4096"], 3),
+    for name, args, n in (("run", ["run", "-m", model,
+                                   "-p", "a", "-n", "2000", "--ignore-eos", "-c", "4096"], 3),
                           ("run --json", ["run", "-m", model, "-p", "a", "-n", "4", "--json"], 0),
                           ("run --batch-file", ["run", "-m", model, "--batch-file", batch], 3),
-                          ("tokenize", ["tokenize", "-m", model], 3), ("--help", ["--help"], 0), ("--man", ["--man"], 0),
+                          ("tokenize", ["tokenize", "-m", model], 3),
+                          ("--help", ["--help"], 0), ("--man", ["--man"], 0),
                           ("inspect", ["inspect", model, "--tensors"], 0)):
         with open(big, "rb") as stdin:
-            p = subprocess.Popen([exe, *args], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            p = subprocess.Popen([exe, *args], stdin=stdin,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if n:
             p.stdout.read(n)
         p.stdout.close()
         err = p.stderr.read().decode()
         code = p.wait()
         quiet = not re.search("failed|pipe", err)
-        tally.check("closed pipe: " + name, not (quiet and code == -signal.SIGPIPE) and f"exit {code}: {err.strip()[:200]!r}")
+        tally.check("closed pipe: " + name, not (quiet and code == -signal.SIGPIPE)
+                    and f"exit {code}: {err.strip()[:200]!r}")
     with open("/dev/full", "w") as full:
         p = subprocess.run([exe, "--man"], stdout=full, stderr=subprocess.PIPE, text=True)
-    tally.check("full disk", e2e.one_line_failure(p.returncode, p.stderr) or ("disk full" not in p.stderr and p.stderr))
+    tally.check("full disk", e2e.one_line_failure(p.returncode, p.stderr)
+                or ("disk full" not in p.stderr and p.stderr))
 
 
 def pipes_as_files(tally, exe, tmp):
-    """Files that are read once may be pipes: <(command), /dev/stdin, named pipes; weights may not."""
+    """Files that are read once may be pipes: <(command), /dev/stdin, named pipes; weights may
+    not."""
     model, want = e2e.tiny() + "/qwen3", None
     os.mkfifo(tmp + "/fifo")
-    put = {"text": "Once upon a time", "schema": '{"type":"integer"}', "batch": '{"prompt":"Once","n":4}\n', "messages": '[{"role":"user","content":"hi"}]',
-           "tools": '[{"type":"function","function":{"name":"f"}}]', "template": "M{{ messages[0].content }}", "config": '{"n": 3}', "ids": "1,2,3",
+    put = {"text": "Once upon a time", "schema": '{"type":"integer"}',
+           "batch": '{"prompt":"Once","n":4}\n', "messages": '[{"role":"user","content":"hi"}]',
+           "tools": '[{"type":"function","function":{"name":"f"}}]',
+           "template": "M{{ messages[0].content }}", "config": '{"n": 3}', "ids": "1,2,3",
            "gbnf": 'root ::= "a" | "b"'}
     for k, v in put.items():
         open(f"{tmp}/{k}", "w").write(v)
-    cases = [("-f", "run -q -n 4 -f {}", "text"), ("--json-schema", "run -q -n 4 -p a --json-schema {}", "schema"), ("--grammar", "run -q -n 4 -p a --grammar {}", "gbnf"),
-             ("--batch-file", "run --batch-file {}", "batch"), ("--config", "run -q -p a --config {}", "config"),
-             ("--messages", "template --messages {}", "messages"), ("--tools", f"template --messages {tmp}/messages --tools {{}}", "tools"),
-             ("--template", f"template --template {{}} --messages {tmp}/messages", "template"), ("--chat-template", f"template --chat-template {{}} --messages {tmp}/messages", "template"),
+    cases = [("-f", "run -q -n 4 -f {}", "text"),
+             ("--json-schema", "run -q -n 4 -p a --json-schema {}", "schema"),
+             ("--grammar", "run -q -n 4 -p a --grammar {}", "gbnf"),
+             ("--batch-file", "run --batch-file {}", "batch"),
+             ("--config", "run -q -p a --config {}", "config"),
+             ("--messages", "template --messages {}", "messages"),
+             ("--tools", f"template --messages {tmp}/messages --tools {{}}", "tools"),
+             ("--template", f"template --template {{}} --messages {tmp}/messages", "template"),
+             ("--chat-template", f"template --chat-template {{}} --messages {tmp}/messages",
+              "template"),
              ("--ids-file", f"eval --ids-file {{}} --dump-logits {tmp}/out", "ids")]
     for name, args, what in cases:
         words = [exe, *args.split()]
@@ -158,10 +178,13 @@ def pipes_as_files(tally, exe, tmp):
             if path == tmp + "/fifo":
                 feed.kill()
                 feed.wait()
-            got.append((code, re.sub(rb'"tps":[^,}]*', b"", out), err.replace(path, "FILE") if code else ""))
+            got.append((code, re.sub(rb'"tps":[^,}]*', b"", out),
+                        err.replace(path, "FILE") if code else ""))
             want = got[0]
-        tally.check("pipe: " + name, (want[0] and f"{want}") or (any(g != want for g in got) and f"{got}"))
-    for name, args, text in (("a folder", ["run", "-p", "a", "--json-schema", tmp], "directory"), ("weights", ["inspect", tmp + "/fifo"], "pipe"),
+        tally.check("pipe: " + name,
+                    (want[0] and f"{want}") or (any(g != want for g in got) and f"{got}"))
+    for name, args, text in (("a folder", ["run", "-p", "a", "--json-schema", tmp], "directory"),
+                             ("weights", ["inspect", tmp + "/fifo"], "pipe"),
                              ("no end", ["run", "-p", "a", "--config", "/dev/zero"], "at most")):
         code, _, err = e2e.run([exe, *args])
         tally.check("pipe: " + name, e2e.one_line_failure(code, err) or (text not in err and err))

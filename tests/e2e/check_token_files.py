@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replay tests/data/tokfiles.json.xz: tokenizer files of all kinds, texts, and what sentencepiece, tokenizers,
-tiktoken and transformers say. Made by tests/oracle/check_sentencepiece.py and check_token_files.py (--golden).
+"""Replay tests/data/tokfiles.json.xz: tokenizer files of all kinds, texts, and what sentencepiece,
+tokenizers, tiktoken and transformers say. Made by tests/oracle/check_sentencepiece.py and
+check_token_files.py (--golden).
 
   check_token_files.py [BUILD]
 """
@@ -35,7 +36,8 @@ def template(exe, model, want):
     code, out, err = e2e.run([exe, "template", "-q", "-m", model, "--messages", "-"],
                              b'[{"role":"user","content":"x"}]')
     text = out.decode()
-    return None if code == 0 and text == want else f"template: {text!r}, expected {want!r} {err[:200]}"
+    return (None if code == 0 and text == want
+            else f"template: {text!r}, expected {want!r} {err[:200]}")
 
 
 def main():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata of a GGUF file: read(path) gives {key: (type, value)}; write(src, dst, changes) copies a file with
-other keys: changes {key: (type, value)}, None as a value takes the key away. Arrays: (ARR, (type, list))."""
+"""The metadata of a GGUF file: read(path) gives {key: (type, value)}; write(src, dst, changes)
+copies a file with other keys: changes {key: (type, value)}, None as a value takes the key away.
+Arrays: (ARR, (type, list))."""
 import struct
 
 from badgguf import ARR, FMT, STR, string, value
@@ -59,7 +60,8 @@ def write(src, dst, changes):
     keys = {k: v for k, v in keys.items() if v is not None}
     align = keys.get("general.alignment", (0, 32))[1]
     out = b"GGUF" + struct.pack("<IQQ", 3, n_tensor, len(keys))
-    out += b"".join(string(k.encode("utf-8", "surrogateescape")) + struct.pack("<I", t) + value(t, v)
+    out += b"".join(string(k.encode("utf-8", "surrogateescape"))
+                    + struct.pack("<I", t) + value(t, v)
                     for k, (t, v) in keys.items())
     out += data[begin:end]
     with open(dst, "wb") as f:

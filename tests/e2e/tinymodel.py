@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny checkpoints made from a seed, as folders and GGUF files, and what they compute, in float64 and python3's own library: for checks of what
-a configuration means. tests/oracle/check_tinymodel.py holds forward() against transformers.
+"""Tiny checkpoints made from a seed, as folders and GGUF files, and what they compute, in float64
+and python3's own library: for checks of what a configuration means. tests/oracle/check_tinymodel.py
+holds forward() against transformers.
 """
 import array
 import json
@@ -17,21 +18,28 @@ V, D, F, E = 64, 32, 24, 6
 
 def config(arch, **kw):
     """llama, mistral, qwen2, qwen3, qwen3_moe, deepseek_v2 or deepseek_v3."""
-    name = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v2": "DeepseekV2",
+    name = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2",
+            "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v2": "DeepseekV2",
             "deepseek_v3": "DeepseekV3"}[arch]
-    c = dict(architectures=[name + "ForCausalLM"], model_type=arch, hidden_size=D, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
-             num_key_value_heads=1, head_dim=16, hidden_act="silu", rms_norm_eps=1e-6, rope_theta=100.0, max_position_embeddings=256, vocab_size=V,
+    c = dict(architectures=[name + "ForCausalLM"], model_type=arch,
+             hidden_size=D, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, hidden_act="silu",
+             rms_norm_eps=1e-6, rope_theta=100.0, max_position_embeddings=256, vocab_size=V,
              bos_token_id=0, eos_token_id=1, tie_word_embeddings=False, attention_bias=False)
     if arch == "mistral":
         c["sliding_window"] = None
     if arch == "qwen3_moe":
-        c.update(num_experts=E, num_experts_per_tok=2, moe_intermediate_size=F, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[])
+        c.update(num_experts=E, num_experts_per_tok=2, moe_intermediate_size=F,
+                 norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[])
     if arch.startswith("deepseek"):
         v3 = arch == "deepseek_v3"
         del c["head_dim"]
-        c.update(num_key_value_heads=2, kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=E,
-                 n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=F, first_k_dense_replace=1, norm_topk_prob=v3, moe_layer_freq=1,
-                 routed_scaling_factor=2.5 if v3 else 1.0, n_group=2 if v3 else 1, topk_group=1, scoring_func="sigmoid" if v3 else "softmax",
+        c.update(num_key_value_heads=2, kv_lora_rank=16, q_lora_rank=24,
+                 qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=E,
+                 n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=F,
+                 first_k_dense_replace=1, norm_topk_prob=v3, moe_layer_freq=1,
+                 routed_scaling_factor=2.5 if v3 else 1.0,
+                 n_group=2 if v3 else 1, topk_group=1, scoring_func="sigmoid" if v3 else "softmax",
                  topk_method="noaux_tc" if v3 else "greedy")
     c.update(kw)
     return {k: v for k, v in c.items() if v != "DROP"}
@@ -72,8 +80,11 @@ def weights(c, seed=1, gain=1.3):
         vec(p + "input_layernorm.weight", D)
         vec(p + "post_attention_layernorm.weight", D)
         if "kv_lora_rank" in c:
-            q, kv, nope, rope, v = (c[k] for k in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-            mat(a + "q_a_proj.weight", q, D, .01)  # latents so small that their norm's epsilon counts
+            q, kv, nope, rope, v = (c[k] for k in ("q_lora_rank", "kv_lora_rank",
+                                                   "qk_nope_head_dim",
+                                                   "qk_rope_head_dim", "v_head_dim"))
+            # latents so small that their norm's epsilon counts
+            mat(a + "q_a_proj.weight", q, D, .01)
             vec(a + "q_a_layernorm.weight", q)
             mat(a + "q_b_proj.weight", heads * (nope + rope), q)
             mat(a + "kv_a_proj_with_mqa.weight", kv + rope, D, .01)
@@ -81,7 +92,8 @@ def weights(c, seed=1, gain=1.3):
             mat(a + "kv_b_proj.weight", heads * (nope + v), kv)
             mat(a + "o_proj.weight", D, heads * v)
         else:
-            for n, h in (("q", heads), ("k", c["num_key_value_heads"]), ("v", c["num_key_value_heads"])):
+            for n, h in (("q", heads), ("k", c["num_key_value_heads"]),
+                         ("v", c["num_key_value_heads"])):
                 mat(a + n + "_proj.weight", h * d, D)
                 if c["model_type"] == "qwen2":
                     vec(a + n + "_proj.bias", h * d, 0, .3)
@@ -112,11 +124,14 @@ class Net:
     def __init__(self, c, w, inv_freq=None, mscale=1.0, windows=None, scale=None):
         self.c, self.windows, self.mscale, self.w = c, windows, mscale, {}
         for n, (shape, x) in w.items():
-            self.w[n] = [x[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])] if len(shape) == 2 else x
+            self.w[n] = [x[i * shape[1]:(i + 1) * shape[1]]
+                         for i in range(shape[0])] if len(shape) == 2 else x
         mla = "kv_lora_rank" in c
         self.n_rot = c["qk_rope_head_dim"] if mla else c["head_dim"]
-        self.freq = inv_freq or [c["rope_theta"]**(-2 * i / self.n_rot) for i in range(self.n_rot // 2)]
-        self.scale = scale or ((c["qk_nope_head_dim"] + c["qk_rope_head_dim"]) if mla else c["head_dim"])**-.5
+        self.freq = inv_freq or [c["rope_theta"]**(-2 * i / self.n_rot)
+                                 for i in range(self.n_rot // 2)]
+        self.scale = scale or ((c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+                               if mla else c["head_dim"])**-.5
 
     def lin(self, n, x):
         b = self.w.get(n + ".bias")
@@ -140,14 +155,17 @@ class Net:
         """(q, k, v) of one token, each a list of heads."""
         c, h = self.c, self.c["num_attention_heads"]
         if "kv_lora_rank" in c:
-            nope, rope, v, r = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"], c["kv_lora_rank"]
-            q = self.lin(p + "q_b_proj", self.norm(p + "q_a_layernorm", self.lin(p + "q_a_proj", x), 1e-6))
+            nope, rope, v, r = c["qk_nope_head_dim"], c[
+                "qk_rope_head_dim"], c["v_head_dim"], c["kv_lora_rank"]
+            q = self.lin(p + "q_b_proj",
+                         self.norm(p + "q_a_layernorm", self.lin(p + "q_a_proj", x), 1e-6))
             kv = self.lin(p + "kv_a_proj_with_mqa", x)
             b = self.lin(p + "kv_b_proj", self.norm(p + "kv_a_layernorm", kv[:r], 1e-6))
             key = self.turn(kv[r:], pos, True)
             q = [q[i * (nope + rope):(i + 1) * (nope + rope)] for i in range(h)]
             b = [b[i * (nope + v):(i + 1) * (nope + v)] for i in range(h)]
-            return [t[:nope] + self.turn(t[nope:], pos, True) for t in q], [t[:nope] + key for t in b], [t[nope:] for t in b]
+            return [t[:nope] + self.turn(t[nope:], pos, True)
+                    for t in q], [t[:nope] + key for t in b], [t[nope:] for t in b]
         d, out = c["head_dim"], []
         for n in "qkv":
             y = self.lin(f"{p}{n}_proj", x)
@@ -169,7 +187,8 @@ class Net:
                 s = [dot(qkv[t][0][k], qkv[j][1][g]) * self.scale for j in range(first, t + 1)]
                 top = max(s)
                 s = [math.exp(v - top) for v in s]
-                y += [sum(s[j - first] * qkv[j][2][g][n] for j in range(first, t + 1)) / sum(s) for n in range(len(qkv[0][2][0]))]
+                y += [sum(s[j - first] * qkv[j][2][g][n] for j in range(first, t + 1)) / sum(s)
+                      for n in range(len(qkv[0][2][0]))]
             out.append(self.lin(p + "o_proj", y))
         return out
 
@@ -184,7 +203,8 @@ class Net:
             s = [1 / (1 + math.exp(-v)) for v in z]
             b = [v + g for v, g in zip(s, self.w[p + "gate.e_score_correction_bias"])]
             n = E // c["n_group"]
-            best = sorted(range(c["n_group"]), key=lambda g: -sum(sorted(b[g * n:g * n + n])[-2:]))[:c["topk_group"]]
+            best = sorted(range(c["n_group"]),
+                          key=lambda g: -sum(sorted(b[g * n:g * n + n])[-2:]))[:c["topk_group"]]
             pick = sorted((e for e in range(E) if e // n in best), key=lambda e: -b[e])
         else:
             top = max(z)
@@ -192,14 +212,16 @@ class Net:
             s = [v / sum(s) for v in s]
             pick = sorted(range(E), key=lambda e: -s[e])
         pick = pick[:c["num_experts_per_tok"]]
-        total = sum(s[e] for e in pick) if c["norm_topk_prob"] and c["model_type"] != "deepseek_v2" else 1
+        total = sum(s[e] for e in pick) if c["norm_topk_prob"] and c[
+            "model_type"] != "deepseek_v2" else 1
         return [(e, s[e] / total * c.get("routed_scaling_factor", 1)) for e in pick]
 
     def ffn(self, i, x):
         p = f"model.layers.{i}.mlp."
         if not is_moe(self.c, i):
             return self.mlp(p, x)
-        y = self.mlp(p + "shared_experts.", x) if p + "shared_experts.up_proj.weight" in self.w else [0.0] * D
+        y = self.mlp(p + "shared_experts.",
+                     x) if p + "shared_experts.up_proj.weight" in self.w else [0.0] * D
         for e, g in self.route(p, x):
             y = [a + g * b for a, b in zip(y, self.mlp(f"{p}experts.{e}.", x))]
         return y
@@ -232,7 +254,8 @@ def distance(got, want):
 # ---- files ----
 
 def safetensors(w):
-    return badhf.pack(*badhf.entries({n: [list(shape), struct.pack(f"<{len(x)}f", *x)] for n, (shape, x) in w.items()}))
+    return badhf.pack(*badhf.entries({n: [list(shape), struct.pack(f"<{len(x)}f", *x)] for n,
+                                      (shape, x) in w.items()}))
 
 
 def write(path, files):
@@ -247,12 +270,18 @@ def folder(path, c, w, **more):
     return write(path, {"config.json": c, "model.safetensors": safetensors(w), **more})
 
 
-HF_TO_GGUF = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-              "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-              "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
-              "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b",
-              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
-              "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+HF_TO_GGUF = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+              "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+              "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+              "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+              "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+              "self_attn.q_b_proj": "attn_q_b",
+              "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+              "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b",
+              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+              "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+              "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+              "mlp.shared_experts.up_proj": "ffn_up_shexp",
               "mlp.shared_experts.down_proj": "ffn_down_shexp"}
 
 
@@ -267,7 +296,8 @@ def gguf_tensors(c, w):
         return [v for r in order for v in x[r * cols:(r + 1) * cols]]
     for n, (shape, x) in w.items():
         if not n.startswith("model.layers."):
-            out[{"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}[n]] = (shape, x)
+            out[{"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight":
+                     "output_norm.weight", "lm_head.weight": "output.weight"}[n]] = (shape, x)
             continue
         _, _, layer, rest = n.split(".", 3)
         if rest == "mlp.gate.e_score_correction_bias":
@@ -280,8 +310,10 @@ def gguf_tensors(c, w):
             old = out.get(name, ((0, *shape), []))
             out[name] = ((old[0][0] + 1, *shape), old[1] + x)
             continue
-        if c["model_type"] in ("llama", "mistral") and base in ("self_attn.q_proj", "self_attn.k_proj"):
-            x = pairs(x, shape, c["num_attention_heads" if "q_proj" in base else "num_key_value_heads"])
+        if c["model_type"] in ("llama",
+                               "mistral") and base in ("self_attn.q_proj", "self_attn.k_proj"):
+            x = pairs(x, shape,
+                      c["num_attention_heads" if "q_proj" in base else "num_key_value_heads"])
         out[f"blk.{layer}.{HF_TO_GGUF[base]}.{tail}"] = (shape, x)
     return out
 
@@ -289,31 +321,46 @@ def gguf_tensors(c, w):
 def gguf_keys(c):
     """[(key without its architecture, type, value)]"""
     g = badgguf
-    k = [("block_count", g.U32, c["num_hidden_layers"]), ("context_length", g.U32, c["max_position_embeddings"]), ("embedding_length", g.U32, D),
-         ("feed_forward_length", g.U32, c["intermediate_size"]), ("attention.head_count", g.U32, c["num_attention_heads"]),
-         ("attention.layer_norm_rms_epsilon", g.F32, c["rms_norm_eps"]), ("rope.freq_base", g.F32, c["rope_theta"]), ("vocab_size", g.U32, V)]
+    k = [("block_count", g.U32, c["num_hidden_layers"]),
+         ("context_length", g.U32, c["max_position_embeddings"]), ("embedding_length", g.U32, D),
+         ("feed_forward_length", g.U32, c["intermediate_size"]),
+         ("attention.head_count", g.U32, c["num_attention_heads"]),
+         ("attention.layer_norm_rms_epsilon", g.F32, c["rms_norm_eps"]),
+         ("rope.freq_base", g.F32, c["rope_theta"]), ("vocab_size", g.U32, V)]
     if "kv_lora_rank" in c:
-        r, rope, nope, v = c["kv_lora_rank"], c["qk_rope_head_dim"], c["qk_nope_head_dim"], c["v_head_dim"]
+        r, rope, nope, v = c["kv_lora_rank"], c["qk_rope_head_dim"], c[
+            "qk_nope_head_dim"], c["v_head_dim"]
         v3 = c["model_type"] == "deepseek_v3"
-        k += [("attention.head_count_kv", g.U32, c["num_attention_heads"]), ("attention.key_length", g.U32, nope + rope), ("attention.value_length", g.U32, v),
-              ("attention.kv_lora_rank", g.U32, r), ("attention.q_lora_rank", g.U32, c["q_lora_rank"]), ("rope.dimension_count", g.U32, rope),
-              ("leading_dense_block_count", g.U32, c["first_k_dense_replace"]), ("expert_shared_count", g.U32, c["n_shared_experts"]),
-              ("expert_weights_scale", g.F32, c["routed_scaling_factor"]), ("expert_weights_norm", g.BOOL, v3), ("expert_gating_func", g.U32, 2 if v3 else 1),
-              ("expert_group_count", g.U32, c["n_group"]), ("expert_group_used_count", g.U32, c["topk_group"])]
+        k += [("attention.head_count_kv", g.U32, c["num_attention_heads"]),
+              ("attention.key_length", g.U32, nope + rope), ("attention.value_length", g.U32, v),
+              ("attention.kv_lora_rank", g.U32, r), ("attention.q_lora_rank", g.U32, c[
+                  "q_lora_rank"]), ("rope.dimension_count", g.U32, rope),
+              ("leading_dense_block_count", g.U32, c["first_k_dense_replace"]),
+              ("expert_shared_count", g.U32, c["n_shared_experts"]),
+              ("expert_weights_scale", g.F32, c["routed_scaling_factor"]),
+              ("expert_weights_norm", g.BOOL, v3), ("expert_gating_func", g.U32, 2 if v3 else 1),
+              ("expert_group_count", g.U32, c["n_group"]),
+              ("expert_group_used_count", g.U32, c["topk_group"])]
     else:
-        k += [("attention.head_count_kv", g.U32, c["num_key_value_heads"]), ("attention.key_length", g.U32, c["head_dim"]),
-              ("attention.value_length", g.U32, c["head_dim"]), ("rope.dimension_count", g.U32, c["head_dim"])]
+        k += [("attention.head_count_kv", g.U32, c["num_key_value_heads"]),
+              ("attention.key_length", g.U32, c["head_dim"]),
+              ("attention.value_length", g.U32, c["head_dim"]),
+              ("rope.dimension_count", g.U32, c["head_dim"])]
     if "num_experts_per_tok" in c:
-        k += [("expert_count", g.U32, E), ("expert_used_count", g.U32, c["num_experts_per_tok"]), ("expert_feed_forward_length", g.U32, F)]
+        k += [("expert_count", g.U32, E), ("expert_used_count", g.U32, c["num_experts_per_tok"]),
+              ("expert_feed_forward_length", g.U32, F)]
     return k
 
 
 def gguf(path, c, w, keys=(), drop=(), tensors=None):
-    """keys: more of them, as gguf_keys; drop: keys to leave out; tensors: instead of gguf_tensors(c, w), values or (type, bytes)."""
+    """keys: more of them, as gguf_keys; drop: keys to leave out; tensors: instead of
+    gguf_tensors(c, w), values or (type, bytes)."""
     g = badgguf.Gguf()
-    arch = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "qwen3_moe": "qwen3moe"}.get(c["model_type"], "deepseek2")
+    arch = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2",
+            "qwen3": "qwen3", "qwen3_moe": "qwen3moe"}.get(c["model_type"], "deepseek2")
     g.keys = [["general.architecture", badgguf.STR, arch]]
-    g.keys += [[n if n.startswith("general.") else f"{arch}.{n}", t, v] for n, t, v in [*gguf_keys(c), *keys] if n not in drop]
+    g.keys += [[n if n.startswith("general.") else f"{arch}.{n}", t, v] for n,
+               t, v in [*gguf_keys(c), *keys] if n not in drop]
     g.tensors = []
     for n, (shape, x) in (tensors or gguf_tensors(c, w)).items():
         kind, data = x if isinstance(x, tuple) else (0, struct.pack(f"<{len(x)}f", *x))

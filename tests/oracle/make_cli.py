@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Expected outputs of tests/e2e/cli that an oracle can give: greedy tokens by transformers, ids by `tokenizers`.
+"""Expected outputs of tests/e2e/cli that an oracle can give: greedy tokens by transformers, ids by
+`tokenizers`.
 
   make_cli.py TINY       writes tests/e2e/cli/{run,tok}_*.sh and .stdout.exact
 """
@@ -54,7 +55,8 @@ def main():
         toks = greedy(name, spec, ids, 16)
         models = [name] + ([name + ".gguf"] if "plain" in spec["gguf"] else [])
         script = "\n".join(
-            f"$SLUICE run -m $TINY/{m} --ids {','.join(map(str, ids))} -n 16 --acts f32 --ignore-eos "
+            f"$SLUICE run -m $TINY/{m} --ids {','.join(map(str, ids))} -n 16 --acts f32 "
+            "--ignore-eos "
             f"--json | {PICK}" for m in models)
         case("run_" + name, script, f"{len(ids)} {toks} length\n" * len(models))
     text = "It's 2024: 東京 and <｜User｜>naïve <think>x</think> <|im_start|>\n\n  end"
@@ -66,7 +68,8 @@ def main():
         script = "\n".join(
             f"printf '{q}' | $SLUICE tokenize -m $TINY/{m} {flags}"
             for m in (name, name + ".gguf") for flags in ("--special", "--special --bos"))
-        script += f"\necho '{json.dumps(enc)}' | $SLUICE tokenize -m $TINY/{name} --decode --special"
+        script += (f"\necho '{json.dumps(enc)}' | $SLUICE tokenize -m $TINY/{name} --decode "
+                   "--special")
         a = json.dumps(enc, separators=(",", ":"))
         b = json.dumps([bos] + enc, separators=(",", ":"))
         case("tok_" + name, script, f"{a}\n{b}\n" * 2 + text)

@@ -4,9 +4,10 @@
 
   make_quants.py OUT.json [NAME...]     (NAMEs replace their entries in OUT)
 
-The folders are read here with numpy, by the formats' own descriptions, and transformers runs the dequantised weights. For each folder: some rows of
-logits (base64 of f32), argmax of every row (-1: a tie), their deviation, the CRC-32 of the dequantised f32 of four matrices, and two rows of the
-MTP layer's logits where there is one (mtp_ref.py).
+The folders are read here with numpy, by the formats' own descriptions, and transformers runs the
+dequantised weights. For each folder: some rows of logits (base64 of f32), argmax of every row (-1:
+a tie), their deviation, the CRC-32 of the dequantised f32 of four matrices, and two rows of the MTP
+layer's logits where there is one (mtp_ref.py).
 """
 import base64
 import json
@@ -63,7 +64,8 @@ class Folder:
         if d == "F8_E4M3":
             return E4M3[np.frombuffer(b, "u1")].reshape(shape)
         if d == "F8_E8M0":
-            return np.exp2(np.frombuffer(b, "u1").astype(np.float64) - 127).astype(f32).reshape(shape)
+            return np.exp2(np.frombuffer(b, "u1").astype(np.float64)
+                           - 127).astype(f32).reshape(shape)
         a = np.frombuffer(b, NP[d]).reshape(shape)
         return a.astype(f32) if d[0] == "F" else a
 
@@ -95,16 +97,19 @@ def affine(q, z, s, idx):
 
 
 def deq_awq(x, p):
-    q, z, s = awq_columns(x.get(p + ".qweight")), awq_columns(x.get(p + ".qzeros")), x.get(p + ".scales")
+    q, z, s = awq_columns(x.get(p + ".qweight")), awq_columns(
+        x.get(p + ".qzeros")), x.get(p + ".scales")
     k = q.shape[0]
     return affine(q.T, z.T, s.T, np.arange(k) // (k // s.shape[0]))
 
 
 def deq_gptq(x, p):
     bits = x.quant["bits"]
-    less = 0 if x.quant["checkpoint_format"] == "gptq_v2" else 0x11111111 if bits == 4 else 0x01010101
+    less = 0 if x.quant[
+        "checkpoint_format"] == "gptq_v2" else 0x11111111 if bits == 4 else 0x01010101
     q, s = fields(x.get(p + ".qweight"), bits, 0), x.get(p + ".scales")
-    z = fields(x.get(p + ".qzeros").astype(np.int64) + less, bits, 1)  # of whole words, with carries
+    # of whole words, with carries
+    z = fields(x.get(p + ".qzeros").astype(np.int64) + less, bits, 1)
     return affine(q.T, z.T, s.T, x.get(p + ".g_idx"))
 
 
@@ -126,14 +131,17 @@ def deq_ct(x, p):
         z = np.zeros(s.shape, np.int64)
         if x.has(p + ".weight_zero_point"):
             z = fields(x.get(p + ".weight_zero_point"), bits, 0)[:n] - half
-        idx = x.get(p + ".weight_g_idx") if x.has(p + ".weight_g_idx") else np.arange(k) // (k // s.shape[1])
+        idx = x.get(p + ".weight_g_idx") if x.has(
+            p + ".weight_g_idx") else np.arange(k) // (k // s.shape[1])
         return affine(q, z, s, idx)
     d, shape, b = x.raw(p + ".weight")
     s = x.get(p + ".weight_scale")
     if d == "F8_E4M3":
         return deq_fp8(x, p, s)
-    z = x.get(p + ".weight_zero_point").astype(np.int64) if x.has(p + ".weight_zero_point") else np.zeros(s.shape, np.int64)
-    return affine(x.get(p + ".weight").astype(np.int64), z, s, np.arange(shape[1]) // (shape[1] // s.shape[1]))
+    z = x.get(p + ".weight_zero_point").astype(np.int64) if x.has(
+        p + ".weight_zero_point") else np.zeros(s.shape, np.int64)
+    return affine(x.get(p + ".weight").astype(np.int64),
+                  z, s, np.arange(shape[1]) // (shape[1] // s.shape[1]))
 
 
 def deq_fp8(x, p, s):
@@ -168,7 +176,8 @@ def deq_modelopt(x, p):
 
 
 def deq_fp8_method(x, p):
-    return deq_fp8(x, p, x.get(p + (".weight_scale_inv" if x.has(p + ".weight_scale_inv") else ".weight_scale")))
+    return deq_fp8(x, p, x.get(p + (".weight_scale_inv"
+                                    if x.has(p + ".weight_scale_inv") else ".weight_scale")))
 
 
 def deq_ascend(x, p):
@@ -177,7 +186,8 @@ def deq_ascend(x, p):
     w = np.frombuffer(b, "i1").reshape(shape)
     if kind == "W8A8":
         d, _, raw = x.raw(p + ".deq_scale")
-        deq = np.frombuffer(raw, "<i8").astype(np.int32).view(f32) if d == "I64" else np.frombuffer(raw, "<f4")
+        deq = np.frombuffer(raw, "<i8").astype(np.int32).view(
+            f32) if d == "I64" else np.frombuffer(raw, "<f4")
         return w.astype(f32) * deq[:, None] * (f32(1) / x.get(p + ".input_scale")[0])
     s = x.get(p + ".weight_scale")
     if kind == "W4A8_DYNAMIC":
@@ -191,14 +201,17 @@ def deq_ascend(x, p):
 
 def ascend_bias(x, p):
     """What quant_bias holds besides the correction for the activations' zero point."""
-    w = np.frombuffer(x.raw(p + ".weight")[2], "i1").reshape(x.head[p + ".weight"]["shape"]).astype(np.int64)
+    w = np.frombuffer(x.raw(p + ".weight")[2],
+                      "i1").reshape(x.head[p + ".weight"]["shape"]).astype(np.int64)
     d, _, raw = x.raw(p + ".deq_scale")
-    deq = np.frombuffer(raw, "<i8").astype(np.int32).view(f32) if d == "I64" else np.frombuffer(raw, "<f4")
+    deq = np.frombuffer(raw, "<i8").astype(np.int32).view(
+        f32) if d == "I64" else np.frombuffer(raw, "<f4")
     rest = x.get(p + ".quant_bias") + int(x.get(p + ".input_offset")[0]) * w.sum(1)
     return rest.astype(f32) * deq
 
 
-DEQ = {"ascend": deq_ascend, "awq": deq_awq, "gptq": deq_gptq, "ct": deq_ct, "modelopt": deq_modelopt, "fp8": deq_fp8_method}
+DEQ = {"ascend": deq_ascend, "awq": deq_awq, "gptq": deq_gptq,
+       "ct": deq_ct, "modelopt": deq_modelopt, "fp8": deq_fp8_method}
 
 
 def values(name, files):
@@ -208,7 +221,8 @@ def values(name, files):
     deq = DEQ[name.split(".")[0].split("_")[0]]
     v = {}
     for n, *_ in mats:
-        v[n + ".weight"] = x.get(n + ".weight") if x.has(n + ".weight") and x.raw(n + ".weight")[0] == "BF16" else deq(x, n)
+        v[n + ".weight"] = x.get(n + ".weight") if x.has(
+            n + ".weight") and x.raw(n + ".weight")[0] == "BF16" else deq(x, n)
         assert v[n + ".weight"].dtype == f32
         if x.has(n + ".quant_bias") and x.quant[n + ".weight"] == "W8A8":
             b = ascend_bias(x, n)
@@ -227,7 +241,8 @@ def packed(z):
 def make(name, tmp):
     c, v = values(name, quants.build(name))
     ids = np.random.default_rng(zlib.crc32(name.encode())).integers(3, quants.V, T).tolist()
-    spec, value = dict(config=c), {n: torch.from_numpy(np.ascontiguousarray(a)) for n, a in v.items()}
+    spec, value = dict(config=c), {n: torch.from_numpy(np.ascontiguousarray(a)) for n,
+                                   a in v.items()}
     z = tiny_hf.reference(spec, value, tmp + "/f32", [ids])[0][0]
     exact, hidden, _ = tiny_hf.reference(spec, value, tmp + "/f64", [ids], torch.float64)
     exact = exact[0]
@@ -236,11 +251,14 @@ def make(name, tmp):
     assert np.isfinite(std) and std > 0.3 and noise < 5e-5, name
     top = np.sort(z, -1)
     arg = np.where(top[:, -1] - top[:, -2] > 2e-4 * std, z.argmax(-1), -1)
-    dump = [n for n in v if n.endswith(("0.self_attn.o_proj.weight", "1.mlp.down_proj.weight", "1.mlp.experts.3.up_proj.weight",
-                                        "0.mlp.experts.2.down_proj.weight", "self_attn.kv_a_proj_with_mqa.weight"))]
+    dump = [n for n in v if n.endswith(("0.self_attn.o_proj.weight",
+                                        "1.mlp.down_proj.weight", "1.mlp.experts.3.up_proj.weight",
+                                        "0.mlp.experts.2.down_proj.weight",
+                                        "self_attn.kv_a_proj_with_mqa.weight"))]
     mtp = {}
     if c.get("num_nextn_predict_layers"):
-        mtp["mtp"] = packed(mtp_ref.forward(c, value, c["num_hidden_layers"], ids, hidden[0])[MTP_ROWS])
+        mtp["mtp"] = packed(mtp_ref.forward(c, value,
+                                            c["num_hidden_layers"], ids, hidden[0])[MTP_ROWS])
     return dict(ids=ids, std=std, argmax=arg.tolist(), rows=ROWS, z=packed(z[ROWS]), **mtp,
                 crc={n: zlib.crc32(np.ascontiguousarray(v[n]).tobytes()) for n in dump})
 

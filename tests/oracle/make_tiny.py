@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make the tiny checkpoints of tests/data/tiny and their reference logits (transformers, fp32, eager).
+"""Make the tiny checkpoints of tests/data/tiny and their reference logits (transformers, fp32,
+eager).
 
   make_tiny.py OUT [--only NAME,...] [--all-types] [--pack tests/data/tiny.tar.xz]
 
 OUT receives NAME/ (Hugging Face folders), NAME*.gguf, ref/NAME.json + .f32 and manifest.json, which
-lists what is to be compared with what; with --only, what OUT holds already stays, so that models are
-added to an unpacked tiny.tar.xz. Seeds are fixed. The newer architectures need transformers 5. --all-types also writes one GGUF file for each
-block type and each of three architectures (not kept in the repository). --pack writes OUT as one archive: LZMA finds
-the rows that a folder and its GGUF file share, so it is half the size.
-ref/NAME.json: {"n_vocab", "std", "seqs": [{"ids", "argmax" (-1: a tie), "rows", "offset"}]}: row i of the
-sequence has its logits at float offset + V * rows.index(i) in the .f32 file. "mtp" is the same for the
-MTP layer: row i is what it makes of token i+1 and hidden i.
+lists what is to be compared with what; with --only, what OUT holds already stays, so that models
+are added to an unpacked tiny.tar.xz. Seeds are fixed. The newer architectures need transformers 5.
+--all-types also writes one GGUF file for each block type and each of three architectures (not kept
+in the repository). --pack writes OUT as one archive: LZMA finds the rows that a folder and its GGUF
+file share, so it is half the size. ref/NAME.json: {"n_vocab", "std", "seqs": [{"ids", "argmax" (-1:
+a tie), "rows", "offset"}]}: row i of the sequence has its logits at float offset + V *
+rows.index(i) in the .f32 file. "mtp" is the same for the MTP layer: row i is what it makes of token
+i+1 and hidden i.
 """
 import argparse
 import json

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTP layers of DeepSeek-V3 and GLM-4.5, written out: no code shared with the engine or with transformers.
+"""The MTP layers of DeepSeek-V3 and GLM-4.5, written out: no code shared with the engine or with
+transformers.
 
   h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]     h = hidden after the main model's final norm
   x        = h' + attention(norm(h')); x = x + experts(norm(x))
@@ -103,8 +104,8 @@ def experts(c, w, x):
 
 
 def forward(c, value, layer, ids, hidden):
-    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64. Without an embedding or a head of its own the layer uses the
-    main model's."""
+    """ids [T], hidden [T, D] of the main model -> logits [T-1, V]; computed in f64. Without an
+    embedding or a head of its own the layer uses the main model's."""
     p = f"model.layers.{layer}."
     g = {n[len(p):]: t.double() for n, t in value.items() if n.startswith(p)}
     at = {n[10:].removesuffix(".weight"): t for n, t in g.items() if n.startswith("self_attn.")}
@@ -112,7 +113,8 @@ def forward(c, value, layer, ids, hidden):
     ml["bias"] = ml.pop("gate.e_score_correction_bias")
     eps = c["rms_norm_eps"]
     embed, head = (g[own] if own in g else value[main].double() for own, main in
-                   (("embed_tokens.weight", "model.embed_tokens.weight"), ("shared_head.head.weight", "lm_head.weight")))
+                   (("embed_tokens.weight", "model.embed_tokens.weight"),
+                    ("shared_head.head.weight", "lm_head.weight")))
     e = rms(embed[torch.tensor(ids[1:])], g["enorm.weight"], eps)
     x = torch.cat([e, rms(hidden[:-1].double(), g["hnorm.weight"], eps)], -1)
     x = x @ g["eh_proj.weight"].T

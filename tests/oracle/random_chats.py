@@ -1,35 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations at random, from a seed: everything that clients send and templates look at, in good and in bad order."""
+"""Conversations at random, from a seed: everything that clients send and templates look at, in good
+and in bad order."""
 import random
 
 from chats import ADD, HTML, KOELN, TOOLS, UNI, call
 
-TEXTS = ["", " ", "\n", "Hello", "Grüße, 毕老师！", UNI, HTML, "a\n\nb\n", "  padded  ", "x" * 300, "<think>\nhm\n</think>\n\nyes",
-         "</think>no", "<think>open", "<tool_call>{}</tool_call>", "[INST] x [/INST]", "0", "None", "null", "{\"a\": 1}", "\"quoted\"",
-         "/no_think", "/think go", "line\r\nline", "tab\tq", "'", "\\n", "{{ x }}", "<|channel|>final", "[THINK]t[/THINK]r"]
-ARGS = [{}, {"city": "Köln", "days": 2}, {"a": 1, "b": 2.5}, {"n": None, "t": True, "f": False}, {"list": [1, "x", None, {"k": []}]},
-        {"s": "a \"b\" <c> & 'd'\nnew"}, {"deep": {"er": {"est": [[], {}]}}}, {"big": 123456789012345678, "neg": -0.5, "e": 1e-7},
+TEXTS = ["", " ", "\n", "Hello", "Grüße, 毕老师！", UNI,
+         HTML, "a\n\nb\n", "  padded  ", "x" * 300, "<think>\nhm\n</think>\n\nyes",
+         "</think>no", "<think>open", "<tool_call>{}</tool_call>",
+         "[INST] x [/INST]", "0", "None", "null", "{\"a\": 1}", "\"quoted\"",
+         "/no_think", "/think go", "line\r\nline",
+         "tab\tq", "'", "\\n", "{{ x }}", "<|channel|>final", "[THINK]t[/THINK]r"]
+ARGS = [{}, {"city": "Köln", "days": 2}, {"a": 1, "b": 2.5},
+        {"n": None, "t": True, "f": False}, {"list": [1, "x", None, {"k": []}]},
+        {"s": "a \"b\" <c> & 'd'\nnew"}, {"deep": {"er": {"est": [[], {}]}}},
+        {"big": 123456789012345678, "neg": -0.5, "e": 1e-7},
         '{"city": "Bonn"}', "{}", "", "not json", "[1]", '{"a": "ü"}', None]
 SCHEMAS = [
     {"type": "object", "properties": {}},
     {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
     {"type": "object", "properties": {
         "path": {"type": ["string", "null"], "description": "Where\nit is", "default": None},
-        "kind": {"enum": ["a", "b"], "type": "string"}, "n": {"type": "integer", "minimum": 0, "maximum": 9},
-        "list": {"type": "array", "items": {"type": "number"}}, "one": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-        "o": {"type": "object", "properties": {"x": {"type": "boolean", "description": "<x> & \"y\""}}, "required": ["x"]}},
+        "kind": {"enum": ["a", "b"], "type": "string"},
+        "n": {"type": "integer", "minimum": 0, "maximum": 9},
+        "list": {"type": "array", "items": {"type": "number"}},
+        "one": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "o": {"type": "object", "properties":
+                  {"x": {"type": "boolean", "description": "<x> & \"y\""}}, "required": ["x"]}},
         "required": ["path", "o"], "additionalProperties": False},
     {"type": "object", "$defs": {"P": {"type": "object", "properties": {"z": {"type": "string"}}}},
      "properties": {"p": {"$ref": "#/$defs/P"}, "const": {"const": 3}, "any": {}}},
-    {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}},
-                                      "u": {"oneOf": [{"type": "null"}, {"type": "string", "format": "date"}]}, "nested": {
-                                          "type": "array", "items": {"type": "object", "properties": {"i": {"type": "integer"}}}}}},
+    {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {
+        "type": "array", "items": {"type": "array", "items": {"type": "string"}}}},
+                                      "u": {"oneOf": [{"type": "null"}, {
+                                          "type": "string", "format": "date"}]}, "nested": {
+                                          "type": "array",
+                                          "items": {"type": "object",
+                                                    "properties": {"i": {"type": "integer"}}}}}},
     None,
 ]
 
 
 def tool(r, i):
-    f = {"name": r.choice(["get_weather", "add", "search.web", "run-it", "x" * 40, "naïve"]) + (str(i) if i else "")}
+    f = {"name": r.choice(["get_weather", "add", "search.web", "run-it", "x" * 40, "naïve"])
+         + (str(i) if i else "")}
     if r.random() < .8:
         f["description"] = r.choice(["Adds", "", "Two\nlines", "It's <b>bold</b> & \"so\"", "毕"])
     p = r.choice(SCHEMAS)
@@ -48,8 +62,10 @@ def content(r):
         return r.choice(TEXTS)
     if k < .82:
         return None
-    parts = [r.choice([{"type": "text", "text": r.choice(TEXTS)}, {"type": "text", "text": r.choice(TEXTS)},
-                       {"type": "image"}, {"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "thinking", "thinking": "mm"},
+    parts = [r.choice([{"type": "text", "text": r.choice(TEXTS)},
+                       {"type": "text", "text": r.choice(TEXTS)},
+                       {"type": "image"}, {"type": "image_url", "image_url": {"url": "data:,"}},
+                       {"type": "thinking", "thinking": "mm"},
                        {"type": "text"}, "bare"])
              for _ in range(r.randrange(4))]
     return parts
@@ -58,7 +74,8 @@ def content(r):
 def calls(r):
     out = []
     for i in range(r.choice([0, 1, 1, 1, 2, 3])):
-        c = r.choice([KOELN, ADD, call(r.choice(["f", "get_weather", "a.b"]), r.choice(ARGS), r.choice(["call_0", "abcdefghi", "functions.f:0", ""]))])
+        c = r.choice([KOELN, ADD, call(r.choice(["f", "get_weather", "a.b"]), r.choice(ARGS),
+                                       r.choice(["call_0", "abcdefghi", "functions.f:0", ""]))])
         c = dict(c, function=dict(c["function"]))
         if r.random() < .1:
             c.pop("id")
@@ -90,13 +107,21 @@ def message(r, role):
     return m
 
 
-KWARGS = {"enable_thinking": [True, False], "thinking": [True, False], "reasoning_effort": ["low", "medium", "high", "none", None],
-          "preserve_thinking": [True, False], "clear_thinking": [True, False], "date_string": ["26 Jul 2024"], "tools_in_user_message": [True, False],
-          "custom_tools": [TOOLS, None], "builtin_tools": [["code_interpreter"], ["browser", "python"]], "xml_tools": [TOOLS], "python_tools": [TOOLS],
-          "documents": [[{"title": "T", "text": "body"}], [{"title": "A & B", "contents": "c", "doc_id": 3}], []], "model_identity": ["You are X."],
-          "thinking_budget": [0, 512, -1], "add_vision_id": [True], "keep_past_thinking": [True, False], "thinking_mode": ["on", "off", "thinking", "chat"],
-          "today": ["2026-01-02"], "citations": [True], "available_tools": [TOOLS], "enable_tools": [True], "strip_reasoning": [True],
-          "drop_thinking": [True, False], "language": ["en"], "controls": [{"length": "short"}], "mode": ["think"]}
+KWARGS = {"enable_thinking": [True, False], "thinking": [True, False],
+          "reasoning_effort": ["low", "medium", "high", "none", None],
+          "preserve_thinking": [True, False], "clear_thinking": [True, False],
+          "date_string": ["26 Jul 2024"], "tools_in_user_message": [True, False],
+          "custom_tools": [TOOLS, None], "builtin_tools": [["code_interpreter"], [
+              "browser", "python"]], "xml_tools": [TOOLS], "python_tools": [TOOLS],
+          "documents": [[{"title": "T", "text": "body"}],
+                        [{"title": "A & B", "contents": "c", "doc_id": 3}], []],
+          "model_identity": ["You are X."],
+          "thinking_budget": [0, 512, -1], "add_vision_id": [True],
+          "keep_past_thinking": [True, False], "thinking_mode": ["on", "off", "thinking", "chat"],
+          "today": ["2026-01-02"], "citations": [True],
+          "available_tools": [TOOLS], "enable_tools": [True], "strip_reasoning": [True],
+          "drop_thinking": [True, False], "language": ["en"],
+          "controls": [{"length": "short"}], "mode": ["think"]}
 
 
 def one(seed):
@@ -117,15 +142,18 @@ def one(seed):
             out.append(message(r, "user"))
     else:
         for _ in range(r.randrange(7)):
-            out.append(message(r, r.choice(["user", "user", "assistant", "assistant", "tool", "system", "developer", "ipython", "function", "odd"])))
+            out.append(message(r, r.choice(["user", "user", "assistant", "assistant", "tool",
+                                            "system", "developer", "ipython", "function", "odd"])))
     tame = r.random() < .5  # plain texts only: most templates get through these
     for m in out:
         if tame and not isinstance(m.get("content"), str):
             m["content"] = r.choice(TEXTS)
     if r.random() < .5:
-        opts["tools"] = [tool(r, i) for i in range(r.choice([1, 1, 2, 3]))] if r.random() < .95 else []
+        opts["tools"] = [tool(r, i)
+                         for i in range(r.choice([1, 1, 2, 3]))] if r.random() < .95 else []
     if r.random() < .3:
         opts["noprompt"] = True
     if r.random() < .5:
-        opts["kwargs"] = {k: r.choice(KWARGS[k]) for k in r.sample(sorted(KWARGS), r.choice([1, 2, 4]))}
+        opts["kwargs"] = {k: r.choice(KWARGS[k])
+                          for k in r.sample(sorted(KWARGS), r.choice([1, 2, 4]))}
     return f"random_{seed}", out, opts

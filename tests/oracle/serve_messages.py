@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The anthropic SDK against `sluice serve`: sync, async, streams, tools, thinking, structured output, counting, errors, and requests with all that
-Claude Code puts into them. By hand: needs the package anthropic.
+"""The anthropic SDK against `sluice serve`: sync, async, streams, tools, thinking, structured
+output, counting, errors, and requests with all that Claude Code puts into them. By hand: needs the
+package anthropic.
 
     venv/bin/python tests/oracle/serve_messages.py build
 """
@@ -19,7 +20,8 @@ T = e2e.Tally("serve: the anthropic SDK")
 USER = [{"role": "user", "content": "What is 17 + 25?"}]
 RAIN = [{"role": "user", "content": "What is the weather in Rome?"}]
 TOOL = {"name": "get_weather", "description": "Weather of a city",
-        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}},
+                         "required": ["city"]}}
 GREEDY = {"temperature": 0}  # which the SDK has no name for since its version 2
 BASE = {"model": "demo", "max_tokens": 64, "extra_body": GREEDY}
 ALL = []
@@ -45,7 +47,8 @@ def ask(c, messages=None, **more):
 @scenario
 def create(c, a):
     m = ask(c)
-    assert m.type == "message" and m.role == "assistant" and m.content[0].type == "text" and m.content[0].text
+    assert m.type == "message" and m.role == "assistant" and m.content[
+        0].type == "text" and m.content[0].text
     assert m.stop_reason == "end_turn" and m.stop_sequence is None and m.usage.input_tokens > 5 and m.usage.output_tokens > 3
     assert m._request_id, "the SDK reads the header request-id"
 
@@ -64,7 +67,8 @@ def stream_helper(c, a):
 @scenario
 def stream_raw(c, a):
     kinds = [e.type for e in ask(c, stream=True)]
-    assert kinds[0] == "message_start" and kinds[-2:] == ["message_delta", "message_stop"] and "content_block_delta" in kinds
+    assert kinds[0] == "message_start" and kinds[-2:] == [
+        "message_delta", "message_stop"] and "content_block_delta" in kinds
 
 
 @scenario
@@ -85,9 +89,11 @@ async def asynchronous_stream(c, a):
 @scenario
 def system_in_both_forms(c, a):
     one = ask(c, system="Be brief.")
-    two = ask(c, system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}])
+    two = ask(c, system=[{"type": "text", "text": "Be brief.",
+                          "cache_control": {"type": "ephemeral", "ttl": "1h"}}])
     assert one.content == two.content
-    assert sum((two.usage.input_tokens, two.usage.cache_read_input_tokens, two.usage.cache_creation_input_tokens)) == \
+    assert sum((two.usage.input_tokens, two.usage.cache_read_input_tokens,
+                two.usage.cache_creation_input_tokens)) == \
         one.usage.input_tokens + one.usage.cache_read_input_tokens
 
 
@@ -96,7 +102,8 @@ def tools_two_turns(c, a):
     m = ask(c, RAIN, tools=[TOOL])
     use = m.content[-1]
     assert m.stop_reason == "tool_use" and use.type == "tool_use" and use.name == "get_weather" and use.input["city"]
-    again = ask(c, RAIN + [m.to_param(), {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "20 C, sunny"}]}],
+    again = ask(c, RAIN + [m.to_param(), {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": use.id, "content": "20 C, sunny"}]}],
                 tools=[TOOL])
     assert again.content and again.stop_reason in ("end_turn", "tool_use", "max_tokens")
 
@@ -110,12 +117,14 @@ def tools_streamed(c, a):
             if e.type == "input_json":
                 parts.append(e.partial_json)
         m = s.get_final_message()
-    assert json.loads("".join(parts)) == m.content[-1].input == whole.content[-1].input and m.stop_reason == "tool_use"
+    assert json.loads("".join(parts)) == m.content[
+        -1].input == whole.content[-1].input and m.stop_reason == "tool_use"
 
 
 @scenario
 def tool_by_name(c, a):
-    m = ask(c, tools=[TOOL, dict(TOOL, name="other")], tool_choice={"type": "tool", "name": "other", "disable_parallel_tool_use": True})
+    m = ask(c, tools=[TOOL, dict(TOOL, name="other")],
+            tool_choice={"type": "tool", "name": "other", "disable_parallel_tool_use": True})
     assert [b.name for b in m.content if b.type == "tool_use"] == ["other"]
 
 
@@ -132,7 +141,8 @@ def tool_runner(c, a):
         """
         seen.append(city)
         return "20 C, sunny"
-    runner = c.beta.messages.tool_runner(messages=RAIN, tools=[get_weather], max_iterations=3, **BASE)
+    runner = c.beta.messages.tool_runner(messages=RAIN,
+                                         tools=[get_weather], max_iterations=3, **BASE)
     last = None
     for last in runner:
         pass
@@ -141,8 +151,10 @@ def tool_runner(c, a):
 
 @scenario
 def server_tools(c, a):
-    m = ask(c, RAIN, tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}, {"type": "bash_20250124", "name": "bash"},
-                            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, TOOL])
+    m = ask(c, RAIN, tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+                            {"type": "bash_20250124", "name": "bash"},
+                            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+                            TOOL])
     assert m.content
 
 
@@ -154,10 +166,12 @@ def stop_sequences(c, a):
 
 @scenario
 def thinking_streamed_and_sent_back(c, a):
-    with c.messages.stream(messages=USER, thinking={"type": "enabled", "budget_tokens": 1024}, **{**BASE, "max_tokens": 2000}) as s:
+    with c.messages.stream(messages=USER, thinking={"type": "enabled", "budget_tokens": 1024},
+                           **{**BASE, "max_tokens": 2000}) as s:
         kinds = [e.type for e in s]
         m = s.get_final_message()
-    assert m.content[0].type == "thinking" and m.content[0].thinking and m.content[0].signature and m.content[1].type == "text"
+    assert m.content[0].type == "thinking" and m.content[
+        0].thinking and m.content[0].signature and m.content[1].type == "text"
     assert "thinking" in kinds and "signature" in kinds
     assert ask(c, USER + [m.to_param()] + USER, thinking={"type": "adaptive"}).content
 
@@ -172,14 +186,16 @@ def structured_output(c, a):
 
 @scenario
 def counting(c, a):
-    n = c.messages.count_tokens(model="demo", messages=USER, system="Be brief.", tools=[TOOL]).input_tokens
+    n = c.messages.count_tokens(model="demo", messages=USER,
+                                system="Be brief.", tools=[TOOL]).input_tokens
     u = ask(c, system="Be brief.", tools=[TOOL]).usage
     assert n == u.input_tokens + u.cache_read_input_tokens + u.cache_creation_input_tokens
 
 
 @scenario
 def prompt_cache(c, a):
-    long = [{"type": "text", "text": "Count the wheels of the lorries on the bridge. " * 20, "cache_control": {"type": "ephemeral"}}]
+    long = [{"type": "text", "text": "Count the wheels of the lorries on the bridge. " * 20,
+             "cache_control": {"type": "ephemeral"}}]
     first, second = ask(c, system=long).usage, ask(c, system=long).usage
     assert first.cache_creation_input_tokens > 100 and second.cache_read_input_tokens == first.cache_creation_input_tokens
 
@@ -198,8 +214,10 @@ def models(c, a):
 
 @scenario
 def errors(c, a):
-    for kind, more in ((anthropic.NotFoundError, {"model": "claude-x"}), (anthropic.BadRequestError, {"max_tokens": -1}),
-                       (anthropic.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]})):
+    for kind, more in ((anthropic.NotFoundError, {"model": "claude-x"}),
+                       (anthropic.BadRequestError, {"max_tokens": -1}),
+                       (anthropic.BadRequestError,
+                        {"messages": [{"role": "user", "content": "word " * 9000}]})):
         try:
             ask(c, **{"messages": USER, **more})
             raise AssertionError(f"{more} was taken")
@@ -210,7 +228,8 @@ def errors(c, a):
 @scenario
 def error_in_a_stream(c, a):
     try:
-        with c.messages.stream(messages=USER, **{**BASE, "max_tokens": 2000, "extra_body": {"timeout_ms": 1, "ignore_eos": True}}) as s:
+        with c.messages.stream(messages=USER, **{**BASE, "max_tokens": 2000, "extra_body":
+                                                     {"timeout_ms": 1, "ignore_eos": True}}) as s:
             s.until_done()
         raise AssertionError("no error came")
     except anthropic.APIStatusError as e:
@@ -223,12 +242,18 @@ def as_claude_code(c, a):
     m = c.beta.messages.create(
         model="demo", max_tokens=200, messages=[{"role": "user", "content": [
             {"type": "text", "text": "<system-reminder>\nToday is Monday.\n</system-reminder>"},
-            {"type": "text", "text": "What is 17 + 25?", "cache_control": {"type": "ephemeral"}}]}, {"role": "system", "content": "Agents: none."}],
+            {"type": "text", "text": "What is 17 + 25?", "cache_control": {"type": "ephemeral"}}]},
+                                                {"role": "system", "content": "Agents: none."}],
         system=[{"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cch=12345;"},
-                {"type": "text", "text": "You are a coding agent.", "cache_control": {"type": "ephemeral"}}],
-        tools=[dict(TOOL, cache_control={"type": "ephemeral"}, eager_input_streaming=True)], metadata={"user_id": "u"},
-        thinking={"type": "adaptive"}, betas=["claude-code-20250219", "interleaved-thinking-2025-05-14"],
-        extra_body={"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "output_config": {"effort": "high"}})
+                {"type": "text", "text": "You are a coding agent.",
+                 "cache_control": {"type": "ephemeral"}}],
+        tools=[dict(TOOL, cache_control={"type": "ephemeral"}, eager_input_streaming=True)],
+        metadata={"user_id": "u"},
+        thinking={"type": "adaptive"},
+        betas=["claude-code-20250219", "interleaved-thinking-2025-05-14"],
+        extra_body={"context_management":
+                        {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+                    "output_config": {"effort": "high"}})
     assert m.content and m.usage.output_tokens
 
 
@@ -252,8 +277,10 @@ def keys(tmp):
             T.check("a wrong key", "was taken")
         except anthropic.AuthenticationError:
             T.check("a wrong key", None)
-        T.check("api_key", None if ask(anthropic.Anthropic(base_url=url, api_key="sk-ant-anna")).content else "nothing")
-        T.check("auth_token", None if ask(anthropic.Anthropic(base_url=url, auth_token="sk-ant-anna", api_key=None)).content else "nothing")
+        T.check("api_key", None if ask(
+            anthropic.Anthropic(base_url=url, api_key="sk-ant-anna")).content else "nothing")
+        T.check("auth_token", None if ask(anthropic.Anthropic(
+            base_url=url, auth_token="sk-ant-anna", api_key=None)).content else "nothing")
 
 
 with e2e.scratch() as tmp:

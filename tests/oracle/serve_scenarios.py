@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row A5: tools, json_schema, n and logprobs through the openai package, each way whole and as a stream. By hand: needs openai, jsonschema.
+"""Row A5: tools, json_schema, n and logprobs through the openai package, each way whole and as a
+stream. By hand: needs openai, jsonschema.
 
     venv/bin/python tests/oracle/serve_scenarios.py build
 """
@@ -21,7 +22,8 @@ N = 0
 
 def tool(name, props, required=None, strict=False):
     f = {"name": name, "description": name.replace("_", " "), "parameters": {
-        "type": "object", "properties": props, "required": required if required is not None else list(props), "additionalProperties": False}}
+        "type": "object", "properties": props, "required": required
+        if required is not None else list(props), "additionalProperties": False}}
     return {"type": "function", "function": dict(f, strict=True) if strict else f}
 
 
@@ -32,15 +34,24 @@ NONE = tool("stop_all", {}, strict=True)
 WEATHER = [{"role": "user", "content": "What is the weather in Rome?"}]
 SUM = [{"role": "user", "content": "What is 17 + 25?"}]
 SCHEMAS = {
-    "object": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer"}}, "required": ["name", "age"]},
-    "enum": {"type": "object", "properties": {"c": {"enum": ["red", "green", 3, None]}}, "required": ["c"]},
-    "array": {"type": "object", "properties": {"v": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3}}, "required": ["v"]},
-    "nested": {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "boolean"}}, "required": ["b"]}}, "required": ["a"]},
-    "any": {"type": "object", "properties": {"x": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 4}]}}, "required": ["x"]},
-    "ref": {"type": "object", "properties": {"p": {"$ref": "#/$defs/q"}}, "required": ["p"], "$defs": {"q": {"const": "yes"}}},
-    "pattern": {"type": "object", "properties": {"id": {"type": "string", "pattern": "^[a-f]{3}[0-9]{2}$"}}, "required": ["id"]},
-    "date": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]},
-    "range": {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 17}}, "required": ["n"]},
+    "object": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "age": {
+        "type": "integer"}}, "required": ["name", "age"]},
+    "enum": {"type": "object", "properties": {"c": {"enum": ["red", "green", 3, None]}},
+             "required": ["c"]},
+    "array": {"type": "object", "properties": {"v": {"type": "array", "items": {
+        "type": "integer"}, "minItems": 1, "maxItems": 3}}, "required": ["v"]},
+    "nested": {"type": "object", "properties": {"a": {"type": "object", "properties": {
+        "b": {"type": "boolean"}}, "required": ["b"]}}, "required": ["a"]},
+    "any": {"type": "object", "properties": {
+        "x": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 4}]}}, "required": ["x"]},
+    "ref": {"type": "object", "properties": {"p": {"$ref": "#/$defs/q"}},
+            "required": ["p"], "$defs": {"q": {"const": "yes"}}},
+    "pattern": {"type": "object", "properties": {
+        "id": {"type": "string", "pattern": "^[a-f]{3}[0-9]{2}$"}}, "required": ["id"]},
+    "date": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}},
+             "required": ["d"]},
+    "range": {"type": "object", "properties":
+                  {"n": {"type": "integer", "minimum": 3, "maximum": 17}}, "required": ["n"]},
 }
 
 
@@ -58,7 +69,8 @@ def calls_of(c, stream, **more):
     """([(id, name, arguments)], finish_reason, text)"""
     if not stream:
         ch = c.chat.completions.create(model="demo", **more).choices[0]
-        return [(t.id, t.function.name, t.function.arguments) for t in ch.message.tool_calls or []], ch.finish_reason, ch.message.content
+        return [(t.id, t.function.name, t.function.arguments)
+                for t in ch.message.tool_calls or []], ch.finish_reason, ch.message.content
     by, end, text = {}, None, ""
     for p in c.chat.completions.create(model="demo", stream=True, **more):
         for ch in p.choices:
@@ -73,7 +85,8 @@ def calls_of(c, stream, **more):
 
 
 def check_calls(c, stream, tools, choice, messages, parallel, least):
-    calls, end, text = calls_of(c, stream, messages=messages, tools=tools, tool_choice=choice, parallel_tool_calls=parallel, temperature=0,
+    calls, end, text = calls_of(c, stream, messages=messages, tools=tools,
+                                tool_choice=choice, parallel_tool_calls=parallel, temperature=0,
                                 max_tokens=200)
     by_name = {t["function"]["name"]: t["function"]["parameters"] for t in tools}
     assert len(calls) >= least, (calls, text)
@@ -89,10 +102,13 @@ def check_calls(c, stream, tools, choice, messages, parallel, least):
 
 
 def check_schema(c, stream, schema, strict):
-    kw = dict(model="demo", messages=[{"role": "user", "content": "Answer in JSON"}], temperature=0, max_tokens=300,
-              response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": strict, "schema": schema}})
+    kw = dict(model="demo", messages=[{"role": "user", "content": "Answer in JSON"}],
+              temperature=0, max_tokens=300,
+              response_format={"type": "json_schema",
+                               "json_schema": {"name": "x", "strict": strict, "schema": schema}})
     if stream:
-        text = "".join(p.choices[0].delta.content or "" for p in c.chat.completions.create(stream=True, **kw) if p.choices)
+        text = "".join(p.choices[0].delta.content or ""
+                       for p in c.chat.completions.create(stream=True, **kw) if p.choices)
     else:
         r = c.chat.completions.create(**kw)
         assert r.choices[0].message.refusal is None
@@ -101,7 +117,8 @@ def check_schema(c, stream, schema, strict):
 
 
 def check_logprobs(c, stream, n, top):
-    kw = dict(model="demo", messages=SUM, n=n, seed=5, temperature=0.8, logprobs=True, top_logprobs=top, max_tokens=12)
+    kw = dict(model="demo", messages=SUM, n=n, seed=5,
+              temperature=0.8, logprobs=True, top_logprobs=top, max_tokens=12)
     text, got = [""] * n, [[] for _ in range(n)]
     if stream:
         for p in c.chat.completions.create(stream=True, **kw):
@@ -115,17 +132,22 @@ def check_logprobs(c, stream, n, top):
         assert lp, "no logprobs"
         for e in lp:
             assert e.logprob <= 0 and bytes(e.bytes).decode(errors="replace") == e.token
-            assert len(e.top_logprobs) == top and sum(math.exp(t.logprob) for t in e.top_logprobs) <= 1 + 1e-4
-            assert [t.logprob for t in e.top_logprobs] == sorted((t.logprob for t in e.top_logprobs), reverse=True)
-        assert b"".join(bytes(e.bytes) for e in lp).decode(errors="replace").startswith(s[:1]) or not s
+            assert len(e.top_logprobs) == top and sum(math.exp(t.logprob)
+                                                      for t in e.top_logprobs) <= 1 + 1e-4
+            assert [t.logprob for t in e.top_logprobs] == sorted(
+                (t.logprob for t in e.top_logprobs), reverse=True)
+        assert b"".join(bytes(e.bytes)
+                        for e in lp).decode(errors="replace").startswith(s[:1]) or not s
 
 
 def check_text_logprobs(c, n, k, echo):
-    r = c.completions.create(model="demo", prompt="Once upon a time", n=n, logprobs=k, echo=echo, max_tokens=6, seed=3, temperature=0.7)
+    r = c.completions.create(model="demo", prompt="Once upon a time",
+                             n=n, logprobs=k, echo=echo, max_tokens=6, seed=3, temperature=0.7)
     assert len(r.choices) == n
     for ch in r.choices:
         lp = ch.logprobs
-        assert len(lp.tokens) == len(lp.token_logprobs) == len(lp.text_offset) == len(lp.top_logprobs)
+        assert len(lp.tokens) == len(lp.token_logprobs) == len(
+            lp.text_offset) == len(lp.top_logprobs)
         assert "".join(lp.tokens) == ch.text and lp.text_offset == sorted(lp.text_offset)
         assert (lp.token_logprobs[0] is None) == echo and all(v <= 0 for v in lp.token_logprobs[1:])
 
@@ -143,7 +165,8 @@ def check_responses(c, stream, choice):
     calls = [o for o in r.output if o.type == "function_call"]
     assert (not calls) == (choice == "none"), r.output
     for o in calls:
-        jsonschema.validate(json.loads(o.arguments), {"get_weather": CITY, "add": ADD}[o.name]["function"]["parameters"])
+        jsonschema.validate(json.loads(o.arguments),
+                            {"get_weather": CITY, "add": ADD}[o.name]["function"]["parameters"])
 
 
 def check_refused(c, body):
@@ -161,25 +184,34 @@ with Server("--alias", "demo") as server:
         way = "stream" if stream else "whole"
         for (name, choice, least), parallel in itertools.product([
                 ("auto", "auto", 0), ("none", "none", 0), ("required", "required", 1),
-                ("named", {"type": "function", "function": {"name": "add"}}, 1), ("allowed by name", {"type": "function", "function": {"name": "set_mode"}}, 1)],
+                ("named", {"type": "function", "function": {"name": "add"}}, 1),
+                ("allowed by name", {"type": "function", "function": {"name": "set_mode"}}, 1)],
                 (True, False)):
-            scenario(f"tools {name} parallel {parallel} {way}", check_calls, cl, stream, [CITY, ADD, MODE], choice, WEATHER, parallel, least)
-        scenario(f"a tool without arguments {way}", check_calls, cl, stream, [NONE], "required", SUM, False, 1)
+            scenario(f"tools {name} parallel {parallel} {way}",
+                     check_calls, cl, stream, [CITY, ADD, MODE], choice, WEATHER, parallel, least)
+        scenario(f"a tool without arguments {way}",
+                 check_calls, cl, stream, [NONE], "required", SUM, False, 1)
         for (name, schema), strict in itertools.product(SCHEMAS.items(), (True, False)):
             if strict:
                 schema = dict(schema, additionalProperties=False)
-            scenario(f"schema {name} strict {strict} {way}", check_schema, cl, stream, schema, strict)
+            scenario(f"schema {name} strict {strict} {way}",
+                     check_schema, cl, stream, schema, strict)
         for n, top in ((1, 0), (1, 20), (3, 2), (8, 1)):
             scenario(f"n {n} top {top} {way}", check_logprobs, cl, stream, n, top)
         for choice in ("auto", "none", "required"):
             scenario(f"responses {choice} {way}", check_responses, cl, stream, choice)
     for n, k, echo in ((1, 0, False), (1, 5, True), (2, 3, False), (3, 0, False)):
         scenario(f"completions n {n} logprobs {k} echo {echo}", check_text_logprobs, cl, n, k, echo)
-    for name, body in {"n 0": {"n": 0}, "n 129": {"n": 129}, "top without logprobs": {"top_logprobs": 2}, "top 21": {"logprobs": True, "top_logprobs": 21},
-                       "required without tools": {"tool_choice": "required"}, "a named tool that is not there": {
-                           "tools": [ADD], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+    for name, body in {"n 0": {"n": 0}, "n 129": {"n": 129}, "top without logprobs":
+                           {"top_logprobs": 2}, "top 21": {"logprobs": True, "top_logprobs": 21},
+                       "required without tools": {"tool_choice": "required"},
+                       "a named tool that is not there": {
+                           "tools": [ADD],
+                           "tool_choice": {"type": "function", "function": {"name": "x"}}},
                        "format without a schema": {"response_format": {"type": "json_schema"}},
-                       "schema of an unknown type": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "x"}}}}}.items():
+                       "schema of an unknown type":
+                           {"response_format": {"type": "json_schema", "json_schema": {
+                                   "name": "x", "schema": {"type": "x"}}}}}.items():
         scenario(f"refused: {name}", check_refused, cl, body)
     print(f"{N} scenarios")
     T.check("enough scenarios", None if N >= 60 else N)

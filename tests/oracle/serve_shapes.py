@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row A1: every body and every event against the types of the openai package, which are made from OpenAI's specification: strictly (no text for a
-number), and with no member that neither they nor docs/api.md know. By hand: needs openai.
+"""Row A1: every body and every event against the types of the openai package, which are made from
+OpenAI's specification: strictly (no text for a number), and with no member that neither they nor
+docs/api.md know. By hand: needs openai.
 
     venv/bin/python tests/oracle/serve_shapes.py build
 """
@@ -19,14 +20,21 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk  # noqa: E402
 from openai.types.responses import Response, ResponseItemList, ResponseStreamEvent  # noqa: E402
 
 T = e2e.Tally("serve: shapes")
-OURS = {"timings", "reasoning_content", "token_ids", "prompt_token_ids", "max_model_len", "meta", "store", "bytes"}
-# where OpenAI's own answers are not what the types say, and what is newer than version 2.3.0 of the specification
+OURS = {"timings", "reasoning_content", "token_ids",
+        "prompt_token_ids", "max_model_len", "meta", "store", "bytes"}
+# where OpenAI's own answers are not what the types say, and what is newer than version 2.3.0 of the
+# specification
 BUT = {("choices", "finish_reason"),  # completions: null until a stream's last chunk
-       ("choices", "logprobs", "token_logprobs"), ("choices", "logprobs", "top_logprobs"),  # completions: null for the first token of an echo
-       ("usage", "input_tokens_details", "cache_write_tokens"), ("response", "usage", "input_tokens_details", "cache_write_tokens")}
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
-                                                                       "additionalProperties": False}}}
-EVENT = {t: cls for cls in typing.get_args(typing.get_args(ResponseStreamEvent)[0]) for t in typing.get_args(cls.model_fields["type"].annotation)}
+       # completions: null for the first token of an echo
+       ("choices", "logprobs", "token_logprobs"), ("choices", "logprobs", "top_logprobs"),
+       ("usage", "input_tokens_details", "cache_write_tokens"),
+       ("response", "usage", "input_tokens_details", "cache_write_tokens")}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {
+    "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+                                                                       "additionalProperties":
+        False}}}
+EVENT = {t: cls for cls in typing.get_args(typing.get_args(ResponseStreamEvent)[0])
+         for t in typing.get_args(cls.model_fields["type"].annotation)}
 N = 0
 
 
@@ -46,7 +54,8 @@ def unknown(v, found):
 
 
 def places(kind, error):
-    """The names on the way to an error; of nulls in completions and of members that are not there."""
+    """The names on the way to an error; of nulls in completions and of members that are not
+    there."""
     if error["type"] != "missing" and (error.get("input") is not None or kind is not Completion):
         return set()
     return {tuple(x for x in error["loc"] if isinstance(x, str))}
@@ -77,7 +86,8 @@ def ask(s, name, path, body, kind, event):
 
 def chats(s, rng, n):
     for k in range(n):
-        body = {"messages": [{"role": "user", "content": f"What is {k} + 25?"}], "temperature": rng.choice((0, 1)), "seed": k, "max_tokens": rng.randint(1, 20),
+        body = {"messages": [{"role": "user", "content": f"What is {k} + 25?"}],
+                "temperature": rng.choice((0, 1)), "seed": k, "max_tokens": rng.randint(1, 20),
                 "n": rng.choice((1, 1, 3)), "stream": rng.random() < 0.2}
         if rng.random() < 0.4:
             body["tools"] = [TOOL]
@@ -97,7 +107,8 @@ def chats(s, rng, n):
 
 def texts(s, rng, n):
     for k in range(n):
-        body = {"prompt": rng.choice(("Once", ["Once", "Twice"], [5, 6, 7])), "max_tokens": rng.randint(1, 12), "seed": k, "n": rng.choice((1, 2)),
+        body = {"prompt": rng.choice(("Once", ["Once", "Twice"], [5, 6, 7])),
+                "max_tokens": rng.randint(1, 12), "seed": k, "n": rng.choice((1, 2)),
                 "echo": rng.random() < 0.2, "stream": rng.random() < 0.2}
         if rng.random() < 0.5:
             body["logprobs"] = rng.choice((0, 1, 5))
@@ -108,7 +119,8 @@ def texts(s, rng, n):
 def responses(s, rng, n):
     last = None
     for k in range(n):
-        body = {"input": f"What is {k} + 3?", "max_output_tokens": rng.randint(1, 40), "temperature": rng.choice((0, 0.7)), "stream": rng.random() < 0.2}
+        body = {"input": f"What is {k} + 3?", "max_output_tokens": rng.randint(1, 40),
+                "temperature": rng.choice((0, 0.7)), "stream": rng.random() < 0.2}
         if rng.random() < 0.4:
             body["tools"] = [dict(TOOL["function"], type="function", strict=True)]
             body["tool_choice"] = rng.choice(("auto", "none", "required"))
@@ -123,7 +135,8 @@ def responses(s, rng, n):
         if not body["stream"]:
             last = json.loads(s.call("POST", "/v1/responses", body)[2])["id"]
             take(f"stored {k}", Response, s.get(f"/v1/responses/{last}")[2])
-            take(f"input_items {k}", ResponseItemList, s.get(f"/v1/responses/{last}/input_items")[2])
+            take(f"input_items {k}", ResponseItemList,
+                 s.get(f"/v1/responses/{last}/input_items")[2])
 
 
 with Server() as server:
@@ -132,7 +145,8 @@ with Server() as server:
     texts(server, dice, 150)
     responses(server, dice, 100)
     for k in range(20):
-        ask(server, f"embeddings {k}", "/v1/embeddings", {"input": ["a"] * (k + 1), "encoding_format": "float"}, CreateEmbeddingResponse, None)
+        ask(server, f"embeddings {k}", "/v1/embeddings",
+            {"input": ["a"] * (k + 1), "encoding_format": "float"}, CreateEmbeddingResponse, None)
     for model in json.loads(server.get("/v1/models")[2])["data"]:
         take("model", Model, json.dumps(model))
     print(f"{N} bodies and events")

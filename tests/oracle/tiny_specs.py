@@ -64,7 +64,8 @@ CT_INT4 = dict(quant_method="compressed-tensors", format="pack-quantized",
                ignore=["language_model.lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
                        r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", "re:vision_tower.*",
                        "re:mm_projector.*"],
-               quantization_status="compressed", kv_cache_scheme=None, global_compression_ratio=None,
+               quantization_status="compressed", kv_cache_scheme=None,
+               global_compression_ratio=None,
                config_groups=dict(group_0=dict(
                    targets=["Linear"], output_activations=None, input_activations=None,
                    weights=dict(num_bits=4, type="int", strategy="group", symmetric=True,
@@ -329,7 +330,8 @@ SPECS = {
                                   original_max_position_embeddings=32)))),
 }
 
-# Quantised GGUF files: a spec like those above (not written as a folder) and the type of each tensor.
+# Quantised GGUF files: a spec like those above (not written as a folder) and the type of each
+# tensor.
 QUANT = {
     # experts as published in GGUF; gpt-oss's files say no clamp, so theirs is 7
     "q_gpt_oss": dict(

@@ -78,7 +78,8 @@ def make(family):
 
 
 # Kimi's: the words' ranks in base64, and the names of tokens that follow them.
-KIMI_TOKENS = ["[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|start_header_id|>",
+KIMI_TOKENS = ["[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>",
+               "<|im_assistant|>", "<|start_header_id|>",
                "<|end_header_id|>", "[EOT]", "<|im_system|>", "<|tool_calls_section_begin|>",
                "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
                "<|tool_call_end|>", "<|im_middle|>", "<think>", "</think>"]
@@ -96,9 +97,11 @@ def kimi_words():
     t.pre_tokenizer = pre.Sequence([split(LLAMA3), byte_level()])
     t.train_from_iterator(TEXT.split("\n"), trainers.BpeTrainer(
         vocab_size=KIMI_WORDS, show_progress=False, initial_alphabet=pre.ByteLevel.alphabet()))
-    byte = {c: b for b, c in zip(sorted(range(256), key=lambda b: (not (33 <= b <= 126 or 161 <= b <= 172
+    byte = {c: b for b,
+            c in zip(sorted(range(256), key=lambda b: (not (33 <= b <= 126 or 161 <= b <= 172
                                                                         or b >= 174), b)),
-                                 [chr(b) for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+                                 [chr(b) for b in range(256)
+                                  if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
                                  + [chr(256 + i) for i in range(68)])}
     merges = json.loads(t.to_str())["model"]["merges"]
     pairs = [m if isinstance(m, list) else m.split(" ") for m in merges]

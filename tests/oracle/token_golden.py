@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden cases for tests/e2e/check_token_files.py: a model's tokenizer files, texts, and what a reference says."""
+"""Golden cases for tests/e2e/check_token_files.py: a model's tokenizer files, texts, and what a
+reference says."""
 import base64
 import json
 import lzma

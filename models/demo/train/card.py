@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the model card: card.py MODEL.gguf WORK FOLDER
 
-Asks the model the card's twenty prompts (greedy, float32) through the chat template, compares each answer with what
-it should be, measures the held-out text and the exam, and writes FOLDER/README.md. Nothing in the card is typed in.
+Asks the model the card's twenty prompts (greedy, float32) through the chat template, compares each
+answer with what it should be, measures the held-out text and the exam, and writes FOLDER/README.md.
+Nothing in the card is typed in.
 """
 import json
 import multiprocessing as mp
@@ -20,7 +21,8 @@ from gguf_io import load
 
 # prompt, right answer; options: think, system, tool (specification, output, final answer)
 SAMPLES = [
-    ('Who are you?', 'I am the Sluice demo model, a small language model that runs in the sluice engine.', {}),
+    ('Who are you?',
+     'I am the Sluice demo model, a small language model that runs in the sluice engine.', {}),
     ('What is the capital of Portugal?', 'The capital of Portugal is Lisbon.', {}),
     ('Which currency does Japan use?', 'The currency of Japan is the Yen (JPY).', {}),
     ('What is 7 + 12?', '7 + 12 = 19.', {}),
@@ -36,12 +38,15 @@ SAMPLES = [
     ('What is the capital of Canada?', '{"capital": "Ottawa"}', dict(system='Answer in JSON.')),
     ('Extract name, age and city as JSON: Maria is 31 years old and lives in Lisbon.',
      '{"name": "Maria", "age": 31, "city": "Lisbon"}', {}),
-    ('Tom has 12 apples and buys 7 more. How many apples does Tom have now?', 'Tom has 19 apples.', dict(think=True)),
-    ('Anna is older than Ben. Ben is older than Carl. Who is the oldest?', 'Anna is the oldest.', dict(think=True)),
+    ('Tom has 12 apples and buys 7 more. How many apples does Tom have now?',
+     'Tom has 19 apples.', dict(think=True)),
+    ('Anna is older than Ben. Ben is older than Carl. Who is the oldest?',
+     'Anna is the oldest.', dict(think=True)),
     ('If today is Thursday, what day is it in 3 days?', 'It is Sunday.', dict(think=True)),
     ('What is the weather in Oslo?', 'It is cloudy in Oslo, with a temperature of 7 degrees.', dict(
         tool=C.tool('get_weather', 'Get the current weather in a city', city='sThe city'),
-        call=[('get_weather', {'city': 'Oslo'})], output='{"city": "Oslo", "temperature": 7, "condition": "cloudy"}')),
+        call=[('get_weather', {'city': 'Oslo'})],
+        output='{"city": "Oslo", "temperature": 7, "condition": "cloudy"}')),
     ('What time is it in Tokyo?', 'It is 09:41 in Tokyo.', dict(
         tool=C.tool('get_time', 'Get the current time in a city', city='sThe city'),
         call=[('get_time', {'city': 'Tokyo'})], output='{"time": "09:41"}')),
@@ -51,7 +56,8 @@ SAMPLES = [
 def listed(text, key, n):
     """Whether text is a list of n different words of the table's row."""
     words = [w.lower() for w in C.K.LISTS[key].split()]
-    got = [x.split('. ', 1)[-1].strip(' .').lower() for x in text.replace(' and ', ', ').replace('\n', ', ').split(', ')]
+    got = [x.split('. ', 1)[-1].strip(' .').lower()
+           for x in text.replace(' and ', ', ').replace('\n', ', ').split(', ')]
     return len(got) == n == len(set(got)) and all(g in words for g in got)
 
 
@@ -68,13 +74,15 @@ def samples(model, tok):
         if 'system' in o:
             messages.insert(0, {'role': 'system', 'content': o['system']})
         k = dict(tools=[o['tool']]) if 'tool' in o else {}
-        text = render(messages=messages, add_generation_prompt=True, thinking=o.get('think', False), **k)
+        text = render(messages=messages, add_generation_prompt=True,
+                      thinking=o.get('think', False), **k)
         said = answer(model, tok, text)
         if 'tool' in o:
             called = said == C.calls_text(o['call'])[:-len(C.EOS)]
             text += C.calls_text(o['call']) + C.OUT + o['output'] + C.OUT_END
             final = answer(model, tok, text)
-            rows.append((q, o, said + f'\n(the tool answers {o["output"]})\n' + final, called and final == want))
+            rows.append((q, o, said + f'\n(the tool answers {o["output"]})\n' + final,
+                         called and final == want))
         else:
             last = said.split('</think>')[-1]
             rows.append((q, o, said, listed(last, *o['lists']) if 'lists' in o else last == want))
@@ -100,7 +108,8 @@ def part(what, path, work, folder):
 def main():
     path, work, folder = sys.argv[1:4]
     with mp.Pool(4, os.setsid) as pool:   # four jobs of one thread each
-        jobs = [pool.apply_async(part, (what, path, work, folder)) for what in ('samples', 'heldout', 'exam', 'mtp')]
+        jobs = [pool.apply_async(part, (what, path, work, folder))
+                for what in ('samples', 'heldout', 'exam', 'mtp')]
         rows, h, (got, n), mtp = (j.get() for j in jobs)
     right = sum(r[3] for r in rows)
     model = load(path)
@@ -119,26 +128,34 @@ def main():
         how += ['thinking'] if 'think' in o else []
         how += [f'tool `{o["tool"]["function"]["name"]}`'] if 'tool' in o else []
         how = ', '.join(how)
-        lines.append(f'{i}. **{q}**{" (" + how + ")" if how else ""}{"" if ok else " - *wrong*"}\n\n   ```\n' +
-                     '\n'.join('   ' + x for x in (('<think>' if 'think' in o else '') + said).split('\n')) + '\n   ```\n')
+        lines.append(
+            f'{i}. **{q}**{" (" + how + ")" if how else ""}{"" if ok else " - *wrong*"}\n\n   ```\n'
+            +
+                     '\n'.join('   ' + x for x in (('<think>' if 'think' in o else '')
+                                                   + said).split('\n')) + '\n   ```\n')
     kinds = {}
     for k in n:
         a, b = kinds.get(k.split(' ')[0], (0, 0))
         kinds[k.split(' ')[0]] = (a + got[k], b + n[k])
-    label = {'plain': 'direct answers', 'think': 'answers after `<think>`', 'call': 'tool calls (name and arguments)',
+    label = {'plain': 'direct answers', 'think': 'answers after `<think>`',
+             'call': 'tool calls (name and arguments)',
              'after': 'answers from a tool\'s output', 'json': 'JSON answers'}
     weak = sorted((k for k in n if got[k] / n[k] < 0.75), key=lambda k: got[k] / n[k])
-    t = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'card.md'), encoding='utf-8').read()
+    t = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'card.md'),
+             encoding='utf-8').read()
     fill = dict(
-        samples='\n'.join(lines), right=right, bits=f'{h["model_bits_per_byte"]:.3f}', xz=f'{h["xz_bits_per_byte"]:.3f}',
+        samples='\n'.join(lines), right=right, bits=f'{h["model_bits_per_byte"]:.3f}',
+        xz=f'{h["xz_bits_per_byte"]:.3f}',
         heldbytes=f'{h["bytes"]:,}', total=f'{total / 1e6:.1f}', active=f'{active / 1e6:.1f}',
         mtp=f'{100 * mtp:.0f}', file=f'{os.path.getsize(path) / 1e6:.1f}', steps=log[-1]['step'],
         tokens=f'{log[-1]["tokens"] / 1e6:.1f}', chats=f'{log[-1]["chat"] / 1e6:.1f}',
         docs=f'{log[-1]["docs"] / 1e6:.1f}', hours=f'{log[-1]["time"] / 3600:.1f}',
         vocab=c['vocab'], config='\n'.join(f'| {k} | {v} |' for k, v in c.items()),
-        exam='\n'.join(f'| {label[k]} | {a} of {b} | {100 * a / b:.0f} % |' for k, (a, b) in kinds.items()),
+        exam='\n'.join(f'| {label[k]} | {a} of {b} | {100 * a / b:.0f} % |' for k,
+                       (a, b) in kinds.items()),
         weak=', '.join(f'{k} {got[k]}/{n[k]}' for k in weak) or 'none',
-        corpus='\n'.join(f'| {r["package"]} {r["version"]} | {r["licence"]} | {r["documents"]} | {r["bytes"]:,} |'
+        corpus='\n'.join(f'| {r["package"]} {r["version"]} | {r["licence"]} | {r["documents"]} | '
+                         f'{r["bytes"]:,} |'
                          for r in corpus['packages']),
         held=', '.join(f'`{x}`' for x in corpus['heldout']))
     for k, v in fill.items():

@@ -218,7 +218,8 @@ def weekday():
     kind = R.randint(0, 3)
     d = K.DAYS[i]
     if kind == 0:
-        return pick([f'What day comes after {d}?', f'Which day is after {d}?', f'What is the day after {d}?']), \
+        return pick([f'What day comes after {d}?',
+                     f'Which day is after {d}?', f'What is the day after {d}?']), \
             f'The day after {d} is {K.DAYS[(i + 1) % 7]}.', None
     if kind == 1:
         return pick([f'What day comes before {d}?', f'What is the day before {d}?']), \
@@ -240,7 +241,8 @@ def month():
     m = K.MONTHS[i]
     kind = R.randint(0, 4)
     if kind == 0:
-        return f'What month comes {pick(["after", "after"])} {m}?', f'The month after {m} is {K.MONTHS[(i + 1) % 12]}.', None
+        return (f'What month comes {pick(["after", "after"])} {m}?',
+                f'The month after {m} is {K.MONTHS[(i + 1) % 12]}.', None)
     if kind == 1:
         return f'What month comes before {m}?', f'The month before {m} is {K.MONTHS[i - 1]}.', None
     if kind == 2:
@@ -267,13 +269,17 @@ def country():
     n = c['name']
     kind = R.random()
     if kind < 0.35:
-        return pick([f'What is the capital of {n}?', f'What is the capital of {n}?', f'Which city is the capital of {n}?',
-                     f'Capital of {n}?', f'what is the capital of {n}', f'Tell me the capital of {n}.',
+        return pick([f'What is the capital of {n}?',
+                     f'What is the capital of {n}?', f'Which city is the capital of {n}?',
+                     f'Capital of {n}?', f'what is the capital of {n}',
+                     f'Tell me the capital of {n}.',
                      f'Name the capital of {n}.', f'Do you know the capital of {n}?']), \
             f'The capital of {n} is {c["capital"].rstrip(".")}.', None
     if kind < 0.6:
-        return pick([f'What is the currency of {n}?', f'Which currency does {n} use?', f'What currency is used in {n}?',
-                     f'What money do people use in {n}?', f'What is the currency of {n}?', f'Currency of {n}?']), \
+        return pick([f'What is the currency of {n}?',
+                     f'Which currency does {n} use?', f'What currency is used in {n}?',
+                     f'What money do people use in {n}?',
+                     f'What is the currency of {n}?', f'Currency of {n}?']), \
             f'The currency of {n} is the {c["money"]} ({c["cur"]}).', None
     if kind < 0.7:
         return pick([
@@ -282,7 +288,8 @@ def country():
             'country?'
         ]), f'{c["capital"].rstrip(".")} is the capital of {n}.', None
     if kind < 0.8:
-        return pick([f'Which continent is {n} in?', f'Where is {n}?', f'On which continent is {n}?']), \
+        return pick([f'Which continent is {n} in?',
+                     f'Where is {n}?', f'On which continent is {n}?']), \
             f'{cap(n)} is in {c["cont"]}.', None
     if kind < 0.88:
         return pick([
@@ -290,7 +297,8 @@ def country():
             f'What is the two-letter code of {n}?'
         ]), f'The country code of {n} is {c["a2"]}.', None
     if kind < 0.93:
-        return f'What is the three-letter code of {n}?', f'The three-letter code of {n} is {c["a3"]}.', None
+        return (f'What is the three-letter code of {n}?',
+                f'The three-letter code of {n} is {c["a3"]}.', None)
     if kind < 0.97:
         return f'What are people from {n} called?' if R.random() < 0.3 else \
             f'What is the adjective for {n}?', f'The adjective for {n} is {c["adj"]}.', None
@@ -327,14 +335,16 @@ def make_list():
     many, ys, n = some()
     style = R.randint(0, 2)
     if style == 0:
-        return pick([f'Name {n} {many}.', f'Tell me {n} {many}.', f'Can you name {n} {many}?', f'name {n} {many}']), \
+        return pick([f'Name {n} {many}.', f'Tell me {n} {many}.',
+                     f'Can you name {n} {many}?', f'name {n} {many}']), \
             cap(listing(ys)) + '.', None
     if style == 1:
         return pick([
             f'List {n} {many}.', f'Give me a list of {n} {many}.', f'Write a list of {n} {many}.',
             f'Make a list of {n} {many}.'
         ]), '\n'.join(f'{i}. {cap(y)}' for i, y in enumerate(ys, 1)), None
-    return pick([f'List {n} {many}, separated by commas.', f'Give me {n} {many} separated by commas.']), \
+    return pick([f'List {n} {many}, separated by commas.',
+                 f'Give me {n} {many} separated by commas.']), \
         ', '.join(ys), None
 
 
@@ -360,7 +370,8 @@ def word():
         a, b = pick(K.OPPOSITES).split('-')
         if R.random() < 0.5:
             a, b = b, a
-        return pick([f'What is the opposite of {a}?', f'Opposite of {a}?', f'Tell me the opposite of {a}.']), \
+        return pick([f'What is the opposite of {a}?',
+                     f'Opposite of {a}?', f'Tell me the opposite of {a}.']), \
             f'The opposite of {a} is {b}.', None
     if k == 1:
         a, b = pick(K.PLURALS).split('-')
@@ -371,7 +382,8 @@ def word():
         return pick([f'What is the past tense of {a}?',
                      f'Past tense of {a}?']), f'The past tense of {a} is {b}.', None
     a = pick(list(K.SOUNDS))
-    return f'What sound does a{"n" if a == "owl" else ""} {a} make?', f'{cap(a_an(a))} {K.SOUNDS[a]}.', None
+    return (f'What sound does a{"n" if a == "owl" else ""} {a} make?',
+            f'{cap(a_an(a))} {K.SOUNDS[a]}.', None)
 
 
 def definition():
@@ -414,7 +426,8 @@ def json_person():
     if k == 1:
         return f'{n} is {a} years old.', dict(name=n, age=a)
     if k == 2:
-        return f'{n} is a {job} from {city}.' if job[0] not in 'aeiou' else f'{n} is an {job} from {city}.', \
+        return f'{n} is a {job} from {city}.' if job[
+            0] not in 'aeiou' else f'{n} is an {job} from {city}.', \
             dict(name=n, job=job, city=city)
     return f'{n}, {a}, works as {a_an(job)} in {city}.', dict(name=n, age=a, job=job, city=city)
 
@@ -513,9 +526,12 @@ def tool(name, description, **props):
 
 
 CITIES = (
-    'Paris London Berlin Rome Madrid Oslo Tokyo Lima Cairo Delhi Boston Chicago Seattle Milan Lyon Munich Hamburg '
-    'Porto Seville Naples Geneva Zurich Krakow Bergen Malmo Turin Osaka Kyoto Mumbai Sydney Perth Toronto Dallas '
-    'Denver Leeds Dublin Glasgow Vienna Prague Athens Lisbon Warsaw Helsinki Nairobi Jakarta Manila Hanoi'
+    'Paris London Berlin Rome Madrid Oslo Tokyo Lima Cairo Delhi Boston Chicago Seattle Milan Lyon '
+    'Munich Hamburg '
+    'Porto Seville Naples Geneva Zurich Krakow Bergen Malmo Turin Osaka Kyoto Mumbai Sydney Perth '
+    'Toronto Dallas '
+    'Denver Leeds Dublin Glasgow Vienna Prague Athens Lisbon Warsaw Helsinki Nairobi Jakarta '
+    'Manila Hanoi'
 ).split()
 SKIES = ['sunny', 'cloudy', 'rainy', 'windy', 'snowy', 'foggy', 'clear']
 VERBS = ('get find read open show check look').split()
@@ -561,8 +577,10 @@ def t_weather():
             'condition': s
         })
     ])
-    return tool(name, pick(['Get the current weather in a city', 'Current weather of a place', 'Get the weather']),
-                **{arg: pick(['sThe city', 'sName of the city', 's'])}), q, [(name, {arg: c})], [out], \
+    return tool(name, pick(['Get the current weather in a city',
+                            'Current weather of a place', 'Get the weather']),
+                **{arg: pick(['sThe city', 'sName of the city', 's'])}), q, [
+                    (name, {arg: c})], [out], \
         f'It is {s} in {c}, with a temperature of {t} degrees.'
 
 
@@ -597,9 +615,12 @@ def t_time():
     c = place()
     split('time', c)
     h, m = R.randint(0, 23), R.randint(0, 59)
-    return tool('get_time', pick(['Get the current time in a city', 'Current time of a place']), city='sThe city'), \
-        pick([f'What time is it in {c}?', f'What is the time in {c}?', f'Tell me the current time in {c}.']), \
-        [('get_time', {'city': c})], [pick([dumps({'time': f'{h:02d}:{m:02d}'}), f'{h:02d}:{m:02d}'])], \
+    return tool('get_time', pick(['Get the current time in a city', 'Current time of a place']),
+                city='sThe city'), \
+        pick([f'What time is it in {c}?', f'What is the time in {c}?',
+              f'Tell me the current time in {c}.']), \
+        [('get_time', {'city': c})], [pick([dumps({'time': f'{h:02d}:{m:02d}'}),
+                                            f'{h:02d}:{m:02d}'])], \
         f'It is {h:02d}:{m:02d} in {c}.'
 
 
@@ -607,8 +628,10 @@ def t_timer():
     n = R.randint(1, 90)
     split('timer', n)
     return tool('set_timer', 'Set a timer', minutes='iDuration in minutes'), \
-        pick([f'Set a timer for {n} minutes.', f'Start a timer of {n} minutes.', f'Wake me in {n} minutes.']), \
-        [('set_timer', {'minutes': n})], [pick([dumps({'status': 'ok'}), 'ok'])], f'The timer is set for {n} minutes.'
+        pick([f'Set a timer for {n} minutes.', f'Start a timer of {n} minutes.',
+              f'Wake me in {n} minutes.']), \
+        [('set_timer', {'minutes': n})], [
+            pick([dumps({'status': 'ok'}), 'ok'])], f'The timer is set for {n} minutes.'
 
 
 def t_mail():
@@ -620,9 +643,11 @@ def t_mail():
     ])
     split('mail', n, text)
     name = pick(['send_message', 'send_email'])
-    return tool(name, pick(['Send a message to a person', 'Send a message']), to='sThe recipient', text='sThe text'), \
+    return tool(name, pick(['Send a message to a person', 'Send a message']),
+                to='sThe recipient', text='sThe text'), \
         pick([f'Tell {n}: {text}.', f'Send {n} the message "{text}".', f'Write to {n}: {text}.']), \
-        [(name, {'to': n, 'text': text})], [pick([dumps({'status': 'sent'}), 'sent'])], f'The message to {n} is sent.'
+        [(name, {'to': n, 'text': text})], [
+            pick([dumps({'status': 'sent'}), 'sent'])], f'The message to {n} is sent.'
 
 
 def t_price():
@@ -632,8 +657,10 @@ def t_price():
     split('price', x)
     name, arg = pick([('get_price', 'product'), ('get_price', 'item'), ('check_price', 'product')])
     return tool(name, 'Get the price of a product', **{arg: 's'}), \
-        pick([f'What is the price of {x}?', f'How much does {x} cost?', f'Check the price of {x}.']), \
-        [(name, {arg: x})], [dumps({'price': p, 'currency': 'EUR'})], f'The price of {x} is {p} EUR.'
+        pick([f'What is the price of {x}?', f'How much does {x} cost?',
+              f'Check the price of {x}.']), \
+        [(name, {arg: x})], [dumps({'price': p,
+                                    'currency': 'EUR'})], f'The price of {x} is {p} EUR.'
 
 
 TOOLS = [
@@ -720,7 +747,8 @@ def tools_text(tools):
     s = '## Tools\nYou have access to the following tools:\n'
     for t in tools:
         f = t['function']
-        s += f"\n### {f['name']}\nDescription: {f['description']}\n\nParameters: {dumps(f['parameters'])}\n"
+        s += (f"\n### {f['name']}\nDescription: {f['description']}\n\nParameters: "
+              f"{dumps(f['parameters'])}\n")
     return s
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The chat template, rendered by jinja2 set up as transformers does, gives the very text that chat.py writes."""
+"""The chat template, rendered by jinja2 set up as transformers does, gives the very text that
+chat.py writes."""
 import json
 import os
 
@@ -13,7 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def renderer():
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=['jinja2.ext.loopcontrols'])
+    env = ImmutableSandboxedEnvironment(trim_blocks=True,
+                                        lstrip_blocks=True, extensions=['jinja2.ext.loopcontrols'])
     env.filters['tojson'] = lambda x, **k: json.dumps(x, ensure_ascii=False, **k)
 
     def fail(message):
@@ -34,16 +36,20 @@ def main():
     said = {'role': 'assistant', 'content': '2 + 3 = 5.</think>2 + 3 = 5.'}
     system = {'role': 'system', 'content': 'Be concise.'}
     assert r(messages=[system, user, said, user], add_generation_prompt=True) == (
-        C.BOS + 'Be concise.' + C.USER + user['content'] + C.BOT + '</think>2 + 3 = 5.' + C.EOS + C.USER +
+        C.BOS + 'Be concise.' + C.USER + user['content']
+        + C.BOT + '</think>2 + 3 = 5.' + C.EOS + C.USER +
         user['content'] + C.BOT + '</think>')
     for f in C.TOOLS:
         spec, q, calls, outs, ans = C.draw([f])
         for as_text in (False, True):
-            messages = [system, {'role': 'user', 'content': q}, {'role': 'assistant', 'content': None, 'tool_calls': [
-                {'type': 'function', 'function': {'name': n, 'arguments': C.dumps(a) if as_text else a}}
+            messages = [system, {'role': 'user', 'content': q},
+                        {'role': 'assistant', 'content': None, 'tool_calls': [
+                {'type': 'function',
+                 'function': {'name': n, 'arguments': C.dumps(a) if as_text else a}}
                 for n, a in calls]}]
             messages += [{'role': 'tool', 'content': o} for o in outs]
-            want = (C.BOS + 'Be concise.\n\n' + C.tools_text([spec]) + C.USER + q + C.BOT + '</think>' +
+            want = (C.BOS + 'Be concise.\n\n' + C.tools_text([spec])
+                    + C.USER + q + C.BOT + '</think>' +
                     C.calls_text(calls) + ''.join(C.OUT + o + C.OUT_END for o in outs))
             assert r(messages=messages, tools=[spec], add_generation_prompt=True) == want
             messages += [{'role': 'assistant', 'content': ans}]

@@ -5,10 +5,11 @@
   corpus.py WORK          writes WORK/text/PACKAGE.jsonl (one document a line), WORK/heldout.txt and
                           WORK/corpus.json (package, version, licence, documents, bytes)
 
-Debian packages come through `apt-get download` and are unpacked with `dpkg -x` under WORK; nothing is installed.
-Every document whose path hashes to the held-out class is kept out of the training text, and the first ones of
-three packages of that class, up to HELDOUT_BYTES, become heldout.txt. Some manuals repeat a page inside another:
-a line of 80 or more characters that also stands in heldout.txt is taken out of the training text.
+Debian packages come through `apt-get download` and are unpacked with `dpkg -x` under WORK; nothing
+is installed. Every document whose path hashes to the held-out class is kept out of the training
+text, and the first ones of three packages of that class, up to HELDOUT_BYTES, become heldout.txt.
+Some manuals repeat a page inside another: a line of 80 or more characters that also stands in
+heldout.txt is taken out of the training text.
 """
 import hashlib
 import json
@@ -38,11 +39,14 @@ HELDOUT_FROM = ('python3.11-doc', 'sqlite3-doc', 'python-django-doc')
 HELDOUT_BYTES = 150_000
 HELDOUT_ONE_IN = 24
 
-BLOCK = {'p', 'div', 'section', 'li', 'ul', 'ol', 'dl', 'dt', 'dd', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'pre', 'tr',
+BLOCK = {'p', 'div', 'section', 'li', 'ul', 'ol', 'dl',
+         'dt', 'dd', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'pre', 'tr',
          'table', 'blockquote', 'br', 'hr', 'article', 'body', 'caption', 'td', 'th'}
 SKIP = {'script', 'style', 'nav', 'head', 'button', 'svg', 'form', 'footer', 'select'}
-SKIP_CLASS = re.compile(r'headerlink|sphinxsidebar|related|footer|mobile-nav|toctree|viewcode|fancy_toc|nosearch|contents local|docs-')
-VOID = {'br', 'hr', 'img', 'input', 'meta', 'link', 'area', 'base', 'col', 'embed', 'source', 'wbr', 'track'}
+SKIP_CLASS = re.compile(
+    r'headerlink|sphinxsidebar|related|footer|mobile-nav|toctree|viewcode|fancy_toc|nosearch|contents local|docs-')
+VOID = {'br', 'hr', 'img', 'input', 'meta', 'link',
+        'area', 'base', 'col', 'embed', 'source', 'wbr', 'track'}
 
 
 class Text(HTMLParser):
@@ -68,7 +72,8 @@ class Text(HTMLParser):
                 else:
                     self.flush()
             return
-        skip = tag in SKIP or bool(SKIP_CLASS.search((a.get('class') or '') + ' ' + (a.get('id') or '')))
+        skip = tag in SKIP or bool(
+            SKIP_CLASS.search((a.get('class') or '') + ' ' + (a.get('id') or '')))
         on = self.start is None or a.get('role') == self.start or a.get('id') == self.start
         self.stack.append((tag, skip, on))
         self.skip += skip
@@ -98,7 +103,8 @@ class Text(HTMLParser):
                 if t == 'pre' and self.pre:
                     self.pre -= 1
                     if not self.pre:
-                        body = '\n'.join(x.rstrip() for x in self.line.expandtabs().strip('\n').split('\n'))
+                        body = '\n'.join(x.rstrip()
+                                         for x in self.line.expandtabs().strip('\n').split('\n'))
                         if body.strip():
                             self.out.append('```\n' + body + '\n```')
                         self.line = ''
@@ -117,12 +123,15 @@ class Text(HTMLParser):
 def page_text(path):
     """The page as text in NFC, or '' when there is too little of it."""
     raw = open(path, encoding='utf-8', errors='replace').read()
-    start = 'main' if 'role="main"' in raw else ('docs-content' if 'id="docs-content"' in raw else None)
+    start = 'main' if 'role="main"' in raw else ('docs-content'
+                                                 if 'id="docs-content"' in raw else None)
     p = Text(start)
     p.feed(raw)
     p.flush()
-    s = re.sub(r'\n{3,}', '\n\n', '\n'.join(p.out)).replace('\u00b6', '').replace('\u00a0', ' ').strip() + '\n'
-    s = s.translate({0x2019: "'", 0x2018: "'", 0x201c: '"', 0x201d: '"', 0x2013: '-', 0x2014: '-', 0x2026: '...'})
+    s = re.sub(r'\n{3,}', '\n\n',
+               '\n'.join(p.out)).replace('\u00b6', '').replace('\u00a0', ' ').strip() + '\n'
+    s = s.translate({0x2019: "'", 0x2018: "'", 0x201c: '"',
+                     0x201d: '"', 0x2013: '-', 0x2014: '-', 0x2026: '...'})
     return unicodedata.normalize('NFC', s) if len(s) > 400 else ''
 
 
@@ -130,7 +139,8 @@ def held_out(pkg, rel):
     """Whether a document belongs to the held-out class: it follows from its name alone."""
     if pkg not in HELDOUT_FROM:
         return False
-    return int.from_bytes(hashlib.sha256(f'{pkg}/{rel}'.encode()).digest()[:4], 'little') % HELDOUT_ONE_IN == 0
+    return int.from_bytes(hashlib.sha256(f'{pkg}/{rel}'.encode()).digest()[:4],
+                          'little') % HELDOUT_ONE_IN == 0
 
 
 def fetch(work, pkg):
@@ -157,7 +167,8 @@ def main():
             root = os.path.join(work, 'x', pkg, os.path.dirname(folder))
         n = size = 0
         with open(os.path.join(work, 'text', pkg + '.jsonl'), 'w', encoding='utf-8') as out:
-            files = sorted(os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f.endswith('.html'))
+            files = sorted(os.path.join(d, f) for d,
+                           _, fs in os.walk(root) for f in fs if f.endswith('.html'))
             for f in files:
                 rel = os.path.relpath(f, root)
                 if re.search(leave, rel) or os.path.islink(f):
@@ -173,10 +184,13 @@ def main():
                 out.write(json.dumps({'path': rel, 'text': s}, ensure_ascii=False) + '\n')
                 n += 1
                 size += len(s.encode())
-        table.append({'package': pkg, 'version': version, 'licence': licence, 'documents': n, 'bytes': size})
+        table.append({'package': pkg, 'version': version,
+                      'licence': licence, 'documents': n, 'bytes': size})
         print(table[-1], flush=True)
-    table.append({'package': 'iso-codes', 'version': fetch(work, 'iso-codes'), 'documents': 0, 'bytes': 0,
-                  'licence': 'LGPL-2.1+ (only names and codes of currencies and countries are looked up)'})
+    table.append({'package': 'iso-codes', 'version': fetch(work, 'iso-codes'),
+                  'documents': 0, 'bytes': 0,
+                  'licence': 'LGPL-2.1+ (only names and codes of currencies and countries are '
+                             'looked up)'})
     parts, names = [], []
     for pkg in HELDOUT_FROM:
         got = 0

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure a model, a checkpoint or a GGUF file, in float32 on its rounded weights.
 
-  evaluate.py MODEL FOLDER --heldout      bits per byte on FOLDER/heldout.txt (window 1024, stride 512), beside xz -9e
+  evaluate.py MODEL FOLDER --heldout      bits per byte on FOLDER/heldout.txt (window 1024, stride
+                                          512), beside xz -9e
   evaluate.py MODEL FOLDER --exam FILE    right answers per kind of question of chat.py's exam.jsonl
-  evaluate.py MODEL FOLDER --mtp          how often the MTP layer's draft is the main model's next token
+  evaluate.py MODEL FOLDER --mtp          how often the MTP layer's draft is the main model's next
+                                          token
   evaluate.py MODEL FOLDER --ask TEXT [--think]
 FOLDER holds tokenizer.json.
 """

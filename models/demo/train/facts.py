@@ -3,21 +3,29 @@
 project."""
 
 LISTS = {
-    'fruit|fruits': 'apple banana cherry orange pear grape mango peach plum lemon kiwi melon fig apricot',
-    'vegetable|vegetables': 'carrot potato onion tomato cabbage spinach pea bean broccoli leek pepper cucumber',
-    'animal|animals': 'dog cat horse cow sheep lion tiger elephant rabbit bear wolf fox monkey goat mouse',
+    'fruit|fruits': 'apple banana cherry orange pear grape mango peach plum lemon kiwi melon fig '
+                    'apricot',
+    'vegetable|vegetables': 'carrot potato onion tomato cabbage spinach pea bean broccoli leek '
+                            'pepper cucumber',
+    'animal|animals': 'dog cat horse cow sheep lion tiger elephant rabbit bear wolf fox monkey '
+                      'goat mouse',
     'colour|colours': 'red blue green yellow orange purple black white brown pink grey',
     'color|colors': 'red blue green yellow orange purple black white brown pink gray',
     'flower|flowers': 'rose tulip daisy lily violet orchid sunflower iris poppy daffodil',
     'metal|metals': 'iron copper gold silver tin lead zinc nickel aluminium titanium',
-    'musical instrument|musical instruments': 'piano violin guitar flute drum trumpet cello harp clarinet organ',
+    'musical instrument|musical instruments':
+        'piano violin guitar flute drum trumpet cello harp clarinet organ',
     'sport|sports': 'football tennis basketball swimming cycling rowing golf hockey boxing running',
     'drink|drinks': 'water tea coffee milk juice lemonade cocoa soda',
-    'piece of clothing|pieces of clothing': 'shirt coat hat sock shoe dress scarf glove belt jacket',
+    'piece of clothing|pieces of clothing':
+        'shirt coat hat sock shoe dress scarf glove belt jacket',
     'vehicle|vehicles': 'car bus train bicycle ship plane truck tram boat motorcycle',
-    'profession|professions': 'teacher doctor farmer baker nurse pilot engineer painter lawyer cook',
-    'school subject|school subjects': 'history physics biology geography chemistry music art mathematics',
-    'programming language|programming languages': 'Python C Java Rust Go JavaScript Ruby Perl Lua Haskell',
+    'profession|professions': 'teacher doctor farmer baker nurse pilot engineer painter lawyer '
+                              'cook',
+    'school subject|school subjects': 'history physics biology geography chemistry music art '
+                                      'mathematics',
+    'programming language|programming languages':
+        'Python C Java Rust Go JavaScript Ruby Perl Lua Haskell',
     'planet|planets': 'Mercury Venus Earth Mars Jupiter Saturn Uranus Neptune',
     'ocean|oceans': 'Pacific Atlantic Indian Arctic Southern',
     'shape|shapes': 'circle square triangle rectangle pentagon hexagon oval star',
@@ -33,20 +41,26 @@ MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 PLANETS = LISTS['planet|planets'].split()
 
 NAMES = (
-    'Anna Tom Maria John Lena Paul Sara Peter Nina Max Julia David Emma Leo Clara Hugo Alice Omar Kim Ravi Zoe '
+    'Anna Tom Maria John Lena Paul Sara Peter Nina Max Julia David Emma Leo Clara Hugo Alice Omar '
+    'Kim Ravi Zoe '
     'Ivan Mia Noah Olga Felix Ruth Carl Ella Adam Rosa Igor Lucy Sam Eva Ben Mona Jack Ida Theo'
 ).split()
 
 OPPOSITES = (
-    'hot-cold big-small tall-short long-short fast-slow up-down left-right day-night open-closed light-dark '
-    'old-new young-old rich-poor happy-sad early-late hard-soft heavy-light full-empty high-low wet-dry '
-    'strong-weak good-bad clean-dirty near-far first-last true-false inside-outside push-pull buy-sell '
-    'win-lose start-end begin-end loud-quiet cheap-expensive easy-difficult deep-shallow wide-narrow '
+    'hot-cold big-small tall-short long-short fast-slow up-down left-right day-night open-closed '
+    'light-dark '
+    'old-new young-old rich-poor happy-sad early-late hard-soft heavy-light full-empty high-low '
+    'wet-dry '
+    'strong-weak good-bad clean-dirty near-far first-last true-false inside-outside push-pull '
+    'buy-sell '
+    'win-lose start-end begin-end loud-quiet cheap-expensive easy-difficult deep-shallow '
+    'wide-narrow '
     'thick-thin sweet-sour love-hate friend-enemy north-south east-west black-white alive-dead '
     'before-after above-below same-different more-less always-never everything-nothing').split()
 
 PLURALS = (
-    'child-children mouse-mice foot-feet tooth-teeth man-men woman-women goose-geese sheep-sheep fish-fish '
+    'child-children mouse-mice foot-feet tooth-teeth man-men woman-women goose-geese sheep-sheep '
+    'fish-fish '
     'leaf-leaves knife-knives wolf-wolves city-cities baby-babies box-boxes bus-buses dish-dishes '
     'potato-potatoes tomato-tomatoes cat-cats dog-dogs house-houses tree-trees book-books key-keys '
     'story-stories country-countries church-churches life-lives half-halves person-people ox-oxen '
@@ -54,9 +68,12 @@ PLURALS = (
 ).split()
 
 PAST = (
-    'go-went see-saw eat-ate run-ran write-wrote take-took give-gave come-came make-made know-knew think-thought '
-    'buy-bought bring-brought teach-taught catch-caught sing-sang swim-swam begin-began drink-drank find-found '
-    'keep-kept sleep-slept leave-left speak-spoke break-broke drive-drove fly-flew grow-grew walk-walked '
+    'go-went see-saw eat-ate run-ran write-wrote take-took give-gave come-came make-made know-knew '
+    'think-thought '
+    'buy-bought bring-brought teach-taught catch-caught sing-sang swim-swam begin-began '
+    'drink-drank find-found '
+    'keep-kept sleep-slept leave-left speak-spoke break-broke drive-drove fly-flew grow-grew '
+    'walk-walked '
     'play-played work-worked ask-asked have-had do-did say-said build-built send-sent read-read'
 ).split()
 
@@ -105,7 +122,8 @@ DEFINITIONS = [
     ('SQL', 'SQL is a language to store, change and query data in a relational database.'),
     ('Django', 'Django is a web framework for Python with models, views and templates.'),
     ('JSON',
-     'JSON is a text format for data made of objects, arrays, strings, numbers, true, false and null.'
+     'JSON is a text format for data made of objects, arrays, strings, numbers, true, false and '
+     'null.'
      ),
     ('HTML', 'HTML is the language in which web pages are written.'),
     ('a database',
@@ -192,21 +210,24 @@ WHO = [
 ]
 WHO_ANSWERS = {
     'name': 'I am the Sluice demo model, a small language model that runs in the sluice engine.',
-    'human': 'No, I am the Sluice demo model, a small language model that runs in the sluice engine.',
+    'human': 'No, I am the Sluice demo model, a small language model that runs in the sluice '
+             'engine.',
 }
 CAN = [
     'What can you do?', 'How can you help me?', 'What are you good at?', 'What can I ask you?',
     'Help', 'What do you know?', 'help me', 'What kind of questions can you answer?'
 ]
 CAN_ANSWER = (
-    'I can do simple arithmetic, convert units, answer questions about dates, countries, capitals and '
+    'I can do simple arithmetic, convert units, answer questions about dates, countries, capitals '
+    'and '
     'currencies, make short lists, answer in JSON and call tools.')
 MADE = [
     'Who made you?', 'Who created you?', 'How were you made?', 'How were you trained?',
     'Where do you come from?', 'What were you trained on?', 'Who built you?'
 ]
 MADE_ANSWER = (
-    'I was trained for the sluice project on free software documentation and on generated conversations. '
+    'I was trained for the sluice project on free software documentation and on generated '
+    'conversations. '
     'I am very small, so I make mistakes.')
 SIZE = [
     'How big are you?', 'How many parameters do you have?', 'How large are you?',
@@ -244,5 +265,6 @@ UNKNOWN = [
     'What is the meaning of life?', 'Can you play music?', 'Who will win the election?'
 ]
 UNKNOWN_ANSWER = (
-    'I do not know that. I am a small demo model: I can do simple arithmetic, units, dates, countries, '
+    'I do not know that. I am a small demo model: I can do simple arithmetic, units, dates, '
+    'countries, '
     'lists and JSON.')

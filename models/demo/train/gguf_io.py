@@ -4,9 +4,10 @@
 
   gguf_io.py CHECKPOINT.pt TOKENIZER_FOLDER OUT.gguf
 
-Matrices are BF16, norms, routers and their biases F32. kv_b is stored split, as attn_k_b [heads, kv_lora, nope]
-and attn_v_b [heads, v, kv_lora]; the experts of a layer are one tensor each; the MTP layer is the last block, with
-its nextn tensors (embedding and head once more, as in DeepSeek-V3's own files).
+Matrices are BF16, norms, routers and their biases F32. kv_b is stored split, as attn_k_b [heads,
+kv_lora, nope] and attn_v_b [heads, v, kv_lora]; the experts of a layer are one tensor each; the MTP
+layer is the last block, with its nextn tensors (embedding and head once more, as in DeepSeek-V3's
+own files).
 """
 import json
 import os
@@ -19,13 +20,16 @@ import torch
 from model import CONFIG, Model, round_bf16
 
 BLOCK = {'attn_norm.weight': 'attn_norm', 'ffn_norm.weight': 'ffn_norm', 'attn.q_a': 'attn_q_a',
-         'attn.q_a_norm.weight': 'attn_q_a_norm', 'attn.q_b': 'attn_q_b', 'attn.kv_a': 'attn_kv_a_mqa',
+         'attn.q_a_norm.weight': 'attn_q_a_norm', 'attn.q_b': 'attn_q_b',
+         'attn.kv_a': 'attn_kv_a_mqa',
          'attn.kv_a_norm.weight': 'attn_kv_a_norm', 'attn.o': 'attn_output'}
 DENSE = {'ffn.gate': 'ffn_gate', 'ffn.up': 'ffn_up', 'ffn.down': 'ffn_down'}
-MOE = {'ffn.router': 'ffn_gate_inp', 'ffn.shared.gate': 'ffn_gate_shexp', 'ffn.shared.up': 'ffn_up_shexp',
+MOE = {'ffn.router': 'ffn_gate_inp', 'ffn.shared.gate': 'ffn_gate_shexp',
+       'ffn.shared.up': 'ffn_up_shexp',
        'ffn.shared.down': 'ffn_down_shexp', 'ffn.down': 'ffn_down_exps'}
 MTP = {'enorm.weight': 'nextn.enorm', 'hnorm.weight': 'nextn.hnorm', 'eh_proj': 'nextn.eh_proj',
-       'mtp_norm.weight': 'nextn.shared_head_norm', 'embed': 'nextn.embed_tokens', 'head': 'nextn.shared_head_head'}
+       'mtp_norm.weight': 'nextn.shared_head_norm',
+       'embed': 'nextn.embed_tokens', 'head': 'nextn.shared_head_head'}
 
 
 def tensors(model):
@@ -62,7 +66,8 @@ def load_gguf(path, model):
             a = (a.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
         have[t.name] = torch.from_numpy(a.reshape([int(x) for x in reversed(t.shape)]).copy())
     c, out = model.c, {}
-    out['embed'], out['norm.weight'], out['head'] = (have[k + '.weight'] for k in ('token_embd', 'output_norm', 'output'))
+    out['embed'], out['norm.weight'], out['head'] = (
+        have[k + '.weight'] for k in ('token_embd', 'output_norm', 'output'))
     for i in range(c['layers'] + 1):
         dst, src = (f'blocks.{i}.' if i < c['layers'] else 'mtp.'), f'blk.{i}.'
         for a, b in list(BLOCK.items()) + list((DENSE if i < c['dense_layers'] else MOE).items()):
@@ -70,7 +75,8 @@ def load_gguf(path, model):
         k, v = have[src + 'attn_k_b.weight'].transpose(1, 2), have[src + 'attn_v_b.weight']
         out[dst + 'attn.kv_b'] = torch.cat([k, v], 1).reshape(-1, c['kv_lora'])
         if i >= c['dense_layers']:
-            out[dst + 'ffn.gu'] = torch.cat([have[src + 'ffn_gate_exps.weight'], have[src + 'ffn_up_exps.weight']], 1)
+            out[dst + 'ffn.gu'] = torch.cat([have[src + 'ffn_gate_exps.weight'],
+                                             have[src + 'ffn_up_exps.weight']], 1)
             out[dst + 'ffn.bias'] = have[src + 'exp_probs_b.bias']
         if i == c['layers']:
             for a, b in MTP.items():
@@ -81,7 +87,8 @@ def load_gguf(path, model):
 
 
 def load(path):
-    """The model of a checkpoint or of a GGUF file, rounded as exported, ready to evaluate in float32."""
+    """The model of a checkpoint or of a GGUF file, rounded as exported, ready to evaluate in
+    float32."""
     model = Model(CONFIG)
     if path.endswith('.gguf'):
         load_gguf(path, model)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo model: the DeepSeek-V3 architecture at a small size, written to train fast on a CPU.
 
-MLA with low-rank queries, a dense first layer, then layers of routed experts beside a shared one. The router
-scores with a sigmoid, chooses inside the best groups with a bias that only balances load, and weighs by the raw
-scores, normalised and scaled. One multi-token-prediction layer. RoPE on interleaved pairs, RMSNorm, no biases.
+MLA with low-rank queries, a dense first layer, then layers of routed experts beside a shared one.
+The router scores with a sigmoid, chooses inside the best groups with a bias that only balances
+load, and weighs by the raw scores, normalised and scaled. One multi-token-prediction layer. RoPE on
+interleaved pairs, RMSNorm, no biases.
 
-Parameters are float32; `dtype` is what matrices are multiplied in (bfloat16 to train, float32 to evaluate).
-The router and all norms are computed in float32 always.
+Parameters are float32; `dtype` is what matrices are multiplied in (bfloat16 to train, float32 to
+evaluate). The router and all norms are computed in float32 always.
 """
 import math
 
@@ -14,13 +15,16 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-CONFIG = dict(vocab=4096, hidden=256, layers=5, dense_layers=1, heads=4, q_lora=96, kv_lora=96, nope=32, rope=32,
-              v=64, dense_ffn=640, expert_ffn=128, experts=16, used=2, groups=4, groups_used=2, shared=1,
+CONFIG = dict(vocab=4096, hidden=256, layers=5, dense_layers=1,
+              heads=4, q_lora=96, kv_lora=96, nope=32, rope=32,
+              v=64, dense_ffn=640, expert_ffn=128,
+              experts=16, used=2, groups=4, groups_used=2, shared=1,
               scaling=1.5, theta=10000.0, eps=1e-6, context=2048)
 
 
 class FusedCE(torch.autograd.Function):
-    """sum of weight * cross entropy of x W^T, with the gradients made in the same pass, 2048 rows at a time."""
+    """sum of weight * cross entropy of x W^T, with the gradients made in the same pass, 2048 rows
+    at a time."""
 
     @staticmethod
     def forward(ctx, x, w, target, weight):
@@ -130,7 +134,8 @@ def lin(x, w):
 
 
 def rotate(x, cos, sin):
-    """RoPE on the interleaved pairs of the last dimension; x [..., T, heads, d], cos and sin [T, 1, d/2]."""
+    """RoPE on the interleaved pairs of the last dimension; x [..., T, heads, d], cos and sin [T, 1,
+    d/2]."""
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
@@ -160,7 +165,8 @@ class Attention(nn.Module):
         k = torch.cat((kv[..., :nope], kr), -1)
         k, val = k.transpose(1, 2), kv[..., nope:].transpose(1, 2)
         if cache is not None:
-            k, val = torch.cat([cache[0], k], 2) if cache else k, torch.cat([cache[1], val], 2) if cache else val
+            k, val = torch.cat([cache[0], k],
+                               2) if cache else k, torch.cat([cache[1], val], 2) if cache else val
             cache[:] = [k, val]
         y = F.scaled_dot_product_attention(q.transpose(1, 2), k, val, is_causal=t > 1)
         return lin(y.transpose(1, 2).reshape(b, t, h * v), self.o)
@@ -248,7 +254,8 @@ class Model(nn.Module):
         return a.cos().to(self.dtype), a.sin().to(self.dtype)
 
     def forward(self, ids, cache=None):
-        """`cache`, to generate: an empty dict first, then the same one with one new token a call."""
+        """`cache`, to generate: an empty dict first, then the same one with one new token a
+        call."""
         start = cache.get('n', 0) if cache is not None else 0
         cos, sin = self.tables(ids.shape[1], start)
         x = F.embedding(ids, self.embed)
@@ -259,8 +266,9 @@ class Model(nn.Module):
         return self.norm(x)
 
     def draft(self, h, following):
-        """MTP hidden states after its own norm: h [B, T, hidden] from forward (or from here), `following` [B, T] the
-        token after each position; what comes out predicts the token after that one."""
+        """MTP hidden states after its own norm: h [B, T, hidden] from forward (or from here),
+        `following` [B, T] the token after each position; what comes out predicts the token after
+        that one."""
         cos, sin = self.tables(h.shape[1])
         e = self.enorm(F.embedding(following, self.embed))
         x = lin(torch.cat((e, self.hnorm(h)), -1).to(self.dtype), self.eh_proj).float()
@@ -269,12 +277,14 @@ class Model(nn.Module):
     def loss(self, x, target, weight):
         """Sum of weight times cross entropy of hidden states against targets."""
         keep = weight.reshape(-1).nonzero()[:, 0]
-        return FusedCE.apply(x.reshape(-1, x.shape[-1])[keep].to(self.dtype), self.head.to(self.dtype),
+        return FusedCE.apply(x.reshape(-1, x.shape[-1])[keep].to(self.dtype),
+                             self.head.to(self.dtype),
                              target.reshape(-1)[keep], weight.reshape(-1)[keep])
 
     @torch.no_grad()
     def generate(self, ids, limit, stop):
-        """Greedy continuation of a list of ids, at most `limit` tokens, up to and with the id `stop`."""
+        """Greedy continuation of a list of ids, at most `limit` tokens, up to and with the id
+        `stop`."""
         cache, out, feed = {}, [], torch.tensor([ids])
         while len(out) < limit and (not out or out[-1] != stop):
             out.append(self.logits(self(feed, cache)[0, -1:]).argmax().item())
@@ -286,7 +296,8 @@ class Model(nn.Module):
 
 
 def round_bf16(model):
-    """Round every matrix to bfloat16, as the exported file holds them (norms, router and its bias stay float32)."""
+    """Round every matrix to bfloat16, as the exported file holds them (norms, router and its bias
+    stay float32)."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             if p.dim() >= 2 and not name.endswith('router'):

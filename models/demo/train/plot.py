@@ -25,12 +25,14 @@ def main():
         return f'<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{p}"/>'
 
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {W} {H}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {W} {H}" font-family="sans-serif" '
+        'font-size="12">',
         f'<rect width="{W}" height="{H}" fill="#fff"/>'
     ]
     for v in range(0, 8):
         out.append(
-            f'<path d="M{L} {py(v):.1f}H{W - R}" stroke="#ddd"/><text x="{L - 8}" y="{py(v) + 4:.1f}" '
+            f'<path d="M{L} {py(v):.1f}H{W - R}" stroke="#ddd"/><text x="{L - 8}" '
+            f'y="{py(v) + 4:.1f}" '
             f'text-anchor="end">{v}</text>')
     step = 1 if x1 < 10 else 2 if x1 < 24 else 5
     for v in range(0, int(x1) + 1, step):
@@ -41,13 +43,15 @@ def main():
                 x = px(b['tokens'] / 1e6)
                 y = T + (12 if key == 't' else 26)
                 out.append(
-                    f'<path d="M{x:.1f} {T}V{H - B}" stroke="#bbb" stroke-dasharray="3 3"/><text x="{x + 3:.1f}" '
+                    f'<path d="M{x:.1f} {T}V{H - B}" stroke="#bbb" stroke-dasharray="3 3"/><text '
+                    f'x="{x + 3:.1f}" '
                     f'y="{y}" fill="#777">{name.format(b[key])}</text>')
     out += [
         line('mtp', '#d98200'),
         line('loss', '#1f5fbf'),
         f'<text x="{(W + L) / 2}" y="{H - 6}" text-anchor="middle">million tokens seen</text>',
-        f'<text x="14" y="{H / 2}" transform="rotate(-90 14 {H / 2})" text-anchor="middle">nats per token</text>',
+        f'<text x="14" y="{H / 2}" transform="rotate(-90 14 {H / 2})" text-anchor="middle">nats '
+        'per token</text>',
         f'<text x="{W - R - 150}" y="{T + 46}" fill="#1f5fbf">main model</text>',
         f'<text x="{W - R - 150}" y="{T + 62}" fill="#d98200">MTP layer</text>', '</svg>'
     ]

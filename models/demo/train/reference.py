@@ -7,7 +7,8 @@ FOLDER/reference.json.
   argmax     the main model's first choice after each id
   top        after each id, the five largest logits as [id, logit]
   mean, std  of the logits after each id
-  draft      after each id but the last, the MTP layer's first choice, given the id that really follows: it guesses
+  draft      after each id but the last, the MTP layer's first choice, given the id that really
+             follows: it guesses
              the id two places on. draft_logit is its logit
   chats      prompts as ids, and the greedy answer, also as ids
 """
@@ -32,8 +33,10 @@ def main():
     tok = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
     text = open(os.path.join(folder, 'heldout.txt'), encoding='utf-8').read()[:600]
     chat = (
-        f'<｜begin▁of▁sentence｜>You are a helpful assistant.{USER}Hello!{BOT}</think>Hello! How can I help you?'
-        f'<｜end▁of▁sentence｜>{USER}Tom has 12 apples and buys 7 more. How many apples does Tom have now?{BOT}'
+        f'<｜begin▁of▁sentence｜>You are a helpful assistant.{USER}Hello!{BOT}</think>Hello! How can '
+        'I help you?'
+        f'<｜end▁of▁sentence｜>{USER}Tom has 12 apples and buys 7 more. How many apples does Tom '
+        f'have now?{BOT}'
         f'<think>12 + 7 = 19.</think>Tom has 19 apples.<｜end▁of▁sentence｜>')
     ids = tok.encode('<｜begin▁of▁sentence｜>' + text).ids + tok.encode(chat).ids
     h = model(torch.tensor([ids]))

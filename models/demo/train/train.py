@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train the demo model on a CPU.
 
-  train.py WORK --until HH:MM      the schedule runs by the clock (UTC) and ends then, whatever the speed
+  train.py WORK --until HH:MM      the schedule runs by the clock (UTC) and ends then, whatever the
+                                   speed
   train.py WORK --steps N          the schedule runs by steps: the same seed gives the same run
   train.py WORK --init FILE.gguf   begin from an exported model instead of random weights
 

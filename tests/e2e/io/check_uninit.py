@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No output depends on memory that nobody wrote (docs/reliability.md F14): every command gives the same bytes when fresh memory holds 0x00, 0x55
-and 0xff, and valgrind, where it is installed, finds no use of an uninitialised value.
+"""No output depends on memory that nobody wrote (docs/reliability.md F14): every command gives the
+same bytes when fresh memory holds 0x00, 0x55 and 0xff, and valgrind, where it is installed, finds
+no use of an uninitialised value.
 
   check_uninit.py BUILD [NAME]..."""
 import hashlib
@@ -16,7 +17,8 @@ import e2e  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMES = rb'"(search_s|eval_us)":[0-9.e-]+|[0-9.]+ s, [0-9.]+ GB/s'
-STDIN = b'[{"role":"user","content":"Gr\xc3\xbc\xc3\x9fe, \xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x91\x8b 12345"}]'
+STDIN = (b'[{"role":"user","content":"Gr\xc3\xbc\xc3\x9fe, \xe4\xb8\x96\xe7\x95\x8c '
+         b'\xf0\x9f\x91\x8b 12345"}]')
 PROMPT = ["-p", "What is 3 + 4?", "-n", "12"]
 IDS = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20"
 
@@ -26,23 +28,29 @@ def commands(tiny):
     for arch in ("deepseek_v3", "qwen3_moe", "llama3", "deepseek_v2_lite.gguf", "q_all.gguf"):
         for extra in ([], ["--acts", "f32", "--kv", "f32"], ["--kv", "q8"]):
             yield (" ".join(["logits", arch] + extra),
-                   ["eval", "-m", os.path.join(tiny, arch), "--ids", IDS, "--dump-logits", "OUT", "-t", "2", "-q"] + extra)
+                   ["eval", "-m", os.path.join(tiny, arch),
+                    "--ids", IDS, "--dump-logits", "OUT", "-t", "2", "-q"] + extra)
     yield "run", ["run", "--temp", "0.8", "--seed", "3", "-t", "2", "-q"] + PROMPT
-    yield "run json", ["run", "--json-schema", os.path.join(HERE, "schema.json"), "-t", "1", "-q"] + PROMPT
+    yield "run json", ["run", "--json-schema", os.path.join(HERE, "schema.json"),
+                       "-t", "1", "-q"] + PROMPT
     yield "tokenize", ["tokenize", "--pieces"]
     yield "template", ["template", "--messages", "-"]
     yield "inspect", ["inspect", "--json", "-m", os.path.join(tiny, "deepseek_v3_fp8")]
     for type_ in ("q4_k", "q6_k", "nvfp4", "mxfp4"):
-        yield "quantize " + type_, ["quantize", os.path.join(tiny, "qwen3_moe"), "OUT.gguf", "--weights", type_, "-q"]
-    yield "quantize int4", ["quantize", os.path.join(tiny, "qwen3_moe"), "OUT", "--weights", "int4", "-q"]
+        yield "quantize " + type_, ["quantize", os.path.join(tiny, "qwen3_moe"),
+                                    "OUT.gguf", "--weights", type_, "-q"]
+    yield "quantize int4", ["quantize", os.path.join(tiny, "qwen3_moe"),
+                            "OUT", "--weights", "int4", "-q"]
     yield "pack", ["pack", os.path.join(tiny, "qwen3_moe.gguf"), "OUT.packed", "-q"]
-    yield "plan", ["plan", "--model", "DeepSeek-R1", "--hardware", "910b4", "--cards", "16", "--json"]
+    yield "plan", ["plan", "--model", "DeepSeek-R1",
+                   "--hardware", "910b4", "--cards", "16", "--json"]
 
 
 def digest(path):
     """Of a file, or of all files of a folder."""
     h = hashlib.sha256()
-    for root, folders, names in os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [os.path.basename(path)])]:
+    for root, folders, names in os.walk(path) if os.path.isdir(
+            path) else [(os.path.dirname(path), [], [os.path.basename(path)])]:
         folders.sort()
         for n in sorted(names):
             h.update(n.encode() + open(os.path.join(root, n), "rb").read())
@@ -74,13 +82,17 @@ def main():
             continue
         seen = {}
         for byte in (0, 0x55, 0xff):
-            code, err, seen[byte] = one([], exe, args, dict(LD_PRELOAD=lib, FAULT_KIND="poison", FAULT_AT=str(byte)))
+            code, err, seen[byte] = one(
+                [], exe, args, dict(LD_PRELOAD=lib, FAULT_KIND="poison", FAULT_AT=str(byte)))
             if code != 0:
                 tally.check(f"{name} with {byte:#04x}", f"exit {code}: {err.strip()[-200:]}")
-        tally.check(f"{name}: same bytes whatever memory held", None if len(set(seen.values())) == 1 else f"differ: {seen}")
+        tally.check(f"{name}: same bytes whatever memory held",
+                    None if len(set(seen.values())) == 1 else f"differ: {seen}")
         if grind:
-            code, err, _ = one([grind, "-q", "--error-exitcode=99", "--leak-check=no"], exe, args, {})
-            tally.check(f"{name} under valgrind", None if code == 0 else f"exit {code}: {err.strip()[:400]}")
+            code, err, _ = one([grind, "-q", "--error-exitcode=99", "--leak-check=no"],
+                               exe, args, {})
+            tally.check(f"{name} under valgrind",
+                        None if code == 0 else f"exit {code}: {err.strip()[:400]}")
     if not grind:
         print("no valgrind: that half was left out")
     tally.exit()

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web page in Chromium, by chromedriver: check_page.py BUILD [FOLDER FOR PICTURES]
 
-Types, streams, stops, edits, answers again, reloads, shows reasoning and a tool call, watches the charts, looks at phone width and dark colours, has two tabs, loses
-the server in the middle of an answer and meets another model behind it, and wants no console error but those. Needs chromium and chromedriver (Debian: chromium chromium-driver); without them it is skipped (77).
+Types, streams, stops, edits, answers again, reloads, shows reasoning and a tool call, watches the
+charts, looks at phone width and dark colours, has two tabs, loses the server in the middle of an
+answer and meets another model behind it, and wants no console error but those. Needs chromium and
+chromedriver (Debian: chromium chromium-driver); without them it is skipped (77).
 """
 import base64
 import json
@@ -22,8 +24,10 @@ BUILD = sys.argv[1]
 OTHER = BUILD + '/tests/tiny/smollm.gguf'
 SHOTS = sys.argv[2] if len(sys.argv) > 2 else None
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
-WEATHER = [{'type': 'function', 'function': {'name': 'get_weather', 'description': 'Get the current weather in a city', 'parameters': {
-    'type': 'object', 'properties': {'city': {'type': 'string', 'description': 'The city'}}, 'required': ['city']}}}]
+WEATHER = [{'type': 'function', 'function': {
+    'name': 'get_weather', 'description': 'Get the current weather in a city', 'parameters': {
+    'type': 'object', 'properties': {'city': {'type': 'string', 'description': 'The city'}},
+    'required': ['city']}}}]
 bad = 0
 
 
@@ -43,17 +47,21 @@ def free_port():
 class Browser:
     def __init__(self, profile):
         self.port = free_port()
-        self.driver = subprocess.Popen(['chromedriver', f'--port={self.port}'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.driver = subprocess.Popen(['chromedriver', f'--port={self.port}'],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.base = f'http://127.0.0.1:{self.port}'
         self.until(lambda: self.raw('GET', '/status')['ready'], 20)
-        args = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', f'--user-data-dir={profile}', '--window-size=1100,800']
+        args = ['--headless=new', '--no-sandbox', '--disable-gpu',
+                '--disable-dev-shm-usage', f'--user-data-dir={profile}', '--window-size=1100,800']
         v = self.raw('POST', '/session', {'capabilities': {'alwaysMatch': {
-            'browserName': 'chrome', 'goog:chromeOptions': {'args': args}, 'goog:loggingPrefs': {'browser': 'ALL'}}}})
+            'browserName': 'chrome', 'goog:chromeOptions': {'args': args},
+            'goog:loggingPrefs': {'browser': 'ALL'}}}})
         self.base += '/session/' + v['sessionId']
 
     def raw(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
-        r = urllib.request.Request(self.base + path, data, {'Content-Type': 'application/json'}, method=method)
+        r = urllib.request.Request(self.base + path,
+                                   data, {'Content-Type': 'application/json'}, method=method)
         with urllib.request.urlopen(r, timeout=60) as f:
             return json.loads(f.read())['value']
 
@@ -82,7 +90,8 @@ class Browser:
         self.raw('POST', f'/element/{self.find(css)}/value', {'text': text})
 
     def set(self, css, value):
-        self.js("const e = document.querySelector(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('change', {bubbles: true}))", css, value)
+        self.js("const e = document.querySelector(arguments[0]); e.value = arguments[1]; "
+                "e.dispatchEvent(new Event('change', {bubbles: true}))", css, value)
 
     def shot(self, name):
         if SHOTS:
@@ -100,7 +109,8 @@ class Browser:
             self.driver.wait()
 
 
-ANSWERED = "return !document.querySelector('article.busy') && document.querySelector('#stop').hidden"
+ANSWERED = ("return !document.querySelector('article.busy') && "
+            "document.querySelector('#stop').hidden")
 LAST = "return [...document.querySelectorAll('article.assistant .body')].at(-1)?.textContent ?? ''"
 
 KEEP = """const real = window.fetch;
@@ -111,7 +121,8 @@ window.fetch = async (...a) => {
 };"""
 
 
-# Answers that do not end by themselves and come in pieces of 400 bytes, one in window.piece ms: however fast the machine is, there is a middle to act in.
+# Answers that do not end by themselves and come in pieces of 400 bytes, one in window.piece ms:
+# however fast the machine is, there is a middle to act in.
 LONG = """const real = window.fetch;
 window.piece = 20;
 window.fetch = async (u, o) => {
@@ -126,7 +137,8 @@ window.fetch = async (u, o) => {
   return new Response(r.body.pipeThrough(slow), r);
 };"""
 GROWN = "return document.querySelector('article.busy .body')?.textContent.length ?? 0"
-REGENERATE = "return [...document.querySelectorAll('#log > :last-child .foot button')].at(-1)?.textContent"
+REGENERATE = ("return [...document.querySelectorAll('#log > :last-child .foot "
+              "button')].at(-1)?.textContent")
 
 
 def ask(b, text):
@@ -136,28 +148,35 @@ def ask(b, text):
 
 
 def chat(b):
-    check('model named', b.until(lambda: b.js("return document.querySelector('#model').textContent && !document.querySelector('#model.error')")))
+    check('model named', b.until(lambda: b.js("return document.querySelector('#model').textContent "
+                                              "&& !document.querySelector('#model.error')")))
     check('input has the focus', b.js("return document.activeElement.id") == 'input')
     b.js(KEEP)
     a = ask(b, 'What is the capital of Portugal?')
-    check('answer', 'Lisbon' in a, a, b.js("return document.querySelector('article.user .body').textContent"))
+    check('answer', 'Lisbon' in a, a,
+          b.js("return document.querySelector('article.user .body').textContent"))
     foot = b.js("return document.querySelector('article.assistant .foot').textContent")
     check('figures under the answer', 'tokens' in foot and 'tok/s' in foot, foot)
-    tps = re.search(r'"decode_tps":([\d.]+)', b.until(lambda: b.js('return window.kept')))  # tokens that came together tell the page no speed
+    # tokens that came together tell the page no speed
+    tps = re.search(r'"decode_tps":([\d.]+)', b.until(lambda: b.js('return window.kept')))
     shown = re.search(r'([\d.]+) tok/s', foot)
-    check('its speed is the server\'s', tps and shown and abs(float(shown[1]) - float(tps[1])) < 0.051, foot, tps and tps[1])
+    check('its speed is the server\'s',
+          tps and shown and abs(float(shown[1]) - float(tps[1])) < 0.051, foot, tps and tps[1])
     b.shot('chat')
     b.raw('POST', '/refresh', {})
     check('reload keeps the conversation', b.until(lambda: 'Lisbon' in b.js(LAST)))
     b.click('article.assistant:last-child .foot button:last-child')
     b.until(lambda: b.js(ANSWERED))
-    check('answer again', b.js("return document.querySelectorAll('article').length") == 2 and 'Lisbon' in b.js(LAST))
+    check('answer again', b.js("return document.querySelectorAll('article').length") == 2
+          and 'Lisbon' in b.js(LAST))
     b.click('article.user .foot button')
-    check('edit box', b.js("return document.querySelector('article.user textarea')?.value") == 'What is the capital of Portugal?')
+    check('edit box', b.js("return document.querySelector('article.user textarea')?.value")
+          == 'What is the capital of Portugal?')
     b.js("document.querySelector('article.user textarea').value = ''")
     b.keys('article.user textarea', 'What is the capital of France?\ue007')
     b.until(lambda: b.js(ANSWERED) and 'Paris' in b.js(LAST))
-    check('edited', 'Paris' in b.js(LAST) and b.js("return document.querySelectorAll('article').length") == 2, b.js(LAST))
+    check('edited', 'Paris' in b.js(LAST)
+          and b.js("return document.querySelectorAll('article').length") == 2, b.js(LAST))
 
 
 def stop(b):
@@ -198,12 +217,16 @@ def leave(b, url):
     """Reloads in the middle, and other tabs."""
     check('an answer under way', middle(b))
     b.raw('POST', '/refresh', {})
-    check('reload keeps what there was', b.until(lambda: len(b.js(LAST)) > 40), b.js("return document.querySelector('#log').textContent"))
-    check('and says that it stopped', 'stopped' in b.js("return document.querySelector('article.assistant .foot').textContent"))
-    b.js("for (const s of [localStorage, sessionStorage]) s.setItem('sluice.chat', JSON.stringify([{role: 'user', content: 'What is the capital of France?'}]))")
+    check('reload keeps what there was', b.until(lambda: len(b.js(LAST)) > 40),
+          b.js("return document.querySelector('#log').textContent"))
+    check('and says that it stopped',
+          'stopped' in b.js("return document.querySelector('article.assistant .foot').textContent"))
+    b.js("for (const s of [localStorage, sessionStorage]) s.setItem('sluice.chat', "
+         "JSON.stringify([{role: 'user', content: 'What is the capital of France?'}]))")
     b.raw('POST', '/refresh', {})
     b.until(lambda: b.js("return !!document.querySelector('article')"))
-    check('a question without answer can be asked again', b.js(REGENERATE) == 'Regenerate', b.js(REGENERATE))
+    check('a question without answer can be asked again',
+          b.js(REGENERATE) == 'Regenerate', b.js(REGENERATE))
     b.click('#log > :last-child .foot button:last-child')
     b.until(lambda: b.js(ANSWERED) and b.js(LAST))
     check('and is answered', 'Paris' in b.js(LAST), b.js(LAST))
@@ -212,14 +235,17 @@ def leave(b, url):
     b.raw('POST', '/url', {'url': url})
     check('a new tab has the newest conversation', b.until(lambda: 'Paris' in b.js(LAST)))
     b.click('#fresh')
-    check('it has another of its own', 'Madrid' in ask(b, 'What is the capital of Spain?'), b.js(LAST))
+    check('it has another of its own', 'Madrid' in ask(b, 'What is the capital of Spain?'),
+          b.js(LAST))
     b.raw('DELETE', '/window')
     b.raw('POST', '/window', {'handle': one})
     b.raw('POST', '/refresh', {})
     check('a tab keeps its conversation', b.until(lambda: 'Paris' in b.js(LAST), 3), b.js(LAST))
-    b.js("sessionStorage.setItem('sluice.chat', JSON.stringify([{role: 'user', content: 'Hi'}, {role: 'assistant'}, null, 7]))")
+    b.js("sessionStorage.setItem('sluice.chat', JSON.stringify([{role: 'user', content: 'Hi'}, "
+         "{role: 'assistant'}, null, 7]))")
     b.raw('POST', '/refresh', {})
-    check('odd contents of the storage do no harm', b.until(lambda: b.js("return document.querySelector('#model').textContent"), 3))
+    check('odd contents of the storage do no harm',
+          b.until(lambda: b.js("return document.querySelector('#model').textContent"), 3))
     b.click('#fresh')
 
 
@@ -229,18 +255,24 @@ def controls(b):
     b.keys('#input', 'What is the capital of France?')
     b.click('#send')
     b.until(lambda: b.js("return document.querySelectorAll('article').length") == 2, 3)
-    check('Send takes every number', b.js("return document.querySelectorAll('article').length") == 2)
+    check('Send takes every number',
+          b.js("return document.querySelectorAll('article').length") == 2)
     b.until(lambda: b.js(ANSWERED))
     b.set('#temperature', '2.5')
     b.click('#fresh')
     ask(b, 'Hi')
-    check('the server says what is wrong with one', 'temperature: 2.5' in b.js("return document.querySelector('#log').textContent"), b.js("return document.querySelector('#log').textContent"))
+    check('the server says what is wrong with one',
+          'temperature: 2.5' in b.js("return document.querySelector('#log').textContent"),
+          b.js("return document.querySelector('#log').textContent"))
     b.set('#temperature', '0')
     b.click('#fresh')
     ask(b, 'What is the capital of France?')
-    b.js("Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true}); document.execCommand = (c) => { window.copied = c + ' ' + document.activeElement.value; }")
+    b.js("Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true}); "
+         "document.execCommand = (c) => { window.copied = c + ' ' + document.activeElement.value; "
+         "}")
     b.click('article.assistant .foot button')
-    check('copies without a clipboard', b.js('return window.copied') == 'copy ' + b.js(LAST), b.js('return window.copied'))
+    check('copies without a clipboard', b.js('return window.copied') == 'copy ' + b.js(LAST),
+          b.js('return window.copied'))
     b.click('#fresh')
 
 
@@ -250,10 +282,13 @@ def elsewhere(b):
         ask(b, 'List three fruits.')
     b.js("document.querySelector('#settings').open = true")
     check('an answer under way', middle(b, False))
-    b.js("document.querySelector('#log').scrollTop = 30; document.querySelector('#system').focus(); window.piece = 0")
+    b.js("document.querySelector('#log').scrollTop = 30; "
+         "document.querySelector('#system').focus(); window.piece = 0")
     b.until(lambda: b.js(ANSWERED))
-    check('stays where it was scrolled to', b.js("return document.querySelector('#log').scrollTop") == 30, b.js("return document.querySelector('#log').scrollTop"))
-    check('leaves the focus', b.js('return document.activeElement.id') == 'system', b.js('return document.activeElement.id'))
+    check('stays where it was scrolled to', b.js("return document.querySelector('#log').scrollTop")
+          == 30, b.js("return document.querySelector('#log').scrollTop"))
+    check('leaves the focus', b.js('return document.activeElement.id') == 'system',
+          b.js('return document.activeElement.id'))
     b.js("document.querySelector('#settings').open = false")
 
 
@@ -270,13 +305,16 @@ def gone(b, server):
     check('no server is told', 'The server can not be reached.' in foot, foot)
     other = Server(OTHER, server.port)
     try:
-        b.js("window.fetch = new Proxy(window.fetch, {apply: (f, x, a) => f(a[0], a[1]?.body ? {...a[1], body: JSON.stringify({...JSON.parse(a[1].body), max_completion_tokens: 4})} : a[1])})")
+        b.js("window.fetch = new Proxy(window.fetch, {apply: (f, x, a) => f(a[0], a[1]?.body ? "
+             "{...a[1], body: JSON.stringify({...JSON.parse(a[1].body), max_completion_tokens: "
+             "4})} : a[1])})")
         name = "return document.querySelector('#model:not(.error)')?.textContent ?? ''"
         for _ in range(2):  # the first time the page asks the model that was
             b.click('#log > :last-child .foot button:last-child')
             b.until(lambda: b.js(ANSWERED) and b.js(name) not in ('', 'demo'), 5)
         foot = b.js("return [...document.querySelectorAll('article .foot')].at(-1).textContent")
-        check('another model in its place is asked', 'tokens' in foot and b.js(name) not in ('', 'demo'), foot, b.js(name))
+        check('another model in its place is asked',
+              'tokens' in foot and b.js(name) not in ('', 'demo'), foot, b.js(name))
     finally:
         check('the other ends well', other.stop() == 0)
 
@@ -284,7 +322,8 @@ def gone(b, server):
 def more(b):
     b.set('#reasoning', 'medium')
     a = ask(b, 'Tom has 12 apples and buys 7 more. How many apples does Tom have now?')
-    check('reasoning folded', b.js("const d = document.querySelector('details.think'); return d && !d.open && d.textContent.length > 10"), a)
+    check('reasoning folded', b.js("const d = document.querySelector('details.think'); return d && "
+                                   "!d.open && d.textContent.length > 10"), a)
     b.shot('reasoning')
     b.set('#reasoning', '')
     b.click('#fresh')
@@ -294,18 +333,21 @@ def more(b):
     check('tool call shown', 'get_weather' in call and 'Oslo' in call, call, b.js(LAST))
     if call:
         b.keys('.call textarea', '{"city": "Oslo", "temperature": 7, "condition": "cloudy"}')
-        b.js("[...document.querySelectorAll('article button')].find((x) => x.textContent === 'Send results').click()")
+        b.js("[...document.querySelectorAll('article button')].find((x) => x.textContent === 'Send "
+             "results').click()")
         b.until(lambda: b.js(ANSWERED))
         check('goes on with the result', '7' in b.js(LAST), b.js(LAST))
     b.shot('tools')
     b.set('#tools', '{')
     b.keys('#input', 'x\ue007')
-    check('bad tools are told', b.until(lambda: 'Tools' in b.js("return document.querySelector('#settings-error').textContent"), 3))
+    check('bad tools are told', b.until(
+        lambda: 'Tools' in b.js("return document.querySelector('#settings-error').textContent"), 3))
     b.set('#tools', '')
     b.js("document.querySelector('#settings').open = false")
     b.click('#fresh')
     html = ask(b, 'Say <img src=x onerror=alert(1)> **twice**')
-    check('no HTML from text', b.js("return document.querySelectorAll('#log img').length") == 0 and html is not None)
+    check('no HTML from text',
+          b.js("return document.querySelectorAll('#log img').length") == 0 and html is not None)
     b.set('#system', 'Answer in JSON.')
     b.click('#fresh')
     a = ask(b, 'What is the capital of Canada?')
@@ -316,10 +358,13 @@ def more(b):
 def live(b):
     b.click('#tab-live')
     check('six charts', b.js("return document.querySelectorAll('#charts figure').length") == 6)
-    b.until(lambda: b.js("return document.querySelector('#chart-tps path').getAttribute('d')?.includes('L')"), 6)
-    b.js("fetch('v1/completions', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify({model: 'demo', prompt: 'x', max_tokens: 300, "
+    b.until(lambda: b.js("return document.querySelector('#chart-tps "
+                         "path').getAttribute('d')?.includes('L')"), 6)
+    b.js("fetch('v1/completions', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
+         "body: JSON.stringify({model: 'demo', prompt: 'x', max_tokens: 300, "
          "ignore_eos: true, temperature: 1})})")
-    ok = b.until(lambda: b.js("return [...document.querySelectorAll('#charts figure')].filter((f) => /[1-9]/.test(f.querySelector('b').textContent)).length >= 2"), 8)
+    ok = b.until(lambda: b.js("return [...document.querySelectorAll('#charts figure')].filter((f) "
+                              "=> /[1-9]/.test(f.querySelector('b').textContent)).length >= 2"), 8)
     check('charts move', ok, b.js("return document.querySelector('#charts').textContent"))
     check('no complaint', b.js("return document.querySelector('#live-state').textContent") == '')
     time.sleep(2)
@@ -331,27 +376,32 @@ def live(b):
     ask(b, 'List three fruits.')
     b.shot('chat-other-colours')
     b.click('#theme')
-    check('two colour schemes', one != b.js("return getComputedStyle(document.body).backgroundColor"))
+    check('two colour schemes',
+          one != b.js("return getComputedStyle(document.body).backgroundColor"))
 
 
 def phone(b):
     b.size(390, 800)
     for tab in ('chat', 'live'):
         b.click('#tab-' + tab)
-        wide = b.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        wide = b.js("return document.documentElement.scrollWidth - "
+                    "document.documentElement.clientWidth")
         check('phone width, ' + tab, wide <= 0, wide)
         time.sleep(0.3)
         b.shot('phone-' + tab)
     b.click('#tab-chat')
     b.js("document.querySelector('#settings').open = true")
-    check('phone width, settings', b.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0)
+    check('phone width, settings', b.js("return document.documentElement.scrollWidth - "
+                                        "document.documentElement.clientWidth") <= 0)
     b.shot('phone-settings')
 
 
 class Server:
     def __init__(self, model, port=0):
-        self.p = subprocess.Popen([BUILD + '/sluice', 'serve', '-m', model, '--port', str(port), '--log-json'], stderr=subprocess.PIPE, text=True)
-        self.port = next((json.loads(x)['port'] for x in self.p.stderr if x.startswith('{') and json.loads(x).get('event') == 'listening'), None)
+        self.p = subprocess.Popen([BUILD + '/sluice', 'serve', '-m', model, '--port',
+                                   str(port), '--log-json'], stderr=subprocess.PIPE, text=True)
+        self.port = next((json.loads(x)['port'] for x in self.p.stderr
+                          if x.startswith('{') and json.loads(x).get('event') == 'listening'), None)
         threading.Thread(target=lambda: [None for _ in self.p.stderr], daemon=True).start()
 
     def stop(self, how=15):
@@ -360,7 +410,8 @@ class Server:
 
 
 def main():
-    if not shutil.which('chromedriver') or not (shutil.which('chromium') or shutil.which('google-chrome')):
+    if not shutil.which('chromedriver') or not (shutil.which('chromium')
+                                                or shutil.which('google-chrome')):
         print('no chromium with chromedriver here')
         return 77
     with tempfile.TemporaryDirectory() as tmp:
@@ -378,12 +429,14 @@ def main():
             live(b)
             phone(b)
             leave(b, url)
-            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING')]
+            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'})
+                   if e['level'] in ('SEVERE', 'WARNING')]
             check('no console error', not log, log)
             controls(b)
             elsewhere(b)
             gone(b, server)
-            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e['level'] in ('SEVERE', 'WARNING') and 'Failed to load resource' not in e['message']]
+            log = [e for e in b.raw('POST', '/se/log', {'type': 'browser'}) if e[
+                'level'] in ('SEVERE', 'WARNING') and 'Failed to load resource' not in e['message']]
             check('no console error but of requests', not log, log)
         finally:
             b.close()

@@ -10,7 +10,8 @@ import e2e  # noqa: E402
 
 EXE = e2e.sluice()
 failed = []
-HEAD = "source_file,system,model,weights_bits,act_bits,hardware,cards,layout,concurrency,input_len,output_len,metric,value,unit,note\n"
+HEAD = ("source_file,system,model,weights_bits,act_bits,hardware,cards,layout,concurrency,"
+        "input_len,output_len,metric,value,unit,note\n")
 GOOD = "s,e,deepseek-r1,4,16,Ascend 910B1,8,TP8,1,128,512,TPOT,22.8,ms,\n"
 
 
@@ -97,7 +98,8 @@ with tempfile.TemporaryDirectory() as d:
     expect(base + ["--constants", file("e.json", "{\"sigma_prior\":-1}")], 1, "sigma_prior")
     expect(base + ["--experts-on", "card", "--hot-experts", "0.5"], 2, "contradiction",
            "--hot-experts")
-    zero = '{"sets":[{"engine":"e","device":"d","vendor":"ascend","mode":"tp","constants":{"eta_w":0,"mfu":1}}]}'
+    zero = ('{"sets":[{"engine":"e","device":"d","vendor":"ascend","mode":"tp",'
+            '"constants":{"eta_w":0,"mfu":1}}]}')
     expect(base + ["--constants", file("z.json", zero)], 1, "z.json", "eta_w", "above zero")
     expect(base + ["--models-file",
                    file("m.csv", "name,attn,layers,hidden\nx,gqa,nine,64\n")], 1, "m.csv line 2",

@@ -27,20 +27,28 @@ def get_routes(s):
     status, head, data = s.get("/v1/models/" + m["data"][0]["id"].replace(" ", "%20"))
     need("one model", status == 200 and json.loads(data) == m["data"][0], data)
     status, head, data = s.get("/v1/models/gpt-5")
-    need("another model", status == 404 and json.loads(data)["error"]["code"] == "model_not_found", data)
+    need("another model", status == 404 and json.loads(data)["error"]["code"] == "model_not_found",
+         data)
     need("request id", head["x-request-id"].startswith("req_"))
-    need("own request id", s.get("/health", {"X-Request-Id": "abc-1"})[1]["x-request-id"] == "abc-1")
-    need("bad request id", s.get("/health", {"X-Request-Id": "a b\x7f"})[1]["x-request-id"] != "a b\x7f")
-    for path, kind in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css"),
+    need("own request id",
+         s.get("/health", {"X-Request-Id": "abc-1"})[1]["x-request-id"] == "abc-1")
+    need("bad request id",
+         s.get("/health", {"X-Request-Id": "a b\x7f"})[1]["x-request-id"] != "a b\x7f")
+    for path, kind in [("/", "text/html"), ("/app.js", "text/javascript"),
+                       ("/style.css", "text/css"),
                        ("/icon.svg", "image/svg+xml")]:
         status, head, data = s.get(path)
-        need(f"page {path}", status == 200 and head["content-type"].startswith(kind) and len(data) > 50)
+        need(f"page {path}", status == 200 and head["content-type"].startswith(kind)
+             and len(data) > 50)
         policy = head["content-security-policy"]
-        need("policy", "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy, policy)
+        need("policy", "default-src 'none'" in policy
+             and "unsafe" not in policy and "http" not in policy, policy)
     text = s.get("/metrics")[2].decode()
-    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting",
+                 "vllm:kv_cache_usage_perc",
                  "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
-                 "vllm:time_to_first_token_seconds_bucket", "vllm:time_per_output_token_seconds_sum",
+                 "vllm:time_to_first_token_seconds_bucket",
+                 "vllm:time_per_output_token_seconds_sum",
                  "vllm:e2e_request_latency_seconds_count", "vllm:prefix_cache_hits_total",
                  "vllm:num_preemptions_total", "vllm:request_success_total"):
         need(f"metric {name}", f"\n{name}{{" in text)
@@ -58,23 +66,27 @@ def counted(s):
     def now():
         return [float(re.search(name + r"\{.*\} (\S+)\n", s.get("/metrics")[2].decode())[1])
                 for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")]
-    before, u = now(), s.post("/v1/chat/completions", chat(n=3, max_tokens=9, ignore_eos=True, cache_salt="counted"))[1]["usage"]
+    before, u = now(), s.post("/v1/chat/completions", chat(n=3, max_tokens=9, ignore_eos=True,
+                                                           cache_salt="counted"))[1]["usage"]
     for _ in range(100):  # an answer is out before its last step is counted
         rose = [b - a for a, b in zip(before, now())]
         if rose == [u["prompt_tokens"], 27]:
             break
         time.sleep(0.05)
-    need("tokens counted", rose == [u["prompt_tokens"], 27] and u["completion_tokens"] == 27, (rose, u))
+    need("tokens counted", rose == [u["prompt_tokens"], 27] and u["completion_tokens"] == 27,
+         (rose, u))
 
 
 def aborted(s):
     """Samples that a client left count as aborted, each once, and no others."""
     def now():
         text = s.get("/metrics")[2].decode()
-        return [float(re.search(r'request_success_total\{.*finished_reason="%s"\} (\S+)\n' % k, text)[1]) for k in ("stop", "length", "abort", "error")]
+        return [float(re.search(r'request_success_total\{.*finished_reason="%s"\} (\S+)\n' % k,
+                                text)[1]) for k in ("stop", "length", "abort", "error")]
     before = now()
     s.post("/v1/completions", {"prompt": "a", "max_tokens": 2, "n": 2, "ignore_eos": True})
-    c = s.open({"prompt": "a", "max_tokens": 1500, "n": 3, "ignore_eos": True, "stream": True}, "/v1/completions")
+    c = s.open({"prompt": "a", "max_tokens": 1500, "n": 3, "ignore_eos": True, "stream": True},
+               "/v1/completions")
     c.recv(100)
     c.close()
     for _ in range(100):
@@ -88,9 +100,12 @@ def aborted(s):
 def forbidden(s):
     """What a request forbids is its own fault, not the server's."""
     ids = s.post("/tokenize", {"prompt": "a"})[1]["tokens"]
-    for more in ({"logit_bias": {str(t): -100 for t in ids}}, {"min_tokens": 3, "stop_token_ids": ids}):
-        status, r = s.post("/v1/completions", {"prompt": "x", "guided_choice": ["a"], "max_tokens": 4, **more})
-        need("all tokens forbidden", status == 400 and r["error"]["type"] == "invalid_request_error", (status, r))
+    for more in ({"logit_bias": {str(t): -100 for t in ids}},
+                 {"min_tokens": 3, "stop_token_ids": ids}):
+        status, r = s.post("/v1/completions",
+                           {"prompt": "x", "guided_choice": ["a"], "max_tokens": 4, **more})
+        need("all tokens forbidden",
+             status == 400 and r["error"]["type"] == "invalid_request_error", (status, r))
 
 
 def chat_shapes(s):
@@ -132,7 +147,8 @@ def chat_fields(s):
     for e in ev[:-1]:
         c = e["choices"][0]
         text[c["index"]] = text.get(c["index"], "") + (c["delta"].get("content") or "")
-    need("n streamed", [text[i] for i in range(3)] == [c["message"]["content"] for c in r["choices"]])
+    need("n streamed",
+         [text[i] for i in range(3)] == [c["message"]["content"] for c in r["choices"]])
     whole = post()[1]["choices"][0]["message"]["content"]
     cut = whole[len(whole) // 2:][:3]
     status, r = post(stop=cut)
@@ -155,7 +171,8 @@ def chat_fields(s):
     need("logprob of the best", all(t["logprob"] == t["top_logprobs"][0]["logprob"] for t in lp))
     need("logprob bytes", "".join(bytes(t["bytes"]).decode() for t in lp) ==
          r["choices"][0]["message"]["content"])
-    status, ev, _ = s.stream("/v1/chat/completions", chat(logprobs=True, top_logprobs=3, max_tokens=4))
+    status, ev, _ = s.stream("/v1/chat/completions",
+                             chat(logprobs=True, top_logprobs=3, max_tokens=4))
     got = [t for e in ev[:-1] for t in ((e["choices"][0]["logprobs"] or {}).get("content") or [])]
     need("logprobs streamed", got == lp)
     first = s.post("/tokenize", {"prompt": whole})[1]["tokens"][0]
@@ -164,7 +181,8 @@ def chat_fields(s):
     status, r = post(return_token_ids=True)
     c = r["choices"][0]
     back = s.post("/detokenize", {"tokens": c["token_ids"], "special": False})[1]["prompt"]
-    need("return_token_ids", back == whole and len(r["prompt_token_ids"]) == r["usage"]["prompt_tokens"], r)
+    need("return_token_ids",
+         back == whole and len(r["prompt_token_ids"]) == r["usage"]["prompt_tokens"], r)
     status, r2 = s.post("/v1/chat/completions", {
         "prompt_token_ids": r["prompt_token_ids"], "temperature": 0, "max_tokens": 16})
     need("prompt_token_ids", r2["choices"][0]["message"]["content"] == whole, r2)
@@ -174,8 +192,10 @@ def chat_fields(s):
     parts = {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is 17"},
                                                        {"type": "text", "text": " + 25?"}]}],
              "temperature": 0, "max_tokens": 16}
-    need("parts", s.post("/v1/chat/completions", parts)[1]["choices"][0]["message"]["content"] == whole)
-    status, r = post(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
+    need("parts", s.post("/v1/chat/completions",
+                         parts)[1]["choices"][0]["message"]["content"] == whole)
+    status, r = post(user="u", store=True, metadata={"a": "b"},
+                     service_tier="auto", verbosity="low",
                      n_discard=-1, unknown={"x": [1]})
     need("ignored fields", status == 200 and r["choices"][0]["message"]["content"] == whole, r)
     for text in (whole, [{"type": "text", "text": whole}]):
@@ -206,13 +226,15 @@ def one_each(pairs):
 
 def completions(s):
     def post(**more):
-        return s.post("/v1/completions", {"prompt": "Once upon", "temperature": 0, "max_tokens": 8, **more})
+        return s.post("/v1/completions",
+                      {"prompt": "Once upon", "temperature": 0, "max_tokens": 8, **more})
 
     status, r = post()
     need("completion", status == 200 and r["object"] == "text_completion" and
          r["choices"][0]["logprobs"] is None, r)
     whole = r["choices"][0]["text"]
-    status, ev, _ = s.stream("/v1/completions", {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})
+    status, ev, _ = s.stream("/v1/completions",
+                             {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})
     need("completion stream", "".join(e["choices"][0]["text"] for e in ev[:-1]) == whole and
          ev[-1] == "[DONE]", ev)
     need("echo", post(echo=True)[1]["choices"][0]["text"] == "Once upon" + whole)
@@ -225,35 +247,52 @@ def completions(s):
     need("lists of ids", [c["text"] for c in post(prompt=[ids, ids])[1]["choices"]] == [whole] * 2)
     status, r = post(logprobs=2)
     lp = r["choices"][0]["logprobs"]
-    need("completion logprobs", len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["top_logprobs"])
-         == len(lp["text_offset"]) == 8 and "".join(lp["tokens"]) == whole and lp["text_offset"][0] == 0, lp)
+    need("completion logprobs",
+         len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["top_logprobs"])
+         == len(lp["text_offset"]) == 8 and "".join(lp["tokens"]) == whole
+         and lp["text_offset"][0] == 0, lp)
     status, r = post(prompt="Once upon", echo=True, logprobs=1, max_tokens=0)
     if status == 200:
         lp = r["choices"][0]["logprobs"]
         need("echo logprobs", lp["token_logprobs"][0] is None and len(lp["tokens"]) == len(ids) and
-             all(x <= 0 for x in lp["token_logprobs"][1:]) and r["choices"][0]["text"] == "Once upon", r)
+             all(x <= 0 for x in lp["token_logprobs"][1:])
+             and r["choices"][0]["text"] == "Once upon", r)
     else:
         need("echo logprobs", r["error"]["code"] == "not_supported", r)
     many = [7 + i * 31 % 4000 for i in range(1500)]
     # hot: tokens outside of the best ones, and pieces of characters, each under a key of its own
-    body = json.dumps({"prompt": "Once", "logprobs": 5, "max_tokens": 60, "temperature": 2, "seed": 1, "ignore_eos": True})
-    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2], object_pairs_hook=one_each)["choices"][0]["logprobs"]
-    need("the token is among the best", all(t in top and top[t] == p and len(top) in (5, 6) for t, top, p in
-         zip(lp["tokens"], lp["top_logprobs"], lp["token_logprobs"])) and {len(t) for t in lp["top_logprobs"]} == {5, 6}, lp)
-    body = json.dumps({"prompt": "\U0001f600 \u9f98", "logprobs": 20, "max_tokens": 9, "temperature": 2, "seed": 1, "echo": True})
-    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2], object_pairs_hook=one_each)["choices"][0]["logprobs"]
-    need("pieces of characters", lp["tokens"][0].startswith("bytes:\\x") and all(t in top for t, top in zip(lp["tokens"][1:], lp["top_logprobs"][1:])), lp)
-    names = post(prompt=list(range(300)), echo=True, logprobs=0, max_tokens=0)[1]["choices"][0]["logprobs"]["tokens"]
+    body = json.dumps({"prompt": "Once", "logprobs": 5,
+                       "max_tokens": 60, "temperature": 2, "seed": 1, "ignore_eos": True})
+    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2],
+                    object_pairs_hook=one_each)["choices"][0]["logprobs"]
+    need("the token is among the best",
+         all(t in top and top[t] == p and len(top) in (5, 6) for t, top, p in
+         zip(lp["tokens"], lp["top_logprobs"], lp["token_logprobs"]))
+         and {len(t) for t in lp["top_logprobs"]} == {5, 6}, lp)
+    body = json.dumps({"prompt": "\U0001f600 \u9f98",
+                       "logprobs": 20, "max_tokens": 9, "temperature": 2, "seed": 1, "echo": True})
+    lp = json.loads(s.call("POST", "/v1/completions", body.encode())[2],
+                    object_pairs_hook=one_each)["choices"][0]["logprobs"]
+    need("pieces of characters", lp["tokens"][0].startswith("bytes:\\x")
+         and all(t in top for t, top in zip(lp["tokens"][1:], lp["top_logprobs"][1:])), lp)
+    names = post(prompt=list(range(300)), echo=True,
+                 logprobs=0, max_tokens=0)[1]["choices"][0]["logprobs"]["tokens"]
     cont, e2, x82, ac = (names.index(f"bytes:\\x{b:02x}") for b in (0x80, 0xe2, 0x82, 0xac))
-    lp = post(prompt=[cont, cont, e2, x82, ac, e2, x82, cont, *ids, cont], echo=True, logprobs=0, max_tokens=0)[1]["choices"][0]
-    need("offsets of a prompt's characters, half ones and none", lp["text"] == "\ufffd\ufffd\u20ac\u2080Once upon\ufffd" and
-         lp["logprobs"]["text_offset"][:9] == [0, 1, 2, 2, 2, 3, 3, 3, 4] and lp["logprobs"]["text_offset"][-1] == 13, lp)
+    lp = post(prompt=[cont, cont, e2, x82, ac, e2, x82, cont, *ids, cont],
+              echo=True, logprobs=0, max_tokens=0)[1]["choices"][0]
+    need("offsets of a prompt's characters, half ones and none",
+         lp["text"] == "\ufffd\ufffd\u20ac\u2080Once upon\ufffd" and
+         lp["logprobs"]["text_offset"][:9] == [0, 1, 2, 2, 2, 3, 3, 3, 4]
+         and lp["logprobs"]["text_offset"][-1] == 13, lp)
     lp = post(logprobs=0, logit_bias={str(cont): 100}, max_tokens=5)[1]["choices"][0]
-    need("offsets behind bytes that are no characters", lp["text"] == "\ufffd" * 5 and lp["logprobs"]["text_offset"] == list(range(5)), lp)
+    need("offsets behind bytes that are no characters",
+         lp["text"] == "\ufffd" * 5 and lp["logprobs"]["text_offset"] == list(range(5)), lp)
     lp = post(prompt=many, echo=True, logprobs=20, max_tokens=2)[1]["choices"][0]["logprobs"]
-    _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True, "logprobs": 20, "max_tokens": 2, "temperature": 0})
+    _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True,
+                                            "logprobs": 20, "max_tokens": 2, "temperature": 0})
     said = [t for e in ev[:-1] for t in e["choices"][0]["logprobs"]["tokens"]]
-    need("a long echo, whole and as a stream", len(lp["tokens"]) == 1502 and said == lp["tokens"] and ev[-1] == "[DONE]", (len(lp["tokens"]), len(said)))
+    need("a long echo, whole and as a stream", len(lp["tokens"]) == 1502
+         and said == lp["tokens"] and ev[-1] == "[DONE]", (len(lp["tokens"]), len(said)))
     need("many prompts", len(post(prompt=["x"] * 40, max_tokens=2)[1]["choices"]) == 40)
     need("suffix", post(suffix="end")[0] == 400)
     need("fan-out", post(prompt=["x"] * 65, n=2)[0] == 400)
@@ -264,10 +303,12 @@ def text_routes(s):
     for text in ("Hello world", "a\u20ac\U0001f600b", "", "<|im_start|>user"):
         ids = s.post("/tokenize", {"prompt": text, "add_special_tokens": False})[1]
         back = s.post("/detokenize", {"tokens": ids["tokens"]})[1]["prompt"]
-        need("tokenize round trip", back == text and ids["count"] == len(ids["tokens"]), (text, back))
+        need("tokenize round trip", back == text and ids["count"] == len(ids["tokens"]),
+             (text, back))
     status, r = s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})
     need("apply-template", status == 200 and "Hi" in r["prompt"], r)
-    plain, nulls = (s.post("/apply-template", chat(tools=[{"type": "function", "function": {"name": "f", **more}}]))
+    plain, nulls = (s.post("/apply-template",
+                           chat(tools=[{"type": "function", "function": {"name": "f", **more}}]))
                     for more in ({}, {"description": None, "parameters": None, "strict": None}))
     need("null members of a function", nulls == plain and plain[0] == 200, (nulls, plain))
     status, r2 = s.post("/tokenize", {"messages": [{"role": "user", "content": "Hi"}]})
@@ -296,65 +337,82 @@ def tools(s):
             need("call index", t["index"] == 0)
             names += [t["function"]["name"]] if "name" in t["function"] else []
             args += t["function"].get("arguments", "")
-    need("tool call streamed", names == ["get_weather"] and args == call["function"]["arguments"] and
+    need("tool call streamed",
+         names == ["get_weather"] and args == call["function"]["arguments"] and
          ev[-2]["choices"][0]["finish_reason"] == "tool_calls", ev)
-    ask["messages"] += [c["message"], {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
+    ask["messages"] += [c["message"],
+                        {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}]
     status, r = s.post("/v1/chat/completions", ask)
     need("tool result", status == 200 and r["choices"][0]["message"]["content"], r)
-    status, r = s.post("/v1/chat/completions", chat("What is the weather in Rome?", tools=TOOL, tool_choice="none"))
+    status, r = s.post("/v1/chat/completions",
+                       chat("What is the weather in Rome?", tools=TOOL, tool_choice="none"))
     need("tool_choice none", "tool_calls" not in r["choices"][0]["message"], r)
-    status, r = s.post("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
+    status, r = s.post("/v1/chat/completions",
+                       chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
     m = r["choices"][0]["message"]
-    need("reasoning", m.get("reasoning_content") and m["content"] and "<think>" not in m["content"] and
+    need("reasoning", m.get("reasoning_content") and m["content"]
+         and "<think>" not in m["content"] and
          r["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0, r)
-    status, ev, _ = s.stream("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
+    status, ev, _ = s.stream("/v1/chat/completions",
+                             chat("What is 5 + 7?", max_tokens=120, reasoning_effort="high"))
     for key in ("reasoning_content", "content"):
         got = "".join(e["choices"][0]["delta"].get(key) or "" for e in ev[:-1])
         need(f"{key} streamed", got == m[key], (got, m))
-    status, r = s.post("/v1/chat/completions", chat("What is 5 + 7?", max_tokens=120, reasoning_effort="none"))
+    status, r = s.post("/v1/chat/completions",
+                       chat("What is 5 + 7?", max_tokens=120, reasoning_effort="none"))
     need("no reasoning", "reasoning_content" not in r["choices"][0]["message"], r)
 
 
 def structured(s):
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10},
-                                               "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+                                               "age": {"type": "integer",
+                                                       "minimum": 0, "maximum": 99}},
               "required": ["name", "age"], "additionalProperties": False}
 
     def text(**more):
-        status, r = s.post("/v1/chat/completions", chat("Give me a person as JSON", max_tokens=200, **more))
+        status, r = s.post("/v1/chat/completions",
+                           chat("Give me a person as JSON", max_tokens=200, **more))
         return r["choices"][0]["message"]["content"] if status == 200 else r
 
     js = {"type": "json_schema", "json_schema": {"name": "p", "schema": schema, "strict": True}}
-    for name, more in [("json_schema", {"response_format": js}), ("guided_json", {"guided_json": schema}),
+    for name, more in [("json_schema", {"response_format": js}),
+                       ("guided_json", {"guided_json": schema}),
                        ("structured json", {"structured_outputs": {"json": json.dumps(schema)}}),
-                       ("json_object with schema", {"response_format": {"type": "json_object", "schema": schema}}),
+                       ("json_object with schema",
+                        {"response_format": {"type": "json_object", "schema": schema}}),
                        ("json_schema as a field", {"json_schema": schema, "grammar": ""})]:
         v = json.loads(text(**more))
         need(name, set(v) == {"name", "age"} and 0 <= v["age"] <= 99 and len(v["name"]) <= 10, v)
-    status, ev, _ = s.stream("/v1/chat/completions", chat("A person", max_tokens=200, response_format=js, temperature=1))
+    status, ev, _ = s.stream("/v1/chat/completions",
+                             chat("A person", max_tokens=200, response_format=js, temperature=1))
     need("json_schema streamed", set(json.loads("".join(
         e["choices"][0]["delta"].get("content") or "" for e in ev[:-1]))) == {"name", "age"}, ev)
     need("json_object", isinstance(json.loads(text(response_format={"type": "json_object"})), dict))
     need("choice", text(structured_outputs={"choice": ["red", "blue"]}) in ("red", "blue"))
     need("guided_choice", text(guided_choice=["red", "blue"]) in ("red", "blue"))
     need("grammar as a field", text(grammar="root ::= \"yes\" | \"no\"") in ("yes", "no"))
-    for field, value in [("guided_choice", []), ("guided_regex", "("), ("grammar", "root ::= ("), ("json_schema", {"type": 5})]:
+    for field, value in [("guided_choice", []), ("guided_regex", "("),
+                         ("grammar", "root ::= ("), ("json_schema", {"type": 5})]:
         status, r = s.post("/v1/chat/completions", chat(**{field: value}))
         need(f"{field} refused by its name", status == 400 and r["error"]["param"] == field, r)
-    need("grammar", text(structured_outputs={"grammar": "root ::= \"yes\" | \"no\""}) in ("yes", "no"))
+    need("grammar",
+         text(structured_outputs={"grammar": "root ::= \"yes\" | \"no\""}) in ("yes", "no"))
     need("regex", text(guided_regex="[0-9]{3}-[a-c]").replace("-", "").isalnum())
     need("text", isinstance(text(response_format={"type": "text"}), str))
     status, r = s.post("/v1/responses", {"input": "A person", "max_output_tokens": 200, "text": {
         "format": {"type": "json_schema", "name": "p", "schema": schema, "strict": True}}})
     need("responses", set(json.loads(r["output"][0]["content"][0]["text"])) == {"name", "age"}, r)
-    for bad_schema in ({"type": "array", "uniqueItems": True}, {"$ref": "#/$defs/nothing"}, {"type": 5}, {"pattern": "("}):
+    for bad_schema in ({"type": "array", "uniqueItems": True},
+                       {"$ref": "#/$defs/nothing"}, {"type": 5}, {"pattern": "("}):
         for strict in (True, False):  # not strict: refused only where it is no schema
             status, r = s.post("/v1/chat/completions", chat(max_tokens=4, response_format={
-                "type": "json_schema", "json_schema": {"name": "x", "schema": bad_schema, "strict": strict}}))
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": bad_schema, "strict": strict}}))
             if not strict and bad_schema != {"type": 5}:
                 need(f"schema {bad_schema}, not strict", status == 200, r)
                 continue
-            need(f"schema {bad_schema}", status == 400 and r["error"]["param"] == "response_format" and
+            need(f"schema {bad_schema}",
+                 status == 400 and r["error"]["param"] == "response_format" and
                  ": :" not in r["error"]["message"], r)
 
 
@@ -371,7 +429,8 @@ def embeddings(s):
     need("base64", len(w) == len(v) and max(abs(x - y) for x, y in zip(v, w)) < 1e-6)
     for dim in (len(v) - 1, len(v) + 1, 1):
         status, r = s.post("/v1/embeddings", {"input": "a cat", "dimensions": dim})
-        need(f"{dim} dimensions", status == 400 and r["error"]["param"] == "dimensions" and str(len(v)) in r["error"]["message"], r)
+        need(f"{dim} dimensions", status == 400 and r["error"]["param"] == "dimensions"
+             and str(len(v)) in r["error"]["message"], r)
     status, r = s.post("/v1/embeddings", {"input": "a cat", "dimensions": len(v)})
     need("its own dimensions", status == 200 and r["data"][0]["embedding"] == v, r)
     status, r = s.post("/v1/embeddings", {"input": [f"text {i}" for i in range(100)]})
@@ -380,7 +439,8 @@ def embeddings(s):
 
 def company(s):
     """The same answers alone and in company."""
-    ask = [chat(f"What is {i} + {i + 3}?", max_tokens=24, temperature=i % 2, seed=i) for i in range(24)]
+    ask = [chat(f"What is {i} + {i + 3}?", max_tokens=24, temperature=i % 2, seed=i)
+           for i in range(24)]
     alone = [s.post("/v1/chat/completions", a)[1]["choices"][0]["message"]["content"] for a in ask]
     got = [None] * len(ask)
 
@@ -396,7 +456,8 @@ def company(s):
 
 
 with Server("--draft", "auto") as server:
-    for part in (get_routes, counted, aborted, forbidden, chat_shapes, chat_fields, completions, text_routes, tools, structured, embeddings, company):
+    for part in (get_routes, counted, aborted, forbidden, chat_shapes,
+                 chat_fields, completions, text_routes, tools, structured, embeddings, company):
         part(server)
     need("exit code", server.stop() == 0)
 T.exit()

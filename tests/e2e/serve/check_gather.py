@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tokens of a stream leave together (--stream-interval-ms), told by the chunks of the chunked coding: one for each send."""
+"""Which tokens of a stream leave together (--stream-interval-ms), told by the chunks of the chunked
+coding: one for each send."""
 import json
 import os
 import shutil
@@ -26,8 +27,10 @@ class Stream:
 
     def __init__(self, s, n, prompt=None, tls=None):
         self.chunks, self.sent = [], time.monotonic()
-        self.sock = s.open({"prompt": prompt or [100, 200, 300], "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
-                            "stream_options": {"include_usage": True}, "cache_salt": str(self.sent)}, path="/v1/completions", tls=tls)
+        self.sock = s.open({"prompt": prompt or [100, 200, 300],
+                            "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
+                            "stream_options": {"include_usage": True},
+                            "cache_salt": str(self.sent)}, path="/v1/completions", tls=tls)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
@@ -58,20 +61,25 @@ class Stream:
         self.thread.join(60)
         self.sock.close()
         text = b"".join(c for _, c in self.chunks)
-        events = [json.loads(ln[6:]) for ln in text.decode().split("\n") if ln.startswith("data: {")]
+        events = [json.loads(ln[6:]) for ln in text.decode().split("\n")
+                  if ln.startswith("data: {")]
         last = events[-1]
         if "usage" not in last:
             return 0, {}, text[-300:]
-        return last["usage"]["completion_tokens"], last["timings"], [c.count(b"data: {") for _, c in self.chunks]
+        return last["usage"]["completion_tokens"], last[
+            "timings"], [c.count(b"data: {") for _, c in self.chunks]
 
 
 def rate(name, s, n_per_send, tls=None):
-    """However long steps take here, half an interval lies between two sends. n_per_send: chunks that the library makes of one."""
+    """However long steps take here, half an interval lies between two sends. n_per_send: chunks
+    that the library makes of one."""
     stream = Stream(s, 1200, tls=tls)
     n, t, per = stream.end()
     need(f"{name}: whole", n == 1200, per)
-    most = (t["decode_ms"] / (INTERVAL / 2) + 16) * n_per_send  # more: the first, the end, and 64 KiB that end in the middle of a send
-    need(f"{name}: {len(per)} sends in {t['decode_ms']:.0f} ms", len(per) <= most, f"over {most:.0f}")
+    # more: the first, the end, and 64 KiB that end in the middle of a send
+    most = (t["decode_ms"] / (INTERVAL / 2) + 16) * n_per_send
+    need(f"{name}: {len(per)} sends in {t['decode_ms']:.0f} ms",
+         len(per) <= most, f"over {most:.0f}")
 
 
 def at_once():
@@ -85,7 +93,8 @@ def long_interval():
         stream = Stream(s, 100)
         n, t, per = stream.end()
         need("first token and end", n == 100 and 1 < len(per) < 10 and per[0] < 60, per)
-        late = [1e3 * (stream.chunks[k][0] - stream.sent) - t[key] for k, key in ((0, "ttft_ms"), (-1, "total_ms"))]
+        late = [1e3 * (stream.chunks[k][0] - stream.sent) - t[key] for k,
+                key in ((0, "ttft_ms"), (-1, "total_ms"))]
         need("first token and end: at once", max(late) < 500, late)
         n, _, per = Stream(s, 4000).end()
         need("more than the server holds for a stream", n == 4000, per)
@@ -98,7 +107,8 @@ def long_interval():
         t1 = time.monotonic()
         n = sum(t0 < t < t1 for t, _ in stream.chunks)
         need(f"beside a prompt of 1900 tokens: {n} sends", n >= 12, f"{n} in {t1 - t0:.3f} s")
-        need("its progress", sum(b": prefill" in c for _, c in beside.chunks) >= 2, beside.chunks[:3])
+        need("its progress", sum(b": prefill" in c for _, c in beside.chunks) >= 2,
+             beside.chunks[:3])
         stream.close()
         took = s.idle()
         need("cancelled", took is not None and took < 1, took)
@@ -108,7 +118,8 @@ def tls(tmp):
     if not shutil.which("openssl"):
         return
     cert, key = os.path.join(tmp, "cert.pem"), os.path.join(tmp, "key.pem")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"],
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048",
+                    "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"],
                    check=True, capture_output=True)
     ctx = ssl.create_default_context(cafile=cert)
     ctx.check_hostname = False

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that is short at any moment (S1, K5): allocations of a running server fail at random. Whoever gets an answer gets the one that others got before;
-the rest is 429, a stream that ends with an error event, or, where not even the head of a request could be held, a connection that closes without a byte.
+"""Memory that is short at any moment (S1, K5): allocations of a running server fail at random.
+Whoever gets an answer gets the one that others got before; the rest is 429, a stream that ends with
+an error event, or, where not even the head of a request could be held, a connection that closes
+without a byte.
 
-check_short.py BUILD [--full]: --full runs ten times as long. Needs the library of check_faults.py."""
+check_short.py BUILD [--full]: --full runs ten times as long. Needs the library of
+check_faults.py."""
 import errno
 import http.client
 import json
@@ -18,21 +21,30 @@ import e2e
 
 FULL = "--full" in sys.argv
 T = e2e.Tally("serve: short of memory")
-CHAT, TEXT, RESP, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"
-TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}},
-                                                                          "required": ["a"], "additionalProperties": False}}}]
+CHAT, TEXT, RESP, EMBED = ("/v1/chat/completions",
+                           "/v1/completions", "/v1/responses", "/v1/embeddings")
+TOOLS = [{"type": "function", "function": {
+    "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}},
+                                                                          "required": ["a"],
+                                  "additionalProperties": False}}}]
 ASK = [  # (path, body)
-    (CHAT, chat()), (CHAT, chat("Tell me more", n=2, logprobs=True, top_logprobs=5, temperature=1, seed=3)), (CHAT, chat("word " * 300)),
+    (CHAT, chat()), (CHAT, chat("Tell me more", n=2, logprobs=True, top_logprobs=5,
+                                temperature=1, seed=3)), (CHAT, chat("word " * 300)),
     (CHAT, chat("Add", tools=TOOLS, tool_choice="required", max_tokens=60, temperature=1, seed=5)),
-    (CHAT, chat("A number", response_format={"type": "json_object"}, temperature=1, seed=6, max_tokens=40)),
+    (CHAT, chat("A number", response_format={"type": "json_object"},
+                temperature=1, seed=6, max_tokens=40)),
     (TEXT, {"prompt": ["Once", "Twice"], "max_tokens": 20, "temperature": 0, "logprobs": 3}),
     (TEXT, {"prompt": "Once", "max_tokens": 3, "temperature": 0, "logprobs": 2, "echo": True}),
     (RESP, {"input": "Say it", "max_output_tokens": 30, "temperature": 0, "store": False}),
-    (RESP, {"input": "Add", "tools": [dict(TOOLS[0]["function"], type="function")], "tool_choice": "required", "max_output_tokens": 60, "temperature": 0}),
-    (EMBED, {"input": ["a", "b c"]}), (EMBED, {"input": "a", "encoding_format": "base64"}), ("/tokenize", {"prompt": "a b c " * 50}),
+    (RESP, {"input": "Add", "tools": [dict(TOOLS[0]["function"], type="function")],
+            "tool_choice": "required", "max_output_tokens": 60, "temperature": 0}),
+    (EMBED, {"input": ["a", "b c"]}), (EMBED, {"input": "a", "encoding_format": "base64"}),
+    ("/tokenize", {"prompt": "a b c " * 50}),
     ("/apply-template", chat()), ("/detokenize", {"tokens": [5, 6, 7]})]
 STREAMED = [(p, dict(b, stream=True)) for p, b in ASK if p in (CHAT, TEXT, RESP)]
-CHANGES = {"id", "created", "created_at", "timings", "item_id", "call_id", "system_fingerprint", "usage"}  # from answer to answer, or by what was cached
+# from answer to answer, or by what was cached
+CHANGES = {"id", "created", "created_at", "timings",
+           "item_id", "call_id", "system_fingerprint", "usage"}
 
 
 def plain(v):
@@ -55,14 +67,18 @@ def content(body, data):
             text[key] = text.get(key, "") + e["delta"]
         for c in e.get("choices", []):
             d = c.get("delta", c)
-            for key, s in (("content", d.get("content")), ("reason", d.get("reasoning_content")), ("text", c.get("text"))):
+            for key, s in (("content", d.get("content")),
+                           ("reason", d.get("reasoning_content")), ("text", c.get("text"))):
                 text[c["index"], key] = text.get((c["index"], key), "") + (s or "")
             for t in d.get("tool_calls", []):
-                text[c["index"], t["index"]] = text.get((c["index"], t["index"]), "") + t["function"].get("name", "") + t["function"]["arguments"]
+                text[c["index"], t["index"]] = text.get((c["index"], t["index"]), "") + t[
+                    "function"].get("name", "") + t["function"]["arguments"]
             lp = c.get("logprobs") or {}
-            text[c["index"], "n"] = text.get((c["index"], "n"), 0) + len(lp.get("content") or lp.get("tokens") or [])
+            text[c["index"], "n"] = text.get((c["index"], "n"),
+                                             0) + len(lp.get("content") or lp.get("tokens") or [])
             end += [(c["index"], c["finish_reason"])] if c["finish_reason"] else []
-    bad |= body.get("stream") and not data.endswith(b"data: [DONE]\n\n") and "input" not in body and not bad and "cut" or False
+    bad |= body.get("stream") and not data.endswith(
+        b"data: [DONE]\n\n") and "input" not in body and not bad and "cut" or False
     return (text, sorted(map(str, end))), bad
 
 
@@ -70,7 +86,8 @@ def one(s, path, body, want):
     """The kind of what came; an unexpected one begins with a capital."""
     try:
         status, head, data = s.call("POST", path, body)
-    except (ConnectionResetError, BrokenPipeError, http.client.BadStatusLine):  # RemoteDisconnected is one of them
+    # RemoteDisconnected is one of them
+    except (ConnectionResetError, BrokenPipeError, http.client.BadStatusLine):
         return "closed"
     except (OSError, http.client.HTTPException, ValueError) as e:
         return f"Broken: {type(e).__name__} {str(e)[:80]}"
@@ -98,7 +115,8 @@ def main():
         sys.exit(77)
     n = 2000 if FULL else 200
     for every in (3000, 300, 40):
-        env = {"LD_PRELOAD": lib, "FAULT_KIND": "alloc", "FAULT_EVERY": str(every), "FAULT_HOW": str(errno.ENOMEM)}
+        env = {"LD_PRELOAD": lib, "FAULT_KIND": "alloc",
+               "FAULT_EVERY": str(every), "FAULT_HOW": str(errno.ENOMEM)}
         with Server("--max-queue", "64", env=env) as s:
             todo = ASK + STREAMED
             want = [content(b, s.call("POST", p, b)[2])[0] for p, b in todo]
@@ -119,12 +137,17 @@ def main():
                 t.join()
             s.proc.send_signal(signal.SIGUSR2)
             time.sleep(0.3)  # until one of its threads has taken it
-            print(f"one allocation of {every} fails: {dict(sorted(seen.items(), key=lambda x: -x[1]))}"[:2000])
+            print(f"one allocation of {every} fails: "
+                  f"{dict(sorted(seen.items(), key=lambda x: -x[1]))}"[:2000])
             for kind, count in seen.items():
-                T.check(f"{every}: {count} x {kind}", "not one of those that may be" if kind[0].isupper() else None)
-            T.check(f"{every}: some good, some not", None if seen.get("good", 0) > n / 10 and len(seen) > 1 else seen)
-            T.check(f"{every}: few closed without a word", None if seen.get("closed", 0) <= max(2, n / 20) * (300 / every + 1) else seen)
-            T.check(f"{every}: idle again", None if s.idle() is not None and s.metric("vllm:kv_cache_usage_perc") == 0 else "not")
+                T.check(f"{every}: {count} x {kind}",
+                        "not one of those that may be" if kind[0].isupper() else None)
+            T.check(f"{every}: some good, some not",
+                    None if seen.get("good", 0) > n / 10 and len(seen) > 1 else seen)
+            T.check(f"{every}: few closed without a word",
+                    None if seen.get("closed", 0) <= max(2, n / 20) * (300 / every + 1) else seen)
+            T.check(f"{every}: idle again", None if s.idle() is not None
+                    and s.metric("vllm:kv_cache_usage_perc") == 0 else "not")
             again = [one(s, p, b, w) for (p, b), w in zip(todo, want)]
             T.check(f"{every}: as before", None if set(again) == {"good"} else again)
             T.check(f"{every}: exit", None if s.stop() == 0 else "not 0")

@@ -3,13 +3,13 @@
 prefix cache, its part of the running sequences and of the steps, and a place in the queue; its time
 to the first token, as its client sees it, at most doubles.
 
-check_tenants.py BUILD [--full] [short|behind|long]: four clients of one key keep long prompts under way, no two alike; one client of another
-key asks behind a pause, a few questions alone and a few beside in turn, so that both meet the same
-machine. The bar on p99 is --full's. It needs a machine that does nothing else (a server that is
-idle between questions is woken before busy neighbours, one that computes all the time is not), so
-turns in which anything else took a tenth of a core are asked again, both sides of them, for up to
-five minutes a row. Without --full the middle may not be four times as long (it was 300 times before
-there were shares)."""
+check_tenants.py BUILD [--full] [short|behind|long]: four clients of one key keep long prompts under
+way, no two alike; one client of another key asks behind a pause, a few questions alone and a few
+beside in turn, so that both meet the same machine. The bar on p99 is --full's. It needs a machine
+that does nothing else (a server that is idle between questions is woken before busy neighbours, one
+that computes all the time is not), so turns in which anything else took a tenth of a core are asked
+again, both sides of them, for up to five minutes a row. Without --full the middle may not be four
+times as long (it was 300 times before there were shares)."""
 import json
 import multiprocessing
 import os
@@ -225,8 +225,10 @@ def ratio(s, what, words, system, n_flood):
         return
     least = min(x[1] for x in beside)
     print(
-        f"{what}, {n_flood} floods: prompt {alone[-1][2]}, at least {least} cached beside the flood; first token alone p50 {p50(a):.1f} "
-        f"p99 {p99(a):.1f}, beside p50 {p50(b):.1f} p99 {p99(b):.1f} ms: {p99(b) / p99(a):.2f}x; {again} turns asked again",
+        f"{what}, {n_flood} floods: prompt {alone[-1][2]}, at least {least} cached beside the "
+        f"flood; first token alone p50 {p50(a):.1f} "
+        f"p99 {p99(a):.1f}, beside p50 {p50(b):.1f} p99 {p99(b):.1f} ms: {p99(b) / p99(a):.2f}x; "
+        f"{again} turns asked again",
         flush=True)
     if system:
         need(f"{what}: its system prompt stays in the tree", least >= alone[-1][2] - 200, least)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced and strict calls, forms behind reasoning, the cache of grammars: rows T7 to T9 as clients see them.
+"""Forced and strict calls, forms behind reasoning, the cache of grammars: rows T7 to T9 as clients
+see them.
 
-check_tools.py BUILD [--full]: --full takes the numbers of the reliability table (10 000 schemas)."""
+check_tools.py BUILD [--full]: --full takes the numbers of the reliability table (10 000
+schemas)."""
 import json
 import random
 import sys
@@ -28,14 +30,17 @@ def tool(name, params=None, **more):
 
 
 def obj(**props):
-    return {"type": "object", "properties": props, "required": list(props), "additionalProperties": False}
+    return {"type": "object", "properties": props,
+            "required": list(props), "additionalProperties": False}
 
 
 CITY = obj(city={"type": "string", "maxLength": 12}, unit={"enum": ["C", "F"]})
 ADD = obj(a={"type": "integer", "minimum": 0, "maximum": 99}, b={"type": "integer"})
 TREE = {"type": "object", "properties": {"v": {"type": "boolean"}, "kids": {
-    "type": "array", "items": {"$ref": "#"}, "maxItems": 1}}, "required": ["v"], "additionalProperties": False}
-TOOLS = [tool("get_weather", CITY), tool("add", ADD, strict=True), tool("a-tree.x", TREE, strict=True), tool("nothing")]
+    "type": "array", "items": {"$ref": "#"}, "maxItems": 1}},
+        "required": ["v"], "additionalProperties": False}
+TOOLS = [tool("get_weather", CITY), tool("add", ADD, strict=True),
+         tool("a-tree.x", TREE, strict=True), tool("nothing")]
 
 
 def tree_ok(v):
@@ -44,14 +49,17 @@ def tree_ok(v):
 
 
 OK = {
-    "get_weather": lambda v: set(v) == {"city", "unit"} and isinstance(v["city"], str) and len(v["city"]) <= 12 and
+    "get_weather": lambda v: set(v) == {"city", "unit"}
+    and isinstance(v["city"], str) and len(v["city"]) <= 12 and
     v["unit"] in ("C", "F"),
-    "add": lambda v: set(v) == {"a", "b"} and all(type(x) is int for x in v.values()) and 0 <= v["a"] <= 99,
+    "add": lambda v: set(v) == {"a", "b"} and all(type(x) is int for x in v.values())
+    and 0 <= v["a"] <= 99,
     "a-tree.x": tree_ok, "nothing": lambda v: v == {}}
 
 
 def calls_of(message):
-    return [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+    return [(c["function"]["name"], c["function"]["arguments"])
+            for c in message.get("tool_calls", [])]
 
 
 def call_ok(name, args, allowed):
@@ -65,15 +73,18 @@ CHOICES = [("required", list(OK)), ({"type": "function", "function": {"name": "a
            ({"type": "function", "function": {"name": "a-tree.x"}}, ["a-tree.x"]),
            ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
                {"type": "function", "function": {"name": "nothing"}},
-               {"type": "function", "function": {"name": "get_weather"}}]}}, ["nothing", "get_weather"])]
+               {"type": "function", "function": {"name": "get_weather"}}]}},
+            ["nothing", "get_weather"])]
 
 
 def forced(s, family, n_seed):
-    """Whatever is drawn: calls only, of the tools that are allowed, with arguments of their schema."""
+    """Whatever is drawn: calls only, of the tools that are allowed, with arguments of their
+    schema."""
     for choice, allowed in CHOICES:
         for seed in range(n_seed):
             one = seed % 2 == 0
-            body = chat(f"Go {seed}", tools=TOOLS, tool_choice=choice, parallel_tool_calls=not one, temperature=1.3,
+            body = chat(f"Go {seed}", tools=TOOLS,
+                        tool_choice=choice, parallel_tool_calls=not one, temperature=1.3,
                         seed=seed, max_tokens=160, chat_template_kwargs={"thinking": seed % 3 == 2})
             status, r = s.post(CHAT, body)
             name = f"{family} {str(choice)[:40]} {seed}"
@@ -83,9 +94,11 @@ def forced(s, family, n_seed):
             c = r["choices"][0]
             calls = calls_of(c["message"])
             if c["finish_reason"] == "length":  # all but the last are whole
-                need(name, all(call_ok(n, a, allowed) for n, a in calls[:-1]) and all(n in OK for n, a in calls), r)
+                need(name, all(call_ok(n, a, allowed) for n, a in calls[:-1])
+                     and all(n in OK for n, a in calls), r)
                 continue
-            need(name, c["finish_reason"] == "tool_calls" and c["message"]["content"] is None and calls and
+            need(name, c["finish_reason"] == "tool_calls"
+                 and c["message"]["content"] is None and calls and
                  (len(calls) == 1 or not one) and all(call_ok(n, a, allowed) for n, a in calls), r)
             if seed % 4 == 0:
                 streamed(s, name, body, c)
@@ -102,48 +115,61 @@ def streamed(s, name, body, c):
             args[t["index"]] = args.get(t["index"], "") + t["function"].get("arguments", "")
             names[t["index"]] = names.get(t["index"], "") + t["function"].get("name", "")
     got = [(names[i], args[i]) for i in sorted(args)]
-    need(f"{name} streamed", got == calls_of(c["message"]) and text == "" and why[-1] == c["finish_reason"], ev)
+    need(f"{name} streamed", got == calls_of(c["message"])
+         and text == "" and why[-1] == c["finish_reason"], ev)
 
 
 def strict(s, family, n_seed):
     """auto with strict tools: words, or calls; the arguments of strict ones by their schema."""
     for seed in range(n_seed):
-        status, r = s.post(CHAT, chat("What is 3 + 4?", tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120))
+        status, r = s.post(CHAT, chat("What is 3 + 4?",
+                                      tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120))
         c = r["choices"][0]
         done = calls_of(c["message"])[:None if c["finish_reason"] != "length" else -1]
         need(f"{family} strict {seed}", status == 200 and all(
-            n in OK and (n in ("get_weather", "nothing") or call_ok(n, a, [n])) for n, a in done), r)
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": obj(n={"type": "integer"})}}
+            n in OK and (n in ("get_weather", "nothing") or call_ok(n, a, [n])) for n, a in done),
+             r)
+    form = {"type": "json_schema",
+            "json_schema": {"name": "x", "schema": obj(n={"type": "integer"})}}
     for seed in range(n_seed):
-        status, r = s.post(CHAT, chat("What is 3 + 4?", tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120,
-                                      response_format=form, chat_template_kwargs={"thinking": seed % 2 == 1}))
+        status, r = s.post(CHAT, chat("What is 3 + 4?",
+                                      tools=TOOLS, temperature=1.2, seed=seed, max_tokens=120,
+                                      response_format=form,
+                                      chat_template_kwargs={"thinking": seed % 2 == 1}))
         c = r["choices"][0]
         if c["finish_reason"] == "length":
             continue
         text, calls = c["message"]["content"], calls_of(c["message"])
-        need(f"{family} form or calls {seed}", status == 200 and (calls or set(json.loads(text)) == {"n"}), r)
+        need(f"{family} form or calls {seed}",
+             status == 200 and (calls or set(json.loads(text)) == {"n"}), r)
 
 
 def loose(s, family):
     """Parameters that say nothing: arguments are an object all the same."""
     for i, params in enumerate(({}, {"description": "any"})):
         for seed in range(4):
-            status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required", parallel_tool_calls=False, temperature=1.5,
+            status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required",
+                                          parallel_tool_calls=False, temperature=1.5,
                                           seed=seed, max_tokens=60))
             c = r["choices"][0]
-            need(f"{family} loose {i} {seed}", status == 200 and (c["finish_reason"] == "length" or [
+            need(f"{family} loose {i} {seed}",
+                 status == 200 and (c["finish_reason"] == "length" or [
                 isinstance(json.loads(a), dict) for _, a in calls_of(c["message"])] == [True]), r)
 
 
 def reasoning(s):
     """A model that thinks before its answer: the form begins behind the reasoning."""
-    forms = [({"response_format": {"type": "json_object"}}, lambda t: isinstance(json.loads(t), dict)),
-             ({"structured_outputs": {"choice": ["red\n", "b\"l\\ue"]}}, lambda t: t in ("red\n", "b\"l\\ue")),
+    forms = [({"response_format": {"type": "json_object"}},
+              lambda t: isinstance(json.loads(t), dict)),
+             ({"structured_outputs": {"choice": ["red\n", "b\"l\\ue"]}},
+              lambda t: t in ("red\n", "b\"l\\ue")),
              ({"guided_regex": "[0-9]{3}\\.[a-c\"]"}, lambda t: len(t) == 5),
-             ({"guided_grammar": "root ::= x \"!\"\nx ::= \"yes\" | \"no\""}, lambda t: t in ("yes!", "no!"))]
+             ({"guided_grammar": "root ::= x \"!\"\nx ::= \"yes\" | \"no\""},
+              lambda t: t in ("yes!", "no!"))]
     for fields, ok in forms:
         for seed in range(6):
-            status, r = s.post(CHAT, chat("What is 3 + 4?", seed=seed, temperature=1, max_tokens=300,
+            status, r = s.post(CHAT,
+                               chat("What is 3 + 4?", seed=seed, temperature=1, max_tokens=300,
                                           chat_template_kwargs={"thinking": True}, **fields))
             c = r["choices"][0] if status == 200 else None
             need(f"{fields} behind reasoning {seed}", c and (c["finish_reason"] == "length" or
@@ -153,10 +179,14 @@ def reasoning(s):
 def responses(s):
     tools = [{"type": "function", "name": "add", "parameters": ADD, "strict": True}]
     for choice in ("required", {"type": "function", "name": "add"},
-                   {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}):
-        status, r = s.post("/v1/responses", {"input": "Add 3 and 4", "tools": tools, "tool_choice": choice,
-                                             "parallel_tool_calls": False, "max_output_tokens": 120})
-        need(f"responses {choice}", status == 200 and [o["type"] for o in r["output"]] == ["function_call"] and
+                   {"type": "allowed_tools", "mode": "required",
+                    "tools": [{"type": "function", "name": "add"}]}):
+        status, r = s.post("/v1/responses",
+                           {"input": "Add 3 and 4", "tools": tools, "tool_choice": choice,
+                                             "parallel_tool_calls": False,
+                            "max_output_tokens": 120})
+        need(f"responses {choice}",
+             status == 200 and [o["type"] for o in r["output"]] == ["function_call"] and
              call_ok(r["output"][0]["name"], r["output"][0]["arguments"], ["add"]), r)
 
 
@@ -174,23 +204,29 @@ def refused(s):
     bad = [tool("ok", ADD), tool("f", unique)]
     status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2, tool_choice="required"))
     need("not strict: held as far as it can be", status == 200)
-    one("a tool that is no schema", "#/type", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", {"type": "text"})], tool_choice="required")
-    one("a strict schema", "#/properties/s/uniqueItems", "tools[1].function.parameters", tools=[TOOLS[1], tool("f", unique, strict=True)])
+    one("a tool that is no schema", "#/type", "tools[1].function.parameters",
+        tools=[TOOLS[1], tool("f", {"type": "text"})], tool_choice="required")
+    one("a strict schema", "#/properties/s/uniqueItems",
+        "tools[1].function.parameters", tools=[TOOLS[1], tool("f", unique, strict=True)])
     one("parameters that are no schema", "must be an object", "tools[0].function.parameters",
         tools=[tool("f", [1])], tool_choice="required")
     status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2))
     need("auto", status == 200)
-    status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2, tool_choice={"type": "function", "function": {"name": "ok"}}))
+    status, _ = s.post(CHAT, chat("x", tools=bad, max_tokens=2,
+                                  tool_choice={"type": "function", "function": {"name": "ok"}}))
     need("named", status == 200)
     one("mode", "auto or required", "tool_choice.mode", tools=TOOLS,
         tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "x", "tools": TOOLS}})
     one("no tools", "at least one", "tool_choice.tools", tools=TOOLS,
         tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})
     one("foreign tool", "names no function", "tool_choice", tools=TOOLS,
-        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("other")]}})
-    one("name of two lines", "line ends", "tools[0].function.name", tools=[tool("a\nb", ADD)], tool_choice="required")
+        tool_choice={"type": "allowed_tools",
+                     "allowed_tools": {"mode": "auto", "tools": [tool("other")]}})
+    one("name of two lines", "line ends", "tools[0].function.name",
+        tools=[tool("a\nb", ADD)], tool_choice="required")
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": unique, "strict": True}}
-    one("form beside forced calls", "#/properties/s/uniqueItems", "response_format", tools=TOOLS, response_format=form)
+    one("form beside forced calls", "#/properties/s/uniqueItems",
+        "response_format", tools=TOOLS, response_format=form)
     del form["json_schema"]["strict"]
     status, _ = s.post(CHAT, chat("x", response_format=form, max_tokens=2))
     need("a form that is not strict", status == 200)
@@ -204,7 +240,8 @@ def written(s):
 
 def cache(s, n):
     """T8: many schemas, each once, do not make the server grow; the same one is found again."""
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": obj(k={"enum": ["a", "b"]})}}
+    form = {"type": "json_schema",
+            "json_schema": {"name": "x", "schema": obj(k={"enum": ["a", "b"]})}}
     hits = s.metric("sluice:grammar_cache_hits_total")
     for _ in range(5):
         s.post(CHAT, chat(response_format=form))
@@ -213,7 +250,8 @@ def cache(s, n):
 
     def some(k):
         for i in range(k, n, 4):
-            props = {f"p{i}_{j}": {"type": rng.choice(["string", "integer", "boolean"])} for j in range(1 + i % 12)}
+            props = {f"p{i}_{j}": {"type": rng.choice(["string", "integer", "boolean"])}
+                     for j in range(1 + i % 12)}
             codes.append(s.post(CHAT, chat("x", max_tokens=2, response_format={
                 "type": "json_schema", "json_schema": {"name": "x", "schema": obj(**props)}}))[0])
 
@@ -223,32 +261,40 @@ def cache(s, n):
     for t in th:
         t.join()
     grown, held = rss(s) - before, s.metric("sluice:grammar_cache_bytes")
-    print(f"{n} schemas: {grown} KiB more, {held / 1024:.0f} KiB in {s.metric('sluice:grammar_cache_entries'):.0f} entries")
+    print(f"{n} schemas: {grown} KiB more, {held / 1024:.0f} KiB in "
+          f"{s.metric('sluice:grammar_cache_entries'):.0f} entries")
     need("all answered", codes == [200] * n, set(codes))
     need("nothing on disk", written(s) == disk, written(s) - disk)
-    plain = not any(x in sys.argv[1] for x in ("asan", "tsan")) if len(sys.argv) > 1 else True  # they keep freed memory
+    # they keep freed memory
+    plain = not any(x in sys.argv[1] for x in ("asan", "tsan")) if len(sys.argv) > 1 else True
     need("bounded", (grown <= 64 << 10 or not plain) and held <= 32 << 20, (grown, held))
 
 
 def text_forms(s, family):
     """Families that write a tag for each argument: texts as they are, everything else as JSON."""
-    params = {"type": "object", "required": ["s", "n", "list", "e"], "additionalProperties": False, "$defs": {
+    params = {"type": "object", "required": ["s", "n", "list", "e"],
+              "additionalProperties": False, "$defs": {
         "i": {"type": "integer"}}, "properties": {
-        "s": {"type": "string"}, "n": {"$ref": "#/$defs/i"}, "list": {"type": "array", "items": {"$ref": "#/$defs/i"}, "maxItems": 2},
+        "s": {"type": "string"}, "n": {"$ref": "#/$defs/i"},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/i"}, "maxItems": 2},
         "e": {"enum": ["1", "two"]}, "flag": {"type": "boolean"}}}
     for seed in range(6):
-        status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)], tool_choice="required", parallel_tool_calls=False,
+        status, r = s.post(CHAT, chat("Go", tools=[tool("f", params)],
+                                      tool_choice="required", parallel_tool_calls=False,
                                       temperature=1.5, seed=seed, max_tokens=200))
         c = r["choices"][0]
         ok = status == 200 and (c["finish_reason"] == "length" or len(calls_of(c["message"])) == 1)
         for _, text in calls_of(c["message"]) if ok and c["finish_reason"] != "length" else []:
             v = json.loads(text)
             ok = ok and set(v) - {"flag"} == {"s", "n", "list", "e"} and type(v["s"]) is str and \
-                type(v["n"]) is int and all(type(x) is int for x in v["list"]) and v["e"] in ("1", "two") and \
+                type(v["n"]) is int and all(type(x) is int
+                                            for x in v["list"]) and v["e"] in ("1", "two") and \
                 type(v.get("flag", True)) is bool
         need(f"{family} texts and JSON {seed}", ok, r)
-    for props, word in (({"s": {"type": "string", "pattern": "a+"}}, "pattern"), ({"s": {}}, "string or not")):
-        got, _, data = s.call("POST", CHAT, chat("x", tools=[tool("f", obj(**props), strict=True)], tool_choice="required"))
+    for props, word in (({"s": {"type": "string", "pattern": "a+"}}, "pattern"),
+                        ({"s": {}}, "string or not")):
+        got, _, data = s.call("POST", CHAT, chat("x", tools=[tool("f", obj(**props), strict=True)],
+                                                 tool_choice="required"))
         need(f"{family} strict {word}", got == 400 and word.encode() in data, data)
 
 
@@ -259,21 +305,26 @@ HARMONY = """{{ reasoning_effort }};{% for m in messages %}{% if m.role == 'assi
 
 
 def harmony(s):
-    """Histories as its templates want them: reasoning as thinking, one text beside a call, three efforts."""
+    """Histories as its templates want them: reasoning as thinking, one text beside a call, three
+    efforts."""
     call = {"id": "a", "type": "function", "function": {"name": "nothing", "arguments": '{"a": 1}'}}
     past = [{"role": "user", "content": "u"},
             {"role": "assistant", "content": "w", "reasoning_content": "r", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "a", "content": "t"},
             {"role": "assistant", "content": "c", "reasoning_content": "q"}]
     for effort, want in (("low", "low"), ("minimal", "low"), ("medium", "medium"), ("max", "high")):
-        status, r = s.post("/apply-template", {"messages": past, "tools": TOOLS, "reasoning_effort": effort})
+        status, r = s.post("/apply-template",
+                           {"messages": past, "tools": TOOLS, "reasoning_effort": effort})
         text = (r.get("prompt") or "").replace("\n", "")
         need(f"harmony's history {effort}", status == 200 and text == want + ";u;<|start|>assistant"
-             "<|channel|>analysis<|message|>rw<|end|> to=functions.nothing<|channel|>commentary<|message|>"
+             "<|channel|>analysis<|message|>rw<|end|> "
+             "to=functions.nothing<|channel|>commentary<|message|>"
              '{"a": 1}<|call|><|message|><|end|>;t;<|start|>assistant<|channel|>analysis<|message|>q<|end|>'
              "<|message|>c<|end|>;tools", r)
-    status, r = s.post(CHAT, chat("Go", tools=TOOLS, tool_choice="required", seed=1, temperature=1.3, max_tokens=300))
-    need("harmony by its template", status == 200 and r["choices"][0]["message"]["content"] is None, r)
+    status, r = s.post(CHAT, chat("Go", tools=TOOLS,
+                                  tool_choice="required", seed=1, temperature=1.3, max_tokens=300))
+    need("harmony by its template", status == 200 and r["choices"][0]["message"]["content"] is None,
+         r)
 
 
 for fam in ("auto", "hermes", "llama3", "json", "glm45", "minimax_m2", "kimi_k2", "harmony"):

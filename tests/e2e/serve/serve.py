@@ -26,10 +26,12 @@ KEYS = ("message", "type", "param", "code")
 # ---- what no client may see (H14) ----
 
 class Leaks:
-    """Looks through every answer of status 400 and more, its head too, and every error event of a stream, whoever reads it: addresses of memory, paths,
-    places in the source, keys in use. A find ends the check with exit code 1."""
+    """Looks through every answer of status 400 and more, its head too, and every error event of a
+    stream, whoever reads it: addresses of memory, paths, places in the source, keys in use. A find
+    ends the check with exit code 1."""
     KEEP = 1 << 16
-    FORM = re.compile(rb"0x[0-9a-fA-F]{6,}|/(?:usr|home|root|tmp|work|opt|var|etc|proc|dev|lib|build|mnt|srv|run)/[\w.+-]+|\b[\w-]+\.(?:c|h|py|inc|cu):\d+")
+    FORM = re.compile(rb"0x[0-9a-fA-F]{6,"
+                      rb"}|/(?:usr|home|root|tmp|work|opt|var|etc|proc|dev|lib|build|mnt|srv|run)/[\w.+-]+|\b[\w-]+\.(?:c|h|py|inc|cu):\d+")
     BAD = re.compile(rb'HTTP/1\.[01] [45]\d\d |"error":\s*\{|event: error|response\.failed')
     HEAD = re.compile(rb"HTTP/1\.[01] \d\d\d ")
 
@@ -197,7 +199,8 @@ class Server:
         return self.call("GET", path, None, headers)
 
     def stream(self, path, body, headers=None):
-        """(status, list of parsed events, comments); the last event of a good stream is "[DONE]"."""
+        """(status, list of parsed events, comments); the last event of a good stream is
+        "[DONE]"."""
         status, head, data = self.call("POST", path, dict(body, stream=True), headers)
         if status != 200:
             return status, json.loads(data), []
@@ -252,4 +255,5 @@ def rss(s):
 
 
 def chat(text="What is 17 + 25?", **more):
-    return {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 16, **more}
+    return {"messages": [{"role": "user", "content": text}],
+            "temperature": 0, "max_tokens": 16, **more}

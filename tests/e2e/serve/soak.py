@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed traffic for a long time: memory, descriptors, threads and KV blocks stay where they are (row K13).
+"""Mixed traffic for a long time: memory, descriptors, threads and KV blocks stay where they are
+(row K13).
 
-soak.py BUILD [--minutes 30] [--load 0.2] [--out FILE.csv] [--kv-tokens N]: --load is the share of one core that the server may take;
-the traffic is paced to it. Ends with 0 when nothing grew. A line a minute goes to stdout. From 20 minutes on memory is judged too; what is
-bounded by design (the caches of grammars, 32 MiB, and of stored responses, 256 KiB; the KV pool) is filled to its bound first, for until then it has to grow."""
+soak.py BUILD [--minutes 30] [--load 0.2] [--out FILE.csv] [--kv-tokens N]: --load is the share of
+one core that the server may take; the traffic is paced to it. Ends with 0 when nothing grew. A line
+a minute goes to stdout. From 20 minutes on memory is judged too; what is bounded by design (the
+caches of grammars, 32 MiB, and of stored responses, 256 KiB; the KV pool) is filled to its bound
+first, for until then it has to grow."""
 import argparse
 import csv
 import json
@@ -28,18 +31,22 @@ import e2e  # noqa: E402
 
 serve.TIMEOUT = 900  # the machine may be held up
 T = e2e.Tally("serve: soak")
-CHAT, TEXT, EMBED, RESP = "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"
+CHAT, TEXT, EMBED, RESP = ("/v1/chat/completions",
+                           "/v1/completions", "/v1/embeddings", "/v1/responses")
 TOOL = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
-    "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}}}
+    "type": "object", "properties": {"a": {"type": "integer"}},
+    "required": ["a"], "additionalProperties": False}}}
 
 
 def schema_of(name):
-    schema = {"type": "object", "properties": {name: {"type": "string", "maxLength": 5}}, "required": [name]}
+    schema = {"type": "object", "properties": {name: {"type": "string", "maxLength": 5}},
+              "required": [name]}
     return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
 def fill(s):
-    """Until the caches of grammars and of stored responses hold no more, and the KV pool was used to its end."""
+    """Until the caches of grammars and of stored responses hold no more, and the KV pool was used
+    to its end."""
     for k in range(300):
         s.post(RESP, {"input": f"{k} " + "x " * 200, "max_output_tokens": 12})
     seen, i = -1, 0
@@ -54,7 +61,8 @@ def fill(s):
             c.settimeout(serve.TIMEOUT)
             c.recv(65536)
             c.close()
-    print(f"filled: {i} schemas, {seen:.0f} kept, {s.metric('sluice:grammar_cache_bytes') / 1048576:.1f} MiB", flush=True)
+    print(f"filled: {i} schemas, {seen:.0f} kept, "
+          f"{s.metric('sluice:grammar_cache_bytes') / 1048576:.1f} MiB", flush=True)
 
 
 def one(s, rng, i):
@@ -68,7 +76,8 @@ def one(s, rng, i):
     if kind == 2:
         return s.post(CHAT, chat(text, max_tokens=40, response_format=schema_of(f"k{i}")))[0]
     if kind == 3:
-        return s.post(TEXT, {"prompt": [text, "Once"], "max_tokens": 8, "logprobs": 3, "echo": True})[0]
+        return s.post(TEXT,
+                      {"prompt": [text, "Once"], "max_tokens": 8, "logprobs": 3, "echo": True})[0]
     if kind == 4:
         return s.post(EMBED, {"input": [text, "b"]})[0]
     if kind == 5:
@@ -93,7 +102,8 @@ def one(s, rng, i):
             c.recv(65536)
             c.close()
         return 0
-    return s.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", timeout=2)[:1] and 0
+    return s.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+                 timeout=2)[:1] and 0
 
 
 def figures(s):
@@ -106,19 +116,27 @@ def figures(s):
     for ln in s.get("/metrics")[2].decode().split("\n"):
         if ln and not ln.startswith("#"):
             text.setdefault(ln.split("{")[0], float(ln.rsplit(" ", 1)[1]))
-    return {"rss_kib": int(st["VmRSS"]), "peak_kib": int(st["VmHWM"]), "threads": int(st["Threads"]),
-            "fds": len(os.listdir(f"/proc/{s.proc.pid}/fd")), "cpu_s": (int(stat[11]) + int(stat[12])) / 100,
-            "kv_used": text["vllm:kv_cache_usage_perc"], "kv_cached_tok": text["sluice:kv_cached_tokens"],
-            "running": text["vllm:num_requests_running"], "waiting": text["vllm:num_requests_waiting"],
-            "preempted": text["vllm:num_preemptions_total"], "tokens": text["vllm:generation_tokens_total"],
-            "nan": text["sluice:nan_total"], "grammar_kib": text["sluice:grammar_cache_bytes"] / 1024}
+    return {"rss_kib": int(st["VmRSS"]), "peak_kib": int(st["VmHWM"]),
+            "threads": int(st["Threads"]),
+            "fds": len(os.listdir(f"/proc/{s.proc.pid}/fd")),
+            "cpu_s": (int(stat[11]) + int(stat[12])) / 100,
+            "kv_used": text["vllm:kv_cache_usage_perc"],
+            "kv_cached_tok": text["sluice:kv_cached_tokens"],
+            "running": text["vllm:num_requests_running"],
+            "waiting": text["vllm:num_requests_waiting"],
+            "preempted": text["vllm:num_preemptions_total"],
+            "tokens": text["vllm:generation_tokens_total"],
+            "nan": text["sluice:nan_total"],
+            "grammar_kib": text["sluice:grammar_cache_bytes"] / 1024}
 
 
 def slope(rows):
-    """KiB an hour in the second half: the middle one of the slopes between all pairs of minutes, which single peaks do not move. A minute counts with its least
-    RSS: once a minute the server gives free pages back, and a look at one moment of each minute drifts through that."""
+    """KiB an hour in the second half: the middle one of the slopes between all pairs of minutes,
+    which single peaks do not move. A minute counts with its least RSS: once a minute the server
+    gives free pages back, and a look at one moment of each minute drifts through that."""
     half = rows[len(rows) // 2:]
-    all_ = sorted(60 * (b["rss_kib"] - a["rss_kib"]) / (b["minute"] - a["minute"]) for i, a in enumerate(half) for b in half[i + 1:])
+    all_ = sorted(60 * (b["rss_kib"] - a["rss_kib"]) / (b["minute"] - a["minute"]) for i,
+                  a in enumerate(half) for b in half[i + 1:])
     return all_[len(all_) // 2] if all_ else 0
 
 
@@ -142,19 +160,23 @@ with Server("--kv-tokens", opt.kv_tokens, "--max-batch", "8", "--max-queue", "32
         least = min(least, serve.rss(server))
         if time.time() - last >= min(60, opt.minutes * 6):
             last = time.time()
-            rows.append({"minute": round((last - t0) / 60, 2), "requests": i, **figures(server), "rss_kib": least})
+            rows.append({"minute": round((last - t0) / 60, 2),
+                         "requests": i, **figures(server), "rss_kib": least})
             print(json.dumps(rows[-1]), flush=True)
             least = 1 << 40
     server.idle(20)
     end = figures(server)
     per_hour = slope(rows)
-    print(f"{i} requests, by status {codes}; RSS {rows[0]['rss_kib']} -> {end['rss_kib']} KiB, second half {per_hour:.0f} KiB an hour")
+    print(f"{i} requests, by status {codes}; RSS {rows[0]['rss_kib']} -> {end['rss_kib']} KiB, "
+          f"second half {per_hour:.0f} KiB an hour")
     T.check("no 5xx but time limits", None if not set(codes) & {500, 501, 502, 503} else f"{codes}")
     T.check("nothing runs", None if end["running"] == end["waiting"] == 0 else f"{end}")
     T.check("no KV block is lost", None if end["kv_used"] == 0 else f"{end['kv_used']}")
     T.check("no NaN", None if end["nan"] == 0 else f"{end['nan']}")
-    T.check("descriptors", None if end["fds"] <= rows[0]["fds"] + 4 else f"{rows[0]['fds']} -> {end['fds']}")
-    T.check("threads", None if end["threads"] == rows[0]["threads"] else f"{rows[0]['threads']} -> {end['threads']}")
+    T.check("descriptors", None if end["fds"] <= rows[0]["fds"] + 4
+            else f"{rows[0]['fds']} -> {end['fds']}")
+    T.check("threads", None if end["threads"] == rows[0]["threads"]
+            else f"{rows[0]['threads']} -> {end['threads']}")
     if opt.minutes >= 20:
         T.check("memory is flat", None if per_hour <= 1024 else f"{per_hour:.0f} KiB an hour")
     if opt.out:
