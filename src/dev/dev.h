@@ -158,10 +158,12 @@ sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
                        dev_act **out, sl_err *err) BASE_MUST_USE;
 
 /* ---- the KV cache: groups of layers that are stored alike; pages of blk_tok tokens ---- */
-#define DEV_KV_GROUPS 2
+#define DEV_KV_GROUPS 3
 enum dev_kv_kind {
     DEV_KV_PAGED, /* every position of a sequence has its block */
-    DEV_KV_WINDOW /* those that the layers' sliding window still sees */
+    DEV_KV_WINDOW, /* those that the layers' sliding window still sees */
+    DEV_KV_STATE   /* no positions: a block is a recurrent state, of a sequence (dev_step.seat) or a
+                      copy of one. d_k f32 values, n_head 1, d_v 0 */
 };
 struct dev_kv_group {
     enum dev_kv_kind kind;
@@ -223,7 +225,7 @@ struct dev_step {
     const int32_t *blk[DEV_KV_GROUPS];
     int ld_blk;
     const int32_t *seat;     /* [S] a number that a sequence has as long as it runs, below the most
-                                sequences of a step: for state that is not in blocks */
+                                sequences of a step: its block of DEV_KV_STATE */
     const int32_t *n_prompt; /* [S] tokens at positions below it are prompt, the others generated */
     const struct dev_keep *keep; /* [S] prompts that are computed in pieces */
     int n_copy;
@@ -369,6 +371,16 @@ struct dev_attn_mla {
     /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention
      * over a long context leaves the memory idle. */
     const dev_mat *next[4];
+};
+/* A recurrence over the tokens of each sequence: state = decay * state + x[t], y[t] = state, for n
+ * values each for itself. The state lies in block seat of a group of states; a sequence whose first
+ * token is at position 0 begins with zeros. No architecture has it: tests of states do. */
+struct dev_scan {
+    dev_kv *kv;
+    int group, layer, n;
+    float decay;
+    const float *x; /* [T, n] */
+    float *y;       /* [T, n]; may be x */
 };
 /* A gated unit of gate and up: g = min(gate, limit), u = clamp(up, -limit, limit),
  * h = g * sigmoid(alpha * g) * (plus1 ? u + 1 : u). All zero: silu(gate) * up. */

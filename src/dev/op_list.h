@@ -14,6 +14,7 @@
     OP(kv_put, dev_kv_put)                                                                         \
     OP(attn, dev_attn)                                                                             \
     OP(attn_mla, dev_attn_mla)                                                                     \
+    OP(scan, dev_scan)                                                                             \
     OP(ffn, dev_ffn)                                                                               \
     OP(route, dev_route)                                                                           \
     OP(moe, dev_moe)                                                                               \

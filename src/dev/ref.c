@@ -48,6 +48,8 @@ static const struct dev_ref attn_mla_refs[] = {KV(dev_attn_mla, kv),
                                                BUF(dev_attn_mla, y),
                                                FOUR(MAT, dev_attn_mla, next),
                                                END};
+static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), BUF(dev_scan, y),
+                                           END};
 static const struct dev_ref ffn_refs[] = {
     ACT(dev_ffn, act),          MAT(dev_ffn, gate_up),   MAT(dev_ffn, down),
     ACT(dev_ffn, h_act),        BUF(dev_ffn, h),         BUF(dev_ffn, y),

@@ -640,8 +640,96 @@ static void check_route(void)
     dev_close(d);
 }
 
+/* Values [T, n] of one sequence against the sums of the definition. */
+static void compare_scan(const float *x, const float *y, int T, int n)
+{
+    double want[40], tol[40];
+    float got[40];
+    for (int i = 0; i < n; i++) {
+        double sum = 0, size = 0;
+        for (int t = 0; t < T; t++) {
+            sum = 0.75 * sum + x[t * n + i];
+            size = 0.75 * size + fabs(x[t * n + i]);
+            want[t] = sum;
+            tol[t] = 2 * (t + 2) * U * size;
+            got[t] = y[t * n + i];
+        }
+        compare("scan", got, want, tol, T);
+    }
+}
+
+/* Sequences in pieces of random lengths, with their states copied between places: y is the sum with
+ * a decay, and has the same bits in one piece. */
+static void check_scan(void)
+{
+    enum { S = 3, PLACES = 7 };
+    dev *d = open_dev(2, DEV_ACTS_F32);
+    reserve(d, (struct dev_plan){
+                   .n_tok = 120, .n_seq = S, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+    for (int trial = 0; trial < 12; trial++) {
+        int n = rand_int(1, 150), T = rand_int(2, 40);
+        const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};
+        struct dev_kv_shape shape = {
+            DEV_KV_F32, 16, 3, {none, none, {DEV_KV_STATE, 2, PLACES, 1, n, 0}}};
+        dev_kv *kv = NULL;
+        MUST(dev_kv_open(d, &shape, &kv, &err_));
+        for (int i = 0; i < PLACES; i++)
+            dev_kv_poison(d, kv, DEV_KV_STATE, i);
+        float *x = rand_array((int64_t)S * T * n),
+              *y = get_mem(sizeof(float) * (size_t)(S * T * n)),
+              *in = get_mem(sizeof(float) * (size_t)(S * T * n)), *part = rand_array(S * T * n);
+        int at[S] = {0}, left = S;
+        int32_t place[S] = {4, 0, 2}, pos[120], tok0[S + 1], seat[S], who[S];
+        struct dev_scan p = {kv, DEV_KV_STATE, 1, n, 0.75f, in, part};
+        while (left) {
+            int32_t copy[3 * S];
+            struct dev_step b = {.pos = pos, .seq_tok0 = tok0, .seat = seat, .copy = copy};
+            tok0[0] = 0;
+            for (int s = 0; s < S; s++) {
+                int k = rand_int(0, T - at[s]);
+                if (!k) continue;
+                if (at[s] && rand_int(0, 1)) { /* it goes on in a copy; the old place is lost */
+                    int32_t to = 0;
+                    while (to == place[0] || to == place[1] || to == place[2])
+                        to++;
+                    memcpy(copy + 3 * b.n_copy++, (int32_t[]){DEV_KV_STATE, place[s], to},
+                           3 * sizeof *copy);
+                    place[s] = to;
+                }
+                for (int i = 0; i < k; i++) {
+                    pos[b.n_tok] = at[s] + i;
+                    memcpy(in + b.n_tok++ * n, x + (s * T + at[s] + i) * n, sizeof *x * (size_t)n);
+                }
+                seat[b.n_seq] = place[s];
+                who[b.n_seq++] = s;
+                tok0[b.n_seq] = b.n_tok;
+            }
+            dev_step_begin(d, kv, &b);
+            dev_scan(d, &b, &p);
+            for (int q = 0; q < b.n_seq; q++) {
+                int s = who[q], k = tok0[q + 1] - tok0[q];
+                memcpy(y + (s * T + at[s]) * n, part + tok0[q] * n, sizeof *y * (size_t)(k * n));
+                at[s] += k;
+                left -= at[s] == T;
+            }
+        }
+        for (int q = 0; q < S; q++)
+            compare_scan(x + q * T * n, y + q * T * n, T, n);
+        struct dev_step all = {
+            .n_tok = T, .n_seq = 1, .pos = pos, .seq_tok0 = (int32_t[]){0, T}, .seat = seat};
+        for (int t = 0; t < T; t++)
+            pos[t] = t;
+        p.x = x;
+        dev_step_begin(d, kv, &all);
+        dev_scan(d, &all, &p);
+        same_bits("scan in one piece", part, y, (int64_t)T * n);
+    }
+    dev_close(d);
+}
+
 void check_ops(void)
 {
+    check_scan();
     check_rows();
     check_rope();
     check_embed();

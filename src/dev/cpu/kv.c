@@ -13,7 +13,9 @@ static void layout(const struct dev_kv_shape *s, int group, struct cpu_kv *kv)
     const struct dev_kv_group *g = &s->group[group];
     *kv = (struct cpu_kv){.s = *g, .id = group, .t = (int)s->type, .blk_tok = s->blk_tok};
     size_t blk = (size_t)s->blk_tok, heads = (size_t)g->n_head;
-    if (g->d_v == 0) {
+    if (g->kind == DEV_KV_STATE) {
+        kv->head_bytes = (size_t)g->d_k * sizeof(float);
+    } else if (g->d_v == 0) {
         kv->row_bytes = vec_v_row_bytes(kv->t, g->d_k);
         kv->head_bytes = kv->row_bytes * blk;
     } else {
