@@ -21,7 +21,8 @@ struct arch;      /* a row: arch/row.h */
 struct arch_keys; /* where keys of GGUF go: arch/row.h */
 
 enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
-enum arch_mixer { ARCH_GQA, ARCH_MLA };
+/* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests. */
+enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN };
 enum arch_ffn { ARCH_DENSE, ARCH_MOE };
 
 /* What one layer is made of. */

@@ -43,6 +43,7 @@ float *model_tap_row(const struct emit *e);
 /* Mixers: from the input a_attn to y. */
 void model_gqa_emit(struct emit *e, const struct layer *l);
 void model_mla_emit(struct emit *e, const struct layer *l);
+void model_scan_emit(struct emit *e, const struct layer *l);
 /* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */
 void model_dense_emit(struct emit *e, const struct layer *l);
 void model_moe_emit(struct emit *e, const struct layer *l);

@@ -127,6 +127,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     model_place_open(m, d);
     m->kind = io_model_kind(io);
     SL_TRY(arch_cfg_read(io, &m->arena, &m->cfg, err));
+    if (opts->edit) opts->edit(&m->cfg);
     SL_TRY(io_check_tails(io, err));
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     SL_TRY(open_dims(m, err));

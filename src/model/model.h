@@ -94,6 +94,7 @@ struct model_opts {
                                    stacks of a packed file stay as they are; of an expert that has
                                    no slot no page is read */
     bool no_mtp;                /* leave the MTP layers out of memory */
+    void (*edit)(struct arch_cfg *c); /* tests: changes the configuration that was read; NULL */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
                             lie, until the model closes */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
@@ -116,8 +117,9 @@ sl_status model_pack(const io_model *m, dev *d, io_pack_out *out,
 const struct arch_cfg *model_config(const model *m);
 /* arch_unused's line of the folder that the model was opened from; NULL = nothing is unused. */
 const char *model_unused_text(const model *m);
-/* The cache of what dims holds (NULL: of all heads). Groups: DEV_KV_PAGED (it may have no layer)
- * and, where layers have a window, DEV_KV_WINDOW; n_blk in each. */
+/* The cache of what dims holds (NULL: of all heads). Groups, of which one may have no layer, up to
+ * the last that has: DEV_KV_PAGED, DEV_KV_WINDOW where layers have a window, DEV_KV_STATE where
+ * they have a recurrent state; n_blk in each. */
 struct dev_kv_shape model_kv_shape(const struct arch_cfg *cfg, const struct model_dims *dims,
                                    enum dev_kv_type type, int n_blk, int blk_tok);
 /* MLA: the most keep_bytes of model_opts of which there is use for n_ctx positions; 0 = none. */

@@ -28,6 +28,7 @@ sl_status model_slots_open(struct model *m, sl_err *err)
 /* A layer's group: DEV_KV_GROUPS has a kind each. */
 static int group_of(const struct arch_layer *l)
 {
+    if (l->mixer == ARCH_SCAN) return DEV_KV_STATE;
     return l->n_window ? DEV_KV_WINDOW : DEV_KV_PAGED;
 }
 
@@ -38,7 +39,9 @@ struct dev_kv_shape model_kv_shape(const struct arch_cfg *c, const struct model_
     for (int i = 0; i < DEV_KV_GROUPS; i++) {
         struct dev_kv_group *g = &s.group[i];
         *g = (struct dev_kv_group){.kind = (enum dev_kv_kind)i, .n_blk = n_blk, .n_head = 1};
-        if (c->kv_lora) {
+        if (i == DEV_KV_STATE) {
+            g->d_k = (d ? d->n_head : c->n_head) * c->d_head;
+        } else if (c->kv_lora) {
             g->d_k = c->kv_lora + c->d_rope;
         } else {
             g->n_head = d ? d->n_head_kv : c->n_head_kv;
