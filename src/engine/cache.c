@@ -18,9 +18,10 @@ struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, enum dev_kv_type t
                                     int n_seq, int n_tok)
 {
     struct dev_kv_shape s = model_kv_shape(c, NULL, type, n_blk, ENGINE_BLK_TOK);
-    if (s.n_group <= DEV_KV_WINDOW) return s;
     int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
-    s.group[DEV_KV_WINDOW].n_blk = BASE_MIN(n_blk, most + n_blk / 4);
+    bool windows = engine_kv_has(&s, DEV_KV_WINDOW);
+    s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + n_blk / 4) : 1;
+    s.group[DEV_KV_STATE].n_blk = n_seq + 1 + engine_n_snap(n_seq); /* as struct sched_copy */
     return s;
 }
 
@@ -44,7 +45,9 @@ sl_status engine_cache_open(sl_engine *e, sl_err *err)
     e->pool.on_win_free = win_freed;
     e->pool.user = e;
     if (!e->opts.no_reuse) SL_TRY(kv_cache_init(&e->pool, err));
-    if (s->n_group <= DEV_KV_WINDOW) return SL_OK;
+    if (engine_kv_has(s, DEV_KV_STATE))
+        SL_TRY(kv_snap_init(&e->pool, engine_n_snap(e->n_seq_max), err));
+    if (!engine_kv_has(s, DEV_KV_WINDOW)) return SL_OK;
     return kv_win_init(&e->pool, engine_kv_window(&e->m->cfg), s->group[DEV_KV_WINDOW].n_blk, err);
 }
 
@@ -52,20 +55,32 @@ void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq)
 {
     int32_t *to = e->blk[DEV_KV_PAGED] + (int64_t)row * e->ld_blk;
     memcpy(to, seq->blk, (size_t)seq->n_blk * sizeof *to);
-    if (e->kv_shape.n_group <= DEV_KV_WINDOW) return;
+    if (!e->pool.n_win) return;
     to = e->blk[DEV_KV_WINDOW] + (int64_t)row * e->ld_blk;
     memset(to, 0, (size_t)seq->win0 * sizeof *to); /* nobody reads these */
     for (int i = seq->win0; i < seq->n_blk; i++)
         to[i] = kv_win_of(&e->pool, seq->blk[i]);
 }
 
-int engine_cache_copy(sl_engine *e, int n, const struct sched_item *it)
+static int add_copy(sl_engine *e, int n, int group, int32_t src, int32_t dst)
 {
-    if (it->copy_src < 0) return n;
-    memcpy(e->copy + 3 * n++, (const int32_t[]){DEV_KV_PAGED, it->copy_src, it->copy_dst},
-           3 * sizeof *e->copy);
-    if (it->win_src >= 0)
-        memcpy(e->copy + 3 * n++, (const int32_t[]){DEV_KV_WINDOW, it->win_src, it->win_dst},
-               3 * sizeof *e->copy);
+    int32_t *c = e->copy + 3 * n;
+    c[0] = group;
+    c[1] = src;
+    c[2] = dst;
+    return n + 1;
+}
+
+int engine_cache_copies(sl_engine *e, const struct sched_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        if (it->copy_src < 0) continue;
+        n = add_copy(e, n, DEV_KV_PAGED, it->copy_src, it->copy_dst);
+        if (it->win_src >= 0) n = add_copy(e, n, DEV_KV_WINDOW, it->win_src, it->win_dst);
+    }
+    for (int i = 0; i < p->n_copy; i++)
+        n = add_copy(e, n, DEV_KV_STATE, p->copy[i].src, p->copy[i].dst);
     return n;
 }

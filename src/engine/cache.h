@@ -7,10 +7,21 @@
 
 #define ENGINE_BLK_TOK 32
 
-/* n_blk blocks for tokens of all layers, and for those with a window as many as n_seq sequences can
- * see in steps of n_tok tokens, and a quarter of n_blk for what is kept; never more than n_blk. */
+/* n_blk blocks for tokens of all layers; for those with a window as many as n_seq sequences can see
+ * in steps of n_tok tokens, and a quarter of n_blk for what is kept; never more than n_blk. Of
+ * recurrent states one for each sequence and one beside (sl_score), and engine_n_snap. */
 struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
                                     int n_seq, int n_tok);
+/* Snapshots of recurrent states that the prefix tree keeps. */
+static inline int engine_n_snap(int n_seq)
+{
+    return 2 * n_seq + 8;
+}
+/* Has any layer its cache in that group? */
+static inline bool engine_kv_has(const struct dev_kv_shape *s, enum dev_kv_kind kind)
+{
+    return s->n_group > (int)kind && s->group[kind].n_layer > 0;
+}
 /* Positions that the layers with a window see, at most; 0 = none has one. */
 int engine_kv_window(const struct arch_cfg *c);
 

@@ -178,7 +178,7 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     SL_TRY(array(n_seq, sizeof *e->n_prompt, &e->n_prompt, err));
     SL_TRY(array(n_seq, sizeof *e->keep, &e->keep, err));
     SL_TRY(array(n_seq, sizeof *e->seat, &e->seat, err));
-    SL_TRY(array(3 * DEV_KV_GROUPS * n_seq, sizeof *e->copy, &e->copy, err));
+    SL_TRY(array(3 * ENGINE_COPIES * n_seq, sizeof *e->copy, &e->copy, err));
     SL_TRY(array(n_tok, sizeof *e->row_tok, &e->row_tok, err));
     return array(n_seq, sizeof *e->item_row, &e->item_row, err);
 }
@@ -237,6 +237,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .kv = kv_type(e),
                             .keep_bytes = e->keep_bytes,
                             .place = &e->place.p,
+                            .edit = e->m->edit,
                             .no_mtp = !e->mtp.on,
                             .pack = pack,
                             .progress = o->progress,

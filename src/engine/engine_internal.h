@@ -37,6 +37,7 @@ struct sl_model {
     io_model *io;
     io_pack *pack; /* NULL, or a packed file of io that was found */
     sl_pack_cache pack_cache;
+    void (*edit)(struct arch_cfg *c); /* tests: of model_opts; they edit cfg as well. NULL */
     tok *tok; /* NULL = none; tok_err says why */
     sl_err tok_err;
     struct engine_tmpl {
@@ -293,9 +294,9 @@ sl_status engine_check_ids(const sl_engine *e, const char *name, const int32_t *
 sl_status engine_cache_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 /* A sequence's blocks into the step's tables. */
 void engine_cache_table(sl_engine *e, int row, const struct kv_seq *seq);
-/* The copies that a row of the plan needs behind n others of e->copy; returns how many there are.
- */
-int engine_cache_copy(sl_engine *e, int n, const struct sched_item *it);
+/* The copies that the plan needs, into e->copy; returns how many there are. */
+int engine_cache_copies(sl_engine *e, const struct sched_plan *p);
+#define ENGINE_COPIES 5 /* of a sequence: a tail in two groups, and three of states */
 
 /* place.c: opens the devices of e->place as opts.device and opts.place say, and e->d. */
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err) BASE_MUST_USE;

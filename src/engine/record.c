@@ -120,6 +120,8 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
     size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
+    if (engine_kv_has(&e->kv_shape, DEV_KV_STATE))
+        return SL_FAIL(err, UNSUPPORTED, "on_record: a model with a recurrent state");
     e->record->cap = 256 + 28 * n_tok + n_seq * (40 + 4 * DEV_KV_GROUPS * (3 + (size_t)e->ld_blk));
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));
     e->record->p = p;

@@ -120,7 +120,7 @@ static struct dev_keep keep_of(const struct request *r, const struct sched_item 
 
 static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step *s)
 {
-    int n_tok = 0, n_row = 0, n_copy = 0;
+    int n_tok = 0, n_row = 0;
     unsigned want = DEV_WANT_FINITE;
     int64_t now = clock_now_ns();
     for (int i = 0; i < p->n_item; i++) {
@@ -128,7 +128,6 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
         struct request *r = e->req[it->req];
         const struct kv_seq *seq = sched_seq(&e->sched, it->seat);
         begin_request(e, r, now);
-        n_copy = engine_cache_copy(e, n_copy, it);
         if (r->pool) want |= DEV_WANT_HIDDEN;
         e->seq_tok0[i] = n_tok;
         e->item_row[i] = n_row;
@@ -154,7 +153,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
     *s = engine_step(e, n_tok, p->n_item, n_row);
     s->row_want = e->row_want;
     s->keep = e->keep;
-    s->n_copy = n_copy;
+    s->n_copy = engine_cache_copies(e, p);
     s->copy = e->copy;
     s->want = want;
 }
@@ -208,6 +207,14 @@ static void check_all(const sl_engine *e)
 
 /* ---- steps that fail ---- */
 
+/* The model has recurrent states, of which the step may have made no copies: nobody goes on. */
+static void end_states(sl_engine *e, const sl_err *why)
+{
+    for (int slot; (slot = sched_running(&e->sched, 0)) >= 0;)
+        engine_request_end(e, e->req[slot], -1, SL_FINISH_ERROR, why);
+    kv_cache_drop(&e->pool);
+}
+
 /* Nothing of the step is in the prefix tree: its requests end, the others go on. */
 static void end_step(sl_engine *e, const struct sched_plan *p, const sl_err *why)
 {
@@ -215,6 +222,7 @@ static void end_step(sl_engine *e, const struct sched_plan *p, const sl_err *why
             p->n_item);
     for (int i = 0; i < p->n_item; i++)
         engine_request_end(e, e->req[p->item[i].req], -1, SL_FINISH_ERROR, why);
+    if (e->pool.has_state) end_states(e, why);
 }
 
 /* The device is lost: every request ends. */

@@ -7,11 +7,13 @@
  * come when, with which priority, owner and salt, in how many samples, and which are cancelled
  * when. Freed blocks are filled with NaN.
  *
- * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32]: models: the .gguf
- * files of DIR, and the folders without a .gguf file of their name (with NAME in it); N trials over
- * all of them. Without --acts and --kv another form comes with every model, and small quantised
- * ones run in int8 as well, which they do not take by default. SL_CPU caps the instruction set.
- * Prints one line per model and the trial of a failure. */
+ * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]: models:
+ * the .gguf files of DIR, and the folders without a .gguf file of their name (with NAME in it); N
+ * trials over all of them. Without --acts and --kv another form comes with every model, and small
+ * quantised ones run in int8 as well, which they do not take by default. --state: every other layer
+ * has a recurrent state in place of keys and values, and requests also go back to earlier
+ * positions. SL_CPU caps the instruction set. Prints one line per model and the trial of a failure.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +46,9 @@ struct trial {
     struct spec *spec;
     struct form form;
     int n_vocab, n_bad, n_row;
-    bool record;
+    bool record, state;
     uint64_t rng;
-    long long n_trial, n_req, n_cancel, n_preempt, n_hit, n_step;
+    long long n_back, n_trial, n_req, n_cancel, n_preempt, n_hit, n_step;
 };
 
 static void tap(void *user, const struct request *r, const float *logit)
@@ -171,6 +173,15 @@ static void make_specs(sl_model *m, struct trial *t)
     t->record = false;
 }
 
+/* A running request forgets its last positions, and computes them once more. */
+static void go_back(sl_engine *e, struct trial *t)
+{
+    int slot = sched_running(&e->sched, 0);
+    if (slot < 0) return;
+    int had = sched_request(&e->sched, slot)->n_done;
+    if (had) t->n_back += sched_rewind(&e->sched, slot, had - 1 - pick(t, had)) >= 0;
+}
+
 static void one_trial(sl_model *m, struct trial *t)
 {
     int chunk = 1 + pick(t, 1 << pick(t, 10)), batch = 1 + pick(t, 32), n = 1 + pick(t, batch);
@@ -198,6 +209,7 @@ static void one_trial(sl_model *m, struct trial *t)
             some = 0;
         }
         if (pick(t, 15) == 0) sl_drop_cache(e);
+        if (t->state && pick(t, 3) == 0) go_back(e, t);
     }
     run_all(e);
     sl_stats st;
@@ -261,8 +273,16 @@ static bool is_model(const char *dir, const char *name)
 struct args {
     const char *dir, *name;
     int n_trial, acts, kv; /* -1: by turns */
+    bool state;
     uint64_t seed;
 };
+
+/* Every other layer with keys and values per head has a recurrent state in their place. */
+static void with_state(struct arch_cfg *c)
+{
+    for (int i = 1; i < c->n_layer; i += 2)
+        if (c->layer[i].mixer == ARCH_GQA) c->layer[i].mixer = ARCH_SCAN;
+}
 
 static void one_model(const struct args *a, const char *name, int i_model, int n, struct trial *t,
                       int *total)
@@ -274,6 +294,11 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     int kv = a->kv >= 0 ? a->kv : (i_model + i_model / 4) % 4;
     snprintf(path, sizeof path, "%s/%s", a->dir, name);
     must(sl_model_open(path, NULL, &m, &err), &err);
+    if (a->state) {
+        with_state(&m->cfg);
+        m->edit = with_state;
+        t->state = true;
+    }
     trials(m, t, name, acts, kv, n, total);
     if (strncmp(name, "q_", 2) == 0 && a->acts < 0 && acts != 1) /* int8 */
         trials(m, t, name, 1, kv, n, total);
@@ -289,6 +314,8 @@ static struct args parse(int argc, char **argv)
             a.acts = find(argv[++i], acts_name);
         else if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc)
             a.kv = find(argv[++i], kv_name);
+        else if (strcmp(argv[i], "--state") == 0)
+            a.state = true;
         else if (n++ == 0)
             a.dir = argv[i];
         else if (n == 2)
@@ -299,7 +326,7 @@ static struct args parse(int argc, char **argv)
             a.name = argv[i];
     }
     if (n >= 2) return a;
-    fprintf(stderr, "trials DIR N [SEED [NAME]] [--acts A] [--kv K]\n");
+    fprintf(stderr, "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state]\n");
     exit(2);
 }
 
@@ -330,5 +357,7 @@ int main(int argc, char **argv)
         "%lld trials of %lld requests in %lld steps, %lld cancelled, %lld preemptions, %lld tokens "
         "from the prefix tree; %d rows: all bitwise equal\n",
         all.n_trial, all.n_req, all.n_step, all.n_cancel, all.n_preempt, all.n_hit, total);
-    return total > 0 ? 0 : 1;
+    if (a.state) printf("%lld times back to an earlier position\n", all.n_back);
+    bool states = all.n_back && all.n_preempt && all.n_hit;
+    return total > 0 && (!a.state || states) ? 0 : 1;
 }
