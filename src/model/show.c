@@ -175,10 +175,6 @@ static void put_what(struct str *s, const struct model *m, const struct dev_op *
     case DEV_OP_attn_mla:
         put_mla(s, m, &op->u.attn_mla);
         break;
-    case DEV_OP_scan:
-        str_printf(s, "%s = %s and what was before, times %g", name_of(m, op->u.scan.y),
-                   name_of(m, op->u.scan.x), (double)op->u.scan.decay);
-        break;
     case DEV_OP_ffn:
         put_ffn(s, m, &op->u.ffn);
         break;
