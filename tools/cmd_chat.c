@@ -19,9 +19,12 @@ struct chat_opts {
 
 // clang-format off
 static const struct opt opts[] = {
-    {"system",   0,  OPT_STR,  offsetof(struct chat_opts, system),  "TEXT", NULL, 0, 0, "system message"},
-    {"n",       'n', OPT_INT,  offsetof(struct chat_opts, n),       "N", "0", 0, 1 << 24, "at most N tokens an answer (0: until the context is full)"},
-    {"ignore-eos", 0, OPT_FLAG, offsetof(struct chat_opts, ignore_eos), NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
+    {"system",   0,  OPT_STR,  offsetof(struct chat_opts, system),
+     "TEXT", NULL, 0, 0, "system message"},
+    {"n",       'n', OPT_INT,  offsetof(struct chat_opts, n),
+     "N", "0", 0, 1 << 24, "at most N tokens an answer (0: until the context is full)"},
+    {"ignore-eos", 0, OPT_FLAG, offsetof(struct chat_opts, ignore_eos),
+     NULL, NULL, 0, 0, "go on after an end-of-sequence token"},
     OPT_ROWS_TEMPLATE(struct chat_opts),
     OPT_ROWS_SAMPLING(struct chat_opts),
     OPT_ROWS_DRAFT(struct chat_opts),

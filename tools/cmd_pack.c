@@ -12,10 +12,14 @@ struct pack_opts {
 
 // clang-format off
 static const struct opt opts[] = {
-    {"cache",   0,  OPT_FLAG, offsetof(struct pack_opts, cache), NULL, NULL, 0, 0, "write into the cache folder instead of beside the model"},
-    {"check",   0,  OPT_FLAG, offsetof(struct pack_opts, check), NULL, NULL, 0, 0, "read a packed file and compare every checksum"},
-    {"force",   0,  OPT_FLAG, offsetof(struct pack_opts, force), NULL, NULL, 0, 0, "replace a file that is no packed file"},
-    {"threads",'t', OPT_INT,  offsetof(struct pack_opts, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
+    {"cache",   0,  OPT_FLAG, offsetof(struct pack_opts, cache),
+     NULL, NULL, 0, 0, "write into the cache folder instead of beside the model"},
+    {"check",   0,  OPT_FLAG, offsetof(struct pack_opts, check),
+     NULL, NULL, 0, 0, "read a packed file and compare every checksum"},
+    {"force",   0,  OPT_FLAG, offsetof(struct pack_opts, force),
+     NULL, NULL, 0, 0, "replace a file that is no packed file"},
+    {"threads",'t', OPT_INT,  offsetof(struct pack_opts, common.threads),
+     "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     OPT_ROWS_BASIC(struct pack_opts),
     {0},
 };

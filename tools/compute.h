@@ -36,14 +36,21 @@ struct sampling_opts {
     int top_k;
 };
 // clang-format off
-#define OPT_ROWS_SAMPLING(S)                                                                                               \
-    {"temp",    0,  OPT_REAL, offsetof(S, sampling.temp),      "X", "0", 0, 100, "temperature (0: greedy)"},               \
-    {"top-k",   0,  OPT_INT,  offsetof(S, sampling.top_k),     "N", "0", 0, 1 << 30, "keep the N best tokens (0: all)"},   \
-    {"top-p",   0,  OPT_REAL, offsetof(S, sampling.top_p),     "X", "1", 0, 1, "keep the best tokens of probability X"},   \
-    {"min-p",   0,  OPT_REAL, offsetof(S, sampling.min_p),     "X", "0", 0, 1, "drop tokens below X times the best"},      \
-    {"repeat-penalty",    0, OPT_REAL, offsetof(S, sampling.repeat),    "X", "1", 0, 100, "for tokens seen before (1: off)"},       \
-    {"presence-penalty",  0, OPT_REAL, offsetof(S, sampling.presence),  "X", "0", -100, 100, "for tokens in the answer"}, \
-    {"frequency-penalty", 0, OPT_REAL, offsetof(S, sampling.frequency), "X", "0", -100, 100, "times their number in the answer"}
+#define OPT_ROWS_SAMPLING(S)                                                                       \
+    {"temp",    0,  OPT_REAL, offsetof(S, sampling.temp),                                          \
+     "X", "0", 0, 100, "temperature (0: greedy)"},                                                 \
+    {"top-k",   0,  OPT_INT,  offsetof(S, sampling.top_k),                                         \
+     "N", "0", 0, 1 << 30, "keep the N best tokens (0: all)"},                                     \
+    {"top-p",   0,  OPT_REAL, offsetof(S, sampling.top_p),                                         \
+     "X", "1", 0, 1, "keep the best tokens of probability X"},                                     \
+    {"min-p",   0,  OPT_REAL, offsetof(S, sampling.min_p),                                         \
+     "X", "0", 0, 1, "drop tokens below X times the best"},                                        \
+    {"repeat-penalty",    0, OPT_REAL, offsetof(S, sampling.repeat),                               \
+     "X", "1", 0, 100, "for tokens seen before (1: off)"},                                         \
+    {"presence-penalty",  0, OPT_REAL, offsetof(S, sampling.presence),                             \
+     "X", "0", -100, 100, "for tokens in the answer"},                                             \
+    {"frequency-penalty", 0, OPT_REAL, offsetof(S, sampling.frequency),                            \
+     "X", "0", -100, 100, "times their number in the answer"}
 // clang-format on
 sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
 

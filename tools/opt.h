@@ -67,23 +67,32 @@ struct opt_common {
 #define OPT_THREADS_MAX 512 /* as par's team */
 
 // clang-format off
-#define OPT_ROWS_BASIC(S)                                                                                                  \
-    {"config",  0,  OPT_STR,  offsetof(S, common.config),  "FILE", NULL, 0, 0, "options from a JSON file {\"name\": value}"},  \
-    {"quiet",  'q', OPT_FLAG, offsetof(S, common.quiet),   NULL, NULL, 0, 0, "no progress, no closing line"},               \
-    {"verbose",'v', OPT_FLAG, offsetof(S, common.verbose), NULL, NULL, 0, 0, "explain what happens"},                       \
+#define OPT_ROWS_BASIC(S)                                                                          \
+    {"config",  0,  OPT_STR,  offsetof(S, common.config),                                          \
+     "FILE", NULL, 0, 0, "options from a JSON file {\"name\": value}"},                            \
+    {"quiet",  'q', OPT_FLAG, offsetof(S, common.quiet),                                           \
+     NULL, NULL, 0, 0, "no progress, no closing line"},                                            \
+    {"verbose",'v', OPT_FLAG, offsetof(S, common.verbose),                                         \
+     NULL, NULL, 0, 0, "explain what happens"},                                                    \
     {"json",    0,  OPT_FLAG, offsetof(S, common.json),    NULL, NULL, 0, 0, "stdout is JSON"}
-#define OPT_ROWS_MODEL(S)                                                                                                  \
-    {"model",  'm', OPT_STR,  offsetof(S, common.model),   "MODEL", "demo", 0, 0, ".gguf file, Hugging Face folder, or a name"}
-#define OPT_ROWS_COMPUTE(S)                                                                                                \
-    OPT_ROWS_MODEL(S),                                                                                                     \
-    {"threads",'t', OPT_INT,  offsetof(S, common.threads), "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},        \
-    {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),     "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},     \
+#define OPT_ROWS_MODEL(S)                                                                          \
+    {"model",  'm', OPT_STR,  offsetof(S, common.model),                                           \
+     "MODEL", "demo", 0, 0, ".gguf file, Hugging Face folder, or a name"}
+#define OPT_ROWS_COMPUTE(S)                                                                        \
+    OPT_ROWS_MODEL(S),                                                                             \
+    {"threads",'t', OPT_INT,  offsetof(S, common.threads),                                         \
+     "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},                          \
+    {"ctx",    'c', OPT_INT,  offsetof(S, common.ctx),                                             \
+     "N", "0", 0, 1 << 24, "context in tokens (0: the model's)"},                                  \
     OPT_ROWS_ENGINE(S)
-#define OPT_ROWS_TEMPLATE(S)                                                                                               \
-    {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template), "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}
-#define OPT_ROWS_EXPERTS(S)                                                                                                \
-    {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE", NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"}, \
-    {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N", "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
+#define OPT_ROWS_TEMPLATE(S)                                                                       \
+    {"chat-template", 0, OPT_STR, offsetof(S, common.chat_template),                               \
+     "FILE", NULL, 0, 0, "a chat template (Jinja) instead of the model's"}
+#define OPT_ROWS_EXPERTS(S)                                                                        \
+    {"expert-stats", 0, OPT_STR, offsetof(S, common.expert_stats), "FILE",                         \
+     NULL, 0, 0, "write which experts were chosen (inspect --experts shows it, plan reads it)"},   \
+    {"expert-half-life", 0, OPT_INT, offsetof(S, common.expert_half_life), "N",                    \
+     "0", 0, 1 << 30, "add to what FILE holds, which counts half after N tokens (0: replace it)"}
 #define OPT_ROWS_DRAFT(S)                                                                          \
     {"draft",   0,  OPT_STR,  offsetof(S, common.draft),   "off|auto|ngram|mtp", "off", 0, 0,      \
      "guess tokens ahead and compute them together: the same answers, sooner"},                    \
@@ -92,18 +101,23 @@ struct opt_common {
 #define OPT_ROWS_RECORD(S)                                                                         \
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}
-#define OPT_ROWS_ENGINE(S)                                                                                                 \
-    {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),    "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"}, \
-    {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),      "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},          \
-    {"seed",    0,  OPT_U64,  offsetof(S, common.seed),    "N", "0", 0, 0, "of the random numbers"},                        \
-    {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages), NULL, NULL, 0, 0, "do not ask for huge pages"},         \
-    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,         \
-     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                     \
+#define OPT_ROWS_ENGINE(S)                                                                         \
+    {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),                                            \
+     "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"},            \
+    {"kv",      0,  OPT_ENUM, offsetof(S, common.kv),                                              \
+     "auto|f16|bf16|q8|f32", "auto", 0, 0, "KV cache type"},                                       \
+    {"seed",    0,  OPT_U64,  offsetof(S, common.seed),                                            \
+     "N", "0", 0, 0, "of the random numbers"},                                                     \
+    {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages),                                \
+     NULL, NULL, 0, 0, "do not ask for huge pages"},                                               \
+    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,                     \
+     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                                 \
     {"place",   0,  OPT_STR,  offsetof(S, common.place),   "PART=NAME;...", NULL, 0, 0,            \
      "parts on other devices, as in \"experts@0-15=cpu; head=check\" (SL_PLACE)"},                 \
     {"experts-device", 0, OPT_STR, offsetof(S, common.experts_device), "NAME", NULL, 0, 0,         \
      "short for --place experts=NAME, before what --place says"},                                  \
-    {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache), "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"}, \
+    {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
+     "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)
 // clang-format on
 

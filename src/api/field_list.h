@@ -7,233 +7,308 @@
  *   routes  C chat, T completions, R responses, E embeddings (any of them, as an OR)
  *   type    BOOL INT REAL STR OBJ (typed and checked here, null = absent), ANY (by its own code)
  *   min max inclusive, of INT and REAL; bytes of STR
- *   what    USE honoured, SKIP accepted and without effect, DENY 400 unless the value means nothing:
- *           null, false, "", [], an OBJ {}, a number from min to max, a BOOL of min 1 that is true
+ *   what    USE honoured, SKIP accepted and without effect, DENY 400 unless the value means
+ *           nothing: null, false, "", [], an OBJ {}, a number from min to max,
+ *           a BOOL of min 1 that is true
  */
 // clang-format off
-#define API_FIELD_LIST(F)                                                                                                              \
-    F(C|T|R|E, model,                 STR,  0, 256,      USE,  "the served name, or any name that the model is known by; another is 404")   \
-    F(C,       messages,              ANY,  0, 0,         USE,  "system, developer, user, assistant, tool and function; text parts only")   \
-    F(T,       prompt,                ANY,  0, 0,        USE,  "text, list of texts, token ids, or list of lists of them")                  \
-    F(R,       input,                 ANY,  0, 0,        USE,  "text, or a list of items, see \"Items and tools\"")                            \
-    F(E,       input,                 ANY,  0, 0,        USE,  "text, list of up to 2048 texts, token ids, or list of lists of them")       \
-    F(C|T|R,   stream,                BOOL, 0, 0,        USE,  "server-sent events")                                                        \
-    F(C|T,     stream_options,        ANY,  0, 0,        USE,  "include_usage; continuous_usage_stats; include_obfuscation has no effect")  \
-    F(R,       stream_options,        ANY,  0, 0,        SKIP, "include_obfuscation has no effect")                                         \
-    F(C|T|R,   temperature,           REAL, 0, 2,         USE,  "default: the model's own, else 1; 0 is greedy")                            \
-    F(C|T|R,   top_p,                 REAL, 0, 1,         USE,  "default: the model's own, else 1")                                         \
-    F(C|T,     n,                     INT,  1, 128,      USE,  "samples; times the prompts at most 128")                                    \
-    F(T,       best_of,               INT,  1, 128,      USE,  "only where it equals n")                                                    \
-    F(C|T|R,   stop,                  ANY,  0, 0,         USE,  "text or up to 16 texts of 1 to 1024 bytes; never part of the answer")      \
-    F(C|T,     max_tokens,            INT,  -1, 16777216, USE,  "completions: default 16, 0 only with echo; chat: default -1; -1: until the context is full")\
-    F(C,       max_completion_tokens, INT,  -1, 16777216, USE,  "the newer name of max_tokens, and stronger")                               \
-    F(R,       max_output_tokens,     INT,  -1, 16777216, USE,  "default -1: until the context is full")                                    \
-    F(C|T|R,   presence_penalty,      REAL, -2, 2,        USE,  "")                                                                         \
-    F(C|T|R,   frequency_penalty,     REAL, -2, 2,        USE,  "")                                                                         \
-    F(C|T|R,   seed,                  INT,  -9223372036854775808.0, 18446744073709551615.0,USE,  "a whole number from -2^63 to 2^64 - 1; without it every request draws its own")\
-    F(C|T|R,   logit_bias,            ANY,  0, 0,         USE,  "{\"token id\": -100 to 100}")                                              \
-    F(C,       logprobs,              BOOL, 0, 0,        USE,  "")                                                                          \
-    F(T,       logprobs,              INT,  0, 20,       USE,  "alternatives per token")                                                    \
-    F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")                                                    \
-    F(T,       echo,                  BOOL, 0, 0,        USE,  "the prompt first, with logprobs its own (n = 1)")                                   \
-    F(T,       suffix,                ANY,  0, 0,         DENY, "filling in the middle is not supported")                                   \
-    F(C|R,     tools,                 ANY,  0, 0,        USE,  "chat: functions; responses: also custom ones and namespaces, others are left out; strict: true holds their calls to the schema") \
-    F(C|R,     tool_choice,           ANY,  0, 0,        USE,  "none, auto, required, one function by name, or allowed_tools") \
-    F(C|R,     parallel_tool_calls,   BOOL, 0, 0,        USE,  "false: at most one call in an answer")                                      \
-    F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")                                                     \
-    F(C,       function_call,         ANY,  0, 0,        DENY, "deprecated: use tool_choice")                                               \
-    F(C,       response_format,       ANY,  0, 0,        USE,  "text, json_object, json_schema")                                            \
-    F(R,       text,                  ANY,  0, 0,        USE,  "format: text, json_object, json_schema; verbosity has no effect")           \
-    F(C,       reasoning_effort,      STR,  0, 32,        USE,  "none, minimal, low, medium, high, xhigh, max: see Thinking")               \
-    F(C|R,     reasoning,             OBJ,  0, 0,         USE,  "effort as reasoning_effort; enabled as enable_thinking; summary has no effect")\
-    F(C,       audio,                 ANY,  0, 0,        DENY, "text only")                                                                 \
-    F(C,       modalities,            ANY,  0, 0,        USE,  "[\"text\"] only")                                                           \
-    F(C,       web_search_options,    ANY,  0, 0,        DENY, "this server never connects anywhere")                                       \
-    F(C,       prediction,            ANY,  0, 0,        USE,  "content: text that the answer is expected to hold for the most part: sooner with --draft; n = 1") \
-    F(C|R,     moderation,            ANY,  0, 0,         DENY, "nothing is moderated here")                                                \
-    F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself")                                          \
-    F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")                                                      \
-    F(R,       client_metadata,       ANY,  0, 0,        SKIP, "")                                                                         \
-    F(C|R,     metadata,              ANY,  0, 0,        SKIP, "responses: given back")                                                     \
-    F(C|R,     store,                 BOOL, 0, 0,        USE,  "responses: default true, so that previous_response_id finds it; chat: without effect") \
-    F(C|T|R|E, user,                  STR,  0, 4096,     SKIP, "")                                                                          \
-    F(C|R,     safety_identifier,     STR,  0, 4096,     SKIP, "")                                                                          \
-    F(C|R,     prompt_cache_key,      STR,  0, 4096,     SKIP, "the prefix cache finds by itself")                                          \
-    F(C|R,     prompt_cache_retention, STR, 0, 64,       SKIP, "")                                                                          \
-    F(C|R,     service_tier,          STR,  0, 64,       SKIP, "")                                                                          \
-    F(C,       verbosity,             STR,  0, 64,       SKIP, "")                                                                          \
-    F(R,       instructions,          ANY,  0, 0,        USE,  "a system message in front; not kept for the next turn")                     \
-    F(R,       previous_response_id,  STR,  0, 128,      USE,  "a stored response to go on from")                                           \
-    F(R,       conversation,          ANY,  0, 0,        DENY, "use previous_response_id")                                                  \
-    F(R,       prompt,                ANY,  0, 0,        DENY, "there are no stored prompts")                                               \
-    F(R,       background,            BOOL, 0, 0,        DENY, "answers are made while the client waits")                                   \
-    F(R,       include,               ANY,  0, 0,        USE,  "message.output_text.logprobs; others have no effect")                       \
-    F(R,       truncation,            STR,  0, 64,       USE,  "disabled only")                                                             \
-    F(R,       max_tool_calls,        INT,  1, 1 << 30,  SKIP, "counts built-in tools, of which there are none")                            \
-    F(E,       encoding_format,       STR,  0, 64,       USE,  "float (default) or base64")                                                 \
-    F(E,       dimensions,            INT,  1, 16777216, USE,  "only where it equals the width: vectors can not be shortened")             \
-    F(E,       pooling,               STR,  0, 64,       USE,  "extension: mean (default) or last")                                         \
-    /* extensions */                                                                                                                   \
-    F(C|T|R,   top_k,                 INT,  -1, 1 << 30,  USE,  "extension: keep the k best tokens; 0 and -1: all; default: the model's own")\
-    F(C|T|R,   min_p,                 REAL, 0, 1,         USE,  "extension: drop tokens below this times the best; default: the model's own")\
-    F(C|T|R,   repetition_penalty,    REAL, 0, 100,       USE,  "extension: for tokens seen before; 1 is off; default: the model's own")    \
-    F(C|T|R,   ignore_eos,            BOOL, 0, 0,        USE,  "extension: go on after an end of sequence")                                 \
-    F(C|T|R,   min_tokens,            INT,  0, 16777216, USE,  "extension: no end before")                                                  \
-    F(C|T|R,   stop_token_ids,        ANY,  0, 0,        USE,  "extension: up to 64 token ids that end the answer")                         \
-    F(C|T,     return_token_ids,      BOOL, 0, 0,        USE,  "extension: token_ids in each choice, prompt_token_ids")                     \
-    F(C|T,     prompt_token_ids,      ANY,  0, 0,        USE,  "extension: token ids instead of messages or prompt")                        \
-    F(C|T|R,   skip_special_tokens,   BOOL, 0, 0,        USE,  "extension: false shows control tokens in the text")                         \
-    F(C|T|R,   include_stop_str_in_output,BOOL, 0, 0,         DENY, "stop strings are never part of the answer")                            \
-    F(C|T|R|E, priority,              INT,  -100, 100,   USE,  "extension: higher first")                                                   \
-    F(C|T|R|E, timeout_ms,            INT,  0, 86400000, USE,  "extension: 504 after it")                                                   \
-    F(C|T|R,   cache_salt,            STR,  0, 256,      USE,  "extension: the prefix cache is shared only between equal ones")             \
-    F(C|T,     return_progress,       BOOL, 0, 0,        USE,  "extension: prefill progress as comments; on by itself for long prompts")    \
-    F(C|R,     chat_template_kwargs,  ANY,  0, 0,         USE,  "extension: up to 16 texts, numbers or booleans that the template reads")   \
-    F(C,       continue_final_message, BOOL, 0, 0,       USE,  "extension: the answer goes on with the last message, which is the assistant's")  \
-    F(C|R,     thinking,              ANY,  0, 0,        USE,  "extension: {\"type\": \"enabled\" or \"disabled\"}, where the template has a switch") \
-    F(C|R,     enable_thinking,       BOOL, 0, 0,        USE,  "extension: the same as a boolean")                                          \
-    F(C,       add_generation_prompt, BOOL, 0, 0,        USE,  "extension: default true")                                                   \
-    F(C|T,     structured_outputs,    ANY,  0, 0,        USE,  "extension: one of json (schema), regex, grammar (GBNF), choice")            \
-    F(C|T,     guided_json,           ANY,  0, 0,        USE,  "extension: a JSON schema; older name")                                      \
-    F(C|T,     guided_regex,          STR,  0, 65536,    USE,  "extension: a regular expression; older name")                               \
-    F(C|T,     guided_grammar,        STR,  0, 1 << 20,  USE,  "extension: a grammar (GBNF); older name")                                   \
-    F(C|T,     guided_choice,         ANY,  0, 0,        USE,  "extension: one of up to 1024 texts; older name")                            \
-    F(C|T,     json_schema,           ANY,  0, 0,        USE,  "extension: a JSON schema; llama.cpp's name")                                \
-    F(C|T,     grammar,               STR,  0, 1 << 20,  USE,  "extension: a grammar (GBNF); llama.cpp's name")                             \
-    F(C|T|R,   repeat_penalty,        REAL, 0, 100,       USE,  "extension: llama.cpp's name of repetition_penalty")                        \
-    F(C|T,     n_predict,             INT,  -1, 16777216, USE,  "extension: llama.cpp's name of max_tokens")                                \
-    F(T,       add_special_tokens,    BOOL, 0, 0,         USE,  "extension: false: no BOS in front of a text; default: as the model's files wish")\
-    F(C|T|R,   repeat_last_n,         INT,  -1, 1 << 30,  USE,  "extension: only -1 where repetition_penalty is not 1: it looks at all tokens")\
-    F(C|T,     regex,                 STR,  0, 65536,     USE,  "extension: a regular expression; SGLang's name")                           \
-    F(C|T,     ebnf,                  STR,  0, 1 << 20,   USE,  "extension: a grammar (GBNF); SGLang's name")                               \
-    /* of other routes */                                                                                                                   \
-    F(C,       prompt,                ANY,  0, 0,         DENY, "use messages")                                                             \
-    F(C|T,     input,                 ANY,  0, 0,         DENY, "use messages or prompt")                                                   \
-    F(T|R,     messages,              ANY,  0, 0,         DENY, "use prompt or input")                                                      \
-    F(C|T,     instructions,          ANY,  0, 0,         DENY, "use a system message")                                                     \
-    F(C|T,     max_output_tokens,     ANY,  0, 0,         DENY, "use max_completion_tokens or max_tokens")                                  \
-    F(T|R,     max_completion_tokens, ANY,  0, 0,         DENY, "use max_tokens or max_output_tokens")                                      \
-    F(R,       max_tokens,            ANY,  0, 0,         DENY, "use max_output_tokens")                                                    \
-    F(C|T|R,   max_new_tokens,        ANY,  0, 0,         DENY, "use max_tokens")                                                           \
-    F(C|T|R,   min_new_tokens,        ANY,  0, 0,         DENY, "use min_tokens")                                                           \
-    F(C|T|R,   max_length,            ANY,  0, 0,         DENY, "use max_tokens")                                                           \
-    F(C|T|R,   stop_sequences,        ANY,  0, 0,         DENY, "use stop")                                                                 \
-    F(C|T|R,   random_seed,           ANY,  0, 0,         DENY, "use seed")                                                                 \
-    F(C|T|R,   sampling_seed,         ANY,  0, 0,         DENY, "use seed")                                                                 \
-    F(C|T|R,   do_sample,             BOOL, 1, 0,         DENY, "use temperature: 0")                                                       \
-    F(T,       tools,                 ANY,  0, 0,         DENY, "only in chat and responses")                                               \
-    F(T,       reasoning_effort,      ANY,  0, 0,         DENY, "only in chat and responses")                                               \
-    F(T|R,     chat_template,         ANY,  0, 0,         DENY, "the model's own is used")                                                  \
-    F(R,       reasoning_effort,      ANY,  0, 0,         DENY, "use reasoning.effort")                                                     \
-    F(T,       enable_thinking,       ANY,  0, 0,         DENY, "only in chat and responses")                                               \
-    F(R,       response_format,       ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       n,                     INT,  1, 1,         DENY, "one answer only")                                                          \
-    F(R,       logprobs,              ANY,  0, 0,         DENY, "use include and top_logprobs")                                             \
-    F(R,       structured_outputs,    ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       guided_json,           ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       guided_regex,          ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       guided_grammar,        ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       guided_choice,         ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       json_schema,           ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       grammar,               ANY,  0, 0,         DENY, "use text.format")                                                          \
-    F(R,       return_token_ids,      BOOL, 0, 0,         DENY, "only in chat and completions")                                             \
-    F(R,       continue_final_message,BOOL, 0, 0,         DENY, "only in chat")                                                             \
-    F(C,       best_of,               INT,  1, 1,         DENY, "use n")                                                                    \
-    /* of other servers, that change the answer */                                                                                          \
-    F(C|T|R,   use_beam_search,       BOOL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   length_penalty,        REAL, 1, 1,         DENY, "of beam search")                                                           \
-    F(C|T|R,   early_stopping,        BOOL, 0, 0,         DENY, "of beam search")                                                           \
-    F(C|T|R,   bad_words,             ANY,  0, 0,         DENY, "logit_bias forbids tokens")                                                \
-    F(C|T|R,   allowed_token_ids,     ANY,  0, 0,         DENY, "logit_bias forbids tokens")                                                \
-    F(C|T|R,   logits_processors,     ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   custom_logit_processor,ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   custom_params,         OBJ,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   vllm_xargs,            OBJ,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   prompt_logprobs,       ANY,  0, 0,         DENY, "completions with echo and logprobs give them")                             \
-    F(C|T|R,   logprob_token_ids,     ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   truncate_prompt_tokens,ANY,  0, 0,         DENY, "prompts are never cut")                                                    \
-    F(E,       truncate_prompt_tokens,ANY,  0, 0,         DENY, "prompts are never cut")                                                    \
-    F(C|T|R,   return_tokens_as_token_ids,BOOL, 0, 0,         DENY, "return_token_ids gives them")                                          \
-    F(C|T|R,   return_prompt_text,    BOOL, 0, 0,         DENY, "/apply-template gives it")                                                 \
-    F(C|T|R,   return_hidden_states,  BOOL, 0, 0,         DENY, "not supported")                                                            \
-    F(C,       echo,                  BOOL, 0, 0,         DENY, "only in completions")                                                      \
-    F(C,       add_special_tokens,    BOOL, 0, 0,         DENY, "the chat template adds them")                                              \
-    F(C,       chat_template,         ANY,  0, 0,         DENY, "the model's own is used")                                                  \
-    F(C,       documents,             ANY,  0, 0,         DENY, "put them into a message")                                                  \
-    F(C|T|R,   mm_processor_kwargs,   OBJ,  0, 0,         DENY, "text only")                                                                \
-    F(C|T|R,   media_io_kwargs,       OBJ,  0, 0,         DENY, "text only")                                                                \
-    F(C|T|R,   kv_transfer_params,    OBJ,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   repetition_detection,  ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   watermarking,          BOOL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   thinking_token_budget, ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   thinking_budget,       ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   reasoning_budget,      INT,  -1, -1,       DENY, "not supported")                                                            \
-    F(C|T|R,   include_reasoning,     BOOL, 1, 0,         DENY, "reasoning is always told")                                                 \
-    F(C|T|R,   separate_reasoning,    BOOL, 1, 0,         DENY, "--reasoning-parser none leaves it in the text")                            \
-    F(C|T|R,   parse_tool_calls,      BOOL, 1, 0,         DENY, "--tool-parser none leaves them in the text")                               \
-    F(C|T|R,   reasoning_format,      STR,  0, 64,        USE,  "extension: auto or deepseek")                                              \
-    F(C|T|R,   guided_whitespace_pattern,ANY,  0, 0,         DENY, "not supported")                                                         \
-    F(C|T|R,   structural_tag,        ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   no_stop_trim,          BOOL, 0, 0,         DENY, "stop strings are never part of the answer")                                \
-    F(C|T|R,   stop_regex,            ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   lora,                  ANY,  0, 0,         DENY, "there are no adapters")                                                    \
-    F(C|T|R,   lora_path,             ANY,  0, 0,         DENY, "there are no adapters")                                                    \
-    F(C|T|R,   typical_p,             REAL, 1, 1,         DENY, "not supported")                                                            \
-    F(C|T|R,   tfs_z,                 REAL, 1, 1,         DENY, "not supported")                                                            \
-    F(C|T|R,   top_a,                 REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   top_n_sigma,           REAL, -1, 0,        DENY, "not supported")                                                            \
-    F(C|T|R,   xtc_probability,       REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   dry_multiplier,        REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   dynatemp_range,        REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   smoothing_factor,      REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   mirostat,              INT,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   mirostat_mode,         INT,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   penalty_alpha,         REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   epsilon_cutoff,        REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   eta_cutoff,            REAL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   no_repeat_ngram_size,  INT,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   encoder_repetition_penalty,REAL, 1, 1,         DENY, "not supported")                                                        \
-    F(C|T|R,   temperature_last,      BOOL, 0, 0,         DENY, "filters come after the temperature")                                       \
-    F(C|T|R,   samplers,              ANY,  0, 0,         DENY, "the order is fixed: min_p, top_k, top_p after the temperature")            \
-    F(C|T|R,   sampler_seq,           ANY,  0, 0,         DENY, "the order is fixed")                                                       \
-    F(C|T|R,   penalize_nl,           BOOL, 0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   min_keep,              INT,  0, 1,         DENY, "not supported")                                                            \
-    F(C|T|R,   n_keep,                INT,  -1, 0,        DENY, "prompts are never cut")                                                    \
-    F(C|T|R,   n_indent,              INT,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   n_probs,               INT,  0, 0,         DENY, "use logprobs")                                                             \
-    F(C|T|R,   t_max_predict_ms,      INT,  0, 0,         DENY, "use timeout_ms")                                                           \
-    F(C|T|R,   post_sampling_probs,   BOOL, 0, 0,         DENY, "logprobs are of the model")                                                \
-    F(C|T|R,   response_fields,       ANY,  0, 0,         DENY, "not supported")                                                            \
-    F(C|T|R,   options,               OBJ,  0, 0,         DENY, "ollama's: use the fields of OpenAI")                                       \
-    F(C|T|R,   format,                ANY,  0, 0,         DENY, "ollama's: use response_format")                                            \
-    F(C|T|R,   safe_prompt,           BOOL, 0, 0,         DENY, "put it into a message")                                                    \
-    F(C|T|R,   transforms,            ANY,  0, 0,         DENY, "prompts are never cut")                                                    \
-    F(E,       input_type,            ANY,  0, 0,         DENY, "put an instruction into the text")                                         \
-    F(E,       instruction,           ANY,  0, 0,         DENY, "put it into the text")                                                     \
-    F(E,       messages,              ANY,  0, 0,         DENY, "use input")                                                                \
-    F(E,       normalize,             BOOL, 1, 0,         DENY, "vectors have the length 1")                                                \
-    F(E,       late_chunking,         BOOL, 0, 0,         DENY, "not supported")                                                            \
-    /* of other servers, without effect on the answer */                                                                                    \
-    F(C|T|R,   cache_prompt,          ANY,  0, 0,         SKIP, "the prefix cache finds by itself")                                         \
-    F(C|T|R,   id_slot,               ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   request_id,            ANY,  0, 0,         SKIP, "the header X-Request-Id is taken")                                         \
-    F(C|T|R,   rid,                   ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   session_id,            ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   stream_interval,       ANY,  0, 0,         SKIP, "--stream-interval-ms")                                                     \
-    F(C|T|R,   timings_per_token,     ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   keep_alive,            ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   spaces_between_special_tokens,ANY,  0, 0,         SKIP, "there are none")                                                    \
-    F(C|T|R,   guided_decoding_backend,ANY,  0, 0,         SKIP, "")                                                                        \
-    F(C|T|R,   truncation_side,       ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   mirostat_tau,          ANY,  0, 0,         SKIP, "of mirostat")                                                              \
-    F(C|T|R,   mirostat_eta,          ANY,  0, 0,         SKIP, "of mirostat")                                                              \
-    F(C|T|R,   dry_base,              ANY,  0, 0,         SKIP, "of dry_multiplier")                                                        \
-    F(C|T|R,   dry_allowed_length,    ANY,  0, 0,         SKIP, "of dry_multiplier")                                                        \
-    F(C|T|R,   dry_penalty_last_n,    ANY,  0, 0,         SKIP, "of dry_multiplier")                                                        \
-    F(C|T|R,   dry_sequence_breakers, ANY,  0, 0,         SKIP, "of dry_multiplier")                                                        \
-    F(C|T|R,   xtc_threshold,         ANY,  0, 0,         SKIP, "of xtc_probability")                                                       \
-    F(C|T|R,   dynatemp_exponent,     ANY,  0, 0,         SKIP, "of dynatemp_range")                                                        \
-    F(C|T|R,   stream_reasoning,      ANY,  0, 0,         SKIP, "")                                                                         \
-    F(C|T|R,   provider,              ANY,  0, 0,         SKIP, "")                                                                         \
+#define API_FIELD_LIST(F)                                                                          \
+    F(C|T|R|E, model,                 STR,  0, 256, USE,                                           \
+      "the served name, or any name that the model is known by; another is 404")                   \
+    F(C,       messages,              ANY,  0, 0,         USE,                                     \
+      "system, developer, user, assistant, tool and function; text parts only")                    \
+    F(T,       prompt,                ANY,  0, 0,        USE,                                      \
+      "text, list of texts, token ids, or list of lists of them")                                  \
+    F(R,       input,                 ANY,  0, 0,        USE,                                      \
+      "text, or a list of items, see \"Items and tools\"")                                         \
+    F(E,       input,                 ANY,  0, 0,        USE,                                      \
+      "text, list of up to 2048 texts, token ids, or list of lists of them")                       \
+    F(C|T|R,   stream,                BOOL, 0, 0,        USE,  "server-sent events")               \
+    F(C|T,     stream_options,        ANY,  0, 0,        USE,                                      \
+      "include_usage; continuous_usage_stats; include_obfuscation has no effect")                  \
+    F(R,       stream_options,        ANY,  0, 0,        SKIP,                                     \
+      "include_obfuscation has no effect")                                                         \
+    F(C|T|R,   temperature,           REAL, 0, 2,         USE,                                     \
+      "default: the model's own, else 1; 0 is greedy")                                             \
+    F(C|T|R,   top_p,                 REAL, 0, 1,         USE,                                     \
+      "default: the model's own, else 1")                                                          \
+    F(C|T,     n,                     INT,  1, 128, USE,                                           \
+      "samples; times the prompts at most 128")                                                    \
+    F(T,       best_of,               INT,  1, 128,      USE,  "only where it equals n")           \
+    F(C|T|R,   stop,                  ANY,  0, 0,         USE,                                     \
+      "text or up to 16 texts of 1 to 1024 bytes; never part of the answer")                       \
+    F(C|T,     max_tokens,            INT,  -1, 16777216, USE,                                     \
+      "completions: default 16, 0 only with echo; chat: default -1; -1: until the context is "     \
+      "full")                                                                                      \
+    F(C,       max_completion_tokens, INT,  -1, 16777216, USE,                                     \
+      "the newer name of max_tokens, and stronger")                                                \
+    F(R,       max_output_tokens,     INT,  -1, 16777216, USE,                                     \
+      "default -1: until the context is full")                                                     \
+    F(C|T|R,   presence_penalty,      REAL, -2, 2,        USE,  "")                                \
+    F(C|T|R,   frequency_penalty,     REAL, -2, 2,        USE,  "")                                \
+    F(C|T|R,   seed,                  INT,  -9223372036854775808.0, 18446744073709551615.0, USE,   \
+      "a whole number from -2^63 to 2^64 - 1; without it every request draws its own")             \
+    F(C|T|R,   logit_bias,            ANY,  0, 0,         USE,  "{\"token id\": -100 to 100}")     \
+    F(C,       logprobs,              BOOL, 0, 0,        USE,  "")                                 \
+    F(T,       logprobs,              INT,  0, 20,       USE,  "alternatives per token")           \
+    F(C|R,     top_logprobs,          INT,  0, 20,       USE,  "needs logprobs in chat")           \
+    F(T,       echo,                  BOOL, 0, 0,        USE,                                      \
+      "the prompt first, with logprobs its own (n = 1)")                                           \
+    F(T,       suffix,                ANY,  0, 0,         DENY,                                    \
+      "filling in the middle is not supported")                                                    \
+    F(C|R,     tools,                 ANY,  0, 0,        USE,                                      \
+      "chat: functions; responses: also custom ones and namespaces, others are left out; strict: " \
+      "true holds their calls to the schema")                                                      \
+    F(C|R,     tool_choice,           ANY,  0, 0,        USE,                                      \
+      "none, auto, required, one function by name, or allowed_tools")                              \
+    F(C|R,     parallel_tool_calls,   BOOL, 0, 0,        USE,                                      \
+      "false: at most one call in an answer")                                                      \
+    F(C,       functions,             ANY,  0, 0,        DENY, "deprecated: use tools")            \
+    F(C,       function_call,         ANY,  0, 0,        DENY, "deprecated: use tool_choice")      \
+    F(C,       response_format,       ANY,  0, 0,        USE,  "text, json_object, json_schema")   \
+    F(R,       text,                  ANY,  0, 0,        USE,                                      \
+      "format: text, json_object, json_schema; verbosity has no effect")                           \
+    F(C,       reasoning_effort,      STR,  0, 32, USE,                                            \
+      "none, minimal, low, medium, high, xhigh, max: see Thinking")                                \
+    F(C|R,     reasoning,             OBJ,  0, 0,         USE,                                     \
+      "effort as reasoning_effort; enabled as enable_thinking; summary has no effect")             \
+    F(C,       audio,                 ANY,  0, 0,        DENY, "text only")                        \
+    F(C,       modalities,            ANY,  0, 0,        USE,  "[\"text\"] only")                  \
+    F(C,       web_search_options,    ANY,  0, 0,        DENY,                                     \
+      "this server never connects anywhere")                                                       \
+    F(C,       prediction,            ANY,  0, 0,        USE,                                      \
+      "content: text that the answer is expected to hold for the most part: sooner with --draft; " \
+      "n = 1")                                                                                     \
+    F(C|R,     moderation,            ANY,  0, 0,         DENY, "nothing is moderated here")       \
+    F(C|R,     prompt_cache_options,  ANY,  0, 0,        SKIP, "the prefix cache finds by itself") \
+    F(R,       context_management,    ANY,  0, 0,        SKIP, "nothing is compacted")             \
+    F(R,       client_metadata,       ANY,  0, 0,        SKIP, "")                                 \
+    F(C|R,     metadata,              ANY,  0, 0,        SKIP, "responses: given back")            \
+    F(C|R,     store,                 BOOL, 0, 0,        USE,                                      \
+      "responses: default true, so that previous_response_id finds it; chat: without effect")      \
+    F(C|T|R|E, user,                  STR,  0, 4096,     SKIP, "")                                 \
+    F(C|R,     safety_identifier,     STR,  0, 4096,     SKIP, "")                                 \
+    F(C|R,     prompt_cache_key,      STR,  0, 4096,     SKIP, "the prefix cache finds by itself") \
+    F(C|R,     prompt_cache_retention, STR, 0, 64,       SKIP, "")                                 \
+    F(C|R,     service_tier,          STR,  0, 64,       SKIP, "")                                 \
+    F(C,       verbosity,             STR,  0, 64,       SKIP, "")                                 \
+    F(R,       instructions,          ANY,  0, 0,        USE,                                      \
+      "a system message in front; not kept for the next turn")                                     \
+    F(R,       previous_response_id,  STR,  0, 128,      USE,  "a stored response to go on from")  \
+    F(R,       conversation,          ANY,  0, 0,        DENY, "use previous_response_id")         \
+    F(R,       prompt,                ANY,  0, 0,        DENY, "there are no stored prompts")      \
+    F(R,       background,            BOOL, 0, 0,        DENY,                                     \
+      "answers are made while the client waits")                                                   \
+    F(R,       include,               ANY,  0, 0,        USE,                                      \
+      "message.output_text.logprobs; others have no effect")                                       \
+    F(R,       truncation,            STR,  0, 64,       USE,  "disabled only")                    \
+    F(R,       max_tool_calls,        INT,  1, 1 << 30, SKIP,                                      \
+      "counts built-in tools, of which there are none")                                            \
+    F(E,       encoding_format,       STR,  0, 64,       USE,  "float (default) or base64")        \
+    F(E,       dimensions,            INT,  1, 16777216, USE,                                      \
+      "only where it equals the width: vectors can not be shortened")                              \
+    F(E,       pooling,               STR,  0, 64, USE,                                            \
+      "extension: mean (default) or last")                                                         \
+    /* extensions */                                                                               \
+    F(C|T|R,   top_k,                 INT,  -1, 1 << 30, USE,                                      \
+      "extension: keep the k best tokens; 0 and -1: all; default: the model's own")                \
+    F(C|T|R,   min_p,                 REAL, 0, 1,         USE,                                     \
+      "extension: drop tokens below this times the best; default: the model's own")                \
+    F(C|T|R,   repetition_penalty,    REAL, 0, 100, USE,                                           \
+      "extension: for tokens seen before; 1 is off; default: the model's own")                     \
+    F(C|T|R,   ignore_eos,            BOOL, 0, 0,        USE,                                      \
+      "extension: go on after an end of sequence")                                                 \
+    F(C|T|R,   min_tokens,            INT,  0, 16777216, USE,  "extension: no end before")         \
+    F(C|T|R,   stop_token_ids,        ANY,  0, 0,        USE,                                      \
+      "extension: up to 64 token ids that end the answer")                                         \
+    F(C|T,     return_token_ids,      BOOL, 0, 0,        USE,                                      \
+      "extension: token_ids in each choice, prompt_token_ids")                                     \
+    F(C|T,     prompt_token_ids,      ANY,  0, 0,        USE,                                      \
+      "extension: token ids instead of messages or prompt")                                        \
+    F(C|T|R,   skip_special_tokens,   BOOL, 0, 0,        USE,                                      \
+      "extension: false shows control tokens in the text")                                         \
+    F(C|T|R,   include_stop_str_in_output,BOOL, 0, 0,         DENY,                                \
+      "stop strings are never part of the answer")                                                 \
+    F(C|T|R|E, priority,              INT,  -100, 100,   USE,  "extension: higher first")          \
+    F(C|T|R|E, timeout_ms,            INT,  0, 86400000, USE,  "extension: 504 after it")          \
+    F(C|T|R,   cache_salt,            STR,  0, 256, USE,                                           \
+      "extension: the prefix cache is shared only between equal ones")                             \
+    F(C|T,     return_progress,       BOOL, 0, 0,        USE,                                      \
+      "extension: prefill progress as comments; on by itself for long prompts")                    \
+    F(C|R,     chat_template_kwargs,  ANY,  0, 0,         USE,                                     \
+      "extension: up to 16 texts, numbers or booleans that the template reads")                    \
+    F(C,       continue_final_message, BOOL, 0, 0, USE,                                            \
+      "extension: the answer goes on with the last message, which is the assistant's")             \
+    F(C|R,     thinking,              ANY,  0, 0,        USE,                                      \
+      "extension: {\"type\": \"enabled\" or \"disabled\"}, where the template has a switch")       \
+    F(C|R,     enable_thinking,       BOOL, 0, 0,        USE,  "extension: the same as a boolean") \
+    F(C,       add_generation_prompt, BOOL, 0, 0,        USE,  "extension: default true")          \
+    F(C|T,     structured_outputs,    ANY,  0, 0,        USE,                                      \
+      "extension: one of json (schema), regex, grammar (GBNF), choice")                            \
+    F(C|T,     guided_json,           ANY,  0, 0,        USE,                                      \
+      "extension: a JSON schema; older name")                                                      \
+    F(C|T,     guided_regex,          STR,  0, 65536, USE,                                         \
+      "extension: a regular expression; older name")                                               \
+    F(C|T,     guided_grammar,        STR,  0, 1 << 20, USE,                                       \
+      "extension: a grammar (GBNF); older name")                                                   \
+    F(C|T,     guided_choice,         ANY,  0, 0,        USE,                                      \
+      "extension: one of up to 1024 texts; older name")                                            \
+    F(C|T,     json_schema,           ANY,  0, 0,        USE,                                      \
+      "extension: a JSON schema; llama.cpp's name")                                                \
+    F(C|T,     grammar,               STR,  0, 1 << 20, USE,                                       \
+      "extension: a grammar (GBNF); llama.cpp's name")                                             \
+    F(C|T|R,   repeat_penalty,        REAL, 0, 100, USE,                                           \
+      "extension: llama.cpp's name of repetition_penalty")                                         \
+    F(C|T,     n_predict,             INT,  -1, 16777216, USE,                                     \
+      "extension: llama.cpp's name of max_tokens")                                                 \
+    F(T,       add_special_tokens,    BOOL, 0, 0,         USE,                                     \
+      "extension: false: no BOS in front of a text; default: as the model's files wish")           \
+    F(C|T|R,   repeat_last_n,         INT,  -1, 1 << 30, USE,                                      \
+      "extension: only -1 where repetition_penalty is not 1: it looks at all tokens")              \
+    F(C|T,     regex,                 STR,  0, 65536, USE,                                         \
+      "extension: a regular expression; SGLang's name")                                            \
+    F(C|T,     ebnf,                  STR,  0, 1 << 20, USE,                                       \
+      "extension: a grammar (GBNF); SGLang's name")                                                \
+    /* of other routes */                                                                          \
+    F(C,       prompt,                ANY,  0, 0,         DENY, "use messages")                    \
+    F(C|T,     input,                 ANY,  0, 0,         DENY, "use messages or prompt")          \
+    F(T|R,     messages,              ANY,  0, 0,         DENY, "use prompt or input")             \
+    F(C|T,     instructions,          ANY,  0, 0,         DENY, "use a system message")            \
+    F(C|T,     max_output_tokens,     ANY,  0, 0,         DENY,                                    \
+      "use max_completion_tokens or max_tokens")                                                   \
+    F(T|R,     max_completion_tokens, ANY,  0, 0,         DENY,                                    \
+      "use max_tokens or max_output_tokens")                                                       \
+    F(R,       max_tokens,            ANY,  0, 0,         DENY, "use max_output_tokens")           \
+    F(C|T|R,   max_new_tokens,        ANY,  0, 0,         DENY, "use max_tokens")                  \
+    F(C|T|R,   min_new_tokens,        ANY,  0, 0,         DENY, "use min_tokens")                  \
+    F(C|T|R,   max_length,            ANY,  0, 0,         DENY, "use max_tokens")                  \
+    F(C|T|R,   stop_sequences,        ANY,  0, 0,         DENY, "use stop")                        \
+    F(C|T|R,   random_seed,           ANY,  0, 0,         DENY, "use seed")                        \
+    F(C|T|R,   sampling_seed,         ANY,  0, 0,         DENY, "use seed")                        \
+    F(C|T|R,   do_sample,             BOOL, 1, 0,         DENY, "use temperature: 0")              \
+    F(T,       tools,                 ANY,  0, 0,         DENY, "only in chat and responses")      \
+    F(T,       reasoning_effort,      ANY,  0, 0,         DENY, "only in chat and responses")      \
+    F(T|R,     chat_template,         ANY,  0, 0,         DENY, "the model's own is used")         \
+    F(R,       reasoning_effort,      ANY,  0, 0,         DENY, "use reasoning.effort")            \
+    F(T,       enable_thinking,       ANY,  0, 0,         DENY, "only in chat and responses")      \
+    F(R,       response_format,       ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       n,                     INT,  1, 1,         DENY, "one answer only")                 \
+    F(R,       logprobs,              ANY,  0, 0,         DENY, "use include and top_logprobs")    \
+    F(R,       structured_outputs,    ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       guided_json,           ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       guided_regex,          ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       guided_grammar,        ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       guided_choice,         ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       json_schema,           ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       grammar,               ANY,  0, 0,         DENY, "use text.format")                 \
+    F(R,       return_token_ids,      BOOL, 0, 0,         DENY, "only in chat and completions")    \
+    F(R,       continue_final_message,BOOL, 0, 0,         DENY, "only in chat")                    \
+    F(C,       best_of,               INT,  1, 1,         DENY, "use n")                           \
+    /* of other servers, that change the answer */                                                 \
+    F(C|T|R,   use_beam_search,       BOOL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   length_penalty,        REAL, 1, 1,         DENY, "of beam search")                  \
+    F(C|T|R,   early_stopping,        BOOL, 0, 0,         DENY, "of beam search")                  \
+    F(C|T|R,   bad_words,             ANY,  0, 0,         DENY, "logit_bias forbids tokens")       \
+    F(C|T|R,   allowed_token_ids,     ANY,  0, 0,         DENY, "logit_bias forbids tokens")       \
+    F(C|T|R,   logits_processors,     ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   custom_logit_processor,ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   custom_params,         OBJ,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   vllm_xargs,            OBJ,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   prompt_logprobs,       ANY,  0, 0,         DENY,                                    \
+      "completions with echo and logprobs give them")                                              \
+    F(C|T|R,   logprob_token_ids,     ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   truncate_prompt_tokens,ANY,  0, 0,         DENY, "prompts are never cut")           \
+    F(E,       truncate_prompt_tokens,ANY,  0, 0,         DENY, "prompts are never cut")           \
+    F(C|T|R,   return_tokens_as_token_ids,BOOL, 0, 0,         DENY, "return_token_ids gives them") \
+    F(C|T|R,   return_prompt_text,    BOOL, 0, 0,         DENY, "/apply-template gives it")        \
+    F(C|T|R,   return_hidden_states,  BOOL, 0, 0,         DENY, "not supported")                   \
+    F(C,       echo,                  BOOL, 0, 0,         DENY, "only in completions")             \
+    F(C,       add_special_tokens,    BOOL, 0, 0,         DENY, "the chat template adds them")     \
+    F(C,       chat_template,         ANY,  0, 0,         DENY, "the model's own is used")         \
+    F(C,       documents,             ANY,  0, 0,         DENY, "put them into a message")         \
+    F(C|T|R,   mm_processor_kwargs,   OBJ,  0, 0,         DENY, "text only")                       \
+    F(C|T|R,   media_io_kwargs,       OBJ,  0, 0,         DENY, "text only")                       \
+    F(C|T|R,   kv_transfer_params,    OBJ,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   repetition_detection,  ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   watermarking,          BOOL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   thinking_token_budget, ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   thinking_budget,       ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   reasoning_budget,      INT,  -1, -1,       DENY, "not supported")                   \
+    F(C|T|R,   include_reasoning,     BOOL, 1, 0,         DENY, "reasoning is always told")        \
+    F(C|T|R,   separate_reasoning,    BOOL, 1, 0,         DENY,                                    \
+      "--reasoning-parser none leaves it in the text")                                             \
+    F(C|T|R,   parse_tool_calls,      BOOL, 1, 0,         DENY,                                    \
+      "--tool-parser none leaves them in the text")                                                \
+    F(C|T|R,   reasoning_format,      STR,  0, 64,        USE,  "extension: auto or deepseek")     \
+    F(C|T|R,   guided_whitespace_pattern,ANY,  0, 0,         DENY, "not supported")                \
+    F(C|T|R,   structural_tag,        ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   no_stop_trim,          BOOL, 0, 0,         DENY,                                    \
+      "stop strings are never part of the answer")                                                 \
+    F(C|T|R,   stop_regex,            ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   lora,                  ANY,  0, 0,         DENY, "there are no adapters")           \
+    F(C|T|R,   lora_path,             ANY,  0, 0,         DENY, "there are no adapters")           \
+    F(C|T|R,   typical_p,             REAL, 1, 1,         DENY, "not supported")                   \
+    F(C|T|R,   tfs_z,                 REAL, 1, 1,         DENY, "not supported")                   \
+    F(C|T|R,   top_a,                 REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   top_n_sigma,           REAL, -1, 0,        DENY, "not supported")                   \
+    F(C|T|R,   xtc_probability,       REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   dry_multiplier,        REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   dynatemp_range,        REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   smoothing_factor,      REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   mirostat,              INT,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   mirostat_mode,         INT,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   penalty_alpha,         REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   epsilon_cutoff,        REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   eta_cutoff,            REAL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   no_repeat_ngram_size,  INT,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   encoder_repetition_penalty,REAL, 1, 1,         DENY, "not supported")               \
+    F(C|T|R,   temperature_last,      BOOL, 0, 0,         DENY,                                    \
+      "filters come after the temperature")                                                        \
+    F(C|T|R,   samplers,              ANY,  0, 0,         DENY,                                    \
+      "the order is fixed: min_p, top_k, top_p after the temperature")                             \
+    F(C|T|R,   sampler_seq,           ANY,  0, 0,         DENY, "the order is fixed")              \
+    F(C|T|R,   penalize_nl,           BOOL, 0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   min_keep,              INT,  0, 1,         DENY, "not supported")                   \
+    F(C|T|R,   n_keep,                INT,  -1, 0,        DENY, "prompts are never cut")           \
+    F(C|T|R,   n_indent,              INT,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   n_probs,               INT,  0, 0,         DENY, "use logprobs")                    \
+    F(C|T|R,   t_max_predict_ms,      INT,  0, 0,         DENY, "use timeout_ms")                  \
+    F(C|T|R,   post_sampling_probs,   BOOL, 0, 0,         DENY, "logprobs are of the model")       \
+    F(C|T|R,   response_fields,       ANY,  0, 0,         DENY, "not supported")                   \
+    F(C|T|R,   options,               OBJ,  0, 0,         DENY,                                    \
+      "ollama's: use the fields of OpenAI")                                                        \
+    F(C|T|R,   format,                ANY,  0, 0,         DENY, "ollama's: use response_format")   \
+    F(C|T|R,   safe_prompt,           BOOL, 0, 0,         DENY, "put it into a message")           \
+    F(C|T|R,   transforms,            ANY,  0, 0,         DENY, "prompts are never cut")           \
+    F(E,       input_type,            ANY,  0, 0,         DENY,                                    \
+      "put an instruction into the text")                                                          \
+    F(E,       instruction,           ANY,  0, 0,         DENY, "put it into the text")            \
+    F(E,       messages,              ANY,  0, 0,         DENY, "use input")                       \
+    F(E,       normalize,             BOOL, 1, 0,         DENY, "vectors have the length 1")       \
+    F(E,       late_chunking,         BOOL, 0, 0,         DENY, "not supported")                   \
+    /* of other servers, without effect on the answer */                                           \
+    F(C|T|R,   cache_prompt,          ANY,  0, 0,         SKIP,                                    \
+      "the prefix cache finds by itself")                                                          \
+    F(C|T|R,   id_slot,               ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   request_id,            ANY,  0, 0,         SKIP,                                    \
+      "the header X-Request-Id is taken")                                                          \
+    F(C|T|R,   rid,                   ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   session_id,            ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   stream_interval,       ANY,  0, 0,         SKIP, "--stream-interval-ms")            \
+    F(C|T|R,   timings_per_token,     ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   keep_alive,            ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   spaces_between_special_tokens,ANY,  0, 0,         SKIP, "there are none")           \
+    F(C|T|R,   guided_decoding_backend,ANY,  0, 0,         SKIP, "")                               \
+    F(C|T|R,   truncation_side,       ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   mirostat_tau,          ANY,  0, 0,         SKIP, "of mirostat")                     \
+    F(C|T|R,   mirostat_eta,          ANY,  0, 0,         SKIP, "of mirostat")                     \
+    F(C|T|R,   dry_base,              ANY,  0, 0,         SKIP, "of dry_multiplier")               \
+    F(C|T|R,   dry_allowed_length,    ANY,  0, 0,         SKIP, "of dry_multiplier")               \
+    F(C|T|R,   dry_penalty_last_n,    ANY,  0, 0,         SKIP, "of dry_multiplier")               \
+    F(C|T|R,   dry_sequence_breakers, ANY,  0, 0,         SKIP, "of dry_multiplier")               \
+    F(C|T|R,   xtc_threshold,         ANY,  0, 0,         SKIP, "of xtc_probability")              \
+    F(C|T|R,   dynatemp_exponent,     ANY,  0, 0,         SKIP, "of dynatemp_range")               \
+    F(C|T|R,   stream_reasoning,      ANY,  0, 0,         SKIP, "")                                \
+    F(C|T|R,   provider,              ANY,  0, 0,         SKIP, "")                                \
     F(C|T|R,   usage,                 ANY,  0, 0,         SKIP, "")
 // clang-format on

@@ -34,29 +34,37 @@
     X(mm_f8,     void, (const struct mm_run *r))                                                   \
     X(mm_bf16x,  void, (const struct mm_run *r))                                                   \
     X(mm_amax,   void, (const float *x, int n_group, float *amax))                                 \
-    X(mm_quant,  void, (const float *x, int n_group, struct mm_rec *hi, struct mm_rec *lo, const float *amax, float inv)) \
+    X(mm_quant,  void, (const float *x, int n_group,                                               \
+                        struct mm_rec *hi, struct mm_rec *lo, const float *amax, float inv))       \
     X(attn_dot_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_mix_bf16,   void, (const struct attn_mm *m))                                            \
     X(attn_soft_bf16,  void, (const struct attn_soft *a))                                          \
-    X(attn_rows_bf16,  void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
-    X(attn_pairs_bf16, void, (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy)) \
-    X(attn_f16_rows,   void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
-                              int64_t ldy))                                                        \
+    X(attn_rows_bf16,  void,                                                                       \
+      (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy))                   \
+    X(attn_pairs_bf16, void,                                                                       \
+      (const float *x, int64_t ldx, int n_row, int n, uint16_t *y, int64_t ldy))                   \
+    X(attn_f16_rows,   void,                                                                       \
+      (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,                       \
+       int64_t ldy))                                                                               \
     X(attn_f16_keys,   void, (const uint8_t *group, int d, uint16_t *y))                           \
-    X(attn_q8_rows,    void, (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,     \
-                              int64_t ldy))                                                        \
+    X(attn_q8_rows,    void,                                                                       \
+      (const uint8_t *row, int64_t row_bytes, int n_row, int d, uint16_t *y,                       \
+       int64_t ldy))                                                                               \
     X(attn_q8_keys,    void, (const uint8_t *group, int d, uint16_t *y))                           \
-    X(attn_q8_query,   void, (const float *x, int d, int lane, int ld, int8_t *q, float *scale,         \
+    X(attn_q8_query,   void, (const float *x, int d, int lane, int ld, int8_t *q, float *scale,    \
                               int32_t *bias))                                                      \
     X(attn_dot_q8,     void, (const struct attn_q8 *m))                                            \
-    X(attn_mix_q8,     void, (const struct attn_q8 *m))                                             \
-    X(attn_rows_i16,    void, (const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,  \
-                               float *scale, int64_t ld_scale))                                    \
-    X(attn_f16_i16,     void, (const uint8_t *row, int64_t row_bytes, int n_row, int n, int16_t *y,     \
-                               int64_t ldy, float *scale, int64_t ld_scale))                       \
+    X(attn_mix_q8,     void, (const struct attn_q8 *m))                                            \
+    X(attn_rows_i16,    void,                                                                      \
+      (const float *x, int64_t ldx, int n_row, int n, int16_t *y, int64_t ldy,                     \
+       float *scale, int64_t ld_scale))                                                            \
+    X(attn_f16_i16,     void,                                                                      \
+      (const uint8_t *row, int64_t row_bytes, int n_row, int n, int16_t *y,                        \
+       int64_t ldy, float *scale, int64_t ld_scale))                                               \
     X(attn_query_i16,   void, (const float *x, int n, int16_t *y, float *scale))                   \
     X(attn_dot_i16,     void, (const struct attn_i16 *m))                                          \
-    X(attn_weights_i16, void, (const struct attn_i16 *m, const int32_t *hi, int16_t *w, float *w_scale)) \
+    X(attn_weights_i16, void,                                                                      \
+      (const struct attn_i16 *m, const int32_t *hi, int16_t *w, float *w_scale))                   \
     X(attn_mix_i16,     void, (const struct attn_i16 *m))
 /* All float formats in one ISA. */
 #define KERN_MM_FLOATS(V, isa) V(mm_f32, isa) V(mm_f16, isa) V(mm_bf16, isa) V(mm_f8, isa)

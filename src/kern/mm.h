@@ -16,11 +16,10 @@
  *     BF16    activations rounded to bf16, exact products, f32 fma
  *     INT8    groups of 32 k: x = unit * d * q, q int8 in -127..127; unit: of the token, 2^0 to
  *             2^(7/8), what makes the sum of the squares of its steps smallest (1 where a token may
- *             come in parts); d the least power of
- *             two no less than amax / (127 * unit): a product by d is exact, so a CPU may make it
- *             where it costs least
- *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are, of
- *             each 256 groups of a token, the largest ones, a quarter at most, whose amax squared
+ *             come in parts); d the least power of two no less than amax / (127 * unit): a product
+ *             by d is exact, so a CPU may make it where it costs least
+ *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are,
+ *             of each 256 groups of a token, the largest ones, a quarter at most, whose amax squared
  *             is more than thrice the mean of theirs and the smaller ones. Outliers are what costs
  *             accuracy: on SmolLM2 this loses a quarter of what INT8 loses, for a seventh more
  *             arithmetic; where no group stands out it costs nothing

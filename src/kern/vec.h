@@ -26,30 +26,36 @@
  * scale_f32        x *= a over n, in place.
  * rmsnorm_f32      y = x / sqrt(mean(x^2) + eps) * w over n; y may be x.
  * silu_mul_f32     h = g / (1 + exp(-g)) * u over n; h may be g or u.
- * silu_pairs_f32   h[16 i + j] = silu(y[32 i + j]) * y[32 i + 16 + j] for n values of h: tiles of gate and up side by side.
+ * silu_pairs_f32   h[16 i + j] = silu(y[32 i + j]) * y[32 i + 16 + j] for n values of h:
+ *                  tiles of gate and up side by side.
  * glu_pairs_f32    the same with biases and the parameters of struct vec_glu; bg, bu: biases of
  *                  the n gates and ups, or both NULL.
  * wsum_f32         y = ((w[0] row[0] + w[1] row[1]) + ...) (+ add last, may be NULL) over n.
- * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2, in place.
+ * rope_half_f32    pairs (i, i + n/2) of x rotated by (cos, sin) = (cs[i], cs[n/2 + i]), i < n/2,
+ *                  in place.
  * rope_pairs_f32   the same for pairs (2i, 2i + 1).
  * softmax_f32      w = exp(x - max) / sum over n, in place.
  * sigmoid_f32      x = 1 / (1 + exp(-x)) over n, in place.
  *
  * sum_f32          the sum of n values.
  *
- * gemm_f32           c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row, j < 16 * n_vec; k rising, one
- *                  accumulator; starts at c when add, else at 0.
- * span_row_f32     s[lo..hi) of one query -> exp(s - max), in place; *m = max, *l = sum. Lanes by position from s[0]; the 16-groups
- *                  touched are readable, contents outside [lo, hi) do not matter. lo < hi.
- * span_col_f32     s[p * ld + j]: scores of query j (16 * n_vec of them) at position p < n; query j sees lo[j] <= p < hi[j]. In place:
- *                  exp(s - max), 0 where not seen; m[j], l[j]; where nothing is seen l = 0, m = -inf.
- * fold_f32         (*m1, *l1, o1) and (m2, l2, o2) of later positions merged into the first. l2 > 0; l1 = 0 means empty.
+ * gemm_f32         c[r][j] (+)= sum_k a[r * lda + k * lda_k] * b[k * ldb + j], r < n_row,
+ *                  j < 16 * n_vec; k rising, one accumulator; starts at c when add, else at 0.
+ * span_row_f32     s[lo..hi) of one query -> exp(s - max), in place; *m = max, *l = sum. Lanes by
+ *                  position from s[0]; the 16-groups touched are readable, contents outside
+ *                  [lo, hi) do not matter. lo < hi.
+ * span_col_f32     s[p * ld + j]: scores of query j (16 * n_vec of them) at position p < n; query j
+ *                  sees lo[j] <= p < hi[j]. In place: exp(s - max), 0 where not seen; m[j], l[j];
+ *                  where nothing is seen l = 0, m = -inf.
+ * fold_f32         (*m1, *l1, o1) and (m2, l2, o2) of later positions merged into the first.
+ *                  l2 > 0; l1 = 0 means empty.
  *
  * Keys and values of one KV head, as the cache stores them, to f32 and back; t: enum vec_kv.
  * put_k            key x[d] to place lane (0..15) of a group of 16 positions.
  * get_k            a group: dst[i * ld + lane], i < d.
  * put_v            row x[d].
- * get_v            n rows, row_bytes apart: dst[p * ld + i], i < d rounded up to 16 (zeros after d).
+ * get_v            n rows, row_bytes apart: dst[p * ld + i], i < d rounded up to 16 (zeros
+ *                  after d).
  */
 #define VEC_LIST(X)                                                                                \
     X(add_f32, void, (float *x, const float *y, int64_t n))                                        \

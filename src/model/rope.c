@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frequencies of the rotary embedding: plain, linear, llama3 and YaRN (transformers' modeling_rope_utils is the reference for their formulas), and
- * GGUF's rope_freqs.weight. Angles are position * freq in f32, as there. */
+/* Frequencies of the rotary embedding: plain, linear, llama3 and YaRN (transformers'
+ * modeling_rope_utils is the reference for their formulas), and GGUF's rope_freqs.weight. Angles are position * freq in f32, as there. */
 #include <math.h>
 
 #include "model/model_internal.h"
@@ -12,7 +12,8 @@ static double llama3(const struct arch_cfg *c, double f)
     double wave = two_pi / f;
     if (wave < c->rope_orig_ctx / c->rope_high_freq) return f;
     if (wave > c->rope_orig_ctx / c->rope_low_freq) return f / c->rope_factor;
-    double s = (c->rope_orig_ctx / wave - c->rope_low_freq) / (c->rope_high_freq - c->rope_low_freq);
+    double s =
+        (c->rope_orig_ctx / wave - c->rope_low_freq) / (c->rope_high_freq - c->rope_low_freq);
     return (1 - s) * f / c->rope_factor + s * f;
 }
 
@@ -54,7 +55,8 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err)
     for (int i = 0; i < n; i++) {
         float f;
         tensor_dequant(TENSOR_F32, (const char *)t->data + 4 * i, 1, &f);
-        if (!(f > 0) || isinf(f)) return SL_FAIL(err, FORMAT, "rope_freqs.weight[%d] is %g", i, (double)f);
+        if (!(f > 0) || isinf(f))
+            return SL_FAIL(err, FORMAT, "rope_freqs.weight[%d] is %g", i, (double)f);
         m->rope_freq[i] /= f;
     }
     return SL_OK;

@@ -120,119 +120,202 @@ static const struct row rows[] = {
     {"none", "auto", true, "so</thin</think>thus</think>", "R(so</thin)C(thus</think>)"},
     {"none", "none", true, "so</think>thus", "C(so</think>thus)"},
     /* Qwen3, Hermes */
-    {"hermes", "none", false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>", "0:f({\"a\": [1, \"}\"]})"},
-    {"qwen3", "none", false, "I look.\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{\"b\":null}}</tool_call>\n",
+    {"hermes", "none", false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n"
+                              "</tool_call>", "0:f({\"a\": [1, \"}\"]})"},
+    {"qwen3", "none", false, "I look.\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n"
+                             "</tool_call>\n"
+                             "<tool_call>{\"name\":\"g\",\"arguments\":{\"b\":null}}</tool_call>\n",
         "C(I look.)0:f({})1:g({\"b\":null})"},
-    {"qwen3", "qwen3", false, "<think>a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> and then", "R(a)C( and then)0:f({})"},
-    {"hermes", "none", false, "<tool_call>{\"arguments\": {\"x\": 1}, \"name\": \"late\"}</tool_call>", "0:late({\"x\": 1})"},
-    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e9\\\"}\"}</tool_call>", "0:n({\"a\": \"\xc3\xa9\"})"},
-    {"hermes", "none", false, "<tool_call>{\"id\": [1,{}], \"name\":\"n\\u0041\"}</tool_call>", "0:nA({})"},
+    {"qwen3", "qwen3", false,
+     "<think>a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> and then",
+     "R(a)C( and then)0:f({})"},
+    {"hermes", "none", false, "<tool_call>{\"arguments\": {\"x\": 1}, \"name\": "
+                              "\"late\"}</tool_call>", "0:late({\"x\": 1})"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":\"{\\\"a\\\": "
+                              "\\\"\\u00e9\\\"}\"}</tool_call>", "0:n({\"a\": \"\xc3\xa9\"})"},
+    {"hermes", "none", false, "<tool_call>{\"id\": [1,{}], \"name\":\"n\\u0041\"}</tool_call>",
+     "0:nA({})"},
     {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":5}</tool_call>", "0:n(5)"},
-    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": \"cut o", "0:n({\"a\": \"cut o)"},
-    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": 1</tool_call>x", "C(x)0:n({\"a\": 1)"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": \"cut o",
+     "0:n({\"a\": \"cut o)"},
+    {"hermes", "none", false, "<tool_call>{\"name\":\"n\",\"arguments\":{\"a\": 1</tool_call>x",
+     "C(x)0:n({\"a\": 1)"},
     {"hermes", "none", false, "<tool_call>{\"name\":\"n\"", "C(<tool_call>{\"name\":\"n\")"},
-    {"hermes", "none", false, "a <tool_call>no json</tool_call> b", "C(a <tool_call>no json</tool_call> b)"},
-    {"hermes", "none", false, "<tool_call>{\"name\": 7}</tool_call>", "C(<tool_call>{\"name\": 7}</tool_call>)"},
+    {"hermes", "none", false, "a <tool_call>no json</tool_call> b",
+     "C(a <tool_call>no json</tool_call> b)"},
+    {"hermes", "none", false, "<tool_call>{\"name\": 7}</tool_call>",
+     "C(<tool_call>{\"name\": 7}</tool_call>)"},
     {"hermes", "none", false, "a <tool_cal b", "C(a <tool_cal b)"},
     {"hermes", "none", false, "a <tool_call", "C(a <tool_call)"},
     /* Harmony */
-    {"harmony", "harmony", false, CH "analysis" MSG "Hm, so." END ST "assistant" CH "final" MSG "Yes.\n", "R(Hm, so.)C(Yes.\n)"},
-    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "commentary to=functions.f " CON "json" MSG "{\"x\": 1}" CALLH, "R(a)0:f({\"x\": 1})"},
-    {"harmony", "harmony", false, CT("<|channel|>") "analysis" CT("<|message|>") "a <|b|> c" CT("<|end|>") CT("<|start|>") "assistant" CT("<|channel|>") "final" CT("<|message|>") "d", "R(a <|b|> c)C(d)"},
+    {"harmony", "harmony", false, CH "analysis" MSG
+     "Hm, so." END ST "assistant" CH "final" MSG "Yes.\n", "R(Hm, so.)C(Yes.\n)"},
+    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant"
+     CH "commentary to=functions.f " CON "json" MSG "{\"x\": 1}" CALLH, "R(a)0:f({\"x\": 1})"},
+    {"harmony", "harmony", false, CT("<|channel|>") "analysis" CT("<|message|>") "a <|b|> c"
+     CT("<|end|>") CT("<|start|>") "assistant" CT("<|channel|>") "final" CT("<|message|>") "d",
+     "R(a <|b|> c)C(d)"},
     {"harmony", "harmony", false, " to=functions.f" CH "commentary json" MSG "{}", "0:f({})"},
-    {"harmony", "harmony", false, CH "analysis to=functions.g code" MSG " {\"a\": [1, 2]} \n" CALLH, "0:g({\"a\": [1, 2]})"},
-    {"harmony", "harmony", false, CH "commentary to=python code" MSG "print(1)\n\nprint(2)" CALLH, "0:python(print(1)\n\nprint(2))"},
-    {"harmony", "harmony", false, CH "commentary" MSG "I look." END ST "assistant" CH "commentary to=functions.f" CON "json" MSG CALLH, "C(I look.)0:f({})"},
-    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "analysis" MSG "b" END ST "assistant" CH "final" MSG "c" END ST "assistant" CH "final" MSG "d" RET, "R(a\nb)C(c\nd)"},
+    {"harmony", "harmony", false, CH "analysis to=functions.g code" MSG " {\"a\": [1, 2]} \n" CALLH,
+     "0:g({\"a\": [1, 2]})"},
+    {"harmony", "harmony", false, CH "commentary to=python code" MSG "print(1)\n\nprint(2)" CALLH,
+     "0:python(print(1)\n\nprint(2))"},
+    {"harmony", "harmony", false, CH "commentary" MSG "I look."
+     END ST "assistant" CH "commentary to=functions.f" CON "json" MSG CALLH, "C(I look.)0:f({})"},
+    {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "analysis" MSG "b"
+     END ST "assistant" CH "final" MSG "c" END ST "assistant" CH "final" MSG "d" RET,
+     "R(a\nb)C(c\nd)"},
     {"harmony", "harmony", false, ST "assistant" CH "final" MSG "a < b <|en", "C(a < b <|en)"},
     {"harmony", "harmony", false, "no header at all < x", "C(no header at all < x)"},
     {"harmony", "harmony", false, "none" END ST "assistant" CH "final" MSG "b", "C(none\nb)"},
     {"harmony", "harmony", false, CH "analysis" MSG "cut", "R(cut)"},
     {"harmony", "harmony", false, CH "analysis" MSG "a" END ST "assist", "R(a)"},
-    {"harmony", "harmony", false, CH "commentary to=functions.f " CON "json" MSG "{\"a\": ", "0:f({\"a\":)"},
-    {"harmony", "none", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b", "C(a\nb)"},
-    {"none", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b", "C(" CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b)"},
+    {"harmony", "harmony", false, CH "commentary to=functions.f " CON "json" MSG "{\"a\": ",
+     "0:f({\"a\":)"},
+    {"harmony", "none", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b",
+     "C(a\nb)"},
+    {"none", "harmony", false, CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b",
+     "C(" CH "analysis" MSG "a" END ST "assistant" CH "final" MSG "b)"},
     /* DeepSeek V3 and R1 */
-    {"deepseek_v3", "none", false, "Let me see." CALLS CALL "function" SEP "get_weather\n```json\n{\"city\": \"Paris\"}\n```" CALL_END "\n" CALL "function" SEP "f\n```json\n{}\n```" CALL_END CALLS_END,
+    {"deepseek_v3", "none", false, "Let me see." CALLS CALL "function" SEP
+     "get_weather\n```json\n{\"city\": \"Paris\"}\n```"
+     CALL_END "\n" CALL "function" SEP "f\n```json\n{}\n```" CALL_END CALLS_END,
         "C(Let me see.)0:get_weather({\"city\": \"Paris\"})1:f({})"},
-    {"deepseek_r1", "deepseek_r1", true, "hm\n</think>\n\n" CALLS CALL "function" SEP "f\n```json\n{\n  \"a\": \"```\"\n}\n```" CALL_END CALLS_END, "R(hm)0:f({\n  \"a\": \"```\"\n})"},
-    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n{\"a\":1}" CALL_END CALLS_END, "0:f({\"a\":1})"},
+    {"deepseek_r1", "deepseek_r1", true, "hm\n</think>\n\n" CALLS CALL "function" SEP
+     "f\n```json\n{\n  \"a\": \"```\"\n}\n```" CALL_END CALLS_END,
+     "R(hm)0:f({\n  \"a\": \"```\"\n})"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n{\"a\":1}" CALL_END CALLS_END,
+     "0:f({\"a\":1})"},
     {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n```json\n{\"a\":", "0:f({\"a\":)"},
     {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f", "C(" CALL "function" SEP "f)"},
-    {"deepseek_v3", "none", false, CALLS CALL "function" CALL_END "x", "C(" CALL "function" CALL_END "x)"},
-    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n```json\n{}\n```" CALLS_END, "0:f({})"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" CALL_END "x",
+     "C(" CALL "function" CALL_END "x)"},
+    {"deepseek_v3", "none", false, CALLS CALL "function" SEP "f\n```json\n{}\n```" CALLS_END,
+     "0:f({})"},
     /* DeepSeek V3.1 */
-    {"deepseek_v31", "deepseek_v31", true, "r</think>" CALLS CALL "f" SEP "{\"a\": {\"b\": [1]}}" CALL_END CALL "g" SEP "{}" CALL_END CALLS_END, "R(r)0:f({\"a\": {\"b\": [1]}})1:g({})"},
-    {"deepseek_v31", "none", false, "ok " CALLS CALL "f" SEP CALL_END CALLS_END " end", "C(ok end)0:f({})"},
+    {"deepseek_v31", "deepseek_v31", true, "r</think>" CALLS CALL "f" SEP "{\"a\": {\"b\": [1]}}"
+     CALL_END CALL "g" SEP "{}" CALL_END CALLS_END, "R(r)0:f({\"a\": {\"b\": [1]}})1:g({})"},
+    {"deepseek_v31", "none", false, "ok " CALLS CALL "f" SEP CALL_END CALLS_END " end",
+     "C(ok end)0:f({})"},
     {"deepseek_v31", "none", false, "a <" BAR "b", "C(a <" BAR "b)"},
     {"deepseek_v31", "none", false, CALLS CALL SEP "{}" CALL_END, "C(" CALL SEP "{})"},
     /* Llama 3 */
     {"llama3", "none", false, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "0:f({\"a\": 1})"},
-    {"llama3", "none", false, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\":\"g\",\"parameters\":{}}", "0:f({\"a\": 1})1:g({})"},
+    {"llama3", "none", false, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", "
+                              "\"parameters\": {\"a\": 1}}; {\"name\":\"g\",\"parameters\":{}}",
+     "0:f({\"a\": 1})1:g({})"},
     {"llama3", "none", false, "<|python_tag|>print(1)", "C(<|python_tag|>print(1))"},
-    {"llama3", "none", false, "{\"city\": \"Paris\", \"name\": \"x\"}", "C({\"city\": \"Paris\", \"name\": \"x\"})"},
-    {"llama3", "none", false, "{\"name\": \"Bob\", \"age\": 3}", "C({\"name\": \"Bob\", \"age\": 3})"},
+    {"llama3", "none", false, "{\"city\": \"Paris\", \"name\": \"x\"}",
+     "C({\"city\": \"Paris\", \"name\": \"x\"})"},
+    {"llama3", "none", false, "{\"name\": \"Bob\", \"age\": 3}",
+     "C({\"name\": \"Bob\", \"age\": 3})"},
     {"llama3", "none", false, "{\"name\": \"Bob\"}", "C({\"name\": \"Bob\"})"},
-    {"llama3", "none", false, " hello {\"name\": \"f\", \"parameters\": {}}", "C( hello {\"name\": \"f\", \"parameters\": {}})"},
+    {"llama3", "none", false, " hello {\"name\": \"f\", \"parameters\": {}}",
+     "C( hello {\"name\": \"f\", \"parameters\": {}})"},
     /* generic */
-    {"json", "none", false, "\n[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a\": 2}}]\n", "0:f({})1:g({\"a\": 2})"},
-    {"json", "none", false, "{\"arguments\": {\"z\": 0}, \"name\": \"f\"} tail", "C(tail)0:f({\"z\": 0})"},
+    {"json", "none", false, "\n[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", "
+                            "\"arguments\": {\"a\": 2}}]\n", "0:f({})1:g({\"a\": 2})"},
+    {"json", "none", false, "{\"arguments\": {\"z\": 0}, \"name\": \"f\"} tail",
+     "C(tail)0:f({\"z\": 0})"},
     {"json", "none", false, "[1, 2]", "C([1, 2])"},
     {"json", "none", false, "{\"a\": 1}", "C({\"a\": 1})"},
     {"json", "none", false, "", ""},
     /* control tokens: tags where they are looked for, else nothing */
     {"none", "none", false, CT("<s>") "a" CT("</s>") "b" CT("<think>") CT("</s>"), "C(ab)"},
-    {"none", "qwen3", false, CT("<s>") "\n" CT("<think>") "h" CT("</s>") "m" CT("</think>") "\n" CT("<s>") "yes" CT("</think>"), "R(hm)C(yes)"},
-    {"none", "deepseek_r1", true, CT("<think>") CT("</s>") "so" CT("<tool_call>") CT("</think>") "thus", "R(so)C(thus)"},
-    {"hermes", "none", false, "a" CT("<tool_call>") "{\"na" CT("</s>") "me\":\"f\",\"arguments\":{\"x\":" CT("<s>") "1}}" CT("</tool_call>") CT("</s>") "b", "C(ab)0:f({\"x\":1})"},
-    {"hermes", "none", false, CT("<tool_call>") "{\"name\":\"f\",\"arguments\":{\"x\":\"1" CT("</tool_call>") "b", "C(b)0:f({\"x\":\"1)"},
+    {"none", "qwen3", false, CT("<s>") "\n" CT("<think>") "h"
+     CT("</s>") "m" CT("</think>") "\n" CT("<s>") "yes" CT("</think>"), "R(hm)C(yes)"},
+    {"none", "deepseek_r1", true, CT("<think>") CT("</s>") "so"
+     CT("<tool_call>") CT("</think>") "thus", "R(so)C(thus)"},
+    {"hermes", "none", false, "a" CT("<tool_call>") "{\"na"
+     CT("</s>") "me\":\"f\",\"arguments\":{\"x\":"
+     CT("<s>") "1}}" CT("</tool_call>") CT("</s>") "b", "C(ab)0:f({\"x\":1})"},
+    {"hermes", "none", false, CT("<tool_call>") "{\"name\":\"f\",\"arguments\":{\"x\":\"1"
+     CT("</tool_call>") "b", "C(b)0:f({\"x\":\"1)"},
     {"hermes", "none", false, CT("<tool_call>") "no" CT("</tool_call>") " b", "C(no b)"},
-    {"hermes", "none", false, "a" CT("</tool_call>") "b<tool_cal" CT("</s>") "l>c", "C(ab<tool_call>c)"},
-    {"deepseek_v3", "none", false, CT(CALLS) CT(CALL) "function" CT(SEP) "f\n```json\n{\"a\"" CT("</s>") ":1}\n```" CT(CALL_END) CT(CALLS_END) CT("</s>"), "0:f({\"a\":1})"},
-    {"deepseek_v3", "none", false, "a" CT(SEP) CT(CALL) "function" CT(SEP) "f" CT(CALL_END) "b", "C(afunctionfb)"},
-    {"deepseek_v31", "none", false, CT(CALL) "f" CT(SEP) "{" CT("<think>") "}" CT(CALL) "g" CT(SEP) CT(CALLS_END) "c", "C(c)0:f({})1:g({})"},
-    {"llama3", "none", false, CT("<|begin_of_text|>") CT("<|python_tag|>") "{\"name\": \"f\", \"parameters\": {}}" CT("<|eot_id|>"), "0:f({})"},
+    {"hermes", "none", false, "a" CT("</tool_call>") "b<tool_cal" CT("</s>") "l>c",
+     "C(ab<tool_call>c)"},
+    {"deepseek_v3", "none", false, CT(CALLS) CT(CALL) "function" CT(SEP) "f\n```json\n{\"a\""
+     CT("</s>") ":1}\n```" CT(CALL_END) CT(CALLS_END) CT("</s>"), "0:f({\"a\":1})"},
+    {"deepseek_v3", "none", false, "a" CT(SEP) CT(CALL) "function" CT(SEP) "f" CT(CALL_END) "b",
+     "C(afunctionfb)"},
+    {"deepseek_v31", "none", false, CT(CALL) "f" CT(SEP) "{"
+     CT("<think>") "}" CT(CALL) "g" CT(SEP) CT(CALLS_END) "c", "C(c)0:f({})1:g({})"},
+    {"llama3", "none", false, CT("<|begin_of_text|>") CT(
+        "<|python_tag|>") "{\"name\": \"f\", \"parameters\": {}}" CT("<|eot_id|>"), "0:f({})"},
     {"llama3", "none", false, CT("<|python_tag|>") "print(1)", "C(print(1))"},
     {"json", "none", false, "[" CT("<s>") "1]" "\xff<cut", "C([1])"},
     /* GLM: with line ends and without, by the schema's types */
-    {"glm45", "glm45", false, "\n<think>hm</think>\nLook.\n<tool_call>f\n" KEY("s", "5") "\n" KEY("n", "7") "\n</tool_call>", "R(hm)C(Look.)0:f({\"s\": \"5\", \"n\": 7})"},
-    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>a \"b\"\n</arg_value><arg_key>o</arg_key><arg_value>{\"k\": [1]}</arg_value></tool_call><tool_call>g</tool_call>",
+    {"glm45", "glm45", false, "\n<think>hm</think>\nLook.\n<tool_call>f\n" KEY("s", "5") "\n"
+     KEY("n", "7") "\n</tool_call>", "R(hm)C(Look.)0:f({\"s\": \"5\", \"n\": 7})"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>a \"b\"\n"
+                             "</arg_value><arg_key>o</arg_key><arg_value>{\"k\": "
+                             "[1]}</arg_value></tool_call><tool_call>g</tool_call>",
         "0:f({\"s\": \"a \\\"b\\\"\\n\", \"o\": {\"k\": [1]}})1:g({})"},
     {"glm47", "none", false, "<tool_call>g\n</tool_call>", "0:g({})"},
-    {"glm47", "none", false, "<tool_call>f <arg_key>u</arg_key> <arg_value>null</arg_value> <arg_key>u</arg_key><arg_value>\"5\"</arg_value></tool_call>", "0:f({\"u\": null, \"u\": \"\\\"5\\\"\"})"},
-    {"glm47", "none", false, "<tool_call>f" KEY("e", "1") KEY("r", "2") KEY("a", " [1] ") KEY("x", "3") KEY("x", "\"q\"") KEY("x", "q") KEY("b", "True") "</tool_call>",
-        "0:f({\"e\": \"1\", \"r\": \"2\", \"a\": [1], \"x\": 3, \"x\": \"q\", \"x\": \"q\", \"b\": true})"},
-    {"glm47", "none", false, "<tool_call>f" KEY("n", "seven") KEY("s", "</arg_valu") KEY("z", "1") "</tool_call>", "0:f({\"n\": \"seven\", \"s\": \"</arg_valu\", \"z\": 1})"},
-    {"glm47", "glm45", true, "I call <b\n<tool_call>f" KEY("n", "1") "</tool_call></think>done", "R(I call <b)C(done)0:f({\"n\": 1})"},
+    {"glm47", "none", false, "<tool_call>f <arg_key>u</arg_key> <arg_value>null</arg_value> "
+                             "<arg_key>u</arg_key><arg_value>\"5\"</arg_value></tool_call>",
+     "0:f({\"u\": null, \"u\": \"\\\"5\\\"\"})"},
+    {"glm47", "none", false, "<tool_call>f" KEY("e", "1") KEY("r", "2") KEY(
+        "a", " [1] ") KEY("x", "3") KEY("x", "\"q\"") KEY("x", "q") KEY("b", "True") "</tool_call>",
+        "0:f({\"e\": \"1\", \"r\": \"2\", \"a\": [1], \"x\": 3, \"x\": \"q\", \"x\": \"q\", \"b\": "
+        "true})"},
+    {"glm47", "none", false, "<tool_call>f" KEY("n", "seven") KEY("s", "</arg_valu") KEY(
+        "z", "1") "</tool_call>", "0:f({\"n\": \"seven\", \"s\": \"</arg_valu\", \"z\": 1})"},
+    {"glm47", "glm45", true, "I call <b\n<tool_call>f" KEY("n", "1") "</tool_call></think>done",
+     "R(I call <b)C(done)0:f({\"n\": 1})"},
     {"glm47", "glm45", true, "no <tool_call> here</think>x", "R(no <tool_call> here)C(x)"},
     {"glm47", "glm45", true, "cut <tool_call>f", "R(cut <tool_call>f)"},
-    {"glm47", "none", false, "a <tool_call>no call</tool_call> b", "C(a <tool_call>no call</tool_call> b)"},
+    {"glm47", "none", false, "a <tool_call>no call</tool_call> b",
+     "C(a <tool_call>no call</tool_call> b)"},
     {"glm47", "none", false, "<tool_call></tool_call>", "C(<tool_call></tool_call>)"},
-    {"glm47", "none", false, "<tool_call>{\"name\": \"f\"}</tool_call>", "C(<tool_call>{\"name\": \"f\"}</tool_call>)"},
-    {"glm47", "none", false, "<tool_call>f" KEY("s", "x") "junk</tool_call>", "C(junk</tool_call>)0:f({\"s\": \"x\"})"},
-    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>cut o", "0:f({\"s\": \"cut o)"},
-    {"glm47", "none", false, "<tool_call>f<arg_key>o</arg_key><arg_value>{\"cut", "0:f({\"o\": {\"cut)"},
+    {"glm47", "none", false, "<tool_call>{\"name\": \"f\"}</tool_call>",
+     "C(<tool_call>{\"name\": \"f\"}</tool_call>)"},
+    {"glm47", "none", false, "<tool_call>f" KEY("s", "x") "junk</tool_call>",
+     "C(junk</tool_call>)0:f({\"s\": \"x\"})"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>s</arg_key><arg_value>cut o",
+     "0:f({\"s\": \"cut o)"},
+    {"glm47", "none", false, "<tool_call>f<arg_key>o</arg_key><arg_value>{\"cut",
+     "0:f({\"o\": {\"cut)"},
     {"glm47", "none", false, "<tool_call>f<arg_key>s", "0:f({})"},
-    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "s" CT("</arg_key>") CT("<arg_value>") "1" CT("<|user|>") "2" CT("</tool_call>") CT("<|observation|>"), "0:f({\"s\": \"12\"})"},
-    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "n" CT("</arg_key>") CT("<arg_value>") "1" CT("</arg_value>") CT("</tool_call>") "b", "C(b)0:f({\"n\": 1})"},
+    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "s"
+     CT("</arg_key>") CT("<arg_value>") "1" CT("<|user|>") "2"
+     CT("</tool_call>") CT("<|observation|>"), "0:f({\"s\": \"12\"})"},
+    {"glm47", "none", false, CT("<tool_call>") "f" CT("<arg_key>") "n" CT("</arg_key>") CT(
+        "<arg_value>") "1" CT("</arg_value>") CT("</tool_call>") "b", "C(b)0:f({\"n\": 1})"},
     /* MiniMax */
-    {"minimax_m2", "minimax_m2", true, "hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name=\"f\">\n" PAR("s", "a\nb") PAR("n", "-1") "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+    {"minimax_m2", "minimax_m2", true,
+     "hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name=\"f\">\n" PAR("s", "a\nb") PAR(
+         "n", "-1") "</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
         "R(hm)C(Look.)0:f({\"s\": \"a\\nb\", \"n\": -1})1:g({})"},
-    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\">" PAR("o", "{}") "</minimax:tool_call>x", "C(x)0:f({\"o\": {}})"},
-    {"minimax_m2", "none", false, "<minimax:tool_call>\n<invoke>\n</minimax:tool_call>", "C(<minimax:tool_call>\n<invoke>\n</minimax:tool_call>)"},
-    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=f>x", "C(<minimax:tool_call><invoke name=f>x)"},
-    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">cut", "0:f({\"s\": \"cut)"},
-    {"minimax_m2", "minimax_m2", true, "so <minimax:tool_call><invoke name=\"g\"></invoke></minimax:tool_call>", "R(so)0:g({})"},
-    {"minimax_m2", "none", false, CT("<minimax:tool_call>") "\n<invoke name=\"f\">" PAR("s", "1") "</invoke>\n" CT("</minimax:tool_call>") CT("[e~["), "0:f({\"s\": \"1\"})"},
-    {"minimax_m2", "none", false, CT("<minimax:tool_call>") "<invoke name=\"f\"><parameter name=\"n\">1" CT("</minimax:tool_call>") "x", "C(x)0:f({\"n\": 1})"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\">"
+     PAR("o", "{}") "</minimax:tool_call>x", "C(x)0:f({\"o\": {}})"},
+    {"minimax_m2", "none", false, "<minimax:tool_call>\n<invoke>\n</minimax:tool_call>",
+     "C(<minimax:tool_call>\n<invoke>\n</minimax:tool_call>)"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=f>x",
+     "C(<minimax:tool_call><invoke name=f>x)"},
+    {"minimax_m2", "none", false, "<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">cut",
+     "0:f({\"s\": \"cut)"},
+    {"minimax_m2", "minimax_m2", true,
+     "so <minimax:tool_call><invoke name=\"g\"></invoke></minimax:tool_call>", "R(so)0:g({})"},
+    {"minimax_m2", "none", false, CT("<minimax:tool_call>") "\n<invoke name=\"f\">"
+     PAR("s", "1") "</invoke>\n" CT("</minimax:tool_call>") CT("[e~["), "0:f({\"s\": \"1\"})"},
+    {"minimax_m2", "none", false,
+     CT("<minimax:tool_call>") "<invoke name=\"f\"><parameter name=\"n\">1"
+     CT("</minimax:tool_call>") "x", "C(x)0:f({\"n\": 1})"},
     /* Kimi: the head is the id */
-    {"kimi_k2", "kimi_k2", false, "<think>hm</think>Look." K_CALLS K_CALL "functions.get_weather:0" K_ARGS "{\"city\": \"Paris\"}" K_CALL_END K_CALL "functions.f:1" K_ARGS "{}" K_CALL_END K_CALLS_END,
+    {"kimi_k2", "kimi_k2", false, "<think>hm</think>Look." K_CALLS K_CALL "functions.get_weather:0"
+     K_ARGS "{\"city\": \"Paris\"}" K_CALL_END K_CALL
+     "functions.f:1" K_ARGS "{}" K_CALL_END K_CALLS_END,
         "R(hm)C(Look.)0:get_weather({\"city\": \"Paris\"})1:f({})"},
-    {"kimi_k2", "none", false, K_CALLS "\n" K_CALL "\n functions.a.b:12\n" K_ARGS " {\"a\":1} " K_CALL_END "\n" K_CALLS_END, "0:a.b({\"a\":1})"},
+    {"kimi_k2", "none", false, K_CALLS "\n" K_CALL
+     "\n functions.a.b:12\n" K_ARGS " {\"a\":1} " K_CALL_END "\n" K_CALLS_END, "0:a.b({\"a\":1})"},
     {"kimi_k2", "none", false, K_CALL "f" K_ARGS K_CALL_END "x", "C(x)0:f({})"},
-    {"kimi_k2", "none", false, K_CALL "functions.:3" K_ARGS "{}" K_CALL_END, "C(" K_CALL "functions.:3" K_ARGS "{})"},
-    {"kimi_k2", "kimi_k2", true, "so I" K_CALLS K_CALL "functions.f:0" K_ARGS "{}" K_CALL_END K_CALLS_END, "R(so I)0:f({})"},
-    {"kimi_k2", "none", false, CT(K_CALLS) CT(K_CALL) "functions.f:0" CT(K_ARGS) "{\"a\": " CT("<|im_end|>") "1}" CT(K_CALL_END) CT(K_CALLS_END) CT("<|im_end|>"), "0:f({\"a\": 1})"},
+    {"kimi_k2", "none", false, K_CALL "functions.:3" K_ARGS "{}" K_CALL_END,
+     "C(" K_CALL "functions.:3" K_ARGS "{})"},
+    {"kimi_k2", "kimi_k2", true, "so I" K_CALLS K_CALL
+     "functions.f:0" K_ARGS "{}" K_CALL_END K_CALLS_END, "R(so I)0:f({})"},
+    {"kimi_k2", "none", false, CT(K_CALLS) CT(K_CALL) "functions.f:0" CT(K_ARGS) "{\"a\": "
+     CT("<|im_end|>") "1}" CT(K_CALL_END) CT(K_CALLS_END) CT("<|im_end|>"), "0:f({\"a\": 1})"},
 };
 /* clang-format on */
 

@@ -2,10 +2,11 @@
 /* A library for LD_PRELOAD that makes the k-th call of a kind fail, and logs what is opened and
  * executed (check_faults.py).
  *
- *   FAULT_KIND   alloc | open | fstat | read | write | mmap | fsync | rename | poison (no fault: what
- *                malloc, realloc and posix_memalign give is filled with the byte FAULT_AT)
+ *   FAULT_KIND   alloc | open | fstat | read | write | mmap | fsync | rename | poison (no fault:
+ *                what malloc, realloc and posix_memalign give is filled with the byte FAULT_AT)
  *   FAULT_AT     which call of that kind, from 1
- *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write; -9: the process is killed there
+ *   FAULT_HOW    an errno number; 0: a short transfer (one byte) for read and write; -9: the
+ *                process is killed there
  *   FAULT_LOG    a file: one line per open and exec, and "fault" when the fault happened
  *   FAULT_EVERY  instead of FAULT_AT: about each so manieth call, from SIGUSR2 to the next
  *
