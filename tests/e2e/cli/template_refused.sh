@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-printf "a\n{%% import x %%}\n" > t.jinja; echo "[]" > m.json; $SLUICE template --template t.jinja --messages m.json
+printf "a\n{%% import x %%}\n" > t.jinja; echo "[]" > m.json
+$SLUICE template --template t.jinja --messages m.json
