@@ -20,12 +20,14 @@ soak: all
 # The server's checks against PRESET=asan or tsan. Leaks can not be looked for inside the sandbox.
 serve-check: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target sluice
-	for c in api errors http responses tools; do SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
+	for c in api errors http responses tools; do \
+	    SLUICE_SANDBOX=off python3 tests/e2e/serve/check_$$c.py $(BUILD) || exit 1; done
 	ASAN_OPTIONS=detect_leaks=0 python3 tests/e2e/serve/check_life.py $(BUILD)
 # The serving rows of docs/reliability.md at their full numbers (about 80 minutes), and the
 # simulations at theirs (about ten).
 rows: all
-	for c in rows http tools wire tenants stress; do python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
+	for c in rows http tools wire tenants stress; do \
+	    python3 tests/e2e/serve/check_$$c.py $(BUILD) --full || exit 1; done
 deep: all
 	$(BUILD)/sim_sched 1 100000
 	$(BUILD)/sim_tenants 1 50
@@ -39,4 +41,5 @@ fmt:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
 clean:
 	rm -rf build build-*
-.PHONY: all run check check-all soak serve-check rows deep asan tsan debug clang cov simde arm64 fuzz bench install fmt clean
+.PHONY: all run check check-all soak serve-check rows deep asan tsan debug clang cov simde arm64 \
+        fuzz bench install fmt clean

@@ -21,12 +21,14 @@ endif()
 
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DSL_DEBUG")
-set(CMAKE_C_FLAGS_ASAN "-O1 -g -DSL_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer")
+string(CONCAT CMAKE_C_FLAGS_ASAN "-O1 -g -DSL_DEBUG -fsanitize=address,undefined "
+       "-fno-sanitize-recover=all -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_TSAN "-O1 -g -DSL_DEBUG -fsanitize=thread -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_COV "-O0 -g --coverage")
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Hardening (docs/reliability.md S5): PIE, full RELRO, NX, canaries, FORTIFY, stack clash, CET.
-  add_compile_options(-fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  add_compile_options(-fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE
+                      -D_FORTIFY_SOURCE=2)
   check_c_compiler_flag(-fcf-protection SL_HAVE_CET)
   if(SL_HAVE_CET AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     add_compile_options(-fcf-protection)
@@ -43,7 +45,8 @@ check_pie_supported(LANGUAGES C)
 set(isa_flags_ref "")
 set(isa_flags_avx2 -mavx2 -mfma -mf16c)
 set(isa_flags_avxvnni ${isa_flags_avx2} -mavxvnni)
-set(isa_flags_avx512 ${isa_flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+set(isa_flags_avx512 ${isa_flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq
+    -mprefer-vector-width=512)
 set(isa_flags_vnni256 ${isa_flags_avx512} -mavx512vnni)
 set(isa_flags_avx512vnni ${isa_flags_avx512} -mavx512vnni -mavx512vbmi)
 set(isa_flags_avx512bf16 ${isa_flags_avx512vnni} -mavx512bf16)

@@ -7,10 +7,13 @@ set(sl_sys_libs PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::XXHASH Threads::
 
 file(WRITE ${CMAKE_BINARY_DIR}/sluice.map "{ global: sl_*; local: *; };\n")
 add_library(sluice_shared SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.c)
-set_target_properties(sluice_shared PROPERTIES OUTPUT_NAME sluice VERSION ${PROJECT_VERSION} SOVERSION 0
-                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_BINARY_DIR}/sluice.map)
+set_target_properties(sluice_shared PROPERTIES OUTPUT_NAME sluice VERSION ${PROJECT_VERSION}
+                      SOVERSION 0
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+                      LINK_DEPENDS ${CMAKE_BINARY_DIR}/sluice.map)
 target_link_options(sluice_shared PRIVATE -Wl,--version-script=${CMAKE_BINARY_DIR}/sluice.map)
-target_link_libraries(sluice_shared PRIVATE -Wl,--whole-archive engine -Wl,--no-whole-archive ${sl_rooms} ${sl_sys_libs})
+target_link_libraries(sluice_shared PRIVATE -Wl,--whole-archive engine -Wl,--no-whole-archive
+                      ${sl_rooms} ${sl_sys_libs})
 
 # Static: one relocatable object of all rooms with every name but sl_* made local.
 set(sl_objs)
@@ -37,14 +40,16 @@ install(TARGETS sluice_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_BINARY_DIR}/libsluice.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/include/sluice.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples FILES_MATCHING PATTERN "*.c")
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+        FILES_MATCHING PATTERN "*.c")
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/models
         PATTERN train EXCLUDE)
 if(TARGET sluice)
   install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   if(NOT CMAKE_CROSSCOMPILING)
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/sluice.1
-      COMMAND sh -c "./sluice --man > sluice.1" WORKING_DIRECTORY ${CMAKE_BINARY_DIR} DEPENDS sluice VERBATIM)
+      COMMAND sh -c "./sluice --man > sluice.1" WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
+      DEPENDS sluice VERBATIM)
     add_custom_target(sluice_man ALL DEPENDS ${CMAKE_BINARY_DIR}/sluice.1)
     install(FILES ${CMAKE_BINARY_DIR}/sluice.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   endif()

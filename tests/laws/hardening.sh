@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# docs/reliability.md S5: what the linker and the compiler were asked for is in the program.   hardening.sh BUILD
+# hardening.sh BUILD
+# docs/reliability.md S5: what the linker and the compiler were asked for is in the program.
 set -eu
 build=$1
 exe=$build/sluice

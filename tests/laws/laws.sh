@@ -5,7 +5,8 @@
 #           stays in its room; no other room reads fields of struct sched
 # symbols   lib<room>.a exports <room>_* only (base: <file>_*; rooms with "+" also sl_*)
 # touch     undefined symbols against TOUCH
-# headers   every header compiles alone; every .c of a room includes its own header first where it has one
+# headers   every header compiles alone; every .c of a room includes its own header first where it
+#           has one
 # sizes     files <= 800 lines, functions <= 70 (kernels 150)
 # tree      no machine paths, no links to package hosts, SPDX lines
 set -eu
@@ -20,7 +21,8 @@ includes)
     for room in $rooms; do
         [ -d "src/$room" ] || continue
         allowed=" $room $(sed -n "s/^$room: *//p" ROOMS | sed 's/#.*//') "
-        out=$(find "src/$room" -name '*.[ch]' -o -name '*.inc' | sort | xargs -r awk -v room="$room" -v allowed="$allowed" '
+        out=$(find "src/$room" -name '*.[ch]' -o -name '*.inc' | sort |
+            xargs -r awk -v room="$room" -v allowed="$allowed" '
             /^[ \t]*#[ \t]*include[ \t]+"/ {
                 split($0, q, "\""); inc = q[2]; n = index(inc, "/")
                 if (n == 0) {
@@ -30,15 +32,25 @@ includes)
                     next
                 }
                 to = substr(inc, 1, n - 1)
-                if (!index(allowed, " " to " ")) print FILENAME ":" FNR ": " room " may not include " inc
-                if (to != room && inc ~ /_internal\.h$/) print FILENAME ":" FNR ": internal header of another room: " inc
+                at = FILENAME ":" FNR ": "
+                if (!index(allowed, " " to " ")) print at room " may not include " inc
+                if (to != room && inc ~ /_internal\.h$/)
+                    print at "internal header of another room: " inc
             }')
         [ -z "$out" ] || fail "$out"
     done
     # every dependency is an earlier line
-    out=$(sed 's/#.*//' ROOMS | awk -F: 'NF == 2 { n = split($2, d, " "); for (i = 1; i <= n; i++) if (d[i] != "+" && !(d[i] in seen)) print "ROOMS: " $1 ": " d[i] " is not an earlier line"; seen[$1] = 1 }')
+    out=$(sed 's/#.*//' ROOMS |
+        awk -F: 'NF == 2 {
+            n = split($2, d, " ")
+            for (i = 1; i <= n; i++)
+                if (d[i] != "+" && !(d[i] in seen))
+                    print "ROOMS: " $1 ": " d[i] " is not an earlier line"
+            seen[$1] = 1
+        }')
     [ -z "$out" ] || fail "$out"
-    out=$(grep -rnE 'sched(\.|->)[a-z]' src --include='*.[ch]' | grep -Ev '^src/sched/|#[ \t]*include' || true)
+    out=$(grep -rnE 'sched(\.|->)[a-z]' src --include='*.[ch]' |
+        grep -Ev '^src/sched/|#[ \t]*include' || true)
     [ -z "$out" ] || fail "fields of struct sched are read outside of its room: $out" ;;
 symbols)
     for room in $rooms; do
@@ -48,7 +60,8 @@ symbols)
         [ "$room" = base ] && pat="^($(cd src/base && ls *.h | sed 's/\.h$//' | paste -sd'|'))_"
         [ "$room" = tensor ] && pat="^(tensor|weight)_" # struct weight lives beside struct tensor
         [ "$room" = engine ] && pat="^(engine|sl)_"
-        out=$(nm -g --defined-only "$lib" 2>/dev/null | awk 'NF == 3 { print $3 }' | grep -Ev "$pat|^__(odr_)?asan|^__(l?san|ubsan|tsan|gcov|llvm|x86\.get_pc)" || true)
+        out=$(nm -g --defined-only "$lib" 2>/dev/null | awk 'NF == 3 { print $3 }' |
+            grep -Ev "$pat|^__(odr_)?asan|^__(l?san|ubsan|tsan|gcov|llvm|x86\.get_pc)" || true)
         [ -z "$out" ] || fail "lib$room.a exports names of others:" $out
     done ;;
 touch)
@@ -59,7 +72,8 @@ touch)
             case $allowed in *" $room "*) continue ;; esac
             lib=$(find "$build/src" -name "lib$room.a" | head -1)
             [ -n "$lib" ] || continue
-            out=$(nm -u "$lib" 2>/dev/null | awk 'NF == 2 { print $2 }' | grep -E "$pat" | sort -u || true)
+            out=$(nm -u "$lib" 2>/dev/null | awk 'NF == 2 { print $2 }' | grep -E "$pat" |
+                sort -u || true)
             [ -z "$out" ] || echo "room $room may not call:" $out
         done
     done >"$build/laws_touch.txt"
@@ -67,9 +81,12 @@ touch)
 headers)
     for h in $(git ls-files 'src/*.h' 'include/*.h' 'tools/*.h'); do
         case $h in
-        *_list.h | src/kern/tmpl/* | src/kern/x86/* | src/kern/arm/*) continue ;; # X-macro tables and per-ISA shims
+        # X-macro tables and per-ISA shims
+        *_list.h | src/kern/tmpl/* | src/kern/x86/* | src/kern/arm/*) continue ;;
         esac
-        echo "#include \"$src/$h\"" | ${CC:-cc} -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -Itools -fsyntax-only -Wall -Wextra -x c - 2>"$build/laws_h.txt" ||
+        echo "#include \"$src/$h\"" |
+            ${CC:-cc} -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -Itools -fsyntax-only -Wall -Wextra \
+            -x c - 2>"$build/laws_h.txt" ||
             fail "$h does not compile alone: $(head -3 "$build/laws_h.txt")"
     done
     for c in $(git ls-files 'src/*.c'); do
@@ -80,7 +97,9 @@ headers)
         [ "src/$first" = "$h" ] || fail "$c: includes ${first:-nothing} before its own header"
     done ;;
 sizes)
-    for f in $(git ls-files 'src/*.[ch]' 'tools/*.[ch]' 'tests/*.[ch]' 'include/*.h' 'docs/*.c' 'src/*.inc'); do
+    for f in $(git ls-files 'src/*.[ch]' 'tools/*.[ch]' 'tests/*.[ch]' 'include/*.h' 'docs/*.c' \
+        'src/*.inc')
+    do
         n=$(wc -l <"$f")
         [ "$n" -le 800 ] || fail "$f: $n lines (800)"
         max=70
@@ -88,7 +107,11 @@ sizes)
         out=$(awk -v f="$f" -v max="$max" '
             /^[A-Za-z_].*[^;]$/ && !/^(struct|enum|union|typedef|#)/ { name = $0; start = FNR }
             /^\{/ { open = FNR }
-            /^\}/ { if (open && FNR - open - 1 > max) print f ":" start ": " FNR - open - 1 " lines (" max "): " name; open = 0 }' "$f")
+            /^\}/ {
+                n = FNR - open - 1
+                if (open && n > max) print f ":" start ": " n " lines (" max "): " name
+                open = 0
+            }' "$f")
         [ -z "$out" ] || fail "$out"
     done ;;
 tree)

@@ -9,10 +9,11 @@ dir=${SLUICE_VENV:-$HOME/.cache/sluice/venv}
 if [ ! -x "$dir/bin/python" ]; then
     python3 -m venv "$dir" >&2
 fi
-if ! "$dir/bin/python" -c 'import torch, transformers, gguf, tokenizers, jinja2, safetensors' 2>/dev/null
+if ! "$dir/bin/python" \
+    -c 'import torch, transformers, gguf, tokenizers, jinja2, safetensors' 2>/dev/null
 then
-    # torch without its GPU libraries is a third of the size; the wheel index that has it is not PyPI,
-    # so the plain wheel is taken.
+    # torch without its GPU libraries is a third of the size; the wheel index that has it is not
+    # PyPI, so the plain wheel is taken.
     "$dir/bin/python" -m pip install -q --disable-pip-version-check \
         numpy==2.4.6 gguf==0.19.0 tokenizers==0.23.3 jinja2==3.1.6 safetensors==0.8.0 \
         torch==2.15.0 transformers==5.23.0 >&2
