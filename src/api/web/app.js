@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chat page. The conversation and the settings live in this browser only: localStorage, and sessionStorage for what is a tab's
-// own, which are the API key and its conversation (a new tab begins with the newest of all).
+// The chat page. The conversation and the settings live in this browser only: localStorage, and
+// sessionStorage for what is a tab's own, which are the API key and its conversation (a new tab
+// begins with the newest of all).
 import { render } from './text.js';
 import { Live, ask } from './live.js';
 
 const $ = (id) => document.getElementById(id);
-const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'frequency_penalty', 'presence_penalty', 'max_tokens', 'seed'];
+const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p',
+                 'frequency_penalty', 'presence_penalty', 'max_tokens', 'seed'];
 const CUT = 'The answer was cut off.';
 const NEUTRAL = { top_p: 1, top_k: 0, min_p: 0, frequency_penalty: 0, presence_penalty: 0 };
 
@@ -36,8 +38,10 @@ function recall() {
     const s = JSON.parse(localStorage.getItem('sluice.settings') ?? '{}');
     for (const [k, v] of Object.entries(s)) if ($(k) && typeof v === 'string') $(k).value = v;
     $('key').value = sessionStorage.getItem('sluice.key') ?? '';
-    const m = JSON.parse(sessionStorage.getItem('sluice.chat') ?? localStorage.getItem('sluice.chat') ?? '[]');
-    if (Array.isArray(m)) messages = m.filter((x) => typeof x?.role === 'string' && typeof x.content === 'string');
+    const m = JSON.parse(sessionStorage.getItem('sluice.chat')
+                         ?? localStorage.getItem('sluice.chat') ?? '[]');
+    const whole = (x) => typeof x?.role === 'string' && typeof x.content === 'string';
+    if (Array.isArray(m)) messages = m.filter(whole);
   } catch {
     messages = [];
   }
@@ -88,7 +92,9 @@ function showCalls(box, m, i) {
     }
     box.append(d);
   }
-  if (m.calls?.length && i === messages.length - 1 && !running) box.append(button('Send results', 'go on with these results', sendResults));
+  if (m.calls?.length && i === messages.length - 1 && !running) {
+    box.append(button('Send results', 'go on with these results', sendResults));
+  }
 }
 
 function fill(article, m, i) {
@@ -105,7 +111,8 @@ function fill(article, m, i) {
       d.className = 'think';
       d.open = open;
       const s = document.createElement('summary');
-      s.textContent = m.content || m.calls?.length || !article.classList.contains('busy') ? 'Reasoning' : 'Reasoning …';
+      const over = m.content || m.calls?.length || !article.classList.contains('busy');
+      s.textContent = over ? 'Reasoning' : 'Reasoning …';
       d.append(s, m.reasoning.trim());
       body.append(d);
     }
@@ -125,15 +132,20 @@ function fill(article, m, i) {
     if (m.progress) foot.append(m.progress);
     return;
   }
-  if (m.role === 'user') foot.append(button('Edit', 'change this message and ask again', () => edit(i)));
+  if (m.role === 'user') {
+    foot.append(button('Edit', 'change this message and ask again', () => edit(i)));
+  }
   if (m.role === 'assistant') {
     if (m.stats) foot.append(statsText(m.stats));
     foot.append(button('Copy', 'copy the answer', () => copy(m.content)));
   }
-  if (i === messages.length - 1) foot.append(button('Regenerate', 'answer once more (Alt+R)', regenerate));
+  if (i === messages.length - 1) {
+    foot.append(button('Regenerate', 'answer once more (Alt+R)', regenerate));
+  }
 }
 
-// Browsers have no clipboard on pages that came over plain HTTP from another machine: there a selection is copied.
+// Browsers have no clipboard on pages that came over plain HTTP from another machine: there a
+// selection is copied.
 function copy(text) {
   if (navigator.clipboard) {
     navigator.clipboard.writeText(text);
@@ -154,7 +166,8 @@ function showAll(stay = false) {
   if (!messages.length) {
     const p = document.createElement('p');
     p.className = 'hint';
-    p.textContent = 'Write a message. Enter sends, Shift+Enter makes a line, Escape stops, Alt+R answers again.';
+    p.textContent = 'Write a message. Enter sends, Shift+Enter makes a line, Escape stops, '
+      + 'Alt+R answers again.';
     log.append(p);
   }
   messages.forEach((m, i) => {
@@ -192,7 +205,10 @@ function body() {
   for (const m of messages.slice(0, -1)) { // the last one is the answer to come
     if (m.role === 'assistant' && m.error && !m.content) continue;
     const x = { role: m.role, content: m.content };
-    if (m.calls?.length) x.tool_calls = m.calls.map((c) => ({ id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } }));
+    if (m.calls?.length) {
+      x.tool_calls = m.calls.map((c) => (
+        { id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } }));
+    }
     if (m.tool_call_id) x.tool_call_id = m.tool_call_id;
     out.messages.push(x);
   }
@@ -212,7 +228,8 @@ async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
-    const { value, done } = await reader.read().catch((e) => { throw e.name === 'AbortError' ? e : new Error(CUT); });
+    const { value, done } = await reader.read().catch(
+        (e) => { throw e.name === 'AbortError' ? e : new Error(CUT); });
     if (done) return;
     rest += value;
     let nl;
@@ -257,7 +274,8 @@ async function failure(r) {
 
 async function receive(m, article, signal) {
   const t0 = performance.now();
-  let first = 0, pieces = 0, usage = null, timings = null, finish = '', ended = false, drawn = false;
+  let first = 0, pieces = 0, usage = null, timings = null;
+  let finish = '', ended = false, drawn = false;
   const draw = () => {
     drawn = false;
     const log = $('log'), low = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
@@ -269,7 +287,8 @@ async function receive(m, article, signal) {
     drawn = true;
   };
   const r = await ask('v1/chat/completions', {
-    method: 'POST', signal, headers: { 'Content-Type': 'application/json', ...headers() }, body: JSON.stringify(body()),
+    method: 'POST', signal, headers: { 'Content-Type': 'application/json', ...headers() },
+    body: JSON.stringify(body()),
   });
   if (!r.ok) throw await failure(r);
   for await (const e of events(r)) {
@@ -298,8 +317,10 @@ async function receive(m, article, signal) {
   if (!ended) throw new Error(CUT);
   const seconds = (performance.now() - first) / 1000, n = usage?.completion_tokens ?? pieces;
   m.stats = {
-    prompt: usage?.prompt_tokens, tokens: n, cached: usage?.prompt_tokens_details?.cached_tokens, finish,
-    ttft: first ? first - t0 : 0, tps: timings?.decode_tps ?? (n > 1 && seconds > 0 ? (n - 1) / seconds : 0),
+    prompt: usage?.prompt_tokens, tokens: n, cached: usage?.prompt_tokens_details?.cached_tokens,
+    finish,
+    ttft: first ? first - t0 : 0,
+    tps: timings?.decode_tps ?? (n > 1 && seconds > 0 ? (n - 1) / seconds : 0),
   };
 }
 
@@ -348,7 +369,9 @@ function send() {
 
 function sendResults() {
   const last = messages[messages.length - 1];
-  for (const c of last.calls) messages.push({ role: 'tool', tool_call_id: c.id, content: c.result ?? '' });
+  for (const c of last.calls) {
+    messages.push({ role: 'tool', tool_call_id: c.id, content: c.result ?? '' });
+  }
   keep();
   answer();
 }
@@ -386,7 +409,8 @@ function edit(i) {
     }
   });
   article.querySelector('.body').replaceChildren(box);
-  article.querySelector('.foot').replaceChildren(button('Send', 'ask this instead', go), button('Cancel', 'leave it', leave));
+  article.querySelector('.foot').replaceChildren(button('Send', 'ask this instead', go),
+                                                 button('Cancel', 'leave it', leave));
   box.focus();
 }
 
@@ -415,7 +439,8 @@ function view(name) {
 
 function theme() {
   const dark = document.documentElement.dataset.theme
-    ? document.documentElement.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+    ? document.documentElement.dataset.theme === 'dark'
+    : matchMedia('(prefers-color-scheme: dark)').matches;
   document.documentElement.dataset.theme = dark ? 'light' : 'dark';
   try {
     localStorage.setItem('sluice.theme', document.documentElement.dataset.theme);

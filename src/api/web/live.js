@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live figures: /metrics once a second while the view is shown, drawn as small line charts of the last two minutes.
+// The live figures: /metrics once a second while the view is shown, drawn as small line charts of
+// the last two minutes.
 
 const KEEP = 120;
 const SVG = 'http://www.w3.org/2000/svg';
@@ -14,8 +15,10 @@ export function parseMetrics(text) {
   return out;
 }
 
-// name, unit, and from two samples (now, before, seconds between) one or two values; null = nothing to show yet.
-const rate = (name) => (a, b, dt) => (a.has(name) && b ? Math.max(0, a.get(name) - b.get(name)) / dt : null);
+// name, unit, and from two samples (now, before, seconds between) one or two values; null = nothing
+// to show yet.
+const rate = (name) => (a, b, dt) => (
+  a.has(name) && b ? Math.max(0, a.get(name) - b.get(name)) / dt : null);
 const level = (name, scale = 1) => (a) => (a.has(name) ? a.get(name) * scale : null);
 const meanOf = (name, scale) => (a, b) => {
   if (!b || !a.has(name + '_count')) return null;
@@ -28,12 +31,19 @@ const share = (part, whole) => (a, b) => {
   return n > 0 ? (100 * (a.get(part) - b.get(part))) / n : null;
 };
 export const CHARTS = [
-  { id: 'tps', title: 'Tokens per second', unit: 'tok/s', names: ['answers', 'prompts'], of: [rate('vllm:generation_tokens_total'), rate('vllm:prompt_tokens_total')] },
-  { id: 'ttft', title: 'Time to first token', unit: 'ms', names: ['mean'], hold: true, of: [meanOf('vllm:time_to_first_token_seconds', 1000)] },
-  { id: 'queue', title: 'Requests', unit: '', names: ['running', 'waiting'], of: [level('vllm:num_requests_running'), level('vllm:num_requests_waiting')] },
-  { id: 'kv', title: 'KV cache in use', unit: '%', max: 100, names: ['used'], of: [level('vllm:kv_cache_usage_perc', 100)] },
-  { id: 'hits', title: 'Prompt tokens from the prefix cache', unit: '%', max: 100, hold: true, names: ['hits'], of: [share('vllm:prefix_cache_hits_total', 'vllm:prefix_cache_queries_total')] },
-  { id: 'roofline', title: 'Share of the memory\'s speed', unit: '%', max: 100, names: ['of read bandwidth'], of: [level('sluice:roofline_ratio', 100)] },
+  { id: 'tps', title: 'Tokens per second', unit: 'tok/s', names: ['answers', 'prompts'],
+    of: [rate('vllm:generation_tokens_total'), rate('vllm:prompt_tokens_total')] },
+  { id: 'ttft', title: 'Time to first token', unit: 'ms',
+    names: ['mean'], hold: true, of: [meanOf('vllm:time_to_first_token_seconds', 1000)] },
+  { id: 'queue', title: 'Requests', unit: '', names: ['running', 'waiting'],
+    of: [level('vllm:num_requests_running'), level('vllm:num_requests_waiting')] },
+  { id: 'kv', title: 'KV cache in use', unit: '%',
+    max: 100, names: ['used'], of: [level('vllm:kv_cache_usage_perc', 100)] },
+  { id: 'hits', title: 'Prompt tokens from the prefix cache', unit: '%', max: 100, hold: true,
+    names: ['hits'],
+    of: [share('vllm:prefix_cache_hits_total', 'vllm:prefix_cache_queries_total')] },
+  { id: 'roofline', title: 'Share of the memory\'s speed',
+    unit: '%', max: 100, names: ['of read bandwidth'], of: [level('sluice:roofline_ratio', 100)] },
 ];
 
 // fetch, which has other words in every browser where there is no server.
@@ -60,8 +70,11 @@ class Chart {
     caption.append(spec.title);
     this.now = el('b');
     caption.append(this.now);
-    this.svg = el('svg', { class: 'chart', viewBox: `0 0 ${KEEP - 1} 100`, preserveAspectRatio: 'none', role: 'img', 'aria-label': spec.title }, SVG);
-    for (const y of [1, 50, 99]) this.svg.append(el('line', { x1: 0, x2: KEEP - 1, y1: y, y2: y }, SVG));
+    this.svg = el('svg', { class: 'chart', viewBox: `0 0 ${KEEP - 1} 100`,
+      preserveAspectRatio: 'none', role: 'img', 'aria-label': spec.title }, SVG);
+    for (const y of [1, 50, 99]) {
+      this.svg.append(el('line', { x1: 0, x2: KEEP - 1, y1: y, y2: y }, SVG));
+    }
     this.paths = spec.of.map((_, i) => {
       const p = el('path', { class: i ? 'second' : 'first' }, SVG);
       this.svg.append(p);
@@ -85,7 +98,8 @@ class Chart {
   draw() {
     const all = this.data.flat().filter((v) => v !== null);
     const top = this.spec.max ?? (Math.max(...all, 0) * 1.1 || 1);
-    const show = (v) => (v === null || v === undefined ? '–' : v >= 100 ? v.toFixed(0) : v.toFixed(1));
+    const show = (v) => (v === null || v === undefined ? '–'
+      : v >= 100 ? v.toFixed(0) : v.toFixed(1));
     this.data.forEach((d, i) => {
       let path = '', pen = 'M';
       d.forEach((v, k) => {
@@ -98,8 +112,10 @@ class Chart {
       });
       this.paths[i].setAttribute('d', path);
     });
-    this.now.textContent = this.data.map((d) => show(d[d.length - 1])).join(' / ') + ' ' + this.spec.unit;
-    this.legend.replaceChildren(this.spec.names.join(' / '), ` 0 to ${(show(top) + ' ' + this.spec.unit).trim()}, two minutes`);
+    const last = this.data.map((d) => show(d[d.length - 1]));
+    this.now.textContent = last.join(' / ') + ' ' + this.spec.unit;
+    this.legend.replaceChildren(this.spec.names.join(' / '),
+                                ` 0 to ${(show(top) + ' ' + this.spec.unit).trim()}, two minutes`);
   }
 }
 
@@ -127,7 +143,11 @@ export class Live {
     if (document.hidden) return;
     try {
       const r = await ask('metrics', { headers: this.headers() });
-      if (!r.ok) throw new Error({ 401: 'The server wants an API key: Chat, Settings.', 404: 'The server runs with --metrics off.' }[r.status] ?? 'HTTP ' + r.status);
+      if (!r.ok) {
+        const known = { 401: 'The server wants an API key: Chat, Settings.',
+          404: 'The server runs with --metrics off.' };
+        throw new Error(known[r.status] ?? 'HTTP ' + r.status);
+      }
       const a = parseMetrics(await r.text()), t = performance.now();
       const dt = this.before ? (t - this.t) / 1000 : 1;
       for (const c of this.charts) c.push(a, this.before, dt);

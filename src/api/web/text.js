@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a model to elements: paragraphs, code, lists, headings, emphasis. Only elements and text nodes are made, never HTML from text.
+// Text of a model to elements: paragraphs, code, lists, headings, emphasis. Only elements and text
+// nodes are made, never HTML from text.
 
 function inline(parent, text) {
   const rule = /(`+)([^`]+?)\1|\*\*([^*]+?)\*\*|\*([^*\s][^*]*?)\*/g;
