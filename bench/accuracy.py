@@ -124,24 +124,29 @@ def verdict(rows):
 
 HEAD = """# What each weight type costs
 
-Made by `bench/accuracy.py`; every figure comes from a run of `sluice quantize` and `sluice eval`. The base is the same
-model with f32 weights and `--acts f32`; KL is the mean divergence of the next token's distribution from the base's, in
-nats. *bits*: of a weight in attention, feed-forward and experts, scales counted; embedding and head are f16 in every row. *error*:
-root of the mean squared error over that of the weights. Activations are sluice's default
-(`--acts auto`: f32 for a quantised mixture as small as the demo model) but for W8A8 and W4A8, which take `--acts int8`. The calibration texts are other texts than the measured ones.
+Made by `bench/accuracy.py`; every figure comes from a run of `sluice quantize` and `sluice eval`.
+The base is the same model with f32 weights and `--acts f32`; KL is the mean divergence of the next
+token's distribution from the base's, in nats. *bits*: of a weight in attention, feed-forward and
+experts, scales counted; embedding and head are f16 in every row. *error*: root of the mean squared
+error over that of the weights. Activations are sluice's default (`--acts auto`: f32 for a quantised
+mixture as small as the demo model) but for W8A8 and W4A8, which take `--acts int8`. The calibration
+texts are other texts than the measured ones.
 """
 TAIL = """## How to read it
 
-The error of the weights does not say it all: a type with a zero point or with small groups follows the outliers, and calibration moves the
-error to channels whose inputs are small. So AWQ's weights may be further from the original than those of plain rounding and lose less. Where
-`(g64)` stands for g128, 128 divides too few of the widths (SmolLM2's are 576): see `--group`.
+The error of the weights does not say it all: a type with a zero point or with small groups follows
+the outliers, and calibration moves the error to channels whose inputs are small. So AWQ's weights
+may be further from the original than those of plain rounding and lose less. Where `(g64)` stands
+for g128, 128 divides too few of the widths (SmolLM2's are 576): see `--group`.
 
-Searching scales without a calibration text makes the weights' error smaller and need not make the model better: in SmolLM2 a few channels carry very large
-inputs, and clipping the weights that meet them costs more than finer steps gain elsewhere (searched groups lose more than plain rounding there). Weighed by
-the inputs, the same search gains much: compare the calibrated rows. SmolLM2 has no experts: its row of int4 experts is int8 throughout, with sluice's own activations.
+Searching scales without a calibration text makes the weights' error smaller and need not make the
+model better: in SmolLM2 a few channels carry very large inputs, and clipping the weights that meet
+them costs more than finer steps gain elsewhere (searched groups lose more than plain rounding
+there). Weighed by the inputs, the same search gains much: compare the calibrated rows. SmolLM2 has
+no experts: its row of int4 experts is int8 throughout, with sluice's own activations.
 
-A type whose blocks do not divide a width falls back (`q4_k` to `q5_0`, `q6_k` to `q8_0`): *bits* shows it. In SmolLM2 that is most of the matrices,
-so its q4_k row is mostly q5_0.
+A type whose blocks do not divide a width falls back (`q4_k` to `q5_0`, `q6_k` to `q8_0`): *bits*
+shows it. In SmolLM2 that is most of the matrices, so its q4_k row is mostly q5_0.
 """
 
 

@@ -33,7 +33,8 @@ the README).
 A case is MODEL/TEST[@bBATCH][@dDEPTH][/KV]: pp512 reads a prompt, tg64 decodes. --only keeps cases
 that contain TEXT.
 """
-import argparse, csv, glob, json, os, platform, shutil, statistics, subprocess, sys, tarfile, time, zipfile
+import argparse, csv, glob, json, os, platform, shutil, statistics, subprocess, sys, tarfile, time
+import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)

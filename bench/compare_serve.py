@@ -18,7 +18,8 @@ writes the table between the lines <!-- compare serve --> and <!-- /compare serv
 Models and llama.cpp are made or found as bench/compare.py does (--llama: a folder that holds
 llama-server); `demo` is the bundled one.
 """
-import argparse, csv, json, os, platform, re, socket, statistics, subprocess, sys, time, urllib.request
+import argparse, csv, json, os, platform, re, socket, statistics, subprocess, sys, time
+import urllib.request
 
 from compare import ROOT, Failed, llama_source, load_results, model_file, num, out, say, sh, warm
 

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of `sluice serve` that docs/serving.md tells.
 
-  bench/serve_figures.py overhead MODEL.gguf [BATCH]...     tokens/s beside `sluice bench`, and the CPU time of the threads that serve HTTP
-  bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...  gaps between tokens of streams while a prompt of so many tokens (16384) is read
-  bench/serve_figures.py prefix MODEL.gguf                  time to the first token of 50 requests behind a common beginning of 2000 tokens
-  bench/serve_figures.py masks MODEL.gguf [ANSWERS]         token masks of constrained answers beside the time of the steps
+  bench/serve_figures.py overhead MODEL.gguf [BATCH]...
+      tokens/s beside `sluice bench`, and the CPU time of the threads that serve HTTP
+  bench/serve_figures.py fair MODEL.gguf STREAMS PROMPT...
+      gaps between tokens of streams while a prompt of so many tokens (16384) is read
+  bench/serve_figures.py prefix MODEL.gguf
+      time to the first token of 50 requests that have their first 2000 tokens in common
+  bench/serve_figures.py masks MODEL.gguf [ANSWERS]
+      token masks of constrained answers beside the time of the steps
 
 Two threads (THREADS=N: others), the client on the same cores. ROUNDS=N: so many times in turn (5);
 TOKENS=N: of an answer in `overhead`. SLUICE=FILE: another program than build/sluice.

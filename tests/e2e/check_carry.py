@@ -122,7 +122,7 @@ def around(t, tmp):
     for add in (True, False):
         g = ggufkeys.write(TINY + "/qwen3.gguf", f"{tmp}/around{add}.gguf", {
             "tokenizer.ggml.bos_token_id": (4, 0), "tokenizer.ggml.add_bos_token": (7, int(add)),
-                                                                            "tokenizer.ggml.add_eos_token": (7, int(add))})
+            "tokenizer.ggml.add_eos_token": (7, int(add))})
         quantize(g, f"{tmp}/around{add}")
         quantize(f"{tmp}/around{add}", f"{tmp}/again{add}.gguf")
         ids = [e2e.run([S, "tokenize", "-m", m, "--bos"], stdin=b"hi")[1]

@@ -28,10 +28,13 @@ with tempfile.TemporaryDirectory() as d:
     shutil.copy2(os.path.join(BUILD, "tests", "tiny", "smollm.gguf"), d + "/models/smollm2.gguf")
     program(d + "/sluice", f"""echo run >>{d}/log
 case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
-*) echo '[{{"test":"pp512","batch":1,"tps":300,"tps_max":310,"pct_bandwidth":null,"pct_int8_peak":60,"probe_gbps":50}},
-{{"test":"tg64","batch":1,"tps":90,"tps_max":90,"pct_bandwidth":88,"pct_int8_peak":1,"probe_gbps":50}}]' ;; esac""")
+*) echo '[{{"test":"pp512","batch":1,"tps":300,"tps_max":310,
+  "pct_bandwidth":null,"pct_int8_peak":60,"probe_gbps":50}},
+{{"test":"tg64","batch":1,"tps":90,"tps_max":90,
+  "pct_bandwidth":88,"pct_int8_peak":1,"probe_gbps":50}}]' ;; esac""")
     program(d + "/bin/llama-bench",
-            """echo '[{"n_prompt":512,"n_gen":0,"samples_ts":[99,100,124]},{"n_prompt":0,"n_gen":64,"samples_ts":[60]}]'""")
+            """echo '[{"n_prompt":512,"n_gen":0,"samples_ts":[99,100,124]},
+{"n_prompt":0,"n_gen":64,"samples_ts":[60]}]'""")
 
     def compare(*args):
         r = subprocess.run([sys.executable, ROOT + "/bench/compare.py", "--work",

@@ -32,13 +32,15 @@ from tokenizers import pre_tokenizers as pre
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import e2e  # noqa: E402
 
-WORDS = """the of and to in is that for it as with was on be by at this which from or an are have not but
-Hello world model token don't I'll we've you're it's THEY'D naïve café Straße Größe Ελληνικά Москва привет
+WORDS = """the of and to in is that for it as with was on be by at this which from or an are
+have not but Hello world model token don't I'll we've you're it's THEY'D naïve café Straße Größe
+Ελληνικά Москва привет
 שלום مرحبا नमस्ते สวัสดี 안녕하세요 こんにちは 世界 北京 毕老师 東京 𝔘𝔫𝔦 ﬁne ½ Ⅷ ٣٤ ۱۲ ७८ ʼn İstanbul ǅ""".split()
 CODE = """def f(x, *a, **k):\n    return {k: v for k, v in x.items() if v != None}  # c
 for (int i = 0; i < n; ++i) {\n\tsum += a[i] * b[i];\n}\n\n\n<div class="a b">&nbsp;</div>\r\n
 SELECT * FROM t WHERE a >= 10 AND b LIKE '%x%';\nhttps://example.org/a?b=c&d=%20#e\n$$\\frac{a}{b}$$
-{"a": [1, 2.5e-3, null], "b": "\\u00e9"}\n#include <stdio.h>\n/* comment */ x->y = &z; a&&b||!c;""".split("\n")
+{"a": [1, 2.5e-3, null], "b": "\\u00e9"}
+#include <stdio.h>\n/* comment */ x->y = &z; a&&b||!c;""".split("\n")
 EMOJI = "😀 👍🏽 👩‍👩‍👧‍👦 🇩🇪 ❤️ ⚠️ ☃ ✈︎ 🏳️‍🌈 ©️ 1️⃣ ‼️".split(" ")
 SPACE = [" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000",
          "\u2003", "\u200b", "\u2028", "\x0b", "\x0c",

@@ -219,19 +219,26 @@ ZOD = {
                      "required": ["a"], "additionalProperties": {}},
     "email": {**Z, "type": "string", "format": "email",
               "pattern":
-                  "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"},
+                  "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@"
+                  "([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"},
     "uuid": {**Z, "type": "string", "format": "uuid",
              "pattern":
-                 "^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|00000000-0000-0000-0000-000000000000|ffffffff-ffff-ffff-ffff-ffffffffffff)$"},
+                 "^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-"
+                 "[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|00000000-0000-0000-0000-000000000000|"
+                 "ffffffff-ffff-ffff-ffff-ffffffffffff)$"},
     "url": {**Z, "type": "string", "format": "uri", "maxLength": 2000},
     "iso datetime": {**Z, "type": "string", "format": "date-time",
                      "pattern":
-                         "^(?:(?:\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|[13579][26]00)-02-29|\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|(?:02)-(?:0[1-9]|1\\d|2[0-8])))T(?:(?:[01]\\d|2[0-3]):[0-5]\\d(?::[0-5]\\d(?:\\.\\d+)?)?(?:Z))$"},
+                      "^(?:(?:\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|"
+                      "[13579][26]00)-02-29|\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-"
+                      "(?:0[1-9]|[12]\\d|30)|(?:02)-(?:0[1-9]|1\\d|2[0-8])))T(?:(?:[01]\\d|2[0-3]):"
+                      "[0-5]\\d(?::[0-5]\\d(?:\\.\\d+)?)?(?:Z))$"},
     "iso date": {**Z, "type": "string", "format": "date"},
     "cuid2": {**Z, "type": "string", "format": "cuid2", "pattern": "^[0-9a-z]+$"},
     "ipv4": {**Z, "type": "string", "format": "ipv4",
              "pattern":
-                 "^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])\\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])$"},
+                 "^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])\\.){3}"
+                 "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])$"},
     "base64": {**Z, "type": "string", "format": "base64", "contentEncoding": "base64", "pattern":
                    "^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$"},
     "positive": {**Z, "type": "number", "exclusiveMinimum": 0},
@@ -414,10 +421,13 @@ import asyncio, json, sys
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 async def ask():
-    async with stdio_client(StdioServerParameters(command=sys.argv[1], args=sys.argv[2:])) as (r, w):
+    server = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:])
+    async with stdio_client(server) as (r, w):
         async with ClientSession(r, w) as s:
             await s.initialize()
-            print(json.dumps([[t.name, getattr(t, "inputSchema", None) or t.input_schema] for t in (await s.list_tools()).tools]))
+            tools = (await s.list_tools()).tools
+            print(json.dumps([[t.name, getattr(t, "inputSchema", None) or t.input_schema]
+                              for t in tools]))
 asyncio.run(ask())
 """
 

@@ -2,7 +2,8 @@
 """The MTP layers of DeepSeek-V3 and GLM-4.5, written out: no code shared with the engine or with
 transformers.
 
-  h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]     h = hidden after the main model's final norm
+  h'[i]    = eh_proj [ enorm(emb(t[i+1])) ; hnorm(h[i]) ]
+             with h = hidden after the main model's final norm
   x        = h' + attention(norm(h')); x = x + experts(norm(x))
   out[i]   = shared_head.norm(x[i]);  logits[i] = shared_head.head out[i]   predicts t[i+2]
 """

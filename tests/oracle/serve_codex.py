@@ -137,7 +137,8 @@ def a_free_form_call(c):
 def a_search_for_tools(c):
     out = turn(c, [USER], tools=[TOOLS[5]], tool_choice="required")
     call = out[-1]
-    assert call.type == "tool_search_call" and call.execution == "client" and "query" in call.arguments
+    assert (call.type == "tool_search_call" and call.execution == "client"
+            and "query" in call.arguments)
     found = {"type": "tool_search_output", "call_id": call.call_id,
              "status": "completed", "execution": "client", "tools": [TOOLS[-1]]}
     out = turn(c, [USER, back(call), found], tools=[TOOLS[5]], tool_choice={

@@ -49,7 +49,8 @@ def create(c, a):
     m = ask(c)
     assert m.type == "message" and m.role == "assistant" and m.content[
         0].type == "text" and m.content[0].text
-    assert m.stop_reason == "end_turn" and m.stop_sequence is None and m.usage.input_tokens > 5 and m.usage.output_tokens > 3
+    assert (m.stop_reason == "end_turn" and m.stop_sequence is None and m.usage.input_tokens > 5
+            and m.usage.output_tokens > 3)
     assert m._request_id, "the SDK reads the header request-id"
 
 
@@ -101,7 +102,8 @@ def system_in_both_forms(c, a):
 def tools_two_turns(c, a):
     m = ask(c, RAIN, tools=[TOOL])
     use = m.content[-1]
-    assert m.stop_reason == "tool_use" and use.type == "tool_use" and use.name == "get_weather" and use.input["city"]
+    assert (m.stop_reason == "tool_use" and use.type == "tool_use" and use.name == "get_weather"
+            and use.input["city"])
     again = ask(c, RAIN + [m.to_param(), {"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": use.id, "content": "20 C, sunny"}]}],
                 tools=[TOOL])
@@ -161,7 +163,8 @@ def server_tools(c, a):
 @scenario
 def stop_sequences(c, a):
     m = ask(c, stop_sequences=["+ 25"])
-    assert m.stop_reason == "stop_sequence" and m.stop_sequence == "+ 25" and "+ 25" not in m.content[0].text
+    assert (m.stop_reason == "stop_sequence" and m.stop_sequence == "+ 25"
+            and "+ 25" not in m.content[0].text)
 
 
 @scenario
@@ -197,7 +200,8 @@ def prompt_cache(c, a):
     long = [{"type": "text", "text": "Count the wheels of the lorries on the bridge. " * 20,
              "cache_control": {"type": "ephemeral"}}]
     first, second = ask(c, system=long).usage, ask(c, system=long).usage
-    assert first.cache_creation_input_tokens > 100 and second.cache_read_input_tokens == first.cache_creation_input_tokens
+    assert (first.cache_creation_input_tokens > 100
+            and second.cache_read_input_tokens == first.cache_creation_input_tokens)
 
 
 @scenario

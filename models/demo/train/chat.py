@@ -166,8 +166,9 @@ def story():
     if kind == 0:
         a, b = R.randint(2, 20), R.randint(2, 20)
         split('story', kind, a, b)
-        return f'{n} has {a} {it} and {pick(["buys", "finds", "gets"])} {b} more. How many {it} does {n} have now?', \
-            f'{n} has {a + b} {it}.', f'{a} + {b} = {a + b}.'
+        return (f'{n} has {a} {it} and {pick(["buys", "finds", "gets"])} {b} more. '
+                f'How many {it} does {n} have now?',
+                f'{n} has {a + b} {it}.', f'{a} + {b} = {a + b}.')
     if kind == 1:
         a = R.randint(3, 20)
         b = R.randint(1, a - 1)
@@ -177,13 +178,14 @@ def story():
     a, b = R.randint(2, 10), R.randint(2, 10)
     split('story', kind, a, b)
     if kind == 2:
-        return f'{n} has {a} boxes with {b} {it} each. How many {it} does {n} have?', f'{n} has {a * b} {it}.', \
-            f'{a} * {b} = {a * b}.'
+        return (f'{n} has {a} boxes with {b} {it} each. How many {it} does {n} have?',
+                f'{n} has {a * b} {it}.', f'{a} * {b} = {a * b}.')
     if kind == 3:
-        return f'{n} shares {a * b} {it} equally among {b} friends. How many {it} does each friend get?', \
-            f'Each friend gets {a} {it}.', f'{a * b} / {b} = {a}.'
-    return f'{cap(a_an(it[:-1]))} costs {a} euros. How much do {b} {it} cost?', f'{b} {it} cost {a * b} euros.', \
-        f'{b} * {a} = {a * b}.'
+        return (f'{n} shares {a * b} {it} equally among {b} friends. '
+                f'How many {it} does each friend get?',
+                f'Each friend gets {a} {it}.', f'{a * b} / {b} = {a}.')
+    return (f'{cap(a_an(it[:-1]))} costs {a} euros. How much do {b} {it} cost?',
+            f'{b} {it} cost {a * b} euros.', f'{b} * {a} = {a * b}.')
 
 
 def order_story():
@@ -246,8 +248,8 @@ def month():
     if kind == 1:
         return f'What month comes before {m}?', f'The month before {m} is {K.MONTHS[i - 1]}.', None
     if kind == 2:
-        o = 'first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth'.split(
-        )[i]
+        o = ('first second third fourth fifth sixth seventh eighth ninth tenth '
+             'eleventh twelfth').split()[i]
         return pick([f'What is the {o} month of the year?', f'Which month is the {o} one?']), \
             f'The {o} month of the year is {m}.', None
     n = K.MONTH_DAYS[i]

@@ -25,7 +25,8 @@ PACKAGES = [
     ('python3.11-doc', 'PSF-2.0 (examples 0BSD)', 'usr/share/doc/python3.11/html',
      r'genindex|search|changelog|whatsnew/|license|contents|py-modindex|copyright'),
     ('sqlite3-doc', 'public domain', 'usr/share/doc/sqlite3',
-     r'releaselog|changes|syntax|keyword_index|sitemap|doclist|toc\.|chronology|requirements|matrix|search'),
+     r'releaselog|changes|syntax|keyword_index|sitemap|doclist|toc\.|chronology|'
+     r'requirements|matrix|search'),
     ('python-django-doc', 'BSD-3-Clause', 'usr/share/doc/python-django-doc/html',
      r'genindex|search|_modules|releases/|contents|py-modindex'),
     ('python-flask-doc', 'BSD-3-Clause', 'usr/share/doc/python-flask-doc/html',
@@ -44,7 +45,8 @@ BLOCK = {'p', 'div', 'section', 'li', 'ul', 'ol', 'dl',
          'table', 'blockquote', 'br', 'hr', 'article', 'body', 'caption', 'td', 'th'}
 SKIP = {'script', 'style', 'nav', 'head', 'button', 'svg', 'form', 'footer', 'select'}
 SKIP_CLASS = re.compile(
-    r'headerlink|sphinxsidebar|related|footer|mobile-nav|toctree|viewcode|fancy_toc|nosearch|contents local|docs-')
+    r'headerlink|sphinxsidebar|related|footer|mobile-nav|toctree|viewcode|fancy_toc|nosearch|'
+    r'contents local|docs-')
 VOID = {'br', 'hr', 'img', 'input', 'meta', 'link',
         'area', 'base', 'col', 'embed', 'source', 'wbr', 'track'}
 

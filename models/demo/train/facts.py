@@ -34,8 +34,8 @@ LISTS = {
 }
 ORDERED = {'weekday', 'season', 'planet'}
 
-MONTHS = 'January February March April May June July August September October November December'.split(
-)
+MONTHS = ('January February March April May June July August September October November '
+          'December').split()
 DAYS = 'Monday Tuesday Wednesday Thursday Friday Saturday Sunday'.split()
 MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 PLANETS = LISTS['planet|planets'].split()

@@ -14,8 +14,8 @@ import sys
 import gguf
 import numpy as np
 
-TYPES = (
-    "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 NVFP4").split()
+TYPES = ("F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS "
+         "MXFP4 NVFP4").split()
 QUANT = ("Q8_0 Q4_0 Q4_1 F16 BF16").split()
 np.seterr(all="ignore")
 
@@ -83,8 +83,8 @@ def golden():
     import xxhash
     for name in TYPES:
         qt, blocks = blocks_of(name, 4096, 7)
-        print(f"    {{TENSOR_{name}, "
-              f"0x{xxhash.xxh3_64_intdigest(canonical(reference(qt, blocks)).tobytes()):016x}ull}},")
+        digest = xxhash.xxh3_64_intdigest(canonical(reference(qt, blocks)).tobytes())
+        print(f"    {{TENSOR_{name}, 0x{digest:016x}ull}},")
 
 
 if __name__ == "__main__":

@@ -264,10 +264,8 @@ def shape(r, chunk):
         for t in m.get("tool_calls", [{"index": 0, "id": "", "type": "function",
                                        "function": {"name": "", "arguments": ""}}]):
             if chunk and type(t.get("index")) is not int or not chunk and not (
-                t["id"] is not None and t["type"] == "function" and
-                                                                              isinstance(
-                                                                                      t["function"][
-                                                                                              "arguments"], str)):
+                t["id"] is not None and t["type"] == "function"
+                    and isinstance(t["function"]["arguments"], str)):
                 return f"tool call {t}"
         if m.get("tool_calls") == []:
             return "empty tool_calls"
@@ -363,10 +361,11 @@ def stops(s):
              "".join(e["choices"][0]["text"] for e in ev[:-1] if e["choices"]) == want, (want, ev))
 
 
-SPEC = """audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages metadata modalities
-model moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention
-reasoning_effort response_format safety_identifier seed service_tier stop store stream stream_options temperature tool_choice tools
-top_logprobs top_p user verbosity web_search_options""".split()
+SPEC = """audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens
+max_tokens messages metadata modalities model moderation n parallel_tool_calls prediction
+presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention reasoning_effort
+response_format safety_identifier seed service_tier stop store stream stream_options temperature
+tool_choice tools top_logprobs top_p user verbosity web_search_options""".split()
 
 
 def known_fields(s):

@@ -447,8 +447,9 @@ def whole(body, data):
     tokens = sum(len(c["logprobs"]["content"]) for e in got for c in e["choices"] if c["logprobs"])
     ends = sum(c["finish_reason"] == "length" for e in got for c in e["choices"])
     told = got[-1]["usage"]["completion_tokens"]
-    return None if tokens == told and ends == body[
-        "n"] else f"an answer that is not whole: {tokens} of {told} tokens, {ends} of {body['n']} ends"
+    if tokens == told and ends == body["n"]:
+        return None
+    return f"an answer that is not whole: {tokens} of {told} tokens, {ends} of {body['n']} ends"
 
 
 def capped():

@@ -298,9 +298,12 @@ def text_forms(s, family):
         need(f"{family} strict {word}", got == 400 and word.encode() in data, data)
 
 
-HARMONY = """{{ reasoning_effort }};{% for m in messages %}{% if m.role == 'assistant' %}<|start|>assistant{% if m.thinking %}
-<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif %}{% if 'tool_calls' in m %} to=functions.{{ m.tool_calls[0].function.name }}
-<|channel|>commentary<|message|>{{ m.tool_calls[0].function.arguments|tojson }}<|call|>{% endif %}<|message|>{{ m.content }}
+HARMONY = """{{ reasoning_effort }};{% for m in messages %}{% if m.role == 'assistant' %}
+<|start|>assistant{% if m.thinking %}
+<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{% endif %}{% if 'tool_calls' in m %}
+ to=functions.{{ m.tool_calls[0].function.name }}
+<|channel|>commentary<|message|>{{ m.tool_calls[0].function.arguments|tojson }}<|call|>{% endif %}
+<|message|>{{ m.content }}
 <|end|>{% else %}{{ m.content }}{% endif %};{% endfor %}{% if tools %}tools{% endif %}"""
 
 
@@ -319,7 +322,8 @@ def harmony(s):
         need(f"harmony's history {effort}", status == 200 and text == want + ";u;<|start|>assistant"
              "<|channel|>analysis<|message|>rw<|end|> "
              "to=functions.nothing<|channel|>commentary<|message|>"
-             '{"a": 1}<|call|><|message|><|end|>;t;<|start|>assistant<|channel|>analysis<|message|>q<|end|>'
+             '{"a": 1}<|call|><|message|><|end|>;t;'
+             '<|start|>assistant<|channel|>analysis<|message|>q<|end|>'
              "<|message|>c<|end|>;tools", r)
     status, r = s.post(CHAT, chat("Go", tools=TOOLS,
                                   tool_choice="required", seed=1, temperature=1.3, max_tokens=300))

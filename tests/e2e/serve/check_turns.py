@@ -23,9 +23,14 @@ ASK = [{"role": "user", "content": "Weather in Oslo?"}]
 HEAD = "{% for m in messages %}"
 TAIL = "{% endfor %}{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}"
 ADDS = HEAD + "{{ '[' + m['role'] + ']' + m['content'] + ';' }}" + TAIL
-PRINTS = "{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD + "[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}!{{ m.tool_calls[0].function.name }}{% endif %};" + TAIL
-NULLS = "{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD + "[{{ m.role }}]{% if m.content is none %}NULL{% else %}{{ m.content | trim }}{% endif %};" + TAIL
-NO_SYSTEM = HEAD + "{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ '[' + m.role + ']' + m.content + ';' }}" + TAIL
+PRINTS = ("{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD
+          + "[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}!{{ m.tool_calls[0].function.name }}"
+          "{% endif %};" + TAIL)
+NULLS = ("{% if tools %}<{{ tools | tojson }}>{% endif %}" + HEAD
+         + "[{{ m.role }}]{% if m.content is none %}NULL{% else %}{{ m.content | trim }}{% endif %}"
+         ";" + TAIL)
+NO_SYSTEM = (HEAD + "{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+             "{{ '[' + m.role + ']' + m.content + ';' }}" + TAIL)
 EFFORT = HEAD + "{{ m.content }}" + "{% endfor %}{{ reasoning_effort }}"
 ALWAYS = HEAD + "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}"
 
@@ -141,8 +146,8 @@ def continued(s):
     r = s.post(CHAT, chat(messages=head + [{"role": "assistant", "content": "<think>I add"}],
                           continue_final_message=True, max_tokens=8))[1]["choices"][0]["message"]
     need("reasoning goes on", r["reasoning_content"] == r["reasoning"] and not r["content"], r)
-    begun = (
-        "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>get_weather<\uff5ctool\u2581sep\uff5c>{\"city\": \"Os")
+    begun = ("<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>"
+             "get_weather<\uff5ctool\u2581sep\uff5c>{\"city\": \"Os")
     body = chat(messages=ASK + [{"role": "assistant", "content": begun}],
                 continue_final_message=True, tools=[TOOL], max_tokens=12)
     c = s.post(CHAT, body)[1]["choices"][0]["message"]["tool_calls"]

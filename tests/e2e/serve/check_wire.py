@@ -94,8 +94,8 @@ def must():
             "NUL in name": b"X\0Y: 1", "high byte in name": b"X\xe9: 1",
             "space in name": b"X Y: 1", "NUL in value": b"X: a\0b", "CR in value": b"X: a\rb",
             "CR at the end": b"X: a\r", "first line folded": b" X: 1"}.items():
-        yield "field: " + name, head(
-            text) if name != "first line folded" else b"GET /health HTTP/1.1\r\n X: 1\r\nHost: localhost" + END
+        folded = b"GET /health HTTP/1.1\r\n X: 1\r\nHost: localhost" + END
+        yield "field: " + name, head(text) if name != "first line folded" else folded
     yield ("field: a lone LF and an empty name",
            b"GET /health HTTP/1.1\nHost: localhost\r\n:\r\nX: 1" + END)
     yield "host: none", b"GET /health HTTP/1.1" + END
@@ -239,10 +239,13 @@ def malformed(s):
     need("alive", s.post("/v1/completions", json.loads(BODY))[0] == 200)
 
 
-CONF = """daemon off; worker_processes 1; pid {d}/pid; error_log {d}/err; events {{ worker_connections 256; }}
-http {{ access_log off; client_body_temp_path {d}/b; proxy_temp_path {d}/p; fastcgi_temp_path {d}/f; uwsgi_temp_path {d}/u; scgi_temp_path {d}/s;
+CONF = """daemon off; worker_processes 1; pid {d}/pid; error_log {d}/err;
+events {{ worker_connections 256; }}
+http {{ access_log off; client_body_temp_path {d}/b; proxy_temp_path {d}/p; fastcgi_temp_path {d}/f;
+uwsgi_temp_path {d}/u; scgi_temp_path {d}/s;
 upstream up {{ server 127.0.0.1:{port}; keepalive 8; }}
-server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host localhost;
+server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://up; proxy_http_version 1.1;
+proxy_set_header Connection ""; proxy_set_header Host localhost;
 proxy_request_buffering {buf}; proxy_buffering off; }} }} }}
 """
 

@@ -30,8 +30,9 @@ class Leaks:
     stream, whoever reads it: addresses of memory, paths, places in the source, keys in use. A find
     ends the check with exit code 1."""
     KEEP = 1 << 16
-    FORM = re.compile(rb"0x[0-9a-fA-F]{6,"
-                      rb"}|/(?:usr|home|root|tmp|work|opt|var|etc|proc|dev|lib|build|mnt|srv|run)/[\w.+-]+|\b[\w-]+\.(?:c|h|py|inc|cu):\d+")
+    FORM = re.compile(rb"0x[0-9a-fA-F]{6,}"
+                      rb"|/(?:usr|home|root|tmp|work|opt|var|etc|proc|dev|lib|build|mnt|srv|run)/"
+                      rb"[\w.+-]+|\b[\w-]+\.(?:c|h|py|inc|cu):\d+")
     BAD = re.compile(rb'HTTP/1\.[01] [45]\d\d |"error":\s*\{|event: error|response\.failed')
     HEAD = re.compile(rb"HTTP/1\.[01] \d\d\d ")
 
