@@ -11,6 +11,7 @@
 #include "bench.h"
 #include "chart.h"
 #include "os/os.h"
+#include "place.h"
 
 struct bench_opts {
     struct opt_common common;
@@ -445,7 +446,7 @@ static bool other(struct bench_opts *o, int *rc)
         *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");
     else if (o->replay && (lists || deep || o->csv || o->svg || o->ops || o->common.expert_stats))
         *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
-    else if (o->kernels && (o->common.place || o->common.experts_device))
+    else if (o->kernels && place_asked(&o->common))
         *rc = cmd_usage("--kernels: products alone are on one device: without --place");
     else if (o->kernels && (lists || deep || o->common.expert_stats))
         *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");

@@ -18,14 +18,9 @@ struct doctor_opts {
 static const struct opt opts[] = {
     {"threads", 't', OPT_INT, offsetof(struct doctor_opts, common.threads), "N", "0", 0, 1024,
      "worker threads (0: physical cores)"},
-    {"device", 0, OPT_STR, offsetof(struct doctor_opts, common.device), "NAME", NULL, 0, 0,
-     "the device to look at (SL_DEVICE, or the CPU)"},
     {"model", 'm', OPT_STR, offsetof(struct doctor_opts, common.model), "MODEL", NULL, 0, 0,
      "a model: what of it lies on which device"},
-    {"place", 0, OPT_STR, offsetof(struct doctor_opts, common.place), "PART=NAME;...", NULL, 0, 0,
-     "with -m: parts on other devices, as in \"experts@0-15=cpu; head=check\""},
-    {"experts-device", 0, OPT_STR, offsetof(struct doctor_opts, common.experts_device), "NAME",
-     NULL, 0, 0, "short for --place experts=NAME, before what --place says"},
+    OPT_ROWS_PLACE(struct doctor_opts),
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
 };
@@ -233,7 +228,7 @@ static int run(struct cmd_ctx *x)
     const struct doctor_opts *o = x->opts;
     struct report r;
     sl_err err = {0};
-    if ((o->common.place || o->common.experts_device) && !o->common.model)
+    if (place_asked(&o->common) && !o->common.model)
         return cmd_usage("--place: what lies where depends on the model: -m MODEL is needed");
     if (gather(&r, o, &x->arena, &err)) return cmd_fail(&err);
     if (!o->common.json)

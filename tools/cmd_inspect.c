@@ -35,12 +35,7 @@ static const struct opt opts[] = {
      "what a step computes: one line per operator, layers that are alike told once"},
     {"expert-stats", 0, OPT_STR, AT(expert_stats), "FILE", NULL, 0, 0,
      "with --experts: the load that run, eval or bench wrote there"},
-    {"device", 0, OPT_STR, AT(common.device), "NAME", NULL, 0, 0,
-     "with --place: the device of all that is not placed (SL_DEVICE, or the CPU)"},
-    {"place", 0, OPT_STR, AT(common.place), "PART=NAME;...", NULL, 0, 0,
-     "what would lie on which device, as in \"experts@0-15=cpu; head=check\""},
-    {"experts-device", 0, OPT_STR, AT(common.experts_device), "NAME", NULL, 0, 0,
-     "short for --place experts=NAME, before what --place says"},
+    OPT_ROWS_PLACE(struct inspect_opts),
     {"threads", 't', OPT_INT, AT(common.threads), "N", "0", 0, 1024,
      "worker threads for --memory (0: physical cores)"},
     OPT_ROWS_BASIC(struct inspect_opts),
@@ -458,7 +453,7 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     struct inspect_memory mem;
     struct place_table place;
     struct shown shown = {0};
-    bool placed = o->common.device || o->common.place || o->common.experts_device;
+    bool placed = o->common.device || place_asked(&o->common);
     bool kernels_only = o->kernels && !x->rest.n && !o->tensors && !o->experts && !o->program &&
                         !o->memory.n && !placed;
     if (!kernels_only) {
@@ -498,7 +493,7 @@ static int run(struct cmd_ctx *x)
     if (o->expert_stats && (!o->experts || o->common.json))
         return cmd_usage(
             "--expert-stats: goes with --experts, without --json (the file is JSON itself)");
-    if (o->memory.n && (o->common.place || o->common.experts_device || o->common.device))
+    if (o->memory.n && (o->common.device || place_asked(&o->common)))
         return cmd_usage("--memory: is of one device: without --place and --device");
     for (int i = 0; i < o->memory.n; i++)
         if (o->memory.n > 2 || o->memory.v[i] < 1 || o->memory.v[i] > (i ? 4096 : 1 << 24))

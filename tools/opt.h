@@ -59,6 +59,8 @@ struct opt {
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *place, *experts_device;
+    bool cpu_moe;
+    int n_cpu_moe;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
@@ -101,6 +103,17 @@ struct opt_common {
 #define OPT_ROWS_RECORD(S)                                                                         \
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}
+#define OPT_ROWS_PLACE(S)                                                                          \
+    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,                     \
+     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                                 \
+    {"place",   0,  OPT_STR,  offsetof(S, common.place),   "PART=NAME;...", NULL, 0, 0,            \
+     "parts on other devices, as in \"experts@0-15=cpu; head=check\" (SL_PLACE)"},                 \
+    {"experts-device", 0, OPT_STR, offsetof(S, common.experts_device), "NAME", NULL, 0, 0,         \
+     "short for --place experts=NAME, before what --place says"},                                  \
+    {"cpu-moe", 0, OPT_FLAG, offsetof(S, common.cpu_moe), NULL, NULL, 0, 0,                        \
+     "the same as --experts-device cpu"},                                                          \
+    {"n-cpu-moe", 0, OPT_INT, offsetof(S, common.n_cpu_moe), "N", "0", 0, 1 << 20,                 \
+     "the same for the experts of the first N layers"}
 #define OPT_ROWS_ENGINE(S)                                                                         \
     {"acts",    0,  OPT_ENUM, offsetof(S, common.acts),                                            \
      "auto|int8|bf16|f32", "auto", 0, 0, "activation precision (f32: reference mode)"},            \
@@ -110,12 +123,7 @@ struct opt_common {
      "N", "0", 0, 0, "of the random numbers"},                                                     \
     {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages),                                \
      NULL, NULL, 0, 0, "do not ask for huge pages"},                                               \
-    {"device",  0,  OPT_STR,  offsetof(S, common.device),  "NAME", NULL, 0, 0,                     \
-     "what computes, as doctor lists it (SL_DEVICE, or the CPU)"},                                 \
-    {"place",   0,  OPT_STR,  offsetof(S, common.place),   "PART=NAME;...", NULL, 0, 0,            \
-     "parts on other devices, as in \"experts@0-15=cpu; head=check\" (SL_PLACE)"},                 \
-    {"experts-device", 0, OPT_STR, offsetof(S, common.experts_device), "NAME", NULL, 0, 0,         \
-     "short for --place experts=NAME, before what --place says"},                                  \
+    OPT_ROWS_PLACE(S),                                                                             \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

@@ -12,12 +12,24 @@
 
 #define TEXT_MAX 4096
 
+bool place_asked(const struct opt_common *o)
+{
+    return o->place || o->experts_device || o->cpu_moe || o->n_cpu_moe;
+}
+
 sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
                        sl_err *err)
 {
+    const char *experts = o->experts_device ? o->experts_device : o->cpu_moe ? "cpu" : NULL;
+    char first[40] = "";
     *out = o->place;
-    if (!o->experts_device) return SL_OK;
-    int k = snprintf(buf, n, "experts=%s;%s", o->experts_device, o->place ? o->place : "");
+    if (o->experts_device && o->cpu_moe && strcmp(o->experts_device, "cpu") != 0)
+        return SL_FAIL(err, REQUEST, "--cpu-moe and --experts-device %.60s: give one of them",
+                       o->experts_device);
+    if (o->n_cpu_moe) snprintf(first, sizeof first, "experts@0-%d=cpu;", o->n_cpu_moe - 1);
+    if (!experts && !*first) return SL_OK;
+    int k = snprintf(buf, n, "%s%s%s%s%s", experts ? "experts=" : "", experts ? experts : "",
+                     experts ? ";" : "", first, o->place ? o->place : "");
     if (k < 0 || (size_t)k >= n) return SL_FAIL(err, REQUEST, "--place: more than %zu bytes", n);
     *out = buf;
     return SL_OK;

@@ -9,8 +9,11 @@
 #include "model/model.h"
 #include "text/json.h"
 
-/* What --experts-device and --place say together, in buf or as it stands there; NULL: nothing.
- * Errors: REQUEST: it is too long. */
+/* Does any option say where parts lie? */
+bool place_asked(const struct opt_common *o);
+/* What these options say together, in buf or as it stands there; NULL: nothing. What names less
+ * counts more: --place over --n-cpu-moe over the others. Errors: REQUEST: it is too long, or two
+ * options contradict each other. */
 sl_status place_option(const struct opt_common *o, char *buf, size_t n, const char **out,
                        sl_err *err) BASE_MUST_USE;
 

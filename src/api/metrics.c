@@ -57,6 +57,8 @@ void api_metrics_done(api *a, const struct api_job *j, const struct api_event *e
     net_hist_add(&m->n_sample, j->g->n);
 }
 
+#define DEVICE_MAX 8 /* that are told of */
+
 struct put {
     struct str *out;
     const char *label;
@@ -134,6 +136,22 @@ static void drafts(const struct put *p, const sl_stats *s)
           "Times drafts were switched off because they did not pay", (double)s->n_draft_stop);
 }
 
+/* What lies where (docs/devices.md). */
+static void devices(const api *a, const struct put *p)
+{
+    sl_device_info d[DEVICE_MAX];
+    char label[500];
+    int n = sl_engine_devices(a->o.engine, d, DEVICE_MAX);
+    net_metric_head(p->out, "sluice:device_bytes", "gauge", "Memory of a device by its use");
+    for (int i = 0; i < n && i < DEVICE_MAX; i++)
+        for (int kv = 0; kv < 2; kv++) {
+            snprintf(label, sizeof label, "%s,device=\"%.60s\",use=\"%s\"", p->label, d[i].name,
+                     kv ? "kv" : "weights");
+            net_metric_value(p->out, "sluice:device_bytes", label,
+                             (double)(kv ? d[i].kv_bytes : d[i].weight_bytes));
+        }
+}
+
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
@@ -170,7 +188,7 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:kv_cached_tokens", "gauge", "KV held for reuse only", (double)s.kv_cached_tok);
     value(p, "sluice:kv_window_tokens", "gauge", "KV of layers with a sliding window",
           (double)s.window_total_tok);
-    value(p, "sluice:kv_window_used_tokens", "gauge", "of them those that sequences see",
+    value(p, "sluice:kv_window_used_tokens", "gauge", "Of them those that sequences see",
           (double)s.window_used_tok);
     value(p, "sluice:nan_total", "counter", "Requests that ended because the model gave no number",
           (double)s.n_nan);
@@ -181,6 +199,7 @@ static void engine(const api *a, const struct put *p)
     value(p, "sluice:bandwidth_gbps", "gauge",
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
     drafts(p, &s);
+    devices(a, p);
     api_gcache_stat(a, &n_grammar, &grammar_bytes);
     value(p, "sluice:grammar_cache_hits_total", "counter",
           "Requests whose grammar was compiled before",

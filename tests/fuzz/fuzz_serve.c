@@ -145,6 +145,13 @@ int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
     return n;
 }
 
+int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
+{
+    (void)e;
+    if (n > 0) *out = (sl_device_info){.name = "cpu", .parts = "embed, attn, dense, head"};
+    return 1;
+}
+
 sl_status sl_tokenize(const sl_model *m, const char *text, size_t n, int flags, int32_t **ids,
                       int *n_ids, sl_err *err)
 {

@@ -8,6 +8,9 @@ for place in "experts=check" "experts@2=check;head=check" "re:shexp=check" "head
     $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "$place" --json
 done | python3 -c "$t"
 $SLUICE inspect $TINY/deepseek_v3 --device cpu --experts-device check --json | python3 -c "$t"
+for moe in --cpu-moe "--n-cpu-moe 2"; do
+    $SLUICE inspect $TINY/deepseek_v3 --device check $moe --json
+done | python3 -c "$t"
 plain() { sed 's/([^)]*) *//; s/  */ /g'; }
 $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | plain
 where="doctor -m $TINY/deepseek_v3 --device cpu --place experts=check"

@@ -14,4 +14,6 @@ run() {
     SL_PLACE="re:exps=check" run
     SLUICE_PLACE="dense=check" run
     SL_DEVICE=check run --place "experts=cpu"
+    SL_DEVICE=check run --cpu-moe
+    SL_DEVICE=check run --n-cpu-moe 2 --place "head=cpu"
 } | python3 -c "$same"

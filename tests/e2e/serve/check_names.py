@@ -212,6 +212,25 @@ def sampling(where):
                 need("what can not be used is named", "temperature" in log and "top_p" in log, log)
 
 
+def placed():
+    """Parts on two devices: the answers of one, and metrics that say what lies where."""
+    told, answer = [], []
+    for more in ([], ["--place", "head=check; dense=check"]):
+        with Server("--device", "cpu", *more) as s:
+            answer.append(s.post(TEXT, {"prompt": "The server", "max_tokens": 12,
+                                        "temperature": 0})[1]["choices"][0]["text"])
+            told.append({(d, u): float(n) for d, u, n in
+                         re.findall(r'device_bytes\{.*device="(\w+)",use="(\w+)"\} (\S+)\n',
+                                    s.get("/metrics")[2].decode())})
+    one, two = told
+    need("the same answer", len(answer[0]) > 5 and answer[0] == answer[1], answer)
+    need("one device", set(one) == {("cpu", "weights"), ("cpu", "kv")}
+         and one["cpu", "kv"] > 0, one)
+    need("two devices", two["check", "weights"] > 0 and two["check", "kv"] == 0
+         and 0 < two["cpu", "weights"] < one["cpu", "weights"]
+         and two["cpu", "kv"] == one["cpu", "kv"], (one, two))
+
+
 with Server("--alias", "one,two", "--alias", "gpt-4o-mini",
             "--alias", "two", "--served-model-name", "org/name") as s:
     aliases(s)
@@ -225,4 +244,5 @@ with tempfile.TemporaryDirectory() as d:
         f.write(key_line("anna", "sk-names"))
     hosts(keys)
     sampling(d)
+placed()
 T.exit()

@@ -1,0 +1,1 @@
+sluice: --cpu-moe and --experts-device check: give one of them
