@@ -89,11 +89,9 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
 {
     void *stored = NULL, *host = NULL, *p = NULL;
     uint64_t row = 0;
-    struct dev_opts dopts = {.n_thread = o->threads,
-                             .acts = (enum dev_acts)o->acts,
-                             .no_hugepages = o->no_hugepages};
-    struct dev_plan plan = {
-        .n_tok = N_TOK_MAX, .n_seq = 1, .n_ctx = 1, .n_head = 1, .d_k = 64, .d_v = 64};
+    struct dev_opts dopts = {
+        .n_thread = o->threads, .acts = (enum dev_acts)o->acts, .no_hugepages = o->no_hugepages};
+    struct dev_limits max = {.n_tok = N_TOK_MAX, .n_seq = 1, .n_ctx = 1};
     memset(k, 0, sizeof *k);
     SL_TRY(dev_open(o->device, &dopts, &k->d, err));
     if (!tensor_bytes(type, COLS, &row)) return SL_FAIL(err, INTERNAL, "rows too long");
@@ -127,7 +125,7 @@ static sl_status open_kernel(struct kernel *k, const struct opt_common *o, enum 
     st = dev_put(k->d, k->x, host, (int64_t)N_TOK_MAX * COLS * 4, err);
     mem_free(host);
     SL_TRY(st);
-    return dev_reserve(k->d, &plan, err);
+    return dev_reserve(k->d, NULL, 0, &max, err);
 }
 
 /* Columns n_tok times all matrices; seconds. */

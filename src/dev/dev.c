@@ -158,11 +158,6 @@ int64_t dev_kv_bytes(const dev *d, const struct dev_kv_shape *s)
     return d->cls->kv_bytes(d, s);
 }
 
-int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p)
-{
-    return d->cls->keep_bytes(d, p);
-}
-
 sl_status dev_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err)
 {
     return d->cls->kv_open(d, s, out, err);
@@ -189,11 +184,6 @@ void dev_kv_poison(dev *d, dev_kv *kv, int group, int blk)
 {
     ASSERT(kv->d == d);
     d->cls->kv_poison(d, kv, group, blk);
-}
-
-sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err)
-{
-    return d->cls->reserve(d, p, err);
 }
 
 double dev_probe_read_gbps(dev *d, int ms)

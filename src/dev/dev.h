@@ -348,7 +348,7 @@ struct dev_kv_put {
  * [T, H, d_v]. n_window 0 = whole context. */
 struct dev_attn {
     const dev_kv *kv;
-    int group, layer, n_head;
+    int group, layer, n_head, d_k, d_v;
     float scale;
     const float *q;
     float *y;
@@ -357,7 +357,7 @@ struct dev_attn {
     const float *sink;
 };
 /* MLA. q [T, H, nope + rope] (rope part rotated). For absorbed tokens: q_lat = W_kb q_nope,
- * attention over latents, y = W_vb o. Else (dev_plan.mla_expand_from): keys and values of the
+ * attention over latents, y = W_vb o. Else (dev_limits.mla_expand_from): keys and values of the
  * context are materialised span by span. w_kb: stack of H matrices [r, nope]; w_vb: stack of H
  * matrices [v, r]. y [T, H, v]. */
 struct dev_attn_mla {
@@ -484,25 +484,6 @@ struct dev_move {
 DEV_OP_LIST(DEV_OP_DECL)
 #undef DEV_OP_DECL
 
-/* Reserve the workspace that a step of at most n_tok tokens, n_seq sequences and n_ctx positions
- * needs for the shapes given; once, at open, after every matrix was loaded. */
-struct dev_plan {
-    int n_tok, n_seq, n_ctx;
-    int n_head, d_k, d_v;          /* attention; MLA: d_k = nope + rope, d_v = v */
-    int mla_r, mla_nope, mla_rope; /* 0 without MLA */
-    int mla_expand_from; /* MLA: prompt tokens at this position and after it are computed with
-                            materialised keys and values, all other tokens are absorbed */
-    int n_pass;          /* of a step: 1 + MTP layers; 0 = 1 */
-    int n_expert, k, d_model, d_ff_expert; /* 0 without experts; n_expert: of a router or, where
-                                              there are more, slots of a stack */
-    int n_layer;                           /* MLA: of the KV cache's group */
-    int64_t
-        keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
-};
-/* The most keep_bytes of which a device makes use; 0: it keeps nothing. */
-int64_t dev_keep_bytes(const dev *d, const struct dev_plan *p);
-sl_status dev_reserve(dev *d, const struct dev_plan *p, sl_err *err) BASE_MUST_USE;
-
 /* ---- programs ---- */
 enum dev_op_kind {
 #define DEV_OP_KIND(name, params) DEV_OP_##name,
@@ -523,6 +504,23 @@ struct dev_op {
     } u;
 };
 const char *dev_op_name(enum dev_op_kind kind);
+/* What steps are at most. */
+struct dev_limits {
+    int n_tok, n_seq, n_ctx; /* tokens, sequences, positions of a sequence */
+    int n_pass;              /* of a step: 1 + MTP layers; 0 = 1 */
+    int mla_expand_from;     /* MLA: prompt tokens at this position and after it are computed with
+                                materialised keys and values, all other tokens are absorbed */
+    int64_t
+        keep_bytes; /* MLA: for what is kept of prompts between their pieces; touched when used */
+};
+/* Reserve the workspace that steps within the limits need for the operators: those of all programs
+ * together, of which those of other devices count for nothing. Once, at open: after every matrix
+ * was loaded, before the first program. Errors: REQUEST: a limit below 1; NOMEM. */
+sl_status dev_reserve(dev *d, const struct dev_op *op, int n_op, const struct dev_limits *max,
+                      sl_err *err) BASE_MUST_USE;
+/* The most keep_bytes of which a device makes use for n_layer such operators (their n_head, r,
+ * nope, rope and v); 0: it keeps nothing. */
+int64_t dev_keep_bytes(const dev *d, const struct dev_attn_mla *p, int n_layer, int n_ctx);
 /* Take the list, which is copied: a pass of a step, in its order. Its operators may be of several
  * devices (at most DEV_PROG_DEVS), between which dev_move takes rows: where the next operator is of
  * another device, the one that is left is waited for. A device may run several of its operators as

@@ -7,6 +7,22 @@
 
 struct dev_fused;
 
+/* What of the operators of a device decides about workspace: the most of each (shapes.c). */
+struct dev_shapes {
+    struct dev_limits max;
+    int n_head;                           /* of attention, or of products by head */
+    int d_k, d_v;                         /* of keys and values per head; 0 = there are none */
+    int n_rot;                            /* values of a head that are rotated */
+    int mla_r, mla_nope, mla_rope, mla_v; /* 0 without MLA */
+    int n_layer;                          /* MLA: of the cache's group, as far as it is used */
+    int head_cols;                        /* of products by head */
+    int n_expert, k;          /* n_expert: of a router or, where there are more, slots */
+    int d_model, d_ff_expert; /* of experts: rows of down, of gate */
+};
+/* Of the operators that are d's, or nobody's. */
+struct dev_shapes dev_shapes_of(const dev *d, const struct dev_op *op, int n_op,
+                                const struct dev_limits *max);
+
 struct dev_class {
     const char *name;
     /* options: what stands after the ':' of its name; "" = nothing */
@@ -40,8 +56,8 @@ struct dev_class {
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
     void (*kv_touch)(dev *d, dev_kv *kv, int group, const int32_t *blk, int n);
     void (*kv_poison)(dev *d, dev_kv *kv, int group, int blk);
-    int64_t (*keep_bytes)(const dev *d, const struct dev_plan *p);
-    sl_status (*reserve)(dev *d, const struct dev_plan *p, sl_err *err);
+    int64_t (*keep_bytes)(const dev *d, const struct dev_shapes *p);
+    sl_status (*reserve)(dev *d, const struct dev_shapes *p, sl_err *err);
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
     /* What of the operator's parameters the device can not do; NULL = it takes it. */
     const char *(*lacks)(const dev *d, const struct dev_op *op);

@@ -127,7 +127,7 @@ static sl_status dry_act_open(dev *d, const dev_mat *const *mats, int n_mat, int
     return SL_OK;
 }
 
-static sl_status dry_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+static sl_status dry_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
 {
     (void)d;
     (void)p;

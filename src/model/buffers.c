@@ -196,26 +196,6 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     return SL_OK;
 }
 
-/* What operators need beside: no more than those of the parts that are there. */
-static sl_status reserve(const struct model *m, const struct side *s, sl_err *err)
-{
-    unsigned parts = parts_on(m, s);
-    struct dev_plan p = model_plan(&m->cfg, &m->dims, m->opts.n_ctx);
-    p.mla_expand_from = m->expand_from;
-    p.n_pass = 1 + m->n_mtp;
-    p.n_tok = m->opts.n_tok_max;
-    p.n_seq = m->opts.n_seq_max;
-    p.n_expert = BASE_MAX(p.n_expert, m->slots.n);
-    p.keep_bytes = m->opts.keep_bytes;
-    if (!(parts & B_ATTN)) {
-        p.n_head = 1;
-        p.mla_r = p.mla_nope = p.mla_rope = 0;
-        p.keep_bytes = 0;
-    }
-    if (!(parts & B_EXPERTS)) p.n_expert = 0;
-    return dev_reserve(s->d, &p, err);
-}
-
 /* Where results of a step go to be read, unless the host can read them where they are. */
 static sl_status open_host_rows(struct model *m, sl_err *err)
 {
@@ -281,7 +261,6 @@ sl_status model_buffers_open(struct model *m, sl_err *err)
         SL_TRY(open_inputs(m, &m->side[i], err));
         SL_TRY(open_side(m, &m->side[i], err));
         SL_TRY(open_counts(m, &m->side[i], err));
-        SL_TRY(reserve(m, &m->side[i], err));
     }
     return open_host(m, err);
 }

@@ -6,26 +6,12 @@
 
 #include "model/model_internal.h"
 
-struct dev_plan model_plan(const struct arch_cfg *c, const struct model_dims *d, int n_ctx)
+int64_t model_keep_bytes(const struct arch_cfg *c, const dev *d, int n_ctx)
 {
-    return (struct dev_plan){.n_ctx = n_ctx,
-                             .n_head = d ? BASE_MAX(d->n_head, 1) : c->n_head,
-                             .d_k = c->d_head,
-                             .d_v = c->kv_lora ? c->d_v : c->d_head,
-                             .mla_r = c->kv_lora,
-                             .mla_nope = c->d_nope,
-                             .mla_rope = c->d_rope,
-                             .n_expert = c->n_expert,
-                             .k = c->n_expert_used,
-                             .d_model = c->d_model,
-                             .d_ff_expert = c->d_ff_expert,
-                             .n_layer = c->n_layer + c->n_mtp};
-}
-
-int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx)
-{
-    struct dev_plan p = model_plan(cfg, NULL, n_ctx);
-    return cfg->kv_lora && model_mla_expand_from(cfg) < n_ctx ? dev_keep_bytes(d, &p) : 0;
+    struct dev_attn_mla p = {
+        .n_head = c->n_head, .r = c->kv_lora, .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v};
+    if (!c->kv_lora || model_mla_expand_from(c) >= n_ctx) return 0;
+    return dev_keep_bytes(d, &p, c->n_layer + c->n_mtp, n_ctx);
 }
 
 /* ---- open ---- */
@@ -175,6 +161,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
     if (!o.pack) o.pack = io_model_pack(io);
     SL_TRY(check_layout(&o, d, err));
     sl_status st = model_open_parts(io, d, &o, &m, err);
+    if (!st) st = model_reserve(m, err);
     if (!st) st = model_progs_open(m, (struct dev_tap){0}, m->prog, err);
     if (st)
         model_close(m);

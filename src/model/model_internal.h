@@ -52,7 +52,7 @@ struct side {
     float *logits; /* [n_logit_max, V] */
     int32_t *best; /* [n_logit_max] */
     float *eh_in;  /* [T, 2D] */
-    int32_t *id_r;      /* [T, K] */
+    int32_t *id_r; /* [T, K] */
     uint64_t *n_routed; /* [L + MTP, E] tokens that an expert was chosen for, by routers here */
 };
 
@@ -124,9 +124,6 @@ bool model_ffn_apart(const struct model *m, int il);
 enum model_part model_part_of_name(const struct arch_cfg *c, const char *name, int *layer);
 /* The part to which matrices and vectors of a role belong. */
 enum model_part model_part_of(enum arch_role role);
-/* model.c: shapes of a device's workspace, but for the counts of a step; d NULL: of a process that
- * has all of the model. */
-struct dev_plan model_plan(const struct arch_cfg *c, const struct model_dims *d, int n_ctx);
 /* buffers.c: what steps use, reserved once. */
 sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
@@ -145,7 +142,9 @@ sl_status model_rope_freqs(struct model *m, const io_model *io, sl_err *err) BAS
 /* model.c: open all but the programs; *out is NULL after an error. */
 sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *opts, model **out,
                            sl_err *err) BASE_MUST_USE;
-/* prog.c: open the programs of all passes, with tap's operators where its fn is not NULL: into
+/* prog.c: reserve the workspace that the operators of all passes need, on every device. */
+sl_status model_reserve(struct model *m, sl_err *err) BASE_MUST_USE;
+/* Open the programs of all passes, with tap's operators where its fn is not NULL: into
  * out[1 + n_mtp]. */
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
                            sl_err *err) BASE_MUST_USE;

@@ -26,6 +26,28 @@ int model_op_max(const struct model *m)
     return (m->cfg.n_layer + 1) * OPS_LAYER;
 }
 
+sl_status model_reserve(struct model *m, sl_err *err)
+{
+    struct dev_limits max = {.n_tok = m->opts.n_tok_max,
+                             .n_seq = m->opts.n_seq_max,
+                             .n_ctx = m->opts.n_ctx,
+                             .n_pass = 1 + m->n_mtp,
+                             .mla_expand_from = m->expand_from,
+                             .keep_bytes = m->opts.keep_bytes};
+    void *p = NULL;
+    int n_max = (1 + m->n_mtp) * model_op_max(m);
+    sl_status st = SL_OK;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_max, sizeof(struct dev_op), &p, err));
+    struct emit e = {.op = p, .n_max = n_max};
+    model_emit_begin(&e, m);
+    for (int i = 0; i <= m->n_mtp; i++)
+        model_pass_emit(&e, i);
+    for (int i = 0; i < m->place.n_dev && !st; i++)
+        st = dev_reserve(m->place.d[i], e.op, e.n, &max, err);
+    mem_free(p);
+    return st;
+}
+
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out, sl_err *err)
 {
     void *p = NULL;

@@ -110,9 +110,8 @@ static void show_rope(struct shown *s, const struct dev_rope *p)
 
 static void show_attn(struct shown *s, const struct dev_attn *p)
 {
-    int64_t n = (int64_t)p->n_head * s->m->cfg.d_head;
-    takes(s, p->q, n);
-    gives(s, p->y, n);
+    takes(s, p->q, (int64_t)p->n_head * p->d_k);
+    gives(s, p->y, (int64_t)p->n_head * p->d_v);
     whole(s, "cache_group", p->group);
     whole(s, "cache_layer", p->layer);
     whole(s, "heads", p->n_head);

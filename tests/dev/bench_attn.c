@@ -86,9 +86,14 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
                    &(struct dev_kv_put){
                        .kv = r->kv, .k = k, .v = s->n_kv ? v : NULL, .ldk = row, .ldv = row});
     else if (s->n_kv)
-        dev_attn(
-            r->d, &b,
-            &(struct dev_attn){.kv = r->kv, .n_head = s->n_head, .scale = 0.1f, .q = q, .y = y});
+        dev_attn(r->d, &b,
+                 &(struct dev_attn){.kv = r->kv,
+                                    .n_head = s->n_head,
+                                    .d_k = s->d,
+                                    .d_v = s->d,
+                                    .scale = 0.1f,
+                                    .q = q,
+                                    .y = y});
     else
         dev_attn_mla(r->d, &b,
                      &(struct dev_attn_mla){.kv = r->kv,
@@ -145,14 +150,14 @@ static void bench(const struct shape *s, int type, int n_thread)
         r.wk = stack(r.d, 512, 128, s->n_head);
         r.wv = stack(r.d, 128, 512, s->n_head);
     }
-    struct dev_plan p = {.n_tok = CHUNK,
-                         .n_seq = 1,
-                         .n_ctx = CTX,
-                         .n_head = s->n_head,
-                         .d_k = mla ? 192 : s->d,
-                         .d_v = s->d};
-    if (mla) p.mla_r = 512, p.mla_nope = 128, p.mla_rope = 64;
-    must(dev_reserve(r.d, &p, &err), &err);
+    struct dev_op op = {.kind = DEV_OP_attn,
+                        .u.attn = {.n_head = s->n_head, .d_k = s->d, .d_v = s->d}};
+    if (mla)
+        op = (struct dev_op){
+            .kind = DEV_OP_attn_mla,
+            .u.attn_mla = {.n_head = s->n_head, .r = 512, .nope = 128, .rope = 64, .v = s->d}};
+    struct dev_limits max = {.n_tok = CHUNK, .n_seq = 1, .n_ctx = CTX};
+    must(dev_reserve(r.d, &op, 1, &max, &err), &err);
     r.pos = calloc(CHUNK, sizeof *r.pos);
     r.blk = calloc((size_t)n_blk, sizeof *r.blk);
     for (int i = 0; i < n_blk; i++)

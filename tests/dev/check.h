@@ -62,6 +62,10 @@ void same_bits(const char *what, const float *a, const float *b, int64_t n);
 struct weight rand_weight(enum tensor_dtype type, int rows, int cols);
 double *weight_numbers(const struct weight *w);
 
+/* Workspace for steps of n_tok tokens, up to n_tok sequences and 64 positions with the operators.
+ */
+void reserve(dev *d, int n_tok, const struct dev_op *op, int n_op);
+
 struct batch {
     struct dev_step b;
     const int32_t *seq; /* [T] */

@@ -187,11 +187,9 @@ void check_attn(void)
         struct dev_kv_shape shape = {type, s.blk_tok, 1, {g1}};
         if (s.group) shape = (struct dev_kv_shape){type, s.blk_tok, 2, {g0, g1}};
         MUST(dev_kv_open(d, &shape, &kv, &err_));
-        MUST(dev_reserve(
-            d,
-            &(struct dev_plan){
-                .n_tok = 2800, .n_seq = 4, .n_ctx = 700, .n_head = H, .d_k = dk, .d_v = dv},
-            &err_));
+        struct dev_op own = {.kind = DEV_OP_attn, .u.attn = {.n_head = H, .d_k = dk, .d_v = dv}};
+        MUST(dev_reserve(d, &own, 1, &(struct dev_limits){.n_tok = 2800, .n_seq = 4, .n_ctx = 700},
+                         &err_));
         fill(d, kv, &s, C * dk, C * dv);
         slide(&s, window);
         float *q = rand_array((int64_t)s.T * H * dk),
@@ -204,6 +202,8 @@ void check_attn(void)
                                     .group = s.group,
                                     .layer = 1,
                                     .n_head = H,
+                                    .d_k = dk,
+                                    .d_v = dv,
                                     .scale = scale,
                                     .q = q,
                                     .y = y,
@@ -342,15 +342,15 @@ void check_mla(void)
             &err_));
         MUST(dev_mat_load(d, wk, NULL, H, DEV_USE_EXACT, NULL, NULL, &wkb, &err_));
         MUST(dev_mat_load(d, wv, NULL, H, DEV_USE_EXACT, NULL, NULL, &wvb, &err_));
-        struct dev_plan plan = {.n_tok = 1200, .n_seq = 4, .n_head = H, .d_k = qd, .d_v = v};
-        plan.n_ctx = bf16 ? 8192 : 300; /* pages for all that is kept */
-        plan.mla_r = r;
-        plan.mla_nope = nope;
-        plan.mla_rope = rope;
-        plan.mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60);
-        plan.n_layer = LAYERS;
-        plan.keep_bytes = trial % 4 * (int64_t)30000000;
-        MUST(dev_reserve(d, &plan, &err_));
+        struct dev_op own = {
+            .kind = DEV_OP_attn_mla,
+            .u.attn_mla = {
+                .layer = LAYERS - 1, .n_head = H, .r = r, .nope = nope, .rope = rope, .v = v}};
+        struct dev_limits max = {.n_tok = 1200, .n_seq = 4};
+        max.n_ctx = bf16 ? 8192 : 300; /* pages for all that is kept */
+        max.mla_expand_from = trial % 4 < 2 ? 0 : rand_int(0, 60);
+        max.keep_bytes = trial % 4 * (int64_t)30000000;
+        MUST(dev_reserve(d, &own, 1, &max, &err_));
         fill(d, kv, &s, w, 0);
         float *q = rand_array((int64_t)s.T * H * qd),
               *y = get_mem(sizeof(float) * (size_t)(s.T * H * v));

@@ -111,8 +111,6 @@ void check_best(void)
     for (int n_thread = 1; n_thread <= 4; n_thread++) {
         dev *d = NULL;
         MUST(dev_open("cpu", &(struct dev_opts){.n_thread = n_thread}, &d, &err_));
-        struct dev_plan plan = {
-            .n_tok = T, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8};
         static const int n[] = {1, 15, 17, 1000, 9000};
         for (int i = 0; i < 5; i++) { /* matrices are loaded before the workspace is made */
             dev *own = NULL;
@@ -120,11 +118,11 @@ void check_best(void)
             struct weight w = rand_weight(TENSOR_F32, n[i], D);
             dev_mat *m = NULL;
             MUST(dev_mat_load(own, &w, NULL, 1, DEV_USE_MATMUL, NULL, NULL, &m, &err_));
-            MUST(dev_reserve(own, &plan, &err_));
+            reserve(own, T, NULL, 0);
             check_product(own, n[i]);
             dev_close(own);
         }
-        MUST(dev_reserve(d, &plan, &err_));
+        reserve(d, T, NULL, 0);
         check_alone(d);
         dev_close(d);
     }

@@ -81,20 +81,17 @@ static void rig_open(struct rig *r, const struct weights *w, int n_thread, enum 
                                  a->is_mla ? 0 : a->d};
     struct dev_kv_shape s = {type, BLK, 1, {group}};
     MUST(dev_kv_open(r->d, &s, &r->kv, &err_));
-    struct dev_plan p = {.n_tok = T_MAX,
-                         .n_seq = SEQ,
-                         .n_ctx = LEN,
-                         .n_head = a->n_head,
-                         .d_k = a->n_q / a->n_head,
-                         .d_v = a->is_mla ? a->v : a->d,
-                         .mla_r = a->r,
-                         .mla_nope = a->nope,
-                         .mla_rope = a->is_mla ? ROPE : 0,
-                         .n_expert = E,
-                         .k = K,
-                         .d_model = D,
-                         .d_ff_expert = F};
-    MUST(dev_reserve(r->d, &p, &err_));
+    struct dev_op op[] = {
+        {.kind = DEV_OP_attn, .u.attn = {.n_head = a->n_head, .d_k = a->d, .d_v = a->d}},
+        {.kind = DEV_OP_rope, .u.rope = {.n_rot = ROPE}},
+        {.kind = DEV_OP_moe, .u.moe = {.k = K, .n_expert = E, .gate_up = r->egu, .down = r->ed}}};
+    if (a->is_mla)
+        op[0] = (struct dev_op){
+            .kind = DEV_OP_attn_mla,
+            .u.attn_mla = {
+                .n_head = a->n_head, .r = a->r, .nope = a->nope, .rope = ROPE, .v = a->v}};
+    struct dev_limits max = {.n_tok = T_MAX, .n_seq = SEQ, .n_ctx = LEN};
+    MUST(dev_reserve(r->d, op, 3, &max, &err_));
 }
 
 static void rotate(struct rig *r, const struct weights *w, const struct dev_step *b, float *x,
@@ -145,6 +142,8 @@ static void attention(struct rig *r, const struct weights *w, const struct dev_s
     dev_attn(r->d, b,
              &(struct dev_attn){.kv = r->kv,
                                 .n_head = H,
+                                .d_k = a->d,
+                                .d_v = a->d,
                                 .scale = 0.25f,
                                 .q = q,
                                 .y = y,
@@ -372,6 +371,12 @@ static sl_status open_all(const struct weight *w, sl_err *err)
     dev_act *a = NULL;
     dev_kv *kv = NULL;
     void *p = NULL;
+    const struct dev_op all[] = {
+        {.kind = DEV_OP_attn, .u.attn = {.n_head = 2, .d_k = 64, .d_v = 64}},
+        {.kind = DEV_OP_attn_mla,
+         .u.attn_mla = {.n_head = 2, .r = 32, .nope = 32, .rope = 8, .v = 64}},
+        {.kind = DEV_OP_rope, .u.rope = {.n_rot = 64}},
+        {.kind = DEV_OP_route, .u.route = {.n_expert = 2, .k = 1}}};
     sl_status st = dev_open("cpu", &(struct dev_opts){.n_thread = 2}, &d, err);
     if (st == SL_OK)
         st = dev_mat_load(d, w, NULL, 1, DEV_USE_MATMUL, count_drop, (void *)w, &m, err);
@@ -379,21 +384,8 @@ static sl_status open_all(const struct weight *w, sl_err *err)
     if (st == SL_OK) st = dev_alloc(d, MEM_ACTS, 1000, &p, err);
     if (st == SL_OK) st = dev_kv_open(d, SHAPE(DEV_KV_BF16, 16, 1, 4, 1, 64, 64), &kv, err);
     if (st == SL_OK)
-        st = dev_reserve(d,
-                         &(struct dev_plan){.n_tok = 8,
-                                            .n_seq = 1,
-                                            .n_ctx = 64,
-                                            .n_head = 2,
-                                            .d_k = 64,
-                                            .d_v = 64,
-                                            .mla_r = 32,
-                                            .mla_nope = 32,
-                                            .mla_rope = 8,
-                                            .n_expert = 2,
-                                            .k = 1,
-                                            .d_model = 64,
-                                            .d_ff_expert = 64},
-                         err);
+        st = dev_reserve(d, all, BASE_COUNT_OF(all),
+                         &(struct dev_limits){.n_tok = 8, .n_seq = 1, .n_ctx = 64}, err);
     dev_close(d);
     return st;
 }
@@ -464,7 +456,8 @@ void check_faults(void)
                                 DEV_KV_F32, 1 << 14, 1, {{0, 1 << 20, 1 << 30, 64, 512, 512}}},
                             &kv, &err),
                 SL_NOMEM, &err);
-    want_status("empty plan", dev_reserve(d, &(struct dev_plan){0}, &err), SL_REQUEST, &err);
+    want_status("empty limits", dev_reserve(d, NULL, 0, &(struct dev_limits){0}, &err), SL_REQUEST,
+                &err);
     double read = dev_probe_read_gbps(d, 20), int8 = dev_probe_int8_gops(d, 20);
     g.n_checked++;
     printf("         probes: read %.1f GB/s, int8 %.0f Gop/s\n", read, int8);

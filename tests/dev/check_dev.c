@@ -43,6 +43,12 @@ void shuffled(int32_t *perm, int n)
     }
 }
 
+void reserve(dev *d, int n_tok, const struct dev_op *op, int n_op)
+{
+    struct dev_limits max = {.n_tok = n_tok, .n_seq = n_tok, .n_ctx = 64};
+    MUST(dev_reserve(d, op, n_op, &max, &err_));
+}
+
 float *rand_array(int64_t n)
 {
     float *p = get_mem(sizeof(float) * (size_t)n);

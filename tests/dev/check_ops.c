@@ -24,11 +24,6 @@ static dev_act *act_for(dev *d, const dev_mat *m, int n_col, int n_tok)
     return a;
 }
 
-static void reserve(dev *d, struct dev_plan p)
-{
-    MUST(dev_reserve(d, &p, &err_));
-}
-
 /* y = W x and its bound: c(n) u sum |w x|; with rounded activations rel more of the same sum. */
 static void product(const double *w, const float *x, int rows, int cols, double rel, double *y,
                     double *tol)
@@ -47,8 +42,7 @@ static void product(const double *w, const float *x, int rows, int cols, double 
 static void check_rows(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
-    reserve(d, (struct dev_plan){
-                   .n_tok = 40, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 40, .d_v = 40});
+    reserve(d, 40, NULL, 0);
     for (int trial = 0; trial < 12; trial++) {
         int T = trial == 0 ? 1 : rand_int(1, 40), n = trial < 2 ? 576 : rand_int(1, 200);
         float *x = rand_array((int64_t)T * n), *r = rand_array((int64_t)T * n), *w = rand_array(n);
@@ -98,8 +92,7 @@ static void check_rows(void)
 static void check_rope(void)
 {
     dev *d = open_dev(2, DEV_ACTS_F32);
-    reserve(d, (struct dev_plan){
-                   .n_tok = 33, .n_seq = 4, .n_ctx = 64, .n_head = 6, .d_k = 136, .d_v = 40});
+    reserve(d, 33, &(struct dev_op){.kind = DEV_OP_rope, .u.rope = {.n_rot = 136}}, 1);
     for (int trial = 0; trial < 24; trial++) {
         int T = rand_int(1, 33), H = rand_int(1, 6), dh = 8 * rand_int(1, 17);
         int n_rot = trial % 3 == 0 ? dh : 2 * rand_int(1, dh / 2), style = trial % 2,
@@ -166,8 +159,7 @@ static void check_matmul(void)
             p.ldy[i] = rand_int(0, 1) ? w[i].rows + 3 : 0;
             p.y[i] = rand_array(T * (w[i].rows + 3));
         }
-        reserve(d, (struct dev_plan){
-                       .n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        reserve(d, 70, NULL, 0);
         float *x = rand_array((int64_t)T * cols);
         int32_t rows[70];
         for (int t = 0; t < T; t++)
@@ -202,8 +194,7 @@ static void check_embed(void)
     dev *d = open_dev(2, DEV_ACTS_AUTO);
     struct weight w = rand_weight(TENSOR_Q8_0, 10, 96);
     dev_mat *m = load(d, &w, NULL, 1, DEV_USE_EMBED);
-    reserve(d, (struct dev_plan){
-                   .n_tok = 70, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+    reserve(d, 70, NULL, 0);
     int32_t ids[70];
     float y[70 * 96], want[96];
     for (int t = 0; t < 70; t++)
@@ -231,15 +222,8 @@ static void check_heads(void)
         for (int h = 0; h < H; h++)
             w[h] = rand_weight(trial % 2 ? TENSOR_Q8_0 : TENSOR_F32, rows, cols);
         dev_mat *m = load(d, w, NULL, H, DEV_USE_EXACT);
-        reserve(d, (struct dev_plan){.n_tok = 20,
-                                     .n_seq = 1,
-                                     .n_ctx = 64,
-                                     .n_head = 5,
-                                     .d_k = 160,
-                                     .d_v = 72,
-                                     .mla_r = 96,
-                                     .mla_nope = 96,
-                                     .mla_rope = 8});
+        struct dev_op op = {.kind = DEV_OP_matmul_heads, .u.matmul_heads = {.w = m, .n_head = H}};
+        reserve(d, 20, &op, 1);
         float *x = rand_array((int64_t)T * H * (cols + 5)), *y = rand_array((int64_t)T * H * rows);
         struct dev_step b = {.n_tok = T};
         dev_matmul_heads(d, &b,
@@ -338,8 +322,7 @@ static void check_ffn(void)
         struct weight wd = rand_weight(TENSOR_Q8_0, D, F);
         dev_mat *gu = load(d, &wg, &wu, 1, DEV_USE_MATMUL),
                 *dn = load(d, &wd, NULL, 1, DEV_USE_MATMUL);
-        reserve(d, (struct dev_plan){
-                       .n_tok = 40, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        reserve(d, 40, NULL, 0);
         dev_act *a = act_for(d, gu, D, T), *ha = act_for(d, dn, F, T);
         float *x = rand_array((int64_t)T * D), *h = rand_array((int64_t)T * F),
               *y = rand_array((int64_t)T * D);
@@ -387,8 +370,7 @@ static void check_ffn_beside_wider(void)
         dev_mat *gu = load(d, &wg, &wu, 1, DEV_USE_PLAIN),
                 *dn = load(d, &wd, NULL, 1, DEV_USE_PLAIN),
                 *other = load(d, &ww, NULL, 1, DEV_USE_MATMUL);
-        reserve(d, (struct dev_plan){
-                       .n_tok = T, .n_seq = 1, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+        reserve(d, T, NULL, 0);
         dev_act *a = act_for(d, gu, D, T), *own = act_for(d, dn, F, T), *shared = NULL;
         MUST(dev_act_open(d, (const dev_mat *[]){dn, other}, 2, wide, T, &shared, &err_));
         float *x = rand_array(T * D), *h = rand_array((int64_t)T * wide), *y = rand_array(T * D),
@@ -460,16 +442,9 @@ static void check_moe(void)
         }
         dev_mat *gu = load(d, wg, wu, E, DEV_USE_EXPERTS),
                 *dn = load(d, wd, NULL, E, DEV_USE_EXPERTS);
-        reserve(d, (struct dev_plan){.n_tok = 50,
-                                     .n_seq = 1,
-                                     .n_ctx = 64,
-                                     .n_head = 1,
-                                     .d_k = 8,
-                                     .d_v = 8,
-                                     .n_expert = E,
-                                     .k = K,
-                                     .d_model = D,
-                                     .d_ff_expert = F});
+        struct dev_op op = {.kind = DEV_OP_moe,
+                            .u.moe = {.k = K, .n_expert = E, .gate_up = gu, .down = dn}};
+        reserve(d, 50, &op, 1);
         dev_act *a = act_for(d, gu, D, T);
         float *x = rand_array((int64_t)T * D), *y = rand_array((int64_t)T * D),
               *weight = rand_array((int64_t)T * K);
@@ -664,8 +639,7 @@ static void check_scan(void)
 {
     enum { S = 3, PLACES = 7 };
     dev *d = open_dev(2, DEV_ACTS_F32);
-    reserve(d, (struct dev_plan){
-                   .n_tok = 120, .n_seq = S, .n_ctx = 64, .n_head = 1, .d_k = 8, .d_v = 8});
+    reserve(d, 120, NULL, 0);
     for (int trial = 0; trial < 12; trial++) {
         int n = rand_int(1, 150), T = rand_int(2, 40);
         const struct dev_kv_group none = {.n_blk = 1, .n_head = 1, .d_k = 8};

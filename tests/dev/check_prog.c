@@ -124,6 +124,8 @@ static int heads(const struct rig *r, int i, struct dev_op *op)
               .group = group_of(p),
               .layer = i,
               .n_head = H,
+              .d_k = DH,
+              .d_v = DH,
               .scale = 0.2f,
               .q = r->q,
               .y = r->a,
@@ -350,23 +352,6 @@ static void rig_open(struct rig *r, const struct weights *w, const struct shape 
         load_layer(r, i);
     acts_open(r);
     cache_open(r);
-    struct dev_plan plan = {
-        .n_tok = T_MAX, .n_seq = SEQ, .n_ctx = LEN, .n_head = H, .d_k = DH, .d_v = DH};
-    if (p->mixer != GQA) {
-        plan.d_k = QD;
-        plan.mla_r = R;
-        plan.mla_nope = NOPE;
-        plan.mla_rope = RP;
-        plan.mla_expand_from = EXPAND_FROM;
-        plan.n_layer = L;
-    }
-    if (p->ffn != DENSE) {
-        plan.n_expert = N_SLOT;
-        plan.k = K;
-        plan.d_model = D;
-        plan.d_ff_expert = FE;
-    }
-    MUST(dev_reserve(r->d, &plan, &err_));
     float **buf[] = {&r->x, &r->y,  &r->q,     &r->k,      &r->v,     &r->a,
                      &r->h, &r->qa, &r->logit, &r->weight, &r->shared};
     const int width[] = {D, D, H * QD, C * DH, C * DH, H * DH, F, QA, E, K, D};
@@ -374,6 +359,10 @@ static void rig_open(struct rig *r, const struct weights *w, const struct shape 
         *buf[i] = get_mem(sizeof(float) * T_MAX * (size_t)width[i]);
     r->id = get_mem(sizeof *r->id * T_MAX * K);
     r->count = get_mem(sizeof *r->count * L * E);
+    struct dev_op op[L * 20];
+    struct dev_limits max = {
+        .n_tok = T_MAX, .n_seq = SEQ, .n_ctx = LEN, .mla_expand_from = EXPAND_FROM};
+    MUST(dev_reserve(r->d, op, layers(r, op), &max, &err_));
     if (together) prog_open(r);
 }
 

@@ -61,17 +61,10 @@ static void run(const struct experts *s, const int32_t *expert, int n, bool is, 
     MUST(dev_open("cpu", &o, &d, &err_));
     const dev_mat *gate_up = stack(d, s->gate, s->up, expert, n),
                   *down = stack(d, s->down, NULL, expert, n);
-    struct dev_plan plan = {.n_tok = T,
-                            .n_seq = 1,
-                            .n_ctx = 64,
-                            .n_head = 1,
-                            .d_k = 8,
-                            .d_v = 8,
-                            .n_expert = n > E ? n : E,
-                            .k = K,
-                            .d_model = D,
-                            .d_ff_expert = F};
-    MUST(dev_reserve(d, &plan, &err_));
+    struct dev_op op = {
+        .kind = DEV_OP_moe,
+        .u.moe = {.k = K, .n_expert = E, .slots = &slots, .gate_up = gate_up, .down = down}};
+    reserve(d, T, &op, 1);
     MUST(dev_act_open(d, &gate_up, 1, D, T, &a, &err_));
     struct dev_step b = {.n_tok = T};
     dev_prep(d, &b, &(struct dev_prep){.x = s->x, .n = D, .act = a});

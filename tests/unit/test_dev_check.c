@@ -49,13 +49,13 @@ static void rig_open(struct rig *r, const char *name)
                            .data = (const uint8_t *)w,
                            .row_bytes = D * 4,
                            .tensor_scale = 1.0f};
-    struct dev_plan plan = {.n_tok = T, .n_seq = 1, .n_ctx = 16, .n_head = 1, .d_k = D, .d_v = D};
+    struct dev_limits max = {.n_tok = T, .n_seq = 1, .n_ctx = 16};
     ASSERT_OK(dev_open(name, &(struct dev_opts){.n_thread = 1}, &r->d, &err));
     ASSERT_OK(dev_mat_load(r->d, &table, NULL, 1, DEV_USE_EMBED, NULL, NULL, &r->table, &err));
     r->y = device_memory(r->d, T * D * 4);
     r->scale = device_memory(r->d, D * 4);
     ASSERT_OK(dev_put(r->d, r->scale, one, D * 4, &err));
-    ASSERT_OK(dev_reserve(r->d, &plan, &err));
+    ASSERT_OK(dev_reserve(r->d, NULL, 0, &max, &err));
     r->s = (struct dev_step){
         .n_tok = T, .n_seq = 1, .ids = r->ids, .pos = r->pos, .seq_tok0 = r->seq_tok0};
 }

@@ -394,6 +394,7 @@ static int heads_of(struct opened *o, const float *x, float *y)
     ASSERT_OK(dev_kv_open(o->d, &shape, &kv, &err));
     ASSERT_OK(dev_put(o->d, model_side(m, MODEL_ATTN)->x, x,
                       sizeof(float) * T * (size_t)m->cfg.d_model, &err));
+    ASSERT_OK(model_reserve(m, &err));
     ASSERT_OK(dev_prog_open(o->d, op + 1, last, &prog, &err));
     ASSERT_OK(dev_prog_run(prog, kv, &s, &err));
     int width = m->dims.n_head * (m->cfg.kv_lora ? m->cfg.d_v : m->cfg.d_head);

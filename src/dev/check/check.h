@@ -84,7 +84,7 @@ void dev_check_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 void dev_check_drain(struct check *c);
 const char *dev_check_lacks(const dev *d, const struct dev_op *op);
 /* Room for the steps and operators that p allows; more comes as it is needed. */
-sl_status dev_check_queue_reserve(struct check *c, const struct dev_plan *p,
+sl_status dev_check_queue_reserve(struct check *c, const struct dev_shapes *p,
                                   sl_err *err) BASE_MUST_USE;
 void dev_check_queue_free(struct check *c);
 #define X(name, params)                                                                            \

@@ -275,17 +275,17 @@ static void check_kv_poison(dev *d, dev_kv *kv, int group, int blk)
 
 /* ---- workspace, probes ---- */
 
-static int64_t check_keep_bytes(const dev *d, const struct dev_plan *p)
+static int64_t check_keep_bytes(const dev *d, const struct dev_shapes *p)
 {
-    return dev_keep_bytes(dev_check_of(d)->in, p);
+    return dev_check_of(d)->in->cls->keep_bytes(dev_check_of(d)->in, p);
 }
 
-static sl_status check_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+static sl_status check_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
 {
     struct check *c = dev_check_of(d);
     SL_TRY(dev_check_count(c, "workspace", err));
     SL_TRY(dev_check_queue_reserve(c, p, err));
-    return dev_reserve(c->in, p, err);
+    return c->in->cls->reserve(c->in, p, err);
 }
 
 static double check_probe_read_gbps(dev *d, int ms)

@@ -120,11 +120,11 @@ static sl_status room_for_call(struct check *c, int n, sl_err *err)
     return SL_OK;
 }
 
-sl_status dev_check_queue_reserve(struct check *c, const struct dev_plan *p, sl_err *err)
+sl_status dev_check_queue_reserve(struct check *c, const struct dev_shapes *p, sl_err *err)
 {
-    size_t n_blk = (size_t)p->n_ctx / 16 + 1, n_seq = (size_t)p->n_seq;
+    size_t n_blk = (size_t)p->max.n_ctx / 16 + 1, n_seq = (size_t)p->max.n_seq;
     size_t of_seq = 4 * DEV_KV_GROUPS * (n_blk + 8) + sizeof(struct dev_keep), lines = 22 * 64;
-    SL_TRY(room_for_step(c, 17 * (size_t)p->n_tok + n_seq * of_seq + lines, err));
+    SL_TRY(room_for_step(c, 17 * (size_t)p->max.n_tok + n_seq * of_seq + lines, err));
     return room_for_call(c, CALLS, err);
 }
 

@@ -34,7 +34,7 @@ static int tile_tokens(int group, int bf16)
     return group >= rows ? 1 : rows / group;
 }
 
-void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
+void dev_cpu_attn_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats)
 {
     *n_row = p->n_head > CPU_ROWS_BF16 ? p->n_head : CPU_ROWS_BF16;
     *ldo = (p->d_v + 15) / 16 * 16;
@@ -246,8 +246,9 @@ void dev_cpu_attn_job(struct cpu *c, const struct dev_step *b, const struct dev_
 {
     const struct cpu_kv *kv = dev_cpu_kv_of(p->kv, p->group);
     *a = (struct attn){p, kv, p->n_head / kv->s.n_head, (kv->s.d_v + 15) / 16 * 16};
-    ASSERT(b->n_tok <= c->plan.n_tok && p->n_head <= c->plan.n_head && kv->s.d_k <= c->plan.d_k &&
-           kv->s.d_v <= c->plan.d_v && p->n_head % kv->s.n_head == 0);
+    ASSERT(b->n_tok <= c->most.max.n_tok && p->n_head <= c->most.n_head &&
+           kv->s.d_k <= c->most.d_k && kv->s.d_v <= c->most.d_v && p->n_head % kv->s.n_head == 0 &&
+           kv->s.d_k == p->d_k && kv->s.d_v == p->d_v);
     int bf16 = dev_cpu_bf16_attn(c, kv->t), tile = tile_tokens(a->group, bf16);
     int n_row = a->group * tile;
     *j = (struct cpu_span_job){.b = b, .op = a, .n_row = n_row, .ldo = a->ldv};

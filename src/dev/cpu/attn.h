@@ -8,7 +8,7 @@
 #include "dev/cpu/kv_page.h"
 
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
-void dev_cpu_attn_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
+void dev_cpu_attn_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats);
 
 struct attn {
     const struct dev_attn *p;

@@ -19,48 +19,48 @@ static size_t elem_bytes(enum dev_acts acts)
     return acts != DEV_ACTS_F32 && kern_get()->attn_bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
-static size_t head_bytes(const struct dev_plan *p, size_t elem)
+static size_t head_bytes(const struct dev_shapes *p, size_t elem)
 {
-    int kd = dev_cpu_key_width(p->mla_nope, p->mla_rope), v = dev_cpu_round16(p->d_v);
+    int kd = dev_cpu_key_width(p->mla_nope, p->mla_rope), v = dev_cpu_round16(p->mla_v);
     if (elem == sizeof(float)) {
         kd = dev_cpu_row_ld(p->mla_nope + p->mla_rope, sizeof(float));
-        v = dev_cpu_row_ld(p->d_v, sizeof(float));
+        v = dev_cpu_row_ld(p->mla_v, sizeof(float));
     }
     return elem * VEC_SPAN * ((size_t)kd + (size_t)v);
 }
 
-static size_t page_bytes(const struct dev_plan *p, size_t elem)
+static size_t page_bytes(const struct dev_shapes *p, size_t elem)
 {
     return head_bytes(p, elem) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
 /* W_kb and W_vb of one head as bf16. */
-static size_t wide_bytes(const struct dev_plan *p)
+static size_t wide_bytes(const struct dev_shapes *p)
 {
-    size_t cols = (size_t)dev_cpu_round16(p->mla_nope) + (size_t)dev_cpu_round16(p->d_v);
+    size_t cols = (size_t)dev_cpu_round16(p->mla_nope) + (size_t)dev_cpu_round16(p->mla_v);
     return sizeof(uint16_t) * (size_t)((p->mla_r + 1) / 2 * 2) * cols;
 }
 
 /* Of all heads and layers; in f32 they are not kept. */
-static size_t all_wide_bytes(const struct dev_plan *p, size_t elem)
+static size_t all_wide_bytes(const struct dev_shapes *p, size_t elem)
 {
     if (elem == sizeof(float)) return 0;
     return wide_bytes(p) * (size_t)p->n_head * (size_t)p->n_layer;
 }
 
-int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_plan *p)
+int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_shapes *p)
 {
     size_t elem = elem_bytes(((const struct cpu *)d)->acts);
     if (!p->mla_r || !p->n_layer) return 0;
     return (int64_t)all_wide_bytes(p, elem) +
-           (int64_t)page_bytes(p, elem) * ((p->n_ctx + VEC_SPAN - 1) / VEC_SPAN);
+           (int64_t)page_bytes(p, elem) * ((p->max.n_ctx + VEC_SPAN - 1) / VEC_SPAN);
 }
 
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err)
 {
-    const struct dev_plan *p = &c->plan;
+    const struct dev_shapes *p = &c->most;
     struct cpu_keep *k = &c->keep;
-    int64_t most = dev_cpu_keep_bytes(&c->head, p), room = BASE_MIN(p->keep_bytes, most);
+    int64_t most = dev_cpu_keep_bytes(&c->head, p), room = BASE_MIN(p->max.keep_bytes, most);
     size_t n_head = (size_t)p->n_head * (size_t)p->n_layer;
     k->elem = elem_bytes(c->acts);
     k->wide_bytes = wide_bytes(p);
@@ -106,7 +106,7 @@ static struct cpu_kept *begin(struct cpu *c, uint64_t id)
         struct cpu_kept *e = &c->keep.of[i];
         if (e->id) continue;
         e->id = id;
-        memset(e->valid, 0, sizeof *e->valid * (size_t)c->plan.n_layer);
+        memset(e->valid, 0, sizeof *e->valid * (size_t)c->most.n_layer);
         return e;
     }
     return NULL;
@@ -145,7 +145,7 @@ struct cpu_kept *dev_cpu_keep_of(const struct mla_job *j, int seq)
 bool dev_cpu_keep_claim(struct cpu *c, int layer, const dev_mat *w_kb)
 {
     struct cpu_keep *k = &c->keep;
-    if (!k->wide || layer >= c->plan.n_layer || k->wide_of[layer]) return false;
+    if (!k->wide || layer >= c->most.n_layer || k->wide_of[layer]) return false;
     k->wide_of[layer] = w_kb;
     return true;
 }
@@ -153,8 +153,8 @@ bool dev_cpu_keep_claim(struct cpu *c, int layer, const dev_mat *w_kb)
 uint16_t *dev_cpu_keep_wide(const struct cpu *c, int layer, int head, const dev_mat *w_kb)
 {
     const struct cpu_keep *k = &c->keep;
-    size_t at = (size_t)layer * (size_t)c->plan.n_head + (size_t)head;
-    if (!k->wide || layer >= c->plan.n_layer || k->wide_of[layer] != w_kb) return NULL;
+    size_t at = (size_t)layer * (size_t)c->most.n_head + (size_t)head;
+    if (!k->wide || layer >= c->most.n_layer || k->wide_of[layer] != w_kb) return NULL;
     return (uint16_t *)(void *)(k->wide + at * k->wide_bytes);
 }
 
@@ -163,6 +163,6 @@ void *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer
 {
     const struct cpu_keep *k = &c->keep;
     if (!e || span >= e->n_page) return NULL;
-    size_t at = ((size_t)layer * (size_t)c->plan.n_head + (size_t)head) * k->head_bytes;
+    size_t at = ((size_t)layer * (size_t)c->most.n_head + (size_t)head) * k->head_bytes;
     return k->base + (size_t)e->page[span] * k->page_bytes + at;
 }

@@ -16,23 +16,23 @@ static const char *route_lacks(const struct dev_route *p)
 
 static const char *moe_lacks(const struct cpu *c, const struct dev_moe *p)
 {
-    const struct dev_plan *w = &c->plan;
+    const struct dev_shapes *w = &c->most;
     int n = p->slots ? p->slots->n : p->n_expert;
-    if (n > w->n_expert || p->k > w->k) return "more experts than were planned";
+    if (n > w->n_expert || p->k > w->k) return "more experts than were reserved";
     if (n > dev_cpu_mat_of(p->gate_up)->n || n > dev_cpu_mat_of(p->down)->n)
         return "more experts than weights";
     if (dev_cpu_mat_of(p->gate_up)->m.n_row > w->d_ff_expert ||
         dev_cpu_mat_of(p->down)->m.n_row > w->d_model)
-        return "wider experts than were planned";
+        return "wider experts than were reserved";
     return NULL;
 }
 
 static const char *mla_lacks(const struct cpu *c, const struct dev_attn_mla *p)
 {
-    const struct dev_plan *w = &c->plan;
-    if (p->r > w->mla_r || p->nope > w->mla_nope || p->rope > w->mla_rope || p->v > w->d_v)
-        return "wider heads or latents than were planned";
-    return p->n_head > w->n_head ? "more heads than were planned" : NULL;
+    const struct dev_shapes *w = &c->most;
+    if (p->r > w->mla_r || p->nope > w->mla_nope || p->rope > w->mla_rope || p->v > w->mla_v)
+        return "wider heads or latents than were reserved";
+    return p->n_head > w->n_head ? "more heads than were reserved" : NULL;
 }
 
 static const char *ffn_lacks(const struct dev_ffn *p)
@@ -47,9 +47,10 @@ const char *dev_cpu_lacks(const dev *d, const struct dev_op *op)
     const struct cpu *c = (const struct cpu *)d;
     switch (op->kind) {
     case DEV_OP_rope:
-        return op->u.rope.n_rot > c->n_rot_max ? "more rotated dimensions than were planned" : NULL;
+        return op->u.rope.n_rot > c->n_rot_max ? "more rotated dimensions than were reserved"
+                                               : NULL;
     case DEV_OP_attn:
-        return op->u.attn.n_head > c->plan.n_head ? "more heads than were planned" : NULL;
+        return op->u.attn.n_head > c->most.n_head ? "more heads than were reserved" : NULL;
     case DEV_OP_attn_mla:
         return mla_lacks(c, &op->u.attn_mla);
     case DEV_OP_ffn:

@@ -222,12 +222,12 @@ struct exp_mem {
     float *m, *l, *run; /* [tokens], [tokens], [tokens][v16] */
 };
 
-static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
+static size_t exp_carve(float *mem, const struct dev_shapes *p, struct exp_mem *m)
 {
     size_t r = (size_t)dev_cpu_round16(p->mla_r), nope = (size_t)dev_cpu_round16(p->mla_nope),
-           v = (size_t)dev_cpu_round16(p->d_v);
+           v = (size_t)dev_cpu_round16(p->mla_v);
     size_t row = (size_t)dev_cpu_row_ld(p->mla_r + p->mla_rope, 4),
-           tok = (size_t)p->n_tok + CPU_LANES;
+           tok = (size_t)p->max.n_tok + CPU_LANES;
     float *at = mem;
     struct {
         float **p;
@@ -237,7 +237,7 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp_mem *m)
         {&m->wv, r * v},
         {&m->x, VEC_PIECE * row},
         {&m->k, VEC_SPAN * (size_t)dev_cpu_row_ld(p->mla_nope + p->mla_rope, 4)},
-        {&m->v, VEC_SPAN * (size_t)dev_cpu_row_ld(p->d_v, 4)},
+        {&m->v, VEC_SPAN * (size_t)dev_cpu_row_ld(p->mla_v, 4)},
         {&m->q, tok * (size_t)(p->mla_nope + p->mla_rope)},
         {&m->s, VEC_SPAN * CPU_LANES},
         {&m->o, CPU_LANES * v},
@@ -342,7 +342,7 @@ static void exp_unit(struct cpu *c, const struct mla_job *j, const struct cpu_un
     const int32_t *tok = c->mla.tok_list + u->tok0;
     int v16 = dev_cpu_round16(p->v);
     struct exp_mem m;
-    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    (void)exp_carve(c->scratch[worker].attn, &c->most, &m);
     widen_weights(&j->a, u->head0, &m);
     exp_queries(j, tok, u->n_tok, u->head0, &m);
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);
@@ -408,7 +408,7 @@ static void materialised(struct cpu *c, const struct dev_step *b, const struct m
 }
 
 /* ---- both ---- */
-void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats)
+void dev_cpu_mla_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats)
 {
     struct exp_mem m;
     size_t d_k = (size_t)p->mla_r + (size_t)p->mla_rope, row = (size_t)dev_cpu_row_ld((int)d_k, 4);
@@ -436,9 +436,9 @@ void dev_cpu_attn_mla(dev *d, const struct dev_step *b, const struct dev_attn_ml
     struct cpu *c = dev_cpu_of(d);
     struct mla a;
     dev_cpu_mla_init(&a, p, dev_cpu_kv_of(p->kv, p->group));
-    const struct dev_plan *max = &c->plan;
-    ASSERT(b->n_tok <= max->n_tok && p->n_head <= max->n_head && p->r <= max->mla_r &&
-           p->nope <= max->mla_nope && p->rope <= max->mla_rope && p->v <= max->d_v);
+    const struct dev_shapes *most = &c->most;
+    ASSERT(b->n_tok <= most->max.n_tok && p->n_head <= most->n_head && p->r <= most->mla_r &&
+           p->nope <= most->mla_nope && p->rope <= most->mla_rope && p->v <= most->mla_v);
     struct dev_cost products = {0};
     for (int form = 0; form < 2; form++) {
         a.n_list = 0;

@@ -7,7 +7,7 @@
 #include "dev/cpu/kv_page.h"
 
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
-void dev_cpu_mla_need(const struct dev_plan *p, int *n_row, int *ldo, size_t *mem_floats);
+void dev_cpu_mla_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats);
 
 /* What is read behind attention and may be fetched while it computes: the first n_bytes of the
  * regions, a share of it with every span of the first unit. */
@@ -100,7 +100,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
                         int worker);
 /* Before them: the weights of a layer that are kept. */
 void dev_cpu_exp16_weights(struct cpu *c, const struct mla *a);
-size_t dev_cpu_exp16_floats(const struct dev_plan *p);
+size_t dev_cpu_exp16_floats(const struct dev_shapes *p);
 /* keep.c: what is kept of a sequence in the form that it is computed with, or NULL. */
 struct cpu_kept *dev_cpu_keep_of(const struct mla_job *j, int seq);
 

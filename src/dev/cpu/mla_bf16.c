@@ -302,10 +302,10 @@ struct exp16_mem {
     float *m, *l, *run;  /* [tokens], [tokens], [tokens][v16] */
 };
 
-static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp16_mem *m)
+static size_t exp_carve(float *mem, const struct dev_shapes *p, struct exp16_mem *m)
 {
     size_t pair = ((size_t)p->mla_r + 1) / 2, nope = (size_t)dev_cpu_round16(p->mla_nope);
-    size_t v = (size_t)dev_cpu_round16(p->d_v), tok = (size_t)p->n_tok + CPU_LANES;
+    size_t v = (size_t)dev_cpu_round16(p->mla_v), tok = (size_t)p->max.n_tok + CPU_LANES;
     size_t row = (size_t)dev_cpu_round16(p->mla_r + p->mla_rope);
     size_t kd = (size_t)dev_cpu_key_width(p->mla_nope, p->mla_rope),
            wide = BASE_MAX(BASE_MAX(row, nope), BASE_MAX(v, kd));
@@ -336,7 +336,7 @@ static size_t exp_carve(float *mem, const struct dev_plan *p, struct exp16_mem *
     return at;
 }
 
-size_t dev_cpu_exp16_floats(const struct dev_plan *p)
+size_t dev_cpu_exp16_floats(const struct dev_shapes *p)
 {
     return exp_carve(NULL, p, NULL);
 }
@@ -379,7 +379,7 @@ static bool kept_weights(const struct cpu *c, const struct mla *a, int head, str
 static void widen_head(struct cpu *c, void *arg, int head, int worker)
 {
     struct exp16_mem m;
-    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    (void)exp_carve(c->scratch[worker].attn, &c->most, &m);
     if (kept_weights(c, arg, head, &m)) widen_weights(arg, head, &m);
 }
 
@@ -517,7 +517,7 @@ void dev_cpu_exp16_unit(struct cpu *c, const struct mla_job *j, const struct cpu
     const int32_t *tok = c->mla.tok_list + u->tok0;
     int v16 = dev_cpu_round16(p->v), end = 0;
     struct exp16_mem m;
-    (void)exp_carve(c->scratch[worker].attn, &c->plan, &m);
+    (void)exp_carve(c->scratch[worker].attn, &c->most, &m);
     if (!kept_weights(c, &j->a, u->head0, &m)) widen_weights(&j->a, u->head0, &m);
     tile_queries(c, j, tok, u->n_tok, u->head0, &m);
     memset(m.l, 0, sizeof(float) * (size_t)u->n_tok);

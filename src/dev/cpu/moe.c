@@ -163,8 +163,8 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
     m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down);
-    ASSERT(n_tok <= c->plan.n_tok && p->k <= c->plan.k && n_place(p) <= c->plan.n_expert &&
-           m->gate_up->m.n_row <= c->plan.d_ff_expert && m->down->m.n_row <= c->plan.d_model);
+    ASSERT(n_tok <= c->most.max.n_tok && p->k <= c->most.k && n_place(p) <= c->most.n_expert &&
+           m->gate_up->m.n_row <= c->most.d_ff_expert && m->down->m.n_row <= c->most.d_model);
     m->n_slot = group_by_expert(c, p, n_tok);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_clear(&c->work[1]);

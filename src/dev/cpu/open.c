@@ -154,7 +154,7 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
     for (size_t i = 0; i < n_w; i++) {
         struct cpu_scratch *s = &c->scratch[i];
         uint8_t *p = NULL;
-        size_t rows = size_round(sizeof *s->rowp * (size_t)(c->plan.k + 1), 64);
+        size_t rows = size_round(sizeof *s->rowp * (size_t)(c->most.k + 1), 64);
         size_t n = mm + rows + sizeof(float) * (c->tile_floats + col + attn_floats);
         SL_TRY(dev_cpu_scratch(c, n, 1, &p, err));
         s->mm = p;
@@ -168,9 +168,9 @@ static sl_status reserve_workers(struct cpu *c, size_t attn_floats, sl_err *err)
 
 static sl_status reserve_experts(struct cpu *c, sl_err *err)
 {
-    const struct dev_plan *p = &c->plan;
+    const struct dev_shapes *p = &c->most;
     if (p->n_expert == 0) return SL_OK;
-    size_t slots = (size_t)p->n_tok * (size_t)p->k, bytes = 0;
+    size_t slots = (size_t)p->max.n_tok * (size_t)p->k, bytes = 0;
     for (const struct cpu_mat *m = c->mats; m; m = m->next) {
         if (m->use != DEV_USE_EXPERTS) continue;
         size_t n = kern_mm_act_bytes(1u << m->form, p->d_ff_expert, (int)slots);
@@ -186,40 +186,46 @@ static sl_status reserve_experts(struct cpu *c, sl_err *err)
 
 static sl_status reserve_heads(struct cpu *c, sl_err *err)
 {
-    const struct dev_plan *p = &c->plan;
-    size_t rows = (size_t)p->n_tok * (size_t)p->n_head, bytes = 0;
-    if (p->mla_r == 0) return SL_OK;
+    const struct dev_shapes *p = &c->most;
+    size_t rows = (size_t)p->max.n_tok * (size_t)p->n_head, bytes = 0;
+    if (p->head_cols == 0) return SL_OK;
     c->heads.n_row = (int64_t)rows;
-    c->heads.n_col = p->mla_r > p->mla_nope ? p->mla_r : p->mla_nope;
+    c->heads.n_col = p->head_cols;
     for (const struct cpu_mat *m = c->mats; m; m = m->next) {
-        if (m->m.n_col > c->heads.n_col) continue;
-        size_t n = kern_mm_act_bytes(1u << m->form, c->heads.n_col, (int)rows);
+        if (m->m.n_col > p->head_cols) continue;
+        size_t n = kern_mm_act_bytes(1u << m->form, p->head_cols, (int)rows);
         bytes = n > bytes ? n : bytes;
     }
-    int wide = p->mla_r > p->d_v ? p->mla_r : p->d_v;
-    SL_TRY(dev_cpu_scratch(c, bytes, 1, &c->heads.mem, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &c->mla.tok_list, err));
-    SL_TRY(dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->mla.lat, err));
-    return dev_cpu_scratch(c, rows * (size_t)wide, sizeof(float), &c->mla.olat, err);
+    return dev_cpu_scratch(c, bytes, 1, &c->heads.mem, err);
+}
+
+static sl_status reserve_latents(struct cpu *c, sl_err *err)
+{
+    const struct dev_shapes *p = &c->most;
+    size_t n = (size_t)p->max.n_tok * (size_t)p->n_head * (size_t)BASE_MAX(p->mla_r, p->mla_v);
+    if (p->mla_r == 0) return SL_OK;
+    SL_TRY(dev_cpu_scratch(c, (size_t)p->max.n_tok, sizeof(int32_t), &c->mla.tok_list, err));
+    SL_TRY(dev_cpu_scratch(c, n, sizeof(float), &c->mla.lat, err));
+    return dev_cpu_scratch(c, n, sizeof(float), &c->mla.olat, err);
 }
 
 static sl_status reserve_angles(struct cpu *c, sl_err *err)
 {
-    const struct dev_plan *p = &c->plan;
-    c->n_rot_max = p->d_k > p->mla_rope ? p->d_k : p->mla_rope;
+    const struct dev_shapes *p = &c->most;
+    c->n_rot_max = p->n_rot;
     for (int i = 0; i < CPU_N_ANGLES; i++) {
         struct cpu_angles *a = &c->angles[i];
         *a = (struct cpu_angles){0};
-        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof(int32_t), &a->pos, err));
-        SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok * (size_t)c->n_rot_max, sizeof(float), &a->cs,
-                               err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->max.n_tok, sizeof(int32_t), &a->pos, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)p->max.n_tok * (size_t)c->n_rot_max, sizeof(float),
+                               &a->cs, err));
     }
     return SL_OK;
 }
 
 static sl_status reserve_orders(struct cpu *c, sl_err *err)
 {
-    int n_pass = BASE_MAX(c->plan.n_pass, 1);
+    int n_pass = c->most.max.n_pass;
     SL_TRY(dev_cpu_scratch(c, (size_t)n_pass, sizeof *c->orders, &c->orders, err));
     c->order = c->orders;
     for (int i = 0; i < n_pass; i++)
@@ -228,49 +234,75 @@ static sl_status reserve_orders(struct cpu *c, sl_err *err)
     return SL_OK;
 }
 
-sl_status dev_cpu_reserve(dev *d, const struct dev_plan *p, sl_err *err)
+/* Attention's partial results, units, and what of scratch a worker needs for it. */
+static sl_status reserve_spans(struct cpu *c, size_t *mem, sl_err *err)
 {
-    struct cpu *c = dev_cpu_of(d);
-    if (p->n_tok < 1 || p->n_seq < 1 || p->n_ctx < 1 || p->n_head < 1 || p->d_k < 1 || p->d_v < 1)
-        return SL_FAIL(err, REQUEST, "workspace: %d tokens, %d sequences, %d positions, %d heads",
-                       p->n_tok, p->n_seq, p->n_ctx, p->n_head);
-    c->plan = *p;
-    c->n_tok_max = p->n_tok;
+    const struct dev_shapes *p = &c->most;
+    struct cpu_spans *s = &c->span;
     int n_row, ldo, n_w = c->n_worker;
-    size_t mem;
-    if (p->mla_r)
-        dev_cpu_mla_need(p, &n_row, &ldo, &mem);
-    else
-        dev_cpu_attn_need(p, &n_row, &ldo, &mem);
-    c->span.part_floats = size_round(dev_cpu_part_floats(n_row, ldo), 16);
-    SL_TRY(reserve_workers(c, mem + 2 * c->span.part_floats, err));
-    c->span.n_run = CPU_SPLIT * n_w;
-    c->span.n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
-    SL_TRY(dev_cpu_scratch(c, (size_t)(c->span.n_run + c->span.n_part) * c->span.part_floats,
-                           sizeof(float), &c->span.part, err));
-    size_t n_unit = (size_t)p->n_tok * (size_t)p->n_head;
-    SL_TRY(dev_cpu_scratch(c, n_unit, sizeof *c->span.unit, &c->span.unit, err));
-    SL_TRY(dev_cpu_scratch(c, 1, sizeof *c->span.counter, &c->span.counter, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->span.range, &c->span.range, err));
-    int seg_max = p->n_expert > p->n_head ? p->n_expert : p->n_head;
-    if (seg_max < DEV_MATMUL_MAX) seg_max = DEV_MATMUL_MAX;
-    for (int i = 0; i < 2; i++) {
-        c->work[i].n_seg_max = seg_max;
-        SL_TRY(dev_cpu_scratch(c, (size_t)seg_max, sizeof *c->work[i].seg, &c->work[i].seg, err));
-        SL_TRY(dev_cpu_scratch(c, (size_t)n_w, sizeof *c->work[i].range, &c->work[i].range, err));
+    size_t n_unit = (size_t)p->max.n_tok * (size_t)BASE_MAX(p->n_head, 1), n = 0;
+    *mem = 0;
+    if (p->d_k) {
+        dev_cpu_attn_need(p, &n_row, &ldo, mem);
+        s->part_floats = size_round(dev_cpu_part_floats(n_row, ldo), 16);
     }
-    SL_TRY(reserve_orders(c, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, sizeof *c->seq_of, &c->seq_of, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)p->n_tok, 1, &c->expand, err));
-    int64_t n_iota = (int64_t)p->n_tok * (p->n_head > p->k ? p->n_head : p->k);
+    if (p->mla_r) {
+        dev_cpu_mla_need(p, &n_row, &ldo, &n);
+        *mem = BASE_MAX(*mem, n);
+        n = size_round(dev_cpu_part_floats(n_row, ldo), 16);
+        s->part_floats = BASE_MAX(s->part_floats, n);
+    }
+    *mem += 2 * s->part_floats;
+    s->n_run = CPU_SPLIT * n_w;
+    s->n_part = (CPU_SPLIT_ITEMS + CPU_SPLIT) * n_w;
+    SL_TRY(dev_cpu_scratch(c, (size_t)(s->n_run + s->n_part) * s->part_floats, sizeof(float),
+                           &s->part, err));
+    SL_TRY(dev_cpu_scratch(c, n_unit, sizeof *s->unit, &s->unit, err));
+    SL_TRY(dev_cpu_scratch(c, 1, sizeof *s->counter, &s->counter, err));
+    return dev_cpu_scratch(c, (size_t)n_w, sizeof *s->range, &s->range, err);
+}
+
+static sl_status reserve_work(struct cpu *c, sl_err *err)
+{
+    const struct dev_shapes *p = &c->most;
+    int seg_max = BASE_MAX(BASE_MAX(p->n_expert, p->n_head), DEV_MATMUL_MAX);
+    for (int i = 0; i < 2; i++) {
+        struct cpu_work *w = &c->work[i];
+        w->n_seg_max = seg_max;
+        SL_TRY(dev_cpu_scratch(c, (size_t)seg_max, sizeof *w->seg, &w->seg, err));
+        SL_TRY(dev_cpu_scratch(c, (size_t)c->n_worker, sizeof *w->range, &w->range, err));
+    }
+    return reserve_orders(c, err);
+}
+
+static sl_status reserve_tokens(struct cpu *c, sl_err *err)
+{
+    const struct dev_shapes *p = &c->most;
+    size_t n = (size_t)p->max.n_tok;
+    int64_t n_iota = (int64_t)n * BASE_MAX(BASE_MAX(p->n_head, p->k), 1);
+    SL_TRY(dev_cpu_scratch(c, n, sizeof *c->seq_of, &c->seq_of, err));
+    SL_TRY(dev_cpu_scratch(c, n, 1, &c->expand, err));
     SL_TRY(dev_cpu_scratch(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
     for (int64_t i = 0; i < n_iota; i++)
         c->iota[i] = (int32_t)i;
+    return dev_cpu_scratch(c, (size_t)c->n_worker * n, sizeof *c->best, &c->best, err);
+}
+
+sl_status dev_cpu_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
+{
+    struct cpu *c = dev_cpu_of(d);
+    size_t mem;
+    c->most = *p;
+    c->n_tok_max = p->max.n_tok;
+    SL_TRY(reserve_spans(c, &mem, err));
+    SL_TRY(reserve_workers(c, mem, err));
+    SL_TRY(reserve_work(c, err));
+    SL_TRY(reserve_tokens(c, err));
     SL_TRY(reserve_angles(c, err));
     SL_TRY(reserve_experts(c, err));
-    SL_TRY(dev_cpu_scratch(c, (size_t)n_w * (size_t)p->n_tok, sizeof *c->best, &c->best, err));
     SL_TRY(dev_cpu_keep_init(c, err));
-    return reserve_heads(c, err);
+    SL_TRY(reserve_heads(c, err));
+    return reserve_latents(c, err);
 }
 
 const struct dev_class dev_cpu_class = {.name = "cpu",

@@ -42,8 +42,8 @@ static unsigned forms_of(const dev_mat *m)
 static bool fits(const struct cpu *c, const struct cpu_layer_ops *l)
 {
     if (l->rope->n_rot > c->n_rot_max) return false;
-    return l->mla || (l->attn->n_head <= c->plan.n_head && l->d_head <= c->plan.d_k &&
-                      l->d_head <= c->plan.d_v);
+    return l->mla || (l->attn->n_head <= c->most.n_head && l->d_head <= c->most.d_k &&
+                      l->d_head <= c->most.d_v);
 }
 
 /* The matrices of f->w were added: who begins where. */

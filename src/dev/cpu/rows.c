@@ -89,7 +89,7 @@ static struct cpu_angles *angles_of(struct cpu *c, const struct dev_rope *p)
     a->freq = p->freq;
     a->n_rot = p->n_rot;
     a->mscale = p->mscale;
-    for (int t = 0; t < c->plan.n_tok; t++)
+    for (int t = 0; t < c->most.max.n_tok; t++)
         a->pos[t] = -1;
     return a;
 }
@@ -138,7 +138,7 @@ static void rope_row(struct cpu *c, void *arg, int t, int worker)
 void dev_cpu_rope(dev *d, const struct dev_step *b, const struct dev_rope *p)
 {
     struct cpu *c = dev_cpu_of(d);
-    ASSERT(b->n_tok <= c->plan.n_tok && p->n_rot <= c->n_rot_max);
+    ASSERT(b->n_tok <= c->most.max.n_tok && p->n_rot <= c->n_rot_max);
     struct rope_job j = {b, p, angles_of(c, p)};
     dev_cpu_for_rows(c, b->n_tok, p->n_head * (4.0 + p->n_rot * 0.15), rope_row, &j);
 }
