@@ -22,7 +22,7 @@ static const struct opt opts[] = {
      "JSON list of OpenAI messages (-: stdin)"},
     {"tools", 0, OPT_STR, AT(tools), "FILE", NULL, 0, 0, "JSON list of OpenAI tools"},
     {"no-generation-prompt", 0, OPT_FLAG, AT(no_generation_prompt), NULL, NULL, 0, 0,
-     "end behind the last message"},
+     "end after the last message"},
     {"kwargs", 0, OPT_STR, AT(kwargs), "JSON", NULL, 0, 0,
      "further variables of the template, as a JSON object"},
     {"bos", 0, OPT_STR, AT(bos), "TEXT", NULL, 0, 0, "bos_token for --template"},

@@ -175,7 +175,7 @@ struct api_form_in {
     /* where there is a chat; else NULL */
     const struct api_parse *parse; /* of the answer, nothing fed yet */
     const struct json *chat;       /* the body as chat has it: tools, tool_choice */
-    bool thought;                  /* the prompt ends behind reasoning */
+    bool thought;                  /* the prompt ends after reasoning */
 };
 /* The grammar that the body asks for; NULL for none. The caller unrefs it. */
 sl_status api_form_parse(api *a, struct net_req *r, const struct api_form_in *in, sl_grammar **out,
@@ -366,7 +366,7 @@ sl_status api_template_open(api *a, sl_err *err) BASE_MUST_USE;
 void api_template_blame(const struct json *body, sl_err *err);
 /* What a model is told of tools; many: it may call several at once. */
 void api_plain_tools(struct str *out, const char *family, const struct json *tools, bool many);
-/* The calls of message m (which may have none) behind its text. */
+/* The calls of message m (which may have none) after its text. */
 void api_plain_calls(struct str *out, const char *family, const struct json *m);
 /* What stands before a result: the line that names its function. */
 void api_plain_result(struct str *out, const struct json *list, const struct json *m);
@@ -387,7 +387,7 @@ sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
-/* The prompt ends with this tag; white space behind it does not count. */
+/* The prompt ends with this tag; white space after it does not count. */
 #define API_THINK "<think>"
 #define API_THINK_END "</think>"
 bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag);

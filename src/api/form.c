@@ -49,7 +49,7 @@ static size_t char_len(const char *p)
     return n;
 }
 
-/* With tag c0 c1 ... ck, and the text behind c0 matched so far up to cj:
+/* With tag c0 c1 ... ck, and the text after c0 matched so far up to cj:
  *   back ::= c0 | c1 back'        another beginning of the tag
  *   off  ::= [^c0c1] | c1 off'    no tag
  *   part ::= (c1 part')?          the text ends inside of it */

@@ -29,7 +29,7 @@ enum api_calls api_calls_mode(const struct json *chat, bool form);
 /* The parameters of a tool with "strict": true are held exactly or refused; those of all others as
  * far as they can be (SL_GRAMMAR_JSON_SCHEMA_LOOSE): never refused but for what is no schema. This
  * holds for every route: a body that has no "strict" (Anthropic's) is the second kind.
- * The rules sl-calls and sl-text (an answer without calls, or with calls behind its text) onto out.
+ * The rules sl-calls and sl-text (an answer without calls, or with calls after its text) onto out.
  * Errors: REQUEST. */
 sl_status api_calls_put(api *a, const struct api_parse *parse, const struct json *chat,
                         struct str *out, sl_err *err) BASE_MUST_USE;

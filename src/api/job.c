@@ -2,7 +2,7 @@
 /* From sl_submit to the last event.
  *
  * The engine's thread writes events into the job's ring (on_event) and never waits: a ring that is
- * full means that the reader is too slow, and ends the request, with an error event behind all that
+ * full means that the reader is too slow, and ends the request, with an error event after all that
  * the ring holds. A net thread takes them out (poll, pull) and has fmt make JSON of them. Each
  * submitted prompt holds a reference to the request until its last event, because the job lives in
  * the request's arena. */

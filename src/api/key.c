@@ -70,7 +70,7 @@ static sl_status parse_line(char *line, int no, struct key *k, sl_err *err)
     if (!w || strlen(w) != 2 * NET_SHA256_BYTES || !hex(w, k->hash))
         return SL_FAIL(
             err, FORMAT,
-            "key file: line %d: must be a name and, behind it, the SHA-256 of the key in 64 "
+            "key file: line %d: must be a name and, after it, the SHA-256 of the key in 64 "
             "hexadecimal digits (printf %%s KEY | sha256sum)",
             no);
     while ((w = strtok_r(NULL, " \t\r", &save)))

@@ -44,7 +44,7 @@ bool api_lp_event(struct api_lp *l, const struct api_event *ev, api_lp_fn *fn, v
     int n = 0;
     l->out += (uint64_t)ev->n_text;
     l->held = (uint64_t)ev->n_held;
-    /* the token that completes a stop string ends behind what is given out */
+    /* the token that completes a stop string ends after what is given out */
     end = cut ? UINT64_MAX : l->out + l->held;
     if (ev->token >= 0 && !ev->is_end && !push(l, ev, begin, end)) return false;
     for (; n < l->n; n++) {

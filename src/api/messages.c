@@ -234,7 +234,7 @@ static bool is_called(const struct json *m)
     return (calls && calls->n) || api_field(m, "function_call");
 }
 
-/* What stands before and behind a message's own text. */
+/* What stands before and after a message's own text. */
 static void put_content(struct putter *p, const struct json *m, const char *role, int at)
 {
     const struct api_put *how = p->how;

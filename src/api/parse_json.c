@@ -132,7 +132,7 @@ static bool inside(struct api_parse_json *j, char c, bool *ends)
         *ends = --j->depth == 0;
     } else if (!j->depth &&
                (c == ',' || c == '}' || c == ' ' || c == '\n' || c == '\t' || c == '\r')) {
-        return false; /* behind a number or word */
+        return false; /* after a number or word */
     } else if (c == '<') {
         return false; /* no JSON: a tag */
     }

@@ -121,7 +121,7 @@ static sl_status put_call(struct net_req *r, struct json_w *w, const struct kind
     return SL_OK;
 }
 
-/* it and the calls behind it as one message; *it: the last one. */
+/* it and the calls after it as one message; *it: the last one. */
 static sl_status put_calls(struct net_req *r, struct str *out, const struct json **it, int *at,
                            sl_err *err)
 {

@@ -22,7 +22,7 @@ static bool white(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Where the text begins behind {"input": " ; 0 = more is needed, -1 = another form. */
+/* Where the text begins after {"input": " ; 0 = more is needed, -1 = another form. */
 static int head_of(const char *s, size_t n)
 {
     static const char *const part[] = {"{", "\"" API_UNWRAP_KEY "\"", ":", "\""};

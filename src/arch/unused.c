@@ -119,7 +119,7 @@ bool arch_is_beside_text(const io_model *m, const struct arch_name *id)
 }
 
 /* Things that change nothing: tables that the configuration says anyway, scales of caches and of
- * inputs, biases of zeros, layers behind the last. */
+ * inputs, biases of zeros, layers after the last. */
 static bool is_harmless(const io_model *m, const struct arch_cfg *c, const struct tensor *t,
                         const struct arch_name *id)
 {

@@ -438,7 +438,7 @@ static void one_rule(struct parser *q)
     int r = q->b->st ? -1 : rule_of(q, q->p + start, n);
     space(q, false);
     if (!q->b->st && (q->n - q->i < 3 || memcmp(q->p + q->i, "::=", 3) != 0))
-        bad(q, q->i, "::= is missing behind a rule's name");
+        bad(q, q->i, "::= is missing after a rule's name");
     if (r >= 0 && q->name[r].defined) bad(q, start, "a rule with this name is there already");
     if (q->b->st) return;
     q->i += 3;

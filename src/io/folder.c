@@ -211,7 +211,7 @@ static sl_status scan_index(io_model *m, struct io_scan *s, struct shards *sh, s
         SL_TRY(read_weight_map(s, sh, err));
     }
     if (io_scan_peek(s) >= 0)
-        return IO_FAIL_AT(err, s->path, io_scan_at(s), "bytes behind the end of the JSON");
+        return IO_FAIL_AT(err, s->path, io_scan_at(s), "bytes after the end of the JSON");
     if (!found || sh->n_file == 0) return IO_FAIL_AT(err, s->path, 0, "no weight_map");
     return SL_OK;
 }

@@ -429,7 +429,7 @@ static sl_status read_rest(io_model *m, bool vocab_only, sl_err *err)
     for (; m->n_tensor < (int)n; m->n_tensor++)
         SL_TRY(read_tensor(m, &r, &m->tensor[m->n_tensor], err));
     if (rd_left(&r))
-        return IO_FAIL_AT(err, p->path, p->tables + r.pos, "bytes behind the last tensor");
+        return IO_FAIL_AT(err, p->path, p->tables + r.pos, "bytes after the last tensor");
     (void)vocab_only;
     return io_index_tensors(m, err);
 }

@@ -156,7 +156,7 @@ static sl_status read_metadata(struct io_scan *s, sl_err *err)
     }
 }
 
-/* How many members the header has, and that it is one JSON object with nothing but spaces behind
+/* How many members the header has, and that it is one JSON object with nothing but spaces after
  * it. */
 static sl_status count_members(struct io_scan s, uint64_t *n, sl_err *err)
 {
@@ -170,7 +170,7 @@ static sl_status count_members(struct io_scan s, uint64_t *n, sl_err *err)
         ++*n;
     }
     if (io_scan_peek(&s) >= 0)
-        return IO_FAIL_AT(err, s.path, io_scan_at(&s), "bytes behind the end of the header's JSON");
+        return IO_FAIL_AT(err, s.path, io_scan_at(&s), "bytes after the end of the header's JSON");
     return SL_OK;
 }
 
@@ -225,7 +225,7 @@ static sl_status place(struct sft *f, struct tensor *t, int n, sl_err *err)
         t[i].data = f->m->file[f->file].map.data + t[i].offset;
     }
     if (at != f->n_data)
-        return IO_FAIL_AT(err, f->path, f->start + at, "%llu bytes behind the last tensor",
+        return IO_FAIL_AT(err, f->path, f->start + at, "%llu bytes after the last tensor",
                           (unsigned long long)(f->n_data - at));
     return SL_OK;
 }

@@ -235,7 +235,7 @@ sl_status io_scan_skip(struct io_scan *s, sl_err *err)
 {
     char close[MAX_DEPTH];
     int depth = 0;
-    do { /* one value per round, then all brackets that end behind it */
+    do { /* one value per round, then all brackets that end after it */
         int c = io_scan_peek(s);
         bool empty = false, closed = false;
         if (c == '{' || c == '[') {

@@ -222,7 +222,7 @@ static sl_status refuse_type(const io_model *m, const struct tensor *t, sl_err *
                    t->name, type, can);
 }
 
-/* A tensor whose name ends as that one does, behind other words. */
+/* A tensor whose name ends as that one does, after other words. */
 static const char *like(const io_model *m, const char *name)
 {
     const char *tail = strncmp(name, "model.", 6) == 0 ? name + 6 : name;

@@ -6,7 +6,7 @@
 #include "io/write_internal.h"
 #include "text/json.h"
 
-/* A JSON string behind s. */
+/* Appends a JSON string to s. */
 static void put_json_str(struct str *s, const char *p, uint64_t n)
 {
     struct json_w w;

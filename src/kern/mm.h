@@ -19,10 +19,10 @@
  *             come in parts); d the least power of two no less than amax / (127 * unit): a product
  *             by d is exact, so a CPU may make it where it costs least
  *     INT8X   as INT8, but outliers have a second plane: x = unit * d * (q + q2 / 128). Those are,
- *             of each 256 groups of a token, the largest ones, a quarter at most, whose amax squared
- *             is more than thrice the mean of theirs and the smaller ones. Outliers are what costs
- *             accuracy: on SmolLM2 this loses a quarter of what INT8 loses, for a seventh more
- *             arithmetic; where no group stands out it costs nothing
+ *             of each 256 groups of a token, the largest ones, a quarter at most, whose amax
+ *             squared is more than thrice the mean of theirs and the smaller ones. Outliers are
+ *             what costs accuracy: on SmolLM2 this loses a quarter of what INT8 loses, for a
+ *             seventh more arithmetic; where no group stands out it costs nothing
  *     INT15   the second plane in every group
  * Determinism: every output is one f32 accumulator over groups in rising k with a fixed order of
  * roundings, whatever n_tok, the tile range, the other tokens of the list or the variant in use:

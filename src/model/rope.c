@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frequencies of the rotary embedding: plain, linear, llama3 and YaRN (transformers'
- * modeling_rope_utils is the reference for their formulas), and GGUF's rope_freqs.weight. Angles are position * freq in f32, as there. */
+ * modeling_rope_utils is the reference for their formulas), and GGUF's rope_freqs.weight. Angles
+ * are position * freq in f32, as there. */
 #include <math.h>
 
 #include "model/model_internal.h"

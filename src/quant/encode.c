@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From an item to bytes: GGUF's types in chunks of rows as they come; a folder's schemes whole,
- * since their parts lie behind each other. Rows are shared out to the team; what is written and the
+ * since their parts lie one after another. Rows are shared out to the team; what is written and the
  * error that is told do not depend on its size. */
 #include <math.h>
 #include <stdio.h>

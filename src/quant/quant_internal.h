@@ -39,7 +39,7 @@ const struct quant_fold *quant_fold_get(const struct quant_folds *f, enum quant_
 /* ---- plan.c ---- */
 enum quant_source {
     QUANT_RAW,   /* bytes of a tensor as they are */
-    QUANT_ROWS,  /* rows of one weight, or of n_src weights behind each other */
+    QUANT_ROWS,  /* rows of one weight, or of n_src weights one after another */
     QUANT_K_B,   /* GGUF's attn_k_b out of kv_b */
     QUANT_V_B,   /* GGUF's attn_v_b out of kv_b */
     QUANT_KV_B,  /* kv_b out of both */
@@ -60,7 +60,7 @@ struct quant_item {
     int64_t shape[TENSOR_MAX_DIM];
     int64_t rows, cols;
     int64_t bytes_from;
-    int n_src;   /* QUANT_ROWS: weights behind each other (experts of a stack) */
+    int n_src;   /* QUANT_ROWS: weights one after another (experts of a stack) */
     int sub;     /* QUANT_ROWS: this matrix of a stack; -1 = all */
     int n_sub;   /* how many the stack has */
     int perm;    /* heads whose rows change order for RoPE: +n to GGUF, -n from GGUF, 0 = none */

@@ -164,7 +164,7 @@ static sl_status read_number(struct reader *r, struct json *v)
         const char *frac = ++q;
         while (q < r->end && *q >= '0' && *q <= '9')
             q++;
-        if (q == frac) return bad(r, q, "expected a digit behind the point");
+        if (q == frac) return bad(r, q, "expected a digit after the point");
         real = true;
     }
     if (q < r->end && (*q | 32) == 'e') {
@@ -307,7 +307,7 @@ static sl_status read_item(struct reader *r)
         if (n > UINT32_MAX) return bad(r, at, "a key over 4 GiB");
         v->n_key = (uint32_t)n;
         skip_space(r);
-        if (r->p == r->end || *r->p != ':') return bad(r, r->p, "expected ':' behind a key");
+        if (r->p == r->end || *r->p != ':') return bad(r, r->p, "expected ':' after a key");
         r->p++;
         skip_space(r);
     }
@@ -342,7 +342,7 @@ static sl_status read_all(struct reader *r, struct json *root)
         SL_TRY(read_item(r));
     }
     skip_space(r);
-    return r->p == r->end ? SL_OK : bad(r, r->p, "something behind the value");
+    return r->p == r->end ? SL_OK : bad(r, r->p, "something after the value");
 }
 
 sl_status text_json_parse(struct arena *a, const char *what, const char *p, size_t n,

@@ -234,7 +234,7 @@ static sl_status arguments(struct tp *p, struct tn *n)
             named = true;
         } else if (named) {
             return text_tp_fail(p, t->line, SL_FORMAT,
-                                "an argument without a name behind one with a name");
+                                "an argument without a name after one with a name");
         }
         SL_TRY(text_tp_expr(p, true, &kid));
         struct tn *wrap = NULL; /* carries the argument's name */
@@ -425,7 +425,7 @@ static sl_status attribute(struct tp *p, struct tn *in, struct tn **out)
     const struct tok_t *t = peek(p);
     struct tn *n = NULL;
     if (t->kind != T_NAME && t->kind != T_INT)
-        return text_tp_fail(p, t->line, SL_FORMAT, "expected a name behind '.'");
+        return text_tp_fail(p, t->line, SL_FORMAT, "expected a name after '.'");
     p->at++;
     SL_TRY(text_tp_node(p, t->kind == T_NAME ? E_ATTR : E_ITEM, t->line, &n));
     n->a = in;

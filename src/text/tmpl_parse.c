@@ -155,7 +155,7 @@ static sl_status parse_macro(struct tp *p, struct tn *n)
             had_default = true;
         } else if (had_default) {
             return text_tp_fail(p, k->line, SL_FORMAT,
-                                "a parameter without a default behind one with it");
+                                "a parameter without a default after one with it");
         }
         SL_TRY(text_tp_deep(p, k));
         *tail = k;

@@ -96,7 +96,7 @@ static sl_status put(struct tx *x, struct tb *b, struct tv v, bool repr, int dep
     case TV_LIST:
         if (v.l->gen)
             return text_tx_fail(x, SL_REQUEST,
-                                "a generator can not be printed: put `| list` behind it");
+                                "a generator can not be printed: put `| list` after it");
         return put_items(x, b, v, depth);
     case TV_DICT:
         return put_items(x, b, v, depth);

@@ -56,7 +56,7 @@ struct tok_ids {
  * them: normal vocabulary). Control tokens are the special ones, BOS, EOS, those that end a
  * generation, and every added token spelled <|...|> with either kind of bar, whatever its file
  * says: DeepSeek's <User> is "special": false. TOK_BOS puts in front what the model's files wish
- * there, else BOS; TOK_EOS puts behind the text what they wish there. Errors: REQUEST (not UTF-8:
+ * there, else BOS; TOK_EOS puts after the text what they wish there. Errors: REQUEST (not UTF-8:
  * byte offset), LIMIT (over 2 GiB; over out->max; a pre-tokenizer that gives up), NOMEM. Threads:
  * any. */
 sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct tok_ids *out,
@@ -78,7 +78,7 @@ bool tok_is_chars(const tok *t); /* words of code points (SentencePiece), not of
 bool tok_is_eog(const tok *t, int32_t id);     /* ends a generation */
 int32_t tok_bos(const tok *t);                 /* -1 = none */
 int32_t tok_eos(const tok *t);
-/* The model's own wishes for raw prompts: tokens in front, tokens behind. */
+/* The model's own wishes for raw prompts: tokens before, tokens after. */
 bool tok_add_bos(const tok *t);
 bool tok_add_eos(const tok *t);
 /* The i-th named special token ("pad_token"); false past the last. Borrowed. */
@@ -148,7 +148,7 @@ sl_status tok_pairs(const tok *t, struct arena *a, struct tok_pair **out, int *n
  * the last. */
 struct tok_rule {
     const char *names; /* separated by one space, one at both ends; the first is the usual one */
-    const char *const *step; /* patterns in order, all Isolated; NULL behind the last, at most 7 */
+    const char *const *step; /* patterns in order, all Isolated; NULL after the last, at most 7 */
     bool nfc, ignore_merges;
 };
 bool tok_rule_get(int i, struct tok_rule *out);

@@ -372,7 +372,7 @@ sl_status tok_build_around(tok *t, bool front, int32_t id, sl_err *err)
     int *n = front ? &t->n_front : &t->n_back;
     if (*n == BASE_COUNT_OF(t->front))
         return SL_FAIL(err, LIMIT, "more than %d tokens %s a text", BASE_COUNT_OF(t->front),
-                       front ? "in front of" : "behind");
+                       front ? "before" : "after");
     (front ? t->front : t->back)[(*n)++] = id;
     return SL_OK;
 }
@@ -409,7 +409,7 @@ static size_t longest(const tok *t)
     return n;
 }
 
-/* Does no word go on with a mark behind something else? */
+/* Does no word go on with a mark after something else? */
 static bool marks_begin_words(const tok *t)
 {
     size_t m = strlen(t->mark);

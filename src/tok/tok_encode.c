@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids: added tokens first (in the raw text, then behind the normaliser), then pre-tokens,
+/* Text to ids: added tokens first (in the raw text, then after the normaliser), then pre-tokens,
  * then merges. Who wrote a byte only decides which added tokens may be found there; pre-tokens run
  * across the borders, as in the reference. */
 #include <string.h>
@@ -31,7 +31,7 @@ static size_t clean(const struct view *v, size_t i)
 {
     size_t at = v->off + i, end = at;
     int lo = 0, hi = v->n_span;
-    while (lo < hi) { /* the first span that ends behind at */
+    while (lo < hi) { /* the first span that ends after at */
         int mid = lo + (hi - lo) / 2;
         if (v->span[mid].end <= at)
             lo = mid + 1;

@@ -26,7 +26,7 @@ enum {
     TOK_F_LSTRIP = 64,
     TOK_F_RSTRIP = 128,
     TOK_F_SINGLE_WORD = 256,
-    TOK_F_NORMALIZED = 512, /* looked for behind the normaliser */
+    TOK_F_NORMALIZED = 512, /* looked for after the normaliser */
     TOK_F_UNUSED = 1024,    /* merges pass through it, but it is spelled by its halves */
 };
 
@@ -104,7 +104,7 @@ struct tok {
     bool fuse_unk;
     bool byte_words;  /* words <0x0A> stand for bytes that the vocabulary lacks */
     bool byte_decode; /* and are those bytes in answers */
-    bool by_word;     /* no token goes on behind a word: text may be cut before each run of marks */
+    bool by_word;     /* no token goes on after a word: text may be cut before each run of marks */
     bool tied;        /* of several merges of one rank the leftmost comes first: no rank_id */
     int32_t unk;      /* for what has no token; -1 = none */
     uint32_t fallback[256]; /* tokens of single bytes, <0x0A>; TOK_NONE = none */

@@ -232,7 +232,7 @@ static sl_status json_step(tok *t, const struct json *j, bool *bytes, sl_err *er
     const char *type;
     bool yes;
     SL_TRY(text_json_str(j, "type", "?", &type, err));
-    if (*bytes) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer %.40s behind ByteLevel", type);
+    if (*bytes) return SL_FAIL(err, UNSUPPORTED, "pre_tokenizer %.40s after ByteLevel", type);
     if (strcmp(type, "Split") == 0) return json_split(t, j, err);
     if (strcmp(type, "Digits") == 0) {
         SL_TRY(text_json_bool(j, "individual_digits", false, &yes, err));

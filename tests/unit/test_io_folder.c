@@ -161,7 +161,7 @@ TEST(io_folder_refuses_bad_indexes)
         {"{\"weight_map\":[]}", "'[' where '{'", SL_FORMAT},
         {"{\"weight_map\":{\"a\":1}}", "'1' where a string", SL_FORMAT},
         {"{\"weight_map\":{\"a\":\"x.safetensors\"}", "the JSON ends where ','", SL_FORMAT},
-        {"{\"weight_map\":{\"a\":\"x.safetensors\"}}}", "bytes behind the end", SL_FORMAT},
+        {"{\"weight_map\":{\"a\":\"x.safetensors\"}}}", "bytes after the end", SL_FORMAT},
         {"{\"weight_map\":{\"a\":\"x.safetensors\"},\"weight_map\":{}}",
          "weight_map is there twice", SL_FORMAT},
         {"{\"weight_map\":{\"a\":\"x.safetensors\",\"a\":\"x.safetensors\"}}",
