@@ -338,23 +338,29 @@ struct line {
     bool open, done;
 };
 
-static sl_status parse_lines(const char *path, char *text, uint64_t n, struct arena *arena,
-                             struct line **out, int *n_out, sl_err *err)
+struct batch {
+    struct line *line; /* [n] in the arena */
+    int n, n_bad;      /* n_bad: lines that failed */
+    struct arena *arena;
+};
+
+/* The lines of text[n], from path, into b. */
+static sl_status parse_lines(const char *path, char *text, uint64_t n, struct batch *b, sl_err *err)
 {
-    int n_line = 0, i = 0, at = 0;
+    int n_line = 0, at = 0;
     void *p = NULL;
     for (uint64_t k = 0; k < n; k++)
         n_line += text[k] == '\n';
-    SL_TRY(mem_arena_array(arena, (size_t)n_line + 1, sizeof **out, &p, err));
-    *out = p;
+    SL_TRY(mem_arena_array(b->arena, (size_t)n_line + 1, sizeof *b->line, &p, err));
+    b->line = p;
     for (char *s = text; s < text + n; at++) {
         char what[160];
         char *end = memchr(s, '\n', (size_t)(text + n - s));
         size_t len = end ? (size_t)(end - s) : (size_t)(text + n - s);
         if (strspn(s, " \t\r") < len) {
-            struct line *l = &(*out)[i++];
+            struct line *l = &b->line[b->n++];
             snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
-            SL_TRY(text_json_parse(arena, what, s, len, &l->v, err));
+            SL_TRY(text_json_parse(b->arena, what, s, len, &l->v, err));
             const struct json *ids = text_json_get(l->v, "ids"),
                               *prompt = text_json_get(l->v, "prompt");
             bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
@@ -363,7 +369,6 @@ static sl_status parse_lines(const char *path, char *text, uint64_t n, struct ar
         }
         s += len + 1;
     }
-    *n_out = i;
     return SL_OK;
 }
 
@@ -435,14 +440,14 @@ static sl_status print_line(const struct line *l, bool with_drafts, sl_err *err)
     return st;
 }
 
-static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct line *line,
-                            int n_line, struct arena *arena, int *n_bad, sl_err *err)
+static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct batch *b,
+                            sl_err *err)
 {
     int next = 0, printed = 0;
-    while (printed < n_line) {
-        while (next < n_line) { /* as many as the queue takes */
-            struct line *l = &line[next];
-            sl_status st = submit_line(c, o, l, arena, err);
+    while (printed < b->n) {
+        while (next < b->n) { /* as many as the queue takes */
+            struct line *l = &b->line[next];
+            sl_status st = submit_line(c, o, l, b->arena, err);
             if (st == SL_BUSY) break;
             if (st == SL_NOMEM) return st;
             if (st) { /* this line alone fails */
@@ -453,12 +458,12 @@ static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct 
         }
         if (cmd_stop) return SL_FAIL(err, CANCELLED, "cancelled");
         SL_TRY(sl_step(c->e, err));
-        for (; printed < next && line[printed].a.finish != SL_FINISH_NONE; printed++) {
-            *n_bad += line[printed].a.finish == SL_FINISH_ERROR;
-            SL_TRY(print_line(&line[printed], drafts(&o->common), err));
+        for (; printed < next && b->line[printed].a.finish != SL_FINISH_NONE; printed++) {
+            b->n_bad += b->line[printed].a.finish == SL_FINISH_ERROR;
+            SL_TRY(print_line(&b->line[printed], drafts(&o->common), err));
         }
         fflush(stdout);
-        cmd_progress_count(&c->progress, "answers", "lines", printed, n_line);
+        cmd_progress_count(&c->progress, "answers", "lines", printed, b->n);
     }
     return SL_OK;
 }
@@ -466,30 +471,29 @@ static sl_status batch_loop(struct compute *c, const struct run_opts *o, struct 
 static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
 {
     struct compute c = {0};
-    struct line *line = NULL;
-    int n_line = 0, n_bad = 0;
+    struct batch b = {.arena = &x->arena};
     char *text = NULL;
     uint64_t n = 0;
     sl_err err = {0};
     sl_status st = compute_read(o->batch_file, &text, &n, &err);
-    if (!st) st = parse_lines(o->batch_file, text, n, &x->arena, &line, &n_line, &err);
-    if (!st && n_line) {
-        sl_engine_opts eo = {.n_seq_max = n_line < 32 ? n_line : 32};
+    if (!st) st = parse_lines(o->batch_file, text, n, &b, &err);
+    if (!st && b.n) {
+        sl_engine_opts eo = {.n_seq_max = b.n < 32 ? b.n : 32};
         st = compute_open(&c, &o->common, &eo, &err);
         if (!st) st = constrain(&c, o, &err);
-        if (!st) st = batch_loop(&c, o, line, n_line, &x->arena, &n_bad, &err);
+        if (!st) st = batch_loop(&c, o, &b, &err);
         cmd_progress_end(&c.progress);
         if (!st && !o->common.quiet && drafts(&o->common)) compute_draft_line(&c, o->common.draft);
         if (!st) st = compute_experts(&c, &o->common, &err);
         if (!st) st = record_check(c.record, &err);
         compute_close(&c);
     }
-    for (int i = 0; line && i < n_line; i++)
-        answer_fini(&line[i].a);
+    for (int i = 0; i < b.n; i++)
+        answer_fini(&b.line[i].a);
     mem_free(text);
     if (st) return cmd_fail(&err);
-    if (n_bad) {
-        fprintf(stderr, "sluice: %d of %d lines failed: %s: see their \"error\"\n", n_bad, n_line,
+    if (b.n_bad) {
+        fprintf(stderr, "sluice: %d of %d lines failed: %s: see their \"error\"\n", b.n_bad, b.n,
                 o->batch_file);
         return CMD_FAILED;
     }

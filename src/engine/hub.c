@@ -130,11 +130,18 @@ sl_status engine_hub_gguf(const char *dir, const char *tag, char *out, size_t n,
 
 /* ---- names ---- */
 
+/* ORG/NAME, neither with a zero at its end. */
+struct hub_name {
+    const char *org, *name;
+    int n_org, n_name;
+};
+
 /* models--ORG--NAME of one of the places where the cache may be. */
-static bool in_cache(const char *dir, const char *tail, const char *org, int n_org,
-                     const char *name, int n_name, char *out, size_t n)
+static bool in_cache(const char *dir, const char *tail, const struct hub_name *of, char *out,
+                     size_t n)
 {
-    int k = snprintf(out, n, "%s%s/models--%.*s--%.*s", dir, tail, n_org, org, n_name, name);
+    int k = snprintf(out, n, "%s%s/models--%.*s--%.*s", dir, tail, of->n_org, of->org, of->n_name,
+                     of->name);
     return k > 0 && (size_t)k < n && os_path_kind(out) == OS_DIR;
 }
 
@@ -147,13 +154,14 @@ bool engine_hub_find(const char *name, char *out, size_t n, const char **rest, c
                                         {"HOME", "/.cache/huggingface/hub"}};
     const char *slash = strchr(name, '/');
     if (!slash || slash == name || name[0] == '.' || name[0] == '~' || !slash[1]) return false;
-    int n_org = (int)(slash - name), n_name = (int)strcspn(slash + 1, "/:");
-    *rest = slash[1 + n_name] == '/' ? slash + 2 + n_name : "";
-    *tag = slash[1 + n_name] == ':' ? slash + 2 + n_name : "";
+    struct hub_name of = {.org = name, .n_org = (int)(slash - name), .name = slash + 1};
+    of.n_name = (int)strcspn(of.name, "/:");
+    const char *end = of.name + of.n_name;
+    *rest = *end == '/' ? end + 1 : "";
+    *tag = *end == ':' ? end + 1 : "";
     for (int i = 0; i < BASE_COUNT_OF(at); i++) {
         const char *dir = getenv(at[i][0]);
-        if (dir && *dir && in_cache(dir, at[i][1], name, n_org, slash + 1, n_name, out, n))
-            return true;
+        if (dir && *dir && in_cache(dir, at[i][1], &of, out, n)) return true;
     }
     return false;
 }

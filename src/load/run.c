@@ -323,33 +323,39 @@ static int64_t gap_ns(const struct load_level *l, int64_t i)
     return (int64_t)(-log1p(-u) / l->rate * 1e9);
 }
 
-/* Start what is due. *wait_ns: time until the next one, -1 = when another ends. *more: requests are
- * still to come. */
+/* The request that comes next. */
+struct due {
+    struct load_item it;
+    bool have;       /* it was taken from the source and is not yet started */
+    int64_t at_ns;   /* when it is due, from the level's start, where the level has times */
+    int64_t wait_ns; /* until then; -1 = until another one ends */
+};
+
+/* Start what is due. */
 static sl_status start_due(load_run *r, const struct load_level *l, const struct load_source *s,
-                           struct load_item *it, bool *have, int64_t *next_at, int64_t *wait_ns,
-                           sl_err *err)
+                           struct due *d, sl_err *err)
 {
-    *wait_ns = -1;
+    d->wait_ns = -1;
     while (!l->number || r->n_started < l->number) {
         int64_t now = clock_now_ns() - r->t0;
         if (l->duration_s > 0 && (double)now * 1e-9 >= l->duration_s) return SL_OK;
-        if (!*have) {
-            if (!s->next(s->user, r->item_at, it)) return SL_OK;
+        if (!d->have) {
+            if (!s->next(s->user, r->item_at, &d->it)) return SL_OK;
             r->item_at++;
-            *have = true;
-            if (l->rate > 0) *next_at += gap_ns(l, r->n_started);
-            if (l->timed) *next_at = it->at_ns;
+            d->have = true;
+            if (l->rate > 0) d->at_ns += gap_ns(l, r->n_started);
+            if (l->timed) d->at_ns = d->it.at_ns;
         }
         bool timed = l->rate > 0 || l->timed;
-        if (timed && *next_at > now) {
-            *wait_ns = *next_at - now;
+        if (timed && d->at_ns > now) {
+            d->wait_ns = d->at_ns - now;
             return SL_OK;
         }
         int busy = net_client_busy(r->client);
         if (timed ? busy >= IN_FLIGHT_MAX : busy >= l->parallel) return SL_OK;
-        SL_TRY(start(r, it, err));
+        SL_TRY(start(r, &d->it, err));
         r->n_started++;
-        *have = false;
+        d->have = false;
     }
     return SL_OK;
 }
@@ -411,16 +417,14 @@ static sl_status tick(load_run *r, const struct load_level *l, sl_err *err)
 sl_status load_level_run(load_run *r, const struct load_level *l, const struct load_source *s,
                          struct load_result *out, sl_err *err)
 {
-    struct load_item it;
-    bool have = false;
-    int64_t next_at = 0, wait_ns;
+    struct due d = {.have = false};
     reset(r);
     for (;;) {
         int64_t was = r->n_started;
-        SL_TRY(start_due(r, l, s, &it, &have, &next_at, &wait_ns, err));
-        bool ended = wait_ns < 0 && r->n_started == was && !have;
-        if (over(r, l, have, ended) && !net_client_busy(r->client)) break;
-        int64_t ms = wait_ns < 0 ? 100 : BASE_MIN(wait_ns / 1000000 + 1, 100);
+        SL_TRY(start_due(r, l, s, &d, err));
+        bool ended = d.wait_ns < 0 && r->n_started == was && !d.have;
+        if (over(r, l, d.have, ended) && !net_client_busy(r->client)) break;
+        int64_t ms = d.wait_ns < 0 ? 100 : BASE_MIN(d.wait_ns / 1000000 + 1, 100);
         SL_TRY(net_client_poll(r->client, (int)ms, err));
         SL_TRY(tick(r, l, err));
     }

@@ -146,18 +146,25 @@ sl_status os_read_once(const char *path, uint64_t max, char **out, uint64_t *n, 
 #define STAMP_TAIL ((uint64_t)64 << 10)
 #define STAMP_PAGES 64
 
-static sl_status add_sample(int fd, const char *path, uint64_t at, uint64_t n, char *buf,
-                            uint64_t *hash, sl_err *err)
+struct samples {
+    int fd;
+    const char *path;
+    char *buf; /* [STAMP_HEAD] */
+    uint64_t *hash;
+};
+
+/* The n bytes at `at`, or those of them that the file has, go into the hash. */
+static sl_status add_sample(const struct samples *s, uint64_t at, uint64_t n, sl_err *err)
 {
     uint64_t got = 0;
     while (got < n) {
-        ssize_t k = pread(fd, buf + got, n - got, (off_t)(at + got));
+        ssize_t k = pread(s->fd, s->buf + got, n - got, (off_t)(at + got));
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return os_fail_errno(errno, path, err);
+        if (k < 0) return os_fail_errno(errno, s->path, err);
         if (k == 0) break;
         got += (uint64_t)k;
     }
-    *hash = hash_bytes(buf, got, *hash);
+    *s->hash = hash_bytes(s->buf, got, *s->hash);
     return SL_OK;
 }
 
@@ -172,12 +179,12 @@ sl_status os_stamp(const char *path, uint64_t *size, int64_t *mtime_ns, uint64_t
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead around the samples */
     sl_status st = SL_OK;
     SL_TRY_OUT(mem_alloc(MEM_MISC, STAMP_HEAD, &buf, err));
-    SL_TRY_OUT(add_sample(fd, path, 0, STAMP_HEAD, buf, hash, err));
+    struct samples s = {.fd = fd, .path = path, .buf = buf, .hash = hash};
+    SL_TRY_OUT(add_sample(&s, 0, STAMP_HEAD, err));
     if (n <= STAMP_HEAD) goto out;
-    SL_TRY_OUT(add_sample(fd, path, n - STAMP_TAIL, STAMP_TAIL, buf, hash, err));
+    SL_TRY_OUT(add_sample(&s, n - STAMP_TAIL, STAMP_TAIL, err));
     for (uint64_t i = 1; i <= STAMP_PAGES; i++)
-        SL_TRY_OUT(
-            add_sample(fd, path, (n / 4096) * i / (STAMP_PAGES + 1) * 4096, 4096, buf, hash, err));
+        SL_TRY_OUT(add_sample(&s, (n / 4096) * i / (STAMP_PAGES + 1) * 4096, 4096, err));
 out:
     mem_free(buf);
     close(fd);

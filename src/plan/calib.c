@@ -206,15 +206,22 @@ static uint32_t prefill_keys(const struct plan_data *d, const int *pick, int n, 
     return mask;
 }
 
+/* The rows that a fit learns from: data and the numbers of its items. */
+struct lesson {
+    struct plan_data *d;
+    const int *pick; /* [n] */
+    int n;
+};
+
 /* part: 0 decode rows, 1 prefill rows, 2 both */
-static void fit_part(struct plan_data *d, const int *pick, int n, int part, uint32_t mask,
-                     struct plan_consts *k, double *err)
+static void fit_part(const struct lesson *of, int part, uint32_t mask, struct plan_consts *k,
+                     double *err)
 {
     static _Thread_local struct plan_setup *rows[MAX_PICK];
     double want[MAX_PICK];
     int m = 0;
-    for (int i = 0; i < n && m < MAX_PICK; i++) {
-        struct plan_item *it = &d->item[pick[i]];
+    for (int i = 0; i < of->n && m < MAX_PICK; i++) {
+        struct plan_item *it = &of->d->item[of->pick[i]];
         if ((part < 2 && it->prefill != (part == 1)) || !teaches(it)) continue;
         rows[m] = &it->s, want[m++] = it->row->value;
     }
@@ -252,7 +259,7 @@ static void row_list(const struct plan_data *d, const int *pick, int n, char *ou
 }
 
 /* Decode moved eta_w, which prefill reads too: fit prefill's keys once more from their prior. */
-static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, int n, uint32_t mask,
+static struct plan_consts refit_prefill(const struct lesson *of, uint32_t mask,
                                         const struct plan_consts *start,
                                         const struct plan_consts *now, double *err)
 {
@@ -261,7 +268,7 @@ static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, in
         if (mask >> i & 1) k.v[i] = start->v[i];
     }
     double e = 0;
-    fit_part(d, pick, n, 1, mask, &k, &e);
+    fit_part(of, 1, mask, &k, &e);
     *err = e;
     return k;
 }
@@ -271,8 +278,7 @@ static struct plan_consts refit_prefill(struct plan_data *d, const int *pick, in
  * smallest is taken whose errors (of both parts together) are within a point of the best, since
  * less than that is noise of the rows, and a small batch is the careful guess for users who wait.
  */
-static void fit_batches(struct plan_data *d, const int *pick, int n, uint32_t pm, uint32_t dm,
-                        struct plan_set *out)
+static void fit_batches(const struct lesson *of, uint32_t pm, uint32_t dm, struct plan_set *out)
 {
     static const double batch[] = {1024, 2048, 4096, 8192, 16384, 32768};
     const struct plan_consts start = out->k;
@@ -284,11 +290,11 @@ static void fit_batches(struct plan_data *d, const int *pick, int n, uint32_t pm
         struct plan_set *g = &got[i];
         *g = *out;
         if (search) g->k.v[PLAN_CHUNK] = batch[i];
-        fit_part(d, pick, n, 1, pm, &g->k, &g->err_prefill);
-        fit_part(d, pick, n, 0, dm, &g->k, &g->err_decode);
+        fit_part(of, 1, pm, &g->k, &g->err_prefill);
+        fit_part(of, 0, dm, &g->k, &g->err_decode);
         struct plan_consts from = start;
         from.v[PLAN_CHUNK] = g->k.v[PLAN_CHUNK];
-        g->k = refit_prefill(d, pick, n, pm, &from, &g->k, &g->err_prefill);
+        g->k = refit_prefill(of, pm, &from, &g->k, &g->err_prefill);
         best = fmin(best, g->err_prefill + g->err_decode);
     }
     while (take + 1 < tries && got[take].err_prefill + got[take].err_decode > best + 2)
@@ -312,11 +318,12 @@ void plan_fit_set(const struct plan_book *b, struct plan_data *d, const int *pic
     k->trust = PLAN_CALIBRATED;
     uint32_t pm = prefill_keys(d, pick, n, k->mode), dm = decode_keys(d, pick, n, k->mode);
     bool hybrid = k->mode == PLAN_MODE_HYBRID || k->mode == PLAN_MODE_CPU;
-    if (hybrid) fit_part(d, pick, n, pm ? 2 : 0, dm | pm, k, &out->err_decode);
+    const struct lesson of = {d, pick, n};
+    if (hybrid) fit_part(&of, pm ? 2 : 0, dm | pm, k, &out->err_decode);
     if (hybrid)
         out->err_prefill = out->err_decode;
     else
-        fit_batches(d, pick, n, pm, dm, out);
+        fit_batches(&of, pm, dm, out);
     k->n_rows = n;
     k->sigma_decode = fmax(0.04, 1.4 * out->err_decode / 100);
     k->sigma_prefill = fmax(0.08, 1.4 * out->err_prefill / 100);
@@ -335,7 +342,7 @@ void plan_fit_model(const struct plan_book *b, struct plan_data *d, const int *p
         out->k.v[PLAN_ETA_W] = prior.v[PLAN_ETA_W], out->k.v[PLAN_T_MULTI] = prior.v[PLAN_T_MULTI];
     }
     snprintf(out->k.model, sizeof out->k.model, "%s", d->item[pick[0]].s.c.model->name);
-    fit_part(d, pick, n, 0, bit(PLAN_T_LAYER), &out->k, &out->err_decode);
+    fit_part(&(struct lesson){d, pick, n}, 0, bit(PLAN_T_LAYER), &out->k, &out->err_decode);
     out->k.fitted = bit(PLAN_T_LAYER);
     out->k.n_rows = n;
     out->k.sigma_decode = fmax(0.10, 1.4 * out->err_decode / 100);

@@ -359,10 +359,19 @@ void tok_cut_fini(struct tok_cut *c)
     }
 }
 
-/* One piece with its spaces as marks, and a mark in front where s says so. */
-static sl_status put_marked(const tok *t, const struct tok_step *s, const struct tok_cut *c,
-                            struct tok_piece w, struct str *out, struct tok_pieces *to, sl_err *err)
+/* A step that changes the text: the new text, and its pieces. */
+struct rewriting {
+    const struct tok_step *s;
+    struct str *out;
+    struct tok_pieces *to;
+};
+
+/* One piece with its spaces as marks, and a mark in front where the step says so. */
+static sl_status put_marked(const tok *t, const struct rewriting *r, const struct tok_cut *c,
+                            struct tok_piece w, sl_err *err)
 {
+    const struct tok_step *s = r->s;
+    struct str *out = r->out;
     const char *p = c->p + w.begin;
     size_t n = w.end - w.begin, m = strlen(t->mark), begin = out->n;
     bool first = c->head && w.begin == 0;
@@ -372,7 +381,7 @@ static sl_status put_marked(const tok *t, const struct tok_step *s, const struct
     for (size_t i = 0; i < n; i++) {
         bool mark = p[i] == ' ' || (s->split && n - i >= m && memcmp(p + i, t->mark, m) == 0);
         if (s->split && mark && out->n > begin) {
-            SL_TRY(put(to, begin, out->n, err));
+            SL_TRY(put(r->to, begin, out->n, err));
             begin = out->n;
         }
         if (p[i] == ' ')
@@ -381,25 +390,25 @@ static sl_status put_marked(const tok *t, const struct tok_step *s, const struct
             str_putc(out, p[i]);
     }
     SL_TRY(str_status(out, err));
-    return put(to, begin, out->n, err);
+    return put(r->to, begin, out->n, err);
 }
 
-/* A step that changes the text: the pieces of a are written anew into out, theirs into to. */
-static sl_status rewrite(const tok *t, const struct tok_step *s, const struct tok_cut *c,
-                         const struct tok_pieces *a, struct str *out, struct tok_pieces *to,
-                         sl_err *err)
+/* The pieces of a are written anew into r->out, theirs into r->to. */
+static sl_status rewrite(const tok *t, const struct rewriting *r, const struct tok_cut *c,
+                         const struct tok_pieces *a, sl_err *err)
 {
+    struct str *out = r->out;
     str_clear(out);
     for (size_t i = 0; i < a->n; i++) {
         struct tok_piece w = a->v[i];
-        if (s->kind == TOK_STEP_MARK) {
-            SL_TRY(put_marked(t, s, c, w, out, to, err));
+        if (r->s->kind == TOK_STEP_MARK) {
+            SL_TRY(put_marked(t, r, c, w, err));
             continue;
         }
         size_t begin = out->n;
         if (c->p[w.begin] != ' ') str_putc(out, ' ');
         str_put(out, c->p + w.begin, w.end - w.begin);
-        SL_TRY(put(to, begin, out->n, err));
+        SL_TRY(put(r->to, begin, out->n, err));
     }
     return str_status(out, err);
 }
@@ -416,7 +425,8 @@ sl_status tok_pre_split(const tok *t, struct tok_cut *c, const char *p, size_t n
         struct split d = {.s = s, .out = b};
         b->n = 0;
         if (!s->re) {
-            SL_TRY(rewrite(t, s, c, a, &c->text[text], b, err));
+            struct rewriting r = {.s = s, .out = &c->text[text], .to = b};
+            SL_TRY(rewrite(t, &r, c, a, err));
             c->p = str_c(&c->text[text]);
             text = !text;
         }
