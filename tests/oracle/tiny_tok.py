@@ -7,7 +7,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers import pre_tokenizers as pre
 from tokenizers import trainers
 
-TEXT = """The model reads a prompt and writes the answer, one token at a time. 12 apples and 345 pears
+TEXT = """\
+The model reads a prompt and writes the answer, one token at a time. 12 apples and 345 pears
 cost 1999 cents in 2024. It's what we'll see when they've come; I'm sure you'd agree.
 def add(a, b):\n    return a + b\n\nfor (int i = 0; i < 10; ++i) { sum += x[i]; }\n
 Größe, naïve, café, señor, Ελλάδα, Москва, 北京是中国的首都。東京タワー。 The answer is in the
