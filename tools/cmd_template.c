@@ -38,27 +38,34 @@ struct input {
     const struct json *j_messages, *j_tools, *j_kwargs;
 };
 
-static sl_status parse(struct arena *a, const char *what, const char *text, size_t n,
-                       enum json_kind kind, const struct json **out, sl_err *err)
+static sl_status must_be(const char *what, const struct json *v, enum json_kind kind, sl_err *err)
+{
+    if (v->kind == kind) return SL_OK;
+    return SL_FAIL(err, REQUEST, "%s: %s, not %s", what, text_json_kind_text(v->kind),
+                   text_json_kind_text(kind));
+}
+
+static sl_status parse_array(struct arena *a, const char *what, const char *text, size_t n,
+                             const struct json **out, sl_err *err)
 {
     SL_TRY(text_json_parse(a, what, text, n, out, err));
-    if ((*out)->kind == kind) return SL_OK;
-    return SL_FAIL(err, REQUEST, "%s: %s, not %s", what, text_json_kind_text((*out)->kind),
-                   text_json_kind_text(kind));
+    return must_be(what, *out, JSON_ARRAY_K, err);
 }
 
 static sl_status read_input(const struct template_opts *o, struct arena *a, struct input *in,
                             sl_err *err)
 {
     SL_TRY(compute_read(o->messages, &in->messages, &in->n_messages, err));
-    SL_TRY(parse(a, o->messages, in->messages, in->n_messages, JSON_ARRAY_K, &in->j_messages, err));
+    SL_TRY(parse_array(a, o->messages, in->messages, in->n_messages, &in->j_messages, err));
     if (o->tools) {
         SL_TRY(compute_read(o->tools, &in->tools, &in->n_tools, err));
-        SL_TRY(parse(a, o->tools, in->tools, in->n_tools, JSON_ARRAY_K, &in->j_tools, err));
+        SL_TRY(parse_array(a, o->tools, in->tools, in->n_tools, &in->j_tools, err));
     }
-    if (o->kwargs)
-        SL_TRY(
-            parse(a, "--kwargs", o->kwargs, strlen(o->kwargs), JSON_OBJECT_K, &in->j_kwargs, err));
+    if (o->kwargs) {
+        size_t n = strlen(o->kwargs);
+        SL_TRY(text_json_parse(a, "--kwargs", o->kwargs, n, &in->j_kwargs, err));
+        SL_TRY(must_be("--kwargs", in->j_kwargs, JSON_OBJECT_K, err));
+    }
     if (o->file) SL_TRY(compute_read(o->file, &in->source, &in->n_source, err));
     return SL_OK;
 }

@@ -8,10 +8,19 @@
 #include <string.h>
 #include <strings.h>
 
-/* Read one record into buf; cells point into it. */
-static sl_status record(struct plan_csv *c, char *buf, size_t size, const char **cell, int *n_cell,
-                        bool *more, sl_err *err)
+/* Where a record goes: its bytes, and cells that point into them. */
+struct cells {
+    char *buf; /* [size] */
+    size_t size;
+    const char **cell; /* [PLAN_CSV_COLS] */
+    int *n;
+};
+
+/* Read one record; *more: there was one. */
+static sl_status record(struct plan_csv *c, const struct cells *to, bool *more, sl_err *err)
 {
+    char *buf = to->buf;
+    int *n_cell = to->n;
     const char *p = c->src.p;
     size_t n = c->src.n, used = 0;
     *n_cell = 0;
@@ -33,7 +42,7 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
             return SL_FAIL(err, FORMAT, "%s line %d: more than %d columns", c->src.name, c->line,
                            PLAN_CSV_COLS);
         }
-        cell[(*n_cell)++] = buf + used;
+        to->cell[(*n_cell)++] = buf + used;
         bool quoted = c->pos < n && p[c->pos] == '"';
         if (quoted) c->pos++;
         for (;; c->pos++) {
@@ -65,15 +74,15 @@ static sl_status record(struct plan_csv *c, char *buf, size_t size, const char *
                 return SL_FAIL(err, FORMAT, "%s line %d column %d: NUL byte", c->src.name, c->line,
                                *n_cell);
             }
-            if (used + 2 > size) {
+            if (used + 2 > to->size) {
                 return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name,
-                               c->line, size);
+                               c->line, to->size);
             }
             buf[used++] = ch;
         }
-        if (used + 2 > size) {
+        if (used + 2 > to->size) {
             return SL_FAIL(err, FORMAT, "%s line %d: longer than %zu bytes", c->src.name, c->line,
-                           size);
+                           to->size);
         }
         buf[used++] = '\0';
     }
@@ -85,14 +94,16 @@ sl_status plan_csv_open(struct plan_csv *c, struct plan_bytes src, sl_err *err)
     *c = (struct plan_csv){.src = src, .next_line = 1};
     c->pos = text_utf8_bom(src.p, src.n);
     bool more;
-    SL_TRY(record(c, c->head_buf, sizeof c->head_buf, c->head, &c->n_head, &more, err));
+    struct cells head = {c->head_buf, sizeof c->head_buf, c->head, &c->n_head};
+    SL_TRY(record(c, &head, &more, err));
     if (!more) return SL_FAIL(err, FORMAT, "%s: empty file: a header line is needed", src.name);
     return SL_OK;
 }
 
 sl_status plan_csv_next(struct plan_csv *c, bool *more, sl_err *err)
 {
-    SL_TRY(record(c, c->buf, sizeof c->buf, c->cell, &c->n, more, err));
+    struct cells row = {c->buf, sizeof c->buf, c->cell, &c->n};
+    SL_TRY(record(c, &row, more, err));
     if (*more && c->n > c->n_head) {
         return SL_FAIL(err, FORMAT, "%s line %d: %d cells, the header has %d", c->src.name, c->line,
                        c->n, c->n_head);
