@@ -57,7 +57,7 @@ void cmd_signals_sockets(void);
  * timer. */
 extern volatile sig_atomic_t cmd_stop_soft;
 
-/* Have the terminal of stdout mark what is pasted (ESC [ 200 ~ ... ESC [ 201 ~). Who leaves at once
+/* Have the terminal of stdout mark what is pasted (ESC [ 200 ~ ... ESC [ 201 ~). A way out
  * by a signal turns it off. */
 void cmd_paste_mode(bool on);
 

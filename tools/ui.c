@@ -16,7 +16,7 @@ volatile sig_atomic_t cmd_stop_soft;
     800000 /* a step that does not end by then is left: Ctrl-C ends within a second */
 
 static struct termios
-    tty_at_start; /* line editing changes the terminal; who leaves in the middle puts it back */
+    tty_at_start; /* line editing changes the terminal; leaving in the middle puts it back */
 static bool have_tty;
 
 static volatile sig_atomic_t paste_mode;
@@ -61,7 +61,7 @@ void cmd_signals_init(void)
     sa.sa_handler = leave;
     sigaction(SIGALRM, &sa, NULL);
     sa.sa_handler = SIG_DFL;
-    sigaction(SIGPIPE, &sa, NULL); /* who reads no more ends us quietly, as other tools */
+    sigaction(SIGPIPE, &sa, NULL); /* a closed pipe ends us quietly, as other tools */
     sa.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &sa, NULL); /* writes past a limit on files' sizes fail, and say so */
 }

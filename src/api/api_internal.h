@@ -117,7 +117,8 @@ bool api_key_check(api *a, struct net_req *r);
  * exactly one api_key_done. */
 const char *api_key_admit(api *a, struct net_req *r, int *wait_s);
 void api_key_done(api *a, const struct net_req *r, int64_t n_prompt, int64_t n_answer);
-/* Have r counted as over before its last bytes leave: who has read them may come again at once. */
+/* Have r counted as over before its last bytes leave: a client that has read them may come again at
+ * once. */
 void api_settle(api *a, struct net_req *r);
 void api_key_name(api *a, int slot_no, char out[64]);
 /* Usage since the last call; false when there is no such slot. */

@@ -87,7 +87,7 @@ static void on_event(void *user, const sl_event *ev)
         {ev->embedding, (size_t)ev->n_embedding * sizeof *ev->embedding},
         {ev->error, (size_t)more.n_error},
     };
-    /* who waits for a first token or for the end waits for nothing else */
+    /* a client that waits for the first token or for the end waits for nothing else */
     bool now = last || (j->g->stream && ev->n_token == 1);
     if (net_feed_put(&j->feed, piece, 6, now) == NET_FEED_FULL && !last)
         sl_cancel(j->a->o.engine, ev->id);

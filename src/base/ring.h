@@ -4,7 +4,7 @@
  *
  * Queue: D. Vyukov's bounded queue: every cell carries a turn number, which says whether it waits
  * for a value or holds one. A thread that stopped between taking a place and filling it delays only
- * those who come to that cell. */
+ * the threads that come to that cell. */
 #ifndef BASE_RING_H
 #define BASE_RING_H
 

@@ -24,7 +24,7 @@ struct io_reading {
 };
 
 /* Begin now; m stays until the last io_reading_done. may_evict false: the page cache keeps what it
- * has (for who reads it again). */
+ * has (for a reader that comes again). */
 void io_reading_begin(struct io_reading *r, const io_model *m, bool may_evict);
 /* w, a weight of the model or rows of one, will not be read again. */
 void io_reading_done(struct io_reading *r, const struct weight *w);

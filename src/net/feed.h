@@ -20,7 +20,7 @@ struct net_feed {
 sl_status net_feed_init(struct net_feed *f, struct net_req *r, size_t bytes, bool lazy,
                         sl_err *err) BASE_MUST_USE;
 void net_feed_fini(struct net_feed *f);
-/* Never blocks. Producer thread, who calls net_server_flush when it has put what it has. */
+/* Never blocks. For the producer thread, which calls net_server_flush after its last piece. */
 enum net_feed_rc net_feed_put(struct net_feed *f, const struct net_piece *piece, int n,
                               bool urgent);
 void net_feed_kill(struct net_feed *f); /* consumer */

@@ -43,7 +43,7 @@ static bool pass_wakes(net_server *s, bool here)
 
 void net_gather(net_server *s)
 {
-    /* before the list is taken: who pushes later rings again */
+    /* before the list is taken: a later push rings again */
     if (atomic_exchange(&s->rung, false)) (void)pass_wakes(s, false);
 }
 

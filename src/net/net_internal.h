@@ -56,7 +56,7 @@ struct net_req_own {
     bool streaming, read, handed, probe, ended;
     bool http11;
     /* net thread until the stream first sleeps, then under push_lock, see push.c */
-    bool direct;        /* who has push_lock writes to the socket */
+    bool direct;        /* the holder of push_lock writes to the socket */
     bool blocked;       /* which takes no more now */
     bool broken;        /* no more bytes */
     bool working;       /* a worker has it or had it */
@@ -98,7 +98,7 @@ struct net_server {
     _Atomic int n_listed;                /* in it, about */
     _Atomic bool rung;                   /* the watcher was told to take it */
     _Atomic int64_t push_ns;             /* net_server_push_s */
-    /* under push_lock: who has it runs the streams that are direct and sleep (see push.c) */
+    /* its holder runs the streams that are direct and sleep (see push.c) */
     pthread_mutex_t push_lock;
     /* thread of net_server_flush */
     struct net_gather gather;
@@ -119,8 +119,8 @@ static inline struct net_req_own *net_own(const struct net_req *r)
     return r->own;
 }
 
-/* server.c: the library with our limits and callbacks. flags: who runs it; the fuzz target does it
- * by itself. */
+/* server.c: the library with our limits and callbacks. flags: which thread runs it; the fuzz
+ * target does so itself. */
 #define NET_SPARE 16 /* entries of conn over the limit that the library keeps */
 sl_status net_daemon_open(net_server *s, unsigned flags, sl_err *err) BASE_MUST_USE;
 

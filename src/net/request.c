@@ -263,7 +263,7 @@ void net_wake_put(net_server *s, struct net_req *r)
                                                   memory_order_relaxed)); /* with pass_wakes */
 }
 
-/* Onto the list of those who have news, where it is not; false: it is awake. */
+/* Put r on the list of requests that have news, unless it is there; false: it is awake. */
 static bool list_push(struct net_req *r)
 {
     struct net_req_own *o = net_own(r);

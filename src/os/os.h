@@ -27,8 +27,8 @@ void os_map_will_need(const struct os_map *m, uint64_t offset, uint64_t n);
 /* The pages of [offset, offset + n) are not needed any more (they can be read again): keeps RSS
  * down while weights are packed. */
 void os_map_drop(const struct os_map *m, uint64_t offset, uint64_t n);
-/* os_map_drop, and out of the page cache too (unless another process maps them): who needs them
- * again reads the disk. */
+/* os_map_drop, and out of the page cache too (unless another process maps them): the next use
+ * reads the disk. */
 void os_map_evict(const struct os_map *m, uint64_t offset, uint64_t n);
 /* Bytes that this process has had read from disks, page faults and read-ahead included; 0 when not
  * known. */

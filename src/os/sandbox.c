@@ -78,7 +78,7 @@ void os_sandbox_drop(bool keep_bind)
         memset(data, 0, sizeof data);
         data[0].effective = data[0].permitted = bind;
     }
-    (void)syscall(SYS_capset, &head, data); /* fails only for those who have none to drop */
+    (void)syscall(SYS_capset, &head, data); /* fails only where there is none to drop */
 }
 
 /* ---- system calls ---- */

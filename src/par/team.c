@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The team. One way of waiting serves workers (for a region), the caller (for its end) and
- * barriers: a word that changes, a short spin, then a futex. Who changes the word wakes sleepers
- * only when there are some: the sleeper counts itself before it looks at the word again, the
- * changer looks at the count after it changed the word, both sequentially consistent, so one of the
- * two sees the other.
+ * barriers: a word that changes, a short spin, then a futex. A thread that changes the word wakes
+ * sleepers only when there are some: the sleeper counts itself before it looks at the word again,
+ * the changer looks at the count after it changed the word, both sequentially consistent, so one of
+ * the two sees the other.
  *
  * Spinning pays only while every worker has a CPU of its own. A wait inside a region that outlasts
  * LONG_WAIT_NS means that somebody else had our CPU: the spin is cut, and grows back slowly over
@@ -339,8 +339,8 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     t->owed_ns = t->n_owed = 0;
 }
 
-/* One word, so that a barrier costs as few turns of its cache line as can be: who arrives counts,
- * the last one's count is what the others wait for. */
+/* One word, so that a barrier costs as few turns of its cache line as can be: a thread that arrives
+ * counts, and the others wait for the last one's count. */
 void par_barrier(par_team *t)
 {
     if (t->n_now == 1) return;
