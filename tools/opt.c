@@ -133,10 +133,9 @@ static sl_status add_str(struct opt_strs *s, const char *text, struct arena *a, 
     return SL_OK;
 }
 
-/* Store text as the value of o. A list given by a stronger source replaces the weaker one's
- * (fresh). */
+/* Store text as the value of o; to a list of texts it is added. */
 static sl_status set(const struct opt *o, const char *where, const char *text, void *dst,
-                     bool fresh, struct arena *a, sl_err *err)
+                     struct arena *a, sl_err *err)
 {
     char *at = (char *)dst + o->at, buf[64], *end;
     int64_t i = 0;
@@ -179,7 +178,6 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
         *(const char **)at = text;
         return SL_OK;
     case OPT_STRS:
-        if (fresh) ((struct opt_strs *)at)->n = 0;
         return add_str((struct opt_strs *)at, text, a, err);
     case OPT_ENUM:
         for (int k = 0; *opt_choice(o, k, buf, sizeof buf); k++)
@@ -194,6 +192,19 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
     return SL_OK;
 }
 
+/* Empty o where it is a list of texts: one given by a stronger source replaces the weaker one's. */
+static void clear(const struct opt *o, void *dst)
+{
+    if (o->kind == OPT_STRS) ((struct opt_strs *)((char *)dst + o->at))->n = 0;
+}
+
+static sl_status replace(const struct opt *o, const char *where, const char *text, void *dst,
+                         struct arena *a, sl_err *err)
+{
+    clear(o, dst);
+    return set(o, where, text, dst, a, err);
+}
+
 static sl_status set_json(const struct opt *o, const char *where, const struct json *v, void *dst,
                           struct arena *a, sl_err *err)
 {
@@ -205,15 +216,16 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
         bool first = true;
         sl_status st = SL_OK;
         for (const struct json *c = v->child; c && !st; c = c->next, first = false) {
+            if (first) clear(o, dst);
             if (o->kind == OPT_STRS && c->kind == JSON_STR_K)
-                st = set(o, where, c->s, dst, first, a, err);
+                st = set(o, where, c->s, dst, a, err);
             else if (o->kind == OPT_INTS && c->kind == JSON_INT_K)
                 str_printf(&s, "%s%lld", first ? "" : ",", (long long)c->i);
             else
                 st = SL_FAIL(err, REQUEST, "bad value: %s: a list of another type", where);
         }
         if (!st && o->kind == OPT_INTS) st = str_status(&s, err);
-        if (!st && o->kind == OPT_INTS) st = set(o, where, str_c(&s), dst, true, a, err);
+        if (!st && o->kind == OPT_INTS) st = replace(o, where, str_c(&s), dst, a, err);
         str_fini(&s);
         return st;
     }
@@ -236,7 +248,7 @@ static sl_status set_json(const struct opt *o, const char *where, const struct j
     default:
         return SL_FAIL(err, REQUEST, "bad value: %s: a list or an object", where);
     }
-    return set(o, where, text, dst, true, a, err);
+    return replace(o, where, text, dst, a, err);
 }
 
 static sl_status from_file(const struct opt *opts, const char *path, void *dst, struct arena *a,
@@ -273,7 +285,7 @@ static sl_status from_env(const struct opt *opts, void *dst, struct arena *a, sl
         for (int i = 7; i < n; i++)
             name[i] = o->name[i - 7] == '-' ? '_' : (char)toupper(o->name[i - 7]);
         const char *v = getenv(name);
-        if (v) SL_TRY(set(o, name, v, dst, true, a, err));
+        if (v) SL_TRY(replace(o, name, v, dst, a, err));
     }
     return SL_OK;
 }
@@ -298,7 +310,8 @@ static sl_status take(struct walk *w, const struct opt *o, const char *where, co
     uint64_t bit = 1ull << ((o - w->opts) & 63);
     bool fresh = !(w->seen & bit);
     w->seen |= bit;
-    return set(o, where, text, w->dst, fresh, w->a, err);
+    if (fresh) clear(o, w->dst);
+    return set(o, where, text, w->dst, w->a, err);
 }
 
 static sl_status long_opt(struct walk *w, int *i, sl_err *err)
@@ -376,13 +389,13 @@ sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, st
     SL_TRY(mem_arena_array(a, (size_t)argc + 1, sizeof *rest->v, &p, err));
     rest->v = p;
     for (const struct opt *o = opts; o->name; o++)
-        if (o->def) SL_TRY(set(o, o->name, o->def, dst, true, a, err));
+        if (o->def) SL_TRY(replace(o, o->name, o->def, dst, a, err));
     struct walk w = {
         .opts = opts, .argc = argc, .argv = argv, .dst = dst, .a = a, .rest = rest, .help = help};
     w.only = find(opts, "config", 6);
     if (w.only) {
         const char *env = getenv("SLUICE_CONFIG");
-        if (env) SL_TRY(set(w.only, "SLUICE_CONFIG", env, dst, true, a, err));
+        if (env) SL_TRY(replace(w.only, "SLUICE_CONFIG", env, dst, a, err));
         SL_TRY(walk(&w, err));
         if (*help) return SL_OK;
         const char *path = *(const char **)((char *)dst + w.only->at);
