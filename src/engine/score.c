@@ -4,29 +4,37 @@
 
 #include "engine/engine_internal.h"
 
-static sl_status score_chunk(sl_engine *e, const int32_t *ids, int n, int pos0, int n_chunk,
-                             int first_row, const float **logits, int *n_row, sl_err *err)
+/* Some tokens of a text, of which the logits are wanted from the row first_row on. */
+struct chunk {
+    const int32_t *ids; /* [n] the whole text */
+    int n, first_row;
+    int pos0, n_chunk;   /* the tokens of this step */
+    const float *logits; /* [n_row, V] of its last n_row tokens, until the next step */
+    int n_row;
+};
+
+static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
 {
     int32_t src, dst;
     kv_seq_slide(&e->pool, &e->score);
-    SL_TRY(kv_seq_grow(&e->pool, &e->score, n_chunk, &src, &dst, err));
+    SL_TRY(kv_seq_grow(&e->pool, &e->score, c->n_chunk, &src, &dst, err));
     engine_cache_table(e, 0, &e->score);
     int rows = 0;
     struct model_rows out;
-    for (int i = 0; i < n_chunk; i++) {
-        e->pos[i] = pos0 + i;
-        if (pos0 + i >= first_row) e->row_tok[rows++] = i;
+    for (int i = 0; i < c->n_chunk; i++) {
+        e->pos[i] = c->pos0 + i;
+        if (c->pos0 + i >= c->first_row) e->row_tok[rows++] = i;
     }
     e->seq_tok0[0] = 0;
-    e->seq_tok0[1] = n_chunk;
-    e->n_prompt[0] = n;
-    e->seat[0] = e->n_seq_max; /* behind those of requests */
-    struct dev_step s = engine_step(e, n_chunk, 1, rows);
-    s.ids = ids + pos0;
+    e->seq_tok0[1] = c->n_chunk;
+    e->n_prompt[0] = c->n;
+    e->seat[0] = e->n_seq_max; /* after those of requests */
+    struct dev_step s = engine_step(e, c->n_chunk, 1, rows);
+    s.ids = c->ids + c->pos0;
     ASSERT(src < 0); /* nobody shares its blocks */
     SL_TRY(engine_run(e, &s, &out, err));
-    *logits = out.logits;
-    *n_row = rows;
+    c->logits = out.logits;
+    c->n_row = rows;
     return SL_OK;
 }
 
@@ -45,15 +53,14 @@ sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
             return SL_FAIL(err, REQUEST,
                            "ids: token %d at place %d: the vocabulary has ids 0 to %d", ids[i], i,
                            e->n_vocab - 1);
-    for (int pos = 0; pos < n && !st;) {
-        const float *logits = NULL;
-        int n_row = 0, n_chunk = BASE_MIN(n - pos, e->opts.n_chunk);
-        if (pos + n_chunk > first_row)
-            n_chunk = BASE_MIN(n_chunk, BASE_MAX(first_row - pos, 0) + e->n_logit_max);
-        st = score_chunk(e, ids, n, pos, n_chunk, first_row, &logits, &n_row, err);
-        if (!st && n_row && on_rows(user, pos + n_chunk - n_row, n_row, logits))
+    struct chunk c = {.ids = ids, .n = n, .first_row = first_row};
+    for (; c.pos0 < n && !st; c.pos0 += c.n_chunk) {
+        c.n_chunk = BASE_MIN(n - c.pos0, e->opts.n_chunk);
+        if (c.pos0 + c.n_chunk > first_row)
+            c.n_chunk = BASE_MIN(c.n_chunk, BASE_MAX(first_row - c.pos0, 0) + e->n_logit_max);
+        st = score_chunk(e, &c, err);
+        if (!st && c.n_row && on_rows(user, c.pos0 + c.n_chunk - c.n_row, c.n_row, c.logits))
             st = SL_FAIL(err, CANCELLED, "cancelled");
-        pos += n_chunk;
     }
     kv_seq_clear(&e->pool, &e->score);
     return st;
