@@ -140,15 +140,14 @@ static sl_status add_stack(struct quant_plan *p, const char *name, const struct 
     return SL_OK;
 }
 
-/* Matrix i of the n of a stack, which is expert e's of that role (to a folder). */
+/* Matrix i of the n of the stack `name`, which becomes `of`, one expert's (to a folder). */
 static sl_status add_unstacked(struct quant_plan *p, const char *name, const struct arch_name *of,
-                               int e, int i, int n, sl_err *err)
+                               int i, int n, sl_err *err)
 {
     struct quant_item *it = NULL;
     struct weight w;
     SL_TRY(add_item(p, &it, err));
     it->id = *of;
-    it->id.expert = e;
     quant_name_in(&p->naming[IO_HF], &it->id, it->name, sizeof it->name);
     SL_TRY(describe(p, it, name, &w, err));
     if (w.rows % n)
@@ -171,13 +170,14 @@ static sl_status add_all_unstacked(struct quant_plan *p, const char *name,
     int E = p->cfg.n_expert;
     struct arch_name of = *id;
     if (id->role != ROLE_GATE_UP_EXPS) {
-        for (int e = 0; e < E; e++)
-            SL_TRY(add_unstacked(p, name, id, e, e, E, err));
+        for (of.expert = 0; of.expert < E; of.expert++)
+            SL_TRY(add_unstacked(p, name, &of, of.expert, E, err));
         return SL_OK;
     }
     for (int i = 0; i < 2 * E; i++) {
         of.role = i % 2 ? ROLE_UP_EXPS : ROLE_GATE_EXPS;
-        SL_TRY(add_unstacked(p, name, &of, i / 2, i, 2 * E, err));
+        of.expert = i / 2;
+        SL_TRY(add_unstacked(p, name, &of, i, 2 * E, err));
     }
     return SL_OK;
 }
