@@ -200,15 +200,15 @@ static bool is_neutral(const struct value *v, const char *list, int d_head)
 }
 
 /* Is key something that would be passed over, though it matters? own: what the architecture obeys;
- * who: the type of rope. */
-static bool matters(const struct rule *rule, int n, const char *key, const char *who,
+ * rope: the type of its position embedding. */
+static bool matters(const struct rule *rule, int n, const char *key, const char *rope,
                     const struct value *v, const struct arch_cfg *c, const char *own)
 {
     if (fits(own, key)) return false;
     for (int i = 0; i < n; i++) {
         const struct rule *r = &rule[i];
         if (!fits(r->names, key) || (r->moe && !c->n_expert)) continue;
-        return !(strcmp(r->by, "*") == 0 || fits(r->by, who)) &&
+        return !(strcmp(r->by, "*") == 0 || fits(r->by, rope)) &&
                !is_neutral(v, r->neutral, c->d_head);
     }
     return false;

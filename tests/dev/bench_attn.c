@@ -109,7 +109,7 @@ static void step(struct run *r, const struct shape *s, int depth, int n_tok, int
                                             .y = y});
 }
 
-/* n_tok tokens behind depth positions. */
+/* n_tok tokens after depth positions. */
 static void time_one(struct run *r, const struct shape *s, int type, int depth, int n_tok,
                      int expand, float *q, float *y)
 {

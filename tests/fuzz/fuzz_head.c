@@ -156,7 +156,7 @@ static struct {
     struct words method, target, name, host; /* name: in an absolute target, which ends before it */
     bool has_host, has_length, http11;
     bool trailer, colon; /* colon: a line of it ends the head */
-    bool padded; /* blanks behind a value, zeros before a length, an odd line end: may be refused */
+    bool padded; /* blanks after a value, zeros before a length, an odd line end: may be refused */
     int n_field;
     struct str body;
 } ref;
@@ -302,7 +302,7 @@ static bool field(struct words l)
     return true;
 }
 
-/* The head at ref.at, and the place behind it; false: none that may be begun. */
+/* The head at ref.at, and the place after it; false: none that may be begun. */
 static bool head(void)
 {
     struct words l;
@@ -331,7 +331,7 @@ static bool chunk_size(struct words l, uint64_t *out)
     return i > 0;
 }
 
-/* The body at ref.at into ref.body, and the place behind it; false: it is not whole, or malformed.
+/* The body at ref.at into ref.body, and the place after it; false: it is not whole, or malformed.
  */
 static bool body(void)
 {

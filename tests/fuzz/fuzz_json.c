@@ -3,7 +3,7 @@
  * written the same; and it accepts exactly what Jansson accepts (where Jansson is there), but for
  * four differences on purpose: integers past 64 bits (ours: a real), depth (ours: 128, its: 2048),
  * NUL in a key (ours: fine) and a byte order mark (ours: read over); and one mistake of Jansson
- * 2.14: it skips a NUL byte behind a number. */
+ * 2.14: it skips a NUL byte after a number. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Property: any bytes either open as a packed file, and then every matrix' bytes, every name, value
  * and stored tensor can be read, or are refused with a text. Checksums are made right first, so
- * that what lies behind them is reached. Rooms: io text tensor os base. */
+ * that what lies past them is reached. Rooms: io text tensor os base. */
 #include <string.h>
 
 #include "base/hash.h"

@@ -55,7 +55,7 @@ static void compare(struct check *c, run_fn run, struct attn_mm m, int mix)
     for (int r = 0; r + 1 < m.n_row; r++)
         for (int64_t j = 16 * m.n_vec; j < m.ldc; j++)
             if (fp_to_bits(m.c[r * m.ldc + j]) != fp_to_bits(was[r * m.ldc + j]))
-                check_fail(c, "wrote behind the vectors of row %d", r);
+                check_fail(c, "wrote past the vectors of row %d", r);
     int cut = mix ? m.k0 + (m.n_k - m.k0) / 4 * 2 : m.n_k / 2,
         row = m.n_row / 3; /* elsewhere in k, and in rows */
     struct attn_mm t = m;
@@ -163,7 +163,7 @@ void check_attn_pairs_bf16(struct check *c, convert_fn variant)
     check_convert(c, variant, 1);
 }
 
-/* n bytes of codes behind scales; the reference is what is compared with. */
+/* n bytes of codes after scales; the reference is what is compared with. */
 static uint8_t *random_q8(struct check *c, size_t n_scale, size_t n)
 {
     uint8_t *p = check_alloc(c, 4 * n_scale + n);

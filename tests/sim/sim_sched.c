@@ -35,7 +35,7 @@ struct user { /* one sample as the outside sees it */
     uint64_t group, salt;
     int index, leader; /* leader: slot of sample 0 */
     int n_prompt, n_want, n_known, n_left;
-    int32_t tok[MAX_CTX + 1], draft[SCHED_DRAFT_MAX]; /* draft: guesses behind the known ones */
+    int32_t tok[MAX_CTX + 1], draft[SCHED_DRAFT_MAX]; /* draft: guesses after the known ones */
     uint32_t sum[MAX_CTX + 2];                        /* hash of the first i tokens */
     int64_t deadline;
     uint64_t born;

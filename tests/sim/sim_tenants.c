@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tenant floods, another asks now and then (row K9): seeded, with simulated time. The neighbour
- * sends a question behind a system prompt that the prefix tree should have; the flooder keeps
+ * sends a question after a system prompt that the prefix tree should have; the flooder keeps
  * several long prompts under way, no two alike, on a pool that holds few of them. The same
  * neighbour alone is the measure: its time to the first token at the 99th percentile may double,
  * and it finds its system prompt in the tree each time. The accounting identity and sched_check

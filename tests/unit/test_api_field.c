@@ -19,7 +19,7 @@ static void read_doc(struct str *out)
     fclose(f);
 }
 
-/* The document has this table, line by line, behind its head. */
+/* The document has this table, line by line, after its head. */
 static void compare(void (*print)(struct str *out), const char *head)
 {
     struct str doc, table;

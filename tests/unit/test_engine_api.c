@@ -194,7 +194,7 @@ TEST(engine_reuses_the_kv_of_an_earlier_turn_bitwise)
         q.n_logprob = 0;
         q.want_logprob = 1;
         ask(r.e, &q);
-        /* MLA: answer tokens behind the threshold are computed again as prompt */
+        /* MLA: answer tokens past the threshold are computed again as prompt */
         assert_int_equal(b.n_cached, r.e->form_from <= 140 ? 128 : 160);
         if (k) assert_int_equal(b.n_cached, 128);
         sl_engine_close(r.e);

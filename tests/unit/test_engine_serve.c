@@ -244,7 +244,7 @@ TEST(engine_ends_a_request_at_its_deadline) /* docs/reliability.md K4 */
     ASSERT_OK(sl_submit(r.e, &q, NULL, &err));
     q = base(&b, 20);
     q.timeout_ms = 1;
-    ASSERT_OK(sl_submit(r.e, &q, NULL, &err)); /* waits behind the first */
+    ASSERT_OK(sl_submit(r.e, &q, NULL, &err)); /* waits for the first */
     struct timespec t = {.tv_nsec = 2000000};
     nanosleep(&t, NULL);
     ASSERT_OK(sl_step(r.e, &err));

@@ -81,7 +81,7 @@ static void done(void *user, struct net_req *r)
     (void)r;
 }
 
-/* What an engine's thread does: steps of many lengths, a flush behind each. */
+/* What an engine's thread does: steps of many lengths, a flush after each. */
 static void *make(void *arg)
 {
     (void)arg;
