@@ -288,6 +288,9 @@ typedef struct sl_engine_opts {
      * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
      * SL_PLACE, or all on device. */
     const char *place;
+    /* "tp=N": N ranks share every matrix by its rows, each with a part of the threads; answers are
+     * the same, bit for bit. NULL = one rank. */
+    const char *layout;
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
@@ -524,6 +527,18 @@ typedef struct sl_stats {
 } sl_stats;
 /* Threads: any. */
 SL_API void sl_stats_get(const sl_engine *e, sl_stats *out);
+
+/* Of each rank (sl_engine_opts.layout), since open. */
+typedef struct sl_rank_stat {
+    int64_t weight_bytes; /* that it holds */
+    uint64_t n_join;      /* times that columns of all ranks were put side by side */
+    uint64_t join_bytes;  /* that it took from other ranks */
+    double wait_ms;       /* for other ranks, in steps */
+    double step_ms;       /* of all steps */
+} sl_rank_stat;
+/* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
+ * engine's. */
+SL_API int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n);
 
 /* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the
  * number of experts of that layer; 0 = dense, or no such layer; -1 = the device has lost them, or

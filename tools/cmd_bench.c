@@ -46,6 +46,7 @@ static const struct opt opts[] = {
     {"replay",   0,  OPT_STR,  offsetof(struct bench_opts, replay), "FILE", NULL, 0, 0,
      "the steps that --record wrote again: are the results the same bits?"},
     OPT_ROWS_EXPERTS(struct bench_opts),
+    OPT_ROWS_LAYOUT(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
     {0},
 };
@@ -448,6 +449,8 @@ static bool other(struct bench_opts *o, int *rc)
         *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
     else if (o->kernels && place_asked(&o->common))
         *rc = cmd_usage("--kernels: products alone are on one device: without --place");
+    else if (o->kernels && o->common.layout)
+        *rc = cmd_usage("--kernels: not with --layout");
     else if (o->kernels && (lists || deep || o->common.expert_stats))
         *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");
     else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))

@@ -28,6 +28,7 @@ static const struct opt opts[] = {
     OPT_ROWS_TEMPLATE(struct chat_opts),
     OPT_ROWS_SAMPLING(struct chat_opts),
     OPT_ROWS_DRAFT(struct chat_opts),
+    OPT_ROWS_LAYOUT(struct chat_opts),
     OPT_ROWS_COMPUTE(struct chat_opts),
     {0},
 };

@@ -46,6 +46,7 @@ static const struct opt opts[] = {
      "N", "0", 0, OPT_THREADS_MAX, "worker threads (0: physical cores)"},
     {"ctx",     'c', OPT_INT,  offsetof(struct eval_opts, common.ctx),
      "N", "512", 2, 1 << 24, "tokens of a window"},
+    OPT_ROWS_LAYOUT(struct eval_opts),
     OPT_ROWS_ENGINE(struct eval_opts),
     {0},
 };

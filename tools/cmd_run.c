@@ -47,6 +47,7 @@ static const struct opt opts[] = {
     OPT_ROWS_EXPERTS(struct run_opts),
     OPT_ROWS_RECORD(struct run_opts),
     OPT_ROWS_DRAFT(struct run_opts),
+    OPT_ROWS_LAYOUT(struct run_opts),
     OPT_ROWS_COMPUTE(struct run_opts),
     {0},
 };
@@ -206,6 +207,7 @@ static sl_status print_json(const struct answer *a, const struct speed *s,
     text_jw_key(&w, "seed");
     text_jw_int(&w, (int64_t)o->seed);
     if (drafts(o)) compute_draft_json(c, o->draft, &w);
+    compute_ranks_json(c, o->layout, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&out, err);
     str_fini(&out);
@@ -324,6 +326,7 @@ static sl_status one(struct compute *c, const struct run_opts *o, const char *te
         closing_line(&a, &s);
     if (!o->common.json && !o->common.quiet && drafts(&o->common))
         compute_draft_line(c, o->common.draft);
+    if (!o->common.json && !o->common.quiet) compute_ranks_line(c);
 out:
     sl_free(ids);
     answer_fini(&a);
@@ -484,6 +487,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
         if (!st) st = batch_loop(&c, o, &b, &err);
         cmd_progress_end(&c.progress);
         if (!st && !o->common.quiet && drafts(&o->common)) compute_draft_line(&c, o->common.draft);
+        if (!st && !o->common.quiet) compute_ranks_line(&c);
         if (!st) st = compute_experts(&c, &o->common, &err);
         if (!st) st = record_check(c.record, &err);
         compute_close(&c);

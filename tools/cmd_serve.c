@@ -104,6 +104,7 @@ static const struct opt opts[] = {
     OPT_ROWS_TEMPLATE(struct serve_opts),
     OPT_ROWS_RECORD(struct serve_opts),
     OPT_ROWS_DRAFT(struct serve_opts),
+    OPT_ROWS_LAYOUT(struct serve_opts),
     OPT_ROWS_COMPUTE(struct serve_opts),
     {0},
 };

@@ -30,6 +30,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.kv = (sl_kv)o->kv;
     eo.no_hugepages = o->no_hugepages;
     eo.device = o->device;
+    eo.layout = o->layout;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = o->draft;
     eo.draft_max = o->draft_max;
@@ -155,6 +156,58 @@ void compute_draft_json(const struct compute *c, const char *source, struct json
         text_jw_real(w, d.right[j], 6);
     text_jw_arr_end(w);
     text_jw_obj_end(w);
+}
+
+/* What ranks cost: waits as a share of their steps, and what each token moves between them. */
+struct ranks {
+    int n;
+    double wait_pct, per_token;
+    sl_rank_stat of[64];
+};
+
+static struct ranks ranks_get(const struct compute *c)
+{
+    struct ranks r = {0};
+    sl_stats s;
+    double wait = 0, bytes = 0;
+    r.n = sl_ranks(c->e, r.of, BASE_COUNT_OF(r.of));
+    if (r.n == 1) return r;
+    for (int i = 0; i < r.n; i++) {
+        wait += r.of[i].wait_ms;
+        bytes += (double)r.of[i].join_bytes;
+    }
+    sl_stats_get(c->e, &s);
+    double n_tok = (double)(s.n_answer_tok + s.n_prompt_tok);
+    if (r.of[0].step_ms > 0) r.wait_pct = 100 * wait / r.n / r.of[0].step_ms;
+    if (n_tok > 0) r.per_token = bytes / n_tok;
+    return r;
+}
+
+void compute_ranks_line(const struct compute *c)
+{
+    struct ranks r = ranks_get(c);
+    if (r.n > 1)
+        fprintf(stderr, "%d ranks: waits %.1f %% of their steps, %.3g MB/tok between them\n", r.n,
+                r.wait_pct, r.per_token * 1e-6);
+}
+
+void compute_ranks_json(const struct compute *c, const char *layout, struct json_w *w)
+{
+    struct ranks r = ranks_get(c);
+    if (r.n == 1) return;
+    text_jw_key(w, "layout");
+    text_jw_strz(w, layout);
+    text_jw_key(w, "ranks");
+    text_jw_int(w, r.n);
+    text_jw_key(w, "wait_pct");
+    text_jw_real(w, r.wait_pct, 4);
+    text_jw_key(w, "wire_bytes_per_token");
+    text_jw_int(w, (int64_t)r.per_token);
+    text_jw_key(w, "weight_bytes_per_rank");
+    text_jw_arr(w);
+    for (int i = 0; i < r.n && i < BASE_COUNT_OF(r.of); i++)
+        text_jw_int(w, r.of[i].weight_bytes);
+    text_jw_arr_end(w);
 }
 
 const char *compute_finish_text(sl_finish f)

@@ -69,6 +69,9 @@ struct compute_draft compute_draft_get(const struct compute *c);
 /* As a line on stderr; as member "draft" of an object. source: what --draft says. */
 void compute_draft_line(const struct compute *c, const char *source);
 void compute_draft_json(const struct compute *c, const char *source, struct json_w *w);
+/* The same of ranks (--layout); nothing where there is one. */
+void compute_ranks_line(const struct compute *c);
+void compute_ranks_json(const struct compute *c, const char *layout, struct json_w *w);
 
 const char *
 compute_finish_text(sl_finish f); /* "stop", "length", "stop_string", "cancelled", "error" */

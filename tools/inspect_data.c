@@ -134,7 +134,7 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
     }
     int n_blk = n_seq * size_div_up(n_ctx, ENGINE_BLK_TOK);
     struct dev_kv_shape shape =
-        engine_kv_shape(&v->cfg, DEV_KV_BF16, n_blk, n_seq, N_CHUNK + n_seq);
+        engine_kv_shape(&v->cfg, NULL, DEV_KV_BF16, n_blk, n_seq, N_CHUNK + n_seq);
     out->n_ctx = n_ctx;
     out->n_seq = n_seq;
     SL_TRY(dev_open(NULL, &(struct dev_opts){.n_thread = 1}, &d, err));

@@ -58,7 +58,7 @@ struct opt {
  * takes the rows it needs. */
 struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
-    const char *place, *experts_device;
+    const char *place, *experts_device, *layout;
     bool cpu_moe;
     int n_cpu_moe;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max;
@@ -100,6 +100,9 @@ struct opt_common {
      "guess tokens ahead and compute them together: the same answers, sooner"},                    \
     {"draft-max", 0, OPT_INT, offsetof(S, common.draft_max), "N", "0", 0, SL_DRAFT_MAX,            \
      "guesses for one sequence in a step at most (0: chosen)"}
+#define OPT_ROWS_LAYOUT(S)                                                                         \
+    {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N", NULL, 0, 0,                     \
+     "share the model among N ranks of this process: the same answers"}
 #define OPT_ROWS_RECORD(S)                                                                         \
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}

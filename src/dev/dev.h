@@ -33,6 +33,8 @@ struct dev_opts {
     int n_thread; /* 0 = default */
     enum dev_acts acts;
     int no_hugepages;
+    int rank, n_rank; /* one of n_rank devices that share the CPUs: it takes the rank-th part of
+                         them. n_rank 0 = the only one */
 };
 
 typedef struct dev dev;
@@ -274,11 +276,13 @@ struct dev_tap {
     int64_t ldx;
 };
 
-/* y[t] = row ids[t] of w (an EMBED matrix), times scale. */
+/* y[t] = row ids[t] - row0 of w (an EMBED matrix), times scale; where w has no such row, y[t] is
+ * left as it is. */
 struct dev_embed {
     const dev_mat *w;
     float *y;
     float scale;
+    int row0;
 };
 /* y = rmsnorm(x (+ r)) * w over rows of n; when r is not NULL x += r first (x is updated). y may be
  * NULL; when act is not NULL the result is prepared there; y may be x. n_row rows, or, where rows
@@ -403,6 +407,11 @@ struct dev_ffn {
     const float *gate_up_bias; /* [2F]: of the gates, then of the ups; or NULL */
     const float *down_bias;    /* [D] or NULL */
     bool keep_h;               /* h is looked at afterwards; else its contents are undefined */
+    /* NULL, or: h has this rank's columns, h_all [n_row, all columns] is room for those of all, which
+     * is what down takes */
+    const struct dev_ranks *ranks;
+    const int32_t *part; /* [n_rank] host */
+    float *h_all;
 };
 /* Router: which K experts take each token, with what weights. Scores from logits [T, E]. */
 struct dev_route {
@@ -428,6 +437,41 @@ struct dev_slots {
 };
 /* Fills s->first and s->list from s->n and s->expert. */
 void dev_slots_init(struct dev_slots *s, int n_expert);
+/* Where the rows of matrices are shared among ranks, a rank computes some columns of each output:
+ * part[0] of them rank 0, then part[1] rank 1 and so on. join makes rows whole: y [n_row, n] from
+ * every rank's x [n_row, its part], on the thread that runs the step. */
+struct dev_joined {
+    dev *d;
+    const float *x;
+    float *y; /* NULL: of no use here */
+    int n_row, n;
+    const int32_t *part;
+    const int32_t *of; /* NULL, or [n_row]: row t is that of rank of[t], whose x has n columns */
+};
+struct dev_ranks {
+    void (*join)(void *user, const struct dev_joined *j);
+    void *user;
+    int rank, n_rank;
+};
+/* y [n_row, n]: the columns x of all ranks side by side. home: of use to rank 0 alone. */
+struct dev_join {
+    const float *x;
+    float *y;
+    int n, n_row;
+    bool home;
+    const int32_t *part; /* [n_rank] host */
+    const struct dev_ranks *ranks;
+};
+/* y [T, n]: x [T, n] of the rank that has the token's row of a table: rows row0[r] to row0[r + 1]
+ * are rank r's. of: room for T ranks. */
+struct dev_pick {
+    const float *x;
+    float *y;
+    int n;
+    const int32_t *row0; /* [n_rank + 1] host */
+    int32_t *of;         /* host */
+    const struct dev_ranks *ranks;
+};
 /* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+
  * shared(x)). Sum in the order k = 0 .. K-1, shared last. */
 struct dev_moe {
@@ -445,6 +489,10 @@ struct dev_moe {
     float *y;         /* [T, D] */
     struct dev_tap tap; /* fn NULL, or told afterwards what every expert in use gives to its down
                            matrix: [its tokens, F]; x, n and ldx are not used */
+    /* as of dev_ffn; h_all: room for [n_tok * k, all columns] */
+    const struct dev_ranks *ranks;
+    const int32_t *part;
+    float *h_all;
 };
 /* x += y over rows of n values. */
 struct dev_add {

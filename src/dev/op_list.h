@@ -22,6 +22,8 @@
     OP(rows, dev_rows)                                                                             \
     OP(best, dev_best)                                                                             \
     OP(move, dev_move)                                                                             \
+    OP(join, dev_join)                                                                             \
+    OP(pick, dev_pick)                                                                             \
     OP(tap, dev_tap)
 
 #endif

@@ -53,18 +53,22 @@ static const struct dev_ref scan_refs[] = {KV(dev_scan, kv), BUF(dev_scan, x), B
 static const struct dev_ref ffn_refs[] = {
     ACT(dev_ffn, act),          MAT(dev_ffn, gate_up),   MAT(dev_ffn, down),
     ACT(dev_ffn, h_act),        BUF(dev_ffn, h),         BUF(dev_ffn, y),
-    BUF(dev_ffn, gate_up_bias), BUF(dev_ffn, down_bias), END};
+    BUF(dev_ffn, gate_up_bias), BUF(dev_ffn, down_bias), BUF(dev_ffn, h_all),
+    END};
 static const struct dev_ref route_refs[] = {BUF(dev_route, logit), BUF(dev_route, id),
                                             BUF(dev_route, weight), BUF(dev_route, count), END};
 static const struct dev_ref moe_refs[] = {ACT(dev_moe, act),       BUF(dev_moe, id),
                                           BUF(dev_moe, weight),    MAT(dev_moe, gate_up),
                                           MAT(dev_moe, down),      BUF(dev_moe, gate_up_bias),
                                           BUF(dev_moe, down_bias), BUF(dev_moe, add),
-                                          BUF(dev_moe, y),         END};
+                                          BUF(dev_moe, y),         BUF(dev_moe, h_all),
+                                          END};
 static const struct dev_ref add_refs[] = {BUF(dev_add, x), BUF(dev_add, y), END};
 static const struct dev_ref rows_refs[] = {BUF(dev_rows, x), ACT(dev_rows, act), END};
 static const struct dev_ref best_refs[] = {BUF(dev_best, x), BUF(dev_best, id), END};
 static const struct dev_ref move_refs[] = {BUF(dev_move, at), END};
+static const struct dev_ref join_refs[] = {BUF(dev_join, x), BUF(dev_join, y), END};
+static const struct dev_ref pick_refs[] = {BUF(dev_pick, x), BUF(dev_pick, y), END};
 static const struct dev_ref tap_refs[] = {BUF(dev_tap, x), END};
 
 const struct dev_ref *dev_op_refs(enum dev_op_kind op)

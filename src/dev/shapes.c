@@ -24,7 +24,8 @@ static void add_moe(struct dev_shapes *s, const struct dev_moe *p)
     at_least(&s->k, p->k);
     if (!p->gate_up || !p->down) return; /* of a rank that has no row of them */
     at_least(&s->d_model, dev_mat_rows(p->down));
-    at_least(&s->d_ff_expert, dev_mat_rows(p->gate_up));
+    /* of several ranks: its own hidden values, and those of all */
+    at_least(&s->d_ff_expert, BASE_MAX(dev_mat_rows(p->gate_up), dev_mat_cols(p->down)));
 }
 
 static void add(struct dev_shapes *s, const struct dev_op *op)

@@ -14,10 +14,10 @@ int engine_kv_window(const struct arch_cfg *c)
     return w;
 }
 
-struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
-                                    int n_seq, int n_tok)
+struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
+                                    enum dev_kv_type type, int n_blk, int n_seq, int n_tok)
 {
-    struct dev_kv_shape s = model_kv_shape(c, NULL, type, n_blk, ENGINE_BLK_TOK);
+    struct dev_kv_shape s = model_kv_shape(c, d, type, n_blk, ENGINE_BLK_TOK);
     int most = kv_win_most(engine_kv_window(c), ENGINE_BLK_TOK, n_seq, n_tok);
     bool windows = engine_kv_has(&s, DEV_KV_WINDOW);
     s.group[DEV_KV_WINDOW].n_blk = windows ? BASE_MIN(n_blk, most + n_blk / 4) : 1;

@@ -10,8 +10,8 @@
 /* n_blk blocks for tokens of all layers; for those with a window as many as n_seq sequences can see
  * in steps of n_tok tokens, and a quarter of n_blk for what is kept; never more than n_blk. Of
  * recurrent states one for each sequence and one beside (sl_score), and engine_n_snap. */
-struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, enum dev_kv_type type, int n_blk,
-                                    int n_seq, int n_tok);
+struct dev_kv_shape engine_kv_shape(const struct arch_cfg *c, const struct model_dims *d,
+                                    enum dev_kv_type type, int n_blk, int n_seq, int n_tok);
 /* Snapshots of recurrent states that the prefix tree keeps. */
 static inline int engine_n_snap(int n_seq)
 {

@@ -74,10 +74,22 @@ static int blocks_of(int64_t n_tok)
     return (int)((n_tok + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK);
 }
 
-static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk)
+static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
 {
-    return engine_kv_shape(&e->m->cfg, kv_type(e), n_blk, e->n_seq_max,
+    struct model_dims d = engine_rank_dims(e, rank);
+    return engine_kv_shape(&e->m->cfg, &d, kv_type(e), n_blk, e->n_seq_max,
                            e->opts.n_chunk + e->n_seq_max);
+}
+
+/* A cache of n_blk blocks, on all ranks. */
+static int64_t kv_bytes(const sl_engine *e, int n_blk)
+{
+    int64_t n = 0;
+    for (int r = 0; r < engine_n_rank(e); r++) {
+        struct dev_kv_shape s = shape_of(e, n_blk, r);
+        n += dev_kv_bytes(e->d, &s);
+    }
+    return n;
 }
 
 /* Tokens of KV cache that fit into bytes: layers with a window need less than the others. */
@@ -86,8 +98,7 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     int lo = 0, hi = INT_MAX / ENGINE_BLK_TOK;
     while (lo < hi) {
         int n = lo + (hi - lo + 1) / 2;
-        struct dev_kv_shape s = shape_of(e, n);
-        if (dev_kv_bytes(e->d, &s) <= bytes)
+        if (kv_bytes(e, n) <= bytes)
             lo = n;
         else
             hi = n - 1;
@@ -99,8 +110,8 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
  * and of the weights. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
-    struct dev_kv_shape kv = shape_of(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)));
-    int64_t left = BASE_MIN(room - dev_kv_bytes(e->d, &kv), BASE_MIN(room, e->m->bytes) / 4);
+    int64_t kv = kv_bytes(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)));
+    int64_t left = BASE_MIN(room - kv, BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
     e->keep_bytes = BASE_MAX(BASE_MIN(left, use), 0);
@@ -188,7 +199,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     struct dev_info di;
     dev_info_get(e->d, &di);
     e->info = (struct sl_engine_info){
-        .n_thread = di.n_thread,
+        .n_thread = di.n_thread * engine_n_rank(e),
         .n_ctx = e->n_ctx,
         .n_seq_max = e->n_seq_max,
         .kv_tokens = (int64_t)e->pool.n_blk * ENGINE_BLK_TOK,
@@ -197,7 +208,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .kv = kv_names[e->kv_shape.type],
         .bytes_per_token = model_bytes_per_token(e->net),
         .weight_bytes = model_weight_bytes(e->net),
-        .kv_bytes = dev_kv_bytes(e->d, &e->kv_shape),
+        .kv_bytes = kv_bytes(e, e->pool.n_blk),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
@@ -206,6 +217,18 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;
     engine_publish(e);
+}
+
+/* What all ranks have, where there are several. */
+static void sum_ranks(sl_engine *e)
+{
+    sl_rank_stat r[DIST_RANK_MAX];
+    int n = sl_ranks(e, r, DIST_RANK_MAX);
+    if (n == 1) return;
+    e->info.bytes_per_token *= n; /* shares are alike, but for what every rank has */
+    e->info.weight_bytes = 0;
+    for (int i = 0; i < n; i++)
+        e->info.weight_bytes += r[i].weight_bytes;
 }
 
 static sl_status fill(sl_engine *e, sl_err *err)
@@ -220,6 +243,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     struct dev_opts dopts = {
         .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
     SL_TRY(engine_spec_parse(e, err));
+    SL_TRY(engine_ranks_parse(e, &dopts, err));
     SL_TRY(engine_place_open(e, &dopts, err));
     SL_TRY(plan_memory(e, &kv_tokens, err));
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
@@ -242,6 +266,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .pack = pack,
                             .progress = o->progress,
                             .user = o->user};
+    engine_ranks_model(e, &mo);
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     if (e->m->cfg.group_unsaid)
         log_msg(LOG_WARN, "%s: expert_group_count is missing: experts are chosen without groups",
@@ -252,13 +277,18 @@ static sl_status fill(sl_engine *e, sl_err *err)
         log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack),
                 (double)pack_ns * 1e-6);
     e->form_from = model_form_from(e->net);
-    e->kv_shape = shape_of(e, blocks_of(kv_tokens));
+    e->kv_shape = shape_of(e, blocks_of(kv_tokens), 0);
     SL_TRY(dev_kv_open(e->d, &e->kv_shape, &e->kv, err));
+    struct dev_kv_shape rank[DIST_RANK_MAX];
+    for (int r = 1; r < engine_n_rank(e); r++)
+        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
+    SL_TRY(engine_ranks_open(e, rank, err));
     SL_TRY(open_tables(e, err));
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));
     fill_info(e, pack_ns);
     e->info.packed = pack != NULL;
+    sum_ranks(e);
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are "
                           "needed): the reference kernels run, "
@@ -322,6 +352,7 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->item_row);
     engine_record_close(e);
     engine_threads_fini(e);
+    engine_ranks_close(e);
     model_close(e->net);
     engine_place_close(e);
     io_pack_close(e->pack);
@@ -360,8 +391,12 @@ int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
-    out->read_gbps = dev_probe_read_gbps(e->d, ms);
-    out->int8_gops = dev_probe_int8_gops(e->d, ms);
+    struct dev_opts all = {.n_thread = e->info.n_thread};
+    dev *d = e->d, *own = NULL;
+    if (e->ranks && dev_open(NULL, &all, &own, NULL) == SL_OK) d = own; /* home has a part of them */
+    out->read_gbps = dev_probe_read_gbps(d, ms);
+    out->int8_gops = dev_probe_int8_gops(d, ms);
+    dev_close(own);
 }
 
 double sl_probe_attn(sl_engine *e, int ms)

@@ -218,9 +218,12 @@ struct engine_mtp {
     struct request **of;                       /* [n_seq_max] whose rows are wanted */
 };
 
+struct engine_ranks;
+
 struct sl_engine {
     /* fixed after open */
     sl_model *m;
+    struct engine_ranks *ranks; /* NULL: this process computes alone */
     dev *d; /* of attention and the cache */
     struct engine_place place;
     model *net;
@@ -305,6 +308,24 @@ void engine_place_close(sl_engine *e); /* the devices too */
  * device on which what is placed there does not fit. */
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
                             sl_err *err) BASE_MUST_USE;
+/* ranks.c */
+/* What opts.layout says: *o becomes home's. Errors: as dist_layout_parse; REQUEST: fewer threads
+ * than ranks. */
+sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
+int engine_n_rank(const sl_engine *e);
+struct model_dims engine_rank_dims(const sl_engine *e, int rank);
+/* *o, of a model that is whole, becomes home's. */
+void engine_ranks_model(sl_engine *e, struct model_opts *o);
+/* The other ranks open, after home's model; kv: their caches' shapes, by rank. Errors: theirs. */
+sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv,
+                            sl_err *err) BASE_MUST_USE;
+void engine_ranks_close(sl_engine *e);
+/* Launch a step and wait for it, on every rank. Errors: as model_wait; DEVICE: ranks have
+ * failed. */
+sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                           sl_err *err) BASE_MUST_USE;
+/* dev_kv_touch on every rank. */
+void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
 
 /* pack.c */
 /* Set m->pack where a packed file fits m->io; says why one does not. */

@@ -86,8 +86,7 @@ static sl_status launch_and_wait(sl_engine *e, const struct dev_step *s, struct 
                                  sl_err *err)
 {
     SL_TRY(fault(e, false, err));
-    SL_TRY(model_launch(e->net, e->kv, s, err));
-    SL_TRY(model_wait(e->net, out, err));
+    SL_TRY(engine_ranks_run(e, s, out, err));
     return fault(e, true, err);
 }
 

@@ -108,8 +108,8 @@ sl_status sl_warm(sl_engine *e, sl_err *err)
     w.blk = p;
     w.win = w.blk + want;
     take(&w, want);
-    dev_kv_touch(e->d, e->kv, DEV_KV_PAGED, w.blk, w.n_blk);
-    if (w.n_win) dev_kv_touch(e->d, e->kv, DEV_KV_WINDOW, w.win, w.n_win);
+    engine_kv_touch(e, DEV_KV_PAGED, w.blk, w.n_blk);
+    if (w.n_win) engine_kv_touch(e, DEV_KV_WINDOW, w.win, w.n_win);
     sl_status st = run_all(&w, n_prompt, n_seq, err);
     give(&w);
     mem_free(w.blk);

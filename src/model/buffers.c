@@ -157,6 +157,12 @@ static bool any_added(const struct model *m)
     return false;
 }
 
+/* Of several ranks, this one's columns. */
+static int64_t cols(const struct model *m, enum model_cut cut)
+{
+    return m->dims.n_rank > 1 ? m->ranks.part[cut][m->dims.rank] : 0;
+}
+
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
@@ -164,8 +170,9 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
     int64_t T = m->opts.n_tok_max, D = c->d_model, nl = m->opts.n_logit_max;
     int64_t nq = (int64_t)d->n_head * c->d_head,
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
-    int64_t K = c->n_expert ? c->n_expert_used : 0, ny = (int64_t)d->n_head * c->d_v;
+    int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned sum = any_added(m) ? B_ATTN : 0;
+    bool many = d->n_rank > 1;
     unsigned parts = parts_on(m, s);
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},
@@ -173,7 +180,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->q, B_ATTN, T, nq},
         {&s->k, B_ATTN, T, nk},
         {&s->v, B_ATTN, T, c->kv_lora ? 0 : nk},
-        {&s->y, B_ATTN, T, c->kv_lora ? ny : nq},
+        {&s->y, B_ATTN, T, (int64_t)c->n_head * (c->kv_lora ? c->d_v : c->d_head)},
         {&s->qa, B_ATTN, T, c->q_lora},
         {&s->h, B_DENSE | B_SHARED, T, wide_ff(c)},
         {&s->rows, B_ATTN | B_FFN, T, any_apart(m) ? D : 0},
@@ -185,6 +192,12 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
         {&s->weight_r, B_ROUTER | B_EXPERTS, T, K},
         {&s->id_r, B_ROUTER | B_EXPERTS, T, K},
         {&s->shared, B_SHARED | sum, T, K && c->n_shared ? D : 0},
+        {&s->y_cols, B_ATTN, T, cols(m, MODEL_CUT_HEADS)},
+        {&s->r_cols, B_ATTN | B_DENSE | B_EXPERTS, T, cols(m, MODEL_CUT_MODEL)},
+        {&s->logit_cols, B_HEAD, nl, cols(m, MODEL_CUT_VOCAB)},
+        {&s->x_rows, B_EMBED, T, many ? D : 0},
+        {&s->h_all, B_DENSE | B_SHARED, T, many ? wide_ff(c) : 0},
+        {&s->h_exps, B_EXPERTS, T * K, many && K ? c->d_ff_expert : 0},
     };
     for (int i = 0; i < BASE_COUNT_OF(all); i++) {
         const struct buffer *b = &all[i];

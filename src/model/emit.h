@@ -35,6 +35,20 @@ void model_move_emit(struct emit *e, struct at from, struct at to, int n, bool w
 /* The weights w of a part, if that is on the side whose operators come next; else NULL. */
 const dev_mat *model_if_here(const struct emit *e, enum model_part part, const dev_mat *w);
 
+/* Where there are several ranks: cols, in which this one leaves its columns; else y. */
+float *model_cols_of(const struct emit *e, float *y, float *cols);
+/* Then the columns x of all ranks are put side by side, in y: of the wanted rows, for the home rank
+ * alone; else of all. */
+struct model_joining {
+    enum model_cut cut;
+    const float *x;
+    float *y;
+    bool home;
+};
+void model_join_emit(struct emit *e, const struct model_joining *j);
+/* The tokens' rows, of the rank that has each in its x. */
+void model_pick_emit(struct emit *e, const float *x, float *y);
+
 /* Show x [T, n] where there is a tap. */
 void model_tap_emit(struct emit *e, enum model_tap_in in, const float *x, int n, int64_t ldx);
 /* Where a norm leaves rows that a tap is shown; NULL = there is none. */

@@ -48,19 +48,28 @@ static void leave(struct emit *e, const struct side *s)
     e->side = home;
 }
 
+/* The ranks that share a block, NULL where there is one; and how. */
+static const struct dev_ranks *ranks_of(const struct emit *e)
+{
+    return e->m->dims.n_rank > 1 ? &e->m->ranks.join : NULL;
+}
+
 static void gated(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)
 {
+    enum model_cut cut = l->is_moe ? MODEL_CUT_SHARED : MODEL_CUT_FF;
     const struct side *s = e->side;
     int n_ff = dev_mat_cols(l->down);
     EMIT(e, ffn, .act = s->a_ffn, .gate_up = l->gate_up, .down = l->down, .h_act = s->a_h,
-         .h = s->h, .y = y, .keep_h = e->tap.fn != NULL);
+         .h = s->h, .y = y, .keep_h = e->tap.fn != NULL, .ranks = ranks_of(e),
+         .part = e->m->ranks.part[cut], .h_all = s->h_all);
     model_tap_emit(e, in, s->h, n_ff, n_ff);
 }
 
 void model_dense_emit(struct emit *e, const struct layer *l)
 {
     const struct side *s = enter(e, MODEL_DENSE);
-    gated(e, l, s->r, MODEL_TAP_DOWN);
+    gated(e, l, model_cols_of(e, s->r, s->r_cols), MODEL_TAP_DOWN);
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
 }
 
@@ -101,7 +110,9 @@ static void experts(struct emit *e, const struct layer *l, const struct side *ro
          .weight = s->weight_r, .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps,
          .down = l->down_exps, .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
          .gate_up_bias = l->gate_up_bias, .down_bias = l->down_bias, .add = add ? s->shared : NULL,
-         .y = s->r, .tap = tap);
+         .y = model_cols_of(e, s->r, s->r_cols), .tap = tap, .ranks = ranks_of(e),
+         .part = m->ranks.part[MODEL_CUT_EXPERT], .h_all = s->h_exps);
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
 }
 

@@ -53,7 +53,9 @@ void model_embed_emit(struct emit *e, const dev_mat *w)
 {
     const struct side *home = model_side(e->m, MODEL_ATTN), *s = model_side(e->m, MODEL_EMBED);
     e->side = s;
-    EMIT(e, embed, .w = w, .y = s->x, .scale = 1.0f);
+    EMIT(e, embed, .w = w, .y = model_cols_of(e, s->x, s->x_rows), .scale = 1.0f,
+         .row0 = e->m->ranks.row0[e->m->dims.rank]);
+    model_pick_emit(e, s->x_rows, s->x);
     e->side = home;
     model_move_emit(e, (struct at){s, s->x}, (struct at){home, home->x}, e->m->cfg.d_model, false);
 }
@@ -77,9 +79,12 @@ void model_layer_emit(struct emit *e, const struct layer *l, int il, bool first)
          .n = D, .y = row, .act = s->a_attn);
     model_tap_emit(e, MODEL_TAP_ATTN, row, D, D);
     mixer[c->layer[il].mixer](e, l);
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_HEADS, s->y_cols, s->y, false});
     model_tap_emit(e, MODEL_TAP_O, s->y, n_o, n_o);
     EMIT(e, prep, .x = s->y, .n = n_o, .act = s->a_o);
-    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias}, .y = {s->r});
+    EMIT(e, matmul, .act = s->a_o, .n_mat = 1, .w = {l->o}, .bias = {l->o_bias},
+         .y = {model_cols_of(e, s->r, s->r_cols)});
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     if (model_ffn_apart(e->m, il)) row = s->rows;
     EMIT(e, norm, .x = s->x, .r = s->r, .w = l->ffn_norm, .eps = c->norm_eps, .n = D, .y = row,
          .act = s->a_ffn);
@@ -107,7 +112,9 @@ void model_head_emit(struct emit *e, const float *norm, const dev_mat *head)
         EMIT(e, prep, .x = h->hidden, .n = D, .n_row = DEV_ROWS_WANTED, .act = h->a_head);
     }
     EMIT(e, matmul, .act = h->a_head, .n_row = DEV_ROWS_WANTED, .n_mat = 1, .w = {head},
-         .y = {h->logits});
-    EMIT(e, best, .x = h->logits, .n = e->m->cfg.n_vocab, .id = h->best);
+         .y = {model_cols_of(e, h->logits, h->logit_cols)});
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_VOCAB, h->logit_cols, h->logits, true});
+    if (e->m->dims.rank == 0) /* home has the logits */
+        EMIT(e, best, .x = h->logits, .n = e->m->cfg.n_vocab, .id = h->best);
     e->side = s;
 }

@@ -63,7 +63,8 @@ void model_mla_emit(struct emit *e, const struct layer *l)
     EMIT(e, kv_put, .group = at.group, .layer = at.layer, .k = s->k, .ldk = row);
     EMIT(e, attn_mla, .group = at.group, .layer = at.layer, .n_head = H, .r = c->kv_lora,
          .nope = c->d_nope, .rope = c->d_rope, .v = c->d_v, .scale = (float)c->attn_scale,
-         .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q, .y = s->y,
+         .w_kb = l->k_b, .w_vb = l->v_b, .q = s->q,
+         .y = model_cols_of(e, s->y, s->y_cols),
          .next = {l->o, l->is_moe ? model_if_here(e, MODEL_ROUTER, l->router) : NULL,
                   model_if_here(e, gated, l->gate_up), model_if_here(e, gated, l->down)});
 }

@@ -122,7 +122,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
     m->expand_from = m->cfg.kv_lora ? model_mla_expand_from(&m->cfg) : INT_MAX;
-    return SL_OK;
+    return opts->dist ? model_ranks_open(m, err) : SL_OK;
 }
 
 sl_status model_open_parts(const io_model *io, dev *d, const struct model_opts *opts, model **out,
@@ -155,7 +155,7 @@ sl_status model_open(const io_model *io, dev *d, const struct model_opts *opts, 
 {
     struct model *m = NULL;
     struct model_opts o = *opts;
-    if (o.n_rank > 1)
+    if (o.n_rank > 1 && !o.dist)
         return SL_FAIL(err, UNSUPPORTED, "rank %d of %d: nothing here joins what ranks compute",
                        o.rank, o.n_rank);
     if (!o.pack) o.pack = io_model_pack(io);

@@ -54,12 +54,33 @@ struct side {
     float *eh_in;  /* [T, 2D] */
     int32_t *id_r; /* [T, K] */
     uint64_t *n_routed; /* [L + MTP, E] tokens that an expert was chosen for, by routers here */
+    /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
+     * h, and of experts */
+    float *y_cols, *r_cols, *logit_cols, *x_rows, *h_all, *h_exps;
+};
+
+/* What is divided among ranks, as columns of an output. */
+enum model_cut {
+    MODEL_CUT_HEADS,
+    MODEL_CUT_MODEL,
+    MODEL_CUT_FF,
+    MODEL_CUT_SHARED,
+    MODEL_CUT_EXPERT,
+    MODEL_CUT_VOCAB,
+    MODEL_N_CUT
+};
+struct model_ranks {
+    struct dev_ranks join;
+    int32_t part[MODEL_N_CUT][DIST_RANK_MAX]; /* columns of each rank */
+    int32_t row0[DIST_RANK_MAX + 1];          /* of the vocabulary, where each rank's begin */
+    int32_t *of;                              /* [n_tok_max] whose row a token's is */
 };
 
 struct model {
     /* fixed after open */
     struct arch_cfg cfg;    /* of the file */
-    struct model_dims dims; /* of this process */
+    struct model_dims dims; /* of this rank */
+    struct model_ranks ranks; /* where there are several */
     struct model_opts opts;
     enum io_kind kind;
     const io_model *io;     /* while opening */
@@ -148,6 +169,8 @@ sl_status model_reserve(struct model *m, sl_err *err) BASE_MUST_USE;
  * out[1 + n_mtp]. */
 sl_status model_progs_open(struct model *m, struct dev_tap tap, dev_prog **out,
                            sl_err *err) BASE_MUST_USE;
+/* ranks.c: who computes which columns. Errors: REQUEST, UNSUPPORTED: what can not be shared so. */
+sl_status model_ranks_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* mla.c */
 /* The position from which prompt tokens use materialised keys and values; INT_MAX = never. */
 int model_mla_expand_from(const struct arch_cfg *c);

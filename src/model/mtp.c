@@ -23,7 +23,9 @@ void model_mtp_emit(struct emit *e, int i)
     EMIT(e, norm, .x = s->hidden, .w = t->hnorm, .eps = c->norm_eps, .n = D, .gather = true,
          .y = s->eh_in + D, .ldy = 2 * D);
     EMIT(e, prep, .x = s->eh_in, .n = 2 * D, .act = s->a_eh);
-    EMIT(e, matmul, .act = s->a_eh, .n_mat = 1, .w = {t->eh}, .y = {s->x});
+    EMIT(e, matmul, .act = s->a_eh, .n_mat = 1, .w = {t->eh},
+         .y = {model_cols_of(e, s->x, s->r_cols)});
+    model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->x, false});
     model_layer_emit(e, &t->layer, c->n_layer + i, true);
     model_head_emit(e, t->head_norm, t->head);
 }

@@ -20,6 +20,8 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
 {
     const struct arch_cfg *c = &m->cfg;
     void *p = NULL;
+    if (fn && m->dims.n_rank > 1)
+        return SL_FAIL(err, UNSUPPORTED, "layout: inputs of matrices are shown with one rank only");
     if (fn && !m->tap_y) {
         SL_TRY(dev_alloc(m->d, MEM_ACTS,
                          (int64_t)m->opts.n_tok_max * BASE_MAX(c->d_model, c->q_lora) * 4, &p,

@@ -22,6 +22,9 @@ struct par_opts {
      * there is nothing left. NULL: it waits. */
     int (*on_wait)(void *arg, int worker);
     void *on_wait_arg;
+    int rank, n_rank; /* this team is one of n_rank of the same size that share the CPUs, and takes
+                         the rank-th part of them; its caller is pinned too unless rank is 0.
+                         n_rank 0 = the only one */
     int no_pin;
     int no_solo; /* always use every worker (tests); else regions may run on the caller alone, see
                     par_run */
@@ -41,6 +44,13 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
 /* Inside a region: all workers wait for each other (a barrier; what was written before is visible
  * after). */
 void par_barrier(par_team *t);
+
+/* A thread that runs fn(arg), and may open and call a team of its own. Errors: NOMEM, IO. Close
+ * waits until fn has returned; NULL is legal. */
+typedef struct par_side par_side;
+sl_status par_side_open(void (*fn)(void *arg), void *arg, par_side **out,
+                        sl_err *err) BASE_MUST_USE;
+void par_side_close(par_side *s);
 
 /* A shared counter inside a region: hands out [*begin, *end) in pieces of step until n is reached;
  * false when nothing is left. Reset it with atomic_store before the region. Results must not depend

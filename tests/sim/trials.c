@@ -7,13 +7,14 @@
  * come when, with which priority, owner and salt, in how many samples, and which are cancelled
  * when. Freed blocks are filled with NaN.
  *
- * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]: models:
- * the .gguf files of DIR, and the folders without a .gguf file of their name (with NAME in it); N
- * trials over all of them. Without --acts and --kv another form comes with every model, and small
- * quantised ones run in int8 as well, which they do not take by default. --state: every other layer
- * has a recurrent state in place of keys and values, and requests also go back to earlier
- * positions. SL_CPU caps the instruction set. Prints one line per model and the trial of a failure.
- */
+ * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]
+ * [--layout L]: models: the .gguf files of DIR, and the folders without a .gguf file of their name
+ * (with NAME in it); N trials over all of them. Without --acts and --kv another form comes with
+ * every model, and small quantised ones run in int8 as well, which they do not take by default.
+ * --state: every other layer has a recurrent state in place of keys and values, and requests also
+ * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
+ * models that can not be shared so are named. SL_CPU caps the instruction set. Prints one line per
+ * model and the trial of a failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ struct form {
 struct trial {
     struct spec *spec;
     struct form form;
+    const char *layout; /* of those in company */
     int n_vocab, n_bad, n_row;
     bool record, state;
     uint64_t rng;
@@ -192,8 +194,10 @@ static void one_trial(sl_model *m, struct trial *t)
                         .no_reuse = pick(t, 2),
                         .acts = (sl_acts)t->form.acts,
                         .kv = (sl_kv)t->form.kv,
+                        .layout = t->layout,
                         .n_queue_max = 3 * N_REQ};
     uint64_t some = 0;
+    if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
     sl_engine *e = open_engine(m, o, t);
     kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
@@ -271,11 +275,22 @@ static bool is_model(const char *dir, const char *name)
 }
 
 struct args {
-    const char *dir, *name;
+    const char *dir, *name, *layout;
     int n_trial, acts, kv; /* -1: by turns */
     bool state;
     uint64_t seed;
 };
+
+static bool takes_layout(sl_model *m, const char *layout)
+{
+    sl_engine_opts o = {.n_thread = 4, .n_ctx = CTX, .n_seq_max = 1, .layout = layout};
+    sl_engine *e = NULL;
+    sl_err err;
+    sl_status st = sl_engine_open(m, &o, &e, &err);
+    sl_engine_close(e);
+    if (st != SL_OK && st != SL_REQUEST && st != SL_UNSUPPORTED) must(st, &err);
+    return st == SL_OK;
+}
 
 /* Every other layer with keys and values per head has a recurrent state in their place. */
 static void with_state(struct arch_cfg *c)
@@ -294,6 +309,12 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     int kv = a->kv >= 0 ? a->kv : (i_model + i_model / 4) % 4;
     snprintf(path, sizeof path, "%s/%s", a->dir, name);
     must(sl_model_open(path, NULL, &m, &err), &err);
+    t->layout = a->layout;
+    if (a->layout && !takes_layout(m, a->layout)) {
+        printf("%-30s can not be shared so\n", name);
+        sl_model_close(m);
+        return;
+    }
     if (a->state) {
         with_state(&m->cfg);
         m->edit = with_state;
@@ -316,6 +337,8 @@ static struct args parse(int argc, char **argv)
             a.kv = find(argv[++i], kv_name);
         else if (strcmp(argv[i], "--state") == 0)
             a.state = true;
+        else if (strcmp(argv[i], "--layout") == 0 && i + 1 < argc)
+            a.layout = argv[++i];
         else if (n++ == 0)
             a.dir = argv[i];
         else if (n == 2)
@@ -326,7 +349,8 @@ static struct args parse(int argc, char **argv)
             a.name = argv[i];
     }
     if (n >= 2) return a;
-    fprintf(stderr, "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state]\n");
+    fprintf(stderr,
+            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L]\n");
     exit(2);
 }
 

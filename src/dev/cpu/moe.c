@@ -103,10 +103,11 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
 
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
 {
-    int64_t n_ff = m->gate_up->m.n_row, b, e;
+    const float *h = m->p->ranks ? m->p->h_all : m->c->moe_h;
+    int64_t n_h = m->down->m.n_col, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
-        kern_mm_prep(&m->c->moe.act, (int)s, m->c->moe.h + s * n_ff);
+        kern_mm_prep(&m->c->moe.act, (int)s, h + s * n_h);
 }
 
 void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
@@ -126,11 +127,16 @@ void dev_cpu_moe_down(const struct cpu_moe *m, int worker)
     }
 }
 
-static void moe_run(void *arg, int worker, int n_w)
+static void moe_up(void *arg, int worker, int n_w)
 {
     const struct cpu_moe *m = arg;
+    (void)n_w;
     dev_cpu_moe_up(m, worker, &((const struct cpu_act *)m->p->act)->b);
-    par_barrier(m->c->team);
+}
+
+static void moe_rest(void *arg, int worker, int n_w)
+{
+    const struct cpu_moe *m = arg;
     if (!m->parts) {
         dev_cpu_moe_prep(m, worker, n_w);
         par_barrier(m->c->team);
@@ -138,6 +144,26 @@ static void moe_run(void *arg, int worker, int n_w)
     dev_cpu_moe_down(m, worker);
     par_barrier(m->c->team);
     dev_cpu_moe_sum(m, worker, n_w);
+}
+
+static void moe_run(void *arg, int worker, int n_w)
+{
+    const struct cpu_moe *m = arg;
+    moe_up(arg, worker, n_w);
+    par_barrier(m->c->team);
+    moe_rest(arg, worker, n_w);
+}
+
+/* Between the two products the other ranks' hidden values come in. */
+static void moe_of_ranks(struct cpu_moe *m)
+{
+    const struct dev_moe *p = m->p;
+    struct dev_joined h = {.d = &m->c->head, .x = m->c->moe_h, .y = p->h_all, .part = p->part};
+    h.n_row = m->n_slot;
+    h.n = m->down->m.n_col;
+    par_run(m->c->team, moe_up, m);
+    if (h.n_row) p->ranks->join(p->ranks->user, &h);
+    par_run(m->c->team, moe_rest, m);
 }
 
 static void tell_tap(const struct cpu_moe *j)
@@ -162,7 +188,7 @@ void dev_cpu_moe_begin(struct cpu_moe *m, struct cpu *c, const struct dev_moe *p
     *m = (struct cpu_moe){.c = c, .p = p, .n_tok = n_tok};
     m->gate_up = dev_cpu_mat_of(p->gate_up);
     m->down = dev_cpu_mat_of(p->down);
-    m->parts = !p->tap.fn && dev_cpu_takes_parts(m->down);
+    m->parts = !p->tap.fn && !p->ranks && dev_cpu_takes_parts(m->down);
     ASSERT(n_tok <= c->most.max.n_tok && p->k <= c->most.k && n_place(p) <= c->most.n_expert &&
            m->gate_up->m.n_row <= c->most.d_ff_expert && m->down->m.n_row <= c->most.d_model);
     m->n_slot = group_by_expert(c, p, n_tok);
@@ -189,6 +215,9 @@ void dev_cpu_moe(dev *d, const struct dev_step *b, const struct dev_moe *p)
     dev_cpu_moe_begin(&m, c, p, n_tok);
     dev_cpu_work_split(c, &c->work[0]);
     dev_cpu_work_split(c, &c->work[1]);
-    par_run(c->team, moe_run, &m);
+    if (p->ranks)
+        moe_of_ranks(&m);
+    else
+        par_run(c->team, moe_run, &m);
     if (p->tap.fn) tell_tap(&m);
 }

@@ -78,6 +78,8 @@ static sl_status cpu_open(const char *options, const struct dev_opts *o, dev **o
     c->acts = o->acts;
     kern_vec_select(&c->k, cpu_isa_mask());
     struct par_opts po = {.n_worker = o->n_thread, .on_wait = dev_cpu_work_ahead, .on_wait_arg = c};
+    po.rank = o->rank;
+    po.n_rank = o->n_rank;
     sl_status st = par_open(&po, &c->team, err);
     if (st != SL_OK) {
         cpu_close(&c->head);

@@ -108,13 +108,14 @@ struct ffn_job {
     int n_row, parts;     /* parts: the hidden values are prepared as they come */
 };
 
-static void ffn_run(void *arg, int worker, int n_w)
+static void ffn_up(void *arg, int worker, int n_w)
 {
+    (void)n_w;
     struct ffn_job *j = arg;
     const struct dev_ffn *p = j->p;
     struct cpu *c = j->c;
     const struct mm_act_buf *x = &((const struct cpu_act *)p->act)->b;
-    int64_t n_ff = j->gate_up->m.n_row, b, e;
+    int64_t n_ff = j->gate_up->m.n_row;
     struct cpu_piece at = {0};
     struct vec_glu glu;
     struct cpu_hidden out = {.h = p->h, .ldh = n_ff, .act = j->parts ? &j->hx : NULL};
@@ -122,19 +123,47 @@ static void ffn_run(void *arg, int worker, int n_w)
     out.bias = p->gate_up_bias;
     while (dev_cpu_work_take(c, &c->work[0], worker, &at))
         dev_cpu_product_silu(c, worker, &at, x, j->gate_up, NULL, j->n_row, &out);
-    par_barrier(c->team);
+}
+
+static void ffn_down(void *arg, int worker, int n_w)
+{
+    struct ffn_job *j = arg;
+    const struct dev_ffn *p = j->p;
+    struct cpu *c = j->c;
+    int64_t b, e, n_h = j->down->m.n_col;
+    struct cpu_piece at = {0};
     if (!j->parts) {
+        const float *h = p->ranks ? p->h_all : p->h;
         par_split(j->n_row, worker, n_w, &b, &e);
         for (int64_t t = b; t < e; t++)
-            kern_mm_prep(&j->hx, (int)t, p->h + t * n_ff);
+            kern_mm_prep(&j->hx, (int)t, h + t * n_h);
         par_barrier(c->team);
     }
-    at = (struct cpu_piece){0};
     while (dev_cpu_work_take(c, &c->work[1], worker, &at)) {
         int64_t ldy = j->down->m.n_row;
         dev_cpu_product(c, worker, &at, &j->hx, j->down->form, NULL, j->n_row, p->y, ldy);
         if (p->down_bias) dev_cpu_product_bias(c, &at, p->down_bias, j->n_row, p->y, ldy);
     }
+}
+
+static void ffn_run(void *arg, int worker, int n_w)
+{
+    struct ffn_job *j = arg;
+    ffn_up(arg, worker, n_w);
+    par_barrier(j->c->team);
+    ffn_down(arg, worker, n_w);
+}
+
+/* Between the two products the other ranks' hidden values come in. */
+static void ffn_of_ranks(struct ffn_job *j)
+{
+    const struct dev_ffn *p = j->p;
+    struct dev_joined h = {.d = &j->c->head, .x = p->h, .y = p->h_all, .n_row = j->n_row};
+    h.n = j->down->m.n_col;
+    h.part = p->part;
+    par_run(j->c->team, ffn_up, j);
+    p->ranks->join(p->ranks->user, &h);
+    par_run(j->c->team, ffn_down, j);
 }
 
 void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
@@ -147,7 +176,7 @@ void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
     ASSERT(j.down->m.n_col <= wide->n_col);
     kern_mm_act_init(&j.hx, 1u << j.down->form, j.down->m.n_col, wide->n_tok_max, wide->base);
     j.hx.is_parts = dev_cpu_takes_parts(j.down);
-    j.parts = !p->keep_h && j.hx.is_parts;
+    j.parts = !p->keep_h && !p->ranks && j.hx.is_parts;
     ASSERT(j.n_row <= c->n_tok_max);
     dev_cpu_work_clear(&c->work[0]);
     dev_cpu_work_add(&c->work[0], &j.gate_up->m, &j.gate_up->m2, j.n_row, j.parts ? 32 : 16);
@@ -155,5 +184,8 @@ void dev_cpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
     dev_cpu_work_clear(&c->work[1]);
     dev_cpu_work_add(&c->work[1], &j.down->m, NULL, j.n_row, 16);
     dev_cpu_work_split(c, &c->work[1]);
-    par_run(c->team, ffn_run, &j);
+    if (!p->ranks)
+        par_run(c->team, ffn_run, &j);
+    else if (j.n_row)
+        ffn_of_ranks(&j);
 }

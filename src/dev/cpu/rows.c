@@ -26,7 +26,9 @@ static void embed_row(struct cpu *c, void *arg, int t, int worker)
     struct embed_job *j = arg;
     const struct cpu_mat *w = dev_cpu_mat_of(j->p->w);
     float *y = j->p->y + (int64_t)t * w->m.n_col;
-    kern_mm_unpack_row(&w->m, j->b->ids[t], y);
+    int row = j->b->ids[t] - j->p->row0;
+    if (row < 0 || row >= w->m.n_row) return;
+    kern_mm_unpack_row(&w->m, row, y);
     if (j->p->scale != 1.0f) c->k.scale_f32(y, j->p->scale, w->m.n_col);
 }
 

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks share: how many columns of each output every rank computes, and the operators that put
+ * them side by side. */
+#include <string.h>
+
+#include "model/emit.h"
+
+/* Columns or rows go to the ranks; the join of an operator is carried out. */
+static void carry(void *user, const struct dev_joined *j)
+{
+    struct model *m = user;
+    if (j->of) {
+        dist_pick(m->opts.dist, &(struct dist_pick){j->x, j->y, j->n_row, j->n, j->of});
+        return;
+    }
+    struct dist_cols c = {.x = j->x, .y = j->y, .n_row = j->n_row, .n = j->n, .part = j->part};
+    c.run = (void (*)(void *, void (*)(void *, int, int), void *))(void *)dev_host_run;
+    c.user = j->d;
+    dist_cols(m->opts.dist, &c);
+}
+
+static int64_t columns(const struct arch_cfg *c, const struct model_dims *d, enum model_cut cut)
+{
+    static const enum arch_role role[] = {[MODEL_CUT_MODEL] = ROLE_O,
+                                          [MODEL_CUT_FF] = ROLE_GATE,
+                                          [MODEL_CUT_SHARED] = ROLE_GATE_SHEXP,
+                                          [MODEL_CUT_EXPERT] = ROLE_GATE_EXPS,
+                                          [MODEL_CUT_VOCAB] = ROLE_MTP_HEAD};
+    if (cut == MODEL_CUT_HEADS) return (int64_t)d->n_head * (c->kv_lora ? c->d_v : c->d_head);
+    return model_slice_of(c, d, role[cut], 0).n_row;
+}
+
+/* Does the model have anything that is divided so? */
+static bool has_cut(const struct arch_cfg *c, enum model_cut cut)
+{
+    bool dense = false;
+    for (int i = 0; i < c->n_layer + c->n_mtp; i++)
+        dense |= c->layer[i].ffn == ARCH_DENSE;
+    switch (cut) {
+    case MODEL_CUT_FF:
+        return dense;
+    case MODEL_CUT_SHARED:
+        return c->n_expert && c->n_shared;
+    case MODEL_CUT_EXPERT:
+        return c->n_expert > 0;
+    default:
+        return true;
+    }
+}
+
+static sl_status too_many(const struct arch_cfg *c, int n_rank, enum model_cut cut, sl_err *err)
+{
+    static const char *const of[] = {
+        [MODEL_CUT_HEADS] = "heads of keys",   [MODEL_CUT_MODEL] = "columns of the model",
+        [MODEL_CUT_FF] = "feed-forward width", [MODEL_CUT_SHARED] = "shared experts' width",
+        [MODEL_CUT_EXPERT] = "experts' width", [MODEL_CUT_VOCAB] = "vocabulary"};
+    int n = n_rank;
+    for (bool fits = false; n > 1 && !fits; n -= !fits) {
+        fits = true;
+        for (int r = 0; r < n && fits; r++) {
+            struct model_dims d = model_dims_of(c, r, n);
+            fits = columns(c, &d, cut) > 0;
+        }
+    }
+    return SL_FAIL(err, REQUEST, "layout: %d ranks: the model's %s can be shared by %d at most",
+                   n_rank, of[cut], n);
+}
+
+sl_status model_ranks_open(struct model *m, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    struct model_ranks *k = &m->ranks;
+    int n = m->dims.n_rank;
+    void *p = NULL;
+    if (n <= 1) return SL_OK;
+    if (m->place.n_dev > 1 || !dev_is_host(m->d))
+        return SL_FAIL(err, UNSUPPORTED, "layout: ranks of one CPU device each are all there is");
+    if (c->qk_norm_whole)
+        return SL_FAIL(err, UNSUPPORTED, "layout: %s has a norm over all heads at once, which "
+                       "ranks that share heads lack", c->arch);
+    k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
+    for (int cut = 0; cut < MODEL_N_CUT; cut++) {
+        for (int r = 0; r < n; r++) {
+            struct model_dims d = model_dims_of(c, r, n);
+            int64_t part = columns(c, &d, (enum model_cut)cut);
+            if (part == 0 && has_cut(c, (enum model_cut)cut))
+                return too_many(c, n, (enum model_cut)cut, err);
+            k->part[cut][r] = (int32_t)part;
+        }
+    }
+    for (int r = 0; r < n; r++)
+        k->row0[r + 1] = k->row0[r] + k->part[MODEL_CUT_VOCAB][r];
+    SL_TRY(mem_arena_array(&m->arena, (size_t)BASE_MAX(m->opts.n_tok_max, 1), sizeof *k->of, &p,
+                           err));
+    k->of = p;
+    return SL_OK;
+}
+
+float *model_cols_of(const struct emit *e, float *y, float *cols)
+{
+    return e->m->dims.n_rank > 1 ? cols : y;
+}
+
+void model_join_emit(struct emit *e, const struct model_joining *j)
+{
+    const struct model_ranks *k = &e->m->ranks;
+    if (e->m->dims.n_rank <= 1) return;
+    int n = 0;
+    for (int r = 0; r < e->m->dims.n_rank; r++)
+        n += k->part[j->cut][r];
+    EMIT(e, join, .x = j->x, .y = j->y, .n = n, .n_row = j->home ? DEV_ROWS_WANTED : 0,
+         .home = j->home, .part = k->part[j->cut], .ranks = &k->join);
+}
+
+void model_pick_emit(struct emit *e, const float *x, float *y)
+{
+    const struct model_ranks *k = &e->m->ranks;
+    if (e->m->dims.n_rank <= 1) return;
+    EMIT(e, pick, .x = x, .y = y, .n = e->m->cfg.d_model, .row0 = k->row0, .of = k->of,
+         .ranks = &k->join);
+}
