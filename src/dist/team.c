@@ -9,8 +9,8 @@
 #include "os/os.h"
 
 #define DEADLINE_MS 30000
-#define SPIN_NS 50000         /* ranks that keep step arrive together */
-#define SLICE_MS 20           /* a sleeper looks for failures so often */
+#define SPIN_NS 50000          /* ranks that keep step arrive together */
+#define SLICE_MS 20            /* a sleeper looks for failures so often */
 #define ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
 
 /* A word that only rises, to wait on. */
@@ -26,8 +26,8 @@ struct post {
 };
 
 struct line {
-    struct event phase; /* joins that this rank has come to */
-    struct event done;  /* messages that it is through with */
+    struct event phase;  /* joins that this rank has come to */
+    struct event done;   /* messages that it is through with */
     struct post post[2]; /* of the last two joins, by the last bit of their number */
 };
 

@@ -139,6 +139,7 @@ void engine_ranks_model(sl_engine *e, struct model_opts *o)
         r->opts.rank = i;
         r->opts.dist = r->end;
         r->opts.progress = NULL; /* home's tells how far it is */
+        r->opts.place = NULL;    /* home is on one device, or has refused */
     }
     o->dist = k->rank[0].end;
 }

@@ -75,9 +75,14 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     if (n <= 1) return SL_OK;
     if (m->place.n_dev > 1 || !dev_is_host(m->d))
         return SL_FAIL(err, UNSUPPORTED, "layout: ranks of one CPU device each are all there is");
+    for (int i = 0; i < c->n_layer; i++)
+        if (c->layer[i].mixer != ARCH_GQA && c->layer[i].mixer != ARCH_MLA)
+            return SL_FAIL(err, UNSUPPORTED, "layout: layer %d has a state that is not shared", i);
     if (c->qk_norm_whole)
-        return SL_FAIL(err, UNSUPPORTED, "layout: %s has a norm over all heads at once, which "
-                       "ranks that share heads lack", c->arch);
+        return SL_FAIL(err, UNSUPPORTED,
+                       "layout: %s has a norm over all heads at once, which "
+                       "ranks that share heads lack",
+                       c->arch);
     k->join = (struct dev_ranks){carry, m, m->dims.rank, n};
     for (int cut = 0; cut < MODEL_N_CUT; cut++) {
         for (int r = 0; r < n; r++) {
@@ -90,8 +95,8 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     }
     for (int r = 0; r < n; r++)
         k->row0[r + 1] = k->row0[r] + k->part[MODEL_CUT_VOCAB][r];
-    SL_TRY(mem_arena_array(&m->arena, (size_t)BASE_MAX(m->opts.n_tok_max, 1), sizeof *k->of, &p,
-                           err));
+    SL_TRY(
+        mem_arena_array(&m->arena, (size_t)BASE_MAX(m->opts.n_tok_max, 1), sizeof *k->of, &p, err));
     k->of = p;
     return SL_OK;
 }

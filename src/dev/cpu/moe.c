@@ -103,7 +103,7 @@ void dev_cpu_moe_up(const struct cpu_moe *m, int worker, const struct mm_act_buf
 
 void dev_cpu_moe_prep(const struct cpu_moe *m, int worker, int n_w)
 {
-    const float *h = m->p->ranks ? m->p->h_all : m->c->moe_h;
+    const float *h = m->p->ranks ? m->p->h_all : m->c->moe.h;
     int64_t n_h = m->down->m.n_col, b, e;
     par_split(m->n_slot, worker, n_w, &b, &e);
     for (int64_t s = b; s < e; s++)
@@ -158,7 +158,7 @@ static void moe_run(void *arg, int worker, int n_w)
 static void moe_of_ranks(struct cpu_moe *m)
 {
     const struct dev_moe *p = m->p;
-    struct dev_joined h = {.d = &m->c->head, .x = m->c->moe_h, .y = p->h_all, .part = p->part};
+    struct dev_joined h = {.d = &m->c->head, .x = m->c->moe.h, .y = p->h_all, .part = p->part};
     h.n_row = m->n_slot;
     h.n = m->down->m.n_col;
     par_run(m->c->team, moe_up, m);

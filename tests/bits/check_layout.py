@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks change no bit: logits of wide models (wide.py) with --layout tp=N against those of one rank.
+
+  check_layout.py [BUILD]
+
+Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4;
+the token ids fill more than one span of attention. What can not be shared is refused by name."""
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import e2e  # noqa: E402
+import wide  # noqa: E402
+
+# heads of keys 2, 6, 3, 2, 4, 4, 2, 2: the most ranks
+MODELS = {"llama.q4_0": 2, "window.q6_k": 6, "qwen3.q4_k": 3, "qwen3_moe.int8": 2,
+          "deepseek_v2.q8_0": 4, "deepseek_v3.awq": 4, "gpt_oss.mxfp4": 2, "glm4_moe.nvfp4": 2,
+          "llama.bf16": 2}
+FORMS = (("auto", "bf16"), ("int8", "q8"), ("bf16", "f16"), ("f32", "f32"))
+IDS = ",".join(str(3 + (i * 37 + i * i) % 250) for i in range(150))
+
+
+def logits(build, model, out, *args):
+    if os.path.exists(out):
+        os.unlink(out)
+    p = subprocess.run([os.path.join(build, "sluice"), "eval", "-m", model, "--ids", IDS,
+                        "--dump-logits", out, "-q", "-t", "8", *args],
+                       capture_output=True, text=True)
+    if p.returncode:
+        return p.stderr.strip(), None
+    with open(out, "rb") as f:
+        return "", f.read()
+
+
+def main():
+    build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+    work = os.path.join(build, "tests", "layout")
+    os.makedirs(work, exist_ok=True)
+    out = os.path.join(work, "logits.bin")
+    tally = e2e.Tally("layout")
+    for name, most in MODELS.items():
+        model = wide.make(work, os.path.join(build, "sluice"), name,
+                          os.path.join(build, "tests", "tiny"))
+        for acts, kv in FORMS:
+            form = ("--acts", acts, "--kv", kv)
+            why, one = logits(build, model, out, *form)
+            tally.check(f"{name} {acts} {kv} one rank", why)
+            for n in range(2, min(most, 4) + 1):
+                why, got = logits(build, model, out, "--layout", f"tp={n}", *form)
+                tally.check(f"{name} {acts} {kv} tp={n}",
+                            why or got != one and "logits differ from those of one rank")
+        why, got = logits(build, model, out, "--layout", f"tp={most + 1}")
+        said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
+        tally.check(f"{name} tp={most + 1} is refused", not said and f"says: {why!r}")
+    tally.exit()
+
+
+if __name__ == "__main__":
+    main()

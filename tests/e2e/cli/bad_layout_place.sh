@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$SLUICE run -m $TINY/deepseek_v2 --ids 5 -n 1 --layout tp=2 -t 2 --place experts=check

@@ -1,0 +1,1 @@
+sluice: layout: ranks of one CPU device each are all there is

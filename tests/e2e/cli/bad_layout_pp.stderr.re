@@ -1,0 +1,1 @@
+sluice: layout: 'pp=2': there is only tp yet

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+same='import json,sys; h = [json.loads(l) for l in sys.stdin]
+print(len({x["run_hash"] for x in h}), [x.get("layout") for x in h], [x.get("ranks") for x in h])
+print([x["wire_bytes_per_token"] > 0 and len(x["weight_bytes_per_rank"]) for x in h[1:]])'
+run() {
+    $SLUICE run -m $TINY/deepseek_v3_fp8 --ids 5,6,7,8,5,6,7,8,5,6,7 -n 24 --ignore-eos --json "$@"
+}
+{
+    run
+    run --layout tp=2 -t 2
+    run --layout tp=2 -t 3 --temp 0 --draft ngram
+} | python3 -c "$same"

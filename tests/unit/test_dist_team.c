@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks of one process: what joins give, and how failures end. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "dist/dist.h"
+#include "par/par.h"
+#include "test.h"
+
+#define N_MAX 5
+#define ROUNDS 400
+#define WIDE 97
+#define ROWS 6
+
+struct job {
+    dist *end[N_MAX];
+    int n, rounds;
+    int skip_rank, skip_at; /* that rank leaves before that round; -1 = none */
+    int odd_at;             /* rank 1 brings a row more in that round; -1 = none */
+    atomic_int n_bad;
+};
+struct side {
+    struct job *j;
+    int rank;
+};
+
+static float value(int round, int row, int col)
+{
+    return (float)(round * 31 + row * 7 + col);
+}
+
+/* Columns of each rank in a round, some of them none. */
+static void parts(int round, int n, int32_t *part)
+{
+    uint64_t rng = (uint64_t)round + 1;
+    int left = WIDE;
+    for (int r = 0; r < n; r++) {
+        part[r] = r == n - 1 ? left : (int32_t)(rng_next(&rng) % (uint64_t)(left + 1));
+        left -= part[r];
+    }
+}
+
+static void one_round(struct job *j, int rank, int round)
+{
+    static _Thread_local float x[2][(ROWS + 1) * WIDE], y[(ROWS + 1) * WIDE];
+    int32_t part[N_MAX], of[ROWS];
+    int n_row = 1 + round % ROWS, at = 0;
+    float *mine = x[round & 1]; /* the join before may still be read */
+    parts(round, j->n, part);
+    for (int r = 0; r < rank; r++)
+        at += part[r];
+    bool pick = round % 3 == 2;
+    for (int i = 0; i < n_row; i++) {
+        of[i] = (round + i) % j->n;
+        for (int k = 0; k < (pick ? WIDE : part[rank]); k++)
+            mine[i * (pick ? WIDE : part[rank]) + k] =
+                pick ? value(round, i, k) + (of[i] == rank ? 0 : 1e6f) : value(round, i, at + k);
+    }
+    memset(y, 0, sizeof y);
+    if (rank == 1 && round == j->odd_at) n_row++;
+    if (pick)
+        dist_pick(j->end[rank], &(struct dist_pick){mine, y, n_row, WIDE, of});
+    else
+        dist_cols(j->end[rank], &(struct dist_cols){mine, y, n_row, WIDE, part, NULL, NULL});
+    if (dist_status(j->end[rank], NULL)) return;
+    for (int i = 0; i < n_row; i++)
+        for (int k = 0; k < WIDE; k++)
+            if (y[i * WIDE + k] != value(round, i, k)) atomic_fetch_add(&j->n_bad, 1);
+}
+
+static void run_rank(struct job *j, int rank)
+{
+    for (int round = 0; round < j->rounds && !dist_status(j->end[rank], NULL); round++) {
+        if (rank == j->skip_rank && round == j->skip_at) return;
+        one_round(j, rank, round);
+    }
+}
+
+static void side_main(void *arg)
+{
+    const struct side *s = arg;
+    while (dist_hear(s->j->end[s->rank])) {
+        run_rank(s->j, s->rank);
+        dist_done(s->j->end[s->rank]);
+    }
+}
+
+static sl_status run_all(struct job *j, int deadline_ms, sl_err *err)
+{
+    struct dist_opts o = {.deadline_ms = deadline_ms, .crowded = true};
+    par_side *side[N_MAX] = {NULL};
+    struct side arg[N_MAX];
+    assert_int_equal(dist_team_open(j->n, &o, j->end, err), SL_OK);
+    for (int r = 1; r < j->n; r++) {
+        arg[r] = (struct side){j, r};
+        assert_int_equal(par_side_open(side_main, &arg[r], &side[r], err), SL_OK);
+    }
+    sl_status st = SL_OK;
+    for (int times = 0; times < 2 && !st; times++) { /* two messages */
+        dist_tell(j->end[0], j);
+        run_rank(j, 0);
+        st = dist_all_done(j->end[0], err);
+    }
+    struct dist_count c = dist_counts(j->end[0]);
+    if (!st) assert_int_equal(c.n_join, 2 * j->rounds);
+    dist_tell(j->end[0], NULL);
+    for (int r = 1; r < j->n; r++)
+        par_side_close(side[r]);
+    dist_team_close(j->end[0]);
+    return st;
+}
+
+TEST(dist_joins_give_whole_rows)
+{
+    for (int n = 2; n <= N_MAX; n++) {
+        sl_err err = {0};
+        struct job j = {.n = n, .rounds = ROUNDS, .skip_rank = -1, .odd_at = -1};
+        assert_int_equal(run_all(&j, 0, &err), SL_OK);
+        assert_int_equal(atomic_load(&j.n_bad), 0);
+    }
+}
+
+TEST(dist_names_a_rank_that_gives_no_sign)
+{
+    sl_err err = {0};
+    struct job j = {.n = 3, .rounds = 20, .skip_rank = 2, .skip_at = 7, .odd_at = -1};
+    assert_int_equal(run_all(&j, 150, &err), SL_TIMEOUT);
+    assert_non_null(strstr(err.text, "rank 2 gave no sign"));
+}
+
+TEST(dist_names_joins_that_do_not_fit)
+{
+    sl_err err = {0};
+    struct job j = {.n = 2, .rounds = 20, .skip_rank = -1, .odd_at = 4};
+    assert_int_equal(run_all(&j, 2000, &err), SL_INTERNAL);
+    assert_non_null(strstr(err.text, "join 5: "));
+}
+
+TEST(dist_fail_ends_waits_with_the_first_reason)
+{
+    sl_err a = {0}, b = {0}, got = {0};
+    dist *end[2];
+    assert_int_equal(SL_FAIL(&a, IO, "first"), SL_IO);
+    assert_int_equal(SL_FAIL(&b, NOMEM, "second"), SL_NOMEM);
+    assert_int_equal(dist_team_open(2, &(struct dist_opts){.deadline_ms = 60000}, end, NULL), 0);
+    assert_int_equal(dist_status(end[0], NULL), SL_OK);
+    dist_fail(end[1], &a);
+    dist_fail(end[0], &b);
+    float x = 1, y = 0;
+    dist_cols(end[0], &(struct dist_cols){&x, &y, 1, 1, (int32_t[]){1, 0}, NULL, NULL});
+    assert_int_equal(dist_status(end[0], &got), SL_IO);
+    assert_string_equal(got.text, "first");
+    assert_true(y == 0);
+    dist_tell(end[0], &x);
+    assert_int_equal(dist_all_done(end[0], &got), SL_IO);
+    dist_team_close(end[0]);
+}
+
+TEST(dist_layouts_are_read)
+{
+    static const struct {
+        const char *text;
+        int tp;
+        sl_status st;
+        const char *says;
+    } all[] = {
+        {"", 1, SL_OK, ""},
+        {"tp=1", 1, SL_OK, ""},
+        {"tp=64", 64, SL_OK, ""},
+        {"tp=65", 0, SL_REQUEST, "at most 64 ranks"},
+        {"tp=0", 0, SL_REQUEST, "a number from 1 on"},
+        {"tp=-2", 0, SL_REQUEST, "a number from 1 on"},
+        {"tp=2x", 0, SL_REQUEST, "a number from 1 on"},
+        {"tp=", 0, SL_REQUEST, "a number from 1 on"},
+        {"tp", 0, SL_REQUEST, "expected tp=N"},
+        {"t=2", 0, SL_REQUEST, "expected tp=N"},
+        {"tp=2,", 0, SL_REQUEST, "nothing comes after ','"},
+        {"tp=2,tp=2", 0, SL_REQUEST, "tp is said already"},
+        {"pp=2", 0, SL_UNSUPPORTED, "there is only tp yet"},
+        {"tp=2,ep=4", 0, SL_UNSUPPORTED, "'ep=4'"},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        struct dist_layout l;
+        sl_err err = {0};
+        assert_int_equal(dist_layout_parse(all[i].text, &l, &err), all[i].st);
+        if (all[i].st)
+            assert_non_null(strstr(err.text, all[i].says));
+        else
+            assert_int_equal(l.tp, all[i].tp);
+    }
+    dist *end[1];
+    assert_int_equal(dist_team_open(1, &(struct dist_opts){0}, end, NULL), SL_REQUEST);
+}
