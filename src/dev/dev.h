@@ -407,8 +407,8 @@ struct dev_ffn {
     const float *gate_up_bias; /* [2F]: of the gates, then of the ups; or NULL */
     const float *down_bias;    /* [D] or NULL */
     bool keep_h;               /* h is looked at afterwards; else its contents are undefined */
-    /* NULL, or: h has this rank's columns, h_all [n_row, all columns] is room for those of all, which
-     * is what down takes */
+    /* NULL, or: h has this rank's columns, h_all [n_row, all columns] is room for those of all,
+     * which is what down takes */
     const struct dev_ranks *ranks;
     const int32_t *part; /* [n_rank] host */
     float *h_all;

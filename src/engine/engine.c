@@ -393,7 +393,8 @@ void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
     struct dev_opts all = {.n_thread = e->info.n_thread};
     dev *d = e->d, *own = NULL;
-    if (e->ranks && dev_open(NULL, &all, &own, NULL) == SL_OK) d = own; /* home has a part of them */
+    /* home has a part of the threads */
+    if (e->ranks && dev_open(NULL, &all, &own, NULL) == SL_OK) d = own;
     out->read_gbps = dev_probe_read_gbps(d, ms);
     out->int8_gops = dev_probe_int8_gops(d, ms);
     dev_close(own);

@@ -160,7 +160,7 @@ static bool any_added(const struct model *m)
 /* Of several ranks, this one's columns. */
 static int64_t cols(const struct model *m, enum model_cut cut)
 {
-    return m->dims.n_rank > 1 ? m->ranks.part[cut][m->dims.rank] : 0;
+    return m->ranks.join.n_rank > 1 ? m->ranks.part[cut][m->dims.rank] : 0;
 }
 
 static sl_status open_side(struct model *m, struct side *s, sl_err *err)
@@ -172,7 +172,7 @@ static sl_status open_side(struct model *m, struct side *s, sl_err *err)
             nk = c->kv_lora ? c->kv_lora + c->d_rope : (int64_t)d->n_head_kv * c->d_head;
     int64_t K = c->n_expert ? c->n_expert_used : 0;
     unsigned sum = any_added(m) ? B_ATTN : 0;
-    bool many = d->n_rank > 1;
+    bool many = m->ranks.join.n_rank > 1;
     unsigned parts = parts_on(m, s);
     const struct buffer all[] = {
         {&s->x, B_EMBED | B_ATTN, T, D},

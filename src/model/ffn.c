@@ -51,7 +51,7 @@ static void leave(struct emit *e, const struct side *s)
 /* The ranks that share a block, NULL where there is one; and how. */
 static const struct dev_ranks *ranks_of(const struct emit *e)
 {
-    return e->m->dims.n_rank > 1 ? &e->m->ranks.join : NULL;
+    return e->m->ranks.join.n_rank > 1 ? &e->m->ranks.join : NULL;
 }
 
 static void gated(struct emit *e, const struct layer *l, float *y, enum model_tap_in in)

@@ -89,8 +89,8 @@ struct model_opts {
     int64_t keep_bytes; /* MLA: memory for what is kept of prompts between their pieces, at most */
     const struct model_place *place; /* NULL = all on one device */
     int rank, n_rank; /* which of how many that hold a part each; n_rank 0 = the only one */
-    dist *dist;       /* this rank's end, where there are several: all run the same steps at the same
-                         time, and the logits come to rank 0 */
+    dist *dist;       /* this rank's end, where there are several: all run the same steps at the
+                         same time, and the logits come to rank 0 */
     int n_slot; /* 0, or: the stacks of experts hold those that slot_expert names, slot by slot, */
     const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all. The
                                    stacks of a packed file stay as they are; of an expert that has

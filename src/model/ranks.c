@@ -103,13 +103,13 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
 
 float *model_cols_of(const struct emit *e, float *y, float *cols)
 {
-    return e->m->dims.n_rank > 1 ? cols : y;
+    return e->m->ranks.join.n_rank > 1 ? cols : y;
 }
 
 void model_join_emit(struct emit *e, const struct model_joining *j)
 {
     const struct model_ranks *k = &e->m->ranks;
-    if (e->m->dims.n_rank <= 1) return;
+    if (e->m->ranks.join.n_rank <= 1) return;
     int n = 0;
     for (int r = 0; r < e->m->dims.n_rank; r++)
         n += k->part[j->cut][r];
@@ -120,7 +120,7 @@ void model_join_emit(struct emit *e, const struct model_joining *j)
 void model_pick_emit(struct emit *e, const float *x, float *y)
 {
     const struct model_ranks *k = &e->m->ranks;
-    if (e->m->dims.n_rank <= 1) return;
+    if (e->m->ranks.join.n_rank <= 1) return;
     EMIT(e, pick, .x = x, .y = y, .n = e->m->cfg.d_model, .row0 = k->row0, .of = k->of,
          .ranks = &k->join);
 }

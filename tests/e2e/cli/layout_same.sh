@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+export SL_DEVICE=cpu
 same='import json,sys; h = [json.loads(l) for l in sys.stdin]
 print(len({x["run_hash"] for x in h}), [x.get("layout") for x in h], [x.get("ranks") for x in h])
 print([x["wire_bytes_per_token"] > 0 and len(x["weight_bytes_per_rank"]) for x in h[1:]])'
