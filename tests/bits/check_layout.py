@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks change no bit: logits of wide models (wide.py) with --layout tp=N against those of one rank.
+"""Ranks change no bit: logits of wide models (wide.py) with --layout tp=N against one rank's.
 
   check_layout.py [BUILD]
 
