@@ -461,6 +461,8 @@ typedef struct sl_request {
                                  for the most part: makes it faster where it does (see
                                  sl_engine_opts.draft), and changes nothing else. With n 1 only */
     int n_draft_ids;
+    int n_draft; /* guesses in a step: 0 = as many as pay; -1 = none; up to SL_DRAFT_MAX: so many
+                    where there are, whatever they cost (measurements) */
 } sl_request;
 
 /* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
@@ -520,8 +522,8 @@ typedef struct sl_stats {
     uint64_t
         n_answer_tok; /* tokens of answers; n_decode_tok counts those that were computed further */
     uint64_t n_step_failed; /* steps that the device could not compute */
-    /* guesses: rows that had any; [j]: the guess j computed, and right */
-    uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
+    /* guesses: rows that had any; [j]: the guess j computed, computed behind right ones, right */
+    uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_judged[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
     int64_t draft_ns;      /* sum: making them */
     uint64_t n_draft_stop; /* times they were switched off because they did not pay */
 } sl_stats;

@@ -9,6 +9,16 @@ struct bench_files {
     const char *csv, *svg; /* NULL = none */
 };
 
+/* What drafts (o->draft) cost and gain: without, with 1, 2, .. in each step, and chosen. */
+struct bench_draft_opts {
+    struct opt_ints batch, depth; /* depth: tokens of random prompts, where prompts is NULL */
+    int n, r;                     /* tokens of an answer; repeats */
+    double temp;                  /* < 0: 1 after random prompts, else 0 */
+    const char *prompts;          /* NULL, or a file of them (compute_lines) */
+};
+sl_status bench_draft(const struct opt_common *o, const struct bench_draft_opts *d,
+                      sl_err *err) BASE_MUST_USE;
+
 /* The same work from everything off to everything on, one measure at a time: n_req requests of
  * n_prompt tokens, two thirds of them shared, and n_new new ones. Every row is a process of its
  * own. */

@@ -17,7 +17,8 @@ struct bench_opts {
     struct opt_common common;
     struct opt_ints p, b, d;
     int n, r;
-    const char *csv, *svg, *kernels, *replay;
+    double temp;
+    const char *csv, *svg, *kernels, *replay, *prompts;
     bool ops, ablation;
 };
 
@@ -45,6 +46,15 @@ static const struct opt opts[] = {
      "TYPE", NULL, 0, 0, "products alone with weights of that type (all: every type)"},
     {"replay",   0,  OPT_STR,  offsetof(struct bench_opts, replay), "FILE", NULL, 0, 0,
      "the steps that --record wrote again: are the results the same bits?"},
+    {"draft",    0,  OPT_STR,  offsetof(struct bench_opts, common.draft), "SOURCE", "off", 0, 0,
+     "what guesses of auto, ngram, mtp or replay:RATE cost and gain"},
+    {"draft-max", 0, OPT_INT, offsetof(struct bench_opts, common.draft_max), "N", "0", 0,
+     SL_DRAFT_MAX,
+     "guesses for one sequence in a step at most (0: 7)"},
+    {"prompts",  0,  OPT_STR,  offsetof(struct bench_opts, prompts), "FILE", NULL, 0, 0,
+     "--draft: of these prompts, lines as of run --batch-file"},
+    {"temp",     0,  OPT_REAL, offsetof(struct bench_opts, temp), "X", "-1", -1, 100,
+     "--draft: temperature (-1: 0 with --prompts, else 1)"},
     OPT_ROWS_EXPERTS(struct bench_opts),
     OPT_ROWS_LAYOUT(struct bench_opts),
     OPT_ROWS_COMPUTE(struct bench_opts),
@@ -432,18 +442,56 @@ static sl_status run_tests(struct bench *b, const struct test *t, int n, sl_err 
     return st;
 }
 
+static int32_t default_prompt[] = {512};
+
+static int check_lists(const struct bench_opts *o)
+{
+    for (int i = 0; i < o->p.n; i++)
+        if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24)
+            return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
+    for (int i = 0; i < o->d.n; i++)
+        if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24)
+            return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
+    for (int i = 0; i < o->b.n; i++)
+        if (o->b.v[i] < 1 || o->b.v[i] > BATCH_MAX)
+            return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
+    return CMD_OK;
+}
+
+/* --draft; true: *rc is the result. */
+static bool drafts(const struct bench_opts *o, int *rc)
+{
+    const struct bench_draft_opts d = {o->b, o->d, o->n, o->r, o->temp, o->prompts};
+    sl_err err = {0};
+    bool on = strcmp(o->common.draft, "off") != 0, deep = o->d.n != 1 || o->d.v[0];
+    if (!on && !o->prompts && o->temp < 0 && !o->common.draft_max) return false;
+    if (!on)
+        *rc = cmd_usage("--prompts, --temp and --draft-max: with --draft only");
+    else if (o->p.v != default_prompt || o->ops || o->csv || o->svg || o->common.expert_stats)
+        *rc = cmd_usage("--draft: not with -p, --ops, --csv, --svg or --expert-stats");
+    else if (o->prompts && deep)
+        *rc = cmd_usage("--prompts: not with -d");
+    else if (o->n < 2)
+        *rc = cmd_usage("--draft: -n %d: at least 2", o->n);
+    else if (!(*rc = check_lists(o)))
+        *rc = bench_draft(&o->common, &d, &err) ? cmd_fail(&err) : CMD_OK;
+    return true;
+}
+
 /* What is not given, and the commands inside this one; true: *rc is the result. */
 static bool other(struct bench_opts *o, int *rc)
 {
     bool lists = o->p.n || o->b.n || o->n >= 0, deep = o->d.n != 1 || o->d.v[0];
-    static int32_t prompt[] = {512}, one[] = {1}, work[] = {96, 8};
+    static int32_t one[] = {1}, work[] = {96, 8};
     const struct bench_files f = {o->csv, o->svg};
     sl_err err = {0};
     if (o->n < 0) o->n = o->ablation ? 32 : 64;
-    if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : prompt, 1};
+    if (!o->p.n) o->p = (struct opt_ints){o->ablation ? work : default_prompt, 1};
     if (!o->b.n) o->b = (struct opt_ints){o->ablation ? work + 1 : one, 1};
-    if (!o->kernels && !o->ablation && !o->replay) return false;
-    if (!!o->kernels + o->ablation + !!o->replay > 1)
+    if (!o->kernels && !o->ablation && !o->replay) return drafts(o, rc);
+    if (strcmp(o->common.draft, "off") != 0)
+        *rc = cmd_usage("--draft: not with --kernels, --ablation or --replay");
+    else if (!!o->kernels + o->ablation + !!o->replay > 1)
         *rc = cmd_usage("--kernels, --ablation and --replay: give one of them");
     else if (o->replay && (lists || deep || o->csv || o->svg || o->ops || o->common.expert_stats))
         *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
@@ -482,15 +530,7 @@ static int run(struct cmd_ctx *x)
     int longest = 1, batch = 1;
     int64_t kv = 0;
     bool deep = false; /* contexts come from the prefix tree */
-    for (int i = 0; i < o->p.n; i++)
-        if (o->p.v[i] < 0 || o->p.v[i] > 1 << 24)
-            return cmd_usage("bad value: --prompt %d: from 0 to %d", o->p.v[i], 1 << 24);
-    for (int i = 0; i < o->d.n; i++)
-        if (o->d.v[i] < 0 || o->d.v[i] > 1 << 24)
-            return cmd_usage("bad value: --depth %d: from 0 to %d", o->d.v[i], 1 << 24);
-    for (int i = 0; i < o->b.n; i++)
-        if (o->b.v[i] < 1 || o->b.v[i] > BATCH_MAX)
-            return cmd_usage("bad value: --batch %d: from 1 to 1024", o->b.v[i]);
+    if ((rc = check_lists(o))) return rc;
     int n = list_tests(o, t, BASE_COUNT_OF(t));
     if (n == 0) return cmd_usage("nothing to measure: -p or -n: give one above 0");
     for (int i = 0; i < n; i++) {

@@ -206,7 +206,10 @@ static sl_status print_json(const struct answer *a, const struct speed *s,
     text_jw_strz(&w, c->ei.kv);
     text_jw_key(&w, "seed");
     text_jw_int(&w, (int64_t)o->seed);
-    if (drafts(o)) compute_draft_json(c, o->draft, &w);
+    if (drafts(o)) {
+        struct compute_draft d = compute_draft_get(c);
+        compute_draft_json(&d, o->draft, &w);
+    }
     compute_ranks_json(c, o->layout, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&out, err);
@@ -350,28 +353,13 @@ struct batch {
 /* The lines of text[n], from path, into b. */
 static sl_status parse_lines(const char *path, char *text, uint64_t n, struct batch *b, sl_err *err)
 {
-    int n_line = 0, at = 0;
+    struct compute_lines lines = {0};
     void *p = NULL;
-    for (uint64_t k = 0; k < n; k++)
-        n_line += text[k] == '\n';
-    SL_TRY(mem_arena_array(b->arena, (size_t)n_line + 1, sizeof *b->line, &p, err));
+    SL_TRY(compute_lines(path, text, n, b->arena, &lines, err));
+    SL_TRY(mem_arena_array(b->arena, (size_t)lines.n + 1, sizeof *b->line, &p, err));
     b->line = p;
-    for (char *s = text; s < text + n; at++) {
-        char what[160];
-        char *end = memchr(s, '\n', (size_t)(text + n - s));
-        size_t len = end ? (size_t)(end - s) : (size_t)(text + n - s);
-        if (strspn(s, " \t\r") < len) {
-            struct line *l = &b->line[b->n++];
-            snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
-            SL_TRY(text_json_parse(b->arena, what, s, len, &l->v, err));
-            const struct json *ids = text_json_get(l->v, "ids"),
-                              *prompt = text_json_get(l->v, "prompt");
-            bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
-            if (!ok)
-                return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
-        }
-        s += len + 1;
-    }
+    for (b->n = 0; b->n < lines.n; b->n++)
+        b->line[b->n].v = lines.v[b->n];
     return SL_OK;
 }
 
@@ -391,15 +379,7 @@ static sl_status submit_line(struct compute *c, const struct run_opts *o, struct
     q.max_tokens = (int)n;
     q.sampling.seed = (uint64_t)seed;
     if (list) {
-        void *p = NULL;
-        SL_TRY(mem_arena_array(arena, list->n + 1, sizeof *ids, &p, err));
-        ids = p;
-        for (size_t i = 0; i < list->n; i++) {
-            const struct json *v = list->item[i];
-            if (v->kind != JSON_INT_K || v->i < INT32_MIN || v->i > INT32_MAX)
-                return SL_FAIL(err, REQUEST, "ids: place %zu: not a token id", i);
-            ids[i] = (int32_t)v->i;
-        }
+        SL_TRY(compute_line_ids(list, arena, &ids, err));
         q.ids = ids;
         q.n_ids = (int)list->n;
         return sl_submit(c->e, &q, NULL, err);

@@ -16,7 +16,8 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     int64_t t0 = clock_now_ns();
     char place[4096];
     memset(c, 0, sizeof *c);
-    if (o->draft && strncmp(o->draft, "replay", 6) == 0)
+    bool answers = base && base->draft; /* the caller knows answers */
+    if (!answers && o->draft && strncmp(o->draft, "replay", 6) == 0)
         return SL_FAIL(err, REQUEST, "--draft %.40s: no answer is known here to replay", o->draft);
     cmd_progress_init(&c->progress, o->quiet);
     sl_model_opts mo = {.progress = cmd_progress_bytes,
@@ -100,6 +101,51 @@ sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err)
     return SL_OK;
 }
 
+/* ---- files of prompts ---- */
+
+sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *arena,
+                        struct compute_lines *out, sl_err *err)
+{
+    size_t n_line = 0;
+    int at = 0;
+    void *p = NULL;
+    for (uint64_t k = 0; k < n; k++)
+        n_line += text[k] == '\n';
+    SL_TRY(mem_arena_array(arena, n_line + 1, sizeof *out->v, &p, err));
+    *out = (struct compute_lines){.v = p};
+    for (char *s = text; s < text + n; at++) {
+        char what[160];
+        char *end = memchr(s, '\n', (size_t)(text + n - s));
+        size_t len = end ? (size_t)(end - s) : (size_t)(text + n - s);
+        if (strspn(s, " \t\r") < len) {
+            const struct json **v = &out->v[out->n++];
+            snprintf(what, sizeof what, "%.100s: line %d", path, at + 1);
+            SL_TRY(text_json_parse(arena, what, s, len, v, err));
+            const struct json *ids = text_json_get(*v, "ids"),
+                              *prompt = text_json_get(*v, "prompt");
+            bool ok = ids ? ids->kind == JSON_ARRAY_K : prompt && prompt->kind == JSON_STR_K;
+            if (!ok)
+                return SL_FAIL(err, FORMAT, "%s: needs \"prompt\" (text) or \"ids\" (list)", what);
+        }
+        s += len + 1;
+    }
+    return SL_OK;
+}
+
+sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t **ids, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_arena_array(arena, list->n + 1, sizeof **ids, &p, err));
+    *ids = p;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct json *v = list->item[i];
+        if (v->kind != JSON_INT_K || v->i < INT32_MIN || v->i > INT32_MAX)
+            return SL_FAIL(err, REQUEST, "ids: place %zu: not a token id", i);
+        (*ids)[i] = (int32_t)v->i;
+    }
+    return SL_OK;
+}
+
 /* ---- drafts ---- */
 
 static uint64_t sum_of(const uint64_t *v)
@@ -110,21 +156,23 @@ static uint64_t sum_of(const uint64_t *v)
     return n;
 }
 
-struct compute_draft compute_draft_get(const struct compute *c)
+struct compute_draft compute_draft_of(const sl_stats *s)
 {
     struct compute_draft d = {0};
+    d.n_draft = sum_of(s->n_draft);
+    d.n_right = sum_of(s->n_right);
+    double n_row = (double)s->n_answer_tok - (double)d.n_right;
+    d.per_step = n_row > 0 ? (double)s->n_answer_tok / n_row : 0;
+    for (int j = 0; j < SL_DRAFT_MAX && s->n_judged[j]; j++)
+        d.right[d.n_pos++] = (double)s->n_right[j] / (double)s->n_judged[j];
+    return d;
+}
+
+struct compute_draft compute_draft_get(const struct compute *c)
+{
     sl_stats s;
     sl_stats_get(c->e, &s);
-    d.n_draft = sum_of(s.n_draft);
-    d.n_right = sum_of(s.n_right);
-    double n_row = (double)(s.n_answer_tok - d.n_right);
-    d.per_step = n_row > 0 ? (double)s.n_answer_tok / n_row : 0;
-    for (int j = 0; j < SL_DRAFT_MAX && s.n_draft[j]; j++) {
-        uint64_t reached = j ? s.n_right[j - 1] : s.n_draft[0];
-        if (!reached) break;
-        d.right[d.n_pos++] = (double)s.n_right[j] / (double)reached;
-    }
-    return d;
+    return compute_draft_of(&s);
 }
 
 void compute_draft_line(const struct compute *c, const char *source)
@@ -137,23 +185,22 @@ void compute_draft_line(const struct compute *c, const char *source)
     fputc('\n', stderr);
 }
 
-void compute_draft_json(const struct compute *c, const char *source, struct json_w *w)
+void compute_draft_json(const struct compute_draft *d, const char *source, struct json_w *w)
 {
-    struct compute_draft d = compute_draft_get(c);
     text_jw_key(w, "draft");
     text_jw_obj(w);
     text_jw_key(w, "source");
     text_jw_strz(w, source);
     text_jw_key(w, "drafted");
-    text_jw_int(w, (int64_t)d.n_draft);
+    text_jw_int(w, (int64_t)d->n_draft);
     text_jw_key(w, "accepted");
-    text_jw_int(w, (int64_t)d.n_right);
+    text_jw_int(w, (int64_t)d->n_right);
     text_jw_key(w, "tokens_per_step");
-    text_jw_real(w, d.per_step, 6);
+    text_jw_real(w, d->per_step, 6);
     text_jw_key(w, "accepted_by_position");
     text_jw_arr(w);
-    for (int j = 0; j < d.n_pos; j++)
-        text_jw_real(w, d.right[j], 6);
+    for (int j = 0; j < d->n_pos; j++)
+        text_jw_real(w, d->right[j], 6);
     text_jw_arr_end(w);
     text_jw_obj_end(w);
 }

@@ -20,8 +20,8 @@ struct compute {
     struct record *record; /* of --record; record_check at the end */
 };
 
-/* Model and engine with progress lines. base: further engine options, or NULL. On failure
- * everything is closed. */
+/* Model and engine with progress lines. base: further engine options, or NULL; where it has draft,
+ * o->draft may be "replay:RATE". On failure everything is closed. */
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
@@ -58,6 +58,18 @@ sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
  * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
 
+/* Prompts, a JSON object a line: {"prompt": text} or {"ids": [...]}. text is changed and, like the
+ * arena, must stay. path: for errors. Errors: FORMAT (names file and line), NOMEM. */
+struct compute_lines {
+    const struct json **v;
+    int n;
+};
+sl_status compute_lines(const char *path, char *text, uint64_t n, struct arena *arena,
+                        struct compute_lines *out, sl_err *err) BASE_MUST_USE;
+/* The ids of such a list. Errors: REQUEST, NOMEM. */
+sl_status compute_line_ids(const struct json *list, struct arena *arena, int32_t **ids,
+                           sl_err *err) BASE_MUST_USE;
+
 /* What drafts did since the engine opened. */
 struct compute_draft {
     uint64_t n_draft, n_right;  /* computed; of them right */
@@ -66,9 +78,11 @@ struct compute_draft {
     int n_pos;
 };
 struct compute_draft compute_draft_get(const struct compute *c);
+/* The same of counters: n_draft, n_right, n_answer_tok. */
+struct compute_draft compute_draft_of(const sl_stats *s);
 /* As a line on stderr; as member "draft" of an object. source: what --draft says. */
 void compute_draft_line(const struct compute *c, const char *source);
-void compute_draft_json(const struct compute *c, const char *source, struct json_w *w);
+void compute_draft_json(const struct compute_draft *d, const char *source, struct json_w *w);
 /* The same of ranks (--layout); nothing where there is one. */
 void compute_ranks_line(const struct compute *c);
 void compute_ranks_json(const struct compute *c, const char *layout, struct json_w *w);

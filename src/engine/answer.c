@@ -208,8 +208,10 @@ static void end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
     for (;;) {
         int32_t draft = n_right < n_draft ? r->ids[r->n_ids] : -1;
         if (!answer(e, r, &pick[n_right])) return;
-        if (r->ids[r->n_ids - 1] != draft) break;
-        engine_spec_right(e, r, n_right);
+        if (n_right == n_draft) break;
+        bool right = r->ids[r->n_ids - 1] == draft;
+        engine_spec_judge(e, r, n_right, right);
+        if (!right) break;
         if (++n_right > n_good) {
             end_nan(e, r);
             return;

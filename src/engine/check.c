@@ -88,6 +88,7 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
     }
     SL_TRY(engine_check_ids(e, "stop_ids", q->stop_ids, q->n_stop_ids, err));
     SL_TRY(check_serving(q, err));
+    SL_TRY(int_in("n_draft", q->n_draft, -1, SL_DRAFT_MAX, err));
     SL_TRY(int_in("n_draft_ids", q->n_draft_ids, 0, INT32_MAX, err));
     if (q->n_draft_ids && !q->draft_ids) return SL_FAIL(err, REQUEST, "draft_ids: missing");
     if (q->n_draft_ids && q->n > 1)

@@ -66,11 +66,12 @@ void engine_spec_close(sl_engine *e)
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
 {
     const struct group *g = r->g;
-    if (!e->spec.on || g->embed || g->max_new < 2) return SL_OK;
+    if (!e->spec.on || g->embed || g->max_new < 2 || g->n_draft < 0) return SL_OK;
     struct spec_opts o = {.n_prompt = r->n_prompt,
                           .ngram = e->spec.ngram,
                           .replay = e->spec.replay,
                           .right = e->spec.right,
+                          .seed = g->sampling.seed,
                           .text = g->draft_id,
                           .n_text = g->n_draft_id};
     SL_TRY(spec_seq_init(&r->spec, &o, r->cap, err));
@@ -85,6 +86,7 @@ static int propose(sl_engine *e, struct request *r)
 {
     int n_max = BASE_MIN(e->spec.n_max, r->cap - r->n_ids - 1), n = 0;
     int32_t *out = r->ids + r->n_ids;
+    if (r->g->n_draft) n_max = BASE_MIN(n_max, r->g->n_draft);
     if (n_max <= 0) return 0;
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
     if (r->grammar) n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
@@ -114,7 +116,7 @@ void engine_spec_propose(sl_engine *e)
         int k = r->has_spec && r->n_ids > r->n_prompt ? propose(e, r) : 0;
         if (k == 0) continue;
         s->slot[n] = slot;
-        s->want[n++] = (struct spec_want){.s = &r->spec, .n = k};
+        s->want[n++] = (struct spec_want){.s = &r->spec, .n = k, .always = r->g->n_draft > 0};
     }
     if (n_seq) spec_plan_step(&s->plan, s->want, n, n_seq, step_ns, e);
     for (int i = 0; i < n; i++)
@@ -132,8 +134,10 @@ void engine_spec_computed(sl_engine *e, struct request *r, int n_draft)
     if (r->spec.source == SPEC_PREDICTION) r->n_text_draft += n_draft;
 }
 
-void engine_spec_right(sl_engine *e, struct request *r, int j)
+void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right)
 {
+    e->stats.n_judged[j]++;
+    if (!right) return;
     e->stats.n_right[j]++;
     r->n_right++;
     r->n_text_right += r->spec.source == SPEC_PREDICTION;

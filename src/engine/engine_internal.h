@@ -164,6 +164,7 @@ struct group {
     sl_grammar *grammar;
     const int32_t *draft_id;
     int n_draft_id;
+    int n_draft; /* as in sl_request */
     void (*on_event)(void *user, const sl_event *ev);
     void *user;
     int64_t t_submit_ns, deadline_ns; /* 0 = none */
@@ -383,10 +384,10 @@ sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err) 
 /* Before a step is planned: guesses behind the ids of running requests, offered to the scheduler.
  */
 void engine_spec_propose(sl_engine *e);
-/* A row of r was computed with n_draft drafts; draft j of it was right, told before the token after
- * it; all of them were judged, and r goes on. */
+/* A row of r was computed with n_draft drafts; draft j of it, after right ones, is right or not;
+ * all of them were judged, and r goes on. */
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
-void engine_spec_right(sl_engine *e, struct request *r, int j);
+void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right);
 void engine_spec_learn(struct request *r);
 /* A step gave n_new tokens of answers and took ns, and mtp_ns for the MTP layer. */
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,

@@ -50,10 +50,12 @@ int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
     struct model_rows rows;
     sl_err err = {0};
     int64_t t0 = clock_now_ns();
-    if (!m->on || spec_plan_is_off(&e->spec.plan)) return 0;
+    if (!m->on) return 0;
+    bool off = spec_plan_is_off(&e->spec.plan);
     for (int i = 0; i < p->n_item; i++) {
         struct request *r = e->req[p->item[i].req];
         if (!r || r->pool || p->item[i].pos0 >= r->n_ids) continue; /* it is over */
+        if (r->g->n_draft < 0 || (off && !r->g->n_draft)) continue;
         int n = add_row(e, r, &p->item[i], i, n_seq, n_tok);
         if (n <= 0) continue;
         n_tok += n;

@@ -135,6 +135,7 @@ static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const 
     SL_TRY(copy(&g->arena, q->draft_ids, (size_t)q->n_draft_ids * sizeof *q->draft_ids,
                 &g->draft_id, err));
     g->n_draft_id = q->n_draft_ids;
+    g->n_draft = q->n_draft;
     SL_TRY(mem_arena_array(&g->arena, (size_t)g->n, sizeof(struct request *), &p, err));
     g->r = p;
     for (int i = 0; i < g->n; i++)

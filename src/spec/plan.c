@@ -57,7 +57,7 @@ static void fill(struct spec_plan *p, struct spec_want *w, int n)
 {
     for (int i = 0; i < n; i++) {
         p->heap[i] = i;
-        w[i].k = 0;
+        w[i].k = w[i].always ? w[i].n : 0;
     }
     for (int i = n / 2 - 1; i >= 0; i--)
         sink(p, w, n, i);
@@ -80,8 +80,13 @@ static double take(struct spec_plan *p, struct spec_want *w, int n)
 static int best_number(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                        double (*step_ns)(void *user, int n_tok), void *user)
 {
-    double known = step_ns(user, n_seq), tok = n_seq, best = tok / known;
-    int known_at = n_seq, most = 0;
+    double tok = n_seq;
+    int most = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < w[i].k; j++, n_seq++)
+            tok += spec_chance(w[i].s, j);
+    double known = step_ns(user, n_seq), best = tok / known;
+    int known_at = n_seq;
     if (known <= 0) return 0; /* it is measured first */
     for (int m = 1; m <= DRAFTS_MAX; m++) {
         double chance = take(p, w, n);
@@ -107,8 +112,11 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
 {
     ASSERT(n <= p->n_want_max);
     uint64_t at = p->n_step++;
-    for (int i = 0; i < n; i++)
-        w[i].k = p->always ? w[i].n : 0;
+    p->forced = p->always;
+    for (int i = 0; i < n; i++) {
+        p->forced = p->forced || w[i].always;
+        w[i].k = p->always || w[i].always ? w[i].n : 0;
+    }
     if (p->always || n == 0 || at % PROBE == PROBE - 1 || at < p->off_until) return;
     fill(p, w, n);
     int m = best_number(p, w, n, n_seq, step_ns, user);
@@ -126,6 +134,7 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
 {
     struct spec_window *v = &p->window;
     int with = n_draft > 0;
+    if (p->forced) return;
     if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};
     /* one step that was held up by something else says little */
     double mean = v->n[with] ? v->ns[with] / v->n[with] : ns;
@@ -133,7 +142,7 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
     v->new_tok[with] += n_new;
     v->n[with]++;
     if (v->n[1] < WINDOW || v->n[0] < PROBES_LEAST) return;
-    if (!p->always && v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1]) {
+    if (v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1]) {
         p->off_until = p->n_step + OFF;
         p->n_off++;
     }

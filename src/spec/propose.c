@@ -84,7 +84,7 @@ static int from_replay(const struct spec_seq *s, int n_ids, int n_max, int32_t *
     if (!s->o.replay || n <= 0) return 0;
     for (int i = 0; i < n; i++) {
         int32_t id = s->o.text[at + i];
-        bool right = rng_uniform(0, 0, (uint64_t)(at + i)) < s->o.right;
+        bool right = rng_uniform(s->o.seed, 0, (uint64_t)(at + i)) < s->o.right;
         out[i] = right ? id : id ? id - 1 : 1;
     }
     return n;

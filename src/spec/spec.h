@@ -65,7 +65,8 @@ struct spec_opts {
     int n_prompt;        /* the answer begins here */
     bool ngram;          /* look for n-grams */
     bool replay;         /* the expected text is the answer itself, and */
-    double right;        /* each token of it is proposed rightly at this rate */
+    double right;        /* each token of it is proposed rightly at this rate, */
+    uint64_t seed;       /* with these random numbers */
     const int32_t *text; /* expected text: borrowed; NULL = none */
     int n_text;
 };
@@ -110,6 +111,7 @@ struct spec_want {
     const struct spec_seq *s;
     int n; /* drafts that it proposes */
     int k; /* out: how many are worth computing */
+    bool always; /* all of them, whatever that costs */
 };
 
 /* Steps without drafts, [0], and with, [1], of as many sequences. */
@@ -124,6 +126,7 @@ struct spec_plan {
     bool always; /* compute all that is proposed, whatever it costs */
     int *heap;   /* [n_want_max] */
     /* changes */
+    bool forced; /* the step under way has such: it says nothing about what pays */
     struct spec_window window;
     uint64_t n_step, off_until; /* plans made; none has drafts before plan number off_until */
     uint64_t n_off;             /* times that drafts were switched off */
@@ -137,8 +140,8 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                     double (*step_ns)(void *user, int n_tok), void *user);
 /* Drafts are switched off for now. */
 bool spec_plan_is_off(const struct spec_plan *p);
-/* A step that only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts were computed.
- */
+/* The step of the last plan only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts
+ * were computed. */
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns);
 
 #endif

@@ -113,7 +113,20 @@ TEST(engine_takes_a_replayed_answer_in_few_steps_and_counts_it)
     assert_int_equal(fast.last.n_draft, 35);
     assert_int_equal(fast.last.n_right, 35);
     for (int j = 0; j < SL_DRAFT_MAX; j++)
-        assert_true(b.n_draft[j] == 5 && b.n_right[j] == 5);
+        assert_true(b.n_draft[j] == 5 && b.n_judged[j] == 5 && b.n_right[j] == 5);
+    q.n_draft = 3;
+    run(e, &q, &fast);
+    sl_stats_get(e, &a);
+    assert_memory_equal(plain.id, fast.id, sizeof plain.id);
+    assert_int_equal(a.n_step - b.n_step, 11);
+    assert_int_equal(fast.last.n_draft, 30);
+    q.n_draft = -1;
+    run(e, &q, &fast);
+    assert_memory_equal(plain.id, fast.id, sizeof plain.id);
+    assert_int_equal(fast.last.n_draft, 0);
+    q.n_draft = SL_DRAFT_MAX + 1;
+    assert_int_equal(sl_submit(e, &q, NULL, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "n_draft: 8: from -1 to 7"));
     sl_engine_close(e);
     sl_model_close(m);
 }

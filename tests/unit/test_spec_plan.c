@@ -138,3 +138,26 @@ TEST(spec_plan_computes_everything_when_it_is_told_to)
         assert_int_equal(drafts_of(&p, &w, 1, (struct device){1, 9, 0}), 5);
     spec_plan_fini(&p);
 }
+
+TEST(spec_plan_computes_all_of_a_sequence_that_asks_for_it)
+{
+    struct spec_plan p;
+    struct spec_seq never, sure;
+    ASSERT_OK(spec_plan_init(&p, 2, &err));
+    make_seq(&never, 0, 0);
+    make_seq(&sure, 1, 1);
+    struct spec_want w[2] = {{.s = &never, .n = 5, .always = true}, {.s = &sure, .n = 3}};
+    for (int i = 0; i < 200; i++) {
+        assert_in_range(drafts_of(&p, w, 2, (struct device){1, 0.01, 0}), 5, 8);
+        assert_int_equal(w[0].k, 5);
+        if (i % 64 != 63) assert_int_equal(w[1].k, 3);
+        (void)drafts_of(&p, w, 2, (struct device){1, 9, 0});
+        assert_true(w[0].k == 5 && w[1].k == 0);
+    }
+    for (int i = 0; i < 2000; i++) { /* such steps do not say what pays */
+        int k = drafts_of(&p, w, 2, (struct device){1, 0.01, 0});
+        spec_plan_observe(&p, 2, k, 2, k > 5 ? 9 : 1);
+    }
+    assert_int_equal(p.n_off, 0);
+    spec_plan_fini(&p);
+}

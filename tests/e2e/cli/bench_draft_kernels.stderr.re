@@ -1,0 +1,1 @@
+sluice: --draft: not with --kernels, --ablation or --replay

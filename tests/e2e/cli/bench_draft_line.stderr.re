@@ -1,0 +1,1 @@
+sluice: p\.jsonl: line 1: needs "prompt" \(text\) or "ids" \(list\)

@@ -1,0 +1,1 @@
+sluice: --prompts, --temp and --draft-max: with --draft only

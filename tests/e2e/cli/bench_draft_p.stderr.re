@@ -1,0 +1,1 @@
+sluice: --draft: not with -p, --ops, --csv, --svg or --expert-stats

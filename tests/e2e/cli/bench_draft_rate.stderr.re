@@ -1,0 +1,1 @@
+sluice: draft: "replay:2": a rate from 0 to 1
