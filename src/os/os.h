@@ -44,8 +44,8 @@ sl_status os_touch(const void *p, uint64_t n, sl_err *err) BASE_MUST_USE;
  * tools call it once. */
 void os_map_guard(void);
 
-/* A whole small file into memory (mem_free). Errors as os_map_open, LIMIT when longer than max. NUL
- * is put behind. */
+/* A whole small file into memory (mem_free). Errors as os_map_open, LIMIT when longer than max. A
+ * NUL follows it. */
 sl_status os_read_file(const char *path, uint64_t max, char **out, uint64_t *n,
                        sl_err *err) BASE_MUST_USE;
 /* The same of a file that is read only once: a pipe, a terminal or a device (/dev/stdin,

@@ -54,7 +54,7 @@ void par_side_close(par_side *s);
 
 /* A shared counter inside a region: hands out [*begin, *end) in pieces of step until n is reached;
  * false when nothing is left. Reset it with atomic_store before the region. Results must not depend
- * on who takes which piece. */
+ * on which worker takes which piece. */
 struct par_counter {
     _Alignas(64) atomic_int next;
 };
@@ -70,7 +70,7 @@ static inline int par_take(struct par_counter *c, int n, int step, int *begin, i
 /* Static ranges with a steal tail: worker w works through its own range from the front and then
  * helps the others. Pieces are large at first (three quarters of what is left, half for helpers),
  * within [min, max], so that the cost of starting one is paid few times. Set before the region, one
- * struct par_range per worker. As above, results must not depend on who takes which piece. */
+ * struct par_range per worker. As above, results must not depend on which worker takes a piece. */
 struct par_range {
     _Alignas(64) atomic_int next;
     int end;
