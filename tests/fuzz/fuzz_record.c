@@ -15,6 +15,8 @@ static void check(const struct dev_step *s, const struct record_limits *max)
         int last = s->pos[s->seq_tok0[q + 1] - 1];
         for (int b = 0; b <= last / max->blk_tok; b++) {
             for (int g = 0; g < DEV_KV_GROUPS; g++) {
+                if (!s->blk[g] != !max->n_blk[g]) abort();
+                if (!s->blk[g]) continue;
                 int32_t blk = s->blk[g][(int64_t)q * s->ld_blk + b];
                 if (blk < 0 || blk >= max->n_blk[g]) abort();
             }
