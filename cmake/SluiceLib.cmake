@@ -2,7 +2,7 @@
 # libsluice, shared and static: all rooms in one, with sl_* as the only names that can be seen;
 # pkg-config; installing.
 include(GNUInstallDirs)
-set(sl_rooms engine model arch spec sched kv grammar tok io dev kern par tensor text os base)
+set(sl_rooms engine model dist arch spec sched kv grammar tok io dev kern par tensor text os base)
 set(sl_sys_libs PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::XXHASH Threads::Threads m)
 
 file(WRITE ${CMAKE_BINARY_DIR}/sluice.map "{ global: sl_*; local: *; };\n")
