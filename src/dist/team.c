@@ -15,7 +15,7 @@
 
 /* A word that only rises, to wait on. */
 struct event {
-    _Alignas(128) atomic_uint word; /* release by who raises it; pairs with acquire in is_there */
+    _Alignas(64) atomic_uint word; /* release by who raises it; pairs with acquire in is_there */
     atomic_int n_sleep;             /* seq_cst, as in par: raiser and sleeper see each other */
 };
 
