@@ -6,18 +6,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "dist/dist.h"
-#include "os/os.h"
+#include "os/word.h"
 
 #define DEADLINE_MS 30000
 #define SPIN_NS 50000          /* ranks that keep step arrive together */
 #define SLICE_MS 20            /* a sleeper looks for failures so often */
 #define ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
-
-/* A word that only rises, to wait on. */
-struct event {
-    _Alignas(64) atomic_uint word; /* release by who raises it; pairs with acquire in is_there */
-    atomic_int n_sleep;             /* seq_cst, as in par: raiser and sleeper see each other */
-};
 
 /* A join as a rank sees it: what must be the same everywhere, and where its part lies. */
 struct post {
@@ -26,15 +20,15 @@ struct post {
 };
 
 struct line {
-    struct event phase;  /* joins that this rank has come to */
-    struct event done;   /* messages that it is through with */
+    struct os_word phase;  /* joins that this rank has come to */
+    struct os_word done;   /* messages that it is through with */
     struct post post[2]; /* of the last two joins, by the last bit of their number */
 };
 
 struct team {
     int n;
     int64_t deadline_ns, spin_ns;
-    struct event told; /* messages so far */
+    struct os_word told; /* messages so far */
     const void *msg;   /* published by told */
     atomic_int failed; /* 0, 1 while why is written, 2 */
     sl_err why;
@@ -49,56 +43,27 @@ struct dist {
     struct dist_count count;
 };
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-static bool is_there(struct event *e, unsigned goal)
-{
-    return (int)(atomic_load_explicit(&e->word, memory_order_acquire) - goal) >= 0;
-}
-
-static void event_raise(struct event *e)
-{
-    atomic_fetch_add_explicit(&e->word, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&e->n_sleep, memory_order_seq_cst) > 0) os_word_wake(&e->word);
-}
-
 static bool has_failed(struct team *t)
 {
     return atomic_load_explicit(&t->failed, memory_order_acquire) != 0;
 }
 
-/* Wait until the word has risen to goal: true; false where the ranks have failed, or the time is
- * over (limit 0: there is none). */
-static bool event_wait(struct team *t, struct event *e, unsigned goal, int64_t limit)
+/* For a while without sleeping: is it there? */
+static bool spin(const struct team *t, struct os_word *w, unsigned goal)
 {
-    for (int i = 0; i < 64; i++) {
-        if (is_there(e, goal)) return true;
-        relax();
-    }
-    int64_t t0 = clock_now_ns(), now = t0;
-    while (now - t0 < t->spin_ns) {
-        for (int i = 0; i < 32; i++) {
-            if (is_there(e, goal)) return true;
-            relax();
-        }
-        now = clock_now_ns();
-    }
-    atomic_fetch_add_explicit(&e->n_sleep, 1, memory_order_seq_cst);
-    bool there = false;
-    while (!there && !has_failed(t) && (limit == 0 || clock_now_ns() - t0 < limit)) {
-        unsigned seen = atomic_load_explicit(&e->word, memory_order_seq_cst);
-        there = (int)(seen - goal) >= 0;
-        if (!there) os_word_wait(&e->word, seen, SLICE_MS);
-    }
-    atomic_fetch_sub_explicit(&e->n_sleep, 1, memory_order_relaxed);
-    return there || is_there(e, goal);
+    int64_t now;
+    return os_word_poll(w, goal, 64) || os_word_spin(w, goal, t->spin_ns, clock_now_ns(), &now);
+}
+
+/* Wait until the word has risen to goal: true; false where the ranks have failed, or the deadline
+ * is over. */
+static bool wait_for(struct team *t, struct os_word *w, unsigned goal)
+{
+    int64_t t0 = clock_now_ns();
+    bool there = spin(t, w, goal);
+    while (!there && !has_failed(t) && clock_now_ns() - t0 < t->deadline_ns)
+        there = os_word_sleep(w, goal, SLICE_MS);
+    return there;
 }
 
 /* ---- opening ---- */
@@ -165,7 +130,7 @@ sl_status dist_status(const dist *d, sl_err *err)
     struct team *t = d->t;
     if (!has_failed(t)) return SL_OK;
     while (atomic_load_explicit(&t->failed, memory_order_acquire) != 2)
-        relax();
+        ; /* it is being written */
     if (err) *err = t->why;
     return t->why.code;
 }
@@ -183,33 +148,30 @@ static void late(dist *d, int rank, const char *what)
 void dist_tell(dist *d, const void *msg)
 {
     d->t->msg = msg;
-    event_raise(&d->t->told);
+    os_word_raise(&d->t->told);
 }
 
 const void *dist_hear(dist *d)
 {
+    struct os_word *told = &d->t->told;
     d->heard++;
-    while (!event_wait(d->t, &d->t->told, d->heard, 0))
-        if (has_failed(d->t)) os_word_wait(&d->t->told.word, d->heard - 1, SLICE_MS);
+    if (!spin(d->t, told, d->heard)) (void)os_word_sleep(told, d->heard, -1);
     return d->t->msg;
 }
 
 void dist_done(dist *d)
 {
-    event_raise(&d->t->line[d->rank].done);
+    os_word_raise(&d->t->line[d->rank].done);
 }
 
 sl_status dist_all_done(dist *d, sl_err *err)
 {
     struct team *t = d->t;
-    unsigned goal = atomic_load_explicit(&t->told.word, memory_order_relaxed);
+    unsigned goal = atomic_load_explicit(&t->told.n, memory_order_relaxed);
     for (int r = 1; r < t->n; r++) {
-        struct event *e = &t->line[r].done;
-        while (!event_wait(t, e, goal, t->deadline_ns)) {
-            if (!has_failed(t)) late(d, r, "after a step");
-            if (is_there(e, goal)) break;
-            return dist_status(d, err); /* it may be in the step for good */
-        }
+        if (wait_for(t, &t->line[r].done, goal)) continue;
+        if (!has_failed(t)) late(d, r, "after a step");
+        return dist_status(d, err); /* it may be in the step for good */
     }
     return dist_status(d, err);
 }
@@ -221,7 +183,7 @@ static void post(dist *d, const float *x, int n_row, int n)
     struct line *l = &d->t->line[d->rank];
     l->post[++d->phase & 1] = (struct post){x, n_row, n};
     d->count.n_join++;
-    event_raise(&l->phase);
+    os_word_raise(&l->phase);
 }
 
 static void misfit(dist *d, int r, const struct post *mine, const struct post *of)
@@ -240,7 +202,7 @@ static bool meet(dist *d)
     int64_t t0 = clock_now_ns();
     for (int r = 0; r < t->n; r++) {
         if (has_failed(t)) return false;
-        if (!event_wait(t, &t->line[r].phase, d->phase, t->deadline_ns)) {
+        if (!wait_for(t, &t->line[r].phase, d->phase)) {
             if (!has_failed(t)) late(d, r, "in a step");
             return false;
         }

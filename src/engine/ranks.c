@@ -2,14 +2,11 @@
 /* The ranks that share a model within this process. The engine's own device, model and cache are
  * those of rank 0, the home rank; each other rank has a thread, a device, a model and a cache of
  * its own, and runs the steps that home tells it. */
-#include <stdatomic.h>
-
 #include "base/clock.h"
 #include "engine/engine_internal.h"
 #include "os/os.h"
+#include "os/word.h"
 #include "par/par.h"
-
-#define OPEN_SLICE_MS 1000
 
 /* What the others are told. */
 struct message {
@@ -29,7 +26,7 @@ struct rank {
     struct dev_kv_shape shape;
     sl_status st; /* of opening, and why; published by is_open */
     sl_err err;
-    atomic_uint is_open;
+    struct os_word is_open;
 };
 
 struct engine_ranks {
@@ -72,8 +69,7 @@ static void rank_main(void *arg)
 {
     struct rank *r = arg;
     r->st = open_rank(r, &r->err);
-    atomic_store(&r->is_open, 1);
-    os_word_wake(&r->is_open);
+    os_word_raise(&r->is_open);
     for (const struct message *msg; (msg = dist_hear(r->end));) {
         obey(r, msg);
         dist_done(r->end);
@@ -152,8 +148,7 @@ sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err 
         r->shape = kv[i];
         SL_TRY(par_side_open(rank_main, r, &r->side, err));
         /* one after another: pages that one gives up are not being read by the next */
-        while (!atomic_load(&r->is_open))
-            os_word_wait(&r->is_open, 0, OPEN_SLICE_MS);
+        (void)os_word_sleep(&r->is_open, 1, -1);
         if (!r->st) continue;
         if (err) *err = r->err;
         return r->st;

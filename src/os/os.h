@@ -4,7 +4,6 @@
 #ifndef OS_OS_H
 #define OS_OS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -130,11 +129,6 @@ int os_within_quota(const struct os_topology *t, int n);
 /* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one.
  * Returns how many distinct ones. */
 int os_worker_cpus(int n, int *cpu);
-
-/* Sleep while *word is seen, timeout_ms at most, or until os_word_wake; may return early. Of this
- * process's threads. */
-void os_word_wait(atomic_uint *word, unsigned seen, int timeout_ms);
-void os_word_wake(atomic_uint *word); /* all who sleep on it */
 
 /* Wait until another thread sets the event; a set before the wait is not lost, several count once.
  * Zero-initialise. */

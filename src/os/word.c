@@ -1,19 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sleeping on a word of memory. */
+/* Sleeping on a word. */
+#include "os/word.h"
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "os/os.h"
-
-void os_word_wait(atomic_uint *word, unsigned seen, int timeout_ms)
+void os_word_wake(struct os_word *w)
 {
-    struct timespec t = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
+    if (atomic_load_explicit(&w->n_sleep, memory_order_seq_cst) > 0)
+        (void)syscall(SYS_futex, &w->n, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
 }
 
-void os_word_wake(atomic_uint *word)
+void os_word_set(struct os_word *w, unsigned n)
 {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+    atomic_store_explicit(&w->n, n, memory_order_seq_cst);
+    os_word_wake(w);
+}
+
+void os_word_raise(struct os_word *w)
+{
+    atomic_fetch_add_explicit(&w->n, 1, memory_order_seq_cst);
+    os_word_wake(w);
+}
+
+bool os_word_sleep(struct os_word *w, unsigned goal, int timeout_ms)
+{
+    struct timespec limit = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+    bool there = false;
+    atomic_fetch_add_explicit(&w->n_sleep, 1, memory_order_seq_cst);
+    do {
+        unsigned now = atomic_load_explicit(&w->n, memory_order_seq_cst);
+        there = (int)(now - goal) >= 0;
+        if (!there)
+            (void)syscall(SYS_futex, &w->n, FUTEX_WAIT_PRIVATE, now, timeout_ms < 0 ? NULL : &limit,
+                          NULL, 0);
+    } while (!there && timeout_ms < 0);
+    atomic_fetch_sub_explicit(&w->n_sleep, 1, memory_order_relaxed);
+    return there || os_word_there(w, goal);
 }

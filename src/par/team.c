@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The team. One way of waiting serves workers (for a region), the caller (for its end) and
- * barriers: a word that changes, a short spin, then a futex. A thread that changes the word wakes
- * sleepers only when there are some: the sleeper counts itself before it looks at the word again,
- * the changer looks at the count after it changed the word, both sequentially consistent, so one of
- * the two sees the other.
+ * barriers: a word that rises (os/word.h), a short spin, then sleep.
  *
  * Spinning pays only while every worker has a CPU of its own. A wait inside a region that outlasts
  * LONG_WAIT_NS means that somebody else had our CPU: the spin is cut, and grows back slowly over
@@ -12,17 +9,15 @@
 #include "par/par.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/os.h"
+#include "os/word.h"
 
 #define WORKER_MAX 512
 #define SPIN_NS 100000   /* idle workers: covers the caller's own work between two regions */
@@ -39,12 +34,6 @@
 #define FAULTS_FEW 4    /* page faults of a region that did not come to touch pages */
 #define NUDGE_EVERY 256 /* regions between two looks at where the caller runs */
 
-/* A word that only rises, to wait on. */
-struct event {
-    _Alignas(64) atomic_uint word; /* release by the changer; pairs with acquire in event_wait */
-    atomic_int n_sleep;            /* seq_cst on both sides, see above */
-};
-
 struct worker {
     par_team *team;
     pthread_t thread;
@@ -60,7 +49,7 @@ struct par_team {
     int64_t spin_max_ns;
     struct worker *worker; /* [n]; 0 is the caller */
 
-    /* the caller's, published by region.word */
+    /* the caller's, published by region.n */
     void (*fn)(void *arg, int worker, int n_worker);
     void *arg;
     int stop;
@@ -75,66 +64,25 @@ struct par_team {
     int n_owed;      /* waits since it was 0 */
 
     atomic_llong spin_ns; /* relaxed: a hint */
-    struct event region;  /* number of the region */
-    struct event done;    /* number of the last finished region */
-    struct event barrier; /* arrivals at barriers of the present region, all together */
+    struct os_word region;  /* number of the region */
+    struct os_word done;    /* number of the last finished region */
+    struct os_word barrier; /* arrivals at barriers of the present region, all together */
     atomic_int kept;      /* a worker was kept from running; relaxed, ordered by done */
     _Alignas(64) atomic_int n_done;
 };
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-static void event_wake(struct event *e)
-{
-    if (atomic_load_explicit(&e->n_sleep, memory_order_seq_cst) > 0)
-        syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
-}
-
-static void event_set(struct event *e, unsigned value)
-{
-    atomic_store_explicit(&e->word, value, memory_order_seq_cst);
-    event_wake(e);
-}
-
-static int is_there(struct event *e, unsigned goal)
-{
-    return (int)(atomic_load_explicit(&e->word, memory_order_acquire) - goal) >= 0;
-}
 
 static _Thread_local int worker_id; /* 0 in the caller */
 
 /* Wait until the word has risen to goal. Returns the nanoseconds waited when that was more than a
  * few polls, else 0. */
-static int64_t event_wait(const par_team *team, struct event *e, unsigned goal, int64_t spin_ns)
+static int64_t word_wait(const par_team *team, struct os_word *e, unsigned goal, int64_t spin_ns)
 {
     while (team->on_wait && team->on_wait(team->on_wait_arg, worker_id))
-        if (is_there(e, goal)) return 0;
-    for (int i = 0; i < 64; i++) {
-        if (is_there(e, goal)) return 0;
-        relax();
-    }
-    int64_t t0 = clock_now_ns(), t = t0;
-    while (t - t0 < spin_ns) {
-        for (int i = 0; i < 32; i++) {
-            if (is_there(e, goal)) return t - t0;
-            relax();
-        }
-        t = clock_now_ns();
-    }
-    atomic_fetch_add_explicit(&e->n_sleep, 1, memory_order_seq_cst);
-    for (;;) {
-        unsigned now = atomic_load_explicit(&e->word, memory_order_seq_cst);
-        if ((int)(now - goal) >= 0) break;
-        syscall(SYS_futex, &e->word, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
-    }
-    atomic_fetch_sub_explicit(&e->n_sleep, 1, memory_order_relaxed);
+        if (os_word_there(e, goal)) return 0;
+    if (os_word_poll(e, goal, 64)) return 0;
+    int64_t t0 = clock_now_ns(), t;
+    if (os_word_spin(e, goal, spin_ns, t0, &t)) return t - t0;
+    (void)os_word_sleep(e, goal, -1);
     return clock_now_ns() - t0;
 }
 
@@ -214,7 +162,7 @@ static void *worker_main(void *arg)
     if (t->pinned) pin(w->cpu);
     for (;;) {
         seen++;
-        (void)event_wait(t, &t->region, seen, spin_now(t));
+        (void)word_wait(t, &t->region, seen, spin_now(t));
         if (t->stop) return NULL;
         int64_t began = clock_now_ns();
         t->fn(t->arg, w->id, t->n);
@@ -222,7 +170,7 @@ static void *worker_main(void *arg)
         /* release: our results; acquire: the last one passes on everybody's */
         if (atomic_fetch_add_explicit(&t->n_done, 1, memory_order_acq_rel) == t->n - 2) {
             atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
-            event_set(&t->done, seen);
+            os_word_set(&t->done, seen);
         }
     }
 }
@@ -296,7 +244,7 @@ void par_close(par_team *t)
     if (!t) return;
     if (t->n_started) {
         t->stop = 1;
-        event_set(&t->region, t->n_region + 1);
+        os_word_set(&t->region, t->n_region + 1);
         for (int i = 1; i <= t->n_started; i++)
             pthread_join(t->worker[i].thread, NULL);
     }
@@ -326,10 +274,10 @@ void par_run(par_team *t, void (*fn)(void *arg, int worker, int n_worker), void 
     t->published_ns = clock_now_ns();
     t->owed_ns = t->owed_ns > t->published_ns - last ? t->owed_ns - (t->published_ns - last) : 0;
     if (t->owed_ns == 0) t->n_owed = 0;
-    atomic_store_explicit(&t->barrier.word, 0, memory_order_relaxed); /* nobody is at one */
-    event_set(&t->region, ++t->n_region);
+    atomic_store_explicit(&t->barrier.n, 0, memory_order_relaxed); /* nobody is at one */
+    os_word_set(&t->region, ++t->n_region);
     fn(arg, 0, t->n);
-    t->waited_ns += event_wait(t, &t->done, t->n_region, spin_now(t));
+    t->waited_ns += word_wait(t, &t->done, t->n_region, spin_now(t));
     int kept = atomic_exchange_explicit(&t->kept, 0, memory_order_relaxed);
     spin_learn(t, t->waited_ns, kept);
     /* Alone would take twice as long as together: a gain only when more than half of the time goes
@@ -347,11 +295,11 @@ void par_barrier(par_team *t)
 {
     if (t->n_now == 1) return;
     unsigned n = (unsigned)t->n;
-    unsigned before = atomic_fetch_add_explicit(&t->barrier.word, 1, memory_order_seq_cst);
+    unsigned before = atomic_fetch_add_explicit(&t->barrier.n, 1, memory_order_seq_cst);
     if (before % n == n - 1) {
-        event_wake(&t->barrier);
+        os_word_wake(&t->barrier);
     } else {
-        int64_t waited = event_wait(t, &t->barrier, before / n * n + n, spin_now(t));
+        int64_t waited = word_wait(t, &t->barrier, before / n * n + n, spin_now(t));
         if (waited > 0 && pthread_equal(pthread_self(), t->caller)) t->waited_ns += waited;
     }
 }
