@@ -3,10 +3,8 @@
 #include "place.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "dev/dev.h"
 #include "inspect.h"
 
@@ -38,30 +36,22 @@ sl_status place_option(const struct opt_common *o, char *buf, size_t n, const ch
 static sl_status row(struct place_table *t, const struct arch_cfg *c, int i, struct arena *a,
                      sl_err *err)
 {
-    struct str s;
     dev *d = NULL;
     int64_t total;
     SL_TRY(dev_open(t->p.name[i], &(struct dev_opts){.n_thread = 1}, &d, err));
     sl_status st = dev_memory(d, &t->on[i].available, &total, err);
     dev_close(d);
-    str_init(&s, MEM_MISC, 0);
-    model_place_text(&t->p, c, i, &s);
-    if (!st) st = str_status(&s, err);
-    if (!st) st = mem_arena_str(a, str_c(&s), s.n, &t->on[i].parts, err);
-    str_fini(&s);
-    return st;
+    return st ? st : model_place_text(&t->p, c, i, a, &t->on[i].parts, err);
 }
 
 sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct opt_common *o,
                     struct arena *a, struct place_table *out, sl_err *err)
 {
     char buf[TEXT_MAX];
-    const char *text = NULL, *home = o->device;
+    const char *text = NULL, *home = dev_name_or_default(o->device);
     int64_t bytes[MODEL_DEV_MAX];
     memset(out, 0, sizeof *out);
     SL_TRY(place_option(o, buf, sizeof buf, &text, err));
-    if (!home) home = getenv("SL_DEVICE");
-    if (!home || !*home) home = dev_name(0);
     SL_TRY(model_place_parse(text ? text : "", c, home, a, &out->p, err));
     model_place_bytes(&out->p, c, io, bytes);
     for (int i = 0; i < out->p.n_dev; i++) {

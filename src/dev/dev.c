@@ -25,11 +25,16 @@ static sl_status unknown(const char *name, sl_err *err)
     return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there are: %s)", name, list);
 }
 
+const char *dev_name_or_default(const char *name)
+{
+    if (!name) name = getenv("SL_DEVICE");
+    return name && *name ? name : classes[0]->name;
+}
+
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out, sl_err *err)
 {
     static const struct dev_opts none;
-    if (!name) name = getenv("SL_DEVICE");
-    if (!name || !*name) name = classes[0]->name;
+    name = dev_name_or_default(name);
     size_t n = strcspn(name, ":");
     for (int i = 0; i < BASE_COUNT_OF(classes); i++)
         if (strlen(classes[i]->name) == n && strncmp(classes[i]->name, name, n) == 0)

@@ -49,6 +49,8 @@ typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device
  * (an option), NOMEM, IO. */
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
                    sl_err *err) BASE_MUST_USE;
+/* The name that is opened for it: name, unless that is NULL. */
+const char *dev_name_or_default(const char *name);
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
 void dev_close(dev *d);      /* NULL is legal; frees every buffer and matrix made on it */
 

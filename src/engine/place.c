@@ -32,28 +32,19 @@ static sl_status open_all(sl_engine *e, const char *home, const char *text,
 static sl_status tell(sl_engine *e, sl_err *err)
 {
     const struct model_place *p = &e->place.p;
-    struct str s;
-    str_init(&s, MEM_MISC, 0);
-    sl_status st = SL_OK;
-    for (int i = 0; i < p->n_dev && !st; i++) {
-        str_clear(&s);
-        model_place_text(p, &e->m->cfg, i, &s);
-        st = str_status(&s, err);
-        if (!st) st = mem_arena_str(&e->place.arena, str_c(&s), s.n, &e->place.parts[i], err);
-        if (!st && p->n_dev > 1)
+    for (int i = 0; i < p->n_dev; i++) {
+        SL_TRY(model_place_text(p, &e->m->cfg, i, &e->place.arena, &e->place.parts[i], err));
+        if (p->n_dev > 1)
             log_msg(LOG_DEBUG, "place: %.2f GiB on %s: %s", (double)e->place.bytes[i] / (1 << 30),
                     p->name[i], e->place.parts[i]);
     }
-    str_fini(&s);
-    return st;
+    return SL_OK;
 }
 
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
 {
     struct model_place *p = &e->place.p;
-    const char *home = e->opts.device, *text = e->opts.place;
-    if (!home) home = getenv("SL_DEVICE");
-    if (!home || !*home) home = dev_name(0);
+    const char *home = dev_name_or_default(e->opts.device), *text = e->opts.place;
     if (!text) text = getenv("SL_PLACE");
     mem_arena_init(&e->place.arena, MEM_MISC, 0);
     if (text && *text)

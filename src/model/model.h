@@ -76,8 +76,9 @@ sl_status model_place_parse(const char *text, const struct arch_cfg *c, const ch
  * counts on both of its devices. */
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
-/* What lies on the place's device i, for people: "embed, attn, head, experts@4-7". */
-void model_place_text(const struct model_place *p, const struct arch_cfg *c, int i, struct str *s);
+/* What lies on the place's device i, for people, in the arena: "embed, attn, head, experts@4-7". */
+sl_status model_place_text(const struct model_place *p, const struct arch_cfg *c, int i,
+                           struct arena *a, char **out, sl_err *err) BASE_MUST_USE;
 
 struct model_opts {
     int n_tok_max; /* tokens of the largest step */

@@ -130,10 +130,11 @@ static void part_text(const struct model_place *p, const struct arch_cfg *c, int
     }
 }
 
-void model_place_text(const struct model_place *p, const struct arch_cfg *c, int i, struct str *s)
+sl_status model_place_text(const struct model_place *p, const struct arch_cfg *c, int i,
+                           struct arena *a, char **out, sl_err *err)
 {
-    size_t n0 = s->n;
-    struct str one;
+    struct str s, one;
+    str_init(&s, MEM_MISC, 0);
     str_init(&one, MEM_MISC, 0);
     for (int k = 0; k < MODEL_N_PART; k++) {
         enum model_part part = (enum model_part)k;
@@ -143,7 +144,11 @@ void model_place_text(const struct model_place *p, const struct arch_cfg *c, int
         } else {
             part_text(p, c, i, part, &one);
         }
-        if (one.n) str_printf(s, "%s%s", s->n > n0 ? ", " : "", str_c(&one));
+        if (one.n) str_printf(&s, "%s%s", s.n ? ", " : "", str_c(&one));
     }
     str_fini(&one);
+    sl_status st = str_status(&s, err);
+    if (!st) st = mem_arena_str(a, str_c(&s), s.n, out, err);
+    str_fini(&s);
+    return st;
 }
