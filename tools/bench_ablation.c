@@ -104,12 +104,6 @@ static sl_status drain(struct pass *p, sl_err *err)
     return SL_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static sl_status repeat(struct pass *p, const struct work *w, struct row *r, sl_err *err)
 {
     static double tps[REPEAT_MAX], ttft[REPEAT_MAX], one[REQ_MAX];
@@ -124,12 +118,12 @@ static sl_status repeat(struct pass *p, const struct work *w, struct row *r, sl_
         tps[n] = p->n_token / ((double)(clock_now_ns() - t0) * 1e-9);
         for (int i = 0; i < w->n_req; i++)
             one[i] = (double)p->ttft_ns[i] * 1e-6;
-        qsort(one, (size_t)w->n_req, sizeof *one, by_value);
+        qsort(one, (size_t)w->n_req, sizeof *one, compute_by_value);
         ttft[n] = one[w->n_req / 2];
         r->n_repeat = n + 1;
     }
-    qsort(tps, (size_t)r->n_repeat, sizeof *tps, by_value);
-    qsort(ttft, (size_t)r->n_repeat, sizeof *ttft, by_value);
+    qsort(tps, (size_t)r->n_repeat, sizeof *tps, compute_by_value);
+    qsort(ttft, (size_t)r->n_repeat, sizeof *ttft, compute_by_value);
     r->tps = tps[(r->n_repeat - 1) / 2]; /* of an even number the slower, as of the times */
     r->ttft_ms = ttft[r->n_repeat / 2];
     return SL_OK;

@@ -221,12 +221,6 @@ static sl_status run_batch(struct bench_d *b, int i0, int batch, int i_row, sl_e
     return SL_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of those of n values that are numbers; NaN: none is. */
 static double median(const double *v, int n)
 {
@@ -234,7 +228,7 @@ static double median(const double *v, int n)
     int m = 0;
     for (int i = 0; i < n; i++)
         if (!isnan(v[i])) x[m++] = v[i];
-    qsort(x, (size_t)m, sizeof *x, by_value);
+    qsort(x, (size_t)m, sizeof *x, compute_by_value);
     return m ? x[m / 2] : NAN;
 }
 
@@ -255,7 +249,7 @@ static sl_status run_row(struct bench_d *b, int batch, int i_row, int repeat, sl
         return SL_OK;
     }
     if (!t->n_step) return SL_FAIL(err, REQUEST, "-n %d: no step of the whole batch", b->d->n);
-    qsort(t->full_ns, (size_t)t->n_full, sizeof *t->full_ns, by_value);
+    qsort(t->full_ns, (size_t)t->n_full, sizeof *t->full_ns, compute_by_value);
     row->tps[repeat] = t->tok / t->ns * 1e9;
     row->ns[repeat] = t->ns / t->n_step;
     row->draft[repeat] = t->draft_ns / t->n_step;
@@ -310,7 +304,7 @@ static struct result result_of(struct bench_d *b, int i_row, const double *cost,
     r.cost = i_row == CHOSEN ? mean_cost(row, cost, batch) : cost[i_row];
     r.predicted = r.draft.per_step / (mean_cost(row, cost, batch) + r.draft_cost);
     r.ms_per_step = median(row->ns, n) * 1e-6;
-    qsort(row->tps, (size_t)n, sizeof *row->tps, by_value);
+    qsort(row->tps, (size_t)n, sizeof *row->tps, compute_by_value);
     r.tps_min = row->tps[0];
     r.tps = row->tps[n / 2];
     r.tps_max = row->tps[n - 1];

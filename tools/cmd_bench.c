@@ -193,12 +193,6 @@ static sl_status once(struct bench *b, const struct test *t, double *tok, double
     return SL_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The least time of the counted steps: all products at the read bandwidth or the integer peak,
  * whichever is slower, and attention (operators with flops), which waits for them, likewise. */
 static double least_ns(const struct bench *b, const struct result *r, double gops_peak)
@@ -235,9 +229,9 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
         cmd_progress_count(&b->c.progress, t->prefill ? "prefill" : "decode", "repeats", i + 1, n);
     }
     cmd_progress_end(&b->c.progress);
-    qsort(tps, (size_t)n, sizeof *tps, by_value);
-    qsort(ms, (size_t)n, sizeof *ms, by_value);
-    qsort(probe_gbps, (size_t)n, sizeof *probe_gbps, by_value);
+    qsort(tps, (size_t)n, sizeof *tps, compute_by_value);
+    qsort(ms, (size_t)n, sizeof *ms, compute_by_value);
+    qsort(probe_gbps, (size_t)n, sizeof *probe_gbps, compute_by_value);
     *r = (struct result){.tps = tps[(n - 1) / 2], /* of an even number the same run as ms's */
                          .tps_min = tps[0],
                          .tps_max = tps[n - 1],

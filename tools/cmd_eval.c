@@ -212,12 +212,6 @@ static sl_status windows(struct eval *v, int *n_done, sl_err *err)
     return v->o->save_base ? os_out_commit(&v->out, err) : SL_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static sl_status report(struct eval *v, int n_done, uint64_t n_bytes, double s, sl_err *err)
 {
     char *text = NULL;
@@ -232,7 +226,7 @@ static sl_status report(struct eval *v, int n_done, uint64_t n_bytes, double s, 
     double bits = v->nll / log(2) + (v->bos < 0 ? log2(v->c.mi.n_vocab) : 0);
     double kl_mean = 0, kl_med = 0, kl_p99 = 0, kl_max = 0, top1 = 0;
     if (v->o->base) {
-        qsort(v->kl, (size_t)v->n, sizeof *v->kl, by_value);
+        qsort(v->kl, (size_t)v->n, sizeof *v->kl, compute_by_value);
         for (int64_t i = 0; i < v->n; i++)
             kl_mean += v->kl[i] / n;
         kl_med = v->kl[v->n / 2];

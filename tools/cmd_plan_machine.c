@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd_plan.h"
+#include "compute.h"
 #include "engine/find.h"
 
 /* Speeds that are fitted: reading weights, products, reading KV, attention of a prompt. */
@@ -158,12 +159,6 @@ static double spread_of(const struct machine *m)
     return fmin(1, fmax(0.01, log(even) / log(many->batch)));
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void report(struct plan_run *r, struct machine *m)
 {
     double med = 0;
@@ -197,7 +192,7 @@ static void report(struct plan_run *r, struct machine *m)
                    p->got, e, p->fit ? "  (fitted)" : "");
         }
     }
-    qsort(err, (size_t)n, sizeof *err, by_value);
+    qsort(err, (size_t)n, sizeof *err, compute_by_value);
     if (n > 0) med = n % 2 ? err[n / 2] : 0.5 * (err[n / 2 - 1] + err[n / 2]);
     const double *k = m->c.k.v;
     if (json) {

@@ -90,12 +90,6 @@ static void pause_ns(long ns)
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static sl_status drain(struct meter *m, int from, int to, sl_err *err)
 {
     for (int i = from; i < to; i++)
@@ -169,7 +163,7 @@ static sl_status time_steps(struct meter *m, int batch, double *ctx, double *byt
     for (int i = 0; i < n_op && i < BASE_COUNT_OF(op); i++)
         *bytes += op[i].bytes / n_step;
     *ctx += 0.5 * (from + gap(m, batch));
-    qsort(t, (size_t)n, sizeof *t, by_value);
+    qsort(t, (size_t)n, sizeof *t, compute_by_value);
     *s = t[n / 4];
     return SL_OK;
 }
@@ -212,7 +206,7 @@ static sl_status prompt_point(struct meter *m, int len, struct plan_point *p, in
         if (k >= 0) s[k] = (double)ns * 1e-9;
         if (ns < SLOW_NS) pause_ns(PAUSE_NS);
     }
-    qsort(s, REPEATS, sizeof *s, by_value);
+    qsort(s, REPEATS, sizeof *s, compute_by_value);
     m->prompt_tps = len / s[REPEATS / 4];
     p[(*n)++] = (struct plan_point){
         .prefill = true, .tokens = len, .batch = 1, .tps = len / s[REPEATS / 4]};

@@ -257,6 +257,12 @@ void compute_ranks_json(const struct compute *c, const char *layout, struct json
     text_jw_arr_end(w);
 }
 
+int compute_by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 const char *compute_finish_text(sl_finish f)
 {
     switch (f) {

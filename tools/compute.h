@@ -54,6 +54,9 @@ struct sampling_opts {
 // clang-format on
 sl_sampling compute_sampling(const struct sampling_opts *s, uint64_t seed);
 
+/* For qsort: doubles, rising. */
+int compute_by_value(const void *a, const void *b);
+
 /* A text file, or standard input when path is "-"; mem_free. Errors: as os_read_file, LIMIT over 1
  * GiB. */
 sl_status compute_read(const char *path, char **text, uint64_t *n, sl_err *err) BASE_MUST_USE;
