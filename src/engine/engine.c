@@ -206,8 +206,8 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .isa = di.isa,
         .acts = acts_names[di.acts],
         .kv = kv_names[e->kv_shape.type],
-        .bytes_per_token = model_bytes_per_token(e->net),
-        .weight_bytes = model_weight_bytes(e->net),
+        .bytes_per_token = engine_ranks_bytes(e, model_bytes_per_token),
+        .weight_bytes = engine_ranks_bytes(e, model_weight_bytes),
         .kv_bytes = kv_bytes(e, e->pool.n_blk),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
@@ -217,18 +217,6 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     e->stats.kv_total_tok = e->info.kv_tokens;
     e->stats.kv_blk_tok = ENGINE_BLK_TOK;
     engine_publish(e);
-}
-
-/* What all ranks have, where there are several. */
-static void sum_ranks(sl_engine *e)
-{
-    sl_rank_stat r[DIST_RANK_MAX];
-    int n = sl_ranks(e, r, DIST_RANK_MAX);
-    if (n == 1) return;
-    e->info.bytes_per_token *= n; /* shares are alike, but for what every rank has */
-    e->info.weight_bytes = 0;
-    for (int i = 0; i < n; i++)
-        e->info.weight_bytes += r[i].weight_bytes;
 }
 
 static sl_status fill(sl_engine *e, sl_err *err)
@@ -288,7 +276,6 @@ static sl_status fill(sl_engine *e, sl_err *err)
     SL_TRY(engine_record_open(e, err));
     fill_info(e, pack_ns);
     e->info.packed = pack != NULL;
-    sum_ranks(e);
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are "
                           "needed): the reference kernels run, "
@@ -328,6 +315,7 @@ void sl_engine_close(sl_engine *e)
     if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
         if (e->req[i]) engine_request_end(e, e->req[i], -1, SL_FINISH_CANCELLED, NULL);
+    engine_ranks_close(e); /* they may still be in a step that failed, whose arrays are here */
     sched_fini(&e->sched);
     if (e->score.blk) {
         kv_seq_clear(&e->pool, &e->score);
@@ -352,7 +340,6 @@ void sl_engine_close(sl_engine *e)
     mem_free(e->item_row);
     engine_record_close(e);
     engine_threads_fini(e);
-    engine_ranks_close(e);
     model_close(e->net);
     engine_place_close(e);
     io_pack_close(e->pack);

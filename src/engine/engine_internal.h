@@ -325,6 +325,8 @@ void engine_ranks_close(sl_engine *e);
  * failed. */
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err) BASE_MUST_USE;
+/* What models hold or read, of all ranks together. */
+int64_t engine_ranks_bytes(const sl_engine *e, int64_t (*of)(const model *m));
 /* dev_kv_touch on every rank. */
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
 

@@ -171,39 +171,46 @@ void engine_ranks_close(sl_engine *e)
     e->ranks = NULL;
 }
 
+static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_rows *out,
+                          sl_err *err)
+{
+    SL_TRY(model_launch(e->net, e->kv, s, err));
+    return model_wait(e->net, out, err);
+}
+
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
-    dist *home = k ? k->rank[0].end : NULL;
+    if (!k) return run_here(e, s, out, err);
+    dist *home = k->rank[0].end;
     sl_err why = {0};
     int64_t t0 = clock_now_ns();
-    if (k) {
-        k->msg = (struct message){.step = s};
-        dist_tell(home, &k->msg);
-    }
-    sl_status st = model_launch(e->net, e->kv, s, &why);
-    if (!st) st = model_wait(e->net, out, &why);
-    if (k) {
-        if (st) dist_fail(home, &why);
-        st = dist_all_done(home, &why);
-        k->step_ns += clock_now_ns() - t0;
-        if (st) return SL_FAIL(err, DEVICE, "layout: %.200s", why.text); /* no rank goes on */
-    }
-    if (st && err) *err = why;
-    return st;
+    k->msg = (struct message){.step = s};
+    dist_tell(home, &k->msg);
+    if (run_here(e, s, out, &why)) dist_fail(home, &why);
+    sl_status st = dist_all_done(home, &why);
+    k->step_ns += clock_now_ns() - t0;
+    return st ? SL_FAIL(err, DEVICE, "layout: %.200s", why.text) : SL_OK; /* no rank goes on */
 }
 
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n)
 {
     struct engine_ranks *k = e->ranks;
-    if (k) {
-        k->msg = (struct message){.blk = blk, .group = group, .n_blk = n};
-        dist_tell(k->rank[0].end, &k->msg);
-    }
-    dev_kv_touch(e->d, e->kv, group, blk, n);
     sl_err why;
-    if (k && dist_all_done(k->rank[0].end, &why)) return; /* the next step says it again */
+    dev_kv_touch(e->d, e->kv, group, blk, n);
+    if (!k) return;
+    k->msg = (struct message){.blk = blk, .group = group, .n_blk = n};
+    dist_tell(k->rank[0].end, &k->msg);
+    if (dist_all_done(k->rank[0].end, &why)) return; /* the next step says it again */
+}
+
+int64_t engine_ranks_bytes(const sl_engine *e, int64_t (*of)(const model *m))
+{
+    int64_t n = of(e->net);
+    for (int i = 1; i < engine_n_rank(e); i++)
+        n += of(e->ranks->rank[i].net);
+    return n;
 }
 
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)

@@ -5,6 +5,11 @@
 
 #include "model/emit.h"
 
+static void run_on(void *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
+{
+    dev_host_run(d, fn, arg);
+}
+
 /* Columns or rows go to the ranks; the join of an operator is carried out. */
 static void carry(void *user, const struct dev_joined *j)
 {
@@ -13,10 +18,13 @@ static void carry(void *user, const struct dev_joined *j)
         dist_pick(m->opts.dist, &(struct dist_pick){j->x, j->y, j->n_row, j->n, j->of});
         return;
     }
-    struct dist_cols c = {.x = j->x, .y = j->y, .n_row = j->n_row, .n = j->n, .part = j->part};
-    c.run = (void (*)(void *, void (*)(void *, int, int), void *))(void *)dev_host_run;
-    c.user = j->d;
-    dist_cols(m->opts.dist, &c);
+    dist_cols(m->opts.dist, &(struct dist_cols){.x = j->x,
+                                                .y = j->y,
+                                                .n_row = j->n_row,
+                                                .n = j->n,
+                                                .part = j->part,
+                                                .run = run_on,
+                                                .user = j->d});
 }
 
 static int64_t columns(const struct arch_cfg *c, const struct model_dims *d, enum model_cut cut)
