@@ -33,8 +33,7 @@ static bool pass_wakes(net_server *s, bool here)
         if (o->direct) {
             net_push(o);
         } else {
-            atomic_fetch_sub(&s->n_sleeping, 1);
-            MHD_resume_connection(o->mhd);
+            net_req_resume(o);
         }
         net_req_unref(r);
     }

@@ -150,6 +150,8 @@ void net_ring(net_server *s);
 void net_req_close(struct net_req_own *o);
 /* Suspend until the next wake; false: it came already, go on at once. Net thread. */
 bool net_req_sleep(struct net_req_own *o);
+/* End that: once for each sleep, by whoever took the wake. Threads: any. */
+void net_req_resume(struct net_req_own *o);
 /* MHD's reader for streams. */
 ssize_t net_req_read(void *cls, uint64_t pos, char *buf, size_t max);
 /* The comment that a silent stream has to get now, if any, onto out. */

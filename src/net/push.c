@@ -20,8 +20,7 @@ static void hand_over(struct net_req_own *o)
     if (o->blocked) net_watch_writable(o->r.server, o->conn, false);
     o->blocked = false;
     atomic_store(&o->state, NET_AWAKE);
-    atomic_fetch_sub(&o->r.server->n_sleeping, 1);
-    MHD_resume_connection(o->mhd);
+    net_req_resume(o);
 }
 
 static void break_off(struct net_req_own *o)

@@ -236,6 +236,14 @@ void net_reply_stream(struct net_req *r, int status, const char *type)
 
 /* ---- sleep and wake ---- */
 
+/* Counted after it: net_server_close must not find it suspended. */
+void net_req_resume(struct net_req_own *o)
+{
+    net_server *s = o->r.server; /* o may be over at once */
+    MHD_resume_connection(o->mhd);
+    atomic_fetch_sub(&s->n_sleeping, 1);
+}
+
 bool net_req_sleep(struct net_req_own *o)
 {
     net_server *s = o->r.server;
@@ -248,8 +256,7 @@ bool net_req_sleep(struct net_req_own *o)
     }
     MHD_suspend_connection(o->mhd);
     if (atomic_compare_exchange_strong(&o->state, &awake, NET_SLEEPING)) return true;
-    atomic_fetch_sub(&s->n_sleeping, 1); /* a wake came in between, and left the resuming to us */
-    MHD_resume_connection(o->mhd);
+    net_req_resume(o); /* a wake came in between, and left that to us */
     return true;
 }
 
