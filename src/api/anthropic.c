@@ -310,14 +310,14 @@ static sl_status prepare(api *a, struct net_req *r, struct api_msg *p, sl_err *e
 {
     SL_TRY(api_gen_parse(a, r, p->chat, API_CHAT, &p->g, err));
     SL_TRY(api_chat_prompt(a, r, p->chat, &p->prompt, err));
-    bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
-    SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
+    struct api_prompt_end at;
+    SL_TRY(api_prompt_end(a, &p->prompt, &at, err));
+    SL_TRY(api_answer_init(a, p->chat, at.thinks, &p->x, err));
     const struct api_form_in in = {.body = p->chat,
                                    .route = API_CHAT,
                                    .parse = p->x.parse,
                                    .chat = p->chat,
-                                   .thought = p->x.continues ||
-                                              api_prompt_ends(a, &p->prompt, API_THINK_END)};
+                                   .thought = p->x.continues || at.thought};
     SL_TRY(api_form_parse(a, r, &in, &p->g.grammar, err));
     p->g.q.grammar = p->g.grammar;
     api_answer_special(&p->x, &p->g.q);

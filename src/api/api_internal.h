@@ -388,10 +388,16 @@ sl_status api_tools_check(const struct json *body, sl_err *err) BASE_MUST_USE;
 /* Prompt ids of an OpenAI chat body, in r's arena. */
 sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err) BASE_MUST_USE;
-/* The prompt ends with this tag; white space after it does not count. */
 #define API_THINK "<think>"
 #define API_THINK_END "</think>"
-bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag);
+/* Does the text end with the tag? White space after it does not count. */
+bool api_ends_with(const char *text, size_t n, const char *tag);
+/* Does the prompt, with <think>, or with </think>? Errors: as sl_detokenize. */
+struct api_prompt_end {
+    bool thinks, thought;
+};
+sl_status api_prompt_end(const api *a, const struct api_prompt *p, struct api_prompt_end *out,
+                         sl_err *err) BASE_MUST_USE;
 /* The rendered text instead; free with sl_free. */
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out,
                         sl_err *err) BASE_MUST_USE;

@@ -314,14 +314,13 @@ static sl_status check_modalities(const struct json *body, sl_err *err)
     return SL_FAIL(err, REQUEST, "modalities: must be [\"text\"]");
 }
 
-/* What the prompt's end means for the answer: does it begin inside reasoning? */
-static sl_status answers(api *a, struct net_req *r, struct chat *c, sl_err *err)
+/* thinks: they begin inside reasoning. */
+static sl_status answers(api *a, struct net_req *r, struct chat *c, bool thinks, sl_err *err)
 {
     void *p = NULL;
     sl_status st = SL_OK;
     SL_TRY(mem_arena_array(&r->arena, (size_t)c->g.n, sizeof *c->answer, &p, err));
     c->answer = p;
-    bool thinks = api_prompt_ends(a, &c->prompt, API_THINK);
     for (int i = 0; i < c->g.n && !st; i++)
         st = api_answer_init(a, c->g.body, thinks, &c->answer[i], err);
     for (int i = 0; i < c->g.n && st; i++)
@@ -343,13 +342,14 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     sl_status st = api_chat_prompt(a, r, body, &c->prompt, err);
     if (st) api_say_asked(&c->g, err);
     SL_TRY(st);
-    SL_TRY(answers(a, r, c, err));
+    struct api_prompt_end at;
+    SL_TRY(api_prompt_end(a, &c->prompt, &at, err));
+    SL_TRY(answers(a, r, c, at.thinks, err));
     const struct api_form_in in = {.body = body,
                                    .route = API_CHAT,
                                    .parse = c->answer[0].parse,
                                    .chat = body,
-                                   .thought = c->answer[0].continues ||
-                                              api_prompt_ends(a, &c->prompt, API_THINK_END)};
+                                   .thought = c->answer[0].continues || at.thought};
     st = api_form_parse(a, r, &in, &c->g.grammar, err);
     if (st) {
         struct api_job j = {.user = c};

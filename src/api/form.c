@@ -29,11 +29,12 @@ void api_form_tag(api *a, struct str *out, const char *tag)
     int n = 0;
     char *text = NULL;
     size_t n_text = 1;
-    bool control =
-        sl_tokenize(a->o.model, tag, strlen(tag), SL_TOK_SPECIAL, &ids, &n, NULL) == SL_OK &&
-        n == 1 && sl_detokenize(a->o.model, ids, 1, SL_DETOK_PART, &text, &n_text, NULL) == SL_OK &&
-        n_text == 0;
-    if (control)
+    sl_status st = sl_tokenize(a->o.model, tag, strlen(tag), SL_TOK_SPECIAL, &ids, &n, NULL);
+    if (!st && n == 1)
+        st = sl_detokenize(a->o.model, ids, 1, SL_DETOK_PART, &text, &n_text, NULL);
+    if (st == SL_NOMEM) /* no reason to hold the answer to another text */
+        out->failed = SL_NOMEM;
+    else if (!st && n_text == 0)
         str_printf(out, "<[%d]>", ids[0]);
     else
         api_form_literal(out, tag, strlen(tag));

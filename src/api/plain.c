@@ -24,10 +24,7 @@ static bool thinks_always(const api *a)
     const sl_chat chat = {.messages = "[{\"role\":\"user\",\"content\":\"a\"}]"};
     char *text = NULL;
     if (sl_chat_render(a->o.model, &chat, &text, NULL, NULL, NULL)) return false;
-    size_t n = strlen(text), k = strlen(API_THINK);
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    bool is = n >= k && memcmp(text + n - k, API_THINK, k) == 0;
+    bool is = api_ends_with(text, strlen(text), API_THINK);
     sl_free(text);
     return is;
 }

@@ -261,18 +261,26 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
     return st;
 }
 
-bool api_prompt_ends(const api *a, const struct api_prompt *p, const char *tag)
+bool api_ends_with(const char *text, size_t n, const char *tag)
 {
     size_t n_tag = strlen(tag);
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    return n >= n_tag && memcmp(text + n - n_tag, tag, n_tag) == 0;
+}
+
+sl_status api_prompt_end(const api *a, const struct api_prompt *p, struct api_prompt_end *out,
+                         sl_err *err)
+{
     char *text = NULL;
     size_t n = 0;
     int k = BASE_MIN(p->n_ids, 16);
-    if (k < 1 || sl_detokenize(a->o.model, p->ids + p->n_ids - k, k,
-                               SL_DETOK_SPECIAL | SL_DETOK_PART, &text, &n, NULL) != SL_OK)
-        return false;
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    bool ends = n >= n_tag && memcmp(text + n - n_tag, tag, n_tag) == 0;
+    *out = (struct api_prompt_end){0};
+    if (k < 1) return SL_OK;
+    SL_TRY(sl_detokenize(a->o.model, p->ids + p->n_ids - k, k, SL_DETOK_SPECIAL | SL_DETOK_PART,
+                         &text, &n, err));
+    out->thinks = api_ends_with(text, n, API_THINK);
+    out->thought = api_ends_with(text, n, API_THINK_END);
     sl_free(text);
-    return ends;
+    return SL_OK;
 }

@@ -474,13 +474,14 @@ static sl_status read_all(api *a, struct net_req *r, struct api_resp *p, sl_err 
     sl_status st = api_resp_read(a, r, p, err);
     if (st) api_say_asked(&p->g, err);
     SL_TRY(st);
-    bool thinks = api_prompt_ends(a, &p->prompt, API_THINK);
-    SL_TRY(api_answer_init(a, p->chat, thinks, &p->x, err));
+    struct api_prompt_end at;
+    SL_TRY(api_prompt_end(a, &p->prompt, &at, err));
+    SL_TRY(api_answer_init(a, p->chat, at.thinks, &p->x, err));
     const struct api_form_in in = {.body = p->body,
                                    .route = API_RESPONSES,
                                    .parse = p->x.parse,
                                    .chat = p->chat,
-                                   .thought = api_prompt_ends(a, &p->prompt, API_THINK_END)};
+                                   .thought = at.thought};
     st = api_form_parse(a, r, &in, &p->g.grammar, err);
     if (st) {
         api_resp_blame(p, err);

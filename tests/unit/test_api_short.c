@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request asks for never becomes something else where memory is short: it is refused. */
+#include <string.h>
+
+#include "api/api_internal.h"
+#include "api/form.h"
+#include "base/str.h"
+#include "test.h"
+
+static sl_err err;
+
+static sl_model *vocabulary(void)
+{
+    static const sl_model_opts o = {.vocab_only = 1};
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(TEST_DATA "/../../models/demo/demo.gguf", &o, &m, &err));
+    return m;
+}
+
+TEST(api_the_end_of_a_prompt_is_known_or_refused)
+{
+    static const struct {
+        const char *text;
+        bool thinks, thought;
+    } all[] = {{"a", false, false},
+               {"a<think> \n", true, false},
+               {"<think>b</think>\n\n", false, true},
+               {"<think>b", false, false}};
+    api a = {.o.model = vocabulary()};
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        int32_t *ids = NULL;
+        int n = 0, n_fail = 0;
+        ASSERT_OK(sl_tokenize(a.o.model, all[i].text, strlen(all[i].text), SL_TOK_SPECIAL, &ids, &n,
+                              &err));
+        for (int k = 0; k <= 20; k++) { /* 0: nothing fails */
+            const struct api_prompt p = {.ids = ids, .n_ids = n};
+            struct api_prompt_end at;
+            mem_fail_at((uint64_t)k, 0);
+            sl_status st = api_prompt_end(&a, &p, &at, &err);
+            mem_fail_at(0, 0);
+            assert_true(st == SL_OK || (k && st == SL_NOMEM));
+            n_fail += st != SL_OK;
+            if (st) continue;
+            assert_int_equal(at.thinks, all[i].thinks);
+            assert_int_equal(at.thought, all[i].thought);
+        }
+        assert_in_range(n_fail, 1, 19);
+        sl_free(ids);
+    }
+    sl_model_close((sl_model *)(uintptr_t)a.o.model);
+}
+
+TEST(api_a_tag_of_a_grammar_is_the_same_or_refused)
+{
+    api a = {.o.model = vocabulary()};
+    struct str want, got;
+    int n_fail = 0;
+    str_init(&want, MEM_MISC, 0);
+    api_form_tag(&a, &want, API_THINK_END);
+    ASSERT_OK(str_status(&want, &err));
+    assert_true(want.n > 0);
+    for (int k = 1; k <= 40; k++) {
+        str_init(&got, MEM_MISC, 0);
+        mem_fail_at((uint64_t)k, 0);
+        api_form_tag(&a, &got, API_THINK_END);
+        mem_fail_at(0, 0);
+        if (str_status(&got, &err))
+            n_fail++;
+        else
+            assert_string_equal(str_c(&got), str_c(&want));
+        str_fini(&got);
+    }
+    assert_in_range(n_fail, 2, 39);
+    str_fini(&want);
+    sl_model_close((sl_model *)(uintptr_t)a.o.model);
+}
