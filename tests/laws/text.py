@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Laws about text.   text.py SOURCE width|params|heads|links|selftest|shrink
+"""Laws about text.   text.py SOURCE width|params|heads|links|readmes|selftest|shrink
 
 width   no line of code, scripts or documents is over 100 columns (rows of Markdown tables are free)
 params  no function outside src/kern has more than 6 parameters
 heads   every .c and .h file says in a comment, right after the SPDX line, what it holds
 links   every document, source file or row of docs/reliability.md that is named exists
+readmes a README that lists the files of its room in reading order names all of them: each .c file,
+        and each header that no .c file of the same name goes with
 
 exceptions.txt beside this file holds what breaks `width` and `params` still: law, count, file. A
 count that is passed fails, and so does one that is no longer reached: `shrink` lowers the list
@@ -165,8 +167,24 @@ def law_links(root):
     return bad
 
 
+def law_readmes(root):
+    files, bad = tracked(root), []
+    for readme in (f for f in files if re.fullmatch(r"src/\w+/README\.md", f)):
+        text = read(root, readme)
+        if "files in reading order" not in text.lower():
+            continue
+        named = set(re.findall(r"`(?:\w+/)?(\w+\.[ch])`", text))
+        here = [f for f in files if f.startswith(os.path.dirname(readme) + "/")]
+        for f in here:
+            name = os.path.basename(f)
+            with_c = name.endswith(".h") and f[:-1] + "c" in here
+            if name.endswith((".c", ".h")) and name not in named and not with_c:
+                bad.append(f"{readme}: {f} is not in its list of files")
+    return bad
+
+
 LAWS = {"width": lambda r: law_counted(r, "width"), "params": lambda r: law_counted(r, "params"),
-        "heads": law_heads, "links": law_links}
+        "heads": law_heads, "links": law_links, "readmes": law_readmes}
 
 
 def shrink(root):
@@ -191,6 +209,7 @@ PLANTS = [
     ("links", "src/kv/a.c", GOOD.replace("no law", "docs/no.md")),
     ("links", "src/kv/a.c", GOOD.replace("no law", "kv/nowhere.c")),
     ("links", "tests/a.c", GOOD.replace("no law", "docs/reliability.md Z9")),
+    ("readmes", "src/io/README.md", "# io: files in reading order\n\n`c.c`\n"),
 ]
 
 
@@ -198,7 +217,8 @@ def selftest():
     bad = []
     for law, name, text in [(law, "src/kv/a.c", GOOD) for law in LAWS] + PLANTS:
         with tempfile.TemporaryDirectory() as root:
-            for at, what in (("docs/reliability.md", "| K1 | |\n"), (name, text)):
+            for at, what in (("docs/reliability.md", "| K1 | |\n"), ("src/io/b.c", GOOD),
+                             ("src/io/b.h", GOOD), (name, text)):
                 os.makedirs(os.path.dirname(os.path.join(root, at)), exist_ok=True)
                 with open(os.path.join(root, at), "w") as f:
                     f.write(what)
