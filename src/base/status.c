@@ -13,12 +13,22 @@ static void clean(char *s)
         if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
 }
 
+/* n: bytes that the text wanted. One that was cut ends in "...", after a whole code point. */
+static void end(sl_err *err, int n)
+{
+    size_t at = sizeof err->text - sizeof "...";
+    if (n < (int)sizeof err->text) return;
+    while (at && ((unsigned char)err->text[at] & 0xc0) == 0x80)
+        at--;
+    memcpy(err->text + at, "...", sizeof "...");
+}
+
 sl_status status_fail(sl_err *err, sl_status code, const char *file, int line, const char *fmt, ...)
 {
     if (!err) return code;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    end(err, vsnprintf(err->text, sizeof err->text, fmt, ap));
     va_end(ap);
     clean(err->text);
     err->code = code;
@@ -37,7 +47,7 @@ void status_prefix(sl_err *err, const char *fmt, ...)
     int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
     if (n < 0 || n >= (int)sizeof err->text) n = (int)sizeof err->text - 1;
-    snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
+    end(err, n + snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old));
     clean(err->text);
 }
 

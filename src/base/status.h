@@ -20,7 +20,7 @@
 #endif
 
 /* Fill *err (may be NULL) and return code. The text is one line without a full stop; control bytes
- * in it are replaced by '?'. */
+ * in it are replaced by '?', and one that does not fit ends in "...". */
 sl_status status_fail(sl_err *err, sl_status code, const char *file, int line, const char *fmt, ...)
     BASE_PRINTF(5, 6);
 

@@ -229,6 +229,24 @@ TEST(status_cleans_control_bytes_and_prefixes)
     assert_int_equal(status_http(SL_BUSY), 429);
 }
 
+TEST(status_says_where_a_text_was_cut)
+{
+    char text[sizeof((sl_err *)0)->text + 1];
+    sl_err err;
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 2] = 0; /* what fits */
+    assert_int_equal(SL_FAIL(&err, FORMAT, "%s", text), SL_FORMAT);
+    assert_string_equal(err.text, text);
+    status_prefix(&err, "b");
+    assert_int_equal(strlen(err.text), sizeof err.text - 1);
+    assert_string_equal(err.text + sizeof err.text - 6, "aa...");
+    text[sizeof text - 2] = 'a';
+    text[sizeof text - 1] = 0;
+    memcpy(text + sizeof text - 7, "\xe2\x82\xac", 3); /* whose last byte is past the cut */
+    assert_int_equal(SL_FAIL(&err, FORMAT, "%s", text), SL_FORMAT);
+    assert_string_equal(err.text + sizeof err.text - 8, "aaa...");
+}
+
 TEST(cpu_caps_are_cumulative)
 {
     assert_int_equal(cpu_isa_cap("ref"), 1);
