@@ -17,3 +17,18 @@ function(room name)
   endif()
   set_property(GLOBAL APPEND PROPERTY SL_ROOMS ${name})
 endfunction()
+
+# The files NAME.c of a list's rows X(NAME), into out. ARGN: the folder's other files. One that is
+# neither stops the configuration, for it would be left out in silence.
+function(sl_rows out dir list)
+  file(STRINGS ${dir}/${list} rows REGEX "^X\\(")
+  list(TRANSFORM rows REPLACE "^X\\(([a-z0-9_]+)\\).*" "\\1.c")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/${list})
+  file(GLOB left CONFIGURE_DEPENDS RELATIVE ${dir} ${dir}/*.c)
+  list(REMOVE_ITEM left ${rows} ${ARGN})
+  if(left)
+    list(JOIN left ", " left)
+    message(FATAL_ERROR "${dir}: ${left}: no row X(NAME) of ${list} names it")
+  endif()
+  set(${out} ${rows} PARENT_SCOPE)
+endfunction()

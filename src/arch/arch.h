@@ -20,6 +20,8 @@
 struct arch;      /* a row: arch/row.h */
 struct arch_keys; /* where keys of GGUF go: arch/row.h */
 
+/* What rope rotates together of the n_rot values of a head: i and i + n_rot / 2, or 2 i and
+ * 2 i + 1. */
 enum arch_rope_style { ARCH_ROPE_HALF, ARCH_ROPE_PAIRS };
 /* SCAN: a recurrence in place of attention over the queries (dev_scan). No file has it: tests. */
 enum arch_mixer { ARCH_GQA, ARCH_MLA, ARCH_SCAN };

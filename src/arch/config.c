@@ -11,6 +11,11 @@ static const struct arch *const archs[] = {
 #include "arch/arch_list.h"
 #undef X
 };
+static const char known[] = /* their names, a space before each */
+#define X(name) " " #name
+#include "arch/arch_list.h"
+#undef X
+    ;
 
 static bool name_in(const char *list, const char *name, size_t n)
 {
@@ -20,14 +25,6 @@ static bool name_in(const char *list, const char *name, size_t n)
         p += len + (p[len] == '|');
     }
     return false;
-}
-
-static void known_names(char *buf, size_t n)
-{
-    size_t used = 0;
-    buf[0] = 0;
-    for (int i = 0; i < BASE_COUNT_OF(archs) && used < n; i++)
-        used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", archs[i]->name);
 }
 
 /* Files that accompany a model are GGUF too. */
@@ -71,12 +68,9 @@ static sl_status find_gguf(const io_model *m, const struct arch **out, sl_err *e
     for (int i = 0; i < BASE_COUNT_OF(archs); i++)
         if (name_in(archs[i]->gguf, name, n) && (!archs[i]->match_gguf || archs[i]->match_gguf(m)))
             found = archs[i];
-    if (!found) {
-        char known[128];
-        known_names(known, sizeof known);
-        return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%.*s' is not supported (known: %s)",
+    if (!found)
+        return SL_FAIL(err, UNSUPPORTED, "%s: architecture '%.*s' is not supported (known:%s)",
                        io_path(m), (int)BASE_MIN(n, 40), name, known);
-    }
     *out = found;
     return SL_OK;
 }
@@ -92,10 +86,7 @@ static sl_status find_hf(const struct json *config, const struct arch **out, sl_
             *out = archs[i];
             return SL_OK;
         }
-    char known[128];
-    known_names(known, sizeof known);
-    return SL_FAIL(err, UNSUPPORTED, "model_type '%.40s' is not supported (known: %s)", type,
-                   known);
+    return SL_FAIL(err, UNSUPPORTED, "model_type '%.40s' is not supported (known:%s)", type, known);
 }
 
 static sl_status check_mla(const struct arch_cfg *c, sl_err *err)

@@ -8,9 +8,8 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     int n_expert = 0;
     SL_TRY(arch_gguf_int(m, "expert_count", 0, 0, 4096, &n_expert, err));
     if (n_expert)
-        return SL_FAIL(err, UNSUPPORTED,
-                       "%s: architecture 'llama' with %d experts (Mixtral) is not supported",
-                       io_path(m), n_expert);
+        return SL_FAIL(err, UNSUPPORTED, "%s: %s with %d experts is not supported", io_path(m),
+                       c->arch, n_expert);
     c->rope_style = ARCH_ROPE_PAIRS;
     return SL_OK;
 }
@@ -24,17 +23,14 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
                            context */
         SL_TRY(arch_hf_int(o, "sliding_window", 0, 0, 1 << 28, &window, err));
         if (window && window < c->n_ctx_train)
-            return SL_FAIL(
-                err, UNSUPPORTED,
-                "sliding_window is %d, which model_type llama does not have (mistral does)",
-                window);
+            return SL_FAIL(err, UNSUPPORTED, "sliding_window is %d, but %s has none", window,
+                           c->arch);
         SL_TRY(arch_hf_layer_types(o, false, c, err));
     }
     SL_TRY(arch_hf_attn_bias(o, true, c, err));
     return arch_hf_rope(o, c->d_head, c, err);
 }
 
-/* Where it has a window it is what folders call Mistral (write_hf.c). */
 static sl_status write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                           sl_err *err)
 {
@@ -47,6 +43,8 @@ const struct arch arch_llama = {
     .gguf = "llama|mistral",
     .hf_type = "llama|mistral",
     .hf_class = "LlamaForCausalLM",
+    .window_type = "mistral",
+    .window_class = "MistralForCausalLM",
     .hf_keys = "sliding_window|*qkv_bias*",
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
     .permutes_qk = true,

@@ -33,6 +33,8 @@ struct arch {
     const char *gguf;     /* general.architecture, "|"-separated; the first is written */
     const char *hf_type;  /* model_type of config.json, "|"-separated; the first is written */
     const char *hf_class; /* its class in transformers ("Qwen3ForCausalLM") */
+    /* What folders of it are called where layers have a window; NULL = the same. */
+    const char *window_type, *window_class;
     const char *tool_family; /* see arch_tool_family; NULL = its models differ */
     /* Keys that it obeys beyond those that all do, "|"-separated, * stands for any bytes: of
      * config.json, and of GGUF without the architecture before them. keys.c says what becomes of

@@ -178,9 +178,9 @@ sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct js
 {
     char buf[64];
     const char *type = first_name(c->row->hf_type, buf, sizeof buf), *class = c->row->hf_class;
-    if (c->n_window && strcmp(type, "llama") == 0) {
-        type = "mistral";
-        class = "MistralForCausalLM";
+    if (c->n_window && c->row->window_type) {
+        type = c->row->window_type;
+        class = c->row->window_class;
     }
     text_jw_key(w, "architectures");
     text_jw_arr(w);

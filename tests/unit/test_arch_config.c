@@ -297,6 +297,27 @@ TEST(arch_refuses_bad_numbers_by_name)
     }
 }
 
+TEST(arch_names_what_it_knows_where_it_refuses)
+{
+    static const char *const known[] = {
+#define X(name) #name,
+#include "arch/arch_list.h"
+#undef X
+    };
+    struct read r;
+    read_config("{\"model_type\":\"gpt_neox\"," BASE "}", &r);
+    assert_int_equal(r.st, SL_UNSUPPORTED);
+    size_t n = strlen(r.err.text);
+    bool cut = n > 3 && strcmp(r.err.text + n - 3, "...") == 0;
+    assert_true(cut || r.err.text[n - 1] == ')');
+    for (int i = 0; i < BASE_COUNT_OF(known); i++) {
+        char word[64];
+        snprintf(word, sizeof word, " %s%s", known[i], i + 1 < BASE_COUNT_OF(known) ? " " : ")");
+        assert_true(cut || strstr(r.err.text, word));
+    }
+    mem_arena_fini(&r.arena);
+}
+
 /* A model of several parts: the text model's numbers are nested, the outer object says what holds
  * for all of it. */
 TEST(arch_reads_the_text_model_of_a_nested_configuration)
