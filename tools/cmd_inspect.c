@@ -388,6 +388,11 @@ static void json_overview(const struct inspect *v, struct json_w *w)
 }
 
 /* ---- the command ---- */
+static bool asks_place(const struct inspect_opts *o)
+{
+    return o->common.device || place_asked(&o->common);
+}
+
 /* What was asked for beside the files' own facts; NULL = not. */
 struct shown {
     const struct inspect_memory *memory;
@@ -437,7 +442,7 @@ static sl_status print_program(const struct inspect *v, sl_err *err)
 static void print_text(const struct inspect_opts *o, const struct inspect *v,
                        const struct shown *m)
 {
-    bool part = o->tensors || m->memory || m->place || o->kernels || o->experts || o->program;
+    bool part = o->tensors || m->memory || asks_place(o) || o->kernels || o->experts || o->program;
     if (!part) print_overview(v);
     if (o->common.verbose && !part) print_meta(v);
     if (o->tensors) print_tensors(v);
@@ -453,9 +458,9 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     struct inspect_memory mem;
     struct place_table place;
     struct shown shown = {0};
-    bool placed = o->common.device || place_asked(&o->common);
     bool kernels_only = o->kernels && !x->rest.n && !o->tensors && !o->experts && !o->program &&
-                        !o->memory.n && !placed;
+                        !o->memory.n && !asks_place(o);
+    bool placed = asks_place(o) || (model_place_or_default(NULL) && !kernels_only);
     if (!kernels_only) {
         SL_TRY(engine_find_model(name, &x->arena, &path, err));
         SL_TRY(gather(v, path, &x->arena, err));
@@ -493,8 +498,8 @@ static int run(struct cmd_ctx *x)
     if (o->expert_stats && (!o->experts || o->common.json))
         return cmd_usage(
             "--expert-stats: goes with --experts, without --json (the file is JSON itself)");
-    if (o->memory.n && (o->common.device || place_asked(&o->common)))
-        return cmd_usage("--memory: is of one device: without --place and --device");
+    if (o->memory.n && (asks_place(o) || model_place_or_default(NULL)))
+        return cmd_usage("--memory: is of one device: without --place (SL_PLACE) and --device");
     for (int i = 0; i < o->memory.n; i++)
         if (o->memory.n > 2 || o->memory.v[i] < 1 || o->memory.v[i] > (i ? 4096 : 1 << 24))
             return cmd_usage("--memory: CTX in 1 .. 16777216 and BATCH in 1 .. 4096 are taken");

@@ -52,6 +52,7 @@ sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct o
     int64_t bytes[MODEL_DEV_MAX];
     memset(out, 0, sizeof *out);
     SL_TRY(place_option(o, buf, sizeof buf, &text, err));
+    text = model_place_or_default(text);
     SL_TRY(model_place_parse(text ? text : "", c, home, a, &out->p, err));
     model_place_bytes(&out->p, c, io, bytes);
     for (int i = 0; i < out->p.n_dev; i++) {

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "text/json.h"
 
-/* Does any option say where parts lie? */
+/* Does any option say where parts lie? (The environment's SL_PLACE is none.) */
 bool place_asked(const struct opt_common *o);
 /* What these options say together, in buf or as it stands there; NULL: nothing. What names less
  * counts more: --place over --n-cpu-moe over the others. Errors: REQUEST: it is too long, or two
@@ -24,8 +24,8 @@ struct place_table {
         int64_t bytes, available; /* of tensors that go there; of memory */
     } on[MODEL_DEV_MAX];
 };
-/* What the options (--device too) say of a model. Texts are the arena's. Errors: REQUEST names an
- * item; UNSUPPORTED: no such device; NOMEM. */
+/* What the options (--device too), or SL_PLACE, say of a model. Texts are the arena's. Errors:
+ * REQUEST names an item; UNSUPPORTED: no such device; NOMEM. */
 sl_status place_get(const io_model *io, const struct arch_cfg *c, const struct opt_common *o,
                     struct arena *a, struct place_table *out, sl_err *err) BASE_MUST_USE;
 /* Lines "DEVICE  BYTES of what is there  PARTS". */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices of an engine, as its options place the model's parts on them, and whether these fit
  * there. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -44,10 +43,10 @@ static sl_status tell(sl_engine *e, sl_err *err)
 sl_status engine_place_open(sl_engine *e, const struct dev_opts *o, sl_err *err)
 {
     struct model_place *p = &e->place.p;
-    const char *home = dev_name_or_default(e->opts.device), *text = e->opts.place;
-    if (!text) text = getenv("SL_PLACE");
+    const char *home = dev_name_or_default(e->opts.device),
+               *text = model_place_or_default(e->opts.place);
     mem_arena_init(&e->place.arena, MEM_MISC, 0);
-    if (text && *text)
+    if (text)
         SL_TRY(open_all(e, home, text, o, err));
     else
         SL_TRY(open_one(e, home, o, err));

@@ -72,6 +72,8 @@ struct model_place {
  * out, texts and tables are the arena's. Errors: REQUEST names the item, and what there is. */
 sl_status model_place_parse(const char *text, const struct arch_cfg *c, const char *home,
                             struct arena *a, struct model_place *out, sl_err *err) BASE_MUST_USE;
+/* text, or where it is NULL the environment's SL_PLACE; NULL: it says nothing. */
+const char *model_place_or_default(const char *text);
 /* Bytes of the source's tensors that go to each device; a table of tokens that is the head too
  * counts on both of its devices. */
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
@@ -187,7 +189,7 @@ struct model_tap_rows {
 typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
 /* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
-/* Prompt tokens at this position and behind are computed in another form than generated ones
+/* Prompt tokens from this position on are computed in another form than generated ones
  * (model/mla.c), so their stored values differ in the last bits. INT_MAX: one form only. */
 int model_form_from(const model *m);
 /* MTP layers that were found and kept. */

@@ -72,7 +72,7 @@ static sl_status part_named(const struct placing *g, const char *name, int n, en
                    g->n, g->item, BASE_MIN(n, 40), name);
 }
 
-/* A whole number at *s, which moves behind it; -1 = none is there. */
+/* A whole number at *s, which moves past it; -1 = none is there. */
 static int number(const char **s, const char *end)
 {
     int v = 0;
@@ -273,4 +273,10 @@ sl_status model_place_parse(const char *text, const struct arch_cfg *c, const ch
     drop_unused(&g);
     out->in_layer = g.in;
     return SL_OK;
+}
+
+const char *model_place_or_default(const char *text)
+{
+    if (!text) text = getenv("SL_PLACE");
+    return text && *text ? text : NULL;
 }
