@@ -362,6 +362,15 @@ sl_status text_json_parse(struct arena *a, const char *what, const char *p, size
     return SL_OK;
 }
 
+sl_status text_json_probe(struct arena *a, const char *p, size_t n, const struct json **out,
+                          sl_err *err)
+{
+    *out = NULL;
+    if (text_json_parse(a, "", p, n, out, NULL) == SL_NOMEM)
+        return SL_FAIL(err, NOMEM, "out of memory: JSON of %zu bytes", n);
+    return SL_OK;
+}
+
 /* ---- access ---- */
 
 const struct json *text_json_get(const struct json *o, const char *key)

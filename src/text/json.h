@@ -66,6 +66,10 @@ struct json {
  * Cost: linear; about 200 MB/s. Tests: tests/unit/test_text_json.c, fuzz_json. */
 sl_status text_json_parse(struct arena *a, const char *what, const char *p, size_t n,
                           const struct json **out, sl_err *err) BASE_MUST_USE;
+/* The same of bytes that may be JSON or not: *out is NULL where they are not, and that is no error.
+ * Errors: NOMEM. */
+sl_status text_json_probe(struct arena *a, const char *p, size_t n, const struct json **out,
+                          sl_err *err) BASE_MUST_USE;
 
 /* Member of an object; NULL when o is NULL, not an object, or has none. O(members). */
 const struct json *text_json_get(const struct json *o, const char *key);

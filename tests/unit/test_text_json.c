@@ -384,6 +384,28 @@ TEST(json_survives_every_failing_allocation)
     str_fini(&s);
 }
 
+TEST(json_probe_tells_no_json_from_no_memory)
+{
+    static const struct {
+        const char *p;
+        bool is;
+    } t[] = {{"{\"a\":[1,\"b\"]}", true}, {"{\"a\":", false}, {"ls -l", false}, {"", false}};
+    for (int i = 0; i < BASE_COUNT_OF(t); i++)
+        for (uint64_t k = 0; k < 8; k++) { /* 0: nothing fails */
+            struct arena a;
+            const struct json *v = NULL;
+            sl_err err = {0};
+            mem_arena_init(&a, MEM_REQUEST, 0);
+            mem_fail_at(k, 0);
+            sl_status st = text_json_probe(&a, t[i].p, strlen(t[i].p), &v, &err);
+            mem_fail_at(0, 0);
+            assert_int_equal(st, k == 1 ? SL_NOMEM : SL_OK); /* an arena takes one block here */
+            assert_int_equal(v != NULL, st == SL_OK && t[i].is);
+            assert_int_equal(err.text[0] != 0, st != SL_OK);
+            mem_arena_fini(&a);
+        }
+}
+
 TEST(json_reads_over_a_byte_order_mark)
 {
     static const struct {
