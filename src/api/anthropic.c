@@ -56,19 +56,6 @@ static void put_signature(struct json_w *w, const struct api_msg *p)
     text_jw_strz(w, hex);
 }
 
-/* The arguments of the open call, which must be an object. What was cut off or is none is {}. */
-static void put_input(struct json_w *w, struct api_job *j)
-{
-    struct api_msg *p = j->user;
-    const struct json *v = NULL;
-    text_jw_key(w, "input");
-    if (text_json_parse(&j->r->arena, "input", str_c(&p->block), p->block.n, &v, NULL) == SL_OK &&
-        v->kind == JSON_OBJECT_K)
-        text_jw_node(w, v);
-    else
-        text_jw_raw(w, "{}", 2);
-}
-
 /* The open block; done: with what it holds. */
 static void put_block(struct json_w *w, struct api_job *j, bool done)
 {
@@ -83,12 +70,11 @@ static void put_block(struct json_w *w, struct api_job *j, bool done)
         text_jw_strz(w, c->id);
         text_jw_key(w, "name");
         api_put_text(w, &c->name);
+        text_jw_key(w, "input");
         if (done)
-            put_input(w, j);
-        else {
-            text_jw_key(w, "input");
+            api_put_object(w, &p->block);
+        else
             text_jw_raw(w, "{}", 2);
-        }
     } else {
         text_jw_key(w, type[p->open]);
         if (done && !(p->open == API_BLOCK_THINK && p->hidden))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hooks: what is checked before a body is read (Host, Origin, key, route, room), the dispatch
- * behind it, and the log. */
+ * after that, and the log. */
 #include "api/api.h"
 
 #include <stdio.h>

@@ -309,6 +309,8 @@ void api_put_text(struct json_w *w, const struct str *s);
  * "name" comes next. Two ends close both. */
 void api_function_begin(struct json_w *w);
 void api_put_json(struct json_w *w, const struct str *s);
+/* A call's arguments as a value; {} where they were cut off or are no object. With api_inherit. */
+void api_put_object(struct json_w *w, const struct str *s);
 const char *api_finish_text(int finish); /* "stop", "length" */
 void api_put_usage(struct json_w *w, const struct api_job *j);
 void api_put_timings(struct json_w *w, const struct api_job *j);

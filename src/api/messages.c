@@ -66,28 +66,31 @@ static sl_status check_content(const struct json *m, int at, sl_err *err)
 }
 
 /* Templates print arguments as JSON by themselves: a text that is an object is given as one. */
-static void put_arguments(struct arena *a, struct json_w *w, const struct json *v, bool as_text)
+static sl_status put_arguments(struct putter *p, const struct json *v)
 {
     const struct json *o = NULL;
-    if (v && v->kind == JSON_STR_K && !as_text &&
-        text_json_parse(a, "arguments", v->s, v->n, &o, NULL) == SL_OK && o->kind == JSON_OBJECT_K)
-        text_jw_node(w, o);
+    if (v && v->kind == JSON_STR_K && !p->how->args_text)
+        SL_TRY(text_json_probe(p->a, v->s, v->n, &o, p->err));
+    if (o && o->kind == JSON_OBJECT_K)
+        text_jw_node(&p->w, o);
     else if (v)
-        text_jw_node(w, v);
+        text_jw_node(&p->w, v);
     else
-        text_jw_strz(w, "{}");
+        text_jw_strz(&p->w, "{}");
+    return SL_OK;
 }
 
 /* The rest of an open call: its function f, and the end of both. */
-static void put_function(struct putter *p, const struct json *f, const struct json *name)
+static sl_status put_function(struct putter *p, const struct json *f, const struct json *name)
 {
     struct json_w *w = &p->w;
     api_function_begin(w);
     text_jw_str(w, name->s, name->n);
     text_jw_key(w, "arguments");
-    put_arguments(p->a, w, text_json_get(f, "arguments"), p->how->args_text);
+    SL_TRY(put_arguments(p, text_json_get(f, "arguments")));
     text_jw_obj_end(w);
     text_jw_obj_end(w);
+    return SL_OK;
 }
 
 /* ---- ids of calls ---- */
@@ -169,7 +172,7 @@ static sl_status put_function_call(struct putter *p, const struct json *f, int a
         text_jw_key(w, "id");
         text_jw_strz(w, id);
     }
-    put_function(p, f, name);
+    SL_TRY(put_function(p, f, name));
     text_jw_arr_end(w);
     return SL_OK;
 }
@@ -192,7 +195,7 @@ static sl_status put_calls(struct putter *p, const struct json *calls, int at)
             text_jw_key(w, "id");
             text_jw_str(w, id->s, id->n);
         }
-        put_function(p, f, name);
+        SL_TRY(put_function(p, f, name));
     }
     text_jw_arr_end(w);
     return SL_OK;

@@ -100,6 +100,21 @@ void api_put_json(struct json_w *w, const struct str *s)
     if (s->n) text_jw_raw(w, s->p, s->n);
 }
 
+void api_put_object(struct json_w *w, const struct str *s)
+{
+    struct arena a;
+    const struct json *v = NULL;
+    mem_arena_init(&a, MEM_REQUEST, 0);
+    sl_status st = text_json_probe(&a, str_c(s), s->n, &v, NULL);
+    if (st) w->out->failed = st;
+    api_inherit(w->out, s);
+    if (v && v->kind == JSON_OBJECT_K)
+        text_jw_node(w, v);
+    else
+        text_jw_raw(w, "{}", 2);
+    mem_arena_fini(&a);
+}
+
 void api_sse(struct str *out, const struct str *json)
 {
     api_inherit(out, json);

@@ -217,6 +217,12 @@ static void flush(struct api_parse *p)
     p->out.n = 0;
 }
 
+void api_parse_clear(struct api_parse *p, struct str *s)
+{
+    if (s->failed) p->out.failed = s->failed;
+    str_clear(s);
+}
+
 void api_parse_put(struct api_parse *p, enum out_kind kind, const char *s, size_t n)
 {
     if (kind != p->out_kind) flush(p);
@@ -227,8 +233,7 @@ void api_parse_put(struct api_parse *p, enum out_kind kind, const char *s, size_
 void api_parse_put_gap(struct api_parse *p, enum out_kind kind)
 {
     api_parse_put(p, kind, str_c(&p->gap), p->gap.n);
-    if (p->gap.failed) p->out.failed = p->gap.failed;
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
 }
 
 void api_parse_begin_call(struct api_parse *p, const char *name, size_t n)
@@ -236,8 +241,8 @@ void api_parse_begin_call(struct api_parse *p, const char *name, size_t n)
     flush(p);
     p->muted = p->max_calls > 0 && p->n_call >= p->max_calls;
     p->any_args = false;
-    str_clear(&p->gap); /* white space before a call is no content */
-    str_clear(&p->held);
+    api_parse_clear(p, &p->gap); /* white space before a call is no content */
+    api_parse_clear(p, &p->held);
     p->n_prompt = 0;
     p->cut_reason |= p->from_reason;
     p->from_reason = false;
@@ -269,8 +274,7 @@ void api_parse_give_up(struct api_parse *p)
     api_parse_put_gap(p, kind);
     api_parse_put(p, kind, str_c(&p->held) + p->n_prompt, p->held.n - p->n_prompt);
     p->n_prompt = 0;
-    if (p->held.failed) p->out.failed = p->held.failed;
-    str_clear(&p->held);
+    api_parse_clear(p, &p->held);
     p->after_call = false;
     p->state = p->from_reason ? S_REASON : S_TEXT;
     p->from_reason = false;
@@ -352,7 +356,7 @@ static size_t in_begin(struct api_parse *p, const char *s, size_t n, bool last)
         p->state = S_START;
         return 0;
     }
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
     p->state = S_REASON;
     p->strip = true;
     return strlen(api_parse_tag[t]);
@@ -396,10 +400,10 @@ static size_t begin_tag(struct api_parse *p, const char *s, size_t k, int t)
     else if (t == T_CALL || t == T_BLOCK)
         api_parse_xml_begin(p, t);
     else if (t == api_parse_ds(p, T_DS_CALL)) {
-        str_clear(&p->head);
+        api_parse_clear(p, &p->head);
         p->state = S_HEAD;
     } else if (p->state == S_REASON) { /* of several calls: what follows are they */
-        str_clear(&p->gap);
+        api_parse_clear(p, &p->gap);
         p->cut_reason = true;
         p->from_reason = false;
         p->state = S_TEXT;
@@ -419,7 +423,7 @@ static size_t in_reason(struct api_parse *p, const char *s, size_t n, bool last)
                          &t);
     if (!k || t == T_THINK) return k; /* a second opening tag: the prompt had one */
     if (t == T_THINK_END) {
-        str_clear(&p->gap);
+        api_parse_clear(p, &p->gap);
         p->state = S_START;
         p->strip = true;
         return k;
@@ -578,7 +582,7 @@ static void finish(struct api_parse *p)
     if (call || (p->state == S_JSON && p->json.open)) {
         if (!p->any_args)
             api_parse_put_args(p, "{}", 2); /* a call that was cut off keeps what came */
-        str_clear(&p->gap);
+        api_parse_clear(p, &p->gap);
         return;
     }
     if (p->state == S_JSON || p->state == S_HEAD || p->state == S_NAME) {
@@ -587,7 +591,7 @@ static void finish(struct api_parse *p)
     }
     if (p->state == S_REASON) return; /* white space at its end is not part of it */
     if (!p->after_call) api_parse_put_gap(p, O_TEXT);
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
 }
 
 static size_t next_mark(const struct str *s, size_t at)
@@ -622,10 +626,10 @@ static void run(struct api_parse *p, bool last)
 
 static sl_status status_of(const struct api_parse *p, sl_err *err)
 {
-    SL_TRY(str_status(&p->out, err));
-    SL_TRY(str_status(&p->gap, err));
-    SL_TRY(str_status(&p->held, err));
-    return str_status(&p->head, err);
+    const struct str *const all[] = {&p->out, &p->gap, &p->held, &p->head, &p->func, &p->id};
+    for (int i = 0; i < BASE_COUNT_OF(all); i++)
+        SL_TRY(str_status(all[i], err));
+    return SL_OK;
 }
 
 sl_status api_parse_feed(struct api_parse *p, const char *s, size_t n, bool last,
@@ -652,7 +656,7 @@ sl_status api_parse_prompt(struct api_parse *p, const char *s, size_t n,
     SL_TRY(str_status(&p->buf, err));
     run(p, true); /* a tag that the prompt cuts is none */
     flush(p);
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
     p->n_prompt = p->held.n;
     return status_of(p, err);
 }

@@ -19,6 +19,10 @@ static size_t in_json(struct api_parse *p, const char *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         enum api_parse_json_result r = api_parse_json_byte(&p->json, s[i]);
         if (r == API_PARSE_JSON_ARG) continue;
+        if (r == API_PARSE_JSON_NOMEM) {
+            p->out.failed = SL_NOMEM;
+            return n;
+        }
         if (p->json.open) api_parse_put_args(p, s + from, i - from);
         from = i + 1;
         if (!p->json.open && p->held.n < API_PARSE_HELD) str_putc(&p->held, s[i]);
@@ -110,7 +114,7 @@ static void begin_kimi(struct api_parse *p)
         end--;
     bool numbered = end < n && end > 0 && s[end - 1] == ':';
     end = numbered ? end - 1 : n;
-    str_clear(&p->id);
+    api_parse_clear(p, &p->id);
     if (numbered) str_put(&p->id, s, n);
     if (end < k || memcmp(s, lead, k) != 0) k = 0;
     if (end == k) {
@@ -145,7 +149,7 @@ static size_t in_head(struct api_parse *p, const char *s, size_t n, bool last)
     }
     p->fenced = p->head.n == 8 && memcmp(p->head.p, "function", 8) == 0;
     if (p->fenced) {
-        str_clear(&p->head);
+        api_parse_clear(p, &p->head);
         p->state = S_NAME;
     } else {
         api_parse_begin_call(p, p->head.p, p->head.n);
@@ -214,7 +218,7 @@ static size_t in_args(struct api_parse *p, const char *s, size_t n, bool last)
         return t == api_parse_ds(p, T_DS_CALL_END) ? k : 0;
     }
     api_parse_put_args(p, str_c(&p->gap), p->gap.n);
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
     api_parse_put_args(p, s, k);
     return k;
 }
@@ -222,7 +226,7 @@ static size_t in_args(struct api_parse *p, const char *s, size_t n, bool last)
 static size_t in_tail(struct api_parse *p, const char *s, size_t n, bool last)
 {
     size_t k = api_parse_white_run(s, n);
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
     if (k) return k;
     int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(api_parse_ds(p, T_DS_CALL_END))) : -1;
     if (t == -2) return 0;

@@ -83,16 +83,16 @@ static void begin_body(struct api_parse *p)
         p->state = p->reasoning && is_analysis(p) ? S_H_REASON : S_H_TEXT;
         p->strip = p->state == S_H_REASON ? p->any_reason : p->any_text;
     }
-    str_clear(&p->head);
+    api_parse_clear(p, &p->head);
 }
 
 static void end_body(struct api_parse *p)
 {
     if (p->state == S_H_ARGS) {
         api_parse_end_call(p);
-        str_clear(&p->gap);
+        api_parse_clear(p, &p->gap);
     }
-    str_clear(&p->head);
+    api_parse_clear(p, &p->head);
     p->started = false;
     p->state = S_H_HEAD;
 }
@@ -107,7 +107,7 @@ static void put_body(struct api_parse *p, const char *s, size_t n)
             return;
         }
         if (p->any_args) api_parse_put_args(p, str_c(&p->gap), p->gap.n);
-        str_clear(&p->gap);
+        api_parse_clear(p, &p->gap);
         api_parse_put_args(p, s, n);
         return;
     }
@@ -124,7 +124,7 @@ static void no_header(struct api_parse *p)
     p->strip = p->any_text;
     for (size_t i = 0; i < p->head.n; i++)
         if (p->head.p[i] != CHANNEL && p->head.p[i] != CONSTRAIN) put_body(p, p->head.p + i, 1);
-    str_clear(&p->head);
+    api_parse_clear(p, &p->head);
 }
 
 /* Text that stands where a header should begin. */

@@ -140,6 +140,8 @@ struct api_parse {
 };
 
 /* ---- parse.c ---- */
+/* s is done with. What it lacks for want of memory is lost: so is the answer. */
+void api_parse_clear(struct api_parse *p, struct str *s);
 void api_parse_put(struct api_parse *p, enum out_kind kind, const char *s, size_t n);
 void api_parse_put_gap(struct api_parse *p, enum out_kind kind);
 void api_parse_begin_call(struct api_parse *p, const char *name, size_t n);

@@ -25,20 +25,21 @@ void api_parse_json_fini(struct api_parse_json *j)
     str_fini(&j->args);
 }
 
-/* tmp as a JSON string into out; false when it is none. */
-static bool decode(const struct str *tmp, struct str *out)
+/* in as a JSON string into out; false when it is none. */
+static bool decode(struct api_parse_json *j, const struct str *in, struct str *out)
 {
     struct arena a;
     const struct json *v = NULL;
     mem_arena_init(&a, MEM_REQUEST, 0);
-    bool ok =
-        text_json_parse(&a, "", str_c(tmp), tmp->n, &v, NULL) == SL_OK && v->kind == JSON_STR_K;
-    if (ok) {
+    j->nomem |= text_json_probe(&a, str_c(in), in->n, &v, NULL) != SL_OK;
+    bool is = v && v->kind == JSON_STR_K;
+    if (is) {
         str_clear(out);
         str_put(out, v->s, v->n);
+        j->nomem |= out->failed == SL_NOMEM;
     }
     mem_arena_fini(&a);
-    return ok && !out->failed;
+    return is && !out->failed;
 }
 
 /* One byte of a string in tmp, quotes included: 1 = complete, 0 = more, -1 = too long. */
@@ -68,7 +69,7 @@ static int key_of(struct api_parse_json *j)
     struct str key;
     int k = K_OTHER;
     str_init(&key, MEM_REQUEST, 0);
-    if (decode(&j->tmp, &key)) {
+    if (decode(j, &j->tmp, &key)) {
         const char *z = str_c(&key);
         if (strcmp(z, "name") == 0 && !j->has_name) k = K_NAME;
         if (!j->has_args && (strcmp(z, "arguments") == 0 || strcmp(z, "parameters") == 0))
@@ -169,7 +170,7 @@ static enum api_parse_json_result in_args(struct api_parse_json *j, char c)
     if (ends && j->args_str) { /* arguments as a string: its content */
         struct str text;
         str_init(&text, MEM_REQUEST, 0);
-        bool ok = decode(&j->args, &text);
+        bool ok = decode(j, &j->args, &text);
         if (ok) {
             str_clear(&j->args);
             str_put(&j->args, str_c(&text), text.n);
@@ -191,7 +192,7 @@ static enum api_parse_json_result in_key(struct api_parse_json *j, char c)
     return API_PARSE_JSON_MORE;
 }
 
-enum api_parse_json_result api_parse_json_byte(struct api_parse_json *j, char c)
+static enum api_parse_json_result take(struct api_parse_json *j, char c)
 {
     bool white = c == ' ' || c == '\n' || c == '\t' || c == '\r', ends;
     int done;
@@ -219,7 +220,7 @@ enum api_parse_json_result api_parse_json_byte(struct api_parse_json *j, char c)
         if (done < 0) return API_PARSE_JSON_BAD;
         if (!done) return API_PARSE_JSON_MORE;
         j->state = S_COMMA;
-        j->has_name = decode(&j->tmp, &j->name) && j->name.n > 0;
+        j->has_name = decode(j, &j->tmp, &j->name) && j->name.n > 0;
         return j->has_name ? API_PARSE_JSON_MORE : API_PARSE_JSON_BAD;
     case S_SKIP:
         if (!inside(j, c, &ends)) {
@@ -233,4 +234,11 @@ enum api_parse_json_result api_parse_json_byte(struct api_parse_json *j, char c)
     default:
         return comma(j, c);
     }
+}
+
+enum api_parse_json_result api_parse_json_byte(struct api_parse_json *j, char c)
+{
+    enum api_parse_json_result r = take(j, c);
+    bool nomem = j->nomem || j->tmp.failed == SL_NOMEM || j->args.failed == SL_NOMEM;
+    return nomem ? API_PARSE_JSON_NOMEM : r;
 }

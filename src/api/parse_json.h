@@ -14,7 +14,8 @@ enum api_parse_json_result {
     API_PARSE_JSON_NAME, /* the call is one: its name is in name; arguments may follow */
     API_PARSE_JSON_ARG,  /* this byte belongs to the arguments */
     API_PARSE_JSON_DONE, /* the object is complete; arguments that came early are in args */
-    API_PARSE_JSON_BAD   /* no call */
+    API_PARSE_JSON_BAD,  /* no call */
+    API_PARSE_JSON_NOMEM /* whether it is one is not known */
 };
 struct api_parse_json {
     bool strict; /* other keys than those of a call: BAD */
@@ -23,6 +24,7 @@ struct api_parse_json {
     bool in_str, escaped; /* in a value */
     bool open;            /* NAME was given */
     bool has_name, has_args, args_str, live;
+    bool nomem;      /* memory is short: nothing of this object is known for certain */
     struct str tmp;  /* the key or name at hand, with its quotes */
     struct str name; /* decoded */
     struct str args; /* arguments that came before the name, or as a string */

@@ -35,7 +35,7 @@ void api_parse_xml_begin(struct api_parse *p, int tag)
     p->state = tag == T_BLOCK ? S_X_BLOCK : S_X_NAME;
     p->any_call = false;
     p->named = false;
-    str_clear(&p->head);
+    api_parse_clear(p, &p->head);
 }
 
 /* ---- what goes out ---- */
@@ -76,7 +76,7 @@ static void trim(struct str *s)
 
 static void begin_call(struct api_parse *p)
 {
-    str_clear(&p->func);
+    api_parse_clear(p, &p->func);
     str_put(&p->func, str_c(&p->head), p->head.n);
     api_parse_begin_call(p, str_c(&p->func), p->func.n);
     p->any_call = true;
@@ -93,7 +93,7 @@ static void begin_value(struct api_parse *p)
     p->kinds = api_parse_types_of(&p->types, &p->func, &p->head);
     p->open_str = p->kinds == API_PARSE_STR;
     if (p->open_str) api_parse_put_args(p, "\"", 1);
-    str_clear(&p->held);
+    api_parse_clear(p, &p->held);
     p->state = S_X_VALUE;
 }
 
@@ -107,16 +107,17 @@ static unsigned kind_of(const struct json *v)
 }
 
 /* Is the held value JSON of a kind that it may be? What may be a string is one without quotes. */
-static bool is_json(const struct api_parse *p)
+static bool is_json(struct api_parse *p)
 {
     struct arena a;
     const struct json *v = NULL;
     unsigned kinds = p->kinds ? p->kinds & ~(unsigned)API_PARSE_STR : ~0u;
     mem_arena_init(&a, MEM_REQUEST, 0);
-    bool ok = text_json_parse(&a, "", str_c(&p->held), p->held.n, &v, NULL) == SL_OK &&
-              (kind_of(v) & kinds);
+    sl_status st = text_json_probe(&a, str_c(&p->held), p->held.n, &v, NULL);
+    if (st) p->out.failed = st;
+    bool is = v && (kind_of(v) & kinds);
     mem_arena_fini(&a);
-    return ok;
+    return is;
 }
 
 /* What a model trained on Python writes. */
@@ -155,8 +156,7 @@ static void end_value(struct api_parse *p)
         put_escaped(p, str_c(&whole), whole.n);
         api_parse_put_args(p, "\"", 1);
     }
-    if (p->held.failed) p->out.failed = p->held.failed;
-    str_clear(&p->held);
+    api_parse_clear(p, &p->held);
 }
 
 static void end_call(struct api_parse *p, enum state next)
@@ -164,7 +164,7 @@ static void end_call(struct api_parse *p, enum state next)
     if (p->state == S_X_VALUE) end_value(p);
     if (p->any_args) api_parse_put_args(p, "}", 1);
     api_parse_end_call(p);
-    str_clear(&p->held);
+    api_parse_clear(p, &p->held);
     p->state = next;
 }
 
@@ -179,7 +179,7 @@ static void put_value(struct api_parse *p, const char *s, size_t n)
         if (p->held.n < API_PARSE_HELD) return;
         api_parse_put_args(p, "\"", 1);
         put_escaped(p, str_c(&p->held), p->held.n);
-        str_clear(&p->held);
+        api_parse_clear(p, &p->held);
         p->open_str = true;
     }
     put_escaped(p, s, n);
@@ -204,7 +204,7 @@ static size_t in_block(struct api_parse *p, const char *s, size_t n, bool last)
     if (t == T_INVOKE) {
         k = strlen(api_parse_tag[t]);
         api_parse_hold(p, s, k);
-        str_clear(&p->head);
+        api_parse_clear(p, &p->head);
         p->named = false;
         p->state = S_X_NAME;
         return k;
@@ -277,7 +277,7 @@ static size_t in_name(struct api_parse *p, const char *s, size_t n, bool last)
     else if (r && !p->any_call)
         api_parse_give_up(p);
     else if (r) { /* after a call of the block */
-        str_clear(&p->held);
+        api_parse_clear(p, &p->held);
         p->state = S_TEXT;
     }
     return k;
@@ -290,7 +290,7 @@ static size_t in_next(struct api_parse *p, const char *s, size_t n, bool last)
     int t = s[0] == '<' ? api_parse_tag_at(s, n, last, BIT(key_tag(p)) | BIT(call_end(p))) : -1;
     if (t == -2) return 0;
     if (t == key_tag(p)) {
-        str_clear(&p->head);
+        api_parse_clear(p, &p->head);
         p->named = false;
         p->state = S_X_KEY;
         return strlen(api_parse_tag[t]);
@@ -401,5 +401,5 @@ void api_parse_xml_finish(struct api_parse *p)
     if (begun && p->state != S_X_VALUE && p->any_args) api_parse_put_args(p, "}", 1);
     if (begun && !p->any_args) api_parse_put_args(p, "{}", 2);
     if (!begun && !p->any_call) api_parse_give_up(p);
-    str_clear(&p->gap);
+    api_parse_clear(p, &p->gap);
 }

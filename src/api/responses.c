@@ -88,21 +88,15 @@ static void put_part(struct json_w *w, const struct api_resp *p, bool done)
     text_jw_obj_end(w);
 }
 
-/* The arguments of a search as what they are; {} where they were cut off. */
 static void put_search(struct json_w *w, const struct api_resp *p, bool done)
 {
-    struct arena a;
-    const struct json *v = NULL;
-    mem_arena_init(&a, MEM_REQUEST, 0);
     text_jw_key(w, "execution");
     text_jw_strz(w, "client");
     text_jw_key(w, "arguments");
-    if (done && text_json_parse(&a, "arguments", str_c(&p->item), p->item.n, &v, NULL) == SL_OK &&
-        v->kind == JSON_OBJECT_K)
-        text_jw_node(w, v);
+    if (done)
+        api_put_object(w, &p->item);
     else
         text_jw_raw(w, "{}", 2);
-    mem_arena_fini(&a);
 }
 
 static void put_call(struct json_w *w, const struct api_resp *p, bool done)
@@ -371,7 +365,7 @@ static void keep(struct api_job *j, const struct str *body)
     size_t n_input = p->input.n;
     str_putc(&p->input, ',');
     str_put(&p->input, str_c(&p->items), p->items.n);
-    if (p->history.failed || p->input.failed || body->failed) return;
+    if (body->failed) return; /* so is the request */
     api_key_name(j->a, j->r->key, key);
     struct api_stored s = {.id = p->g.id,
                            .key = key,
@@ -383,7 +377,10 @@ static void keep(struct api_job *j, const struct str *body)
                            .n_items = p->input.n,
                            .n_input = n_input};
     sl_err err;
-    if (api_store_put(j->a, &s, &err)) /* a full disk must not cost the client its answer */
+    sl_status st = str_status(&p->history, &err);
+    if (!st) st = str_status(&p->input, &err);
+    if (!st) st = api_store_put(j->a, &s, &err);
+    if (st) /* a full disk must not cost the client its answer */
         log_msg(LOG_WARN, "%s: the response was not stored", err.text);
 }
 

@@ -154,7 +154,8 @@ static void put_other(const struct str *raw, struct str *out)
     struct arena a;
     const struct json *v = NULL;
     mem_arena_init(&a, MEM_REQUEST, 0);
-    if (text_json_parse(&a, "input", str_c(raw), raw->n, &v, NULL) != SL_OK) v = NULL;
+    sl_status st = text_json_probe(&a, str_c(raw), raw->n, &v, NULL);
+    if (st) out->failed = st;
     if (v && v->kind == JSON_OBJECT_K && v->n == 1) v = v->child;
     if (v && v->kind == JSON_STR_K)
         str_put(out, v->s, v->n);

@@ -71,23 +71,36 @@ static void on_args(void *u, int i, const char *p, size_t n)
     if (i < 8) str_put(&o->args[i], p, n);
 }
 
-/* The text in pieces: cut[k] is where piece k ends. */
-static void parse(const struct api_parse_opts *opts, const char *s, size_t n, const size_t *cut,
-                  int n_cut, struct str *line)
+/* How a text is fed: at[k] is where piece k ends, n of them and the rest. fail: the allocation that
+ * fails; 0 = none. */
+struct fed {
+    const size_t *at;
+    int n;
+    uint64_t fail;
+};
+
+/* With an allocation that fails the text may be refused; it is here too, where it is one of o's. */
+static sl_status try_parse(const struct api_parse_opts *opts, const char *s, size_t n,
+                           const struct fed *fed, struct str *line)
 {
     struct out o;
     struct api_parse *p = NULL;
     sl_err err;
     memset(&o, 0, sizeof o);
     struct api_parse_sink sink = {&o, on_text, on_reason, on_call, on_args};
-    ASSERT_OK(api_parse_open(opts, &p, &err));
     size_t at = 0;
-    for (int k = 0; k < n_cut; k++) {
-        ASSERT_OK(api_parse_feed(p, s + at, cut[k] - at, false, &sink, &err));
-        at = cut[k];
+    mem_fail_at(fed->fail, 0);
+    sl_status st = api_parse_open(opts, &p, &err);
+    for (int k = 0; k < fed->n && !st; k++) {
+        st = api_parse_feed(p, s + at, fed->at[k] - at, false, &sink, &err);
+        at = fed->at[k];
     }
-    ASSERT_OK(api_parse_feed(p, s + at, n - at, true, &sink, &err));
+    if (!st) st = api_parse_feed(p, s + at, n - at, true, &sink, &err);
+    mem_fail_at(0, 0);
     api_parse_close(p);
+    if (!st) st = o.text.failed | o.reason.failed;
+    for (int i = 0; i < 8 && !st; i++)
+        st = o.args[i].failed | o.name[i].failed;
     str_clear(line);
     if (o.reason.n) str_printf(line, "R(%s)", str_c(&o.reason));
     if (o.text.n) str_printf(line, "C(%s)", str_c(&o.text));
@@ -99,6 +112,14 @@ static void parse(const struct api_parse_opts *opts, const char *s, size_t n, co
         str_fini(&o.args[i]);
         str_fini(&o.name[i]);
     }
+    return st;
+}
+
+static void parse(const struct api_parse_opts *opts, const char *s, size_t n, const size_t *cut,
+                  int n_cut, struct str *line)
+{
+    const struct fed fed = {cut, n_cut, 0};
+    assert_int_equal(try_parse(opts, s, n, &fed, line), SL_OK);
 }
 
 struct row {
@@ -368,6 +389,36 @@ TEST(api_parse_forms_in_every_cut)
     str_fini(&line);
 }
 
+/* What is no call for certain is told from what could not be read. */
+TEST(api_parse_comes_out_whole_or_is_refused_where_memory_is_short)
+{
+    struct str line;
+    int n_fail = 0;
+    str_init(&line, MEM_MISC, 0);
+    const struct json *tools = tool_list();
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++)
+        for (int bytes = 0; bytes < 2; bytes++) {
+            struct api_parse_opts o = opts_of(&rows[i], tools);
+            size_t n = strlen(rows[i].in), one[600];
+            for (size_t k = 0; k < n; k++)
+                one[k] = k + 1;
+            uint64_t begun = mem_n_alloc();
+            parse(&o, rows[i].in, n, one, bytes ? (int)n : 0, &line);
+            struct fed fed = {one, bytes ? (int)n : 0, mem_n_alloc() - begun};
+            for (; fed.fail > 0; fed.fail--) {
+                sl_status st = try_parse(&o, rows[i].in, n, &fed, &line);
+                if (st && st != SL_NOMEM) fail_msg("%s: status %d", rows[i].in, st);
+                if (!st && strcmp(str_c(&line), rows[i].out) != 0)
+                    fail_msg("%s\n without allocation %d gives %s\n not   %s", rows[i].in,
+                             (int)fed.fail, str_c(&line), rows[i].out);
+                n_fail += st != SL_OK;
+            }
+        }
+    assert_true(n_fail > 1000);
+    mem_arena_fini(&arena);
+    str_fini(&line);
+}
+
 #define LONG "a_part_of_a_name_that_is_longer_than_any_may_be__"
 static const char *const part[] = {"<think>",
                                    "</think>",
@@ -617,12 +668,18 @@ TEST(api_parse_kimi_ids_are_the_models_own)
     struct api_parse *p = NULL;
     struct str ids;
     sl_err err;
-    str_init(&ids, MEM_MISC, 0);
-    ASSERT_OK(api_parse_open(&o, &p, &err));
-    void *user[2] = {&ids, p};
-    struct api_parse_sink sink = {user, no_text, no_text, keep_id, no_args};
-    ASSERT_OK(api_parse_feed(p, in, sizeof in - 1, true, &sink, &err));
-    assert_string_equal(str_c(&ids), "functions.f:3  functions.x:y:14 ");
-    api_parse_close(p);
-    str_fini(&ids);
+    for (uint64_t k = 0; k < 40; k++) { /* 0: no allocation fails */
+        str_init(&ids, MEM_MISC, 0);
+        mem_fail_at(k, 0);
+        sl_status st = api_parse_open(&o, &p, &err);
+        void *user[2] = {&ids, p};
+        struct api_parse_sink sink = {user, no_text, no_text, keep_id, no_args};
+        if (!st) st = api_parse_feed(p, in, sizeof in - 1, true, &sink, &err);
+        mem_fail_at(0, 0);
+        assert_true(st == SL_OK || (k && st == SL_NOMEM));
+        if (!st && !ids.failed)
+            assert_string_equal(str_c(&ids), "functions.f:3  functions.x:y:14 ");
+        api_parse_close(p);
+        str_fini(&ids);
+    }
 }

@@ -74,3 +74,83 @@ TEST(api_a_tag_of_a_grammar_is_the_same_or_refused)
     str_fini(&want);
     sl_model_close((sl_model *)(uintptr_t)a.o.model);
 }
+
+/* Arguments of calls, which become values where they are JSON. fail: the allocation that fails. */
+static sl_status put_arguments(const char *args, uint64_t fail, struct str *out)
+{
+    static const struct api_put how = {0};
+    struct str body;
+    struct arena a;
+    const struct json *list = NULL;
+    str_init(&body, MEM_MISC, 0);
+    mem_arena_init(&a, MEM_MISC, 0);
+    str_puts(&body, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+                    "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":"
+                    "{\"name\":\"f\",\"arguments\":\"");
+    text_json_escape(&body, args, strlen(args));
+    str_puts(&body, "\"}}]}]");
+    ASSERT_OK(text_json_parse(&a, "messages", str_c(&body), body.n, &list, &err));
+    str_fini(&body);
+    char *fill = NULL; /* so that the arena takes a block for what comes */
+    while (a.cap - a.used >= 16)
+        ASSERT_OK(mem_arena_str(&a, "", 0, &fill, &err));
+    mem_fail_at(fail, 0);
+    sl_status st = api_messages_put(&a, out, list, &how, &err);
+    if (!st) st = str_status(out, &err);
+    mem_fail_at(0, 0);
+    mem_arena_fini(&a);
+    return st;
+}
+
+static sl_status put_object(const char *args, uint64_t fail, struct str *out)
+{
+    struct json_w w;
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    str_puts(&s, args);
+    text_jw_init(&w, out);
+    mem_fail_at(fail, 0);
+    api_put_object(&w, &s);
+    sl_status st = str_status(out, &err);
+    mem_fail_at(0, 0);
+    str_fini(&s);
+    return st;
+}
+
+TEST(api_arguments_of_calls_are_the_same_or_refused)
+{
+    static sl_status (*const put[])(const char *, uint64_t, struct str *) = {put_arguments,
+                                                                             put_object};
+    static const char *const all[] = {"{\"city\": \"Paris\"}", "{\"cit", "ls -l", "[1]"};
+    struct str want, got;
+    for (int i = 0; i < 2 * BASE_COUNT_OF(all); i++) {
+        int n_fail = 0;
+        str_init(&want, MEM_MISC, 0);
+        ASSERT_OK(put[i % 2](all[i / 2], 0, &want));
+        for (uint64_t k = 1; k <= 20; k++) {
+            str_init(&got, MEM_MISC, 0);
+            sl_status st = put[i % 2](all[i / 2], k, &got);
+            assert_true(st == SL_OK || st == SL_NOMEM);
+            n_fail += st != SL_OK;
+            if (!st) assert_string_equal(str_c(&got), str_c(&want));
+            str_fini(&got);
+        }
+        assert_in_range(n_fail, 2, 19);
+        str_fini(&want);
+    }
+}
+
+TEST(api_arguments_that_were_cut_for_want_of_memory_are_refused)
+{
+    struct str s, out;
+    struct json_w w;
+    str_init(&s, MEM_MISC, 0);
+    str_init(&out, MEM_MISC, 0);
+    str_puts(&s, "{}");
+    s.failed = SL_NOMEM;
+    text_jw_init(&w, &out);
+    api_put_object(&w, &s);
+    ASSERT_STATUS(str_status(&out, &err), SL_NOMEM);
+    str_fini(&s);
+    str_fini(&out);
+}

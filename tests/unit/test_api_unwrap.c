@@ -63,6 +63,28 @@ TEST(api_unwrap_gives_arguments_of_another_form_at_the_end)
     check("[\"x\"]", "[\"x\"]");
 }
 
+TEST(api_unwrap_fails_where_memory_is_short)
+{
+    static const char *const all[] = {"{\"patch\": \"abc\\n\"}", "{\"input\": \"abc\"}", "ls -l"};
+    static const char *const want[] = {"abc\n", "abc", "ls -l"};
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        int n_fail = 0;
+        for (uint64_t k = 0; k < 8; k++) { /* 0: nothing fails */
+            struct str out;
+            str_init(&out, MEM_MISC, 0);
+            mem_fail_at(k, 0);
+            unwrap(all[i], 100, &out);
+            mem_fail_at(0, 0);
+            if (out.failed)
+                n_fail++;
+            else
+                assert_string_equal(str_c(&out), want[i]);
+            str_fini(&out);
+        }
+        assert_int_equal(n_fail, i == 1 ? 2 : 3); /* raw, out, and the JSON that it may be */
+    }
+}
+
 TEST(api_unwrap_can_be_used_again)
 {
     struct api_unwrap u;
