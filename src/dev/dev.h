@@ -102,7 +102,7 @@ enum dev_use {
 };
 /* Pack n matrices of one shape and type as a stack (n = 1 for a plain one). second: NULL, or the n
  * partners of pairs (gate in first, up in second). Slab memory, first touched by the worker that
- * will read it. Source pages are dropped behind: drop (may be NULL) is called from the calling
+ * will read it. Source pages are dropped after it: drop (may be NULL) is called from the calling
  * thread with views of rows that are packed: data, rows and row_bytes say which bytes are not
  * needed any more; every row comes once. Errors: NOMEM, UNSUPPORTED (type), FORMAT (shapes differ).
  */
@@ -112,7 +112,7 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
 
 /* A matrix, stack or stack of pairs in the run layout, outside of the device: what a packed file
  * holds. It is a row of n * ceil(rows / 16) units of unit_bytes[0] each (a tile of 16 rows, or the
- * two tiles of a pair), and behind them, for pairs of two formats, as many of unit_bytes[1]. */
+ * two tiles of a pair), and after them, for pairs of two formats, as many of unit_bytes[1]. */
 struct dev_image {
     const char *fmt[2]; /* run formats by name; fmt[1] NULL unless the halves of a pair differ */
     int n, is_pair;
@@ -374,7 +374,7 @@ struct dev_attn_mla {
     const dev_mat *w_kb, *w_vb;
     const float *q;
     float *y;
-    /* What the operators behind this one read, in their order; NULL: nothing. A hint: attention
+    /* What the operators after this one read, in their order; NULL: nothing. A hint: attention
      * over a long context leaves the memory idle. */
     const dev_mat *next[4];
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speculation: before a step is planned, guesses at what follows the known tokens of each sequence
- * that decodes; how many of them the step should compute is room spec's choice. Drafts stand behind
+ * that decodes; how many of them the step should compute is room spec's choice. Drafts stand after
  * the known ids of their request until the step's rows are drawn (draw.c, answer.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err)
 
 /* ---- a step ---- */
 
-/* Guesses behind r's ids. The last token of an answer is never a draft: nothing would follow it. */
+/* Guesses after r's ids. The last token of an answer is never a draft: nothing would follow it. */
 static int propose(sl_engine *e, struct request *r)
 {
     int n_max = BASE_MIN(e->spec.n_max, r->cap - r->n_ids - 1), n = 0;

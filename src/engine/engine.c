@@ -106,8 +106,8 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     return (int64_t)lo * ENGINE_BLK_TOK;
 }
 
-/* What prompts may keep between their pieces: a quarter of the room, behind the KV tokens wished,
- * and of the weights. */
+/* What prompts may keep between their pieces: a quarter of the room and of the weights, and no
+ * more than the KV tokens wished leave. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
     int64_t kv = kv_bytes(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)));

@@ -179,7 +179,7 @@ struct request {
     struct group *g;
     int index, slot, n_prompt; /* slot: of the scheduler; taken at submit */
     /* engine thread */
-    int32_t *ids; /* [cap] prompt and answer; behind them the drafts of the step under way */
+    int32_t *ids; /* [cap] prompt and answer; after them the drafts of the step under way */
     int n_ids, cap;
     int n_cached, n_echo; /* n_echo: prompt tokens that were told */
     double *pool;         /* [D] embed: sum of hidden states */
@@ -383,7 +383,7 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_spec_close(sl_engine *e);
 /* On the submitting thread, when r has its group and ids. */
 sl_status engine_spec_begin(const sl_engine *e, struct request *r, sl_err *err) BASE_MUST_USE;
-/* Before a step is planned: guesses behind the ids of running requests, offered to the scheduler.
+/* Before a step is planned: guesses after the ids of running requests, offered to the scheduler.
  */
 void engine_spec_propose(sl_engine *e);
 /* A row of r was computed with n_draft drafts; draft j of it, after right ones, is right or not;

@@ -304,7 +304,7 @@ static struct record_limits limits_of(const sl_engine *e)
     return max;
 }
 
-/* The hidden states that go into a pass behind the first are there. */
+/* The hidden states that go into a pass after the first are there. */
 static sl_status check_hidden(const struct replay *p, uint64_t at, sl_err *err)
 {
     const struct dev_step *s = &p->step.s;

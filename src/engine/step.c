@@ -144,7 +144,7 @@ static void fill_step(sl_engine *e, const struct sched_plan *p, struct dev_step 
                 e->row_want[n_row] = (uint8_t)of_row;
                 e->row_tok[n_row++] = n_tok;
             }
-            e->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are behind the known ones */
+            e->ids[n_tok] = r->ids[it->pos0 + k]; /* drafts are after the known ones */
             e->pos[n_tok++] = it->pos0 + k;
         }
     }

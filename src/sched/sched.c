@@ -483,7 +483,7 @@ static void plan_first(struct sched *s, int budget, bool others)
     add_row(s, slot, fit(s, &s->seat[r->seat].seq, want));
 }
 
-/* Answers: they wait for nobody. A preemption shortens the list behind i only, so planned rows
+/* Answers: they wait for nobody. A preemption shortens the list after i only, so planned rows
  * stay.
  */
 static void plan_answers(struct sched *s)

@@ -72,7 +72,7 @@ struct sched_req {
     int n_known;         /* tokens known: prompt + answer so far */
     int n_done;          /* positions computed and stored, those of drafts too */
     int n_offer;         /* drafts that the next step may take */
-    int n_draft;         /* drafts behind the known tokens in the step under way */
+    int n_draft;         /* drafts after the known tokens in the step under way */
     int seat;            /* index of its sequence; -1 while waiting */
     int item;            /* its row of the step, -1 = none yet */
     int n_preempt;       /* times it lost its blocks */

@@ -32,7 +32,7 @@ int64_t dev_cpu_keep_bytes(const dev *d, const struct dev_shapes *p);
 sl_status dev_cpu_keep_init(struct cpu *c, sl_err *err) BASE_MUST_USE;
 /* Once a step, before its first layer, when seq_of and expand are there. */
 void dev_cpu_keep_step(struct cpu *c, const struct dev_step *b);
-/* Where one head's keys, and behind them values, of a span are kept, or NULL. */
+/* Where one head's keys, and after them values, of a span are kept, or NULL. */
 void *dev_cpu_keep_span(const struct cpu *c, const struct cpu_kept *e, int layer, int head,
                         int span);
 /* Where one head's widened weights are kept, or NULL. */

@@ -26,7 +26,7 @@ struct cpu_mem {
 /* A slab or block that lives as long as the device; zeroed. */
 sl_status dev_cpu_mem(struct cpu *c, enum mem_tag tag, size_t n, void **out,
                       sl_err *err) BASE_MUST_USE;
-/* The same for n * size bytes of workspace and a line behind them, that vectors may read. out: a
+/* The same for n * size bytes of workspace and a line after them, that vectors may read. out: a
  * pointer's address. */
 sl_status dev_cpu_scratch(struct cpu *c, size_t n, size_t size, void *out,
                           sl_err *err) BASE_MUST_USE;

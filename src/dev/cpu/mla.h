@@ -9,7 +9,7 @@
 /* Rows and row floats of a part, and floats of scratch per worker, at most. */
 void dev_cpu_mla_need(const struct dev_shapes *p, int *n_row, int *ldo, size_t *mem_floats);
 
-/* What is read behind attention and may be fetched while it computes: the first n_bytes of the
+/* What is read after attention and may be fetched while it computes: the first n_bytes of the
  * regions, a share of it with every span of the first unit. */
 #define MLA_AHEAD 5
 struct mla_ahead {
@@ -77,7 +77,7 @@ size_t dev_cpu_abs_i16_floats(int r, int rope);
  * n_head, times scale: row[d_k], latent and rope. */
 void dev_cpu_mla_query(struct cpu *c, const struct mla *a, const struct cpu_unit *u, int i,
                        float *row);
-/* Where position p of a sequence has its latent row; those behind it in its block follow. */
+/* Where position p of a sequence has its latent row; those after it in its block follow. */
 static inline const uint8_t *dev_cpu_mla_row_at(const struct mla *a, const struct dev_step *b,
                                                 int seq, int p)
 {

@@ -123,7 +123,7 @@ static int regions_part(const struct attn_region *r, int n, int64_t n_bytes, con
     return m;
 }
 
-/* The rows of the worker's next span, and a share of what is read behind attention. */
+/* The rows of the worker's next span, and a share of what is read after attention. */
 static void look_ahead(struct cpu *c, const struct cpu_span_job *j, const struct cpu_unit *u,
                        const int where[2], struct ahead *x)
 {

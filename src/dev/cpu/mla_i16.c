@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The absorbed form of MLA on 16-bit integers (kern/attn.h), heads in lanes. Latent and rope parts
  * of a row have a scale each, for their magnitudes are far apart: rows are [r16 | rope16] with
- * zeros behind each part. */
+ * zeros after each part. */
 #include "dev/cpu/mla.h"
 #include "dev/cpu/span.h"
 
