@@ -6,8 +6,9 @@ eager).
   make_tiny.py OUT [--only NAME,...] [--all-types] [--pack tests/data/tiny.tar.xz]
 
 OUT receives NAME/ (Hugging Face folders), NAME*.gguf, ref/NAME.json + .f32 and manifest.json, which
-lists what is to be compared with what; with --only, what OUT holds already stays, so that models
-are added to an unpacked tiny.tar.xz. Seeds are fixed. The newer architectures need transformers 5.
+lists what is to be compared with what. With --only, what OUT holds already stays, and where it
+holds nothing the archive of --pack is unpacked there first: so models are added to it. Seeds are
+fixed. The newer architectures need transformers 5.
 --all-types also writes one GGUF file for each block type and each of three architectures (not kept
 in the repository). --pack writes OUT as one archive: LZMA finds the rows that a folder and its GGUF
 file share, so it is half the size. ref/NAME.json: {"n_vocab", "std", "seqs": [{"ids", "argmax" (-1:
@@ -20,6 +21,7 @@ import json
 import lzma
 import os
 import shutil
+import sys
 import tarfile
 import tempfile
 import zlib
@@ -125,7 +127,8 @@ def pack(out, path):
     with lzma.open(path, "wb", preset=9 | lzma.PRESET_EXTREME) as f:
         with tarfile.open(fileobj=f, mode="w", format=tarfile.USTAR_FORMAT) as t:
             for n in sorted(os.listdir(out)):
-                t.add(f"{out}/{n}", n, filter=plain)
+                if not n.startswith("."):  # a stamp of the build
+                    t.add(f"{out}/{n}", n, filter=plain)
 
 
 def main():
@@ -137,10 +140,7 @@ def main():
     a = ap.parse_args()
     only = set(filter(None, a.only.split(",")))
     os.makedirs(a.out, exist_ok=True)
-    manifest = []
-    kept = []  # with --only: what OUT holds already stays
-    if a.only and os.path.exists(a.out + "/manifest.json"):
-        kept = json.load(open(a.out + "/manifest.json"))
+    manifest, kept, at = [], [], a.out + "/manifest.json"
     todo = [(make_plain, n, s) for n, s in SPECS.items()]
     todo += [(make_quant, n, s) for n, s in QUANT.items()]
     if a.all_types:
@@ -148,13 +148,21 @@ def main():
             for n, s in QUANT.items():
                 t = {"*": q, "attn_k_b": q, "token_embd": q, "output": q}
                 todo.append((make_quant, f"{n}_{q.lower()}", dict(s, types=t)))
+    unknown = only - {n for _, n, _ in todo}
+    if unknown:
+        sys.exit(f"make_tiny: no spec: {', '.join(sorted(unknown))}")
+    if only and a.pack and os.path.exists(a.pack) and not os.path.exists(at):
+        with tarfile.open(a.pack) as t:
+            t.extractall(a.out, filter="data")
+    if only and os.path.exists(at):
+        kept = json.load(open(at))
     with tempfile.TemporaryDirectory() as tmp:
         for fn, n, s in todo:
             if not only or n in only:
                 fn(a.out, n, s, tmp, manifest)
     made = {m["model"] for m in manifest}
     manifest = [m for m in kept if m["model"] not in made] + manifest
-    with open(a.out + "/manifest.json", "w") as f:
+    with open(at, "w") as f:
         json.dump(manifest, f, indent=0)
     if a.pack:
         pack(a.out, a.pack)

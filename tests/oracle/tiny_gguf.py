@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType as Q
 
 from tiny_hf import (d_expert, has_router_bias, head_dim, is_moe, moe_names, n_expert,
                      router_name, text_config)
+from tiny_specs import GGUF_ARCH, PERMUTED
 
 DENSE = (("gate_proj", "ffn_gate"), ("up_proj", "ffn_up"), ("down_proj", "ffn_down"))
 NORMS = {"q_a_layernorm": "attn_q_a_norm", "kv_a_layernorm": "attn_kv_a_norm",
@@ -78,7 +79,7 @@ def plan(c, w, legacy, n_layer):
         for a, b in ATTN.items():
             for part in ("weight", "bias"):
                 name = f"{hf}self_attn.{a}.{part}"
-                permuted = c["model_type"] in ("llama", "mistral") and a in ("q_proj", "k_proj")
+                permuted = c["model_type"] in PERMUTED and a in ("q_proj", "k_proj")
                 if permuted and name in w:
                     heads = c["num_attention_heads" if a[0] == "q" else "num_key_value_heads"]
                     rope_rows(f"{p}{b}.{part}", name, heads)
@@ -200,20 +201,6 @@ def keys(wr, c, name, legacy, n_layer, n_mtp):
         wr.add_nextn_predict_layers(n_mtp)
 
 
-ARCH = {
-    "llama": "llama",
-    "mistral": "llama",
-    "qwen2": "qwen2",
-    "qwen3": "qwen3",
-    "qwen3_moe": "qwen3moe",
-    "deepseek_v2": "deepseek2",
-    "deepseek_v3": "deepseek2",
-    "kimi_k2": "deepseek2",
-    "glm4_moe": "glm4moe",
-    "glm4_moe_lite": "deepseek2",
-    "minimax_m2": "minimax-m2",
-    "gpt_oss": "gpt-oss"
-}
 SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
           Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
           Q.IQ4_XS: [0]}
@@ -290,7 +277,7 @@ def write(path, name, spec, w, tok, legacy=False, split=0, seed=7):
     rng = np.random.default_rng(seed)
     n_mtp = spec.get("mtp", 0)
     n_layer = c["num_hidden_layers"] + n_mtp
-    wr = gguf.GGUFWriter(path, ARCH[c["model_type"]], split_max_tensors=split)
+    wr = gguf.GGUFWriter(path, GGUF_ARCH[c["model_type"]], split_max_tensors=split)
     keys(wr, c, name, legacy, n_layer, n_mtp)
     tok(wr)
     values = {}

@@ -278,7 +278,7 @@ def reference(spec, value, work, seqs, dtype=torch.float32):
     """Logits [T, V] of each sequence, from transformers: eager attention, weights as given."""
     from transformers import AutoModelForCausalLM
     plain = dict(text_config(spec["config"]))
-    plain["model_type"] = {"kimi_k2": "deepseek_v3"}.get(plain["model_type"], plain["model_type"])
+    plain["model_type"] = spec.get("as_type", plain["model_type"])
     plain.pop("quantization_config", None)
     plain["torch_dtype"] = "float32"
     plain.pop("dtype", None)

@@ -3,10 +3,29 @@
 
 Each has `config` (what goes into config.json, in that spelling), `dtype` (of the matrices),
 `tok` (pre-tokenizer family), and optionally `shards`, `fp8` (128x128 blocks), `mtp`, `long`
-(a long sequence too), `gguf` (conversions: "plain", "legacy" kv_b, "split" into files).
+(a long sequence too), `gguf` (conversions: "plain", "legacy" kv_b, "split" into files), `as_type`
+(where transformers does not know the model_type: the one that computes the same there).
 Sizes are small and odd on purpose: head widths that are odd multiples of 8, row counts that are no
 multiple of 16, columns that are no multiple of 32.
 """
+
+# general.architecture of each model_type, and those whose rows of q and k GGUF has in the order of
+# rotated pairs (permutes_qk of src/arch)
+GGUF_ARCH = {
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
+    "kimi_k2": "deepseek2",
+    "glm4_moe": "glm4moe",
+    "glm4_moe_lite": "deepseek2",
+    "minimax_m2": "minimax-m2",
+    "gpt_oss": "gpt-oss"
+}
+PERMUTED = ("llama", "mistral")
 
 V = 320
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -306,6 +325,7 @@ SPECS = {
     # a language model within one that sees: nested configuration, prefixed names, INT4 experts
     "kimi_k25": dict(
         dtype="BF16", tok="kimi-k2", gguf=[], prefix="language_model.", int4=True,
+        as_type="deepseek_v3",
         beside={"vision_tower.patch_embed.proj.weight": (4, 8),
                 "vision_tower.encoder.blocks.0.norm0.weight": (8,),
                 "mm_projector.proj.0.weight": (8, 8)},
