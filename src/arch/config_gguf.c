@@ -15,39 +15,40 @@ static void full_key(const io_model *m, const char *key, char *buf, size_t n)
     snprintf(buf, n, "%.*s.%s", (int)BASE_MIN(len, 40), arch, key);
 }
 
-sl_status arch_gguf_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
-                        int *out, sl_err *err)
+sl_status arch_gguf_int(const io_model *m, const char *key, struct arch_range in, int *out,
+                        sl_err *err)
 {
     char full[128];
     uint64_t v = 0;
     full_key(m, key, full, sizeof full);
     sl_status st = io_meta_u64(m, full, &v, err);
-    if (st == SL_NOTFOUND && def >= lo) {
-        *out = (int)def;
+    if (st == SL_NOTFOUND && in.def >= in.lo) {
+        *out = (int)in.def;
         return SL_OK;
     }
     SL_TRY(st);
-    if (v > INT64_MAX || (int64_t)v < lo || (int64_t)v > hi)
+    if ((double)v < in.lo || (double)v > in.hi)
         return SL_FAIL(err, FORMAT, "%s: %s is %llu, not in %lld .. %lld", io_path(m), full,
-                       (unsigned long long)v, (long long)lo, (long long)hi);
+                       (unsigned long long)v, (long long)in.lo, (long long)in.hi);
     *out = (int)v;
     return SL_OK;
 }
 
-sl_status arch_gguf_real(const io_model *m, const char *key, double def, double lo, double hi,
-                         double *out, sl_err *err)
+sl_status arch_gguf_real(const io_model *m, const char *key, struct arch_range in, double *out,
+                         sl_err *err)
 {
     char full[128];
     full_key(m, key, full, sizeof full);
     double v = 0;
     sl_status st = io_meta_f64(m, full, &v, err);
-    if (st == SL_NOTFOUND && def >= lo) {
-        *out = def;
+    if (st == SL_NOTFOUND && in.def >= in.lo) {
+        *out = in.def;
         return SL_OK;
     }
     SL_TRY(st);
-    if (!(v >= lo && v <= hi))
-        return SL_FAIL(err, FORMAT, "%s: %s is %g, not in %g .. %g", io_path(m), full, v, lo, hi);
+    if (!(v >= in.lo && v <= in.hi))
+        return SL_FAIL(err, FORMAT, "%s: %s is %g, not in %g .. %g", io_path(m), full, v, in.lo,
+                       in.hi);
     *out = v;
     return SL_OK;
 }
@@ -65,19 +66,18 @@ sl_status arch_gguf_flag(const io_model *m, const char *key, bool def, bool *out
 }
 
 /* Some numbers may be one or one per layer; only equal ones are supported. */
-static sl_status layers_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
-                            int *out, sl_err *err)
+static sl_status layers_int(const io_model *m, const char *key, struct arch_range in, int *out,
+                            sl_err *err)
 {
     char full[128];
     struct io_array arr;
     full_key(m, key, full, sizeof full);
-    if (io_meta_array(m, full, &arr, NULL) != SL_OK)
-        return arch_gguf_int(m, key, def, lo, hi, out, err);
+    if (io_meta_array(m, full, &arr, NULL) != SL_OK) return arch_gguf_int(m, key, in, out, err);
     int64_t first = 0, v = 0;
     for (uint64_t i = 0; i < arr.n; i++) {
-        if (!io_array_i64(&arr, i, &v) || v < lo || v > hi)
+        if (!io_array_i64(&arr, i, &v) || (double)v < in.lo || (double)v > in.hi)
             return SL_FAIL(err, FORMAT, "%s: %s[%llu] is not in %lld .. %lld", io_path(m), full,
-                           (unsigned long long)i, (long long)lo, (long long)hi);
+                           (unsigned long long)i, (long long)in.lo, (long long)in.hi);
         if (i == 0) first = v;
         if (v != first)
             return SL_FAIL(err, UNSUPPORTED, "%s: %s differs between layers", io_path(m), full);
@@ -91,8 +91,8 @@ static sl_status layers_int(const io_model *m, const char *key, int64_t def, int
 static sl_status rope_factor(const io_model *m, double *factor, bool *given, sl_err *err)
 {
     double f = 0, old = 0;
-    SL_TRY(arch_gguf_real(m, "rope.scale_linear", 0, 0, 1e6, &old, err));
-    SL_TRY(arch_gguf_real(m, "rope.scaling.factor", old, 0, 1e6, &f, err));
+    SL_TRY(arch_gguf_real(m, "rope.scale_linear", ARCH_RANGE(0, 0, 1e6), &old, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.factor", ARCH_RANGE(old, 0, 1e6), &f, err));
     *given = f > 0;
     *factor = f > 0 ? f : 1;
     return SL_OK;
@@ -105,11 +105,13 @@ static sl_status rope(const io_model *m, struct arch_cfg *c, sl_err *err)
     uint64_t n = 6;
     bool given = false;
     double attn = 1, yarn_attn = 1;
-    SL_TRY(arch_gguf_real(m, "rope.freq_base", 10000.0, 1.0, 1e12, &c->rope_theta, err));
-    SL_TRY(arch_gguf_real(m, "rope.scaling.original_context_length", c->n_ctx_train, 1, 1e9,
-                          &c->rope_orig_ctx, err));
-    SL_TRY(arch_gguf_real(m, "rope.scaling.attn_factor", 1.0, 0, 1e3, &attn, err));
-    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_attn_factor", 1.0, 0, 1e3, &yarn_attn, err));
+    SL_TRY(
+        arch_gguf_real(m, "rope.freq_base", ARCH_RANGE(10000.0, 1.0, 1e12), &c->rope_theta, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.original_context_length",
+                          ARCH_RANGE(c->n_ctx_train, 1, 1e9), &c->rope_orig_ctx, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.attn_factor", ARCH_RANGE(1.0, 0, 1e3), &attn, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_attn_factor", ARCH_RANGE(1.0, 0, 1e3), &yarn_attn,
+                          err));
     SL_TRY(rope_factor(m, &c->rope_factor, &given, err));
     c->yarn_mscale = attn * yarn_attn;
     full_key(m, "rope.scaling.type", full, sizeof full);
@@ -128,41 +130,46 @@ static sl_status rope(const io_model *m, struct arch_cfg *c, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED, "%s: %s '%.*s' is not supported (none, linear, yarn)",
                        io_path(m), full, (int)BASE_MIN(n, 40), type);
     c->rope_kind = ARCH_ROPE_YARN;
-    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
-    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_beta_fast", ARCH_RANGE(32.0, 0, 1e6),
+                          &c->yarn_beta_fast, err));
+    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_beta_slow", ARCH_RANGE(1.0, 0, 1e6),
+                          &c->yarn_beta_slow, err));
     c->yarn_mscale *= 0.1 * log(c->rope_factor) + 1.0;
     return SL_OK;
 }
 
 sl_status arch_gguf_common(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_gguf_int(m, "block_count", -1, 1, 1024, &c->n_layer, err));
-    SL_TRY(arch_gguf_int(m, "nextn_predict_layers", 0, 0, 16, &c->n_mtp, err));
+    SL_TRY(arch_gguf_int(m, "block_count", ARCH_RANGE(-1, 1, 1024), &c->n_layer, err));
+    SL_TRY(arch_gguf_int(m, "nextn_predict_layers", ARCH_RANGE(0, 0, 16), &c->n_mtp, err));
     if (c->n_mtp >= c->n_layer)
         return SL_FAIL(err, FORMAT, "%s: %d layers, %d of them MTP", io_path(m), c->n_layer,
                        c->n_mtp);
     c->n_layer -= c->n_mtp;
-    SL_TRY(arch_gguf_int(m, "embedding_length", -1, 8, 1 << 20, &c->d_model, err));
-    SL_TRY(layers_int(m, "feed_forward_length", 0, 0, 1 << 22, &c->d_ff, err));
-    SL_TRY(arch_gguf_int(m, "context_length", -1, 1, 1 << 28, &c->n_ctx_train, err));
-    SL_TRY(layers_int(m, "attention.head_count", -1, 1, 4096, &c->n_head, err));
-    SL_TRY(layers_int(m, "attention.head_count_kv", c->n_head, 1, 4096, &c->n_head_kv, err));
+    SL_TRY(arch_gguf_int(m, "embedding_length", ARCH_RANGE(-1, 8, 1 << 20), &c->d_model, err));
+    SL_TRY(layers_int(m, "feed_forward_length", ARCH_RANGE(0, 0, 1 << 22), &c->d_ff, err));
+    SL_TRY(arch_gguf_int(m, "context_length", ARCH_RANGE(-1, 1, 1 << 28), &c->n_ctx_train, err));
+    SL_TRY(layers_int(m, "attention.head_count", ARCH_RANGE(-1, 1, 4096), &c->n_head, err));
+    SL_TRY(layers_int(m, "attention.head_count_kv", ARCH_RANGE(c->n_head, 1, 4096), &c->n_head_kv,
+                      err));
     double eps = 0;
-    SL_TRY(arch_gguf_real(m, "attention.layer_norm_rms_epsilon", -1, 0, 1, &eps, err));
+    SL_TRY(arch_gguf_real(m, "attention.layer_norm_rms_epsilon", ARCH_RANGE(-1, 0, 1), &eps, err));
     c->norm_eps = (float)eps;
-    SL_TRY(arch_gguf_int(m, "attention.key_length", c->d_model / c->n_head, 1, 65536, &c->d_head,
-                         err));
-    SL_TRY(arch_gguf_int(m, "rope.dimension_count", c->d_head, 2, 65536, &c->n_rot, err));
-    SL_TRY(arch_gguf_int(m, "attention.sliding_window", 0, 0, 1 << 28, &c->n_window, err));
+    SL_TRY(arch_gguf_int(m, "attention.key_length", ARCH_RANGE(c->d_model / c->n_head, 1, 65536),
+                         &c->d_head, err));
+    SL_TRY(
+        arch_gguf_int(m, "rope.dimension_count", ARCH_RANGE(c->d_head, 2, 65536), &c->n_rot, err));
+    SL_TRY(
+        arch_gguf_int(m, "attention.sliding_window", ARCH_RANGE(0, 0, 1 << 28), &c->n_window, err));
     SL_TRY(rope(m, c, err));
     double scale = 0;
-    SL_TRY(arch_gguf_real(m, "attention.scale", 0, 0, 1e6, &scale, err));
+    SL_TRY(arch_gguf_real(m, "attention.scale", ARCH_RANGE(0, 0, 1e6), &scale, err));
     c->attn_scale = scale > 0 ? scale : 1.0 / sqrt((double)c->d_head);
     const struct tensor *emb = io_find(m, arch_global_name(IO_GGUF, GLOBAL_EMBED));
     if (emb && emb->n_dim == 2)
         c->n_vocab = (int)BASE_MIN(emb->shape[0], 1 << 28);
     else
-        SL_TRY(arch_gguf_int(m, "vocab_size", 0, 0, 1 << 28, &c->n_vocab, err));
+        SL_TRY(arch_gguf_int(m, "vocab_size", ARCH_RANGE(0, 0, 1 << 28), &c->n_vocab, err));
     c->tied_head = !io_find(m, arch_global_name(IO_GGUF, GLOBAL_HEAD));
     return SL_OK;
 }
@@ -177,8 +184,8 @@ static sl_status window_layers(const io_model *m, struct arch_cfg *c, sl_err *er
     int64_t v = 0;
     full_key(m, "attention.sliding_window_pattern", full, sizeof full);
     if (io_meta_array(m, full, &arr, NULL) != SL_OK) {
-        SL_TRY(arch_gguf_int(m, "attention.sliding_window_pattern", c->row->window_every, 0, 1024,
-                             &every, err));
+        SL_TRY(arch_gguf_int(m, "attention.sliding_window_pattern",
+                             ARCH_RANGE(c->row->window_every, 0, 1024), &every, err));
         for (int i = 0; i < c->n_layer; i++)
             c->layer[i].n_window = every == 0 || i % every < every - 1 ? c->n_window : 0;
         return SL_OK;
@@ -199,7 +206,7 @@ sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
     int d_v = 0;
     if (c->n_window) SL_TRY(window_layers(m, c, err));
     if (c->kv_lora) return SL_OK;
-    SL_TRY(arch_gguf_int(m, "attention.value_length", c->d_head, 1, 65536, &d_v, err));
+    SL_TRY(arch_gguf_int(m, "attention.value_length", ARCH_RANGE(c->d_head, 1, 65536), &d_v, err));
     if (d_v == c->d_head) return SL_OK;
     return SL_FAIL(
         err, UNSUPPORTED,
@@ -209,13 +216,14 @@ sl_status arch_gguf_layers(const io_model *m, struct arch_cfg *c, sl_err *err)
 
 sl_status arch_gguf_moe(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_gguf_int(m, "expert_count", 0, 0, 4096, &c->n_expert, err));
+    SL_TRY(arch_gguf_int(m, "expert_count", ARCH_RANGE(0, 0, 4096), &c->n_expert, err));
     if (!c->n_expert) return SL_OK;
-    SL_TRY(arch_gguf_int(m, "expert_used_count", -1, 1, 64, &c->n_expert_used, err));
-    SL_TRY(
-        arch_gguf_int(m, "expert_feed_forward_length", c->d_ff, 1, 1 << 22, &c->d_ff_expert, err));
-    SL_TRY(arch_gguf_int(m, "expert_shared_count", 0, 0, 64, &c->n_shared, err));
-    SL_TRY(arch_gguf_int(m, "leading_dense_block_count", 0, 0, c->n_layer, &c->n_dense_lead, err));
+    SL_TRY(arch_gguf_int(m, "expert_used_count", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
+    SL_TRY(arch_gguf_int(m, "expert_feed_forward_length", ARCH_RANGE(c->d_ff, 1, 1 << 22),
+                         &c->d_ff_expert, err));
+    SL_TRY(arch_gguf_int(m, "expert_shared_count", ARCH_RANGE(0, 0, 64), &c->n_shared, err));
+    SL_TRY(arch_gguf_int(m, "leading_dense_block_count", ARCH_RANGE(0, 0, c->n_layer),
+                         &c->n_dense_lead, err));
     /* Some files list every layer as MoE and leave dense ones plain: the tensors decide where they
      * are there. */
     for (int i = 0; i < c->n_layer; i++) {
@@ -233,9 +241,9 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 {
     double scale = 0;
     int gating = 0;
-    SL_TRY(arch_gguf_real(m, "expert_weights_scale", 1.0, 0, 1e6, &scale, err));
+    SL_TRY(arch_gguf_real(m, "expert_weights_scale", ARCH_RANGE(1.0, 0, 1e6), &scale, err));
     c->route_scale = scale == 0 ? 1.0f : (float)scale; /* 0 means not set in old files */
-    SL_TRY(arch_gguf_int(m, "expert_gating_func", sigmoid ? 2 : 1, 0, 2, &gating, err));
+    SL_TRY(arch_gguf_int(m, "expert_gating_func", ARCH_RANGE(sigmoid ? 2 : 1, 0, 2), &gating, err));
     c->route_sigmoid = gating == 2;
     return arch_gguf_flag(m, "expert_weights_norm", norm, &c->route_norm, err);
 }

@@ -22,13 +22,13 @@ static const struct json *find(const struct json *o, const char *names, char *na
     return v;
 }
 
-sl_status arch_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
-                      int *out, sl_err *err)
+sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range in, int *out,
+                      sl_err *err)
 {
     char name[64];
     const struct json *v = find(o, names, name, sizeof name);
-    if (!v && def >= lo) {
-        *out = (int)def;
+    if (!v && in.def >= in.lo) {
+        *out = (int)in.def;
         return SL_OK;
     }
     if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
@@ -37,27 +37,27 @@ sl_status arch_hf_int(const struct json *o, const char *names, int64_t def, int6
         i = (int64_t)v->f;
     else if (v->kind != JSON_INT_K)
         return SL_FAIL(err, FORMAT, "%s is not an integer", name);
-    if (i < lo || i > hi)
+    if ((double)i < in.lo || (double)i > in.hi)
         return SL_FAIL(err, FORMAT, "%s is %lld, not in %lld .. %lld", name, (long long)i,
-                       (long long)lo, (long long)hi);
+                       (long long)in.lo, (long long)in.hi);
     *out = (int)i;
     return SL_OK;
 }
 
-sl_status arch_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
-                       double *out, sl_err *err)
+sl_status arch_hf_real(const struct json *o, const char *names, struct arch_range in, double *out,
+                       sl_err *err)
 {
     char name[64];
     const struct json *v = find(o, names, name, sizeof name);
-    if (!v && def >= lo) {
-        *out = def;
+    if (!v && in.def >= in.lo) {
+        *out = in.def;
         return SL_OK;
     }
     if (!v) return SL_FAIL(err, FORMAT, "%s is missing", name);
     if (v->kind != JSON_REAL_K && v->kind != JSON_INT_K)
         return SL_FAIL(err, FORMAT, "%s is not a number", name);
-    if (!(v->f >= lo && v->f <= hi))
-        return SL_FAIL(err, FORMAT, "%s is %g, not in %g .. %g", name, v->f, lo, hi);
+    if (!(v->f >= in.lo && v->f <= in.hi))
+        return SL_FAIL(err, FORMAT, "%s is %g, not in %g .. %g", name, v->f, in.lo, in.hi);
     *out = v->f;
     return SL_OK;
 }
@@ -70,7 +70,7 @@ static sl_status norm_eps(const struct json *o, double *eps, sl_err *err)
     char name[64];
     if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
         return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
-    return arch_hf_real(o, "rms_norm_eps", 1e-6, 0, 1, eps, err);
+    return arch_hf_real(o, "rms_norm_eps", ARCH_RANGE(1e-6, 0, 1), eps, err);
 }
 
 sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
@@ -78,17 +78,20 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
     double eps = 0;
     const char *act = NULL;
     bool mlp_bias = false;
-    SL_TRY(arch_hf_int(o, "num_hidden_layers", -1, 1, 1024, &c->n_layer, err));
-    SL_TRY(arch_hf_int(o, "hidden_size", -1, 8, 1 << 20, &c->d_model, err));
-    SL_TRY(arch_hf_int(o, "intermediate_size", 0, 0, 1 << 22, &c->d_ff, err));
-    SL_TRY(arch_hf_int(o, "num_attention_heads", -1, 1, 4096, &c->n_head, err));
-    SL_TRY(arch_hf_int(o, "num_key_value_heads", c->n_head, 1, 4096, &c->n_head_kv, err));
-    SL_TRY(arch_hf_int(o, "max_position_embeddings", 2048, 1, 1 << 28, &c->n_ctx_train, err));
-    SL_TRY(arch_hf_int(o, "vocab_size", -1, 1, 1 << 28, &c->n_vocab, err));
-    SL_TRY(arch_hf_int(o, "num_nextn_predict_layers", 0, 0, 16, &c->n_mtp, err));
+    SL_TRY(arch_hf_int(o, "num_hidden_layers", ARCH_RANGE(-1, 1, 1024), &c->n_layer, err));
+    SL_TRY(arch_hf_int(o, "hidden_size", ARCH_RANGE(-1, 8, 1 << 20), &c->d_model, err));
+    SL_TRY(arch_hf_int(o, "intermediate_size", ARCH_RANGE(0, 0, 1 << 22), &c->d_ff, err));
+    SL_TRY(arch_hf_int(o, "num_attention_heads", ARCH_RANGE(-1, 1, 4096), &c->n_head, err));
+    SL_TRY(
+        arch_hf_int(o, "num_key_value_heads", ARCH_RANGE(c->n_head, 1, 4096), &c->n_head_kv, err));
+    SL_TRY(arch_hf_int(o, "max_position_embeddings", ARCH_RANGE(2048, 1, 1 << 28), &c->n_ctx_train,
+                       err));
+    SL_TRY(arch_hf_int(o, "vocab_size", ARCH_RANGE(-1, 1, 1 << 28), &c->n_vocab, err));
+    SL_TRY(arch_hf_int(o, "num_nextn_predict_layers", ARCH_RANGE(0, 0, 16), &c->n_mtp, err));
     SL_TRY(norm_eps(o, &eps, err));
     c->norm_eps = (float)eps;
-    SL_TRY(arch_hf_int(o, "head_dim", c->d_model / c->n_head, 1, 65536, &c->d_head, err));
+    SL_TRY(
+        arch_hf_int(o, "head_dim", ARCH_RANGE(c->d_model / c->n_head, 1, 65536), &c->d_head, err));
     SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
     SL_TRY(text_json_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
@@ -106,15 +109,15 @@ static sl_status yarn(const struct json *s, struct arch_cfg *c, sl_err *err)
     double mscale = 0, all = 0, attn = -1;
     c->rope_kind = ARCH_ROPE_YARN;
     bool truncate = true;
-    SL_TRY(arch_hf_real(s, "beta_fast", 32.0, 0, 1e6, &c->yarn_beta_fast, err));
-    SL_TRY(arch_hf_real(s, "beta_slow", 1.0, 0, 1e6, &c->yarn_beta_slow, err));
+    SL_TRY(arch_hf_real(s, "beta_fast", ARCH_RANGE(32.0, 0, 1e6), &c->yarn_beta_fast, err));
+    SL_TRY(arch_hf_real(s, "beta_slow", ARCH_RANGE(1.0, 0, 1e6), &c->yarn_beta_slow, err));
     if (c->yarn_beta_fast == 0) c->yarn_beta_fast = 32; /* as transformers reads it */
     if (c->yarn_beta_slow == 0) c->yarn_beta_slow = 1;
     SL_TRY(text_json_bool(s, "truncate", true, &truncate, err));
     c->yarn_real = !truncate;
-    SL_TRY(arch_hf_real(s, "mscale", 0, 0, 1e3, &mscale, err));
-    SL_TRY(arch_hf_real(s, "mscale_all_dim", 0, 0, 1e3, &all, err));
-    SL_TRY(arch_hf_real(s, "attention_factor", -1, -1, 1e3, &attn, err));
+    SL_TRY(arch_hf_real(s, "mscale", ARCH_RANGE(0, 0, 1e3), &mscale, err));
+    SL_TRY(arch_hf_real(s, "mscale_all_dim", ARCH_RANGE(0, 0, 1e3), &all, err));
+    SL_TRY(arch_hf_real(s, "attention_factor", ARCH_RANGE(-1, -1, 1e3), &attn, err));
     double lf = c->rope_factor > 1 ? log(c->rope_factor) : 0;
     if (attn >= 0)
         c->yarn_mscale = attn;
@@ -176,24 +179,26 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
     const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
     if (!s) s = old;
     double top = 0;
-    SL_TRY(arch_hf_real(o, "rope_theta", 10000.0, 1.0, 1e12, &top, err));
-    SL_TRY(arch_hf_real(s, "rope_theta", top, 1.0, 1e12, &c->rope_theta, err));
+    SL_TRY(arch_hf_real(o, "rope_theta", ARCH_RANGE(10000.0, 1.0, 1e12), &top, err));
+    SL_TRY(arch_hf_real(s, "rope_theta", ARCH_RANGE(top, 1.0, 1e12), &c->rope_theta, err));
     c->n_rot = n_rot;
     SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));
     if (!type) SL_TRY(text_json_str(s, "type", "default", &type, err));
     if (strcmp(type, "default") == 0) return arch_keys_rope(s, name, type, c, err);
     double orig_top = 0;
-    SL_TRY(arch_hf_real(s, "factor", -1, 1e-3, 1e6, &c->rope_factor, err));
-    SL_TRY(arch_hf_real(o, "original_max_position_embeddings", c->n_ctx_train, 1, 1e9, &orig_top,
-                        err));
-    SL_TRY(arch_hf_real(s, "original_max_position_embeddings", orig_top, 1, 1e9, &c->rope_orig_ctx,
-                        err));
+    SL_TRY(arch_hf_real(s, "factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_factor, err));
+    SL_TRY(arch_hf_real(o, "original_max_position_embeddings", ARCH_RANGE(c->n_ctx_train, 1, 1e9),
+                        &orig_top, err));
+    SL_TRY(arch_hf_real(s, "original_max_position_embeddings", ARCH_RANGE(orig_top, 1, 1e9),
+                        &c->rope_orig_ctx, err));
     if (strcmp(type, "linear") == 0) {
         c->rope_kind = ARCH_ROPE_LINEAR;
     } else if (strcmp(type, "llama3") == 0) {
         c->rope_kind = ARCH_ROPE_LLAMA3;
-        SL_TRY(arch_hf_real(s, "low_freq_factor", -1, 1e-3, 1e6, &c->rope_low_freq, err));
-        SL_TRY(arch_hf_real(s, "high_freq_factor", -1, 1e-3, 1e6, &c->rope_high_freq, err));
+        SL_TRY(
+            arch_hf_real(s, "low_freq_factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_low_freq, err));
+        SL_TRY(arch_hf_real(s, "high_freq_factor", ARCH_RANGE(-1, 1e-3, 1e6), &c->rope_high_freq,
+                            err));
     } else if (strcmp(type, "yarn") == 0) {
         SL_TRY(yarn(s, c, err));
     } else {
@@ -207,9 +212,9 @@ sl_status arch_hf_n_rot(const struct json *o, double def, const struct arch_cfg 
                         sl_err *err)
 {
     double part = def;
-    SL_TRY(arch_hf_real(o, "partial_rotary_factor", def, 1e-6, 1, &part, err));
-    SL_TRY(arch_hf_real(text_json_get(o, "rope_parameters"), "partial_rotary_factor", part, 1e-6, 1,
-                        &part, err));
+    SL_TRY(arch_hf_real(o, "partial_rotary_factor", ARCH_RANGE(def, 1e-6, 1), &part, err));
+    SL_TRY(arch_hf_real(text_json_get(o, "rope_parameters"), "partial_rotary_factor",
+                        ARCH_RANGE(part, 1e-6, 1), &part, err));
     *n_rot = (int)(c->d_head * part);
     return SL_OK;
 }
@@ -257,9 +262,10 @@ sl_status arch_hf_window(const struct json *o, int def, bool by_layer, struct ar
 {
     const struct json *v = text_json_get(o, "sliding_window");
     int from = 0;
-    SL_TRY(arch_hf_int(o, "sliding_window", v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28,
-                       &c->n_window, err));
-    if (by_layer) SL_TRY(arch_hf_int(o, "max_window_layers", 28, 0, 1024, &from, err));
+    SL_TRY(arch_hf_int(o, "sliding_window",
+                       ARCH_RANGE(v && v->kind == JSON_NULL_K ? 0 : def, 0, 1 << 28), &c->n_window,
+                       err));
+    if (by_layer) SL_TRY(arch_hf_int(o, "max_window_layers", ARCH_RANGE(28, 0, 1024), &from, err));
     for (int i = 0; i < c->n_layer + c->n_mtp; i++)
         c->layer[i].n_window = i >= from ? c->n_window : 0;
     return arch_hf_layer_types(o, by_layer, c, err);
@@ -271,11 +277,11 @@ sl_status arch_hf_mla(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(text_json_bool(o, "attention_bias", false, &bias, err));
     if (bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias is not supported in MLA");
     SL_TRY(arch_hf_layer_types(o, false, c, err));
-    SL_TRY(arch_hf_int(o, "kv_lora_rank", -1, 1, 65536, &c->kv_lora, err));
-    SL_TRY(arch_hf_int(o, "q_lora_rank", 0, 0, 65536, &c->q_lora, err));
-    SL_TRY(arch_hf_int(o, "qk_nope_head_dim", -1, 1, 65536, &c->d_nope, err));
-    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", -1, 2, 65536, &c->d_rope, err));
-    SL_TRY(arch_hf_int(o, "v_head_dim", -1, 1, 65536, &c->d_v, err));
+    SL_TRY(arch_hf_int(o, "kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
+    SL_TRY(arch_hf_int(o, "q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
+    SL_TRY(arch_hf_int(o, "qk_nope_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_nope, err));
+    SL_TRY(arch_hf_int(o, "qk_rope_head_dim", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
+    SL_TRY(arch_hf_int(o, "v_head_dim", ARCH_RANGE(-1, 1, 65536), &c->d_v, err));
     SL_TRY(text_json_bool(o, "rope_interleave", true, &interleave, err));
     c->rope_style = interleave ? ARCH_ROPE_PAIRS : ARCH_ROPE_HALF;
     c->d_head = c->d_nope + c->d_rope;
@@ -288,19 +294,21 @@ sl_status arch_hf_moe_v3(const struct json *o, const struct arch_moe_v3 *def, st
                          sl_err *err)
 {
     double scale = 1;
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", def->n_expert, 1, 4096,
-                       &c->n_expert, err));
-    SL_TRY(
-        arch_hf_int(o, "first_k_dense_replace", def->n_dense_lead, 0, 1024, &c->n_dense_lead, err));
+    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts",
+                       ARCH_RANGE(def->n_expert, 1, 4096), &c->n_expert, err));
+    SL_TRY(arch_hf_int(o, "first_k_dense_replace", ARCH_RANGE(def->n_dense_lead, 0, 1024),
+                       &c->n_dense_lead, err));
     for (int i = c->n_dense_lead; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", def->n_used, 1, 64, &c->n_expert_used, err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", def->d_ff_expert, 1, 1 << 22, &c->d_ff_expert,
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(def->n_used, 1, 64), &c->n_expert_used,
                        err));
-    SL_TRY(arch_hf_int(o, "n_shared_experts", 1, 0, 64, &c->n_shared, err));
-    SL_TRY(arch_hf_int(o, "n_group", def->n_group, 1, 4096, &c->n_group, err));
-    SL_TRY(arch_hf_int(o, "topk_group", def->n_group_used, 1, 4096, &c->n_group_used, err));
-    SL_TRY(arch_hf_real(o, "routed_scaling_factor", def->scale, 0, 1e6, &scale, err));
+    SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(def->d_ff_expert, 1, 1 << 22),
+                       &c->d_ff_expert, err));
+    SL_TRY(arch_hf_int(o, "n_shared_experts", ARCH_RANGE(1, 0, 64), &c->n_shared, err));
+    SL_TRY(arch_hf_int(o, "n_group", ARCH_RANGE(def->n_group, 1, 4096), &c->n_group, err));
+    SL_TRY(arch_hf_int(o, "topk_group", ARCH_RANGE(def->n_group_used, 1, 4096), &c->n_group_used,
+                       err));
+    SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(def->scale, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
     SL_TRY(text_json_bool(o, "norm_topk_prob", true, &c->route_norm, err));
     c->route_sigmoid = c->route_bias = true;

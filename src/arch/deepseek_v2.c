@@ -17,8 +17,8 @@ static sl_status groups(const io_model *m, struct arch_cfg *c, sl_err *err)
     } known[] = {{true, 256, 61, 8, 4} /* DeepSeek-V3, R1 */,
                  {false, 160, 60, 8, 3} /* DeepSeek-V2, Coder-V2 */,
                  {true, 384, 61, 1, 1} /* Kimi-K2 */};
-    SL_TRY(arch_gguf_int(m, "expert_group_count", 0, 0, 4096, &c->n_group, err));
-    SL_TRY(arch_gguf_int(m, "expert_group_used_count", c->n_group ? 1 : 0, 0, 4096,
+    SL_TRY(arch_gguf_int(m, "expert_group_count", ARCH_RANGE(0, 0, 4096), &c->n_group, err));
+    SL_TRY(arch_gguf_int(m, "expert_group_used_count", ARCH_RANGE(c->n_group ? 1 : 0, 0, 4096),
                          &c->n_group_used, err));
     if (c->n_group) return SL_OK;
     c->n_group = c->n_group_used = 1;
@@ -61,12 +61,14 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     int key_mla = 0, v_mla = 0, gating = 0;
     double log_mul = 0, scale = 0;
-    SL_TRY(arch_gguf_int(m, "attention.kv_lora_rank", -1, 1, 65536, &c->kv_lora, err));
-    SL_TRY(arch_gguf_int(m, "attention.q_lora_rank", 0, 0, 65536, &c->q_lora, err));
-    SL_TRY(arch_gguf_int(m, "attention.key_length_mla", c->d_head, 1, 65536, &key_mla, err));
-    SL_TRY(arch_gguf_int(m, "attention.value_length", 0, 0, 65536, &v_mla, err));
-    SL_TRY(arch_gguf_int(m, "attention.value_length_mla", v_mla, 1, 65536, &c->d_v, err));
-    SL_TRY(arch_gguf_int(m, "rope.dimension_count", -1, 2, 65536, &c->d_rope, err));
+    SL_TRY(arch_gguf_int(m, "attention.kv_lora_rank", ARCH_RANGE(-1, 1, 65536), &c->kv_lora, err));
+    SL_TRY(arch_gguf_int(m, "attention.q_lora_rank", ARCH_RANGE(0, 0, 65536), &c->q_lora, err));
+    SL_TRY(arch_gguf_int(m, "attention.key_length_mla", ARCH_RANGE(c->d_head, 1, 65536), &key_mla,
+                         err));
+    SL_TRY(arch_gguf_int(m, "attention.value_length", ARCH_RANGE(0, 0, 65536), &v_mla, err));
+    SL_TRY(
+        arch_gguf_int(m, "attention.value_length_mla", ARCH_RANGE(v_mla, 1, 65536), &c->d_v, err));
+    SL_TRY(arch_gguf_int(m, "rope.dimension_count", ARCH_RANGE(-1, 2, 65536), &c->d_rope, err));
     c->d_nope = key_mla - c->d_rope;
     if (c->d_nope < 1)
         return SL_FAIL(err, FORMAT,
@@ -77,7 +79,8 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     c->n_head_kv = c->n_head;
     c->rope_style = ARCH_ROPE_PAIRS;
     c->attn_scale = 1.0 / sqrt((double)c->d_head);
-    SL_TRY(arch_gguf_real(m, "rope.scaling.yarn_log_multiplier", 0, 0, 10, &log_mul, err));
+    SL_TRY(
+        arch_gguf_real(m, "rope.scaling.yarn_log_multiplier", ARCH_RANGE(0, 0, 10), &log_mul, err));
     if (c->rope_kind ==
         ARCH_ROPE_YARN) { /* 0.1 * mscale_all_dim; mscale equals it in every published file */
         double f = 1 + log_mul * log(c->rope_factor);
@@ -85,10 +88,10 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
         if (log_mul > 0) c->yarn_mscale /= 0.1 * log(c->rope_factor) + 1;
     }
     SL_TRY(arch_gguf_moe(m, c, err));
-    SL_TRY(arch_gguf_real(m, "expert_weights_scale", 1.0, 0, 1e6, &scale, err));
+    SL_TRY(arch_gguf_real(m, "expert_weights_scale", ARCH_RANGE(1.0, 0, 1e6), &scale, err));
     c->route_scale = scale == 0 ? 1.0f : (float)scale; /* 0 means not set in old files */
     SL_TRY(arch_gguf_flag(m, "expert_weights_norm", false, &c->route_norm, err));
-    SL_TRY(arch_gguf_int(m, "expert_gating_func", 1, 1, 2, &gating, err));
+    SL_TRY(arch_gguf_int(m, "expert_gating_func", ARCH_RANGE(1, 1, 2), &gating, err));
     c->route_sigmoid = gating == 2;
     c->group_max = !c->route_sigmoid;
     c->route_bias = c->route_sigmoid;
@@ -102,24 +105,25 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     double scale = 1;
     SL_TRY(arch_hf_mla(o, c, err));
     c->rope_style = ARCH_ROPE_PAIRS; /* whatever rope_interleave says */
-    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", 0, 0, 4096,
+    SL_TRY(arch_hf_int(o, "n_routed_experts|num_experts|num_local_experts", ARCH_RANGE(0, 0, 4096),
                        &c->n_expert, err));
-    SL_TRY(arch_hf_int(o, "first_k_dense_replace", 0, 0, 1024, &c->n_dense_lead, err));
+    SL_TRY(arch_hf_int(o, "first_k_dense_replace", ARCH_RANGE(0, 0, 1024), &c->n_dense_lead, err));
     int freq = 1;
-    SL_TRY(arch_hf_int(o, "moe_layer_freq", 1, 1, 1, &freq, err));
+    SL_TRY(arch_hf_int(o, "moe_layer_freq", ARCH_RANGE(1, 1, 1), &freq, err));
     for (int i = c->n_dense_lead; i < c->n_layer && c->n_expert; i++)
         c->layer[i].ffn = ARCH_MOE;
     if (!c->n_expert) return SL_OK;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", -1, 1, 64, &c->n_expert_used, err));
-    SL_TRY(arch_hf_int(o, "moe_intermediate_size", -1, 1, 1 << 22, &c->d_ff_expert, err));
-    SL_TRY(arch_hf_int(o, "n_shared_experts", 0, 0, 64, &c->n_shared, err));
-    SL_TRY(arch_hf_real(o, "routed_scaling_factor", 1.0, 0, 1e6, &scale, err));
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
+    SL_TRY(
+        arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(-1, 1, 1 << 22), &c->d_ff_expert, err));
+    SL_TRY(arch_hf_int(o, "n_shared_experts", ARCH_RANGE(0, 0, 64), &c->n_shared, err));
+    SL_TRY(arch_hf_real(o, "routed_scaling_factor", ARCH_RANGE(1.0, 0, 1e6), &scale, err));
     c->route_scale = (float)scale;
     c->group_max = true;
     SL_TRY(text_json_str(o, "topk_method", "greedy", &method, err));
     if (strcmp(method, "group_limited_greedy") == 0) {
-        SL_TRY(arch_hf_int(o, "n_group", 1, 1, 4096, &c->n_group, err));
-        SL_TRY(arch_hf_int(o, "topk_group", 1, 1, 4096, &c->n_group_used, err));
+        SL_TRY(arch_hf_int(o, "n_group", ARCH_RANGE(1, 1, 4096), &c->n_group, err));
+        SL_TRY(arch_hf_int(o, "topk_group", ARCH_RANGE(1, 1, 4096), &c->n_group_used, err));
     } else if (strcmp(method, "greedy") != 0) {
         return SL_FAIL(err, UNSUPPORTED,
                        "topk_method '%.40s' is not supported (greedy, group_limited_greedy)",

@@ -12,8 +12,9 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_gguf_router(m, true, true, c, err));
     c->route_bias = c->route_sigmoid;
     c->group_max = !c->route_sigmoid;
-    SL_TRY(arch_gguf_int(m, "expert_group_count", 1, 1, 4096, &c->n_group, err));
-    return arch_gguf_int(m, "expert_group_used_count", 1, 1, 4096, &c->n_group_used, err);
+    SL_TRY(arch_gguf_int(m, "expert_group_count", ARCH_RANGE(1, 1, 4096), &c->n_group, err));
+    return arch_gguf_int(m, "expert_group_used_count", ARCH_RANGE(1, 1, 4096), &c->n_group_used,
+                         err);
 }
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)

@@ -23,7 +23,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_gguf_moe(m, c, err));
     if (!c->n_expert)
         return SL_FAIL(err, FORMAT, "%s: gpt-oss.expert_count is missing", io_path(m));
-    SL_TRY(arch_gguf_int(m, "expert_gating_func", 3, 0, 3, &gating, err));
+    SL_TRY(arch_gguf_int(m, "expert_gating_func", ARCH_RANGE(3, 0, 3), &gating, err));
     if (gating != 3)
         return SL_FAIL(err, UNSUPPORTED, "%s: expert_gating_func is %d, not 3", io_path(m), gating);
     c->yarn_real = true;
@@ -39,15 +39,16 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     bool bias = true;
     SL_TRY(text_json_bool(o, "attention_bias", true, &bias, err));
     if (!bias) return SL_FAIL(err, UNSUPPORTED, "attention_bias false is not supported");
-    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", -1, 1, 4096, &c->n_expert, err));
-    SL_TRY(
-        arch_hf_int(o, "num_experts_per_tok|experts_per_token", -1, 1, 64, &c->n_expert_used, err));
-    SL_TRY(arch_hf_real(o, "swiglu_limit", 7.0, 1e-3, 1e6, &limit, err));
-    SL_TRY(arch_hf_real(o, "swiglu_alpha", 1.702, 1e-3, 1e3, &alpha, err));
+    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
+                       err));
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok|experts_per_token", ARCH_RANGE(-1, 1, 64),
+                       &c->n_expert_used, err));
+    SL_TRY(arch_hf_real(o, "swiglu_limit", ARCH_RANGE(7.0, 1e-3, 1e6), &limit, err));
+    SL_TRY(arch_hf_real(o, "swiglu_alpha", ARCH_RANGE(1.702, 1e-3, 1e3), &alpha, err));
     c->d_ff_expert = c->d_ff;
     c->glu.limit = (float)limit;
     c->glu.alpha = (float)alpha;
-    SL_TRY(arch_hf_int(o, "sliding_window", 128, 1, 1 << 28, &c->n_window, err));
+    SL_TRY(arch_hf_int(o, "sliding_window", ARCH_RANGE(128, 1, 1 << 28), &c->n_window, err));
     for (int i = 0; i < c->n_layer; i++) /* where layer_types says nothing */
         c->layer[i].n_window = i % WINDOW_EVERY == 0 ? c->n_window : 0;
     SL_TRY(arch_hf_layer_types(o, true, c, err));

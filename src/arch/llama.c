@@ -6,7 +6,7 @@
 static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 {
     int n_expert = 0;
-    SL_TRY(arch_gguf_int(m, "expert_count", 0, 0, 4096, &n_expert, err));
+    SL_TRY(arch_gguf_int(m, "expert_count", ARCH_RANGE(0, 0, 4096), &n_expert, err));
     if (n_expert)
         return SL_FAIL(err, UNSUPPORTED, "%s: %s with %d experts is not supported", io_path(m),
                        c->arch, n_expert);
@@ -21,7 +21,7 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     } else {
         int window = 0; /* of an architecture that has none: harmless only where it holds all of the
                            context */
-        SL_TRY(arch_hf_int(o, "sliding_window", 0, 0, 1 << 28, &window, err));
+        SL_TRY(arch_hf_int(o, "sliding_window", ARCH_RANGE(0, 0, 1 << 28), &window, err));
         if (window && window < c->n_ctx_train)
             return SL_FAIL(err, UNSUPPORTED, "sliding_window is %d, but %s has none", window,
                            c->arch);

@@ -45,12 +45,13 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(check_layers(o, err));
     SL_TRY(arch_hf_layer_types(o, false, c, err));
     SL_TRY(arch_hf_n_rot(o, 1.0, c, &n_rot, err));
-    SL_TRY(arch_hf_int(o, "rotary_dim", n_rot, 2, 65536, &n_rot, err));
+    SL_TRY(arch_hf_int(o, "rotary_dim", ARCH_RANGE(n_rot, 2, 65536), &n_rot, err));
     SL_TRY(arch_hf_rope(o, n_rot, c, err));
-    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", -1, 1, 4096, &c->n_expert, err));
+    SL_TRY(arch_hf_int(o, "num_local_experts|num_experts", ARCH_RANGE(-1, 1, 4096), &c->n_expert,
+                       err));
     for (int i = 0; i < c->n_layer; i++)
         c->layer[i].ffn = ARCH_MOE;
-    SL_TRY(arch_hf_int(o, "num_experts_per_tok", -1, 1, 64, &c->n_expert_used, err));
+    SL_TRY(arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
     c->d_ff_expert = c->d_ff;
     c->route_norm = c->route_sigmoid = c->route_bias = true;
     return SL_OK;

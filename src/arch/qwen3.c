@@ -20,7 +20,7 @@ sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_hf_int(o, "head_dim", 128, 1, 65536, &c->d_head, err));
+    SL_TRY(arch_hf_int(o, "head_dim", ARCH_RANGE(128, 1, 65536), &c->d_head, err));
     c->attn_scale = 1.0 / __builtin_sqrt((double)c->d_head);
     return arch_hf_qwen3(o, true, c, err);
 }

@@ -15,7 +15,7 @@ static sl_status read_gguf(const io_model *m, struct arch_cfg *c, sl_err *err)
 static sl_status read_layers(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
     int step = 1;
-    SL_TRY(arch_hf_int(o, "decoder_sparse_step", 1, 1, 1024, &step, err));
+    SL_TRY(arch_hf_int(o, "decoder_sparse_step", ARCH_RANGE(1, 1, 1024), &step, err));
     for (int i = 0; i < c->n_layer && c->n_expert; i++)
         if ((i + 1) % step == 0) c->layer[i].ffn = ARCH_MOE;
     const struct json *only = text_json_get(o, "mlp_only_layers");
@@ -34,11 +34,14 @@ static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
     SL_TRY(arch_hf_qwen3(
         o, false, c,
         err)); /* transformers gives the window to all layers, whatever max_window_layers says */
-    SL_TRY(arch_hf_int(o, "num_experts|num_local_experts", -1, 0, 4096, &c->n_expert, err));
+    SL_TRY(arch_hf_int(o, "num_experts|num_local_experts", ARCH_RANGE(-1, 0, 4096), &c->n_expert,
+                       err));
     c->group_max = true;
     if (c->n_expert) {
-        SL_TRY(arch_hf_int(o, "num_experts_per_tok", -1, 1, 64, &c->n_expert_used, err));
-        SL_TRY(arch_hf_int(o, "moe_intermediate_size", -1, 1, 1 << 22, &c->d_ff_expert, err));
+        SL_TRY(
+            arch_hf_int(o, "num_experts_per_tok", ARCH_RANGE(-1, 1, 64), &c->n_expert_used, err));
+        SL_TRY(arch_hf_int(o, "moe_intermediate_size", ARCH_RANGE(-1, 1, 1 << 22), &c->d_ff_expert,
+                           err));
         SL_TRY(text_json_bool(o, "norm_topk_prob", false, &c->route_norm, err));
     }
     return read_layers(o, c, err);

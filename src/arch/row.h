@@ -60,12 +60,19 @@ struct arch {
 #include "arch/arch_list.h"
 #undef X
 
+/* What a number may be: lo .. hi. def: what it is where the file has none; less than lo: it must
+ * have one. Errors of what reads one: FORMAT names the key, and what was there. */
+struct arch_range {
+    double def, lo, hi;
+};
+#define ARCH_RANGE(def, lo, hi) ((struct arch_range){def, lo, hi})
+
 /* ---- reading GGUF (config_gguf.c) ---- */
-/* "<arch>.key" as an integer in [lo, hi]; def < lo means required. */
-sl_status arch_gguf_int(const io_model *m, const char *key, int64_t def, int64_t lo, int64_t hi,
-                        int *out, sl_err *err) BASE_MUST_USE;
-sl_status arch_gguf_real(const io_model *m, const char *key, double def, double lo, double hi,
-                         double *out, sl_err *err) BASE_MUST_USE;
+/* "<arch>.key" as a whole number in that range. */
+sl_status arch_gguf_int(const io_model *m, const char *key, struct arch_range in, int *out,
+                        sl_err *err) BASE_MUST_USE;
+sl_status arch_gguf_real(const io_model *m, const char *key, struct arch_range in, double *out,
+                         sl_err *err) BASE_MUST_USE;
 sl_status arch_gguf_flag(const io_model *m, const char *key, bool def, bool *out,
                          sl_err *err) BASE_MUST_USE;
 /* Experts, and which layers have them. */
@@ -78,11 +85,11 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
 
 /* ---- reading config.json (config_hf.c) ---- */
-/* The first of the "|"-separated names that is present and not null; def < lo means required. */
-sl_status arch_hf_int(const struct json *o, const char *names, int64_t def, int64_t lo, int64_t hi,
-                      int *out, sl_err *err) BASE_MUST_USE;
-sl_status arch_hf_real(const struct json *o, const char *names, double def, double lo, double hi,
-                       double *out, sl_err *err) BASE_MUST_USE;
+/* The first of the "|"-separated names that is present and not null. */
+sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range in, int *out,
+                      sl_err *err) BASE_MUST_USE;
+sl_status arch_hf_real(const struct json *o, const char *names, struct arch_range in, double *out,
+                       sl_err *err) BASE_MUST_USE;
 /* rope_scaling / rope_parameters / rope_theta. n_rot: dimensions that are rotated, which YaRN and
  * the others work on. */
 sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c,

@@ -27,8 +27,7 @@ void arch_put_real(const struct arch_keys *k, const char *key, double v)
 static sl_status put_rope(const struct arch_cfg *c, const io_model *src, const struct arch_keys *k,
                           sl_err *err)
 {
-    const struct json *o = io_text_config(io_config(src)),
-                      *s = text_json_get(o, "rope_parameters");
+    const struct json *o = io_text_config(io_config(src)), *s = text_json_get(o, "rope_parameters");
     char buf[128];
     double all = 0, one = 0;
     arch_put_real(k, "rope.freq_base", c->rope_theta);

@@ -16,7 +16,7 @@
  * thing. */
 static sl_status int_of(const struct json *o, const char *names, int def, int *out, sl_err *err)
 {
-    return arch_hf_int(o, names, def, 0, MOST, out, err);
+    return arch_hf_int(o, names, ARCH_RANGE(def, 0, MOST), out, err);
 }
 
 /* Llama 4 has experts on every n-th layer only, and one shared expert that no key tells. */
@@ -45,8 +45,8 @@ static sl_status moe_of(const struct json *o, struct plan_model *m, sl_err *err)
                   &m->moe_inter, err));
     SL_TRY(int_of(o, "n_shared_experts|num_shared_experts|moe_num_shared_experts", 0, &m->shared,
                   err));
-    SL_TRY(int_of(o, "shared_expert_intermediate_size|shared_intermediate_size", 0,
-                  &shared_inter, err));
+    SL_TRY(int_of(o, "shared_expert_intermediate_size|shared_intermediate_size", 0, &shared_inter,
+                  err));
     if (shared_inter > 0) m->shared_inter = shared_inter, m->shared = m->shared > 0 ? m->shared : 1;
     SL_TRY(int_of(o, "first_k_dense_replace|num_dense_layers|moe_layer_start_index", 0,
                   &m->dense_layers, err));
