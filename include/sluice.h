@@ -78,7 +78,7 @@ typedef struct sl_err {
 typedef struct sl_model sl_model;
 typedef struct sl_engine sl_engine;
 
-/* "0.1.0", with the commit where it is known. */
+/* "0.1.0", with the commit where it is known. Static, as the texts below. Threads: any. */
 SL_API const char *sl_version(void);
 SL_API const char *sl_status_text(sl_status code);
 SL_API int sl_status_http(sl_status code);
@@ -144,14 +144,15 @@ typedef struct sl_pack_opts {
     int n_thread; /* 0 = as in sl_engine_opts */
     int cache;    /* 1 = the cache folder where dst is NULL; else beside the model */
     int force;    /* replace a file that is no packed file */
+    /* as in sl_model_opts; CANCELLED when it returns 1 */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
 } sl_pack_opts;
 typedef struct sl_pack_info {
-    char path[4096];
-    int64_t bytes, source_bytes;
-    int n_matrix;
-    double ms;
+    char path[4096];             /* of the packed file */
+    int64_t bytes, source_bytes; /* of that file; of the weights in its source */
+    int n_matrix;                /* matrices, and stacks of them */
+    double ms;                   /* time it took */
 } sl_pack_info;
 /* Write the packed file of a model. It appears under its name when it is whole. Errors: as
  * sl_model_open and sl_engine_open; IO; REQUEST. */
@@ -255,8 +256,9 @@ typedef struct sl_step_record {
     int n_decode, n_prompt;                 /* tokens: of answers, of prompts */
     int n_draft, n_right; /* of those of answers: guesses, and guesses that were right */
     int n_seq;            /* sequences in the step */
-    int n_running, n_waiting, n_preempt;
-    int64_t kv_used_tok;
+    int n_running, n_waiting; /* requests after the step */
+    int n_preempt;            /* that lost their blocks in it */
+    int64_t kv_used_tok;      /* tokens of the KV cache that running requests hold */
 } sl_step_record;
 
 typedef struct sl_engine_opts {
@@ -359,7 +361,8 @@ typedef struct sl_sampling {
 
 /* What the model's files recommend (generation_config.json, general.sampling.* of a GGUF) over what
  * *s holds: temperature, top_k, top_p, min_p and repeat_penalty, as far as they say. *max_tokens: 0
- * = nothing. Returns how many values there were. What can not be used is logged and left out. */
+ * = nothing. Returns how many values there were. What can not be used is logged and left out.
+ * Threads: any. */
 SL_API int sl_model_sampling(const sl_model *m, sl_sampling *s, int *max_tokens);
 
 typedef enum sl_finish {
@@ -522,7 +525,7 @@ typedef struct sl_stats {
     uint64_t
         n_answer_tok; /* tokens of answers; n_decode_tok counts those that were computed further */
     uint64_t n_step_failed; /* steps that the device could not compute */
-    /* guesses: rows that had any; [j]: the guess j computed, computed behind right ones, right */
+    /* guesses: rows that had any; [j]: the guess j computed, computed after right ones, right */
     uint64_t n_draft_row, n_draft[SL_DRAFT_MAX], n_judged[SL_DRAFT_MAX], n_right[SL_DRAFT_MAX];
     int64_t draft_ns;      /* sum: making them */
     uint64_t n_draft_stop; /* times they were switched off because they did not pay */
@@ -556,7 +559,7 @@ SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 SL_API sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
                           int (*on_rows)(void *user, int row0, int n_row, const float *logits),
                           void *user, sl_err *err) SL_MUST_USE;
-/* The same into one array: out [n - first_row, V]. */
+/* The same into one array: out [n - first_row, V] f32. Errors: as sl_score. */
 SL_API sl_status sl_logits(sl_engine *e, const int32_t *ids, int n, int first_row, float *out,
                            sl_err *err) SL_MUST_USE;
 

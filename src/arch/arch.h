@@ -135,7 +135,8 @@ int64_t arch_beside_bytes(int64_t weights);
  * layers that are written. UNSUPPORTED: what GGUF has no key for. */
 sl_status arch_write_gguf(const struct arch_cfg *c, const io_model *src, int n_mtp, io_out *out,
                           sl_err *err) BASE_MUST_USE;
-/* config.json's members of the architecture, from a GGUF file, into the object that w has open. */
+/* config.json's members of the architecture, from a GGUF file, into the object that w has open.
+ * UNSUPPORTED: what a folder of the architecture can not say. */
 sl_status arch_write_hf(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                         sl_err *err) BASE_MUST_USE;
 

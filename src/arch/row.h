@@ -67,7 +67,8 @@ struct arch_range {
 };
 #define ARCH_RANGE(def, lo, hi) ((struct arch_range){def, lo, hi})
 
-/* ---- reading GGUF (config_gguf.c) ---- */
+/* ---- reading GGUF (config_gguf.c). Errors of all of it: FORMAT names the file, the key and what
+ * it is, UNSUPPORTED a value that is not computed ---- */
 /* "<arch>.key" as a whole number in that range. */
 sl_status arch_gguf_int(const io_model *m, const char *key, struct arch_range in, int *out,
                         sl_err *err) BASE_MUST_USE;
@@ -84,7 +85,8 @@ sl_status arch_gguf_router(const io_model *m, bool norm, bool sigmoid, struct ar
 /* Has the file that tensor of the first layer? Where no key says it, the tensors do. */
 bool arch_gguf_has(const io_model *m, const struct arch_cfg *c, enum arch_role role);
 
-/* ---- reading config.json (config_hf.c) ---- */
+/* ---- reading config.json (config_hf.c). Errors of all of it: FORMAT names the key and what it is,
+ * UNSUPPORTED a value that is not computed; the caller says which file ---- */
 /* The first of the "|"-separated names that is present and not null. */
 sl_status arch_hf_int(const struct json *o, const char *names, struct arch_range in, int *out,
                       sl_err *err) BASE_MUST_USE;

@@ -43,6 +43,7 @@ struct ring_snap {
     int n;
     _Atomic uint64_t *word;
 };
+/* Errors: NOMEM. */
 sl_status ring_snap_init(struct ring_snap *s, int n, sl_err *err) BASE_MUST_USE;
 void ring_snap_fini(struct ring_snap *s);
 void ring_snap_put(struct ring_snap *s, const uint64_t *word); /* one thread */

@@ -27,7 +27,7 @@ typedef struct io_model io_model;
  * io_close; tensors and metadata are borrowed until then. */
 sl_status io_open(const char *path, bool vocab_only, io_model **out, sl_err *err) BASE_MUST_USE;
 /* The same from n bytes in memory that stay until io_close: one GGUF or safetensors file, told
- * apart by its first bytes. name: for messages. */
+ * apart by its first bytes. name: for messages. Errors: as io_open. */
 sl_status io_open_bytes(const char *name, const void *p, uint64_t n, io_model **out,
                         sl_err *err) BASE_MUST_USE;
 void io_close(io_model *m); /* NULL is legal */
@@ -124,7 +124,8 @@ void io_meta_text(const io_model *m, int i, char *buf, int n);
 sl_status io_weight(const io_model *m, const char *name, struct weight *out,
                     sl_err *err) BASE_MUST_USE;
 /* A bias that is stored with the scales of w (io_weight's answer for name): Ascend's static W8A8.
- * out [rows]; *any: false = there is none, and out was not written; all zeros count as none. */
+ * out [rows]; *any: false = there is none, and out was not written; all zeros count as none.
+ * Errors: NOTFOUND and FORMAT name the tensor. */
 sl_status io_weight_bias(const io_model *m, const char *name, const struct weight *w, float *out,
                          bool *any, sl_err *err) BASE_MUST_USE;
 /* Is there such a matrix, in whatever form? (io_find sees only tensors that have exactly that

@@ -73,7 +73,7 @@ sl_status io_pack_check(const io_pack *p, int i, sl_err *err) BASE_MUST_USE;
  * refuses. */
 const io_pack *io_model_pack(const io_model *m);
 
-/* ---- writing ---- */
+/* ---- writing: after an error (IO, NOMEM) the only legal call is io_pack_out_abort ---- */
 typedef struct io_pack_out io_pack_out;
 
 /* Begin path (under a temporary name until commit). src stays open until then. Errors: IO,
@@ -88,6 +88,7 @@ void io_pack_out_bytes(io_pack_out *o, int worker, uint64_t at, const void *p, u
 /* A vector that is no tensor of the source, or stands for one. */
 sl_status io_pack_out_vector(io_pack_out *o, const char *name, const float *p, int64_t n,
                              sl_err *err) BASE_MUST_USE;
+/* An error of io_pack_out_bytes so far. */
 sl_status io_pack_out_failed(const io_pack_out *o, sl_err *err) BASE_MUST_USE;
 /* Tables, header, then the name. Closes, whether it succeeds or not. */
 sl_status io_pack_out_commit(io_pack_out *o, bool exact, sl_err *err) BASE_MUST_USE;

@@ -89,6 +89,7 @@ struct kv_pool {
     int32_t *seen;                                /* [n_blk] scratch of kv_pool_check */
 };
 
+/* All blocks are free. Errors: REQUEST (n_blk or blk_tok below 1), NOMEM. End with kv_pool_fini. */
 sl_status kv_pool_init(struct kv_pool *p, int n_blk, int blk_tok, sl_err *err) BASE_MUST_USE;
 void kv_pool_fini(struct kv_pool *p);
 /* Order in which the free blocks are handed out: shuffled by seed (tests: scattered blocks); 0
@@ -127,7 +128,7 @@ struct kv_seq {
     uint32_t epoch; /* of the tree when it began: an older one puts nothing */
     struct kv_who who;
 };
-/* cap: the most blocks it can ever have. */
+/* Empty. cap: the most blocks it can ever have. Errors: NOMEM. */
 sl_status kv_seq_init(struct kv_seq *s, int cap, sl_err *err) BASE_MUST_USE;
 void kv_seq_fini(struct kv_seq *s); /* must be empty */
 /* Blocks that n_new more tokens need beyond those held. A shared last block that must be copied
@@ -143,7 +144,8 @@ sl_status kv_seq_grow(struct kv_pool *p, struct kv_seq *s, int n_new, int32_t *c
 /* Forget positions from n_tok on (speculation, failed steps). A recurrent state does not go back
  * with them: see kv_snap_before; with windows: to where kv_win_before allows. */
 void kv_seq_trim(struct kv_pool *p, struct kv_seq *s, int n_tok);
-/* dst (empty) shares all blocks of src. */
+/* dst (empty) shares all blocks of src. Errors: LIMIT: they are more than dst may have; nothing
+ * changed. */
 sl_status kv_seq_fork(struct kv_pool *p, const struct kv_seq *src, struct kv_seq *dst,
                       sl_err *err) BASE_MUST_USE;
 void kv_seq_clear(struct kv_pool *p, struct kv_seq *s);

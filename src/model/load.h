@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrices and vectors of a model by role: their shapes in the file are checked by name, and this
- * rank's rows of them (slice.c) go to the device, or into a packed file, or come out of one. */
+ * rank's rows of them (slice.c) go to the device, or into a packed file, or come out of one.
+ *
+ * Errors of all of it: NOTFOUND and FORMAT name the tensor, and its shape with the one that was
+ * wanted; UNSUPPORTED a type or scheme; NOMEM; those of dev_mat_load and dev_put. */
 #ifndef MODEL_LOAD_H
 #define MODEL_LOAD_H
 

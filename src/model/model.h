@@ -78,7 +78,8 @@ const char *model_place_or_default(const char *text);
  * counts on both of its devices. */
 void model_place_bytes(const struct model_place *p, const struct arch_cfg *c, const io_model *io,
                        int64_t bytes[MODEL_DEV_MAX]);
-/* What lies on the place's device i, for people, in the arena: "embed, attn, head, experts@4-7". */
+/* What lies on the place's device i, for people, in the arena: "embed, attn, head, experts@4-7".
+ * Errors: NOMEM. */
 sl_status model_place_text(const struct model_place *p, const struct arch_cfg *c, int i,
                            struct arena *a, char **out, sl_err *err) BASE_MUST_USE;
 
@@ -160,10 +161,11 @@ struct model_rows {
  * 1 .. n_mtp runs an MTP layer on ids t_{pos+1} and the hidden states of the launch before it, and
  * writes that layer's own keys and values (layer n_layer + pass - 1); position 0's embedding is not
  * zeroed. Its hidden states are those after shared_head.norm.
- * The engine checked s (debug builds assert it). */
+ * The engine checked s (debug builds assert it). Errors: as dev_sync: DEVICE, or another that the
+ * next step need not have. */
 sl_status model_launch(model *m, dev_kv *kv, const struct dev_step *s, sl_err *err) BASE_MUST_USE;
 /* Wait for what was launched. After an error of either the contents of the step's blocks from its
- * first positions on are undefined, and so are its rows. */
+ * first positions on are undefined, and so are its rows. Errors: as model_launch. */
 sl_status model_wait(model *m, struct model_rows *out, sl_err *err) BASE_MUST_USE;
 /* What goes into matrices, for calibration: called for the rows of every step, on the calling
  * thread. DOWN_EXPS: per expert, its tokens in order; the others have expert -1; HEAD has the layer

@@ -83,7 +83,7 @@ sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64
                           sl_err *err) BASE_MUST_USE;
 
 /* What tells whether a file is still the same: size, time and an XXH3 of its size, its first 256
- * KiB, its last 64 KiB and 64 pages in between. */
+ * KiB, its last 64 KiB and 64 pages in between. Errors: as os_map_open, and NOMEM. */
 sl_status os_stamp(const char *path, uint64_t *size, int64_t *mtime_ns, uint64_t *hash,
                    sl_err *err) BASE_MUST_USE;
 /* The first bytes of a regular file: how many there are, at most n. */
@@ -123,6 +123,7 @@ struct os_topology {
     int64_t hugepage_bytes;           /* transparent huge page size, 0 = off */
     char thp[16];                     /* "always", "madvise", "never" */
 };
+/* What the system does not say is 0 or empty. Errors: NOMEM. */
 sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
 /* Of n cores or hardware threads what the quota leaves, at least 1. */
 int os_within_quota(const struct os_topology *t, int n);

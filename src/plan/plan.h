@@ -209,7 +209,8 @@ sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan
 double plan_counts_read(const struct plan_counts *c, double n_tok);
 
 /* A model from the text of a config.json (Hugging Face). name: shown. What room arch does not know
- * or would refuse is read by the names that makers use: other engines may serve it. */
+ * or would refuse is read by the names that makers use: other engines may serve it.
+ * Errors: FORMAT, NOMEM. */
 sl_status plan_model_from_config(struct plan_model *m, struct arena *a, const char *name,
                                  struct plan_bytes b, sl_err *err) BASE_MUST_USE;
 /* The shape of a configuration that room arch has read; plan_model_finish() does the rest. */

@@ -85,7 +85,8 @@ struct quant_stat {
     double *sq, *abs;
 };
 typedef struct quant_stats quant_stats;
-/* For layers 0 .. n_layer-1 and experts 0 .. n_expert-1. Memory: close with quant_stats_close. */
+/* For layers 0 .. n_layer-1 and experts 0 .. n_expert-1. Errors: NOMEM.
+ * Memory: close with quant_stats_close. */
 sl_status quant_stats_open(int n_layer, int n_expert, quant_stats **out, sl_err *err) BASE_MUST_USE;
 void quant_stats_close(quant_stats *s); /* NULL is legal */
 /* Add rows x [n_row, n_col] with ldx elements from row to row. Layers beyond n_layer are ignored.
@@ -146,7 +147,7 @@ struct quant_report {
  * Memory: source pages and one tensor of the target at a time. */
 sl_status quant_convert(const io_model *src, const char *dst, const struct quant_opts *o,
                         struct quant_report *rep, sl_err *err) BASE_MUST_USE;
-/* The checks of quant_convert that need nothing but options and kinds. */
+/* The checks of quant_convert that need nothing but options and kinds. Errors: REQUEST. */
 sl_status quant_check(enum io_kind to, const struct quant_opts *o, sl_err *err) BASE_MUST_USE;
 
 /* Those that need no source besides: may dst be written, is o->keep an expression? For callers with

@@ -24,7 +24,7 @@ sl_status text_regex_open(enum mem_tag tag, const char *pattern, size_t n, text_
                           sl_err *err) BASE_MUST_USE;
 void text_regex_close(text_regex *r);
 
-/* The workspace of one caller at a time, for any pattern. */
+/* The workspace of one caller at a time, for any pattern. Errors: NOMEM. */
 sl_status text_match_open(enum mem_tag tag, text_match **out, sl_err *err) BASE_MUST_USE;
 void text_match_close(text_match *m);
 
