@@ -22,4 +22,4 @@ export SL_PLACE="experts@1=check"
 $SLUICE doctor -m $TINY/deepseek_v3 --json | python3 -c "$t"
 $SLUICE inspect $TINY/deepseek_v3 | grep -c "^architecture"
 $SLUICE inspect $TINY/deepseek_v3 | tail -n 2 | plain
-$SLUICE inspect --kernels | grep -c "^rmsnorm "
+$SLUICE inspect --kernels | grep -c "^mm_q4_0 "
