@@ -16,6 +16,12 @@ import sys
 import e2e
 
 
+def first_difference(out, want):
+    """Of two lists of lines that are not the same."""
+    i = next((i for i, (a, b) in enumerate(zip(out, want)) if a != b), min(len(out), len(want)))
+    return f"stdout line {i + 1}: {out[i:i + 1]}, not {want[i:i + 1]}"
+
+
 def main():
     exe, tiny = e2e.sluice(), e2e.tiny()
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cli")
@@ -35,7 +41,7 @@ def main():
             bad.append(f"exit {code}, not {want}; stderr {err.strip()[:300]!r}")
         exact = part(".stdout.exact")
         if exact is not None and out != exact:
-            bad.append(f"stdout {out[:600]!r}, not {exact[:600]!r}")
+            bad.append(first_difference(out.split(b"\n"), exact.split(b"\n")))
         pattern = part(".stderr.re")
         if pattern is not None:
             lines, res = err.strip("\n").split("\n"), pattern.decode().strip("\n").split("\n")
