@@ -16,6 +16,7 @@ $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "experts@1=check" | plain
 where="doctor -m $TINY/deepseek_v3 --device cpu --place experts=check"
 $SLUICE $where | sed -n '/^placement/,/^check/p' | plain
 $SLUICE $where --json | python3 -c "$t"
+export SL_DEVICE=cpu
 SL_PLACE="experts=check" $SLUICE inspect $TINY/deepseek_v3 --json | python3 -c "$t"
 SL_PLACE="experts=check" $SLUICE inspect $TINY/deepseek_v3 --device cpu --place "" | plain
 export SL_PLACE="experts@1=check"
