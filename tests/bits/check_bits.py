@@ -18,7 +18,8 @@ its four pairs on each, another one on the next (f32, which is slow, on one set 
 reference kernels the demo model alone); in full on the best set and on avx2, quickly on the others.
 --all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND (a qemu
 and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which makes the
-models), quickly. --update fills in the hashes (with --only: those): all four pairs on one
+models): briefly, on the best set, over the fewest rows that hold every architecture, weight type,
+acts and cache type (with --all, --only or --cpu over what those say). --update fills in the hashes (with --only: those): all four pairs on one
 set of each form."""
 import os
 import re
@@ -142,6 +143,17 @@ def machine_sets(check, emulate):
     return found
 
 
+def covering(listed):
+    """A few rows that together hold every architecture, weight type, acts and cache type."""
+    def parts(row):
+        return set(row[0].split(".")) | {"acts " + row[1], "kv " + row[2]}
+    left, out = set().union(*map(parts, listed)), []
+    while left:
+        out.append(max(listed, key=lambda row: len(parts(row) & left)))
+        left -= parts(out[-1])
+    return out
+
+
 def jobs_of(sets, everything, update):
     """[(cpu, row, in full?)]"""
     listed, out = release_list(), []
@@ -173,13 +185,18 @@ def main():
     check = Check(rows, update)
     os.makedirs(check.out, exist_ok=True)
     sets = cpu.split(",") if cpu else machine_sets(check, emulate)
-    jobs = jobs_of(sets, everything, update)
+    if emulate and not (everything or update or cpu or only):
+        jobs = [(sets[-1], row, False) for row in covering(release_list())]
+    else:
+        jobs = jobs_of(sets, everything, update)
     jobs = [j for j in jobs if only in f"{j[1][0]} {j[1][1]} {j[1][2]}"]
     if not jobs:
         sys.exit("bits: no row has that in its name")
     with ThreadPoolExecutor(n_job) as pool:
         for one_cpu, row, full in jobs:
-            args = ["--threads", "2"] + ([] if full and not emulate else ["--quick"])
+            args = ["--threads", "2"]
+            if emulate or not full:
+                args.append("--brief" if emulate else "--quick")
             pool.submit(check.one, one_cpu, row, args, emulate)
     if update:
         for key, got in check.seen.items():

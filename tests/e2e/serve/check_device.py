@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that fails while others are served. One step that fails ends the requests in it and
+nobody else's; a device that is lost ends all of them, each with an error event, then nobody gets in
+(503), and the server leaves with exit code 1 and one line that says why.
+
+The device is `check`, the CPU behind a queue, which fails at its K-th call (docs/devices.md)."""
+import http.client
+import json
+import subprocess
+import threading
+import time
+
+from serve import TIMEOUT, Server, chat, error_of
+import e2e
+
+T = e2e.Tally("serve: device")
+CHAT = "/v1/chat/completions"
+N_CLIENT = 8
+GONE = (ConnectionError, http.client.HTTPException)
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what) or "not so"))
+
+
+def first_that_opens(kind, k=512):
+    """A server whose device fails later than its opening, and the ones that failed at it."""
+    failed = []
+    while k < 1 << 24:
+        try:
+            return Server("--drain", "5", env={"SL_DEVICE": f"check:{kind}={k}"}), failed
+        except RuntimeError as x:
+            failed.append((k, str(x)))
+        k *= 2
+    raise RuntimeError(f"check:{kind}: it never opened: {failed[-1]}")
+
+
+class Client(threading.Thread):
+    """A long story as a stream: its events, and whether it was cut off without an end."""
+
+    def __init__(self, server, i):
+        super().__init__()
+        self.server, self.i, self.events, self.cut, self.status = server, i, [], False, 0
+
+    def run(self):
+        body = chat(f"Story {self.i}", max_tokens=1900, ignore_eos=True, stream=True)
+        c = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=TIMEOUT)
+        try:
+            c.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
+            r = c.getresponse()
+            self.status = r.status
+            data = r.read()
+            if r.status != 200:
+                self.events = [json.loads(data)]
+                return
+            lines = [ln[6:] for ln in data.decode().split("\n") if ln.startswith("data: ")]
+            self.events = [json.loads(ln) for ln in lines if ln != "[DONE]"]
+        except GONE as x:
+            self.cut = repr(x)
+        finally:
+            c.close()
+
+
+def stories(server):
+    """All clients' ends, and what /ready said meanwhile."""
+    clients = [Client(server, i) for i in range(N_CLIENT)]
+    ready = []
+    for c in clients:
+        c.start()
+    t0 = time.time()
+    while any(c.is_alive() for c in clients) and time.time() - t0 < TIMEOUT:
+        ready.append(status_of(server))
+        time.sleep(0.01)
+    ready.append(status_of(server))
+    for c in clients:
+        c.join(5)
+    return clients, ready
+
+
+def status_of(server):
+    try:
+        return server.get("/ready")[0]
+    except GONE + (OSError,):
+        return 0
+
+
+def lost():
+    s, failed = first_that_opens("lost")
+    for k, why in failed:
+        need(f"lost={k} at the opening: exit 1", "ended: 1 " in why, why)
+        need(f"lost={k} at the opening: one line says it", why.count("device") >= 1, why)
+    with s:
+        clients, ready = stories(s)
+        for c in clients:
+            last = c.events[-1] if c.events else {}
+            need(f"client {c.i}: an end", not c.cut and not c.is_alive(), c.cut)
+            need(f"client {c.i}: an error", not error_of(json.dumps(last)), last)
+            need(f"client {c.i}: it says that the device is lost", "lost" in json.dumps(last), last)
+        need("/ready while they ran", ready[0] == 200, ready[:5])
+        need("/ready afterwards", ready[-1] in (0, 503), ready[-5:])
+        need("no request gets in", refused(s))
+        try:
+            code = s.proc.wait(12)
+        except subprocess.TimeoutExpired:
+            code = "still there"
+        need("exit code", code == 1, code)
+        s.reader.join(5)
+        said = [ln for ln in b"".join(s.log).decode().split("\n") if "lost" in ln and
+                not ln.startswith("{")]
+        need("one line says why", len(said) == 1 and said[0].startswith("sluice: "), said)
+
+
+def refused(server):
+    try:
+        status, body = server.post(CHAT, chat())
+        return status == 503 and body["error"]["code"] == "engine_dead"
+    except GONE + (OSError,):
+        return True
+
+
+def one_step():
+    """What others got before and after the failed step is what a good device gives."""
+    with Server() as s:
+        want = s.post(CHAT, chat())[1]["choices"]
+    s, failed = first_that_opens("fail")
+    need("fail at the opening: exit 1", all("ended: 1 " in why for _, why in failed), failed)
+    with s:
+        bad = 0
+        for turn in range(40):
+            clients, ready = stories(s)
+            ends = [c.events[-1] if c.events else {} for c in clients]
+            need(f"turn {turn}: all ended", not any(c.cut or c.is_alive() for c in clients))
+            bad += sum("error" in e for e in ends)
+            need(f"turn {turn}: the server is ready", ready[-1] == 200, ready[-5:])
+            if bad:
+                break
+        need("a step failed", bad > 0)
+        status, got = s.post(CHAT, chat())
+        need("the next request", status == 200 and got["choices"] == want, got)
+        need("it leaves as it should", s.stop() == 0)
+
+
+if __name__ == "__main__":
+    lost()
+    one_step()
+    T.exit()
