@@ -18,9 +18,8 @@ its four pairs on each, another one on the next (f32, which is slow, on one set 
 reference kernels the demo model alone); in full on the best set and on avx2, quickly on the others.
 --all: the 16 pairs of each model in full on each set. --emulate: `bits` is run by COMMAND (a qemu
 and its -cpu; with BUILD another architecture's, SLUICE_BUILD names this machine's, which makes the
-models): briefly, on the best set, over the fewest rows that hold every architecture, weight type,
-acts and cache type (with --all, --only or --cpu over what those say). --update fills in the hashes (with --only: those): all four pairs on one
-set of each form."""
+models) with one thread, briefly: the first rows of two sequences, whose hashes brief.txt has.
+--update fills in the hashes (with --only: those): all four pairs on one set of each form."""
 import os
 import re
 import subprocess
@@ -33,7 +32,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 import e2e  # noqa: E402
 import wide  # noqa: E402
 
-ROWS = os.path.join(HERE, "rows.txt")
+ROWS = {"hash": os.path.join(HERE, "rows.txt"), "brief": os.path.join(HERE, "brief.txt")}
 ACTS = ("auto", "int8", "bf16", "f32")
 KV = ("bf16", "f16", "q8", "f32")
 FORMS = ("f32", "i16", "bf16")
@@ -60,12 +59,12 @@ def flag(name):
     return found
 
 
-def read_rows():
+def read_rows(kind):
     """{(model, acts, kv): {form: hash}}, in the order of the file."""
     rows = {}
-    if not os.path.exists(ROWS):
+    if not os.path.exists(ROWS[kind]):
         return rows
-    with open(ROWS) as f:
+    with open(ROWS[kind]) as f:
         for line in f:
             if line.strip() and not line.startswith("#"):
                 model, acts, kv, *hashes = line.split()
@@ -73,12 +72,12 @@ def read_rows():
     return rows
 
 
-def write_rows(rows):
-    with open(ROWS, "w") as f:
+def write_rows(kind, rows):
+    with open(ROWS[kind], "w") as f:
+        of = "logits" if kind == "hash" else "first logits (bits --brief)"
         f.write("# SPDX-License-Identifier: Apache-2.0\n"
-                "# The release list of check_bits.py, and the hash of each row's logits by the "
-                "form\n"
-                "# of attention. Made by check_bits.py --update.\n"
+                f"# The release list of check_bits.py, and the hash of each row's {of} by the\n"
+                "# form of attention. Made by check_bits.py --update.\n"
                 f"# {'model':24} {'acts':5} {'kv':5} {'f32':16} {'i16':16} bf16\n")
         for (model, acts, kv), h in rows.items():
             cells = " ".join(h.get(k, "-" * 16) for k in FORMS)
@@ -103,7 +102,7 @@ class Check:
         self.tally = e2e.Tally("bits")
         self.lock = threading.Lock()
         self.making = {m: threading.Lock() for m in wide.CONFIGS}
-        self.seen = {}
+        self.seen, self.listed = {}, set(release_list())
 
     def path(self, model):
         if model == "demo":
@@ -117,17 +116,25 @@ class Check:
         env = dict(os.environ, SL_CPU=cpu)
         p = subprocess.run(emulate + [os.path.join(self.build, "bits"), self.path(model), acts, kv]
                            + args, capture_output=True, text=True, env=env)
-        m = re.search(r"isa (\S+) rows \d+ hash (\w{16})", p.stdout)
+        m = re.search(r"isa (\S+) rows \d+ hash (\w{16}|-) brief (\w{16})", p.stdout)
         with self.lock:
             if p.returncode or not m:
                 self.tally.check(what, f"exit {p.returncode}: {p.stderr.strip()[:600]}")
                 return
-            isa, got = m.groups()
-            key = row + (FORM_OF[isa],)
-            known = {} if self.update else self.rows.get(row, {})
-            want = self.seen.setdefault(key, known.get(FORM_OF[isa], got))
-            self.tally.check(what,
-                             want != got and f"{isa}: logits' hash {got}, rows.txt has {want}")
+            isa, *got = m.groups()
+            self.tally.check(what, "; ".join(filter(None, (
+                self.differs(row, isa, kind, h) for kind, h in zip(ROWS, got)))) or None)
+
+    def differs(self, row, isa, kind, got):
+        """What is wrong with a hash of a row's logits, as rows.txt or an earlier set has it."""
+        if got == "-":
+            return None
+        form, file = FORM_OF[isa], os.path.basename(ROWS[kind])
+        known = {} if self.update else self.rows[kind].get(row, {})
+        if not self.update and row in self.listed and form not in known:
+            return f"{isa}: {file} has no hash of it: --update"
+        want = self.seen.setdefault((kind, row, form), known.get(form, got))
+        return f"{isa}: logits' hash {got}, {file} has {want}" if want != got else None
 
 
 def machine_sets(check, emulate):
@@ -141,17 +148,6 @@ def machine_sets(check, emulate):
     if not found:
         sys.exit("bits: no instruction set answers: is it built?")
     return found
-
-
-def covering(listed):
-    """A few rows that together hold every architecture, weight type, acts and cache type."""
-    def parts(row):
-        return set(row[0].split(".")) | {"acts " + row[1], "kv " + row[2]}
-    left, out = set().union(*map(parts, listed)), []
-    while left:
-        out.append(max(listed, key=lambda row: len(parts(row) & left)))
-        left -= parts(out[-1])
-    return out
 
 
 def jobs_of(sets, everything, update):
@@ -177,7 +173,7 @@ def main():
     if flag("--help") or flag("-h"):
         print(__doc__)
         return
-    rows = read_rows()
+    rows = {kind: read_rows(kind) for kind in ROWS}
     everything, update = flag("--all"), flag("--update")
     cpu, only = option("--cpu"), option("--only", "")
     emulate = option("--emulate", "").split()
@@ -185,23 +181,21 @@ def main():
     check = Check(rows, update)
     os.makedirs(check.out, exist_ok=True)
     sets = cpu.split(",") if cpu else machine_sets(check, emulate)
-    if emulate and not (everything or update or cpu or only):
-        jobs = [(sets[-1], row, False) for row in covering(release_list())]
-    else:
-        jobs = jobs_of(sets, everything, update)
+    jobs = jobs_of(sets, everything, update)
     jobs = [j for j in jobs if only in f"{j[1][0]} {j[1][1]} {j[1][2]}"]
     if not jobs:
         sys.exit("bits: no row has that in its name")
     with ThreadPoolExecutor(n_job) as pool:
         for one_cpu, row, full in jobs:
-            args = ["--threads", "2"]
-            if emulate or not full:
-                args.append("--brief" if emulate else "--quick")
+            args = ["--threads", "2"] + ([] if full else ["--quick"])
+            if emulate:
+                args = ["--threads", "1", "--brief"]  # emulated threads that wait cost the most
             pool.submit(check.one, one_cpu, row, args, emulate)
     if update:
-        for key, got in check.seen.items():
-            check.rows.setdefault(key[:3], {})[key[3]] = got
-        write_rows({row: check.rows.get(row, {}) for row in release_list()})
+        for (kind, row, form), got in check.seen.items():
+            check.rows[kind].setdefault(row, {})[form] = got
+        for kind in ROWS:
+            write_rows(kind, {row: check.rows[kind].get(row, {}) for row in release_list()})
     print(f"bits: {len(jobs)} rows on {', '.join(sets)}")
     check.tally.exit()
 
