@@ -63,19 +63,20 @@ sl_status arch_hf_real(const struct json *o, const char *names, struct arch_rang
 }
 
 /* Another name of it is refused where the usual one is missing; beside it, it is a leftover. */
-static sl_status norm_eps(const struct json *o, double *eps, sl_err *err)
+static sl_status norm_eps(const struct json *o, double def, double *eps, sl_err *err)
 {
     static const char other[] = "norm_eps|layer_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_"
                                 "epsilon|rms_norm_epsilon";
     char name[64];
     if (!find(o, "rms_norm_eps", name, sizeof name) && find(o, other, name, sizeof name))
         return SL_FAIL(err, UNSUPPORTED, "%s is there, rms_norm_eps is not", name);
-    return arch_hf_real(o, "rms_norm_eps", ARCH_RANGE(1e-6, 0, 1), eps, err);
+    return arch_hf_real(o, "rms_norm_eps", ARCH_RANGE(def, 0, 1), eps, err);
 }
 
 sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    double eps = 0;
+    double eps = c->row->unsaid.eps;
+    int d_head = c->row->unsaid.d_head;
     const char *act = NULL;
     bool mlp_bias = false;
     SL_TRY(arch_hf_int(o, "num_hidden_layers", ARCH_RANGE(-1, 1, 1024), &c->n_layer, err));
@@ -88,10 +89,10 @@ sl_status arch_hf_common(const struct json *o, struct arch_cfg *c, sl_err *err)
                        err));
     SL_TRY(arch_hf_int(o, "vocab_size", ARCH_RANGE(-1, 1, 1 << 28), &c->n_vocab, err));
     SL_TRY(arch_hf_int(o, "num_nextn_predict_layers", ARCH_RANGE(0, 0, 16), &c->n_mtp, err));
-    SL_TRY(norm_eps(o, &eps, err));
+    SL_TRY(norm_eps(o, eps > 0 ? eps : 1e-6, &eps, err));
     c->norm_eps = (float)eps;
-    SL_TRY(
-        arch_hf_int(o, "head_dim", ARCH_RANGE(c->d_model / c->n_head, 1, 65536), &c->d_head, err));
+    if (!d_head) d_head = c->d_model / c->n_head;
+    SL_TRY(arch_hf_int(o, "head_dim", ARCH_RANGE(d_head, 1, 65536), &c->d_head, err));
     SL_TRY(text_json_bool(o, "tie_word_embeddings", false, &c->tied_head, err));
     SL_TRY(text_json_bool(o, "mlp_bias", false, &mlp_bias, err));
     SL_TRY(text_json_str(o, "hidden_act", "silu", &act, err));
@@ -178,8 +179,8 @@ sl_status arch_hf_rope(const struct json *o, int n_rot, struct arch_cfg *c, sl_e
     SL_TRY(one_rope(old, s, err));
     const char *name = s ? "rope_parameters" : "rope_scaling", *type = NULL;
     if (!s) s = old;
-    double top = 0;
-    SL_TRY(arch_hf_real(o, "rope_theta", ARCH_RANGE(10000.0, 1.0, 1e12), &top, err));
+    double top = c->row->unsaid.theta > 0 ? c->row->unsaid.theta : 10000.0;
+    SL_TRY(arch_hf_real(o, "rope_theta", ARCH_RANGE(top, 1.0, 1e12), &top, err));
     SL_TRY(arch_hf_real(s, "rope_theta", ARCH_RANGE(top, 1.0, 1e12), &c->rope_theta, err));
     c->n_rot = n_rot;
     SL_TRY(text_json_str(s, "rope_type", NULL, &type, err));

@@ -57,6 +57,7 @@ const struct arch arch_glm4_moe = {
     .gguf_keys = ARCH_GGUF_KEYS_MOE_SHARED,
     .ffn_scale_unused = true,
     .alias = alias,
+    .unsaid = {.eps = 1e-5},
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe_shared,

@@ -43,6 +43,7 @@ const struct arch arch_glm4_moe_lite = {
     .hf_keys = "scoring_func|mlp_layer_types|" ARCH_HF_KEYS_MLA "|" ARCH_HF_KEYS_MOE,
     .gguf_keys = ARCH_GGUF_KEYS_MLA,
     .ffn_scale_unused = true,
+    .unsaid = {.eps = 1e-5},
     .match_gguf = match_gguf,
     .read_hf = read_hf,
     .write_gguf = arch_put_moe_shared,

@@ -95,6 +95,7 @@ const struct arch arch_gpt_oss = {
     .yarn_real = true,
     .glu_limit = 7.0f,
     .glu_alpha = 1.702f,
+    .unsaid = {.eps = 1e-5, .theta = 150000, .d_head = 64},
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = write_gguf,

@@ -99,6 +99,7 @@ const struct arch arch_minimax_m2 = {
     .gguf_keys = ARCH_GGUF_KEYS_MOE,
     .ffn_scale_unused = true,
     .alias = alias,
+    .unsaid = {.theta = 5e6, .d_head = 128},
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_gguf = write_gguf,

@@ -20,8 +20,6 @@ sl_status arch_hf_qwen3(const struct json *o, bool by_layer, struct arch_cfg *c,
 
 static sl_status read_hf(const struct json *o, struct arch_cfg *c, sl_err *err)
 {
-    SL_TRY(arch_hf_int(o, "head_dim", ARCH_RANGE(128, 1, 65536), &c->d_head, err));
-    c->attn_scale = 1.0 / __builtin_sqrt((double)c->d_head);
     return arch_hf_qwen3(o, true, c, err);
 }
 
@@ -40,6 +38,7 @@ const struct arch arch_qwen3 = {
     .tool_family = "hermes",
     .hf_keys = "sliding_window|use_sliding_window|*qkv_bias*|" ARCH_HF_KEYS_QK_NORM,
     .gguf_keys = ARCH_GGUF_KEYS_WINDOW "|attention.scale",
+    .unsaid = {.d_head = 128},
     .read_gguf = read_gguf,
     .read_hf = read_hf,
     .write_hf = write_hf,

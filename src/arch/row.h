@@ -40,6 +40,12 @@ struct arch {
      * config.json, and of GGUF without the architecture before them. keys.c says what becomes of
      * others. */
     const char *hf_keys, *gguf_keys;
+    /* What holds where a config.json does not say, as in the class: rms_norm_eps, rope_theta,
+     * head_dim; 0 = 1e-6, 10000, D / H. */
+    struct {
+        double eps, theta;
+        int d_head;
+    } unsaid;
     const struct arch_alias *alias; /* names that differ from the usual ones; NULL = none */
     bool permutes_qk;               /* see arch_permutes_qk */
     bool ffn_scale_unused;          /* by llama.cpp: see arch_scale_used */

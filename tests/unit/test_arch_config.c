@@ -72,6 +72,37 @@ TEST(arch_reads_both_spellings_of_rope)
     }
 }
 
+/* What transformers' classes take where a file says nothing. */
+TEST(arch_knows_what_holds_where_a_configuration_does_not_say)
+{
+    static const struct {
+        const char *type, *more;
+        double eps, theta;
+        int d_head;
+    } t[] = {
+        {"llama", "", 1e-6, 10000, 16},
+        {"qwen3", "", 1e-6, 10000, 128},
+        {"glm4_moe", "", 1e-5, 10000, 16},
+        {"minimax_m2", ",\"num_local_experts\":8,\"num_experts_per_tok\":2", 1e-6, 5e6, 128},
+        {"gpt_oss", ",\"num_local_experts\":8,\"num_experts_per_tok\":2", 1e-5, 150000, 64},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(t); i++) {
+        char text[512];
+        struct read r;
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"%s\",\"num_hidden_layers\":2,\"hidden_size\":64,"
+                 "\"intermediate_size\":96,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                 "\"vocab_size\":300%s}",
+                 t[i].type, t[i].more);
+        read_config(text, &r);
+        if (r.st) fail_msg("%s: %s", t[i].type, r.err.text);
+        assert_true(r.cfg.norm_eps == (float)t[i].eps && r.cfg.rope_theta == t[i].theta);
+        assert_int_equal(r.cfg.d_head, t[i].d_head);
+        assert_true(fabs(r.cfg.attn_scale - 1 / sqrt(t[i].d_head)) < 1e-12);
+        mem_arena_fini(&r.arena);
+    }
+}
+
 TEST(arch_reads_deepseek_v3)
 {
     struct read r;
