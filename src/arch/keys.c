@@ -171,7 +171,7 @@ static bool fits_one(const char *p, size_t n_p, const char *name)
 
 static bool fits(const char *patterns, const char *name)
 {
-    for (const char *p = patterns; *p;) {
+    for (const char *p = patterns ? patterns : ""; *p;) {
         size_t n = strcspn(p, "|");
         if (fits_one(p, n, name)) return true;
         p += n + (p[n] == '|');

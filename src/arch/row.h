@@ -37,8 +37,8 @@ struct arch {
     const char *window_type, *window_class;
     const char *tool_family; /* see arch_tool_family; NULL = its models differ */
     /* Keys that it obeys beyond those that all do, "|"-separated, * stands for any bytes: of
-     * config.json, and of GGUF without the architecture before them. keys.c says what becomes of
-     * others. */
+     * config.json, and of GGUF without the architecture before them; NULL = none. keys.c says what
+     * becomes of others. */
     const char *hf_keys, *gguf_keys;
     /* What holds where a config.json does not say, as in the class: rms_norm_eps, rope_theta,
      * head_dim; 0 = 1e-6, 10000, D / H. */
@@ -54,11 +54,12 @@ struct arch {
     bool yarn_real;   /* what GGUF files, which can not say it, mean by YaRN, */
     float glu_limit, glu_alpha;            /* and what clamps their gated units have */
     bool (*match_gguf)(const io_model *m); /* NULL = by name only; several rows may share a name */
+    /* Required, but for GGUF where match_gguf lets no file come here. */
     sl_status (*read_gguf)(const io_model *m, struct arch_cfg *c, sl_err *err);
     sl_status (*read_hf)(const struct json *config, struct arch_cfg *c, sl_err *err);
     /* Keys between those of attention and those of rope; NULL = none. */
     void (*write_gguf)(const struct arch_cfg *c, const struct arch_keys *k);
-    /* Members that only some have: windows, heads, experts. */
+    /* Members that only some have: windows, heads, experts. Required as read_gguf is. */
     sl_status (*write_hf)(const struct arch_cfg *c, const io_model *src, struct json_w *w,
                           sl_err *err);
 };

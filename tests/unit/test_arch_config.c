@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/arch.h"
+#include "arch/arch_internal.h"
 #include "test.h"
 
 struct read {
@@ -347,6 +347,44 @@ TEST(arch_names_what_it_knows_where_it_refuses)
         assert_true(cut || strstr(r.err.text, word));
     }
     mem_arena_fini(&r.arena);
+}
+
+TEST(arch_rows_are_whole)
+{
+    static const struct arch *const rows[] = {
+#define X(name) &arch_##name,
+#include "arch/arch_list.h"
+#undef X
+    };
+    for (int i = 0; i < BASE_COUNT_OF(rows); i++) {
+        const struct arch *r = rows[i];
+        bool takes_gguf = !r->match_gguf || r->read_gguf;
+        if (!r->name || !r->gguf || !r->hf_type || !r->hf_class || !r->read_hf ||
+            (takes_gguf && !(r->read_gguf && r->write_hf)))
+            fail_msg("row %d (%s): something is missing", i, r->name ? r->name : "no name");
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(rows[k]->name, r->name);
+    }
+}
+
+/* One that names no keys obeys those that all do. */
+TEST(arch_row_without_keys_obeys_none_of_its_own)
+{
+    static const struct arch bare = {.name = "bare"};
+    struct arch_cfg c = {.arch = "bare", .row = &bare, .d_head = 16};
+    static const char *const text[] = {"{\"head_dim\":16,\"sliding_window\":null,\"x\":1}",
+                                       "{\"sliding_window\":8}"};
+    for (int i = 0; i < 2; i++) {
+        struct arena a;
+        const struct json *o = NULL;
+        sl_err err = {0};
+        mem_arena_init(&a, MEM_MISC, 0);
+        ASSERT_OK(text_json_parse(&a, "t", text[i], strlen(text[i]), &o, &err));
+        sl_status st = arch_keys_hf(o, &c, &err);
+        assert_int_equal(st, i ? SL_UNSUPPORTED : SL_OK);
+        assert_true(!i || strstr(err.text, "sliding_window is 8"));
+        mem_arena_fini(&a);
+    }
 }
 
 /* A model of several parts: the text model's numbers are nested, the outer object says what holds
