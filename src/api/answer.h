@@ -29,7 +29,7 @@ struct api_answer {
     bool continues; /* text of the last message */
 };
 
-/* body: as chat has it. After a failure api_answer_fini is due all the same. */
+/* body: as chat has it. Errors: NOMEM; api_answer_fini is due all the same. */
 sl_status api_answer_init(api *a, const struct json *body, bool prompt_thinks,
                           struct api_answer *out, sl_err *err) BASE_MUST_USE;
 void api_answer_fini(struct api_answer *x);

@@ -65,7 +65,8 @@ void api_beat(api *a);
 void api_sample(api *a);
 /* The engine failed for good: everything is refused with why. */
 void api_fail_all(api *a, const char *why);
-/* Read the key file again. The old keys stay when it is bad. Threads: any. */
+/* Read the key file again. Errors: IO, FORMAT (names the line), LIMIT, NOMEM: the old keys stay.
+ * Threads: any. */
 sl_status api_reload(api *a, sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -52,7 +52,8 @@ struct api_resp {
 };
 
 /* ---- responses_in.c ---- */
-/* Fill in, chat, history, prompt and the tools from body. */
+/* Fill in, chat, history, prompt and the tools from body. Errors: REQUEST (names the field),
+ * NOTFOUND (previous_response_id), LIMIT, NOMEM. */
 sl_status api_resp_read(api *a, struct net_req *r, struct api_resp *p, sl_err *err) BASE_MUST_USE;
 
 /* ---- responses_history.c ---- */

@@ -26,29 +26,29 @@ enum mem_tag {
         MEM_N_TAG
 };
 
-/* n bytes, 64-byte aligned, contents undefined. SL_NOMEM with the size in the text. n = 0 gives a
- * valid pointer.
+/* n bytes, 64-byte aligned, contents undefined. n = 0 gives a valid pointer. Errors: NOMEM with the
+ * size in the text.
  * Memory: caller owns, mem_free. Threads: any. */
 sl_status mem_alloc(enum mem_tag tag, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
-/* The same, zeroed, for n items of size bytes; the product is checked. */
+/* The same, zeroed, for n items of size bytes; a product that is too large is NOMEM too. */
 sl_status mem_alloc_array(enum mem_tag tag, size_t n, size_t size, void **out, sl_err *err)
     BASE_MUST_USE;
 
-/* Grow or shrink p (may be NULL) to n bytes; the old block stays valid when this fails. */
+/* Grow or shrink p (may be NULL) to n bytes. NOMEM: the old block stays valid. */
 sl_status mem_realloc(enum mem_tag tag, void *p, size_t n, void **out, sl_err *err) BASE_MUST_USE;
 
 /* NULL is legal. */
 void mem_free(void *p);
 
 /* Huge-page slab: n bytes of zeroed anonymous memory, 2 MiB aligned, madvise(HUGEPAGE) unless huge
- * is 0. Pages are touched by whoever writes first. Free with mem_slab_free(p, n). */
+ * is 0. Pages are touched by whoever writes first. Free with mem_slab_free(p, n). Errors: NOMEM. */
 sl_status mem_slab_alloc(enum mem_tag tag, size_t n, int huge, void **out, sl_err *err)
     BASE_MUST_USE;
 void mem_slab_free(enum mem_tag tag, void *p, size_t n);
 
 /* Addresses of n bytes without memory: whoever reads or writes there faults. Give them back with
- * mem_unreserve(p, n). */
+ * mem_unreserve(p, n). Errors: NOMEM. */
 sl_status mem_reserve(size_t n, void **out, sl_err *err) BASE_MUST_USE;
 void mem_unreserve(void *p, size_t n);
 

@@ -6,7 +6,8 @@
 #include "model/model.h"
 #include "sluice.h"
 
-/* Tell fn of the rows of every step from now on; NULL ends it. Threads: the engine's. */
+/* Tell fn of the rows of every step from now on; NULL ends it. Errors: NOMEM. Threads: the
+ * engine's. */
 sl_status engine_tap(sl_engine *e, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
 
 #endif

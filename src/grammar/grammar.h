@@ -71,7 +71,8 @@ sl_status grammar_vocab_open(const struct grammar_token_bytes *token, int n_voca
                              grammar_vocab **out, sl_err *err) BASE_MUST_USE;
 void grammar_vocab_close(grammar_vocab *v);
 
-/* g and v are borrowed until close. v may be NULL: then only grammar_push_bytes works. */
+/* g and v are borrowed until close. v may be NULL: then only grammar_push_bytes works. Errors:
+ * NOMEM. */
 sl_status grammar_run_open(const grammar *g, const grammar_vocab *v, grammar_run **out,
                            sl_err *err) BASE_MUST_USE;
 void grammar_run_close(grammar_run *r);

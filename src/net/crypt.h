@@ -19,7 +19,7 @@ void net_random(void *p, size_t n);
 /* "prefix" and 24 random hexadecimal digits, for ids. out: at least strlen(prefix) + 25 bytes. */
 void net_random_id(const char *prefix, char *out);
 
-/* A mutex for short sections. */
+/* A mutex for short sections. Errors: NOMEM. */
 typedef struct net_lock net_lock;
 sl_status net_lock_open(net_lock **out, sl_err *err) BASE_MUST_USE;
 void net_lock_close(net_lock *l); /* NULL is legal */

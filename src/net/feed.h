@@ -17,6 +17,7 @@ struct net_feed {
     _Atomic bool dead;   /* nobody reads any more */
 };
 
+/* bytes: of its ring. Errors: NOMEM. */
 sl_status net_feed_init(struct net_feed *f, struct net_req *r, size_t bytes, bool lazy,
                         sl_err *err) BASE_MUST_USE;
 void net_feed_fini(struct net_feed *f);

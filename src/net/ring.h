@@ -19,7 +19,7 @@ struct net_ring {
     _Alignas(64) _Atomic size_t tail; /* bytes taken; consumer writes (release; pairs with put) */
 };
 
-/* cap is rounded up to a power of two. Caller: net_ring_fini. */
+/* cap in bytes is rounded up to a power of two. Errors: NOMEM. Caller: net_ring_fini. */
 sl_status net_ring_init(struct net_ring *r, size_t cap, sl_err *err) BASE_MUST_USE;
 void net_ring_fini(struct net_ring *r);
 /* Append the n pieces as one; false, and nothing appended, when they do not fit. Producer. */

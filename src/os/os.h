@@ -78,7 +78,7 @@ sl_status os_out_commit(struct os_out *out, sl_err *err) BASE_MUST_USE;
 void os_out_abort(struct os_out *out); /* legal at any time */
 
 /* n bytes at a place of the file, past the buffer of os_out_write; not with it in one file. From
- * several threads at once, at different places. */
+ * several threads at once, at different places. Errors: IO. */
 sl_status os_out_write_at(struct os_out *out, uint64_t at, const void *p, uint64_t n,
                           sl_err *err) BASE_MUST_USE;
 

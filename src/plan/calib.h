@@ -35,9 +35,10 @@ struct plan_data {
     int n_sys;
 };
 
+/* Errors: FORMAT with file, line and column, NOMEM. */
 sl_status plan_read_rules(struct arena *a, struct plan_bytes b, struct plan_rule **rules, int *n,
                           sl_err *err) BASE_MUST_USE;
-/* Set up all rows. rules may be NULL: everything may be fitted. */
+/* Set up all rows. rules may be NULL: everything may be fitted. Errors: NOMEM. */
 sl_status plan_data_init(struct plan_data *d, struct arena *a, const struct plan_tables *t,
                          const struct plan_row *rows, int n, const struct plan_rule *rules,
                          int n_rule, sl_err *err) BASE_MUST_USE;

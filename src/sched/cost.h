@@ -51,7 +51,7 @@ struct sched_cost_want {
     bool light;     /* one is of an owner that uses less than its share */
 };
 
-/* n_tok_max: decoding tokens of one step. */
+/* n_tok_max: decoding tokens of one step. Errors: NOMEM. */
 sl_status sched_cost_init(struct sched_cost *c, int n_tok_max, sl_err *err) BASE_MUST_USE;
 void sched_cost_fini(struct sched_cost *c);
 /* A step of n_decode tokens of sequences that decode and n_prompt prompt tokens, in the mean at

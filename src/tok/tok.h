@@ -43,6 +43,8 @@ struct tok_files {
     const struct tok_named *tmpl; /* additional_chat_templates/NAME.jinja */
     int n_tmpl;
 };
+/* From the files of a folder, as tok_open. Errors: NOTFOUND (no vocabulary), FORMAT and UNSUPPORTED
+ * name the file and what in it, NOMEM. */
 sl_status tok_open_files(const struct tok_files *f, tok **out, sl_err *err) BASE_MUST_USE;
 
 enum { TOK_SPECIAL = 1, TOK_BOS = 2, TOK_EOS = 4 };
@@ -107,12 +109,12 @@ struct tok_stream {
                  */
 };
 /* Append to out the bytes that id completes; special tokens only when special. Invalid bytes become
- * U+FFFD as soon as they can not be completed. */
+ * U+FFFD as soon as they can not be completed. Errors: REQUEST (no such id), NOMEM. */
 sl_status tok_stream_put(const tok *t, struct tok_stream *s, int32_t id, bool special,
                          struct str *out, sl_err *err) BASE_MUST_USE;
 /* Of the bytes of the next token: those that count, where front says that a text begins. */
 void tok_stream_front(const tok *t, struct tok_stream *s, const char **p, int *n);
-/* What is left at the end, as U+FFFD. */
+/* What is left at the end, as U+FFFD. Errors: NOMEM. */
 sl_status tok_stream_end(struct tok_stream *s, struct str *out, sl_err *err) BASE_MUST_USE;
 
 /* ---- for converting: a vocabulary as GGUF files hold it (tok_export.c) ---- */

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Laws about text.   text.py SOURCE width|params|heads|links|readmes|selftest|shrink
+"""Laws about text.   text.py SOURCE width|params|errors|heads|links|readmes|selftest|shrink
 
 width   no line of code, scripts or documents is over 100 columns (rows of Markdown tables are free)
 params  no function outside src/kern has more than 6 parameters
+errors  a function of a room's header that may fail says how: in a comment of its paragraph, its
+        section or the whole header
 heads   every .c and .h file says in a comment, right after the SPDX line, what it holds
 links   every document, source file or row of docs/reliability.md that is named exists
 readmes a README that lists the files of its room in reading order names all of them: each .c file,
         and each header that no .c file of the same name goes with
 
-exceptions.txt beside this file holds what breaks `width` and `params` still: law, count, file. A
+exceptions.txt beside this file holds what breaks the first three still: law, count, file. A
 count that is passed fails, and so does one that is no longer reached: `shrink` lowers the list
 to what is there, and never raises it. `selftest` plants one violation of each law and expects the
 law to find it.
@@ -82,6 +84,28 @@ def too_many_params(name, text):
     return found
 
 
+STATUS = re.compile(r"\b(?:[Ee]rrors?|(?:SL_)?(?:NOMEM|IO|FORMAT|UNSUPPORTED|NOTFOUND|REQUEST|"
+                    r"LIMIT|BUSY|CANCELLED|TIMEOUT|INTERNAL|DEVICE))\b")
+
+
+def without_errors(text):
+    """Lines of functions that return a status and say nothing of it."""
+    said = lambda part: any(STATUS.search(c) for c in re.findall(r"/\*.*?\*/", part, re.S))
+    found, end = [], 0
+    head = re.match(r"/\*.*?\*/\s*(/\*.*?\*/)?", text, re.S)
+    if head and STATUS.search(head.group(1) or ""):
+        return []
+    for section in re.split(r"(?=^/\* ----)", text, flags=re.M):
+        first = re.match(r"/\* ----.*?\*/", section, re.S)
+        for part in re.split(r"\n[ \t]*\n", section):
+            at = text.index(part, end) if part else end
+            end = at + len(part)
+            if not said(part) and not (first and STATUS.search(first.group())):
+                found += [text.count("\n", 0, at + m.start()) + 1 for m in
+                          re.finditer(r"^(?:SL_API )?sl_status\s+\w+\(", part, re.M)]
+    return found
+
+
 def without_head(text):
     """The line after the SPDX line (and after one for clang-format) must begin a comment."""
     lines = [line for line in text.split("\n")[:3] if "clang-format" not in line]
@@ -96,6 +120,9 @@ def counted(root, law):
         elif (law == "params" and name.endswith((".c", ".h"))
               and name.startswith(("src/", "tools/", "tests/")) and "/kern/" not in name):
             lines = too_many_params(name, read(root, name))
+        elif (law == "errors" and name.endswith(".h") and name.startswith(("src/", "include/"))
+              and "/kern/" not in name and not name.endswith(("_internal.h", "_list.h"))):
+            lines = without_errors(read(root, name))
         else:
             continue
         if lines:
@@ -184,12 +211,13 @@ def law_readmes(root):
 
 
 LAWS = {"width": lambda r: law_counted(r, "width"), "params": lambda r: law_counted(r, "params"),
+        "errors": lambda r: law_counted(r, "errors"),
         "heads": law_heads, "links": law_links, "readmes": law_readmes}
 
 
 def shrink(root):
     known, now = exceptions(root), {}
-    for law in ("width", "params"):
+    for law in ("width", "params", "errors"):
         for name, lines in counted(root, law):
             if (law, name) in known or "--begin" in sys.argv:
                 now[law, name] = min(len(lines), known.get((law, name), len(lines)))
@@ -204,6 +232,7 @@ PLANTS = [
     ("width", "src/kv/a.c", GOOD + "/* " + "x" * 98 + " */\n"),
     ("width", "docs/a.md", "word " * 21 + "\n"),
     ("params", "src/kv/a.c", GOOD.replace("int a", "int z, void (*a)(int, int)")),
+    ("errors", "src/kv/a.h", "/* SPDX */\n/* A. */\n\n/* B. */\nsl_status f(int a);\n"),
     ("heads", "src/kv/a.c", GOOD.replace("/* A file that breaks no law. */\n", "#include <a.h>\n")),
     ("links", "src/kv/a.c", GOOD.replace("no law", "HOUSE 5.2")),
     ("links", "src/kv/a.c", GOOD.replace("no law", "docs/no.md")),
