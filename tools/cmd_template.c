@@ -82,7 +82,7 @@ static sl_status with_file(const struct template_opts *o, const struct input *in
                                .now_s = (int64_t)time(NULL)};
     text_tmpl *t = NULL;
     sl_status st = text_tmpl_open(in->source, in->n_source, &t, err);
-    if (st == SL_OK) st = text_tmpl_render(t, &v, a, out, NULL, NULL, err);
+    if (st == SL_OK) st = text_tmpl_render(t, &v, a, out, NULL, err);
     text_tmpl_close(t);
     if (st != SL_OK && st != SL_NOMEM) status_prefix(err, "%s", o->file);
     return st;

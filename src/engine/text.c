@@ -103,7 +103,7 @@ int sl_template_reads(const sl_model *m, int tools, const char *name)
 }
 
 /* End out before the last place of cut; see sl_chat. */
-static sl_status cut_off(const char *cut, struct str *out, struct text_tmpl_span *span, int *n_span,
+static sl_status cut_off(const char *cut, struct str *out, struct text_tmpl_spans *spans,
                          sl_err *err)
 {
     size_t n = strlen(cut) - 1, at = out->n; /* the space is not looked for */
@@ -115,19 +115,20 @@ static sl_status cut_off(const char *cut, struct str *out, struct text_tmpl_span
         while (at > 0 && strchr(" \t\r\n", out->p[at - 1]))
             at--;
     str_cut(out, at);
-    while (*n_span > 0 && span[*n_span - 1].begin >= at)
-        --*n_span;
-    if (*n_span > 0) span[*n_span - 1].end = BASE_MIN(span[*n_span - 1].end, at);
+    while (spans->n > 0 && spans->v[spans->n - 1].begin >= at)
+        spans->n--;
+    struct text_tmpl_span *last = spans->n > 0 ? &spans->v[spans->n - 1] : NULL;
+    if (last) last->end = BASE_MIN(last->end, at);
     return SL_OK;
 }
 
 #define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
 
 static sl_status too_long(const sl_model *m, const struct str *out,
-                          const struct text_tmpl_span *span, int n_span, int max, sl_err *err)
+                          const struct text_tmpl_spans *spans, int max, sl_err *err)
 {
     struct tok_ids all = {.max = max > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * max};
-    sl_status st = tok_encode_spans(m->tok, out->p, out->n, span, n_span, &all, NULL);
+    sl_status st = tok_encode_spans(m->tok, out->p, out->n, spans, &all, NULL);
     int n = st ? all.max : all.n;
     mem_free(all.id);
     return SL_FAIL(err, LIMIT,
@@ -141,8 +142,7 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     struct text_tmpl_vars v = {.add_generation_prompt = !chat->no_generation_prompt,
                                .now_s = (int64_t)time(NULL)};
     struct text_tmpl_token token[TOKEN_NAMES];
-    struct text_tmpl_span *span = NULL;
-    int n_span = 0;
+    struct text_tmpl_spans spans = {0};
     struct tok_special sp;
     for (v.token = token; v.n_token < TOKEN_NAMES && tok_special_get(m->tok, v.n_token, &sp);)
         token[v.n_token++] = (struct text_tmpl_token){sp.name, sp.text};
@@ -150,15 +150,15 @@ static sl_status render(const sl_model *m, const sl_chat *chat, struct arena *a,
     SL_TRY(parse(a, "messages", chat->messages, JSON_ARRAY_K, &v.messages, err));
     SL_TRY(parse(a, "tools", chat->tools, JSON_ARRAY_K, &v.tools, err));
     SL_TRY(parse(a, "kwargs", chat->kwargs, JSON_OBJECT_K, &v.kwargs, err));
-    SL_TRY(text_tmpl_render(engine_tmpl_for(m, v.tools)->t, &v, a, out, &span, &n_span, err));
+    SL_TRY(text_tmpl_render(engine_tmpl_for(m, v.tools)->t, &v, a, out, &spans, err));
     str_put(out, "", 0);
     SL_TRY(str_status(out, err));
-    if (chat->cut) SL_TRY(cut_off(chat->cut, out, span, &n_span, err));
+    if (chat->cut) SL_TRY(cut_off(chat->cut, out, &spans, err));
     if (!ids) return SL_OK;
     ids->max = chat->max_ids;
-    sl_status st = tok_encode_spans(m->tok, out->p, out->n, span, n_span, ids, err);
+    sl_status st = tok_encode_spans(m->tok, out->p, out->n, &spans, ids, err);
     if (st != SL_LIMIT || !ids->max) return st;
-    return too_long(m, out, span, n_span, ids->max, err);
+    return too_long(m, out, &spans, ids->max, err);
 }
 
 sl_status sl_chat_render(const sl_model *m, const sl_chat *chat, char **text, int32_t **ids,

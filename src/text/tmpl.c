@@ -326,13 +326,13 @@ static sl_status variables(struct tx *x, const struct text_tmpl_vars *vars)
 }
 
 static sl_status put_spans(struct tx *x, const struct tb *b, size_t base,
-                           struct text_tmpl_span **spans, int *n_span)
+                           struct text_tmpl_spans *spans)
 {
     int n = 0;
     void *mem = NULL;
     for (size_t i = 0; i < b->n; i++)
         n += i == 0 || b->mask[i] != b->mask[i - 1];
-    SL_TRY(mem_arena_array(x->a, (size_t)n, sizeof **spans, &mem, x->err));
+    SL_TRY(mem_arena_array(x->a, (size_t)n, sizeof *spans->v, &mem, x->err));
     struct text_tmpl_span *s = mem;
     n = 0;
     for (size_t i = 0; i < b->n; i++) {
@@ -340,8 +340,7 @@ static sl_status put_spans(struct tx *x, const struct tb *b, size_t base,
             s[n++] = (struct text_tmpl_span){base + i, base + i, b->mask[i]};
         s[n - 1].end = base + i + 1;
     }
-    *spans = s;
-    *n_span = n;
+    *spans = (struct text_tmpl_spans){s, n};
     return SL_OK;
 }
 
@@ -369,7 +368,7 @@ static int64_t weight(const struct json *j)
 }
 
 sl_status text_tmpl_render(const text_tmpl *t, const struct text_tmpl_vars *vars, struct arena *a,
-                           struct str *out, struct text_tmpl_span **spans, int *n_span, sl_err *err)
+                           struct str *out, struct text_tmpl_spans *spans, sl_err *err)
 {
     struct tb text = {0};
     int64_t w = weight(vars->messages) + weight(vars->tools) + weight(vars->kwargs);
@@ -384,7 +383,7 @@ sl_status text_tmpl_render(const text_tmpl *t, const struct text_tmpl_vars *vars
     x.out_max = TEXT_TMPL_OUT + w * 16;
     SL_TRY(variables(&x, vars));
     SL_TRY(text_tx_run(&x, t->body));
-    if (spans) SL_TRY(put_spans(&x, &text, out->n, spans, n_span));
+    if (spans) SL_TRY(put_spans(&x, &text, out->n, spans));
     str_put(out, text.p ? text.p : "", text.n);
     return str_status(out, err);
 }

@@ -49,12 +49,17 @@ struct text_tmpl_span {
     size_t begin, end;
     int user;
 };
+/* All pieces of a text, in order. */
+struct text_tmpl_spans {
+    struct text_tmpl_span *v; /* [n] */
+    int n;
+};
 
-/* Render to out (appended). spans (may be NULL) receives the pieces in order, in the arena. Errors:
+/* Render to out (appended). spans (may be NULL) receives the pieces, in the arena. Errors:
  * REQUEST (raise_exception's text, or a wrong type at "chat template line N"), LIMIT (steps,
  * output). Memory: temporaries in the arena. Threads: any (a compiled template is read-only). */
 sl_status text_tmpl_render(const text_tmpl *t, const struct text_tmpl_vars *vars, struct arena *a,
-                           struct str *out, struct text_tmpl_span **spans, int *n_span,
+                           struct str *out, struct text_tmpl_spans *spans,
                            sl_err *err) BASE_MUST_USE;
 
 #endif

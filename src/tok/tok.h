@@ -65,9 +65,9 @@ sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct
                      sl_err *err) BASE_MUST_USE;
 /* The same for pieces of which some are the user's: control tokens are recognised only where spans
  * say so (text/tmpl.h). */
-struct text_tmpl_span;
+struct text_tmpl_spans;
 sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
-                           const struct text_tmpl_span *span, int n_span, struct tok_ids *out,
+                           const struct text_tmpl_spans *spans, struct tok_ids *out,
                            sl_err *err) BASE_MUST_USE;
 
 /* Bytes of the longest token, where n bytes of text are at least n / this many; else 0. */

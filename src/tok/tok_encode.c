@@ -21,8 +21,7 @@ struct run {
 struct view {
     const char *p;
     size_t n, off;
-    const struct text_tmpl_span *span;
-    int n_span;
+    struct text_tmpl_spans spans;
     bool head; /* it is the beginning of the whole text */
 };
 
@@ -30,18 +29,18 @@ struct view {
 static size_t clean(const struct view *v, size_t i)
 {
     size_t at = v->off + i, end = at;
-    int lo = 0, hi = v->n_span;
+    int lo = 0, hi = v->spans.n;
     while (lo < hi) { /* the first span that ends after at */
         int mid = lo + (hi - lo) / 2;
-        if (v->span[mid].end <= at)
+        if (v->spans.v[mid].end <= at)
             lo = mid + 1;
         else
             hi = mid;
     }
-    for (; lo < v->n_span && !v->span[lo].user && v->span[lo].begin <= end &&
+    for (; lo < v->spans.n && !v->spans.v[lo].user && v->spans.v[lo].begin <= end &&
            end - at < TOK_MAX_ADDED;
          lo++)
-        end = v->span[lo].end;
+        end = v->spans.v[lo].end;
     return end - at;
 }
 
@@ -163,13 +162,14 @@ static sl_status normalise(struct run *r, const struct view *v, int k)
         k++;
     if (k == t->n_norm) return scan(r, &t->norm, v, words);
     str_init(&s, MEM_REQUEST, 0);
-    SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, (size_t)v->n_span, sizeof *v->span, &p, r->err));
+    SL_TRY_OUT(mem_alloc_array(MEM_REQUEST, (size_t)v->spans.n, sizeof *v->spans.v, &p, r->err));
     struct text_tmpl_span *span = p;
-    for (int i = 0; i < v->n_span; i++) {
-        size_t b = BASE_MAX(v->span[i].begin, v->off), e = BASE_MIN(v->span[i].end, v->off + v->n);
+    for (int i = 0; i < v->spans.n; i++) {
+        size_t b = BASE_MAX(v->spans.v[i].begin, v->off),
+               e = BASE_MIN(v->spans.v[i].end, v->off + v->n);
         if (b >= e) continue;
         span[n].begin = s.n;
-        span[n].user = v->span[i].user;
+        span[n].user = v->spans.v[i].user;
         SL_TRY_OUT(tok_norm_part(t, k, &state, v->p + (b - v->off), e - b, &s, r->err));
         span[n++].end = s.n;
     }
@@ -178,7 +178,7 @@ static sl_status normalise(struct run *r, const struct view *v, int k)
         span[i].end = s.n;
         span[i].begin = BASE_MIN(span[i].begin, s.n);
     }
-    struct view w = {.p = str_c(&s), .n = s.n, .span = span, .n_span = n, .head = v->head};
+    struct view w = {.p = str_c(&s), .n = s.n, .spans = {span, n}, .head = v->head};
     st = s.n ? normalise(r, &w, k + 1) : SL_OK;
 out:
     str_fini(&s);
@@ -192,15 +192,14 @@ static sl_status plain_raw(struct run *r, const struct view *v)
 }
 
 sl_status tok_encode_spans(const tok *t, const char *text, size_t n,
-                           const struct text_tmpl_span *span, int n_span, struct tok_ids *out,
-                           sl_err *err)
+                           const struct text_tmpl_spans *spans, struct tok_ids *out, sl_err *err)
 {
     if (n > INT32_MAX) return SL_FAIL(err, LIMIT, "text of %zu bytes is over 2 GiB", n);
     size_t good = text_utf8_check(text, n);
     if (good < n) return SL_FAIL(err, REQUEST, "text is not UTF-8 at byte %zu", good);
     if (n == 0) return SL_OK;
     struct run r = {.t = t, .out = out, .err = err};
-    struct view v = {.p = text, .n = n, .span = span, .n_span = n_span, .head = true};
+    struct view v = {.p = text, .n = n, .spans = *spans, .head = true};
     text_match *m = NULL;
     sl_status st = text_match_open(MEM_REQUEST, &m, err);
     tok_cut_init(&r.cut, m);
@@ -215,10 +214,11 @@ sl_status tok_encode(const tok *t, const char *text, size_t n, int flags, struct
                      sl_err *err)
 {
     struct text_tmpl_span all = {.end = n, .user = !(flags & TOK_SPECIAL)};
+    const struct text_tmpl_spans spans = {&all, 1};
     if ((flags & TOK_BOS) && !t->n_front && t->bos >= 0) SL_TRY(tok_ids_put(out, t->bos, err));
     for (int i = 0; (flags & TOK_BOS) && i < t->n_front; i++)
         SL_TRY(tok_ids_put(out, t->front[i], err));
-    SL_TRY(tok_encode_spans(t, text, n, &all, 1, out, err));
+    SL_TRY(tok_encode_spans(t, text, n, &spans, out, err));
     for (int i = 0; (flags & TOK_EOS) && i < t->n_back; i++)
         SL_TRY(tok_ids_put(out, t->back[i], err));
     return SL_OK;

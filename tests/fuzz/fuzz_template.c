@@ -35,17 +35,16 @@ static sl_status render(const text_tmpl *t, const struct json *m, const struct j
                                .add_generation_prompt = true,
                                .bos_token = "<s>",
                                .now_s = 86400};
-    struct text_tmpl_span *span = NULL;
+    struct text_tmpl_spans spans = {0};
     struct arena a;
     sl_err err;
-    int n = 0;
     mem_arena_init(&a, MEM_REQUEST, 0);
-    sl_status st = text_tmpl_render(t, &v, &a, out, &span, &n, &err);
+    sl_status st = text_tmpl_render(t, &v, &a, out, &spans, &err);
     if (st == SL_OK) {
         size_t at = 0;
-        for (int i = 0; i < n; i++) {
-            check(span[i].begin == at && span[i].end > at, "spans do not follow each other");
-            at = span[i].end;
+        for (int i = 0; i < spans.n; i++) {
+            check(spans.v[i].begin == at && spans.v[i].end > at, "spans do not follow each other");
+            at = spans.v[i].end;
         }
         check(at == out->n, "spans do not cover the text");
     } else {

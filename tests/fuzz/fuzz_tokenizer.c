@@ -117,8 +117,9 @@ static void round_trip(int mode, const char *text, size_t n)
     while (cut < n && ((unsigned char)text[cut] & 0xc0) == 0x80)
         cut++;
     struct text_tmpl_span span[] = {{0, cut, 0}, {cut, n, 1}};
+    const struct text_tmpl_spans spans = {span, 2};
     sl_status st = mode < 2 ? tok_encode(t, text, n, mode ? TOK_SPECIAL : 0, &ids, &err)
-                            : tok_encode_spans(t, text, n, span, 2, &ids, &err);
+                            : tok_encode_spans(t, text, n, &spans, &ids, &err);
     if (good < n)
         check(st == SL_REQUEST, "bad UTF-8 was taken");
     else

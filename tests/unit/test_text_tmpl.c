@@ -14,7 +14,7 @@ static const char msgs[] =
 
 /* Render src over msgs. spans may be NULL. */
 static sl_status render(const char *src, size_t n, struct str *out, struct arena *a,
-                        struct text_tmpl_span **span, int *n_span, sl_err *err)
+                        struct text_tmpl_spans *spans, sl_err *err)
 {
     text_tmpl *t = NULL;
     const struct json *m = NULL;
@@ -24,7 +24,7 @@ static sl_status render(const char *src, size_t n, struct str *out, struct arena
     if (st != SL_OK) return st;
     st = text_json_parse(a, "m", msgs, sizeof msgs - 1, &m, err);
     v.messages = m;
-    if (st == SL_OK) st = text_tmpl_render(t, &v, a, out, span, n_span, err);
+    if (st == SL_OK) st = text_tmpl_render(t, &v, a, out, spans, err);
     text_tmpl_close(t);
     return st;
 }
@@ -36,7 +36,7 @@ static void expect(const char *src, const char *want)
     sl_err err = {0};
     str_init(&out, MEM_MISC, 0);
     mem_arena_init(&a, MEM_MISC, 0);
-    sl_status st = render(src, strlen(src), &out, &a, NULL, NULL, &err);
+    sl_status st = render(src, strlen(src), &out, &a, NULL, &err);
     if (st != SL_OK) fail_msg("%s: %s", src, err.text);
     if (strcmp(str_c(&out), want) != 0)
         fail_msg("%s: got '%s', expected '%s'", src, str_c(&out), want);
@@ -399,7 +399,7 @@ static double refuse_ms(int row, const struct str *src)
     str_init(&out, MEM_MISC, 0);
     mem_arena_init(&a, MEM_MISC, 0);
     clock_t t0 = clock();
-    sl_status st = render(str_c(src), src->n, &out, &a, NULL, NULL, &err);
+    sl_status st = render(str_c(src), src->n, &out, &a, NULL, &err);
     double ms = (double)(clock() - t0) * 1e3 / CLOCKS_PER_SEC;
     if (st == SL_OK) fail_msg("row %d (%.60s) was rendered", row, str_c(src));
     assert_non_null(strstr(err.text, "chat template"));
@@ -437,16 +437,15 @@ static void expect_user(const char *src, const char *want)
 {
     struct str out;
     struct arena a;
-    struct text_tmpl_span *s = NULL;
+    struct text_tmpl_spans s = {0};
     sl_err err = {0};
-    int n = 0;
     char marks[512];
     str_init(&out, MEM_MISC, 0);
     mem_arena_init(&a, MEM_MISC, 0);
-    sl_status st = render(src, strlen(src), &out, &a, &s, &n, &err);
+    sl_status st = render(src, strlen(src), &out, &a, &s, &err);
     if (st != SL_OK) fail_msg("%s: %s", src, err.text);
-    for (int i = 0; i < n; i++)
-        memset(marks + s[i].begin, s[i].user ? 'u' : '.', s[i].end - s[i].begin);
+    for (int i = 0; i < s.n; i++)
+        memset(marks + s.v[i].begin, s.v[i].user ? 'u' : '.', s.v[i].end - s.v[i].begin);
     marks[out.n] = 0;
     if (strcmp(marks, want) != 0)
         fail_msg("%s: '%s' is '%s', expected '%s'", src, str_c(&out), marks, want);
@@ -469,7 +468,7 @@ TEST(tmpl_says_at_which_line_a_value_does_not_fit)
         sl_err err = {0};
         str_init(&out, MEM_MISC, 0);
         mem_arena_init(&a, MEM_MISC, 0);
-        assert_int_equal(render(t[i].src, strlen(t[i].src), &out, &a, NULL, NULL, &err),
+        assert_int_equal(render(t[i].src, strlen(t[i].src), &out, &a, NULL, &err),
                          SL_REQUEST);
         if (!strstr(err.text, t[i].want)) fail_msg("%s: %s", t[i].src, err.text);
         mem_arena_fini(&a);
@@ -520,12 +519,11 @@ TEST(tmpl_survives_every_failing_allocation)
         struct str out;
         struct arena a;
         sl_err err;
-        struct text_tmpl_span *s;
-        int n;
+        struct text_tmpl_spans s;
         str_init(&out, MEM_MISC, 0);
         mem_arena_init(&a, MEM_MISC, 0);
         mem_fail_at(k, 1);
-        st = render(src, sizeof src - 1, &out, &a, &s, &n, &err);
+        st = render(src, sizeof src - 1, &out, &a, &s, &err);
         mem_fail_at(0, 0);
         assert_true(st == SL_OK || st == SL_NOMEM);
         mem_arena_fini(&a);
@@ -556,11 +554,10 @@ TEST(tmpl_survives_every_full_arena)
     for (size_t limit = 16; st != SL_OK; limit += 16) {
         struct str out;
         struct arena a;
-        struct text_tmpl_span *s;
-        int n;
+        struct text_tmpl_spans s;
         str_init(&out, MEM_MISC, 0);
         mem_arena_init(&a, MEM_MISC, limit);
-        st = text_tmpl_render(t, &v, &a, &out, &s, &n, &err);
+        st = text_tmpl_render(t, &v, &a, &out, &s, &err);
         assert_true(st == SL_OK || st == SL_NOMEM);
         n_fail += st != SL_OK;
         mem_arena_fini(&a);

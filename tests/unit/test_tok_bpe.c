@@ -208,7 +208,8 @@ TEST(tok_control_tokens_in_user_text_are_inert)
             struct text_tmpl_span span[] = {{0, a + (cut == 1), 0},
                                             {a + (cut == 1), b - (cut == 2), 1},
                                             {b - (cut == 2), s.n, 0}};
-            ASSERT_OK(tok_encode_spans(t, s.p, s.n, span, 3, &ids, &err));
+            ASSERT_OK(
+                tok_encode_spans(t, s.p, s.n, &(struct text_tmpl_spans){span, 3}, &ids, &err));
             int n = 0;
             for (int k = 0; k < ids.n; k++)
                 n += ids.id[k] >= 900;
@@ -233,7 +234,7 @@ TEST(tok_words_run_across_the_border_of_who_wrote_what)
     struct text_tmpl_span span[] = {{0, 2, 0}, {2, 5, 1}};
     struct tok_ids ids = {0};
     sl_err err;
-    ASSERT_OK(tok_encode_spans(t, "hello", 5, span, 2, &ids, &err));
+    ASSERT_OK(tok_encode_spans(t, "hello", 5, &(struct text_tmpl_spans){span, 2}, &ids, &err));
     assert_int_equal(ids.n, 1);
     assert_int_equal(ids.id[0], 259);
     mem_free(ids.id);
@@ -248,7 +249,8 @@ TEST(tok_normalises_and_still_knows_who_wrote_what)
     struct tok_ids ids = {0};
     sl_err err;
     EXPECT(t, "e\xcc\x81", 0, 0xc3, 0xa9);
-    ASSERT_OK(tok_encode_spans(t, text, sizeof text - 1, span, 2, &ids, &err));
+    ASSERT_OK(
+        tok_encode_spans(t, text, sizeof text - 1, &(struct text_tmpl_spans){span, 2}, &ids, &err));
     int n = 0;
     for (int i = 0; i < ids.n; i++)
         n += ids.id[i] == 900;
