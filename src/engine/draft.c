@@ -19,14 +19,11 @@ sl_status engine_spec_parse(sl_engine *e, sl_err *err)
     char *end = NULL;
     s->on = draft && strcmp(draft, "off") != 0;
     if (!s->on) return SL_OK;
-    if (strcmp(draft, "mtp") == 0) {
-        e->mtp.on = true;
-        return SL_OK;
-    }
-    if (strcmp(draft, "auto") == 0 || strcmp(draft, "ngram") == 0) {
-        s->ngram = true;
-        return SL_OK;
-    }
+    bool all = strcmp(draft, "auto") == 0;
+    s->ngram = all || strcmp(draft, "ngram") == 0;
+    e->mtp.must = strcmp(draft, "mtp") == 0;
+    e->mtp.on = e->mtp.must || (all && e->m->cfg.n_mtp > 0);
+    if (s->ngram || e->mtp.on) return SL_OK;
     if (strncmp(draft, replay, sizeof replay - 1) == 0) {
         const char *rate = draft + sizeof replay - 1;
         s->replay = true;
@@ -118,7 +115,8 @@ void engine_spec_propose(sl_engine *e)
         s->slot[n] = slot;
         s->want[n++] = (struct spec_want){.s = &r->spec, .n = k, .always = r->g->n_draft > 0};
     }
-    if (n_seq) spec_plan_step(&s->plan, s->want, n, n_seq, step_ns, e);
+    struct spec_clock clock = {step_ns, e};
+    if (n_seq) spec_plan_step(&s->plan, s->want, n, n_seq, &clock);
     for (int i = 0; i < n; i++)
         if (s->want[i].k) sched_draft(&e->sched, s->slot[i], s->want[i].k);
     e->stats.draft_ns += clock_now_ns() - t0;
@@ -154,7 +152,6 @@ void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, in
     struct spec_plan *s = &e->spec.plan;
     e->stats.draft_ns += mtp_ns;
     if (!e->spec.on || p->n_spent) return;
-    /* without drafts nobody would run the layer */
-    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)(p->n_draft ? ns + mtp_ns : ns));
+    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)ns, (double)mtp_ns);
     e->stats.n_draft_stop = s->n_off;
 }

@@ -214,7 +214,7 @@ struct engine_place {
 
 /* The pass of the MTP layer after a step. */
 struct engine_mtp {
-    bool on;
+    bool on, must; /* must: or the engine does not open */
     int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] */
     struct request **of;                       /* [n_seq_max] whose rows are wanted */
 };

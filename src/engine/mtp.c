@@ -51,7 +51,7 @@ int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
     sl_err err = {0};
     int64_t t0 = clock_now_ns();
     if (!m->on) return 0;
-    bool off = spec_plan_is_off(&e->spec.plan);
+    bool off = spec_plan_layer_is_off(&e->spec.plan);
     for (int i = 0; i < p->n_item; i++) {
         struct request *r = e->req[p->item[i].req];
         if (!r || r->pool || p->item[i].pos0 >= r->n_ids) continue; /* it is over */
@@ -85,9 +85,14 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     struct engine_mtp *m = &e->mtp;
     size_t n_tok = (size_t)e->n_tok_max;
     void *p = NULL;
-    if (!m->on) return SL_OK;
-    if (model_n_mtp(e->net) < 1)
+    bool none = model_n_mtp(e->net) < 1;
+    if (m->must && none)
         return SL_FAIL(err, REQUEST, "draft: mtp: %.120s has no MTP layer", e->m->name);
+    m->on = m->on && !none;
+    if (!m->on && e->opts.draft && strcmp(e->opts.draft, "auto") == 0)
+        log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
+                e->m->name);
+    if (!m->on) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 4 * n_tok, sizeof *m->ids, &p, err));
     m->ids = p;
     m->pos = m->ids + n_tok;

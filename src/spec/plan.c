@@ -8,12 +8,16 @@
 
 #include "spec/spec.h"
 
-#define DRAFTS_MAX 256   /* of one step */
-#define PROBE 64         /* one step in so many has no drafts, to know its time */
-#define WINDOW 512       /* steps after which the two are compared */
-#define PROBES_LEAST 4   /* of them without drafts, to compare at all */
-#define WORTH 0.98       /* of the speed without: below it drafts are switched off */
-#define OFF 4096         /* for so many steps */
+#define DRAFTS_MAX 256 /* of one step */
+#define PROBE 64       /* one step in so many has no drafts, to know its time */
+#define WINDOW 512     /* steps after which the two are compared */
+#define PROBES_LEAST 4 /* of them without drafts, to compare at all */
+#define WORTH 0.98     /* of the speed without: below it drafts are switched off */
+#define OFF 4096       /* for so many steps */
+#define LAYER_STEPS 16 /* after so many it is asked whether the MTP layer pays; if not, it is off  \
+                        */
+#define LAYER_OFF 1024 /* for so many, and twice as many each time up to */
+#define LAYER_OFF_MOST 16384
 #define UNKNOWN_TOK 0.05 /* what a further token costs until it was tried: next to nothing */
 
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err)
@@ -23,6 +27,7 @@ sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err)
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)n_want_max, sizeof *p->heap, &heap, err));
     p->heap = heap;
     p->n_want_max = n_want_max;
+    p->layer.off_for = LAYER_OFF;
     return SL_OK;
 }
 
@@ -34,8 +39,9 @@ void spec_plan_fini(struct spec_plan *p)
 
 /* ---- the drafts in falling order of the chance that they are reached and right ---- */
 
-static double next_chance(const struct spec_want *w)
+static double next_chance(const struct spec_plan *p, const struct spec_want *w)
 {
+    if (p->no_layer && w->s->source == SPEC_MTP) return -1;
     return w->k < w->n ? spec_chance(w->s, w->k) : -1;
 }
 
@@ -44,8 +50,8 @@ static void sink(struct spec_plan *p, const struct spec_want *w, int n, int i)
     for (;;) {
         int k = 2 * i + 1;
         if (k >= n) return;
-        if (k + 1 < n && next_chance(&w[p->heap[k + 1]]) > next_chance(&w[p->heap[k]])) k++;
-        if (!(next_chance(&w[p->heap[k]]) > next_chance(&w[p->heap[i]]))) return;
+        if (k + 1 < n && next_chance(p, &w[p->heap[k + 1]]) > next_chance(p, &w[p->heap[k]])) k++;
+        if (!(next_chance(p, &w[p->heap[k]]) > next_chance(p, &w[p->heap[i]]))) return;
         int t = p->heap[i];
         p->heap[i] = p->heap[k];
         p->heap[k] = t;
@@ -66,8 +72,9 @@ static void fill(struct spec_plan *p, struct spec_want *w, int n)
 /* Take the likeliest of the drafts that are left; its chance, or -1. */
 static double take(struct spec_plan *p, struct spec_want *w, int n)
 {
+    if (n == 0) return -1;
     struct spec_want *top = &w[p->heap[0]];
-    double chance = next_chance(top);
+    double chance = next_chance(p, top);
     if (chance < 0) return -1;
     top->k++;
     sink(p, w, n, 0);
@@ -76,73 +83,139 @@ static double take(struct spec_plan *p, struct spec_want *w, int n)
 
 /* ---- how many ---- */
 
-/* The number of drafts with which a step is expected to give the most tokens per time. */
-static int best_number(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
-                       double (*step_ns)(void *user, int n_tok), void *user)
+struct choice {
+    int n;          /* drafts */
+    double tok, ns; /* expected; ns 0 = not known */
+};
+
+/* The number of drafts with which a step, which takes more_ns more than its tokens cost, is
+ * expected to give the most tokens per time. */
+static struct choice best_number(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
+                                 const struct spec_clock *c, double more_ns)
 {
     double tok = n_seq;
-    int most = 0;
+    fill(p, w, n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < w[i].k; j++, n_seq++)
             tok += spec_chance(w[i].s, j);
-    double known = step_ns(user, n_seq), best = tok / known;
+    double known = c->step_ns(c->user, n_seq);
     int known_at = n_seq;
-    if (known <= 0) return 0; /* it is measured first */
+    if (known <= 0) return (struct choice){0, tok, 0}; /* it is measured first */
+    struct choice best = {0, tok, known + more_ns};
     for (int m = 1; m <= DRAFTS_MAX; m++) {
         double chance = take(p, w, n);
         if (chance < 0) break;
         tok += chance;
-        double ns = step_ns(user, n_seq + m);
+        double ns = c->step_ns(c->user, n_seq + m);
         if (ns > 0) {
             known = ns;
             known_at = n_seq + m;
         } else {
             ns = known * (1 + UNKNOWN_TOK * (n_seq + m - known_at) / known_at);
         }
-        if (tok / ns > best) {
-            best = tok / ns;
-            most = m;
-        }
+        ns += more_ns;
+        if (tok * best.ns > best.tok * ns) best = (struct choice){m, tok, ns};
     }
-    return most;
+    return best;
+}
+
+/* ---- the MTP layer ---- */
+
+static void layer_off(struct spec_plan *p, uint64_t n_step)
+{
+    struct spec_layer *l = &p->layer;
+    l->off_until = p->n_step + n_step;
+    l->n = 0;
+    l->tok[0] = l->tok[1] = l->time[0] = l->time[1] = 0;
+    p->n_off++;
+}
+
+/* What steps are expected to give with the layer is held against what they would give without its
+ * drafts and its passes. */
+static void weigh_layer(struct spec_plan *p, const struct choice *without,
+                        const struct choice *with)
+{
+    struct spec_layer *l = &p->layer;
+    const struct choice *c[2] = {without, with};
+    if (without->ns <= 0 || with->ns <= 0) return;
+    for (int i = 0; i < 2; i++) {
+        l->tok[i] += c[i]->tok;
+        l->time[i] += c[i]->ns;
+    }
+    if (++l->n < LAYER_STEPS) return;
+    if (l->tok[1] * l->time[0] < WORTH * l->tok[0] * l->time[1]) {
+        layer_off(p, l->off_for);
+        l->off_for = BASE_MIN(2 * l->off_for, (uint64_t)LAYER_OFF_MOST);
+        return;
+    }
+    l->n = 0;
+    l->off_for = LAYER_OFF;
+    for (int i = 0; i < 2; i++) {
+        l->tok[i] *= 0.5;
+        l->time[i] *= 0.5;
+    }
 }
 
 void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
-                    double (*step_ns)(void *user, int n_tok), void *user)
+                    const struct spec_clock *c)
 {
     ASSERT(n <= p->n_want_max);
     uint64_t at = p->n_step++;
     p->forced = p->always;
+    p->bare = at % PROBE == PROBE - 1;
     for (int i = 0; i < n; i++) {
         p->forced = p->forced || w[i].always;
         w[i].k = p->always || w[i].always ? w[i].n : 0;
     }
-    if (p->always || n == 0 || at % PROBE == PROBE - 1 || at < p->off_until) return;
+    bool layer = p->layer.ns > 0 && !spec_plan_layer_is_off(p);
+    if (p->always || p->bare || at < p->off_until || (n == 0 && !layer)) return;
+    struct choice best = best_number(p, w, n, n_seq, c, layer ? p->layer.ns : 0);
+    if (layer && !p->forced) {
+        p->no_layer = true;
+        struct choice without = best_number(p, w, n, n_seq, c, 0);
+        p->no_layer = false;
+        weigh_layer(p, &without, &best);
+    }
     fill(p, w, n);
-    int m = best_number(p, w, n, n_seq, step_ns, user);
-    fill(p, w, n);
-    while (m-- > 0)
+    while (best.n-- > 0)
         (void)take(p, w, n);
 }
 
-bool spec_plan_is_off(const struct spec_plan *p)
+bool spec_plan_layer_is_off(const struct spec_plan *p)
 {
-    return p->n_step < p->off_until;
+    return p->n_step < p->off_until || p->n_step < p->layer.off_until;
 }
 
-void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns)
+/* One step that was held up by something else says little: up slowly, down fast. */
+static void observe_layer(struct spec_layer *l, double ns)
+{
+    if (ns <= 0) return;
+    if (l->ns <= 0)
+        l->ns = ns;
+    else
+        l->ns = ns < l->ns ? 0.5 * (l->ns + ns) : l->ns + 0.25 * (BASE_MIN(ns, 2 * l->ns) - l->ns);
+}
+
+void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
+                       double layer_ns)
 {
     struct spec_window *v = &p->window;
-    int with = n_draft > 0;
+    int with = n_draft > 0 || (layer_ns > 0 && !p->bare);
+    observe_layer(&p->layer, layer_ns);
     if (p->forced) return;
     if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};
+    if (with) ns += layer_ns;
+    v->layer = v->layer || layer_ns > 0;
     /* one step that was held up by something else says little */
     double mean = v->n[with] ? v->ns[with] / v->n[with] : ns;
     v->ns[with] += ns < 2 * mean ? ns : 2 * mean;
     v->new_tok[with] += n_new;
     v->n[with]++;
     if (v->n[1] < WINDOW || v->n[0] < PROBES_LEAST) return;
-    if (v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1]) {
+    bool worse = v->new_tok[1] * v->ns[0] < WORTH * v->new_tok[0] * v->ns[1];
+    if (worse && v->layer) {
+        layer_off(p, OFF);
+    } else if (worse) {
         p->off_until = p->n_step + OFF;
         p->n_off++;
     }

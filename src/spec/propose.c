@@ -11,7 +11,7 @@
 static const float prior[SPEC_N_ROW][2] = {
     [SPEC_FORCED] = {1.0f, 1.0f},        [SPEC_PREDICTION] = {0.8f, 0.9f},
     [SPEC_NGRAM] = {0.3f, 0.7f}, /* two tokens alike; then three, and more */
-    [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
+    [SPEC_MTP] = {0.8f, 0.6f},           [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
     [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 

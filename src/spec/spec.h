@@ -109,15 +109,25 @@ double spec_chance(const struct spec_seq *s, int j);
 
 struct spec_want {
     const struct spec_seq *s;
-    int n; /* drafts that it proposes */
-    int k; /* out: how many are worth computing */
+    int n;       /* drafts that it proposes */
+    int k;       /* out: how many are worth computing */
     bool always; /* all of them, whatever that costs */
 };
 
-/* Steps without drafts, [0], and with, [1], of as many sequences. */
+/* Steps without drafts and the MTP layer, [0], and with, [1], of as many sequences. */
 struct spec_window {
     int n_seq, n[2];
     double new_tok[2], ns[2];
+    bool layer; /* it ran in some of [1] */
+};
+
+/* The MTP layer. Its passes take time in every step, whether its drafts are computed or not, so
+ * it is on or off for many steps. */
+struct spec_layer {
+    double ns;                   /* of its passes in a step that decodes, lately; 0 = never seen */
+    int n;                       /* steps since it was weighed last */
+    double tok[2], time[2];      /* expected of steps lately: without the layer, with it */
+    uint64_t off_until, off_for; /* as spec_plan's; how long the next time */
 };
 
 struct spec_plan {
@@ -126,22 +136,30 @@ struct spec_plan {
     bool always; /* compute all that is proposed, whatever it costs */
     int *heap;   /* [n_want_max] */
     /* changes */
-    bool forced; /* the step under way has such: it says nothing about what pays */
+    bool forced;   /* the step under way has such: it says nothing about what pays */
+    bool bare;     /* it has no drafts, to know its time */
+    bool no_layer; /* while numbers are compared: as if the layer had none */
     struct spec_window window;
+    struct spec_layer layer;
     uint64_t n_step, off_until; /* plans made; none has drafts before plan number off_until */
-    uint64_t n_off;             /* times that drafts were switched off */
+    uint64_t n_off;             /* times that drafts, or those of the layer, were switched off */
 };
 /* Errors: NOMEM. */
 sl_status spec_plan_init(struct spec_plan *p, int n_want_max, sl_err *err) BASE_MUST_USE;
 void spec_plan_fini(struct spec_plan *p);
-/* Set w[i].k of n sequences for the next step, in which n_seq sequences decode. step_ns(user, c):
- * how long steps of c decoding tokens take; 0 = not known. */
+/* How long steps of n_tok decoding tokens take; 0 = not known. */
+struct spec_clock {
+    double (*step_ns)(void *user, int n_tok);
+    void *user;
+};
+/* Set w[i].k of n sequences for the next step, in which n_seq sequences decode. */
 void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
-                    double (*step_ns)(void *user, int n_tok), void *user);
-/* Drafts are switched off for now. */
-bool spec_plan_is_off(const struct spec_plan *p);
+                    const struct spec_clock *c);
+/* The MTP layer does not pay for now: nobody runs it for the sake of later steps. */
+bool spec_plan_layer_is_off(const struct spec_plan *p);
 /* The step of the last plan only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts
- * were computed. */
-void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns);
+ * were computed. layer_ns: more time, of the MTP layer after it; 0 = it did not run. */
+void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
+                       double layer_ns);
 
 #endif

@@ -177,3 +177,32 @@ TEST(engine_drafts_of_the_mtp_layer_are_those_of_the_sequence_alone)
     sl_engine_close(e);
     sl_model_close(m);
 }
+
+TEST(engine_drafts_of_auto_are_the_layers_where_the_text_has_none)
+{
+    sl_model *m;
+    sl_engine *e;
+    struct answer mtp, all;
+    int32_t *prompt = NULL;
+    int n_prompt = 0;
+    const char *text = "The capital of France is";
+    ASSERT_OK(open_with(DEMO, "mtp", &m, &e));
+    ASSERT_OK(sl_tokenize(m, text, strlen(text), SL_TOK_BOS, &prompt, &n_prompt, &err));
+    /* a prompt and an answer without a pair of tokens that is there twice */
+    sl_request q = {.ids = prompt, .n_ids = n_prompt, .max_tokens = 8, .ignore_eos = 1};
+    run(e, &q, &mtp);
+    sl_engine_close(e);
+    sl_model_close(m);
+    ASSERT_OK(open_with(DEMO, "auto", &m, &e));
+    run(e, &q, &all);
+    assert_memory_equal(mtp.id, all.id, sizeof mtp.id);
+    assert_true(mtp.last.n_right > 1);
+    assert_int_equal(all.last.n_draft, mtp.last.n_draft);
+    assert_int_equal(all.last.n_right, mtp.last.n_right);
+    sl_free(prompt);
+    sl_engine_close(e);
+    sl_model_close(m);
+    ASSERT_OK(open_with(tiny("llama3"), "auto", &m, &e)); /* it has none */
+    sl_engine_close(e);
+    sl_model_close(m);
+}

@@ -32,7 +32,8 @@ static void make_seq(struct spec_seq *s, double first, double next)
 static int drafts_of(struct spec_plan *p, struct spec_want *w, int n, struct device d)
 {
     int sum = 0;
-    spec_plan_step(p, w, n, n, step_ns, &d);
+    struct spec_clock clock = {step_ns, &d};
+    spec_plan_step(p, w, n, n, &clock);
     for (int i = 0; i < n; i++)
         sum += w[i].k;
     return sum;
@@ -108,13 +109,13 @@ TEST(spec_plan_leaves_drafts_out_now_and_then_and_when_they_are_slow)
     for (int i = 0; i < 640; i++) { /* they are as right as is thought */
         int k = drafts_of(&p, &w, 1, d);
         n_none += k == 0;
-        spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0);
+        spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0, 0);
     }
     assert_int_equal(n_none, 10);
     assert_int_equal(p.n_off, 0);
     for (int i = 0; i < 1300 && !p.n_off; i++) { /* they never are */
         int k = drafts_of(&p, &w, 1, d);
-        spec_plan_observe(&p, 1, k, 1, k ? 1.2 : 1.0);
+        spec_plan_observe(&p, 1, k, 1, k ? 1.2 : 1.0, 0);
     }
     assert_int_equal(p.n_off, 1);
     for (int i = 0; i < 4096; i++)
@@ -156,8 +157,84 @@ TEST(spec_plan_computes_all_of_a_sequence_that_asks_for_it)
     }
     for (int i = 0; i < 2000; i++) { /* such steps do not say what pays */
         int k = drafts_of(&p, w, 2, (struct device){1, 0.01, 0});
-        spec_plan_observe(&p, 2, k, 2, k > 5 ? 9 : 1);
+        spec_plan_observe(&p, 2, k, 2, k > 5 ? 9 : 1, 0);
     }
     assert_int_equal(p.n_off, 0);
+    spec_plan_fini(&p);
+}
+
+/* Steps until the layer is off, of at most n; it costs layer, and its drafts are right at a. */
+static int steps_until_off(struct spec_plan *p, double a, double layer, int n)
+{
+    struct spec_seq s;
+    struct device d = {1, 0.3, 0};
+    uint64_t rng = 7;
+    make_seq(&s, 0, 0);
+    s.source = s.row = SPEC_MTP;
+    s.rate[SPEC_MTP].right[0] = (float)a;
+    for (int i = 0; i < n; i++) {
+        struct spec_want w = {.s = &s, .n = 1};
+        int k = drafts_of(p, &w, 1, d), right = k && rng_next(&rng) % 1000 < a * 1000;
+        if (spec_plan_layer_is_off(p)) return i;
+        spec_plan_observe(p, 1, k, 1 + right, k ? 1.3 : 1.0, layer);
+    }
+    return n;
+}
+
+TEST(spec_plan_switches_the_mtp_layer_off_where_its_passes_cost_more_than_they_give)
+{
+    static const struct {
+        double a, layer;
+        bool pays;
+    } row[] = {
+        {0.94, 0.38, true}, /* 1.94 / 1.68 */
+        {0.5, 0.38, false}, /* 1.5 / 1.68 */
+        {0.94, 1.2, false}, /* on a machine that is busy */
+        {0.2, 0.05, false}, /* not even computed, and the passes cost */
+        {0.2, 0.0, true},   /* nothing is lost */
+        {0.9, 0.05, true},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct spec_plan p;
+        ASSERT_OK(spec_plan_init(&p, 1, &err));
+        int n = steps_until_off(&p, row[i].a, row[i].layer, 2000);
+        if (row[i].pays != (n == 2000)) fail_msg("row %d: off after %d steps", i, n);
+        if (!row[i].pays) assert_in_range(n, 16, 40);
+        spec_plan_fini(&p);
+    }
+}
+
+TEST(spec_plan_tries_the_mtp_layer_again_and_less_and_less_often)
+{
+    struct spec_plan p;
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    for (uint64_t off = 1024; off <= 4096; off *= 2) {
+        assert_in_range(steps_until_off(&p, 0.5, 0.38, 100), 14, 40);
+        struct device d = {1, 0.3, 0};
+        struct spec_clock clock = {step_ns, &d};
+        uint64_t n = 0;
+        for (; spec_plan_layer_is_off(&p); n++)
+            spec_plan_step(&p, NULL, 0, 1, &clock); /* nobody has a draft */
+        assert_in_range(n, off - 1, off);
+    }
+    spec_plan_fini(&p);
+}
+
+TEST(spec_plan_counts_the_passes_of_the_mtp_layer_in_what_steps_with_drafts_take)
+{
+    struct spec_plan p;
+    struct spec_seq s;
+    struct device d = {1, 0.1, 0};
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    make_seq(&s, 1, 1); /* thought to be right, and never is */
+    s.source = SPEC_MTP;
+    for (int i = 0; i < 600 && !p.n_off; i++) {
+        struct spec_want w = {.s = &s, .n = 1};
+        int k = drafts_of(&p, &w, 1, d);
+        spec_plan_observe(&p, 1, k, 1, k ? 0.9 : 1.0,
+                          0.3); /* alone, steps with drafts are faster */
+    }
+    assert_int_equal(p.n_off, 1);
+    assert_true(spec_plan_layer_is_off(&p));
     spec_plan_fini(&p);
 }
