@@ -279,8 +279,8 @@ typedef struct sl_engine_opts {
      * kept as long as they are what is drawn anyway: no answer changes by it. "off"; "ngram": the
      * text itself, what a request expects, and what a grammar leaves no choice about; "mtp": the
      * model's MTP layer in place of the text itself (REQUEST where there is none); "auto": all of
-     * these, of the layer where the model has one; "replay:RATE": a request's draft_ids are its answer, wrong at 1 -
-     * RATE (measurements). NULL = "off". */
+     * these, of the layer where the model has one; "replay:RATE": a request's draft_ids are its
+     * answer, wrong at 1 - RATE (measurements). NULL = "off". */
     const char *draft;
     int draft_max;      /* guesses in a step for one sequence, at most; 0 = SL_DRAFT_MAX */
     int draft_always;   /* 1 = as many as there are, even where fewer are faster (measurements) */

@@ -185,6 +185,7 @@ static int fork_samples(sl_engine *e, struct request *r)
         if (!sched_fork(&e->sched, r->slot, s->slot)) break;
         s->t_admit_ns = r->t_admit_ns;
         s->n_cached = r->n_cached;
+        s->mtp_like = r->slot + 1;
         e->forked[n++] = s;
     }
     return n;

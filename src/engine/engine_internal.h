@@ -38,7 +38,7 @@ struct sl_model {
     io_pack *pack; /* NULL, or a packed file of io that was found */
     sl_pack_cache pack_cache;
     void (*edit)(struct arch_cfg *c); /* tests: of model_opts; they edit cfg as well. NULL */
-    tok *tok; /* NULL = none; tok_err says why */
+    tok *tok;                         /* NULL = none; tok_err says why */
     sl_err tok_err;
     struct engine_tmpl {
         text_tmpl *t; /* NULL = none; then why says more where there is more to say */
@@ -190,6 +190,8 @@ struct request {
     bool has_spec; /* guesses are made for it: */
     struct spec_seq spec;
     int n_draft, n_right, n_text_draft, n_text_right; /* as in sl_event */
+    int mtp_from, mtp_done; /* the MTP layer's entries [from, done) are stored; done -1: none are */
+    int mtp_like; /* just forked: 1 + the slot of the sample whose entries it shares; 0 = not */
 };
 
 /* Speculation. */
@@ -212,11 +214,21 @@ struct engine_place {
     int64_t bytes[MODEL_DEV_MAX]; /* of the source that goes there */
 };
 
+/* What the MTP layer makes of one item of a step. */
+struct engine_mtp_item {
+    bool in;        /* the layer runs over it */
+    int n_known;    /* of its tokens, those whose next token was known before the draws */
+    int from, done; /* its request's chain, before and after */
+};
+
 /* The pass of the MTP layer after a step. */
 struct engine_mtp {
-    bool on, must; /* must: or the engine does not open */
-    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] */
-    struct request **of;                       /* [n_seq_max] whose rows are wanted */
+    bool on, must;                             /* must: or the engine does not open */
+    int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] of the pass */
+    int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
+    struct request **of;          /* [n_seq_max] whose rows are wanted */
+    struct engine_mtp_item *item; /* [n_seq_max] of the plan */
+    int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */
 };
 
 struct engine_ranks;
@@ -225,7 +237,7 @@ struct sl_engine {
     /* fixed after open */
     sl_model *m;
     struct engine_ranks *ranks; /* NULL: this process computes alone */
-    dev *d; /* of attention and the cache */
+    dev *d;                     /* of attention and the cache */
     struct engine_place place;
     model *net;
     io_pack *pack; /* NULL, or the packed file that this engine made */
@@ -318,8 +330,7 @@ struct model_dims engine_rank_dims(const sl_engine *e, int rank);
 /* *o, of a model that is whole, becomes home's. */
 void engine_ranks_model(sl_engine *e, struct model_opts *o);
 /* The other ranks open, after home's model; kv: their caches' shapes, by rank. Errors: theirs. */
-sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv,
-                            sl_err *err) BASE_MUST_USE;
+sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err *err) BASE_MUST_USE;
 void engine_ranks_close(sl_engine *e);
 /* Launch a step and wait for it, on every rank. Errors: as model_wait; DEVICE: ranks have
  * failed. */
@@ -395,9 +406,11 @@ void engine_spec_learn(struct request *r);
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
                          int64_t mtp_ns);
 
-/* mtp.c. run: after the rows of a step; returns the time that it took. */
+/* mtp.c. begin: after a step was computed, before anything is drawn; run: after that. Returns the
+ * time that it took. */
 sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_mtp_close(sl_engine *e);
+void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
 int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p);
 
 /* answer.c: what the rows of a step lead to. */

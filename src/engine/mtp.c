@@ -2,8 +2,14 @@
 /* Drafts of the model's MTP layer. After the rows of a step were drawn, the layer's pass of the
  * same step runs over every token that the step computed and kept: on the hidden state of its
  * position and the token after it, which is known by now. That stores the layer's keys and values
- * along prompts and answers, and the row of a sequence's last position guesses the token after the
- * known ones.
+ * (its entries) along prompts and answers, and the row of a sequence's last position guesses the
+ * token after the known ones.
+ *
+ * The layer reads no entry that was not stored. A sequence's entries are a chain: those of
+ * positions [mtp_from, mtp_done). Where one is missing, because the layer was off or another
+ * request left a block of the prefix tree without them, the chain begins anew at the next block,
+ * and the layer sees the sequence as if it began there. m->from says of every block where the chain
+ * began that filled it, so a hit in the tree goes on with it.
  *
  * What the layer stores at the last position of a block depends on the first token of the next
  * block, so a block that the prefix tree shares may hold another continuation's value there. Drafts
@@ -14,26 +20,174 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
-/* The tokens of a row that stay, in the engine's arrays as sequence s of the pass, which has n_tok
- * tokens so far. The arrays are still those of the step: entries up to the row's own are free. */
-static int add_row(sl_engine *e, const struct request *r, const struct sched_item *it, int i, int s,
-                   int n_tok)
+#define NO_CHAIN (-1)
+
+/* ---- chains ---- */
+
+static const int32_t *table_of(const sl_engine *e, int i)
 {
-    const struct engine_mtp *m = &e->mtp;
-    int n = sched_request(&e->sched, it->req)->n_done - it->pos0, row0 = e->seq_tok0[i];
-    for (int g = 0; g < e->kv_shape.n_group && s < i; g++)
-        memmove(e->blk[g] + (int64_t)s * e->ld_blk, e->blk[g] + (int64_t)i * e->ld_blk,
-                (size_t)e->ld_blk * sizeof *e->blk[g]);
-    e->seq_tok0[s] = n_tok;
-    e->seat[s] = it->seat;
-    e->n_prompt[s] = r->n_prompt;
-    for (int k = 0; k < n; k++) {
-        m->ids[n_tok + k] = r->ids[it->pos0 + k + 1];
-        m->pos[n_tok + k] = it->pos0 + k;
-        m->hidden_row[n_tok + k] = row0 + k;
+    return e->blk[DEV_KV_PAGED] + (int64_t)i * e->ld_blk;
+}
+
+/* Where the chain begins that fills all blocks before position pos, the end of a block. */
+static int chain_of(const sl_engine *e, const int32_t *blk, int pos)
+{
+    int n = pos / ENGINE_BLK_TOK;
+    int from = n ? e->mtp.from[blk[n - 1]] : 0;
+    for (int j = BASE_MAX(from, 0) / ENGINE_BLK_TOK; j < n; j++)
+        if (e->mtp.from[blk[j]] != from) return NO_CHAIN;
+    return from;
+}
+
+static int up(int pos)
+{
+    return (pos + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK * ENGINE_BLK_TOK;
+}
+
+/* Where the chain of item i begins that its tokens go on with. */
+static int chain_before(const sl_engine *e, const struct request *r, const struct sched_item *it,
+                        int i)
+{
+    int from = it->pos0 == r->mtp_done ? r->mtp_from : NO_CHAIN;
+    if (it->pos0 % ENGINE_BLK_TOK == 0) from = chain_of(e, table_of(e, i), it->pos0);
+    return from == NO_CHAIN ? up(it->pos0) : from;
+}
+
+void engine_mtp_begin(sl_engine *e, const struct sched_plan *p)
+{
+    struct engine_mtp *m = &e->mtp;
+    if (!m->on) return;
+    bool off = spec_plan_layer_is_off(&e->spec.plan);
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        struct request *r = e->req[it->req];
+        const struct group *g = r->g;
+        struct engine_mtp_item *x = &m->item[i];
+        *x = (struct engine_mtp_item){.n_known = it->n_tok - it->n_draft - it->sample};
+        x->from = chain_before(e, r, it, i);
+        x->in = !r->pool && g->n_draft >= 0 && (!off || g->n_draft > 0);
+        for (int j = it->pos0 / ENGINE_BLK_TOK; j * ENGINE_BLK_TOK < it->pos0 + it->n_tok; j++)
+            m->from[table_of(e, i)[j]] = NO_CHAIN;
+        for (int k = 0; k < x->n_known; k++)
+            m->next[e->seq_tok0[i] + k] = r->ids[it->pos0 + k + 1];
+        if (!x->in) r->mtp_done = NO_CHAIN;
     }
+}
+
+/* ---- the tokens of a pass ---- */
+
+/* The tokens of item i that stay; r: NULL where its request is over. *first: the position from
+ * which on they go into the pass. Those before it are of no chain, or of a block that was given up
+ * for an equal one of the tree, which has its entries or will never have all of them. */
+static int tokens_of(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
+                     int *first)
+{
+    struct engine_mtp_item *x = &e->mtp.item[i];
+    const int32_t *old = table_of(e, i);
+    const struct kv_seq *seq = r ? sched_seq(&e->sched, it->seat) : NULL;
+    int n = r ? sched_request(&e->sched, it->req)->n_done - it->pos0 : x->n_known;
+    int j = it->pos0 / ENGINE_BLK_TOK;
+    *first = it->pos0;
+    for (; j * ENGINE_BLK_TOK < it->pos0 + n; j++) {
+        int end = (j + 1) * ENGINE_BLK_TOK;
+        if (!r && (!e->pool.node || !e->pool.node[old[j]].in_tree)) break;
+        if (!r || seq->blk[j] == old[j] || end <= x->from) continue;
+        int has = e->mtp.from[seq->blk[j]];
+        if (has == NO_CHAIN && end - ENGINE_BLK_TOK >= it->pos0) continue; /* it gets them now */
+        if (has != x->from) x->from = end;
+        *first = end;
+    }
+    if (!r) n = BASE_MIN(n, j * ENGINE_BLK_TOK - it->pos0); /* nobody finds the other blocks */
+    *first = BASE_MAX(*first, x->from);
     return n;
 }
+
+/* The table of item i as that of sequence s of the pass, from the chain's first block on. The
+ * arrays are still those of the step: entries up to the item's own are free. */
+static void move_table(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
+                       int s)
+{
+    int j0 = e->mtp.item[i].from / ENGINE_BLK_TOK;
+    if (r) engine_cache_table(e, i, sched_seq(&e->sched, it->seat));
+    for (int g = 0; g < e->kv_shape.n_group; g++)
+        memmove(e->blk[g] + (int64_t)s * e->ld_blk, e->blk[g] + (int64_t)i * e->ld_blk + j0,
+                (size_t)(e->ld_blk - j0) * sizeof *e->blk[g]);
+}
+
+/* What a pass has so far. */
+struct mtp_at {
+    int seq, tok, row;
+};
+
+/* The tokens of item i into the engine's arrays as the next sequence of the pass; how many. */
+static int add_item(sl_engine *e, const struct request *r, const struct sched_item *it, int i,
+                    struct mtp_at at)
+{
+    const struct engine_mtp *m = &e->mtp;
+    struct engine_mtp_item *x = &e->mtp.item[i];
+    int first, row0 = e->seq_tok0[i], n_prompt = e->n_prompt[i];
+    int n = tokens_of(e, r, it, i, &first), k0 = first - it->pos0;
+    x->done = it->pos0 + n;
+    if (k0 >= n) return 0;
+    for (int j = first / ENGINE_BLK_TOK; (j + 1) * ENGINE_BLK_TOK <= it->pos0 + n; j++)
+        m->from[r ? sched_seq(&e->sched, it->seat)->blk[j] : table_of(e, i)[j]] = x->from;
+    move_table(e, r, it, i, at.seq);
+    e->seq_tok0[at.seq] = at.tok;
+    e->seat[at.seq] = it->seat;
+    e->n_prompt[at.seq] = BASE_MAX(n_prompt - x->from, 0);
+    for (int k = k0; k < n; k++) {
+        int t = at.tok + k - k0;
+        m->ids[t] = r ? r->ids[it->pos0 + k + 1] : m->next[row0 + k];
+        m->pos[t] = it->pos0 + k - x->from;
+        m->hidden_row[t] = row0 + k;
+    }
+    return n - k0;
+}
+
+/* The other samples of a prompt that was computed go on with its chain. */
+static void fork_chains(sl_engine *e, const struct sched_plan *p)
+{
+    int slot;
+    for (int k = 0; (slot = sched_running(&e->sched, k)) >= 0; k++) {
+        struct request *r = e->req[slot];
+        for (int i = 0; i < p->n_item && r->mtp_like; i++) {
+            if (p->item[i].req != r->mtp_like - 1) continue;
+            r->mtp_from = e->mtp.item[i].from;
+            r->mtp_done = e->mtp.item[i].done;
+        }
+        r->mtp_like = 0;
+    }
+}
+
+/* All items into the arrays; rows are wanted of those that get a draft. */
+static struct mtp_at add_items(sl_engine *e, const struct sched_plan *p)
+{
+    struct engine_mtp *m = &e->mtp;
+    struct mtp_at at = {0, 0, 0};
+    bool forks = false;
+    for (int i = 0; i < p->n_item; i++) {
+        const struct sched_item *it = &p->item[i];
+        struct request *r = e->req[it->req];
+        if (!m->item[i].in) continue;
+        int n = add_item(e, r, it, i, at);
+        if (r) {
+            r->mtp_from = m->item[i].from;
+            r->mtp_done = m->item[i].done;
+            forks = forks || (r->g->n > 1 && r->index == 0);
+        }
+        if (n == 0) continue;
+        at.tok += n;
+        at.seq++;
+        if (!r || !r->has_spec || !it->sample) continue;
+        m->row_tok[at.row] = at.tok - 1;
+        m->of[at.row++] = r;
+    }
+    e->seq_tok0[at.seq] = at.tok;
+    if (forks) fork_chains(e, p);
+    return at;
+}
+
+/* ---- a pass ---- */
 
 static void offer(sl_engine *e, const struct model_rows *rows, int n)
 {
@@ -43,47 +197,43 @@ static void offer(sl_engine *e, const struct model_rows *rows, int n)
     }
 }
 
+/* A pass failed: what it stored is not known. A lost device ends the next step. */
+static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
+{
+    log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it for now", why->text);
+    for (int b = 0; b < e->pool.n_blk; b++)
+        e->mtp.from[b] = NO_CHAIN;
+    for (int i = 0; i < p->n_item; i++)
+        if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
+}
+
 int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
 {
     struct engine_mtp *m = &e->mtp;
-    int n_tok = 0, n_seq = 0, n_row = 0;
     struct model_rows rows;
     sl_err err = {0};
     int64_t t0 = clock_now_ns();
     if (!m->on) return 0;
-    bool off = spec_plan_layer_is_off(&e->spec.plan);
-    for (int i = 0; i < p->n_item; i++) {
-        struct request *r = e->req[p->item[i].req];
-        if (!r || r->pool || p->item[i].pos0 >= r->n_ids) continue; /* it is over */
-        if (r->g->n_draft < 0 || (off && !r->g->n_draft)) continue;
-        int n = add_row(e, r, &p->item[i], i, n_seq, n_tok);
-        if (n <= 0) continue;
-        n_tok += n;
-        n_seq++;
-        if (!r->has_spec || !p->item[i].sample) continue;
-        m->row_tok[n_row] = n_tok - 1;
-        m->of[n_row++] = r;
-    }
-    if (!n_seq) return 0;
-    e->seq_tok0[n_seq] = n_tok;
-    struct dev_step s = engine_step(e, n_tok, n_seq, n_row);
+    struct mtp_at n = add_items(e, p);
+    if (!n.seq) return 0;
+    struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
     s.pass = 1;
     s.ids = m->ids;
     s.pos = m->pos;
     s.hidden_row = m->hidden_row;
     s.row_tok = m->row_tok;
     s.want = DEV_WANT_BEST;
-    if (engine_run(e, &s, &rows, &err)) /* a lost device ends the next step */
-        log_msg(LOG_WARN, "the MTP layer failed: %s: no drafts of it in this step", err.text);
+    if (engine_run(e, &s, &rows, &err))
+        forget(e, p, &err);
     else
-        offer(e, &rows, n_row);
+        offer(e, &rows, n.row);
     return clock_now_ns() - t0;
 }
 
 sl_status engine_mtp_open(sl_engine *e, sl_err *err)
 {
     struct engine_mtp *m = &e->mtp;
-    size_t n_tok = (size_t)e->n_tok_max;
+    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
     void *p = NULL;
     bool none = model_n_mtp(e->net) < 1;
     if (m->must && none)
@@ -93,13 +243,20 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
         log_msg(LOG_DEBUG, "draft: auto: %s has no MTP layer: drafts come from the text alone",
                 e->m->name);
     if (!m->on) return SL_OK;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, 4 * n_tok, sizeof *m->ids, &p, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, 5 * n_tok, sizeof *m->ids, &p, err));
     m->ids = p;
     m->pos = m->ids + n_tok;
     m->hidden_row = m->pos + n_tok;
     m->row_tok = m->hidden_row + n_tok;
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->n_seq_max, sizeof(struct request *), &p, err));
+    m->next = m->row_tok + n_tok;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->of, &p, err));
     m->of = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->item, &p, err));
+    m->item = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->pool.n_blk, sizeof *m->from, &p, err));
+    m->from = p;
+    for (int b = 0; b < e->pool.n_blk; b++)
+        m->from[b] = NO_CHAIN;
     return SL_OK;
 }
 
@@ -107,4 +264,6 @@ void engine_mtp_close(sl_engine *e)
 {
     mem_free(e->mtp.ids);
     mem_free(e->mtp.of);
+    mem_free(e->mtp.item);
+    mem_free(e->mtp.from);
 }

@@ -271,6 +271,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.n_preempt = p->n_preempt;
     rec.n_draft = p->n_draft;
     sl_stats before = e->stats;
+    engine_mtp_begin(e, p);
     engine_rows(e, p, &rows);
     rec.sample_ns = clock_now_ns() - t2;
     rec.n_right = n_right(&e->stats) - n_right(&before);

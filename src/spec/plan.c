@@ -14,8 +14,7 @@
 #define PROBES_LEAST 4 /* of them without drafts, to compare at all */
 #define WORTH 0.98     /* of the speed without: below it drafts are switched off */
 #define OFF 4096       /* for so many steps */
-#define LAYER_STEPS 16 /* after so many it is asked whether the MTP layer pays; if not, it is off  \
-                        */
+#define LAYER_STEPS 16 /* after so many it is asked whether the MTP layer pays; if not, off */
 #define LAYER_OFF 1024 /* for so many, and twice as many each time up to */
 #define LAYER_OFF_MOST 16384
 #define UNKNOWN_TOK 0.05 /* what a further token costs until it was tried: next to nothing */

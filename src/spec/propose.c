@@ -9,10 +9,10 @@
 
 /* Before anything was seen: that the first draft is right, and each after right ones. */
 static const float prior[SPEC_N_ROW][2] = {
-    [SPEC_FORCED] = {1.0f, 1.0f},        [SPEC_PREDICTION] = {0.8f, 0.9f},
+    [SPEC_FORCED] = {1.0f, 1.0f},    [SPEC_PREDICTION] = {0.8f, 0.9f},
     [SPEC_NGRAM] = {0.3f, 0.7f}, /* two tokens alike; then three, and more */
-    [SPEC_MTP] = {0.8f, 0.6f},           [SPEC_REPLAY] = {0.8f, 0.8f},        [SPEC_N_SOURCE] = {0.45f, 0.8f},
-    [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
+    [SPEC_MTP] = {0.8f, 0.6f},       [SPEC_REPLAY] = {0.8f, 0.8f},
+    [SPEC_N_SOURCE] = {0.45f, 0.8f}, [SPEC_N_SOURCE + 1] = {0.6f, 0.85f},
 };
 
 const char *spec_source_name(enum spec_source s)

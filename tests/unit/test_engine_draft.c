@@ -206,3 +206,136 @@ TEST(engine_drafts_of_auto_are_the_layers_where_the_text_has_none)
     sl_engine_close(e);
     sl_model_close(m);
 }
+
+/* ---- entries of the MTP layer that are not there ---- */
+
+/* What a freed block is filled with. */
+static bool with_nan;
+static void spoil(void *user, int32_t blk)
+{
+    sl_engine *e = user;
+    if (with_nan) dev_kv_poison(e->d, e->kv, DEV_KV_PAGED, blk);
+}
+
+/* A prompt of n tokens that says little. */
+static void make_prompt(sl_model *m, int n, int32_t *ids)
+{
+    static const char text[] =
+        "The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is "
+        "Madrid. Water boils at one hundred degrees. The sun is a star. Seven times eight is "
+        "fifty-six, and nine times nine is eighty-one. A year has twelve months, a week has seven "
+        "days, an hour sixty minutes. Whales are mammals. Iron is a metal, and so is copper.";
+    int32_t *all = NULL;
+    int n_all = 0;
+    ASSERT_OK(sl_tokenize(m, text, sizeof text - 1, SL_TOK_BOS, &all, &n_all, &err));
+    for (int i = 0; i < n; i++)
+        ids[i] = all[i % n_all];
+    sl_free(all);
+}
+
+/* What a request's drafts were after one that left its blocks in the tree: cold: without it. */
+enum before { COLD, SAME, NO_DRAFTS, LONGER, TWICE_AT_ONCE, N_BEFORE };
+
+static struct answer drafts_after(enum before how, bool nan, int n_prompt, sl_stats *st)
+{
+    sl_model *m;
+    sl_engine *e;
+    int32_t ids[200];
+    struct answer a, b;
+    ASSERT_OK(open_with(DEMO, "mtp", &m, &e));
+    with_nan = nan;
+    e->pool.on_free = spoil;
+    e->pool.user = e;
+    for (int i = 0; i < e->pool.n_blk; i++)
+        spoil(e, i);
+    make_prompt(m, 200, ids);
+    sl_request q = {.ids = ids, .n_ids = n_prompt, .max_tokens = 40, .ignore_eos = 1};
+    sl_request first = q;
+    first.max_tokens = 1; /* no block that the second one completes is in the tree */
+    first.n_ids = how == LONGER ? 200 : n_prompt;
+    first.n_draft = how == NO_DRAFTS ? -1 : 0;
+    if (how == TWICE_AT_ONCE) {
+        memset(&b, 0, sizeof b);
+        q.on_event = on_event;
+        q.user = &b;
+        ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    } else if (how != COLD) {
+        run(e, &first, &b);
+    }
+    run(e, &q, &a);
+    sl_stats_get(e, st);
+    sl_engine_close(e);
+    sl_model_close(m);
+    return a;
+}
+
+TEST(engine_mtp_layer_reads_nothing_that_was_not_stored)
+{
+    for (int how = 0; how < N_BEFORE; how++)
+        for (int n_prompt = 95; n_prompt <= 97; n_prompt++) {
+            sl_stats st[2];
+            struct answer zero = drafts_after((enum before)how, false, n_prompt, &st[0]);
+            struct answer nan = drafts_after((enum before)how, true, n_prompt, &st[1]);
+            assert_memory_equal(zero.id, nan.id, sizeof zero.id);
+            if (zero.last.n_draft != nan.last.n_draft || zero.last.n_right != nan.last.n_right)
+                fail_msg("%d, %d tokens: %d of %d right, with NaN %d of %d", how, n_prompt,
+                         zero.last.n_right, zero.last.n_draft, nan.last.n_right, nan.last.n_draft);
+            assert_true(nan.last.n_draft > 10);
+        }
+}
+
+TEST(engine_mtp_drafts_after_a_hit_are_those_without_it)
+{
+    for (int n_prompt = 95; n_prompt <= 97; n_prompt++) {
+        sl_stats cold_st, st;
+        struct answer cold = drafts_after(COLD, true, n_prompt, &cold_st);
+        assert_int_equal(cold_st.cache_hit_tok, 0);
+        for (int how = SAME; how <= LONGER; how += LONGER - SAME) {
+            struct answer a = drafts_after((enum before)how, true, n_prompt, &st);
+            assert_true(st.cache_hit_tok >= 64);
+            assert_memory_equal(cold.id, a.id, sizeof cold.id);
+            /* the row of its first guess, a wrong one, is of a block that the tree has already */
+            if (how == LONGER && n_prompt == 96) cold.last.n_draft--;
+            if (a.last.n_draft != cold.last.n_draft || a.last.n_right != cold.last.n_right)
+                fail_msg("%d, %d tokens: %d of %d right, not %d of %d", how, n_prompt,
+                         a.last.n_right, a.last.n_draft, cold.last.n_right, cold.last.n_draft);
+        }
+        /* blocks without entries: the layer begins behind them */
+        struct answer a = drafts_after(NO_DRAFTS, true, n_prompt, &st);
+        assert_true(st.cache_hit_tok >= 64);
+        assert_true(a.last.n_draft > 10 && a.last.n_right > 5);
+    }
+}
+
+static void on_sample(void *user, const sl_event *ev)
+{
+    on_event((struct answer *)user + ev->index, ev);
+}
+
+TEST(engine_mtp_chains_of_samples_go_on_with_that_of_their_prompt)
+{
+    sl_model *m;
+    sl_engine *e;
+    int32_t ids[200];
+    struct answer one, all[2];
+    ASSERT_OK(open_with(DEMO, "mtp", &m, &e));
+    make_prompt(m, 100, ids);
+    sl_request q = {.ids = ids, .n_ids = 100, .max_tokens = 40, .ignore_eos = 1, .no_cache = 1};
+    run(e, &q, &one);
+    memset(all, 0, sizeof all);
+    q.n = 2;
+    q.on_event = on_sample;
+    q.user = all;
+    ASSERT_OK(sl_submit(e, &q, NULL, &err));
+    while (sl_pending(e))
+        ASSERT_OK(sl_step(e, &err));
+    for (int i = 0; i < 2; i++) /* greedy: both are alike */
+        assert_memory_equal(one.id, all[i].id, sizeof one.id);
+    assert_int_equal(all[0].last.n_draft, one.last.n_draft);
+    assert_int_equal(all[0].last.n_right, one.last.n_right);
+    /* the first guess of the other is made a step later, and not when the next block begins */
+    assert_in_range(all[1].last.n_draft, one.last.n_draft - 3, one.last.n_draft);
+    assert_in_range(all[1].last.n_right, one.last.n_right - 2, one.last.n_right);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
