@@ -99,6 +99,11 @@ static double step_ns(void *user, int n_tok)
     return sched_decode_ns(&e->sched, n_tok);
 }
 
+struct spec_clock engine_spec_clock(sl_engine *e)
+{
+    return (struct spec_clock){step_ns, e};
+}
+
 void engine_spec_propose(sl_engine *e)
 {
     struct engine_spec *s = &e->spec;
@@ -115,7 +120,7 @@ void engine_spec_propose(sl_engine *e)
         s->slot[n] = slot;
         s->want[n++] = (struct spec_want){.s = &r->spec, .n = k, .always = r->g->n_draft > 0};
     }
-    struct spec_clock clock = {step_ns, e};
+    struct spec_clock clock = engine_spec_clock(e);
     if (n_seq) spec_plan_step(&s->plan, s->want, n, n_seq, &clock);
     for (int i = 0; i < n; i++)
         if (s->want[i].k) sched_draft(&e->sched, s->slot[i], s->want[i].k);
@@ -147,11 +152,11 @@ void engine_spec_learn(struct request *r)
 }
 
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
-                         int64_t mtp_ns)
+                         const struct spec_passes *l)
 {
     struct spec_plan *s = &e->spec.plan;
-    e->stats.draft_ns += mtp_ns;
+    if (l) e->stats.draft_ns += (int64_t)(l->ns + l->more_ns);
     if (!e->spec.on || p->n_spent) return;
-    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)ns, (double)mtp_ns);
+    spec_plan_observe(s, p->n_item, p->n_draft, n_new, (double)ns, l);
     e->stats.n_draft_stop = s->n_off;
 }

@@ -227,6 +227,7 @@ struct engine_mtp {
     int32_t *ids, *pos, *hidden_row, *row_tok; /* [n_tok_max] of the pass */
     int32_t *next; /* [n_tok_max] tokens after those of the step, where they were known before */
     struct request **of;          /* [n_seq_max] whose rows are wanted */
+    int32_t *row_seq;             /* [n_seq_max] their sequences in the pass */
     struct engine_mtp_item *item; /* [n_seq_max] of the plan */
     int32_t *from; /* [n_blk] of blocks that have all entries: where their chain begins; else -1 */
 };
@@ -402,16 +403,19 @@ void engine_spec_propose(sl_engine *e);
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
 void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right);
 void engine_spec_learn(struct request *r);
-/* A step gave n_new tokens of answers and took ns, and mtp_ns for the MTP layer. */
+/* A step gave n_new tokens of answers and took ns, and more for the MTP layer where l is not NULL.
+ */
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,
-                         int64_t mtp_ns);
+                         const struct spec_passes *l);
+/* How long steps take, for room spec. */
+struct spec_clock engine_spec_clock(sl_engine *e);
 
-/* mtp.c. begin: after a step was computed, before anything is drawn; run: after that. Returns the
- * time that it took. */
+/* mtp.c. begin: after a step was computed, before anything is drawn; run: after that. False: there
+ * was nothing to run; else *t is the time that it took. */
 sl_status engine_mtp_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_mtp_close(sl_engine *e);
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
-int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p);
+bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
 
 /* answer.c: what the rows of a step lead to. */
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);

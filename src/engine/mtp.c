@@ -3,7 +3,9 @@
  * same step runs over every token that the step computed and kept: on the hidden state of its
  * position and the token after it, which is known by now. That stores the layer's keys and values
  * (its entries) along prompts and answers, and the row of a sequence's last position guesses the
- * token after the known ones.
+ * token after the known ones. More passes, of one row per sequence, take the layer's own hidden
+ * state and guess and make the next guess; what they store is overwritten by the pass of a later
+ * step before anything reads it.
  *
  * The layer reads no entry that was not stored. A sequence's entries are a chain: those of
  * positions [mtp_from, mtp_done). Where one is missing, because the layer was off or another
@@ -180,6 +182,7 @@ static struct mtp_at add_items(sl_engine *e, const struct sched_plan *p)
         at.seq++;
         if (!r || !r->has_spec || !it->sample) continue;
         m->row_tok[at.row] = at.tok - 1;
+        m->row_seq[at.row] = at.seq - 1;
         m->of[at.row++] = r;
     }
     e->seq_tok0[at.seq] = at.tok;
@@ -187,15 +190,7 @@ static struct mtp_at add_items(sl_engine *e, const struct sched_plan *p)
     return at;
 }
 
-/* ---- a pass ---- */
-
-static void offer(sl_engine *e, const struct model_rows *rows, int n)
-{
-    for (int i = 0; i < n; i++) {
-        struct request *r = e->mtp.of[i];
-        if (rows->best[i] >= 0) spec_offer(&r->spec, r->n_ids, rows->best[i]);
-    }
-}
+/* ---- passes ---- */
 
 /* A pass failed: what it stored is not known. A lost device ends the next step. */
 static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
@@ -207,15 +202,11 @@ static void forget(sl_engine *e, const struct sched_plan *p, const sl_err *why)
         if (e->req[p->item[i].req]) e->req[p->item[i].req]->mtp_done = NO_CHAIN;
 }
 
-int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
+/* Run what is in the arrays; guess number j of the rows that are wanted. */
+static sl_status run_pass(sl_engine *e, struct mtp_at n, int j, struct model_rows *rows,
+                          sl_err *err)
 {
-    struct engine_mtp *m = &e->mtp;
-    struct model_rows rows;
-    sl_err err = {0};
-    int64_t t0 = clock_now_ns();
-    if (!m->on) return 0;
-    struct mtp_at n = add_items(e, p);
-    if (!n.seq) return 0;
+    const struct engine_mtp *m = &e->mtp;
     struct dev_step s = engine_step(e, n.tok, n.seq, n.row);
     s.pass = 1;
     s.ids = m->ids;
@@ -223,11 +214,74 @@ int64_t engine_mtp_run(sl_engine *e, const struct sched_plan *p)
     s.hidden_row = m->hidden_row;
     s.row_tok = m->row_tok;
     s.want = DEV_WANT_BEST;
-    if (engine_run(e, &s, &rows, &err))
-        forget(e, p, &err);
-    else
-        offer(e, &rows, n.row);
-    return clock_now_ns() - t0;
+    SL_TRY(engine_run(e, &s, rows, err));
+    for (int i = 0; i < n.row; i++) {
+        struct request *r = m->of[i];
+        if (rows->best[i] >= 0) spec_offer(&r->spec, r->n_ids, j, rows->best[i]);
+    }
+    return SL_OK;
+}
+
+/* How many guesses r gets, if all get as many as pay. */
+static int depth_of(const sl_engine *e, const struct request *r, int as_pay)
+{
+    int n = r->g->n_draft > 0 ? r->g->n_draft : as_pay;
+    return BASE_MIN(BASE_MIN(n, e->spec.n_max), r->cap - r->n_ids - 1);
+}
+
+static int passes_that_pay(sl_engine *e, int n_row)
+{
+    struct spec_clock clock = engine_spec_clock(e);
+    for (int i = 0; i < n_row; i++)
+        e->spec.want[i] = (struct spec_want){.s = &e->mtp.of[i]->spec};
+    return spec_plan_passes(&e->spec.plan, e->spec.want, n_row, e->spec.n_max, &clock);
+}
+
+/* Make the guesses of a pass the tokens of the next one, as far as guess j is wanted and its place
+ * is in a block of the sequence; returns how many. Entries up to a row's own are free. */
+static int next_pass(sl_engine *e, const struct model_rows *rows, int n_row, int j, int as_pay)
+{
+    struct engine_mtp *m = &e->mtp;
+    int n = 0;
+    for (int i = 0; i < n_row; i++) {
+        struct request *r = m->of[i];
+        int at = m->row_tok[i], s = m->row_seq[i], pos = m->pos[at] + 1;
+        const struct kv_seq *seq = sched_seq(&e->sched, sched_request(&e->sched, r->slot)->seat);
+        if (rows->best[i] < 0 || depth_of(e, r, as_pay) <= j) continue;
+        if (r->mtp_from + pos >= seq->n_blk * ENGINE_BLK_TOK) continue;
+        for (int g = 0; g < e->kv_shape.n_group; g++)
+            memmove(e->blk[g] + (int64_t)n * e->ld_blk, e->blk[g] + (int64_t)s * e->ld_blk,
+                    (size_t)e->ld_blk * sizeof *e->blk[g]);
+        e->seat[n] = e->seat[s];
+        e->n_prompt[n] = e->n_prompt[s];
+        e->seq_tok0[n] = n;
+        m->ids[n] = rows->best[i];
+        m->pos[n] = pos;
+        m->hidden_row[n] = at;
+        m->row_tok[n] = m->row_seq[n] = n;
+        m->of[n++] = r;
+    }
+    e->seq_tok0[n] = n;
+    return n;
+}
+
+bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t)
+{
+    struct model_rows rows;
+    sl_err err = {0};
+    int64_t t0 = clock_now_ns();
+    if (!e->mtp.on) return false;
+    struct mtp_at n = add_items(e, p);
+    if (!n.seq) return false;
+    sl_status st = run_pass(e, n, 0, &rows, &err);
+    int64_t t1 = clock_now_ns();
+    *t = (struct spec_passes){.ns = (double)(t1 - t0)};
+    int n_row = n.row, as_pay = passes_that_pay(e, n_row);
+    while (!st && (n_row = next_pass(e, &rows, n_row, t->n_more + 1, as_pay)) > 0)
+        st = run_pass(e, (struct mtp_at){n_row, n_row, n_row}, ++t->n_more, &rows, &err);
+    t->more_ns = (double)(clock_now_ns() - t1);
+    if (st) forget(e, p, &err);
+    return true;
 }
 
 sl_status engine_mtp_open(sl_engine *e, sl_err *err)
@@ -251,6 +305,8 @@ sl_status engine_mtp_open(sl_engine *e, sl_err *err)
     m->next = m->row_tok + n_tok;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->of, &p, err));
     m->of = p;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->row_seq, &p, err));
+    m->row_seq = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *m->item, &p, err));
     m->item = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)e->pool.n_blk, sizeof *m->from, &p, err));
@@ -264,6 +320,7 @@ void engine_mtp_close(sl_engine *e)
 {
     mem_free(e->mtp.ids);
     mem_free(e->mtp.of);
+    mem_free(e->mtp.row_seq);
     mem_free(e->mtp.item);
     mem_free(e->mtp.from);
 }

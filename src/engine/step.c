@@ -246,6 +246,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
 {
     struct dev_step s;
     struct model_rows rows;
+    struct spec_passes passes;
     sl_err why = {0};
     engine_intake(e);
     if (atomic_load(&e->lost)) return end_all(e, err);
@@ -277,7 +278,8 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     rec.n_right = n_right(&e->stats) - n_right(&before);
     count_step(e, p, &rec);
     int n_new = (int)(e->stats.n_answer_tok - before.n_answer_tok);
-    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, engine_mtp_run(e, p));
+    bool mtp = engine_mtp_run(e, p, &passes);
+    engine_spec_observe(e, p, n_new, e->stats.last_step_ns, mtp ? &passes : NULL);
     engine_publish(e);
     rec.n_running = e->stats.n_running;
     rec.n_waiting = e->stats.n_waiting;

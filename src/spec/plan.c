@@ -87,32 +87,45 @@ struct choice {
     double tok, ns; /* expected; ns 0 = not known */
 };
 
+/* Times of steps, asked for in rising order. */
+struct curve {
+    const struct spec_clock *c;
+    double known; /* of known_at tokens */
+    int known_at;
+};
+
+/* 0: not even the first one is known. */
+static double time_of(struct curve *t, int n_tok)
+{
+    double ns = t->c->step_ns(t->c->user, n_tok);
+    if (ns > 0) {
+        t->known = ns;
+        t->known_at = n_tok;
+    } else if (t->known > 0) {
+        ns = t->known * (1 + UNKNOWN_TOK * (n_tok - t->known_at) / t->known_at);
+    }
+    return ns;
+}
+
 /* The number of drafts with which a step, which takes more_ns more than its tokens cost, is
  * expected to give the most tokens per time. */
 static struct choice best_number(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                                  const struct spec_clock *c, double more_ns)
 {
+    struct curve t = {.c = c};
     double tok = n_seq;
     fill(p, w, n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < w[i].k; j++, n_seq++)
             tok += spec_chance(w[i].s, j);
-    double known = c->step_ns(c->user, n_seq);
-    int known_at = n_seq;
-    if (known <= 0) return (struct choice){0, tok, 0}; /* it is measured first */
-    struct choice best = {0, tok, known + more_ns};
+    struct choice best = {0, tok, time_of(&t, n_seq)};
+    if (best.ns <= 0) return best; /* it is measured first */
+    best.ns += more_ns;
     for (int m = 1; m <= DRAFTS_MAX; m++) {
         double chance = take(p, w, n);
         if (chance < 0) break;
         tok += chance;
-        double ns = c->step_ns(c->user, n_seq + m);
-        if (ns > 0) {
-            known = ns;
-            known_at = n_seq + m;
-        } else {
-            ns = known * (1 + UNKNOWN_TOK * (n_seq + m - known_at) / known_at);
-        }
-        ns += more_ns;
+        double ns = time_of(&t, n_seq + m) + more_ns;
         if (tok * best.ns > best.tok * ns) best = (struct choice){m, tok, ns};
     }
     return best;
@@ -185,26 +198,49 @@ bool spec_plan_layer_is_off(const struct spec_plan *p)
     return p->n_step < p->off_until || p->n_step < p->layer.off_until;
 }
 
-/* One step that was held up by something else says little: up slowly, down fast. */
-static void observe_layer(struct spec_layer *l, double ns)
+int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
+                     const struct spec_clock *c)
 {
-    if (ns <= 0) return;
-    if (l->ns <= 0)
-        l->ns = ns;
+    const struct spec_layer *l = &p->layer;
+    struct curve t = {.c = c};
+    struct choice best = {1, 0, 0};
+    double tok = n, ns = time_of(&t, n);
+    if (p->always) return n_max;
+    for (int k = 1; k <= n_max && ns > 0; k++) {
+        for (int i = 0; i < n; i++)
+            tok += spec_layer_chance(w[i].s, k - 1);
+        ns = time_of(&t, n * (1 + k)) + l->first_ns + (k - 1) * l->more_ns;
+        if (k == 1 || tok * best.ns > best.tok * ns) best = (struct choice){k, tok, ns};
+    }
+    return best.n;
+}
+
+/* One step that was held up by something else says little: up slowly, down fast. */
+static void blend(double *mean, double ns)
+{
+    if (*mean <= 0)
+        *mean = ns;
     else
-        l->ns = ns < l->ns ? 0.5 * (l->ns + ns) : l->ns + 0.25 * (BASE_MIN(ns, 2 * l->ns) - l->ns);
+        *mean = ns < *mean ? 0.5 * (*mean + ns) : *mean + 0.25 * (BASE_MIN(ns, 2 * *mean) - *mean);
+}
+
+static void observe_layer(struct spec_layer *l, const struct spec_passes *t)
+{
+    blend(&l->ns, t->ns + t->more_ns);
+    blend(&l->first_ns, t->ns);
+    if (t->n_more) blend(&l->more_ns, t->more_ns / t->n_more);
 }
 
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
-                       double layer_ns)
+                       const struct spec_passes *l)
 {
     struct spec_window *v = &p->window;
-    int with = n_draft > 0 || (layer_ns > 0 && !p->bare);
-    observe_layer(&p->layer, layer_ns);
+    int with = n_draft > 0 || (l && !p->bare);
+    if (l) observe_layer(&p->layer, l);
     if (p->forced) return;
     if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};
-    if (with) ns += layer_ns;
-    v->layer = v->layer || layer_ns > 0;
+    if (l && with) ns += l->ns + l->more_ns;
+    v->layer = v->layer || l;
     /* one step that was held up by something else says little */
     double mean = v->n[with] ? v->ns[with] / v->n[with] : ns;
     v->ns[with] += ns < 2 * mean ? ns : 2 * mean;

@@ -115,16 +115,19 @@ static int from_any(struct spec_seq *s, const int32_t *ids, int n_ids, int n_max
     if (n > 0) return n;
     s->source = SPEC_NGRAM;
     n = from_ngram(s, ids, n_ids, n_max, out);
-    if (n > 0 || s->offer_at != n_ids || n_max < 1) return n;
+    if (n > 0 || s->offer_at != n_ids) return n;
     s->source = s->row = SPEC_MTP;
-    out[0] = s->offer;
-    return 1;
+    n = BASE_MIN(n_max, s->n_offer);
+    memcpy(out, s->offer, (size_t)n * sizeof *out);
+    return n;
 }
 
-void spec_offer(struct spec_seq *s, int n_ids, int32_t id)
+void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id)
 {
-    s->offer = id;
+    ASSERT(j < SPEC_MAX && (j == 0 || (s->offer_at == n_ids && s->n_offer == j)));
     s->offer_at = n_ids;
+    s->offer[j] = id;
+    s->n_offer = j + 1;
 }
 
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
@@ -169,10 +172,20 @@ void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids)
     }
 }
 
-double spec_chance(const struct spec_seq *s, int j)
+static double chance_of(const struct spec_rate *r, int j)
 {
     double p = 1;
     for (int i = 0; i <= j; i++)
-        p *= (double)s->rate[s->row].right[i];
+        p *= (double)r->right[i];
     return p;
+}
+
+double spec_chance(const struct spec_seq *s, int j)
+{
+    return chance_of(&s->rate[s->row], j);
+}
+
+double spec_layer_chance(const struct spec_seq *s, int j)
+{
+    return chance_of(&s->rate[SPEC_MTP], j);
 }

@@ -77,8 +77,8 @@ struct spec_seq {
     int at;                      /* place in the expected text; -1 = lost */
     int n_text_seen;             /* tokens of prompt and answer that moved it */
     struct spec_rate rate[SPEC_N_ROW];
-    int32_t offer; /* a guess at the token at offer_at */
-    int offer_at;  /* -1 = none */
+    int32_t offer[SPEC_MAX]; /* guesses of the MTP layer at the tokens from offer_at on */
+    int n_offer, offer_at;
     /* the last proposal */
     enum spec_source source;
     int row, n_prop, prop_pos; /* prop_pos: where its first token would stand */
@@ -98,12 +98,15 @@ void spec_seq_fini(struct spec_seq *s);
  * the tokens that are new, and cheap. */
 int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, int n_max,
                  int32_t *out);
-/* The next token after n_ids known ones may be id: taken where no other source has any. */
-void spec_offer(struct spec_seq *s, int n_ids, int32_t id);
+/* The MTP layer's guess j at what follows n_ids known tokens, after guesses 0 .. j - 1: taken where
+ * no other source has any. */
+void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id);
 /* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
 void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids);
 /* The probability that the first j + 1 tokens of the last proposal are all right. */
 double spec_chance(const struct spec_seq *s, int j);
+/* The same of the MTP layer's next proposal. */
+double spec_layer_chance(const struct spec_seq *s, int j);
 
 /* ---- plan.c: how many drafts of which sequence ---- */
 
@@ -124,10 +127,18 @@ struct spec_window {
 /* The MTP layer. Its passes take time in every step, whether its drafts are computed or not, so
  * it is on or off for many steps. */
 struct spec_layer {
-    double ns;                   /* of its passes in a step that decodes, lately; 0 = never seen */
-    int n;                       /* steps since it was weighed last */
-    double tok[2], time[2];      /* expected of steps lately: without the layer, with it */
+    double ns;                /* of all its passes in a step that decodes, lately; 0 = never seen */
+    double first_ns, more_ns; /* of the first; of each one more; 0 = never seen */
+    int n;                    /* steps since it was weighed last */
+    double tok[2], time[2];   /* expected of steps lately: without the layer, with it */
     uint64_t off_until, off_for; /* as spec_plan's; how long the next time */
+};
+
+/* Passes of the MTP layer after a step: the first, over the step's tokens, and so many that took
+ * its guess as the next token. */
+struct spec_passes {
+    double ns, more_ns;
+    int n_more;
 };
 
 struct spec_plan {
@@ -157,9 +168,13 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
                     const struct spec_clock *c);
 /* The MTP layer does not pay for now: nobody runs it for the sake of later steps. */
 bool spec_plan_layer_is_off(const struct spec_plan *p);
+/* How many guesses, at most n_max >= 1, the MTP layer makes after a step for n sequences, w[i].s,
+ * if the next step takes them all: each costs a pass. */
+int spec_plan_passes(const struct spec_plan *p, const struct spec_want *w, int n, int n_max,
+                     const struct spec_clock *c);
 /* The step of the last plan only decoded: n_seq sequences got n_new tokens in ns; n_draft drafts
- * were computed. layer_ns: more time, of the MTP layer after it; 0 = it did not run. */
+ * were computed. l: what the MTP layer did after it; NULL = nothing. */
 void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, double ns,
-                       double layer_ns);
+                       const struct spec_passes *l);
 
 #endif

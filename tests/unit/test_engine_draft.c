@@ -26,7 +26,8 @@ static void on_event(void *user, const sl_event *ev)
     a->last = *ev;
 }
 
-static sl_status open_with(const char *path, const char *draft, sl_model **m, sl_engine **e)
+static sl_status open_most(const char *path, const char *draft, int draft_max, sl_model **m,
+                           sl_engine **e)
 {
     sl_engine_opts o = {.n_thread = 2,
                         .n_ctx = 256,
@@ -34,11 +35,17 @@ static sl_status open_with(const char *path, const char *draft, sl_model **m, sl
                         .acts = SL_ACTS_F32,
                         .kv = SL_KV_F32,
                         .draft = draft,
+                        .draft_max = draft_max,
                         .draft_always = 1};
     ASSERT_OK(sl_model_open(path, NULL, m, &err));
     sl_status st = sl_engine_open(*m, &o, e, &err);
     if (st) sl_model_close(*m);
     return st;
+}
+
+static sl_status open_with(const char *path, const char *draft, sl_model **m, sl_engine **e)
+{
+    return open_most(path, draft, strcmp(draft, "mtp") == 0, m, e);
 }
 
 static void run(sl_engine *e, const sl_request *q, struct answer *a)
@@ -178,6 +185,44 @@ TEST(engine_drafts_of_the_mtp_layer_are_those_of_the_sequence_alone)
     sl_model_close(m);
 }
 
+/* How often guesses of the layer are right that it makes of its own: less often than the first,
+ * and far more often than by chance. */
+TEST(engine_feeds_the_mtp_layer_its_own_guess)
+{
+    static const char text[] = "The capital of France is Paris. The capital of Italy is";
+    sl_model *m;
+    sl_engine *e;
+    struct answer one, four;
+    int32_t *prompt = NULL;
+    int n_prompt = 0;
+    sl_stats st;
+    ASSERT_OK(open_most(DEMO, "mtp", 1, &m, &e));
+    ASSERT_OK(sl_tokenize(m, text, sizeof text - 1, SL_TOK_BOS, &prompt, &n_prompt, &err));
+    sl_request q = {.ids = prompt, .n_ids = n_prompt, .max_tokens = 150, .ignore_eos = 1};
+    run(e, &q, &one);
+    sl_engine_close(e);
+    sl_model_close(m);
+    ASSERT_OK(open_most(DEMO, "mtp", 4, &m, &e));
+    run(e, &q, &four);
+    assert_memory_equal(one.id, four.id, sizeof one.id);
+    sl_stats_get(e, &st);
+    for (int j = 0; j < SL_DRAFT_MAX; j++) {
+        assert_true((st.n_draft[j] > 0) == (j < 4));
+        if (j == 1 || j == 2)
+            assert_true(st.n_judged[j] > 10 && 4 * st.n_right[j] > st.n_judged[j]);
+    }
+    assert_true(four.last.n_right > one.last.n_right);
+    q.n_draft = 2; /* a request's own number */
+    run(e, &q, &four);
+    sl_stats before = st;
+    sl_stats_get(e, &st);
+    assert_memory_equal(one.id, four.id, sizeof one.id);
+    assert_true(st.n_draft[1] > before.n_draft[1] && st.n_draft[2] == before.n_draft[2]);
+    sl_free(prompt);
+    sl_engine_close(e);
+    sl_model_close(m);
+}
+
 TEST(engine_drafts_of_auto_are_the_layers_where_the_text_has_none)
 {
     sl_model *m;
@@ -193,7 +238,7 @@ TEST(engine_drafts_of_auto_are_the_layers_where_the_text_has_none)
     run(e, &q, &mtp);
     sl_engine_close(e);
     sl_model_close(m);
-    ASSERT_OK(open_with(DEMO, "auto", &m, &e));
+    ASSERT_OK(open_most(DEMO, "auto", 1, &m, &e));
     run(e, &q, &all);
     assert_memory_equal(mtp.id, all.id, sizeof mtp.id);
     assert_true(mtp.last.n_right > 1);

@@ -109,13 +109,13 @@ TEST(spec_plan_leaves_drafts_out_now_and_then_and_when_they_are_slow)
     for (int i = 0; i < 640; i++) { /* they are as right as is thought */
         int k = drafts_of(&p, &w, 1, d);
         n_none += k == 0;
-        spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0, 0);
+        spec_plan_observe(&p, 1, k, k ? 2 : 1, k ? 1.2 : 1.0, NULL);
     }
     assert_int_equal(n_none, 10);
     assert_int_equal(p.n_off, 0);
     for (int i = 0; i < 1300 && !p.n_off; i++) { /* they never are */
         int k = drafts_of(&p, &w, 1, d);
-        spec_plan_observe(&p, 1, k, 1, k ? 1.2 : 1.0, 0);
+        spec_plan_observe(&p, 1, k, 1, k ? 1.2 : 1.0, NULL);
     }
     assert_int_equal(p.n_off, 1);
     for (int i = 0; i < 4096; i++)
@@ -157,7 +157,7 @@ TEST(spec_plan_computes_all_of_a_sequence_that_asks_for_it)
     }
     for (int i = 0; i < 2000; i++) { /* such steps do not say what pays */
         int k = drafts_of(&p, w, 2, (struct device){1, 0.01, 0});
-        spec_plan_observe(&p, 2, k, 2, k > 5 ? 9 : 1, 0);
+        spec_plan_observe(&p, 2, k, 2, k > 5 ? 9 : 1, NULL);
     }
     assert_int_equal(p.n_off, 0);
     spec_plan_fini(&p);
@@ -168,6 +168,7 @@ static int steps_until_off(struct spec_plan *p, double a, double layer, int n)
 {
     struct spec_seq s;
     struct device d = {1, 0.3, 0};
+    struct spec_passes t = {.ns = 0.5 * layer, .more_ns = 0.5 * layer, .n_more = 1};
     uint64_t rng = 7;
     make_seq(&s, 0, 0);
     s.source = s.row = SPEC_MTP;
@@ -176,7 +177,7 @@ static int steps_until_off(struct spec_plan *p, double a, double layer, int n)
         struct spec_want w = {.s = &s, .n = 1};
         int k = drafts_of(p, &w, 1, d), right = k && rng_next(&rng) % 1000 < a * 1000;
         if (spec_plan_layer_is_off(p)) return i;
-        spec_plan_observe(p, 1, k, 1 + right, k ? 1.3 : 1.0, layer);
+        spec_plan_observe(p, 1, k, 1 + right, k ? 1.3 : 1.0, layer > 0 ? &t : NULL);
     }
     return n;
 }
@@ -225,16 +226,55 @@ TEST(spec_plan_counts_the_passes_of_the_mtp_layer_in_what_steps_with_drafts_take
     struct spec_plan p;
     struct spec_seq s;
     struct device d = {1, 0.1, 0};
+    struct spec_passes t = {.ns = 0.3};
     ASSERT_OK(spec_plan_init(&p, 1, &err));
     make_seq(&s, 1, 1); /* thought to be right, and never is */
     s.source = SPEC_MTP;
     for (int i = 0; i < 600 && !p.n_off; i++) {
         struct spec_want w = {.s = &s, .n = 1};
         int k = drafts_of(&p, &w, 1, d);
-        spec_plan_observe(&p, 1, k, 1, k ? 0.9 : 1.0,
-                          0.3); /* alone, steps with drafts are faster */
+        spec_plan_observe(&p, 1, k, 1, k ? 0.9 : 1.0, &t); /* alone, steps with drafts are faster */
     }
     assert_int_equal(p.n_off, 1);
     assert_true(spec_plan_layer_is_off(&p));
     spec_plan_fini(&p);
+}
+
+TEST(spec_plan_runs_the_mtp_layer_as_often_as_its_guesses_pay)
+{
+    static const struct {
+        double first, next, more_tok, more_pass;
+        int want;
+    } row[] = {
+        {0.94, 0.69, 0.3, 0.3, 1}, /* the demo model: 2.59 / 1.98 is less than 1.94 / 1.68 */
+        {0.94, 0.9, 0.05, 0.05, 7}, {0.9, 0.7, 0.1, 0.1, 3},
+        {0.1, 0.1, 1, 1, 1},        {0.9, 0.9, 0.05, 0, 7}, /* never tried: is tried */
+    };
+    for (int i = 0; i < BASE_COUNT_OF(row); i++) {
+        struct spec_plan p;
+        struct spec_seq s;
+        struct device d = {1, row[i].more_tok, 0};
+        struct spec_clock clock = {step_ns, &d};
+        struct spec_passes t = {0.38, row[i].more_pass, row[i].more_pass > 0};
+        ASSERT_OK(spec_plan_init(&p, 1, &err));
+        make_seq(&s, 0, 0);
+        for (int j = 0; j < SPEC_MAX; j++)
+            s.rate[SPEC_MTP].right[j] = (float)(j ? row[i].next : row[i].first);
+        struct spec_want w = {.s = &s};
+        spec_plan_observe(&p, 1, 0, 1, 1, &t);
+        int best = 1;
+        double tok = 1, chance = 1, most = 0;
+        for (int k = 1; k <= SPEC_MAX; k++) {
+            chance *= k == 1 ? row[i].first : row[i].next;
+            tok += chance;
+            double ns = 1 + row[i].more_tok * k + 0.38 + row[i].more_pass * (k - 1);
+            if (tok / ns > most) most = tok / ns, best = k;
+        }
+        assert_int_equal(spec_plan_passes(&p, &w, 1, SPEC_MAX, &clock), best);
+        assert_int_equal(best, row[i].want);
+        assert_int_equal(spec_plan_passes(&p, &w, 1, 1, &clock), 1);
+        p.always = true;
+        assert_int_equal(spec_plan_passes(&p, &w, 1, 5, &clock), 5);
+        spec_plan_fini(&p);
+    }
 }

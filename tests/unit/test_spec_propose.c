@@ -177,3 +177,21 @@ TEST(spec_seq_init_fails_cleanly_without_memory)
     }
     assert_int_equal(n_fail, 4);
 }
+
+TEST(spec_offers_of_the_mtp_layer_are_a_chain_and_come_last)
+{
+    struct spec_seq s;
+    open_seq(&s, (struct spec_opts){.ngram = true});
+    spec_offer(&s, 4, 0, 'x');
+    spec_offer(&s, 4, 1, 'y');
+    spec_offer(&s, 4, 2, 'z');
+    expect(&s, "abcd", 2, "xy");
+    assert_int_equal(s.source, SPEC_MTP);
+    expect(&s, "abcd", 7, "xyz");
+    expect(&s, "abcdx", 7, ""); /* they were of another place */
+    spec_offer(&s, 6, 0, 'x');
+    expect(&s, "abcdab", 7, "cdabcda");
+    spec_offer(&s, 4, 0, 'w');
+    expect(&s, "abcd", 7, "w");
+    spec_seq_fini(&s);
+}
