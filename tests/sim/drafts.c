@@ -5,10 +5,12 @@
  * grammars, several samples. A trial draws threads, chunk, sequences (1 to 32), the size of the KV
  * cache (down to one context), the prefix tree on or off, who comes when, and where drafts come
  * from: the text itself, an expected text that is nearly right, the answer at a rate, or a guesser
- * that is right mostly, seldom or never; 1 to 7 of them, all that there are or what the planner
- * thinks pays. Freed blocks are filled with NaN.
+ * that is right mostly, seldom or never, the MTP layer; 1 to 7 of them, or as many as the planner
+ * thinks pay. Freed blocks are filled with NaN.
  *
- * drafts N SEED MODEL...: N trials of each model, on every pair of --acts and --kv by turns. */
+ * drafts N SEED MODEL...: N trials of each model. Sources and numbers of drafts are gone through in
+ * turn, and pairs of --acts and --kv, a new one after every 20 trials. What was reached is counted,
+ * and what a run of that size must reach and did not is an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,38 @@
 #define SAMPLE_MAX 3
 #define CTX (PROMPT_MAX + NEW_MAX + 4)
 #define EVENT_MAX (PROMPT_MAX + NEW_MAX + 8)
+#define PAIR_TRIALS 20 /* of one pair of --acts and --kv */
+#define N_PAIR 16
+
+/* Where drafts come from; the last one only of models with an MTP layer. */
+enum from { NGRAM, AUTO, REPLAY, GUESS, MTP, N_FROM };
+static const char *const from_name[] = {"ngram", "auto", "replay:0.8", "ngram", "mtp"};
+
+/* Requests that were compared, by what they ask for. X(NAME, name) */
+#define KIND_LIST(X)                                                                               \
+    X(GREEDY, "greedy")                                                                            \
+    X(SAMPLED, "sampled")                                                                          \
+    X(FILTERS, "filters")                                                                          \
+    X(PENALTIES, "penalties")                                                                      \
+    X(BIAS, "bias")                                                                                \
+    X(GRAMMAR, "grammar")                                                                          \
+    X(STOP, "stop strings")                                                                        \
+    X(STOP_IDS, "stop ids")                                                                        \
+    X(LOGPROBS, "log probabilities")                                                               \
+    X(ECHO, "echo")                                                                                \
+    X(SAMPLES, "several samples")                                                                  \
+    X(TEXT, "expected text")
+enum kind {
+#define X(NAME, name) KIND_##NAME,
+    KIND_LIST(X)
+#undef X
+        N_KIND
+};
+static const char *const kind_name[] = {
+#define X(NAME, name) name,
+    KIND_LIST(X)
+#undef X
+};
 
 /* What one sample's events were. */
 struct story {
@@ -51,7 +85,10 @@ struct trial {
     uint64_t rng;
     int right; /* of 8 guesses */
     int n_vocab;
-    bool has_mtp;
+    bool has_mtp, any_mtp;                /* the model under way; one of them */
+    int n_cell[N_FROM][SL_DRAFT_MAX + 1]; /* trials, by source and most drafts; 0 = what pays */
+    int n_pair[N_PAIR], n_batch[33];      /* by acts and kv; by sequences at once */
+    int n_kind[N_KIND];                   /* requests */
     long long n_trial, n_event, n_draft, n_right, n_preempt, n_hit;
 };
 
@@ -273,48 +310,84 @@ static void end_trial(struct trial *t, sl_engine *e)
     exit(1);
 }
 
-static void one_trial(sl_model *m, struct trial *t, sl_acts acts, sl_kv kv)
+static void count_kinds(struct trial *t, const sl_request *q)
 {
-    static const char *const from[] = {"ngram", "auto", "replay:0.8", "ngram", "mtp"};
-    int how = pick(t, t->has_mtp ? 5 : 4), batch = 1 + pick(t, 32),
-        n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
+    const sl_sampling *p = &q->sampling;
+    const bool is[N_KIND] = {[KIND_GREEDY] = p->temperature <= 0,
+                             [KIND_SAMPLED] = p->temperature > 0,
+                             [KIND_FILTERS] =
+                                 p->temperature > 0 && (p->top_k || p->top_p > 0 || p->min_p > 0),
+                             [KIND_PENALTIES] = p->repeat_penalty > 0 || p->presence_penalty > 0 ||
+                                                p->frequency_penalty > 0,
+                             [KIND_BIAS] = p->n_bias > 0,
+                             [KIND_GRAMMAR] = q->grammar != NULL,
+                             [KIND_STOP] = q->n_stop > 0,
+                             [KIND_STOP_IDS] = q->n_stop_ids > 0,
+                             [KIND_LOGPROBS] = q->want_logprob,
+                             [KIND_ECHO] = q->echo_logprob,
+                             [KIND_SAMPLES] = q->n > 1,
+                             [KIND_TEXT] = q->n_draft_ids > 0};
+    for (int i = 0; i < N_KIND; i++)
+        t->n_kind[i] += is[i];
+}
+
+/* The pair of trial i, and its number. */
+static int pair_of(uint64_t i, sl_acts *acts, sl_kv *kv)
+{
+    static const sl_kv kvs[] = {SL_KV_BF16, SL_KV_F16, SL_KV_Q8, SL_KV_F32};
+    int pair = (int)(i % N_PAIR);
+    *acts = (sl_acts)(pair % 4);
+    *kv = kvs[(pair + pair / 4) % 4];
+    return pair;
+}
+
+/* Trial number i of a model. */
+static void one_trial(sl_model *m, struct trial *t, uint64_t i, sl_acts acts, sl_kv kv)
+{
+    int n_from = t->has_mtp ? N_FROM : MTP, batch = 1 + pick(t, 32);
+    int n = 1 + pick(t, BASE_MIN(batch, 2 * N_REQ));
+    enum from how = (enum from)(i % (uint64_t)n_from);
+    int most = (int)(i / (uint64_t)n_from % (SL_DRAFT_MAX + 1));
     sl_engine_opts o = {.n_thread = 1 + pick(t, 3),
                         .n_ctx = CTX,
                         .n_seq_max = batch,
                         .n_chunk = 1 + pick(t, 1 << pick(t, 9)),
-                        .no_reuse = pick(t, 2),
+                        .no_reuse = pick(t, 4) == 0,
                         .acts = acts,
                         .kv = kv,
                         .n_queue_max = 8 * N_REQ,
-                        .draft = from[how],
-                        .draft_max = pick(t, SL_DRAFT_MAX + 1),
-                        .draft_always = pick(t, 4) > 0};
+                        .draft = from_name[how],
+                        .draft_max = most,
+                        .draft_always = most > 0 && pick(t, 4) > 0};
     o.kv_tokens = CTX + (pick(t, 3) ? pick(t, CTX * 2) : CTX * batch);
+    t->n_cell[how][most]++;
+    t->n_batch[batch]++;
     sl_engine *e = open_engine(m, &o);
     kv_pool_shuffle(&e->pool, rng_next(&t->rng) | 1);
-    if (how == 3) {
+    if (how == GUESS) {
         t->right = pick(t, 9);
         e->guess = guess;
         e->guess_user = t;
     }
-    for (int i = 0; i < n; i++)
-        submit(e, t, i);
+    for (int k = 0; k < n; k++)
+        submit(e, t, k);
     run_all(e);
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < BASE_MAX(t->run[i].spec->q.n, 1); k++) {
-            t->n_event += t->run[i].n_ev[k];
-            if (t->run[i].n_ev[k] == t->run[i].spec->alone[k].n_ev) continue;
-            fprintf(stderr, "drafts: %d events, not %d\n", t->run[i].n_ev[k],
-                    t->run[i].spec->alone[k].n_ev);
+    for (int k = 0; k < n; k++) {
+        const struct run *r = &t->run[k];
+        count_kinds(t, &r->spec->q);
+        for (int j = 0; j < BASE_MAX(r->spec->q.n, 1); j++) {
+            t->n_event += r->n_ev[j];
+            if (r->n_ev[j] == r->spec->alone[j].n_ev) continue;
+            fprintf(stderr, "drafts: %d events, not %d\n", r->n_ev[j], r->spec->alone[j].n_ev);
             exit(1);
         }
+    }
     end_trial(t, e);
     sl_engine_close(e);
 }
 
-static void one_model(const char *path, int i_model, int n, struct trial *t)
+static void one_model(const char *path, uint64_t i_model, int n, struct trial *t)
 {
-    static const sl_kv kvs[] = {SL_KV_BF16, SL_KV_F16, SL_KV_Q8, SL_KV_F32};
     static const char *const schema =
         "{\"type\":\"object\",\"properties\":{\"alpha\":{\"type\":\"integer\"},"
         "\"beta\":{\"enum\":[\"red\",\"green\"]}},\"required\":[\"alpha\",\"beta\"]}";
@@ -323,27 +396,63 @@ static void one_model(const char *path, int i_model, int n, struct trial *t)
     sl_model *m = NULL;
     sl_model_info mi;
     sl_grammar *g[2] = {NULL, NULL};
-    sl_acts acts = (sl_acts)((i_model + (int)(t->rng % 4)) % 4);
-    sl_kv kv = kvs[(i_model + i_model / 4 + (int)(t->rng / 4 % 4)) % 4];
+    sl_acts acts = SL_ACTS_AUTO;
+    sl_kv kv = SL_KV_AUTO;
+    uint64_t pair0 = t->rng + 5 * i_model, trial0 = t->rng * 7 + (uint64_t)(n * (int)i_model);
     must(sl_model_open(path, NULL, &m, &err), &err);
     sl_model_info_get(m, &mi);
     t->n_vocab = mi.n_vocab;
     t->has_mtp = mi.n_mtp > 0;
+    t->any_mtp = t->any_mtp || t->has_mtp;
     if (mi.has_tokenizer) {
         must(sl_grammar_compile(m, SL_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &g[0], &err),
              &err);
         must(sl_grammar_compile(m, SL_GRAMMAR_REGEX, regex, strlen(regex), &g[1], &err), &err);
     }
     long long drafts = t->n_draft, events = t->n_event, right = t->n_right;
-    make_specs(m, t, acts, kv, g);
-    for (int i = 0; i < n; i++)
-        one_trial(m, t, acts, kv);
-    printf("%-60s acts %d kv %d: %d trials, %lld events equal, %lld of %lld drafts right\n", path,
-           (int)acts, (int)kv, n, t->n_event - events, t->n_right - right, t->n_draft - drafts);
+    for (int i = 0; i < n; i++) {
+        if (i % PAIR_TRIALS == 0) {
+            int pair = pair_of(pair0 + (uint64_t)(i / PAIR_TRIALS), &acts, &kv);
+            make_specs(m, t, acts, kv, g);
+            t->n_pair[pair]++;
+        }
+        one_trial(m, t, trial0 + (uint64_t)i, acts, kv);
+    }
+    printf("%-60s %d trials, %lld events equal, %lld of %lld drafts right\n", path, n,
+           t->n_event - events, t->n_right - right, t->n_draft - drafts);
     fflush(stdout);
     sl_grammar_unref(g[0]);
     sl_grammar_unref(g[1]);
     sl_model_close(m);
+}
+
+/* True: not all of these were reached, and they must be. */
+static bool missed(const char *what, const int *count, int n, bool must)
+{
+    int none = 0;
+    for (int i = 0; i < n; i++)
+        none += count[i] == 0;
+    printf("%d of %d %s\n", n - none, n, what);
+    return none && must;
+}
+
+static bool report(const struct trial *t)
+{
+    printf("%lld trials, %lld events, %lld drafts, %lld right, %lld preemptions, %lld tokens from "
+           "the prefix tree\n",
+           t->n_trial, t->n_event, t->n_draft, t->n_right, t->n_preempt, t->n_hit);
+    /* trials that reach none of these are worth nothing */
+    bool full = t->n_trial >= 500,
+         bad = t->n_draft == t->n_right || !t->n_right || !t->n_preempt || !t->n_hit;
+    int n_from = t->any_mtp ? N_FROM : MTP;
+    bad |= missed("pairs of source and number of drafts", t->n_cell[0], n_from * (SL_DRAFT_MAX + 1),
+                  full);
+    bad |= missed("pairs of activations and cache", t->n_pair, N_PAIR, full);
+    bad |= missed("numbers of sequences", t->n_batch + 1, 32, full);
+    bad |= missed("kinds of requests:", t->n_kind, N_KIND, true);
+    for (int i = 0; i < N_KIND; i++)
+        printf(" %s %d%s", kind_name[i], t->n_kind[i], i + 1 < N_KIND ? "," : "\n");
+    return bad;
 }
 
 int main(int argc, char **argv)
@@ -356,11 +465,7 @@ int main(int argc, char **argv)
     }
     for (int i = 3; i < argc; i++) {
         t.rng = strtoull(argv[2], NULL, 10) + (uint64_t)i * 7919;
-        one_model(argv[i], i, atoi(argv[1]), &t);
+        one_model(argv[i], (uint64_t)(i - 3), atoi(argv[1]), &t);
     }
-    printf("%lld trials, %lld events, %lld drafts, %lld right, %lld preemptions, %lld tokens from "
-           "the prefix tree\n",
-           t.n_trial, t.n_event, t.n_draft, t.n_right, t.n_preempt, t.n_hit);
-    /* trials that reach none of these are worth nothing */
-    return t.n_draft > t.n_right && t.n_right && t.n_preempt && t.n_hit ? 0 : 1;
+    return report(&t);
 }
