@@ -13,13 +13,14 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "compute.h"
+#include "eval_experts.h"
 #include "os/os.h"
 
 struct eval_opts {
     struct opt_common common;
     const char *file, *save_base, *base, *ids_file, *dump;
     struct opt_ints ids;
-    int chunks, stride;
+    int chunks, stride, experts;
 };
 
 // clang-format off
@@ -40,6 +41,8 @@ static const struct opt opts[] = {
      "FILE", NULL, 0, 0, "token ids in a file"},
     {"dump-logits", 0, OPT_STR, offsetof(struct eval_opts, dump),
      "FILE", NULL, 0, 0, "write logits [T, V] as raw f32"},
+    {"experts", 0,   OPT_FLAG, offsetof(struct eval_opts, experts),
+     NULL, NULL, 0, 0, "how many experts 1 to 5 tokens in a row read (one token a step)"},
     OPT_ROWS_EXPERTS(struct eval_opts),
     OPT_ROWS_MODEL(struct eval_opts),
     {"threads", 't', OPT_INT,  offsetof(struct eval_opts, common.threads),
@@ -82,6 +85,7 @@ struct eval {
     sl_status st;
     sl_err err;
     int64_t n_total;
+    struct eval_experts experts;
 };
 
 static double log_sum(const float *l, int n)
@@ -135,6 +139,7 @@ static int on_rows(void *user, int row0, int n_row, const float *logits)
         v->nll += nll;
         v->nll2 += nll * nll;
     }
+    if (v->o->experts && !v->st) v->st = eval_experts_token(&v->experts, &v->err);
     cmd_progress_count(&v->c.progress, "eval", "tok", v->n, v->n_total);
     return v->st || cmd_stop;
 }
@@ -150,6 +155,7 @@ static sl_status window(struct eval *v, int begin, int counted, sl_err *err)
     v->n_row_text = BASE_MIN(v->first + n, v->n_ids);
     int first_row = counted - v->first;
     if (first_row >= n || counted >= v->n_ids) return SL_OK;
+    if (v->o->experts) eval_experts_begin(&v->experts);
     sl_status st = sl_score(v->c.e, v->window, n, BASE_MAX(first_row, 0), on_rows, v, err);
     if (v->st) {
         if (err) *err = v->err;
@@ -242,6 +248,7 @@ static sl_status report(struct eval *v, int n_done, uint64_t n_bytes, double s, 
             printf(",\"kl_mean\":%.6g,\"kl_median\":%.6g,\"kl_p99\":%.6g,\"kl_max\":%.6g,\"top1_"
                    "pct\":%.6g",
                    kl_mean, kl_med, kl_p99, kl_max, top1);
+        if (v->o->experts) eval_experts_json(&v->experts);
         printf("}\n");
         return SL_OK;
     }
@@ -252,6 +259,7 @@ static sl_status report(struct eval *v, int n_done, uint64_t n_bytes, double s, 
         printf("KL mean        %.6f\nKL median      %.6f\nKL 99 %%        %.6f\nKL max         "
                "%.6f\ntop-1 equal    %.3f %%\n",
                kl_mean, kl_med, kl_p99, kl_max, top1);
+    if (v->o->experts) eval_experts_print(&v->experts);
     return SL_OK;
 }
 
@@ -272,6 +280,7 @@ static sl_status eval_text(struct eval *v, sl_err *err)
     v->ctx = v->c.ei.n_ctx;
     v->stride =
         v->o->stride ? BASE_MIN(v->o->stride, v->ctx) : v->ctx; /* more would leave tokens out */
+    if (v->o->experts) SL_TRY_OUT(eval_experts_open(&v->experts, &v->c, err));
     SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)v->ctx, sizeof *v->window, &p, err));
     v->window = p;
     int64_t t0 = clock_now_ns();
@@ -283,6 +292,7 @@ out:
     os_out_abort(&v->out);
     if (v->in.data) os_map_close(&v->in);
     sl_free(v->ids);
+    eval_experts_close(&v->experts);
     mem_free(v->window);
     mem_free(v->kl);
     mem_free(text);
@@ -325,10 +335,11 @@ static int run(struct cmd_ctx *x)
     bool want_dump = o->ids.n || o->ids_file || o->dump;
     if (want_dump && (!o->dump || !!o->ids.n + !!o->ids_file != 1 || o->file))
         return cmd_usage("--dump-logits: goes with one of --ids and --ids-file, without -f");
-    if (want_dump && (o->base || o->save_base || o->chunks || o->stride))
+    if (want_dump && (o->base || o->save_base || o->chunks || o->stride || o->experts))
         return cmd_usage("--%s: not with --dump-logits", o->base        ? "base"
                                                          : o->save_base ? "save-base"
                                                          : o->chunks    ? "chunks"
+                                                         : o->experts   ? "experts"
                                                                         : "stride");
     if (!want_dump && !o->file) return cmd_usage("no text: -f FILE: or --ids with --dump-logits");
     if (o->base && o->save_base) return cmd_usage("--base and --save-base: give one of them");
@@ -340,7 +351,9 @@ static int run(struct cmd_ctx *x)
     }
     if (want_dump && ids.n == 0)
         return cmd_usage("%s: no token ids in it", o->ids_file ? o->ids_file : "--ids");
-    sl_engine_opts eo = {.n_seq_max = 1, .n_ctx = BASE_MAX(o->common.ctx, want_dump ? ids.n : 0)};
+    sl_engine_opts eo = {.n_seq_max = 1,
+                         .n_ctx = BASE_MAX(o->common.ctx, want_dump ? ids.n : 0),
+                         .n_chunk = o->experts}; /* one token a step, where they are counted */
     sl_status st = compute_open(&v.c, &o->common, &eo, &err);
     if (!st) {
         st = want_dump ? dump(&v, &ids, &err) : eval_text(&v, &err);

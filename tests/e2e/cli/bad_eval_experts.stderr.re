@@ -1,0 +1,2 @@
+sluice: --experts: not with --dump-logits.*
+sluice: --experts: .* has no routed experts
