@@ -18,15 +18,15 @@ static bool has_word(const char *text, const char *word)
     return text && (strstr(text, a) || strstr(text, b));
 }
 
-/* Does the prompt of a plain question end within reasoning? */
-static bool thinks_always(const api *a)
+/* Does the prompt of a plain question end within reasoning? Errors: NOMEM. */
+static sl_status thinks_always(const api *a, bool *out, sl_err *err)
 {
     const sl_chat chat = {.messages = "[{\"role\":\"user\",\"content\":\"a\"}]"};
     char *text = NULL;
-    if (sl_chat_render(a->o.model, &chat, &text, NULL, NULL, NULL)) return false;
-    bool is = api_ends_with(text, strlen(text), API_THINK);
+    sl_status st = sl_chat_render(a->o.model, &chat, &text, NULL, NULL, err);
+    *out = !st && api_ends_with(text, strlen(text), API_THINK);
     sl_free(text);
-    return is;
+    return st == SL_NOMEM ? st : SL_OK;
 }
 
 sl_status api_template_open(api *a, sl_err *err)
@@ -46,7 +46,7 @@ sl_status api_template_open(api *a, sl_err *err)
     t->results = t->tools || has_word(src, "tool") || has_word(src, "ipython");
     t->thinking = sl_template_reads(m, 0, "thinking") || sl_template_reads(m, 0, "enable_thinking");
     t->effort = sl_template_reads(m, 0, "reasoning_effort");
-    t->always = thinks_always(a);
+    SL_TRY(thinks_always(a, &t->always, err));
     if (a->mi.has_template && !t->tools)
         log_msg(LOG_WARN, "the chat template knows no tools: requests that have some get them told "
                           "in the system message (docs/api.md)");

@@ -55,8 +55,16 @@ struct chat_in {
     bool calls_null;  /* a message has calls and no content */
 };
 
-static sl_status try_form(const struct chat_in *c, const struct api_put *how, char **text,
-                          int32_t **ids, int *n, sl_err *err)
+/* What a template made: ids, or the text; free with sl_free. */
+struct rendered {
+    bool as_ids;
+    char *text;
+    int32_t *ids;
+    int n; /* ids */
+};
+
+static sl_status try_form(const struct chat_in *c, const struct api_put *how, struct rendered *out,
+                          sl_err *err)
 {
     api *a = c->a;
     struct str msg, tl;
@@ -75,7 +83,8 @@ static sl_status try_form(const struct chat_in *c, const struct api_put *how, ch
                     .max_ids = a->ei.n_ctx,
                     .cut = c->mark};
     if (!st) {
-        st = sl_chat_render(a->o.model, &chat, text, ids, n, err);
+        st = out->as_ids ? sl_chat_render(a->o.model, &chat, NULL, &out->ids, &out->n, err)
+                         : sl_chat_render(a->o.model, &chat, &out->text, NULL, NULL, err);
         if (st == SL_REQUEST && c->mark && err && strstr(err->text, "the last message"))
             status_prefix(err, "continue_final_message");
         else if (st == SL_REQUEST || st == SL_FORMAT || st == SL_UNSUPPORTED)
@@ -103,17 +112,19 @@ static bool prints_none(const char *text, const char *other)
     return any;
 }
 
-/* The template bears content that is null: but does it write it as a word? */
-static bool writes_null(const struct chat_in *c, const struct api_put *how)
+/* The template bears content that is null: but does it write it as a word? Errors: NOMEM. */
+static sl_status writes_null(const struct chat_in *c, const struct api_put *how, bool *out,
+                             sl_err *err)
 {
     struct api_put empty = *how;
-    char *with = NULL, *without = NULL;
+    struct rendered with = {0}, without = {0};
     empty.no_null = true;
-    bool is = !try_form(c, how, &with, NULL, NULL, NULL) &&
-              !try_form(c, &empty, &without, NULL, NULL, NULL) && prints_none(with, without);
-    sl_free(with);
-    sl_free(without);
-    return is;
+    sl_status st = try_form(c, how, &with, err);
+    if (!st) st = try_form(c, &empty, &without, err);
+    *out = !st && prints_none(with.text, without.text);
+    sl_free(with.text);
+    sl_free(without.text);
+    return st == SL_NOMEM ? st : SL_OK;
 }
 
 static bool may_differ(sl_status st)
@@ -123,7 +134,7 @@ static bool may_differ(sl_status st)
 
 /* A template may join arguments to a text, want members that were left out, add text to content
  * that is null, or have no system message: what it says of the plainest form counts. */
-static sl_status try_forms(const struct chat_in *c, char **text, int32_t **ids, int *n, sl_err *err)
+static sl_status try_forms(const struct chat_in *c, struct rendered *out, sl_err *err)
 {
     const struct api_template *t = &c->a->tmpl;
     struct api_put how = {.calls_plain = !t->calls,
@@ -138,8 +149,8 @@ static sl_status try_forms(const struct chat_in *c, char **text, int32_t **ids, 
         how.no_null = i & 2;
         how.tell_user = i & 4;
         if ((how.no_null && !c->calls_null) || (how.tell_user && !how.tell)) continue;
-        if (c->calls_null && !how.no_null && writes_null(c, &how)) how.no_null = true;
-        sl_status now = try_form(c, &how, text, ids, n, i ? &later : &first);
+        if (c->calls_null && !how.no_null) SL_TRY(writes_null(c, &how, &how.no_null, err));
+        sl_status now = try_form(c, &how, out, i ? &later : &first);
         if (now == SL_OK) return SL_OK;
         if (!i) st = now;
         if (i && now == SL_NOMEM) first = later, st = now;
@@ -184,8 +195,8 @@ static bool has_null_calls(const struct json *list)
     return false;
 }
 
-static sl_status render(api *a, struct net_req *r, const struct json *body, char **text,
-                        int32_t **ids, int *n, sl_err *err)
+static sl_status render(api *a, struct net_req *r, const struct json *body, struct rendered *out,
+                        sl_err *err)
 {
     struct chat_in c = {.a = a, .r = r, .body = body, .tools = api_field(body, "tools")};
     char mark[48] = "";
@@ -202,7 +213,7 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, char
                         api_field_bool(body, "parallel_tool_calls", true));
         st = str_status(&c.tell, err);
     }
-    if (!st) st = try_forms(&c, text, ids, n, err);
+    if (!st) st = try_forms(&c, out, err);
     str_fini(&c.kwargs);
     str_fini(&c.tell);
     return st;
@@ -210,7 +221,10 @@ static sl_status render(api *a, struct net_req *r, const struct json *body, char
 
 sl_status api_chat_text(api *a, struct net_req *r, const struct json *body, char **out, sl_err *err)
 {
-    return render(a, r, body, out, NULL, NULL, err);
+    struct rendered x = {0};
+    sl_status st = render(a, r, body, &x, err);
+    *out = x.text;
+    return st;
 }
 
 static size_t text_bytes(const struct json *content)
@@ -242,9 +256,8 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
                           struct api_prompt *out, sl_err *err)
 {
     const struct json *given = api_field(body, "prompt_token_ids");
-    int32_t *ids = NULL;
+    struct rendered x = {.as_ids = true};
     void *copy = NULL;
-    int n = 0;
     if (given && api_field_bool(body, "continue_final_message", false))
         return SL_FAIL(err, REQUEST, "continue_final_message: not with prompt_token_ids");
     if (given) {
@@ -253,11 +266,11 @@ sl_status api_chat_prompt(api *a, struct net_req *r, const struct json *body,
         return SL_OK;
     }
     SL_TRY(api_messages_fit(a, api_field(body, "messages"), err));
-    SL_TRY(render(a, r, body, NULL, &ids, &n, err));
-    sl_status st = mem_arena_array(&r->arena, (size_t)n + 1, sizeof *ids, &copy, err);
-    if (!st && n) memcpy(copy, ids, (size_t)n * sizeof *ids);
-    sl_free(ids);
-    *out = (struct api_prompt){.ids = copy, .n_ids = n};
+    SL_TRY(render(a, r, body, &x, err));
+    sl_status st = mem_arena_array(&r->arena, (size_t)x.n + 1, sizeof *x.ids, &copy, err);
+    if (!st && x.n) memcpy(copy, x.ids, (size_t)x.n * sizeof *x.ids);
+    sl_free(x.ids);
+    *out = (struct api_prompt){.ids = copy, .n_ids = x.n};
     return st;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a request asks for never becomes something else where memory is short: it is refused. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api_internal.h"
 #include "api/form.h"
@@ -153,4 +156,44 @@ TEST(api_arguments_that_were_cut_for_want_of_memory_are_refused)
     ASSERT_STATUS(str_status(&out, &err), SL_NOMEM);
     str_fini(&s);
     str_fini(&out);
+}
+
+/* A template that writes content that is null as a word: whether it does is tried first. */
+TEST(api_a_prompt_is_the_same_or_refused)
+{
+    static const char tmpl[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}"
+                               "{% if m.tool_calls %} calls{% endif %}|{% endfor %}<think>",
+                      body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                               "\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
+                               "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]}";
+    char path[] = "/tmp/sluice-test-XXXXXX";
+    int fd = mkstemp(path), n_fail = 0;
+    assert_int_equal(write(fd, tmpl, sizeof tmpl - 1), (ssize_t)sizeof tmpl - 1);
+    close(fd);
+    const sl_model_opts o = {.vocab_only = 1, .chat_template_file = path};
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(TEST_DATA "/../../models/demo/demo.gguf", &o, &m, &err));
+    unlink(path);
+    for (uint64_t k = 0; k < 400; k++) { /* 0: nothing fails */
+        api a = {.o.model = m};
+        struct net_req r = {0};
+        const struct json *v = NULL;
+        char *text = NULL;
+        sl_model_info_get(m, &a.mi);
+        a.mi.has_template = 0; /* which would be told of at each */
+        mem_arena_init(&r.arena, MEM_MISC, 0);
+        ASSERT_OK(text_json_parse(&r.arena, "body", body, sizeof body - 1, &v, &err));
+        mem_fail_at(k, 0);
+        sl_status st = api_template_open(&a, &err);
+        if (!st) assert_true(a.tmpl.always && a.tmpl.calls);
+        if (!st) st = api_chat_text(&a, &r, v, &text, &err);
+        mem_fail_at(0, 0);
+        assert_true(st == SL_OK || (k && st == SL_NOMEM));
+        if (!st) assert_string_equal(text, "user: a|assistant:  calls|<think>");
+        n_fail += st != SL_OK;
+        sl_free(text);
+        mem_arena_fini(&r.arena);
+    }
+    assert_in_range(n_fail, 20, 399);
+    sl_model_close(m);
 }
