@@ -277,13 +277,18 @@ static void begin(void *user, struct net_req *r)
 {
     api *a = user;
     bool known = false, ok = true;
-    api_route_path(r);
+    sl_err err;
+    sl_status st = api_route_path(r, &err);
     const struct api_route *t = api_route_find(r->method, r->path, &known);
     const char *origin = origin_of(a, r, &ok);
     if (t && ((t->flags & API_UI && a->o.no_ui) || (t->flags & API_METRICS && a->o.no_metrics)))
         t = NULL, known = false;
     r->route = t;
     r->body_max = 0;
+    if (st) {
+        api_error_of(a, r, &err);
+        return;
+    }
     if (origin) cors(r, origin);
     if (!host_ok(a, r->host) && !(t && t->flags & API_ANY_HOST) && !is_let_in(a, r)) {
         api_error(a, r, 403, "host_not_allowed", NULL,

@@ -35,8 +35,8 @@ struct api_route {
 };
 const struct api_route *api_route_find(const char *method, const char *path, bool *path_known);
 #define API_PATH 512 /* bytes of a path that is looked at */
-/* Have r->path be one of the table where it is another name of it. */
-void api_route_path(struct net_req *r);
+/* Have r->path be one of the table where it is another name of it. Errors: NOMEM. */
+sl_status api_route_path(struct net_req *r, sl_err *err) BASE_MUST_USE;
 #define API_ALLOW 64 /* bytes of a list of methods */
 /* The methods of a path, as the header Allow names them. */
 void api_route_allow(const char *path, char out[static API_ALLOW]);

@@ -50,12 +50,12 @@ static const char *other_name(const char *path)
 }
 
 /* The path without a slash at its end, with /v1 in front or without it, where there is one such. */
-void api_route_path(struct net_req *r)
+sl_status api_route_path(struct net_req *r, sl_err *err)
 {
     char path[API_PATH], tried[API_PATH];
     char *copy = NULL;
     size_t n = strlen(r->path);
-    if (n + 4 > API_PATH || known(r->path)) return;
+    if (n + 4 > API_PATH || known(r->path)) return SL_OK;
     memcpy(path, r->path, n + 1);
     while (n > 1 && path[n - 1] == '/')
         path[--n] = 0;
@@ -64,8 +64,10 @@ void api_route_path(struct net_req *r)
         snprintf(tried, sizeof tried, "%s", other_name(path + 3));
     else if (!known(tried))
         snprintf(tried, sizeof tried, "/v1%s", path);
-    if (!known(tried) || strcmp(tried, "/") == 0) return;
-    if (mem_arena_str(&r->arena, tried, strlen(tried), &copy, NULL) == SL_OK) r->path = copy;
+    if (!known(tried) || strcmp(tried, "/") == 0) return SL_OK;
+    SL_TRY(mem_arena_str(&r->arena, tried, strlen(tried), &copy, err));
+    r->path = copy;
+    return SL_OK;
 }
 
 const struct api_route *api_route_table(int *n)

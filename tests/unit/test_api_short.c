@@ -197,3 +197,17 @@ TEST(api_a_prompt_is_the_same_or_refused)
     assert_in_range(n_fail, 20, 399);
     sl_model_close(m);
 }
+
+TEST(api_another_name_of_a_path_is_found_or_refused)
+{
+    for (uint64_t k = 0; k < 2; k++) { /* 0: nothing fails */
+        struct net_req r = {.path = "/chat/completions/"};
+        mem_arena_init(&r.arena, MEM_MISC, 0);
+        mem_fail_at(k, 0);
+        sl_status st = api_route_path(&r, &err);
+        mem_fail_at(0, 0);
+        assert_int_equal(st, k ? SL_NOMEM : SL_OK);
+        assert_string_equal(r.path, k ? "/chat/completions/" : "/v1/chat/completions");
+        mem_arena_fini(&r.arena);
+    }
+}
