@@ -146,6 +146,12 @@ static const struct rule gguf_rules[] = {
     {"expert*|moe_*", "", "1|-", true},
 };
 
+static const struct rules {
+    const struct rule *v;
+    int n;
+} of_hf = {hf_rules, BASE_COUNT_OF(hf_rules)}, of_rope = {rope_rules, BASE_COUNT_OF(rope_rules)},
+  of_gguf = {gguf_rules, BASE_COUNT_OF(gguf_rules)};
+
 /* Does name fit one of patterns? */
 static bool fits_one(const char *p, size_t n_p, const char *name)
 {
@@ -201,12 +207,12 @@ static bool is_neutral(const struct value *v, const char *list, int d_head)
 
 /* Is key something that would be passed over, though it matters? own: what the architecture obeys;
  * rope: the type of its position embedding. */
-static bool matters(const struct rule *rule, int n, const char *key, const char *rope,
+static bool matters(const struct rules *all, const char *key, const char *rope,
                     const struct value *v, const struct arch_cfg *c, const char *own)
 {
     if (fits(own, key)) return false;
-    for (int i = 0; i < n; i++) {
-        const struct rule *r = &rule[i];
+    for (int i = 0; i < all->n; i++) {
+        const struct rule *r = &all->v[i];
         if (!fits(r->names, key) || (r->moe && !c->n_expert)) continue;
         return !(strcmp(r->by, "*") == 0 || fits(r->by, rope)) &&
                !is_neutral(v, r->neutral, c->d_head);
@@ -247,7 +253,7 @@ sl_status arch_keys_hf(const struct json *config, const struct arch_cfg *c, sl_e
 {
     for (const struct json *k = config->child; k; k = k->next) {
         struct value v = of_json(k);
-        if (matters(hf_rules, BASE_COUNT_OF(hf_rules), k->key, "", &v, c, c->row->hf_keys))
+        if (matters(&of_hf, k->key, "", &v, c, c->row->hf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%.60s is %s, which changes what %s computes and is not supported",
                            k->key, v.text, c->arch);
@@ -260,7 +266,7 @@ sl_status arch_keys_rope(const struct json *rope, const char *name, const char *
 {
     for (const struct json *k = rope ? rope->child : NULL; k; k = k->next) {
         struct value v = of_json(k);
-        if (matters(rope_rules, BASE_COUNT_OF(rope_rules), k->key, type, &v, c, c->row->hf_keys))
+        if (matters(&of_rope, k->key, type, &v, c, c->row->hf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.60s is %s, which is not supported with rope_type '%.20s'", name,
                            k->key, v.text, type);
@@ -305,8 +311,7 @@ sl_status arch_keys_gguf(const io_model *m, const struct arch_cfg *c, sl_err *er
         const char *key = io_meta_key(m, i);
         if (strncmp(key, arch, n) != 0 || key[n] != '.') continue;
         struct value v = of_meta(m, key);
-        if (matters(gguf_rules, BASE_COUNT_OF(gguf_rules), key + n + 1, "", &v, c,
-                    c->row->gguf_keys))
+        if (matters(&of_gguf, key + n + 1, "", &v, c, c->row->gguf_keys))
             return SL_FAIL(err, UNSUPPORTED,
                            "%s: %.80s is %s, which changes what %s computes and is not supported",
                            io_path(m), key, v.text, c->arch);
