@@ -82,9 +82,9 @@ static void on_input(void *user, const struct model_tap_rows *t)
                                           [MODEL_TAP_DOWN_EXPS] = QUANT_IN_DOWN_EXPS,
                                           [MODEL_TAP_HEAD] = QUANT_IN_HEAD};
     struct calib *c = user;
-    if (!c->st)
-        c->st = quant_stats_add(c->stats, of[t->in], t->layer, t->expert, t->x, t->n_row, t->n_col,
-                                t->ldx, &c->err);
+    const struct quant_seen rows = {of[t->in], t->layer, t->expert, t->x,
+                                    t->n_row,  t->n_col, t->ldx};
+    if (!c->st) c->st = quant_stats_add(c->stats, &rows, &c->err);
 }
 
 static int on_rows(void *user, int row0, int n_row, const float *logits)

@@ -103,6 +103,7 @@ struct work {
 static void round_trip(const struct search *s, const struct sample *m, int n, struct work *k)
 {
     const struct quant_plan *p = s->p;
+    const struct quant_values row = {k->x, k->w, n};
     const bool search =
         false; /* the exponent hardly depends on it, and it is thirty times the work */
     if (p->to == IO_GGUF) {
@@ -115,7 +116,7 @@ static void round_trip(const struct search *s, const struct sample *m, int n, st
             for (int j = 0; j < n; j++)
                 k->x[j] /= top;
         }
-        quant_round_gguf(m->store, k->x, k->w, n, search, k->packed);
+        quant_round_gguf(m->store, &row, search, k->packed);
         tensor_dequant(m->store, k->packed, n, k->c.deq);
         for (int j = 0; m->type == QUANT_NVFP4 && j < n; j++)
             k->c.deq[j] *= top;
@@ -128,14 +129,14 @@ static void round_trip(const struct search *s, const struct sample *m, int n, st
     switch (m->type) {
     case QUANT_NVFP4:
     case QUANT_MXFP4:
-        quant_round_fp4(m->type, k->x, k->w, n, top / 2688.0f, search, &k->c);
+        quant_round_fp4(m->type, &row, top / 2688.0f, search, &k->c);
         break;
     case QUANT_FP8:
         for (int j = 0; j < n; j++)
             k->c.deq[j] = fp_e4m3_to_f32(fp_f32_to_e4m3(k->x[j] * 448.0f / top)) * top / 448.0f;
         break;
     default:
-        quant_round_int(m->type, k->x, k->w, n, p->group, search, &k->c);
+        quant_round_int(m->type, &row, p->group, search, &k->c);
         break;
     }
 }

@@ -220,8 +220,9 @@ static void plain_row(const struct job *j, struct scratch *s, int64_t row, int n
     quant_rows_get(j->src, row, s->x);
     for (int64_t k = 0; j->n_mul && k < it->cols; k++)
         s->deq[k] = s->x[k] / mul;
-    quant_round_gguf(it->store, j->n_mul ? s->deq : s->x, quant_rows_weight(j->src, row), it->cols,
-                     !j->p->o->plain, dst);
+    const struct quant_values x = {j->n_mul ? s->deq : s->x, quant_rows_weight(j->src, row),
+                                   it->cols};
+    quant_round_gguf(it->store, &x, !j->p->o->plain, dst);
     tensor_dequant(it->store, dst, it->cols, s->deq);
     for (int64_t k = 0; j->n_mul && k < it->cols; k++)
         s->deq[k] *= mul;
@@ -240,7 +241,8 @@ static void channel_row(const struct job *j, struct scratch *s, int64_t row, int
     struct quant_codes c = {s->q, s->scale, s->z, s->deq};
     (void)n;
     quant_rows_get(j->src, row, s->x);
-    quant_round_int(j->it->type, s->x, quant_rows_weight(j->src, row), K, 0, !j->p->o->plain, &c);
+    const struct quant_values x = {s->x, quant_rows_weight(j->src, row), K};
+    quant_round_int(j->it->type, &x, 0, !j->p->o->plain, &c);
     put_bf16(j->part_at[P_SCALE], row, c.scale[0]);
     if (j->it->type == QUANT_INT8) {
         memcpy(j->part_at[P_CODES] + row * K, s->q, (size_t)K);
@@ -259,8 +261,8 @@ static void fp4_row(const struct job *j, struct scratch *s, int64_t row, int n)
     uint8_t *dst = j->part_at[P_CODES] + row * K / 2;
     (void)n;
     quant_rows_get(j->src, row, s->x);
-    quant_round_fp4(j->it->type, s->x, quant_rows_weight(j->src, row), K, mul_of(j, row),
-                    !j->p->o->plain, &c);
+    const struct quant_values x = {s->x, quant_rows_weight(j->src, row), K};
+    quant_round_fp4(j->it->type, &x, mul_of(j, row), !j->p->o->plain, &c);
     memcpy(j->part_at[P_SCALE] + row * n_scale, s->z, (size_t)n_scale);
     for (int64_t k = 0; k < K; k += 2)
         dst[k / 2] = (uint8_t)(s->q[k] | s->q[k + 1] << 4);
@@ -278,8 +280,8 @@ static void awq_rows(const struct job *j, struct scratch *s, int64_t row, int n)
         struct quant_codes c = {s->q, s->scale, s->z, s->deq};
         int at = nibble[r] / 2, up = nibble[r] % 2 * 4;
         quant_rows_get(j->src, row + r, s->x);
-        quant_round_int(QUANT_AWQ, s->x, quant_rows_weight(j->src, row + r), K, (int)g,
-                        !j->p->o->plain, &c);
+        const struct quant_values x = {s->x, quant_rows_weight(j->src, row + r), K};
+        quant_round_int(QUANT_AWQ, &x, (int)g, !j->p->o->plain, &c);
         for (int64_t k = 0; k < K; k++)
             words[4 * (k * ld + col) + at] |= (uint8_t)(s->q[k] << up);
         for (int64_t k = 0; k < K / g; k++) {

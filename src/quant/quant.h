@@ -89,11 +89,16 @@ typedef struct quant_stats quant_stats;
  * Memory: close with quant_stats_close. */
 sl_status quant_stats_open(int n_layer, int n_expert, quant_stats **out, sl_err *err) BASE_MUST_USE;
 void quant_stats_close(quant_stats *s); /* NULL is legal */
-/* Add rows x [n_row, n_col] with ldx elements from row to row. Layers beyond n_layer are ignored.
- * Errors: NOMEM, INTERNAL (width changed). */
-sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert,
-                          const float *x, int n_row, int n_col, int64_t ldx,
-                          sl_err *err) BASE_MUST_USE;
+/* Rows of an input: x [n_row, n_col] with ldx elements from row to row. */
+struct quant_seen {
+    enum quant_input in;
+    int layer, expert; /* expert: of QUANT_IN_DOWN_EXPS */
+    const float *x;
+    int n_row, n_col;
+    int64_t ldx;
+};
+/* Add them. Layers beyond n_layer are ignored. Errors: NOMEM, INTERNAL (width changed). */
+sl_status quant_stats_add(quant_stats *s, const struct quant_seen *rows, sl_err *err) BASE_MUST_USE;
 /* NULL = nothing was seen. */
 const struct quant_stat *quant_stats_get(const quant_stats *s, enum quant_input in, int layer,
                                          int expert);

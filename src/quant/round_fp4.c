@@ -93,12 +93,13 @@ static int mxfp4_scale(const float *x, const float *w, bool search)
     return best;
 }
 
-void quant_round_fp4(enum quant_type t, const float *x, const float *weight, int64_t n, float mul,
-                     bool search, struct quant_codes *out)
+void quant_round_fp4(enum quant_type t, const struct quant_values *r, float mul, bool search,
+                     struct quant_codes *out)
 {
     int group = t == QUANT_NVFP4 ? 16 : 32;
-    for (int64_t g = 0; g < n / group; g++, x += group) {
-        const float *w = weight ? weight + g * group : NULL;
+    const float *x = r->x;
+    for (int64_t g = 0; g < r->n / group; g++, x += group) {
+        const float *w = r->weight ? r->weight + g * group : NULL;
         int c = t == QUANT_NVFP4 ? nvfp4_scale(x, w, mul, search) : mxfp4_scale(x, w, search);
         float s = t == QUANT_NVFP4 ? fp_e4m3_to_f32((uint8_t)c) * mul : fp_e8m0_to_f32((uint8_t)c);
         float is = s != 0.0f ? 1.0f / s : 0.0f;
@@ -169,16 +170,15 @@ bool quant_can_round(enum tensor_dtype t)
     return block_fn(t) || t == TENSOR_F32 || t == TENSOR_F16 || t == TENSOR_BF16;
 }
 
-void quant_round_gguf(enum tensor_dtype t, const float *x, const float *weight, int64_t n,
-                      bool search, uint8_t *dst)
+void quant_round_gguf(enum tensor_dtype t, const struct quant_values *r, bool search, uint8_t *dst)
 {
     quant_block_fn *fn = block_fn(t);
     const struct tensor_dtype_info *d = tensor_dtype(t);
     ASSERT(quant_can_round(t));
     if (!fn) {
-        tensor_quant(t, x, n, dst);
+        tensor_quant(t, r->x, r->n, dst);
         return;
     }
-    for (int64_t i = 0; i < n; i += d->block, dst += d->bytes)
-        fn(x + i, weight ? weight + i : NULL, search, dst);
+    for (int64_t i = 0; i < r->n; i += d->block, dst += d->bytes)
+        fn(r->x + i, r->weight ? r->weight + i : NULL, search, dst);
 }

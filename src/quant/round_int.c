@@ -193,13 +193,13 @@ static void awq_row(const float *x, const float *w, int64_t n, int group, bool s
     }
 }
 
-void quant_round_int(enum quant_type t, const float *x, const float *weight, int64_t n, int group,
-                     bool search, struct quant_codes *out)
+void quant_round_int(enum quant_type t, const struct quant_values *r, int group, bool search,
+                     struct quant_codes *out)
 {
     if (t == QUANT_AWQ)
-        awq_row(x, weight, n, group, search, out);
+        awq_row(r->x, r->weight, r->n, group, search, out);
     else
-        per_channel(t == QUANT_INT8 ? 8 : 4, x, weight, n, search, out);
+        per_channel(t == QUANT_INT8 ? 8 : 4, r->x, r->weight, r->n, search, out);
 }
 
 /* ---- GGUF's blocks of 32 ---- */

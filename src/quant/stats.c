@@ -48,12 +48,13 @@ static struct quant_stat **slot(const quant_stats *s, enum quant_input in, int l
                : &s->at[(int64_t)layer * (QUANT_N_INPUT + s->n_expert) + i];
 }
 
-sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int expert,
-                          const float *x, int n_row, int n_col, int64_t ldx, sl_err *err)
+sl_status quant_stats_add(quant_stats *s, const struct quant_seen *rows, sl_err *err)
 {
-    struct quant_stat **at = slot(s, in, layer, expert);
+    struct quant_stat **at = slot(s, rows->in, rows->layer, rows->expert);
+    const float *x = rows->x;
+    int n_col = rows->n_col;
     void *p = NULL;
-    if (!at || n_row < 1) return SL_OK;
+    if (!at || rows->n_row < 1) return SL_OK;
     if (!*at) {
         SL_TRY(mem_arena_array(&s->arena, 1, sizeof **at, &p, err));
         struct quant_stat *t = p;
@@ -66,12 +67,12 @@ sl_status quant_stats_add(quant_stats *s, enum quant_input in, int layer, int ex
     struct quant_stat *t = *at;
     if (t->n_col != n_col)
         return SL_FAIL(err, INTERNAL, "calibration: %d columns after %d", n_col, t->n_col);
-    for (int r = 0; r < n_row; r++, x += ldx)
+    for (int r = 0; r < rows->n_row; r++, x += rows->ldx)
         for (int j = 0; j < n_col; j++) {
             t->sq[j] += (double)x[j] * (double)x[j];
             t->abs[j] += fabs((double)x[j]);
         }
-    t->n_row += n_row;
+    t->n_row += rows->n_row;
     return SL_OK;
 }
 

@@ -42,7 +42,7 @@ static double gguf_error(enum tensor_dtype t, const float *x, const float *w, bo
 {
     uint8_t raw[4 * N];
     float y[N];
-    quant_round_gguf(t, x, w, N, search, raw);
+    quant_round_gguf(t, &(struct quant_values){x, w, N}, search, raw);
     tensor_dequant(t, raw, N, y);
     return error(x, y, w);
 }
@@ -56,10 +56,11 @@ static double hf_error(enum quant_type t, const float *x, const float *w, float 
     uint8_t z[N];
     int group = t == QUANT_NVFP4 ? 16 : t == QUANT_MXFP4 ? 32 : t == QUANT_AWQ ? 128 : N;
     struct quant_codes c = {q, scale, z, deq};
+    const struct quant_values row = {x, w, N};
     if (t == QUANT_NVFP4 || t == QUANT_MXFP4)
-        quant_round_fp4(t, x, w, N, mul, search, &c);
+        quant_round_fp4(t, &row, mul, search, &c);
     else
-        quant_round_int(t, x, w, N, 128, search, &c);
+        quant_round_int(t, &row, 128, search, &c);
     for (int i = 0; i < N; i++) {
         float s = scale[i / group], v = (float)q[i] * s;
         if (t == QUANT_AWQ) {
@@ -121,18 +122,18 @@ TEST(quant_holds_what_a_type_can_say)
         x[i] = 0.25f * (float)(i % 16 - 8);
     static const enum tensor_dtype sixteen[] = {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0};
     for (int i = 0; i < BASE_COUNT_OF(sixteen); i++) {
-        quant_round_gguf(sixteen[i], x, NULL, N, true, raw);
+        quant_round_gguf(sixteen[i], &(struct quant_values){x, NULL, N}, true, raw);
         tensor_dequant(sixteen[i], raw, N, y);
         assert_true(error(x, y, NULL) < 1e-9);
     }
     for (int i = 0; i < N; i++)
         x[i] = 3.0f * quant_e2m1_value(i % 16);
-    quant_round_gguf(TENSOR_NVFP4, x, NULL, N, true, raw);
+    quant_round_gguf(TENSOR_NVFP4, &(struct quant_values){x, NULL, N}, true, raw);
     tensor_dequant(TENSOR_NVFP4, raw, N, y);
     assert_true(error(x, y, NULL) == 0);
     for (int i = 0; i < N; i++)
         x[i] = 0.125f * quant_e2m1_value(i % 16);
-    quant_round_gguf(TENSOR_MXFP4, x, NULL, N, true, raw);
+    quant_round_gguf(TENSOR_MXFP4, &(struct quant_values){x, NULL, N}, true, raw);
     tensor_dequant(TENSOR_MXFP4, raw, N, y);
     assert_true(error(x, y, NULL) == 0);
 }
@@ -145,7 +146,7 @@ TEST(quant_takes_zeros_and_extremes)
         if (k == 1) x[17] = 1e-30f;
         if (k == 2) x[17] = -60000.0f;
         for (int i = 0; i < BASE_COUNT_OF(gguf_types); i++) {
-            quant_round_gguf(gguf_types[i], x, NULL, N, true, raw);
+            quant_round_gguf(gguf_types[i], &(struct quant_values){x, NULL, N}, true, raw);
             tensor_dequant(gguf_types[i], raw, N, y);
             for (int j = 0; j < N; j++)
                 assert_true(isfinite(y[j]) && (x[j] != 0 || fabsf(y[j]) <= 600.0f));
