@@ -134,17 +134,14 @@ static sl_status one_text(const sl_model *m, const struct tokenize_opts *o, cons
     return st;
 }
 
-static sl_status one_decode(const sl_model *m, const struct tokenize_opts *o, struct arena *a,
-                            const struct json *j, const char *where, bool quoted, struct str *s,
-                            sl_err *err)
+static sl_status one_decode(const sl_model *m, const struct tokenize_opts *o, const struct ids *ids,
+                            bool quoted, struct str *s, sl_err *err)
 {
-    struct ids ids = {0};
     struct json_w w;
     char *p = NULL;
     size_t n = 0;
-    SL_TRY(parse_ids(a, j, where, &ids, err));
-    if (o->pieces) return pieces(m, o->common.json, &ids, s, err);
-    SL_TRY(sl_detokenize(m, ids.v, ids.n, o->special, &p, &n, err));
+    if (o->pieces) return pieces(m, o->common.json, ids, s, err);
+    SL_TRY(sl_detokenize(m, ids->v, ids->n, o->special, &p, &n, err));
     if (quoted) {
         text_jw_init(&w, s);
         text_jw_str(&w, p, n);
@@ -174,13 +171,15 @@ static sl_status all_lines(const sl_model *m, const struct tokenize_opts *o, con
         char where[40];
         struct arena a;
         const struct json *j = NULL;
+        struct ids ids = {0};
         snprintf(where, sizeof where, "line %lld of stdin", (long long)++line);
         mem_arena_init(&a, MEM_REQUEST, 0);
         sl_status st = len ? text_json_parse(&a, where, text + at, len, &j, err) : SL_OK;
         if (st == SL_OK && j && !o->decode && j->kind != JSON_STR_K)
             st = SL_FAIL(err, REQUEST, "%s: %s, not a string", where, text_json_kind_text(j->kind));
+        if (st == SL_OK && j && o->decode) st = parse_ids(&a, j, where, &ids, err);
         if (st == SL_OK && j)
-            st = o->decode ? one_decode(m, o, &a, j, where, true, s, err)
+            st = o->decode ? one_decode(m, o, &ids, true, s, err)
                            : one_text(m, o, j->s, j->n, s, err);
         mem_arena_fini(&a);
         if (j) str_putc(s, '\n');
@@ -196,13 +195,15 @@ static sl_status tokenize(const sl_model *m, const struct tokenize_opts *o, stru
 {
     struct str s;
     const struct json *j = NULL;
+    struct ids ids = {0};
     sl_status st;
     str_init(&s, MEM_REQUEST, 0);
     if (o->lines) {
         st = all_lines(m, o, text, n, &s, err);
     } else if (o->decode) {
         st = text_json_parse(a, "stdin", text, n, &j, err);
-        if (st == SL_OK) st = one_decode(m, o, a, j, "stdin", o->common.json, &s, err);
+        if (st == SL_OK) st = parse_ids(a, j, "stdin", &ids, err);
+        if (st == SL_OK) st = one_decode(m, o, &ids, o->common.json, &s, err);
         if (st == SL_OK && o->common.json) str_putc(&s, '\n');
     } else {
         st = one_text(m, o, text, n, &s, err);

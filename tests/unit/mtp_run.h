@@ -11,11 +11,18 @@
 #define MTP_BLK 16
 #define MTP_MAX_TOK 64
 
-/* ids [n + 1]; out [n, V]: row i is what the layer makes of token i + 1 and hidden i, chunk tokens
- * a step. */
-static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int n, int chunk,
-                           float *out, sl_err *err)
+struct mtp_text {
+    const int32_t *ids; /* [n + 1] */
+    int n;              /* 1 .. MTP_MAX_TOK */
+    int chunk;          /* tokens a step */
+};
+
+/* out [n, V]: row i is what the layer makes of token i + 1 and hidden i. */
+static sl_status mtp_steps(struct model *m, dev_kv *kv, const struct mtp_text *t, float *out,
+                           sl_err *err)
 {
+    const int32_t *ids = t->ids;
+    int n = t->n, chunk = t->chunk;
     int32_t pos[MTP_MAX_TOK], all[MTP_MAX_TOK], blk[MTP_MAX_TOK / MTP_BLK];
     int n_vocab = model_config(m)->n_vocab;
     for (int i = 0; i < MTP_MAX_TOK / MTP_BLK; i++)
@@ -52,9 +59,9 @@ static sl_status mtp_steps(struct model *m, dev_kv *kv, const int32_t *ids, int 
     return SL_OK;
 }
 
-/* *out is from mem_alloc; 1 <= n <= MTP_MAX_TOK. */
-static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chunk, float **out,
-                            int *n_vocab, sl_err *err)
+/* *out is from mem_alloc. */
+static sl_status mtp_logits(const char *path, const struct mtp_text *t, float **out, int *n_vocab,
+                            sl_err *err)
 {
     io_model *io = NULL;
     dev *d = NULL;
@@ -76,16 +83,16 @@ static sl_status mtp_logits(const char *path, const int32_t *ids, int n, int chu
         goto out;
     }
     *n_vocab = model_config(m)->n_vocab;
-    for (int i = 0; i <= n && !st; i++)
-        if (ids[i] < 0 || ids[i] >= *n_vocab)
-            st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)ids[i]);
+    for (int i = 0; i <= t->n && !st; i++)
+        if (t->ids[i] < 0 || t->ids[i] >= *n_vocab)
+            st = SL_FAIL(err, REQUEST, "token %d is not in the vocabulary", (int)t->ids[i]);
     if (st) goto out;
     struct dev_kv_shape shape =
         model_kv_shape(model_config(m), NULL, DEV_KV_F32, MTP_MAX_TOK / MTP_BLK, MTP_BLK);
     SL_TRY_OUT(dev_kv_open(d, &shape, &kv, err));
-    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)n * (size_t)*n_vocab, sizeof(float), &p, err));
+    SL_TRY_OUT(mem_alloc_array(MEM_MISC, (size_t)t->n * (size_t)*n_vocab, sizeof(float), &p, err));
     *out = p;
-    st = mtp_steps(m, kv, ids, n, chunk, *out, err);
+    st = mtp_steps(m, kv, t, *out, err);
 out:
     model_close(m);
     dev_close(d);

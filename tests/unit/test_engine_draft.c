@@ -143,7 +143,7 @@ static void drafts_alone(const int32_t *ids, int n, int32_t *draft)
 {
     float *logits = NULL;
     int n_vocab = 0;
-    ASSERT_OK(mtp_logits(DEMO, ids, n, 5, &logits, &n_vocab, &err));
+    ASSERT_OK(mtp_logits(DEMO, &(struct mtp_text){ids, n, 5}, &logits, &n_vocab, &err));
     for (int i = 0; i < n; i++)
         draft[i] = argmax_f32(logits + (int64_t)i * n_vocab, n_vocab);
     mem_free(logits);

@@ -55,7 +55,7 @@ static void run(const char *file, const struct json *seq, const float *blob, int
     assert_int_equal(ints(text_json_get(seq, "argmax"), want), n);
     const float *ref = blob + text_json_get(seq, "offset")->i;
     snprintf(path, sizeof path, "%s/%s", TEST_TINY, file);
-    ASSERT_OK(mtp_logits(path, ids, n, chunk, &all, &n_vocab, &err));
+    ASSERT_OK(mtp_logits(path, &(struct mtp_text){ids, n, chunk}, &all, &n_vocab, &err));
     assert_int_equal(n_vocab, want_vocab);
     double worst = 0;
     for (int i = 0; i < n; i++) {
