@@ -14,7 +14,8 @@
 
 enum what { STARTS, REPLIES };
 static struct {
-    _Atomic int what, begin_ms, handle_ms, n_begun, n_handled, n_closed, n_released, n_done;
+    _Atomic int what, begin_ms, handle_ms;
+    _Atomic int n_begun, n_entered, n_handled, n_closed, n_released, n_done;
 } seen;
 
 static void pause_ms(int ms)
@@ -56,6 +57,7 @@ static void begin(void *user, struct net_req *r)
 static void handle(void *user, struct net_req *r)
 {
     (void)user;
+    atomic_fetch_add(&seen.n_entered, 1);
     pause_ms(atomic_load(&seen.handle_ms));
     if (atomic_load(&seen.what) == STARTS)
         r->ops = &ops;
@@ -85,11 +87,9 @@ static int ask(int port)
     return fd;
 }
 
-static void ask_and_leave(int port, int after_ms, bool reset)
+static void leave(int fd, bool reset)
 {
     struct linger hard = {1, 0};
-    int fd = ask(port);
-    pause_ms(after_ms);
     if (reset) setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     close(fd);
 }
@@ -116,9 +116,11 @@ TEST(net_peers_that_leave_a_worker_are_closed_once)
             for (int late = 0; late < 2; late++) {
                 atomic_store(&seen.what, what);
                 atomic_store(&seen.handle_ms, late ? 5 : 120);
-                ask_and_leave(net_server_port(s), 30, reset);
+                int fd = ask(net_server_port(s));
                 n++;
                 n_start += what == STARTS;
+                wait_for(late ? &seen.n_handled : &seen.n_entered, n);
+                leave(fd, reset);
                 wait_for(&seen.n_handled, n);
                 wait_for(&seen.n_done, n);
                 wait_for(&seen.n_closed, n_start);
@@ -132,7 +134,9 @@ TEST(net_peers_that_leave_a_worker_are_closed_once)
     int n_handled = n, begun = atomic_load(&seen.n_begun) - n;
     for (int i = 0; i < 1500; i++) {
         atomic_store(&seen.handle_ms, i % 4);
-        ask_and_leave(net_server_port(s), i / 4 % 3, true);
+        int fd = ask(net_server_port(s));
+        pause_ms(i / 4 % 3);
+        leave(fd, true);
     }
     for (int i = 0; i < 500 && net_server_active(s); i++)
         pause_ms(10);
