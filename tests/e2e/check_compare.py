@@ -59,7 +59,7 @@ case $1 in doctor) echo '{{"read_gbps": 50.0}}' ;;
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) > n, "goes on where it was")
     n = len(open(d + "/log").readlines())
     check(compare()[0] == 0 and len(open(d + "/log").readlines()) == n,
-          "nothing is lost behind a half line")
+          "nothing is lost after a half line")
     program(d + "/bin/llama-bench", "echo no such type >&2; exit 3")
     r = compare("--fresh", "--csv", d + "/a.csv")
     check(r[0] == 0 and "| smollm2/tg64 | 90.0 | - | - |" in r[1]

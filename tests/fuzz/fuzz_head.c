@@ -396,7 +396,7 @@ static void on_begin(void *user, struct net_req *r)
     const struct words *name = &ref.name;
     (void)user;
     note('b', r->path, strlen(r->path));
-    check(!ref.over, "begun behind what was refused");
+    check(!ref.over, "begun after what was refused");
     check(!ref.in_body || body(), "begun inside another's body");
     check(head(), "begun, but no head");
     check(is(ref.method, r->method) && memcmp(ref.method.p, r->method, ref.method.n) == 0,

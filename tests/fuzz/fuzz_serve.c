@@ -557,7 +557,7 @@ sl_status net_stream_room(struct net_req *r, size_t n, sl_err *err)
 void net_reply_stream(struct net_req *r, int status, const char *type)
 {
     (void)type;
-    check(!of(r)->replied && status == 200, "a stream behind a reply");
+    check(!of(r)->replied && status == 200, "a stream after a reply");
     of(r)->streaming = true;
     r->status = status;
 }

@@ -167,7 +167,7 @@ static sl_status compare(struct walker *k, sl_err *err)
         grammar_state_close(k->r, copy);
         bool bit = k->v->bits[id / 32] >> id % 32 & 1;
         if (bit != (where != GRAMMAR_DEAD))
-            return SL_FAIL(err, INTERNAL, "token %d: mask %d, push %d, behind %s", id, bit,
+            return SL_FAIL(err, INTERNAL, "token %d: mask %d, push %d, after %s", id, bit,
                            (int)where, str_c(&k->text));
     }
     return SL_OK;
@@ -185,7 +185,7 @@ static sl_status steps(struct walker *k, const char **finish, sl_err *err)
         for (int i = 0; i < (k->v->n + 31) / 32; i++)
             for (uint32_t b = k->v->bits[i]; b; b &= b - 1)
                 k->v->allowed[n++] = i * 32 + __builtin_ctz(b);
-        if (n == 0) return SL_FAIL(err, INTERNAL, "no token is allowed behind %s", str_c(&k->text));
+        if (n == 0) return SL_FAIL(err, INTERNAL, "no token is allowed after %s", str_c(&k->text));
         if (k->check) SL_TRY(compare(k, err));
         int32_t id = draw(k, n);
         double t2 = now();
@@ -193,7 +193,7 @@ static sl_status steps(struct walker *k, const char **finish, sl_err *err)
         k->push_us += now() - t2;
         k->us[k->n] = t1 - t0;
         if (where == GRAMMAR_DEAD)
-            return SL_FAIL(err, INTERNAL, "token %d was allowed and is dead behind %s", id,
+            return SL_FAIL(err, INTERNAL, "token %d was allowed and is dead after %s", id,
                            str_c(&k->text));
         if (!tok_is_eog(k->v->t, id)) {
             int nb;

@@ -345,7 +345,7 @@ TEST(engine_mtp_drafts_after_a_hit_are_those_without_it)
                 fail_msg("%d, %d tokens: %d of %d right, not %d of %d", how, n_prompt,
                          a.last.n_right, a.last.n_draft, cold.last.n_right, cold.last.n_draft);
         }
-        /* blocks without entries: the layer begins behind them */
+        /* blocks without entries: the layer begins after them */
         struct answer a = drafts_after(NO_DRAFTS, true, n_prompt, &st);
         assert_true(st.cache_hit_tok >= 64);
         assert_true(a.last.n_draft > 10 && a.last.n_right > 5);

@@ -285,7 +285,7 @@ def completions(s):
          lp["logprobs"]["text_offset"][:9] == [0, 1, 2, 2, 2, 3, 3, 3, 4]
          and lp["logprobs"]["text_offset"][-1] == 13, lp)
     lp = post(logprobs=0, logit_bias={str(cont): 100}, max_tokens=5)[1]["choices"][0]
-    need("offsets behind bytes that are no characters",
+    need("offsets after bytes that are no characters",
          lp["text"] == "\ufffd" * 5 and lp["logprobs"]["text_offset"] == list(range(5)), lp)
     lp = post(prompt=many, echo=True, logprobs=20, max_tokens=2)[1]["choices"][0]["logprobs"]
     _, ev, _ = s.stream("/v1/completions", {"prompt": many, "echo": True,

@@ -98,7 +98,7 @@ def smuggling(s):
         ("absolute target inside another",
          b"GET http://localhost/http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
          (404, )),
-        ("absolute target behind a slash",
+        ("absolute target after a slash",
          b"GET /http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n", (404, )),
         ("the target's origin",
          b"GET http://localhost/health HTTP/1.1\r\nHost: evil\r\nOrigin: http://localhost\r\n\r\n",
@@ -188,7 +188,7 @@ def endless(s):
 
 
 def taken_before_cut(s, first):
-    """Bytes behind first, in small pieces with time between them, until the server answers or
+    """Bytes after first, in small pieces with time between them, until the server answers or
     closes."""
     n = 0
     with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:

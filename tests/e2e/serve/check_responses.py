@@ -107,7 +107,7 @@ def stored(s):
 
 
 def input_items(s):
-    """Items as they came, with ids, in pages; behind previous_response_id the whole way there; no
+    """Items as they came, with ids, in pages; after previous_response_id the whole way there; no
     answer of its own among them."""
     def page(rid, query=""):
         status, _, data = s.get(f"{URL}/{rid}/input_items{query}")
@@ -148,7 +148,7 @@ def input_items(s):
             query = f"?order={order}&limit=4&after={r['last_id']}"
         need(f"pages {order}", got == want and r["has_more"] is False and len(r["data"]) == 2, got)
         r = page(two["id"], query)[1]
-        need(f"behind the last {order}", r == {"object": "list", "data": [], "first_id": None,
+        need(f"after the last {order}", r == {"object": "list", "data": [], "first_id": None,
                                                "last_id": None, "has_more": False}, r)
     need("more", page(two["id"], "?limit=5")[1]["has_more"] is True)
     for field in ("limit=0", "limit=101", "limit=x",
@@ -458,9 +458,9 @@ def bad(s):
             ("service_tier", ask(service_tier=5), "service_tier"),
             ("prompt_cache_key", ask(prompt_cache_key=5), "prompt_cache_key"),
             ("include", ask(include="x"), "include"),
-            ("place behind instructions", ask([{"role": "user", "content": "x"}, {
+            ("place after instructions", ask([{"role": "user", "content": "x"}, {
                 "role": "user", "content": 5}], instructions="y"), "input[1].content"),
-            ("place behind calls", ask([{"type": "function_call", "call_id": k,
+            ("place after calls", ask([{"type": "function_call", "call_id": k,
                                          "name": "f", "arguments": "{}"} for k in "ab"] +
                                        [{"role": "robot", "content": "x"}]), "input[2].role"),
             ("output", ask([{"type": "function_call_output", "call_id": "a", "output": 5}]),

@@ -190,7 +190,7 @@ def over_long(s):
                 need(f"over the context: {path} {text[:5]!r}", head.startswith(b"HTTP/1.1 400")
                      and b"context_length_exceeded" in head, head[-200:])
             worst = max(worst, best)
-    print(f"a prompt of 1 MB: refused {worst * 1000:.1f} ms behind its last byte at most")
+    print(f"a prompt of 1 MB: refused {worst * 1000:.1f} ms after its last byte at most")
     need("over the context: time", worst <= (0.01 if FULL else 0.1), worst)
 
 

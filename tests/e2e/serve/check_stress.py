@@ -596,7 +596,7 @@ PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 
 def stopped_engine():
-    """The engine's thread alone is stopped: /health says so within 5 s, and is well again behind
+    """The engine's thread alone is stopped: /health says so within 5 s, and is well again after
     it."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]

@@ -4,7 +4,7 @@ prefix cache, its part of the running sequences and of the steps, and a place in
 to the first token, as its client sees it, at most doubles.
 
 check_tenants.py BUILD [--full] [short|behind|long]: four clients of one key keep long prompts under
-way, no two alike; one client of another key asks behind a pause, a few questions alone and a few
+way, no two alike; one client of another key asks after a pause, a few questions alone and a few
 beside in turn, so that both meet the same machine. The bar on p99 is --full's. It needs a machine
 that does nothing else (a server that is idle between questions is woken before busy neighbours, one
 that computes all the time is not), so turns in which anything else took a tenth of a core are asked
@@ -103,7 +103,7 @@ FLOOD_WORDS, FLOOD_TOKENS = 900, 60
 
 
 def neighbour(port, key, n, words, system):
-    """n questions behind one system prompt; [(ms to the first token, cached tokens, prompt
+    """n questions after one system prompt; [(ms to the first token, cached tokens, prompt
     tokens)]"""
     c, out, rng = Client(port, key), [], random.Random()
     for _ in range(n):
@@ -271,7 +271,7 @@ def main():
         with Shared("--api-key-file", path, "--kv-tokens", "8192", "--ctx", "2048", "--max-batch",
                     "8", "--max-queue", "32") as s:
             neighbour(s.port, "sk-anna", 5, 60, system)
-            for row in (("a short question", 30, None, 4), ("behind a system prompt", 60, system,
+            for row in (("a short question", 30, None, 4), ("after a system prompt", 60, system,
                                                             4), ("a long question", 400, None, 4)):
                 if not ONLY or set(ONLY) & set(row[0].split()):
                     ratio(s, *row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced and strict calls, forms behind reasoning, the cache of grammars: rows T7 to T9 as clients
+"""Forced and strict calls, forms after reasoning, the cache of grammars: rows T7 to T9 as clients
 see them.
 
 check_tools.py BUILD [--full]: --full takes the numbers of the reliability table (10 000
@@ -158,7 +158,7 @@ def loose(s, family):
 
 
 def reasoning(s):
-    """A model that thinks before its answer: the form begins behind the reasoning."""
+    """A model that thinks before its answer: the form begins after the reasoning."""
     forms = [({"response_format": {"type": "json_object"}},
               lambda t: isinstance(json.loads(t), dict)),
              ({"structured_outputs": {"choice": ["red\n", "b\"l\\ue"]}},
@@ -172,7 +172,7 @@ def reasoning(s):
                                chat("What is 3 + 4?", seed=seed, temperature=1, max_tokens=300,
                                           chat_template_kwargs={"thinking": True}, **fields))
             c = r["choices"][0] if status == 200 else None
-            need(f"{fields} behind reasoning {seed}", c and (c["finish_reason"] == "length" or
+            need(f"{fields} after reasoning {seed}", c and (c["finish_reason"] == "length" or
                  (ok(c["message"]["content"]) and c["message"]["reasoning_content"])), r)
 
 

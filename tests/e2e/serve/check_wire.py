@@ -47,7 +47,7 @@ def chunks(*lines):
 
 
 def must():
-    """(name, bytes): each must be refused (4xx, 5xx or closed), and nothing behind it may be taken
+    """(name, bytes): each must be refused (4xx, 5xx or closed), and nothing after it may be taken
     for a request."""
     for name, text in {
             "two spaces": b"GET  /health HTTP/1.1",
@@ -119,7 +119,7 @@ def must():
             "vertical tab": b"Content-Length: \x0b%d" % N,
             "NUL": b"Content-Length: %d\0" % N, "semicolon": b"Content-Length: %d;" % N,
             "and TE": b"Content-Length: %d\r\nTransfer-Encoding: chunked" % N,
-            "behind TE": b"Transfer-Encoding: chunked\r\nContent-Length: %d" % N,
+            "after TE": b"Transfer-Encoding: chunked\r\nContent-Length: %d" % N,
             "other digits": "Content-Length: ٥".encode()}.items():
         yield "length: " + name, post(text)
     good = b"%x\r\n%s\r\n0\r\n\r\n" % (N, BODY)
@@ -132,13 +132,13 @@ def must():
     yield "coding: space before colon", post(b"Transfer-Encoding : chunked", good)
     for name, size in {"word": b"zz", "minus": b"-%x" % N, "plus": b"+%x" % N, "0x": b"0x%x" % N,
                        "space before": b" %x" % N, "empty": b"", "17 digits": b"1" + b"0" * 16,
-                       "all f": b"f" * 18, "letter behind": b"%xg" % N, "comma": b"%x,%x" % (N, N),
+                       "all f": b"f" * 18, "letter after": b"%xg" % N, "comma": b"%x,%x" % (N, N),
                        "NUL": b"%x\0" % N, "underscore": b"1_0"}.items():
         yield "chunk size: " + name, chunks(size + b"\r\n" + BODY + b"\r\n0\r\n\r\n")
     yield "chunk: longer than said", chunks(b"3\r\n" + BODY + b"\r\n0\r\n\r\n")
-    yield "chunk: no line end behind it", chunks(b"%x\r\n%s0\r\n\r\n" % (N, BODY))
+    yield "chunk: no line end after it", chunks(b"%x\r\n%s0\r\n\r\n" % (N, BODY))
     yield "chunk: two bytes too many", chunks(b"%x\r\n%sxx\r\n0\r\n\r\n" % (N, BODY))
-    yield "chunk: CR alone behind the size", chunks(b"%x\r%s\r\n0\r\n\r\n" % (N, BODY))
+    yield "chunk: CR alone after the size", chunks(b"%x\r%s\r\n0\r\n\r\n" % (N, BODY))
 
 
 def should():
@@ -147,7 +147,7 @@ def should():
     good = b"%x\r\n%s\r\n0\r\n\r\n" % (N, BODY)
     yield "empty line first", b"\r\n" + head(b"X: 1"), ok
     yield "tab around a value", head(b"X:\t1\t"), ok
-    yield "no space behind the colon", head(b"X:1"), ok
+    yield "no space after the colon", head(b"X:1"), ok
     yield "empty value", head(b"X:"), ok
     yield "upper case chunked", post(b"Transfer-Encoding: CHUNKED", good), ok
     yield "upper case name", post(b"CONTENT-LENGTH: %d" % N), ok
