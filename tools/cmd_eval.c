@@ -287,6 +287,8 @@ static sl_status eval_text(struct eval *v, sl_err *err)
     SL_TRY_OUT(windows(v, &n_done, err));
     cmd_progress_end(&v->c.progress);
     SL_TRY_OUT(report(v, n_done, n_bytes, (double)(clock_now_ns() - t0) * 1e-9, err));
+    for (int q = 1; q <= EVAL_EXPERTS_MOST && v->experts.n[q - 1] > 0; q++)
+        v->c.in_row[q - 1] = eval_experts_mean(&v->experts, q);
 out:
     cmd_progress_end(&v->c.progress);
     os_out_abort(&v->out);

@@ -18,6 +18,8 @@ struct compute {
     struct cmd_progress progress;
     double load_ms;
     struct record *record; /* of --record; record_check at the end */
+    double in_row[5]; /* distinct experts of 1 to 5 tokens in a row, for --expert-stats; 0 = not
+                         counted */
 };
 
 /* Model and engine with progress lines. base: further engine options, or NULL; where it has draft,

@@ -109,6 +109,15 @@ out:
     return st;
 }
 
+static void put_row(struct json_w *w, const struct compute *c)
+{
+    text_jw_key(w, "in_row");
+    text_jw_arr(w);
+    for (int i = 0; i < BASE_COUNT_OF(c->in_row) && c->in_row[i] > 0; i++)
+        text_jw_real(w, c->in_row[i], 9);
+    text_jw_arr_end(w);
+}
+
 sl_status compute_experts(const struct compute *c, const struct opt_common *o, sl_err *err)
 {
     struct str s;
@@ -129,6 +138,7 @@ sl_status compute_experts(const struct compute *c, const struct opt_common *o, s
     text_jw_arr(&w);
     sl_status st = put_layers(c, o, &w, err);
     text_jw_arr_end(&w);
+    if (!st && c->in_row[0] > 0) put_row(&w, c);
     text_jw_obj_end(&w);
     str_putc(&s, '\n');
     if (!st) st = str_status(&s, err);

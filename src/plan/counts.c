@@ -31,6 +31,22 @@ static sl_status read_layer(const struct json *layer, struct plan_counts *c, flo
     return SL_OK;
 }
 
+/* Distinct experts of tokens in a row, which only some files have. */
+static sl_status read_row(const struct json *list, struct plan_counts *c, sl_err *err)
+{
+    double before = 0;
+    if (!list) return SL_OK;
+    if (list->kind != JSON_ARRAY_K || list->n > PLAN_ROW_MAX)
+        return SL_FAIL(err, FORMAT, "in_row: is no list of at most %d numbers", PLAN_ROW_MAX);
+    for (const struct json *v = list->child; v; v = v->next) {
+        double x = v->kind == JSON_INT_K || v->kind == JSON_REAL_K ? v->f : 0;
+        if (!(x >= before && x > 0 && x <= c->n_expert))
+            return SL_FAIL(err, FORMAT, "in_row[%d]: is no rising number of experts", c->n_row);
+        c->in_row[c->n_row++] = before = x;
+    }
+    return SL_OK;
+}
+
 static sl_status read_all(const struct json *o, struct arena *a, struct plan_counts *c, sl_err *err)
 {
     const struct json *layers = text_json_get(o, "layers");
@@ -41,7 +57,8 @@ static sl_status read_all(const struct json *o, struct arena *a, struct plan_cou
     if (n < 1 || n > 65536 || used < 1 || used > n || !layers || layers->kind != JSON_ARRAY_K ||
         layers->n < 1 || layers->n > MAX_LAYERS)
         return SL_FAIL(err, FORMAT, "no file of --expert-stats");
-    *c = (struct plan_counts){(int)layers->n, (int)n, (int)used, NULL};
+    *c = (struct plan_counts){.n_layer = (int)layers->n, .n_expert = (int)n, .n_used = (int)used};
+    SL_TRY(read_row(text_json_get(o, "in_row"), c, err));
     SL_TRY(mem_arena_array(a, layers->n * (size_t)n, sizeof(float), &p, err));
     float *share = p;
     c->share = share;
@@ -69,4 +86,19 @@ double plan_counts_read(const struct plan_counts *c, double n_tok)
     for (int64_t i = 0; i < (int64_t)c->n_layer * c->n_expert; i++)
         sum += 1 - pow(1 - (double)c->share[i], n_tok);
     return sum / c->n_layer;
+}
+
+double plan_counts_apart(const struct plan_counts *c, int n_tok)
+{
+    double lo = 0, hi = n_tok;
+    if (n_tok < 2 || n_tok > c->n_row || plan_counts_read(c, n_tok) <= c->in_row[n_tok - 1])
+        return n_tok;
+    for (int i = 0; i < 50; i++) {
+        double mid = 0.5 * (lo + hi);
+        if (plan_counts_read(c, mid) < c->in_row[n_tok - 1])
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
 }

@@ -340,6 +340,12 @@ static void cpu_step(const struct plan_case *c, double tok, double chunks, bool 
              plan_soft_max(bytes / (k[PLAN_CPU_GBPS] * 1e9), flop / (k[PLAN_CPU_TOPS] * 1e12));
 }
 
+/* Distinct experts that tok tokens of a step read. */
+static double experts_read(const struct plan_case *c, double tok)
+{
+    return plan_experts_read(c->model, c->apart > 0 ? tok * c->apart : tok);
+}
+
 /* Everything in host memory: all weights read at the host's speed, products at its speed. rows:
  * tokens whose logits are wanted. batch, ctx: sequences that decode, 0 in a prompt. */
 static void host_only(const struct plan_case *c, double tok, double rows, double batch, double ctx,
@@ -351,7 +357,7 @@ static void host_only(const struct plan_case *c, double tok, double rows, double
     double dense = m->layers * (m->p_attn + m->p_repl) + m->dense_layers * m->p_dense +
                    m->moe_layers * (m->p_shared + m->p_router);
     t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
-    t->experts = m->moe_layers * m->p_expert * plan_experts_read(m, tok) * c->fmt.expert / 8 / bw;
+    t->experts = m->moe_layers * m->p_expert * experts_read(c, tok) * c->fmt.expert / 8 / bw;
     t->compute = 2 * (tok * (m->active - m->p_embed) + rows * m->p_embed) / ops;
     double keys = index_keys(m, ctx) * m->index_dim * c->kv_bits / 8;
     t->attn = batch * (kv_read(m, ctx, c->kv_bits, 1, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
@@ -383,7 +389,7 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
     double flop = 2 * tok_rank * (s.attn + s.dense + s.head), moe = 0;
     if (m->experts > 0 && !l->cpu_experts) {
         double read = l->ep > 1 ? experts_on_rank(c, tok_all) * m->moe_layers * m->p_expert
-                                : s.moe_all * plan_experts_read(m, tok_all);
+                                : s.moe_all * experts_read(c, tok_all);
         double eta = k[PLAN_ETA_W] * slice_share(c);
         bool unit = c->fmt.fp_weights && c->fmt.expert < 5 && c->dev->peak[PLAN_NUM_FP4] > 0;
         /* weights narrower than what is multiplied: the vector unit works beside the reads */
@@ -392,13 +398,12 @@ static void device_weights(const struct plan_case *c, double tok_rank, double to
         t->experts = read * c->fmt.expert / 8 / (bw * eta);
         /* rows of the grouped product: matrix units work on whole tiles for every expert that is
          * touched */
-        double group =
-            l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : plan_experts_read(m, tok_all);
+        double group = l->ep > 1 ? experts_on_rank(c, tok_all) * l->ep : experts_read(c, tok_all);
         double rows = tok_all * m->topk * plan_imbalance(c);
         rows = fmax(rows, group * tile_rows(c, rows / m->experts, false));
         moe = 2 * rows * s.moe_all;
     } else if (l->cpu_experts && l->hot > 0) {
-        double bytes = m->moe_layers * m->p_expert * plan_experts_read(m, tok_all) * l->hot / l->tp;
+        double bytes = m->moe_layers * m->p_expert * experts_read(c, tok_all) * l->hot / l->tp;
         t->experts = bytes * c->fmt.attn / 8 / (bw * p->eta_d);
     }
     t->compute = (flop / peak_dense(c) + moe / peak_of(c, c->fmt.act)) / product_share(c->dev);
@@ -411,6 +416,9 @@ void plan_step(const struct plan_case *c, double batch, double ctx, struct plan_
     const double *k = c->k.v;
     *t = (struct plan_time){0};
     double q = 1 + l->mtp;
+    struct plan_case in_row = *c;
+    if (m->counts) in_row.apart = plan_counts_apart(m->counts, 1 + l->mtp) / q;
+    c = &in_row;
     if (c->k.mode == PLAN_MODE_CPU) {
         host_only(c, batch * q, batch * q, batch, ctx, t);
         return;

@@ -63,10 +63,14 @@ struct plan_model {
     double spread; /* T tokens choose as T^spread even ones do, where that was counted; 0 unknown */
 };
 
+#define PLAN_ROW_MAX 8
 /* What the engine counted (docs/cli.md, --expert-stats). */
 struct plan_counts {
     int n_layer, n_expert, n_used;
     const float *share; /* [n_layer, n_expert] how likely a token chooses that expert */
+    int n_row;          /* 0, or counted too (eval --experts): */
+    double
+        in_row[PLAN_ROW_MAX]; /* distinct experts of 1, 2, .. n_row tokens of one text in a row */
 };
 
 /* A tensor of a real checkpoint, as the tools layer lists it. */
@@ -207,6 +211,9 @@ sl_status plan_read_counts(struct plan_counts *out, struct arena *a, struct plan
                            sl_err *err) BASE_MUST_USE;
 /* Different experts of a layer that n_tok tokens choose on average, each token for itself. */
 double plan_counts_read(const struct plan_counts *c, double n_tok);
+/* How many tokens of texts that know nothing of each other read as many experts as n_tok in a row:
+ * n_tok where that was not counted, never more. */
+double plan_counts_apart(const struct plan_counts *c, int n_tok);
 
 /* A model from the text of a config.json (Hugging Face). name: shown. What room arch does not know
  * or would refuse is read by the names that makers use: other engines may serve it.
@@ -298,6 +305,8 @@ struct plan_case {
     double kv_bits; /* 16 or 8 */
     struct plan_layout lay;
     struct plan_consts k;
+    double
+        apart; /* of a step's tokens, for the experts they read: drafts follow each other; 0 = 1 */
 };
 
 /* Where the time of one decode step or one prefill goes, seconds. total is not their plain sum

@@ -21,11 +21,13 @@ for q in range(1, 6):
             for t in range(q - 1, len(chosen)) for l in range(len(chosen[0]))]
     want.append(round(sum(rows) / len(rows), 5) if rows else None)
 r = json.loads(out("eval", "-m", model, "-f", "t.txt", "--ctx", str(max(len(ids), 2)), "--experts",
-                   "--json"))
+                   "--json", "--expert-stats", "s.json"))
 got = [x if x is None else round(x, 5) for x in r["distinct_experts"]]
+in_row = json.load(open("s.json"))["in_row"]
 even = [r["experts"] * (1 - (1 - r["experts_used"] / r["experts"]) ** q) for q in range(1, 6)]
 print(got == want or (got, want), len(ids) > 3, got[0] == r["experts_used"] or got,
-      all(abs(a - b) < 1e-3 for a, b in zip(even, r["distinct_experts_even"])))
+      all(abs(a - b) < 1e-3 for a, b in zip(even, r["distinct_experts_even"])),
+      len(in_row) >= 3 and all(abs(a - b) < 1e-4 for a, b in zip(in_row, got)))
 P
 python3 look.py $SLUICE $TINY/qwen3_moe.gguf
 $SLUICE eval -m $TINY/qwen3_moe.gguf -f t.txt --experts |
