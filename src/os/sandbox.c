@@ -37,10 +37,12 @@ static sl_status add_path(int rules, const struct os_path *p, sl_err *err)
     bool dir = fstat(a.parent_fd, &st) == 0 && S_ISDIR(st.st_mode);
     a.allowed_access = dir ? LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR
                            : FS_READ_FILE;
-    if (p->write)
+    if (p->may != OS_READ)
         a.allowed_access |= dir ? FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_FILE |
                                       LANDLOCK_ACCESS_FS_MAKE_REG
                                 : FS_WRITE_FILE;
+    if (p->may == OS_WRITE_DIRS && dir)
+        a.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR;
     long rc = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &a, 0);
     int e = errno;
     close(a.parent_fd);

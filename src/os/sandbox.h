@@ -11,7 +11,7 @@
 struct os_path {
     const char
         *path; /* a file, or a folder with all that is below it; one that is not there is skipped */
-    bool write; /* may also be written, made and removed */
+    enum { OS_READ, OS_WRITE, OS_WRITE_DIRS } may; /* write: make and remove, too; folders or not */
 };
 
 /* From now on this thread and those that it makes can open these paths only, and run no program

@@ -7,10 +7,15 @@
 #include <time.h>
 #include <unistd.h>
 
+static void futex(struct os_word *w, int op, unsigned v, const struct timespec *limit)
+{
+    (void)syscall(SYS_futex, &w->n, w->shared ? op : op | FUTEX_PRIVATE_FLAG, v, limit, NULL, 0);
+}
+
 void os_word_wake(struct os_word *w)
 {
     if (atomic_load_explicit(&w->n_sleep, memory_order_seq_cst) > 0)
-        (void)syscall(SYS_futex, &w->n, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+        futex(w, FUTEX_WAKE, 1 << 30, NULL);
 }
 
 void os_word_set(struct os_word *w, unsigned n)
@@ -33,9 +38,7 @@ bool os_word_sleep(struct os_word *w, unsigned goal, int timeout_ms)
     do {
         unsigned now = atomic_load_explicit(&w->n, memory_order_seq_cst);
         there = (int)(now - goal) >= 0;
-        if (!there)
-            (void)syscall(SYS_futex, &w->n, FUTEX_WAIT_PRIVATE, now, timeout_ms < 0 ? NULL : &limit,
-                          NULL, 0);
+        if (!there) futex(w, FUTEX_WAIT, now, timeout_ms < 0 ? NULL : &limit);
     } while (!there && timeout_ms < 0);
     atomic_fetch_sub_explicit(&w->n_sleep, 1, memory_order_relaxed);
     return there || os_word_there(w, goal);

@@ -2,7 +2,8 @@
 /* A word that only rises, to wait on: polled, and slept on when that takes long. Who raises it
  * wakes sleepers only when there are some: a sleeper counts itself before it looks at the word
  * again, who raises it looks at the count afterwards, both sequentially consistent, so one of the
- * two sees the other. Of the threads of one process. */
+ * two sees the other. Of the threads of one process, or, where shared says so, of all processes
+ * that have it mapped. Zeros are a word. */
 #ifndef OS_WORD_H
 #define OS_WORD_H
 
@@ -15,6 +16,7 @@
 struct os_word {
     _Alignas(64) atomic_uint n; /* release by who raises it; pairs with acquire in os_word_there */
     atomic_int n_sleep;
+    bool shared; /* set before anybody waits */
 };
 
 static inline bool os_word_there(struct os_word *w, unsigned goal)

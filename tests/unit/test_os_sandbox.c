@@ -44,7 +44,7 @@ static int try_files(void)
     if (fd < 0) return 2;
     close(fd);
     struct os_path path[] = {
-        {in, false}, {"/proc/self/status", false}, {"/no/such/file", false}, {NULL, false}};
+        {in, OS_READ}, {"/proc/self/status", OS_READ}, {"/no/such/file", OS_READ}, {NULL, OS_READ}};
     if (os_sandbox_files(path, 4, &active, &err)) return 3;
     if (!active) return 77;
     fd = open(in, O_RDONLY);
