@@ -2,17 +2,20 @@
 /* Ranks, and moving rows between them. Nothing here adds floating-point numbers: columns that ranks
  * have computed are put side by side.
  *
+ * Ranks are threads of one process (a team), or processes that a launcher started, one rank each.
  * Rank 0 is the home rank: it tells the others of every step (dist_tell), they hear of it
  * (dist_hear) and say when they are through (dist_done). In a step all ranks call the joins in the
- * same order. A rank may write its columns of a join again once the next one but those that are for
- * home alone is over.
- * Failures: a rank gave no sign in time, joins did not fit together, or a rank said that it failed
- * (dist_fail). From then on no join waits or copies, on no rank, and dist_status says why.
+ * same order. A rank of a team may write its columns of a join again once the next one but those
+ * that are for home alone is over.
+ * Failures: a rank gave no sign in time or is gone, joins did not fit together, or a rank said that
+ * it failed (dist_fail). From then on no join waits or copies, on no rank, and dist_status says
+ * why.
  * Threads: each rank's own; dist_fail any. */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -27,24 +30,51 @@ struct dist_layout {
  * that is not there yet. */
 sl_status dist_layout_parse(const char *text, struct dist_layout *out, sl_err *err) BASE_MUST_USE;
 
+/* What the environment says of a launcher (mpirun, srun): how many processes it has started, which
+ * of them this one is, and the same of those on this machine. n 1: none. */
+struct dist_launch {
+    int n, rank, n_here, rank_here;
+};
+struct dist_launch dist_launched(void);
+
 typedef struct dist dist; /* a rank's end */
 
 struct dist_opts {
-    int deadline_ms; /* of a wait within a step; 0 = 30 000 */
+    int deadline_ms; /* of a wait within a step: 0 = 30 000, and always 20 times the longest step */
     bool crowded;    /* there are more threads of all ranks than CPUs: who waits sleeps at once */
 };
 /* n ranks (2 .. DIST_RANK_MAX) that are threads of this process: out[i] is rank i's end. Errors:
  * REQUEST, NOMEM. */
 sl_status dist_team_open(int n, const struct dist_opts *o, dist **out, sl_err *err) BASE_MUST_USE;
-void dist_team_close(dist *any); /* of all ranks; NULL is legal */
+/* This process's end, of those that dist_launched tells of; all of them call it. A module beside
+ * the program speaks MPI: NOTFOUND says what is missing. Other errors: IO (MPI's), UNSUPPORTED
+ * (they are on several machines). */
+sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err) BASE_MUST_USE;
+/* Where the module lies; false: nowhere. */
+bool dist_mpi_module(char *path, size_t n);
+void dist_close(dist *d); /* of a team any end closes all; NULL is legal */
 int dist_rank(const dist *d);
 int dist_size(const dist *d);
+/* Set after opening, where it is known only then. */
+void dist_set_crowded(dist *d, bool crowded);
+
+/* ---- while opening, of processes: all ranks call these at the same point ---- */
+/* What every rank says, `bytes` each: into all [n_rank, bytes]. Errors: TIMEOUT, IO. */
+sl_status dist_all(dist *d, const void *mine, void *all, size_t bytes, sl_err *err) BASE_MUST_USE;
+/* OK where st is on every rank. Else all ranks get the failure of the lowest that has one, which
+ * *err (a rank's own, where st is not OK) then is, with that rank's name. */
+sl_status dist_gate(dist *d, sl_status st, sl_err *err) BASE_MUST_USE;
+/* Memory that joins and messages go through: rows of a rank's columns are row_bytes at most, of
+ * a message msg_bytes. Before the first join or message. Errors: NOMEM, IO: on all ranks. */
+sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err) BASE_MUST_USE;
 
 /* ---- steps ---- */
-/* Home: the others hear msg, which stays until dist_all_done. NULL = there is nothing more. */
-void dist_tell(dist *d, const void *msg);
-/* The others: wait for what home tells, without a deadline. */
-const void *dist_hear(dist *d);
+/* Home: the others hear the n bytes of msg, which stay until dist_all_done. n 0 = there is nothing
+ * more. */
+void dist_tell(dist *d, const void *msg, size_t n);
+/* The others: wait for what home tells, without a deadline; it stays until dist_done. NULL = there
+ * is nothing more, or home is gone: dist_status says so. */
+const void *dist_hear(dist *d, size_t *n);
 void dist_done(dist *d);
 /* Home: wait until all others are done with the last message. Errors: as dist_status. */
 sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
@@ -74,8 +104,8 @@ void dist_pick(dist *d, const struct dist_pick *p);
 /* ---- failures ---- */
 /* The first failure counts. */
 void dist_fail(dist *d, const sl_err *why);
-/* OK, or why the ranks have failed: TIMEOUT names the rank that gave no sign, INTERNAL the joins
- * that do not fit together, else what dist_fail was given. */
+/* OK, or why the ranks have failed: TIMEOUT names the rank that gave no sign, UNAVAILABLE the one
+ * that is gone, INTERNAL the joins that do not fit together, else what dist_fail was given. */
 sl_status dist_status(const dist *d, sl_err *err) BASE_MUST_USE;
 
 /* What a rank has done since it was opened. */
@@ -83,6 +113,7 @@ struct dist_count {
     uint64_t n_join, bytes; /* bytes: copied from other ranks */
     int64_t wait_ns;        /* for other ranks, in joins */
 };
-struct dist_count dist_counts(const dist *d);
+/* Of any rank, while no step is under way. */
+struct dist_count dist_counts(const dist *d, int rank);
 
 #endif

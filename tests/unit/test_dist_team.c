@@ -80,7 +80,8 @@ static void run_rank(struct job *j, int rank)
 static void side_main(void *arg)
 {
     const struct side *s = arg;
-    while (dist_hear(s->j->end[s->rank])) {
+    size_t n;
+    while (dist_hear(s->j->end[s->rank], &n)) {
         run_rank(s->j, s->rank);
         dist_done(s->j->end[s->rank]);
     }
@@ -98,16 +99,16 @@ static sl_status run_all(struct job *j, int deadline_ms, sl_err *err)
     }
     sl_status st = SL_OK;
     for (int times = 0; times < 2 && !st; times++) { /* two messages */
-        dist_tell(j->end[0], j);
+        dist_tell(j->end[0], j, sizeof *j);
         run_rank(j, 0);
         st = dist_all_done(j->end[0], err);
     }
-    struct dist_count c = dist_counts(j->end[0]);
+    struct dist_count c = dist_counts(j->end[0], 0);
     if (!st) assert_int_equal(c.n_join, 2 * j->rounds);
-    dist_tell(j->end[0], NULL);
+    dist_tell(j->end[0], NULL, 0);
     for (int r = 1; r < j->n; r++)
         par_side_close(side[r]);
-    dist_team_close(j->end[0]);
+    dist_close(j->end[0]);
     return st;
 }
 
@@ -152,9 +153,9 @@ TEST(dist_fail_ends_waits_with_the_first_reason)
     assert_int_equal(dist_status(end[0], &got), SL_IO);
     assert_string_equal(got.text, "first");
     assert_true(y == 0);
-    dist_tell(end[0], &x);
+    dist_tell(end[0], &x, sizeof x);
     assert_int_equal(dist_all_done(end[0], &got), SL_IO);
-    dist_team_close(end[0]);
+    dist_close(end[0]);
 }
 
 TEST(dist_layouts_are_read)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that have memory in common. Each has a line of its own there, with a word that rises with
+ * every piece of a join: it posts where its columns lie, raises the word, waits until the words of
+ * the others are as high, and reads theirs. It raises its word again only after it has read; so who
+ * sees the next piece complete knows that the columns of this one have been read.
+ * Threads of one process read each other's columns where they lie. Processes copy theirs into a
+ * slot of two halves, used in turn. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "dist/dist_internal.h"
+
+/* A piece as a rank sees it: what must be the same everywhere, and where its part lies. */
+struct post {
+    const float *x; /* threads only */
+    int n_row, n;
+    uint64_t history;
+};
+
+struct board_line {
+    struct os_word phase; /* pieces that this rank has come to */
+    struct os_word done;  /* messages that it is through with */
+    struct post post[2];  /* of the last two, by the last bit of their number */
+    struct dist_count count;
+};
+
+struct board {
+    struct os_word told; /* messages so far */
+    const void *msg;     /* threads only; published by told */
+    size_t n_msg;
+    atomic_int failed; /* 0, 1 while why is written, 2 */
+    sl_err why;
+    struct board_line line[];
+};
+
+static size_t whole_pages(size_t n)
+{
+    return (n + 4095) / 4096 * 4096;
+}
+
+size_t dist_board_bytes(int n)
+{
+    return whole_pages(sizeof(struct board) + (size_t)n * sizeof(struct board_line));
+}
+
+size_t dist_board_room(int n, size_t half, size_t msg_bytes)
+{
+    return (size_t)n * 2 * half + whole_pages(msg_bytes);
+}
+
+void dist_board_init(struct board *b, int n, bool shared)
+{
+    b->told.shared = shared;
+    for (int r = 0; r < n; r++)
+        b->line[r].phase.shared = b->line[r].done.shared = shared;
+}
+
+void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes)
+{
+    d->ops = &dist_board_ops;
+    d->board = b;
+    d->half = half;
+    d->packed = half > 0;
+    d->slot = half ? (uint8_t *)b + dist_board_bytes(d->n) : NULL;
+    d->msg = half ? d->slot + (size_t)d->n * 2 * half : NULL;
+    d->n_msg_max = msg_bytes;
+}
+
+static float *slot_of(const dist *d, int rank)
+{
+    return (float *)(d->slot + ((size_t)rank * 2 + (d->n_piece & 1)) * d->half);
+}
+
+/* ---- failures ---- */
+
+static bool has_failed(const dist *d)
+{
+    return atomic_load_explicit(&d->board->failed, memory_order_acquire) != 0;
+}
+
+static void board_fail(dist *d, const sl_err *why)
+{
+    struct board *b = d->board;
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&b->failed, &none, 1)) return;
+    b->why = *why;
+    b->why.file = ""; /* an address of this process */
+    atomic_store_explicit(&b->failed, 2, memory_order_release);
+}
+
+static sl_status board_status(const dist *d, sl_err *err)
+{
+    const struct board *b = d->board;
+    if (!has_failed(d)) return SL_OK;
+    int64_t t0 = clock_now_ns();
+    while (atomic_load_explicit(&b->failed, memory_order_acquire) != 2) /* it is being written */
+        if (clock_now_ns() - t0 > 1000000000)
+            return SL_FAIL(err, DEVICE, "a rank ended while it was failing");
+    if (err) *err = b->why;
+    return b->why.code;
+}
+
+static void late(dist *d, int rank, int64_t ns, const char *what)
+{
+    sl_err why = {0};
+    struct dist_name name = dist_name_of(d, rank);
+    if (has_failed(d)) return;
+    if (dist_gone(d, rank))
+        (void)SL_FAIL(&why, DEVICE, "%s is gone", name.text);
+    else
+        (void)SL_FAIL(&why, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
+                      what);
+    board_fail(d, &why);
+}
+
+/* For a while without sleeping: is it there? */
+static bool spin(const dist *d, struct os_word *w, unsigned goal)
+{
+    int64_t now;
+    return os_word_poll(w, goal, 64) || os_word_spin(w, goal, d->spin_ns, clock_now_ns(), &now);
+}
+
+/* Wait until rank's word has risen to goal: true. Else the ranks have failed. */
+static bool wait_for(dist *d, int rank, struct os_word *w, unsigned goal, const char *what)
+{
+    int64_t t0 = clock_now_ns(), most = dist_deadline(d);
+    bool there = spin(d, w, goal);
+    while (!there && !has_failed(d) && !dist_gone(d, rank) && clock_now_ns() - t0 < most)
+        there = os_word_sleep(w, goal, DIST_SLICE_MS);
+    if (!there) late(d, rank, clock_now_ns() - t0, what);
+    return there;
+}
+
+/* ---- steps ---- */
+
+static void board_tell(dist *d, const void *msg, size_t n)
+{
+    struct board *b = d->board;
+    if (d->slot && n) {
+        ASSERT(n <= d->n_msg_max);
+        memcpy(d->msg, msg, n);
+    }
+    b->msg = msg;
+    b->n_msg = n;
+    os_word_raise(&b->told);
+}
+
+static const void *board_hear(dist *d, size_t *n)
+{
+    struct board *b = d->board;
+    d->heard++;
+    *n = 0;
+    if (!spin(d, &b->told, d->heard))
+        while (!os_word_sleep(&b->told, d->heard, d->group ? DIST_SLICE_MS : -1)) {
+            if (dist_gone(d, 0)) late(d, 0, 0, "");
+            if (d->group && has_failed(d)) return NULL;
+        }
+    *n = b->n_msg;
+    return d->slot ? d->msg : b->msg;
+}
+
+static void board_done(dist *d)
+{
+    struct board_line *l = &d->board->line[d->rank];
+    l->count = d->count;
+    os_word_raise(&l->done);
+}
+
+static sl_status board_all_done(dist *d, sl_err *err)
+{
+    struct board *b = d->board;
+    unsigned goal = atomic_load_explicit(&b->told.n, memory_order_relaxed);
+    for (int r = 1; r < d->n; r++) /* one that is silent may be in the step for good */
+        if (!wait_for(d, r, &b->line[r].done, goal, "after a step")) break;
+    return board_status(d, err);
+}
+
+/* ---- joins ---- */
+
+static void misfit(dist *d, int r, const struct post *mine, const struct post *of)
+{
+    sl_err why = {0};
+    struct dist_name a = dist_name_of(d, d->rank), b = dist_name_of(d, r);
+    if (of->n_row == mine->n_row && of->n == mine->n)
+        (void)SL_FAIL(&why, INTERNAL, "join %u: %s and %s have made other joins before it",
+                      d->n_piece, a.text, b.text);
+    else
+        (void)SL_FAIL(&why, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", d->n_piece,
+                      a.text, mine->n_row, mine->n, b.text, of->n_row, of->n);
+    board_fail(d, &why);
+}
+
+/* All have come to piece number n_piece, or further. */
+static bool wait_all(dist *d, unsigned n_piece)
+{
+    int64_t t0 = clock_now_ns();
+    for (int r = 0; r < d->n; r++) {
+        if (has_failed(d)) return false;
+        if (!wait_for(d, r, &d->board->line[r].phase, n_piece, "in a step")) return false;
+    }
+    d->count.wait_ns += clock_now_ns() - t0;
+    return true;
+}
+
+/* This rank's part into its half: the rows that are its own, one behind another. */
+static void fill_slot(const dist *d, const struct dist_piece *p)
+{
+    float *to = slot_of(d, d->rank);
+    size_t row = (size_t)(p->of ? p->n : p->part[d->rank]);
+    if (!p->of) {
+        memcpy(to, p->x, (size_t)p->n_row * row * sizeof *to);
+        return;
+    }
+    for (int i = 0; i < p->n_row; i++) {
+        if (p->of[i] != d->rank) continue;
+        memcpy(to, p->x + (int64_t)i * p->n, row * sizeof *to);
+        to += row;
+    }
+}
+
+static bool board_exchange(dist *d, const struct dist_piece *p)
+{
+    struct board *b = d->board;
+    struct board_line *l = &b->line[d->rank];
+    unsigned before = d->n_piece;
+    dist_count_piece(d, p);
+    if (d->slot) {
+        /* who is at the piece before has read the one before that, whose half this is */
+        if (!wait_all(d, before)) return false;
+        fill_slot(d, p);
+    }
+    struct post *mine = &l->post[d->n_piece & 1];
+    *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, d->history};
+    os_word_raise(&l->phase);
+    if (!p->wait) return true;
+    if (!wait_all(d, d->n_piece)) return false;
+    for (int r = 0; r < d->n; r++) {
+        const struct post *of = &b->line[r].post[d->n_piece & 1];
+        if (of->history != mine->history) {
+            misfit(d, r, mine, of);
+            return false;
+        }
+        d->from[r] = d->slot ? slot_of(d, r) : of->x;
+    }
+    return true;
+}
+
+static struct dist_count board_counts(const dist *d, int rank)
+{
+    return rank == d->rank ? d->count : d->board->line[rank].count;
+}
+
+const struct dist_ops dist_board_ops = {
+    .tell = board_tell,
+    .hear = board_hear,
+    .done = board_done,
+    .all_done = board_all_done,
+    .exchange = board_exchange,
+    .fail = board_fail,
+    .status = board_status,
+    .counts = board_counts,
+};

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is the same whatever carries it: joins in pieces, deadlines, the history of all joins. */
+#include "dist/dist.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "dist/dist_internal.h"
+
+#define ALONE_BYTES (64 << 10) /* copied by the rank's own thread */
+#define STEPS 20               /* so many times the longest step a rank may be silent */
+
+void dist_init(dist *d, int rank, int n, const struct dist_opts *o)
+{
+    d->rank = rank;
+    d->n = n;
+    d->deadline_ns = (int64_t)(o->deadline_ms ? o->deadline_ms : DIST_DEADLINE_MS) * 1000000;
+    dist_set_crowded(d, o->crowded);
+}
+
+void dist_set_crowded(dist *d, bool crowded)
+{
+    d->spin_ns = crowded ? 0 : DIST_SPIN_NS;
+}
+
+void dist_close(dist *d)
+{
+    if (d) d->close(d);
+}
+
+int dist_rank(const dist *d)
+{
+    return d->rank;
+}
+
+int dist_size(const dist *d)
+{
+    return d->n;
+}
+
+int64_t dist_deadline(const dist *d)
+{
+    return BASE_MAX(d->deadline_ns, STEPS * d->longest_ns);
+}
+
+/* ---- steps ---- */
+
+static void step_over(dist *d)
+{
+    d->longest_ns = BASE_MAX(d->longest_ns, clock_now_ns() - d->t_heard);
+}
+
+void dist_tell(dist *d, const void *msg, size_t n)
+{
+    if (!d->ops) return; /* nobody can hear it yet */
+    d->t_heard = clock_now_ns();
+    d->ops->tell(d, n ? msg : NULL, n);
+}
+
+const void *dist_hear(dist *d, size_t *n)
+{
+    const void *msg = d->ops->hear(d, n);
+    d->t_heard = clock_now_ns();
+    return *n ? msg : NULL;
+}
+
+void dist_done(dist *d)
+{
+    step_over(d);
+    d->ops->done(d);
+}
+
+sl_status dist_all_done(dist *d, sl_err *err)
+{
+    sl_status st = d->ops->all_done(d, err);
+    step_over(d);
+    return st;
+}
+
+/* ---- joins ---- */
+
+void dist_count_piece(dist *d, const struct dist_piece *p)
+{
+    const int32_t v[] = {p->n_row, p->n, p->of != NULL};
+    d->n_piece++;
+    d->history = hash_bytes(v, sizeof v, d->history);
+}
+
+/* Rows of a piece: what of the widest part fits. */
+static int piece_rows(const dist *d, int n_row, int64_t widest)
+{
+    if (!d->half || widest == 0) return n_row;
+    int64_t n = (int64_t)(d->half / sizeof(float)) / widest;
+    return (int)BASE_MIN(n, n_row);
+}
+
+static bool too_wide(dist *d, int64_t n)
+{
+    sl_err why = {0};
+    if (dist_status(d, NULL)) return true;
+    (void)SL_FAIL(&why, INTERNAL, "join %u: rows of %lld columns do not fit into %zu bytes",
+                  d->n_piece + 1, (long long)n, d->half);
+    dist_fail(d, &why);
+    return true;
+}
+
+struct copy_job {
+    const dist *d;
+    const struct dist_cols *c;
+    int row0, n_row;
+};
+
+static void copy_rows(void *arg, int worker, int n_worker)
+{
+    const struct copy_job *j = arg;
+    const struct dist_cols *c = j->c;
+    int64_t begin = (int64_t)j->n_row * worker / n_worker,
+            end = (int64_t)j->n_row * (worker + 1) / n_worker, at = 0;
+    for (int r = 0; r < j->d->n; r++) {
+        const float *x = j->d->from[r];
+        int64_t n = c->part[r];
+        for (int64_t i = begin; i < end; i++)
+            memcpy(c->y + (j->row0 + i) * c->n + at, x + i * n, (size_t)n * sizeof *x);
+        at += n;
+    }
+}
+
+static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
+{
+    int mine = c->part[d->rank];
+    const struct dist_piece p = {.x = c->x + (int64_t)row0 * mine,
+                                 .n_row = n_row,
+                                 .n = c->n,
+                                 .part = c->part,
+                                 .wait = c->y != NULL};
+    if (!d->ops->exchange(d, &p)) return false;
+    if (!c->y) return true;
+    struct copy_job j = {d, c, row0, n_row};
+    uint64_t bytes = (uint64_t)n_row * (uint64_t)c->n * sizeof(float);
+    if (c->run && bytes > ALONE_BYTES)
+        c->run(c->user, copy_rows, &j);
+    else
+        copy_rows(&j, 0, 1);
+    d->count.bytes += (uint64_t)n_row * (uint64_t)(c->n - mine) * sizeof(float);
+    return true;
+}
+
+void dist_cols(dist *d, const struct dist_cols *c)
+{
+    int64_t widest = 0;
+    for (int r = 0; r < d->n; r++)
+        widest = BASE_MAX(widest, c->part[r]);
+    int per = piece_rows(d, c->n_row, widest);
+    if (dist_status(d, NULL) || (per < 1 && too_wide(d, widest))) return;
+    d->count.n_join++;
+    for (int row0 = 0; row0 < c->n_row; row0 += per)
+        if (!cols_piece(d, c, row0, BASE_MIN(per, c->n_row - row0))) return;
+}
+
+static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
+{
+    size_t row = (size_t)k->n * sizeof(float);
+    int seen[DIST_RANK_MAX] = {0};
+    const struct dist_piece p = {.x = k->x + (int64_t)row0 * k->n,
+                                 .n_row = n_row,
+                                 .n = k->n,
+                                 .of = k->of + row0,
+                                 .wait = true};
+    if (!d->ops->exchange(d, &p)) return false;
+    for (int i = 0; i < n_row; i++) {
+        int r = p.of[i], at = d->packed ? seen[r]++ : i;
+        memcpy(k->y + (int64_t)(row0 + i) * k->n, d->from[r] + (int64_t)at * k->n, row);
+        if (r != d->rank) d->count.bytes += row;
+    }
+    return true;
+}
+
+void dist_pick(dist *d, const struct dist_pick *k)
+{
+    int per = piece_rows(d, k->n_row, k->n);
+    if (dist_status(d, NULL) || (per < 1 && too_wide(d, k->n))) return;
+    d->count.n_join++;
+    for (int row0 = 0; row0 < k->n_row; row0 += per)
+        if (!pick_piece(d, k, row0, BASE_MIN(per, k->n_row - row0))) return;
+}
+
+struct dist_count dist_counts(const dist *d, int rank)
+{
+    return d->ops->counts(d, rank);
+}
+
+/* ---- failures ---- */
+
+void dist_fail(dist *d, const sl_err *why)
+{
+    d->ops->fail(d, why);
+}
+
+sl_status dist_status(const dist *d, sl_err *err)
+{
+    return d->ops ? d->ops->status(d, err) : SL_OK;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share: a rank's end, and what a transport is. */
+#ifndef DIST_INTERNAL_H
+#define DIST_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "dist/dist.h"
+#include "os/word.h"
+
+#define DIST_DEADLINE_MS 30000
+#define DIST_SPIN_NS 50000 /* ranks that keep step arrive together */
+#define DIST_SLICE_MS 20   /* a sleeper looks for failures so often */
+
+/* A piece of a join: the same rows on every rank. */
+struct dist_piece {
+    const float *x; /* this rank's */
+    int n_row, n;   /* n: columns of the whole rows */
+    /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
+    const int32_t *part;
+    const int32_t *of;
+    bool wait; /* the others' are wanted */
+};
+
+struct dist_ops {
+    void (*tell)(dist *d, const void *msg, size_t n);
+    const void *(*hear)(dist *d, size_t *n);
+    void (*done)(dist *d);
+    sl_status (*all_done)(dist *d, sl_err *err);
+    /* Give p's x to the others. Where p->wait and true is returned, theirs are at d->from[rank]
+     * until the next piece; whole rows are there one behind another (d->packed), or at their
+     * place. */
+    bool (*exchange)(dist *d, const struct dist_piece *p);
+    void (*fail)(dist *d, const sl_err *why);
+    sl_status (*status)(const dist *d, sl_err *err);
+    struct dist_count (*counts)(const dist *d, int rank);
+};
+
+struct dist {
+    const struct dist_ops *ops;
+    void (*close)(dist *d);
+    int rank, n;
+    int64_t deadline_ns, spin_ns;
+    int64_t t_heard, longest_ns; /* of the step under way; of all steps */
+    uint64_t history;            /* hash of all joins so far */
+    unsigned n_piece;            /* so far */
+    size_t half;                 /* bytes of a piece at most; 0: any */
+    bool packed;
+    const float *from[DIST_RANK_MAX];
+    struct dist_count count;
+    /* board.c */
+    struct board *board;
+    unsigned heard;
+    uint8_t *slot; /* of all ranks, or NULL: they read each other's memory where it lies */
+    void *msg;     /* with slots: where messages are */
+    size_t n_msg_max;
+    /* mpi.c: what is known of the processes; NULL in a team */
+    struct dist_group *group;
+};
+
+/* What failures call a rank: "rank 2", and of a process its host and number. */
+struct dist_name {
+    char text[96];
+};
+struct dist_name dist_name_of(const dist *d, int rank);
+/* Has that rank's process ended? */
+bool dist_gone(const dist *d, int rank);
+/* How long a wait in a step may be. */
+int64_t dist_deadline(const dist *d);
+/* Begin the next piece: its number, and the history that all ranks must have. */
+void dist_count_piece(dist *d, const struct dist_piece *p);
+
+/* board.c: n ends that share memory: a board, and slots for rows and messages of other processes.
+ */
+size_t dist_board_bytes(int n);
+/* Bytes behind the board of n ranks: slots of two halves, and room for a message. */
+size_t dist_board_room(int n, size_t half, size_t msg_bytes);
+void dist_board_init(struct board *b, int n, bool shared);
+/* d reads and writes b from now on; half 0: there is nothing behind it. */
+void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes);
+extern const struct dist_ops dist_board_ops;
+void dist_init(dist *d, int rank, int n, const struct dist_opts *o);
+
+#endif

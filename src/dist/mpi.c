@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that are processes: the module that speaks MPI is loaded, the ranks find each other by it
+ * and agree while they open; in steps those of one machine use the memory that they share. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "dist/dist_internal.h"
+#include "dist/module.h"
+#include "os/os.h"
+#include "os/share.h"
+
+#define OPEN_NS ((int64_t)600 * 1000000000) /* the others may still be reading weights */
+#define CLOSE_NS ((int64_t)5 * 1000000000)
+#define LAST_WORD_NS ((int64_t)2 * 1000000000)
+#define HALF_BYTES ((size_t)1 << 20)
+#ifndef SL_MODULE_DIR
+#define SL_MODULE_DIR "."
+#endif
+
+struct about {
+    char host[48];
+    int32_t pid;
+};
+
+struct dist_group {
+    const struct dist_module *m;
+    struct about of[DIST_RANK_MAX];
+    int watch[DIST_RANK_MAX]; /* of processes of this machine; -1 */
+    void *share;
+    size_t n_share;
+    bool broken; /* MPI is not spoken any more */
+};
+
+/* ---- the module ---- */
+
+static bool folder_of(const char *file, char *out, size_t n)
+{
+    char full[PATH_MAX];
+    if (!os_path_full(file, full, sizeof full)) return false;
+    char *slash = strrchr(full, '/');
+    if (!slash || slash == full) return false;
+    *slash = 0;
+    return (size_t)snprintf(out, n, "%s", full) < n;
+}
+
+/* Beside the program or library that this is a part of, or where it is installed. */
+bool dist_mpi_module(char *path, size_t n)
+{
+    Dl_info here;
+    char dir[3][PATH_MAX] = {"", "", SL_MODULE_DIR};
+    if (dladdr(&DIST_MODULE_FILE, &here) && here.dli_fname)
+        (void)folder_of(here.dli_fname, dir[0], sizeof dir[0]);
+    (void)folder_of("/proc/self/exe", dir[1], sizeof dir[1]);
+    for (int i = 0; i < BASE_COUNT_OF(dir); i++) {
+        if (!*dir[i]) continue;
+        if ((size_t)snprintf(path, n, "%s/" DIST_MODULE_FILE, dir[i]) < n &&
+            os_path_kind(path) == OS_FILE)
+            return true;
+    }
+    return false;
+}
+
+static sl_status load_module(const struct dist_module **out, sl_err *err)
+{
+    char path[PATH_MAX];
+    if (!dist_mpi_module(path, sizeof path))
+        return SL_FAIL(err, NOTFOUND,
+                       "%d processes were started, and " DIST_MODULE_FILE
+                       " is not beside the program: sluice was built without MPI "
+                       "(Debian: libopenmpi-dev)",
+                       dist_launched().n);
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI's own modules look for its names */
+    if (!lib) return SL_FAIL(err, NOTFOUND, "%s", dlerror());
+    const struct dist_module *m = dlsym(lib, DIST_MODULE_SYMBOL);
+    if (!m || m->version != DIST_MODULE_VERSION)
+        return SL_FAIL(err, UNSUPPORTED, "%.150s: of another sluice", path);
+    *out = m;
+    return SL_OK;
+}
+
+/* Where nothing else was asked for. */
+static void prepare_mpi(void)
+{
+    struct dist_launch l = dist_launched();
+    /* copies between processes by the kernel: containers and our own sandbox forbid them */
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    if (l.n_here != l.n) return;
+    /* ranks of one machine need no listener */
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+}
+
+/* ---- names, and who is there ---- */
+
+struct dist_name dist_name_of(const dist *d, int rank)
+{
+    struct dist_name name;
+    const struct about *a = d->group ? &d->group->of[rank] : NULL;
+    if (a && a->pid)
+        snprintf(name.text, sizeof name.text, "rank %d (%s, process %d)", rank, a->host, a->pid);
+    else
+        snprintf(name.text, sizeof name.text, "rank %d", rank);
+    return name;
+}
+
+bool dist_gone(const dist *d, int rank)
+{
+    return d->group && os_process_gone(d->group->watch[rank]);
+}
+
+/* ---- agreeing ---- */
+
+static sl_status mpi_failed(dist *d, const char *why, sl_err *err)
+{
+    d->group->broken = true;
+    return SL_FAIL(err, IO, "MPI: %.180s", why);
+}
+
+/* Until the operation that was begun is done; rank: who is waited for. */
+static sl_status finish(dist *d, int rank, int64_t most, sl_err *err)
+{
+    struct dist_group *g = d->group;
+    int64_t t0 = clock_now_ns();
+    for (int i = 0;; i++) {
+        bool done = false;
+        const char *why = g->m->test(&done);
+        if (why) return mpi_failed(d, why, err);
+        if (done) return SL_OK;
+        bool gone = dist_gone(d, rank);
+        int64_t ns = clock_now_ns() - t0;
+        if (gone || ns > most) {
+            struct dist_name name = dist_name_of(d, rank);
+            g->broken = true;
+            if (gone) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
+            return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s while opening", name.text,
+                           (double)ns * 1e-9);
+        }
+        if (i < 1000)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static sl_status all_within(dist *d, const void *mine, void *all, size_t bytes, int64_t most,
+                            sl_err *err)
+{
+    uint8_t *to = all;
+    memcpy(to + (size_t)d->rank * bytes, mine, bytes);
+    for (int r = 0; r < d->n; r++) { /* one after another, so that who is late has a name */
+        if (d->group->broken) return SL_FAIL(err, IO, "MPI has failed");
+        const char *why = d->group->m->tell(r, to + (size_t)r * bytes, (int)bytes);
+        if (why) return mpi_failed(d, why, err);
+        SL_TRY(finish(d, r, most, err));
+    }
+    return SL_OK;
+}
+
+sl_status dist_all(dist *d, const void *mine, void *all, size_t bytes, sl_err *err)
+{
+    return all_within(d, mine, all, bytes, OPEN_NS, err);
+}
+
+sl_status dist_gate(dist *d, sl_status st, sl_err *err)
+{
+    struct verdict {
+        int32_t st;
+        char text[sizeof err->text];
+    } mine = {.st = (int32_t)st}, all[DIST_RANK_MAX];
+    if (st && err) memcpy(mine.text, err->text, sizeof mine.text);
+    SL_TRY(dist_all(d, &mine, all, sizeof mine, err));
+    for (int r = 0; r < d->n; r++) {
+        if (all[r].st == SL_OK) continue;
+        if (all[r].st == (int32_t)st && !strcmp(all[r].text, mine.text)) return st; /* of all */
+        struct dist_name name = dist_name_of(d, r);
+        all[r].text[sizeof all[r].text - 1] = 0;
+        return status_fail(err, (sl_status)all[r].st, __FILE__, __LINE__, "%s: %s", name.text,
+                           all[r].text);
+    }
+    return SL_OK;
+}
+
+/* ---- shared memory ---- */
+
+static sl_status share(dist *d, size_t half, size_t msg_bytes, char name[OS_SHARE_NAME],
+                       sl_err *err)
+{
+    struct dist_group *g = d->group;
+    size_t n_board = dist_board_bytes(d->n), slots = 2 * half;
+    char all[DIST_RANK_MAX][OS_SHARE_NAME] = {{0}}, mine[OS_SHARE_NAME] = {0};
+    g->n_share = n_board + dist_board_room(d->n, half, msg_bytes);
+    sl_status st = d->rank ? SL_OK : os_share_make(mine, g->n_share, &g->share, err);
+    SL_TRY(dist_gate(d, st, err));
+    SL_TRY(dist_all(d, mine, all, sizeof mine, err));
+    memcpy(name, all[0], OS_SHARE_NAME);
+    if (d->rank) st = os_share_take(name, g->n_share, &g->share, err);
+    if (!st && !d->rank) {
+        st = os_share_reserve(name, 0, n_board, err);
+        size_t at = n_board + (size_t)d->n * slots;
+        if (!st) st = os_share_reserve(name, at, g->n_share - at, err);
+    }
+    /* a rank's slots are near it */
+    if (!st) st = os_share_reserve(name, n_board + (size_t)d->rank * slots, slots, err);
+    return dist_gate(d, st, err);
+}
+
+sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err)
+{
+    char name[OS_SHARE_NAME] = {0};
+    if (!d->group) return SL_OK;
+    size_t half = ((size_t)row_bytes + 4095) / 4096 * 4096;
+    half = BASE_MAX(half, HALF_BYTES);
+    sl_status st = share(d, half, (size_t)msg_bytes, name, err);
+    if (d->rank == 0 && *name) os_share_unname(name);
+    if (st) return st;
+    if (d->rank == 0) dist_board_init(d->group->share, d->n, true);
+    SL_TRY(dist_gate(d, SL_OK, err));
+    dist_board_attach(d, d->group->share, half, (size_t)msg_bytes);
+    return SL_OK;
+}
+
+/* ---- opening and closing ---- */
+
+/* Home says why; a launcher ends it where another process ends first with an error. */
+static void wait_for_home(const dist *d)
+{
+    int64_t t0 = clock_now_ns();
+    while (!dist_gone(d, 0) && clock_now_ns() - t0 < LAST_WORD_NS)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
+static void group_close(dist *d)
+{
+    struct dist_group *g = d->group;
+    struct about all[DIST_RANK_MAX];
+    bool failed = g->broken || (d->ops && d->ops->status(d, NULL));
+    if (!failed) failed = all_within(d, &g->of[d->rank], all, sizeof *all, CLOSE_NS, NULL) != SL_OK;
+    if (!failed)
+        g->m->close(); /* else it would wait for those that are gone */
+    else if (d->rank)
+        wait_for_home(d);
+    os_share_drop(g->share, g->n_share);
+    for (int r = 0; r < d->n; r++)
+        os_process_unwatch(g->watch[r]);
+    mem_free(g);
+    mem_free(d);
+}
+
+/* Who the others are. */
+static sl_status meet(dist *d, sl_err *err)
+{
+    struct dist_group *g = d->group;
+    struct about mine = {.pid = os_process_id()}, all[DIST_RANK_MAX];
+    os_host_name(mine.host, sizeof mine.host);
+    SL_TRY(dist_all(d, &mine, all, sizeof mine, err));
+    memcpy(g->of, all, sizeof all[0] * (size_t)d->n);
+    for (int r = 0; r < d->n; r++) {
+        g->of[r].host[sizeof g->of[r].host - 1] = 0;
+        if (r != d->rank && !strcmp(g->of[r].host, mine.host))
+            g->watch[r] = os_process_watch(g->of[r].pid);
+    }
+    return SL_OK;
+}
+
+static sl_status join_group(dist *d, const struct dist_opts *o, sl_err *err)
+{
+    struct dist_launch l = dist_launched();
+    int rank = 0, n = 0, n_node = 0;
+    prepare_mpi();
+    const char *why = d->group->m->open(&rank, &n, &n_node);
+    if (why) return mpi_failed(d, why, err);
+    if (n != l.n || n > DIST_RANK_MAX || n < 2)
+        return SL_FAIL(err, IO,
+                       "%d processes were started, and %.60s knows of %d: the launcher is another "
+                       "one's (srun: --mpi=pmix), or there are more than %d",
+                       l.n, d->group->m->library(), n, DIST_RANK_MAX);
+    dist_init(d, rank, n, o);
+    SL_TRY(meet(d, err));
+    if (n_node == n) return SL_OK;
+    return SL_FAIL(err, UNSUPPORTED,
+                   "ranks on several machines are not there yet: %d of %d are here", n_node, n);
+}
+
+sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err)
+{
+    const struct dist_module *m = NULL;
+    void *p = NULL, *g = NULL;
+    *out = NULL;
+    SL_TRY(load_module(&m, err));
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct dist_group), &g, err));
+    sl_status st = mem_alloc_array(MEM_MISC, 1, sizeof(struct dist), &p, err);
+    if (st) {
+        mem_free(g);
+        return st;
+    }
+    dist *d = p;
+    d->group = g;
+    d->group->m = m;
+    d->close = group_close;
+    for (int r = 0; r < DIST_RANK_MAX; r++)
+        d->group->watch[r] = -1;
+    os_end_with_parent();
+    st = join_group(d, o, err);
+    if (st) {
+        dist_close(d);
+        return st;
+    }
+    *out = d;
+    return SL_OK;
+}
