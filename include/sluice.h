@@ -291,8 +291,12 @@ typedef struct sl_engine_opts {
      * SL_PLACE, or all on device. */
     const char *place;
     /* "tp=N": N ranks share every matrix by its rows, each with a part of the threads; answers are
-     * the same, bit for bit. NULL = one rank. */
+     * the same, bit for bit. NULL = one rank. Ranks are threads of this process; or, where a
+     * launcher (mpirun, srun) has started N processes, those: see sl_follow. */
     const char *layout;
+    /* How long a rank may give no sign in a step before all fail; 0 = 30 000, and always at least
+     * 20 times the longest step. */
+    int dist_deadline_ms;
     /* as in sl_model_opts; reports the packing of the weights */
     int (*progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
@@ -327,6 +331,7 @@ typedef struct sl_engine_info {
     double pack_ms;
     int packed;             /* 1 = the weights are a packed file, mapped */
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
+    int rank;               /* which rank this process is; 0: requests are computed here */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
 
@@ -544,6 +549,11 @@ typedef struct sl_rank_stat {
 /* Up to n of them; returns the number of ranks. Nothing is written where there is one. Threads: the
  * engine's. */
 SL_API int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n);
+
+/* Where sl_engine_info.rank is not 0: runs the steps that rank 0 tells, until it closes its engine.
+ * Such an engine computes no requests of its own: steps, scores and warm-ups are refused. Errors:
+ * those by which the ranks failed. Threads: the engine's. */
+SL_API sl_status sl_follow(sl_engine *e, sl_err *err) SL_MUST_USE;
 
 /* How often tokens were routed to each expert of a layer since open: up to n counts. Returns the
  * number of experts of that layer; 0 = dense, or no such layer; -1 = the device has lost them, or

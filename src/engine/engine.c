@@ -44,6 +44,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"n_seq_max", offsetof(sl_engine_opts, n_seq_max), SEQ_LIMIT},
         {"n_chunk", offsetof(sl_engine_opts, n_chunk), CHUNK_LIMIT},
         {"n_queue_max", offsetof(sl_engine_opts, n_queue_max), 1 << 20},
+        {"dist_deadline_ms", offsetof(sl_engine_opts, dist_deadline_ms), 3600000},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
         int v = *(const int *)((const char *)o + row[i].at);
@@ -199,6 +200,8 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     struct dev_info di;
     dev_info_get(e->d, &di);
     e->info = (struct sl_engine_info){
+        .packed = e->info.packed,
+        .rank = engine_rank_here(e),
         .n_thread = di.n_thread * engine_n_rank(e),
         .n_ctx = e->n_ctx,
         .n_seq_max = e->n_seq_max,
@@ -206,8 +209,8 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .isa = di.isa,
         .acts = acts_names[di.acts],
         .kv = kv_names[e->kv_shape.type],
-        .bytes_per_token = engine_ranks_bytes(e, model_bytes_per_token),
-        .weight_bytes = engine_ranks_bytes(e, model_weight_bytes),
+        .bytes_per_token = engine_ranks_bytes_per_token(e),
+        .weight_bytes = engine_ranks_weight_bytes(e),
         .kv_bytes = kv_bytes(e, e->pool.n_blk),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
@@ -219,27 +222,28 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
     engine_publish(e);
 }
 
-static sl_status fill(sl_engine *e, sl_err *err)
+/* Devices, and the sizes of everything. */
+static sl_status plan(sl_engine *e, const struct dev_opts *o, int64_t *kv_tokens, sl_err *err)
+{
+    SL_TRY(engine_place_open(e, o, err));
+    return plan_memory(e, kv_tokens, err);
+}
+
+static void size_steps(sl_engine *e)
 {
     sl_engine_opts *o = &e->opts;
-    int64_t kv_tokens = 0;
-    int64_t t0 = clock_now_ns();
-    e->n_vocab = e->m->cfg.n_vocab;
-    e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
-    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK;
-    e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
-    struct dev_opts dopts = {
-        .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
-    SL_TRY(engine_spec_parse(e, err));
-    SL_TRY(engine_ranks_parse(e, &dopts, err));
-    SL_TRY(engine_place_open(e, &dopts, err));
-    SL_TRY(plan_memory(e, &kv_tokens, err));
     o->n_chunk = BASE_MIN(o->n_chunk, e->n_ctx);
     e->n_tok_max = o->n_chunk + e->n_seq_max;
     int64_t rows = LOGIT_BYTES / (4 * (int64_t)e->n_vocab);
     e->n_logit_max =
         (int)BASE_MIN(BASE_MAX(rows, e->n_seq_max + LOGIT_ROWS), (int64_t)e->n_tok_max);
+}
+
+/* The model and the cache. */
+static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
+{
     const io_pack *pack = NULL;
+    int64_t t0 = clock_now_ns();
     SL_TRY(engine_pack_use(e, &pack, err));
     struct model_opts mo = {.n_tok_max = e->n_tok_max,
                             .n_seq_max = e->n_seq_max,
@@ -252,30 +256,25 @@ static sl_status fill(sl_engine *e, sl_err *err)
                             .edit = e->m->edit,
                             .no_mtp = !e->mtp.on,
                             .pack = pack,
-                            .progress = o->progress,
-                            .user = o->user};
+                            .progress = e->opts.progress,
+                            .user = e->opts.user};
     engine_ranks_model(e, &mo);
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     if (e->m->cfg.group_unsaid)
         log_msg(LOG_WARN, "%s: expert_group_count is missing: experts are chosen without groups",
                 io_path(e->m->io));
     if (model_unused_text(e->net)) log_msg(LOG_WARN, "%s", model_unused_text(e->net));
-    int64_t pack_ns = clock_now_ns() - t0;
     if (pack)
         log_msg(LOG_DEBUG, "weights: mapped from %s in %.0f ms", io_pack_path(pack),
-                (double)pack_ns * 1e-6);
-    e->form_from = model_form_from(e->net);
-    e->kv_shape = shape_of(e, blocks_of(kv_tokens), 0);
-    SL_TRY(dev_kv_open(e->d, &e->kv_shape, &e->kv, err));
-    struct dev_kv_shape rank[DIST_RANK_MAX];
-    for (int r = 1; r < engine_n_rank(e); r++)
-        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
-    SL_TRY(engine_ranks_open(e, rank, err));
-    SL_TRY(open_tables(e, err));
-    SL_TRY(engine_threads_init(e, err));
-    SL_TRY(engine_record_open(e, err));
-    fill_info(e, pack_ns);
+                (double)(clock_now_ns() - t0) * 1e-6);
     e->info.packed = pack != NULL;
+    e->form_from = model_form_from(e->net);
+    e->kv_shape = shape_of(e, blocks_of(kv_tokens), engine_rank_here(e));
+    return dev_kv_open(e->d, &e->kv_shape, &e->kv, err);
+}
+
+static void report(const sl_engine *e)
+{
     if (strcmp(e->info.isa, "ref") == 0)
         log_msg(LOG_WARN, "no kernels for this CPU's vector units (AVX2 or NEON dotprod are "
                           "needed): the reference kernels run, "
@@ -284,6 +283,35 @@ static sl_status fill(sl_engine *e, sl_err *err)
             "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
             e->info.n_thread, e->info.isa, e->info.acts, e->info.kv, e->n_ctx, e->n_seq_max,
             (double)e->info.kv_bytes / (1 << 30));
+}
+
+static sl_status fill(sl_engine *e, sl_err *err)
+{
+    sl_engine_opts *o = &e->opts;
+    int64_t kv_tokens = 0;
+    int64_t t0 = clock_now_ns();
+    e->n_vocab = e->m->cfg.n_vocab;
+    e->n_seq_max = o->n_seq_max ? o->n_seq_max : DEFAULT_SEQ;
+    if (!o->n_chunk) o->n_chunk = DEFAULT_CHUNK;
+    struct dev_opts dopts = {
+        .n_thread = o->n_thread, .acts = acts_of(e), .no_hugepages = o->no_hugepages};
+    SL_TRY(engine_spec_parse(e, err));
+    SL_TRY(engine_ranks_parse(e, &dopts, err));
+    e->n_req_max = e->n_seq_max + (o->n_queue_max ? o->n_queue_max : DEFAULT_QUEUE);
+    SL_TRY(engine_ranks_gate(e, plan(e, &dopts, &kv_tokens, err), err));
+    SL_TRY(engine_ranks_agree(e, &kv_tokens, err));
+    size_steps(e);
+    SL_TRY(engine_ranks_gate(e, load(e, kv_tokens, err), err));
+    int64_t pack_ns = clock_now_ns() - t0;
+    struct dev_kv_shape rank[DIST_RANK_MAX];
+    for (int r = 0; r < engine_n_rank(e); r++)
+        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
+    SL_TRY(engine_ranks_open(e, rank, err));
+    SL_TRY(open_tables(e, err));
+    SL_TRY(engine_threads_init(e, err));
+    SL_TRY(engine_record_open(e, err));
+    fill_info(e, pack_ns);
+    report(e);
     return SL_OK;
 }
 
@@ -380,8 +408,8 @@ void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
     struct dev_opts all = {.n_thread = e->info.n_thread};
     dev *d = e->d, *own = NULL;
-    /* home has a part of the threads */
-    if (e->ranks && dev_open(NULL, &all, &own, NULL) == SL_OK) d = own;
+    /* home has a part of the threads; that of a process may have CPUs of its own */
+    if (engine_ranks_share_cpus(e) && dev_open(NULL, &all, &own, NULL) == SL_OK) d = own;
     out->read_gbps = dev_probe_read_gbps(d, ms);
     out->int8_gops = dev_probe_int8_gops(d, ms);
     dev_close(own);

@@ -323,22 +323,34 @@ void engine_place_close(sl_engine *e); /* the devices too */
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available,
                             sl_err *err) BASE_MUST_USE;
 /* ranks.c */
-/* What opts.layout says: *o becomes home's. Errors: as dist_layout_parse; REQUEST: fewer threads
- * than ranks. */
+/* What opts.layout says: *o becomes this process's; other processes are met, and take rank 0's
+ * n_ctx, n_seq_max, n_chunk and kv_tokens. Errors: as
+ * dist_layout_parse, dist_mpi_open; REQUEST: fewer threads than ranks, another number of
+ * processes. */
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 int engine_n_rank(const sl_engine *e);
+int engine_rank_here(const sl_engine *e); /* 0 but in processes that follow */
+bool engine_ranks_share_cpus(const sl_engine *e); /* of all ranks of this machine */
 struct model_dims engine_rank_dims(const sl_engine *e, int rank);
-/* *o, of a model that is whole, becomes home's. */
+/* Opening has come so far, with st: OK where it is on all processes, else the failure of one. */
+sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err) BASE_MUST_USE;
+/* Processes have the same program, model and numeric forms (REQUEST says what differs), and take
+ * the smallest context and cache of all. */
+sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err) BASE_MUST_USE;
+/* *o, of a model that is whole, becomes this process's. */
 void engine_ranks_model(sl_engine *e, struct model_opts *o);
-/* The other ranks open, after home's model; kv: their caches' shapes, by rank. Errors: theirs. */
-sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err *err) BASE_MUST_USE;
+/* The other threads open, after home's model, or processes get memory in common; kv: caches'
+ * shapes, by rank. Errors: theirs. */
+sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv,
+                            sl_err *err) BASE_MUST_USE;
 void engine_ranks_close(sl_engine *e);
 /* Launch a step and wait for it, on every rank. Errors: as model_wait; DEVICE: ranks have
- * failed. */
+ * failed; REQUEST: this rank is not home. */
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err) BASE_MUST_USE;
-/* What models hold or read, of all ranks together. */
-int64_t engine_ranks_bytes(const sl_engine *e, int64_t (*of)(const model *m));
+/* What all ranks hold, and read for a token. */
+int64_t engine_ranks_weight_bytes(const sl_engine *e);
+int64_t engine_ranks_bytes_per_token(const sl_engine *e);
 /* dev_kv_touch on every rank. */
 void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n);
 

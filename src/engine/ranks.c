@@ -1,27 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks that share a model within this process. The engine's own device, model and cache are
- * those of rank 0, the home rank; each other rank has a thread, a device, a model and a cache of
- * its own, and runs the steps that home tells it. */
+/* The ranks that share a model. Either they are threads of this process: the engine's own device,
+ * model and cache are those of rank 0, the home rank, and each other rank has a thread, a device, a
+ * model and a cache of its own. Or a launcher has started a process for each: then every process
+ * opens an engine, and the engines of the others follow home's. Both run the steps that home tells
+ * them. */
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/hash.h"
 #include "engine/engine_internal.h"
+#include "engine/record.h"
 #include "os/os.h"
+#include "os/share.h"
 #include "os/word.h"
 #include "par/par.h"
 
-/* What the others are told. */
-struct message {
-    const struct dev_step *step; /* NULL: write zeros to blocks of a group of the cache */
-    const int32_t *blk;
-    int group, n_blk;
+/* What the others are told: a head, then a record of a step (record.h) or numbers of blocks. */
+enum { SAY_STEP = 1, SAY_TOUCH = 2 };
+struct say_head {
+    uint32_t what, group, n_blk, pad;
 };
 
-struct rank {
-    struct engine_ranks *all;
+/* Who follows: its parts of the model, and room for the step that it was told. */
+struct follower {
     dist *end;
-    par_side *side;
     dev *d;
     model *net;
     dev_kv *kv;
+    struct record_limits max;
+    struct record_step step;
+};
+
+struct rank { /* a thread's */
+    struct engine_ranks *all;
+    struct follower f;
+    par_side *side;
     struct model_opts opts;
     struct dev_kv_shape shape;
     sl_status st; /* of opening, and why; published by is_open */
@@ -33,83 +46,208 @@ struct engine_ranks {
     struct dev_opts dopts;
     sl_model *m;
     const char *device;
-    int n;
-    struct message msg; /* the last one */
-    int64_t step_ns;    /* of all steps */
+    int n, here; /* here: the rank of this process, 0 where they are threads */
+    bool apart;  /* processes */
+    dist *end;   /* of here */
+    struct record_limits max;
+    struct engine_record say; /* room for a message */
+    int64_t step_ns;          /* of all steps */
+    int64_t weight_bytes[DIST_RANK_MAX], bytes_per_token[DIST_RANK_MAX];
     struct rank rank[DIST_RANK_MAX];
 };
 
-/* ---- the other ranks' threads ---- */
+/* ---- following ---- */
 
-static sl_status open_rank(struct rank *r, sl_err *err)
-{
-    struct dev_opts o = r->all->dopts;
-    o.rank = r->opts.rank;
-    SL_TRY(dev_open(r->all->device, &o, &r->d, err));
-    SL_TRY(model_open(r->all->m->io, r->d, &r->opts, &r->net, err));
-    return dev_kv_open(r->d, &r->shape, &r->kv, err);
-}
-
-static void obey(struct rank *r, const struct message *msg)
+static sl_status follow_step(struct follower *f, struct rd *r, sl_err *err)
 {
     struct model_rows rows;
-    sl_err err = {0};
-    if (!msg->step) {
-        dev_kv_touch(r->d, r->kv, msg->group, msg->blk, msg->n_blk);
-        return;
-    }
-    struct dev_step s = *msg->step;
-    sl_status st = model_launch(r->net, r->kv, &s, &err);
+    struct rd body;
+    uint32_t kind;
+    uint64_t at;
+    SL_TRY(engine_record_next(r, &kind, &body, &at, err));
+    if (kind != RECORD_STEP) return SL_FAIL(err, INTERNAL, "a message that is no step");
+    SL_TRY(engine_record_read_step(&body, at, &f->max, &f->step, err));
+    struct dev_step s = f->step.s;
+    SL_TRY(model_launch(f->net, f->kv, &s, err));
     s.want = 0; /* results are home's */
-    if (!st) st = model_wait(r->net, &rows, &err);
-    if (st) dist_fail(r->end, &err);
+    return model_wait(f->net, &rows, err);
+}
+
+static sl_status follow_touch(struct follower *f, struct rd *r, const struct say_head *h,
+                              sl_err *err)
+{
+    const uint8_t *p = rd_bytes(r, (uint64_t)h->n_blk * sizeof(int32_t));
+    if (!rd_ok(r) || h->group >= DEV_KV_GROUPS)
+        return SL_FAIL(err, INTERNAL, "a message that names no blocks");
+    const int32_t *blk = (const int32_t *)(const void *)p; /* behind a head of 16 bytes */
+    for (uint32_t i = 0; i < h->n_blk; i++)
+        if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->group])
+            return SL_FAIL(err, INTERNAL, "a message that names block %d", blk[i]);
+    dev_kv_touch(f->d, f->kv, (int)h->group, blk, (int)h->n_blk);
+    return SL_OK;
+}
+
+static sl_status obey(struct follower *f, const void *msg, size_t n, sl_err *err)
+{
+    struct rd r = rd_init(msg, n);
+    struct say_head h = {0};
+    const uint8_t *p = rd_bytes(&r, sizeof h);
+    if (p) memcpy(&h, p, sizeof h);
+    return h.what == SAY_STEP    ? follow_step(f, &r, err)
+           : h.what == SAY_TOUCH ? follow_touch(f, &r, &h, err)
+                                 : SL_FAIL(err, INTERNAL, "a message of kind %u", h.what);
+}
+
+/* Until home has nothing more, or the ranks have failed. */
+static void follow(struct follower *f)
+{
+    sl_err err = {0};
+    size_t n;
+    for (const void *msg; (msg = dist_hear(f->end, &n));) {
+        if (obey(f, msg, n, &err)) dist_fail(f->end, &err);
+        dist_done(f->end);
+    }
+}
+
+static sl_status open_thread(struct rank *r, sl_err *err)
+{
+    struct dev_opts o = r->all->dopts;
+    struct follower *f = &r->f;
+    o.rank = r->opts.rank;
+    SL_TRY(dev_open(r->all->device, &o, &f->d, err));
+    SL_TRY(model_open(r->all->m->io, f->d, &r->opts, &f->net, err));
+    SL_TRY(dev_kv_open(f->d, &r->shape, &f->kv, err));
+    return engine_record_step_init(&f->step, &f->max, err);
 }
 
 static void rank_main(void *arg)
 {
     struct rank *r = arg;
-    r->st = open_rank(r, &r->err);
+    r->st = open_thread(r, &r->err);
     os_word_raise(&r->is_open);
-    for (const struct message *msg; (msg = dist_hear(r->end));) {
-        obey(r, msg);
-        dist_done(r->end);
-    }
+    follow(&r->f);
 }
 
-/* ---- home ---- */
+sl_status sl_follow(sl_engine *e, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    if (!k || !k->here) return SL_FAIL(err, REQUEST, "this rank is home: it follows nobody");
+    struct follower f = {.end = k->end, .d = e->d, .net = e->net, .kv = e->kv, .max = k->max};
+    sl_status st = engine_record_step_init(&f.step, &f.max, err);
+    if (st)
+        dist_fail(k->end, err);
+    else
+        follow(&f);
+    engine_record_step_fini(&f.step);
+    return st ? st : dist_status(k->end, err);
+}
+
+/* ---- opening ---- */
+
+static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_topology *top,
+                           sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    dist *end[DIST_RANK_MAX];
+    if (o->n_thread && o->n_thread < k->n)
+        return SL_FAIL(err, REQUEST, "layout: %d ranks need a thread each, there are %d threads",
+                       k->n, o->n_thread);
+    int n_thread = o->n_thread ? o->n_thread : os_within_quota(top, top->n_core);
+    o->n_thread = BASE_MAX(n_thread / k->n, 1);
+    o->n_rank = k->n;
+    struct dist_opts team = {.deadline_ms = e->opts.dist_deadline_ms,
+                             .crowded = o->n_thread * k->n > top->n_pu};
+    SL_TRY(dist_team_open(k->n, &team, end, err));
+    for (int i = 0; i < k->n; i++) {
+        k->rank[i].all = k;
+        k->rank[i].f.end = end[i];
+    }
+    k->end = end[0];
+    return SL_OK;
+}
+
+/* What a process may run on. */
+struct cpus {
+    int32_t n_core, n_pu, cpu[64]; /* the first of them */
+    char host[48];
+};
+
+/* The ranks of this machine that may run on the same CPUs share them. */
+static sl_status deal_cpus(struct engine_ranks *k, struct dev_opts *o,
+                           const struct os_topology *top, sl_err *err)
+{
+    struct cpus mine = {.n_core = top->n_core, .n_pu = top->n_pu}, all[DIST_RANK_MAX];
+    int n_same = 0, rank_same = 0, cpu[BASE_COUNT_OF(mine.cpu)] = {0};
+    (void)os_worker_cpus(BASE_MIN(top->n_pu, BASE_COUNT_OF(cpu)), cpu);
+    for (int i = 0; i < BASE_COUNT_OF(cpu); i++)
+        mine.cpu[i] = cpu[i];
+    os_host_name(mine.host, sizeof mine.host);
+    SL_TRY(dist_all(k->end, &mine, all, sizeof mine, err));
+    for (int r = 0; r < k->n; r++) {
+        bool same = memcmp(&all[r], &mine, sizeof mine) == 0;
+        n_same += same;
+        rank_same += same && r < k->here;
+    }
+    int n_thread = o->n_thread ? o->n_thread : os_within_quota(top, top->n_core);
+    o->n_thread = BASE_MAX(n_thread / n_same, 1);
+    if (n_same > 1) {
+        o->n_rank = n_same;
+        o->rank = rank_same;
+    }
+    dist_set_crowded(k->end, o->n_thread * n_same > top->n_pu);
+    return SL_OK;
+}
+
+/* Rank 0 alone may know what will be asked of the engine. */
+static sl_status take_sizes(sl_engine *e, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    sl_engine_opts *o = &e->opts;
+    int64_t mine[] = {o->n_ctx, e->n_seq_max, o->n_chunk, o->kv_tokens},
+            all[DIST_RANK_MAX][BASE_COUNT_OF(mine)];
+    SL_TRY(dist_all(k->end, mine, all, sizeof mine, err));
+    o->n_ctx = (int)all[0][0];
+    e->n_seq_max = (int)all[0][1];
+    o->n_chunk = (int)all[0][2];
+    o->kv_tokens = all[0][3];
+    return SL_OK;
+}
+
+static sl_status open_apart(sl_engine *e, struct dev_opts *o, const struct os_topology *top,
+                            sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    struct dist_launch l = dist_launched();
+    struct dist_opts group = {.deadline_ms = e->opts.dist_deadline_ms};
+    k->here = l.rank;
+    if (l.n != k->n)
+        return SL_FAIL(err, REQUEST,
+                       "layout: tp=%d: %d processes were started: tp=%d, or mpirun -n %d", k->n,
+                       l.n, l.n, k->n);
+    sl_status st = dist_mpi_open(&group, &k->end, err);
+    if (!st) st = deal_cpus(k, o, top, err);
+    if (!st) st = take_sizes(e, err);
+    if (st) status_prefix(err, "layout");
+    return st;
+}
 
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err)
 {
     struct dist_layout l;
     struct os_topology top;
-    dist *end[DIST_RANK_MAX];
     void *p = NULL;
     if (!e->opts.layout) return SL_OK;
     SL_TRY(dist_layout_parse(e->opts.layout, &l, err));
     if (l.tp == 1) return SL_OK;
-    if (o->n_thread && o->n_thread < l.tp)
-        return SL_FAIL(err, REQUEST, "layout: %d ranks need a thread each, there are %d threads",
-                       l.tp, o->n_thread);
     SL_TRY(os_topology_get(&top, err));
-    int n_thread = o->n_thread ? o->n_thread : os_within_quota(&top, top.n_core);
-    o->n_thread = BASE_MAX(n_thread / l.tp, 1);
-    o->n_rank = l.tp;
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct engine_ranks), &p, err));
-    struct dist_opts team = {.crowded = o->n_thread * l.tp > top.n_pu};
-    sl_status st = dist_team_open(l.tp, &team, end, err);
-    if (st) {
-        mem_free(p);
-        return st;
-    }
     struct engine_ranks *k = e->ranks = p;
-    k->dopts = *o;
+    k->n = l.tp;
     k->m = e->m;
     k->device = e->opts.device;
-    k->n = l.tp;
-    for (int i = 0; i < l.tp; i++) {
-        k->rank[i].all = k;
-        k->rank[i].end = end[i];
-    }
+    k->apart = dist_launched().n > 1;
+    SL_TRY(k->apart ? open_apart(e, o, &top, err) : open_team(e, o, &top, err));
+    k->dopts = *o;
     return SL_OK;
 }
 
@@ -118,9 +256,93 @@ int engine_n_rank(const sl_engine *e)
     return e->ranks ? e->ranks->n : 1;
 }
 
+int engine_rank_here(const sl_engine *e)
+{
+    return e->ranks ? e->ranks->here : 0;
+}
+
+bool engine_ranks_share_cpus(const sl_engine *e)
+{
+    return e->ranks && e->ranks->dopts.n_rank == e->ranks->n;
+}
+
 struct model_dims engine_rank_dims(const sl_engine *e, int rank)
 {
     return model_dims_of(&e->m->cfg, rank, engine_n_rank(e));
+}
+
+sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    sl_err why = {0};
+    if (!k || !k->apart || !k->end) return st;
+    if (st && err) why = *err;
+    st = dist_gate(k->end, st, &why);
+    if (st && err) *err = why;
+    return st;
+}
+
+/* What must be the same on all ranks, each with what it is called. */
+struct fact {
+    const char *what;
+    uint64_t v;
+};
+#define N_FACT 8
+
+static uint64_t text_hash(const char *s)
+{
+    return s ? hash_bytes(s, strlen(s), 0) : 0;
+}
+
+static void facts_of(const sl_engine *e, struct fact f[N_FACT])
+{
+    struct dev_info di;
+    const sl_engine_opts *o = &e->opts;
+    dev_info_get(e->d, &di);
+    const struct fact own[N_FACT] = {
+        {"sluice is another version", text_hash(sl_version())},
+        {"the model is another one", engine_record_model(e, e->m->bytes)},
+        {"--layout differs", text_hash(o->layout)},
+        {"--device differs", text_hash(di.name)},
+        {"the CPU's instruction set differs, and with it attention's form (SL_CPU limits it)",
+         text_hash(di.isa)},
+        {"--acts differs", (uint64_t)di.acts},
+        {"--kv differs", (uint64_t)o->kv},
+        {"--draft differs", (uint64_t)e->mtp.on},
+    };
+    memcpy(f, own, sizeof own);
+}
+
+static sl_status compare_facts(sl_engine *e, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    struct fact f[N_FACT];
+    uint64_t mine[N_FACT], all[DIST_RANK_MAX][N_FACT];
+    facts_of(e, f);
+    for (int i = 0; i < N_FACT; i++)
+        mine[i] = f[i].v;
+    SL_TRY(dist_all(k->end, mine, all, sizeof mine, err));
+    for (int r = 1; r < k->n; r++)
+        for (int i = 0; i < N_FACT; i++)
+            if (all[r][i] != all[0][i])
+                return SL_FAIL(err, REQUEST, "layout: rank %d is not as rank 0: %s", r, f[i].what);
+    return SL_OK;
+}
+
+sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    if (!k || !k->apart) return SL_OK;
+    SL_TRY(compare_facts(e, err));
+    int64_t mine[3] = {e->n_ctx, *kv_tokens, e->keep_bytes}, all[DIST_RANK_MAX][3];
+    SL_TRY(dist_all(k->end, mine, all, sizeof mine, err));
+    for (int r = 0; r < k->n; r++)
+        for (int i = 0; i < BASE_COUNT_OF(mine); i++)
+            mine[i] = BASE_MIN(mine[i], all[r][i]);
+    e->n_ctx = (int)mine[0];
+    *kv_tokens = mine[1];
+    e->keep_bytes = mine[2];
+    return SL_OK;
 }
 
 void engine_ranks_model(sl_engine *e, struct model_opts *o)
@@ -128,24 +350,26 @@ void engine_ranks_model(sl_engine *e, struct model_opts *o)
     struct engine_ranks *k = e->ranks;
     if (!k) return;
     o->n_rank = k->n;
+    o->rank = k->here;
+    o->dist = k->end;
     o->keep_bytes /= k->n;
-    for (int i = k->n - 1; i >= 0; i--) {
+    for (int i = 1; !k->apart && i < k->n; i++) {
         struct rank *r = &k->rank[i];
         r->opts = *o;
         r->opts.rank = i;
-        r->opts.dist = r->end;
+        r->opts.dist = r->f.end;
         r->opts.progress = NULL; /* home's tells how far it is */
         r->opts.place = NULL;    /* home is on one device, or has refused */
     }
-    o->dist = k->rank[0].end;
 }
 
-sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err *err)
+/* The threads of a team. */
+static sl_status start_threads(struct engine_ranks *k, const struct dev_kv_shape *kv, sl_err *err)
 {
-    struct engine_ranks *k = e->ranks;
-    for (int i = 1; k && i < k->n; i++) {
+    for (int i = 1; i < k->n; i++) {
         struct rank *r = &k->rank[i];
         r->shape = kv[i];
+        r->f.max = k->max;
         SL_TRY(par_side_open(rank_main, r, &r->side, err));
         /* one after another: pages that one gives up are not being read by the next */
         (void)os_word_sleep(&r->is_open, 1, -1);
@@ -156,20 +380,56 @@ sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err 
     return SL_OK;
 }
 
+static sl_status count_bytes(sl_engine *e, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    int64_t mine[2] = {model_weight_bytes(e->net), model_bytes_per_token(e->net)};
+    int64_t all[DIST_RANK_MAX][2] = {{mine[0], mine[1]}};
+    if (k->apart) SL_TRY(dist_all(k->end, mine, all, sizeof mine, err));
+    for (int i = 0; i < k->n; i++) {
+        const model *net = k->apart || i == 0 ? NULL : k->rank[i].f.net;
+        k->weight_bytes[i] = net ? model_weight_bytes(net) : all[i][0];
+        k->bytes_per_token[i] = net ? model_bytes_per_token(net) : all[i][1];
+    }
+    return SL_OK;
+}
+
+sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err *err)
+{
+    struct engine_ranks *k = e->ranks;
+    void *p = NULL;
+    if (!k) return SL_OK;
+    k->max = engine_record_limits(e);
+    size_t n_blk = (size_t)kv[0].group[DEV_KV_PAGED].n_blk;
+    k->say.cap = sizeof(struct say_head) + BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
+    SL_TRY(mem_alloc(MEM_SCRATCH, k->say.cap, &p, err));
+    k->say.p = p;
+    if (k->apart)
+        SL_TRY(dist_room(k->end, model_join_bytes(e->net), (int64_t)k->say.cap, err));
+    else
+        SL_TRY(start_threads(k, kv, err));
+    return count_bytes(e, err);
+}
+
 void engine_ranks_close(sl_engine *e)
 {
     struct engine_ranks *k = e->ranks;
     if (!k) return;
-    dist_tell(k->rank[0].end, NULL);
-    for (int i = 1; i < k->n; i++) {
+    if (k->end && !k->here) dist_tell(k->end, NULL, 0);
+    for (int i = 1; !k->apart && i < k->n; i++) {
+        struct follower *f = &k->rank[i].f;
         par_side_close(k->rank[i].side);
-        model_close(k->rank[i].net);
-        dev_close(k->rank[i].d);
+        engine_record_step_fini(&f->step);
+        model_close(f->net);
+        dev_close(f->d);
     }
-    dist_team_close(k->rank[0].end);
+    dist_close(k->end);
+    mem_free(k->say.p);
     mem_free(k);
     e->ranks = NULL;
 }
+
+/* ---- home ---- */
 
 static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                           sl_err *err)
@@ -178,18 +438,28 @@ static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_r
     return model_wait(e->net, out, err);
 }
 
+/* n: bytes that are behind the head already */
+static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
+{
+    memcpy(k->say.p, h, sizeof *h);
+    dist_tell(k->end, k->say.p, sizeof *h + n);
+}
+
 sl_status engine_ranks_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                            sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     if (!k) return run_here(e, s, out, err);
-    dist *home = k->rank[0].end;
+    if (k->here)
+        return SL_FAIL(err, REQUEST, "layout: rank %d runs the steps of rank 0 only", k->here);
     sl_err why = {0};
     int64_t t0 = clock_now_ns();
-    k->msg = (struct message){.step = s};
-    dist_tell(home, &k->msg);
-    if (run_here(e, s, out, &why)) dist_fail(home, &why);
-    sl_status st = dist_all_done(home, &why);
+    struct engine_record r = {k->say.p + sizeof(struct say_head), 0,
+                              k->say.cap - sizeof(struct say_head)};
+    engine_record_put_step(&r, e->kv_shape.n_group, s);
+    tell(k, &(struct say_head){.what = SAY_STEP}, r.n);
+    if (run_here(e, s, out, &why)) dist_fail(k->end, &why);
+    sl_status st = dist_all_done(k->end, &why);
     k->step_ns += clock_now_ns() - t0;
     return st ? SL_FAIL(err, DEVICE, "layout: %.200s", why.text) : SL_OK; /* no rank goes on */
 }
@@ -199,18 +469,32 @@ void engine_kv_touch(sl_engine *e, int group, const int32_t *blk, int n)
     struct engine_ranks *k = e->ranks;
     sl_err why;
     dev_kv_touch(e->d, e->kv, group, blk, n);
-    if (!k) return;
-    k->msg = (struct message){.blk = blk, .group = group, .n_blk = n};
-    dist_tell(k->rank[0].end, &k->msg);
-    if (dist_all_done(k->rank[0].end, &why)) return; /* the next step says it again */
+    if (!k || k->here) return;
+    size_t bytes = (size_t)n * sizeof *blk;
+    memcpy(k->say.p + sizeof(struct say_head), blk, bytes);
+    tell(k, &(struct say_head){.what = SAY_TOUCH, .group = (uint32_t)group, .n_blk = (uint32_t)n},
+         bytes);
+    if (dist_all_done(k->end, &why)) return; /* the next step says it again */
 }
 
-int64_t engine_ranks_bytes(const sl_engine *e, int64_t (*of)(const model *m))
+/* ---- what they hold and did ---- */
+
+static int64_t sum(const int64_t *v, int n)
 {
-    int64_t n = of(e->net);
-    for (int i = 1; i < engine_n_rank(e); i++)
-        n += of(e->ranks->rank[i].net);
-    return n;
+    int64_t s = 0;
+    for (int i = 0; i < n; i++)
+        s += v[i];
+    return s;
+}
+
+int64_t engine_ranks_weight_bytes(const sl_engine *e)
+{
+    return e->ranks ? sum(e->ranks->weight_bytes, e->ranks->n) : model_weight_bytes(e->net);
+}
+
+int64_t engine_ranks_bytes_per_token(const sl_engine *e)
+{
+    return e->ranks ? sum(e->ranks->bytes_per_token, e->ranks->n) : model_bytes_per_token(e->net);
 }
 
 int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
@@ -218,10 +502,9 @@ int sl_ranks(const sl_engine *e, sl_rank_stat *out, int n)
     const struct engine_ranks *k = e->ranks;
     if (!k) return 1;
     for (int i = 0; i < n && i < k->n; i++) {
-        const struct rank *r = &k->rank[i];
-        struct dist_count c = dist_counts(r->end);
+        struct dist_count c = dist_counts(k->end, i);
         out[i] = (sl_rank_stat){
-            .weight_bytes = model_weight_bytes(i ? r->net : e->net),
+            .weight_bytes = k->weight_bytes[i],
             .n_join = c.n_join,
             .join_bytes = c.bytes,
             .wait_ms = (double)c.wait_ns * 1e-6,

@@ -14,12 +14,6 @@ static const char magic[8] = {'S', 'L', 'S', 'T', 'E', 'P', 'S', '\n'};
 
 /* ---- writing ---- */
 
-/* One record as it grows; the buffer holds the longest. */
-struct engine_record {
-    uint8_t *p;
-    size_t n, cap;
-};
-
 static void put(struct engine_record *r, const void *p, size_t n)
 {
     ASSERT(n <= r->cap - r->n);
@@ -49,21 +43,21 @@ static void begin(struct engine_record *r, uint32_t kind)
     put_i32(r, 0); /* its length, known at the end */
 }
 
-static void end(sl_engine *e)
+static void end(struct engine_record *r)
 {
-    struct engine_record *r = e->record;
     uint32_t n = (uint32_t)(r->n - 8);
     memcpy(r->p + 4, &n, sizeof n);
     put_u64(r, hash_bytes(r->p, r->n, 0));
-    e->opts.on_record(e->opts.record_user, r->p, r->n);
 }
 
-/* What the model is: names and shapes of its tensors, its vectors, the bytes of its weights. A
- * packed file says the same as its source. */
-static uint64_t hash_model(const sl_engine *e)
+static void give(sl_engine *e)
+{
+    e->opts.on_record(e->opts.record_user, e->record->p, e->record->n);
+}
+
+uint64_t engine_record_model(const sl_engine *e, int64_t bytes)
 {
     const io_model *io = e->m->io;
-    int64_t bytes = model_weight_bytes(e->net);
     uint64_t h = hash_bytes(e->m->cfg.arch, strlen(e->m->cfg.arch), 0);
     h = hash_bytes(&bytes, sizeof bytes, h);
     for (int i = 0; i < io_n_tensor(io); i++) {
@@ -80,7 +74,7 @@ static struct record_head head_of(const sl_engine *e)
 {
     struct dev_info di;
     dev_info_get(e->d, &di);
-    struct record_head h = {.model = hash_model(e),
+    struct record_head h = {.model = engine_record_model(e, model_weight_bytes(e->net)),
                             .acts = (int32_t)di.acts,
                             .kv = (int32_t)e->kv_shape.type,
                             .n_ctx = e->n_ctx,
@@ -110,7 +104,14 @@ static void write_head(sl_engine *e)
     put(r, h.isa, sizeof h.isa);
     put(r, h.program, sizeof h.program);
     put_u64(r, hash_bytes(r->p, r->n, 0));
-    e->opts.on_record(e->opts.record_user, r->p, r->n);
+    give(e);
+}
+
+size_t engine_record_most(const sl_engine *e)
+{
+    size_t ld = (size_t)(e->n_ctx + ENGINE_BLK_TOK - 1) / ENGINE_BLK_TOK;
+    return 256 + 28 * (size_t)e->n_tok_max +
+           (size_t)e->n_seq_max * (40 + 4 * DEV_KV_GROUPS * (3 + ld));
 }
 
 sl_status engine_record_open(sl_engine *e, sl_err *err)
@@ -119,10 +120,9 @@ sl_status engine_record_open(sl_engine *e, sl_err *err)
     if (!e->opts.on_record) return SL_OK;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, 1, sizeof *e->record, &p, err));
     e->record = p;
-    size_t n_tok = (size_t)e->n_tok_max, n_seq = (size_t)e->n_seq_max;
     if (engine_kv_has(&e->kv_shape, DEV_KV_STATE))
         return SL_FAIL(err, UNSUPPORTED, "on_record: a model with a recurrent state");
-    e->record->cap = 256 + 28 * n_tok + n_seq * (40 + 4 * DEV_KV_GROUPS * (3 + (size_t)e->ld_blk));
+    e->record->cap = engine_record_most(e);
     SL_TRY(mem_alloc(MEM_SCRATCH, e->record->cap, &p, err));
     e->record->p = p;
     write_head(e);
@@ -135,9 +135,8 @@ void engine_record_close(sl_engine *e)
     mem_free(e->record);
 }
 
-void engine_record_step(sl_engine *e, const struct dev_step *s)
+void engine_record_put_step(struct engine_record *r, int n_group, const struct dev_step *s)
 {
-    struct engine_record *r = e->record;
     const int32_t count[] = {s->pass,
                              (int32_t)s->want,
                              s->n_tok,
@@ -165,10 +164,16 @@ void engine_record_step(sl_engine *e, const struct dev_step *s)
         put_i32(r, s->row_want[i]);
     for (int i = 0; i < s->n_seq; i++) {
         int last = s->pos[s->seq_tok0[i + 1] - 1];
-        for (int g = 0; g < e->kv_shape.n_group; g++)
+        for (int g = 0; g < n_group; g++)
             put_i32s(r, s->blk[g] + (int64_t)i * s->ld_blk, last / ENGINE_BLK_TOK + 1);
     }
-    end(e);
+    end(r);
+}
+
+void engine_record_step(sl_engine *e, const struct dev_step *s)
+{
+    engine_record_put_step(e->record, e->kv_shape.n_group, s);
+    give(e);
 }
 
 /* What was wanted of it: its logits, the id of the largest. */
@@ -213,7 +218,8 @@ void engine_record_result(sl_engine *e, const struct dev_step *s, sl_status st,
         put_u64(r, hash_row(e, s, rows, i));
     put_u64(r, good ? hash_hidden(e, s, rows) : 0);
     put_u64(r, good ? hash_finite(s, rows) : 0);
-    end(e);
+    end(r);
+    give(e);
 }
 
 /* ---- running one again ---- */
@@ -289,7 +295,7 @@ struct replay {
     sl_replay_info *out;
 };
 
-static struct record_limits limits_of(const sl_engine *e)
+struct record_limits engine_record_limits(const sl_engine *e)
 {
     struct record_limits max = {.n_tok = e->n_tok_max,
                                 .n_seq = e->n_seq_max,
@@ -345,7 +351,7 @@ static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err
 
 sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, sl_err *err)
 {
-    struct replay play = {.r = rd_init(p, n), .max = limits_of(e), .out = out};
+    struct replay play = {.r = rd_init(p, n), .max = engine_record_limits(e), .out = out};
     struct record_head h;
     sl_status st = SL_OK;
     memset(out, 0, sizeof *out);

@@ -50,6 +50,22 @@ struct record_result {
     uint64_t hidden, finite;
 };
 
+/* One record as it grows; the buffer holds the longest. */
+struct engine_record {
+    uint8_t *p;
+    size_t n, cap;
+};
+
+/* The longest record of a step, once n_ctx and the most of a step are known. */
+size_t engine_record_most(const sl_engine *e);
+/* What steps of an engine may be at most, once its cache's shape is known. */
+struct record_limits engine_record_limits(const sl_engine *e);
+/* What the model is: names and shapes of its tensors, its vectors, and the bytes of its weights as
+ * they are said. A packed file says the same as its source. */
+uint64_t engine_record_model(const sl_engine *e, int64_t bytes);
+/* The record of a step into r. n_group: of the cache. */
+void engine_record_put_step(struct engine_record *r, int n_group, const struct dev_step *s);
+
 /* One record: kind, and its bytes as a reader of their own. r stands after it. Errors: FORMAT
  * (names the byte). */
 sl_status engine_record_next(struct rd *r, uint32_t *kind, struct rd *body, uint64_t *at,

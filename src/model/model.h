@@ -133,6 +133,8 @@ int64_t model_keep_bytes(const struct arch_cfg *cfg, const dev *d, int n_ctx);
 /* Weight bytes that one token at batch 1 reads. */
 int64_t model_bytes_per_token(const model *m);
 int64_t model_weight_bytes(const model *m);
+/* The widest row that one of several ranks brings to a join. */
+int64_t model_join_bytes(const model *m);
 /* Those on d; a table of tokens that is the head too may lie on two devices. */
 int64_t model_weight_bytes_on(const model *m, const dev *d);
 /* The model's programs, which are what a step runs: into s as text, one line per operator, layers

@@ -109,6 +109,15 @@ sl_status model_ranks_open(struct model *m, sl_err *err)
     return SL_OK;
 }
 
+int64_t model_join_bytes(const model *m)
+{
+    int64_t n = m->cfg.d_model; /* of a row that is picked */
+    for (int cut = 0; cut < MODEL_N_CUT; cut++)
+        for (int r = 0; r < m->dims.n_rank; r++)
+            n = BASE_MAX(n, m->ranks.part[cut][r]);
+    return n * (int64_t)sizeof(float);
+}
+
 float *model_cols_of(const struct emit *e, float *y, float *cols)
 {
     return e->m->ranks.join.n_rank > 1 ? cols : y;
