@@ -460,7 +460,7 @@ static int run_batch(struct cmd_ctx *x, const struct run_opts *o)
     sl_err err = {0};
     sl_status st = compute_read(o->batch_file, &text, &n, &err);
     if (!st) st = parse_lines(o->batch_file, text, n, &b, &err);
-    if (!st && b.n) {
+    if (!st && (b.n || compute_follows(&o->common))) { /* standard input is rank 0's */
         sl_engine_opts eo = {.n_seq_max = b.n < 32 ? b.n : 32};
         st = compute_open(&c, &o->common, &eo, &err);
         if (!st) st = constrain(&c, o, &err);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "compute.h"
+#include "dist/dist.h"
 
 #ifdef SL_SERVE
 #include <limits.h>
@@ -372,28 +373,38 @@ static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_e
     const char *model = NULL;
     bool active = false;
     SL_TRY(engine_find_model(o->common.model, a, &model, err));
-    bool dir = os_path_kind(model) == OS_DIR;
+    bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(&o->common);
+    char module[PATH_MAX] = "";
+    const char *session = getenv("OMPI_MCA_orte_top_session_dir");
+    if (apart) (void)dist_mpi_module(module, sizeof module);
     /* folders, because a file that is replaced is another file */
     const struct os_path path[] = {
-        {dir ? model : folder(a, model), false},
-        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), false},
-        {folder(a, o->common.chat_template), false},
-        {folder(a, o->key_file), false},
-        {folder(a, o->tls_cert), false},
-        {folder(a, o->tls_key), false},
-        {folder(a, o->db), true},
-        {folder(a, o->trace), true},
-        {folder(a, o->common.record), true},
-        {cache_folder(a), true},
-        {"/proc", false},
-        {"/sys", false},
-        {"/dev/null", true},
-        {"/etc/hosts", false},
-        {"/etc/host.conf", false},
-        {"/etc/nsswitch.conf", false},
-        {"/etc/resolv.conf", false},
-        {"/etc/gai.conf", false},
-        {"/etc/gnutls", false}};
+        {dir ? model : folder(a, model), OS_READ},
+        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), OS_READ},
+        {folder(a, o->common.chat_template), OS_READ},
+        {folder(a, o->key_file), OS_READ},
+        {folder(a, o->tls_cert), OS_READ},
+        {folder(a, o->tls_key), OS_READ},
+        {folder(a, o->db), OS_WRITE},
+        {folder(a, o->trace), OS_WRITE},
+        {folder(a, o->common.record), OS_WRITE},
+        {cache_folder(a), OS_WRITE},
+        {"/proc", OS_READ},
+        {"/sys", OS_READ},
+        {"/dev/null", OS_WRITE},
+        {"/etc/hosts", OS_READ},
+        {"/etc/host.conf", OS_READ},
+        {"/etc/nsswitch.conf", OS_READ},
+        {"/etc/resolv.conf", OS_READ},
+        {"/etc/gai.conf", OS_READ},
+        {"/etc/gnutls", OS_READ},
+        /* MPI: its libraries and settings, and what processes share */
+        {*module ? module : NULL, OS_READ},
+        {apart ? "/usr" : NULL, OS_READ},
+        {apart ? "/opt" : NULL, OS_READ},
+        {apart ? "/etc" : NULL, OS_READ},
+        {apart ? "/dev/shm" : NULL, OS_WRITE},
+        {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
     SL_TRY(os_sandbox_files(path, BASE_COUNT_OF(path), &active, err));
     os_sandbox_drop(o->port > 0 && o->port < 1024);
     log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");

@@ -2,13 +2,57 @@
 /* Opens model and engine from a command's options, and reads prompts from files. */
 #include "compute.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "dist/dist.h"
 #include "os/os.h"
 #include "place.h"
 
 #define READ_MAX ((uint64_t)1 << 30)
+
+bool compute_apart(const struct opt_common *o)
+{
+    struct dist_layout l;
+    return o->layout && dist_layout_parse(o->layout, &l, NULL) == SL_OK && l.tp > 1 &&
+           dist_launched().n > 1;
+}
+
+bool compute_follows(const struct opt_common *o)
+{
+    return compute_apart(o) && dist_launched().rank > 0;
+}
+
+/* Rank 0 says why the ranks failed, unless it is what failed. When a process ends with an error a
+ * launcher ends the others: so what only this one knows comes a little later than what all know. */
+BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, bool ours)
+{
+    if (ours) nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
+    bool home = strncmp(err->text, "rank 0", 6) == 0;
+    if (st && (ours || home) && !cmd_stop) (void)cmd_fail(err);
+    exit(cmd_flush(st ? CMD_FAILED : CMD_OK));
+}
+
+/* A process that was started beside rank 0: it never comes back to the command. */
+BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_engine_opts *eo,
+                                 const char *name)
+{
+    sl_err err = {0};
+    sl_model_opts own = *mo;
+    log_set_level(LOG_ERROR);
+    own.progress = NULL;
+    if (own.pack_cache != SL_PACK_IGNORE) own.pack_cache = SL_PACK_USE; /* rank 0 writes it */
+    eo->progress = NULL;
+    sl_status st = sl_model_open(name, &own, &c->m, &err);
+    if (st) end_follower(st, &err, true);
+    st = sl_engine_open(c->m, eo, &c->e, &err);
+    if (!st) st = sl_follow(c->e, &err);
+    compute_close(c);
+    end_follower(st, &err, false);
+}
 
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err)
@@ -32,11 +76,13 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.no_hugepages = o->no_hugepages;
     eo.device = o->device;
     eo.layout = o->layout;
+    eo.dist_deadline_ms = o->dist_deadline_ms;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = o->draft;
     eo.draft_max = o->draft_max;
     eo.progress = cmd_progress_bytes;
     eo.user = &c->progress;
+    if (compute_follows(o)) follow(c, &mo, &eo, o->model);
     sl_status st = sl_model_open(o->model, &mo, &c->m, err);
     if (!st) st = record_open(o->record, &eo, &c->record, err);
     if (!st) {

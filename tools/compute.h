@@ -27,6 +27,10 @@ struct compute {
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
                        sl_err *err) BASE_MUST_USE;
 void compute_close(struct compute *c);
+/* Is this one of several processes that share the model (--layout under mpirun)? And not rank 0?
+ * Then compute_open computes what rank 0 tells, and ends the program with it. */
+bool compute_apart(const struct opt_common *o);
+bool compute_follows(const struct opt_common *o);
 
 /* The file of --expert-stats, where it is asked for; once, when everything has run. */
 sl_status compute_experts(const struct compute *c, const struct opt_common *o,

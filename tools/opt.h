@@ -61,7 +61,7 @@ struct opt_common {
     const char *place, *experts_device, *layout;
     bool cpu_moe;
     int n_cpu_moe;
-    int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max;
+    int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, dist_deadline_ms;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
 };
@@ -102,7 +102,9 @@ struct opt_common {
      "guesses for one sequence in a step at most (0: chosen)"}
 #define OPT_ROWS_LAYOUT(S)                                                                         \
     {"layout",  0,  OPT_STR,  offsetof(S, common.layout),  "tp=N", NULL, 0, 0,                     \
-     "share the model among N ranks of this process: the same answers"}
+     "share the model among N ranks, of this process or of mpirun -n N: the same answers"},        \
+    {"dist-deadline-ms", 0, OPT_INT, offsetof(S, common.dist_deadline_ms), "N", "0", 0, 3600000,   \
+     "how long a rank may be silent in a step (0: 30 s; 20 steps at least)"}
 #define OPT_ROWS_RECORD(S)                                                                         \
     {"record",  0,  OPT_STR,  offsetof(S, common.record),  "FILE", NULL, 0, 0,                     \
      "write every step, for bench --replay (holds all tokens)"}
