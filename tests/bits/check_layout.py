@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks change no bit: logits of wide models (wide.py) with --layout tp=N against one rank's.
 
-  check_layout.py [BUILD]
+  check_layout.py [BUILD] [--mpi]
 
 Each model runs in four pairs of --acts and --kv, on as many ranks as it can be shared by, up to 4;
-the token ids fill more than one span of attention. What can not be shared is refused by name."""
+the token ids fill more than one span of attention. What can not be shared is refused by name.
+--mpi: ranks are processes that mpirun starts, in place of threads."""
 import os
 import re
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e"), os.path.join(HERE, "..", "dist")]
 import e2e  # noqa: E402
+import mpi  # noqa: E402
 import wide  # noqa: E402
 
 # the most ranks: as many as heads of keys
@@ -24,12 +26,14 @@ FORMS = (("auto", "bf16"), ("int8", "q8"), ("bf16", "f16"), ("f32", "f32"))
 IDS = ",".join(str(3 + (i * 37 + i * i) % 250) for i in range(150))
 
 
-def logits(build, model, out, *args):
+def logits(build, model, out, n, *args):
+    """What it says where it fails, else the logits; n: 0 = one rank, else processes."""
     if os.path.exists(out):
         os.unlink(out)
-    p = subprocess.run([os.path.join(build, "sluice"), "eval", "-m", model, "--ids", IDS,
-                        "--dump-logits", out, "-q", "-t", "24", *args],
-                       capture_output=True, text=True)
+    command = [os.path.join(build, "sluice"), "eval", "-m", model, "--ids", IDS, "--dump-logits",
+               out, "-q", "-t", "24", *args]
+    p = subprocess.run(mpi.command((n, command)) if n else command, capture_output=True, text=True,
+                       stdin=subprocess.DEVNULL)
     if p.returncode:
         return p.stderr.strip(), None
     with open(out, "rb") as f:
@@ -37,23 +41,30 @@ def logits(build, model, out, *args):
 
 
 def main():
-    build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
-    work = os.path.join(build, "tests", "layout")
+    with_mpi = "--mpi" in sys.argv
+    args = [a for a in sys.argv[1:] if a != "--mpi"]
+    build = os.path.abspath(args[0] if args else "build")
+    if with_mpi and mpi.missing(build):
+        print(f"skipped: {mpi.missing(build)}")
+        sys.exit(77)
+    work = os.path.join(build, "tests", "layout_mpi" if with_mpi else "layout")
     os.makedirs(work, exist_ok=True)
     out = os.path.join(work, "logits.bin")
-    tally = e2e.Tally("layout")
+    tally = e2e.Tally("layout of processes" if with_mpi else "layout")
     for name, most in MODELS.items():
         model = wide.make(work, os.path.join(build, "sluice"), name,
                           os.path.join(build, "tests", "tiny"))
         for acts, kv in FORMS:
             form = ("--acts", acts, "--kv", kv)
-            why, one = logits(build, model, out, *form)
+            why, one = logits(build, model, out, 0, *form)
             tally.check(f"{name} {acts} {kv} one rank", why)
             for n in range(2, min(most, 4) + 1):
-                why, got = logits(build, model, out, "--layout", f"tp={n}", *form)
+                why, got = logits(build, model, out, with_mpi * n, "--layout", f"tp={n}", *form)
                 tally.check(f"{name} {acts} {kv} tp={n}",
                             why or got != one and "logits differ from those of one rank")
-        why, got = logits(build, model, out, "--layout", f"tp={most + 1}")
+        if with_mpi:
+            continue
+        why, got = logits(build, model, out, 0, "--layout", f"tp={most + 1}")
         said = re.search(rf"layout: {most + 1} ranks: .* by {most} at most", why)
         tally.check(f"{name} tp={most + 1} is refused", not said and f"says: {why!r}")
     tally.exit()

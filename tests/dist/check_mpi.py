@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that are processes: what commands give under mpirun, what is refused when they open, and
+how it ends when one is killed or stopped.
+
+  check_mpi.py [BUILD]"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import e2e  # noqa: E402
+import mpi  # noqa: E402
+
+BUILD = e2e.build_dir()
+SLUICE = e2e.sluice(BUILD)
+TINY = e2e.tiny(BUILD)
+MODEL = os.path.join(TINY, "deepseek_v3_fp8")
+IDS = "5,6,7,8,5,6,7,8,5,6,7"
+tally = e2e.Tally("mpi")
+
+
+def said(text, what):
+    return None if re.search(what, text) else f"no {what!r} in {text[-600:]!r}"
+
+
+def run_args(*more, model=MODEL):
+    return [SLUICE, "run", "-m", model, "--ids", IDS, "-n", "24", "--ignore-eos", "--json", *more]
+
+
+def check_answers():
+    code, out, err = e2e.run(run_args())
+    one = e2e.last_json(out)["run_hash"]
+    code, out, err, _ = mpi.run([(2, run_args("--layout", "tp=2"))])
+    tally.check("run", code and f"exit {code}: {err[-400:]}")
+    if code:
+        return
+    lines = out.strip().split("\n")
+    got = json.loads(lines[-1])
+    tally.check("one line", len(lines) != 1 and f"{len(lines)} lines")
+    tally.check("answer", got["run_hash"] != one and "another answer")
+    tally.check("ranks", got["ranks"] != 2 and f"ranks: {got['ranks']}")
+    team = e2e.last_json(e2e.run(run_args("--layout", "tp=2", "-t", "2"))[1])
+    for key in ("wire_bytes_per_token", "weight_bytes_per_rank"):
+        tally.check(key, got[key] != team[key] and f"{got[key]}, of threads {team[key]}")
+    # rank 0's sizes count
+    code, out, err, _ = mpi.run([(1, run_args("--layout", "tp=2", "-c", "64")),
+                                 (1, run_args("--layout", "tp=2", "-c", "36"))])
+    tally.check("other sizes", code and f"exit {code}: {err[-400:]}" or
+                json.loads(out)["run_hash"] != one and "another answer")
+    # several processes without a layout are what they always were
+    code, out, err, _ = mpi.run([(2, run_args())])
+    tally.check("two programs without a layout",
+                code and f"exit {code}: {err[-300:]}" or out.count(one) != 2 and "not two answers")
+
+
+def check_batch_on_stdin():
+    """Standard input is rank 0's."""
+    lines = "".join(json.dumps({"ids": [5, 6, 7, i], "n": 8}) + "\n" for i in range(6))
+    args = [SLUICE, "run", "-m", MODEL, "--batch-file", "-", "-q"]
+    one = e2e.run(args, stdin=lines.encode())[1].decode()
+    p = subprocess.run(mpi.command((2, args + ["--layout", "tp=2"])), input=lines, timeout=60,
+                       capture_output=True, text=True)
+    tally.check("a batch on standard input", p.returncode and p.stderr[-400:] or
+                [json.loads(x)["tokens"] for x in p.stdout.strip().split("\n")] !=
+                [json.loads(x)["tokens"] for x in one.strip().split("\n")] and "another answer")
+
+
+def check_refusals():
+    two = ["--layout", "tp=2"]
+    cases = [
+        ("other numbers of processes", [(3, run_args(*two))],
+         r"layout: tp=2: 3 processes were started"),
+        ("--kv of a rank", [(1, run_args(*two, "--kv", "f16")), (1, run_args(*two, "--kv", "q8"))],
+         r"rank 1 is not as rank 0: --kv differs"),
+        ("--acts of a rank", [(1, run_args(*two)), (1, run_args(*two, "--acts", "int8"))],
+         r"rank 1 is not as rank 0: --acts differs"),
+        ("the model of a rank",
+         [(1, run_args(*two)), (1, run_args(*two, model=os.path.join(TINY, "deepseek_v2")))],
+         r"rank 1 is not as rank 0: the model is another one"),
+        ("a model that is not there",
+         [(1, run_args(*two)), (1, run_args(*two, model="/nowhere/m.gguf"))],
+         r"sluice: model not found: /nowhere/m.gguf"),
+        ("more ranks than heads of keys",
+         [(3, run_args("--layout", "tp=3", model=os.path.join(TINY, "qwen3_moe")))],
+         r"layout: 3 ranks: the model's heads of keys can be shared by \d at most"),
+    ]
+    for name, programs, what in cases:
+        code, out, err, seconds = mpi.run(programs)
+        tally.check(f"{name}: refused", code in (0, None) and f"exit {code}")
+        tally.check(f"{name}: says why", said(err, what))
+        tally.check(f"{name}: says it once", len(re.findall(what, err)) != 1 and err[-900:])
+        tally.check(f"{name}: at once", seconds > 8 and f"{seconds:.1f} s")
+        tally.check(f"{name}: no output", out and f"{out[:200]!r}")
+
+
+def check_no_module():
+    with e2e.scratch() as d:
+        alone = shutil.copy(SLUICE, d)
+        args = [alone] + run_args("--layout", "tp=2")[1:]
+        code, _, err, _ = mpi.run([(2, args)])
+        tally.check("without the module", not code and "no failure" or
+                    said(err, r"libsluice-mpi.so is not beside the program"))
+
+
+class Running:
+    """A long answer of two processes."""
+
+    def __init__(self, *more):
+        args = [SLUICE, "run", "-m", "demo", "-p", "Once", "-n", "3000", "-c", "4000",
+                "--ignore-eos", "--layout", "tp=2", *more]
+        self.p = subprocess.Popen(mpi.command((2, args)), stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.out, self.err = b"", b""
+        self.readers = [threading.Thread(target=self.read, args=(f, k))
+                        for f, k in ((self.p.stdout, "out"), (self.p.stderr, "err"))]
+        for t in self.readers:
+            t.start()
+        t0 = time.monotonic()
+        while len(self.out) < 200 and time.monotonic() - t0 < 60 and self.p.poll() is None:
+            time.sleep(0.02)
+        self.ranks = mpi.ranks(self.p.pid)
+
+    def read(self, f, key):
+        while True:
+            b = f.read1(4096)
+            if not b:
+                return
+            setattr(self, key, getattr(self, key) + b)
+
+    def wait(self, seconds):
+        """(exit code or None, seconds, stderr)"""
+        t0 = time.monotonic()
+        try:
+            self.p.wait(seconds)
+        except subprocess.TimeoutExpired:
+            mpi.end(self.p)
+        took = time.monotonic() - t0
+        for t in self.readers:
+            t.join()
+        return self.p.returncode, took, self.err.decode("utf-8", "replace")
+
+
+def fault(name, rank, sig, what, most, *more):
+    r = Running(*more)
+    if sorted(r.ranks) != [0, 1]:
+        tally.check(name, f"ranks {r.ranks}: {r.wait(1)}")
+        return
+    os.kill(r.ranks[rank] if rank >= 0 else r.p.pid, sig)
+    code, took, err = r.wait(most + 5)
+    tally.check(f"{name}: fails", code == 0 and "exit 0")
+    tally.check(f"{name}: in time", took > most and f"{took:.1f} s of {most}: {err[-300:]}")
+    if what:
+        tally.check(f"{name}: says who", said(err, what))
+    time.sleep(max(0, most - took))
+    left = [k for k, pid in r.ranks.items() if mpi.alive(pid)]
+    tally.check(f"{name}: all end", left and f"ranks {left} are left")
+    for pid in r.ranks.values():
+        if mpi.alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def check_faults():
+    silent = r"rank {} \(\S+, process \d+\) gave no sign for \d\.\d s"
+    deadline = ("--dist-deadline-ms", "1500")
+    fault("rank 1 killed", 1, signal.SIGKILL, r"rank 1 \(\S+, process \d+\) is gone", 3)
+    fault("rank 0 killed", 0, signal.SIGKILL, r"rank 0 \(\S+, process \d+\) is gone", 3)
+    fault("rank 1 stopped", 1, signal.SIGSTOP, silent.format(1), 9, *deadline)
+    fault("rank 0 stopped", 0, signal.SIGSTOP, silent.format(0), 11, *deadline)
+    fault("launcher killed", -1, signal.SIGKILL, None, 5)
+
+
+def check_serve():
+    args = [SLUICE, "serve", "-m", "demo", "--port", "0", "--layout", "tp=2"]
+    p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
+                         stdin=subprocess.DEVNULL)
+    timer = threading.Timer(90, mpi.end, (p,))
+    timer.start()
+    text, port = "", 0
+    for line in p.stderr:
+        text += line
+        m = re.search(r"listening on http://[^:]*:(\d+)", line)
+        if m:
+            port = int(m[1])
+            break
+    if not port:
+        p.wait()
+        tally.check("serve", f"does not listen: {text[-500:]}")
+        return
+    ask = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    req = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions",
+                                 json.dumps(ask).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(req, timeout=60) as r:
+        got = json.load(r)["choices"][0]["text"]
+    one = e2e.last_json(e2e.run([SLUICE, "run", "-m", "demo", "-p", ask["prompt"], "-n", "24",
+                                 "--json"])[1])["text"]
+    tally.check("serve's answer", got != one and f"{got!r}, not {one!r}")
+    owners = mpi.ranks(p.pid)
+    listen = [n for n in listeners(owners.values()) if n != port]
+    tally.check("serve listens at its port only", listen and f"ports {listen} too")
+    os.kill(owners[0], signal.SIGTERM)
+    p.stderr.read()
+    tally.check("serve ends", p.wait(60) and f"exit {p.returncode}")
+    timer.cancel()
+
+
+def listeners(pids):
+    """TCP ports at which these processes listen."""
+    inodes, ports = set(), []
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+            except OSError:
+                pass
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if not os.path.exists(name):
+            continue
+        with open(name) as f:
+            for line in f.readlines()[1:]:
+                w = line.split()
+                if w[3] == "0A" and f"socket:[{w[9]}]" in inodes:
+                    ports.append(int(w[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+def main():
+    why = mpi.missing(BUILD)
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+    check_answers()
+    check_batch_on_stdin()
+    check_refusals()
+    check_no_module()
+    check_faults()
+    check_serve()
+    tally.exit()
+
+
+if __name__ == "__main__":
+    main()
