@@ -445,10 +445,11 @@ void dev_slots_init(struct dev_slots *s, int n_expert);
 struct dev_joined {
     dev *d;
     const float *x;
-    float *y; /* NULL: of no use here */
+    float *y;
     int n_row, n;
     const int32_t *part;
     const int32_t *of; /* NULL, or [n_row]: row t is that of rank of[t], whose x has n columns */
+    bool home;         /* of use to rank 0 alone: elsewhere y is not used */
 };
 struct dev_ranks {
     void (*join)(void *user, const struct dev_joined *j);

@@ -148,11 +148,13 @@ static void board_tell(dist *d, const void *msg, size_t n)
 static const void *board_hear(dist *d, size_t *n)
 {
     struct board *b = d->board;
+    int64_t stopped = 0;
     d->heard++;
     *n = 0;
     if (!spin(d, &b->told, d->heard))
-        while (!os_word_sleep(&b->told, d->heard, d->group ? DIST_SLICE_MS : -1)) {
-            if (dist_gone(d, 0)) late(d, 0, 0, "");
+        for (int i = 1; !os_word_sleep(&b->told, d->heard, d->group ? DIST_SLICE_MS : -1); i++) {
+            int64_t ns = i % 16 ? 0 : dist_home_stopped(d, &stopped);
+            if (dist_gone(d, 0) || ns > dist_deadline(d)) late(d, 0, ns, "between steps");
             if (d->group && has_failed(d)) return NULL;
         }
     *n = b->n_msg;
@@ -177,19 +179,6 @@ static sl_status board_all_done(dist *d, sl_err *err)
 
 /* ---- joins ---- */
 
-static void misfit(dist *d, int r, const struct post *mine, const struct post *of)
-{
-    sl_err why = {0};
-    struct dist_name a = dist_name_of(d, d->rank), b = dist_name_of(d, r);
-    if (of->n_row == mine->n_row && of->n == mine->n)
-        (void)SL_FAIL(&why, INTERNAL, "join %u: %s and %s have made other joins before it",
-                      d->n_piece, a.text, b.text);
-    else
-        (void)SL_FAIL(&why, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", d->n_piece,
-                      a.text, mine->n_row, mine->n, b.text, of->n_row, of->n);
-    board_fail(d, &why);
-}
-
 /* All have come to piece number n_piece, or further. */
 static bool wait_all(dist *d, unsigned n_piece)
 {
@@ -202,22 +191,6 @@ static bool wait_all(dist *d, unsigned n_piece)
     return true;
 }
 
-/* This rank's part into its half: the rows that are its own, one behind another. */
-static void fill_slot(const dist *d, const struct dist_piece *p)
-{
-    float *to = slot_of(d, d->rank);
-    size_t row = (size_t)(p->of ? p->n : p->part[d->rank]);
-    if (!p->of) {
-        memcpy(to, p->x, (size_t)p->n_row * row * sizeof *to);
-        return;
-    }
-    for (int i = 0; i < p->n_row; i++) {
-        if (p->of[i] != d->rank) continue;
-        memcpy(to, p->x + (int64_t)i * p->n, row * sizeof *to);
-        to += row;
-    }
-}
-
 static bool board_exchange(dist *d, const struct dist_piece *p)
 {
     struct board *b = d->board;
@@ -227,17 +200,20 @@ static bool board_exchange(dist *d, const struct dist_piece *p)
     if (d->slot) {
         /* who is at the piece before has read the one before that, whose half this is */
         if (!wait_all(d, before)) return false;
-        fill_slot(d, p);
+        dist_pack_piece(d, p, slot_of(d, d->rank));
     }
     struct post *mine = &l->post[d->n_piece & 1];
     *mine = (struct post){d->slot ? NULL : p->x, p->n_row, p->n, d->history};
     os_word_raise(&l->phase);
-    if (!p->wait) return true;
+    if (p->home && d->rank) return true;
     if (!wait_all(d, d->n_piece)) return false;
     for (int r = 0; r < d->n; r++) {
         const struct post *of = &b->line[r].post[d->n_piece & 1];
         if (of->history != mine->history) {
-            misfit(d, r, mine, of);
+            sl_err why = {0};
+            (void)dist_misfit(d, r, (struct dist_size){mine->n_row, mine->n},
+                              (struct dist_size){of->n_row, of->n}, &why);
+            board_fail(d, &why);
             return false;
         }
         d->from[r] = d->slot ? slot_of(d, r) : of->x;

@@ -45,6 +45,16 @@ int64_t dist_deadline(const dist *d)
     return BASE_MAX(d->deadline_ns, STEPS * d->longest_ns);
 }
 
+int64_t dist_home_stopped(const dist *d, int64_t *since)
+{
+    int64_t now = clock_now_ns();
+    if (!dist_stopped(d, 0))
+        *since = 0;
+    else if (!*since)
+        *since = now;
+    return *since ? now - *since : 0;
+}
+
 /* ---- steps ---- */
 
 static void step_over(dist *d)
@@ -86,6 +96,30 @@ void dist_count_piece(dist *d, const struct dist_piece *p)
     const int32_t v[] = {p->n_row, p->n, p->of != NULL};
     d->n_piece++;
     d->history = hash_bytes(v, sizeof v, d->history);
+}
+
+void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to)
+{
+    if (!p->of) {
+        memcpy(to, p->x, (size_t)p->n_row * (size_t)p->part[d->rank] * sizeof *to);
+        return;
+    }
+    for (int i = 0; i < p->n_row; i++) {
+        if (p->of[i] != d->rank) continue;
+        memcpy(to, p->x + (int64_t)i * p->n, (size_t)p->n * sizeof *to);
+        to += p->n;
+    }
+}
+
+sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
+                      sl_err *err)
+{
+    struct dist_name a = dist_name_of(d, d->rank), b = dist_name_of(d, rank);
+    if (mine.n_row == theirs.n_row && mine.n == theirs.n)
+        return SL_FAIL(err, INTERNAL, "join %u: %s and %s have made other joins before it",
+                       d->n_piece, a.text, b.text);
+    return SL_FAIL(err, INTERNAL, "join %u: %s has %d rows of %d, %s has %d of %d", d->n_piece,
+                   a.text, mine.n_row, mine.n, b.text, theirs.n_row, theirs.n);
 }
 
 /* Rows of a piece: what of the widest part fits. */
@@ -134,9 +168,9 @@ static bool cols_piece(dist *d, const struct dist_cols *c, int row0, int n_row)
                                  .n_row = n_row,
                                  .n = c->n,
                                  .part = c->part,
-                                 .wait = c->y != NULL};
+                                 .home = c->home};
     if (!d->ops->exchange(d, &p)) return false;
-    if (!c->y) return true;
+    if (c->home && d->rank) return true;
     struct copy_job j = {d, c, row0, n_row};
     uint64_t bytes = (uint64_t)n_row * (uint64_t)c->n * sizeof(float);
     if (c->run && bytes > ALONE_BYTES)
@@ -163,11 +197,8 @@ static bool pick_piece(dist *d, const struct dist_pick *k, int row0, int n_row)
 {
     size_t row = (size_t)k->n * sizeof(float);
     int seen[DIST_RANK_MAX] = {0};
-    const struct dist_piece p = {.x = k->x + (int64_t)row0 * k->n,
-                                 .n_row = n_row,
-                                 .n = k->n,
-                                 .of = k->of + row0,
-                                 .wait = true};
+    const struct dist_piece p = {
+        .x = k->x + (int64_t)row0 * k->n, .n_row = n_row, .n = k->n, .of = k->of + row0};
     if (!d->ops->exchange(d, &p)) return false;
     for (int i = 0; i < n_row; i++) {
         int r = p.of[i], at = d->packed ? seen[r]++ : i;

@@ -55,6 +55,7 @@ bool dist_mpi_module(char *path, size_t n);
 void dist_close(dist *d); /* of a team any end closes all; NULL is legal */
 int dist_rank(const dist *d);
 int dist_size(const dist *d);
+bool dist_here(const dist *d, int rank); /* is it on this machine? */
 /* Set after opening, where it is known only then. */
 void dist_set_crowded(dist *d, bool crowded);
 
@@ -81,13 +82,14 @@ sl_status dist_all_done(dist *d, sl_err *err) BASE_MUST_USE;
 
 /* ---- joins ---- */
 /* y [n_row, n]: columns part[0] of rank 0, then part[1] of rank 1 and so on, which each has in its
- * x [n_row, part[rank]]. y may be NULL on a rank that has no use for it: then it does not wait, and
- * the join is for home alone. run: NULL, or what copies with many workers. */
+ * x [n_row, part[rank]]. home: for rank 0 alone; the others do not wait, and their y is not used.
+ * run: NULL, or what copies with many workers. */
 struct dist_cols {
     const float *x;
     float *y;
     int n_row, n;
     const int32_t *part; /* [ranks] */
+    bool home;
     void (*run)(void *user, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     void *user;
 };

@@ -19,7 +19,10 @@ struct dist_piece {
     /* columns: floats in each rank's rows; or whole rows, of which rank of[i] has row i: NULL */
     const int32_t *part;
     const int32_t *of;
-    bool wait; /* the others' are wanted */
+    bool home; /* for rank 0 alone */
+};
+struct dist_size {
+    int n_row, n;
 };
 
 struct dist_ops {
@@ -27,9 +30,9 @@ struct dist_ops {
     const void *(*hear)(dist *d, size_t *n);
     void (*done)(dist *d);
     sl_status (*all_done)(dist *d, sl_err *err);
-    /* Give p's x to the others. Where p->wait and true is returned, theirs are at d->from[rank]
-     * until the next piece; whole rows are there one behind another (d->packed), or at their
-     * place. */
+    /* Give p's x to the others. Where true is returned, and the piece is not for home alone on
+     * another rank, theirs are at d->from[rank] until the next piece; whole rows are there one
+     * behind another (d->packed), or at their place. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
     void (*fail)(dist *d, const sl_err *why);
     sl_status (*status)(const dist *d, sl_err *err);
@@ -65,10 +68,20 @@ struct dist_name {
 struct dist_name dist_name_of(const dist *d, int rank);
 /* Has that rank's process ended? */
 bool dist_gone(const dist *d, int rank);
+/* Is it stopped? Known of this machine. */
+bool dist_stopped(const dist *d, int rank);
+/* For a wait without a deadline, asked now and then: how long rank 0 was seen stopped; *since is
+ * 0 at first. */
+int64_t dist_home_stopped(const dist *d, int64_t *since);
 /* How long a wait in a step may be. */
 int64_t dist_deadline(const dist *d);
 /* Begin the next piece: its number, and the history that all ranks must have. */
 void dist_count_piece(dist *d, const struct dist_piece *p);
+/* This rank's part of it, the rows that are its own one behind another. */
+void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to);
+/* INTERNAL: this rank and that one have come to different joins. */
+sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
+                      sl_err *err);
 
 /* board.c: n ends that share memory: a board, and slots for rows and messages of other processes.
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module that speaks MPI: the only place of its calls. MPI-3.1, without floating-point
- * reductions. */
+/* The module that speaks MPI: the only place of its calls. MPI-3.1; messages only, so nothing
+ * is added up here. */
 #include "dist/module.h"
 
 #include <mpi.h>
 #include <stddef.h>
 #include <string.h>
 
-static MPI_Request under_way = MPI_REQUEST_NULL;
+static MPI_Request under_way[DIST_MODULE_PLACES];
 static char text[MPI_MAX_ERROR_STRING + 1], version[MPI_MAX_LIBRARY_VERSION_STRING + 1];
 
 static const char *said(int rc)
@@ -28,6 +28,8 @@ static const char *mpi_open(int *rank, int *n, int *n_node)
     int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got);
     if (rc != MPI_SUCCESS) return said(rc);
     if (got < MPI_THREAD_FUNNELED) return "it can not be used where there are threads";
+    for (int i = 0; i < DIST_MODULE_PLACES; i++)
+        under_way[i] = MPI_REQUEST_NULL;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, n);
@@ -37,27 +39,24 @@ static const char *mpi_open(int *rank, int *n, int *n_node)
     return said(MPI_Comm_free(&node));
 }
 
-static const char *mpi_tell(int root, void *p, int n)
+static const char *mpi_send(int place, int to, int tag, const void *p, int n)
 {
-    return said(MPI_Ibcast(p, n, MPI_BYTE, root, MPI_COMM_WORLD, &under_way));
+    return said(MPI_Isend(p, n, MPI_BYTE, to, tag, MPI_COMM_WORLD, &under_way[place]));
 }
 
-static const char *mpi_gather(int root, const void *mine, void *all, const int *n, const int *at)
+static const char *mpi_recv(int place, int from, int tag, void *p, int n)
 {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (root < 0)
-        return said(MPI_Iallgatherv(mine, n[rank], MPI_BYTE, all, n, at, MPI_BYTE, MPI_COMM_WORLD,
-                                    &under_way));
-    return said(MPI_Igatherv(mine, n[rank], MPI_BYTE, all, n, at, MPI_BYTE, root, MPI_COMM_WORLD,
-                             &under_way));
+    return said(MPI_Irecv(p, n, MPI_BYTE, from, tag, MPI_COMM_WORLD, &under_way[place]));
 }
 
-static const char *mpi_test(bool *done)
+static const char *mpi_test(int place, bool *done, int *n)
 {
     int flag = 0;
-    const char *why = said(MPI_Test(&under_way, &flag, MPI_STATUS_IGNORE));
+    MPI_Status st;
+    const char *why = said(MPI_Test(&under_way[place], &flag, &st));
+    *n = 0;
     *done = flag;
+    if (!why && flag && MPI_Get_count(&st, MPI_BYTE, n) != MPI_SUCCESS) *n = 0;
     return why;
 }
 
@@ -70,11 +69,6 @@ static const char *mpi_library(void)
     return version;
 }
 
-static void mpi_abort(int code)
-{
-    MPI_Abort(MPI_COMM_WORLD, code);
-}
-
 static void mpi_close(void)
 {
     int over = 0;
@@ -85,10 +79,9 @@ __attribute__((visibility("default"))) extern const struct dist_module sluice_mp
 const struct dist_module sluice_mpi_module = {
     .version = DIST_MODULE_VERSION,
     .open = mpi_open,
-    .tell = mpi_tell,
-    .gather = mpi_gather,
+    .send = mpi_send,
+    .recv = mpi_recv,
     .test = mpi_test,
     .library = mpi_library,
-    .abort = mpi_abort,
     .close = mpi_close,
 };

@@ -11,8 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "dist/dist_internal.h"
-#include "dist/module.h"
+#include "dist/group.h"
 #include "os/os.h"
 #include "os/share.h"
 
@@ -23,20 +22,6 @@
 #ifndef SL_MODULE_DIR
 #define SL_MODULE_DIR "."
 #endif
-
-struct about {
-    char host[48];
-    int32_t pid;
-};
-
-struct dist_group {
-    const struct dist_module *m;
-    struct about of[DIST_RANK_MAX];
-    int watch[DIST_RANK_MAX]; /* of processes of this machine; -1 */
-    void *share;
-    size_t n_share;
-    bool broken; /* MPI is not spoken any more */
-};
 
 /* ---- the module ---- */
 
@@ -102,7 +87,7 @@ static void prepare_mpi(void)
 struct dist_name dist_name_of(const dist *d, int rank)
 {
     struct dist_name name;
-    const struct about *a = d->group ? &d->group->of[rank] : NULL;
+    const struct dist_about *a = d->group ? &d->group->of[rank] : NULL;
     if (a && a->pid)
         snprintf(name.text, sizeof name.text, "rank %d (%s, process %d)", rank, a->host, a->pid);
     else
@@ -110,12 +95,16 @@ struct dist_name dist_name_of(const dist *d, int rank)
     return name;
 }
 
+bool dist_here(const dist *d, int rank)
+{
+    const struct dist_group *g = d->group;
+    return !g || strcmp(g->of[rank].host, g->of[d->rank].host) == 0;
+}
+
 bool dist_gone(const dist *d, int rank)
 {
     return d->group && os_process_gone(d->group->watch[rank]);
 }
-
-/* ---- agreeing ---- */
 
 static sl_status mpi_failed(dist *d, const char *why, sl_err *err)
 {
@@ -123,44 +112,106 @@ static sl_status mpi_failed(dist *d, const char *why, sl_err *err)
     return SL_FAIL(err, IO, "MPI: %.180s", why);
 }
 
-/* Until the operation that was begun is done; rank: who is waited for. */
-static sl_status finish(dist *d, int rank, int64_t most, sl_err *err)
+bool dist_stopped(const dist *d, int rank)
 {
-    struct dist_group *g = d->group;
-    int64_t t0 = clock_now_ns();
-    for (int i = 0;; i++) {
-        bool done = false;
-        const char *why = g->m->test(&done);
-        if (why) return mpi_failed(d, why, err);
-        if (done) return SL_OK;
-        bool gone = dist_gone(d, rank);
-        int64_t ns = clock_now_ns() - t0;
-        if (gone || ns > most) {
-            struct dist_name name = dist_name_of(d, rank);
-            g->broken = true;
-            if (gone) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
-            return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s while opening", name.text,
-                           (double)ns * 1e-9);
-        }
-        if (i < 1000)
-            sched_yield();
-        else
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    return d->group && d->group->watch[rank] >= 0 && os_process_stopped(d->group->of[rank].pid);
 }
+
+/* ---- messages ---- */
+
+/* Where they are under way in the module. */
+static int place_to(const struct dist_way *w, int rank)
+{
+    return rank + (w->last ? 2 * DIST_RANK_MAX : 0);
+}
+static int place_from(int rank)
+{
+    return rank + DIST_RANK_MAX;
+}
+
+sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, size_t n,
+                          sl_err *err)
+{
+    if (d->group->broken) return SL_FAIL(err, IO, "MPI has failed");
+    const char *why = d->group->m->send(place_to(w, rank), rank, w->tag, p, (int)n);
+    if (why) return mpi_failed(d, why, err);
+    w->to |= (uint64_t)1 << rank;
+    return SL_OK;
+}
+
+sl_status dist_group_recv(dist *d, struct dist_way *w, int rank, void *p, size_t n, sl_err *err)
+{
+    if (d->group->broken) return SL_FAIL(err, IO, "MPI has failed");
+    const char *why = d->group->m->recv(place_from(rank), rank, w->tag, p, (int)n);
+    if (why) return mpi_failed(d, why, err);
+    w->from |= (uint64_t)1 << rank;
+    return SL_OK;
+}
+
+static sl_status poll_one(dist *d, int place, uint64_t *bits, int rank, int *n, sl_err *err)
+{
+    bool done = false;
+    if (!(*bits >> rank & 1)) return SL_OK;
+    const char *why = d->group->m->test(place, &done, n);
+    if (why) return mpi_failed(d, why, err);
+    if (done) *bits &= ~((uint64_t)1 << rank);
+    return SL_OK;
+}
+
+sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err)
+{
+    for (int r = 0; r < d->n; r++) {
+        int none;
+        SL_TRY(poll_one(d, place_to(w, r), &w->to, r, &none, err));
+        SL_TRY(poll_one(d, place_from(r), &w->from, r, &w->n[r], err));
+    }
+    return SL_OK;
+}
+
+void dist_group_rest(const dist *d, int i)
+{
+    if (d->spin_ns && i < 1000) return;
+    if (i < 2000)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = i < 4000 ? 50000 : 1000000}, NULL);
+}
+
+int dist_group_late(const struct dist_way *w)
+{
+    uint64_t bits = w->from ? w->from : w->to;
+    return bits ? __builtin_ctzll(bits) : -1;
+}
+
+/* ---- agreeing ---- */
 
 static sl_status all_within(dist *d, const void *mine, void *all, size_t bytes, int64_t most,
                             sl_err *err)
 {
+    struct dist_way w = {.tag = GROUP_TAG_OPEN};
     uint8_t *to = all;
+    int64_t t0 = clock_now_ns();
     memcpy(to + (size_t)d->rank * bytes, mine, bytes);
-    for (int r = 0; r < d->n; r++) { /* one after another, so that who is late has a name */
-        if (d->group->broken) return SL_FAIL(err, IO, "MPI has failed");
-        const char *why = d->group->m->tell(r, to + (size_t)r * bytes, (int)bytes);
-        if (why) return mpi_failed(d, why, err);
-        SL_TRY(finish(d, r, most, err));
+    for (int r = 0; r < d->n; r++) {
+        if (r == d->rank) continue;
+        SL_TRY(dist_group_recv(d, &w, r, to + (size_t)r * bytes, bytes, err));
+        SL_TRY(dist_group_send(d, &w, r, mine, bytes, err));
     }
-    return SL_OK;
+    for (int i = 0;; i++) {
+        SL_TRY(dist_group_poll(d, &w, err));
+        int rank = dist_group_late(&w);
+        if (rank < 0) return SL_OK;
+        bool gone = dist_gone(d, rank);
+        int64_t ns = clock_now_ns() - t0;
+        if (gone || ns > most) {
+            struct dist_name name = dist_name_of(d, rank);
+            d->group->broken = true;
+            if (gone) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
+            return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s while opening", name.text,
+                           (double)ns * 1e-9);
+        }
+        dist_group_rest(d, i);
+    }
 }
 
 sl_status dist_all(dist *d, const void *mine, void *all, size_t bytes, sl_err *err)
@@ -217,6 +268,8 @@ sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err)
     if (!d->group) return SL_OK;
     size_t half = ((size_t)row_bytes + 4095) / 4096 * 4096;
     half = BASE_MAX(half, HALF_BYTES);
+    if (!d->group->one_host)
+        return dist_gate(d, dist_message_open(d, half, (size_t)msg_bytes, err), err);
     sl_status st = share(d, half, (size_t)msg_bytes, name, err);
     if (d->rank == 0 && *name) os_share_unname(name);
     if (st) return st;
@@ -239,7 +292,7 @@ static void wait_for_home(const dist *d)
 static void group_close(dist *d)
 {
     struct dist_group *g = d->group;
-    struct about all[DIST_RANK_MAX];
+    struct dist_about all[DIST_RANK_MAX];
     bool failed = g->broken || (d->ops && d->ops->status(d, NULL));
     if (!failed) failed = all_within(d, &g->of[d->rank], all, sizeof *all, CLOSE_NS, NULL) != SL_OK;
     if (!failed)
@@ -247,34 +300,50 @@ static void group_close(dist *d)
     else if (d->rank)
         wait_for_home(d);
     os_share_drop(g->share, g->n_share);
+    dist_message_close(g->mail);
     for (int r = 0; r < d->n; r++)
         os_process_unwatch(g->watch[r]);
     mem_free(g);
     mem_free(d);
 }
 
-/* Who the others are. */
-static sl_status meet(dist *d, sl_err *err)
+/* Who the others are. here: ranks on this machine. */
+static sl_status meet(dist *d, int n_here, sl_err *err)
 {
     struct dist_group *g = d->group;
-    struct about mine = {.pid = os_process_id()}, all[DIST_RANK_MAX];
+    const char *how = getenv("SL_DIST");
+    bool messages = n_here < d->n || (how && !strcmp(how, "messages"));
+    struct dist_about mine = {.pid = os_process_id(), .messages = messages}, all[DIST_RANK_MAX];
     os_host_name(mine.host, sizeof mine.host);
     SL_TRY(dist_all(d, &mine, all, sizeof mine, err));
     memcpy(g->of, all, sizeof all[0] * (size_t)d->n);
+    g->one_host = true;
     for (int r = 0; r < d->n; r++) {
         g->of[r].host[sizeof g->of[r].host - 1] = 0;
+        g->one_host &= !g->of[r].messages;
         if (r != d->rank && !strcmp(g->of[r].host, mine.host))
             g->watch[r] = os_process_watch(g->of[r].pid);
     }
     return SL_OK;
 }
 
+/* MPI trusts whoever it can reach: between machines the network is named. */
+static sl_status check_network(const dist *d, int n_here, sl_err *err)
+{
+    if (n_here == d->n || getenv("OMPI_MCA_btl_tcp_if_include") || getenv("UCX_NET_DEVICES"))
+        return SL_OK;
+    return SL_FAIL(err, REQUEST,
+                   "%d of %d ranks are on other machines, and no network is named for them: mpirun "
+                   "--mca btl_tcp_if_include 10.0.0.0/24, or UCX_NET_DEVICES",
+                   d->n - n_here, d->n);
+}
+
 static sl_status join_group(dist *d, const struct dist_opts *o, sl_err *err)
 {
     struct dist_launch l = dist_launched();
-    int rank = 0, n = 0, n_node = 0;
+    int rank = 0, n = 0, n_here = 0;
     prepare_mpi();
-    const char *why = d->group->m->open(&rank, &n, &n_node);
+    const char *why = d->group->m->open(&rank, &n, &n_here);
     if (why) return mpi_failed(d, why, err);
     if (n != l.n || n > DIST_RANK_MAX || n < 2)
         return SL_FAIL(err, IO,
@@ -282,10 +351,8 @@ static sl_status join_group(dist *d, const struct dist_opts *o, sl_err *err)
                        "one's (srun: --mpi=pmix), or there are more than %d",
                        l.n, d->group->m->library(), n, DIST_RANK_MAX);
     dist_init(d, rank, n, o);
-    SL_TRY(meet(d, err));
-    if (n_node == n) return SL_OK;
-    return SL_FAIL(err, UNSUPPORTED,
-                   "ranks on several machines are not there yet: %d of %d are here", n_node, n);
+    SL_TRY(meet(d, n_here, err));
+    return dist_gate(d, check_network(d, n_here, err), err);
 }
 
 sl_status dist_mpi_open(const struct dist_opts *o, dist **out, sl_err *err)

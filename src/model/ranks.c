@@ -23,6 +23,7 @@ static void carry(void *user, const struct dev_joined *j)
                                                 .n_row = j->n_row,
                                                 .n = j->n,
                                                 .part = j->part,
+                                                .home = j->home,
                                                 .run = run_on,
                                                 .user = j->d});
 }

@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/os.h"
+
 #define DIR_SHM "/dev/shm"
 
 /* A page that is not there when it is touched ends the program: take them now. */
@@ -112,6 +114,16 @@ bool os_process_gone(int watch)
 {
     struct pollfd p = {.fd = watch, .events = POLLIN};
     return watch >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+}
+
+bool os_process_stopped(int pid)
+{
+    char path[32], text[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    size_t n = os_read_start(path, text, sizeof text - 1);
+    text[n] = 0;
+    const char *end = strrchr(text, ')'); /* of the name */
+    return end && (end[1] == ' ') && (end[2] == 'T' || end[2] == 't');
 }
 
 void os_process_unwatch(int watch)

@@ -62,7 +62,8 @@ static void one_round(struct job *j, int rank, int round)
     if (pick)
         dist_pick(j->end[rank], &(struct dist_pick){mine, y, n_row, WIDE, of});
     else
-        dist_cols(j->end[rank], &(struct dist_cols){mine, y, n_row, WIDE, part, NULL, NULL});
+        dist_cols(j->end[rank],
+                  &(struct dist_cols){.x = mine, .y = y, .n_row = n_row, .n = WIDE, .part = part});
     if (dist_status(j->end[rank], NULL)) return;
     for (int i = 0; i < n_row; i++)
         for (int k = 0; k < WIDE; k++)
@@ -149,7 +150,8 @@ TEST(dist_fail_ends_waits_with_the_first_reason)
     dist_fail(end[1], &a);
     dist_fail(end[0], &b);
     float x = 1, y = 0;
-    dist_cols(end[0], &(struct dist_cols){&x, &y, 1, 1, (int32_t[]){1, 0}, NULL, NULL});
+    dist_cols(end[0],
+              &(struct dist_cols){.x = &x, .y = &y, .n_row = 1, .n = 1, .part = (int32_t[]){1, 0}});
     assert_int_equal(dist_status(end[0], &got), SL_IO);
     assert_string_equal(got.text, "first");
     assert_true(y == 0);

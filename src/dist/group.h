@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of processes share: who they are, and messages between them. */
+#ifndef DIST_GROUP_H
+#define DIST_GROUP_H
+
+#include "dist/dist_internal.h"
+#include "dist/module.h"
+
+enum { GROUP_TAG_OPEN = 1, GROUP_TAG_STEP };
+
+struct dist_about {
+    char host[48];
+    int32_t pid, messages; /* messages: it has no memory in common with all */
+};
+
+struct dist_group {
+    const struct dist_module *m;
+    struct dist_about of[DIST_RANK_MAX];
+    int watch[DIST_RANK_MAX]; /* of processes of this machine; -1 */
+    bool one_host;
+    void *share;
+    size_t n_share;
+    struct mail *mail; /* message.c; NULL with shared memory */
+    bool broken;       /* MPI is not spoken any more */
+};
+
+/* Messages under way: bits of ranks. */
+struct dist_way {
+    int tag;
+    uint64_t to, from;
+    bool last;            /* beside what may still be under way, and will not be waited for */
+    int n[DIST_RANK_MAX]; /* bytes that came */
+};
+/* Errors: IO, MPI's. */
+sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, size_t n,
+                          sl_err *err);
+sl_status dist_group_recv(dist *d, struct dist_way *w, int rank, void *p, size_t n, sl_err *err);
+/* What has gone and come meanwhile: their bits are cleared. Errors: IO. */
+sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err);
+/* Between two polls, the more the longer nothing happens. */
+void dist_group_rest(const dist *d, int i);
+/* The lowest rank that something is under way to or from; -1 = none. */
+int dist_group_late(const struct dist_way *w);
+
+/* message.c: joins and steps as messages. half: bytes of a piece; a message's at most. */
+sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err) BASE_MUST_USE;
+void dist_message_close(struct mail *m); /* NULL is legal */
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks on several machines: pieces of joins and steps as messages between any two of them. Those
+ * of two ranks come in the order in which they were sent; each begins with a head that says what it
+ * is, and with the hash of all joins before it. Where a rank fails it says so in place of what the
+ * others wait for. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "dist/group.h"
+
+#define MAGIC 0x736c6d67u
+#define LAST_NS ((int64_t)1000000000) /* for telling the others of a failure */
+
+enum { SAYS_TELL = 1, SAYS_DONE, SAYS_PIECE, SAYS_FAILED };
+struct head {
+    uint32_t magic, kind, n_piece;
+    int32_t n_row, n;
+    uint32_t pad;
+    uint64_t history;
+};
+
+struct failure {
+    int32_t code;
+    char text[sizeof((sl_err *)0)->text];
+};
+
+struct mail {
+    size_t cap; /* of a buffer */
+    uint8_t *out, *told, *in[DIST_RANK_MAX];
+    struct dist_count count[DIST_RANK_MAX]; /* of the others, after their last step */
+    bool failed;
+    sl_err why;
+    uint8_t last[sizeof(struct head) + sizeof(struct failure)];
+};
+
+static void mail_fail(dist *d, const sl_err *why);
+
+/* ---- sending and receiving ---- */
+
+static struct head head_of(const dist *d, uint32_t kind)
+{
+    return (struct head){
+        .magic = MAGIC, .kind = kind, .n_piece = d->n_piece, .history = d->history};
+}
+
+static const struct head *came(const struct mail *m, int rank)
+{
+    return (const struct head *)(const void *)m->in[rank];
+}
+
+/* n_body bytes behind the head are in out already. */
+static sl_status send_out(dist *d, struct dist_way *w, uint64_t to, const struct head *h,
+                          size_t n_body, sl_err *err)
+{
+    struct mail *m = d->group->mail;
+    memcpy(m->out, h, sizeof *h);
+    for (int r = 0; r < d->n; r++)
+        if (to >> r & 1) SL_TRY(dist_group_send(d, w, r, m->out, sizeof *h + n_body, err));
+    return SL_OK;
+}
+
+static sl_status expect(dist *d, struct dist_way *w, uint64_t from, sl_err *err)
+{
+    struct mail *m = d->group->mail;
+    for (int r = 0; r < d->n; r++)
+        if (from >> r & 1) SL_TRY(dist_group_recv(d, w, r, m->in[r], m->cap, err));
+    return SL_OK;
+}
+
+/* Another rank's failure, in its words. */
+static sl_status failed_there(const dist *d, int rank, sl_err *err)
+{
+    struct failure f = {0};
+    struct dist_name name = dist_name_of(d, rank);
+    memcpy(&f, d->group->mail->in[rank] + sizeof(struct head), sizeof f);
+    f.text[sizeof f.text - 1] = 0;
+    sl_status st = f.code > SL_OK && f.code <= SL_DEVICE ? (sl_status)f.code : SL_INTERNAL;
+    if (strncmp(f.text, "rank ", 5) == 0)
+        return status_fail(err, st, __FILE__, __LINE__, "%s", f.text);
+    return status_fail(err, st, __FILE__, __LINE__, "%s: %.180s", name.text, f.text);
+}
+
+/* What has come from a rank must be of this kind. */
+static sl_status check(const dist *d, int rank, int n, uint32_t kind, sl_err *err)
+{
+    const struct head *h = came(d->group->mail, rank);
+    struct dist_name name = dist_name_of(d, rank);
+    if (n < (int)sizeof *h || h->magic != MAGIC)
+        return SL_FAIL(err, INTERNAL, "%s sent %d bytes that are no message", name.text, n);
+    if (h->kind == SAYS_FAILED && n == (int)(sizeof *h + sizeof(struct failure)))
+        return failed_there(d, rank, err);
+    if (h->kind != kind)
+        return SL_FAIL(err, INTERNAL, "%s sent message %u in place of %u", name.text, h->kind,
+                       kind);
+    return SL_OK;
+}
+
+static sl_status late(dist *d, int rank, int64_t ns, const char *what, sl_err *err)
+{
+    struct dist_name name = dist_name_of(d, rank);
+    if (dist_gone(d, rank)) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
+    return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
+                   what);
+}
+
+/* Until all is through that is under way. kind: of what comes. Home's next message has no limit. */
+static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err)
+{
+    int64_t t0 = clock_now_ns(), stopped = 0;
+    const char *what = kind == SAYS_DONE   ? "after a step"
+                       : kind != SAYS_TELL ? "in a step"
+                                           : "between steps";
+    for (int i = 0;; i++) {
+        uint64_t before = w->from;
+        SL_TRY(dist_group_poll(d, w, err));
+        for (int r = 0; r < d->n; r++)
+            if ((before & ~w->from) >> r & 1) SL_TRY(check(d, r, w->n[r], kind, err));
+        int rank = dist_group_late(w);
+        if (rank < 0) return SL_OK;
+        int64_t ns = clock_now_ns() - t0;
+        if (kind == SAYS_TELL) ns = i % 256 == 255 ? dist_home_stopped(d, &stopped) : 0;
+        if (ns > dist_deadline(d) || (i % 64 == 63 && dist_gone(d, rank)))
+            return late(d, rank, ns, what, err);
+        dist_group_rest(d, i);
+    }
+}
+
+static bool good(dist *d, sl_status st, const sl_err *why)
+{
+    if (st) mail_fail(d, why);
+    return st == SL_OK;
+}
+
+/* ---- steps ---- */
+
+static uint64_t others(const dist *d)
+{
+    uint64_t all = d->n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << d->n) - 1;
+    return all & ~((uint64_t)1 << d->rank);
+}
+
+static void mail_tell(dist *d, const void *msg, size_t n)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    struct head h = head_of(d, SAYS_TELL);
+    sl_err why = {0};
+    if (m->failed) return; /* they know, or can not hear */
+    ASSERT(n <= m->cap - sizeof h);
+    if (n) memcpy(m->out + sizeof h, msg, n);
+    sl_status st = send_out(d, &w, others(d), &h, n, &why);
+    if (!st) st = through(d, &w, 0, &why);
+    (void)good(d, st, &why);
+}
+
+static const void *mail_hear(dist *d, size_t *n)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    sl_err why = {0};
+    *n = 0;
+    if (m->failed) return NULL;
+    sl_status st = expect(d, &w, 1, &why);
+    if (!st) st = through(d, &w, SAYS_TELL, &why);
+    if (!good(d, st, &why)) return NULL;
+    *n = (size_t)w.n[0] - sizeof(struct head);
+    memcpy(m->told, m->in[0] + sizeof(struct head), *n); /* in takes pieces meanwhile */
+    return m->told;
+}
+
+static void mail_done(dist *d)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    struct head h = head_of(d, SAYS_DONE);
+    sl_err why = {0};
+    if (m->failed) return;
+    memcpy(m->out + sizeof h, &d->count, sizeof d->count);
+    sl_status st = send_out(d, &w, 1, &h, sizeof d->count, &why);
+    if (!st) st = through(d, &w, 0, &why);
+    (void)good(d, st, &why);
+}
+
+static sl_status mail_status(const dist *d, sl_err *err)
+{
+    const struct mail *m = d->group->mail;
+    if (!m->failed) return SL_OK;
+    if (err) *err = m->why;
+    return m->why.code;
+}
+
+static sl_status mail_all_done(dist *d, sl_err *err)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    sl_err why = {0};
+    if (m->failed) return mail_status(d, err);
+    sl_status st = expect(d, &w, others(d), &why);
+    if (!st) st = through(d, &w, SAYS_DONE, &why);
+    for (int r = 1; r < d->n && !st; r++) {
+        if (w.n[r] == (int)(sizeof(struct head) + sizeof m->count[r]))
+            memcpy(&m->count[r], m->in[r] + sizeof(struct head), sizeof m->count[r]);
+        else
+            st = SL_FAIL(&why, INTERNAL, "rank %d ended a step with %d bytes", r, w.n[r]);
+    }
+    (void)good(d, st, &why);
+    return mail_status(d, err);
+}
+
+/* ---- joins ---- */
+
+/* Floats that rank brings to the piece. */
+static size_t floats_of(const struct dist_piece *p, int rank)
+{
+    size_t n = 0;
+    if (!p->of) return (size_t)p->n_row * (size_t)p->part[rank];
+    for (int i = 0; i < p->n_row; i++)
+        n += p->of[i] == rank ? (size_t)p->n : 0;
+    return n;
+}
+
+static sl_status piece_from(dist *d, const struct dist_piece *p, int rank, int n, sl_err *err)
+{
+    const struct head *h = came(d->group->mail, rank);
+    size_t want = sizeof *h + floats_of(p, rank) * sizeof(float);
+    if (h->history != d->history)
+        return dist_misfit(d, rank, (struct dist_size){p->n_row, p->n},
+                           (struct dist_size){h->n_row, h->n}, err);
+    if ((size_t)n != want)
+        return SL_FAIL(err, INTERNAL, "join %u: %zu bytes of rank %d, not %zu", d->n_piece,
+                       (size_t)n, rank, want);
+    d->from[rank] = (const float *)(const void *)(d->group->mail->in[rank] + sizeof *h);
+    return SL_OK;
+}
+
+static sl_status exchange(dist *d, const struct dist_piece *p, sl_err *err)
+{
+    struct mail *m = d->group->mail;
+    struct head h = head_of(d, SAYS_PIECE);
+    struct dist_way w = {.tag = GROUP_TAG_STEP};
+    uint64_t all = others(d), to = p->home ? all & 1 : all, from = p->home && d->rank ? 0 : all;
+    float *mine = (float *)(void *)(m->out + sizeof h);
+    h.n_row = p->n_row;
+    h.n = p->n;
+    dist_pack_piece(d, p, mine);
+    SL_TRY(expect(d, &w, from, err));
+    SL_TRY(send_out(d, &w, to, &h, floats_of(p, d->rank) * sizeof(float), err));
+    int64_t t0 = clock_now_ns();
+    SL_TRY(through(d, &w, SAYS_PIECE, err));
+    d->count.wait_ns += clock_now_ns() - t0;
+    d->from[d->rank] = mine;
+    for (int r = 0; r < d->n; r++)
+        if (from >> r & 1) SL_TRY(piece_from(d, p, r, w.n[r], err));
+    return SL_OK;
+}
+
+static bool mail_exchange(dist *d, const struct dist_piece *p)
+{
+    sl_err why = {0};
+    dist_count_piece(d, p);
+    return good(d, exchange(d, p, &why), &why);
+}
+
+/* ---- failures ---- */
+
+/* The others hear of it in place of what they wait for; one that does not listen is left. */
+static void mail_fail(dist *d, const sl_err *why)
+{
+    struct mail *m = d->group->mail;
+    struct dist_way w = {.tag = GROUP_TAG_STEP, .last = true};
+    struct head h = head_of(d, SAYS_FAILED);
+    struct failure f = {.code = (int32_t)why->code};
+    if (m->failed) return;
+    m->failed = true;
+    m->why = *why;
+    memcpy(f.text, why->text, sizeof f.text);
+    memcpy(m->last, &h, sizeof h);
+    memcpy(m->last + sizeof h, &f, sizeof f);
+    for (int r = 0; r < d->n; r++)
+        if (r != d->rank && !dist_gone(d, r) &&
+            dist_group_send(d, &w, r, m->last, sizeof m->last, NULL))
+            return;
+    int64_t t0 = clock_now_ns();
+    for (int i = 0; dist_group_late(&w) >= 0 && clock_now_ns() - t0 < LAST_NS; i++) {
+        if (dist_group_poll(d, &w, NULL)) return;
+        dist_group_rest(d, i);
+    }
+}
+
+static struct dist_count mail_counts(const dist *d, int rank)
+{
+    return rank == d->rank ? d->count : d->group->mail->count[rank];
+}
+
+static const struct dist_ops ops = {
+    .tell = mail_tell,
+    .hear = mail_hear,
+    .done = mail_done,
+    .all_done = mail_all_done,
+    .exchange = mail_exchange,
+    .fail = mail_fail,
+    .status = mail_status,
+    .counts = mail_counts,
+};
+
+/* ---- opening and closing ---- */
+
+sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err)
+{
+    void *p = NULL, *buf = NULL;
+    size_t cap = sizeof(struct head) + BASE_MAX(BASE_MAX(half, msg_bytes), sizeof(struct failure));
+    cap = (cap + 63) / 64 * 64;
+    SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct mail), &p, err));
+    struct mail *m = p;
+    sl_status st = mem_alloc(MEM_SCRATCH, (size_t)(d->n + 2) * cap, &buf, err);
+    if (st) {
+        mem_free(m);
+        return st;
+    }
+    m->cap = cap;
+    m->out = buf;
+    m->told = m->out + cap;
+    for (int r = 0; r < d->n; r++)
+        m->in[r] = m->told + (size_t)(r + 1) * cap;
+    d->group->mail = m;
+    d->half = half;
+    d->packed = true;
+    d->ops = &ops;
+    return SL_OK;
+}
+
+void dist_message_close(struct mail *m)
+{
+    if (m) mem_free(m->out);
+    mem_free(m);
+}
