@@ -82,11 +82,12 @@ static struct dev_kv_shape shape_of(const sl_engine *e, int n_blk, int rank)
                            e->opts.n_chunk + e->n_seq_max);
 }
 
-/* A cache of n_blk blocks, on all ranks. */
-static int64_t kv_bytes(const sl_engine *e, int n_blk)
+/* A cache of n_blk blocks, on all ranks, or on those of this machine. */
+static int64_t kv_bytes(const sl_engine *e, int n_blk, bool here)
 {
     int64_t n = 0;
     for (int r = 0; r < engine_n_rank(e); r++) {
+        if (here && !engine_rank_is_here(e, r)) continue;
         struct dev_kv_shape s = shape_of(e, n_blk, r);
         n += dev_kv_bytes(e->d, &s);
     }
@@ -99,7 +100,7 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
     int lo = 0, hi = INT_MAX / ENGINE_BLK_TOK;
     while (lo < hi) {
         int n = lo + (hi - lo + 1) / 2;
-        if (kv_bytes(e, n) <= bytes)
+        if (kv_bytes(e, n, true) <= bytes)
             lo = n;
         else
             hi = n - 1;
@@ -111,7 +112,7 @@ static int64_t fits(const sl_engine *e, int64_t bytes)
  * more than the KV tokens wished leave. */
 static void plan_keep(sl_engine *e, int64_t room, int64_t kv_tokens)
 {
-    int64_t kv = kv_bytes(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)));
+    int64_t kv = kv_bytes(e, blocks_of(BASE_MIN(kv_tokens, INT_MAX)), true);
     int64_t left = BASE_MIN(room - kv, BASE_MIN(room, e->m->bytes) / 4);
     int n_ctx = (int)BASE_MIN(kv_tokens, INT_MAX);
     int64_t use = model_keep_bytes(&e->m->cfg, e->d, n_ctx);
@@ -211,7 +212,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .kv = kv_names[e->kv_shape.type],
         .bytes_per_token = engine_ranks_bytes_per_token(e),
         .weight_bytes = engine_ranks_weight_bytes(e),
-        .kv_bytes = kv_bytes(e, e->pool.n_blk),
+        .kv_bytes = kv_bytes(e, e->pool.n_blk, false),
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,

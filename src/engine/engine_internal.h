@@ -330,6 +330,7 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
 sl_status engine_ranks_parse(sl_engine *e, struct dev_opts *o, sl_err *err) BASE_MUST_USE;
 int engine_n_rank(const sl_engine *e);
 int engine_rank_here(const sl_engine *e); /* 0 but in processes that follow */
+bool engine_rank_is_here(const sl_engine *e, int rank); /* on this machine */
 bool engine_ranks_share_cpus(const sl_engine *e); /* of all ranks of this machine */
 struct model_dims engine_rank_dims(const sl_engine *e, int rank);
 /* Opening has come so far, with st: OK where it is on all processes, else the failure of one. */

@@ -62,15 +62,19 @@ void engine_place_close(sl_engine *e)
     mem_arena_fini(&e->place.arena);
 }
 
-/* Bytes for weights, and beside them, that are taken where device i takes its memory. */
+/* Bytes for weights, and beside them, that ranks of this machine take where device i takes its
+ * memory. */
 static int64_t need_at(const sl_engine *e, int i)
 {
     const struct model_place *p = &e->place.p;
     int64_t n = 0;
+    int n_here = 0;
+    for (int r = 0; r < engine_n_rank(e); r++)
+        n_here += engine_rank_is_here(e, r);
     for (int k = 0; k < p->n_dev; k++)
         if (k == i || (dev_takes_host(p->d[k]) && dev_takes_host(p->d[i])))
             n += e->place.bytes[k] + arch_beside_bytes(e->place.bytes[k]);
-    return n;
+    return n / engine_n_rank(e) * n_here; /* what ranks repeat is small */
 }
 
 sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *available, sl_err *err)

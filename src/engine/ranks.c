@@ -261,6 +261,11 @@ int engine_rank_here(const sl_engine *e)
     return e->ranks ? e->ranks->here : 0;
 }
 
+bool engine_rank_is_here(const sl_engine *e, int rank)
+{
+    return !e->ranks || dist_here(e->ranks->end, rank);
+}
+
 bool engine_ranks_share_cpus(const sl_engine *e)
 {
     return e->ranks && e->ranks->dopts.n_rank == e->ranks->n;
