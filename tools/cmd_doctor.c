@@ -7,12 +7,14 @@
 #include "base/cpu.h"
 #include "compute.h"
 #include "dev/dev.h"
+#include "doctor.h"
 #include "engine/find.h"
 #include "os/os.h"
 #include "place.h"
 
 struct doctor_opts {
     struct opt_common common;
+    bool ranks;
 };
 
 static const struct opt opts[] = {
@@ -20,6 +22,8 @@ static const struct opt opts[] = {
      "worker threads (0: physical cores)"},
     {"model", 'm', OPT_STR, offsetof(struct doctor_opts, common.model), "MODEL", NULL, 0, 0,
      "a model: what of it lies on which device"},
+    {"ranks", 0, OPT_FLAG, offsetof(struct doctor_opts, ranks), NULL, NULL, 0, 0,
+     "of the processes that mpirun or srun has started: their machines, and joins of rows"},
     OPT_ROWS_PLACE(struct doctor_opts),
     OPT_ROWS_BASIC(struct doctor_opts),
     {0},
@@ -228,6 +232,7 @@ static int run(struct cmd_ctx *x)
     const struct doctor_opts *o = x->opts;
     struct report r;
     sl_err err = {0};
+    if (o->ranks) return doctor_ranks(&o->common);
     if (place_asked(&o->common) && !o->common.model)
         return cmd_usage("--place: what lies where depends on the model: -m MODEL is needed");
     if (gather(&r, o, &x->arena, &err)) return cmd_fail(&err);
@@ -241,7 +246,7 @@ static int run(struct cmd_ctx *x)
 const struct cmd cmd_doctor = {
     .name = "doctor",
     .summary = "this machine: CPU, memory, measured limits, advice",
-    .usage = "[-m MODEL [--place PART=NAME;...]] [--json]",
+    .usage = "[-m MODEL [--place PART=NAME;...]] [--ranks] [--json]",
     .example = "sluice doctor",
     .opts = opts,
     .opts_bytes = sizeof(struct doctor_opts),
