@@ -123,9 +123,29 @@ def docker():
     need("docker: not root", re.search(r"^USER (?!root)\w+", text, re.M) is not None)
 
 
+def cluster():
+    """Every option of sluice and every option of a launcher that the scripts for clusters give."""
+    have = options(sluice_help("serve", "--help"))
+    mpi_and_slurm = {"--mpi", "--cpu-bind", "--kill-on-bad-exit", "--allow-run-as-root", "--host",
+                     "--map-by", "--bind-to", "--mca", "--pid"}
+    for name in ("slurm.sbatch", "ranks.sh", "lws.yaml", "mpijob.yaml",
+                 "systemd/sluice-group@.service"):
+        text = text_of("scripts", "cluster", *name.split("/"))
+        body = "\n".join(ln for ln in text.split("\n") if not ln.lstrip().startswith("#"))
+        start = max(body.find(w) for w in ("sluice serve", "- sluice\n", "sluice-ranks leader"))
+        need(f"{name}: starts sluice", start >= 0)
+        given = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", body[start:]))
+        need(f"{name}: options", given <= have | mpi_and_slurm, given - have - mpi_and_slurm)
+        if name.endswith((".sh", ".sbatch")):
+            path = os.path.join(e2e.ROOT, "scripts", "cluster", name)
+            r = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
+            need(f"{name}: shell", r.returncode == 0, r.stderr)
+
+
 with e2e.scratch() as tmp_dir:
     man_page(tmp_dir)
     setup(tmp_dir)
     unit(tmp_dir)
 docker()
+cluster()
 T.exit()
