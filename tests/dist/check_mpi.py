@@ -3,7 +3,9 @@
 """Ranks that are processes: what commands give under mpirun, what is refused when they open, and
 how it ends when one is killed or stopped.
 
-  check_mpi.py [BUILD]"""
+  check_mpi.py [BUILD]
+
+Both with memory in common and with messages, as between machines (SL_DIST=messages)."""
 import json
 import os
 import re
@@ -115,7 +117,7 @@ class Running:
     """A long answer of two processes."""
 
     def __init__(self, *more):
-        args = [SLUICE, "run", "-m", "demo", "-p", "Once", "-n", "3000", "-c", "4000",
+        args = [SLUICE, "run", "-m", "demo", "-p", "Once", "-n", "1900", "-c", "2048",
                 "--ignore-eos", "--layout", "tp=2", *more]
         self.p = subprocess.Popen(mpi.command((2, args)), stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
@@ -240,12 +242,15 @@ def main():
     if why:
         print(f"skipped: {why}")
         sys.exit(77)
-    check_answers()
-    check_batch_on_stdin()
     check_refusals()
     check_no_module()
-    check_faults()
-    check_serve()
+    for how in ("memory", "messages"):
+        os.environ["SL_DIST"] = how
+        tally.what = f"mpi, {how}"
+        check_answers()
+        check_batch_on_stdin()
+        check_faults()
+        check_serve()
     tally.exit()
 
 
