@@ -29,8 +29,10 @@ leader)
             sleep 2
         done
     done
-    exec mpirun --allow-run-as-root -n "$n" --host "$list" --map-by "ppr:$slots:node" --bind-to none \
-        --mca plm_rsh_args "-p ${SSH_PORT:-2222}" --mca btl_tcp_if_include "${NETWORK:?as 10.0.0.0/8}" \
+    exec mpirun --allow-run-as-root -n "$n" --host "$list" \
+        --map-by "ppr:$slots:node" --bind-to none \
+        --mca plm_rsh_args "-p ${SSH_PORT:-2222}" \
+        --mca btl_tcp_if_include "${NETWORK:?as 10.0.0.0/8}" \
         sluice serve --layout "tp=$n" --host 0.0.0.0 --log-json "$@"
     ;;
 *)
