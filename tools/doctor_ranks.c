@@ -42,7 +42,7 @@ static sl_status look(struct row *r, const struct opt_common *o, sl_err *err)
     int cpu = -1;
     struct dev_opts dopts = {.n_thread = o->threads};
     SL_TRY(os_topology_get(&top, err));
-    (void)os_worker_cpus(1, &cpu);
+    (void)os_team_cpus(&(struct os_team){1, 0, 1}, &cpu);
     SL_TRY(dev_open(NULL, &dopts, &d, err));
     dev_info_get(d, &di);
     os_host_name(r->host, sizeof r->host);

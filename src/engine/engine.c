@@ -244,6 +244,7 @@ static void size_steps(sl_engine *e)
 static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
 {
     const io_pack *pack = NULL;
+    struct dev_kv_shape rank[DIST_RANK_MAX];
     int64_t t0 = clock_now_ns();
     SL_TRY(engine_pack_use(e, &pack, err));
     struct model_opts mo = {.n_tok_max = e->n_tok_max,
@@ -259,7 +260,10 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .pack = pack,
                             .progress = e->opts.progress,
                             .user = e->opts.user};
-    engine_ranks_model(e, &mo);
+    for (int r = 0; r < engine_n_rank(e); r++)
+        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
+    e->kv_shape = rank[engine_rank_here(e)];
+    SL_TRY(engine_ranks_start(e, &mo, rank, err));
     SL_TRY(model_open(e->m->io, e->d, &mo, &e->net, err));
     if (e->m->cfg.group_unsaid)
         log_msg(LOG_WARN, "%s: expert_group_count is missing: experts are chosen without groups",
@@ -270,7 +274,6 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                 (double)(clock_now_ns() - t0) * 1e-6);
     e->info.packed = pack != NULL;
     e->form_from = model_form_from(e->net);
-    e->kv_shape = shape_of(e, blocks_of(kv_tokens), engine_rank_here(e));
     return dev_kv_open(e->d, &e->kv_shape, &e->kv, err);
 }
 
@@ -304,10 +307,7 @@ static sl_status fill(sl_engine *e, sl_err *err)
     size_steps(e);
     SL_TRY(engine_ranks_gate(e, load(e, kv_tokens, err), err));
     int64_t pack_ns = clock_now_ns() - t0;
-    struct dev_kv_shape rank[DIST_RANK_MAX];
-    for (int r = 0; r < engine_n_rank(e); r++)
-        rank[r] = shape_of(e, blocks_of(kv_tokens), r);
-    SL_TRY(engine_ranks_open(e, rank, err));
+    SL_TRY(engine_ranks_open(e, err));
     SL_TRY(open_tables(e, err));
     SL_TRY(engine_threads_init(e, err));
     SL_TRY(engine_record_open(e, err));

@@ -338,12 +338,12 @@ sl_status engine_ranks_gate(sl_engine *e, sl_status st, sl_err *err) BASE_MUST_U
 /* Processes have the same program, model and numeric forms (REQUEST says what differs), and take
  * the smallest context and cache of all. */
 sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err) BASE_MUST_USE;
-/* *o, of a model that is whole, becomes this process's. */
-void engine_ranks_model(sl_engine *e, struct model_opts *o);
-/* The other threads open, after home's model, or processes get memory in common; kv: caches'
- * shapes, by rank. Errors: theirs. */
-sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv,
-                            sl_err *err) BASE_MUST_USE;
+/* *o, of a model that is whole, becomes this process's, and other threads begin to open theirs; kv:
+ * caches' shapes, by rank. e->kv_shape is this one's. Errors: NOMEM. */
+sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct dev_kv_shape *kv,
+                             sl_err *err) BASE_MUST_USE;
+/* The other threads are open, or processes get memory in common. Errors: theirs. */
+sl_status engine_ranks_open(sl_engine *e, sl_err *err) BASE_MUST_USE;
 void engine_ranks_close(sl_engine *e);
 /* Launch a step and wait for it, on every rank. Errors: as model_wait; DEVICE: ranks have
  * failed; REQUEST: this rank is not home. */

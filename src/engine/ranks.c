@@ -178,7 +178,8 @@ static sl_status deal_cpus(struct engine_ranks *k, struct dev_opts *o,
 {
     struct cpus mine = {.n_core = top->n_core, .n_pu = top->n_pu}, all[DIST_RANK_MAX];
     int n_same = 0, rank_same = 0, cpu[BASE_COUNT_OF(mine.cpu)] = {0};
-    (void)os_worker_cpus(BASE_MIN(top->n_pu, BASE_COUNT_OF(cpu)), cpu);
+    struct os_team all_cpus = {BASE_MIN(top->n_pu, BASE_COUNT_OF(cpu)), 0, 1};
+    (void)os_team_cpus(&all_cpus, cpu);
     for (int i = 0; i < BASE_COUNT_OF(cpu); i++)
         mine.cpu[i] = cpu[i];
     os_host_name(mine.host, sizeof mine.host);
@@ -350,33 +351,38 @@ sl_status engine_ranks_agree(sl_engine *e, int64_t *kv_tokens, sl_err *err)
     return SL_OK;
 }
 
-void engine_ranks_model(sl_engine *e, struct model_opts *o)
+static sl_status start_thread(struct rank *r, int rank, const struct model_opts *o,
+                              const struct dev_kv_shape *kv, sl_err *err)
+{
+    r->opts = *o;
+    r->opts.rank = rank;
+    r->opts.dist = r->f.end;
+    r->opts.progress = NULL; /* home's tells how far it is */
+    r->opts.place = NULL;    /* home is on one device, or has refused */
+    r->shape = kv[rank];
+    r->f.max = r->all->max;
+    return par_side_open(rank_main, r, &r->side, err);
+}
+
+sl_status engine_ranks_start(sl_engine *e, struct model_opts *o, const struct dev_kv_shape *kv,
+                             sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
-    if (!k) return;
+    if (!k) return SL_OK;
     o->n_rank = k->n;
     o->rank = k->here;
     o->dist = k->end;
     o->keep_bytes /= k->n;
-    for (int i = 1; !k->apart && i < k->n; i++) {
-        struct rank *r = &k->rank[i];
-        r->opts = *o;
-        r->opts.rank = i;
-        r->opts.dist = r->f.end;
-        r->opts.progress = NULL; /* home's tells how far it is */
-        r->opts.place = NULL;    /* home is on one device, or has refused */
-    }
+    k->max = engine_record_limits(e);
+    for (int i = 1; !k->apart && i < k->n; i++)
+        SL_TRY(start_thread(&k->rank[i], i, o, kv, err));
+    return SL_OK;
 }
 
-/* The threads of a team. */
-static sl_status start_threads(struct engine_ranks *k, const struct dev_kv_shape *kv, sl_err *err)
+static sl_status wait_for_threads(struct engine_ranks *k, sl_err *err)
 {
     for (int i = 1; i < k->n; i++) {
         struct rank *r = &k->rank[i];
-        r->shape = kv[i];
-        r->f.max = k->max;
-        SL_TRY(par_side_open(rank_main, r, &r->side, err));
-        /* one after another: pages that one gives up are not being read by the next */
         (void)os_word_sleep(&r->is_open, 1, -1);
         if (!r->st) continue;
         if (err) *err = r->err;
@@ -399,20 +405,19 @@ static sl_status count_bytes(sl_engine *e, sl_err *err)
     return SL_OK;
 }
 
-sl_status engine_ranks_open(sl_engine *e, const struct dev_kv_shape *kv, sl_err *err)
+sl_status engine_ranks_open(sl_engine *e, sl_err *err)
 {
     struct engine_ranks *k = e->ranks;
     void *p = NULL;
     if (!k) return SL_OK;
-    k->max = engine_record_limits(e);
-    size_t n_blk = (size_t)kv[0].group[DEV_KV_PAGED].n_blk;
+    size_t n_blk = (size_t)e->kv_shape.group[DEV_KV_PAGED].n_blk;
     k->say.cap = sizeof(struct say_head) + BASE_MAX(engine_record_most(e), n_blk * sizeof(int32_t));
     SL_TRY(mem_alloc(MEM_SCRATCH, k->say.cap, &p, err));
     k->say.p = p;
     if (k->apart)
         SL_TRY(dist_room(k->end, model_join_bytes(e->net), (int64_t)k->say.cap, err));
     else
-        SL_TRY(start_threads(k, kv, err));
+        SL_TRY(wait_for_threads(k, err));
     return count_bytes(e, err);
 }
 

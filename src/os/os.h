@@ -127,9 +127,14 @@ struct os_topology {
 sl_status os_topology_get(struct os_topology *out, sl_err *err) BASE_MUST_USE;
 /* Of n cores or hardware threads what the quota leaves, at least 1. */
 int os_within_quota(const struct os_topology *t, int n);
-/* CPUs to pin n workers to, one per physical core first; cpu[i] = -1 when there is no sensible one.
- * Returns how many distinct ones. */
-int os_worker_cpus(int n, int *cpu);
+/* One of n_rank teams of n workers each that share the CPUs. */
+struct os_team {
+    int n, rank, n_rank;
+};
+/* CPUs to pin its workers to, one per physical core first, -1 where there is no sensible one. Teams
+ * are dealt to memory nodes, where there are as many and these have enough CPUs. Returns how many
+ * CPUs there are for all teams. */
+int os_team_cpus(const struct os_team *t, int *cpu);
 
 /* Wait until another thread sets the event; a set before the wait is not lost, several count once.
  * Zero-initialise. */

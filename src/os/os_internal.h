@@ -27,6 +27,9 @@ struct os_pu {
  * how many, at least 1. */
 int os_pu_list(struct os_pu *pu, struct os_topology *cache);
 
+/* os_team_cpus of these hardware threads, whose order changes. */
+int os_team_deal(struct os_pu *pu, int n_pu, const struct os_team *t, int *cpu);
+
 /* Narrow t by the control groups below root that self (the text of /proc/self/cgroup, which is cut
  * into pieces) names and by those above them, of versions 2 and 1. */
 void os_cgroup_limits(const char *root, char *self, struct os_topology *t);

@@ -4,6 +4,7 @@
 #include "os/os.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,26 +175,67 @@ sl_status os_topology_get(struct os_topology *out, sl_err *err)
     return SL_OK;
 }
 
-int os_worker_cpus(int n, int *cpu)
+/* n CPUs of those in order: the first hardware thread of each core, then the second ones. */
+static int take_cpus(const struct os_pu *pu, int n_pu, int n, int *cpu)
 {
-    void *p = NULL;
     int got = 0;
-    for (int i = 0; i < n; i++)
-        cpu[i] = -1;
-    if (mem_alloc_array(MEM_MISC, OS_MAX_PU, sizeof(struct os_pu), &p, NULL) != SL_OK) return 0;
-    struct os_pu *pu = p;
-    int n_pu = os_pu_list(pu, NULL);
-    qsort(pu, (size_t)n_pu, sizeof *pu, core_order);
-    for (int thread = 0; got < n && thread < n_pu;
-         thread++) { /* the thread-th sibling of each core */
+    for (int thread = 0; got < n && thread < n_pu; thread++) {
         int sibling = 0;
         for (int i = 0; i < n_pu && got < n; i++) {
             sibling = i > 0 && pu[i].core == pu[i - 1].core ? sibling + 1 : 0;
             if (sibling == thread) cpu[got++] = pu[i].cpu;
         }
     }
-    mem_free(p);
     return got;
+}
+
+/* The CPUs of the i-th memory node, in their order, to the front of pu; how many there are. */
+static int keep_node(struct os_pu *pu, int n_pu, int i)
+{
+    int node = -1, n = 0;
+    for (int k = 0; k <= i; k++) { /* nodes need not be numbered from 0 */
+        int next = INT_MAX;
+        for (int p = 0; p < n_pu; p++)
+            if (pu[p].numa > node && pu[p].numa < next) next = pu[p].numa;
+        node = next;
+    }
+    for (int p = 0; p < n_pu; p++)
+        if (pu[p].numa == node) pu[n++] = pu[p];
+    return n;
+}
+
+int os_team_deal(struct os_pu *pu, int n_pu, const struct os_team *t, int *cpu)
+{
+    int n_numa = count_numa(pu, n_pu), all[OS_MAX_PU], rank = t->rank, n_rank = t->n_rank;
+    for (int i = 0; i < t->n; i++)
+        cpu[i] = -1;
+    qsort(pu, (size_t)n_pu, sizeof *pu, core_order);
+    int n_all = take_cpus(pu, n_pu, BASE_MIN(t->n * n_rank, OS_MAX_PU), all);
+    if (n_rank > 1 && n_numa > 1 && n_rank >= n_numa) {
+        int node = rank * n_numa / n_rank, first = (node * n_rank + n_numa - 1) / n_numa,
+            end = ((node + 1) * n_rank + n_numa - 1) / n_numa, here[OS_MAX_PU];
+        int n_here = keep_node(pu, n_pu, node), want = t->n * (end - first);
+        if (want <= OS_MAX_PU && take_cpus(pu, n_here, want, here) == want) {
+            memcpy(cpu, here + t->n * (rank - first), (size_t)t->n * sizeof *cpu);
+            return n_all;
+        }
+    }
+    for (int i = 0; i < t->n && t->n * rank + i < n_all; i++)
+        cpu[i] = all[t->n * rank + i];
+    return n_all;
+}
+
+int os_team_cpus(const struct os_team *t, int *cpu)
+{
+    void *p = NULL;
+    if (mem_alloc_array(MEM_MISC, OS_MAX_PU, sizeof(struct os_pu), &p, NULL) != SL_OK) {
+        for (int i = 0; i < t->n; i++)
+            cpu[i] = -1;
+        return 0;
+    }
+    int n = os_team_deal(p, os_pu_list(p, NULL), t, cpu);
+    mem_free(p);
+    return n;
 }
 
 int64_t os_rss_now(void)

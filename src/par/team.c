@@ -194,15 +194,16 @@ static sl_status start(par_team *t, const struct par_opts *o, sl_err *err)
     void *p = NULL, *cpu = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof *t->worker, &p, err));
     t->worker = p;
-    int n_all = t->n * (o->n_rank > 1 ? o->n_rank : 1), at = o->n_rank > 1 ? o->rank * t->n : 0;
-    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)n_all, sizeof(int), &cpu, err));
-    int n_cpu = os_worker_cpus(n_all, cpu);
+    struct os_team all = {t->n, 0, 1};
+    if (o->n_rank > 1) all = (struct os_team){t->n, o->rank, o->n_rank};
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)t->n, sizeof(int), &cpu, err));
+    int n_cpu = os_team_cpus(&all, cpu);
     for (int i = 0; i < t->n; i++)
-        t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[at + i]};
+        t->worker[i] = (struct worker){.team = t, .id = i, .cpu = ((int *)cpu)[i]};
     mem_free(cpu);
-    t->crowded = n_cpu < n_all;
+    t->crowded = n_cpu < t->n * all.n_rank;
     t->pinned = !t->crowded && !o->no_pin;
-    if (t->pinned && at > 0) pin(t->worker[0].cpu); /* the caller is a rank's thread */
+    if (t->pinned && all.rank > 0) pin(t->worker[0].cpu); /* the caller is a rank's thread */
     t->adapt = !o->no_solo;
     t->on_wait = o->on_wait;
     t->on_wait_arg = o->on_wait_arg;

@@ -364,10 +364,42 @@ TEST(os_topology_is_sane)
     assert_true(t.n_core >= 1 && t.n_pu >= t.n_core && t.n_numa >= 1);
     assert_true(t.mem_total > (64 << 20) && t.mem_available <= t.mem_total);
     assert_true(t.cpu[0] && t.thp[0] && t.cgroup_cpus >= 0);
-    int n = os_worker_cpus(3, cpu);
+    int n = os_team_cpus(&(struct os_team){3, 0, 1}, cpu);
     assert_true(n == BASE_MIN(3, t.n_pu));
     for (int i = 0; i < 3; i++)
         assert_true(i < n ? cpu[i] >= 0 : cpu[i] == -1);
     assert_true(n < 2 || cpu[0] != cpu[1]);
     assert_true(os_rss_peak() >= os_rss_now() / 2 && os_rss_now() > 100000);
+}
+
+TEST(os_teams_are_dealt_to_memory_nodes)
+{
+    static const struct {
+        bool mixed, smt; /* nodes alternate; the second threads of 8 cores follow */
+        struct os_team t;
+        int n, cpu[8];
+    } all[] = {
+        {true, false, {4, 0, 2}, 8, {0, 2, 4, 6}},
+        {true, false, {4, 1, 2}, 8, {1, 3, 5, 7}},
+        {true, false, {2, 1, 2}, 4, {1, 3}},
+        {true, false, {2, 1, 4}, 8, {4, 6}},
+        {true, false, {2, 2, 4}, 8, {1, 3}},
+        {true, false, {2, 1, 3}, 6, {4, 6}},
+        {true, false, {2, 2, 3}, 6, {1, 3}},
+        {true, false, {8, 0, 1}, 8, {0, 1, 2, 3, 4, 5, 6, 7}},
+        {true, false, {6, 1, 2}, 8, {6, 7, -1, -1, -1, -1}}, /* more than there are */
+        {false, false, {4, 1, 2}, 8, {4, 5, 6, 7}},
+        {false, true, {4, 1, 2}, 8, {4, 5, 6, 7}},
+        {false, true, {8, 1, 2}, 16, {4, 5, 6, 7, 12, 13, 14, 15}},
+        {true, true, {8, 0, 2}, 16, {0, 2, 4, 6, 8, 10, 12, 14}},
+    };
+    for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+        struct os_pu pu[16];
+        int n_pu = all[i].smt ? 16 : 8, cpu[8];
+        for (int c = 0; c < n_pu; c++) /* nodes 1 and 3 */
+            pu[c] = (struct os_pu){c, c % 8, 1 + 2 * (all[i].mixed ? c % 2 : c % 8 / 4)};
+        assert_int_equal(os_team_deal(pu, n_pu, &all[i].t, cpu), all[i].n);
+        for (int w = 0; w < all[i].t.n; w++)
+            assert_int_equal(cpu[w], all[i].cpu[w]);
+    }
 }
