@@ -18,7 +18,8 @@
 #include "text/json.h"
 
 /* What this process has of a model whose file's shapes are in struct arch_cfg: rank r of n_rank,
- * the query heads of its key heads. (MLA: key heads are all heads, each with its rows of kv_b.) */
+ * the query heads of its key heads; or, of more ranks than key heads, some of those of one key
+ * head. (MLA: key heads are all heads, each with its rows of kv_b.) */
 struct model_dims {
     int rank, n_rank;
     int head0, n_head;
@@ -31,7 +32,8 @@ struct model_slice {
 /* 0 <= rank < n_rank. */
 struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank);
 /* Which rows of the role's matrix (of one expert's; of rows in all) d holds. The slices of all
- * ranks follow each other and are all of it, or, of what every rank needs, each is all of it. */
+ * ranks follow each other and are all of it, but that several may have the same key head; or, of
+ * what every rank needs, each is all of it. */
 struct model_slice model_slice_of(const struct arch_cfg *c, const struct model_dims *d,
                                   enum arch_role role, int64_t rows);
 /* Of the n_bytes of the tensor or packed matrix of that name those of the rows that d holds. */

@@ -60,7 +60,7 @@ static bool has_cut(const struct arch_cfg *c, enum model_cut cut)
 static sl_status too_many(const struct arch_cfg *c, int n_rank, enum model_cut cut, sl_err *err)
 {
     static const char *const of[] = {
-        [MODEL_CUT_HEADS] = "heads of keys",   [MODEL_CUT_MODEL] = "columns of the model",
+        [MODEL_CUT_HEADS] = "heads",           [MODEL_CUT_MODEL] = "columns of the model",
         [MODEL_CUT_FF] = "feed-forward width", [MODEL_CUT_SHARED] = "shared experts' width",
         [MODEL_CUT_EXPERT] = "experts' width", [MODEL_CUT_VOCAB] = "vocabulary"};
     int n = n_rank;

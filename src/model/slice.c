@@ -67,11 +67,28 @@ static int64_t head_rows(const struct arch_cfg *c, enum arch_role role)
                                 : c->d_head;
 }
 
+/* More ranks than key heads: each has one of these, which others have too, and some of its query
+ * heads. */
+static struct model_dims dims_of_one_key_head(const struct arch_cfg *c, int rank, int n_rank)
+{
+    int n_kv = c->n_head_kv, per = c->n_head / n_kv, kv = rank * n_kv / n_rank;
+    int first = (kv * n_rank + n_kv - 1) / n_kv, end = ((kv + 1) * n_rank + n_kv - 1) / n_kv;
+    int q0 = per * (rank - first) / (end - first), q1 = per * (rank - first + 1) / (end - first);
+    return (struct model_dims){.rank = rank,
+                               .n_rank = n_rank,
+                               .head0 = kv * per + q0,
+                               .n_head = q1 - q0,
+                               .head_kv0 = kv,
+                               .n_head_kv = q1 > q0};
+}
+
 struct model_dims model_dims_of(const struct arch_cfg *c, int rank, int n_rank)
 {
     /* query heads go where their key heads are */
     int n_kv = c->kv_lora ? c->n_head : c->n_head_kv, per = n_kv ? c->n_head / n_kv : 0,
         unit = head_unit(c->d_head);
+    if (!c->kv_lora && n_kv && n_rank > n_kv && unit == 1)
+        return dims_of_one_key_head(c, rank, n_rank);
     int kv0 = (int)begin_of(n_kv, unit, rank, n_rank),
         kv1 = (int)begin_of(n_kv, unit, rank + 1, n_rank);
     return (struct model_dims){.rank = rank,

@@ -3,7 +3,7 @@
 """Ranks that are processes: what commands give under mpirun, what is refused when they open, and
 how it ends when one is killed or stopped.
 
-  check_mpi.py [BUILD]
+  check_mpi.py [BUILD] [--faults N]      --faults: those only, N times each
 
 Both with memory in common and with messages, as between machines (SL_DIST=messages)."""
 import json
@@ -91,9 +91,9 @@ def check_refusals():
         ("a model that is not there",
          [(1, run_args(*two)), (1, run_args(*two, model="/nowhere/m.gguf"))],
          r"sluice: model not found: /nowhere/m.gguf"),
-        ("more ranks than heads of keys",
-         [(3, run_args("--layout", "tp=3", model=os.path.join(TINY, "qwen3_moe")))],
-         r"layout: 3 ranks: the model's heads of keys can be shared by \d at most"),
+        ("more ranks than heads",
+         [(5, run_args("--layout", "tp=5", model=os.path.join(TINY, "qwen3_moe")))],
+         r"layout: 5 ranks: the model's heads can be shared by \d at most"),
     ]
     for name, programs, what in cases:
         code, out, err, seconds = mpi.run(programs)
@@ -183,6 +183,24 @@ def check_faults():
     fault("launcher killed", -1, signal.SIGKILL, None, 5)
 
 
+def check_slow_rank():
+    """A rank that runs a tenth of the time is waited for."""
+    r = Running("--dist-deadline-ms", "1500")
+    if sorted(r.ranks) != [0, 1]:
+        tally.check("a slow rank", f"ranks {r.ranks}: {r.wait(1)}")
+        return
+    before, t0 = len(r.out), time.monotonic()
+    while r.p.poll() is None and time.monotonic() - t0 < 6:
+        os.kill(r.ranks[1], signal.SIGSTOP)
+        time.sleep(0.6)
+        os.kill(r.ranks[1], signal.SIGCONT)
+        time.sleep(0.06)
+    tally.check("a slow rank is not given up", r.p.poll() and r.wait(1))
+    tally.check("a slow rank: the answer goes on", len(r.out) <= before and "no more text")
+    mpi.end(r.p)
+    r.wait(5)
+
+
 def check_serve():
     args = [SLUICE, "serve", "-m", "demo", "--port", "0", "--layout", "tp=2"]
     p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
@@ -242,14 +260,22 @@ def main():
     if why:
         print(f"skipped: {why}")
         sys.exit(77)
-    check_refusals()
-    check_no_module()
+    times = int(sys.argv[sys.argv.index("--faults") + 1]) if "--faults" in sys.argv else 0
+    if not times:
+        check_refusals()
+        check_no_module()
     for how in ("memory", "messages"):
         os.environ["SL_DIST"] = how
         tally.what = f"mpi, {how}"
+        for _ in range(times):
+            check_faults()
+            check_slow_rank()
+        if times:
+            continue
         check_answers()
         check_batch_on_stdin()
         check_faults()
+        check_slow_rank()
         check_serve()
     tally.exit()
 

@@ -54,7 +54,8 @@ static void close_rank(struct opened *o)
 
 /* ---- matrices ---- */
 
-enum cut { WHOLE, ROWS, STACK }; /* STACK: whole matrices of a stack */
+/* STACK: whole matrices of a stack; KEYS: rows of key heads, which several ranks may have */
+enum cut { WHOLE, ROWS, STACK, KEYS };
 
 /* Where the next rank's part begins, of each matrix. */
 struct cursor {
@@ -77,6 +78,14 @@ static void same_tiles(const struct cpu_mat *a, const struct cpu_mat *b, int i0,
                                 p->tile_bytes * (size_t)p->n_tile);
         }
     }
+}
+
+/* Where the rank's key heads begin, of width d, and all up to there were seen. */
+static int64_t first_key(const model *part, int64_t next)
+{
+    int64_t row0 = (int64_t)part->dims.head_kv0 * part->cfg.d_head;
+    if (part->dims.n_head_kv) assert_true(row0 <= next);
+    return row0;
 }
 
 /* part, of a rank, is what whole has from *next on, which moves. */
@@ -115,8 +124,8 @@ static const struct {
     size_t at;
     enum cut cut;
 } mats[] = {{offsetof(struct layer, q), ROWS},
-            {offsetof(struct layer, k), ROWS},
-            {offsetof(struct layer, v), ROWS},
+            {offsetof(struct layer, k), KEYS},
+            {offsetof(struct layer, v), KEYS},
             {offsetof(struct layer, o), ROWS},
             {offsetof(struct layer, q_a), WHOLE},
             {offsetof(struct layer, q_b), ROWS},
@@ -175,6 +184,8 @@ static void check_vectors(const model *whole, const model *part, int i, struct c
     const struct layer *a = layer_of(whole, i), *b = layer_of(part, i);
     int64_t *next = c->next + i * 8;
     check_vector(a->q_bias, b->q_bias, b->q, &next[0]);
+    if (a->k_bias) next[1] = first_key(part, next[1]);
+    if (a->v_bias) next[2] = first_key(part, next[2]);
     check_vector(a->k_bias, b->k_bias, b->k, &next[1]);
     check_vector(a->v_bias, b->v_bias, b->v, &next[2]);
     check_vector(a->o_bias, b->o_bias, b->o, &next[3]);
@@ -194,9 +205,13 @@ static void check_rank(const model *whole, const model *part, struct cursor *mat
 {
     int n = whole->cfg.n_layer + whole->n_mtp;
     for (int i = 0; i < n; i++) {
-        for (int k = 0; k < N_MAT; k++)
+        for (int k = 0; k < N_MAT; k++) {
+            int64_t *next = &mat->next[i * 16 + k];
+            if (mats[k].cut == KEYS && mat_of(layer_of(whole, i), k))
+                *next = first_key(part, *next);
             check_mat(mat_of(layer_of(whole, i), k), mat_of(layer_of(part, i), k), mats[k].cut,
-                      &mat->next[i * 16 + k]);
+                      next);
+        }
         check_vectors(whole, part, i, vec);
     }
     int64_t *next = mat->next + 60 * 16;
@@ -242,6 +257,28 @@ static void whole_bytes(const struct opened *o, int64_t *run, int64_t *source)
     if (o->pack) *source = *run;
 }
 
+/* Of the keys' and values' matrices: what the rank has in the run layout, and in the source. */
+static void key_bytes(const struct opened *o, int64_t *run, int64_t *source)
+{
+    const model *m = o->m;
+    int64_t here = 0;
+    for (int i = 0; i < m->cfg.n_layer + m->n_mtp; i++)
+        for (int k = 0; k < 2; k++) {
+            const dev_mat *w = k ? layer_of(m, i)->v : layer_of(m, i)->k;
+            char name[128];
+            struct weight x;
+            if (!w) continue;
+            here += dev_mat_bytes(w);
+            if (o->pack) continue;
+            arch_tensor_name(&m->cfg.naming, k ? ROLE_V : ROLE_K, i, 0, "weight", name,
+                             sizeof name);
+            ASSERT_OK(io_weight(o->io, name, &x, &err));
+            *source += (int64_t)weight_bytes(&x) * m->dims.n_head_kv / m->cfg.n_head_kv;
+        }
+    *run += here;
+    if (o->pack) *source += here;
+}
+
 static int64_t held(const model *m)
 {
     int64_t n = m->embed ? dev_mat_bytes(m->embed) : 0;
@@ -268,6 +305,7 @@ static bool check_ranks(const char *name, const char *pack)
     for (int n_rank = 1; n_rank <= 5; n_rank++) {
         static struct cursor mat, vec;
         int64_t all_held = 0, all_done = 0, most = 0, done = whole.m->done_bytes;
+        int64_t keys = 0, keys_done = 0, once = 0, once_done = 0;
         memset(&mat, 0, sizeof mat);
         memset(&vec, 0, sizeof vec);
         for (int rank = 0; rank < n_rank; rank++) {
@@ -278,12 +316,16 @@ static bool check_ranks(const char *name, const char *pack)
             most = BASE_MAX(most, held(o.m));
             if (pack) assert_int_equal(o.m->done_bytes, held(o.m));
             if (rank == 0) whole_bytes(&o, &run, &source);
+            key_bytes(&o, &keys, &keys_done);
             close_rank(&o);
         }
         check_all_there(whole.m, &mat);
+        key_bytes(&whole, &once, &once_done);
         if (pack) done = held(whole.m);
-        assert_int_equal(all_held, held(whole.m) + (n_rank - 1) * run);
-        assert_int_equal(all_done, done + (n_rank - 1) * source);
+        if (pack) once_done = once;
+        if (n_rank <= whole.m->cfg.n_head_kv) assert_int_equal(keys, once);
+        assert_int_equal(all_held, held(whole.m) + (n_rank - 1) * run + keys - once);
+        assert_int_equal(all_done, done + (n_rank - 1) * source + keys_done - once_done);
         if (n_rank == 2) /* tiles and heads that do not divide are the only difference */
             assert_true(most - run < (held(whole.m) - run) * 2 / 3);
     }
