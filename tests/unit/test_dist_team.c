@@ -3,8 +3,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
-#include "dist/dist.h"
+#include "dist/dist_internal.h"
 #include "par/par.h"
 #include "test.h"
 
@@ -16,6 +17,7 @@
 struct job {
     dist *end[N_MAX];
     int n, rounds;
+    size_t half; /* 0, or: ends with slots, as of processes */
     int skip_rank, skip_at; /* that rank leaves before that round; -1 = none */
     int odd_at;             /* rank 1 brings a row more in that round; -1 = none */
     atomic_int n_bad;
@@ -88,12 +90,25 @@ static void side_main(void *arg)
     }
 }
 
+/* The ends as those of processes: what is longer than a half goes in pieces. */
+static void use_slots(const struct job *j)
+{
+    void *p = NULL;
+    size_t bytes = dist_board_bytes(j->n) + dist_board_room(j->n, j->half, sizeof *j);
+    assert_int_equal(mem_alloc_array(MEM_MISC, 1, bytes, &p, NULL), SL_OK);
+    mem_free(j->end[0]->board);
+    dist_board_init(p, j->n, true);
+    for (int r = 0; r < j->n; r++)
+        dist_board_attach(j->end[r], p, j->half, sizeof *j);
+}
+
 static sl_status run_all(struct job *j, int deadline_ms, sl_err *err)
 {
     struct dist_opts o = {.deadline_ms = deadline_ms, .crowded = true};
     par_side *side[N_MAX] = {NULL};
     struct side arg[N_MAX];
     assert_int_equal(dist_team_open(j->n, &o, j->end, err), SL_OK);
+    if (j->half) use_slots(j);
     for (int r = 1; r < j->n; r++) {
         arg[r] = (struct side){j, r};
         assert_int_equal(par_side_open(side_main, &arg[r], &side[r], err), SL_OK);
@@ -121,6 +136,26 @@ TEST(dist_joins_give_whole_rows)
         assert_int_equal(run_all(&j, 0, &err), SL_OK);
         assert_int_equal(atomic_load(&j.n_bad), 0);
     }
+}
+
+TEST(dist_joins_go_in_pieces_through_slots)
+{
+    static const size_t halves[] = {WIDE * 4, 1024, 4096};
+    for (int i = 0; i < BASE_COUNT_OF(halves); i++) {
+        sl_err err = {0};
+        struct job j = {
+            .n = 2 + i, .rounds = ROUNDS, .half = halves[i], .skip_rank = -1, .odd_at = -1};
+        assert_int_equal(run_all(&j, 0, &err), SL_OK);
+        assert_int_equal(atomic_load(&j.n_bad), 0);
+    }
+}
+
+TEST(dist_refuses_rows_that_fit_no_slot)
+{
+    sl_err err = {0};
+    struct job j = {.n = 2, .rounds = ROUNDS, .half = 100, .skip_rank = -1, .odd_at = -1};
+    assert_int_equal(run_all(&j, 0, &err), SL_INTERNAL);
+    assert_non_null(strstr(err.text, "do not fit into 100 bytes"));
 }
 
 TEST(dist_names_a_rank_that_gives_no_sign)
