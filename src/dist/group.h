@@ -31,9 +31,10 @@ struct dist_way {
     bool last;            /* beside what may still be under way, and will not be waited for */
     int n[DIST_RANK_MAX]; /* bytes that came */
 };
-/* Errors: IO, MPI's. */
+/* n bytes of p, which stay until they have gone. Errors: IO, MPI's. */
 sl_status dist_group_send(dist *d, struct dist_way *w, int rank, const void *p, size_t n,
                           sl_err *err);
+/* At most n bytes into p. Errors: IO, MPI's. */
 sl_status dist_group_recv(dist *d, struct dist_way *w, int rank, void *p, size_t n, sl_err *err);
 /* What has gone and come meanwhile: their bits are cleared. Errors: IO. */
 sl_status dist_group_poll(dist *d, struct dist_way *w, sl_err *err);
@@ -42,7 +43,8 @@ void dist_group_rest(const dist *d, int i);
 /* The lowest rank that something is under way to or from; -1 = none. */
 int dist_group_late(const struct dist_way *w);
 
-/* message.c: joins and steps as messages. half: bytes of a piece; a message's at most. */
+/* message.c: joins and steps as messages. half: bytes of a piece; a message's at most. Errors:
+ * NOMEM. */
 sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err) BASE_MUST_USE;
 void dist_message_close(struct mail *m); /* NULL is legal */
 
