@@ -8,10 +8,9 @@
 # of one rank, and the speed of prompts and answers, waits and bytes between ranks. JSON lines, with
 # the machine first. Exit 1 where an answer differs.
 set -eu
-cd "$(dirname "$0")/.."
 model=${1:?the model}
 out=${2:-dist.jsonl}
-sluice=${SLUICE:-build/sluice}
+sluice=${SLUICE:-$(dirname "$0")/../build/sluice}
 cores=$(lscpu -p=Core,Socket | grep -v '^#' | sort -u | wc -l)
 nodes=$(ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | wc -l)
 if [ "$nodes" -gt 1 ]; then bind="--map-by numa --bind-to numa"; else bind="--bind-to none"; fi

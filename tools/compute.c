@@ -27,11 +27,12 @@ bool compute_follows(const struct opt_common *o)
 }
 
 /* Rank 0 says why the ranks failed, unless it is what failed. When a process ends with an error a
- * launcher ends the others: so what only this one knows comes a little later than what all know. */
+ * launcher ends the others: so rank 0 has its time for that, and what only this one knows comes
+ * after what all know. */
 BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, bool ours)
 {
-    if (ours) nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
     bool home = strncmp(err->text, "rank 0", 6) == 0;
+    if (st && !home) nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
     if (st && (ours || home) && !cmd_stop) (void)cmd_fail(err);
     exit(cmd_flush(st ? CMD_FAILED : CMD_OK));
 }

@@ -17,7 +17,6 @@
 
 #define OPEN_NS ((int64_t)600 * 1000000000) /* the others may still be reading weights */
 #define CLOSE_NS ((int64_t)5 * 1000000000)
-#define LAST_WORD_NS ((int64_t)2 * 1000000000)
 #define HALF_BYTES ((size_t)1 << 20)
 #ifndef SL_MODULE_DIR
 #define SL_MODULE_DIR "."
@@ -281,24 +280,13 @@ sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err)
 
 /* ---- opening and closing ---- */
 
-/* Home says why; a launcher ends it where another process ends first with an error. */
-static void wait_for_home(const dist *d)
-{
-    int64_t t0 = clock_now_ns();
-    while (!dist_gone(d, 0) && clock_now_ns() - t0 < LAST_WORD_NS)
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-}
-
 static void group_close(dist *d)
 {
     struct dist_group *g = d->group;
     struct dist_about all[DIST_RANK_MAX];
     bool failed = g->broken || (d->ops && d->ops->status(d, NULL));
     if (!failed) failed = all_within(d, &g->of[d->rank], all, sizeof *all, CLOSE_NS, NULL) != SL_OK;
-    if (!failed)
-        g->m->close(); /* else it would wait for those that are gone */
-    else if (d->rank)
-        wait_for_home(d);
+    if (!failed) g->m->close(); /* else it would wait for those that are gone */
     os_share_drop(g->share, g->n_share);
     dist_message_close(g->mail);
     for (int r = 0; r < d->n; r++)

@@ -113,6 +113,20 @@ def check_no_module():
                     said(err, r"libsluice-mpi.so is not beside the program"))
 
 
+def check_small_shm():
+    """As in a container whose /dev/shm was left small: three ranks need more than 5 MiB."""
+    args = [SLUICE, "run", "-m", "demo", "-p", "hi", "-n", "4", "--layout", "tp=3"]
+    script = 'mount -t tmpfs -o size=5m tmpfs /dev/shm && exec "$@"'
+    p = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh"] + mpi.command((3, args)),
+                       capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    if "unshare" in p.stderr or "mount" in p.stderr:
+        return  # no right to
+    what = r"/dev/shm is too small: .*--shm-size"
+    tally.check("small /dev/shm: refused", p.returncode == 0 and "exit 0")
+    tally.check("small /dev/shm: says once what to do", len(re.findall(what, p.stderr)) != 1 and
+                p.stderr[-600:])
+
+
 class Running:
     """A long answer of two processes."""
 
@@ -264,6 +278,7 @@ def main():
     if not times:
         check_refusals()
         check_no_module()
+        check_small_shm()
     for how in ("memory", "messages"):
         os.environ["SL_DIST"] = how
         tally.what = f"mpi, {how}"
