@@ -337,7 +337,8 @@ sl_status api_messages(api *a, struct net_req *r, sl_err *err)
         rename_field(p, err);
         return st;
     }
-    return api_job_start(a, r, &p->g, &p->prompt, 1, &fmt, p, err);
+    const struct api_ask ask = {&p->g, &p->prompt, 1, &fmt, p};
+    return api_job_start(a, r, &ask, err);
 }
 
 sl_status api_count_tokens(api *a, struct net_req *r, sl_err *err)

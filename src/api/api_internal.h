@@ -268,11 +268,18 @@ struct api_job {
     struct api_event last;             /* of the first sample: its times */
 };
 
+/* What a job is to do; all of it lies in the request's arena. */
+struct api_ask {
+    struct api_gen *g;
+    const struct api_prompt *prompt; /* [n_prompt] */
+    int n_prompt;
+    const struct api_fmt *fmt;
+    void *user; /* fmt's */
+};
 /* Submit the prompts (as many as the window holds now) and make r wait for them. The job is
- * allocated in r's arena, and so are g, p and user. Takes over g->grammar, and calls fmt->fini,
- * also when it fails. Errors: of sl_submit for the first prompt. */
-sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
-                        int n_prompt, const struct api_fmt *fmt, void *user,
+ * allocated in r's arena. Takes over g->grammar, and calls fmt->fini, also when it fails. Errors:
+ * of sl_submit for the first prompt. */
+sl_status api_job_start(api *a, struct net_req *r, const struct api_ask *ask,
                         sl_err *err) BASE_MUST_USE;
 
 /* The job of a request, or NULL. Net thread. */

@@ -358,5 +358,6 @@ sl_status api_chat(api *a, struct net_req *r, sl_err *err)
     }
     c->g.q.grammar = c->g.grammar;
     api_answer_special(&c->answer[0], &c->g.q);
-    return api_job_start(a, r, &c->g, &c->prompt, 1, &fmt, c, err);
+    const struct api_ask ask = {&c->g, &c->prompt, 1, &fmt, c};
+    return api_job_start(a, r, &ask, err);
 }

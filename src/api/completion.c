@@ -379,5 +379,6 @@ sl_status api_completions(api *a, struct net_req *r, sl_err *err)
     const struct api_form_in in = {.body = body, .route = API_TEXT};
     SL_TRY(api_form_parse(a, r, &in, &c->g.grammar, err));
     c->g.q.grammar = c->g.grammar;
-    return api_job_start(a, r, &c->g, c->prompt.v, c->prompt.n, &fmt, c, err);
+    const struct api_ask ask = {&c->g, c->prompt.v, c->prompt.n, &fmt, c};
+    return api_job_start(a, r, &ask, err);
 }

@@ -148,5 +148,6 @@ sl_status api_embeddings(api *a, struct net_req *r, sl_err *err)
     e->g.q.timeout_ms = api_field_int(body, "timeout_ms", a->o.timeout_ms);
     e->g.q.owner = (uint64_t)(r->key + 1);
     SL_TRY(inputs(a, r, body, e, err));
-    return api_job_start(a, r, &e->g, e->input.v, e->input.n, &fmt, e, err);
+    const struct api_ask ask = {&e->g, e->input.v, e->input.n, &fmt, e};
+    return api_job_start(a, r, &ask, err);
 }

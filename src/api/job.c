@@ -381,18 +381,20 @@ static size_t ring_bytes(const api *a, const struct api_gen *g, int n_prompt)
     return BASE_MAX(least, BASE_MIN(rows * each * LAG, RING_MAX));
 }
 
-sl_status api_job_start(api *a, struct net_req *r, struct api_gen *g, const struct api_prompt *p,
-                        int n_prompt, const struct api_fmt *fmt, void *user, sl_err *err)
+sl_status api_job_start(api *a, struct net_req *r, const struct api_ask *ask, sl_err *err)
 {
+    struct api_gen *g = ask->g;
+    int n_prompt = ask->n_prompt;
     void *mem = NULL;
     size_t align = _Alignof(struct api_job); /* of its ring: more than arenas give */
     SL_TRY(mem_arena_alloc(&r->arena, sizeof(struct api_job) + align, &mem, err));
     struct api_job *j = (struct api_job *)size_round((uintptr_t)mem, align);
     SL_TRY(mem_arena_array(&r->arena, (size_t)n_prompt, sizeof *j->sub, &mem, err));
-    *j = (struct api_job){.a = a, .r = r, .g = g, .prompt = p, .n_prompt = n_prompt, .sub = mem};
-    j->fmt = fmt;
+    *j = (struct api_job){.a = a, .r = r, .g = g, .prompt = ask->prompt, .n_prompt = n_prompt};
+    j->sub = mem;
+    j->fmt = ask->fmt;
     j->n_reason_tok = -1;
-    j->user = user;
+    j->user = ask->user;
     j->window = BASE_MIN(WINDOW, BASE_MAX(a->o.max_batch, 1));
     r->user = j;
     sl_status st = net_feed_init(&j->feed, r, ring_bytes(a, g, n_prompt), !g->stream, err);

@@ -506,7 +506,8 @@ sl_status api_responses(api *a, struct net_req *r, sl_err *err)
         fini(&j);
         return st;
     }
-    return api_job_start(a, r, &p->g, &p->prompt, 1, &fmt, p, err);
+    const struct api_ask ask = {&p->g, &p->prompt, 1, &fmt, p};
+    return api_job_start(a, r, &ask, err);
 }
 
 /* ---- stored ones: /v1/responses/ID ---- */
