@@ -132,9 +132,8 @@ size_t net_target_scheme(const char *target);
 const char *net_head_bad(const struct net_req *r, const char *version);
 
 /* request.c */
-sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
-                       const char *method, const char *path, struct net_req_own **out,
-                       sl_err *err) BASE_MUST_USE;
+sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, const char *method,
+                       const char *path, struct net_req_own **out, sl_err *err) BASE_MUST_USE;
 /* The reply of s->short_of_memory. */
 #define NET_SHORT_HTTP 429
 #define NET_SHORT_RETRY "1"

@@ -50,8 +50,8 @@ static sl_status split_target(struct net_req *r, sl_err *err)
     return SL_OK;
 }
 
-sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_conn *c,
-                       const char *method, const char *path, struct net_req_own **out, sl_err *err)
+sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, const char *method,
+                       const char *path, struct net_req_own **out, sl_err *err)
 {
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err));
@@ -63,7 +63,6 @@ sl_status net_req_open(net_server *s, struct MHD_Connection *mhd, struct net_con
     r->path = path;
     r->key = -1;
     r->t0_ns = clock_now_ns();
-    o->conn = c;
     o->mhd = mhd;
     atomic_store(&o->n_ref, 1);
     atomic_store(&o->moved_ns, r->t0_ns);

@@ -117,11 +117,12 @@ static enum MHD_Result on_head(net_server *s, struct MHD_Connection *mhd, const 
     struct net_conn *c = info ? info->socket_context : NULL;
     struct net_req_own *o = NULL;
     if (!c || atomic_load(&s->closing)) return MHD_NO;
-    if (net_req_open(s, mhd, c, method, path, &o, NULL)) {
+    if (net_req_open(s, mhd, method, path, &o, NULL)) {
         *cls = &no_request;
         set_phase(s, c, NET_BODY, NULL); /* for its deadline */
         return MHD_YES;
     }
+    o->conn = c;
     *cls = o;
     o->http11 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     atomic_fetch_add(&s->n_active, 1);
