@@ -179,7 +179,7 @@ void spec_plan_step(struct spec_plan *p, struct spec_want *w, int n, int n_seq,
         p->forced = p->forced || w[i].always;
         w[i].k = p->always || w[i].always ? w[i].n : 0;
     }
-    bool layer = p->layer.ns > 0 && !spec_plan_layer_is_off(p);
+    bool layer = p->layer.runs && !spec_plan_layer_is_off(p);
     if (p->always || p->bare || at < p->off_until || (n == 0 && !layer)) return;
     struct choice best = best_number(p, w, n, n_seq, c, layer ? p->layer.ns : 0);
     if (layer && !p->forced) {
@@ -236,6 +236,7 @@ void spec_plan_observe(struct spec_plan *p, int n_seq, int n_draft, int n_new, d
 {
     struct spec_window *v = &p->window;
     int with = n_draft > 0 || (l && !p->bare);
+    p->layer.runs = l != NULL;
     if (l) observe_layer(&p->layer, l);
     if (p->forced) return;
     if (v->n_seq != n_seq) *v = (struct spec_window){.n_seq = n_seq};

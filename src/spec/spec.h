@@ -127,6 +127,7 @@ struct spec_window {
 /* The MTP layer. Its passes take time in every step, whether its drafts are computed or not, so
  * it is on or off for many steps. */
 struct spec_layer {
+    bool runs;                /* it did after the last step: some sequence wants its drafts */
     double ns;                /* of all its passes in a step that decodes, lately; 0 = never seen */
     double first_ns, more_ns; /* of the first; of each one more; 0 = never seen */
     int n;                    /* steps since it was weighed last */

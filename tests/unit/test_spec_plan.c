@@ -221,6 +221,24 @@ TEST(spec_plan_tries_the_mtp_layer_again_and_less_and_less_often)
     spec_plan_fini(&p);
 }
 
+TEST(spec_plan_does_not_weigh_a_layer_that_nobody_wants)
+{
+    struct spec_plan p;
+    struct device d = {1, 0.3, 0};
+    struct spec_clock clock = {step_ns, &d};
+    struct spec_passes t = {.ns = 0.4};
+    ASSERT_OK(spec_plan_init(&p, 1, &err));
+    spec_plan_step(&p, NULL, 0, 1, &clock);
+    spec_plan_observe(&p, 1, 0, 1, 1, &t);
+    for (int i = 0; i < 1000; i++) { /* of requests that have drafts switched off */
+        spec_plan_step(&p, NULL, 0, 1, &clock);
+        spec_plan_observe(&p, 1, 0, 1, 1, NULL);
+    }
+    assert_int_equal(p.n_off, 0);
+    assert_false(spec_plan_layer_is_off(&p));
+    spec_plan_fini(&p);
+}
+
 TEST(spec_plan_counts_the_passes_of_the_mtp_layer_in_what_steps_with_drafts_take)
 {
     struct spec_plan p;
