@@ -219,7 +219,7 @@ static void end_row(sl_engine *e, struct request *r, int n_draft, int n_good,
         }
     }
     sched_accept(&e->sched, r->slot, n_right);
-    engine_spec_learn(r);
+    engine_spec_learn(e, r);
 }
 
 /* A prompt was computed to its end: its first token, and those of the samples that share it. */

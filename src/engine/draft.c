@@ -45,6 +45,7 @@ sl_status engine_spec_open(sl_engine *e, sl_err *err)
     size_t n_seq = (size_t)e->n_seq_max;
     SL_TRY(spec_plan_init(&s->plan, e->n_seq_max, err));
     s->plan.always = o->draft_always;
+    spec_rate_init(&s->layer);
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->want, &p, err));
     s->want = p;
     SL_TRY(mem_alloc_array(MEM_SCRATCH, n_seq, sizeof *s->slot, &p, err));
@@ -85,6 +86,7 @@ static int propose(sl_engine *e, struct request *r)
     int32_t *out = r->ids + r->n_ids;
     if (r->g->n_draft) n_max = BASE_MIN(n_max, r->g->n_draft);
     if (n_max <= 0) return 0;
+    if (r->n_ids == r->n_prompt + 1) spec_begin(&r->spec, &e->spec.layer);
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
     if (r->grammar) n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
     n = spec_propose(&r->spec, r->ids, r->n_ids, n, n_max, out);
@@ -146,9 +148,9 @@ void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right)
     r->n_text_right += r->spec.source == SPEC_PREDICTION;
 }
 
-void engine_spec_learn(struct request *r)
+void engine_spec_learn(sl_engine *e, struct request *r)
 {
-    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids);
+    if (r->has_spec) spec_learn(&r->spec, r->ids, r->n_ids, &e->spec.layer);
 }
 
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,

@@ -202,6 +202,7 @@ struct engine_spec {
     int n_max;    /* drafts of one sequence */
     /* engine thread */
     struct spec_plan plan;
+    struct spec_rate layer; /* the MTP layer's, of all sequences */
     struct spec_want *want; /* [n_seq_max] */
     int *slot;              /* [n_seq_max] */
 };
@@ -415,7 +416,7 @@ void engine_spec_propose(sl_engine *e);
  * all of them were judged, and r goes on. */
 void engine_spec_computed(sl_engine *e, struct request *r, int n_draft);
 void engine_spec_judge(sl_engine *e, struct request *r, int j, bool right);
-void engine_spec_learn(struct request *r);
+void engine_spec_learn(sl_engine *e, struct request *r);
 /* A step gave n_new tokens of answers and took ns, and more for the MTP layer where l is not NULL.
  */
 void engine_spec_observe(sl_engine *e, const struct sched_plan *p, int n_new, int64_t ns,

@@ -5,7 +5,9 @@
 #include "base/rng.h"
 #include "spec/spec.h"
 
-#define SEEN_MAX 16 /* a rate is the mean of all that was seen, later of about so many */
+#define SEEN_MAX 16  /* a rate is the mean of all that was seen, later of about so many */
+#define SEEN_ALL 256 /* the same of all sequences */
+#define SEEN_BEGIN 4 /* what others' rates count as in a new sequence */
 
 /* Before anything was seen: that the first draft is right, and each after right ones. */
 static const float prior[SPEC_N_ROW][2] = {
@@ -154,20 +156,43 @@ int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, 
 
 /* ---- rates ---- */
 
-static void see(struct spec_rate *r, int j, bool right)
+static void see(struct spec_rate *r, int j, bool right, int n_max)
 {
-    r->n[j] = BASE_MIN(r->n[j] + 1, SEEN_MAX);
+    r->n[j] = BASE_MIN(r->n[j] + 1, n_max);
     r->right[j] += ((right ? 1.0f : 0.0f) - r->right[j]) / (float)r->n[j];
 }
 
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids)
+/* Draft j of a proposal of that row. */
+static void see_both(struct spec_seq *s, int row, int j, bool right, struct spec_rate *layer)
+{
+    see(&s->rate[row], j, right, SEEN_MAX);
+    if (row == SPEC_MTP) see(layer, j, right, SEEN_ALL);
+}
+
+void spec_rate_init(struct spec_rate *layer)
+{
+    for (int j = 0; j < SPEC_MAX; j++) {
+        layer->right[j] = prior[SPEC_MTP][j > 0];
+        layer->n[j] = 1;
+    }
+}
+
+void spec_begin(struct spec_seq *s, const struct spec_rate *layer)
+{
+    for (int j = 0; j < SPEC_MAX; j++) {
+        s->rate[SPEC_MTP].right[j] = layer->right[j];
+        s->rate[SPEC_MTP].n[j] = BASE_MIN(layer->n[j], SEEN_BEGIN);
+    }
+}
+
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *layer)
 {
     if (s->n_prop > 0 && n_ids > s->prop_pos)
-        see(&s->rate[s->row], 0, s->prop[0] == ids[s->prop_pos]);
+        see_both(s, s->row, 0, s->prop[0] == ids[s->prop_pos], layer);
     s->n_prop = 0;
     while (s->n_chain > 0 && s->chain_pos < n_ids) {
         bool right = s->chain[s->chain_at] == ids[s->chain_pos++];
-        if (s->chain_at > 0) see(&s->rate[s->chain_row], s->chain_at, right);
+        if (s->chain_at > 0) see_both(s, s->chain_row, s->chain_at, right, layer);
         if (!right || ++s->chain_at == s->n_chain) s->n_chain = 0;
     }
 }

@@ -102,7 +102,11 @@ int spec_propose(struct spec_seq *s, const int32_t *ids, int n_ids, int forced, 
  * no other source has any. */
 void spec_offer(struct spec_seq *s, int n_ids, int j, int32_t id);
 /* Once per step, when ids[0 .. n_ids) are known: what became of the last proposal. */
-void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids);
+void spec_learn(struct spec_seq *s, const int32_t *ids, int n_ids, struct spec_rate *layer);
+/* The MTP layer's rates of all sequences, which spec_learn keeps in layer; and a new sequence
+ * begins with them. */
+void spec_rate_init(struct spec_rate *layer);
+void spec_begin(struct spec_seq *s, const struct spec_rate *layer);
 /* The probability that the first j + 1 tokens of the last proposal are all right. */
 double spec_chance(const struct spec_seq *s, int j);
 /* The same of the MTP layer's next proposal. */

@@ -8,6 +8,7 @@
 #include "test.h"
 
 static sl_err err;
+static struct spec_rate layer;
 
 static void open_seq(struct spec_seq *s, struct spec_opts o)
 {
@@ -149,7 +150,7 @@ TEST(spec_rates_approach_what_happens)
     for (int i = 0; i < 4000; i++) { /* a token is as expected in 6 of 10 cases */
         spec_propose(&s, ids, 1 + i, 0, 4, out);
         ids[1 + i] = rng_next(&rng) % 10 < 6 ? i : 9999;
-        spec_learn(&s, ids, 2 + i);
+        spec_learn(&s, ids, 2 + i, &layer);
         if (i < 100) continue;
         p += spec_chance(&s, 2);
         n++;
@@ -193,5 +194,31 @@ TEST(spec_offers_of_the_mtp_layer_are_a_chain_and_come_last)
     expect(&s, "abcdab", 7, "cdabcda");
     spec_offer(&s, 4, 0, 'w');
     expect(&s, "abcd", 7, "w");
+    spec_seq_fini(&s);
+}
+
+TEST(spec_rates_of_the_mtp_layer_go_over_to_the_next_sequence)
+{
+    struct spec_seq s;
+    struct spec_rate all;
+    int32_t ids[200] = {0}, out[SPEC_MAX];
+    spec_rate_init(&all);
+    open_seq(&s, (struct spec_opts){0});
+    for (int n = 1; n < 100; n++) { /* never right */
+        spec_offer(&s, n, 0, 1);
+        assert_int_equal(spec_propose(&s, ids, n, 0, 1, out), 1);
+        spec_learn(&s, ids, n + 1, &all);
+    }
+    spec_seq_fini(&s);
+    open_seq(&s, (struct spec_opts){0});
+    assert_true(spec_layer_chance(&s, 0) > 0.7);
+    spec_begin(&s, &all);
+    assert_true(spec_layer_chance(&s, 0) < 0.05);
+    for (int n = 1; n <= 8; n++) { /* but here it is, which counts for more */
+        spec_offer(&s, n, 0, 0);
+        assert_int_equal(spec_propose(&s, ids, n, 0, 1, out), 1);
+        spec_learn(&s, ids, n + 1, &all);
+    }
+    assert_true(spec_layer_chance(&s, 0) > 0.6);
     spec_seq_fini(&s);
 }
