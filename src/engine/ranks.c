@@ -11,7 +11,6 @@
 #include "engine/engine_internal.h"
 #include "engine/record.h"
 #include "os/os.h"
-#include "os/share.h"
 #include "os/word.h"
 #include "par/par.h"
 
@@ -169,7 +168,6 @@ static sl_status open_team(sl_engine *e, struct dev_opts *o, const struct os_top
 /* What a process may run on. */
 struct cpus {
     int32_t n_core, n_pu, cpu[64]; /* the first of them */
-    char host[48];
 };
 
 /* The ranks of this machine that may run on the same CPUs share them. */
@@ -182,10 +180,9 @@ static sl_status deal_cpus(struct engine_ranks *k, struct dev_opts *o,
     (void)os_team_cpus(&all_cpus, cpu);
     for (int i = 0; i < BASE_COUNT_OF(cpu); i++)
         mine.cpu[i] = cpu[i];
-    os_host_name(mine.host, sizeof mine.host);
     SL_TRY(dist_all(k->end, &mine, all, sizeof mine, err));
     for (int r = 0; r < k->n; r++) {
-        bool same = memcmp(&all[r], &mine, sizeof mine) == 0;
+        bool same = dist_here(k->end, r) && memcmp(&all[r], &mine, sizeof mine) == 0;
         n_same += same;
         rank_same += same && r < k->here;
     }
