@@ -26,14 +26,15 @@ bool compute_follows(const struct opt_common *o)
     return compute_apart(o) && dist_launched().rank > 0;
 }
 
-/* Rank 0 says why the ranks failed, unless it is what failed. When a process ends with an error a
- * launcher ends the others: so rank 0 has its time for that, and what only this one knows comes
- * after what all know. */
-BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, bool ours)
+/* When a process ends with an error a launcher ends the others: so rank 0, which says what all
+ * know, has its time for that, and what only this one knows comes after it. */
+enum knows { ALL_KNOW, ONE_KNOWS, HOME_FAILED };
+
+BASE_NORETURN static void end_follower(sl_status st, const sl_err *err, enum knows who)
 {
-    bool home = strncmp(err->text, "rank 0", 6) == 0;
-    if (st && !home) nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
-    if (st && (ours || home) && !cmd_stop) (void)cmd_fail(err);
+    if (st && who != HOME_FAILED)
+        nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
+    if (st && who != ALL_KNOW && !cmd_stop) (void)cmd_fail(err);
     exit(cmd_flush(st ? CMD_FAILED : CMD_OK));
 }
 
@@ -48,11 +49,15 @@ BASE_NORETURN static void follow(struct compute *c, const sl_model_opts *mo, sl_
     if (own.pack_cache != SL_PACK_IGNORE) own.pack_cache = SL_PACK_USE; /* rank 0 writes it */
     eo->progress = NULL;
     sl_status st = sl_model_open(name, &own, &c->m, &err);
-    if (st) end_follower(st, &err, true);
+    if (st) end_follower(st, &err, ONE_KNOWS);
+    enum knows who = ALL_KNOW; /* opening fails on all */
     st = sl_engine_open(c->m, eo, &c->e, &err);
-    if (!st) st = sl_follow(c->e, &err);
+    if (!st) {
+        st = sl_follow(c->e, &err);
+        if (strncmp(err.text, "rank 0", 6) == 0) who = HOME_FAILED;
+    }
     compute_close(c);
-    end_follower(st, &err, false);
+    end_follower(st, &err, who);
 }
 
 sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_engine_opts *base,
