@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "dev/dev_internal.h"
 
-static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class};
+static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class, &dev_sim_class};
 
 const char *dev_name(int i)
 {
@@ -207,14 +207,28 @@ double dev_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     return d->cls->probe_attn_gops(d, kv, ms);
 }
 
+static struct dev_op_row row_of(const char *name, const struct dev_op_time *t)
+{
+    return (struct dev_op_row){name, t->n_call, t->ns, t->cost};
+}
+
+static void reset_times(dev *d)
+{
+    memset(d->op, 0, sizeof d->op);
+    d->idle = d->wait = (struct dev_op_time){0};
+}
+
 int dev_op_times(dev *d, struct dev_op_row *out, int n)
 {
+    if (!d->is_asked) reset_times(d); /* a program may have it count */
+    d->is_asked = true;
     for (int i = 0; i < DEV_N_OP && i < n; i++)
-        out[i] = (struct dev_op_row){dev_op_name((enum dev_op_kind)i), d->op[i].n_call, d->op[i].ns,
-                                     d->op[i].cost};
-    memset(d->op, 0, sizeof d->op);
+        out[i] = row_of(dev_op_name((enum dev_op_kind)i), &d->op[i]);
+    if (DEV_N_OP < n) out[DEV_N_OP] = row_of("(idle)", &d->idle);
+    if (DEV_N_OP + 1 < n) out[DEV_N_OP + 1] = row_of("(wait)", &d->wait);
+    reset_times(d);
     d->timing = 1;
-    return DEV_N_OP;
+    return DEV_N_OP + 2;
 }
 
 struct stamp {

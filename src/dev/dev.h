@@ -574,7 +574,8 @@ sl_status dev_reserve(dev *d, const struct dev_op *op, int n_op, const struct de
 int64_t dev_keep_bytes(const dev *d, const struct dev_attn_mla *p, int n_layer, int n_ctx);
 /* Take the list, which is copied: a pass of a step, in its order. Its operators may be of several
  * devices (at most DEV_PROG_DEVS), between which dev_move takes rows: where the next operator is of
- * another device, the one that is left is waited for. A device may run several of its operators as
+ * another device, the one that is left is waited for; where that is one whose memory is the host's,
+ * only as far as operators that read or write host memory go, so both may run at the same time. A device may run several of its operators as
  * one (how far: dev_prog_fused); the bits are those of one after another, but the contents of
  * buffers that only operators run together write and read are undefined. After dev_reserve. Errors:
  * NOMEM; UNSUPPORTED names the device, and the operator and the layer that it lacks. */
@@ -611,8 +612,9 @@ struct dev_cost {
     double ops;   /* products and sums of matrices, and of attention's on 8-bit codes */
     double flops; /* attention's other products and sums: queries by keys, weights by values */
 };
-/* Time of every operator since the call before (from the first call on): returns their number and
- * writes at most n rows. */
+/* Time of every operator since the call before (from the first call on), and in two rows at the end
+ * of a device that runs while the host goes on: how long, in steps, it had nothing to do, and how
+ * long the host waited for it. Returns the number of rows and writes at most n. */
 struct dev_op_row {
     const char *name;
     uint64_t n_call;

@@ -35,6 +35,14 @@ struct dev_class {
     sl_status (*put)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*get)(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err);
     sl_status (*sync)(dev *d, sl_err *err);
+    /* Of a device that runs while the host goes on: a mark is reached when all that is queued so
+     * far has run; who waits for it is told what of the step failed. NULL: it is waited for by
+     * sync. */
+    uint64_t (*mark)(dev *d);
+    sl_status (*wait_mark)(dev *d, uint64_t mark, sl_err *err);
+    /* NULL, or told what operators of a device that is the host's have cost since it was last told.
+     */
+    void (*host_ran)(dev *d, const struct dev_cost *cost);
     bool is_host;        /* its memory is the host's */
     bool is_late;        /* it queues operators, and times them itself */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
@@ -92,9 +100,13 @@ struct dev_op_time {
 };
 struct dev {
     const struct dev_class *cls;
-    int timing;           /* operators are timed; set by the first dev_op_times */
+    int timing;           /* operators are timed; set by the first dev_op_times, or by a program */
+    bool is_asked;        /* dev_op_times was called */
     struct dev_cost cost; /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];
+    /* of a device that runs while the host goes on, in steps: it has nothing to do, or is waited
+     * for */
+    struct dev_op_time idle, wait;
 };
 struct dev_mat {
     dev *d;
@@ -129,6 +141,6 @@ static inline int dev_n_row(const struct dev_step *s, int n_row)
     return s->want & (DEV_WANT_LOGITS | DEV_WANT_BEST) ? s->n_row : 0;
 }
 
-extern const struct dev_class dev_cpu_class, dev_check_class;
+extern const struct dev_class dev_cpu_class, dev_check_class, dev_sim_class;
 
 #endif

@@ -14,6 +14,8 @@ struct dev_prog {
     int n_op;
     struct dev_op *op;
     struct dev_fused **fused; /* [n_op] what begins there; NULL = nothing */
+    bool *last_touch; /* [n_op] the last of its device's operators in a row that touches host memory
+                       */
 };
 
 const char *dev_op_name(enum dev_op_kind kind)
@@ -84,6 +86,30 @@ static sl_status fuse(dev_prog *p, sl_err *err)
     return SL_OK;
 }
 
+/* Devices that are the host's count what their operators cost. */
+static void count_host(const dev_prog *p)
+{
+    for (int i = 0; i < p->n_dev; i++)
+        if (p->d[i]->cls->is_host) p->d[i]->timing = 1;
+}
+
+static bool touches_host(enum dev_op_kind kind)
+{
+    return kind == DEV_OP_move || kind == DEV_OP_join || kind == DEV_OP_pick ||
+           kind == DEV_OP_tap;
+}
+
+static void find_touches(dev_prog *p)
+{
+    for (int i = 0; i < p->n_op;) {
+        int end = stretch_end(p, i), last = end - 1;
+        while (last >= i && !touches_host(p->op[last].kind))
+            last--;
+        if (last >= i) p->last_touch[last] = true;
+        i = end;
+    }
+}
+
 /* The list, in which every operator has its device. */
 static sl_status take(dev_prog *g, dev *d, const struct dev_op *op, sl_err *err)
 {
@@ -98,6 +124,11 @@ static sl_status take(dev_prog *g, dev *d, const struct dev_op *op, sl_err *err)
     }
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)g->n_op, sizeof(struct dev_fused *), &p, err));
     g->fused = p;
+    SL_TRY(mem_alloc_array(MEM_MISC, (size_t)g->n_op, sizeof *g->last_touch, &p, err));
+    g->last_touch = p;
+    find_touches(g);
+    for (int i = 0; i < g->n_dev; i++)
+        if (g->d[i]->cls->host_ran) count_host(g);
     return fuse(g, err);
 }
 
@@ -121,6 +152,7 @@ void dev_prog_close(dev_prog *p)
     if (!p) return;
     mem_free(p->op); /* what is fused is the device's */
     mem_free(p->fused);
+    mem_free(p->last_touch);
     mem_free(p);
 }
 
@@ -157,21 +189,61 @@ static void begin(const dev_prog *p, dev_kv *kv, const struct dev_step *s)
     }
 }
 
+/* Operators of one device in a row, as far as they are queued. */
+struct stretch {
+    dev *d;
+    struct dev_cost cost; /* of d when they began */
+    bool is_marked;
+    uint64_t mark; /* behind the last that touches host memory */
+};
+
+static struct stretch enter(dev *d)
+{
+    return (struct stretch){.d = d, .cost = d->cost};
+}
+
+/* Those that want to know learn what the host has computed. */
+static void tell(const dev_prog *p, const struct stretch *t)
+{
+    struct dev_cost cost = {0};
+    if (!t->d->cls->is_host) return;
+    dev_cost_add(&cost, &t->d->cost, &t->cost);
+    for (int i = 0; i < p->n_dev; i++)
+        if (p->d[i]->cls->host_ran) p->d[i]->cls->host_ran(p->d[i], &cost);
+}
+
+/* What the operators of the next device need of these is there. */
+static sl_status leave(const dev_prog *p, const struct stretch *t, const dev *next, sl_err *err)
+{
+    const struct dev_class *c = t->d->cls;
+    tell(p, t);
+    if (!c->wait_mark || !next->cls->is_host) return dev_sync(t->d, err);
+    return t->is_marked ? c->wait_mark(t->d, t->mark, err) : SL_OK;
+}
+
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     if (kv != p->kv) bind(p, kv);
     begin(p, kv, s);
+    struct stretch t = {0};
     for (int i = 0; i < p->n_op;) {
         const struct dev_op *op = &p->op[i];
         struct dev_fused *f = p->fused[i];
-        if (i && op->d != op[-1].d) SL_TRY(dev_sync(op[-1].d, err));
+        if (op->d != t.d) {
+            if (i) SL_TRY(leave(p, &t, op->d, err));
+            t = enter(op->d);
+        }
         if (f && s->n_tok <= f->n_tok_max && op->d->cls->run_fused(op->d, kv, s, f)) {
             i += f->n_op;
-        } else {
-            run_op(s, op);
-            i++;
+            continue;
+        }
+        run_op(s, op);
+        if (p->last_touch[i++] && op->d->cls->mark) {
+            t.mark = op->d->cls->mark(op->d);
+            t.is_marked = true;
         }
     }
+    if (t.d) tell(p, &t);
     return SL_OK;
 }
 

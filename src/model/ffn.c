@@ -89,9 +89,19 @@ static const struct side *route(struct emit *e, const struct layer *l)
     return s;
 }
 
-/* The experts of each token, which a router on another side chose. Shared ones are added last, on
- * this side or afterwards. */
-static void experts(struct emit *e, const struct layer *l, const struct side *router)
+/* The experts' side gets the input, and what a router on another side chose. */
+static void give_experts(struct emit *e, const struct side *router)
+{
+    const struct side *s = side_of(e, MODEL_EXPERTS);
+    int K = e->m->cfg.n_expert_used;
+    bring(e, s);
+    model_move_emit(e, (struct at){router, router->id_r}, (struct at){s, s->id_r}, K, false);
+    model_move_emit(e, (struct at){router, router->weight_r}, (struct at){s, s->weight_r}, K,
+                    false);
+}
+
+/* The experts of each token. Shared ones are added last, on this side or afterwards. */
+static void experts(struct emit *e, const struct layer *l)
 {
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
@@ -101,10 +111,6 @@ static void experts(struct emit *e, const struct layer *l, const struct side *ro
     bool add = l->gate_up && side_of(e, MODEL_SHARED) == s;
     tap.what = MODEL_TAP_DOWN_EXPS;
     tap.layer = e->layer;
-    bring(e, s);
-    model_move_emit(e, (struct at){router, router->id_r}, (struct at){s, s->id_r}, K, false);
-    model_move_emit(e, (struct at){router, router->weight_r}, (struct at){s, s->weight_r}, K,
-                    false);
     enter(e, MODEL_EXPERTS);
     EMIT(e, moe, .act = s->a_ffn, .k = K, .n_expert = c->n_expert, .id = s->id_r,
          .weight = s->weight_r, .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps,
@@ -119,12 +125,12 @@ static void experts(struct emit *e, const struct layer *l, const struct side *ro
 void model_moe_emit(struct emit *e, const struct layer *l)
 {
     const struct side *home = home_of(e), *shared = side_of(e, MODEL_SHARED);
-    const struct side *router = route(e, l);
+    give_experts(e, route(e, l)); /* first: they may run beside the shared ones */
     if (l->gate_up) {
         enter(e, MODEL_SHARED);
         gated(e, l, shared->shared, MODEL_TAP_DOWN_SHEXP);
     }
-    experts(e, l, router);
+    experts(e, l);
     if (!l->gate_up || shared == side_of(e, MODEL_EXPERTS)) return;
     int D = e->m->cfg.d_model;
     model_move_emit(e, (struct at){shared, shared->shared}, (struct at){home, home->shared}, D,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device `check`: that it finds what it is there to find. */
+/* The devices `check`: that it finds what it is there to find; and `sim`: its time and failures. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "dev/dev.h"
 #include "test.h"
 
@@ -216,4 +217,112 @@ TEST(dev_check_options_and_lacking_operators_are_named)
     assert_non_null(strstr(err.text, "'check'"));
     assert_non_null(strstr(err.text, "'embed'"));
     dev_close(r.d);
+}
+
+/* ---- the device `sim` ---- */
+
+TEST(dev_sim_computes_with_either_clock_in_memory_of_its_own)
+{
+    static const char *const names[] = {"sim", "sim:clock=real,lat=1us,hand=1us"};
+    struct rig r;
+    float y[T * D];
+    for (int i = 0; i < BASE_COUNT_OF(names); i++) {
+        rig_open(&r, names[i]);
+        assert_false(dev_is_host(r.d));
+        assert_int_not_equal(dies_of(read_there, &r), 0);
+        for (int k = 0; k < 3; k++) {
+            dev_step_begin(r.d, NULL, &r.s);
+            for (int n = 0; n < 5000; n++) /* more than find room at once */
+                embed(&r);
+            ASSERT_OK(dev_get(r.d, y, r.y, sizeof y, &err));
+            assert_true(y[0] == 3.0f && y[D] == 2.0f);
+            if (names[i][3]) break;
+        }
+        dev_close(r.d);
+    }
+}
+
+TEST(dev_sim_virtual_time_is_exact)
+{
+    struct dev_op_row row[64];
+    struct rig r;
+    rig_open(&r, "sim:lat=7us,hand=11us");
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    dev_step_begin(r.d, NULL, &r.s);
+    embed(&r);
+    embed(&r);
+    ASSERT_OK(dev_sync(r.d, &err));
+    assert_int_equal(dev_op_times(r.d, row, BASE_COUNT_OF(row)), DEV_N_OP + 2);
+    assert_int_equal(row[DEV_OP_embed].n_call, 2);
+    assert_int_equal(row[DEV_OP_embed].ns, 14000);
+    assert_int_equal(row[DEV_N_OP].ns, 11000);                   /* idle: until the host was heard */
+    assert_int_equal(row[DEV_N_OP + 1].ns, 11000 + 14000 + 11000); /* and the way back */
+    dev_close(r.d);
+}
+
+TEST(dev_sim_real_time_is_no_shorter_than_it_says)
+{
+    struct dev_op_row row[64];
+    struct rig r;
+    rig_open(&r, "sim:lat=3ms,clock=real");
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    int64_t t0 = clock_now_ns();
+    dev_step_begin(r.d, NULL, &r.s);
+    embed(&r);
+    embed(&r);
+    assert_true(clock_now_ns() - t0 < 6000000); /* they are queued */
+    ASSERT_OK(dev_sync(r.d, &err));
+    assert_true(clock_now_ns() - t0 >= 6000000);
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    assert_true(row[DEV_OP_embed].ns >= 6000000);
+    dev_close(r.d);
+}
+
+TEST(dev_sim_fails_as_told)
+{
+    static const char *const clocks[] = {"virtual", "real"};
+    char name[60];
+    struct rig r;
+    void *p;
+    for (int i = 0; i < BASE_COUNT_OF(clocks); i++) {
+        snprintf(name, sizeof name, "sim:fail=lost:3,clock=%s", clocks[i]); /* a copy, a step */
+        rig_open(&r, name);
+        for (int k = 0; k < 2; k++) {
+            dev_step_begin(r.d, NULL, &r.s);
+            embed(&r);
+            ASSERT_STATUS(dev_sync(r.d, &err), SL_DEVICE);
+            assert_non_null(strstr(err.text, "device 'sim': lost at call 3"));
+        }
+        dev_close(r.d);
+    }
+    rig_open(&r, "sim:fail=alloc:5"); /* the rig makes 4 */
+    ASSERT_STATUS(dev_alloc(r.d, MEM_ACTS, 8, &p, &err), SL_NOMEM);
+    assert_non_null(strstr(err.text, "allocation 5"));
+    ASSERT_OK(dev_alloc(r.d, MEM_ACTS, 8, &p, &err));
+    dev_close(r.d);
+    rig_open(&r, "sim:mem=1M");
+    int64_t n_free, total;
+    ASSERT_OK(dev_memory(r.d, &n_free, &total, &err));
+    assert_int_equal(total, 1 << 20);
+    assert_true(n_free < total);
+    assert_false(dev_takes_host(r.d));
+    ASSERT_STATUS(dev_alloc(r.d, MEM_ACTS, n_free + 1, &p, &err), SL_NOMEM);
+    assert_non_null(strstr(err.text, "of 1.00 are free"));
+    ASSERT_OK(dev_alloc(r.d, MEM_ACTS, n_free, &p, &err));
+    dev_close(r.d);
+}
+
+TEST(dev_sim_options_are_named)
+{
+    static const char *const bad[] = {"bw",     "bw=",     "bw=0",       "bw=1x",      "lat=3",
+                                      "mem=1P", "clock=x", "fail=alloc", "fail=lost:0", "lost=3"};
+    dev *d = NULL;
+    char name[40];
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        snprintf(name, sizeof name, "sim:ops=1T,%s", bad[i]);
+        ASSERT_STATUS(dev_open(name, NULL, &d, &err), SL_REQUEST);
+        assert_non_null(strstr(err.text, bad[i]));
+        assert_non_null(strstr(err.text, "clock=virtual|real"));
+    }
+    ASSERT_STATUS(dev_open("sim:clock=real,host-bw=1", NULL, &d, &err), SL_REQUEST);
 }

@@ -1,22 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the device `check`, its memory, and the handles of what the CPU device holds for it. */
-#include <stdlib.h>
+/* Opening the devices `check` and `sim`, their memory, and the handles of what the CPU device holds
+ * for them. */
 #include <string.h>
 
 #include "dev/check/check.h"
 #include "kern/mm.h"
 
-sl_status dev_check_count(struct check *c, const char *what, sl_err *err)
+static sl_status lost(struct check *c, uint64_t n, const char *what, sl_err *err)
 {
-    unsigned long long n = ++c->n_count;
-    if (c->lost || n == c->lost_at) {
-        c->lost = true;
-        return SL_FAIL(err, DEVICE, "device 'check': lost at call %llu, as its option says (%s)",
-                       (unsigned long long)c->lost_at, what);
-    }
-    if (n == c->fail_at)
-        return SL_FAIL(err, INTERNAL, "device 'check': call %llu (%s) fails, as its option says", n,
-                       what);
+    c->lost = true;
+    return SL_FAIL(err, DEVICE, "device '%s': lost at call %llu, as its option says (%s)",
+                   c->head.cls->name, (unsigned long long)n, what);
+}
+
+sl_status dev_check_count(struct check *c, enum check_kind kind, const char *what, sl_err *err)
+{
+    const struct check_fault *f = &c->fault;
+    bool is_alloc = kind == CHECK_ALLOC;
+    uint64_t n = ++c->n_call, n_alloc = c->n_alloc += is_alloc, n_submit = n - n_alloc;
+    if (c->lost) return lost(c, BASE_MAX(f->lost, f->lost_submit), what, err);
+    if (n == f->lost) return lost(c, n, what, err);
+    if (!is_alloc && n_submit == f->lost_submit) return lost(c, n_submit, what, err);
+    if (n == f->call)
+        return SL_FAIL(err, INTERNAL, "device 'check': call %llu (%s) fails, as its option says",
+                       (unsigned long long)n, what);
+    if (is_alloc && n_alloc == f->alloc)
+        return SL_FAIL(err, NOMEM, "device 'sim': allocation %llu (%s) fails, as its option says",
+                       (unsigned long long)n_alloc, what);
+    if (!is_alloc && n_submit == f->slow_submit) c->clock.slow_ns = CHECK_SLOW_NS;
+    return SL_OK;
+}
+
+sl_status dev_check_take(struct check *c, int64_t n, const char *what, sl_err *err)
+{
+    if (!c->clock.is_on || !c->mem) return SL_OK; /* check only says what it has */
+    if ((uint64_t)n > c->mem - c->used)
+        return SL_FAIL(err, NOMEM, "device 'sim': %.2f MiB are needed (%s), %.2f of %.2f are free",
+                       (double)n / (1 << 20), what, (double)(c->mem - c->used) / (1 << 20),
+                       (double)c->mem / (1 << 20));
+    c->used += (uint64_t)n;
     return SL_OK;
 }
 
@@ -37,37 +59,6 @@ void *dev_check_mem(const struct check *c, const void *p, size_t n)
 
 /* ---- open ---- */
 
-/* One option [s, s + n). */
-static bool read_option(struct check *c, const char *s, size_t n)
-{
-    char *end = NULL;
-    if (n > 6 && strncmp(s, "lacks=", 6) == 0 && n - 6 < sizeof c->lacks) {
-        memcpy(c->lacks, s + 6, n - 6);
-        return true;
-    }
-    uint64_t *at = NULL;
-    size_t k = 5;
-    if (n > 5 && strncmp(s, "fail=", 5) == 0) at = &c->fail_at;
-    if (n > 5 && strncmp(s, "lost=", 5) == 0) at = &c->lost_at;
-    if (n > 4 && strncmp(s, "mem=", 4) == 0) at = &c->mem, k = 4;
-    if (!at) return false;
-    *at = strtoull(s + k, &end, 10);
-    return *at > 0 && end == s + n;
-}
-
-static sl_status read_options(struct check *c, const char *s, sl_err *err)
-{
-    for (size_t n; *s; s += n + (s[n] == ',')) {
-        n = strcspn(s, ",");
-        if (!read_option(c, s, n))
-            return SL_FAIL(
-                err, REQUEST,
-                "device 'check': option '%.40s': there are fail=K, lost=K, lacks=NAME and mem=N",
-                s);
-    }
-    return SL_OK;
-}
-
 static void check_close(dev *d)
 {
     struct check *c = dev_check_of(d);
@@ -79,15 +70,26 @@ static void check_close(dev *d)
     mem_free(c);
 }
 
-static sl_status check_open(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
+static sl_status open_as(struct check *c, const char *options, const struct dev_opts *o,
+                         sl_err *err)
+{
+    SL_TRY(dev_check_options(c, options, err));
+    SL_TRY(dev_open(dev_cpu_class.name, o, &c->in, err));
+    return dev_check_queue_open(c, err);
+}
+
+static sl_status open_class(const struct dev_class *cls, const char *options,
+                            const struct dev_opts *o, dev **out, sl_err *err)
 {
     void *p = NULL;
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct check), &p, err));
     struct check *c = p;
-    c->head.cls = &dev_check_class;
+    c->head.cls = cls;
     mem_arena_init(&c->arena, MEM_MISC, 0);
-    sl_status st = read_options(c, options, err);
-    if (!st) st = dev_open(dev_cpu_class.name, o, &c->in, err);
+    if (cls == &dev_sim_class)
+        c->clock = (struct check_clock){
+            .is_on = true, .bw = 1e12, .ops = 1e14, .bus = 24e9, .lat = 8000, .hand = 15000};
+    sl_status st = open_as(c, options, o, err);
     if (st)
         check_close(&c->head);
     else
@@ -95,10 +97,20 @@ static sl_status check_open(const char *options, const struct dev_opts *o, dev *
     return st;
 }
 
+static sl_status check_open(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
+{
+    return open_class(&dev_check_class, options, o, out, err);
+}
+
+static sl_status sim_open(const char *options, const struct dev_opts *o, dev **out, sl_err *err)
+{
+    return open_class(&dev_sim_class, options, o, out, err);
+}
+
 static void check_info(const dev *d, struct dev_info *out)
 {
     dev_info_get(dev_check_of(d)->in, out);
-    out->name = dev_check_class.name;
+    out->name = d->cls->name;
 }
 
 /* ---- memory ---- */
@@ -107,7 +119,8 @@ static sl_status check_memory(const dev *d, int64_t *free_bytes, int64_t *total,
 {
     const struct check *c = dev_check_of(d);
     if (!c->mem) return dev_memory(c->in, free_bytes, total, err);
-    *free_bytes = *total = (int64_t)BASE_MIN(c->mem, (uint64_t)INT64_MAX);
+    *total = (int64_t)c->mem;
+    *free_bytes = (int64_t)(c->mem - c->used);
     return SL_OK;
 }
 
@@ -120,7 +133,8 @@ static sl_status check_alloc(dev *d, enum mem_tag tag, int64_t n_bytes, void **o
 {
     struct check *c = dev_check_of(d);
     void *p = NULL, *mem = NULL, *base = NULL;
-    SL_TRY(dev_check_count(c, "allocation", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "allocation", err));
+    SL_TRY(dev_check_take(c, n_bytes, "a buffer", err));
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_buf), &p, err));
     SL_TRY(dev_alloc(c->in, tag, n_bytes, &mem, err));
     SL_TRY(mem_reserve((size_t)n_bytes, &base, err));
@@ -137,8 +151,9 @@ static sl_status check_put(dev *d, void *dst, const void *src, int64_t n_bytes, 
     struct check_buf *b = buf_of(c, dst, (size_t)n_bytes);
     ASSERT(b);
     dev_check_drain(c);
-    SL_TRY(dev_check_count(c, "copy to it", err));
+    SL_TRY(dev_check_count(c, CHECK_SUBMIT, "copy to it", err));
     b->is_kept = true;
+    dev_check_clock_copy(c, n_bytes);
     return dev_put(c->in, dev_check_mem(c, dst, (size_t)n_bytes), src, n_bytes, err);
 }
 
@@ -146,11 +161,8 @@ static sl_status check_put(dev *d, void *dst, const void *src, int64_t n_bytes, 
 static sl_status finish(struct check *c, const char *what, sl_err *err)
 {
     dev_check_drain(c);
-    if (c->why.code) {
-        if (err) *err = c->why;
-        return c->why.code;
-    }
-    return dev_check_count(c, what, err);
+    SL_TRY(dev_check_failed(c, err));
+    return dev_check_count(c, CHECK_SUBMIT, what, err);
 }
 
 static sl_status check_get(dev *d, void *dst, const void *src, int64_t n_bytes, sl_err *err)
@@ -158,6 +170,7 @@ static sl_status check_get(dev *d, void *dst, const void *src, int64_t n_bytes, 
     struct check *c = dev_check_of(d);
     SL_TRY(finish(c, "copy from it", err));
     if (n_bytes == 0) return SL_OK;
+    dev_check_clock_copy(c, n_bytes);
     return dev_get(c->in, dst, dev_check_mem(c, src, (size_t)n_bytes), n_bytes, err);
 }
 
@@ -168,6 +181,7 @@ static sl_status check_sync(dev *d, sl_err *err)
 
 static void check_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg)
 {
+    dev_check_drain(dev_check_of(d)); /* its workers are the thread's */
     dev_host_run(dev_check_of(d)->in, fn, arg);
 }
 
@@ -176,6 +190,7 @@ static void check_host_run(dev *d, void (*fn)(void *arg, int worker, int n_worke
 static sl_status add_mat(struct check *c, dev_mat *in, dev_mat **out, sl_err *err)
 {
     void *p = NULL;
+    SL_TRY(dev_check_take(c, in->bytes, "a matrix", err));
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_mat), &p, err));
     struct check_mat *m = p;
     m->in = in;
@@ -192,7 +207,7 @@ static sl_status check_mat_load(dev *d, const struct weight *first, const struct
 {
     struct check *c = dev_check_of(d);
     dev_mat *in = NULL;
-    SL_TRY(dev_check_count(c, "matrix", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "matrix", err));
     SL_TRY(dev_mat_load(c->in, first, second, n, use, drop, user, &in, err));
     return add_mat(c, in, out, err);
 }
@@ -202,7 +217,7 @@ static sl_status check_mat_map(dev *d, const char *name, const struct dev_image 
 {
     struct check *c = dev_check_of(d);
     dev_mat *in = NULL;
-    SL_TRY(dev_check_count(c, "matrix", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "matrix", err));
     SL_TRY(dev_mat_map(c->in, name, im, use, &in, err));
     return add_mat(c, in, out, err);
 }
@@ -213,7 +228,7 @@ static sl_status check_mat_pack(dev *d, const struct weight *first, const struct
                                 sl_err *err)
 {
     struct check *c = dev_check_of(d);
-    SL_TRY(dev_check_count(c, "matrix", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "matrix", err));
     return dev_mat_pack(c->in, first, second, n, sink, drop, user, err);
 }
 
@@ -222,7 +237,7 @@ static sl_status check_act_open(dev *d, const dev_mat *const *mats, int n_mat, i
 {
     struct check *c = dev_check_of(d);
     void *p = NULL, *list = NULL;
-    SL_TRY(dev_check_count(c, "activations", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "activations", err));
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_act), &p, err));
     SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_mat, sizeof(dev_mat *), &list, err));
     struct check_act *a = p;
@@ -252,9 +267,10 @@ static sl_status check_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **ou
 {
     struct check *c = dev_check_of(d);
     void *p = NULL;
-    SL_TRY(dev_check_count(c, "cache", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "cache", err));
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_kv), &p, err));
     struct check_kv *kv = p;
+    SL_TRY(dev_check_take(c, dev_kv_bytes(d, s), "the KV cache", err));
     SL_TRY(dev_kv_open(c->in, s, &kv->in, err));
     kv->head.d = d;
     *out = &kv->head;
@@ -283,7 +299,7 @@ static int64_t check_keep_bytes(const dev *d, const struct dev_shapes *p)
 static sl_status check_reserve(dev *d, const struct dev_shapes *p, sl_err *err)
 {
     struct check *c = dev_check_of(d);
-    SL_TRY(dev_check_count(c, "workspace", err));
+    SL_TRY(dev_check_count(c, CHECK_ALLOC, "workspace", err));
     SL_TRY(dev_check_queue_reserve(c, p, err));
     return c->in->cls->reserve(c->in, p, err);
 }
@@ -303,37 +319,21 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
     return dev_probe_attn_gops(dev_check_of(d)->in, ((const struct check_kv *)kv)->in, ms);
 }
 
-const struct dev_class dev_check_class = {.name = "check",
-                                          .open = check_open,
-                                          .close = check_close,
-                                          .info = check_info,
-                                          .memory = check_memory,
-                                          .takes_host = check_takes_host,
-                                          .alloc = check_alloc,
-                                          .put = check_put,
-                                          .get = check_get,
-                                          .sync = check_sync,
-                                          .is_late = true,
-                                          .frees_poisoned = true,
-                                          .host_run = check_host_run,
-                                          .mat_load = check_mat_load,
-                                          .layout = KERN_MM_LAYOUT,
-                                          .mat_map = check_mat_map,
-                                          .mat_pack = check_mat_pack,
-                                          .act_open = check_act_open,
-                                          .kv_bytes = check_kv_bytes,
-                                          .kv_auto = check_kv_auto,
-                                          .kv_open = check_kv_open,
-                                          .kv_touch = check_kv_touch,
-                                          .kv_poison = check_kv_poison,
-                                          .keep_bytes = check_keep_bytes,
-                                          .reserve = check_reserve,
-                                          .step_begin = dev_check_step_begin,
-                                          .lacks = dev_check_lacks,
-                                          .probe_read_gbps = check_probe_read_gbps,
-                                          .probe_int8_gops = check_probe_int8_gops,
-                                          .probe_attn_gops = check_probe_attn_gops,
+#define SHARED                                                                                     \
+    .close = check_close, .info = check_info, .memory = check_memory,                              \
+    .takes_host = check_takes_host, .alloc = check_alloc, .put = check_put, .get = check_get,      \
+    .sync = check_sync, .is_late = true, .host_run = check_host_run, .mat_load = check_mat_load,   \
+    .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map, .mat_pack = check_mat_pack,                \
+    .act_open = check_act_open, .kv_bytes = check_kv_bytes, .kv_auto = check_kv_auto,              \
+    .kv_open = check_kv_open, .kv_touch = check_kv_touch, .kv_poison = check_kv_poison,            \
+    .keep_bytes = check_keep_bytes, .reserve = check_reserve, .step_begin = dev_check_step_begin,  \
+    .mark = dev_check_mark, .wait_mark = dev_check_wait_mark, .lacks = dev_check_lacks,            \
+    .probe_read_gbps = check_probe_read_gbps, .probe_int8_gops = check_probe_int8_gops,            \
+    .probe_attn_gops = check_probe_attn_gops
+
 #define X(name, params) .name = dev_check_##name,
-                                          DEV_OP_LIST(X)
+const struct dev_class dev_check_class = {
+    .name = "check", .open = check_open, .frees_poisoned = true, SHARED, DEV_OP_LIST(X)};
+const struct dev_class dev_sim_class = {
+    .name = "sim", .open = sim_open, .host_ran = dev_check_host_ran, SHARED, DEV_OP_LIST(X)};
 #undef X
-};

@@ -2,9 +2,10 @@
 /* Steps and operators of the device `check`: taken now, run later. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "dev/check/check.h"
 
-#define CALLS 4096 /* that find room at once */
+#define SPIN_NS 30000 /* then sleep */
 
 /* ---- a step's arrays, copied ---- */
 
@@ -63,15 +64,44 @@ static sl_status take_step(struct check *c, const struct dev_step *s, sl_err *er
     return SL_OK;
 }
 
+static struct check_call *slot(struct check *c, uint64_t i)
+{
+    return &c->call[i % CHECK_CALLS];
+}
+
+static void run_to(struct check *c, uint64_t goal);
+
+/* The next call; publish tells the thread. */
+static struct check_call *next_call(struct check *c, enum dev_op_kind op)
+{
+    if (c->n_queued - c->n_run == CHECK_CALLS) run_to(c, c->n_queued);
+    struct check_call *q = slot(c, c->n_queued);
+    q->op = op;
+    q->at_ns = dev_check_now(c);
+    return q;
+}
+
+static void publish(struct check *c)
+{
+    c->n_queued++;
+    if (c->thread) os_word_set(&c->queued, (unsigned)c->n_queued);
+}
+
 void dev_check_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
 {
     struct check *c = dev_check_of(d);
     dev_check_drain(c);
     c->why.code = SL_OK;
+    atomic_store_explicit(&c->failed, false, memory_order_relaxed); /* nothing runs */
     c->step.kv = kv ? ((struct check_kv *)kv)->in : NULL;
-    c->step.is_new = true;
     c->step.s = (struct dev_step){0};
-    if (take_step(c, s, &c->why)) c->step.is_new = false; /* why says that it failed */
+    c->step.is_refused = take_step(c, s, &c->why) != SL_OK;
+    if (c->step.is_refused) {
+        atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+        return;
+    }
+    (void)next_call(c, DEV_N_OP);
+    publish(c);
 }
 
 /* ---- operators ---- */
@@ -110,35 +140,23 @@ const char *dev_check_lacks(const dev *d, const struct dev_op *op)
     return c->in->cls->lacks ? c->in->cls->lacks(c->in, &o) : NULL;
 }
 
-static sl_status room_for_call(struct check *c, int n, sl_err *err)
-{
-    void *p = NULL;
-    if (n <= c->n_call_max) return SL_OK;
-    SL_TRY(mem_realloc(MEM_SCRATCH, c->call, (size_t)n * sizeof *c->call, &p, err));
-    c->call = p;
-    c->n_call_max = n;
-    return SL_OK;
-}
-
 sl_status dev_check_queue_reserve(struct check *c, const struct dev_shapes *p, sl_err *err)
 {
     size_t n_blk = (size_t)p->max.n_ctx / 16 + 1, n_seq = (size_t)p->max.n_seq;
     size_t of_seq = 4 * DEV_KV_GROUPS * (n_blk + 8) + sizeof(struct dev_keep), lines = 22 * 64;
-    SL_TRY(room_for_step(c, 17 * (size_t)p->max.n_tok + n_seq * of_seq + lines, err));
-    return room_for_call(c, CALLS, err);
+    return room_for_step(c, 17 * (size_t)p->max.n_tok + n_seq * of_seq + lines, err);
 }
 
 static void queue(struct check *c, const struct dev_step *b, enum dev_op_kind op,
                   const void *params, size_t n)
 {
-    if (c->why.code) return;
+    if (c->step.is_refused) return;
     ASSERT(b->n_tok == c->step.s.n_tok && b->n_seq == c->step.s.n_seq &&
            b->pass == c->step.s.pass); /* the step that began last */
-    if (c->n_call == c->n_call_max && room_for_call(c, 2 * c->n_call + CALLS, &c->why)) return;
-    struct check_call *q = &c->call[c->n_call++];
-    q->op = op;
+    struct check_call *q = next_call(c, op);
     memcpy(&q->u, params, n);
     translate(c, op, &q->u);
+    publish(c);
 }
 
 #define X(name, params)                                                                            \
@@ -151,28 +169,28 @@ DEV_OP_LIST(X)
 
 /* ---- running ---- */
 
+static void begin(struct check *c)
+{
+    if (dev_check_count(c, CHECK_SUBMIT, "step", &c->why)) return;
+    for (struct check_buf *b = c->buf; b && c->step.s.pass == 0 && !c->clock.is_on; b = b->next)
+        if (!b->is_kept) memset(b->mem, 0xff, b->n); /* NaN */
+    dev_step_begin(c->in, c->step.kv, &c->step.s);
+}
+
 static void run(struct check *c, const struct check_call *q)
 {
     switch (q->op) {
 #define X(name, params)                                                                            \
     case DEV_OP_##name:                                                                            \
-        if (!dev_check_count(c, #name, &c->why)) dev_##name(c->in, &c->step.s, &q->u.name);        \
+        if (!dev_check_count(c, CHECK_SUBMIT, #name, &c->why))                                     \
+            dev_##name(c->in, &c->step.s, &q->u.name);                                             \
         break;
         DEV_OP_LIST(X)
 #undef X
     case DEV_N_OP:
+        begin(c);
         break;
     }
-}
-
-static void begin(struct check *c)
-{
-    if (!c->step.is_new || c->why.code) return;
-    c->step.is_new = false;
-    if (dev_check_count(c, "step", &c->why)) return;
-    for (struct check_buf *b = c->buf; b && c->step.s.pass == 0; b = b->next)
-        if (!b->is_kept) memset(b->mem, 0xff, b->n); /* NaN */
-    dev_step_begin(c->in, c->step.kv, &c->step.s);
 }
 
 /* Operators are timed where they run. */
@@ -188,18 +206,98 @@ static void move_times(struct check *c)
     memset(c->in->op, 0, sizeof c->in->op);
 }
 
+static void run_one(struct check *c, struct check_call *q)
+{
+    struct dev_cost before = c->in->cost, cost = {0};
+    q->end_ns = c->clock.dev_ns;
+    if (c->why.code) return;
+    c->in->timing = c->head.timing || c->clock.is_on;
+    run(c, q);
+    dev_cost_add(&cost, &c->in->cost, &before);
+    if (c->why.code)
+        atomic_store_explicit(&c->failed, true, memory_order_release);
+    else
+        dev_check_clock_ran(c, q, &cost);
+}
+
+/* Calls before number goal have run. */
+static void run_to(struct check *c, uint64_t goal)
+{
+    if (c->thread) {
+        int64_t t;
+        unsigned n = (unsigned)goal;
+        if (!os_word_spin(&c->run, n, SPIN_NS, clock_now_ns(), &t))
+            (void)os_word_sleep(&c->run, n, -1);
+        c->n_run = BASE_MAX(c->n_run, goal);
+        return;
+    }
+    for (; c->n_run < goal; c->n_run++)
+        run_one(c, slot(c, c->n_run));
+    if (c->head.timing && !c->clock.is_on) move_times(c);
+}
+
+/* What the thread does: what is queued, in order. */
+static void thread_main(void *arg)
+{
+    struct check *c = arg;
+    for (uint64_t i = 0;; i++) {
+        int64_t t;
+        if (!os_word_spin(&c->queued, (unsigned)i + 1, SPIN_NS, clock_now_ns(), &t))
+            (void)os_word_sleep(&c->queued, (unsigned)i + 1, -1);
+        if (atomic_load_explicit(&c->stop, memory_order_relaxed)) return;
+        run_one(c, slot(c, i));
+        os_word_set(&c->run, (unsigned)i + 1);
+    }
+}
+
 void dev_check_drain(struct check *c)
 {
-    c->in->timing = c->head.timing;
-    begin(c);
-    for (int i = 0; i < c->n_call && !c->why.code; i++)
-        run(c, &c->call[i]);
-    c->n_call = 0;
-    if (c->head.timing) move_times(c);
+    uint64_t n = c->n_queued;
+    if (n == c->n_run) return;
+    int64_t from_ns = dev_check_now(c);
+    run_to(c, n);
+    dev_check_clock_wait(c, slot(c, n - 1), from_ns);
+}
+
+uint64_t dev_check_mark(dev *d)
+{
+    return dev_check_of(d)->n_queued;
+}
+
+sl_status dev_check_wait_mark(dev *d, uint64_t mark, sl_err *err)
+{
+    struct check *c = dev_check_of(d);
+    if (mark > c->n_run) {
+        int64_t from_ns = dev_check_now(c);
+        run_to(c, mark);
+        dev_check_clock_wait(c, slot(c, mark - 1), from_ns);
+    }
+    return dev_check_failed(c, err);
+}
+
+sl_status dev_check_failed(struct check *c, sl_err *err)
+{
+    if (!atomic_load_explicit(&c->failed, memory_order_acquire)) return SL_OK;
+    if (err) *err = c->why; /* which changes no more in this step */
+    return c->why.code;
+}
+
+sl_status dev_check_queue_open(struct check *c, sl_err *err)
+{
+    void *p = NULL;
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, CHECK_CALLS, sizeof *c->call, &p, err));
+    c->call = p;
+    return c->clock.is_real ? par_side_open(thread_main, c, &c->thread, err) : SL_OK;
 }
 
 void dev_check_queue_free(struct check *c)
 {
+    if (c->thread) {
+        dev_check_drain(c);
+        atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+        publish(c);
+        par_side_close(c->thread);
+    }
     mem_free(c->call);
     mem_free(c->step.mem);
 }
