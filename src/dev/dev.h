@@ -575,10 +575,11 @@ int64_t dev_keep_bytes(const dev *d, const struct dev_attn_mla *p, int n_layer, 
 /* Take the list, which is copied: a pass of a step, in its order. Its operators may be of several
  * devices (at most DEV_PROG_DEVS), between which dev_move takes rows: where the next operator is of
  * another device, the one that is left is waited for; where that is one whose memory is the host's,
- * only as far as operators that read or write host memory go, so both may run at the same time. A device may run several of its operators as
- * one (how far: dev_prog_fused); the bits are those of one after another, but the contents of
- * buffers that only operators run together write and read are undefined. After dev_reserve. Errors:
- * NOMEM; UNSUPPORTED names the device, and the operator and the layer that it lacks. */
+ * only as far as operators that read or write host memory go, so both may run at the same time. A
+ * device may run several of its operators as one (how far: dev_prog_fused); the bits are those of
+ * one after another, but the contents of buffers that only operators run together write and read
+ * are undefined. After dev_reserve. Errors: NOMEM; UNSUPPORTED names the device, and the operator
+ * and the layer that it lacks. */
 #define DEV_PROG_DEVS 4
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
                         sl_err *err) BASE_MUST_USE;

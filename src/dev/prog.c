@@ -95,8 +95,7 @@ static void count_host(const dev_prog *p)
 
 static bool touches_host(enum dev_op_kind kind)
 {
-    return kind == DEV_OP_move || kind == DEV_OP_join || kind == DEV_OP_pick ||
-           kind == DEV_OP_tap;
+    return kind == DEV_OP_move || kind == DEV_OP_join || kind == DEV_OP_pick || kind == DEV_OP_tap;
 }
 
 static void find_touches(dev_prog *p)

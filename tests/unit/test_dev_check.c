@@ -255,7 +255,7 @@ TEST(dev_sim_virtual_time_is_exact)
     assert_int_equal(dev_op_times(r.d, row, BASE_COUNT_OF(row)), DEV_N_OP + 2);
     assert_int_equal(row[DEV_OP_embed].n_call, 2);
     assert_int_equal(row[DEV_OP_embed].ns, 14000);
-    assert_int_equal(row[DEV_N_OP].ns, 11000);                   /* idle: until the host was heard */
+    assert_int_equal(row[DEV_N_OP].ns, 11000); /* idle: until the host was heard */
     assert_int_equal(row[DEV_N_OP + 1].ns, 11000 + 14000 + 11000); /* and the way back */
     dev_close(r.d);
 }
@@ -314,7 +314,7 @@ TEST(dev_sim_fails_as_told)
 
 TEST(dev_sim_options_are_named)
 {
-    static const char *const bad[] = {"bw",     "bw=",     "bw=0",       "bw=1x",      "lat=3",
+    static const char *const bad[] = {"bw",     "bw=",     "bw=0",       "bw=1x",       "lat=3",
                                       "mem=1P", "clock=x", "fail=alloc", "fail=lost:0", "lost=3"};
     dev *d = NULL;
     char name[40];

@@ -7,12 +7,11 @@
  * - Operators are queued and run late, in order. A step's arrays are copied when it begins: later
  *   changes have no effect.
  *
- * `check` is for tests: what works with it makes no use of the CPU being near. It runs when it must:
- * at a copy, at dev_sync, when the next step begins. Then all buffers into which the host has never
- * copied become NaN; so do blocks of the cache that are given back.
- * `sim` stands for an accelerator: it has a clock and no more memory than it says (clock.c). Its
- * time is computed, or kept by a thread that runs what is queued.
- * Options: options.c. */
+ * `check` is for tests: what works with it makes no use of the CPU being near. It runs calls
+ * when it must: at a copy, at a wait, when the next step begins. Then all buffers into which the
+ * host has never copied become NaN; so do blocks of the cache that are given back. `sim` stands for
+ * an accelerator: it has a clock and no more memory than it says (clock.c). Its time is computed,
+ * or kept by a thread that runs what is queued. Options: options.c. */
 #ifndef DEV_CHECK_CHECK_H
 #define DEV_CHECK_CHECK_H
 
@@ -62,20 +61,20 @@ struct check_step {
 /* What is to fail: 0 = nothing. Calls are allocations (all that takes memory at open) and submits
  * (copies, steps, operators, waits), each counted from 1. */
 struct check_fault {
-    uint64_t call, lost;                     /* of all calls: fails; from it on the device is lost */
+    uint64_t call, lost; /* of all calls: fails; from it on the device is lost */
     uint64_t alloc, lost_submit, slow_submit; /* of each kind; slow: takes CHECK_SLOW_NS longer */
 };
 #define CHECK_SLOW_NS 1000000000
 
 /* The time of a device, and of the host beside it. */
 struct check_clock {
-    bool is_on, is_real;          /* sim's; real: launches end no earlier than they are due */
-    double bw, ops, bus;          /* bytes a second of memory and of the way to the host;
-                                     operations a second */
-    double host_bw, host_ops;     /* of the CPU, virtual; 0 = it takes no time */
-    int64_t lat, hand;            /* ns of a launch; from device to host or back */
-    int64_t dev_ns, host_ns;      /* virtual: what time it is there */
-    int64_t slow_ns;              /* of the call under way, beside what it needs */
+    bool is_on, is_real;      /* sim's; real: launches end no earlier than they are due */
+    double bw, ops, bus;      /* bytes a second of memory and of the way to the host;
+                                 operations a second */
+    double host_bw, host_ops; /* of the CPU, virtual; 0 = it takes no time */
+    int64_t lat, hand;        /* ns of a launch; from device to host or back */
+    int64_t dev_ns, host_ns;  /* virtual: what time it is there */
+    int64_t slow_ns;          /* of the call under way, beside what it needs */
 };
 
 struct check {
@@ -92,7 +91,7 @@ struct check {
     uint64_t mem, used; /* bytes of its own, 0 = the machine's; taken */
     char lacks[24];     /* operator; "" = none */
     bool lost;
-    sl_err why; /* of the step under way; code OK: nothing failed */
+    sl_err why;         /* of the step under way; code OK: nothing failed */
     atomic_bool failed; /* release, when why says what: pairs with acquire of who waits */
     /* A real clock has a thread, which alone runs calls: queued and run rise with the counts above.
      * What else is its own while calls wait: why, lost, the counts of calls, clock.dev_ns. */
@@ -106,13 +105,14 @@ static inline struct check *dev_check_of(const dev *d)
 {
     return (struct check *)d;
 }
-/* Count a call: one that is to fail says so. */
 enum check_kind { CHECK_ALLOC, CHECK_SUBMIT };
+/* Count a call: one that is to fail says so. Errors: DEVICE (lost), INTERNAL, NOMEM. */
 sl_status dev_check_count(struct check *c, enum check_kind kind, const char *what,
                           sl_err *err) BASE_MUST_USE;
 /* Take n bytes of the memory that the device says it has. Errors: NOMEM. */
 sl_status dev_check_take(struct check *c, int64_t n, const char *what, sl_err *err) BASE_MUST_USE;
-/* What stands behind the ':' of its name. Errors: REQUEST: an option, named, and those there are. */
+/* What stands behind the ':' of its name. Errors: REQUEST: an option, named, and those there are.
+ */
 sl_status dev_check_options(struct check *c, const char *s, sl_err *err) BASE_MUST_USE;
 /* The same address for the CPU device; n bytes from p on are in one buffer. */
 void *dev_check_mem(const struct check *c, const void *p, size_t n);
@@ -133,13 +133,15 @@ void dev_check_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
 /* Run what waits, or wait until the thread has. */
 void dev_check_drain(struct check *c);
 uint64_t dev_check_mark(dev *d);
+/* Errors: as dev_check_failed. */
 sl_status dev_check_wait_mark(dev *d, uint64_t mark, sl_err *err) BASE_MUST_USE;
-/* What of the step failed so far. */
+/* Errors: what of the step failed so far. */
 sl_status dev_check_failed(struct check *c, sl_err *err) BASE_MUST_USE;
 const char *dev_check_lacks(const dev *d, const struct dev_op *op);
-/* Room for the steps that p allows; more comes as it is needed. */
+/* Room for the steps that p allows; more comes as it is needed. Errors: NOMEM. */
 sl_status dev_check_queue_reserve(struct check *c, const struct dev_shapes *p,
                                   sl_err *err) BASE_MUST_USE;
+/* Errors: NOMEM, IO (no thread). */
 sl_status dev_check_queue_open(struct check *c, sl_err *err) BASE_MUST_USE;
 void dev_check_queue_free(struct check *c);
 #define X(name, params)                                                                            \

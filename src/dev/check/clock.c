@@ -94,6 +94,6 @@ void dev_check_host_ran(dev *d, const struct dev_cost *cost)
 {
     struct check_clock *k = &dev_check_of(d)->clock;
     if (k->is_on && !k->is_real)
-        k->host_ns += BASE_MAX(ns_of(cost->bytes, k->host_bw),
-                               ns_of(cost->ops + cost->flops, k->host_ops));
+        k->host_ns +=
+            BASE_MAX(ns_of(cost->bytes, k->host_bw), ns_of(cost->ops + cost->flops, k->host_ops));
 }
