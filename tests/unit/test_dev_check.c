@@ -326,3 +326,37 @@ TEST(dev_sim_options_are_named)
     }
     ASSERT_STATUS(dev_open("sim:clock=real,host-bw=1", NULL, &d, &err), SL_REQUEST);
 }
+
+/* The host waits for the rows that it is given, not for what the device has to do afterwards. */
+TEST(dev_sim_runs_while_the_host_goes_on)
+{
+    static float here[T * D];
+    struct dev_op op[12];
+    struct dev_op_row row[64];
+    struct rig r, host;
+    dev_prog *p = NULL;
+    rig_open(&r, "sim:lat=7us,hand=11us,bus=1e9");
+    rig_open(&host, "cpu");
+    op[0] = (struct dev_op){.kind = DEV_OP_embed, .layer = -1, .d = r.d};
+    op[0].u.embed = (struct dev_embed){.w = r.table, .y = r.y, .scale = 1};
+    op[1] = (struct dev_op){.kind = DEV_OP_move, .layer = -1, .d = r.d};
+    op[1].u.move = (struct dev_move){.at = r.y, .host = here, .out = true, .n = D};
+    for (int i = 2; i < 12; i++) {
+        op[i] = (struct dev_op){.kind = DEV_OP_add, .layer = -1, .d = i < 11 ? r.d : host.d};
+        op[i].u.add = (struct dev_add){.x = r.y, .y = r.y, .n = D};
+    }
+    op[11].u.add = (struct dev_add){.x = here, .y = here, .n = D};
+    ASSERT_OK(dev_prog_open(r.d, op, 12, &p, &err));
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    ASSERT_OK(dev_prog_run(p, NULL, &r.s, &err));
+    assert_true(here[0] == 6.0f && here[D] == 4.0f);
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    assert_int_equal(row[DEV_OP_add].n_call, 0); /* virtual: run when they must */
+    assert_int_equal(row[DEV_N_OP + 1].ns, 11000 + 2 * 7000 + 11000);
+    ASSERT_OK(dev_sync(r.d, &err));
+    (void)dev_op_times(r.d, row, BASE_COUNT_OF(row));
+    assert_int_equal(row[DEV_OP_add].ns, 9 * 7000);
+    dev_prog_close(p);
+    dev_close(r.d);
+    dev_close(host.d);
+}
