@@ -207,6 +207,28 @@ static sl_status by_pattern(struct placing *g, const struct item *it, sl_err *er
     return st;
 }
 
+/* Does a device's name begin at s? */
+static bool is_device(const char *s, const char *end)
+{
+    for (int i = 0; dev_name(i); i++) {
+        size_t n = strlen(dev_name(i)), left = (size_t)(end - s);
+        if (n <= left && strncmp(s, dev_name(i), n) == 0 && (n == left || s[n] == ':')) return true;
+    }
+    return false;
+}
+
+/* The '=' after a pattern: patterns and devices' options may have some of their own. NULL: none. */
+static const char *end_of_pattern(const char *s, const char *end)
+{
+    const char *first = NULL, *eq = NULL;
+    for (; s < end; s++) {
+        if (*s != '=') continue;
+        if (!first) first = s;
+        if (is_device(s + 1, end)) eq = s;
+    }
+    return eq ? eq : first;
+}
+
 /* ---- all of it ---- */
 
 /* The item in s .. end, without white space around it. */
@@ -221,8 +243,7 @@ static sl_status one_item(struct placing *g, const char *s, const char *end, sl_
     g->n = (int)BASE_MIN(end - s, 80);
     bool re = end - s > 3 && strncmp(s, "re:", 3) == 0;
     const char *eq = memchr(s, '=', (size_t)(end - s));
-    for (const char *q = s; re && q < end; q++) /* a pattern may have some of its own */
-        if (*q == '=') eq = q;
+    if (re) eq = end_of_pattern(s, end);
     if (!eq || eq == s || eq + 1 == end)
         return SL_FAIL(err, REQUEST,
                        "place: '%.*s': PART=DEVICE is expected, as in experts=cpu or "

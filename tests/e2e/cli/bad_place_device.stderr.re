@@ -1,1 +1,1 @@
-sluice: place: device 'gpu' is not known \(there are: cpu, check\)
+sluice: place: device 'gpu' is not known \(there are: cpu, check, sim\)
