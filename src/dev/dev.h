@@ -262,7 +262,8 @@ void dev_step_begin(dev *d, dev_kv *kv, const struct dev_step *s);
  * kv: of a program's operators always the cache that the program is run on. */
 #define DEV_ROWS_WANTED (-1)
 
-/* Rows shown to a caller that calibrates: fn is called on the thread that runs the step. */
+/* Rows shown to a caller that calibrates: fn is called on the thread that runs the device's
+ * operators, while the host waits. */
 struct dev_tapped {
     int what, layer, expert; /* what, layer: as in dev_tap; expert: -1 = of no expert */
     const float *x;          /* [n_row, n_col] host memory, borrowed */
@@ -441,7 +442,7 @@ struct dev_slots {
 void dev_slots_init(struct dev_slots *s, int n_expert);
 /* Where the rows of matrices are shared among ranks, a rank computes some columns of each output:
  * part[0] of them rank 0, then part[1] rank 1 and so on. join makes rows whole: y [n_row, n] from
- * every rank's x [n_row, its part], on the thread that runs the step. */
+ * every rank's x [n_row, its part], on the thread that runs the device's operators. */
 struct dev_joined {
     dev *d;
     const float *x;
