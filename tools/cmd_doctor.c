@@ -29,15 +29,12 @@ static const struct opt opts[] = {
     {0},
 };
 
-#define ADVICE_MAX 16
-
 struct report {
     struct os_topology top;
     struct dev_info dev;
     double read_gbps, int8_gops;
     int64_t memlock, n_file; /* -1 = no limit */
-    char advice[ADVICE_MAX][160];
-    int n_advice;
+    struct doctor_advice advice;
     bool placed;
     struct place_table place;
 };
@@ -49,33 +46,52 @@ static int64_t limit_of(int what)
     return (int64_t)l.rlim_cur;
 }
 
-static void advise(struct report *r, bool when, const char *text)
+void doctor_advise(struct doctor_advice *a, bool when, const char *text)
 {
-    if (when && r->n_advice < ADVICE_MAX)
-        snprintf(r->advice[r->n_advice++], sizeof r->advice[0], "%s", text);
+    if (when && a->n < BASE_COUNT_OF(a->text))
+        snprintf(a->text[a->n++], sizeof a->text[0], "%s", text);
+}
+
+void doctor_print_advice(const struct doctor_advice *a, const char *none)
+{
+    for (int i = 0; i < a->n; i++)
+        printf("advice       %s\n", a->text[i]);
+    if (a->n == 0) printf("advice       none: %s\n", none);
+}
+
+void doctor_put_advice(const struct doctor_advice *a, struct json_w *w)
+{
+    text_jw_key(w, "advice");
+    text_jw_arr(w);
+    for (int i = 0; i < a->n; i++)
+        text_jw_strz(w, a->text[i]);
+    text_jw_arr_end(w);
 }
 
 static void judge(struct report *r)
 {
+    struct doctor_advice *a = &r->advice;
     uint32_t native = cpu_isa_native(), used = cpu_isa_mask();
     const struct os_topology *t = &r->top;
 #if defined(__x86_64__)
-    advise(r, !cpu_has(native, CPU_ISA_avx2),
-           "CPU without AVX2: the reference kernels run, which is slow");
+    doctor_advise(a, !cpu_has(native, CPU_ISA_avx2),
+                  "CPU without AVX2: the reference kernels run, which is slow");
 #endif
-    advise(r, native != used, "SL_CPU caps the instruction set: unset it for full speed");
-    advise(r, strcmp(t->thp, "never") == 0,
-           "transparent huge pages are off: echo madvise > "
-           "/sys/kernel/mm/transparent_hugepage/enabled");
-    advise(r, t->cgroup_cpus > 0 && t->cgroup_cpus < t->n_core,
-           "the container's CPU quota is below its cores: more threads than the quota stall each "
-           "other");
-    advise(r, t->mem_available < ((int64_t)2 << 30),
-           "less than 2 GiB of memory are available: only small models fit");
-    advise(r, r->n_file >= 0 && r->n_file < 1024,
-           "fewer than 1024 open files are allowed: ulimit -n 4096 for serving");
-    advise(r, r->read_gbps > 0 && r->read_gbps < 5,
-           "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
+    doctor_advise(a, native != used, "SL_CPU caps the instruction set: unset it for full speed");
+    doctor_advise(a, strcmp(t->thp, "never") == 0,
+                  "transparent huge pages are off: echo madvise > "
+                  "/sys/kernel/mm/transparent_hugepage/enabled");
+    doctor_advise(
+        a, t->cgroup_cpus > 0 && t->cgroup_cpus < t->n_core,
+        "the container's CPU quota is below its cores: more threads than the quota stall each "
+        "other");
+    doctor_advise(a, t->mem_available < ((int64_t)2 << 30),
+                  "less than 2 GiB of memory are available: only small models fit");
+    doctor_advise(a, r->n_file >= 0 && r->n_file < 1024,
+                  "fewer than 1024 open files are allowed: ulimit -n 4096 for serving");
+    doctor_advise(
+        a, r->read_gbps > 0 && r->read_gbps < 5,
+        "memory reads below 5 GB/s: the machine is busy or throttled, decoding will be slow");
 }
 
 /* What of the model lies where. */
@@ -157,9 +173,7 @@ static void print_text(const struct report *r)
         printf("placement\n");
         place_print(&r->place);
     }
-    for (int i = 0; i < r->n_advice; i++)
-        printf("advice       %s\n", r->advice[i]);
-    if (r->n_advice == 0) printf("advice       none: all is as it should be\n");
+    doctor_print_advice(&r->advice, "all is as it should be");
 }
 
 static sl_status print_json(const struct report *r, sl_err *err)
@@ -216,11 +230,7 @@ static sl_status print_json(const struct report *r, sl_err *err)
     text_jw_key(&w, "gpus");
     text_jw_arr(&w);
     text_jw_arr_end(&w);
-    text_jw_key(&w, "advice");
-    text_jw_arr(&w);
-    for (int i = 0; i < r->n_advice; i++)
-        text_jw_strz(&w, r->advice[i]);
-    text_jw_arr_end(&w);
+    doctor_put_advice(&r->advice, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
     str_fini(&s);

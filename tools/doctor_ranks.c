@@ -30,8 +30,7 @@ struct ranks_report {
     struct row row[DIST_RANK_MAX];
     int n, n_host;
     double join_us, join_gbps;
-    char advice[3][160];
-    int n_advice;
+    struct doctor_advice advice;
 };
 
 static sl_status look(struct row *r, const struct opt_common *o, sl_err *err)
@@ -80,11 +79,6 @@ static sl_status time_joins(dist *d, int n_col, int times, double *s, sl_err *er
     return st;
 }
 
-static void advise(struct ranks_report *r, bool when, const char *text)
-{
-    if (when) snprintf(r->advice[r->n_advice++], sizeof r->advice[0], "%s", text);
-}
-
 static void judge(struct ranks_report *r)
 {
     bool one_core = false, same = false, other_isa = false;
@@ -103,15 +97,18 @@ static void judge(struct ranks_report *r)
         r->n_host += !seen;
         shm = i == 0 ? a->shm_free : BASE_MIN(shm, a->shm_free);
     }
-    advise(r, one_core,
-           "a rank has a single core: mpirun binds so unless told: --map-by numa --bind-to numa");
-    advise(r, same && !one_core,
-           "ranks of a machine with several memory nodes are not bound to one each: mpirun "
-           "--map-by numa --bind-to numa");
-    advise(r, other_isa,
-           "refused: the ranks' instruction sets differ: SL_CPU limits all to what each has");
-    if (shm >= 0 && shm < SHM_LEAST * r->n && r->n_advice < BASE_COUNT_OF(r->advice))
-        advise(r, true, "refused: /dev/shm is too small: --shm-size=1g of the container");
+    struct doctor_advice *advice = &r->advice;
+    doctor_advise(
+        advice, one_core,
+        "a rank has a single core: mpirun binds so unless told: --map-by numa --bind-to numa");
+    doctor_advise(advice, same && !one_core,
+                  "ranks of a machine with several memory nodes are not bound to one each: mpirun "
+                  "--map-by numa --bind-to numa");
+    doctor_advise(
+        advice, other_isa,
+        "refused: the ranks' instruction sets differ: SL_CPU limits all to what each has");
+    doctor_advise(advice, shm >= 0 && shm < SHM_LEAST * r->n,
+                  "refused: /dev/shm is too small: --shm-size=1g of the container");
 }
 
 static void print_text(const struct ranks_report *r)
@@ -127,9 +124,9 @@ static void print_text(const struct ranks_report *r)
                a->n_thread, (double)a->mem_available * gib, (double)a->shm_free * gib);
     }
     printf("a join       %.1f us, %.2f GB/s into each rank\n", r->join_us, r->join_gbps);
-    for (int i = 0; i < r->n_advice; i++)
-        printf("advice       %s\n", r->advice[i]);
-    if (r->n_advice == 0) printf("advice       none: --layout tp=%d\n", r->n);
+    char none[32];
+    snprintf(none, sizeof none, "--layout tp=%d", r->n);
+    doctor_print_advice(&r->advice, none);
 }
 
 static void row_json(const struct row *a, struct json_w *w)
@@ -172,11 +169,7 @@ static sl_status print_json(const struct ranks_report *r, sl_err *err)
     text_jw_real(&w, r->join_us, 6);
     text_jw_key(&w, "join_gbps");
     text_jw_real(&w, r->join_gbps, 6);
-    text_jw_key(&w, "advice");
-    text_jw_arr(&w);
-    for (int i = 0; i < r->n_advice; i++)
-        text_jw_strz(&w, r->advice[i]);
-    text_jw_arr_end(&w);
+    doctor_put_advice(&r->advice, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
     str_fini(&s);
