@@ -33,19 +33,14 @@ struct board {
     struct board_line line[];
 };
 
-static size_t whole_pages(size_t n)
-{
-    return (n + 4095) / 4096 * 4096;
-}
-
 size_t dist_board_bytes(int n)
 {
-    return whole_pages(sizeof(struct board) + (size_t)n * sizeof(struct board_line));
+    return size_round(sizeof(struct board) + (size_t)n * sizeof(struct board_line), DIST_PAGE);
 }
 
 size_t dist_board_room(int n, size_t half, size_t msg_bytes)
 {
-    return (size_t)n * 2 * half + whole_pages(msg_bytes);
+    return (size_t)n * 2 * half + size_round(msg_bytes, DIST_PAGE);
 }
 
 void dist_board_init(struct board *b, int n, bool shared)
@@ -103,13 +98,8 @@ static sl_status board_status(const dist *d, sl_err *err)
 static void late(dist *d, int rank, int64_t ns, const char *what)
 {
     sl_err why = {0};
-    struct dist_name name = dist_name_of(d, rank);
     if (has_failed(d)) return;
-    if (dist_gone(d, rank))
-        (void)SL_FAIL(&why, DEVICE, "%s is gone", name.text);
-    else
-        (void)SL_FAIL(&why, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
-                      what);
+    (void)dist_silent(d, rank, ns, what, &why);
     board_fail(d, &why);
 }
 

@@ -111,6 +111,14 @@ void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to)
     }
 }
 
+sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err)
+{
+    struct dist_name name = dist_name_of(d, rank);
+    if (dist_gone(d, rank)) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
+    return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
+                   where);
+}
+
 sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
                       sl_err *err)
 {

@@ -5,11 +5,13 @@
 
 #include <stdatomic.h>
 
+#include "base/size.h"
 #include "dist/dist.h"
 #include "os/word.h"
 
 #define DIST_DEADLINE_MS 30000
 #define DIST_SPIN_NS 50000 /* ranks that keep step arrive together */
+#define DIST_PAGE 4096
 #define DIST_SLICE_MS 20   /* a sleeper looks for failures so often */
 
 /* A piece of a join: the same rows on every rank. */
@@ -32,7 +34,7 @@ struct dist_ops {
     sl_status (*all_done)(dist *d, sl_err *err);
     /* Give p's x to the others. Where true is returned, and the piece is not for home alone on
      * another rank, theirs are at d->from[rank] until the next piece; whole rows are there one
-     * behind another (d->packed), or at their place. */
+     * after another (d->packed), or at their place. */
     bool (*exchange)(dist *d, const struct dist_piece *p);
     void (*fail)(dist *d, const sl_err *why);
     sl_status (*status)(const dist *d, sl_err *err);
@@ -77,8 +79,10 @@ int64_t dist_home_stopped(const dist *d, int64_t *since);
 int64_t dist_deadline(const dist *d);
 /* Begin the next piece: its number, and the history that all ranks must have. */
 void dist_count_piece(dist *d, const struct dist_piece *p);
-/* This rank's part of it, the rows that are its own one behind another. */
+/* This rank's part of it, the rows that are its own one after another. */
 void dist_pack_piece(const dist *d, const struct dist_piece *p, float *to);
+/* A rank was waited for in vain so long, where: "in a step". DEVICE: it is gone; else TIMEOUT. */
+sl_status dist_silent(const dist *d, int rank, int64_t ns, const char *where, sl_err *err);
 /* INTERNAL: this rank and that one have come to different joins. */
 sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dist_size theirs,
                       sl_err *err);
@@ -86,10 +90,10 @@ sl_status dist_misfit(const dist *d, int rank, struct dist_size mine, struct dis
 /* board.c: n ends that share memory: a board, and slots for rows and messages of other processes.
  */
 size_t dist_board_bytes(int n);
-/* Bytes behind the board of n ranks: slots of two halves, and room for a message. */
+/* Bytes after the board of n ranks: slots of two halves, and room for a message. */
 size_t dist_board_room(int n, size_t half, size_t msg_bytes);
 void dist_board_init(struct board *b, int n, bool shared);
-/* d reads and writes b from now on; half 0: there is nothing behind it. */
+/* d reads and writes b from now on; half 0: there is nothing after it. */
 void dist_board_attach(dist *d, struct board *b, size_t half, size_t msg_bytes);
 extern const struct dist_ops dist_board_ops;
 void dist_init(dist *d, int rank, int n, const struct dist_opts *o);

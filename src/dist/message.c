@@ -49,7 +49,7 @@ static const struct head *came(const struct mail *m, int rank)
     return (const struct head *)(const void *)m->in[rank];
 }
 
-/* n_body bytes behind the head are in out already. */
+/* n_body bytes after the head are in out already. */
 static sl_status send_out(dist *d, struct dist_way *w, uint64_t to, const struct head *h,
                           size_t n_body, sl_err *err)
 {
@@ -96,14 +96,6 @@ static sl_status check(const dist *d, int rank, int n, uint32_t kind, sl_err *er
     return SL_OK;
 }
 
-static sl_status late(dist *d, int rank, int64_t ns, const char *what, sl_err *err)
-{
-    struct dist_name name = dist_name_of(d, rank);
-    if (dist_gone(d, rank)) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
-    return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s %s", name.text, (double)ns * 1e-9,
-                   what);
-}
-
 /* Until all is through that is under way. kind: of what comes. Home's next message has no limit. */
 static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err)
 {
@@ -121,7 +113,7 @@ static sl_status through(dist *d, struct dist_way *w, uint32_t kind, sl_err *err
         int64_t ns = clock_now_ns() - t0;
         if (kind == SAYS_TELL) ns = i % 256 == 255 ? dist_home_stopped(d, &stopped) : 0;
         if (ns > dist_deadline(d) || (i % 64 == 63 && dist_gone(d, rank)))
-            return late(d, rank, ns, what, err);
+            return dist_silent(d, rank, ns, what, err);
         dist_group_rest(d, i);
     }
 }
@@ -310,7 +302,7 @@ sl_status dist_message_open(dist *d, size_t half, size_t msg_bytes, sl_err *err)
 {
     void *p = NULL, *buf = NULL;
     size_t cap = sizeof(struct head) + BASE_MAX(BASE_MAX(half, msg_bytes), sizeof(struct failure));
-    cap = (cap + 63) / 64 * 64;
+    cap = size_round(cap, 64);
     SL_TRY(mem_alloc_array(MEM_MISC, 1, sizeof(struct mail), &p, err));
     struct mail *m = p;
     sl_status st = mem_alloc(MEM_SCRATCH, (size_t)(d->n + 2) * cap, &buf, err);

@@ -200,14 +200,10 @@ static sl_status all_within(dist *d, const void *mine, void *all, size_t bytes, 
         SL_TRY(dist_group_poll(d, &w, err));
         int rank = dist_group_late(&w);
         if (rank < 0) return SL_OK;
-        bool gone = dist_gone(d, rank);
         int64_t ns = clock_now_ns() - t0;
-        if (gone || ns > most) {
-            struct dist_name name = dist_name_of(d, rank);
+        if (ns > most || dist_gone(d, rank)) {
             d->group->broken = true;
-            if (gone) return SL_FAIL(err, DEVICE, "%s is gone", name.text);
-            return SL_FAIL(err, TIMEOUT, "%s gave no sign for %.1f s while opening", name.text,
-                           (double)ns * 1e-9);
+            return dist_silent(d, rank, ns, "while opening", err);
         }
         dist_group_rest(d, i);
     }
@@ -265,8 +261,7 @@ sl_status dist_room(dist *d, int64_t row_bytes, int64_t msg_bytes, sl_err *err)
 {
     char name[OS_SHARE_NAME] = {0};
     if (!d->group) return SL_OK;
-    size_t half = ((size_t)row_bytes + 4095) / 4096 * 4096;
-    half = BASE_MAX(half, HALF_BYTES);
+    size_t half = BASE_MAX(size_round((size_t)row_bytes, DIST_PAGE), HALF_BYTES);
     if (!d->group->one_host)
         return dist_gate(d, dist_message_open(d, half, (size_t)msg_bytes, err), err);
     sl_status st = share(d, half, (size_t)msg_bytes, name, err);

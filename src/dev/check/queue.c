@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "dev/check/check.h"
 
 #define SPIN_NS 30000 /* then sleep */
@@ -19,7 +20,7 @@ static const void *copy_array(struct copy *c, const void *src, size_t n)
     if (!src) return NULL;
     uint8_t *dst = c->mem + c->at;
     if (c->mem) memcpy(dst, src, n);
-    c->at += (n + 63) / 64 * 64;
+    c->at += size_round(n, 64);
     return c->mem ? dst : src;
 }
 
