@@ -40,25 +40,15 @@ class Client(threading.Thread):
 
     def __init__(self, server, i):
         super().__init__()
-        self.server, self.i, self.events, self.cut, self.status = server, i, [], False, 0
+        self.server, self.i, self.events, self.cut = server, i, [], False
 
     def run(self):
-        body = chat(f"Story {self.i}", max_tokens=1900, ignore_eos=True, stream=True)
-        c = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=TIMEOUT)
+        body = chat(f"Story {self.i}", max_tokens=1900, ignore_eos=True)
         try:
-            c.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
-            r = c.getresponse()
-            self.status = r.status
-            data = r.read()
-            if r.status != 200:
-                self.events = [json.loads(data)]
-                return
-            lines = [ln[6:] for ln in data.decode().split("\n") if ln.startswith("data: ")]
-            self.events = [json.loads(ln) for ln in lines if ln != "[DONE]"]
+            status, got, _ = self.server.stream(CHAT, body)
+            self.events = [e for e in got if e != "[DONE]"] if status == 200 else [got]
         except GONE as x:
             self.cut = repr(x)
-        finally:
-            c.close()
 
 
 def stories(server):
