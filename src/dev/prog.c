@@ -193,7 +193,7 @@ struct stretch {
     dev *d;
     struct dev_cost cost; /* of d when they began */
     bool is_marked;
-    uint64_t mark; /* behind the last that touches host memory */
+    uint64_t mark; /* after the last that touches host memory */
 };
 
 static struct stretch enter(dev *d)

@@ -78,7 +78,7 @@ static sl_status follow_touch(struct follower *f, struct rd *r, const struct say
     const uint8_t *p = rd_bytes(r, (uint64_t)h->n_blk * sizeof(int32_t));
     if (!rd_ok(r) || h->group >= DEV_KV_GROUPS)
         return SL_FAIL(err, INTERNAL, "a message that names no blocks");
-    const int32_t *blk = (const int32_t *)(const void *)p; /* behind a head of 16 bytes */
+    const int32_t *blk = (const int32_t *)(const void *)p; /* after a head of 16 bytes */
     for (uint32_t i = 0; i < h->n_blk; i++)
         if (blk[i] < 0 || blk[i] >= f->max.n_blk[h->group])
             return SL_FAIL(err, INTERNAL, "a message that names block %d", blk[i]);
@@ -445,7 +445,7 @@ static sl_status run_here(sl_engine *e, const struct dev_step *s, struct model_r
     return model_wait(e->net, out, err);
 }
 
-/* n: bytes that are behind the head already */
+/* n: bytes that are there after the head already */
 static void tell(struct engine_ranks *k, const struct say_head *h, size_t n)
 {
     memcpy(k->say.p, h, sizeof *h);

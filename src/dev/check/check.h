@@ -111,7 +111,7 @@ sl_status dev_check_count(struct check *c, enum check_kind kind, const char *wha
                           sl_err *err) BASE_MUST_USE;
 /* Take n bytes of the memory that the device says it has. Errors: NOMEM. */
 sl_status dev_check_take(struct check *c, int64_t n, const char *what, sl_err *err) BASE_MUST_USE;
-/* What stands behind the ':' of its name. Errors: REQUEST: an option, named, and those there are.
+/* What stands after the ':' of its name. Errors: REQUEST: an option, named, and those there are.
  */
 sl_status dev_check_options(struct check *c, const char *s, sl_err *err) BASE_MUST_USE;
 /* The same address for the CPU device; n bytes from p on are in one buffer. */
