@@ -27,15 +27,19 @@ class Fake(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), Handler)
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
+        self.open = 0
         self.reset()
 
     def reset(self, ttft=0.03, tpot=0.005, fail=lambda i: None,
               slow=0.0, cut=False, multi=1, name='content', torn=0):
+        with self.lock:
+            # The last answer may have reached its client before its thread counted itself out.
+            assert self.lock.wait_for(lambda: self.open == 0, 30), 'a request that does not end'
         self.name, self.twice, self.torn = name, [], torn
         self.ttft, self.tpot, self.fail, self.slow, self.cut, self.multi = (
             ttft, tpot, fail, slow, cut, multi)
-        self.open = self.peak = self.n = 0
+        self.peak = self.n = 0
         self.bodies, self.times, self.keys = [], [], []
 
 
@@ -78,6 +82,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             with s.lock:
                 s.open -= 1
+                s.lock.notify_all()
 
     def answer(self, s, i, body, opened):
         why = s.fail(i)
