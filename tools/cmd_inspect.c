@@ -15,7 +15,8 @@
 
 struct inspect_opts {
     struct opt_common common;
-    const char *dump, *expert_stats;
+    const char *dump;
+    struct inspect_spread spread;
     struct opt_ints memory;
     bool tensors, kernels, experts, program;
 };
@@ -33,8 +34,14 @@ static const struct opt opts[] = {
     {"experts", 0, OPT_FLAG, AT(experts), NULL, NULL, 0, 0, "experts per layer"},
     {"program", 0, OPT_FLAG, AT(program), NULL, NULL, 0, 0,
      "what a step computes: one line per operator, layers that are alike told once"},
-    {"expert-stats", 0, OPT_STR, AT(expert_stats), "FILE", NULL, 0, 0,
+    {"expert-stats", 0, OPT_STR, AT(spread.file), "FILE", NULL, 0, 0,
      "with --experts: the load that run, eval or bench wrote there"},
+    {"ranks", 0, OPT_INT, AT(spread.ranks), "N", "0", 0, 1024,
+     "with --expert-stats: what each of N ranks has to do, experts placed by it"},
+    {"redundant", 0, OPT_INT, AT(spread.redundant), "N", "0", 0, 65536,
+     "with --ranks: extra copies of experts"},
+    {"nodes", 0, OPT_INT, AT(spread.nodes), "N", "1", 1, 1024,
+     "with --ranks: on so many machines; the router's groups stay together"},
     OPT_ROWS_PLACE(struct inspect_opts),
     {"threads", 't', OPT_INT, AT(common.threads), "N", "0", 0, 1024,
      "worker threads for --memory (0: physical cores)"},
@@ -481,7 +488,7 @@ static sl_status work(struct cmd_ctx *x, struct inspect *v, sl_err *err)
     if (o->common.json) return print_json(o, v, &shown, err);
     print_text(o, v, &shown);
     if (o->program) SL_TRY(print_program(v, err));
-    return o->experts ? inspect_experts(v, o->expert_stats, &x->arena, err) : SL_OK;
+    return o->experts ? inspect_experts(v, &o->spread, &x->arena, err) : SL_OK;
 }
 
 static int run(struct cmd_ctx *x)
@@ -495,9 +502,13 @@ static int run(struct cmd_ctx *x)
             "--dump: MODEL and FILE are needed: sluice inspect MODEL --dump TENSOR FILE");
     if (!o->dump && x->rest.n > 1)
         return cmd_usage("unexpected argument: %.60s: see sluice inspect --help", x->rest.v[1]);
-    if (o->expert_stats && (!o->experts || o->common.json))
+    if (o->spread.file && (!o->experts || o->common.json))
         return cmd_usage(
             "--expert-stats: goes with --experts, without --json (the file is JSON itself)");
+    if (!o->spread.file && o->spread.ranks)
+        return cmd_usage("--ranks: goes with --experts --expert-stats FILE");
+    if (!o->spread.ranks && (o->spread.redundant || o->spread.nodes > 1))
+        return cmd_usage("--redundant, --nodes: go with --ranks");
     if (o->memory.n && (asks_place(o) || model_place_or_default(NULL)))
         return cmd_usage("--memory: is of one device: without --place (SL_PLACE) and --device");
     for (int i = 0; i < o->memory.n; i++)

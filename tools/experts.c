@@ -5,11 +5,14 @@
 #include <string.h>
 
 #include "compute.h"
+#include "dist/place.h"
+#include "experts.h"
 #include "inspect.h"
 #include "os/os.h"
 
 #define FILE_MAX ((uint64_t)64 << 20)
 #define EXPERT_MAX 65536
+#define LAYER_MAX 4096
 
 /* ---- writing ---- */
 
@@ -31,60 +34,37 @@ static void put_layer(struct json_w *w, int layer, const uint64_t *count, int n,
     text_jw_obj_end(w);
 }
 
-/* The file as it is; *out NULL: there is none, or it is to be replaced. */
+/* The file as it is; n 0: there is none, or it is to be replaced. */
 static sl_status read_old(const struct compute *c, const struct opt_common *o, struct arena *a,
-                          const struct json **out, sl_err *err)
+                          struct expert_file *out, sl_err *err)
 {
     const char *path = o->expert_stats;
-    char *text = NULL, *copy = NULL;
-    uint64_t n = 0;
-    int64_t experts = 0, used = 0;
-    *out = NULL;
+    *out = (struct expert_file){.n = 0};
     if (!o->expert_half_life || os_path_kind(path) != OS_FILE) return SL_OK;
-    SL_TRY(os_read_once(path, FILE_MAX, &text, &n, err));
-    sl_status st = mem_arena_str(a, text, n, &copy, err);
-    mem_free(text);
-    SL_TRY(st);
-    SL_TRY(text_json_parse(a, path, copy, n, out, err));
-    SL_TRY(text_json_int(*out, "experts", 0, &experts, err));
-    SL_TRY(text_json_int(*out, "used", 0, &used, err));
-    if (experts == c->mi.n_expert && used == c->mi.n_expert_used) return SL_OK;
+    SL_TRY(experts_read(path, a, out, err));
+    if (out->n_expert == c->mi.n_expert && out->n_used == c->mi.n_expert_used) return SL_OK;
     return SL_FAIL(err, REQUEST,
-                   "%.150s: of a model with %lld experts of which %lld are used, not %d and %d",
-                   path, (long long)experts, (long long)used, c->mi.n_expert, c->mi.n_expert_used);
+                   "%.150s: of a model with %d experts of which %d are used, not %d and %d", path,
+                   out->n_expert, out->n_used, c->mi.n_expert, c->mi.n_expert_used);
 }
 
 /* Adds what the file holds of that layer, half as much for each half-life of newer tokens. */
-static sl_status add_old(const struct json *old, int layer, const struct compute *c, int half_life,
-                         uint64_t *count, sl_err *err)
+static void add_old(const struct expert_layer *old, const struct compute *c, int half_life,
+                    uint64_t *count)
 {
     double sum = 0;
     int n = c->mi.n_expert;
-    const struct json *list = text_json_get(old, "layers");
     for (int i = 0; i < n; i++)
         sum += (double)count[i];
     double weight = exp2(-sum / c->mi.n_expert_used / half_life);
-    for (const struct json *l = list && list->kind == JSON_ARRAY_K ? list->child : NULL; l;
-         l = l->next) {
-        const struct json *of = text_json_get(l, "layer"), *v = text_json_get(l, "counts");
-        if (!of || of->kind != JSON_INT_K || of->i != layer) continue;
-        if (!v || v->kind != JSON_ARRAY_K || v->n != (size_t)n)
-            return SL_FAIL(err, FORMAT, "layer %d: %d counts are expected", layer, n);
-        int i = 0;
-        for (v = v->child; v; v = v->next, i++) {
-            if (v->kind != JSON_INT_K || v->i < 0)
-                return SL_FAIL(err, FORMAT, "layer %d: counts[%d] is no number of tokens", layer,
-                               i);
-            count[i] += (uint64_t)(weight * (double)v->i + 0.5);
-        }
-    }
-    return SL_OK;
+    for (int i = 0; i < n; i++)
+        count[i] += (uint64_t)(weight * (double)old->count[i] + 0.5);
 }
 
 static sl_status put_layers(const struct compute *c, const struct opt_common *o, struct json_w *w,
                             sl_err *err)
 {
-    const struct json *old = NULL;
+    struct expert_file old;
     struct arena a;
     void *p = NULL;
     sl_status st = SL_OK;
@@ -97,11 +77,8 @@ static sl_status put_layers(const struct compute *c, const struct opt_common *o,
             st = SL_FAIL(err, DEVICE, "--expert-stats: the device has lost its counts");
             goto out;
         }
-        if (n && old) {
-            st = add_old(old, il, c, o->expert_half_life, p, err);
-            if (st) status_prefix(err, "%.150s", o->expert_stats);
-            if (st) goto out;
-        }
+        const struct expert_layer *was = experts_of(&old, il);
+        if (n && was) add_old(was, c, o->expert_half_life, p);
         if (n) put_layer(w, il, p, n, c->mi.n_expert_used);
     }
 out:
@@ -149,89 +126,174 @@ sl_status compute_experts(const struct compute *c, const struct opt_common *o, s
 
 /* ---- reading ---- */
 
+static sl_status read_counts(const struct json *layer, struct expert_layer *l, int n,
+                             struct arena *a, sl_err *err)
+{
+    const struct json *counts = text_json_get(layer, "counts");
+    int64_t at = -1;
+    void *p = NULL;
+    SL_TRY(text_json_int(layer, "layer", -1, &at, err));
+    SL_TRY(text_json_int(layer, "tokens", 0, &l->tokens, err));
+    if (at < 0 || at > LAYER_MAX) return SL_FAIL(err, FORMAT, "layer: is no number of a layer");
+    if (!counts || counts->kind != JSON_ARRAY_K || counts->n != (size_t)n)
+        return SL_FAIL(err, FORMAT, "counts of %d experts are expected", n);
+    SL_TRY(mem_arena_array(a, counts->n, sizeof(uint64_t), &p, err));
+    l->layer = (int)at;
+    l->count = p;
+    for (int i = 0; i < n; i++) {
+        const struct json *c = counts->item[i];
+        if (c->kind != JSON_INT_K || c->i < 0)
+            return SL_FAIL(err, FORMAT, "counts[%d] is no number of tokens", i);
+        l->count[i] = (uint64_t)c->i;
+    }
+    return SL_OK;
+}
+
+static sl_status read_layers(const struct json *j, struct arena *a, struct expert_file *out,
+                             sl_err *err)
+{
+    const struct json *layers = text_json_get(j, "layers");
+    int64_t n = 0, used = 0;
+    void *p = NULL;
+    SL_TRY(text_json_int(j, "experts", 0, &n, err));
+    SL_TRY(text_json_int(j, "used", 0, &used, err));
+    if (!layers || layers->kind != JSON_ARRAY_K || n < 1 || n > EXPERT_MAX || used < 1 || used > n)
+        return SL_FAIL(err, FORMAT, "is no file of --expert-stats");
+    *out = (struct expert_file){.n_expert = (int)n, .n_used = (int)used};
+    SL_TRY(mem_arena_array(a, layers->n + 1, sizeof *out->layer, &p, err));
+    out->layer = p;
+    for (size_t i = 0; i < layers->n; i++) {
+        struct expert_layer *l = &out->layer[out->n];
+        sl_status st = read_counts(layers->item[i], l, out->n_expert, a, err);
+        if (!st && experts_of(out, l->layer))
+            st = SL_FAIL(err, FORMAT, "layer %d is there already", l->layer);
+        if (st) status_prefix(err, "layers[%zu]", i);
+        SL_TRY(st);
+        out->n++;
+    }
+    return SL_OK;
+}
+
+sl_status experts_read(const char *path, struct arena *a, struct expert_file *out, sl_err *err)
+{
+    char *text = NULL;
+    uint64_t n = 0;
+    const struct json *j = NULL;
+    SL_TRY(os_read_once(path, FILE_MAX, &text, &n, err));
+    sl_status st = text_json_parse(a, path, text, n, &j, err);
+    if (!st) {
+        st = read_layers(j, a, out, err);
+        if (st) status_prefix(err, "%.150s", path);
+    }
+    mem_free(text);
+    return st;
+}
+
+const struct expert_layer *experts_of(const struct expert_file *f, int layer)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->layer[i].layer == layer) return &f->layer[i];
+    return NULL;
+}
+
+/* ---- inspect ---- */
+
 struct load {
-    int64_t tokens, most;
-    int n, n_idle, best;
+    uint64_t most;
+    int n_idle, best;
     double even; /* entropy of the counts over that of even ones */
     double top;  /* share of the tenth of the experts that is chosen most */
 };
 
 static int falling(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x < y) - (x > y);
 }
 
-static sl_status read_load(const struct json *layer, struct load *l, struct arena *a, sl_err *err)
+/* count is sorted. */
+static struct load load_of(uint64_t *count, int n)
 {
-    const struct json *counts = text_json_get(layer, "counts");
-    void *p = NULL;
+    struct load l = {.even = 1};
     double sum = 0, h = 0, top = 0;
-    memset(l, 0, sizeof *l);
-    SL_TRY(text_json_int(layer, "tokens", 0, &l->tokens, err));
-    if (!counts || counts->kind != JSON_ARRAY_K || counts->n < 1 || counts->n > EXPERT_MAX)
-        return SL_FAIL(err, FORMAT, "layer without counts");
-    l->n = (int)counts->n;
-    SL_TRY(mem_arena_array(a, counts->n, sizeof(int64_t), &p, err));
-    int64_t *v = p;
-    for (int i = 0; i < l->n; i++) {
-        const struct json *c = counts->item[i];
-        if (c->kind != JSON_INT_K || c->i < 0)
-            return SL_FAIL(err, FORMAT, "count %d is no number", i);
-        v[i] = c->i;
-        sum += (double)c->i;
-        l->n_idle += c->i == 0;
-        if (c->i > l->most) l->most = c->i, l->best = i;
+    for (int i = 0; i < n; i++) {
+        sum += (double)count[i];
+        l.n_idle += count[i] == 0;
+        if (count[i] > l.most) l.most = count[i], l.best = i;
     }
-    for (int i = 0; i < l->n; i++)
-        if (v[i]) h -= (double)v[i] / sum * log((double)v[i] / sum);
-    qsort(v, (size_t)l->n, sizeof *v, falling);
-    for (int i = 0; i < (l->n + 9) / 10; i++)
-        top += (double)v[i];
-    l->even = l->n > 1 && sum > 0 ? h / log(l->n) : 1;
-    l->top = sum > 0 ? top / sum : 0;
+    for (int i = 0; i < n; i++)
+        if (count[i]) h -= (double)count[i] / sum * log((double)count[i] / sum);
+    qsort(count, (size_t)n, sizeof *count, falling);
+    for (int i = 0; i < (n + 9) / 10; i++)
+        top += (double)count[i];
+    if (n > 1 && sum > 0) l.even = h / log(n);
+    l.top = sum > 0 ? top / sum : 0;
+    return l;
+}
+
+/* Over ranks, of the fullest's load to the mean: in order (0: they do not divide), and placed. */
+struct spread {
+    double order, placed;
+};
+
+static sl_status spread_of(const struct expert_layer *at, const struct dist_experts *p,
+                           struct arena *a, struct spread *out, sl_err *err)
+{
+    struct dist_experts plain = *p;
+    void *mem = NULL;
+    plain.n_slot = p->n_expert;
+    SL_TRY(mem_arena_array(a, (size_t)p->n_slot, sizeof(int32_t), &mem, err));
+    int32_t *expert = mem;
+    SL_TRY(dist_place(p, at->count, expert, err));
+    out->placed = dist_place_ratio(p, at->count, expert);
+    if (p->n_expert % p->n_rank) return SL_OK;
+    SL_TRY(dist_place(&plain, NULL, expert, err));
+    out->order = dist_place_ratio(&plain, at->count, expert);
     return SL_OK;
 }
 
-static void print_load(int layer, const struct load *l, int used)
+static void print_spread(const struct spread *s, int n_rank)
 {
-    double mean = (double)l->tokens * used / l->n;
+    printf("           on %d ranks the fullest has", n_rank);
+    if (s->order > 0) printf(" %.2fx the mean in order,", s->order);
+    printf(" %.2fx the mean placed\n", s->placed);
+}
+
+static void print_load(const struct expert_layer *at, const struct expert_file *f)
+{
+    struct load l = load_of(at->count, f->n_expert);
+    double mean = (double)at->tokens * f->n_used / f->n_expert;
     printf("layer %3d  %lld tokens: busiest expert %d with %.1fx its share, %d of %d idle, the "
            "busiest tenth takes %.0f %%, evenness %.2f\n",
-           layer, (long long)l->tokens, l->best, mean > 0 ? (double)l->most / mean : 0.0, l->n_idle,
-           l->n, 100 * l->top, l->even);
+           at->layer, (long long)at->tokens, l.best, mean > 0 ? (double)l.most / mean : 0.0,
+           l.n_idle, f->n_expert, 100 * l.top, l.even);
 }
 
-static sl_status print_file(const char *path, struct arena *a, sl_err *err)
+static sl_status print_file(const struct inspect *v, const struct inspect_spread *s,
+                            struct arena *a, sl_err *err)
 {
-    char *text = NULL;
-    uint64_t n = 0;
-    int64_t used = 0;
-    const struct json *j = NULL;
-    SL_TRY(os_read_once(path, FILE_MAX, &text, &n, err));
-    sl_status st = text_json_parse(a, path, text, n, &j, err);
-    const struct json *layers = st ? NULL : text_json_get(j, "layers");
-    if (!st) st = text_json_int(j, "used", 0, &used, err);
-    if (!st && (!layers || layers->kind != JSON_ARRAY_K || used < 1 || used > EXPERT_MAX))
-        st = SL_FAIL(err, FORMAT, "%.150s: is no file of --expert-stats", path);
-    for (size_t i = 0; !st && i < layers->n; i++) {
-        struct load l;
-        int64_t layer = 0;
-        st = text_json_int(layers->item[i], "layer", -1, &layer, err);
-        if (!st) st = read_load(layers->item[i], &l, a, err);
-        if (st)
-            status_prefix(err, "%.150s: layers[%zu]", path, i);
-        else
-            print_load((int)layer, &l, (int)used);
+    struct expert_file f;
+    SL_TRY(experts_read(s->file, a, &f, err));
+    bool same = v->has_cfg && v->cfg.n_expert == f.n_expert;
+    struct dist_experts p = {.n_expert = f.n_expert,
+                             .n_slot = f.n_expert + s->redundant,
+                             .n_rank = s->ranks,
+                             .n_group = same ? v->cfg.n_group : 1,
+                             .n_node = s->nodes};
+    for (int i = 0; i < f.n; i++) {
+        struct spread over = {0};
+        if (s->ranks) SL_TRY(spread_of(&f.layer[i], &p, a, &over, err));
+        print_load(&f.layer[i], &f);
+        if (s->ranks) print_spread(&over, s->ranks);
     }
-    mem_free(text);
-    return st;
+    return SL_OK;
 }
 
-sl_status inspect_experts(const struct inspect *v, const char *file, struct arena *a, sl_err *err)
+sl_status inspect_experts(const struct inspect *v, const struct inspect_spread *s, struct arena *a,
+                          sl_err *err)
 {
     const struct arch_cfg *c = &v->cfg;
-    if (file) return print_file(file, a, err);
+    if (s->file) return print_file(v, s, a, err);
     if (!v->has_cfg || c->n_expert == 0)
         printf("no routed experts%s\n", v->has_cfg ? "" : " that this version knows of");
     for (int i = 0; v->has_cfg && c->n_expert && i < c->n_layer + c->n_mtp; i++) {

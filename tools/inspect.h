@@ -37,9 +37,14 @@ sl_status inspect_memory_get(const struct inspect *v, int n_ctx, int n_seq, int 
 const char *inspect_count_text(int64_t n, char *buf, size_t cap);
 const char *inspect_bytes_text(int64_t n, char *buf, size_t cap);
 
-/* Experts per layer; file: NULL, or what --expert-stats of another command wrote. */
-sl_status inspect_experts(const struct inspect *v, const char *file, struct arena *a, sl_err *err)
-    BASE_MUST_USE;
+/* What of experts is asked for. */
+struct inspect_spread {
+    const char *file;            /* NULL, or what --expert-stats of another command wrote */
+    int ranks, redundant, nodes; /* ranks 0, or: placed by it on so many, with so many copies */
+};
+/* Experts per layer, or their load. Errors: as experts_read, dist_place. */
+sl_status inspect_experts(const struct inspect *v, const struct inspect_spread *s, struct arena *a,
+                          sl_err *err) BASE_MUST_USE;
 
 /* The dequantised tensor as raw f32 in a file. */
 sl_status inspect_dump(const struct inspect *v, const char *name, const char *path, sl_err *err)

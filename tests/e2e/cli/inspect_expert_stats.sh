@@ -11,7 +11,7 @@ $SLUICE eval -m $TINY/qwen3_moe.gguf --ids 1,2,3,4 --dump-logits l --expert-stat
 $SLUICE inspect $TINY/qwen3_moe.gguf --experts --expert-stats e.json | cut -d: -f1
 $SLUICE run -m $TINY/qwen3.gguf --ids 1,2,3 -n 5 -q --expert-stats d.json >/dev/null 2>&1 ||
     echo dense $?
-echo '{"used":2,"layers":[{"layer":0,"tokens":1,"counts":[1,-1]}]}' >bad.json
+echo '{"experts":2,"used":2,"layers":[{"layer":0,"tokens":1,"counts":[1,-1]}]}' >bad.json
 $SLUICE inspect $TINY/qwen3_moe.gguf --experts --expert-stats bad.json 2>&1 || echo bad $?
 # as many tokens again: what was there counts half
 cp s.json t.json
@@ -22,6 +22,7 @@ import json
 a, b = (json.load(open(f)) for f in ('s.json', 't.json'))
 print([y == x + (x + 1) // 2 for p, q in zip(a['layers'], b['layers'])
        for x, y in zip(p['counts'], q['counts'])].count(False))"
+echo '{"experts":2,"used":2,"layers":[]}' >bad.json
 $SLUICE run -m $TINY/qwen3_moe.gguf --ids 1 -n 1 -q --expert-stats bad.json \
     --expert-half-life 7 2>&1 >/dev/null || echo other $?
 $SLUICE plan -m $TINY/qwen3_moe --hardware "910b4" --input 64 --output 64 --expert-stats s.json \

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which expert lies on which rank, of a layer whose experts are spread over ranks whole. */
+#ifndef DIST_PLACE_H
+#define DIST_PLACE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Slots are rank 0's, then rank 1's and so on, n_slot / n_rank each; what of them is over n_expert
+ * holds copies. Where n_node divides n_group, groups of experts that follow each other (the
+ * router's) stay together on nodes, of n_rank / n_node ranks each; else nodes and groups do not
+ * matter. */
+struct dist_experts {
+    int n_expert, n_slot, n_rank;
+    int n_group, n_node; /* 1, 1: none */
+};
+
+/* The expert of each slot, into expert [n_slot], so that ranks have about equally much to do.
+ * load [n_expert]: how often each was chosen (never any: as if all equally often). NULL: expert e
+ * is in slot e. Equal arguments give equal slots on every machine. Errors: REQUEST: numbers that do
+ * not divide, copies without load, more ranks than experts; NOMEM. */
+sl_status dist_place(const struct dist_experts *p, const uint64_t *load, int32_t *expert,
+                     sl_err *err) BASE_MUST_USE;
+/* What the fullest rank has to do over the mean of all; copies of an expert share its load. 1:
+ * nothing was chosen. */
+double dist_place_ratio(const struct dist_experts *p, const uint64_t *load, const int32_t *expert);
+
+#endif

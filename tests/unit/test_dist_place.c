@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placement of experts: the published example, ties, and what holds for any counts. */
+#include "dist/place.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/size.h"
+#include "test.h"
+
+#define SLOTS 320
+
+TEST(dist_place_gives_the_published_example)
+{
+    static const uint64_t load[2][12] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
+                                         {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
+    static const int32_t want[2][16] = {{5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1},
+                                        {7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1}};
+    const struct dist_experts p = {
+        .n_expert = 12, .n_slot = 16, .n_rank = 8, .n_group = 4, .n_node = 2};
+    sl_err err = {0};
+    for (int i = 0; i < 2; i++) {
+        int32_t got[16];
+        ASSERT_OK(dist_place(&p, load[i], got, &err));
+        assert_memory_equal(got, want[i], sizeof got);
+    }
+}
+
+TEST(dist_place_settles_ties_by_number)
+{
+    static const uint64_t even[8] = {3, 3, 3, 3, 3, 3, 3, 3}, none[8] = {0};
+    const struct dist_experts p = {
+        .n_expert = 8, .n_slot = 10, .n_rank = 2, .n_group = 1, .n_node = 1};
+    sl_err err = {0};
+    int32_t a[10], b[10];
+    ASSERT_OK(dist_place(&p, even, a, &err));
+    ASSERT_OK(dist_place(&p, none, b, &err));
+    assert_memory_equal(a, b, sizeof a);
+    /* the six whole ones in turn, then the halves of 0 and 1, each on both ranks */
+    static const int32_t expect[10] = {2, 4, 6, 0, 1, 3, 5, 7, 1, 0};
+    assert_memory_equal(a, expect, sizeof a);
+}
+
+TEST(dist_place_without_load_is_in_order)
+{
+    const struct dist_experts p = {
+        .n_expert = 6, .n_slot = 6, .n_rank = 3, .n_group = 1, .n_node = 1};
+    static const int32_t want[6] = {0, 1, 2, 3, 4, 5};
+    sl_err err = {0};
+    int32_t got[6];
+    ASSERT_OK(dist_place(&p, NULL, got, &err));
+    assert_memory_equal(got, want, sizeof got);
+}
+
+TEST(dist_place_refuses_numbers_that_do_not_divide)
+{
+    static const struct {
+        int n_expert, n_slot, n_rank;
+        const char *say;
+    } bad[] = {
+        {8, 8, 9, "9 ranks: there are 8 experts"},
+        {8, 8, 3, "8 experts and 0 copies are not dealt evenly to 3 ranks: 1 copies would be"},
+        {8, 10, 3, "8 experts and 2 copies are not dealt evenly to 3 ranks: 4 copies would be"},
+        {8, 7, 1, "7 slots: 8 experts"},
+        {8, 12, 4, "4 copies: of which experts needs counts"}};
+    for (int i = 0; i < BASE_COUNT_OF(bad); i++) {
+        struct dist_experts p = {.n_expert = bad[i].n_expert,
+                                 .n_slot = bad[i].n_slot,
+                                 .n_rank = bad[i].n_rank,
+                                 .n_group = 1,
+                                 .n_node = 1};
+        sl_err err = {0};
+        int32_t got[16];
+        ASSERT_STATUS(dist_place(&p, NULL, got, &err), SL_REQUEST);
+        assert_string_equal(err.text, bad[i].say);
+    }
+}
+
+/* Skewed as experts' loads are: about e^-3 from the least to the most, some of none. */
+static void draw_load(uint64_t *rng, uint64_t *load, int n)
+{
+    for (int e = 0; e < n; e++) {
+        uint64_t x = rng_next(rng) % 1000, y = rng_next(rng) % 1000;
+        load[e] = rng_next(rng) % 20 ? 1 + x * y * y / 100000 : 0;
+    }
+}
+
+static int copies(const int32_t *expert, int n, int32_t e)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        k += expert[i] == e;
+    return k;
+}
+
+TEST(dist_place_keeps_its_promises_for_any_load)
+{
+    static const struct {
+        int E, group, copy, rank, node;
+    } of[] = {{256, 8, 0, 8, 1}, {256, 8, 32, 32, 4}, {64, 1, 16, 8, 1},
+              {60, 1, 0, 4, 1},  {160, 8, 32, 16, 2}, {16, 1, 16, 8, 1}};
+    uint64_t rng = 7, load[256];
+    int n_better = 0, n_all = 0;
+    for (int trial = 0; trial < 600; trial++) {
+        int i = trial % BASE_COUNT_OF(of);
+        struct dist_experts p = {.n_expert = of[i].E,
+                                 .n_slot = of[i].E + of[i].copy,
+                                 .n_rank = of[i].rank,
+                                 .n_group = of[i].group,
+                                 .n_node = of[i].node};
+        int32_t got[SLOTS], again[SLOTS], order[256];
+        sl_err err = {0};
+        int per = p.n_slot / p.n_rank;
+        draw_load(&rng, load, p.n_expert);
+        ASSERT_OK(dist_place(&p, load, got, &err));
+        ASSERT_OK(dist_place(&p, load, again, &err));
+        assert_memory_equal(got, again, sizeof *got * (size_t)p.n_slot);
+        for (int e = 0; e < p.n_expert; e++) {
+            int n = copies(got, p.n_slot, e), node = -1;
+            assert_true(n >= 1);
+            for (int r = 0; r < p.n_rank; r++) { /* a rank has it once, of one node alone */
+                int here = copies(got + r * per, per, e), at = r * p.n_node / p.n_rank;
+                if (n <= p.n_rank / p.n_node) assert_true(here <= 1);
+                if (here && node >= 0) assert_int_equal(node, at);
+                if (here) node = at;
+            }
+        }
+        for (int e = 0; e < p.n_expert; e++)
+            order[e] = e;
+        struct dist_experts plain = p;
+        plain.n_slot = p.n_expert;
+        double placed = dist_place_ratio(&p, load, got);
+        assert_true(placed >= 1 - 1e-9);
+        n_better += placed <= dist_place_ratio(&plain, load, order);
+        n_all++;
+    }
+    assert_int_equal(n_better, n_all);
+}
+
+TEST(dist_place_ratio_is_that_of_the_fullest_rank)
+{
+    static const uint64_t load[4] = {6, 2, 2, 2};
+    static const int32_t order[4] = {0, 1, 2, 3}, copied[6] = {0, 1, 2, 0, 3, 1};
+    const struct dist_experts plain = {4, 4, 2, 1, 1}, more = {4, 6, 2, 1, 1};
+    assert_true(dist_place_ratio(&plain, load, order) == 8.0 / 6);
+    assert_true(dist_place_ratio(&more, load, copied) == 6.0 / 6);
+    static const uint64_t none[4] = {0};
+    assert_true(dist_place_ratio(&plain, none, order) == 1);
+}
