@@ -215,7 +215,7 @@ static struct dev_op_row row_of(const char *name, const struct dev_op_time *t)
 static void reset_times(dev *d)
 {
     memset(d->op, 0, sizeof d->op);
-    d->idle = d->wait = (struct dev_op_time){0};
+    d->idle = d->wait = d->step = (struct dev_op_time){0};
 }
 
 int dev_op_times(dev *d, struct dev_op_row *out, int n)
@@ -226,9 +226,10 @@ int dev_op_times(dev *d, struct dev_op_row *out, int n)
         out[i] = row_of(dev_op_name((enum dev_op_kind)i), &d->op[i]);
     if (DEV_N_OP < n) out[DEV_N_OP] = row_of("(idle)", &d->idle);
     if (DEV_N_OP + 1 < n) out[DEV_N_OP + 1] = row_of("(wait)", &d->wait);
+    if (DEV_N_OP + 2 < n) out[DEV_N_OP + 2] = row_of("(step)", &d->step);
     reset_times(d);
     d->timing = 1;
-    return DEV_N_OP + 2;
+    return DEV_N_OP + 3;
 }
 
 struct stamp {

@@ -477,7 +477,13 @@ struct dev_pick {
     const struct dev_ranks *ranks;
 };
 /* The routed experts and the shared ones: y[t] = sum_k weight * down_e(silu(gate_e x) * up_e x) (+
- * shared(x)). Sum in the order k = 0 .. K-1, shared last. */
+ * shared(x)). Sum in the order k = 0 .. K-1, shared last.
+ *
+ * n_late > 0: of a generated token (at a position from its sequence's n_prompt on) the n_late terms
+ * of the smallest weights, among equals those of the higher experts, come late: they are left out
+ * of y, and another operator with late set has them alone. Of a prompt's tokens all terms are in
+ * time, and a late y is not written. A late sum goes on to an operator whose before it is: there it
+ * is added to a generated token's sum, and then what add has. */
 struct dev_moe {
     const dev_act *act; /* prepared for DEV_USE_EXPERTS */
     int n_tok, k, n_expert;
@@ -491,6 +497,9 @@ struct dev_moe {
     const float *down_bias; /* [E, D] or NULL: part of an expert's output, so weighed with it */
     const float *add; /* [T, D] or NULL: the shared expert's output, added last; may be y itself */
     float *y;         /* [T, D] */
+    int n_late;       /* at most k */
+    bool late;
+    const float *before; /* [T, D] or NULL */
     struct dev_tap tap; /* fn NULL, or told afterwards what every expert in use gives to its down
                            matrix: [its tokens, F]; x, n and ldx are not used */
     /* as of dev_ffn; h_all: room for [n_tok * k, all columns] */
@@ -549,6 +558,7 @@ struct dev_op {
     enum dev_op_kind kind;
     int layer; /* of the model, for whoever reads it; -1 = of none */
     dev *d;    /* that runs it; NULL = the program's own */
+    bool beside; /* it needs nothing of the operators since the last one of its device */
     union {
 #define DEV_OP_PARAMS(name, params) struct params name;
         DEV_OP_LIST(DEV_OP_PARAMS)
@@ -576,11 +586,12 @@ int64_t dev_keep_bytes(const dev *d, const struct dev_attn_mla *p, int n_layer, 
 /* Take the list, which is copied: a pass of a step, in its order. Its operators may be of several
  * devices (at most DEV_PROG_DEVS), between which dev_move takes rows: where the next operator is of
  * another device, the one that is left is waited for; where that is one whose memory is the host's,
- * only as far as operators that read or write host memory go, so both may run at the same time. A
- * device may run several of its operators as one (how far: dev_prog_fused); the bits are those of
- * one after another, but the contents of buffers that only operators run together write and read
- * are undefined. After dev_reserve. Errors: NOMEM; UNSUPPORTED names the device, and the operator
- * and the layer that it lacks. */
+ * only as far as operators that read or write host memory go, so both may run at the same time. An
+ * operator that is beside those of another device waits for none of them. A device may run several
+ * of its operators as one (how far: dev_prog_fused); the bits are those of one after another, but
+ * the contents of buffers that only operators run together write and read are undefined. After
+ * dev_reserve. Errors: NOMEM; UNSUPPORTED names the device, and the operator and the layer that it
+ * lacks. */
 #define DEV_PROG_DEVS 4
 sl_status dev_prog_open(dev *d, const struct dev_op *op, int n_op, dev_prog **out,
                         sl_err *err) BASE_MUST_USE;
@@ -614,9 +625,10 @@ struct dev_cost {
     double ops;   /* products and sums of matrices, and of attention's on 8-bit codes */
     double flops; /* attention's other products and sums: queries by keys, weights by values */
 };
-/* Time of every operator since the call before (from the first call on), and in two rows at the end
- * of a device that runs while the host goes on: how long, in steps, it had nothing to do, and how
- * long the host waited for it. Returns the number of rows and writes at most n. */
+/* Time of every operator since the call before (from the first call on), and in three rows at the
+ * end of a device that runs while the host goes on: how long, in steps, it had nothing to do; how
+ * long the host waited for it; and its steps, from the first begin to the last operator's end.
+ * Returns the number of rows and writes at most n. */
 struct dev_op_row {
     const char *name;
     uint64_t n_call;

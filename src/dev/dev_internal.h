@@ -45,6 +45,7 @@ struct dev_class {
     void (*host_ran)(dev *d, const struct dev_cost *cost);
     bool is_host;        /* its memory is the host's */
     bool is_late;        /* it queues operators, and times them itself */
+    bool takes_late;     /* its moe knows terms that come late */
     bool frees_poisoned; /* dev_kv_free is to poison: nothing may read a free block */
     void (*host_run)(dev *d, void (*fn)(void *arg, int worker, int n_worker), void *arg);
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
@@ -105,8 +106,8 @@ struct dev {
     struct dev_cost cost; /* counted up by the device while timing */
     struct dev_op_time op[DEV_N_OP];
     /* of a device that runs while the host goes on, in steps: it has nothing to do, or is waited
-     * for */
-    struct dev_op_time idle, wait;
+     * for; and all of their time */
+    struct dev_op_time idle, wait, step;
 };
 struct dev_mat {
     dev *d;

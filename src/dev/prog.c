@@ -52,6 +52,8 @@ static sl_status check_op(const struct dev_op *op, sl_err *err)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' has no operator '%s'", where, c->name,
                        dev_op_name(op->kind));
     const char *what = c->lacks ? c->lacks(d, op) : NULL;
+    if (op->kind == DEV_OP_moe && (op->u.moe.n_late || op->u.moe.before) && !c->takes_late)
+        what = "experts that come late";
     if (what)
         return SL_FAIL(err, UNSUPPORTED, "%s: device '%s' can not run operator '%s': %s", where,
                        c->name, dev_op_name(op->kind), what);
@@ -220,6 +222,14 @@ static sl_status leave(const dev_prog *p, const struct stretch *t, const dev *ne
     return t->is_marked ? c->wait_mark(t->d, t->mark, err) : SL_OK;
 }
 
+/* An operator that waits for none of another device's. */
+static void run_beside(const dev_prog *p, const struct dev_step *s, const struct dev_op *op)
+{
+    struct stretch t = enter(op->d);
+    run_op(s, op);
+    tell(p, &t);
+}
+
 sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err *err)
 {
     if (kv != p->kv) bind(p, kv);
@@ -228,6 +238,11 @@ sl_status dev_prog_run(dev_prog *p, dev_kv *kv, const struct dev_step *s, sl_err
     for (int i = 0; i < p->n_op;) {
         const struct dev_op *op = &p->op[i];
         struct dev_fused *f = p->fused[i];
+        if (op->d != t.d && op->beside) {
+            run_beside(p, s, op);
+            i++;
+            continue;
+        }
         if (op->d != t.d) {
             if (i) SL_TRY(leave(p, &t, op->d, err));
             t = enter(op->d);

@@ -252,11 +252,13 @@ TEST(dev_sim_virtual_time_is_exact)
     embed(&r);
     embed(&r);
     ASSERT_OK(dev_sync(r.d, &err));
-    assert_int_equal(dev_op_times(r.d, row, BASE_COUNT_OF(row)), DEV_N_OP + 2);
+    assert_int_equal(dev_op_times(r.d, row, BASE_COUNT_OF(row)), DEV_N_OP + 3);
     assert_int_equal(row[DEV_OP_embed].n_call, 2);
     assert_int_equal(row[DEV_OP_embed].ns, 14000);
     assert_int_equal(row[DEV_N_OP].ns, 11000); /* idle: until the host was heard */
     assert_int_equal(row[DEV_N_OP + 1].ns, 11000 + 14000 + 11000); /* and the way back */
+    assert_int_equal(row[DEV_N_OP + 2].ns, 11000 + 14000);
+    assert_int_equal(row[DEV_N_OP + 2].n_call, 1);
     dev_close(r.d);
 }
 

@@ -66,10 +66,13 @@ void dev_check_clock_ran(struct check *c, struct check_call *q, const struct dev
     if (!k->is_on) return;
     if (q->op == DEV_N_OP) { /* nothing is waited for between two steps */
         k->dev_ns = q->end_ns = BASE_MAX(k->dev_ns, q->at_ns);
+        if (c->step.s.pass == 0) c->head.step.n_call++;
         return;
     }
-    if (from > k->dev_ns) add(&c->head.idle, from - k->dev_ns);
+    int64_t before = k->dev_ns;
+    if (from > before) add(&c->head.idle, from - before);
     k->dev_ns = q->end_ns = end_at(c, from + need_ns(c, q, cost) + k->slow_ns);
+    c->head.step.ns += q->end_ns - before;
     k->slow_ns = 0;
     if (!c->head.timing) return;
     add(&c->head.op[q->op], q->end_ns - from);

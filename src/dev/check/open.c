@@ -322,14 +322,14 @@ static double check_probe_attn_gops(dev *d, const dev_kv *kv, int ms)
 #define SHARED                                                                                     \
     .close = check_close, .info = check_info, .memory = check_memory,                              \
     .takes_host = check_takes_host, .alloc = check_alloc, .put = check_put, .get = check_get,      \
-    .sync = check_sync, .is_late = true, .host_run = check_host_run, .mat_load = check_mat_load,   \
-    .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map, .mat_pack = check_mat_pack,                \
-    .act_open = check_act_open, .kv_bytes = check_kv_bytes, .kv_auto = check_kv_auto,              \
-    .kv_open = check_kv_open, .kv_touch = check_kv_touch, .kv_poison = check_kv_poison,            \
-    .keep_bytes = check_keep_bytes, .reserve = check_reserve, .step_begin = dev_check_step_begin,  \
-    .mark = dev_check_mark, .wait_mark = dev_check_wait_mark, .lacks = dev_check_lacks,            \
-    .probe_read_gbps = check_probe_read_gbps, .probe_int8_gops = check_probe_int8_gops,            \
-    .probe_attn_gops = check_probe_attn_gops
+    .sync = check_sync, .is_late = true, .takes_late = true, .host_run = check_host_run,           \
+    .mat_load = check_mat_load, .layout = KERN_MM_LAYOUT, .mat_map = check_mat_map,                \
+    .mat_pack = check_mat_pack, .act_open = check_act_open, .kv_bytes = check_kv_bytes,            \
+    .kv_auto = check_kv_auto, .kv_open = check_kv_open, .kv_touch = check_kv_touch,                \
+    .kv_poison = check_kv_poison, .keep_bytes = check_keep_bytes, .reserve = check_reserve,        \
+    .step_begin = dev_check_step_begin, .mark = dev_check_mark, .wait_mark = dev_check_wait_mark,  \
+    .lacks = dev_check_lacks, .probe_read_gbps = check_probe_read_gbps,                            \
+    .probe_int8_gops = check_probe_int8_gops, .probe_attn_gops = check_probe_attn_gops
 
 #define X(name, params) .name = dev_check_##name,
 const struct dev_class dev_check_class = {

@@ -67,6 +67,7 @@ struct cpu {
     struct cpu_order *orders, *order; /* [n_pass]; of the pass under way */
     int32_t *seq_of;                  /* [T] which sequence of the step a token is of, rising */
     uint8_t *expand;                  /* [T] MLA: 1 = materialised keys and values, 0 = absorbed */
+    uint8_t *generated;               /* [T] 1 = not of the prompt */
     struct cpu_angles angles[CPU_N_ANGLES];
     int angles_next, n_rot_max;
     struct cpu_experts moe;

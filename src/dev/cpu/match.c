@@ -208,7 +208,7 @@ static bool experts(struct reader *r, struct cpu_layer_ops *l, const struct dev_
     op = take(r, DEV_OP_moe);
     const struct dev_moe *p = l->moe = op ? &op->u.moe : NULL;
     if (!p || p->act != from->act || p->n_tok || p->id != w->id || p->weight != w->weight ||
-        p->k != w->k || p->n_expert != w->n_expert || p->tap.fn)
+        p->k != w->k || p->n_expert != w->n_expert || p->tap.fn || p->n_late || p->before)
         return false;
     if (p->y != l->out->y[0] || p->add != (l->ffn ? l->ffn->y : NULL)) return false;
     return cols(p->gate_up) == from->n && rows(p->gate_up) == cols(p->down) &&

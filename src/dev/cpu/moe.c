@@ -29,22 +29,40 @@ static int place_of(const struct dev_moe *p, int e, int t)
     return n ? p->slots->list[first + t % n] : -1;
 }
 
-/* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for experts that are not here. The
- * number of rows. */
+/* Does token t's k-th term come late? */
+static bool is_late(const struct cpu *c, const struct dev_moe *p, int t, int k)
+{
+    const float *w = p->weight + (int64_t)t * p->k;
+    const int32_t *id = p->id + (int64_t)t * p->k;
+    int n_first = 0;
+    if (!p->n_late || !c->generated[t]) return false;
+    for (int i = 0; i < p->k; i++)
+        n_first += w[i] > w[k] || (w[i] == w[k] && id[i] < id[k]);
+    return n_first >= p->k - p->n_late;
+}
+
+/* Where term number i of all tokens is computed; -1: not by this operator. */
+static int place_of_term(const struct cpu *c, const struct dev_moe *p, int i)
+{
+    int t = i / p->k;
+    return is_late(c, p, t, i % p->k) == p->late ? place_of(p, p->id[i], t) : -1;
+}
+
+/* Rows 0 .. T*K-1 sorted by place, within one by token; -1 for terms that are not computed
+ * here. The number of rows. */
 static int group_by_expert(struct cpu *c, const struct dev_moe *p, int n_tok)
 {
     int n = n_tok * p->k, last = n_place(p);
     int32_t *first = c->moe.expert_slot0;
     memset(first, 0, sizeof *first * (size_t)(last + 1));
     for (int i = 0; i < n; i++) {
-        int at = place_of(p, p->id[i], i / p->k);
+        int at = c->moe.slot_of[i] = place_of_term(c, p, i);
         if (at >= 0) first[at + 1]++;
     }
     for (int e = 0; e < last; e++)
         first[e + 1] += first[e];
     for (int i = 0; i < n; i++) {
-        int at = place_of(p, p->id[i], i / p->k);
-        c->moe.slot_of[i] = -1;
+        int at = c->moe.slot_of[i];
         if (at < 0) continue;
         int32_t slot = first[at]++;
         c->moe.slot_row[slot] = i / p->k;
@@ -62,15 +80,24 @@ static void sum_results(const struct cpu_moe *m, int worker, int64_t t, int64_t 
     const struct dev_moe *p = m->p;
     struct cpu_scratch *s = &m->c->scratch[worker];
     int64_t n_out = m->down->m.n_row, to = t * n_out + at;
-    const float *weight = p->weight + t * p->k;
+    const float *weight = p->weight + t * p->k, *add = p->add ? p->add + to : NULL;
+    bool more = p->before && m->c->generated[t];
     int n_row = 0;
+    if (p->late && !m->c->generated[t]) return;
     for (int k = 0; k < p->k; k++) {
         int32_t slot = m->c->moe.slot_of[t * p->k + k];
         if (slot < 0) continue;
         s->row[n_row] = weight[k];
         s->rowp[n_row++] = m->c->moe.y + slot * n_out + at;
     }
-    m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, p->add ? p->add + to : NULL, n);
+    if (!more) {
+        m->c->k.wsum_f32(p->y + to, s->rowp, s->row, n_row, add, n);
+        return;
+    }
+    /* y may be what is added */
+    m->c->k.wsum_f32(s->tile, s->rowp, s->row, n_row, p->before + to, n);
+    if (add) m->c->k.add_f32(s->tile, add, n);
+    memcpy(p->y + to, s->tile, sizeof(float) * (size_t)n);
 }
 
 void dev_cpu_moe_sum(const struct cpu_moe *m, int worker, int n_w)

@@ -284,6 +284,7 @@ static sl_status reserve_tokens(struct cpu *c, sl_err *err)
     int64_t n_iota = (int64_t)n * BASE_MAX(BASE_MAX(p->n_head, p->k), 1);
     SL_TRY(dev_cpu_scratch(c, n, sizeof *c->seq_of, &c->seq_of, err));
     SL_TRY(dev_cpu_scratch(c, n, 1, &c->expand, err));
+    SL_TRY(dev_cpu_scratch(c, n, 1, &c->generated, err));
     SL_TRY(dev_cpu_scratch(c, (size_t)n_iota, sizeof(int32_t), &c->iota, err));
     for (int64_t i = 0; i < n_iota; i++)
         c->iota[i] = (int32_t)i;
@@ -318,6 +319,7 @@ const struct dev_class dev_cpu_class = {.name = "cpu",
                                         .get = cpu_copy,
                                         .sync = cpu_sync,
                                         .is_host = true,
+                                        .takes_late = true,
                                         .host_run = cpu_host_run,
                                         .mat_load = dev_cpu_mat_load,
                                         .layout = KERN_MM_LAYOUT,

@@ -18,6 +18,7 @@ void dev_cpu_step_begin(dev *d, dev_kv *kv, const struct dev_step *s)
         int end = s->n_prompt ? s->n_prompt[q] : 0;
         for (int t = s->seq_tok0[q]; t < s->seq_tok0[q + 1]; t++) {
             c->seq_of[t] = q;
+            c->generated[t] = s->pos[t] >= end;
             c->expand[t] = c->most.mla_r && s->pos[t] >= max->mla_expand_from && s->pos[t] < end;
         }
     }
