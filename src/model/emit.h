@@ -7,6 +7,18 @@
 
 #include "model/model_internal.h"
 
+/* What the router chose, on a side. */
+struct chosen {
+    int32_t *id;
+    float *weight;
+};
+/* Experts that come late. */
+struct late {
+    const struct side *side; /* where their sum is, or will be; NULL = there are none */
+    const struct layer *l;   /* whose they are, where no operator has been listed yet; else NULL */
+    int layer;
+    struct chosen chosen;
+};
 /* A list under way. tap.fn not NULL: inputs of matrices are shown to it. */
 struct emit {
     struct model *m;
@@ -17,6 +29,8 @@ struct emit {
     const struct side *side; /* whose operators come next */
     /* sides, by bits, which the feed-forward block's input has come to, and where it is prepared */
     unsigned moved, prepared;
+    struct late late; /* of the layer before */
+    bool odd;         /* the layer under way has the other buffers of what the router chose */
 };
 void model_emit_begin(struct emit *e, struct model *m);
 
@@ -58,6 +72,13 @@ float *model_tap_row(const struct emit *e);
 void model_gqa_emit(struct emit *e, const struct layer *l);
 void model_mla_emit(struct emit *e, const struct layer *l);
 void model_scan_emit(struct emit *e, const struct layer *l);
+/* List those that come late, as far as they are not. */
+void model_late_emit(struct emit *e);
+/* Their sum comes to that side; NULL: there is none. */
+const float *model_late_take(struct emit *e, const struct side *to);
+/* The operator of the experts of layer l on a side, whose input is there. */
+struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
+                            struct chosen chosen);
 /* Feed-forward blocks: from a_ffn, and rows where some of the block is elsewhere, to r. */
 void model_dense_emit(struct emit *e, const struct layer *l);
 void model_moe_emit(struct emit *e, const struct layer *l);

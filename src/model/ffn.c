@@ -35,6 +35,7 @@ static const struct side *enter(struct emit *e, enum model_part part)
     bring(e, s);
     e->side = s;
     if (s == home_of(e) || e->prepared & bit_of(e, s)) return s;
+    if (s == e->late.side) model_late_emit(e); /* with the input that is still there */
     EMIT(e, prep, .x = s->rows, .n = e->m->cfg.d_model, .act = s->a_ffn);
     e->prepared |= bit_of(e, s);
     return s;
@@ -73,18 +74,26 @@ void model_dense_emit(struct emit *e, const struct layer *l)
     leave(e, s);
 }
 
+/* Of layers one after another it lies in different places, where experts come late. */
+static struct chosen chosen_on(const struct emit *e, const struct side *s)
+{
+    return e->odd ? (struct chosen){s->id_odd, s->weight_odd}
+                  : (struct chosen){s->id_r, s->weight_r};
+}
+
 /* Which experts take each token. */
 static const struct side *route(struct emit *e, const struct layer *l)
 {
     const struct model *m = e->m;
     const struct arch_cfg *c = &m->cfg;
     const struct side *s = enter(e, MODEL_ROUTER);
+    struct chosen to = chosen_on(e, s);
     EMIT(e, matmul, .act = s->a_ffn, .n_mat = 1, .w = {l->router}, .bias = {l->router_add},
          .y = {s->logit_r});
     EMIT(e, route, .logit = s->logit_r, .bias = l->router_bias, .n_expert = c->n_expert,
          .k = c->n_expert_used, .sigmoid = c->route_sigmoid, .n_group = c->n_group,
          .k_group = c->n_group_used, .group_max = c->group_max, .norm = c->route_norm,
-         .scale = c->route_scale, .id = s->id_r, .weight = s->weight_r,
+         .scale = c->route_scale, .id = to.id, .weight = to.weight,
          .count = s->n_routed + (size_t)e->layer * (size_t)c->n_expert);
     return s;
 }
@@ -93,33 +102,54 @@ static const struct side *route(struct emit *e, const struct layer *l)
 static void give_experts(struct emit *e, const struct side *router)
 {
     const struct side *s = side_of(e, MODEL_EXPERTS);
+    struct chosen from = chosen_on(e, router), to = chosen_on(e, s);
     int K = e->m->cfg.n_expert_used;
     bring(e, s);
-    model_move_emit(e, (struct at){router, router->id_r}, (struct at){s, s->id_r}, K, false);
-    model_move_emit(e, (struct at){router, router->weight_r}, (struct at){s, s->weight_r}, K,
-                    false);
+    model_move_emit(e, (struct at){router, from.id}, (struct at){s, to.id}, K, false);
+    model_move_emit(e, (struct at){router, from.weight}, (struct at){s, to.weight}, K, false);
+}
+
+struct dev_moe model_moe_of(const struct emit *e, const struct side *s, const struct layer *l,
+                            struct chosen chosen)
+{
+    const struct model *m = e->m;
+    const struct arch_cfg *c = &m->cfg;
+    return (struct dev_moe){.act = s->a_ffn,
+                            .k = c->n_expert_used,
+                            .n_expert = c->n_expert,
+                            .id = chosen.id,
+                            .weight = chosen.weight,
+                            .slots = m->slots.n ? &m->slots : NULL,
+                            .gate_up = l->gate_up_exps,
+                            .down = l->down_exps,
+                            .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
+                            .gate_up_bias = l->gate_up_bias,
+                            .down_bias = l->down_bias,
+                            .ranks = ranks_of(e),
+                            .part = m->ranks.part[MODEL_CUT_EXPERT],
+                            .h_all = s->h_exps};
 }
 
 /* The experts of each token. Shared ones are added last, on this side or afterwards. */
 static void experts(struct emit *e, const struct layer *l)
 {
-    const struct model *m = e->m;
-    const struct arch_cfg *c = &m->cfg;
     const struct side *s = side_of(e, MODEL_EXPERTS);
-    struct dev_tap tap = e->tap;
-    int K = c->n_expert_used;
-    bool add = l->gate_up && side_of(e, MODEL_SHARED) == s;
-    tap.what = MODEL_TAP_DOWN_EXPS;
-    tap.layer = e->layer;
+    struct dev_moe p = model_moe_of(e, s, l, chosen_on(e, s));
+    p.before = model_late_take(e, s);
+    p.n_late = model_n_late(e->m, e->layer);
+    if (l->gate_up && side_of(e, MODEL_SHARED) == s) p.add = s->shared;
+    p.y = model_cols_of(e, s->r, s->r_cols);
+    p.tap = e->tap;
+    p.tap.what = MODEL_TAP_DOWN_EXPS;
+    p.tap.layer = e->layer;
     enter(e, MODEL_EXPERTS);
-    EMIT(e, moe, .act = s->a_ffn, .k = K, .n_expert = c->n_expert, .id = s->id_r,
-         .weight = s->weight_r, .slots = m->slots.n ? &m->slots : NULL, .gate_up = l->gate_up_exps,
-         .down = l->down_exps, .glu = {c->glu.limit, c->glu.alpha, c->glu.plus1},
-         .gate_up_bias = l->gate_up_bias, .down_bias = l->down_bias, .add = add ? s->shared : NULL,
-         .y = model_cols_of(e, s->r, s->r_cols), .tap = tap, .ranks = ranks_of(e),
-         .part = m->ranks.part[MODEL_CUT_EXPERT], .h_all = s->h_exps);
+    model_op(e, DEV_OP_moe)->u.moe = p;
     model_join_emit(e, &(struct model_joining){MODEL_CUT_MODEL, s->r_cols, s->r, false});
     leave(e, s);
+    if (!p.n_late) return;
+    e->late = (struct late){s, l, e->layer, chosen_on(e, s)};
+    e->odd = !e->odd;
+    if (s == home_of(e)) model_late_emit(e); /* whose next norm prepares another input */
 }
 
 void model_moe_emit(struct emit *e, const struct layer *l)

@@ -118,6 +118,7 @@ static sl_status new_model(const io_model *io, dev *d, const struct model_opts *
     SL_TRY(arch_unused(io, &m->cfg, &m->arena, &m->unused, err));
     SL_TRY(open_dims(m, err));
     SL_TRY(model_slots_open(m, err));
+    SL_TRY(model_late_check(m, err));
     if (m->opts.n_ctx <= 0) m->opts.n_ctx = m->cfg.n_ctx_train;
     m->n_mtp = opts->no_mtp ? 0 : count_mtp(m, io);
     m->cfg.n_mtp = m->n_mtp;
@@ -209,7 +210,7 @@ const char *model_unused_text(const model *m)
 
 int model_form_from(const model *m)
 {
-    return m->expand_from;
+    return m->opts.n_late ? 0 : m->expand_from;
 }
 
 int64_t model_bytes_per_token(const model *m)

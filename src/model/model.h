@@ -101,6 +101,8 @@ struct model_opts {
     const int32_t *slot_expert; /* in all layers: one may be there several times, or not at all. The
                                    stacks of a packed file stay as they are; of an expert that has
                                    no slot no page is read */
+    int n_late; /* 0, or: of a generated token so many experts of the smallest weights are added one
+                   layer with experts later, all but the last layer's; MTP layers are as always */
     bool no_mtp;                /* leave the MTP layers out of memory */
     void (*edit)(struct arch_cfg *c); /* tests: changes the configuration that was read; NULL */
     const io_pack *pack; /* NULL, or a packed file of this model: its matrices are used where they
@@ -196,7 +198,7 @@ typedef void model_tap_fn(void *user, const struct model_tap_rows *rows);
 /* From now on fn is told; NULL ends it. Errors: NOMEM. Steps get slower. */
 sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err) BASE_MUST_USE;
 /* Prompt tokens from this position on are computed in another form than generated ones
- * (model/mla.c), so their stored values differ in the last bits. INT_MAX: one form only. */
+ * (model/mla.c, model/late.c), so their stored values differ. INT_MAX: one form only. */
 int model_form_from(const model *m);
 /* MTP layers that were found and kept. */
 int model_n_mtp(const model *m);

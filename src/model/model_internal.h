@@ -53,6 +53,9 @@ struct side {
     int32_t *best; /* [n_logit_max] */
     float *eh_in;  /* [T, 2D] */
     int32_t *id_r; /* [T, K] */
+    /* where experts come late: as id_r and weight_r, of every second layer; their sum [T, D] */
+    int32_t *id_odd;
+    float *weight_odd, *late;
     uint64_t *n_routed; /* [L + MTP, E] tokens that an expert was chosen for, by routers here */
     /* of several ranks, this one's columns of y, r, logits; its rows of x; all hidden values of
      * h, and of experts */
@@ -149,6 +152,10 @@ enum model_part model_part_of(enum arch_role role);
 sl_status model_buffers_open(struct model *m, sl_err *err) BASE_MUST_USE;
 /* shape.c: m->slots from the options, checked: REQUEST, UNSUPPORTED with a packed file. */
 sl_status model_slots_open(struct model *m, sl_err *err) BASE_MUST_USE;
+/* late.c: can experts come late as the options say? REQUEST, UNSUPPORTED. */
+sl_status model_late_check(const struct model *m, sl_err *err) BASE_MUST_USE;
+/* Experts of a token that come late in layer il. */
+int model_n_late(const struct model *m, int il);
 /* shape.c: where layer il (MTP layers follow the others) has its keys and values. */
 struct model_kv_place {
     int group, layer;

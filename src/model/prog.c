@@ -2,7 +2,7 @@
 /* A model's programs: the operators of every pass of a step, listed once. */
 #include "model/emit.h"
 
-#define OPS_LAYER 32 /* of a layer, at most; and of what is outside of the layers */
+#define OPS_LAYER 40 /* of a layer, at most; and of what is outside of the layers */
 
 static void main_emit(struct emit *e)
 {

@@ -22,6 +22,8 @@ sl_status model_tap(model *m, model_tap_fn *fn, void *user, sl_err *err)
     void *p = NULL;
     if (fn && m->dims.n_rank > 1)
         return SL_FAIL(err, UNSUPPORTED, "layout: inputs of matrices are shown with one rank only");
+    if (fn && m->opts.n_late)
+        return SL_FAIL(err, UNSUPPORTED, "defer: inputs of matrices are shown without it only");
     if (fn && !m->tap_y) {
         SL_TRY(dev_alloc(m->d, MEM_ACTS,
                          (int64_t)m->opts.n_tok_max * BASE_MAX(c->d_model, c->q_lora) * 4, &p,

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts that come late: of a generated token those of the smallest weights take the input of
+ * their layer, but what they give is added to what the experts of the next layer with experts give.
+ * So their device computes them while another one is at the attention between. Prompts have all
+ * experts in time: no chunk changes an answer. */
+#include "model/emit.h"
+
+/* The next layer with experts after il; -1: none is. */
+static int next_moe(const struct arch_cfg *c, int il)
+{
+    for (int i = il + 1; i < c->n_layer; i++)
+        if (c->layer[i].ffn == ARCH_MOE) return i;
+    return -1;
+}
+
+int model_n_late(const struct model *m, int il)
+{
+    return next_moe(&m->cfg, il) >= 0 ? m->opts.n_late : 0;
+}
+
+sl_status model_late_check(const struct model *m, sl_err *err)
+{
+    const struct arch_cfg *c = &m->cfg;
+    int n = m->opts.n_late, first = next_moe(c, -1);
+    if (!n) return SL_OK;
+    if (first < 0) return SL_FAIL(err, REQUEST, "defer: %d: no layer of this model has experts", n);
+    if (next_moe(c, first) < 0)
+        return SL_FAIL(err, REQUEST, "defer: %d: no layer with experts follows another one", n);
+    if (n < 0 || n > c->n_expert_used)
+        return SL_FAIL(err, REQUEST, "defer: %d: of this model a token has %d experts", n,
+                       c->n_expert_used);
+    if (m->dims.n_rank > 1)
+        return SL_FAIL(err, UNSUPPORTED, "defer: %d: not where ranks share the model (layout)", n);
+    return SL_OK;
+}
+
+void model_late_emit(struct emit *e)
+{
+    struct late *t = &e->late;
+    const struct side *before = e->side;
+    int layer = e->layer;
+    if (!t->l) return;
+    struct dev_moe p = model_moe_of(e, t->side, t->l, t->chosen);
+    p.n_late = model_n_late(e->m, t->layer);
+    p.late = true;
+    p.y = t->side->late;
+    e->side = t->side;
+    e->layer = t->layer;
+    struct dev_op *op = model_op(e, DEV_OP_moe);
+    op->beside = true;
+    op->u.moe = p;
+    e->side = before;
+    e->layer = layer;
+    t->l = NULL;
+}
+
+const float *model_late_take(struct emit *e, const struct side *to)
+{
+    const struct side *from = e->late.side;
+    if (!from) return NULL;
+    model_late_emit(e);
+    model_move_emit(e, (struct at){from, from->late}, (struct at){to, to->late}, e->m->cfg.d_model,
+                    false);
+    e->late.side = NULL;
+    return to->late;
+}
