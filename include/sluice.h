@@ -290,6 +290,12 @@ typedef struct sl_engine_opts {
      * (docs/devices.md). REQUEST names an item that can not be obeyed. NULL = the environment's
      * SL_PLACE, or all on device. */
     const char *place;
+    /* Of every generated token so many experts, those of the smallest weights, are added one layer
+     * with experts later: so they are computed beside the attention between, where place has them
+     * on another device. It changes answers (`sluice eval --defer` says how much); they do not
+     * depend on where the experts are. Prompts are computed as always. REQUEST where it can not
+     * be. 0 = none. */
+    int n_defer;
     /* "tp=N": N ranks share every matrix by its rows, each with a part of the threads; answers are
      * the same, bit for bit. NULL = one rank. Ranks are threads of this process; or, where a
      * launcher (mpirun, srun) has started N processes, those: see sl_follow. */
@@ -562,7 +568,8 @@ SL_API int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n);
 
 /* Logits of a token sequence from position 0, for evaluation and tests. on_rows is called with rows
  * [row0, row0 + n_row), rising, for all rows from first_row on; logits [n_row, V] f32 are borrowed
- * during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). Uses free KV
+ * during the call; row i predicts token i + 1. It returns 1 to stop (CANCELLED). They are computed
+ * as a prompt is; with n_defer, which prompts do not show, as generated tokens are. Uses free KV
  * blocks and leaves running requests alone. Errors: REQUEST (an id, or n over the context), BUSY
  * (no KV blocks), CANCELLED, and those of a step: DEVICE (see sl_step) or another that the next try
  * need not have. */

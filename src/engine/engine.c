@@ -44,6 +44,7 @@ static sl_status check_opts(const sl_engine_opts *o, sl_err *err)
         {"n_seq_max", offsetof(sl_engine_opts, n_seq_max), SEQ_LIMIT},
         {"n_chunk", offsetof(sl_engine_opts, n_chunk), CHUNK_LIMIT},
         {"n_queue_max", offsetof(sl_engine_opts, n_queue_max), 1 << 20},
+        {"defer", offsetof(sl_engine_opts, n_defer), 1024},
         {"dist_deadline_ms", offsetof(sl_engine_opts, dist_deadline_ms), 3600000},
     };
     for (int i = 0; i < BASE_COUNT_OF(row); i++) {
@@ -255,6 +256,7 @@ static sl_status load(sl_engine *e, int64_t kv_tokens, sl_err *err)
                             .kv = kv_type(e),
                             .keep_bytes = e->keep_bytes,
                             .place = &e->place.p,
+                            .n_late = e->opts.n_defer,
                             .edit = e->m->edit,
                             .no_mtp = !e->mtp.on,
                             .pack = pack,
@@ -287,6 +289,9 @@ static void report(const sl_engine *e)
             "engine: %d threads, %s, acts %s, kv %s, context %d, %d sequences, kv cache %.2f GiB",
             e->info.n_thread, e->info.isa, e->info.acts, e->info.kv, e->n_ctx, e->n_seq_max,
             (double)e->info.kv_bytes / (1 << 30));
+    if (e->opts.n_defer)
+        log_msg(LOG_DEBUG, "engine: %d experts of a token come one layer late (other answers)",
+                e->opts.n_defer);
 }
 
 static sl_status fill(sl_engine *e, sl_err *err)

@@ -81,6 +81,7 @@ static struct record_head head_of(const sl_engine *e)
                             .n_seq_max = e->n_seq_max,
                             .n_chunk = e->opts.n_chunk,
                             .n_pass = 1 + e->mtp.on,
+                            .n_defer = e->opts.n_defer,
                             .blk_tok = ENGINE_BLK_TOK,
                             .n_vocab = e->n_vocab};
     for (int g = 0; g < e->kv_shape.n_group; g++)
@@ -103,6 +104,7 @@ static void write_head(sl_engine *e)
     put_i32s(r, number, BASE_COUNT_OF(number));
     put(r, h.isa, sizeof h.isa);
     put(r, h.program, sizeof h.program);
+    put_i32(r, h.n_defer);
     put_u64(r, hash_bytes(r->p, r->n, 0));
     give(e);
 }
@@ -238,6 +240,7 @@ sl_status sl_record_opts(const void *p, size_t n, sl_engine_opts *opts, sl_err *
     opts->n_ctx = h.n_ctx;
     opts->n_seq_max = h.n_seq_max;
     opts->n_chunk = h.n_chunk;
+    opts->n_defer = h.n_defer;
     opts->draft = h.n_pass > 1 ? "mtp" : NULL;
     opts->kv_tokens = (int64_t)h.n_blk[0] * h.blk_tok;
     return SL_OK;
@@ -261,6 +264,7 @@ static sl_status check_head(const sl_engine *e, const struct record_head *h, sl_
     SL_TRY(differs("number of sequences", h->n_seq_max, own.n_seq_max, err));
     SL_TRY(differs("chunk", h->n_chunk, own.n_chunk, err));
     SL_TRY(differs("number of passes of a step", h->n_pass, own.n_pass, err));
+    SL_TRY(differs("number of experts that come late", h->n_defer, own.n_defer, err));
     SL_TRY(differs("number of KV blocks", h->n_blk[0], own.n_blk[0], err));
     return differs("number of window KV blocks", h->n_blk[1], own.n_blk[1], err);
 }

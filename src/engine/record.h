@@ -11,7 +11,7 @@
 #define RECORD_VERSION 3
 #define RECORD_HEAD 128 /* bytes of the header */
 #define RECORD_ISA 24
-#define RECORD_PROGRAM 36
+#define RECORD_PROGRAM 32
 enum { RECORD_STEP = 1, RECORD_RESULT = 2 };
 enum { /* flags of a step */
        RECORD_HAS_KEEP = 1,
@@ -26,6 +26,7 @@ struct record_head {
     int32_t n_blk[DEV_KV_GROUPS];                  /* 0 = the cache has no such group */
     int32_t n_pass;                                /* of a step: 1, 2 with a pass of an MTP layer */
     char isa[RECORD_ISA], program[RECORD_PROGRAM]; /* to say where it was made; NUL-terminated */
+    int32_t n_defer;                               /* as in sl_engine_opts */
 };
 
 /* What a step of an engine may be at most. */

@@ -27,7 +27,7 @@ static sl_status score_chunk(sl_engine *e, struct chunk *c, sl_err *err)
     }
     e->seq_tok0[0] = 0;
     e->seq_tok0[1] = c->n_chunk;
-    e->n_prompt[0] = c->n;
+    e->n_prompt[0] = e->opts.n_defer ? 0 : c->n; /* prompts would not show what it does */
     e->seat[0] = e->n_seq_max; /* after those of requests */
     struct dev_step s = engine_step(e, c->n_chunk, 1, rows);
     s.ids = c->ids + c->pos0;

@@ -8,13 +8,15 @@
  * when. Freed blocks are filled with NaN.
  *
  * trials DIR N [SEED [NAME]] [--acts auto|int8|bf16|f32] [--kv bf16|f16|q8|f32] [--state]
- * [--layout L]: models: the .gguf files of DIR, and the folders without a .gguf file of their name
- * (with NAME in it); N trials over all of them. Without --acts and --kv another form comes with
- * every model, and small quantised ones run in int8 as well, which they do not take by default.
+ * [--layout L] [--defer N]: models: the .gguf files of DIR, and the folders without a .gguf file
+ * of their name (with NAME in it); N trials over all of them. Without --acts and --kv another form
+ * comes with every model, and small quantised ones run in int8 as well, which they do not take by
+ * default.
  * --state: every other layer has a recurrent state in place of keys and values, and requests also
  * go back to earlier positions. --layout: the company runs on so many ranks, who is alone on one;
- * models that can not be shared so are named. SL_CPU caps the instruction set. Prints one line per
- * model and the trial of a failure. */
+ * models that can not be shared so are named. --defer: N experts of a token come late, of models
+ * that have them. SL_CPU caps the instruction set. Prints one line per model and the trial of a
+ * failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,7 @@ struct trial {
     struct spec *spec;
     struct form form;
     const char *layout; /* of those in company */
+    int n_defer;
     int n_vocab, n_bad, n_row;
     bool record, state;
     uint64_t rng;
@@ -157,6 +160,7 @@ static void make_specs(sl_model *m, struct trial *t)
                                                 .n_ctx = CTX,
                                                 .n_seq_max = 1,
                                                 .no_reuse = 1,
+                                                .n_defer = t->n_defer,
                                                 .acts = (sl_acts)t->form.acts,
                                                 .kv = (sl_kv)t->form.kv},
                                t);
@@ -195,6 +199,7 @@ static void one_trial(sl_model *m, struct trial *t)
                         .acts = (sl_acts)t->form.acts,
                         .kv = (sl_kv)t->form.kv,
                         .layout = t->layout,
+                        .n_defer = t->n_defer,
                         .n_queue_max = 3 * N_REQ};
     uint64_t some = 0;
     if (t->layout) o.n_thread = BASE_MAX(o.n_thread, 4);
@@ -276,14 +281,18 @@ static bool is_model(const char *dir, const char *name)
 
 struct args {
     const char *dir, *name, *layout;
-    int n_trial, acts, kv; /* -1: by turns */
+    int n_trial, n_defer, acts, kv; /* -1: by turns */
     bool state;
     uint64_t seed;
 };
 
-static bool takes_layout(sl_model *m, const char *layout)
+static bool takes(sl_model *m, const struct args *a)
 {
-    sl_engine_opts o = {.n_thread = 4, .n_ctx = CTX, .n_seq_max = 1, .layout = layout};
+    sl_engine_opts o = {.n_thread = 4,
+                        .n_ctx = CTX,
+                        .n_seq_max = 1,
+                        .layout = a->layout,
+                        .n_defer = a->n_defer};
     sl_engine *e = NULL;
     sl_err err;
     sl_status st = sl_engine_open(m, &o, &e, &err);
@@ -310,8 +319,9 @@ static void one_model(const struct args *a, const char *name, int i_model, int n
     snprintf(path, sizeof path, "%s/%s", a->dir, name);
     must(sl_model_open(path, NULL, &m, &err), &err);
     t->layout = a->layout;
-    if (a->layout && !takes_layout(m, a->layout)) {
-        printf("%-30s can not be shared so\n", name);
+    t->n_defer = a->n_defer;
+    if ((a->layout || a->n_defer) && !takes(m, a)) {
+        printf("%-30s can not be run so\n", name);
         sl_model_close(m);
         return;
     }
@@ -339,6 +349,8 @@ static struct args parse(int argc, char **argv)
             a.state = true;
         else if (strcmp(argv[i], "--layout") == 0 && i + 1 < argc)
             a.layout = argv[++i];
+        else if (strcmp(argv[i], "--defer") == 0 && i + 1 < argc)
+            a.n_defer = atoi(argv[++i]);
         else if (n++ == 0)
             a.dir = argv[i];
         else if (n == 2)
@@ -350,7 +362,7 @@ static struct args parse(int argc, char **argv)
     }
     if (n >= 2) return a;
     fprintf(stderr,
-            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L]\n");
+            "trials DIR N [SEED [NAME]] [--acts A] [--kv K] [--state] [--layout L] [--defer N]\n");
     exit(2);
 }
 

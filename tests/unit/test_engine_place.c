@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a model on a device of their own (opts.place): every row of logits has the bits that it
- * has on one device, with drafts of the MTP layer too; what cannot be obeyed is refused by name. */
+ * has on one device, with drafts of the MTP layer and with experts that come late (opts.n_defer)
+ * too; what cannot be obeyed is refused by name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "engine_tiny.h"
 
 #define N_NEW 24
+#define DEMO TEST_DATA "/../../models/demo/demo.gguf"
 
 static sl_err err;
 
@@ -47,10 +49,9 @@ static sl_engine_opts opts_of(const char *place, const char *draft)
                             .draft_always = 1};
 }
 
-static void run(sl_model *m, const char *place, const char *draft, struct got *g)
+static void run_opts(sl_model *m, sl_engine_opts o, struct got *g)
 {
     sl_engine *e = NULL;
-    sl_engine_opts o = opts_of(place, draft);
     int32_t ids[40];
     for (int i = 0; i < 40; i++)
         ids[i] = (i * 7 + 3) % 300;
@@ -72,6 +73,11 @@ static void run(sl_model *m, const char *place, const char *draft, struct got *g
     for (int i = 0; i < SL_DRAFT_MAX; i++)
         g->n_draft += st.n_draft[i];
     sl_engine_close(e);
+}
+
+static void run(sl_model *m, const char *place, const char *draft, struct got *g)
+{
+    run_opts(m, opts_of(place, draft), g);
 }
 
 static void check_same(const struct got *a, const struct got *b, const char *what)
@@ -118,6 +124,71 @@ TEST(engine_place_has_the_bits_of_one_device)
     places("deepseek_v3", mtp);
     places("gpt_oss", oss);
     places("smollm", tied);
+}
+
+/* Experts that come late have the bits of the CPU wherever they are; the prompt's logits are those
+ * of a model of which none do, the others are not. */
+static void defers(const char *path, const char *const *spec)
+{
+    struct got none, one, other;
+    sl_model *m = NULL;
+    ASSERT_OK(sl_model_open(path, NULL, &m, &err));
+    sl_model_info mi;
+    sl_model_info_get(m, &mi);
+    run(m, "", NULL, &none);
+    for (int n = 1; n <= mi.n_expert_used; n++) {
+        sl_engine_opts o = opts_of("", NULL);
+        o.n_defer = n;
+        run_opts(m, o, &one);
+        assert_true(one.row[0] == none.row[0]);
+        assert_true(one.row[1] != none.row[1] || one.tok[0] != none.tok[0]);
+        for (int i = 0; spec[i]; i++) {
+            o.place = spec[i];
+            o.draft = i % 2 && mi.n_mtp ? "mtp" : NULL;
+            run_opts(m, o, &other);
+            check_same(&one, &other, spec[i]);
+        }
+    }
+    sl_model_close(m);
+}
+
+TEST(engine_defer_has_the_bits_of_the_cpu_everywhere)
+{
+    static const char *const places[] = {"experts=check",
+                                         "experts=sim:clock=real,lat=1us,hand=1us",
+                                         "attn=check;dense=check;shared=check;router=check",
+                                         "attn=sim:clock=real,lat=20us,hand=1us;head=cpu",
+                                         "experts@1=check",
+                                         "experts@2=check;router@1=check",
+                                         "attn=check;experts@1=sim;router@2=sim",
+                                         NULL};
+    defers(tiny("glm4_moe_lite.gguf"), places);
+    defers(tiny("gpt_oss"), (const char *const[]){"experts@1=check", "attn=check", NULL});
+    defers(DEMO, (const char *const[]){"attn=check", "experts=check;router=check", NULL}); /* MTP */
+}
+
+static void refuses_defer(const char *name, int n, const char *layout, const char *what)
+{
+    sl_engine *e = NULL;
+    sl_model *m = NULL;
+    sl_engine_opts o = opts_of("", NULL);
+    o.n_defer = n;
+    o.layout = layout;
+    o.n_thread = 4;
+    ASSERT_OK(sl_model_open(tiny(name), NULL, &m, &err));
+    sl_status st = sl_engine_open(m, &o, &e, &err);
+    if (!st || !strstr(err.text, what) || strchr(err.text, '\n'))
+        fail_msg("defer %d: %d '%s', not '%s'", n, (int)st, st ? err.text : "", what);
+    sl_model_close(m);
+}
+
+TEST(engine_defer_refuses_by_name)
+{
+    refuses_defer("smollm", 1, NULL, "defer: 1: no layer of this model has experts");
+    refuses_defer("deepseek_v3", 1, NULL, "defer: 1: no layer with experts follows another one");
+    refuses_defer("qwen3_moe", 9, NULL, "defer: 9: of this model a token has 3 experts");
+    refuses_defer("qwen3_moe", -1, NULL, "defer: -1: from 0 to 1024");
+    refuses_defer("gpt_oss", 1, "tp=2", "defer: 1: not where ranks share");
 }
 
 TEST(engine_place_says_what_lies_where)

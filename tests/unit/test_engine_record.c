@@ -60,6 +60,8 @@ static uint64_t submit(sl_engine *e, sl_grammar *g, int n_vocab, uint64_t *rng)
     return id;
 }
 
+static int n_defer; /* of the recorded runs */
+
 struct sums {
     uint64_t n_preempt, n_cancel, n_row, n_draft;
 };
@@ -78,6 +80,7 @@ static void record(sl_model *m, sl_grammar *g, const char *draft, uint64_t seed,
                         .kv_tokens = 192 + pick(&rng, 300),
                         .draft = draft,
                         .draft_always = 1,
+                        .n_defer = n_defer,
                         .on_record = keep};
     sl_model_info_get(m, &mi);
     n_buf = 0;
@@ -142,6 +145,27 @@ TEST(engine_recorded_runs_replay_to_the_same_bits)
     runs("deepseek_v3.gguf", NULL, 100, &sum);
     runs("gpt_oss", NULL, 200, &sum);
     assert_true(sum.n_preempt > 10 && sum.n_cancel > 10 && sum.n_row > 10000);
+}
+
+TEST(engine_recorded_late_experts_replay_to_the_same_bits)
+{
+    struct sums sum = {0};
+    sl_model *m = NULL;
+    sl_engine *e = NULL;
+    sl_replay_info info;
+    sl_engine_opts o = {.n_thread = 1};
+    n_defer = 1;
+    runs("qwen3_moe.gguf", "ngram", 400, &sum);
+    n_defer = 0;
+    ASSERT_OK(sl_record_opts(buf, n_buf, &o, &err));
+    assert_int_equal(o.n_defer, 1);
+    o.n_defer = 2;
+    open_model("qwen3_moe.gguf", &m);
+    ASSERT_OK(sl_engine_open(m, &o, &e, &err));
+    assert_int_equal(sl_replay(e, buf, n_buf, &info, &err), SL_REQUEST);
+    assert_non_null(strstr(err.text, "number of experts that come late is 1"));
+    sl_engine_close(e);
+    sl_model_close(m);
 }
 
 /* The passes of an MTP layer are steps of the recording, too. */
