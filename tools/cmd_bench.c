@@ -69,7 +69,7 @@ struct test {
 
 struct result {
     double tps, tps_min, tps_max, ms_per_step, bytes_per_step, gbps, probe_gbps, pct_bandwidth,
-        gops, pct_int8_peak, attn_gflop_per_step, attn_gops_peak, pct_limit, rss_mb;
+        gops, pct_int8_peak, attn_gflop_per_step, attn_gops_peak, pct_limit, device_ms, rss_mb;
 };
 
 #define REPEAT_MAX 1000
@@ -207,6 +207,14 @@ static double least_ns(const struct bench *b, const struct result *r, double gop
     return BASE_MAX(read[0], calc[0]) + BASE_MAX(read[1], calc[1]);
 }
 
+/* The steps of a device with a time of its own; NULL: there is none. */
+static const sl_op_stat *device_steps(const struct bench *b)
+{
+    for (int i = 0; i < b->n_op; i++)
+        if (strcmp(b->op[i].name, "(step)") == 0) return &b->op[i];
+    return NULL;
+}
+
 static sl_status measure(struct bench *b, const struct test *t, struct result *r, sl_err *err)
 {
     static double tps[REPEAT_MAX], ms[REPEAT_MAX];
@@ -238,6 +246,8 @@ static sl_status measure(struct bench *b, const struct test *t, struct result *r
                          .ms_per_step = ms[n / 2],
                          .probe_gbps = probe_gbps[n / 2],
                          .rss_mb = (double)os_rss_now() * 1e-6};
+    const sl_op_stat *steps = device_steps(b);
+    r->device_ms = steps && steps->n_call ? (double)steps->ns * 1e-6 / (double)steps->n_call : NAN;
     double bytes = 0,
            ops = 0; /* counted: of matrices in use only, the head only where logits are */
     for (int i = 0; i < b->n_op; i++) {
@@ -267,13 +277,18 @@ static void print_ops(struct bench *b, const struct result *r)
     double sum = 0;
     uint64_t n_step = 0;
     for (int i = 0; i < b->n_op; i++) {
-        sum += (double)b->op[i].ns;
+        if (strcmp(b->op[i].name, "(step)") != 0) sum += (double)b->op[i].ns;
         if (strcmp(b->op[i].name, "embed") == 0) n_step = b->op[i].n_call;
     }
     qsort(b->op, (size_t)b->n_op, sizeof *b->op, by_time);
     for (int i = 0; i < b->n_op && b->op[i].n_call && n_step; i++) {
         const sl_op_stat *o = &b->op[i];
         double ns = (double)o->ns;
+        if (strcmp(o->name, "(step)") == 0) {
+            printf("    %-12s %8.3f ms/step: all of the device's time\n", o->name,
+                   ns * 1e-6 / n_step);
+            continue;
+        }
         printf("    %-12s %8.3f ms/step %5.1f %%  %6.1f calls", o->name, ns * 1e-6 / n_step,
                100 * ns / sum, (double)o->n_call / n_step);
         if (o->bytes > 0)
@@ -292,8 +307,9 @@ static const char *test_name(const struct test *t, char *buf, size_t n)
     return buf;
 }
 
-/* What --json and --csv say of a result; NaN: nothing (bytes of a prompt). */
-#define N_FIELD 13
+/* What --json and --csv say of a result; NaN: nothing (bytes of a prompt; the time of a device that
+ * there is not). */
+#define N_FIELD 14
 struct field {
     const char *key;
     int digits;
@@ -314,7 +330,8 @@ static void list_fields(const struct result *r, struct field f[N_FIELD])
                                        {"pct_int8_peak", 6, r->pct_int8_peak},
                                        {"attn_gflop_per_step", 6, r->attn_gflop_per_step},
                                        {"attn_gops_peak", 6, r->attn_gops_peak},
-                                       {"pct_limit", 6, r->pct_limit}};
+                                       {"pct_limit", 6, r->pct_limit},
+                                       {"device_ms_per_step", 6, r->device_ms}};
     memcpy(f, all, sizeof all);
 }
 
@@ -491,8 +508,8 @@ static bool other(struct bench_opts *o, int *rc)
         *rc = cmd_usage("--replay: not with -p, -n, -b, -d, --ops, --csv, --svg or --expert-stats");
     else if (o->kernels && place_asked(&o->common))
         *rc = cmd_usage("--kernels: products alone are on one device: without --place");
-    else if (o->kernels && o->common.layout)
-        *rc = cmd_usage("--kernels: not with --layout");
+    else if (o->kernels && (o->common.layout || o->common.defer))
+        *rc = cmd_usage("--kernels: not with --layout or --defer");
     else if (o->kernels && (lists || deep || o->common.expert_stats))
         *rc = cmd_usage("--kernels: not with -p, -n, -b, -d or --expert-stats");
     else if (o->ablation && (o->p.n != 1 || o->b.n != 1 || deep || o->common.expert_stats))

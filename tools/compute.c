@@ -83,6 +83,7 @@ sl_status compute_open(struct compute *c, const struct opt_common *o, const sl_e
     eo.device = o->device;
     eo.layout = o->layout;
     eo.dist_deadline_ms = o->dist_deadline_ms;
+    eo.n_defer = o->defer;
     SL_TRY(place_option(o, place, sizeof place, &eo.place, err));
     eo.draft = o->draft;
     eo.draft_max = o->draft_max;

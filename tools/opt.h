@@ -60,7 +60,7 @@ struct opt_common {
     const char *model, *config, *expert_stats, *chat_template, *device, *record, *draft;
     const char *place, *experts_device, *layout;
     bool cpu_moe;
-    int n_cpu_moe;
+    int n_cpu_moe, defer;
     int threads, ctx, acts, kv, pack_cache, expert_half_life, draft_max, dist_deadline_ms;
     uint64_t seed;
     bool no_hugepages, quiet, verbose, json;
@@ -129,6 +129,8 @@ struct opt_common {
     {"no-hugepages", 0, OPT_FLAG, offsetof(S, common.no_hugepages),                                \
      NULL, NULL, 0, 0, "do not ask for huge pages"},                                               \
     OPT_ROWS_PLACE(S),                                                                             \
+    {"defer",   0,  OPT_INT,  offsetof(S, common.defer),   "N", "0", 0, 1024,                      \
+     "N experts of a token are added a layer later: other answers, sooner (docs/devices.md)"},     \
     {"pack-cache", 0, OPT_ENUM, offsetof(S, common.pack_cache),                                    \
      "off|beside|cache|ignore", "off", 0, 0, "keep the packed weights for later starts"},          \
     OPT_ROWS_BASIC(S)

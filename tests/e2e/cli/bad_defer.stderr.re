@@ -1,0 +1,1 @@
+sluice: defer: 2: no layer of this model has experts

@@ -1,0 +1,1 @@
+sluice: --kernels: not with --layout or --defer
