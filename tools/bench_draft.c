@@ -311,6 +311,15 @@ static struct result result_of(struct bench_d *b, int i_row, const double *cost,
     return r;
 }
 
+/* NaN: no step had what it is measured by. */
+static void print_real(const char *what, double v)
+{
+    if (isnan(v))
+        printf("%s-", what);
+    else
+        printf("%s%.2f", what, v);
+}
+
 static void print_row(const struct result *r, int i_row, int batch, int depth)
 {
     if (i_row == CHOSEN)
@@ -323,8 +332,9 @@ static void print_row(const struct result *r, int i_row, int batch, int depth)
         printf("  %.2f tok/step", r->draft.per_step);
         for (int j = 0; j < r->draft.n_pos; j++)
             printf("%s%.2f", j ? " " : ", right ", r->draft.right[j]);
-        printf("  cost %.2f + %.3f  gain %.2f, predicted %.2f", r->cost, r->draft_cost, r->gain,
-               r->predicted);
+        print_real("  cost ", r->cost);
+        printf(" + %.3f  gain %.2f", r->draft_cost, r->gain);
+        print_real(", predicted ", r->predicted);
     }
     putchar('\n');
     fflush(stdout);
