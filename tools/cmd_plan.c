@@ -79,6 +79,8 @@ static const struct opt opts[] = {
     TEXT("leave-out", leave_out, "model|device", NULL,
          "errors of the published rows of each model or device when it is left out whole"),
     FLAG("this-machine", this_machine, "predict this engine here from three measured points"),
+    TEXT("this-cluster", this_cluster, "FILE", NULL,
+         "CPU ranks, as mpirun ... sluice doctor --ranks --json wrote them"),
     TEXT("grid", grid, "small|full", NULL,
          "with --this-machine: measure a grid too and print the errors"),
     {"threads", 't', OPT_INT, offsetof(S, common.threads),
@@ -345,6 +347,9 @@ static sl_status query_layout(struct plan_run *r, sl_err *err)
                        "contradiction: ep%d over %d dies: experts are spread over all of them",
                        q->ep, ranks);
     }
+    if (q->team && (q->pp > 1 || q->dp > 1 || q->ep > 1 || q->tp > q->n_team))
+        return SL_FAIL(err, REQUEST, "layout %.40s: ranks of --this-cluster share by tp, 1 to %d",
+                       o->layout, q->n_team);
     if (o->layout && q->ep == 0) q->ep = 1;
     if (o->layout && q->pp == 0) q->pp = 1;
     if (!strcmp(o->pd, "mixed"))
@@ -392,7 +397,7 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
         return SL_FAIL(err, REQUEST, "missing option: --model: --list shows the names");
     SL_TRY(plan_run_model(r, o->common.model, err));
     if (o->common.expert_stats) SL_TRY(query_counts(r, err));
-    SL_TRY(query_hardware(r, err));
+    SL_TRY(o->this_cluster ? plan_query_cluster(r, err) : query_hardware(r, err));
     q->cards = q->cpu_only ? 1 : o->cards;
     if (strcmp(o->kv, "bf16") && strcmp(o->kv, "int8") && strcmp(o->kv, "f16")) {
         return SL_FAIL(err, REQUEST, "bad value: --kv %.20s: bf16 or int8", o->kv);
@@ -433,7 +438,8 @@ sl_status plan_run_query(struct plan_run *r, sl_err *err)
     bool limited = o->ttft_ms > 0 || o->tpot_ms > 0;
     if (q->load.n <= 0 && !(limited && q->load.rate <= 0)) q->load.n = 8;
     q->redundant = o->redundant, q->mtp = o->mtp, q->accept = o->acceptance;
-    q->chunk = o->chunk, q->hot = o->hot, q->gen = o->gen;
+    q->chunk = o->chunk > 0 || !q->team ? o->chunk : 512; /* what the engine takes */
+    q->hot = o->hot, q->gen = o->gen;
     q->engine = o->engine ? o->engine : "";
     return SL_OK;
 }
@@ -461,6 +467,20 @@ static int list_names(const struct plan_run *r)
     return CMD_OK;
 }
 
+/* As serve's --layout takes it; "" for one rank. */
+static void layout_text(const struct plan_layout *l, char *out, size_t size)
+{
+    const struct {
+        const char *key;
+        int v;
+    } f[] = {{"tp", l->tp}, {"pp", l->pp}, {"dp", l->dp}, {"ep", l->ep}};
+    size_t n = 0;
+    *out = 0;
+    for (int i = 0; i < BASE_COUNT_OF(f); i++)
+        if (f[i].v > 1)
+            n += (size_t)snprintf(out + n, size - n, "%s%s=%d", n ? "," : "", f[i].key, f[i].v);
+}
+
 static int emit_config(const struct plan_run *r, const struct plan_option *o, sl_err *err)
 {
     struct str s;
@@ -469,15 +489,17 @@ static int emit_config(const struct plan_run *r, const struct plan_option *o, sl
     str_init(&s, MEM_MISC, 0);
     text_jw_init(&w, &s);
     text_jw_obj(&w);
-    const struct {
-        const char *key;
-        int v, skip;
-    } f[] = {
-        {"tp", l->tp, 1}, {"pp", l->pp, 1}, {"dp", l->dp, 1}, {"ep", l->ep, 1}, {"mtp", l->mtp, 0}};
-    for (int i = 0; i < BASE_COUNT_OF(f) && o->c.k.mode != PLAN_MODE_CPU; i++) {
-        if (f[i].v == f[i].skip) continue;
-        text_jw_key(&w, f[i].key);
-        text_jw_int(&w, f[i].v);
+    char layout[64];
+    layout_text(l, layout, sizeof layout);
+    if (*layout) {
+        text_jw_key(&w, "layout");
+        text_jw_strz(&w, layout);
+    }
+    if (l->mtp > 0) {
+        text_jw_key(&w, "draft");
+        text_jw_strz(&w, "mtp");
+        text_jw_key(&w, "draft-max");
+        text_jw_int(&w, l->mtp);
     }
     if (r->has_real) { /* a real file: that is what is served, not the default */
         text_jw_key(&w, "model");
@@ -516,6 +538,8 @@ int plan_cmd_search(struct plan_run *r)
         int rc = emit_config(r, &f.option[0], &err);
         if (rc) return rc;
     }
+    if (r->q.team && f.n_option > 0 && !r->o->common.json)
+        plan_print_start(r, &f.option[0], r->o->emit);
     if (f.n_fit == 0 && f.n_reject == 0) {
         return cmd_usage("no layout to try: the options together leave none for %d card(s)",
                          r->q.cards);

@@ -16,6 +16,7 @@ struct plan_opts {
     const char *hardware, *host, *weights, *kv, *layout, *pd, *experts_on, *engine;
     const char *models_file, *hardware_file, *constants, *html, *emit;
     const char *calibrate, *check, *sweep, *leave_out, *doctor, *bench, *model_name, *grid;
+    const char *this_cluster;
     int cards, nodes, redundant, mtp, chunk, top, gen, max_batch;
     double input, output, concurrency, rate, ttft_ms, tpot_ms, acceptance, hot, dram, claim_gb;
     bool explain, acceptance_table, this_machine, chunked, list;
@@ -46,6 +47,17 @@ struct plan_measured {
 sl_status plan_measure(const struct opt_common *common, enum plan_grid which,
                        struct plan_measured *out, sl_err *err) BASE_MUST_USE;
 
+/* What doctor --ranks --json measured. */
+struct plan_cluster {
+    struct plan_cpu *rank; /* [n] */
+    int n, n_host;
+    double join_us, join_gbps; /* a join of rows, and the bytes that come to each rank */
+};
+struct plan_cpu {
+    const char *host;
+    double gbps, gops, mem; /* reads, 8-bit products, bytes available on its host */
+};
+
 /* What one run works with. */
 struct plan_run {
     const struct plan_opts *o;
@@ -58,6 +70,7 @@ struct plan_run {
     struct plan_device dev;  /* own copy: --nodes and CPU-only change it */
     struct plan_host host;
     struct plan_format real; /* bits of a real file */
+    struct plan_cluster cluster; /* of --this-cluster */
     bool has_real;
     const char *note; /* something that was assumed, said below the table; NULL = nothing */
 };
@@ -75,6 +88,18 @@ sl_status plan_model_open(struct plan_run *r, const char *path, sl_err *err) BAS
 /* Names a file or folder rather than a shape of the table. */
 bool plan_is_path(const char *name);
 sl_status plan_run_model(struct plan_run *r, const char *name, sl_err *err) BASE_MUST_USE;
+
+/* The file of --this-cluster into r->cluster and r->q, and this engine's constants: fitted on the
+ * file of --bench, which ran on one such rank, or what the probes say. r->q.model is there.
+ * Errors: NOTFOUND, IO; FORMAT names the file and the field; REQUEST: other hardware beside it. */
+sl_status plan_query_cluster(struct plan_run *r, sl_err *err) BASE_MUST_USE;
+/* How the first option is started, on stdout; config: what --emit wrote, or NULL. */
+void plan_print_start(const struct plan_run *r, const struct plan_option *o, const char *config);
+/* This engine's constants for r->q.model on one CPU, in GB/s and Top/s: fitted on the file of
+ * --bench, else what the probes say: reads, and 8-bit products. Sets r->model.spread where the file
+ * tells. */
+sl_status plan_here(struct plan_run *r, double gbps, double gops, struct plan_consts *k,
+                    sl_err *err) BASE_MUST_USE;
 
 int plan_cmd_search(struct plan_run *r);
 int plan_cmd_sweep(struct plan_run *r);

@@ -271,6 +271,57 @@ static sl_status run_here(struct plan_run *r, struct machine *m, double *gbps, d
     return SL_OK;
 }
 
+/* What a fit works with: room for what it describes, the probes, and whether the points that count
+ * are still to be chosen. */
+struct here {
+    struct plan_device *dev;
+    struct plan_model *counted;
+    double gbps, gops;
+    bool is_choice;
+};
+
+static void fit(const struct plan_run *r, struct machine *m, const struct here *h)
+{
+    *h->dev = (struct plan_device){
+        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = h->gbps * 1e9, .mem = 16e9};
+    h->dev->peak[PLAN_NUM_BF16] = 1e12;
+    m->c = (struct plan_case){.model = r->q.model, .dev = h->dev, .kv_bits = 16};
+    if (r->has_real)
+        m->c.fmt = r->real;
+    else
+        plan_format_find(r->o->weights ? r->o->weights : "q4", &m->c.fmt);
+    m->c.lay = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
+    m->c.k = r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
+    m->c.k.mode = PLAN_MODE_CPU;
+    m->c.k.v[PLAN_T0] = 0, m->c.k.v[PLAN_T_REQ] = 0, m->c.k.v[PLAN_T_LAYER] = 5;
+    if (h->is_choice) choose(m);
+    *h->counted = *r->q.model;
+    h->counted->spread = spread_of(m);
+    m->c.model = h->counted;
+    /* 16-bit weights multiply at half the rate of 8 bits; attention works in 16 and 32 bits */
+    double unit = m->c.fmt.dense > 15 ? 0.25e-3 : 0.5e-3;
+    double x[CONSTS] = {log(h->gbps), log(unit * h->gops), log(0.6), log(0.35e-3 * h->gops)};
+    double step[CONSTS] = {0.3, 0.5, 0.3, 0.3};
+    memcpy(m->start, x, sizeof m->start);
+    for (int i = 0; i < 4 && m->n > 0; i++)
+        plan_minimise(cost, m, x, step, CONSTS, 800);
+    cost(m, x);
+}
+
+sl_status plan_here(struct plan_run *r, double gbps, double gops, struct plan_consts *k,
+                    sl_err *err)
+{
+    struct machine m = {0};
+    struct plan_device dev;
+    struct plan_model counted;
+    if (r->o->bench) SL_TRY(read_bench(r, &m, err));
+    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, m.n > 0});
+    r->model = counted;
+    r->q.model = &r->model;
+    *k = m.c.k;
+    return SL_OK;
+}
+
 int plan_cmd_machine(struct plan_run *r)
 {
     sl_err err;
@@ -290,30 +341,9 @@ int plan_cmd_machine(struct plan_run *r)
     }
     if (st == SL_OK) st = read_doctor(r, &gbps, &gops, &err);
     if (st) return st == SL_REQUEST ? cmd_usage("%s", err.text) : cmd_fail(&err);
-    struct plan_device dev = {
-        .vendor = PLAN_CPU, .dies = 1, .cards_per_node = 1, .bw = gbps * 1e9, .mem = 16e9};
-    dev.peak[PLAN_NUM_BF16] = 1e12;
-    m.c = (struct plan_case){.model = r->q.model, .dev = &dev, .kv_bits = 16};
-    if (r->has_real)
-        m.c.fmt = r->real;
-    else
-        plan_format_find(r->o->weights ? r->o->weights : "q4", &m.c.fmt);
-    m.c.lay = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
-    m.c.k = r->book.prior[PLAN_CPU][PLAN_MODE_CPU];
-    m.c.k.mode = PLAN_MODE_CPU;
-    m.c.k.v[PLAN_T0] = 0, m.c.k.v[PLAN_T_REQ] = 0, m.c.k.v[PLAN_T_LAYER] = 5;
-    if (r->o->bench || r->o->grid) choose(&m);
-    struct plan_model counted = *r->q.model;
-    counted.spread = spread_of(&m);
-    m.c.model = &counted;
-    /* 16-bit weights multiply at half the rate of 8 bits; attention works in 16 and 32 bits */
-    double unit = m.c.fmt.dense > 15 ? 0.25e-3 : 0.5e-3;
-    double x[CONSTS] = {log(gbps), log(unit * gops), log(0.6), log(0.35e-3 * gops)};
-    double step[CONSTS] = {0.3, 0.5, 0.3, 0.3};
-    memcpy(m.start, x, sizeof m.start);
-    for (int i = 0; i < 4; i++)
-        plan_minimise(cost, &m, x, step, CONSTS, 800);
-    cost(&m, x);
+    struct plan_device dev;
+    struct plan_model counted;
+    fit(r, &m, &(struct here){&dev, &counted, gbps, gops, r->o->bench || r->o->grid});
     report(r, &m);
     return CMD_OK;
 }

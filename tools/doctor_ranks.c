@@ -22,7 +22,7 @@
 struct row {
     char host[48], isa[24];
     int32_t n_core, n_thread, n_numa, first_cpu;
-    double read_gbps;
+    double read_gbps, int8_gops;
     int64_t mem_available, shm_free;
 };
 
@@ -53,6 +53,7 @@ static sl_status look(struct row *r, const struct opt_common *o, sl_err *err)
     r->mem_available = top.mem_available;
     r->shm_free = os_free_bytes("/dev/shm");
     r->read_gbps = dev_probe_read_gbps(d, 200);
+    r->int8_gops = dev_probe_int8_gops(d, 200);
     dev_close(d);
     return SL_OK;
 }
@@ -118,10 +119,11 @@ static void print_text(const struct ranks_report *r)
            r->n_host == 1 ? "" : "s");
     for (int i = 0; i < r->n; i++) {
         const struct row *a = &r->row[i];
-        printf("rank %-7d %s: %d cores, %d memory node%s, %s, %.1f GB/s with %d threads, %.1f GiB "
-               "and %.1f GiB of /dev/shm available\n",
+        printf("rank %-7d %s: %d cores, %d memory node%s, %s, %.1f GB/s and %.0f Gop/s with %d "
+               "threads, %.1f GiB and %.1f GiB of /dev/shm available\n",
                i, a->host, a->n_core, a->n_numa, a->n_numa == 1 ? "" : "s", a->isa, a->read_gbps,
-               a->n_thread, (double)a->mem_available * gib, (double)a->shm_free * gib);
+               a->int8_gops, a->n_thread, (double)a->mem_available * gib,
+               (double)a->shm_free * gib);
     }
     printf("a join       %.1f us, %.2f GB/s into each rank\n", r->join_us, r->join_gbps);
     char none[32];
@@ -150,6 +152,8 @@ static void row_json(const struct row *a, struct json_w *w)
     }
     text_jw_key(w, "read_gbps");
     text_jw_real(w, a->read_gbps, 6);
+    text_jw_key(w, "int8_gops");
+    text_jw_real(w, a->int8_gops, 6);
     text_jw_obj_end(w);
 }
 

@@ -346,24 +346,44 @@ static double experts_read(const struct plan_case *c, double tok)
     return plan_experts_read(c->model, c->apart > 0 ? tok * c->apart : tok);
 }
 
-/* Everything in host memory: all weights read at the host's speed, products at its speed. rows:
- * tokens whose logits are wanted. batch, ctx: sequences that decode, 0 in a prompt. */
+/* What CPU ranks wait for when they put side by side what each has computed, in f32
+ * (docs/distribution.md): the row of the table, four joins a layer, rows of logits to the first. */
+static double join_time(const struct plan_case *c, double tok, double rows)
+{
+    const struct plan_model *m = c->model;
+    double n = c->lay.tp, v = m->v_dim > 0 ? m->v_dim : m->head_dim;
+    double col = m->hidden + m->layers * (m->heads * v + 2.0 * m->hidden) +
+                 (double)m->dense_layers * m->dense_inter +
+                 m->moe_layers *
+                     ((double)m->topk * m->moe_inter + (double)m->shared * m->shared_inter);
+    double bytes = 4 * (tok * col + rows * m->vocab) * (1 - 1 / n);
+    return n > 1 ? (2 + 4.0 * m->layers) * c->dev->alpha_link + bytes / c->dev->link : 0;
+}
+
+/* Everything in host memory: all weights read at the host's speed, products at its speed; of tp
+ * ranks each has its share of all but norms, router and MLA's latents. rows: tokens whose logits
+ * are wanted. batch, ctx: sequences that decode, 0 in a prompt. */
 static void host_only(const struct plan_case *c, double tok, double rows, double batch, double ctx,
                       struct plan_time *t)
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
-    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12;
-    double dense = m->layers * (m->p_attn + m->p_repl) + m->dense_layers * m->p_dense +
-                   m->moe_layers * (m->p_shared + m->p_router);
-    t->weights = (dense * c->fmt.attn + m->p_embed * c->fmt.head) / 8 / bw;
-    t->experts = m->moe_layers * m->p_expert * experts_read(c, tok) * c->fmt.expert / 8 / bw;
-    t->compute = 2 * (tok * (m->active - m->p_embed) + rows * m->p_embed) / ops;
+    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = c->lay.tp;
+    double whole = m->layers * m->p_repl + m->moe_layers * m->p_router;
+    double dense = (m->layers * m->p_attn + m->dense_layers * m->p_dense +
+                    m->moe_layers * m->p_shared) / tp + whole;
+    t->weights = (dense * c->fmt.attn + m->p_embed / tp * c->fmt.head) / 8 / bw;
+    t->experts =
+        m->moe_layers * m->p_expert / tp * experts_read(c, tok) * c->fmt.expert / 8 / bw;
+    t->compute = 2 * (tok * ((m->active - m->p_embed - whole) / tp + whole) +
+                      rows * m->p_embed / tp) / ops;
     double keys = index_keys(m, ctx) * m->index_dim * c->kv_bits / 8;
-    t->attn = batch * (kv_read(m, ctx, c->kv_bits, 1, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
-              tok * (attn_flop(m, ctx) + index_flop(m, ctx)) / ops;
+    t->attn =
+        batch * (kv_read(m, ctx, c->kv_bits, c->lay.tp, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
+        tok * (attn_flop(m, ctx) / tp + index_flop(m, ctx)) / ops;
+    t->comm = join_time(c, tok, rows);
     t->fixed = m->layers * layer_ops(c) * k[PLAN_T_LAYER] * 1e-6;
-    t->total = t->weights + t->experts + t->compute + t->attn + t->fixed;
+    t->total = t->weights + t->experts + t->compute + t->attn + t->comm + t->fixed;
 }
 
 /* Share of peak that decode's products reach. A device with little arithmetic for its memory (H20:
@@ -498,9 +518,9 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
     if (c->k.mode == PLAN_MODE_CPU) {
         host_only(c, tok, n_req, 0, 0, t);
-        t->attn = aflop / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
+        t->attn = aflop / l->tp / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
         t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
-        t->device = plan_soft_max(t->weights + t->experts, t->compute) + t->attn;
+        t->device = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->comm;
         t->total = t->device + t->fixed;
         return;
     }

@@ -69,6 +69,8 @@ static void layout_name(const struct cand *c, const struct plan_query *q, char *
     const struct plan_layout *l = &c->l;
     int n = snprintf(out, size, "%s ", q->fmt[c->fmt].name);
     if (c->mode == PLAN_MODE_CPU) n += snprintf(out + n, size - (size_t)n, "cpu");
+    if (c->mode == PLAN_MODE_CPU && l->tp > 1)
+        n += snprintf(out + n, size - (size_t)n, " tp%d", l->tp);
     if (l->n_p > 0) n += snprintf(out + n, size - (size_t)n, "%dP:%dD ", l->n_p, l->n_d);
     if (c->mode != PLAN_MODE_CPU && (l->tp > 1 || (l->dp == 1 && l->pp == 1))) {
         n += snprintf(out + n, size - (size_t)n, "tp%d", l->tp);
@@ -116,6 +118,11 @@ static void make_case(const struct finder *f, const struct cand *c, struct plan_
     out->lay = c->l;
     out->k = f->k[c->fmt][c->mode];
     out->k.mode = c->mode;
+    if (!q->team) return;
+    out->dev = &q->team[c->l.ranks - 1];
+    out->k = q->here;
+    out->k.v[PLAN_CPU_GBPS] *= out->dev->bw * 1e-9;
+    out->k.v[PLAN_CPU_TOPS] *= out->dev->peak[PLAN_NUM_INT8] * 1e-12;
 }
 
 static void put_reject(struct finder *f, const struct cand *c, const struct plan_memory *m)
@@ -144,7 +151,8 @@ static void put_reject(struct finder *f, const struct cand *c, const struct plan
                  "needs %.1f GiB per %s (weights %.1f, one sequence %.2f, rest %.1f) of %.1f "
                  "usable: %.1f GiB too many",
                  need / PLAN_GIB,
-                 c->mode == PLAN_MODE_CPU ? "host"
+                 f->q->team               ? "rank"
+                 : c->mode == PLAN_MODE_CPU ? "host"
                  : f->q->dev->dies > 1    ? "die"
                                           : "card",
                  m->weights / PLAN_GIB, seq / PLAN_GIB, (need - m->weights - seq) / PLAN_GIB,
@@ -158,14 +166,16 @@ static bool beats(const struct cand *a, const struct cand *b)
            a->card_tps >= b->card_tps && a->user_tps >= b->user_tps;
 }
 
+/* Of a team all layouts are told: they are few, and what a rank more gains is the question. */
 static void put_front(struct finder *f, const struct cand *c)
 {
-    for (int i = 0; i < f->n_front; i++) {
+    bool all = f->q->team != NULL;
+    for (int i = 0; i < f->n_front && !all; i++) {
         if (beats(&f->front[i], c)) return;
     }
     int k = 0;
     for (int i = 0; i < f->n_front; i++) {
-        if (!beats(c, &f->front[i])) f->front[k++] = f->front[i];
+        if (all || !beats(c, &f->front[i])) f->front[k++] = f->front[i];
     }
     f->n_front = k;
     if (f->n_front < MAX_FRONT) f->front[f->n_front++] = *c;
@@ -332,6 +342,27 @@ static void try_cards(struct finder *f, struct cand *c)
     }
 }
 
+/* Can ranks of one CPU each share the model? As the engine cuts it: whole heads, the rest by 16. */
+static bool shared_by(const struct plan_model *m, int n)
+{
+    int least = m->hidden;
+    if (m->dense_layers > 0 && m->dense_inter < least) least = m->dense_inter;
+    if (m->moe_layers > 0 && m->moe_inter < least) least = m->moe_inter;
+    return n <= m->heads && n <= least / 16;
+}
+
+static void try_hosts(struct finder *f, struct cand *c)
+{
+    const struct plan_query *q = f->q;
+    c->mode = PLAN_MODE_CPU;
+    for (int n = 1; n == 1 || n <= q->n_team; n++) {
+        if ((q->tp && n != q->tp && q->team) || (n > 1 && !shared_by(q->model, n))) continue;
+        c->l = (struct plan_layout){
+            .cards = 1, .ranks = n, .tp = n, .pp = 1, .dp = 1, .ep = 1, .chunk = q->chunk};
+        try_extras(f, c);
+    }
+}
+
 static int by_rate(const void *a, const void *b)
 {
     const struct cand *x = a, *y = b;
@@ -358,6 +389,11 @@ static void cure_of(const struct finder *f, char *out, size_t size)
         if (now == 0 || b < now) now = b;
     }
     int cards = (int)ceil(now * 1.12 / mem), cards4 = (int)ceil(small * 1.12 / mem);
+    if (q->team) {
+        snprintf(out, size, "would fit: %d ranks of so much memory (%d with 4-bit weights)", cards,
+                 cards4);
+        return;
+    }
     if (now > small * 1.05 && cards4 <= q->cards) {
         snprintf(out, size,
                  "would fit: 4-bit weights (awq, nvfp4 or w4a8: %.0f GB in all), or %d cards in "
@@ -450,12 +486,7 @@ sl_status plan_search(const struct plan_book *b, const struct plan_query *q, str
         struct cand c = {.fmt = i};
         try_cards(&f, &c);
         try_hybrid(&f, &c);
-        if (q->cpu_only) {
-            c.mode = PLAN_MODE_CPU;
-            c.l = (struct plan_layout){.cards = 1, .ranks = 1, .tp = 1, .pp = 1, .dp = 1, .ep = 1};
-            c.l.chunk = q->chunk;
-            try_extras(&f, &c);
-        }
+        if (q->cpu_only) try_hosts(&f, &c);
     }
     choose(&f, top, out);
     qsort(f.reject, (size_t)f.n_reject, sizeof *f.reject, by_over);

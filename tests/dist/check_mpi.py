@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -26,6 +27,7 @@ BUILD = e2e.build_dir()
 SLUICE = e2e.sluice(BUILD)
 TINY = e2e.tiny(BUILD)
 MODEL = os.path.join(TINY, "deepseek_v3_fp8")
+DEMO = os.path.join(e2e.ROOT, "models", "demo", "demo.gguf")
 IDS = "5,6,7,8,5,6,7,8,5,6,7"
 tally = e2e.Tally("mpi")
 
@@ -215,8 +217,27 @@ def check_slow_rank():
     r.wait(5)
 
 
+def planned(work):
+    """The configuration that the planner writes for two ranks as doctor measured them."""
+    ranks, config = os.path.join(work, "ranks.json"), os.path.join(work, "serve.json")
+    code, out, err, _ = mpi.run([(2, [SLUICE, "doctor", "--ranks", "--json"])])
+    tally.check("doctor's ranks", code and f"exit {code}: {err[-400:]}")
+    with open(ranks, "w") as f:
+        f.write(out)
+    code, out, err = e2e.run([SLUICE, "plan", "--this-cluster", ranks, "-m", DEMO, "--layout",
+                              "tp2", "--mtp", "0", "--input", "512", "--concurrency", "2",
+                              "--emit", config])
+    tally.check("plan", code and err or said(out.decode(), "start: mpirun -n 2 .*--config"))
+    return config
+
+
 def check_serve():
-    args = [SLUICE, "serve", "-m", "demo", "--port", "0", "--layout", "tp=2"]
+    with tempfile.TemporaryDirectory() as work:
+        serve(planned(work))
+
+
+def serve(config):
+    args = [SLUICE, "serve", "--config", config, "--port", "0"]
     p = subprocess.Popen(mpi.command((2, args)), stderr=subprocess.PIPE, text=True,
                          stdin=subprocess.DEVNULL)
     timer = threading.Timer(90, mpi.end, (p,))

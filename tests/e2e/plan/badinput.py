@@ -55,6 +55,7 @@ expect(base + ["--sweep", "concurrency=1,x"], 2, "--sweep")
 expect(["--leave-out", "engine"], 2, "model or device")
 expect(["--leave-out", "model", "--json"], 2, "--leave-out")
 expect(base + ["--max-batch", "-1"], 2, "--max-batch")
+expect(base + ["--this-cluster", "x.json"], 2, "--hardware", "--this-cluster")
 expect(base + ["--sweep", "colour=1"], 2, "--sweep")
 expect(base + ["--check", "published", "--sweep", "input=1"], 2, "contradiction")
 expect(["--model", "qwen3-32b", "--hardware", "h20", "--layout", "dp8ep8", "--cards", "8"], 2,
@@ -121,6 +122,21 @@ with tempfile.TemporaryDirectory() as d:
     expect(["--this-machine", "--model", "qwen3-30b-a3b"], 2, "--bench")
     expect(["--this-machine", "--model", "no/such.gguf"], 1, "no/such.gguf")
     expect(["--this-machine", "--model", "qwen3-30b-a3b", "--grid", "huge"], 2, "--grid")
+    rank = '{"host":"a","read_gbps":20,"int8_gops":500,"mem_available":6e10}'
+    for name, text, *words in (
+            ("none.json", '{"read_gbps":20}', "list of ranks"),
+            ("empty.json", '{"ranks":[]}', "list of ranks"),
+            ("number.json", '{"ranks":[7]}', "rank 0"),
+            ("host.json", '{"ranks":[%s]}' % rank.replace('"a"', '""'), "rank 0", "host"),
+            ("gops.json", '{"ranks":[%s,%s],"join_us":9,"join_gbps":2}'
+             % (rank, rank.replace("500", "0")), "rank 1", "int8_gops"),
+            ("mem.json", '{"ranks":[%s]}' % rank.replace("6e10", '"much"'), "mem_available"),
+            ("join.json", '{"ranks":[%s,%s],"join_us":9}' % (rank, rank), "join_gbps")):
+        expect(["--model", "qwen3-30b-a3b", "--this-cluster", file(name, text)], 1, name, *words)
+    two = file("two.json", '{"ranks":[%s,%s],"join_us":9,"join_gbps":2}' % (rank, rank))
+    for layout in ("tp3", "pp2", "tp2dp2"):
+        expect(["--model", "qwen3-30b-a3b", "--this-cluster", two, "--layout", layout], 2, layout,
+               "1 to 2")
     expect(base + ["--hardware-file", file("h.json", "{}")], 1, "h.json", "list")
     expect(base +
            ["--models-file", file("m.json", '[{"name":"x","layers":"nine"}]')], 1, "m.json line 2",

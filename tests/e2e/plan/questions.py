@@ -257,6 +257,41 @@ with tempfile.TemporaryDirectory() as d:
     check(m["median_error_pct"] <= 10,
           f"this machine: median error {m['median_error_pct']:.1f} % on the others")
 
+    # A cluster of CPU ranks: two hosts of two sockets; one socket of the second is slow.
+    ranks = [{"host": h, "read_gbps": 200 if i < 3 else 100, "int8_gops": 9000,
+              "mem_available": 128e9} for i, h in enumerate("aabb")]
+    cluster = os.path.join(d, "ranks.json")
+    json.dump({"ranks": ranks, "join_us": 5, "join_gbps": 10}, open(cluster, "w"))
+    ask4 = f"--model qwen3-30b-a3b --weights q4 --this-cluster {cluster} --concurrency 1 --mtp 0"
+    o = {x["layout"]["tp"]: x for x in ask(ask4)["options"]}
+    check(sorted(o) == [1, 2, 3, 4], f"every number of ranks is told: {sorted(o)}")
+    read = [o[n]["step_us"]["weights"] + o[n]["step_us"]["experts"] for n in (1, 2, 3, 4)]
+    check(1.9 < read[0] / read[1] <= 2 and 2.8 < read[0] / read[2] <= 3,
+          f"ranks read their share: {read}")
+    check(1.9 < read[0] / read[3] <= 2, "four of which one is half as fast are as two")
+    col = 2048 + 48 * (32 * 128 + 2 * 2048 + 8 * 768)  # what a token's joins put side by side
+    for n in (1, 2, 4):
+        want = n > 1 and 194 * 5 + 4 * (col + 151936) * (1 - 1 / n) / 10e9 * 1e6
+        check(abs(o[n]["step_us"]["communication"] - want) <= 0.001 * want,
+              f"joins of {n}: {o[n]['step_us']['communication']:.1f} us, not {want:.1f}")
+    left = [o[n]["memory_gib"]["usable"] for n in (1, 2, 3, 4)]
+    check(all(abs(left[0] / x - 2) < 1e-6 for x in left[1:]),
+          "ranks of a host share its memory")
+    check(ask(f"{ask4} --layout tp2")["options"][0]["layout"]["tp"] == 2, "a layout is asked for")
+    fast = [dict(points[k], tps=points[k]["tps"] * 2) for k in (0, 4, 17)]
+    json.dump(fast, open(bench, "w"))
+    was, now = o[2]["tpot_ms"], ask(f"{ask4} --layout tp2 --bench {bench}")["options"][0]
+    check(now["tpot_ms"] != was and now["confidence"] == "calibrated",
+          "constants from a bench file of one rank")
+    rc, out, _ = e2e.run([EXE, "plan", "--model", os.path.join(e2e.ROOT, "models", "demo",
+                          "demo.gguf"), "--this-cluster", cluster, "--layout", "tp3", "--input",
+                          "512", "--mtp", "1", "--emit", emit])
+    made = json.load(open(emit))
+    check(made["layout"] == "tp=3" and made["draft"] == "mtp" and made["draft-max"] == 1,
+          f"what serve takes: {made}")
+    check(b"start: mpirun -n 3 --host a:2,b:1 --mca btl_tcp_if_include NETWORK" in out,
+          f"and how it is started: {out.decode().splitlines()[-1]}")
+
     tiny = e2e.tiny(os.path.dirname(EXE))
     demo = next((os.path.join(tiny, f) for f in sorted(os.listdir(tiny)) if f.endswith(".gguf")),
                 None)
