@@ -368,7 +368,7 @@ static void host_only(const struct plan_case *c, double tok, double rows, double
 {
     const struct plan_model *m = c->model;
     const double *k = c->k.v;
-    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = c->lay.tp;
+    double bw = k[PLAN_CPU_GBPS] * 1e9, ops = k[PLAN_CPU_TOPS] * 1e12, tp = fmax(1, c->lay.tp);
     double whole = m->layers * m->p_repl + m->moe_layers * m->p_router;
     double dense = (m->layers * m->p_attn + m->dense_layers * m->p_dense +
                     m->moe_layers * m->p_shared) / tp + whole;
@@ -379,7 +379,7 @@ static void host_only(const struct plan_case *c, double tok, double rows, double
                       rows * m->p_embed / tp) / ops;
     double keys = index_keys(m, ctx) * m->index_dim * c->kv_bits / 8;
     t->attn =
-        batch * (kv_read(m, ctx, c->kv_bits, c->lay.tp, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
+        batch * (kv_read(m, ctx, c->kv_bits, (int)tp, 1) + keys) / (bw * k[PLAN_ETA_KV]) +
         tok * (attn_flop(m, ctx) / tp + index_flop(m, ctx)) / ops;
     t->comm = join_time(c, tok, rows);
     t->fixed = m->layers * layer_ops(c) * k[PLAN_T_LAYER] * 1e-6;
@@ -518,7 +518,7 @@ void plan_prefill(const struct plan_case *c, double n_req, double n_tok, double 
     t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
     if (c->k.mode == PLAN_MODE_CPU) {
         host_only(c, tok, n_req, 0, 0, t);
-        t->attn = aflop / l->tp / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
+        t->attn = aflop / fmax(1, l->tp) / (k[PLAN_CPU_TOPS] * 1e12 * k[PLAN_ETA_A]);
         t->fixed = k[PLAN_T0] + n_req / fmax(1, l->dp) * k[PLAN_T_REQ];
         t->device = plan_soft_max(t->weights + t->experts, t->compute) + t->attn + t->comm;
         t->total = t->device + t->fixed;

@@ -253,7 +253,7 @@ def serve(config):
         p.wait()
         tally.check("serve", f"does not listen: {text[-500:]}")
         return
-    ask = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    ask = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
     req = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions",
                                  json.dumps(ask).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(req, timeout=60) as r:
