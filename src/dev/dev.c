@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "dev/dev_internal.h"
 
-static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class, &dev_sim_class};
+static const struct dev_class *const classes[] = {&dev_cpu_class, &dev_check_class, &dev_sim_class,
+                                                &dev_vulkan_class};
 
 const char *dev_name(int i)
 {
@@ -25,9 +26,30 @@ static sl_status unknown(const char *name, sl_err *err)
     return SL_FAIL(err, UNSUPPORTED, "device '%.40s' is not known (there are: %s)", name, list);
 }
 
+int dev_list(struct dev_desc *out, int n, sl_err *err)
+{
+    int total = -1;
+    for (int i = 0; i < BASE_COUNT_OF(classes); i++) {
+        int at = BASE_MAX(total, 0), left = n - BASE_MIN(at, n);
+        int more = classes[i]->list ? classes[i]->list(out + n - left, left, err) : -1;
+        if (more >= 0) total = at + more;
+    }
+    return total;
+}
+
+static const char *best_name(void)
+{
+    static struct dev_desc all[16]; /* the same whoever asks */
+    int n = dev_list(all, BASE_COUNT_OF(all), NULL);
+    for (int i = 0; i < n && i < BASE_COUNT_OF(all); i++)
+        if (!all[i].is_cpu && !*all[i].why_not) return all[i].name;
+    return classes[0]->name;
+}
+
 const char *dev_name_or_default(const char *name)
 {
     if (!name) name = getenv("SL_DEVICE");
+    if (name && strcmp(name, "auto") == 0) return best_name();
     return name && *name ? name : classes[0]->name;
 }
 
@@ -103,7 +125,11 @@ sl_status dev_mat_load(dev *d, const struct weight *first, const struct weight *
                        enum dev_use use, void (*drop)(void *user, const struct weight *w),
                        void *user, dev_mat **out, sl_err *err)
 {
-    return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
+    struct dev_image_sink sink;
+    if (d->cls->mat_load) return d->cls->mat_load(d, first, second, n, use, drop, user, out, err);
+    SL_TRY(d->cls->mat_take(d, use, &sink, err));
+    SL_TRY(dev_mat_pack(d, first, second, n, &sink, drop, user, err));
+    return d->cls->mat_taken(d, out, err);
 }
 
 uint64_t dev_image_bytes(const struct dev_image *im)
@@ -127,6 +153,7 @@ sl_status dev_mat_pack(dev *d, const struct weight *first, const struct weight *
                        const struct dev_image_sink *sink,
                        void (*drop)(void *user, const struct weight *w), void *user, sl_err *err)
 {
+    if (d->cls->packer) d = d->cls->packer(d);
     return d->cls->mat_pack(d, first, second, n, sink, drop, user, err);
 }
 
@@ -150,7 +177,8 @@ sl_status dev_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
 {
     for (int i = 0; i < n_mat; i++)
         ASSERT(!mats[i] || mats[i]->d == d);
-    return d->cls->act_open(d, mats, n_mat, n_col, n_tok_max, out, err);
+    struct dev_inputs in = {mats, n_mat, n_col, n_tok_max};
+    return d->cls->act_open(d, &in, out, err);
 }
 
 enum dev_kv_type dev_kv_auto(const dev *d)

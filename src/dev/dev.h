@@ -49,9 +49,20 @@ typedef struct dev_prog dev_prog; /* operators of a pass, accepted by the device
  * (an option), NOMEM, IO. */
 sl_status dev_open(const char *name, const struct dev_opts *opts, dev **out,
                    sl_err *err) BASE_MUST_USE;
-/* The name that is opened for it: name, unless that is NULL. */
+/* The name that is opened for it: name, unless that is NULL. auto: the first card that can be
+ * opened, else the CPU; a device in software is never chosen so. */
 const char *dev_name_or_default(const char *name);
 const char *dev_name(int i); /* of the i-th kind of device; NULL after the last */
+/* A device of a kind of which a machine may have several, as far as it can be looked at. */
+struct dev_desc {
+    char name[24], text[96]; /* to be opened by; of whom */
+    int64_t mem;             /* bytes of its own, or of what it shares with the host */
+    bool is_cpu;             /* software, for tests */
+    char why_not[120];       /* "" = it can be opened */
+};
+/* Such devices: fills at most n rows. Returns how many there are; -1: none can be asked, and err
+ * says why. Takes milliseconds. */
+int dev_list(struct dev_desc *out, int n, sl_err *err);
 void dev_close(dev *d);      /* NULL is legal; frees every buffer and matrix made on it */
 
 struct dev_info {

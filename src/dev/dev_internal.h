@@ -23,8 +23,17 @@ struct dev_shapes {
 struct dev_shapes dev_shapes_of(const dev *d, const struct dev_op *op, int n_op,
                                 const struct dev_limits *max);
 
+/* What dev_act_open is asked for. */
+struct dev_inputs {
+    const dev_mat *const *mats;
+    int n_mat, n_col, n_tok_max;
+};
+
 struct dev_class {
     const char *name;
+    /* NULL, or fills at most n rows: those that can be opened, or why not. Returns how many there
+     * are, -1: none can be asked, and err says why. */
+    int (*list)(struct dev_desc *out, int n, sl_err *err);
     /* options: what stands after the ':' of its name; "" = nothing */
     sl_status (*open)(const char *options, const struct dev_opts *o, dev **out, sl_err *err);
     void (*close)(dev *d);
@@ -51,6 +60,11 @@ struct dev_class {
     sl_status (*mat_load)(dev *d, const struct weight *first, const struct weight *second, int n,
                           enum dev_use use, void (*drop)(void *user, const struct weight *w),
                           void *user, dev_mat **out, sl_err *err);
+    /* In place of mat_load and mat_pack, of a device whose matrices are another's images: that
+     * device packs into the sink of mat_take, and mat_taken is what came. */
+    dev *(*packer)(dev *d);
+    sl_status (*mat_take)(dev *d, enum dev_use use, struct dev_image_sink *sink, sl_err *err);
+    sl_status (*mat_taken)(dev *d, dev_mat **out, sl_err *err);
     const char *layout;
     sl_status (*mat_map)(dev *d, const char *name, const struct dev_image *im, enum dev_use use,
                          dev_mat **out, sl_err *err);
@@ -58,8 +72,7 @@ struct dev_class {
                           const struct dev_image_sink *sink,
                           void (*drop)(void *user, const struct weight *w), void *user,
                           sl_err *err);
-    sl_status (*act_open)(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
-                          dev_act **out, sl_err *err);
+    sl_status (*act_open)(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
     int64_t (*kv_bytes)(const dev *d, const struct dev_kv_shape *s);
     enum dev_kv_type (*kv_auto)(const dev *d);
     sl_status (*kv_open)(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);
@@ -70,6 +83,9 @@ struct dev_class {
     void (*step_begin)(dev *d, dev_kv *kv, const struct dev_step *s);
     /* What of the operator's parameters the device can not do; NULL = it takes it. */
     const char *(*lacks)(const dev *d, const struct dev_op *op);
+    /* NULL, or called for every operator of a program that is opened: what it has on the host that
+     * stays may be copied. */
+    sl_status (*bring)(dev *d, const struct dev_op *op, sl_err *err);
     /* Operators from op[at] on that are run together: *out NULL: none; else out->n_op of them.
      * NULL: the device runs one after another. */
     sl_status (*fuse)(dev *d, const struct dev_op *op, int n_op, int at, struct dev_fused **out,
@@ -142,6 +158,6 @@ static inline int dev_n_row(const struct dev_step *s, int n_row)
     return s->want & (DEV_WANT_LOGITS | DEV_WANT_BEST) ? s->n_row : 0;
 }
 
-extern const struct dev_class dev_cpu_class, dev_check_class, dev_sim_class;
+extern const struct dev_class dev_cpu_class, dev_check_class, dev_sim_class, dev_vulkan_class;
 
 #endif

@@ -113,13 +113,9 @@ static sl_status dry_mat_map(dev *d, const char *name, const struct dev_image *i
     return SL_OK;
 }
 
-static sl_status dry_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
-                              int n_tok_max, dev_act **out, sl_err *err)
+static sl_status dry_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err)
 {
-    (void)mats;
-    (void)n_mat;
-    (void)n_col;
-    (void)n_tok_max;
+    (void)in;
     void *p = NULL;
     SL_TRY(mem_arena_array(&dry_of(d)->arena, 1, sizeof(struct dev_act), &p, err));
     *out = p;

@@ -122,6 +122,8 @@ static sl_status take(dev_prog *g, dev *d, const struct dev_op *op, sl_err *err)
         if (!g->op[i].d) g->op[i].d = d;
         add_dev(g, g->op[i].d);
         SL_TRY(check_op(&g->op[i], err));
+        const struct dev_class *c = g->op[i].d->cls;
+        if (c->bring) SL_TRY(c->bring(g->op[i].d, &g->op[i], err));
     }
     SL_TRY(mem_alloc_array(MEM_MISC, (size_t)g->n_op, sizeof(struct dev_fused *), &p, err));
     g->fused = p;

@@ -232,19 +232,18 @@ static sl_status check_mat_pack(dev *d, const struct weight *first, const struct
     return dev_mat_pack(c->in, first, second, n, sink, drop, user, err);
 }
 
-static sl_status check_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col,
-                                int n_tok_max, dev_act **out, sl_err *err)
+static sl_status check_act_open(dev *d, const struct dev_inputs *of, dev_act **out, sl_err *err)
 {
     struct check *c = dev_check_of(d);
     void *p = NULL, *list = NULL;
     SL_TRY(dev_check_count(c, CHECK_ALLOC, "activations", err));
     SL_TRY(mem_arena_alloc(&c->arena, sizeof(struct check_act), &p, err));
-    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)n_mat, sizeof(dev_mat *), &list, err));
+    SL_TRY(mem_alloc_array(MEM_SCRATCH, (size_t)of->n_mat, sizeof(dev_mat *), &list, err));
     struct check_act *a = p;
     const dev_mat **in = list;
-    for (int i = 0; i < n_mat; i++)
-        in[i] = mats[i] ? ((const struct check_mat *)mats[i])->in : NULL;
-    sl_status st = dev_act_open(c->in, in, n_mat, n_col, n_tok_max, &a->in, err);
+    for (int i = 0; i < of->n_mat; i++)
+        in[i] = of->mats[i] ? ((const struct check_mat *)of->mats[i])->in : NULL;
+    sl_status st = dev_act_open(c->in, in, of->n_mat, of->n_col, of->n_tok_max, &a->in, err);
     mem_free(list);
     a->head.d = d;
     *out = &a->head;

@@ -97,8 +97,7 @@ sl_status dev_cpu_mat_pack(dev *d, const struct weight *first, const struct weig
                            const struct dev_image_sink *sink,
                            void (*drop)(void *user, const struct weight *w), void *user,
                            sl_err *err);
-sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
-                           dev_act **out, sl_err *err);
+sl_status dev_cpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err);
 int64_t dev_cpu_kv_bytes(const dev *d, const struct dev_kv_shape *s);
 enum dev_kv_type dev_cpu_kv_auto(const dev *d);
 sl_status dev_cpu_kv_open(dev *d, const struct dev_kv_shape *s, dev_kv **out, sl_err *err);

@@ -46,22 +46,28 @@ static sl_status wrong(const char *name, const char *what, sl_err *err)
     return SL_FAIL(err, FORMAT, "matrix %.100s: %s", name, what);
 }
 
-static sl_status check_image(const char *name, const struct dev_image *im, int fmt[2], sl_err *err)
+sl_status dev_cpu_image_check(const char *name, const struct dev_image *im, sl_err *err)
 {
     if (im->n < 1 || im->rows < 1 || im->cols < 1 || im->rows > INT32_MAX - 16 ||
         im->cols > INT32_MAX - 256)
         return SL_FAIL(err, FORMAT, "matrix %.80s: %d x [%lld, %lld] is no matrix", name, im->n,
                        (long long)im->rows, (long long)im->cols);
-    fmt[0] = kern_mm_fmt_find(im->fmt[0]);
-    fmt[1] = im->fmt[1] ? kern_mm_fmt_find(im->fmt[1]) : fmt[0];
-    if (fmt[0] < 0 || fmt[1] < 0) return wrong(name, "its run format is not known", err);
-    if (im->fmt[1] && (fmt[0] == fmt[1] || !im->is_pair))
+    int fmt = kern_mm_fmt_find(im->fmt[0]), fmt2 = im->fmt[1] ? kern_mm_fmt_find(im->fmt[1]) : fmt;
+    if (fmt < 0 || fmt2 < 0) return wrong(name, "its run format is not known", err);
+    if (im->fmt[1] && (fmt == fmt2 || !im->is_pair))
         return wrong(name, "two formats, but no pair of two", err);
     for (int i = 0; i < 2; i++)
         if ((uintptr_t)im->data[i] % 64 || im->step[i] % 64)
             return wrong(name, "its bytes are not aligned to 64", err);
     for (int i = 0; i < 2 * im->n; i++)
         if (!isfinite(im->scale[i])) return wrong(name, "a scale is not finite", err);
+    struct mm_mat m;
+    size_t one, two = 0;
+    uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
+    kern_mm_layout(fmt, im->rows, im->cols, im->is_pair && fmt == fmt2, &m, &one);
+    if (fmt != fmt2) kern_mm_layout(fmt2, im->rows, im->cols, 0, &m, &two);
+    if (one != n_tile * im->unit_bytes[0] || two != n_tile * im->unit_bytes[1])
+        return wrong(name, "its bytes do not fit its shape", err);
     return SL_OK;
 }
 
@@ -70,12 +76,11 @@ sl_status dev_cpu_mat_map(dev *d, const char *name, const struct dev_image *im, 
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_mat *w = NULL;
-    int fmt[2] = {0, 0};
-    SL_TRY(check_image(name, im, fmt, err));
+    SL_TRY(dev_cpu_image_check(name, im, err));
+    int fmt[2] = {kern_mm_fmt_find(im->fmt[0]), kern_mm_fmt_find(im->fmt[0])};
+    if (im->fmt[1]) fmt[1] = kern_mm_fmt_find(im->fmt[1]);
     SL_TRY(dev_cpu_mat_new(c, fmt[0], fmt[1], im->n, im->rows, im->cols, im->is_pair, &w, err));
     uint64_t n_tile = ((uint64_t)im->rows + 15) / 16;
-    if (w->stride != n_tile * im->unit_bytes[0] || w->stride2 != n_tile * im->unit_bytes[1])
-        return wrong(name, "its bytes do not fit its shape", err);
     for (int i = 0; i < 2 * im->n; i++)
         w->scale[i] = im->scale[i];
     w->m.data = (uint8_t *)(uintptr_t)im->data[0]; /* kernels only read it */

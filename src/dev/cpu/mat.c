@@ -12,7 +12,7 @@
  * integers say at least as much (an error of 2^-16 of the largest of 32 values, against 2^-9 of
  * each) and take the integer units. Unless they are asked for, only bf16 weights get bf16
  * activations: products with other floats are f32 and no slower with activations as they are. */
-static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
+enum mm_act dev_cpu_form(enum dev_acts acts, int fmt, enum dev_use use)
 {
     static const enum mm_act wanted[][DEV_USE_EXACT + 1] = {
         /* matmul, embed, experts, plain, latent, exact */
@@ -24,9 +24,9 @@ static enum mm_act form_of(const struct cpu *c, int fmt, enum dev_use use)
                            MM_ACT_INT15},
         [DEV_ACTS_F32] = {MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32, MM_ACT_F32},
     };
-    enum mm_act a = wanted[c->acts][use];
+    enum mm_act a = wanted[acts][use];
     if (kern_mm_takes(fmt, a)) return a;
-    int rounded = c->acts == DEV_ACTS_BF16 || fmt == MM_bf16;
+    int rounded = acts == DEV_ACTS_BF16 || fmt == MM_bf16;
     return use == DEV_USE_EXACT || !rounded || !kern_mm_takes(fmt, MM_ACT_BF16) ? MM_ACT_F32
                                                                                 : MM_ACT_BF16;
 }
@@ -133,10 +133,10 @@ void dev_cpu_mat_add(struct cpu *c, struct cpu_mat *w, enum dev_use use)
     w->use = use;
     w->m.scale = w->scale[0];
     w->m.scale2 = w->scale[1];
-    w->form = w->form2 = form_of(c, w->m.fmt, use);
+    w->form = w->form2 = dev_cpu_form(c->acts, w->m.fmt, use);
     if (w->m2.data) {
         w->m2.scale = w->scale[1];
-        w->form2 = form_of(c, w->m2.fmt, use);
+        w->form2 = dev_cpu_form(c->acts, w->m2.fmt, use);
     }
     w->next = c->mats;
     c->mats = w;
@@ -194,20 +194,21 @@ sl_status dev_cpu_mat_load(dev *d, const struct weight *first, const struct weig
     return SL_OK;
 }
 
-sl_status dev_cpu_act_open(dev *d, const dev_mat *const *mats, int n_mat, int n_col, int n_tok_max,
-                           dev_act **out, sl_err *err)
+sl_status dev_cpu_act_open(dev *d, const struct dev_inputs *in, dev_act **out, sl_err *err)
 {
     struct cpu *c = dev_cpu_of(d);
     struct cpu_act *a = NULL;
     void *base = NULL;
     unsigned forms = 0;
-    for (int i = 0; i < n_mat; i++)
-        if (mats[i])
-            forms |= 1u << dev_cpu_mat_of(mats[i])->form | 1u << dev_cpu_mat_of(mats[i])->form2;
+    for (int i = 0; i < in->n_mat; i++) {
+        const struct cpu_mat *w = dev_cpu_mat_of(in->mats[i]);
+        if (w) forms |= 1u << w->form | 1u << w->form2;
+    }
     SL_TRY(dev_cpu_mem(c, MEM_ACTS, sizeof *a, (void **)&a, err));
-    SL_TRY(dev_cpu_mem(c, MEM_ACTS, kern_mm_act_bytes(forms, n_col, n_tok_max), &base, err));
+    size_t n = kern_mm_act_bytes(forms, in->n_col, in->n_tok_max);
+    SL_TRY(dev_cpu_mem(c, MEM_ACTS, n, &base, err));
     a->head.d = d;
-    kern_mm_act_init(&a->b, forms, n_col, n_tok_max, base);
+    kern_mm_act_init(&a->b, forms, in->n_col, in->n_tok_max, base);
     *out = (dev_act *)a;
     return SL_OK;
 }

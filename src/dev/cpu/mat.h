@@ -30,6 +30,11 @@ struct cpu_act {
     struct mm_act_buf b;
 };
 
+/* The form of activations that a matrix of that run format takes. */
+enum mm_act dev_cpu_form(enum dev_acts acts, int fmt, enum dev_use use);
+/* What an image says of itself fits together. Errors: FORMAT. */
+sl_status dev_cpu_image_check(const char *name, const struct dev_image *im,
+                              sl_err *err) BASE_MUST_USE;
 /* Everything but bytes and scales (which are 0). pair with fmt2 != fmt: two streams, m and m2. */
 sl_status dev_cpu_mat_new(struct cpu *c, int fmt, int fmt2, int n, int64_t rows, int64_t cols,
                           bool pair, struct cpu_mat **out, sl_err *err) BASE_MUST_USE;
