@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of an operator's parameters these devices can not do, when a program is opened, and what to
+ * use instead. */
+#include "dev/gpu/gpu.h"
+
+static const char *route_lacks(const struct dev_route *p)
+{
+    return p->n_expert > GPU_EXPERT_MAX ? "more than 1024 experts: --place router=cpu chooses them"
+                                        : NULL;
+}
+
+static const char *moe_lacks(const struct gpu *c, const struct dev_moe *p)
+{
+    if (p->ranks) return "experts shared among ranks: --device cpu does that";
+    if (p->slots) return "experts in chosen slots: --place experts=cpu runs them";
+    if (p->tap.fn) return "showing experts' inputs: --device cpu does that";
+    if (dev_mat_cols(p->down) > c->most.d_ff_expert || dev_mat_rows(p->down) > c->most.d_model)
+        return "wider experts than were reserved";
+    return p->k > c->most.k ? "more experts than were reserved" : NULL;
+}
+
+static const char *mla_lacks(const struct gpu *c, const struct dev_attn_mla *p)
+{
+    if (p->r > GPU_LATENT_MAX || p->r + p->rope > GPU_LATENT_MAX + 128)
+        return "latents wider than 512: --place attn=cpu runs them";
+    if (p->n_head != c->most.n_head) return "layers of different numbers of heads";
+    return p->r > c->most.mla_r || p->v > c->most.mla_v ? "wider latents than were reserved" : NULL;
+}
+
+static const char *move_lacks(const struct gpu *c, const struct dev_move *p)
+{
+    return 4 * (int64_t)p->n * c->most.max.n_tok > c->bounce.n ? "rows wider than were reserved"
+                                                               : NULL;
+}
+
+const char *dev_gpu_lacks(const dev *d, const struct dev_op *op)
+{
+    const struct gpu *c = dev_gpu_of(d);
+    switch (op->kind) {
+    case DEV_OP_matmul:
+        return op->u.matmul.rows ? "a product of listed rows" : NULL;
+    case DEV_OP_ffn:
+        if (op->u.ffn.ranks) return "a block shared among ranks: --device cpu does that";
+        return dev_mat_cols(op->u.ffn.down) > c->glu_cols ? "more hidden values than were reserved"
+                                                          : NULL;
+    case DEV_OP_attn:
+        return BASE_MAX(op->u.attn.d_k, op->u.attn.d_v) > GPU_HEAD_MAX
+                   ? "heads wider than 512: --place attn=cpu runs them"
+                   : NULL;
+    case DEV_OP_route:
+        return route_lacks(&op->u.route);
+    case DEV_OP_moe:
+        return moe_lacks(c, &op->u.moe);
+    case DEV_OP_attn_mla:
+        return mla_lacks(c, &op->u.attn_mla);
+    case DEV_OP_move:
+        return move_lacks(c, &op->u.move);
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators as launches. The structs of constants are those of the kernels (vk/shader), field by
+ * field. */
+#include <math.h>
+#include <string.h>
+
+#include "dev/gpu/ops.h"
+
+/* ---- inputs ---- */
+
+void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
+                       const struct gpu_rows *r, bool is_parts)
+{
+    struct gpu_input in = dev_gpu_input(a, form, r->n);
+    if (form < MM_ACT_INT8) {
+        struct {
+            uint64_t x, from, to;
+            uint32_t n, ldx, ld, to_bf16;
+        } k = {r->x, r->from, in.at, (uint32_t)r->n, (uint32_t)r->ldx, (uint32_t)in.ld,
+               form == MM_ACT_BF16};
+        LAUNCH(c, GPU_floats, GRID(groups(in.ld, 64), r->n_row, 1), k);
+        return;
+    }
+    struct {
+        uint64_t x, from, to;
+        uint32_t n, ldx, n_group, stride, mode, is_parts;
+    } k = {r->x,      r->from,  in.at,
+           (uint32_t)r->n, (uint32_t)r->ldx, (uint32_t)in.ld / 32,
+           in.stride, form == MM_ACT_INT8 ? 0 : form == MM_ACT_INT8X ? 1 : 2,
+           is_parts};
+    LAUNCH(c, GPU_prep, GRID(r->n_row, 1, 1), k);
+}
+
+static void prep_all(struct gpu *c, const dev_act *act, const struct gpu_rows *r)
+{
+    const struct gpu_act *a = (const struct gpu_act *)act;
+    int n = 0;
+    for (int f = 0; f < MM_N_ACT; f++) {
+        if (!(a->forms >> f & 1u)) continue;
+        dev_gpu_prep_form(c, a, (enum mm_act)f, r, false);
+        if (n++) dev_gpu_beside(c);
+    }
+}
+
+/* ---- products ---- */
+
+struct product_k {
+    uint64_t pieces, scale, act, y, bias, ids;
+    uint32_t piece_tiles, tile_bytes, n_tile;
+    uint32_t n_group, n_row, is_pair, half;
+    uint32_t n_tok, stride, n_plane, plane;
+    uint32_t ldy, per, n_mat, bias_ld;
+};
+
+#define GRID_MAX 65535 /* workgroups of a side that every driver takes */
+
+/* Every row has its own matrix: as many launches as the third side of a grid allows. */
+static void launch_listed(struct gpu *c, enum gpu_kernel id, struct product_k *k, int n_row)
+{
+    int most = GRID_MAX / (int)k->per * (int)k->per;
+    uint64_t act = k->act, y = k->y, ids = k->ids;
+    for (int i = 0; i < n_row; i += most) {
+        uint64_t n = (uint64_t)i;
+        k->act = act + 4 * (n / k->per) * k->stride;
+        k->y = y + 4 * n * k->ldy;
+        k->ids = ids + 4 * n;
+        LAUNCH(c, id, GRID(k->n_tile, 1, BASE_MIN(n_row - i, most)), *k);
+        if (i) dev_gpu_beside(c);
+    }
+}
+
+static void product_half(struct gpu *c, const struct gpu_mat *w, int half,
+                         const struct gpu_product *p)
+{
+    static const int blk_k[GPU_N_FMT] = {
+#define X(name, type, k, ...) k,
+        MM_CODE_FMTS(X) MM_FLOAT_FMTS(X)
+#undef X
+    };
+    const struct gpu_half *h = &w->half[half];
+    bool both = w->is_pair && w->half[1].fmt < 0;
+    uint32_t n = both ? 2 : 1;
+    int k0 = blk_k[h->fmt];
+    struct gpu_input in = dev_gpu_input(p->act, h->form, w->head.cols);
+    bool is_int = h->form >= MM_ACT_INT8;
+    struct product_k k = {.pieces = h->p.table,
+                          .scale = w->scale,
+                          .act = in.at,
+                          .y = p->y,
+                          .bias = p->bias,
+                          .ids = p->ids,
+                          .piece_tiles = n * (uint32_t)h->p.per,
+                          .tile_bytes = (uint32_t)h->unit_bytes / n,
+                          .n_tile = n * (uint32_t)w->n_tile,
+                          .n_group = (uint32_t)((w->head.cols + k0 - 1) / k0 * (k0 / 32)),
+                          .n_row = (uint32_t)w->head.rows,
+                          .is_pair = both,
+                          .half = (uint32_t)half,
+                          .n_tok = (uint32_t)p->n_row,
+                          .stride = in.stride,
+                          .n_plane = in.n_plane,
+                          .plane = in.plane,
+                          .ldy = (uint32_t)p->ldy,
+                          .per = (uint32_t)BASE_MAX(p->per, 1),
+                          .n_mat = (uint32_t)w->n,
+                          .bias_ld = (uint32_t)(w->head.rows * (w->is_pair ? 2 : 1))};
+    int n_col = 8 / (int)in.n_plane;
+    enum gpu_kernel id = dev_gpu_kernel_of(is_int ? GPU_MV : GPU_MF, h->fmt);
+    if (k.ids)
+        launch_listed(c, id, &k, p->n_row);
+    else
+        LAUNCH(c, id, GRID(k.n_tile, groups(p->n_row, n_col), 1), k);
+}
+
+/* Both halves of a pair go side by side: gates, then ups. */
+void dev_gpu_product(struct gpu *c, const dev_mat *mat, const struct gpu_product *p)
+{
+    const struct gpu_mat *w = (const struct gpu_mat *)mat;
+    product_half(c, w, 0, p);
+    if (w->half[1].fmt < 0) return;
+    product_half(c, w, 1, p);
+    dev_gpu_beside(c);
+}
+
+void dev_gpu_matmul(dev *d, const struct dev_step *b, const struct dev_matmul *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    for (int i = 0; i < p->n_mat; i++) {
+        int rows = dev_mat_rows(p->w[i]);
+        struct gpu_product q = {.act = (const struct gpu_act *)p->act,
+                            .n_row = dev_n_row(b, p->n_row),
+                            .y = at(p->y[i]),
+                            .bias = at(p->bias[i]),
+                            .ldy = p->ldy[i] ? p->ldy[i] : rows};
+        if (q.n_row == 0) return;
+        dev_gpu_product(c, p->w[i], &q);
+        if (i) dev_gpu_beside(c);
+    }
+}
+
+void dev_gpu_gate(struct gpu *c, const struct dev_glu *glu, bool has_bias, const struct gpu_rows *h)
+{
+    struct {
+        uint64_t y, h;
+        uint32_t n, plain;
+        float limit, alpha, plus;
+    } k = {h->from, h->x, (uint32_t)h->n,
+           !(glu->limit > 0 || glu->alpha > 0 || glu->plus1 || has_bias),
+           glu->limit > 0 ? glu->limit : HUGE_VALF, glu->alpha > 0 ? glu->alpha : 1.0f,
+           glu->plus1 ? 1.0f : 0.0f};
+    LAUNCH(c, GPU_glu, GRID(groups(h->n, 64), h->n_row, 1), k);
+}
+
+void dev_gpu_ffn(dev *d, const struct dev_step *b, const struct dev_ffn *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    const struct gpu_mat *down = (const struct gpu_mat *)p->down;
+    int n = down->head.cols, n_row = dev_n_row(b, p->n_row);
+    struct gpu_product up = {.act = (const struct gpu_act *)p->act,
+                         .n_row = n_row,
+                         .y = c->glu,
+                         .bias = at(p->gate_up_bias),
+                         .ldy = 2 * (int64_t)n};
+    struct gpu_product q = {.act = (const struct gpu_act *)p->h_act,
+                        .n_row = n_row,
+                        .y = at(p->y),
+                        .bias = at(p->down_bias),
+                        .ldy = down->head.rows};
+    struct gpu_rows h = {.x = at(p->h), .from = c->glu, .n = n, .n_row = n_row, .ldx = n};
+    if (n_row == 0) return;
+    dev_gpu_product(c, p->gate_up, &up);
+    dev_gpu_gate(c, &p->glu, p->gate_up_bias != NULL, &h);
+    enum mm_act form = down->half[0].form;
+    h.from = 0;
+    dev_gpu_prep_form(c, q.act, form, &h, form == MM_ACT_INT8 && n % 32 == 0);
+    dev_gpu_product(c, p->down, &q);
+}
+
+/* ---- rows ---- */
+
+void dev_gpu_embed(dev *d, const struct dev_step *b, const struct dev_embed *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    const struct gpu_mat *w = (const struct gpu_mat *)p->w;
+    const struct gpu_half *h = &w->half[0];
+    struct {
+        uint64_t pieces, scale, ids, y;
+        uint32_t piece_tiles, tile_bytes, n_row, n_col;
+        int32_t row0;
+        float factor;
+    } k = {h->p.table,
+           w->scale,
+           step_of(c, b)->ids,
+           at(p->y),
+           (uint32_t)h->p.per,
+           (uint32_t)h->unit_bytes,
+           (uint32_t)w->head.rows,
+           (uint32_t)w->head.cols,
+           p->row0,
+           p->scale};
+    LAUNCH(c, dev_gpu_kernel_of(GPU_ROW, h->fmt),
+           GRID(groups((w->head.cols + 7) / 8, 64), b->n_tok, 1), k);
+}
+
+void dev_gpu_norm(dev *d, const struct dev_step *b, const struct dev_norm *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    int n_row = p->n_row ? p->n_row : b->n_tok * BASE_MAX(p->n_head, 1);
+    int64_t ldy = p->y && p->ldy ? p->ldy : p->n;
+    uint64_t y = p->y ? at(p->y) : ((const struct gpu_act *)p->act)->rows;
+    struct {
+        uint64_t x, r, w, y, from;
+        uint32_t n, ldx, ldy;
+        float eps;
+    } k = {at(p->x), at(p->r), at(p->w), y, p->gather ? step_of(c, b)->hidden_row : 0,
+           (uint32_t)p->n, (uint32_t)(p->ldx ? p->ldx : p->n), (uint32_t)ldy, p->eps};
+    LAUNCH(c, GPU_norm, GRID(n_row, 1, 1), k);
+    if (p->act)
+        prep_all(c, p->act, &(struct gpu_rows){.x = y, .n = p->n, .n_row = n_row, .ldx = ldy});
+}
+
+void dev_gpu_prep(dev *d, const struct dev_step *b, const struct dev_prep *p)
+{
+    struct gpu_rows r = {.x = at(p->x), .n = p->n, .n_row = dev_n_row(b, p->n_row)};
+    r.ldx = p->ldx ? p->ldx : p->n;
+    prep_all(dev_gpu_of(d), p->act, &r);
+}
+
+void dev_gpu_rows(dev *d, const struct dev_step *b, const struct dev_rows *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    struct gpu_rows r = {.x = at(p->x), .n = p->n, .n_row = dev_n_row(b, DEV_ROWS_WANTED)};
+    r.ldx = p->n;
+    r.from = r.n_row == b->n_tok ? 0 : step_of(c, b)->row_tok;
+    prep_all(c, p->act, &r);
+}
+
+void dev_gpu_add(dev *d, const struct dev_step *b, const struct dev_add *p)
+{
+    int64_t n = (int64_t)p->n * dev_n_row(b, p->n_row);
+    struct {
+        uint64_t x, y;
+        uint32_t n, pad;
+    } k = {at(p->x), at(p->y), (uint32_t)n, 0};
+    LAUNCH(dev_gpu_of(d), GPU_add, GRID(groups(n, 64), 1, 1), k);
+}
+
+void dev_gpu_best(dev *d, const struct dev_step *b, const struct dev_best *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    struct {
+        uint64_t x, want, id;
+        uint32_t n, bit;
+    } k = {at(p->x), step_of(c, b)->row_want, at(p->id), (uint32_t)p->n, DEV_WANT_BEST};
+    LAUNCH(c, GPU_best, GRID(dev_n_row(b, DEV_ROWS_WANTED), 1, 1), k);
+}
+
+/* Room for n bytes of rows that go to or come from the host; everything that lies there is waited
+ * for where it is full. */
+static int64_t bounce(struct gpu *c, int64_t n)
+{
+    if (c->bounce_used + n > c->bounce.n || c->n_out == GPU_OUTS) (void)dev_gpu_finish(c, NULL);
+    int64_t from = c->bounce_used;
+    c->bounce_used += (n + 63) / 64 * 64;
+    return from;
+}
+
+void dev_gpu_move(dev *d, const struct dev_step *b, const struct dev_move *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    int n_row = dev_n_row(b, p->n_row);
+    int64_t row = 4 * (int64_t)p->n, n = row * n_row, from = n ? bounce(c, n) : 0;
+    uint64_t there = c->bounce.at + (uint64_t)from;
+    uint8_t *here = c->bounce.host + from;
+    if (n == 0 || c->why.code) return;
+    if (p->out && p->gather) {
+        struct {
+            uint64_t x, from, to;
+            uint32_t n, ldx, ld, to_bf16;
+        } k = {at(p->at), step_of(c, b)->row_tok, there, (uint32_t)p->n, (uint32_t)p->n,
+               (uint32_t)p->n, 0};
+        LAUNCH(c, GPU_floats, GRID(groups(p->n, 64), n_row, 1), k);
+    } else if (p->out) {
+        dev_gpu_copy(c, there, at(p->at), n);
+    }
+    if (p->out) {
+        c->out[c->n_out++] = (struct gpu_out){p->host, here, (size_t)n};
+        return;
+    }
+    for (int i = 0; i < n_row; i++)
+        memcpy(here + i * row, (const uint8_t *)p->host + (p->gather ? b->row_tok[i] : i) * row,
+               (size_t)row);
+    dev_gpu_copy(c, at(p->at), there, n);
+}
+
+/* ---- attention ---- */
+
+void dev_gpu_rope(dev *d, const struct dev_step *b, const struct dev_rope *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    struct {
+        uint64_t x, cs;
+        uint32_t n_head, ldx, ldx_h, n_rot, style, pad;
+    } k = {at(p->x),
+           dev_gpu_angles(c, b, p),
+           (uint32_t)p->n_head,
+           (uint32_t)p->ldx,
+           (uint32_t)p->ldx_h,
+           (uint32_t)p->n_rot,
+           (uint32_t)p->style,
+           0};
+    LAUNCH(c, GPU_rope, GRID(groups((int64_t)p->n_head * (p->n_rot / 2), 64), b->n_tok, 1), k);
+}
+
+void dev_gpu_kv_put(dev *d, const struct dev_step *b, const struct dev_kv_put *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
+    const struct gpu_cache_group *g = &kv->group[p->group];
+    const struct dev_kv_group *s = &kv->s.group[p->group];
+    const struct gpu_step *t = step_of(c, b);
+    struct {
+        uint64_t pieces, pos, seq_of, blk, k, v;
+        uint32_t per, type, page, n_layer, layer, blk_tok;
+        uint32_t d_k, d_v, ldk, ldv, ld_blk, pad;
+    } k = {g->p.table,        t->pos,           t->seq_of,        t->blk[p->group],
+           at(p->k),          at(p->v),         (uint32_t)g->p.per, (uint32_t)kv->s.type,
+           (uint32_t)g->page, (uint32_t)g->n_layer, (uint32_t)p->layer, (uint32_t)kv->s.blk_tok,
+           (uint32_t)s->d_k,  (uint32_t)s->d_v, (uint32_t)p->ldk, (uint32_t)p->ldv,
+           (uint32_t)b->ld_blk, 0};
+    LAUNCH(c, GPU_put, GRID(s->n_head, b->n_tok, 1), k);
+}
+
+void dev_gpu_attn(dev *d, const struct dev_step *b, const struct dev_attn *p)
+{
+    struct gpu *c = dev_gpu_of(d);
+    const struct gpu_kv *kv = (const struct gpu_kv *)p->kv;
+    const struct gpu_cache_group *g = &kv->group[p->group];
+    const struct dev_kv_group *s = &kv->s.group[p->group];
+    const struct gpu_step *t = step_of(c, b);
+    struct {
+        uint64_t pieces, pos, seq_of, blk, q, y, sink;
+        uint32_t per, type, page, n_layer, layer, blk_tok;
+        uint32_t d_k, d_v, n_kv, n_group, ld_blk, n_window;
+        float scale;
+        uint32_t pad;
+    } k = {.pieces = g->p.table,
+           .pos = t->pos,
+           .seq_of = t->seq_of,
+           .blk = t->blk[p->group],
+           .q = at(p->q),
+           .y = at(p->y),
+           .sink = at(p->sink),
+           .per = (uint32_t)g->p.per,
+           .type = (uint32_t)kv->s.type,
+           .page = (uint32_t)g->page,
+           .n_layer = (uint32_t)g->n_layer,
+           .layer = (uint32_t)p->layer,
+           .blk_tok = (uint32_t)kv->s.blk_tok,
+           .d_k = (uint32_t)p->d_k,
+           .d_v = (uint32_t)p->d_v,
+           .n_kv = (uint32_t)s->n_head,
+           .n_group = (uint32_t)(p->n_head / s->n_head),
+           .ld_blk = (uint32_t)b->ld_blk,
+           .n_window = (uint32_t)BASE_MAX(p->n_window, 0),
+           .scale = p->scale};
+    LAUNCH(c, GPU_attn, GRID(p->n_head, b->n_tok, 1), k);
+}

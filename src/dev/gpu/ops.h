@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of operators share (ops.c, experts.c, latents.c). Room-internal. */
+#ifndef DEV_GPU_OPS_H
+#define DEV_GPU_OPS_H
+
+#include "dev/gpu/gpu.h"
+
+static inline uint64_t at(const void *p)
+{
+    return (uint64_t)(uintptr_t)p;
+}
+
+static inline uint32_t groups(int64_t n, int size)
+{
+    return (uint32_t)((n + size - 1) / size);
+}
+
+static inline struct gpu_step *step_of(struct gpu *c, const struct dev_step *b)
+{
+    return &c->step[b->pass];
+}
+
+#define GRID(x, y, z) ((const uint32_t[3]){(uint32_t)(x), (uint32_t)(y), (uint32_t)(z)})
+#define LAUNCH(c, id, grid, k) dev_gpu_launch(c, id, grid, &(k), sizeof(k))
+
+struct gpu_rows {
+    uint64_t x, from; /* from: 0, or whose row each is */
+    int n, n_row;
+    int64_t ldx;
+};
+/* Rows as one form of an input. is_parts: of hidden values, whose unit is 1 as on the CPU. */
+void dev_gpu_prep_form(struct gpu *c, const struct gpu_act *a, enum mm_act form,
+                       const struct gpu_rows *r, bool is_parts);
+/* h->x = silu(gate) * up, or what glu says, of rows of n gates and n ups at h->from. */
+void dev_gpu_gate(struct gpu *c, const struct dev_glu *glu, bool has_bias,
+                  const struct gpu_rows *h);
+
+struct gpu_product {
+    const struct gpu_act *act;
+    int n_row;
+    uint64_t y, bias;
+    int64_t ldy;
+    uint64_t ids; /* 0: the first matrix for all; else [n_row] whose each row is, of token / per */
+    int per;
+};
+/* Both halves of a pair go side by side: gates, then ups. */
+void dev_gpu_product(struct gpu *c, const dev_mat *w, const struct gpu_product *p);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels' code, SPIR-V that the build made of shader/. */
+#include "dev/vk/vk.h"
+
+#include <spirv.inc>
+
+#define CODE(of)                                                                                   \
+    {                                                                                              \
+        .name = #of, .words = dev_vk_spv_##of, .n_bytes = sizeof dev_vk_spv_##of                   \
+    }
+
+const struct vk_code dev_vk_code[GPU_N_KERNEL] = {
+#define X(of) CODE(of),
+    GPU_KERNEL_LIST(X)
+#undef X
+#define X(of, type, k, bytes, hdr, grp, header, planes, half, min, off)                            \
+    CODE(mv_##of), CODE(mf_##of), CODE(row_##of),
+        MM_CODE_FMTS(X)
+#undef X
+#define X(of, type, k, bytes) {.name = "mv_" #of}, CODE(mf_##of), CODE(row_##of),
+            MM_FLOAT_FMTS(X)
+#undef X
+};

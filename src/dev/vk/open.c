@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which device, what it must have, and opening it. */
+#include "dev/vk/vk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct features {
+    VkPhysicalDeviceFeatures2 f;
+    VkPhysicalDeviceVulkan12Features v12;
+};
+
+static void chain(struct features *f)
+{
+    *f = (struct features){0};
+    f->f.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    f->f.pNext = &f->v12;
+    f->v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+}
+
+static uint32_t compute_family(const struct vk *v, VkPhysicalDevice card)
+{
+    VkQueueFamilyProperties q[16];
+    uint32_t n = BASE_COUNT_OF(q);
+    v->GetPhysicalDeviceQueueFamilyProperties(card, &n, q);
+    for (uint32_t i = 0; i < n; i++)
+        if (q[i].queueFlags & VK_QUEUE_COMPUTE_BIT) return i;
+    return UINT32_MAX;
+}
+
+const char *dev_vk_lacks(const struct vk *v, VkPhysicalDevice card)
+{
+    struct features f;
+    VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    v->GetPhysicalDeviceProperties2(card, &p);
+    if (p.properties.apiVersion < VK_API_VERSION_1_2) return "Vulkan 1.2";
+    chain(&f);
+    v->GetPhysicalDeviceFeatures2(card, &f.f);
+    if (!f.v12.bufferDeviceAddress) return "bufferDeviceAddress";
+    if (!f.v12.timelineSemaphore) return "timelineSemaphore";
+    if (!f.v12.scalarBlockLayout) return "scalarBlockLayout";
+    if (!f.f.features.shaderInt64) return "shaderInt64";
+    if (!f.f.features.shaderFloat64) return "shaderFloat64";
+    if (p.properties.limits.maxComputeSharedMemorySize < 24 << 10) return "24 KiB of shared memory";
+    return compute_family(v, card) == UINT32_MAX ? "compute queue" : NULL;
+}
+
+sl_status dev_vk_device(struct vk *v, sl_err *err)
+{
+    struct features f;
+    float first = 1;
+    chain(&f);
+    f.f.features.shaderInt64 = f.f.features.shaderFloat64 = VK_TRUE;
+    f.v12.bufferDeviceAddress = f.v12.timelineSemaphore = f.v12.scalarBlockLayout = VK_TRUE;
+    v->family = compute_family(v, v->card);
+    VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                     .queueFamilyIndex = v->family,
+                                     .queueCount = 1,
+                                     .pQueuePriorities = &first};
+    const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = &f.f,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queue,
+                               .enabledExtensionCount = v->has_budget,
+                               .ppEnabledExtensionNames = &budget};
+    VkResult r = v->CreateDevice(v->card, &info, NULL, &v->device);
+    if (r) return SL_FAIL(err, UNSUPPORTED, "vkCreateDevice: %s", dev_vk_text(r));
+    SL_TRY(dev_vk_load_device(v, err));
+    v->GetDeviceQueue(v->device, v->family, 0, &v->queue);
+    return SL_OK;
+}
