@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_gpu DEVICE [--seed N] [--repeat N]: every operator of a device of its own kernels against
+ * the CPU's, bit for bit: all run formats, forms of activations, types of the cache. 77: there is
+ * no such device. SL_CPU caps the ISA of the CPU: one whose attention is on f32. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fp.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "dev/dev.h"
+#include "kern/mm.h"
+#include "kern/mm_fmt_list.h"
+
+#define T_MAX 65
+#define N_BLK 72 /* of a sequence a third */
+#define BLK 16
+
+static struct {
+    uint64_t rng, seed;
+    int n_fail, n_checked;
+    const char *device;
+    dev *d[2]; /* the CPU, and the device */
+} g;
+
+#define MUST(expr)                                                                                 \
+    do {                                                                                           \
+        sl_err err_ = {0};                                                                         \
+        if ((expr) != SL_OK) {                                                                     \
+            printf("FAIL %s:%d: %s: %s\n", __FILE__, __LINE__, #expr, err_.text);                  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static int rand_int(int lo, int hi)
+{
+    return lo + (int)(rng_next(&g.rng) % (uint64_t)(hi - lo + 1));
+}
+
+static float rand_f(void)
+{
+    double s = 0;
+    for (int i = 0; i < 4; i++)
+        s += (double)(rng_next(&g.rng) >> 40) * 0x1p-24 - 0.5;
+    return (float)(s * 1.7);
+}
+
+/* ---- the same on both ---- */
+
+/* n values on both devices; x NULL: random ones, a few of them large. */
+struct buf {
+    float *at[2];
+    float *x; /* on the host */
+    int64_t n;
+};
+
+static struct buf make_buf(int64_t n)
+{
+    struct buf b = {.n = n, .x = malloc(4 * (size_t)n + 64)};
+    for (int64_t i = 0; i < n; i++)
+        b.x[i] = rand_f() * (rand_int(0, 60) == 0 ? 20.0f : 1.0f);
+    for (int k = 0; k < 2; k++) {
+        void *p = NULL;
+        MUST(dev_alloc(g.d[k], MEM_ACTS, 4 * n, &p, &err_));
+        b.at[k] = p;
+        MUST(dev_put(g.d[k], p, b.x, 4 * n, &err_));
+    }
+    return b;
+}
+
+static void same(const char *what, const struct buf *b)
+{
+    float *got[2];
+    for (int k = 0; k < 2; k++) {
+        got[k] = malloc(4 * (size_t)b->n + 64);
+        MUST(dev_get(g.d[k], got[k], b->at[k], 4 * b->n, &err_));
+    }
+    g.n_checked++;
+    int64_t n_bad = 0, first = 0;
+    for (int64_t i = b->n - 1; i >= 0; i--)
+        if (fp_to_bits(got[0][i]) != fp_to_bits(got[1][i])) {
+            n_bad++;
+            first = i;
+        }
+    if (n_bad && g.n_fail++ < 30)
+        printf("FAIL %s: %lld of %lld differ, first [%lld]: cpu %.9g, %s %.9g (seed %llu)\n", what,
+               (long long)n_bad, (long long)b->n, (long long)first, (double)got[0][first], g.device,
+               (double)got[1][first], (unsigned long long)g.seed);
+    free(got[0]);
+    free(got[1]);
+}
+
+/* ---- a step of T tokens of up to 3 sequences ---- */
+
+static int32_t ids[T_MAX], pos[T_MAX], tok0[4], table[3 * N_BLK], row_tok[T_MAX], from[T_MAX];
+static uint8_t row_want[T_MAX];
+
+/* Blocks of the sequences, scattered. */
+static void make_table(void)
+{
+    int32_t perm[N_BLK];
+    for (int i = 0; i < N_BLK; i++) {
+        int j = rand_int(0, i);
+        perm[i] = perm[j];
+        perm[j] = i;
+    }
+    memset(table, 0, sizeof table);
+    for (int i = 0; i < N_BLK; i++)
+        table[i / (N_BLK / 3) * N_BLK + i % (N_BLK / 3)] = perm[i];
+}
+
+static struct dev_step step_of(int T, int n_seq)
+{
+    return (struct dev_step){.n_tok = T,
+                             .n_seq = n_seq,
+                             .ids = ids,
+                             .pos = pos,
+                             .seq_tok0 = tok0,
+                             .blk = {table},
+                             .ld_blk = N_BLK,
+                             .want = DEV_WANT_LOGITS | DEV_WANT_BEST};
+}
+
+static struct dev_step make_step(int T)
+{
+    int n_seq = rand_int(1, BASE_MIN(T, 3)), at = 0;
+    struct dev_step s = step_of(T, n_seq);
+    for (int q = 0; q < n_seq; q++) {
+        int n = q == n_seq - 1 ? T - at : rand_int(1, T - at - (n_seq - 1 - q));
+        int p0 = rand_int(0, N_BLK / 3 * BLK - n);
+        tok0[q] = at;
+        for (int i = 0; i < n; i++, at++) {
+            pos[at] = p0 + i;
+            ids[at] = rand_int(0, 9);
+        }
+    }
+    tok0[n_seq] = T;
+    for (int i = 0; i < T; i++) {
+        from[i] = rand_int(0, T - 1);
+        if (rand_int(0, 2) == 0) continue;
+        row_want[s.n_row] = (uint8_t)(rand_int(0, 1) ? DEV_WANT_BEST : DEV_WANT_LOGITS);
+        row_tok[s.n_row++] = i;
+    }
+    s.hidden_row = from;
+    s.row_tok = row_tok;
+    s.row_want = row_want;
+    return s;
+}
+
+static void begin(const struct dev_step *s)
+{
+    for (int k = 0; k < 2; k++)
+        dev_step_begin(g.d[k], NULL, s);
+}
+
+/* An operator on both: its parameters, of device k, as P. */
+#define BOTH(op, s, ...)                                                                           \
+    for (int k = 0; k < 2; k++)                                                                    \
+    dev_##op(g.d[k], s, &(struct dev_##op){__VA_ARGS__})
+
+static const int tokens[] = {1, 2, 7, 8, 9, 33, 64, 65};
+
+/* ---- weights: random images of a run format ---- */
+
+struct format {
+    const char *name, *header; /* header: of code formats */
+    int blk_k, blk_bytes, hdr_bytes;
+};
+static const struct format formats[] = {
+#define X(name, type, k, bytes, hdr, grp, header, planes, half, min, off)                          \
+    {#name, #header, k, bytes, hdr},
+    MM_CODE_FMTS(X)
+#undef X
+#define X(name, type, k, bytes) {#name, "", k, bytes, 0},
+        MM_FLOAT_FMTS(X)
+#undef X
+};
+
+static void put16(uint8_t *p, uint16_t v)
+{
+    memcpy(p, &v, 2);
+}
+
+static void put_f32(uint8_t *p, float v)
+{
+    memcpy(p, &v, 4);
+}
+
+/* A block of random codes with scales about 0.01. */
+static void fill_block(const struct format *f, uint8_t *b)
+{
+    for (int i = 0; i < f->blk_bytes; i++)
+        b[i] = (uint8_t)rand_int(0, 255);
+    bool is_f8 = strcmp(f->name, "f8") == 0, is_16 = strcmp(f->name, "f16") == 0;
+    if (strcmp(f->name, "f32") == 0)
+        for (int i = 0; i < f->blk_bytes; i += 4)
+            put_f32(b + i, rand_f());
+    else if (is_16 || strcmp(f->name, "bf16") == 0)
+        for (int i = 0; i < f->blk_bytes; i += 2)
+            put16(b + i, is_16 ? fp_f32_to_f16(rand_f()) : fp_f32_to_bf16(rand_f()));
+    for (int i = 64; is_f8 && i < f->blk_bytes; i++)
+        if ((b[i] & 0x7f) == 0x7f) b[i] = 0x38;
+    char h = f->header[0];
+    bool all = strcmp(f->header, "D") == 0 || strcmp(f->header, "DM") == 0;
+    int n_16 = all ? f->hdr_bytes : strcmp(f->header, "ZG") == 0 ? 128 : 64;
+    if (strcmp(f->header, "K6") == 0 || strcmp(f->header, "K3") == 0 || h == 'X' ||
+        strcmp(f->header, "Z") == 0)
+        n_16 = 32;
+    for (int r = 0; (is_f8 || h == 'F') && r < 16; r++)
+        put_f32(b + 4 * r, 0.01f * rand_f());
+    for (int i = 0; h == 'E' && i < f->hdr_bytes; i++)
+        b[i] = (uint8_t)(f->header[1] == '8' ? rand_int(118, 124) : rand_int(0, 60));
+    for (int i = 0; (h == 'D' || h == 'K' || h == 'X' || h == 'Z') && i < n_16; i += 2)
+        put16(b + i, fp_f32_to_f16(0.01f * rand_f()));
+}
+
+static void *blocks[4096];
+static int n_block;
+
+/* n matrices, or pairs, on both devices. */
+static void make_mat(const struct format *f, const struct dev_image *shape, enum dev_use use,
+                     dev_mat *out[2])
+{
+    struct mm_mat m;
+    size_t bytes;
+    float *scale = malloc(sizeof(float) * 2 * (size_t)shape->n);
+    kern_mm_layout(kern_mm_fmt_find(f->name), shape->rows, shape->cols, shape->is_pair, &m, &bytes);
+    uint8_t *p = aligned_alloc(64, bytes * (size_t)shape->n);
+    memset(p, 0, bytes * (size_t)shape->n);
+    for (size_t t = 0; t < (size_t)m.n_tile * (size_t)shape->n; t++)
+        for (size_t at = 0; at + (size_t)f->blk_bytes <= m.tile_bytes; at += (size_t)f->blk_bytes)
+            fill_block(f, p + t * m.tile_bytes + at);
+    for (int i = 0; i < 2 * shape->n; i++)
+        scale[i] = rand_int(0, 1) ? 1.0f : 0.75f;
+    struct dev_image im = *shape;
+    im.fmt[0] = f->name;
+    im.unit_bytes[0] = m.tile_bytes * (shape->is_pair ? 2 : 1);
+    im.data[0] = p;
+    im.step[0] = bytes;
+    im.scale = scale;
+    for (int k = 0; k < 2; k++)
+        MUST(dev_mat_map(g.d[k], f->name, &im, use, &out[k], &err_));
+    blocks[n_block++] = p; /* the CPU has no copy of its own */
+    blocks[n_block++] = scale;
+}
+
+/* ---- devices ---- */
+
+static void open_both(enum dev_acts acts)
+{
+    struct dev_opts o = {.n_thread = 2, .acts = acts};
+    MUST(dev_open("cpu", &o, &g.d[0], &err_));
+    MUST(dev_open(g.device, &o, &g.d[1], &err_));
+}
+
+static void close_both(void)
+{
+    for (int k = 0; k < 2; k++)
+        dev_close(g.d[k]);
+    while (n_block)
+        free(blocks[--n_block]);
+}
+
+/* other: the operators of the device, NULL: op has nothing of a device. */
+static void reserve_both(const struct dev_op *op, int n_op, const struct dev_op *other)
+{
+    struct dev_limits max = {.n_tok = T_MAX, .n_seq = 3, .n_ctx = N_BLK * BLK};
+    for (int k = 0; k < 2; k++)
+        MUST(dev_reserve(g.d[k], k && other ? other : op, n_op, &max, &err_));
+}
+
+/* ---- products ---- */
+
+static void act_for(dev_mat *const m[2], int n_col, dev_act *out[2])
+{
+    for (int k = 0; k < 2; k++) {
+        const dev_mat *one = m[k];
+        MUST(dev_act_open(g.d[k], &one, 1, n_col, T_MAX, &out[k], &err_));
+    }
+}
+
+static void check_product(const struct format *f, enum dev_use use, enum dev_acts acts)
+{
+    static const char *const used[] = {"matmul", "embed", "experts", "plain", "latent", "exact"};
+    char what[80];
+    dev_mat *w[2], *up[2], *down[2];
+    dev_act *a[2], *a2[2], *h[2];
+    int rows = rand_int(1, 70), cols = rand_int(0, 3) ? 32 * rand_int(1, 20) : rand_int(1, 300);
+    int ff = 8 * rand_int(2, 12);
+    open_both(acts);
+    make_mat(f, &(struct dev_image){.n = 1, .rows = rows, .cols = cols}, use, w);
+    make_mat(f, &(struct dev_image){.n = 1, .rows = ff, .cols = cols, .is_pair = 1}, use, up);
+    make_mat(f, &(struct dev_image){.n = 1, .rows = rows, .cols = ff}, use, down);
+    act_for(w, cols, a);
+    act_for(up, cols, a2);
+    act_for(down, ff, h);
+    reserve_both(NULL, 0, NULL);
+    for (int i = rand_int(0, 2); i < BASE_COUNT_OF(tokens); i += 3) {
+        int T = tokens[i];
+        struct dev_step s = make_step(T);
+        struct buf x = make_buf((int64_t)T * cols), y = make_buf((int64_t)T * rows);
+        struct buf bias = make_buf(rows), hid = make_buf((int64_t)T * ff);
+        struct buf z = make_buf((int64_t)T * rows);
+        begin(&s);
+        BOTH(prep, &s, .x = x.at[k], .n = cols, .act = a[k]);
+        BOTH(matmul, &s, .act = a[k], .n_mat = 1, .w = {w[k]},
+             .bias = {i % 2 ? bias.at[k] : NULL}, .y = {y.at[k]});
+        BOTH(prep, &s, .x = x.at[k], .n = cols, .act = a2[k]);
+        BOTH(ffn, &s, .act = a2[k], .gate_up = up[k], .down = down[k], .h_act = h[k],
+             .h = hid.at[k], .y = z.at[k]);
+        snprintf(what, sizeof what, "%s as %s, acts %d, [%d, %d] T %d", f->name, used[use], acts,
+                 rows, cols, T);
+        same(what, &y);
+        snprintf(what, sizeof what, "ffn of %s as %s, acts %d, [%d, %d, %d] T %d", f->name,
+                 used[use], acts, rows, ff, cols, T);
+        same(what, &z);
+        free(x.x), free(y.x), free(bias.x), free(hid.x), free(z.x);
+    }
+    close_both();
+}
+
+static void check_products(void)
+{
+    static const enum dev_use uses[] = {DEV_USE_MATMUL, DEV_USE_EXPERTS, DEV_USE_EXACT};
+    for (int i = 0; i < BASE_COUNT_OF(formats); i++) {
+        for (int u = 0; u < BASE_COUNT_OF(uses); u++)
+            check_product(&formats[i], uses[u], DEV_ACTS_AUTO);
+        check_product(&formats[i], DEV_USE_MATMUL, DEV_ACTS_F32);
+        check_product(&formats[i], DEV_USE_MATMUL, DEV_ACTS_BF16);
+    }
+}
+
+/* ---- rows ---- */
+
+static void check_embed(void)
+{
+    for (int i = 0; i < BASE_COUNT_OF(formats); i++) {
+        dev_mat *w[2];
+        int cols = 8 * rand_int(1, 40);
+        open_both(DEV_ACTS_AUTO);
+        make_mat(&formats[i], &(struct dev_image){.n = 1, .rows = 9, .cols = cols}, DEV_USE_EMBED,
+                 w);
+        reserve_both(NULL, 0, NULL);
+        struct dev_step s = make_step(33);
+        struct buf y = make_buf(33 * (int64_t)cols);
+        begin(&s);
+        BOTH(embed, &s, .w = w[k], .y = y.at[k], .scale = i % 2 ? 1.0f : 1.7f, .row0 = i % 3);
+        same(formats[i].name, &y);
+        free(y.x);
+        close_both();
+    }
+}
+
+static void check_rows(void)
+{
+    open_both(DEV_ACTS_AUTO);
+    reserve_both(&(struct dev_op){.kind = DEV_OP_rope, .u.rope = {.n_rot = 128}}, 1, NULL);
+    for (int trial = 0; trial < 40; trial++) {
+        int T = tokens[trial % BASE_COUNT_OF(tokens)], n = rand_int(1, trial % 4 ? 200 : 900);
+        struct dev_step s = make_step(T);
+        struct buf x = make_buf((int64_t)T * n), r = make_buf((int64_t)T * n), w = make_buf(n);
+        struct buf y = make_buf((int64_t)T * n), id = make_buf(T);
+        begin(&s);
+        BOTH(norm, &s, .x = x.at[k], .r = trial % 2 ? r.at[k] : NULL, .w = w.at[k], .eps = 1e-5f,
+             .n = n, .gather = trial % 4 == 2, .y = y.at[k]);
+        same("norm", &y);
+        same("norm's x", &x);
+        BOTH(add, &s, .x = y.at[k], .y = r.at[k], .n = n);
+        same("add", &y);
+        id.n = s.n_row;
+        BOTH(best, &s, .x = y.at[k], .n = n, .id = (int32_t *)(void *)id.at[k]);
+        if (s.n_row) same("best", &id);
+        free(x.x), free(r.x), free(w.x), free(y.x), free(id.x);
+    }
+    close_both();
+}
+
+static void check_rope(void)
+{
+    open_both(DEV_ACTS_AUTO);
+    reserve_both(&(struct dev_op){.kind = DEV_OP_rope, .u.rope = {.n_rot = 128}}, 1, NULL);
+    static float freq[6][64]; /* more tables than a device keeps at a time */
+    for (int i = 0; i < 6 * 64; i++)
+        freq[i / 64][i % 64] = powf(10000.0f, -(float)(i % 64) / 64.0f) * (float)(1 + i / 64);
+    for (int trial = 0; trial < 24; trial++) {
+        int T = tokens[trial % BASE_COUNT_OF(tokens)], H = rand_int(1, 5), dh = 8 * rand_int(1, 16);
+        struct dev_step s = make_step(T);
+        struct buf x = make_buf((int64_t)T * H * dh);
+        begin(&s);
+        for (int f = 0; f < 6; f++)
+            BOTH(rope, &s, .x = x.at[k], .n_head = H, .ldx = (int64_t)H * dh, .ldx_h = dh,
+                 .n_rot = dh - 2 * (f % 4), .style = trial % 2, .freq = freq[f],
+                 .mscale = trial % 3 ? 1.0f : 1.25f);
+        same("rope", &x);
+        free(x.x);
+    }
+    close_both();
+}
+
+/* ---- attention ---- */
+
+struct heads {
+    int C, H, d, dv;
+};
+
+/* Keys and values at every position of three sequences. */
+static void fill_cache(dev_kv *const kv[2], const struct heads *h)
+{
+    make_table();
+    for (int p0 = 0; p0 < N_BLK / 3 * BLK; p0 += BLK) {
+        struct dev_step s = step_of(3 * BLK, 3);
+        struct buf k_ = make_buf(3 * BLK * (int64_t)h->C * h->d);
+        struct buf v = make_buf(3 * BLK * (int64_t)h->C * h->dv);
+        for (int i = 0; i < 3 * BLK; i++)
+            pos[i] = p0 + i % BLK;
+        for (int q = 0; q <= 3; q++)
+            tok0[q] = q * BLK;
+        begin(&s);
+        BOTH(kv_put, &s, .kv = kv[k], .layer = 1, .k = k_.at[k], .v = v.at[k],
+             .ldk = (int64_t)h->C * h->d, .ldv = (int64_t)h->C * h->dv);
+        free(k_.x), free(v.x);
+    }
+}
+
+static void check_attn(enum dev_kv_type type)
+{
+    static const char *const names[] = {"bf16", "f16", "q8", "f32"};
+    for (int trial = 0; trial < 8; trial++) {
+        char what[80];
+        struct heads h = {.C = rand_int(1, 3)};
+        int G = rand_int(1, 4), T = tokens[trial];
+        h.d = rand_int(3, trial ? 160 : 300);
+        h.dv = rand_int(3, 160);
+        h.H = G * h.C;
+        struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
+        shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, h.C, h.d, h.dv};
+        struct dev_op op = {.kind = DEV_OP_attn};
+        op.u.attn = (struct dev_attn){.n_head = h.H, .d_k = h.d, .d_v = h.dv};
+        dev_kv *kv[2];
+        open_both(DEV_ACTS_AUTO);
+        reserve_both(&op, 1, NULL);
+        for (int k = 0; k < 2; k++)
+            MUST(dev_kv_open(g.d[k], &shape, &kv[k], &err_));
+        fill_cache(kv, &h);
+        struct dev_step s = make_step(T);
+        struct buf q = make_buf((int64_t)T * h.H * h.d), y = make_buf((int64_t)T * h.H * h.dv);
+        struct buf sink = make_buf(h.H);
+        begin(&s);
+        BOTH(attn, &s, .kv = kv[k], .layer = 1, .n_head = h.H, .d_k = h.d, .d_v = h.dv,
+             .scale = 1.0f / sqrtf((float)h.d), .q = q.at[k], .y = y.at[k],
+             .n_window = trial % 3 == 1 ? 17 : trial % 3 == 2 ? 150 : 0,
+             .sink = trial % 2 ? sink.at[k] : NULL);
+        snprintf(what, sizeof what, "attn %s, heads %d of %d, %d and %d, T %d", names[type], h.H,
+                 h.C, h.d, h.dv, T);
+        same(what, &y);
+        free(q.x), free(y.x), free(sink.x);
+        close_both();
+    }
+}
+
+/* ---- experts, latents ---- */
+
+/* A step's tokens choose among E experts, perhaps by groups, and take their sums. */
+static void check_moe(const struct format *f, int trial)
+{
+    char what[80];
+    dev_mat *up[2], *down[2];
+    dev_act *a[2];
+    int E = 4 * rand_int(2, 9), K = rand_int(1, 4), D = 8 * rand_int(2, 12), F = 8 * rand_int(2, 9);
+    int T = tokens[trial % BASE_COUNT_OF(tokens)], n_group = trial % 2 ? 4 : 1;
+    float bias[64];
+    open_both(DEV_ACTS_AUTO);
+    make_mat(f, &(struct dev_image){.n = E, .rows = F, .cols = D, .is_pair = 1}, DEV_USE_EXPERTS,
+             up);
+    make_mat(f, &(struct dev_image){.n = E, .rows = D, .cols = F}, DEV_USE_EXPERTS, down);
+    act_for(up, D, a);
+    for (int i = 0; i < E; i++)
+        bias[i] = rand_f();
+    struct buf logit = make_buf((int64_t)T * E), id = make_buf((int64_t)T * K);
+    struct buf w = make_buf((int64_t)T * K), x = make_buf((int64_t)T * D);
+    struct buf y = make_buf((int64_t)T * D), add = make_buf((int64_t)T * D);
+    struct buf ub = make_buf(2 * (int64_t)E * F), db = make_buf((int64_t)E * D);
+    dev_prog *prog[2];
+    struct dev_step s = make_step(T);
+    struct dev_op all[2][3];
+    for (int k = 0; k < 2; k++) {
+        struct dev_op op[3] = {{.kind = DEV_OP_prep}, {.kind = DEV_OP_route}, {.kind = DEV_OP_moe}};
+        op[0].u.prep = (struct dev_prep){.x = x.at[k], .n = D, .act = a[k]};
+        op[1].u.route = (struct dev_route){.logit = logit.at[k],
+                                           .bias = trial % 3 ? bias : NULL,
+                                           .n_expert = E,
+                                           .k = K,
+                                           .sigmoid = trial / 2 % 2,
+                                           .n_group = n_group,
+                                           .k_group = n_group > 1 ? 2 : 1,
+                                           .group_max = trial / 4 % 2,
+                                           .norm = trial % 2,
+                                           .scale = 1.5f,
+                                           .id = (int32_t *)(void *)id.at[k],
+                                           .weight = w.at[k]};
+        op[2].u.moe = (struct dev_moe){.act = a[k],
+                                       .k = K,
+                                       .n_expert = E,
+                                       .id = (int32_t *)(void *)id.at[k],
+                                       .weight = w.at[k],
+                                       .gate_up = up[k],
+                                       .down = down[k],
+                                       .glu = {.limit = trial % 4 == 3 ? 7.0f : 0.0f},
+                                       .gate_up_bias = trial % 5 ? NULL : ub.at[k],
+                                       .down_bias = trial % 5 ? NULL : db.at[k],
+                                       .add = trial % 2 ? add.at[k] : NULL,
+                                       .y = y.at[k]};
+        memcpy(all[k], op, sizeof op);
+    }
+    reserve_both(all[0], 3, all[1]);
+    for (int k = 0; k < 2; k++) {
+        MUST(dev_prog_open(g.d[k], all[k], 3, &prog[k], &err_));
+        MUST(dev_prog_run(prog[k], NULL, &s, &err_));
+    }
+    snprintf(what, sizeof what, "experts of %s, %d of %d, [%d, %d] T %d", f->name, K, E, D, F, T);
+    same(what, &id);
+    same(what, &w);
+    same(what, &y);
+    for (int k = 0; k < 2; k++)
+        dev_prog_close(prog[k]);
+    free(logit.x), free(id.x), free(w.x), free(x.x), free(y.x), free(add.x), free(ub.x), free(db.x);
+    close_both();
+}
+
+static void check_moes(void)
+{
+    for (int i = 0; i < BASE_COUNT_OF(formats); i++)
+        check_moe(&formats[i], i);
+}
+
+/* Latents with W_kb and W_vb of that format. */
+static void check_mla(const struct format *f, enum dev_kv_type type, int T)
+{
+    char what[80];
+    int H = rand_int(1, 5), r = 32 * rand_int(1, 5), nope = 8 * rand_int(2, 8);
+    int rope = 8 * rand_int(1, 4), v = 8 * rand_int(2, 8);
+    dev_mat *kb[2], *vb[2];
+    dev_kv *kv[2];
+    open_both(DEV_ACTS_AUTO);
+    make_mat(f, &(struct dev_image){.n = H, .rows = r, .cols = nope}, DEV_USE_EXACT, kb);
+    make_mat(f, &(struct dev_image){.n = H, .rows = v, .cols = r}, DEV_USE_EXACT, vb);
+    struct dev_kv_shape shape = {.type = type, .blk_tok = BLK, .n_group = 1};
+    shape.group[0] = (struct dev_kv_group){DEV_KV_PAGED, 2, N_BLK, 1, r + rope, 0};
+    struct dev_attn_mla p = {.layer = 1, .n_head = H, .r = r, .nope = nope, .rope = rope, .v = v};
+    p.scale = 1.0f / sqrtf((float)(nope + rope));
+    struct dev_op op[2] = {{.kind = DEV_OP_attn_mla}, {.kind = DEV_OP_attn_mla}};
+    for (int k = 0; k < 2; k++) {
+        op[k].u.attn_mla = p;
+        op[k].u.attn_mla.w_kb = kb[k];
+        op[k].u.attn_mla.w_vb = vb[k];
+    }
+    reserve_both(&op[0], 1, &op[1]);
+    for (int k = 0; k < 2; k++)
+        MUST(dev_kv_open(g.d[k], &shape, &kv[k], &err_));
+    fill_cache(kv, &(struct heads){.C = 1, .H = H, .d = r + rope, .dv = 0});
+    struct dev_step s = make_step(T);
+    struct buf q = make_buf((int64_t)T * H * (nope + rope)), y = make_buf((int64_t)T * H * v);
+    begin(&s);
+    for (int k = 0; k < 2; k++) {
+        p = op[k].u.attn_mla;
+        p.kv = kv[k];
+        p.q = q.at[k];
+        p.y = y.at[k];
+        dev_attn_mla(g.d[k], &s, &p);
+    }
+    snprintf(what, sizeof what, "latents %d + %d by %s, cache %d, heads %d, T %d", r, rope, f->name,
+             type, H, T);
+    same(what, &y);
+    free(q.x), free(y.x);
+    close_both();
+}
+
+static void check_mlas(void)
+{
+    struct dev_info info;
+    MUST(dev_open("cpu", NULL, &g.d[0], &err_));
+    dev_info_get(g.d[0], &info);
+    bool is_ref = strcmp(info.isa, "ref") == 0; /* others have attention of 16 bits here */
+    dev_close(g.d[0]);
+    for (int i = 0; i < BASE_COUNT_OF(formats); i++)
+        check_mla(&formats[i], is_ref ? (enum dev_kv_type)(i % 4) : DEV_KV_F32,
+                  tokens[i % BASE_COUNT_OF(tokens)]);
+}
+
+/* Rows to the host and from it. */
+static void check_moves(void)
+{
+    open_both(DEV_ACTS_AUTO);
+    reserve_both(NULL, 0, NULL);
+    for (int trial = 0; trial < 20; trial++) {
+        int T = tokens[trial % BASE_COUNT_OF(tokens)], n = rand_int(1, 60);
+        struct dev_step s = make_step(T);
+        struct buf x = make_buf((int64_t)T * n), y = make_buf((int64_t)T * n);
+        float *host[2] = {calloc((size_t)T, 4 * (size_t)n), calloc((size_t)T, 4 * (size_t)n)};
+        int n_row = trial % 2 ? DEV_ROWS_WANTED : 0;
+        begin(&s);
+        BOTH(move, &s, .at = x.at[k], .host = host[k], .out = true, .n = n, .n_row = n_row,
+             .gather = trial % 2);
+        for (int k = 0; k < 2; k++)
+            MUST(dev_sync(g.d[k], &err_));
+        BOTH(move, &s, .at = y.at[k], .host = host[k], .n = n);
+        same("move", &y);
+        g.n_checked++;
+        if (memcmp(host[0], host[1], 4 * (size_t)T * (size_t)n)) g.n_fail++;
+        free(x.x), free(y.x), free(host[0]), free(host[1]);
+    }
+    close_both();
+}
+
+static void check_attns(void)
+{
+    for (int t = DEV_KV_BF16; t <= DEV_KV_F32; t++)
+        check_attn((enum dev_kv_type)t);
+}
+
+int main(int argc, char **argv)
+{
+    int repeat = 1;
+    sl_err err = {0};
+    dev *d = NULL;
+    const char *filter = NULL;
+    g.seed = 1;
+    g.device = argc > 1 ? argv[1] : "vulkan";
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            g.seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
+            repeat = atoi(argv[++i]);
+        else
+            filter = argv[i];
+    if (dev_open(g.device, NULL, &d, &err)) {
+        printf("check_gpu: not run: %s\n", err.text);
+        return 77;
+    }
+    struct dev_info info;
+    dev_info_get(d, &info);
+    printf("check_gpu: %s: %s\n", info.name, info.isa);
+    dev_close(d);
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+    } all[] = {{"products", check_products}, {"embed", check_embed}, {"rows", check_rows},
+               {"rope", check_rope},         {"attn", check_attns}, {"experts", check_moes},
+               {"latents", check_mlas},      {"moves", check_moves}};
+    for (int r = 0; r < repeat; r++, g.seed++)
+        for (int i = 0; i < BASE_COUNT_OF(all); i++) {
+            int failed = g.n_fail, checked = g.n_checked;
+            if (filter && !strstr(all[i].name, filter)) continue;
+            g.rng = g.seed * 1000003 + (uint64_t)i;
+            all[i].fn();
+            printf("%-8s %6d checks, %d failed\n", all[i].name, g.n_checked - checked,
+                   g.n_fail - failed);
+        }
+    printf("check_gpu: %d checks, %d failed\n", g.n_checked, g.n_fail);
+    return g.n_fail != 0 || g.n_checked == 0;
+}
