@@ -37,6 +37,9 @@ struct report {
     struct doctor_advice advice;
     bool placed;
     struct place_table place;
+    struct dev_desc card[16];
+    int n_card; /* -1: none can be asked: */
+    sl_err why;
 };
 
 static int64_t limit_of(int what)
@@ -122,6 +125,8 @@ static sl_status gather(struct report *r, const struct doctor_opts *o, struct ar
     r->read_gbps = dev_probe_read_gbps(d, 400);
     r->int8_gops = dev_probe_int8_gops(d, 200);
     dev_close(d);
+    r->n_card = dev_list(r->card, BASE_COUNT_OF(r->card), &r->why);
+    r->n_card = BASE_MIN(r->n_card, BASE_COUNT_OF(r->card));
     r->memlock = limit_of(RLIMIT_MEMLOCK);
     r->n_file = limit_of(RLIMIT_NOFILE);
     judge(r);
@@ -146,6 +151,25 @@ static void limit_text(int64_t v, int64_t unit, const char *name, char *buf, siz
         snprintf(buf, n, "%lld%s", (long long)(v / unit), name);
 }
 
+/* The device in use is of that kind. */
+static bool is_used(const struct report *r, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(r->dev.name, name, n) == 0 && (r->dev.name[n] == '\0' || r->dev.name[n] == ':');
+}
+
+static void print_cards(const struct report *r)
+{
+    if (r->n_card < 1)
+        printf("gpus         none%s%s\n", r->n_card ? ": " : "", r->n_card ? r->why.text : "");
+    for (int i = 0; i < r->n_card; i++) {
+        const struct dev_desc *d = &r->card[i];
+        printf("gpus         %s %s, %.1f GiB%s%s%s\n", d->name, d->text,
+               (double)d->mem / (1 << 30), d->is_cpu ? " (software, for tests)" : "",
+               *d->why_not ? ": " : "", d->why_not);
+    }
+}
+
 static void print_text(const struct report *r)
 {
     const struct os_topology *t = &r->top;
@@ -166,14 +190,36 @@ static void print_text(const struct report *r)
            r->dev.n_thread, r->int8_gops);
     printf("devices     ");
     for (int i = 0; dev_name(i); i++)
-        printf(" %s%s", dev_name(i), strcmp(dev_name(i), r->dev.name) ? "" : " (in use)");
-    printf("\ngpus         none used in this version\nlimits       memlock %s, open files %s\n",
-           lock, files);
+        printf(" %s%s", dev_name(i), is_used(r, dev_name(i)) ? " (in use)" : "");
+    printf("\n");
+    print_cards(r);
+    printf("limits       memlock %s, open files %s\n", lock, files);
     if (r->placed) {
         printf("placement\n");
         place_print(&r->place);
     }
     doctor_print_advice(&r->advice, "all is as it should be");
+}
+
+static void put_cards(const struct report *r, struct json_w *w)
+{
+    text_jw_arr(w);
+    for (int i = 0; i < r->n_card; i++) {
+        const struct dev_desc *d = &r->card[i];
+        text_jw_obj(w);
+        text_jw_key(w, "name");
+        text_jw_strz(w, d->name);
+        text_jw_key(w, "text");
+        text_jw_strz(w, d->text);
+        text_jw_key(w, "memory");
+        text_jw_int(w, d->mem);
+        text_jw_key(w, "software");
+        text_jw_bool(w, d->is_cpu);
+        text_jw_key(w, "why_not");
+        text_jw_strz(w, d->why_not);
+        text_jw_obj_end(w);
+    }
+    text_jw_arr_end(w);
 }
 
 static sl_status print_json(const struct report *r, sl_err *err)
@@ -228,8 +274,7 @@ static sl_status print_json(const struct report *r, sl_err *err)
     text_jw_arr_end(&w);
     if (r->placed) place_json(&r->place, &w);
     text_jw_key(&w, "gpus");
-    text_jw_arr(&w);
-    text_jw_arr_end(&w);
+    put_cards(r, &w);
     doctor_put_advice(&r->advice, &w);
     text_jw_obj_end(&w);
     sl_status st = compute_print(&s, err);
