@@ -90,7 +90,7 @@ static sl_status open_all(api *a, const struct api_opts *o, sl_err *err)
     SL_TRY(api_routing_open(a, err));
     api_beat(a);
     SL_TRY(net_lock_open(&a->lock, err));
-    SL_TRY(api_gcache_open(&a->gcache, err));
+    SL_TRY(sl_grammar_cache_open(o->model, &a->gcache, err));
     SL_TRY(api_store_open(a, o->db_file, err));
     return api_key_load(a, err);
 }
@@ -117,7 +117,7 @@ void api_close(api *a)
     api_store_usage(a);
     api_store_close(a);
     api_key_close(a);
-    api_gcache_close(a->gcache);
+    sl_grammar_cache_close(a->gcache);
     net_lock_close(a->lock);
     mem_arena_fini(&a->arena);
     mem_free(a);

@@ -47,7 +47,6 @@ struct api_metrics {
     struct net_hist inference;            /* prefill and decode */
     struct net_hist max_tokens, n_sample; /* what requests asked for */
     struct net_count finish[SL_N_FINISH], n_refused, n_auth_failed, http[6];
-    struct net_count grammar_hit, grammar_miss;
 };
 
 /* How tokens were spread over the experts; n_expert 0 in dense models. */
@@ -74,7 +73,6 @@ struct api_template {
 };
 
 struct api_keys;
-struct api_gcache;
 struct api_parse;
 
 struct api {
@@ -98,7 +96,7 @@ struct api {
     struct api_routing routing;
     char fail_text[200];       /* set once before failed */
     struct api_db *db;         /* has a lock of its own */
-    struct api_gcache *gcache; /* the same */
+    sl_grammar_cache *gcache;
     int64_t usage_ns, trim_ns; /* watcher thread: when usage was last written, memory given back */
     int64_t beat_cpu_ns;       /* engine thread: what it had computed at the last beat */
     /* under lock */
@@ -181,13 +179,6 @@ struct api_form_in {
 /* The grammar that the body asks for; NULL for none. The caller unrefs it. */
 sl_status api_form_parse(api *a, struct net_req *r, const struct api_form_in *in, sl_grammar **out,
                          sl_err *err) BASE_MUST_USE;
-/* ---- gcache.c: grammars of earlier requests ---- */
-sl_status api_gcache_open(struct api_gcache **out, sl_err *err) BASE_MUST_USE;
-void api_gcache_close(struct api_gcache *c); /* NULL is legal */
-/* As sl_grammar_compile. Threads: any. */
-sl_status api_gcache_get(api *a, sl_grammar_kind kind, const char *text, size_t n, sl_grammar **out,
-                         sl_err *err) BASE_MUST_USE;
-void api_gcache_stat(const api *a, int *n, size_t *bytes);
 struct api_prompt {
     const int32_t *ids; /* or */
     const char *text;

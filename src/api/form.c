@@ -219,12 +219,13 @@ static sl_status compile(api *a, const struct api_form *f, const struct api_form
     bool calls = calls_of(in, f) != API_CALLS_FREE;
     if (!calls && !f->any) return SL_OK;
     if (!calls && think_of(in) == THINK_NO && !api_form_is_harmony(in->parse))
-        return name_it(api_gcache_get(a, f->kind, str_c(&f->text), f->text.n, out, err), f->name,
-                       err);
+        return name_it(
+            sl_grammar_cache_get(a->gcache, f->kind, str_c(&f->text), f->text.n, out, err), f->name,
+            err);
     str_init(&s, MEM_REQUEST, 0);
     sl_status st = put_all(a, f, in, &s, err);
     if (!st) {
-        st = api_gcache_get(a, SL_GRAMMAR_GBNF, str_c(&s), s.n, out, err);
+        st = sl_grammar_cache_get(a->gcache, SL_GRAMMAR_GBNF, str_c(&s), s.n, out, err);
         st = blame(a, f, in, st, err);
     }
     str_fini(&s);

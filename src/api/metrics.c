@@ -155,8 +155,7 @@ static void devices(const api *a, const struct put *p)
 static void engine(const api *a, const struct put *p)
 {
     sl_stats s;
-    int n_grammar = 0;
-    size_t grammar_bytes = 0;
+    sl_grammar_cache_info grammar;
     sl_stats_get(a->o.engine, &s);
     double kv = s.kv_total_tok ? (double)s.kv_used_tok / (double)s.kv_total_tok : 0;
     double busy = (double)s.step_ns * 1e-9,
@@ -200,14 +199,14 @@ static void engine(const api *a, const struct put *p)
           "Weight bytes of one token times steps over their time, 1e9 bytes per second", gbps);
     drafts(p, &s);
     devices(a, p);
-    api_gcache_stat(a, &n_grammar, &grammar_bytes);
+    sl_grammar_cache_info_get(a->gcache, &grammar);
     value(p, "sluice:grammar_cache_hits_total", "counter",
           "Requests whose grammar was compiled before",
-          (double)net_count_get(&a->metrics.grammar_hit));
+          (double)grammar.n_hit);
     value(p, "sluice:grammar_cache_misses_total", "counter", "Grammars compiled",
-          (double)net_count_get(&a->metrics.grammar_miss));
-    value(p, "sluice:grammar_cache_entries", "gauge", "Compiled grammars kept", n_grammar);
-    value(p, "sluice:grammar_cache_bytes", "gauge", "Their memory", (double)grammar_bytes);
+          (double)grammar.n_miss);
+    value(p, "sluice:grammar_cache_entries", "gauge", "Compiled grammars kept", grammar.n);
+    value(p, "sluice:grammar_cache_bytes", "gauge", "Their memory", (double)grammar.bytes);
     value(p, "sluice:grammar_masks_total", "counter", "Token masks computed", (double)s.n_mask);
     value(p, "sluice:grammar_mask_seconds_total", "counter", "Time for them",
           (double)s.mask_ns * 1e-9);

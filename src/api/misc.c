@@ -145,9 +145,12 @@ sl_status api_ready(api *a, struct net_req *r, sl_err *err)
     struct json_w w;
     struct str s;
     (void)err;
-    if (net_count_get(&a->draining) || !alive(a)) {
-        api_error(a, r, 503, "not_ready", NULL,
-                  net_count_get(&a->draining) ? "the server is going down" : "the engine is dead");
+    const char *why = net_count_get(&a->draining)  ? "the server is going down"
+                      : !alive(a)                  ? "the engine is dead"
+                      : !sl_ready(a->o.engine) ? "no engine is attached now"
+                                                   : NULL;
+    if (why) {
+        api_error(a, r, 503, "not_ready", NULL, why);
         return SL_OK;
     }
     begin(&w, &s);

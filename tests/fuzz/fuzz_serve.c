@@ -71,6 +71,9 @@ struct sl_grammar {
     grammar *g;
     grammar_run *run;
     int n_ref;
+    sl_grammar_kind kind;
+    char *text; /* [n] */
+    size_t n;
 };
 struct sample {
     int state, n_token, said;
@@ -136,6 +139,11 @@ void sl_stats_get(const sl_engine *e, sl_stats *out)
 {
     (void)e;
     memset(out, 0, sizeof *out);
+}
+int sl_ready(const sl_engine *e)
+{
+    (void)e;
+    return 1;
 }
 int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 {
@@ -241,7 +249,17 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
     *out = calloc(1, sizeof **out);
     (*out)->g = g;
     (*out)->n_ref = 1;
+    (*out)->kind = kind;
+    (*out)->n = n;
+    (*out)->text = malloc(n + 1);
+    if (n) memcpy((*out)->text, text, n);
     return SL_OK;
+}
+const char *sl_grammar_source(const sl_grammar *g, sl_grammar_kind *kind, size_t *n)
+{
+    *kind = g->kind;
+    *n = g->n;
+    return g->text;
 }
 sl_grammar *sl_grammar_ref(sl_grammar *g)
 {
@@ -253,6 +271,7 @@ void sl_grammar_unref(sl_grammar *g)
     if (!g) return;
     check(g->n_ref > 0, "a grammar is freed twice");
     if (--g->n_ref) return;
+    free(g->text);
     grammar_run_close(g->run);
     grammar_close(g->g);
     free(g);
