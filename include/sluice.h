@@ -137,6 +137,7 @@ typedef struct sl_model_info {
     int n_embd;                      /* numbers in the vector of a token; 0 = not known */
     const char *tool_family; /* the form of calls that the architecture's models are trained on:
                                 "glm", "hermes", ...; NULL = several, or not known */
+    uint64_t vocab_hash; /* of the bytes of every token, and of which end; 0 = no tokenizer */
 } sl_model_info;
 SL_API void sl_model_info_get(const sl_model *m, sl_model_info *out);
 
@@ -240,6 +241,25 @@ SL_API size_t sl_grammar_bytes(const sl_grammar *g);
 /* What a loose schema does not hold, as places in it ("#/properties/a/uniqueItems, #/not"); ""
  * = all is held. Lives as long as g. Threads: any. */
 SL_API const char *sl_grammar_relaxed(const sl_grammar *g);
+/* What it was compiled from. Lives as long as g. Threads: any. */
+SL_API const char *sl_grammar_source(const sl_grammar *g, sl_grammar_kind *kind, size_t *n);
+
+/* Grammars of earlier requests, in at most 32 MiB, least recently used out first: one with the same
+ * text is found with the masks that were computed for it. Threads: any. */
+typedef struct sl_grammar_cache sl_grammar_cache;
+/* Of grammars for m, which outlives it. Errors: NOMEM. */
+SL_API sl_status sl_grammar_cache_open(const sl_model *m, sl_grammar_cache **out,
+                                       sl_err *err) SL_MUST_USE;
+SL_API void sl_grammar_cache_close(sl_grammar_cache *c); /* NULL is legal */
+/* As sl_grammar_compile; errors too. */
+SL_API sl_status sl_grammar_cache_get(sl_grammar_cache *c, sl_grammar_kind kind, const char *text,
+                                      size_t n, sl_grammar **out, sl_err *err) SL_MUST_USE;
+typedef struct sl_grammar_cache_info {
+    int n; /* that it holds */
+    size_t bytes;
+    uint64_t n_hit, n_miss; /* of sl_grammar_cache_get */
+} sl_grammar_cache_info;
+SL_API void sl_grammar_cache_info_get(sl_grammar_cache *c, sl_grammar_cache_info *out);
 
 /* ---- engines ---- */
 
@@ -338,6 +358,7 @@ typedef struct sl_engine_info {
     int packed;             /* 1 = the weights are a packed file, mapped */
     int64_t text_bytes_max; /* n_ctx tokens are at most so many bytes of text; 0 = not known */
     int rank;               /* which rank this process is; 0: requests are computed here */
+    uint64_t model_hash; /* of the model's file, tensors and small vectors, whatever the layout */
 } sl_engine_info;
 SL_API void sl_engine_info_get(const sl_engine *e, sl_engine_info *out);
 
@@ -477,6 +498,12 @@ typedef struct sl_request {
     int n_draft_ids;
     int n_draft; /* guesses in a step: 0 = as many as pay; -1 = none; up to SL_DRAFT_MAX: so many
                     where there are, whatever they cost (measurements) */
+    /* An answer that another engine began goes on, as one that lost its KV blocks does: its first
+     * tokens, fewer than max_tokens. They are told no more, but n_token of events counts them.
+     * With n 1, without embed; of echo_logprob nothing is told. */
+    const int32_t *given;
+    int n_given;
+    int first; /* the samples are number first to first + n - 1 */
 } sl_request;
 
 /* Queue a request. Everything it points to is copied. Checks and tokenising happen here, on the
@@ -626,6 +653,35 @@ typedef struct sl_op_stat {
     double flops; /* other products and sums of attention: queries by keys, weights by values */
 } sl_op_stat;
 SL_API int sl_op_stats(sl_engine *e, sl_op_stat *out, int n);
+
+/* ---- engines elsewhere ---- */
+
+/* What makes an engine of something that computes in another process (room gate: over a socket).
+ * The calls are those of this header; those that are not here are refused by such an engine
+ * (UNSUPPORTED), or do nothing. Errors: theirs. Threads: as said at the top. */
+typedef struct sl_remote {
+    void *user;
+    /* q was checked, its prompt is ids. */
+    sl_status (*submit)(void *user, const sl_request *q, uint64_t *id, sl_err *err);
+    void (*cancel)(void *user, uint64_t id);
+    int (*pending)(void *user);
+    sl_status (*step)(void *user, sl_err *err);
+    void (*wait)(void *user, int timeout_ms);
+    void (*wake)(void *user);
+    int (*ready)(void *user);
+    void (*info)(void *user, sl_engine_info *out);
+    void (*stats)(void *user, sl_stats *out);
+    int (*devices)(void *user, sl_device_info *out, int n);
+    int (*routed)(void *user, int layer, uint64_t *out, int n);
+    void (*probe)(void *user, sl_probe_result *out);
+    void (*close)(void *user);
+} sl_remote;
+/* r is copied. m is for the texts of prompts: vocab_only is enough. Errors: NOMEM. */
+SL_API sl_status sl_engine_remote(const sl_model *m, const sl_remote *r, sl_engine **out,
+                                  sl_err *err) SL_MUST_USE;
+/* 1: a request that is submitted now is computed; 0: the device is lost, or the engine is elsewhere
+ * and cannot be reached. Threads: any. */
+SL_API int sl_ready(const sl_engine *e);
 
 #ifdef __cplusplus
 }

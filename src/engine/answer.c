@@ -120,6 +120,21 @@ static bool answer(sl_engine *e, struct request *r, const struct engine_pick *pi
     return false;
 }
 
+sl_status engine_answer_given(sl_engine *e, struct request *r, const int32_t *given, sl_err *err)
+{
+    bool done = false, stopped = false;
+    size_t n_out = 0;
+    for (int i = 0; i < r->g->n_given; i++) {
+        if (r->grammar) SL_TRY(engine_grammar_push(r->grammar, given[i], &done, err));
+        SL_TRY(put_text(e, r, given[i], false, &n_out, &stopped, err));
+        if (done || stopped)
+            return SL_FAIL(err, REQUEST, "given: the answer ends with token number %d", i);
+        engine_stop_drop(&r->stop, n_out);
+        r->ids[r->n_ids++] = given[i];
+    }
+    return SL_OK;
+}
+
 /* ---- prompts ---- */
 
 /* The log probabilities of prompt tokens that n_row rows from position pos0 on predict. */

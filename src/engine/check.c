@@ -65,6 +65,11 @@ static sl_status check_serving(const sl_request *q, sl_err *err)
     if (q->timeout_ms < 0 || q->timeout_ms > TIMEOUT_MS_MAX)
         return SL_FAIL(err, REQUEST, "timeout_ms: %lld: from 0 to %lld", (long long)q->timeout_ms,
                        TIMEOUT_MS_MAX);
+    SL_TRY(int_in("first", q->first, 0, ENGINE_SAMPLE_MAX - BASE_MAX(q->n, 1), err));
+    SL_TRY(int_in("n_given", q->n_given, 0, INT32_MAX, err));
+    if (q->n_given && !q->given) return SL_FAIL(err, REQUEST, "given: missing");
+    if (q->n_given && (q->n > 1 || q->embed))
+        return SL_FAIL(err, REQUEST, "given: not together with n or embed");
     if (q->embed && (q->n > 1 || q->echo_logprob || q->grammar))
         return SL_FAIL(err, REQUEST, "embed: not together with n, echo_logprob or grammar");
     return SL_OK;
@@ -94,5 +99,6 @@ sl_status engine_check_request(const sl_engine *e, const sl_request *q, sl_err *
     if (q->n_draft_ids && q->n > 1)
         return SL_FAIL(err, REQUEST, "draft_ids: not together with n: %d", q->n);
     SL_TRY(engine_check_ids(e, "draft_ids", q->draft_ids, q->n_draft_ids, err));
+    SL_TRY(engine_check_ids(e, "given", q->given, q->n_given, err));
     return check_sampling(e, &q->sampling, err);
 }

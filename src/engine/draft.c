@@ -86,7 +86,7 @@ static int propose(sl_engine *e, struct request *r)
     int32_t *out = r->ids + r->n_ids;
     if (r->g->n_draft) n_max = BASE_MIN(n_max, r->g->n_draft);
     if (n_max <= 0) return 0;
-    if (r->n_ids == r->n_prompt + 1) spec_begin(&r->spec, &e->spec.layer);
+    if (r->n_ids == r->n_prompt + r->g->n_given + 1) spec_begin(&r->spec, &e->spec.layer);
     if (e->guess) return e->guess(e->guess_user, r, n_max, out);
     if (r->grammar) n = engine_grammar_forced(r->grammar, e->mask, e->n_vocab, n_max, out);
     n = spec_propose(&r->spec, r->ids, r->n_ids, n, n_max, out);

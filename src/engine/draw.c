@@ -63,7 +63,7 @@ static sl_status draw(const sl_engine *e, struct engine_sampler *s, struct place
                             .forbid = {e->m->hole, e->m->eog, g->stop_id},
                             .n_forbid = {e->m->n_hole, early && !g->ignore_eos ? e->m->n_eog : 0,
                                          early ? g->n_stop_id : 0},
-                            .stream = (uint64_t)r->index,
+                            .stream = (uint64_t)(g->first + r->index),
                             .index = (uint64_t)n_new};
     return engine_sample(s, &d, token, err);
 }

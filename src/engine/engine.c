@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/record.h"
 #include "os/os.h"
 
 #define DEFAULT_SEQ 32
@@ -197,6 +198,16 @@ static sl_status open_tables(sl_engine *e, sl_err *err)
     return array(n_seq, sizeof *e->item_row, &e->item_row, err);
 }
 
+/* What the model is, its file too where it is one. */
+static uint64_t model_hash(const sl_engine *e)
+{
+    uint64_t size = 0, h = 0;
+    int64_t mtime_ns;
+    const char *path = io_path(e->m->io);
+    if (os_path_kind(path) != OS_FILE || os_stamp(path, &size, &mtime_ns, &h, NULL)) h = 0;
+    return h + engine_record_model(e, model_weight_bytes(e->net));
+}
+
 static void fill_info(sl_engine *e, int64_t pack_ns)
 {
     struct dev_info di;
@@ -217,6 +228,7 @@ static void fill_info(sl_engine *e, int64_t pack_ns)
         .act_bytes = mem_used(MEM_ACTS),
         .scratch_bytes = mem_used(MEM_SCRATCH),
         .pack_ms = (double)pack_ns * 1e-6,
+        .model_hash = model_hash(e),
         .text_bytes_max = e->m->tok ? e->n_ctx * (int64_t)tok_max_piece(e->m->tok) : 0,
     };
     e->stats.kv_total_tok = e->info.kv_tokens;
@@ -345,6 +357,11 @@ sl_status sl_engine_open(sl_model *m, const sl_engine_opts *opts, sl_engine **ou
 void sl_engine_close(sl_engine *e)
 {
     if (!e) return;
+    if (e->remote) {
+        e->remote->close(e->remote->user);
+        mem_free(e);
+        return;
+    }
     atomic_store(&e->closing, 1); /* events that answer by submitting get an error */
     if (e->event.open) engine_intake(e);
     for (int i = 0; e->req && i < e->n_req_max; i++)
@@ -382,13 +399,17 @@ void sl_engine_close(sl_engine *e)
 
 void sl_engine_info_get(const sl_engine *e, sl_engine_info *out)
 {
-    *out = e->info;
+    if (e->remote)
+        e->remote->info(e->remote->user, out);
+    else
+        *out = e->info;
 }
 
 int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 {
     struct dev_op_row row[64];
     int n_row = 0;
+    if (e->remote) return 0;
     for (int k = 0; k < e->place.p.n_dev; k++) {
         n_row = dev_op_times(e->place.p.d[k], row, BASE_COUNT_OF(row));
         for (int i = 0; i < n_row && i < n && i < BASE_COUNT_OF(row); i++) {
@@ -405,6 +426,7 @@ int sl_op_stats(sl_engine *e, sl_op_stat *out, int n)
 
 int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 {
+    if (e->remote) return e->remote->routed(e->remote->user, layer, out, n);
     sl_status st = model_routed(e->net, layer, out, n, NULL);
     if (st) return st == SL_NOTFOUND ? 0 : -1;
     return model_config(e->net)->n_expert;
@@ -412,6 +434,10 @@ int sl_routed(const sl_engine *e, int layer, uint64_t *out, int n)
 
 void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 {
+    if (e->remote) {
+        e->remote->probe(e->remote->user, out);
+        return;
+    }
     struct dev_opts all = {.n_thread = e->info.n_thread};
     dev *d = e->d, *own = NULL;
     /* home has a part of the threads; that of a process may have CPUs of its own */
@@ -423,5 +449,5 @@ void sl_probe(sl_engine *e, int ms, sl_probe_result *out)
 
 double sl_probe_attn(sl_engine *e, int ms)
 {
-    return dev_probe_attn_gops(e->d, e->kv, ms);
+    return e->remote ? 0 : dev_probe_attn_gops(e->d, e->kv, ms);
 }

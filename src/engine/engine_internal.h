@@ -55,6 +55,7 @@ struct sl_model {
     int32_t *eog; /* ids that end a generation */
     int n_eog;
     int max_piece; /* longest token in bytes */
+    uint64_t vocab_hash;
     /* any thread: made by the first sl_grammar_compile */
     _Atomic(grammar_vocab *) gvocab;
 };
@@ -152,6 +153,7 @@ struct group {
     uint64_t id;
     struct arena arena;
     int n, n_prompt, max_new, min_new;
+    int first, n_given; /* as in sl_request */
     bool ignore_eos, no_cache, echo, progress;
     int keep_special;
     int embed; /* 0, 1 = mean, 2 = last */
@@ -293,6 +295,7 @@ struct sl_engine {
     sl_status (*fault)(void *user, bool wait, sl_err *err);
     void *fault_user;
     struct engine_record *record; /* NULL: steps are not recorded */
+    sl_remote *remote; /* fixed: NULL, or what computes; then only m and n_vocab are set */
     /* the step's batch */
     int32_t *ids, *pos, *seq_tok0, *seat, *n_prompt, *copy, *row_tok;
     int32_t *blk[DEV_KV_GROUPS]; /* [n_seq_max, ld_blk]; NULL = the cache has no such group */
@@ -431,7 +434,10 @@ void engine_mtp_close(sl_engine *e);
 void engine_mtp_begin(sl_engine *e, const struct sched_plan *p);
 bool engine_mtp_run(sl_engine *e, const struct sched_plan *p, struct spec_passes *t);
 
-/* answer.c: what the rows of a step lead to. */
+/* answer.c: what the rows of a step lead to; and, when r is submitted, the tokens that it is given.
+ * Errors: of its grammar; NOMEM. */
+sl_status engine_answer_given(sl_engine *e, struct request *r, const int32_t *given,
+                              sl_err *err) BASE_MUST_USE;
 void engine_rows(sl_engine *e, const struct sched_plan *p, const struct model_rows *rows);
 
 /* threads.c */
@@ -445,6 +451,10 @@ struct dev_step engine_step(const sl_engine *e, int n_tok, int n_seq, int n_row)
 /* Run a step to its end. DEVICE: the engine is lost. */
 sl_status engine_run(sl_engine *e, const struct dev_step *s, struct model_rows *out,
                      sl_err *err) BASE_MUST_USE;
+
+/* remote.c */
+/* UNSUPPORTED where e is elsewhere: names the call, which only an engine of this process knows. */
+sl_status engine_need_here(const sl_engine *e, const char *call, sl_err *err) BASE_MUST_USE;
 
 /* record.c. open: after everything else of the engine; writes the header where opts.on_record is
  * set. A step is written before it runs, its result (st, and where that is OK rows) after it. */

@@ -12,6 +12,9 @@ struct sl_grammar {
     /* fixed after compile */
     grammar *g;
     const grammar_vocab *v; /* the model's */
+    sl_grammar_kind kind;
+    char *text; /* [n] */
+    size_t n;
     /* any thread */
     atomic_int n_ref;
     atomic_flag busy; /* over run */
@@ -72,7 +75,7 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
                                               GRAMMAR_REGEX, GRAMMAR_GBNF,
                                               GRAMMAR_JSON_SCHEMA_LOOSE};
     SL_TRY(grammar_open(kinds[kind], text, n, &g, err));
-    sl_status st = mem_alloc_array(MEM_REQUEST, 1, sizeof **out, &p, err);
+    sl_status st = mem_alloc_array(MEM_REQUEST, 1, sizeof **out + n + 1, &p, err);
     if (st) {
         grammar_close(g);
         return st;
@@ -80,6 +83,10 @@ sl_status sl_grammar_compile(const sl_model *m, sl_grammar_kind kind, const char
     sl_grammar *s = p;
     s->g = g;
     s->v = v;
+    s->kind = kind;
+    s->text = (char *)(s + 1);
+    s->n = text ? n : 0;
+    if (text) memcpy(s->text, text, n);
     atomic_init(&s->n_ref, 1);
     atomic_init(&s->run_bytes, 0);
     atomic_flag_clear(&s->busy);
@@ -104,13 +111,20 @@ void sl_grammar_unref(sl_grammar *g)
 
 size_t sl_grammar_bytes(const sl_grammar *g)
 {
-    return sizeof *g + grammar_bytes(g->g) +
+    return sizeof *g + g->n + grammar_bytes(g->g) +
            atomic_load_explicit(&g->run_bytes, memory_order_relaxed);
 }
 
 const char *sl_grammar_relaxed(const sl_grammar *g)
 {
     return grammar_relaxed(g->g);
+}
+
+const char *sl_grammar_source(const sl_grammar *g, sl_grammar_kind *kind, size_t *n)
+{
+    *kind = g->kind;
+    *n = g->n;
+    return g->text;
 }
 
 static void lock(sl_grammar *g)

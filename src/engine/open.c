@@ -2,6 +2,7 @@
 /* sl_model: what was read from disk. Read-only after it was opened. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "engine/engine_internal.h"
 #include "text/utf8.h"
 
@@ -62,18 +63,22 @@ static sl_status list_tokens(sl_model *m, int n, sl_err *err)
 {
     void *p = NULL;
     int n_tok = m->tok ? tok_n_vocab(m->tok) : n;
+    uint64_t h = hash_bytes(&n, sizeof n, 1);
     for (int pass = 0; pass < 2; pass++) {
         m->n_hole = m->n_eog = 0;
         for (int i = 0; m->tok && i < n; i++) {
             int len = 0;
-            bool hole = i >= n_tok || !tok_bytes(m->tok, i, &len);
+            const char *bytes = i < n_tok ? tok_bytes(m->tok, i, &len) : NULL;
+            bool hole = !bytes;
             bool eog = !hole && tok_is_eog(m->tok, i);
+            if (pass) h = hash_bytes(bytes, (size_t)len, h + (uint64_t)eog);
             if (pass && hole) m->hole[m->n_hole] = i;
             if (pass && eog) m->eog[m->n_eog] = i;
             m->n_hole += hole;
             m->n_eog += eog;
             if (len > m->max_piece) m->max_piece = len;
         }
+        if (pass && m->tok) m->vocab_hash = h;
         if (pass) break;
         SL_TRY(mem_arena_array(&m->arena, (size_t)m->n_hole + 1, sizeof *m->hole, &p, err));
         m->hole = p;
@@ -197,5 +202,6 @@ void sl_model_info_get(const sl_model *m, sl_model_info *out)
         .chat_template_tools = engine_tmpl_for(m, true)->text,
         .n_embd = m->has_cfg ? m->cfg.d_model : 0,
         .tool_family = m->has_cfg ? arch_tool_family(&m->cfg) : NULL,
+        .vocab_hash = m->vocab_hash,
     };
 }

@@ -99,6 +99,7 @@ sl_status engine_place_room(const sl_engine *e, int64_t *room, int64_t *availabl
 int sl_engine_devices(const sl_engine *e, sl_device_info *out, int n)
 {
     const struct model_place *p = &e->place.p;
+    if (e->remote) return e->remote->devices(e->remote->user, out, n);
     for (int i = 0; i < p->n_dev && i < n; i++)
         out[i] = (sl_device_info){.name = p->name[i],
                                   .parts = e->place.parts[i],

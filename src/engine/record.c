@@ -355,10 +355,11 @@ static sl_status replay_step(sl_engine *e, struct replay *p, uint64_t at, sl_err
 
 sl_status sl_replay(sl_engine *e, const void *p, size_t n, sl_replay_info *out, sl_err *err)
 {
+    memset(out, 0, sizeof *out);
+    SL_TRY(engine_need_here(e, "sl_replay", err));
     struct replay play = {.r = rd_init(p, n), .max = engine_record_limits(e), .out = out};
     struct record_head h;
     sl_status st = SL_OK;
-    memset(out, 0, sizeof *out);
     SL_TRY(engine_record_read_head(&play.r, &h, err));
     SL_TRY(check_head(e, &h, err));
     memcpy(out->isa, h.isa, sizeof out->isa);

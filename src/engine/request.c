@@ -9,30 +9,31 @@
 /* ---- submit ---- */
 
 /* The words are those of OpenAI, by which clients know it. */
-static sl_status too_long(const sl_engine *e, const char *more, int n, sl_err *err)
+static sl_status too_long(int n_ctx, const char *more, int n, sl_err *err)
 {
     return SL_FAIL(err, LIMIT,
                    "prompt of %s%d tokens: this model's maximum context length is %d tokens", more,
-                   n, e->n_ctx);
+                   n, n_ctx);
 }
 
 #define COUNT_TIMES 8 /* a prompt so many times too long is still counted, for the message */
 
-static sl_status count_too_long(const sl_engine *e, const sl_request *q, sl_err *err)
+static sl_status count_too_long(const sl_model *m, const sl_request *q, int n_ctx, sl_err *err)
 {
-    bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(e->m->tok));
-    struct tok_ids t = {.max = e->n_ctx > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * e->n_ctx};
-    sl_status st = tok_encode(e->m->tok, q->text, strlen(q->text),
+    bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(m->tok));
+    struct tok_ids t = {.max = n_ctx > INT32_MAX / COUNT_TIMES ? 0 : COUNT_TIMES * n_ctx};
+    sl_status st = tok_encode(m->tok, q->text, strlen(q->text),
                               (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0), &t, NULL);
     int n = st ? t.max : t.n;
     mem_free(t.id);
-    return too_long(e, st ? "more than " : "", n, err);
+    return too_long(n_ctx, st ? "more than " : "", n, err);
 }
 
-/* The prompt's ids; *t is freed by the caller when it is not what *ids points to. */
+/* The prompt's ids. t: its max is the context; the caller frees its ids. */
 static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_ids *t,
                             const int32_t **ids, int *n, sl_err *err)
 {
+    int n_ctx = (int)t->max;
     *ids = q->ids;
     *n = q->n_ids;
     if (!q->ids) {
@@ -40,17 +41,16 @@ static sl_status prompt_ids(const sl_engine *e, const sl_request *q, struct tok_
         SL_TRY(engine_need_tok(e->m, err));
         bool bos = q->bos > 0 || (q->bos == 0 && tok_add_bos(tk)),
              eos = q->bos == 0 && tok_add_eos(tk);
-        t->max = e->n_ctx;
         sl_status st = tok_encode(
             tk, q->text, strlen(q->text),
             (q->special ? TOK_SPECIAL : 0) | (bos ? TOK_BOS : 0) | (eos ? TOK_EOS : 0), t, err);
-        if (st == SL_LIMIT) return count_too_long(e, q, err);
+        if (st == SL_LIMIT) return count_too_long(e->m, q, n_ctx, err);
         SL_TRY(st);
         *ids = t->id;
         *n = t->n;
     }
     if (*n < 1) return SL_FAIL(err, REQUEST, "prompt: empty");
-    if (*n > e->n_ctx) return too_long(e, "", *n, err);
+    if (*n > n_ctx) return too_long(n_ctx, "", *n, err);
     return engine_check_ids(e, "prompt", *ids, *n, err);
 }
 
@@ -97,7 +97,8 @@ static sl_status open_sample(sl_engine *e, struct group *g, int i, const sl_requ
     r->stop.held.p[0] = 0;
     r->stop.held.cap = most;
     SL_TRY(engine_spec_begin(e, r, err));
-    return engine_grammar_open(g->grammar, &r->grammar, err);
+    SL_TRY(engine_grammar_open(g->grammar, &r->grammar, err));
+    return engine_answer_given(e, r, q->given, err);
 }
 
 static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const int32_t *ids, int n,
@@ -111,11 +112,16 @@ static sl_status fill(sl_engine *e, struct group *g, const sl_request *q, const 
     g->max_new = q->max_tokens < 0 || q->embed
                      ? 0
                      : BASE_MAX(1, q->max_tokens ? BASE_MIN(q->max_tokens, room) : room);
+    if (q->n_given && q->n_given >= g->max_new)
+        return SL_FAIL(err, REQUEST, "given: %d tokens of an answer of %d at most", q->n_given,
+                       g->max_new);
+    g->first = q->first;
+    g->n_given = q->n_given;
     g->min_new = q->min_tokens;
     g->ignore_eos = q->ignore_eos;
     g->keep_special = q->keep_special;
     g->no_cache = q->no_cache || e->opts.no_reuse;
-    g->echo = q->echo_logprob;
+    g->echo = q->echo_logprob && !q->n_given;
     g->embed = q->embed;
     g->progress = q->want_progress;
     g->n_top = q->want_logprob ? BASE_MAX(q->n_logprob, 0) : q->n_logprob > 0 ? q->n_logprob : -1;
@@ -214,7 +220,7 @@ static sl_status take_slots(sl_engine *e, uint64_t owner, int *slot, int n, sl_e
 static sl_status make_group(sl_engine *e, const sl_request *q, int n, struct group **out,
                             sl_err *err)
 {
-    struct tok_ids t = {0};
+    struct tok_ids t = {.max = e->n_ctx};
     const int32_t *ids = NULL;
     struct group *g = NULL;
     void *p = NULL;
@@ -234,12 +240,26 @@ out:
     return st;
 }
 
+/* The prompt as ids, and then it is the other side's. */
+static sl_status submit_remote(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err)
+{
+    sl_engine_info info;
+    sl_request as_ids = *q;
+    sl_engine_info_get(e, &info);
+    struct tok_ids t = {.max = info.n_ctx};
+    sl_status st = prompt_ids(e, q, &t, &as_ids.ids, &as_ids.n_ids, err);
+    if (!st) st = e->remote->submit(e->remote->user, &as_ids, id, err);
+    mem_free(t.id);
+    return st;
+}
+
 sl_status sl_submit(sl_engine *e, const sl_request *q, uint64_t *id, sl_err *err)
 {
     int slot[ENGINE_SAMPLE_MAX], n = q->n ? q->n : 1;
     struct group *g = NULL;
     int64_t now = clock_now_ns();
     SL_TRY(engine_check_request(e, q, err));
+    if (e->remote) return submit_remote(e, q, id, err);
     if (atomic_load(&e->closing)) return SL_FAIL(err, CANCELLED, "the engine is being closed");
     SL_TRY(engine_lost(e, err));
     SL_TRY(take_slots(e, q->owner, slot, n, err)); /* before any text is tokenised */
@@ -269,6 +289,7 @@ static void take_in(sl_engine *e, struct group *g)
     for (int i = 0; i < g->n; i++) {
         struct request *r = g->r[i];
         struct sched_new q = {.n_prompt = g->n_prompt,
+                              .n_given = g->n_given,
                               .priority = g->priority,
                               .owner = g->owner,
                               .now_ns = g->t_submit_ns,
@@ -317,7 +338,7 @@ void engine_event(sl_engine *e, struct request *r, sl_event *ev)
     const struct group *g = r->g;
     if (!g->on_event) return;
     ev->id = g->id;
-    ev->index = r->index;
+    ev->index = g->first + r->index;
     ev->n_prompt = r->n_prompt;
     ev->n_token = r->n_ids - r->n_prompt;
     ev->n_cached = r->n_cached;

@@ -42,7 +42,8 @@ sl_status sl_score(sl_engine *e, const int32_t *ids, int n, int first_row,
                    int (*on_rows)(void *user, int row0, int n_row, const float *logits), void *user,
                    sl_err *err)
 {
-    sl_status st = engine_lost(e, err);
+    sl_status st = engine_need_here(e, "sl_score", err);
+    if (!st) st = engine_lost(e, err);
     if (st) return st;
     if (n < 1 || n > e->n_ctx)
         return SL_FAIL(err, REQUEST, "ids: %d tokens: from 1 to the context of %d", n, e->n_ctx);

@@ -248,6 +248,7 @@ sl_status sl_step(sl_engine *e, sl_err *err)
     struct model_rows rows;
     struct spec_passes passes;
     sl_err why = {0};
+    if (e->remote) return e->remote->step(e->remote->user, err);
     engine_intake(e);
     if (atomic_load(&e->lost)) return end_all(e, err);
     sl_step_record rec = {.t0_ns = clock_now_ns()};

@@ -52,6 +52,10 @@ void sl_stats_get(const sl_engine *e_, sl_stats *out)
 {
     sl_engine *e = (sl_engine *)(uintptr_t)e_; /* the snapshot's words are read atomically */
     uint64_t word[STAT_WORDS];
+    if (e->remote) {
+        e->remote->stats(e->remote->user, out);
+        return;
+    }
     ring_snap_get(&e->snap, word);
     memcpy(out, word, sizeof *out);
     out->n_submit = atomic_load_explicit(&e->n_submit, memory_order_relaxed);
@@ -66,11 +70,19 @@ sl_status engine_lost(const sl_engine *e, sl_err *err)
 
 void sl_wake(sl_engine *e)
 {
+    if (e->remote) {
+        e->remote->wake(e->remote->user);
+        return;
+    }
     if (!atomic_exchange(&e->signalled, 1)) os_event_set(&e->event);
 }
 
 void sl_wait(sl_engine *e, int timeout_ms)
 {
+    if (e->remote) {
+        e->remote->wait(e->remote->user, timeout_ms);
+        return;
+    }
     if (sl_pending(e)) return;
     os_event_wait(&e->event, timeout_ms);
     /* Acquires what was pushed before any sl_wake that saw the flag set and so left the event
@@ -80,6 +92,10 @@ void sl_wait(sl_engine *e, int timeout_ms)
 
 void sl_cancel(sl_engine *e, uint64_t id)
 {
+    if (e->remote) {
+        e->remote->cancel(e->remote->user, id);
+        return;
+    }
     uint64_t slot = id & (((uint64_t)1 << ENGINE_SLOT_BITS) - 1);
     if (slot >= (uint64_t)e->n_req_max) return;
     atomic_store_explicit(&e->cancel[slot], id, memory_order_relaxed);
@@ -89,11 +105,12 @@ void sl_cancel(sl_engine *e, uint64_t id)
 
 void sl_drop_cache(sl_engine *e)
 {
+    if (e->remote) return;
     atomic_store(&e->drop_cache, 1);
     sl_wake(e);
 }
 
 int sl_pending(const sl_engine *e)
 {
-    return atomic_load(&e->n_pending);
+    return e->remote ? e->remote->pending(e->remote->user) : atomic_load(&e->n_pending);
 }

@@ -97,6 +97,7 @@ static void give(struct warm *w)
 
 sl_status sl_warm(sl_engine *e, sl_err *err)
 {
+    if (e->remote) return SL_OK; /* who opened it has done so */
     struct warm w = {.e = e};
     void *p = NULL;
     int n_prompt = BASE_MIN(e->opts.n_chunk, e->n_ctx), n_seq = e->n_seq_max;

@@ -106,7 +106,7 @@ static void list_insert(const struct sched *s, int *list, int *n, int slot)
 void sched_submit(struct sched *s, int slot, const struct sched_new *q)
 {
     struct sched_req *r = &s->req[slot];
-    ASSERT(q->n_prompt >= 1 && q->n_prompt <= s->opts.n_ctx);
+    ASSERT(q->n_prompt >= 1 && q->n_given >= 0 && q->n_prompt + q->n_given <= s->opts.n_ctx);
     ASSERT(slot >= 0 && slot < s->opts.n_req_max && r->state == SCHED_FREE);
     *r = (struct sched_req){.state = SCHED_WAITING,
                             .all_rows = q->all_rows,
@@ -116,7 +116,7 @@ void sched_submit(struct sched *s, int slot, const struct sched_new *q)
                             .priority = q->priority,
                             .owner = sched_owner_of(s, q->owner),
                             .n_prompt = q->n_prompt,
-                            .n_known = q->n_prompt,
+                            .n_known = q->n_prompt + q->n_given,
                             .seat = -1,
                             .item = -1,
                             .after = -1};

@@ -53,6 +53,7 @@ enum sched_state { SCHED_FREE, SCHED_WAITING, SCHED_RUNNING };
 
 struct sched_new {
     int n_prompt;                /* >= 1, <= n_ctx */
+    int n_given;                 /* tokens of its answer that are known; with n_prompt <= n_ctx */
     int priority;                /* higher first */
     uint64_t owner;              /* fairness between these */
     int64_t now_ns, deadline_ns; /* 0 = no deadline */
