@@ -111,6 +111,7 @@ struct net_hooks {
 struct net_opts {
     const char *host;               /* address or name to listen on */
     int port;                       /* 0 = a free one */
+    bool share_port; /* other processes of this user may listen on it, too: the kernel deals out */
     int n_conn_max;                 /* 0 = 1024 */
     int n_thread;                   /* 0 = 2 net threads */
     int n_work;                     /* 0 = 2 worker threads */

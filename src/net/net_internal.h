@@ -177,7 +177,7 @@ void net_work_close(net_server *s);
 void net_work_put(net_server *s, struct net_req_own *o);
 
 /* listen.c: a bound, listening, non-blocking socket. */
-sl_status net_listen(const char *host, int port, int backlog, int *fd, int *bound,
+sl_status net_listen(const struct net_opts *o, int backlog, int *fd, int *bound,
                      sl_err *err) BASE_MUST_USE;
 
 #endif

@@ -343,7 +343,7 @@ static sl_status open_all(net_server *s, sl_err *err)
     SL_TRY(copy_pem(o->tls_cert, &s->tls_cert, err));
     SL_TRY(copy_pem(o->tls_key, &s->tls_key, err));
     SL_TRY(open_short(s, err));
-    SL_TRY(net_listen(o->host, o->port, 4096, &s->listen_fd, &s->port, err));
+    SL_TRY(net_listen(o, 4096, &s->listen_fd, &s->port, err));
     SL_TRY(net_watch_open(s, err));
     SL_TRY(net_work_open(s, err));
     return net_daemon_open(s, MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, err);

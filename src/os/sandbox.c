@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,6 +44,7 @@ static sl_status add_path(int rules, const struct os_path *p, sl_err *err)
                                 : FS_WRITE_FILE;
     if (p->may == OS_WRITE_DIRS && dir)
         a.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR;
+    if (p->may == OS_WRITE_SOCKETS && dir) a.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_SOCK;
     long rc = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &a, 0);
     int e = errno;
     close(a.parent_fd);
@@ -111,12 +113,30 @@ static const int forbidden[] = {
 #endif
 };
 
-void os_sandbox_calls(bool *active)
+#ifdef AUDIT_ARCH_HERE
+/* socket of AF_UNIX is let through, and connect, whose address a filter cannot see: there are no
+ * other sockets but those that clients have opened. */
+static int put_local(struct sock_filter *f, int n)
 {
+    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 1);
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 4);
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                          offsetof(struct seccomp_data, args));
+    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1);
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+    return n;
+}
+#endif
+
+void os_sandbox_calls(bool local, bool *active)
+{
+    (void)local;
     *active = false;
 #ifdef AUDIT_ARCH_HERE
     enum { N = BASE_COUNT_OF(forbidden) };
-    struct sock_filter f[N + 8];
+    struct sock_filter f[N + 16];
     int n = 0;
     f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                           offsetof(struct seccomp_data, arch));
@@ -126,8 +146,10 @@ void os_sandbox_calls(bool *active)
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
 #if defined(__x86_64__)
     /* x32 */
-    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, N + 1, 0);
+    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
 #endif
+    if (local) n = put_local(f, n);
     for (int i = 0; i < N; i++)
         f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)forbidden[i],
                                               (uint8_t)(N - i), 0);

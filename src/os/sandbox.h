@@ -11,7 +11,8 @@
 struct os_path {
     const char
         *path; /* a file, or a folder with all that is below it; one that is not there is skipped */
-    enum { OS_READ, OS_WRITE, OS_WRITE_DIRS } may; /* write: make and remove, too; folders or not */
+    /* write: make and remove, too; folders or not; sockets */
+    enum { OS_READ, OS_WRITE, OS_WRITE_DIRS, OS_WRITE_SOCKETS } may;
 };
 
 /* From now on this thread and those that it makes can open these paths only, and run no program
@@ -22,8 +23,8 @@ sl_status os_sandbox_files(const struct os_path *path, int n, bool *active,
 /* Drop every capability, but for binding ports below 1024 when keep_bind. The same threads. */
 void os_sandbox_drop(bool keep_bind);
 /* No thread of this process can run programs, make sockets, connect, trace, mount or load code into
- * the kernel any more: such calls fail with EPERM. *active: false where the kernel has no seccomp.
- */
-void os_sandbox_calls(bool *active);
+ * the kernel any more: such calls fail with EPERM. local: sockets of this machine (AF_UNIX) can
+ * still be made and connected. *active: false where the kernel has no seccomp. */
+void os_sandbox_calls(bool local, bool *active);
 
 #endif
