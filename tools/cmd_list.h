@@ -9,6 +9,7 @@
     CMD(run)                                                                                       \
     CMD(chat)                                                                                      \
     CMD(serve)                                                                                     \
+    CMD(engine)                                                                                    \
     CMD(tokenize)                                                                                  \
     CMD(template)                                                                                  \
     CMD(pack)                                                                                      \

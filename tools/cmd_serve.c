@@ -5,17 +5,14 @@
 
 #include "base/clock.h"
 #include "compute.h"
-#include "dist/dist.h"
+#include "serving.h"
 
 #ifdef SL_SERVE
-#include <limits.h>
-#include <stdlib.h>
-
 #include "api/api.h"
 #include "base/log.h"
-#include "engine/find.h"
+#include "gate/gate.h"
+#include "net/local.h"
 #include "os/os.h"
-#include "os/sandbox.h"
 #include "trace.h"
 
 #define PROBE_MS 60 /* of reading memory, for the metrics */
@@ -29,8 +26,11 @@ struct serve_opts {
     struct opt_strs alias, served, allow_host, cors;
     struct sampling_opts sampling; /* -1: the model's own */
     int recommended;
-    int port, max_batch, max_queue, chunk, prefix_cache, interval_ms, metrics, ui, drain_s, sandbox;
-    int64_t kv_tokens, timeout_ms;
+    struct batch_opts batch;
+    struct service_opts service;
+    struct opt_strs attach;
+    int port, interval_ms, metrics, ui;
+    int64_t timeout_ms;
     bool log_json;
 };
 
@@ -50,16 +50,9 @@ static const struct opt opts[] = {
      "FILE", NULL, 0, 0, "certificate chain, PEM"},
     {"tls-key",   0, OPT_STR,  offsetof(struct serve_opts, tls_key),
      "FILE", NULL, 0, 0, "its private key, PEM"},
-    {"max-batch", 0, OPT_INT,  offsetof(struct serve_opts, max_batch),
-     "N", "32", 1, 1024, "sequences decoded together"},
-    {"max-queue", 0, OPT_INT,  offsetof(struct serve_opts, max_queue),
-     "N", "256", 1, 100000, "requests that wait; more are 429"},
-    {"kv-tokens", 0, OPT_I64,  offsetof(struct serve_opts, kv_tokens),
-     "N", "0", 0, 1e15, "KV cache in tokens, all sequences (0: what memory allows)"},
-    {"chunk",     0, OPT_INT,  offsetof(struct serve_opts, chunk),
-     "N", "512", 1, 1 << 20, "prompt tokens per step"},
-    {"prefix-cache", 0, OPT_ENUM, offsetof(struct serve_opts, prefix_cache),
-     "on|off", "on", 0, 0, "reuse the KV of equal beginnings"},
+    {"attach",    0, OPT_STRS, offsetof(struct serve_opts, attach),
+     "unix:PATH", NULL, 0, 0, "an engine of sluice engine --listen computes (may be repeated)"},
+    OPT_ROWS_BATCH(struct serve_opts),
     {"tool-parser", 0, OPT_STR, offsetof(struct serve_opts, tool_parser),
      "NAME", "auto", 0, 0, "how tool calls are found in answers"},
     {"reasoning-parser", 0, OPT_STR, offsetof(struct serve_opts, reasoning_parser),
@@ -68,8 +61,7 @@ static const struct opt opts[] = {
      "N", "32", 0, 1000, "tokens of a stream leave together within so long (0: each at once)"},
     {"timeout-ms", 0, OPT_I64, offsetof(struct serve_opts, timeout_ms),
      "N", "0", 0, 86400000, "limit of a request that gives none (0: none)"},
-    {"drain",     0, OPT_INT,  offsetof(struct serve_opts, drain_s),
-     "S", "30", 0, 86400, "seconds that SIGTERM leaves to what runs"},
+    OPT_ROWS_SERVICE(struct serve_opts),
     {"db",        0, OPT_STR,  offsetof(struct serve_opts, db),
      "FILE", NULL, 0, 0, "stored responses and usage by key (default: in memory)"},
     {"allow-host", 0, OPT_STRS, offsetof(struct serve_opts, allow_host),
@@ -96,8 +88,6 @@ static const struct opt opts[] = {
      "on|off", "on", 0, 0, "GET /metrics"},
     {"ui",        0, OPT_ENUM, offsetof(struct serve_opts, ui),
      "on|off", "on", 0, 0, "web page at /"},
-    {"sandbox",   0, OPT_ENUM, offsetof(struct serve_opts, sandbox),
-     "auto|off", "auto", 0, 0, "give up files, privileges and system calls that are not needed"},
     {"log-json",  0, OPT_FLAG, offsetof(struct serve_opts, log_json),
      NULL, NULL, 0, 0, "log as JSON lines on stderr, one per request"},
     {"trace",     0, OPT_STR,  offsetof(struct serve_opts, trace),
@@ -179,7 +169,7 @@ static sl_status engine_loop(struct compute *c, const struct serve_opts *o, int6
         api_sample(live.api);
         if (n_term) {
             int64_t now = clock_now_ns();
-            if (!*deadline) *deadline = now + (int64_t)o->drain_s * 1000000000;
+            if (!*deadline) *deadline = now + (int64_t)o->service.drain_s * 1000000000;
             if (!api_active(live.api) && !sl_pending(c->e)) return SL_OK;
             if (now > *deadline || n_term > 1) return SL_OK; /* what still runs is cut off */
         }
@@ -272,9 +262,9 @@ static struct api_opts api_opts_of(const struct serve_opts *o)
                              .n_host = o->allow_host.n,
                              .origin = o->cors.v,
                              .n_origin = o->cors.n,
-                             .max_batch = o->max_batch,
-                             .no_prefix_cache = o->prefix_cache == 1,
-                             .max_queue = o->max_queue,
+                             .max_batch = o->batch.max_batch,
+                             .no_prefix_cache = o->batch.prefix_cache == 1,
+                             .max_queue = o->batch.max_queue,
                              .timeout_ms = o->timeout_ms,
                              .tool_parser = o->tool_parser,
                              .reasoning_parser = o->reasoning_parser,
@@ -299,11 +289,13 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, struct api
     sl_probe_result probe;
     sl_probe(c->e, PROBE_MS, &probe);
     read_sampling(c, o, &ao);
+    if (o->attach.n) ao.max_batch = c->ei.n_seq_max;
     ao.model = c->m;
     ao.engine = c->e;
     ao.read_gbps = probe.read_gbps;
     struct net_opts no = {.host = o->host,
                           .port = o->port,
+                          .share_port = o->attach.n > 0,
                           .tls_cert = cert,
                           .tls_key = key,
                           .push_here = takes_all_cpus(c),
@@ -316,7 +308,7 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, struct api
     if (!st) st = net_server_open(&no, &live.server, err);
     if (!st) {
         bool active = false;
-        if (o->sandbox == 0) os_sandbox_calls(&active);
+        if (o->service.sandbox == 0) os_sandbox_calls(o->attach.n > 0, &active);
         take_signals();
         announce(o, net_server_port(live.server));
         int64_t deadline = 0;
@@ -327,87 +319,62 @@ static sl_status serve(struct compute *c, const struct serve_opts *o, struct api
     return !st && atomic_load(&live.ctrl_c) ? SL_FAIL(err, CANCELLED, "interrupted") : st;
 }
 
-/* The folder of a file, in the arena; NULL for NULL. */
-static const char *folder(struct arena *a, const char *path)
+static sl_status sandbox(const struct serve_opts *o, struct arena *a, sl_err *err)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    char *out = NULL;
-    if (!path) return NULL;
-    if (!slash) return ".";
-    if (mem_arena_str(a, path, slash == path ? 1 : (size_t)(slash - path), &out, NULL)) return ".";
-    return out;
-}
-
-/* The folder that a file is really in, where path is a link (a hub's cache is made of them). */
-static const char *real_folder(struct arena *a, const char *dir, const char *path)
-{
-    char real[PATH_MAX], *copy = NULL;
-    struct str s;
-    str_init(&s, MEM_MISC, 0);
-    str_printf(&s, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
-    bool ok = !str_status(&s, NULL) && realpath(str_c(&s), real) &&
-              !mem_arena_str(a, real, strlen(real), &copy, NULL);
-    str_fini(&s);
-    return ok ? folder(a, copy) : NULL;
-}
-
-static const char *cache_folder(struct arena *a)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    struct str s;
-    char *out = NULL;
-    str_init(&s, MEM_MISC, 0);
-    str_printf(&s, "%s%s/sluice",
-               base && *base ? base
-               : home        ? home
-                             : "/nowhere",
-               base && *base ? "" : "/.cache");
-    if (mem_arena_str(a, str_c(&s), s.n, &out, NULL)) out = NULL;
-    str_fini(&s);
-    return out;
-}
-
-/* Before there are other threads: only these files from here on, and no privileges. */
-static sl_status sandbox_files(const struct serve_opts *o, struct arena *a, sl_err *err)
-{
-    const char *model = NULL;
-    bool active = false;
-    SL_TRY(engine_find_model(o->common.model, a, &model, err));
-    bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(&o->common);
-    char module[PATH_MAX] = "";
-    const char *session = getenv("OMPI_MCA_orte_top_session_dir");
-    if (apart) (void)dist_mpi_module(module, sizeof module);
-    /* folders, because a file that is replaced is another file */
-    const struct os_path path[] = {
-        {dir ? model : folder(a, model), OS_READ},
-        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), OS_READ},
-        {folder(a, o->common.chat_template), OS_READ},
-        {folder(a, o->key_file), OS_READ},
-        {folder(a, o->tls_cert), OS_READ},
-        {folder(a, o->tls_key), OS_READ},
-        {folder(a, o->db), OS_WRITE},
-        {folder(a, o->trace), OS_WRITE},
-        {folder(a, o->common.record), OS_WRITE},
-        {cache_folder(a), OS_WRITE},
-        {"/proc", OS_READ},
-        {"/sys", OS_READ},
-        {"/dev/null", OS_WRITE},
-        {"/etc/hosts", OS_READ},
-        {"/etc/host.conf", OS_READ},
-        {"/etc/nsswitch.conf", OS_READ},
-        {"/etc/resolv.conf", OS_READ},
-        {"/etc/gai.conf", OS_READ},
-        {"/etc/gnutls", OS_READ},
-        /* MPI: its libraries and settings, and what processes share */
-        {*module ? module : NULL, OS_READ},
-        {apart ? "/usr" : NULL, OS_READ},
-        {apart ? "/opt" : NULL, OS_READ},
-        {apart ? "/etc" : NULL, OS_READ},
-        {apart ? "/dev/shm" : NULL, OS_WRITE},
-        {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
-    SL_TRY(os_sandbox_files(path, BASE_COUNT_OF(path), &active, err));
+    const struct os_path path[] = {{serving_folder(a, o->key_file), OS_READ},
+                                   {serving_folder(a, o->tls_cert), OS_READ},
+                                   {serving_folder(a, o->tls_key), OS_READ},
+                                   {serving_folder(a, o->db), OS_WRITE},
+                                   {serving_folder(a, o->trace), OS_WRITE},
+                                   {"/etc/hosts", OS_READ},
+                                   {"/etc/host.conf", OS_READ},
+                                   {"/etc/nsswitch.conf", OS_READ},
+                                   {"/etc/resolv.conf", OS_READ},
+                                   {"/etc/gai.conf", OS_READ},
+                                   {"/etc/gnutls", OS_READ}};
+    SL_TRY(serving_sandbox(&o->common, path, BASE_COUNT_OF(path), a, err));
     os_sandbox_drop(o->port > 0 && o->port < 1024);
-    log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");
+    return SL_OK;
+}
+
+/* ---- engines elsewhere ---- */
+
+/* An option that was given although it is the engine's; NULL = none. */
+static const char *first_of_engine(const struct cmd_ctx *x)
+{
+    static const char *const name[] = {
+        "max-batch",  "kv-tokens", "chunk",  "prefix-cache", "trace",   "record",    "draft",
+        "draft-max",  "layout",    "threads", "ctx",         "acts",    "kv",        "no-hugepages",
+        "device",     "place",     "experts-device",         "cpu-moe", "n-cpu-moe", "pack-cache",
+        "dist-deadline-ms"};
+    for (int i = 0; i < BASE_COUNT_OF(name); i++)
+        if (!opt_is_default(opts, name[i], x->opts)) return name[i];
+    return NULL;
+}
+
+/* The model without its weights, and an engine when one is there. */
+static sl_status attach(struct compute *c, const struct serve_opts *o, sl_err *err)
+{
+    struct gate_front_opts fo = {.n_path = o->attach.n};
+    sl_model_opts mo = {.pack_cache = SL_PACK_IGNORE,
+                        .chat_template_file = o->common.chat_template};
+    if (o->attach.n > GATE_GROUP_MAX)
+        return SL_FAIL(err, REQUEST, "--attach: %d engines: at most %d", o->attach.n,
+                       GATE_GROUP_MAX);
+    for (int i = 0; i < o->attach.n; i++)
+        SL_TRY(net_local_path(o->attach.v[i], &fo.path[i], err));
+    SL_TRY(sl_model_open(o->common.model, &mo, &c->m, err));
+    sl_model_info_get(c->m, &c->mi);
+    fo.model = c->m;
+    SL_TRY(gate_front_open(&fo, &c->e, err));
+    SL_TRY(sl_step(c->e, err));
+    if (!sl_ready(c->e)) fprintf(stderr, "sluice: waiting for an engine at %s\n", o->attach.v[0]);
+    while (!sl_ready(c->e)) {
+        if (cmd_stop) return SL_FAIL(err, CANCELLED, "interrupted");
+        sl_wait(c->e, 100);
+        SL_TRY(sl_step(c->e, err));
+    }
+    sl_engine_info_get(c->e, &c->ei);
     return SL_OK;
 }
 
@@ -420,6 +387,10 @@ static int run(struct cmd_ctx *x)
     uint64_t n = 0;
     if (!o->tls_cert != !o->tls_key)
         return cmd_usage("--tls-cert and --tls-key: give both or none");
+    const char *engines = o->attach.n ? first_of_engine(x) : NULL;
+    if (engines)
+        return cmd_usage("--%s: not together with --attach: it is the engine's, see sluice engine",
+                         engines);
     mem_steady();
     cmd_signals_sockets();
     struct api_opts ao = api_opts_of(o);
@@ -427,15 +398,12 @@ static int run(struct cmd_ctx *x)
     if (api_opts_check(&ao, &err)) return cmd_usage("%s", err.text);
     sl_status st = o->tls_cert ? os_read_once(o->tls_cert, 1 << 20, &cert, &n, &err) : SL_OK;
     if (!st && o->tls_key) st = os_read_once(o->tls_key, 1 << 20, &key, &n, &err);
-    sl_engine_opts eo = {.n_seq_max = o->max_batch,
-                         .n_queue_max = o->max_queue,
-                         .n_chunk = o->chunk,
-                         .kv_tokens = o->kv_tokens,
-                         .no_reuse = o->prefix_cache == 1,
-                         .on_step = on_step};
+    sl_engine_opts eo = serving_engine_opts(&o->batch);
+    eo.on_step = on_step;
     if (!st && o->trace) st = trace_open(o->trace, &live.trace, &err);
-    if (!st && o->sandbox == 0) st = sandbox_files(o, &x->arena, &err);
-    if (!st) st = compute_open(&c, &o->common, &eo, &err);
+    if (!st && o->service.sandbox == 0) st = sandbox(o, &x->arena, &err);
+    if (!st)
+        st = o->attach.n ? attach(&c, o, &err) : compute_open(&c, &o->common, &eo, &err);
     if (!st) st = serve(&c, o, ao, cert, key, &err);
     if (!st) st = record_check(c.record, &err);
     compute_close(&c);
@@ -469,7 +437,7 @@ static int run(struct cmd_ctx *x)
 const struct cmd cmd_serve = {
     .name = "serve",
     .summary = "an OpenAI server",
-    .usage = "[-m MODEL] [--port N] [options]",
+    .usage = "[-m MODEL] [--port N] [--attach unix:PATH] [options]",
     .about = "Serves a model over HTTP to many clients at once: chat, completions, responses, "
              "embeddings.\nSIGTERM ends it when what runs is over; SIGHUP reads the keys again.",
     .example = "sluice serve -m model.gguf --port 8080",

@@ -192,6 +192,31 @@ static sl_status set(const struct opt *o, const char *where, const char *text, v
     return SL_OK;
 }
 
+bool opt_is_default(const struct opt *opts, const char *name, const void *dst)
+{
+    static const size_t bytes[] = {
+#define X(kind, type) [OPT_##kind] = sizeof(type),
+        OPT_KIND_LIST(X)
+#undef X
+    };
+    union {
+        int64_t i;
+        double f;
+        const char *s;
+        char b[sizeof(struct opt_strs)];
+    } def = {0};
+    const struct opt *o = find(opts, name, strlen(name));
+    ASSERT(o);
+    const char *at = (const char *)dst + o->at;
+    struct opt alone = *o;
+    alone.at = 0;
+    if (o->kind == OPT_STRS) return ((const struct opt_strs *)at)->n == 0;
+    if (o->def && set(&alone, name, o->def, &def, NULL, NULL)) return false;
+    if (o->kind != OPT_STR) return memcmp(at, &def, bytes[o->kind]) == 0;
+    const char *is = *(const char *const *)at;
+    return is == def.s || (is && def.s && strcmp(is, def.s) == 0);
+}
+
 /* Empty o where it is a list of texts: one given by a stronger source replaces the weaker one's. */
 static void clear(const struct opt *o, void *dst)
 {

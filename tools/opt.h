@@ -149,6 +149,9 @@ struct opt_rest {
 sl_status opt_parse(const struct opt *opts, int argc, char **argv, void *dst, struct arena *a,
                     struct opt_rest *rest, bool *help, sl_err *err) BASE_MUST_USE;
 
+/* Is the option of that name as if nobody had given it? dst: as opt_parse has filled it. */
+bool opt_is_default(const struct opt *opts, const char *name, const void *dst);
+
 /* The i-th choice of an ENUM row's arg in buf. */
 const char *opt_choice(const struct opt *o, int i, char *buf, size_t n);
 

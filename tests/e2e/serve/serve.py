@@ -11,6 +11,7 @@ import socket
 import subprocess
 import ssl
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -95,12 +96,72 @@ leaks.hide(e2e.ROOT, DEMO, os.path.realpath(DEMO), e2e.build_dir())
 atexit.register(leaks.verdict)
 
 
-class Server:
-    """A server on a free port. with Server("--max-batch", "4") as s: ..."""
+# Run a check with SLUICE_TEST_ATTACH=1: every server is an engine and a front that is attached.
+ATTACH = os.environ.get("SLUICE_TEST_ATTACH") == "1"
+OF_ENGINE = ("--max-batch", "--kv-tokens", "--chunk", "--prefix-cache", "--ctx", "-c", "--acts",
+             "--kv", "--draft", "--draft-max", "-t", "--device", "--place", "--experts-device",
+             "--cpu-moe", "--n-cpu-moe", "--layout")
 
-    def __init__(self, *args, env=None, model=DEMO):
-        self.cmd = [e2e.sluice(), "serve", "-m", model, "--port", "0", "--log-json", "-t", "2",
-                    *args]
+
+def split(args):
+    """(options of the engine, of the front); values do not begin with --."""
+    engine, front = [], []
+    args = list(args)
+    while args:
+        n = 2 if len(args) > 1 and not args[1].startswith("--") else 1
+        one, args = args[:n], args[n:]
+        if one[0] in OF_ENGINE or one[0] in ("--max-queue", "-m"):
+            engine += one
+        if one[0] not in OF_ENGINE:
+            front += one
+    return engine, front
+
+
+class Engine:
+    """sluice engine on a socket of its own. with Engine("--max-batch", "4") as e: e.address"""
+
+    def __init__(self, *args, env=None, model=DEMO, path=None, before=()):
+        self.folder = None if path else tempfile.TemporaryDirectory()
+        self.path = path or os.path.join(self.folder.name, "engine")
+        self.address = "unix:" + self.path
+        self.log = []
+        self.proc = subprocess.Popen([*before, e2e.sluice(), "engine", "-m", model, "--listen",
+                                      self.address, "-t", "2", *args], stderr=subprocess.PIPE,
+                                     env=dict(os.environ, LC_ALL="C.UTF-8", **(env or {})))
+        while not self.log or not self.log[-1].startswith(b"sluice: listening on unix:"):
+            self.log.append(self.proc.stderr.readline())
+            if not self.log[-1]:
+                raise RuntimeError(f"engine ended: {self.proc.wait()} {self.log}")
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.proc.stderr),
+                                       daemon=True)
+        self.reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.stop()
+
+    def stop(self, how=signal.SIGTERM):
+        """The exit code."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(how)
+        code = self.proc.wait(30)
+        self.reader.join(5)
+        return code
+
+
+class Server:
+    """A server on a free port. with Server("--max-batch", "4") as s: ... engine: attached to."""
+
+    def __init__(self, *args, env=None, model=DEMO, engine=None):
+        self.engine, more = None, ["-t", "2"]
+        if ATTACH and not engine:
+            own, args = split(args)
+            self.engine = engine = Engine(*own, env=env, model=model)
+        if engine:
+            more = ["--attach", engine if isinstance(engine, str) else engine.address]
+        self.cmd = [e2e.sluice(), "serve", "-m", model, "--port", "0", "--log-json", *more, *args]
         self.proc = subprocess.Popen(self.cmd, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                      env=dict(os.environ, LC_ALL="C.UTF-8", **(env or {})))
         self.log, self.port = [], 0
@@ -128,19 +189,25 @@ class Server:
         return self
 
     def __exit__(self, *a):
-        if self.proc.poll() is None:
-            self.proc.send_signal(signal.SIGTERM)
-            try:
-                self.proc.wait(20)
-            except subprocess.TimeoutExpired:
-                self.proc.kill()
-                raise
+        try:
+            if self.proc.poll() is None:
+                self.proc.send_signal(signal.SIGTERM)
+                try:
+                    self.proc.wait(20)
+                except subprocess.TimeoutExpired:
+                    self.proc.kill()
+                    raise
+        finally:
+            if self.engine:
+                self.engine.stop()
 
     def stop(self, timeout=20):
         """SIGTERM; the exit code."""
         self.proc.send_signal(signal.SIGTERM)
         code = self.proc.wait(timeout)
         self.reader.join(5)
+        if self.engine:
+            self.engine.stop()
         return code
 
     def raw(self, data, timeout=10, half=False, limit=1 << 24):

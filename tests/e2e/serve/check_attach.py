@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine without HTTP and the servers that attach to it: what each gives the other, and what
+becomes of clients when one of them is killed."""
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from serve import DEMO, Engine, Server, chat, error_of
+import e2e
+
+T = e2e.Tally("serve: attach")
+CHAT = "/v1/chat/completions"
+GONE = (ConnectionError, http.client.HTTPException, OSError)
+LONG = dict(max_tokens=1900, ignore_eos=True)
+
+
+def need(name, cond, what=""):
+    T.check(name, None if cond else (str(what) or "not so"))
+
+
+def until(fn, seconds=10):
+    """fn(), once it is true, or what it was at last."""
+    end = time.time() + seconds
+    while not (got := fn()) and time.time() < end:
+        time.sleep(0.02)
+    return got
+
+
+class Story(threading.Thread):
+    """A long stream: its events as they come."""
+
+    def __init__(self, server, text="A story", **more):
+        super().__init__(daemon=True)
+        self.body = chat(text, **{**LONG, **more})
+        self.server, self.events, self.done, self.cut = server, [], False, ""
+        self.times = []
+        self.start()
+
+    def run(self):
+        try:
+            with self.server.open(dict(self.body, stream=True)) as s:
+                s.settimeout(60)
+                held = b""
+                while not self.done and (part := s.recv(65536)):
+                    *blocks, held = (held + part).split(b"\n\n")
+                    for line in (ln for b in blocks for ln in b.split(b"\n")):
+                        if line == b"data: [DONE]":
+                            self.done = True
+                        elif line.startswith(b"data: "):
+                            self.times.append(time.time())
+                            self.events.append(json.loads(line[6:]))
+        except GONE as x:
+            self.cut = repr(x)
+
+    def text(self):
+        return "".join(e["choices"][0]["delta"].get("content") or "" for e in self.events
+                       if e.get("choices"))
+
+    def error(self):
+        return next((e["error"] for e in self.events if "error" in e), None)
+
+
+def listening(pid):
+    """TCP sockets on which a process listens."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    found = []
+    for name in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{name}") as f:
+            for row in list(f)[1:]:
+                col = row.split()
+                if col[3] == "0A" and f"socket:[{col[9]}]" in inodes:
+                    found.append(int(col[1].rsplit(":", 1)[1], 16))
+    return found
+
+
+def resident(pid, path):
+    """KiB of a file that a process has mapped and in memory."""
+    sum_kib, inside = 0, False
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            if line[0] in "0123456789abcdef" and "-" in line.split()[0]:
+                inside = line.rstrip().endswith(os.path.realpath(path))
+            elif inside and line.startswith("Rss:"):
+                sum_kib += int(line.split()[1])
+    return sum_kib
+
+
+def quiet():
+    """One engine, fronts that come and go, on one port."""
+    with Engine() as e, Server(engine=e) as a:
+        mode = stat.S_IMODE(os.stat(e.path).st_mode)
+        need("only this user may use the socket", mode == 0o600, oct(mode))
+        need("the engine listens on no port", listening(e.proc.pid) == [], listening(e.proc.pid))
+        need("a front listens on its own", listening(a.proc.pid) == [a.port])
+        need("ready", a.get("/ready")[0] == 200)
+        body = chat("Count to ten", max_tokens=40, return_token_ids=True)
+        want = a.post(CHAT, body)[1]["choices"]
+        kib = resident(a.proc.pid, DEMO)
+        need("a front has no weights", kib * 1024 < os.path.getsize(DEMO) / 4, f"{kib} KiB")
+        with Server("--port", str(a.port), engine=e) as b:
+            need("two fronts share a port", b.port == a.port)
+            got = [a.post(CHAT, body)[1]["choices"] for _ in range(8)]
+            need("both give the same", all(g == want for g in got), got)
+        need("the other goes on", a.post(CHAT, body)[1]["choices"] == want)
+        with Server() as alone:
+            need("and so does a server of its own",
+                 alone.post(CHAT, body)[1]["choices"] == want)
+        garbage(e, a, body, want)
+        front_killed(e, a)
+        drained(e, a)
+
+
+def garbage(e, a, body, want):
+    story = Story(a, max_tokens=400)
+    until(lambda: len(story.events) > 3)
+    head = struct.pack("<IBQ", 5, 2, 1 << 7)  # a SUBMIT of five bytes
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, head + b"\0" * 5, head[:7],
+                 struct.pack("<IBQ", 0, 3, 0), struct.pack("<IBQ", 0, 99, 0)):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(e.path)
+            s.settimeout(5)
+            s.sendall(data)
+            if len(data) > 13 or data[4:5] == b"c":
+                end = b"x"
+                while end:
+                    end = s.recv(65536)  # a greeting, states, and the end
+    need("strangers disturb nobody", a.post(CHAT, body)[1]["choices"] == want)
+    story.join(60)
+    need("nor a stream", story.done and not story.error(), story.error())
+    need("the log says so", sum(b"disconnected" in ln for ln in e.log) >= 3, e.log)
+
+
+def front_killed(e, a):
+    with Server(engine=e) as b:
+        stories = [Story(b, f"Story {i}") for i in range(4)]
+        need("they run", until(lambda: all(len(s.events) > 3 for s in stories)))
+        b.proc.kill()
+        b.proc.wait()
+    t = time.time()
+    need("the requests of a killed front end", until(
+        lambda: a.metric("vllm:num_requests_running") == 0, 2))
+    need("soon", time.time() - t < 1.5, time.time() - t)
+    for s in stories:
+        s.join(10)
+    need("and its streams", not any(s.done for s in stories))
+    need("the other front goes on", a.post(CHAT, chat())[0] == 200)
+
+
+def drained(e, a):
+    story = Story(a, max_tokens=1500)
+    until(lambda: len(story.events) > 3)
+    e.proc.send_signal(signal.SIGTERM)
+    need("not ready when the engine goes down", until(lambda: a.get("/ready")[0] == 503, 2))
+    status, body = a.post(CHAT, chat())
+    need("nothing new gets in", status == 503 and not error_of(json.dumps(body)), body)
+    story.join(60)
+    need("what runs goes on to its end", story.done and not story.error(), story.error())
+    need("the engine ends well", e.stop() == 0)
+    need("its socket is gone", not os.path.exists(e.path))
+    need("a front lives", a.get("/health")[0] == 200)
+
+
+def engine_killed():
+    """Without its engine a front says so, and it serves again when there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "engine")
+        e = Engine(path=path)
+        with Server(engine=e) as a:
+            stories = [Story(a, f"Story {i}") for i in range(4)]
+            need("they run", until(lambda: all(len(s.events) > 3 for s in stories)))
+            e.stop(signal.SIGKILL)
+            t = time.time()
+            for s in stories:
+                s.join(10)
+            need("streams end within 2 s", time.time() - t < 2, time.time() - t)
+            need("with an error event", all(s.done and s.error() for s in stories),
+                 [s.cut or s.error() for s in stories])
+            need("that says why", all("engine" in s.error()["message"] for s in stories))
+            need("not ready", a.get("/ready")[0] == 503)
+            need("but alive", a.get("/health")[0] == 200)
+            status, body = a.post(CHAT, chat())
+            need("new requests are refused", status == 503 and not error_of(json.dumps(body)), body)
+            with Engine(path=path):
+                need("ready again", until(lambda: a.get("/ready")[0] == 200))
+                need("and serves", a.post(CHAT, chat())[0] == 200)
+
+
+def waiting():
+    """A front that comes first waits; one of another model says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "engine")
+        other = os.path.join(e2e.tiny(), "llama3.gguf")
+        cmd = [e2e.sluice(), "serve", "--port", "0", "--attach", "unix:" + path]
+        front = subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True)
+        wrong = subprocess.Popen([*cmd, "-m", other], stderr=subprocess.PIPE, text=True)
+        first = front.stderr.readline()
+        need("a front says that it waits", "waiting for an engine" in first, first)
+        wrong.stderr.readline()
+        with Engine(path=path) as e:
+            line = front.stderr.readline()
+            need("and then it listens", "listening on http" in line, line)
+            line = wrong.stderr.readline()
+            need("another model is named", "vocabulary" in line and "-m" in line, line)
+            two = subprocess.run([e2e.sluice(), "engine", "--listen", "unix:" + path],
+                                 capture_output=True, text=True)
+            need("one engine a socket", two.returncode == 1 and "listens" in two.stderr, two.stderr)
+            need("which the first keeps", os.path.exists(e.path))
+            for p in (front, wrong):
+                p.send_signal(signal.SIGTERM)
+                p.communicate(timeout=10)
+
+
+def refused():
+    for args, says in ((["--kv", "q8"], "--kv"), (["-c", "512"], "--ctx"),
+                       (["--max-batch", "4"], "--max-batch"), (["--draft", "auto"], "--draft"),
+                       (["--layout", "tp=2"], "--layout"), (["--cpu-moe"], "--cpu-moe")):
+        p = subprocess.run([e2e.sluice(), "serve", "--attach", "unix:/none", *args],
+                           capture_output=True, text=True)
+        need(f"{says} is the engine's", p.returncode == 2 and says in p.stderr and
+             "--attach" in p.stderr, p.stderr)
+    for args, says in ((["serve", "--attach", "/none"], "unix:PATH"),
+                       (["serve", "--attach", "unix:" + "x" * 200], "bytes"),
+                       (["engine"], "--listen"), (["engine", "--listen", "tcp:1"], "unix:PATH")):
+        p = subprocess.run([e2e.sluice(), *args], capture_output=True, text=True)
+        need(f"{args[0]} {args[-1][:12]}", p.returncode in (1, 2) and says in p.stderr and
+             p.stderr.count("\n") == 1, p.stderr)
+
+
+if __name__ == "__main__":
+    refused()
+    waiting()
+    quiet()
+    engine_killed()
+    T.exit()

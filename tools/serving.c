@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a service may still open, and its engine's options. */
+#include "serving.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "compute.h"
+#include "dist/dist.h"
+#include "engine/find.h"
+#include "os/os.h"
+
+#define PATHS_MAX 32
+
+sl_engine_opts serving_engine_opts(const struct batch_opts *b)
+{
+    return (sl_engine_opts){.n_seq_max = b->max_batch,
+                            .n_queue_max = b->max_queue,
+                            .n_chunk = b->chunk,
+                            .kv_tokens = b->kv_tokens,
+                            .no_reuse = b->prefix_cache == 1};
+}
+
+const char *serving_folder(struct arena *a, const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    char *out = NULL;
+    if (!path) return NULL;
+    if (!slash) return ".";
+    if (mem_arena_str(a, path, slash == path ? 1 : (size_t)(slash - path), &out, NULL)) return ".";
+    return out;
+}
+
+/* The folder that a file is really in, where path is a link (a hub's cache is made of them). */
+static const char *real_folder(struct arena *a, const char *dir, const char *path)
+{
+    char real[PATH_MAX], *copy = NULL;
+    struct str s;
+    str_init(&s, MEM_MISC, 0);
+    str_printf(&s, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
+    bool ok = !str_status(&s, NULL) && realpath(str_c(&s), real) &&
+              !mem_arena_str(a, real, strlen(real), &copy, NULL);
+    str_fini(&s);
+    return ok ? serving_folder(a, copy) : NULL;
+}
+
+static const char *cache_folder(struct arena *a)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct str s;
+    char *out = NULL;
+    str_init(&s, MEM_MISC, 0);
+    str_printf(&s, "%s%s/sluice",
+               base && *base ? base
+               : home        ? home
+                             : "/nowhere",
+               base && *base ? "" : "/.cache");
+    if (mem_arena_str(a, str_c(&s), s.n, &out, NULL)) out = NULL;
+    str_fini(&s);
+    return out;
+}
+
+sl_status serving_sandbox(const struct opt_common *o, const struct os_path *more, int n_more,
+                          struct arena *a, sl_err *err)
+{
+    const char *model = NULL;
+    bool active = false;
+    SL_TRY(engine_find_model(o->model, a, &model, err));
+    bool dir = os_path_kind(model) == OS_DIR, apart = compute_apart(o);
+    char module[PATH_MAX] = "";
+    const char *session = getenv("OMPI_MCA_orte_top_session_dir");
+    if (apart) (void)dist_mpi_module(module, sizeof module);
+    const struct os_path path[] = {
+        {dir ? model : serving_folder(a, model), OS_READ},
+        {real_folder(a, dir ? model : NULL, dir ? "config.json" : model), OS_READ},
+        {serving_folder(a, o->chat_template), OS_READ},
+        {serving_folder(a, o->record), OS_WRITE},
+        {cache_folder(a), OS_WRITE},
+        {"/proc", OS_READ},
+        {"/sys", OS_READ},
+        {"/dev/null", OS_WRITE},
+        /* MPI: its libraries and settings, and what processes share */
+        {*module ? module : NULL, OS_READ},
+        {apart ? "/usr" : NULL, OS_READ},
+        {apart ? "/opt" : NULL, OS_READ},
+        {apart ? "/etc" : NULL, OS_READ},
+        {apart ? "/dev/shm" : NULL, OS_WRITE},
+        {apart ? session ? session : "/tmp" : NULL, OS_WRITE_DIRS}};
+    struct os_path all[PATHS_MAX];
+    int n = BASE_COUNT_OF(path);
+    ASSERT(n + n_more <= PATHS_MAX);
+    memcpy(all, path, sizeof path);
+    memcpy(all + n, more, (size_t)n_more * sizeof *more);
+    SL_TRY(os_sandbox_files(all, n + n_more, &active, err));
+    log_msg(LOG_INFO, "sandbox: files %s", active ? "limited" : "not limited: no Landlock here");
+    return SL_OK;
+}
